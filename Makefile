@@ -1,0 +1,51 @@
+# Front door; Meson does the work (meson.build, docs/TESTING.md). `make help` lists the targets.
+# Every target first installs what is missing (tools/bootstrap; tools/packages.txt is the list).
+#
+#   PREFIX=/usr/local  DESTDIR=  FUZZ_SECONDS=60  JOBS=  CC=
+
+PREFIX ?= /usr/local
+export JOBS FUZZ_SECONDS
+
+.PHONY: all demo test bench fuzz install clean help format
+
+all: ## build the program and the library in build/ (the default)
+	@tools/bootstrap
+	@tools/build release
+
+demo: ## train twice on shipped data, reliable and with bounded loss, and compare
+	@tools/bootstrap demo
+	@tools/build release
+	@tools/demo
+
+test: ## build release, ASan+UBSan and TSan, run every test; last line: N passed, N failed
+	@tools/bootstrap test
+	@tools/run-tests
+
+bench: ## measure (bench/run; its results go into bench/NOTEBOOK.md by hand)
+	@test -x bench/run || { echo "bench/run is not there"; exit 1; }
+	@tools/bootstrap
+	@tools/build release
+	@bench/run
+
+fuzz: ## run the libFuzzer targets, FUZZ_SECONDS each
+	@tools/bootstrap fuzz
+	@tools/build fuzz
+	@tools/fuzz
+
+install: ## install to $(DESTDIR)$(PREFIX)
+	@tools/bootstrap
+	@tools/build release
+	@meson configure build -Dprefix='$(PREFIX)' && tools/build release
+	@DESTDIR='$(DESTDIR)' meson install -C build --no-rebuild --quiet
+	@echo "installed to $(DESTDIR)$(PREFIX)"
+
+format: ## format all C files with .clang-format
+	@tools/bootstrap format
+	@find include src cli tests bench -name '*.[ch]' -exec clang-format -i {} +
+
+clean: ## remove every build folder
+	@rm -rf build build-asan build-tsan build-fuzz
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | \
+	    while IFS='|' read -r target text; do printf '%-16s %s\n' "$$target" "$$text"; done

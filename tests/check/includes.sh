@@ -1,0 +1,120 @@
+#!/bin/sh
+# Proves the layer drawing: who may include whom. Usage: includes.sh [root of the tree]
+#
+#   base <- wire <- core <- {rpc, coll} <- ps     layers
+#   sched sees base; agg sees base and wire       layers, beside
+#   ml sees base                                  the reference trainer's reader and models
+#   io crypto ckpt obs job sim                    drivers: see layers, never each other
+#   cli, tests, bench, lab                        may include anything; not checked here
+#   include/weft                                  public: <weft/...> and standard headers only
+#
+# Also checked: project headers are written "folder/file.h" and exist; layers include no system
+# header beyond the short list below; wire/weft_wire.h stays freestanding (it is compiled for BPF).
+# One TAP case per folder. includes_self.sh proves that this check can fail.
+set -u
+LC_ALL=C
+export LC_ALL
+root=${1:-$(dirname "$0")/../..}
+cd "$root" || exit 2
+
+layers="base wire core rpc coll ps sched agg"
+
+# The folders that folder $1 may include besides itself; "unknown" for a folder not in the drawing.
+may_include() {
+    case $1 in
+    base) echo "" ;;
+    wire) echo "base" ;;
+    core) echo "base wire" ;;
+    rpc | coll) echo "base wire core" ;;
+    ps) echo "base wire core rpc coll" ;;
+    sched | ml) echo "base" ;;
+    agg) echo "base wire" ;;
+    io | crypto | ckpt | obs | job | sim) echo "$layers" ;;
+    *) echo "unknown" ;;
+    esac
+}
+
+# What of the C library a layer may include. No header here brings a system call, a clock or a
+# thread; <stdio.h> and <stdlib.h> do, and pure.sh looks at what is called from them.
+# <assert.h> is for static_assert, <endian.h> for byte order.
+layer_headers="assert.h endian.h float.h inttypes.h limits.h math.h stdalign.h stdarg.h stdbool.h \
+stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h"
+freestanding_headers="stdalign.h stdbool.h stddef.h stdint.h"
+
+# Prints every violation in the files of folder $1 (may include "$2"; system headers "$3" or any).
+violations() {
+    find "src/$1" -type f \( -name '*.c' -o -name '*.h' \) | sort | while IFS= read -r file; do
+        awk -v file="$file" -v self="$1" -v allowed="$2 $1" -v headers="$3" \
+            -v freestanding="$freestanding_headers" '
+            function has(list, word,    n, i, parts) {
+                n = split(list, parts, " ")
+                for (i = 1; i <= n; i++) if (parts[i] == word) return 1
+                return 0
+            }
+            function bad(why) { printf "%s:%d: %s: %s\n", file, NR, why, $0 }
+            !/^[ \t]*#[ \t]*include/ { next }
+            /^[ \t]*#[ \t]*include[ \t]*"/ {
+                split($0, quoted, "\"")
+                name = quoted[2]
+                n = split(name, part, "/")
+                if (n < 2 || name ~ /\.\./) { bad("write it \"folder/file.h\""); next }
+                if ((getline line < ("src/" name)) < 0) { bad("no such header in src/"); next }
+                close("src/" name)
+                if (!has(allowed, part[1])) bad(self " must not see " part[1])
+                next
+            }
+            /^[ \t]*#[ \t]*include[ \t]*</ {
+                name = $0
+                sub(/^[^<]*</, "", name)
+                sub(/>.*/, "", name)
+                if (name ~ /^weft\//) next
+                if (file == "src/wire/weft_wire.h" && !has(freestanding, name)) {
+                    bad("weft_wire.h is freestanding"); next
+                }
+                if (headers != "any" && !has(headers, name)) bad("not a header for a layer")
+                next
+            }
+            { bad("cannot be read by this check") }' "$file"
+    done
+}
+
+public_violations() {
+    find include/weft -type f -name '*.h' 2>/dev/null | sort | while IFS= read -r file; do
+        awk -v file="$file" '
+            /^[ \t]*#[ \t]*include/ && !/<(weft\/[a-z0-9_]+|std[a-z]+|inttypes|limits)\.h>/ {
+                printf "%s:%d: a public header sees <weft/...> and <std*.h> only: %s\n", file, NR, $0
+            }' "$file"
+    done
+}
+
+count=0
+failed=0
+report() { # report <name> <violations>
+    count=$((count + 1))
+    if [ -z "$2" ]; then
+        echo "ok $count - $1"
+    else
+        failed=1
+        echo "not ok $count - $1"
+        printf '%s\n' "$2" | sed 's/^/#   /'
+    fi
+}
+
+for path in src/*/; do
+    folder=$(basename "$path")
+    [ -n "$(find "$path" -name '*.[ch]' | head -n 1)" ] || continue
+    allowed=$(may_include "$folder")
+    if [ "$allowed" = unknown ]; then
+        report "src/$folder" "src/$folder is not in the drawing; add it to tests/check/includes.sh"
+        continue
+    fi
+    case " $layers " in
+    *" $folder "*) headers=$layer_headers ;;
+    *) headers=any ;;
+    esac
+    report "src/$folder sees only: ${allowed:-itself}" "$(violations "$folder" "$allowed" "$headers")"
+done
+report "include/weft stands alone" "$(public_violations)"
+
+echo "1..$count"
+exit $failed

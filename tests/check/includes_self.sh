@@ -1,0 +1,64 @@
+#!/bin/sh
+# Shows that includes.sh can fail: a small tree, then one broken rule at a time.
+here=$(dirname "$0")
+# shellcheck source=tests/lib/tap.sh
+. "$here/../lib/tap.sh"
+
+tree=$tap_tmp/tree
+
+# A tree that keeps every rule.
+good_tree() {
+    rm -rf "$tree"
+    mkdir -p "$tree/include/weft"
+    for folder in base wire core rpc coll ps sched agg ml io sim; do
+        mkdir -p "$tree/src/$folder"
+        echo '#include <stdint.h>' >"$tree/src/$folder/$folder.h"
+    done
+    echo '#include <stdint.h>' >"$tree/include/weft/weft.h"
+    printf '#include "base/base.h"\n#include "wire/wire.h"\n#include <string.h>\n' \
+        >"$tree/src/core/core.c"
+    printf '#include "ps/ps.h"\n#include <sys/socket.h>\n#include <weft/weft.h>\n' \
+        >"$tree/src/io/io.c"
+    printf '#include "base/base.h"\n#include <pthread.h>\n' >"$tree/src/ml/ml.c"
+}
+
+# must_fail <name> <file> <line to add to it> <what the check must say>
+must_fail() {
+    good_tree
+    mkdir -p "$(dirname "$tree/$2")"
+    echo "$3" >>"$tree/$2"
+    seen=$("$here/includes.sh" "$tree")
+    status=$?
+    if [ $status != 0 ] && printf '%s\n' "$seen" | grep -q "$2:[0-9]*:.*$4"; then
+        tap_pass "$1"
+    else
+        tap_fail "$1" "exit $status
+$seen"
+    fi
+}
+
+good_tree
+tap_run "a good tree passes" "$here/includes.sh" "$tree"
+
+must_fail "a layer looks up"              src/wire/w.c    '#include "core/core.h"'   'wire must not see core'
+must_fail "base looks up"                 src/base/b.h    '#include "wire/wire.h"'   'base must not see wire'
+must_fail "a layer includes a driver"     src/core/c.c    '#include "io/io.h"'       'core must not see io'
+must_fail "rpc includes coll"             src/rpc/r.c     '#include "coll/coll.h"'   'rpc must not see coll'
+must_fail "a driver includes a driver"    src/sim/s.c     '#include "io/io.h"'       'sim must not see io'
+must_fail "ml includes more than base"    src/ml/m.c      '#include "core/core.h"'   'ml must not see core'
+must_fail "sched includes more than base" src/sched/s.c   '#include "wire/wire.h"'   'sched must not see wire'
+must_fail "odd spelling is still seen"    src/wire/w.c    ' #  include  "core/core.h" // x' 'must not see'
+must_fail "a relative include"            src/ps/p.c      '#include "../io/io.h"'    'write it'
+must_fail "a bare include"                src/ps/p.c      '#include "ps.h"'          'write it'
+must_fail "a header that does not exist"  src/ps/p.c      '#include "ps/no.h"'       'no such header'
+must_fail "a clock in a layer"            src/core/c.c    '#include <time.h>'        'not a header for a layer'
+must_fail "a socket in a layer"           src/ps/p.c      '#include <sys/socket.h>'  'not a header for a layer'
+must_fail "stdio in the freestanding one" src/wire/weft_wire.h '#include <stdio.h>'  'freestanding'
+must_fail "a macro as header name"        src/core/c.c    '#include HEADER'          'cannot be read'
+must_fail "a public header looks inside"  include/weft/p.h '#include "base/base.h"'  'public header'
+
+good_tree
+mkdir "$tree/src/odd"
+echo >"$tree/src/odd/odd.c"
+tap_run_fails "a folder outside the drawing" 1 "$here/includes.sh" "$tree"
+tap_done

@@ -1,0 +1,89 @@
+# TAP for tests written in shell. Usage:
+#
+#   . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+#   tap_run  "help names the verbs" "$WEFT_BIN" help          # passes when the command exits 0
+#   tap_is   "version" "$("$WEFT_BIN" --version)" "weft 0.1.0"
+#   tap_like "report has an AUC" "$(cat report.json)" '"test_auc"'   # a basic regular expression
+#   tap_skip "train on a9a" "no data: set WEFT_DATA_DIR"
+#   tap_done                                                   # the plan; always the last line
+#
+# $tap_tmp is a fresh folder, removed at exit. A script that dies before tap_done has no plan, and
+# both meson and tools/run-tests count that as a failure.
+
+tap_count=0
+tap_failed=0
+tap_tmp=$(mktemp -d)
+trap 'rm -rf "$tap_tmp"' EXIT
+trap 'exit 1' INT TERM
+
+tap_pass() {
+    tap_count=$((tap_count + 1))
+    echo "ok $tap_count - $1"
+}
+
+# tap_fail <name> [what was seen, any number of lines]
+tap_fail() {
+    tap_count=$((tap_count + 1))
+    tap_failed=$((tap_failed + 1))
+    echo "not ok $tap_count - $1"
+    [ -z "${2:-}" ] || printf '%s\n' "$2" | sed 's/^/#   /'
+}
+
+# tap_skip <name> <why>
+tap_skip() {
+    tap_count=$((tap_count + 1))
+    echo "ok $tap_count - $1 # SKIP $2"
+}
+
+# tap_run <name> <command...>: passes when the command exits 0.
+tap_run() {
+    tap_name=$1
+    shift
+    if "$@" >"$tap_tmp/run.out" 2>&1; then
+        tap_pass "$tap_name"
+    else
+        tap_fail "$tap_name" "exit $? from: $*
+$(cat "$tap_tmp/run.out")"
+    fi
+}
+
+# tap_run_fails <name> <exit status> <command...>: passes when the command exits with that status.
+tap_run_fails() {
+    tap_name=$1
+    tap_want=$2
+    shift 2
+    tap_got=0
+    "$@" >"$tap_tmp/run.out" 2>&1 || tap_got=$?
+    if [ "$tap_got" = "$tap_want" ]; then
+        tap_pass "$tap_name"
+    else
+        tap_fail "$tap_name" "exit $tap_got, wanted $tap_want, from: $*
+$(cat "$tap_tmp/run.out")"
+    fi
+}
+
+# tap_is <name> <seen> <wanted>
+tap_is() {
+    if [ "$2" = "$3" ]; then
+        tap_pass "$1"
+    else
+        tap_fail "$1" "seen:   $2
+wanted: $3"
+    fi
+}
+
+# tap_like <name> <seen> <basic regular expression>
+tap_like() {
+    if printf '%s\n' "$2" | grep -q -e "$3"; then
+        tap_pass "$1"
+    else
+        tap_fail "$1" "seen:   $2
+wanted: a line matching $3"
+    fi
+}
+
+tap_done() {
+    echo "1..$tap_count"
+    [ "$tap_failed" = 0 ]
+    exit
+}

@@ -1,0 +1,10 @@
+#!/bin/sh
+# One TAP case for a range of simulator seeds: swarm.sh 1..200
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+seeds=${WEFT_SEEDS:-$1}
+tap_run "seeds $seeds" "$WEFT_BIN" sim swarm --seeds "$seeds"
+# The summary of a good run too: how much was simulated is worth seeing in the log.
+sed 's/^/# /' "$tap_tmp/run.out" | tail -n 20
+tap_done
