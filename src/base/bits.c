@@ -1,0 +1,54 @@
+#include "base/bits.h"
+
+#include <string.h>
+
+void weft_bits_fill(uint64_t *words, size_t bits)
+{
+    size_t whole = bits / 64;
+    memset(words, 0xff, whole * sizeof(*words));
+    if (bits % 64 != 0) {
+        words[whole] = (UINT64_C(1) << (bits % 64)) - 1;
+    }
+}
+
+size_t weft_bits_count(const uint64_t *words, size_t bits)
+{
+    size_t count = 0;
+    size_t whole = bits / 64;
+    for (size_t i = 0; i < whole; i++) {
+        count += (size_t)__builtin_popcountll(words[i]);
+    }
+    if (bits % 64 != 0) {
+        uint64_t mask = (UINT64_C(1) << (bits % 64)) - 1;
+        count += (size_t)__builtin_popcountll(words[whole] & mask);
+    }
+    return count;
+}
+
+static size_t bits_next(const uint64_t *words, size_t bits, size_t from, uint64_t flip)
+{
+    if (from >= bits) {
+        return bits;
+    }
+    size_t word_idx = from / 64;
+    uint64_t word = (words[word_idx] ^ flip) & (UINT64_MAX << (from % 64));
+    while (word == 0) {
+        word_idx++;
+        if (word_idx * 64 >= bits) {
+            return bits;
+        }
+        word = words[word_idx] ^ flip;
+    }
+    size_t bit = word_idx * 64 + (size_t)__builtin_ctzll(word);
+    return bit < bits ? bit : bits;
+}
+
+size_t weft_bits_next_one(const uint64_t *words, size_t bits, size_t from)
+{
+    return bits_next(words, bits, from, 0);
+}
+
+size_t weft_bits_next_zero(const uint64_t *words, size_t bits, size_t from)
+{
+    return bits_next(words, bits, from, UINT64_MAX);
+}
