@@ -1,0 +1,39 @@
+/* What went wrong while reading data, for a person: one line of text beside the status.
+ *
+ * Nothing in this folder prints. A reader fills the text and the caller (cli) shows it once. For an
+ * error inside a file the text begins with "path:line: ", lines counted from 1 in the uncompressed
+ * file, so that an editor can jump there.
+ */
+#ifndef WEFT_ML_ERROR_H
+#define WEFT_ML_ERROR_H
+
+#include "base/status.h"
+#include "base/units.h"
+
+enum { WEFT_ML_ERROR_BYTES = 512, WEFT_ML_QUOTE_BYTES = 40 };
+
+struct weft_ml_error {
+    uint64_t line;                  /* 1-based; 0 = not about one line */
+    char text[WEFT_ML_ERROR_BYTES]; /* printable ASCII, without a full stop or newline */
+};
+
+/* Write the text and hand the status back, so that a failure is one return statement.
+ *
+ * Owns:    error may be NULL: the caller wants the status alone.
+ */
+[[gnu::format(printf, 3, 4)]] weft_status weft_ml_fail(struct weft_ml_error *error,
+                                                       weft_status status, const char *format, ...);
+
+/* Put "path:line: " (or "path: " for line 0) in front of the text. A path too long to leave room
+ * for the text loses its front part. */
+void weft_ml_error_place(struct weft_ml_error *error, const char *path, uint64_t line);
+
+/* A piece of input that can be shown: at most WEFT_ML_QUOTE_BYTES bytes, unprintable bytes as '?',
+ * "..." when shortened. */
+struct weft_ml_quote {
+    char text[WEFT_ML_QUOTE_BYTES + 4];
+};
+
+struct weft_ml_quote weft_ml_quote(const char *text, size_t bytes);
+
+#endif

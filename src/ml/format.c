@@ -1,0 +1,37 @@
+#include "ml/format.h"
+
+#include "ml/adult.h"
+#include "ml/libsvm.h"
+
+#include <string.h>
+
+const struct weft_ml_format weft_ml_formats[] = {
+    {
+        .name = "adult",
+        .help = "UCI Adult CSV; one-hot and crossed features hashed to 2^20",
+        .shipped = "adult.data",
+        .parse = weft_ml_adult_parse,
+    },
+    {
+        .name = "libsvm",
+        .help = "lines of `label index:value ...`, labels 0/1 or -1/+1",
+        .parse = weft_ml_libsvm_parse,
+    },
+    {.name = NULL},
+};
+
+weft_status weft_ml_format_find(const char *name, struct weft_ml_error *error,
+                                const struct weft_ml_format **format_p)
+{
+    char known[128] = "";
+    for (const struct weft_ml_format *format = weft_ml_formats; format->name != NULL; format++) {
+        if (strcmp(name, format->name) == 0) {
+            *format_p = format;
+            return WEFT_OK;
+        }
+        strncat(known, known[0] != '\0' ? ", " : "", sizeof(known) - strlen(known) - 1);
+        strncat(known, format->name, sizeof(known) - strlen(known) - 1);
+    }
+    return weft_ml_fail(error, WEFT_NOTFOUND, "unknown data format \"%s\"; known: %s",
+                        weft_ml_quote(name, strlen(name)).text, known);
+}

@@ -1,0 +1,39 @@
+/* The table of data formats: a name and a line parser each.
+ *
+ * A parser sees one line and nothing else: no file, no state between lines. That makes it a
+ * function of bytes, which is what the fuzz targets call.
+ */
+#ifndef WEFT_ML_FORMAT_H
+#define WEFT_ML_FORMAT_H
+
+#include "ml/row.h"
+
+#include <stdbool.h>
+
+/* Parse one line (without its end) into the row.
+ *
+ * Shape:   number is the line's number; a parser may treat line 1 specially (a header).
+ *          *is_row_p = false: nothing to learn from here (blank, comment or header), row unchanged
+ *          or cleared.
+ * Errors:  WEFT_DATA   malformed; the text says what and where in the line, not which line.
+ *          WEFT_NOMEM
+ */
+typedef weft_status weft_ml_parse_fn(const char *text, size_t bytes, uint64_t number,
+                                     struct weft_ml_row *row, struct weft_ml_error *error,
+                                     bool *is_row_p);
+
+struct weft_ml_format {
+    const char *name;    /* as on the command line */
+    const char *help;    /* one line */
+    const char *shipped; /* file name (locate.h) when the user names none; NULL = must name one */
+    weft_ml_parse_fn *parse;
+};
+
+/* All formats; ends with a NULL name. */
+extern const struct weft_ml_format weft_ml_formats[];
+
+/* Errors:  WEFT_NOTFOUND   unknown; the text lists the known names. */
+weft_status weft_ml_format_find(const char *name, struct weft_ml_error *error,
+                                const struct weft_ml_format **format_p);
+
+#endif

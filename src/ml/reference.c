@@ -1,0 +1,212 @@
+#include "ml/reference.h"
+
+#include "base/prng.h"
+#include "ml/defaults.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct weft_ml_reference_memory {
+    struct weft_ml_share *shares; /* (worker_count,) */
+    struct weft_ml_batch batch;
+    struct weft_prng prng; /* decides which chunks are lost */
+    float *sums;           /* (feature_count,): gradients of the step; zero outside a step */
+    float *squares;        /* (feature_count,): Adagrad's s */
+    float *pulled;         /* (feature_count,): weights of the batch's ids */
+    float *gradient;       /* (feature_count,): of the batch's ids */
+    uint32_t *column_of;   /* (feature_count,): of the batch's ids */
+    uint32_t *touched;     /* (feature_count,): columns that some worker reported, each once */
+    uint8_t *is_touched;   /* (feature_count,) */
+    uint32_t touched_count;
+};
+
+struct weft_ml_reference_options weft_ml_reference_defaults(enum weft_ml_optimizer optimizer)
+{
+    bool is_sgd = optimizer == WEFT_ML_SGD;
+    return (struct weft_ml_reference_options){
+        .optimizer = optimizer,
+        .worker_count = 4,
+        .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS,
+        .learning_rate = is_sgd ? WEFT_ML_DEFAULT_SGD_RATE : WEFT_ML_DEFAULT_ADAGRAD_RATE,
+        .epsilon = WEFT_ML_DEFAULT_ADAGRAD_EPSILON,
+        .accumulator = WEFT_ML_DEFAULT_ADAGRAD_ACCUMULATOR,
+        .seed = WEFT_ML_DEFAULT_SEED,
+        .chunk_ids = 96,
+    };
+}
+
+static weft_status init_memory(struct weft_ml_reference *reference)
+{
+    struct weft_ml_reference_memory *memory = reference->memory;
+    const struct weft_ml_dataset *set = reference->dataset;
+    size_t count = set->feature_count;
+    memory->sums = calloc(count, sizeof(*memory->sums));
+    memory->squares = calloc(count, sizeof(*memory->squares));
+    memory->pulled = calloc(count, sizeof(*memory->pulled));
+    memory->gradient = calloc(count, sizeof(*memory->gradient));
+    memory->column_of = calloc(count, sizeof(*memory->column_of));
+    memory->touched = calloc(count, sizeof(*memory->touched));
+    memory->is_touched = calloc(count, sizeof(*memory->is_touched));
+    reference->weights = calloc(count, sizeof(*reference->weights));
+    uint32_t workers = reference->options.worker_count;
+    memory->shares = calloc(workers, sizeof(*memory->shares));
+    if (memory->sums == NULL || memory->squares == NULL || memory->pulled == NULL ||
+        memory->gradient == NULL || memory->column_of == NULL || memory->touched == NULL ||
+        memory->is_touched == NULL || reference->weights == NULL || memory->shares == NULL) {
+        return WEFT_NOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        memory->squares[i] = reference->options.accumulator;
+    }
+    weft_status status = weft_ml_batch_init(&memory->batch, set);
+    for (uint32_t w = 0; status == WEFT_OK && w < workers; w++) {
+        status = weft_ml_share_init(&memory->shares[w], set, w, workers, reference->options.seed);
+    }
+    weft_prng_split(&memory->prng, reference->options.seed, UINT64_MAX);
+    return status;
+}
+
+weft_status weft_ml_reference_init(struct weft_ml_reference *reference,
+                                   const struct weft_ml_dataset *dataset,
+                                   const struct weft_ml_reference_options *options)
+{
+    if (dataset->train_count == 0 || options->worker_count == 0 || options->batch_rows == 0 ||
+        options->chunk_ids == 0) {
+        return WEFT_INVALID;
+    }
+    *reference = (struct weft_ml_reference){.dataset = dataset, .options = *options};
+    reference->memory = calloc(1, sizeof(*reference->memory));
+    weft_status status = reference->memory == NULL ? WEFT_NOMEM : init_memory(reference);
+    if (status != WEFT_OK) {
+        weft_ml_reference_fini(reference);
+    }
+    return status;
+}
+
+void weft_ml_reference_fini(struct weft_ml_reference *reference)
+{
+    struct weft_ml_reference_memory *memory = reference->memory;
+    if (memory != NULL) {
+        for (uint32_t w = 0; memory->shares != NULL && w < reference->options.worker_count; w++) {
+            weft_ml_share_fini(&memory->shares[w]);
+        }
+        weft_ml_batch_fini(&memory->batch);
+        free(memory->shares);
+        free(memory->sums);
+        free(memory->squares);
+        free(memory->pulled);
+        free(memory->gradient);
+        free(memory->column_of);
+        free(memory->touched);
+        free(memory->is_touched);
+        free(memory);
+    }
+    free(reference->weights);
+    *reference = (struct weft_ml_reference){0};
+}
+
+/* The weights of the batch's ids. Both lists ascend, so one walk finds all columns. */
+static void pull(struct weft_ml_reference *reference)
+{
+    struct weft_ml_reference_memory *memory = reference->memory;
+    const struct weft_ml_batch *batch = &memory->batch;
+    uint32_t column = 0;
+    for (uint32_t k = 0; k < batch->id_count; k++) {
+        while (reference->dataset->feature_ids[column] != batch->ids[k]) {
+            column++;
+        }
+        memory->column_of[k] = column;
+        memory->pulled[k] = reference->weights[column];
+    }
+}
+
+/* Add what arrives of the batch's gradient to the sums. */
+static void push(struct weft_ml_reference *reference)
+{
+    struct weft_ml_reference_memory *memory = reference->memory;
+    const struct weft_ml_reference_options *options = &reference->options;
+    uint32_t id_count = memory->batch.id_count;
+    for (uint32_t begin = 0; begin < id_count; begin += options->chunk_ids) {
+        if (weft_prng_chance(&memory->prng, options->loss_ppm)) {
+            continue;
+        }
+        uint32_t end = (uint32_t)weft_min_u64((uint64_t)begin + options->chunk_ids, id_count);
+        for (uint32_t k = begin; k < end; k++) {
+            uint32_t column = memory->column_of[k];
+            if (memory->is_touched[column] == 0) {
+                memory->is_touched[column] = 1;
+                memory->touched[memory->touched_count++] = column;
+            }
+            memory->sums[column] += memory->gradient[k];
+        }
+    }
+}
+
+static void update_row(struct weft_ml_reference *reference, uint32_t column, float gradient)
+{
+    const struct weft_ml_reference_options *options = &reference->options;
+    float *weight = &reference->weights[column];
+    if (options->optimizer == WEFT_ML_SGD) {
+        *weight -= options->learning_rate * gradient;
+        return;
+    }
+    float *square = &reference->memory->squares[column];
+    *square += gradient * gradient;
+    *weight -= options->learning_rate * gradient / (sqrtf(*square) + options->epsilon);
+}
+
+static void update_touched(struct weft_ml_reference *reference)
+{
+    struct weft_ml_reference_memory *memory = reference->memory;
+    for (uint32_t i = 0; i < memory->touched_count; i++) {
+        uint32_t column = memory->touched[i];
+        update_row(reference, column,
+                   memory->sums[column] / (float)reference->options.worker_count);
+        memory->sums[column] = 0;
+        memory->is_touched[column] = 0;
+    }
+    memory->touched_count = 0;
+}
+
+weft_status weft_ml_reference_epoch(struct weft_ml_reference *reference, uint32_t epoch,
+                                    double *loss_p)
+{
+    struct weft_ml_reference_memory *memory = reference->memory;
+    uint32_t workers = reference->options.worker_count;
+    uint32_t steps =
+        weft_ml_share_steps(reference->dataset, workers, reference->options.batch_rows);
+    double loss = 0;
+    for (uint32_t w = 0; w < workers; w++) {
+        weft_ml_share_begin_epoch(&memory->shares[w], epoch);
+    }
+    for (uint32_t s = 0; s < steps; s++) {
+        for (uint32_t w = 0; w < workers; w++) {
+            const uint32_t *rows = NULL;
+            uint32_t count = 0;
+            weft_ml_share_step(&memory->shares[w], s, steps, &rows, &count);
+            weft_status status = weft_ml_batch_build(&memory->batch, rows, count);
+            if (status != WEFT_OK) {
+                return status;
+            }
+            pull(reference);
+            loss += weft_ml_batch_gradient(&memory->batch, memory->pulled, memory->gradient);
+            push(reference);
+        }
+        update_touched(reference);
+    }
+    *loss_p = loss / workers / steps;
+    return WEFT_OK;
+}
+
+weft_status weft_ml_reference_test(struct weft_ml_reference *reference,
+                                   struct weft_ml_quality *quality_p)
+{
+    struct weft_ml_reference_memory *memory = reference->memory;
+    const struct weft_ml_dataset *set = reference->dataset;
+    weft_status status = weft_ml_batch_build(&memory->batch, set->test_rows, set->test_count);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    pull(reference);
+    return weft_ml_batch_evaluate(&memory->batch, memory->pulled, quality_p);
+}

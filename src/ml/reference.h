@@ -1,0 +1,62 @@
+/* The reference trainer: synchronous data-parallel training of the logistic regression, all workers
+ * and the server in one process, no network.
+ *
+ * It is the oracle that training over the fabric is compared with: the same shares, batches,
+ * gradients and optimizer formulas in the same precision (float32 state), but a plain loop. Loss of
+ * the network is imitated by leaving out runs of consecutive ids of a worker's gradient.
+ *
+ * One step, with W workers: every worker computes the gradient of its batch at the current weights;
+ * g = (sum of the gradients that arrived) / W, whoever touched the row; each touched row changes:
+ *
+ *     Adagrad   s += g * g;   w -= rate * g / (sqrt(s) + epsilon)      s starts at `accumulator`
+ *     SGD       w -= rate * g
+ */
+#ifndef WEFT_ML_REFERENCE_H
+#define WEFT_ML_REFERENCE_H
+
+#include "ml/logreg.h"
+#include "ml/share.h"
+
+enum weft_ml_optimizer { WEFT_ML_ADAGRAD, WEFT_ML_SGD };
+
+struct weft_ml_reference_options {
+    enum weft_ml_optimizer optimizer;
+    uint32_t worker_count;
+    uint32_t batch_rows; /* per worker */
+    float learning_rate;
+    float epsilon;     /* Adagrad alone */
+    float accumulator; /* Adagrad alone */
+    uint64_t seed;
+    uint32_t loss_ppm;  /* chance that a chunk of a gradient does not arrive */
+    uint32_t chunk_ids; /* ids in a chunk, counted from the first id of a push; at least 1 */
+};
+
+struct weft_ml_reference {
+    const struct weft_ml_dataset *dataset; /* borrowed until fini */
+    struct weft_ml_reference_options options;
+    float *weights; /* (feature_count,): by column of the data set */
+
+    struct weft_ml_reference_memory *memory; /* private */
+};
+
+/* 4 workers, no loss, chunks of 96 ids, everything else from defaults.h. */
+struct weft_ml_reference_options weft_ml_reference_defaults(enum weft_ml_optimizer optimizer);
+
+/* Errors: WEFT_NOMEM, WEFT_INVALID (no training rows, or a count of 0 in options). */
+weft_status weft_ml_reference_init(struct weft_ml_reference *reference,
+                                   const struct weft_ml_dataset *dataset,
+                                   const struct weft_ml_reference_options *options);
+
+/* Train one epoch (numbered from 0); *loss_p is the mean over steps and workers of the batch losses
+ * before their updates.   Errors: WEFT_NOMEM. */
+weft_status weft_ml_reference_epoch(struct weft_ml_reference *reference, uint32_t epoch,
+                                    double *loss_p);
+
+/* Quality on the test rows.   Errors: those of weft_ml_batch_evaluate. */
+weft_status weft_ml_reference_test(struct weft_ml_reference *reference,
+                                   struct weft_ml_quality *quality_p);
+
+/* A zeroed reference is allowed. */
+void weft_ml_reference_fini(struct weft_ml_reference *reference);
+
+#endif

@@ -1,0 +1,67 @@
+/* A whole data file of any bytes, plain or compressed, in the format that the first byte selects:
+ * what loads keeps the promises of dataset.h, and can be made into a batch and evaluated. */
+#include "base/assert.h"
+#include "ml/logreg.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A few hundred bytes of zstd can stand for gigabytes of zeros; one huge line is refused, but many
+ * empty lines are legal and only slow. Enough of the input is enough. */
+enum { INPUT_BYTES_MAX = 4096 };
+
+static void check_dataset(const struct weft_ml_dataset *set)
+{
+    WEFT_ASSERT(set->row_count > 0 && set->row_count == set->train_count + set->test_count);
+    WEFT_ASSERT(set->row_begin[set->row_count] == set->nonzero_count);
+    WEFT_ASSERT(set->feature_ids[set->feature_count - 1] == WEFT_ML_BIAS_ID);
+    for (uint32_t r = 0; r < set->row_count; r++) {
+        for (uint64_t i = set->row_begin[r]; i < set->row_begin[r + 1]; i++) {
+            WEFT_ASSERT(set->columns[i] < set->feature_count);
+            WEFT_ASSERT(i == set->row_begin[r] || set->columns[i] > set->columns[i - 1]);
+            WEFT_ASSERT(isfinite(set->values[i]) && set->values[i] != 0);
+        }
+    }
+}
+
+/* All test rows at zero weights: every margin is 0, so the loss is log 2. */
+static void check_batch(const struct weft_ml_dataset *set)
+{
+    struct weft_ml_batch batch;
+    float *zeros = calloc(set->feature_count, sizeof(*zeros));
+    float *gradient = calloc(set->feature_count, sizeof(*gradient));
+    WEFT_ASSERT(zeros != NULL && gradient != NULL);
+    weft_status status = weft_ml_batch_init(&batch, set);
+    WEFT_ASSERT(status == WEFT_OK);
+    status = weft_ml_batch_build(&batch, set->test_rows, set->test_count);
+    WEFT_ASSERT(status == WEFT_OK);
+    double loss = weft_ml_batch_gradient(&batch, zeros, gradient);
+    WEFT_ASSERT(set->test_count == 0 || fabs(loss - log(2)) < 1e-9);
+    weft_ml_batch_fini(&batch);
+    free(zeros);
+    free(gradient);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0 || size > INPUT_BYTES_MAX) {
+        return 0;
+    }
+    const struct weft_ml_format *format = NULL;
+    weft_status status = weft_ml_format_find(data[0] == 'a' ? "adult" : "libsvm", NULL, &format);
+    WEFT_ASSERT(status == WEFT_OK);
+    struct weft_ml_error error = {0};
+    struct weft_ml_dataset set;
+    status = weft_ml_dataset_load_memory("fuzz", data + 1, size - 1, format, &error, &set);
+    if (status != WEFT_OK) {
+        WEFT_ASSERT(status == WEFT_DATA && strncmp(error.text, "fuzz:", 5) == 0);
+        return 0;
+    }
+    check_dataset(&set);
+    check_batch(&set);
+    weft_ml_dataset_fini(&set);
+    return 0;
+}
