@@ -1,0 +1,156 @@
+/* The bounded-loss endpoint: peers, messages, acknowledgements, loss recovery, congestion control.
+ *
+ * Sans-I/O: it is fed datagrams and the time, and asked for datagrams; it makes no system call,
+ * reads no clock, allocates only in weft_ep_new. One thread owns it. The same object code runs on
+ * sockets (src/io) and in the simulator (src/sim).
+ *
+ * The crank, as every driver turns it:
+ *
+ *     for each datagram: weft_ep_recv, then poll events until there is none (CHUNK data points into
+ *     the datagram);  then weft_ep_on_deadline if weft_ep_deadline <= now, and poll again;
+ *     then weft_ep_send until it returns 0;  then sleep until weft_ep_deadline or a datagram.
+ *
+ * Source: docs/PROTOCOL.md.
+ */
+#ifndef WEFT_CORE_ENDPOINT_H
+#define WEFT_CORE_ENDPOINT_H
+
+#include "core/msg.h"
+
+struct weft_ep;
+
+/* A network address as the driver writes it (a sockaddr, or a host number in the simulator);
+ * compared bytewise, so unused bytes must be zero. */
+struct weft_addr {
+    uint8_t bytes[28];
+    uint32_t bytes_used;
+};
+
+enum weft_ecn { WEFT_ECN_NOT = 0, WEFT_ECN_ECT1 = 1, WEFT_ECN_ECT0 = 2, WEFT_ECN_CE = 3 };
+
+/* Limits and tunables; weft_ep_config_default fills in all of them. */
+struct weft_ep_config {
+    uint64_t name;                /* told to peers; opaque */
+    uint64_t incarnation;         /* random per start; told to peers */
+    uint64_t seed;                /* of connection ids and permutations */
+    uint32_t peers_max;           /* table size; memory is taken for all of them at once */
+    uint32_t chunks_max;          /* largest message, in chunks; <= 262,144 */
+    uint32_t expects_max;         /* posted expectations at a time */
+    uint32_t tx_window_max;       /* packets in flight per peer; power of two, 256 .. 65,536 */
+    uint32_t rx_window;           /* DATA packets granted ahead per peer */
+    uint16_t unscheduled;         /* DATA packets taken before the first ACK */
+    uint16_t packet_bytes;        /* UDP payload to build, 256 .. 65,000 */
+    uint8_t accept;               /* 1: HELLO of strangers opens a peer */
+    uint8_t ecn;                  /* 1: mark packets ECT(0) */
+    uint64_t peer_timeout_ns;     /* outstanding and silent this long = PEER_DOWN; WEFT_NEVER off */
+    const char *cc_name;          /* congestion control; see core/cc.h */
+};
+
+/* Cumulative counters since weft_ep_new. Every drop has one. */
+struct weft_ep_counters {
+    uint64_t datagrams_received; /* given to weft_ep_recv */
+    uint64_t datagrams_sent;
+    uint64_t bytes_sent;         /* UDP payload */
+    uint64_t bytes_received;
+    uint64_t data_sent;          /* DATA packets, retransmissions included */
+    uint64_t data_received;      /* DATA packets whose chunk was new */
+    uint64_t retransmitted_packets;
+    uint64_t lost_packets;       /* declared lost */
+    uint64_t spurious_losses;    /* declared lost, then acknowledged */
+    uint64_t probes;             /* PTO expiries that sent a probe */
+    uint64_t ce_received;
+    uint64_t messages_sent;      /* closed by DONE: COMPLETE or SHORT */
+    uint64_t messages_received;  /* closed as receiver: COMPLETE or SHORT */
+    uint64_t messages_short;     /* of these, as receiver, closed below the bound */
+    uint64_t messages_unknown;   /* as sender: the peer died first */
+    uint64_t chunks_missing;     /* of messages received: chunks that did not arrive */
+    uint64_t duplicate_packets;  /* packet number seen before */
+    uint64_t duplicate_chunks;   /* new packet, chunk already there */
+    uint64_t late_chunks;        /* of closed messages */
+    uint64_t no_memory;          /* DATA that matched no expectation: not acknowledged */
+    uint64_t bad_short;          /* drops: too short */
+    uint64_t bad_version;
+    uint64_t bad_class;
+    uint64_t bad_peer;           /* unknown connection id or wrong address */
+    uint64_t bad_packet;         /* malformed control block or lengths */
+    uint64_t bad_range;          /* DATA outside its grid, or a grid that changed or is refused */
+    uint64_t bad_ack;            /* acknowledges what was never sent, or a DONE that contradicts */
+    uint64_t old_packets;        /* packet number below the window */
+    uint64_t hello_refused;      /* not accepting, or the peer table is full */
+};
+
+/* One buffer of a packet to send. */
+struct weft_ep_iov {
+    const void *base;
+    size_t bytes;
+};
+
+enum {
+    WEFT_TX_PACKETS_MAX = 64,    /* kernel's limit of segments in one GSO send */
+    WEFT_TX_BYTES_MAX = 65000,   /* under the kernel's 64 KB with headers */
+    WEFT_TX_SCRATCH = 6144,
+};
+
+/* A burst for one address: `packets` datagrams of seg_bytes each, the last may be shorter, as one
+ * list of buffers in order. Storage is the driver's; iov points into it and into messages. A driver
+ * must have sent or dropped it before it next calls recv or on_deadline (which may give a message's
+ * memory back to its owner). */
+struct weft_tx {
+    struct weft_addr addr;
+    enum weft_ecn ecn;
+    uint32_t packets;
+    uint32_t seg_bytes;
+    uint32_t bytes;
+    uint32_t iov_count;
+    struct weft_ep_iov iov[2 * WEFT_TX_PACKETS_MAX];
+    uint8_t scratch[WEFT_TX_SCRATCH]; /* headers and control frames */
+};
+
+void weft_ep_config_default(struct weft_ep_config *config_p);
+
+/* Owns:    gives *ep_p, to be freed with weft_ep_free. Allocates all memory it will ever use.
+ * Errors:  WEFT_INVALID  a limit is out of range. WEFT_NOMEM. */
+weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep_p);
+
+/* Does not tell the peers: weft_ep_close and a last round of weft_ep_send do. NULL is fine. */
+void weft_ep_free(struct weft_ep *ep);
+
+/* The message interface over this endpoint. */
+struct weft_msgr weft_ep_msgr(struct weft_ep *ep);
+
+/* Begin a connection; PEER_UP follows, or PEER_DOWN (SILENT) after peer_timeout_ns. Messages may be sent at
+ * once; they wait for PEER_UP.
+ * Errors:  WEFT_NOMEM  the peer table is full. */
+weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns,
+                            weft_peer *peer_p);
+
+/* End a connection: CLOSE goes out once, events PEER_DOWN (LOCAL) follow. */
+void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
+
+/* Announce to all peers with nothing outstanding that this endpoint will not be progressed for a
+ * while. The next recv ends it. */
+void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns);
+
+/* Take one datagram.
+ * Owns:    borrows bytes until the next recv (CHUNK events point into it).
+ * Errors:  none: what is malformed is dropped and counted.
+ * at_ns:   when it arrived (the kernel's stamp on the clock of now_ns), <= now_ns. */
+void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
+                  const void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns);
+
+/* Build the next burst; returns its number of packets, 0 when there is nothing to send now. */
+uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
+
+/* When on_deadline must be called at the latest; WEFT_NEVER = nothing is timed. */
+uint64_t weft_ep_deadline(const struct weft_ep *ep);
+void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns);
+
+/* True while anything is queued, unacknowledged or open with a live peer. */
+bool weft_ep_busy(const struct weft_ep *ep);
+
+/* Smoothed round-trip time to a peer; 0 before the first sample. */
+uint64_t weft_ep_srtt_ns(const struct weft_ep *ep, weft_peer peer);
+
+const struct weft_ep_counters *weft_ep_counters(const struct weft_ep *ep);
+
+#endif

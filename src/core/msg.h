@@ -1,0 +1,151 @@
+/* The message interface: all that rpc, ps and coll see of a transport.
+ *
+ * A message is a vector of elements cut into chunks; a bounded fraction of the chunks may be
+ * missing, and both ends learn which. Implemented by the core endpoint (core/endpoint.h), by the
+ * engine's hand-over (io/engine.h), and later by TCP.
+ *
+ * It is not a stream and keeps no order between messages. It does not allocate: memory of both
+ * ends is posted by the caller.
+ *
+ * Lifecycle of a transfer: the receiver calls expect; the sender calls send; the receiver polls
+ * OPEN, CHUNK... (HAND only), RECEIVED; the sender polls SENT.
+ *
+ * Source: docs/PROTOCOL.md sections 3.7, 4, 6; [apnet19] section 3.2.
+ */
+#ifndef WEFT_CORE_MSG_H
+#define WEFT_CORE_MSG_H
+
+#include "base/status.h"
+#include "base/units.h"
+
+#include <stdbool.h>
+
+/* Index of a peer within its endpoint; stable while the peer lives, then reused. */
+typedef uint32_t weft_peer;
+
+#define WEFT_PEER_ANY UINT32_MAX
+
+/* Messages that one sender may have unconfirmed at one receiver. Part of the protocol. */
+#define WEFT_MSGS_MAX 64
+
+/* Names an expectation or a message within one endpoint; never reused within its life. */
+typedef uint64_t weft_expect_id;
+
+enum weft_msg_sink {
+    WEFT_SINK_COPY, /* chunk is copied to memory + chunk x chunk_elems x elem_bytes */
+    WEFT_SINK_ADD,  /* the same place, but float32 values are added to what is there */
+    WEFT_SINK_HAND, /* chunk is handed up by a CHUNK event, from the receive buffer */
+};
+
+struct weft_msg_send {
+    weft_peer peer;
+    const void *base;      /* total x elem_bytes bytes; borrowed until SENT */
+    uint32_t total;        /* elements, >= 1 */
+    uint16_t elem_bytes;   /* >= 1, at most what one packet holds */
+    uint8_t critical;      /* leading chunks that must not be missing, <= 254 */
+    uint8_t priority;      /* 0 (most urgent) .. 7 */
+    uint32_t bound_ppm;    /* fraction of chunks that may be missing, < 10^6 */
+    uint64_t tag;          /* opaque; matched by the receiver's expectations */
+    uint64_t deadline_ns;  /* close SHORT at this time; WEFT_NEVER = never */
+    uint64_t user;         /* returned in SENT */
+};
+
+struct weft_msg_expect {
+    weft_peer peer;        /* or WEFT_PEER_ANY */
+    enum weft_msg_sink sink;
+    uint64_t tag;          /* a message matches when (its tag & tag_mask) == tag */
+    uint64_t tag_mask;
+    void *memory;          /* COPY, ADD: borrowed until RECEIVED or cancel. HAND: NULL */
+    uint64_t memory_bytes; /* COPY, ADD: a larger message does not match. HAND: largest
+                            * total x elem_bytes taken */
+    uint32_t count;        /* messages taken by this expectation; COPY and ADD: 1 */
+    uint64_t timeout_ns;   /* from the first chunk; then closed SHORT. WEFT_NEVER = none */
+    uint64_t user;         /* returned in OPEN, CHUNK and RECEIVED */
+};
+
+enum weft_msg_event_type {
+    WEFT_EVENT_PEER_UP,   /* connected; name and incarnation are valid */
+    WEFT_EVENT_PEER_DOWN, /* gone; `down` says why. RECEIVED (SHORT) and SENT (UNKNOWN) of its messages
+                           * came before */
+    WEFT_EVENT_OPEN,      /* the first chunk of a message arrived and it matched an expectation */
+    WEFT_EVENT_CHUNK,     /* HAND: data is valid until the next recv on the endpoint */
+    WEFT_EVENT_RECEIVED,  /* a message is closed; its memory is the caller's again */
+    WEFT_EVENT_SENT,      /* a sent message is closed; its memory is the caller's again */
+};
+
+enum weft_msg_outcome {
+    WEFT_MSG_COMPLETE, /* at least total - bound arrived */
+    WEFT_MSG_SHORT,    /* closed below its bound: deadline, timeout, or the sender died */
+    WEFT_MSG_UNKNOWN,  /* SENT only: the peer died; `mask` is a subset of what it received */
+};
+
+enum weft_msg_down {
+    WEFT_DOWN_CLOSED,   /* it said CLOSE */
+    WEFT_DOWN_SILENT,   /* it did not answer for the time configured */
+    WEFT_DOWN_PROTOCOL, /* it broke the protocol in a way that cannot be a transmission error */
+    WEFT_DOWN_LOCAL,    /* this end closed */
+};
+
+struct weft_msg_event {
+    enum weft_msg_event_type type;
+    weft_peer peer;
+    uint64_t user;           /* of the send or the expectation; OPEN may replace it: set_user */
+    uint64_t seq;            /* of the message, 64-bit */
+    uint64_t tag;
+    uint64_t at_ns;          /* arrival of the packet that caused it (driver's stamp), or now */
+    uint32_t total;          /* OPEN, CHUNK, RECEIVED, SENT: the grid */
+    uint16_t chunk_elems;
+    uint16_t elem_bytes;
+    uint32_t chunks;         /* N */
+    uint32_t received;       /* RECEIVED, SENT: chunks received */
+    uint32_t refused;        /* SENT: chunks that the receiver's application refused */
+    uint32_t chunk;          /* CHUNK: its index */
+    uint32_t elems;          /* CHUNK: elements in it */
+    const void *data;        /* CHUNK: elems x elem_bytes bytes, unaligned */
+    const uint64_t *mask;    /* RECEIVED, SENT: N bits, 1 = received; valid until the next call */
+    enum weft_msg_outcome outcome; /* RECEIVED, SENT */
+    enum weft_msg_down down;       /* PEER_DOWN */
+    uint64_t name;           /* PEER_UP, PEER_DOWN: the peer's name and incarnation */
+    uint64_t incarnation;
+};
+
+struct weft_msg_ops {
+    /* Elements in a chunk for elements of elem_bytes sent to peer; 0 when one does not fit.
+     * Callers that lay out chunks themselves (sparse rows) need it before send. */
+    uint32_t (*chunk_elems)(void *self, weft_peer peer, uint16_t elem_bytes);
+
+    /* Queue a message.
+     * Owns:    borrows send->base until the SENT event of this message.
+     * Errors:  WEFT_AGAIN    WEFT_MSGS_MAX unconfirmed messages; poll, then try again.
+     *          WEFT_INVALID  a field is out of range; nothing queued.
+     *          WEFT_PEER     no such peer, or it is down. */
+    weft_status (*send)(void *self, const struct weft_msg_send *send, uint64_t now_ns,
+                        uint64_t *seq_p);
+
+    /* Post receive memory. Post the reply's before sending the request.
+     * Errors:  WEFT_NOMEM    the table of expectations is full. WEFT_INVALID as above. */
+    weft_status (*expect)(void *self, const struct weft_msg_expect *expect,
+                          weft_expect_id *id_p);
+
+    /* Take an expectation back; messages it already opened go on. WEFT_NOTFOUND: used up. */
+    weft_status (*cancel)(void *self, weft_expect_id id);
+
+    /* Attach a value to an open incoming message; later events of it carry it as `user`.
+     * Call it while handling OPEN. */
+    void (*set_user)(void *self, weft_peer peer, uint64_t seq, uint64_t user);
+
+    /* Count one chunk of an incoming message as refused (reported in DONE). Call it while
+     * handling CHUNK. */
+    void (*refuse)(void *self, weft_peer peer, uint64_t seq);
+
+    /* The next event, oldest first; false when there is none. */
+    bool (*poll)(void *self, struct weft_msg_event *event_p);
+};
+
+/* What a layer above holds: a transport by interface. Copied freely; owns nothing. */
+struct weft_msgr {
+    const struct weft_msg_ops *ops;
+    void *self;
+};
+
+#endif
