@@ -1,0 +1,643 @@
+#include "core/internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void weft_ep_config_default(struct weft_ep_config *config_p)
+{
+    *config_p = (struct weft_ep_config){
+        .name = 0,
+        .incarnation = 1,
+        .seed = 1,
+        .peers_max = 16,
+        .chunks_max = 8192,
+        .expects_max = 64,
+        .tx_window_max = 4096,
+        .rx_window = 2048,
+        .unscheduled = 64,
+        .packet_bytes = 1472,
+        .accept = 0,
+        .ecn = 1,
+        .peer_timeout_ns = 5 * WEFT_NS_PER_S,
+        .cc_name = NULL,
+    };
+}
+
+static bool config_valid(const struct weft_ep_config *c)
+{
+    bool power_of_two = (c->tx_window_max & (c->tx_window_max - 1)) == 0;
+    return c->peers_max >= 1 && c->peers_max <= 4096 && c->chunks_max >= 1 &&
+           c->chunks_max <= 262144 && c->expects_max >= 1 && c->expects_max <= 65536 &&
+           power_of_two && c->tx_window_max >= 256 && c->tx_window_max <= 65536 &&
+           c->rx_window >= 1 && c->rx_window <= 16384 && c->unscheduled >= 1 &&
+           c->packet_bytes >= 256 && c->packet_bytes <= 65000 && c->accept <= 1 && c->ecn <= 1 &&
+           weft_cc_find(c->cc_name) != NULL;
+}
+
+/* Each peer owns a slice of every arena for good; calloc's pages are touched only when used. */
+static void peers_init(struct weft_ep *ep)
+{
+    const struct weft_ep_config *c = &ep->config;
+    size_t words = WEFT_BITS_WORDS((size_t)c->chunks_max);
+    uint64_t *bits = ep->bitmaps;
+    for (uint32_t i = 0; i < c->peers_max; i++) {
+        struct peer *p = &ep->peers[i];
+        p->tx = ep->tx_arena + (size_t)i * WEFT_MSGS_MAX;
+        p->rx = ep->rx_arena + (size_t)i * WEFT_MSGS_MAX;
+        p->packets = ep->packet_arena + (size_t)i * c->tx_window_max;
+        p->in_flight_bits = ep->packet_bits_arena + (size_t)i * 2 * (c->tx_window_max / 64);
+        p->lost_bits = p->in_flight_bits + c->tx_window_max / 64;
+        p->heap_pos = UINT32_MAX;
+        for (uint32_t m = 0; m < WEFT_MSGS_MAX; m++) {
+            p->tx[m].acked = bits;
+            p->tx[m].lost = bits + words;
+            p->tx[m].done = bits + 2 * words;
+            p->rx[m].received = bits + 3 * words;
+            bits += 4 * words;
+        }
+    }
+}
+
+weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep_p)
+{
+    if (!config_valid(config)) {
+        return WEFT_INVALID;
+    }
+    struct weft_ep *ep = calloc(1, sizeof(*ep));
+    if (ep == NULL) {
+        return WEFT_NOMEM;
+    }
+    ep->config = *config;
+    ep->cc_ops = weft_cc_find(config->cc_name);
+    ep->expect_next = 1;
+    weft_prng_split(&ep->prng, config->seed, config->incarnation);
+    size_t peers = config->peers_max;
+    size_t words = WEFT_BITS_WORDS((size_t)config->chunks_max);
+    ep->peers = calloc(peers, sizeof(*ep->peers));
+    ep->heap = calloc(peers, sizeof(*ep->heap));
+    ep->ready = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->ready));
+    ep->expects = calloc(config->expects_max, sizeof(*ep->expects));
+    ep->events = calloc(EVENTS_MAX, sizeof(*ep->events));
+    ep->tx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*ep->tx_arena));
+    ep->rx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*ep->rx_arena));
+    ep->bitmaps = calloc(peers * WEFT_MSGS_MAX * 4 * words, sizeof(*ep->bitmaps));
+    ep->packet_arena = calloc(peers * config->tx_window_max, sizeof(*ep->packet_arena));
+    ep->packet_bits_arena = calloc(peers * 2 * (config->tx_window_max / 64), sizeof(uint64_t));
+    if (ep->peers == NULL || ep->heap == NULL || ep->ready == NULL || ep->expects == NULL ||
+        ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL ||
+        ep->bitmaps == NULL || ep->packet_arena == NULL || ep->packet_bits_arena == NULL) {
+        weft_ep_free(ep);
+        return WEFT_NOMEM;
+    }
+    peers_init(ep);
+    *ep_p = ep;
+    return WEFT_OK;
+}
+
+void weft_ep_free(struct weft_ep *ep)
+{
+    if (ep == NULL) {
+        return;
+    }
+    free(ep->packet_bits_arena);
+    free(ep->packet_arena);
+    free(ep->bitmaps);
+    free(ep->rx_arena);
+    free(ep->tx_arena);
+    free(ep->events);
+    free(ep->expects);
+    free(ep->ready);
+    free(ep->heap);
+    free(ep->peers);
+    free(ep);
+}
+
+const struct weft_ep_counters *weft_ep_counters(const struct weft_ep *ep)
+{
+    return &ep->counters;
+}
+
+uint64_t weft_ep_srtt_ns(const struct weft_ep *ep, weft_peer peer)
+{
+    return peer < ep->peers_used ? ep->peers[peer].srtt_ns : 0;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* Callers leave EVENTS_RESERVE free before they begin on a peer (on_deadline) or poll after every
+ * datagram (recv), so the ring cannot overflow in the documented use. */
+struct weft_msg_event *weft_core_event_push(struct weft_ep *ep)
+{
+    WEFT_ASSERT(ep->event_count < EVENTS_MAX);
+    uint32_t at = (ep->event_head + ep->event_count) % EVENTS_MAX;
+    ep->event_count++;
+    ep->events[at] = (struct weft_msg_event){0};
+    return &ep->events[at];
+}
+
+static bool ep_poll(void *self, struct weft_msg_event *event_p)
+{
+    struct weft_ep *ep = self;
+    if (ep->event_count == 0) {
+        return false;
+    }
+    *event_p = ep->events[ep->event_head];
+    ep->event_head = (ep->event_head + 1) % EVENTS_MAX;
+    ep->event_count--;
+    return true;
+}
+
+/* ---- deadlines: a heap of peers, each with its index in it ------------------------------------ */
+
+static void heap_place(struct weft_ep *ep, uint32_t pos, uint32_t peer)
+{
+    ep->heap[pos] = peer;
+    ep->peers[peer].heap_pos = pos;
+}
+
+static void heap_sift_up(struct weft_ep *ep, uint32_t pos)
+{
+    uint32_t peer = ep->heap[pos];
+    while (pos > 0) {
+        uint32_t parent = (pos - 1) / 2;
+        if (ep->peers[ep->heap[parent]].deadline_ns <= ep->peers[peer].deadline_ns) {
+            break;
+        }
+        heap_place(ep, pos, ep->heap[parent]);
+        pos = parent;
+    }
+    heap_place(ep, pos, peer);
+}
+
+static void heap_sift_down(struct weft_ep *ep, uint32_t pos)
+{
+    uint32_t peer = ep->heap[pos];
+    for (;;) {
+        uint32_t child = 2 * pos + 1;
+        if (child >= ep->heap_count) {
+            break;
+        }
+        if (child + 1 < ep->heap_count && ep->peers[ep->heap[child + 1]].deadline_ns <
+                                              ep->peers[ep->heap[child]].deadline_ns) {
+            child++;
+        }
+        if (ep->peers[peer].deadline_ns <= ep->peers[ep->heap[child]].deadline_ns) {
+            break;
+        }
+        heap_place(ep, pos, ep->heap[child]);
+        pos = child;
+    }
+    heap_place(ep, pos, peer);
+}
+
+static void heap_remove(struct weft_ep *ep, struct peer *p)
+{
+    uint32_t pos = p->heap_pos;
+    if (pos == UINT32_MAX) {
+        return;
+    }
+    p->heap_pos = UINT32_MAX;
+    ep->heap_count--;
+    if (pos == ep->heap_count) {
+        return;
+    }
+    heap_place(ep, pos, ep->heap[ep->heap_count]);
+    heap_sift_up(ep, pos);
+    heap_sift_down(ep, ep->peers[ep->heap[pos]].heap_pos);
+}
+
+static uint64_t peer_deadline(const struct peer *p)
+{
+    uint64_t at = p->hello_ns;
+    if (peer_connected(p)) {
+        at = weft_min_u64(at, p->ack_pending > 0 ? p->ack_ns : WEFT_NEVER);
+        at = weft_min_u64(at, p->loss_ns);
+        at = weft_min_u64(at, p->pto_ns);
+        at = weft_min_u64(at, p->pace_ns);
+        at = weft_min_u64(at, p->rx_timer_ns);
+    }
+    return weft_min_u64(at, p->tx_deadline_ns);
+}
+
+static void peer_file(struct weft_ep *ep, struct peer *p)
+{
+    uint64_t at = peer_deadline(p);
+    if (at == WEFT_NEVER) {
+        heap_remove(ep, p);
+        return;
+    }
+    if (p->heap_pos == UINT32_MAX) {
+        p->deadline_ns = at;
+        p->heap_pos = ep->heap_count++;
+        ep->heap[p->heap_pos] = peer_idx(ep, p);
+        heap_sift_up(ep, p->heap_pos);
+    } else if (at != p->deadline_ns) {
+        p->deadline_ns = at;
+        heap_sift_up(ep, p->heap_pos);
+        heap_sift_down(ep, p->heap_pos);
+    }
+}
+
+void weft_core_peer_ready(struct weft_ep *ep, struct peer *p)
+{
+    weft_bits_set(ep->ready, peer_idx(ep, p));
+}
+
+uint64_t weft_ep_deadline(const struct weft_ep *ep)
+{
+    if (weft_bits_next_one(ep->ready, ep->peers_used, 0) < ep->peers_used) {
+        return 0; /* send has not been called to its end */
+    }
+    return ep->heap_count == 0 ? WEFT_NEVER : ep->peers[ep->heap[0]].deadline_ns;
+}
+
+static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    if (p->state == PEER_CLOSING && !p->need_close) {
+        weft_core_peer_down(ep, p, WEFT_DOWN_LOCAL, now_ns);
+        return;
+    }
+    if (p->state == PEER_CONNECTING && ep->config.peer_timeout_ns != WEFT_NEVER &&
+        now_ns - p->hello_since_ns >= ep->config.peer_timeout_ns) {
+        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns);
+        return;
+    }
+    if (p->tx_deadline_ns <= now_ns) {
+        weft_core_tx_timer(p, now_ns);
+    }
+    if (!peer_connected(p)) {
+        return;
+    }
+    if (p->rx_timer_ns <= now_ns) {
+        weft_core_rx_timer(ep, p, now_ns);
+    }
+    if (p->loss_ns <= now_ns) {
+        weft_core_loss_timer(ep, p, now_ns);
+    }
+    if (p->ack_pending > 0 && p->ack_ns <= now_ns) {
+        p->ack_now = true;
+    }
+    if (p->pace_ns <= now_ns) {
+        p->pace_ns = WEFT_NEVER;
+    }
+    if (p->pto_ns <= now_ns) {
+        weft_core_pto_fire(ep, p, now_ns);
+    }
+}
+
+void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
+{
+    while (ep->heap_count > 0 && ep->event_count + EVENTS_RESERVE <= EVENTS_MAX) {
+        struct peer *p = &ep->peers[ep->heap[0]];
+        if (p->deadline_ns > now_ns) {
+            return;
+        }
+        heap_remove(ep, p); /* filed again when send is done with it */
+        peer_timers(ep, p, now_ns);
+        if (p->state != PEER_FREE) {
+            weft_core_peer_ready(ep, p);
+        }
+    }
+}
+
+/* ---- peers ----------------------------------------------------------------------------------- */
+
+/* Clear everything but what belongs to the slot for good. */
+static void peer_clear(struct weft_ep *ep, struct peer *p)
+{
+    struct peer fresh = {
+        .heap_pos = UINT32_MAX,
+        .packets = p->packets,
+        .in_flight_bits = p->in_flight_bits,
+        .lost_bits = p->lost_bits,
+        .tx = p->tx,
+        .rx = p->rx,
+        .hello_ns = WEFT_NEVER,
+        .pace_ns = WEFT_NEVER,
+        .loss_ns = WEFT_NEVER,
+        .pto_ns = WEFT_NEVER,
+        .wait_since_ns = WEFT_NEVER,
+        .tx_deadline_ns = WEFT_NEVER,
+        .rx_timer_ns = WEFT_NEVER,
+        .ack_ns = WEFT_NEVER,
+        .ack_low = UINT64_MAX,
+        .ack_low_before = UINT64_MAX,
+        .pn_next = 1,
+        .pn_oldest = 1,
+        .tx_next_seq = 1,
+        .tx_open_from = 1,
+        .rx_open_from = 1,
+        .reorder_threshold = 3,
+        .rtt_ns_min = WEFT_NEVER,
+        .packet_bytes = ep->config.packet_bytes,
+    };
+    heap_remove(ep, p);
+    weft_bits_clear(ep->ready, peer_idx(ep, p));
+    size_t words = ep->config.tx_window_max / 64;
+    memset(p->in_flight_bits, 0, words * sizeof(uint64_t));
+    memset(p->lost_bits, 0, words * sizeof(uint64_t));
+    *p = fresh;
+    for (uint32_t i = 0; i < WEFT_MSGS_MAX; i++) {
+        p->tx[i].active = false;
+        p->rx[i].state = RX_FREE;
+    }
+}
+
+static struct peer *peer_find_free(struct weft_ep *ep)
+{
+    for (uint32_t i = 0; i < ep->config.peers_max; i++) {
+        if (ep->peers[i].state == PEER_FREE) {
+            return &ep->peers[i];
+        }
+    }
+    /* Half-open peers cost their sender nothing, so they are the first to go. */
+    for (uint32_t i = 0; i < ep->config.peers_max; i++) {
+        if (ep->peers[i].state == PEER_HALF_OPEN && ep->peers[i].tx_active == 0) {
+            return &ep->peers[i];
+        }
+    }
+    return NULL;
+}
+
+struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns)
+{
+    struct peer *p = peer_find_free(ep);
+    if (p == NULL) {
+        return NULL;
+    }
+    peer_clear(ep, p);
+    uint32_t idx = peer_idx(ep, p);
+    ep->peers_used = idx >= ep->peers_used ? idx + 1 : ep->peers_used;
+    p->addr = *addr;
+    /* 12 bits say where, 20 bits that it is not an earlier user of the slot. */
+    p->connection_id = (uint32_t)(weft_prng_u64(&ep->prng) << 12) | idx;
+    p->credit = 1;
+    p->tokens_ns = now_ns;
+    p->cc.ops = ep->cc_ops;
+    p->cc.ops->init(&p->cc, p->packet_bytes, now_ns);
+    return p;
+}
+
+void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    p->state = PEER_OPEN;
+    struct weft_msg_event *ev = weft_core_event_push(ep);
+    ev->type = WEFT_EVENT_PEER_UP;
+    ev->peer = peer_idx(ep, p);
+    ev->name = p->name;
+    ev->incarnation = p->incarnation;
+    ev->at_ns = now_ns;
+    weft_core_peer_ready(ep, p);
+}
+
+void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
+                         uint64_t now_ns)
+{
+    bool was_known = p->state != PEER_HALF_OPEN;
+    weft_core_rx_close_all(ep, p, now_ns);
+    weft_core_tx_close_all(ep, p, now_ns);
+    if (was_known) {
+        struct weft_msg_event *ev = weft_core_event_push(ep);
+        ev->type = WEFT_EVENT_PEER_DOWN;
+        ev->peer = peer_idx(ep, p);
+        ev->name = p->name;
+        ev->incarnation = p->incarnation;
+        ev->down = why;
+        ev->at_ns = now_ns;
+    }
+    peer_clear(ep, p); /* state PEER_FREE is 0; masks of the events live in the arenas */
+}
+
+weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns,
+                            weft_peer *peer_p)
+{
+    struct peer *p = weft_core_peer_take(ep, addr, now_ns);
+    if (p == NULL) {
+        return WEFT_NOMEM;
+    }
+    p->state = PEER_CONNECTING;
+    p->hello_ns = now_ns;
+    p->hello_interval_ns = hello_first_ns;
+    p->hello_since_ns = now_ns;
+    weft_core_peer_ready(ep, p);
+    *peer_p = peer_idx(ep, p);
+    return WEFT_OK;
+}
+
+void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
+{
+    if (peer >= ep->peers_used || ep->peers[peer].state == PEER_FREE) {
+        return;
+    }
+    struct peer *p = &ep->peers[peer];
+    p->need_close = peer_connected(p);
+    p->state = PEER_CLOSING;
+    p->hello_ns = now_ns; /* comes due at once: on_deadline takes it down after send */
+    weft_core_peer_ready(ep, p);
+}
+
+/* Nothing of ours is on the way to it and nothing of its is half here. */
+static bool peer_quiet(const struct peer *p)
+{
+    return p->tx_active == 0 && p->rx_live == 0 && p->rx_closed == 0 && p->in_flight_count == 0 &&
+           p->rx_need_done == 0;
+}
+
+void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
+{
+    (void)now_ns;
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        struct peer *p = &ep->peers[i];
+        if (p->state == PEER_OPEN && peer_quiet(p) && p->pn_largest > 0) {
+            p->announce_idle = true;
+            weft_core_peer_ready(ep, p);
+        }
+    }
+}
+
+bool weft_ep_busy(const struct weft_ep *ep)
+{
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        const struct peer *p = &ep->peers[i];
+        if (p->state == PEER_CONNECTING || p->state == PEER_CLOSING) {
+            return true;
+        }
+        if (peer_connected(p) && (p->tx_active != 0 || p->rx_live != 0 || p->rx_need_done != 0 ||
+                                  p->ack_pending > 0 || (p->in_flight_count > 0 && !p->idle))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the crank ------------------------------------------------------------------------------- */
+
+void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
+                  const void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
+{
+    uint8_t version;
+    uint8_t klass;
+    ep->counters.datagrams_received++;
+    ep->counters.bytes_received += count;
+    if (count == 0) {
+        ep->counters.bad_short++;
+        return;
+    }
+    if (weft_wire_classify(bytes, count, &version, &klass) != WEFT_OK) {
+        ep->counters.bad_version++;
+        return;
+    }
+    switch (klass) {
+    case WEFT_CLASS_PLAIN:
+        weft_core_packet_recv(ep, from, ecn, bytes, count, at_ns, now_ns);
+        break;
+    case WEFT_CLASS_HELLO:
+        weft_core_hello_recv(ep, from, bytes, count, now_ns);
+        break;
+    case WEFT_CLASS_ACCEPT:
+        weft_core_accept_recv(ep, from, bytes, count, at_ns, now_ns);
+        break;
+    default:
+        ep->counters.bad_class++;
+    }
+}
+
+uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
+{
+    for (;;) {
+        size_t idx = weft_bits_next_one(ep->ready, ep->peers_used, ep->send_cursor);
+        if (idx >= ep->peers_used) {
+            idx = weft_bits_next_one(ep->ready, ep->peers_used, 0);
+            if (idx >= ep->peers_used) {
+                return 0;
+            }
+        }
+        struct peer *p = &ep->peers[idx];
+        uint32_t packets = p->state == PEER_FREE ? 0 : weft_core_peer_send(ep, p, now_ns, tx);
+        /* A burst each, in turn, so that no peer waits for another's whole window. */
+        ep->send_cursor = (uint32_t)idx + 1;
+        if (packets > 0) {
+            ep->counters.datagrams_sent += packets;
+            ep->counters.bytes_sent += tx->bytes;
+            return packets;
+        }
+        weft_bits_clear(ep->ready, idx);
+        if (p->state != PEER_FREE) {
+            weft_core_pto_arm(ep, p);
+            peer_file(ep, p);
+        }
+    }
+}
+
+/* ---- the message interface ------------------------------------------------------------------- */
+
+static uint32_t ep_chunk_elems(void *self, weft_peer peer, uint16_t elem_bytes)
+{
+    struct weft_ep *ep = self;
+    if (peer >= ep->peers_used || elem_bytes == 0) {
+        return 0;
+    }
+    uint32_t room = ep->peers[peer].packet_bytes - WEFT_DATA_OVERHEAD_BYTES;
+    uint32_t elems = weft_min_u64(room / elem_bytes, UINT16_MAX);
+    return elems >= 32 ? elems - elems % 32 : elems;
+}
+
+static weft_status ep_send(void *self, const struct weft_msg_send *send, uint64_t now_ns,
+                           uint64_t *seq_p)
+{
+    struct weft_ep *ep = self;
+    if (send->peer >= ep->peers_used || ep->peers[send->peer].state == PEER_FREE ||
+        ep->peers[send->peer].state == PEER_CLOSING) {
+        return WEFT_PEER;
+    }
+    struct peer *p = &ep->peers[send->peer];
+    weft_status status = weft_core_tx_open(ep, p, send, now_ns, seq_p);
+    if (status == WEFT_OK) {
+        weft_core_peer_ready(ep, p);
+    }
+    return status;
+}
+
+static weft_status ep_expect(void *self, const struct weft_msg_expect *expect,
+                             weft_expect_id *id_p)
+{
+    struct weft_ep *ep = self;
+    bool hand = expect->sink == WEFT_SINK_HAND;
+    if ((expect->tag & ~expect->tag_mask) != 0 || expect->count == 0 ||
+        (hand ? expect->memory != NULL : expect->memory == NULL || expect->count != 1)) {
+        return WEFT_INVALID;
+    }
+    for (uint32_t i = 0; i < ep->config.expects_max; i++) {
+        if (ep->expects[i].id == 0) {
+            ep->expects[i].e = *expect;
+            ep->expects[i].id = ep->expect_next++;
+            ep->expects_used = i >= ep->expects_used ? i + 1 : ep->expects_used;
+            *id_p = ep->expects[i].id;
+            return WEFT_OK;
+        }
+    }
+    return WEFT_NOMEM;
+}
+
+static weft_status ep_cancel(void *self, weft_expect_id id)
+{
+    struct weft_ep *ep = self;
+    for (uint32_t i = 0; i < ep->expects_used; i++) {
+        if (id != 0 && ep->expects[i].id == id) {
+            ep->expects[i].id = 0;
+            return WEFT_OK;
+        }
+    }
+    return WEFT_NOTFOUND;
+}
+
+static struct rx_msg *rx_open_find(struct weft_ep *ep, weft_peer peer, uint64_t seq)
+{
+    if (peer >= ep->peers_used) {
+        return NULL;
+    }
+    struct rx_msg *m = &ep->peers[peer].rx[seq & MSG_MASK];
+    return m->state != RX_FREE && m->seq == seq ? m : NULL;
+}
+
+/* The message may be closed already when its OPEN, CHUNK and RECEIVED come from one packet; events
+ * that wait in the ring get the new value too. */
+static void ep_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
+{
+    struct weft_ep *ep = self;
+    struct rx_msg *m = rx_open_find(ep, peer, seq);
+    if (m != NULL) {
+        m->user = user;
+    }
+    for (uint32_t i = 0; i < ep->event_count; i++) {
+        struct weft_msg_event *ev = &ep->events[(ep->event_head + i) % EVENTS_MAX];
+        bool incoming = ev->type == WEFT_EVENT_CHUNK || ev->type == WEFT_EVENT_RECEIVED;
+        if (incoming && ev->peer == peer && ev->seq == seq) {
+            ev->user = user;
+        }
+    }
+}
+
+static void ep_refuse(void *self, weft_peer peer, uint64_t seq)
+{
+    struct rx_msg *m = rx_open_find(self, peer, seq);
+    if (m != NULL && m->refused < m->received_count) {
+        m->refused++;
+    }
+}
+
+struct weft_msgr weft_ep_msgr(struct weft_ep *ep)
+{
+    static const struct weft_msg_ops ops = {
+        .chunk_elems = ep_chunk_elems,
+        .send = ep_send,
+        .expect = ep_expect,
+        .cancel = ep_cancel,
+        .set_user = ep_set_user,
+        .refuse = ep_refuse,
+        .poll = ep_poll,
+    };
+    return (struct weft_msgr){.ops = &ops, .self = ep};
+}

@@ -1,0 +1,308 @@
+/* What the files of the endpoint share. Not for anyone outside src/core.
+ *
+ *   endpoint.c    tables, events, deadlines, the public calls
+ *   handshake.c   HELLO and ACCEPT
+ *   rx.c          incoming packets, incoming messages, the receiver's half of the bound
+ *   loss.c        ACK, RTT, loss detection, PTO
+ *   tx_msg.c      outgoing messages: which chunk next; DONE
+ *   tx.c          building packets
+ *
+ * A peer's fields are grouped by the file that writes them.
+ */
+#ifndef WEFT_CORE_INTERNAL_H
+#define WEFT_CORE_INTERNAL_H
+
+#include "base/bits.h"
+#include "base/prng.h"
+#include "core/cc.h"
+#include "core/endpoint.h"
+#include "core/perm.h"
+#include "wire/packet.h"
+
+enum {
+    MSG_MASK = WEFT_MSGS_MAX - 1,
+    RX_WINDOW_BLOCKS = 64,              /* packet numbers remembered: 64 x 64 */
+    EVENTS_MAX = 1024,
+    EVENTS_RESERVE = 2 * WEFT_MSGS_MAX + 8, /* most that one peer can raise at a time */
+    DONE_PART_WORDS = 16,               /* parts of DONE begin at multiples of 1,024 chunks */
+    ACK_EVERY = 32,
+    NOTES_MAX = 8,
+};
+
+static const uint64_t granularity_ns = 100 * WEFT_NS_PER_US;
+static const uint64_t max_ack_delay_ns = 100 * WEFT_NS_PER_US;
+static const uint64_t initial_rtt_ns = WEFT_NS_PER_MS;
+static const uint64_t pto_ns_max = WEFT_NS_PER_S;
+static const uint64_t hello_first_ns = 10 * WEFT_NS_PER_MS;
+
+/* The wire's clock: 64 ns units, modulo 2^32. */
+static inline uint32_t wire_clock(uint64_t ns)
+{
+    return (uint32_t)(ns >> 6);
+}
+
+enum tx_packet_kind {
+    TX_PACKET_DATA = 1,
+    TX_PACKET_DONE = 2,   /* holds at least one DONE */
+    TX_PACKET_PROBE = 4,
+};
+
+/* One packet sent; slot = packet number mod tx_window_max. */
+struct tx_packet {
+    uint64_t sent_ns;
+    uint32_t msg;         /* DATA: low half of the sequence number */
+    uint32_t chunk;
+    uint16_t bytes;       /* in flight; only ack-eliciting packets count */
+    uint8_t kind;
+};
+
+struct tx_msg {
+    bool active;
+    bool finish_short;       /* deadline passed: FINISH(SHORT) until DONE */
+    uint8_t priority;
+    uint8_t critical;
+    uint16_t chunk_elems;
+    uint16_t elem_bytes;
+    uint32_t total;
+    uint32_t chunks;         /* N */
+    uint32_t lost_max;       /* K */
+    uint32_t pass_next;      /* first-pass chunks sent; the pass is over at N */
+    uint32_t acked_count;
+    uint32_t lost_count;     /* declared lost, not sent again yet */
+    uint32_t in_flight;      /* DATA packets */
+    uint32_t peer_received;  /* what a note said it holds, at least */
+    uint32_t critical_left;  /* critical chunks not acknowledged */
+    uint32_t chunk_bytes;    /* of a full chunk */
+    uint64_t seq;
+    uint64_t tag;
+    uint64_t user;
+    uint64_t deadline_ns;
+    const uint8_t *base;
+    struct weft_perm perm;
+    uint64_t *acked;         /* N bits: the receiver is known to hold it */
+    uint64_t *lost;          /* N bits: lost_count of them */
+    uint64_t *done;          /* N bits: mask of DONE, while its parts come in */
+    uint64_t done_parts[4];  /* one bit per 1,024 chunks */
+    uint32_t done_received;
+    uint8_t done_status;
+};
+
+enum rx_state { RX_FREE, RX_OPEN, RX_CLOSED };
+
+struct rx_msg {
+    enum rx_state state;
+    enum weft_msg_outcome outcome;
+    enum weft_msg_sink sink;
+    bool pass_over;
+    bool need_done;
+    uint8_t critical;
+    uint8_t critical_left;
+    uint16_t chunk_elems;
+    uint16_t elem_bytes;
+    uint32_t total;
+    uint32_t chunks;
+    uint32_t lost_max;
+    uint32_t received_count;
+    uint32_t refused;
+    uint64_t seq;
+    uint64_t tag;
+    uint64_t user;
+    uint64_t pass_over_ns;
+    uint64_t timeout_ns;     /* absolute */
+    uint32_t done_word;      /* first word of the mask that DONE has yet to carry */
+    uint64_t done_first_pn;  /* packets that carried the last DONE */
+    uint64_t done_last_pn;
+    uint8_t *memory;
+    uint64_t *received;      /* N bits */
+};
+
+enum peer_state { PEER_FREE, PEER_CONNECTING, PEER_HALF_OPEN, PEER_OPEN, PEER_CLOSING };
+
+struct peer {
+    enum peer_state state;
+    struct weft_addr addr;
+    uint32_t connection_id;        /* ours: in packets to us */
+    uint32_t remote_connection_id; /* theirs: in packets to them */
+    uint64_t name;
+    uint64_t incarnation;
+    uint32_t packet_bytes;         /* UDP payload to build */
+    uint32_t heap_pos;
+    uint64_t deadline_ns;          /* as filed in the heap */
+
+    /* handshake.c */
+    uint64_t hello_ns;             /* send HELLO at; WEFT_NEVER = not */
+    uint64_t hello_interval_ns;
+    uint64_t hello_since_ns;
+    bool need_accept;
+    uint32_t hello_clock;          /* to echo in ACCEPT */
+
+    /* tx.c */
+    uint64_t pn_next;              /* next packet number to send, from 1 */
+    uint32_t data_sent;            /* DATA packets, cumulative */
+    uint32_t credit;               /* DATA packets granted to us, cumulative */
+    int64_t tokens_bytes;          /* pacer's bucket */
+    uint64_t tokens_ns;            /* last refilled */
+    uint64_t pace_ns;              /* blocked by the pacer until */
+    bool need_close;
+    bool need_ping;
+    bool announce_idle;
+    uint8_t probes;                /* PTO probes to send now */
+    uint64_t challenge_token;      /* to answer */
+    bool need_path_response;
+
+    /* loss.c */
+    struct tx_packet *packets;     /* ring of tx_window_max */
+    uint64_t *in_flight_bits;      /* by packet number mod tx_window_max */
+    uint64_t *lost_bits;           /* declared lost, still in the ring */
+    uint64_t pn_oldest;            /* none below is in flight */
+    uint64_t pn_acked_largest;
+    uint64_t in_flight_bytes;
+    uint32_t in_flight_count;
+    uint32_t reorder_threshold;
+    uint64_t srtt_ns;              /* 0 = no sample */
+    uint64_t rttvar_ns;
+    uint64_t rtt_latest_ns;
+    uint64_t rtt_ns_min;
+    uint64_t loss_ns;              /* time-threshold timer */
+    uint64_t pto_ns;
+    uint64_t pto_base_ns;          /* last ack-eliciting send or progress */
+    uint64_t wait_since_ns;        /* since when nothing was heard although awaited */
+    uint32_t pto_count;
+    uint64_t round_end_pn;
+    uint32_t ce_seen;
+    bool idle;                     /* it said IDLE */
+    struct weft_cc cc;
+
+    /* tx_msg.c */
+    struct tx_msg *tx;             /* WEFT_MSGS_MAX */
+    uint64_t tx_next_seq;
+    uint64_t tx_open_from;
+    uint64_t tx_active;            /* bit = seq mod WEFT_MSGS_MAX */
+    uint64_t tx_finish;            /* FINISH to send */
+    uint64_t tx_deadline_ns;       /* least deadline of active messages */
+
+    /* rx.c */
+    struct rx_msg *rx;             /* WEFT_MSGS_MAX */
+    uint64_t rx_open_from;         /* the peer's */
+    uint64_t rx_live;              /* bit = state OPEN */
+    uint64_t rx_need_done;         /* bit = DONE to send */
+    uint64_t rx_closed;            /* bit = state CLOSED */
+    uint64_t rx_window[RX_WINDOW_BLOCKS]; /* packet numbers received, by block mod 64 */
+    uint64_t pn_largest;           /* received */
+    uint64_t pn_largest_ns;
+    uint64_t ack_low;              /* lowest block changed since the last ACK */
+    uint64_t ack_low_before;       /* and in the ACK before */
+    uint32_t ack_pending;          /* ack-eliciting packets not acknowledged */
+    bool ack_now;
+    uint64_t ack_ns;               /* send an ACK at */
+    uint32_t ect_received;
+    uint32_t ce_received;
+    uint32_t data_count;           /* highest seen, 32-bit */
+    uint64_t data_last_ns;         /* last DATA */
+    uint64_t data_gap_ns;          /* decaying maximum of the gaps between its bursts */
+    bool sender_limited;           /* as the last DATA packet said */
+    uint32_t echo_clock;           /* clock of the last ACK received, for DATA to echo */
+    uint64_t echo_ns;              /* when it came; 0 = none */
+    uint64_t rx_timer_ns;          /* least time at which an open message may close */
+};
+
+struct expect {
+    weft_expect_id id;             /* 0 = free */
+    struct weft_msg_expect e;
+};
+
+struct weft_ep {
+    struct weft_ep_config config;
+    struct weft_ep_counters counters;
+    struct weft_prng prng;
+    struct peer *peers;
+    uint32_t peers_used;           /* highest index in use + 1 */
+    uint32_t *heap;                /* peer indexes by deadline_ns */
+    uint32_t heap_count;
+    uint64_t *ready;               /* bit = peer may have something to send */
+    uint32_t send_cursor;
+    struct expect *expects;
+    uint32_t expects_used;         /* highest index in use + 1 */
+    weft_expect_id expect_next;
+    struct weft_msg_event *events; /* ring of EVENTS_MAX */
+    uint32_t event_head;
+    uint32_t event_count;
+    const struct weft_cc_ops *cc_ops;
+    uint64_t *bitmaps;             /* arena of all masks */
+    struct tx_msg *tx_arena;
+    struct rx_msg *rx_arena;
+    struct tx_packet *packet_arena;
+    uint64_t *packet_bits_arena;
+};
+
+/* endpoint.c */
+struct weft_msg_event *weft_core_event_push(struct weft_ep *ep);
+void weft_core_peer_ready(struct weft_ep *ep, struct peer *p);
+struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns);
+void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
+                         uint64_t now_ns);
+void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+static inline uint32_t peer_idx(const struct weft_ep *ep, const struct peer *p)
+{
+    return (uint32_t)(p - ep->peers);
+}
+static inline bool peer_connected(const struct peer *p)
+{
+    return p->state == PEER_OPEN || p->state == PEER_HALF_OPEN;
+}
+
+/* handshake.c */
+void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, const void *bytes,
+                          size_t count, uint64_t now_ns);
+void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, const void *bytes,
+                           size_t count, uint64_t at_ns, uint64_t now_ns);
+uint32_t weft_core_hello_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                               struct weft_tx *tx);
+uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_tx *tx);
+
+/* rx.c */
+void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
+                           const void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns);
+void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from);
+void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                        struct weft_wire_ack *ack, size_t room);
+
+/* loss.c */
+void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns);
+void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack,
+                        uint64_t at_ns, uint64_t now_ns);
+void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
+                           uint32_t msg, uint32_t chunk, uint32_t bytes);
+void weft_core_loss_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p);
+void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+
+/* tx_msg.c */
+weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct weft_msg_send *send,
+                              uint64_t now_ns, uint64_t *seq_p);
+struct tx_msg *weft_core_tx_find(struct peer *p, uint32_t msg);
+void weft_core_tx_acked(struct tx_msg *m, uint32_t chunk, bool was_in_flight);
+void weft_core_tx_lost(struct tx_msg *m, uint32_t chunk);
+bool weft_core_tx_satisfied(const struct tx_msg *m);
+/* The next chunk of the peer's messages to send, not taken yet; NULL = nothing. */
+struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p);
+void weft_core_tx_take(struct peer *p, struct tx_msg *m, uint32_t chunk, bool again);
+/* For a probe: the oldest message that waits. *chunk_p = UINT32_MAX when only FINISH is due. */
+struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p);
+void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_done *done,
+                         uint64_t now_ns);
+void weft_core_tx_timer(struct peer *p, uint64_t now_ns);
+void weft_core_tx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+static inline uint32_t tx_chunk_bytes(const struct tx_msg *m, uint32_t chunk)
+{
+    uint64_t first = (uint64_t)chunk * m->chunk_elems;
+    return (uint32_t)(weft_min_u64(m->total - first, m->chunk_elems) * m->elem_bytes);
+}
+
+/* tx.c */
+uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                             struct weft_tx *tx);
+
+#endif

@@ -1,0 +1,575 @@
+/* Incoming packets and incoming messages: the receiver's half of the bound.
+ *
+ * Order of work on a packet: take it apart; find the connection; look at the packet number; check every frame
+ * and the DATA header; only then let frames act and the chunk land. A chunk's received bit is set
+ * before the chunk is handed to its sink, so nothing is counted twice. A DATA packet that finds no
+ * posted memory is treated as if it had been lost: not recorded, not acknowledged, sent again.
+ *
+ * Source: docs/PROTOCOL.md sections 3.7, 4, 5 (acknowledging), 6 rules 3, 5, 6.
+ */
+#include "core/internal.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+/* ---- packet numbers -------------------------------------------------------------------------- */
+
+enum pn_state { PN_NEW, PN_SEEN, PN_OLD };
+
+static enum pn_state pn_look(const struct peer *p, uint64_t pn)
+{
+    if (pn > p->pn_largest) {
+        return PN_NEW;
+    }
+    if (p->pn_largest / 64 - pn / 64 >= RX_WINDOW_BLOCKS) {
+        return PN_OLD;
+    }
+    uint64_t word = p->rx_window[pn / 64 % RX_WINDOW_BLOCKS];
+    return (word >> (pn % 64)) & 1 ? PN_SEEN : PN_NEW;
+}
+
+static void pn_commit(struct peer *p, uint64_t pn, uint64_t at_ns)
+{
+    uint64_t block = pn / 64;
+    if (pn > p->pn_largest) {
+        uint64_t from = p->pn_largest / 64 + 1;
+        if (block >= from + RX_WINDOW_BLOCKS) {
+            from = block - RX_WINDOW_BLOCKS + 1;
+        }
+        for (uint64_t b = from; b <= block; b++) {
+            p->rx_window[b % RX_WINDOW_BLOCKS] = 0;
+        }
+        if (pn > p->pn_largest + 1) {
+            p->ack_now = true; /* a gap: tell at once */
+        }
+        p->pn_largest = pn;
+        p->pn_largest_ns = at_ns;
+    }
+    p->rx_window[block % RX_WINDOW_BLOCKS] |= UINT64_C(1) << (pn % 64);
+    p->ack_low = weft_min_u64(p->ack_low, block);
+}
+
+static void ack_owe(struct peer *p, uint64_t now_ns)
+{
+    if (p->ack_pending++ == 0) {
+        p->ack_ns = now_ns + max_ack_delay_ns;
+    }
+    if (p->ack_pending >= ACK_EVERY) {
+        p->ack_now = true;
+    }
+}
+
+static size_t ack_notes(const struct peer *p, struct weft_wire_ack *ack)
+{
+    size_t count = 0;
+    for (uint64_t live = p->rx_live; live != 0 && count < NOTES_MAX; live &= live - 1) {
+        const struct rx_msg *m = &p->rx[__builtin_ctzll(live)];
+        if (m->pass_over) {
+            ack->notes[count].msg = (uint32_t)m->seq;
+            ack->notes[count].received = m->received_count;
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Fill in an ACK of at most `room` bytes (>= WEFT_ACK_BYTES) and note that it goes out. */
+void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                        struct weft_wire_ack *ack, size_t room)
+{
+    memset(ack, 0, offsetof(struct weft_wire_ack, words));
+    ack->largest = p->pn_largest;
+    if (p->pn_largest > 0) {
+        ack->delay = wire_clock(now_ns) - wire_clock(p->pn_largest_ns);
+        uint64_t newest = p->pn_largest / 64;
+        uint64_t low = weft_min_u64(weft_min_u64(p->ack_low, p->ack_low_before), newest);
+        uint64_t words = weft_min_u64(newest - low + 1, WEFT_ACK_WORDS_MAX);
+        words = weft_min_u64(words, (room - WEFT_ACK_BYTES) / 8);
+        ack->word_count = (uint8_t)words;
+        for (uint64_t j = 0; j < words; j++) {
+            ack->words[j] = p->rx_window[(newest - j) % RX_WINDOW_BLOCKS];
+        }
+        room -= words * 8;
+    }
+    ack->clock = wire_clock(now_ns);
+    ack->ect = p->ect_received;
+    ack->ce = p->ce_received;
+    ack->credit = p->data_count + ep->config.rx_window;
+    ack->open_from = (uint32_t)p->tx_open_from;
+    ack->flags = p->announce_idle ? WEFT_ACK_IDLE : 0;
+    if (room >= WEFT_ACK_BYTES + NOTES_MAX * sizeof(struct weft_wire_note)) {
+        ack->note_count = (uint8_t)ack_notes(p, ack);
+    }
+    p->announce_idle = false;
+    p->ack_low_before = p->ack_low;
+    p->ack_low = UINT64_MAX;
+    p->ack_pending = 0;
+    p->ack_now = false;
+    p->ack_ns = WEFT_NEVER;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static void rx_free(struct peer *p, struct rx_msg *m)
+{
+    uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
+    m->state = RX_FREE;
+    p->rx_live &= ~bit;
+    p->rx_closed &= ~bit;
+    p->rx_need_done &= ~bit;
+}
+
+/* The peer has confirmed all its messages below open_from. A claim about one that is still open here
+ * contradicts itself and is ignored. */
+void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from)
+{
+    uint64_t end = weft_min_u64(open_from, p->rx_open_from + WEFT_MSGS_MAX);
+    for (uint64_t seq = p->rx_open_from; seq < end; seq++) {
+        const struct rx_msg *m = &p->rx[seq & MSG_MASK];
+        if (m->state == RX_OPEN && m->seq == seq) {
+            ep->counters.bad_ack++;
+            return;
+        }
+    }
+    for (uint64_t seq = p->rx_open_from; seq < end; seq++) {
+        struct rx_msg *m = &p->rx[seq & MSG_MASK];
+        if (m->state == RX_CLOSED && m->seq == seq) {
+            rx_free(p, m);
+        }
+    }
+    p->rx_open_from = weft_max_u64(p->rx_open_from, open_from);
+}
+
+static void rx_need_done(struct peer *p, struct rx_msg *m)
+{
+    m->done_word = 0;
+    p->rx_need_done |= UINT64_C(1) << (m->seq & MSG_MASK);
+}
+
+static void rx_event_fill(const struct weft_ep *ep, const struct peer *p, const struct rx_msg *m,
+                          struct weft_msg_event *ev)
+{
+    ev->peer = peer_idx(ep, p);
+    ev->user = m->user;
+    ev->seq = m->seq;
+    ev->tag = m->tag;
+    ev->total = m->total;
+    ev->chunk_elems = m->chunk_elems;
+    ev->elem_bytes = m->elem_bytes;
+    ev->chunks = m->chunks;
+    ev->received = m->received_count;
+}
+
+static void rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m, uint64_t at_ns)
+{
+    bool enough = m->chunks - m->received_count <= m->lost_max && m->critical_left == 0;
+    uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
+    m->state = RX_CLOSED;
+    m->outcome = enough ? WEFT_MSG_COMPLETE : WEFT_MSG_SHORT;
+    p->rx_live &= ~bit;
+    p->rx_closed |= bit;
+    rx_need_done(p, m);
+    ep->counters.messages_received++;
+    ep->counters.messages_short += !enough;
+    ep->counters.chunks_missing += m->chunks - m->received_count;
+    struct weft_msg_event *ev = weft_core_event_push(ep);
+    ev->type = WEFT_EVENT_RECEIVED;
+    rx_event_fill(ep, p, m, ev);
+    ev->outcome = m->outcome;
+    ev->mask = m->received;
+    ev->at_ns = at_ns;
+}
+
+/* When this message may be closed although chunks are missing: rule 3. WEFT_NEVER = not yet. */
+static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
+{
+    uint64_t at = m->timeout_ns;
+    if (m->chunks - m->received_count > m->lost_max || m->critical_left != 0) {
+        return at;
+    }
+    uint64_t rtt_ns = p->srtt_ns != 0 ? p->srtt_ns : initial_rtt_ns;
+    if (m->pass_over) {
+        uint64_t window_ns = weft_max_u64(rtt_ns / 8, 100 * WEFT_NS_PER_US);
+        return weft_min_u64(at, m->pass_over_ns + window_ns);
+    }
+    /* The receiver grants a fixed window beyond what it has seen, so credit is always unused. */
+    if (!p->sender_limited) {
+        uint64_t silence_ns = weft_max_u64(rtt_ns, 4 * p->data_gap_ns);
+        return weft_min_u64(at, p->data_last_ns + silence_ns);
+    }
+    return at;
+}
+
+static void rx_timer_arm(struct peer *p)
+{
+    uint64_t at = WEFT_NEVER;
+    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
+        at = weft_min_u64(at, rx_close_time(p, &p->rx[__builtin_ctzll(live)]));
+    }
+    p->rx_timer_ns = at;
+}
+
+void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
+        struct rx_msg *m = &p->rx[__builtin_ctzll(live)];
+        if (rx_close_time(p, m) <= now_ns) {
+            rx_close(ep, p, m, now_ns);
+        }
+    }
+    rx_timer_arm(p);
+}
+
+void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
+        rx_close(ep, p, &p->rx[__builtin_ctzll(live)], now_ns);
+    }
+}
+
+static struct expect *expect_match(struct weft_ep *ep, const struct peer *p,
+                                   const struct weft_wire_data *d)
+{
+    struct expect *best = NULL;
+    uint64_t bytes = (uint64_t)d->total * d->elem_bytes;
+    for (uint32_t i = 0; i < ep->expects_used; i++) {
+        struct expect *x = &ep->expects[i];
+        bool fits = x->id != 0 && (x->e.peer == WEFT_PEER_ANY || x->e.peer == peer_idx(ep, p)) &&
+                    (d->tag & x->e.tag_mask) == x->e.tag && bytes <= x->e.memory_bytes &&
+                    (x->e.sink != WEFT_SINK_ADD || d->elem_bytes % sizeof(float) == 0);
+        if (fits && (best == NULL || x->id < best->id)) {
+            best = x; /* posted first, served first */
+        }
+    }
+    return best;
+}
+
+static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
+                              const struct weft_wire_data *d, uint64_t at_ns, uint64_t now_ns)
+{
+    struct expect *x = expect_match(ep, p, d);
+    if (x == NULL) {
+        ep->counters.no_memory++;
+        return NULL;
+    }
+    struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    WEFT_ASSERT(m->state == RX_FREE);
+    uint64_t *bits = m->received;
+    *m = (struct rx_msg){
+        .state = RX_OPEN,
+        .sink = x->e.sink,
+        .critical = d->critical,
+        .critical_left = d->critical,
+        .chunk_elems = d->chunk_elems,
+        .elem_bytes = d->elem_bytes,
+        .total = d->total,
+        .chunks = d->chunks,
+        .lost_max = d->lost_max,
+        .seq = seq,
+        .tag = d->tag,
+        .user = x->e.user,
+        .timeout_ns = weft_time_add(now_ns, x->e.timeout_ns),
+        .memory = x->e.memory,
+        .received = bits,
+    };
+    memset(bits, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*bits));
+    p->rx_live |= UINT64_C(1) << (seq & MSG_MASK);
+    if (--x->e.count == 0) {
+        x->id = 0;
+    }
+    struct weft_msg_event *ev = weft_core_event_push(ep);
+    ev->type = WEFT_EVENT_OPEN;
+    rx_event_fill(ep, p, m, ev);
+    ev->at_ns = at_ns;
+    return m;
+}
+
+static void sink_add(uint8_t *to, const uint8_t *from, size_t bytes)
+{
+    /* Little-endian floats; the packet gives no alignment, memcpy of four bytes compiles to a
+     * plain (vectorized) load. */
+    for (size_t i = 0; i + sizeof(float) <= bytes; i += sizeof(float)) {
+        float a;
+        float b;
+        memcpy(&a, to + i, sizeof(a));
+        memcpy(&b, from + i, sizeof(b));
+        a += b;
+        memcpy(to + i, &a, sizeof(a));
+    }
+}
+
+static void rx_chunk(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
+                     const struct weft_wire_data *d, uint64_t at_ns)
+{
+    weft_bits_set(m->received, d->chunk);
+    m->received_count++;
+    m->critical_left = (uint8_t)(m->critical_left - (d->chunk < m->critical));
+    ep->counters.data_received++;
+    size_t bytes = (size_t)d->elems * d->elem_bytes;
+    uint8_t *to = m->memory + (size_t)d->chunk * d->chunk_elems * d->elem_bytes;
+    if (m->sink == WEFT_SINK_COPY) {
+        memcpy(to, d->payload, bytes);
+    } else if (m->sink == WEFT_SINK_ADD) {
+        sink_add(to, d->payload, bytes);
+    } else {
+        struct weft_msg_event *ev = weft_core_event_push(ep);
+        ev->type = WEFT_EVENT_CHUNK;
+        rx_event_fill(ep, p, m, ev);
+        ev->chunk = d->chunk;
+        ev->elems = d->elems;
+        ev->data = d->payload;
+        ev->at_ns = at_ns;
+    }
+}
+
+/* Full 64-bit sequence number of msg: the one nearest to the window. */
+static uint64_t rx_seq(const struct peer *p, uint32_t msg)
+{
+    int32_t ahead = (int32_t)(msg - (uint32_t)p->rx_open_from);
+    return p->rx_open_from + (uint64_t)(int64_t)ahead;
+}
+
+static bool rx_same_grid(const struct rx_msg *m, const struct weft_wire_data *d)
+{
+    return m->total == d->total && m->chunk_elems == d->chunk_elems &&
+           m->elem_bytes == d->elem_bytes && m->lost_max == d->lost_max &&
+           m->critical == d->critical && m->tag == d->tag;
+}
+
+/* A DATA packet of the window: true when it may be acknowledged. */
+static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_data *d,
+                    bool pass_end, uint64_t at_ns, uint64_t now_ns)
+{
+    uint64_t seq = rx_seq(p, d->msg);
+    if (seq < p->rx_open_from || seq > UINT64_MAX / 2) {
+        ep->counters.late_chunks++;
+        return true;
+    }
+    if (d->chunks > ep->config.chunks_max) {
+        ep->counters.bad_range++;
+        return false;
+    }
+    if (seq >= p->rx_open_from + WEFT_MSGS_MAX) {
+        weft_core_rx_open_from(ep, p, seq - WEFT_MSGS_MAX + 1);
+        if (seq >= p->rx_open_from + WEFT_MSGS_MAX) {
+            return false;
+        }
+    }
+    struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    if (m->state == RX_CLOSED) {
+        ep->counters.late_chunks++;
+        rx_need_done(p, m);
+        p->ack_now = true;
+        return true;
+    }
+    if (m->state == RX_FREE) {
+        m = rx_open(ep, p, seq, d, at_ns, now_ns);
+        if (m == NULL) {
+            return false;
+        }
+    } else if (!rx_same_grid(m, d)) {
+        ep->counters.bad_range++;
+        return false;
+    }
+    if (weft_bits_test(m->received, d->chunk)) {
+        ep->counters.duplicate_chunks++;
+    } else {
+        rx_chunk(ep, p, m, d, at_ns);
+    }
+    if (pass_end && !m->pass_over) {
+        m->pass_over = true;
+        m->pass_over_ns = now_ns;
+        p->ack_now = true;
+    }
+    if (m->received_count == m->chunks) {
+        rx_close(ep, p, m, at_ns);
+        p->ack_now = true;
+    }
+    return true;
+}
+
+static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_finish *f,
+                        uint64_t now_ns)
+{
+    uint64_t seq = rx_seq(p, f->msg);
+    if (seq < p->rx_open_from || seq >= p->rx_open_from + WEFT_MSGS_MAX) {
+        return;
+    }
+    struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    bool give_up = (f->flags & WEFT_FINISH_SHORT) != 0;
+    if (m->state == RX_OPEN) {
+        if (!m->pass_over) {
+            m->pass_over = true;
+            m->pass_over_ns = now_ns;
+        }
+        if (give_up) {
+            rx_close(ep, p, m, now_ns);
+        }
+    } else if (m->state == RX_CLOSED) {
+        rx_need_done(p, m);
+    } else if (give_up) {
+        /* Not one chunk came: nobody here knows of it, so no event; the sender gets its answer. */
+        uint64_t *bits = m->received;
+        *m = (struct rx_msg){.state = RX_CLOSED,
+                             .outcome = WEFT_MSG_SHORT,
+                             .seq = seq,
+                             .received = bits};
+        p->rx_closed |= UINT64_C(1) << (seq & MSG_MASK);
+        rx_need_done(p, m);
+    }
+}
+
+/* ---- packets --------------------------------------------------------------------------------- */
+
+static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id,
+                              const struct weft_addr *from)
+{
+    uint32_t idx = connection_id & 0xfff;
+    if (idx >= ep->peers_used) {
+        return NULL;
+    }
+    struct peer *p = &ep->peers[idx];
+    bool match = peer_connected(p) && p->connection_id == connection_id &&
+                 memcmp(&p->addr, from, sizeof(*from)) == 0;
+    return match ? p : NULL;
+}
+
+static void control_act(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
+                        uint64_t at_ns, uint64_t now_ns)
+{
+    struct weft_reader r = weft_reader_make(packet->control, packet->control_bytes);
+    struct weft_wire_frame f;
+    while (p->state != PEER_FREE && weft_wire_frame_decode(&r, &f)) {
+        switch (f.type) {
+        case WEFT_FRAME_ACK:
+            weft_core_ack_recv(ep, p, &f.ack, at_ns, now_ns);
+            break;
+        case WEFT_FRAME_DONE:
+            weft_core_done_recv(ep, p, &f.done, now_ns);
+            p->ack_now = true;
+            break;
+        case WEFT_FRAME_FINISH:
+            finish_recv(ep, p, &f.finish, now_ns);
+            p->ack_now = true;
+            break;
+        case WEFT_FRAME_PING:
+            p->ack_now = true;
+            break;
+        case WEFT_FRAME_PATH_CHALLENGE:
+            p->need_path_response = true;
+            p->challenge_token = f.token;
+            break;
+        case WEFT_FRAME_PATH_RESPONSE:
+            break; /* this release challenges nobody */
+        case WEFT_FRAME_CLOSE:
+            weft_core_peer_down(ep, p, WEFT_DOWN_CLOSED, now_ns);
+            break;
+        }
+    }
+}
+
+/* What any valid packet of the peer tells, beyond its frames. */
+static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn, uint64_t now_ns)
+{
+    p->idle = false;
+    p->pto_count = 0;
+    p->wait_since_ns = WEFT_NEVER;
+    p->ect_received += ecn == WEFT_ECN_ECT0 || ecn == WEFT_ECN_ECT1;
+    p->ce_received += ecn == WEFT_ECN_CE;
+    ep->counters.ce_received += ecn == WEFT_ECN_CE;
+    if (p->state == PEER_HALF_OPEN) {
+        weft_core_peer_up(ep, p, now_ns);
+    }
+}
+
+/* Gaps of comparable size decay the maximum; the tiny ones within a burst do not, or every burst
+ * would forget the pause before it. */
+static void data_gap_note(struct peer *p, uint64_t gap_ns)
+{
+    if (gap_ns >= p->data_gap_ns) {
+        p->data_gap_ns = gap_ns;
+    } else if (gap_ns > p->data_gap_ns / 8) {
+        p->data_gap_ns -= p->data_gap_ns / 8;
+    }
+}
+
+static void data_note(struct peer *p, const struct weft_wire_packet *packet,
+                      const struct weft_wire_data *d, uint64_t at_ns)
+{
+    int16_t ahead = (int16_t)(packet->data_count - (uint16_t)p->data_count);
+    if (ahead > 0) {
+        p->data_count += (uint32_t)ahead;
+    }
+    if (p->rx_live != 0 && at_ns > p->data_last_ns) {
+        data_gap_note(p, weft_min_u64(at_ns - p->data_last_ns, 10 * WEFT_NS_PER_MS));
+    }
+    p->data_last_ns = weft_max_u64(p->data_last_ns, at_ns);
+    p->sender_limited = (packet->flags & WEFT_FLAG_SENDER_LIMITED) != 0;
+    if (d->clock != 0) {
+        uint32_t rtt = wire_clock(at_ns) - d->clock;
+        if (rtt < UINT32_C(1) << 31) {
+            weft_core_rtt_sample(p, (uint64_t)rtt << 6, 0);
+        }
+    }
+}
+
+void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
+                           const void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
+{
+    struct weft_wire_packet packet;
+    struct weft_wire_data data;
+    bool eliciting = false;
+    if (weft_wire_packet_decode(bytes, count, &packet) != WEFT_OK) {
+        ep->counters.bad_packet++;
+        return;
+    }
+    struct peer *p = peer_find(ep, packet.connection_id, from);
+    if (p == NULL) {
+        ep->counters.bad_peer++;
+        return;
+    }
+    enum pn_state seen = pn_look(p, packet.number);
+    if (seen != PN_NEW) {
+        ep->counters.duplicate_packets += seen == PN_SEEN;
+        ep->counters.old_packets += seen == PN_OLD;
+        return;
+    }
+    if (packet.control != NULL &&
+        weft_wire_control_check(packet.control, packet.control_bytes, &eliciting) != WEFT_OK) {
+        ep->counters.bad_packet++;
+        return;
+    }
+    if (packet.data != NULL) {
+        if (weft_wire_data_decode(packet.data, packet.data_bytes, &data) != WEFT_OK) {
+            ep->counters.bad_range++;
+            return;
+        }
+        eliciting = true;
+    }
+    packet_note(ep, p, ecn, now_ns);
+    weft_core_peer_ready(ep, p);
+    if (packet.control != NULL) {
+        control_act(ep, p, &packet, at_ns, now_ns);
+        if (p->state == PEER_FREE) {
+            return;
+        }
+    }
+    bool acknowledge = true;
+    if (packet.data != NULL) {
+        data_note(p, &packet, &data, at_ns);
+        bool pass_end = (packet.flags & WEFT_FLAG_PASS_END) != 0;
+        acknowledge = rx_data(ep, p, &data, pass_end, at_ns, now_ns);
+    }
+    if (acknowledge) {
+        pn_commit(p, packet.number, at_ns);
+        if (eliciting) {
+            ack_owe(p, now_ns);
+        }
+    }
+    if (p->rx_live != 0) {
+        rx_timer_arm(p);
+    } else {
+        p->rx_timer_ns = WEFT_NEVER;
+    }
+}

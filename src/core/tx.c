@@ -1,0 +1,439 @@
+/* Building packets: what goes out next to one peer, as one burst of equal datagrams.
+ *
+ * Order: the handshake; a packet with control frames when any is due (a small chunk rides along); a probe;
+ * then chunks, as many as window, credit and pacer allow, straight from the caller's buffer.
+ *
+ * The pacer is a token bucket at the congestion controller's rate. Its depth is what that rate sends in
+ * 100 us, at least ten packets: timers of an ordinary kernel are not finer, and a shallower bucket would
+ * turn their lateness into lost throughput.
+ */
+#include "core/internal.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+enum {
+    CONTROL_OFFSET = WEFT_HEADER_BYTES + 2,
+    DATA_HEAD_BYTES = WEFT_HEADER_BYTES + WEFT_DATA_BYTES,
+    RING_RESERVE = 64, /* packet numbers kept for acknowledgements and probes */
+    LIMITED_PACKETS = 8,
+};
+
+static const uint64_t bucket_ns = 100 * WEFT_NS_PER_US;
+static const uint64_t refill_ns_max = 5 * WEFT_NS_PER_MS;
+
+/* ---- pacer ----------------------------------------------------------------------------------- */
+
+static uint64_t bytes_in(uint64_t rate_bps, uint64_t ns)
+{
+    return (uint64_t)((__extension__(unsigned __int128) rate_bps * ns) / (8 * WEFT_NS_PER_S));
+}
+
+static uint64_t time_of(uint64_t rate_bps, uint64_t bytes)
+{
+    return (uint64_t)((__extension__(unsigned __int128) bytes * 8 * WEFT_NS_PER_S) / rate_bps);
+}
+
+static uint64_t bucket_depth(const struct peer *p)
+{
+    return weft_max_u64(bytes_in(p->cc.rate_bps, bucket_ns), 10 * (uint64_t)p->packet_bytes);
+}
+
+static void pacer_refill(struct peer *p, uint64_t now_ns)
+{
+    if (p->cc.rate_bps == 0) {
+        p->tokens_ns = now_ns;
+        return;
+    }
+    if (now_ns - p->tokens_ns > refill_ns_max) {
+        p->tokens_ns = now_ns - refill_ns_max;
+    }
+    uint64_t bytes = bytes_in(p->cc.rate_bps, now_ns - p->tokens_ns);
+    /* Advance by the time of whole bytes only, or slow rates would lose the rest of each turn. */
+    p->tokens_ns += time_of(p->cc.rate_bps, bytes);
+    p->tokens_bytes += (int64_t)bytes;
+    if (p->tokens_bytes > (int64_t)bucket_depth(p)) {
+        p->tokens_bytes = (int64_t)bucket_depth(p);
+    }
+}
+
+static bool pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns)
+{
+    if (p->cc.rate_bps == 0 || p->tokens_bytes >= (int64_t)bytes) {
+        return true;
+    }
+    /* Wake for half a bucket, not for one packet. */
+    int64_t want = (int64_t)weft_max_u64(bytes, bucket_depth(p) / 2);
+    p->pace_ns = now_ns + weft_max_u64(time_of(p->cc.rate_bps, (uint64_t)(want - p->tokens_bytes)), 1);
+    return false;
+}
+
+/* ---- may a chunk go out? --------------------------------------------------------------------- */
+
+static bool window_open(const struct peer *p, uint64_t bytes)
+{
+    return p->in_flight_bytes + bytes <= p->cc.cwnd_bytes || p->in_flight_count == 0;
+}
+
+static bool may_send(const struct weft_ep *ep, struct peer *p, uint32_t bytes, uint64_t now_ns)
+{
+    return p->pn_next - p->pn_oldest < ep->config.tx_window_max - RING_RESERVE &&
+           (int32_t)(p->credit - p->data_sent) > 0 && window_open(p, bytes) &&
+           pacer_allows(p, bytes, now_ns);
+}
+
+/* Set on packets near the end of what window and pacer allow, while more is waiting: the pause that
+ * may follow is ours, not the network's. On several packets, because the last may be lost. */
+static bool sender_limited(const struct peer *p, const struct tx_msg *m, uint32_t bytes)
+{
+    uint64_t ahead = (uint64_t)LIMITED_PACKETS * bytes;
+    bool paced = p->cc.rate_bps != 0 && p->tokens_bytes < (int64_t)ahead;
+    return m->pass_next < m->chunks && (paced || p->in_flight_bytes + ahead > p->cc.cwnd_bytes);
+}
+
+/* ---- bursts ---------------------------------------------------------------------------------- */
+
+static void tx_begin(const struct weft_ep *ep, const struct peer *p, struct weft_tx *tx)
+{
+    tx->addr = p->addr;
+    tx->ecn = ep->config.ecn ? WEFT_ECN_ECT0 : WEFT_ECN_NOT;
+    tx->packets = 0;
+    tx->seg_bytes = 0;
+    tx->bytes = 0;
+    tx->iov_count = 0;
+}
+
+static void tx_iov(struct weft_tx *tx, const void *base, size_t bytes)
+{
+    tx->iov[tx->iov_count++] = (struct weft_ep_iov){.base = base, .bytes = bytes};
+    tx->bytes += (uint32_t)bytes;
+}
+
+static struct weft_wire_packet header_make(const struct peer *p, uint8_t flags)
+{
+    return (struct weft_wire_packet){
+        .klass = WEFT_CLASS_PLAIN,
+        .flags = flags,
+        .data_count = (uint16_t)p->data_sent,
+        .connection_id = p->remote_connection_id,
+        .number = p->pn_next,
+    };
+}
+
+static uint32_t echo_clock(const struct peer *p, uint64_t now_ns)
+{
+    if (p->echo_ns == 0) {
+        return 0;
+    }
+    uint32_t clock = p->echo_clock + (uint32_t)((now_ns - p->echo_ns) >> 6);
+    return clock == 0 ? 1 : clock;
+}
+
+/* Take the chunk and write its DATA header; its flags come back for the packet header. */
+static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint32_t chunk,
+                          bool again, uint32_t packet_bytes, uint64_t now_ns,
+                          struct weft_writer *w)
+{
+    weft_core_tx_take(p, m, chunk, again);
+    p->data_sent++;
+    ep->counters.data_sent++;
+    ep->counters.retransmitted_packets += again;
+    struct weft_wire_data data = {
+        .msg = (uint32_t)m->seq,
+        .chunk = chunk,
+        .total = m->total,
+        .chunk_elems = m->chunk_elems,
+        .elem_bytes = m->elem_bytes,
+        .critical = m->critical,
+        .lost_max = m->lost_max,
+        .tag = m->tag,
+        .clock = echo_clock(p, now_ns),
+    };
+    weft_wire_data_encode(w, &data);
+    uint8_t flags = (uint8_t)(WEFT_FLAG_DATA | m->priority << 2);
+    flags |= m->pass_next == m->chunks ? WEFT_FLAG_PASS_END : 0;
+    flags |= sender_limited(p, m, packet_bytes) ? WEFT_FLAG_SENDER_LIMITED : 0;
+    return flags;
+}
+
+static const uint8_t *chunk_at(const struct tx_msg *m, uint32_t chunk)
+{
+    return m->base + (size_t)chunk * m->chunk_bytes;
+}
+
+/* Append one DATA packet to the burst. */
+static void burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, struct tx_msg *m,
+                       uint32_t chunk, bool again, uint8_t kind, uint64_t now_ns)
+{
+    uint8_t *head = tx->scratch + (size_t)tx->packets * DATA_HEAD_BYTES;
+    uint32_t payload = tx_chunk_bytes(m, chunk);
+    uint32_t bytes = DATA_HEAD_BYTES + payload;
+    struct weft_writer body = weft_writer_make(head + WEFT_HEADER_BYTES, WEFT_DATA_BYTES);
+    uint8_t flags = data_write(ep, p, m, chunk, again, bytes, now_ns, &body);
+    struct weft_writer w = weft_writer_make(head, WEFT_HEADER_BYTES);
+    struct weft_wire_packet packet = header_make(p, flags);
+    weft_wire_header_encode(&w, &packet);
+    WEFT_ASSERT(!w.bad && !body.bad);
+    tx_iov(tx, head, DATA_HEAD_BYTES);
+    tx_iov(tx, chunk_at(m, chunk), payload);
+    tx->packets++;
+    p->tokens_bytes -= p->cc.rate_bps == 0 ? 0 : bytes;
+    weft_core_packet_sent(ep, p, now_ns, (uint8_t)(TX_PACKET_DATA | kind), (uint32_t)m->seq, chunk,
+                          bytes);
+}
+
+static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
+{
+    tx_begin(ep, p, tx);
+    while (tx->packets < WEFT_TX_PACKETS_MAX) {
+        uint32_t chunk;
+        bool again;
+        struct tx_msg *m = weft_core_tx_peek(p, &chunk, &again);
+        if (m == NULL) {
+            break;
+        }
+        uint32_t bytes = DATA_HEAD_BYTES + tx_chunk_bytes(m, chunk);
+        if (tx->packets > 0 &&
+            (bytes > tx->seg_bytes || tx->bytes + bytes > WEFT_TX_BYTES_MAX)) {
+            break;
+        }
+        if (!may_send(ep, p, bytes, now_ns)) {
+            break;
+        }
+        if (tx->packets == 0) {
+            tx->seg_bytes = bytes;
+        }
+        burst_data(ep, p, tx, m, chunk, again, 0, now_ns);
+        if (bytes < tx->seg_bytes) {
+            break; /* only the last segment of a burst may be shorter */
+        }
+    }
+    return tx->packets;
+}
+
+/* ---- control frames -------------------------------------------------------------------------- */
+
+static bool control_due(const struct peer *p, uint64_t now_ns)
+{
+    return p->ack_now || p->rx_need_done != 0 || p->tx_finish != 0 || p->need_ping ||
+           p->need_path_response || p->announce_idle || (p->ack_pending > 0 && p->ack_ns <= now_ns);
+}
+
+static void frame_ack(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_writer *w)
+{
+    struct weft_wire_frame frame;
+    frame.type = WEFT_FRAME_ACK;
+    weft_core_ack_fill(ep, p, now_ns, &frame.ack, weft_writer_left(w));
+    weft_wire_frame_encode(w, &frame);
+}
+
+static void frame_finish(struct peer *p, struct weft_writer *w, unsigned slot)
+{
+    const struct tx_msg *m = &p->tx[slot];
+    struct weft_wire_frame frame = {.type = WEFT_FRAME_FINISH};
+    frame.finish.msg = (uint32_t)m->seq;
+    frame.finish.flags = m->finish_short ? WEFT_FINISH_SHORT : 0;
+    weft_wire_frame_encode(w, &frame);
+}
+
+/* As much of one message's DONE as fits; true when it is complete. */
+static bool frame_done(struct peer *p, struct rx_msg *m, struct weft_writer *w)
+{
+    struct weft_wire_frame frame = {.type = WEFT_FRAME_DONE};
+    struct weft_wire_done *d = &frame.done;
+    size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
+    size_t room = (weft_writer_left(w) - WEFT_DONE_BYTES) / 8;
+    bool masked = m->received_count != m->chunks && m->received_count != 0;
+    d->status = m->outcome == WEFT_MSG_COMPLETE ? WEFT_DONE_COMPLETE : WEFT_DONE_SHORT;
+    d->msg = (uint32_t)m->seq;
+    d->chunks = m->chunks;
+    d->received = m->received_count;
+    d->refused = m->refused;
+    if (masked) {
+        size_t words = words_all - m->done_word;
+        words = words > WEFT_DONE_WORDS_MAX ? WEFT_DONE_WORDS_MAX : words;
+        if (words > room) {
+            words = room - room % DONE_PART_WORDS;
+        }
+        if (words == 0) {
+            return false; /* the next packet has room */
+        }
+        d->first = m->done_word * 64;
+        d->word_count = (uint16_t)words;
+        memcpy(d->words, m->received + m->done_word, words * sizeof(uint64_t));
+    }
+    weft_wire_frame_encode(w, &frame);
+    m->done_first_pn = m->done_word == 0 ? p->pn_next : m->done_first_pn;
+    m->done_last_pn = p->pn_next;
+    m->done_word += d->word_count;
+    return !masked || m->done_word == words_all;
+}
+
+static uint8_t frames_done(struct peer *p, struct weft_writer *w)
+{
+    uint8_t kind = 0;
+    for (uint64_t due = p->rx_need_done; due != 0; due &= due - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(due);
+        if (weft_writer_left(w) < WEFT_DONE_BYTES) {
+            break;
+        }
+        uint8_t *before = w->at;
+        bool complete = frame_done(p, &p->rx[slot], w);
+        kind |= w->at != before ? TX_PACKET_DONE : 0;
+        if (!complete) {
+            break;
+        }
+        p->rx[slot].done_word = 0;
+        p->rx_need_done &= ~(UINT64_C(1) << slot);
+    }
+    return kind;
+}
+
+/* Write all frames that are due; returns the packet's kind (0 = not ack-eliciting). */
+static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                            struct weft_writer *w)
+{
+    uint8_t kind = 0;
+    frame_ack(ep, p, now_ns, w);
+    if (p->need_ping) {
+        weft_wire_frame_encode(w, &(struct weft_wire_frame){.type = WEFT_FRAME_PING});
+        p->need_ping = false;
+        kind |= TX_PACKET_PROBE;
+    }
+    if (p->need_path_response && weft_writer_left(w) >= WEFT_PATH_BYTES) {
+        struct weft_wire_frame frame = {.type = WEFT_FRAME_PATH_RESPONSE};
+        frame.token = p->challenge_token;
+        weft_wire_frame_encode(w, &frame);
+        p->need_path_response = false;
+        kind |= TX_PACKET_PROBE;
+    }
+    while (p->tx_finish != 0 && weft_writer_left(w) >= WEFT_FINISH_BYTES) {
+        unsigned slot = (unsigned)__builtin_ctzll(p->tx_finish);
+        frame_finish(p, w, slot);
+        p->tx_finish &= p->tx_finish - 1;
+        kind |= TX_PACKET_PROBE;
+    }
+    return kind | frames_done(p, w);
+}
+
+/* A small chunk fits behind the frames: a reply then takes its acknowledgements along. */
+static struct tx_msg *control_rider(struct weft_ep *ep, struct peer *p, size_t used,
+                                    uint64_t now_ns, uint32_t *chunk_p, bool *again_p)
+{
+    struct tx_msg *m = weft_core_tx_peek(p, chunk_p, again_p);
+    if (m == NULL) {
+        return NULL;
+    }
+    size_t bytes = used + WEFT_DATA_BYTES + tx_chunk_bytes(m, *chunk_p);
+    bool fits = bytes + WEFT_TAG_BYTES <= p->packet_bytes;
+    return fits && may_send(ep, p, (uint32_t)bytes, now_ns) ? m : NULL;
+}
+
+static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                              struct weft_tx *tx)
+{
+    tx_begin(ep, p, tx);
+    size_t room = weft_min_u64(p->packet_bytes, sizeof(tx->scratch) / 2) - WEFT_TAG_BYTES;
+    struct weft_writer frames =
+        weft_writer_make(tx->scratch + CONTROL_OFFSET, room - CONTROL_OFFSET);
+    uint8_t kind = frames_write(ep, p, now_ns, &frames);
+    size_t used = (size_t)(frames.at - tx->scratch);
+    WEFT_ASSERT(!frames.bad && used > CONTROL_OFFSET);
+
+    uint32_t chunk = 0;
+    bool again = false;
+    uint8_t flags = WEFT_FLAG_CONTROL;
+    struct tx_msg *m = control_rider(ep, p, used, now_ns, &chunk, &again);
+    uint32_t payload = 0;
+    if (m != NULL) {
+        payload = tx_chunk_bytes(m, chunk);
+        struct weft_writer w = weft_writer_make(frames.at, WEFT_DATA_BYTES);
+        flags |= data_write(ep, p, m, chunk, again, (uint32_t)used + payload, now_ns, &w);
+        used += WEFT_DATA_BYTES;
+        kind |= TX_PACKET_DATA;
+    }
+    struct weft_writer head = weft_writer_make(tx->scratch, CONTROL_OFFSET);
+    struct weft_wire_packet packet = header_make(p, flags);
+    weft_wire_header_encode(&head, &packet);
+    weft_write_u16(&head, (uint16_t)(frames.at - tx->scratch - CONTROL_OFFSET));
+    tx_iov(tx, tx->scratch, used);
+    if (m != NULL) {
+        tx_iov(tx, chunk_at(m, chunk), payload);
+        p->tokens_bytes -= p->cc.rate_bps == 0 ? 0 : tx->bytes;
+    }
+    tx->packets = 1;
+    tx->seg_bytes = tx->bytes;
+    weft_core_packet_sent(ep, p, now_ns, kind, m != NULL ? (uint32_t)m->seq : 0, chunk, tx->bytes);
+    return 1;
+}
+
+/* One probe, regardless of window, credit and pacer: DONE, else a chunk or FINISH, else PING. */
+static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
+{
+    p->probes--;
+    if (p->rx_closed != 0) {
+        /* Not confirmed yet; an acknowledged DONE is resent in vain, but only on a silent path. */
+        p->rx_need_done |= p->rx_closed;
+        return control_build(ep, p, now_ns, tx);
+    }
+    uint32_t chunk = UINT32_MAX;
+    struct tx_msg *m = weft_core_tx_probe(p, &chunk);
+    if (m != NULL && chunk != UINT32_MAX) {
+        bool again = m->pass_next == m->chunks;
+        tx_begin(ep, p, tx);
+        tx->seg_bytes = DATA_HEAD_BYTES + tx_chunk_bytes(m, chunk);
+        burst_data(ep, p, tx, m, chunk, again, TX_PACKET_PROBE, now_ns);
+        return tx->packets;
+    }
+    if (m != NULL) {
+        p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
+    } else {
+        p->need_ping = true;
+    }
+    return control_build(ep, p, now_ns, tx);
+}
+
+static uint32_t close_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
+{
+    tx_begin(ep, p, tx);
+    struct weft_wire_frame frame = {.type = WEFT_FRAME_CLOSE};
+    frame.close_code = WEFT_CLOSE_FINISHED;
+    struct weft_wire_packet packet = header_make(p, WEFT_FLAG_CONTROL);
+    struct weft_writer w = weft_writer_make(tx->scratch, sizeof(tx->scratch));
+    weft_wire_header_encode(&w, &packet);
+    weft_write_u16(&w, WEFT_CLOSE_BYTES);
+    weft_wire_frame_encode(&w, &frame);
+    tx_iov(tx, tx->scratch, (size_t)(w.at - tx->scratch));
+    tx->packets = 1;
+    tx->seg_bytes = tx->bytes;
+    p->need_close = false;
+    weft_core_packet_sent(ep, p, now_ns, 0, 0, 0, tx->bytes);
+    return 1;
+}
+
+uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                             struct weft_tx *tx)
+{
+    if (p->state == PEER_CONNECTING) {
+        return p->hello_ns <= now_ns ? weft_core_hello_build(ep, p, now_ns, tx) : 0;
+    }
+    if (p->state == PEER_CLOSING) {
+        return p->need_close ? close_build(ep, p, now_ns, tx) : 0;
+    }
+    if (p->need_accept) {
+        return weft_core_accept_build(ep, p, tx);
+    }
+    if (p->state != PEER_OPEN || (p->idle && !p->announce_idle)) {
+        return 0;
+    }
+    pacer_refill(p, now_ns);
+    p->pace_ns = WEFT_NEVER;
+    if (p->probes > 0) {
+        return probe_build(ep, p, now_ns, tx);
+    }
+    if (control_due(p, now_ns)) {
+        return control_build(ep, p, now_ns, tx);
+    }
+    return burst_build(ep, p, now_ns, tx);
+}

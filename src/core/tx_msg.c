@@ -1,0 +1,361 @@
+/* Outgoing messages: which chunk goes next, when to send one again, and DONE.
+ *
+ * Source: docs/PROTOCOL.md section 6, rules 1, 2, 4, 5, 6; [apnet19] section 3.1. It differs from the
+ * paper in giving up only on what would *extend* the message, and in telling the sender.
+ */
+#include "core/internal.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+static bool send_valid(const struct weft_ep *ep, const struct peer *p,
+                       const struct weft_msg_send *s, uint32_t *chunk_elems_p)
+{
+    if (s->total == 0 || s->elem_bytes == 0 || s->base == NULL || s->bound_ppm >= WEFT_PPM ||
+        s->priority > 7 || s->critical == 255) {
+        return false;
+    }
+    struct weft_msgr msgr = weft_ep_msgr((struct weft_ep *)ep);
+    uint32_t elems = msgr.ops->chunk_elems(msgr.self, peer_idx(ep, p), s->elem_bytes);
+    if (elems == 0 || weft_div_ceil_u64(s->total, elems) > ep->config.chunks_max) {
+        return false;
+    }
+    *chunk_elems_p = elems;
+    return true;
+}
+
+weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct weft_msg_send *send,
+                              uint64_t now_ns, uint64_t *seq_p)
+{
+    uint32_t chunk_elems = 0;
+    if (!send_valid(ep, p, send, &chunk_elems)) {
+        return WEFT_INVALID;
+    }
+    if (p->tx_next_seq - p->tx_open_from >= WEFT_MSGS_MAX) {
+        return WEFT_AGAIN;
+    }
+    uint64_t seq = p->tx_next_seq++;
+    struct tx_msg *m = &p->tx[seq & MSG_MASK];
+    uint64_t *acked = m->acked;
+    uint64_t *lost = m->lost;
+    uint64_t *done = m->done;
+    uint32_t chunks = (uint32_t)weft_div_ceil_u64(send->total, chunk_elems);
+    uint64_t lost_max = (uint64_t)send->bound_ppm * send->total / WEFT_PPM / chunk_elems;
+    uint32_t critical = (uint32_t)weft_min_u64(send->critical, chunks);
+    /* A critical chunk cannot be among the missing. */
+    lost_max = weft_min_u64(lost_max, weft_min_u64(chunks - critical, chunks - 1));
+    *m = (struct tx_msg){
+        .active = true,
+        .priority = send->priority,
+        .critical = (uint8_t)critical,
+        .chunk_elems = (uint16_t)chunk_elems,
+        .elem_bytes = send->elem_bytes,
+        .total = send->total,
+        .chunks = chunks,
+        .lost_max = (uint32_t)lost_max,
+        .critical_left = critical,
+        .chunk_bytes = chunk_elems * send->elem_bytes,
+        .seq = seq,
+        .tag = send->tag,
+        .user = send->user,
+        .deadline_ns = send->deadline_ns,
+        .base = send->base,
+        .acked = acked,
+        .lost = lost,
+        .done = done,
+    };
+    size_t words = WEFT_BITS_WORDS((size_t)chunks);
+    memset(acked, 0, words * sizeof(*acked));
+    memset(lost, 0, words * sizeof(*lost));
+    memset(done, 0, words * sizeof(*done));
+    weft_perm_init(&m->perm, chunks, ep->config.seed ^ weft_mix64(ep->config.incarnation + seq));
+    if (p->tx_active == 0) {
+        p->pto_base_ns = now_ns;
+    }
+    p->tx_active |= UINT64_C(1) << (seq & MSG_MASK);
+    p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
+    *seq_p = seq;
+    return WEFT_OK;
+}
+
+struct tx_msg *weft_core_tx_find(struct peer *p, uint32_t msg)
+{
+    struct tx_msg *m = &p->tx[msg & MSG_MASK];
+    return m->active && (uint32_t)m->seq == msg ? m : NULL;
+}
+
+void weft_core_tx_acked(struct tx_msg *m, uint32_t chunk, bool was_in_flight)
+{
+    m->in_flight -= was_in_flight;
+    if (weft_bits_test(m->acked, chunk)) {
+        return;
+    }
+    weft_bits_set(m->acked, chunk);
+    m->acked_count++;
+    m->critical_left -= chunk < m->critical;
+    if (weft_bits_test(m->lost, chunk)) {
+        weft_bits_clear(m->lost, chunk);
+        m->lost_count--;
+    }
+}
+
+void weft_core_tx_lost(struct tx_msg *m, uint32_t chunk)
+{
+    m->in_flight--;
+    if (!weft_bits_test(m->acked, chunk) && !weft_bits_test(m->lost, chunk)) {
+        weft_bits_set(m->lost, chunk);
+        m->lost_count++;
+    }
+}
+
+/* The receiver holds enough to close the message as far as this end knows. */
+bool weft_core_tx_satisfied(const struct tx_msg *m)
+{
+    uint64_t held = weft_max_u64(m->acked_count, m->peer_received);
+    return held + m->lost_max >= m->chunks && m->critical_left == 0;
+}
+
+/* ---- which chunk next ------------------------------------------------------------------------ */
+
+/* Chunks in flight that will be lost, rounded up; and one more, so that a single loss in the last
+ * flight does not cost another round trip. */
+static uint32_t loss_expected(const struct peer *p, uint32_t in_flight)
+{
+    return (uint32_t)weft_div_ceil_u64((uint64_t)in_flight * weft_cc_loss_ppm(&p->cc), WEFT_PPM);
+}
+
+static bool critical_lost(const struct tx_msg *m)
+{
+    return m->critical_left > 0 && weft_bits_next_one(m->lost, m->critical, 0) < m->critical;
+}
+
+/* Rules 2 and 4: is a chunk that was lost worth sending again now? */
+static bool resend_due(const struct peer *p, const struct tx_msg *m)
+{
+    if (m->lost_count == 0) {
+        return false;
+    }
+    if (critical_lost(m)) {
+        return true;
+    }
+    if (weft_core_tx_satisfied(m)) {
+        return false;
+    }
+    uint32_t in_flight_lost = m->lost_max == 0 ? 0 : loss_expected(p, m->in_flight);
+    return (uint64_t)m->lost_count + in_flight_lost > m->lost_max;
+}
+
+static bool msg_has_chunk(const struct peer *p, const struct tx_msg *m, uint32_t *chunk_p,
+                          bool *again_p)
+{
+    if (m->finish_short) {
+        return false;
+    }
+    if (resend_due(p, m)) {
+        *chunk_p = (uint32_t)weft_bits_next_one(m->lost, m->chunks, 0);
+        *again_p = true;
+        return true;
+    }
+    if (m->pass_next < m->chunks) {
+        *chunk_p = weft_perm_at(&m->perm, m->pass_next);
+        *again_p = false;
+        return true;
+    }
+    return false;
+}
+
+/* Most urgent first, then oldest. */
+struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p)
+{
+    struct tx_msg *best = NULL;
+    unsigned turn = p->tx_open_from & MSG_MASK;
+    uint64_t order = turn == 0 ? p->tx_active
+                               : p->tx_active >> turn | p->tx_active << (WEFT_MSGS_MAX - turn);
+    for (; order != 0; order &= order - 1) {
+        unsigned slot = ((unsigned)__builtin_ctzll(order) + turn) & MSG_MASK;
+        struct tx_msg *m = &p->tx[slot];
+        uint32_t chunk;
+        bool again;
+        if (best != NULL && best->priority <= m->priority) {
+            continue;
+        }
+        if (msg_has_chunk(p, m, &chunk, &again)) {
+            best = m;
+            *chunk_p = chunk;
+            *again_p = again;
+            if (m->priority == 0) {
+                break;
+            }
+        }
+    }
+    return best;
+}
+
+void weft_core_tx_take(struct peer *p, struct tx_msg *m, uint32_t chunk, bool again)
+{
+    (void)p;
+    m->in_flight++;
+    if (!again) {
+        m->pass_next++;
+    } else if (weft_bits_test(m->lost, chunk)) {
+        weft_bits_clear(m->lost, chunk);
+        m->lost_count--;
+    }
+}
+
+struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p)
+{
+    for (uint64_t seq = p->tx_open_from; seq < p->tx_next_seq; seq++) {
+        struct tx_msg *m = &p->tx[seq & MSG_MASK];
+        if (!m->active || m->seq != seq) {
+            continue;
+        }
+        *chunk_p = UINT32_MAX;
+        if (m->finish_short) {
+            return m;
+        }
+        if (m->pass_next < m->chunks) {
+            *chunk_p = weft_perm_at(&m->perm, m->pass_next);
+        } else if (!weft_core_tx_satisfied(m)) {
+            *chunk_p = (uint32_t)weft_bits_next_zero(m->acked, m->chunks, 0);
+        }
+        return m;
+    }
+    return NULL;
+}
+
+/* ---- deadline -------------------------------------------------------------------------------- */
+
+void weft_core_tx_timer(struct peer *p, uint64_t now_ns)
+{
+    p->tx_deadline_ns = WEFT_NEVER;
+    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(active);
+        struct tx_msg *m = &p->tx[slot];
+        if (m->finish_short) {
+            continue;
+        }
+        if (m->deadline_ns <= now_ns) {
+            m->finish_short = true;
+            p->tx_finish |= UINT64_C(1) << slot;
+        } else {
+            p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
+        }
+    }
+}
+
+/* ---- DONE ------------------------------------------------------------------------------------ */
+
+static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
+                     enum weft_msg_outcome outcome, const uint64_t *mask, uint32_t received,
+                     uint32_t refused, uint64_t now_ns)
+{
+    uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
+    m->active = false;
+    p->tx_active &= ~bit;
+    p->tx_finish &= ~bit;
+    while (p->tx_open_from < p->tx_next_seq && !p->tx[p->tx_open_from & MSG_MASK].active) {
+        p->tx_open_from++;
+    }
+    ep->counters.messages_sent += outcome != WEFT_MSG_UNKNOWN;
+    ep->counters.messages_unknown += outcome == WEFT_MSG_UNKNOWN;
+    struct weft_msg_event *ev = weft_core_event_push(ep);
+    ev->type = WEFT_EVENT_SENT;
+    ev->peer = peer_idx(ep, p);
+    ev->user = m->user;
+    ev->seq = m->seq;
+    ev->tag = m->tag;
+    ev->total = m->total;
+    ev->chunk_elems = m->chunk_elems;
+    ev->elem_bytes = m->elem_bytes;
+    ev->chunks = m->chunks;
+    ev->received = received;
+    ev->refused = refused;
+    ev->outcome = outcome;
+    ev->mask = mask;
+    ev->at_ns = now_ns;
+}
+
+static void tx_close_unknown(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)
+{
+    tx_close(ep, p, m, WEFT_MSG_UNKNOWN, m->acked, m->acked_count, 0, now_ns);
+}
+
+void weft_core_tx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
+        tx_close_unknown(ep, p, &p->tx[__builtin_ctzll(active)], now_ns);
+    }
+}
+
+/* Take one part of the mask in; true when all parts are there. False with *bad_p set: it does not
+ * fit the message or the parts before it. */
+static bool done_part(struct tx_msg *m, const struct weft_wire_done *d, bool *bad_p)
+{
+    size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
+    size_t first = d->first / 64;
+    bool last = first + d->word_count == words_all;
+    if (d->first % (64 * DONE_PART_WORDS) != 0 || (d->word_count % DONE_PART_WORDS != 0 && !last)) {
+        *bad_p = true;
+        return false;
+    }
+    uint64_t tail = m->chunks % 64 == 0 ? 0 : UINT64_MAX << (m->chunks % 64);
+    if (last && (d->words[d->word_count - 1] & tail) != 0) {
+        *bad_p = true;
+        return false;
+    }
+    memcpy(m->done + first, d->words, d->word_count * sizeof(uint64_t));
+    for (size_t w = first; w < first + d->word_count; w += DONE_PART_WORDS) {
+        weft_bits_set(m->done_parts, w / DONE_PART_WORDS);
+    }
+    size_t parts = (words_all + DONE_PART_WORDS - 1) / DONE_PART_WORDS;
+    return weft_bits_next_zero(m->done_parts, parts, 0) == parts;
+}
+
+static bool done_contradicts(const struct tx_msg *m, const struct weft_wire_done *d)
+{
+    size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
+    for (size_t w = 0; w < words; w++) {
+        if (m->acked[w] & ~m->done[w]) {
+            return true; /* it acknowledged a chunk that it now denies */
+        }
+    }
+    if (weft_bits_count(m->done, m->chunks) != d->received) {
+        return true;
+    }
+    bool critical = weft_bits_next_zero(m->done, m->critical, 0) == m->critical;
+    bool enough = m->chunks - d->received <= m->lost_max && critical;
+    return d->status == WEFT_DONE_COMPLETE && !enough;
+}
+
+void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_done *done,
+                         uint64_t now_ns)
+{
+    struct tx_msg *m = weft_core_tx_find(p, done->msg);
+    if (m == NULL) {
+        return; /* closed already: our next ACK says so */
+    }
+    bool none = done->chunks == 0 && done->received == 0;
+    if (!none && done->chunks != m->chunks) {
+        ep->counters.bad_ack++;
+        return;
+    }
+    bool bad = false;
+    if (done->received == 0) {
+        memset(m->done, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(uint64_t));
+    } else if (done->received == m->chunks) {
+        weft_bits_fill(m->done, m->chunks);
+    } else if (!done_part(m, done, &bad)) {
+        ep->counters.bad_ack += bad;
+        return;
+    }
+    if (done_contradicts(m, done)) {
+        ep->counters.bad_ack++;
+        tx_close_unknown(ep, p, m, now_ns);
+        return;
+    }
+    enum weft_msg_outcome outcome =
+        done->status == WEFT_DONE_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
+    tx_close(ep, p, m, outcome, m->done, done->received, done->refused, now_ns);
+}

@@ -1,0 +1,308 @@
+#include "wire/packet.h"
+
+static uint8_t class_byte(uint8_t klass)
+{
+    return (uint8_t)(WEFT_WIRE_VERSION << 4 | klass);
+}
+
+weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version_p,
+                               uint8_t *class_p)
+{
+    if (count == 0) {
+        return WEFT_PROTO;
+    }
+    uint8_t first = *(const uint8_t *)bytes;
+    *version_p = first >> 4;
+    *class_p = first & 15;
+    return *version_p == WEFT_WIRE_VERSION ? WEFT_OK : WEFT_PROTO;
+}
+
+/* The flags of a message mean nothing without DATA, so there they must be zero. */
+static bool flags_valid(uint8_t flags)
+{
+    uint8_t of_message = WEFT_FLAG_PASS_END | WEFT_FLAG_SENDER_LIMITED | WEFT_FLAG_PRIORITY;
+    if (flags & WEFT_FLAG_DATA) {
+        return true;
+    }
+    return (flags & WEFT_FLAG_CONTROL) && !(flags & of_message);
+}
+
+weft_status weft_wire_packet_decode(const void *bytes, size_t count,
+                                    struct weft_wire_packet *packet_p)
+{
+    struct weft_reader r = weft_reader_make(bytes, count);
+    struct weft_wire_packet p = {0};
+    uint8_t first = weft_read_u8(&r);
+    p.klass = first & 15;
+    p.flags = weft_read_u8(&r);
+    p.data_count = weft_read_u16(&r);
+    p.connection_id = weft_read_u32(&r);
+    p.number = weft_read_u64(&r);
+    if (first >> 4 != WEFT_WIRE_VERSION || p.klass > WEFT_CLASS_SEAL) {
+        return WEFT_PROTO;
+    }
+    if (p.klass != WEFT_CLASS_PLAIN) {
+        if (weft_reader_left(&r) < WEFT_TAG_BYTES) {
+            return WEFT_PROTO;
+        }
+        r.end -= WEFT_TAG_BYTES;
+    }
+    if (r.bad || p.number == 0 || !flags_valid(p.flags)) {
+        return WEFT_PROTO;
+    }
+    if (p.flags & WEFT_FLAG_CONTROL) {
+        p.control_bytes = weft_read_u16(&r);
+        p.control = weft_read_bytes(&r, p.control_bytes);
+        if (p.control == NULL || p.control_bytes == 0) {
+            return WEFT_PROTO;
+        }
+    }
+    if (p.flags & WEFT_FLAG_DATA) {
+        p.data_bytes = weft_reader_left(&r);
+        p.data = weft_read_bytes(&r, p.data_bytes);
+    }
+    if (weft_reader_left(&r) != 0) {
+        return WEFT_PROTO;
+    }
+    *packet_p = p;
+    return WEFT_OK;
+}
+
+static bool ack_decode(struct weft_reader *r, struct weft_wire_ack *a)
+{
+    a->word_count = weft_read_u8(r);
+    a->note_count = weft_read_u8(r);
+    a->flags = weft_read_u8(r);
+    a->largest = weft_read_u64(r);
+    a->delay = weft_read_u32(r);
+    a->clock = weft_read_u32(r);
+    a->ect = weft_read_u32(r);
+    a->ce = weft_read_u32(r);
+    a->credit = weft_read_u32(r);
+    a->open_from = weft_read_u32(r);
+    if (r->bad || a->word_count > WEFT_ACK_WORDS_MAX || a->note_count > WEFT_ACK_NOTES_MAX ||
+        (a->flags & ~WEFT_ACK_IDLE) != 0) {
+        return false;
+    }
+    for (unsigned i = 0; i < a->word_count; i++) {
+        a->words[i] = weft_read_u64(r);
+    }
+    for (unsigned i = 0; i < a->note_count; i++) {
+        a->notes[i].msg = weft_read_u32(r);
+        a->notes[i].received = weft_read_u32(r);
+    }
+    if (a->largest == 0) {
+        return a->word_count == 0;
+    }
+    /* The blocks must not run below number 0, nor may the first claim numbers above largest. */
+    if (a->word_count > 0 && a->largest / 64 + 1 < a->word_count) {
+        return false;
+    }
+    uint64_t above = a->largest % 64 == 63 ? 0 : UINT64_MAX << (a->largest % 64 + 1);
+    return a->word_count == 0 || (a->words[0] & above) == 0;
+}
+
+/* Bits of chunks that do not exist must be zero, or a count of ones would lie. */
+static bool done_mask_valid(const struct weft_wire_done *d)
+{
+    uint64_t words_all = weft_div_ceil_u64(d->chunks, 64);
+    uint64_t words_end = d->first / 64 + (uint64_t)d->word_count;
+    if (d->word_count == 0 || words_end > words_all) {
+        return false;
+    }
+    uint64_t beyond = d->chunks % 64 == 0 ? 0 : UINT64_MAX << (d->chunks % 64);
+    return words_end < words_all || (d->words[d->word_count - 1] & beyond) == 0;
+}
+
+static bool done_decode(struct weft_reader *r, struct weft_wire_done *d)
+{
+    d->status = weft_read_u8(r);
+    d->word_count = weft_read_u16(r);
+    d->msg = weft_read_u32(r);
+    d->chunks = weft_read_u32(r);
+    d->received = weft_read_u32(r);
+    d->refused = weft_read_u32(r);
+    d->first = weft_read_u32(r);
+    if (r->bad || d->word_count > WEFT_DONE_WORDS_MAX || d->status > WEFT_DONE_SHORT ||
+        d->received > d->chunks || d->refused > d->received || d->first % 64 != 0) {
+        return false;
+    }
+    for (unsigned i = 0; i < d->word_count; i++) {
+        d->words[i] = weft_read_u64(r);
+    }
+    if (d->received == d->chunks || d->received == 0) {
+        return d->word_count == 0 && d->first == 0;
+    }
+    return done_mask_valid(d);
+}
+
+static bool finish_decode(struct weft_reader *r, struct weft_wire_finish *f)
+{
+    f->flags = weft_read_u8(r);
+    f->msg = weft_read_u32(r);
+    return (f->flags & ~WEFT_FINISH_SHORT) == 0;
+}
+
+bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *frame_p)
+{
+    if (reader->bad || weft_reader_left(reader) == 0) {
+        return false;
+    }
+    bool ok = true;
+    frame_p->type = (enum weft_wire_frame_type)weft_read_u8(reader);
+    switch (frame_p->type) {
+    case WEFT_FRAME_ACK:
+        ok = ack_decode(reader, &frame_p->ack);
+        break;
+    case WEFT_FRAME_DONE:
+        ok = done_decode(reader, &frame_p->done);
+        break;
+    case WEFT_FRAME_FINISH:
+        ok = finish_decode(reader, &frame_p->finish);
+        break;
+    case WEFT_FRAME_PING:
+        break;
+    case WEFT_FRAME_PATH_CHALLENGE:
+    case WEFT_FRAME_PATH_RESPONSE:
+        frame_p->token = weft_read_u64(reader);
+        break;
+    case WEFT_FRAME_CLOSE:
+        frame_p->close_code = weft_read_u16(reader);
+        ok = frame_p->close_code <= WEFT_CLOSE_PROTOCOL;
+        break;
+    default:
+        ok = false;
+    }
+    if (!ok) {
+        reader->bad = true;
+    }
+    return !reader->bad;
+}
+
+weft_status weft_wire_control_check(const uint8_t *control, size_t count, bool *eliciting_p)
+{
+    struct weft_reader r = weft_reader_make(control, count);
+    struct weft_wire_frame frame;
+    bool eliciting = false;
+    while (weft_wire_frame_decode(&r, &frame)) {
+        eliciting |= frame.type != WEFT_FRAME_ACK && frame.type != WEFT_FRAME_CLOSE;
+    }
+    if (r.bad) {
+        return WEFT_PROTO;
+    }
+    *eliciting_p = eliciting;
+    return WEFT_OK;
+}
+
+weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count, struct weft_wire_data *data_p)
+{
+    struct weft_reader r = weft_reader_make(bytes, count);
+    struct weft_wire_data d = {0};
+    d.msg = weft_read_u32(&r);
+    d.chunk = weft_read_u32(&r);
+    d.total = weft_read_u32(&r);
+    d.chunk_elems = weft_read_u16(&r);
+    d.elem_bytes = weft_read_u16(&r);
+    uint32_t bound = weft_read_u32(&r);
+    d.critical = (uint8_t)(bound >> 24);
+    d.lost_max = bound & 0xffffff;
+    d.tag = weft_read_u64(&r);
+    d.clock = weft_read_u32(&r);
+    if (r.bad || d.total == 0 || d.chunk_elems == 0 || d.elem_bytes == 0 || d.critical == 255) {
+        return WEFT_PROTO;
+    }
+    d.chunks = (uint32_t)weft_div_ceil_u64(d.total, d.chunk_elems);
+    if (d.chunk >= d.chunks || d.lost_max >= d.chunks || d.critical > d.chunks) {
+        return WEFT_PROTO;
+    }
+    uint64_t left = d.total - (uint64_t)d.chunk * d.chunk_elems;
+    d.elems = (uint32_t)weft_min_u64(left, d.chunk_elems);
+    if (weft_reader_left(&r) != (uint64_t)d.elems * d.elem_bytes) {
+        return WEFT_PROTO;
+    }
+    d.payload = r.at;
+    *data_p = d;
+    return WEFT_OK;
+}
+
+void weft_wire_header_encode(struct weft_writer *w, const struct weft_wire_packet *packet)
+{
+    weft_write_u8(w, class_byte(packet->klass));
+    weft_write_u8(w, packet->flags);
+    weft_write_u16(w, packet->data_count);
+    weft_write_u32(w, packet->connection_id);
+    weft_write_u64(w, packet->number);
+}
+
+void weft_wire_data_encode(struct weft_writer *w, const struct weft_wire_data *data)
+{
+    weft_write_u32(w, data->msg);
+    weft_write_u32(w, data->chunk);
+    weft_write_u32(w, data->total);
+    weft_write_u16(w, data->chunk_elems);
+    weft_write_u16(w, data->elem_bytes);
+    weft_write_u32(w, (uint32_t)data->critical << 24 | data->lost_max);
+    weft_write_u64(w, data->tag);
+    weft_write_u32(w, data->clock);
+}
+
+static void ack_encode(struct weft_writer *w, const struct weft_wire_ack *a)
+{
+    weft_write_u8(w, a->word_count);
+    weft_write_u8(w, a->note_count);
+    weft_write_u8(w, a->flags);
+    weft_write_u64(w, a->largest);
+    weft_write_u32(w, a->delay);
+    weft_write_u32(w, a->clock);
+    weft_write_u32(w, a->ect);
+    weft_write_u32(w, a->ce);
+    weft_write_u32(w, a->credit);
+    weft_write_u32(w, a->open_from);
+    for (unsigned i = 0; i < a->word_count; i++) {
+        weft_write_u64(w, a->words[i]);
+    }
+    for (unsigned i = 0; i < a->note_count; i++) {
+        weft_write_u32(w, a->notes[i].msg);
+        weft_write_u32(w, a->notes[i].received);
+    }
+}
+
+static void done_encode(struct weft_writer *w, const struct weft_wire_done *d)
+{
+    weft_write_u8(w, d->status);
+    weft_write_u16(w, d->word_count);
+    weft_write_u32(w, d->msg);
+    weft_write_u32(w, d->chunks);
+    weft_write_u32(w, d->received);
+    weft_write_u32(w, d->refused);
+    weft_write_u32(w, d->first);
+    for (unsigned i = 0; i < d->word_count; i++) {
+        weft_write_u64(w, d->words[i]);
+    }
+}
+
+void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame *frame)
+{
+    weft_write_u8(w, (uint8_t)frame->type);
+    switch (frame->type) {
+    case WEFT_FRAME_ACK:
+        ack_encode(w, &frame->ack);
+        break;
+    case WEFT_FRAME_DONE:
+        done_encode(w, &frame->done);
+        break;
+    case WEFT_FRAME_FINISH:
+        weft_write_u8(w, frame->finish.flags);
+        weft_write_u32(w, frame->finish.msg);
+        break;
+    case WEFT_FRAME_PING:
+        break;
+    case WEFT_FRAME_PATH_CHALLENGE:
+    case WEFT_FRAME_PATH_RESPONSE:
+        weft_write_u64(w, frame->token);
+        break;
+    case WEFT_FRAME_CLOSE:
+        weft_write_u16(w, frame->close_code);
+        break;
+    }
+}

@@ -1,0 +1,217 @@
+/* Packet layouts of the wire, and the only code that turns bytes into them and back.
+ *
+ * docs/PROTOCOL.md sections 2 and 3 are the byte tables; names are the same. Decoding checks all
+ * that can be checked without connection state and never trusts a length; encoding into a writer
+ * that is too small sets writer.bad and is the caller's error to avoid.
+ */
+#ifndef WEFT_WIRE_PACKET_H
+#define WEFT_WIRE_PACKET_H
+
+#include "base/cursor.h"
+#include "base/status.h"
+
+enum { WEFT_WIRE_VERSION = 1 };
+
+enum weft_wire_class {
+    WEFT_CLASS_PLAIN = 0,
+    WEFT_CLASS_AUTH = 1,
+    WEFT_CLASS_SEAL = 2,
+    WEFT_CLASS_HELLO = 8,
+    WEFT_CLASS_ACCEPT = 9,
+    WEFT_CLASS_COOKIE = 10,
+    WEFT_CLASS_UNKNOWN = 11,
+};
+
+enum weft_wire_mode { WEFT_MODE_NONE = 0, WEFT_MODE_AUTH = 1, WEFT_MODE_SEAL = 2 };
+
+enum weft_wire_flags {
+    WEFT_FLAG_KEY_PHASE = 0x80,
+    WEFT_FLAG_PASS_END = 0x40,
+    WEFT_FLAG_SENDER_LIMITED = 0x20,
+    WEFT_FLAG_PRIORITY = 0x1c, /* shifted left by 2 */
+    WEFT_FLAG_CONTROL = 0x02,
+    WEFT_FLAG_DATA = 0x01,
+};
+
+enum weft_wire_sizes {
+    WEFT_HEADER_BYTES = 16,
+    WEFT_DATA_BYTES = 32,
+    WEFT_TAG_BYTES = 16,
+    WEFT_HELLO_BYTES = 104,
+    WEFT_ACCEPT_BYTES = 96,
+    WEFT_COOKIE_BYTES = 24,
+    WEFT_UNKNOWN_BYTES = 24,
+    WEFT_ACK_BYTES = 36,  /* + 8 a word + 8 a note */
+    WEFT_DONE_BYTES = 24, /* + 8 a word */
+    WEFT_FINISH_BYTES = 6,
+    WEFT_PING_BYTES = 1,
+    WEFT_PATH_BYTES = 9,
+    WEFT_CLOSE_BYTES = 3,
+    WEFT_ACK_WORDS_MAX = 32,
+    WEFT_ACK_NOTES_MAX = 32,
+    WEFT_DONE_WORDS_MAX = 160,
+    WEFT_KEY_BYTES = 32,
+    WEFT_COOKIE_VALUE_BYTES = 16,
+    /* Header, DATA header and tag: what a full packet does not give to its chunk, in any mode. */
+    WEFT_DATA_OVERHEAD_BYTES = 64,
+};
+
+/* A connection packet, parsed; the pointers borrow the datagram. */
+struct weft_wire_packet {
+    uint8_t klass;
+    uint8_t flags;
+    uint16_t data_count;
+    uint32_t connection_id;
+    uint64_t number;
+    const uint8_t *control;    /* frames; NULL without CONTROL */
+    size_t control_bytes;
+    const uint8_t *data;       /* the DATA header; NULL without DATA */
+    size_t data_bytes;         /* header and chunk */
+};
+
+struct weft_wire_hello {
+    uint8_t mode;
+    uint32_t connection_id;
+    uint64_t incarnation;
+    uint64_t name;
+    uint64_t open_from;
+    uint32_t clock;
+    uint16_t unscheduled;
+    uint16_t packet_bytes_max;
+    uint8_t cookie[WEFT_COOKIE_VALUE_BYTES];
+    uint8_t ephemeral[WEFT_KEY_BYTES];
+    uint8_t tag[WEFT_TAG_BYTES];
+};
+
+struct weft_wire_accept {
+    uint8_t mode;
+    uint32_t connection_id;     /* HELLO's */
+    uint32_t own_connection_id;
+    uint32_t clock;             /* HELLO's */
+    uint64_t incarnation;
+    uint64_t name;
+    uint64_t open_from;
+    uint16_t unscheduled;
+    uint16_t packet_bytes_max;
+    uint8_t ephemeral[WEFT_KEY_BYTES];
+    uint8_t tag[WEFT_TAG_BYTES];
+};
+
+/* COOKIE and UNKNOWN: an id and 16 bytes. */
+struct weft_wire_short {
+    uint32_t connection_id;
+    uint8_t value[WEFT_COOKIE_VALUE_BYTES];
+};
+
+enum weft_wire_frame_type {
+    WEFT_FRAME_ACK = 1,
+    WEFT_FRAME_DONE = 2,
+    WEFT_FRAME_FINISH = 3,
+    WEFT_FRAME_PING = 4,
+    WEFT_FRAME_PATH_CHALLENGE = 5,
+    WEFT_FRAME_PATH_RESPONSE = 6,
+    WEFT_FRAME_CLOSE = 7,
+};
+
+enum { WEFT_ACK_IDLE = 0x01 };
+enum { WEFT_DONE_COMPLETE = 0, WEFT_DONE_SHORT = 1 };
+enum { WEFT_FINISH_SHORT = 0x01 };
+enum { WEFT_CLOSE_FINISHED = 0, WEFT_CLOSE_SILENT = 1, WEFT_CLOSE_PROTOCOL = 2 };
+
+struct weft_wire_note {
+    uint32_t msg;
+    uint32_t received;
+};
+
+struct weft_wire_ack {
+    uint8_t word_count;
+    uint8_t note_count;
+    uint8_t flags;
+    uint64_t largest;
+    uint32_t delay; /* 64 ns units, as clock */
+    uint32_t clock;
+    uint32_t ect;
+    uint32_t ce;
+    uint32_t credit;
+    uint32_t open_from;
+    uint64_t words[WEFT_ACK_WORDS_MAX];
+    struct weft_wire_note notes[WEFT_ACK_NOTES_MAX];
+};
+
+struct weft_wire_done {
+    uint8_t status;
+    uint16_t word_count;
+    uint32_t msg;
+    uint32_t chunks;
+    uint32_t received;
+    uint32_t refused;
+    uint32_t first;
+    uint64_t words[WEFT_DONE_WORDS_MAX];
+};
+
+struct weft_wire_finish {
+    uint8_t flags;
+    uint32_t msg;
+};
+
+struct weft_wire_frame {
+    enum weft_wire_frame_type type;
+    union {
+        struct weft_wire_ack ack;
+        struct weft_wire_done done;
+        struct weft_wire_finish finish;
+        uint64_t token;     /* PATH_* */
+        uint16_t close_code;
+    };
+};
+
+struct weft_wire_data {
+    uint32_t msg;
+    uint32_t chunk;
+    uint32_t total;
+    uint16_t chunk_elems;
+    uint16_t elem_bytes;
+    uint8_t critical;
+    uint32_t lost_max;
+    uint64_t tag;
+    uint32_t clock;
+    /* derived and checked by decode */
+    uint32_t chunks;            /* N */
+    uint32_t elems;             /* in this chunk */
+    const uint8_t *payload;     /* elems x elem_bytes bytes */
+};
+
+/* Version and class of any packet. WEFT_PROTO: empty, another version (*version_p tells). */
+weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version_p,
+                               uint8_t *class_p);
+
+/* Take a connection packet apart; frames are only delimited. WEFT_PROTO: malformed. */
+weft_status weft_wire_packet_decode(const void *bytes, size_t count,
+                                    struct weft_wire_packet *packet_p);
+
+/* Walk every frame of a control block once. WEFT_PROTO: at least one is malformed, so none may
+ * act. *eliciting_p: one of them asks for an acknowledgement. */
+weft_status weft_wire_control_check(const uint8_t *control, size_t count, bool *eliciting_p);
+
+/* The next frame; false at the end or when malformed (reader->bad tells which). */
+bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *frame_p);
+
+/* DATA header and chunk, checked against its own grid: all of section 3.7 but the state of the
+ * message. This is the one place where range arithmetic of the network is validated. */
+weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count, struct weft_wire_data *data_p);
+
+weft_status weft_wire_hello_decode(const void *bytes, size_t count, struct weft_wire_hello *hello_p);
+weft_status weft_wire_accept_decode(const void *bytes, size_t count,
+                                    struct weft_wire_accept *accept_p);
+weft_status weft_wire_short_decode(const void *bytes, size_t count, struct weft_wire_short *short_p);
+
+/* Header of a connection packet; a control block and DATA follow as the flags say. */
+void weft_wire_header_encode(struct weft_writer *w, const struct weft_wire_packet *packet);
+void weft_wire_data_encode(struct weft_writer *w, const struct weft_wire_data *data);
+void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame *frame);
+void weft_wire_hello_encode(struct weft_writer *w, const struct weft_wire_hello *hello);
+void weft_wire_accept_encode(struct weft_writer *w, const struct weft_wire_accept *accept);
+void weft_wire_short_encode(struct weft_writer *w, enum weft_wire_class klass,
+                            const struct weft_wire_short *s);
+
+#endif
