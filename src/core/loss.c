@@ -288,6 +288,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
     if (sample.acked_packets > 0) {
         p->pn_acked_largest = weft_max_u64(p->pn_acked_largest, ack->largest);
         p->pto_base_ns = now_ns;
+        p->pto_count = 0;
     }
     uint32_t ce_ahead = ack->ce - p->ce_seen;
     if ((int32_t)ce_ahead > 0) {

@@ -251,6 +251,7 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
     struct expect *x = expect_match(ep, p, d);
     if (x == NULL) {
         ep->counters.no_memory++;
+        p->ack_now = true; /* acknowledges nothing new, but says that we are alive */
         return NULL;
     }
     struct rx_msg *m = &p->rx[seq & MSG_MASK];
@@ -472,9 +473,12 @@ static void control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
 /* What any valid packet of the peer tells, beyond its frames. */
 static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn, uint64_t now_ns)
 {
-    p->idle = false;
-    p->pto_count = 0;
-    p->wait_since_ns = WEFT_NEVER;
+    if (p->idle) {
+        p->idle = false;
+        p->pto_count = 0;
+        p->pto_base_ns = now_ns;
+    }
+    p->wait_since_ns = WEFT_NEVER; /* alive; whether it makes progress is another question */
     p->ect_received += ecn == WEFT_ECN_ECT0 || ecn == WEFT_ECN_ECT1;
     p->ce_received += ecn == WEFT_ECN_CE;
     ep->counters.ce_received += ecn == WEFT_ECN_CE;

@@ -368,15 +368,12 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
     return 1;
 }
 
-/* One probe, regardless of window, credit and pacer: DONE, else a chunk or FINISH, else PING. */
+/* One probe, regardless of window, credit and pacer: a missing chunk of the oldest message, or FINISH when its bound
+ * is met, or PING; DONEs that are not confirmed go along (acknowledged ones in vain, but only on a silent path). */
 static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
     p->probes--;
-    if (p->rx_closed != 0) {
-        /* Not confirmed yet; an acknowledged DONE is resent in vain, but only on a silent path. */
-        p->rx_need_done |= p->rx_closed;
-        return control_build(ep, p, now_ns, tx);
-    }
+    p->rx_need_done |= p->rx_closed;
     uint32_t chunk = UINT32_MAX;
     struct tx_msg *m = weft_core_tx_probe(p, &chunk);
     if (m != NULL && chunk != UINT32_MAX) {
@@ -389,7 +386,7 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     if (m != NULL) {
         p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
     } else {
-        p->need_ping = true;
+        p->need_ping = p->rx_closed == 0;
     }
     return control_build(ep, p, now_ns, tx);
 }

@@ -355,6 +355,8 @@ void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_w
         tx_close_unknown(ep, p, m, now_ns);
         return;
     }
+    p->pto_count = 0;
+    p->pto_base_ns = now_ns;
     enum weft_msg_outcome outcome =
         done->status == WEFT_DONE_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
     tx_close(ep, p, m, outcome, m->done, done->received, done->refused, now_ns);

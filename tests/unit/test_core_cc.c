@@ -1,0 +1,140 @@
+/* The window algorithm on scripted samples: growth, marks, loss above and below the path's floor. */
+#include "core/cc.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PACKET = 1472 };
+
+static const uint64_t rtt_ns = 200 * WEFT_NS_PER_US;
+
+static struct weft_cc cc_make(void)
+{
+    struct weft_cc cc = {.ops = weft_cc_find("window")};
+    cc.ops->init(&cc, PACKET, 0);
+    return cc;
+}
+
+/* One round trip: a full window acknowledged, of which `lost_ppm` lost and `ce_ppm` marked. */
+static void round_trip(struct weft_cc *cc, uint64_t *now_ns, uint32_t lost_ppm, uint32_t ce_ppm,
+                       uint64_t srtt_ns)
+{
+    uint32_t packets = (uint32_t)(cc->cwnd_bytes / PACKET);
+    uint32_t lost = (uint32_t)((uint64_t)packets * lost_ppm / WEFT_PPM);
+    *now_ns += srtt_ns;
+    struct weft_cc_sample s = {
+        .now_ns = *now_ns,
+        .acked_packets = packets - lost,
+        .acked_bytes = (uint64_t)(packets - lost) * PACKET,
+        .lost_packets = lost,
+        .ce_packets = (uint32_t)((uint64_t)packets * ce_ppm / WEFT_PPM),
+        .srtt_ns = srtt_ns,
+        .rtt_ns_min = rtt_ns,
+        .in_flight_bytes = cc->cwnd_bytes,
+        .round_end = true,
+    };
+    cc->ops->on_ack(cc, &s);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    assert_non_null(weft_cc_find(NULL));
+    assert_ptr_equal(weft_cc_find(NULL), weft_cc_all[0]);
+    assert_null(weft_cc_find("no such"));
+}
+
+static void test_slow_start_doubles_until_marked(void **state)
+{
+    (void)state;
+    struct weft_cc cc = cc_make();
+    uint64_t now = 0;
+    uint64_t before = cc.cwnd_bytes;
+    round_trip(&cc, &now, 0, 0, rtt_ns);
+    assert_int_equal(cc.cwnd_bytes, 2 * before);
+    assert_true(cc.slow_start);
+    round_trip(&cc, &now, 0, 500000, rtt_ns);
+    assert_false(cc.slow_start);
+    before = cc.cwnd_bytes;
+    round_trip(&cc, &now, 0, 0, rtt_ns);
+    assert_int_equal(cc.cwnd_bytes, before + PACKET);
+}
+
+static void test_pacing_is_the_window_over_the_round_trip(void **state)
+{
+    (void)state;
+    struct weft_cc cc = cc_make();
+    uint64_t now = 0;
+    assert_int_equal(cc.rate_bps, 0);
+    round_trip(&cc, &now, 0, 500000, rtt_ns);
+    uint64_t window_bps = cc.cwnd_bytes * 8 * WEFT_NS_PER_S / rtt_ns;
+    assert_in_range(cc.rate_bps, window_bps, window_bps * 3 / 2);
+}
+
+/* Random loss that is always there must not hold the window down, or 10 % of it would cost the
+ * link; the same loss with a standing queue must. */
+static void test_floor_loss_is_no_signal_but_a_queue_is(void **state)
+{
+    (void)state;
+    struct weft_cc cc = cc_make();
+    uint64_t now = 0;
+    round_trip(&cc, &now, 0, 500000, rtt_ns); /* out of slow start */
+    for (int i = 0; i < 200; i++) {
+        round_trip(&cc, &now, 100000, 0, rtt_ns);
+    }
+    uint64_t steady = cc.cwnd_bytes;
+    assert_in_range(weft_cc_loss_ppm(&cc), 80000, 100000);
+    assert_true(steady > 100 * PACKET);
+    for (int i = 0; i < 20; i++) {
+        round_trip(&cc, &now, 100000, 0, 3 * rtt_ns);
+    }
+    assert_true(cc.cwnd_bytes < steady * 6 / 10);
+}
+
+static void test_loss_above_the_floor_cuts_in_proportion(void **state)
+{
+    (void)state;
+    struct weft_cc cc = cc_make();
+    uint64_t now = 0;
+    round_trip(&cc, &now, 0, 500000, rtt_ns);
+    for (int i = 0; i < 100; i++) {
+        round_trip(&cc, &now, 0, 0, rtt_ns);
+    }
+    uint64_t before = cc.cwnd_bytes;
+    round_trip(&cc, &now, 80000, 0, rtt_ns);
+    /* smoothed 8 % / 8 = 1 %, half of it: far from a halving */
+    assert_in_range(cc.cwnd_bytes, before * 98 / 100, before - 1);
+}
+
+static void test_silence_and_limits(void **state)
+{
+    (void)state;
+    struct weft_cc cc = cc_make();
+    uint64_t now = 0;
+    for (int i = 0; i < 100; i++) {
+        round_trip(&cc, &now, 0, 0, rtt_ns);
+    }
+    assert_true(cc.cwnd_bytes <= UINT64_C(64) << 20);
+    cc.ops->on_silence(&cc);
+    assert_int_equal(cc.cwnd_bytes, 4 * PACKET);
+    for (int i = 0; i < 50; i++) {
+        round_trip(&cc, &now, 500000, 900000, 10 * rtt_ns);
+    }
+    assert_true(cc.cwnd_bytes >= 4 * PACKET);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_slow_start_doubles_until_marked),
+        cmocka_unit_test(test_pacing_is_the_window_over_the_round_trip),
+        cmocka_unit_test(test_floor_loss_is_no_signal_but_a_queue_is),
+        cmocka_unit_test(test_loss_above_the_floor_cuts_in_proportion),
+        cmocka_unit_test(test_silence_and_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
