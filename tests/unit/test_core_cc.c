@@ -81,7 +81,7 @@ static void test_floor_loss_is_no_signal_but_a_queue_is(void **state)
     (void)state;
     struct weft_cc cc = cc_make();
     uint64_t now = 0;
-    round_trip(&cc, &now, 0, 500000, rtt_ns); /* out of slow start */
+    round_trip(&cc, &now, 100000, 500000, rtt_ns); /* out of slow start, on the same path */
     for (int i = 0; i < 200; i++) {
         round_trip(&cc, &now, 100000, 0, rtt_ns);
     }
