@@ -61,7 +61,8 @@ static inline uint64_t weft_prng_below(struct weft_prng *prng, uint64_t n)
 /* Uniform in [lo, hi], both ends included. */
 static inline uint64_t weft_prng_range(struct weft_prng *prng, uint64_t lo, uint64_t hi)
 {
-    return lo + weft_prng_below(prng, hi - lo + 1);
+    uint64_t span = hi - lo;
+    return span == UINT64_MAX ? weft_prng_u64(prng) : lo + weft_prng_below(prng, span + 1);
 }
 
 /* True with probability ppm / 10^6. */

@@ -146,6 +146,12 @@ static bool ep_poll(void *self, struct weft_msg_event *event_p)
     *event_p = ep->events[ep->event_head];
     ep->event_head = (ep->event_head + 1) % EVENTS_MAX;
     ep->event_count--;
+    struct peer *p = &ep->peers[event_p->peer];
+    p->events_unpolled -=
+        event_p->type == WEFT_EVENT_SENT || event_p->type == WEFT_EVENT_RECEIVED;
+    if (event_p->type == WEFT_EVENT_SENT) {
+        p->tx[event_p->seq & MSG_MASK].unpolled = false;
+    }
     return true;
 }
 
@@ -212,7 +218,7 @@ static uint64_t peer_deadline(const struct peer *p)
 {
     uint64_t at = p->hello_ns;
     if (peer_connected(p)) {
-        at = weft_min_u64(at, p->ack_pending > 0 ? p->ack_ns : WEFT_NEVER);
+        at = weft_min_u64(at, p->ack_pending > 0 && !p->idle ? p->ack_ns : WEFT_NEVER);
         at = weft_min_u64(at, p->loss_ns);
         at = weft_min_u64(at, p->pto_ns);
         at = weft_min_u64(at, p->pace_ns);
@@ -272,6 +278,9 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     }
     if (p->rx_timer_ns <= now_ns) {
         weft_core_rx_timer(ep, p, now_ns);
+        if (p->state == PEER_FREE) {
+            return;
+        }
     }
     if (p->loss_ns <= now_ns) {
         weft_core_loss_timer(ep, p, now_ns);
@@ -309,6 +318,7 @@ static void peer_clear(struct weft_ep *ep, struct peer *p)
 {
     struct peer fresh = {
         .heap_pos = UINT32_MAX,
+        .events_unpolled = p->events_unpolled,
         .packets = p->packets,
         .in_flight_bits = p->in_flight_bits,
         .lost_bits = p->lost_bits,
@@ -348,13 +358,14 @@ static void peer_clear(struct weft_ep *ep, struct peer *p)
 static struct peer *peer_find_free(struct weft_ep *ep)
 {
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
-        if (ep->peers[i].state == PEER_FREE) {
+        if (ep->peers[i].state == PEER_FREE && ep->peers[i].events_unpolled == 0) {
             return &ep->peers[i];
         }
     }
     /* Half-open peers cost their sender nothing, so they are the first to go. */
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
-        if (ep->peers[i].state == PEER_HALF_OPEN && ep->peers[i].tx_active == 0) {
+        const struct peer *p = &ep->peers[i];
+        if (p->state == PEER_HALF_OPEN && p->tx_active == 0 && p->events_unpolled == 0) {
             return &ep->peers[i];
         }
     }
@@ -428,7 +439,8 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
 
 void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
 {
-    if (peer >= ep->peers_used || ep->peers[peer].state == PEER_FREE) {
+    if (peer >= ep->peers_used || ep->peers[peer].state == PEER_FREE ||
+        ep->peers[peer].state == PEER_CLOSING) {
         return;
     }
     struct peer *p = &ep->peers[peer];

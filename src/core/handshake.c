@@ -76,10 +76,13 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
     }
     uint32_t idx = accept.connection_id & 0xfff;
     struct peer *p = idx < ep->peers_used ? &ep->peers[idx] : NULL;
-    if (p == NULL || p->connection_id != accept.connection_id || !addr_equal(&p->addr, from) ||
-        p->state != PEER_CONNECTING) {
-        /* A second ACCEPT for a connection that stands is the answer to a repeated HELLO. */
-        ep->counters.bad_peer += p == NULL || p->connection_id != accept.connection_id;
+    if (p == NULL || p->state == PEER_FREE || p->connection_id != accept.connection_id ||
+        !addr_equal(&p->addr, from)) {
+        ep->counters.bad_peer++;
+        return;
+    }
+    if (p->state != PEER_CONNECTING) {
+        ep->counters.duplicate_packets++; /* the answer to a repeated HELLO */
         return;
     }
     if (accept.mode != WEFT_MODE_NONE || accept.packet_bytes_max < p->packet_bytes) {

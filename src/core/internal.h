@@ -58,6 +58,7 @@ struct tx_packet {
 
 struct tx_msg {
     bool active;
+    bool unpolled;           /* closed, but its SENT event is still in the ring */
     bool finish_short;       /* deadline passed: FINISH(SHORT) until DONE */
     uint8_t priority;
     uint8_t critical;
@@ -128,6 +129,7 @@ struct peer {
     uint32_t packet_bytes;         /* UDP payload to build */
     uint32_t heap_pos;
     uint64_t deadline_ns;          /* as filed in the heap */
+    uint32_t events_unpolled;      /* SENT and RECEIVED in the ring: they point to masks here */
 
     /* handshake.c */
     uint64_t hello_ns;             /* send HELLO at; WEFT_NEVER = not */
@@ -204,6 +206,7 @@ struct peer {
     uint32_t echo_clock;           /* clock of the last ACK received, for DATA to echo */
     uint64_t echo_ns;              /* when it came; 0 = none */
     uint64_t rx_timer_ns;          /* least time at which an open message may close */
+    uint64_t heard_ns;             /* last valid packet */
 };
 
 struct expect {

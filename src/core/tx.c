@@ -214,9 +214,17 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 
 /* ---- control frames -------------------------------------------------------------------------- */
 
-static bool control_due(const struct peer *p, uint64_t now_ns)
+/* DONE is tracked like a chunk, so it too keeps away from the end of the ring: past it, sending one
+ * would declare an older one lost, which would be sent again, and so on without end. */
+static bool done_due(const struct weft_ep *ep, const struct peer *p)
 {
-    return p->ack_now || p->rx_need_done != 0 || p->tx_finish != 0 || p->need_ping ||
+    return p->rx_need_done != 0 &&
+           p->pn_next - p->pn_oldest < ep->config.tx_window_max - RING_RESERVE;
+}
+
+static bool control_due(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
+{
+    return p->ack_now || done_due(ep, p) || p->tx_finish != 0 || p->need_ping ||
            p->need_path_response || p->announce_idle || (p->ack_pending > 0 && p->ack_ns <= now_ns);
 }
 
@@ -224,7 +232,10 @@ static void frame_ack(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struc
 {
     struct weft_wire_frame frame;
     frame.type = WEFT_FRAME_ACK;
-    weft_core_ack_fill(ep, p, now_ns, &frame.ack, weft_writer_left(w));
+    /* Leave room for one part of a DONE, or in small packets notes would keep it out for ever. */
+    size_t room = weft_writer_left(w);
+    room -= p->rx_need_done == 0 ? 0 : WEFT_DONE_BYTES + DONE_PART_WORDS * sizeof(uint64_t);
+    weft_core_ack_fill(ep, p, now_ns, &frame.ack, room);
     weft_wire_frame_encode(w, &frame);
 }
 
@@ -314,7 +325,7 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         p->tx_finish &= p->tx_finish - 1;
         kind |= TX_PACKET_PROBE;
     }
-    return kind | frames_done(p, w);
+    return done_due(ep, p) ? kind | frames_done(p, w) : kind;
 }
 
 /* A small chunk fits behind the frames: a reply then takes its acknowledgements along. */
@@ -386,7 +397,7 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     if (m != NULL) {
         p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
     } else {
-        p->need_ping = p->rx_closed == 0;
+        p->need_ping = !done_due(ep, p);
     }
     return control_build(ep, p, now_ns, tx);
 }
@@ -429,7 +440,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     if (p->probes > 0) {
         return probe_build(ep, p, now_ns, tx);
     }
-    if (control_due(p, now_ns)) {
+    if (control_due(ep, p, now_ns)) {
         return control_build(ep, p, now_ns, tx);
     }
     return burst_build(ep, p, now_ns, tx);

@@ -35,8 +35,12 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     if (p->tx_next_seq - p->tx_open_from >= WEFT_MSGS_MAX) {
         return WEFT_AGAIN;
     }
-    uint64_t seq = p->tx_next_seq++;
+    uint64_t seq = p->tx_next_seq;
     struct tx_msg *m = &p->tx[seq & MSG_MASK];
+    if (m->unpolled) {
+        return WEFT_AGAIN; /* its SENT event still points to the mask */
+    }
+    p->tx_next_seq++;
     uint64_t *acked = m->acked;
     uint64_t *lost = m->lost;
     uint64_t *done = m->done;
@@ -118,11 +122,11 @@ bool weft_core_tx_satisfied(const struct tx_msg *m)
 
 /* ---- which chunk next ------------------------------------------------------------------------ */
 
-/* Chunks in flight that will be lost, rounded up; and one more, so that a single loss in the last
- * flight does not cost another round trip. */
+/* Chunks in flight that will be lost, rounded down: a small message must not spend its bound on a
+ * guess. */
 static uint32_t loss_expected(const struct peer *p, uint32_t in_flight)
 {
-    return (uint32_t)weft_div_ceil_u64((uint64_t)in_flight * weft_cc_loss_ppm(&p->cc), WEFT_PPM);
+    return (uint32_t)((uint64_t)in_flight * weft_cc_loss_ppm(&p->cc) / WEFT_PPM);
 }
 
 static bool critical_lost(const struct tx_msg *m)
@@ -253,6 +257,8 @@ static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
 {
     uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
     m->active = false;
+    m->unpolled = true;
+    p->events_unpolled++;
     p->tx_active &= ~bit;
     p->tx_finish &= ~bit;
     while (p->tx_open_from < p->tx_next_seq && !p->tx[p->tx_open_from & MSG_MASK].active) {

@@ -1,0 +1,568 @@
+/* Life, operations, clocks and events. One RPC is in client_part.c. */
+#include "ps/client_internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void weft_ps_client_config_default(struct weft_ps_client_config *config_p)
+{
+    *config_p = (struct weft_ps_client_config){
+        .shards = 1,
+        .tables_max = 4,
+        .ops_max = 8,
+        .rows_per_op_max = 65536,
+        .rows_per_rpc_max = 16384,
+        .dim_max = 64,
+        .missed_max = 65536,
+    };
+}
+
+static uint32_t parts_per_op_of(const struct weft_ps_client_config *config)
+{
+    return config->shards + config->rows_per_op_max / config->rows_per_rpc_max;
+}
+
+uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config)
+{
+    return config->ops_max * parts_per_op_of(config) + config->tables_max * config->shards;
+}
+
+static bool config_valid(const struct weft_ps_client_config *config)
+{
+    return config->worker < WEFT_RPC_WORKERS_MAX && config->shards >= 1 && config->shards <= 4096 &&
+           config->tables_max >= 1 && config->tables_max <= 65536 && config->ops_max >= 1 &&
+           config->ops_max <= 4096 && config->rows_per_op_max >= 1 &&
+           config->rows_per_op_max <= UINT32_C(1) << 28 && config->rows_per_rpc_max >= 1 &&
+           config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX && config->clock_ns != NULL;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void ends_init(struct weft_ps_client *client, const weft_peer *peers)
+{
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        client->ends[s] = (struct ps_shard_end){
+            .peer = peers[s],
+            .queue_head = WEFT_PS_NONE,
+            .queue_tail = WEFT_PS_NONE,
+        };
+    }
+}
+
+/* Each link's gate is a part for life. */
+static void gates_init(struct weft_ps_client *client)
+{
+    uint32_t links = client->config.tables_max * client->config.shards;
+    for (uint32_t i = 0; i < links; i++) {
+        client->parts[client->gates_first + i] = (struct ps_part){
+            .kind = WEFT_RPC_PULL,
+            .table = (uint16_t)(i / client->config.shards),
+            .shard = i % client->config.shards,
+            .op = WEFT_PS_NONE,
+            .request = client->links[i].gate_request,
+            .request_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, sizeof(uint64_t)),
+            .request_elem_bytes = sizeof(uint64_t),
+            .reply = client->links[i].gate_reply,
+            .reply_bytes = WEFT_RPC_REPLY_BYTES,
+        };
+    }
+}
+
+static weft_status members_init(struct weft_ps_client *client)
+{
+    const struct weft_ps_client_config *config = &client->config;
+    size_t links = (size_t)config->tables_max * config->shards;
+    client->parts_per_op = parts_per_op_of(config);
+    client->gates_first = config->ops_max * client->parts_per_op;
+    client->ends = calloc(config->shards, sizeof(*client->ends));
+    client->tables = calloc(config->tables_max, sizeof(*client->tables));
+    client->links = calloc(links, sizeof(*client->links));
+    client->ops = calloc(config->ops_max, sizeof(*client->ops));
+    client->parts = calloc(client->gates_first + links, sizeof(*client->parts));
+    client->sort_start = calloc((size_t)config->shards * 2 + 1, sizeof(*client->sort_start));
+    bool have = client->ends != NULL && client->tables != NULL && client->links != NULL &&
+                client->ops != NULL && client->parts != NULL && client->sort_start != NULL;
+    return have ? WEFT_OK : WEFT_NOMEM;
+}
+
+static weft_status ops_init(struct weft_ps_client *client)
+{
+    const struct weft_ps_client_config *config = &client->config;
+    size_t buffer_bytes = weft_ps_op_buffer_bytes(config, client->parts_per_op);
+    for (uint32_t i = 0; i < config->ops_max; i++) {
+        struct ps_op *op = &client->ops[i];
+        op->order = calloc(config->rows_per_op_max, sizeof(*op->order));
+        op->buffer = calloc(1, buffer_bytes);
+        if (op->order == NULL || op->buffer == NULL) {
+            return WEFT_NOMEM;
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status client_init(struct weft_ps_client *client, const weft_peer *peers)
+{
+    weft_status status = members_init(client);
+    if (status == WEFT_OK) {
+        ends_init(client, peers);
+        gates_init(client);
+        status = ops_init(client);
+    }
+    for (uint32_t t = 0; status == WEFT_OK && t < client->config.tables_max; t++) {
+        status = weft_ps_missed_init(&client->tables[t].missed, client->config.missed_max);
+    }
+    return status;
+}
+
+weft_status weft_ps_client_new(const struct weft_ps_client_config *config, struct weft_msgr msgr,
+                               const weft_peer *shard_peers, struct weft_ps_client **client_p)
+{
+    if (!config_valid(config)) {
+        return WEFT_INVALID;
+    }
+    struct weft_ps_client *client = calloc(1, sizeof(*client));
+    if (client == NULL) {
+        return WEFT_NOMEM;
+    }
+    client->config = *config;
+    client->msgr = msgr;
+    weft_status status = client_init(client, shard_peers);
+    if (status != WEFT_OK) {
+        weft_ps_client_free(client);
+        return status;
+    }
+    *client_p = client;
+    return WEFT_OK;
+}
+
+void weft_ps_client_free(struct weft_ps_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; client->ops != NULL && i < client->config.ops_max; i++) {
+        free(client->ops[i].order);
+        free(client->ops[i].buffer);
+    }
+    for (uint32_t t = 0; client->tables != NULL && t < client->config.tables_max; t++) {
+        weft_ps_missed_fini(&client->tables[t].missed);
+    }
+    free(client->ends);
+    free(client->tables);
+    free(client->links);
+    free(client->ops);
+    free(client->parts);
+    free(client->sort_start);
+    free(client);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static uint32_t op_take(struct weft_ps_client *client, uint8_t kind, uint16_t table)
+{
+    for (uint32_t i = 0; i < client->config.ops_max; i++) {
+        struct ps_op *op = &client->ops[i];
+        if (op->state == OP_FREE) {
+            op->state = OP_ACTIVE;
+            op->kind = kind;
+            op->table = table;
+            op->parts = op->parts_open = 0;
+            op->buffer_used = 0;
+            op->result = (struct weft_ps_result){.clock = UINT32_MAX};
+            client->ops_active++;
+            return i;
+        }
+    }
+    return WEFT_PS_NONE;
+}
+
+static void op_finish(struct weft_ps_client *client, struct ps_op *op)
+{
+    op->state = OP_DONE;
+    client->ops_active--;
+    struct weft_ps_result *result = &op->result;
+    result->rpcs = op->parts;
+    result->clock = result->clock == UINT32_MAX ? 0 : result->clock;
+    if (result->status == WEFT_OK && result->rpc_status != WEFT_RPC_OK) {
+        result->status = WEFT_DATA;
+    }
+    if (op->kind == WEFT_RPC_TABLE) {
+        client->tables[op->table].state = result->status == WEFT_OK ? TABLE_OPEN : TABLE_CLOSED;
+    }
+}
+
+void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_op *op = &client->ops[index];
+    WEFT_ASSERT(op->state == OP_ACTIVE && op->parts_open > 0);
+    if (--op->parts_open == 0) {
+        op_finish(client, op);
+    }
+}
+
+/* All parts are made: now they may finish, even at once. */
+static void op_start(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
+{
+    struct ps_op *op = &client->ops[index];
+    uint32_t parts = op->parts;
+    op->parts_open = parts;
+    if (parts == 0) {
+        op_finish(client, op);
+        return;
+    }
+    for (uint32_t i = 0; i < parts; i++) {
+        weft_ps_part_queue(client, index * client->parts_per_op + i);
+    }
+    weft_ps_client_progress(client, now_ns);
+}
+
+weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_table_spec *spec,
+                               uint64_t now_ns, weft_ps_op *op_p)
+{
+    if (!weft_table_spec_valid(spec) || spec->table >= client->config.tables_max ||
+        spec->dim > client->config.dim_max) {
+        return WEFT_INVALID;
+    }
+    struct ps_table *table = &client->tables[spec->table];
+    if (table->state != TABLE_CLOSED) {
+        return WEFT_EXISTS;
+    }
+    uint32_t op = op_take(client, WEFT_RPC_TABLE, spec->table);
+    if (op == WEFT_PS_NONE) {
+        return WEFT_AGAIN;
+    }
+    table->state = TABLE_OPENING;
+    table->spec = *spec;
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        (void)weft_ps_part_table(client, op, s);
+    }
+    op_start(client, op, now_ns);
+    *op_p = op;
+    return WEFT_OK;
+}
+
+/* Rows by shard, those missed last time first; a counting sort. Afterwards the rows of shard s are
+ * order[sort_start[2s] .. sort_start[2s + 2]). */
+static void sort_rows(struct weft_ps_client *client, struct ps_op *op, const uint64_t *ids,
+                      uint32_t n)
+{
+    uint32_t shards = client->config.shards;
+    const struct weft_ps_missed *missed = &client->tables[op->table].missed;
+    bool look = op->kind == WEFT_RPC_PULL && missed->count > 0;
+    uint32_t *start = client->sort_start;
+    memset(start, 0, sizeof(*start) * (shards * 2 + 1));
+    for (uint32_t i = 0; i < n; i++) {
+        bool first = look && weft_ps_missed_has(missed, ids[i]);
+        client->counters.missed_first += first;
+        start[weft_table_shard_of(ids[i], shards) * 2 + !first]++;
+    }
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k <= shards * 2; k++) {
+        uint32_t count = start[k];
+        start[k] = sum;
+        sum += count;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        bool first = look && weft_ps_missed_has(missed, ids[i]);
+        op->order[start[weft_table_shard_of(ids[i], shards) * 2 + !first]++] = i;
+    }
+    /* Placing moved every start to its end, which is the start of the next. */
+    for (uint32_t k = shards * 2; k > 0; k--) {
+        start[k] = start[k - 1];
+    }
+    start[0] = 0;
+}
+
+static weft_status rows_check(const struct weft_ps_client *client, uint16_t table, uint32_t n,
+                              uint32_t bound_ppm)
+{
+    if (table >= client->config.tables_max || client->tables[table].state != TABLE_OPEN) {
+        return WEFT_STATE;
+    }
+    return n > client->config.rows_per_op_max || bound_ppm >= WEFT_PPM ? WEFT_INVALID : WEFT_OK;
+}
+
+/* A push is laid out in chunks here, so every shard's packets must hold its head and a row. A shard
+ * that is gone fails later, in its part. */
+static bool push_fits(const struct weft_ps_client *client, uint16_t table)
+{
+    uint16_t elem_bytes = weft_table_push_elem_bytes(client->tables[table].spec.dim);
+    uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        if (!client->ends[s].down &&
+            client->msgr.ops->chunk_elems(client->msgr.self, client->ends[s].peer, elem_bytes) <
+                head_elems) {
+            return false;
+        }
+    }
+    return true;
+}
+
+weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
+                         const float *rows, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
+                         weft_ps_op *op_p)
+{
+    weft_status status = rows_check(client, table, n, bound_ppm);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!push_fits(client, table)) {
+        return WEFT_UNSUPPORTED;
+    }
+    uint32_t index = op_take(client, WEFT_RPC_PUSH, table);
+    if (index == WEFT_PS_NONE) {
+        return WEFT_AGAIN;
+    }
+    struct ps_op *op = &client->ops[index];
+    op->bound_ppm = bound_ppm;
+    sort_rows(client, op, ids, n);
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        uint32_t end = client->sort_start[2 * s + 2], count;
+        for (uint32_t first = client->sort_start[2 * s]; first < end; first += count) {
+            count = (uint32_t)weft_min_u64(end - first, client->config.rows_per_rpc_max);
+            (void)weft_ps_part_push(client, index, s, first, count, ids, rows);
+        }
+    }
+    op_start(client, index, now_ns);
+    *op_p = index;
+    return WEFT_OK;
+}
+
+weft_status weft_ps_pull(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
+                         float *rows_out, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
+                         weft_ps_op *op_p)
+{
+    weft_status status = rows_check(client, table, n, bound_ppm);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    uint32_t index = op_take(client, WEFT_RPC_PULL, table);
+    if (index == WEFT_PS_NONE) {
+        return WEFT_AGAIN;
+    }
+    struct ps_op *op = &client->ops[index];
+    op->bound_ppm = bound_ppm;
+    op->ids = ids;
+    op->rows_out = rows_out;
+    sort_rows(client, op, ids, n);
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        uint32_t end = client->sort_start[2 * s + 2], count;
+        for (uint32_t first = client->sort_start[2 * s]; first < end; first += count) {
+            count = (uint32_t)weft_min_u64(end - first, client->config.rows_per_rpc_max);
+            (void)weft_ps_part_pull(client, index, s, first, count);
+        }
+    }
+    op_start(client, index, now_ns);
+    *op_p = index;
+    return WEFT_OK;
+}
+
+bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op index,
+                     struct weft_ps_result *result_p)
+{
+    WEFT_ASSERT(index < client->config.ops_max && client->ops[index].state != OP_FREE);
+    const struct ps_op *op = &client->ops[index];
+    if (op->state != OP_DONE) {
+        return false;
+    }
+    if (result_p != NULL) {
+        *result_p = op->result;
+    }
+    return true;
+}
+
+void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op index)
+{
+    WEFT_ASSERT(index < client->config.ops_max && client->ops[index].state == OP_DONE);
+    for (uint32_t i = 0; i < client->ops[index].parts; i++) {
+        client->parts[index * client->parts_per_op + i].state = PART_FREE;
+    }
+    client->ops[index].state = OP_FREE;
+}
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
+
+weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t index, uint64_t now_ns)
+{
+    if (index >= client->config.tables_max || client->tables[index].state != TABLE_OPEN) {
+        return WEFT_STATE;
+    }
+    struct ps_table *table = &client->tables[index];
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        const struct ps_link *link = ps_link_of(client, index, s);
+        if (client->ends[s].down || link->clock_refused) {
+            return WEFT_PEER;
+        }
+    }
+    if (!weft_ps_clock_known(client, index)) {
+        return WEFT_AGAIN;
+    }
+    table->clock++;
+    client->clocks_open += client->config.shards;
+    weft_ps_client_progress(client, now_ns);
+    return WEFT_OK;
+}
+
+uint32_t weft_ps_clock_now(const struct weft_ps_client *client, uint16_t table)
+{
+    return table < client->config.tables_max ? client->tables[table].clock : 0;
+}
+
+bool weft_ps_clock_known(const struct weft_ps_client *client, uint16_t table)
+{
+    if (table >= client->config.tables_max) {
+        return false;
+    }
+    const struct ps_link *links = &client->links[(size_t)table * client->config.shards];
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        if (links[s].clock_closed != client->tables[table].clock) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void clock_send(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
+{
+    uint16_t table = (uint16_t)(index / client->config.shards);
+    uint32_t shard = index % client->config.shards;
+    struct ps_link *link = &client->links[index];
+    uint32_t clock = link->clock_closed + 1;
+    if (link->clock_sending || link->clock_refused || client->ends[shard].down ||
+        clock > client->tables[table].clock || link->pushes_open[clock & 1] > 0) {
+        return;
+    }
+    struct weft_rpc_request request = {
+        .rpc_id = weft_ps_rpc_id(client, shard),
+        .worker = client->config.worker,
+        .t0_ns = ps_clock_ns(client),
+    };
+    weft_rpc_request_pack(&request, link->clock_request);
+    struct weft_msg_send send = {
+        .peer = client->ends[shard].peer,
+        .base = link->clock_request,
+        .total = 1,
+        .elem_bytes = WEFT_RPC_REQUEST_BYTES,
+        .critical = 1,
+        .tag = weft_rpc_tag_pack(
+            (struct weft_rpc_tag){.op = WEFT_RPC_CLOCK, .table = table, .number = clock}),
+        .deadline_ns = WEFT_NEVER,
+        .user = WEFT_PS_USER | WEFT_PS_USER_CLOCK | index,
+    };
+    uint64_t seq;
+    /* Anything but OK: the same again in the next progress, or PEER_DOWN comes. */
+    link->clock_sending = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq) == WEFT_OK;
+    client->counters.again += !link->clock_sending;
+}
+
+static void clock_sent(struct weft_ps_client *client, uint32_t index,
+                       const struct weft_msg_event *event)
+{
+    struct ps_link *link = &client->links[index];
+    WEFT_ASSERT(link->clock_sending);
+    link->clock_sending = false;
+    if (event->outcome != WEFT_MSG_COMPLETE) {
+        return; /* PEER_DOWN follows */
+    }
+    client->clocks_open--;
+    if (event->refused > 0) {
+        link->clock_refused = true;
+        return;
+    }
+    link->clock_closed++;
+    client->counters.clocks++;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void peer_down(struct weft_ps_client *client, const struct weft_msg_event *event)
+{
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        struct ps_shard_end *end = &client->ends[s];
+        if (end->down || end->peer != event->peer) {
+            continue;
+        }
+        end->down = true;
+        end->queue_head = end->queue_tail = WEFT_PS_NONE;
+        uint32_t links = client->config.tables_max * client->config.shards;
+        for (uint32_t i = 0; i < client->gates_first + links; i++) {
+            struct ps_part *part = &client->parts[i];
+            if (part->shard == s && (part->state == PART_QUEUED || part->state == PART_FLYING)) {
+                weft_ps_part_fail(client, i, WEFT_PEER);
+            }
+        }
+        for (uint32_t t = 0; t < client->config.tables_max; t++) {
+            const struct ps_link *link = ps_link_of(client, (uint16_t)t, s);
+            bool open = link->clock_closed < client->tables[t].clock && !link->clock_refused;
+            client->clocks_open -= open;
+        }
+    }
+}
+
+void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_event *event,
+                          uint64_t now_ns)
+{
+    (void)now_ns;
+    if (event->type == WEFT_EVENT_PEER_DOWN) {
+        peer_down(client, event);
+        return;
+    }
+    if (event->type == WEFT_EVENT_PEER_UP || !(event->user & WEFT_PS_USER)) {
+        return;
+    }
+    uint32_t index = (uint32_t)event->user;
+    if (event->user & WEFT_PS_USER_CLOCK) {
+        clock_sent(client, index, event);
+    } else if (event->type == WEFT_EVENT_SENT) {
+        weft_ps_part_sent(client, index, event);
+    } else if (event->type == WEFT_EVENT_RECEIVED) {
+        weft_ps_part_reply(client, index, event);
+    }
+}
+
+void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
+{
+    client->round++;
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        if (!client->ends[s].down) {
+            weft_ps_shard_send(client, s, now_ns);
+        }
+    }
+    if (client->clocks_open > 0) {
+        uint32_t links = client->config.tables_max * client->config.shards;
+        for (uint32_t i = 0; i < links; i++) {
+            clock_send(client, i, now_ns);
+        }
+    }
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard)
+{
+    uint32_t *id = &client->ends[shard].rpc_id;
+    *id = *id == UINT32_MAX ? 1 : *id + 1;
+    return *id;
+}
+
+bool weft_ps_client_busy(const struct weft_ps_client *client)
+{
+    return client->ops_active > 0 || client->clocks_open > 0;
+}
+
+const struct weft_ps_client_counters *weft_ps_client_counters(const struct weft_ps_client *client)
+{
+    return &client->counters;
+}
+
+const struct weft_ps_latencies *weft_ps_client_push_latencies(const struct weft_ps_client *client)
+{
+    return &client->push_latencies;
+}
+
+const struct weft_ps_latencies *weft_ps_client_pull_latencies(const struct weft_ps_client *client)
+{
+    return &client->pull_latencies;
+}

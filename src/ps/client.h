@@ -1,0 +1,172 @@
+/* A worker's side of the parameter server: split by shard, push, pull, clock, and what it took.
+ *
+ * A sans-I/O state machine over one transport with a peer per shard. Operations are started, then
+ * finish while the caller feeds events; nothing blocks. One thread owns it.
+ *
+ *     loop:  progress the transport;  weft_ps_client_event for each event polled;
+ *            weft_ps_client_progress;  until weft_ps_op_done.
+ *
+ * Clocks: a worker that has finished c clocks (0 at first) pushes for clock c + 1; weft_ps_clock
+ * ends it. A pull in a BSP table waits on the server until everybody has finished c, in SSP(N)
+ * c - N, in ASP it does not wait. It sees the worker's own earlier pushes (in BSP: those of
+ * finished clocks).
+ *
+ * Loss: a push may lose chunks within its bound: their gradients are gone, and counted. A pull may
+ * lose chunks of its answer: their rows keep the values that rows_out had on entry, the client
+ * remembers their ids, and puts them first in the next pull, where they are in the chunk that must
+ * not be missing.
+ *
+ * Source: docs/PROTOCOL.md section 7.
+ */
+#ifndef WEFT_PS_CLIENT_H
+#define WEFT_PS_CLIENT_H
+
+#include "base/hist.h"
+#include "core/msg.h"
+#include "rpc/latency.h"
+
+struct weft_ps_client;
+
+/* Names an operation until it is released. */
+typedef uint32_t weft_ps_op;
+
+struct weft_ps_client_config {
+    uint32_t worker; /* rank; the endpoint's name must be
+                                * weft_rpc_name(WEFT_ROLE_WORKER, worker) */
+    uint32_t shards;
+    uint32_t tables_max;       /* tables 0 .. tables_max - 1 */
+    uint32_t ops_max;          /* operations not yet released */
+    uint32_t rows_per_op_max;  /* rows in one push or pull */
+    uint32_t rows_per_rpc_max; /* larger parts are split; at most the server's */
+    uint32_t dim_max;
+    uint32_t missed_max;             /* ids remembered as missed; more are forgotten, and counted */
+    uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
+    void *clock_arg;
+};
+
+struct weft_ps_result {
+    weft_status status;       /* OK. PEER: a shard is gone. PROTO: an answer was malformed. DATA: the
+                               * server refused all or some of it, see rpc_status. UNSUPPORTED:
+                               * the request cannot be sent in such packets */
+    uint16_t rpc_status; /* enum weft_rpc_status, the first that was not OK */
+    uint32_t shard;      /* of status or rpc_status when not OK, else of the slowest RPC */
+    uint32_t rpcs;
+    uint32_t rpcs_short;     /* of these, messages (either way) that came incomplete */
+    uint32_t chunks_refused; /* push: by the server */
+    uint64_t elements_sent;  /* blocks of rows: pushed by us, or by the server in answers */
+    uint64_t elements_delivered;
+    uint32_t clock;                  /* lowest version among the answers */
+    struct weft_rpc_latency latency; /* of the RPC that finished last */
+};
+
+/* Distributions over RPCs, one set for pushes, one for pulls; ns. */
+struct weft_ps_latencies {
+    struct weft_hist w_proc;
+    struct weft_hist w_queue;
+    struct weft_hist ps_proc;
+    struct weft_hist ps_queue;
+    struct weft_hist ps_wait;
+    struct weft_hist n_tx;
+    struct weft_hist total; /* t1 - t0 */
+};
+
+/* Cumulative since weft_ps_client_new. Elements are blocks of rows, without heads. */
+struct weft_ps_flow {
+    uint64_t messages;       /* pushes / answers to pulls, closed */
+    uint64_t messages_short; /* with at least one chunk missing, within the bound or not */
+    uint64_t elements_sent;
+    uint64_t elements_delivered;
+    uint64_t chunks_refused;
+};
+
+struct weft_ps_client_counters {
+    struct weft_ps_flow push;
+    struct weft_ps_flow pull;  /* answers; `sent` is what the server sent */
+    uint64_t clocks;           /* CLOCK messages closed */
+    uint64_t gates;            /* empty pulls sent to learn that a clock has begun */
+    uint64_t replies_bad;      /* malformed or contradicting */
+    uint64_t rpcs_refused;     /* answered with a status other than OK */
+    uint64_t rpcs_failed;      /* the shard was gone */
+    uint64_t missed_now;       /* ids remembered as missed at this time */
+    uint64_t missed_first;     /* ids that were put first because they had been missed */
+    uint64_t missed_forgotten; /* missed_max was reached */
+    uint64_t again;            /* sends and expectations the transport put off */
+};
+
+/* The reasonable: 1 shard, 4 tables, 8 operations of 65,536 rows, 16,384 rows per RPC, dim 64,
+ * 65,536 ids missed. Worker and clock are left to fill in. */
+void weft_ps_client_config_default(struct weft_ps_client_config *config_p);
+
+/* Expectations that this client posts at most: for expects_max of its endpoint. */
+uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config);
+
+/* Shape:   shard_peers (shards,): connected or connecting.
+ * Owns:    copies config and shard_peers; gives *client_p. Allocates all memory it will use.
+ * Errors:  WEFT_INVALID, WEFT_NOMEM. */
+weft_status weft_ps_client_new(const struct weft_ps_client_config *config, struct weft_msgr msgr,
+                               const weft_peer *shard_peers, struct weft_ps_client **client_p);
+
+/* Free the endpoint first: it borrows the client's memory. NULL is fine. */
+void weft_ps_client_free(struct weft_ps_client *client);
+
+/* Declare a table on all shards; usable when the operation is done with status OK.
+ * Errors:  WEFT_INVALID  spec is not valid or beyond this client's limits.
+ *          WEFT_EXISTS   opened already. WEFT_AGAIN  ops_max operations are not released yet. */
+weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_table_spec *spec,
+                               uint64_t now_ns, weft_ps_op *op_p);
+
+/* Add gradients. n = 0 is allowed and done at once. An id may occur more than once; all count.
+ *
+ * Shape:   ids (n,); rows (n, dim) float32, contiguous.
+ * Owns:    borrows both until return: they are gathered into the client's memory.
+ * Units:   bound_ppm is the fraction of chunks that may be lost on the way, < 10^6.
+ * Errors:  WEFT_STATE    the table is not open. WEFT_INVALID  n or bound_ppm out of range.
+ *          WEFT_AGAIN    ops_max operations are not released yet.
+ *          WEFT_UNSUPPORTED  a row's block does not fit the packets of a shard. */
+weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
+                         const float *rows, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
+                         weft_ps_op *op_p);
+
+/* Fetch rows.
+ *
+ * Shape:   ids (n,); rows_out (n, dim), holding the old values on entry.
+ * Owns:    borrows ids and rows_out until the operation is done.
+ * Errors:  as weft_ps_push. */
+weft_status weft_ps_pull(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
+                         float *rows_out, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
+                         weft_ps_op *op_p);
+
+/* Finish this worker's clock. Told to each shard when the pushes of this clock to it are closed.
+ * Errors:  WEFT_STATE  the table is not open.
+ *          WEFT_AGAIN  the clock before is not yet known to all shards: feed events, try again.
+ *          WEFT_PEER   a shard is gone. */
+weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t table, uint64_t now_ns);
+
+/* Clocks finished, and whether all shards know. */
+uint32_t weft_ps_clock_now(const struct weft_ps_client *client, uint16_t table);
+bool weft_ps_clock_known(const struct weft_ps_client *client, uint16_t table);
+
+/* Take an event of the endpoint. Events of others' messages are ignored only when their `user` has
+ * the top bit clear: values with the top bit set are the client's.
+ * Owns: borrows everything in it until return. */
+void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_event *event,
+                          uint64_t now_ns);
+
+/* Send what can be sent. Call after a batch of events and after starting operations. */
+void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns);
+
+/* True when the operation is finished; then *result_p is filled in (NULL: not wanted). */
+bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op op,
+                     struct weft_ps_result *result_p);
+
+/* Give the operation back; it must be done. */
+void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op op);
+
+/* True while an operation is unfinished or a CLOCK is not closed. */
+bool weft_ps_client_busy(const struct weft_ps_client *client);
+
+const struct weft_ps_client_counters *weft_ps_client_counters(const struct weft_ps_client *client);
+const struct weft_ps_latencies *weft_ps_client_push_latencies(const struct weft_ps_client *client);
+const struct weft_ps_latencies *weft_ps_client_pull_latencies(const struct weft_ps_client *client);
+
+#endif

@@ -1,0 +1,153 @@
+/* The inside of a client, shared by client.c (life, operations, clocks, events) and client_part.c
+ * (one RPC: build, send, take the answer). Not for others.
+ *
+ * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
+ * table and a shard there is a link with the state that orders pushes, clocks and pulls.
+ */
+#ifndef WEFT_PS_CLIENT_INTERNAL_H
+#define WEFT_PS_CLIENT_INTERNAL_H
+
+#include "ps/client.h"
+#include "ps/missed.h"
+
+#define WEFT_PS_NONE UINT32_MAX
+
+enum ps_part_state {
+    PART_FREE,
+    PART_QUEUED, /* in its shard's queue */
+    PART_FLYING, /* the transport has the request */
+    PART_DONE,
+};
+
+struct ps_part {
+    enum ps_part_state state;
+    uint8_t kind;        /* enum weft_rpc_op */
+    bool expected;       /* the reply's memory is posted */
+    bool request_closed; /* SENT came */
+    bool reply_closed;   /* RECEIVED came */
+    uint16_t table;
+    uint32_t shard;
+    uint32_t op;    /* WEFT_PS_NONE: a gate */
+    uint32_t first; /* place of its first row in the operation's order */
+    uint32_t rows;
+    uint32_t clock; /* PUSH: of the gradients. PULL: needed */
+    uint32_t rpc_id;
+    uint32_t next; /* in the shard's queue */
+    weft_expect_id expect;
+    uint8_t *request;
+    uint32_t request_elems;
+    uint16_t request_elem_bytes;
+    uint8_t *reply;
+    uint32_t reply_bytes;
+};
+
+enum ps_op_state { OP_FREE, OP_ACTIVE, OP_DONE };
+
+struct ps_op {
+    enum ps_op_state state;
+    uint8_t kind;
+    uint16_t table;
+    uint32_t bound_ppm;
+    uint32_t parts; /* made */
+    uint32_t parts_open;
+    const uint64_t *ids; /* PULL: borrowed until done */
+    float *rows_out;
+    uint32_t *order; /* (rows_per_op_max,): rows by shard */
+    uint8_t *buffer; /* requests and replies of its parts */
+    size_t buffer_used;
+    struct weft_ps_result result;
+};
+
+/* Between one table and one shard. */
+struct ps_link {
+    uint32_t pushes_open[2]; /* begun and not closed, by parity of their clock */
+    uint32_t pushes_flying;  /* of these, given to the transport */
+    uint32_t flying_xor;     /* of their rpc_ids: with one flying, its rpc_id */
+    uint32_t clock_closed;   /* last CLOCK that the shard has taken */
+    uint32_t clock_known;    /* highest version seen in an answer */
+    uint64_t blocked_round;  /* round in which a part of it could not go; later ones must wait */
+    bool clock_sending;
+    bool clock_refused;
+    uint8_t clock_request[WEFT_RPC_REQUEST_BYTES];
+    uint8_t gate_request[WEFT_RPC_REQUEST_BYTES];
+    uint8_t gate_reply[WEFT_RPC_REPLY_BYTES];
+};
+
+struct ps_shard_end {
+    weft_peer peer;
+    bool down;
+    uint32_t rpc_id;     /* last used */
+    uint32_t pulls_open; /* requests given to the transport and not closed */
+    uint32_t queue_head;
+    uint32_t queue_tail;
+};
+
+enum ps_table_state { TABLE_CLOSED, TABLE_OPENING, TABLE_OPEN };
+
+struct ps_table {
+    enum ps_table_state state;
+    struct weft_table_spec spec;
+    uint32_t clock; /* finished by this worker */
+    struct weft_ps_missed missed;
+};
+
+struct weft_ps_client {
+    struct weft_ps_client_config config;
+    struct weft_msgr msgr;
+    struct weft_ps_client_counters counters;
+    struct weft_ps_latencies push_latencies;
+    struct weft_ps_latencies pull_latencies;
+    struct ps_shard_end *ends; /* (shards,) */
+    struct ps_table *tables;   /* (tables_max,) */
+    struct ps_link *links;     /* (tables_max, shards) */
+    struct ps_op *ops;         /* (ops_max,) */
+    struct ps_part *parts;     /* operation by operation, then one gate for each link */
+    uint32_t parts_per_op;
+    uint32_t gates_first; /* part number of the first gate */
+    uint32_t *sort_start; /* (2 x shards + 1,) scratch */
+    uint32_t ops_active;
+    uint32_t clocks_open; /* links whose shard does not know this worker's clock */
+    uint64_t round;       /* of progress */
+};
+
+static inline struct ps_link *ps_link_of(struct weft_ps_client *client, uint16_t table,
+                                         uint32_t shard)
+{
+    return &client->links[(size_t)table * client->config.shards + shard];
+}
+
+static inline uint64_t ps_clock_ns(const struct weft_ps_client *client)
+{
+    return client->config.clock_ns(client->config.clock_arg);
+}
+
+/* The client's own values of `user`. */
+#define WEFT_PS_USER       (UINT64_C(1) << 63)
+#define WEFT_PS_USER_CLOCK (UINT64_C(1) << 62) /* the rest is a link, else a part */
+
+/* client_part.c */
+
+/* Bytes of one operation's buffer. */
+size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint32_t parts_per_op);
+/* Add a part to an operation and build its request; it is not queued yet. */
+uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t shard);
+uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, uint32_t shard,
+                           uint32_t first, uint32_t rows, const uint64_t *ids, const float *values);
+uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, uint32_t shard,
+                           uint32_t first, uint32_t rows);
+void weft_ps_part_queue(struct weft_ps_client *client, uint32_t part);
+/* Give to the transport what may go to `shard` now. */
+void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns);
+void weft_ps_part_sent(struct weft_ps_client *client, uint32_t part,
+                       const struct weft_msg_event *event);
+void weft_ps_part_reply(struct weft_ps_client *client, uint32_t part,
+                        const struct weft_msg_event *event);
+/* The shard is gone, or the request cannot be sent. */
+void weft_ps_part_fail(struct weft_ps_client *client, uint32_t part, weft_status status);
+
+/* client.c */
+void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);
+/* Next rpc_id towards a shard; never 0. */
+uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
+
+#endif

@@ -1,0 +1,574 @@
+/* One RPC of a worker: build its request, send it when its turn has come, take the answer.
+ *
+ * Turn: parts of one link go in the order in which they were queued. A BSP push of clock c + 1 may
+ * go when the shard has begun that clock, which any answer tells; where nothing was asked, an empty
+ * pull (the gate) asks. A pull names the push that must be closed before it; there is room for one
+ * name, so with more pushes in flight it waits here.
+ */
+#include "ps/client_internal.h"
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "ps/layout.h"
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+static size_t align8(size_t bytes)
+{
+    return (bytes + 7) / 8 * 8;
+}
+
+size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint32_t parts_per_op)
+{
+    size_t elem_bytes = weft_table_push_elem_bytes(config->dim_max);
+    size_t elems = (size_t)config->rows_per_op_max * weft_table_blocks(config->dim_max);
+    /* Two heads padded to elements, two alignments; TABLE's body is shorter than this, too. */
+    size_t part_bytes =
+        WEFT_RPC_REQUEST_BYTES + WEFT_RPC_REPLY_BYTES + 2 * (elem_bytes + sizeof(uint64_t));
+    return elems * elem_bytes + parts_per_op * part_bytes;
+}
+
+static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index, uint32_t shard,
+                                uint32_t first, uint32_t rows)
+{
+    struct ps_op *op = &client->ops[op_index];
+    WEFT_ASSERT(op->parts < client->parts_per_op);
+    struct ps_part *part = &client->parts[op_index * client->parts_per_op + op->parts++];
+    *part = (struct ps_part){
+        .kind = op->kind,
+        .table = op->table,
+        .shard = shard,
+        .op = op_index,
+        .first = first,
+        .rows = rows,
+        .clock = client->tables[op->table].clock,
+    };
+    return part;
+}
+
+/* Cut the part's memory from the operation's. */
+static void part_memory(struct weft_ps_client *client, struct ps_part *part, uint32_t request_elems,
+                        uint16_t request_elem_bytes, uint32_t reply_bytes)
+{
+    struct ps_op *op = &client->ops[part->op];
+    part->request_elems = request_elems;
+    part->request_elem_bytes = request_elem_bytes;
+    part->reply_bytes = reply_bytes;
+    part->request = op->buffer + op->buffer_used;
+    op->buffer_used += align8((size_t)request_elems * request_elem_bytes);
+    part->reply = op->buffer + op->buffer_used;
+    op->buffer_used += align8(reply_bytes);
+    WEFT_ASSERT(op->buffer_used <= weft_ps_op_buffer_bytes(&client->config, client->parts_per_op));
+}
+
+static uint32_t part_index(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    return (uint32_t)(part - client->parts);
+}
+
+uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t shard)
+{
+    struct ps_part *part = part_add(client, op, shard, 0, 0);
+    part_memory(client, part, WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES, 1,
+                WEFT_RPC_REPLY_BYTES);
+    part->clock = 0;
+    weft_table_spec_pack(&client->tables[part->table].spec, part->request + WEFT_RPC_REQUEST_BYTES);
+    return part_index(client, part);
+}
+
+/* The rows of one chunk: n ids, then n blocks; the one copy that a push makes. */
+static void gather_chunk(uint8_t *chunk, struct weft_ps_chunk_rows place, uint32_t dim,
+                         const uint32_t *order, const uint64_t *ids, const float *values)
+{
+    uint32_t blocks = weft_table_blocks(dim);
+    size_t block_bytes = (size_t)weft_table_block_floats(dim) * 4;
+    uint32_t r = place.first / blocks, block = place.first % blocks;
+    for (uint32_t i = 0; i < place.count; i++) {
+        uint32_t row = order[r];
+        uint8_t *out = chunk + place.blocks_offset + i * block_bytes;
+        size_t used_bytes = (size_t)weft_table_block_used(dim, block) * 4;
+        weft_ps_store_u64(chunk + place.ids_offset + (size_t)i * 8, ids[row]);
+        memcpy(out, values + (size_t)row * dim + (size_t)block * WEFT_RPC_BLOCK_FLOATS, used_bytes);
+        memset(out + used_bytes, 0, block_bytes - used_bytes);
+        block = block + 1 == blocks ? 0 : block + 1;
+        r += block == 0;
+    }
+}
+
+uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, uint32_t shard,
+                           uint32_t first, uint32_t rows, const uint64_t *ids, const float *values)
+{
+    struct ps_part *part = part_add(client, op, shard, first, rows);
+    const struct ps_table *table = &client->tables[part->table];
+    part->clock = table->clock + 1;
+    uint32_t dim = table->spec.dim;
+    uint16_t elem_bytes = weft_table_push_elem_bytes(dim);
+    uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
+    uint32_t total = head_elems + rows * weft_table_blocks(dim);
+    if (client->ends[shard].down) {
+        return part_index(client, part); /* fails when it is queued */
+    }
+    part_memory(client, part, total, elem_bytes, WEFT_RPC_REPLY_BYTES);
+    memset(part->request, 0, (size_t)head_elems * elem_bytes);
+    uint32_t chunk_elems =
+        client->msgr.ops->chunk_elems(client->msgr.self, client->ends[shard].peer, elem_bytes);
+    for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {
+        uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, total - begin);
+        gather_chunk(part->request + (size_t)begin * elem_bytes,
+                     weft_ps_chunk_rows(elem_bytes, chunk_elems, head_elems, k, elems), dim,
+                     client->ops[op].order + first, ids, values);
+    }
+    return part_index(client, part);
+}
+
+static uint32_t pull_need_clock(const struct ps_table *table)
+{
+    uint32_t behind = table->spec.mode == WEFT_TABLE_BSP   ? 0
+                      : table->spec.mode == WEFT_TABLE_SSP ? table->spec.staleness
+                                                           : UINT32_MAX;
+    return table->clock > behind ? table->clock - behind : 0;
+}
+
+uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, uint32_t shard,
+                           uint32_t first, uint32_t rows)
+{
+    struct ps_part *part = part_add(client, op, shard, first, rows);
+    const struct ps_table *table = &client->tables[part->table];
+    part->clock = pull_need_clock(table);
+    uint16_t elem_bytes = weft_table_pull_elem_bytes(table->spec.dim);
+    uint32_t reply_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes) +
+                           rows * weft_table_blocks(table->spec.dim);
+    uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, sizeof(uint64_t));
+    part_memory(client, part, head_elems + rows, sizeof(uint64_t), reply_elems * elem_bytes);
+    const struct ps_op *pull = &client->ops[op];
+    for (uint32_t r = 0; r < rows; r++) {
+        weft_ps_store_u64(part->request + (size_t)(head_elems + r) * 8,
+                          pull->ids[pull->order[first + r]]);
+    }
+    return part_index(client, part);
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_part *part = &client->parts[index];
+    struct ps_shard_end *end = &client->ends[part->shard];
+    if (part->kind == WEFT_RPC_PUSH) {
+        ps_link_of(client, part->table, part->shard)->pushes_open[part->clock & 1]++;
+    }
+    part->state = PART_QUEUED;
+    part->expected = part->request_closed = part->reply_closed = false;
+    part->next = WEFT_PS_NONE;
+    if (end->down) {
+        weft_ps_part_fail(client, index, WEFT_PEER);
+        return;
+    }
+    if (end->queue_head == WEFT_PS_NONE) {
+        end->queue_head = index;
+    } else {
+        client->parts[end->queue_tail].next = index;
+    }
+    end->queue_tail = index;
+}
+
+/* A BSP push that is too early: ask the shard, once, to tell when its clock has begun. */
+static void gate_ask(struct weft_ps_client *client, const struct ps_part *push)
+{
+    uint32_t index = client->gates_first + push->table * client->config.shards + push->shard;
+    struct ps_part *gate = &client->parts[index];
+    if (gate->state == PART_QUEUED || gate->state == PART_FLYING) {
+        return;
+    }
+    gate->clock = push->clock - 1;
+    client->counters.gates++;
+    weft_ps_part_queue(client, index);
+}
+
+/* Pulls may wait at the server for this worker's own CLOCK. They must never take all of the
+ * messages that may be unconfirmed, or that CLOCK, and the pushes before it, could not go. */
+enum { PULLS_OPEN_MAX = WEFT_MSGS_MAX / 2 };
+
+static bool part_may_go(struct weft_ps_client *client, const struct ps_part *part,
+                        const struct ps_link *link)
+{
+    if (part->kind == WEFT_RPC_PULL && client->ends[part->shard].pulls_open >= PULLS_OPEN_MAX) {
+        return false;
+    }
+    if (part->op == WEFT_PS_NONE || part->kind == WEFT_RPC_TABLE) {
+        return true;
+    }
+    if (link->blocked_round == client->round) {
+        return false;
+    }
+    uint8_t mode = client->tables[part->table].spec.mode;
+    if (part->kind == WEFT_RPC_PULL) {
+        return mode == WEFT_TABLE_BSP || link->pushes_flying <= 1;
+    }
+    if (mode == WEFT_TABLE_BSP && link->clock_known + 1 < part->clock) {
+        gate_ask(client, part);
+        return false;
+    }
+    return true;
+}
+
+static weft_status post_reply(struct weft_ps_client *client, struct ps_part *part)
+{
+    part->rpc_id = weft_ps_rpc_id(client, part->shard);
+    struct weft_msg_expect expect = {
+        .peer = client->ends[part->shard].peer,
+        .sink = WEFT_SINK_COPY,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = (uint8_t)(part->kind | WEFT_RPC_REPLY_FLAG),
+            .table = part->table,
+            .number = part->rpc_id,
+        }),
+        .tag_mask = UINT64_MAX,
+        .memory = part->reply,
+        .memory_bytes = part->reply_bytes,
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .user = WEFT_PS_USER | part_index(client, part),
+    };
+    return client->msgr.ops->expect(client->msgr.self, &expect, &part->expect);
+}
+
+static void write_head(struct weft_ps_client *client, const struct ps_part *part,
+                       const struct ps_link *link)
+{
+    bool is_pull = part->kind == WEFT_RPC_PULL;
+    bool after = is_pull && part->op != WEFT_PS_NONE && link->pushes_flying == 1 &&
+                 client->tables[part->table].spec.mode != WEFT_TABLE_BSP;
+    uint32_t blocks = weft_table_blocks(client->tables[part->table].spec.dim);
+    struct weft_rpc_request request = {
+        .rpc_id = part->rpc_id,
+        .worker = client->config.worker,
+        .t0_ns = ps_clock_ns(client),
+        .after_seq = after ? link->flying_xor : 0,
+        .need_clock = is_pull ? part->clock : 0,
+        .reply_bound_ppm =
+            is_pull && part->op != WEFT_PS_NONE ? client->ops[part->op].bound_ppm : 0,
+        .rows = part->kind == WEFT_RPC_PUSH ? part->rows * blocks : part->rows,
+    };
+    weft_rpc_request_pack(&request, part->request);
+}
+
+static weft_status part_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
+{
+    struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    if (!part->expected) {
+        weft_status status = post_reply(client, part);
+        if (status != WEFT_OK) {
+            return status == WEFT_NOMEM ? WEFT_AGAIN : status;
+        }
+        part->expected = true;
+    }
+    write_head(client, part, link);
+    bool is_push = part->kind == WEFT_RPC_PUSH;
+    struct weft_msg_send send = {
+        .peer = client->ends[part->shard].peer,
+        .base = part->request,
+        .total = part->request_elems,
+        .elem_bytes = part->request_elem_bytes,
+        .critical = 1,
+        .bound_ppm = is_push ? client->ops[part->op].bound_ppm : 0,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = part->kind,
+            .table = part->table,
+            .number = part->clock,
+        }),
+        .deadline_ns = WEFT_NEVER,
+        .user = WEFT_PS_USER | part_index(client, part),
+    };
+    uint64_t seq;
+    weft_status status = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq);
+    if (status == WEFT_OK) {
+        part->state = PART_FLYING;
+        client->ends[part->shard].pulls_open += part->kind == WEFT_RPC_PULL;
+        link->pushes_flying += is_push;
+        link->flying_xor ^= is_push ? part->rpc_id : 0;
+    }
+    return status;
+}
+
+void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
+{
+    struct ps_shard_end *end = &client->ends[shard];
+    uint32_t before = WEFT_PS_NONE, index = end->queue_head;
+    while (index != WEFT_PS_NONE) {
+        struct ps_part *part = &client->parts[index];
+        struct ps_link *link = ps_link_of(client, part->table, shard);
+        if (!part_may_go(client, part, link)) {
+            link->blocked_round = client->round;
+            before = index;
+            index = part->next;
+            continue;
+        }
+        weft_status status = part_send(client, part, now_ns);
+        if (status == WEFT_AGAIN) {
+            client->counters.again++;
+            return;
+        }
+        uint32_t next = part->next;
+        if (before == WEFT_PS_NONE) {
+            end->queue_head = next;
+        } else {
+            client->parts[before].next = next;
+        }
+        end->queue_tail = next == WEFT_PS_NONE ? before : end->queue_tail;
+        if (status != WEFT_OK) {
+            weft_ps_part_fail(client, index, status == WEFT_INVALID ? WEFT_UNSUPPORTED : WEFT_PEER);
+        }
+        index = next;
+    }
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+static void note_status(struct weft_ps_client *client, const struct ps_part *part,
+                        weft_status status, uint16_t rpc_status)
+{
+    if (part->op == WEFT_PS_NONE) {
+        return;
+    }
+    struct weft_ps_result *result = &client->ops[part->op].result;
+    bool first = result->status == WEFT_OK && result->rpc_status == WEFT_RPC_OK;
+    if (first && (status != WEFT_OK || rpc_status != WEFT_RPC_OK)) {
+        result->status = status;
+        result->rpc_status = rpc_status;
+        result->shard = part->shard;
+    }
+}
+
+static void part_done(struct weft_ps_client *client, struct ps_part *part)
+{
+    part->state = PART_DONE;
+    if (part->op != WEFT_PS_NONE) {
+        weft_ps_op_part_done(client, part->op);
+    }
+}
+
+/* A push stops counting as open when its message is closed, or will never be sent. */
+static void push_closed(struct weft_ps_client *client, const struct ps_part *part, bool flew)
+{
+    struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    WEFT_ASSERT(link->pushes_open[part->clock & 1] > 0);
+    link->pushes_open[part->clock & 1]--;
+    if (flew) {
+        link->pushes_flying--;
+        link->flying_xor ^= part->rpc_id;
+    }
+}
+
+void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_status status)
+{
+    struct ps_part *part = &client->parts[index];
+    if (part->expected && !part->reply_closed) {
+        /* NOTFOUND: the transport has dropped it with the peer. */
+        (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
+    }
+    if (part->kind == WEFT_RPC_PUSH && !part->request_closed) {
+        push_closed(client, part, part->state == PART_FLYING);
+    }
+    if (part->kind == WEFT_RPC_PULL && part->state == PART_FLYING && !part->request_closed) {
+        client->ends[part->shard].pulls_open--;
+    }
+    client->counters.rpcs_failed++;
+    note_status(client, part, status, WEFT_RPC_OK);
+    part_done(client, part);
+}
+
+/* Elements that the mask of a message covers, without its head. */
+static uint32_t delivered(const struct weft_msg_event *event, uint32_t head_elems)
+{
+    if (event->mask == NULL || event->chunks == 0) {
+        return 0;
+    }
+    uint64_t elems = (uint64_t)weft_bits_count(event->mask, event->chunks) * event->chunk_elems;
+    if (weft_bits_test(event->mask, event->chunks - 1)) {
+        elems -= (uint64_t)event->chunks * event->chunk_elems - event->total;
+    }
+    return (uint32_t)(weft_bits_test(event->mask, 0) ? elems - head_elems : elems);
+}
+
+static void count_flow(struct weft_ps_client *client, const struct ps_part *part,
+                       const struct weft_msg_event *event, uint32_t head_bytes)
+{
+    bool is_push = part->kind == WEFT_RPC_PUSH;
+    struct weft_ps_flow *flow = is_push ? &client->counters.push : &client->counters.pull;
+    struct weft_ps_result *result = &client->ops[part->op].result;
+    uint32_t head_elems = weft_rpc_head_elems(head_bytes, event->elem_bytes);
+    uint32_t sent = event->total - head_elems, got = delivered(event, head_elems);
+    bool is_short = event->received < event->chunks;
+    flow->messages++;
+    flow->messages_short += is_short;
+    flow->elements_sent += sent;
+    flow->elements_delivered += got;
+    flow->chunks_refused += event->refused;
+    result->elements_sent += sent;
+    result->elements_delivered += got;
+    result->rpcs_short += is_short;
+    result->chunks_refused += event->refused;
+}
+
+void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
+                       const struct weft_msg_event *event)
+{
+    struct ps_part *part = &client->parts[index];
+    WEFT_ASSERT(part->state == PART_FLYING && !part->request_closed);
+    part->request_closed = true;
+    client->ends[part->shard].pulls_open -= part->kind == WEFT_RPC_PULL;
+    if (part->kind == WEFT_RPC_PUSH) {
+        push_closed(client, part, true);
+        count_flow(client, part, event, WEFT_RPC_REQUEST_BYTES);
+    }
+    if (part->reply_closed) {
+        part_done(client, part);
+    }
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void remember(struct weft_ps_client *client, struct ps_table *table, uint64_t id, bool came)
+{
+    if (came) {
+        if (table->missed.count > 0) {
+            client->counters.missed_now -= table->missed.count;
+            weft_ps_missed_remove(&table->missed, id);
+            client->counters.missed_now += table->missed.count;
+        }
+        return;
+    }
+    uint32_t before = table->missed.count;
+    if (!weft_ps_missed_add(&table->missed, id)) {
+        client->counters.missed_forgotten++;
+    }
+    client->counters.missed_now += table->missed.count - before;
+}
+
+/* Copy what came into the caller's rows; what did not come keeps its old value. */
+static void scatter(struct weft_ps_client *client, const struct ps_part *part,
+                    const struct weft_msg_event *event)
+{
+    struct ps_table *table = &client->tables[part->table];
+    const struct ps_op *op = &client->ops[part->op];
+    uint32_t dim = table->spec.dim, blocks = weft_table_blocks(dim);
+    uint32_t elem_bytes = event->elem_bytes;
+    uint32_t element = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
+    uint32_t chunk = element / event->chunk_elems, in_chunk = element % event->chunk_elems;
+    for (uint32_t r = 0; r < part->rows; r++) {
+        uint32_t row = op->order[part->first + r];
+        bool came = true;
+        for (uint32_t b = 0; b < blocks; b++, element++, in_chunk++) {
+            if (in_chunk == event->chunk_elems) {
+                in_chunk = 0;
+                chunk++;
+            }
+            if (!weft_bits_test(event->mask, chunk)) {
+                came = false;
+                continue;
+            }
+            memcpy(op->rows_out + (size_t)row * dim + (size_t)b * WEFT_RPC_BLOCK_FLOATS,
+                   part->reply + (size_t)element * elem_bytes,
+                   (size_t)weft_table_block_used(dim, b) * 4);
+        }
+        remember(client, table, op->ids[row], came);
+    }
+}
+
+/* An answer with rows must have exactly the grid that was asked for. */
+static bool rows_match(struct weft_ps_client *client, const struct ps_part *part,
+                       const struct weft_msg_event *event, const struct weft_rpc_reply *reply)
+{
+    uint32_t dim = client->tables[part->table].spec.dim;
+    uint16_t elem_bytes = weft_table_pull_elem_bytes(dim);
+    uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
+    return reply->rows == part->rows && event->elem_bytes == elem_bytes &&
+           event->chunk_elems >= head_elems &&
+           event->total == head_elems + part->rows * weft_table_blocks(dim);
+}
+
+/* Returns false when the answer makes no sense. */
+static bool take_answer(struct weft_ps_client *client, const struct ps_part *part,
+                        const struct weft_msg_event *event, struct weft_rpc_reply *reply_p)
+{
+    size_t chunk0_bytes =
+        (size_t)weft_min_u64(event->chunk_elems, event->total) * event->elem_bytes;
+    if (event->mask == NULL || !weft_bits_test(event->mask, 0) ||
+        weft_rpc_reply_unpack(part->reply, chunk0_bytes, reply_p) != WEFT_OK ||
+        reply_p->rpc_id != part->rpc_id) {
+        return false;
+    }
+    bool rows_wanted =
+        part->kind == WEFT_RPC_PULL && part->rows > 0 && reply_p->status == WEFT_RPC_OK;
+    if (!rows_wanted) {
+        return event->elem_bytes == WEFT_RPC_REPLY_BYTES && event->total == 1;
+    }
+    if (!rows_match(client, part, event, reply_p)) {
+        return false;
+    }
+    scatter(client, part, event);
+    count_flow(client, part, event, WEFT_RPC_REPLY_BYTES);
+    return true;
+}
+
+static void record(struct weft_ps_client *client, const struct ps_part *part,
+                   const struct weft_rpc_latency *latency, uint64_t total_ns)
+{
+    if (part->op == WEFT_PS_NONE || part->kind == WEFT_RPC_TABLE) {
+        return;
+    }
+    struct weft_ps_latencies *all =
+        part->kind == WEFT_RPC_PUSH ? &client->push_latencies : &client->pull_latencies;
+    weft_hist_add(&all->w_proc, latency->w_proc_ns);
+    weft_hist_add(&all->w_queue, latency->w_queue_ns);
+    weft_hist_add(&all->ps_proc, latency->ps_proc_ns);
+    weft_hist_add(&all->ps_queue, latency->ps_queue_ns);
+    weft_hist_add(&all->ps_wait, latency->ps_wait_ns);
+    weft_hist_add(&all->n_tx, latency->n_tx_ns);
+    weft_hist_add(&all->total, total_ns);
+}
+
+static void answered(struct weft_ps_client *client, const struct ps_part *part,
+                     const struct weft_msg_event *event, const struct weft_rpc_reply *reply,
+                     uint64_t taken_ns)
+{
+    struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
+    client->counters.rpcs_refused += reply->status != WEFT_RPC_OK;
+    note_status(client, part, WEFT_OK, reply->status);
+    struct weft_rpc_latency latency =
+        weft_rpc_latency_make(reply, event->at_ns, taken_ns, ps_clock_ns(client));
+    uint64_t total_ns = event->at_ns > reply->t0_ns ? event->at_ns - reply->t0_ns : 0;
+    record(client, part, &latency, total_ns);
+    if (part->op != WEFT_PS_NONE) {
+        struct weft_ps_result *result = &client->ops[part->op].result;
+        bool good = result->status == WEFT_OK && result->rpc_status == WEFT_RPC_OK;
+        result->latency = latency;
+        result->shard = good ? part->shard : result->shard;
+        result->clock = reply->clock < result->clock ? reply->clock : result->clock;
+    }
+}
+
+void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
+                        const struct weft_msg_event *event)
+{
+    struct ps_part *part = &client->parts[index];
+    WEFT_ASSERT(part->state == PART_FLYING && !part->reply_closed);
+    uint64_t taken_ns = ps_clock_ns(client);
+    struct weft_rpc_reply reply;
+    part->reply_closed = true;
+    if (event->outcome != WEFT_MSG_COMPLETE) {
+        /* Less than the bound promises: nothing of it is used, the rows keep their old values. */
+        client->counters.rpcs_failed++;
+        note_status(client, part, WEFT_PEER, WEFT_RPC_OK);
+    } else if (take_answer(client, part, event, &reply)) {
+        answered(client, part, event, &reply, taken_ns);
+    } else {
+        client->counters.replies_bad++;
+        note_status(client, part, WEFT_PROTO, WEFT_RPC_OK);
+    }
+    if (part->request_closed) {
+        part_done(client, part);
+    }
+}

@@ -1,0 +1,86 @@
+#include "ps/missed.h"
+
+#include "base/bits.h"
+#include "base/prng.h"
+
+#include <stdlib.h>
+
+weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_max)
+{
+    if (count_max > UINT32_C(1) << 28) {
+        return WEFT_INVALID;
+    }
+    uint32_t size = 64;
+    while (size / 2 < count_max) {
+        size *= 2;
+    }
+    *missed = (struct weft_ps_missed){.mask = size - 1, .count_max = count_max};
+    missed->ids = calloc(size, sizeof(*missed->ids));
+    missed->used = calloc(WEFT_BITS_WORDS(size), sizeof(*missed->used));
+    if (missed->ids == NULL || missed->used == NULL) {
+        weft_ps_missed_fini(missed);
+        return WEFT_NOMEM;
+    }
+    return WEFT_OK;
+}
+
+void weft_ps_missed_fini(struct weft_ps_missed *missed)
+{
+    free(missed->ids);
+    free(missed->used);
+    *missed = (struct weft_ps_missed){0};
+}
+
+static uint32_t home(const struct weft_ps_missed *missed, uint64_t id)
+{
+    return (uint32_t)weft_mix64(id) & missed->mask;
+}
+
+/* The place of id, or the free one where it would go. */
+static uint32_t probe(const struct weft_ps_missed *missed, uint64_t id)
+{
+    uint32_t at = home(missed, id);
+    while (weft_bits_test(missed->used, at) && missed->ids[at] != id) {
+        at = (at + 1) & missed->mask;
+    }
+    return at;
+}
+
+bool weft_ps_missed_has(const struct weft_ps_missed *missed, uint64_t id)
+{
+    return missed->count > 0 && weft_bits_test(missed->used, probe(missed, id));
+}
+
+bool weft_ps_missed_add(struct weft_ps_missed *missed, uint64_t id)
+{
+    uint32_t at = probe(missed, id);
+    if (weft_bits_test(missed->used, at)) {
+        return true;
+    }
+    if (missed->count == missed->count_max) {
+        return false;
+    }
+    missed->ids[at] = id;
+    weft_bits_set(missed->used, at);
+    missed->count++;
+    return true;
+}
+
+void weft_ps_missed_remove(struct weft_ps_missed *missed, uint64_t id)
+{
+    uint32_t hole = probe(missed, id);
+    if (!weft_bits_test(missed->used, hole)) {
+        return;
+    }
+    missed->count--;
+    for (uint32_t at = (hole + 1) & missed->mask; weft_bits_test(missed->used, at);
+         at = (at + 1) & missed->mask) {
+        /* Move back what may lie in the hole: it is at least as far from home as from there. */
+        uint32_t from_home = (at - home(missed, missed->ids[at])) & missed->mask;
+        if (from_home >= ((at - hole) & missed->mask)) {
+            missed->ids[hole] = missed->ids[at];
+            hole = at;
+        }
+    }
+    weft_bits_clear(missed->used, hole);
+}

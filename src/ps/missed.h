@@ -1,0 +1,33 @@
+/* The ids whose rows a worker asked for and did not get, of one table: a bounded set.
+ *
+ * Open addressing with linear probing, half full at most; removal shifts back what follows, so
+ * there are no tombstones and the cost stays that of a lookup.
+ */
+#ifndef WEFT_PS_MISSED_H
+#define WEFT_PS_MISSED_H
+
+#include "base/status.h"
+#include "base/units.h"
+
+#include <stdbool.h>
+
+struct weft_ps_missed {
+    uint64_t *ids;  /* (mask + 1,) */
+    uint64_t *used; /* bitmap of the same places: every u64 is a valid id */
+    uint32_t mask;
+    uint32_t count;
+    uint32_t count_max;
+};
+
+/* Errors: WEFT_NOMEM; WEFT_INVALID  count_max above 2^28. 0 is allowed: it forgets everything. */
+weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_max);
+void weft_ps_missed_fini(struct weft_ps_missed *missed);
+
+bool weft_ps_missed_has(const struct weft_ps_missed *missed, uint64_t id);
+
+/* False when there was no room. */
+bool weft_ps_missed_add(struct weft_ps_missed *missed, uint64_t id);
+
+void weft_ps_missed_remove(struct weft_ps_missed *missed, uint64_t id);
+
+#endif

@@ -1,0 +1,468 @@
+/* Life, peers, request memory and clocks. What a request does is in shard_request.c. */
+#include "ps/shard_internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+
+/* `user` of an expectation or a reply is its slot; of a CLOCK expectation this plus the rank. */
+#define USER_CLOCK (UINT64_C(1) << 32)
+
+/* Replies and CLOCK together must stay under WEFT_MSGS_MAX, or a worker could not be answered. */
+enum { SLOTS_MAX = WEFT_MSGS_MAX - 4 };
+
+void weft_shard_config_default(struct weft_shard_config *config_p)
+{
+    *config_p = (struct weft_shard_config){
+        .shards = 1,
+        .workers_max = 16,
+        .tables_max = 4,
+        .rows_max = 1 << 20,
+        .dim_max = 64,
+        .push_slots = 8,
+        .pull_slots = 4,
+        .rows_per_rpc_max = 16384,
+        .slab_bytes = 1 << 20,
+    };
+}
+
+uint32_t weft_shard_expects_max(const struct weft_shard_config *config)
+{
+    return config->workers_max * (config->push_slots + config->pull_slots + 2);
+}
+
+static bool config_valid(const struct weft_shard_config *config)
+{
+    return config->shards >= 1 && config->shard < config->shards && config->workers_max >= 1 &&
+           config->workers_max <= WEFT_RPC_WORKERS_MAX && config->tables_max >= 1 &&
+           config->tables_max <= UINT32_C(1) << 16 && config->push_slots >= 1 &&
+           config->pull_slots >= 1 && config->push_slots <= SLOTS_MAX &&
+           config->pull_slots <= SLOTS_MAX - config->push_slots && config->rows_per_rpc_max >= 1 &&
+           config->rows_per_rpc_max <= UINT32_C(1) << 28 && config->dim_max >= 1 &&
+           config->dim_max <= WEFT_RPC_DIM_MAX && config->clock_ns != NULL;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static weft_status slot_init(const struct weft_shard_config *config, struct shard_slot *slot)
+{
+    size_t answer_bytes = WEFT_RPC_REPLY_BYTES;
+    if (slot->op == WEFT_RPC_PULL) {
+        size_t elem_bytes = weft_table_pull_elem_bytes(config->dim_max);
+        size_t elems = (size_t)config->rows_per_rpc_max * weft_table_blocks(config->dim_max);
+        answer_bytes += (elems + 1) * elem_bytes; /* + 1: the head's padding */
+        slot->ids = calloc(config->rows_per_rpc_max, sizeof(*slot->ids));
+    }
+    slot->answer = calloc(1, answer_bytes);
+    bool is_pull = slot->op == WEFT_RPC_PULL;
+    return slot->answer == NULL || (is_pull && slot->ids == NULL) ? WEFT_NOMEM : WEFT_OK;
+}
+
+static weft_status slots_init(struct weft_shard *shard)
+{
+    const struct weft_shard_config *config = &shard->config;
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; status == WEFT_OK && i < shard->slot_count; i++) {
+        struct shard_slot *slot = &shard->slots[i];
+        uint32_t place = i % shard->slots_per_worker;
+        slot->worker = i / shard->slots_per_worker;
+        slot->op = place < config->push_slots                        ? WEFT_RPC_PUSH
+                   : place < config->push_slots + config->pull_slots ? WEFT_RPC_PULL
+                                                                     : WEFT_RPC_TABLE;
+        status = slot_init(config, slot);
+    }
+    return status;
+}
+
+static weft_status shard_init(struct weft_shard *shard)
+{
+    const struct weft_shard_config *config = &shard->config;
+    shard->slots_per_worker = config->push_slots + config->pull_slots + 1;
+    shard->slot_count = config->workers_max * shard->slots_per_worker;
+    shard->waiting = shard->ready = (struct shard_queue){WEFT_SHARD_NONE, WEFT_SHARD_NONE};
+    shard->tables = calloc(config->tables_max, sizeof(*shard->tables));
+    shard->clocks = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint32_t));
+    shard->clock_min = calloc(config->tables_max, sizeof(*shard->clock_min));
+    shard->workers = calloc(config->workers_max, sizeof(*shard->workers));
+    shard->slots = calloc(shard->slot_count, sizeof(*shard->slots));
+    shard->chunk_rows = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(struct weft_table_row *));
+    if (shard->tables == NULL || shard->clocks == NULL || shard->clock_min == NULL ||
+        shard->workers == NULL || shard->slots == NULL || shard->chunk_rows == NULL) {
+        return WEFT_NOMEM;
+    }
+    weft_status status = slots_init(shard);
+    for (uint32_t t = 0; status == WEFT_OK && t < config->tables_max; t++) {
+        status = weft_table_init(&shard->tables[t], config->rows_max, config->dim_max,
+                                 config->slab_bytes);
+    }
+    return status;
+}
+
+weft_status weft_shard_new(const struct weft_shard_config *config, struct weft_msgr msgr,
+                           struct weft_shard **shard_p)
+{
+    if (!config_valid(config)) {
+        return WEFT_INVALID;
+    }
+    struct weft_shard *shard = calloc(1, sizeof(*shard));
+    if (shard == NULL) {
+        return WEFT_NOMEM;
+    }
+    shard->config = *config;
+    shard->msgr = msgr;
+    weft_status status = shard_init(shard);
+    if (status != WEFT_OK) {
+        weft_shard_free(shard);
+        return status;
+    }
+    *shard_p = shard;
+    return WEFT_OK;
+}
+
+void weft_shard_free(struct weft_shard *shard)
+{
+    if (shard == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; shard->slots != NULL && i < shard->slot_count; i++) {
+        free(shard->slots[i].ids);
+        free(shard->slots[i].answer);
+    }
+    for (uint32_t t = 0; shard->tables != NULL && t < shard->config.tables_max; t++) {
+        weft_table_fini(&shard->tables[t]);
+    }
+    free(shard->tables);
+    free(shard->clocks);
+    free(shard->clock_min);
+    free(shard->workers);
+    free(shard->slots);
+    free(shard->chunk_rows);
+    free(shard);
+}
+
+/* ---- queues ---------------------------------------------------------------------------------- */
+
+void weft_shard_queue_push(struct weft_shard *shard, struct shard_queue *queue, uint32_t slot)
+{
+    shard->slots[slot].next = WEFT_SHARD_NONE;
+    if (queue->head == WEFT_SHARD_NONE) {
+        queue->head = slot;
+    } else {
+        shard->slots[queue->tail].next = slot;
+    }
+    queue->tail = slot;
+}
+
+uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queue)
+{
+    uint32_t slot = queue->head;
+    if (slot != WEFT_SHARD_NONE) {
+        queue->head = shard->slots[slot].next;
+    }
+    return slot;
+}
+
+/* ---- request memory -------------------------------------------------------------------------- */
+
+/* Every expectation is for one request of one op of one worker, except CLOCK's, which needs no
+ * memory and therefore never runs out. */
+static weft_status post(struct weft_shard *shard, weft_peer peer, uint8_t op, uint32_t count,
+                        uint64_t user, weft_expect_id *id_p)
+{
+    struct weft_msg_expect expect = {
+        .peer = peer,
+        .sink = WEFT_SINK_HAND,
+        .tag = (uint64_t)op << 56,
+        .tag_mask = WEFT_RPC_TAG_OP_MASK,
+        .memory_bytes = UINT64_MAX, /* what is too large gets an answer that says so */
+        .count = count,
+        .timeout_ns = WEFT_NEVER,
+        .user = user,
+    };
+    return shard->msgr.ops->expect(shard->msgr.self, &expect, id_p);
+}
+
+static void slot_post(struct weft_shard *shard, struct shard_slot *slot)
+{
+    struct shard_worker *worker = &shard->workers[slot->worker];
+    WEFT_ASSERT(slot->state == SLOT_IDLE);
+    if (!worker->up) {
+        return;
+    }
+    if (post(shard, worker->peer, slot->op, 1, (uint64_t)(slot - shard->slots), &slot->expect) !=
+        WEFT_OK) {
+        shard->counters.slots_unposted++;
+        shard->unposted_count++;
+        return;
+    }
+    slot->peer = worker->peer;
+    slot->state = SLOT_POSTED;
+}
+
+static void clock_post(struct weft_shard *shard, uint32_t rank)
+{
+    struct shard_worker *worker = &shard->workers[rank];
+    worker->clock_posted = post(shard, worker->peer, WEFT_RPC_CLOCK, UINT32_MAX, USER_CLOCK + rank,
+                                &worker->clock_expect) == WEFT_OK;
+    if (!worker->clock_posted) {
+        shard->counters.slots_unposted++;
+        shard->unposted_count++;
+    }
+}
+
+void weft_shard_slot_release(struct weft_shard *shard, uint32_t index)
+{
+    struct shard_slot *slot = &shard->slots[index];
+    WEFT_ASSERT(slot->state >= SLOT_OPEN);
+    shard->busy_count--;
+    slot->state = SLOT_IDLE;
+    slot_post(shard, slot);
+}
+
+/* What the transport had no room for. Rare, so the walk over all slots does not matter. */
+static void post_again(struct weft_shard *shard)
+{
+    shard->unposted_count = 0;
+    for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
+        if (shard->workers[rank].up && !shard->workers[rank].clock_posted) {
+            clock_post(shard, rank);
+        }
+    }
+    for (uint32_t i = 0; i < shard->slot_count; i++) {
+        if (shard->slots[i].state == SLOT_IDLE) {
+            slot_post(shard, &shard->slots[i]);
+        }
+    }
+}
+
+/* ---- peers ----------------------------------------------------------------------------------- */
+
+static void queue_drop_worker(struct weft_shard *shard, struct shard_queue *queue, uint32_t rank)
+{
+    struct shard_queue kept = {WEFT_SHARD_NONE, WEFT_SHARD_NONE};
+    uint32_t index;
+    while ((index = weft_shard_queue_pop(shard, queue)) != WEFT_SHARD_NONE) {
+        if (shard->slots[index].worker != rank) {
+            weft_shard_queue_push(shard, &kept, index);
+            continue;
+        }
+        shard->counters.requests_stale++;
+        weft_shard_slot_release(shard, index);
+    }
+    *queue = kept;
+}
+
+/* Forget a worker's connection: unposted memory comes back now, open requests when they close. */
+static void worker_unbind(struct weft_shard *shard, uint32_t rank)
+{
+    struct shard_worker *worker = &shard->workers[rank];
+    worker->up = false;
+    if (worker->clock_posted) {
+        /* NOTFOUND: the transport dropped it with the peer. Either way it is gone. */
+        (void)!shard->msgr.ops->cancel(shard->msgr.self, worker->clock_expect);
+        worker->clock_posted = false;
+    }
+    for (uint32_t i = 0; i < shard->slots_per_worker; i++) {
+        struct shard_slot *slot = &shard->slots[rank * shard->slots_per_worker + i];
+        if (slot->state == SLOT_POSTED) {
+            (void)!shard->msgr.ops->cancel(shard->msgr.self, slot->expect);
+            slot->state = SLOT_IDLE;
+        } else if (slot->state == SLOT_OPEN) {
+            slot->stale = true;
+        }
+    }
+    queue_drop_worker(shard, &shard->waiting, rank);
+    queue_drop_worker(shard, &shard->ready, rank);
+}
+
+static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event)
+{
+    uint32_t rank = (uint32_t)event->name;
+    if (event->name >> 32 != WEFT_ROLE_WORKER || rank >= shard->config.workers_max) {
+        shard->counters.peers_ignored++;
+        return;
+    }
+    struct shard_worker *worker = &shard->workers[rank];
+    if (worker->up) {
+        shard->counters.workers_replaced++;
+        worker_unbind(shard, rank);
+    }
+    worker->up = true;
+    worker->peer = event->peer;
+    worker->closed = (struct weft_rpc_window){0};
+    clock_post(shard, rank);
+    for (uint32_t i = 0; i < shard->slots_per_worker; i++) {
+        struct shard_slot *slot = &shard->slots[rank * shard->slots_per_worker + i];
+        if (slot->state == SLOT_IDLE) {
+            slot_post(shard, slot);
+        }
+    }
+}
+
+static void peer_down(struct weft_shard *shard, const struct weft_msg_event *event)
+{
+    for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
+        if (shard->workers[rank].up && shard->workers[rank].peer == event->peer) {
+            worker_unbind(shard, rank);
+        }
+    }
+}
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
+
+/* The clock of `table` moved for some worker: has the slowest one moved? */
+static void clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now_ns)
+{
+    struct weft_table *table = &shard->tables[index];
+    const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
+    uint32_t min = UINT32_MAX;
+    for (uint32_t w = 0; w < table->spec.workers; w++) {
+        min = clocks[w] < min ? clocks[w] : min;
+    }
+    if (min == shard->clock_min[index]) {
+        return;
+    }
+    shard->clock_min[index] = min;
+    if (table->spec.mode == WEFT_TABLE_BSP) {
+        shard->counters.rows_stepped += weft_table_step_all(table);
+    }
+    weft_shard_wake(shard, now_ns);
+}
+
+static bool clock_valid(const struct weft_shard *shard, const struct weft_msg_event *event,
+                        uint32_t rank, struct weft_rpc_tag *tag_p)
+{
+    struct weft_rpc_request request;
+    if (!shard->workers[rank].up || shard->workers[rank].peer != event->peer ||
+        event->elem_bytes != WEFT_RPC_REQUEST_BYTES || event->total != 1 ||
+        !weft_rpc_tag_unpack(event->tag, tag_p) ||
+        weft_rpc_request_unpack(event->data, WEFT_RPC_REQUEST_BYTES, &request) != WEFT_OK ||
+        request.worker != rank || request.rows != 0) {
+        return false;
+    }
+    const struct weft_table *table = shard_table(shard, tag_p->table);
+    return table != NULL && rank < table->spec.workers &&
+           tag_p->number ==
+               shard->clocks[(size_t)tag_p->table * shard->config.workers_max + rank] + 1;
+}
+
+static void clock_chunk(struct weft_shard *shard, const struct weft_msg_event *event, uint32_t rank,
+                        uint64_t now_ns)
+{
+    struct weft_rpc_tag tag;
+    if (!clock_valid(shard, event, rank, &tag)) {
+        shard->counters.clocks_refused++;
+        shard->counters.chunks_refused++;
+        shard->msgr.ops->refuse(shard->msgr.self, event->peer, event->seq);
+        return;
+    }
+    shard->clocks[(size_t)tag.table * shard->config.workers_max + rank]++;
+    shard->counters.clocks++;
+    clock_advance(shard, tag.table, now_ns);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void incoming(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
+{
+    if (event->user >= USER_CLOCK) {
+        if (event->type == WEFT_EVENT_CHUNK) {
+            clock_chunk(shard, event, (uint32_t)(event->user - USER_CLOCK), now_ns);
+        }
+        return;
+    }
+    WEFT_ASSERT(event->user < shard->slot_count);
+    struct shard_slot *slot = &shard->slots[event->user];
+    if (event->type == WEFT_EVENT_OPEN) {
+        shard->busy_count++;
+        weft_shard_request_open(shard, slot, event);
+    } else if (event->type == WEFT_EVENT_CHUNK) {
+        weft_shard_request_chunk(shard, slot, event);
+    } else {
+        weft_shard_request_closed(shard, slot, event, now_ns);
+    }
+}
+
+void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
+{
+    switch (event->type) {
+    case WEFT_EVENT_PEER_UP:
+        peer_up(shard, event);
+        break;
+    case WEFT_EVENT_PEER_DOWN:
+        peer_down(shard, event);
+        break;
+    case WEFT_EVENT_OPEN:
+    case WEFT_EVENT_CHUNK:
+    case WEFT_EVENT_RECEIVED:
+        incoming(shard, event, now_ns);
+        break;
+    case WEFT_EVENT_SENT:
+        WEFT_ASSERT(event->user < shard->slot_count);
+        WEFT_ASSERT(shard->slots[event->user].state == SLOT_SENDING);
+        shard->counters.replies_failed += event->outcome == WEFT_MSG_UNKNOWN;
+        weft_shard_slot_release(shard, (uint32_t)event->user);
+        break;
+    }
+}
+
+void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns)
+{
+    if (shard->unposted_count > 0) {
+        post_again(shard);
+    }
+    weft_shard_send_ready(shard, now_ns);
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+bool weft_shard_wants_slab(const struct weft_shard *shard, uint16_t *table_p, size_t *bytes_p)
+{
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (weft_table_wants_slab(&shard->tables[t], bytes_p)) {
+            *table_p = (uint16_t)t;
+            return true;
+        }
+    }
+    return false;
+}
+
+weft_status weft_shard_add_slab(struct weft_shard *shard, uint16_t table, void *memory,
+                                size_t bytes)
+{
+    if (table >= shard->config.tables_max) {
+        return WEFT_INVALID;
+    }
+    return weft_table_add_slab(&shard->tables[table], memory, bytes);
+}
+
+void *weft_shard_take_slab(struct weft_shard *shard)
+{
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        void *memory = weft_table_take_slab(&shard->tables[t]);
+        if (memory != NULL) {
+            return memory;
+        }
+    }
+    return NULL;
+}
+
+bool weft_shard_busy(const struct weft_shard *shard)
+{
+    return shard->busy_count > 0;
+}
+
+const struct weft_shard_counters *weft_shard_counters(const struct weft_shard *shard)
+{
+    return &shard->counters;
+}
+
+const struct weft_table *weft_shard_table(const struct weft_shard *shard, uint16_t table)
+{
+    return shard_table(shard, table);
+}
+
+uint32_t weft_shard_clock(const struct weft_shard *shard, uint16_t table)
+{
+    return shard_table(shard, table) == NULL ? 0 : shard->clock_min[table];
+}

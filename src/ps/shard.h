@@ -1,0 +1,113 @@
+/* One shard of the parameter server: the tables, and what requests do to them.
+ *
+ * A sans-I/O state machine over a transport: it is fed every event polled from the endpoint and
+ * answers through the same msgr. It makes no system call; the clock function is called where
+ * durations inside one call are measured. One thread owns it; a server has one shard per thread
+ * and they share nothing.
+ *
+ * Which worker speaks is known from the name in its HELLO (weft_rpc_name(WEFT_ROLE_WORKER, rank));
+ * other peers get no request memory, so nothing of theirs is taken. A rank that connects again
+ * replaces its old connection.
+ *
+ * Request memory: every worker has slots of its own, so that pulls which wait for the slowest worker
+ * cannot keep that worker's requests out; pushes and pulls have separate slots, so that a waiting
+ * pull cannot keep out the push it waits for; CLOCK needs none. When a worker's slots are taken its
+ * next request is not acknowledged: back-pressure.
+ *
+ *     on every event:  weft_shard_event;  after a batch: weft_shard_progress, then while
+ *     weft_shard_wants_slab: weft_shard_add_slab.
+ *
+ * Source: docs/PROTOCOL.md section 7.
+ */
+#ifndef WEFT_PS_SHARD_H
+#define WEFT_PS_SHARD_H
+
+#include "core/msg.h"
+#include "ps/table.h"
+
+struct weft_shard;
+
+struct weft_shard_config {
+    uint32_t shard; /* this one, < shards */
+    uint32_t shards;
+    uint32_t workers_max;      /* ranks 0 .. workers_max - 1 may connect; <= 65,535 */
+    uint32_t tables_max;       /* tables 0 .. tables_max - 1; <= 65,536 */
+    uint32_t rows_max;         /* per table; memory for the index is taken at once */
+    uint32_t dim_max;          /* <= WEFT_RPC_DIM_MAX */
+    uint32_t push_slots;       /* pushes of one worker taken at a time; push + pull <= 60 */
+    uint32_t pull_slots;       /* pulls of one worker taken at a time, waiting ones included */
+    uint32_t rows_per_rpc_max; /* ids in one pull; pushes have no limit here */
+    uint64_t slab_bytes;       /* of row memory asked for at a time */
+    uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
+    void *clock_arg;
+};
+
+/* Cumulative since weft_shard_new. */
+struct weft_shard_counters {
+    uint64_t pushes; /* requests closed, SHORT ones included */
+    uint64_t pulls;
+    uint64_t clocks;         /* CLOCK messages accepted */
+    uint64_t tables;         /* TABLE requests answered */
+    uint64_t replies;        /* queued to the transport */
+    uint64_t replies_failed; /* the worker was gone, or the transport refused */
+    uint64_t requests_short; /* closed SHORT: of a worker that died */
+    uint64_t requests_stale; /* dropped: of a connection that its worker had replaced */
+    uint64_t chunks_applied; /* of pushes */
+    uint64_t chunks_refused; /* of any request */
+    uint64_t elements_applied;
+    uint64_t rows_pulled;
+    uint64_t rows_absent;    /* of these, answered with zeros */
+    uint64_t rows_stepped;   /* BSP: optimizer steps at the end of clocks */
+    uint64_t rows_refused;   /* new rows for which there was no memory */
+    uint64_t clocks_refused; /* not the worker's next clock, or malformed */
+    uint64_t waits;          /* pulls that had to wait for consistency */
+    uint64_t workers_replaced;
+    uint64_t peers_ignored;  /* connected, but not a worker of this server */
+    uint64_t slots_unposted; /* expectations the transport had no room for; tried again */
+    uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by what they said */
+};
+
+/* The reasonable: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 16,384 rows per
+ * pull, slabs of 1 MiB. The clock is left to fill in. Each pull slot holds the ids and the answer of
+ * the largest pull; what is never used is never touched. */
+void weft_shard_config_default(struct weft_shard_config *config_p);
+
+/* Expectations that this shard posts at most: for expects_max of its endpoint. */
+uint32_t weft_shard_expects_max(const struct weft_shard_config *config);
+
+/* Owns:    gives *shard_p; allocates all memory it will use but the rows.
+ * Errors:  WEFT_INVALID, WEFT_NOMEM. */
+weft_status weft_shard_new(const struct weft_shard_config *config, struct weft_msgr msgr,
+                           struct weft_shard **shard_p);
+
+/* Slabs must have been taken back. The endpoint must not progress with this shard's messages in it
+ * afterwards: free the endpoint first. NULL is fine. */
+void weft_shard_free(struct weft_shard *shard);
+
+/* Take an event of the endpoint. Owns: borrows everything in it until return. */
+void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *event,
+                      uint64_t now_ns);
+
+/* Try again what the transport refused with AGAIN or NOMEM. */
+void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns);
+
+/* Row memory. True: table *table_p asks for a slab of *bytes_p bytes. Not giving it is allowed. */
+bool weft_shard_wants_slab(const struct weft_shard *shard, uint16_t *table_p, size_t *bytes_p);
+/* Owns: borrows memory (8-byte aligned) until take_slab. Errors: as weft_table_add_slab. */
+weft_status weft_shard_add_slab(struct weft_shard *shard, uint16_t table, void *memory,
+                                size_t bytes);
+/* At the end: gives back one slab after another, then NULL. */
+void *weft_shard_take_slab(struct weft_shard *shard);
+
+/* True while a request is open, waiting or not yet answered. */
+bool weft_shard_busy(const struct weft_shard *shard);
+
+const struct weft_shard_counters *weft_shard_counters(const struct weft_shard *shard);
+
+/* NULL when not declared. */
+const struct weft_table *weft_shard_table(const struct weft_shard *shard, uint16_t table);
+
+/* Minimum clock of the table's workers; 0 when not declared. */
+uint32_t weft_shard_clock(const struct weft_shard *shard, uint16_t table);
+
+#endif

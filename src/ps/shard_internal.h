@@ -1,0 +1,115 @@
+/* The inside of a shard, shared by shard.c (life, peers, slots, clocks) and shard_request.c (what a
+ * request does). Not for others. */
+#ifndef WEFT_PS_SHARD_INTERNAL_H
+#define WEFT_PS_SHARD_INTERNAL_H
+
+#include "ps/shard.h"
+#include "rpc/latency.h"
+#include "rpc/window.h"
+
+/* Most elements in a chunk of a PUSH that is looked at; a UDP datagram holds fewer. */
+enum { WEFT_SHARD_CHUNK_ROWS_MAX = 8192 };
+
+#define WEFT_SHARD_NONE UINT32_MAX
+
+enum shard_slot_state {
+    SLOT_IDLE,    /* its worker is not connected, or the transport had no room for it */
+    SLOT_POSTED,  /* waits for a request */
+    SLOT_OPEN,    /* chunks arrive */
+    SLOT_WAITING, /* complete; waits for consistency */
+    SLOT_READY,   /* answered; waits for the transport to take the reply */
+    SLOT_SENDING, /* the transport has the reply */
+};
+
+/* Memory of one request, from posting it to the reply's SENT. */
+struct shard_slot {
+    enum shard_slot_state state;
+    uint8_t op; /* what it takes: PUSH, PULL or TABLE */
+    bool stale; /* OPEN of a connection that was replaced */
+    bool dead;  /* nothing more of this request is taken */
+    bool head_seen;
+    uint16_t status; /* first thing that went wrong */
+    uint16_t table;
+    uint32_t worker;
+    uint32_t clock; /* of the request's tag */
+    uint32_t next;  /* in `waiting` or `ready` */
+    weft_expect_id expect;
+    weft_peer peer;
+    uint32_t rows; /* elements after the head, by the grid */
+    struct weft_rpc_request request;
+    struct weft_rpc_spans spans;
+    uint64_t b_ns;
+    uint64_t proc_ns;
+    uint64_t overlap_ns;
+    uint64_t wait_begin_ns;
+    uint64_t wait_ns;
+    uint64_t *ids;   /* PULL: (rows_per_rpc_max,) */
+    uint8_t *answer; /* PULL: the largest reply; others: a head */
+    uint32_t answer_elems;
+    uint16_t answer_elem_bytes;
+};
+
+struct shard_worker {
+    bool up;
+    weft_peer peer;
+    bool clock_posted;
+    weft_expect_id clock_expect;
+    struct weft_rpc_window closed;
+};
+
+/* First in, first out, of slot numbers; linked through slot.next. */
+struct shard_queue {
+    uint32_t head;
+    uint32_t tail;
+};
+
+struct weft_shard {
+    struct weft_shard_config config;
+    struct weft_msgr msgr;
+    struct weft_shard_counters counters;
+    struct weft_table *tables;    /* (tables_max,) */
+    uint32_t *clocks;             /* (tables_max, workers_max): clocks finished */
+    uint32_t *clock_min;          /* (tables_max,) */
+    struct shard_worker *workers; /* (workers_max,) */
+    struct shard_slot *slots;     /* worker by worker: push slots, pull slots, the TABLE slot */
+    uint32_t slots_per_worker;
+    uint32_t slot_count;
+    uint32_t busy_count;     /* slots neither IDLE nor POSTED */
+    uint32_t unposted_count; /* expectations that the transport still owes */
+    struct shard_queue waiting;
+    struct shard_queue ready;
+    struct weft_table_row **chunk_rows; /* (WEFT_SHARD_CHUNK_ROWS_MAX,) scratch */
+};
+
+static inline uint64_t shard_clock_ns(const struct weft_shard *shard)
+{
+    return shard->config.clock_ns(shard->config.clock_arg);
+}
+
+static inline struct weft_table *shard_table(const struct weft_shard *shard, uint16_t table)
+{
+    if (table >= shard->config.tables_max || !shard->tables[table].declared) {
+        return NULL;
+    }
+    return &shard->tables[table];
+}
+
+/* shard.c */
+void weft_shard_queue_push(struct weft_shard *shard, struct shard_queue *queue, uint32_t slot);
+uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queue);
+/* The request is over: post the slot's memory again when its worker is there. */
+void weft_shard_slot_release(struct weft_shard *shard, uint32_t slot);
+
+/* shard_request.c */
+void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
+                             const struct weft_msg_event *event);
+void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
+                              const struct weft_msg_event *event);
+void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot,
+                               const struct weft_msg_event *event, uint64_t now_ns);
+/* Answer the waiting pulls whose condition has come true. */
+void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns);
+/* Hand the ready replies to the transport, as far as it takes them. */
+void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,513 @@
+/* What a request does: PUSH, PULL and TABLE from the first chunk to the reply.
+ *
+ * A chunk is validated as a whole before anything of it is applied; a refused one changes nothing
+ * and is reported to the sender in DONE. That each chunk comes at most once is the transport's
+ * promise; here is no second bookkeeping of it.
+ *
+ * Chunks may arrive before the head (it is in chunk 0): what a push needs for applying is known
+ * from the connection (worker), the tag (table, clock) and the grid (rows). The head is checked
+ * against those when it comes.
+ */
+#include "ps/shard_internal.h"
+
+#include "base/assert.h"
+#include "ps/layout.h"
+
+static uint32_t slot_index(const struct weft_shard *shard, const struct shard_slot *slot)
+{
+    return (uint32_t)(slot - shard->slots);
+}
+
+/* Keep the first thing that went wrong. */
+static void note(struct shard_slot *slot, enum weft_rpc_status status)
+{
+    if (slot->status == WEFT_RPC_OK) {
+        slot->status = status;
+    }
+}
+
+/* Nothing more of this request is taken. */
+static void reject(struct shard_slot *slot, enum weft_rpc_status status)
+{
+    note(slot, status);
+    slot->dead = true;
+}
+
+static void refuse(struct weft_shard *shard, const struct weft_msg_event *event)
+{
+    shard->counters.chunks_refused++;
+    shard->msgr.ops->refuse(shard->msgr.self, event->peer, event->seq);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static uint32_t head_elems_of(const struct weft_msg_event *event)
+{
+    return weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
+}
+
+/* The grid must hold the head in chunk 0, and elements of the size that the table wants. */
+static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
+                       const struct weft_msg_event *event)
+{
+    const struct weft_table *table = shard_table(shard, slot->table);
+    uint32_t head_elems = head_elems_of(event);
+    if (event->total < head_elems || event->chunk_elems < head_elems ||
+        event->chunk_elems > WEFT_SHARD_CHUNK_ROWS_MAX) {
+        reject(slot, WEFT_RPC_BAD_REQUEST);
+        return;
+    }
+    slot->rows = event->total - head_elems;
+    if (slot->op == WEFT_RPC_TABLE) {
+        if (event->elem_bytes != 1 || slot->rows != WEFT_RPC_SPEC_BYTES || event->chunks != 1) {
+            reject(slot, WEFT_RPC_BAD_REQUEST);
+        }
+    } else if (table == NULL) {
+        reject(slot, WEFT_RPC_UNKNOWN_TABLE);
+    } else if (slot->op == WEFT_RPC_PUSH) {
+        if (event->elem_bytes != weft_table_push_elem_bytes(table->spec.dim) ||
+            slot->rows % weft_table_blocks(table->spec.dim) != 0) {
+            reject(slot, WEFT_RPC_BAD_REQUEST);
+        }
+    } else if (event->elem_bytes != sizeof(uint64_t)) {
+        reject(slot, WEFT_RPC_BAD_REQUEST);
+    } else if (slot->rows > shard->config.rows_per_rpc_max) {
+        reject(slot, WEFT_RPC_TOO_LARGE);
+    }
+}
+
+void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
+                             const struct weft_msg_event *event)
+{
+    WEFT_ASSERT(slot->state == SLOT_POSTED && slot->peer == event->peer);
+    struct weft_rpc_tag tag;
+    bool tag_good = weft_rpc_tag_unpack(event->tag, &tag);
+    WEFT_ASSERT(tag.op == slot->op);
+    slot->state = SLOT_OPEN;
+    slot->stale = slot->dead = slot->head_seen = false;
+    slot->status = WEFT_RPC_OK;
+    slot->table = tag.table;
+    slot->clock = tag.number;
+    slot->rows = 0;
+    slot->spans.count = 0;
+    slot->spans.older_ns = 0;
+    slot->proc_ns = slot->overlap_ns = slot->wait_ns = 0;
+    if (!tag_good) {
+        reject(slot, WEFT_RPC_BAD_REQUEST);
+    }
+    check_grid(shard, slot, event);
+}
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+/* Chunk 0 of any request, a refused one too: without the head there can be no answer. */
+static void read_head(struct shard_slot *slot, const struct weft_msg_event *event)
+{
+    size_t bytes = (size_t)event->elems * event->elem_bytes;
+    if (weft_rpc_request_unpack(event->data, bytes, &slot->request) != WEFT_OK) {
+        reject(slot, WEFT_RPC_BAD_REQUEST);
+        return;
+    }
+    slot->head_seen = true;
+    uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : slot->rows;
+    if (slot->request.worker != slot->worker) {
+        reject(slot, WEFT_RPC_WRONG_WORKER);
+    } else if (slot->request.rows != rows) {
+        reject(slot, WEFT_RPC_BAD_REQUEST);
+    }
+}
+
+/* May this worker push for this clock now? Asked for each chunk: clocks move meanwhile. */
+static enum weft_rpc_status push_allowed(const struct weft_shard *shard,
+                                         const struct shard_slot *slot,
+                                         const struct weft_table *table)
+{
+    if (slot->worker >= table->spec.workers) {
+        return WEFT_RPC_WRONG_WORKER;
+    }
+    size_t at = (size_t)slot->table * shard->config.workers_max + slot->worker;
+    if (slot->clock <= shard->clocks[at]) {
+        return WEFT_RPC_STALE_CLOCK;
+    }
+    if (table->spec.mode == WEFT_TABLE_BSP && slot->clock != shard->clock_min[slot->table] + 1) {
+        return WEFT_RPC_EARLY_CLOCK;
+    }
+    return WEFT_RPC_OK;
+}
+
+static bool all_finite(const uint8_t *floats, uint32_t count)
+{
+    bool finite = true;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, floats + (size_t)i * 4, sizeof(bits));
+        finite &= (bits & 0x7f800000) != 0x7f800000;
+    }
+    return finite;
+}
+
+/* The rows of one chunk of a PUSH, where they lie in the receive buffer. */
+struct push_chunk {
+    const uint8_t *ids;
+    const uint8_t *blocks;
+    uint32_t first;
+    uint32_t count;
+    uint32_t blocks_per_row;
+    uint32_t block_bytes;
+};
+
+static struct push_chunk push_chunk_of(const struct weft_msg_event *event,
+                                       const struct weft_table *table)
+{
+    struct weft_ps_chunk_rows rows = weft_ps_chunk_rows(
+        event->elem_bytes, event->chunk_elems, head_elems_of(event), event->chunk, event->elems);
+    const uint8_t *data = event->data;
+    return (struct push_chunk){
+        .ids = data + rows.ids_offset,
+        .blocks = data + rows.blocks_offset,
+        .first = rows.first,
+        .count = rows.count,
+        .blocks_per_row = weft_table_blocks(table->spec.dim),
+        .block_bytes = event->elem_bytes - (uint32_t)sizeof(uint64_t),
+    };
+}
+
+static uint32_t block_of(const struct push_chunk *chunk, uint32_t i)
+{
+    return chunk->blocks_per_row == 1 ? 0 : (chunk->first + i) % chunk->blocks_per_row;
+}
+
+/* Everything that can be wrong with a chunk, found out before any of it is applied; the rows are
+ * left in chunk_rows. Rows that it made before the table was full stay, with weights of zero. */
+static enum weft_rpc_status push_validate(struct weft_shard *shard, struct weft_table *table,
+                                          const struct push_chunk *chunk)
+{
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        uint64_t id = weft_ps_load_u64(chunk->ids + (size_t)i * 8);
+        uint32_t used = weft_table_block_used(table->spec.dim, block_of(chunk, i));
+        if (weft_table_shard_of(id, shard->config.shards) != shard->config.shard) {
+            return WEFT_RPC_WRONG_SHARD;
+        }
+        if (!all_finite(chunk->blocks + (size_t)i * chunk->block_bytes, used)) {
+            return WEFT_RPC_NOT_FINITE;
+        }
+    }
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        uint64_t id = weft_ps_load_u64(chunk->ids + (size_t)i * 8);
+        shard->chunk_rows[i] = weft_table_obtain(table, id);
+        if (shard->chunk_rows[i] == NULL) {
+            shard->counters.rows_refused++;
+            return WEFT_RPC_FULL;
+        }
+    }
+    return WEFT_RPC_OK;
+}
+
+static void push_apply(struct weft_shard *shard, struct weft_table *table,
+                       const struct push_chunk *chunk)
+{
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        uint32_t block = block_of(chunk, i);
+        /* A copy, because the receive buffer is not aligned for floats. */
+        float gradient[WEFT_RPC_BLOCK_FLOATS];
+        memcpy(gradient, chunk->blocks + (size_t)i * chunk->block_bytes, chunk->block_bytes);
+        if (table->spec.mode == WEFT_TABLE_BSP) {
+            weft_table_accumulate(table, shard->chunk_rows[i], block, gradient);
+        } else {
+            weft_table_step(table, shard->chunk_rows[i], block, gradient);
+        }
+    }
+    shard->counters.chunks_applied++;
+    shard->counters.elements_applied += chunk->count;
+}
+
+static bool push_take(struct weft_shard *shard, struct shard_slot *slot,
+                      const struct weft_msg_event *event)
+{
+    struct weft_table *table = shard_table(shard, slot->table);
+    enum weft_rpc_status status = push_allowed(shard, slot, table);
+    if (status != WEFT_RPC_OK) {
+        reject(slot, status);
+        return false;
+    }
+    struct push_chunk chunk = push_chunk_of(event, table);
+    status = push_validate(shard, table, &chunk);
+    if (status != WEFT_RPC_OK) {
+        note(slot, status);
+        return false;
+    }
+    push_apply(shard, table, &chunk);
+    return true;
+}
+
+static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
+                      const struct weft_msg_event *event)
+{
+    uint32_t head = event->chunk == 0 ? head_elems_of(event) : 0;
+    uint32_t first =
+        event->chunk == 0 ? 0 : event->chunk * event->chunk_elems - head_elems_of(event);
+    const uint8_t *data = event->data;
+    uint32_t count = event->elems - head;
+    WEFT_ASSERT(first + count <= shard->config.rows_per_rpc_max);
+    memcpy(slot->ids + first, data + (size_t)head * 8, (size_t)count * 8);
+    for (uint32_t i = 0; i < count; i++) {
+        if (weft_table_shard_of(slot->ids[first + i], shard->config.shards) !=
+            shard->config.shard) {
+            reject(slot, WEFT_RPC_WRONG_SHARD);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
+                       const struct weft_msg_event *event)
+{
+    struct weft_table_spec spec;
+    const uint8_t *body = (const uint8_t *)event->data + WEFT_RPC_REQUEST_BYTES;
+    if (weft_table_spec_unpack(slot->table, body, WEFT_RPC_SPEC_BYTES, &spec) != WEFT_OK ||
+        slot->table >= shard->config.tables_max || spec.workers > shard->config.workers_max) {
+        reject(slot, WEFT_RPC_BAD_SPEC);
+        return false;
+    }
+    const struct weft_table *table = shard_table(shard, slot->table);
+    if (table == NULL && weft_table_declare(&shard->tables[slot->table], &spec) != WEFT_OK) {
+        reject(slot, WEFT_RPC_BAD_SPEC);
+        return false;
+    }
+    if (table != NULL && !weft_table_spec_equal(&table->spec, &spec)) {
+        reject(slot, WEFT_RPC_SPEC_MISMATCH);
+        return false;
+    }
+    return true;
+}
+
+void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
+                              const struct weft_msg_event *event)
+{
+    WEFT_ASSERT(slot->state == SLOT_OPEN);
+    if (slot->stale) {
+        refuse(shard, event);
+        return;
+    }
+    uint64_t begin_ns = shard_clock_ns(shard);
+    if (event->chunk == 0) {
+        read_head(slot, event);
+    }
+    bool taken = !slot->dead && (slot->op == WEFT_RPC_PUSH   ? push_take(shard, slot, event)
+                                 : slot->op == WEFT_RPC_PULL ? pull_take(shard, slot, event)
+                                                             : table_take(shard, slot, event));
+    if (!taken) {
+        refuse(shard, event);
+    }
+    weft_rpc_spans_add(&slot->spans, begin_ns, shard_clock_ns(shard));
+}
+
+/* ---- replies --------------------------------------------------------------------------------- */
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* The head is written last, because it tells the time of departure. */
+static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
+{
+    bool rows = slot->answer_elems > 1 || slot->answer_elem_bytes != WEFT_RPC_REPLY_BYTES;
+    uint64_t inside_ns = minus(shard_clock_ns(shard), slot->b_ns);
+    struct weft_rpc_reply reply = {
+        .rpc_id = slot->request.rpc_id,
+        .status = slot->status,
+        .t0_ns = slot->request.t0_ns,
+        .clock = weft_shard_clock(shard, slot->table),
+        .rows = rows ? slot->request.rows : 0,
+        .ps_proc_ns = slot->proc_ns,
+        .ps_overlap_ns = slot->overlap_ns,
+        .ps_wait_ns = slot->wait_ns,
+        .ps_queue_ns = minus(minus(inside_ns, slot->proc_ns), slot->wait_ns),
+    };
+    weft_rpc_reply_pack(&reply, slot->answer);
+    struct weft_msg_send send = {
+        .peer = slot->peer,
+        .base = slot->answer,
+        .total = slot->answer_elems,
+        .elem_bytes = slot->answer_elem_bytes,
+        .critical = 1,
+        .bound_ppm = rows ? slot->request.reply_bound_ppm : 0,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = (uint8_t)(slot->op | WEFT_RPC_REPLY_FLAG),
+            .table = slot->table,
+            .number = reply.rpc_id,
+        }),
+        .deadline_ns = WEFT_NEVER,
+        .user = slot_index(shard, slot),
+    };
+    uint64_t seq;
+    return shard->msgr.ops->send(shard->msgr.self, &send, now_ns, &seq);
+}
+
+void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns)
+{
+    /* Each once: a worker that takes nothing now must not hold up the others. */
+    struct shard_queue later = {WEFT_SHARD_NONE, WEFT_SHARD_NONE};
+    uint32_t index;
+    while ((index = weft_shard_queue_pop(shard, &shard->ready)) != WEFT_SHARD_NONE) {
+        struct shard_slot *slot = &shard->slots[index];
+        weft_status status = reply_send(shard, slot, now_ns);
+        if (status == WEFT_AGAIN) {
+            weft_shard_queue_push(shard, &later, index);
+        } else if (status == WEFT_OK) {
+            shard->counters.replies++;
+            shard->counters.by_status[slot->status]++;
+            slot->state = SLOT_SENDING;
+        } else {
+            shard->counters.replies_failed++;
+            weft_shard_slot_release(shard, index);
+        }
+    }
+    shard->ready = later;
+}
+
+/* Answer with the head alone. */
+static void answer_head(struct weft_shard *shard, struct shard_slot *slot)
+{
+    slot->answer_elems = 1;
+    slot->answer_elem_bytes = WEFT_RPC_REPLY_BYTES;
+    slot->state = SLOT_READY;
+    weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
+}
+
+/* One row as elements, the last of them padded with zeros. */
+static void answer_row(struct weft_shard *shard, const struct weft_table *table, uint64_t id,
+                       uint8_t *out, size_t row_bytes)
+{
+    size_t dim_bytes = (size_t)table->spec.dim * 4;
+    const struct weft_table_row *row = weft_table_find(table, id);
+    memset(out + dim_bytes, 0, row_bytes - dim_bytes);
+    if (row == NULL) {
+        memset(out, 0, dim_bytes);
+        shard->counters.rows_absent++;
+    } else {
+        memcpy(out, weft_table_weights(table, row), dim_bytes);
+    }
+    shard->counters.rows_pulled++;
+}
+
+/* Does one row fit the packets to this worker, and the head chunk 0? If not, a head says so. */
+static bool answer_fits(struct weft_shard *shard, const struct shard_slot *slot,
+                        uint16_t elem_bytes, uint32_t head_elems)
+{
+    return shard->msgr.ops->chunk_elems(shard->msgr.self, slot->peer, elem_bytes) >= head_elems;
+}
+
+static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
+{
+    uint64_t begin_ns = shard_clock_ns(shard);
+    const struct weft_table *table = shard_table(shard, slot->table);
+    uint16_t elem_bytes = weft_table_pull_elem_bytes(table->spec.dim);
+    uint32_t blocks = weft_table_blocks(table->spec.dim);
+    uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
+    size_t row_bytes = (size_t)blocks * elem_bytes;
+    if (slot->rows == 0) {
+        answer_head(shard, slot);
+        return;
+    }
+    if (!answer_fits(shard, slot, elem_bytes, head_elems)) {
+        note(slot, WEFT_RPC_TOO_LARGE);
+        answer_head(shard, slot);
+        return;
+    }
+    uint8_t *out = slot->answer + (size_t)head_elems * elem_bytes;
+    memset(slot->answer, 0, (size_t)(out - slot->answer));
+    for (uint32_t r = 0; r < slot->rows; r++) {
+        answer_row(shard, table, slot->ids[r], out + r * row_bytes, row_bytes);
+    }
+    slot->answer_elems = head_elems + slot->rows * blocks;
+    slot->answer_elem_bytes = elem_bytes;
+    slot->proc_ns += minus(shard_clock_ns(shard), begin_ns);
+    slot->state = SLOT_READY;
+    weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+static bool pull_allowed(const struct weft_shard *shard, const struct shard_slot *slot)
+{
+    uint32_t after = (uint32_t)slot->request.after_seq;
+    return shard->clock_min[slot->table] >= slot->request.need_clock &&
+           (after == 0 || weft_rpc_window_test(&shard->workers[slot->worker].closed, after));
+}
+
+void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns)
+{
+    struct shard_queue still = {WEFT_SHARD_NONE, WEFT_SHARD_NONE};
+    uint32_t index;
+    while ((index = weft_shard_queue_pop(shard, &shard->waiting)) != WEFT_SHARD_NONE) {
+        struct shard_slot *slot = &shard->slots[index];
+        if (pull_allowed(shard, slot)) {
+            slot->wait_ns = minus(shard_clock_ns(shard), slot->wait_begin_ns);
+            answer_pull(shard, slot);
+        } else {
+            weft_shard_queue_push(shard, &still, index);
+        }
+    }
+    shard->waiting = still;
+    weft_shard_send_ready(shard, now_ns);
+}
+
+static void pull_closed(struct weft_shard *shard, struct shard_slot *slot,
+                        const struct weft_msg_event *event)
+{
+    /* Ids that were lost: the bound of a PULL must be 0. An id from the future of this very worker
+     * could never come true behind it. */
+    int32_t ahead = (int32_t)((uint32_t)slot->request.after_seq - slot->request.rpc_id);
+    if (event->received < event->chunks || (slot->request.after_seq != 0 && ahead >= 0)) {
+        reject(slot, WEFT_RPC_BAD_REQUEST);
+    }
+    if (slot->dead) {
+        answer_head(shard, slot);
+    } else if (pull_allowed(shard, slot)) {
+        answer_pull(shard, slot);
+    } else {
+        shard->counters.waits++;
+        slot->state = SLOT_WAITING;
+        slot->wait_begin_ns = shard_clock_ns(shard);
+        weft_shard_queue_push(shard, &shard->waiting, slot_index(shard, slot));
+    }
+}
+
+static void count_closed(struct weft_shard *shard, const struct shard_slot *slot, bool is_short)
+{
+    shard->counters.pushes += slot->op == WEFT_RPC_PUSH;
+    shard->counters.pulls += slot->op == WEFT_RPC_PULL;
+    shard->counters.tables += slot->op == WEFT_RPC_TABLE;
+    shard->counters.requests_short += is_short;
+    shard->counters.requests_stale += slot->stale;
+}
+
+void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot,
+                               const struct weft_msg_event *event, uint64_t now_ns)
+{
+    WEFT_ASSERT(slot->state == SLOT_OPEN);
+    bool is_short = event->outcome != WEFT_MSG_COMPLETE;
+    count_closed(shard, slot, is_short);
+    bool is_push = slot->op == WEFT_RPC_PUSH;
+    if (slot->stale || !slot->head_seen || (is_short && !is_push)) {
+        weft_shard_slot_release(shard, slot_index(shard, slot));
+        return;
+    }
+    slot->b_ns = event->at_ns;
+    weft_rpc_spans_split(&slot->spans, slot->b_ns, &slot->overlap_ns, &slot->proc_ns);
+    if (is_push) {
+        weft_rpc_window_mark(&shard->workers[slot->worker].closed, slot->request.rpc_id);
+        answer_head(shard, slot);
+        weft_shard_wake(shard, now_ns); /* sends the reply, too */
+        return;
+    }
+    if (slot->op == WEFT_RPC_PULL) {
+        pull_closed(shard, slot, event);
+    } else {
+        answer_head(shard, slot);
+    }
+    weft_shard_send_ready(shard, now_ns);
+}

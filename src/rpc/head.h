@@ -1,0 +1,202 @@
+/* What a request and its reply begin with: tags, heads, and the specification of a table.
+ *
+ * Only formats: nothing here sends, waits or holds state. Everything is decoded through the checked
+ * cursor; a decoder that fails leaves its output alone.
+ *
+ * Source: docs/PROTOCOL.md section 7.
+ */
+#ifndef WEFT_RPC_HEAD_H
+#define WEFT_RPC_HEAD_H
+
+#include "base/prng.h"
+#include "base/status.h"
+#include "base/units.h"
+
+#include <stdbool.h>
+
+enum {
+    WEFT_RPC_REQUEST_BYTES = 40,
+    WEFT_RPC_REPLY_BYTES = 56,
+    WEFT_RPC_SPEC_BYTES = 24,
+    WEFT_RPC_BLOCK_FLOATS = 256, /* longest block of a row in one element */
+    WEFT_RPC_DIM_MAX = 1024,
+    WEFT_RPC_WORKERS_MAX = 65535,
+};
+
+/* Upper half of an endpoint's name (HELLO); the lower half is the rank. */
+enum weft_rpc_role { WEFT_ROLE_SERVER = 1, WEFT_ROLE_WORKER = 2 };
+
+static inline uint64_t weft_rpc_name(enum weft_rpc_role role, uint32_t rank)
+{
+    return (uint64_t)role << 32 | rank;
+}
+
+enum weft_rpc_op {
+    WEFT_RPC_PUSH = 1,
+    WEFT_RPC_PULL = 2,
+    WEFT_RPC_CLOCK = 3,
+    WEFT_RPC_TABLE = 4,
+};
+
+/* What a reply says. X(name, what happened; what to do) */
+#define WEFT_RPC_STATUS_MAP(X)                                                                     \
+    X(OK, "done")                                                                                  \
+    X(UNKNOWN_TABLE, "the table is not declared on this shard; open it first")                     \
+    X(SPEC_MISMATCH, "the table exists with other values; all workers must use the same ones")     \
+    X(BAD_SPEC, "a value of the table is out of range or above the server's limits")               \
+    X(BAD_REQUEST, "the request contradicts itself")                                               \
+    X(WRONG_WORKER, "the rank is not the one that this connection was opened with")                \
+    X(WRONG_SHARD, "an id belongs to another shard; both ends must agree on the number of shards") \
+    X(STALE_CLOCK, "a push of a clock that this worker has already finished")                      \
+    X(EARLY_CLOCK, "a BSP push of a clock that the other workers have not reached")                \
+    X(NOT_FINITE, "a gradient was infinite or not a number; its chunk was not applied")            \
+    X(FULL, "no room for new rows; chunks with new rows were not applied")                         \
+    X(TOO_LARGE, "more rows than this shard takes in one request")
+
+enum weft_rpc_status {
+#define X(name, text) WEFT_RPC_##name,
+    WEFT_RPC_STATUS_MAP(X)
+#undef X
+        WEFT_RPC_STATUS_COUNT
+};
+
+/* "FULL" and the text of the list; "unknown" for a number beyond it. Never NULL. */
+const char *weft_rpc_status_name(uint16_t status);
+const char *weft_rpc_status_text(uint16_t status);
+
+/* ---- tags ---------------------------------------------------------------------------------- */
+
+enum { WEFT_RPC_REPLY_FLAG = 0x80 };
+
+/* With this mask an expectation takes every request of one op. */
+#define WEFT_RPC_TAG_OP_MASK UINT64_C(0xff00000000000000)
+
+struct weft_rpc_tag {
+    uint8_t op; /* enum weft_rpc_op, with WEFT_RPC_REPLY_FLAG in a reply */
+    uint16_t table;
+    uint32_t number; /* request: clock; reply: rpc_id */
+};
+
+static inline uint64_t weft_rpc_tag_pack(struct weft_rpc_tag tag)
+{
+    return (uint64_t)tag.op << 56 | (uint64_t)tag.table << 40 | tag.number;
+}
+
+/* False when the zero byte is not zero. */
+static inline bool weft_rpc_tag_unpack(uint64_t bits, struct weft_rpc_tag *tag_p)
+{
+    *tag_p = (struct weft_rpc_tag){
+        .op = (uint8_t)(bits >> 56),
+        .table = (uint16_t)(bits >> 40),
+        .number = (uint32_t)bits,
+    };
+    return (bits >> 32 & 0xff) == 0;
+}
+
+/* ---- heads --------------------------------------------------------------------------------- */
+
+/* Elements that a head of head_bytes takes in a message of elem_bytes. */
+static inline uint32_t weft_rpc_head_elems(uint32_t head_bytes, uint32_t elem_bytes)
+{
+    return (head_bytes + elem_bytes - 1) / elem_bytes;
+}
+
+struct weft_rpc_request {
+    uint32_t rpc_id;          /* counted by the worker for each shard, from 1 */
+    uint32_t worker;          /* rank */
+    uint64_t t0_ns;           /* worker's clock at send; echoed */
+    uint64_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none */
+    uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for */
+    uint32_t reply_bound_ppm; /* PULL: bound of the reply; < 10^6 */
+    uint32_t rows;            /* PUSH: elements after the head; PULL: ids; else 0 */
+};
+
+struct weft_rpc_reply {
+    uint32_t rpc_id;
+    uint16_t status; /* enum weft_rpc_status; may be one that this release does not know */
+    uint64_t t0_ns;  /* of the request */
+    uint32_t clock;  /* minimum clock of all workers */
+    uint32_t rows;   /* PULL answered OK: as in the request; else 0 */
+    uint64_t ps_proc_ns;
+    uint64_t ps_overlap_ns;
+    uint64_t ps_wait_ns;
+    uint64_t ps_queue_ns;
+};
+
+/* out has WEFT_RPC_REQUEST_BYTES / WEFT_RPC_REPLY_BYTES. */
+void weft_rpc_request_pack(const struct weft_rpc_request *request, void *out);
+void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out);
+
+/* Errors:  WEFT_PROTO  too short, a reserved field is not zero, or a field is out of its range. */
+weft_status weft_rpc_request_unpack(const void *bytes, size_t count,
+                                    struct weft_rpc_request *request_p);
+weft_status weft_rpc_reply_unpack(const void *bytes, size_t count, struct weft_rpc_reply *reply_p);
+
+/* ---- tables -------------------------------------------------------------------------------- */
+
+enum weft_table_mode { WEFT_TABLE_BSP = 0, WEFT_TABLE_SSP = 1, WEFT_TABLE_ASP = 2 };
+
+/* Numbers on the wire; ps/optimizer.h has the names and the arithmetic. */
+enum weft_optimizer_kind { WEFT_OPTIMIZER_SGD = 0, WEFT_OPTIMIZER_ADAGRAD = 1 };
+
+/* Everything that all ends must agree on about a table. `table` is its number and travels in the
+ * tag; the rest is the body of TABLE. */
+struct weft_table_spec {
+    uint16_t table;
+    uint32_t dim;        /* floats in a row; 1 .. WEFT_RPC_DIM_MAX */
+    uint8_t optimizer;   /* enum weft_optimizer_kind */
+    uint8_t mode;        /* enum weft_table_mode */
+    uint16_t workers;    /* W: clocks come from ranks 0 .. W-1, gradients are divided by W; >= 1 */
+    uint32_t staleness;  /* SSP: clocks that a pull may be behind; 0 in the other modes */
+    float learning_rate; /* finite, like the next two */
+    float epsilon;       /* Adagrad; 0 for SGD */
+    float accumulator;   /* Adagrad's s of a new row, >= 0; 0 for SGD */
+};
+
+/* out has WEFT_RPC_SPEC_BYTES. */
+void weft_table_spec_pack(const struct weft_table_spec *spec, void *out);
+
+/* Ranges are checked; unused fields must be zero, so that equal tables have equal bytes.
+ * Errors:  WEFT_PROTO  too short or out of range. */
+weft_status weft_table_spec_unpack(uint16_t table, const void *bytes, size_t count,
+                                   struct weft_table_spec *spec_p);
+
+bool weft_table_spec_valid(const struct weft_table_spec *spec);
+bool weft_table_spec_equal(const struct weft_table_spec *a, const struct weft_table_spec *b);
+
+/* A row is `blocks` elements of `block_floats` floats; the last block is padded with zeros. */
+static inline uint32_t weft_table_blocks(uint32_t dim)
+{
+    return (dim + WEFT_RPC_BLOCK_FLOATS - 1) / WEFT_RPC_BLOCK_FLOATS;
+}
+
+static inline uint32_t weft_table_block_floats(uint32_t dim)
+{
+    return dim < WEFT_RPC_BLOCK_FLOATS ? dim : WEFT_RPC_BLOCK_FLOATS;
+}
+
+/* Floats of block `block` that belong to the row (the rest is padding). */
+static inline uint32_t weft_table_block_used(uint32_t dim, uint32_t block)
+{
+    uint32_t left = dim - block * WEFT_RPC_BLOCK_FLOATS;
+    return left < WEFT_RPC_BLOCK_FLOATS ? left : WEFT_RPC_BLOCK_FLOATS;
+}
+
+/* Bytes of one element of PUSH and of the answer to PULL. */
+static inline uint16_t weft_table_push_elem_bytes(uint32_t dim)
+{
+    return (uint16_t)(8 + 4 * weft_table_block_floats(dim));
+}
+
+static inline uint16_t weft_table_pull_elem_bytes(uint32_t dim)
+{
+    return (uint16_t)(4 * weft_table_block_floats(dim));
+}
+
+/* The shard on which row `id` lives; shards >= 1. Every u64 is a valid id. */
+static inline uint32_t weft_table_shard_of(uint64_t id, uint32_t shards)
+{
+    return (uint32_t)((__extension__(unsigned __int128) weft_mix64(id) * shards) >> 64);
+}
+
+#endif

@@ -1,0 +1,601 @@
+/* An endpoint that is connected, sends and receives, while its peer's packets are forged.
+ *
+ * Two endpoints talk to each other in memory; the input is a program of one-byte operations: move
+ * time, post memory, send messages, carry or drop real packets, and deliver forged ones to the victim,
+ * as they are or with a header that passes (right address, connection id and a fresh packet number).
+ *
+ * What must hold whatever arrives: no crash and no assertion; weft_ep_send and the deadlines come to
+ * rest; all that is sent decodes; no chunk is handed up twice; masks hold as many ones as they say;
+ * memory is not touched after its owner got it back (it is freed at that very event, so that
+ * AddressSanitizer sees it).
+ */
+#include "base/assert.h"
+#include "base/bits.h"
+#include "base/cursor.h"
+#include "core/endpoint.h"
+#include "wire/packet.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+    CHUNKS_MAX = 1024,
+    PEERS_MAX = 3,
+    SLOTS = 24, /* posted memories and messages of one end */
+    OPERATIONS_MAX = 200,
+    BURSTS_MAX = 4000, /* more in one instant is an endless loop */
+    ROUNDS_MAX = 64,
+    QUEUE_MAX = 256,
+    DATAGRAM_BYTES = 1500,
+    FORGED_BYTES_MAX = 400,
+};
+
+struct slot {
+    void *memory;
+    weft_expect_id expect;
+    bool used;
+    bool opened;
+};
+
+struct handed {
+    uint64_t seq;
+    uint64_t bits[WEFT_BITS_WORDS(CHUNKS_MAX)];
+};
+
+struct end {
+    struct weft_ep *ep;
+    struct weft_msgr msgr;
+    struct weft_addr addr;
+    struct slot sends[SLOTS];
+    struct slot expects[SLOTS];
+    struct handed handed[PEERS_MAX][WEFT_MSGS_MAX];
+    uint32_t connection_id; /* of its newest connection, as its handshake said it */
+    uint64_t number_to_it;  /* newest packet number sent to it */
+};
+
+struct datagram {
+    struct end *to;
+    struct weft_addr from;
+    uint32_t bytes;
+    uint8_t data[DATAGRAM_BYTES];
+};
+
+struct world {
+    uint64_t now_ns;
+    struct end victim;
+    struct end other;
+    struct datagram queue[QUEUE_MAX];
+    unsigned queue_count;
+    struct weft_tx tx;
+};
+
+static struct world world;
+
+static struct weft_addr addr_make(uint8_t host)
+{
+    return (struct weft_addr){.bytes = {host}, .bytes_used = 1};
+}
+
+static void slot_free(struct slot *s)
+{
+    free(s->memory);
+    *s = (struct slot){0};
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static uint32_t bytes_sum; /* reading every byte handed up is the point */
+
+static void chunk_check(struct end *e, const struct weft_msg_event *ev)
+{
+    struct handed *h = &e->handed[ev->peer][ev->seq % WEFT_MSGS_MAX];
+    WEFT_ASSERT(h->seq == ev->seq && ev->chunk < ev->chunks);
+    WEFT_ASSERT(!weft_bits_test(h->bits, ev->chunk));
+    weft_bits_set(h->bits, ev->chunk);
+    WEFT_ASSERT((uint64_t)ev->chunk * ev->chunk_elems + ev->elems <= ev->total);
+    const uint8_t *bytes = ev->data;
+    for (size_t i = 0; i < (size_t)ev->elems * ev->elem_bytes; i++) {
+        bytes_sum += bytes[i];
+    }
+    if (ev->chunk % 3 == 0) {
+        e->msgr.ops->refuse(e->msgr.self, ev->peer, ev->seq);
+    }
+}
+
+static void event_take(struct end *e, const struct weft_msg_event *ev)
+{
+    WEFT_ASSERT(ev->peer < PEERS_MAX);
+    switch (ev->type) {
+    case WEFT_EVENT_PEER_UP:
+    case WEFT_EVENT_PEER_DOWN:
+        break;
+    case WEFT_EVENT_OPEN:
+        WEFT_ASSERT(ev->user < SLOTS && e->expects[ev->user].used);
+        WEFT_ASSERT(ev->chunks >= 1 && ev->chunks <= CHUNKS_MAX);
+        e->expects[ev->user].opened = true;
+        e->handed[ev->peer][ev->seq % WEFT_MSGS_MAX] = (struct handed){.seq = ev->seq};
+        break;
+    case WEFT_EVENT_CHUNK:
+        chunk_check(e, ev);
+        break;
+    case WEFT_EVENT_RECEIVED:
+        WEFT_ASSERT(ev->user < SLOTS && e->expects[ev->user].used);
+        WEFT_ASSERT(weft_bits_count(ev->mask, ev->chunks) == ev->received && ev->received > 0);
+        if (e->expects[ev->user].memory != NULL) {
+            slot_free(&e->expects[ev->user]);
+        }
+        break;
+    case WEFT_EVENT_SENT:
+        WEFT_ASSERT(ev->user < SLOTS && e->sends[ev->user].used);
+        WEFT_ASSERT(weft_bits_count(ev->mask, ev->chunks) == ev->received);
+        WEFT_ASSERT(ev->refused <= ev->received);
+        slot_free(&e->sends[ev->user]);
+        break;
+    }
+}
+
+static void events_take(struct end *e)
+{
+    struct weft_msg_event ev;
+    while (e->msgr.ops->poll(e->msgr.self, &ev)) {
+        event_take(e, &ev);
+    }
+}
+
+/* ---- packets that go out ---------------------------------------------------------------------- */
+
+/* What an endpoint sends, any endpoint must be able to take. */
+static void sent_check(const uint8_t *bytes, size_t count)
+{
+    uint8_t version;
+    uint8_t klass;
+    bool eliciting;
+    struct weft_wire_packet packet;
+    struct weft_wire_data data;
+    struct weft_wire_hello hello;
+    struct weft_wire_accept accept;
+    weft_status status = weft_wire_classify(bytes, count, &version, &klass);
+    WEFT_ASSERT(status == WEFT_OK);
+    if (klass == WEFT_CLASS_HELLO) {
+        status = weft_wire_hello_decode(bytes, count, &hello);
+    } else if (klass == WEFT_CLASS_ACCEPT) {
+        status = weft_wire_accept_decode(bytes, count, &accept);
+    } else {
+        status = weft_wire_packet_decode(bytes, count, &packet);
+        if (status == WEFT_OK && packet.control != NULL) {
+            status = weft_wire_control_check(packet.control, packet.control_bytes, &eliciting);
+        }
+        if (status == WEFT_OK && packet.data != NULL) {
+            status = weft_wire_data_decode(packet.data, packet.data_bytes, &data);
+        }
+    }
+    WEFT_ASSERT(status == WEFT_OK);
+}
+
+static uint32_t u32_at(const uint8_t *bytes, size_t offset)
+{
+    struct weft_reader r = weft_reader_make(bytes + offset, 4);
+    return weft_read_u32(&r);
+}
+
+static void datagram_send(struct end *from, const uint8_t *bytes, size_t count)
+{
+    sent_check(bytes, count);
+    if ((bytes[0] & 15) == WEFT_CLASS_HELLO) {
+        from->connection_id = u32_at(bytes, 4);
+    } else if ((bytes[0] & 15) == WEFT_CLASS_ACCEPT) {
+        from->connection_id = u32_at(bytes, 8);
+    }
+    struct end *to = NULL;
+    if (memcmp(&world.tx.addr, &world.victim.addr, sizeof(world.tx.addr)) == 0) {
+        to = &world.victim;
+    } else if (memcmp(&world.tx.addr, &world.other.addr, sizeof(world.tx.addr)) == 0) {
+        to = &world.other;
+    }
+    if (to == NULL || world.queue_count == QUEUE_MAX) {
+        return; /* to a stranger, or lost */
+    }
+    if ((bytes[0] & 15) == WEFT_CLASS_PLAIN) {
+        struct weft_reader r = weft_reader_make(bytes + 8, 8);
+        to->number_to_it = weft_max_u64(to->number_to_it, weft_read_u64(&r));
+    }
+    struct datagram *d = &world.queue[world.queue_count++];
+    d->to = to;
+    d->from = from->addr;
+    d->bytes = (uint32_t)count;
+    memcpy(d->data, bytes, count);
+}
+
+/* Gather a burst into one run of bytes, then cut it where the kernel would. */
+static void burst_send(struct end *from)
+{
+    static uint8_t bytes[WEFT_TX_BYTES_MAX];
+    const struct weft_tx *tx = &world.tx;
+    size_t used = 0;
+    WEFT_ASSERT(tx->packets <= WEFT_TX_PACKETS_MAX && tx->bytes <= WEFT_TX_BYTES_MAX);
+    for (uint32_t i = 0; i < tx->iov_count; i++) {
+        WEFT_ASSERT(used + tx->iov[i].bytes <= tx->bytes);
+        memcpy(bytes + used, tx->iov[i].base, tx->iov[i].bytes);
+        used += tx->iov[i].bytes;
+    }
+    WEFT_ASSERT(used == tx->bytes && tx->seg_bytes <= DATAGRAM_BYTES);
+    WEFT_ASSERT(weft_div_ceil_u64(used, tx->seg_bytes) == tx->packets);
+    for (size_t at = 0; at < used; at += tx->seg_bytes) {
+        datagram_send(from, bytes + at, weft_min_u64(tx->seg_bytes, used - at));
+    }
+}
+
+/* Turn the crank until the endpoint rests: nothing to send, no deadline that has passed. */
+static void settle(struct end *e)
+{
+    unsigned bursts = 0;
+    for (unsigned round = 0;; round++) {
+        WEFT_ASSERT(round < ROUNDS_MAX);
+        events_take(e);
+        if (weft_ep_deadline(e->ep) <= world.now_ns) {
+            weft_ep_on_deadline(e->ep, world.now_ns);
+            events_take(e);
+        }
+        while (weft_ep_send(e->ep, world.now_ns, &world.tx) > 0) {
+            WEFT_ASSERT(++bursts < BURSTS_MAX);
+            burst_send(e);
+        }
+        if (weft_ep_deadline(e->ep) > world.now_ns) {
+            return;
+        }
+    }
+}
+
+/* A heap copy of the exact size: one byte read too many is seen. */
+static void deliver(struct end *to, const struct weft_addr *from, const uint8_t *bytes,
+                    size_t count, enum weft_ecn ecn)
+{
+    uint8_t *copy = malloc(count > 0 ? count : 1);
+    WEFT_ASSERT(copy != NULL);
+    memcpy(copy, bytes, count);
+    weft_ep_recv(to->ep, from, ecn, copy, count, world.now_ns, world.now_ns);
+    events_take(to); /* CHUNK data lies in the copy */
+    free(copy);
+}
+
+/* Carry what is queued, dropping where `drops` has ones. Both ends then answer, into a new queue. */
+static void carry(uint32_t drops)
+{
+    static struct datagram moving[QUEUE_MAX];
+    unsigned count = world.queue_count;
+    memcpy(moving, world.queue, count * sizeof(moving[0]));
+    world.queue_count = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (!((drops >> (i % 32)) & 1)) {
+            deliver(moving[i].to, &moving[i].from, moving[i].data, moving[i].bytes, WEFT_ECN_ECT0);
+        }
+    }
+    settle(&world.victim);
+    settle(&world.other);
+}
+
+/* ---- operations ------------------------------------------------------------------------------- */
+
+static struct slot *slot_take(struct slot *slots, uint64_t *user_p)
+{
+    for (unsigned i = 0; i < SLOTS; i++) {
+        if (!slots[i].used) {
+            slots[i].used = true;
+            *user_p = i;
+            return &slots[i];
+        }
+    }
+    return NULL;
+}
+
+static void op_expect(struct end *e, struct weft_reader *in)
+{
+    struct weft_msg_expect x = {.peer = WEFT_PEER_ANY, .count = 1};
+    uint8_t how = weft_read_u8(in);
+    x.memory_bytes = weft_read_u16(in);
+    struct slot *s = slot_take(e->expects, &x.user);
+    if (s == NULL) {
+        return;
+    }
+    x.sink = (enum weft_msg_sink)(how % 3);
+    x.timeout_ns = how & 0x80 ? WEFT_NS_PER_MS * (how & 0x7c) : WEFT_NEVER;
+    if (x.sink == WEFT_SINK_HAND) {
+        x.count = how & 0x40 ? 1000 : 1;
+    } else {
+        s->memory = calloc(1, x.memory_bytes > 0 ? x.memory_bytes : 1);
+        x.memory = s->memory;
+    }
+    if (e->msgr.ops->expect(e->msgr.self, &x, &s->expect) != WEFT_OK) {
+        slot_free(s);
+    }
+}
+
+static void op_cancel(struct end *e, struct weft_reader *in)
+{
+    struct slot *s = &e->expects[weft_read_u8(in) % SLOTS];
+    if (s->used && e->msgr.ops->cancel(e->msgr.self, s->expect) == WEFT_OK && !s->opened) {
+        slot_free(s); /* what it opened before goes on, so then it is kept */
+    }
+}
+
+static void op_send(struct end *e, struct weft_reader *in)
+{
+    struct weft_msg_send m = {.deadline_ns = WEFT_NEVER};
+    uint8_t how = weft_read_u8(in);
+    m.total = weft_read_u16(in);
+    m.elem_bytes = 1 + weft_read_u8(in) % 200;
+    m.critical = how & 1 ? 1 : 0;
+    m.priority = (how >> 1) & 7;
+    m.bound_ppm = how & 0x10 ? WEFT_PPM / 4 : 0;
+    m.deadline_ns = how & 0x20 ? world.now_ns + (how >> 6) * WEFT_NS_PER_MS : WEFT_NEVER;
+    m.peer = 0;
+    struct slot *s = slot_take(e->sends, &m.user);
+    if (s == NULL) {
+        return;
+    }
+    s->memory = calloc(m.total > 0 ? m.total : 1, m.elem_bytes);
+    m.base = s->memory;
+    uint64_t seq;
+    if (e->msgr.ops->send(e->msgr.self, &m, world.now_ns, &seq) != WEFT_OK) {
+        slot_free(s);
+    }
+    settle(e);
+}
+
+static void op_time(struct weft_reader *in)
+{
+    uint8_t step = weft_read_u8(in);
+    world.now_ns += ((uint64_t)(step & 31) + 1) << (10 + (step >> 5) * 2);
+    settle(&world.victim);
+    settle(&world.other);
+}
+
+static void op_forge_bytes(struct weft_reader *in)
+{
+    size_t count = weft_min_u64(weft_read_u16(in) % FORGED_BYTES_MAX, weft_reader_left(in));
+    const uint8_t *bytes = weft_read_bytes(in, count);
+    if (bytes != NULL) {
+        deliver(&world.victim, &world.other.addr, bytes, count, WEFT_ECN_CE);
+        settle(&world.victim);
+    }
+}
+
+static void op_stranger(struct weft_reader *in)
+{
+    struct weft_wire_hello hello = {.packet_bytes_max = 1472, .incarnation = 5};
+    struct weft_addr from = addr_make((uint8_t)(3 + weft_read_u8(in) % 4));
+    hello.connection_id = weft_read_u8(in);
+    hello.open_from = weft_read_u8(in) ? 1 : UINT64_MAX;
+    uint8_t bytes[WEFT_HELLO_BYTES];
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    weft_wire_hello_encode(&w, &hello);
+    deliver(&world.victim, &from, bytes, sizeof(bytes), WEFT_ECN_NOT);
+    settle(&world.victim);
+}
+
+/* A control block, DATA or both as the input has them, behind a header that is believed. */
+static void forged_deliver(uint8_t flags, uint8_t number_ahead, const uint8_t *body, size_t count)
+{
+    uint8_t bytes[DATAGRAM_BYTES];
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    struct weft_wire_packet header = {
+        .flags = flags,
+        .data_count = number_ahead,
+        .connection_id = world.victim.connection_id,
+        .number = world.victim.number_to_it + number_ahead,
+    };
+    world.victim.number_to_it = header.number;
+    weft_wire_header_encode(&w, &header);
+    weft_write_bytes(&w, body, count);
+    deliver(&world.victim, &world.other.addr, bytes, (size_t)(w.at - bytes), WEFT_ECN_ECT0);
+    settle(&world.victim);
+}
+
+static void op_forge_body(struct weft_reader *in)
+{
+    uint8_t flags = weft_read_u8(in);
+    uint8_t ahead = weft_read_u8(in);
+    size_t count = weft_min_u64(weft_read_u16(in) % FORGED_BYTES_MAX, weft_reader_left(in));
+    const uint8_t *bytes = weft_read_bytes(in, count);
+    if (bytes != NULL) {
+        forged_deliver(flags, ahead, bytes, count);
+    }
+}
+
+static void frame_deliver(const struct weft_wire_frame *frame)
+{
+    uint8_t body[FORGED_BYTES_MAX];
+    struct weft_writer w = weft_writer_make(body, sizeof(body));
+    weft_write_u16(&w, 0);
+    weft_wire_frame_encode(&w, frame);
+    size_t count = (size_t)(w.at - body);
+    w = weft_writer_make(body, 2);
+    weft_write_u16(&w, (uint16_t)(count - 2));
+    forged_deliver(WEFT_FLAG_CONTROL, 1, body, count);
+}
+
+static void op_forge_ack(struct weft_reader *in)
+{
+    struct weft_wire_frame f = {.type = WEFT_FRAME_ACK};
+    f.ack.largest = world.other.number_to_it - weft_read_u8(in) % 4;
+    f.ack.flags = weft_read_u8(in) & WEFT_ACK_IDLE;
+    f.ack.credit = weft_read_u16(in);
+    f.ack.open_from = weft_read_u8(in);
+    f.ack.delay = weft_read_u8(in);
+    f.ack.ce = weft_read_u8(in);
+    f.ack.word_count = weft_read_u8(in) % 4;
+    for (unsigned i = 0; i < f.ack.word_count; i++) {
+        f.ack.words[i] = weft_read_u64(in);
+    }
+    f.ack.words[0] &= UINT64_MAX >> (63 - f.ack.largest % 64);
+    f.ack.note_count = 1;
+    f.ack.notes[0].msg = weft_read_u8(in);
+    f.ack.notes[0].received = weft_read_u8(in);
+    frame_deliver(&f);
+}
+
+static void op_forge_done(struct weft_reader *in)
+{
+    struct weft_wire_frame f = {.type = WEFT_FRAME_DONE};
+    f.done.status = weft_read_u8(in) & 1;
+    f.done.msg = weft_read_u8(in);
+    f.done.chunks = weft_read_u16(in);
+    f.done.received = weft_read_u16(in);
+    f.done.refused = weft_read_u8(in);
+    f.done.first = weft_read_u8(in) * 64u;
+    f.done.word_count = weft_read_u8(in) % 17;
+    for (unsigned i = 0; i < f.done.word_count; i++) {
+        f.done.words[i] = UINT64_MAX << (weft_read_u8(in) % 64);
+    }
+    frame_deliver(&f);
+}
+
+static void op_forge_finish(struct weft_reader *in)
+{
+    struct weft_wire_frame f = {.type = WEFT_FRAME_FINISH};
+    f.finish.flags = weft_read_u8(in) & WEFT_FINISH_SHORT;
+    f.finish.msg = weft_read_u8(in);
+    frame_deliver(&f);
+}
+
+static void op_forge_data(struct weft_reader *in)
+{
+    struct weft_wire_data d = {0};
+    uint8_t how = weft_read_u8(in);
+    d.msg = weft_read_u8(in);
+    d.chunk = weft_read_u16(in);
+    d.total = weft_read_u16(in);
+    d.chunk_elems = 1 + (how & 3);
+    d.elem_bytes = how & 4 ? 4 : 3;
+    d.critical = weft_read_u8(in);
+    d.lost_max = weft_read_u8(in);
+    d.clock = weft_read_u8(in);
+    uint64_t left = d.total - weft_min_u64(d.total, (uint64_t)d.chunk * d.chunk_elems);
+    uint8_t body[WEFT_DATA_BYTES + 64];
+    struct weft_writer w = weft_writer_make(body, sizeof(body));
+    weft_wire_data_encode(&w, &d);
+    weft_write_zeros(&w, weft_min_u64(left, d.chunk_elems) * d.elem_bytes);
+    uint8_t flags = WEFT_FLAG_DATA | (how & (WEFT_FLAG_PASS_END | WEFT_FLAG_SENDER_LIMITED));
+    forged_deliver(flags, 1 + (how >> 7), body, (size_t)(w.at - body));
+}
+
+static void op_connect(void)
+{
+    weft_peer peer;
+    if (weft_ep_connect(world.other.ep, &world.victim.addr, world.now_ns, &peer) == WEFT_OK) {
+        settle(&world.other);
+        carry(0);
+        carry(0);
+    }
+}
+
+static void operation(struct weft_reader *in)
+{
+    uint8_t op = weft_read_u8(in);
+    struct end *e = op & 0x80 ? &world.other : &world.victim;
+    switch (op % 16) {
+    case 0:
+        op_forge_bytes(in);
+        break;
+    case 1:
+    case 2:
+        op_forge_body(in);
+        break;
+    case 3:
+        op_forge_ack(in);
+        break;
+    case 4:
+        op_forge_done(in);
+        break;
+    case 5:
+        op_forge_finish(in);
+        break;
+    case 6:
+    case 7:
+        op_forge_data(in);
+        break;
+    case 8:
+        op_expect(e, in);
+        break;
+    case 9:
+        op_send(e, in);
+        break;
+    case 10:
+        carry(weft_read_u32(in));
+        break;
+    case 11:
+        carry(0);
+        break;
+    case 12:
+        op_time(in);
+        break;
+    case 13:
+        op_cancel(e, in);
+        break;
+    case 14:
+        op_stranger(in);
+        break;
+    default:
+        if (op & 0x40) {
+            weft_ep_close(e->ep, 0, world.now_ns);
+        } else if (op & 0x20) {
+            op_connect();
+        } else {
+            weft_ep_idle(e->ep, world.now_ns);
+        }
+        settle(e);
+    }
+}
+
+static void end_open(struct end *e, uint8_t host, uint16_t packet_bytes)
+{
+    struct weft_ep_config config;
+    weft_ep_config_default(&config);
+    config.name = host;
+    config.incarnation = host;
+    config.seed = host;
+    config.peers_max = PEERS_MAX;
+    config.chunks_max = CHUNKS_MAX;
+    config.expects_max = SLOTS;
+    config.tx_window_max = 256;
+    config.rx_window = 64;
+    config.unscheduled = 16;
+    config.packet_bytes = packet_bytes;
+    config.accept = 1;
+    config.peer_timeout_ns = WEFT_NS_PER_S;
+    weft_status status = weft_ep_new(&config, &e->ep);
+    WEFT_ASSERT(status == WEFT_OK);
+    e->msgr = weft_ep_msgr(e->ep);
+    e->addr = addr_make(host);
+}
+
+static void end_close(struct end *e)
+{
+    weft_ep_free(e->ep);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        slot_free(&e->sends[i]);
+        slot_free(&e->expects[i]);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const uint16_t packet_bytes[] = {256, 300, 1472};
+    if (size == 0) {
+        return 0;
+    }
+    struct weft_reader in = weft_reader_make(data, size);
+    memset(&world, 0, sizeof(world));
+    world.now_ns = WEFT_NS_PER_S;
+    uint16_t longest = packet_bytes[weft_read_u8(&in) % WEFT_ARRAY_COUNT(packet_bytes)];
+    end_open(&world.victim, 1, longest);
+    end_open(&world.other, 2, longest);
+    op_connect();
+    for (unsigned i = 0; i < OPERATIONS_MAX && weft_reader_left(&in) > 0; i++) {
+        operation(&in);
+    }
+    end_close(&world.victim);
+    end_close(&world.other);
+    return 0;
+}

@@ -1,0 +1,264 @@
+/* A shard fed with arbitrary requests: any tag, any grid, any bytes, chunks in any order, some
+ * missing, workers dying in between. The transport around it is the least that keeps the contract
+ * of core/msg.h. The shard must neither crash nor leak a slot: when all messages are closed, it is
+ * idle, or pulls wait for consistency.
+ *
+ * Input: records {op u8, flags u8, table u8, clock u8, elem_bytes u16, chunk_elems u16, total u16,
+ * bytes u16} and the message's first bytes; the rest of a message is zero. */
+#include "base/assert.h"
+#include "core/msg.h"
+#include "ps/shard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+    EXPECTS = 64,
+    MESSAGE_BYTES_MAX = 16384,
+    RECORDS_MAX = 24,
+    FLAG_SHORT = 1,
+    FLAG_KILL = 2,
+    FLAG_OTHER = 4,
+    FLAG_BACKWARDS = 8,
+    FLAG_HOLE = 16,
+    FLAG_AGAIN = 32,
+    FLAG_SLABS = 64
+};
+
+struct fake {
+    struct weft_shard *shard;
+    struct {
+        bool live;
+        struct weft_msg_expect expect;
+        weft_expect_id id;
+    } expects[EXPECTS];
+    uint64_t ids;
+    uint64_t now_ns;
+    bool again;
+    uint32_t replies;
+    struct weft_msg_send reply[EXPECTS];
+};
+
+static uint64_t clock_ns(void *arg)
+{
+    return ((struct fake *)arg)->now_ns++;
+}
+
+static uint32_t chunk_elems(void *self, weft_peer peer, uint16_t elem_bytes)
+{
+    (void)self, (void)peer;
+    return 1408 / elem_bytes;
+}
+
+static weft_status send_reply(void *self, const struct weft_msg_send *send, uint64_t now_ns,
+                              uint64_t *seq_p)
+{
+    struct fake *fake = self;
+    (void)now_ns;
+    if (fake->again) {
+        return WEFT_AGAIN;
+    }
+    WEFT_ASSERT(fake->replies < EXPECTS && send->bound_ppm < WEFT_PPM);
+    /* All of it must be readable, and be an answer. */
+    const uint8_t *bytes = send->base;
+    uint32_t sum = 0;
+    for (size_t i = 0; i < (size_t)send->total * send->elem_bytes; i++) {
+        sum += bytes[i];
+    }
+    struct weft_rpc_reply head;
+    WEFT_ASSERT(weft_rpc_reply_unpack(bytes, WEFT_RPC_REPLY_BYTES, &head) == WEFT_OK && sum > 0);
+    WEFT_ASSERT(head.status < WEFT_RPC_STATUS_COUNT && send->tag >> 63 == 1);
+    fake->reply[fake->replies++] = *send;
+    *seq_p = ++fake->ids;
+    return WEFT_OK;
+}
+
+static weft_status expect(void *self, const struct weft_msg_expect *expect, weft_expect_id *id_p)
+{
+    struct fake *fake = self;
+    for (int i = 0; i < EXPECTS; i++) {
+        if (!fake->expects[i].live) {
+            fake->expects[i].live = true;
+            fake->expects[i].expect = *expect;
+            *id_p = fake->expects[i].id = ++fake->ids;
+            return WEFT_OK;
+        }
+    }
+    return WEFT_NOMEM;
+}
+
+static weft_status cancel(void *self, weft_expect_id id)
+{
+    struct fake *fake = self;
+    for (int i = 0; i < EXPECTS; i++) {
+        if (fake->expects[i].live && fake->expects[i].id == id) {
+            fake->expects[i].live = false;
+            return WEFT_OK;
+        }
+    }
+    return WEFT_NOTFOUND;
+}
+
+static void refuse(void *self, weft_peer peer, uint64_t seq)
+{
+    (void)self, (void)peer, (void)seq;
+}
+
+static const struct weft_msg_ops ops = {
+    .chunk_elems = chunk_elems,
+    .send = send_reply,
+    .expect = expect,
+    .cancel = cancel,
+    .refuse = refuse,
+};
+
+/* Replies taken since the last time are delivered, or their worker is gone. */
+static void close_replies(struct fake *fake)
+{
+    while (fake->replies > 0) {
+        struct weft_msg_send send = fake->reply[--fake->replies];
+        struct weft_msg_event sent = {
+            .type = WEFT_EVENT_SENT, .peer = send.peer, .user = send.user};
+        weft_shard_event(fake->shard, &sent, fake->now_ns);
+    }
+}
+
+static void peer_event(struct fake *fake, enum weft_msg_event_type type, weft_peer peer)
+{
+    struct weft_msg_event event = {.type = type,
+                                   .peer = peer,
+                                   .at_ns = fake->now_ns,
+                                   .name = weft_rpc_name(WEFT_ROLE_WORKER, peer - 1)};
+    weft_shard_event(fake->shard, &event, fake->now_ns);
+}
+
+static bool match(struct fake *fake, struct weft_msg_event *event)
+{
+    for (int i = 0; i < EXPECTS; i++) {
+        struct weft_msg_expect *e = &fake->expects[i].expect;
+        if (fake->expects[i].live && e->peer == event->peer &&
+            (event->tag & e->tag_mask) == e->tag) {
+            fake->expects[i].live = --e->count > 0;
+            event->user = e->user;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One message from beginning to end, in chunks of exact size at odd addresses. */
+static void message(struct fake *fake, struct weft_msg_event event, uint8_t flags,
+                    const uint8_t *bytes)
+{
+    if (!match(fake, &event)) {
+        return;
+    }
+    event.seq = ++fake->ids;
+    event.type = WEFT_EVENT_OPEN;
+    weft_shard_event(fake->shard, &event, fake->now_ns);
+    for (uint32_t i = 0; i < event.chunks; i++) {
+        uint32_t k = flags & FLAG_BACKWARDS ? event.chunks - 1 - i : i;
+        if ((flags & FLAG_HOLE && k == event.chunks / 2) || (flags & FLAG_SHORT && i > 2)) {
+            continue;
+        }
+        uint32_t begin = k * event.chunk_elems;
+        event.type = WEFT_EVENT_CHUNK;
+        event.chunk = k;
+        event.elems = (uint32_t)weft_min_u64(event.chunk_elems, event.total - begin);
+        event.at_ns = fake->now_ns++;
+        size_t count = (size_t)event.elems * event.elem_bytes;
+        uint8_t *copy = malloc(count + 1);
+        WEFT_ASSERT(copy != NULL);
+        memcpy(copy + 1, bytes + (size_t)begin * event.elem_bytes, count);
+        event.data = copy + 1;
+        weft_shard_event(fake->shard, &event, fake->now_ns);
+        free(copy);
+        event.received++;
+    }
+    event.type = WEFT_EVENT_RECEIVED;
+    event.outcome = flags & FLAG_SHORT ? WEFT_MSG_SHORT : WEFT_MSG_COMPLETE;
+    weft_shard_event(fake->shard, &event, fake->now_ns);
+}
+
+static uint16_t u16(const uint8_t *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+/* Returns the bytes used. */
+static size_t record(struct fake *fake, const uint8_t *data, size_t size)
+{
+    static uint8_t bytes[MESSAGE_BYTES_MAX];
+    uint8_t flags = data[1];
+    struct weft_msg_event event = {
+        .peer = flags & FLAG_OTHER ? 2 : 1,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){data[0] % 5, data[2], data[3]}) |
+               (uint64_t)(data[0] == 255) << 32,
+        .elem_bytes = (uint16_t)(u16(data + 4) % 1408 + 1),
+        .at_ns = fake->now_ns,
+    };
+    uint32_t total_max = MESSAGE_BYTES_MAX / event.elem_bytes;
+    uint32_t chunk_max = 1408 / event.elem_bytes;
+    event.chunk_elems = (uint16_t)(u16(data + 6) % chunk_max + 1);
+    event.total = u16(data + 8) % total_max + 1;
+    event.chunks = (event.total + event.chunk_elems - 1) / event.chunk_elems;
+    size_t count = weft_min_u64(u16(data + 10), size - 12);
+    count = weft_min_u64(count, MESSAGE_BYTES_MAX);
+    memset(bytes, 0, sizeof(bytes));
+    memcpy(bytes, data + 12, count);
+    fake->again = flags & FLAG_AGAIN;
+    message(fake, event, flags, bytes);
+    fake->again = false;
+    weft_shard_progress(fake->shard, fake->now_ns);
+    close_replies(fake);
+    if (flags & FLAG_KILL) {
+        peer_event(fake, flags & FLAG_HOLE ? WEFT_EVENT_PEER_UP : WEFT_EVENT_PEER_DOWN, event.peer);
+    }
+    uint16_t table;
+    size_t slab;
+    if (flags & FLAG_SLABS && weft_shard_wants_slab(fake->shard, &table, &slab)) {
+        WEFT_ASSERT(weft_shard_add_slab(fake->shard, table, malloc(slab), slab) == WEFT_OK);
+    }
+    return 12 + count;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct fake fake;
+    memset(&fake, 0, sizeof(fake));
+    struct weft_shard_config config;
+    weft_shard_config_default(&config);
+    config.workers_max = 2;
+    config.tables_max = 2;
+    config.rows_max = 64;
+    config.dim_max = 300;
+    config.push_slots = config.pull_slots = 2;
+    config.rows_per_rpc_max = 40;
+    config.slab_bytes = 4096;
+    config.clock_ns = clock_ns;
+    config.clock_arg = &fake;
+    weft_status status = weft_shard_new(&config, (struct weft_msgr){&ops, &fake}, &fake.shard);
+    WEFT_ASSERT(status == WEFT_OK);
+    peer_event(&fake, WEFT_EVENT_PEER_UP, 1);
+    peer_event(&fake, WEFT_EVENT_PEER_UP, 2);
+    for (int i = 0; i < RECORDS_MAX && size >= 12; i++) {
+        size_t used = record(&fake, data, size);
+        data += used;
+        size -= used;
+    }
+    /* Both workers leave: whatever waited is dropped, and no slot stays behind. */
+    peer_event(&fake, WEFT_EVENT_PEER_DOWN, 1);
+    peer_event(&fake, WEFT_EVENT_PEER_DOWN, 2);
+    WEFT_ASSERT(!weft_shard_busy(fake.shard));
+    for (int i = 0; i < EXPECTS; i++) {
+        WEFT_ASSERT(!fake.expects[i].live);
+    }
+    void *slab;
+    while ((slab = weft_shard_take_slab(fake.shard)) != NULL) {
+        free(slab);
+    }
+    weft_shard_free(fake.shard);
+    return 0;
+}

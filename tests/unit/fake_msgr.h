@@ -1,0 +1,381 @@
+/* A transport in memory for tests of the layers above it: a few nodes, messages cut into chunks,
+ * delivered one chunk a step in random order, losing what the bound allows. It keeps the contract
+ * of core/msg.h and, by asserting, holds its users to theirs. Everything follows from one seed.
+ *
+ * Not a model of a network: no acknowledgements, no timing beyond one tick a step. */
+#ifndef WEFT_TESTS_FAKE_MSGR_H
+#define WEFT_TESTS_FAKE_MSGR_H
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "base/prng.h"
+#include "core/msg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FAKE_NODES = 8,
+    FAKE_MESSAGES = 256,
+    FAKE_EXPECTS = 512,
+    FAKE_EVENTS = 512,
+    FAKE_WORDS = 160
+};
+
+struct fake_message {
+    bool live;
+    bool open;         /* matched an expectation */
+    bool held;         /* the test does not let it go */
+    uint32_t from, to; /* nodes */
+    struct weft_msg_send send;
+    uint64_t seq;
+    uint32_t chunk_elems, chunks, left;
+    uint64_t todo[FAKE_WORDS]; /* chunks that will still arrive */
+    uint64_t mask[FAKE_WORDS];
+    uint32_t received, refused;
+    uint64_t user; /* at the receiver */
+    enum weft_msg_sink sink;
+    uint8_t *memory;
+};
+
+struct fake_expect {
+    bool live;
+    struct weft_msg_expect expect;
+    weft_expect_id id;
+};
+
+struct fake_net;
+
+struct fake_node {
+    struct fake_net *net;
+    uint32_t index;
+    bool dead;
+    uint64_t name;
+    struct fake_expect expects[FAKE_EXPECTS];
+    struct weft_msg_event events[FAKE_EVENTS];
+    uint64_t masks[FAKE_EVENTS][FAKE_WORDS];
+    uint32_t events_head, events_tail;
+};
+
+struct fake_net {
+    struct weft_prng prng;
+    uint64_t now_ns;
+    uint64_t seq;
+    uint64_t expect_id;
+    uint32_t loss_ppm;     /* of chunks, as far as the bound allows */
+    uint32_t packet_bytes; /* room for a chunk */
+    uint32_t expects_max;  /* of the nodes from expects_limited_from on */
+    uint32_t expects_limited_from;
+    uint32_t msgs_max;
+    uint64_t unmatched; /* steps in which a message found no memory */
+    uint8_t *chunk;     /* the copy that CHUNK pointed to */
+    struct fake_message messages[FAKE_MESSAGES];
+    struct fake_node nodes[FAKE_NODES];
+};
+
+/* The peer index of a node is the same at all others: its number + 10. */
+static inline weft_peer fake_peer(uint32_t node)
+{
+    return node + 10;
+}
+
+static inline uint64_t fake_clock_ns(void *arg)
+{
+    struct fake_net *net = arg;
+    return net->now_ns += 7; /* every look takes time */
+}
+
+static inline struct weft_msg_event *fake_event(struct fake_node *node,
+                                                enum weft_msg_event_type type)
+{
+    WEFT_ASSERT(node->events_tail - node->events_head < FAKE_EVENTS);
+    struct weft_msg_event *event = &node->events[node->events_tail++ % FAKE_EVENTS];
+    *event = (struct weft_msg_event){.type = type, .at_ns = node->net->now_ns};
+    return event;
+}
+
+static inline void fake_event_grid(struct fake_node *node, struct weft_msg_event *event,
+                                   const struct fake_message *m, bool at_sender)
+{
+    event->peer = fake_peer(at_sender ? m->to : m->from);
+    event->user = at_sender ? m->send.user : m->user;
+    event->seq = m->seq;
+    event->tag = m->send.tag;
+    event->total = m->send.total;
+    event->chunk_elems = (uint16_t)m->chunk_elems;
+    event->elem_bytes = m->send.elem_bytes;
+    event->chunks = m->chunks;
+    event->received = m->received;
+    event->refused = m->refused;
+    uint64_t *mask = node->masks[event - node->events];
+    memcpy(mask, m->mask, sizeof(m->mask));
+    event->mask = mask;
+}
+
+static inline uint32_t fake_chunk_elems(void *self, weft_peer peer, uint16_t elem_bytes)
+{
+    struct fake_node *node = self;
+    (void)peer;
+    uint32_t elems = node->net->packet_bytes / elem_bytes;
+    return elems >= 32 ? elems / 32 * 32 : elems;
+}
+
+static inline weft_status fake_send(void *self, const struct weft_msg_send *send, uint64_t now_ns,
+                                    uint64_t *seq_p)
+{
+    struct fake_node *node = self;
+    struct fake_net *net = node->net;
+    (void)now_ns;
+    uint32_t to = send->peer - 10, elems = fake_chunk_elems(self, send->peer, send->elem_bytes);
+    WEFT_ASSERT(send->total >= 1 && send->bound_ppm < WEFT_PPM && send->base != NULL);
+    if (to >= FAKE_NODES || net->nodes[to].dead || node->dead) {
+        return WEFT_PEER;
+    }
+    if (elems == 0) {
+        return WEFT_INVALID;
+    }
+    struct fake_message *m = NULL;
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        open += net->messages[i].live && net->messages[i].from == node->index &&
+                net->messages[i].to == to;
+        if (!net->messages[i].live) {
+            m = &net->messages[i];
+        }
+    }
+    if (m == NULL || open >= net->msgs_max) {
+        return WEFT_AGAIN;
+    }
+    *m = (struct fake_message){.live = true, .from = node->index, .to = to, .send = *send};
+    m->seq = *seq_p = ++net->seq;
+    m->chunk_elems = elems;
+    m->chunks = (send->total + elems - 1) / elems;
+    WEFT_ASSERT(m->chunks <= FAKE_WORDS * 64);
+    uint64_t lose = (uint64_t)send->bound_ppm * send->total / elems / WEFT_PPM;
+    lose = lose >= m->chunks ? m->chunks - 1 : lose;
+    for (uint32_t c = 0; c < m->chunks; c++) {
+        if (c >= send->critical && lose > 0 && weft_prng_chance(&net->prng, net->loss_ppm)) {
+            lose--;
+            continue;
+        }
+        weft_bits_set(m->todo, c);
+        m->left++;
+    }
+    return WEFT_OK;
+}
+
+static inline weft_status fake_expect(void *self, const struct weft_msg_expect *expect,
+                                      weft_expect_id *id_p)
+{
+    struct fake_node *node = self;
+    WEFT_ASSERT(expect->count >= 1 && (expect->sink == WEFT_SINK_HAND || expect->count == 1));
+    bool limited = node->index >= node->net->expects_limited_from;
+    for (uint32_t i = 0; i < (limited ? node->net->expects_max : FAKE_EXPECTS); i++) {
+        if (!node->expects[i].live) {
+            *id_p = ++node->net->expect_id;
+            node->expects[i] = (struct fake_expect){true, *expect, *id_p};
+            return WEFT_OK;
+        }
+    }
+    return WEFT_NOMEM;
+}
+
+static inline weft_status fake_cancel(void *self, weft_expect_id id)
+{
+    struct fake_node *node = self;
+    for (uint32_t i = 0; i < FAKE_EXPECTS; i++) {
+        if (node->expects[i].live && node->expects[i].id == id) {
+            node->expects[i].live = false;
+            return WEFT_OK;
+        }
+    }
+    return WEFT_NOTFOUND;
+}
+
+static inline void fake_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
+{
+    (void)self, (void)peer, (void)seq, (void)user;
+    WEFT_ASSERT(!"not used by the layers above");
+}
+
+static inline struct fake_message *fake_find(struct fake_net *net, uint64_t seq)
+{
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        if (net->messages[i].live && net->messages[i].seq == seq) {
+            return &net->messages[i];
+        }
+    }
+    return NULL;
+}
+
+static inline void fake_refuse(void *self, weft_peer peer, uint64_t seq)
+{
+    struct fake_node *node = self;
+    struct fake_message *m = fake_find(node->net, seq);
+    WEFT_ASSERT(m != NULL && fake_peer(m->from) == peer && m->to == node->index);
+    m->refused++;
+}
+
+static inline void fake_close(struct fake_net *net, struct fake_message *m,
+                              enum weft_msg_outcome outcome)
+{
+    if (m->open && !net->nodes[m->to].dead) {
+        struct weft_msg_event *event = fake_event(&net->nodes[m->to], WEFT_EVENT_RECEIVED);
+        fake_event_grid(&net->nodes[m->to], event, m, false);
+        event->outcome = outcome == WEFT_MSG_UNKNOWN ? WEFT_MSG_SHORT : outcome;
+    }
+    if (!net->nodes[m->from].dead) {
+        struct weft_msg_event *event = fake_event(&net->nodes[m->from], WEFT_EVENT_SENT);
+        fake_event_grid(&net->nodes[m->from], event, m, true);
+        event->outcome = outcome;
+    }
+    m->live = false;
+}
+
+static inline bool fake_poll(void *self, struct weft_msg_event *event_p)
+{
+    struct fake_node *node = self;
+    if (node->events_head == node->events_tail) {
+        return false;
+    }
+    *event_p = node->events[node->events_head++ % FAKE_EVENTS];
+    return true;
+}
+
+static inline bool fake_match(struct fake_net *net, struct fake_message *m)
+{
+    struct fake_node *node = &net->nodes[m->to];
+    for (uint32_t i = 0; i < FAKE_EXPECTS; i++) {
+        struct fake_expect *e = &node->expects[i];
+        if (!e->live || (e->expect.peer != WEFT_PEER_ANY && e->expect.peer != fake_peer(m->from)) ||
+            (m->send.tag & e->expect.tag_mask) != e->expect.tag ||
+            (uint64_t)m->send.total * m->send.elem_bytes > e->expect.memory_bytes) {
+            continue;
+        }
+        m->open = true;
+        m->user = e->expect.user;
+        m->sink = e->expect.sink;
+        m->memory = e->expect.memory;
+        e->live = --e->expect.count > 0;
+        fake_event_grid(node, fake_event(node, WEFT_EVENT_OPEN), m, false);
+        return true;
+    }
+    net->unmatched++;
+    return false;
+}
+
+static inline void fake_deliver(struct fake_net *net, struct fake_message *m, uint32_t c)
+{
+    struct fake_node *node = &net->nodes[m->to];
+    uint32_t elems = (uint32_t)weft_min_u64(m->chunk_elems, m->send.total - c * m->chunk_elems);
+    size_t offset = (size_t)c * m->chunk_elems * m->send.elem_bytes;
+    size_t bytes = (size_t)elems * m->send.elem_bytes;
+    weft_bits_clear(m->todo, c);
+    weft_bits_set(m->mask, c);
+    m->left--;
+    m->received++;
+    if (m->sink == WEFT_SINK_COPY) {
+        memcpy(m->memory + offset, (const uint8_t *)m->send.base + offset, bytes);
+        return;
+    }
+    /* At an odd address and with nothing behind it, as a sanitizer likes it. */
+    free(net->chunk);
+    net->chunk = malloc(bytes + 1);
+    memcpy(net->chunk + 1, (const uint8_t *)m->send.base + offset, bytes);
+    struct weft_msg_event *event = fake_event(node, WEFT_EVENT_CHUNK);
+    fake_event_grid(node, event, m, false);
+    event->chunk = c;
+    event->elems = elems;
+    event->data = net->chunk + 1;
+}
+
+/* Deliver one chunk of some message; false when nothing can move. All nodes must poll to the end
+ * afterwards. A message whose last chunk has come is closed one step later, as DONE would be. */
+static inline bool fake_step(struct fake_net *net)
+{
+    uint32_t start = (uint32_t)weft_prng_below(&net->prng, FAKE_MESSAGES);
+    net->now_ns += 1000;
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        struct fake_message *m = &net->messages[(start + i) % FAKE_MESSAGES];
+        if (!m->live || m->held || (!m->open && !fake_match(net, m))) {
+            continue;
+        }
+        if (m->left == 0) {
+            fake_close(net, m, WEFT_MSG_COMPLETE);
+            return true;
+        }
+        uint32_t from = (uint32_t)weft_prng_below(&net->prng, m->chunks);
+        uint32_t c = (uint32_t)weft_bits_next_one(m->todo, m->chunks, from);
+        fake_deliver(net, m,
+                     c < m->chunks ? c : (uint32_t)weft_bits_next_one(m->todo, m->chunks, 0));
+        return true;
+    }
+    return false;
+}
+
+/* Tell a and b that they are connected. */
+static inline void fake_connect(struct fake_net *net, uint32_t a, uint32_t b)
+{
+    uint32_t ends[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        struct weft_msg_event *event = fake_event(&net->nodes[ends[i]], WEFT_EVENT_PEER_UP);
+        event->peer = fake_peer(ends[1 - i]);
+        event->name = net->nodes[ends[1 - i]].name;
+    }
+}
+
+/* A node dies: its messages end, and those connected to it hear of it. */
+static inline void fake_kill(struct fake_net *net, uint32_t dead)
+{
+    net->nodes[dead].dead = true;
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        struct fake_message *m = &net->messages[i];
+        if (m->live && (m->from == dead || m->to == dead)) {
+            fake_close(net, m, WEFT_MSG_UNKNOWN);
+        }
+    }
+    for (uint32_t n = 0; n < FAKE_NODES; n++) {
+        if (n != dead) {
+            fake_event(&net->nodes[n], WEFT_EVENT_PEER_DOWN)->peer = fake_peer(dead);
+        }
+    }
+}
+
+static const struct weft_msg_ops fake_ops = {
+    .chunk_elems = fake_chunk_elems,
+    .send = fake_send,
+    .expect = fake_expect,
+    .cancel = fake_cancel,
+    .set_user = fake_set_user,
+    .refuse = fake_refuse,
+    .poll = fake_poll,
+};
+
+static inline struct weft_msgr fake_msgr(struct fake_net *net, uint32_t node)
+{
+    return (struct weft_msgr){.ops = &fake_ops, .self = &net->nodes[node]};
+}
+
+static inline struct fake_net *fake_net_new(uint64_t seed)
+{
+    struct fake_net *net = calloc(1, sizeof(*net));
+    WEFT_ASSERT(net != NULL);
+    weft_prng_init(&net->prng, seed);
+    net->now_ns = 1000000;
+    net->packet_bytes = 1408;
+    net->expects_max = FAKE_EXPECTS;
+    net->msgs_max = WEFT_MSGS_MAX;
+    for (uint32_t n = 0; n < FAKE_NODES; n++) {
+        net->nodes[n].net = net;
+        net->nodes[n].index = n;
+    }
+    return net;
+}
+
+static inline void fake_net_free(struct fake_net *net)
+{
+    free(net->chunk);
+    free(net);
+}
+
+#endif

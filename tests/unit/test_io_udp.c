@@ -1,0 +1,448 @@
+/* Endpoints on real sockets: messages both ways, loss on purpose, no GSO, garbage, wake, close.
+ * Both ends are stepped by one thread; it waits for conditions, with a limit far above need. */
+#include "base/bits.h"
+#include "io/clock.h"
+#include "io/udp.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const uint64_t STEP_NS = 200 * WEFT_NS_PER_US;
+static const uint64_t LIMIT_NS = 20 * WEFT_NS_PER_S;
+
+/* One end, and what its events said. */
+struct node {
+    struct weft_udp *udp;
+    struct weft_msgr msgr;
+    uint32_t up;
+    uint32_t down;
+    uint32_t sent;
+    uint32_t received;
+    uint32_t incomplete; /* SENT or RECEIVED other than COMPLETE */
+    uint32_t holes;      /* chunks missing in masks of RECEIVED */
+    weft_peer peer;      /* of the last event */
+    enum weft_msg_down why;
+    uint8_t *hand; /* HAND: chunks are put here */
+};
+
+static void on_event(struct node *node, const struct weft_msg_event *event)
+{
+    node->peer = event->peer;
+    switch (event->type) {
+    case WEFT_EVENT_PEER_UP:
+        node->up++;
+        break;
+    case WEFT_EVENT_PEER_DOWN:
+        node->down++;
+        node->why = event->down;
+        break;
+    case WEFT_EVENT_SENT:
+        node->sent++;
+        node->incomplete += event->outcome != WEFT_MSG_COMPLETE;
+        break;
+    case WEFT_EVENT_RECEIVED:
+        node->received++;
+        node->incomplete += event->outcome != WEFT_MSG_COMPLETE;
+        node->holes += event->chunks - (uint32_t)weft_bits_count(event->mask, event->chunks);
+        break;
+    case WEFT_EVENT_CHUNK:
+        memcpy(node->hand + (size_t)event->chunk * event->chunk_elems * event->elem_bytes,
+               event->data, (size_t)event->elems * event->elem_bytes);
+        break;
+    case WEFT_EVENT_OPEN:
+        break;
+    }
+}
+
+static void drain(void *arg, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct node *node = arg;
+    struct weft_msg_event event;
+    while (node->msgr.ops->poll(node->msgr.self, &event)) {
+        on_event(node, &event);
+    }
+}
+
+static void small(struct weft_udp_config *config_p)
+{
+    weft_udp_config_default(config_p);
+    config_p->ep.peers_max = 4;
+    config_p->ep.accept = 1;
+}
+
+static void open_node(const struct weft_udp_config *config, struct node *node)
+{
+    struct weft_io_error error = {{0}};
+    *node = (struct node){0};
+    weft_status status = weft_udp_open(config, &node->udp, &error);
+    if (status != WEFT_OK) {
+        fail_msg("%s: %s", weft_status_name(status), error.text);
+    }
+    node->msgr = weft_udp_msgr(node->udp);
+}
+
+/* Step both until *count reaches target. */
+static void run_until(struct node *a, struct node *b, const uint32_t *count, uint32_t target)
+{
+    uint64_t end_ns = weft_clock_now_ns() + LIMIT_NS;
+    while (*count < target && weft_clock_now_ns() < end_ns) {
+        (void)weft_udp_step(a->udp, STEP_NS, drain, a);
+        if (b != NULL) {
+            (void)weft_udp_step(b->udp, STEP_NS, drain, b);
+        }
+    }
+    assert_int_equal(*count, target);
+}
+
+static weft_peer connect_nodes(struct node *from, struct node *to, const char *host)
+{
+    weft_peer peer;
+    assert_int_equal(weft_udp_connect(from->udp, host, weft_udp_port(to->udp), &peer, NULL),
+                     WEFT_OK);
+    return peer;
+}
+
+static void send_floats(struct node *node, weft_peer peer, const float *values, uint32_t count)
+{
+    struct weft_msg_send send = {.peer = peer,
+                                 .base = values,
+                                 .total = count,
+                                 .elem_bytes = sizeof(float),
+                                 .tag = 5,
+                                 .deadline_ns = WEFT_NEVER};
+    uint64_t seq;
+    assert_int_equal(node->msgr.ops->send(node->msgr.self, &send, weft_clock_now_ns(), &seq),
+                     WEFT_OK);
+}
+
+static void expect_floats(struct node *node, enum weft_msg_sink sink, float *memory, uint32_t count)
+{
+    struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                     .sink = sink,
+                                     .tag = 5,
+                                     .tag_mask = UINT64_MAX,
+                                     .memory = sink == WEFT_SINK_HAND ? NULL : memory,
+                                     .memory_bytes = count * sizeof(float),
+                                     .count = 1,
+                                     .timeout_ns = WEFT_NEVER};
+    weft_expect_id id;
+    assert_int_equal(node->msgr.ops->expect(node->msgr.self, &expect, &id), WEFT_OK);
+}
+
+/* Whole numbers: sums are exact. */
+static float *numbers(uint32_t count)
+{
+    float *values = calloc(count, sizeof(*values));
+    assert_non_null(values);
+    for (uint32_t i = 0; i < count; i++) {
+        values[i] = (float)(i % 1000);
+    }
+    return values;
+}
+
+/* `rounds` vectors from a to b through `sink`, then one back; all must be right to the last bit. */
+static void transfer(struct node *a, struct node *b, const char *host, enum weft_msg_sink sink,
+                     uint32_t rounds)
+{
+    enum { COUNT = 50001 };
+    float *values = numbers(COUNT);
+    float *memory = calloc(COUNT, sizeof(*memory));
+    assert_non_null(memory);
+    b->hand = (uint8_t *)memory;
+    weft_peer to_b = connect_nodes(a, b, host);
+    for (uint32_t round = 1; round <= rounds; round++) {
+        expect_floats(b, sink, memory, COUNT);
+        send_floats(a, to_b, values, COUNT);
+        run_until(a, b, &b->received, round);
+        run_until(a, b, &a->sent, round);
+        float times = sink == WEFT_SINK_ADD ? (float)round : 1.0f;
+        for (uint32_t i = 0; i < COUNT; i++) {
+            assert_true(memory[i] == times * values[i]);
+        }
+    }
+    weft_peer to_a = b->peer;
+    memset(memory, 0, COUNT * sizeof(*memory));
+    expect_floats(a, WEFT_SINK_COPY, memory, COUNT);
+    send_floats(b, to_a, values, COUNT);
+    run_until(a, b, &a->received, 1);
+    run_until(a, b, &b->sent, 1);
+    assert_memory_equal(memory, values, COUNT * sizeof(*memory));
+    assert_int_equal(a->up, 1);
+    assert_int_equal(b->up, 1);
+    assert_int_equal(a->incomplete + b->incomplete + a->holes + b->holes, 0);
+    free(memory);
+    free(values);
+}
+
+static void messages_go_both_ways(void **state)
+{
+    (void)state;
+    static const enum weft_msg_sink sinks[] = {WEFT_SINK_COPY, WEFT_SINK_ADD, WEFT_SINK_HAND};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(sinks); i++) {
+        struct weft_udp_config config;
+        struct node a;
+        struct node b;
+        small(&config);
+        open_node(&config, &a);
+        open_node(&config, &b);
+        transfer(&a, &b, "localhost", sinks[i], 3);
+        const struct weft_udp_counters *sent = weft_udp_counters(a.udp);
+        assert_int_equal(sent->datagrams_sent,
+                         weft_ep_counters(weft_udp_ep(a.udp))->datagrams_sent);
+        assert_int_equal(sent->injected_drops, 0);
+        weft_udp_close(a.udp);
+        weft_udp_close(b.udp);
+    }
+}
+
+static void without_gso_the_same(void **state)
+{
+    (void)state;
+    struct weft_udp_config config;
+    struct node a;
+    struct node b;
+    small(&config);
+    config.gso = 0;
+    open_node(&config, &a);
+    config.gro = 0;
+    open_node(&config, &b);
+    struct weft_udp_facts facts;
+    weft_udp_facts(a.udp, &facts);
+    assert_false(facts.gso);
+    transfer(&a, &b, "127.0.0.1", WEFT_SINK_ADD, 2);
+    const struct weft_udp_counters *sent = weft_udp_counters(a.udp);
+    const struct weft_udp_counters *got = weft_udp_counters(b.udp);
+    assert_int_equal(sent->bursts_sent, sent->datagrams_sent);
+    assert_true(sent->gso_refused > 0);
+    assert_int_equal(got->buffers_received, got->datagrams_received);
+    weft_udp_close(a.udp);
+    weft_udp_close(b.udp);
+}
+
+/* 5 % of all datagrams gone at each end, and the sums are right; the number dropped is what the
+ * stream of this seed, role and rank says for as many datagrams, and lies within 4 sigma. */
+static void injected_loss_is_made_good(void **state)
+{
+    (void)state;
+    struct weft_udp_config config;
+    struct node a;
+    struct node b;
+    small(&config);
+    config.ep.seed = 11;
+    config.loss = (struct weft_loss_config){.loss_ppm = 50000, .seed = 3, .role = 1, .rank = 0};
+    open_node(&config, &a);
+    config.loss.role = 2;
+    open_node(&config, &b);
+    transfer(&a, &b, "127.0.0.1", WEFT_SINK_ADD, 20);
+    const struct weft_udp_counters *counters = weft_udp_counters(b.udp);
+    struct weft_loss replay;
+    weft_loss_init(&replay, &config.loss);
+    uint64_t drops = 0;
+    for (uint64_t i = 0; i < counters->datagrams_received; i++) {
+        drops += weft_loss_next(&replay);
+    }
+    assert_int_equal(counters->injected_drops, drops);
+    assert_true(counters->datagrams_received > 20 * 142);
+    double expected = (double)counters->datagrams_received * 0.05;
+    double off = (double)drops - expected;
+    assert_true(off * off <= 16.0 * expected * 0.95);
+    assert_int_equal(weft_ep_counters(weft_udp_ep(b.udp))->datagrams_received,
+                     counters->datagrams_received - drops);
+    weft_udp_close(a.udp);
+    weft_udp_close(b.udp);
+}
+
+static uint64_t refused_by(const struct weft_ep_counters *c)
+{
+    return c->bad_short + c->bad_version + c->bad_class + c->bad_peer + c->bad_packet +
+           c->bad_range + c->bad_ack + c->hello_refused;
+}
+
+static void garbage_is_counted(void **state)
+{
+    (void)state;
+    enum { GARBAGE = 500 };
+    struct weft_udp_config config;
+    struct node a;
+    struct node b;
+    small(&config);
+    open_node(&config, &a);
+    open_node(&config, &b);
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(weft_udp_port(b.udp)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    assert_true(fd >= 0);
+    struct weft_prng prng;
+    weft_prng_init(&prng, 1);
+    for (uint32_t i = 0; i < GARBAGE; i++) {
+        uint64_t bytes[200];
+        for (size_t word = 0; word < WEFT_ARRAY_COUNT(bytes); word++) {
+            bytes[word] = weft_prng_u64(&prng);
+        }
+        size_t count = weft_prng_below(&prng, sizeof(bytes)); /* empty ones too */
+        assert_int_equal(sendto(fd, bytes, count, 0, (struct sockaddr *)&to, sizeof(to)), count);
+        if (i % 50 == 0) {
+            (void)weft_udp_step(b.udp, 0, drain, &b);
+        }
+    }
+    (void)close(fd);
+    uint64_t end_ns = weft_clock_now_ns() + LIMIT_NS;
+    while (weft_udp_counters(b.udp)->datagrams_received < GARBAGE && weft_clock_now_ns() < end_ns) {
+        (void)weft_udp_step(b.udp, STEP_NS, drain, &b);
+    }
+    assert_int_equal(weft_udp_counters(b.udp)->datagrams_received, GARBAGE);
+    assert_int_equal(refused_by(weft_ep_counters(weft_udp_ep(b.udp))), GARBAGE);
+    assert_int_equal(b.up, 0);
+    transfer(&a, &b, "127.0.0.1", WEFT_SINK_COPY, 1);
+    weft_udp_close(a.udp);
+    weft_udp_close(b.udp);
+}
+
+static void beyond_loopback_is_refused(void **state)
+{
+    (void)state;
+    struct weft_udp_config config;
+    struct weft_io_error error;
+    struct weft_udp *udp = NULL;
+    struct node a;
+    weft_peer peer;
+    small(&config);
+    config.host = "0.0.0.0";
+    assert_int_equal(weft_udp_open(&config, &udp, &error), WEFT_UNSUPPORTED);
+    assert_null(udp);
+    assert_non_null(strstr(error.text, "0.0.0.0"));
+    config.host = "127.0.0.1";
+    open_node(&config, &a);
+    assert_int_equal(weft_udp_connect(a.udp, "192.0.2.1", 9, &peer, &error), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "not authenticated"));
+    assert_int_equal(weft_udp_connect(a.udp, "::1", 9, &peer, &error), WEFT_INVALID);
+    assert_int_equal(weft_udp_connect(a.udp, "127.0.0.1", 0, &peer, &error), WEFT_INVALID);
+    config.port = weft_udp_port(a.udp);
+    assert_int_equal(weft_udp_open(&config, &udp, &error), WEFT_EXISTS);
+    assert_non_null(strstr(error.text, "in use"));
+    weft_udp_close(a.udp);
+}
+
+static void *wake(void *arg)
+{
+    weft_udp_wake(arg);
+    return NULL;
+}
+
+static void wake_ends_a_sleep(void **state)
+{
+    (void)state;
+    static const uint16_t busy_poll_us[] = {0, 1000};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(busy_poll_us); i++) {
+        struct weft_udp_config config;
+        struct node a;
+        pthread_t thread;
+        small(&config);
+        config.busy_poll_us = busy_poll_us[i];
+        open_node(&config, &a);
+        assert_int_equal(pthread_create(&thread, NULL, wake, a.udp), 0);
+        /* Without the wake this would sleep until the test's own limit kills it. */
+        assert_int_equal(weft_udp_step(a.udp, WEFT_NEVER, drain, &a), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(weft_udp_counters(a.udp)->wakes, 1);
+        weft_udp_close(a.udp);
+    }
+}
+
+static void sleep_ends_at_its_time(void **state)
+{
+    (void)state;
+    struct weft_udp_config config;
+    struct node a;
+    small(&config);
+    open_node(&config, &a);
+    uint64_t start_ns = weft_clock_now_ns();
+    (void)weft_udp_step(a.udp, 3 * WEFT_NS_PER_MS, drain, &a);
+    assert_true(weft_clock_now_ns() - start_ns >= 3 * WEFT_NS_PER_MS);
+    assert_int_equal(weft_udp_counters(a.udp)->sleeps, 1);
+    (void)weft_udp_step(a.udp, 0, drain, &a);
+    assert_int_equal(weft_udp_counters(a.udp)->sleeps, 1);
+    weft_udp_close(a.udp);
+}
+
+static void close_tells_the_peer(void **state)
+{
+    (void)state;
+    struct weft_udp_config config;
+    struct node a;
+    struct node b;
+    small(&config);
+    open_node(&config, &a);
+    open_node(&config, &b);
+    transfer(&a, &b, "127.0.0.1", WEFT_SINK_COPY, 1);
+    weft_udp_idle(a.udp);
+    weft_udp_close(a.udp);
+    run_until(&b, NULL, &b.down, 1);
+    assert_int_equal(b.why, WEFT_DOWN_CLOSED);
+    weft_udp_close(b.udp);
+}
+
+static void nobody_there_is_silence(void **state)
+{
+    (void)state;
+    struct weft_udp_config config;
+    struct node a;
+    struct node b;
+    small(&config);
+    config.ep.peer_timeout_ns = 100 * WEFT_NS_PER_MS;
+    open_node(&config, &a);
+    open_node(&config, &b);
+    uint16_t port = weft_udp_port(b.udp);
+    weft_udp_close(b.udp);
+    weft_peer peer;
+    assert_int_equal(weft_udp_connect(a.udp, "127.0.0.1", port, &peer, NULL), WEFT_OK);
+    run_until(&a, NULL, &a.down, 1);
+    assert_int_equal(a.why, WEFT_DOWN_SILENT);
+    weft_udp_close(a.udp);
+}
+
+static void ipv6_works_too(void **state)
+{
+    (void)state;
+    struct weft_udp_config config;
+    struct weft_udp *probe;
+    struct node a;
+    struct node b;
+    small(&config);
+    config.host = "::1";
+    if (weft_udp_open(&config, &probe, NULL) != WEFT_OK) {
+        print_message("no IPv6 loopback on this host\n");
+        skip();
+    }
+    weft_udp_close(probe);
+    open_node(&config, &a);
+    open_node(&config, &b);
+    transfer(&a, &b, "::1", WEFT_SINK_ADD, 2);
+    weft_udp_close(a.udp);
+    weft_udp_close(b.udp);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_go_both_ways),      cmocka_unit_test(without_gso_the_same),
+        cmocka_unit_test(injected_loss_is_made_good), cmocka_unit_test(garbage_is_counted),
+        cmocka_unit_test(beyond_loopback_is_refused), cmocka_unit_test(wake_ends_a_sleep),
+        cmocka_unit_test(sleep_ends_at_its_time),     cmocka_unit_test(close_tells_the_peer),
+        cmocka_unit_test(nobody_there_is_silence),    cmocka_unit_test(ipv6_works_too),
+    };
+    return cmocka_run_group_tests_name("io udp", tests, NULL, NULL);
+}

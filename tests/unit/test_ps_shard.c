@@ -1,0 +1,509 @@
+/* A shard against one worker that writes its own bytes: what is refused, with which answer, and
+ * that nothing of it changes a parameter. */
+#include "fake_msgr.h"
+#include "ps/layout.h"
+#include "ps/shard.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { SHARD = 0, WORKER = 1, OTHER = 2, BYTES_MAX = 65536 };
+
+struct bench {
+    struct fake_net *net;
+    struct weft_shard *shard;
+    struct weft_msgr worker;
+    uint32_t rpc_id;
+    uint8_t message[BYTES_MAX];
+    uint8_t reply[BYTES_MAX];
+    struct weft_rpc_reply head;
+    bool replied;
+    uint32_t refused; /* of the last message */
+    bool sent;
+};
+
+static struct bench *bench_new(uint64_t seed)
+{
+    struct bench *b = calloc(1, sizeof(*b));
+    assert_non_null(b);
+    b->net = fake_net_new(seed);
+    struct weft_shard_config config;
+    weft_shard_config_default(&config);
+    config.workers_max = 2;
+    config.tables_max = 2;
+    config.rows_max = 1000;
+    config.rows_per_rpc_max = 400;
+    config.push_slots = config.pull_slots = 2;
+    config.clock_ns = fake_clock_ns;
+    config.clock_arg = b->net;
+    assert_int_equal(weft_shard_new(&config, fake_msgr(b->net, SHARD), &b->shard), WEFT_OK);
+    b->worker = fake_msgr(b->net, WORKER);
+    b->net->nodes[WORKER].name = weft_rpc_name(WEFT_ROLE_WORKER, 0);
+    b->net->nodes[OTHER].name = weft_rpc_name(WEFT_ROLE_WORKER, 1);
+    fake_connect(b->net, SHARD, WORKER);
+    fake_connect(b->net, SHARD, OTHER);
+    return b;
+}
+
+static void bench_free(struct bench *b)
+{
+    void *slab;
+    while ((slab = weft_shard_take_slab(b->shard)) != NULL) {
+        free(slab);
+    }
+    weft_shard_free(b->shard);
+    fake_net_free(b->net);
+    free(b);
+}
+
+static void bench_run(struct bench *b)
+{
+    struct weft_msg_event event;
+    do {
+        while (fake_poll(&b->net->nodes[SHARD], &event)) {
+            weft_shard_event(b->shard, &event, b->net->now_ns);
+        }
+        weft_shard_progress(b->shard, b->net->now_ns);
+        uint16_t table;
+        size_t bytes;
+        while (weft_shard_wants_slab(b->shard, &table, &bytes)) {
+            assert_int_equal(weft_shard_add_slab(b->shard, table, malloc(bytes), bytes), WEFT_OK);
+        }
+        for (uint32_t n = WORKER; n <= OTHER; n++) {
+            while (fake_poll(&b->net->nodes[n], &event)) {
+                if (event.type == WEFT_EVENT_RECEIVED) {
+                    b->replied = true;
+                    assert_int_equal(weft_rpc_reply_unpack(b->reply, sizeof(b->reply), &b->head),
+                                     WEFT_OK);
+                } else if (event.type == WEFT_EVENT_SENT) {
+                    b->sent = true;
+                    b->refused = event.refused;
+                }
+            }
+        }
+    } while (fake_step(b->net));
+}
+
+struct request {
+    uint8_t op;
+    uint16_t table;
+    uint32_t clock;
+    uint16_t elem_bytes;
+    uint32_t total;
+    struct weft_rpc_request head;
+};
+
+/* Send b->message with this head at its beginning (none when its rpc_id is 0). Returns the answer's
+ * status, -1 when none came. */
+static int ask_from(struct bench *b, uint32_t node, struct request r)
+{
+    uint32_t id = r.head.rpc_id;
+    if (id != 0) {
+        weft_rpc_request_pack(&r.head, b->message);
+    }
+    struct weft_msgr msgr = fake_msgr(b->net, node);
+    struct weft_msg_expect expect = {.peer = fake_peer(SHARD),
+                                     .memory = b->reply,
+                                     .memory_bytes = sizeof(b->reply),
+                                     .count = 1,
+                                     .timeout_ns = WEFT_NEVER,
+                                     .tag_mask = UINT64_MAX,
+                                     .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+                                         (uint8_t)(r.op | WEFT_RPC_REPLY_FLAG), r.table, id})};
+    struct weft_msg_send send = {
+        .peer = fake_peer(SHARD),
+        .base = b->message,
+        .total = r.total,
+        .elem_bytes = r.elem_bytes,
+        .critical = 1,
+        .deadline_ns = WEFT_NEVER,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){r.op, r.table, r.clock})};
+    weft_expect_id expect_id = 0;
+    uint64_t seq;
+    assert_int_equal(msgr.ops->expect(msgr.self, &expect, &expect_id), WEFT_OK);
+    b->replied = b->sent = false;
+    b->refused = 0;
+    assert_int_equal(msgr.ops->send(msgr.self, &send, 0, &seq), WEFT_OK);
+    bench_run(b);
+    if (!b->replied) {
+        (void)!msgr.ops->cancel(msgr.self, expect_id);
+        return -1;
+    }
+    assert_int_equal(b->head.rpc_id, id);
+    assert_int_equal(b->head.t0_ns, r.head.t0_ns);
+    return b->head.status;
+}
+
+static int ask(struct bench *b, struct request r)
+{
+    return ask_from(b, WORKER, r);
+}
+
+static struct weft_rpc_request head_of(struct bench *b, uint32_t rows)
+{
+    return (struct weft_rpc_request){.rpc_id = ++b->rpc_id, .t0_ns = 99, .rows = rows};
+}
+
+static void declare(struct bench *b, uint16_t table, uint32_t dim, uint8_t mode, uint16_t workers)
+{
+    struct weft_table_spec spec = {
+        .table = table, .dim = dim, .mode = mode, .workers = workers, .learning_rate = 1};
+    weft_table_spec_pack(&spec, b->message + 40);
+    struct request r = {WEFT_RPC_TABLE, table, 0, 1, 64, head_of(b, 0)};
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+}
+
+/* One id, dim 1: head of 4 elements, id, gradient. */
+static struct request push_of(struct bench *b, uint32_t clock, uint64_t id, float gradient)
+{
+    memset(b->message, 0, 64);
+    weft_ps_store_u64(b->message + 48, id);
+    memcpy(b->message + 56, &gradient, 4);
+    return (struct request){WEFT_RPC_PUSH, 0, clock, 12, 5, head_of(b, 1)};
+}
+
+static float weight(struct bench *b, uint64_t id)
+{
+    float value = 0;
+    const struct weft_table *table = weft_shard_table(b->shard, 0);
+    return table == NULL ? 0 : (weft_table_read(table, id, &value), value);
+}
+
+static void pushes_by_hand(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(1);
+    assert_int_equal(ask(b, push_of(b, 1, 7, -1)), WEFT_RPC_UNKNOWN_TABLE);
+    assert_int_equal(b->refused, 1);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 1);
+    assert_int_equal(ask(b, push_of(b, 1, UINT64_MAX, -3)), WEFT_RPC_OK);
+    assert_int_equal(b->refused, 0);
+    assert_true(weight(b, UINT64_MAX) == 3);
+    bench_free(b);
+}
+
+/* Each: a good push with one thing wrong. */
+static void hostile_pushes(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(2);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 1);
+    struct request r = push_of(b, 1, 7, -1);
+    r.head.worker = 1;
+    assert_int_equal(ask(b, r), WEFT_RPC_WRONG_WORKER);
+    r = push_of(b, 1, 7, -1);
+    r.head.rows = 2; /* lies */
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = push_of(b, 1, 7, -1);
+    r.elem_bytes = 16; /* of another dim */
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = push_of(b, 0, 7, -1); /* clock 0 is finished from the beginning */
+    assert_int_equal(ask(b, r), WEFT_RPC_STALE_CLOCK);
+    r = push_of(b, 1, 7, -1);
+    r.table = 1;
+    assert_int_equal(ask(b, r), WEFT_RPC_UNKNOWN_TABLE);
+    r.table = 60000;
+    r.head.rpc_id = ++b->rpc_id;
+    assert_int_equal(ask(b, r), WEFT_RPC_UNKNOWN_TABLE);
+    r = push_of(b, 1, 7, __builtin_inff());
+    assert_int_equal(ask(b, r), WEFT_RPC_NOT_FINITE);
+    assert_int_equal(weft_shard_counters(b->shard)->chunks_refused, 7);
+    /* No head, no answer; and the slot is free again, or the last of these would find none. */
+    for (int i = 0; i < 5; i++) {
+        r = push_of(b, 1, 7, -1);
+        r.head.rpc_id = 0;
+        assert_int_equal(ask(b, r), -1);
+        assert_true(b->sent && b->refused == 1);
+        r = push_of(b, 1, 7, -1);
+        r.total = 3; /* cut inside the head */
+        assert_int_equal(ask(b, r), -1);
+        assert_true(b->sent && b->refused == 1);
+    }
+    /* A worker that the table does not count. */
+    r = push_of(b, 1, 7, -1);
+    r.head.worker = 1;
+    assert_int_equal(ask_from(b, OTHER, r), WEFT_RPC_WRONG_WORKER);
+    assert_int_equal(weft_shard_counters(b->shard)->chunks_applied, 0);
+    assert_true(weight(b, 7) == 0);
+    assert_false(weft_shard_busy(b->shard));
+    bench_free(b);
+}
+
+static int clock_by(struct bench *b, uint32_t node, uint32_t worker, uint32_t clock)
+{
+    struct request r = {WEFT_RPC_CLOCK, 0, clock, 40, 1, head_of(b, 0)};
+    r.head.worker = worker;
+    assert_int_equal(ask_from(b, node, r), -1);
+    assert_true(b->sent);
+    return (int)b->refused;
+}
+
+static void clocks_go_by_one(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(3);
+    assert_int_equal(clock_by(b, WORKER, 0, 1), 1); /* no table */
+    declare(b, 0, 1, WEFT_TABLE_BSP, 2);
+    assert_int_equal(clock_by(b, WORKER, 0, 2), 1);
+    assert_int_equal(clock_by(b, WORKER, 1, 1), 1); /* not its rank */
+    assert_int_equal(clock_by(b, WORKER, 0, 0), 1);
+    assert_int_equal(ask(b, push_of(b, 1, 7, -4)), WEFT_RPC_OK);
+    assert_int_equal(ask(b, push_of(b, 2, 7, -100)), WEFT_RPC_EARLY_CLOCK);
+    assert_int_equal(clock_by(b, WORKER, 0, 1), 0);
+    assert_int_equal(clock_by(b, WORKER, 0, 1), 1); /* again */
+    assert_int_equal(ask(b, push_of(b, 1, 7, -100)), WEFT_RPC_STALE_CLOCK);
+    assert_int_equal(ask(b, push_of(b, 2, 7, -100)), WEFT_RPC_EARLY_CLOCK);
+    assert_int_equal(weft_shard_clock(b->shard, 0), 0);
+    assert_true(weight(b, 7) == 0);
+    assert_int_equal(clock_by(b, OTHER, 1, 1), 0);
+    assert_int_equal(weft_shard_clock(b->shard, 0), 1);
+    assert_true(weight(b, 7) == 2);
+    assert_int_equal(weft_shard_counters(b->shard)->clocks, 2);
+    assert_int_equal(weft_shard_counters(b->shard)->clocks_refused, 5);
+    /* A CLOCK of another shape. */
+    struct request r = {WEFT_RPC_CLOCK, 0, 2, 40, 2, head_of(b, 0)};
+    assert_int_equal(ask(b, r), -1);
+    assert_int_equal(b->refused, 1);
+    bench_free(b);
+}
+
+static struct request pull_of(struct bench *b, uint32_t n)
+{
+    memset(b->message, 0, BYTES_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        weft_ps_store_u64(b->message + 40 + i * 8, i);
+    }
+    return (struct request){WEFT_RPC_PULL, 0, 0, 8, 5 + n, head_of(b, n)};
+}
+
+static void pulls_by_hand(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(4);
+    assert_int_equal(ask(b, pull_of(b, 3)), WEFT_RPC_UNKNOWN_TABLE);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 1);
+    assert_int_equal(ask(b, push_of(b, 1, 2, -5)), WEFT_RPC_OK);
+    assert_int_equal(ask(b, pull_of(b, 400)), WEFT_RPC_OK);
+    assert_int_equal(b->head.rows, 400);
+    for (uint32_t i = 0; i < 400; i++) {
+        float value;
+        memcpy(&value, b->reply + 56 + i * 4, 4);
+        assert_true(value == (i == 2 ? 5 : 0));
+    }
+    assert_int_equal(weft_shard_counters(b->shard)->rows_absent, 399);
+    assert_int_equal(ask(b, pull_of(b, 401)), WEFT_RPC_TOO_LARGE);
+    assert_int_equal(b->head.rows, 0);
+    struct request r = pull_of(b, 10);
+    r.head.rows = 9;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = pull_of(b, 10);
+    r.elem_bytes = 12;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = pull_of(b, 10);
+    r.head.after_seq = r.head.rpc_id; /* after itself */
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = pull_of(b, 10);
+    r.head.after_seq = r.head.rpc_id + 1;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = pull_of(b, 0);
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    r = pull_of(b, 2);
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    assert_int_equal(b->head.rows, 2);
+    bench_free(b);
+}
+
+/* Packets that hold ids and heads, but no row of 64 floats. */
+static void rows_larger_than_a_packet(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(9);
+    declare(b, 0, 64, WEFT_TABLE_ASP, 1);
+    b->net->packet_bytes = 200;
+    assert_int_equal(ask(b, pull_of(b, 2)), WEFT_RPC_TOO_LARGE);
+    b->net->packet_bytes = 256;
+    assert_int_equal(ask(b, pull_of(b, 2)), WEFT_RPC_OK);
+    bench_free(b);
+}
+
+/* A pull behind a push that has not arrived waits for it, holding its slot but no other's. */
+static void pull_waits_for_its_push(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(5);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 1);
+    uint32_t push_id = b->rpc_id + 1;
+    b->rpc_id++;
+    struct request r = pull_of(b, 8);
+    r.head.after_seq = push_id;
+    static uint8_t kept[BYTES_MAX];
+    assert_int_equal(ask(b, r), -1);
+    assert_true(b->sent && weft_shard_busy(b->shard));
+    assert_int_equal(weft_shard_counters(b->shard)->waits, 1);
+    memcpy(kept, b->message, sizeof(kept));
+    /* The reply's memory was taken back by ask(); post it again. */
+    struct weft_msg_expect expect = {
+        .peer = fake_peer(SHARD),
+        .memory = kept,
+        .memory_bytes = sizeof(kept),
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .tag_mask = UINT64_MAX,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){0x82, 0, r.head.rpc_id})};
+    weft_expect_id id;
+    assert_int_equal(b->worker.ops->expect(b->worker.self, &expect, &id), WEFT_OK);
+    struct request push = push_of(b, 1, 2, -5);
+    push.head.rpc_id = push_id;
+    b->rpc_id--;
+    /* Two answers come now; the head that bench_run keeps is that of either. */
+    weft_rpc_request_pack(&push.head, b->message);
+    struct weft_msg_send send = {.peer = fake_peer(SHARD),
+                                 .base = b->message,
+                                 .total = 5,
+                                 .elem_bytes = 12,
+                                 .critical = 1,
+                                 .deadline_ns = WEFT_NEVER,
+                                 .tag = weft_rpc_tag_pack((struct weft_rpc_tag){1, 0, 1})};
+    struct weft_msg_expect push_reply = expect;
+    push_reply.memory = b->reply;
+    push_reply.memory_bytes = sizeof(b->reply);
+    push_reply.tag = weft_rpc_tag_pack((struct weft_rpc_tag){0x81, 0, push_id});
+    assert_int_equal(b->worker.ops->expect(b->worker.self, &push_reply, &id), WEFT_OK);
+    uint64_t seq;
+    assert_int_equal(b->worker.ops->send(b->worker.self, &send, 0, &seq), WEFT_OK);
+    weft_rpc_reply_pack(&(struct weft_rpc_reply){.rpc_id = 1}, b->reply);
+    bench_run(b);
+    struct weft_rpc_reply head;
+    assert_int_equal(weft_rpc_reply_unpack(kept, sizeof(kept), &head), WEFT_OK);
+    assert_int_equal(head.rpc_id, r.head.rpc_id);
+    assert_int_equal(head.status, WEFT_RPC_OK);
+    assert_true(head.ps_wait_ns > 0);
+    float value;
+    memcpy(&value, kept + 56 + 2 * 4, 4);
+    assert_true(value == 5);
+    assert_false(weft_shard_busy(b->shard));
+    bench_free(b);
+}
+
+static void bad_tables(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(6);
+    struct weft_table_spec spec = {.table = 0, .dim = 1, .workers = 1, .learning_rate = 1};
+    struct request r = {WEFT_RPC_TABLE, 0, 0, 1, 64, {0}};
+    r.head = head_of(b, 0);
+    memset(b->message, 0, 100);
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_SPEC); /* dim 0 */
+    weft_table_spec_pack(&spec, b->message + 40);
+    r.table = 2; /* tables 0 and 1 exist */
+    r.head = head_of(b, 0);
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_SPEC);
+    r.table = 0;
+    r.total = 63;
+    r.head = head_of(b, 0);
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r.total = 65;
+    r.head = head_of(b, 0);
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    spec.dim = 65; /* dim_max is 64 */
+    weft_table_spec_pack(&spec, b->message + 40);
+    r.total = 64;
+    r.head = head_of(b, 0);
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_SPEC);
+    assert_null(weft_shard_table(b->shard, 0));
+    spec.dim = 64;
+    weft_table_spec_pack(&spec, b->message + 40);
+    for (int i = 0; i < 3; i++) { /* the same again is fine */
+        r.head = head_of(b, 0);
+        assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    }
+    assert_non_null(weft_shard_table(b->shard, 0));
+    bench_free(b);
+}
+
+static void strangers_get_no_memory(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(7);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 1);
+    static const uint64_t names[] = {0, 0x100000000, 0x200000002, 0x300000000};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(names); i++) {
+        b->net->nodes[3].name = names[i];
+        fake_connect(b->net, SHARD, 3);
+        assert_int_equal(ask_from(b, 3, push_of(b, 1, 7, -1)), -1);
+        assert_false(b->sent);
+    }
+    assert_int_equal(weft_shard_counters(b->shard)->peers_ignored, 4);
+    assert_true(weight(b, 7) == 0);
+    bench_free(b);
+}
+
+/* The same rank connects again while the old connection lives: the newer one counts. */
+static void a_rank_is_replaced(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(8);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 1);
+    b->net->nodes[3].name = weft_rpc_name(WEFT_ROLE_WORKER, 0);
+    fake_connect(b->net, SHARD, 3);
+    bench_run(b);
+    assert_int_equal(weft_shard_counters(b->shard)->workers_replaced, 1);
+    assert_int_equal(ask(b, push_of(b, 1, 7, -1)), -1);
+    assert_false(b->sent);
+    uint32_t live = 0;
+    for (uint32_t i = 0; i < FAKE_EXPECTS; i++) {
+        const struct fake_expect *e = &b->net->nodes[SHARD].expects[i];
+        assert_false(e->live && e->expect.peer == fake_peer(WORKER));
+        live += e->live && e->expect.peer == fake_peer(3);
+    }
+    assert_int_equal(live, 2 + 2 + 1 + 1);
+    bench_free(b);
+}
+
+static void limits_are_checked(void **state)
+{
+    (void)state;
+    struct weft_shard_config good, bad;
+    weft_shard_config_default(&good);
+    struct fake_net *net = fake_net_new(1);
+    good.clock_ns = fake_clock_ns;
+    good.clock_arg = net;
+    struct weft_shard *shard;
+#define BAD(field, value)                                                                          \
+    bad = good;                                                                                    \
+    bad.field = value;                                                                             \
+    assert_int_equal(weft_shard_new(&bad, fake_msgr(net, 0), &shard), WEFT_INVALID)
+    BAD(shard, 1);
+    BAD(workers_max, 0);
+    BAD(workers_max, 65536);
+    BAD(tables_max, 0);
+    BAD(rows_max, 0);
+    BAD(dim_max, 1025);
+    BAD(push_slots, 0);
+    BAD(pull_slots, 60);
+    BAD(rows_per_rpc_max, 0);
+    BAD(slab_bytes, 0);
+    BAD(clock_ns, NULL);
+#undef BAD
+    assert_int_equal(weft_shard_expects_max(&good), 16 * (8 + 4 + 2));
+    fake_net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pushes_by_hand),
+        cmocka_unit_test(hostile_pushes),
+        cmocka_unit_test(clocks_go_by_one),
+        cmocka_unit_test(pulls_by_hand),
+        cmocka_unit_test(rows_larger_than_a_packet),
+        cmocka_unit_test(pull_waits_for_its_push),
+        cmocka_unit_test(bad_tables),
+        cmocka_unit_test(strangers_get_no_memory),
+        cmocka_unit_test(a_rank_is_replaced),
+        cmocka_unit_test(limits_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,226 @@
+/* A table against a slow array under random operations; slabs given late, or never; the set of
+ * missed ids against a slow one. */
+#include "base/prng.h"
+#include "ps/missed.h"
+#include "ps/table.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { IDS = 300 };
+
+static struct weft_table_spec spec_of(uint32_t dim, uint8_t mode)
+{
+    return (struct weft_table_spec){.dim = dim, .mode = mode, .workers = 2, .learning_rate = 1};
+}
+
+static void give_slabs(struct weft_table *table)
+{
+    size_t bytes;
+    while (weft_table_wants_slab(table, &bytes)) {
+        void *memory = malloc(bytes);
+        memset(memory, 0x5a, bytes);
+        assert_int_equal(weft_table_add_slab(table, memory, bytes), WEFT_OK);
+    }
+}
+
+static void finish(struct weft_table *table)
+{
+    void *memory;
+    while ((memory = weft_table_take_slab(table)) != NULL) {
+        free(memory);
+    }
+    weft_table_fini(table);
+}
+
+static uint64_t id_of(uint64_t i)
+{
+    /* The corners of the id space, too. */
+    return i == 0 ? 0 : i == 1 ? UINT64_MAX : i == 2 ? 1 : i * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* SGD, rate 1, W 2, even integer gradients: weights are exact integers. */
+static void random_operations(uint64_t seed, uint32_t dim, uint8_t mode)
+{
+    struct weft_prng prng;
+    weft_prng_init(&prng, seed);
+    struct weft_table table;
+    struct weft_table_spec spec = spec_of(dim, mode);
+    assert_int_equal(weft_table_init(&table, IDS, WEFT_RPC_DIM_MAX, 40000), WEFT_OK);
+    assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
+    float *weights = calloc((size_t)IDS * dim, 4), *sums = calloc((size_t)IDS * dim, 4);
+    float *out = calloc(dim, 4), gradient[WEFT_RPC_BLOCK_FLOATS];
+    bool exists[IDS] = {false}, touched[IDS] = {false};
+    for (int op = 0; op < 3000; op++) {
+        uint32_t i = (uint32_t)weft_prng_below(&prng, IDS);
+        uint32_t block = (uint32_t)weft_prng_below(&prng, weft_table_blocks(dim));
+        uint32_t used = weft_table_block_used(dim, block),
+                 what = (uint32_t)weft_prng_below(&prng, 100);
+        give_slabs(&table);
+        if (what < 60) {
+            struct weft_table_row *row = weft_table_obtain(&table, id_of(i));
+            assert_non_null(row);
+            for (uint32_t k = 0; k < used; k++) {
+                gradient[k] = 2 * (float)weft_prng_below(&prng, 9) - 8;
+                (mode == WEFT_TABLE_BSP ? sums : weights)[i * dim + block * 256 + k] +=
+                    mode == WEFT_TABLE_BSP ? gradient[k] : -gradient[k] / 2;
+            }
+            (mode == WEFT_TABLE_BSP ? weft_table_accumulate : weft_table_step)(&table, row, block,
+                                                                               gradient);
+            exists[i] = touched[i] = true;
+        } else if (what < 98) {
+            assert_int_equal(weft_table_read(&table, id_of(i), out), exists[i]);
+            assert_memory_equal(out, weights + (size_t)i * dim, dim * 4);
+            assert_int_equal(weft_table_find(&table, id_of(i)) != NULL, exists[i]);
+        } else if (mode == WEFT_TABLE_BSP) {
+            uint32_t count = 0;
+            for (uint32_t j = 0; j < IDS * dim; j++) {
+                weights[j] -= sums[j] / 2;
+                sums[j] = 0;
+            }
+            for (uint32_t j = 0; j < IDS; j++) {
+                count += touched[j];
+                touched[j] = false;
+            }
+            assert_int_equal(weft_table_step_all(&table), count);
+        }
+    }
+    assert_int_equal(table.rows_refused, 0);
+    free(weights);
+    free(sums);
+    free(out);
+    finish(&table);
+}
+
+static void against_the_array(void **state)
+{
+    (void)state;
+    static const uint32_t dims[] = {1, 3, 256, 300, 1024};
+    for (size_t d = 0; d < WEFT_ARRAY_COUNT(dims); d++) {
+        random_operations(d, dims[d], WEFT_TABLE_BSP);
+        random_operations(d + 10, dims[d], WEFT_TABLE_ASP);
+    }
+}
+
+static void slabs_run_out(void **state)
+{
+    (void)state;
+    struct weft_table table;
+    struct weft_table_spec spec = spec_of(1, WEFT_TABLE_ASP);
+    assert_int_equal(weft_table_init(&table, 100, 4, 24 * 32), WEFT_OK);
+    size_t bytes;
+    assert_false(weft_table_wants_slab(&table, &bytes)); /* not declared */
+    assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
+    assert_true(weft_table_wants_slab(&table, &bytes));
+    assert_int_equal(bytes, 24 * 32);
+    assert_null(weft_table_obtain(&table, 5));
+    assert_int_equal(table.rows_refused, 1);
+    void *memory = malloc(bytes);
+    assert_int_equal(weft_table_add_slab(&table, memory, bytes - 1), WEFT_INVALID);
+    assert_int_equal(weft_table_add_slab(&table, (char *)memory + 4, bytes), WEFT_INVALID);
+    assert_int_equal(weft_table_add_slab(&table, memory, bytes), WEFT_OK);
+    assert_false(weft_table_wants_slab(&table, &bytes));
+    assert_int_equal(weft_table_add_slab(&table, memory, bytes), WEFT_STATE);
+    for (uint64_t id = 0; id < 32; id++) {
+        assert_int_equal(weft_table_wants_slab(&table, &bytes), id > 16);
+        assert_non_null(weft_table_obtain(&table, id));
+    }
+    assert_null(weft_table_obtain(&table, 32)); /* the driver was too slow */
+    assert_non_null(weft_table_obtain(&table, 31));
+    assert_int_equal(table.rows_refused, 2);
+    give_slabs(&table);
+    for (uint64_t id = 32; id < 100; id++) {
+        give_slabs(&table);
+        assert_non_null(weft_table_obtain(&table, id));
+    }
+    /* rows_max: neither rows nor slabs beyond. */
+    assert_null(weft_table_obtain(&table, 100));
+    assert_false(weft_table_wants_slab(&table, &bytes));
+    finish(&table);
+}
+
+static void adagrad_rows_start_with_the_accumulator(void **state)
+{
+    (void)state;
+    struct weft_table table;
+    struct weft_table_spec spec = {.dim = 2,
+                                   .optimizer = WEFT_OPTIMIZER_ADAGRAD,
+                                   .mode = WEFT_TABLE_ASP,
+                                   .workers = 1,
+                                   .learning_rate = 1,
+                                   .epsilon = 1,
+                                   .accumulator = 5};
+    assert_int_equal(weft_table_init(&table, 10, 4, 4096), WEFT_OK);
+    assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
+    give_slabs(&table);
+    struct weft_table_row *row = weft_table_obtain(&table, 9);
+    weft_table_step(&table, row, 0, (const float[]){2, 0});
+    assert_true(weft_table_weights(&table, row)[0] == -0.5F); /* 2 / (sqrt(5 + 4) + 1) */
+    assert_true(weft_table_weights(&table, row)[1] == 0);
+    finish(&table);
+}
+
+static void refused_limits(void **state)
+{
+    (void)state;
+    struct weft_table table;
+    assert_int_equal(weft_table_init(&table, 0, 4, 4096), WEFT_INVALID);
+    assert_int_equal(weft_table_init(&table, 10, WEFT_RPC_DIM_MAX + 1, 4096), WEFT_INVALID);
+    assert_int_equal(weft_table_init(&table, 10, 4, 0), WEFT_INVALID);
+    assert_int_equal(weft_table_init(&table, 10, 4, 1), WEFT_OK); /* one row a slab */
+    struct weft_table_spec spec = spec_of(5, WEFT_TABLE_ASP);
+    assert_int_equal(weft_table_declare(&table, &spec), WEFT_INVALID);
+    spec.dim = 4;
+    assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
+    give_slabs(&table);
+    for (uint64_t id = 0; id < 10; id++) {
+        assert_non_null(weft_table_obtain(&table, id));
+        give_slabs(&table);
+    }
+    finish(&table);
+}
+
+static void missed_against_a_list(void **state)
+{
+    (void)state;
+    struct weft_prng prng;
+    weft_prng_init(&prng, 4);
+    struct weft_ps_missed missed;
+    assert_int_equal(weft_ps_missed_init(&missed, 100), WEFT_OK);
+    bool in[IDS] = {false};
+    uint32_t count = 0;
+    for (int op = 0; op < 20000; op++) {
+        uint32_t i = (uint32_t)weft_prng_below(&prng, IDS);
+        if (weft_prng_chance(&prng, 500000)) {
+            bool room = in[i] || count < 100;
+            assert_int_equal(weft_ps_missed_add(&missed, id_of(i)), room);
+            count += room && !in[i];
+            in[i] = room;
+        } else {
+            weft_ps_missed_remove(&missed, id_of(i));
+            count -= in[i];
+            in[i] = false;
+        }
+        i = (uint32_t)weft_prng_below(&prng, IDS);
+        assert_int_equal(weft_ps_missed_has(&missed, id_of(i)), in[i]);
+        assert_int_equal(missed.count, count);
+    }
+    weft_ps_missed_fini(&missed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(against_the_array),
+        cmocka_unit_test(slabs_run_out),
+        cmocka_unit_test(adagrad_rows_start_with_the_accumulator),
+        cmocka_unit_test(refused_limits),
+        cmocka_unit_test(missed_against_a_list),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,211 @@
+/* Heads, tags and table specifications: exact bytes, round trips, refusals. */
+#include "rpc/head.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+static void request_bytes(void **state)
+{
+    (void)state;
+    const struct weft_rpc_request request = {0x01020304, 7,      0x1112131415161718, 0x21,
+                                             0x31323334, 250000, 0x41424344};
+    static const uint8_t wanted[WEFT_RPC_REQUEST_BYTES] = {
+        1,    2,    3,    4,    0,    0,    0,    7,    0x11, 0x12, 0x13, 0x14, 0x15, 0x16,
+        0x17, 0x18, 0,    0,    0,    0,    0,    0,    0,    0x21, 0x31, 0x32, 0x33, 0x34,
+        0,    3,    0xd0, 0x90, 0x41, 0x42, 0x43, 0x44, 0,    0,    0,    0};
+    uint8_t bytes[WEFT_RPC_REQUEST_BYTES];
+    weft_rpc_request_pack(&request, bytes);
+    assert_memory_equal(bytes, wanted, sizeof(wanted));
+    struct weft_rpc_request back;
+    memset(&back, 0xee, sizeof(back));
+    assert_int_equal(weft_rpc_request_unpack(bytes, sizeof(bytes), &back), WEFT_OK);
+    uint8_t again[WEFT_RPC_REQUEST_BYTES];
+    weft_rpc_request_pack(&back, again);
+    assert_memory_equal(again, wanted, sizeof(wanted));
+}
+
+static void request_refused(void **state)
+{
+    (void)state;
+    const struct weft_rpc_request request = {.rpc_id = 1, .worker = 2, .reply_bound_ppm = 999999};
+    uint8_t good[WEFT_RPC_REQUEST_BYTES], bad[WEFT_RPC_REQUEST_BYTES];
+    struct weft_rpc_request out = {.rpc_id = 77};
+    weft_rpc_request_pack(&request, good);
+    for (size_t cut = 0; cut < sizeof(good); cut++) {
+        assert_int_equal(weft_rpc_request_unpack(good, cut, &out), WEFT_PROTO);
+    }
+    static const struct {
+        size_t at;
+        uint8_t value;
+    } breaks[] = {{3, 0} /* rpc_id 0 */,
+                  {19, 1} /* after_seq >= 2^32 */,
+                  {28, 1} /* bound >= 10^6 */,
+                  {39, 1},
+                  {36, 1} /* reserved */};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(breaks); i++) {
+        memcpy(bad, good, sizeof(bad));
+        bad[breaks[i].at] = breaks[i].value;
+        assert_int_equal(weft_rpc_request_unpack(bad, sizeof(bad), &out), WEFT_PROTO);
+    }
+    assert_int_equal(out.rpc_id, 77);
+    assert_int_equal(weft_rpc_request_unpack(good, sizeof(good), &out), WEFT_OK);
+}
+
+static void reply_bytes(void **state)
+{
+    (void)state;
+    const struct weft_rpc_reply reply = {.rpc_id = 0xa1a2a3a4,
+                                         .status = 0x0102,
+                                         .t0_ns = 5,
+                                         .clock = 6,
+                                         .rows = 7,
+                                         .ps_proc_ns = 8,
+                                         .ps_overlap_ns = 9,
+                                         .ps_wait_ns = 10,
+                                         .ps_queue_ns = 0x0b00000000000000};
+    uint8_t bytes[WEFT_RPC_REPLY_BYTES];
+    weft_rpc_reply_pack(&reply, bytes);
+    static const uint8_t wanted[WEFT_RPC_REPLY_BYTES] = {
+        0xa1, 0xa2, 0xa3, 0xa4, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0,  7, 0,
+        0,    0,    0,    0,    0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 10, 11};
+    assert_memory_equal(bytes, wanted, sizeof(wanted));
+    struct weft_rpc_reply back = {.rpc_id = 3};
+    for (size_t cut = 0; cut < sizeof(bytes); cut++) {
+        assert_int_equal(weft_rpc_reply_unpack(bytes, cut, &back), WEFT_PROTO);
+    }
+    assert_int_equal(weft_rpc_reply_unpack(bytes, sizeof(bytes), &back), WEFT_OK);
+    assert_memory_equal(&back, &reply, sizeof(reply));
+    bytes[7] = 1;
+    assert_int_equal(weft_rpc_reply_unpack(bytes, sizeof(bytes), &back), WEFT_PROTO);
+}
+
+static void tags(void **state)
+{
+    (void)state;
+    struct weft_rpc_tag tag = {
+        .op = WEFT_RPC_PULL | WEFT_RPC_REPLY_FLAG, .table = 0xabcd, .number = 0x12345678};
+    assert_int_equal(weft_rpc_tag_pack(tag), 0x82abcd0012345678);
+    struct weft_rpc_tag back;
+    assert_true(weft_rpc_tag_unpack(0x82abcd0012345678, &back));
+    assert_int_equal(back.op, 0x82);
+    assert_int_equal(back.table, 0xabcd);
+    assert_int_equal(back.number, 0x12345678);
+    assert_false(weft_rpc_tag_unpack(0x82abcd0112345678, &back));
+}
+
+static struct weft_table_spec spec_good(void)
+{
+    return (struct weft_table_spec){.table = 3,
+                                    .dim = 16,
+                                    .optimizer = WEFT_OPTIMIZER_ADAGRAD,
+                                    .mode = WEFT_TABLE_SSP,
+                                    .workers = 4,
+                                    .staleness = 2,
+                                    .learning_rate = 0.5F,
+                                    .epsilon = 1e-8F,
+                                    .accumulator = 0.1F};
+}
+
+static void specs(void **state)
+{
+    (void)state;
+    struct weft_table_spec spec = spec_good(), back;
+    uint8_t bytes[WEFT_RPC_SPEC_BYTES];
+    weft_table_spec_pack(&spec, bytes);
+    static const uint8_t begin[16] = {0, 0, 0, 16, 1, 1, 0, 4, 0, 0, 0, 2, 0x3f, 0, 0, 0};
+    assert_memory_equal(bytes, begin, sizeof(begin));
+    assert_int_equal(weft_table_spec_unpack(3, bytes, sizeof(bytes), &back), WEFT_OK);
+    assert_true(weft_table_spec_equal(&spec, &back));
+    for (size_t cut = 0; cut < sizeof(bytes); cut++) {
+        assert_int_equal(weft_table_spec_unpack(3, bytes, cut, &back), WEFT_PROTO);
+    }
+    /* Every byte counts in the comparison. */
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        bytes[i] ^= 1;
+        if (weft_table_spec_unpack(3, bytes, sizeof(bytes), &back) == WEFT_OK) {
+            assert_false(weft_table_spec_equal(&spec, &back));
+        }
+        bytes[i] ^= 1;
+    }
+    back = spec;
+    back.table = 4;
+    assert_false(weft_table_spec_equal(&spec, &back));
+}
+
+static void specs_refused(void **state)
+{
+    (void)state;
+    struct weft_table_spec bad[12];
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        bad[i] = spec_good();
+    }
+    bad[0].dim = 0;
+    bad[1].dim = WEFT_RPC_DIM_MAX + 1;
+    bad[2].optimizer = 2;
+    bad[3].mode = 3;
+    bad[4].workers = 0;
+    bad[5].mode = WEFT_TABLE_BSP; /* staleness without SSP */
+    bad[6].learning_rate = NAN;
+    bad[7].epsilon = -1;
+    bad[8].accumulator = INFINITY;
+    bad[9].epsilon = bad[9].accumulator = 0;
+    bad[10].optimizer = WEFT_OPTIMIZER_SGD; /* with Adagrad's values */
+    bad[11].epsilon = NAN;
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        assert_false(weft_table_spec_valid(&bad[i]));
+    }
+    struct weft_table_spec good = spec_good();
+    assert_true(weft_table_spec_valid(&good));
+}
+
+static void blocks_and_shards(void **state)
+{
+    (void)state;
+    static const uint32_t dims[][4] = {/* dim, blocks, floats, used of the last */
+                                       {1, 1, 1, 1},     {255, 1, 255, 255}, {256, 1, 256, 256},
+                                       {257, 2, 256, 1}, {300, 2, 256, 44},  {1024, 4, 256, 256}};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(dims); i++) {
+        assert_int_equal(weft_table_blocks(dims[i][0]), dims[i][1]);
+        assert_int_equal(weft_table_block_floats(dims[i][0]), dims[i][2]);
+        assert_int_equal(weft_table_block_used(dims[i][0], dims[i][1] - 1), dims[i][3]);
+    }
+    assert_int_equal(weft_rpc_head_elems(40, 12), 4);
+    assert_int_equal(weft_rpc_head_elems(40, 8), 5);
+    assert_int_equal(weft_rpc_head_elems(56, 1024), 1);
+    uint32_t counts[3] = {0};
+    for (uint64_t id = 0; id < 30000; id++) {
+        uint32_t shard = weft_table_shard_of(id, 3);
+        assert_true(shard < 3);
+        assert_int_equal(weft_table_shard_of(id, 1), 0);
+        counts[shard]++;
+    }
+    for (int s = 0; s < 3; s++) {
+        assert_in_range(counts[s], 9700, 10300);
+    }
+    assert_int_equal(weft_table_shard_of(UINT64_MAX, 3), /* mix = b4d055fcf2cbbd7b */ 2);
+}
+
+static void status_texts(void **state)
+{
+    (void)state;
+    assert_string_equal(weft_rpc_status_name(WEFT_RPC_FULL), "FULL");
+    assert_string_equal(weft_rpc_status_name(WEFT_RPC_STATUS_COUNT), "unknown");
+    assert_string_equal(weft_rpc_status_text(60000), "unknown");
+    assert_true(strlen(weft_rpc_status_text(WEFT_RPC_OK)) > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(request_bytes), cmocka_unit_test(request_refused),
+        cmocka_unit_test(reply_bytes),   cmocka_unit_test(tags),
+        cmocka_unit_test(specs),         cmocka_unit_test(specs_refused),
+        cmocka_unit_test(status_texts),  cmocka_unit_test(blocks_and_shards),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

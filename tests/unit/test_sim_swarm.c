@@ -1,0 +1,126 @@
+/* The swarm by itself: what is drawn stays in its limits, a seed is a run, the hash combines. */
+#include "sim/attack.h"
+#include "sim/plan.h"
+#include "sim/swarm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void plans_stay_in_their_limits(void **state)
+{
+    (void)state;
+    struct weft_plan *plan = malloc(sizeof(*plan));
+    uint32_t seen_victim = 0;
+    uint32_t seen_crossing = 0;
+    uint32_t seen_sleeper = 0;
+    uint32_t seen_short = 0;
+    uint32_t seen_many = 0;
+    for (uint64_t seed = 1; seed <= 500; seed++) {
+        weft_plan_draw(seed, plan);
+        uint64_t chunks = 0;
+        assert_in_range(plan->hosts, 2, WEFT_PLAN_HOSTS_MAX);
+        assert_in_range(plan->msgs, 1, WEFT_PLAN_MSGS_MAX);
+        for (uint32_t i = 0; i < plan->msgs; i++) {
+            const struct weft_plan_msg *m = &plan->msg[i];
+            chunks += m->chunks;
+            assert_true(m->src < plan->hosts && m->dst < plan->hosts && m->src != m->dst);
+            assert_int_equal(m->chunks, weft_div_ceil_u64(m->total, m->chunk_elems));
+            assert_true((uint32_t)m->chunk_elems * m->elem_bytes + 64 <=
+                        plan->host[m->src].ep.packet_bytes);
+            assert_true(m->elem_bytes >= 1 && m->elem_bytes <= 1032 && m->bound_ppm <= 900000);
+            assert_true(m->sink != WEFT_SINK_ADD || m->elem_bytes % 4 == 0);
+            assert_true(weft_plan_lost_max(m) < m->chunks);
+            seen_short += m->deadline_ns != WEFT_NEVER;
+        }
+        assert_true(chunks <= 4 * WEFT_PLAN_CHUNKS_MAX);
+        seen_victim += plan->victim != UINT32_MAX;
+        seen_crossing += plan->crossing;
+        seen_many += plan->hosts > 24;
+        for (uint32_t i = 0; i < plan->hosts; i++) {
+            seen_sleeper += plan->host[i].caller_driven;
+            for (int dir = 0; dir < 2; dir++) {
+                assert_in_range(plan->host[i].links[dir].rate_bps, 100000000, 40000000000);
+                assert_in_range(plan->host[i].links[dir].delay_ns, 1000, 5000000);
+            }
+        }
+    }
+    assert_true(seen_victim > 10 && seen_crossing > 50 && seen_sleeper > 10);
+    assert_true(seen_short > 50 && seen_many > 5);
+    free(plan);
+}
+
+static void a_seed_is_a_run(void **state)
+{
+    (void)state;
+    struct weft_swarm_result *a = malloc(sizeof(*a));
+    struct weft_swarm_result *b = malloc(sizeof(*b));
+    uint64_t last_hash = 0;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        weft_swarm_run(seed, a);
+        weft_swarm_run(seed, b);
+        assert_string_equal(a->failure, "");
+        assert_true(a->ok);
+        assert_true(a->trace_hash == b->trace_hash);
+        assert_int_equal(a->packets, b->packets);
+        assert_true(a->trace_hash != last_hash);
+        assert_true(a->messages > 0 && a->packets > 0 && a->virtual_ns > 0);
+        last_hash = a->trace_hash;
+    }
+    free(a);
+    free(b);
+}
+
+static void the_combined_hash_sees_every_part(void **state)
+{
+    (void)state;
+    struct weft_swarm_result r[2] = {{.seed = 1, .ok = true, .trace_hash = 5},
+                                     {.seed = 2, .ok = true, .trace_hash = 6}};
+    uint64_t both = weft_swarm_combine(weft_swarm_combine(WEFT_SWARM_COMBINE_INIT, &r[0]), &r[1]);
+    uint64_t swapped = weft_swarm_combine(weft_swarm_combine(WEFT_SWARM_COMBINE_INIT, &r[1]), &r[0]);
+    assert_true(both != swapped);
+    r[1].ok = false;
+    assert_true(both !=
+                weft_swarm_combine(weft_swarm_combine(WEFT_SWARM_COMBINE_INIT, &r[0]), &r[1]));
+    r[1].ok = true;
+    r[1].trace_hash = 7;
+    assert_true(both !=
+                weft_swarm_combine(weft_swarm_combine(WEFT_SWARM_COMBINE_INIT, &r[0]), &r[1]));
+}
+
+static void the_judge_of_datagrams(void **state)
+{
+    (void)state;
+    struct weft_net_packet *packet = weft_net_packet_new(0, 1, WEFT_ECN_NOT, 50);
+    struct weft_ep_counters before = {0};
+    struct weft_ep_counters after = {.datagrams_received = 1, .bytes_received = 50};
+    assert_null(weft_attack_judge(packet, &before, &after));
+    after.bad_range = 1; /* an honest packet that is refused */
+    assert_non_null(weft_attack_judge(packet, &before, &after));
+    packet->hostile = true;
+    assert_null(weft_attack_judge(packet, &before, &after));
+    after.data_received = 1; /* refused, and yet it had an effect */
+    assert_non_null(weft_attack_judge(packet, &before, &after));
+    after.data_received = 0;
+    after.bad_range = 0; /* swallowed without a count */
+    assert_non_null(weft_attack_judge(packet, &before, &after));
+    after.bad_peer = 2; /* counted twice */
+    assert_non_null(weft_attack_judge(packet, &before, &after));
+    after.bad_peer = 1;
+    after.bytes_received = 49;
+    assert_non_null(weft_attack_judge(packet, &before, &after));
+    weft_net_packet_free(packet);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_stay_in_their_limits),
+        cmocka_unit_test(a_seed_is_a_run),
+        cmocka_unit_test(the_combined_hash_sees_every_part),
+        cmocka_unit_test(the_judge_of_datagrams),
+    };
+    return cmocka_run_group_tests_name("sim_swarm", tests, NULL, NULL);
+}

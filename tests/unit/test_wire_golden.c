@@ -1,0 +1,364 @@
+/* Every packet and frame against the bytes of wire_golden.h, both ways: the bytes decode to these
+ * fields, and these fields encode to the bytes. */
+#include "wire/packet.h"
+#include "wire_golden.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { OUT_BYTES = 256 };
+
+/* Decodes the header and, when it has one, the control block's first frame. */
+static struct weft_wire_packet check_packet(const uint8_t *bytes, size_t count, uint8_t klass,
+                                            uint8_t flags)
+{
+    uint8_t version = 0;
+    uint8_t class_seen = 0;
+    assert_int_equal(weft_wire_classify(bytes, count, &version, &class_seen), WEFT_OK);
+    assert_int_equal(version, 1);
+    assert_int_equal(class_seen, klass);
+    struct weft_wire_packet p;
+    assert_int_equal(weft_wire_packet_decode(bytes, count, &p), WEFT_OK);
+    assert_int_equal(p.klass, klass);
+    assert_int_equal(p.flags, flags);
+    assert_int_equal(p.data_count, 0x0102);
+    assert_int_equal(p.connection_id, 0xa1a2a3a4);
+    assert_int_equal(p.number, UINT64_C(0x0102030405060708));
+    return p;
+}
+
+/* A packet of one frame: decoded, then encoded again. */
+static void check_frame(const uint8_t *bytes, size_t count, bool eliciting,
+                        struct weft_wire_frame *frame_p)
+{
+    struct weft_wire_packet p = check_packet(bytes, count, WEFT_CLASS_PLAIN, WEFT_FLAG_CONTROL);
+    assert_null(p.data);
+    assert_ptr_equal(p.control, bytes + 18);
+    assert_int_equal(p.control_bytes, count - 18);
+    bool eliciting_seen = !eliciting;
+    assert_int_equal(weft_wire_control_check(p.control, p.control_bytes, &eliciting_seen), WEFT_OK);
+    assert_int_equal(eliciting_seen, eliciting);
+    struct weft_reader r = weft_reader_make(p.control, p.control_bytes);
+    assert_true(weft_wire_frame_decode(&r, frame_p));
+    assert_int_equal(weft_reader_left(&r), 0);
+    struct weft_wire_frame none;
+    assert_false(weft_wire_frame_decode(&r, &none));
+    assert_false(r.bad);
+
+    uint8_t out[OUT_BYTES];
+    struct weft_writer w = weft_writer_make(out, sizeof(out));
+    weft_wire_header_encode(&w, &p);
+    weft_write_u16(&w, (uint16_t)p.control_bytes);
+    weft_wire_frame_encode(&w, frame_p);
+    assert_false(w.bad);
+    assert_int_equal(w.at - out, count);
+    assert_memory_equal(out, bytes, count);
+}
+
+static void sizes_are_those_of_the_tables(void **state)
+{
+    (void)state;
+    assert_int_equal(sizeof(GOLDEN_HELLO), 104);
+    assert_int_equal(sizeof(GOLDEN_HELLO_AUTH), 104);
+    assert_int_equal(sizeof(GOLDEN_ACCEPT), 96);
+    assert_int_equal(sizeof(GOLDEN_ACCEPT_SEAL), 96);
+    assert_int_equal(sizeof(GOLDEN_COOKIE), 24);
+    assert_int_equal(sizeof(GOLDEN_UNKNOWN), 24);
+    assert_int_equal(WEFT_HELLO_BYTES, 104);
+    assert_int_equal(WEFT_ACCEPT_BYTES, 96);
+    assert_int_equal(WEFT_COOKIE_BYTES, 24);
+    assert_int_equal(WEFT_UNKNOWN_BYTES, 24);
+    assert_int_equal(WEFT_HEADER_BYTES, 16);
+    assert_int_equal(WEFT_DATA_BYTES, 32);
+    assert_int_equal(WEFT_TAG_BYTES, 16);
+    assert_int_equal(WEFT_DATA_OVERHEAD_BYTES, 64);
+    assert_int_equal(1472 - WEFT_DATA_OVERHEAD_BYTES, 1408);
+    assert_int_equal(WEFT_ACK_BYTES, 36);
+    assert_int_equal(WEFT_DONE_BYTES, 24);
+    assert_int_equal(WEFT_FINISH_BYTES, 6);
+    assert_int_equal(WEFT_PING_BYTES, 1);
+    assert_int_equal(WEFT_PATH_BYTES, 9);
+    assert_int_equal(WEFT_CLOSE_BYTES, 3);
+    assert_int_equal(WEFT_ACK_WORDS_MAX, 32);
+    assert_int_equal(WEFT_ACK_NOTES_MAX, 32);
+    assert_int_equal(WEFT_DONE_WORDS_MAX, 160);
+}
+
+static void constants_are_those_of_the_tables(void **state)
+{
+    (void)state;
+    assert_int_equal(WEFT_CLASS_PLAIN, 0);
+    assert_int_equal(WEFT_CLASS_AUTH, 1);
+    assert_int_equal(WEFT_CLASS_SEAL, 2);
+    assert_int_equal(WEFT_CLASS_HELLO, 8);
+    assert_int_equal(WEFT_CLASS_ACCEPT, 9);
+    assert_int_equal(WEFT_CLASS_COOKIE, 10);
+    assert_int_equal(WEFT_CLASS_UNKNOWN, 11);
+    assert_int_equal(WEFT_FLAG_KEY_PHASE, 0x80);
+    assert_int_equal(WEFT_FLAG_PASS_END, 0x40);
+    assert_int_equal(WEFT_FLAG_SENDER_LIMITED, 0x20);
+    assert_int_equal(WEFT_FLAG_PRIORITY, 0x1c);
+    assert_int_equal(WEFT_FLAG_CONTROL, 0x02);
+    assert_int_equal(WEFT_FLAG_DATA, 0x01);
+    assert_int_equal(WEFT_MODE_NONE, 0);
+    assert_int_equal(WEFT_MODE_AUTH, 1);
+    assert_int_equal(WEFT_MODE_SEAL, 2);
+    assert_int_equal(WEFT_ACK_IDLE, 1);
+    assert_int_equal(WEFT_DONE_COMPLETE, 0);
+    assert_int_equal(WEFT_DONE_SHORT, 1);
+    assert_int_equal(WEFT_FINISH_SHORT, 1);
+    assert_int_equal(WEFT_CLOSE_FINISHED, 0);
+    assert_int_equal(WEFT_CLOSE_SILENT, 1);
+    assert_int_equal(WEFT_CLOSE_PROTOCOL, 2);
+}
+
+static void ack(void **state)
+{
+    (void)state;
+    struct weft_wire_frame f;
+    check_frame(GOLDEN_ACK, sizeof(GOLDEN_ACK), false, &f);
+    assert_int_equal(f.type, WEFT_FRAME_ACK);
+    assert_int_equal(f.ack.word_count, 2);
+    assert_int_equal(f.ack.note_count, 2);
+    assert_int_equal(f.ack.flags, WEFT_ACK_IDLE);
+    assert_int_equal(f.ack.largest, 130);
+    assert_int_equal(f.ack.delay, 0x21);
+    assert_int_equal(f.ack.clock, 0x22232425);
+    assert_int_equal(f.ack.ect, 0x31323334);
+    assert_int_equal(f.ack.ce, 0x41424344);
+    assert_int_equal(f.ack.credit, 0x51525354);
+    assert_int_equal(f.ack.open_from, 0x61626364);
+    assert_int_equal(f.ack.words[0], 5);
+    assert_int_equal(f.ack.words[1], UINT64_C(0xfff0ffffffffffff));
+    assert_int_equal(f.ack.notes[0].msg, 3);
+    assert_int_equal(f.ack.notes[0].received, 17);
+    assert_int_equal(f.ack.notes[1].msg, 4);
+    assert_int_equal(f.ack.notes[1].received, 0);
+}
+
+static void ack_of_nothing(void **state)
+{
+    (void)state;
+    struct weft_wire_frame f;
+    check_frame(GOLDEN_ACK_NONE_YET, sizeof(GOLDEN_ACK_NONE_YET), false, &f);
+    assert_int_equal(f.ack.largest, 0);
+    assert_int_equal(f.ack.word_count, 0);
+    assert_int_equal(f.ack.credit, 64);
+    assert_int_equal(f.ack.open_from, 1);
+}
+
+static void done(void **state)
+{
+    (void)state;
+    struct weft_wire_frame f;
+    check_frame(GOLDEN_DONE, sizeof(GOLDEN_DONE), true, &f);
+    assert_int_equal(f.type, WEFT_FRAME_DONE);
+    assert_int_equal(f.done.status, WEFT_DONE_SHORT);
+    assert_int_equal(f.done.word_count, 2);
+    assert_int_equal(f.done.msg, 0x71727374);
+    assert_int_equal(f.done.chunks, 200);
+    assert_int_equal(f.done.received, 150);
+    assert_int_equal(f.done.refused, 2);
+    assert_int_equal(f.done.first, 128);
+    assert_int_equal(f.done.words[0], UINT64_C(0x0f00000000000081));
+    assert_int_equal(f.done.words[1], 0x80);
+    check_frame(GOLDEN_DONE_ALL, sizeof(GOLDEN_DONE_ALL), true, &f);
+    assert_int_equal(f.done.status, WEFT_DONE_COMPLETE);
+    assert_int_equal(f.done.word_count, 0);
+    assert_int_equal(f.done.received, 100);
+}
+
+static void small_frames(void **state)
+{
+    (void)state;
+    struct weft_wire_frame f;
+    check_frame(GOLDEN_FINISH, sizeof(GOLDEN_FINISH), true, &f);
+    assert_int_equal(f.type, WEFT_FRAME_FINISH);
+    assert_int_equal(f.finish.flags, WEFT_FINISH_SHORT);
+    assert_int_equal(f.finish.msg, 0x71727374);
+    check_frame(GOLDEN_PING, sizeof(GOLDEN_PING), true, &f);
+    assert_int_equal(f.type, WEFT_FRAME_PING);
+    check_frame(GOLDEN_CHALLENGE, sizeof(GOLDEN_CHALLENGE), true, &f);
+    assert_int_equal(f.type, WEFT_FRAME_PATH_CHALLENGE);
+    assert_int_equal(f.token, UINT64_C(0x1122334455667788));
+    check_frame(GOLDEN_RESPONSE, sizeof(GOLDEN_RESPONSE), true, &f);
+    assert_int_equal(f.type, WEFT_FRAME_PATH_RESPONSE);
+    assert_int_equal(f.token, UINT64_C(0x8877665544332211));
+    check_frame(GOLDEN_CLOSE, sizeof(GOLDEN_CLOSE), false, &f);
+    assert_int_equal(f.type, WEFT_FRAME_CLOSE);
+    assert_int_equal(f.close_code, WEFT_CLOSE_PROTOCOL);
+}
+
+static void check_data_again(const struct weft_wire_packet *p, const struct weft_wire_data *d,
+                             const uint8_t *bytes, size_t count)
+{
+    uint8_t out[OUT_BYTES];
+    struct weft_writer w = weft_writer_make(out, sizeof(out));
+    weft_wire_header_encode(&w, p);
+    if (p->control != NULL) {
+        weft_write_u16(&w, (uint16_t)p->control_bytes);
+        weft_write_bytes(&w, p->control, p->control_bytes);
+    }
+    weft_wire_data_encode(&w, d);
+    weft_write_bytes(&w, d->payload, (size_t)d->elems * d->elem_bytes);
+    assert_int_equal(w.at - out, count);
+    assert_memory_equal(out, bytes, count);
+}
+
+static void data(void **state)
+{
+    (void)state;
+    struct weft_wire_packet p = check_packet(GOLDEN_DATA, sizeof(GOLDEN_DATA), WEFT_CLASS_PLAIN,
+                                             WEFT_FLAG_DATA | WEFT_FLAG_PASS_END | 3 << 2);
+    assert_null(p.control);
+    struct weft_wire_data d;
+    assert_int_equal(weft_wire_data_decode(p.data, p.data_bytes, &d), WEFT_OK);
+    assert_int_equal(d.msg, 0x71727374);
+    assert_int_equal(d.chunk, 3);
+    assert_int_equal(d.total, 13);
+    assert_int_equal(d.chunk_elems, 4);
+    assert_int_equal(d.elem_bytes, 3);
+    assert_int_equal(d.critical, 2);
+    assert_int_equal(d.lost_max, 1);
+    assert_int_equal(d.tag, UINT64_C(0x8182838485868788));
+    assert_int_equal(d.clock, 0x91929394);
+    assert_int_equal(d.chunks, 4);
+    assert_int_equal(d.elems, 1);
+    assert_ptr_equal(d.payload, GOLDEN_DATA + 48);
+    check_data_again(&p, &d, GOLDEN_DATA, sizeof(GOLDEN_DATA));
+}
+
+static void control_and_data(void **state)
+{
+    (void)state;
+    struct weft_wire_packet p =
+        check_packet(GOLDEN_BOTH, sizeof(GOLDEN_BOTH), WEFT_CLASS_PLAIN, 0xff);
+    assert_ptr_equal(p.control, GOLDEN_BOTH + 18);
+    assert_int_equal(p.control_bytes, 4);
+    struct weft_wire_data d;
+    assert_int_equal(weft_wire_data_decode(p.data, p.data_bytes, &d), WEFT_OK);
+    float value = 0;
+    assert_int_equal(d.elem_bytes, sizeof(value));
+    memcpy(&value, d.payload, sizeof(value));
+    assert_true(value == 1.0F);
+    check_data_again(&p, &d, GOLDEN_BOTH, sizeof(GOLDEN_BOTH));
+}
+
+/* The 16 bytes of the tag belong to neither the control block nor the chunk. */
+static void auth_and_seal_end_in_a_tag(void **state)
+{
+    (void)state;
+    struct weft_wire_packet p =
+        check_packet(GOLDEN_AUTH, sizeof(GOLDEN_AUTH), WEFT_CLASS_AUTH, WEFT_FLAG_DATA);
+    assert_int_equal(p.data_bytes, sizeof(GOLDEN_AUTH) - 16 - 16);
+    struct weft_wire_data d;
+    assert_int_equal(weft_wire_data_decode(p.data, p.data_bytes, &d), WEFT_OK);
+    assert_int_equal(d.payload[1], 0xd2);
+    p = check_packet(GOLDEN_SEAL, sizeof(GOLDEN_SEAL), WEFT_CLASS_SEAL,
+                     WEFT_FLAG_KEY_PHASE | WEFT_FLAG_CONTROL);
+    assert_int_equal(p.control_bytes, 1);
+    assert_null(p.data);
+}
+
+static void check_hello(const uint8_t *bytes, uint8_t mode, struct weft_wire_hello *hello_p)
+{
+    assert_int_equal(weft_wire_hello_decode(bytes, 104, hello_p), WEFT_OK);
+    assert_int_equal(hello_p->mode, mode);
+    assert_int_equal(hello_p->connection_id, 0xc1c2c3c4);
+    assert_int_equal(hello_p->incarnation, UINT64_C(0x1112131415161718));
+    assert_int_equal(hello_p->name, UINT64_C(0x0000000200000003));
+    assert_int_equal(hello_p->open_from, UINT64_C(0x2122232425262728));
+    assert_int_equal(hello_p->clock, 0x51525354);
+    assert_int_equal(hello_p->unscheduled, 64);
+    assert_int_equal(hello_p->packet_bytes_max, 1472);
+    assert_memory_equal(hello_p->cookie, bytes + 40, 16);
+    assert_memory_equal(hello_p->ephemeral, bytes + 56, 32);
+    assert_memory_equal(hello_p->tag, bytes + 88, 16);
+    uint8_t out[104];
+    struct weft_writer w = weft_writer_make(out, sizeof(out));
+    weft_wire_hello_encode(&w, hello_p);
+    assert_int_equal(weft_writer_left(&w), 0);
+    assert_false(w.bad);
+    assert_memory_equal(out, bytes, sizeof(out));
+}
+
+static void hello(void **state)
+{
+    (void)state;
+    struct weft_wire_hello h;
+    check_hello(GOLDEN_HELLO, WEFT_MODE_NONE, &h);
+    assert_int_equal(h.cookie[15], 0x4f);
+    check_hello(GOLDEN_HELLO_AUTH, WEFT_MODE_AUTH, &h);
+    assert_int_equal(h.ephemeral[31], 0x9f);
+    assert_int_equal(h.tag[0], 0xf0);
+}
+
+static void check_accept(const uint8_t *bytes, uint8_t mode, struct weft_wire_accept *accept_p)
+{
+    assert_int_equal(weft_wire_accept_decode(bytes, 96, accept_p), WEFT_OK);
+    assert_int_equal(accept_p->mode, mode);
+    assert_int_equal(accept_p->connection_id, 0xc1c2c3c4);
+    assert_int_equal(accept_p->own_connection_id, 0xe1e2e3e4);
+    assert_int_equal(accept_p->clock, 0x51525354);
+    assert_int_equal(accept_p->incarnation, UINT64_C(0x1112131415161718));
+    assert_int_equal(accept_p->name, UINT64_C(0x0000000100000000));
+    assert_int_equal(accept_p->open_from, UINT64_C(0x2122232425262728));
+    assert_int_equal(accept_p->unscheduled, 32);
+    assert_int_equal(accept_p->packet_bytes_max, 9000);
+    assert_memory_equal(accept_p->ephemeral, bytes + 48, 32);
+    assert_memory_equal(accept_p->tag, bytes + 80, 16);
+    uint8_t out[96];
+    struct weft_writer w = weft_writer_make(out, sizeof(out));
+    weft_wire_accept_encode(&w, accept_p);
+    assert_int_equal(weft_writer_left(&w), 0);
+    assert_false(w.bad);
+    assert_memory_equal(out, bytes, sizeof(out));
+}
+
+static void accept_packet(void **state)
+{
+    (void)state;
+    struct weft_wire_accept a;
+    check_accept(GOLDEN_ACCEPT, WEFT_MODE_NONE, &a);
+    check_accept(GOLDEN_ACCEPT_SEAL, WEFT_MODE_SEAL, &a);
+    assert_int_equal(a.ephemeral[0], 0x80);
+    assert_int_equal(a.tag[15], 0xff);
+}
+
+static void cookie_and_unknown(void **state)
+{
+    (void)state;
+    struct weft_wire_short s;
+    assert_int_equal(weft_wire_short_decode(GOLDEN_COOKIE, sizeof(GOLDEN_COOKIE), &s), WEFT_OK);
+    assert_int_equal(s.connection_id, 0xc1c2c3c4);
+    assert_memory_equal(s.value, GOLDEN_COOKIE + 8, 16);
+    uint8_t out[24];
+    struct weft_writer w = weft_writer_make(out, sizeof(out));
+    weft_wire_short_encode(&w, WEFT_CLASS_COOKIE, &s);
+    assert_memory_equal(out, GOLDEN_COOKIE, sizeof(out));
+    assert_int_equal(weft_wire_short_decode(GOLDEN_UNKNOWN, sizeof(GOLDEN_UNKNOWN), &s), WEFT_OK);
+    w = weft_writer_make(out, sizeof(out));
+    weft_wire_short_encode(&w, WEFT_CLASS_UNKNOWN, &s);
+    assert_memory_equal(out, GOLDEN_UNKNOWN, sizeof(out));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_are_those_of_the_tables),
+        cmocka_unit_test(constants_are_those_of_the_tables),
+        cmocka_unit_test(ack),
+        cmocka_unit_test(ack_of_nothing),
+        cmocka_unit_test(done),
+        cmocka_unit_test(small_frames),
+        cmocka_unit_test(data),
+        cmocka_unit_test(control_and_data),
+        cmocka_unit_test(auth_and_seal_end_in_a_tag),
+        cmocka_unit_test(hello),
+        cmocka_unit_test(accept_packet),
+        cmocka_unit_test(cookie_and_unknown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
