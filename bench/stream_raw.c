@@ -1,0 +1,291 @@
+/* The least that a program can do to move the same packets: GSO bursts of (48-byte header, 1,408
+ * bytes of payload taken in permuted order straight from the vector), GRO receive, and the same add
+ * into the accumulator at the place that the header names. Flow control is a count of packets
+ * received, sent back after each batch; there is no loss recovery, no acknowledgement ranges, no
+ * check. What is missing at the end is reported as lost. */
+#include "stream.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    PACKET_BYTES = STREAM_HEADER_BYTES + STREAM_CHUNK_FLOATS * (int)sizeof(float),
+    BURST_PACKETS = 44, /* as many as 64 KB take */
+    BURSTS_PER_CALL = 4,
+    WINDOW_PACKETS = 1760, /* 2.5 MB in flight; the socket buffer takes 4 MB */
+    SLOTS = 8,
+    SLOT_BYTES = 65536,
+    SOCKET_BUFFER_BYTES = 4 << 20,
+    STALL_MS = 100, /* without news: what is in flight was lost */
+};
+
+/* Host byte order: both ends are this program. The rest of the 48 bytes is room. */
+struct header {
+    uint32_t round;
+    uint32_t chunk;
+    uint8_t rest[STREAM_HEADER_BYTES - 2 * sizeof(uint32_t)];
+};
+
+struct raw {
+    const struct stream_job *job;
+    uint32_t chunks;  /* of a message */
+    uint32_t *order;  /* chunks in the order in which they are sent */
+    int fds[2];       /* sender, receiver; connected to each other */
+    atomic_bool sent; /* the sender is through */
+};
+
+static bool open_pair(int fds[2], char *error)
+{
+    struct sockaddr_in addr[2];
+    int bytes_wanted = SOCKET_BUFFER_BYTES;
+    int on = 1;
+    bool good = true;
+    for (int i = 0; i < 2; i++) {
+        addr[i] =
+            (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t bytes = sizeof(addr[i]);
+        fds[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        good = good && bind(fds[i], (struct sockaddr *)&addr[i], bytes) == 0 &&
+               getsockname(fds[i], (struct sockaddr *)&addr[i], &bytes) == 0 &&
+               setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &bytes_wanted, sizeof(int)) == 0 &&
+               setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &bytes_wanted, sizeof(int)) == 0;
+    }
+    good = good && setsockopt(fds[1], SOL_UDP, UDP_GRO, &on, sizeof(on)) == 0;
+    for (int i = 0; i < 2; i++) {
+        good = good && connect(fds[i], (struct sockaddr *)&addr[1 - i], sizeof(addr[i])) == 0;
+    }
+    if (!good) {
+        (void)snprintf(error, STREAM_ERROR_BYTES, "UDP on loopback: %s", strerror(errno));
+    }
+    return good;
+}
+
+/* ---- sender ---------------------------------------------------------------------------------- */
+
+/* Wait until fewer than a window is in flight. Returns the packets known or given up as arrived. */
+static uint64_t wait_for_window(int fd, uint64_t sent, uint64_t acked)
+{
+    while (sent - acked + BURST_PACKETS * BURSTS_PER_CALL > WINDOW_PACKETS) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        uint64_t count;
+        if (poll(&wait, 1, STALL_MS) == 0) {
+            return sent;
+        }
+        while (recv(fd, &count, sizeof(count), MSG_DONTWAIT) == (ssize_t)sizeof(count)) {
+            acked = count > acked ? count : acked;
+        }
+    }
+    return acked;
+}
+
+struct burst {
+    struct header headers[BURST_PACKETS];
+    struct iovec iov[2 * BURST_PACKETS];
+    alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(uint16_t))];
+};
+
+static void burst_message(struct burst *burst, uint32_t packets, struct msghdr *message_p)
+{
+    uint16_t segment_bytes = PACKET_BYTES;
+    struct cmsghdr cmsg = {.cmsg_level = SOL_UDP,
+                           .cmsg_type = UDP_SEGMENT,
+                           .cmsg_len = CMSG_LEN(sizeof(segment_bytes))};
+    memset(burst->control, 0, sizeof(burst->control));
+    memcpy(burst->control, &cmsg, sizeof(cmsg));
+    memcpy(burst->control + CMSG_LEN(0), &segment_bytes, sizeof(segment_bytes));
+    *message_p = (struct msghdr){
+        .msg_iov = burst->iov,
+        .msg_iovlen = 2 * packets,
+        .msg_control = burst->control,
+        .msg_controllen = sizeof(burst->control),
+    };
+}
+
+/* Up to BURST_PACKETS packets of the message from the next-th on; the short last chunk of a message
+ * ends its burst, for GSO wants equal lengths. Returns the packets taken. */
+static uint32_t burst_fill(const struct raw *raw, uint32_t round, uint32_t next,
+                           struct burst *burst)
+{
+    uint32_t packets = 0;
+    bool equal = true;
+    while (packets < BURST_PACKETS && next < raw->chunks && equal) {
+        uint32_t chunk = raw->order[next++];
+        uint32_t first = chunk * STREAM_CHUNK_FLOATS;
+        uint32_t floats = raw->job->message_floats - first;
+        equal = floats >= STREAM_CHUNK_FLOATS;
+        floats = equal ? STREAM_CHUNK_FLOATS : floats;
+        burst->headers[packets] = (struct header){.round = round, .chunk = chunk};
+        burst->iov[2 * packets] = (struct iovec){&burst->headers[packets], STREAM_HEADER_BYTES};
+        burst->iov[2 * packets + 1] =
+            (struct iovec){(void *)(uintptr_t)(raw->job->vector + first), floats * sizeof(float)};
+        packets++;
+    }
+    return packets;
+}
+
+static void *send_all(void *arg)
+{
+    struct raw *raw = arg;
+    static struct burst bursts[BURSTS_PER_CALL]; /* one sender at a time */
+    struct mmsghdr messages[BURSTS_PER_CALL];
+    uint64_t sent = 0;
+    uint64_t acked = 0;
+    for (uint32_t round = 0; round < raw->job->warmup_rounds + raw->job->rounds; round++) {
+        for (uint32_t next = 0; next < raw->chunks;) {
+            uint32_t count = 0;
+            while (count < BURSTS_PER_CALL && next < raw->chunks) {
+                uint32_t packets = burst_fill(raw, round, next, &bursts[count]);
+                burst_message(&bursts[count], packets, &messages[count].msg_hdr);
+                next += packets;
+                sent += packets;
+                count++;
+            }
+            for (uint32_t done = 0; done < count;) {
+                int taken = sendmmsg(raw->fds[0], messages + done, count - done, 0);
+                done += taken > 0 ? (uint32_t)taken : 1; /* a refused burst is lost, and shows */
+            }
+            acked = wait_for_window(raw->fds[0], sent, acked);
+        }
+    }
+    atomic_store(&raw->sent, true);
+    return NULL;
+}
+
+/* ---- receiver -------------------------------------------------------------------------------- */
+
+struct inbox {
+    struct mmsghdr messages[SLOTS];
+    struct iovec iov[SLOTS];
+    alignas(struct cmsghdr) uint8_t control[SLOTS][CMSG_SPACE(sizeof(int))];
+    uint8_t *bytes;
+    uint64_t packets; /* taken so far */
+};
+
+static int segment_bytes_of(struct msghdr *message, int otherwise)
+{
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(message);
+    if (cmsg != NULL && cmsg->cmsg_level == SOL_UDP && cmsg->cmsg_type == UDP_GRO) {
+        memcpy(&otherwise, CMSG_DATA(cmsg), sizeof(otherwise));
+    }
+    return otherwise;
+}
+
+static void take_buffer(const struct stream_job *job, struct inbox *inbox, int slot)
+{
+    const uint8_t *bytes = inbox->iov[slot].iov_base;
+    int left = (int)inbox->messages[slot].msg_len;
+    int segment_bytes = segment_bytes_of(&inbox->messages[slot].msg_hdr, left);
+    while (left > 0) {
+        int packet_bytes = left < segment_bytes ? left : segment_bytes;
+        struct header header;
+        memcpy(&header, bytes, sizeof(header));
+        size_t floats = ((size_t)packet_bytes - STREAM_HEADER_BYTES) / sizeof(float);
+        stream_add(job->accumulator + (size_t)header.chunk * STREAM_CHUNK_FLOATS,
+                   bytes + STREAM_HEADER_BYTES, floats);
+        inbox->packets++;
+        bytes += packet_bytes;
+        left -= packet_bytes;
+    }
+}
+
+static void inbox_prepare(struct inbox *inbox)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        inbox->iov[i] = (struct iovec){inbox->bytes + (size_t)i * SLOT_BYTES, SLOT_BYTES};
+        inbox->messages[i].msg_hdr = (struct msghdr){
+            .msg_iov = &inbox->iov[i],
+            .msg_iovlen = 1,
+            .msg_control = inbox->control[i],
+            .msg_controllen = sizeof(inbox->control[i]),
+        };
+    }
+}
+
+static void receive_all(struct raw *raw, struct inbox *inbox, struct stream_result *result_p)
+{
+    const struct stream_job *job = raw->job;
+    uint64_t warmup = (uint64_t)job->warmup_rounds * raw->chunks;
+    uint64_t total = warmup + (uint64_t)job->rounds * raw->chunks;
+    result_p->start = stream_mark();
+    while (inbox->packets < total) {
+        struct pollfd wait = {.fd = raw->fds[1], .events = POLLIN};
+        if (poll(&wait, 1, STALL_MS / 2) == 0 && atomic_load(&raw->sent)) {
+            break;
+        }
+        inbox_prepare(inbox);
+        bool warm = inbox->packets >= warmup;
+        int count = recvmmsg(raw->fds[1], inbox->messages, SLOTS, MSG_DONTWAIT, NULL);
+        for (int i = 0; i < count; i++) {
+            take_buffer(job, inbox, i);
+        }
+        if (!warm && inbox->packets >= warmup) {
+            result_p->start = stream_mark();
+        }
+        (void)send(raw->fds[1], &inbox->packets, sizeof(inbox->packets), MSG_DONTWAIT);
+    }
+    result_p->end = stream_mark();
+    result_p->lost = total - inbox->packets;
+}
+
+/* Fisher and Yates with a fixed linear congruential generator: any order without neighbours
+ * will do. */
+static void shuffle(uint32_t *order, uint32_t count)
+{
+    uint64_t state = 1;
+    for (uint32_t i = 0; i < count; i++) {
+        order[i] = i;
+    }
+    for (uint32_t i = count; i > 1; i--) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        uint32_t j = (uint32_t)((state >> 33) % i);
+        uint32_t kept = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = kept;
+    }
+}
+
+static bool run_threads(struct raw *raw, struct stream_result *result_p, char *error)
+{
+    struct inbox *inbox = calloc(1, sizeof(*inbox));
+    uint8_t *bytes = malloc((size_t)SLOTS * SLOT_BYTES);
+    pthread_t thread;
+    bool good = inbox != NULL && bytes != NULL && pthread_create(&thread, NULL, send_all, raw) == 0;
+    if (good) {
+        inbox->bytes = bytes;
+        receive_all(raw, inbox, result_p);
+        (void)pthread_join(thread, NULL);
+    } else {
+        (void)snprintf(error, STREAM_ERROR_BYTES, "no memory or no thread");
+    }
+    free(bytes);
+    free(inbox);
+    return good;
+}
+
+bool stream_run_raw(const struct stream_job *job, struct stream_result *result_p, char *error)
+{
+    struct raw raw = {.job = job, .fds = {-1, -1}};
+    raw.chunks = (job->message_floats + STREAM_CHUNK_FLOATS - 1) / STREAM_CHUNK_FLOATS;
+    raw.order = calloc(raw.chunks, sizeof(*raw.order));
+    bool good = raw.order != NULL;
+    if (good) {
+        shuffle(raw.order, raw.chunks);
+        good = open_pair(raw.fds, error) && run_threads(&raw, result_p, error);
+    }
+    (void)close(raw.fds[0]);
+    (void)close(raw.fds[1]);
+    free(raw.order);
+    result_p->adds = good && result_p->lost == 0;
+    return good;
+}

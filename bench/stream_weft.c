@@ -1,0 +1,207 @@
+/* weft itself: two endpoints over weft_udp, mode none, bound 0, ADD sink. DEPTH messages are open
+ * at a time, so that the end of one overlaps the next, as the chunks of a model's tensors do. */
+#include "stream.h"
+
+#include "io/clock.h"
+#include "io/udp.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DEPTH = 4 };
+
+static const uint64_t STEP_NS = 20 * WEFT_NS_PER_MS;
+static const uint64_t GIVE_UP_NS = 60 * WEFT_NS_PER_S;
+
+struct end {
+    const struct stream_job *job;
+    struct weft_udp *udp;
+    struct weft_msgr msgr;
+    weft_peer peer; /* sender: the receiver */
+    uint16_t port;  /* sender: where the receiver is */
+    uint32_t begun; /* sender: messages sent; receiver: expectations posted */
+    uint32_t done;  /* sender: SENT; receiver: RECEIVED */
+    bool broken;    /* the peer went down, or a call was refused */
+    atomic_bool *sender_through;
+    struct stream_result *result;
+};
+
+static uint32_t rounds_of(const struct end *end)
+{
+    return end->job->warmup_rounds + end->job->rounds;
+}
+
+/* ---- sender ---------------------------------------------------------------------------------- */
+
+static void send_more(struct end *end)
+{
+    while (end->begun < rounds_of(end) && end->begun - end->done < DEPTH && !end->broken) {
+        struct weft_msg_send send = {
+            .peer = end->peer,
+            .base = end->job->vector,
+            .total = end->job->message_floats,
+            .elem_bytes = sizeof(float),
+            .tag = 1,
+            .deadline_ns = WEFT_NEVER,
+        };
+        uint64_t seq;
+        end->broken =
+            end->msgr.ops->send(end->msgr.self, &send, weft_clock_now_ns(), &seq) != WEFT_OK;
+        end->begun++;
+    }
+}
+
+static void on_sender(void *arg, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct end *end = arg;
+    struct weft_msg_event event;
+    while (end->msgr.ops->poll(end->msgr.self, &event)) {
+        if (event.type == WEFT_EVENT_SENT) {
+            end->done++;
+            end->broken = end->broken || event.outcome != WEFT_MSG_COMPLETE;
+        } else if (event.type == WEFT_EVENT_PEER_DOWN) {
+            end->broken = true;
+        }
+    }
+    send_more(end);
+}
+
+static void *send_all(void *arg)
+{
+    struct end *end = arg;
+    uint64_t give_up_ns = weft_clock_now_ns() + GIVE_UP_NS;
+    end->broken = weft_udp_connect(end->udp, "127.0.0.1", end->port, &end->peer, NULL) != WEFT_OK;
+    send_more(end);
+    while (end->done < rounds_of(end) && !end->broken && weft_clock_now_ns() < give_up_ns) {
+        (void)weft_udp_step(end->udp, STEP_NS, on_sender, end);
+    }
+    atomic_store(end->sender_through, true);
+    return NULL;
+}
+
+/* ---- receiver -------------------------------------------------------------------------------- */
+
+static void expect_more(struct end *end)
+{
+    while (end->begun < rounds_of(end) && end->begun - end->done < DEPTH && !end->broken) {
+        struct weft_msg_expect expect = {
+            .peer = WEFT_PEER_ANY,
+            .sink = WEFT_SINK_ADD,
+            .tag = 1,
+            .tag_mask = UINT64_MAX,
+            .memory = end->job->accumulator,
+            .memory_bytes = end->job->message_floats * sizeof(float),
+            .count = 1,
+            .timeout_ns = WEFT_NEVER,
+        };
+        weft_expect_id id;
+        end->broken = end->msgr.ops->expect(end->msgr.self, &expect, &id) != WEFT_OK;
+        end->begun++;
+    }
+}
+
+static void on_receiver(void *arg, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct end *end = arg;
+    struct weft_msg_event event;
+    while (end->msgr.ops->poll(end->msgr.self, &event)) {
+        if (event.type == WEFT_EVENT_RECEIVED) {
+            end->done++;
+            end->broken = end->broken || event.outcome != WEFT_MSG_COMPLETE;
+            if (end->done == end->job->warmup_rounds) {
+                end->result->start = stream_mark();
+            }
+            if (end->done == rounds_of(end)) {
+                end->result->end = stream_mark();
+            }
+        }
+    }
+    expect_more(end);
+}
+
+static void receive_all(struct end *end)
+{
+    uint64_t give_up_ns = weft_clock_now_ns() + GIVE_UP_NS;
+    end->result->start = stream_mark();
+    /* Past its last message the receiver still answers, until the sender knows. */
+    while (!atomic_load(end->sender_through) && !end->broken && weft_clock_now_ns() < give_up_ns) {
+        (void)weft_udp_step(end->udp, STEP_NS, on_receiver, end);
+    }
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+static bool open_end(const struct stream_job *job, bool accept, struct end *end, char *error)
+{
+    struct weft_udp_config config;
+    weft_udp_config_default(&config);
+    uint32_t chunks = job->message_floats / STREAM_CHUNK_FLOATS + 1;
+    config.ep.chunks_max = chunks > config.ep.chunks_max ? chunks : config.ep.chunks_max;
+    config.ep.accept = accept;
+    struct weft_io_error io_error;
+    if (weft_udp_open(&config, &end->udp, &io_error) != WEFT_OK) {
+        (void)snprintf(error, STREAM_ERROR_BYTES, "%s", io_error.text);
+        return false;
+    }
+    end->msgr = weft_udp_msgr(end->udp);
+    return true;
+}
+
+static void describe(const struct end *sender, const struct end *receiver,
+                     struct stream_result *result_p)
+{
+    const struct weft_ep_counters *ep = weft_ep_counters(weft_udp_ep(sender->udp));
+    const struct weft_udp_counters *tx = weft_udp_counters(sender->udp);
+    const struct weft_udp_counters *rx = weft_udp_counters(receiver->udp);
+    result_p->lost = ep->lost_packets;
+    (void)snprintf(
+        result_p->note, sizeof(result_p->note),
+        "%.1f packets a burst, %.1f a buffer, %llu resent, %llu kernel drops, srtt %llu us",
+        (double)tx->datagrams_sent / (double)(tx->bursts_sent + !tx->bursts_sent),
+        (double)rx->datagrams_received / (double)(rx->buffers_received + !rx->buffers_received),
+        (unsigned long long)ep->retransmitted_packets, (unsigned long long)rx->kernel_drops,
+        (unsigned long long)weft_ep_srtt_ns(weft_udp_ep(sender->udp), sender->peer) / 1000);
+}
+
+static bool run_threads(struct end *sender, struct end *receiver, char *error)
+{
+    pthread_t thread;
+    sender->port = weft_udp_port(receiver->udp);
+    expect_more(receiver);
+    if (pthread_create(&thread, NULL, send_all, sender) != 0) {
+        (void)snprintf(error, STREAM_ERROR_BYTES, "no thread");
+        return false;
+    }
+    receive_all(receiver);
+    (void)pthread_join(thread, NULL);
+    if (sender->broken || receiver->broken || receiver->done != rounds_of(receiver)) {
+        (void)snprintf(
+            error, STREAM_ERROR_BYTES,
+            "weft: %u of %u messages sent, %u received, %llu packets lost, %llu without memory",
+            sender->done, rounds_of(sender), receiver->done,
+            (unsigned long long)weft_ep_counters(weft_udp_ep(sender->udp))->lost_packets,
+            (unsigned long long)weft_ep_counters(weft_udp_ep(receiver->udp))->no_memory);
+        return false;
+    }
+    return true;
+}
+
+bool stream_run_weft(const struct stream_job *job, struct stream_result *result_p, char *error)
+{
+    atomic_bool sender_through = false;
+    struct end sender = {.job = job, .sender_through = &sender_through, .result = result_p};
+    struct end receiver = sender;
+    bool good = open_end(job, true, &receiver, error) && open_end(job, false, &sender, error) &&
+                run_threads(&sender, &receiver, error);
+    if (good) {
+        describe(&sender, &receiver, result_p);
+        result_p->adds = true;
+    }
+    weft_udp_close(sender.udp);
+    weft_udp_close(receiver.udp);
+    return good;
+}

@@ -1,0 +1,59 @@
+/* An endpoint with a thread of its own: communication goes on while the application computes.
+ *
+ * The engine thread owns a weft_udp and turns its crank. The application's thread holds a
+ * struct weft_msgr whose calls are handed over: commands through a one-place mailbox (the call
+ * returns with the endpoint's own answer, so statuses and sequence numbers are the same as without
+ * an engine), events through a bounded ring. It is the same object as weft_udp with another driver;
+ * a program chooses one of the two when it starts.
+ *
+ * Differences to weft_udp's message interface:
+ *   - WEFT_SINK_HAND is WEFT_UNSUPPORTED: a chunk lies in the receive buffer only while the engine
+ *     thread looks at it. set_user and refuse, which serve that sink, assert.
+ *   - The ring holds events_max events. When it is full, the engine takes no more datagrams until
+ *     the application polls (commands are still answered): peers see a slow receiver; no
+ *     event is lost.
+ *   - A mask is copied into the ring; as the interface says, it is valid until the next call.
+ *   - now_ns of send is ignored; the engine reads the same clock itself.
+ *
+ * Thread:  start, the message interface, connect, wait and stop: one application thread.
+ */
+#ifndef WEFT_IO_ENGINE_H
+#define WEFT_IO_ENGINE_H
+
+#include "io/udp.h"
+
+struct weft_engine;
+
+struct weft_engine_config {
+    struct weft_udp_config udp;
+    uint32_t events_max; /* power of two, >= 2; memory: events_max x ep.chunks_max / 8 bytes */
+};
+
+void weft_engine_config_default(struct weft_engine_config *config_p);
+
+/* Open the socket and start the thread.
+ * Owns:    gives *engine_p, to be ended with weft_engine_stop.
+ * Errors:  as weft_udp_open. */
+weft_status weft_engine_start(const struct weft_engine_config *config,
+                              struct weft_engine **engine_p, struct weft_io_error *error);
+
+uint16_t weft_engine_port(const struct weft_engine *engine);
+
+/* As weft_udp_connect. */
+weft_status weft_engine_connect(struct weft_engine *engine, const char *host, uint16_t port,
+                                weft_peer *peer_p, struct weft_io_error *error);
+
+struct weft_msgr weft_engine_msgr(struct weft_engine *engine);
+
+/* Sleep until an event can be polled; false when timeout_ns passed first. */
+bool weft_engine_wait(struct weft_engine *engine, uint64_t timeout_ns);
+
+/* A consistent copy of the counters, taken on the engine's thread. */
+void weft_engine_counters(struct weft_engine *engine, struct weft_udp_counters *udp_p,
+                          struct weft_ep_counters *ep_p);
+
+/* CLOSE to all peers, join the thread, free. Memory lent to sends and expectations is the caller's
+ * again. NULL is fine. */
+void weft_engine_stop(struct weft_engine *engine);
+
+#endif

@@ -1,0 +1,26 @@
+/* Trial of this host's UDP on loopback with the code that weft itself uses: one burst of marked
+ * datagrams is sent from one socket to another, and what arrives tells. Internal to this folder.
+ */
+#ifndef WEFT_IO_PROBE_H
+#define WEFT_IO_PROBE_H
+
+#include "io/error.h"
+#include "io/sock.h"
+
+struct weft_probe {
+    struct weft_sock_facts socket; /* what the kernel granted to a socket that asks for 4 MB */
+    uint32_t datagrams;            /* arrived, of WEFT_PROBE_PACKETS */
+    bool gso;                      /* the burst was taken as one message */
+    bool gro;                      /* it arrived as one buffer */
+    bool ecn;                      /* the mark ECT(0) arrived */
+    bool timestamps;               /* it arrived with a stamp before the time of reading */
+};
+
+enum { WEFT_PROBE_PACKETS = 8, WEFT_PROBE_PACKET_BYTES = 1472 };
+
+/* host: "127.0.0.1" or "::1".
+ * Errors:  as weft_sock_open: there is no such loopback. */
+weft_status weft_probe_run(const char *host, struct weft_probe *probe_p,
+                           struct weft_io_error *error);
+
+#endif

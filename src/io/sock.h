@@ -1,0 +1,47 @@
+/* Opening a UDP socket with everything weft wants from the kernel, and what of it was granted; and
+ * addresses, with the rule that nothing beyond loopback is touched. Internal to this folder.
+ */
+#ifndef WEFT_IO_SOCK_H
+#define WEFT_IO_SOCK_H
+
+#include "core/endpoint.h"
+#include "io/error.h"
+
+/* A sockaddr_in or sockaddr_in6 in a struct weft_addr: family, port and address; all else zero.
+ * host is a numeric address or "localhost" (names are not looked up: a resolver may block).
+ *
+ * Errors:  WEFT_INVALID  not an address. WEFT_UNSUPPORTED  beyond loopback. */
+weft_status weft_sock_addr_parse(const char *host, uint16_t port, struct weft_addr *addr_p,
+                                 struct weft_io_error *error);
+
+/* From what the kernel wrote as a sender's address; fields beyond address and port are cleared, so
+ * that equal senders compare equal. */
+void weft_sock_addr_canonical(const void *sockaddr, struct weft_addr *addr_p);
+
+/* AF_INET or AF_INET6. */
+int weft_sock_addr_family(const struct weft_addr *addr);
+
+uint16_t weft_sock_addr_port(const struct weft_addr *addr);
+
+struct weft_sock_facts {
+    uint32_t recv_buffer_bytes; /* as the kernel counts: twice what was granted */
+    uint32_t send_buffer_bytes;
+    bool gso; /* the kernel knows UDP_SEGMENT; a route may refuse it yet */
+    bool gro;
+    bool timestamps;
+    bool ecn;
+    uint16_t port;
+};
+
+struct weft_sock_request {
+    uint32_t buffer_bytes; /* each way */
+    bool gro;
+};
+
+/* A non-blocking socket bound to addr. What the kernel does not offer is missing in facts, never an
+ * error.
+ * Errors:  WEFT_EXISTS  the port is in use. WEFT_IO. */
+weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_request *request,
+                           int *fd_p, struct weft_sock_facts *facts_p, struct weft_io_error *error);
+
+#endif

@@ -1,0 +1,404 @@
+#include "io/udp.h"
+
+#include "base/assert.h"
+#include "io/sock.h"
+#include "io/udp_rx.h"
+#include "io/udp_tx.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum {
+    SOCKET_BUFFER_BYTES = 4 << 20,
+    /* Batches sent before the socket is looked at again: acknowledgements must not wait for a whole
+     * window to be copied. */
+    FLUSH_BATCHES_MAX = 4,
+};
+
+struct weft_udp {
+    int socket_fd;
+    int wake_fd;
+    int epoll_fd;
+    bool pwait2_missing;  /* the kernel has no epoll_pwait2: sleeps are whole milliseconds */
+    bool more_to_receive; /* the last batch was full */
+    bool more_to_send;    /* the last flush stopped at its limit */
+    uint64_t busy_poll_ns;
+    /* For busy polling, which does not look at wake_fd. A word of its own: beside the flags above,
+     * gcc reads all of them with one load, which races with weft_udp_wake. */
+    atomic_uint woken;
+    struct weft_ep *ep;
+    struct weft_rx *rx;
+    struct weft_sender sender;
+    struct weft_loss loss;
+    struct weft_sock_facts facts;
+    int family;
+    uint32_t peers_max;
+    struct weft_udp_counters counters;
+    struct weft_tx bursts[WEFT_TX_BATCH];
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static uint64_t os_random(void)
+{
+    uint64_t value = 0;
+    ssize_t got = getrandom(&value, sizeof(value), 0);
+    WEFT_ASSERT(got == (ssize_t)sizeof(value)); /* 8 bytes are never cut short nor refused */
+    return value;
+}
+
+void weft_udp_config_default(struct weft_udp_config *config_p)
+{
+    *config_p = (struct weft_udp_config){
+        .host = "127.0.0.1",
+        .socket_buffer_bytes = SOCKET_BUFFER_BYTES,
+        .gso = 1,
+        .gro = 1,
+    };
+    weft_ep_config_default(&config_p->ep);
+    config_p->ep.incarnation = os_random();
+    config_p->ep.seed = os_random();
+}
+
+static bool watch(int epoll_fd, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static weft_status open_sleeping(struct weft_udp *udp, struct weft_io_error *error)
+{
+    udp->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    udp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (udp->wake_fd < 0 || udp->epoll_fd < 0 || !watch(udp->epoll_fd, udp->wake_fd) ||
+        !watch(udp->epoll_fd, udp->socket_fd)) {
+        return weft_io_fail(error, WEFT_IO, "eventfd and epoll: %s", strerror(errno));
+    }
+    return WEFT_OK;
+}
+
+static weft_status open_parts(const struct weft_udp_config *config, struct weft_udp *udp,
+                              struct weft_io_error *error)
+{
+    struct weft_addr addr;
+    weft_status status = weft_sock_addr_parse(config->host, config->port, &addr, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    struct weft_sock_request request = {.buffer_bytes = config->socket_buffer_bytes,
+                                        .gro = config->gro != 0};
+    status = weft_sock_open(&addr, &request, &udp->socket_fd, &udp->facts, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    udp->family = weft_sock_addr_family(&addr);
+    status = open_sleeping(udp, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_rx_new(udp->socket_fd, &udp->rx);
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, status, "no memory for receive buffers");
+    }
+    status = weft_ep_new(&config->ep, &udp->ep);
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, status, "the endpoint: %s", weft_status_text(status));
+    }
+    return WEFT_OK;
+}
+
+static void close_fd(int fd)
+{
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+static void release(struct weft_udp *udp)
+{
+    weft_ep_free(udp->ep);
+    weft_rx_free(udp->rx);
+    close_fd(udp->epoll_fd);
+    close_fd(udp->wake_fd);
+    close_fd(udp->socket_fd);
+    free(udp);
+}
+
+weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp_p,
+                          struct weft_io_error *error)
+{
+    if (config->loss.loss_ppm > WEFT_PPM) {
+        return weft_io_fail(error, WEFT_INVALID, "loss of %u parts per million is more than all",
+                            config->loss.loss_ppm);
+    }
+    struct weft_udp *udp = calloc(1, sizeof(*udp));
+    if (udp == NULL) {
+        return weft_io_fail(error, WEFT_NOMEM, "no memory for a socket");
+    }
+    udp->socket_fd = -1;
+    udp->wake_fd = -1;
+    udp->epoll_fd = -1;
+    weft_status status = open_parts(config, udp, error);
+    if (status != WEFT_OK) {
+        release(udp);
+        return status;
+    }
+    atomic_init(&udp->woken, 0);
+    udp->sender =
+        (struct weft_sender){.fd = udp->socket_fd, .gso = udp->facts.gso && config->gso != 0};
+    udp->busy_poll_ns = config->busy_poll_us * WEFT_NS_PER_US;
+    udp->peers_max = config->ep.peers_max;
+    weft_loss_init(&udp->loss, &config->loss);
+    weft_clock_timers_exact();
+    *udp_p = udp;
+    return WEFT_OK;
+}
+
+/* ---- the crank ------------------------------------------------------------------------------- */
+
+static void flush(struct weft_udp *udp)
+{
+    udp->more_to_send = false;
+    for (int batch = 0; batch < FLUSH_BATCHES_MAX; batch++) {
+        uint64_t now_ns = weft_clock_now_ns();
+        uint32_t count = 0;
+        while (count < WEFT_TX_BATCH && weft_ep_send(udp->ep, now_ns, &udp->bursts[count]) > 0) {
+            count++;
+        }
+        if (count > 0) {
+            weft_sender_send(&udp->sender, udp->bursts, count, &udp->counters);
+        }
+        if (count < WEFT_TX_BATCH) {
+            return;
+        }
+    }
+    udp->more_to_send = true;
+}
+
+static void flush_all(struct weft_udp *udp)
+{
+    do {
+        flush(udp);
+    } while (udp->more_to_send);
+}
+
+static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffer, uint64_t now_ns,
+                        weft_udp_handler *handler, void *arg)
+{
+    uint32_t at = 0;
+    do { /* an empty datagram is one too */
+        uint32_t left = buffer->count - at;
+        uint32_t bytes = left < buffer->segment_bytes ? left : buffer->segment_bytes;
+        udp->counters.datagrams_received++;
+        udp->counters.bytes_received += bytes;
+        if (weft_loss_next(&udp->loss)) {
+            udp->counters.injected_drops++;
+        } else {
+            weft_ep_recv(udp->ep, &buffer->from, buffer->ecn, buffer->bytes + at, bytes,
+                         buffer->at_ns, now_ns);
+            handler(arg, now_ns);
+        }
+        at += bytes;
+    } while (at < buffer->count);
+}
+
+/* One batch from the socket to the endpoint. Returns its datagrams. */
+static uint32_t receive(struct weft_udp *udp, weft_udp_handler *handler, void *arg)
+{
+    const struct weft_rx_buffer *buffers;
+    uint32_t count;
+    uint64_t now_ns;
+    uint64_t before = udp->counters.datagrams_received;
+    uint32_t received = weft_rx_batch(udp->rx, &udp->counters, &now_ns, &buffers, &count);
+    udp->more_to_receive = received == WEFT_RX_SLOTS;
+    for (uint32_t i = 0; i < count; i++) {
+        take_buffer(udp, &buffers[i], now_ns, handler, arg);
+    }
+    return (uint32_t)(udp->counters.datagrams_received - before);
+}
+
+static int epoll_sleep(struct weft_udp *udp, struct epoll_event *events, int count,
+                       uint64_t sleep_ns)
+{
+    if (!udp->pwait2_missing) {
+        struct timespec limit = {.tv_sec = (time_t)(sleep_ns / WEFT_NS_PER_S),
+                                 .tv_nsec = (long)(sleep_ns % WEFT_NS_PER_S)};
+        int ready = epoll_pwait2(udp->epoll_fd, events, count,
+                                 sleep_ns == WEFT_NEVER ? NULL : &limit, NULL);
+        if (ready >= 0 || errno != ENOSYS) {
+            return ready;
+        }
+        udp->pwait2_missing = true;
+    }
+    uint64_t limit_ms = weft_div_ceil_u64(sleep_ns, WEFT_NS_PER_MS);
+    int timeout_ms = sleep_ns == WEFT_NEVER ? -1 : (int)weft_min_u64(limit_ms, INT_MAX);
+    return epoll_wait(udp->epoll_fd, events, count, timeout_ms);
+}
+
+static void sleep_until_ready(struct weft_udp *udp, uint64_t sleep_ns)
+{
+    struct epoll_event events[2];
+    udp->counters.sleeps++;
+    int ready = epoll_sleep(udp, events, 2, sleep_ns);
+    WEFT_ASSERT(ready >= 0 || errno == EINTR);
+    for (int i = 0; i < ready; i++) {
+        if (events[i].data.fd == udp->wake_fd) {
+            uint64_t value;
+            /* Cleared before it is read off: a wake in between is then seen twice, never lost. */
+            atomic_store(&udp->woken, 0);
+            ssize_t got = read(udp->wake_fd, &value, sizeof(value));
+            udp->counters.wakes += got == (ssize_t)sizeof(value);
+        }
+    }
+}
+
+/* Look at the socket for a while instead of sleeping at once. */
+static uint32_t busy_poll(struct weft_udp *udp, uint64_t limit_ns, weft_udp_handler *handler,
+                          void *arg)
+{
+    uint64_t end_ns = weft_clock_now_ns() + weft_min_u64(limit_ns, udp->busy_poll_ns);
+    while (atomic_load(&udp->woken) == 0 && weft_clock_now_ns() < end_ns) {
+        uint32_t taken = receive(udp, handler, arg);
+        if (taken > 0) {
+            return taken;
+        }
+    }
+    return 0;
+}
+
+/* Sleep as long as nothing has to be done; returns datagrams that busy polling took already. */
+static uint32_t wait(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,
+                     void *arg)
+{
+    uint64_t deadline_ns = weft_ep_deadline(udp->ep);
+    uint64_t limit_ns = timeout_ns;
+    if (deadline_ns != WEFT_NEVER) {
+        uint64_t now_ns = weft_clock_now_ns();
+        limit_ns = weft_min_u64(limit_ns, deadline_ns > now_ns ? deadline_ns - now_ns : 0);
+    }
+    if (limit_ns == 0 || udp->more_to_receive || udp->more_to_send) {
+        return 0;
+    }
+    if (udp->busy_poll_ns > 0) {
+        uint32_t taken = busy_poll(udp, limit_ns, handler, arg);
+        if (taken > 0 || limit_ns <= udp->busy_poll_ns) {
+            return taken;
+        }
+        limit_ns -= limit_ns == WEFT_NEVER ? 0 : udp->busy_poll_ns;
+    }
+    sleep_until_ready(udp, limit_ns);
+    return 0;
+}
+
+uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,
+                       void *arg)
+{
+    flush(udp);
+    uint32_t taken = wait(udp, timeout_ns, handler, arg);
+    if (taken == 0) {
+        taken = receive(udp, handler, arg);
+    }
+    uint64_t now_ns = weft_clock_now_ns();
+    if (weft_ep_deadline(udp->ep) <= now_ns) {
+        weft_ep_on_deadline(udp->ep, now_ns);
+    }
+    handler(arg, now_ns);
+    flush(udp);
+    return taken;
+}
+
+void weft_udp_wake(struct weft_udp *udp)
+{
+    int saved = errno;
+    uint64_t one = 1;
+    atomic_store(&udp->woken, 1);
+    /* Fails only when the count is at its top, and then the sleep ends anyhow. */
+    ssize_t wrote = write(udp->wake_fd, &one, sizeof(one));
+    (void)wrote;
+    errno = saved;
+}
+
+void weft_udp_idle(struct weft_udp *udp)
+{
+    weft_ep_idle(udp->ep, weft_clock_now_ns());
+    flush_all(udp);
+}
+
+void weft_udp_close(struct weft_udp *udp)
+{
+    if (udp == NULL) {
+        return;
+    }
+    for (weft_peer peer = 0; peer < udp->peers_max; peer++) {
+        weft_ep_close(udp->ep, peer, weft_clock_now_ns());
+    }
+    flush_all(udp);
+    release(udp);
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t port,
+                             weft_peer *peer_p, struct weft_io_error *error)
+{
+    struct weft_addr addr;
+    weft_status status = weft_sock_addr_parse(host, port, &addr, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (port == 0) {
+        return weft_io_fail(error, WEFT_INVALID, "port 0 is no port to connect to");
+    }
+    if (weft_sock_addr_family(&addr) != udp->family) {
+        return weft_io_fail(
+            error, WEFT_INVALID,
+            "%s: an IPv4 socket cannot reach IPv6 addresses nor the reverse; bind to an "
+            "address of the same kind",
+            host);
+    }
+    status = weft_ep_connect(udp->ep, &addr, weft_clock_now_ns(), peer_p);
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, status, "connect to %s port %u: %s", host, (unsigned)port,
+                            weft_status_text(status));
+    }
+    return WEFT_OK;
+}
+
+uint16_t weft_udp_port(const struct weft_udp *udp)
+{
+    return udp->facts.port;
+}
+
+struct weft_msgr weft_udp_msgr(struct weft_udp *udp)
+{
+    return weft_ep_msgr(udp->ep);
+}
+
+struct weft_ep *weft_udp_ep(struct weft_udp *udp)
+{
+    return udp->ep;
+}
+
+const struct weft_udp_counters *weft_udp_counters(const struct weft_udp *udp)
+{
+    return &udp->counters;
+}
+
+void weft_udp_facts(const struct weft_udp *udp, struct weft_udp_facts *facts_p)
+{
+    *facts_p = (struct weft_udp_facts){
+        .recv_buffer_bytes = udp->facts.recv_buffer_bytes,
+        .send_buffer_bytes = udp->facts.send_buffer_bytes,
+        .gso = udp->sender.gso,
+        .gro = udp->facts.gro,
+        .timestamps = udp->facts.timestamps,
+        .ecn = udp->facts.ecn,
+    };
+}

@@ -1,0 +1,119 @@
+/* One core endpoint on one UDP socket, turned by the calling thread.
+ *
+ * What it adds to core/endpoint.h: system calls, the clock, and sleeping. Datagrams are sent as GSO
+ * bursts (UDP_SEGMENT) and received merged (UDP_GRO), several bursts for each system call; where
+ * the kernel or the route refuses GSO it falls back to one datagram for each message, and counts.
+ * A full socket is the network dropping a packet: counted, never an error of the caller.
+ *
+ * It is not a security boundary: packets are not authenticated yet, so every address beyond
+ * loopback is refused, to bind as well as to connect.
+ *
+ * Use:   weft_udp_open, then in a loop: calls through weft_udp_msgr, weft_udp_step;  at the end
+ *        weft_udp_close. All by one thread, except weft_udp_wake.
+ *
+ * Source: docs/PROTOCOL.md sections 5 and 6; udp(7), "UDP_SEGMENT", "UDP_GRO".
+ */
+#ifndef WEFT_IO_UDP_H
+#define WEFT_IO_UDP_H
+
+#include "core/endpoint.h"
+#include "io/error.h"
+#include "io/loss.h"
+
+struct weft_udp;
+
+struct weft_udp_config {
+    const char *host;             /* address to bind: numeric IPv4 or IPv6, or "localhost" */
+    uint16_t port;                /* 0 = any free one; weft_udp_port tells */
+    uint16_t busy_poll_us;        /* look at the socket so long before a sleep; 0 = not */
+    uint32_t socket_buffer_bytes; /* asked for, each way; weft_udp_facts: granted */
+    uint8_t gso;                  /* 0: one datagram a message, as where GSO is refused */
+    uint8_t gro;                  /* 0: do not ask for merged datagrams */
+    struct weft_loss_config loss; /* drop on arrival, on purpose */
+    struct weft_ep_config ep;
+};
+
+/* Cumulative since open. What the endpoint dropped is in weft_ep_counters. */
+struct weft_udp_counters {
+    uint64_t datagrams_received; /* after the split of merged ones, injected drops included */
+    uint64_t injected_drops;     /* of these, dropped on purpose: the endpoint never saw them */
+    uint64_t bytes_received;     /* UDP payload, injected drops included */
+    uint64_t buffers_received;   /* before the split */
+    uint64_t truncated;          /* buffers longer than a receive slot: dropped whole */
+    uint64_t kernel_drops;       /* the kernel's: its receive buffer was full */
+    uint64_t datagrams_sent;
+    uint64_t bytes_sent;    /* UDP payload */
+    uint64_t bursts_sent;   /* messages taken by the kernel; GSO puts many datagrams in one */
+    uint64_t send_dropped;  /* datagrams not taken by the kernel: lost, as by a network */
+    uint64_t send_blocked;  /* waits for room in the socket */
+    uint64_t gso_refused;   /* bursts sent one by one after a refusal; GSO stays off then */
+    uint64_t socket_errors; /* ECONNREFUSED and friends that other sockets caused: ignored */
+    uint64_t recv_calls;    /* system calls */
+    uint64_t send_calls;
+    uint64_t sleeps;
+    uint64_t wakes; /* sleeps ended by weft_udp_wake */
+};
+
+/* What the kernel granted to this socket. */
+struct weft_udp_facts {
+    uint32_t recv_buffer_bytes; /* kernel's count, about twice the payload that fits */
+    uint32_t send_buffer_bytes;
+    bool gso; /* in use now; turns false at the first refusal */
+    bool gro;
+    bool timestamps; /* arrival stamps come from the kernel */
+    bool ecn;        /* ECN marks of arriving packets are reported */
+};
+
+/* Called with the crank: poll the message interface until it has no event. It may call everything
+ * of the message interface, weft_udp_connect and weft_udp_wake; not weft_udp_step, _idle or
+ * _close. */
+typedef void weft_udp_handler(void *arg, uint64_t now_ns);
+
+/* "127.0.0.1", any port, 4 MB buffers, GSO and GRO on, no loss; ep from weft_ep_config_default with
+ * incarnation and seed drawn from the operating system. */
+void weft_udp_config_default(struct weft_udp_config *config_p);
+
+/* Owns:    gives *udp_p, to be ended with weft_udp_close.
+ * Errors:  WEFT_INVALID  host is no address, or a limit of ep is out of range.
+ *          WEFT_UNSUPPORTED  host is beyond loopback.
+ *          WEFT_IO       a system call was refused; WEFT_EXISTS: the port is in use.
+ *          WEFT_NOMEM.   error->text says it in words each time.
+ * Thread:  the one that will call step; its timer slack is set to 1 ns. */
+weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp_p,
+                          struct weft_io_error *error);
+
+/* The port bound, host byte order. */
+uint16_t weft_udp_port(const struct weft_udp *udp);
+
+/* Begin a connection (weft_ep_connect); PEER_UP or PEER_DOWN follows.
+ * Errors:  as weft_udp_open for the address; WEFT_NOMEM the peer table is full. */
+weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t port,
+                             weft_peer *peer_p, struct weft_io_error *error);
+
+/* The message interface of the endpoint; now_ns of its calls is weft_clock_now_ns(). */
+struct weft_msgr weft_udp_msgr(struct weft_udp *udp);
+
+/* The endpoint itself, for its counters, srtt and busy. */
+struct weft_ep *weft_udp_ep(struct weft_udp *udp);
+
+/* One turn of the crank: send what is ready; sleep until a datagram, a wake, the endpoint's
+ * deadline or timeout_ns from now; take one batch of datagrams, calling handler after each; run
+ * what is due, handler; send what is ready. handler is called at least once in each step.
+ * Returns the datagrams taken. timeout_ns 0 = do not sleep, WEFT_NEVER = as long as it takes.
+ * Cost:    3 system calls in the steady state; a batch is at most 8 buffers of 64 KB. */
+uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,
+                       void *arg);
+
+/* End the sleep of a step that runs now, or of the next one. Thread: any; also a signal handler. */
+void weft_udp_wake(struct weft_udp *udp);
+
+/* Tell peers that this socket will not be looked at for a while (weft_ep_idle), and send it. */
+void weft_udp_idle(struct weft_udp *udp);
+
+/* Send CLOSE to all peers, once, and free. Events not polled are gone. NULL is fine. */
+void weft_udp_close(struct weft_udp *udp);
+
+const struct weft_udp_counters *weft_udp_counters(const struct weft_udp *udp);
+void weft_udp_facts(const struct weft_udp *udp, struct weft_udp_facts *facts_p);
+
+#endif

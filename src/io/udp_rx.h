@@ -1,0 +1,38 @@
+/* The receiving half of weft_udp: batches of buffers out of the socket, with what the kernel says
+ * about each. Internal to this folder.
+ */
+#ifndef WEFT_IO_UDP_RX_H
+#define WEFT_IO_UDP_RX_H
+
+#include "io/clock.h"
+#include "io/udp.h"
+
+/* A slot must take the longest datagram that GRO can merge, or it is cut. Eight slots stay within
+ * a second-level cache, so that the layers above read what the kernel has just copied there. */
+enum { WEFT_RX_SLOTS = 8, WEFT_RX_SLOT_BYTES = 65536 };
+
+/* One buffer of a batch: one datagram, or several of the same sender that GRO merged. */
+struct weft_rx_buffer {
+    struct weft_addr from;
+    enum weft_ecn ecn; /* of all its datagrams */
+    const uint8_t *bytes;
+    uint32_t count;
+    uint32_t segment_bytes; /* length of each datagram but the last; >= 1 unless count is 0 */
+    uint64_t at_ns;
+};
+
+struct weft_rx;
+
+/* Errors:  WEFT_NOMEM. */
+weft_status weft_rx_new(int fd, struct weft_rx **rx_p);
+void weft_rx_free(struct weft_rx *rx);
+
+/* Take what has arrived, without sleeping. Returns the number of system-call messages received
+ * (WEFT_RX_SLOTS = there may be more); of these, truncated ones are counted and left out of
+ * buffers.
+ *
+ * Owns:    buffers_p points into rx until the next batch. */
+uint32_t weft_rx_batch(struct weft_rx *rx, struct weft_udp_counters *counters, uint64_t *now_ns_p,
+                       const struct weft_rx_buffer **buffers_p, uint32_t *count_p);
+
+#endif
