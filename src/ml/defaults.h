@@ -5,13 +5,13 @@
 #define WEFT_ML_DEFAULTS_H
 
 #define WEFT_ML_DEFAULT_EPOCHS     3
-#define WEFT_ML_DEFAULT_BATCH_ROWS 128 /* per worker and step */
+#define WEFT_ML_DEFAULT_BATCH_ROWS 256 /* per worker and step */
 #define WEFT_ML_DEFAULT_SEED       UINT64_C(1)
 
 #define WEFT_ML_DEFAULT_ADAGRAD_RATE        0.1F
 #define WEFT_ML_DEFAULT_ADAGRAD_EPSILON     1e-8F
 #define WEFT_ML_DEFAULT_ADAGRAD_ACCUMULATOR 1e-4F /* of squared gradients, at the start */
 
-#define WEFT_ML_DEFAULT_SGD_RATE 0.2F
+#define WEFT_ML_DEFAULT_SGD_RATE 0.4F
 
 #endif

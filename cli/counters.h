@@ -1,0 +1,23 @@
+/* The counters of transport and parameter server as JSON numbers under fixed names, so that those
+ * of several processes can be added up. The names are the fields' names; what each counts is
+ * written at the field (io/udp.h, core/endpoint.h, ps/shard.h, ps/client.h).
+ */
+#ifndef WEFT_CLI_COUNTERS_H
+#define WEFT_CLI_COUNTERS_H
+
+#include "io/udp.h"
+#include "ps/client.h"
+#include "ps/shard.h"
+
+#include <cjson/cJSON.h>
+
+/* Each adds to the numbers that are in `into` already. `messages` is messages_received, the
+ * messages closed at their receiver. */
+void weft_counters_add_transport(cJSON *into, const struct weft_udp_counters *udp,
+                                 const struct weft_ep_counters *ep);
+void weft_counters_add_shard(cJSON *into, const struct weft_shard_counters *shard);
+void weft_counters_add_client(cJSON *into, const struct weft_ps_client_counters *client);
+
+void weft_counters_add(cJSON *into, const char *name, uint64_t value);
+
+#endif

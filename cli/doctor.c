@@ -1,0 +1,93 @@
+/* `weft doctor`: what this host has and lacks for weft, as a table or as JSON. */
+#include "cli/options.h"
+#include "cli/verbs.h"
+
+#include "base/units.h"
+#include "io/doctor.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int print_json(const struct weft_doctor *doctor, bool ok)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddBoolToObject(object, "ok", ok);
+    cJSON *facts = cJSON_AddArrayToObject(object, "facts");
+    for (uint32_t i = 0; i < doctor->count; i++) {
+        const struct weft_fact *fact = &doctor->facts[i];
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "name", fact->name);
+        cJSON_AddStringToObject(item, "value", fact->value);
+        cJSON_AddStringToObject(item, "state", weft_fact_state_name(fact->state));
+        cJSON_AddStringToObject(item, "advice", fact->advice);
+        cJSON_AddItemToArray(facts, item);
+    }
+    char *text = cJSON_Print(object);
+    cJSON_Delete(object);
+    if (text == NULL) {
+        fprintf(stderr, "weft doctor: out of memory\n");
+        return WEFT_EXIT_FAILED;
+    }
+    puts(text);
+    cJSON_free(text);
+    return ok ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+static void print_table(const struct weft_doctor *doctor)
+{
+    static const char *const marks[] = {
+        [WEFT_FACT_OK] = "ok", [WEFT_FACT_WARN] = "warn", [WEFT_FACT_MISSING] = "MISSING"};
+    uint32_t warnings = 0;
+    uint32_t missing = 0;
+    for (uint32_t i = 0; i < doctor->count; i++) {
+        const struct weft_fact *fact = &doctor->facts[i];
+        printf("%-8s %-28s %s\n", marks[fact->state], fact->name, fact->value);
+        if (fact->advice[0] != '\0') {
+            printf("%-8s   -> %s\n", "", fact->advice);
+        }
+        warnings += fact->state == WEFT_FACT_WARN;
+        missing += fact->state == WEFT_FACT_MISSING;
+    }
+    printf("\n%u facts, %u warnings, %u missing: ", doctor->count, warnings, missing);
+    puts(missing > 0    ? "weft does not work here as asked"
+         : warnings > 0 ? "weft works here; the warnings say what would make it faster"
+                        : "weft works here");
+}
+
+int weft_cli_doctor(int argc, char **argv)
+{
+    uint32_t port = 0;
+    bool json = false;
+    const struct weft_option options[] = {
+        {"port", "P", "also say whether UDP port P is free on 127.0.0.1; 0 = do not look",
+         WEFT_OPTION_U32, .value = &port, .max = UINT16_MAX},
+        {"json", NULL, "print the facts as one JSON object", WEFT_OPTION_FLAG, .value = &json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "doctor",
+        .summary = "say what this host has and lacks",
+        .description =
+            "Tries what weft uses (socket buffers, GSO and GRO, time stamps, ECN, MTU, ports) and\n"
+            "says what to do where the host falls short. Nothing is changed and nothing is sent\n"
+            "beyond loopback. Exit status 1 when something is missing that weft cannot do without.",
+        .example = "  weft doctor --port 7700",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    struct weft_doctor doctor;
+    weft_doctor_run((uint16_t)port, &doctor);
+    bool ok = true;
+    for (uint32_t i = 0; i < doctor.count; i++) {
+        ok = ok && doctor.facts[i].state != WEFT_FACT_MISSING;
+    }
+    if (json) {
+        return print_json(&doctor, ok);
+    }
+    print_table(&doctor);
+    return ok ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}

@@ -1,0 +1,63 @@
+#include "cli/drive.h"
+
+#include "cli/stop.h"
+#include "io/clock.h"
+
+weft_status weft_drive_open(const struct weft_udp_config *config, bool engine,
+                            struct weft_drive *drive_p, struct weft_io_error *error)
+{
+    *drive_p = (struct weft_drive){0};
+    if (!engine) {
+        weft_status status = weft_udp_open(config, &drive_p->udp, error);
+        weft_stop_wakes(status == WEFT_OK ? drive_p->udp : NULL);
+        return status;
+    }
+    struct weft_engine_config with_thread;
+    weft_engine_config_default(&with_thread);
+    with_thread.udp = *config;
+    return weft_engine_start(&with_thread, &drive_p->engine, error);
+}
+
+weft_status weft_drive_connect(struct weft_drive *drive, const char *host, uint16_t port,
+                               weft_peer *peer_p, struct weft_io_error *error)
+{
+    if (drive->engine != NULL) {
+        return weft_engine_connect(drive->engine, host, port, peer_p, error);
+    }
+    return weft_udp_connect(drive->udp, host, port, peer_p, error);
+}
+
+struct weft_msgr weft_drive_msgr(struct weft_drive *drive)
+{
+    return drive->engine != NULL ? weft_engine_msgr(drive->engine) : weft_udp_msgr(drive->udp);
+}
+
+void weft_drive_step(struct weft_drive *drive, uint64_t timeout_ns, weft_drive_handler *handler,
+                     void *arg)
+{
+    if (drive->engine == NULL) {
+        (void)weft_udp_step(drive->udp, timeout_ns, handler, arg);
+        return;
+    }
+    (void)weft_engine_wait(drive->engine, timeout_ns);
+    handler(arg, weft_clock_now_ns());
+}
+
+void weft_drive_counters(struct weft_drive *drive, struct weft_udp_counters *udp_p,
+                         struct weft_ep_counters *ep_p)
+{
+    if (drive->engine != NULL) {
+        weft_engine_counters(drive->engine, udp_p, ep_p);
+    } else {
+        *udp_p = *weft_udp_counters(drive->udp);
+        *ep_p = *weft_ep_counters(weft_udp_ep(drive->udp));
+    }
+}
+
+void weft_drive_close(struct weft_drive *drive)
+{
+    weft_stop_wakes(NULL);
+    weft_engine_stop(drive->engine);
+    weft_udp_close(drive->udp);
+    *drive = (struct weft_drive){0};
+}

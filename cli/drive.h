@@ -1,0 +1,37 @@
+/* A worker's endpoint by either driver: turned by the training thread (io/udp.h), or by a thread of
+ * its own (io/engine.h). The training loop sees one interface.
+ */
+#ifndef WEFT_CLI_DRIVE_H
+#define WEFT_CLI_DRIVE_H
+
+#include "io/engine.h"
+
+/* Polls the message interface until it has no event. */
+typedef void weft_drive_handler(void *arg, uint64_t now_ns);
+
+struct weft_drive {
+    struct weft_udp *udp;       /* one of the two */
+    struct weft_engine *engine;
+};
+
+/* Errors:  as weft_udp_open. */
+weft_status weft_drive_open(const struct weft_udp_config *config, bool engine,
+                            struct weft_drive *drive_p, struct weft_io_error *error);
+
+/* Errors:  as weft_udp_connect. */
+weft_status weft_drive_connect(struct weft_drive *drive, const char *host, uint16_t port,
+                               weft_peer *peer_p, struct weft_io_error *error);
+
+struct weft_msgr weft_drive_msgr(struct weft_drive *drive);
+
+/* Sleep until something happens, at most timeout_ns, then call handler. */
+void weft_drive_step(struct weft_drive *drive, uint64_t timeout_ns, weft_drive_handler *handler,
+                     void *arg);
+
+void weft_drive_counters(struct weft_drive *drive, struct weft_udp_counters *udp_p,
+                         struct weft_ep_counters *ep_p);
+
+/* A zeroed drive is fine. */
+void weft_drive_close(struct weft_drive *drive);
+
+#endif

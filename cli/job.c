@@ -1,0 +1,116 @@
+#include "cli/job.h"
+
+#include "base/assert.h"
+#include "ml/number.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *weft_job_parse_model(const char *text, void *value)
+{
+    if (strcmp(text, "lr") != 0) {
+        return "lr, the only model of this release";
+    }
+    *(const char **)value = "lr";
+    return NULL;
+}
+
+const char *weft_job_parse_format(const char *text, void *value)
+{
+    const struct weft_ml_format *format;
+    if (weft_ml_format_find(text, NULL, &format) != WEFT_OK) {
+        return "adult or libsvm";
+    }
+    *(const char **)value = format->name;
+    return NULL;
+}
+
+const char *weft_job_parse_mode(const char *text, void *value)
+{
+    struct weft_job_mode mode = {.kind = WEFT_JOB_BSP};
+    if (strcmp(text, "asp") == 0) {
+        mode.kind = WEFT_JOB_ASP;
+    } else if (strncmp(text, "ssp:", 4) == 0) {
+        uint64_t staleness;
+        if (!weft_ml_number_u64(text + 4, strlen(text + 4), &staleness) || staleness > 1000000) {
+            return "ssp:N with N a whole number from 0 to 1000000, such as ssp:2";
+        }
+        mode = (struct weft_job_mode){.kind = WEFT_JOB_SSP, .staleness = (uint32_t)staleness};
+    } else if (strcmp(text, "bsp") != 0) {
+        return "bsp, ssp:N (such as ssp:2) or asp";
+    }
+    *(struct weft_job_mode *)value = mode;
+    return NULL;
+}
+
+const char *weft_job_parse_optimizer(const char *text, void *value)
+{
+    enum weft_ml_optimizer *optimizer = value;
+    if (strcmp(text, "adagrad") == 0) {
+        *optimizer = WEFT_ML_ADAGRAD;
+    } else if (strcmp(text, "sgd") == 0) {
+        *optimizer = WEFT_ML_SGD;
+    } else {
+        return "adagrad or sgd";
+    }
+    return NULL;
+}
+
+const char *weft_job_parse_drive(const char *text, void *value)
+{
+    bool engine = strcmp(text, "engine") == 0;
+    if (!engine && strcmp(text, "caller") != 0) {
+        return "caller or engine";
+    }
+    *(bool *)value = engine;
+    return NULL;
+}
+
+void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes)
+{
+    if (mode.kind == WEFT_JOB_SSP) {
+        snprintf(text, bytes, "ssp:%u", mode.staleness);
+    } else {
+        snprintf(text, bytes, "%s", mode.kind == WEFT_JOB_BSP ? "bsp" : "asp");
+    }
+}
+
+const char *weft_job_optimizer_name(enum weft_ml_optimizer optimizer)
+{
+    return optimizer == WEFT_ML_SGD ? "sgd" : "adagrad";
+}
+
+float weft_job_rate(const struct weft_job *job)
+{
+    if (job->learning_rate > 0.0F) {
+        return job->learning_rate;
+    }
+    return job->optimizer == WEFT_ML_SGD ? WEFT_ML_DEFAULT_SGD_RATE : WEFT_ML_DEFAULT_ADAGRAD_RATE;
+}
+
+weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
+                            char path_p[WEFT_ML_PATH_BYTES])
+{
+    const struct weft_ml_format *format;
+    weft_status status = weft_ml_format_find(job->format, error, &format);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    const char *name = job->data != NULL ? job->data : format->shipped;
+    WEFT_ASSERT(name != NULL); /* weft_job_check */
+    const char *const directories[] = {getenv("WEFT_DATA_DIR"), WEFT_DATA_SOURCE,
+                                       WEFT_DATA_INSTALLED};
+    return weft_ml_locate(name, directories, WEFT_ARRAY_COUNT(directories), error, path_p);
+}
+
+int weft_job_check(const struct weft_command *command, const struct weft_job *job)
+{
+    const struct weft_ml_format *format;
+    if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK && format->shipped == NULL &&
+        job->data == NULL) {
+        return weft_options_usage(command, "--data is missing: no data ships in the format %s",
+                                  format->name);
+    }
+    return WEFT_OPTIONS_RUN;
+}

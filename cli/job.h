@@ -1,0 +1,104 @@
+/* What one training job is: the settings that `weft train` and its workers share, and the options
+ * that set them. The same table serves both verbs, so that what train passes on, worker takes.
+ */
+#ifndef WEFT_CLI_JOB_H
+#define WEFT_CLI_JOB_H
+
+#include "cli/options.h"
+
+#include "base/status.h"
+#include "ml/dataset.h"
+#include "ml/defaults.h"
+#include "ml/locate.h"
+#include "ml/reference.h"
+
+/* Limits that keep every table of the endpoints small; this release runs on one machine. */
+enum { WEFT_JOB_WORKERS_MAX = 64, WEFT_JOB_SHARDS_MAX = 32 };
+
+enum weft_job_mode_kind { WEFT_JOB_BSP, WEFT_JOB_SSP, WEFT_JOB_ASP };
+
+struct weft_job_mode {
+    enum weft_job_mode_kind kind;
+    uint32_t staleness; /* SSP: clocks that a worker may be ahead of the slowest */
+};
+
+struct weft_job {
+    const char *model;
+    const char *data;   /* as the user wrote it; NULL = the format's shipped file */
+    const char *format;
+    uint32_t workers;
+    struct weft_job_mode mode;
+    uint32_t bound_ppm;
+    enum weft_ml_optimizer optimizer;
+    uint32_t epochs;
+    uint32_t batch_rows;
+    float learning_rate; /* 0 = the optimizer's default; see weft_job_rate */
+    uint64_t seed;
+    uint32_t inject_loss_ppm;
+    uint64_t inject_seed;
+    bool engine; /* --drive engine: the endpoint has a thread of its own */
+};
+
+#define WEFT_JOB_DEFAULTS                                                                          \
+    {                                                                                              \
+        .model = "lr", .format = "adult", .workers = 4, .mode = {.kind = WEFT_JOB_BSP},            \
+        .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD, .epochs = WEFT_ML_DEFAULT_EPOCHS,       \
+        .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
+    }
+
+const char *weft_job_parse_model(const char *text, void *value);
+const char *weft_job_parse_format(const char *text, void *value);
+const char *weft_job_parse_mode(const char *text, void *value);
+const char *weft_job_parse_optimizer(const char *text, void *value);
+const char *weft_job_parse_drive(const char *text, void *value);
+
+/* Rows of an option table. */
+#define WEFT_JOB_OPTIONS(job)                                                                      \
+    {"model", "NAME", "lr = logistic regression", WEFT_OPTION_CUSTOM, .value = &(job)->model,      \
+     .parse = weft_job_parse_model, .fallback = "lr"},                                             \
+    {"data", "PATH", "data file, plain, .zst or .gz; a bare name is also looked for in\n"          \
+     "$WEFT_DATA_DIR and in weft's own data folder", WEFT_OPTION_STRING, .value = &(job)->data,    \
+     .fallback = "the file shipped for the format"},                                               \
+    {"format", "NAME", "adult = UCI Adult CSV, libsvm = lines of `label index:value ...`",         \
+     WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
+     .fallback = "adult"},                                                                         \
+    {"workers", "N", "worker processes in the job", WEFT_OPTION_U32, .value = &(job)->workers,     \
+     .min = 1, .max = WEFT_JOB_WORKERS_MAX},                                                       \
+    {"mode", "MODE", "bsp = all workers step together; ssp:N = a worker may be N steps\n"          \
+     "ahead of the slowest; asp = nobody waits", WEFT_OPTION_CUSTOM, .value = &(job)->mode,        \
+     .parse = weft_job_parse_mode, .fallback = "bsp"},                                             \
+    {"loss-bound", "F", "fraction of each push and pull reply that may be left out, 0 to\n"        \
+     "below 1; 0 = everything arrives", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
+    {"optimizer", "NAME", "adagrad or sgd; runs on the servers", WEFT_OPTION_CUSTOM,               \
+     .value = &(job)->optimizer, .parse = weft_job_parse_optimizer, .fallback = "adagrad"},        \
+    {"epochs", "N", "passes over the training rows", WEFT_OPTION_U32, .value = &(job)->epochs,     \
+     .min = 1, .max = 10000},                                                                      \
+    {"batch", "N", "rows per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,       \
+     .min = 1, .max = 1000000},                                                                    \
+    {"lr", "X", "learning rate", WEFT_OPTION_F32, .value = &(job)->learning_rate,                  \
+     .fallback = "0.1 for adagrad, 0.2 for sgd"},                                                  \
+    {"seed", "N", "of the order of the rows; the same seed gives the same batches",                \
+     WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
+    {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose, in every\n"         \
+     "process", WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                \
+    {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,                              \
+     .value = &(job)->inject_seed},                                                                \
+    {"drive", "WHO", "caller = the training thread turns the transport's crank;\n"                 \
+     "engine = a thread of its own does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,             \
+     .parse = weft_job_parse_drive, .fallback = "caller"}
+
+/* "bsp", "ssp:2", "asp". */
+void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes);
+const char *weft_job_optimizer_name(enum weft_ml_optimizer optimizer);
+
+/* The learning rate asked for, or the optimizer's default. */
+float weft_job_rate(const struct weft_job *job);
+
+/* Find the data file of a job that was checked.   Errors: those of weft_ml_locate. */
+weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
+                            char path_p[WEFT_ML_PATH_BYTES]);
+
+/* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
+int weft_job_check(const struct weft_command *command, const struct weft_job *job);
+
+#endif

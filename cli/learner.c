@@ -1,0 +1,436 @@
+#include "cli/learner.h"
+
+#include "cli/stop.h"
+#include "io/clock.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TABLE = 0, STEP_TIMEOUT_MS = 200 };
+
+[[gnu::format(printf, 3, 4)]] static weft_status fail(struct weft_learner *learner,
+                                                      weft_status status, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(learner->error, sizeof(learner->error), format, list);
+    va_end(list);
+    return status;
+}
+
+static weft_status fail_status(struct weft_learner *learner, weft_status status, const char *what)
+{
+    return fail(learner, status, "%s: %s", what, weft_status_text(status));
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static void note_down(struct weft_learner *learner, const struct weft_msg_event *event)
+{
+    for (uint32_t s = 0; s < learner->shard_count; s++) {
+        if (learner->shards[s].peer == event->peer) {
+            learner->shards[s].is_down = true;
+            learner->shards[s].down = event->down;
+        }
+    }
+}
+
+static void handle(void *arg, uint64_t now_ns)
+{
+    struct weft_learner *learner = arg;
+    struct weft_msg_event event;
+    while (learner->msgr.ops->poll(learner->msgr.self, &event)) {
+        if (event.type == WEFT_EVENT_PEER_DOWN) {
+            note_down(learner, &event);
+        }
+        weft_ps_client_event(learner->client, &event, now_ns);
+    }
+    weft_ps_client_progress(learner->client, now_ns);
+}
+
+static weft_status fail_shard(struct weft_learner *learner, uint32_t shard)
+{
+    static const char *const reasons[] = {
+        [WEFT_DOWN_CLOSED] = "it closed the connection",
+        [WEFT_DOWN_SILENT] = "it has not answered for 5 s",
+        [WEFT_DOWN_PROTOCOL] = "it broke the protocol",
+        [WEFT_DOWN_LOCAL] = "the connection was closed here",
+    };
+    if (shard >= learner->shard_count) {
+        return fail(learner, WEFT_PEER, "a server is gone");
+    }
+    const struct weft_learner_shard *gone = &learner->shards[shard];
+    return fail(learner, WEFT_PEER, "the server of shard %u at %s:%u is gone: %s", shard,
+                gone->host, gone->port,
+                gone->is_down ? reasons[gone->down] : "its connection is down");
+}
+
+/* One turn of the crank; fails when a server is gone or the user wants an end. */
+static weft_status turn(struct weft_learner *learner)
+{
+    weft_drive_step(&learner->drive, STEP_TIMEOUT_MS * WEFT_NS_PER_MS, handle, learner);
+    if (weft_stop_asked()) {
+        return fail(learner, WEFT_TIMEOUT, "interrupted");
+    }
+    for (uint32_t s = 0; s < learner->shard_count; s++) {
+        if (learner->shards[s].is_down) {
+            return fail_shard(learner, s);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* Wait for an operation and give it back. */
+static weft_status finish(struct weft_learner *learner, weft_ps_op op, const char *what,
+                          struct weft_ps_result *result_p)
+{
+    weft_ps_client_progress(learner->client, weft_clock_now_ns());
+    while (!weft_ps_op_done(learner->client, op, result_p)) {
+        weft_status status = turn(learner);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    weft_ps_op_release(learner->client, op);
+    if (result_p->status == WEFT_PEER) {
+        return fail_shard(learner, result_p->shard);
+    }
+    if (result_p->status != WEFT_OK) {
+        return fail(learner, result_p->status, "%s refused by shard %u: %s", what, result_p->shard,
+                    result_p->status == WEFT_DATA ? weft_rpc_status_text(result_p->rpc_status)
+                                                  : weft_status_text(result_p->status));
+    }
+    return WEFT_OK;
+}
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+static uint64_t clock_now(void *arg)
+{
+    (void)arg;
+    return weft_clock_now_ns();
+}
+
+static weft_status allocate(struct weft_learner *learner, uint32_t rank)
+{
+    const struct weft_job *job = learner->job;
+    const struct weft_ml_dataset *dataset = learner->dataset;
+    learner->seen = calloc(dataset->feature_count, sizeof(float));
+    learner->weights = calloc(dataset->feature_count, sizeof(float));
+    learner->gradient = calloc(dataset->feature_count, sizeof(float));
+    if (learner->seen == NULL || learner->weights == NULL || learner->gradient == NULL) {
+        return fail_status(learner, WEFT_NOMEM, "memory of the model");
+    }
+    weft_status status = weft_ml_batch_init(&learner->batch, dataset);
+    if (status == WEFT_OK) {
+        status = weft_ml_batch_init(&learner->test_batch, dataset);
+    }
+    if (status == WEFT_OK) {
+        status = weft_ml_batch_build(&learner->test_batch, dataset->test_rows, dataset->test_count);
+    }
+    if (status == WEFT_OK) {
+        status = weft_ml_share_init(&learner->share, dataset, rank, job->workers, job->seed);
+    }
+    return status == WEFT_OK ? status : fail_status(learner, status, "memory of the batches");
+}
+
+static weft_status open_endpoint(struct weft_learner *learner, uint32_t rank,
+                                 const struct weft_ps_client_config *client)
+{
+    struct weft_udp_config config;
+    weft_udp_config_default(&config);
+    config.loss = (struct weft_loss_config){.loss_ppm = learner->job->inject_loss_ppm,
+                                            .role = WEFT_ROLE_WORKER,
+                                            .rank = rank,
+                                            .seed = learner->job->inject_seed};
+    config.ep.name = weft_rpc_name(WEFT_ROLE_WORKER, rank);
+    config.ep.peers_max = learner->shard_count;
+    config.ep.expects_max = weft_ps_client_expects_max(client);
+    struct weft_io_error error = {.text = ""};
+    weft_status status = weft_drive_open(&config, learner->job->engine, &learner->drive, &error);
+    for (uint32_t s = 0; status == WEFT_OK && s < learner->shard_count; s++) {
+        status = weft_drive_connect(&learner->drive, learner->shards[s].host,
+                                    learner->shards[s].port, &learner->shards[s].peer, &error);
+    }
+    return status == WEFT_OK ? status : fail(learner, status, "%s", error.text);
+}
+
+static weft_status open_client(struct weft_learner *learner, uint32_t rank)
+{
+    weft_peer peers[WEFT_JOB_SHARDS_MAX];
+    struct weft_ps_client_config config;
+    weft_ps_client_config_default(&config);
+    config.worker = rank;
+    config.shards = learner->shard_count;
+    config.tables_max = 1;
+    config.dim_max = 1;
+    config.clock_ns = clock_now;
+    weft_status status = open_endpoint(learner, rank, &config);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (uint32_t s = 0; s < learner->shard_count; s++) {
+        peers[s] = learner->shards[s].peer;
+    }
+    learner->msgr = weft_drive_msgr(&learner->drive);
+    status = weft_ps_client_new(&config, learner->msgr, peers, &learner->client);
+    return status == WEFT_OK ? status : fail_status(learner, status, "parameter-server client");
+}
+
+/* The table of the weights: dim 1, one row per feature. */
+static weft_status open_table(struct weft_learner *learner)
+{
+    static const uint8_t modes[] = {[WEFT_JOB_BSP] = WEFT_TABLE_BSP,
+                                    [WEFT_JOB_SSP] = WEFT_TABLE_SSP,
+                                    [WEFT_JOB_ASP] = WEFT_TABLE_ASP};
+    const struct weft_job *job = learner->job;
+    bool adagrad = job->optimizer == WEFT_ML_ADAGRAD;
+    struct weft_table_spec spec = {
+        .table = TABLE,
+        .dim = 1,
+        .optimizer = adagrad ? WEFT_OPTIMIZER_ADAGRAD : WEFT_OPTIMIZER_SGD,
+        .mode = modes[job->mode.kind],
+        .workers = (uint16_t)job->workers,
+        .staleness = job->mode.staleness,
+        .learning_rate = weft_job_rate(job),
+        .epsilon = adagrad ? WEFT_ML_DEFAULT_ADAGRAD_EPSILON : 0.0F,
+        .accumulator = adagrad ? WEFT_ML_DEFAULT_ADAGRAD_ACCUMULATOR : 0.0F,
+    };
+    weft_ps_op op;
+    weft_status status = weft_ps_table_open(learner->client, &spec, weft_clock_now_ns(), &op);
+    if (status != WEFT_OK) {
+        return fail_status(learner, status, "opening the table");
+    }
+    struct weft_ps_result result;
+    return finish(learner, op, "the table was", &result);
+}
+
+weft_status weft_learner_init(struct weft_learner *learner, const struct weft_job *job,
+                              uint32_t rank, const struct weft_ml_dataset *dataset,
+                              struct weft_learner_shard *shards, uint32_t shard_count)
+{
+    *learner = (struct weft_learner){
+        .job = job, .dataset = dataset, .shards = shards, .shard_count = shard_count};
+    weft_status status = allocate(learner, rank);
+    if (status == WEFT_OK) {
+        status = open_client(learner, rank);
+    }
+    return status == WEFT_OK ? open_table(learner) : status;
+}
+
+void weft_learner_fini(struct weft_learner *learner)
+{
+    /* The endpoint borrows the client's memory, so it goes first. */
+    weft_drive_close(&learner->drive);
+    weft_ps_client_free(learner->client);
+    weft_ml_share_fini(&learner->share);
+    weft_ml_batch_fini(&learner->batch);
+    weft_ml_batch_fini(&learner->test_batch);
+    free(learner->seen);
+    free(learner->weights);
+    free(learner->gradient);
+}
+
+/* ---- weights and gradients ------------------------------------------------------------------- */
+
+/* Columns of a batch's ids: both lists ascend, so each search begins behind the last find. */
+static uint32_t column_of(const struct weft_ml_dataset *dataset, uint64_t id, uint32_t from)
+{
+    uint32_t low = from;
+    uint32_t high = dataset->feature_count - 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (dataset->feature_ids[middle] < id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void load_seen(struct weft_learner *learner, const struct weft_ml_batch *batch)
+{
+    uint32_t column = 0;
+    for (uint32_t i = 0; i < batch->id_count; i++) {
+        column = column_of(learner->dataset, batch->ids[i], column);
+        learner->weights[i] = learner->seen[column];
+    }
+}
+
+static void store_seen(struct weft_learner *learner, const struct weft_ml_batch *batch)
+{
+    uint32_t column = 0;
+    for (uint32_t i = 0; i < batch->id_count; i++) {
+        column = column_of(learner->dataset, batch->ids[i], column);
+        learner->seen[column] = learner->weights[i];
+    }
+}
+
+/* Rows in one operation; longer lists are cut. */
+static uint32_t part_max(void)
+{
+    struct weft_ps_client_config config;
+    weft_ps_client_config_default(&config);
+    return config.rows_per_op_max;
+}
+
+/* The weights of a batch into learner->weights. */
+static weft_status pull(struct weft_learner *learner, const struct weft_ml_batch *batch,
+                        uint32_t bound_ppm, bool is_test)
+{
+    load_seen(learner, batch);
+    for (uint32_t at = 0; at < batch->id_count;) {
+        uint32_t n = (uint32_t)weft_min_u64(batch->id_count - at, part_max());
+        weft_ps_op op;
+        weft_status status =
+            weft_ps_pull(learner->client, TABLE, batch->ids + at, learner->weights + at, n,
+                         bound_ppm, weft_clock_now_ns(), &op);
+        if (status != WEFT_OK) {
+            return fail_status(learner, status, "pull");
+        }
+        struct weft_ps_result result;
+        status = finish(learner, op, "a pull was", &result);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        if (is_test) {
+            learner->test_elements += result.elements_sent;
+            learner->test_elements_delivered += result.elements_delivered;
+        }
+        at += n;
+    }
+    store_seen(learner, batch);
+    return WEFT_OK;
+}
+
+/* Look at the outcome of the push that is under way, if any. */
+static weft_status finish_push(struct weft_learner *learner)
+{
+    if (!learner->is_pushing) {
+        return WEFT_OK;
+    }
+    learner->is_pushing = false;
+    struct weft_ps_result result;
+    return finish(learner, learner->push, "a push was", &result);
+}
+
+/* Start pushing the gradient of the step's batch; its last part stays under way. */
+static weft_status push(struct weft_learner *learner)
+{
+    const struct weft_ml_batch *batch = &learner->batch;
+    for (uint32_t at = 0; at < batch->id_count;) {
+        weft_status status = finish_push(learner);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        uint32_t n = (uint32_t)weft_min_u64(batch->id_count - at, part_max());
+        status = weft_ps_push(learner->client, TABLE, batch->ids + at, learner->gradient + at, n,
+                              learner->job->bound_ppm, weft_clock_now_ns(), &learner->push);
+        if (status != WEFT_OK) {
+            return fail_status(learner, status, "push");
+        }
+        learner->is_pushing = true;
+        at += n;
+    }
+    return WEFT_OK;
+}
+
+static weft_status end_clock(struct weft_learner *learner)
+{
+    for (;;) {
+        weft_status status = weft_ps_clock(learner->client, TABLE, weft_clock_now_ns());
+        if (status == WEFT_OK) {
+            weft_ps_client_progress(learner->client, weft_clock_now_ns());
+            return WEFT_OK;
+        }
+        /* A shard that is gone (PEER) is named by the turn. */
+        if (status != WEFT_AGAIN && status != WEFT_PEER) {
+            return fail_status(learner, status, "clock");
+        }
+        status = turn(learner);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+}
+
+static weft_status step(struct weft_learner *learner, const uint32_t *rows, uint32_t row_count,
+                        double *loss_p)
+{
+    weft_status status = weft_ml_batch_build(&learner->batch, rows, row_count);
+    if (status != WEFT_OK) {
+        return fail_status(learner, status, "memory of a batch");
+    }
+    status = pull(learner, &learner->batch, learner->job->bound_ppm, false);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    *loss_p = weft_ml_batch_gradient(&learner->batch, learner->weights, learner->gradient);
+    status = push(learner);
+    return status == WEFT_OK ? end_clock(learner) : status;
+}
+
+/* A diverged model must end the run: JSON has no infinity to report. */
+static weft_status check_loss(struct weft_learner *learner, double loss)
+{
+    if (isfinite(loss)) {
+        return WEFT_OK;
+    }
+    return fail(learner, WEFT_DATA,
+                "training diverged: the loss is no finite number; a lower --lr may help");
+}
+
+weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p)
+{
+    const struct weft_job *job = learner->job;
+    uint32_t steps = weft_ml_share_steps(learner->dataset, job->workers, job->batch_rows);
+    double loss_sum = 0.0;
+    weft_ml_share_begin_epoch(&learner->share, epoch);
+    for (uint32_t s = 0; s < steps; s++) {
+        const uint32_t *rows;
+        uint32_t row_count;
+        double loss = 0.0;
+        weft_ml_share_step(&learner->share, s, steps, &rows, &row_count);
+        weft_status status = step(learner, rows, row_count, &loss);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        loss_sum += loss;
+    }
+    weft_status status = finish_push(learner);
+    while (status == WEFT_OK && !weft_ps_clock_known(learner->client, TABLE)) {
+        status = turn(learner);
+    }
+    *loss_p = loss_sum / steps;
+    return status == WEFT_OK ? check_loss(learner, *loss_p) : status;
+}
+
+weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quality *quality_p)
+{
+    weft_status status = pull(learner, &learner->test_batch, 0, true);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_ml_batch_evaluate(&learner->test_batch, learner->weights, quality_p);
+    return status == WEFT_OK ? check_loss(learner, quality_p->log_loss)
+                             : fail_status(learner, status, "test of the model");
+}
+
+void weft_learner_idle(struct weft_learner *learner, uint64_t timeout_ns)
+{
+    weft_drive_step(&learner->drive, timeout_ns, handle, learner);
+}
+
+void weft_learner_delivery(const struct weft_learner *learner, uint64_t *elements_p,
+                           uint64_t *delivered_p)
+{
+    const struct weft_ps_client_counters *counters = weft_ps_client_counters(learner->client);
+    *elements_p =
+        counters->push.elements_sent + counters->pull.elements_sent - learner->test_elements;
+    *delivered_p = counters->push.elements_delivered + counters->pull.elements_delivered -
+                   learner->test_elements_delivered;
+}

@@ -1,0 +1,79 @@
+/* One worker's training: batches from its share of the rows, weights from the servers, gradients to
+ * them. The step is
+ *
+ *     rows -> ids;  pull the weights (bound);  gradient;  push it (bound);  CLOCK
+ *
+ * The push and the CLOCK travel while the next batch is built. A weight that a bounded pull leaves
+ * out keeps the value this worker saw last. A gradient that a bounded push leaves out is gone.
+ *
+ * Source: docs/MODELS.md section 2; ps/client.h.
+ */
+#ifndef WEFT_CLI_LEARNER_H
+#define WEFT_CLI_LEARNER_H
+
+#include "cli/drive.h"
+#include "cli/job.h"
+#include "ml/logreg.h"
+#include "ml/share.h"
+#include "ps/client.h"
+
+enum { WEFT_LEARNER_ERROR_BYTES = 640 };
+
+struct weft_learner_shard {
+    char host[64];
+    uint16_t port;
+    weft_peer peer;
+    bool is_down;
+    enum weft_msg_down down;
+};
+
+struct weft_learner {
+    const struct weft_job *job;             /* borrowed */
+    const struct weft_ml_dataset *dataset;  /* borrowed */
+    struct weft_learner_shard *shards;      /* (shard_count,), borrowed */
+    uint32_t shard_count;
+
+    struct weft_drive drive;
+    struct weft_msgr msgr;
+    struct weft_ps_client *client;
+    struct weft_ml_share share;
+    struct weft_ml_batch batch;      /* of a step */
+    struct weft_ml_batch test_batch; /* all test rows */
+    float *seen;      /* (feature_count,): the weights as last pulled, by column */
+    float *weights;   /* (feature_count,): of a batch; so is the next */
+    float *gradient;
+    bool is_pushing;  /* a push is under way; its result is not looked at yet */
+    weft_ps_op push;
+    uint64_t test_elements;           /* of pulls that were for tests alone */
+    uint64_t test_elements_delivered;
+
+    char error[WEFT_LEARNER_ERROR_BYTES]; /* one line, after a status other than OK */
+};
+
+/* Connect to all shards and declare the table.
+ *
+ * Shape:   shards (shard_count,): host and port filled in.
+ * Errors:  WEFT_PEER         a server does not answer; error names it.
+ *          WEFT_UNSUPPORTED  an address beyond loopback.   WEFT_TIMEOUT  asked to stop.
+ *          WEFT_DATA         a server refused, or the model diverged.
+ *          Others as the functions called. weft_learner_fini is due also after an error. */
+weft_status weft_learner_init(struct weft_learner *learner, const struct weft_job *job,
+                              uint32_t rank, const struct weft_ml_dataset *dataset,
+                              struct weft_learner_shard *shards, uint32_t shard_count);
+void weft_learner_fini(struct weft_learner *learner);
+
+/* One epoch, from 0. Returns when all its pushes and clocks are closed; *loss_p is the mean loss
+ * over steps, before their updates.   Errors: as init. */
+weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p);
+
+/* Quality on the test rows with the servers' weights, pulled whole.   Errors: as init. */
+weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quality *quality_p);
+
+/* Serve the transport for a while with nothing to do: answers what peers still ask. */
+void weft_learner_idle(struct weft_learner *learner, uint64_t timeout_ns);
+
+/* Elements promised and delivered in pushes and pull replies, tests left out. */
+void weft_learner_delivery(const struct weft_learner *learner, uint64_t *elements_p,
+                           uint64_t *delivered_p);
+
+#endif

@@ -1,0 +1,73 @@
+/* The one binary `weft`: finds the verb and hands over. One file per verb. */
+#include "cli/verbs.h"
+
+#include "cli/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is the verb */
+} verbs[] = {
+    {"train", "train a model on this machine: starts servers and workers and shows the run",
+     weft_cli_train},
+    {"server", "serve shards of the parameters", weft_cli_server},
+    {"worker", "train on one share of the data against running servers", weft_cli_worker},
+    {"doctor", "say what this host has and lacks", weft_cli_doctor},
+    {"sim", "run clusters on virtual time, repeatable from a seed", weft_cli_sim},
+};
+
+enum { VERB_COUNT = sizeof(verbs) / sizeof(verbs[0]) };
+
+static void print_help(void)
+{
+    printf("weft: a communication fabric for distributed machine learning on ordinary Ethernet\n"
+           "\nusage: weft VERB [options]\n\nverbs:\n");
+    for (size_t i = 0; i < VERB_COUNT; i++) {
+        printf("  %-8s  %s\n", verbs[i].name, verbs[i].summary);
+    }
+    printf("\n`weft VERB --help` explains a verb; `weft --version` prints the version.\n"
+           "\nexample:\n  weft train --workers 4 --servers 2 --loss-bound 0.10 --inject-loss 0.02\n"
+           "\nexit status: 0 success, 1 the run failed, 2 the command line is wrong\n");
+}
+
+static int unknown_verb(const char *word)
+{
+    const char *names[VERB_COUNT + 1];
+    for (size_t i = 0; i < VERB_COUNT; i++) {
+        names[i] = verbs[i].name;
+    }
+    names[VERB_COUNT] = NULL;
+    const char *closest = weft_options_closest(word, names);
+    fprintf(stderr, "weft: unknown verb \"%.80s\"", word);
+    if (closest != NULL) {
+        fprintf(stderr, "; did you mean %s?", closest);
+    }
+    fprintf(stderr, "\n`weft --help` lists the verbs\n");
+    return WEFT_EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "weft: a verb is missing\n`weft --help` lists the verbs\n");
+        return WEFT_EXIT_USAGE;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        print_help();
+        return WEFT_EXIT_OK;
+    }
+    if (strcmp(word, "--version") == 0) {
+        printf("weft %s\n", WEFT_VERSION);
+        return WEFT_EXIT_OK;
+    }
+    for (size_t i = 0; i < VERB_COUNT; i++) {
+        if (strcmp(word, verbs[i].name) == 0) {
+            return verbs[i].run(argc - 1, argv + 1);
+        }
+    }
+    return unknown_verb(word);
+}

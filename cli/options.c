@@ -1,0 +1,328 @@
+#include "cli/options.h"
+
+#include "base/units.h"
+#include "ml/number.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WORD_BYTES_MAX = 64, HELP_COLUMN = 30 };
+
+static uint64_t option_max(const struct weft_option *option)
+{
+    uint64_t top = option->type == WEFT_OPTION_U32 ? UINT32_MAX : UINT64_MAX;
+    return option->max != 0 ? option->max : top;
+}
+
+/* What the option accepts, as the end of a sentence; `room` is the caller's. */
+static const char *option_allows(const struct weft_option *option, char *room, size_t bytes)
+{
+    switch (option->type) {
+    case WEFT_OPTION_U32:
+    case WEFT_OPTION_U64:
+        if (option_max(option) == UINT64_MAX) {
+            snprintf(room, bytes, "a whole number, at least %llu", (unsigned long long)option->min);
+        } else {
+            snprintf(room, bytes, "a whole number from %llu to %llu",
+                     (unsigned long long)option->min, (unsigned long long)option_max(option));
+        }
+        return room;
+    case WEFT_OPTION_PPM:
+        return "a fraction of at least 0 and below 1, such as 0.10";
+    case WEFT_OPTION_F32:
+        return "a number above 0, such as 0.1";
+    case WEFT_OPTION_STRING:
+        return "a text that is not empty";
+    case WEFT_OPTION_FLAG:
+    case WEFT_OPTION_CUSTOM:
+        break;
+    }
+    return "something else";
+}
+
+static bool set_whole(const struct weft_option *option, const char *text)
+{
+    uint64_t value;
+    if (!weft_ml_number_u64(text, strlen(text), &value) || value < option->min ||
+        value > option_max(option)) {
+        return false;
+    }
+    if (option->type == WEFT_OPTION_U32) {
+        *(uint32_t *)option->value = (uint32_t)value;
+    } else {
+        *(uint64_t *)option->value = value;
+    }
+    return true;
+}
+
+static bool set_fraction(const struct weft_option *option, const char *text)
+{
+    float value;
+    if (!weft_ml_number_f32(text, strlen(text), &value) || value < 0.0F || value >= 1.0F) {
+        return false;
+    }
+    double ppm = round((double)value * WEFT_PPM);
+    /* 0.9999999 must not become 1. */
+    *(uint32_t *)option->value = (uint32_t)fmin(ppm, WEFT_PPM - 1);
+    return true;
+}
+
+static bool set_positive(const struct weft_option *option, const char *text)
+{
+    float value;
+    if (!weft_ml_number_f32(text, strlen(text), &value) || value <= 0.0F) {
+        return false;
+    }
+    *(float *)option->value = value;
+    return true;
+}
+
+/* Store the argument; NULL on success, else what is allowed. */
+static const char *option_set(const struct weft_option *option, const char *text, char *room,
+                              size_t bytes)
+{
+    bool good = false;
+    switch (option->type) {
+    case WEFT_OPTION_STRING:
+        good = text[0] != '\0';
+        if (good) {
+            *(const char **)option->value = text;
+        }
+        break;
+    case WEFT_OPTION_U32:
+    case WEFT_OPTION_U64:
+        good = set_whole(option, text);
+        break;
+    case WEFT_OPTION_PPM:
+        good = set_fraction(option, text);
+        break;
+    case WEFT_OPTION_F32:
+        good = set_positive(option, text);
+        break;
+    case WEFT_OPTION_CUSTOM:
+        return option->parse(text, option->value);
+    case WEFT_OPTION_FLAG:
+        *(bool *)option->value = true;
+        good = true;
+        break;
+    }
+    return good ? NULL : option_allows(option, room, bytes);
+}
+
+/* ---- slips of the pen ------------------------------------------------------------------------ */
+
+static unsigned min3(unsigned a, unsigned b, unsigned c)
+{
+    unsigned least = a < b ? a : b;
+    return least < c ? least : c;
+}
+
+/* Insertions, deletions, changes and swaps of neighbours between two words of at most
+ * WORD_BYTES_MAX bytes. */
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned rows[3][WORD_BYTES_MAX + 1]; /* of the last three letters of a, in turn */
+    size_t a_bytes = strlen(a);
+    size_t b_bytes = strlen(b);
+    for (size_t j = 0; j <= b_bytes; j++) {
+        rows[0][j] = (unsigned)j;
+    }
+    for (size_t i = 1; i <= a_bytes; i++) {
+        unsigned *row = rows[i % 3];
+        const unsigned *above = rows[(i + 2) % 3];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= b_bytes; j++) {
+            row[j] = min3(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                row[j] = min3(row[j], rows[(i + 1) % 3][j - 2] + 1, UINT32_MAX);
+            }
+        }
+    }
+    return rows[a_bytes % 3][b_bytes];
+}
+
+const char *weft_options_closest(const char *word, const char *const *names)
+{
+    const char *best = NULL;
+    unsigned best_distance = UINT32_MAX;
+    size_t word_bytes = strlen(word);
+    if (word_bytes == 0 || word_bytes > WORD_BYTES_MAX) {
+        return NULL;
+    }
+    for (; *names != NULL; names++) {
+        /* A beginning of the name counts as one slip, however long the rest is. */
+        unsigned d = strncmp(*names, word, word_bytes) == 0 ? 1 : distance(word, *names);
+        if (d < best_distance) {
+            best_distance = d;
+            best = *names;
+        }
+    }
+    return best_distance <= 1 + word_bytes / 4 ? best : NULL;
+}
+
+/* ---- help ------------------------------------------------------------------------------------ */
+
+static void print_default(const struct weft_option *option)
+{
+    if (option->fallback != NULL) {
+        if (option->fallback[0] != '\0') {
+            printf(" (default: %s)", option->fallback);
+        }
+        return;
+    }
+    switch (option->type) {
+    case WEFT_OPTION_STRING:
+        if (*(const char **)option->value != NULL) {
+            printf(" (default: %s)", *(const char **)option->value);
+        }
+        break;
+    case WEFT_OPTION_U32:
+        printf(" (default: %u)", *(const uint32_t *)option->value);
+        break;
+    case WEFT_OPTION_U64:
+        printf(" (default: %llu)", (unsigned long long)*(const uint64_t *)option->value);
+        break;
+    case WEFT_OPTION_PPM:
+        printf(" (default: %g)", (double)*(const uint32_t *)option->value / WEFT_PPM);
+        break;
+    case WEFT_OPTION_F32:
+        printf(" (default: %g)", (double)*(const float *)option->value);
+        break;
+    case WEFT_OPTION_FLAG:
+    case WEFT_OPTION_CUSTOM:
+        break;
+    }
+}
+
+/* The help text; further lines of it stand under the first. */
+static void print_text(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        putchar(*text);
+        if (*text == '\n') {
+            printf("%*s", HELP_COLUMN, "");
+        }
+    }
+}
+
+static void print_option(const struct weft_option *option)
+{
+    int width = printf("  --%s%s%s", option->name, option->argument != NULL ? " " : "",
+                       option->argument != NULL ? option->argument : "");
+    if (width + 2 > HELP_COLUMN) {
+        putchar('\n');
+        width = 0;
+    }
+    printf("%*s", HELP_COLUMN - width, "");
+    print_text(option->help);
+    print_default(option);
+    putchar('\n');
+}
+
+void weft_options_help(const struct weft_command *command)
+{
+    printf("weft %s: %s\n\nusage: weft %s [options]%s%s\n", command->name, command->summary,
+           command->name, command->arguments != NULL ? " " : "",
+           command->arguments != NULL ? command->arguments : "");
+    if (command->description != NULL) {
+        printf("\n%s\n", command->description);
+    }
+    printf("\noptions:\n");
+    for (const struct weft_option *option = command->options; option->name != NULL; option++) {
+        if (!option->hidden) {
+            print_option(option);
+        }
+    }
+    printf("  --help%*sthis text\n", HELP_COLUMN - 8, "");
+    if (command->example != NULL) {
+        printf("\nexample:\n%s\n", command->example);
+    }
+}
+
+/* ---- parsing --------------------------------------------------------------------------------- */
+
+int weft_options_usage(const struct weft_command *command, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "weft %s: ", command->name);
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n`weft %s --help` lists the options\n", command->name);
+    va_end(arguments);
+    return WEFT_EXIT_USAGE;
+}
+
+static const struct weft_option *find(const struct weft_command *command, const char *name,
+                                      size_t bytes)
+{
+    for (const struct weft_option *option = command->options; option->name != NULL; option++) {
+        if (strlen(option->name) == bytes && memcmp(option->name, name, bytes) == 0) {
+            return option;
+        }
+    }
+    return NULL;
+}
+
+static int unknown(const struct weft_command *command, const char *word, const char *name,
+                   size_t bytes)
+{
+    enum { NAMES_MAX = 64 };
+    const char *names[NAMES_MAX + 1];
+    size_t count = 0;
+    for (const struct weft_option *option = command->options; option->name != NULL; option++) {
+        if (!option->hidden && count < NAMES_MAX) {
+            names[count++] = option->name;
+        }
+    }
+    names[count] = NULL;
+    char typed[WORD_BYTES_MAX + 1];
+    snprintf(typed, sizeof(typed), "%.*s", (int)(bytes < WORD_BYTES_MAX ? bytes : 0), name);
+    const char *closest = weft_options_closest(typed, names);
+    if (closest != NULL) {
+        return weft_options_usage(command, "unknown option %.80s; did you mean --%s?", word,
+                                  closest);
+    }
+    return weft_options_usage(command, "unknown option %.80s", word);
+}
+
+int weft_options_parse(const struct weft_command *command, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            weft_options_help(command);
+            return WEFT_EXIT_OK;
+        }
+        if (strncmp(word, "--", 2) != 0) {
+            return weft_options_usage(command, "\"%.80s\" is no option; options begin with --",
+                                      word);
+        }
+        const char *name = word + 2;
+        const char *equals = strchr(name, '=');
+        size_t name_bytes = equals != NULL ? (size_t)(equals - name) : strlen(name);
+        const struct weft_option *option = find(command, name, name_bytes);
+        if (option == NULL) {
+            return unknown(command, word, name, name_bytes);
+        }
+        const char *text = equals != NULL ? equals + 1 : NULL;
+        if (option->type == WEFT_OPTION_FLAG && text != NULL) {
+            return weft_options_usage(command, "--%s takes no argument", option->name);
+        }
+        if (option->type != WEFT_OPTION_FLAG && text == NULL) {
+            if (i + 1 >= argc) {
+                return weft_options_usage(command, "--%s needs an argument: %s", option->name,
+                                          option->argument);
+            }
+            text = argv[++i];
+        }
+        char room[96];
+        const char *allowed = option_set(option, text, room, sizeof(room));
+        if (allowed != NULL) {
+            return weft_options_usage(command, "--%s \"%.80s\" is not allowed; it must be %s",
+                                      option->name, text, allowed);
+        }
+    }
+    return WEFT_OPTIONS_RUN;
+}

@@ -1,0 +1,49 @@
+/* A child process of `weft train`: this program again, with another verb.
+ *
+ * A child never outlives its parent, however that ends: the kernel kills it (PR_SET_PDEATHSIG), and
+ * the end of file on its channel tells it to stop. It does not hear the terminal's Ctrl-C; the
+ * parent does, and decides.
+ */
+#ifndef WEFT_CLI_PROCESS_H
+#define WEFT_CLI_PROCESS_H
+
+#include "cli/channel.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* The descriptor on which a child finds its channel (--control-fd). */
+enum { WEFT_CONTROL_FD = 3 };
+
+/* The argument list of a child, built step by step. */
+struct weft_arguments {
+    char *words[64]; /* the last one in use is followed by NULL */
+    unsigned count;
+};
+
+[[gnu::format(printf, 2, 3)]] void weft_arguments_add(struct weft_arguments *arguments,
+                                                      const char *format, ...);
+void weft_arguments_fini(struct weft_arguments *arguments);
+
+struct weft_process {
+    const char *role; /* "server", "worker" */
+    uint32_t rank;
+    pid_t pid;        /* 0 = never started */
+    bool exited;
+    bool told;        /* the crew has handed out its end */
+    bool is_done;     /* it said so, and may end */
+    int wait_status;  /* of waitpid, when exited */
+    struct weft_channel channel; /* does not block */
+};
+
+/* Start /proc/self/exe with these arguments and --control-fd. Its standard output goes to our
+ * standard error.
+ * Errors:  WEFT_IO  errno says why. */
+weft_status weft_process_start(struct weft_process *process, const char *role, uint32_t rank,
+                               struct weft_arguments *arguments);
+
+/* One line about how it ended: "was killed by signal 9 (Killed)". */
+void weft_process_ending(const struct weft_process *process, char *text, size_t bytes);
+
+#endif

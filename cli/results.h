@@ -1,0 +1,67 @@
+/* What a job measured: the children's messages merged, shown, and written as the JSON report.
+ *
+ * Every figure is a sum over processes, an exact merge of histograms, or a time taken by the
+ * parent; nothing is estimated. README.md ("The report") says what each key means.
+ */
+#ifndef WEFT_CLI_RESULTS_H
+#define WEFT_CLI_RESULTS_H
+
+#include "cli/job.h"
+#include "cli/latency.h"
+#include "cli/process.h"
+
+#include <stdio.h>
+
+struct weft_results_epoch {
+    uint32_t workers_ended;
+    double train_logloss_sum; /* of the workers' means */
+    uint64_t ended_ns;        /* when the last worker's news came */
+    bool tested;
+    double test_logloss;
+    double test_auc;
+};
+
+struct weft_results_worker {
+    double elements; /* cumulative, pushes and pull replies: promised ... */
+    double elements_delivered; /* ... and delivered; whole numbers below 2^53 */
+};
+
+struct weft_results {
+    const struct weft_job *job; /* borrowed until fini */
+    uint32_t servers;
+    uint32_t shards_per_server;
+    char dataset[128];
+    uint32_t rows_train;
+    uint32_t rows_test;
+    uint32_t features;
+    uint64_t begun_ns;
+    uint32_t epochs_shown;
+    struct weft_results_epoch *epochs;   /* (job->epochs,) */
+    struct weft_results_worker *workers; /* (job->workers,) */
+    cJSON *counters;                     /* summed over all processes, by name */
+    struct weft_latency *latency;
+};
+
+/* Errors:  WEFT_NOMEM. */
+weft_status weft_results_init(struct weft_results *results, const struct weft_job *job);
+void weft_results_fini(struct weft_results *results);
+
+/* Take in a message: ready, epoch, test or done; at_ns is when it came.
+ * Errors:  WEFT_DATA  it lacks something. */
+weft_status weft_results_add(struct weft_results *results, const struct weft_process *process,
+                             const cJSON *message, uint64_t at_ns);
+
+/* Print a line for each epoch that is complete and not yet shown. */
+void weft_results_show_epochs(struct weft_results *results, FILE *out);
+
+/* The two tables at the end. */
+void weft_results_show(const struct weft_results *results, FILE *out);
+
+/* The report; NULL when out of memory.   Owns: gives the object. */
+cJSON *weft_results_report(const struct weft_results *results);
+
+/* Write text and a newline to path, whole or not at all: a neighbour file, then rename.
+ * Errors:  WEFT_IO  errno says why; path is as it was. */
+weft_status weft_results_write(const char *path, const char *text);
+
+#endif

@@ -1,0 +1,228 @@
+/* `weft server`: shards of the parameters, one thread and one UDP port each, until told to end. */
+#define _GNU_SOURCE
+#include "cli/counters.h"
+#include "cli/job.h"
+#include "cli/process.h"
+#include "cli/shard_thread.h"
+#include "cli/verbs.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct server {
+    const char *host;
+    uint32_t port;
+    uint32_t shards_here;
+    uint32_t shard_base;
+    uint32_t shards;
+    uint32_t workers;
+    uint32_t rows_max;
+    uint32_t inject_loss_ppm;
+    uint64_t inject_seed;
+    uint32_t control_fd; /* 0 = none: standard input is never a channel */
+
+    struct weft_channel channel;
+    uint32_t started;
+    struct weft_shard_thread threads[WEFT_JOB_SHARDS_MAX];
+};
+
+/* On a channel the parent speaks for us; else we speak on standard error. */
+static int fail(struct server *server, weft_status status, const char *text)
+{
+    if (server->channel.fd >= 0) {
+        cJSON *event = weft_channel_event("error");
+        cJSON_AddStringToObject(event, "text", text);
+        (void)weft_channel_send(&server->channel, event);
+    } else {
+        fprintf(stderr, "weft server: %s\n", text);
+    }
+    /* An address that this release refuses is a wrong command line, not a failed run. */
+    return status == WEFT_UNSUPPORTED ? WEFT_EXIT_USAGE : WEFT_EXIT_FAILED;
+}
+
+static int start_shards(struct server *server)
+{
+    for (uint32_t i = 0; i < server->shards_here; i++) {
+        struct weft_shard_thread_config config = {
+            .host = server->host,
+            .port = (uint16_t)(server->port != 0 ? server->port + i : 0),
+            .shard = server->shard_base + i,
+            .shards = server->shards,
+            .workers = server->workers,
+            .rows_max = server->rows_max,
+            .loss = {.loss_ppm = server->inject_loss_ppm,
+                     .role = WEFT_ROLE_SERVER,
+                     .rank = server->shard_base + i,
+                     .seed = server->inject_seed},
+        };
+        struct weft_io_error error = {.text = ""};
+        weft_status status = weft_shard_thread_start(&server->threads[i], &config, &error);
+        if (status != WEFT_OK) {
+            return fail(server, status, error.text);
+        }
+        server->started++;
+    }
+    return WEFT_EXIT_OK;
+}
+
+static void tell_ready(struct server *server)
+{
+    cJSON *event = weft_channel_event("ready");
+    cJSON *ports = cJSON_AddArrayToObject(event, "ports");
+    for (uint32_t i = 0; i < server->started; i++) {
+        cJSON_AddItemToArray(ports, cJSON_CreateNumber(server->threads[i].port));
+    }
+    if (server->channel.fd >= 0) {
+        (void)weft_channel_send(&server->channel, event);
+        return;
+    }
+    cJSON_Delete(event);
+    for (uint32_t i = 0; i < server->started; i++) {
+        printf("shard %u of %u: %s:%u\n", server->shard_base + i, server->shards, server->host,
+               server->threads[i].port);
+    }
+    fflush(stdout);
+}
+
+/* Sleep until a signal asks us to end, or the parent is gone. */
+static void wait_for_end(struct server *server, int signal_fd)
+{
+    struct pollfd fds[] = {
+        {.fd = signal_fd, .events = POLLIN},
+        {.fd = server->channel.fd, .events = POLLIN}, /* -1 is passed over */
+    };
+    while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
+    }
+}
+
+static void tell_counters(struct server *server)
+{
+    cJSON *event = weft_channel_event("done");
+    cJSON *counters = cJSON_AddObjectToObject(event, "counters");
+    for (uint32_t i = 0; i < server->started; i++) {
+        const struct weft_shard_thread *thread = &server->threads[i];
+        weft_counters_add_transport(counters, &thread->udp_counters, &thread->ep_counters);
+        weft_counters_add_shard(counters, &thread->shard_counters);
+    }
+    if (server->channel.fd >= 0) {
+        (void)weft_channel_send(&server->channel, event);
+        return;
+    }
+    char *text = cJSON_Print(counters);
+    cJSON_Delete(event);
+    if (text != NULL) {
+        puts(text);
+        cJSON_free(text);
+    }
+}
+
+static int serve(struct server *server)
+{
+    /* Before the threads start: they inherit the mask; signals come to this descriptor alone. */
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    int signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
+    if (signal_fd < 0) {
+        return fail(server, WEFT_IO, "signalfd is refused");
+    }
+    int status = start_shards(server);
+    if (status == WEFT_EXIT_OK) {
+        tell_ready(server);
+        wait_for_end(server, signal_fd);
+    }
+    for (uint32_t i = 0; i < server->started; i++) {
+        weft_shard_thread_join(&server->threads[i]);
+    }
+    if (status == WEFT_EXIT_OK) {
+        tell_counters(server);
+    }
+    close(signal_fd);
+    return status;
+}
+
+/* What the table of options cannot say: how the options fit together. */
+static int check(const struct weft_command *command, struct server *server)
+{
+    if (server->shards == 0) {
+        server->shards = server->shard_base + server->shards_here;
+    }
+    if (server->shard_base + server->shards_here > server->shards) {
+        return weft_options_usage(command, "shards %u to %u do not lie within --shards %u",
+                                  server->shard_base, server->shard_base + server->shards_here - 1,
+                                  server->shards);
+    }
+    if (server->port != 0 && server->port + server->shards_here - 1 > UINT16_MAX) {
+        return weft_options_usage(command, "there are no %u ports from --port %u on",
+                                  server->shards_here, server->port);
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+int weft_cli_server(int argc, char **argv)
+{
+    static struct server server; /* large, and there is one */
+    server = (struct server){.host = "127.0.0.1",
+                             .port = 7700,
+                             .shards_here = 1,
+                             .workers = 16,
+                             .rows_max = 4194304,
+                             .inject_seed = 1,
+                             .channel = {.fd = -1}};
+    const struct weft_option options[] = {
+        {"host", "ADDRESS",
+         "loopback address to bind; others are refused until packets are\n"
+         "authenticated",
+         WEFT_OPTION_STRING, .value = &server.host},
+        {"port", "P", "UDP port of the first shard; the next ones follow; 0 = any free",
+         WEFT_OPTION_U32, .value = &server.port, .max = UINT16_MAX},
+        {"shards-per-server", "N", "shards, each a thread and a port", WEFT_OPTION_U32,
+         .value = &server.shards_here, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
+        {"shard-base", "I", "number of the first shard here", WEFT_OPTION_U32,
+         .value = &server.shard_base, .max = WEFT_JOB_SHARDS_MAX - 1},
+        {"shards", "N", "shards in the whole job", WEFT_OPTION_U32, .value = &server.shards,
+         .min = 1, .max = WEFT_JOB_SHARDS_MAX, .fallback = "those here and before"},
+        {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32, .value = &server.workers,
+         .min = 1, .max = WEFT_JOB_WORKERS_MAX},
+        {"rows-max", "N", "rows that a shard takes; further ones are refused and counted",
+         WEFT_OPTION_U32, .value = &server.rows_max, .min = 1, .max = 1u << 28},
+        {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,
+         .value = &server.inject_loss_ppm},
+        {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,
+         .value = &server.inject_seed},
+        {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
+         .value = &server.control_fd, .hidden = true},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "server",
+        .summary = "serve shards of the parameters",
+        .description =
+            "Each shard is one thread with one UDP port and a slice of all rows; workers name the\n"
+            "ports of all shards in order. Prints a line for each shard when it can be reached.\n"
+            "Ctrl-C or SIGTERM ends it; then the counters are printed as a JSON object.",
+        .example = "  weft server --port 7700 --shards-per-server 2 --workers 1 &\n"
+                   "  weft worker --servers 127.0.0.1:7700,127.0.0.1:7701 --workers 1",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check(&command, &server);
+    }
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (server.control_fd != 0) {
+        server.channel.fd = (int)server.control_fd;
+    }
+    status = serve(&server);
+    weft_channel_fini(&server.channel);
+    return status;
+}

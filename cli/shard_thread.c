@@ -1,0 +1,166 @@
+#include "cli/shard_thread.h"
+
+#include "io/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What the thread holds while it runs. */
+struct serving {
+    struct weft_shard *shard;
+    struct weft_msgr msgr;
+};
+
+static uint64_t clock_now(void *arg)
+{
+    (void)arg;
+    return weft_clock_now_ns();
+}
+
+static struct weft_shard_config shard_config(const struct weft_shard_thread_config *config)
+{
+    struct weft_shard_config shard;
+    weft_shard_config_default(&shard);
+    shard.shard = config->shard;
+    shard.shards = config->shards;
+    shard.workers_max = config->workers;
+    shard.tables_max = 1;
+    shard.rows_max = config->rows_max;
+    shard.clock_ns = clock_now;
+    return shard;
+}
+
+static struct weft_udp_config udp_config(const struct weft_shard_thread_config *config,
+                                         const struct weft_shard_config *shard)
+{
+    struct weft_udp_config udp;
+    weft_udp_config_default(&udp);
+    udp.host = config->host;
+    udp.port = config->port;
+    udp.loss = config->loss;
+    udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, config->shard);
+    udp.ep.accept = 1;
+    /* Twice the workers: one that restarts may connect before its old connection is given up. */
+    udp.ep.peers_max = 2 * config->workers + 8;
+    udp.ep.expects_max = weft_shard_expects_max(shard);
+    return udp;
+}
+
+/* Rows live in memory that this driver supplies; without it, new rows are refused and counted. */
+static void supply_slabs(struct weft_shard *shard)
+{
+    uint16_t table;
+    size_t bytes;
+    while (weft_shard_wants_slab(shard, &table, &bytes)) {
+        void *slab = malloc(bytes);
+        if (slab == NULL || weft_shard_add_slab(shard, table, slab, bytes) != WEFT_OK) {
+            free(slab);
+            return;
+        }
+    }
+}
+
+static void handle(void *arg, uint64_t now_ns)
+{
+    struct serving *serving = arg;
+    struct weft_msg_event event;
+    while (serving->msgr.ops->poll(serving->msgr.self, &event)) {
+        weft_shard_event(serving->shard, &event, now_ns);
+    }
+    weft_shard_progress(serving->shard, now_ns);
+    supply_slabs(serving->shard);
+}
+
+/* Publish the outcome of opening. */
+static void tell(struct weft_shard_thread *thread, weft_status status, struct weft_udp *udp)
+{
+    pthread_mutex_lock(&thread->lock);
+    thread->status = status;
+    thread->udp = status == WEFT_OK ? udp : NULL;
+    thread->port = status == WEFT_OK ? weft_udp_port(udp) : 0;
+    thread->is_open = true;
+    pthread_cond_signal(&thread->opened);
+    pthread_mutex_unlock(&thread->lock);
+}
+
+static void serve(struct weft_shard_thread *thread, struct weft_udp *udp, struct serving *serving)
+{
+    tell(thread, WEFT_OK, udp);
+    while (!atomic_load(&thread->stop)) {
+        (void)weft_udp_step(udp, WEFT_NEVER, handle, serving);
+    }
+    pthread_mutex_lock(&thread->lock);
+    thread->udp = NULL; /* nobody wakes it from here on */
+    pthread_mutex_unlock(&thread->lock);
+    thread->udp_counters = *weft_udp_counters(udp);
+    thread->ep_counters = *weft_ep_counters(weft_udp_ep(udp));
+    thread->shard_counters = *weft_shard_counters(serving->shard);
+}
+
+static void *run(void *arg)
+{
+    struct weft_shard_thread *thread = arg;
+    struct weft_shard_config config = shard_config(&thread->config);
+    struct weft_udp_config udp_open = udp_config(&thread->config, &config);
+    struct weft_udp *udp = NULL;
+    weft_status status = weft_udp_open(&udp_open, &udp, &thread->error);
+    if (status != WEFT_OK) {
+        tell(thread, status, NULL);
+        return NULL;
+    }
+    struct serving serving = {.msgr = weft_udp_msgr(udp)};
+    status = weft_shard_new(&config, serving.msgr, &serving.shard);
+    if (status == WEFT_OK) {
+        serve(thread, udp, &serving);
+    } else {
+        tell(thread,
+             weft_io_fail(&thread->error, status, "cannot make the shard: %s",
+                          weft_status_text(status)),
+             NULL);
+    }
+    /* The endpoint borrows the shard's memory, so it goes first. */
+    weft_udp_close(udp);
+    if (serving.shard != NULL) {
+        for (void *slab; (slab = weft_shard_take_slab(serving.shard)) != NULL;) {
+            free(slab);
+        }
+    }
+    weft_shard_free(serving.shard);
+    return NULL;
+}
+
+weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
+                                    const struct weft_shard_thread_config *config,
+                                    struct weft_io_error *error)
+{
+    memset(thread, 0, sizeof(*thread));
+    thread->config = *config;
+    pthread_mutex_init(&thread->lock, NULL);
+    pthread_cond_init(&thread->opened, NULL);
+    int why = pthread_create(&thread->thread, NULL, run, thread);
+    if (why != 0) {
+        return weft_io_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
+    }
+    pthread_mutex_lock(&thread->lock);
+    while (!thread->is_open) {
+        pthread_cond_wait(&thread->opened, &thread->lock);
+    }
+    weft_status status = thread->status;
+    pthread_mutex_unlock(&thread->lock);
+    if (status != WEFT_OK) {
+        pthread_join(thread->thread, NULL);
+        *error = thread->error;
+    }
+    return status;
+}
+
+void weft_shard_thread_join(struct weft_shard_thread *thread)
+{
+    atomic_store(&thread->stop, true);
+    pthread_mutex_lock(&thread->lock);
+    if (thread->udp != NULL) {
+        weft_udp_wake(thread->udp);
+    }
+    pthread_mutex_unlock(&thread->lock);
+    pthread_join(thread->thread, NULL);
+}

@@ -1,0 +1,50 @@
+/* One shard of a server in a thread of its own: its socket, its endpoint, its slice of the
+ * parameters. Threads of one server share nothing but the flag that ends them.
+ */
+#ifndef WEFT_CLI_SHARD_THREAD_H
+#define WEFT_CLI_SHARD_THREAD_H
+
+#include "io/udp.h"
+#include "ps/shard.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct weft_shard_thread_config {
+    const char *host;
+    uint16_t port;     /* 0 = any */
+    uint32_t shard;
+    uint32_t shards;   /* in the whole job */
+    uint32_t workers;
+    uint32_t rows_max; /* of this shard */
+    struct weft_loss_config loss;
+};
+
+struct weft_shard_thread {
+    struct weft_shard_thread_config config;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of what follows up to `stop` */
+    pthread_cond_t opened;
+    bool is_open;           /* or has failed; see status */
+    struct weft_udp *udp;   /* while the thread may be woken */
+    uint16_t port;
+    weft_status status;
+    struct weft_io_error error;
+    atomic_bool stop;
+    /* Valid after weft_shard_thread_join: */
+    struct weft_udp_counters udp_counters;
+    struct weft_ep_counters ep_counters;
+    struct weft_shard_counters shard_counters;
+};
+
+/* Start the thread and wait until it has opened its socket.
+ * Owns:    thread is the caller's, at a fixed place until join; after an error nothing is left.
+ * Errors:  as weft_udp_open, with error->text; WEFT_IO  no thread. */
+weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
+                                    const struct weft_shard_thread_config *config,
+                                    struct weft_io_error *error);
+
+/* Tell the workers that it is over, give everything back, fill in the counters. */
+void weft_shard_thread_join(struct weft_shard_thread *thread);
+
+#endif

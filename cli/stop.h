@@ -1,0 +1,21 @@
+/* Being asked to end: SIGINT, SIGTERM or SIGHUP sets a flag, and a sleeping socket is woken.
+ *
+ * For the verbs that run one thread. `weft train` reads signals from a descriptor instead (crew.h),
+ * and so does `weft server` (server.c).
+ */
+#ifndef WEFT_CLI_STOP_H
+#define WEFT_CLI_STOP_H
+
+#include "io/udp.h"
+
+#include <stdbool.h>
+
+/* Call once. A SIGINT that is ignored (a child of `weft train`) stays ignored. */
+void weft_stop_install(void);
+
+/* Wake this socket when asked; NULL = none. */
+void weft_stop_wakes(struct weft_udp *udp);
+
+bool weft_stop_asked(void);
+
+#endif

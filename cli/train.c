@@ -1,0 +1,489 @@
+/* `weft train`: a whole job on this machine. Starts servers and workers as processes, shows the
+ * run, and writes the report.
+ *
+ * The order of things: servers ready; workers ready (data read, table declared); "go" to all, the
+ * clock starts; epochs; when all workers are through the last one, "test" to worker 0; workers
+ * done; servers are told to end and report their counters; tables, report. Any process that ends
+ * out of turn ends the run.
+ */
+#include "cli/crew.h"
+#include "cli/results.h"
+#include "cli/verbs.h"
+#include "io/clock.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A server that cannot say in this time that it is ready, or its counters, hangs. */
+#define SERVER_PATIENCE_NS (15 * WEFT_NS_PER_S)
+
+/* After the first sign of trouble: time for other signs that may explain it better. */
+#define DIAGNOSIS_NS (300 * WEFT_NS_PER_MS)
+
+#define STOP_GRACE_NS (2 * WEFT_NS_PER_S)
+
+enum { ERROR_BYTES = 900 };
+
+struct train {
+    struct weft_job job;
+    uint32_t servers;
+    uint32_t shards_per_server;
+    uint32_t port;
+    const char *report;
+    bool json;
+
+    FILE *progress;
+    char data_path[WEFT_ML_PATH_BYTES];
+    struct weft_crew crew;
+    struct weft_results results;
+    char addresses[WEFT_JOB_SHARDS_MAX * 24]; /* of all shards: "127.0.0.1:65535,..." */
+    uint16_t ports[WEFT_JOB_SHARDS_MAX];
+    uint32_t servers_ready;
+    uint32_t workers_ready;
+    uint32_t epochs_last_ended; /* workers that are through the last epoch */
+    uint32_t workers_done;
+    uint32_t servers_done;
+    int interrupted;             /* the signal */
+    char error[ERROR_BYTES];     /* what the first process in trouble said of itself */
+    struct weft_process *killed; /* the first that a signal ended */
+    struct weft_process *ended;  /* the first that ended out of turn in another way */
+};
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+static void add_common(struct train *train, struct weft_arguments *arguments)
+{
+    const struct weft_job *job = &train->job;
+    weft_arguments_add(arguments, "--workers=%u", job->workers);
+    weft_arguments_add(arguments, "--inject-loss=%.6f", (double)job->inject_loss_ppm / WEFT_PPM);
+    weft_arguments_add(arguments, "--inject-seed=%llu", (unsigned long long)job->inject_seed);
+}
+
+static weft_status start(struct train *train, const char *role, uint32_t rank,
+                         struct weft_arguments *arguments)
+{
+    struct weft_process *process;
+    weft_status status = weft_crew_start(&train->crew, role, rank, arguments, &process);
+    weft_arguments_fini(arguments);
+    if (status != WEFT_OK) {
+        snprintf(train->error, sizeof(train->error), "cannot start %s %u: %s", role, rank,
+                 strerror(errno));
+        return status;
+    }
+    fprintf(train->progress, "%s %u: pid %d\n", role, rank, (int)process->pid);
+    fflush(train->progress);
+    return WEFT_OK;
+}
+
+static weft_status start_server(struct train *train, uint32_t rank)
+{
+    struct weft_arguments arguments = {.count = 0};
+    uint32_t base = rank * train->shards_per_server;
+    weft_arguments_add(&arguments, "weft");
+    weft_arguments_add(&arguments, "server");
+    add_common(train, &arguments);
+    weft_arguments_add(&arguments, "--port=%u", train->port != 0 ? train->port + base : 0);
+    weft_arguments_add(&arguments, "--shards-per-server=%u", train->shards_per_server);
+    weft_arguments_add(&arguments, "--shard-base=%u", base);
+    weft_arguments_add(&arguments, "--shards=%u", train->servers * train->shards_per_server);
+    return start(train, "server", rank, &arguments);
+}
+
+static weft_status start_worker(struct train *train, uint32_t rank)
+{
+    const struct weft_job *job = &train->job;
+    struct weft_arguments arguments = {.count = 0};
+    char mode[32];
+    weft_job_mode_text(job->mode, mode, sizeof(mode));
+    weft_arguments_add(&arguments, "weft");
+    weft_arguments_add(&arguments, "worker");
+    add_common(train, &arguments);
+    weft_arguments_add(&arguments, "--servers=%s", train->addresses);
+    weft_arguments_add(&arguments, "--rank=%u", rank);
+    weft_arguments_add(&arguments, "--model=%s", job->model);
+    weft_arguments_add(&arguments, "--data=%s", train->data_path);
+    weft_arguments_add(&arguments, "--format=%s", job->format);
+    weft_arguments_add(&arguments, "--mode=%s", mode);
+    weft_arguments_add(&arguments, "--loss-bound=%.6f", (double)job->bound_ppm / WEFT_PPM);
+    weft_arguments_add(&arguments, "--optimizer=%s", weft_job_optimizer_name(job->optimizer));
+    weft_arguments_add(&arguments, "--epochs=%u", job->epochs);
+    weft_arguments_add(&arguments, "--batch=%u", job->batch_rows);
+    weft_arguments_add(&arguments, "--lr=%.9g", (double)weft_job_rate(job));
+    weft_arguments_add(&arguments, "--seed=%llu", (unsigned long long)job->seed);
+    weft_arguments_add(&arguments, "--drive=%s", job->engine ? "engine" : "caller");
+    return start(train, "worker", rank, &arguments);
+}
+
+/* ---- hearing --------------------------------------------------------------------------------- */
+
+static bool is_server(const struct weft_process *process)
+{
+    return strcmp(process->role, "server") == 0;
+}
+
+/* Servers become ready in any order; their shards have a fixed one. */
+static void note_ports(struct train *train, const struct weft_process *process,
+                       const cJSON *message)
+{
+    const cJSON *ports = cJSON_GetObjectItemCaseSensitive(message, "ports");
+    for (uint32_t i = 0; i < train->shards_per_server; i++) {
+        const cJSON *port = cJSON_GetArrayItem(ports, (int)i);
+        train->ports[process->rank * train->shards_per_server + i] =
+            cJSON_IsNumber(port) ? (uint16_t)port->valuedouble : 0;
+    }
+}
+
+static void note_message(struct train *train, struct weft_process *process, const cJSON *message)
+{
+    const char *event = weft_channel_text(message, "event");
+    if (strcmp(event, "error") == 0) {
+        if (train->error[0] == '\0') {
+            snprintf(train->error, sizeof(train->error), "%s %u (pid %d): %s", process->role,
+                     process->rank, (int)process->pid, weft_channel_text(message, "text"));
+        }
+        return;
+    }
+    if (weft_results_add(&train->results, process, message, weft_clock_now_ns()) != WEFT_OK) {
+        snprintf(train->error, sizeof(train->error), "%s %u (pid %d) sent an unreadable \"%s\"",
+                 process->role, process->rank, (int)process->pid, event);
+        return;
+    }
+    if (strcmp(event, "ready") == 0) {
+        if (is_server(process)) {
+            note_ports(train, process, message);
+            train->servers_ready++;
+        } else {
+            train->workers_ready++;
+        }
+    } else if (strcmp(event, "done") == 0) {
+        train->servers_done += is_server(process);
+        train->workers_done += !is_server(process);
+    } else if (strcmp(event, "epoch") == 0) {
+        train->epochs_last_ended += weft_channel_number(message, "epoch") == train->job.epochs;
+    }
+    weft_results_show_epochs(&train->results, train->progress);
+}
+
+/* An end is in turn after "done"; a server says that only when it was told to end. */
+static void note_exit(struct train *train, struct weft_process *process)
+{
+    int status = process->wait_status;
+    bool in_turn = WIFEXITED(status) && WEXITSTATUS(status) == 0 && process->is_done;
+    if (in_turn) {
+        return;
+    }
+    if (WIFSIGNALED(status)) {
+        train->killed = train->killed != NULL ? train->killed : process;
+    } else {
+        train->ended = train->ended != NULL ? train->ended : process;
+    }
+}
+
+static bool in_trouble(const struct train *train)
+{
+    return train->error[0] != '\0' || train->killed != NULL || train->ended != NULL ||
+           train->interrupted != 0;
+}
+
+/* Take the next event; false when none came in timeout_ns. */
+static bool hear(struct train *train, uint64_t timeout_ns)
+{
+    struct weft_crew_event event;
+    weft_crew_next(&train->crew, timeout_ns, &event);
+    switch (event.type) {
+    case WEFT_CREW_MESSAGE:
+        event.process->is_done |= strcmp(weft_channel_text(event.object, "event"), "done") == 0;
+        note_message(train, event.process, event.object);
+        cJSON_Delete(event.object);
+        break;
+    case WEFT_CREW_EXITED:
+        note_exit(train, event.process);
+        break;
+    case WEFT_CREW_SIGNAL:
+        train->interrupted = event.signal;
+        break;
+    case WEFT_CREW_TIMEOUT:
+        return false;
+    }
+    return true;
+}
+
+/* Hear until *count reaches wanted. Errors: WEFT_PEER  the run is over; WEFT_TIMEOUT. */
+static weft_status await(struct train *train, const uint32_t *count, uint32_t wanted,
+                         uint64_t patience_ns, const char *what)
+{
+    uint64_t until_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
+    while (*count < wanted && !in_trouble(train)) {
+        uint64_t now_ns = weft_clock_now_ns();
+        if (now_ns >= until_ns) {
+            snprintf(train->error, sizeof(train->error), "%u of %u %s in time", *count, wanted,
+                     what);
+            return WEFT_TIMEOUT;
+        }
+        (void)hear(train, until_ns == WEFT_NEVER ? WEFT_NEVER : until_ns - now_ns);
+    }
+    return in_trouble(train) ? WEFT_PEER : WEFT_OK;
+}
+
+static void tell(struct train *train, const char *role, uint32_t rank_max, const char *word)
+{
+    for (uint32_t i = 0; i < train->crew.count; i++) {
+        struct weft_process *process = &train->crew.processes[i];
+        if (strcmp(process->role, role) == 0 && process->rank <= rank_max &&
+            process->channel.fd >= 0) {
+            /* One that is gone shows by its exit. */
+            (void)weft_channel_send(&process->channel, weft_channel_event(word));
+        }
+    }
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static weft_status start_all(struct train *train)
+{
+    for (uint32_t s = 0; s < train->servers; s++) {
+        if (start_server(train, s) != WEFT_OK) {
+            return WEFT_IO;
+        }
+    }
+    weft_status status = await(train, &train->servers_ready, train->servers, SERVER_PATIENCE_NS,
+                               "servers were ready");
+    if (status != WEFT_OK) {
+        return status;
+    }
+    uint32_t shards = train->servers * train->shards_per_server;
+    for (uint32_t s = 0; s < shards; s++) {
+        size_t used = strlen(train->addresses);
+        snprintf(train->addresses + used, sizeof(train->addresses) - used, "%s127.0.0.1:%u",
+                 s > 0 ? "," : "", train->ports[s]);
+    }
+    fprintf(train->progress, "shards: %s\n", train->addresses);
+    for (uint32_t w = 0; w < train->job.workers; w++) {
+        if (start_worker(train, w) != WEFT_OK) {
+            return WEFT_IO;
+        }
+    }
+    /* No limit: a large file takes long to read, and a worker that cannot go on says so. */
+    return await(train, &train->workers_ready, train->job.workers, WEFT_NEVER, "");
+}
+
+static weft_status train_all(struct train *train)
+{
+    uint32_t workers = train->job.workers;
+    train->results.begun_ns = weft_clock_now_ns();
+    fprintf(train->progress, "training on %u rows, testing on %u; %u features\n",
+            train->results.rows_train, train->results.rows_test, train->results.features);
+    fflush(train->progress);
+    tell(train, "worker", UINT32_MAX, "go");
+    weft_status status = await(train, &train->epochs_last_ended, workers, WEFT_NEVER, "");
+    if (status == WEFT_OK) {
+        tell(train, "worker", 0, "test");
+        status = await(train, &train->workers_done, workers, WEFT_NEVER, "");
+    }
+    return status;
+}
+
+static weft_status end_servers(struct train *train)
+{
+    for (uint32_t i = 0; i < train->crew.count; i++) {
+        if (is_server(&train->crew.processes[i]) && !train->crew.processes[i].exited) {
+            kill(train->crew.processes[i].pid, SIGTERM);
+        }
+    }
+    return await(train, &train->servers_done, train->servers, SERVER_PATIENCE_NS,
+                 "servers reported their counters");
+}
+
+/* Say why the run is over, as exactly as the signs allow: a process that was killed explains the
+ * others' complaints, a complaint explains an exit. */
+static void print_failure(struct train *train)
+{
+    uint64_t until_ns = weft_clock_now_ns() + DIAGNOSIS_NS;
+    uint64_t now_ns;
+    while (train->interrupted == 0 && train->killed == NULL &&
+           (now_ns = weft_clock_now_ns()) < until_ns) {
+        (void)hear(train, until_ns - now_ns);
+    }
+    const struct weft_process *process = train->killed != NULL ? train->killed : train->ended;
+    char ending[128];
+    if (train->interrupted != 0) {
+        fprintf(stderr, "weft train: interrupted by signal %d (%s)", train->interrupted,
+                strsignal(train->interrupted));
+    } else if (process != NULL && (train->killed != NULL || train->error[0] == '\0')) {
+        weft_process_ending(process, ending, sizeof(ending));
+        fprintf(stderr, "weft train: %s %u (pid %d) %s", process->role, process->rank,
+                (int)process->pid, ending);
+    } else {
+        fprintf(stderr, "weft train: %s", train->error);
+    }
+}
+
+static int report(struct train *train)
+{
+    weft_results_show(&train->results, train->progress);
+    cJSON *object = weft_results_report(&train->results);
+    char *text = cJSON_Print(object);
+    cJSON_Delete(object);
+    if (text == NULL) {
+        fprintf(stderr, "weft train: out of memory for the report\n");
+        return WEFT_EXIT_FAILED;
+    }
+    int result = WEFT_EXIT_OK;
+    if (train->report != NULL && weft_results_write(train->report, text) != WEFT_OK) {
+        fprintf(stderr, "weft train: cannot write %s: %s\n", train->report, strerror(errno));
+        result = WEFT_EXIT_FAILED;
+    } else if (train->report != NULL) {
+        fprintf(train->progress, "\nreport: %s\n", train->report);
+    }
+    if (train->json) {
+        puts(text);
+        if (fflush(stdout) != 0) {
+            result = WEFT_EXIT_FAILED;
+        }
+    }
+    cJSON_free(text);
+    return result;
+}
+
+static int run(struct train *train)
+{
+    weft_status status = start_all(train);
+    if (status == WEFT_OK) {
+        status = train_all(train);
+    }
+    if (status == WEFT_OK) {
+        status = end_servers(train);
+    }
+    if (status != WEFT_OK) {
+        print_failure(train);
+    }
+    weft_crew_stop(&train->crew, STOP_GRACE_NS);
+    if (status != WEFT_OK) {
+        fprintf(stderr,
+                "\nweft train: all processes of the run were ended; no report was written\n");
+        return WEFT_EXIT_FAILED;
+    }
+    return report(train);
+}
+
+/* ---- before the run -------------------------------------------------------------------------- */
+
+/* What would fail only after the training shall fail before it. */
+static bool report_can_be_written(const struct train *train)
+{
+    if (train->report == NULL) {
+        return true;
+    }
+    struct stat about;
+    char *copy = strdup(train->report);
+    bool good = copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
+    if (good && stat(train->report, &about) == 0 && S_ISDIR(about.st_mode)) {
+        errno = EISDIR;
+        good = false;
+    }
+    if (!good) {
+        fprintf(stderr, "weft train: cannot write %s: %s\n", train->report, strerror(errno));
+    }
+    free(copy);
+    return good;
+}
+
+/* The file's name without its folder and compression. */
+static void name_dataset(struct train *train)
+{
+    const char *slash = strrchr(train->data_path, '/');
+    const char *name = slash != NULL ? slash + 1 : train->data_path;
+    char *out = train->results.dataset;
+    snprintf(out, sizeof(train->results.dataset), "%.*s", (int)sizeof(train->results.dataset) - 1,
+             name);
+    char *dot = strrchr(out, '.');
+    if (dot != NULL && dot != out && (strcmp(dot, ".zst") == 0 || strcmp(dot, ".gz") == 0)) {
+        *dot = '\0';
+    }
+}
+
+static int prepare_and_run(struct train *train)
+{
+    struct weft_ml_error error = {.text = ""};
+    if (weft_job_locate(&train->job, &error, train->data_path) != WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    if (!report_can_be_written(train)) {
+        return WEFT_EXIT_FAILED;
+    }
+    if (weft_results_init(&train->results, &train->job) != WEFT_OK ||
+        weft_crew_init(&train->crew, train->servers + train->job.workers) != WEFT_OK) {
+        fprintf(stderr, "weft train: out of memory or descriptors\n");
+        return WEFT_EXIT_FAILED;
+    }
+    train->results.servers = train->servers;
+    train->results.shards_per_server = train->shards_per_server;
+    name_dataset(train);
+    int result = run(train);
+    weft_crew_fini(&train->crew);
+    weft_results_fini(&train->results);
+    return result;
+}
+
+static int check(const struct weft_command *command, const struct train *train)
+{
+    uint32_t shards = train->servers * train->shards_per_server;
+    if (shards > WEFT_JOB_SHARDS_MAX) {
+        return weft_options_usage(
+            command, "%u servers of %u shards are too many; at most %d shards", train->servers,
+            train->shards_per_server, (int)WEFT_JOB_SHARDS_MAX);
+    }
+    if (train->port != 0 && train->port + shards - 1 > UINT16_MAX) {
+        return weft_options_usage(command, "there are no %u ports from --port %u on", shards,
+                                  train->port);
+    }
+    return weft_job_check(command, &train->job);
+}
+
+int weft_cli_train(int argc, char **argv)
+{
+    static struct train train; /* large, and there is one */
+    train = (struct train){.job = WEFT_JOB_DEFAULTS, .servers = 2, .shards_per_server = 1};
+    const struct weft_option options[] = {
+        WEFT_JOB_OPTIONS(&train.job),
+        {"servers", "N", "server processes", WEFT_OPTION_U32, .value = &train.servers, .min = 1,
+         .max = WEFT_JOB_SHARDS_MAX},
+        {"shards-per-server", "N", "shards of each server, each a thread and a port",
+         WEFT_OPTION_U32, .value = &train.shards_per_server, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
+        {"port", "P", "UDP port of the first shard, the others follow; 0 = any free",
+         WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
+        {"report", "FILE", "write the JSON report here", WEFT_OPTION_STRING,
+         .value = &train.report},
+        {"json", NULL, "the report alone on standard output, progress on standard error",
+         WEFT_OPTION_FLAG, .value = &train.json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "train",
+        .summary = "train a model on this machine: starts servers and workers and shows the run",
+        .description =
+            "Every worker and every server is a process of its own; they talk over UDP on\n"
+            "loopback. A gradient or a pull reply may lose up to --loss-bound of its elements\n"
+            "instead of waiting for retransmissions; --inject-loss makes the loss that loopback\n"
+            "does not have. Shows a line per epoch, then results and latencies. Ctrl-C ends it.",
+        .example = "  weft train --workers 4 --servers 2 --mode ssp:2 --loss-bound 0.10 \\\n"
+                   "      --inject-loss 0.02 --report report.json",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check(&command, &train);
+    }
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    train.progress = train.json ? stderr : stdout;
+    return prepare_and_run(&train);
+}

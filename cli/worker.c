@@ -1,0 +1,355 @@
+/* `weft worker`: one worker of a training job, against servers that run already. */
+#define _GNU_SOURCE
+#include "cli/counters.h"
+#include "cli/latency.h"
+#include "cli/learner.h"
+#include "cli/process.h"
+#include "cli/stop.h"
+#include "cli/verbs.h"
+#include "io/clock.h"
+#include "ml/number.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct worker {
+    struct weft_job job;
+    uint32_t rank;
+    const char *servers;
+    uint32_t control_fd; /* 0 = none */
+
+    struct weft_channel channel;
+    struct weft_learner_shard shards[WEFT_JOB_SHARDS_MAX];
+    uint32_t shard_count;
+    struct weft_ml_dataset dataset;
+    struct weft_learner learner;
+};
+
+/* ---- talking --------------------------------------------------------------------------------- */
+
+/* To the parent, or as a line on standard output. */
+static void say(struct worker *worker, cJSON *event)
+{
+    if (worker->channel.fd >= 0) {
+        (void)weft_channel_send(&worker->channel, event);
+        return;
+    }
+    char *text = cJSON_PrintUnformatted(event);
+    cJSON_Delete(event);
+    if (text != NULL) {
+        puts(text);
+        fflush(stdout);
+        cJSON_free(text);
+    }
+}
+
+static int fail(struct worker *worker, weft_status status, const char *text)
+{
+    if (worker->channel.fd >= 0) {
+        cJSON *event = weft_channel_event("error");
+        cJSON_AddStringToObject(event, "text", text);
+        say(worker, event);
+    } else {
+        fprintf(stderr, "weft worker: %s\n", text);
+    }
+    return status == WEFT_UNSUPPORTED ? WEFT_EXIT_USAGE : WEFT_EXIT_FAILED;
+}
+
+/* Wait for the parent's word, serving the transport meanwhile: a peer that gets no answer would
+ * take this worker for dead. Without a parent there is nothing to wait for. */
+static bool wait_for_word(struct worker *worker, const char *word)
+{
+    while (worker->channel.fd >= 0) {
+        struct pollfd fd = {.fd = worker->channel.fd, .events = POLLIN};
+        cJSON *object = NULL;
+        if (poll(&fd, 1, 0) > 0) {
+            if (weft_channel_next(&worker->channel, &object) != WEFT_OK) {
+                return false;
+            }
+            bool is_it = strcmp(weft_channel_text(object, "event"), word) == 0;
+            cJSON_Delete(object);
+            if (is_it) {
+                return true;
+            }
+        }
+        if (weft_stop_asked()) {
+            return false;
+        }
+        weft_learner_idle(&worker->learner, 2 * WEFT_NS_PER_MS);
+    }
+    return true;
+}
+
+/* ---- the data -------------------------------------------------------------------------------- */
+
+static weft_status check_data(const struct weft_ml_dataset *dataset, const char *path,
+                              struct weft_ml_error *error)
+{
+    uint32_t positive = 0;
+    for (uint32_t i = 0; i < dataset->test_count; i++) {
+        positive += dataset->labels[dataset->test_rows[i]];
+    }
+    if (dataset->train_count == 0) {
+        return weft_ml_fail(error, WEFT_DATA, "%s: all %u rows are test rows; nothing to train on",
+                            path, dataset->row_count);
+    }
+    if (positive == 0 || positive == dataset->test_count) {
+        return weft_ml_fail(error, WEFT_DATA,
+                            "%s: %u of the %u test rows are positive; an AUC needs both classes",
+                            path, positive, dataset->test_count);
+    }
+    return WEFT_OK;
+}
+
+static weft_status load(struct worker *worker, struct weft_ml_error *error)
+{
+    char path[WEFT_ML_PATH_BYTES];
+    const struct weft_ml_format *format;
+    weft_status status = weft_job_locate(&worker->job, error, path);
+    if (status == WEFT_OK) {
+        status = weft_ml_format_find(worker->job.format, error, &format);
+    }
+    if (status == WEFT_OK) {
+        status = weft_ml_dataset_load(path, format, error, &worker->dataset);
+    }
+    return status == WEFT_OK ? check_data(&worker->dataset, path, error) : status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static void say_ready(struct worker *worker)
+{
+    cJSON *event = weft_channel_event("ready");
+    cJSON_AddNumberToObject(event, "rows_train", worker->dataset.train_count);
+    cJSON_AddNumberToObject(event, "rows_test", worker->dataset.test_count);
+    cJSON_AddNumberToObject(event, "features", worker->dataset.feature_count);
+    say(worker, event);
+}
+
+static void say_epoch(struct worker *worker, uint32_t epoch, double loss)
+{
+    uint64_t elements;
+    uint64_t delivered;
+    weft_learner_delivery(&worker->learner, &elements, &delivered);
+    cJSON *event = weft_channel_event("epoch");
+    cJSON_AddNumberToObject(event, "epoch", epoch + 1);
+    cJSON_AddNumberToObject(event, "train_logloss", loss);
+    cJSON_AddNumberToObject(event, "elements", (double)elements);
+    cJSON_AddNumberToObject(event, "elements_delivered", (double)delivered);
+    say(worker, event);
+}
+
+static void say_test(struct worker *worker, uint32_t epoch, const struct weft_ml_quality *quality)
+{
+    cJSON *event = weft_channel_event("test");
+    cJSON_AddNumberToObject(event, "epoch", epoch + 1);
+    cJSON_AddNumberToObject(event, "test_logloss", quality->log_loss);
+    cJSON_AddNumberToObject(event, "test_auc", quality->auc);
+    say(worker, event);
+}
+
+static void collect(struct weft_hist *parts, const struct weft_ps_latencies *from)
+{
+    parts[WEFT_LATENCY_W_PROC] = from->w_proc;
+    parts[WEFT_LATENCY_W_QUEUE] = from->w_queue;
+    parts[WEFT_LATENCY_PS_PROC] = from->ps_proc;
+    parts[WEFT_LATENCY_PS_QUEUE] = from->ps_queue;
+    parts[WEFT_LATENCY_N_TX] = from->n_tx;
+    parts[WEFT_LATENCY_PS_WAIT] = from->ps_wait;
+}
+
+static void say_done(struct worker *worker)
+{
+    static struct weft_latency latency; /* 190 KB, and there is one */
+    struct weft_learner *learner = &worker->learner;
+    struct weft_udp_counters udp;
+    struct weft_ep_counters ep;
+    uint64_t elements;
+    uint64_t delivered;
+    weft_drive_counters(&learner->drive, &udp, &ep);
+    weft_learner_delivery(learner, &elements, &delivered);
+    collect(latency.of[WEFT_LATENCY_PUSH], weft_ps_client_push_latencies(learner->client));
+    collect(latency.of[WEFT_LATENCY_PULL], weft_ps_client_pull_latencies(learner->client));
+
+    cJSON *event = weft_channel_event("done");
+    cJSON *counters = cJSON_AddObjectToObject(event, "counters");
+    weft_counters_add_transport(counters, &udp, &ep);
+    weft_counters_add_client(counters, weft_ps_client_counters(learner->client));
+    weft_counters_add(counters, "elements", elements);
+    weft_counters_add(counters, "elements_delivered", delivered);
+    if (worker->channel.fd >= 0) {
+        cJSON_AddItemToObject(event, "latency", weft_latency_pack(&latency));
+    } else {
+        cJSON_AddItemToObject(event, "latency_us", weft_latency_quantiles_us(&latency));
+    }
+    say(worker, event);
+}
+
+/* Rank 0 tests after each epoch. After the last one it waits for the parent's word that all
+ * workers are through, so that the final figure is that of the final model in every mode. */
+static weft_status test(struct worker *worker, uint32_t epoch)
+{
+    bool is_last = epoch + 1 == worker->job.epochs;
+    if (worker->rank != 0) {
+        return WEFT_OK;
+    }
+    if (is_last && !wait_for_word(worker, "test")) {
+        snprintf(worker->learner.error, sizeof(worker->learner.error), "interrupted");
+        return WEFT_TIMEOUT;
+    }
+    struct weft_ml_quality quality;
+    weft_status status = weft_learner_test(&worker->learner, &quality);
+    if (status == WEFT_OK) {
+        say_test(worker, epoch, &quality);
+    }
+    return status;
+}
+
+static int train(struct worker *worker)
+{
+    struct weft_learner *learner = &worker->learner;
+    weft_status status = weft_learner_init(learner, &worker->job, worker->rank, &worker->dataset,
+                                           worker->shards, worker->shard_count);
+    if (status != WEFT_OK) {
+        return fail(worker, status, learner->error);
+    }
+    say_ready(worker);
+    if (!wait_for_word(worker, "go")) {
+        return fail(worker, WEFT_TIMEOUT, "interrupted");
+    }
+    for (uint32_t epoch = 0; status == WEFT_OK && epoch < worker->job.epochs; epoch++) {
+        double loss;
+        status = weft_learner_epoch(learner, epoch, &loss);
+        if (status == WEFT_OK) {
+            say_epoch(worker, epoch, loss);
+            status = test(worker, epoch);
+        }
+    }
+    if (status != WEFT_OK) {
+        return fail(worker, status, learner->error);
+    }
+    say_done(worker);
+    return WEFT_EXIT_OK;
+}
+
+static int run(struct worker *worker)
+{
+    struct weft_ml_error error = {.text = ""};
+    weft_stop_install();
+    weft_status status = load(worker, &error);
+    int result = status == WEFT_OK ? train(worker) : fail(worker, status, error.text);
+    weft_learner_fini(&worker->learner);
+    weft_ml_dataset_fini(&worker->dataset);
+    return result;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+/* "host:port" up to `bytes`; an IPv6 host may stand in brackets. */
+static bool parse_server(const char *text, size_t bytes, struct weft_learner_shard *shard_p)
+{
+    const char *colon = memrchr(text, ':', bytes);
+    uint64_t port;
+    if (colon == NULL ||
+        !weft_ml_number_u64(colon + 1, bytes - (size_t)(colon + 1 - text), &port) || port == 0 ||
+        port > UINT16_MAX) {
+        return false;
+    }
+    size_t host_bytes = (size_t)(colon - text);
+    if (host_bytes >= 2 && text[0] == '[' && text[host_bytes - 1] == ']') {
+        text++;
+        host_bytes -= 2;
+    }
+    if (host_bytes == 0 || host_bytes >= sizeof(shard_p->host)) {
+        return false;
+    }
+    memcpy(shard_p->host, text, host_bytes);
+    shard_p->host[host_bytes] = '\0';
+    shard_p->port = (uint16_t)port;
+    return true;
+}
+
+static bool parse_servers(struct worker *worker)
+{
+    for (const char *at = worker->servers;; at++) {
+        size_t bytes = strcspn(at, ",");
+        if (worker->shard_count == WEFT_JOB_SHARDS_MAX ||
+            !parse_server(at, bytes, &worker->shards[worker->shard_count])) {
+            return false;
+        }
+        worker->shard_count++;
+        at += bytes;
+        if (*at == '\0') {
+            return true;
+        }
+    }
+}
+
+static int check(const struct weft_command *command, struct worker *worker)
+{
+    if (worker->servers == NULL) {
+        return weft_options_usage(command, "--servers is missing: which servers?");
+    }
+    if (!parse_servers(worker)) {
+        return weft_options_usage(command,
+                                  "--servers \"%.80s\" is not allowed; it must be HOST:PORT,... "
+                                  "with at most %d shards",
+                                  worker->servers, (int)WEFT_JOB_SHARDS_MAX);
+    }
+    if (worker->rank >= worker->job.workers) {
+        return weft_options_usage(command,
+                                  "--rank %u is not allowed; with --workers %u it must be "
+                                  "from 0 to %u",
+                                  worker->rank, worker->job.workers, worker->job.workers - 1);
+    }
+    if (worker->control_fd != 0) {
+        worker->channel.fd = (int)worker->control_fd;
+    }
+    return weft_job_check(command, &worker->job);
+}
+
+int weft_cli_worker(int argc, char **argv)
+{
+    static struct worker worker; /* large, and there is one */
+    worker = (struct worker){.job = WEFT_JOB_DEFAULTS, .channel = {.fd = -1}};
+    worker.job.workers = 1;
+    const struct weft_option options[] = {
+        {"servers", "LIST",
+         "HOST:PORT of every shard, in their order, separated by commas;\n"
+         "loopback only until packets are authenticated",
+         WEFT_OPTION_STRING, .value = &worker.servers},
+        {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
+         .max = WEFT_JOB_WORKERS_MAX - 1},
+        WEFT_JOB_OPTIONS(&worker.job),
+        {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
+         .value = &worker.control_fd, .hidden = true},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "worker",
+        .summary = "train on one share of the data against running servers",
+        .description =
+            "All workers of a job must be given the same options but --rank; worker r of W trains\n"
+            "on the rows r, r + W, r + 2W, ... of the training rows. Prints one JSON object a "
+            "line:\n"
+            "ready, epoch (its own training loss), test (rank 0: quality on the test rows, with\n"
+            "weights that are pulled whole) and done (counters and latencies). A server that does\n"
+            "not answer for 5 s ends it with exit status 1.",
+        .example = "  weft server --port 7700 --workers 2 &\n"
+                   "  weft worker --servers 127.0.0.1:7700 --workers 2 --rank 0 &\n"
+                   "  weft worker --servers 127.0.0.1:7700 --workers 2 --rank 1",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check(&command, &worker);
+    }
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    status = run(&worker);
+    weft_channel_fini(&worker.channel);
+    return status;
+}

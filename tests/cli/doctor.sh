@@ -1,0 +1,43 @@
+#!/bin/sh
+# `weft doctor` says the same as a table and as JSON, and judges by its exit status.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+status=0
+"$WEFT_BIN" doctor >"$tap_tmp/table" || status=$?
+tap_like "the table ends with a verdict" "$(tail -n 1 "$tap_tmp/table")" \
+    '^[0-9]* facts, [0-9]* warnings, [0-9]* missing: weft '
+missing=$(grep -c '^MISSING' "$tap_tmp/table")
+tap_is "exit status 1 if and only if something is missing" "$status" "$((missing > 0))"
+
+"$WEFT_BIN" doctor --json >"$tap_tmp/json"
+tap_run "the JSON has the facts" jq -e '
+    (.ok | type == "boolean") and (.facts | length >= 8) and
+    all(.facts[]; (.name | length > 0) and (.value | length > 0) and
+        (.state | IN("ok", "warn", "missing")) and
+        ((.state == "ok") or (.advice | length > 0)))' "$tap_tmp/json"
+tap_is "as many facts in both" "$(jq '.facts | length' "$tap_tmp/json")" \
+    "$(grep -c '^\(ok\|warn\|MISSING\) ' "$tap_tmp/table")"
+
+# A port that a server of ours holds is in use.
+"$WEFT_BIN" server --port 0 --workers 1 >"$tap_tmp/server" &
+server=$!
+tries=0
+until [ -s "$tap_tmp/server" ] || [ "$tries" = 200 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+port=$(sed -n 's/^shard 0 of 1: 127\.0\.0\.1:\([0-9]*\)$/\1/p' "$tap_tmp/server")
+tap_like "the server says its port" "$port" '^[1-9][0-9]*$'
+fact=$("$WEFT_BIN" doctor --port "$port" --json | jq -r ".facts[] | select(.name == \"port_$port\").state")
+tap_like "a port in use is not ok" "$fact" '^\(warn\|missing\)$'
+tap_run_fails "a server on a port in use fails" 1 "$WEFT_BIN" server --port "$port"
+tap_like "and says so" "$(cat "$tap_tmp/run.out")" "weft server: .*$port.*in use"
+kill -TERM "$server"
+status=0
+wait "$server" || status=$?
+tap_is "SIGTERM ends a server well" "$status" 0
+tap_run "its last words are its counters" sh -c \
+    "sed 1d '$tap_tmp/server' | jq -e '.datagrams_received == 0 and .messages == 0'"
+
+tap_done

@@ -1,0 +1,161 @@
+#!/bin/sh
+# What goes wrong around a run: killed processes, Ctrl-C, noise, bad files. Each ends within 10 s
+# with a sentence that names the culprit, leaves no process and no report.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_DATA_DIR
+data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
+
+# until_true <command...>: wait for a condition, at most 20 s.
+until_true() {
+    tries=0
+    until "$@"; do
+        [ "$tries" -lt 400 ] || return 1
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+}
+
+# start: a long run in the background, until it trains. Sets $train.
+start() {
+    rm -f "$tap_tmp/report.json"
+    : >"$tap_tmp/log" # now: the background shell truncates it when it gets to run
+    "$WEFT_BIN" train --data "$data" --epochs 10000 --report "$tap_tmp/report.json" \
+        >"$tap_tmp/log" 2>&1 &
+    train=$!
+    until_true grep -q '^epoch 1/' "$tap_tmp/log"
+}
+
+# pid_of <role> <rank>
+pid_of() {
+    sed -n "s/^$1 $2: pid //p" "$tap_tmp/log"
+}
+
+# is_gone <pid>: a child that nobody has waited for yet is gone too.
+is_gone() {
+    ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null
+}
+
+# ended <name> <exit status> <sentence>: how the run must have ended. $began is set before the deed.
+ended() {
+    status=0
+    wait "$train" || status=$?
+    took=$(($(date +%s) - began))
+    tap_is "$1: exit status" "$status" "$2"
+    tap_is "$1: within 10 s" "$((took <= 10))" 1
+    tap_like "$1: says why" "$(grep '^weft train: ' "$tap_tmp/log")" "$3"
+    left=
+    for pid in $(sed -n 's/^[a-z]* [0-9]*: pid //p' "$tap_tmp/log"); do
+        until_true is_gone "$pid" || left="$left $pid"
+    done
+    tap_is "$1: no process left" "$left" ""
+    tap_is "$1: no report, whole or partial" "$(find "$tap_tmp" -name 'report.json*')" ""
+}
+
+# ---- killed processes ----
+for role in worker server; do
+    start
+    pid=$(pid_of "$role" 1)
+    began=$(date +%s)
+    kill -9 "$pid"
+    ended "$role killed" 1 "$role 1 (pid $pid) was killed by signal 9"
+done
+
+# A server that hangs is as bad as a dead one: silent for 5 s.
+start
+pid=$(pid_of server 0)
+began=$(date +%s)
+kill -STOP "$pid"
+ended "server stopped" 1 'the server of shard 0 at 127.0.0.1:[0-9]* is gone: .*not answered'
+
+# ---- told to end ----
+for signal in INT TERM; do
+    start
+    began=$(date +%s)
+    kill -s "$signal" "$train"
+    ended "SIG$signal" 1 'interrupted by signal'
+done
+
+# Nothing survives the parent, however it ends.
+start
+kill -9 "$train"
+status=0
+wait "$train" 2>/dev/null || status=$?
+left=
+for pid in $(sed -n 's/^[a-z]* [0-9]*: pid //p' "$tap_tmp/log"); do
+    until_true is_gone "$pid" || left="$left $pid"
+done
+tap_is "the parent killed: no process left" "$left" ""
+
+# ---- a port in use ----
+: >"$tap_tmp/server"
+"$WEFT_BIN" server --port 0 --workers 1 >"$tap_tmp/server" &
+server=$!
+until_true [ -s "$tap_tmp/server" ]
+port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server")
+tap_run_fails "a port in use" 1 "$WEFT_BIN" train --data "$data" --servers 1 --port "$port"
+tap_like "is named" "$(cat "$tap_tmp/run.out")" "weft train: server 0 .*$port.*in use"
+kill "$server"
+wait "$server"
+tap_run_fails "a worker without a server" 1 "$WEFT_BIN" worker --servers "127.0.0.1:$port"
+tap_like "names it" "$(cat "$tap_tmp/run.out")" "127.0.0.1:$port is gone: it has not answered"
+
+# ---- noise on a server's port during the run: counted, and the result is right ----
+cat >"$tap_tmp/noise.awk" <<'AWK'
+# Bytes of every class and length; the seed is all it depends on.
+BEGIN {
+    srand(seed)
+    first = 16 * (rand() < 0.8) + int(16 * rand())
+    printf "%c", first == 0 ? 16 : first
+    for (n = int(rand() * 1400); n > 0; n--) printf "%c", 1 + int(255 * rand())
+}
+AWK
+echo "# noise: awk seeds 1 to 40"
+: >"$tap_tmp/log"
+"$WEFT_BIN" train --data "$data" --loss-bound 0 --epochs 60 --servers 1 \
+    --report "$tap_tmp/noise.json" >"$tap_tmp/log" 2>&1 &
+train=$!
+until_true grep -q '^training on' "$tap_tmp/log"
+port=$(sed -n 's/^shards: 127.0.0.1:\([0-9]*\)$/\1/p' "$tap_tmp/log")
+seed=1
+while [ "$seed" -le 40 ]; do
+    LC_ALL=C awk -v seed="$seed" -f "$tap_tmp/noise.awk" >"$tap_tmp/noise"
+    # dd writes the file as one datagram.
+    bash -c 'dd if="$1" bs=2000 status=none >"/dev/udp/127.0.0.1/$2"' noise "$tap_tmp/noise" "$port"
+    seed=$((seed + 1))
+done
+tap_run "a run under noise ends well" wait "$train"
+tap_run "its result is right" jq -e '.test_auc > 0.90 and .delivered_fraction == 1 and
+    .messages_short == 0' "$tap_tmp/noise.json"
+tap_run "every datagram of noise was dropped and counted" jq -e '.counters |
+    .bad_short + .bad_version + .bad_class + .bad_peer + .bad_packet + .hello_refused >= 40' \
+    "$tap_tmp/noise.json"
+
+# ---- data files ----
+awk 'BEGIN { for (i = 0; i < 2000; i++) printf "%d,Private,%d,9th,5,Divorced,Sales,Wife,White,Male," \
+    "0,0,40,United-States,%s50K\n", 17 + i % 70, i, i % 3 ? "<=" : ">" }' >"$tap_tmp/good.csv"
+sed '1234s/,/;/' "$tap_tmp/good.csv" >"$tap_tmp/malformed.csv"
+head -c 100000 "$data" >"$tap_tmp/truncated.zst"
+: >"$tap_tmp/empty.csv"
+mkdir "$tap_tmp/folder"
+refuses() { # refuses <name> <sentence> <options...>
+    name=$1
+    sentence=$2
+    shift 2
+    tap_run_fails "$name" 1 "$WEFT_BIN" train --epochs 1 --report "$tap_tmp/report.json" "$@"
+    tap_like "$name: says so" "$(cat "$tap_tmp/run.out")" "$sentence"
+}
+tap_run "the file before it is damaged" "$WEFT_BIN" train --epochs 1 --data "$tap_tmp/good.csv"
+refuses "malformed file" 'malformed\.csv:1234: ' --data "$tap_tmp/malformed.csv"
+refuses "truncated file" 'truncated\.zst:[0-9]*: ' --data "$tap_tmp/truncated.zst"
+refuses "empty file" 'empty\.csv: ' --data "$tap_tmp/empty.csv"
+refuses "missing file" 'no data file "nosuch"' --data nosuch
+refuses "a folder" 'no data file\|directory' --data "$tap_tmp/folder"
+refuses "the wrong format" 'good\.csv:1: ' --data "$tap_tmp/good.csv" --format libsvm
+printf '1 1:1\n' >"$tap_tmp/one.libsvm"
+refuses "one row" 'one\.libsvm: ' --data "$tap_tmp/one.libsvm" --format libsvm
+refuses "a model that diverges" 'training diverged\|infinite or not a number' --data "$data" --optimizer sgd --lr 1e38
+refuses "no folder for the report" 'cannot write ' --data "$data" --report "$tap_tmp/no/report.json"
+tap_is "and no report is left by any of these" "$(find "$tap_tmp" -name 'report.json*')" ""
+
+tap_done

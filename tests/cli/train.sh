@@ -1,0 +1,99 @@
+#!/bin/sh
+# `weft train` on the shipped data: every key of the report, every mode, loss, bound and optimizer.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_DATA_DIR
+
+# train <name> <options...>: the report is $tap_tmp/<name>.json.
+train() {
+    name=$1
+    shift
+    tap_run "train $*" "$WEFT_BIN" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
+        --format adult --workers 4 --servers 2 "$@" --report "$tap_tmp/$name.json"
+    cp "$tap_tmp/run.out" "$tap_tmp/$name.log"
+}
+
+# holds <what> <name> <jq condition>
+holds() {
+    if jq -e "$3" "$tap_tmp/$2.json" >"$tap_tmp/jq.out" 2>&1; then
+        tap_pass "$2: $1"
+    else
+        tap_fail "$2: $1" "$3
+$(jq -c 'del(.counters, .latency_us)' "$tap_tmp/$2.json" 2>&1)"
+    fi
+}
+
+# ---- every mode under loss, beside the reliable run (the issue's own measure) ----
+train reliable --mode bsp --loss-bound 0 --inject-loss 0
+train bsp --mode bsp --loss-bound 0.10 --inject-loss 0.02
+train ssp --mode ssp:2 --loss-bound 0.10 --inject-loss 0.02
+train asp --mode asp --loss-bound 0.10 --inject-loss 0.02
+train whole --mode bsp --loss-bound 0 --inject-loss 0.02
+# Larger batches, so that a message has many chunks and its bound admits some losses.
+train large --mode bsp --loss-bound 0.10 --inject-loss 0.10 --batch 2048 --epochs 4
+
+best=$(jq .test_auc "$tap_tmp/reliable.json")
+holds "nothing is dropped" reliable '.injected_drops == 0 and .delivered_fraction == 1'
+holds "AUC" reliable '.test_auc >= 0.90'
+for name in bsp ssp asp whole; do
+    holds "AUC at least 0.90 and within 0.003 of the reliable run" "$name" \
+        ".test_auc >= 0.90 and (.test_auc - $best | fabs) <= 0.003"
+    holds "drops within 4 sigma of the rate" "$name" '.injected_loss as $p | .datagrams_received as $n |
+        $n > 1000 and (.injected_drops - $n * $p | fabs) <= 4 * ($n * $p * (1 - $p) | sqrt)'
+    holds "no message closed below its bound" "$name" '.messages > 0 and .messages_short == 0'
+    holds "lost packets were sent again" "$name" '.retransmitted_packets > 0'
+done
+for name in bsp ssp asp large; do
+    holds "delivered between 0.90 and 1" "$name" \
+        '.delivered_fraction >= 0.90 and .delivered_fraction <= 1'
+done
+holds "bound 0 delivers everything" whole '.delivered_fraction == 1 and .counters.chunks_missing == 0'
+holds "a bound leaves something out" large '.delivered_fraction < 1 and .counters.chunks_missing > 0'
+holds "and still learns" large '.test_auc >= 0.90 and .messages_short == 0'
+holds "SSP is named" ssp '.mode == "ssp:2" and .loss_bound == 0.1 and .injected_loss == 0.02'
+
+# ---- the report ----
+holds "every key of the contract" bsp '
+    .model == "lr" and .dataset == "adult.data" and .rows_train == 24139 and .rows_test == 6023 and
+    .features == 7696 and .workers == 4 and .servers == 2 and .mode == "bsp" and
+    .loss_bound == 0.1 and .injected_loss == 0.02 and .epochs == 3 and
+    (.train_logloss | length == 3 and all(. > 0 and . < 1) and .[2] < .[0]) and
+    (.test_logloss > 0 and .test_logloss < 0.4) and
+    (.wall_s > 0) and (.samples_per_s > 0) and
+    (.samples_per_s * .wall_s / (.rows_train * .epochs) - 1 | fabs < 1e-6) and
+    ([.datagrams_received, .injected_drops, .messages, .messages_short, .retransmitted_packets] |
+        all(type == "number" and . >= 0 and . == floor))'
+holds "all latencies, and they are durations" bsp '
+    [.latency_us | .push, .pull | .W_proc, .W_queue, .PS_proc, .PS_queue, .N_tx, .PS_wait |
+        (.p50 >= 0 and .p99 >= .p50)] | length == 12 and all'
+holds "the network takes time" bsp '.latency_us | .push.N_tx.p50 > 0 and .pull.N_tx.p50 > 0'
+holds "BSP waits, for clocks" bsp '.latency_us.pull.PS_wait.p99 > 0'
+# 4 workers x 48 steps x 3 epochs; each clock reaches both shards.
+holds "every step was one clock" bsp \
+    '.counters.client_clocks == .counters.shard_clocks and .counters.shard_clocks == 4 * 48 * 3 * 2'
+tap_is "no temporary file is left" "$(find "$tap_tmp" -name '*.new.*')" ""
+tap_is "a line for each epoch" "$(grep -c '^epoch [1-3]/3 .*loss .*AUC .*samples/s .*delivered' \
+    "$tap_tmp/bsp.log")" 3
+tap_like "a table of latencies" "$(cat "$tap_tmp/bsp.log")" 'push p50 *push p99 *pull p50 *pull p99'
+
+# ---- --json, other optimizers and drivers ----
+tap_run "json" sh -c '"$WEFT_BIN" train --json --epochs 1 --workers 2 --servers 1 \
+    --shards-per-server 3 --optimizer sgd --report "$0/json.json" >"$0/json.out" 2>"$0/json.err"' \
+    "$tap_tmp"
+tap_run "standard output is the file's object alone" cmp "$tap_tmp/json.out" "$tap_tmp/json.json"
+tap_like "progress is on standard error" "$(cat "$tap_tmp/json.err")" '^epoch 1/1 '
+holds "SGD learns" json '.optimizer == "sgd" and .test_auc > 0.89 and .shards_per_server == 3'
+train engine --drive engine --epochs 1 --loss-bound 0 --inject-loss 0.02
+holds "an engine thread does the same" engine '.test_auc >= 0.90 and .delivered_fraction == 1'
+
+# ---- libsvm: a file where one feature decides ----
+awk 'BEGIN { for (i = 0; i < 600; i++) printf "%+d %d:1 %d:0.5\n", i % 2 ? 1 : -1, i % 2 + 1, 10 + i }' \
+    >"$tap_tmp/toy.libsvm"
+gzip -c "$tap_tmp/toy.libsvm" >"$tap_tmp/toy.libsvm.gz"
+for file in toy.libsvm toy.libsvm.gz; do
+    tap_run "train on $file" env WEFT_DATA_DIR="$tap_tmp" "$WEFT_BIN" train --format libsvm \
+        --data "$file" --workers 3 --servers 2 --epochs 2 --batch 10 --report "$tap_tmp/toy.json"
+    holds "the feature is found" toy '.test_auc == 1 and .dataset == "toy.libsvm" and
+        .rows_train + .rows_test == 600'
+done
+tap_done

@@ -1,0 +1,78 @@
+#!/bin/sh
+# The command line: help teaches, and what is wrong is refused with a sentence and exit status 2.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_DATA_DIR
+
+# refused <what stderr must hold> <words...>: exit 2, nothing on stdout, the sentence on stderr.
+refused() {
+    sentence=$1
+    shift
+    status=0
+    "$WEFT_BIN" "$@" >"$tap_tmp/out" 2>"$tap_tmp/err" || status=$?
+    if [ "$status" = 2 ] && [ ! -s "$tap_tmp/out" ] && grep -q -e "$sentence" "$tap_tmp/err"; then
+        tap_pass "refused: weft $*"
+    else
+        tap_fail "refused: weft $*" "exit $status, wanted 2 and: $sentence
+$(cat "$tap_tmp/out" "$tap_tmp/err")"
+    fi
+}
+
+tap_like "version" "$("$WEFT_BIN" --version)" '^weft [0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]*$'
+help=$("$WEFT_BIN" --help)
+for verb in train server worker doctor sim; do
+    tap_like "--help names $verb" "$help" "^  $verb "
+done
+for verb in train server worker doctor; do
+    tap_run "weft $verb --help" "$WEFT_BIN" "$verb" --help
+    text=$(cat "$tap_tmp/run.out")
+    tap_like "$verb's help shows an example" "$text" "^  weft $verb "
+    tap_is "$verb's help hides what is internal" "$(echo "$text" | grep -c control-fd)" 0
+done
+tap_like "defaults are in the help" "$("$WEFT_BIN" train --help)" '--workers N .*(default: 4)'
+tap_like "help wins over what follows" "$("$WEFT_BIN" train --help --nonsense)" '^usage:'
+
+refused 'a verb is missing'
+refused 'did you mean train?' trian
+refused 'unknown verb "zzz"' zzz
+refused 'did you mean --loss-bound?' train --loss-bond 0.1
+refused 'did you mean --model?' train --modle lr
+refused 'unknown option --zzz' train --zzz
+refused '"now" is no option' train now
+refused '--epochs needs an argument' train --epochs
+refused '--json takes no argument' train --json=yes
+
+for bound in 1 1.5 -0.1 nan inf 0x1 10% ''; do
+    refused '--loss-bound.*at least 0 and below 1' train --loss-bound "$bound"
+done
+refused '--inject-loss.*at least 0 and below 1' train --inject-loss 1
+refused '--workers "0".*from 1 to' train --workers 0
+refused '--workers "-1"' train --workers -1
+refused '--workers "2x"' train --workers 2x
+refused '--workers "99999999999999999999"' train --workers 99999999999999999999
+refused '--servers "0"' train --servers 0
+refused '--epochs "0"' train --epochs 0
+refused '--batch "0"' train --batch 0
+refused '--mode "ssp".*bsp, ssp:N (such as ssp:2) or asp' train --mode ssp
+refused '--mode "ssp:-1"' train --mode ssp:-1
+refused '--mode "BSP"' train --mode BSP
+refused '--optimizer "adam".*adagrad or sgd' train --optimizer adam
+refused '--model "dnn".*lr' train --model dnn
+refused '--format "csv".*adult or libsvm' train --format csv
+refused '--lr "0".*above 0' train --lr 0
+refused '--data ""' train --data ''
+refused '--data is missing' train --format libsvm
+refused 'too many' train --servers 32 --shards-per-server 2
+refused 'no 2 ports' train --port 65535
+
+refused '--servers is missing' worker
+refused 'must be HOST:PORT' worker --servers localhost
+refused 'must be HOST:PORT' worker --servers 127.0.0.1:0
+refused 'must be HOST:PORT' worker --servers 127.0.0.1:1,
+refused '--rank 2 is not allowed' worker --servers 127.0.0.1:1 --workers 2 --rank 2
+refused 'do not lie within' server --shards 1 --shard-base 1
+refused 'loopback' server --host 192.0.2.1 --port 0
+refused 'loopback' worker --servers 192.0.2.1:7700
+refused '--port "65536"' doctor --port 65536
+
+tap_done
