@@ -50,11 +50,12 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
 {
     uint64_t pn = p->pn_next++;
     uint64_t bit = UINT64_C(1) << (pn % 64);
-    while (pn - p->pn_oldest >= ep->config.tx_window_max) {
+    /* Written as a sum: with nothing in flight pn_oldest moves on to pn + 1. */
+    while (p->pn_oldest + ep->config.tx_window_max <= pn) {
         /* Chunks keep away from the end of the ring; a long run of acknowledgements while one
          * packet hangs can still reach it. */
         oldest_advance(ep, p);
-        if (pn - p->pn_oldest >= ep->config.tx_window_max) {
+        if (p->pn_oldest + ep->config.tx_window_max <= pn) {
             packet_lost(ep, p, p->pn_oldest);
             oldest_advance(ep, p);
         }
@@ -318,8 +319,17 @@ static uint64_t pto_interval(const struct peer *p)
 void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
 {
     bool waiting = p->in_flight_count > 0 || p->tx_active != 0;
-    if (p->state != PEER_OPEN || !waiting || p->idle) {
+    if (p->state != PEER_OPEN || p->idle || (!waiting && p->rx_live == 0)) {
         p->pto_ns = WEFT_NEVER;
+        return;
+    }
+    if (!waiting) {
+        /* Only the peer owes something, the rest of an open message: ask before its time is up, or
+         * the death of a sender would leave its message open for ever. */
+        p->pto_base_ns = weft_max_u64(p->pto_base_ns, p->pn_largest_ns);
+        p->pto_ns = ep->config.peer_timeout_ns == WEFT_NEVER
+                        ? WEFT_NEVER
+                        : p->pto_base_ns + ep->config.peer_timeout_ns / 2;
         return;
     }
     p->pto_ns = p->pto_base_ns + pto_interval(p);

@@ -52,8 +52,10 @@ static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
 {
     const struct weft_table *table = shard_table(shard, slot->table);
     uint32_t head_elems = head_elems_of(event);
-    if (event->total < head_elems || event->chunk_elems < head_elems ||
-        event->chunk_elems > WEFT_SHARD_CHUNK_ROWS_MAX) {
+    /* A chunk of TABLE counts bytes, not rows. */
+    bool long_chunk =
+        slot->op != WEFT_RPC_TABLE && event->chunk_elems > WEFT_SHARD_CHUNK_ROWS_MAX;
+    if (event->total < head_elems || event->chunk_elems < head_elems || long_chunk) {
         reject(slot, WEFT_RPC_BAD_REQUEST);
         return;
     }

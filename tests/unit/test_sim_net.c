@@ -1,4 +1,4 @@
-/* The simulated network by itself: timing to the nanosecond, queues, marks, faults, conservation. */
+/* The simulated network by itself: timing to the nanosecond, queues, marks, faults, sums. */
 #include "sim/hash.h"
 #include "sim/net.h"
 
@@ -182,8 +182,10 @@ static void random_faults_come_at_their_rates(void **state)
     (void)state;
     const uint32_t n = 40000;
     struct weft_net *net = net_of(2, 99);
-    struct weft_net_faults faults = {.loss_ppm = 100000, .corrupt_ppm = 20000,
-                                     .duplicate_ppm = 50000, .reorder_ppm = 30000,
+    struct weft_net_faults faults = {.loss_ppm = 100000,
+                                     .corrupt_ppm = 20000,
+                                     .duplicate_ppm = 50000,
+                                     .reorder_ppm = 30000,
                                      .reorder_ns_max = 1000};
     weft_net_faults_set(net, 0, WEFT_NET_UP, &faults);
     send_paced(net, n);
@@ -204,8 +206,8 @@ static void burst_loss_has_its_share_and_its_runs(void **state)
     /* Bad 1 / (1 + 9) of the time, in runs of 10 packets on the average, all lost. */
     const uint32_t n = 40000;
     struct weft_net *net = net_of(2, 7);
-    struct weft_net_faults faults = {.burst_enter_ppm = 11111, .burst_leave_ppm = 100000,
-                                     .burst_loss_ppm = WEFT_PPM};
+    struct weft_net_faults faults = {
+        .burst_enter_ppm = 11111, .burst_leave_ppm = 100000, .burst_loss_ppm = WEFT_PPM};
     weft_net_faults_set(net, 0, WEFT_NET_UP, &faults);
     uint32_t runs = 0;
     uint64_t lost_before = 0;
@@ -265,8 +267,10 @@ static void healing_ends_every_fault(void **state)
 {
     (void)state;
     struct weft_net *net = net_of(2, 3);
-    struct weft_net_faults faults = {.loss_ppm = WEFT_PPM, .burst_enter_ppm = WEFT_PPM,
-                                     .burst_loss_ppm = WEFT_PPM, .corrupt_ppm = WEFT_PPM,
+    struct weft_net_faults faults = {.loss_ppm = WEFT_PPM,
+                                     .burst_enter_ppm = WEFT_PPM,
+                                     .burst_loss_ppm = WEFT_PPM,
+                                     .corrupt_ppm = WEFT_PPM,
                                      .duplicate_ppm = WEFT_PPM};
     weft_net_faults_set(net, 0, WEFT_NET_UP, &faults);
     weft_net_partition_add(net, 1, WEFT_NET_DOWN, 0, SECOND);
@@ -301,8 +305,8 @@ static void wakes_come_in_time_and_in_order(void **state)
 static uint64_t hash_of_faulty_run(uint64_t seed)
 {
     struct weft_net *net = net_of(4, seed);
-    struct weft_net_faults faults = {.loss_ppm = 50000, .duplicate_ppm = 50000,
-                                     .reorder_ppm = 50000, .reorder_ns_max = 50000};
+    struct weft_net_faults faults = {
+        .loss_ppm = 50000, .duplicate_ppm = 50000, .reorder_ppm = 50000, .reorder_ns_max = 50000};
     for (uint32_t i = 0; i < 4; i++) {
         weft_net_faults_set(net, i, WEFT_NET_DOWN, &faults);
     }

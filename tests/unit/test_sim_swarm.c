@@ -79,7 +79,8 @@ static void the_combined_hash_sees_every_part(void **state)
     struct weft_swarm_result r[2] = {{.seed = 1, .ok = true, .trace_hash = 5},
                                      {.seed = 2, .ok = true, .trace_hash = 6}};
     uint64_t both = weft_swarm_combine(weft_swarm_combine(WEFT_SWARM_COMBINE_INIT, &r[0]), &r[1]);
-    uint64_t swapped = weft_swarm_combine(weft_swarm_combine(WEFT_SWARM_COMBINE_INIT, &r[1]), &r[0]);
+    uint64_t swapped =
+        weft_swarm_combine(weft_swarm_combine(WEFT_SWARM_COMBINE_INIT, &r[1]), &r[0]);
     assert_true(both != swapped);
     r[1].ok = false;
     assert_true(both !=

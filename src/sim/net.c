@@ -1,0 +1,338 @@
+#include "sim/net.h"
+
+#include "base/assert.h"
+#include "base/prng.h"
+#include "sim/heap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { KIND_LEAVE, KIND_ARRIVE, KIND_WAKE };
+
+struct window {
+    uint64_t from_ns;
+    uint64_t to_ns;
+};
+
+struct link {
+    struct weft_net_link_config config;
+    struct weft_net_faults faults;
+    struct window partitions[WEFT_NET_PARTITIONS_MAX];
+    uint32_t partition_count;
+    bool bursting;       /* Gilbert-Elliott state */
+    uint64_t free_at_ns; /* when the sender of this link has sent all it holds */
+    struct weft_prng prng;
+    struct weft_net_link_counters counters;
+};
+
+struct weft_net {
+    struct weft_sim_heap heap;
+    struct link *links; /* link of (host, dir) is host x 2 + dir */
+    uint32_t hosts;
+    uint32_t touched; /* link of the last event, for the check */
+    uint64_t wakes;   /* planned */
+    uint64_t now_ns;
+};
+
+static struct link *link_of(const struct weft_net *net, uint32_t host, enum weft_net_dir dir)
+{
+    WEFT_ASSERT(host < net->hosts);
+    return &net->links[host * 2 + dir];
+}
+
+struct weft_net *weft_net_new(uint32_t hosts, uint64_t seed)
+{
+    WEFT_ASSERT(hosts >= 1 && hosts <= WEFT_NET_HOSTS_MAX);
+    struct weft_net *net = calloc(1, sizeof(*net));
+    WEFT_ASSERT(net != NULL);
+    net->links = calloc(hosts * 2, sizeof(*net->links));
+    WEFT_ASSERT(net->links != NULL);
+    net->hosts = hosts;
+    for (uint32_t i = 0; i < hosts * 2; i++) {
+        weft_prng_split(&net->links[i].prng, seed, i);
+    }
+    return net;
+}
+
+void weft_net_free(struct weft_net *net)
+{
+    if (net == NULL) {
+        return;
+    }
+    struct weft_sim_event event;
+    while (weft_sim_heap_pop(&net->heap, &event)) {
+        weft_net_packet_free(event.object);
+    }
+    weft_sim_heap_fini(&net->heap);
+    free(net->links);
+    free(net);
+}
+
+void weft_net_link_set(struct weft_net *net, uint32_t host, enum weft_net_dir dir,
+                       const struct weft_net_link_config *config)
+{
+    WEFT_ASSERT(config->rate_bps >= 1);
+    link_of(net, host, dir)->config = *config;
+}
+
+void weft_net_faults_set(struct weft_net *net, uint32_t host, enum weft_net_dir dir,
+                         const struct weft_net_faults *faults)
+{
+    link_of(net, host, dir)->faults = *faults;
+}
+
+void weft_net_partition_add(struct weft_net *net, uint32_t host, enum weft_net_dir dir,
+                            uint64_t from_ns, uint64_t to_ns)
+{
+    struct link *link = link_of(net, host, dir);
+    WEFT_ASSERT(link->partition_count < WEFT_NET_PARTITIONS_MAX);
+    link->partitions[link->partition_count++] = (struct window){from_ns, to_ns};
+}
+
+void weft_net_heal(struct weft_net *net)
+{
+    for (uint32_t i = 0; i < net->hosts * 2; i++) {
+        net->links[i].faults = (struct weft_net_faults){0};
+        net->links[i].partition_count = 0;
+        net->links[i].bursting = false;
+    }
+}
+
+struct weft_net_packet *weft_net_packet_new(uint32_t from, uint32_t to, enum weft_ecn ecn,
+                                            uint32_t count)
+{
+    struct weft_net_packet *packet = malloc(sizeof(*packet) + count);
+    WEFT_ASSERT(packet != NULL);
+    *packet = (struct weft_net_packet){.from = from, .to = to, .ecn = ecn, .count = count};
+    return packet;
+}
+
+void weft_net_packet_free(struct weft_net_packet *packet)
+{
+    free(packet);
+}
+
+static struct weft_net_packet *packet_copy(const struct weft_net_packet *packet)
+{
+    struct weft_net_packet *copy =
+        weft_net_packet_new(packet->from, packet->to, packet->ecn, packet->count);
+    copy->hostile = packet->hostile;
+    memcpy(copy->bytes, packet->bytes, packet->count);
+    return copy;
+}
+
+/* A packet comes to the sending side of a link. */
+static void link_enter(struct weft_net *net, uint32_t idx, struct weft_net_packet *packet)
+{
+    struct link *link = &net->links[idx];
+    struct weft_net_link_counters *counters = &link->counters;
+    uint64_t bytes = packet->count + WEFT_NET_OVERHEAD_BYTES;
+    WEFT_ASSERT(link->config.rate_bps > 0);
+    net->touched = idx;
+    counters->in++;
+    if (counters->queued_bytes + bytes > link->config.buffer_bytes) {
+        counters->dropped_full++;
+        weft_net_packet_free(packet);
+        return;
+    }
+    if (link->config.ecn_mark_bytes > 0 && counters->queued_bytes >= link->config.ecn_mark_bytes &&
+        packet->ecn != WEFT_ECN_NOT) {
+        counters->marked++;
+        packet->ecn = WEFT_ECN_CE;
+    }
+    counters->queued++;
+    counters->queued_bytes += bytes;
+    counters->queued_bytes_max = weft_max_u64(counters->queued_bytes_max, counters->queued_bytes);
+    link->free_at_ns = weft_max_u64(link->free_at_ns, net->now_ns) +
+                       weft_div_ceil_u64(bytes * 8 * WEFT_NS_PER_S, link->config.rate_bps);
+    weft_sim_heap_push(&net->heap, link->free_at_ns, KIND_LEAVE, idx, packet);
+}
+
+static bool partitioned(const struct link *link, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < link->partition_count; i++) {
+        if (now_ns >= link->partitions[i].from_ns && now_ns < link->partitions[i].to_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool burst_loss(struct link *link)
+{
+    const struct weft_net_faults *faults = &link->faults;
+    if (faults->burst_enter_ppm == 0) {
+        return false;
+    }
+    uint32_t change_ppm = link->bursting ? faults->burst_leave_ppm : faults->burst_enter_ppm;
+    link->bursting ^= weft_prng_chance(&link->prng, change_ppm);
+    return link->bursting && weft_prng_chance(&link->prng, faults->burst_loss_ppm);
+}
+
+/* True, with the counter of the reason, when the packet that leaves now does not arrive. */
+static bool link_drops(struct link *link, uint64_t now_ns)
+{
+    if (partitioned(link, now_ns)) {
+        link->counters.dropped_partition++;
+        return true;
+    }
+    if (burst_loss(link)) {
+        link->counters.dropped_burst++;
+        return true;
+    }
+    if (weft_prng_chance(&link->prng, link->faults.loss_ppm)) {
+        link->counters.dropped_loss++;
+        return true;
+    }
+    if (weft_prng_chance(&link->prng, link->faults.corrupt_ppm)) {
+        link->counters.dropped_corrupt++;
+        return true;
+    }
+    return false;
+}
+
+static void link_fly(struct weft_net *net, uint32_t idx, struct weft_net_packet *packet)
+{
+    struct link *link = &net->links[idx];
+    uint64_t delay_ns = link->config.delay_ns;
+    if (weft_prng_chance(&link->prng, link->faults.reorder_ppm)) {
+        delay_ns += weft_prng_range(&link->prng, 1, link->faults.reorder_ns_max);
+        link->counters.reordered++;
+    }
+    link->counters.flying++;
+    weft_sim_heap_push(&net->heap, net->now_ns + delay_ns, KIND_ARRIVE, idx, packet);
+}
+
+/* The last bit of a packet has left the sending side. */
+static void link_leave(struct weft_net *net, uint32_t idx, struct weft_net_packet *packet)
+{
+    struct link *link = &net->links[idx];
+    net->touched = idx;
+    link->counters.queued--;
+    link->counters.queued_bytes -= packet->count + WEFT_NET_OVERHEAD_BYTES;
+    if (link_drops(link, net->now_ns)) {
+        weft_net_packet_free(packet);
+        return;
+    }
+    if (weft_prng_chance(&link->prng, link->faults.duplicate_ppm)) {
+        link->counters.duplicated++;
+        link_fly(net, idx, packet_copy(packet));
+    }
+    link_fly(net, idx, packet);
+}
+
+void weft_net_send(struct weft_net *net, struct weft_net_packet *packet)
+{
+    WEFT_ASSERT(packet->from < net->hosts && packet->to < net->hosts);
+    link_enter(net, packet->from * 2 + WEFT_NET_UP, packet);
+}
+
+void weft_net_inject(struct weft_net *net, struct weft_net_packet *packet)
+{
+    WEFT_ASSERT(packet->to < net->hosts);
+    link_enter(net, packet->to * 2 + WEFT_NET_DOWN, packet);
+}
+
+void weft_net_wake(struct weft_net *net, uint32_t host, uint64_t at_ns)
+{
+    net->wakes++;
+    weft_sim_heap_push(&net->heap, weft_max_u64(at_ns, net->now_ns), KIND_WAKE, host, NULL);
+}
+
+uint64_t weft_net_now_ns(const struct weft_net *net)
+{
+    return net->now_ns;
+}
+
+uint64_t weft_net_next_ns(const struct weft_net *net)
+{
+    return weft_sim_heap_next_ns(&net->heap);
+}
+
+/* A packet has come to the far side of a link. */
+static void link_arrive(struct weft_net *net, uint32_t idx, struct weft_net_packet *packet,
+                        struct weft_net_event *event_p)
+{
+    net->touched = idx;
+    net->links[idx].counters.flying--;
+    net->links[idx].counters.delivered++;
+    if (idx % 2 == WEFT_NET_UP) {
+        link_enter(net, packet->to * 2 + WEFT_NET_DOWN, packet);
+        return;
+    }
+    packet->at_ns = net->now_ns;
+    *event_p = (struct weft_net_event){WEFT_NET_PACKET, packet->to, packet};
+}
+
+bool weft_net_step(struct weft_net *net, struct weft_net_event *event_p)
+{
+    struct weft_sim_event event;
+    if (!weft_sim_heap_pop(&net->heap, &event)) {
+        return false;
+    }
+    WEFT_ASSERT(event.time_ns >= net->now_ns);
+    net->now_ns = event.time_ns;
+    *event_p = (struct weft_net_event){WEFT_NET_NONE, 0, NULL};
+    switch ((enum kind)event.kind) {
+    case KIND_LEAVE:
+        link_leave(net, event.index, event.object);
+        break;
+    case KIND_ARRIVE:
+        link_arrive(net, event.index, event.object, event_p);
+        break;
+    case KIND_WAKE:
+        net->wakes--;
+        *event_p = (struct weft_net_event){WEFT_NET_WAKE, event.index, NULL};
+        break;
+    }
+    return true;
+}
+
+uint64_t weft_net_packets(const struct weft_net *net)
+{
+    uint64_t packets = 0;
+    for (uint32_t i = 0; i < net->hosts * 2; i++) {
+        packets += net->links[i].counters.queued + net->links[i].counters.flying;
+    }
+    return packets;
+}
+
+const struct weft_net_link_counters *weft_net_link_counters(const struct weft_net *net,
+                                                            uint32_t host, enum weft_net_dir dir)
+{
+    return &link_of(net, host, dir)->counters;
+}
+
+static const char *link_check(const struct link *link)
+{
+    const struct weft_net_link_counters *c = &link->counters;
+    uint64_t dropped = c->dropped_full + c->dropped_loss + c->dropped_burst + c->dropped_corrupt +
+                       c->dropped_partition;
+    if (c->in + c->duplicated != c->delivered + dropped + c->queued + c->flying) {
+        return "a link made or lost a packet without counting it";
+    }
+    if (c->queued_bytes > link->config.buffer_bytes) {
+        return "a link holds more than its buffer";
+    }
+    if ((c->queued == 0) != (c->queued_bytes == 0)) {
+        return "a link's bytes and packets disagree";
+    }
+    return NULL;
+}
+
+const char *weft_net_check(const struct weft_net *net, bool all)
+{
+    if (!all) {
+        return link_check(&net->links[net->touched]);
+    }
+    uint64_t packets = 0;
+    for (uint32_t i = 0; i < net->hosts * 2; i++) {
+        const char *wrong = link_check(&net->links[i]);
+        if (wrong != NULL) {
+            return wrong;
+        }
+        packets += net->links[i].counters.queued + net->links[i].counters.flying;
+    }
+    return packets + net->wakes == net->heap.count ? NULL
+                                                   : "packets are counted that no event carries";
+}

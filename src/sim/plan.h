@@ -1,0 +1,89 @@
+/* What one seed draws: a cluster, its faults, and the messages that its hosts send.
+ *
+ * Only the drawing; nothing runs here. Sizes are bounded so that a seed is a matter of
+ * milliseconds: a few thousand chunks, a few megabytes.
+ */
+#ifndef WEFT_SIM_PLAN_H
+#define WEFT_SIM_PLAN_H
+
+#include "base/prng.h"
+#include "sim/net.h"
+#include "sim/world.h"
+
+enum {
+    WEFT_PLAN_HOSTS_MAX = 64,
+    WEFT_PLAN_MSGS_MAX = 600,
+    WEFT_PLAN_CHUNKS_MAX = 6000,        /* of all messages together */
+    WEFT_PLAN_BYTES_MAX = 4 * 1000000,
+};
+
+/* One message, as drawn. */
+struct weft_plan_msg {
+    uint32_t src;
+    uint32_t dst;
+    uint32_t total;
+    uint32_t chunks;           /* N by the grid of docs/PROTOCOL.md section 3.7 */
+    uint32_t chunk_elems;
+    uint16_t elem_bytes;
+    uint8_t critical;
+    uint8_t priority;
+    uint32_t bound_ppm;
+    enum weft_msg_sink sink;
+    bool shared;               /* ADD: into the host's accumulator. HAND: its common expectation */
+    bool any_peer;             /* expected from WEFT_PEER_ANY */
+    uint64_t slack_bytes;      /* posted beyond the message */
+    uint32_t refuse_ppm;       /* HAND: chance that the application refuses a chunk */
+    uint64_t send_ns;
+    uint64_t post_ns;
+    uint64_t deadline_ns;      /* absolute, of the sender; WEFT_NEVER */
+    uint64_t timeout_ns;       /* of the receiver, from the first chunk; WEFT_NEVER */
+};
+
+struct weft_plan_host {
+    struct weft_net_link_config links[2]; /* by enum weft_net_dir */
+    struct weft_net_faults faults[2];
+    struct {
+        uint64_t from_ns;
+        uint64_t to_ns; /* 0 = none */
+    } partition[2];
+    struct weft_ep_config ep;
+    uint64_t crank_delay_ns;
+    bool caller_driven;        /* goes IDLE and sleeps between its messages; only ever sends */
+};
+
+struct weft_plan {
+    uint64_t seed;
+    uint32_t hosts;
+    uint32_t msgs;
+    const char *pattern;
+    bool crossing;             /* both ends of a pair connect, if both send */
+    bool faulty;
+    uint64_t heal_ns;          /* the last fault is over */
+    uint64_t limit_ns;         /* everything must be closed by then */
+    uint32_t victim;           /* dies at kill_ns; UINT32_MAX = nobody */
+    uint64_t kill_ns;
+    struct weft_world_hostile hostile;
+    struct weft_net_faults faults; /* drawn once; hosts have all of it or none */
+    struct weft_plan_host host[WEFT_PLAN_HOSTS_MAX];
+    struct weft_plan_msg msg[WEFT_PLAN_MSGS_MAX];
+};
+
+/* Hosts, links and faults alone, for plan_p->hosts hosts: no messages, no deaths. */
+void weft_plan_draw_cluster(struct weft_prng *prng, struct weft_plan *plan_p);
+
+/* Put links and faults into a network. */
+void weft_plan_build(const struct weft_plan *plan, struct weft_net *net);
+
+/* All of it. */
+void weft_plan_draw(uint64_t seed, struct weft_plan *plan_p);
+
+/* A few lines for people. */
+void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes);
+
+/* chunk_elems of the protocol. */
+uint32_t weft_plan_chunk_elems(uint32_t packet_bytes, uint32_t elem_bytes);
+
+/* K of the protocol: chunks that may be missing. */
+uint32_t weft_plan_lost_max(const struct weft_plan_msg *msg);
+
+#endif

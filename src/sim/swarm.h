@@ -1,0 +1,38 @@
+/* The swarm: one seed is one whole cluster with faults, run to its end and checked.
+ *
+ * A seed draws everything: how many hosts, their links, faults, message sizes, bounds, sinks, who
+ * sends what to whom and when, who dies. Faults come first; then the network heals and everything
+ * must end within a virtual time. The oracles (sim/oracle.c) know what every message should have
+ * become and compare memory, masks, events and counters with it.
+ *
+ * A run depends on nothing but its seed: no clock, no thread. Running seeds in parallel is the
+ * caller's affair (processes: the assertion of one seed must not end the others).
+ */
+#ifndef WEFT_SIM_SWARM_H
+#define WEFT_SIM_SWARM_H
+
+#include "base/status.h"
+#include "base/units.h"
+
+#include <stdbool.h>
+
+struct weft_swarm_result {
+    uint64_t seed;
+    bool ok;
+    uint64_t trace_hash;
+    uint64_t steps;       /* events of the network */
+    uint64_t virtual_ns;  /* when the last message was closed */
+    uint64_t packets;     /* sent by all endpoints */
+    uint32_t messages;
+    char plan[1024];      /* the configuration drawn, lines */
+    char failure[512];    /* the check that failed; "" when ok */
+};
+
+/* Run one seed. */
+void weft_swarm_run(uint64_t seed, struct weft_swarm_result *result_p);
+
+/* Fold results, in the order of their seeds, into one hash: it does not depend on who ran them. */
+uint64_t weft_swarm_combine(uint64_t hash, const struct weft_swarm_result *result);
+#define WEFT_SWARM_COMBINE_INIT UINT64_C(0)
+
+#endif

@@ -1,0 +1,586 @@
+#include "sim/swarm_ps.h"
+
+#include "base/assert.h"
+#include "ps/client.h"
+#include "ps/shard.h"
+#include "sim/plan.h"
+#include "sim/world.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bits of a float's mantissa bound workers x clocks. */
+enum { SHARDS_MAX = 4, WORKERS_MAX = 6, BITS_MAX = 22, IDS_MAX = 400 };
+enum { STEPS_MAX = 20000000, SOCKET_PACKETS = 4096 };
+
+static const uint64_t look_ns = 20 * WEFT_NS_PER_MS;
+static const uint64_t drain_ns = 2 * WEFT_NS_PER_S;
+
+enum phase {
+    PHASE_OPEN,
+    PHASE_OPENING,
+    PHASE_PULL,
+    PHASE_PULLING,
+    PHASE_PUSH,
+    PHASE_PUSHING,
+    PHASE_CLOCK,
+    PHASE_DONE
+};
+
+struct worker {
+    struct weft_ps_client *client;
+    enum phase phase;
+    uint32_t clock; /* finished */
+    weft_ps_op op;
+    uint32_t n;         /* rows of the push under way */
+    uint64_t delivered; /* elements, as the client was told */
+    float *rows;        /* (ids, dim) */
+};
+
+struct ps {
+    struct weft_plan plan;
+    struct weft_world *world;
+    uint32_t shards;
+    uint32_t workers;
+    uint32_t clocks;
+    uint32_t ids;
+    uint32_t rows_per_rpc;
+    uint32_t push_bound_ppm;
+    uint32_t pull_bound_ppm;
+    uint32_t share_percent; /* of the ids that a push holds */
+    struct weft_table_spec spec;
+    struct weft_shard *shard[SHARDS_MAX];
+    struct worker worker[WORKERS_MAX];
+    uint64_t id[IDS_MAX];
+    uint64_t picked[IDS_MAX];
+    uint64_t closed_ns;
+};
+
+/* ---- drawing --------------------------------------------------------------------------------- */
+
+static void ps_draw(struct ps *ps, uint64_t seed)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, seed, UINT64_C(0x7073));
+    ps->shards = (uint32_t)weft_prng_range(&prng, 1, SHARDS_MAX);
+    ps->workers = (uint32_t)weft_prng_range(&prng, 1, WORKERS_MAX);
+    ps->clocks = (uint32_t)weft_prng_range(&prng, 1, weft_min_u64(5, BITS_MAX / ps->workers));
+    ps->ids = (uint32_t)weft_prng_range(&prng, 1, IDS_MAX);
+    ps->rows_per_rpc = (uint32_t)weft_prng_range(&prng, 10, IDS_MAX);
+    ps->share_percent = (uint32_t)weft_prng_range(&prng, 10, 100);
+    bool lossy = weft_prng_below(&prng, 2) == 0;
+    ps->push_bound_ppm = lossy ? (uint32_t)weft_prng_below(&prng, 400000) : 0;
+    ps->pull_bound_ppm = lossy ? (uint32_t)weft_prng_below(&prng, 400000) : 0;
+    uint8_t mode = (uint8_t)weft_prng_below(&prng, 3);
+    ps->spec = (struct weft_table_spec){
+        .table = 1,
+        .dim = (uint32_t)weft_prng_range(&prng, 2, 40),
+        .optimizer = WEFT_OPTIMIZER_SGD,
+        .mode = mode,
+        .workers = (uint16_t)ps->workers,
+        .staleness = mode == WEFT_TABLE_SSP ? (uint32_t)weft_prng_range(&prng, 1, 3) : 0,
+        .learning_rate = 1,
+    };
+    for (uint32_t i = 0; i < ps->ids; i++) {
+        ps->id[i] = weft_mix64(seed * IDS_MAX + i + 1);
+    }
+    ps->plan.seed = seed;
+    ps->plan.pattern = "parameter server";
+    ps->plan.victim = UINT32_MAX;
+    ps->plan.hosts = ps->shards + ps->workers;
+    weft_plan_draw_cluster(&prng, &ps->plan);
+    ps->plan.limit_ns = ps->plan.heal_ns + 30 * WEFT_NS_PER_S;
+}
+
+/* Does worker w push row i in clock c? Fixed by the seed, so that the end can ask again. */
+static bool pushes(const struct ps *ps, uint32_t w, uint32_t clock, uint32_t i)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->plan.seed, (uint64_t)w << 40 | (uint64_t)clock << 32 | i);
+    return weft_prng_below(&prng, 100) < ps->share_percent;
+}
+
+static uint32_t bit_of(const struct ps *ps, uint32_t w, uint32_t clock)
+{
+    return UINT32_C(1) << (w * ps->clocks + clock);
+}
+
+/* ---- what a row says ------------------------------------------------------------------------- */
+
+/* The set of pushes in a row, checked: whole, counted once each, and only such as may be in it. */
+static uint32_t row_set(struct ps *ps, uint32_t i, const float *row, const char *where)
+{
+    uint32_t possible = 0;
+    for (uint32_t w = 0; w < ps->workers; w++) {
+        for (uint32_t c = 0; c < ps->clocks; c++) {
+            possible |= pushes(ps, w, c, i) ? bit_of(ps, w, c) : 0;
+        }
+    }
+    float top = (float)(UINT32_C(1) << BITS_MAX);
+    bool sane = -row[0] >= 0 && -row[0] < top && -row[1] >= 0 && -row[1] < top;
+    uint32_t set = sane ? (uint32_t)-row[0] : 0;
+    if (!sane || (float)set != -row[0] || (float)__builtin_popcount(set) != -row[1] ||
+        (set & ~possible) != 0) {
+        weft_world_fail(ps->world, "row %" PRIu32 " %s: %g and %g are no set of pushes", i, where,
+                        (double)row[0], (double)row[1]);
+    }
+    for (uint32_t d = 2; d < ps->spec.dim; d++) {
+        if (row[d] != row[1]) {
+            weft_world_fail(ps->world, "row %" PRIu32 " %s: column %" PRIu32 " differs", i, where,
+                            d);
+            break;
+        }
+    }
+    return set;
+}
+
+/* What a pull with bound 0 must and must not contain. */
+static void check_pulled(struct ps *ps, uint32_t w, const struct weft_ps_result *result)
+{
+    const struct worker *worker = &ps->worker[w];
+    bool exact = ps->push_bound_ppm == 0 && ps->pull_bound_ppm == 0;
+    uint32_t mode = ps->spec.mode;
+    uint32_t need = mode == WEFT_TABLE_BSP ? worker->clock
+                    : mode == WEFT_TABLE_SSP && worker->clock > ps->spec.staleness
+                        ? worker->clock - ps->spec.staleness
+                        : 0;
+    if (result->clock < need) {
+        weft_world_fail(ps->world, "worker %" PRIu32 " in clock %" PRIu32 " got version %" PRIu32,
+                        w, worker->clock, result->clock);
+    }
+    for (uint32_t i = 0; i < ps->ids; i++) {
+        uint32_t set = row_set(ps, i, worker->rows + (size_t)i * ps->spec.dim, "pulled");
+        uint32_t must = 0;
+        uint32_t may = 0;
+        for (uint32_t v = 0; v < ps->workers; v++) {
+            for (uint32_t c = 0; c < ps->clocks; c++) {
+                uint32_t bit = pushes(ps, v, c, i) ? bit_of(ps, v, c) : 0;
+                bool own = v == w && c < worker->clock;
+                must |= c < need || own ? bit : 0;
+                may |= mode != WEFT_TABLE_BSP || c < need ? bit : 0;
+            }
+        }
+        if ((exact && (set & must) != must) || (set & ~may) != 0) {
+            weft_world_fail(ps->world,
+                            "worker %" PRIu32 " in clock %" PRIu32 " pulled row %" PRIu32
+                            " as %x; must %x, may %x",
+                            w, worker->clock, i, set, must, may);
+        }
+    }
+}
+
+/* ---- the workers ----------------------------------------------------------------------------- */
+
+static bool finished(struct ps *ps, uint32_t w, struct weft_ps_result *result_p)
+{
+    struct worker *worker = &ps->worker[w];
+    if (!weft_ps_op_done(worker->client, worker->op, result_p)) {
+        return false;
+    }
+    weft_ps_op_release(worker->client, worker->op);
+    if (result_p->status != WEFT_OK) {
+        weft_world_fail(ps->world, "worker %" PRIu32 " phase %d: %s, reason %u", w,
+                        (int)worker->phase, weft_status_name(result_p->status),
+                        result_p->rpc_status);
+    }
+    return true;
+}
+
+/* Go on when the call was taken, stay when it says AGAIN. */
+static bool taken(struct ps *ps, uint32_t w, weft_status status)
+{
+    if (status != WEFT_OK && status != WEFT_AGAIN) {
+        weft_world_fail(ps->world, "worker %" PRIu32 " phase %d: %s", w, (int)ps->worker[w].phase,
+                        weft_status_name(status));
+    }
+    return status == WEFT_OK;
+}
+
+static weft_status start_push(struct ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct worker *worker = &ps->worker[w];
+    float *rows = malloc((size_t)IDS_MAX * ps->spec.dim * sizeof(*rows));
+    WEFT_ASSERT(rows != NULL);
+    worker->n = 0;
+    for (uint32_t i = 0; i < ps->ids; i++) {
+        if (!pushes(ps, w, worker->clock, i)) {
+            continue;
+        }
+        float *row = rows + (size_t)worker->n * ps->spec.dim;
+        for (uint32_t d = 0; d < ps->spec.dim; d++) {
+            row[d] = (float)ps->workers * (d == 0 ? (float)bit_of(ps, w, worker->clock) : 1);
+        }
+        ps->picked[worker->n++] = ps->id[i];
+    }
+    weft_status status = weft_ps_push(worker->client, ps->spec.table, ps->picked, rows, worker->n,
+                                      ps->push_bound_ppm, now_ns, &worker->op);
+    free(rows);
+    return status;
+}
+
+static void pushed(struct ps *ps, uint32_t w, const struct weft_ps_result *result)
+{
+    struct worker *worker = &ps->worker[w];
+    worker->delivered += result->elements_delivered;
+    bool whole = result->elements_delivered == worker->n;
+    if (result->elements_sent != worker->n || (ps->push_bound_ppm == 0 && !whole) ||
+        result->chunks_refused != 0) {
+        weft_world_fail(ps->world,
+                        "worker %" PRIu32 ": pushed %" PRIu32 " rows, sent %" PRIu64
+                        ", delivered %" PRIu64,
+                        w, worker->n, result->elements_sent, result->elements_delivered);
+    }
+}
+
+/* One step of a worker; true when it got on. */
+static bool worker_step(struct ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct worker *worker = &ps->worker[w];
+    struct weft_ps_result result;
+    enum phase before = worker->phase;
+    switch (worker->phase) {
+    case PHASE_OPEN:
+        worker->phase +=
+            taken(ps, w, weft_ps_table_open(worker->client, &ps->spec, now_ns, &worker->op));
+        break;
+    case PHASE_PULL:
+        memset(worker->rows, 0, (size_t)IDS_MAX * ps->spec.dim * sizeof(float));
+        worker->phase += taken(ps, w,
+                               weft_ps_pull(worker->client, ps->spec.table, ps->id, worker->rows,
+                                            ps->ids, ps->pull_bound_ppm, now_ns, &worker->op));
+        break;
+    case PHASE_PUSH:
+        worker->phase += taken(ps, w, start_push(ps, w, now_ns));
+        break;
+    case PHASE_OPENING:
+        worker->phase += finished(ps, w, &result);
+        break;
+    case PHASE_PULLING:
+        if (finished(ps, w, &result)) {
+            check_pulled(ps, w, &result);
+            worker->phase = worker->clock == ps->clocks ? PHASE_DONE : PHASE_PUSH;
+            ps->closed_ns = now_ns;
+        }
+        break;
+    case PHASE_PUSHING:
+        if (finished(ps, w, &result)) {
+            pushed(ps, w, &result);
+            worker->phase = PHASE_CLOCK;
+        }
+        break;
+    case PHASE_CLOCK:
+        if (taken(ps, w, weft_ps_clock(worker->client, ps->spec.table, now_ns))) {
+            worker->clock++;
+            worker->phase = PHASE_PULL;
+        }
+        break;
+    case PHASE_DONE:
+        break;
+    }
+    return worker->phase != before;
+}
+
+/* ---- the hosts ------------------------------------------------------------------------------- */
+
+static uint64_t clock_ns(void *arg)
+{
+    return weft_world_now_ns(arg);
+}
+
+static void on_wake(void *self, uint32_t host, uint64_t now_ns)
+{
+    (void)self;
+    (void)host;
+    (void)now_ns;
+}
+
+static void give_slabs(struct weft_shard *shard)
+{
+    uint16_t table;
+    size_t bytes;
+    while (weft_shard_wants_slab(shard, &table, &bytes)) {
+        void *slab = malloc(bytes);
+        WEFT_ASSERT(slab != NULL);
+        WEFT_ASSERT(weft_shard_add_slab(shard, table, slab, bytes) == WEFT_OK);
+    }
+}
+
+static void on_event(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns)
+{
+    struct ps *ps = self;
+    if (event->type == WEFT_EVENT_PEER_DOWN) {
+        weft_world_fail(ps->world, "host %" PRIu32 ": PEER_DOWN (%d), but nobody died", host,
+                        (int)event->down);
+    }
+    if (host < ps->shards) {
+        weft_shard_event(ps->shard[host], event, now_ns);
+        /* At every event: a batch of a slow host may bring more new rows than one slab has. */
+        give_slabs(ps->shard[host]);
+    } else {
+        weft_ps_client_event(ps->worker[host - ps->shards].client, event, now_ns);
+    }
+}
+
+static void on_batch(void *self, uint32_t host, uint64_t now_ns)
+{
+    struct ps *ps = self;
+    if (host >= ps->shards) {
+        uint32_t w = host - ps->shards;
+        weft_ps_client_progress(ps->worker[w].client, now_ns);
+        while (weft_world_wrong(ps->world)[0] == '\0' && worker_step(ps, w, now_ns)) {
+            weft_ps_client_progress(ps->worker[w].client, now_ns);
+        }
+        return;
+    }
+    weft_shard_progress(ps->shard[host], now_ns);
+    give_slabs(ps->shard[host]);
+}
+
+static struct weft_shard_config shard_config(const struct ps *ps, uint32_t shard)
+{
+    struct weft_shard_config config;
+    weft_shard_config_default(&config);
+    config.shard = shard;
+    config.shards = ps->shards;
+    config.workers_max = ps->workers;
+    config.tables_max = 2;
+    config.rows_max = 2 * IDS_MAX;
+    config.dim_max = ps->spec.dim;
+    config.rows_per_rpc_max = ps->rows_per_rpc;
+    config.slab_bytes = 65536; /* twice the rows of the longest packet, at least */
+    config.clock_ns = clock_ns;
+    config.clock_arg = ps->world;
+    return config;
+}
+
+static struct weft_ps_client_config client_config(const struct ps *ps, uint32_t w)
+{
+    struct weft_ps_client_config config;
+    weft_ps_client_config_default(&config);
+    config.worker = w;
+    config.shards = ps->shards;
+    config.tables_max = 2;
+    config.ops_max = 2;
+    config.rows_per_op_max = IDS_MAX;
+    config.rows_per_rpc_max = ps->rows_per_rpc;
+    config.dim_max = ps->spec.dim;
+    config.missed_max = IDS_MAX;
+    config.clock_ns = clock_ns;
+    config.clock_arg = ps->world;
+    return config;
+}
+
+static void host_init(struct ps *ps, uint32_t host, uint64_t name, uint32_t expects)
+{
+    struct weft_world_host_config config = {
+        .ep = ps->plan.host[host].ep,
+        .crank_delay_ns = ps->plan.host[host].crank_delay_ns,
+        .socket_packets = SOCKET_PACKETS,
+        .app = {.self = ps, .event = on_event, .wake = on_wake, .batch = on_batch},
+    };
+    config.ep.name = name;
+    config.ep.expects_max = expects;
+    config.ep.chunks_max = 4 * IDS_MAX;
+    config.ep.peer_timeout_ns = ps->plan.heal_ns + 20 * WEFT_NS_PER_S;
+    weft_status status = weft_world_host_init(ps->world, host, &config);
+    WEFT_ASSERT(status == WEFT_OK);
+}
+
+static void make_shard(struct ps *ps, uint32_t s)
+{
+    struct weft_shard_config config = shard_config(ps, s);
+    host_init(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
+    weft_status status =
+        weft_shard_new(&config, weft_ep_msgr(weft_world_ep(ps->world, s)), &ps->shard[s]);
+    WEFT_ASSERT(status == WEFT_OK);
+}
+
+static void make_worker(struct ps *ps, uint32_t w)
+{
+    uint32_t host = ps->shards + w;
+    weft_peer peers[SHARDS_MAX];
+    struct weft_ps_client_config config = client_config(ps, w);
+    host_init(ps, host, weft_rpc_name(WEFT_ROLE_WORKER, w), weft_ps_client_expects_max(&config));
+    struct weft_ep *ep = weft_world_ep(ps->world, host);
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        struct weft_addr addr = weft_world_addr(s);
+        weft_status status = weft_ep_connect(ep, &addr, 0, &peers[s]);
+        WEFT_ASSERT(status == WEFT_OK);
+    }
+    weft_status status =
+        weft_ps_client_new(&config, weft_ep_msgr(ep), peers, &ps->worker[w].client);
+    WEFT_ASSERT(status == WEFT_OK);
+    ps->worker[w].rows = calloc((size_t)IDS_MAX * ps->spec.dim, sizeof(float));
+    WEFT_ASSERT(ps->worker[w].rows != NULL);
+    weft_world_wake(ps->world, host, 0);
+}
+
+static struct ps *ps_new(uint64_t seed)
+{
+    struct ps *ps = calloc(1, sizeof(*ps));
+    WEFT_ASSERT(ps != NULL);
+    ps_draw(ps, seed);
+    struct weft_world_config config = {
+        .hosts = ps->plan.hosts,
+        .seed = weft_mix64(seed ^ UINT64_C(0x776f726c64)),
+        .steps_max = STEPS_MAX,
+        .hostile = ps->plan.hostile,
+    };
+    ps->world = weft_world_new(&config);
+    weft_plan_build(&ps->plan, weft_world_net(ps->world));
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        make_shard(ps, s);
+    }
+    for (uint32_t w = 0; w < ps->workers; w++) {
+        make_worker(ps, w);
+    }
+    return ps;
+}
+
+static void ps_free(struct ps *ps)
+{
+    weft_world_free(ps->world); /* first: endpoints borrow the memory of shards and clients */
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        void *slab;
+        while ((slab = weft_shard_take_slab(ps->shard[s])) != NULL) {
+            free(slab);
+        }
+        weft_shard_free(ps->shard[s]);
+    }
+    for (uint32_t w = 0; w < ps->workers; w++) {
+        weft_ps_client_free(ps->worker[w].client);
+        free(ps->worker[w].rows);
+    }
+    free(ps);
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* NULL when everybody is done, else who is not. */
+static const char *waits(const struct ps *ps)
+{
+    for (uint32_t w = 0; w < ps->workers; w++) {
+        if (ps->worker[w].phase != PHASE_DONE) {
+            return "a worker has not finished its clocks";
+        }
+        if (weft_ps_client_busy(ps->worker[w].client)) {
+            return "a client is busy although its worker has finished";
+        }
+    }
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        if (weft_shard_busy(ps->shard[s])) {
+            return "a shard is busy although all workers have finished";
+        }
+    }
+    for (uint32_t i = 0; i < ps->plan.hosts; i++) {
+        if (weft_ep_busy(weft_world_ep(ps->world, i))) {
+            return "an endpoint is busy although all is closed";
+        }
+    }
+    return NULL;
+}
+
+/* The tables themselves: each row a set of pushes; with bound 0 all of them; together just what the
+ * workers were told was delivered. */
+static void check_tables(struct ps *ps)
+{
+    uint64_t found = 0;
+    uint64_t told = 0;
+    for (uint32_t i = 0; i < ps->ids; i++) {
+        uint32_t s = weft_table_shard_of(ps->id[i], ps->shards);
+        float row[64] = {0};
+        (void)weft_table_read(weft_shard_table(ps->shard[s], ps->spec.table), ps->id[i], row);
+        uint32_t set = row_set(ps, i, row, "at the end");
+        found += (uint64_t)__builtin_popcount(set);
+        uint32_t all = 0;
+        for (uint32_t w = 0; w < ps->workers; w++) {
+            for (uint32_t c = 0; c < ps->clocks; c++) {
+                all |= pushes(ps, w, c, i) ? bit_of(ps, w, c) : 0;
+            }
+        }
+        if (ps->push_bound_ppm == 0 && set != all) {
+            weft_world_fail(ps->world, "row %" PRIu32 " at the end is %x, not %x", i, set, all);
+        }
+    }
+    for (uint32_t w = 0; w < ps->workers; w++) {
+        told += ps->worker[w].delivered;
+    }
+    if (found != told) {
+        weft_world_fail(ps->world,
+                        "the tables hold %" PRIu64 " contributions; workers were told %" PRIu64,
+                        found, told);
+    }
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        if (weft_shard_clock(ps->shard[s], ps->spec.table) != ps->clocks) {
+            weft_world_fail(ps->world, "shard %" PRIu32 " does not know the last clock", s);
+        }
+    }
+}
+
+static bool run_until(struct ps *ps, uint64_t until_ns)
+{
+    enum weft_world_end end = weft_world_run(ps->world, until_ns);
+    if (end == WEFT_WORLD_STEPS) {
+        weft_world_fail(ps->world, "%d events were not enough", STEPS_MAX);
+    }
+    return end != WEFT_WORLD_BROKEN && end != WEFT_WORLD_STEPS;
+}
+
+static void ps_run(struct ps *ps)
+{
+    if (!run_until(ps, ps->plan.heal_ns)) {
+        return;
+    }
+    weft_net_heal(weft_world_net(ps->world));
+    uint64_t at_ns = ps->plan.heal_ns;
+    while (waits(ps) != NULL) {
+        if (at_ns > ps->plan.limit_ns ||
+            weft_net_next_ns(weft_world_net(ps->world)) == WEFT_NEVER) {
+            weft_world_fail(ps->world, "%s", waits(ps));
+            return;
+        }
+        at_ns += look_ns;
+        if (!run_until(ps, at_ns)) {
+            return;
+        }
+    }
+    if (run_until(ps, at_ns + drain_ns)) {
+        check_tables(ps);
+    }
+}
+
+static void describe(const struct ps *ps, char *text, size_t bytes)
+{
+    static const char *const modes[] = {"BSP", "SSP", "ASP"};
+    int used =
+        snprintf(text, bytes,
+                 "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
+                 " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
+                 " rows an RPC, bounds %u and %u ppm\n",
+                 ps->shards, ps->workers, ps->clocks, ps->ids, ps->spec.dim, modes[ps->spec.mode],
+                 ps->spec.staleness, ps->rows_per_rpc, ps->push_bound_ppm, ps->pull_bound_ppm);
+    weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
+}
+
+void weft_swarm_ps_run(uint64_t seed, struct weft_swarm_result *result_p)
+{
+    struct ps *ps = ps_new(seed);
+    ps_run(ps);
+    *result_p = (struct weft_swarm_result){
+        .seed = seed,
+        .ok = weft_world_wrong(ps->world)[0] == '\0',
+        .trace_hash = weft_world_hash(ps->world),
+        .steps = weft_world_steps(ps->world),
+        .virtual_ns = ps->closed_ns,
+    };
+    for (uint32_t i = 0; i < ps->plan.hosts; i++) {
+        const struct weft_ep_counters *c = weft_ep_counters(weft_world_ep(ps->world, i));
+        result_p->packets += weft_world_counters(ps->world, i)->packets_sent;
+        result_p->messages += (uint32_t)c->messages_sent;
+    }
+    describe(ps, result_p->plan, sizeof(result_p->plan));
+    snprintf(result_p->failure, sizeof(result_p->failure), "%s", weft_world_wrong(ps->world));
+    ps_free(ps);
+}

@@ -1,0 +1,16 @@
+/* The swarm's second kind of seed: a parameter server's workers and shards on the faulty network.
+ *
+ * Gradients are chosen so that a weight says what happened to it. Worker w in clock c pushes to
+ * each of its rows 2^(w x clocks + c) in column 0 and 1 in the others, all times the number of
+ * workers, with SGD at rate 1. A row's column 0 is then minus the set of pushes that reached it, as
+ * bits, and every other column minus their number. A push applied twice carries into another bit,
+ * and the columns disagree.
+ */
+#ifndef WEFT_SIM_SWARM_PS_H
+#define WEFT_SIM_SWARM_PS_H
+
+#include "sim/swarm.h"
+
+void weft_swarm_ps_run(uint64_t seed, struct weft_swarm_result *result_p);
+
+#endif
