@@ -71,6 +71,7 @@ struct tx_msg {
     uint32_t acked_count;
     uint32_t lost_count;     /* declared lost, not sent again yet */
     uint32_t in_flight;      /* DATA packets */
+    uint32_t resent;         /* DATA packets sent again, before the first was acknowledged */
     uint32_t peer_received;  /* what a note said it holds, at least */
     uint32_t critical_left;  /* critical chunks not acknowledged */
     uint32_t chunk_bytes;    /* of a full chunk */
@@ -182,6 +183,7 @@ struct peer {
     uint64_t tx_active;            /* bit = seq mod WEFT_MSGS_MAX */
     uint64_t tx_finish;            /* FINISH to send */
     uint64_t tx_deadline_ns;       /* least deadline of active messages */
+    uint64_t tx_probed_seq;        /* message of the last probe: they take turns */
 
     /* rx.c */
     struct rx_msg *rx;             /* WEFT_MSGS_MAX */
@@ -292,7 +294,7 @@ bool weft_core_tx_satisfied(const struct tx_msg *m);
 /* The next chunk of the peer's messages to send, not taken yet; NULL = nothing. */
 struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p);
 void weft_core_tx_take(struct peer *p, struct tx_msg *m, uint32_t chunk, bool again);
-/* For a probe: the oldest message that waits. *chunk_p = UINT32_MAX when only FINISH is due. */
+/* For a probe: the next message that waits, in turn. *chunk_p = UINT32_MAX when only FINISH is due. */
 struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p);
 void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_done *done,
                          uint64_t now_ns);

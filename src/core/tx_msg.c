@@ -134,10 +134,17 @@ static bool critical_lost(const struct tx_msg *m)
     return m->critical_left > 0 && weft_bits_next_one(m->lost, m->critical, 0) < m->critical;
 }
 
+/* Sent twice over and not one chunk acknowledged, although its losses were detected, so other packets
+ * came through: the receiver has not posted memory for it. From now on only probes ask. */
+static bool unwanted_yet(const struct tx_msg *m)
+{
+    return m->acked_count == 0 && m->resent >= 2 * (uint64_t)m->chunks;
+}
+
 /* Rules 2 and 4: is a chunk that was lost worth sending again now? */
 static bool resend_due(const struct peer *p, const struct tx_msg *m)
 {
-    if (m->lost_count == 0) {
+    if (m->lost_count == 0 || unwanted_yet(m)) {
         return false;
     }
     if (critical_lost(m)) {
@@ -200,6 +207,7 @@ void weft_core_tx_take(struct peer *p, struct tx_msg *m, uint32_t chunk, bool ag
 {
     (void)p;
     m->in_flight++;
+    m->resent += again && m->acked_count == 0;
     if (!again) {
         m->pass_next++;
     } else if (weft_bits_test(m->lost, chunk)) {
@@ -208,23 +216,33 @@ void weft_core_tx_take(struct peer *p, struct tx_msg *m, uint32_t chunk, bool ag
     }
 }
 
+/* What a probe may carry of this message: *chunk_p = UINT32_MAX when only FINISH is due. */
+static void probe_chunk(const struct tx_msg *m, uint32_t *chunk_p)
+{
+    *chunk_p = UINT32_MAX;
+    if (m->finish_short) {
+        return;
+    }
+    if (m->pass_next < m->chunks) {
+        *chunk_p = weft_perm_at(&m->perm, m->pass_next);
+    } else if (!weft_core_tx_satisfied(m)) {
+        *chunk_p = (uint32_t)weft_bits_next_zero(m->acked, m->chunks, 0);
+    }
+}
+
+/* Messages take turns, oldest first: one whose memory is not posted must not hide the others. */
 struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p)
 {
-    for (uint64_t seq = p->tx_open_from; seq < p->tx_next_seq; seq++) {
+    uint64_t span = p->tx_next_seq - p->tx_open_from;
+    uint64_t from = weft_max_u64(p->tx_probed_seq + 1, p->tx_open_from) - p->tx_open_from;
+    for (uint64_t i = 0; i < span; i++) {
+        uint64_t seq = p->tx_open_from + (from + i) % span;
         struct tx_msg *m = &p->tx[seq & MSG_MASK];
-        if (!m->active || m->seq != seq) {
-            continue;
-        }
-        *chunk_p = UINT32_MAX;
-        if (m->finish_short) {
+        if (m->active && m->seq == seq) {
+            p->tx_probed_seq = seq;
+            probe_chunk(m, chunk_p);
             return m;
         }
-        if (m->pass_next < m->chunks) {
-            *chunk_p = weft_perm_at(&m->perm, m->pass_next);
-        } else if (!weft_core_tx_satisfied(m)) {
-            *chunk_p = (uint32_t)weft_bits_next_zero(m->acked, m->chunks, 0);
-        }
-        return m;
     }
     return NULL;
 }
