@@ -147,8 +147,9 @@ static bool ep_poll(void *self, struct weft_msg_event *event_p)
     ep->event_head = (ep->event_head + 1) % EVENTS_MAX;
     ep->event_count--;
     struct peer *p = &ep->peers[event_p->peer];
-    p->events_unpolled -=
-        event_p->type == WEFT_EVENT_SENT || event_p->type == WEFT_EVENT_RECEIVED;
+    p->events_unpolled -= event_p->type == WEFT_EVENT_SENT ||
+                          event_p->type == WEFT_EVENT_RECEIVED ||
+                          event_p->type == WEFT_EVENT_PEER_DOWN;
     if (event_p->type == WEFT_EVENT_SENT) {
         p->tx[event_p->seq & MSG_MASK].unpolled = false;
     }
@@ -372,10 +373,37 @@ static struct peer *peer_find_free(struct weft_ep *ep)
     return NULL;
 }
 
+/* Nothing of ours is on the way to it and nothing of its is half here. */
+static bool peer_quiet(const struct peer *p)
+{
+    return p->tx_active == 0 && p->rx_live == 0 && p->rx_closed == 0 && p->in_flight_count == 0 &&
+           p->rx_need_done == 0;
+}
+
+/* The table is full: drop the peer that has been silent longest, if that is longer than the peer
+ * timeout and nothing is between us. It may be what is left of a process that crashed. Its slot is
+ * free when its PEER_DOWN has been polled, so the stranger's next HELLO gets it. */
+static void peer_reclaim(struct weft_ep *ep, uint64_t now_ns)
+{
+    struct peer *oldest = NULL;
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        struct peer *p = &ep->peers[i];
+        bool dead = p->state == PEER_OPEN && !p->idle && peer_quiet(p) &&
+                    weft_time_add(p->heard_ns, ep->config.peer_timeout_ns) <= now_ns;
+        if (dead && (oldest == NULL || p->heard_ns < oldest->heard_ns)) {
+            oldest = p;
+        }
+    }
+    if (oldest != NULL) {
+        weft_core_peer_down(ep, oldest, WEFT_DOWN_SILENT, now_ns);
+    }
+}
+
 struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns)
 {
     struct peer *p = peer_find_free(ep);
     if (p == NULL) {
+        peer_reclaim(ep, now_ns);
         return NULL;
     }
     peer_clear(ep, p);
@@ -394,6 +422,7 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
 void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     p->state = PEER_OPEN;
+    p->heard_ns = now_ns;
     struct weft_msg_event *ev = weft_core_event_push(ep);
     ev->type = WEFT_EVENT_PEER_UP;
     ev->peer = peer_idx(ep, p);
@@ -412,6 +441,7 @@ void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down 
     if (was_known) {
         struct weft_msg_event *ev = weft_core_event_push(ep);
         ev->type = WEFT_EVENT_PEER_DOWN;
+        p->events_unpolled++;
         ev->peer = peer_idx(ep, p);
         ev->name = p->name;
         ev->incarnation = p->incarnation;
@@ -450,20 +480,13 @@ void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
     weft_core_peer_ready(ep, p);
 }
 
-/* Nothing of ours is on the way to it and nothing of its is half here. */
-static bool peer_quiet(const struct peer *p)
-{
-    return p->tx_active == 0 && p->rx_live == 0 && p->rx_closed == 0 && p->in_flight_count == 0 &&
-           p->rx_need_done == 0;
-}
-
 void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
 {
     (void)now_ns;
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
         if (p->state == PEER_OPEN && peer_quiet(p) && p->pn_largest > 0) {
-            p->announce_idle = true;
+            p->announce_idle = 3; /* not acknowledged, so said more than once */
             weft_core_peer_ready(ep, p);
         }
     }

@@ -94,7 +94,9 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
     params_take(p, accept.name, accept.incarnation, accept.open_from, accept.unscheduled,
                 accept.packet_bytes_max);
     uint32_t elapsed = wire_clock(at_ns) - accept.clock;
-    weft_core_rtt_sample(p, (uint64_t)elapsed << 6, 0);
+    if (elapsed < UINT32_C(1) << 31) {
+        weft_core_rtt_sample(p, (uint64_t)elapsed << 6, 0);
+    }
     p->need_ping = true; /* so that the other end knows us even when we have nothing to send */
     weft_core_peer_up(ep, p, now_ns);
 }

@@ -45,6 +45,7 @@ enum tx_packet_kind {
     TX_PACKET_DATA = 1,
     TX_PACKET_DONE = 2,   /* holds at least one DONE */
     TX_PACKET_PROBE = 4,
+    TX_PACKET_FINISH = 8, /* holds at least one FINISH */
 };
 
 /* One packet sent; slot = packet number mod tx_window_max. */
@@ -148,7 +149,7 @@ struct peer {
     uint64_t pace_ns;              /* blocked by the pacer until */
     bool need_close;
     bool need_ping;
-    bool announce_idle;
+    uint8_t announce_idle;         /* packets that still have to say IDLE */
     uint8_t probes;                /* PTO probes to send now */
     uint64_t challenge_token;      /* to answer */
     bool need_path_response;
@@ -291,6 +292,7 @@ struct tx_msg *weft_core_tx_find(struct peer *p, uint32_t msg);
 void weft_core_tx_acked(struct tx_msg *m, uint32_t chunk, bool was_in_flight);
 void weft_core_tx_lost(struct tx_msg *m, uint32_t chunk);
 bool weft_core_tx_satisfied(const struct tx_msg *m);
+bool weft_core_tx_over(const struct tx_msg *m);
 /* The next chunk of the peer's messages to send, not taken yet; NULL = nothing. */
 struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p);
 void weft_core_tx_take(struct peer *p, struct tx_msg *m, uint32_t chunk, bool again);

@@ -48,9 +48,8 @@ static void oldest_advance(struct weft_ep *ep, struct peer *p);
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes)
 {
-    uint64_t pn = p->pn_next++;
+    uint64_t pn = p->pn_next; /* moved on below: oldest_advance must not pass this packet */
     uint64_t bit = UINT64_C(1) << (pn % 64);
-    /* Written as a sum: with nothing in flight pn_oldest moves on to pn + 1. */
     while (p->pn_oldest + ep->config.tx_window_max <= pn) {
         /* Chunks keep away from the end of the ring; a long run of acknowledgements while one
          * packet hangs can still reach it. */
@@ -60,6 +59,7 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
             oldest_advance(ep, p);
         }
     }
+    p->pn_next++;
     *bits_word(ep, p->lost_bits, pn) &= ~bit;
     if (kind == 0) { /* acknowledgements alone are not tracked */
         if (p->in_flight_count == 0) {
@@ -116,6 +116,17 @@ static void done_lost(struct peer *p, uint64_t pn)
     }
 }
 
+/* The receiver may not have learnt that these passes are over. */
+static void finish_again(struct peer *p)
+{
+    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(active);
+        if (p->tx[slot].finish_short || weft_core_tx_over(&p->tx[slot])) {
+            p->tx_finish |= UINT64_C(1) << slot;
+        }
+    }
+}
+
 static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
 {
     struct tx_packet *packet = packet_at(ep, p, pn);
@@ -128,10 +139,16 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
         struct tx_msg *m = weft_core_tx_find(p, packet->msg);
         if (m != NULL) {
             weft_core_tx_lost(m, packet->chunk);
+            if (weft_core_tx_over(m)) {
+                p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
+            }
         }
     }
     if (packet->kind & TX_PACKET_DONE) {
         done_lost(p, pn);
+    }
+    if (packet->kind & TX_PACKET_FINISH) {
+        finish_again(p);
     }
 }
 
@@ -244,7 +261,7 @@ static void ack_words(struct weft_ep *ep, struct peer *p, const struct weft_wire
 }
 
 static void ack_numbers(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack,
-                        uint64_t now_ns)
+                        uint64_t at_ns)
 {
     int32_t credit_ahead = (int32_t)(ack->credit - p->credit);
     if (credit_ahead > 0) {
@@ -255,7 +272,7 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, const struct weft_wi
         weft_core_rx_open_from(ep, p, p->rx_open_from + (uint32_t)from_ahead);
     }
     p->echo_clock = ack->clock;
-    p->echo_ns = now_ns;
+    p->echo_ns = at_ns;
     p->idle = (ack->flags & WEFT_ACK_IDLE) != 0;
     for (unsigned i = 0; i < ack->note_count; i++) {
         struct tx_msg *m = weft_core_tx_find(p, ack->notes[i].msg);
@@ -272,7 +289,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
         ep->counters.bad_ack++;
         return;
     }
-    ack_numbers(ep, p, ack, now_ns);
+    ack_numbers(ep, p, ack, at_ns);
     if (ack->word_count == 0) {
         return;
     }
@@ -292,7 +309,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
         p->pto_count = 0;
     }
     uint32_t ce_ahead = ack->ce - p->ce_seen;
-    if ((int32_t)ce_ahead > 0) {
+    if ((int32_t)ce_ahead > 0 && sample.acked_packets > 0) {
         sample.ce_packets = ce_ahead;
         p->ce_seen = ack->ce;
     }
@@ -341,7 +358,7 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
 void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (p->wait_since_ns == WEFT_NEVER) {
-        p->wait_since_ns = p->pto_base_ns;
+        p->wait_since_ns = now_ns; /* from the first question on: our own pause does not count */
     }
     if (ep->config.peer_timeout_ns != WEFT_NEVER &&
         now_ns - p->wait_since_ns >= ep->config.peer_timeout_ns) {

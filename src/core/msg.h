@@ -66,7 +66,8 @@ struct weft_msg_expect {
 enum weft_msg_event_type {
     WEFT_EVENT_PEER_UP,   /* connected; name and incarnation are valid */
     WEFT_EVENT_PEER_DOWN, /* gone; `down` says why. RECEIVED (SHORT) and SENT (UNKNOWN) of its messages
-                           * came before */
+                           * came before; expectations bound to it are the caller's to cancel, for
+                           * its index will be used again */
     WEFT_EVENT_OPEN,      /* the first chunk of a message arrived and it matched an expectation */
     WEFT_EVENT_CHUNK,     /* HAND: data is valid until the next recv on the endpoint */
     WEFT_EVENT_RECEIVED,  /* a message is closed; its memory is the caller's again */

@@ -97,11 +97,11 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     ack->ce = p->ce_received;
     ack->credit = p->data_count + ep->config.rx_window;
     ack->open_from = (uint32_t)p->tx_open_from;
-    ack->flags = p->announce_idle ? WEFT_ACK_IDLE : 0;
+    ack->flags = p->announce_idle > 0 ? WEFT_ACK_IDLE : 0;
     if (room >= WEFT_ACK_BYTES + NOTES_MAX * sizeof(struct weft_wire_note)) {
         ack->note_count = (uint8_t)ack_notes(p, ack);
     }
-    p->announce_idle = false;
+    p->announce_idle -= p->announce_idle > 0;
     p->ack_low_before = p->ack_low;
     p->ack_low = UINT64_MAX;
     p->ack_pending = 0;
@@ -202,15 +202,9 @@ static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
     return at;
 }
 
-/* A sender that leaves a message half sent and falls silent is dead: it would have probed. */
-static uint64_t rx_dead_time(const struct weft_ep *ep, const struct peer *p)
+static void rx_timer_arm(struct peer *p)
 {
-    return p->rx_live == 0 ? WEFT_NEVER : weft_time_add(p->heard_ns, ep->config.peer_timeout_ns);
-}
-
-static void rx_timer_arm(const struct weft_ep *ep, struct peer *p)
-{
-    uint64_t at = rx_dead_time(ep, p);
+    uint64_t at = WEFT_NEVER;
     for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
         at = weft_min_u64(at, rx_close_time(p, &p->rx[__builtin_ctzll(live)]));
     }
@@ -225,11 +219,7 @@ void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
             rx_close(ep, p, m, now_ns);
         }
     }
-    if (rx_dead_time(ep, p) <= now_ns) {
-        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns);
-        return;
-    }
-    rx_timer_arm(ep, p);
+    rx_timer_arm(p);
 }
 
 void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -371,6 +361,7 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
     }
     if (d->chunks > ep->config.chunks_max) {
         ep->counters.bad_range++;
+        p->ack_now = true; /* alive, but will not take it: the sender's deadline decides */
         return false;
     }
     if (seq >= p->rx_open_from + WEFT_MSGS_MAX) {
@@ -493,14 +484,20 @@ static void control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
 }
 
 /* What any valid packet of the peer tells, beyond its frames. */
-static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn, uint64_t now_ns)
+static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn, uint16_t data_count,
+                        uint64_t now_ns)
 {
+    int16_t ahead = (int16_t)(data_count - (uint16_t)p->data_count);
+    if (ahead > 0) {
+        p->data_count += (uint32_t)ahead;
+    }
     if (p->idle) {
         p->idle = false;
         p->pto_count = 0;
         p->pto_base_ns = now_ns;
     }
     p->heard_ns = now_ns;
+    p->announce_idle = 0;
     p->wait_since_ns = WEFT_NEVER; /* alive; whether it makes progress is another question */
     p->ect_received += ecn == WEFT_ECN_ECT0 || ecn == WEFT_ECN_ECT1;
     p->ce_received += ecn == WEFT_ECN_CE;
@@ -524,10 +521,6 @@ static void data_gap_note(struct peer *p, uint64_t gap_ns)
 static void data_note(struct peer *p, const struct weft_wire_packet *packet,
                       const struct weft_wire_data *d, uint64_t at_ns)
 {
-    int16_t ahead = (int16_t)(packet->data_count - (uint16_t)p->data_count);
-    if (ahead > 0) {
-        p->data_count += (uint32_t)ahead;
-    }
     if (p->rx_live != 0 && at_ns > p->data_last_ns) {
         data_gap_note(p, weft_min_u64(at_ns - p->data_last_ns, 10 * WEFT_NS_PER_MS));
     }
@@ -574,7 +567,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         }
         eliciting = true;
     }
-    packet_note(ep, p, ecn, now_ns);
+    packet_note(ep, p, ecn, packet.data_count, now_ns);
     weft_core_peer_ready(ep, p);
     if (packet.control != NULL) {
         control_act(ep, p, &packet, at_ns, now_ns);
@@ -595,7 +588,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         }
     }
     if (p->rx_live != 0) {
-        rx_timer_arm(ep, p);
+        rx_timer_arm(p);
     } else {
         p->rx_timer_ns = WEFT_NEVER;
     }

@@ -46,8 +46,10 @@ static void pacer_refill(struct peer *p, uint64_t now_ns)
         p->tokens_ns = now_ns;
         return;
     }
-    if (now_ns - p->tokens_ns > refill_ns_max) {
-        p->tokens_ns = now_ns - refill_ns_max;
+    /* More than the bucket holds need not be counted. */
+    uint64_t most_ns = weft_max_u64(refill_ns_max, time_of(p->cc.rate_bps, 2 * bucket_depth(p)));
+    if (now_ns - p->tokens_ns > most_ns) {
+        p->tokens_ns = now_ns - most_ns;
     }
     uint64_t bytes = bytes_in(p->cc.rate_bps, now_ns - p->tokens_ns);
     /* Advance by the time of whole bytes only, or slow rates would lose the rest of each turn. */
@@ -89,7 +91,9 @@ static bool sender_limited(const struct peer *p, const struct tx_msg *m, uint32_
 {
     uint64_t ahead = (uint64_t)LIMITED_PACKETS * bytes;
     bool paced = p->cc.rate_bps != 0 && p->tokens_bytes < (int64_t)ahead;
-    return m->pass_next < m->chunks && (paced || p->in_flight_bytes + ahead > p->cc.cwnd_bytes);
+    bool credit = (int32_t)(p->credit - p->data_sent) < LIMITED_PACKETS;
+    return m->pass_next < m->chunks &&
+           (paced || credit || p->in_flight_bytes + ahead > p->cc.cwnd_bytes);
 }
 
 /* ---- bursts ---------------------------------------------------------------------------------- */
@@ -214,18 +218,23 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 
 /* ---- control frames -------------------------------------------------------------------------- */
 
-/* DONE is tracked like a chunk, so it too keeps away from the end of the ring: past it, sending one
+/* DONE and FINISH are tracked like chunks, so they too keep away from the end of the ring: past it, sending one
  * would declare an older one lost, which would be sent again, and so on without end. */
+static bool ring_has_room(const struct weft_ep *ep, const struct peer *p)
+{
+    return p->pn_next - p->pn_oldest < ep->config.tx_window_max - RING_RESERVE;
+}
+
 static bool done_due(const struct weft_ep *ep, const struct peer *p)
 {
-    return p->rx_need_done != 0 &&
-           p->pn_next - p->pn_oldest < ep->config.tx_window_max - RING_RESERVE;
+    return p->rx_need_done != 0 && ring_has_room(ep, p);
 }
 
 static bool control_due(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
 {
-    return p->ack_now || done_due(ep, p) || p->tx_finish != 0 || p->need_ping ||
-           p->need_path_response || p->announce_idle || (p->ack_pending > 0 && p->ack_ns <= now_ns);
+    return p->ack_now || done_due(ep, p) || (p->tx_finish != 0 && ring_has_room(ep, p)) ||
+           p->need_ping || p->need_path_response || p->announce_idle > 0 ||
+           (p->ack_pending > 0 && p->ack_ns <= now_ns);
 }
 
 static void frame_ack(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_writer *w)
@@ -234,6 +243,7 @@ static void frame_ack(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struc
     frame.type = WEFT_FRAME_ACK;
     /* Leave room for one part of a DONE, or in small packets notes would keep it out for ever. */
     size_t room = weft_writer_left(w);
+    room -= p->need_ping ? WEFT_PING_BYTES : 0;
     room -= p->rx_need_done == 0 ? 0 : WEFT_DONE_BYTES + DONE_PART_WORDS * sizeof(uint64_t);
     weft_core_ack_fill(ep, p, now_ns, &frame.ack, room);
     weft_wire_frame_encode(w, &frame);
@@ -323,7 +333,7 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         unsigned slot = (unsigned)__builtin_ctzll(p->tx_finish);
         frame_finish(p, w, slot);
         p->tx_finish &= p->tx_finish - 1;
-        kind |= TX_PACKET_PROBE;
+        kind |= TX_PACKET_FINISH;
     }
     return done_due(ep, p) ? kind | frames_done(p, w) : kind;
 }
@@ -432,7 +442,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     if (p->need_accept) {
         return weft_core_accept_build(ep, p, tx);
     }
-    if (p->state != PEER_OPEN || (p->idle && !p->announce_idle)) {
+    if (p->state != PEER_OPEN || (p->idle && p->announce_idle == 0)) {
         return 0;
     }
     pacer_refill(p, now_ns);

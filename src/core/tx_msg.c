@@ -120,6 +120,12 @@ bool weft_core_tx_satisfied(const struct tx_msg *m)
     return held + m->lost_max >= m->chunks && m->critical_left == 0;
 }
 
+/* All is sent, enough is there, and nothing is on its way that would say so. */
+bool weft_core_tx_over(const struct tx_msg *m)
+{
+    return m->pass_next == m->chunks && m->in_flight == 0 && weft_core_tx_satisfied(m);
+}
+
 /* ---- which chunk next ------------------------------------------------------------------------ */
 
 /* Chunks in flight that will be lost, rounded down: a small message must not spend its bound on a
@@ -134,17 +140,18 @@ static bool critical_lost(const struct tx_msg *m)
     return m->critical_left > 0 && weft_bits_next_one(m->lost, m->critical, 0) < m->critical;
 }
 
-/* Sent twice over and not one chunk acknowledged, although its losses were detected, so other packets
- * came through: the receiver has not posted memory for it. From now on only probes ask. */
+/* Sent several times over and not one chunk acknowledged, although its losses were detected, so other
+ * packets came through: the receiver has not posted memory for it. From now on one chunk asks at a
+ * time. The constant: a single chunk lost three times is bad luck, not a refusal. */
 static bool unwanted_yet(const struct tx_msg *m)
 {
-    return m->acked_count == 0 && m->resent >= 2 * (uint64_t)m->chunks;
+    return m->acked_count == 0 && m->resent >= 2 * (uint64_t)m->chunks + 16;
 }
 
 /* Rules 2 and 4: is a chunk that was lost worth sending again now? */
 static bool resend_due(const struct peer *p, const struct tx_msg *m)
 {
-    if (m->lost_count == 0 || unwanted_yet(m)) {
+    if (m->lost_count == 0 || (unwanted_yet(m) && m->in_flight > 0)) {
         return false;
     }
     if (critical_lost(m)) {
@@ -260,6 +267,7 @@ void weft_core_tx_timer(struct peer *p, uint64_t now_ns)
         }
         if (m->deadline_ns <= now_ns) {
             m->finish_short = true;
+            p->idle = false; /* it must be told; and if it is dead, we must find out */
             p->tx_finish |= UINT64_C(1) << slot;
         } else {
             p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);

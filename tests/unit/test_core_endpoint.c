@@ -2,7 +2,7 @@
  * step. Rare interleavings are the simulator's (docs/SIMULATOR.md). */
 #include "base/bits.h"
 #include "base/prng.h"
-#include "core/endpoint.h"
+#include "core/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ struct pair {
     struct weft_msg_event received;
     uint64_t sent_mask[256];
     uint64_t received_mask[256];
-    uint32_t sent_count, received_count, chunk_count, up_count, down_count;
+    uint32_t sent_count, short_count, received_count, chunk_count, up_count, down_count;
     void (*on_chunk)(struct pair *, const struct weft_msg_event *);
     char log[LOG_MAX];
 };
@@ -89,6 +89,7 @@ static void drain(struct pair *t, uint32_t end)
         case WEFT_EVENT_SENT:
             t->sent = ev;
             t->sent_count++;
+            t->short_count += ev.outcome == WEFT_MSG_SHORT;
             memcpy(t->sent_mask, ev.mask, words * 8);
             break;
         }
@@ -445,6 +446,111 @@ static void test_idle_silences_the_other_end(void **state)
     assert_int_equal(t->down_count, 0);
 }
 
+/* A deadline passes although the other end does not look: it is told, and if it is dead we find out. */
+static void test_deadline_towards_an_idle_peer(void **state)
+{
+    struct pair *t = *state;
+    run_for(t, 10 * WEFT_NS_PER_MS);
+    weft_ep_idle(t->ep[0], t->now_ns);
+    run_for(t, 10 * WEFT_NS_PER_MS);
+    float value = 1;
+    struct weft_msg_send send = {.peer = t->peer_of_1, .base = &value, .total = 1, .elem_bytes = 4,
+                                 .tag = 1, .deadline_ns = t->now_ns + WEFT_NS_PER_MS};
+    uint64_t seq;
+    assert_int_equal(t->msgr[1].ops->send(t->msgr[1].self, &send, t->now_ns, &seq), WEFT_OK);
+    run_for(t, WEFT_NS_PER_S);
+    assert_int_equal(t->sent_count, 1);
+    assert_int_equal(t->sent.outcome, WEFT_MSG_SHORT);
+    assert_int_equal(t->sent.received, 0);
+}
+
+/* FINISH(SHORT) is lost once while other messages keep the connection busy. */
+static void test_lost_finish_is_repeated_on_a_busy_connection(void **state)
+{
+    struct pair *t = *state;
+    float value = 1;
+    struct weft_msg_send send = {.peer = t->peer_of_0, .base = &value, .total = 1, .elem_bytes = 4,
+                                 .tag = 1, .deadline_ns = t->now_ns + WEFT_NS_PER_MS};
+    uint64_t seq;
+    assert_int_equal(t->msgr[0].ops->send(t->msgr[0].self, &send, t->now_ns, &seq), WEFT_OK);
+    t->cut = true; /* the message, its probes and its first FINISH are lost */
+    run_for(t, 2 * WEFT_NS_PER_MS);
+    t->cut = false;
+    float got[64];
+    uint64_t from_ns = t->now_ns;
+    for (int i = 0; i < 60 && t->short_count == 0; i++) {
+        expect_floats(t, WEFT_SINK_COPY, &got[i], 1);
+        send_floats(t, &value, 1, 0);
+        run_for(t, 50 * WEFT_NS_PER_US);
+    }
+    assert_int_equal(t->short_count, 1);
+    assert_true(t->now_ns - from_ns < 2 * WEFT_NS_PER_MS);
+}
+
+/* Our own pause is not the other end's death. */
+static void test_a_long_pause_of_ours_kills_nobody(void **state)
+{
+    struct pair *t = *state;
+    float value = 1;
+    float got = 0;
+    expect_floats(t, WEFT_SINK_COPY, &got, 1);
+    send_floats(t, &value, 1, 0);
+    t->cut = true;
+    pump(t); /* sent, and lost */
+    t->cut = false;
+    t->now_ns += 30 * WEFT_NS_PER_S; /* the caller computes */
+    run_for(t, WEFT_NS_PER_S);
+    assert_int_equal(t->down_count, 0);
+    assert_true(got == 1);
+}
+
+/* A client crashes without CLOSE; the table is full; its successor gets in after the timeout. */
+static void test_a_full_table_forgets_the_silent(void **state)
+{
+    struct pair *t = *state;
+    weft_ep_free(t->ep[1]);
+    struct weft_ep_config config;
+    weft_ep_config_default(&config);
+    config.accept = 1;
+    config.peers_max = 1;
+    assert_int_equal(weft_ep_new(&config, &t->ep[1]), WEFT_OK);
+    t->msgr[1] = weft_ep_msgr(t->ep[1]);
+    for (uint64_t life = 1; life <= 2; life++) {
+        weft_ep_free(t->ep[0]); /* the crash */
+        t->queued = 0;
+        weft_ep_config_default(&config);
+        config.incarnation = 100 + life;
+        config.peer_timeout_ns = 60 * WEFT_NS_PER_S;
+        assert_int_equal(weft_ep_new(&config, &t->ep[0]), WEFT_OK);
+        t->msgr[0] = weft_ep_msgr(t->ep[0]);
+        t->up_count = 0;
+        assert_int_equal(weft_ep_connect(t->ep[0], &t->addr[1], t->now_ns, &t->peer_of_0), WEFT_OK);
+        run_for(t, 2 * WEFT_NS_PER_S);
+        assert_int_equal(t->up_count, life == 1 ? 2 : 0); /* the silent one may still be alive */
+    }
+    run_for(t, 6 * WEFT_NS_PER_S);
+    assert_int_equal(t->up_count, 2);
+}
+
+/* One packet hangs while the whole ring goes by in acknowledgements; what is sent next must still
+ * be tracked. */
+static void test_ring_goes_by_in_acknowledgements(void **state)
+{
+    struct pair *t = *state;
+    struct peer *p = &t->ep[0]->peers[t->peer_of_0];
+    run_for(t, 10 * WEFT_NS_PER_MS);
+    assert_int_equal(p->in_flight_count, 0);
+    weft_core_packet_sent(t->ep[0], p, t->now_ns, TX_PACKET_PROBE, 0, 0, 100);
+    for (uint32_t i = 1; i < t->ep[0]->config.tx_window_max; i++) {
+        weft_core_packet_sent(t->ep[0], p, t->now_ns, 0, 0, 0, 60);
+    }
+    uint64_t pn = p->pn_next;
+    weft_core_packet_sent(t->ep[0], p, t->now_ns, TX_PACKET_PROBE, 0, 0, 100);
+    assert_int_equal(p->in_flight_count, 1);
+    assert_int_equal(p->pn_oldest, pn);
+    assert_int_equal(p->in_flight_bytes, 100);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -459,6 +565,11 @@ int main(void)
         TEST(test_hand_and_refuse),
         TEST(test_64_messages_then_again),
         TEST(test_idle_silences_the_other_end),
+        TEST(test_deadline_towards_an_idle_peer),
+        TEST(test_lost_finish_is_repeated_on_a_busy_connection),
+        TEST(test_a_long_pause_of_ours_kills_nobody),
+        TEST(test_a_full_table_forgets_the_silent),
+        TEST(test_ring_goes_by_in_acknowledgements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
