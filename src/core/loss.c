@@ -15,6 +15,9 @@
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 {
     rtt_ns = weft_max_u64(rtt_ns, 1000);
+    /* More delay than was agreed is the other end's work (a step of the optimizer, say): it belongs to the
+     * time that a probe must allow for, so it stays in the sample, as in RFC 9002 section 5.3. */
+    delay_ns = weft_min_u64(delay_ns, max_ack_delay_ns);
     p->rtt_ns_min = weft_min_u64(p->rtt_ns_min, rtt_ns);
     if (rtt_ns >= p->rtt_ns_min + delay_ns) {
         rtt_ns -= delay_ns;
