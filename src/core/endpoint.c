@@ -376,8 +376,7 @@ static struct peer *peer_find_free(struct weft_ep *ep)
 /* Nothing of ours is on the way to it and nothing of its is half here. */
 static bool peer_quiet(const struct peer *p)
 {
-    return p->tx_active == 0 && p->rx_live == 0 && p->rx_closed == 0 && p->in_flight_count == 0 &&
-           p->rx_need_done == 0;
+    return !peer_waiting(p) && p->rx_live == 0 && p->rx_closed == 0;
 }
 
 /* The table is full: drop the peer that has been silent longest, if that is longer than the peer
@@ -500,7 +499,7 @@ bool weft_ep_busy(const struct weft_ep *ep)
             return true;
         }
         if (peer_connected(p) && (p->tx_active != 0 || p->rx_live != 0 || p->rx_need_done != 0 ||
-                                  p->ack_pending > 0 || (p->in_flight_count > 0 && !p->idle))) {
+                                  p->ack_pending > 0 || (peer_waiting(p) && !p->idle))) {
             return true;
         }
     }

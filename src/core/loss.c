@@ -338,7 +338,7 @@ static uint64_t pto_interval(const struct peer *p)
 
 void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
 {
-    bool waiting = p->in_flight_count > 0 || p->tx_active != 0;
+    bool waiting = peer_waiting(p);
     if (p->state != PEER_OPEN || p->idle || (!waiting && p->rx_live == 0)) {
         p->pto_ns = WEFT_NEVER;
         return;
