@@ -551,6 +551,22 @@ static void test_ring_goes_by_in_acknowledgements(void **state)
     assert_int_equal(p->in_flight_bytes, 100);
 }
 
+/* A PING that nobody answers is no reason for another: nothing waits for it. */
+static void test_a_ping_in_flight_arms_nothing(void **state)
+{
+    struct pair *t = *state;
+    run_for(t, 10 * WEFT_NS_PER_MS);
+    uint64_t before = weft_ep_counters(t->ep[0])->datagrams_sent;
+    t->ep[0]->peers[t->peer_of_0].need_ping = true;
+    weft_core_peer_ready(t->ep[0], &t->ep[0]->peers[t->peer_of_0]);
+    t->cut = true;
+    run_for(t, 60 * WEFT_NS_PER_S);
+    assert_int_equal(weft_ep_counters(t->ep[0])->datagrams_sent, before + 1);
+    assert_int_equal(weft_ep_counters(t->ep[0])->probes, 0);
+    assert_int_equal(t->down_count, 0);
+    assert_false(weft_ep_busy(t->ep[0]));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -570,6 +586,7 @@ int main(void)
         TEST(test_a_long_pause_of_ours_kills_nobody),
         TEST(test_a_full_table_forgets_the_silent),
         TEST(test_ring_goes_by_in_acknowledgements),
+        TEST(test_a_ping_in_flight_arms_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
