@@ -1,7 +1,7 @@
 /* Units that every layer shares: one unit per quantity.
  *
- *   time         uint64_t nanoseconds from any fixed origin; WEFT_NEVER = never
- *   data         bytes;  rates in bits per second (_bps);  probabilities in parts per million (_ppm)
+ * time         uint64_t nanoseconds from any fixed origin; WEFT_NEVER = never data         bytes;
+ * rates in bits per second (_bps);  probabilities in parts per million (_ppm)
  */
 #ifndef WEFT_BASE_UNITS_H
 #define WEFT_BASE_UNITS_H

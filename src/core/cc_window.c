@@ -3,8 +3,8 @@
  *
  * Why not a halving per loss event: random loss of p would hold the window at about 1/sqrt(p)
  * packets, and a response proportional to *all* loss at 2/p packets; on a 40 Gbit/s path with 10 us
- * that is a fraction of the link. Loss that the path shows whatever we do (the least smoothed loss of
- * the last 5 to 10 s) is therefore not a signal, unless the delay rises with it: a queue that
+ * that is a fraction of the link. Loss that the path shows whatever we do (the least smoothed loss
+ * of the last 5 to 10 s) is therefore not a signal, unless the delay rises with it: a queue that
  * overflows is full first.
  *
  * The receiver's credits and the algorithms dctcp, delay and reno-fair come with the transport
@@ -72,8 +72,8 @@ static void loss_measure(struct weft_cc *cc, const struct weft_cc_sample *s)
     if (delay_is_high(s)) {
         cc->excess_ppm = now_ppm;
     } else {
-        /* The floor is the least of many noisy measurements, so it lies below the true loss: at 10 %
-         * by about three points. Half as much again, and a point, is noise. */
+        /* The floor is the least of many noisy measurements, so it lies below the true loss: at
+         * 10 % by about three points. Half as much again, and a point, is noise. */
         uint32_t noise_ppm = floor_ppm + floor_ppm / 2 + WEFT_PPM / 100;
         cc->excess_ppm = cc->loss_ppm > noise_ppm ? cc->loss_ppm - noise_ppm : 0;
     }

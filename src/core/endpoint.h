@@ -118,9 +118,8 @@ void weft_ep_free(struct weft_ep *ep);
 /* The message interface over this endpoint. */
 struct weft_msgr weft_ep_msgr(struct weft_ep *ep);
 
-/* Begin a connection; PEER_UP follows, or PEER_DOWN (SILENT) after peer_timeout_ns. Messages may be sent at
- * once; they wait for PEER_UP.
- * Errors:  WEFT_NOMEM  the peer table is full. */
+/* Begin a connection; PEER_UP follows, or PEER_DOWN (SILENT) after peer_timeout_ns. Messages may
+ * be sent at once; they wait for PEER_UP. Errors:  WEFT_NOMEM  the peer table is full. */
 weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns,
                             weft_peer *peer_p);
 

@@ -86,8 +86,6 @@ struct tx_msg {
     uint64_t *lost;          /* N bits: lost_count of them */
     uint64_t *done;          /* N bits: mask of DONE, while its parts come in */
     uint64_t done_parts[4];  /* one bit per 1,024 chunks */
-    uint32_t done_received;
-    uint8_t done_status;
 };
 
 enum rx_state { RX_FREE, RX_OPEN, RX_CLOSED };
@@ -97,7 +95,6 @@ struct rx_msg {
     enum weft_msg_outcome outcome;
     enum weft_msg_sink sink;
     bool pass_over;
-    bool need_done;
     uint8_t critical;
     uint8_t critical_left;
     uint16_t chunk_elems;
@@ -242,6 +239,7 @@ struct weft_ep {
 };
 
 /* endpoint.c */
+uint32_t weft_core_chunk_elems(const struct peer *p, uint16_t elem_bytes);
 struct weft_msg_event *weft_core_event_push(struct weft_ep *ep);
 void weft_core_peer_ready(struct weft_ep *ep, struct peer *p);
 struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns);
@@ -252,9 +250,9 @@ static inline uint32_t peer_idx(const struct weft_ep *ep, const struct peer *p)
 {
     return (uint32_t)(p - ep->peers);
 }
-/* Something that matters is on its way: a message without its DONE, or a DONE that may be lost. PINGs
- * and copies of closed messages in flight are no reason to ask again; when they were, a server kept
- * 64 slow workers' sockets full of PINGs. */
+/* Something that matters is on its way: a message without its DONE, or a DONE that may be lost.
+ * PINGs and copies of closed messages in flight are no reason to ask again; when they were, a
+ * server kept 64 slow workers' sockets full of PINGs. */
 static inline bool peer_waiting(const struct peer *p)
 {
     return p->tx_active != 0 || (p->rx_closed != 0 && p->in_flight_count > 0);
@@ -302,8 +300,9 @@ bool weft_core_tx_satisfied(const struct tx_msg *m);
 bool weft_core_tx_over(const struct tx_msg *m);
 /* The next chunk of the peer's messages to send, not taken yet; NULL = nothing. */
 struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p);
-void weft_core_tx_take(struct peer *p, struct tx_msg *m, uint32_t chunk, bool again);
-/* For a probe: the next message that waits, in turn. *chunk_p = UINT32_MAX when only FINISH is due. */
+void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again);
+/* For a probe: the next message that waits, in turn. *chunk_p = UINT32_MAX when only FINISH is
+ * due. */
 struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p);
 void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_done *done,
                          uint64_t now_ns);

@@ -1,8 +1,9 @@
 /* Acknowledgements, round-trip time, loss detection and the probe timeout.
  *
- * RFC 9002 in shape, with a granularity of 100 us instead of 1 ms and no floor of 200 ms. Packets in flight
- * are a ring by packet number with two bitmaps beside it (in flight; declared lost). The words of an ACK are
- * aligned to 64 as these are, so an ACK costs a few ANDs and one step for each packet it acknowledges.
+ * RFC 9002 in shape, with a granularity of 100 us instead of 1 ms and no floor of 200 ms. Packets
+ * in flight are a ring by packet number with two bitmaps beside it (in flight; declared lost). The
+ * words of an ACK are aligned to 64 as these are, so an ACK costs a few ANDs and one step for each
+ * packet it acknowledges.
  *
  * Source: docs/PROTOCOL.md section 5; RFC 9002 sections 5 and 6.
  */
@@ -15,8 +16,9 @@
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 {
     rtt_ns = weft_max_u64(rtt_ns, 1000);
-    /* More delay than was agreed is the other end's work (a step of the optimizer, say): it belongs to the
-     * time that a probe must allow for, so it stays in the sample, as in RFC 9002 section 5.3. */
+    /* More delay than was agreed is the other end's work (a step of the optimizer, say): it
+     * belongs to the time that a probe must allow for, so it stays in the sample, as in RFC 9002
+     * section 5.3. */
     delay_ns = weft_min_u64(delay_ns, max_ack_delay_ns);
     p->rtt_ns_min = weft_min_u64(p->rtt_ns_min, rtt_ns);
     if (rtt_ns >= p->rtt_ns_min + delay_ns) {
@@ -43,44 +45,6 @@ static struct tx_packet *packet_at(const struct weft_ep *ep, const struct peer *
 static uint64_t *bits_word(const struct weft_ep *ep, uint64_t *bits, uint64_t pn)
 {
     return &bits[pn / 64 % (ep->config.tx_window_max / 64)];
-}
-
-static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn);
-static void oldest_advance(struct weft_ep *ep, struct peer *p);
-
-void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
-                           uint32_t msg, uint32_t chunk, uint32_t bytes)
-{
-    uint64_t pn = p->pn_next; /* moved on below: oldest_advance must not pass this packet */
-    uint64_t bit = UINT64_C(1) << (pn % 64);
-    while (p->pn_oldest + ep->config.tx_window_max <= pn) {
-        /* Chunks keep away from the end of the ring; a long run of acknowledgements while one
-         * packet hangs can still reach it. */
-        oldest_advance(ep, p);
-        if (p->pn_oldest + ep->config.tx_window_max <= pn) {
-            packet_lost(ep, p, p->pn_oldest);
-            oldest_advance(ep, p);
-        }
-    }
-    p->pn_next++;
-    *bits_word(ep, p->lost_bits, pn) &= ~bit;
-    if (kind == 0) { /* acknowledgements alone are not tracked */
-        if (p->in_flight_count == 0) {
-            p->pn_oldest = p->pn_next;
-        }
-        return;
-    }
-    *packet_at(ep, p, pn) = (struct tx_packet){
-        .sent_ns = now_ns,
-        .msg = msg,
-        .chunk = chunk,
-        .bytes = (uint16_t)bytes,
-        .kind = kind,
-    };
-    *bits_word(ep, p->in_flight_bits, pn) |= bit;
-    p->in_flight_bytes += bytes;
-    p->in_flight_count++;
-    p->pto_base_ns = now_ns;
 }
 
 static void oldest_advance(struct weft_ep *ep, struct peer *p)
@@ -155,6 +119,41 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
     }
 }
 
+void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
+                           uint32_t msg, uint32_t chunk, uint32_t bytes)
+{
+    uint64_t pn = p->pn_next; /* moved on below: oldest_advance must not pass this packet */
+    uint64_t bit = UINT64_C(1) << (pn % 64);
+    while (p->pn_oldest + ep->config.tx_window_max <= pn) {
+        /* Chunks keep away from the end of the ring; a long run of acknowledgements while one
+         * packet hangs can still reach it. */
+        oldest_advance(ep, p);
+        if (p->pn_oldest + ep->config.tx_window_max <= pn) {
+            packet_lost(ep, p, p->pn_oldest);
+            oldest_advance(ep, p);
+        }
+    }
+    p->pn_next++;
+    *bits_word(ep, p->lost_bits, pn) &= ~bit;
+    if (kind == 0) { /* acknowledgements alone are not tracked */
+        if (p->in_flight_count == 0) {
+            p->pn_oldest = p->pn_next;
+        }
+        return;
+    }
+    *packet_at(ep, p, pn) = (struct tx_packet){
+        .sent_ns = now_ns,
+        .msg = msg,
+        .chunk = chunk,
+        .bytes = (uint16_t)bytes,
+        .kind = kind,
+    };
+    *bits_word(ep, p->in_flight_bits, pn) |= bit;
+    p->in_flight_bytes += bytes;
+    p->in_flight_count++;
+    p->pto_base_ns = now_ns;
+}
+
 /* Declare what RFC 9002 section 6.1 calls lost; returns how many, and arms the timer for those that
  * will be when nothing more is heard. */
 static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -182,10 +181,8 @@ static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_n
     return lost;
 }
 
-static void cc_tell(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
-                    struct weft_cc_sample *sample)
+static void cc_tell(struct peer *p, uint64_t now_ns, struct weft_cc_sample *sample)
 {
-    (void)ep;
     if (sample->acked_packets == 0 && sample->lost_packets == 0) {
         return;
     }
@@ -203,7 +200,7 @@ void weft_core_loss_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     struct weft_cc_sample sample = {.in_flight_bytes = p->in_flight_bytes};
     sample.lost_packets = losses_detect(ep, p, now_ns);
-    cc_tell(ep, p, now_ns, &sample);
+    cc_tell(p, now_ns, &sample);
 }
 
 /* ---- acknowledgements ------------------------------------------------------------------------ */
@@ -317,7 +314,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
         p->ce_seen = ack->ce;
     }
     sample.lost_packets = losses_detect(ep, p, now_ns);
-    cc_tell(ep, p, now_ns, &sample);
+    cc_tell(p, now_ns, &sample);
 }
 
 /* ---- probe timeout --------------------------------------------------------------------------- */

@@ -1,9 +1,10 @@
 /* Incoming packets and incoming messages: the receiver's half of the bound.
  *
- * Order of work on a packet: take it apart; find the connection; look at the packet number; check every frame
- * and the DATA header; only then let frames act and the chunk land. A chunk's received bit is set
- * before the chunk is handed to its sink, so nothing is counted twice. A DATA packet that finds no
- * posted memory is treated as if it had been lost: not recorded, not acknowledged, sent again.
+ * Order of work on a packet: take it apart; find the connection; look at the packet number; check
+ * every frame and the DATA header; only then let frames act and the chunk land. A chunk's received
+ * bit is set before the chunk is handed to its sink, so nothing is counted twice. A DATA packet
+ * that finds no posted memory is treated as if it had been lost: not recorded, not acknowledged,
+ * sent again.
  *
  * Source: docs/PROTOCOL.md sections 3.7, 4, 5 (acknowledging), 6 rules 3, 5, 6.
  */
@@ -120,8 +121,8 @@ static void rx_free(struct peer *p, struct rx_msg *m)
     p->rx_need_done &= ~bit;
 }
 
-/* The peer has confirmed all its messages below open_from. A claim about one that is still open here
- * contradicts itself and is ignored. */
+/* The peer has confirmed all its messages below open_from. A claim about one that is still open
+ * here contradicts itself and is ignored. */
 void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from)
 {
     uint64_t end = weft_min_u64(open_from, p->rx_open_from + WEFT_MSGS_MAX);
@@ -289,9 +290,9 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
 
 static void sink_add(uint8_t *to, const uint8_t *from, size_t bytes)
 {
-    /* Little-endian floats at any alignment. Four at a time by hand: gcc 12 leaves a loop of unknown
-     * length scalar at -O2, which made the add two thirds of the receiving thread. The sums are those of the
-     * loop below, element by element. */
+    /* Little-endian floats at any alignment. Four at a time by hand: gcc 12 leaves a loop of
+     * unknown length scalar at -O2, which made the add two thirds of the receiving thread. The
+     * sums are those of the loop below, element by element. */
     typedef float floats4 __attribute__((vector_size(16)));
     size_t i = 0;
     for (; i + sizeof(floats4) <= bytes; i += sizeof(floats4)) {

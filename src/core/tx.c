@@ -1,11 +1,11 @@
 /* Building packets: what goes out next to one peer, as one burst of equal datagrams.
  *
- * Order: the handshake; a packet with control frames when any is due (a small chunk rides along); a probe;
- * then chunks, as many as window, credit and pacer allow, straight from the caller's buffer.
+ * Order: the handshake; a packet with control frames when any is due (a small chunk rides along); a
+ * probe; then chunks, as many as window, credit and pacer allow, straight from the caller's buffer.
  *
- * The pacer is a token bucket at the congestion controller's rate. Its depth is what that rate sends in
- * 100 us, at least ten packets: timers of an ordinary kernel are not finer, and a shallower bucket would
- * turn their lateness into lost throughput.
+ * The pacer is a token bucket at the congestion controller's rate. Its depth is what that rate
+ * sends in 100 us, at least ten packets: timers of an ordinary kernel are not finer, and a
+ * shallower bucket would turn their lateness into lost throughput.
  */
 #include "core/internal.h"
 
@@ -67,7 +67,8 @@ static bool pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns)
     }
     /* Wake for half a bucket, not for one packet. */
     int64_t want = (int64_t)weft_max_u64(bytes, bucket_depth(p) / 2);
-    p->pace_ns = now_ns + weft_max_u64(time_of(p->cc.rate_bps, (uint64_t)(want - p->tokens_bytes)), 1);
+    uint64_t wait_ns = time_of(p->cc.rate_bps, (uint64_t)(want - p->tokens_bytes));
+    p->pace_ns = now_ns + weft_max_u64(wait_ns, 1);
     return false;
 }
 
@@ -139,7 +140,7 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
                           bool again, uint32_t packet_bytes, uint64_t now_ns,
                           struct weft_writer *w)
 {
-    weft_core_tx_take(p, m, chunk, again);
+    weft_core_tx_take(m, chunk, again);
     p->data_sent++;
     ep->counters.data_sent++;
     ep->counters.retransmitted_packets += again;
@@ -218,8 +219,9 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 
 /* ---- control frames -------------------------------------------------------------------------- */
 
-/* DONE and FINISH are tracked like chunks, so they too keep away from the end of the ring: past it, sending one
- * would declare an older one lost, which would be sent again, and so on without end. */
+/* DONE and FINISH are tracked like chunks, so they too keep away from the end of the ring: past
+ * it, sending one would declare an older one lost, which would be sent again, and so on without
+ * end. */
 static bool ring_has_room(const struct weft_ep *ep, const struct peer *p)
 {
     return p->pn_next - p->pn_oldest < ep->config.tx_window_max - RING_RESERVE;
@@ -389,8 +391,9 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
     return 1;
 }
 
-/* One probe, regardless of window, credit and pacer: a missing chunk of the oldest message, or FINISH when its bound
- * is met, or PING; DONEs that are not confirmed go along (acknowledged ones in vain, but only on a silent path). */
+/* One probe, regardless of window, credit and pacer: a missing chunk of one message, or
+ * FINISH when its bound is met, or PING; DONEs that are not confirmed go along (acknowledged
+ * ones in vain, but only on a silent path). */
 static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
     p->probes--;

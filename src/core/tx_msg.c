@@ -1,7 +1,7 @@
 /* Outgoing messages: which chunk goes next, when to send one again, and DONE.
  *
- * Source: docs/PROTOCOL.md section 6, rules 1, 2, 4, 5, 6; [apnet19] section 3.1. It differs from the
- * paper in giving up only on what would *extend* the message, and in telling the sender.
+ * Source: docs/PROTOCOL.md section 6, rules 1, 2, 4, 5, 6; [apnet19] section 3.1. It differs from
+ * the paper in giving up only on what would *extend* the message, and in telling the sender.
  */
 #include "core/internal.h"
 
@@ -16,8 +16,7 @@ static bool send_valid(const struct weft_ep *ep, const struct peer *p,
         s->priority > 7 || s->critical == 255) {
         return false;
     }
-    struct weft_msgr msgr = weft_ep_msgr((struct weft_ep *)ep);
-    uint32_t elems = msgr.ops->chunk_elems(msgr.self, peer_idx(ep, p), s->elem_bytes);
+    uint32_t elems = weft_core_chunk_elems(p, s->elem_bytes);
     if (elems == 0 || weft_div_ceil_u64(s->total, elems) > ep->config.chunks_max) {
         return false;
     }
@@ -140,9 +139,9 @@ static bool critical_lost(const struct tx_msg *m)
     return m->critical_left > 0 && weft_bits_next_one(m->lost, m->critical, 0) < m->critical;
 }
 
-/* Sent several times over and not one chunk acknowledged, although its losses were detected, so other
- * packets came through: the receiver has not posted memory for it. From now on one chunk asks at a
- * time. The constant: a single chunk lost three times is bad luck, not a refusal. */
+/* Sent several times over and not one chunk acknowledged, although its losses were detected, so
+ * other packets came through: the receiver has not posted memory for it. From now on one chunk
+ * asks at a time. The constant: a single chunk lost three times is bad luck, not a refusal. */
 static bool unwanted_yet(const struct tx_msg *m)
 {
     return m->acked_count == 0 && m->resent >= 2 * (uint64_t)m->chunks + 16;
@@ -210,9 +209,8 @@ struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_
     return best;
 }
 
-void weft_core_tx_take(struct peer *p, struct tx_msg *m, uint32_t chunk, bool again)
+void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again)
 {
-    (void)p;
     m->in_flight++;
     m->resent += again && m->acked_count == 0;
     if (!again) {
