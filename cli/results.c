@@ -266,7 +266,10 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddNumberToObject(report, "injected_loss", (double)job->inject_loss_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "inject_seed", (double)job->inject_seed);
     cJSON_AddStringToObject(report, "optimizer", weft_job_optimizer_name(job->optimizer));
-    cJSON_AddNumberToObject(report, "learning_rate", (double)weft_job_rate(job));
+    /* The float that the servers use, in the digits that it has: 0.1, not 0.10000000149. */
+    char rate[32];
+    snprintf(rate, sizeof(rate), "%.7g", (double)weft_job_rate(job));
+    cJSON_AddRawToObject(report, "learning_rate", rate);
     cJSON_AddNumberToObject(report, "batch", job->batch_rows);
     cJSON_AddNumberToObject(report, "seed", (double)job->seed);
     cJSON_AddNumberToObject(report, "epochs", job->epochs);

@@ -21,7 +21,9 @@ static const uint64_t drain_ns = 3 * WEFT_NS_PER_S;
 static const uint64_t nap_ns_min = WEFT_NS_PER_MS;
 
 /* Every tenth seed is a parameter server. */
-enum { STEPS_MAX = 20000000, SOCKET_PACKETS = 4096, NOBODY = UINT32_MAX, PS_EVERY = 10 };
+enum { STEPS_MAX = 20000000, SOCKET_PACKETS = 4096, PS_EVERY = 10 };
+
+#define NOBODY UINT32_MAX
 
 /* Tags. A private message has its own; those of a host's common expectation share the high half. */
 #define TAG_PRIVATE (UINT64_C(1) << 32)
