@@ -6,6 +6,7 @@
  * seeds, so the trace hash does not depend on --jobs.
  */
 #include "cli/options.h"
+#include "cli/sim_verbs.h"
 #include "cli/verbs.h"
 
 #include "base/assert.h"
@@ -347,7 +348,8 @@ static void print_help(FILE *out)
 {
     fprintf(out, "weft sim: run clusters on virtual time, repeatable from a seed\n"
                  "\nusage: weft sim VERB [options]\n\nverbs:\n"
-                 "  swarm  many seeds, each a whole cluster with faults, checked to the end\n"
+                 "  swarm   many seeds, each a whole cluster with faults, checked to the end\n"
+                 "  incast  many senders, one downlink, one message each a round: round times\n"
                  "\n`weft sim VERB --help` explains a verb\n");
 }
 
@@ -355,6 +357,9 @@ int weft_cli_sim(int argc, char **argv)
 {
     if (argc >= 2 && strcmp(argv[1], "swarm") == 0) {
         return verb_swarm(argc - 1, argv + 1);
+    }
+    if (argc >= 2 && strcmp(argv[1], "incast") == 0) {
+        return weft_cli_sim_incast(argc - 1, argv + 1);
     }
     if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         print_help(stdout);

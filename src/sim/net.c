@@ -27,8 +27,10 @@ struct link {
 
 struct weft_net {
     struct weft_sim_heap heap;
-    struct link *links; /* link of (host, dir) is host x 2 + dir */
+    struct link *links; /* link of (host, dir) is port[host] x 2 + dir */
+    uint32_t *port;     /* the host itself, unless it shares another's links */
     uint32_t hosts;
+    uint32_t overhead_bytes;
     uint32_t touched; /* link of the last event, for the check */
     uint64_t wakes;   /* planned */
     uint64_t now_ns;
@@ -37,7 +39,7 @@ struct weft_net {
 static struct link *link_of(const struct weft_net *net, uint32_t host, enum weft_net_dir dir)
 {
     WEFT_ASSERT(host < net->hosts);
-    return &net->links[host * 2 + dir];
+    return &net->links[net->port[host] * 2 + dir];
 }
 
 struct weft_net *weft_net_new(uint32_t hosts, uint64_t seed)
@@ -46,8 +48,13 @@ struct weft_net *weft_net_new(uint32_t hosts, uint64_t seed)
     struct weft_net *net = calloc(1, sizeof(*net));
     WEFT_ASSERT(net != NULL);
     net->links = calloc(hosts * 2, sizeof(*net->links));
-    WEFT_ASSERT(net->links != NULL);
+    net->port = calloc(hosts, sizeof(*net->port));
+    WEFT_ASSERT(net->links != NULL && net->port != NULL);
     net->hosts = hosts;
+    net->overhead_bytes = WEFT_NET_OVERHEAD_BYTES;
+    for (uint32_t i = 0; i < hosts; i++) {
+        net->port[i] = i;
+    }
     for (uint32_t i = 0; i < hosts * 2; i++) {
         weft_prng_split(&net->links[i].prng, seed, i);
     }
@@ -64,6 +71,7 @@ void weft_net_free(struct weft_net *net)
         weft_net_packet_free(event.object);
     }
     weft_sim_heap_fini(&net->heap);
+    free(net->port);
     free(net->links);
     free(net);
 }
@@ -79,6 +87,17 @@ void weft_net_faults_set(struct weft_net *net, uint32_t host, enum weft_net_dir 
                          const struct weft_net_faults *faults)
 {
     link_of(net, host, dir)->faults = *faults;
+}
+
+void weft_net_share(struct weft_net *net, uint32_t host, uint32_t other)
+{
+    WEFT_ASSERT(host < net->hosts && other < net->hosts && net->port[other] == other);
+    net->port[host] = other;
+}
+
+void weft_net_overhead_set(struct weft_net *net, uint32_t overhead_bytes)
+{
+    net->overhead_bytes = overhead_bytes;
 }
 
 void weft_net_partition_add(struct weft_net *net, uint32_t host, enum weft_net_dir dir,
@@ -126,7 +145,7 @@ static void link_enter(struct weft_net *net, uint32_t idx, struct weft_net_packe
 {
     struct link *link = &net->links[idx];
     struct weft_net_link_counters *counters = &link->counters;
-    uint64_t bytes = packet->count + WEFT_NET_OVERHEAD_BYTES;
+    uint64_t bytes = packet->count + net->overhead_bytes;
     WEFT_ASSERT(link->config.rate_bps > 0);
     net->touched = idx;
     counters->in++;
@@ -209,7 +228,7 @@ static void link_leave(struct weft_net *net, uint32_t idx, struct weft_net_packe
     struct link *link = &net->links[idx];
     net->touched = idx;
     link->counters.queued--;
-    link->counters.queued_bytes -= packet->count + WEFT_NET_OVERHEAD_BYTES;
+    link->counters.queued_bytes -= packet->count + net->overhead_bytes;
     if (link_drops(link, net->now_ns)) {
         weft_net_packet_free(packet);
         return;
@@ -224,13 +243,13 @@ static void link_leave(struct weft_net *net, uint32_t idx, struct weft_net_packe
 void weft_net_send(struct weft_net *net, struct weft_net_packet *packet)
 {
     WEFT_ASSERT(packet->from < net->hosts && packet->to < net->hosts);
-    link_enter(net, packet->from * 2 + WEFT_NET_UP, packet);
+    link_enter(net, net->port[packet->from] * 2 + WEFT_NET_UP, packet);
 }
 
 void weft_net_inject(struct weft_net *net, struct weft_net_packet *packet)
 {
     WEFT_ASSERT(packet->to < net->hosts);
-    link_enter(net, packet->to * 2 + WEFT_NET_DOWN, packet);
+    link_enter(net, net->port[packet->to] * 2 + WEFT_NET_DOWN, packet);
 }
 
 void weft_net_wake(struct weft_net *net, uint32_t host, uint64_t at_ns)
@@ -257,7 +276,7 @@ static void link_arrive(struct weft_net *net, uint32_t idx, struct weft_net_pack
     net->links[idx].counters.flying--;
     net->links[idx].counters.delivered++;
     if (idx % 2 == WEFT_NET_UP) {
-        link_enter(net, packet->to * 2 + WEFT_NET_DOWN, packet);
+        link_enter(net, net->port[packet->to] * 2 + WEFT_NET_DOWN, packet);
         return;
     }
     packet->at_ns = net->now_ns;

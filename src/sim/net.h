@@ -21,7 +21,7 @@
 
 enum {
     WEFT_NET_HOSTS_MAX = 1024,
-    WEFT_NET_OVERHEAD_BYTES = 42, /* Ethernet 14, IPv4 20, UDP 8 */
+    WEFT_NET_OVERHEAD_BYTES = 42, /* of each packet: Ethernet 14, IPv4 20, UDP 8 */
     WEFT_NET_PARTITIONS_MAX = 4,  /* windows a link */
 };
 
@@ -98,6 +98,14 @@ void weft_net_link_set(struct weft_net *net, uint32_t host, enum weft_net_dir di
                        const struct weft_net_link_config *config);
 void weft_net_faults_set(struct weft_net *net, uint32_t host, enum weft_net_dir dir,
                          const struct weft_net_faults *faults);
+
+/* Both links of `host` are those of `other` from now on: two sockets of one machine. `other` has
+ * links of its own. Before the first packet. */
+void weft_net_share(struct weft_net *net, uint32_t host, uint32_t other);
+
+/* Bytes that each packet takes on a link beyond its own; WEFT_NET_OVERHEAD_BYTES at first. Before
+ * the first packet. */
+void weft_net_overhead_set(struct weft_net *net, uint32_t overhead_bytes);
 
 /* Drop all that leaves this link in [from_ns, to_ns). */
 void weft_net_partition_add(struct weft_net *net, uint32_t host, enum weft_net_dir dir,

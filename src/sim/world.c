@@ -172,6 +172,9 @@ static void trace(struct weft_world *world, enum trace kind, uint32_t host, uint
 static void trace_packet(struct weft_world *world, enum trace kind, uint32_t host,
                          const struct weft_net_packet *packet)
 {
+    if (world->config.lean) {
+        return;
+    }
     trace(world, kind, host,
           (uint64_t)packet->from << 32 | (uint64_t)packet->to << 8 | (uint64_t)packet->ecn);
     world->hash = weft_sim_hash_bytes(world->hash, packet->bytes, packet->count);

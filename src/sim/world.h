@@ -44,6 +44,9 @@ struct weft_world_config {
     uint32_t hosts;
     uint64_t seed;      /* of the network and the attacker */
     uint64_t steps_max; /* events of the network; then WEFT_WORLD_STEPS */
+    /* No datagrams in the hash, and no checks of what a swarm has checked: for large runs that are
+     * measured. Needs an honest network. */
+    bool lean;
     struct weft_world_hostile hostile;
 };
 
