@@ -7,7 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { KIND_LEAVE, KIND_ARRIVE, KIND_WAKE };
+enum kind { KIND_LEAVE, KIND_ARRIVE, KIND_STRAY, KIND_WAKE };
+
+/* Packets in the order in which their time comes. Only the first one has an event in the heap: a
+ * full buffer costs the heap no more than one packet does. */
+struct queue {
+    struct weft_net_packet *first;
+    struct weft_net_packet **last; /* where the next one is linked */
+};
 
 struct window {
     uint64_t from_ns;
@@ -22,6 +29,9 @@ struct link {
     bool bursting;       /* Gilbert-Elliott state */
     uint64_t free_at_ns; /* when the sender of this link has sent all it holds */
     struct weft_prng prng;
+    struct queue sending;
+    struct queue flying;
+    uint64_t strays;     /* flying with an extra delay: each has an event of its own */
     struct weft_net_link_counters counters;
 };
 
@@ -35,6 +45,40 @@ struct weft_net {
     uint64_t wakes;   /* planned */
     uint64_t now_ns;
 };
+
+static void queue_init(struct queue *queue)
+{
+    queue->first = NULL;
+    queue->last = &queue->first;
+}
+
+/* True when the packet is the first, so its event is to be planned. */
+static bool queue_put(struct queue *queue, struct weft_net_packet *packet, uint64_t due_ns)
+{
+    bool first = queue->first == NULL;
+    packet->next = NULL;
+    packet->due_ns = due_ns;
+    *queue->last = packet;
+    queue->last = &packet->next;
+    return first;
+}
+
+static struct weft_net_packet *queue_take(struct queue *queue)
+{
+    struct weft_net_packet *packet = queue->first;
+    queue->first = packet->next;
+    if (queue->first == NULL) {
+        queue->last = &queue->first;
+    }
+    return packet;
+}
+
+static void queue_free(struct queue *queue)
+{
+    while (queue->first != NULL) {
+        weft_net_packet_free(queue_take(queue));
+    }
+}
 
 static struct link *link_of(const struct weft_net *net, uint32_t host, enum weft_net_dir dir)
 {
@@ -57,6 +101,8 @@ struct weft_net *weft_net_new(uint32_t hosts, uint64_t seed)
     }
     for (uint32_t i = 0; i < hosts * 2; i++) {
         weft_prng_split(&net->links[i].prng, seed, i);
+        queue_init(&net->links[i].sending);
+        queue_init(&net->links[i].flying);
     }
     return net;
 }
@@ -69,6 +115,10 @@ void weft_net_free(struct weft_net *net)
     struct weft_sim_event event;
     while (weft_sim_heap_pop(&net->heap, &event)) {
         weft_net_packet_free(event.object);
+    }
+    for (uint32_t i = 0; i < net->hosts * 2; i++) {
+        queue_free(&net->links[i].sending);
+        queue_free(&net->links[i].flying);
     }
     weft_sim_heap_fini(&net->heap);
     free(net->port);
@@ -164,7 +214,9 @@ static void link_enter(struct weft_net *net, uint32_t idx, struct weft_net_packe
     counters->queued_bytes_max = weft_max_u64(counters->queued_bytes_max, counters->queued_bytes);
     link->free_at_ns = weft_max_u64(link->free_at_ns, net->now_ns) +
                        weft_div_ceil_u64(bytes * 8 * WEFT_NS_PER_S, link->config.rate_bps);
-    weft_sim_heap_push(&net->heap, link->free_at_ns, KIND_LEAVE, idx, packet);
+    if (queue_put(&link->sending, packet, link->free_at_ns)) {
+        weft_sim_heap_push(&net->heap, link->free_at_ns, KIND_LEAVE, idx, NULL);
+    }
 }
 
 static bool partitioned(const struct link *link, uint64_t now_ns)
@@ -213,19 +265,26 @@ static bool link_drops(struct link *link, uint64_t now_ns)
 static void link_fly(struct weft_net *net, uint32_t idx, struct weft_net_packet *packet)
 {
     struct link *link = &net->links[idx];
-    uint64_t delay_ns = link->config.delay_ns;
-    if (weft_prng_chance(&link->prng, link->faults.reorder_ppm)) {
-        delay_ns += weft_prng_range(&link->prng, 1, link->faults.reorder_ns_max);
-        link->counters.reordered++;
-    }
+    uint64_t due_ns = net->now_ns + link->config.delay_ns;
     link->counters.flying++;
-    weft_sim_heap_push(&net->heap, net->now_ns + delay_ns, KIND_ARRIVE, idx, packet);
+    if (weft_prng_chance(&link->prng, link->faults.reorder_ppm)) {
+        due_ns += weft_prng_range(&link->prng, 1, link->faults.reorder_ns_max);
+        link->counters.reordered++;
+        link->strays++;
+        weft_sim_heap_push(&net->heap, due_ns, KIND_STRAY, idx, packet);
+    } else if (queue_put(&link->flying, packet, due_ns)) {
+        weft_sim_heap_push(&net->heap, due_ns, KIND_ARRIVE, idx, NULL);
+    }
 }
 
 /* The last bit of a packet has left the sending side. */
-static void link_leave(struct weft_net *net, uint32_t idx, struct weft_net_packet *packet)
+static void link_leave(struct weft_net *net, uint32_t idx)
 {
     struct link *link = &net->links[idx];
+    struct weft_net_packet *packet = queue_take(&link->sending);
+    if (link->sending.first != NULL) {
+        weft_sim_heap_push(&net->heap, link->sending.first->due_ns, KIND_LEAVE, idx, NULL);
+    }
     net->touched = idx;
     link->counters.queued--;
     link->counters.queued_bytes -= packet->count + net->overhead_bytes;
@@ -268,6 +327,17 @@ uint64_t weft_net_next_ns(const struct weft_net *net)
     return weft_sim_heap_next_ns(&net->heap);
 }
 
+/* The next packet of a link that keeps their order. */
+static struct weft_net_packet *link_next(struct weft_net *net, uint32_t idx)
+{
+    struct queue *flying = &net->links[idx].flying;
+    struct weft_net_packet *packet = queue_take(flying);
+    if (flying->first != NULL) {
+        weft_sim_heap_push(&net->heap, flying->first->due_ns, KIND_ARRIVE, idx, NULL);
+    }
+    return packet;
+}
+
 /* A packet has come to the far side of a link. */
 static void link_arrive(struct weft_net *net, uint32_t idx, struct weft_net_packet *packet,
                         struct weft_net_event *event_p)
@@ -294,9 +364,13 @@ bool weft_net_step(struct weft_net *net, struct weft_net_event *event_p)
     *event_p = (struct weft_net_event){WEFT_NET_NONE, 0, NULL};
     switch ((enum kind)event.kind) {
     case KIND_LEAVE:
-        link_leave(net, event.index, event.object);
+        link_leave(net, event.index);
         break;
     case KIND_ARRIVE:
+        link_arrive(net, event.index, link_next(net, event.index), event_p);
+        break;
+    case KIND_STRAY:
+        net->links[event.index].strays--;
         link_arrive(net, event.index, event.object, event_p);
         break;
     case KIND_WAKE:
@@ -333,8 +407,12 @@ static const char *link_check(const struct link *link)
     if (c->queued_bytes > link->config.buffer_bytes) {
         return "a link holds more than its buffer";
     }
-    if ((c->queued == 0) != (c->queued_bytes == 0)) {
+    if ((c->queued == 0) != (c->queued_bytes == 0) ||
+        (c->queued == 0) != (link->sending.first == NULL)) {
         return "a link's bytes and packets disagree";
+    }
+    if ((c->flying == link->strays) != (link->flying.first == NULL)) {
+        return "a link's packets in flight are not those that it counts";
     }
     return NULL;
 }
@@ -344,14 +422,14 @@ const char *weft_net_check(const struct weft_net *net, bool all)
     if (!all) {
         return link_check(&net->links[net->touched]);
     }
-    uint64_t packets = 0;
+    uint64_t events = net->wakes;
     for (uint32_t i = 0; i < net->hosts * 2; i++) {
-        const char *wrong = link_check(&net->links[i]);
+        const struct link *link = &net->links[i];
+        const char *wrong = link_check(link);
         if (wrong != NULL) {
             return wrong;
         }
-        packets += net->links[i].counters.queued + net->links[i].counters.flying;
+        events += (link->sending.first != NULL) + (link->flying.first != NULL) + link->strays;
     }
-    return packets + net->wakes == net->heap.count ? NULL
-                                                   : "packets are counted that no event carries";
+    return events == net->heap.count ? NULL : "packets are counted that no event carries";
 }

@@ -66,7 +66,8 @@ struct weft_net_link_counters {
 /* One datagram on its way. The bytes are an allocation of exactly their length, so that
  * AddressSanitizer sees who reads past the end. */
 struct weft_net_packet {
-    struct weft_net_packet *next; /* for queues of the owner */
+    struct weft_net_packet *next; /* for queues of the owner: the network, then the caller */
+    uint64_t due_ns;              /* the network's */
     uint32_t from;                /* what the datagram says; a hostile one lies */
     uint32_t to;
     enum weft_ecn ecn;
