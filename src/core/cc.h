@@ -3,7 +3,12 @@
  * An algorithm is a const struct of functions with a name. It sees one sample per ACK that
  * acknowledged or lost something. Integers only: the simulator's runs must be equal in every build.
  *
- * It does not know about credits (the receiver's control of incast) nor about pacing's timers.
+ *   dctcp      the default: marks of the switches (ECN); where none was ever seen, delay
+ *   delay      keeps the queue under a target delay; needs nothing from the network
+ *   reno-fair  a halving per round trip with loss: takes a TCP's share of a link, and no more
+ *
+ * The first two treat loss that the path shows whatever we do as no signal (cc_loss.c). None knows
+ * about credits (the receiver's control of incast) nor about pacing's timers.
  */
 #ifndef WEFT_CORE_CC_H
 #define WEFT_CORE_CC_H
@@ -26,23 +31,31 @@ struct weft_cc_sample {
 
 struct weft_cc_ops;
 
+/* Loss of the path, smoothed, and the least that it shows. */
+struct weft_cc_loss {
+    uint32_t span_acked;       /* counts within the current span */
+    uint32_t span_lost;
+    uint32_t ppm;              /* smoothed, g = 1/8; UINT32_MAX = no span yet */
+    uint32_t floor_ppm[2];     /* least ppm of this and the previous 5 s */
+    uint64_t floor_since_ns;
+    uint32_t excess_ppm;       /* above the floor in the last span, not yet acted upon */
+};
+
 struct weft_cc {
     const struct weft_cc_ops *ops;
-    uint64_t cwnd_bytes;       /* never below two packets */
+    uint64_t cwnd_bytes;       /* never below the algorithm's least */
     uint64_t rate_bps;         /* pacing rate; 0 = not paced yet */
     uint32_t packet_bytes;
     bool slow_start;
-    /* of the algorithm "window" */
+    bool round_full;           /* the window was in use in this round */
+    struct weft_cc_loss loss;
+    /* of dctcp */
+    bool marks;                /* this path has marked a packet */
     uint32_t alpha_ppm;        /* smoothed fraction of marked packets, g = 1/16 */
     uint32_t round_ce;         /* counts within the current round */
     uint32_t round_acked;
-    bool round_full;           /* the window was in use in this round */
-    uint32_t span_acked;       /* counts within the current loss span */
-    uint32_t span_lost;
-    uint32_t loss_ppm;         /* smoothed loss, g = 1/8; UINT32_MAX = no span yet */
-    uint32_t floor_ppm[2];     /* least loss_ppm of this and the previous 5 s */
-    uint64_t floor_since_ns;
-    uint32_t excess_ppm;       /* loss above the floor in the last span, not yet acted upon */
+    /* of reno-fair */
+    uint8_t recovery_rounds;   /* until the packets sent before the last cut are told of */
 };
 
 struct weft_cc_ops {
@@ -61,5 +74,24 @@ const struct weft_cc_ops *weft_cc_find(const char *name);
 
 /* Smoothed loss of the path in ppm, 0 before the first span. */
 uint32_t weft_cc_loss_ppm(const struct weft_cc *cc);
+
+/* ---- for algorithms -------------------------------------------------------------------------- */
+
+enum {
+    WEFT_CC_PACKETS_FIRST = 32,
+    WEFT_CC_PACKETS_MIN = 4,
+};
+
+/* The state that all of them begin with. */
+void weft_cc_reset(struct weft_cc *cc, uint32_t packet_bytes, uint64_t now_ns);
+void weft_cc_silence(struct weft_cc *cc);
+
+void weft_cc_loss_measure(struct weft_cc_loss *loss, const struct weft_cc_sample *sample);
+/* Above the target: the share of the window that delay alone asks to cut in a round, else 0. */
+uint32_t weft_cc_delay_excess(const struct weft_cc_sample *sample);
+void weft_cc_cut(struct weft_cc *cc, uint32_t fraction_ppm);
+/* Slow start's growth for this ACK; in the end the window's limits and the pacing rate. */
+void weft_cc_slow_start(struct weft_cc *cc, const struct weft_cc_sample *sample);
+void weft_cc_limit(struct weft_cc *cc, const struct weft_cc_sample *sample, uint32_t packets_min);
 
 #endif

@@ -17,6 +17,7 @@ void weft_ep_config_default(struct weft_ep_config *config_p)
         .tx_window_max = 4096,
         .rx_window = 2048,
         .unscheduled = 64,
+        .senders_expected = 1,
         .packet_bytes = 1472,
         .accept = 0,
         .ecn = 1,
@@ -78,6 +79,7 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     ep->peers = calloc(peers, sizeof(*ep->peers));
     ep->heap = calloc(peers, sizeof(*ep->heap));
     ep->ready = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->ready));
+    ep->credit_active = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->credit_active));
     ep->expects = calloc(config->expects_max, sizeof(*ep->expects));
     ep->events = calloc(EVENTS_MAX, sizeof(*ep->events));
     ep->tx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*ep->tx_arena));
@@ -85,13 +87,14 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     ep->bitmaps = calloc(peers * WEFT_MSGS_MAX * 4 * words, sizeof(*ep->bitmaps));
     ep->packet_arena = calloc(peers * config->tx_window_max, sizeof(*ep->packet_arena));
     ep->packet_bits_arena = calloc(peers * 2 * (config->tx_window_max / 64), sizeof(uint64_t));
-    if (ep->peers == NULL || ep->heap == NULL || ep->ready == NULL || ep->expects == NULL ||
-        ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL ||
+    if (ep->peers == NULL || ep->heap == NULL || ep->ready == NULL ||
+        ep->credit_active == NULL || ep->expects == NULL || ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL ||
         ep->bitmaps == NULL || ep->packet_arena == NULL || ep->packet_bits_arena == NULL) {
         weft_ep_free(ep);
         return WEFT_NOMEM;
     }
     peers_init(ep);
+    weft_core_credit_init(ep);
     *ep_p = ep;
     return WEFT_OK;
 }
@@ -108,6 +111,7 @@ void weft_ep_free(struct weft_ep *ep)
     free(ep->tx_arena);
     free(ep->events);
     free(ep->expects);
+    free(ep->credit_active);
     free(ep->ready);
     free(ep->heap);
     free(ep->peers);
@@ -225,6 +229,7 @@ static uint64_t peer_deadline(const struct peer *p)
         at = weft_min_u64(at, p->pto_ns);
         at = weft_min_u64(at, p->pace_ns);
         at = weft_min_u64(at, p->rx_timer_ns);
+        at = weft_min_u64(at, p->credit_ns);
     }
     return weft_min_u64(at, p->tx_deadline_ns);
 }
@@ -284,6 +289,9 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
             return;
         }
     }
+    if (p->credit_ns <= now_ns) {
+        weft_core_credit_timer(ep, p, now_ns);
+    }
     if (p->loss_ns <= now_ns) {
         weft_core_loss_timer(ep, p, now_ns);
     }
@@ -334,6 +342,7 @@ static void peer_clear(struct weft_ep *ep, struct peer *p)
         .tx_deadline_ns = WEFT_NEVER,
         .rx_timer_ns = WEFT_NEVER,
         .ack_ns = WEFT_NEVER,
+        .credit_ns = WEFT_NEVER,
         .ack_low = UINT64_MAX,
         .ack_low_before = UINT64_MAX,
         .pn_next = 1,
@@ -346,6 +355,7 @@ static void peer_clear(struct weft_ep *ep, struct peer *p)
         .packet_bytes = ep->config.packet_bytes,
     };
     heap_remove(ep, p);
+    weft_core_credit_idle(ep, p);
     weft_bits_clear(ep->ready, peer_idx(ep, p));
     size_t words = ep->config.tx_window_max / 64;
     memset(p->in_flight_bits, 0, words * sizeof(uint64_t));
@@ -413,6 +423,7 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
     /* 12 bits say where, 20 bits that it is not an earlier user of the slot. */
     p->connection_id = (uint32_t)(weft_prng_u64(&ep->prng) << 12) | idx;
     p->credit = 1;
+    p->granted = weft_core_credit_first(ep);
     p->tokens_ns = now_ns;
     p->cc.ops = ep->cc_ops;
     p->cc.ops->init(&p->cc, p->packet_bytes, now_ns);
@@ -541,6 +552,9 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
 
 uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
 {
+    if (ep->credit.dirty) {
+        weft_core_credit_run(ep, now_ns);
+    }
     for (;;) {
         size_t idx = weft_bits_next_one(ep->ready, ep->peers_used, ep->send_cursor);
         if (idx >= ep->peers_used) {
@@ -561,6 +575,7 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
         weft_bits_clear(ep->ready, idx);
         if (p->state != PEER_FREE) {
             weft_core_pto_arm(ep, p);
+            weft_core_credit_arm(ep, p);
             peer_file(ep, p);
         }
     }

@@ -17,6 +17,8 @@
 
 #include "core/msg.h"
 
+#include <stdatomic.h>
+
 struct weft_ep;
 
 /* A network address as the driver writes it (a sockaddr, or a host number in the simulator);
@@ -28,6 +30,13 @@ struct weft_addr {
 
 enum weft_ecn { WEFT_ECN_NOT = 0, WEFT_ECN_ECT1 = 1, WEFT_ECN_ECT0 = 2, WEFT_ECN_CE = 3 };
 
+/* What the endpoints of one host share, so that they grant no more together than one would: bytes
+ * of DATA taken, and endpoints with an open message. Zeroed by its owner; outlives them. */
+struct weft_credit_share {
+    _Atomic uint64_t bytes;
+    _Atomic uint32_t active;
+};
+
 /* Limits and tunables; weft_ep_config_default fills in all of them. */
 struct weft_ep_config {
     uint64_t name;                /* told to peers; opaque */
@@ -37,8 +46,11 @@ struct weft_ep_config {
     uint32_t chunks_max;          /* largest message, in chunks; <= 262,144 */
     uint32_t expects_max;         /* posted expectations at a time */
     uint32_t tx_window_max;       /* packets in flight per peer; power of two, 256 .. 65,536 */
-    uint32_t rx_window;           /* DATA packets granted ahead per peer */
-    uint16_t unscheduled;         /* DATA packets taken before the first ACK */
+    uint32_t rx_window;           /* DATA packets on their way here at a time, all peers together:
+                                   * what the receive buffer holds */
+    uint16_t unscheduled;         /* of these, most that a peer may begin a message with */
+    uint16_t senders_expected;    /* peers that send at a time, where the layer above knows */
+    struct weft_credit_share *credit_share; /* of the endpoints behind one link; NULL = alone */
     uint16_t packet_bytes;        /* UDP payload to build, 256 .. 65,000 */
     uint8_t accept;               /* 1: HELLO of strangers opens a peer */
     uint8_t ecn;                  /* 1: mark packets ECT(0) */
@@ -59,6 +71,7 @@ struct weft_ep_counters {
     uint64_t spurious_losses;    /* declared lost, then acknowledged */
     uint64_t probes;             /* PTO expiries that sent a probe */
     uint64_t ce_received;
+    uint64_t credits_reclaimed;  /* times that a silent holder of credit was passed over */
     uint64_t messages_sent;      /* closed by DONE: COMPLETE or SHORT */
     uint64_t messages_received;  /* closed as receiver: COMPLETE or SHORT */
     uint64_t messages_short;     /* of these, as receiver, closed below the bound */

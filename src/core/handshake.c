@@ -123,7 +123,7 @@ uint32_t weft_core_hello_build(struct weft_ep *ep, struct peer *p, uint64_t now_
         .name = ep->config.name,
         .open_from = p->tx_open_from,
         .clock = wire_clock(now_ns),
-        .unscheduled = ep->config.unscheduled,
+        .unscheduled = (uint16_t)p->granted,
         .packet_bytes_max = 65000,
     };
     struct weft_writer w = weft_writer_make(tx->scratch, sizeof(tx->scratch));
@@ -143,7 +143,7 @@ uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_
         .incarnation = ep->config.incarnation,
         .name = ep->config.name,
         .open_from = p->tx_open_from,
-        .unscheduled = ep->config.unscheduled,
+        .unscheduled = (uint16_t)p->granted,
         .packet_bytes_max = 65000,
     };
     struct weft_writer w = weft_writer_make(tx->scratch, sizeof(tx->scratch));

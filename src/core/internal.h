@@ -3,6 +3,7 @@
  *   endpoint.c    tables, events, deadlines, the public calls
  *   handshake.c   HELLO and ACCEPT
  *   rx.c          incoming packets, incoming messages, the receiver's half of the bound
+ *   credit.c      how much the peers may send to this end
  *   loss.c        ACK, RTT, loss detection, PTO
  *   tx_msg.c      outgoing messages: which chunk next; DONE
  *   tx.c          building packets
@@ -207,11 +208,47 @@ struct peer {
     uint64_t echo_ns;              /* when it came; 0 = none */
     uint64_t rx_timer_ns;          /* least time at which an open message may close */
     uint64_t heard_ns;             /* last valid packet */
+
+    /* credit.c */
+    uint32_t granted;              /* DATA packets granted to it, cumulative */
+    uint64_t credit_since_ns;      /* since when it holds credit without a break */
+    uint64_t credit_turn;          /* number of the last grant */
+    uint64_t credit_ns;            /* look at its silence at */
+    uint64_t credit_told_ns;       /* when it was told again */
+    uint8_t credit_silences;
+    bool credit_silent;            /* holds credit and says nothing: not counted */
 };
 
 struct expect {
     weft_expect_id id;             /* 0 = free */
     struct weft_msg_expect e;
+};
+
+enum { CREDIT_RATES = 10 };
+
+/* What this end grants to all its peers together. */
+struct credit {
+    bool dirty;              /* something changed since the last run */
+    bool joined;             /* counted in the share of the host */
+    bool window_wanted;      /* all through the window some sender wanted more than it had */
+    uint64_t budget;         /* DATA packets that may be outstanding */
+    uint64_t bytes;          /* of DATA received, cumulative */
+    uint64_t rate_bps;       /* most of the last windows */
+    uint64_t rates_bps[CREDIT_RATES];
+    uint32_t rate_next;
+    uint32_t packet_bytes;   /* smoothed size of DATA packets */
+    uint64_t window_ns;      /* begin of the window that is measured; 0 = none */
+    uint64_t window_bytes;
+    uint64_t window_packets;
+    uint64_t window_lost;
+    uint64_t window_ce;
+    uint64_t slack_bytes;
+    uint32_t loss_ppm;
+    uint32_t loss_floor[2];  /* least loss_ppm of this and the previous 5 s */
+    uint64_t floor_since_ns;
+    uint64_t turn;
+    uint32_t senders;        /* that a round is expected to have */
+    uint32_t senders_now;    /* most at a time since the last round */
 };
 
 struct weft_ep {
@@ -231,6 +268,8 @@ struct weft_ep {
     uint32_t event_head;
     uint32_t event_count;
     const struct weft_cc_ops *cc_ops;
+    struct credit credit;
+    uint64_t *credit_active;       /* bit = peer has a message open here */
     uint64_t *bitmaps;             /* arena of all masks */
     struct tx_msg *tx_arena;
     struct rx_msg *rx_arena;
@@ -275,12 +314,28 @@ uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_
 void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
                            const void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns);
 void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from);
+void weft_core_rx_timer_arm(struct peer *p);
 void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                         struct weft_wire_ack *ack, size_t room);
 
+/* credit.c */
+void weft_core_credit_init(struct weft_ep *ep);
+/* What a new connection may send before it has an ACK. */
+uint16_t weft_core_credit_first(const struct weft_ep *ep);
+void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead, uint64_t bytes,
+                             bool data, bool ce);
+void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+void weft_core_credit_idle(struct weft_ep *ep, struct peer *p);
+void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns);
+uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p);
+uint64_t weft_core_credit_silent_since(const struct peer *p);
+void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p);
+void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+
 /* loss.c */
+uint64_t weft_core_pto_base(const struct peer *p);
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns);
 void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack,
                         uint64_t at_ns, uint64_t now_ns);

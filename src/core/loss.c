@@ -319,11 +319,19 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
 
 /* ---- probe timeout --------------------------------------------------------------------------- */
 
+uint64_t weft_core_pto_base(const struct peer *p)
+{
+    if (p->srtt_ns == 0) {
+        return 3 * initial_rtt_ns;
+    }
+    return p->srtt_ns + weft_max_u64(4 * p->rttvar_ns, granularity_ns) + max_ack_delay_ns;
+}
+
 static uint64_t pto_interval(const struct peer *p)
 {
-    uint64_t base_ns = 3 * initial_rtt_ns;
-    if (p->srtt_ns != 0) {
-        base_ns = p->srtt_ns + weft_max_u64(4 * p->rttvar_ns, granularity_ns) + max_ack_delay_ns;
+    uint64_t base_ns = weft_core_pto_base(p);
+    if (p->in_flight_count == 0 && (int32_t)(p->credit - p->data_sent) <= 0) {
+        base_ns *= 4; /* we only wait for our turn; the receiver tells again by itself */
     }
     /* The first two at one interval, then doubling. */
     uint32_t doublings = p->pto_count > 1 ? p->pto_count - 1 : 0;

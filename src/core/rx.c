@@ -96,7 +96,7 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     ack->clock = wire_clock(now_ns);
     ack->ect = p->ect_received;
     ack->ce = p->ce_received;
-    ack->credit = p->data_count + ep->config.rx_window;
+    ack->credit = weft_core_credit_told(ep, p);
     ack->open_from = (uint32_t)p->tx_open_from;
     ack->flags = p->announce_idle > 0 ? WEFT_ACK_IDLE : 0;
     if (room >= WEFT_ACK_BYTES + NOTES_MAX * sizeof(struct weft_wire_note)) {
@@ -167,8 +167,12 @@ static void rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m, uint6
     bool enough = m->chunks - m->received_count <= m->lost_max && m->critical_left == 0;
     uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
     m->state = RX_CLOSED;
+    ep->credit.dirty = true;
     m->outcome = enough ? WEFT_MSG_COMPLETE : WEFT_MSG_SHORT;
     p->rx_live &= ~bit;
+    if (p->rx_live == 0) {
+        weft_core_credit_idle(ep, p);
+    }
     p->rx_closed |= bit;
     rx_need_done(p, m);
     ep->counters.messages_received++;
@@ -195,15 +199,15 @@ static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
         uint64_t window_ns = weft_max_u64(rtt_ns / 8, 100 * WEFT_NS_PER_US);
         return weft_min_u64(at, m->pass_over_ns + window_ns);
     }
-    /* The receiver grants a fixed window beyond what it has seen, so credit is always unused. */
-    if (!p->sender_limited) {
-        uint64_t silence_ns = weft_max_u64(rtt_ns, 4 * p->data_gap_ns);
-        return weft_min_u64(at, p->data_last_ns + silence_ns);
+    uint64_t since_ns = weft_core_credit_silent_since(p);
+    if (p->sender_limited || since_ns == WEFT_NEVER) {
+        return at; /* it may be waiting for its own limits, or for credit */
     }
-    return at;
+    uint64_t silence_ns = weft_max_u64(rtt_ns, 4 * p->data_gap_ns);
+    return weft_min_u64(at, since_ns + silence_ns);
 }
 
-static void rx_timer_arm(struct peer *p)
+void weft_core_rx_timer_arm(struct peer *p)
 {
     uint64_t at = WEFT_NEVER;
     for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
@@ -220,7 +224,7 @@ void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
             rx_close(ep, p, m, now_ns);
         }
     }
-    rx_timer_arm(p);
+    weft_core_rx_timer_arm(p);
 }
 
 void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -278,6 +282,7 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
     };
     memset(bits, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*bits));
     p->rx_live |= UINT64_C(1) << (seq & MSG_MASK);
+    weft_core_credit_open(ep, p, now_ns);
     if (--x->e.count == 0) {
         x->id = 0;
     }
@@ -485,13 +490,14 @@ static void control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
 }
 
 /* What any valid packet of the peer tells, beyond its frames. */
-static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn, uint16_t data_count,
-                        uint64_t now_ns)
+static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
+                        const struct weft_wire_packet *packet, size_t bytes, uint64_t now_ns)
 {
-    int16_t ahead = (int16_t)(data_count - (uint16_t)p->data_count);
-    if (ahead > 0) {
-        p->data_count += (uint32_t)ahead;
-    }
+    int16_t ahead = (int16_t)(packet->data_count - (uint16_t)p->data_count);
+    ahead = ahead > 0 ? ahead : 0;
+    p->data_count += (uint32_t)ahead;
+    weft_core_credit_packet(ep, p, (uint32_t)ahead, bytes, packet->data != NULL,
+                            ecn == WEFT_ECN_CE);
     if (p->idle) {
         p->idle = false;
         p->pto_count = 0;
@@ -568,7 +574,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         }
         eliciting = true;
     }
-    packet_note(ep, p, ecn, packet.data_count, now_ns);
+    packet_note(ep, p, ecn, &packet, count, now_ns);
     weft_core_peer_ready(ep, p);
     if (packet.control != NULL) {
         control_act(ep, p, &packet, at_ns, now_ns);
@@ -589,7 +595,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         }
     }
     if (p->rx_live != 0) {
-        rx_timer_arm(p);
+        weft_core_rx_timer_arm(p);
     } else {
         p->rx_timer_ns = WEFT_NEVER;
     }

@@ -87,14 +87,13 @@ static bool may_send(const struct weft_ep *ep, struct peer *p, uint32_t bytes, u
 }
 
 /* Set on packets near the end of what window and pacer allow, while more is waiting: the pause that
- * may follow is ours, not the network's. On several packets, because the last may be lost. */
+ * may follow is ours, not the network's. On several packets, because the last may be lost. What
+ * credit allows the receiver knows itself. */
 static bool sender_limited(const struct peer *p, const struct tx_msg *m, uint32_t bytes)
 {
     uint64_t ahead = (uint64_t)LIMITED_PACKETS * bytes;
     bool paced = p->cc.rate_bps != 0 && p->tokens_bytes < (int64_t)ahead;
-    bool credit = (int32_t)(p->credit - p->data_sent) < LIMITED_PACKETS;
-    return m->pass_next < m->chunks &&
-           (paced || credit || p->in_flight_bytes + ahead > p->cc.cwnd_bytes);
+    return m->pass_next < m->chunks && (paced || p->in_flight_bytes + ahead > p->cc.cwnd_bytes);
 }
 
 /* ---- bursts ---------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* The window algorithm on scripted samples: growth, marks, loss above and below the path's floor. */
+/* The algorithms on scripted samples: growth, marks, loss above and below the path's floor. */
 #include "core/cc.h"
 
 #include <setjmp.h>
@@ -11,11 +11,17 @@ enum { PACKET = 1472 };
 
 static const uint64_t rtt_ns = 200 * WEFT_NS_PER_US;
 
-static struct weft_cc cc_make(void)
+static struct weft_cc cc_named(const char *name)
 {
-    struct weft_cc cc = {.ops = weft_cc_find("window")};
+    struct weft_cc cc = {.ops = weft_cc_find(name)};
+    assert_non_null(cc.ops);
     cc.ops->init(&cc, PACKET, 0);
     return cc;
+}
+
+static struct weft_cc cc_make(void)
+{
+    return cc_named("dctcp");
 }
 
 /* One round trip: a full window acknowledged, of which `lost_ppm` lost and `ce_ppm` marked. */
@@ -89,7 +95,7 @@ static void test_floor_loss_is_no_signal_but_a_queue_is(void **state)
     assert_in_range(weft_cc_loss_ppm(&cc), 80000, 100000);
     assert_true(steady > 100 * PACKET);
     for (int i = 0; i < 20; i++) {
-        round_trip(&cc, &now, 100000, 0, 3 * rtt_ns);
+        round_trip(&cc, &now, 100000, 0, 6 * rtt_ns);
     }
     assert_true(cc.cwnd_bytes < steady * 6 / 10);
 }
@@ -126,6 +132,61 @@ static void test_silence_and_limits(void **state)
     assert_true(cc.cwnd_bytes >= 4 * PACKET);
 }
 
+/* Above the target delay the window shrinks in proportion, below it grows by one packet. */
+static void test_delay_holds_the_queue_at_its_target(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"delay", "dctcp"}; /* dctcp on a path without marks */
+    for (size_t i = 0; i < 2; i++) {
+        struct weft_cc cc = cc_named(names[i]);
+        uint64_t now = 0;
+        round_trip(&cc, &now, 0, 0, rtt_ns);
+        uint64_t before = cc.cwnd_bytes;
+        round_trip(&cc, &now, 0, 0, 8 * rtt_ns); /* 1,600 us, target 800 us: 0.8 x 0.5 */
+        assert_false(cc.slow_start);
+        assert_in_range(cc.cwnd_bytes, before * 110 / 100, before * 125 / 100); /* 2 x 0.6 */
+        before = cc.cwnd_bytes;
+        round_trip(&cc, &now, 0, 0, 3 * rtt_ns);
+        assert_int_equal(cc.cwnd_bytes, before + PACKET);
+    }
+}
+
+/* Where switches mark, they are believed, and the delay is not. */
+static void test_dctcp_on_a_marking_path_ignores_delay(void **state)
+{
+    (void)state;
+    struct weft_cc cc = cc_make();
+    uint64_t now = 0;
+    round_trip(&cc, &now, 0, 500000, rtt_ns);
+    uint64_t before = cc.cwnd_bytes;
+    round_trip(&cc, &now, 0, 0, 8 * rtt_ns);
+    assert_int_equal(cc.cwnd_bytes, before + PACKET);
+}
+
+/* One halving for all losses of a window, whatever the path always loses. */
+static void test_reno_fair_halves_once_per_window(void **state)
+{
+    (void)state;
+    struct weft_cc cc = cc_named("reno-fair");
+    uint64_t now = 0;
+    assert_int_equal(cc.cwnd_bytes, 10 * PACKET);
+    for (int i = 0; i < 4; i++) {
+        round_trip(&cc, &now, 0, 0, rtt_ns);
+    }
+    assert_int_equal(cc.cwnd_bytes, 160 * PACKET);
+    round_trip(&cc, &now, 100000, 0, rtt_ns);
+    assert_int_equal(cc.cwnd_bytes, 80 * PACKET);
+    round_trip(&cc, &now, 100000, 0, rtt_ns); /* packets sent before the cut */
+    assert_int_equal(cc.cwnd_bytes, 80 * PACKET);
+    round_trip(&cc, &now, 0, 0, rtt_ns);
+    assert_int_equal(cc.cwnd_bytes, 81 * PACKET);
+    cc.cwnd_bytes = 100 * PACKET;
+    round_trip(&cc, &now, 0, 10000, rtt_ns); /* one mark counts as a loss */
+    assert_int_equal(cc.cwnd_bytes, 50 * PACKET);
+    cc.ops->on_silence(&cc);
+    assert_true(cc.cwnd_bytes >= 2 * PACKET && cc.cwnd_bytes <= 4 * PACKET);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +196,9 @@ int main(void)
         cmocka_unit_test(test_floor_loss_is_no_signal_but_a_queue_is),
         cmocka_unit_test(test_loss_above_the_floor_cuts_in_proportion),
         cmocka_unit_test(test_silence_and_limits),
+        cmocka_unit_test(test_delay_holds_the_queue_at_its_target),
+        cmocka_unit_test(test_dctcp_on_a_marking_path_ignores_delay),
+        cmocka_unit_test(test_reno_fair_halves_once_per_window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

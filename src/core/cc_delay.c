@@ -1,0 +1,61 @@
+/* "delay": the queue is kept under a target delay, as Swift does; loss above the path's floor cuts
+ * in proportion.
+ *
+ * The target is half a base round trip and 500 us beyond the base: what the receivers' credits keep
+ * standing on purpose (some 24 packets, 290 us at 1 Gbit/s) must not look like congestion, and an
+ * ordinary host wakes up late by 100 us and more. Above it the window shrinks by 0.8 x the part of
+ * the round trip that lies above, at most by half.
+ *
+ * Source: Swift (Kumar et al., SIGCOMM 2020) section 3.1. Without its scaling of the target by
+ * hops and flows, and without its pacing below one packet: credits bound the number of packets.
+ */
+#include "core/cc.h"
+
+enum { BETA_PPM = 800000, CUT_PPM_MAX = 500000 };
+
+static const uint64_t queue_ns = 500 * WEFT_NS_PER_US;
+
+uint32_t weft_cc_delay_excess(const struct weft_cc_sample *s)
+{
+    if (s->rtt_ns_min == WEFT_NEVER || s->srtt_ns == 0) {
+        return 0;
+    }
+    uint64_t target_ns = s->rtt_ns_min + s->rtt_ns_min / 2 + queue_ns;
+    if (s->srtt_ns <= target_ns) {
+        return 0;
+    }
+    uint64_t cut = (s->srtt_ns - target_ns) * BETA_PPM / s->srtt_ns;
+    return (uint32_t)weft_max_u64(weft_min_u64(cut, CUT_PPM_MAX), 1);
+}
+
+static void delay_round(struct weft_cc *cc, const struct weft_cc_sample *s)
+{
+    uint32_t cut_ppm = weft_cc_delay_excess(s);
+    if (cc->loss.excess_ppm / 2 > cut_ppm) {
+        cut_ppm = cc->loss.excess_ppm / 2;
+    }
+    if (cut_ppm > 0) {
+        weft_cc_cut(cc, cut_ppm);
+    } else if (!cc->slow_start && cc->round_full) {
+        cc->cwnd_bytes += cc->packet_bytes;
+    }
+    cc->loss.excess_ppm = 0;
+    cc->round_full = false;
+}
+
+static void delay_on_ack(struct weft_cc *cc, const struct weft_cc_sample *s)
+{
+    weft_cc_loss_measure(&cc->loss, s);
+    weft_cc_slow_start(cc, s);
+    if (s->round_end) {
+        delay_round(cc, s);
+    }
+    weft_cc_limit(cc, s, WEFT_CC_PACKETS_MIN);
+}
+
+const struct weft_cc_ops weft_cc_delay = {
+    .name = "delay",
+    .init = weft_cc_reset,
+    .on_ack = delay_on_ack,
+    .on_silence = weft_cc_silence,
+};

@@ -1,0 +1,388 @@
+/* Receiver credits: how many DATA packets each sender may have on its way to us, so that many
+ * senders at once do not overflow the last link's buffer.
+ *
+ * A credit is one DATA packet. What a sender was granted and has not used yet is outstanding; the
+ * sum over all senders with an open message is kept under a budget
+ *
+ *     rate x base round trip x 5/4  +  safe bytes  +  slack
+ *
+ * with the rate as measured at this end while senders wanted more than they had, and the slack an
+ * allowance for hosts that answer late, which grows while nothing is lost and shrinks with marks
+ * and with loss above the path's floor. Nobody has to configure a rate. A lost packet gives its
+ * credit back, for every packet tells how many DATA packets were sent before it.
+ *
+ * Who gets it: the message with the least left first, which makes most of them finish early; half
+ * of the budget at most to one sender while others wait; every eighth grant to the sender that has
+ * waited longest. A sender without an open message keeps an allowance (`unscheduled`) to begin the
+ * next with: its share of the budget among as many senders as rounds have lately had.
+ *
+ * Endpoints behind one link share a budget: struct weft_credit_share.
+ *
+ * Source: docs/PROTOCOL.md section 5; Homa (Montazeri et al., SIGCOMM 2018) section 3 for
+ * shortest-remaining-first and overcommitment; the budget's form is ours.
+ */
+#include "core/internal.h"
+
+enum {
+    SAFE_BYTES = 36000,    /* fits the smallest switch buffer that is met (64 KB) with room */
+    BUDGET_PACKETS_MIN = 4,
+    ALLOWANCE_FIRST = 8,   /* unscheduled packets before anything is known */
+    TURN_LONGEST = 8,      /* every so many grants go to the longest waiting */
+    QUANTUM_MAX = 32,
+    WIRE_BYTES = 42,       /* Ethernet, IPv4, UDP around a packet */
+    LOSS_SPAN_PACKETS = 64,
+};
+
+static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
+static const uint64_t slack_ns_max = 100 * WEFT_NS_PER_US;
+static const uint64_t floor_ns = 5 * WEFT_NS_PER_S;
+
+void weft_core_credit_init(struct weft_ep *ep)
+{
+    ep->credit = (struct credit){
+        .budget = weft_max_u64(SAFE_BYTES / ep->config.packet_bytes, BUDGET_PACKETS_MIN),
+        .packet_bytes = ep->config.packet_bytes,
+        .senders = 1,
+        .loss_floor = {UINT32_MAX, UINT32_MAX},
+    };
+}
+
+/* ---- what a sender wants --------------------------------------------------------------------- */
+
+static uint32_t outstanding(const struct peer *p)
+{
+    int32_t ahead = (int32_t)(p->granted - p->data_count);
+    return ahead > 0 ? (uint32_t)ahead : 0;
+}
+
+/* Chunks of its open messages that may still come. */
+static uint64_t remaining(const struct peer *p)
+{
+    uint64_t packets = 0;
+    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
+        const struct rx_msg *m = &p->rx[__builtin_ctzll(live)];
+        uint64_t missing = m->chunks - m->received_count;
+        if (m->pass_over) {
+            uint64_t bound = m->critical_left > 0 ? 0 : m->lost_max;
+            missing = missing > bound ? missing - bound : 0;
+        }
+        packets += missing;
+    }
+    return packets;
+}
+
+static uint32_t allowance(const struct weft_ep *ep)
+{
+    const struct credit *c = &ep->credit;
+    uint64_t senders = weft_max_u64(c->senders, ep->config.senders_expected);
+    uint64_t share = c->budget / weft_max_u64(senders, 1);
+    return (uint32_t)weft_max_u64(weft_min_u64(share, ep->config.unscheduled), 1);
+}
+
+uint16_t weft_core_credit_first(const struct weft_ep *ep)
+{
+    return (uint16_t)weft_min_u64(allowance(ep), ALLOWANCE_FIRST);
+}
+
+/* ---- the budget ------------------------------------------------------------------------------ */
+
+/* Marks and loss above the floor shrink the slack in proportion, else it grows by an eighth. */
+static void slack_update(struct credit *c, uint64_t rate_bps)
+{
+    uint64_t packets = c->window_packets + c->window_lost;
+    if (packets < LOSS_SPAN_PACKETS) {
+        return;
+    }
+    uint32_t loss_ppm = (uint32_t)(c->window_lost * WEFT_PPM / packets);
+    uint32_t mark_ppm = (uint32_t)(c->window_ce * WEFT_PPM / packets);
+    c->loss_ppm = (uint32_t)(((uint64_t)c->loss_ppm * 7 + loss_ppm) / 8);
+    c->loss_floor[0] = c->loss_ppm < c->loss_floor[0] ? c->loss_ppm : c->loss_floor[0];
+    uint32_t least = (uint32_t)weft_min_u64(c->loss_floor[0], c->loss_floor[1]);
+    /* The floor is the least of many noisy measurements: half as much again, and a point. */
+    uint32_t noise_ppm = least + least / 2 + WEFT_PPM / 100;
+    uint64_t most = rate_bps / 8 * slack_ns_max / WEFT_NS_PER_S;
+    if (mark_ppm > 0) {
+        c->slack_bytes -= c->slack_bytes * mark_ppm / (2 * WEFT_PPM);
+    } else if (loss_ppm > noise_ppm) {
+        c->slack_bytes /= 2;
+    } else {
+        c->slack_bytes += c->slack_bytes / 8 + c->packet_bytes;
+    }
+    c->slack_bytes = weft_min_u64(c->slack_bytes, most);
+}
+
+static void rate_note(struct credit *c, uint64_t rate_bps)
+{
+    c->rates_bps[c->rate_next++ % CREDIT_RATES] = rate_bps;
+    c->rate_bps = 0;
+    for (int i = 0; i < CREDIT_RATES; i++) {
+        c->rate_bps = weft_max_u64(c->rate_bps, c->rates_bps[i]);
+    }
+}
+
+static uint64_t delivered(const struct weft_ep *ep)
+{
+    const struct weft_credit_share *share = ep->config.credit_share;
+    return share == NULL ? ep->credit.bytes
+                         : atomic_load_explicit(&share->bytes, memory_order_relaxed);
+}
+
+static void window_start(struct weft_ep *ep, uint64_t now_ns)
+{
+    struct credit *c = &ep->credit;
+    c->window_ns = now_ns;
+    c->window_bytes = delivered(ep);
+    c->window_wanted = true;
+    c->window_packets = 0;
+    c->window_lost = 0;
+    c->window_ce = 0;
+}
+
+static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
+{
+    struct credit *c = &ep->credit;
+    uint64_t bytes = c->rate_bps / 8 * rtt_ns / WEFT_NS_PER_S * 5 / 4 + SAFE_BYTES + c->slack_bytes;
+    uint64_t packets = bytes / (c->packet_bytes + WIRE_BYTES);
+    const struct weft_credit_share *share = ep->config.credit_share;
+    if (share != NULL) {
+        packets /= weft_max_u64(atomic_load_explicit(&share->active, memory_order_relaxed), 1);
+    }
+    packets = weft_max_u64(packets, BUDGET_PACKETS_MIN);
+    c->budget = weft_min_u64(packets, ep->config.rx_window);
+}
+
+/* A window that some sender wanted more in than it had tells the rate of the link. */
+static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
+{
+    struct credit *c = &ep->credit;
+    uint64_t span_ns = now_ns - c->window_ns;
+    if (span_ns < weft_max_u64(2 * rtt_ns, window_ns_min)) {
+        return;
+    }
+    uint64_t bytes = delivered(ep) - c->window_bytes;
+    uint64_t rate_bps = bytes * 8 * 1000 / (span_ns / 1000 + 1) * 1000;
+    if (c->window_wanted || rate_bps > c->rate_bps) {
+        rate_note(c, rate_bps);
+        slack_update(c, c->rate_bps);
+    }
+    if (now_ns - c->floor_since_ns >= floor_ns) {
+        c->loss_floor[1] = c->loss_floor[0];
+        c->loss_floor[0] = UINT32_MAX;
+        c->floor_since_ns = now_ns;
+    }
+    window_start(ep, now_ns);
+}
+
+/* ---- who gets it ----------------------------------------------------------------------------- */
+
+struct tally {
+    uint64_t total;   /* outstanding over all that are not silent */
+    uint64_t rtt_ns;  /* longest base round trip */
+    uint32_t active;
+    bool wanted;      /* some sender could use more */
+};
+
+static uint32_t room_of(const struct weft_ep *ep, const struct peer *p)
+{
+    uint64_t useful = remaining(p);
+    useful += useful > 0 ? allowance(ep) : 0;
+    uint32_t has = outstanding(p);
+    useful = weft_min_u64(useful, ep->config.rx_window);
+    return useful > has ? (uint32_t)(useful - has) : 0;
+}
+
+static struct tally tally_take(const struct weft_ep *ep)
+{
+    struct tally t = {0};
+    for (size_t i = weft_bits_next_one(ep->credit_active, ep->peers_used, 0); i < ep->peers_used;
+         i = weft_bits_next_one(ep->credit_active, ep->peers_used, i + 1)) {
+        const struct peer *p = &ep->peers[i];
+        t.active++;
+        t.total += p->credit_silent ? 0 : outstanding(p);
+        t.wanted |= room_of(ep, p) > 0;
+        if (p->rtt_ns_min != WEFT_NEVER) {
+            t.rtt_ns = weft_max_u64(t.rtt_ns, p->rtt_ns_min);
+        }
+    }
+    return t;
+}
+
+/* The sender to serve next: least remaining, or longest waiting; one that holds `most` waits. */
+static struct peer *pick(struct weft_ep *ep, bool longest, uint64_t most)
+{
+    struct peer *best = NULL;
+    uint64_t best_key = UINT64_MAX;
+    for (size_t i = weft_bits_next_one(ep->credit_active, ep->peers_used, 0); i < ep->peers_used;
+         i = weft_bits_next_one(ep->credit_active, ep->peers_used, i + 1)) {
+        struct peer *p = &ep->peers[i];
+        if (p->credit_silent || outstanding(p) >= most || room_of(ep, p) == 0) {
+            continue;
+        }
+        uint64_t key = longest ? p->credit_turn : remaining(p);
+        if (key < best_key) {
+            best_key = key;
+            best = p;
+        }
+    }
+    return best;
+}
+
+static void grant(struct weft_ep *ep, struct peer *p, uint32_t packets, uint64_t now_ns)
+{
+    if (outstanding(p) == 0) {
+        p->granted = p->data_count;
+        p->credit_since_ns = now_ns;
+    }
+    p->granted += packets;
+    p->credit_turn = ++ep->credit.turn;
+    p->ack_now = true;
+    weft_core_rx_timer_arm(p); /* its silence counts from now */
+    weft_core_peer_ready(ep, p);
+}
+
+static void share_join(struct weft_ep *ep, bool active)
+{
+    struct weft_credit_share *share = ep->config.credit_share;
+    if (share == NULL || ep->credit.joined == active) {
+        return;
+    }
+    ep->credit.joined = active;
+    atomic_fetch_add_explicit(&share->active, active ? 1U : UINT32_MAX, memory_order_relaxed);
+}
+
+/* The end of a round: how many senders it had is what the next one will have. */
+static void round_end(struct weft_ep *ep)
+{
+    struct credit *c = &ep->credit;
+    if (c->senders_now >= c->senders) {
+        c->senders = c->senders_now;
+    } else if (c->senders_now > 0) {
+        c->senders = (3 * c->senders + c->senders_now) / 4;
+    }
+    c->senders_now = 0;
+    c->window_ns = 0;
+    share_join(ep, false);
+}
+
+void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
+{
+    struct credit *c = &ep->credit;
+    c->dirty = false;
+    struct tally t = tally_take(ep);
+    if (t.active == 0) {
+        round_end(ep);
+        return;
+    }
+    share_join(ep, true);
+    c->senders_now = t.active > c->senders_now ? t.active : c->senders_now;
+    if (c->window_ns == 0) {
+        window_start(ep, now_ns);
+    }
+    window_end(ep, t.rtt_ns, now_ns);
+    budget_set(ep, t.rtt_ns);
+    c->window_wanted &= t.wanted;
+    uint64_t quantum = weft_max_u64(weft_min_u64(c->budget / 4, QUANTUM_MAX), 1);
+    while (t.wanted && t.total + quantum <= c->budget) {
+        bool longest = (c->turn + 1) % TURN_LONGEST == 0;
+        struct peer *p = pick(ep, longest, t.active > 1 ? c->budget / 2 : UINT64_MAX);
+        if (p == NULL) {
+            p = pick(ep, false, UINT64_MAX); /* nobody else can use it */
+        }
+        if (p == NULL) {
+            break;
+        }
+        uint32_t packets = (uint32_t)weft_min_u64(room_of(ep, p), quantum);
+        grant(ep, p, packets, now_ns);
+        t.total += packets;
+    }
+}
+
+/* ---- what the peers do ----------------------------------------------------------------------- */
+
+/* Any valid packet of a peer: data_count is the sender's, of which `ahead` are news. */
+void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead, uint64_t bytes,
+                             bool data, bool ce)
+{
+    struct credit *c = &ep->credit;
+    p->credit_silent = false;
+    p->credit_silences = 0;
+    c->window_lost += ahead > data ? ahead - data : 0;
+    if (!data) {
+        return;
+    }
+    if (ahead == 0 && c->window_lost > 0) {
+        c->window_lost--; /* it was only late */
+    }
+    c->window_packets++;
+    c->window_ce += ce;
+    c->bytes += bytes + WIRE_BYTES;
+    if (ep->config.credit_share != NULL) {
+        atomic_fetch_add_explicit(&ep->config.credit_share->bytes, bytes + WIRE_BYTES,
+                                  memory_order_relaxed);
+    }
+    c->packet_bytes = (uint32_t)((c->packet_bytes * UINT64_C(15) + bytes) / 16);
+    c->dirty = true;
+}
+
+void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
+        weft_bits_set(ep->credit_active, peer_idx(ep, p));
+        p->credit_since_ns = now_ns;
+    }
+    ep->credit.dirty = true;
+}
+
+void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
+{
+    if (weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
+        weft_bits_clear(ep->credit_active, peer_idx(ep, p));
+        p->credit_ns = WEFT_NEVER;
+        p->credit_silent = false;
+        ep->credit.dirty = true;
+    }
+}
+
+/* What an ACK to this peer says. */
+uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p)
+{
+    if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
+        uint32_t least = p->data_count + allowance(ep);
+        if ((int32_t)(least - p->granted) > 0) {
+            p->granted = least;
+        }
+    }
+    return p->granted;
+}
+
+/* When did the time begin in which this peer could have sent and did not? WEFT_NEVER: it cannot. */
+uint64_t weft_core_credit_silent_since(const struct peer *p)
+{
+    return outstanding(p) == 0 ? WEFT_NEVER : weft_max_u64(p->data_last_ns, p->credit_since_ns);
+}
+
+/* A holder of credit that says nothing for two probe timeouts: its credit goes to others, and it
+ * is told again what it has, for the packet that told it may be lost. */
+void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p)
+{
+    p->credit_ns = WEFT_NEVER;
+    bool active = weft_bits_test(ep->credit_active, peer_idx(ep, p));
+    if (!active || p->idle || outstanding(p) == 0 || remaining(p) == 0) {
+        return;
+    }
+    uint64_t since_ns = weft_max_u64(weft_core_credit_silent_since(p), p->credit_told_ns);
+    uint64_t wait_ns = 2 * weft_core_pto_base(p) << (p->credit_silences < 10 ? p->credit_silences
+                                                                            : 10);
+    p->credit_ns = since_ns + weft_min_u64(wait_ns, pto_ns_max);
+}
+
+void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    p->credit_ns = WEFT_NEVER;
+    p->credit_silent = true;
+    p->credit_silences += p->credit_silences < UINT8_MAX;
+    p->credit_told_ns = now_ns;
+    p->ack_now = true;
+    ep->credit.dirty = true;
+    ep->counters.credits_reclaimed++;
+}
