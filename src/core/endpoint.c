@@ -55,8 +55,10 @@ static void peers_init(struct weft_ep *ep)
             p->tx[m].acked = bits;
             p->tx[m].lost = bits + words;
             p->tx[m].done = bits + 2 * words;
-            p->rx[m].received = bits + 3 * words;
-            bits += 4 * words;
+            p->tx[m].must = bits + 3 * words;
+            p->rx[m].received = bits + 4 * words;
+            p->rx[m].must = bits + 5 * words;
+            bits += 6 * words;
         }
     }
 }
@@ -84,7 +86,7 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     ep->events = calloc(EVENTS_MAX, sizeof(*ep->events));
     ep->tx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*ep->tx_arena));
     ep->rx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*ep->rx_arena));
-    ep->bitmaps = calloc(peers * WEFT_MSGS_MAX * 4 * words, sizeof(*ep->bitmaps));
+    ep->bitmaps = calloc(peers * WEFT_MSGS_MAX * 6 * words, sizeof(*ep->bitmaps));
     ep->packet_arena = calloc(peers * config->tx_window_max, sizeof(*ep->packet_arena));
     ep->packet_bits_arena = calloc(peers * 2 * (config->tx_window_max / 64), sizeof(uint64_t));
     if (ep->peers == NULL || ep->heap == NULL || ep->ready == NULL ||

@@ -3,6 +3,7 @@
  *   endpoint.c    tables, events, deadlines, the public calls
  *   handshake.c   HELLO and ACCEPT
  *   rx.c          incoming packets, incoming messages, the receiver's half of the bound
+ *   critical.c    chunks that must not be missing, told apart from DATA
  *   credit.c      how much the peers may send to this end
  *   loss.c        ACK, RTT, loss detection, PTO
  *   tx_msg.c      outgoing messages: which chunk next; DONE
@@ -25,7 +26,8 @@ enum {
     RX_WINDOW_BLOCKS = 64,              /* packet numbers remembered: 64 x 64 */
     EVENTS_MAX = 1024,
     EVENTS_RESERVE = 2 * WEFT_MSGS_MAX + 8, /* most that one peer can raise at a time */
-    DONE_PART_WORDS = 16,               /* parts of DONE begin at multiples of 1,024 chunks */
+    DONE_PART_WORDS = 16,               /* parts of masks begin at multiples of 1,024 chunks */
+    MASK_PARTS_WORDS = 4,               /* bits: one per part of 1,024 chunks */
     ACK_EVERY = 32,
     NOTES_MAX = 8,
 };
@@ -47,6 +49,7 @@ enum tx_packet_kind {
     TX_PACKET_DONE = 2,   /* holds at least one DONE */
     TX_PACKET_PROBE = 4,
     TX_PACKET_FINISH = 8, /* holds at least one FINISH */
+    TX_PACKET_CRITICAL = 16, /* holds CRITICAL of msg: parts (chunk >> 16) on, chunk & 0xffff */
 };
 
 /* One packet sent; slot = packet number mod tx_window_max. */
@@ -62,6 +65,7 @@ struct tx_msg {
     bool active;
     bool unpolled;           /* closed, but its SENT event is still in the ring */
     bool finish_short;       /* deadline passed: FINISH(SHORT) until DONE */
+    bool masked;             /* `must` says which chunks are critical, and CRITICAL frames tell */
     uint8_t priority;
     uint8_t critical;
     uint16_t chunk_elems;
@@ -86,7 +90,9 @@ struct tx_msg {
     uint64_t *acked;         /* N bits: the receiver is known to hold it */
     uint64_t *lost;          /* N bits: lost_count of them */
     uint64_t *done;          /* N bits: mask of DONE, while its parts come in */
-    uint64_t done_parts[4];  /* one bit per 1,024 chunks */
+    uint64_t *must;          /* N bits, when masked: critical */
+    uint64_t must_parts[MASK_PARTS_WORDS]; /* parts of it that the receiver has to be told */
+    uint64_t done_parts[MASK_PARTS_WORDS];
 };
 
 enum rx_state { RX_FREE, RX_OPEN, RX_CLOSED };
@@ -96,8 +102,8 @@ struct rx_msg {
     enum weft_msg_outcome outcome;
     enum weft_msg_sink sink;
     bool pass_over;
+    bool must_known;         /* all parts of `must` are there */
     uint8_t critical;
-    uint8_t critical_left;
     uint16_t chunk_elems;
     uint16_t elem_bytes;
     uint32_t total;
@@ -105,6 +111,7 @@ struct rx_msg {
     uint32_t lost_max;
     uint32_t received_count;
     uint32_t refused;
+    uint32_t critical_left;  /* critical chunks missing; UINT32_MAX: not known which they are */
     uint64_t seq;
     uint64_t tag;
     uint64_t user;
@@ -115,6 +122,8 @@ struct rx_msg {
     uint64_t done_last_pn;
     uint8_t *memory;
     uint64_t *received;      /* N bits */
+    uint64_t *must;          /* N bits, when critical = WEFT_CRITICAL_MASKED */
+    uint64_t must_parts[MASK_PARTS_WORDS]; /* parts of it that are there */
 };
 
 enum peer_state { PEER_FREE, PEER_CONNECTING, PEER_HALF_OPEN, PEER_OPEN, PEER_CLOSING };
@@ -181,6 +190,7 @@ struct peer {
     uint64_t tx_open_from;
     uint64_t tx_active;            /* bit = seq mod WEFT_MSGS_MAX */
     uint64_t tx_finish;            /* FINISH to send */
+    uint64_t tx_critical;          /* bit = CRITICAL to send */
     uint64_t tx_deadline_ns;       /* least deadline of active messages */
     uint64_t tx_probed_seq;        /* message of the last probe: they take turns */
 
@@ -368,6 +378,28 @@ static inline uint32_t tx_chunk_bytes(const struct tx_msg *m, uint32_t chunk)
     uint64_t first = (uint64_t)chunk * m->chunk_elems;
     return (uint32_t)(weft_min_u64(m->total - first, m->chunk_elems) * m->elem_bytes);
 }
+
+/* critical.c */
+void weft_core_critical_open(struct tx_msg *m, const uint64_t *mask, uint32_t leading);
+uint32_t weft_core_critical_lost(const struct tx_msg *m);
+void weft_core_critical_wake(struct peer *p, const struct tx_msg *m);
+bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *msg_p,
+                              uint32_t *parts_p);
+void weft_core_critical_packet_lost(struct peer *p, uint32_t msg, uint32_t parts);
+bool weft_core_critical_missing(const struct tx_msg *m);
+bool weft_core_critical_recv(struct weft_ep *ep, struct peer *p,
+                             const struct weft_wire_critical *frame);
+static inline bool tx_critical_chunk(const struct tx_msg *m, uint32_t chunk)
+{
+    return m->masked ? weft_bits_test(m->must, chunk) : chunk < m->critical;
+}
+static inline bool rx_critical_chunk(const struct rx_msg *m, uint32_t chunk)
+{
+    return m->critical == WEFT_CRITICAL_MASKED ? m->must_known && weft_bits_test(m->must, chunk)
+                                               : chunk < m->critical;
+}
+/* 64-bit sequence number of an incoming message; defined in rx.c. */
+uint64_t weft_core_rx_seq(const struct peer *p, uint32_t msg);
 
 /* tx.c */
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,

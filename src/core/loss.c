@@ -114,6 +114,9 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
     if (packet->kind & TX_PACKET_DONE) {
         done_lost(p, pn);
     }
+    if (packet->kind & TX_PACKET_CRITICAL) {
+        weft_core_critical_packet_lost(p, packet->msg, packet->chunk);
+    }
     if (packet->kind & TX_PACKET_FINISH) {
         finish_again(p);
     }
@@ -221,6 +224,7 @@ static void packet_acked(struct weft_ep *ep, struct peer *p, uint64_t pn, bool i
         struct tx_msg *m = weft_core_tx_find(p, packet->msg);
         if (m != NULL) {
             weft_core_tx_acked(m, packet->chunk, in_flight);
+            weft_core_critical_wake(p, m);
         }
     }
 }

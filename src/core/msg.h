@@ -48,6 +48,7 @@ struct weft_msg_send {
     uint64_t tag;          /* opaque; matched by the receiver's expectations */
     uint64_t deadline_ns;  /* close SHORT at this time; WEFT_NEVER = never */
     uint64_t user;         /* returned in SENT */
+    const uint64_t *critical_mask; /* more of them, one bit a chunk; read by send only; NULL = none */
 };
 
 struct weft_msg_expect {

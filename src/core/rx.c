@@ -164,7 +164,8 @@ static void rx_event_fill(const struct weft_ep *ep, const struct peer *p, const 
 
 static void rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m, uint64_t at_ns)
 {
-    bool enough = m->chunks - m->received_count <= m->lost_max && m->critical_left == 0;
+    bool all = m->received_count == m->chunks;
+    bool enough = all || (m->chunks - m->received_count <= m->lost_max && m->critical_left == 0);
     uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
     m->state = RX_CLOSED;
     ep->credit.dirty = true;
@@ -263,11 +264,13 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
     struct rx_msg *m = &p->rx[seq & MSG_MASK];
     WEFT_ASSERT(m->state == RX_FREE);
     uint64_t *bits = m->received;
+    uint64_t *must = m->must;
+    bool masked = d->critical == WEFT_CRITICAL_MASKED;
     *m = (struct rx_msg){
         .state = RX_OPEN,
         .sink = x->e.sink,
         .critical = d->critical,
-        .critical_left = d->critical,
+        .critical_left = masked ? UINT32_MAX : d->critical,
         .chunk_elems = d->chunk_elems,
         .elem_bytes = d->elem_bytes,
         .total = d->total,
@@ -279,8 +282,12 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
         .timeout_ns = weft_time_add(now_ns, x->e.timeout_ns),
         .memory = x->e.memory,
         .received = bits,
+        .must = must,
     };
     memset(bits, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*bits));
+    if (masked) {
+        memset(must, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*must));
+    }
     p->rx_live |= UINT64_C(1) << (seq & MSG_MASK);
     weft_core_credit_open(ep, p, now_ns);
     if (--x->e.count == 0) {
@@ -323,7 +330,7 @@ static void rx_chunk(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
 {
     weft_bits_set(m->received, d->chunk);
     m->received_count++;
-    m->critical_left = (uint8_t)(m->critical_left - (d->chunk < m->critical));
+    m->critical_left -= rx_critical_chunk(m, d->chunk);
     ep->counters.data_received++;
     size_t bytes = (size_t)d->elems * d->elem_bytes;
     size_t offset = (size_t)d->chunk * d->chunk_elems * d->elem_bytes;
@@ -343,7 +350,7 @@ static void rx_chunk(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
 }
 
 /* Full 64-bit sequence number of msg: the one nearest to the window. */
-static uint64_t rx_seq(const struct peer *p, uint32_t msg)
+uint64_t weft_core_rx_seq(const struct peer *p, uint32_t msg)
 {
     int32_t ahead = (int32_t)(msg - (uint32_t)p->rx_open_from);
     return p->rx_open_from + (uint64_t)(int64_t)ahead;
@@ -360,7 +367,7 @@ static bool rx_same_grid(const struct rx_msg *m, const struct weft_wire_data *d)
 static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_data *d,
                     bool pass_end, uint64_t at_ns, uint64_t now_ns)
 {
-    uint64_t seq = rx_seq(p, d->msg);
+    uint64_t seq = weft_core_rx_seq(p, d->msg);
     if (seq < p->rx_open_from || seq > UINT64_MAX / 2) {
         ep->counters.late_chunks++;
         return true;
@@ -412,7 +419,7 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
 static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_finish *f,
                         uint64_t now_ns)
 {
-    uint64_t seq = rx_seq(p, f->msg);
+    uint64_t seq = weft_core_rx_seq(p, f->msg);
     if (seq < p->rx_open_from || seq >= p->rx_open_from + WEFT_MSGS_MAX) {
         return;
     }
@@ -431,10 +438,12 @@ static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
     } else if (give_up) {
         /* Not one chunk came: nobody here knows of it, so no event; the sender gets its answer. */
         uint64_t *bits = m->received;
+        uint64_t *must = m->must;
         *m = (struct rx_msg){.state = RX_CLOSED,
                              .outcome = WEFT_MSG_SHORT,
                              .seq = seq,
-                             .received = bits};
+                             .received = bits,
+                             .must = must};
         p->rx_closed |= UINT64_C(1) << (seq & MSG_MASK);
         rx_need_done(p, m);
     }
@@ -455,9 +464,11 @@ static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id,
     return match ? p : NULL;
 }
 
-static void control_act(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
+/* False: a frame could not be taken in yet, and must come again. */
+static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
                         uint64_t at_ns, uint64_t now_ns)
 {
+    bool taken = true;
     struct weft_reader r = weft_reader_make(packet->control, packet->control_bytes);
     struct weft_wire_frame f;
     while (p->state != PEER_FREE && weft_wire_frame_decode(&r, &f)) {
@@ -485,8 +496,12 @@ static void control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
         case WEFT_FRAME_CLOSE:
             weft_core_peer_down(ep, p, WEFT_DOWN_CLOSED, now_ns);
             break;
+        case WEFT_FRAME_CRITICAL:
+            taken &= weft_core_critical_recv(ep, p, &f.critical);
+            break;
         }
     }
+    return taken;
 }
 
 /* What any valid packet of the peer tells, beyond its frames. */
@@ -576,17 +591,17 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
     }
     packet_note(ep, p, ecn, &packet, count, now_ns);
     weft_core_peer_ready(ep, p);
+    bool acknowledge = true;
     if (packet.control != NULL) {
-        control_act(ep, p, &packet, at_ns, now_ns);
+        acknowledge = control_act(ep, p, &packet, at_ns, now_ns);
         if (p->state == PEER_FREE) {
             return;
         }
     }
-    bool acknowledge = true;
     if (packet.data != NULL) {
         data_note(p, &packet, &data, at_ns);
         bool pass_end = (packet.flags & WEFT_FLAG_PASS_END) != 0;
-        acknowledge = rx_data(ep, p, &data, pass_end, at_ns, now_ns);
+        acknowledge &= rx_data(ep, p, &data, pass_end, at_ns, now_ns);
     }
     if (acknowledge) {
         pn_commit(p, packet.number, at_ns);

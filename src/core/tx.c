@@ -390,6 +390,30 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
     return 1;
 }
 
+/* A packet with parts of one message's CRITICAL. */
+static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                               struct weft_tx *tx)
+{
+    tx_begin(ep, p, tx);
+    size_t room = weft_min_u64(p->packet_bytes, sizeof(tx->scratch) / 2) - WEFT_TAG_BYTES;
+    struct weft_writer frames =
+        weft_writer_make(tx->scratch + CONTROL_OFFSET, room - CONTROL_OFFSET);
+    uint32_t msg;
+    uint32_t parts;
+    if (!weft_core_critical_write(p, &frames, &msg, &parts)) {
+        WEFT_ASSERT(false && "the smallest packet holds one part");
+    }
+    struct weft_writer head = weft_writer_make(tx->scratch, CONTROL_OFFSET);
+    struct weft_wire_packet packet = header_make(p, WEFT_FLAG_CONTROL);
+    weft_wire_header_encode(&head, &packet);
+    weft_write_u16(&head, (uint16_t)(frames.at - tx->scratch - CONTROL_OFFSET));
+    tx_iov(tx, tx->scratch, (size_t)(frames.at - tx->scratch));
+    tx->packets = 1;
+    tx->seg_bytes = tx->bytes;
+    weft_core_packet_sent(ep, p, now_ns, TX_PACKET_CRITICAL, msg, parts, tx->bytes);
+    return 1;
+}
+
 /* One probe, regardless of window, credit and pacer: a missing chunk of one message, or
  * FINISH when its bound is met, or PING; DONEs that are not confirmed go along (acknowledged
  * ones in vain, but only on a silent path). */
@@ -451,6 +475,9 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     p->pace_ns = WEFT_NEVER;
     if (p->probes > 0) {
         return probe_build(ep, p, now_ns, tx);
+    }
+    if (p->tx_critical != 0 && ring_has_room(ep, p)) {
+        return critical_build(ep, p, now_ns, tx);
     }
     if (control_due(ep, p, now_ns)) {
         return control_build(ep, p, now_ns, tx);

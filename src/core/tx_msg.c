@@ -43,6 +43,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     uint64_t *acked = m->acked;
     uint64_t *lost = m->lost;
     uint64_t *done = m->done;
+    uint64_t *must = m->must;
     uint32_t chunks = (uint32_t)weft_div_ceil_u64(send->total, chunk_elems);
     uint64_t lost_max = (uint64_t)send->bound_ppm * send->total / WEFT_PPM / chunk_elems;
     uint32_t critical = (uint32_t)weft_min_u64(send->critical, chunks);
@@ -67,11 +68,15 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .acked = acked,
         .lost = lost,
         .done = done,
+        .must = must,
     };
     size_t words = WEFT_BITS_WORDS((size_t)chunks);
     memset(acked, 0, words * sizeof(*acked));
     memset(lost, 0, words * sizeof(*lost));
     memset(done, 0, words * sizeof(*done));
+    if (send->critical_mask != NULL) {
+        weft_core_critical_open(m, send->critical_mask, critical);
+    }
     weft_perm_init(&m->perm, chunks, ep->config.seed ^ weft_mix64(ep->config.incarnation + seq));
     if (p->tx_active == 0) {
         p->pto_base_ns = now_ns;
@@ -96,7 +101,7 @@ void weft_core_tx_acked(struct tx_msg *m, uint32_t chunk, bool was_in_flight)
     }
     weft_bits_set(m->acked, chunk);
     m->acked_count++;
-    m->critical_left -= chunk < m->critical;
+    m->critical_left -= tx_critical_chunk(m, chunk);
     if (weft_bits_test(m->lost, chunk)) {
         weft_bits_clear(m->lost, chunk);
         m->lost_count--;
@@ -134,11 +139,6 @@ static uint32_t loss_expected(const struct peer *p, uint32_t in_flight)
     return (uint32_t)((uint64_t)in_flight * weft_cc_loss_ppm(&p->cc) / WEFT_PPM);
 }
 
-static bool critical_lost(const struct tx_msg *m)
-{
-    return m->critical_left > 0 && weft_bits_next_one(m->lost, m->critical, 0) < m->critical;
-}
-
 /* Sent several times over and not one chunk acknowledged, although its losses were detected, so
  * other packets came through: the receiver has not posted memory for it. From now on one chunk
  * asks at a time. The constant: a single chunk lost three times is bad luck, not a refusal. */
@@ -153,7 +153,7 @@ static bool resend_due(const struct peer *p, const struct tx_msg *m)
     if (m->lost_count == 0 || (unwanted_yet(m) && m->in_flight > 0)) {
         return false;
     }
-    if (critical_lost(m)) {
+    if (weft_core_critical_lost(m) < m->chunks) {
         return true;
     }
     if (weft_core_tx_satisfied(m)) {
@@ -170,7 +170,9 @@ static bool msg_has_chunk(const struct peer *p, const struct tx_msg *m, uint32_t
         return false;
     }
     if (resend_due(p, m)) {
-        *chunk_p = (uint32_t)weft_bits_next_one(m->lost, m->chunks, 0);
+        uint32_t critical = weft_core_critical_lost(m);
+        *chunk_p = critical < m->chunks ? critical
+                                        : (uint32_t)weft_bits_next_one(m->lost, m->chunks, 0);
         *again_p = true;
         return true;
     }
@@ -285,6 +287,7 @@ static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
     p->events_unpolled++;
     p->tx_active &= ~bit;
     p->tx_finish &= ~bit;
+    p->tx_critical &= ~bit;
     while (p->tx_open_from < p->tx_next_seq && !p->tx[p->tx_open_from & MSG_MASK].active) {
         p->tx_open_from++;
     }
@@ -354,8 +357,7 @@ static bool done_contradicts(const struct tx_msg *m, const struct weft_wire_done
     if (weft_bits_count(m->done, m->chunks) != d->received) {
         return true;
     }
-    bool critical = weft_bits_next_zero(m->done, m->critical, 0) == m->critical;
-    bool enough = m->chunks - d->received <= m->lost_max && critical;
+    bool enough = m->chunks - d->received <= m->lost_max && !weft_core_critical_missing(m);
     return d->status == WEFT_DONE_COMPLETE && !enough;
 }
 

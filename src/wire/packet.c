@@ -102,16 +102,17 @@ static bool ack_decode(struct weft_reader *r, struct weft_wire_ack *a)
     return a->word_count == 0 || (a->words[0] & above) == 0;
 }
 
-/* Bits of chunks that do not exist must be zero, or a count of ones would lie. */
-static bool done_mask_valid(const struct weft_wire_done *d)
+/* Part of a mask of `chunks` bits, from chunk `first` on. Bits of chunks that do not exist must be
+ * zero, or a count of ones would lie. */
+static bool mask_valid(uint32_t chunks, uint32_t first, const uint64_t *words, size_t word_count)
 {
-    uint64_t words_all = weft_div_ceil_u64(d->chunks, 64);
-    uint64_t words_end = d->first / 64 + (uint64_t)d->word_count;
-    if (d->word_count == 0 || words_end > words_all) {
+    uint64_t words_all = weft_div_ceil_u64(chunks, 64);
+    uint64_t words_end = first / 64 + (uint64_t)word_count;
+    if (word_count == 0 || words_end > words_all) {
         return false;
     }
-    uint64_t beyond = d->chunks % 64 == 0 ? 0 : UINT64_MAX << (d->chunks % 64);
-    return words_end < words_all || (d->words[d->word_count - 1] & beyond) == 0;
+    uint64_t beyond = chunks % 64 == 0 ? 0 : UINT64_MAX << (chunks % 64);
+    return words_end < words_all || (words[word_count - 1] & beyond) == 0;
 }
 
 static bool done_decode(struct weft_reader *r, struct weft_wire_done *d)
@@ -133,7 +134,23 @@ static bool done_decode(struct weft_reader *r, struct weft_wire_done *d)
     if (d->received == d->chunks || d->received == 0) {
         return d->word_count == 0 && d->first == 0;
     }
-    return done_mask_valid(d);
+    return mask_valid(d->chunks, d->first, d->words, d->word_count);
+}
+
+static bool critical_decode(struct weft_reader *r, struct weft_wire_critical *c)
+{
+    uint8_t reserved = weft_read_u8(r);
+    c->word_count = weft_read_u16(r);
+    c->msg = weft_read_u32(r);
+    c->chunks = weft_read_u32(r);
+    c->first = weft_read_u32(r);
+    if (r->bad || reserved != 0 || c->word_count > WEFT_CRITICAL_WORDS_MAX || c->first % 64 != 0) {
+        return false;
+    }
+    for (unsigned i = 0; i < c->word_count; i++) {
+        c->words[i] = weft_read_u64(r);
+    }
+    return mask_valid(c->chunks, c->first, c->words, c->word_count);
 }
 
 static bool finish_decode(struct weft_reader *r, struct weft_wire_finish *f)
@@ -169,6 +186,9 @@ bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *
     case WEFT_FRAME_CLOSE:
         frame_p->close_code = weft_read_u16(reader);
         ok = frame_p->close_code <= WEFT_CLOSE_PROTOCOL;
+        break;
+    case WEFT_FRAME_CRITICAL:
+        ok = critical_decode(reader, &frame_p->critical);
         break;
     default:
         ok = false;
@@ -208,11 +228,12 @@ weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count, struct wef
     d.lost_max = bound & 0xffffff;
     d.tag = weft_read_u64(&r);
     d.clock = weft_read_u32(&r);
-    if (r.bad || d.total == 0 || d.chunk_elems == 0 || d.elem_bytes == 0 || d.critical == 255) {
+    if (r.bad || d.total == 0 || d.chunk_elems == 0 || d.elem_bytes == 0) {
         return WEFT_PROTO;
     }
     d.chunks = (uint32_t)weft_div_ceil_u64(d.total, d.chunk_elems);
-    if (d.chunk >= d.chunks || d.lost_max >= d.chunks || d.critical > d.chunks) {
+    bool masked = d.critical == WEFT_CRITICAL_MASKED;
+    if (d.chunk >= d.chunks || d.lost_max >= d.chunks || (d.critical > d.chunks && !masked)) {
         return WEFT_PROTO;
     }
     uint64_t left = d.total - (uint64_t)d.chunk * d.chunk_elems;
@@ -281,6 +302,18 @@ static void done_encode(struct weft_writer *w, const struct weft_wire_done *d)
     }
 }
 
+static void critical_encode(struct weft_writer *w, const struct weft_wire_critical *c)
+{
+    weft_write_u8(w, 0);
+    weft_write_u16(w, c->word_count);
+    weft_write_u32(w, c->msg);
+    weft_write_u32(w, c->chunks);
+    weft_write_u32(w, c->first);
+    for (unsigned i = 0; i < c->word_count; i++) {
+        weft_write_u64(w, c->words[i]);
+    }
+}
+
 void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame *frame)
 {
     weft_write_u8(w, (uint8_t)frame->type);
@@ -303,6 +336,9 @@ void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame 
         break;
     case WEFT_FRAME_CLOSE:
         weft_write_u16(w, frame->close_code);
+        break;
+    case WEFT_FRAME_CRITICAL:
+        critical_encode(w, &frame->critical);
         break;
     }
 }

@@ -47,6 +47,9 @@ enum weft_wire_sizes {
     WEFT_PING_BYTES = 1,
     WEFT_PATH_BYTES = 9,
     WEFT_CLOSE_BYTES = 3,
+    WEFT_CRITICAL_BYTES = 16, /* + 8 a word */
+    WEFT_CRITICAL_WORDS_MAX = 160,
+    WEFT_CRITICAL_MASKED = 255, /* DATA's critical: CRITICAL frames tell */
     WEFT_ACK_WORDS_MAX = 32,
     WEFT_ACK_NOTES_MAX = 32,
     WEFT_DONE_WORDS_MAX = 160,
@@ -111,6 +114,7 @@ enum weft_wire_frame_type {
     WEFT_FRAME_PATH_CHALLENGE = 5,
     WEFT_FRAME_PATH_RESPONSE = 6,
     WEFT_FRAME_CLOSE = 7,
+    WEFT_FRAME_CRITICAL = 8,
 };
 
 enum { WEFT_ACK_IDLE = 0x01 };
@@ -154,12 +158,21 @@ struct weft_wire_finish {
     uint32_t msg;
 };
 
+struct weft_wire_critical {
+    uint16_t word_count;
+    uint32_t msg;
+    uint32_t chunks;
+    uint32_t first;
+    uint64_t words[WEFT_CRITICAL_WORDS_MAX];
+};
+
 struct weft_wire_frame {
     enum weft_wire_frame_type type;
     union {
         struct weft_wire_ack ack;
         struct weft_wire_done done;
         struct weft_wire_finish finish;
+        struct weft_wire_critical critical;
         uint64_t token;     /* PATH_* */
         uint16_t close_code;
     };

@@ -57,7 +57,8 @@ static void check_data(const struct weft_wire_packet *packet, struct weft_writer
         weft_write_bytes(out, packet->data, packet->data_bytes);
         return;
     }
-    WEFT_ASSERT(d.chunk < d.chunks && d.lost_max < d.chunks && d.critical <= d.chunks);
+    WEFT_ASSERT(d.chunk < d.chunks && d.lost_max < d.chunks &&
+                (d.critical <= d.chunks || d.critical == WEFT_CRITICAL_MASKED));
     WEFT_ASSERT((uint64_t)d.chunks * d.chunk_elems >= d.total);
     WEFT_ASSERT((uint64_t)(d.chunks - 1) * d.chunk_elems < d.total);
     WEFT_ASSERT(d.elems > 0 && (uint64_t)d.chunk * d.chunk_elems + d.elems <= d.total);

@@ -77,6 +77,7 @@ static void sizes_are_those_of_the_tables(void **state)
     assert_int_equal(1472 - WEFT_DATA_OVERHEAD_BYTES, 1408);
     assert_int_equal(WEFT_ACK_BYTES, 36);
     assert_int_equal(WEFT_DONE_BYTES, 24);
+    assert_int_equal(WEFT_CRITICAL_BYTES, 16);
     assert_int_equal(WEFT_FINISH_BYTES, 6);
     assert_int_equal(WEFT_PING_BYTES, 1);
     assert_int_equal(WEFT_PATH_BYTES, 9);
@@ -168,6 +169,20 @@ static void done(void **state)
     assert_int_equal(f.done.status, WEFT_DONE_COMPLETE);
     assert_int_equal(f.done.word_count, 0);
     assert_int_equal(f.done.received, 100);
+}
+
+static void critical(void **state)
+{
+    (void)state;
+    struct weft_wire_frame f;
+    check_frame(GOLDEN_CRITICAL, sizeof(GOLDEN_CRITICAL), true, &f);
+    assert_int_equal(f.type, WEFT_FRAME_CRITICAL);
+    assert_int_equal(f.critical.word_count, 2);
+    assert_int_equal(f.critical.msg, 0x71727374);
+    assert_int_equal(f.critical.chunks, 200);
+    assert_int_equal(f.critical.first, 128);
+    assert_int_equal(f.critical.words[0], 0x81);
+    assert_int_equal(f.critical.words[1], 0x80);
 }
 
 static void small_frames(void **state)
@@ -352,6 +367,7 @@ int main(void)
         cmocka_unit_test(ack),
         cmocka_unit_test(ack_of_nothing),
         cmocka_unit_test(done),
+        cmocka_unit_test(critical),
         cmocka_unit_test(small_frames),
         cmocka_unit_test(data),
         cmocka_unit_test(control_and_data),

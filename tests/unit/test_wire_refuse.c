@@ -79,6 +79,7 @@ static const struct {
     taken_fn *taken;
 } PACKETS[] = {
     ROW(GOLDEN_ACK, connection_taken),       ROW(GOLDEN_ACK_NONE_YET, connection_taken),
+    ROW(GOLDEN_CRITICAL, connection_taken),
     ROW(GOLDEN_DONE, connection_taken),      ROW(GOLDEN_DONE_ALL, connection_taken),
     ROW(GOLDEN_FINISH, connection_taken),    ROW(GOLDEN_PING, connection_taken),
     ROW(GOLDEN_CHALLENGE, connection_taken), ROW(GOLDEN_RESPONSE, connection_taken),
@@ -232,6 +233,13 @@ static const struct violation OF_FRAMES[] = {
     {"ACK with words below number 0", IN(GOLDEN_ACK), 22, 8, 63},
     {"ACK of the bit above largest", IN(GOLDEN_ACK), 54, 8, 0x8},
     {"ACK of the highest bit above largest", IN(GOLDEN_ACK), 54, 8, UINT64_C(1) << 63},
+    {"CRITICAL with a reserved byte", IN(GOLDEN_CRITICAL), 19, 1, 1},
+    {"CRITICAL without words", IN(GOLDEN_CRITICAL), 20, 2, 0},
+    {"CRITICAL with more words than there are", IN(GOLDEN_CRITICAL), 20, 2, 3},
+    {"CRITICAL of no chunks", IN(GOLDEN_CRITICAL), 26, 4, 0},
+    {"CRITICAL with words beyond the last chunk", IN(GOLDEN_CRITICAL), 30, 4, 192},
+    {"CRITICAL whose first is no multiple of 64", IN(GOLDEN_CRITICAL), 30, 4, 129},
+    {"CRITICAL with the bit of chunk N", IN(GOLDEN_CRITICAL), 42, 8, 0x100},
     {"DONE of status 2", IN(GOLDEN_DONE), 19, 1, 2},
     {"DONE of status 255", IN(GOLDEN_DONE), 19, 1, 255},
     {"DONE with fewer chunks than received", IN(GOLDEN_DONE_ALL), 26, 4, 99},
@@ -264,7 +272,7 @@ static const struct violation OF_DATA[] = {
     {"K = N", IN(GOLDEN_DATA), 32, 4, 0x02000004},
     {"largest K", IN(GOLDEN_DATA), 32, 4, 0x02ffffff},
     {"critical N + 1", IN(GOLDEN_DATA), 32, 4, 0x05000001},
-    {"critical 255, reserved", IN(GOLDEN_DATA), 32, 4, 0xff000001},
+    {"critical 254 of fewer chunks", IN(GOLDEN_DATA), 32, 4, 0xfe000001},
     {"length of a whole chunk for the last", IN(GOLDEN_DATA), 24, 4, 16},
     {"length of one element for chunk 0", IN(GOLDEN_DATA), 20, 4, 0},
     {"length of two elements", IN(GOLDEN_DATA), 24, 4, 14},
@@ -355,7 +363,11 @@ static void limits_hold_on_their_own(void **state)
     d.total = 4 * 300;
     d.critical = 254;
     assert_true(data_taken(&d, 12));
-    d.critical = 255;
+    d.critical = 255; /* CRITICAL frames tell */
+    assert_true(data_taken(&d, 12));
+    d.total = 4;
+    assert_true(data_taken(&d, 12));
+    d.critical = 254;
     assert_false(data_taken(&d, 12));
 }
 

@@ -75,10 +75,26 @@ static void any_done(struct weft_prng *prng, struct weft_wire_done *d)
     }
 }
 
+static void any_critical(struct weft_prng *prng, struct weft_wire_critical *c)
+{
+    c->msg = any_u32(prng);
+    c->chunks = (uint32_t)weft_prng_range(prng, 1, 262144);
+    uint32_t words_all = (uint32_t)weft_div_ceil_u64(c->chunks, 64);
+    uint32_t word = (uint32_t)weft_prng_below(prng, words_all);
+    c->first = word * 64;
+    c->word_count = (uint16_t)weft_prng_range(prng, 1, weft_min_u64(words_all - word, 160));
+    for (unsigned i = 0; i < c->word_count; i++) {
+        c->words[i] = weft_prng_u64(prng);
+    }
+    if (word + c->word_count == words_all) {
+        c->words[c->word_count - 1] &= UINT64_MAX >> (words_all * UINT64_C(64) - c->chunks);
+    }
+}
+
 static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
 {
     memset(f, 0, sizeof(*f));
-    f->type = (enum weft_wire_frame_type)weft_prng_range(prng, 1, 7);
+    f->type = (enum weft_wire_frame_type)weft_prng_range(prng, 1, 8);
     switch (f->type) {
     case WEFT_FRAME_ACK:
         any_ack(prng, &f->ack);
@@ -98,6 +114,9 @@ static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
         break;
     case WEFT_FRAME_CLOSE:
         f->close_code = (uint16_t)weft_prng_below(prng, 3);
+        break;
+    case WEFT_FRAME_CRITICAL:
+        any_critical(prng, &f->critical);
         break;
     }
 }
@@ -130,6 +149,16 @@ static void assert_done_equal(const struct weft_wire_done *a, const struct weft_
     assert_memory_equal(a->words, b->words, a->word_count * sizeof(a->words[0]));
 }
 
+static void assert_critical_equal(const struct weft_wire_critical *a,
+                                  const struct weft_wire_critical *b)
+{
+    assert_int_equal(a->word_count, b->word_count);
+    assert_int_equal(a->msg, b->msg);
+    assert_int_equal(a->chunks, b->chunks);
+    assert_int_equal(a->first, b->first);
+    assert_memory_equal(a->words, b->words, a->word_count * sizeof(a->words[0]));
+}
+
 static void assert_frame_equal(const struct weft_wire_frame *a, const struct weft_wire_frame *b)
 {
     assert_int_equal(a->type, b->type);
@@ -139,6 +168,9 @@ static void assert_frame_equal(const struct weft_wire_frame *a, const struct wef
         break;
     case WEFT_FRAME_DONE:
         assert_done_equal(&a->done, &b->done);
+        break;
+    case WEFT_FRAME_CRITICAL:
+        assert_critical_equal(&a->critical, &b->critical);
         break;
     case WEFT_FRAME_FINISH:
         assert_int_equal(a->finish.flags, b->finish.flags);

@@ -1,0 +1,191 @@
+/* Critical chunks named by a mask: both halves.
+ *
+ * A few leading chunks fit into DATA's own header. Any other choice travels in CRITICAL frames, in
+ * parts of 1,024 chunks like the mask of DONE. DATA then says "by mask", and the receiver closes
+ * such a message below N only when it holds all parts and all chunks that they name. A part that
+ * finds its message not open yet is not acknowledged, so it comes again; the sender therefore
+ * waits with the first until a chunk was acknowledged.
+ *
+ * Source: docs/PROTOCOL.md sections 3.8 and 6.
+ */
+#include "core/internal.h"
+
+#include <string.h>
+
+enum { PART_CHUNKS = 64 * DONE_PART_WORDS };
+
+static uint32_t parts_of(uint32_t chunks)
+{
+    return (uint32_t)weft_div_ceil_u64(chunks, PART_CHUNKS);
+}
+
+/* ---- sender ---------------------------------------------------------------------------------- */
+
+void weft_core_critical_open(struct tx_msg *m, const uint64_t *mask, uint32_t leading)
+{
+    size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
+    memcpy(m->must, mask, words * sizeof(*mask));
+    for (uint32_t i = 0; i < leading; i++) {
+        weft_bits_set(m->must, i);
+    }
+    if (m->chunks % 64 != 0) {
+        m->must[words - 1] &= ~(UINT64_MAX << (m->chunks % 64));
+    }
+    uint32_t count = (uint32_t)weft_bits_count(m->must, m->chunks);
+    if (count == leading) {
+        return; /* DATA says it all */
+    }
+    m->masked = true;
+    m->critical = WEFT_CRITICAL_MASKED;
+    m->critical_left = count;
+    m->lost_max = (uint32_t)weft_min_u64(m->lost_max, m->chunks - count);
+    weft_bits_fill(m->must_parts, parts_of(m->chunks));
+}
+
+/* The first critical chunk that is lost; N when none is. */
+uint32_t weft_core_critical_lost(const struct tx_msg *m)
+{
+    if (m->critical_left == 0 || m->lost_count == 0) {
+        return m->chunks;
+    }
+    if (!m->masked) {
+        uint32_t at = (uint32_t)weft_bits_next_one(m->lost, m->critical, 0);
+        return at < m->critical ? at : m->chunks;
+    }
+    size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
+    for (size_t w = 0; w < words; w++) {
+        uint64_t hit = m->lost[w] & m->must[w];
+        if (hit != 0) {
+            return (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(hit);
+        }
+    }
+    return m->chunks;
+}
+
+/* DONE's complete mask lacks a critical chunk. */
+bool weft_core_critical_missing(const struct tx_msg *m)
+{
+    if (!m->masked) {
+        return weft_bits_next_zero(m->done, m->critical, 0) < m->critical;
+    }
+    size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
+    for (size_t w = 0; w < words; w++) {
+        if (m->must[w] & ~m->done[w]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parts_left(const struct tx_msg *m)
+{
+    uint32_t parts = parts_of(m->chunks);
+    return weft_bits_next_one(m->must_parts, parts, 0) < parts;
+}
+
+/* A chunk was acknowledged: the receiver has opened the message and can take the mask in. */
+void weft_core_critical_wake(struct peer *p, const struct tx_msg *m)
+{
+    if (m->masked && parts_left(m)) {
+        p->tx_critical |= UINT64_C(1) << (m->seq & MSG_MASK);
+    }
+}
+
+/* As many parts of one message as fit into the packet; false when none does. */
+bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *msg_p,
+                              uint32_t *parts_p)
+{
+    struct tx_msg *m = &p->tx[__builtin_ctzll(p->tx_critical)];
+    size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
+    uint32_t from = (uint32_t)weft_bits_next_one(m->must_parts, parts_of(m->chunks), 0);
+    size_t room = weft_writer_left(w) < WEFT_CRITICAL_BYTES
+                      ? 0
+                      : (weft_writer_left(w) - WEFT_CRITICAL_BYTES) / sizeof(uint64_t);
+    size_t words = words_all - (size_t)from * DONE_PART_WORDS;
+    words = weft_min_u64(words, WEFT_CRITICAL_WORDS_MAX);
+    if (words > room) {
+        words = room - room % DONE_PART_WORDS;
+    }
+    if (words == 0) {
+        return false;
+    }
+    struct weft_wire_frame frame = {.type = WEFT_FRAME_CRITICAL};
+    frame.critical.word_count = (uint16_t)words;
+    frame.critical.msg = (uint32_t)m->seq;
+    frame.critical.chunks = m->chunks;
+    frame.critical.first = from * PART_CHUNKS;
+    memcpy(frame.critical.words, m->must + (size_t)from * DONE_PART_WORDS,
+           words * sizeof(uint64_t));
+    weft_wire_frame_encode(w, &frame);
+    uint32_t parts = (uint32_t)weft_div_ceil_u64(words, DONE_PART_WORDS);
+    for (uint32_t i = from; i < from + parts; i++) {
+        weft_bits_clear(m->must_parts, i);
+    }
+    if (!parts_left(m)) {
+        p->tx_critical &= p->tx_critical - 1;
+    }
+    *msg_p = (uint32_t)m->seq;
+    *parts_p = from << 16 | parts;
+    return true;
+}
+
+void weft_core_critical_packet_lost(struct peer *p, uint32_t msg, uint32_t parts)
+{
+    struct tx_msg *m = weft_core_tx_find(p, msg);
+    if (m == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < (parts & 0xffff); i++) {
+        weft_bits_set(m->must_parts, (parts >> 16) + i);
+    }
+    p->tx_critical |= UINT64_C(1) << (m->seq & MSG_MASK);
+}
+
+/* ---- receiver -------------------------------------------------------------------------------- */
+
+static void parts_take(struct rx_msg *m, const struct weft_wire_critical *c)
+{
+    uint32_t from = c->first / PART_CHUNKS;
+    uint32_t parts = (uint32_t)weft_div_ceil_u64(c->word_count, DONE_PART_WORDS);
+    memcpy(m->must + c->first / 64, c->words, c->word_count * sizeof(uint64_t));
+    for (uint32_t i = from; i < from + parts; i++) {
+        weft_bits_set(m->must_parts, i);
+    }
+    if (weft_bits_next_zero(m->must_parts, parts_of(m->chunks), 0) < parts_of(m->chunks)) {
+        return;
+    }
+    m->must_known = true;
+    m->critical_left = 0;
+    for (size_t w = 0; w < WEFT_BITS_WORDS((size_t)m->chunks); w++) {
+        m->critical_left += (uint32_t)__builtin_popcountll(m->must[w] & ~m->received[w]);
+    }
+}
+
+/* False: the message is not open yet, so the packet must come again. */
+bool weft_core_critical_recv(struct weft_ep *ep, struct peer *p,
+                             const struct weft_wire_critical *frame)
+{
+    uint64_t seq = weft_core_rx_seq(p, frame->msg);
+    if (seq < p->rx_open_from) {
+        return true;
+    }
+    if (seq >= p->rx_open_from + WEFT_MSGS_MAX) {
+        return false;
+    }
+    struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    if (m->state != RX_OPEN) {
+        return m->state == RX_CLOSED;
+    }
+    uint32_t words_end = frame->first / 64 + frame->word_count;
+    bool whole = frame->word_count % DONE_PART_WORDS == 0 ||
+                 words_end == WEFT_BITS_WORDS((size_t)m->chunks);
+    if (m->critical != WEFT_CRITICAL_MASKED || frame->chunks != m->chunks || !whole ||
+        frame->first % PART_CHUNKS != 0) {
+        ep->counters.bad_range++;
+        return true;
+    }
+    if (!m->must_known) {
+        parts_take(m, frame);
+    }
+    return true;
+}
