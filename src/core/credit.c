@@ -55,18 +55,30 @@ static uint32_t outstanding(const struct peer *p)
     return ahead > 0 ? (uint32_t)ahead : 0;
 }
 
-/* Chunks of its open messages that may still come. */
+/* DATA packets of this message that its sender still has to send, as far as this end can tell: the
+ * rest of the pass, or what the bound lacks. Lost chunks within the bound are not sent again, and
+ * credit for them would be a burst at the start of the next message. */
+static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
+{
+    uint64_t missing = m->chunks - m->received_count;
+    uint64_t bound = m->critical_left > 0 ? 0 : m->lost_max;
+    uint64_t lacking = missing > bound ? missing - bound : 0;
+    if (m->pass_over) {
+        return lacking;
+    }
+    uint32_t sent = p->data_count - m->data_count_open;
+    bool alone = (p->rx_live & (p->rx_live - 1)) == 0;
+    if (bound == 0 || !alone || sent < m->received_count) {
+        return missing;
+    }
+    return weft_max_u64(lacking, m->chunks > sent ? m->chunks - sent : 0);
+}
+
 static uint64_t remaining(const struct peer *p)
 {
     uint64_t packets = 0;
     for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        const struct rx_msg *m = &p->rx[__builtin_ctzll(live)];
-        uint64_t missing = m->chunks - m->received_count;
-        if (m->pass_over) {
-            uint64_t bound = m->critical_left > 0 ? 0 : m->lost_max;
-            missing = missing > bound ? missing - bound : 0;
-        }
-        packets += missing;
+        packets += msg_remaining(p, &p->rx[__builtin_ctzll(live)]);
     }
     return packets;
 }
@@ -177,7 +189,7 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
 
 struct tally {
     uint64_t total;   /* outstanding over all that are not silent */
-    uint64_t rtt_ns;  /* longest base round trip */
+    uint64_t rtt_ns;  /* shortest base round trip; others may have been measured in a queue */
     uint32_t active;
     bool wanted;      /* some sender could use more */
 };
@@ -193,17 +205,16 @@ static uint32_t room_of(const struct weft_ep *ep, const struct peer *p)
 
 static struct tally tally_take(const struct weft_ep *ep)
 {
-    struct tally t = {0};
+    struct tally t = {.rtt_ns = WEFT_NEVER};
     for (size_t i = weft_bits_next_one(ep->credit_active, ep->peers_used, 0); i < ep->peers_used;
          i = weft_bits_next_one(ep->credit_active, ep->peers_used, i + 1)) {
         const struct peer *p = &ep->peers[i];
         t.active++;
         t.total += p->credit_silent ? 0 : outstanding(p);
         t.wanted |= room_of(ep, p) > 0;
-        if (p->rtt_ns_min != WEFT_NEVER) {
-            t.rtt_ns = weft_max_u64(t.rtt_ns, p->rtt_ns_min);
-        }
+        t.rtt_ns = weft_min_u64(t.rtt_ns, p->rtt_ns_min);
     }
+    t.rtt_ns = t.rtt_ns == WEFT_NEVER ? 0 : t.rtt_ns;
     return t;
 }
 

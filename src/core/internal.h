@@ -111,6 +111,7 @@ struct rx_msg {
     uint32_t lost_max;
     uint32_t received_count;
     uint32_t refused;
+    uint32_t data_count_open; /* DATA packets that the peer had sent before its first of these */
     uint32_t critical_left;  /* critical chunks missing; UINT32_MAX: not known which they are */
     uint64_t seq;
     uint64_t tag;
