@@ -35,6 +35,7 @@ enum {
 
 static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
 static const uint64_t slack_ns_max = 100 * WEFT_NS_PER_US;
+static const uint64_t retell_ns = 50 * WEFT_NS_PER_US;
 static const uint64_t floor_ns = 5 * WEFT_NS_PER_S;
 
 void weft_core_credit_init(struct weft_ep *ep)
@@ -42,7 +43,6 @@ void weft_core_credit_init(struct weft_ep *ep)
     ep->credit = (struct credit){
         .budget = weft_max_u64(SAFE_BYTES / ep->config.packet_bytes, BUDGET_PACKETS_MIN),
         .packet_bytes = ep->config.packet_bytes,
-        .senders = 1,
         .loss_floor = {UINT32_MAX, UINT32_MAX},
     };
 }
@@ -71,7 +71,8 @@ static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
     if (bound == 0 || !alone || sent < m->received_count) {
         return missing;
     }
-    return weft_max_u64(lacking, m->chunks > sent ? m->chunks - sent : 0);
+    /* At least one: with resends among `sent`, the end of the pass is further than it seems. */
+    return weft_max_u64(weft_max_u64(lacking, 1), m->chunks > sent ? m->chunks - sent : 0);
 }
 
 static uint64_t remaining(const struct peer *p)
@@ -86,7 +87,9 @@ static uint64_t remaining(const struct peer *p)
 static uint32_t allowance(const struct weft_ep *ep)
 {
     const struct credit *c = &ep->credit;
-    uint64_t senders = weft_max_u64(c->senders, ep->config.senders_expected);
+    /* Before the first round everybody connected may begin at once. */
+    uint64_t senders = c->senders == 0 ? ep->peers_used : c->senders;
+    senders = weft_max_u64(senders, ep->config.senders_expected);
     uint64_t share = c->budget / weft_max_u64(senders, 1);
     return (uint32_t)weft_max_u64(weft_min_u64(share, ep->config.unscheduled), 1);
 }
@@ -318,6 +321,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     p->credit_silent = false;
     p->credit_silences = 0;
     c->window_lost += ahead > data ? ahead - data : 0;
+    c->dirty |= p->rx_live != 0;
     if (!data) {
         return;
     }
@@ -332,7 +336,6 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
                                   memory_order_relaxed);
     }
     c->packet_bytes = (uint32_t)((c->packet_bytes * UINT64_C(15) + bytes) / 16);
-    c->dirty = true;
 }
 
 void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -372,8 +375,9 @@ uint64_t weft_core_credit_silent_since(const struct peer *p)
     return outstanding(p) == 0 ? WEFT_NEVER : weft_max_u64(p->data_last_ns, p->credit_since_ns);
 }
 
-/* A holder of credit that says nothing for two probe timeouts: its credit goes to others, and it
- * is told again what it has, for the packet that told it may be lost. */
+/* A holder of credit that says nothing is told again what it has, for the packet that told it may
+ * be lost: first after two round trips, then after two probe timeouts and twice as long each time.
+ * From the second time on its credit goes to others until it speaks. */
 void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p)
 {
     p->credit_ns = WEFT_NEVER;
@@ -382,18 +386,23 @@ void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p)
         return;
     }
     uint64_t since_ns = weft_max_u64(weft_core_credit_silent_since(p), p->credit_told_ns);
-    uint64_t wait_ns = 2 * weft_core_pto_base(p) << (p->credit_silences < 10 ? p->credit_silences
-                                                                            : 10);
+    uint64_t wait_ns = 2 * p->srtt_ns + retell_ns;
+    if (p->credit_silences > 0 || p->srtt_ns == 0) {
+        uint32_t doublings = (uint32_t)weft_min_u64(p->credit_silences, 10);
+        wait_ns = 2 * weft_core_pto_base(p) << doublings >> 1;
+    }
     p->credit_ns = since_ns + weft_min_u64(wait_ns, pto_ns_max);
 }
 
 void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     p->credit_ns = WEFT_NEVER;
-    p->credit_silent = true;
-    p->credit_silences += p->credit_silences < UINT8_MAX;
     p->credit_told_ns = now_ns;
     p->ack_now = true;
-    ep->credit.dirty = true;
-    ep->counters.credits_reclaimed++;
+    if (p->credit_silences > 0 && !p->credit_silent) {
+        p->credit_silent = true;
+        ep->credit.dirty = true;
+        ep->counters.credits_reclaimed++;
+    }
+    p->credit_silences += p->credit_silences < UINT8_MAX;
 }

@@ -352,7 +352,7 @@ static void peer_clear(struct weft_ep *ep, struct peer *p)
         .tx_next_seq = 1,
         .tx_open_from = 1,
         .rx_open_from = 1,
-        .reorder_threshold = 3,
+        .reorder_threshold = REORDER_FIRST,
         .rtt_ns_min = WEFT_NEVER,
         .packet_bytes = ep->config.packet_bytes,
     };
@@ -436,6 +436,11 @@ void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     p->state = PEER_OPEN;
     p->heard_ns = now_ns;
+    if (p->accepts == 1) {
+        /* From ACCEPT to the first answer: no round trip to speak of, but not shorter than one,
+         * and measured before there is a queue. */
+        p->rtt_ns_min = weft_min_u64(p->rtt_ns_min, weft_max_u64(now_ns - p->accept_ns, 1000));
+    }
     struct weft_msg_event *ev = weft_core_event_push(ep);
     ev->type = WEFT_EVENT_PEER_UP;
     ev->peer = peer_idx(ep, p);

@@ -29,6 +29,7 @@ enum {
     DONE_PART_WORDS = 16,               /* parts of masks begin at multiples of 1,024 chunks */
     MASK_PARTS_WORDS = 4,               /* bits: one per part of 1,024 chunks */
     ACK_EVERY = 32,
+    REORDER_FIRST = 3,
     NOTES_MAX = 8,
 };
 
@@ -146,6 +147,8 @@ struct peer {
     uint64_t hello_interval_ns;
     uint64_t hello_since_ns;
     bool need_accept;
+    uint8_t accepts;               /* sent */
+    uint64_t accept_ns;            /* when the first was */
     uint32_t hello_clock;          /* to echo in ACCEPT */
 
     /* tx.c */
@@ -258,7 +261,7 @@ struct credit {
     uint32_t loss_floor[2];  /* least loss_ppm of this and the previous 5 s */
     uint64_t floor_since_ns;
     uint64_t turn;
-    uint32_t senders;        /* that a round is expected to have */
+    uint32_t senders;        /* that a round is expected to have; 0 = none was seen yet */
     uint32_t senders_now;    /* most at a time since the last round */
 };
 

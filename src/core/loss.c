@@ -157,6 +157,23 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
     p->pto_base_ns = now_ns;
 }
 
+/* Packets that may be acknowledged before an older one counts as lost. When nothing follows to be
+ * sent, too few packets come after the last ones for three; then one is enough, on a path that has
+ * not reordered yet (early retransmit, RFC 5827): wrongly sent again, a chunk costs a packet. */
+static uint32_t reorder_allowed(const struct peer *p)
+{
+    if (p->reorder_threshold > REORDER_FIRST) {
+        return p->reorder_threshold;
+    }
+    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
+        const struct tx_msg *m = &p->tx[__builtin_ctzll(active)];
+        if (m->pass_next < m->chunks && !m->finish_short) {
+            return p->reorder_threshold;
+        }
+    }
+    return 1;
+}
+
 /* Declare what RFC 9002 section 6.1 calls lost; returns how many, and arms the timer for those that
  * will be when nothing more is heard. */
 static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -167,11 +184,12 @@ static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_n
     uint32_t lost = 0;
     p->loss_ns = WEFT_NEVER;
     oldest_advance(ep, p);
+    uint32_t threshold = reorder_allowed(p);
     uint64_t pn = p->pn_oldest;
     while (pn < p->pn_acked_largest) {
         if ((*bits_word(ep, p->in_flight_bits, pn) >> (pn % 64)) & 1) {
             uint64_t due_ns = packet_at(ep, p, pn)->sent_ns + wait_ns;
-            if (pn + p->reorder_threshold > p->pn_acked_largest && due_ns > now_ns) {
+            if (pn + threshold > p->pn_acked_largest && due_ns > now_ns) {
                 p->loss_ns = due_ns;
                 break; /* later ones were sent later */
             }

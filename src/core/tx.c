@@ -18,6 +18,7 @@ enum {
     DATA_HEAD_BYTES = WEFT_HEADER_BYTES + WEFT_DATA_BYTES,
     RING_RESERVE = 64, /* packet numbers kept for acknowledgements and probes */
     LIMITED_PACKETS = 8,
+    FINISH_CHUNKS_MIN = 16, /* shorter messages are not worth another packet */
 };
 
 static const uint64_t bucket_ns = 100 * WEFT_NS_PER_US;
@@ -140,6 +141,9 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
                           struct weft_writer *w)
 {
     weft_core_tx_take(m, chunk, again);
+    if (!again && m->pass_next == m->chunks && m->chunks >= FINISH_CHUNKS_MIN) {
+        p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
+    }
     p->data_sent++;
     ep->counters.data_sent++;
     ep->counters.retransmitted_packets += again;
@@ -466,6 +470,8 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
         return p->need_close ? close_build(ep, p, now_ns, tx) : 0;
     }
     if (p->need_accept) {
+        p->accept_ns = p->accepts == 0 ? now_ns : p->accept_ns;
+        p->accepts += p->accepts < UINT8_MAX;
         return weft_core_accept_build(ep, p, tx);
     }
     if (p->state != PEER_OPEN || (p->idle && p->announce_idle == 0)) {

@@ -132,11 +132,22 @@ bool weft_core_tx_over(const struct tx_msg *m)
 
 /* ---- which chunk next ------------------------------------------------------------------------ */
 
-/* Chunks in flight that will be lost, rounded down: a small message must not spend its bound on a
- * guess. */
-static uint32_t loss_expected(const struct peer *p, uint32_t in_flight)
+/* Chunks in flight that will be lost. Within the pass the mean, rounded down: a small message must
+ * not spend its bound on a guess, and more will be known in time. After it mean plus twice the
+ * square root (Poisson's spread): a few chunks too many cost less than one more round trip. */
+static uint64_t loss_expected(const struct peer *p, const struct tx_msg *m)
 {
-    return (uint32_t)((uint64_t)in_flight * weft_cc_loss_ppm(&p->cc) / WEFT_PPM);
+    uint64_t mean_ppm = (uint64_t)m->in_flight * weft_cc_loss_ppm(&p->cc);
+    if (m->pass_next < m->chunks || mean_ppm == 0) {
+        return mean_ppm / WEFT_PPM;
+    }
+    uint64_t most = 0; /* the least n with n >= mean + 2 sqrt(mean): (n - mean)^2 >= 4 mean */
+    while (most * WEFT_PPM < mean_ppm || (most * WEFT_PPM - mean_ppm) / 1000 *
+                                                 ((most * WEFT_PPM - mean_ppm) / 1000) <
+                                             4 * mean_ppm) {
+        most++;
+    }
+    return most;
 }
 
 /* Sent several times over and not one chunk acknowledged, although its losses were detected, so
@@ -159,7 +170,7 @@ static bool resend_due(const struct peer *p, const struct tx_msg *m)
     if (weft_core_tx_satisfied(m)) {
         return false;
     }
-    uint32_t in_flight_lost = m->lost_max == 0 ? 0 : loss_expected(p, m->in_flight);
+    uint64_t in_flight_lost = m->lost_max == 0 ? 0 : loss_expected(p, m);
     return (uint64_t)m->lost_count + in_flight_lost > m->lost_max;
 }
 
