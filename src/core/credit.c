@@ -200,7 +200,7 @@ struct tally {
 static uint32_t room_of(const struct weft_ep *ep, const struct peer *p)
 {
     uint64_t useful = remaining(p);
-    useful += useful > 0 ? allowance(ep) : 0;
+    useful = useful == 0 ? 0 : weft_max_u64(useful, allowance(ep));
     uint32_t has = outstanding(p);
     useful = weft_min_u64(useful, ep->config.rx_window);
     return useful > has ? (uint32_t)(useful - has) : 0;

@@ -141,7 +141,9 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
                           struct weft_writer *w)
 {
     weft_core_tx_take(m, chunk, again);
-    if (!again && m->pass_next == m->chunks && m->chunks >= FINISH_CHUNKS_MIN) {
+    if (m->pass_next == m->chunks && m->chunks >= FINISH_CHUNKS_MIN) {
+        /* Follows at once: PASS_END, or a chunk sent again, may be lost, and what tells is the
+         * acknowledgement of a packet after it. */
         p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
     }
     p->data_sent++;
