@@ -7,8 +7,8 @@
  *     rate x base round trip x 5/4  +  safe bytes  +  slack
  *
  * with the rate as measured at this end while senders wanted more than they had, and the slack an
- * allowance for hosts that answer late, which grows while nothing is lost and shrinks with marks
- * and with loss above the path's floor. Nobody has to configure a rate. A lost packet gives its
+ * allowance for hosts that answer late: it grows while the link pauses although credit is out, and
+ * shrinks with marks, with loss above the path's floor, and when there are no pauses. Nobody has to configure a rate. A lost packet gives its
  * credit back, for every packet tells how many DATA packets were sent before it.
  *
  * Who gets it: the message with the least left first, which makes most of them finish early; half
@@ -31,6 +31,8 @@ enum {
     QUANTUM_MAX = 32,
     WIRE_BYTES = 42,       /* Ethernet, IPv4, UDP around a packet */
     LOSS_SPAN_PACKETS = 64,
+    PAUSE_PACKETS = 8,     /* no packet for as long as so many take is a pause */
+    PAUSE_SHARE = 16,      /* of a window, in pauses: the link was not kept busy */
 };
 
 static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
@@ -101,8 +103,7 @@ uint16_t weft_core_credit_first(const struct weft_ep *ep)
 
 /* ---- the budget ------------------------------------------------------------------------------ */
 
-/* Marks and loss above the floor shrink the slack in proportion, else it grows by an eighth. */
-static void slack_update(struct credit *c, uint64_t rate_bps)
+static void slack_update(struct credit *c, uint64_t rate_bps, uint64_t span_ns)
 {
     uint64_t packets = c->window_packets + c->window_lost;
     if (packets < LOSS_SPAN_PACKETS) {
@@ -120,8 +121,10 @@ static void slack_update(struct credit *c, uint64_t rate_bps)
         c->slack_bytes -= c->slack_bytes * mark_ppm / (2 * WEFT_PPM);
     } else if (loss_ppm > noise_ppm) {
         c->slack_bytes /= 2;
-    } else {
+    } else if (c->window_pause_ns > span_ns / PAUSE_SHARE) {
         c->slack_bytes += c->slack_bytes / 8 + c->packet_bytes;
+    } else {
+        c->slack_bytes -= c->slack_bytes / 16;
     }
     c->slack_bytes = weft_min_u64(c->slack_bytes, most);
 }
@@ -151,6 +154,7 @@ static void window_start(struct weft_ep *ep, uint64_t now_ns)
     c->window_packets = 0;
     c->window_lost = 0;
     c->window_ce = 0;
+    c->window_pause_ns = 0;
 }
 
 static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
@@ -178,7 +182,7 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
     uint64_t rate_bps = bytes * 8 * 1000 / (span_ns / 1000 + 1) * 1000;
     if (c->window_wanted || rate_bps > c->rate_bps) {
         rate_note(c, rate_bps);
-        slack_update(c, c->rate_bps);
+        slack_update(c, c->rate_bps, span_ns);
     }
     if (now_ns - c->floor_since_ns >= floor_ns) {
         c->loss_floor[1] = c->loss_floor[0];
@@ -313,9 +317,20 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
 
 /* ---- what the peers do ----------------------------------------------------------------------- */
 
+static void pause_note(struct credit *c, uint64_t at_ns)
+{
+    if (c->rate_bps > 0 && at_ns > c->last_ns && c->window_ns != 0) {
+        uint64_t gap_ns = at_ns - weft_max_u64(c->last_ns, c->window_ns);
+        uint64_t packet_ns = (c->packet_bytes + WIRE_BYTES) * 8 * WEFT_NS_PER_S / c->rate_bps;
+        c->window_pause_ns += at_ns > c->window_ns && gap_ns > PAUSE_PACKETS * packet_ns ? gap_ns
+                                                                                         : 0;
+    }
+    c->last_ns = weft_max_u64(c->last_ns, at_ns);
+}
+
 /* Any valid packet of a peer: data_count is the sender's, of which `ahead` are news. */
 void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead, uint64_t bytes,
-                             bool data, bool ce)
+                             bool data, bool ce, uint64_t at_ns)
 {
     struct credit *c = &ep->credit;
     p->credit_silent = false;
@@ -328,6 +343,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     if (ahead == 0 && c->window_lost > 0) {
         c->window_lost--; /* it was only late */
     }
+    pause_note(c, at_ns);
     c->window_packets++;
     c->window_ce += ce;
     c->bytes += bytes + WIRE_BYTES;

@@ -256,6 +256,8 @@ struct credit {
     uint64_t window_packets;
     uint64_t window_lost;
     uint64_t window_ce;
+    uint64_t window_pause_ns; /* in which no DATA came for long */
+    uint64_t last_ns;        /* last DATA */
     uint64_t slack_bytes;
     uint32_t loss_ppm;
     uint32_t loss_floor[2];  /* least loss_ppm of this and the previous 5 s */
@@ -339,7 +341,7 @@ void weft_core_credit_init(struct weft_ep *ep);
 /* What a new connection may send before it has an ACK. */
 uint16_t weft_core_credit_first(const struct weft_ep *ep);
 void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead, uint64_t bytes,
-                             bool data, bool ce);
+                             bool data, bool ce, uint64_t at_ns);
 void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 void weft_core_credit_idle(struct weft_ep *ep, struct peer *p);
 void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns);

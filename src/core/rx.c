@@ -507,13 +507,14 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
 
 /* What any valid packet of the peer tells, beyond its frames. */
 static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
-                        const struct weft_wire_packet *packet, size_t bytes, uint64_t now_ns)
+                        const struct weft_wire_packet *packet, size_t bytes, uint64_t at_ns,
+                        uint64_t now_ns)
 {
     int16_t ahead = (int16_t)(packet->data_count - (uint16_t)p->data_count);
     ahead = ahead > 0 ? ahead : 0;
     p->data_count += (uint32_t)ahead;
     weft_core_credit_packet(ep, p, (uint32_t)ahead, bytes, packet->data != NULL,
-                            ecn == WEFT_ECN_CE);
+                            ecn == WEFT_ECN_CE, at_ns);
     if (p->idle) {
         p->idle = false;
         p->pto_count = 0;
@@ -590,7 +591,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         }
         eliciting = true;
     }
-    packet_note(ep, p, ecn, &packet, count, now_ns);
+    packet_note(ep, p, ecn, &packet, count, at_ns, now_ns);
     weft_core_peer_ready(ep, p);
     bool acknowledge = true;
     if (packet.control != NULL) {
