@@ -2,15 +2,17 @@
 
 #include "base/assert.h"
 #include "base/prng.h"
+#include "sim/alarm.h"
 #include "sim/heap.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { KIND_LEAVE, KIND_ARRIVE, KIND_STRAY, KIND_WAKE };
+/* Alarms: two of a link, that of link i being i x 2 + kind; then the hosts' wakes. */
+enum kind { KIND_LEAVE, KIND_ARRIVE };
 
-/* Packets in the order in which their time comes. Only the first one has an event in the heap: a
- * full buffer costs the heap no more than one packet does. */
+/* Packets in the order in which their time comes. Only the first one has an alarm: a full buffer
+ * costs no more than one packet does. */
 struct queue {
     struct weft_net_packet *first;
     struct weft_net_packet **last; /* where the next one is linked */
@@ -31,18 +33,18 @@ struct link {
     struct weft_prng prng;
     struct queue sending;
     struct queue flying;
-    uint64_t strays;     /* flying with an extra delay: each has an event of its own */
+    uint64_t strays;     /* flying with an extra delay: each is an event in the heap */
     struct weft_net_link_counters counters;
 };
 
 struct weft_net {
-    struct weft_sim_heap heap;
+    struct weft_sim_alarms alarms;
+    struct weft_sim_heap heap; /* of strays */
     struct link *links; /* link of (host, dir) is port[host] x 2 + dir */
     uint32_t *port;     /* the host itself, unless it shares another's links */
     uint32_t hosts;
     uint32_t overhead_bytes;
     uint32_t touched; /* link of the last event, for the check */
-    uint64_t wakes;   /* planned */
     uint64_t now_ns;
 };
 
@@ -52,7 +54,7 @@ static void queue_init(struct queue *queue)
     queue->last = &queue->first;
 }
 
-/* True when the packet is the first, so its event is to be planned. */
+/* True when the packet is the first, so the alarm is to be set. */
 static bool queue_put(struct queue *queue, struct weft_net_packet *packet, uint64_t due_ns)
 {
     bool first = queue->first == NULL;
@@ -96,6 +98,7 @@ struct weft_net *weft_net_new(uint32_t hosts, uint64_t seed)
     WEFT_ASSERT(net->links != NULL && net->port != NULL);
     net->hosts = hosts;
     net->overhead_bytes = WEFT_NET_OVERHEAD_BYTES;
+    weft_sim_alarms_init(&net->alarms, hosts * 5);
     for (uint32_t i = 0; i < hosts; i++) {
         net->port[i] = i;
     }
@@ -121,6 +124,7 @@ void weft_net_free(struct weft_net *net)
         queue_free(&net->links[i].flying);
     }
     weft_sim_heap_fini(&net->heap);
+    weft_sim_alarms_fini(&net->alarms);
     free(net->port);
     free(net->links);
     free(net);
@@ -190,6 +194,15 @@ static struct weft_net_packet *packet_copy(const struct weft_net_packet *packet)
     return copy;
 }
 
+/* The time of a link's next packet, if there is one. */
+static void link_arm(struct weft_net *net, uint32_t idx, enum kind kind)
+{
+    const struct link *link = &net->links[idx];
+    const struct queue *queue = kind == KIND_LEAVE ? &link->sending : &link->flying;
+    weft_sim_alarm_set(&net->alarms, idx * 2 + kind,
+                       queue->first == NULL ? WEFT_NEVER : queue->first->due_ns);
+}
+
 /* A packet comes to the sending side of a link. */
 static void link_enter(struct weft_net *net, uint32_t idx, struct weft_net_packet *packet)
 {
@@ -215,7 +228,7 @@ static void link_enter(struct weft_net *net, uint32_t idx, struct weft_net_packe
     link->free_at_ns = weft_max_u64(link->free_at_ns, net->now_ns) +
                        weft_div_ceil_u64(bytes * 8 * WEFT_NS_PER_S, link->config.rate_bps);
     if (queue_put(&link->sending, packet, link->free_at_ns)) {
-        weft_sim_heap_push(&net->heap, link->free_at_ns, KIND_LEAVE, idx, NULL);
+        link_arm(net, idx, KIND_LEAVE);
     }
 }
 
@@ -271,9 +284,9 @@ static void link_fly(struct weft_net *net, uint32_t idx, struct weft_net_packet 
         due_ns += weft_prng_range(&link->prng, 1, link->faults.reorder_ns_max);
         link->counters.reordered++;
         link->strays++;
-        weft_sim_heap_push(&net->heap, due_ns, KIND_STRAY, idx, packet);
+        weft_sim_heap_push(&net->heap, due_ns, 0, idx, packet);
     } else if (queue_put(&link->flying, packet, due_ns)) {
-        weft_sim_heap_push(&net->heap, due_ns, KIND_ARRIVE, idx, NULL);
+        link_arm(net, idx, KIND_ARRIVE);
     }
 }
 
@@ -282,9 +295,7 @@ static void link_leave(struct weft_net *net, uint32_t idx)
 {
     struct link *link = &net->links[idx];
     struct weft_net_packet *packet = queue_take(&link->sending);
-    if (link->sending.first != NULL) {
-        weft_sim_heap_push(&net->heap, link->sending.first->due_ns, KIND_LEAVE, idx, NULL);
-    }
+    link_arm(net, idx, KIND_LEAVE);
     net->touched = idx;
     link->counters.queued--;
     link->counters.queued_bytes -= packet->count + net->overhead_bytes;
@@ -313,8 +324,7 @@ void weft_net_inject(struct weft_net *net, struct weft_net_packet *packet)
 
 void weft_net_wake(struct weft_net *net, uint32_t host, uint64_t at_ns)
 {
-    net->wakes++;
-    weft_sim_heap_push(&net->heap, weft_max_u64(at_ns, net->now_ns), KIND_WAKE, host, NULL);
+    weft_sim_alarm_set(&net->alarms, net->hosts * 4 + host, weft_max_u64(at_ns, net->now_ns));
 }
 
 uint64_t weft_net_now_ns(const struct weft_net *net)
@@ -324,18 +334,7 @@ uint64_t weft_net_now_ns(const struct weft_net *net)
 
 uint64_t weft_net_next_ns(const struct weft_net *net)
 {
-    return weft_sim_heap_next_ns(&net->heap);
-}
-
-/* The next packet of a link that keeps their order. */
-static struct weft_net_packet *link_next(struct weft_net *net, uint32_t idx)
-{
-    struct queue *flying = &net->links[idx].flying;
-    struct weft_net_packet *packet = queue_take(flying);
-    if (flying->first != NULL) {
-        weft_sim_heap_push(&net->heap, flying->first->due_ns, KIND_ARRIVE, idx, NULL);
-    }
-    return packet;
+    return weft_min_u64(weft_sim_alarms_next_ns(&net->alarms), weft_sim_heap_next_ns(&net->heap));
 }
 
 /* A packet has come to the far side of a link. */
@@ -353,30 +352,35 @@ static void link_arrive(struct weft_net *net, uint32_t idx, struct weft_net_pack
     *event_p = (struct weft_net_event){WEFT_NET_PACKET, packet->to, packet};
 }
 
+static void on_alarm(struct weft_net *net, uint32_t id, struct weft_net_event *event_p)
+{
+    if (id >= net->hosts * 4) {
+        weft_sim_alarm_set(&net->alarms, id, WEFT_NEVER);
+        *event_p = (struct weft_net_event){WEFT_NET_WAKE, id - net->hosts * 4, NULL};
+    } else if (id % 2 == KIND_LEAVE) {
+        link_leave(net, id / 2);
+    } else {
+        struct weft_net_packet *packet = queue_take(&net->links[id / 2].flying);
+        link_arm(net, id / 2, KIND_ARRIVE);
+        link_arrive(net, id / 2, packet, event_p);
+    }
+}
+
 bool weft_net_step(struct weft_net *net, struct weft_net_event *event_p)
 {
-    struct weft_sim_event event;
-    if (!weft_sim_heap_pop(&net->heap, &event)) {
+    struct weft_sim_event stray;
+    uint64_t next_ns = weft_net_next_ns(net);
+    if (next_ns == WEFT_NEVER) {
         return false;
     }
-    WEFT_ASSERT(event.time_ns >= net->now_ns);
-    net->now_ns = event.time_ns;
+    WEFT_ASSERT(next_ns >= net->now_ns);
+    net->now_ns = next_ns;
     *event_p = (struct weft_net_event){WEFT_NET_NONE, 0, NULL};
-    switch ((enum kind)event.kind) {
-    case KIND_LEAVE:
-        link_leave(net, event.index);
-        break;
-    case KIND_ARRIVE:
-        link_arrive(net, event.index, link_next(net, event.index), event_p);
-        break;
-    case KIND_STRAY:
-        net->links[event.index].strays--;
-        link_arrive(net, event.index, event.object, event_p);
-        break;
-    case KIND_WAKE:
-        net->wakes--;
-        *event_p = (struct weft_net_event){WEFT_NET_WAKE, event.index, NULL};
-        break;
+    if (weft_sim_alarms_next_ns(&net->alarms) == next_ns) { /* before a stray of the same time */
+        on_alarm(net, weft_sim_alarms_next(&net->alarms), event_p);
+    } else if (weft_sim_heap_pop(&net->heap, &stray)) {
+        net->links[stray.index].strays--;
+        link_arrive(net, stray.index, stray.object, event_p);
     }
     return true;
 }
@@ -422,14 +426,14 @@ const char *weft_net_check(const struct weft_net *net, bool all)
     if (!all) {
         return link_check(&net->links[net->touched]);
     }
-    uint64_t events = net->wakes;
+    uint64_t strays = 0;
     for (uint32_t i = 0; i < net->hosts * 2; i++) {
         const struct link *link = &net->links[i];
         const char *wrong = link_check(link);
         if (wrong != NULL) {
             return wrong;
         }
-        events += (link->sending.first != NULL) + (link->flying.first != NULL) + link->strays;
+        strays += link->strays;
     }
-    return events == net->heap.count ? NULL : "packets are counted that no event carries";
+    return strays == net->heap.count ? NULL : "packets are counted that no event carries";
 }

@@ -126,7 +126,7 @@ void weft_net_send(struct weft_net *net, struct weft_net_packet *packet);
 /* Put a packet on the downlink of packet->to, as from a stranger at the switch. Takes it. */
 void weft_net_inject(struct weft_net *net, struct weft_net_packet *packet);
 
-/* Plan a WAKE for a host. There is no cancel; a host that changed its mind ignores it. */
+/* Plan a WAKE for a host, instead of the one planned before; WEFT_NEVER = none. */
 void weft_net_wake(struct weft_net *net, uint32_t host, uint64_t at_ns);
 
 /* Virtual time: that of the last event taken. */

@@ -30,7 +30,6 @@ struct host {
     uint64_t crank_delay_ns;
     uint64_t crank_at_ns;     /* for the datagrams that wait */
     uint64_t asleep_until_ns; /* no crank before */
-    uint64_t armed_ns;        /* the earliest wake planned in the network */
     uint64_t spun_at_ns;      /* spins counts the cranks at this time that changed nothing */
     uint32_t spins;
     uint32_t packet_bytes_max;
@@ -61,7 +60,6 @@ struct weft_world *weft_world_new(const struct weft_world_config *config)
     weft_prng_split(&world->attacker, config->seed, UINT64_C(0x41747461636b));
     for (uint32_t i = 0; i < config->hosts; i++) {
         world->hosts[i].socket_last = &world->hosts[i].socket_first;
-        world->hosts[i].armed_ns = WEFT_NEVER;
     }
     return world;
 }
@@ -191,15 +189,9 @@ static uint64_t due_ns(const struct host *host)
     return weft_max_u64(at_ns, host->asleep_until_ns);
 }
 
-/* Wakes have no cancel, so one is planned only when it is earlier than all that are. */
 static void arm(struct weft_world *world, uint32_t host_idx)
 {
-    struct host *host = &world->hosts[host_idx];
-    uint64_t at_ns = due_ns(host);
-    if (at_ns < host->armed_ns) {
-        host->armed_ns = at_ns;
-        weft_net_wake(world->net, host_idx, at_ns);
-    }
+    weft_net_wake(world->net, host_idx, due_ns(&world->hosts[host_idx]));
 }
 
 void weft_world_wake(struct weft_world *world, uint32_t host_idx, uint64_t at_ns)
@@ -480,10 +472,6 @@ static void happen(struct weft_world *world)
     if (event.type == WEFT_NET_PACKET) {
         arrived(world, event.packet);
     } else if (event.type == WEFT_NET_WAKE) {
-        struct host *host = &world->hosts[event.host];
-        if (host->armed_ns <= weft_net_now_ns(world->net)) {
-            host->armed_ns = WEFT_NEVER;
-        }
         consider(world, event.host);
     }
     bool all = world->steps % 4096 == 0;
