@@ -1,5 +1,6 @@
 /* `weft sim incast`: one cell of the incast grid, with all its figures. */
 #include "cli/options.h"
+#include "cli/sim_report.h"
 #include "cli/sim_verbs.h"
 
 #include "core/cc.h"
@@ -8,31 +9,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static double ratio(uint64_t ns, uint64_t ideal_ns)
-{
-    return (double)ns / (double)ideal_ns;
-}
-
-static double ms(uint64_t ns)
-{
-    return (double)ns / 1e6;
-}
-
-static double percent(uint32_t ppm)
-{
-    return (double)ppm / 1e4;
-}
-
 static void print_text(const struct weft_incast_config *config,
                        const struct weft_incast_result *r)
 {
-    printf("%" PRIu32 " rounds, ideal %.3f ms\n", r->rounds, ms(r->ideal_ns));
+    printf("%" PRIu32 " rounds, ideal %.3f ms\n", r->rounds, weft_cli_ms(r->ideal_ns));
     printf("round p50 %.3f ms (%.3f x ideal), p99 %.3f (%.3f x), max %.3f (%.3f x)\n",
-           ms(r->p50_ns), ratio(r->p50_ns, r->ideal_ns), ms(r->p99_ns),
-           ratio(r->p99_ns, r->ideal_ns), ms(r->max_ns), ratio(r->max_ns, r->ideal_ns));
+           weft_cli_ms(r->p50_ns), weft_cli_ratio(r->p50_ns, r->ideal_ns), weft_cli_ms(r->p99_ns),
+           weft_cli_ratio(r->p99_ns, r->ideal_ns), weft_cli_ms(r->max_ns), weft_cli_ratio(r->max_ns, r->ideal_ns));
     printf("delivered %.3f %% (least %.3f %%), retransmitted %.3f %%\n",
-           percent(r->delivered_ppm_mean), percent(r->delivered_ppm_min),
-           percent(r->retransmitted_ppm));
+           weft_cli_percent(r->delivered_ppm_mean), weft_cli_percent(r->delivered_ppm_min),
+           weft_cli_percent(r->retransmitted_ppm));
     printf("switch: %" PRIu64 " packets dropped, %" PRIu64 " marked, queue up to %" PRIu64
            " bytes; lost behind it %" PRIu64 "\n",
            r->dropped_full, r->marked, r->queue_bytes_max, r->dropped_wire);
@@ -47,43 +33,7 @@ static void print_text(const struct weft_incast_config *config,
     }
     printf("Jain's index %.4f\n", (double)r->jain_ppm / 1e6);
     printf("%" PRIu64 " packets, %.3f ms of virtual time, trace hash %016" PRIx64 "\n", r->packets,
-           ms(r->virtual_ns), r->trace_hash);
-}
-
-static void print_json(const struct weft_incast_config *config,
-                       const struct weft_incast_result *r)
-{
-    const char *cc = config->cc_name != NULL ? config->cc_name : weft_cc_all[0]->name;
-    printf("{\"senders\": %" PRIu32 ", \"shards\": %" PRIu32 ", \"bytes\": %" PRIu64
-           ", \"rate_bps\": %" PRIu64 ", \"rtt_ns\": %" PRIu64 ", \"buffer_bytes\": %" PRIu64
-           ", \"ecn_bytes\": %" PRIu64 ", \"loss_ppm\": %" PRIu32 ", \"burst\": %s, \"bound_ppm\": %"
-           PRIu32 ", \"cc\": \"%s\", \"seed\": %" PRIu64 ",\n",
-           config->senders, config->shards, config->message_bytes, config->rate_bps,
-           config->rtt_ns, config->buffer_bytes, config->ecn_bytes, config->loss_ppm,
-           config->burst ? "true" : "false", config->bound_ppm, cc, config->seed);
-    printf(" \"ok\": %s, \"rounds\": %" PRIu32 ", \"ideal_ns\": %" PRIu64 ", \"p50_ns\": %" PRIu64
-           ", \"p99_ns\": %" PRIu64 ", \"max_ns\": %" PRIu64 ", \"mean_ns\": %" PRIu64
-           ", \"p50_ratio\": %.4f, \"p99_ratio\": %.4f, \"max_ratio\": %.4f,\n",
-           r->ok ? "true" : "false", r->rounds, r->ideal_ns, r->p50_ns, r->p99_ns, r->max_ns,
-           r->mean_ns, ratio(r->p50_ns, r->ideal_ns), ratio(r->p99_ns, r->ideal_ns),
-           ratio(r->max_ns, r->ideal_ns));
-    printf(" \"delivered_ppm_mean\": %" PRIu32 ", \"delivered_ppm_min\": %" PRIu32
-           ", \"retransmitted_ppm\": %" PRIu32 ", \"dropped_full\": %" PRIu64
-           ", \"dropped_wire\": %" PRIu64 ", \"marked\": %" PRIu64 ", \"queue_bytes_max\": %" PRIu64
-           ",\n",
-           r->delivered_ppm_mean, r->delivered_ppm_min, r->retransmitted_ppm, r->dropped_full,
-           r->dropped_wire, r->marked, r->queue_bytes_max);
-    printf(" \"data_sent\": %" PRIu64 ", \"data_lost\": %" PRIu64 ", \"data_spurious\": %" PRIu64
-           ", \"data_duplicate\": %" PRIu64 ", \"data_late\": %" PRIu64 ", \"probes\": %" PRIu64
-           ", \"unknown\": %" PRIu64 ", \"goodput_bps\": [",
-           r->data_sent, r->data_lost, r->data_spurious, r->data_duplicate, r->data_late,
-           r->probes, r->unknown);
-    for (uint32_t i = 0; i < config->shards; i++) {
-        printf("%s%" PRIu64, i > 0 ? ", " : "", r->goodput_bps[i]);
-    }
-    printf("], \"jain_ppm\": %" PRIu32 ", \"packets\": %" PRIu64 ", \"virtual_ns\": %" PRIu64
-           ", \"trace_hash\": \"%016" PRIx64 "\"}\n",
-           r->jain_ppm, r->packets, r->virtual_ns, r->trace_hash);
+           weft_cli_ms(r->virtual_ns), r->trace_hash);
 }
 
 static int incast_run(const struct weft_incast_config *config, bool json)
@@ -91,7 +41,9 @@ static int incast_run(const struct weft_incast_config *config, bool json)
     static struct weft_incast_result result;
     weft_incast_run(config, &result);
     if (json) {
-        print_json(config, &result);
+        printf("{");
+        weft_cli_incast_print_json(config, &result);
+        printf("}\n");
     } else {
         print_text(config, &result);
     }
@@ -129,6 +81,8 @@ int weft_cli_sim_incast(int argc, char **argv)
          WEFT_OPTION_FLAG, .value = &config.burst},
         {"bound", "P", "fraction of a message that may be missing", WEFT_OPTION_PPM,
          .value = &config.bound_ppm},
+        {"unannounced", NULL, "do not tell the receiver how many senders a round has",
+         WEFT_OPTION_FLAG, .value = &config.unannounced},
         {"rounds", "N", "back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
          .max = WEFT_INCAST_ROUNDS_MAX},
         {"seed", "N", "of the network and the endpoints", WEFT_OPTION_U64,

@@ -52,6 +52,7 @@ struct incast {
     uint32_t lost_max;
     size_t words;
     uint8_t *source;
+    struct weft_credit_share share; /* of the endpoints of the receiver's host */
     uint32_t ups;           /* PEER_UPs at the receiver's host */
     uint64_t first_go_ns;
     uint64_t last_go_ns;
@@ -395,6 +396,12 @@ static void make_host(struct incast *s, uint32_t host)
     config.ep.expects_max = receiver ? 2 * s->config.senders : 1;
     config.ep.accept = receiver;
     config.ep.cc_name = s->config.cc_name;
+    if (receiver) {
+        config.ep.credit_share = &s->share;
+        if (!s->config.unannounced) {
+            config.ep.senders_expected = (uint16_t)s->config.senders;
+        }
+    }
     if (weft_world_host_init(s->world, host, &config) != WEFT_OK) {
         weft_world_fail(s->world, "an endpoint refuses its configuration");
     }

@@ -49,6 +49,7 @@ struct weft_incast_config {
     uint32_t loss_ppm;
     bool burst;             /* the loss comes in bursts: Gilbert, WEFT_INCAST_BURST packets */
     uint32_t bound_ppm;
+    bool unannounced;       /* the receiver is not told how many senders a round has */
     uint32_t rounds;
     uint64_t seed;
     const char *cc_name;    /* NULL = the default */
