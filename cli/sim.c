@@ -350,6 +350,7 @@ static void print_help(FILE *out)
                  "\nusage: weft sim VERB [options]\n\nverbs:\n"
                  "  swarm   many seeds, each a whole cluster with faults, checked to the end\n"
                  "  incast  many senders, one downlink, one message each a round: round times\n"
+                 "  grid    the incast grid: round times of every cell against its limit\n"
                  "\n`weft sim VERB --help` explains a verb\n");
 }
 
@@ -360,6 +361,9 @@ int weft_cli_sim(int argc, char **argv)
     }
     if (argc >= 2 && strcmp(argv[1], "incast") == 0) {
         return weft_cli_sim_incast(argc - 1, argv + 1);
+    }
+    if (argc >= 2 && strcmp(argv[1], "grid") == 0) {
+        return weft_cli_sim_grid(argc - 1, argv + 1);
     }
     if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         print_help(stdout);
