@@ -25,6 +25,21 @@ size_t weft_bits_count(const uint64_t *words, size_t bits)
     return count;
 }
 
+size_t weft_bits_nth_one(const uint64_t *words, size_t rank)
+{
+    size_t word_idx = 0;
+    size_t count = (size_t)__builtin_popcountll(words[0]);
+    while (rank >= count) {
+        rank -= count;
+        count = (size_t)__builtin_popcountll(words[++word_idx]);
+    }
+    uint64_t word = words[word_idx];
+    for (; rank > 0; rank--) {
+        word &= word - 1;
+    }
+    return word_idx * 64 + (size_t)__builtin_ctzll(word);
+}
+
 static size_t bits_next(const uint64_t *words, size_t bits, size_t from, uint64_t flip)
 {
     if (from >= bits) {

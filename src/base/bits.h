@@ -29,6 +29,9 @@ void weft_bits_fill(uint64_t *words, size_t bits);
 /* Number of ones among the first `bits` bits. */
 size_t weft_bits_count(const uint64_t *words, size_t bits);
 
+/* The one that has `rank` ones before it; there must be more than `rank` ones. */
+size_t weft_bits_nth_one(const uint64_t *words, size_t rank);
+
 /* First one (or zero) at or after `from`; `bits` when there is none. */
 size_t weft_bits_next_one(const uint64_t *words, size_t bits, size_t from);
 size_t weft_bits_next_zero(const uint64_t *words, size_t bits, size_t from);

@@ -34,7 +34,7 @@ static bool config_valid(const struct weft_ep_config *c)
            power_of_two && c->tx_window_max >= 256 && c->tx_window_max <= 65536 &&
            c->rx_window >= 1 && c->rx_window <= 16384 && c->unscheduled >= 1 &&
            c->packet_bytes >= 256 && c->packet_bytes <= 65000 && c->accept <= 1 && c->ecn <= 1 &&
-           weft_cc_find(c->cc_name) != NULL;
+           weft_cc_find(c->cc_name) != NULL && c->order <= WEFT_ORDER_NONE;
 }
 
 /* Each peer owns a slice of every arena for good; calloc's pages are touched only when used. */

@@ -37,6 +37,13 @@ struct weft_credit_share {
     _Atomic uint32_t active;
 };
 
+/* In which order a message's chunks go out. Others than PERM are for tests of what it is for. */
+enum weft_ep_order {
+    WEFT_ORDER_PERM,   /* a keyed permutation of each message's own */
+    WEFT_ORDER_CYCLIC, /* the vector's order, from a random chunk on */
+    WEFT_ORDER_NONE,   /* the vector's order */
+};
+
 /* Limits and tunables; weft_ep_config_default fills in all of them. */
 struct weft_ep_config {
     uint64_t name;                /* told to peers; opaque */
@@ -56,6 +63,7 @@ struct weft_ep_config {
     uint8_t ecn;                  /* 1: mark packets ECT(0) */
     uint64_t peer_timeout_ns;     /* outstanding and silent this long = PEER_DOWN; WEFT_NEVER off */
     const char *cc_name;          /* congestion control; see core/cc.h */
+    enum weft_ep_order order;     /* tests only */
 };
 
 /* Cumulative counters since weft_ep_new. Every drop has one. */

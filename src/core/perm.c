@@ -15,6 +15,12 @@ void weft_perm_init(struct weft_perm *perm, uint32_t n, uint64_t key)
     perm->n = n;
     perm->left_bits = (uint8_t)(bits / 2);
     perm->right_bits = (uint8_t)(bits - bits / 2);
+    perm->plain = false;
+}
+
+void weft_perm_init_plain(struct weft_perm *perm, uint32_t n, uint32_t shift)
+{
+    *perm = (struct weft_perm){.n = n, .plain = true, .shift = shift};
 }
 
 /* One pass through the network: halves take turns, so they may differ in width. */
@@ -37,6 +43,9 @@ static uint32_t perm_once(const struct weft_perm *perm, uint32_t x)
 
 uint32_t weft_perm_at(const struct weft_perm *perm, uint32_t index)
 {
+    if (perm->plain) {
+        return (uint32_t)(((uint64_t)index + perm->shift) % perm->n);
+    }
     uint32_t x = index;
     do {
         x = perm_once(perm, x);

@@ -12,15 +12,22 @@
 
 #include "base/units.h"
 
+#include <stdbool.h>
+
 struct weft_perm {
     uint64_t key;
     uint32_t n;
     uint8_t left_bits;
     uint8_t right_bits;
+    bool plain;     /* for tests: a cyclic shift instead */
+    uint32_t shift;
 };
 
 /* n in 1 .. 2^31. */
 void weft_perm_init(struct weft_perm *perm, uint32_t n, uint64_t key);
+
+/* For tests only: index + shift modulo n, which leaves neighbours together. shift < n. */
+void weft_perm_init_plain(struct weft_perm *perm, uint32_t n, uint32_t shift);
 
 /* Image of index < n; expected cost below two rounds of the network. */
 uint32_t weft_perm_at(const struct weft_perm *perm, uint32_t index);

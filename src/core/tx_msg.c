@@ -24,6 +24,19 @@ static bool send_valid(const struct weft_ep *ep, const struct peer *p,
     return true;
 }
 
+/* The order of the first pass, of this message's own. */
+static void perm_choose(const struct weft_ep *ep, struct tx_msg *m)
+{
+    uint64_t key = ep->config.seed ^ weft_mix64(ep->config.incarnation + m->seq);
+    if (ep->config.order == WEFT_ORDER_PERM) {
+        weft_perm_init(&m->perm, m->chunks, key);
+    } else {
+        bool shifted = ep->config.order == WEFT_ORDER_CYCLIC;
+        weft_perm_init_plain(&m->perm, m->chunks,
+                             shifted ? (uint32_t)(weft_mix64(key) % m->chunks) : 0);
+    }
+}
+
 weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct weft_msg_send *send,
                               uint64_t now_ns, uint64_t *seq_p)
 {
@@ -77,7 +90,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     if (send->critical_mask != NULL) {
         weft_core_critical_open(m, send->critical_mask, critical);
     }
-    weft_perm_init(&m->perm, chunks, ep->config.seed ^ weft_mix64(ep->config.incarnation + seq));
+    perm_choose(ep, m);
     if (p->tx_active == 0) {
         p->pto_base_ns = now_ns;
     }
@@ -174,6 +187,18 @@ static bool resend_due(const struct peer *p, const struct tx_msg *m)
     return (uint64_t)m->lost_count + in_flight_lost > m->lost_max;
 }
 
+/* Any of the lost, as if by lot: the lowest index first would leave the gaps of a message that ends
+ * at its bound at the end of its vector. At bound 0 all are sent again, so it does not matter. */
+static uint32_t lost_choose(const struct tx_msg *m)
+{
+    if (m->lost_max == 0) {
+        return (uint32_t)weft_bits_next_one(m->lost, m->chunks, 0);
+    }
+    uint64_t lot = weft_mix64((m->seq ^ m->perm.key) + ((uint64_t)m->acked_count << 32) +
+                              m->lost_count);
+    return (uint32_t)weft_bits_nth_one(m->lost, lot % m->lost_count);
+}
+
 static bool msg_has_chunk(const struct peer *p, const struct tx_msg *m, uint32_t *chunk_p,
                           bool *again_p)
 {
@@ -182,8 +207,7 @@ static bool msg_has_chunk(const struct peer *p, const struct tx_msg *m, uint32_t
     }
     if (resend_due(p, m)) {
         uint32_t critical = weft_core_critical_lost(m);
-        *chunk_p = critical < m->chunks ? critical
-                                        : (uint32_t)weft_bits_next_one(m->lost, m->chunks, 0);
+        *chunk_p = critical < m->chunks ? critical : lost_choose(m);
         *again_p = true;
         return true;
     }

@@ -97,6 +97,12 @@ static void random_bitmaps_agree_with_the_oracle(void **state)
             }
         }
         assert_int_equal(weft_bits_count(words, bits), slow_count(oracle, bits));
+        size_t rank = 0;
+        for (size_t i = 0; i < bits; i++) {
+            if (oracle[i]) {
+                assert_int_equal(weft_bits_nth_one(words, rank++), i);
+            }
+        }
         for (size_t from = 0; from <= bits + 2; from++) {
             size_t one = from >= bits ? bits : slow_next(oracle, bits, from, true);
             size_t zero = from >= bits ? bits : slow_next(oracle, bits, from, false);
