@@ -268,6 +268,9 @@ static void on_received(struct incast *s, uint32_t shard, const struct weft_msg_
     memcpy(sender->masks + slot * s->words, event->mask, s->words * sizeof(*event->mask));
     sender->counts[slot] = event->received;
     sender->closed |= UINT64_C(1) << slot;
+    if (s->config.seen != NULL) {
+        s->config.seen(s->config.seen_self, event->mask, event->chunks);
+    }
     s->messages++;
     s->missing += event->chunks - event->received;
     s->missing_max = (uint32_t)weft_max_u64(s->missing_max, event->chunks - event->received);
@@ -395,6 +398,7 @@ static void make_host(struct incast *s, uint32_t host)
     config.ep.peers_max = receiver ? s->config.senders : 1;
     config.ep.expects_max = receiver ? 2 * s->config.senders : 1;
     config.ep.accept = receiver;
+    config.ep.order = s->config.order;
     config.ep.cc_name = s->config.cc_name;
     if (receiver) {
         config.ep.credit_share = &s->share;

@@ -29,6 +29,7 @@
 
 #include "base/status.h"
 #include "base/units.h"
+#include "core/endpoint.h"
 
 #include <stdbool.h>
 
@@ -53,6 +54,10 @@ struct weft_incast_config {
     uint32_t rounds;
     uint64_t seed;
     const char *cc_name;    /* NULL = the default */
+    enum weft_ep_order order;
+    /* Called for each message received, with its mask. NULL is fine. */
+    void (*seen)(void *self, const uint64_t *mask, uint32_t chunks);
+    void *seen_self;
 };
 
 /* Mean length of a burst of losses, in packets. */

@@ -1,0 +1,195 @@
+/* Losses are uniform over the vector: what apnet19's bounds rest on (docs/PROTOCOL.md section 6).
+ *
+ * Messages of many senders meet in a switch with a small buffer, on the simulator's network: tail
+ * drops take runs of packets that follow each other. Which chunks are then missing is put to two
+ * tests, with fixed seeds:
+ *
+ *   positions   chi-square of how often each chunk was missing, alpha 0.01
+ *   neighbours  the number of pairs of adjacent missing chunks, within 5 % of what a true shuffle
+ *               (Fisher-Yates) of as many missing chunks of as many messages gives
+ *
+ * Sent in the vector's own order, the messages must fail the first; from a random chunk on
+ * (cyclic), which hits every chunk alike, the second.
+ */
+#include "base/bits.h"
+#include "base/prng.h"
+#include "sim/incast.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+enum { CHUNKS = 180, CHUNK_BYTES = 1408, SENDERS = 16, ROUNDS = 625, SHUFFLES = 4 };
+
+/* The 0.99 quantile of the standard normal distribution. */
+static const double z99 = 2.3263478740408408;
+
+struct seen {
+    uint64_t messages;
+    uint64_t missing;
+    uint64_t at[CHUNKS];  /* times that a chunk was missing */
+    double variance;      /* that this has, were it uniform: sum over messages of p (1 - p) */
+    uint64_t pairs;
+    uint64_t shuffled;    /* pairs in SHUFFLES true shuffles of each message */
+    struct weft_prng prng;
+};
+
+static uint32_t count_pairs(const bool *missing)
+{
+    uint32_t pairs = 0;
+    for (uint32_t i = 0; i + 1 < CHUNKS; i++) {
+        pairs += missing[i] && missing[i + 1];
+    }
+    return pairs;
+}
+
+/* Pairs when `count` missing chunks lie where a shuffle puts them. */
+static uint32_t shuffled_pairs(struct weft_prng *prng, uint32_t count)
+{
+    bool missing[CHUNKS];
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        missing[i] = i < count;
+    }
+    for (uint32_t i = CHUNKS - 1; i > 0; i--) {
+        uint32_t j = (uint32_t)weft_prng_below(prng, i + 1);
+        bool swap = missing[i];
+        missing[i] = missing[j];
+        missing[j] = swap;
+    }
+    return count_pairs(missing);
+}
+
+static void on_message(void *self, const uint64_t *mask, uint32_t chunks)
+{
+    struct seen *seen = self;
+    bool missing[CHUNKS];
+    uint32_t count = 0;
+    assert_int_equal(chunks, CHUNKS);
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        missing[i] = !weft_bits_test(mask, i);
+        seen->at[i] += missing[i];
+        count += missing[i];
+    }
+    double p = (double)count / CHUNKS;
+    seen->variance += p * (1 - p);
+    seen->missing += count;
+    seen->pairs += count_pairs(missing);
+    for (int i = 0; i < SHUFFLES; i++) {
+        seen->shuffled += shuffled_pairs(&seen->prng, count);
+    }
+    seen->messages++;
+}
+
+/* Chi-square over positions. The chunks that one message misses are drawn without replacement, so
+ * a count varies by p (1 - p) a message, and not by p; the counts of all chunks add up. */
+static double chi_square(const struct seen *seen)
+{
+    double mean = (double)seen->missing / CHUNKS;
+    double sum = 0;
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        sum += ((double)seen->at[i] - mean) * ((double)seen->at[i] - mean);
+    }
+    return sum / seen->variance * (CHUNKS - 1) / CHUNKS;
+}
+
+/* What it exceeds with probability 0.01 (Wilson and Hilferty's approximation). */
+static double chi_square_limit(void)
+{
+    double df = CHUNKS - 1;
+    double root = 1 - 2 / (9 * df) + z99 * sqrt(2 / (9 * df));
+    return df * root * root * root;
+}
+
+static double pairs_ratio(const struct seen *seen)
+{
+    return (double)seen->pairs * SHUFFLES / (double)seen->shuffled;
+}
+
+static void run(enum weft_ep_order order, uint32_t bound_ppm, uint64_t seed, struct seen *seen_p)
+{
+    static struct weft_incast_result result;
+    struct weft_incast_config config;
+    *seen_p = (struct seen){.messages = 0};
+    weft_prng_init(&seen_p->prng, seed);
+    weft_incast_config_default(&config);
+    config.senders = SENDERS;
+    config.rounds = ROUNDS;
+    config.message_bytes = CHUNKS * CHUNK_BYTES;
+    config.buffer_bytes = 16000;
+    config.bound_ppm = bound_ppm;
+    config.seed = seed;
+    config.order = order;
+    config.seen = on_message;
+    config.seen_self = seen_p;
+    weft_incast_run(&config, &result);
+    print_message("order %d, bound %" PRIu32 " ppm, seed %" PRIu64 ": %" PRIu64
+                  " messages, %.2f %% of chunks missing, %" PRIu64 " tail drops, chi-square %.1f "
+                  "(limit %.1f), adjacent pairs %.3f of a shuffle's\n",
+                  order, bound_ppm, seed, seen_p->messages,
+                  100 * (double)seen_p->missing / (double)(seen_p->messages * CHUNKS),
+                  result.dropped_full, chi_square(seen_p), chi_square_limit(), pairs_ratio(seen_p));
+    assert_true(result.ok);
+    assert_int_equal(seen_p->messages, SENDERS * ROUNDS);
+    /* Less would prove little. */
+    assert_true(seen_p->missing * 20 > seen_p->messages * CHUNKS);
+}
+
+static bool is_even(const struct seen *seen)
+{
+    return chi_square(seen) <= chi_square_limit();
+}
+
+static bool is_shuffled(const struct seen *seen)
+{
+    return pairs_ratio(seen) >= 0.95 && pairs_ratio(seen) <= 1.05;
+}
+
+static void losses_are_uniform(void **state)
+{
+    (void)state;
+    static struct seen seen;
+    run(WEFT_ORDER_PERM, 400000, 1, &seen);
+    assert_true(is_even(&seen));
+    assert_true(is_shuffled(&seen));
+}
+
+/* More is lost than the bound allows, so the sender chooses what to send again. */
+static void losses_at_the_bound_are_uniform(void **state)
+{
+    (void)state;
+    static struct seen seen;
+    run(WEFT_ORDER_PERM, 100000, 2, &seen);
+    assert_true(is_even(&seen));
+    assert_true(is_shuffled(&seen));
+}
+
+static void without_a_permutation_they_are_not_even(void **state)
+{
+    (void)state;
+    static struct seen seen;
+    run(WEFT_ORDER_NONE, 400000, 1, &seen);
+    assert_false(is_even(&seen));
+}
+
+static void a_cyclic_shift_leaves_neighbours_together(void **state)
+{
+    (void)state;
+    static struct seen seen;
+    run(WEFT_ORDER_CYCLIC, 400000, 1, &seen);
+    assert_false(is_shuffled(&seen));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_are_uniform),
+        cmocka_unit_test(losses_at_the_bound_are_uniform),
+        cmocka_unit_test(without_a_permutation_they_are_not_even),
+        cmocka_unit_test(a_cyclic_shift_leaves_neighbours_together),
+    };
+    return cmocka_run_group_tests_name("sim_uniform", tests, NULL, NULL);
+}
