@@ -28,7 +28,7 @@ enum {
     BUDGET_PACKETS_MIN = 4,
     ALLOWANCE_FIRST = 8,   /* unscheduled packets before anything is known */
     TURN_LONGEST = 8,      /* every so many grants go to the longest waiting */
-    QUANTUM_MAX = 32,
+    QUANTUM_MAX = 128,
     WIRE_BYTES = 42,       /* Ethernet, IPv4, UDP around a packet */
     LOSS_SPAN_PACKETS = 64,
     PAUSE_PACKETS = 8,     /* no packet for as long as so many take is a pause */
@@ -36,7 +36,10 @@ enum {
 };
 
 static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
-static const uint64_t slack_ns_max = 100 * WEFT_NS_PER_US;
+/* Faster links have deeper buffers, and hosts that answer no sooner. */
+static const uint64_t slack_ns_slow = 100 * WEFT_NS_PER_US;
+static const uint64_t slack_ns_fast = 300 * WEFT_NS_PER_US;
+static const uint64_t fast_bps = UINT64_C(10) * 1000 * 1000 * 1000;
 static const uint64_t retell_ns = 50 * WEFT_NS_PER_US;
 static const uint64_t floor_ns = 5 * WEFT_NS_PER_S;
 
@@ -46,6 +49,7 @@ void weft_core_credit_init(struct weft_ep *ep)
         .budget = weft_max_u64(SAFE_BYTES / ep->config.packet_bytes, BUDGET_PACKETS_MIN),
         .packet_bytes = ep->config.packet_bytes,
         .loss_floor = {UINT32_MAX, UINT32_MAX},
+        .pause_ns = WEFT_NEVER,
     };
 }
 
@@ -116,7 +120,8 @@ static void slack_update(struct credit *c, uint64_t rate_bps, uint64_t span_ns)
     uint32_t least = (uint32_t)weft_min_u64(c->loss_floor[0], c->loss_floor[1]);
     /* The floor is the least of many noisy measurements: half as much again, and a point. */
     uint32_t noise_ppm = least + least / 2 + WEFT_PPM / 100;
-    uint64_t most = rate_bps / 8 * slack_ns_max / WEFT_NS_PER_S;
+    uint64_t slack_ns = rate_bps < fast_bps ? slack_ns_slow : slack_ns_fast;
+    uint64_t most = rate_bps / 8 * slack_ns / WEFT_NS_PER_S;
     if (mark_ppm > 0) {
         c->slack_bytes -= c->slack_bytes * mark_ppm / (2 * WEFT_PPM);
     } else if (loss_ppm > noise_ppm) {
@@ -188,6 +193,10 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
         c->loss_floor[1] = c->loss_floor[0];
         c->loss_floor[0] = UINT32_MAX;
         c->floor_since_ns = now_ns;
+    }
+    if (c->rate_bps > 0) {
+        c->pause_ns = PAUSE_PACKETS * (c->packet_bytes + WIRE_BYTES) * 8 * WEFT_NS_PER_S /
+                      c->rate_bps;
     }
     window_start(ep, now_ns);
 }
@@ -319,11 +328,9 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
 
 static void pause_note(struct credit *c, uint64_t at_ns)
 {
-    if (c->rate_bps > 0 && at_ns > c->last_ns && c->window_ns != 0) {
+    if (c->window_ns != 0 && at_ns > weft_max_u64(c->last_ns, c->window_ns)) {
         uint64_t gap_ns = at_ns - weft_max_u64(c->last_ns, c->window_ns);
-        uint64_t packet_ns = (c->packet_bytes + WIRE_BYTES) * 8 * WEFT_NS_PER_S / c->rate_bps;
-        c->window_pause_ns += at_ns > c->window_ns && gap_ns > PAUSE_PACKETS * packet_ns ? gap_ns
-                                                                                         : 0;
+        c->window_pause_ns += gap_ns > c->pause_ns ? gap_ns : 0;
     }
     c->last_ns = weft_max_u64(c->last_ns, at_ns);
 }

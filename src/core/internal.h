@@ -28,7 +28,7 @@ enum {
     EVENTS_RESERVE = 2 * WEFT_MSGS_MAX + 8, /* most that one peer can raise at a time */
     DONE_PART_WORDS = 16,               /* parts of masks begin at multiples of 1,024 chunks */
     MASK_PARTS_WORDS = 4,               /* bits: one per part of 1,024 chunks */
-    ACK_EVERY = 32,
+    ACK_EVERY = 64,
     REORDER_FIRST = 3,
     NOTES_MAX = 8,
 };
@@ -257,6 +257,7 @@ struct credit {
     uint64_t window_lost;
     uint64_t window_ce;
     uint64_t window_pause_ns; /* in which no DATA came for long */
+    uint64_t pause_ns;       /* a longer gap between DATA is a pause */
     uint64_t last_ns;        /* last DATA */
     uint64_t slack_bytes;
     uint32_t loss_ppm;
