@@ -62,6 +62,25 @@ uint32_t weft_core_critical_lost(const struct tx_msg *m)
     return m->chunks;
 }
 
+/* The first critical chunk that is not acknowledged; N when none is. */
+uint32_t weft_core_critical_unacked(const struct tx_msg *m)
+{
+    if (m->critical_left == 0) {
+        return m->chunks;
+    }
+    if (!m->masked) {
+        return (uint32_t)weft_bits_next_zero(m->acked, m->critical, 0);
+    }
+    size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
+    for (size_t w = 0; w < words; w++) {
+        uint64_t hit = m->must[w] & ~m->acked[w];
+        if (hit != 0) {
+            return (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(hit);
+        }
+    }
+    return m->chunks;
+}
+
 /* DONE's complete mask lacks a critical chunk. */
 bool weft_core_critical_missing(const struct tx_msg *m)
 {

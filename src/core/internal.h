@@ -389,6 +389,7 @@ static inline uint32_t tx_chunk_bytes(const struct tx_msg *m, uint32_t chunk)
 /* critical.c */
 void weft_core_critical_open(struct tx_msg *m, const uint64_t *mask, uint32_t leading);
 uint32_t weft_core_critical_lost(const struct tx_msg *m);
+uint32_t weft_core_critical_unacked(const struct tx_msg *m);
 void weft_core_critical_wake(struct peer *p, const struct tx_msg *m);
 bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *msg_p,
                               uint32_t *parts_p);

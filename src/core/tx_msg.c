@@ -268,7 +268,9 @@ static void probe_chunk(const struct tx_msg *m, uint32_t *chunk_p)
     if (m->pass_next < m->chunks) {
         *chunk_p = weft_perm_at(&m->perm, m->pass_next);
     } else if (!weft_core_tx_satisfied(m)) {
-        *chunk_p = (uint32_t)weft_bits_next_zero(m->acked, m->chunks, 0);
+        uint32_t critical = weft_core_critical_unacked(m);
+        *chunk_p = critical < m->chunks ? critical
+                                        : (uint32_t)weft_bits_next_zero(m->acked, m->chunks, 0);
     }
 }
 
