@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "sim/finish.h"
 #include "sim/hash.h"
 #include "sim/oracle.h"
 #include "sim/swarm_ps.h"
@@ -681,6 +682,12 @@ static void swarm_run(struct swarm *s)
         if (!run_until(s, at_ns)) {
             return;
         }
+    }
+    uint64_t finish_ns = weft_finish_ns(&s->plan);
+    if (s->closed_ns > finish_ns) {
+        weft_world_fail(s->world,
+                        "the last message was closed at %" PRIu64 " ns, which is later than %" PRIu64
+                        ": too slow", s->closed_ns, finish_ns);
     }
     s->draining = true;
     if (run_until(s, at_ns + drain_ns)) {

@@ -1,0 +1,95 @@
+#include "sim/finish.h"
+
+enum { FACTOR = 5, RTTS = 10, PACKET_OVERHEAD = WEFT_NET_OVERHEAD_BYTES + 64 };
+
+static const uint64_t unit_ns = 10 * WEFT_NS_PER_MS;
+static const uint64_t window_max = 256; /* the least ring of a sender */
+
+struct load {
+    uint64_t bytes[2]; /* by enum weft_net_dir */
+    uint64_t packets;  /* that it receives */
+    uint64_t rtt_ns;   /* the longest to those who send to it */
+};
+
+static uint64_t send_ns(const struct weft_net_link_config *link, uint64_t bytes)
+{
+    return bytes * 8 * 1000 / (link->rate_bps / 1000000);
+}
+
+static uint64_t rtt_ns(const struct weft_plan_host *a, const struct weft_plan_host *b)
+{
+    uint64_t ns = a->crank_delay_ns + b->crank_delay_ns;
+    for (int dir = 0; dir < 2; dir++) {
+        ns += a->links[dir].delay_ns + b->links[dir].delay_ns;
+    }
+    return ns + send_ns(&b->links[WEFT_NET_DOWN], b->links[WEFT_NET_DOWN].buffer_bytes);
+}
+
+static void measure(const struct weft_plan *plan, struct load *loads)
+{
+    for (uint32_t i = 0; i < plan->msgs; i++) {
+        const struct weft_plan_msg *msg = &plan->msg[i];
+        struct load *to = &loads[msg->dst];
+        uint64_t bytes =
+            (uint64_t)msg->total * msg->elem_bytes + (uint64_t)msg->chunks * PACKET_OVERHEAD;
+        loads[msg->src].bytes[WEFT_NET_UP] += bytes;
+        to->bytes[WEFT_NET_DOWN] += bytes;
+        to->packets += msg->chunks;
+        to->rtt_ns =
+            weft_max_u64(to->rtt_ns, rtt_ns(&plan->host[msg->src], &plan->host[msg->dst]));
+    }
+}
+
+/* The longest series of messages from one host to another, in round trips. */
+static uint64_t smalls_ns(const struct weft_plan *plan, const struct load *loads)
+{
+    uint64_t longest_ns = 0;
+    for (uint32_t i = 0; i < plan->msgs; i++) {
+        const struct weft_plan_msg *msg = &plan->msg[i];
+        uint64_t count = 0;
+        for (uint32_t j = 0; j < plan->msgs; j++) {
+            count += plan->msg[j].src == msg->src && plan->msg[j].dst == msg->dst;
+        }
+        uint64_t ns = count * loads[msg->dst].rtt_ns / plan->host[msg->dst].ep.unscheduled;
+        longest_ns = weft_max_u64(longest_ns, ns);
+    }
+    return longest_ns;
+}
+
+/* One unit of time for everything that is to be sent. */
+static uint64_t work_ns(const struct weft_plan *plan)
+{
+    struct load loads[WEFT_PLAN_HOSTS_MAX] = {0};
+    uint64_t transfer_ns = 0;
+    uint64_t windows_ns = 0;
+    uint64_t rtt_ns_max = 0;
+    measure(plan, loads);
+    for (uint32_t i = 0; i < plan->hosts; i++) {
+        const struct weft_plan_host *host = &plan->host[i];
+        uint64_t window = weft_min_u64(host->ep.rx_window, window_max);
+        for (int dir = 0; dir < 2; dir++) {
+            transfer_ns =
+                weft_max_u64(transfer_ns, send_ns(&host->links[dir], loads[i].bytes[dir]));
+        }
+        windows_ns = weft_max_u64(windows_ns, loads[i].packets * loads[i].rtt_ns / window);
+        rtt_ns_max = weft_max_u64(rtt_ns_max, loads[i].rtt_ns);
+    }
+    return transfer_ns + windows_ns + smalls_ns(plan, loads) + RTTS * rtt_ns_max + unit_ns;
+}
+
+uint64_t weft_finish_ns(const struct weft_plan *plan)
+{
+    uint64_t start_ns = plan->heal_ns;
+    uint64_t trouble_ns = plan->heal_ns;
+    if (plan->victim != UINT32_MAX) {
+        return WEFT_NEVER;
+    }
+    for (uint32_t i = 0; i < plan->msgs; i++) {
+        const struct weft_plan_msg *msg = &plan->msg[i];
+        start_ns = weft_max_u64(start_ns, weft_max_u64(msg->send_ns, msg->post_ns));
+        if (msg->post_ns > msg->send_ns) {
+            trouble_ns = weft_max_u64(trouble_ns, msg->post_ns - msg->send_ns);
+        }
+    }
+    return start_ns + weft_min_u64(trouble_ns, WEFT_NS_PER_S) + FACTOR * work_ns(plan);
+}

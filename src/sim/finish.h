@@ -1,0 +1,26 @@
+/* When a plan must be finished: the swarm's bound on slowness.
+ *
+ * A seed that ends well may still have dawdled. This is the time by which a sound transport has
+ * closed every message, computed from the plan alone. Not a tight bound: docs/SIMULATOR.md has how
+ * it was calibrated.
+ *
+ *     finish = start + backoff + FACTOR x (transfer + windows + smalls + 10 x rtt + 10 ms)
+ *
+ * start     the last of: the network healed, a message queued, memory posted
+ * backoff   what a probe may sleep then: its pauses double, so no longer than the trouble lasted
+ *           (faults, or memory not posted), and at most a second
+ * transfer  the busiest link sends all that crosses it, once
+ * windows   the busiest receiver takes all packets in windows of its receive buffer, one a round trip
+ * smalls    the longest series of messages of one sender for one receiver goes out in batches that
+ *           may begin without credit, one a round trip
+ * rtt       the longest of the plan's pairs, with a full buffer on the way
+ */
+#ifndef WEFT_SIM_FINISH_H
+#define WEFT_SIM_FINISH_H
+
+#include "sim/plan.h"
+
+/* WEFT_NEVER when a host dies: then the peers' patience decides. */
+uint64_t weft_finish_ns(const struct weft_plan *plan);
+
+#endif
