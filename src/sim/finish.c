@@ -2,7 +2,7 @@
 
 enum { FACTOR = 4, RTTS = 10, PACKET_OVERHEAD = WEFT_NET_OVERHEAD_BYTES + 64 };
 
-static const uint64_t unit_ns = 10 * WEFT_NS_PER_MS;
+static const uint64_t unit_ns = 3 * WEFT_NS_PER_MS;
 static const uint64_t window_max = 256; /* the least ring of a sender */
 
 struct load {

@@ -4,7 +4,7 @@
  * closed every message, computed from the plan alone. Not a tight bound: docs/SIMULATOR.md has how
  * it was calibrated.
  *
- *     finish = start + backoff + FACTOR x (transfer + windows + smalls + 10 x rtt + 10 ms)
+ *     finish = start + backoff + FACTOR x (transfer + windows + smalls + 10 x rtt + 3 ms)
  *
  * start     the last of: the network healed, a message queued, memory posted
  * backoff   what a probe may sleep then: its pauses double, so no longer than the trouble lasted
