@@ -177,6 +177,7 @@ struct peer {
     uint64_t srtt_ns;              /* 0 = no sample */
     uint64_t rttvar_ns;
     uint64_t rtt_latest_ns;
+    uint64_t answer_ns;            /* longest wait for an acknowledgement lately; decays */
     uint64_t rtt_ns_min;
     uint64_t loss_ns;              /* time-threshold timer */
     uint64_t pto_ns;

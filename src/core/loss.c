@@ -35,6 +35,15 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     p->srtt_ns = (7 * p->srtt_ns + rtt_ns) / 8;
 }
 
+/* The RTT is sampled on the newest packet of a batch. A host with more to do than processors takes
+ * its datagrams in large batches, and the oldest of each has waited longest: a timer that does not
+ * know of it asks for what lies in the other end's socket. */
+static void answer_note(struct peer *p, uint64_t oldest_sent_ns, uint64_t at_ns)
+{
+    uint64_t wait_ns = at_ns > oldest_sent_ns ? at_ns - oldest_sent_ns : 0;
+    p->answer_ns = weft_max_u64(wait_ns, p->answer_ns - p->answer_ns / 8);
+}
+
 /* ---- the ring of packets --------------------------------------------------------------------- */
 
 static struct tx_packet *packet_at(const struct weft_ep *ep, const struct peer *p, uint64_t pn)
@@ -62,6 +71,11 @@ static void oldest_advance(struct weft_ep *ep, struct peer *p)
         }
     }
     p->pn_oldest = weft_min_u64(pn, p->pn_next);
+}
+
+static bool packet_in_flight(const struct weft_ep *ep, struct peer *p, uint64_t pn)
+{
+    return pn < p->pn_next && ((*bits_word(ep, p->in_flight_bits, pn) >> (pn % 64)) & 1) != 0;
 }
 
 static void packet_resolve(struct peer *p, const struct tx_packet *packet)
@@ -320,7 +334,12 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
                    ((*bits_word(ep, p->in_flight_bits, ack->largest) >> (ack->largest % 64)) & 1);
     uint64_t largest_sent_ns = packet_at(ep, p, ack->largest)->sent_ns;
     struct weft_cc_sample sample = {.in_flight_bytes = p->in_flight_bytes};
+    uint64_t oldest_sent_ns = packet_at(ep, p, p->pn_oldest)->sent_ns;
+    bool oldest_waits = packet_in_flight(ep, p, p->pn_oldest);
     ack_words(ep, p, ack, &sample);
+    if (oldest_waits && !packet_in_flight(ep, p, p->pn_oldest)) {
+        answer_note(p, oldest_sent_ns, at_ns);
+    }
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
     if (sampled && at_ns >= largest_sent_ns) {
         weft_core_rtt_sample(p, at_ns - largest_sent_ns, (uint64_t)ack->delay << 6);
@@ -346,7 +365,9 @@ uint64_t weft_core_pto_base(const struct peer *p)
     if (p->srtt_ns == 0) {
         return 3 * initial_rtt_ns;
     }
-    return p->srtt_ns + weft_max_u64(4 * p->rttvar_ns, granularity_ns) + max_ack_delay_ns;
+    uint64_t base_ns =
+        p->srtt_ns + weft_max_u64(4 * p->rttvar_ns, granularity_ns) + max_ack_delay_ns;
+    return weft_max_u64(base_ns, p->answer_ns + p->answer_ns / 8);
 }
 
 static uint64_t pto_interval(const struct peer *p)
