@@ -1,0 +1,174 @@
+/* Receiver credits: kept under the budget, returned by loss, told again when the news was lost,
+ * shared by the endpoints of a host. Many senders at once are the simulator's (tests/sim/grid.sh). */
+#include "core_pair.h"
+
+enum { CHUNKS = 8000, BIG = 352 * CHUNKS };
+
+static uint32_t outstanding_at(const struct weft_ep *ep, weft_peer peer)
+{
+    int32_t ahead = (int32_t)(ep->peers[peer].granted - ep->peers[peer].data_count);
+    return ahead > 0 ? (uint32_t)ahead : 0;
+}
+
+static struct weft_ep *ep_make(uint16_t senders_expected)
+{
+    struct weft_ep_config config;
+    weft_ep_config_default(&config);
+    config.accept = 1;
+    config.senders_expected = senders_expected;
+    struct weft_ep *ep = NULL;
+    assert_int_equal(weft_ep_new(&config, &ep), WEFT_OK);
+    return ep;
+}
+
+/* 36,000 bytes are 24 packets; whoever knows the round divides them. */
+static void test_the_first_packets_are_shared_among_the_expected(void **state)
+{
+    (void)state;
+    static const uint16_t expected[] = {1, 4, 8, 64, 1000};
+    static const uint16_t packets[] = {8, 6, 3, 1, 1};
+    for (size_t i = 0; i < 5; i++) {
+        struct weft_ep *ep = ep_make(expected[i]);
+        assert_int_equal(weft_core_credit_first(ep), packets[i]);
+        weft_ep_free(ep);
+    }
+}
+
+/* Under loss of everything in both directions: never more out than the budget, never more sent than
+ * was granted but for probes, and in the end an allowance and no more. */
+static void test_outstanding_stays_under_the_budget(void **state)
+{
+    struct pair *t = *state;
+    float *values = floats_new(BIG);
+    float *memory = malloc(BIG * sizeof(*memory));
+    struct peer *sender = &t->ep[0]->peers[t->peer_of_0];
+    uint64_t budget = 0;
+    uint32_t most = 0;
+    for (uint32_t loss_ppm = 0; loss_ppm <= 300000; loss_ppm += 100000) {
+        t->loss_ppm = loss_ppm;
+        uint32_t before = t->sent_count;
+        expect_floats(t, WEFT_SINK_COPY, memory, BIG);
+        send_floats(t, values, BIG, 0);
+        while (t->sent_count == before && step(t, WEFT_NEVER - 1)) {
+            uint32_t out = outstanding_at(t->ep[1], t->peer_of_1);
+            most = out > most ? out : most;
+            budget = weft_max_u64(budget, t->ep[1]->credit.budget);
+            assert_true(out <= budget);
+            assert_true((int32_t)(sender->credit - t->ep[1]->peers[t->peer_of_1].granted) <= 0);
+        }
+        assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
+        assert_int_equal(t->sent.received, CHUNKS);
+    }
+    assert_true(most >= 24); /* it was of use */
+    free(memory);
+    free(values);
+}
+
+static void queue_clear(struct pair *t, uint32_t to)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < t->queued; i++) {
+        if (t->queue[i].to == to) {
+            free(t->queue[i].data);
+        } else {
+            t->queue[kept++] = t->queue[i];
+        }
+    }
+    t->queued = kept;
+}
+
+/* The packet with the grant is lost, and the sender has nothing left to say: it is told again long
+ * before its own probe. */
+static void test_a_lost_grant_is_told_again(void **state)
+{
+    struct pair *t = *state;
+    float *values = floats_new(BIG);
+    float *memory = malloc(BIG * sizeof(*memory));
+    struct peer *sender = &t->ep[0]->peers[t->peer_of_0];
+    struct peer *receiver = &t->ep[1]->peers[t->peer_of_1];
+    expect_floats(t, WEFT_SINK_COPY, memory, BIG);
+    send_floats(t, values, BIG, 0);
+    run_for(t, WEFT_NS_PER_MS / 10);
+    sender->cc.cwnd_bytes = UINT64_C(1) << 26; /* credit alone limits */
+    sender->cc.rate_bps = 0;
+    /* From now on nothing reaches the sender until it has used up all its credit. */
+    for (int i = 0; i < 1000 && (int32_t)(sender->credit - sender->data_sent) > 0; i++) {
+        step(t, WEFT_NEVER - 1);
+        queue_clear(t, 0);
+    }
+    assert_int_equal((int32_t)(sender->credit - sender->data_sent), 0);
+    for (int i = 0; i < 1000 && receiver->data_count != sender->data_sent; i++) {
+        step(t, WEFT_NEVER - 1);
+        queue_clear(t, 0);
+    }
+    pump(t);
+    queue_clear(t, 0);
+    assert_true((int32_t)(receiver->granted - sender->credit) > 0);
+    uint32_t sent = sender->data_sent;
+    uint64_t probes = weft_ep_counters(t->ep[0])->probes;
+    run_for(t, 2 * receiver->srtt_ns + 100 * WEFT_NS_PER_US);
+    assert_true(sender->data_sent > sent);
+    assert_int_equal(weft_ep_counters(t->ep[0])->probes, probes);
+    run_for(t, WEFT_NS_PER_S);
+    assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
+    free(memory);
+    free(values);
+}
+
+/* A peer that dies in the middle of a message keeps nobody else from getting credit. */
+static void test_a_silent_holder_is_passed_over(void **state)
+{
+    struct pair *t = *state;
+    float *values = floats_new(BIG);
+    float *memory = malloc(BIG * sizeof(*memory));
+    expect_floats(t, WEFT_SINK_COPY, memory, BIG);
+    send_floats(t, values, BIG, 0);
+    run_for(t, WEFT_NS_PER_MS / 10);
+    t->cut = true;
+    run_for(t, 200 * WEFT_NS_PER_MS);
+    assert_true(t->ep[1]->peers[t->peer_of_1].credit_silent);
+    assert_int_equal(weft_ep_counters(t->ep[1])->credits_reclaimed, 1);
+    t->cut = false;
+    run_for(t, 10 * WEFT_NS_PER_S);
+    assert_false(t->ep[1]->peers[t->peer_of_1].credit_silent);
+    assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
+    free(memory);
+    free(values);
+}
+
+/* An endpoint that is alone under the link has the whole budget, of two each has half. */
+static void test_endpoints_of_a_host_share(void **state)
+{
+    struct pair *t = *state;
+    struct weft_credit_share share = {0};
+    t->ep[1]->config.credit_share = &share;
+    float *values = floats_new(BIG);
+    float *memory = malloc(BIG * sizeof(*memory));
+    expect_floats(t, WEFT_SINK_COPY, memory, BIG);
+    send_floats(t, values, BIG, 0);
+    run_for(t, WEFT_NS_PER_MS / 10);
+    assert_int_equal(atomic_load(&share.active), 1);
+    assert_true(atomic_load(&share.bytes) > 0);
+    uint64_t alone = t->ep[1]->credit.budget;
+    atomic_fetch_add(&share.active, 1); /* another one begins */
+    run_for(t, WEFT_NS_PER_MS / 20);
+    assert_in_range(t->ep[1]->credit.budget, alone * 4 / 10, alone * 6 / 10);
+    atomic_fetch_sub(&share.active, 1);
+    run_for(t, WEFT_NS_PER_S);
+    assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
+    assert_int_equal(atomic_load(&share.active), 0);
+    free(memory);
+    free(values);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_first_packets_are_shared_among_the_expected),
+        cmocka_unit_test_setup_teardown(test_outstanding_stays_under_the_budget, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_lost_grant_is_told_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_silent_holder_is_passed_over, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_endpoints_of_a_host_share, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
