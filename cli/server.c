@@ -19,6 +19,7 @@ struct server {
     uint32_t shards_here;
     uint32_t shard_base;
     uint32_t shards;
+    struct weft_credit_share credit_share;
     uint32_t workers;
     uint32_t rows_max;
     uint32_t inject_loss_ppm;
@@ -54,6 +55,7 @@ static int start_shards(struct server *server)
             .shards = server->shards,
             .workers = server->workers,
             .rows_max = server->rows_max,
+            .credit_share = &server->credit_share,
             .loss = {.loss_ppm = server->inject_loss_ppm,
                      .role = WEFT_ROLE_SERVER,
                      .rank = server->shard_base + i,

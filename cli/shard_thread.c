@@ -40,6 +40,8 @@ static struct weft_udp_config udp_config(const struct weft_shard_thread_config *
     udp.loss = config->loss;
     udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, config->shard);
     udp.ep.accept = 1;
+    udp.ep.senders_expected = (uint16_t)config->workers; /* a round is all of them at once */
+    udp.ep.credit_share = config->credit_share;
     /* Twice the workers: one that restarts may connect before its old connection is given up. */
     udp.ep.peers_max = 2 * config->workers + 8;
     udp.ep.expects_max = weft_shard_expects_max(shard);

@@ -17,6 +17,7 @@ struct weft_shard_thread_config {
     uint32_t shards;   /* in the whole job */
     uint32_t workers;
     uint32_t rows_max; /* of this shard */
+    struct weft_credit_share *credit_share; /* of the shards of this host; outlives the thread */
     struct weft_loss_config loss;
 };
 

@@ -20,6 +20,7 @@ enum {
     /* Batches sent before the socket is looked at again: acknowledgements must not wait for a whole
      * window to be copied. */
     FLUSH_BATCHES_MAX = 4,
+    KERNEL_HEAD_BYTES = 832,
 };
 
 struct weft_udp {
@@ -84,6 +85,14 @@ static weft_status open_sleeping(struct weft_udp *udp, struct weft_io_error *err
     return WEFT_OK;
 }
 
+/* DATA packets that half of the receive buffer holds. The kernel counts more than the bytes of a
+ * datagram: a page's fraction and its own head (KERNEL_HEAD_BYTES, as `truesize` shows it). */
+static uint32_t window_of(uint32_t wanted, uint32_t packet_bytes, uint32_t buffer_bytes)
+{
+    uint32_t packets = buffer_bytes / 2 / (packet_bytes + KERNEL_HEAD_BYTES);
+    return (uint32_t)weft_min_u64(wanted, weft_max_u64(packets, 1));
+}
+
 static weft_status open_parts(const struct weft_udp_config *config, struct weft_udp *udp,
                               struct weft_io_error *error)
 {
@@ -107,7 +116,9 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     if (status != WEFT_OK) {
         return weft_io_fail(error, status, "no memory for receive buffers");
     }
-    status = weft_ep_new(&config->ep, &udp->ep);
+    struct weft_ep_config ep = config->ep;
+    ep.rx_window = window_of(ep.rx_window, ep.packet_bytes, udp->facts.recv_buffer_bytes);
+    status = weft_ep_new(&ep, &udp->ep);
     if (status != WEFT_OK) {
         return weft_io_fail(error, status, "the endpoint: %s", weft_status_text(status));
     }
