@@ -24,10 +24,13 @@ static bool send_valid(const struct weft_ep *ep, const struct peer *p,
     return true;
 }
 
-/* The order of the first pass, of this message's own. */
+/* The order of the first pass, of this message's own. The key is mixed twice: incarnations may be
+ * neighbours, as sequence numbers are, and of their sum alone one sender's message would have the
+ * order of another's next. */
 static void perm_choose(const struct weft_ep *ep, struct tx_msg *m)
 {
-    uint64_t key = ep->config.seed ^ weft_mix64(ep->config.incarnation + m->seq);
+    uint64_t key =
+        ep->config.seed ^ weft_mix64(ep->config.incarnation + weft_mix64(m->seq));
     if (ep->config.order == WEFT_ORDER_PERM) {
         weft_perm_init(&m->perm, m->chunks, key);
     } else {

@@ -38,7 +38,7 @@ may_include() {
 # thread; <stdio.h> and <stdlib.h> do, and pure.sh looks at what is called from them.
 # <assert.h> is for static_assert, <endian.h> for byte order.
 layer_headers="assert.h endian.h float.h inttypes.h limits.h math.h stdalign.h stdarg.h stdbool.h \
-stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h"
+stdatomic.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h"
 freestanding_headers="stdalign.h stdbool.h stddef.h stdint.h"
 
 # Prints every violation in the files of folder $1 (may include "$2"; system headers "$3" or any).
