@@ -11,6 +11,8 @@
 
 #include "base/assert.h"
 
+enum { ANSWER_FACTOR = 4 };
+
 /* ---- round-trip time ------------------------------------------------------------------------- */
 
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
@@ -367,7 +369,9 @@ uint64_t weft_core_pto_base(const struct peer *p)
     }
     uint64_t base_ns =
         p->srtt_ns + weft_max_u64(4 * p->rttvar_ns, granularity_ns) + max_ack_delay_ns;
-    return weft_max_u64(base_ns, p->answer_ns + p->answer_ns / 8);
+    /* At most ANSWER_FACTOR times: an acknowledgement that was lost looks like a late one. */
+    uint64_t answer_ns = weft_min_u64(p->answer_ns + p->answer_ns / 8, ANSWER_FACTOR * base_ns);
+    return weft_max_u64(base_ns, answer_ns);
 }
 
 static uint64_t pto_interval(const struct peer *p)
