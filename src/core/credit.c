@@ -326,8 +326,18 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
 
 /* ---- what the peers do ----------------------------------------------------------------------- */
 
-static void pause_note(struct credit *c, uint64_t at_ns)
+static void pause_note(struct weft_ep *ep, uint64_t at_ns)
 {
+    struct credit *c = &ep->credit;
+    struct weft_credit_share *share = ep->config.credit_share;
+    if (share != NULL) {
+        /* The link is busy, too, with what comes for another endpoint. Two that look at the same
+         * time may count a pause twice or not at all. */
+        uint64_t last_ns = atomic_load_explicit(&share->last_ns, memory_order_relaxed);
+        c->last_ns = weft_max_u64(c->last_ns, last_ns);
+        atomic_store_explicit(&share->last_ns, weft_max_u64(c->last_ns, at_ns),
+                              memory_order_relaxed);
+    }
     if (c->window_ns != 0 && at_ns > weft_max_u64(c->last_ns, c->window_ns)) {
         uint64_t gap_ns = at_ns - weft_max_u64(c->last_ns, c->window_ns);
         c->window_pause_ns += gap_ns > c->pause_ns ? gap_ns : 0;
@@ -350,7 +360,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     if (ahead == 0 && c->window_lost > 0) {
         c->window_lost--; /* it was only late */
     }
-    pause_note(c, at_ns);
+    pause_note(ep, at_ns);
     c->window_packets++;
     c->window_ce += ce;
     c->bytes += bytes + WIRE_BYTES;
