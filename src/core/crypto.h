@@ -6,8 +6,9 @@
  *
  * AEAD keys live in numbered slots of the provider, so that it may keep expanded key schedules and
  * nobody else holds key bytes; the endpoint uses slots [0, slots) as told to the provider at its
- * creation. The nonce of a packet is 4 zero bytes and its packet number, big-endian (Noise,
- * AESGCM).
+ * creation: weft_ep_crypto_slots (core/endpoint.h) of them, set and cleared in any order, a set over
+ * an old key included. The nonce of a packet is 4 zero bytes and its packet number, big-endian
+ * (Noise, AESGCM).
  *
  * Source: docs/PROTOCOL.md section 8; The Noise Protocol Framework, revision 34, sections 4 and 12.
  */
@@ -55,8 +56,10 @@ struct weft_crypto_ops {
 
     /* AES-GCM; key_bytes is 16 (packets) or 32 (handshake, as Noise has it). */
     weft_status (*aead_set)(void *self, uint32_t slot, const uint8_t *key, size_t key_bytes);
+    /* Forget the key; of a slot without one it is no error. */
     void (*aead_clear)(void *self, uint32_t slot);
-    /* Encrypt the text spans, in order, to out (their total length; NULL when there are none). */
+    /* Encrypt the text spans, in order, to out (their total length; NULL when there are none). The
+     * caller never repeats a nonce under one key with other bytes. */
     weft_status (*aead_seal)(void *self, uint32_t slot, uint64_t nonce,
                              const struct weft_crypto_span *aad, size_t aad_count,
                              const struct weft_crypto_span *text, size_t text_count, uint8_t *out,

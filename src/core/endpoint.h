@@ -15,6 +15,7 @@
 #ifndef WEFT_CORE_ENDPOINT_H
 #define WEFT_CORE_ENDPOINT_H
 
+#include "core/crypto.h"
 #include "core/msg.h"
 
 #include <stdatomic.h>
@@ -65,6 +66,14 @@ struct weft_ep_config {
     uint64_t peer_timeout_ns;     /* outstanding and silent this long = PEER_DOWN; WEFT_NEVER off */
     const char *cc_name;          /* congestion control; see core/cc.h */
     enum weft_ep_order order;     /* tests only */
+    /* Security: docs/PROTOCOL.md section 8. */
+    uint8_t mode;                 /* enum weft_wire_mode: of connections made here; those accepted
+                                   * have this one or a higher one. Default none */
+    struct weft_crypto crypto;    /* ops NULL only in mode none; with weft_ep_crypto_slots slots */
+    uint8_t psk[WEFT_PSK_BYTES];  /* the job key; anything in mode none */
+    uint64_t rekey_packets;       /* packets under one key; 0 = 2^28, 2^23 with packets over 2 KB */
+    uint32_t half_open_max;       /* handshakes answered ahead; beyond it HELLO needs a cookie */
+    uint32_t hello_rate_max;      /* new handshakes a second; beyond it too */
 };
 
 /* Cumulative counters since weft_ep_new. Every drop has one. */
@@ -99,6 +108,30 @@ struct weft_ep_counters {
     uint64_t bad_ack;            /* acknowledges what was never sent, or a DONE that contradicts */
     uint64_t old_packets;        /* packet number below the window */
     uint64_t hello_refused;      /* not accepting, or the peer table is full */
+    uint64_t bad_tag;            /* a packet, HELLO or ACCEPT whose tag is wrong */
+    uint64_t bad_mode;           /* a packet or handshake of a lower or another mode */
+    uint64_t bad_key;            /* HELLO or ACCEPT made with another job key */
+    uint64_t refused;            /* REFUSED received; only ever a hint */
+    uint64_t unknown_received;   /* UNKNOWN received; believed or not */
+    uint64_t unknown_sent;
+    uint64_t cookies_sent;
+    uint64_t rekeys;             /* send keys replaced */
+    uint64_t crypto_failures;    /* the provider returned an error: after a fork, say */
+};
+
+/* Why connections do not come about, as far as this end can tell: the last thing noticed. */
+enum weft_ep_hint {
+    WEFT_HINT_NONE,
+    WEFT_HINT_KEY,          /* a handshake with another job key came */
+    WEFT_HINT_VERSION,      /* a HELLO of another wire version came */
+    WEFT_HINT_MODE,         /* a handshake in a mode that this end does not take came */
+    WEFT_HINT_CRYPTO,       /* the cryptography of this process failed */
+    /* What the other end says; anybody could have said it. */
+    WEFT_HINT_TOLD_KEY,
+    WEFT_HINT_TOLD_VERSION,
+    WEFT_HINT_TOLD_MODE,
+    WEFT_HINT_TOLD_FULL,
+    WEFT_HINT_TOLD_CLOSED,  /* it accepts no connections */
 };
 
 /* One buffer of a packet to send. */
@@ -124,11 +157,16 @@ struct weft_tx {
     uint32_t seg_bytes;
     uint32_t bytes;
     uint32_t iov_count;
-    struct weft_ep_iov iov[2 * WEFT_TX_PACKETS_MAX];
+    struct weft_ep_iov iov[3 * WEFT_TX_PACKETS_MAX]; /* header, payload, tag */
     uint8_t scratch[WEFT_TX_SCRATCH]; /* headers and control frames */
+    uint8_t tags[WEFT_TX_PACKETS_MAX][WEFT_AEAD_TAG_BYTES]; /* mode auth */
+    uint8_t sealed[WEFT_TX_BYTES_MAX];                      /* mode seal: whole packets */
 };
 
 void weft_ep_config_default(struct weft_ep_config *config_p);
+
+/* Key slots that an endpoint with so many peers wants of its provider. */
+uint32_t weft_ep_crypto_slots(uint32_t peers_max);
 
 /* Owns:    gives *ep_p, to be freed with weft_ep_free. Allocates all memory it will ever use.
  * Errors:  WEFT_INVALID  a limit is out of range. WEFT_NOMEM. */
@@ -153,11 +191,12 @@ void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns);
 
 /* Take one datagram.
- * Owns:    borrows bytes until the next recv (CHUNK events point into it).
+ * Owns:    borrows bytes until the next recv (CHUNK events point into it), and writes to them: a
+ *          sealed packet is decrypted in place.
  * Errors:  none: what is malformed is dropped and counted.
  * at_ns:   when it arrived (the kernel's stamp on the clock of now_ns), <= now_ns. */
 void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
-                  const void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns);
+                  void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns);
 
 /* Build the next burst; returns its number of packets, 0 when there is nothing to send now. */
 uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
@@ -173,5 +212,9 @@ bool weft_ep_busy(const struct weft_ep *ep);
 uint64_t weft_ep_srtt_ns(const struct weft_ep *ep, weft_peer peer);
 
 const struct weft_ep_counters *weft_ep_counters(const struct weft_ep *ep);
+
+/* The last hint since weft_ep_new, and a sentence with what to do about it ("" for NONE). */
+enum weft_ep_hint weft_ep_hint(const struct weft_ep *ep);
+const char *weft_ep_hint_text(enum weft_ep_hint hint);
 
 #endif

@@ -86,6 +86,9 @@ enum weft_msg_down {
     WEFT_DOWN_SILENT,   /* it did not answer for the time configured */
     WEFT_DOWN_PROTOCOL, /* it broke the protocol in a way that cannot be a transmission error */
     WEFT_DOWN_LOCAL,    /* this end closed */
+    WEFT_DOWN_RESTARTED, /* it no longer knows this connection, or has opened a new one: connect
+                          * anew */
+    WEFT_DOWN_CRYPTO,   /* the cryptography of this process failed: it was forked, say */
 };
 
 struct weft_msg_event {
