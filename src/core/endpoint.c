@@ -23,7 +23,15 @@ void weft_ep_config_default(struct weft_ep_config *config_p)
         .ecn = 1,
         .peer_timeout_ns = 5 * WEFT_NS_PER_S,
         .cc_name = NULL,
+        .mode = WEFT_MODE_NONE,
+        .half_open_max = 32,
+        .hello_rate_max = 256,
     };
+}
+
+uint32_t weft_ep_crypto_slots(uint32_t peers_max)
+{
+    return peers_max * KEY_SLOTS + 1; /* one for handshakes */
 }
 
 static bool config_valid(const struct weft_ep_config *c)
@@ -34,7 +42,10 @@ static bool config_valid(const struct weft_ep_config *c)
            power_of_two && c->tx_window_max >= 256 && c->tx_window_max <= 65536 &&
            c->rx_window >= 1 && c->rx_window <= 16384 && c->unscheduled >= 1 &&
            c->packet_bytes >= 256 && c->packet_bytes <= 65000 && c->accept <= 1 && c->ecn <= 1 &&
-           weft_cc_find(c->cc_name) != NULL && c->order <= WEFT_ORDER_NONE;
+           weft_cc_find(c->cc_name) != NULL && c->order <= WEFT_ORDER_NONE &&
+           c->mode <= WEFT_MODE_SEAL &&
+           (c->mode == WEFT_MODE_NONE || c->crypto.ops != NULL) && c->hello_rate_max >= 1 &&
+           c->hello_rate_max <= 1000000;
 }
 
 /* Each peer owns a slice of every arena for good; calloc's pages are touched only when used. */
@@ -97,6 +108,10 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     }
     peers_init(ep);
     weft_core_credit_init(ep);
+    ep->rekey_packets = config->rekey_packets != 0      ? config->rekey_packets
+                        : config->packet_bytes <= 2048 ? UINT64_C(1) << 28
+                                                       : UINT64_C(1) << 23;
+    weft_core_guard_init(ep);
     *ep_p = ep;
     return WEFT_OK;
 }
@@ -105,6 +120,13 @@ void weft_ep_free(struct weft_ep *ep)
 {
     if (ep == NULL) {
         return;
+    }
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        weft_core_secure_clear(ep, &ep->peers[i]);
+    }
+    if (ep->config.crypto.ops != NULL) {
+        ep->config.crypto.ops->wipe(ep->config.crypto.self, ep->config.psk, WEFT_PSK_BYTES);
+        ep->config.crypto.ops->wipe(ep->config.crypto.self, &ep->guard, sizeof(ep->guard));
     }
     free(ep->packet_bits_arena);
     free(ep->packet_arena);
@@ -224,8 +246,9 @@ static void heap_remove(struct weft_ep *ep, struct peer *p)
 
 static uint64_t peer_deadline(const struct peer *p)
 {
-    uint64_t at = p->hello_ns;
+    uint64_t at = p->sec.broken ? 0 : p->hello_ns;
     if (peer_connected(p)) {
+        at = weft_min_u64(at, p->sec.previous ? p->sec.previous_until_ns : WEFT_NEVER);
         at = weft_min_u64(at, p->ack_pending > 0 && !p->idle ? p->ack_ns : WEFT_NEVER);
         at = weft_min_u64(at, p->loss_ns);
         at = weft_min_u64(at, p->pto_ns);
@@ -262,7 +285,8 @@ void weft_core_peer_ready(struct weft_ep *ep, struct peer *p)
 
 uint64_t weft_ep_deadline(const struct weft_ep *ep)
 {
-    if (weft_bits_next_one(ep->ready, ep->peers_used, 0) < ep->peers_used) {
+    if (ep->guard.reply_count > 0 ||
+        weft_bits_next_one(ep->ready, ep->peers_used, 0) < ep->peers_used) {
         return 0; /* send has not been called to its end */
     }
     return ep->heap_count == 0 ? WEFT_NEVER : ep->peers[ep->heap[0]].deadline_ns;
@@ -270,8 +294,16 @@ uint64_t weft_ep_deadline(const struct weft_ep *ep)
 
 static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
+    if (p->sec.broken) {
+        weft_core_peer_down(ep, p, WEFT_DOWN_CRYPTO, now_ns);
+        return;
+    }
     if (p->state == PEER_CLOSING && !p->need_close) {
         weft_core_peer_down(ep, p, WEFT_DOWN_LOCAL, now_ns);
+        return;
+    }
+    if (p->state == PEER_HALF_OPEN && p->hello_ns <= now_ns) {
+        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns); /* no event: it was never up */
         return;
     }
     if (p->state == PEER_CONNECTING && ep->config.peer_timeout_ns != WEFT_NEVER &&
@@ -294,6 +326,7 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (p->credit_ns <= now_ns) {
         weft_core_credit_timer(ep, p, now_ns);
     }
+    weft_core_secure_timer(ep, p, now_ns);
     if (p->loss_ns <= now_ns) {
         weft_core_loss_timer(ep, p, now_ns);
     }
@@ -358,6 +391,7 @@ static void peer_clear(struct weft_ep *ep, struct peer *p)
     };
     heap_remove(ep, p);
     weft_core_credit_idle(ep, p);
+    weft_core_secure_clear(ep, p);
     weft_bits_clear(ep->ready, peer_idx(ep, p));
     size_t words = ep->config.tx_window_max / 64;
     memset(p->in_flight_bits, 0, words * sizeof(uint64_t));
@@ -376,14 +410,20 @@ static struct peer *peer_find_free(struct weft_ep *ep)
             return &ep->peers[i];
         }
     }
-    /* Half-open peers cost their sender nothing, so they are the first to go. */
+    /* Half-open peers cost their sender nothing, so they are the first to go: those whose address is
+     * not proven before the others, and the oldest first. */
+    struct peer *best = NULL;
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
-        const struct peer *p = &ep->peers[i];
-        if (p->state == PEER_HALF_OPEN && p->tx_active == 0 && p->events_unpolled == 0) {
-            return &ep->peers[i];
+        struct peer *p = &ep->peers[i];
+        if (p->state != PEER_HALF_OPEN || p->tx_active != 0 || p->events_unpolled > 0) {
+            continue;
+        }
+        if (best == NULL || (best->sec.proven && !p->sec.proven) ||
+            (best->sec.proven == p->sec.proven && p->hello_since_ns < best->hello_since_ns)) {
+            best = p;
         }
     }
-    return NULL;
+    return best;
 }
 
 /* Nothing of ours is on the way to it and nothing of its is half here. */
@@ -426,6 +466,7 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
     p->connection_id = (uint32_t)(weft_prng_u64(&ep->prng) << 12) | idx;
     p->credit = 1;
     p->granted = weft_core_credit_first(ep);
+    p->hello_since_ns = now_ns;
     p->tokens_ns = now_ns;
     p->cc.ops = ep->cc_ops;
     p->cc.ops->init(&p->cc, p->packet_bytes, now_ns);
@@ -435,6 +476,7 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
 void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     p->state = PEER_OPEN;
+    p->hello_ns = WEFT_NEVER;
     p->heard_ns = now_ns;
     if (p->accepts == 1) {
         /* From ACCEPT to the first answer: no round trip to speak of, but not shorter than one,
@@ -477,6 +519,7 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
         return WEFT_NOMEM;
     }
     p->state = PEER_CONNECTING;
+    p->sec.mode = ep->config.mode;
     p->hello_ns = now_ns;
     p->hello_interval_ns = hello_first_ns;
     p->hello_since_ns = now_ns;
@@ -528,7 +571,7 @@ bool weft_ep_busy(const struct weft_ep *ep)
 /* ---- the crank ------------------------------------------------------------------------------- */
 
 void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
-                  const void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
+                  void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
 {
     uint8_t version;
     uint8_t klass;
@@ -539,11 +582,17 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
         return;
     }
     if (weft_wire_classify(bytes, count, &version, &klass) != WEFT_OK) {
-        ep->counters.bad_version++;
+        weft_core_version_recv(ep, from, bytes, count, now_ns);
         return;
     }
     switch (klass) {
     case WEFT_CLASS_PLAIN:
+    case WEFT_CLASS_AUTH:
+    case WEFT_CLASS_SEAL:
+        if (klass < ep->config.mode) {
+            ep->counters.bad_mode++;
+            break;
+        }
         weft_core_packet_recv(ep, from, ecn, bytes, count, at_ns, now_ns);
         break;
     case WEFT_CLASS_HELLO:
@@ -552,6 +601,15 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
     case WEFT_CLASS_ACCEPT:
         weft_core_accept_recv(ep, from, bytes, count, at_ns, now_ns);
         break;
+    case WEFT_CLASS_COOKIE:
+        weft_core_cookie_recv(ep, from, bytes, count, now_ns);
+        break;
+    case WEFT_CLASS_UNKNOWN:
+        weft_core_unknown_recv(ep, from, bytes, count, now_ns);
+        break;
+    case WEFT_CLASS_REFUSED:
+        weft_core_refused_recv(ep, from, bytes, count);
+        break;
     default:
         ep->counters.bad_class++;
     }
@@ -559,6 +617,11 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
 
 uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
 {
+    if (weft_core_reply_build(ep, tx) > 0) {
+        ep->counters.datagrams_sent++;
+        ep->counters.bytes_sent += tx->bytes;
+        return 1;
+    }
     if (ep->credit.dirty) {
         weft_core_credit_run(ep, now_ns);
     }

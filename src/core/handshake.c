@@ -1,13 +1,19 @@
-/* Opening a connection: HELLO and ACCEPT, mode none. docs/PROTOCOL.md sections 2.2, 2.3.
+/* Opening a connection: HELLO and ACCEPT. docs/PROTOCOL.md sections 2.2, 2.3, 8.
  *
  * The one who connects repeats HELLO until ACCEPT comes. The one who accepts makes a half-open peer
  * and answers; the peer is up at its first valid connection packet, which proves that it got ACCEPT
- * at the address it claims. Keys, cookies and UNKNOWN come with the transport issue; their fields
- * are laid out already and zero.
+ * at the address it claims and, but for mode none, that it has the job key. Only then an older
+ * session with the same peer goes: HELLO itself changes nothing that exists.
+ *
+ * A repetition of HELLO or ACCEPT repeats its bytes but for clock, cookie and MAC (core/noise.h says
+ * why). Who may shake hands is for guard.c, the keys are made in secure.c.
  */
 #include "core/internal.h"
 
 #include <string.h>
+
+/* A half-open peer that is not heard of again goes. Its HELLO may be repeated for that long. */
+static const uint64_t half_open_ns = 10 * WEFT_NS_PER_S;
 
 static bool addr_equal(const struct weft_addr *a, const struct weft_addr *b)
 {
@@ -37,6 +43,57 @@ static void params_take(struct peer *p, uint64_t name, uint64_t incarnation, uin
     p->packet_bytes = (uint32_t)weft_min_u64(p->packet_bytes, packet_bytes_max);
 }
 
+struct peer *weft_core_connecting_find(struct weft_ep *ep, uint32_t connection_id,
+                                       const struct weft_addr *from)
+{
+    uint32_t idx = connection_id & 0xfff;
+    struct peer *p = idx < ep->peers_used ? &ep->peers[idx] : NULL;
+    bool match = p != NULL && p->state == PEER_CONNECTING && p->connection_id == connection_id &&
+                 addr_equal(&p->addr, from);
+    return match ? p : NULL;
+}
+
+/* A stranger's HELLO, which has passed the doorman's first look. NULL: refused, and counted. */
+static struct peer *hello_take(struct weft_ep *ep, const struct weft_addr *from,
+                               const struct weft_wire_hello *hello, const uint8_t *bytes,
+                               uint64_t now_ns)
+{
+    if (!ep->config.accept || hello->packet_bytes_max < 256) {
+        ep->counters.hello_refused++;
+        if (!ep->config.accept) {
+            weft_core_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_CLOSED, now_ns);
+        }
+        return NULL;
+    }
+    bool proven;
+    if (!weft_core_guard_admit(ep, from, hello, now_ns, &proven)) {
+        return NULL;
+    }
+    struct peer *p = weft_core_peer_take(ep, from, now_ns);
+    if (p == NULL) {
+        ep->counters.hello_refused++;
+        weft_core_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_FULL, now_ns);
+        return NULL;
+    }
+    p->state = PEER_HALF_OPEN;
+    p->hello_ns = now_ns + half_open_ns;
+    p->accepted = true;
+    p->sec.proven = proven;
+    p->remote_connection_id = hello->connection_id;
+    params_take(p, hello->name, hello->incarnation, hello->open_from, hello->unscheduled,
+                hello->packet_bytes_max);
+    weft_status status = weft_core_secure_hello_take(ep, p, hello, bytes);
+    if (status != WEFT_OK) {
+        ep->counters.bad_tag += status == WEFT_PROTO;
+        if (status != WEFT_PROTO) {
+            weft_core_secure_fail(ep, p);
+        }
+        weft_core_peer_down(ep, p, WEFT_DOWN_CRYPTO, now_ns); /* half open: no event */
+        return NULL;
+    }
+    return p;
+}
+
 void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, const void *bytes,
                           size_t count, uint64_t now_ns)
 {
@@ -45,25 +102,51 @@ void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, cons
         ep->counters.bad_packet++;
         return;
     }
+    if (!weft_core_guard_hello(ep, from, &hello, bytes, now_ns)) {
+        return;
+    }
     struct peer *p = hello_find(ep, from, &hello);
     if (p == NULL) {
-        if (!ep->config.accept || hello.mode != WEFT_MODE_NONE || hello.packet_bytes_max < 256) {
-            ep->counters.hello_refused++;
-            return;
-        }
-        p = weft_core_peer_take(ep, from, now_ns);
+        p = hello_take(ep, from, &hello, bytes, now_ns);
         if (p == NULL) {
-            ep->counters.hello_refused++;
             return;
         }
-        p->state = PEER_HALF_OPEN;
-        p->remote_connection_id = hello.connection_id;
-        params_take(p, hello.name, hello.incarnation, hello.open_from, hello.unscheduled,
-                    hello.packet_bytes_max);
+    } else if (!p->sec.prepared ||
+               memcmp(p->sec.hello_tag, hello.tag, sizeof(hello.tag)) != 0) {
+        ep->counters.hello_refused++; /* not a repetition of the one that made this peer */
+        return;
     }
     p->hello_clock = hello.clock;
     p->need_accept = true;
     weft_core_peer_ready(ep, p);
+}
+
+/* Everything about an ACCEPT that proves who made it; false when it is dropped and counted. */
+static bool accept_verify(struct weft_ep *ep, struct peer *p,
+                          const struct weft_wire_accept *accept, const uint8_t *bytes)
+{
+    if (accept->mode != p->sec.mode || !p->sec.prepared) {
+        ep->counters.bad_mode++;
+        ep->guard.hint = WEFT_HINT_MODE;
+        return false;
+    }
+    if (accept->mode == WEFT_MODE_NONE) {
+        return true;
+    }
+    if (accept->key_id != ep->guard.key_id) {
+        ep->counters.bad_key++;
+        ep->guard.hint = WEFT_HINT_KEY;
+        return false;
+    }
+    size_t covered = WEFT_ACCEPT_BYTES - WEFT_MAC_BYTES;
+    bool mac = weft_core_guard_mac_valid(ep, bytes, covered, accept->mac);
+    weft_status status = mac ? weft_core_secure_accept_take(ep, p, accept) : WEFT_PROTO;
+    if (status == WEFT_PROTO) {
+        ep->counters.bad_tag++;
+    } else if (status != WEFT_OK) {
+        weft_core_secure_fail(ep, p);
+    }
+    return status == WEFT_OK;
 }
 
 void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, const void *bytes,
@@ -85,7 +168,10 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
         ep->counters.duplicate_packets++; /* the answer to a repeated HELLO */
         return;
     }
-    if (accept.mode != WEFT_MODE_NONE || accept.packet_bytes_max < p->packet_bytes) {
+    if (!accept_verify(ep, p, &accept, bytes)) {
+        return;
+    }
+    if (accept.packet_bytes_max < p->packet_bytes) {
         weft_core_peer_down(ep, p, WEFT_DOWN_PROTOCOL, now_ns);
         return;
     }
@@ -99,6 +185,24 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
     }
     p->need_ping = true; /* so that the other end knows us even when we have nothing to send */
     weft_core_peer_up(ep, p, now_ns);
+}
+
+static bool same_other_end(const struct peer *a, const struct peer *b)
+{
+    return a->name == b->name && addr_equal(&a->addr, &b->addr);
+}
+
+void weft_core_older_replace(struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        struct peer *old = &ep->peers[i];
+        /* Ends that connect to each other at the same time have two connections: that which this
+         * end made stays unless the other end is a new process. */
+        if (old != p && old->state == PEER_OPEN && same_other_end(old, p) &&
+            (old->accepted || old->incarnation != p->incarnation)) {
+            weft_core_peer_down(ep, old, WEFT_DOWN_RESTARTED, now_ns);
+        }
+    }
 }
 
 static uint32_t packet_alone(struct weft_tx *tx, const struct peer *p, size_t bytes)
@@ -116,18 +220,18 @@ static uint32_t packet_alone(struct weft_tx *tx, const struct peer *p, size_t by
 uint32_t weft_core_hello_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                                struct weft_tx *tx)
 {
-    struct weft_wire_hello hello = {
-        .mode = WEFT_MODE_NONE,
-        .connection_id = p->connection_id,
-        .incarnation = ep->config.incarnation,
-        .name = ep->config.name,
-        .open_from = p->tx_open_from,
-        .clock = wire_clock(now_ns),
-        .unscheduled = (uint16_t)p->granted,
-        .packet_bytes_max = 65000,
-    };
+    if (!p->sec.prepared && weft_core_secure_hello(ep, p) != WEFT_OK) {
+        weft_core_secure_fail(ep, p);
+        return 0;
+    }
+    struct weft_wire_hello *hello = &p->sec.hello;
+    hello->clock = wire_clock(now_ns);
     struct weft_writer w = weft_writer_make(tx->scratch, sizeof(tx->scratch));
-    weft_wire_hello_encode(&w, &hello);
+    weft_wire_hello_encode(&w, hello);
+    if (hello->mode != WEFT_MODE_NONE) {
+        size_t covered = WEFT_HELLO_BYTES - WEFT_MAC_BYTES;
+        weft_core_guard_mac(ep, tx->scratch, covered, tx->scratch + covered);
+    }
     p->hello_ns = now_ns + p->hello_interval_ns;
     p->hello_interval_ns = weft_min_u64(2 * p->hello_interval_ns, WEFT_NS_PER_S);
     return packet_alone(tx, p, WEFT_HELLO_BYTES);
@@ -135,19 +239,14 @@ uint32_t weft_core_hello_build(struct weft_ep *ep, struct peer *p, uint64_t now_
 
 uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_tx *tx)
 {
-    struct weft_wire_accept accept = {
-        .mode = WEFT_MODE_NONE,
-        .connection_id = p->remote_connection_id,
-        .own_connection_id = p->connection_id,
-        .clock = p->hello_clock,
-        .incarnation = ep->config.incarnation,
-        .name = ep->config.name,
-        .open_from = p->tx_open_from,
-        .unscheduled = (uint16_t)p->granted,
-        .packet_bytes_max = 65000,
-    };
+    struct weft_wire_accept *accept = &p->sec.accept;
+    accept->clock = p->hello_clock;
     struct weft_writer w = weft_writer_make(tx->scratch, sizeof(tx->scratch));
-    weft_wire_accept_encode(&w, &accept);
+    weft_wire_accept_encode(&w, accept);
+    if (accept->mode != WEFT_MODE_NONE) {
+        size_t covered = WEFT_ACCEPT_BYTES - WEFT_MAC_BYTES;
+        weft_core_guard_mac(ep, tx->scratch, covered, tx->scratch + covered);
+    }
     p->need_accept = false;
     return packet_alone(tx, p, WEFT_ACCEPT_BYTES);
 }

@@ -2,6 +2,7 @@
  *
  *   endpoint.c    tables, events, deadlines, the public calls
  *   handshake.c   HELLO and ACCEPT
+ *   secure.c, guard.c   keys and packets' tags; who may shake hands (core/secure.h)
  *   rx.c          incoming packets, incoming messages, the receiver's half of the bound
  *   critical.c    chunks that must not be missing, told apart from DATA
  *   credit.c      how much the peers may send to this end
@@ -19,6 +20,7 @@
 #include "core/cc.h"
 #include "core/endpoint.h"
 #include "core/perm.h"
+#include "core/secure.h"
 #include "wire/packet.h"
 
 enum {
@@ -146,10 +148,13 @@ struct peer {
     uint64_t hello_ns;             /* send HELLO at; WEFT_NEVER = not */
     uint64_t hello_interval_ns;
     uint64_t hello_since_ns;
+    bool accepted;                 /* the other end said HELLO */
     bool need_accept;
     uint8_t accepts;               /* sent */
     uint64_t accept_ns;            /* when the first was */
     uint32_t hello_clock;          /* to echo in ACCEPT */
+
+    struct secure sec;             /* secure.c */
 
     /* tx.c */
     uint64_t pn_next;              /* next packet number to send, from 1 */
@@ -288,6 +293,8 @@ struct weft_ep {
     const struct weft_cc_ops *cc_ops;
     struct credit credit;
     uint64_t *credit_active;       /* bit = peer has a message open here */
+    struct guard guard;
+    uint64_t rekey_packets;        /* packets under one send key */
     uint64_t *bitmaps;             /* arena of all masks */
     struct tx_msg *tx_arena;
     struct rx_msg *rx_arena;
@@ -320,6 +327,11 @@ static inline bool peer_connected(const struct peer *p)
 }
 
 /* handshake.c */
+/* The peer that waits for an answer to its HELLO; NULL. */
+struct peer *weft_core_connecting_find(struct weft_ep *ep, uint32_t connection_id,
+                                       const struct weft_addr *from);
+/* p is about to come up: older sessions with the same other end go down. */
+void weft_core_older_replace(struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
 void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, const void *bytes,
                           size_t count, uint64_t now_ns);
 void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, const void *bytes,
@@ -330,7 +342,7 @@ uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_
 
 /* rx.c */
 void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
-                           const void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns);
+                           uint8_t *bytes, size_t count, uint64_t at_ns, uint64_t now_ns);
 void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from);
 void weft_core_rx_timer_arm(struct peer *p);
 void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);

@@ -1,7 +1,8 @@
 /* Incoming packets and incoming messages: the receiver's half of the bound.
  *
- * Order of work on a packet: take it apart; find the connection; look at the packet number; check
- * every frame and the DATA header; only then let frames act and the chunk land. A chunk's received
+ * Order of work on a packet: read its header; find the connection; look at the packet number; verify
+ * (and decrypt); take it apart; check every frame and the DATA header; only then remember the number
+ * and let frames act and the chunk land. A chunk's received
  * bit is set before the chunk is handed to its sink, so nothing is counted twice. A DATA packet
  * that finds no posted memory is treated as if it had been lost: not recorded, not acknowledged,
  * sent again.
@@ -15,20 +16,6 @@
 #include <string.h>
 
 /* ---- packet numbers -------------------------------------------------------------------------- */
-
-enum pn_state { PN_NEW, PN_SEEN, PN_OLD };
-
-static enum pn_state pn_look(const struct peer *p, uint64_t pn)
-{
-    if (pn > p->pn_largest) {
-        return PN_NEW;
-    }
-    if (p->pn_largest / 64 - pn / 64 >= RX_WINDOW_BLOCKS) {
-        return PN_OLD;
-    }
-    uint64_t word = p->rx_window[pn / 64 % RX_WINDOW_BLOCKS];
-    return (word >> (pn % 64)) & 1 ? PN_SEEN : PN_NEW;
-}
 
 static void pn_commit(struct peer *p, uint64_t pn, uint64_t at_ns)
 {
@@ -527,6 +514,7 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
     p->ce_received += ecn == WEFT_ECN_CE;
     ep->counters.ce_received += ecn == WEFT_ECN_CE;
     if (p->state == PEER_HALF_OPEN) {
+        weft_core_older_replace(ep, p, now_ns);
         weft_core_peer_up(ep, p, now_ns);
     }
 }
@@ -559,24 +547,36 @@ static void data_note(struct peer *p, const struct weft_wire_packet *packet,
 }
 
 void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
-                           const void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
+                           uint8_t *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
 {
     struct weft_wire_packet packet;
     struct weft_wire_data data;
     bool eliciting = false;
-    if (weft_wire_packet_decode(bytes, count, &packet) != WEFT_OK) {
+    if (weft_wire_header_decode(bytes, count, &packet) != WEFT_OK) {
         ep->counters.bad_packet++;
         return;
     }
     struct peer *p = peer_find(ep, packet.connection_id, from);
     if (p == NULL) {
         ep->counters.bad_peer++;
+        weft_core_guard_unknown(ep, from, &packet, count, now_ns);
         return;
     }
-    enum pn_state seen = pn_look(p, packet.number);
-    if (seen != PN_NEW) {
-        ep->counters.duplicate_packets += seen == PN_SEEN;
-        ep->counters.old_packets += seen == PN_OLD;
+    if (packet.klass != p->sec.mode) {
+        ep->counters.bad_mode++;
+        return;
+    }
+    enum replay seen = weft_core_replay_look(&p->sec, packet.number);
+    if (seen != REPLAY_NEW) {
+        ep->counters.duplicate_packets += seen == REPLAY_SEEN;
+        ep->counters.old_packets += seen == REPLAY_OLD;
+        return;
+    }
+    if (!weft_core_secure_open(ep, p, &packet, bytes, count, now_ns)) {
+        return;
+    }
+    if (weft_wire_packet_decode(bytes, count, &packet) != WEFT_OK) {
+        ep->counters.bad_packet++;
         return;
     }
     if (packet.control != NULL &&
@@ -591,6 +591,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         }
         eliciting = true;
     }
+    weft_core_replay_commit(&p->sec, packet.number);
     packet_note(ep, p, ecn, &packet, count, at_ns, now_ns);
     weft_core_peer_ready(ep, p);
     bool acknowledge = true;

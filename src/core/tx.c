@@ -118,8 +118,8 @@ static void tx_iov(struct weft_tx *tx, const void *base, size_t bytes)
 static struct weft_wire_packet header_make(const struct peer *p, uint8_t flags)
 {
     return (struct weft_wire_packet){
-        .klass = WEFT_CLASS_PLAIN,
-        .flags = flags,
+        .klass = p->sec.mode, /* classes and modes have the same numbers */
+        .flags = flags | (p->sec.send_phase != 0 ? WEFT_FLAG_KEY_PHASE : 0),
         .data_count = (uint16_t)p->data_sent,
         .connection_id = p->remote_connection_id,
         .number = p->pn_next,
@@ -172,13 +172,14 @@ static const uint8_t *chunk_at(const struct tx_msg *m, uint32_t chunk)
     return m->base + (size_t)chunk * m->chunk_bytes;
 }
 
-/* Append one DATA packet to the burst. */
-static void burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, struct tx_msg *m,
+/* Append one DATA packet to the burst; false when it could not be protected. */
+static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, struct tx_msg *m,
                        uint32_t chunk, bool again, uint8_t kind, uint64_t now_ns)
 {
     uint8_t *head = tx->scratch + (size_t)tx->packets * DATA_HEAD_BYTES;
     uint32_t payload = tx_chunk_bytes(m, chunk);
-    uint32_t bytes = DATA_HEAD_BYTES + payload;
+    uint32_t bytes = DATA_HEAD_BYTES + payload + secure_tag_bytes(&p->sec);
+    uint32_t first_iov = tx->iov_count;
     struct weft_writer body = weft_writer_make(head + WEFT_HEADER_BYTES, WEFT_DATA_BYTES);
     uint8_t flags = data_write(ep, p, m, chunk, again, bytes, now_ns, &body);
     struct weft_writer w = weft_writer_make(head, WEFT_HEADER_BYTES);
@@ -187,10 +188,14 @@ static void burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     WEFT_ASSERT(!w.bad && !body.bad);
     tx_iov(tx, head, DATA_HEAD_BYTES);
     tx_iov(tx, chunk_at(m, chunk), payload);
+    if (!weft_core_secure_seal(ep, p, p->pn_next, first_iov, tx)) {
+        return false;
+    }
     tx->packets++;
     p->tokens_bytes -= p->cc.rate_bps == 0 ? 0 : bytes;
     weft_core_packet_sent(ep, p, now_ns, (uint8_t)(TX_PACKET_DATA | kind), (uint32_t)m->seq, chunk,
                           bytes);
+    return true;
 }
 
 static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
@@ -203,7 +208,8 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         if (m == NULL) {
             break;
         }
-        uint32_t bytes = DATA_HEAD_BYTES + tx_chunk_bytes(m, chunk);
+        uint32_t bytes =
+            DATA_HEAD_BYTES + tx_chunk_bytes(m, chunk) + secure_tag_bytes(&p->sec);
         if (tx->packets > 0 &&
             (bytes > tx->seg_bytes || tx->bytes + bytes > WEFT_TX_BYTES_MAX)) {
             break;
@@ -214,7 +220,9 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         if (tx->packets == 0) {
             tx->seg_bytes = bytes;
         }
-        burst_data(ep, p, tx, m, chunk, again, 0, now_ns);
+        if (!burst_data(ep, p, tx, m, chunk, again, 0, now_ns)) {
+            return 0;
+        }
         if (bytes < tx->seg_bytes) {
             break; /* only the last segment of a burst may be shorter */
         }
@@ -355,6 +363,7 @@ static struct tx_msg *control_rider(struct weft_ep *ep, struct peer *p, size_t u
     }
     size_t bytes = used + WEFT_DATA_BYTES + tx_chunk_bytes(m, *chunk_p);
     bool fits = bytes + WEFT_TAG_BYTES <= p->packet_bytes;
+    bytes += secure_tag_bytes(&p->sec);
     return fits && may_send(ep, p, (uint32_t)bytes, now_ns) ? m : NULL;
 }
 
@@ -388,6 +397,11 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
     tx_iov(tx, tx->scratch, used);
     if (m != NULL) {
         tx_iov(tx, chunk_at(m, chunk), payload);
+    }
+    if (!weft_core_secure_seal(ep, p, p->pn_next, 0, tx)) {
+        return 0;
+    }
+    if (m != NULL) {
         p->tokens_bytes -= p->cc.rate_bps == 0 ? 0 : tx->bytes;
     }
     tx->packets = 1;
@@ -432,9 +446,9 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     if (m != NULL && chunk != UINT32_MAX) {
         bool again = m->pass_next == m->chunks;
         tx_begin(ep, p, tx);
-        tx->seg_bytes = DATA_HEAD_BYTES + tx_chunk_bytes(m, chunk);
-        burst_data(ep, p, tx, m, chunk, again, TX_PACKET_PROBE, now_ns);
-        return tx->packets;
+        tx->seg_bytes = DATA_HEAD_BYTES + tx_chunk_bytes(m, chunk) + secure_tag_bytes(&p->sec);
+        bool made = burst_data(ep, p, tx, m, chunk, again, TX_PACKET_PROBE, now_ns);
+        return made ? tx->packets : 0;
     }
     if (m != NULL) {
         p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
@@ -455,9 +469,12 @@ static uint32_t close_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     weft_write_u16(&w, WEFT_CLOSE_BYTES);
     weft_wire_frame_encode(&w, &frame);
     tx_iov(tx, tx->scratch, (size_t)(w.at - tx->scratch));
+    p->need_close = false;
+    if (!weft_core_secure_seal(ep, p, p->pn_next, 0, tx)) {
+        return 0;
+    }
     tx->packets = 1;
     tx->seg_bytes = tx->bytes;
-    p->need_close = false;
     weft_core_packet_sent(ep, p, now_ns, 0, 0, 0, tx->bytes);
     return 1;
 }
@@ -465,6 +482,9 @@ static uint32_t close_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                              struct weft_tx *tx)
 {
+    if (p->sec.broken) {
+        return 0;
+    }
     if (p->state == PEER_CONNECTING) {
         return p->hello_ns <= now_ns ? weft_core_hello_build(ep, p, now_ns, tx) : 0;
     }
@@ -479,6 +499,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     if (p->state != PEER_OPEN || (p->idle && p->announce_idle == 0)) {
         return 0;
     }
+    weft_core_secure_rekey(ep, p);
     pacer_refill(p, now_ns);
     p->pace_ns = WEFT_NEVER;
     if (p->probes > 0) {

@@ -15,7 +15,7 @@ enum { WEFT_RX_SLOTS = 8, WEFT_RX_SLOT_BYTES = 65536 };
 struct weft_rx_buffer {
     struct weft_addr from;
     enum weft_ecn ecn; /* of all its datagrams */
-    const uint8_t *bytes;
+    uint8_t *bytes;
     uint32_t count;
     uint32_t segment_bytes; /* length of each datagram but the last; >= 1 unless count is 0 */
     uint64_t at_ns;

@@ -1,4 +1,4 @@
-/* HELLO, ACCEPT, COOKIE, UNKNOWN: docs/PROTOCOL.md sections 2.2 to 2.4. */
+/* HELLO, ACCEPT, COOKIE, UNKNOWN, REFUSED: docs/PROTOCOL.md sections 2.2 to 2.4. */
 #include "wire/packet.h"
 
 static uint8_t first_byte(enum weft_wire_class klass)
@@ -14,18 +14,23 @@ static void read_into(struct weft_reader *r, uint8_t *to, size_t count)
     }
 }
 
-/* Key and tag are zero in mode none: they would mean nothing, and a peer that fills them believes
- * that it speaks another mode. */
-static bool mode_valid(uint8_t mode, const uint8_t *ephemeral, const uint8_t *tag)
+static uint8_t any_of(const uint8_t *bytes, size_t count)
 {
     uint8_t any = 0;
-    for (size_t i = 0; i < WEFT_KEY_BYTES; i++) {
-        any |= ephemeral[i];
+    for (size_t i = 0; i < count; i++) {
+        any |= bytes[i];
     }
-    for (size_t i = 0; i < WEFT_TAG_BYTES; i++) {
-        any |= tag[i];
-    }
-    return mode <= WEFT_MODE_SEAL && (mode != WEFT_MODE_NONE || any == 0);
+    return any;
+}
+
+/* Keys and tags are zero in mode none: they would mean nothing, and a peer that fills them believes
+ * that it speaks another mode. */
+static bool mode_valid(uint8_t mode, uint16_t key_id, const uint8_t *ephemeral, const uint8_t *tag,
+                       const uint8_t *mac)
+{
+    uint8_t any = any_of(ephemeral, WEFT_KEY_BYTES) | any_of(tag, WEFT_TAG_BYTES) |
+                  any_of(mac, WEFT_MAC_BYTES);
+    return mode <= WEFT_MODE_SEAL && (mode != WEFT_MODE_NONE || (any == 0 && key_id == 0));
 }
 
 weft_status weft_wire_hello_decode(const void *bytes, size_t count, struct weft_wire_hello *hello_p)
@@ -34,7 +39,7 @@ weft_status weft_wire_hello_decode(const void *bytes, size_t count, struct weft_
     struct weft_wire_hello h = {0};
     uint8_t first = weft_read_u8(&r);
     h.mode = weft_read_u8(&r);
-    uint16_t reserved = weft_read_u16(&r);
+    h.key_id = weft_read_u16(&r);
     h.connection_id = weft_read_u32(&r);
     h.incarnation = weft_read_u64(&r);
     h.name = weft_read_u64(&r);
@@ -45,8 +50,9 @@ weft_status weft_wire_hello_decode(const void *bytes, size_t count, struct weft_
     read_into(&r, h.cookie, sizeof(h.cookie));
     read_into(&r, h.ephemeral, sizeof(h.ephemeral));
     read_into(&r, h.tag, sizeof(h.tag));
+    read_into(&r, h.mac, sizeof(h.mac));
     if (r.bad || weft_reader_left(&r) != 0 || first != first_byte(WEFT_CLASS_HELLO) ||
-        reserved != 0 || !mode_valid(h.mode, h.ephemeral, h.tag)) {
+        !mode_valid(h.mode, h.key_id, h.ephemeral, h.tag, h.mac)) {
         return WEFT_PROTO;
     }
     *hello_p = h;
@@ -57,7 +63,7 @@ void weft_wire_hello_encode(struct weft_writer *w, const struct weft_wire_hello 
 {
     weft_write_u8(w, first_byte(WEFT_CLASS_HELLO));
     weft_write_u8(w, hello->mode);
-    weft_write_u16(w, 0);
+    weft_write_u16(w, hello->key_id);
     weft_write_u32(w, hello->connection_id);
     weft_write_u64(w, hello->incarnation);
     weft_write_u64(w, hello->name);
@@ -68,6 +74,7 @@ void weft_wire_hello_encode(struct weft_writer *w, const struct weft_wire_hello 
     weft_write_bytes(w, hello->cookie, sizeof(hello->cookie));
     weft_write_bytes(w, hello->ephemeral, sizeof(hello->ephemeral));
     weft_write_bytes(w, hello->tag, sizeof(hello->tag));
+    weft_write_bytes(w, hello->mac, sizeof(hello->mac));
 }
 
 weft_status weft_wire_accept_decode(const void *bytes, size_t count,
@@ -77,7 +84,7 @@ weft_status weft_wire_accept_decode(const void *bytes, size_t count,
     struct weft_wire_accept a = {0};
     uint8_t first = weft_read_u8(&r);
     a.mode = weft_read_u8(&r);
-    uint32_t reserved = weft_read_u16(&r);
+    a.key_id = weft_read_u16(&r);
     a.connection_id = weft_read_u32(&r);
     a.own_connection_id = weft_read_u32(&r);
     a.clock = weft_read_u32(&r);
@@ -86,11 +93,12 @@ weft_status weft_wire_accept_decode(const void *bytes, size_t count,
     a.open_from = weft_read_u64(&r);
     a.unscheduled = weft_read_u16(&r);
     a.packet_bytes_max = weft_read_u16(&r);
-    reserved |= weft_read_u32(&r);
+    uint32_t reserved = weft_read_u32(&r);
     read_into(&r, a.ephemeral, sizeof(a.ephemeral));
     read_into(&r, a.tag, sizeof(a.tag));
+    read_into(&r, a.mac, sizeof(a.mac));
     if (r.bad || weft_reader_left(&r) != 0 || first != first_byte(WEFT_CLASS_ACCEPT) ||
-        reserved != 0 || !mode_valid(a.mode, a.ephemeral, a.tag)) {
+        reserved != 0 || !mode_valid(a.mode, a.key_id, a.ephemeral, a.tag, a.mac)) {
         return WEFT_PROTO;
     }
     *accept_p = a;
@@ -101,7 +109,7 @@ void weft_wire_accept_encode(struct weft_writer *w, const struct weft_wire_accep
 {
     weft_write_u8(w, first_byte(WEFT_CLASS_ACCEPT));
     weft_write_u8(w, accept->mode);
-    weft_write_u16(w, 0);
+    weft_write_u16(w, accept->key_id);
     weft_write_u32(w, accept->connection_id);
     weft_write_u32(w, accept->own_connection_id);
     weft_write_u32(w, accept->clock);
@@ -113,31 +121,95 @@ void weft_wire_accept_encode(struct weft_writer *w, const struct weft_wire_accep
     weft_write_u32(w, 0);
     weft_write_bytes(w, accept->ephemeral, sizeof(accept->ephemeral));
     weft_write_bytes(w, accept->tag, sizeof(accept->tag));
+    weft_write_bytes(w, accept->mac, sizeof(accept->mac));
 }
 
-weft_status weft_wire_short_decode(const void *bytes, size_t count, struct weft_wire_short *short_p)
+/* The first four bytes of the short ones: class, three zeros. */
+static bool short_head(struct weft_reader *r, enum weft_wire_class klass)
+{
+    uint8_t first = weft_read_u8(r);
+    uint32_t reserved = weft_read_u8(r);
+    reserved |= weft_read_u16(r);
+    return first == first_byte(klass) && reserved == 0;
+}
+
+weft_status weft_wire_cookie_decode(const void *bytes, size_t count,
+                                    struct weft_wire_cookie *cookie_p)
 {
     struct weft_reader r = weft_reader_make(bytes, count);
-    struct weft_wire_short s = {0};
-    uint8_t first = weft_read_u8(&r);
-    uint32_t reserved = weft_read_u8(&r);
-    reserved |= weft_read_u16(&r);
-    s.connection_id = weft_read_u32(&r);
-    read_into(&r, s.value, sizeof(s.value));
-    bool mine = first == first_byte(WEFT_CLASS_COOKIE) || first == first_byte(WEFT_CLASS_UNKNOWN);
-    if (r.bad || weft_reader_left(&r) != 0 || !mine || reserved != 0) {
+    struct weft_wire_cookie c = {0};
+    bool mine = short_head(&r, WEFT_CLASS_COOKIE);
+    c.connection_id = weft_read_u32(&r);
+    read_into(&r, c.cookie, sizeof(c.cookie));
+    read_into(&r, c.mac, sizeof(c.mac));
+    if (r.bad || weft_reader_left(&r) != 0 || !mine) {
         return WEFT_PROTO;
     }
-    *short_p = s;
+    *cookie_p = c;
     return WEFT_OK;
 }
 
-void weft_wire_short_encode(struct weft_writer *w, enum weft_wire_class klass,
-                            const struct weft_wire_short *s)
+weft_status weft_wire_unknown_decode(const void *bytes, size_t count,
+                                     struct weft_wire_unknown *unknown_p)
+{
+    struct weft_reader r = weft_reader_make(bytes, count);
+    struct weft_wire_unknown u = {0};
+    bool mine = short_head(&r, WEFT_CLASS_UNKNOWN);
+    u.connection_id = weft_read_u32(&r);
+    u.number = weft_read_u64(&r);
+    read_into(&r, u.mac, sizeof(u.mac));
+    if (r.bad || weft_reader_left(&r) != 0 || !mine) {
+        return WEFT_PROTO;
+    }
+    *unknown_p = u;
+    return WEFT_OK;
+}
+
+weft_status weft_wire_refused_decode(const void *bytes, size_t count,
+                                     struct weft_wire_refused *refused_p)
+{
+    struct weft_reader r = weft_reader_make(bytes, count);
+    struct weft_wire_refused f = {0};
+    uint8_t first = weft_read_u8(&r);
+    f.version = first >> 4;
+    f.reason = weft_read_u8(&r);
+    f.mode = weft_read_u8(&r);
+    uint8_t reserved = weft_read_u8(&r);
+    f.connection_id = weft_read_u32(&r);
+    if (r.bad || weft_reader_left(&r) != 0 || (first & 15) != WEFT_CLASS_REFUSED || reserved != 0) {
+        return WEFT_PROTO;
+    }
+    *refused_p = f;
+    return WEFT_OK;
+}
+
+static void short_head_write(struct weft_writer *w, enum weft_wire_class klass, uint32_t id)
 {
     weft_write_u8(w, first_byte(klass));
     weft_write_u8(w, 0);
     weft_write_u16(w, 0);
-    weft_write_u32(w, s->connection_id);
-    weft_write_bytes(w, s->value, sizeof(s->value));
+    weft_write_u32(w, id);
+}
+
+void weft_wire_cookie_encode(struct weft_writer *w, const struct weft_wire_cookie *cookie)
+{
+    short_head_write(w, WEFT_CLASS_COOKIE, cookie->connection_id);
+    weft_write_bytes(w, cookie->cookie, sizeof(cookie->cookie));
+    weft_write_bytes(w, cookie->mac, sizeof(cookie->mac));
+}
+
+void weft_wire_unknown_encode(struct weft_writer *w, const struct weft_wire_unknown *unknown)
+{
+    short_head_write(w, WEFT_CLASS_UNKNOWN, unknown->connection_id);
+    weft_write_u64(w, unknown->number);
+    weft_write_bytes(w, unknown->mac, sizeof(unknown->mac));
+}
+
+void weft_wire_refused_encode(struct weft_writer *w, const struct weft_wire_refused *refused)
+{
+    weft_write_u8(w, first_byte(WEFT_CLASS_REFUSED));
+    weft_write_u8(w, refused->reason);
+    weft_write_u8(w, refused->mode);
+    weft_write_u8(w, 0);
+    weft_write_u32(w, refused->connection_id);
 }

@@ -27,27 +27,45 @@ static bool flags_valid(uint8_t flags)
     return (flags & WEFT_FLAG_CONTROL) && !(flags & of_message);
 }
 
+/* Header, and the reader left at what follows it, without the tag. */
+static weft_status header_decode(struct weft_reader *r, struct weft_wire_packet *p)
+{
+    uint8_t first = weft_read_u8(r);
+    p->klass = first & 15;
+    p->flags = weft_read_u8(r);
+    p->data_count = weft_read_u16(r);
+    p->connection_id = weft_read_u32(r);
+    p->number = weft_read_u64(r);
+    if (first >> 4 != WEFT_WIRE_VERSION || p->klass > WEFT_CLASS_SEAL) {
+        return WEFT_PROTO;
+    }
+    if (p->klass != WEFT_CLASS_PLAIN) {
+        if (weft_reader_left(r) < WEFT_TAG_BYTES) {
+            return WEFT_PROTO;
+        }
+        r->end -= WEFT_TAG_BYTES;
+    }
+    return r->bad || p->number == 0 || !flags_valid(p->flags) ? WEFT_PROTO : WEFT_OK;
+}
+
+weft_status weft_wire_header_decode(const void *bytes, size_t count,
+                                    struct weft_wire_packet *packet_p)
+{
+    struct weft_reader r = weft_reader_make(bytes, count);
+    struct weft_wire_packet p = {0};
+    weft_status status = header_decode(&r, &p);
+    if (status == WEFT_OK) {
+        *packet_p = p;
+    }
+    return status;
+}
+
 weft_status weft_wire_packet_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p)
 {
     struct weft_reader r = weft_reader_make(bytes, count);
     struct weft_wire_packet p = {0};
-    uint8_t first = weft_read_u8(&r);
-    p.klass = first & 15;
-    p.flags = weft_read_u8(&r);
-    p.data_count = weft_read_u16(&r);
-    p.connection_id = weft_read_u32(&r);
-    p.number = weft_read_u64(&r);
-    if (first >> 4 != WEFT_WIRE_VERSION || p.klass > WEFT_CLASS_SEAL) {
-        return WEFT_PROTO;
-    }
-    if (p.klass != WEFT_CLASS_PLAIN) {
-        if (weft_reader_left(&r) < WEFT_TAG_BYTES) {
-            return WEFT_PROTO;
-        }
-        r.end -= WEFT_TAG_BYTES;
-    }
-    if (r.bad || p.number == 0 || !flags_valid(p.flags)) {
+    if (header_decode(&r, &p) != WEFT_OK) {
         return WEFT_PROTO;
     }
     if (p.flags & WEFT_FLAG_CONTROL) {

@@ -20,6 +20,7 @@ enum weft_wire_class {
     WEFT_CLASS_ACCEPT = 9,
     WEFT_CLASS_COOKIE = 10,
     WEFT_CLASS_UNKNOWN = 11,
+    WEFT_CLASS_REFUSED = 12,
 };
 
 enum weft_wire_mode { WEFT_MODE_NONE = 0, WEFT_MODE_AUTH = 1, WEFT_MODE_SEAL = 2 };
@@ -37,10 +38,12 @@ enum weft_wire_sizes {
     WEFT_HEADER_BYTES = 16,
     WEFT_DATA_BYTES = 32,
     WEFT_TAG_BYTES = 16,
-    WEFT_HELLO_BYTES = 104,
-    WEFT_ACCEPT_BYTES = 96,
-    WEFT_COOKIE_BYTES = 24,
-    WEFT_UNKNOWN_BYTES = 24,
+    WEFT_HELLO_BYTES = 120,
+    WEFT_ACCEPT_BYTES = 112,
+    WEFT_COOKIE_BYTES = 40,
+    WEFT_UNKNOWN_BYTES = 32,
+    WEFT_REFUSED_BYTES = 8,
+    WEFT_MAC_BYTES = 16,
     WEFT_ACK_BYTES = 36,  /* + 8 a word + 8 a note */
     WEFT_DONE_BYTES = 24, /* + 8 a word */
     WEFT_FINISH_BYTES = 6,
@@ -74,6 +77,7 @@ struct weft_wire_packet {
 
 struct weft_wire_hello {
     uint8_t mode;
+    uint16_t key_id;
     uint32_t connection_id;
     uint64_t incarnation;
     uint64_t name;
@@ -84,10 +88,12 @@ struct weft_wire_hello {
     uint8_t cookie[WEFT_COOKIE_VALUE_BYTES];
     uint8_t ephemeral[WEFT_KEY_BYTES];
     uint8_t tag[WEFT_TAG_BYTES];
+    uint8_t mac[WEFT_MAC_BYTES];
 };
 
 struct weft_wire_accept {
     uint8_t mode;
+    uint16_t key_id;
     uint32_t connection_id;     /* HELLO's */
     uint32_t own_connection_id;
     uint32_t clock;             /* HELLO's */
@@ -97,13 +103,35 @@ struct weft_wire_accept {
     uint16_t unscheduled;
     uint16_t packet_bytes_max;
     uint8_t ephemeral[WEFT_KEY_BYTES];
-    uint8_t tag[WEFT_TAG_BYTES];
+    uint8_t tag[WEFT_TAG_BYTES];    uint8_t mac[WEFT_MAC_BYTES];
 };
 
-/* COOKIE and UNKNOWN: an id and 16 bytes. */
-struct weft_wire_short {
+struct weft_wire_cookie {
+    uint32_t connection_id; /* HELLO's */
+    uint8_t cookie[WEFT_COOKIE_VALUE_BYTES];
+    uint8_t mac[WEFT_MAC_BYTES];
+};
+
+struct weft_wire_unknown {
+    uint32_t connection_id; /* of the packet that nobody knows, and its number */
+    uint64_t number;
+    uint8_t mac[WEFT_MAC_BYTES];
+};
+
+enum weft_wire_refusal {
+    WEFT_REFUSED_VERSION = 1,
+    WEFT_REFUSED_KEY = 2,
+    WEFT_REFUSED_MODE = 3,
+    WEFT_REFUSED_FULL = 4,
+    WEFT_REFUSED_CLOSED = 5,
+};
+
+/* The same bytes in every version of the protocol. */
+struct weft_wire_refused {
+    uint8_t version; /* of the sender of this */
+    uint8_t reason;
+    uint8_t mode;    /* lowest that it takes */
     uint32_t connection_id;
-    uint8_t value[WEFT_COOKIE_VALUE_BYTES];
 };
 
 enum weft_wire_frame_type {
@@ -198,6 +226,11 @@ struct weft_wire_data {
 weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version_p,
                                uint8_t *class_p);
 
+/* The 16 bytes that are in clear in every mode; the rest of *packet_p is zero. WEFT_PROTO: too short
+ * for its class, number 0, or flags that contradict each other. */
+weft_status weft_wire_header_decode(const void *bytes, size_t count,
+                                    struct weft_wire_packet *packet_p);
+
 /* Take a connection packet apart; frames are only delimited. WEFT_PROTO: malformed. */
 weft_status weft_wire_packet_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p);
@@ -216,7 +249,13 @@ weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count, struct wef
 weft_status weft_wire_hello_decode(const void *bytes, size_t count, struct weft_wire_hello *hello_p);
 weft_status weft_wire_accept_decode(const void *bytes, size_t count,
                                     struct weft_wire_accept *accept_p);
-weft_status weft_wire_short_decode(const void *bytes, size_t count, struct weft_wire_short *short_p);
+weft_status weft_wire_cookie_decode(const void *bytes, size_t count,
+                                    struct weft_wire_cookie *cookie_p);
+weft_status weft_wire_unknown_decode(const void *bytes, size_t count,
+                                     struct weft_wire_unknown *unknown_p);
+/* Takes it in any version. */
+weft_status weft_wire_refused_decode(const void *bytes, size_t count,
+                                     struct weft_wire_refused *refused_p);
 
 /* Header of a connection packet; a control block and DATA follow as the flags say. */
 void weft_wire_header_encode(struct weft_writer *w, const struct weft_wire_packet *packet);
@@ -224,7 +263,9 @@ void weft_wire_data_encode(struct weft_writer *w, const struct weft_wire_data *d
 void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame *frame);
 void weft_wire_hello_encode(struct weft_writer *w, const struct weft_wire_hello *hello);
 void weft_wire_accept_encode(struct weft_writer *w, const struct weft_wire_accept *accept);
-void weft_wire_short_encode(struct weft_writer *w, enum weft_wire_class klass,
-                            const struct weft_wire_short *s);
+void weft_wire_cookie_encode(struct weft_writer *w, const struct weft_wire_cookie *cookie);
+void weft_wire_unknown_encode(struct weft_writer *w, const struct weft_wire_unknown *unknown);
+/* In this version, whatever refused->version is. */
+void weft_wire_refused_encode(struct weft_writer *w, const struct weft_wire_refused *refused);
 
 #endif

@@ -1,4 +1,4 @@
-/* HELLO, ACCEPT, COOKIE or UNKNOWN of any bytes: at most one decoder takes them, and what it takes
+/* HELLO, ACCEPT, COOKIE, UNKNOWN or REFUSED of any bytes: at most one decoder takes them, and what it takes
  * encodes again to the same bytes. */
 #include "base/assert.h"
 #include "wire/packet.h"
@@ -42,16 +42,44 @@ static bool accept(const uint8_t *data, size_t size)
     return true;
 }
 
-static bool short_packet(const uint8_t *data, size_t size)
+static bool cookie(const uint8_t *data, size_t size)
 {
-    struct weft_wire_short s;
-    if (weft_wire_short_decode(data, size, &s) != WEFT_OK) {
+    struct weft_wire_cookie c;
+    if (weft_wire_cookie_decode(data, size, &c) != WEFT_OK) {
         return false;
     }
     uint8_t out[OUT_BYTES];
     struct weft_writer w = weft_writer_make(out, sizeof(out));
-    weft_wire_short_encode(&w, (enum weft_wire_class)(data[0] & 15), &s);
+    weft_wire_cookie_encode(&w, &c);
     check_again(&w, out, data, size);
+    return true;
+}
+
+static bool unknown(const uint8_t *data, size_t size)
+{
+    struct weft_wire_unknown u;
+    if (weft_wire_unknown_decode(data, size, &u) != WEFT_OK) {
+        return false;
+    }
+    uint8_t out[OUT_BYTES];
+    struct weft_writer w = weft_writer_make(out, sizeof(out));
+    weft_wire_unknown_encode(&w, &u);
+    check_again(&w, out, data, size);
+    return true;
+}
+
+static bool refused(const uint8_t *data, size_t size)
+{
+    struct weft_wire_refused f;
+    if (weft_wire_refused_decode(data, size, &f) != WEFT_OK) {
+        return false;
+    }
+    uint8_t out[OUT_BYTES];
+    struct weft_writer w = weft_writer_make(out, sizeof(out));
+    weft_wire_refused_encode(&w, &f);
+    if (f.version == WEFT_WIRE_VERSION) { /* other versions are read, never written */
+        check_again(&w, out, data, size);
+    }
     return true;
 }
 
@@ -62,10 +90,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     weft_status status = weft_wire_classify(data, size, &version, &klass);
     bool is_hello = hello(data, size);
     bool is_accept = accept(data, size);
-    bool is_short = short_packet(data, size);
-    WEFT_ASSERT(status == WEFT_OK || !(is_hello || is_accept || is_short));
+    bool is_cookie = cookie(data, size);
+    bool is_unknown = unknown(data, size);
+    bool is_refused = refused(data, size);
+    WEFT_ASSERT(status == WEFT_OK || !(is_hello || is_accept || is_cookie || is_unknown));
     WEFT_ASSERT(!is_hello || klass == WEFT_CLASS_HELLO);
     WEFT_ASSERT(!is_accept || klass == WEFT_CLASS_ACCEPT);
-    WEFT_ASSERT(!is_short || klass == WEFT_CLASS_COOKIE || klass == WEFT_CLASS_UNKNOWN);
+    WEFT_ASSERT(!is_cookie || klass == WEFT_CLASS_COOKIE);
+    WEFT_ASSERT(!is_unknown || klass == WEFT_CLASS_UNKNOWN);
+    WEFT_ASSERT(!is_refused || klass == WEFT_CLASS_REFUSED);
     return 0;
 }

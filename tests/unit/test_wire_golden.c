@@ -60,16 +60,18 @@ static void check_frame(const uint8_t *bytes, size_t count, bool eliciting,
 static void sizes_are_those_of_the_tables(void **state)
 {
     (void)state;
-    assert_int_equal(sizeof(GOLDEN_HELLO), 104);
-    assert_int_equal(sizeof(GOLDEN_HELLO_AUTH), 104);
-    assert_int_equal(sizeof(GOLDEN_ACCEPT), 96);
-    assert_int_equal(sizeof(GOLDEN_ACCEPT_SEAL), 96);
-    assert_int_equal(sizeof(GOLDEN_COOKIE), 24);
-    assert_int_equal(sizeof(GOLDEN_UNKNOWN), 24);
-    assert_int_equal(WEFT_HELLO_BYTES, 104);
-    assert_int_equal(WEFT_ACCEPT_BYTES, 96);
-    assert_int_equal(WEFT_COOKIE_BYTES, 24);
-    assert_int_equal(WEFT_UNKNOWN_BYTES, 24);
+    assert_int_equal(sizeof(GOLDEN_HELLO), 120);
+    assert_int_equal(sizeof(GOLDEN_HELLO_AUTH), 120);
+    assert_int_equal(sizeof(GOLDEN_ACCEPT), 112);
+    assert_int_equal(sizeof(GOLDEN_ACCEPT_SEAL), 112);
+    assert_int_equal(sizeof(GOLDEN_COOKIE), 40);
+    assert_int_equal(sizeof(GOLDEN_UNKNOWN), 32);
+    assert_int_equal(sizeof(GOLDEN_REFUSED), 8);
+    assert_int_equal(WEFT_HELLO_BYTES, 120);
+    assert_int_equal(WEFT_ACCEPT_BYTES, 112);
+    assert_int_equal(WEFT_COOKIE_BYTES, 40);
+    assert_int_equal(WEFT_UNKNOWN_BYTES, 32);
+    assert_int_equal(WEFT_REFUSED_BYTES, 8);
     assert_int_equal(WEFT_HEADER_BYTES, 16);
     assert_int_equal(WEFT_DATA_BYTES, 32);
     assert_int_equal(WEFT_TAG_BYTES, 16);
@@ -97,6 +99,7 @@ static void constants_are_those_of_the_tables(void **state)
     assert_int_equal(WEFT_CLASS_ACCEPT, 9);
     assert_int_equal(WEFT_CLASS_COOKIE, 10);
     assert_int_equal(WEFT_CLASS_UNKNOWN, 11);
+    assert_int_equal(WEFT_CLASS_REFUSED, 12);
     assert_int_equal(WEFT_FLAG_KEY_PHASE, 0x80);
     assert_int_equal(WEFT_FLAG_PASS_END, 0x40);
     assert_int_equal(WEFT_FLAG_SENDER_LIMITED, 0x20);
@@ -110,6 +113,11 @@ static void constants_are_those_of_the_tables(void **state)
     assert_int_equal(WEFT_DONE_COMPLETE, 0);
     assert_int_equal(WEFT_DONE_SHORT, 1);
     assert_int_equal(WEFT_FINISH_SHORT, 1);
+    assert_int_equal(WEFT_REFUSED_VERSION, 1);
+    assert_int_equal(WEFT_REFUSED_KEY, 2);
+    assert_int_equal(WEFT_REFUSED_MODE, 3);
+    assert_int_equal(WEFT_REFUSED_FULL, 4);
+    assert_int_equal(WEFT_REFUSED_CLOSED, 5);
     assert_int_equal(WEFT_CLOSE_FINISHED, 0);
     assert_int_equal(WEFT_CLOSE_SILENT, 1);
     assert_int_equal(WEFT_CLOSE_PROTOCOL, 2);
@@ -279,7 +287,7 @@ static void auth_and_seal_end_in_a_tag(void **state)
 
 static void check_hello(const uint8_t *bytes, uint8_t mode, struct weft_wire_hello *hello_p)
 {
-    assert_int_equal(weft_wire_hello_decode(bytes, 104, hello_p), WEFT_OK);
+    assert_int_equal(weft_wire_hello_decode(bytes, 120, hello_p), WEFT_OK);
     assert_int_equal(hello_p->mode, mode);
     assert_int_equal(hello_p->connection_id, 0xc1c2c3c4);
     assert_int_equal(hello_p->incarnation, UINT64_C(0x1112131415161718));
@@ -291,7 +299,9 @@ static void check_hello(const uint8_t *bytes, uint8_t mode, struct weft_wire_hel
     assert_memory_equal(hello_p->cookie, bytes + 40, 16);
     assert_memory_equal(hello_p->ephemeral, bytes + 56, 32);
     assert_memory_equal(hello_p->tag, bytes + 88, 16);
-    uint8_t out[104];
+    assert_memory_equal(hello_p->mac, bytes + 104, 16);
+    assert_int_equal(hello_p->key_id, mode == WEFT_MODE_NONE ? 0 : 0xa1a2);
+    uint8_t out[WEFT_HELLO_BYTES];
     struct weft_writer w = weft_writer_make(out, sizeof(out));
     weft_wire_hello_encode(&w, hello_p);
     assert_int_equal(weft_writer_left(&w), 0);
@@ -312,7 +322,7 @@ static void hello(void **state)
 
 static void check_accept(const uint8_t *bytes, uint8_t mode, struct weft_wire_accept *accept_p)
 {
-    assert_int_equal(weft_wire_accept_decode(bytes, 96, accept_p), WEFT_OK);
+    assert_int_equal(weft_wire_accept_decode(bytes, 112, accept_p), WEFT_OK);
     assert_int_equal(accept_p->mode, mode);
     assert_int_equal(accept_p->connection_id, 0xc1c2c3c4);
     assert_int_equal(accept_p->own_connection_id, 0xe1e2e3e4);
@@ -324,7 +334,9 @@ static void check_accept(const uint8_t *bytes, uint8_t mode, struct weft_wire_ac
     assert_int_equal(accept_p->packet_bytes_max, 9000);
     assert_memory_equal(accept_p->ephemeral, bytes + 48, 32);
     assert_memory_equal(accept_p->tag, bytes + 80, 16);
-    uint8_t out[96];
+    assert_memory_equal(accept_p->mac, bytes + 96, 16);
+    assert_int_equal(accept_p->key_id, mode == WEFT_MODE_NONE ? 0 : 0xa1a2);
+    uint8_t out[WEFT_ACCEPT_BYTES];
     struct weft_writer w = weft_writer_make(out, sizeof(out));
     weft_wire_accept_encode(&w, accept_p);
     assert_int_equal(weft_writer_left(&w), 0);
@@ -342,21 +354,37 @@ static void accept_packet(void **state)
     assert_int_equal(a.tag[15], 0xff);
 }
 
-static void cookie_and_unknown(void **state)
+static void cookie_unknown_and_refused(void **state)
 {
     (void)state;
-    struct weft_wire_short s;
-    assert_int_equal(weft_wire_short_decode(GOLDEN_COOKIE, sizeof(GOLDEN_COOKIE), &s), WEFT_OK);
-    assert_int_equal(s.connection_id, 0xc1c2c3c4);
-    assert_memory_equal(s.value, GOLDEN_COOKIE + 8, 16);
-    uint8_t out[24];
+    uint8_t out[WEFT_COOKIE_BYTES];
+    struct weft_wire_cookie c;
+    assert_int_equal(weft_wire_cookie_decode(GOLDEN_COOKIE, sizeof(GOLDEN_COOKIE), &c), WEFT_OK);
+    assert_int_equal(c.connection_id, 0xc1c2c3c4);
+    assert_memory_equal(c.cookie, GOLDEN_COOKIE + 8, 16);
+    assert_memory_equal(c.mac, GOLDEN_COOKIE + 24, 16);
     struct weft_writer w = weft_writer_make(out, sizeof(out));
-    weft_wire_short_encode(&w, WEFT_CLASS_COOKIE, &s);
-    assert_memory_equal(out, GOLDEN_COOKIE, sizeof(out));
-    assert_int_equal(weft_wire_short_decode(GOLDEN_UNKNOWN, sizeof(GOLDEN_UNKNOWN), &s), WEFT_OK);
+    weft_wire_cookie_encode(&w, &c);
+    assert_memory_equal(out, GOLDEN_COOKIE, sizeof(GOLDEN_COOKIE));
+
+    struct weft_wire_unknown u;
+    assert_int_equal(weft_wire_unknown_decode(GOLDEN_UNKNOWN, sizeof(GOLDEN_UNKNOWN), &u), WEFT_OK);
+    assert_int_equal(u.connection_id, 0xc1c2c3c4);
+    assert_int_equal(u.number, UINT64_C(0x3132333435363738));
+    assert_memory_equal(u.mac, GOLDEN_UNKNOWN + 16, 16);
     w = weft_writer_make(out, sizeof(out));
-    weft_wire_short_encode(&w, WEFT_CLASS_UNKNOWN, &s);
-    assert_memory_equal(out, GOLDEN_UNKNOWN, sizeof(out));
+    weft_wire_unknown_encode(&w, &u);
+    assert_memory_equal(out, GOLDEN_UNKNOWN, sizeof(GOLDEN_UNKNOWN));
+
+    struct weft_wire_refused f;
+    assert_int_equal(weft_wire_refused_decode(GOLDEN_REFUSED, sizeof(GOLDEN_REFUSED), &f), WEFT_OK);
+    assert_int_equal(f.version, 1);
+    assert_int_equal(f.reason, WEFT_REFUSED_KEY);
+    assert_int_equal(f.mode, WEFT_MODE_AUTH);
+    assert_int_equal(f.connection_id, 0xc1c2c3c4);
+    w = weft_writer_make(out, sizeof(out));
+    weft_wire_refused_encode(&w, &f);
+    assert_memory_equal(out, GOLDEN_REFUSED, sizeof(GOLDEN_REFUSED));
 }
 
 int main(void)
@@ -374,7 +402,7 @@ int main(void)
         cmocka_unit_test(auth_and_seal_end_in_a_tag),
         cmocka_unit_test(hello),
         cmocka_unit_test(accept_packet),
-        cmocka_unit_test(cookie_and_unknown),
+        cmocka_unit_test(cookie_unknown_and_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

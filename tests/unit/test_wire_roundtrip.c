@@ -311,12 +311,12 @@ static void handshakes(void **state)
         size_t count = is_hello ? WEFT_HELLO_BYTES : WEFT_ACCEPT_BYTES;
         bytes[0] = is_hello ? 0x18 : 0x19;
         bytes[1] = (uint8_t)weft_prng_below(&prng, 3);
-        memset(bytes + 2, 0, 2);
         if (!is_hello) {
             memset(bytes + 44, 0, 4);
         }
         if (bytes[1] == WEFT_MODE_NONE) {
-            memset(bytes + count - 48, 0, 48);
+            memset(bytes + 2, 0, 2);
+            memset(bytes + count - 64, 0, 64);
         }
         struct weft_writer w = weft_writer_make(out, sizeof(out));
         struct weft_wire_hello hello;
@@ -341,7 +341,7 @@ static void small_writers_are_marked(void **state)
     weft_prng_init(&prng, SEED);
     static const struct weft_wire_hello hello = {.connection_id = 7};
     static const struct weft_wire_accept accept = {.connection_id = 7};
-    static const struct weft_wire_short cookie = {.connection_id = 7};
+    static const struct weft_wire_cookie cookie = {.connection_id = 7};
     for (size_t count = 0; count < WEFT_HELLO_BYTES; count++) {
         uint8_t *out = malloc(count + 1);
         assert_non_null(out);
@@ -352,7 +352,7 @@ static void small_writers_are_marked(void **state)
         weft_wire_accept_encode(&w, &accept);
         assert_int_equal(w.bad, count < WEFT_ACCEPT_BYTES);
         w = weft_writer_make(out, count);
-        weft_wire_short_encode(&w, WEFT_CLASS_COOKIE, &cookie);
+        weft_wire_cookie_encode(&w, &cookie);
         assert_int_equal(w.bad, count < WEFT_COOKIE_BYTES);
         struct weft_wire_frame f;
         any_frame(&prng, &f);

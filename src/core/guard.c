@@ -1,0 +1,451 @@
+/* The doorman: what comes before and beside a connection.
+ *
+ * A HELLO passes in this order, cheapest first: mode, job key, MAC (one HMAC, no DH); then, when
+ * many handshakes are under way, a cookie that proves its address; only then a peer is taken and DH
+ * is done. So strangers cost one HMAC each, and copies of a real HELLO from invented addresses fill
+ * at most half_open_max peers.
+ *
+ * Answers to those who have no connection are never longer than what they answer, are limited in
+ * rate (COOKIE by the queue alone: it is a third of its HELLO) and wait in a short queue for the
+ * next send; when it is full they are dropped. REFUSED is not authenticated, for who gets it has
+ * another key: it is printed, never acted upon.
+ *
+ * Source: docs/PROTOCOL.md sections 8.1, 8.5 and 8.6.
+ */
+#include "core/secure.h"
+
+#include "core/internal.h"
+
+#include <string.h>
+
+static const uint64_t cookie_life_ns = 60 * WEFT_NS_PER_S;
+
+/* A second, and the burst that may come at once. */
+enum {
+    REFUSALS_PER_S = 16,
+    REFUSALS_BURST = 16,
+    UNKNOWNS_PER_S = 128,
+    UNKNOWNS_BURST = 128,
+    HELLOS_BURST = 64,
+};
+
+static void key_derive(const struct weft_ep *ep, const char *label, uint8_t key_p[WEFT_HASH_BYTES])
+{
+    const struct weft_crypto *c = &ep->config.crypto;
+    struct weft_crypto_span span = {label, strlen(label)};
+    c->ops->hmac(c->self, ep->config.psk, WEFT_PSK_BYTES, &span, 1, key_p);
+}
+
+void weft_core_guard_init(struct weft_ep *ep)
+{
+    uint8_t id[WEFT_HASH_BYTES];
+    if (ep->config.mode == WEFT_MODE_NONE) {
+        return;
+    }
+    key_derive(ep, "weft handshake mac", ep->guard.mac_key);
+    key_derive(ep, "weft unknown", ep->guard.unknown_key);
+    key_derive(ep, "weft key id", id);
+    ep->guard.key_id = (uint16_t)(id[0] << 8 | id[1]);
+}
+
+/* In a time that does not tell where they differ. */
+static bool equal_secretly(const uint8_t *a, const uint8_t *b, size_t count)
+{
+    uint8_t differ = 0;
+    for (size_t i = 0; i < count; i++) {
+        differ |= a[i] ^ b[i];
+    }
+    return differ == 0;
+}
+
+static void mac_make(const struct weft_ep *ep, const uint8_t key[WEFT_HASH_BYTES],
+                     const struct weft_crypto_span *spans, size_t count,
+                     uint8_t mac_p[WEFT_MAC_BYTES])
+{
+    const struct weft_crypto *c = &ep->config.crypto;
+    uint8_t full[WEFT_HASH_BYTES];
+    c->ops->hmac(c->self, key, WEFT_HASH_BYTES, spans, count, full);
+    memcpy(mac_p, full, WEFT_MAC_BYTES);
+}
+
+void weft_core_guard_mac(const struct weft_ep *ep, const uint8_t *bytes, size_t count,
+                         uint8_t mac_p[WEFT_MAC_BYTES])
+{
+    struct weft_crypto_span span = {bytes, count};
+    mac_make(ep, ep->guard.mac_key, &span, 1, mac_p);
+}
+
+bool weft_core_guard_mac_valid(const struct weft_ep *ep, const uint8_t *bytes, size_t count,
+                               const uint8_t mac[WEFT_MAC_BYTES])
+{
+    uint8_t right[WEFT_MAC_BYTES];
+    weft_core_guard_mac(ep, bytes, count, right);
+    return equal_secretly(right, mac, sizeof(right));
+}
+
+/* ---- answers without a connection ------------------------------------------------------------ */
+
+static bool bucket_take(struct bucket *b, uint32_t per_s, uint32_t burst, uint64_t now_ns)
+{
+    uint64_t each_ns = WEFT_NS_PER_S / per_s;
+    uint64_t full_ns = weft_max_u64(b->full_ns, now_ns);
+    if (full_ns - now_ns > each_ns * (burst - 1)) {
+        return false;
+    }
+    b->full_ns = full_ns + each_ns;
+    return true;
+}
+
+/* Room for one answer, as a writer; bad when the queue is full. */
+static struct weft_writer reply_begin(struct weft_ep *ep, const struct weft_addr *to)
+{
+    struct guard *g = &ep->guard;
+    if (g->reply_count == REPLIES_MAX) {
+        return (struct weft_writer){.bad = true};
+    }
+    struct reply *reply = &g->replies[(g->reply_head + g->reply_count) % REPLIES_MAX];
+    reply->addr = *to;
+    return weft_writer_make(reply->data, sizeof(reply->data));
+}
+
+static bool reply_end(struct weft_ep *ep, const struct weft_writer *w)
+{
+    struct guard *g = &ep->guard;
+    if (w->bad) {
+        return false;
+    }
+    struct reply *reply = &g->replies[(g->reply_head + g->reply_count) % REPLIES_MAX];
+    reply->bytes = (uint32_t)(w->at - reply->data);
+    g->reply_count++;
+    return true;
+}
+
+uint32_t weft_core_reply_build(struct weft_ep *ep, struct weft_tx *tx)
+{
+    struct guard *g = &ep->guard;
+    if (g->reply_count == 0) {
+        return 0;
+    }
+    const struct reply *reply = &g->replies[g->reply_head];
+    memcpy(tx->scratch, reply->data, reply->bytes);
+    tx->addr = reply->addr;
+    tx->ecn = WEFT_ECN_NOT;
+    tx->packets = 1;
+    tx->seg_bytes = reply->bytes;
+    tx->bytes = reply->bytes;
+    tx->iov_count = 1;
+    tx->iov[0] = (struct weft_ep_iov){.base = tx->scratch, .bytes = reply->bytes};
+    g->reply_head = (g->reply_head + 1) % REPLIES_MAX;
+    g->reply_count--;
+    return 1;
+}
+
+void weft_core_guard_refuse(struct weft_ep *ep, const struct weft_addr *to, uint32_t connection_id,
+                            enum weft_wire_refusal reason, uint64_t now_ns)
+{
+    struct weft_wire_refused refused = {
+        .reason = (uint8_t)reason,
+        .mode = ep->config.mode,
+        .connection_id = connection_id,
+    };
+    if (bucket_take(&ep->guard.refusals, REFUSALS_PER_S, REFUSALS_BURST, now_ns)) {
+        struct weft_writer w = reply_begin(ep, to);
+        weft_wire_refused_encode(&w, &refused);
+        (void)reply_end(ep, &w);
+    }
+}
+
+/* ---- HELLO ----------------------------------------------------------------------------------- */
+
+bool weft_core_guard_hello(struct weft_ep *ep, const struct weft_addr *from,
+                           const struct weft_wire_hello *hello, const uint8_t *bytes,
+                           uint64_t now_ns)
+{
+    bool other = ep->config.mode == WEFT_MODE_NONE && hello->mode != WEFT_MODE_NONE;
+    if (hello->mode < ep->config.mode || other) {
+        ep->counters.bad_mode++;
+        ep->guard.hint = WEFT_HINT_MODE;
+        weft_core_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_MODE, now_ns);
+        return false;
+    }
+    if (hello->mode == WEFT_MODE_NONE) {
+        return true;
+    }
+    if (hello->key_id != ep->guard.key_id) {
+        ep->counters.bad_key++;
+        ep->guard.hint = WEFT_HINT_KEY;
+        weft_core_guard_refuse(ep, from, hello->connection_id, WEFT_REFUSED_KEY, now_ns);
+        return false;
+    }
+    size_t covered = WEFT_HELLO_BYTES - WEFT_MAC_BYTES;
+    if (!weft_core_guard_mac_valid(ep, bytes, covered, hello->mac)) {
+        ep->counters.bad_tag++;
+        return false;
+    }
+    return true;
+}
+
+/* HMAC over the address and what names the handshake; nothing is kept for it. */
+static void cookie_make(const struct weft_ep *ep, const uint8_t *secret,
+                        const struct weft_addr *addr, const struct weft_wire_hello *hello,
+                        uint8_t cookie_p[WEFT_COOKIE_VALUE_BYTES])
+{
+    uint8_t names[16];
+    struct weft_writer w = weft_writer_make(names, sizeof(names));
+    weft_write_u32(&w, addr->bytes_used);
+    weft_write_u32(&w, hello->connection_id);
+    weft_write_u64(&w, hello->incarnation);
+    struct weft_crypto_span spans[2] = {{addr->bytes, sizeof(addr->bytes)}, {names, sizeof(names)}};
+    mac_make(ep, secret, spans, 2, cookie_p);
+}
+
+static bool cookie_valid(const struct weft_ep *ep, const struct weft_addr *addr,
+                         const struct weft_wire_hello *hello, uint64_t now_ns)
+{
+    const struct guard *g = &ep->guard;
+    for (unsigned i = 0; i < 2; i++) {
+        uint8_t right[WEFT_COOKIE_VALUE_BYTES];
+        bool alive = g->cookie_ns != 0 && now_ns - g->cookie_ns < 2 * cookie_life_ns;
+        cookie_make(ep, g->cookie_secret[i], addr, hello, right);
+        if (alive && equal_secretly(right, hello->cookie, sizeof(right))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A secret lives as current for a life and as previous for another. */
+static weft_status cookie_refresh(struct weft_ep *ep, uint64_t now_ns)
+{
+    struct guard *g = &ep->guard;
+    const struct weft_crypto *c = &ep->config.crypto;
+    if (g->cookie_ns != 0 && now_ns - g->cookie_ns < cookie_life_ns) {
+        return WEFT_OK;
+    }
+    uint8_t secret[2][WEFT_HASH_BYTES];
+    weft_status status = c->ops->random(c->self, secret, sizeof(secret));
+    if (status != WEFT_OK) {
+        return status;
+    }
+    /* After a long quiet, and at first, nobody may know the previous one either. */
+    bool follows = g->cookie_ns != 0 && now_ns - g->cookie_ns < 2 * cookie_life_ns;
+    memcpy(g->cookie_secret[1], follows ? g->cookie_secret[0] : secret[1], WEFT_HASH_BYTES);
+    memcpy(g->cookie_secret[0], secret[0], WEFT_HASH_BYTES);
+    c->ops->wipe(c->self, secret, sizeof(secret));
+    g->cookie_ns = weft_max_u64(now_ns, 1);
+    return WEFT_OK;
+}
+
+static void cookie_tell(struct weft_ep *ep, const struct weft_addr *to,
+                        const struct weft_wire_hello *hello, uint64_t now_ns)
+{
+    struct weft_wire_cookie cookie = {.connection_id = hello->connection_id};
+    if (cookie_refresh(ep, now_ns) != WEFT_OK) {
+        ep->counters.crypto_failures++;
+        ep->guard.hint = WEFT_HINT_CRYPTO;
+        return;
+    }
+    cookie_make(ep, ep->guard.cookie_secret[0], to, hello, cookie.cookie);
+    uint8_t bytes[WEFT_COOKIE_BYTES];
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    weft_wire_cookie_encode(&w, &cookie);
+    weft_core_guard_mac(ep, bytes, sizeof(bytes) - WEFT_MAC_BYTES, cookie.mac);
+    w = reply_begin(ep, to);
+    weft_wire_cookie_encode(&w, &cookie);
+    ep->counters.cookies_sent += reply_end(ep, &w);
+}
+
+static bool under_load(struct weft_ep *ep, uint64_t now_ns)
+{
+    uint32_t half_open = 0;
+    bool full = true;
+    for (uint32_t i = 0; i < ep->config.peers_max; i++) {
+        const struct peer *p = &ep->peers[i];
+        half_open += p->state == PEER_HALF_OPEN;
+        full &= p->state != PEER_FREE || p->events_unpolled > 0;
+    }
+    return full || half_open >= ep->config.half_open_max ||
+           !bucket_take(&ep->guard.hellos, ep->config.hello_rate_max, HELLOS_BURST, now_ns);
+}
+
+bool weft_core_guard_admit(struct weft_ep *ep, const struct weft_addr *from,
+                           const struct weft_wire_hello *hello, uint64_t now_ns, bool *proven_p)
+{
+    *proven_p = false;
+    if (hello->mode == WEFT_MODE_NONE) {
+        return true; /* no provider, no cookie: for loopback, with the table as its limit */
+    }
+    *proven_p = cookie_valid(ep, from, hello, now_ns);
+    if (*proven_p || !under_load(ep, now_ns)) {
+        return true;
+    }
+    cookie_tell(ep, from, hello, now_ns);
+    return false;
+}
+
+void weft_core_cookie_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
+                           size_t count, uint64_t now_ns)
+{
+    struct weft_wire_cookie cookie;
+    if (weft_wire_cookie_decode(bytes, count, &cookie) != WEFT_OK) {
+        ep->counters.bad_packet++;
+        return;
+    }
+    struct peer *p = weft_core_connecting_find(ep, cookie.connection_id, from);
+    if (p == NULL || p->sec.mode == WEFT_MODE_NONE || !p->sec.prepared) {
+        ep->counters.bad_peer++;
+    } else if (!weft_core_guard_mac_valid(ep, bytes, count - WEFT_MAC_BYTES, cookie.mac)) {
+        ep->counters.bad_tag++;
+    } else if (memcmp(p->sec.hello.cookie, cookie.cookie, sizeof(cookie.cookie)) == 0) {
+        ep->counters.duplicate_packets++;
+    } else {
+        memcpy(p->sec.hello.cookie, cookie.cookie, sizeof(cookie.cookie));
+        p->hello_ns = now_ns;
+        weft_core_peer_ready(ep, p);
+    }
+}
+
+/* ---- UNKNOWN --------------------------------------------------------------------------------- */
+
+/* Over the name of the one who does not know the connection: what one server says must not end a
+ * connection with another. And over the number of the packet, so that it is news. */
+static void unknown_mac(const struct weft_ep *ep, uint64_t name,
+                        const struct weft_wire_unknown *unknown, uint8_t mac_p[WEFT_MAC_BYTES])
+{
+    uint8_t bytes[20];
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    weft_write_u64(&w, name);
+    weft_write_u32(&w, unknown->connection_id);
+    weft_write_u64(&w, unknown->number);
+    struct weft_crypto_span span = {bytes, sizeof(bytes)};
+    mac_make(ep, ep->guard.unknown_key, &span, 1, mac_p);
+}
+
+void weft_core_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
+                             const struct weft_wire_packet *header, size_t count, uint64_t now_ns)
+{
+    uint32_t idx = header->connection_id & 0xfff;
+    const struct peer *p = idx < ep->peers_used ? &ep->peers[idx] : NULL;
+    bool known =
+        p != NULL && p->state != PEER_FREE && p->connection_id == header->connection_id;
+    if (ep->config.mode == WEFT_MODE_NONE || header->klass < ep->config.mode || known ||
+        count < WEFT_UNKNOWN_BYTES ||
+        !bucket_take(&ep->guard.unknowns, UNKNOWNS_PER_S, UNKNOWNS_BURST, now_ns)) {
+        return;
+    }
+    struct weft_wire_unknown unknown = {
+        .connection_id = header->connection_id,
+        .number = header->number,
+    };
+    unknown_mac(ep, ep->config.name, &unknown, unknown.mac);
+    struct weft_writer w = reply_begin(ep, from);
+    weft_wire_unknown_encode(&w, &unknown);
+    ep->counters.unknown_sent += reply_end(ep, &w);
+}
+
+void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
+                            size_t count, uint64_t now_ns)
+{
+    struct weft_wire_unknown unknown;
+    if (weft_wire_unknown_decode(bytes, count, &unknown) != WEFT_OK) {
+        ep->counters.bad_packet++;
+        return;
+    }
+    ep->counters.unknown_received++;
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        struct peer *p = &ep->peers[i];
+        if (p->state != PEER_OPEN || p->sec.mode == WEFT_MODE_NONE ||
+            p->remote_connection_id != unknown.connection_id ||
+            memcmp(&p->addr, from, sizeof(*from)) != 0 ||
+            unknown.number <= p->pn_acked_largest || unknown.number >= p->pn_next) {
+            continue; /* what was acknowledged was known */
+        }
+        uint8_t right[WEFT_MAC_BYTES];
+        unknown_mac(ep, p->name, &unknown, right);
+        if (equal_secretly(right, unknown.mac, sizeof(right))) {
+            weft_core_peer_down(ep, p, WEFT_DOWN_RESTARTED, now_ns);
+        } else {
+            ep->counters.bad_tag++;
+        }
+        return;
+    }
+    ep->counters.bad_peer++;
+}
+
+/* ---- hints ----------------------------------------------------------------------------------- */
+
+void weft_core_refused_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
+                            size_t count)
+{
+    static const enum weft_ep_hint hints[] = {
+        [WEFT_REFUSED_VERSION] = WEFT_HINT_TOLD_VERSION, [WEFT_REFUSED_KEY] = WEFT_HINT_TOLD_KEY,
+        [WEFT_REFUSED_MODE] = WEFT_HINT_TOLD_MODE,       [WEFT_REFUSED_FULL] = WEFT_HINT_TOLD_FULL,
+        [WEFT_REFUSED_CLOSED] = WEFT_HINT_TOLD_CLOSED,
+    };
+    struct weft_wire_refused refused;
+    if (weft_wire_refused_decode(bytes, count, &refused) != WEFT_OK) {
+        ep->counters.bad_packet++;
+        return;
+    }
+    if (weft_core_connecting_find(ep, refused.connection_id, from) == NULL) {
+        ep->counters.bad_peer++;
+        return;
+    }
+    ep->counters.refused++;
+    if (refused.reason < WEFT_ARRAY_COUNT(hints) && refused.reason > 0) {
+        ep->guard.hint = hints[refused.reason];
+    }
+}
+
+/* Byte 0, the connection id of HELLO, and REFUSED are the same in every version. */
+void weft_core_version_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
+                            size_t count, uint64_t now_ns)
+{
+    uint8_t klass = bytes[0] & 15;
+    if (klass == WEFT_CLASS_REFUSED) {
+        weft_core_refused_recv(ep, from, bytes, count);
+        return;
+    }
+    ep->counters.bad_version++;
+    if (klass == WEFT_CLASS_HELLO && count >= WEFT_REFUSED_BYTES && ep->config.accept) {
+        struct weft_reader r = weft_reader_make(bytes + 4, 4);
+        ep->guard.hint = WEFT_HINT_VERSION;
+        weft_core_guard_refuse(ep, from, weft_read_u32(&r), WEFT_REFUSED_VERSION, now_ns);
+    }
+}
+
+enum weft_ep_hint weft_ep_hint(const struct weft_ep *ep)
+{
+    return ep->guard.hint;
+}
+
+const char *weft_ep_hint_text(enum weft_ep_hint hint)
+{
+    switch (hint) {
+    case WEFT_HINT_NONE:
+        break;
+    case WEFT_HINT_KEY:
+        return "a peer with another job key was here: check that both ends use the same key file";
+    case WEFT_HINT_VERSION:
+        return "a peer of another protocol version was here: install the same release at both ends";
+    case WEFT_HINT_MODE:
+        return "a peer with another security mode was here: give both ends the same --security";
+    case WEFT_HINT_CRYPTO:
+        return "the cryptography of this process failed; was it forked after the endpoint was "
+               "opened? Open endpoints in the child";
+    case WEFT_HINT_TOLD_KEY:
+        return "the other end says that its job key is another: check that both ends use the same "
+               "key file";
+    case WEFT_HINT_TOLD_VERSION:
+        return "the other end says that it speaks another protocol version: install the same "
+               "release at both ends";
+    case WEFT_HINT_TOLD_MODE:
+        return "the other end says that it does not take this security mode: give both ends the "
+               "same --security";
+    case WEFT_HINT_TOLD_FULL:
+        return "the other end says that it has no room for one more peer: raise its limit, or wait";
+    case WEFT_HINT_TOLD_CLOSED:
+        return "the other end says that it accepts no connections: check address and port";
+    }
+    return "";
+}
