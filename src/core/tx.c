@@ -428,6 +428,9 @@ static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_
     weft_wire_header_encode(&head, &packet);
     weft_write_u16(&head, (uint16_t)(frames.at - tx->scratch - CONTROL_OFFSET));
     tx_iov(tx, tx->scratch, (size_t)(frames.at - tx->scratch));
+    if (!weft_core_secure_seal(ep, p, p->pn_next, 0, tx)) {
+        return 0;
+    }
     tx->packets = 1;
     tx->seg_bytes = tx->bytes;
     weft_core_packet_sent(ep, p, now_ns, TX_PACKET_CRITICAL, msg, parts, tx->bytes);
@@ -500,6 +503,9 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
         return 0;
     }
     weft_core_secure_rekey(ep, p);
+    if (p->sec.broken) {
+        return 0;
+    }
     pacer_refill(p, now_ns);
     p->pace_ns = WEFT_NEVER;
     if (p->probes > 0) {
