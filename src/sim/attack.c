@@ -3,18 +3,41 @@
 #include <string.h>
 
 /* Byte 0 of packets (docs/PROTOCOL.md section 2); bytes 4..7 hold the connection id in all. */
-enum { BYTE_PLAIN = 0x10, BYTE_HELLO = 0x18, BYTE_ACCEPT = 0x19 };
+enum {
+    BYTE_PLAIN = 0x10,
+    BYTE_AUTH = 0x11,
+    BYTE_SEAL = 0x12,
+    BYTE_HELLO = 0x18,
+    BYTE_ACCEPT = 0x19,
+    BYTE_REFUSED = 0x1c,
+};
 
-enum { GARBAGE_BYTES_MAX = 200 };
+enum { GARBAGE_BYTES_MAX = 200, HEADER_BYTES = 16, FLOOD_MAX = 40 };
 
-static void attack_garbage(struct weft_prng *prng, struct weft_net *net, uint32_t hosts)
+void weft_attacker_init(struct weft_attacker *attacker, const struct weft_world_hostile *hostile,
+                        uint32_t hosts, uint64_t seed)
 {
-    uint32_t from = (uint32_t)weft_prng_below(prng, hosts + 1);
-    uint32_t to = (uint32_t)weft_prng_below(prng, hosts);
-    uint32_t count = (uint32_t)weft_prng_below(prng, GARBAGE_BYTES_MAX);
+    *attacker = (struct weft_attacker){.hostile = *hostile, .hosts = hosts};
+    weft_prng_split(&attacker->prng, seed, UINT64_C(0x41747461636b));
+}
+
+void weft_attacker_fini(struct weft_attacker *attacker)
+{
+    for (uint32_t i = 0; i < WEFT_ATTACK_RECORDS; i++) {
+        weft_net_packet_free(attacker->records[i]);
+    }
+    weft_net_packet_free(attacker->pending);
+    weft_net_packet_free(attacker->hello);
+}
+
+static void attack_garbage(struct weft_attacker *a, struct weft_net *net)
+{
+    uint32_t from = (uint32_t)weft_prng_below(&a->prng, a->hosts + 1);
+    uint32_t to = (uint32_t)weft_prng_below(&a->prng, a->hosts);
+    uint32_t count = (uint32_t)weft_prng_below(&a->prng, GARBAGE_BYTES_MAX);
     struct weft_net_packet *packet = weft_net_packet_new(from, to, WEFT_ECN_NOT, count);
     for (uint32_t i = 0; i < count; i++) {
-        packet->bytes[i] = (uint8_t)weft_prng_u64(prng);
+        packet->bytes[i] = (uint8_t)weft_prng_u64(&a->prng);
     }
     /* Random bytes behind this byte would be a correct HELLO: anybody may say hello. */
     if (count > 0 && packet->bytes[0] == BYTE_HELLO) {
@@ -33,67 +56,177 @@ static struct weft_net_packet *copy_of(const struct weft_net_packet *honest, uin
     return copy;
 }
 
-static void attack_cut(struct weft_prng *prng, struct weft_net *net,
+static void attack_cut(struct weft_attacker *a, struct weft_net *net,
                        const struct weft_net_packet *honest)
 {
-    weft_net_inject(net, copy_of(honest, (uint32_t)weft_prng_below(prng, honest->count)));
+    weft_net_inject(net, copy_of(honest, (uint32_t)weft_prng_below(&a->prng, honest->count)));
 }
 
-static void attack_version(struct weft_prng *prng, struct weft_net *net,
+static void attack_version(struct weft_attacker *a, struct weft_net *net,
                            const struct weft_net_packet *honest)
 {
     struct weft_net_packet *copy = copy_of(honest, honest->count);
-    copy->bytes[0] ^= (uint8_t)(weft_prng_range(prng, 1, 15) << 4);
+    copy->bytes[0] ^= (uint8_t)(weft_prng_range(&a->prng, 1, 15) << 4);
     weft_net_inject(net, copy);
 }
 
-static void attack_id(struct weft_prng *prng, struct weft_net *net,
+static void attack_id(struct weft_attacker *a, struct weft_net *net,
                       const struct weft_net_packet *honest)
 {
     struct weft_net_packet *copy = copy_of(honest, honest->count);
-    copy->bytes[weft_prng_range(prng, 4, 7)] ^= (uint8_t)weft_prng_range(prng, 1, 255);
+    copy->bytes[weft_prng_range(&a->prng, 4, 7)] ^= (uint8_t)weft_prng_range(&a->prng, 1, 255);
     weft_net_inject(net, copy);
 }
 
-static void attack_address(struct weft_prng *prng, struct weft_net *net, uint32_t hosts,
+static void attack_address(struct weft_attacker *a, struct weft_net *net,
                            const struct weft_net_packet *honest)
 {
     struct weft_net_packet *copy = copy_of(honest, honest->count);
-    copy->from = (uint32_t)weft_prng_below(prng, hosts + 1); /* hosts: an address without a host */
+    copy->from = (uint32_t)weft_prng_below(&a->prng, a->hosts + 1); /* hosts: nobody's address */
     if (copy->from == honest->from) {
-        copy->from = hosts;
+        copy->from = a->hosts;
     }
     weft_net_inject(net, copy);
 }
 
-void weft_attack(const struct weft_world_hostile *hostile, struct weft_prng *prng,
-                 struct weft_net *net, uint32_t hosts, const struct weft_net_packet *honest)
+/* ---- modes auth and seal --------------------------------------------------------------------- */
+
+static void attack_flip(struct weft_attacker *a, struct weft_net *net,
+                        const struct weft_net_packet *honest)
 {
-    if (weft_prng_chance(prng, hostile->garbage_ppm)) {
-        attack_garbage(prng, net, hosts);
+    struct weft_net_packet *copy = copy_of(honest, honest->count);
+    uint64_t flips = weft_prng_below(&a->prng, 4) == 0 ? 3 : 1;
+    uint64_t bit = weft_prng_below(&a->prng, honest->count * UINT64_C(8));
+    for (uint64_t i = 0; i < flips; i++) { /* neighbours: never the same bit twice */
+        uint64_t at = (bit + i) % (honest->count * UINT64_C(8));
+        copy->bytes[at / 8] ^= (uint8_t)(1 << at % 8);
     }
-    if (weft_prng_chance(prng, hostile->cut_ppm)) {
-        attack_cut(prng, net, honest);
+    weft_net_inject(net, copy);
+}
+
+/* A header that may be true, up to a number to come, and anything behind it. */
+static void attack_forge(struct weft_attacker *a, struct weft_net *net,
+                         const struct weft_net_packet *honest)
+{
+    struct weft_net_packet *copy = copy_of(honest, honest->count);
+    copy->bytes[15] = (uint8_t)(copy->bytes[15] + weft_prng_range(&a->prng, 1, 100));
+    for (uint32_t i = HEADER_BYTES; i < copy->count; i++) {
+        copy->bytes[i] = (uint8_t)weft_prng_u64(&a->prng);
     }
-    if (weft_prng_chance(prng, hostile->version_ppm)) {
-        attack_version(prng, net, honest);
-    }
-    /* A HELLO from elsewhere, or with another id, is a stranger's honest HELLO. */
-    if (honest->bytes[0] != BYTE_PLAIN && honest->bytes[0] != BYTE_ACCEPT) {
-        return;
-    }
-    if (weft_prng_chance(prng, hostile->id_ppm)) {
-        attack_id(prng, net, honest);
-    }
-    if (weft_prng_chance(prng, hostile->address_ppm)) {
-        attack_address(prng, net, hosts, honest);
+    weft_net_inject(net, copy);
+}
+
+static void attack_replay(struct weft_attacker *a, struct weft_net *net)
+{
+    const struct weft_net_packet *record =
+        a->records[weft_prng_below(&a->prng, WEFT_ATTACK_RECORDS)];
+    if (record != NULL) {
+        weft_net_inject(net, copy_of(record, record->count));
     }
 }
+
+static void attack_flood(struct weft_attacker *a, struct weft_net *net)
+{
+    uint64_t copies = weft_prng_range(&a->prng, 1, FLOOD_MAX);
+    for (uint64_t i = 0; a->hello != NULL && i < copies; i++) {
+        struct weft_net_packet *copy = copy_of(a->hello, a->hello->count);
+        if (weft_prng_below(&a->prng, 8) != 0) {
+            copy->from = a->hosts + (uint32_t)weft_prng_below(&a->prng, 1000000);
+        }
+        copy->hostile = false;
+        copy->flood = true;
+        weft_net_inject(net, copy);
+    }
+}
+
+static void attack_secured(struct weft_attacker *a, struct weft_net *net,
+                           const struct weft_net_packet *honest)
+{
+    /* REFUSED is believed by nobody, so it has no tag. */
+    if (honest->bytes[0] != BYTE_REFUSED && weft_prng_chance(&a->prng, a->hostile.flip_ppm)) {
+        attack_flip(a, net, honest);
+    }
+    bool connection = honest->bytes[0] == BYTE_AUTH || honest->bytes[0] == BYTE_SEAL;
+    if (connection && weft_prng_chance(&a->prng, a->hostile.forge_ppm)) {
+        attack_forge(a, net, honest);
+    }
+    if (weft_prng_chance(&a->prng, a->hostile.replay_ppm)) {
+        attack_replay(a, net);
+    }
+    if (weft_prng_chance(&a->prng, a->hostile.flood_ppm)) {
+        attack_flood(a, net);
+    }
+}
+
+void weft_attack(struct weft_attacker *attacker, struct weft_net *net,
+                 const struct weft_net_packet *honest)
+{
+    struct weft_attacker *a = attacker;
+    const struct weft_world_hostile *hostile = &a->hostile;
+    if (weft_prng_chance(&a->prng, hostile->garbage_ppm)) {
+        attack_garbage(a, net);
+    }
+    if (weft_prng_chance(&a->prng, hostile->cut_ppm)) {
+        attack_cut(a, net, honest);
+    }
+    if (weft_prng_chance(&a->prng, hostile->version_ppm)) {
+        attack_version(a, net, honest);
+    }
+    if (hostile->flip_ppm > 0) {
+        attack_secured(a, net, honest);
+    }
+    /* A HELLO from elsewhere, or without a tag with another id, is a stranger's honest HELLO. */
+    if (honest->bytes[0] == BYTE_HELLO) {
+        return;
+    }
+    if (weft_prng_chance(&a->prng, hostile->id_ppm)) {
+        attack_id(a, net, honest);
+    }
+    if (weft_prng_chance(&a->prng, hostile->address_ppm)) {
+        attack_address(a, net, honest);
+    }
+}
+
+void weft_attacker_look(struct weft_attacker *attacker, const struct weft_net_packet *packet)
+{
+    struct weft_attacker *a = attacker;
+    weft_net_packet_free(a->pending);
+    a->pending = NULL;
+    if (a->hostile.flip_ppm == 0 || packet->hostile || packet->flood || packet->count == 0) {
+        return;
+    }
+    bool connection = packet->bytes[0] == BYTE_AUTH || packet->bytes[0] == BYTE_SEAL;
+    if (packet->bytes[0] == BYTE_HELLO) {
+        weft_net_packet_free(a->hello);
+        a->hello = copy_of(packet, packet->count);
+    } else if (connection && weft_prng_chance(&a->prng, a->hostile.replay_ppm)) {
+        a->pending = copy_of(packet, packet->count);
+    }
+}
+
+void weft_attacker_record(struct weft_attacker *attacker)
+{
+    if (attacker->pending != NULL) {
+        uint64_t slot = weft_prng_below(&attacker->prng, WEFT_ATTACK_RECORDS);
+        weft_net_packet_free(attacker->records[slot]);
+        attacker->records[slot] = attacker->pending;
+        attacker->pending = NULL;
+    }
+}
+
+/* ---- the judge ------------------------------------------------------------------------------- */
 
 /* Drops of what cannot have come from a correct sender, whatever the network did to it. */
 static uint64_t malformed(const struct weft_ep_counters *c)
 {
-    return c->bad_short + c->bad_version + c->bad_class + c->bad_packet + c->bad_range + c->bad_ack;
+    return c->bad_short + c->bad_version + c->bad_class + c->bad_packet + c->bad_range +
+           c->bad_ack + c->bad_tag + c->bad_mode + c->bad_key;
+}
+
+uint64_t weft_attack_drops(const struct weft_ep_counters *c)
+{
+    return malformed(c) + c->bad_peer + c->old_packets + c->duplicate_packets + c->hello_refused +
+           c->refused;
 }
 
 static const char *honest_judge(const struct weft_ep_counters *before,
@@ -105,6 +238,9 @@ static const char *honest_judge(const struct weft_ep_counters *before,
            : after->bad_packet != before->bad_packet   ? "honest, but counted in bad_packet"
            : after->bad_range != before->bad_range     ? "honest, but counted in bad_range"
            : after->bad_ack != before->bad_ack         ? "honest, but counted in bad_ack"
+           : after->bad_tag != before->bad_tag         ? "honest, but counted in bad_tag"
+           : after->bad_mode != before->bad_mode       ? "honest, but counted in bad_mode"
+           : after->bad_key != before->bad_key         ? "honest, but counted in bad_key"
                                                        : NULL;
 }
 
@@ -113,7 +249,8 @@ static uint64_t effects(const struct weft_ep_counters *c)
 {
     return c->data_received + c->messages_sent + c->messages_received + c->messages_unknown +
            c->lost_packets + c->spurious_losses + c->ce_received + c->duplicate_chunks +
-           c->late_chunks + c->no_memory + c->retransmitted_packets;
+           c->late_chunks + c->no_memory + c->retransmitted_packets + c->rekeys +
+           c->crypto_failures;
 }
 
 const char *weft_attack_judge(const struct weft_net_packet *packet,
@@ -125,11 +262,12 @@ const char *weft_attack_judge(const struct weft_net_packet *packet,
         return "not counted as received";
     }
     if (!packet->hostile) {
+        if (packet->flood && effects(after) != effects(before)) {
+            return "a flood's HELLO, but it had an effect";
+        }
         return honest_judge(before, after);
     }
-    uint64_t drops = malformed(after) + after->bad_peer + after->old_packets +
-                     after->duplicate_packets - malformed(before) - before->bad_peer -
-                     before->old_packets - before->duplicate_packets;
+    uint64_t drops = weft_attack_drops(after) - weft_attack_drops(before);
     if (drops != 1) {
         return drops == 0 ? "an attacker's, but no drop is counted"
                           : "an attacker's, counted as several drops";

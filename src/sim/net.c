@@ -190,6 +190,7 @@ static struct weft_net_packet *packet_copy(const struct weft_net_packet *packet)
     struct weft_net_packet *copy =
         weft_net_packet_new(packet->from, packet->to, packet->ecn, packet->count);
     copy->hostile = packet->hostile;
+    copy->flood = packet->flood;
     memcpy(copy->bytes, packet->bytes, packet->count);
     return copy;
 }

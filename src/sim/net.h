@@ -72,6 +72,8 @@ struct weft_net_packet {
     uint32_t to;
     enum weft_ecn ecn;
     bool hostile;   /* made by an attacker: a correct endpoint drops it */
+    bool flood;     /* a real HELLO, from an invented address or sent again by an attacker: may be
+                     * answered, must have no effect */
     uint64_t at_ns; /* arrival at the host; set on delivery */
     uint32_t count;
     uint8_t bytes[];

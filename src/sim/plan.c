@@ -1,5 +1,7 @@
 #include "sim/plan.h"
 
+#include "wire/packet.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -127,7 +129,11 @@ static void draw_fault_kinds(struct weft_prng *prng, struct weft_net_faults *fau
 static void draw_hostile(struct weft_prng *prng, struct weft_world_hostile *hostile)
 {
     uint32_t ppm = (uint32_t)PICK(prng, 1000, 20000, 200000);
-    *hostile = (struct weft_world_hostile){ppm, ppm, ppm, ppm, ppm};
+    *hostile = (struct weft_world_hostile){.garbage_ppm = ppm,
+                                           .cut_ppm = ppm,
+                                           .version_ppm = ppm,
+                                           .id_ppm = ppm,
+                                           .address_ppm = ppm};
 }
 
 static void draw_faults(struct weft_prng *prng, struct weft_plan *plan)
@@ -406,6 +412,36 @@ void weft_plan_draw_cluster(struct weft_prng *prng, struct weft_plan *plan_p)
     draw_faults(prng, plan_p);
 }
 
+void weft_plan_draw_security(struct weft_plan *plan_p)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, plan_p->seed, UINT64_C(0x736563757265));
+    uint8_t mode = (uint8_t)PICK(&prng, WEFT_MODE_NONE, WEFT_MODE_AUTH, WEFT_MODE_AUTH,
+                                 WEFT_MODE_SEAL);
+    uint64_t rekey_packets = PICK(&prng, 0, 5, 20, 100, 1000);
+    uint32_t half_open_max = (uint32_t)PICK(&prng, 0, 1, 4, 32);
+    uint32_t hello_rate_max = (uint32_t)PICK(&prng, 1, 16, 256);
+    uint8_t psk = (uint8_t)weft_prng_u64(&prng);
+    if (mode == WEFT_MODE_NONE) {
+        return;
+    }
+    for (uint32_t i = 0; i < plan_p->hosts; i++) {
+        struct weft_ep_config *ep = &plan_p->host[i].ep;
+        ep->mode = mode;
+        ep->rekey_packets = rekey_packets;
+        ep->half_open_max = half_open_max;
+        ep->hello_rate_max = hello_rate_max;
+        memset(ep->psk, psk, sizeof(ep->psk));
+    }
+    if (plan_p->hostile.cut_ppm > 0) {
+        plan_p->hostile.flip_ppm = plan_p->hostile.cut_ppm;
+        plan_p->hostile.forge_ppm = plan_p->hostile.cut_ppm;
+        plan_p->hostile.replay_ppm = plan_p->hostile.cut_ppm;
+        plan_p->hostile.flood_ppm = (uint32_t)PICK(&prng, 0, 1000, 20000);
+    }
+    plan_p->reborn = plan_p->victim != UINT32_MAX && percent(&prng, 60);
+}
+
 void weft_plan_build(const struct weft_plan *plan, struct weft_net *net)
 {
     for (uint32_t i = 0; i < plan->hosts; i++) {
@@ -443,10 +479,12 @@ void weft_plan_draw(uint64_t seed, struct weft_plan *plan_p)
     }
     size_tables(plan_p);
     set_limits(&prng, plan_p);
+    weft_plan_draw_security(plan_p);
 }
 
 void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
 {
+    static const char *const modes[] = {"none", "auth", "seal"};
     const struct weft_plan_host *host = &plan->host[0];
     const struct weft_net_faults *f = &plan->faults;
     uint64_t chunks = 0;
@@ -460,7 +498,8 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
         " KB, ECN %s, crank after %" PRIu64 " us\n"
         "loss %u, burst %u/%u/%u, corrupt %u, duplicate %u, reorder %u (ppm) up to %" PRIu64 " us\n"
         "heals at %" PRIu64 " ms, hostile %u ppm, dies: %s%" PRIu32 " at %" PRIu64
-        " us, patience %" PRIu64 " ms, limit %" PRIu64 " ms\n",
+        " us%s, patience %" PRIu64 " ms, limit %" PRIu64 " ms\n"
+        "mode %s, rekey after %" PRIu64 ", half open %u, hellos %u/s, flood %u ppm\n",
         plan->hosts, plan->pattern, plan->msgs, chunks, host->ep.packet_bytes,
         plan->crossing ? ", crossing" : "", host->links[1].rate_bps / 1000000,
         host->links[1].delay_ns / US, host->links[1].buffer_bytes / 1000,
@@ -469,5 +508,7 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
         f->reorder_ns_max / US, plan->heal_ns / MS, plan->hostile.cut_ppm,
         plan->victim == UINT32_MAX ? "nobody, " : "host ",
         plan->victim == UINT32_MAX ? 0 : plan->victim, plan->kill_ns / US,
-        host->ep.peer_timeout_ns / MS, plan->limit_ns / MS);
+        plan->reborn ? " and comes back" : "", host->ep.peer_timeout_ns / MS, plan->limit_ns / MS,
+        modes[host->ep.mode], host->ep.rekey_packets, host->ep.half_open_max,
+        host->ep.hello_rate_max, plan->hostile.flood_ppm);
 }

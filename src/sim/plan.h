@@ -61,6 +61,7 @@ struct weft_plan {
     uint64_t heal_ns;          /* the last fault is over */
     uint64_t limit_ns;         /* everything must be closed by then */
     uint32_t victim;           /* dies at kill_ns; UINT32_MAX = nobody */
+    bool reborn;               /* and a new process comes up at its address at once */
     uint64_t kill_ns;
     struct weft_world_hostile hostile;
     struct weft_net_faults faults; /* drawn once; hosts have all of it or none */
@@ -70,6 +71,10 @@ struct weft_plan {
 
 /* Hosts, links and faults alone, for plan_p->hosts hosts: no messages, no deaths. */
 void weft_plan_draw_cluster(struct weft_prng *prng, struct weft_plan *plan_p);
+
+/* Mode, key, limits of handshakes and rotation, and what an attacker does about them, by the plan's
+ * seed; after all the rest. */
+void weft_plan_draw_security(struct weft_plan *plan_p);
 
 /* Put links and faults into a network. */
 void weft_plan_build(const struct weft_plan *plan, struct weft_net *net);

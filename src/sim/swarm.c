@@ -49,6 +49,7 @@ struct swarm_host {
     uint32_t *host_of;                      /* by peer; NOBODY */
     bool connecting[WEFT_PLAN_HOSTS_MAX];
     bool down[WEFT_PLAN_HOSTS_MAX]; /* PEER_DOWN came; do not try again */
+    bool anew; /* the peer that was reborn is to be connected anew */
     float *accumulator;
     uint64_t accumulator_bytes;
     struct totals totals;
@@ -62,6 +63,7 @@ struct swarm {
     uint8_t flows[WEFT_PLAN_HOSTS_MAX][WEFT_PLAN_HOSTS_MAX]; /* [src][dst]: there are messages */
     uint64_t closed_ns;
     bool draining;
+    bool reborn; /* the victim's new process is up */
 };
 
 /* ---- what the hosts' applications do --------------------------------------------------------- */
@@ -77,9 +79,10 @@ static void fail_msg(struct swarm *s, uint32_t idx, const char *wrong)
                     weft_plan_lost_max(m), m->critical, wrong);
 }
 
+/* The process that the plan is about. Another one may have come up at its address. */
 static bool died(const struct swarm *s, uint32_t host)
 {
-    return !weft_world_alive(s->world, host);
+    return !weft_world_alive(s->world, host) || (s->reborn && host == s->plan.victim);
 }
 
 /* Who opens the connection of a pair: the one who sends; if both do, the lower or both. */
@@ -208,7 +211,7 @@ static void queue(struct swarm *s, uint32_t idx, uint64_t now_ns)
 /* Do everything whose time has come at this host. */
 static void advance(struct swarm *s, uint32_t host, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < s->plan.msgs; i++) {
+    for (uint32_t i = 0; i < s->plan.msgs && !died(s, host); i++) {
         struct weft_oracle_msg *msg = &s->msgs[i];
         if (msg->plan->dst == host && !msg->posted && msg->plan->post_ns <= now_ns) {
             post(s, i);
@@ -223,7 +226,7 @@ static void advance(struct swarm *s, uint32_t host, uint64_t now_ns)
 static void maybe_sleep(struct swarm *s, uint32_t host, uint64_t now_ns)
 {
     uint64_t next_ns = WEFT_NEVER;
-    if (!s->plan.host[host].caller_driven || s->draining) {
+    if (!s->plan.host[host].caller_driven || s->draining || died(s, host)) {
         return;
     }
     for (uint32_t i = 0; i < s->plan.msgs; i++) {
@@ -261,10 +264,13 @@ static void on_peer_up(struct swarm *s, uint32_t host, const struct weft_msg_eve
     struct swarm_host *h = &s->host[host];
     uint64_t other = event->name - 1000;
     if (event->name < 1000 || other >= s->plan.hosts ||
-        event->incarnation != s->plan.host[other].ep.incarnation) {
+        event->incarnation != s->plan.host[other].ep.incarnation + died(s, (uint32_t)other)) {
         weft_world_fail(s->world, "host %" PRIu32 ": PEER_UP with a wrong name or incarnation",
                         host);
         return;
+    }
+    if (died(s, (uint32_t)other)) {
+        h->anew = false;
     }
     if (h->host_of[event->peer] == NOBODY) { /* accepted */
         h->host_of[event->peer] = (uint32_t)other;
@@ -277,12 +283,26 @@ static void on_peer_up(struct swarm *s, uint32_t host, const struct weft_msg_eve
     }
 }
 
+/* What a layer above does when its server comes back: connect at once. */
+static void connect_anew(struct swarm *s, uint32_t host, uint32_t to, uint64_t now_ns)
+{
+    struct weft_addr addr = weft_world_addr(to);
+    weft_peer peer;
+    if (weft_ep_connect(weft_world_ep(s->world, host), &addr, now_ns, &peer) != WEFT_OK) {
+        weft_world_fail(s->world, "host %" PRIu32 " cannot connect to %" PRIu32 " anew", host, to);
+        return;
+    }
+    s->host[host].host_of[peer] = to;
+    s->host[host].anew = true;
+}
+
 /* A peer may go down only when it died, and only after its messages were closed. */
 static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_event *event)
 {
     struct swarm_host *h = &s->host[host];
     uint32_t other = h->host_of[event->peer];
-    if (other == NOBODY || !died(s, other) || event->down != WEFT_DOWN_SILENT) {
+    bool restarted = s->reborn && event->down == WEFT_DOWN_RESTARTED;
+    if (other == NOBODY || !died(s, other) || (event->down != WEFT_DOWN_SILENT && !restarted)) {
         weft_world_fail(s->world,
                         "host %" PRIu32 ": PEER_DOWN (%d) of host %" PRIu32 ", which lives", host,
                         (int)event->down, other);
@@ -290,6 +310,9 @@ static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_e
     }
     h->host_of[event->peer] = NOBODY;
     bool mine = h->peer_of[other] == event->peer;
+    if ((restarted || h->anew) && connects(s, host, other) && !s->draining) {
+        connect_anew(s, host, other, event->at_ns);
+    }
     if (mine) {
         h->peer_of[other] = NOBODY;
         h->down[other] = true;
@@ -385,6 +408,13 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     struct swarm *s = self;
     if (event->at_ns > now_ns) {
         weft_world_fail(s->world, "host %" PRIu32 ": an event from the future", host);
+    }
+    if (died(s, host)) {
+        if (event->type != WEFT_EVENT_PEER_UP && event->type != WEFT_EVENT_PEER_DOWN) {
+            weft_world_fail(s->world, "host %" PRIu32 ", a new process: event %d", host,
+                            (int)event->type);
+        }
+        return;
     }
     if (s->draining && event->type != WEFT_EVENT_PEER_DOWN) {
         weft_world_fail(s->world, "host %" PRIu32 ": event %d after everything was closed", host,
@@ -549,6 +579,12 @@ static bool all_closed(struct swarm *s, bool complain)
         }
     }
     for (uint32_t i = 0; i < s->plan.hosts; i++) {
+        if (s->host[i].anew) {
+            if (complain) {
+                weft_world_fail(s->world, "host %" PRIu32 " did not get through anew", i);
+            }
+            return false;
+        }
         if (!died(s, i) && weft_ep_busy(weft_world_ep(s->world, i))) {
             if (complain) {
                 weft_world_fail(s->world, "host %" PRIu32 " is busy although all is closed", i);
@@ -648,6 +684,25 @@ static bool run_until(struct swarm *s, uint64_t until_ns)
     return end != WEFT_WORLD_BROKEN && end != WEFT_WORLD_STEPS;
 }
 
+/* The victim's process is replaced by one that knows nothing. */
+static void rebirth(struct swarm *s)
+{
+    uint32_t victim = s->plan.victim;
+    struct weft_world_host_config config = {
+        .ep = s->plan.host[victim].ep,
+        .crank_delay_ns = s->plan.host[victim].crank_delay_ns,
+        .socket_packets = SOCKET_PACKETS,
+        .app = {.self = s, .event = on_event, .wake = on_wake},
+    };
+    config.ep.incarnation++;
+    config.ep.seed++;
+    s->reborn = true;
+    if (weft_world_restart(s->world, victim, &config) != WEFT_OK) {
+        weft_world_fail(s->world, "host %" PRIu32 ": the endpoint refuses its configuration",
+                        victim);
+    }
+}
+
 /* The two things that happen to the whole world, in the order of their times. */
 static bool run_faults(struct swarm *s)
 {
@@ -660,6 +715,8 @@ static bool run_faults(struct swarm *s)
         }
         if (!kill) {
             weft_net_heal(weft_world_net(s->world));
+        } else if (dies && s->plan.reborn) {
+            rebirth(s);
         } else if (dies) {
             weft_world_kill(s->world, plan->victim);
         }

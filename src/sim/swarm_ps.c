@@ -91,6 +91,7 @@ static void ps_draw(struct ps *ps, uint64_t seed)
     ps->plan.victim = UINT32_MAX;
     ps->plan.hosts = ps->shards + ps->workers;
     weft_plan_draw_cluster(&prng, &ps->plan);
+    weft_plan_draw_security(&ps->plan);
     ps->plan.limit_ns = ps->plan.heal_ns + 30 * WEFT_NS_PER_S;
 }
 

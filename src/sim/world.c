@@ -5,6 +5,8 @@
 #include "sim/attack.h"
 #include "sim/hash.h"
 #include "sim/heap.h"
+#include "sim/toy_crypto.h"
+#include "wire/packet.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -20,6 +22,7 @@ enum trace { TRACE_SEND = 1, TRACE_RECV, TRACE_EVENT, TRACE_DEADLINE, TRACE_KILL
 
 struct host {
     struct weft_ep *ep;
+    struct weft_toy_crypto *toy; /* NULL in mode none */
     struct weft_msgr msgr;
     struct weft_world_app app;
     struct weft_sim_heap wakes; /* the application's */
@@ -41,7 +44,7 @@ struct weft_world {
     struct weft_world_config config;
     struct weft_net *net;
     struct host *hosts;
-    struct weft_prng attacker;
+    struct weft_attacker attacker;
     uint64_t hash;
     uint64_t steps;
     char wrong[256];
@@ -57,7 +60,7 @@ struct weft_world *weft_world_new(const struct weft_world_config *config)
     world->net = weft_net_new(config->hosts, config->seed);
     world->hosts = calloc(config->hosts, sizeof(*world->hosts));
     WEFT_ASSERT(world->hosts != NULL);
-    weft_prng_split(&world->attacker, config->seed, UINT64_C(0x41747461636b));
+    weft_attacker_init(&world->attacker, &config->hostile, config->hosts, config->seed);
     for (uint32_t i = 0; i < config->hosts; i++) {
         world->hosts[i].socket_last = &world->hosts[i].socket_first;
     }
@@ -84,19 +87,22 @@ void weft_world_free(struct weft_world *world)
         socket_clear(&world->hosts[i]);
         weft_sim_heap_fini(&world->hosts[i].wakes);
         weft_ep_free(world->hosts[i].ep);
+        weft_toy_crypto_free(world->hosts[i].toy);
     }
+    weft_attacker_fini(&world->attacker);
     free(world->hosts);
     weft_net_free(world->net);
     free(world);
 }
 
-weft_status weft_world_host_init(struct weft_world *world, uint32_t host_idx,
-                                 const struct weft_world_host_config *config)
+static weft_status host_open(struct host *host, const struct weft_world_host_config *config)
 {
-    WEFT_ASSERT(host_idx < world->config.hosts);
-    struct host *host = &world->hosts[host_idx];
-    WEFT_ASSERT(host->ep == NULL);
-    weft_status status = weft_ep_new(&config->ep, &host->ep);
+    struct weft_ep_config ep = config->ep;
+    if (ep.mode != WEFT_MODE_NONE) {
+        host->toy = weft_toy_crypto_new(ep.seed, weft_ep_crypto_slots(ep.peers_max));
+        ep.crypto = weft_toy_crypto_ops(host->toy);
+    }
+    weft_status status = weft_ep_new(&ep, &host->ep);
     if (status != WEFT_OK) {
         return status;
     }
@@ -107,6 +113,15 @@ weft_status weft_world_host_init(struct weft_world *world, uint32_t host_idx,
     host->packet_bytes_max = config->ep.packet_bytes;
     host->alive = true;
     return WEFT_OK;
+}
+
+weft_status weft_world_host_init(struct weft_world *world, uint32_t host_idx,
+                                 const struct weft_world_host_config *config)
+{
+    WEFT_ASSERT(host_idx < world->config.hosts);
+    struct host *host = &world->hosts[host_idx];
+    WEFT_ASSERT(host->ep == NULL);
+    return host_open(host, config);
 }
 
 struct weft_net *weft_world_net(struct weft_world *world)
@@ -212,6 +227,20 @@ void weft_world_kill(struct weft_world *world, uint32_t host_idx)
     socket_clear(&world->hosts[host_idx]);
 }
 
+weft_status weft_world_restart(struct weft_world *world, uint32_t host_idx,
+                               const struct weft_world_host_config *config)
+{
+    struct host *host = &world->hosts[host_idx];
+    trace(world, TRACE_KILL, host_idx, 1);
+    socket_clear(host);
+    weft_ep_free(host->ep);
+    weft_toy_crypto_free(host->toy);
+    host->ep = NULL;
+    host->toy = NULL;
+    host->asleep_until_ns = 0;
+    return host_open(host, config);
+}
+
 bool weft_world_alive(const struct weft_world *world, uint32_t host_idx)
 {
     return world->hosts[host_idx].alive;
@@ -273,6 +302,7 @@ static void take_packet(struct weft_world *world, uint32_t host_idx, struct weft
     host->counters.bytes_received += packet->count;
     host->counters.hostile_received += packet->hostile;
     trace_packet(world, TRACE_RECV, host_idx, packet);
+    weft_attacker_look(&world->attacker, packet);
     weft_ep_recv(host->ep, &from, packet->ecn, packet->bytes, packet->count, packet->at_ns,
                  weft_net_now_ns(world->net));
     const char *wrong =
@@ -284,7 +314,11 @@ static void take_packet(struct weft_world *world, uint32_t host_idx, struct weft
                         host_idx, packet->count, packet->from, wrong);
     }
     uint64_t events = poll_events(world, host_idx);
-    if (packet->hostile && events > 0) {
+    if (!world->config.lean && weft_attack_drops(weft_ep_counters(host->ep)) ==
+                                   weft_attack_drops(&before)) {
+        weft_attacker_record(&world->attacker); /* accepted */
+    }
+    if ((packet->hostile || packet->flood) && events > 0) {
         weft_world_fail(world, "host %" PRIu32 ": an attacker's datagram caused an event",
                         host_idx);
     }
@@ -366,8 +400,7 @@ static void send_burst(struct weft_world *world, uint32_t host_idx, const struct
             weft_net_packet_free(packet);
             continue;
         }
-        weft_attack(&world->config.hostile, &world->attacker, world->net, world->config.hosts,
-                    packet);
+        weft_attack(&world->attacker, world->net, packet);
         weft_net_send(world->net, packet);
     }
 }

@@ -29,15 +29,22 @@ struct weft_world_app {
     void (*batch)(void *self, uint32_t host, uint64_t now_ns);
 };
 
-/* Datagrams that an attacker at the switch adds, each with this chance per honest datagram. What
- * he makes a correct endpoint can tell from the truth without cryptography: random bytes that
- * open no connection, copies cut short, copies with a wrong version, connection id or sender. */
+/* Datagrams that an attacker at the switch adds, each with this chance per honest datagram: random
+ * bytes that open no connection, copies cut short, copies with a wrong version, connection id or
+ * sender, which a correct endpoint can tell from the truth without cryptography; and with it, copies
+ * of anything with any bits flipped, invented packets under a real header, packets that were
+ * accepted before, and HELLOs from invented addresses. */
 struct weft_world_hostile {
     uint32_t garbage_ppm;
     uint32_t cut_ppm;
     uint32_t version_ppm;
     uint32_t id_ppm;
     uint32_t address_ppm;
+    /* modes auth and seal */
+    uint32_t flip_ppm;
+    uint32_t forge_ppm;
+    uint32_t replay_ppm;
+    uint32_t flood_ppm;
 };
 
 struct weft_world_config {
@@ -81,7 +88,8 @@ struct weft_world;
 struct weft_world *weft_world_new(const struct weft_world_config *config);
 void weft_world_free(struct weft_world *world); /* NULL is fine */
 
-/* Give a host its endpoint; once per host, before the first run.
+/* Give a host its endpoint, and a toy's cryptography if its mode wants any; once per host, before
+ * the first run.
  * Errors:  WEFT_INVALID  the endpoint refuses its configuration. */
 weft_status weft_world_host_init(struct weft_world *world, uint32_t host,
                                  const struct weft_world_host_config *config);
@@ -103,6 +111,11 @@ void weft_world_sleep(struct weft_world *world, uint32_t host, uint64_t until_ns
 /* The host is gone for good: silent, deaf, no CLOSE. Its endpoint's memory stays until the end. Not
  * for use inside a crank. */
 void weft_world_kill(struct weft_world *world, uint32_t host);
+
+/* The process of this host dies without a word and another one comes up at its address, with a new
+ * endpoint and the same application. Not for use inside a crank. Errors: as host_init. */
+weft_status weft_world_restart(struct weft_world *world, uint32_t host,
+                               const struct weft_world_host_config *config);
 bool weft_world_alive(const struct weft_world *world, uint32_t host);
 
 /* Let it happen until `until_ns` (included). */

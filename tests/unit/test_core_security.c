@@ -167,14 +167,15 @@ struct catch {
 static bool catch_tap(struct net *net, struct net_datagram *d)
 {
     struct catch *c = net->tap_arg;
-    if (c->caught.data == NULL && (d->data[0] & 15) == c->klass &&
-        memcmp(&d->to, &net->end[c->to].addr, sizeof(d->to)) == 0) {
+    bool match = (d->data[0] & 15) == c->klass &&
+                 memcmp(&d->to, &net->end[c->to].addr, sizeof(d->to)) == 0;
+    if (match && c->caught.data == NULL) {
         c->caught = *d;
         c->caught.data = malloc(d->bytes);
         memcpy(c->caught.data, d->data, d->bytes);
         return false;
     }
-    return true;
+    return !match || c->klass != WEFT_CLASS_UNKNOWN; /* all of these, for the second would do */
 }
 
 /* Every bit flipped, every length cut; then the real one is still good. */
@@ -395,6 +396,12 @@ static void repeated_hellos_make_one_session(void **state)
     net_free(net);
 }
 
+/* Handshakes get through to end 1, packets do not. */
+static bool cut_to_server_tap(struct net *net, struct net_datagram *d)
+{
+    return (d->data[0] & 15) > WEFT_CLASS_SEAL || d->to.bytes[0] != net->end[1].addr.bytes[0];
+}
+
 struct flood {
     uint64_t in;
     uint64_t out;
@@ -471,7 +478,7 @@ static void a_full_table_never_gives_up_a_live_peer(void **state)
     struct flood f = {0};
     net_end_close(&net->end[1]);
     net_config(&config, WEFT_MODE_AUTH);
-    config.peers_max = 2;
+    config.peers_max = 1;
     net_open(net, 1, &config);
     net->keep = true;
     weft_peer peer = net_connect(net, 0, 1);
@@ -487,6 +494,44 @@ static void a_full_table_never_gives_up_a_live_peer(void **state)
     }
     assert_int_equal(net->end[1].downs, 0);
     transfer(net, peer);
+    net_free(net);
+}
+
+/* Those who proved their address stay when room is made, however long they take. */
+static void the_unproven_make_room_first(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+    struct weft_ep_config config;
+    struct flood f = {0};
+    net_end_close(&net->end[1]);
+    net_config(&config, WEFT_MODE_AUTH);
+    config.peers_max = 2;
+    config.half_open_max = 0;
+    net_open(net, 1, &config);
+    net->keep = true;
+    net->tap = cut_to_server_tap;
+    net_connect(net, 0, 1);
+    net_run(net, 2 * WEFT_NS_PER_MS);
+    net->keep = false;
+    struct weft_ep *ep = net->end[1].ep;
+    assert_int_equal(half_open(ep), 1);
+    assert_true(ep->peers[0].sec.proven);
+    ep->config.half_open_max = 2;
+    net->tap = flood_tap;
+    net->tap_arg = &f;
+    struct weft_addr invented = net_addr(1000);
+    net_deliver(net, &net->end[1], &invented, net->kept[0].data, net->kept[0].bytes);
+    assert_int_equal(half_open(ep), 2);
+    net->tap = cut_to_server_tap;
+    net_config(&config, WEFT_MODE_AUTH);
+    config.incarnation = 77;
+    net_open(net, 2, &config);
+    net_connect(net, 2, 1);
+    net_run(net, 2 * WEFT_NS_PER_MS);
+    assert_int_equal(half_open(ep), 2);
+    assert_memory_equal(&ep->peers[0].addr, &net->end[0].addr, sizeof(struct weft_addr));
+    assert_memory_equal(&ep->peers[1].addr, &net->end[2].addr, sizeof(struct weft_addr));
     net_free(net);
 }
 
@@ -575,9 +620,8 @@ static void unknown_is_believed_only_from_a_key_holder_about_news(void **state)
     net_message(net, 0, peer, 1, source, BYTES, memory);
     net_run(net, 50000);
     /* every bit of it counts */
-    assert_non_null(c.caught.data);
+    assert_int_equal(net->end[0].downs, 0);
     net->tap = NULL;
-    net->queued = 0;
     abuse(net, &c);
     /* that of a server of another name does not */
     uint64_t name = p->name;
@@ -623,11 +667,6 @@ static void unknown_answers_nothing_short_known_or_in_clear(void **state)
         assert_true(mode == WEFT_MODE_NONE ? sent == 0 : sent >= 100 && sent <= 140);
         net_free(net);
     }
-}
-
-static bool cut_to_server_tap(struct net *net, struct net_datagram *d)
-{
-    return (d->data[0] & 15) > WEFT_CLASS_SEAL || d->to.bytes[0] != net->end[1].addr.bytes[0];
 }
 
 /* A client that died and came back at its address, or an attacker with its old HELLO. */
@@ -692,7 +731,8 @@ static void keys_are_replaced_on_the_way(void **state)
         const struct peer *a = &net->end[0].ep->peers[peer];
         const struct peer *b = &net->end[1].ep->peers[net->end[1].peer];
         assert_true(b->sec.generation >= net_counters(net, 0)->rekeys - 1);
-        assert_int_equal(a->sec.generation % 2, b->sec.send_phase);
+        /* the newest key may not have sealed a packet yet */
+        assert_true(a->sec.generation + 1 >= net_counters(net, 1)->rekeys);
         net_free(net);
     }
 }
@@ -824,6 +864,7 @@ int main(void)
         cmocka_unit_test(repeated_hellos_make_one_session),
         cmocka_unit_test(a_flood_of_hellos_grows_nothing),
         cmocka_unit_test(a_full_table_never_gives_up_a_live_peer),
+        cmocka_unit_test(the_unproven_make_room_first),
         cmocka_unit_test(a_cookie_is_good_for_one_address_and_a_while),
         cmocka_unit_test(a_restarted_server_says_unknown),
         cmocka_unit_test(unknown_is_believed_only_from_a_key_holder_about_news),
