@@ -263,14 +263,19 @@ static void on_peer_up(struct swarm *s, uint32_t host, const struct weft_msg_eve
 {
     struct swarm_host *h = &s->host[host];
     uint64_t other = event->name - 1000;
-    if (event->name < 1000 || other >= s->plan.hosts ||
-        event->incarnation != s->plan.host[other].ep.incarnation + died(s, (uint32_t)other)) {
+    bool named = event->name >= 1000 && other < s->plan.hosts;
+    uint64_t second = named ? event->incarnation - s->plan.host[other].ep.incarnation : 2;
+    if (second > (s->reborn && other == s->plan.victim)) {
         weft_world_fail(s->world, "host %" PRIu32 ": PEER_UP with a wrong name or incarnation",
                         host);
         return;
     }
-    if (died(s, (uint32_t)other)) {
+    if (second == 1) {
         h->anew = false;
+        if (h->peer_of[other] == event->peer) {
+            /* Begun with the old process, finished with the new one, which waits for no message. */
+            weft_ep_close(weft_world_ep(s->world, host), event->peer, event->at_ns);
+        }
     }
     if (h->host_of[event->peer] == NOBODY) { /* accepted */
         h->host_of[event->peer] = (uint32_t)other;
@@ -302,7 +307,9 @@ static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_e
     struct swarm_host *h = &s->host[host];
     uint32_t other = h->host_of[event->peer];
     bool restarted = s->reborn && event->down == WEFT_DOWN_RESTARTED;
-    if (other == NOBODY || !died(s, other) || (event->down != WEFT_DOWN_SILENT && !restarted)) {
+    bool left = s->reborn && event->down == WEFT_DOWN_LOCAL;
+    if (other == NOBODY || !died(s, other) ||
+        (event->down != WEFT_DOWN_SILENT && !restarted && !left)) {
         weft_world_fail(s->world,
                         "host %" PRIu32 ": PEER_DOWN (%d) of host %" PRIu32 ", which lives", host,
                         (int)event->down, other);

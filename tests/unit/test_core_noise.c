@@ -1,6 +1,5 @@
-/* Noise_NNpsk0_25519_AESGCM_SHA256: against itself with a toy's primitives, and with libcrypto's
- * against the published vector of this pattern (cacophony, github.com/haskell-cryptography/cacophony,
- * vectors/cacophony.txt, public domain). */
+/* Noise_NNpsk0_25519_AESGCM_SHA256 against itself, with a toy's primitives. The published vector is in
+ * test_crypto_noise.c, with libcrypto's. */
 #include "core/noise.h"
 
 #include "base/units.h"
