@@ -3,6 +3,8 @@
  * Two endpoints talk to each other in memory; the input is a program of one-byte operations: move
  * time, post memory, send messages, carry or drop real packets, and deliver forged ones to the victim,
  * as they are or with a header that passes (right address, connection id and a fresh packet number).
+ * The first byte also chooses the security mode; in auth and seal, on a toy's cryptography, the forger
+ * holds the victim's keys, so that what lies behind the tag is reached.
  *
  * What must hold whatever arrives: no crash and no assertion; weft_ep_send and the deadlines come to
  * rest; all that is sent decodes; no chunk is handed up twice; masks hold as many ones as they say;
@@ -12,7 +14,8 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/cursor.h"
-#include "core/endpoint.h"
+#include "core/internal.h"
+#include "sim/toy_crypto.h"
 #include "wire/packet.h"
 
 #include <stdlib.h>
@@ -45,6 +48,7 @@ struct handed {
 
 struct end {
     struct weft_ep *ep;
+    struct weft_toy_crypto *toy;
     struct weft_msgr msgr;
     struct weft_addr addr;
     struct slot sends[SLOTS];
@@ -67,6 +71,7 @@ struct world {
     struct end other;
     struct datagram queue[QUEUE_MAX];
     unsigned queue_count;
+    uint8_t mode;
     struct weft_tx tx;
 };
 
@@ -155,12 +160,23 @@ static void sent_check(const uint8_t *bytes, size_t count)
     struct weft_wire_data data;
     struct weft_wire_hello hello;
     struct weft_wire_accept accept;
+    struct weft_wire_cookie cookie;
+    struct weft_wire_unknown unknown;
+    struct weft_wire_refused refused;
     weft_status status = weft_wire_classify(bytes, count, &version, &klass);
     WEFT_ASSERT(status == WEFT_OK);
     if (klass == WEFT_CLASS_HELLO) {
         status = weft_wire_hello_decode(bytes, count, &hello);
     } else if (klass == WEFT_CLASS_ACCEPT) {
         status = weft_wire_accept_decode(bytes, count, &accept);
+    } else if (klass == WEFT_CLASS_COOKIE) {
+        status = weft_wire_cookie_decode(bytes, count, &cookie);
+    } else if (klass == WEFT_CLASS_UNKNOWN) {
+        status = weft_wire_unknown_decode(bytes, count, &unknown);
+    } else if (klass == WEFT_CLASS_REFUSED) {
+        status = weft_wire_refused_decode(bytes, count, &refused);
+    } else if (klass == WEFT_CLASS_SEAL) {
+        status = weft_wire_header_decode(bytes, count, &packet);
     } else {
         status = weft_wire_packet_decode(bytes, count, &packet);
         if (status == WEFT_OK && packet.control != NULL) {
@@ -196,7 +212,7 @@ static void datagram_send(struct end *from, const uint8_t *bytes, size_t count)
     if (to == NULL || world.queue_count == QUEUE_MAX) {
         return; /* to a stranger, or lost */
     }
-    if ((bytes[0] & 15) == WEFT_CLASS_PLAIN) {
+    if ((bytes[0] & 15) <= WEFT_CLASS_SEAL) {
         struct weft_reader r = weft_reader_make(bytes + 8, 8);
         to->number_to_it = weft_max_u64(to->number_to_it, weft_read_u64(&r));
     }
@@ -361,17 +377,60 @@ static void op_forge_bytes(struct weft_reader *in)
     }
 }
 
+/* The fields in the bytes get a tag and a MAC, as a holder of the job key would make them. */
+static void hello_protect(struct weft_wire_hello *hello, uint8_t *bytes)
+{
+    struct weft_crypto crypto = weft_toy_crypto_ops(world.other.toy);
+    struct weft_noise noise;
+    struct weft_writer w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
+    hello->key_id = world.victim.ep->guard.key_id;
+    weft_wire_hello_encode(&w, hello);
+    struct weft_crypto_span prologue[2] = {{bytes, 32}, {bytes + 36, 4}};
+    weft_noise_init(&noise, &crypto, PEERS_MAX * KEY_SLOTS, world.victim.ep->config.psk, prologue,
+                    2);
+    weft_status status =
+        weft_noise_hello_write(&noise, NULL, 0, hello->ephemeral, hello->tag);
+    WEFT_ASSERT(status == WEFT_OK);
+    w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
+    weft_wire_hello_encode(&w, hello);
+    size_t covered = WEFT_HELLO_BYTES - WEFT_MAC_BYTES;
+    weft_core_guard_mac(world.victim.ep, bytes, covered, hello->mac);
+    w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
+    weft_wire_hello_encode(&w, hello);
+}
+
 static void op_stranger(struct weft_reader *in)
 {
-    struct weft_wire_hello hello = {.packet_bytes_max = 1472, .incarnation = 5};
+    struct weft_wire_hello hello = {
+        .mode = world.mode, .packet_bytes_max = 1472, .incarnation = 5};
     struct weft_addr from = addr_make((uint8_t)(3 + weft_read_u8(in) % 4));
     hello.connection_id = weft_read_u8(in);
     hello.open_from = weft_read_u8(in) ? 1 : UINT64_MAX;
     uint8_t bytes[WEFT_HELLO_BYTES];
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
     weft_wire_hello_encode(&w, &hello);
+    if (world.mode != WEFT_MODE_NONE) {
+        hello_protect(&hello, bytes);
+    }
     deliver(&world.victim, &from, bytes, sizeof(bytes), WEFT_ECN_NOT);
     settle(&world.victim);
+}
+
+/* Encrypt and tag a packet with the key that the victim holds for its phase. */
+static size_t forged_seal(uint8_t *bytes, size_t count, uint8_t flags, uint64_t number)
+{
+    uint32_t idx = world.victim.connection_id & 0xfff;
+    if (world.mode == WEFT_MODE_NONE || idx >= PEERS_MAX) {
+        return count;
+    }
+    const struct secure *sec = &world.victim.ep->peers[idx].sec;
+    uint32_t phase = (flags & WEFT_FLAG_KEY_PHASE) != 0;
+    uint32_t generation = sec->generation + (phase != sec->generation % 2);
+    uint32_t slot = idx * KEY_SLOTS + 1 + generation % (KEY_SLOTS - 1);
+    size_t clear = world.mode == WEFT_MODE_AUTH ? count : WEFT_HEADER_BYTES;
+    weft_toy_crypto_forge(world.victim.toy, slot, number, bytes, clear, bytes + clear,
+                          count - clear, bytes + clear, bytes + count);
+    return count + WEFT_TAG_BYTES;
 }
 
 /* A control block, DATA or both as the input has them, behind a header that is believed. */
@@ -380,6 +439,7 @@ static void forged_deliver(uint8_t flags, uint8_t number_ahead, const uint8_t *b
     uint8_t bytes[DATAGRAM_BYTES];
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
     struct weft_wire_packet header = {
+        .klass = world.mode,
         .flags = flags,
         .data_count = number_ahead,
         .connection_id = world.victim.connection_id,
@@ -388,7 +448,8 @@ static void forged_deliver(uint8_t flags, uint8_t number_ahead, const uint8_t *b
     world.victim.number_to_it = header.number;
     weft_wire_header_encode(&w, &header);
     weft_write_bytes(&w, body, count);
-    deliver(&world.victim, &world.other.addr, bytes, (size_t)(w.at - bytes), WEFT_ECN_ECT0);
+    size_t used = forged_seal(bytes, (size_t)(w.at - bytes), flags, header.number);
+    deliver(&world.victim, &world.other.addr, bytes, used, WEFT_ECN_ECT0);
     settle(&world.victim);
 }
 
@@ -548,7 +609,7 @@ static void operation(struct weft_reader *in)
     }
 }
 
-static void end_open(struct end *e, uint8_t host, uint16_t packet_bytes)
+static void end_open(struct end *e, uint8_t host, uint16_t packet_bytes, bool rekey)
 {
     struct weft_ep_config config;
     weft_ep_config_default(&config);
@@ -564,6 +625,13 @@ static void end_open(struct end *e, uint8_t host, uint16_t packet_bytes)
     config.packet_bytes = packet_bytes;
     config.accept = 1;
     config.peer_timeout_ns = WEFT_NS_PER_S;
+    config.mode = world.mode;
+    config.half_open_max = 1;
+    config.rekey_packets = rekey ? 5 : 0;
+    if (world.mode != WEFT_MODE_NONE) {
+        e->toy = weft_toy_crypto_new(host, weft_ep_crypto_slots(PEERS_MAX));
+        config.crypto = weft_toy_crypto_ops(e->toy);
+    }
     weft_status status = weft_ep_new(&config, &e->ep);
     WEFT_ASSERT(status == WEFT_OK);
     e->msgr = weft_ep_msgr(e->ep);
@@ -573,6 +641,7 @@ static void end_open(struct end *e, uint8_t host, uint16_t packet_bytes)
 static void end_close(struct end *e)
 {
     weft_ep_free(e->ep);
+    weft_toy_crypto_free(e->toy);
     for (unsigned i = 0; i < SLOTS; i++) {
         slot_free(&e->sends[i]);
         slot_free(&e->expects[i]);
@@ -588,9 +657,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct weft_reader in = weft_reader_make(data, size);
     memset(&world, 0, sizeof(world));
     world.now_ns = WEFT_NS_PER_S;
-    uint16_t longest = packet_bytes[weft_read_u8(&in) % WEFT_ARRAY_COUNT(packet_bytes)];
-    end_open(&world.victim, 1, longest);
-    end_open(&world.other, 2, longest);
+    uint8_t first = weft_read_u8(&in);
+    uint16_t longest = packet_bytes[first % WEFT_ARRAY_COUNT(packet_bytes)];
+    world.mode = first / 3 % 3;
+    bool rekey = first / 9 % 2 == 1;
+    end_open(&world.victim, 1, longest, rekey);
+    end_open(&world.other, 2, longest, rekey);
     op_connect();
     for (unsigned i = 0; i < OPERATIONS_MAX && weft_reader_left(&in) > 0; i++) {
         operation(&in);
