@@ -26,6 +26,8 @@ enum {
     REFUSALS_BURST = 16,
     UNKNOWNS_PER_S = 128,
     UNKNOWNS_BURST = 128,
+    UNKNOWNS_TAKEN_PER_S = 1000, /* each costs a walk through the table */
+    UNKNOWNS_TAKEN_BURST = 1000,
     HELLOS_BURST = 64,
 };
 
@@ -352,7 +354,9 @@ void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, co
         return;
     }
     ep->counters.unknown_received++;
-    for (uint32_t i = 0; i < ep->peers_used; i++) {
+    bool look = bucket_take(&ep->guard.unknowns_taken, UNKNOWNS_TAKEN_PER_S, UNKNOWNS_TAKEN_BURST,
+                            now_ns);
+    for (uint32_t i = 0; look && i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
         if (p->state != PEER_OPEN || p->sec.mode == WEFT_MODE_NONE ||
             p->remote_connection_id != unknown.connection_id ||

@@ -67,6 +67,7 @@ struct guard {
     uint64_t cookie_ns;                    /* when the current one was drawn; 0 = never */
     struct bucket hellos;
     struct bucket unknowns;
+    struct bucket unknowns_taken;
     struct bucket refusals;
     struct reply replies[REPLIES_MAX];
     uint32_t reply_head;
