@@ -402,6 +402,30 @@ static bool cut_to_server_tap(struct net *net, struct net_datagram *d)
     return (d->data[0] & 15) > WEFT_CLASS_SEAL || d->to.bytes[0] != net->end[1].addr.bytes[0];
 }
 
+/* The same address, incarnation and connection id, but not the same HELLO: nobody's repetition. */
+static void another_hello_of_the_same_name_changes_nothing(void **state)
+{
+    (void)state;
+    weft_peer peer;
+    struct net *net = connected(WEFT_MODE_AUTH, &peer);
+    struct net_end old = net->end[0];
+    struct weft_ep_config config;
+    net->end[0] = (struct net_end){0};
+    net_config(&config, WEFT_MODE_AUTH);
+    config.incarnation = 10;
+    net->end[0].toy = weft_toy_crypto_new(12345, weft_ep_crypto_slots(config.peers_max));
+    net_open(net, 0, &config);
+    net_connect(net, 0, 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_true(net_counters(net, 1)->hello_refused > 0);
+    assert_int_equal(net->end[0].ups, 0);
+    net_end_close(&net->end[0]);
+    net->end[0] = old;
+    transfer(net, peer);
+    assert_int_equal(net->end[1].downs, 0);
+    net_free(net);
+}
+
 struct flood {
     uint64_t in;
     uint64_t out;
@@ -862,6 +886,7 @@ int main(void)
         cmocka_unit_test(a_closed_or_full_end_says_so),
         cmocka_unit_test(every_hint_has_a_sentence),
         cmocka_unit_test(repeated_hellos_make_one_session),
+        cmocka_unit_test(another_hello_of_the_same_name_changes_nothing),
         cmocka_unit_test(a_flood_of_hellos_grows_nothing),
         cmocka_unit_test(a_full_table_never_gives_up_a_live_peer),
         cmocka_unit_test(the_unproven_make_room_first),
