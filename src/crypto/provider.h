@@ -1,0 +1,45 @@
+/* The production provider of cryptography: OpenSSL's libcrypto behind core/crypto.h.
+ *
+ * One provider serves one endpoint and, like it, one thread. Algorithms are fetched once, at
+ * creation; each key slot has a cipher context whose key schedule is computed when the key is set,
+ * so that a packet costs an IV, the cipher and a tag and no look-up.
+ *
+ * After fork() every operation of the child's copy is WEFT_STATE (crypto/fork_guard.h). Expanded keys lie in
+ * libcrypto's own heap, which cannot be marked: the child's copy of them is out of reach through
+ * this interface, not erased. A child that goes on without exec should make a provider of its own
+ * and shake hands anew.
+ *
+ * Use:
+ *     struct weft_job_key *key;            crypto/job_key.h
+ *     struct weft_provider *provider;
+ *     status = weft_provider_new(weft_ep_crypto_slots(ep.peers_max), &provider);
+ *     ep.crypto = weft_provider_crypto(provider);
+ *     status = weft_job_key_copy(key, ep.psk);
+ *     ... open the endpoint with ep, then wipe ep.psk; close the endpoint ...
+ *     weft_provider_free(provider);
+ *
+ * Source: core/crypto.h; RFC 7748 (X25519), FIPS 180-4, RFC 2104, NIST SP 800-38D; evp(7).
+ */
+#ifndef WEFT_CRYPTO_PROVIDER_H
+#define WEFT_CRYPTO_PROVIDER_H
+
+#include "core/crypto.h"
+
+struct weft_provider;
+
+/* Owns:    gives *provider_p, to be freed with weft_provider_free after its endpoint is.
+ * Errors:  WEFT_NOMEM.  WEFT_UNSUPPORTED  this host's libcrypto (its configuration, say) does not
+ *          offer X25519, SHA-256, HMAC or AES-GCM.
+ * Cost:    about 1.5 KB for each slot in use. */
+weft_status weft_provider_new(uint32_t slots, struct weft_provider **provider_p);
+
+/* Erases all keys. NULL is fine; so is a forked child's copy. */
+void weft_provider_free(struct weft_provider *provider);
+
+/* What an endpoint is configured with; borrows the provider.
+ *
+ * hash and hmac cannot return a status. When libcrypto fails in one of them (memory), it gives
+ * random bytes, which no peer will match, and all other operations are WEFT_IO from then on. */
+struct weft_crypto weft_provider_crypto(struct weft_provider *provider);
+
+#endif
