@@ -15,6 +15,7 @@ static const struct {
      weft_cli_train},
     {"server", "serve shards of the parameters", weft_cli_server},
     {"worker", "train on one share of the data against running servers", weft_cli_worker},
+    {"keygen", "make the key that the processes of a job share", weft_cli_keygen},
     {"doctor", "say what this host has and lacks", weft_cli_doctor},
     {"sim", "run clusters on virtual time, repeatable from a seed", weft_cli_sim},
 };

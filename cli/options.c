@@ -295,7 +295,13 @@ int weft_options_parse(const struct weft_command *command, int argc, char **argv
             weft_options_help(command);
             return WEFT_EXIT_OK;
         }
-        if (strncmp(word, "--", 2) != 0) {
+        bool is_operand = strncmp(word, "--", 2) != 0;
+        if (is_operand && command->operand != NULL && *command->operand == NULL &&
+            word[0] != '\0') {
+            *command->operand = word;
+            continue;
+        }
+        if (is_operand) {
             return weft_options_usage(command, "\"%.80s\" is no option; options begin with --",
                                       word);
         }

@@ -20,10 +20,10 @@ $(cat "$tap_tmp/out" "$tap_tmp/err")"
 
 tap_like "version" "$("$WEFT_BIN" --version)" '^weft [0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]*$'
 help=$("$WEFT_BIN" --help)
-for verb in train server worker doctor sim; do
+for verb in train server worker keygen doctor sim; do
     tap_like "--help names $verb" "$help" "^  $verb "
 done
-for verb in train server worker doctor; do
+for verb in train server worker keygen doctor; do
     tap_run "weft $verb --help" "$WEFT_BIN" "$verb" --help
     text=$(cat "$tap_tmp/run.out")
     tap_like "$verb's help shows an example" "$text" "^  weft $verb "
@@ -74,5 +74,11 @@ refused 'do not lie within' server --shards 1 --shard-base 1
 refused 'loopback' server --host 192.0.2.1 --port 0
 refused 'loopback' worker --servers 192.0.2.1:7700
 refused '--port "65536"' doctor --port 65536
+
+refused 'which FILE?' keygen
+refused 'which FILE?' keygen --check
+refused '"two" is no option' keygen one two
+refused 'is no option' keygen ''
+refused '--check takes no argument' keygen --check=file
 
 tap_done

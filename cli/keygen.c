@@ -1,0 +1,115 @@
+/* `weft keygen`: makes a job key, or says which key a file holds. */
+#include "cli/options.h"
+#include "cli/verbs.h"
+#include "crypto/job_key.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+
+/* The last word: the answer must not be half written. */
+static int flushed(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        perror("weft keygen: cannot write the answer");
+        return WEFT_EXIT_FAILED;
+    }
+    return WEFT_EXIT_OK;
+}
+
+static int print_json(const char *path, const char *fingerprint)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "path", path);
+    cJSON_AddStringToObject(object, "fingerprint", fingerprint);
+    char *text = cJSON_Print(object);
+    cJSON_Delete(object);
+    if (text == NULL) {
+        fprintf(stderr, "weft keygen: out of memory\n");
+        return WEFT_EXIT_FAILED;
+    }
+    puts(text);
+    cJSON_free(text);
+    return flushed();
+}
+
+static int print_text(const char *path, const char *fingerprint, bool made)
+{
+    printf("%s: key %s\n", path, fingerprint);
+    if (made) {
+        printf("copy it to every host of the job over a safe way (scp), and give it to weft with\n"
+               "--key-file; `weft keygen --check FILE` must print the same 8 digits there\n");
+    }
+    return flushed();
+}
+
+static weft_status make(const char *path, struct weft_job_key **key_p,
+                        struct weft_crypto_error *error)
+{
+    struct weft_job_key *key = NULL;
+    weft_status status = weft_job_key_random(&key, error);
+    if (status == WEFT_OK) {
+        status = weft_job_key_write(key, path, error);
+    }
+    if (status != WEFT_OK) {
+        weft_job_key_free(key);
+        return status;
+    }
+    *key_p = key;
+    return WEFT_OK;
+}
+
+static int keygen(const char *path, bool check, bool json)
+{
+    struct weft_crypto_error error = {.text = ""};
+    struct weft_job_key *key = NULL;
+    char fingerprint[WEFT_JOB_KEY_FINGERPRINT_BYTES];
+    weft_status status =
+        check ? weft_job_key_read(path, &key, &error) : make(path, &key, &error);
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft keygen: %s\n", error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    status = weft_job_key_fingerprint(key, fingerprint);
+    weft_job_key_free(key);
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft keygen: no fingerprint: %s\n", weft_status_text(status));
+        return WEFT_EXIT_FAILED;
+    }
+    return json ? print_json(path, fingerprint) : print_text(path, fingerprint, !check);
+}
+
+int weft_cli_keygen(int argc, char **argv)
+{
+    const char *path = NULL;
+    bool check = false;
+    bool json = false;
+    const struct weft_option options[] = {
+        {"check", NULL, "make nothing; print the fingerprint of the key in FILE", WEFT_OPTION_FLAG,
+         .value = &check},
+        {"json", NULL, "print path and fingerprint as one JSON object", WEFT_OPTION_FLAG,
+         .value = &json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "keygen",
+        .summary = "make the key that the processes of a job share",
+        .arguments = "FILE",
+        .operand = &path,
+        .description =
+            "FILE is made new, readable by its owner only, with 64 random hexadecimal digits; an\n"
+            "existing file is never overwritten. Whoever has the key may take part in the job.\n"
+            "The 8 digits printed are a fingerprint, made so that they may be shown: equal on two\n"
+            "hosts means the same key.",
+        .example = "  weft keygen job.key\n"
+                   "  weft keygen --check job.key",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (path == NULL) {
+        return weft_options_usage(&command, "which FILE?");
+    }
+    return keygen(path, check, json);
+}
