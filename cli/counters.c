@@ -57,6 +57,15 @@ void weft_counters_add_transport(cJSON *into, const struct weft_udp_counters *ud
     EP(bad_ack);
     EP(old_packets);
     EP(hello_refused);
+    EP(bad_tag);
+    EP(bad_mode);
+    EP(bad_key);
+    EP(refused);
+    EP(unknown_received);
+    EP(unknown_sent);
+    EP(cookies_sent);
+    EP(rekeys);
+    EP(crypto_failures);
 #undef EP
     weft_counters_add(into, "messages", ep->messages_received);
 }

@@ -1,5 +1,6 @@
 /* `weft doctor`: what this host has and lacks for weft, as a table or as JSON. */
 #include "cli/options.h"
+#include "cli/security.h"
 #include "cli/verbs.h"
 
 #include "base/units.h"
@@ -55,11 +56,52 @@ static void print_table(const struct weft_doctor *doctor)
                         : "weft works here");
 }
 
+static void add_fact(struct weft_doctor *doctor, const char *name, enum weft_fact_state state,
+                     const char *value, const char *advice)
+{
+    if (doctor->count < WEFT_FACTS_MAX) {
+        struct weft_fact *fact = &doctor->facts[doctor->count++];
+        fact->state = state;
+        snprintf(fact->name, sizeof(fact->name), "%s", name);
+        snprintf(fact->value, sizeof(fact->value), "%s", value);
+        snprintf(fact->advice, sizeof(fact->advice), "%s", advice);
+    }
+}
+
+/* Cryptography, and the key when one is named. */
+static void add_security(struct weft_doctor *doctor, const char *key_file)
+{
+    struct weft_provider *provider = NULL;
+    weft_status status = weft_provider_new(1, &provider);
+    weft_provider_free(provider);
+    add_fact(doctor, "libcrypto", status == WEFT_OK ? WEFT_FACT_OK : WEFT_FACT_MISSING,
+             status == WEFT_OK ? "works" : "does not offer what weft needs",
+             status == WEFT_OK ? "" : "weft wants AES-GCM, X25519 and HMAC-SHA256 of OpenSSL 3; see "
+                                      "its configuration (openssl version -d)");
+    if (key_file == NULL) {
+        return;
+    }
+    struct weft_crypto_error error = {.text = ""};
+    struct weft_job_key *key = NULL;
+    char value[64] = "unusable";
+    char fingerprint[WEFT_JOB_KEY_FINGERPRINT_BYTES];
+    status = weft_job_key_read(key_file, &key, &error);
+    if (status == WEFT_OK && weft_job_key_fingerprint(key, fingerprint) == WEFT_OK) {
+        snprintf(value, sizeof(value), "fingerprint %s", fingerprint);
+    }
+    weft_job_key_free(key);
+    add_fact(doctor, "job_key", status == WEFT_OK ? WEFT_FACT_OK : WEFT_FACT_MISSING, value,
+             error.text);
+}
+
 int weft_cli_doctor(int argc, char **argv)
 {
     uint32_t port = 0;
+    const char *key_file = NULL;
     bool json = false;
     const struct weft_option options[] = {
+        {"key-file", "FILE", "also look at this job key and show its fingerprint",
+         WEFT_OPTION_STRING, .value = &key_file, .fallback = ""},
         {"port", "P", "also say whether UDP port P is free on 127.0.0.1; 0 = do not look",
          WEFT_OPTION_U32, .value = &port, .max = UINT16_MAX},
         {"json", NULL, "print the facts as one JSON object", WEFT_OPTION_FLAG, .value = &json},
@@ -72,7 +114,7 @@ int weft_cli_doctor(int argc, char **argv)
             "Tries what weft uses (socket buffers, GSO and GRO, time stamps, ECN, MTU, ports) and\n"
             "says what to do where the host falls short. Nothing is changed and nothing is sent\n"
             "beyond loopback. Exit status 1 when something is missing that weft cannot do without.",
-        .example = "  weft doctor --port 7700",
+        .example = "  weft doctor --port 7700 --key-file job.key",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
@@ -81,6 +123,7 @@ int weft_cli_doctor(int argc, char **argv)
     }
     struct weft_doctor doctor;
     weft_doctor_run((uint16_t)port, &doctor);
+    add_security(&doctor, key_file);
     bool ok = true;
     for (uint32_t i = 0; i < doctor.count; i++) {
         ok = ok && doctor.facts[i].state != WEFT_FACT_MISSING;

@@ -3,10 +3,9 @@
 #include "cli/stop.h"
 #include "io/clock.h"
 
-weft_status weft_drive_open(const struct weft_udp_config *config, bool engine,
-                            struct weft_drive *drive_p, struct weft_io_error *error)
+static weft_status open_armed(const struct weft_udp_config *config, bool engine,
+                              struct weft_drive *drive_p, struct weft_io_error *error)
 {
-    *drive_p = (struct weft_drive){0};
     if (!engine) {
         weft_status status = weft_udp_open(config, &drive_p->udp, error);
         weft_stop_wakes(status == WEFT_OK ? drive_p->udp : NULL);
@@ -15,7 +14,26 @@ weft_status weft_drive_open(const struct weft_udp_config *config, bool engine,
     struct weft_engine_config with_thread;
     weft_engine_config_default(&with_thread);
     with_thread.udp = *config;
-    return weft_engine_start(&with_thread, &drive_p->engine, error);
+    weft_status status = weft_engine_start(&with_thread, &drive_p->engine, error);
+    weft_security_disarm(&with_thread.udp);
+    return status;
+}
+
+weft_status weft_drive_open(const struct weft_udp_config *config,
+                            const struct weft_security *security, bool engine,
+                            struct weft_drive *drive_p, struct weft_io_error *error)
+{
+    struct weft_udp_config armed = *config;
+    *drive_p = (struct weft_drive){0};
+    weft_status status = weft_security_arm(security, &armed, &drive_p->provider, error);
+    if (status == WEFT_OK) {
+        status = open_armed(&armed, engine, drive_p, error);
+    }
+    weft_security_disarm(&armed);
+    if (status != WEFT_OK) {
+        weft_drive_close(drive_p);
+    }
+    return status;
 }
 
 weft_status weft_drive_connect(struct weft_drive *drive, const char *host, uint16_t port,
@@ -54,10 +72,17 @@ void weft_drive_counters(struct weft_drive *drive, struct weft_udp_counters *udp
     }
 }
 
+enum weft_ep_hint weft_drive_hint(struct weft_drive *drive)
+{
+    return drive->engine != NULL ? weft_engine_hint(drive->engine)
+                                 : weft_ep_hint(weft_udp_ep(drive->udp));
+}
+
 void weft_drive_close(struct weft_drive *drive)
 {
     weft_stop_wakes(NULL);
     weft_engine_stop(drive->engine);
     weft_udp_close(drive->udp);
+    weft_provider_free(drive->provider);
     *drive = (struct weft_drive){0};
 }

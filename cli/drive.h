@@ -4,6 +4,7 @@
 #ifndef WEFT_CLI_DRIVE_H
 #define WEFT_CLI_DRIVE_H
 
+#include "cli/security.h"
 #include "io/engine.h"
 
 /* Polls the message interface until it has no event. */
@@ -12,10 +13,12 @@ typedef void weft_drive_handler(void *arg, uint64_t now_ns);
 struct weft_drive {
     struct weft_udp *udp;       /* one of the two */
     struct weft_engine *engine;
+    struct weft_provider *provider; /* NULL in mode none */
 };
 
-/* Errors:  as weft_udp_open. */
-weft_status weft_drive_open(const struct weft_udp_config *config, bool engine,
+/* Errors:  as weft_security_arm and weft_udp_open. */
+weft_status weft_drive_open(const struct weft_udp_config *config,
+                            const struct weft_security *security, bool engine,
                             struct weft_drive *drive_p, struct weft_io_error *error);
 
 /* Errors:  as weft_udp_connect. */
@@ -30,6 +33,9 @@ void weft_drive_step(struct weft_drive *drive, uint64_t timeout_ns, weft_drive_h
 
 void weft_drive_counters(struct weft_drive *drive, struct weft_udp_counters *udp_p,
                          struct weft_ep_counters *ep_p);
+
+/* Why connections do not come about, as far as the endpoint can tell. */
+enum weft_ep_hint weft_drive_hint(struct weft_drive *drive);
 
 /* A zeroed drive is fine. */
 void weft_drive_close(struct weft_drive *drive);

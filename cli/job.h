@@ -5,6 +5,7 @@
 #define WEFT_CLI_JOB_H
 
 #include "cli/options.h"
+#include "cli/security.h"
 
 #include "base/status.h"
 #include "ml/dataset.h"
@@ -37,6 +38,7 @@ struct weft_job {
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
     bool engine; /* --drive engine: the endpoint has a thread of its own */
+    struct weft_security security;
 };
 
 #define WEFT_JOB_DEFAULTS                                                                          \
@@ -44,6 +46,7 @@ struct weft_job {
         .model = "lr", .format = "adult", .workers = 4, .mode = {.kind = WEFT_JOB_BSP},            \
         .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD, .epochs = WEFT_ML_DEFAULT_EPOCHS,       \
         .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
+        .security = WEFT_SECURITY_DEFAULTS,                                                        \
     }
 
 const char *weft_job_parse_model(const char *text, void *value);

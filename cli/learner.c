@@ -65,9 +65,13 @@ static weft_status fail_shard(struct weft_learner *learner, uint32_t shard)
         return fail(learner, WEFT_PEER, "a server is gone");
     }
     const struct weft_learner_shard *gone = &learner->shards[shard];
-    return fail(learner, WEFT_PEER, "the server of shard %u at %s:%u is gone: %s", shard,
+    char hint[WEFT_SECURITY_HINT_BYTES];
+    weft_security_hint(&learner->job->security, weft_drive_hint(&learner->drive), hint,
+                       sizeof(hint));
+    return fail(learner, WEFT_PEER, "the server of shard %u at %s:%u is gone: %s%s%s", shard,
                 gone->host, gone->port,
-                gone->is_down ? reasons[gone->down] : "its connection is down");
+                gone->is_down ? reasons[gone->down] : "its connection is down",
+                hint[0] != '\0' ? "; " : "", hint);
 }
 
 /* One turn of the crank; fails when a server is gone or the user wants an end. */
@@ -152,7 +156,8 @@ static weft_status open_endpoint(struct weft_learner *learner, uint32_t rank,
     config.ep.peers_max = learner->shard_count;
     config.ep.expects_max = weft_ps_client_expects_max(client);
     struct weft_io_error error = {.text = ""};
-    weft_status status = weft_drive_open(&config, learner->job->engine, &learner->drive, &error);
+    weft_status status = weft_drive_open(&config, &learner->job->security, learner->job->engine,
+                                         &learner->drive, &error);
     for (uint32_t s = 0; status == WEFT_OK && s < learner->shard_count; s++) {
         status = weft_drive_connect(&learner->drive, learner->shards[s].host,
                                     learner->shards[s].port, &learner->shards[s].peer, &error);

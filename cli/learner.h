@@ -28,7 +28,7 @@ struct weft_learner_shard {
 };
 
 struct weft_learner {
-    const struct weft_job *job;             /* borrowed */
+    const struct weft_job *job;             /* borrowed; so is its security, loaded */
     const struct weft_ml_dataset *dataset;  /* borrowed */
     struct weft_learner_shard *shards;      /* (shard_count,), borrowed */
     uint32_t shard_count;
@@ -54,7 +54,7 @@ struct weft_learner {
  *
  * Shape:   shards (shard_count,): host and port filled in.
  * Errors:  WEFT_PEER         a server does not answer; error names it.
- *          WEFT_UNSUPPORTED  an address beyond loopback.   WEFT_TIMEOUT  asked to stop.
+ *          WEFT_UNSUPPORTED  without security beyond loopback.   WEFT_TIMEOUT  asked to stop.
  *          WEFT_DATA         a server refused, or the model diverged.
  *          Others as the functions called. weft_learner_fini is due also after an error. */
 weft_status weft_learner_init(struct weft_learner *learner, const struct weft_job *job,

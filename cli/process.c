@@ -40,6 +40,9 @@ void weft_arguments_fini(struct weft_arguments *arguments)
     arguments->count = 0;
 }
 
+/* From here on nothing has a fixed meaning. */
+enum { FREE_FD = 10 };
+
 /* In the child between fork and exec. */
 static void become(struct weft_arguments *arguments, int socket, pid_t parent)
 {
@@ -51,16 +54,18 @@ static void become(struct weft_arguments *arguments, int socket, pid_t parent)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGINT, SIG_IGN);
+    int key = arguments->key_fd != 0 ? fcntl(arguments->key_fd, F_DUPFD_CLOEXEC, FREE_FD) : -1;
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null >= 0) {
         dup2(null, STDIN_FILENO);
     }
     dup2(STDERR_FILENO, STDOUT_FILENO);
-    /* dup2 onto itself would keep close-on-exec. */
-    if (socket == WEFT_CONTROL_FD) {
-        fcntl(socket, F_SETFD, 0);
-    } else {
-        dup2(socket, WEFT_CONTROL_FD);
+    /* Out of the way first: one may have the other's number, and dup2 onto itself would keep
+     * close-on-exec. */
+    socket = fcntl(socket, F_DUPFD_CLOEXEC, FREE_FD);
+    dup2(socket, WEFT_CONTROL_FD);
+    if (key >= 0) {
+        dup2(key, WEFT_KEY_FD);
     }
     execv("/proc/self/exe", arguments->words);
     _exit(127);

@@ -16,10 +16,14 @@
 /* The descriptor on which a child finds its channel (--control-fd). */
 enum { WEFT_CONTROL_FD = 3 };
 
+/* The descriptor on which it finds the job key (--key-fd). */
+enum { WEFT_KEY_FD = 4 };
+
 /* The argument list of a child, built step by step. */
 struct weft_arguments {
     char *words[64]; /* the last one in use is followed by NULL */
     unsigned count;
+    int key_fd; /* what the child finds as WEFT_KEY_FD; 0 = nothing */
 };
 
 [[gnu::format(printf, 2, 3)]] void weft_arguments_add(struct weft_arguments *arguments,

@@ -3,6 +3,7 @@
 #include "cli/counters.h"
 #include "cli/job.h"
 #include "cli/process.h"
+#include "cli/security.h"
 #include "cli/shard_thread.h"
 #include "cli/verbs.h"
 
@@ -25,6 +26,7 @@ struct server {
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
+    struct weft_security security;
 
     struct weft_channel channel;
     uint32_t started;
@@ -45,6 +47,27 @@ static int fail(struct server *server, weft_status status, const char *text)
     return status == WEFT_UNSUPPORTED ? WEFT_EXIT_USAGE : WEFT_EXIT_FAILED;
 }
 
+/* A server that never let anybody in, although somebody knocked, has failed, and says why. */
+static int judge(struct server *server)
+{
+    enum weft_ep_hint hint = WEFT_HINT_NONE;
+    for (uint32_t i = 0; i < server->started; i++) {
+        const struct weft_shard_thread *thread = &server->threads[i];
+        if (thread->ep_counters.data_received > 0) {
+            return WEFT_EXIT_OK;
+        }
+        hint = thread->hint != WEFT_HINT_NONE ? thread->hint : hint;
+    }
+    if (hint == WEFT_HINT_NONE) {
+        return WEFT_EXIT_OK;
+    }
+    char why[WEFT_SECURITY_HINT_BYTES];
+    char text[WEFT_SECURITY_HINT_BYTES + 32];
+    weft_security_hint(&server->security, hint, why, sizeof(why));
+    snprintf(text, sizeof(text), "no worker ever got in: %s", why);
+    return fail(server, WEFT_PEER, text);
+}
+
 static int start_shards(struct server *server)
 {
     for (uint32_t i = 0; i < server->shards_here; i++) {
@@ -60,6 +83,8 @@ static int start_shards(struct server *server)
                      .role = WEFT_ROLE_SERVER,
                      .rank = server->shard_base + i,
                      .seed = server->inject_seed},
+            .security = &server->security,
+            .quiet = server->channel.fd >= 0,
         };
         struct weft_io_error error = {.text = ""};
         weft_status status = weft_shard_thread_start(&server->threads[i], &config, &error);
@@ -145,6 +170,7 @@ static int serve(struct server *server)
     }
     if (status == WEFT_EXIT_OK) {
         tell_counters(server);
+        status = judge(server);
     }
     close(signal_fd);
     return status;
@@ -165,7 +191,16 @@ static int check(const struct weft_command *command, struct server *server)
         return weft_options_usage(command, "there are no %u ports from --port %u on",
                                   server->shards_here, server->port);
     }
-    return WEFT_OPTIONS_RUN;
+    return weft_security_check(command, &server->security);
+}
+
+static int load_and_serve(struct server *server)
+{
+    struct weft_crypto_error error = {.text = ""};
+    weft_status status = weft_security_load(&server->security, false, &error);
+    int result = status == WEFT_OK ? serve(server) : fail(server, status, error.text);
+    weft_security_fini(&server->security);
+    return result;
 }
 
 int weft_cli_server(int argc, char **argv)
@@ -177,11 +212,11 @@ int weft_cli_server(int argc, char **argv)
                              .workers = 16,
                              .rows_max = 4194304,
                              .inject_seed = 1,
+                             .security = WEFT_SECURITY_DEFAULTS,
                              .channel = {.fd = -1}};
     const struct weft_option options[] = {
         {"host", "ADDRESS",
-         "loopback address to bind; others are refused until packets are\n"
-         "authenticated",
+         "address to bind, numeric; 0.0.0.0 = every one of this host",
          WEFT_OPTION_STRING, .value = &server.host},
         {"port", "P", "UDP port of the first shard; the next ones follow; 0 = any free",
          WEFT_OPTION_U32, .value = &server.port, .max = UINT16_MAX},
@@ -195,6 +230,7 @@ int weft_cli_server(int argc, char **argv)
          .min = 1, .max = WEFT_JOB_WORKERS_MAX},
         {"rows-max", "N", "rows that a shard takes; further ones are refused and counted",
          WEFT_OPTION_U32, .value = &server.rows_max, .min = 1, .max = 1u << 28},
+        WEFT_SECURITY_NETWORK_OPTIONS(&server.security),
         {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,
          .value = &server.inject_loss_ppm},
         {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,
@@ -210,8 +246,9 @@ int weft_cli_server(int argc, char **argv)
             "Each shard is one thread with one UDP port and a slice of all rows; workers name the\n"
             "ports of all shards in order. Prints a line for each shard when it can be reached.\n"
             "Ctrl-C or SIGTERM ends it; then the counters are printed as a JSON object.",
-        .example = "  weft server --port 7700 --shards-per-server 2 --workers 1 &\n"
-                   "  weft worker --servers 127.0.0.1:7700,127.0.0.1:7701 --workers 1",
+        .example = "  weft keygen job.key\n"
+                   "  weft server --key-file job.key --shards-per-server 2 --workers 1 &\n"
+                   "  weft worker --key-file job.key --servers 127.0.0.1:7700,127.0.0.1:7701",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
@@ -224,7 +261,7 @@ int weft_cli_server(int argc, char **argv)
     if (server.control_fd != 0) {
         server.channel.fd = (int)server.control_fd;
     }
-    status = serve(&server);
+    status = load_and_serve(&server);
     weft_channel_fini(&server.channel);
     return status;
 }

@@ -2,6 +2,7 @@
 
 #include "io/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,11 +86,24 @@ static void tell(struct weft_shard_thread *thread, weft_status status, struct we
     pthread_mutex_unlock(&thread->lock);
 }
 
+/* Say each kind of trouble once: anybody who can reach the port can cause more. */
+static void note_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
+{
+    if (hint != thread->hint && !thread->config.quiet && (thread->hints_said & 1u << hint) == 0) {
+        char text[WEFT_SECURITY_HINT_BYTES];
+        weft_security_hint(thread->config.security, hint, text, sizeof(text));
+        fprintf(stderr, "weft server: shard %u: %s\n", thread->config.shard, text);
+        thread->hints_said |= 1u << hint;
+    }
+    thread->hint = hint;
+}
+
 static void serve(struct weft_shard_thread *thread, struct weft_udp *udp, struct serving *serving)
 {
     tell(thread, WEFT_OK, udp);
     while (!atomic_load(&thread->stop)) {
         (void)weft_udp_step(udp, WEFT_NEVER, handle, serving);
+        note_hint(thread, weft_ep_hint(weft_udp_ep(udp)));
     }
     pthread_mutex_lock(&thread->lock);
     thread->udp = NULL; /* nobody wakes it from here on */
@@ -99,14 +113,29 @@ static void serve(struct weft_shard_thread *thread, struct weft_udp *udp, struct
     thread->shard_counters = *weft_shard_counters(serving->shard);
 }
 
+static weft_status open_endpoint(struct weft_shard_thread *thread,
+                                 const struct weft_shard_config *config, struct weft_udp **udp_p,
+                                 struct weft_provider **provider_p)
+{
+    struct weft_udp_config udp = udp_config(&thread->config, config);
+    weft_status status =
+        weft_security_arm(thread->config.security, &udp, provider_p, &thread->error);
+    if (status == WEFT_OK) {
+        status = weft_udp_open(&udp, udp_p, &thread->error);
+    }
+    weft_security_disarm(&udp);
+    return status;
+}
+
 static void *run(void *arg)
 {
     struct weft_shard_thread *thread = arg;
     struct weft_shard_config config = shard_config(&thread->config);
-    struct weft_udp_config udp_open = udp_config(&thread->config, &config);
     struct weft_udp *udp = NULL;
-    weft_status status = weft_udp_open(&udp_open, &udp, &thread->error);
+    struct weft_provider *provider = NULL;
+    weft_status status = open_endpoint(thread, &config, &udp, &provider);
     if (status != WEFT_OK) {
+        weft_provider_free(provider);
         tell(thread, status, NULL);
         return NULL;
     }
@@ -122,6 +151,7 @@ static void *run(void *arg)
     }
     /* The endpoint borrows the shard's memory, so it goes first. */
     weft_udp_close(udp);
+    weft_provider_free(provider);
     if (serving.shard != NULL) {
         for (void *slab; (slab = weft_shard_take_slab(serving.shard)) != NULL;) {
             free(slab);

@@ -4,6 +4,7 @@
 #ifndef WEFT_CLI_SHARD_THREAD_H
 #define WEFT_CLI_SHARD_THREAD_H
 
+#include "cli/security.h"
 #include "io/udp.h"
 #include "ps/shard.h"
 
@@ -19,6 +20,8 @@ struct weft_shard_thread_config {
     uint32_t rows_max; /* of this shard */
     struct weft_credit_share *credit_share; /* of the shards of this host; outlives the thread */
     struct weft_loss_config loss;
+    const struct weft_security *security; /* loaded; borrowed until join */
+    bool quiet; /* do not print hints about refused peers */
 };
 
 struct weft_shard_thread {
@@ -32,10 +35,12 @@ struct weft_shard_thread {
     weft_status status;
     struct weft_io_error error;
     atomic_bool stop;
+    uint32_t hints_said; /* of enum weft_ep_hint: bit by bit */
     /* Valid after weft_shard_thread_join: */
     struct weft_udp_counters udp_counters;
     struct weft_ep_counters ep_counters;
     struct weft_shard_counters shard_counters;
+    enum weft_ep_hint hint; /* the last */
 };
 
 /* Start the thread and wait until it has opened its socket.

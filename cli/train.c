@@ -6,12 +6,14 @@
  * done; servers are told to end and report their counters; tables, report. Any process that ends
  * out of turn ends the run.
  */
+#define _GNU_SOURCE
 #include "cli/crew.h"
 #include "cli/results.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -63,14 +65,47 @@ static void add_common(struct train *train, struct weft_arguments *arguments)
     weft_arguments_add(arguments, "--workers=%u", job->workers);
     weft_arguments_add(arguments, "--inject-loss=%.6f", (double)job->inject_loss_ppm / WEFT_PPM);
     weft_arguments_add(arguments, "--inject-seed=%llu", (unsigned long long)job->inject_seed);
+    weft_arguments_add(arguments, "--security=%s", weft_security_mode_name(job->security.mode));
+}
+
+/* The key for one child lies in a pipe, complete, before the child is started. */
+static weft_status add_key(struct train *train, struct weft_arguments *arguments, int *fd_p)
+{
+    int ends[2];
+    *fd_p = -1;
+    if (train->job.security.key == NULL) {
+        return WEFT_OK;
+    }
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return WEFT_IO;
+    }
+    weft_status status = weft_job_key_write_fd(train->job.security.key, ends[1]);
+    (void)close(ends[1]);
+    if (status != WEFT_OK) {
+        (void)close(ends[0]);
+        return status;
+    }
+    weft_arguments_add(arguments, "--key-fd=%d", (int)WEFT_KEY_FD);
+    arguments->key_fd = ends[0];
+    *fd_p = ends[0];
+    return WEFT_OK;
 }
 
 static weft_status start(struct train *train, const char *role, uint32_t rank,
                          struct weft_arguments *arguments)
 {
     struct weft_process *process;
-    weft_status status = weft_crew_start(&train->crew, role, rank, arguments, &process);
+    int key_fd;
+    weft_status status = add_key(train, arguments, &key_fd);
+    if (status == WEFT_OK) {
+        status = weft_crew_start(&train->crew, role, rank, arguments, &process);
+    }
     weft_arguments_fini(arguments);
+    if (key_fd >= 0) {
+        int why = errno;
+        (void)close(key_fd);
+        errno = why;
+    }
     if (status != WEFT_OK) {
         snprintf(train->error, sizeof(train->error), "cannot start %s %u: %s", role, rank,
                  strerror(errno));
@@ -410,7 +445,13 @@ static void name_dataset(struct train *train)
 
 static int prepare_and_run(struct train *train)
 {
+    struct weft_crypto_error key_error = {.text = ""};
     struct weft_ml_error error = {.text = ""};
+    /* All processes are our children, so a key that nobody else ever sees is as good as any. */
+    if (weft_security_load(&train->job.security, true, &key_error) != WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", key_error.text);
+        return WEFT_EXIT_FAILED;
+    }
     if (weft_job_locate(&train->job, &error, train->data_path) != WEFT_OK) {
         fprintf(stderr, "weft train: %s\n", error.text);
         return WEFT_EXIT_FAILED;
@@ -444,7 +485,8 @@ static int check(const struct weft_command *command, const struct train *train)
         return weft_options_usage(command, "there are no %u ports from --port %u on", shards,
                                   train->port);
     }
-    return weft_job_check(command, &train->job);
+    int status = weft_security_check(command, &train->job.security);
+    return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &train->job);
 }
 
 int weft_cli_train(int argc, char **argv)
@@ -453,6 +495,7 @@ int weft_cli_train(int argc, char **argv)
     train = (struct train){.job = WEFT_JOB_DEFAULTS, .servers = 2, .shards_per_server = 1};
     const struct weft_option options[] = {
         WEFT_JOB_OPTIONS(&train.job),
+        WEFT_SECURITY_OPTIONS(&train.job.security),
         {"servers", "N", "server processes", WEFT_OPTION_U32, .value = &train.servers, .min = 1,
          .max = WEFT_JOB_SHARDS_MAX},
         {"shards-per-server", "N", "shards of each server, each a thread and a port",
@@ -470,7 +513,7 @@ int weft_cli_train(int argc, char **argv)
         .summary = "train a model on this machine: starts servers and workers and shows the run",
         .description =
             "Every worker and every server is a process of its own; they talk over UDP on\n"
-            "loopback. A gradient or a pull reply may lose up to --loss-bound of its elements\n"
+            "loopback, with a job key made for this run unless one is given. A gradient or a pull reply may lose up to --loss-bound of its elements\n"
             "instead of waiting for retransmissions; --inject-loss makes the loss that loopback\n"
             "does not have. Shows a line per epoch, then results and latencies. Ctrl-C ends it.",
         .example = "  weft train --workers 4 --servers 2 --mode ssp:2 --loss-bound 0.10 \\\n"
@@ -485,5 +528,7 @@ int weft_cli_train(int argc, char **argv)
         return status;
     }
     train.progress = train.json ? stderr : stdout;
-    return prepare_and_run(&train);
+    status = prepare_and_run(&train);
+    weft_security_fini(&train.job.security);
+    return status;
 }

@@ -236,12 +236,18 @@ static int train(struct worker *worker)
 
 static int run(struct worker *worker)
 {
+    struct weft_crypto_error key_error = {.text = ""};
     struct weft_ml_error error = {.text = ""};
     weft_stop_install();
-    weft_status status = load(worker, &error);
+    weft_status status = weft_security_load(&worker->job.security, false, &key_error);
+    if (status != WEFT_OK) {
+        return fail(worker, status, key_error.text);
+    }
+    status = load(worker, &error);
     int result = status == WEFT_OK ? train(worker) : fail(worker, status, error.text);
     weft_learner_fini(&worker->learner);
     weft_ml_dataset_fini(&worker->dataset);
+    weft_security_fini(&worker->job.security);
     return result;
 }
 
@@ -307,7 +313,8 @@ static int check(const struct weft_command *command, struct worker *worker)
     if (worker->control_fd != 0) {
         worker->channel.fd = (int)worker->control_fd;
     }
-    return weft_job_check(command, &worker->job);
+    int status = weft_security_check(command, &worker->job.security);
+    return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &worker->job);
 }
 
 int weft_cli_worker(int argc, char **argv)
@@ -318,11 +325,12 @@ int weft_cli_worker(int argc, char **argv)
     const struct weft_option options[] = {
         {"servers", "LIST",
          "HOST:PORT of every shard, in their order, separated by commas;\n"
-         "loopback only until packets are authenticated",
+         "HOST is a numeric address",
          WEFT_OPTION_STRING, .value = &worker.servers},
         {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
          .max = WEFT_JOB_WORKERS_MAX - 1},
         WEFT_JOB_OPTIONS(&worker.job),
+        WEFT_SECURITY_NETWORK_OPTIONS(&worker.job.security),
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
          .value = &worker.control_fd, .hidden = true},
         {0},
@@ -337,9 +345,10 @@ int weft_cli_worker(int argc, char **argv)
             "ready, epoch (its own training loss), test (rank 0: quality on the test rows, with\n"
             "weights that are pulled whole) and done (counters and latencies). A server that does\n"
             "not answer for 5 s ends it with exit status 1.",
-        .example = "  weft server --port 7700 --workers 2 &\n"
-                   "  weft worker --servers 127.0.0.1:7700 --workers 2 --rank 0 &\n"
-                   "  weft worker --servers 127.0.0.1:7700 --workers 2 --rank 1",
+        .example = "  weft keygen job.key\n"
+                   "  weft server --key-file job.key --workers 2 &\n"
+                   "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 0 &\n"
+                   "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 1",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);

@@ -31,6 +31,7 @@ enum command_type {
     COMMAND_CANCEL,
     COMMAND_CONNECT,
     COMMAND_COUNTERS,
+    COMMAND_HINT,
 };
 
 /* What the application asks, by pointers into its own stack: it sleeps until the answer comes. */
@@ -101,6 +102,9 @@ static void execute(struct weft_engine *engine, struct command *c)
     case COMMAND_COUNTERS:
         *c->udp_counters = *weft_udp_counters(engine->udp);
         *c->ep_counters = *weft_ep_counters(weft_udp_ep(engine->udp));
+        break;
+    case COMMAND_HINT:
+        c->value = weft_ep_hint(weft_udp_ep(engine->udp));
         break;
     }
 }
@@ -302,6 +306,13 @@ void weft_engine_counters(struct weft_engine *engine, struct weft_udp_counters *
 {
     struct command c = {.type = COMMAND_COUNTERS, .udp_counters = udp_p, .ep_counters = ep_p};
     ask(engine, &c);
+}
+
+enum weft_ep_hint weft_engine_hint(struct weft_engine *engine)
+{
+    struct command c = {.type = COMMAND_HINT};
+    ask(engine, &c);
+    return (enum weft_ep_hint)c.value;
 }
 
 bool weft_engine_wait(struct weft_engine *engine, uint64_t timeout_ns)

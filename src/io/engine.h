@@ -52,6 +52,9 @@ bool weft_engine_wait(struct weft_engine *engine, uint64_t timeout_ns);
 void weft_engine_counters(struct weft_engine *engine, struct weft_udp_counters *udp_p,
                           struct weft_ep_counters *ep_p);
 
+/* As weft_ep_hint: why connections do not come about. */
+enum weft_ep_hint weft_engine_hint(struct weft_engine *engine);
+
 /* CLOSE to all peers, join the thread, free. Memory lent to sends and expectations is the caller's
  * again. NULL is fine. */
 void weft_engine_stop(struct weft_engine *engine);

@@ -22,32 +22,17 @@ static void addr_store(const void *sockaddr, size_t bytes, struct weft_addr *add
     addr_p->bytes_used = (uint32_t)bytes;
 }
 
-static weft_status refuse_beyond_loopback(const char *host, struct weft_io_error *error)
-{
-    return weft_io_fail(error, WEFT_UNSUPPORTED,
-                        "%s is beyond loopback: packets are not authenticated yet, so anybody on "
-                        "that network could change parameters; this release takes 127.0.0.0/8, ::1 "
-                        "and localhost only",
-                        host);
-}
-
 weft_status weft_sock_addr_parse(const char *host, uint16_t port, struct weft_addr *addr_p,
                                  struct weft_io_error *error)
 {
     const char *numeric = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     if (inet_pton(AF_INET, numeric, &v4.sin_addr) == 1) {
-        if ((ntohl(v4.sin_addr.s_addr) >> 24) != IN_LOOPBACKNET) {
-            return refuse_beyond_loopback(host, error);
-        }
         addr_store(&v4, sizeof(v4), addr_p);
         return WEFT_OK;
     }
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     if (inet_pton(AF_INET6, numeric, &v6.sin6_addr) == 1) {
-        if (!IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr)) {
-            return refuse_beyond_loopback(host, error);
-        }
         addr_store(&v6, sizeof(v6), addr_p);
         return WEFT_OK;
     }
@@ -55,6 +40,16 @@ weft_status weft_sock_addr_parse(const char *host, uint16_t port, struct weft_ad
                         "\"%.80s\" is not a numeric IPv4 or IPv6 address nor \"localhost\" "
                         "(names are not looked up)",
                         host);
+}
+
+bool weft_sock_addr_is_loopback(const struct weft_addr *addr)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    memcpy(&v4, addr->bytes, sizeof(v4));
+    memcpy(&v6, addr->bytes, sizeof(v6));
+    return v4.sin_family == AF_INET ? (ntohl(v4.sin_addr.s_addr) >> 24) == IN_LOOPBACKNET
+                                    : IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
 }
 
 void weft_sock_addr_canonical(const void *sockaddr, struct weft_addr *addr_p)

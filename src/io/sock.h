@@ -1,5 +1,5 @@
 /* Opening a UDP socket with everything weft wants from the kernel, and what of it was granted; and
- * addresses, with the rule that nothing beyond loopback is touched. Internal to this folder.
+ * addresses. Internal to this folder.
  */
 #ifndef WEFT_IO_SOCK_H
 #define WEFT_IO_SOCK_H
@@ -10,9 +10,12 @@
 /* A sockaddr_in or sockaddr_in6 in a struct weft_addr: family, port and address; all else zero.
  * host is a numeric address or "localhost" (names are not looked up: a resolver may block).
  *
- * Errors:  WEFT_INVALID  not an address. WEFT_UNSUPPORTED  beyond loopback. */
+ * Errors:  WEFT_INVALID  not an address. */
 weft_status weft_sock_addr_parse(const char *host, uint16_t port, struct weft_addr *addr_p,
                                  struct weft_io_error *error);
+
+/* 127.0.0.0/8 or ::1: what is sent there does not leave this machine. */
+bool weft_sock_addr_is_loopback(const struct weft_addr *addr);
 
 /* From what the kernel wrote as a sender's address; fields beyond address and port are cleared, so
  * that equal senders compare equal. */

@@ -4,6 +4,7 @@
 #include "io/sock.h"
 #include "io/udp_rx.h"
 #include "io/udp_tx.h"
+#include "wire/packet.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -41,6 +42,7 @@ struct weft_udp {
     struct weft_sock_facts facts;
     int family;
     uint32_t peers_max;
+    bool loopback_only; /* mode none, and nobody said that the network is meant */
     struct weft_udp_counters counters;
     struct weft_tx bursts[WEFT_TX_BATCH];
 };
@@ -93,11 +95,32 @@ static uint32_t window_of(uint32_t wanted, uint32_t packet_bytes, uint32_t buffe
     return (uint32_t)weft_min_u64(wanted, weft_max_u64(packets, 1));
 }
 
+/* An address this socket may bind to or send to. */
+static weft_status usable_address(const struct weft_udp *udp, const char *host, uint16_t port,
+                                  struct weft_addr *addr_p, struct weft_io_error *error)
+{
+    struct weft_addr addr;
+    weft_status status = weft_sock_addr_parse(host, port, &addr, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (udp->loopback_only && !weft_sock_addr_is_loopback(&addr)) {
+        return weft_io_fail(error, WEFT_UNSUPPORTED,
+                            "%s is beyond loopback, and without security anybody on that network "
+                            "can read and change parameters: use --security auth or seal with a "
+                            "key (`weft keygen`), or say --insecure-network if that is meant",
+                            host);
+    }
+    *addr_p = addr;
+    return WEFT_OK;
+}
+
 static weft_status open_parts(const struct weft_udp_config *config, struct weft_udp *udp,
                               struct weft_io_error *error)
 {
     struct weft_addr addr;
-    weft_status status = weft_sock_addr_parse(config->host, config->port, &addr, error);
+    udp->loopback_only = config->ep.mode == WEFT_MODE_NONE && config->insecure_network == 0;
+    weft_status status = usable_address(udp, config->host, config->port, &addr, error);
     if (status != WEFT_OK) {
         return status;
     }
@@ -360,7 +383,7 @@ weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t po
                              weft_peer *peer_p, struct weft_io_error *error)
 {
     struct weft_addr addr;
-    weft_status status = weft_sock_addr_parse(host, port, &addr, error);
+    weft_status status = usable_address(udp, host, port, &addr, error);
     if (status != WEFT_OK) {
         return status;
     }

@@ -5,8 +5,9 @@
  * the kernel or the route refuses GSO it falls back to one datagram for each message, and counts.
  * A full socket is the network dropping a packet: counted, never an error of the caller.
  *
- * It is not a security boundary: packets are not authenticated yet, so every address beyond
- * loopback is refused, to bind as well as to connect.
+ * Security is the endpoint's (config.ep: mode, crypto, psk; the caller brings the provider). What
+ * this driver adds: in mode none every address beyond loopback is refused, to bind as well as to
+ * connect, unless insecure_network says that this is meant.
  *
  * Use:   weft_udp_open, then in a loop: calls through weft_udp_msgr, weft_udp_step;  at the end
  *        weft_udp_close. All by one thread, except weft_udp_wake.
@@ -29,6 +30,7 @@ struct weft_udp_config {
     uint32_t socket_buffer_bytes; /* asked for, each way; weft_udp_facts: granted */
     uint8_t gso;                  /* 0: one datagram a message, as where GSO is refused */
     uint8_t gro;                  /* 0: do not ask for merged datagrams */
+    uint8_t insecure_network;     /* 1: mode none beyond loopback, too: anybody there may write */
     struct weft_loss_config loss; /* drop on arrival, on purpose */
     struct weft_ep_config ep;
 };
@@ -75,7 +77,7 @@ void weft_udp_config_default(struct weft_udp_config *config_p);
 
 /* Owns:    gives *udp_p, to be ended with weft_udp_close.
  * Errors:  WEFT_INVALID  host is no address, or a limit of ep is out of range.
- *          WEFT_UNSUPPORTED  host is beyond loopback.
+ *          WEFT_UNSUPPORTED  host is beyond loopback in mode none without insecure_network.
  *          WEFT_IO       a system call was refused; WEFT_EXISTS: the port is in use.
  *          WEFT_NOMEM.   error->text says it in words each time.
  * Thread:  the one that will call step; its timer slack is set to 1 ns. */

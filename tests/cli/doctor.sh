@@ -20,7 +20,8 @@ tap_is "as many facts in both" "$(jq '.facts | length' "$tap_tmp/json")" \
     "$(grep -c '^\(ok\|warn\|MISSING\) ' "$tap_tmp/table")"
 
 # A port that a server of ours holds is in use.
-"$WEFT_BIN" server --port 0 --workers 1 >"$tap_tmp/server" &
+"$WEFT_BIN" keygen "$tap_tmp/job.key" >"$tap_tmp/keygen"
+"$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 1 >"$tap_tmp/server" &
 server=$!
 tries=0
 until [ -s "$tap_tmp/server" ] || [ "$tries" = 200 ]; do
@@ -31,7 +32,8 @@ port=$(sed -n 's/^shard 0 of 1: 127\.0\.0\.1:\([0-9]*\)$/\1/p' "$tap_tmp/server"
 tap_like "the server says its port" "$port" '^[1-9][0-9]*$'
 fact=$("$WEFT_BIN" doctor --port "$port" --json | jq -r ".facts[] | select(.name == \"port_$port\").state")
 tap_like "a port in use is not ok" "$fact" '^\(warn\|missing\)$'
-tap_run_fails "a server on a port in use fails" 1 "$WEFT_BIN" server --port "$port"
+tap_run_fails "a server on a port in use fails" 1 "$WEFT_BIN" server \
+    --key-file "$tap_tmp/job.key" --port "$port"
 tap_like "and says so" "$(cat "$tap_tmp/run.out")" "weft server: .*$port.*in use"
 kill -TERM "$server"
 status=0
@@ -39,5 +41,14 @@ wait "$server" || status=$?
 tap_is "SIGTERM ends a server well" "$status" 0
 tap_run "its last words are its counters" sh -c \
     "sed 1d '$tap_tmp/server' | jq -e '.datagrams_received == 0 and .messages == 0'"
+
+# The job key.
+tap_run "a good key is shown by its fingerprint" sh -c "'$WEFT_BIN' doctor --json \
+    --key-file '$tap_tmp/job.key' | jq -e '.facts[] | select(.name == \"job_key\") |
+    .state == \"ok\" and (.value | test(\"^fingerprint [0-9a-f]{8}$\"))'"
+chmod 644 "$tap_tmp/job.key"
+tap_run_fails "a key that others can read is missing" 1 "$WEFT_BIN" doctor \
+    --key-file "$tap_tmp/job.key"
+tap_like "with what to do" "$(cat "$tap_tmp/run.out")" "chmod 600 $tap_tmp/job.key"
 
 tap_done

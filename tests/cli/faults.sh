@@ -89,7 +89,8 @@ tap_is "the parent killed: no process left" "$left" ""
 
 # ---- a port in use ----
 : >"$tap_tmp/server"
-"$WEFT_BIN" server --port 0 --workers 1 >"$tap_tmp/server" &
+"$WEFT_BIN" keygen "$tap_tmp/job.key" >"$tap_tmp/keygen"
+"$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 1 >"$tap_tmp/server" &
 server=$!
 until_true [ -s "$tap_tmp/server" ]
 port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server")
@@ -97,7 +98,8 @@ tap_run_fails "a port in use" 1 "$WEFT_BIN" train --data "$data" --servers 1 --p
 tap_like "is named" "$(cat "$tap_tmp/run.out")" "weft train: server 0 .*$port.*in use"
 kill "$server"
 wait "$server"
-tap_run_fails "a worker without a server" 1 "$WEFT_BIN" worker --servers "127.0.0.1:$port"
+tap_run_fails "a worker without a server" 1 "$WEFT_BIN" worker \
+    --key-file "$tap_tmp/job.key" --servers "127.0.0.1:$port"
 tap_like "names it" "$(cat "$tap_tmp/run.out")" "127.0.0.1:$port is gone: it has not answered"
 
 # ---- noise on a server's port during the run: counted, and the result is right ----
@@ -128,7 +130,8 @@ tap_run "a run under noise ends well" wait "$train"
 tap_run "its result is right" jq -e '.test_auc > 0.90 and .delivered_fraction == 1 and
     .messages_short == 0' "$tap_tmp/noise.json"
 tap_run "every datagram of noise was dropped and counted" jq -e '.counters |
-    .bad_short + .bad_version + .bad_class + .bad_peer + .bad_packet + .hello_refused >= 40' \
+    .bad_short + .bad_version + .bad_class + .bad_peer + .bad_packet + .hello_refused +
+    .bad_mode + .bad_tag + .bad_key + .refused + .unknown_received >= 40' \
     "$tap_tmp/noise.json"
 
 # ---- data files ----

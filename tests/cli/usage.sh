@@ -71,8 +71,14 @@ refused 'must be HOST:PORT' worker --servers 127.0.0.1:0
 refused 'must be HOST:PORT' worker --servers 127.0.0.1:1,
 refused '--rank 2 is not allowed' worker --servers 127.0.0.1:1 --workers 2 --rank 2
 refused 'do not lie within' server --shards 1 --shard-base 1
-refused 'loopback' server --host 192.0.2.1 --port 0
-refused 'loopback' worker --servers 192.0.2.1:7700
+refused 'loopback.*--insecure-network' server --security none --host 192.0.2.1 --port 0
+refused 'loopback.*--insecure-network' worker --security none --servers 192.0.2.1:7700
+for verb in server worker train; do
+    refused '--security "tls".*auth, seal or none' "$verb" --security tls
+done
+refused '--key-file has no use' server --security none --key-file x
+refused '--key-file has no use' train --security none --key-file x
+refused '--insecure-network means something only with --security none' server --insecure-network
 refused '--port "65536"' doctor --port 65536
 
 refused 'which FILE?' keygen

@@ -1,0 +1,76 @@
+/* Security as the verbs offer it: the options, where the job key comes from, and outfitting an
+ * endpoint's configuration with provider and key.
+ *
+ * The key, in this order: from the parent (`weft train` hands it to its children through a pipe),
+ * from --key-file, from the environment variable WEFT_JOB_KEY; and where the caller says that all
+ * processes are its own children, a fresh one. It is never an argument: those are for all to see.
+ */
+#ifndef WEFT_CLI_SECURITY_H
+#define WEFT_CLI_SECURITY_H
+
+#include "cli/options.h"
+#include "crypto/job_key.h"
+#include "crypto/provider.h"
+#include "io/udp.h"
+#include "wire/packet.h"
+
+struct weft_security {
+    uint8_t mode;          /* enum weft_wire_mode */
+    bool insecure_network;
+    const char *key_file;  /* NULL = not given */
+    uint32_t key_fd;       /* 0 = none */
+
+    struct weft_job_key *key; /* after weft_security_load; NULL in mode none */
+};
+
+#define WEFT_SECURITY_DEFAULTS {.mode = WEFT_MODE_AUTH}
+
+const char *weft_security_parse_mode(const char *text, void *value);
+const char *weft_security_mode_name(uint8_t mode);
+
+/* Rows of an option table. */
+#define WEFT_SECURITY_OPTIONS(security)                                                            \
+    {"security", "MODE", "auth = every packet authenticated, payload readable; seal =\n"           \
+     "encrypted, too; none = neither, on this machine only", WEFT_OPTION_CUSTOM,                   \
+     .value = &(security)->mode, .parse = weft_security_parse_mode, .fallback = "auth"},           \
+    {"key-file", "FILE", "the job key, from `weft keygen`; else the variable WEFT_JOB_KEY",        \
+     WEFT_OPTION_STRING, .value = &(security)->key_file, .fallback = ""}
+
+/* For verbs whose endpoints may be reached from beyond this machine. */
+#define WEFT_SECURITY_NETWORK_OPTIONS(security)                                                    \
+    WEFT_SECURITY_OPTIONS(security),                                                               \
+    {"insecure-network", NULL, "with --security none: beyond loopback, too, where anybody\n"       \
+     "can then read and change the parameters", WEFT_OPTION_FLAG,                                  \
+     .value = &(security)->insecure_network},                                                      \
+    {"key-fd", "FD", "pipe with the job key from `weft train`", WEFT_OPTION_U32,                   \
+     .value = &(security)->key_fd, .hidden = true}
+
+/* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
+int weft_security_check(const struct weft_command *command, const struct weft_security *security);
+
+/* Find the key. Takes WEFT_JOB_KEY out of the environment, whatever is used.
+ *
+ * fresh:   make a key when none is given.
+ * Owns:    weft_security_fini is due, also after an error.
+ * Errors:  those of crypto/job_key.h; error->text says what to do. */
+weft_status weft_security_load(struct weft_security *security, bool fresh,
+                               struct weft_crypto_error *error);
+void weft_security_fini(struct weft_security *security);
+
+/* Set mode, provider and key in a configuration whose peers_max is final. The provider belongs to
+ * the thread of that endpoint; free it when the endpoint is closed.
+ *
+ * Owns:    gives *provider_p (NULL in mode none); config->ep.psk holds the key afterwards: wipe it
+ *          with weft_security_disarm as soon as the endpoint is open.
+ * Errors:  as weft_provider_new; WEFT_STATE. */
+weft_status weft_security_arm(const struct weft_security *security, struct weft_udp_config *config,
+                              struct weft_provider **provider_p, struct weft_io_error *error);
+void weft_security_disarm(struct weft_udp_config *config);
+
+/* The endpoint's hint for a person, with this end's fingerprint where keys differ; "" for none. */
+void weft_security_hint(const struct weft_security *security, enum weft_ep_hint hint, char *text_p,
+                        size_t bytes);
+
+enum { WEFT_SECURITY_HINT_BYTES = 320 };
+
+#endif

@@ -1,0 +1,110 @@
+#!/bin/sh
+# Security as a user meets it: every mode trains, the key stays where it belongs, and two ends that
+# do not fit say so in words, at both ends, with exit status 1.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_DATA_DIR WEFT_JOB_KEY
+
+awk 'BEGIN { for (i = 0; i < 2000; i++) printf "%d,Private,%d,9th,5,Divorced,Sales,Wife,White,Male," \
+    "0,0,40,United-States,%s50K\n", 17 + i % 70, i, i % 3 ? "<=" : ">" }' >"$tap_tmp/rows.csv"
+"$WEFT_BIN" keygen "$tap_tmp/a.key" >"$tap_tmp/keygen"
+"$WEFT_BIN" keygen "$tap_tmp/b.key" >"$tap_tmp/keygen"
+key=$(cat "$tap_tmp/a.key")
+print_a=$("$WEFT_BIN" keygen --check --json "$tap_tmp/a.key" | jq -r .fingerprint)
+print_b=$("$WEFT_BIN" keygen --check --json "$tap_tmp/b.key" | jq -r .fingerprint)
+
+until_true() {
+    tries=0
+    until "$@" 2>/dev/null; do
+        [ "$tries" -lt 400 ] || return 1
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+}
+
+# ---- one machine ----
+train() { # train <name> <options...>: the report is $tap_tmp/<name>.json
+    name=$1
+    shift
+    tap_run "train $*" "$WEFT_BIN" train --data "$tap_tmp/rows.csv" --epochs 2 --workers 2 \
+        --report "$tap_tmp/$name.json" "$@"
+}
+train auth
+train seal --security seal --loss-bound 0 --inject-loss 0.02
+train engine --security seal --drive engine --key-file "$tap_tmp/a.key"
+train none --security none
+for mode in auth seal none; do
+    tap_is "the report names mode $mode" "$(jq -r .security "$tap_tmp/$mode.json")" "$mode"
+    tap_run "$mode: nothing forged, nothing failed" jq -e \
+        '.counters | .bad_tag + .bad_key + .bad_mode + .crypto_failures == 0' "$tap_tmp/$mode.json"
+done
+tap_is "loss under seal: all arrives" "$(jq .delivered_fraction "$tap_tmp/seal.json")" 1
+tap_run_fails "train with a key that is none" 1 "$WEFT_BIN" train --key-file "$tap_tmp/rows.csv"
+tap_run_fails "a bad variable" 1 env WEFT_JOB_KEY=123 "$WEFT_BIN" train
+tap_like "is named" "$(cat "$tap_tmp/run.out")" 'WEFT_JOB_KEY is cut short: 3 '
+
+# ---- no key ----
+for verb in "server --port 0" "worker --servers 127.0.0.1:9"; do
+    # shellcheck disable=SC2086
+    tap_run_fails "no key: $verb" 1 "$WEFT_BIN" $verb
+    tap_like "says what to do" "$(cat "$tap_tmp/run.out")" 'no job key: .*weft keygen job.key.*--key-file'
+done
+
+# ---- the key is nowhere to be seen ----
+env WEFT_JOB_KEY="$key" "$WEFT_BIN" train --data "$tap_tmp/rows.csv" --epochs 10000 --workers 2 \
+    >"$tap_tmp/log" 2>&1 &
+train=$!
+until_true grep -q '^epoch 1/' "$tap_tmp/log"
+pids="$train $(sed -n 's/^[a-z]* [0-9]*: pid //p' "$tap_tmp/log")"
+seen=
+count=0
+for pid in $pids; do
+    for file in environ cmdline; do
+        [ -r "/proc/$pid/$file" ] && count=$((count + 1))
+        tr '\0' '\n' <"/proc/$pid/$file" | grep -q "$key" && seen="$seen $pid/$file"
+    done
+done
+tap_is "looked at every process" "$count" 10
+tap_is "no process shows the key" "$seen" ""
+tap_is "nor does the output" "$(grep -c "$key" "$tap_tmp/log")" 0
+kill "$train"
+wait "$train"
+
+# ---- two ends ----
+# ends <name> <sentence at the worker> <sentence at the server> <server's options> <worker's options>
+# An empty sentence: that end ends well.
+ends() {
+    : >"$tap_tmp/server.err"
+    # shellcheck disable=SC2086
+    "$WEFT_BIN" server --port 0 --workers 1 $4 >"$tap_tmp/server" 2>"$tap_tmp/server.err" &
+    server=$!
+    until_true grep -q '^shard 0 of 1: ' "$tap_tmp/server"
+    port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server")
+    # shellcheck disable=SC2086
+    "$WEFT_BIN" worker --data "$tap_tmp/rows.csv" --epochs 1 --servers "127.0.0.1:$port" $5 \
+        >"$tap_tmp/worker.out" 2>"$tap_tmp/worker.err"
+    worker_status=$?
+    kill "$server"
+    server_status=0
+    wait "$server" || server_status=$?
+    tap_is "$1: the worker's exit status" "$worker_status" "$([ -z "$2" ]; echo $?)"
+    tap_is "$1: the server's exit status" "$server_status" "$([ -z "$3" ]; echo $?)"
+    tap_like "$1: the worker says why" "$(cat "$tap_tmp/worker.err")" "${2:-^$}"
+    tap_like "$1: the server says why" "$(cat "$tap_tmp/server.err")" "${3:-^$}"
+}
+a="--key-file $tap_tmp/a.key"
+b="--key-file $tap_tmp/b.key"
+ends "the same key" '' '' "$a" "$a"
+ends "more than asked" '' '' "$a" "$a --security seal"
+ends "another key" "job key is another.*this end's is $print_b" \
+    "no worker ever got in: a peer with another job key.*this end's is $print_a" "$a" "$b"
+ends "another key, engine" "job key is another.*this end's is $print_b" \
+    "another job key" "$a" "$b --drive engine"
+ends "less than asked" 'does not take this security mode' 'another security mode' \
+    "$a --security seal" "$a"
+ends "none at the worker" 'does not take this security mode' 'another security mode' \
+    "$a" "--security none"
+ends "none at the server" 'does not take this security mode' 'another security mode' \
+    "--security none" "$a"
+
+tap_done
