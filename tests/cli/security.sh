@@ -51,6 +51,7 @@ for verb in "server --port 0" "worker --servers 127.0.0.1:9"; do
 done
 
 # ---- the key is nowhere to be seen ----
+: >"$tap_tmp/log"
 env WEFT_JOB_KEY="$key" "$WEFT_BIN" train --data "$tap_tmp/rows.csv" --epochs 10000 --workers 2 \
     >"$tap_tmp/log" 2>&1 &
 train=$!
@@ -74,6 +75,8 @@ wait "$train"
 # ends <name> <sentence at the worker> <sentence at the server> <server's options> <worker's options>
 # An empty sentence: that end ends well.
 ends() {
+    # Now: the background shell empties them only when it gets to run.
+    : >"$tap_tmp/server"
     : >"$tap_tmp/server.err"
     # shellcheck disable=SC2086
     "$WEFT_BIN" server --port 0 --workers 1 $4 >"$tap_tmp/server" 2>"$tap_tmp/server.err" &
