@@ -81,8 +81,8 @@ static weft_status check_file(int fd, const char *path, struct weft_crypto_error
     }
     if ((about.st_mode & MODE_OTHERS) != 0) {
         return weft_crypto_fail(error, WEFT_DATA,
-                                "key file %s is open to other users (mode %04o), who may know the "
-                                "key by now; run: chmod 600 %s",
+                                "key file %s has mode %04o: others may read it or change it; run: "
+                                "chmod 600 %s (and make a new key if they did)",
                                 path, (unsigned)(about.st_mode & 07777), path);
     }
     return WEFT_OK;

@@ -30,6 +30,11 @@ ln -s nowhere "$tap_tmp/link"
 says "not through a link either" 1 'exists already' "$tap_tmp/link"
 tap_run "which still leads nowhere" test ! -e "$tap_tmp/nowhere"
 says "no folder" 1 'cannot make .*No such file' "$tap_tmp/no/job.key"
+# A disk that is full: nothing is left. (The answer comes through a pipe, which has no size limit.)
+said=$( (trap '' XFSZ && ulimit -f 0 && "$WEFT_BIN" keygen "$tap_tmp/full.key") 2>&1; echo "exit $?")
+tap_like "a file that cannot be written" "$said" "^weft keygen: cannot write $tap_tmp/full.key: "
+tap_like "is a failure" "$said" '^exit 1$'
+tap_run "and is not left behind" test ! -e "$tap_tmp/full.key"
 umask 777
 tap_run "--json" "$WEFT_BIN" keygen --json "$tap_tmp/other.key"
 umask 022
