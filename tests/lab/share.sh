@@ -1,0 +1,78 @@
+#!/bin/bash
+# One link, one kernel TCP (cubic) and one weft flow with `reno-fair`: TCP keeps at least 35 %.
+#
+#   namespace a --- veth, token bucket 100 Mbit/s, 100 KB of buffer --> namespace b
+#
+# Needs root: makes two network namespaces, named by this process's number, and puts them away at
+# exit. Usage: share.sh [SECONDS]. WEFT_FLOW is the program of tests/lab/flow.c.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+seconds=${1:-6}
+a=weft-a-$$
+b=weft-b-$$
+pids=()
+
+put_away() {
+    for pid in "${pids[@]}"; do
+        kill -TERM "$pid" 2>/dev/null
+    done
+    ip netns del "$a" 2>/dev/null
+    ip netns del "$b" 2>/dev/null
+    rm -rf "$tap_tmp"
+}
+trap put_away EXIT
+trap 'exit 1' INT TERM HUP
+
+skip() {
+    tap_skip "TCP keeps its share" "$1"
+    tap_done
+    exit 0
+}
+
+set_up() {
+    ip netns add "$a" && ip netns add "$b" &&
+        ip link add va netns "$a" type veth peer name vb netns "$b" &&
+        ip -n "$a" addr add 10.77.0.1/24 dev va && ip -n "$b" addr add 10.77.0.2/24 dev vb &&
+        ip -n "$a" link set va up && ip -n "$b" link set vb up &&
+        ip netns exec "$a" ethtool -K va tso off gso off gro off &&
+        ip netns exec "$b" ethtool -K vb tso off gso off gro off &&
+        ip netns exec "$a" tc qdisc add dev va root tbf rate 100mbit burst 10kb limit 100000
+}
+
+# share <cc of weft>: both flows for $seconds; bytes in $tcp and $weft. Not for a subshell: $pids.
+share() {
+    ip netns exec "$b" "$WEFT_FLOW" recv tcp 10.77.0.2 7001 >"$tap_tmp/tcp" &
+    local tcp_recv=$!
+    ip netns exec "$b" "$WEFT_FLOW" recv weft 10.77.0.2 7002 >"$tap_tmp/weft" &
+    local weft_recv=$!
+    pids+=("$tcp_recv" "$weft_recv")
+    sleep 0.3
+    ip netns exec "$a" "$WEFT_FLOW" send tcp 10.77.0.2 7001 "$seconds" cubic >"$tap_tmp/tcp_send" &
+    local tcp_send=$!
+    ip netns exec "$a" "$WEFT_FLOW" send weft 10.77.0.2 7002 "$seconds" "$1" >"$tap_tmp/weft_send" &
+    local weft_send=$!
+    pids+=("$tcp_send" "$weft_send")
+    wait "$tcp_send" "$weft_send"
+    kill -TERM "$tcp_recv" "$weft_recv" 2>/dev/null
+    wait "$tcp_recv" "$weft_recv"
+    pids=()
+    tcp=$(sed -n 's/^bytes //p' "$tap_tmp/tcp")
+    weft=$(sed -n 's/^bytes //p' "$tap_tmp/weft")
+}
+
+[ "$(id -u)" = 0 ] || skip "needs root, for network namespaces"
+command -v ethtool >/dev/null || skip "ethtool is not installed"
+if ! set_up >"$tap_tmp/set_up" 2>&1; then
+    skip "this kernel makes no such network: $(tail -n 1 "$tap_tmp/set_up")"
+fi
+
+share reno-fair
+total=$((tcp + weft))
+echo "# reno-fair: TCP $((tcp * 8 / seconds / 1000)) kbit/s, weft $((weft * 8 / seconds / 1000))" \
+    "kbit/s; TCP has $((total > 0 ? 100 * tcp / total : 0)) %"
+# Both must have done something, or the share would prove nothing.
+tap_is "the link was in use" "$((total * 8 / seconds > 80000000))" 1
+tap_is "weft got more than a tenth" "$((weft * 10 > total))" 1
+tap_is "TCP keeps at least 35 %" "$((tcp * 100 >= 35 * total))" 1
+tap_done
