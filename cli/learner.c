@@ -143,11 +143,27 @@ static weft_status allocate(struct weft_learner *learner, uint32_t rank)
     return status == WEFT_OK ? status : fail_status(learner, status, "memory of the batches");
 }
 
+/* Without security the wildcard would be refused before the server's address, which explains more. */
+static const char *bind_host(const struct weft_learner *learner)
+{
+    const char *hosts[WEFT_JOB_SHARDS_MAX];
+    const struct weft_security *security = &learner->job->security;
+    for (uint32_t s = 0; s < learner->shard_count; s++) {
+        hosts[s] = learner->shards[s].host;
+    }
+    const char *host = weft_udp_bind_towards(hosts, learner->shard_count);
+    if (security->mode != WEFT_MODE_NONE || security->insecure_network) {
+        return host;
+    }
+    return host[0] == ':' ? "::1" : "127.0.0.1";
+}
+
 static weft_status open_endpoint(struct weft_learner *learner, uint32_t rank,
                                  const struct weft_ps_client_config *client)
 {
     struct weft_udp_config config;
     weft_udp_config_default(&config);
+    config.host = bind_host(learner);
     config.loss = (struct weft_loss_config){.loss_ppm = learner->job->inject_loss_ppm,
                                             .role = WEFT_ROLE_WORKER,
                                             .rank = rank,

@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -403,6 +404,23 @@ weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t po
                             weft_status_text(status));
     }
     return WEFT_OK;
+}
+
+const char *weft_udp_bind_towards(const char *const *hosts, uint32_t count)
+{
+    bool v6 = false;
+    bool beyond = false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct weft_addr addr;
+        if (weft_sock_addr_parse(hosts[i], 0, &addr, NULL) == WEFT_OK) {
+            v6 = i == 0 ? weft_sock_addr_family(&addr) == AF_INET6 : v6;
+            beyond = beyond || !weft_sock_addr_is_loopback(&addr);
+        }
+    }
+    if (v6) {
+        return beyond ? "::" : "::1";
+    }
+    return beyond ? "0.0.0.0" : "127.0.0.1";
 }
 
 uint16_t weft_udp_port(const struct weft_udp *udp)

@@ -84,6 +84,11 @@ void weft_udp_config_default(struct weft_udp_config *config_p);
 weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp_p,
                           struct weft_io_error *error);
 
+/* Where to bind for being able to reach these hosts: the loopback address of their family, or its
+ * wildcard when one of them is beyond loopback. The family is that of the first; connect names a
+ * host of the other. */
+const char *weft_udp_bind_towards(const char *const *hosts, uint32_t count);
+
 /* The port bound, host byte order. */
 uint16_t weft_udp_port(const struct weft_udp *udp);
 

@@ -311,6 +311,23 @@ static void garbage_is_counted(void **state)
     weft_udp_close(b.udp);
 }
 
+static void bound_towards_the_peers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *hosts[2];
+        const char *wanted;
+    } rows[] = {
+        {{"127.0.0.1", "127.0.0.2"}, "127.0.0.1"}, {{"localhost", "192.0.2.1"}, "0.0.0.0"},
+        {{"192.0.2.1", "127.0.0.1"}, "0.0.0.0"},   {{"::1", "::1"}, "::1"},
+        {{"2001:db8::1", "::1"}, "::"},            {{"nonsense", "nonsense"}, "127.0.0.1"},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(rows); i++) {
+        assert_string_equal(weft_udp_bind_towards(rows[i].hosts, 2), rows[i].wanted);
+    }
+    assert_string_equal(weft_udp_bind_towards(NULL, 0), "127.0.0.1");
+}
+
 static void beyond_loopback_is_refused(void **state)
 {
     (void)state;
@@ -444,7 +461,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_go_both_ways),      cmocka_unit_test(without_gso_the_same),
         cmocka_unit_test(injected_loss_is_made_good), cmocka_unit_test(garbage_is_counted),
-        cmocka_unit_test(beyond_loopback_is_refused), cmocka_unit_test(wake_ends_a_sleep),
+        cmocka_unit_test(beyond_loopback_is_refused),
+        cmocka_unit_test(bound_towards_the_peers), cmocka_unit_test(wake_ends_a_sleep),
         cmocka_unit_test(sleep_ends_at_its_time),     cmocka_unit_test(close_tells_the_peer),
         cmocka_unit_test(nobody_there_is_silence),    cmocka_unit_test(ipv6_works_too),
     };
