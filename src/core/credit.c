@@ -43,6 +43,16 @@ static const uint64_t fast_bps = UINT64_C(10) * 1000 * 1000 * 1000;
 static const uint64_t retell_ns = 50 * WEFT_NS_PER_US;
 static const uint64_t floor_ns = 5 * WEFT_NS_PER_S;
 
+static void share_join(struct weft_ep *ep, bool active)
+{
+    struct weft_credit_share *share = ep->config.credit_share;
+    if (share == NULL || ep->credit.joined == active) {
+        return;
+    }
+    ep->credit.joined = active;
+    atomic_fetch_add_explicit(&share->active, active ? 1U : UINT32_MAX, memory_order_relaxed);
+}
+
 void weft_core_credit_init(struct weft_ep *ep)
 {
     ep->credit = (struct credit){
@@ -51,6 +61,18 @@ void weft_core_credit_init(struct weft_ep *ep)
         .loss_floor = {UINT32_MAX, UINT32_MAX},
         .pause_ns = WEFT_NEVER,
     };
+    if (ep->config.credit_share != NULL) {
+        atomic_fetch_add_explicit(&ep->config.credit_share->endpoints, 1, memory_order_relaxed);
+    }
+}
+
+void weft_core_credit_fini(struct weft_ep *ep)
+{
+    struct weft_credit_share *share = ep->config.credit_share;
+    if (share != NULL && ep->credit.budget > 0) {
+        share_join(ep, false);
+        atomic_fetch_sub_explicit(&share->endpoints, 1, memory_order_relaxed);
+    }
 }
 
 /* ---- what a sender wants --------------------------------------------------------------------- */
@@ -93,9 +115,14 @@ static uint64_t remaining(const struct peer *p)
 static uint32_t allowance(const struct weft_ep *ep)
 {
     const struct credit *c = &ep->credit;
-    /* Before the first round everybody connected may begin at once. */
-    uint64_t senders = c->senders == 0 ? ep->peers_used : c->senders;
-    senders = weft_max_u64(senders, ep->config.senders_expected);
+    const struct weft_credit_share *host = ep->config.credit_share;
+    uint64_t senders = weft_max_u64(c->senders, ep->config.senders_expected);
+    if (c->senders == 0) {
+        /* Before the first round everybody connected may begin at once, at all endpoints. */
+        senders = weft_max_u64(senders, ep->peers_used);
+        senders *= host == NULL ? 1
+                                : atomic_load_explicit(&host->endpoints, memory_order_relaxed);
+    }
     uint64_t share = c->budget / weft_max_u64(senders, 1);
     return (uint32_t)weft_max_u64(weft_min_u64(share, ep->config.unscheduled), 1);
 }
@@ -265,16 +292,6 @@ static void grant(struct weft_ep *ep, struct peer *p, uint32_t packets, uint64_t
     p->ack_now = true;
     weft_core_rx_timer_arm(p); /* its silence counts from now */
     weft_core_peer_ready(ep, p);
-}
-
-static void share_join(struct weft_ep *ep, bool active)
-{
-    struct weft_credit_share *share = ep->config.credit_share;
-    if (share == NULL || ep->credit.joined == active) {
-        return;
-    }
-    ep->credit.joined = active;
-    atomic_fetch_add_explicit(&share->active, active ? 1U : UINT32_MAX, memory_order_relaxed);
 }
 
 /* The end of a round: how many senders it had is what the next one will have. */

@@ -135,6 +135,7 @@ void weft_ep_free(struct weft_ep *ep)
     free(ep->tx_arena);
     free(ep->events);
     free(ep->expects);
+    weft_core_credit_fini(ep);
     free(ep->credit_active);
     free(ep->ready);
     free(ep->heap);

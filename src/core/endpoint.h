@@ -32,11 +32,12 @@ struct weft_addr {
 enum weft_ecn { WEFT_ECN_NOT = 0, WEFT_ECN_ECT1 = 1, WEFT_ECN_ECT0 = 2, WEFT_ECN_CE = 3 };
 
 /* What the endpoints of one host share, so that they grant no more together than one would: bytes
- * of DATA taken and when, and endpoints with an open message. Zeroed by its owner; outlives them. */
+ * of DATA taken and when, endpoints with an open message, and all of them. Zeroed by its owner; outlives them. */
 struct weft_credit_share {
     _Atomic uint64_t bytes;
     _Atomic uint64_t last_ns; /* last DATA at any of them */
     _Atomic uint32_t active;
+    _Atomic uint32_t endpoints;
 };
 
 /* In which order a message's chunks go out. Others than PERM are for tests of what it is for. */

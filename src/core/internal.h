@@ -352,6 +352,7 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 
 /* credit.c */
 void weft_core_credit_init(struct weft_ep *ep);
+void weft_core_credit_fini(struct weft_ep *ep);
 /* What a new connection may send before it has an ACK. */
 uint16_t weft_core_credit_first(const struct weft_ep *ep);
 void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead, uint64_t bytes,
