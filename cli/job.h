@@ -6,6 +6,7 @@
 
 #include "cli/options.h"
 #include "cli/security.h"
+#include "cli/tracing.h"
 
 #include "base/status.h"
 #include "ml/dataset.h"
@@ -37,6 +38,7 @@ struct weft_job {
     uint64_t seed;
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
+    const char *trace; /* file to write the trace to; NULL = none */
     bool engine; /* --drive engine: the endpoint has a thread of its own */
     struct weft_security security;
 };
@@ -86,6 +88,8 @@ const char *weft_job_parse_drive(const char *text, void *value);
      "process", WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                \
     {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,                              \
      .value = &(job)->inject_seed},                                                                \
+    {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,              \
+     .fallback = "none"},                                                                          \
     {"drive", "WHO", "caller = the training thread turns the transport's crank;\n"                 \
      "engine = a thread of its own does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,             \
      .parse = weft_job_parse_drive, .fallback = "caller"}

@@ -172,6 +172,10 @@ static weft_status open_endpoint(struct weft_learner *learner, uint32_t rank,
     config.ep.peers_max = learner->shard_count;
     config.ep.expects_max = weft_ps_client_expects_max(client);
     struct weft_io_error error = {.text = ""};
+    char label[32];
+    snprintf(label, sizeof(label), "worker %u", rank);
+    weft_tracing_open(&learner->tracing, learner->job->trace);
+    weft_tracing_attach(&learner->tracing, label, &config, &learner->trace);
     weft_status status = weft_drive_open(&config, &learner->job->security, learner->job->engine,
                                          &learner->drive, &error);
     for (uint32_t s = 0; status == WEFT_OK && s < learner->shard_count; s++) {
@@ -248,6 +252,7 @@ void weft_learner_fini(struct weft_learner *learner)
 {
     /* The endpoint borrows the client's memory, so it goes first. */
     weft_drive_close(&learner->drive);
+    weft_tracing_close(&learner->tracing);
     weft_ps_client_free(learner->client);
     weft_ml_share_fini(&learner->share);
     weft_ml_batch_fini(&learner->batch);

@@ -34,6 +34,8 @@ struct weft_learner {
     uint32_t shard_count;
 
     struct weft_drive drive;
+    struct weft_tracing tracing;    /* of this process */
+    struct weft_tracing_feed trace; /* of its endpoint */
     struct weft_msgr msgr;
     struct weft_ps_client *client;
     struct weft_ml_share share;

@@ -17,6 +17,7 @@ static const struct {
     {"worker", "train on one share of the data against running servers", weft_cli_worker},
     {"keygen", "make the key that the processes of a job share", weft_cli_keygen},
     {"doctor", "say what this host has and lacks", weft_cli_doctor},
+    {"trace", "read what --trace wrote: a summary, the life of a message, qlog", weft_cli_trace},
     {"sim", "run clusters on virtual time, repeatable from a seed", weft_cli_sim},
 };
 

@@ -25,9 +25,11 @@ struct server {
     uint32_t rows_max;
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
+    const char *trace;
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
     struct weft_security security;
 
+    struct weft_tracing tracing;
     struct weft_channel channel;
     uint32_t started;
     struct weft_shard_thread threads[WEFT_JOB_SHARDS_MAX];
@@ -85,6 +87,7 @@ static int start_shards(struct server *server)
                      .seed = server->inject_seed},
             .security = &server->security,
             .quiet = server->channel.fd >= 0,
+            .tracing = &server->tracing,
         };
         struct weft_io_error error = {.text = ""};
         weft_status status = weft_shard_thread_start(&server->threads[i], &config, &error);
@@ -160,6 +163,7 @@ static int serve(struct server *server)
     if (signal_fd < 0) {
         return fail(server, WEFT_IO, "signalfd is refused");
     }
+    weft_tracing_open(&server->tracing, server->trace);
     int status = start_shards(server);
     if (status == WEFT_EXIT_OK) {
         tell_ready(server);
@@ -172,6 +176,7 @@ static int serve(struct server *server)
         tell_counters(server);
         status = judge(server);
     }
+    weft_tracing_close(&server->tracing);
     close(signal_fd);
     return status;
 }
@@ -235,6 +240,8 @@ int weft_cli_server(int argc, char **argv)
          .value = &server.inject_loss_ppm},
         {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,
          .value = &server.inject_seed},
+        {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
+         .fallback = "none"},
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
          .value = &server.control_fd, .hidden = true},
         {0},

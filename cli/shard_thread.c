@@ -121,6 +121,9 @@ static weft_status open_endpoint(struct weft_shard_thread *thread,
     weft_status status =
         weft_security_arm(thread->config.security, &udp, provider_p, &thread->error);
     if (status == WEFT_OK) {
+        char label[32];
+        snprintf(label, sizeof(label), "shard %u", thread->config.shard);
+        weft_tracing_attach(thread->config.tracing, label, &udp, &thread->trace);
         status = weft_udp_open(&udp, udp_p, &thread->error);
     }
     weft_security_disarm(&udp);

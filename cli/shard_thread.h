@@ -5,6 +5,7 @@
 #define WEFT_CLI_SHARD_THREAD_H
 
 #include "cli/security.h"
+#include "cli/tracing.h"
 #include "io/udp.h"
 #include "ps/shard.h"
 
@@ -22,6 +23,7 @@ struct weft_shard_thread_config {
     struct weft_loss_config loss;
     const struct weft_security *security; /* loaded; borrowed until join */
     bool quiet; /* do not print hints about refused peers */
+    struct weft_tracing *tracing; /* of the process; borrowed until join */
 };
 
 struct weft_shard_thread {
@@ -36,6 +38,7 @@ struct weft_shard_thread {
     struct weft_io_error error;
     atomic_bool stop;
     uint32_t hints_said; /* of enum weft_ep_hint: bit by bit */
+    struct weft_tracing_feed trace;
     /* Valid after weft_shard_thread_join: */
     struct weft_udp_counters udp_counters;
     struct weft_ep_counters ep_counters;

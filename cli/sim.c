@@ -6,6 +6,7 @@
  * seeds, so the trace hash does not depend on --jobs.
  */
 #include "cli/options.h"
+#include "cli/sim_tap.h"
 #include "cli/sim_verbs.h"
 #include "cli/verbs.h"
 
@@ -111,7 +112,7 @@ static bool write_all(int fd, const void *bytes, size_t count)
     for (uint64_t seed = from; seed <= s->seeds.last && seed >= from; seed += s->jobs) {
         child_seed = seed;
         alarm(SEED_SECONDS_MAX);
-        weft_swarm_run(seed, &result);
+        weft_swarm_run(seed, NULL, &result);
         if (!write_all(fd, &result, sizeof(result))) {
             exit(WEFT_EXIT_FAILED);
         }
@@ -313,9 +314,25 @@ static int swarm_run(struct swarm *s)
     return s->failed == 0 && !s->broken ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
+/* The seed runs twice: here, for the files, and then as always, for the report. */
+static int swarm_run_tapped(struct swarm *s, struct weft_sim_tap *tap)
+{
+    static struct weft_swarm_result result;
+    bool good = weft_sim_tap_open(tap);
+    if (good) {
+        weft_swarm_run(s->seeds.first, &tap->tap, &result);
+    }
+    good &= weft_sim_tap_close(tap);
+    if (!good) {
+        return WEFT_EXIT_FAILED;
+    }
+    return swarm_run(s);
+}
+
 static int verb_swarm(int argc, char **argv)
 {
     struct swarm swarm = {.seeds = {1, 100}, .jobs = 1};
+    struct weft_sim_tap tap = {0};
     const struct weft_option options[] = {
         {"seeds", "A..B", "seeds to run, both ends included", WEFT_OPTION_CUSTOM, &swarm.seeds,
          .fallback = "1..100", .parse = parse_seeds},
@@ -324,6 +341,7 @@ static int verb_swarm(int argc, char **argv)
         {"verbose", NULL, "show what each seed draws", WEFT_OPTION_FLAG, .value = &swarm.verbose},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &swarm.json},
+        WEFT_SIM_TAP_OPTIONS(&tap),
         {0},
     };
     const struct weft_command command = {
@@ -341,7 +359,17 @@ static int verb_swarm(int argc, char **argv)
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
-    return status == WEFT_OPTIONS_RUN ? swarm_run(&swarm) : status;
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (tap.trace == NULL && tap.pcap == NULL) {
+        return swarm_run(&swarm);
+    }
+    if (swarm.seeds.first != swarm.seeds.last) {
+        return weft_options_usage(&command, "--trace and --pcap are for one seed: --seeds %" PRIu64
+                                  "..%" PRIu64, swarm.seeds.first, swarm.seeds.first);
+    }
+    return swarm_run_tapped(&swarm, &tap);
 }
 
 static void print_help(FILE *out)

@@ -1,6 +1,7 @@
 /* `weft sim incast`: one cell of the incast grid, with all its figures. */
 #include "cli/options.h"
 #include "cli/sim_report.h"
+#include "cli/sim_tap.h"
 #include "cli/sim_verbs.h"
 
 #include "core/cc.h"
@@ -36,10 +37,24 @@ static void print_text(const struct weft_incast_config *config,
            weft_cli_ms(r->virtual_ns), r->trace_hash);
 }
 
-static int incast_run(const struct weft_incast_config *config, bool json)
+/* False: no run, or a file is incomplete. */
+static bool run_tapped(struct weft_incast_config *config, struct weft_sim_tap *tap,
+                       struct weft_incast_result *result)
+{
+    bool good = weft_sim_tap_open(tap);
+    if (good) {
+        config->tap = &tap->tap;
+        weft_incast_run(config, result);
+    }
+    return weft_sim_tap_close(tap) && good;
+}
+
+static int incast_run(struct weft_incast_config *config, struct weft_sim_tap *tap, bool json)
 {
     static struct weft_incast_result result;
-    weft_incast_run(config, &result);
+    if (!run_tapped(config, tap, &result)) {
+        return WEFT_EXIT_FAILED;
+    }
     if (json) {
         printf("{");
         weft_cli_incast_print_json(config, &result);
@@ -61,6 +76,7 @@ int weft_cli_sim_incast(int argc, char **argv)
     uint64_t buffer_kb = 128;
     uint64_t ecn_kb = 0;
     bool json = false;
+    struct weft_sim_tap tap = {0};
     weft_incast_config_default(&config);
     const struct weft_option options[] = {
         {"senders", "N", "senders of each endpoint", WEFT_OPTION_U32, &config.senders, .min = 1,
@@ -91,6 +107,7 @@ int weft_cli_sim_incast(int argc, char **argv)
          .fallback = weft_cc_all[0]->name},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &json},
+        WEFT_SIM_TAP_OPTIONS(&tap),
         {0},
     };
     const struct weft_command command = {
@@ -117,5 +134,5 @@ int weft_cli_sim_incast(int argc, char **argv)
     if (wrong != NULL) {
         return weft_options_usage(&command, "%s", wrong);
     }
-    return incast_run(&config, json);
+    return incast_run(&config, &tap, json);
 }

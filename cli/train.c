@@ -91,6 +91,15 @@ static weft_status add_key(struct train *train, struct weft_arguments *arguments
     return WEFT_OK;
 }
 
+/* One file per process. */
+static void add_trace(struct train *train, struct weft_arguments *arguments, const char *role,
+                      uint32_t rank)
+{
+    if (train->job.trace != NULL) {
+        weft_arguments_add(arguments, "--trace=%s.%s-%u", train->job.trace, role, rank);
+    }
+}
+
 static weft_status start(struct train *train, const char *role, uint32_t rank,
                          struct weft_arguments *arguments)
 {
@@ -127,6 +136,7 @@ static weft_status start_server(struct train *train, uint32_t rank)
     weft_arguments_add(&arguments, "--shards-per-server=%u", train->shards_per_server);
     weft_arguments_add(&arguments, "--shard-base=%u", base);
     weft_arguments_add(&arguments, "--shards=%u", train->servers * train->shards_per_server);
+    add_trace(train, &arguments, "server", rank);
     return start(train, "server", rank, &arguments);
 }
 
@@ -152,6 +162,7 @@ static weft_status start_worker(struct train *train, uint32_t rank)
     weft_arguments_add(&arguments, "--lr=%.9g", (double)weft_job_rate(job));
     weft_arguments_add(&arguments, "--seed=%llu", (unsigned long long)job->seed);
     weft_arguments_add(&arguments, "--drive=%s", job->engine ? "engine" : "caller");
+    add_trace(train, &arguments, "worker", rank);
     return start(train, "worker", rank, &arguments);
 }
 

@@ -288,6 +288,7 @@ static void grant(struct weft_ep *ep, struct peer *p, uint32_t packets, uint64_t
         p->credit_since_ns = now_ns;
     }
     p->granted += packets;
+    trace(ep, p, WEFT_TRACE_CREDIT_GRANTED, 0, p->granted, packets, p->data_count, 0);
     p->credit_turn = ++ep->credit.turn;
     p->ack_now = true;
     weft_core_rx_timer_arm(p); /* its silence counts from now */

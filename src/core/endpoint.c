@@ -34,6 +34,12 @@ uint32_t weft_ep_crypto_slots(uint32_t peers_max)
     return peers_max * KEY_SLOTS + 1; /* one for handshakes */
 }
 
+static bool trace_valid(uint32_t records)
+{
+    return records == 0 || ((records & (records - 1)) == 0 && records >= WEFT_TRACE_RECORDS_MIN &&
+                            records <= WEFT_TRACE_RECORDS_MAX);
+}
+
 static bool config_valid(const struct weft_ep_config *c)
 {
     bool power_of_two = (c->tx_window_max & (c->tx_window_max - 1)) == 0;
@@ -45,7 +51,8 @@ static bool config_valid(const struct weft_ep_config *c)
            weft_cc_find(c->cc_name) != NULL && c->order <= WEFT_ORDER_NONE &&
            c->mode <= WEFT_MODE_SEAL &&
            (c->mode == WEFT_MODE_NONE || c->crypto.ops != NULL) && c->hello_rate_max >= 1 &&
-           c->hello_rate_max <= 1000000;
+           c->hello_rate_max <= 1000000 &&
+           trace_valid(c->trace_records);
 }
 
 /* Each peer owns a slice of every arena for good; calloc's pages are touched only when used. */
@@ -100,6 +107,10 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     ep->bitmaps = calloc(peers * WEFT_MSGS_MAX * 6 * words, sizeof(*ep->bitmaps));
     ep->packet_arena = calloc(peers * config->tx_window_max, sizeof(*ep->packet_arena));
     ep->packet_bits_arena = calloc(peers * 2 * (config->tx_window_max / 64), sizeof(uint64_t));
+    if (!weft_core_trace_init(ep)) {
+        weft_ep_free(ep);
+        return WEFT_NOMEM;
+    }
     if (ep->peers == NULL || ep->heap == NULL || ep->ready == NULL ||
         ep->credit_active == NULL || ep->expects == NULL || ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL ||
         ep->bitmaps == NULL || ep->packet_arena == NULL || ep->packet_bits_arena == NULL) {
@@ -128,6 +139,7 @@ void weft_ep_free(struct weft_ep *ep)
         ep->config.crypto.ops->wipe(ep->config.crypto.self, ep->config.psk, WEFT_PSK_BYTES);
         ep->config.crypto.ops->wipe(ep->config.crypto.self, &ep->guard, sizeof(ep->guard));
     }
+    free(ep->trace.records);
     free(ep->packet_bits_arena);
     free(ep->packet_arena);
     free(ep->bitmaps);
@@ -344,6 +356,7 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 
 void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
 {
+    ep->trace.now_ns = now_ns;
     while (ep->heap_count > 0 && ep->event_count + EVENTS_RESERVE <= EVENTS_MAX) {
         struct peer *p = &ep->peers[ep->heap[0]];
         if (p->deadline_ns > now_ns) {
@@ -484,6 +497,7 @@ void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
          * and measured before there is a queue. */
         p->rtt_ns_min = weft_min_u64(p->rtt_ns_min, weft_max_u64(now_ns - p->accept_ns, 1000));
     }
+    trace(ep, p, WEFT_TRACE_PEER_UP, 0, p->name, p->connection_id, 0, 0);
     struct weft_msg_event *ev = weft_core_event_push(ep);
     ev->type = WEFT_EVENT_PEER_UP;
     ev->peer = peer_idx(ep, p);
@@ -500,6 +514,7 @@ void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down 
     weft_core_rx_close_all(ep, p, now_ns);
     weft_core_tx_close_all(ep, p, now_ns);
     if (was_known) {
+        trace(ep, p, WEFT_TRACE_PEER_DOWN, 0, p->name, why, 0, 0);
         struct weft_msg_event *ev = weft_core_event_push(ep);
         ev->type = WEFT_EVENT_PEER_DOWN;
         p->events_unpolled++;
@@ -576,6 +591,7 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
 {
     uint8_t version;
     uint8_t klass;
+    ep->trace.now_ns = now_ns;
     ep->counters.datagrams_received++;
     ep->counters.bytes_received += count;
     if (count == 0) {
@@ -585,6 +601,9 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
     if (weft_wire_classify(bytes, count, &version, &klass) != WEFT_OK) {
         weft_core_version_recv(ep, from, bytes, count, now_ns);
         return;
+    }
+    if (klass >= WEFT_CLASS_HELLO) {
+        trace(ep, NULL, WEFT_TRACE_HANDSHAKE_RECEIVED, klass, 0, 0, 0, count);
     }
     switch (klass) {
     case WEFT_CLASS_PLAIN:
@@ -618,9 +637,16 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
 
 uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
 {
+    ep->trace.now_ns = now_ns;
+    if (trace_on(ep)) {
+        weft_core_trace_drops_find(ep);
+    }
     if (weft_core_reply_build(ep, tx) > 0) {
         ep->counters.datagrams_sent++;
         ep->counters.bytes_sent += tx->bytes;
+        if (trace_on(ep)) {
+            weft_core_trace_burst(ep, NULL, tx);
+        }
         return 1;
     }
     if (ep->credit.dirty) {
@@ -640,6 +666,7 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
         ep->send_cursor = (uint32_t)idx + 1;
         if (packets > 0) {
             ep->counters.datagrams_sent += packets;
+            weft_core_trace_burst(ep, p, tx);
             ep->counters.bytes_sent += tx->bytes;
             return packets;
         }
@@ -679,6 +706,7 @@ static weft_status ep_send(void *self, const struct weft_msg_send *send, uint64_
         ep->peers[send->peer].state == PEER_CLOSING) {
         return WEFT_PEER;
     }
+    ep->trace.now_ns = now_ns;
     struct peer *p = &ep->peers[send->peer];
     weft_status status = weft_core_tx_open(ep, p, send, now_ns, seq_p);
     if (status == WEFT_OK) {

@@ -65,6 +65,7 @@ struct weft_ep_config {
     uint8_t accept;               /* 1: HELLO of strangers opens a peer */
     uint8_t ecn;                  /* 1: mark packets ECT(0) */
     uint64_t peer_timeout_ns;     /* outstanding and silent this long = PEER_DOWN; WEFT_NEVER off */
+    uint32_t trace_records;       /* core/trace.h; power of two, 64 .. 2^24; 0 = no trace */
     const char *cc_name;          /* congestion control; see core/cc.h */
     enum weft_ep_order order;     /* tests only */
     /* Security: docs/PROTOCOL.md section 8. */

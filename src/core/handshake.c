@@ -182,6 +182,7 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
     uint32_t elapsed = wire_clock(at_ns) - accept.clock;
     if (elapsed < UINT32_C(1) << 31) {
         weft_core_rtt_sample(p, (uint64_t)elapsed << 6, 0);
+        trace_rtt(ep, p);
     }
     p->need_ping = true; /* so that the other end knows us even when we have nothing to send */
     weft_core_peer_up(ep, p, now_ns);

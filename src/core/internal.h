@@ -9,6 +9,7 @@
  *   loss.c        ACK, RTT, loss detection, PTO
  *   tx_msg.c      outgoing messages: which chunk next; DONE
  *   tx.c          building packets
+ *   trace.c       records of what happened
  *
  * A peer's fields are grouped by the file that writes them.
  */
@@ -21,6 +22,7 @@
 #include "core/endpoint.h"
 #include "core/perm.h"
 #include "core/secure.h"
+#include "core/trace.h"
 #include "wire/packet.h"
 
 enum {
@@ -274,7 +276,17 @@ struct credit {
     uint32_t senders_now;    /* most at a time since the last round */
 };
 
+/* trace.c: the ring of records; records = NULL when it is off. */
+struct trace {
+    struct weft_trace_record *records;
+    uint32_t mask;
+    uint64_t written;
+    uint64_t now_ns;               /* of the call of the crank that runs */
+    uint64_t drops[WEFT_TRACE_DROP_END]; /* counters as last written */
+};
+
 struct weft_ep {
+    struct trace trace;
     struct weft_ep_config config;
     struct weft_ep_counters counters;
     struct weft_prng prng;
@@ -422,6 +434,37 @@ static inline bool rx_critical_chunk(const struct rx_msg *m, uint32_t chunk)
 }
 /* 64-bit sequence number of an incoming message; defined in rx.c. */
 uint64_t weft_core_rx_seq(const struct peer *p, uint32_t msg);
+
+/* trace.c */
+bool weft_core_trace_init(struct weft_ep *ep);
+void weft_core_trace_write(struct weft_ep *ep, const struct peer *p, enum weft_trace_type type,
+                           unsigned flags, uint64_t number, uint64_t a, uint64_t b, uint64_t c);
+void weft_core_trace_round(struct weft_ep *ep, const struct peer *p);
+void weft_core_trace_burst(struct weft_ep *ep, const struct peer *p, const struct weft_tx *tx);
+void weft_core_trace_drops_find(struct weft_ep *ep);
+static inline bool trace_on(const struct weft_ep *ep)
+{
+    return __builtin_expect(ep->trace.records != NULL, 0);
+}
+/* One line at each place where something happens; p = NULL: no peer. */
+static inline void trace(struct weft_ep *ep, const struct peer *p, enum weft_trace_type type,
+                         unsigned flags, uint64_t number, uint64_t a, uint64_t b, uint64_t c)
+{
+    if (trace_on(ep)) {
+        weft_core_trace_write(ep, p, type, flags, number, a, b, c);
+    }
+}
+static inline void trace_rtt(struct weft_ep *ep, const struct peer *p)
+{
+    trace(ep, p, WEFT_TRACE_RTT, 0, p->rtt_ns_min, p->rtt_latest_ns, p->srtt_ns, p->rttvar_ns);
+}
+static inline void trace_round(struct weft_ep *ep, const struct peer *p,
+                               const struct weft_cc_sample *sample)
+{
+    if (trace_on(ep) && sample->round_end) {
+        weft_core_trace_round(ep, p);
+    }
+}
 
 /* tx.c */
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,

@@ -118,6 +118,8 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
     *bits_word(ep, p->lost_bits, pn) |= bit;
     packet_resolve(p, packet);
     ep->counters.lost_packets++;
+    trace(ep, p, WEFT_TRACE_PACKET_LOST, packet->kind, pn, packet->msg, packet->chunk,
+          packet->bytes);
     if (packet->kind & TX_PACKET_DATA) {
         struct tx_msg *m = weft_core_tx_find(p, packet->msg);
         if (m != NULL) {
@@ -153,6 +155,7 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
         }
     }
     p->pn_next++;
+    trace(ep, p, WEFT_TRACE_PACKET_SENT, kind, pn, msg, chunk, bytes);
     *bits_word(ep, p->lost_bits, pn) &= ~bit;
     if (kind == 0) { /* acknowledgements alone are not tracked */
         if (p->in_flight_count == 0) {
@@ -238,6 +241,7 @@ void weft_core_loss_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     struct weft_cc_sample sample = {.in_flight_bytes = p->in_flight_bytes};
     sample.lost_packets = losses_detect(ep, p, now_ns);
     cc_tell(p, now_ns, &sample);
+    trace_round(ep, p, &sample);
 }
 
 /* ---- acknowledgements ------------------------------------------------------------------------ */
@@ -246,6 +250,8 @@ static void packet_acked(struct weft_ep *ep, struct peer *p, uint64_t pn, bool i
                          struct weft_cc_sample *sample)
 {
     struct tx_packet *packet = packet_at(ep, p, pn);
+    trace(ep, p, in_flight ? WEFT_TRACE_PACKET_ACKED : WEFT_TRACE_PACKET_SPURIOUS, packet->kind, pn,
+          packet->msg, packet->chunk, packet->bytes);
     if (in_flight) {
         packet_resolve(p, packet);
         sample->acked_bytes += packet->bytes;
@@ -303,6 +309,8 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, const struct weft_wi
 {
     int32_t credit_ahead = (int32_t)(ack->credit - p->credit);
     if (credit_ahead > 0) {
+        trace(ep, p, WEFT_TRACE_CREDIT_RECEIVED, 0, ack->credit, (uint32_t)credit_ahead,
+              p->data_sent, 0);
         p->credit = ack->credit;
     }
     int32_t from_ahead = (int32_t)(ack->open_from - (uint32_t)p->rx_open_from);
@@ -345,6 +353,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
     if (sampled && at_ns >= largest_sent_ns) {
         weft_core_rtt_sample(p, at_ns - largest_sent_ns, (uint64_t)ack->delay << 6);
+        trace_rtt(ep, p);
     }
     if (sample.acked_packets > 0) {
         p->pn_acked_largest = weft_max_u64(p->pn_acked_largest, ack->largest);
@@ -358,6 +367,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
     }
     sample.lost_packets = losses_detect(ep, p, now_ns);
     cc_tell(p, now_ns, &sample);
+    trace_round(ep, p, &sample);
 }
 
 /* ---- probe timeout --------------------------------------------------------------------------- */
@@ -424,6 +434,7 @@ void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     p->pto_base_ns = now_ns;
     p->probes = p->pto_count > 2 ? 2 : 1;
     ep->counters.probes++;
+    trace(ep, p, WEFT_TRACE_PTO, 0, p->pn_next, p->pto_count, p->in_flight_count, 0);
     if (p->pto_count == 4) {
         p->cc.ops->on_silence(&p->cc);
     }

@@ -80,6 +80,9 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         }
         room -= words * 8;
     }
+    if (p->srtt_ns != 0) {
+        trace_rtt(ep, p); /* this end's own samples come with every DATA packet: too many */
+    }
     ack->clock = wire_clock(now_ns);
     ack->ect = p->ect_received;
     ack->ce = p->ce_received;
@@ -164,6 +167,8 @@ static void rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m, uint6
     p->rx_closed |= bit;
     rx_need_done(p, m);
     ep->counters.messages_received++;
+    trace(ep, p, WEFT_TRACE_MSG_CLOSED, WEFT_TRACE_INCOMING | m->outcome << 1, m->seq,
+          m->received_count, m->chunks, m->refused);
     ep->counters.messages_short += !enough;
     ep->counters.chunks_missing += m->chunks - m->received_count;
     p->events_unpolled++;
@@ -278,6 +283,10 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
     }
     p->rx_live |= UINT64_C(1) << (seq & MSG_MASK);
     weft_core_credit_open(ep, p, now_ns);
+    trace(ep, p, WEFT_TRACE_MSG_OPENED, WEFT_TRACE_INCOMING, seq, m->chunks, m->lost_max,
+          m->chunk_elems * m->elem_bytes);
+    trace(ep, p, WEFT_TRACE_MSG_TAG, WEFT_TRACE_INCOMING, seq, m->tag >> 32, (uint32_t)m->tag,
+          m->total);
     if (--x->e.count == 0) {
         x->id = 0;
     }
@@ -592,6 +601,9 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         eliciting = true;
     }
     weft_core_replay_commit(&p->sec, packet.number);
+    bool has = packet.data != NULL;
+    trace(ep, p, WEFT_TRACE_PACKET_RECEIVED, packet.flags, packet.number, has ? data.msg : 0,
+          has ? data.chunk : 0, count);
     packet_note(ep, p, ecn, &packet, count, at_ns, now_ns);
     weft_core_peer_ready(ep, p);
     bool acknowledge = true;

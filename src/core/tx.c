@@ -149,6 +149,9 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
     p->data_sent++;
     ep->counters.data_sent++;
     ep->counters.retransmitted_packets += again;
+    if (again) {
+        trace(ep, p, WEFT_TRACE_CHUNK_AGAIN, 0, p->pn_next, m->seq & UINT32_MAX, chunk, 0);
+    }
     struct weft_wire_data data = {
         .msg = (uint32_t)m->seq,
         .chunk = chunk,
@@ -274,7 +277,8 @@ static void frame_finish(struct peer *p, struct weft_writer *w, unsigned slot)
 }
 
 /* As much of one message's DONE as fits; true when it is complete. */
-static bool frame_done(struct peer *p, struct rx_msg *m, struct weft_writer *w)
+static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
+                       struct weft_writer *w)
 {
     struct weft_wire_frame frame = {.type = WEFT_FRAME_DONE};
     struct weft_wire_done *d = &frame.done;
@@ -300,13 +304,14 @@ static bool frame_done(struct peer *p, struct rx_msg *m, struct weft_writer *w)
         memcpy(d->words, m->received + m->done_word, words * sizeof(uint64_t));
     }
     weft_wire_frame_encode(w, &frame);
+    trace(ep, p, WEFT_TRACE_DONE_SENT, d->status, d->msg, d->received, d->word_count, d->first);
     m->done_first_pn = m->done_word == 0 ? p->pn_next : m->done_first_pn;
     m->done_last_pn = p->pn_next;
     m->done_word += d->word_count;
     return !masked || m->done_word == words_all;
 }
 
-static uint8_t frames_done(struct peer *p, struct weft_writer *w)
+static uint8_t frames_done(struct weft_ep *ep, struct peer *p, struct weft_writer *w)
 {
     uint8_t kind = 0;
     for (uint64_t due = p->rx_need_done; due != 0; due &= due - 1) {
@@ -315,7 +320,7 @@ static uint8_t frames_done(struct peer *p, struct weft_writer *w)
             break;
         }
         uint8_t *before = w->at;
-        bool complete = frame_done(p, &p->rx[slot], w);
+        bool complete = frame_done(ep, p, &p->rx[slot], w);
         kind |= w->at != before ? TX_PACKET_DONE : 0;
         if (!complete) {
             break;
@@ -350,7 +355,7 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         p->tx_finish &= p->tx_finish - 1;
         kind |= TX_PACKET_FINISH;
     }
-    return done_due(ep, p) ? kind | frames_done(p, w) : kind;
+    return done_due(ep, p) ? kind | frames_done(ep, p, w) : kind;
 }
 
 /* A small chunk fits behind the frames: a reply then takes its acknowledgements along. */
@@ -446,6 +451,7 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     p->rx_need_done |= p->rx_closed;
     uint32_t chunk = UINT32_MAX;
     struct tx_msg *m = weft_core_tx_probe(p, &chunk);
+    trace(ep, p, WEFT_TRACE_PROBE, 0, p->pn_next, m != NULL ? m->seq & UINT32_MAX : 0, chunk, 0);
     if (m != NULL && chunk != UINT32_MAX) {
         bool again = m->pass_next == m->chunks;
         tx_begin(ep, p, tx);

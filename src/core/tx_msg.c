@@ -99,6 +99,10 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     }
     p->tx_active |= UINT64_C(1) << (seq & MSG_MASK);
     p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
+    trace(ep, p, WEFT_TRACE_MSG_OPENED, WEFT_TRACE_OUTGOING, seq, chunks, m->lost_max,
+          m->chunk_bytes);
+    trace(ep, p, WEFT_TRACE_MSG_TAG, WEFT_TRACE_OUTGOING, seq, m->tag >> 32, (uint32_t)m->tag,
+          m->total);
     *seq_p = seq;
     return WEFT_OK;
 }
@@ -333,6 +337,8 @@ static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
     }
     ep->counters.messages_sent += outcome != WEFT_MSG_UNKNOWN;
     ep->counters.messages_unknown += outcome == WEFT_MSG_UNKNOWN;
+    trace(ep, p, WEFT_TRACE_MSG_CLOSED, WEFT_TRACE_OUTGOING | outcome << 1, m->seq, received,
+          m->chunks, refused);
     struct weft_msg_event *ev = weft_core_event_push(ep);
     ev->type = WEFT_EVENT_SENT;
     ev->peer = peer_idx(ep, p);
@@ -404,6 +410,8 @@ static bool done_contradicts(const struct tx_msg *m, const struct weft_wire_done
 void weft_core_done_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_done *done,
                          uint64_t now_ns)
 {
+    trace(ep, p, WEFT_TRACE_DONE_RECEIVED, done->status, done->msg, done->received,
+          done->word_count, done->first);
     struct tx_msg *m = weft_core_tx_find(p, done->msg);
     if (m == NULL) {
         return; /* closed already: our next ACK says so */

@@ -44,6 +44,7 @@ struct weft_udp {
     int family;
     uint32_t peers_max;
     bool loopback_only; /* mode none, and nobody said that the network is meant */
+    struct weft_udp_observer observer;
     struct weft_udp_counters counters;
     struct weft_tx bursts[WEFT_TX_BATCH];
 };
@@ -190,6 +191,7 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
         (struct weft_sender){.fd = udp->socket_fd, .gso = udp->facts.gso && config->gso != 0};
     udp->busy_poll_ns = config->busy_poll_us * WEFT_NS_PER_US;
     udp->peers_max = config->ep.peers_max;
+    udp->observer = config->observer;
     weft_loss_init(&udp->loss, &config->loss);
     weft_clock_timers_exact();
     *udp_p = udp;
@@ -332,6 +334,13 @@ static uint32_t wait(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler
     return 0;
 }
 
+static void observe(struct weft_udp *udp, bool last)
+{
+    if (udp->observer.look != NULL) {
+        udp->observer.look(udp->observer.arg, udp->ep, last);
+    }
+}
+
 uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,
                        void *arg)
 {
@@ -346,6 +355,7 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
     }
     handler(arg, now_ns);
     flush(udp);
+    observe(udp, false);
     return taken;
 }
 
@@ -375,6 +385,7 @@ void weft_udp_close(struct weft_udp *udp)
         weft_ep_close(udp->ep, peer, weft_clock_now_ns());
     }
     flush_all(udp);
+    observe(udp, true);
     release(udp);
 }
 

@@ -23,7 +23,15 @@
 
 struct weft_udp;
 
+/* Somebody who looks at the endpoint (for traces): called after each step and, `last`, before it is
+ * freed. Zeroed = nobody. Thread: the one that calls step; last: the one that closes. */
+struct weft_udp_observer {
+    void (*look)(void *arg, struct weft_ep *ep, bool last);
+    void *arg;
+};
+
 struct weft_udp_config {
+    struct weft_udp_observer observer;
     const char *host;             /* address to bind: numeric IPv4 or IPv6, or "localhost" */
     uint16_t port;                /* 0 = any free one; weft_udp_port tells */
     uint16_t busy_poll_us;        /* look at the socket so long before a sleep; 0 = not */

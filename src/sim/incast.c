@@ -460,6 +460,7 @@ static struct incast *incast_new(const struct weft_incast_config *config)
         .steps_max = UINT64_MAX,
         .lean = true,
     };
+    world.tap = config->tap != NULL ? *config->tap : world.tap;
     s->world = weft_world_new(&world);
     weft_net_overhead_set(weft_world_net(s->world), WEFT_NET_OVERHEAD_BYTES + WEFT_TAG_BYTES);
     for (uint32_t i = 0; i < config->shards; i++) {

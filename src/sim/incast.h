@@ -30,6 +30,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "core/endpoint.h"
+#include "sim/world.h"
 
 #include <stdbool.h>
 
@@ -58,6 +59,7 @@ struct weft_incast_config {
     /* Called for each message received, with its mask. NULL is fine. */
     void (*seen)(void *self, const uint64_t *mask, uint32_t chunks);
     void *seen_self;
+    const struct weft_world_tap *tap; /* who looks on; NULL = nobody */
 };
 
 /* Mean length of a burst of losses, in packets. */

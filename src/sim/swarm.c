@@ -516,7 +516,7 @@ static void make_messages(struct swarm *s)
     }
 }
 
-static struct swarm *swarm_new(uint64_t seed)
+static struct swarm *swarm_new(uint64_t seed, const struct weft_world_tap *tap)
 {
     struct swarm *s = calloc(1, sizeof(*s));
     WEFT_ASSERT(s != NULL);
@@ -527,6 +527,7 @@ static struct swarm *swarm_new(uint64_t seed)
         .steps_max = STEPS_MAX,
         .hostile = s->plan.hostile,
     };
+    config.tap = tap != NULL ? *tap : config.tap;
     s->world = weft_world_new(&config);
     weft_plan_build(&s->plan, weft_world_net(s->world));
     for (uint32_t i = 0; i < s->plan.hosts; i++) {
@@ -759,9 +760,10 @@ static void swarm_run(struct swarm *s)
     }
 }
 
-static void run_messages(uint64_t seed, struct weft_swarm_result *result_p)
+static void run_messages(uint64_t seed, const struct weft_world_tap *tap,
+                         struct weft_swarm_result *result_p)
 {
-    struct swarm *s = swarm_new(seed);
+    struct swarm *s = swarm_new(seed, tap);
     if (weft_world_wrong(s->world)[0] == '\0') {
         swarm_run(s);
     }
@@ -781,12 +783,13 @@ static void run_messages(uint64_t seed, struct weft_swarm_result *result_p)
     swarm_free(s);
 }
 
-void weft_swarm_run(uint64_t seed, struct weft_swarm_result *result_p)
+void weft_swarm_run(uint64_t seed, const struct weft_world_tap *tap,
+                    struct weft_swarm_result *result_p)
 {
     if (seed % PS_EVERY == 0) {
-        weft_swarm_ps_run(seed, result_p);
+        weft_swarm_ps_run(seed, tap, result_p);
     } else {
-        run_messages(seed, result_p);
+        run_messages(seed, tap, result_p);
     }
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "base/units.h"
+#include "sim/world.h"
 
 #include <stdbool.h>
 
@@ -28,8 +29,9 @@ struct weft_swarm_result {
     char failure[512];    /* the check that failed; "" when ok */
 };
 
-/* Run one seed. */
-void weft_swarm_run(uint64_t seed, struct weft_swarm_result *result_p);
+/* Run one seed. tap = NULL: nobody looks on; the result is the same when somebody does. */
+void weft_swarm_run(uint64_t seed, const struct weft_world_tap *tap,
+                    struct weft_swarm_result *result_p);
 
 /* Fold results, in the order of their seeds, into one hash: it does not depend on who ran them. */
 uint64_t weft_swarm_combine(uint64_t hash, const struct weft_swarm_result *result);

@@ -418,7 +418,7 @@ static void make_worker(struct ps *ps, uint32_t w)
     weft_world_wake(ps->world, host, 0);
 }
 
-static struct ps *ps_new(uint64_t seed)
+static struct ps *ps_new(uint64_t seed, const struct weft_world_tap *tap)
 {
     struct ps *ps = calloc(1, sizeof(*ps));
     WEFT_ASSERT(ps != NULL);
@@ -429,6 +429,7 @@ static struct ps *ps_new(uint64_t seed)
         .steps_max = STEPS_MAX,
         .hostile = ps->plan.hostile,
     };
+    config.tap = tap != NULL ? *tap : config.tap;
     ps->world = weft_world_new(&config);
     weft_plan_build(&ps->plan, weft_world_net(ps->world));
     for (uint32_t s = 0; s < ps->shards; s++) {
@@ -565,9 +566,10 @@ static void describe(const struct ps *ps, char *text, size_t bytes)
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
 
-void weft_swarm_ps_run(uint64_t seed, struct weft_swarm_result *result_p)
+void weft_swarm_ps_run(uint64_t seed, const struct weft_world_tap *tap,
+                       struct weft_swarm_result *result_p)
 {
-    struct ps *ps = ps_new(seed);
+    struct ps *ps = ps_new(seed, tap);
     ps_run(ps);
     *result_p = (struct weft_swarm_result){
         .seed = seed,

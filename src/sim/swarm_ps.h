@@ -11,6 +11,7 @@
 
 #include "sim/swarm.h"
 
-void weft_swarm_ps_run(uint64_t seed, struct weft_swarm_result *result_p);
+void weft_swarm_ps_run(uint64_t seed, const struct weft_world_tap *tap,
+                       struct weft_swarm_result *result_p);
 
 #endif

@@ -78,6 +78,13 @@ static void socket_clear(struct host *host)
     host->socket_count = 0;
 }
 
+static void tap_host(struct weft_world *world, uint32_t host_idx, bool last)
+{
+    if (world->config.tap.host != NULL && world->hosts[host_idx].ep != NULL) {
+        world->config.tap.host(world->config.tap.arg, host_idx, world->hosts[host_idx].ep, last);
+    }
+}
+
 void weft_world_free(struct weft_world *world)
 {
     if (world == NULL) {
@@ -86,6 +93,7 @@ void weft_world_free(struct weft_world *world)
     for (uint32_t i = 0; i < world->config.hosts; i++) {
         socket_clear(&world->hosts[i]);
         weft_sim_heap_fini(&world->hosts[i].wakes);
+        tap_host(world, i, true);
         weft_ep_free(world->hosts[i].ep);
         weft_toy_crypto_free(world->hosts[i].toy);
     }
@@ -102,6 +110,7 @@ static weft_status host_open(struct host *host, const struct weft_world_host_con
         host->toy = weft_toy_crypto_new(ep.seed, weft_ep_crypto_slots(ep.peers_max));
         ep.crypto = weft_toy_crypto_ops(host->toy);
     }
+    ep.trace_records = world->config.tap.trace_records;
     weft_status status = weft_ep_new(&ep, &host->ep);
     if (status != WEFT_OK) {
         return status;
@@ -396,6 +405,10 @@ static void send_burst(struct weft_world *world, uint32_t host_idx, const struct
         world->hosts[host_idx].counters.packets_sent++;
         world->hosts[host_idx].counters.bytes_sent += count;
         trace_packet(world, TRACE_SEND, host_idx, packet);
+        if (world->config.tap.packet != NULL) {
+            world->config.tap.packet(world->config.tap.arg, weft_net_now_ns(world->net), host_idx,
+                                     to, packet->ecn, packet->bytes, packet->count);
+        }
         if (to >= world->config.hosts) { /* an answer to an address that an attacker made up */
             weft_net_packet_free(packet);
             continue;
@@ -459,6 +472,7 @@ static void crank(struct weft_world *world, uint32_t host_idx)
         (void)poll_events(world, host_idx);
         check_spin(world, host_idx);
     }
+    tap_host(world, host_idx, false);
 }
 
 static void consider(struct weft_world *world, uint32_t host_idx)

@@ -47,7 +47,20 @@ struct weft_world_hostile {
     uint32_t flood_ppm;
 };
 
+/* Somebody who looks on: a trace, a capture. It changes nothing of what happens, but the endpoints
+ * of a world with trace_records keep a ring of records. Zeroed = nobody. */
+struct weft_world_tap {
+    void *arg;
+    uint32_t trace_records; /* of every endpoint; see core/trace.h */
+    /* A datagram has left its host, before the network does anything to it. NULL is fine. */
+    void (*packet)(void *arg, uint64_t now_ns, uint32_t from, uint32_t to, enum weft_ecn ecn,
+                   const void *bytes, uint32_t count);
+    /* After each crank of a host and, `last`, before its endpoint goes. NULL is fine. */
+    void (*host)(void *arg, uint32_t host, struct weft_ep *ep, bool last);
+};
+
 struct weft_world_config {
+    struct weft_world_tap tap;
     uint32_t hosts;
     uint64_t seed;      /* of the network and the attacker */
     uint64_t steps_max; /* events of the network; then WEFT_WORLD_STEPS */

@@ -59,8 +59,8 @@ static void a_seed_is_a_run(void **state)
     struct weft_swarm_result *b = malloc(sizeof(*b));
     uint64_t last_hash = 0;
     for (uint64_t seed = 1; seed <= 5; seed++) {
-        weft_swarm_run(seed, a);
-        weft_swarm_run(seed, b);
+        weft_swarm_run(seed, NULL, a);
+        weft_swarm_run(seed, NULL, b);
         assert_string_equal(a->failure, "");
         assert_true(a->ok);
         assert_true(a->trace_hash == b->trace_hash);

@@ -1,0 +1,28 @@
+/* --trace and --pcap of the simulator's verbs: files that a look at the world writes. */
+#ifndef WEFT_CLI_SIM_TAP_H
+#define WEFT_CLI_SIM_TAP_H
+
+#include "cli/options.h"
+#include "sim/world.h"
+
+struct weft_sim_tap {
+    const char *trace; /* of the options; NULL = none */
+    const char *pcap;
+    struct weft_world_tap tap; /* give it to the run */
+    struct weft_sim_tap_state *state;
+};
+
+/* Rows of an option table. */
+#define WEFT_SIM_TAP_OPTIONS(t)                                                                    \
+    {"trace", "FILE", "write a trace of all packets and messages, for `weft trace`",               \
+     WEFT_OPTION_STRING, .value = &(t)->trace, .fallback = "none"},                                \
+    {"pcap", "FILE", "write all packets, as they leave their hosts, for Wireshark",                \
+     WEFT_OPTION_STRING, .value = &(t)->pcap, .fallback = "none"}
+
+/* Make the files that were asked for. False: one cannot be made, and that was said. */
+bool weft_sim_tap_open(struct weft_sim_tap *tap);
+
+/* False: a file is incomplete, and that was said. Fine after a failed open, too. */
+bool weft_sim_tap_close(struct weft_sim_tap *tap);
+
+#endif
