@@ -101,7 +101,10 @@ enum { WEFT_TRACE_OUTGOING = 0, WEFT_TRACE_INCOMING = 1 };
     V(bad_range)                                                                                   \
     V(bad_ack)                                                                                     \
     V(old_packets)                                                                                 \
-    V(hello_refused)
+    V(hello_refused)                                                                               \
+    V(bad_tag)                                                                                     \
+    V(bad_mode)                                                                                    \
+    V(bad_key)
 
 enum weft_trace_drop {
 #define WEFT_TRACE_ENUM(name) WEFT_TRACE_DROP_##name,

@@ -1,0 +1,158 @@
+#!/bin/sh
+# The Wireshark dissector: a capture of whole runs is decoded without a malformed packet, what it
+# says is what the run says, and what is cut short or out of range is flagged.
+#
+# The simulator writes the capture, so no right to capture is needed. Packets of the classes AUTH and
+# SEAL, and broken ones, are made from captured ones with text2pcap. With root and dumpcap, loopback
+# is captured too.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_DATA_DIR
+cd "$tap_tmp" || exit 1
+if ! command -v tshark >/dev/null || ! command -v text2pcap >/dev/null; then
+    tap_skip "the dissector" "no tshark: install it (tools/bootstrap test)"
+    tap_done
+fi
+HOME=$tap_tmp # no settings of the user
+export HOME
+lua=$WEFT_SOURCE_ROOT/tools/wireshark/weft.lua
+
+# shark <capture> <tshark's other words...>
+shark() {
+    capture=$1
+    shift
+    tshark -X "lua_script:$lua" -r "$capture" "$@" 2>shark.err
+}
+# Frames that a display filter finds.
+frames() { shark "$1" -Y "$2" -T fields -e frame.number | wc -l; }
+# All occurrences of a field, one a line.
+values() { shark "$1" -T fields -e "$2" | tr ',' '\n' | grep .; }
+
+# decoded <capture> <packets>: all of it is weft, nothing is malformed, Lua has not complained.
+decoded() {
+    tap_is "$1: every packet is decoded" "$(frames "$1" weft)" "$2"
+    tap_is "$1: none is malformed" \
+        "$(shark "$1" -Y 'weft.malformed or _ws.malformed or _ws.lua.error or weft.cut' |
+            head -n 3)" ""
+    tap_is "$1: no error in Lua" "$(grep -i 'lua' shark.err)" ""
+}
+
+# ---- a whole run ---------------------------------------------------------------------------------
+"$WEFT_BIN" sim incast --senders 4 --rounds 4 --bytes 250000 --loss 0.05 --bound 0.05 --json \
+    --pcap run.pcap --trace run.trace >run.json
+"$WEFT_BIN" trace summary run.trace --json >summary.json
+events() { jq "[.endpoints[].events.$1] | add" summary.json; }
+decoded run.pcap "$(jq .packets run.json)"
+tap_is "DATA packets" "$(frames run.pcap weft.data)" "$(jq .data_sent run.json)"
+tap_is "DONE frames" "$(values run.pcap weft.done.msg | wc -l)" "$(events done_sent)"
+tap_is "handshakes" "$(frames run.pcap 'weft.class >= 8')" "$(events handshake_sent)"
+tap_is "elements of a message" "$(values run.pcap weft.data.total | sort -u)" 62500
+tap_is "its chunks, counted from the grid" "$(values run.pcap weft.data.chunks | sort -u)" 178
+tap_is "names in HELLO" "$(values run.pcap weft.name | sort -u | wc -l)" 5
+tap_is "chunks received, of the messages that lack some" \
+    "$(shark run.pcap -Y 'weft.done.words > 0' -T fields -e weft.done.received | tr ',' '\n' |
+        sort -u | awk '$1 < 178 && $1 >= 170 { good++ } END { print NR == good }')" 1
+tap_like "columns" "$(shark run.pcap -Y 'weft.data.chunk == 3' | head -n 1)" \
+    'weft .*PLAIN, #[0-9]*, .*DATA [1-4] chunk 3/178'
+tap_is "every chunk of message 1 of one sender left it" \
+    "$(shark run.pcap -Y 'ip.src == 10.0.0.2 and weft.data.msg == 1' -T fields \
+        -e weft.data.chunk | sort -u | wc -l)" 178
+
+for seed in 4 9 21 32; do
+    "$WEFT_BIN" sim swarm --seeds $seed..$seed --pcap "seed$seed.pcap" --json >seed.json
+    decoded "seed$seed.pcap" "$(jq .packets seed.json)"
+done
+
+# ---- other ports: the heuristic ------------------------------------------------------------------
+text() { # hex lines on standard input, as text2pcap wants them
+    sed 's/../& /g; s/^/000000 /'
+}
+shark run.pcap -T fields -e udp.payload >run.hex
+head -n 200 run.hex | text | text2pcap -q -u 40000,40001 - other.pcap 2>/dev/null
+decoded other.pcap 200
+echo "deadbeef00010000000000010000000000000377777703" "6578616d706c65" | tr -d ' ' | text |
+    text2pcap -q -u 40000,40001 - dns.pcap 2>/dev/null
+tap_is "others are left alone" "$(frames dns.pcap weft)" 0
+
+# ---- AUTH and SEAL -------------------------------------------------------------------------------
+tag=a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5
+grep '^10' run.hex | head -n 300 >plain.hex
+sed "s/^10/11/; s/\$/$tag/" plain.hex | text | text2pcap -q -u 7700,7700 - auth.pcap 2>/dev/null
+decoded auth.pcap 300
+tap_is "AUTH: the tag" "$(values auth.pcap weft.tag | sort -u)" $tag
+text <plain.hex | text2pcap -q -u 7700,7700 - plain.pcap 2>/dev/null
+all="-e weft.number -e weft.data.msg -e weft.data.chunk -e weft.data.payload -e weft.ack.largest
+-e weft.ack.word -e weft.done.received"
+# shellcheck disable=SC2086 # words
+tap_is "AUTH: the same fields as PLAIN" "$(shark auth.pcap -T fields $all | cksum)" \
+    "$(shark plain.pcap -T fields $all | cksum)"
+sed "s/^10/12/; s/\$/$tag/" plain.hex | text | text2pcap -q -u 7700,7700 - seal.pcap 2>/dev/null
+decoded seal.pcap 300
+tap_is "SEAL: encrypted, nothing else" \
+    "$(frames seal.pcap 'weft.encrypted and weft.number and not weft.data and not weft.ack')" 300
+
+# ---- what is wrong is flagged --------------------------------------------------------------------
+# bad <name> <hex>: exactly this packet is malformed
+bad() {
+    echo "$2" | text | text2pcap -q -u 7700,7700 - bad.pcap 2>/dev/null
+    tap_is "flagged: $1" "$(frames bad.pcap weft.malformed)" 1
+}
+good() {
+    echo "$2" | text | text2pcap -q -u 7700,7700 - good.pcap 2>/dev/null
+    tap_is "fine: $1" "$(frames good.pcap 'weft and not weft.malformed')" 1
+}
+data=$(grep '^10[0-9a-f]1' plain.hex | head -n 1)
+head=1002000000000001$(printf '%016x' 9)
+good "PING" "${head}000104"
+bad "a DATA packet cut short" "$(echo "$data" | cut -c 1-200)"
+bad "half a header" "$(echo "$data" | cut -c 1-20)"
+bad "neither CONTROL nor DATA" "1000000000000001$(printf '%016x' 9)"
+bad "an empty control block" "${head}0000"
+bad "a control block longer than the packet" "${head}000204"
+bad "bytes behind it" "${head}00010400"
+bad "an unknown frame" "${head}0001ff"
+bad "FINISH with unknown flags" "${head}0006030200000001"
+good "FINISH" "${head}0006030100000001"
+bad "CLOSE with an unknown code" "${head}0003070009"
+good "CRITICAL of 10 chunks" "${head}00180800000100000001""0000000a0000000000000000000003ff"
+bad "CRITICAL of chunks that do not exist" \
+    "${head}00180800000100000001""0000000a0000000000000000000007ff"
+bad "DONE that received more than there is" \
+    "${head}001802000000""000000010000000a0000000b0000000000000000"
+good "DONE of a whole message" "${head}001802000000""000000010000000a0000000a0000000000000000"
+good "PADDING" "${head}00060a0003000000"
+bad "PADDING that is not zero" "${head}00060a0003000001"
+bad "AUTH without room for a tag" "1102000000000001$(printf '%016x' 9)000104"
+bad "HELLO too short" "18$(printf '%0198d' 0)"
+good "REFUSED of another version" "2c01020000000007"
+good "UNKNOWN with a number" "1b000000""00000007""0000000000000009""$tag"
+echo "$data" | sed 's/^10/20/' | text | text2pcap -q -u 7700,7700 - version.pcap 2>/dev/null
+tap_is "another version is said to be one" "$(frames version.pcap weft.other_version)" 1
+
+# ---- loopback ------------------------------------------------------------------------------------
+# The sender's bursts come to the capture uncut; the dissector cuts them as the card would.
+if [ "$(id -u)" = 0 ] && dumpcap -D 2>/dev/null | grep -q '\. lo'; then
+    port=$((20000 + $$ % 10000)) # others on this machine may use loopback too
+    : >dumpcap.err
+    dumpcap -i lo -B 64 -f "udp port $port" -w lo.pcap 2>dumpcap.err &
+    pid=$!
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        grep -q '^File:' dumpcap.err && break
+        sleep 0.3
+    done
+    "$WEFT_BIN" train --workers 1 --servers 1 --port $port --epochs 2 --json >lo.json 2>/dev/null
+    sleep 1
+    kill -INT "$pid"
+    wait "$pid"
+    dropped=$(sed -n 's/.*dropped on interface .*: [0-9]*\/\([0-9]*\).*/\1/p' dumpcap.err)
+    if [ "$dropped" = 0 ]; then
+        tap_is "loopback: nothing is malformed" "$(frames lo.pcap 'weft.malformed or weft.cut')" 0
+        tap_is "loopback: DATA packets" "$(values lo.pcap weft.data.msg | wc -l)" \
+            "$(jq .counters.data_sent lo.json)"
+    else
+        tap_skip "loopback" "the capture has lost packets"
+    fi
+else
+    tap_skip "loopback" "it takes root and dumpcap"
+fi
+tap_done

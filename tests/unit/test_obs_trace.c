@@ -1,0 +1,185 @@
+/* A trace file written and read again; its limit; files that end early or are something else. */
+#include "obs/trace_file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char stranger[] = "\x30";
+
+static struct weft_ep *ep_make(void)
+{
+    struct weft_ep_config config;
+    struct weft_ep *ep;
+    weft_ep_config_default(&config);
+    config.trace_records = 64;
+    assert_int_equal(weft_ep_new(&config, &ep), WEFT_OK);
+    return ep;
+}
+
+/* One record: a packet of another version was dropped. */
+static void drop_one(struct weft_ep *ep, uint64_t now_ns)
+{
+    struct weft_addr addr = {.bytes_used = 4};
+    static struct weft_tx tx;
+    weft_ep_recv(ep, &addr, WEFT_ECN_NOT, stranger, 1, now_ns, now_ns);
+    (void)weft_ep_send(ep, now_ns, &tx);
+}
+
+/* Made and removed by each test. */
+static char path[64];
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(path, "/tmp/weft-trace-XXXXXX");
+    int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static size_t file_read(uint8_t *bytes, size_t max)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t count = fread(bytes, 1, max, file);
+    fclose(file);
+    return count;
+}
+
+static void test_roundtrip(void **state)
+{
+    (void)state;
+    static uint8_t bytes[65536];
+    struct weft_trace_writer *writer;
+    struct weft_trace_feed feed;
+    struct weft_trace_reader reader;
+    struct weft_trace_block block;
+    struct weft_trace_endpoint about;
+    struct weft_trace_record record;
+    struct weft_ep *ep = ep_make();
+    assert_int_equal(weft_trace_writer_open(path, UINT64_MAX, &writer), WEFT_OK);
+    weft_trace_feed_init(writer, "a label", 5, 6, UINT64_C(0x8899aabbccddeeff), &feed);
+    for (uint64_t i = 0; i < 100; i++) {
+        drop_one(ep, UINT64_C(0x0102030405060700) + i);
+    }
+    weft_trace_feed_look(&feed, ep, 64, true);
+    assert_true(weft_trace_writer_close(writer));
+    weft_ep_free(ep);
+
+    size_t count = file_read(bytes, sizeof(bytes));
+    weft_trace_reader_init(&reader, bytes, count);
+    assert_true(weft_trace_reader_next(&reader, &block));
+    assert_int_equal(block.kind, WEFT_TRACE_BLOCK_ENDPOINT);
+    weft_trace_block_endpoint(&block, &about);
+    assert_string_equal(about.label, "a label");
+    assert_int_equal(about.name, 5);
+    assert_int_equal(about.incarnation, 6);
+    assert_true(about.wall_ns == UINT64_C(0x8899aabbccddeeff));
+    assert_true(weft_trace_reader_next(&reader, &block));
+    assert_int_equal(block.kind, WEFT_TRACE_BLOCK_RECORDS);
+    assert_int_equal(block.overwritten, 36);
+    assert_int_equal(block.first, 36);
+    assert_int_equal(block.count, 64);
+    weft_trace_block_record(&block, 63, &record);
+    assert_int_equal(record.time_ns, UINT64_C(0x0102030405060700) + 99);
+    assert_int_equal(record.type, WEFT_TRACE_DROPPED);
+    assert_int_equal(record.flags, WEFT_TRACE_DROP_bad_version);
+    assert_int_equal(record.peer, WEFT_TRACE_NO_PEER);
+    assert_int_equal(record.a, 1);
+    /* The byte order is the file's, not the machine's. */
+    assert_memory_equal(block.entries, "\x24\x07\x06\x05\x04\x03\x02\x01", 8);
+    assert_true(weft_trace_reader_next(&reader, &block));
+    assert_int_equal(block.kind, WEFT_TRACE_BLOCK_COUNTERS);
+    char name[WEFT_TRACE_NAME_BYTES + 1];
+    uint64_t versions = 0;
+    for (uint32_t i = 0; i < block.count; i++) {
+        uint64_t value = weft_trace_block_counter(&block, i, name);
+        versions = strcmp(name, "bad_version") == 0 ? value : versions;
+    }
+    assert_int_equal(versions, 100);
+    assert_false(weft_trace_reader_next(&reader, &block));
+    assert_false(reader.bad || reader.truncated);
+
+    /* Cut short anywhere, it never gives more, and says that it is cut. */
+    for (size_t cut = 1; cut < count; cut++) {
+        weft_trace_reader_init(&reader, bytes, cut);
+        uint64_t records = 0;
+        size_t whole = 0;
+        while (weft_trace_reader_next(&reader, &block)) {
+            records += block.kind == WEFT_TRACE_BLOCK_RECORDS ? block.count : 0;
+            whole = reader.at;
+        }
+        assert_true(records <= 64 && !reader.bad);
+        assert_true(reader.truncated || whole == cut);
+    }
+    bytes[4] = 2; /* another version of the file */
+    weft_trace_reader_init(&reader, bytes, count);
+    assert_false(weft_trace_reader_next(&reader, &block));
+    assert_true(reader.bad);
+}
+
+static void test_limit(void **state)
+{
+    (void)state;
+    static uint8_t bytes[2 << 20];
+    struct weft_trace_writer *writer;
+    struct weft_trace_feed feed;
+    struct weft_trace_reader reader;
+    struct weft_trace_block block;
+    struct weft_ep *ep = ep_make();
+    assert_int_equal(weft_trace_writer_open(path, 0, &writer), WEFT_OK); /* the least: 1 MB */
+    weft_trace_feed_init(writer, "x", 0, 0, 0, &feed);
+    for (uint64_t i = 0; i < 40000; i++) {
+        drop_one(ep, i);
+        weft_trace_feed_look(&feed, ep, 64, false);
+    }
+    weft_trace_feed_look(&feed, ep, 64, true);
+    assert_false(weft_trace_writer_close(writer));
+    weft_ep_free(ep);
+    size_t count = file_read(bytes, sizeof(bytes));
+    assert_true(count <= 1 << 20 && count > (1 << 20) - 4096);
+    weft_trace_reader_init(&reader, bytes, count);
+    uint64_t next = 0;
+    while (weft_trace_reader_next(&reader, &block)) {
+        if (block.kind == WEFT_TRACE_BLOCK_RECORDS) {
+            assert_int_equal(block.first, next);
+            assert_int_equal(block.overwritten, 0);
+            next += block.count;
+        }
+    }
+    assert_false(reader.bad || reader.truncated); /* whole blocks only */
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct weft_trace_writer *writer = NULL;
+    assert_int_equal(weft_trace_writer_open("/no/such/place", 0, &writer), WEFT_IO);
+    assert_true(weft_trace_writer_close(NULL));
+    struct weft_trace_feed feed;
+    struct weft_ep *ep = ep_make();
+    weft_trace_feed_init(NULL, "off", 0, 0, 0, &feed);
+    weft_trace_feed_look(&feed, ep, 64, true); /* nothing */
+    weft_ep_free(ep);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_roundtrip, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests_name("obs_trace", tests, NULL, NULL);
+}
