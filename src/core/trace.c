@@ -88,7 +88,7 @@ void weft_core_trace_burst(struct weft_ep *ep, const struct peer *p, const struc
 }
 
 /* Drops are counted in many places, and some before any peer is known. One look at the counters
- * after each batch finds them all, those of the future included. */
+ * after each batch finds them all; a new counter needs only its name in WEFT_TRACE_DROPS. */
 void weft_core_trace_drops_find(struct weft_ep *ep)
 {
     const uint64_t now[] = {
