@@ -666,7 +666,9 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
         ep->send_cursor = (uint32_t)idx + 1;
         if (packets > 0) {
             ep->counters.datagrams_sent += packets;
-            weft_core_trace_burst(ep, p, tx);
+            if (trace_on(ep)) {
+                weft_core_trace_burst(ep, p, tx);
+            }
             ep->counters.bytes_sent += tx->bytes;
             return packets;
         }

@@ -82,7 +82,7 @@ void weft_core_trace_round(struct weft_ep *ep, const struct peer *p)
 void weft_core_trace_burst(struct weft_ep *ep, const struct peer *p, const struct weft_tx *tx)
 {
     unsigned klass = *(const uint8_t *)tx->iov[0].base & 0x0f;
-    if (trace_on(ep) && klass >= WEFT_CLASS_HELLO) {
+    if (klass >= WEFT_CLASS_HELLO) {
         weft_core_trace_write(ep, p, WEFT_TRACE_HANDSHAKE_SENT, klass, 0, 0, 0, tx->bytes);
     }
 }

@@ -1,5 +1,6 @@
 #include "obs/trace_file.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -31,9 +32,8 @@ struct weft_trace_writer {
 
 static void put(uint8_t *at, unsigned bytes, uint64_t value)
 {
-    for (unsigned i = 0; i < bytes; i++) {
-        at[i] = (uint8_t)(value >> (8 * i));
-    }
+    uint64_t little = htole64(value);
+    memcpy(at, &little, bytes);
 }
 
 static void head_put(uint8_t *at, enum weft_trace_block_kind kind, uint16_t endpoint,
