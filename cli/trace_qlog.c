@@ -144,6 +144,8 @@ static const char *class_name(unsigned klass)
         return "COOKIE";
     case WEFT_CLASS_UNKNOWN:
         return "UNKNOWN";
+    case 12:
+        return "REFUSED";
     default:
         return "other";
     }
