@@ -13,10 +13,15 @@ enum { RING_RECORDS = 4096 };
 
 static const uint64_t file_bytes_max = UINT64_C(1) << 30;
 
+struct sim_feed {
+    struct weft_trace_feed feed;
+    bool ended; /* the endpoint is gone */
+};
+
 struct weft_sim_tap_state {
     struct weft_trace_writer *writer;
     FILE *pcap;
-    struct weft_trace_feed *feeds; /* by host */
+    struct sim_feed *feeds; /* by host */
     uint32_t feed_count;
 };
 
@@ -27,26 +32,35 @@ static void on_packet(void *arg, uint64_t now_ns, uint32_t from, uint32_t to, en
     weft_pcap_write(state->pcap, now_ns, from, to, ecn, bytes, count);
 }
 
-static void feed_add(struct weft_sim_tap_state *state)
+static void feed_begin(struct weft_sim_tap_state *state, uint32_t host)
 {
     char label[32];
+    snprintf(label, sizeof(label), "host %u", host);
+    weft_trace_feed_init(state->writer, label, host, 0, 0, &state->feeds[host].feed);
+    state->feeds[host].ended = false;
+}
+
+static void feed_add(struct weft_sim_tap_state *state)
+{
     size_t bytes = (state->feed_count + 1) * sizeof(*state->feeds);
     state->feeds = realloc(state->feeds, bytes);
     WEFT_ASSERT(state->feeds != NULL);
-    snprintf(label, sizeof(label), "host %u", state->feed_count);
-    weft_trace_feed_init(state->writer, label, state->feed_count, 0, 0,
-                         &state->feeds[state->feed_count]);
-    state->feed_count++;
+    feed_begin(state, state->feed_count++);
 }
 
-/* Endpoints are numbered in the file as hosts are in the world. */
+/* Endpoints are numbered in the file as hosts are in the world; what a host that restarts has then
+ * comes behind, with the same label. */
 static void on_host(void *arg, uint32_t host, struct weft_ep *ep, bool last)
 {
     struct weft_sim_tap_state *state = arg;
     while (state->feed_count <= host) {
         feed_add(state);
     }
-    weft_trace_feed_look(&state->feeds[host], ep, RING_RECORDS, last);
+    if (state->feeds[host].ended) {
+        feed_begin(state, host);
+    }
+    weft_trace_feed_look(&state->feeds[host].feed, ep, RING_RECORDS, last);
+    state->feeds[host].ended = last;
 }
 
 bool weft_sim_tap_open(struct weft_sim_tap *tap)

@@ -144,7 +144,7 @@ static const char *class_name(unsigned klass)
         return "COOKIE";
     case WEFT_CLASS_UNKNOWN:
         return "UNKNOWN";
-    case 12:
+    case WEFT_CLASS_REFUSED:
         return "REFUSED";
     default:
         return "other";

@@ -103,7 +103,8 @@ void weft_world_free(struct weft_world *world)
     free(world);
 }
 
-static weft_status host_open(struct host *host, const struct weft_world_host_config *config)
+static weft_status host_open(const struct weft_world *world, struct host *host,
+                             const struct weft_world_host_config *config)
 {
     struct weft_ep_config ep = config->ep;
     if (ep.mode != WEFT_MODE_NONE) {
@@ -130,7 +131,7 @@ weft_status weft_world_host_init(struct weft_world *world, uint32_t host_idx,
     WEFT_ASSERT(host_idx < world->config.hosts);
     struct host *host = &world->hosts[host_idx];
     WEFT_ASSERT(host->ep == NULL);
-    return host_open(host, config);
+    return host_open(world, host, config);
 }
 
 struct weft_net *weft_world_net(struct weft_world *world)
@@ -242,12 +243,13 @@ weft_status weft_world_restart(struct weft_world *world, uint32_t host_idx,
     struct host *host = &world->hosts[host_idx];
     trace(world, TRACE_KILL, host_idx, 1);
     socket_clear(host);
+    tap_host(world, host_idx, true);
     weft_ep_free(host->ep);
     weft_toy_crypto_free(host->toy);
     host->ep = NULL;
     host->toy = NULL;
     host->asleep_until_ns = 0;
-    return host_open(host, config);
+    return host_open(world, host, config);
 }
 
 bool weft_world_alive(const struct weft_world *world, uint32_t host_idx)

@@ -220,10 +220,12 @@ static void test_drops(void **state)
     uint64_t missed;
     struct weft_addr addr = addr_of(0);
     pair_init(&p, RING);
+    uint8_t short_one[] = {0x10};
+    uint8_t stranger[] = {0x30};
     for (unsigned i = 0; i < 3; i++) {
-        weft_ep_recv(p.ep[1], &addr, WEFT_ECN_NOT, "\x10", 1, p.now_ns, p.now_ns);
+        weft_ep_recv(p.ep[1], &addr, WEFT_ECN_NOT, short_one, 1, p.now_ns, p.now_ns);
     }
-    weft_ep_recv(p.ep[1], &addr, WEFT_ECN_NOT, "\x30", 1, p.now_ns, p.now_ns);
+    weft_ep_recv(p.ep[1], &addr, WEFT_ECN_NOT, stranger, 1, p.now_ns, p.now_ns);
     size_t n = read_all(p.ep[1], records, &missed);
     uint64_t packets = 0;
     uint64_t versions = 0;
@@ -259,7 +261,7 @@ static void test_names(void **state)
     assert_string_equal(weft_trace_type_name(WEFT_TRACE_PACKET_SENT), "packet_sent");
     assert_string_equal(weft_trace_type_name(WEFT_TRACE_DROPPED), "dropped");
     assert_null(weft_trace_type_name(WEFT_TRACE_TYPE_END));
-    assert_string_equal(weft_trace_drop_name(WEFT_TRACE_DROP_hello_refused), "hello_refused");
+    assert_string_equal(weft_trace_drop_name(WEFT_TRACE_DROP_bad_key), "bad_key");
     assert_null(weft_trace_drop_name(WEFT_TRACE_DROP_END));
 }
 

@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-static const char stranger[] = "\x30";
-
 static struct weft_ep *ep_make(void)
 {
     struct weft_ep_config config;
@@ -27,6 +25,7 @@ static void drop_one(struct weft_ep *ep, uint64_t now_ns)
 {
     struct weft_addr addr = {.bytes_used = 4};
     static struct weft_tx tx;
+    uint8_t stranger[] = {0x30}; /* of another version */
     weft_ep_recv(ep, &addr, WEFT_ECN_NOT, stranger, 1, now_ns, now_ns);
     (void)weft_ep_send(ep, now_ns, &tx);
 }

@@ -28,10 +28,8 @@ local CLOSE_CODES = {
     [0] = "finished", [1] = "silent too long", [2] = "protocol violated", [3] = "idle too long",
 }
 local REFUSALS = { [1] = "version", [2] = "key", [3] = "mode", [4] = "full", [5] = "closed" }
--- Whole lengths of the packets outside a connection: without and with the MAC of secured modes.
-local LENGTHS = {
-    [8] = { 104, 120 }, [9] = { 96, 112 }, [10] = { 24, 40 }, [11] = { 24, 32 }, [12] = { 8 },
-}
+-- Whole lengths of the packets outside a connection.
+local LENGTHS = { [8] = 120, [9] = 112, [10] = 40, [11] = 32, [12] = 8 }
 local TAG_BYTES = 16
 local MASKED = 255
 
@@ -108,7 +106,7 @@ local f = {
     payload = ProtoField.bytes("weft.data.payload", "Payload"),
     -- handshake
     mode = ProtoField.uint8("weft.mode", "Mode", base.DEC, MODES),
-    key_id = ProtoField.uint16("weft.key_id", "Key id (or zero)", base.HEX),
+    key_id = ProtoField.uint16("weft.key_id", "Key id", base.HEX),
     own_connection = ProtoField.uint32("weft.own_connection", "Own connection id", base.HEX),
     incarnation = ProtoField.uint64("weft.incarnation", "Incarnation", base.HEX),
     name = ProtoField.uint64("weft.name", "Name", base.HEX),
@@ -513,7 +511,7 @@ local function zero(range)
     return true
 end
 
--- {field, bytes} in order; what begins beyond the packet's length is not there (a MAC of mode none).
+-- {field, bytes} in order, behind the first byte.
 local LAYOUTS = {
     [8] = { { f.mode, 1 }, { f.key_id, 2 }, { f.connection, 4 }, { f.incarnation, 8 },
             { f.name, 8 }, { f.open_from, 8 }, { f.clock, 4 }, { f.unscheduled, 2 },
@@ -523,35 +521,17 @@ local LAYOUTS = {
             { f.clock, 4 }, { f.incarnation, 8 }, { f.name, 8 }, { f.open_from, 8 },
             { f.unscheduled, 2 }, { f.packet_max, 2 }, { f.reserved, 4 }, { f.ephemeral, 32 },
             { f.tag, 16 }, { f.mac, 16 } },
+    [10] = { { f.reserved, 3 }, { f.connection, 4 }, { f.cookie, 16 }, { f.mac, 16 } },
+    [11] = { { f.reserved, 3 }, { f.connection, 4 }, { f.number, 8 }, { f.mac, 16 } },
     [12] = { { f.refusal, 1 }, { f.refused_mode, 1 }, { f.reserved, 1 }, { f.connection, 4 } },
 }
 
-local function layout_of(class, length)
-    if class == 10 then
-        return { { f.reserved, 3 }, { f.connection, 4 }, { f.cookie, 16 }, { f.mac, 16 } }
-    elseif class == 11 and length == 24 then
-        return { { f.reserved, 3 }, { f.connection, 4 }, { f.mac, 16 } }
-    elseif class == 11 then
-        return { { f.reserved, 3 }, { f.connection, 4 }, { f.number, 8 }, { f.mac, 16 } }
-    end
-    return LAYOUTS[class]
-end
-
-local function length_ok(class, length)
-    for _, good in ipairs(LENGTHS[class]) do
-        if length == good then
-            return true
-        end
-    end
-    return false
-end
-
 local function handshake(r, tree, class, info, length)
-    if not length_ok(class, length) then
+    if length ~= LENGTHS[class] then
         fail(r, tree, string.format("%s of %d bytes", CLASSES[class], length))
     end
     r.at = 1
-    for _, row in ipairs(layout_of(class, length)) do
+    for _, row in ipairs(LAYOUTS[class]) do
         if r.at + row[2] > r.stop then
             break
         end
@@ -653,7 +633,7 @@ local function looks_like_weft(tvb)
         return false
     end
     if class > 2 then
-        return length_ok(class, length) and (class < 10 or class == 12 or tvb(1, 3):uint() == 0)
+        return length == LENGTHS[class] and (class < 10 or class == 12 or tvb(1, 3):uint() == 0)
     end
     local flags = tvb(1, 1):uint()
     -- A packet number below 2^48 leaves two zero bytes; flags of DATA are zero without DATA.
