@@ -335,8 +335,8 @@ static void endpoint_print(const struct weft_trace_doc_endpoint *e, uint32_t idx
     free(scratch);
     for (size_t i = 0; i < SLOWEST && i < t->life_count; i++) {
         const struct life *life = &t->lives[t->life_count - 1 - i];
-        printf("%s%s message %" PRIu64 ", peer %u: %.1f us\n", i == 0 ? "  slowest: " : "           ",
-               weft_trace_direction_name(life->direction), life->seq, life->peer,
+        printf("%s%s message %" PRIu64 ", peer %u: %.1f us\n",
+               i == 0 ? "  slowest: " : "           ", weft_trace_direction_name(life->direction), life->seq, life->peer,
                (double)life->ns / 1e3);
     }
 }
@@ -409,7 +409,8 @@ static void print_help(FILE *out)
             "  msg      the life of one message, as a table\n"
             "  qlog     all of it as qlog, for the tools that draw QUIC\n"
             "\n`weft trace VERB --help` explains a verb\n"
-            "\nexample:\n  weft train --inject-loss 0.02 --trace t\n  weft trace summary t.worker-0\n"
+            "\nexample:\n  weft train --inject-loss 0.02 --trace t\n"
+            "  weft trace summary t.worker-0\n"
             "  weft trace msg t.worker-0 --msg 17\n  weft trace qlog t.worker-0 -o t.sqlog\n");
 }
 

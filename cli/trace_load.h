@@ -30,8 +30,8 @@ struct weft_trace_doc {
     bool truncated;
 };
 
-/* Read a whole file. What is wrong with it is said on standard error: a truncated file gives what is
- * there, true; a file that is no trace or is damaged false.
+/* Read a whole file. What is wrong with it is said on standard error: a truncated file gives what
+ * is there, true; a file that is no trace or is damaged false.
  * Owns:    doc_p is freed with weft_trace_doc_fini, also after false. */
 bool weft_trace_doc_load(const char *path, struct weft_trace_doc *doc_p);
 void weft_trace_doc_fini(struct weft_trace_doc *doc);

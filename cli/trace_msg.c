@@ -83,7 +83,8 @@ static void detail(const struct weft_trace_record *r, char *text, size_t bytes)
         break;
     case WEFT_TRACE_DONE_SENT:
     case WEFT_TRACE_DONE_RECEIVED:
-        snprintf(text, bytes, "%s, %" PRIu32 " chunks, mask of %" PRIu32 " words from chunk %" PRIu32,
+        snprintf(text, bytes, "%s, %" PRIu32 " chunks, mask of %" PRIu32 " words from chunk %"
+                 PRIu32,
                  r->flags == WEFT_DONE_COMPLETE ? "complete" : "short", r->a, r->b, r->c);
         break;
     case WEFT_TRACE_PACKET_RECEIVED:

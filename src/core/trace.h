@@ -32,7 +32,8 @@
  *                             packets that the credit still allows
  *   PATH                      a: smoothed loss, ppm; b: CE marks reported so far; c: packets
  *                             declared lost so far, by the whole endpoint
- *   PTO                       number: next packet number; a: expiries in a row, b: packets in flight
+ *   PTO                       number: next packet number; a: expiries in a row, b: packets in
+ *                             flight
  *   PROBE                     number: packet number; a: msg, b: chunk (UINT32_MAX: FINISH or none)
  *   DONE_*                    number: msg; flags: status; a: chunks received, b: words of the mask
  *                             in this part, c: chunk of its first bit

@@ -12,10 +12,10 @@
  *    16     8    number of the first record      kind COUNTERS
  *    24     8    records overwritten before it      24 name, padded with zeros, 8 value
  *
- * An endpoint's ENDPOINT block comes before its RECORDS; COUNTERS comes last, when the process ended
- * in order. Whole blocks only: what does not fit the disk or the limit is left out, said once on
- * standard error, and the program goes on. A reader takes a file that ends inside a block (a process
- * that was killed, a copy of a file in the making) up to the last whole entry, and says so.
+ * An endpoint's ENDPOINT block comes before its RECORDS; COUNTERS comes last, when it ended in
+ * order. Whole blocks only: what does not fit the disk or the limit is left out, said once on
+ * standard error, and the program goes on. A reader takes a file that ends inside a block (its
+ * process was killed, or still writes) up to the last whole entry, and says so.
  *
  * Thread:  one writer may be fed by many threads.
  * Source:  docs/TRACING.md.

@@ -55,8 +55,8 @@ struct weft_world_tap {
     /* A datagram has left its host, before the network does anything to it. NULL is fine. */
     void (*packet)(void *arg, uint64_t now_ns, uint32_t from, uint32_t to, enum weft_ecn ecn,
                    const void *bytes, uint32_t count);
-    /* After each crank of a host and, `last`, before its endpoint goes; after a restart the host has
-     * another one. NULL is fine. */
+    /* After each crank of a host and, `last`, before its endpoint goes; after a restart the host
+     * has another one. NULL is fine. */
     void (*host)(void *arg, uint32_t host, struct weft_ep *ep, bool last);
 };
 

@@ -558,7 +558,8 @@ end
 -- are sent so, and their grid says how long they are. Of SEAL nobody can tell.
 local function burst(tvb)
     local class = tvb(0, 1):uint()
-    if tvb:len() < 48 or (class ~= 0x10 and class ~= 0x11) or bit.band(tvb(1, 1):uint(), 3) ~= 1 then
+    if tvb:len() < 48 or (class ~= 0x10 and class ~= 0x11) or
+       bit.band(tvb(1, 1):uint(), 3) ~= 1 then
         return nil
     end
     local chunk, total = tvb(20, 4):uint(), tvb(24, 4):uint()
@@ -617,7 +618,8 @@ function weft.dissector(tvb, pinfo, root)
         bytes = burst(rest)
     end
     local last = one_packet(rest, packets == 1 and length or rest:len(), root)
-    pinfo.cols.info = packets == 1 and last or string.format("%d packets, the last: %s", packets, last)
+    pinfo.cols.info = packets == 1 and last or
+                      string.format("%d packets, the last: %s", packets, last)
     return length
 end
 
