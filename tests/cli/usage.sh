@@ -20,8 +20,7 @@ $(cat "$tap_tmp/out" "$tap_tmp/err")"
 
 tap_like "version" "$("$WEFT_BIN" --version)" '^weft [0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]*$'
 help=$("$WEFT_BIN" --help)
-for verb in train server worker keygen doctor sim; do
-for verb in train server worker doctor trace sim; do
+for verb in train server worker keygen doctor trace sim; do
     tap_like "--help names $verb" "$help" "^  $verb "
 done
 for verb in train server worker keygen doctor; do
