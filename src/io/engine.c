@@ -30,6 +30,7 @@ enum command_type {
     COMMAND_EXPECT,
     COMMAND_CANCEL,
     COMMAND_CONNECT,
+    COMMAND_CALL,
     COMMAND_COUNTERS,
     COMMAND_HINT,
 };
@@ -45,6 +46,8 @@ struct command {
     const char *host;
     uint16_t port;
     struct weft_io_error *error;
+    weft_engine_fn *call;
+    void *arg;
     struct weft_udp_counters *udp_counters;
     struct weft_ep_counters *ep_counters;
     /* The answer. */
@@ -98,6 +101,9 @@ static void execute(struct weft_engine *engine, struct command *c)
         break;
     case COMMAND_CONNECT:
         c->status = weft_udp_connect(engine->udp, c->host, c->port, &c->peer, c->error);
+        break;
+    case COMMAND_CALL:
+        c->call(engine->udp, c->arg);
         break;
     case COMMAND_COUNTERS:
         *c->udp_counters = *weft_udp_counters(engine->udp);
@@ -299,6 +305,12 @@ weft_status weft_engine_connect(struct weft_engine *engine, const char *host, ui
         *peer_p = c.peer;
     }
     return c.status;
+}
+
+void weft_engine_call(struct weft_engine *engine, weft_engine_fn *call, void *arg)
+{
+    struct command c = {.type = COMMAND_CALL, .call = call, .arg = arg};
+    ask(engine, &c);
 }
 
 void weft_engine_counters(struct weft_engine *engine, struct weft_udp_counters *udp_p,

@@ -45,6 +45,11 @@ weft_status weft_engine_connect(struct weft_engine *engine, const char *host, ui
 
 struct weft_msgr weft_engine_msgr(struct weft_engine *engine);
 
+/* Run `call` on the engine's thread and wait for its return: for what the message interface does not
+ * offer. It must not step, idle or close the socket, nor poll. */
+typedef void weft_engine_fn(struct weft_udp *udp, void *arg);
+void weft_engine_call(struct weft_engine *engine, weft_engine_fn *call, void *arg);
+
 /* Sleep until an event can be polled; false when timeout_ns passed first. */
 bool weft_engine_wait(struct weft_engine *engine, uint64_t timeout_ns);
 
