@@ -5,7 +5,8 @@
 #   sched sees base; agg sees base and wire       layers, beside
 #   ml sees base                                  the reference trainer's reader and models
 #   io crypto ckpt obs job sim                    drivers: see layers, never each other
-#   cli, tests, bench, lab                        may include anything; not checked here
+#   api                                           the public face: wires layers and drivers, as cli
+#   cli, tests, bench, lab, examples              may include anything; not checked here
 #   include/weft                                  public: <weft/...> and standard headers only
 #
 # Also checked: project headers are written "folder/file.h" and exist; layers include no system
@@ -30,6 +31,7 @@ may_include() {
     sched | ml) echo "base" ;;
     agg) echo "base wire" ;;
     io | crypto | ckpt | obs | job | sim) echo "$layers" ;;
+    api) echo "$layers io crypto" ;;
     *) echo "unknown" ;;
     esac
 }

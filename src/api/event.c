@@ -1,0 +1,274 @@
+/* Events, and whoever turns the crank for them.
+ *
+ * A caller-driven endpoint wants its events taken after every datagram, while the application takes
+ * one at a time; in between they wait in a ring. It never overflows: every posted send and receive
+ * has reserved its place there, each datagram raises at most one event of a peer (UP, DOWN), and no
+ * turn of the crank begins unless a whole batch of those would fit. An engine has such a ring of
+ * its own.
+ */
+#include "api/internal.h"
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "io/clock.h"
+
+#include <stddef.h>
+#include <time.h>
+
+enum {
+    PEER_EVENTS_MAX = 1024, /* of one batch: 8 buffers of at most 64 datagrams, twice over */
+    EVENT_BYTES_MIN = offsetof(struct weft_transport_event, mask) + sizeof(struct weft_mask),
+};
+
+/* A wait this long looks at the counters, so that it can say what it saw. */
+static const uint64_t explained_ns = 100 * WEFT_NS_PER_MS;
+
+/* ---- the queue of a caller-driven transport -------------------------------------------------- */
+
+static uint32_t peer_events_reserve(const struct weft_transport *t)
+{
+    return PEER_EVENTS_MAX + t->peers_max;
+}
+
+weft_status weft_api_queue_init(struct weft_transport *t, uint32_t posted_max)
+{
+    uint32_t slots = 2;
+    while (slots < peer_events_reserve(t) + posted_max + 1) {
+        slots *= 2;
+    }
+    return weft_event_ring_init(&t->ring, slots, t->chunks_max);
+}
+
+/* True when `more` further posts, and then a turn of the crank, find room. */
+static bool queue_fits(const struct weft_transport *t, uint32_t more)
+{
+    return t->queued + t->posted + more + peer_events_reserve(t) <= t->ring.slots;
+}
+
+bool weft_api_queue_has_room(const struct weft_transport *t)
+{
+    return t->engine != NULL || queue_fits(t, 1);
+}
+
+static void drain(void *arg, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct weft_transport *t = arg;
+    struct weft_msg_event event;
+    while (t->msgr.ops->poll(t->msgr.self, &event)) {
+        if (event.type == WEFT_EVENT_OPEN) {
+            continue;
+        }
+        t->posted -= event.type == WEFT_EVENT_SENT || event.type == WEFT_EVENT_RECEIVED;
+        t->queued++;
+        weft_event_ring_push(&t->ring, &event);
+    }
+}
+
+static bool queue_poll(struct weft_transport *t, struct weft_msg_event *event_p)
+{
+    t->queued -= t->lent;
+    t->lent = weft_event_ring_pop(&t->ring, event_p);
+    return t->lent;
+}
+
+static bool engine_poll(struct weft_transport *t, struct weft_msg_event *event_p)
+{
+    do {
+        if (!t->msgr.ops->poll(t->msgr.self, event_p)) {
+            return false;
+        }
+    } while (event_p->type == WEFT_EVENT_OPEN);
+    t->posted -= event_p->type == WEFT_EVENT_SENT || event_p->type == WEFT_EVENT_RECEIVED;
+    return true;
+}
+
+/* ---- from core's words to the public ones ---------------------------------------------------- */
+
+static uint32_t public_down(enum weft_msg_down down, bool was_up)
+{
+    switch (down) {
+    case WEFT_DOWN_CLOSED:
+        return WEFT_TRANSPORT_DOWN_CLOSED;
+    case WEFT_DOWN_SILENT:
+        return was_up ? WEFT_TRANSPORT_DOWN_SILENT : WEFT_TRANSPORT_DOWN_NO_ANSWER;
+    case WEFT_DOWN_PROTOCOL:
+        return WEFT_TRANSPORT_DOWN_PROTOCOL;
+    case WEFT_DOWN_LOCAL:
+        break;
+    }
+    return WEFT_TRANSPORT_DOWN_LOCAL;
+}
+
+static uint32_t public_outcome(enum weft_msg_outcome outcome)
+{
+    switch (outcome) {
+    case WEFT_MSG_COMPLETE:
+        return WEFT_TRANSPORT_COMPLETE;
+    case WEFT_MSG_SHORT:
+        return WEFT_TRANSPORT_SHORT;
+    case WEFT_MSG_UNKNOWN:
+        break;
+    }
+    return WEFT_TRANSPORT_UNKNOWN;
+}
+
+static void fill_message(const struct weft_msg_event *from, uint32_t type,
+                         struct weft_transport_event *to)
+{
+    to->type = type;
+    to->user = (void *)(uintptr_t)from->user;
+    to->tag = from->tag;
+    to->outcome = public_outcome(from->outcome);
+    to->mask = (struct weft_mask){
+        .bits = from->mask,
+        .elements = from->total,
+        .elem_bytes = from->elem_bytes,
+        .chunk_elems = from->chunk_elems,
+        .chunks = from->chunks,
+        .chunks_received = from->received,
+    };
+}
+
+static void fill_peer(struct weft_transport *t, const struct weft_msg_event *from,
+                      struct weft_transport_event *to)
+{
+    to->name = from->name;
+    to->incarnation = from->incarnation;
+    if (from->type == WEFT_EVENT_PEER_UP) {
+        to->type = WEFT_TRANSPORT_UP;
+        weft_bits_set(t->up, from->peer);
+    } else {
+        to->type = WEFT_TRANSPORT_DOWN;
+        to->down = public_down(from->down, weft_bits_test(t->up, from->peer));
+        weft_bits_clear(t->up, from->peer);
+    }
+}
+
+bool weft_transport_poll(struct weft_transport *transport, struct weft_transport_event *event_p)
+{
+    struct weft_msg_event from;
+    bool got = transport->engine != NULL ? engine_poll(transport, &from)
+                                         : queue_poll(transport, &from);
+    if (!got) {
+        return false;
+    }
+    struct weft_transport_event to = {.peer = from.peer};
+    switch (from.type) {
+    case WEFT_EVENT_SENT:
+        fill_message(&from, WEFT_TRANSPORT_SENT, &to);
+        break;
+    case WEFT_EVENT_RECEIVED:
+        fill_message(&from, WEFT_TRANSPORT_RECEIVED, &to);
+        break;
+    case WEFT_EVENT_PEER_UP:
+    case WEFT_EVENT_PEER_DOWN:
+        fill_peer(transport, &from, &to);
+        break;
+    case WEFT_EVENT_OPEN:
+    case WEFT_EVENT_CHUNK:
+        WEFT_ASSERT(!"OPEN was taken out, CHUNK belongs to a sink that is not offered");
+    }
+    weft_api_struct_out(event_p, &to, sizeof(to), EVENT_BYTES_MIN);
+    return true;
+}
+
+/* ---- turning the crank ----------------------------------------------------------------------- */
+
+weft_status weft_transport_progress(struct weft_transport *transport, uint64_t timeout_ns)
+{
+    if (transport->engine != NULL) {
+        return WEFT_OK;
+    }
+    if (!queue_fits(transport, 0)) {
+        return weft_io_fail(&transport->error, WEFT_AGAIN,
+                            "%u events wait; take them with weft_transport_poll",
+                            transport->queued);
+    }
+    (void)weft_udp_step(transport->udp, timeout_ns, drain, transport);
+    return WEFT_OK;
+}
+
+/* Sleep until there may be an event, or end_ns. */
+static void turn(struct weft_transport *t, uint64_t end_ns, uint64_t now_ns)
+{
+    uint64_t left_ns = end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns;
+    if (t->engine != NULL) {
+        (void)weft_engine_wait(t->engine, left_ns);
+    } else {
+        WEFT_ASSERT(queue_fits(t, 0)); /* nothing is queued: there is room for what was posted */
+        (void)weft_udp_step(t->udp, left_ns, drain, t);
+    }
+}
+
+static bool wait_until(struct weft_transport *t, uint64_t end_ns,
+                       struct weft_transport_event *event_p)
+{
+    bool got = weft_transport_poll(t, event_p);
+    for (uint64_t now_ns = weft_clock_now_ns(); !got; now_ns = weft_clock_now_ns()) {
+        turn(t, weft_max_u64(end_ns, now_ns), now_ns);
+        got = weft_transport_poll(t, event_p);
+        if (now_ns >= end_ns) {
+            break;
+        }
+    }
+    return got;
+}
+
+weft_status weft_transport_wait(struct weft_transport *transport, uint64_t timeout_ns,
+                                struct weft_transport_event *event_p)
+{
+    uint64_t start_ns = weft_clock_now_ns();
+    uint64_t end_ns = weft_time_add(start_ns, timeout_ns);
+    uint64_t first_ns = weft_min_u64(end_ns, weft_time_add(start_ns, explained_ns));
+    if (wait_until(transport, first_ns, event_p)) {
+        return WEFT_OK;
+    }
+    if (first_ns == end_ns) {
+        return weft_api_explain_timeout(transport, NULL, timeout_ns);
+    }
+    struct weft_api_counters before;
+    weft_api_counters_read(transport, &before);
+    if (wait_until(transport, end_ns, event_p)) {
+        return WEFT_OK;
+    }
+    return weft_api_explain_timeout(transport, &before, timeout_ns);
+}
+
+static void ask_busy(struct weft_udp *udp, void *arg)
+{
+    *(bool *)arg = weft_ep_busy(weft_udp_ep(udp));
+}
+
+static bool busy(struct weft_transport *t)
+{
+    bool is_busy;
+    weft_api_call(t, ask_busy, &is_busy);
+    return is_busy;
+}
+
+weft_status weft_transport_flush(struct weft_transport *transport, uint64_t timeout_ns)
+{
+    static const uint64_t look_again_ns = WEFT_NS_PER_MS;
+    uint64_t end_ns = weft_time_add(weft_clock_now_ns(), timeout_ns);
+    while (busy(transport)) {
+        uint64_t now_ns = weft_clock_now_ns();
+        if (now_ns >= end_ns) {
+            return weft_io_fail(&transport->error, WEFT_TIMEOUT,
+                                "messages are unfinished after %llu ms; wait for their events, or "
+                                "give up with weft_transport_close",
+                                (unsigned long long)(timeout_ns / WEFT_NS_PER_MS));
+        }
+        if (transport->engine != NULL) {
+            struct timespec pause = {.tv_nsec = (long)weft_min_u64(look_again_ns, end_ns - now_ns)};
+            (void)nanosleep(&pause, NULL);
+        } else {
+            uint64_t left_ns = end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns;
+            weft_status status = weft_transport_progress(transport, left_ns);
+            if (status != WEFT_OK) {
+                return status;
+            }
+        }
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,120 @@
+/* Words for what happens to a transfer, each with the next action. */
+#include "api/internal.h"
+
+#include <stddef.h>
+
+enum {
+    COUNTERS_BYTES_MIN =
+        offsetof(struct weft_transport_counters, injected_drops) + sizeof(uint64_t),
+};
+
+const char *weft_down_text(enum weft_transport_down down)
+{
+    switch (down) {
+    case WEFT_TRANSPORT_DOWN_CLOSED:
+        return "the peer closed the connection; its own output says why";
+    case WEFT_TRANSPORT_DOWN_NO_ANSWER:
+        return "nobody answered; see that the program there runs and accepts, that address and "
+               "port are right, and that no firewall stops UDP";
+    case WEFT_TRANSPORT_DOWN_SILENT:
+        return "the peer fell silent; it died, it computes longer than peer_timeout_ns without "
+               "config.thread, or the network is cut";
+    case WEFT_TRANSPORT_DOWN_PROTOCOL:
+        return "the peer broke the protocol; run the same weft version at both ends";
+    case WEFT_TRANSPORT_DOWN_LOCAL:
+        return "this end closed the connection";
+    }
+    return "for an unknown reason";
+}
+
+void weft_api_counters_read(struct weft_transport *t, struct weft_api_counters *counters_p)
+{
+    if (t->engine != NULL) {
+        weft_engine_counters(t->engine, &counters_p->udp, &counters_p->ep);
+    } else {
+        counters_p->udp = *weft_udp_counters(t->udp);
+        counters_p->ep = *weft_ep_counters(weft_udp_ep(t->udp));
+    }
+}
+
+static uint64_t refused_packets(const struct weft_ep_counters *ep)
+{
+    return ep->bad_short + ep->bad_version + ep->bad_class + ep->bad_peer + ep->bad_packet +
+           ep->bad_range;
+}
+
+void weft_transport_counters_get(struct weft_transport *transport,
+                                 struct weft_transport_counters *counters_p)
+{
+    struct weft_api_counters c;
+    weft_api_counters_read(transport, &c);
+    struct weft_transport_counters ours = {
+        .datagrams_sent = c.udp.datagrams_sent,
+        .datagrams_received = c.udp.datagrams_received,
+        .bytes_sent = c.udp.bytes_sent,
+        .bytes_received = c.udp.bytes_received,
+        .data_packets_sent = c.ep.data_sent,
+        .retransmitted_packets = c.ep.retransmitted_packets,
+        .lost_packets = c.ep.lost_packets,
+        .messages_sent = c.ep.messages_sent,
+        .messages_received = c.ep.messages_received,
+        .messages_short = c.ep.messages_short,
+        .messages_unknown = c.ep.messages_unknown,
+        .chunks_missing = c.ep.chunks_missing,
+        .unmatched_packets = c.ep.no_memory,
+        .refused_packets = refused_packets(&c.ep),
+        .connections_refused = c.ep.hello_refused,
+        .kernel_drops = c.udp.kernel_drops,
+        .send_drops = c.udp.send_dropped,
+        .injected_drops = c.udp.injected_drops,
+    };
+    weft_api_struct_out(counters_p, &ours, sizeof(ours), COUNTERS_BYTES_MIN);
+}
+
+/* What stood in the way, most telling first: a counter that grew, and the sentence for it. */
+weft_status weft_api_explain_timeout(struct weft_transport *t,
+                                     const struct weft_api_counters *before, uint64_t timeout_ns)
+{
+    unsigned long long ms = timeout_ns / WEFT_NS_PER_MS;
+    if (before == NULL) {
+        return weft_io_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; wait longer", ms);
+    }
+    struct weft_api_counters now;
+    weft_api_counters_read(t, &now);
+    const struct weft_ep_counters *a = &before->ep;
+    const struct weft_ep_counters *b = &now.ep;
+    const struct {
+        uint64_t grew;
+        const char *sentence;
+    } signs[] = {
+        {b->bad_version - a->bad_version,
+         "packets of another weft version came; run the same version at both ends"},
+        {b->hello_refused - a->hello_refused,
+         "requests for a connection were refused; set accept, or raise peers_max"},
+        {b->no_memory - a->no_memory,
+         "packets came of messages that match no posted receive; post one with the sender's tag "
+         "and at least as many bytes"},
+        {b->bad_range - a->bad_range,
+         "packets of messages came that are longer than message_bytes_max or contradict "
+         "themselves; set it alike at both ends"},
+        {refused_packets(b) - refused_packets(a),
+         "packets came that belong to no connection or are not weft's; see who else sends to this "
+         "port"},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(signs); i++) {
+        if (signs[i].grew > 0) {
+            return weft_io_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; %llu %s", ms,
+                                (unsigned long long)signs[i].grew, signs[i].sentence);
+        }
+    }
+    if (now.udp.datagrams_received == before->udp.datagrams_received) {
+        return weft_io_fail(&t->error, WEFT_TIMEOUT,
+                            "no event within %llu ms, and nothing arrived; see that the other end "
+                            "runs and sends to this address and port %u",
+                            ms, (unsigned)weft_transport_port(t));
+    }
+    return weft_io_fail(&t->error, WEFT_TIMEOUT,
+                        "no event within %llu ms, although packets arrive; is memory posted at the "
+                        "receiver for the message's tag and length?",
+                        ms);
+}

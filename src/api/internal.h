@@ -1,0 +1,87 @@
+/* What the files of the public API share. Not for anyone outside src/api.
+ *
+ *   config.c      the structs that callers fill: defaults, growth, ranges
+ *   transport.c   open, close, connect, send, receive
+ *   event.c       poll, wait, progress: whoever turns the crank
+ *   explain.c     words: why a peer is down, why nothing comes
+ *   mask.c        gaps, residuals, counts: pure functions
+ *
+ * The API adds no protocol. It turns public structs into those of core/msg.h and back, and keeps
+ * the events of a caller-driven endpoint until they are polled.
+ */
+#ifndef WEFT_API_INTERNAL_H
+#define WEFT_API_INTERNAL_H
+
+#include "io/engine.h"
+#include "io/event_ring.h"
+
+#include <weft/transport.h>
+
+/* Where an endpoint's and a socket's counters are side by side. */
+struct weft_api_counters {
+    struct weft_udp_counters udp;
+    struct weft_ep_counters ep;
+};
+
+struct weft_transport {
+    struct weft_udp *udp;       /* the caller turns the crank; else NULL */
+    struct weft_engine *engine; /* a thread does; else NULL */
+    struct weft_msgr msgr;      /* of one of them */
+    uint64_t message_bytes_max;
+    uint32_t packet_bytes;
+    uint32_t peers_max;
+    uint32_t chunks_max;
+    uint64_t *up;            /* bit = this peer has been up */
+    uint64_t *critical_mask; /* of the send that is being queued; chunks_max bits */
+
+    uint32_t posted; /* sends and receives whose event has not come */
+
+    /* Caller-driven only: events between progress and poll. Each posted send and receive has a
+     * place reserved, so that a turn of the crank never finds the ring full. */
+    struct weft_event_ring ring;
+    uint32_t queued; /* events in it, the lent one included */
+    bool lent;       /* the event polled last is still the caller's */
+
+    struct weft_io_error error;
+};
+
+/* transport.c */
+
+/* Run `call` where the endpoint may be touched: here, or on the engine's thread. */
+void weft_api_call(struct weft_transport *t, weft_engine_fn *call, void *arg);
+
+/* config.c */
+
+/* Write as much of ours as the caller's struct has; its size says how much. Asserts that it is at
+ * least bytes_min. */
+void weft_api_struct_out(void *theirs, const void *ours, size_t ours_bytes, size_t bytes_min);
+
+/* The driver's configuration for a caller's. */
+weft_status weft_api_config_read(const struct weft_transport_config *theirs,
+                                 struct weft_transport_config *ours_p,
+                                 struct weft_udp_config *udp_p, struct weft_io_error *error);
+
+/* A caller's send or receive, of any age. WEFT_INVALID: it was not made by its _init function. */
+weft_status weft_api_send_read(const struct weft_transport_send *theirs,
+                               struct weft_transport_send *ours_p, struct weft_io_error *error);
+weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
+                                  struct weft_transport_receive *ours_p,
+                                  struct weft_io_error *error);
+
+/* event.c */
+
+/* Room for posted_max sends and receives under way. peers_max and chunks_max must be set. */
+weft_status weft_api_queue_init(struct weft_transport *t, uint32_t posted_max);
+
+/* True when another send or receive has a place for its event. */
+bool weft_api_queue_has_room(const struct weft_transport *t);
+
+/* explain.c */
+
+void weft_api_counters_read(struct weft_transport *t, struct weft_api_counters *counters_p);
+
+/* After a wait without an event: what was seen since `before` (NULL = it is not known). */
+weft_status weft_api_explain_timeout(struct weft_transport *t,
+                                     const struct weft_api_counters *before, uint64_t timeout_ns);
+
+#endif

@@ -1,0 +1,51 @@
+#!/bin/sh
+# What libweft.so exports is what the public headers mark with WEFT_API, no more and no less, and the
+# version script and the manual page know the same names. Usage: symbols.sh <root> <libweft.so> <soname>
+set -u
+LC_ALL=C
+export LC_ALL
+root=$1
+library=$2
+soname=$3
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# "type name(arguments)", a line each; in the manual that is .Ft type, .Fn name "argument" ...
+cat "$root"/include/weft/*.h | grep -v '^#' | tr '\n' ' ' | tr -s ' ' |
+    grep -o 'WEFT_API [^;(]*([^;]*);' | sed 's/^WEFT_API //; s/;$//' | sort >"$tmp/declared"
+awk '
+    /^\.Ft / { type = substr($0, 5); gsub(/"/, "", type) }
+    /^\.Fn weft_.* "/ {
+        name = $2
+        arguments = substr($0, index($0, "\"") + 1)
+        sub(/"$/, "", arguments)
+        gsub(/" "/, ", ", arguments)
+        print type (type ~ /\*$/ ? "" : " ") name "(" arguments ")"
+    }' "$root/man/weft_transport.3" | sort >"$tmp/manual"
+sed 's/(.*//; s/.*[ *]//' "$tmp/declared" | sort >"$tmp/headers"
+nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+    sort >"$tmp/exported"
+sed -n 's/^ *\(weft_[a-z0-9_]*\);$/\1/p' "$root/src/api/libweft.map" | sort >"$tmp/map"
+
+count=0
+failed=0
+same() { # same <name> <file> <file>
+    count=$((count + 1))
+    if [ -s "$2" ] && cmp -s "$2" "$3"; then
+        echo "ok $count - $1"
+    else
+        failed=1
+        echo "not ok $count - $1"
+        diff "$2" "$3" | sed 's/^/#   /'
+    fi
+}
+same "exported is what the headers declare" "$tmp/headers" "$tmp/exported"
+same "the version script names what the headers declare" "$tmp/headers" "$tmp/map"
+same "weft_transport(3) has the prototypes of the headers" "$tmp/declared" "$tmp/manual"
+
+readelf -d "$library" | sed -n 's/.*Library soname: \[\(.*\)\]/\1/p' >"$tmp/soname"
+echo "$soname" >"$tmp/wanted"
+same "the soname" "$tmp/wanted" "$tmp/soname"
+
+echo "1..$count"
+exit $failed
