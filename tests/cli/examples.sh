@@ -1,0 +1,93 @@
+#!/bin/sh
+# What an installation gives a programmer: headers, library, weft.pc, manual pages; and the two
+# examples, built outside the tree against it, in C and in C++, move vectors and show gaps.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+if [ "$WEFT_BUILD_NAME" != release ]; then
+    # A sanitized library wants its runtime in the program too; what runs is tested elsewhere.
+    tap_skip "the examples" "the $WEFT_BUILD_NAME build"
+    tap_done
+fi
+
+tap_run "meson install to a folder" env DESTDIR="$tap_tmp/root" \
+    meson install -C "$WEFT_BUILD_ROOT" --no-rebuild --quiet
+pc=$(find "$tap_tmp/root" -name weft.pc)
+prefix=$tap_tmp/root$(sed -n 's/^prefix=//p' "$pc")
+for file in include/weft/transport.h include/weft/status.h include/weft/export.h bin/weft \
+    share/man/man1/weft.1 share/man/man1/weft-train.1 share/man/man3/weft_transport.3 \
+    share/doc/weft/examples/send.c; do
+    tap_run "installed: $file" test -s "$prefix/$file"
+done
+tap_is "no other header" "$(find "$prefix/include" -type f | wc -l)" 3
+
+PKG_CONFIG_PATH=$(dirname "$pc")
+export PKG_CONFIG_PATH
+config() {
+    pkg-config --define-variable=prefix="$prefix" "$@" weft
+}
+tap_is "pkg-config knows the version" "weft $(config --modversion)" "$("$WEFT_BIN" --version)"
+libdir=$(config --variable=libdir)
+tap_run "the library by its soname" test -e "$libdir/libweft.so.0"
+LD_LIBRARY_PATH=$libdir
+export LD_LIBRARY_PATH
+
+build() { # build <name> <compiler> <flags> <source>
+    # shellcheck disable=SC2046,SC2086 # flags are words
+    tap_run "built: $1" $2 -Wall -Wextra -Werror $3 $(config --cflags) "$4" $(config --libs) \
+        -o "$tap_tmp/$1"
+}
+cd "$tap_tmp" || exit 1
+examples=$prefix/share/doc/weft/examples
+build recv "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/recv.c"
+build send "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/send.c"
+if command -v g++ >/dev/null; then
+    build send++ g++ "-std=c++20 -Wno-missing-field-initializers -x c++" "$examples/send.c"
+    echo '#include <weft/transport.h>' >header.cc
+    # shellcheck disable=SC2046
+    tap_run "the header as C++11" g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only \
+        $(config --cflags) header.cc
+else
+    tap_skip "the header as C++11" "no g++"
+fi
+
+# meet <sender>: both ends over loopback with a twentieth of the datagrams dropped.
+meet() {
+    rm -f recv.out
+    ./recv 127.0.0.1 0 5 0.05 >recv.out 2>recv.err &
+    receiver=$!
+    tries=0
+    until [ -s recv.out ] || [ "$tries" = 200 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    status=0
+    "./$1" 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" 5 >send.out 2>send.err || status=$?
+    tap_is "$1 ends well" "$status $(cat send.err)" "0 "
+    status=0
+    wait "$receiver" || status=$?
+    tap_is "recv ends well with $1" "$status $(cat recv.err)" "0 "
+    tap_is "five vectors with at least 90 % of their elements" \
+        "$(awk '/ of 100000 elements/ { n += $1 >= 90000 } END { print n }' recv.out)" 5
+    tap_like "gaps are shown" "$(cat recv.out)" 'missing: [0-9]*\.\.[0-9]'
+    # Element 0 is critical: it is never missing, so the mean of its ones is one.
+    tap_like "the sum of what came" "$(cat recv.out)" '^mean of element 0: 1$'
+    # Both ends speak of the same gaps.
+    tap_is "both ends count the same elements" \
+        "$(awk '/go with/ { print 100000 - $1 }' send.out)" \
+        "$(awk '/ of 100000/ { print $1 }' recv.out)"
+}
+meet send
+[ ! -x send++ ] || meet send++
+
+status=0
+./send 127.0.0.1 0 1 2>send.err || status=$?
+tap_is "port 0: exit status 1" "$status" 1
+tap_like "and a sentence" "$(cat send.err)" '^send: connect: port 0 is no port'
+# Nobody there: the reason and the next action, after the peer timeout of 5 s.
+status=0
+./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" 1 2>send.err || status=$?
+tap_is "nobody there: exit status 1" "$status" 1
+tap_like "and why" "$(cat send.err)" '^send: the receiver: nobody answered; .*firewall'
+
+tap_done
