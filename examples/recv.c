@@ -16,7 +16,7 @@ enum { ELEMENTS = 100000, TAG = 1 };
 static const uint64_t second_ns = 1000000000;
 
 static float sum[ELEMENTS];
-static uint16_t counts[(ELEMENTS + WEFT_COUNTS_GRAIN - 1) / WEFT_COUNTS_GRAIN];
+static uint16_t counts[(ELEMENTS + WEFT_GRAIN - 1) / WEFT_GRAIN];
 
 static void die(const char *what, const char *why)
 {

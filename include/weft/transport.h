@@ -331,21 +331,42 @@ WEFT_API void weft_residual_add(const float *residual, float *vector, uint32_t e
 WEFT_API weft_status weft_residual_keep(float *residual, const float *vector,
                                         const struct weft_mask *mask);
 
-/* Contribution counts: of how many messages each grain of 32 elements holds data, when a receiver
- * adds up vectors that arrived in part. */
-enum { WEFT_COUNTS_GRAIN = 32 };
+/* Grains: the functions below keep one number for each 32 elements of a tensor, which stays valid
+ * when packets get another length. */
+enum { WEFT_GRAIN = 32 };
 
-/* ceil(elements / 32): the length of a table of counts, which begins as zeros. */
-WEFT_API size_t weft_counts_grains(uint32_t elements);
+/* ceil(elements / 32): the length of such a table, which begins as zeros. */
+WEFT_API size_t weft_grains(uint32_t elements);
 
-/* Add 1 to every grain that the mask says received.
- * Shape:   counts (weft_counts_grains(mask->elements),).
+/* No slice waits for ever: what was missing `limit` times running (2 is a good limit) becomes
+ * critical the next time. One table, of grains, for each tensor and receiver. Each step:
+ *
+ *     send.critical_count = weft_missed_ranges(missed, elements, 2, ranges, RANGES_MAX);
+ *     send.critical = ranges;                              then send
+ *     weft_missed_note(missed, &event.mask);               when its SENT has come */
+
+/* Count one more miss, up to 255, for grains that are missing, and 0 for those that arrived.
+ * Shape:   missed (weft_grains(mask->elements),).
  * Errors:  WEFT_INVALID  the packets' boundaries are not multiples of 32 elements (elements longer
  *                        than 1/32 of a packet): nothing changed. */
+WEFT_API weft_status weft_missed_note(uint8_t *missed, const struct weft_mask *mask);
+
+/* The elements whose count is at least limit, as at most ranges_max ranges; returns their number.
+ * When that is too few, the last range reaches to the end of what they all cover.
+ * Shape:   limit >= 1; ranges_p (ranges_max,), ranges_max >= 1. */
+WEFT_API uint32_t weft_missed_ranges(const uint8_t *missed, uint32_t elements, uint8_t limit,
+                                     struct weft_range *ranges_p, uint32_t ranges_max);
+
+/* Contribution counts: of how many messages each grain holds data, when a receiver adds up vectors
+ * that arrived in part. */
+
+/* Add 1 to every grain that the mask says received.
+ * Shape:   counts (weft_grains(mask->elements),).
+ * Errors:  as weft_missed_note. */
 WEFT_API weft_status weft_counts_add(uint16_t *counts, const struct weft_mask *mask);
 
 /* Divide an accumulator by its counts: the mean of what arrived. Where the count is 0 nothing
- * changes. Shape: values (elements,) float32, counts (weft_counts_grains(elements),). */
+ * changes. Shape: values (elements,) float32, counts (weft_grains(elements),). */
 WEFT_API void weft_counts_divide(const uint16_t *counts, float *values, uint32_t elements);
 
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
-/* Pure functions over the mask of a message: gaps, residuals of error feedback, contribution
- * counts.
+/* Pure functions over the mask of a message: gaps, residuals of error feedback, misses running,
+ * contribution counts.
  *
- * Source: [apnet19] section 3.2 (the receiver hands up the missing ranges); docs/API.md.
+ * Source: [apnet19] section 3.2 (the receiver hands up the missing ranges); docs/PROTOCOL.md section
+ * 6, rules 6 and 7; docs/API.md.
  */
 #include "base/assert.h"
 #include "base/bits.h"
@@ -67,22 +68,65 @@ weft_status weft_residual_keep(float *residual, const float *vector, const struc
     return WEFT_OK;
 }
 
-/* ---- contribution counts --------------------------------------------------------------------- */
+/* ---- grains ---------------------------------------------------------------------------------- */
 
-size_t weft_counts_grains(uint32_t elements)
+size_t weft_grains(uint32_t elements)
 {
-    return (size_t)weft_div_ceil_u64(elements, WEFT_COUNTS_GRAIN);
+    return (size_t)weft_div_ceil_u64(elements, WEFT_GRAIN);
 }
+
+static bool splits_grains(const struct weft_mask *mask)
+{
+    return mask->chunk_elems % WEFT_GRAIN != 0 && mask->chunks > 1;
+}
+
+weft_status weft_missed_note(uint8_t *missed, const struct weft_mask *mask)
+{
+    if (splits_grains(mask)) {
+        return WEFT_INVALID;
+    }
+    for (size_t chunk = 0; chunk < mask->chunks; chunk++) {
+        bool here = weft_bits_test(mask->bits, chunk);
+        size_t end = weft_grains(chunk_first(mask, chunk + 1));
+        for (size_t g = chunk_first(mask, chunk) / WEFT_GRAIN; g < end; g++) {
+            missed[g] = here ? 0 : (uint8_t)(missed[g] + (missed[g] < UINT8_MAX));
+        }
+    }
+    return WEFT_OK;
+}
+
+uint32_t weft_missed_ranges(const uint8_t *missed, uint32_t elements, uint8_t limit,
+                            struct weft_range *ranges_p, uint32_t ranges_max)
+{
+    WEFT_ASSERT(limit >= 1 && ranges_max >= 1);
+    uint32_t count = 0;
+    for (uint32_t g = 0; g < weft_grains(elements); g++) {
+        if (missed[g] < limit) {
+            continue;
+        }
+        uint32_t first = g * WEFT_GRAIN;
+        uint32_t end = (uint32_t)weft_min_u64((uint64_t)first + WEFT_GRAIN, elements);
+        struct weft_range *last = count > 0 ? &ranges_p[count - 1] : NULL;
+        if (last != NULL && (last->first + last->count == first || count == ranges_max)) {
+            last->count = end - last->first;
+        } else {
+            ranges_p[count++] = (struct weft_range){.first = first, .count = end - first};
+        }
+    }
+    return count;
+}
+
+/* ---- contribution counts --------------------------------------------------------------------- */
 
 weft_status weft_counts_add(uint16_t *counts, const struct weft_mask *mask)
 {
-    if (mask->chunk_elems % WEFT_COUNTS_GRAIN != 0 && mask->chunks > 1) {
+    if (splits_grains(mask)) {
         return WEFT_INVALID;
     }
     for (size_t chunk = weft_bits_next_one(mask->bits, mask->chunks, 0); chunk < mask->chunks;
          chunk = weft_bits_next_one(mask->bits, mask->chunks, chunk + 1)) {
-        size_t grain = chunk_first(mask, chunk) / WEFT_COUNTS_GRAIN;
-        size_t end = weft_counts_grains(chunk_first(mask, chunk + 1));
+        size_t grain = chunk_first(mask, chunk) / WEFT_GRAIN;
+        size_t end = weft_grains(chunk_first(mask, chunk + 1));
         for (; grain < end; grain++) {
             WEFT_ASSERT(counts[grain] < UINT16_MAX);
             counts[grain]++;
@@ -94,7 +138,7 @@ weft_status weft_counts_add(uint16_t *counts, const struct weft_mask *mask)
 void weft_counts_divide(const uint16_t *counts, float *values, uint32_t elements)
 {
     for (uint32_t i = 0; i < elements; i++) {
-        uint16_t count = counts[i / WEFT_COUNTS_GRAIN];
+        uint16_t count = counts[i / WEFT_GRAIN];
         if (count > 1) {
             values[i] /= (float)count;
         }

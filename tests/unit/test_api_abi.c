@@ -116,7 +116,7 @@ static void values_are_as_programs_have_them(void **state)
     assert_int_equal(WEFT_TRANSPORT_DOWN_SILENT, 3);
     assert_int_equal(WEFT_TRANSPORT_DOWN_PROTOCOL, 4);
     assert_int_equal(WEFT_TRANSPORT_DOWN_LOCAL, 5);
-    assert_int_equal(WEFT_COUNTS_GRAIN, 32);
+    assert_int_equal(WEFT_GRAIN, 32);
     assert_true(WEFT_NEVER == UINT64_MAX);
     assert_true(WEFT_PEER_ANY == UINT32_MAX);
 }

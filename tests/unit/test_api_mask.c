@@ -161,6 +161,58 @@ static void residuals_are_of_floats(void **state)
     assert_true(residual[0] == 7);
 }
 
+static void misses_run_until_arrival(void **state)
+{
+    (void)state;
+    struct weft_prng prng;
+    weft_prng_split(&prng, 7, 1);
+    for (int round = 0; round < 50; round++) {
+        uint8_t missed[ELEMENTS_MAX / WEFT_GRAIN + 1] = {0};
+        uint32_t oracle[ELEMENTS_MAX] = {0};
+        uint32_t elements = draw(&prng, 1, ELEMENTS_MAX);
+        uint8_t limit = (uint8_t)draw(&prng, 1, 3);
+        for (int step = 0; step < 6; step++) {
+            struct sample s; /* the grid may change from step to step */
+            sample_draw(&s, &prng, elements, 32 * draw(&prng, 1, 12), 400000);
+            assert_int_equal(weft_missed_note(missed, &s.mask), WEFT_OK);
+            for (uint32_t i = 0; i < elements; i++) {
+                oracle[i] = arrived(&s.mask, i) ? 0 : oracle[i] + 1;
+            }
+        }
+        static struct weft_range ranges[ELEMENTS_MAX];
+        uint32_t count = weft_missed_ranges(missed, elements, limit, ranges, ELEMENTS_MAX);
+        uint32_t at = 0;
+        for (uint32_t r = 0; r < count; r++) {
+            assert_true(ranges[r].count > 0 && (r == 0 || ranges[r].first > at));
+            for (; at < ranges[r].first; at++) {
+                assert_true(oracle[at] < limit);
+            }
+            for (; at < ranges[r].first + ranges[r].count; at++) {
+                assert_true(at < elements && oracle[at] >= limit);
+            }
+        }
+        for (; at < elements; at++) {
+            assert_true(oracle[at] < limit);
+        }
+        if (count > 1) { /* too few ranges cover more, never less */
+            struct weft_range last = ranges[count - 1];
+            uint32_t first = ranges[0].first;
+            assert_int_equal(weft_missed_ranges(missed, elements, limit, ranges, 1), 1);
+            assert_int_equal(ranges[0].first, first);
+            assert_int_equal(ranges[0].count, last.first + last.count - first);
+        }
+    }
+    uint8_t missed[1] = {0};
+    struct sample s;
+    sample_draw(&s, &prng, 5, 5, 1000000);
+    for (int step = 0; step < 300; step++) {
+        assert_int_equal(weft_missed_note(missed, &s.mask), WEFT_OK);
+    }
+    assert_int_equal(missed[0], 255);
+    sample_draw(&s, &prng, 100, 31, 0);
+    assert_int_equal(weft_missed_note(missed, &s.mask), WEFT_INVALID);
+}
+
 static void counts_are_per_grain(void **state)
 {
     (void)state;
@@ -168,7 +220,7 @@ static void counts_are_per_grain(void **state)
     weft_prng_split(&prng, 5, 1);
     for (int round = 0; round < 50; round++) {
         static float sum[ELEMENTS_MAX];
-        uint16_t counts[ELEMENTS_MAX / WEFT_COUNTS_GRAIN + 1] = {0};
+        uint16_t counts[ELEMENTS_MAX / WEFT_GRAIN + 1] = {0};
         uint16_t oracle[ELEMENTS_MAX] = {0};
         memset(sum, 0, sizeof(sum));
         uint32_t elements = draw(&prng, 1, ELEMENTS_MAX);
@@ -184,7 +236,7 @@ static void counts_are_per_grain(void **state)
             }
         }
         for (uint32_t i = 0; i < elements; i++) {
-            assert_int_equal(counts[i / WEFT_COUNTS_GRAIN], oracle[i]);
+            assert_int_equal(counts[i / WEFT_GRAIN], oracle[i]);
         }
         weft_counts_divide(counts, sum, elements);
         for (uint32_t i = 0; i < elements; i++) {
@@ -207,10 +259,10 @@ static void counts_want_a_common_grain(void **state)
     assert_int_equal(weft_counts_add(counts, &s.mask), WEFT_OK);
     assert_int_equal(counts[0], 1);
     assert_int_equal(counts[1], 0);
-    assert_int_equal(weft_counts_grains(0), 0);
-    assert_int_equal(weft_counts_grains(32), 1);
-    assert_int_equal(weft_counts_grains(33), 2);
-    assert_int_equal(weft_counts_grains(UINT32_MAX), 134217728);
+    assert_int_equal(weft_grains(0), 0);
+    assert_int_equal(weft_grains(32), 1);
+    assert_int_equal(weft_grains(33), 2);
+    assert_int_equal(weft_grains(UINT32_MAX), 134217728);
 }
 
 int main(void)
@@ -220,6 +272,7 @@ int main(void)
         cmocka_unit_test(all_and_none),
         cmocka_unit_test(feedback_loses_nothing),
         cmocka_unit_test(residuals_are_of_floats),
+        cmocka_unit_test(misses_run_until_arrival),
         cmocka_unit_test(counts_are_per_grain),
         cmocka_unit_test(counts_want_a_common_grain),
     };
