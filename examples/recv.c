@@ -75,7 +75,7 @@ int main(int argc, char **argv)
         if (weft_transport_wait(t, 30 * second_ns, &event) != WEFT_OK) {
             die("wait", weft_transport_error(t));
         } else if (event.type == WEFT_TRANSPORT_DOWN) {
-            die("the sender", weft_down_text((enum weft_transport_down)event.down));
+            die("the sender", weft_transport_error(t));
         } else if (event.type == WEFT_TRANSPORT_RECEIVED) {
             print_gaps(&event.mask);
             if (weft_counts_add(counts, &event.mask) != WEFT_OK) {

@@ -34,7 +34,7 @@ static struct weft_transport_event wait_event(struct weft_transport *t)
             die("wait", weft_transport_error(t));
         }
         if (event.type == WEFT_TRANSPORT_DOWN) {
-            die("the receiver", weft_down_text((enum weft_transport_down)event.down));
+            die("the receiver", weft_transport_error(t));
         }
     } while (event.type == WEFT_TRANSPORT_UP || event.outcome == WEFT_TRANSPORT_UNKNOWN);
     return event;

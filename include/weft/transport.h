@@ -97,8 +97,9 @@ WEFT_API void weft_transport_close(struct weft_transport *transport);
 WEFT_API uint16_t weft_transport_port(const struct weft_transport *transport);
 
 /* Why the last call on this transport failed and what to do about it: one sentence, "" when none
- * has. With NULL: the same for the last weft_transport_open of the calling thread.
- * Owns:    valid until the next call that fails. */
+ * has. After a DOWN event: why that peer is down, with what was noticed of it (another key, another
+ * version). With NULL: the same for the last weft_transport_open of the calling thread.
+ * Owns:    valid until the next call that fails, or the next DOWN. */
 WEFT_API const char *weft_transport_error(const struct weft_transport *transport);
 
 /* ---- peers ----------------------------------------------------------------------------------- */
@@ -217,6 +218,9 @@ enum weft_transport_down {
     WEFT_TRANSPORT_DOWN_SILENT,     /* it answered once, then fell silent for peer_timeout_ns */
     WEFT_TRANSPORT_DOWN_PROTOCOL,   /* it broke the protocol */
     WEFT_TRANSPORT_DOWN_LOCAL,      /* this end closed */
+    WEFT_TRANSPORT_DOWN_RESTARTED,  /* its process was started anew, or forgot this connection:
+                                     * connect again */
+    WEFT_TRANSPORT_DOWN_CRYPTO,     /* the cryptography of this process failed; it was forked, say */
 };
 
 /* What arrived of a message: bit c of bits is set when elements [c x chunk_elems, (c+1) x
@@ -239,14 +243,14 @@ struct weft_transport_event {
     void *user;            /* SENT, RECEIVED: of the send or the receive */
     uint64_t tag;          /* SENT, RECEIVED: the sender's */
     uint32_t outcome;      /* SENT, RECEIVED: enum weft_transport_outcome */
-    uint32_t down;         /* DOWN: enum weft_transport_down; weft_down_text has the words */
+    uint32_t down;         /* DOWN: enum weft_transport_down; weft_transport_error has the words */
     uint64_t name;         /* UP, DOWN: as the peer was configured */
     uint64_t incarnation;  /* UP, DOWN: random for each start of the peer */
     struct weft_mask mask; /* SENT, RECEIVED; bits stay valid until the next _poll or _wait */
 };
 
-/* The next event, oldest first; false when none is here. Makes no system call; when the caller
- * turns the crank, new events come from _progress only. */
+/* The next event, oldest first; false when none is here. Does not wait; when the caller turns the
+ * crank, new events come from _progress only. */
 WEFT_API bool weft_transport_poll(struct weft_transport *transport,
                                   struct weft_transport_event *event_p);
 
@@ -267,7 +271,7 @@ WEFT_API weft_status weft_transport_progress(struct weft_transport *transport,
  * Errors:  WEFT_TIMEOUT  something is outstanding yet. WEFT_AGAIN  as _progress. */
 WEFT_API weft_status weft_transport_flush(struct weft_transport *transport, uint64_t timeout_ns);
 
-/* Why a peer went down and what to do: a sentence; never NULL. */
+/* The same for any transport: what such a reason means and what to do; never NULL. */
 WEFT_API const char *weft_down_text(enum weft_transport_down down);
 
 /* Cumulative since open. */
@@ -291,6 +295,7 @@ struct weft_transport_counters {
     uint64_t kernel_drops;          /* the socket's receive buffer was full */
     uint64_t send_drops;            /* the kernel did not take them; to weft that is loss */
     uint64_t injected_drops;
+    uint64_t unauthentic_packets;   /* forged, damaged, or of another key, mode or version: dropped */
 };
 
 WEFT_API void weft_transport_counters_get(struct weft_transport *transport,

@@ -94,6 +94,10 @@ static uint32_t public_down(enum weft_msg_down down, bool was_up)
         return was_up ? WEFT_TRANSPORT_DOWN_SILENT : WEFT_TRANSPORT_DOWN_NO_ANSWER;
     case WEFT_DOWN_PROTOCOL:
         return WEFT_TRANSPORT_DOWN_PROTOCOL;
+    case WEFT_DOWN_RESTARTED:
+        return WEFT_TRANSPORT_DOWN_RESTARTED;
+    case WEFT_DOWN_CRYPTO:
+        return WEFT_TRANSPORT_DOWN_CRYPTO;
     case WEFT_DOWN_LOCAL:
         break;
     }
@@ -142,6 +146,7 @@ static void fill_peer(struct weft_transport *t, const struct weft_msg_event *fro
         to->type = WEFT_TRANSPORT_DOWN;
         to->down = public_down(from->down, weft_bits_test(t->up, from->peer));
         weft_bits_clear(t->up, from->peer);
+        weft_api_explain_down(t, (enum weft_transport_down)to->down);
     }
 }
 

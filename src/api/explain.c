@@ -5,7 +5,7 @@
 
 enum {
     COUNTERS_BYTES_MIN =
-        offsetof(struct weft_transport_counters, injected_drops) + sizeof(uint64_t),
+        offsetof(struct weft_transport_counters, unauthentic_packets) + sizeof(uint64_t),
 };
 
 const char *weft_down_text(enum weft_transport_down down)
@@ -23,6 +23,11 @@ const char *weft_down_text(enum weft_transport_down down)
         return "the peer broke the protocol; run the same weft version at both ends";
     case WEFT_TRANSPORT_DOWN_LOCAL:
         return "this end closed the connection";
+    case WEFT_TRANSPORT_DOWN_RESTARTED:
+        return "the peer was started anew and knows nothing of this connection; connect again";
+    case WEFT_TRANSPORT_DOWN_CRYPTO:
+        return "the cryptography of this process failed; a process that was forked opens its own "
+               "transports";
     }
     return "for an unknown reason";
 }
@@ -37,9 +42,29 @@ void weft_api_counters_read(struct weft_transport *t, struct weft_api_counters *
     }
 }
 
+static void ask_hint(struct weft_udp *udp, void *arg)
+{
+    *(const char **)arg = weft_ep_hint_text(weft_ep_hint(weft_udp_ep(udp)));
+}
+
+void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down)
+{
+    const char *hint = "";
+    if (down == WEFT_TRANSPORT_DOWN_NO_ANSWER || down == WEFT_TRANSPORT_DOWN_SILENT) {
+        weft_api_call(t, ask_hint, &hint);
+    }
+    (void)weft_io_fail(&t->error, WEFT_PEER, "%s%s%s", weft_down_text(down),
+                       hint[0] != '\0' ? "; " : "", hint);
+}
+
+static uint64_t unauthentic_packets(const struct weft_ep_counters *ep)
+{
+    return ep->bad_tag + ep->bad_mode + ep->bad_key + ep->bad_version;
+}
+
 static uint64_t refused_packets(const struct weft_ep_counters *ep)
 {
-    return ep->bad_short + ep->bad_version + ep->bad_class + ep->bad_peer + ep->bad_packet +
+    return ep->bad_short + ep->bad_class + ep->bad_peer + ep->bad_packet +
            ep->bad_range;
 }
 
@@ -67,6 +92,7 @@ void weft_transport_counters_get(struct weft_transport *transport,
         .kernel_drops = c.udp.kernel_drops,
         .send_drops = c.udp.send_dropped,
         .injected_drops = c.udp.injected_drops,
+        .unauthentic_packets = unauthentic_packets(&c.ep),
     };
     weft_api_struct_out(counters_p, &ours, sizeof(ours), COUNTERS_BYTES_MIN);
 }
@@ -83,12 +109,19 @@ weft_status weft_api_explain_timeout(struct weft_transport *t,
     weft_api_counters_read(t, &now);
     const struct weft_ep_counters *a = &before->ep;
     const struct weft_ep_counters *b = &now.ep;
+    const char *hint = "";
+    if (unauthentic_packets(b) + b->refused > unauthentic_packets(a) + a->refused) {
+        weft_api_call(t, ask_hint, &hint);
+    }
+    if (hint[0] != '\0') {
+        return weft_io_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; %s", ms, hint);
+    }
     const struct {
         uint64_t grew;
         const char *sentence;
     } signs[] = {
-        {b->bad_version - a->bad_version,
-         "packets of another weft version came; run the same version at both ends"},
+        {unauthentic_packets(b) - unauthentic_packets(a),
+         "packets came that were forged or damaged; see who else sends to this port"},
         {b->hello_refused - a->hello_refused,
          "requests for a connection were refused; set accept, or raise peers_max"},
         {b->no_memory - a->no_memory,

@@ -80,6 +80,9 @@ bool weft_api_queue_has_room(const struct weft_transport *t);
 
 void weft_api_counters_read(struct weft_transport *t, struct weft_api_counters *counters_p);
 
+/* Leave the words for a DOWN event in the transport's error text. */
+void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down);
+
 /* After a wait without an event: what was seen since `before` (NULL = it is not known). */
 weft_status weft_api_explain_timeout(struct weft_transport *t,
                                      const struct weft_api_counters *before, uint64_t timeout_ns);

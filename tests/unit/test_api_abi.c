@@ -82,8 +82,8 @@ static void structs_are_where_programs_have_them(void **state)
     SIZE(weft_range, 8);
 
     AT(weft_transport_counters, datagrams_sent, 8);
-    AT(weft_transport_counters, injected_drops, 144);
-    SIZE(weft_transport_counters, 152);
+    AT(weft_transport_counters, unauthentic_packets, 152);
+    SIZE(weft_transport_counters, 160);
 }
 
 static void values_are_as_programs_have_them(void **state)
@@ -116,6 +116,8 @@ static void values_are_as_programs_have_them(void **state)
     assert_int_equal(WEFT_TRANSPORT_DOWN_SILENT, 3);
     assert_int_equal(WEFT_TRANSPORT_DOWN_PROTOCOL, 4);
     assert_int_equal(WEFT_TRANSPORT_DOWN_LOCAL, 5);
+    assert_int_equal(WEFT_TRANSPORT_DOWN_RESTARTED, 6);
+    assert_int_equal(WEFT_TRANSPORT_DOWN_CRYPTO, 7);
     assert_int_equal(WEFT_GRAIN, 32);
     assert_true(WEFT_NEVER == UINT64_MAX);
     assert_true(WEFT_PEER_ANY == UINT32_MAX);
