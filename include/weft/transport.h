@@ -45,31 +45,40 @@ extern "C" {
 /* One socket with its connections. One thread at a time may use it; many may exist. */
 struct weft_transport;
 
+enum weft_transport_security {
+    WEFT_TRANSPORT_AUTH, /* every byte is authenticated; the elements travel in clear */
+    WEFT_TRANSPORT_SEAL, /* encrypted as well */
+    WEFT_TRANSPORT_NONE, /* neither, and no key: loopback only */
+};
+
 struct weft_transport_config {
     size_t size;                  /* set by weft_transport_config_init */
     const char *host;             /* address to bind: numeric IPv4 or IPv6, or "localhost" (the
                                    * default: 127.0.0.1); peers must be of the same kind */
+    const char *key_file;         /* the job key, made by `weft keygen`; NULL (default) = `key`, or
+                                   * the environment variable WEFT_JOB_KEY, which is then unset */
+    const uint8_t *key;           /* 32 secret bytes in place of a file; default NULL */
+    uint32_t security;            /* enum weft_transport_security, alike at both ends; default AUTH */
     uint16_t port;                /* UDP; 0 = any free one (weft_transport_port tells) */
     uint8_t accept;               /* 1: take connections; 0 (default): only make them */
     uint8_t thread;               /* 1: a thread of the library turns the crank; default 0 */
     uint32_t peers_max;           /* connections at a time, 1 .. 4,096; default 16 */
+    uint32_t receives_max;        /* receives posted at a time, 1 .. 65,536; default 64 */
     uint64_t message_bytes_max;   /* longest message sent or taken, to be set alike at both ends;
                                    * default 16 MiB; up to 131,072 packets' worth */
-    uint32_t receives_max;        /* receives posted at a time, 1 .. 65,536; default 64 */
     uint32_t packet_bytes;        /* UDP payload to build, 256 .. 65,000; default 1,472, which is
                                    * right for an MTU of 1,500 and IPv4 */
     uint32_t senders_expected;    /* peers that send to this one at a time, where the program knows
                                    * (it then paces them from the first packet); default 0 */
-    uint32_t socket_buffer_bytes; /* asked of the kernel, each way; default 4 MiB */
     uint64_t name;                /* told to peers in their UP event; opaque; default 0 */
     uint64_t peer_timeout_ns;     /* a peer that owes an answer for so long is down; default 5 s */
     const char *congestion;       /* "dctcp" (NULL, the default), "delay", or "reno-fair" for a
                                    * link that is shared with TCP */
+    uint32_t socket_buffer_bytes; /* asked of the kernel, each way; default 4 MiB */
     uint32_t busy_poll_us;        /* look at the socket so long before a sleep; default 0 */
     uint32_t inject_loss_ppm;     /* drop arriving datagrams on purpose, to see what a program does
                                    * on a network that loses; default 0 */
     uint32_t inject_seed;         /* which ones */
-    uint32_t reserved;            /* 0 */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
@@ -81,6 +90,9 @@ WEFT_API void weft_transport_config_init(struct weft_transport_config *config_p,
  * Errors:  WEFT_INVALID      a field is out of range, or host is not an address: correct it.
  *          WEFT_UNSUPPORTED  an address that this release does not open, or a config with fields
  *                            that this library does not know.
+ *          WEFT_NOTFOUND     no job key: name key_file, or set WEFT_JOB_KEY.
+ *          WEFT_DATA         the key file is no key, or others may read it.
+ *          WEFT_STATE        the key was read from the environment before this process was forked.
  *          WEFT_EXISTS       the port is in use: choose another, or 0.
  *          WEFT_IO           the system refused. WEFT_NOMEM.
  *          weft_transport_error(NULL) says which and what to do, in words.

@@ -9,7 +9,7 @@
 enum {
     CHUNKS_MAX = 262144,         /* of one message; core's limit */
     PACKET_OVERHEAD_BYTES = 64,  /* docs/PROTOCOL.md section 3.7 */
-    CONFIG_BYTES_MIN = offsetof(struct weft_transport_config, reserved) + sizeof(uint32_t),
+    CONFIG_BYTES_MIN = offsetof(struct weft_transport_config, inject_seed) + sizeof(uint32_t),
     SEND_BYTES_MIN = offsetof(struct weft_transport_send, user) + sizeof(void *),
     RECEIVE_BYTES_MIN = offsetof(struct weft_transport_receive, user) + sizeof(void *),
 };
@@ -145,6 +145,7 @@ static weft_status range_check(const struct weft_transport_config *c, struct wef
         {"message_bytes_max", c->message_bytes_max, 1, UINT64_C(1) << 40},
         {"receives_max", c->receives_max, 1, 65536},
         {"packet_bytes", c->packet_bytes, 256, 65000},
+        {"security", c->security, WEFT_TRANSPORT_AUTH, WEFT_TRANSPORT_NONE},
         {"senders_expected", c->senders_expected, 0, UINT16_MAX},
         {"peer_timeout_ns", c->peer_timeout_ns, 1, WEFT_NEVER},
         {"busy_poll_us", c->busy_poll_us, 0, UINT16_MAX},
@@ -186,7 +187,7 @@ weft_status weft_api_config_read(const struct weft_transport_config *theirs,
     weft_status status = struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs, "config",
                                    error);
     if (status == WEFT_OK) {
-        status = ours_p->reserved != 0 ? too_new("config", error) : range_check(ours_p, error);
+        status = range_check(ours_p, error);
     }
     if (status != WEFT_OK) {
         return status;

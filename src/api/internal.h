@@ -2,6 +2,7 @@
  *
  *   config.c      the structs that callers fill: defaults, growth, ranges
  *   transport.c   open, close, connect, send, receive
+ *   security.c    the job key and the provider of cryptography
  *   event.c       poll, wait, progress: whoever turns the crank
  *   explain.c     words: why a peer is down, why nothing comes
  *   mask.c        gaps, residuals, counts: pure functions
@@ -12,6 +13,7 @@
 #ifndef WEFT_API_INTERNAL_H
 #define WEFT_API_INTERNAL_H
 
+#include "crypto/provider.h"
 #include "io/engine.h"
 #include "io/event_ring.h"
 
@@ -27,6 +29,7 @@ struct weft_transport {
     struct weft_udp *udp;       /* the caller turns the crank; else NULL */
     struct weft_engine *engine; /* a thread does; else NULL */
     struct weft_msgr msgr;      /* of one of them */
+    struct weft_provider *provider; /* of its cryptography; NULL without any */
     uint64_t message_bytes_max;
     uint32_t packet_bytes;
     uint32_t peers_max;
@@ -67,6 +70,14 @@ weft_status weft_api_send_read(const struct weft_transport_send *theirs,
 weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
                                   struct weft_transport_receive *ours_p,
                                   struct weft_io_error *error);
+
+/* security.c */
+
+/* Mode, key and provider into ep, whose peers_max is set. Forget the key when ep is open. */
+weft_status weft_api_security_open(struct weft_transport *t,
+                                   const struct weft_transport_config *config,
+                                   struct weft_ep_config *ep, struct weft_io_error *error);
+void weft_api_security_forget(struct weft_ep_config *ep);
 
 /* event.c */
 

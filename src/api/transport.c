@@ -2,6 +2,7 @@
 
 #include "base/bits.h"
 #include "io/clock.h"
+#include "wire/packet.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,16 @@ enum {
 
 /* Of the last open that failed in this thread: there is no transport to keep it. */
 static _Thread_local struct weft_io_error open_error;
+
+/* The driver speaks of the program's options; a caller of this library has others. */
+static weft_status beyond_loopback(const char *host, struct weft_io_error *error)
+{
+    return weft_io_fail(error, WEFT_UNSUPPORTED,
+                        "%s is beyond loopback, where anybody could change what travels without "
+                        "authentication; set security to WEFT_TRANSPORT_AUTH or WEFT_TRANSPORT_SEAL "
+                        "and name a key file",
+                        host);
+}
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -32,6 +43,7 @@ static weft_status open_engine(struct weft_transport *t, const struct weft_udp_c
         config.events_max *= 2;
     }
     weft_status status = weft_engine_start(&config, &t->engine, &open_error);
+    weft_api_security_forget(&config.udp.ep);
     if (status == WEFT_OK) {
         t->msgr = weft_engine_msgr(t->engine);
     }
@@ -74,7 +86,14 @@ weft_status weft_transport_open(const struct weft_transport_config *config,
     if (t->up == NULL || t->critical_mask == NULL) {
         status = weft_io_fail(&open_error, WEFT_NOMEM, "no memory for a transport");
     } else {
+        status = weft_api_security_open(t, &ours, &udp.ep, &open_error);
+    }
+    if (status == WEFT_OK) {
         status = ours.thread ? open_engine(t, &udp) : open_udp(t, &udp);
+    }
+    weft_api_security_forget(&udp.ep);
+    if (status == WEFT_UNSUPPORTED && udp.ep.mode == WEFT_MODE_NONE) {
+        status = beyond_loopback(udp.host, &open_error);
     }
     if (status != WEFT_OK) {
         weft_transport_close(t);
@@ -91,6 +110,7 @@ void weft_transport_close(struct weft_transport *transport)
     }
     weft_engine_stop(transport->engine);
     weft_udp_close(transport->udp);
+    weft_provider_free(transport->provider);
     weft_event_ring_fini(&transport->ring);
     free(transport->critical_mask);
     free(transport->up);
@@ -129,6 +149,9 @@ weft_status weft_transport_connect(struct weft_transport *transport, const char 
     weft_status status = t->engine != NULL
                              ? weft_engine_connect(t->engine, host, port, peer_p, &t->error)
                              : weft_udp_connect(t->udp, host, port, peer_p, &t->error);
+    if (status == WEFT_UNSUPPORTED) {
+        return beyond_loopback(host, &t->error);
+    }
     if (status == WEFT_NOMEM) {
         return weft_io_fail(&t->error, status,
                             "all %u connections are in use; raise peers_max or disconnect one",

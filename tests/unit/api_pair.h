@@ -20,6 +20,7 @@ static inline struct weft_transport_config api_config(void)
 {
     struct weft_transport_config config;
     weft_transport_config_init(&config, sizeof(config));
+    config.security = WEFT_TRANSPORT_NONE;
     config.peers_max = 4;
     config.message_bytes_max = 1 << 20;
     return config;

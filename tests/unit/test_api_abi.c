@@ -20,23 +20,25 @@ static void structs_are_where_programs_have_them(void **state)
         skip();
     }
     AT(weft_transport_config, host, 8);
-    AT(weft_transport_config, port, 16);
-    AT(weft_transport_config, accept, 18);
-    AT(weft_transport_config, thread, 19);
-    AT(weft_transport_config, peers_max, 20);
-    AT(weft_transport_config, message_bytes_max, 24);
-    AT(weft_transport_config, receives_max, 32);
-    AT(weft_transport_config, packet_bytes, 36);
-    AT(weft_transport_config, senders_expected, 40);
-    AT(weft_transport_config, socket_buffer_bytes, 44);
-    AT(weft_transport_config, name, 48);
-    AT(weft_transport_config, peer_timeout_ns, 56);
-    AT(weft_transport_config, congestion, 64);
-    AT(weft_transport_config, busy_poll_us, 72);
-    AT(weft_transport_config, inject_loss_ppm, 76);
-    AT(weft_transport_config, inject_seed, 80);
-    AT(weft_transport_config, reserved, 84);
-    SIZE(weft_transport_config, 88);
+    AT(weft_transport_config, key_file, 16);
+    AT(weft_transport_config, key, 24);
+    AT(weft_transport_config, security, 32);
+    AT(weft_transport_config, port, 36);
+    AT(weft_transport_config, accept, 38);
+    AT(weft_transport_config, thread, 39);
+    AT(weft_transport_config, peers_max, 40);
+    AT(weft_transport_config, receives_max, 44);
+    AT(weft_transport_config, message_bytes_max, 48);
+    AT(weft_transport_config, packet_bytes, 56);
+    AT(weft_transport_config, senders_expected, 60);
+    AT(weft_transport_config, name, 64);
+    AT(weft_transport_config, peer_timeout_ns, 72);
+    AT(weft_transport_config, congestion, 80);
+    AT(weft_transport_config, socket_buffer_bytes, 88);
+    AT(weft_transport_config, busy_poll_us, 92);
+    AT(weft_transport_config, inject_loss_ppm, 96);
+    AT(weft_transport_config, inject_seed, 100);
+    SIZE(weft_transport_config, 104);
 
     AT(weft_transport_send, data, 8);
     AT(weft_transport_send, elements, 16);
@@ -118,6 +120,10 @@ static void values_are_as_programs_have_them(void **state)
     assert_int_equal(WEFT_TRANSPORT_DOWN_LOCAL, 5);
     assert_int_equal(WEFT_TRANSPORT_DOWN_RESTARTED, 6);
     assert_int_equal(WEFT_TRANSPORT_DOWN_CRYPTO, 7);
+
+    assert_int_equal(WEFT_TRANSPORT_AUTH, 0);
+    assert_int_equal(WEFT_TRANSPORT_SEAL, 1);
+    assert_int_equal(WEFT_TRANSPORT_NONE, 2);
     assert_int_equal(WEFT_GRAIN, 32);
     assert_true(WEFT_NEVER == UINT64_MAX);
     assert_true(WEFT_PEER_ANY == UINT32_MAX);
