@@ -1,8 +1,8 @@
 /* Sends vectors of floats of which a tenth may be lost; what was lost goes with the next vector.
  *
- *     send ADDRESS PORT VECTORS
+ *     send ADDRESS PORT KEY-FILE VECTORS
  *
- * Its other half is recv.c.
+ * Its other half is recv.c, which runs at that address and has the same key.
  *
  *     cc send.c $(pkg-config --cflags --libs weft) -o send
  */
@@ -59,11 +59,13 @@ static void send_vector(struct weft_transport *t, uint32_t peer)
 
 int main(int argc, char **argv)
 {
-    if (argc < 4) {
-        die("usage", "send ADDRESS PORT VECTORS");
+    if (argc < 5) {
+        die("usage", "send ADDRESS PORT KEY-FILE VECTORS");
     }
     struct weft_transport_config config;
     weft_transport_config_init(&config, sizeof(config));
+    config.host = "0.0.0.0"; /* whichever of this host's addresses leads there */
+    config.key_file = argv[3];
     struct weft_transport *t;
     uint32_t peer;
     if (weft_transport_open(&config, &t) != WEFT_OK) {
@@ -72,7 +74,7 @@ int main(int argc, char **argv)
     if (weft_transport_connect(t, argv[1], (uint16_t)atoi(argv[2]), &peer) != WEFT_OK) {
         die("connect", weft_transport_error(t));
     }
-    for (int round = atoi(argv[3]); round > 0; round--) {
+    for (int round = atoi(argv[4]); round > 0; round--) {
         for (uint32_t i = 0; i < ELEMENTS; i++) {
             vector[i] = 1.0F; /* the gradient of this step, in a real program */
         }

@@ -280,7 +280,8 @@ WEFT_API weft_status weft_transport_progress(struct weft_transport *transport,
 
 /* Progress until nothing is outstanding: sends are closed, and senders know that what was received
  * was. A receiver calls it before it closes. Events stay to be polled.
- * Errors:  WEFT_TIMEOUT  something is outstanding yet. WEFT_AGAIN  as _progress. */
+ * Errors:  WEFT_TIMEOUT  something is outstanding yet, or a peer has left and its last word was lost.
+ *          WEFT_AGAIN    as _progress. */
 WEFT_API weft_status weft_transport_flush(struct weft_transport *transport, uint64_t timeout_ns);
 
 /* The same for any transport: what such a reason means and what to do; never NULL. */

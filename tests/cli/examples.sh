@@ -51,10 +51,12 @@ else
     tap_skip "the header as C++11" "no g++"
 fi
 
+tap_run "a job key" "$WEFT_BIN" keygen job.key
+
 # meet <sender>: both ends over loopback with a twentieth of the datagrams dropped.
 meet() {
     rm -f recv.out
-    ./recv 127.0.0.1 0 5 0.05 >recv.out 2>recv.err &
+    ./recv 127.0.0.1 0 job.key 5 0.05 >recv.out 2>recv.err &
     receiver=$!
     tries=0
     until [ -s recv.out ] || [ "$tries" = 200 ]; do
@@ -62,7 +64,7 @@ meet() {
         tries=$((tries + 1))
     done
     status=0
-    "./$1" 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" 5 >send.out 2>send.err || status=$?
+    "./$1" 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" job.key 5 >send.out 2>send.err || status=$?
     tap_is "$1 ends well" "$status $(cat send.err)" "0 "
     status=0
     wait "$receiver" || status=$?
@@ -81,13 +83,36 @@ meet send
 [ ! -x send++ ] || meet send++
 
 status=0
-./send 127.0.0.1 0 1 2>send.err || status=$?
+./send 127.0.0.1 0 job.key 1 2>send.err || status=$?
 tap_is "port 0: exit status 1" "$status" 1
 tap_like "and a sentence" "$(cat send.err)" '^send: connect: port 0 is no port'
 # Nobody there: the reason and the next action, after the peer timeout of 5 s.
 status=0
-./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" 1 2>send.err || status=$?
+./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" job.key 1 2>send.err || status=$?
 tap_is "nobody there: exit status 1" "$status" 1
 tap_like "and why" "$(cat send.err)" '^send: the receiver: nobody answered; .*firewall'
+
+# No key: a sentence that says how to make one.
+status=0
+./send 127.0.0.1 7700 none.key 1 2>send.err || status=$?
+tap_is "no key: exit status 1" "$status" 1
+tap_like "and how to make one" "$(cat send.err)" 'none\.key.*weft keygen'
+
+# Another key: the receiver goes on waiting, the sender is told why it is not heard.
+tap_run "another key" "$WEFT_BIN" keygen other.key
+rm -f recv.out
+./recv 127.0.0.1 0 job.key 1 >recv.out 2>recv.err &
+receiver=$!
+tries=0
+until [ -s recv.out ] || [ "$tries" = 200 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+status=0
+./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" other.key 1 2>send.err || status=$?
+tap_is "another key: exit status 1" "$status" 1
+tap_like "and it is said" "$(cat send.err)" 'job key is another'
+kill "$receiver"
+wait "$receiver" 2>/dev/null
 
 tap_done
