@@ -24,8 +24,8 @@ static void die(const char *what, const char *why)
     exit(1);
 }
 
-/* The SENT of a vector. A receiver that goes down ends the program, with the reason, which follows the
- * SENT of what it left unconfirmed. */
+/* The SENT of a vector. A receiver that goes down ends the program, with the reason, which follows
+ * the SENT of what it left unconfirmed. */
 static struct weft_transport_event wait_event(struct weft_transport *t)
 {
     struct weft_transport_event event = {.size = sizeof(event)};

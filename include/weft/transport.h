@@ -58,7 +58,8 @@ struct weft_transport_config {
     const char *key_file;         /* the job key, made by `weft keygen`; NULL (default) = `key`, or
                                    * the environment variable WEFT_JOB_KEY, which is then unset */
     const uint8_t *key;           /* 32 secret bytes in place of a file; default NULL */
-    uint32_t security;            /* enum weft_transport_security, alike at both ends; default AUTH */
+    uint32_t security;            /* enum weft_transport_security, alike at both ends; default
+                                   * AUTH */
     uint16_t port;                /* UDP; 0 = any free one (weft_transport_port tells) */
     uint8_t accept;               /* 1: take connections; 0 (default): only make them */
     uint8_t thread;               /* 1: a thread of the library turns the crank; default 0 */
@@ -232,7 +233,7 @@ enum weft_transport_down {
     WEFT_TRANSPORT_DOWN_LOCAL,      /* this end closed */
     WEFT_TRANSPORT_DOWN_RESTARTED,  /* its process was started anew, or forgot this connection:
                                      * connect again */
-    WEFT_TRANSPORT_DOWN_CRYPTO,     /* the cryptography of this process failed; it was forked, say */
+    WEFT_TRANSPORT_DOWN_CRYPTO,     /* the cryptography of this process failed; was it forked? */
 };
 
 /* What arrived of a message: bit c of bits is set when elements [c x chunk_elems, (c+1) x
@@ -255,7 +256,7 @@ struct weft_transport_event {
     void *user;            /* SENT, RECEIVED: of the send or the receive */
     uint64_t tag;          /* SENT, RECEIVED: the sender's */
     uint32_t outcome;      /* SENT, RECEIVED: enum weft_transport_outcome */
-    uint32_t down;         /* DOWN: enum weft_transport_down; weft_transport_error has the words */
+    uint32_t down;         /* DOWN: enum weft_transport_down; weft_transport_error: in words */
     uint64_t name;         /* UP, DOWN: as the peer was configured */
     uint64_t incarnation;  /* UP, DOWN: random for each start of the peer */
     struct weft_mask mask; /* SENT, RECEIVED; bits stay valid until the next _poll or _wait */
@@ -280,7 +281,7 @@ WEFT_API weft_status weft_transport_progress(struct weft_transport *transport,
 
 /* Progress until nothing is outstanding: sends are closed, and senders know that what was received
  * was. A receiver calls it before it closes. Events stay to be polled.
- * Errors:  WEFT_TIMEOUT  something is outstanding yet, or a peer has left and its last word was lost.
+ * Errors:  WEFT_TIMEOUT  something is outstanding yet, or a peer left and its last word was lost.
  *          WEFT_AGAIN    as _progress. */
 WEFT_API weft_status weft_transport_flush(struct weft_transport *transport, uint64_t timeout_ns);
 
@@ -308,7 +309,7 @@ struct weft_transport_counters {
     uint64_t kernel_drops;          /* the socket's receive buffer was full */
     uint64_t send_drops;            /* the kernel did not take them; to weft that is loss */
     uint64_t injected_drops;
-    uint64_t unauthentic_packets;   /* forged, damaged, or of another key, mode or version: dropped */
+    uint64_t unauthentic_packets;   /* forged, damaged, or of another key, mode or version */
 };
 
 WEFT_API void weft_transport_counters_get(struct weft_transport *transport,

@@ -1,8 +1,8 @@
 /* The job key, and the provider of cryptography of one transport.
  *
- * The key comes from the caller's bytes, or a file, or the environment variable WEFT_JOB_KEY. Taking
- * it from the environment removes it there, so that children do not get it; a process that opens
- * several transports therefore keeps it, in memory that a fork does not inherit.
+ * The key comes from the caller's bytes, or a file, or the environment variable WEFT_JOB_KEY.
+ * Taking it from the environment removes it there, so that children do not get it; a process that
+ * opens several transports therefore keeps it, in memory that a fork does not inherit.
  *
  * Source: docs/PROTOCOL.md section 8.
  */
@@ -23,8 +23,8 @@ static weft_status no_key(struct weft_io_error *error)
 {
     return weft_io_fail(error, WEFT_NOTFOUND,
                         "there is no job key: make one with `weft keygen FILE`, copy it to every "
-                        "host, and name it in config.key_file or put its text into WEFT_JOB_KEY; or "
-                        "set config.security to WEFT_TRANSPORT_NONE, on loopback");
+                        "host, and name it in config.key_file or put its text into "
+                        "WEFT_JOB_KEY; or set config.security to WEFT_TRANSPORT_NONE, on loopback");
 }
 
 static weft_status key_of_environment(uint8_t psk[WEFT_PSK_BYTES], struct weft_io_error *error)

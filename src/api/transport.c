@@ -21,8 +21,8 @@ static weft_status beyond_loopback(const char *host, struct weft_io_error *error
 {
     return weft_io_fail(error, WEFT_UNSUPPORTED,
                         "%s is beyond loopback, where anybody could change what travels without "
-                        "authentication; set security to WEFT_TRANSPORT_AUTH or WEFT_TRANSPORT_SEAL "
-                        "and name a key file",
+                        "authentication; set security to WEFT_TRANSPORT_AUTH or "
+                        "WEFT_TRANSPORT_SEAL and name a key file",
                         host);
 }
 
