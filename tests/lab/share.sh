@@ -8,7 +8,7 @@
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
-seconds=${1:-6}
+seconds=${1:-4}
 a=weft-a-$$
 b=weft-b-$$
 pids=()
@@ -67,12 +67,19 @@ if ! set_up >"$tap_tmp/set_up" 2>&1; then
     skip "this kernel makes no such network: $(tail -n 1 "$tap_tmp/set_up")"
 fi
 
-share reno-fair
-total=$((tcp + weft))
-echo "# reno-fair: TCP $((tcp * 8 / seconds / 1000)) kbit/s, weft $((weft * 8 / seconds / 1000))" \
-    "kbit/s; TCP has $((total > 0 ? 100 * tcp / total : 0)) %"
-# Both must have done something, or the share would prove nothing.
-tap_is "the link was in use" "$((total * 8 / seconds > 80000000))" 1
-tap_is "weft got more than a tenth" "$((weft * 10 > total))" 1
-tap_is "TCP keeps at least 35 %" "$((tcp * 100 >= 35 * total))" 1
+# Three turns, and the median: whoever else computes on this machine takes turns away from a flow.
+shares=()
+busy=0
+for _ in 1 2 3; do
+    share reno-fair
+    total=$((tcp + weft))
+    shares+=($((total > 0 ? 100 * tcp / total : 0)))
+    busy=$((busy + (total * 8 / seconds > 80000000) + (weft * 10 > total)))
+    echo "# reno-fair: TCP $((tcp * 8 / seconds / 1000)) kbit/s, weft" \
+        "$((weft * 8 / seconds / 1000)) kbit/s; TCP has ${shares[-1]} %"
+done
+median=$(printf '%s\n' "${shares[@]}" | sort -n | sed -n 2p)
+# A link at rest, or with one flow alone, would prove nothing.
+tap_is "the link was full, and weft had more than a tenth, each time" "$busy" 6
+tap_is "TCP keeps at least 35 %" "$((median >= 35))" 1
 tap_done
