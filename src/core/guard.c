@@ -266,7 +266,10 @@ static bool under_load(struct weft_ep *ep, uint64_t now_ns)
         half_open += p->state == PEER_HALF_OPEN;
         full &= p->state != PEER_FREE || p->events_unpolled > 0;
     }
-    return full || half_open >= ep->config.half_open_max ||
+    /* Well below the table's size, so that a flood does not drive out honest handshakes. */
+    uint64_t most =
+        weft_min_u64(ep->config.half_open_max, weft_max_u64(ep->config.peers_max / 4, 1));
+    return full || half_open >= most ||
            !bucket_take(&ep->guard.hellos, ep->config.hello_rate_max, HELLOS_BURST, now_ns);
 }
 
@@ -303,6 +306,7 @@ void weft_core_cookie_recv(struct weft_ep *ep, const struct weft_addr *from, con
     } else {
         memcpy(p->sec.hello.cookie, cookie.cookie, sizeof(cookie.cookie));
         p->hello_ns = now_ns;
+        p->hello_interval_ns = hello_first_ns; /* it is there and answers */
         weft_core_peer_ready(ep, p);
     }
 }
@@ -328,8 +332,7 @@ void weft_core_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
 {
     uint32_t idx = header->connection_id & 0xfff;
     const struct peer *p = idx < ep->peers_used ? &ep->peers[idx] : NULL;
-    bool known =
-        p != NULL && p->state != PEER_FREE && p->connection_id == header->connection_id;
+    bool known = p != NULL && p->state != PEER_FREE && p->connection_id == header->connection_id;
     if (ep->config.mode == WEFT_MODE_NONE || header->klass < ep->config.mode || known ||
         count < WEFT_UNKNOWN_BYTES ||
         !bucket_take(&ep->guard.unknowns, UNKNOWNS_PER_S, UNKNOWNS_BURST, now_ns)) {
@@ -354,14 +357,14 @@ void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, co
         return;
     }
     ep->counters.unknown_received++;
-    bool look = bucket_take(&ep->guard.unknowns_taken, UNKNOWNS_TAKEN_PER_S, UNKNOWNS_TAKEN_BURST,
-                            now_ns);
+    bool look =
+        bucket_take(&ep->guard.unknowns_taken, UNKNOWNS_TAKEN_PER_S, UNKNOWNS_TAKEN_BURST, now_ns);
     for (uint32_t i = 0; look && i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
         if (p->state != PEER_OPEN || p->sec.mode == WEFT_MODE_NONE ||
             p->remote_connection_id != unknown.connection_id ||
-            memcmp(&p->addr, from, sizeof(*from)) != 0 ||
-            unknown.number <= p->pn_acked_largest || unknown.number >= p->pn_next) {
+            memcmp(&p->addr, from, sizeof(*from)) != 0 || unknown.number <= p->pn_acked_largest ||
+            unknown.number >= p->pn_next) {
             continue; /* what was acknowledged was known */
         }
         uint8_t right[WEFT_MAC_BYTES];

@@ -111,8 +111,7 @@ void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, cons
         if (p == NULL) {
             return;
         }
-    } else if (!p->sec.prepared ||
-               memcmp(p->sec.hello_tag, hello.tag, sizeof(hello.tag)) != 0) {
+    } else if (!p->sec.prepared || memcmp(p->sec.hello_tag, hello.tag, sizeof(hello.tag)) != 0) {
         ep->counters.hello_refused++; /* not a repetition of the one that made this peer */
         return;
     }
@@ -122,8 +121,8 @@ void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, cons
 }
 
 /* Everything about an ACCEPT that proves who made it; false when it is dropped and counted. */
-static bool accept_verify(struct weft_ep *ep, struct peer *p,
-                          const struct weft_wire_accept *accept, const uint8_t *bytes)
+static bool accept_verify(struct weft_ep *ep, struct peer *p, const struct weft_wire_accept *accept,
+                          const uint8_t *bytes)
 {
     if (accept->mode != p->sec.mode || !p->sec.prepared) {
         ep->counters.bad_mode++;

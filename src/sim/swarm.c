@@ -171,8 +171,8 @@ static void queue(struct swarm *s, uint32_t idx, uint64_t now_ns)
     struct weft_oracle_msg *msg = &s->msgs[idx];
     const struct weft_plan_msg *plan = msg->plan;
     struct swarm_host *h = &s->host[plan->src];
-    if (h->down[plan->dst]) {
-        msg->gone = true;
+    if (h->down[plan->dst] || (s->reborn && died(s, plan->dst))) {
+        msg->gone = true; /* a new process waits for no message */
         return;
     }
     if (h->peer_of[plan->dst] == NOBODY) {

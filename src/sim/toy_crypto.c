@@ -39,7 +39,7 @@ struct weft_toy_crypto {
 struct sponge {
     uint64_t a;
     uint64_t b;
-    uint64_t word;   /* bytes that do not fill a word yet */
+    uint64_t word; /* bytes that do not fill a word yet */
     unsigned held;
     uint64_t bytes;
 };
@@ -293,7 +293,8 @@ static weft_status toy_aead_open(void *self, uint32_t slot, uint64_t nonce,
     WEFT_ASSERT(at->set);
     tag_make(at, nonce, aad, aad_count, text, text_bytes, right);
     uint64_t word = 0;
-    for (size_t i = 0; i < text_bytes; i++) { /* garbage when the tag is wrong, as the contract has it */
+    for (size_t i = 0; i < text_bytes;
+         i++) { /* garbage when the tag is wrong, as the contract has it */
         text[i] ^= pad_at(at, nonce, i, &word);
     }
     if (memcmp(right, tag, sizeof(right)) != 0) {
