@@ -293,8 +293,8 @@ static weft_status toy_aead_open(void *self, uint32_t slot, uint64_t nonce,
     WEFT_ASSERT(at->set);
     tag_make(at, nonce, aad, aad_count, text, text_bytes, right);
     uint64_t word = 0;
-    for (size_t i = 0; i < text_bytes;
-         i++) { /* garbage when the tag is wrong, as the contract has it */
+    /* Garbage when the tag is wrong, as the contract has it. */
+    for (size_t i = 0; i < text_bytes; i++) {
         text[i] ^= pad_at(at, nonce, i, &word);
     }
     if (memcmp(right, tag, sizeof(right)) != 0) {
