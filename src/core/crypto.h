@@ -6,8 +6,8 @@
  *
  * AEAD keys live in numbered slots of the provider, so that it may keep expanded key schedules and
  * nobody else holds key bytes; the endpoint uses slots [0, slots) as told to the provider at its
- * creation: weft_ep_crypto_slots (core/endpoint.h) of them, set and cleared in any order, a set over
- * an old key included. The nonce of a packet is 4 zero bytes and its packet number, big-endian
+ * creation: weft_ep_crypto_slots (core/endpoint.h) of them, set and cleared in any order, a set
+ * over an old key included. The nonce of a packet is 4 zero bytes and its packet number, big-endian
  * (Noise, AESGCM).
  *
  * Source: docs/PROTOCOL.md section 8; The Noise Protocol Framework, revision 34, sections 4 and 12.

@@ -424,8 +424,8 @@ static struct peer *peer_find_free(struct weft_ep *ep)
             return &ep->peers[i];
         }
     }
-    /* Half-open peers cost their sender nothing, so they are the first to go: those whose address is
-     * not proven before the others, and the oldest first. */
+    /* Half-open peers cost their sender nothing, so they are the first to go: those whose address
+     * is not proven before the others, and the oldest first. */
     struct peer *best = NULL;
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
         struct peer *p = &ep->peers[i];

@@ -5,8 +5,8 @@
  * at the address it claims and, but for mode none, that it has the job key. Only then an older
  * session with the same peer goes: HELLO itself changes nothing that exists.
  *
- * A repetition of HELLO or ACCEPT repeats its bytes but for clock, cookie and MAC (core/noise.h says
- * why). Who may shake hands is for guard.c, the keys are made in secure.c.
+ * A repetition of HELLO or ACCEPT repeats its bytes but for clock, cookie and MAC (core/noise.h
+ * says why). Who may shake hands is for guard.c, the keys are made in secure.c.
  */
 #include "core/internal.h"
 

@@ -1,8 +1,8 @@
 /* Incoming packets and incoming messages: the receiver's half of the bound.
  *
- * Order of work on a packet: read its header; find the connection; look at the packet number; verify
- * (and decrypt); take it apart; check every frame and the DATA header; only then remember the number
- * and let frames act and the chunk land. A chunk's received
+ * Order of work on a packet: read its header; find the connection; look at the packet number;
+ * verify (and decrypt); take it apart; check every frame and the DATA header; only then remember the
+ * number and let frames act and the chunk land. A chunk's received
  * bit is set before the chunk is handed to its sink, so nothing is counted twice. A DATA packet
  * that finds no posted memory is treated as if it had been lost: not recorded, not acknowledged,
  * sent again.

@@ -1,7 +1,7 @@
 /* Keys of a connection: from the handshake, in use, replaced, forgotten.
  *
- * Each direction has a secret; the AES-128-GCM key is its first 16 bytes, the next secret an HMAC of
- * it. The sender begins a new phase when its key is worn and a packet of the present phase was
+ * Each direction has a secret; the AES-128-GCM key is its first 16 bytes, the next secret an HMAC
+ * of it. The sender begins a new phase when its key is worn and a packet of the present phase was
  * acknowledged; the bit KEY_PHASE tells the receiver, who has the next key ready, so that no packet
  * costs a key set-up. Which of three keys opens a packet follows from that bit and the packet
  * number alone: one AEAD call for each packet, and what an attacker flips only makes it fail.
@@ -220,7 +220,8 @@ static weft_status seal_auth(struct weft_ep *ep, struct peer *p, uint64_t pn, ui
     return status;
 }
 
-/* The cipher's output is the packet: the packets of a burst lie one behind the other, as one buffer. */
+/* The cipher's output is the packet: the packets of a burst lie one behind the other, as one
+ * buffer. */
 static weft_status seal_seal(struct weft_ep *ep, struct peer *p, uint64_t pn, uint32_t first_iov,
                              struct weft_tx *tx)
 {

@@ -109,6 +109,24 @@ static void the_judge_of_datagrams(void **state)
     assert_non_null(weft_attack_judge(packet, &before, &after));
     after.bad_peer = 2; /* counted twice */
     assert_non_null(weft_attack_judge(packet, &before, &after));
+    after.bad_peer = 0;
+    after.bad_tag = 1; /* what security drops is dropped too */
+    assert_null(weft_attack_judge(packet, &before, &after));
+    after.rekeys = 1; /* but keys must not move */
+    assert_non_null(weft_attack_judge(packet, &before, &after));
+    after.rekeys = 0;
+    packet->hostile = false;
+    assert_non_null(weft_attack_judge(packet, &before, &after));
+    after.bad_tag = 0;
+    packet->flood = true; /* a HELLO of a flood may be answered or refused, no more */
+    after.hello_refused = 1;
+    assert_null(weft_attack_judge(packet, &before, &after));
+    after.messages_unknown = 1;
+    assert_non_null(weft_attack_judge(packet, &before, &after));
+    after.messages_unknown = 0;
+    after.hello_refused = 0;
+    packet->flood = false;
+    packet->hostile = true;
     after.bad_peer = 1;
     after.bytes_received = 49;
     assert_non_null(weft_attack_judge(packet, &before, &after));
