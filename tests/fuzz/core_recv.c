@@ -49,6 +49,7 @@ struct handed {
 struct end {
     struct weft_ep *ep;
     struct weft_toy_crypto *toy;
+    bool failing; /* the toy */
     struct weft_msgr msgr;
     struct weft_addr addr;
     struct slot sends[SLOTS];
@@ -378,7 +379,7 @@ static void op_forge_bytes(struct weft_reader *in)
 }
 
 /* The fields in the bytes get a tag and a MAC, as a holder of the job key would make them. */
-static void hello_protect(struct weft_wire_hello *hello, uint8_t *bytes)
+static bool hello_protect(struct weft_wire_hello *hello, uint8_t *bytes)
 {
     struct weft_crypto crypto = weft_toy_crypto_ops(world.other.toy);
     struct weft_noise noise;
@@ -390,13 +391,16 @@ static void hello_protect(struct weft_wire_hello *hello, uint8_t *bytes)
                     2);
     weft_status status =
         weft_noise_hello_write(&noise, NULL, 0, hello->ephemeral, hello->tag);
-    WEFT_ASSERT(status == WEFT_OK);
+    if (status != WEFT_OK) {
+        return false; /* its cryptography was made to fail */
+    }
     w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
     weft_wire_hello_encode(&w, hello);
     size_t covered = WEFT_HELLO_BYTES - WEFT_MAC_BYTES;
     weft_core_guard_mac(world.victim.ep, bytes, covered, hello->mac);
     w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
     weft_wire_hello_encode(&w, hello);
+    return true;
 }
 
 static void op_stranger(struct weft_reader *in)
@@ -409,8 +413,8 @@ static void op_stranger(struct weft_reader *in)
     uint8_t bytes[WEFT_HELLO_BYTES];
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
     weft_wire_hello_encode(&w, &hello);
-    if (world.mode != WEFT_MODE_NONE) {
-        hello_protect(&hello, bytes);
+    if (world.mode != WEFT_MODE_NONE && !hello_protect(&hello, bytes)) {
+        return;
     }
     deliver(&world.victim, &from, bytes, sizeof(bytes), WEFT_ECN_NOT);
     settle(&world.victim);
@@ -598,7 +602,10 @@ static void operation(struct weft_reader *in)
         op_stranger(in);
         break;
     default:
-        if (op & 0x40) {
+        if ((op & 0x60) == 0x60 && e->toy != NULL) {
+            e->failing = !e->failing; /* as after a fork */
+            weft_toy_crypto_fail(e->toy, e->failing ? WEFT_STATE : WEFT_OK);
+        } else if (op & 0x40) {
             weft_ep_close(e->ep, 0, world.now_ns);
         } else if (op & 0x20) {
             op_connect();
