@@ -22,6 +22,7 @@ struct weft_cc_sample {
     uint64_t acked_bytes;      /* newly acknowledged by this ACK */
     uint32_t acked_packets;
     uint32_t lost_packets;     /* newly declared lost */
+    uint64_t lost_sent_ns;     /* when the last of these was sent */
     uint32_t ce_packets;       /* newly reported as marked */
     uint64_t srtt_ns;
     uint64_t rtt_ns_min;       /* over the life of the path */
@@ -55,7 +56,8 @@ struct weft_cc {
     uint32_t round_ce;         /* counts within the current round */
     uint32_t round_acked;
     /* of reno-fair */
-    uint8_t recovery_rounds;   /* until the packets sent before the last cut are told of */
+    uint64_t recovery_ns;      /* last cut: losses of packets sent before are the same event */
+    bool recovering;           /* a cut in this round */
 };
 
 struct weft_cc_ops {

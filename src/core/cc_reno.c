@@ -1,14 +1,18 @@
 /* "reno-fair": for links shared with TCP. One halving per round trip that shows a loss or a mark,
- * one packet more per round trip without; every loss counts, whatever the path's floor.
+ * two thirds of a packet more per round trip without; every loss counts, whatever the path's floor.
+ *
+ * Why two thirds: with losses that hit all flows at once, an AIMD flow's share goes with increase /
+ * decrease. Cubic where it imitates Reno (the windows of a LAN) has 0.53 / 0.3 = 1.77, Reno 1 / 0.5
+ * = 2; two thirds give 1.33, 43 % of a link beside one cubic flow, on the polite side of half.
  *
  * On a lossy path it is as slow as TCP is: that is its purpose.
  *
  * Source: RFC 5681 section 3 (without its slow start after a timeout: packets here are
- * acknowledged one by one); RFC 3168 for marks.
+ * acknowledged one by one); RFC 9002 section 7.3.2 for what is one loss event; RFC 3168 for marks.
  */
 #include "core/cc.h"
 
-enum { PACKETS_FIRST = 10, PACKETS_MIN = 2, RECOVERY_ROUNDS = 2 };
+enum { PACKETS_FIRST = 10, PACKETS_MIN = 2, INCREASE_PERCENT = 67 };
 
 static void reno_init(struct weft_cc *cc, uint32_t packet_bytes, uint64_t now_ns)
 {
@@ -16,21 +20,29 @@ static void reno_init(struct weft_cc *cc, uint32_t packet_bytes, uint64_t now_ns
     cc->cwnd_bytes = (uint64_t)PACKETS_FIRST * packet_bytes; /* RFC 6928 */
 }
 
+/* The first loss or mark of packets that were sent after the last cut. */
+static bool is_event(const struct weft_cc *cc, const struct weft_cc_sample *s)
+{
+    bool lost = s->lost_packets > 0 && s->lost_sent_ns > cc->recovery_ns;
+    bool marked = s->ce_packets > 0 && s->now_ns > cc->recovery_ns + s->srtt_ns;
+    return lost || marked;
+}
+
 static void reno_on_ack(struct weft_cc *cc, const struct weft_cc_sample *s)
 {
     weft_cc_loss_measure(&cc->loss, s); /* rule 2 of the bound asks for it */
-    if ((s->lost_packets > 0 || s->ce_packets > 0) && cc->recovery_rounds == 0) {
+    if (is_event(cc, s)) {
         weft_cc_cut(cc, WEFT_PPM / 2);
-        cc->recovery_rounds = RECOVERY_ROUNDS;
+        cc->recovery_ns = s->now_ns;
+        cc->recovering = true;
     } else {
         weft_cc_slow_start(cc, s);
     }
     if (s->round_end) {
-        if (cc->recovery_rounds > 0) {
-            cc->recovery_rounds--;
-        } else if (!cc->slow_start && cc->round_full) {
-            cc->cwnd_bytes += cc->packet_bytes;
+        if (!cc->recovering && !cc->slow_start && cc->round_full) {
+            cc->cwnd_bytes += cc->packet_bytes * INCREASE_PERCENT / 100;
         }
+        cc->recovering = false;
         cc->round_full = false;
     }
     weft_cc_limit(cc, s, PACKETS_MIN);

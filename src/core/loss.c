@@ -195,7 +195,8 @@ static uint32_t reorder_allowed(const struct peer *p)
 
 /* Declare what RFC 9002 section 6.1 calls lost; returns how many, and arms the timer for those that
  * will be when nothing more is heard. */
-static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                              uint64_t *sent_ns_p)
 {
     uint64_t rtt_ns = weft_max_u64(p->srtt_ns, p->rtt_latest_ns);
     rtt_ns = rtt_ns == 0 ? initial_rtt_ns : rtt_ns;
@@ -212,6 +213,7 @@ static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_n
                 p->loss_ns = due_ns;
                 break; /* later ones were sent later */
             }
+            *sent_ns_p = packet_at(ep, p, pn)->sent_ns; /* the order of numbers is that of time */
             packet_lost(ep, p, pn);
             lost++;
         }
@@ -239,7 +241,7 @@ static void cc_tell(struct peer *p, uint64_t now_ns, struct weft_cc_sample *samp
 void weft_core_loss_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     struct weft_cc_sample sample = {.in_flight_bytes = p->in_flight_bytes};
-    sample.lost_packets = losses_detect(ep, p, now_ns);
+    sample.lost_packets = losses_detect(ep, p, now_ns, &sample.lost_sent_ns);
     cc_tell(p, now_ns, &sample);
     trace_round(ep, p, &sample);
 }
@@ -365,7 +367,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
         sample.ce_packets = ce_ahead;
         p->ce_seen = ack->ce;
     }
-    sample.lost_packets = losses_detect(ep, p, now_ns);
+    sample.lost_packets = losses_detect(ep, p, now_ns, &sample.lost_sent_ns);
     cc_tell(p, now_ns, &sample);
     trace_round(ep, p, &sample);
 }

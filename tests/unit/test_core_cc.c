@@ -36,6 +36,7 @@ static void round_trip(struct weft_cc *cc, uint64_t *now_ns, uint32_t lost_ppm, 
         .acked_packets = packets - lost,
         .acked_bytes = (uint64_t)(packets - lost) * PACKET,
         .lost_packets = lost,
+        .lost_sent_ns = *now_ns - srtt_ns,
         .ce_packets = (uint32_t)((uint64_t)packets * ce_ppm / WEFT_PPM),
         .srtt_ns = srtt_ns,
         .rtt_ns_min = rtt_ns,
@@ -177,9 +178,9 @@ static void test_reno_fair_halves_once_per_window(void **state)
     round_trip(&cc, &now, 100000, 0, rtt_ns);
     assert_int_equal(cc.cwnd_bytes, 80 * PACKET);
     round_trip(&cc, &now, 100000, 0, rtt_ns); /* packets sent before the cut */
-    assert_int_equal(cc.cwnd_bytes, 80 * PACKET);
+    assert_int_equal(cc.cwnd_bytes, 80 * PACKET + PACKET * 67 / 100);
     round_trip(&cc, &now, 0, 0, rtt_ns);
-    assert_int_equal(cc.cwnd_bytes, 81 * PACKET);
+    assert_int_equal(cc.cwnd_bytes, 80 * PACKET + 2 * (PACKET * 67 / 100));
     cc.cwnd_bytes = 100 * PACKET;
     round_trip(&cc, &now, 0, 10000, rtt_ns); /* one mark counts as a loss */
     assert_int_equal(cc.cwnd_bytes, 50 * PACKET);

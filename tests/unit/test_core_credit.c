@@ -157,6 +157,7 @@ static void test_endpoints_of_a_host_share(void **state)
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     assert_int_equal(atomic_load(&share.active), 0);
+    t->ep[1]->config.credit_share = NULL;
     free(memory);
     free(values);
 }
