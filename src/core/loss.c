@@ -13,6 +13,8 @@
 
 enum { ANSWER_FACTOR = 4 };
 
+static const uint64_t late_ns_first = 10 * WEFT_NS_PER_MS;
+
 /* ---- round-trip time ------------------------------------------------------------------------- */
 
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
@@ -20,8 +22,11 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     rtt_ns = weft_max_u64(rtt_ns, 1000);
     /* More delay than was agreed is the other end's work (a step of the optimizer, say): it
      * belongs to the time that a probe must allow for, so it stays in the sample, as in RFC 9002
-     * section 5.3. */
-    delay_ns = weft_min_u64(delay_ns, max_ack_delay_ns);
+     * section 5.3; but not as a whole, for the acknowledgement that would have come in time may
+     * have been lost: then the delay is that of the next reason to speak, seconds perhaps. */
+    uint64_t stays_ns = p->srtt_ns == 0 ? late_ns_first : ANSWER_FACTOR * weft_core_pto_base(p);
+    uint64_t agreed_ns = weft_min_u64(delay_ns, max_ack_delay_ns);
+    delay_ns = weft_max_u64(agreed_ns, delay_ns > stays_ns ? delay_ns - stays_ns : 0);
     p->rtt_ns_min = weft_min_u64(p->rtt_ns_min, rtt_ns);
     if (rtt_ns >= p->rtt_ns_min + delay_ns) {
         rtt_ns -= delay_ns;
