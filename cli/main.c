@@ -18,6 +18,7 @@ static const struct {
     {"keygen", "make the key that the processes of a job share", weft_cli_keygen},
     {"doctor", "say what this host has and lacks", weft_cli_doctor},
     {"trace", "read what --trace wrote: a summary, the life of a message, qlog", weft_cli_trace},
+    {"perf", "measure transports on this host", weft_cli_perf},
     {"sim", "run clusters on virtual time, repeatable from a seed", weft_cli_sim},
 };
 

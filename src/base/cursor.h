@@ -52,34 +52,63 @@ static inline uint8_t weft_read_u8(struct weft_reader *r)
     return b == NULL ? 0 : b[0];
 }
 
+/* Big-endian integers at a place that is known to be there: for a row of fields of known length,
+ * checked once. */
+static inline uint16_t weft_get_u16(const uint8_t *at)
+{
+    uint16_t v;
+    memcpy(&v, at, sizeof(v));
+    return __builtin_bswap16(v);
+}
+
+static inline uint32_t weft_get_u32(const uint8_t *at)
+{
+    uint32_t v;
+    memcpy(&v, at, sizeof(v));
+    return __builtin_bswap32(v);
+}
+
+static inline uint64_t weft_get_u64(const uint8_t *at)
+{
+    uint64_t v;
+    memcpy(&v, at, sizeof(v));
+    return __builtin_bswap64(v);
+}
+
+static inline void weft_put_u16(uint8_t *at, uint16_t v)
+{
+    v = __builtin_bswap16(v);
+    memcpy(at, &v, sizeof(v));
+}
+
+static inline void weft_put_u32(uint8_t *at, uint32_t v)
+{
+    v = __builtin_bswap32(v);
+    memcpy(at, &v, sizeof(v));
+}
+
+static inline void weft_put_u64(uint8_t *at, uint64_t v)
+{
+    v = __builtin_bswap64(v);
+    memcpy(at, &v, sizeof(v));
+}
+
 static inline uint16_t weft_read_u16(struct weft_reader *r)
 {
-    uint16_t v = 0;
-    const uint8_t *b = weft_read_bytes(r, sizeof(v));
-    if (b != NULL) {
-        memcpy(&v, b, sizeof(v));
-    }
-    return __builtin_bswap16(v);
+    const uint8_t *b = weft_read_bytes(r, sizeof(uint16_t));
+    return b == NULL ? 0 : weft_get_u16(b);
 }
 
 static inline uint32_t weft_read_u32(struct weft_reader *r)
 {
-    uint32_t v = 0;
-    const uint8_t *b = weft_read_bytes(r, sizeof(v));
-    if (b != NULL) {
-        memcpy(&v, b, sizeof(v));
-    }
-    return __builtin_bswap32(v);
+    const uint8_t *b = weft_read_bytes(r, sizeof(uint32_t));
+    return b == NULL ? 0 : weft_get_u32(b);
 }
 
 static inline uint64_t weft_read_u64(struct weft_reader *r)
 {
-    uint64_t v = 0;
-    const uint8_t *b = weft_read_bytes(r, sizeof(v));
-    if (b != NULL) {
-        memcpy(&v, b, sizeof(v));
-    }
-    return __builtin_bswap64(v);
+    const uint8_t *b = weft_read_bytes(r, sizeof(uint64_t));
+    return b == NULL ? 0 : weft_get_u64(b);
 }
 
 static inline struct weft_writer weft_writer_make(void *bytes, size_t count)
@@ -91,6 +120,18 @@ static inline struct weft_writer weft_writer_make(void *bytes, size_t count)
 static inline size_t weft_writer_left(const struct weft_writer *w)
 {
     return (size_t)(w->end - w->at);
+}
+
+/* The next `count` bytes to be filled in by the caller, skipped over; NULL when there are fewer. */
+static inline uint8_t *weft_write_take(struct weft_writer *w, size_t count)
+{
+    if (w->bad || weft_writer_left(w) < count) {
+        w->bad = true;
+        return NULL;
+    }
+    uint8_t *bytes = w->at;
+    w->at += count;
+    return bytes;
 }
 
 static inline void weft_write_bytes(struct weft_writer *w, const void *bytes, size_t count)

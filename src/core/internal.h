@@ -6,6 +6,7 @@
  *   rx.c          incoming packets, incoming messages, the receiver's half of the bound
  *   critical.c    chunks that must not be missing, told apart from DATA
  *   credit.c      how much the peers may send to this end
+ *   sink.c        the ADD sink
  *   loss.c        ACK, RTT, loss detection, PTO
  *   tx_msg.c      outgoing messages: which chunk next; DONE
  *   tx.c          building packets
@@ -376,6 +377,9 @@ uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p);
 uint64_t weft_core_credit_silent_since(const struct peer *p);
 void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p);
 void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+
+/* sink.c */
+void weft_core_sink_add(uint8_t *to, const uint8_t *from, size_t bytes);
 
 /* loss.c */
 uint64_t weft_core_pto_base(const struct peer *p);

@@ -60,7 +60,7 @@ static struct tx_packet *packet_at(const struct weft_ep *ep, const struct peer *
 
 static uint64_t *bits_word(const struct weft_ep *ep, uint64_t *bits, uint64_t pn)
 {
-    return &bits[pn / 64 % (ep->config.tx_window_max / 64)];
+    return &bits[(pn & (ep->config.tx_window_max - 1)) / 64]; /* a power of two: no division */
 }
 
 static void oldest_advance(struct weft_ep *ep, struct peer *p)

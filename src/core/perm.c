@@ -3,52 +3,72 @@
 #include "base/assert.h"
 #include "base/prng.h"
 
-/* Small domains have few bits to mix, so they get more rounds; both numbers were chosen by the
- * uniformity test (tests/unit/test_core_perm.c). */
-enum { ROUNDS_SMALL = 12, ROUNDS = 6, SMALL_BITS = 8 };
-
 void weft_perm_init(struct weft_perm *perm, uint32_t n, uint64_t key)
 {
     WEFT_ASSERT(n >= 1 && n <= UINT32_C(1) << 31);
     unsigned bits = n == 1 ? 0 : 32 - (unsigned)__builtin_clz(n - 1);
-    perm->key = weft_mix64(key + UINT64_C(0x9e3779b97f4a7c15));
-    perm->n = n;
-    perm->left_bits = (uint8_t)(bits / 2);
-    perm->right_bits = (uint8_t)(bits - bits / 2);
-    perm->plain = false;
-}
-
-void weft_perm_init_plain(struct weft_perm *perm, uint32_t n, uint32_t shift)
-{
-    *perm = (struct weft_perm){.n = n, .plain = true, .shift = shift};
-}
-
-/* One pass through the network: halves take turns, so they may differ in width. */
-static uint32_t perm_once(const struct weft_perm *perm, uint32_t x)
-{
-    uint32_t left_mask = (UINT32_C(1) << perm->left_bits) - 1;
-    uint32_t right_mask = (UINT32_C(1) << perm->right_bits) - 1;
-    uint32_t left = x >> perm->right_bits;
-    uint32_t right = x & right_mask;
-    int rounds = perm->left_bits + perm->right_bits <= SMALL_BITS ? ROUNDS_SMALL : ROUNDS;
-    uint64_t key = perm->key;
-    for (int round = 0; round < rounds; round += 2) {
+    *perm = (struct weft_perm){
+        .n = n,
+        .inputs = UINT32_C(1) << bits,
+        .shift = (uint8_t)((bits + 1) / 2),
+    };
+    for (int i = 0; i < WEFT_PERM_STEPS; i++) {
         key += UINT64_C(0x9e3779b97f4a7c15);
-        right ^= (uint32_t)(weft_mix64(key ^ left) >> 32) & right_mask;
-        key += UINT64_C(0x9e3779b97f4a7c15);
-        left ^= (uint32_t)(weft_mix64(key ^ right) >> 32) & left_mask;
+        uint64_t mixed = weft_mix64(key);
+        perm->times[i] = (uint32_t)mixed | 1; /* odd: can be undone modulo a power of two */
+        perm->plus[i] = (uint32_t)(mixed >> 32);
     }
-    return left << perm->right_bits | right;
 }
 
-uint32_t weft_perm_at(const struct weft_perm *perm, uint32_t index)
+void weft_perm_init_plain(struct weft_perm *perm, uint32_t n, uint32_t from)
 {
-    if (perm->plain) {
-        return (uint32_t)(((uint64_t)index + perm->shift) % perm->n);
+    WEFT_ASSERT(n >= 1 && from < n);
+    *perm = (struct weft_perm){.n = n, .inputs = n, .from = from, .plain = true};
+}
+
+/* Multiplication carries upwards, the shift brings the upper half down again. */
+static inline uint32_t perm_mix(const struct weft_perm *perm, uint32_t x)
+{
+    for (int i = 0; i < WEFT_PERM_STEPS; i++) {
+        x = (x * perm->times[i] + perm->plus[i]) & (perm->inputs - 1);
+        x ^= x >> perm->shift;
     }
-    uint32_t x = index;
-    do {
-        x = perm_once(perm, x);
-    } while (x >= perm->n);
     return x;
+}
+
+/* Inputs in order; images outside are left out without a branch, which would be a coin's throw. */
+static void perm_refill(struct weft_perm *perm)
+{
+    uint32_t count = 0;
+    while (count == 0) {
+        uint32_t left = perm->inputs - perm->input;
+        WEFT_ASSERT(left > 0);
+        uint32_t group = left < WEFT_PERM_AHEAD ? left : WEFT_PERM_AHEAD;
+        for (uint32_t i = 0; i < group; i++) {
+            uint32_t image = perm->plain ? (perm->input + i + perm->from) % perm->n
+                                         : perm_mix(perm, perm->input + i);
+            perm->ahead[count] = image;
+            count += image < perm->n;
+        }
+        perm->input += group;
+    }
+    perm->ahead_at = 0;
+    perm->ahead_count = (uint8_t)count;
+}
+
+uint32_t weft_perm_peek(struct weft_perm *perm)
+{
+    WEFT_ASSERT(perm->taken < perm->n);
+    if (perm->ahead_at == perm->ahead_count) {
+        perm_refill(perm);
+    }
+    return perm->ahead[perm->ahead_at];
+}
+
+uint32_t weft_perm_next(struct weft_perm *perm)
+{
+    uint32_t image = weft_perm_peek(perm);
+    perm->ahead_at++;
+    perm->taken++;
+    return image;
 }

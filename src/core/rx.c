@@ -297,31 +297,6 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
     return m;
 }
 
-static void sink_add(uint8_t *to, const uint8_t *from, size_t bytes)
-{
-    /* Little-endian floats at any alignment. Four at a time by hand: gcc 12 leaves a loop of
-     * unknown length scalar at -O2, which made the add two thirds of the receiving thread. The
-     * sums are those of the loop below, element by element. */
-    typedef float floats4 __attribute__((vector_size(16)));
-    size_t i = 0;
-    for (; i + sizeof(floats4) <= bytes; i += sizeof(floats4)) {
-        floats4 a;
-        floats4 b;
-        memcpy(&a, to + i, sizeof(a));
-        memcpy(&b, from + i, sizeof(b));
-        a += b;
-        memcpy(to + i, &a, sizeof(a));
-    }
-    for (; i + sizeof(float) <= bytes; i += sizeof(float)) {
-        float a;
-        float b;
-        memcpy(&a, to + i, sizeof(a));
-        memcpy(&b, from + i, sizeof(b));
-        a += b;
-        memcpy(to + i, &a, sizeof(a));
-    }
-}
-
 static void rx_chunk(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
                      const struct weft_wire_data *d, uint64_t at_ns)
 {
@@ -334,7 +309,7 @@ static void rx_chunk(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
     if (m->sink == WEFT_SINK_COPY) {
         memcpy(m->memory + offset, d->payload, bytes);
     } else if (m->sink == WEFT_SINK_ADD) {
-        sink_add(m->memory + offset, d->payload, bytes);
+        weft_core_sink_add(m->memory + offset, d->payload, bytes);
     } else {
         struct weft_msg_event *ev = weft_core_event_push(ep);
         ev->type = WEFT_EVENT_CHUNK;

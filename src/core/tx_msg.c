@@ -201,12 +201,13 @@ static uint32_t lost_choose(const struct tx_msg *m)
     if (m->lost_max == 0) {
         return (uint32_t)weft_bits_next_one(m->lost, m->chunks, 0);
     }
-    uint64_t lot = weft_mix64((m->seq ^ m->perm.key) + ((uint64_t)m->acked_count << 32) +
-                              m->lost_count);
+    uint64_t key = (uint64_t)m->perm.times[0] << 32 | m->perm.plus[0];
+    uint64_t lot =
+        weft_mix64((m->seq ^ key) + ((uint64_t)m->acked_count << 32) + m->lost_count);
     return (uint32_t)weft_bits_nth_one(m->lost, lot % m->lost_count);
 }
 
-static bool msg_has_chunk(const struct peer *p, const struct tx_msg *m, uint32_t *chunk_p,
+static bool msg_has_chunk(const struct peer *p, struct tx_msg *m, uint32_t *chunk_p,
                           bool *again_p)
 {
     if (m->finish_short) {
@@ -219,7 +220,7 @@ static bool msg_has_chunk(const struct peer *p, const struct tx_msg *m, uint32_t
         return true;
     }
     if (m->pass_next < m->chunks) {
-        *chunk_p = weft_perm_at(&m->perm, m->pass_next);
+        *chunk_p = weft_perm_peek(&m->perm);
         *again_p = false;
         return true;
     }
@@ -258,6 +259,7 @@ void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again)
     m->in_flight++;
     m->resent += again && m->acked_count == 0;
     if (!again) {
+        WEFT_ASSERT(weft_perm_next(&m->perm) == chunk);
         m->pass_next++;
     } else if (weft_bits_test(m->lost, chunk)) {
         weft_bits_clear(m->lost, chunk);
@@ -266,14 +268,14 @@ void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again)
 }
 
 /* What a probe may carry of this message: *chunk_p = UINT32_MAX when only FINISH is due. */
-static void probe_chunk(const struct tx_msg *m, uint32_t *chunk_p)
+static void probe_chunk(struct tx_msg *m, uint32_t *chunk_p)
 {
     *chunk_p = UINT32_MAX;
     if (m->finish_short) {
         return;
     }
     if (m->pass_next < m->chunks) {
-        *chunk_p = weft_perm_at(&m->perm, m->pass_next);
+        *chunk_p = weft_perm_peek(&m->perm);
     } else if (!weft_core_tx_satisfied(m)) {
         uint32_t critical = weft_core_critical_unacked(m);
         *chunk_p = critical < m->chunks ? critical

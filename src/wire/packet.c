@@ -30,12 +30,18 @@ static bool flags_valid(uint8_t flags)
 /* Header, and the reader left at what follows it, without the tag. */
 static weft_status header_decode(struct weft_reader *r, struct weft_wire_packet *p)
 {
-    uint8_t first = weft_read_u8(r);
-    p->klass = first & 15;
-    p->flags = weft_read_u8(r);
-    p->data_count = weft_read_u16(r);
-    p->connection_id = weft_read_u32(r);
-    p->number = weft_read_u64(r);
+    const uint8_t *at = weft_read_bytes(r, WEFT_HEADER_BYTES);
+    if (at == NULL) {
+        return WEFT_PROTO;
+    }
+    uint8_t first = at[0];
+    *p = (struct weft_wire_packet){
+        .klass = first & 15,
+        .flags = at[1],
+        .data_count = weft_get_u16(at + 2),
+        .connection_id = weft_get_u32(at + 4),
+        .number = weft_get_u64(at + 8),
+    };
     if (first >> 4 != WEFT_WIRE_VERSION || p->klass > WEFT_CLASS_SEAL) {
         return WEFT_PROTO;
     }
@@ -234,55 +240,64 @@ weft_status weft_wire_control_check(const uint8_t *control, size_t count, bool *
 
 weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count, struct weft_wire_data *data_p)
 {
-    struct weft_reader r = weft_reader_make(bytes, count);
-    struct weft_wire_data d = {0};
-    d.msg = weft_read_u32(&r);
-    d.chunk = weft_read_u32(&r);
-    d.total = weft_read_u32(&r);
-    d.chunk_elems = weft_read_u16(&r);
-    d.elem_bytes = weft_read_u16(&r);
-    uint32_t bound = weft_read_u32(&r);
-    d.critical = (uint8_t)(bound >> 24);
-    d.lost_max = bound & 0xffffff;
-    d.tag = weft_read_u64(&r);
-    d.clock = weft_read_u32(&r);
-    if (r.bad || d.total == 0 || d.chunk_elems == 0 || d.elem_bytes == 0) {
+    if (count < WEFT_DATA_BYTES) {
         return WEFT_PROTO;
     }
-    d.chunks = (uint32_t)weft_div_ceil_u64(d.total, d.chunk_elems);
+    uint32_t bound = weft_get_u32(bytes + 16);
+    struct weft_wire_data d = {
+        .msg = weft_get_u32(bytes),
+        .chunk = weft_get_u32(bytes + 4),
+        .total = weft_get_u32(bytes + 8),
+        .chunk_elems = weft_get_u16(bytes + 12),
+        .elem_bytes = weft_get_u16(bytes + 14),
+        .critical = (uint8_t)(bound >> 24),
+        .lost_max = bound & 0xffffff,
+        .tag = weft_get_u64(bytes + 20),
+        .clock = weft_get_u32(bytes + 28),
+        .payload = bytes + WEFT_DATA_BYTES,
+    };
+    if (d.total == 0 || d.chunk_elems == 0 || d.elem_bytes == 0) {
+        return WEFT_PROTO;
+    }
+    d.chunks = (d.total - 1) / d.chunk_elems + 1;
     bool masked = d.critical == WEFT_CRITICAL_MASKED;
     if (d.chunk >= d.chunks || d.lost_max >= d.chunks || (d.critical > d.chunks && !masked)) {
         return WEFT_PROTO;
     }
     uint64_t left = d.total - (uint64_t)d.chunk * d.chunk_elems;
     d.elems = (uint32_t)weft_min_u64(left, d.chunk_elems);
-    if (weft_reader_left(&r) != (uint64_t)d.elems * d.elem_bytes) {
+    if (count - WEFT_DATA_BYTES != (uint64_t)d.elems * d.elem_bytes) {
         return WEFT_PROTO;
     }
-    d.payload = r.at;
     *data_p = d;
     return WEFT_OK;
 }
 
 void weft_wire_header_encode(struct weft_writer *w, const struct weft_wire_packet *packet)
 {
-    weft_write_u8(w, class_byte(packet->klass));
-    weft_write_u8(w, packet->flags);
-    weft_write_u16(w, packet->data_count);
-    weft_write_u32(w, packet->connection_id);
-    weft_write_u64(w, packet->number);
+    uint8_t *at = weft_write_take(w, WEFT_HEADER_BYTES);
+    if (at != NULL) {
+        at[0] = class_byte(packet->klass);
+        at[1] = packet->flags;
+        weft_put_u16(at + 2, packet->data_count);
+        weft_put_u32(at + 4, packet->connection_id);
+        weft_put_u64(at + 8, packet->number);
+    }
 }
 
 void weft_wire_data_encode(struct weft_writer *w, const struct weft_wire_data *data)
 {
-    weft_write_u32(w, data->msg);
-    weft_write_u32(w, data->chunk);
-    weft_write_u32(w, data->total);
-    weft_write_u16(w, data->chunk_elems);
-    weft_write_u16(w, data->elem_bytes);
-    weft_write_u32(w, (uint32_t)data->critical << 24 | data->lost_max);
-    weft_write_u64(w, data->tag);
-    weft_write_u32(w, data->clock);
+    uint8_t *at = weft_write_take(w, WEFT_DATA_BYTES);
+    if (at != NULL) {
+        weft_put_u32(at, data->msg);
+        weft_put_u32(at + 4, data->chunk);
+        weft_put_u32(at + 8, data->total);
+        weft_put_u16(at + 12, data->chunk_elems);
+        weft_put_u16(at + 14, data->elem_bytes);
+        weft_put_u32(at + 16, (uint32_t)data->critical << 24 | data->lost_max);
+        weft_put_u64(at + 20, data->tag);
+        weft_put_u32(at + 28, data->clock);
+    }
 }
 
 static void ack_encode(struct weft_writer *w, const struct weft_wire_ack *a)

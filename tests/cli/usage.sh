@@ -20,7 +20,7 @@ $(cat "$tap_tmp/out" "$tap_tmp/err")"
 
 tap_like "version" "$("$WEFT_BIN" --version)" '^weft [0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]*$'
 help=$("$WEFT_BIN" --help)
-for verb in train server worker keygen doctor trace sim; do
+for verb in train server worker keygen doctor perf trace sim; do
     tap_like "--help names $verb" "$help" "^  $verb "
 done
 for verb in train server worker keygen doctor; do
@@ -86,5 +86,23 @@ refused 'which FILE?' keygen --check
 refused '"two" is no option' keygen one two
 refused 'is no option' keygen ''
 refused '--check takes no argument' keygen --check=file
+refused 'a pattern is missing' perf
+refused 'unknown pattern "steam"' perf steam
+refused '--transport "tcp".*weft, udp-raw, tcp-raw or all' perf stream --transport tcp
+refused '--security "tls".*none, auth, seal or all' perf stream --security tls
+refused 'not in this build yet' perf stream --security auth
+refused 'not in this build yet' perf stream --transport all --security all
+refused 'the raw programs have none' perf stream --transport tcp-raw --security seal
+refused '--packet-bytes "255".*from 256 to 65000' perf stream --packet-bytes 255
+refused '--packet-bytes "65001"' perf stream --packet-bytes 65001
+refused '--bytes "3"' perf stream --bytes 3
+refused '--bytes "1e9"' perf stream --bytes 1e9
+refused '2500000 messages; at most 1000000' perf stream --bytes 10000000 --message-bytes 4
+refused 'chunks of 128 bytes; at most 262144' perf stream --packet-bytes 256 --message-bytes 64000000
+refused '--rounds "0"' perf stream --rounds 0
+refused '--cpus "0".*two CPUs' perf stream --cpus 0
+refused '--cpus "0,0x".*two CPUs' perf stream --cpus 0,0x
+refused '--cpus "0,-1".*two CPUs' perf stream --cpus 0,-1
+refused '--cpus "0,9999".*two CPUs' perf stream --cpus 0,9999
 
 tap_done

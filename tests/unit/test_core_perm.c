@@ -30,7 +30,9 @@ static void check_bijection(uint32_t n, uint64_t key)
     weft_perm_init(&perm, n, key);
     memset(seen, 0, WEFT_BITS_WORDS((size_t)n) * sizeof(seen[0]));
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t image = weft_perm_at(&perm, i);
+        uint32_t ahead = weft_perm_peek(&perm);
+        uint32_t image = weft_perm_next(&perm);
+        assert_int_equal(ahead, image);
         if (image >= n || weft_bits_test(seen, image)) {
             fail_msg("n %u, key %llu: index %u goes to %u, %s", n, (unsigned long long)key, i,
                      image, image >= n ? "outside" : "which is taken");
@@ -76,7 +78,7 @@ static void the_largest_domain_is_not_left(void **state)
     const uint32_t n = UINT32_C(1) << 31;
     weft_perm_init(&perm, n, 1);
     for (uint32_t i = 0; i < 1000; i++) {
-        assert_true(weft_perm_at(&perm, n - 1 - i) < n);
+        assert_true(weft_perm_next(&perm) < n);
     }
 }
 
@@ -84,11 +86,19 @@ static void the_largest_domain_is_not_left(void **state)
 
 typedef uint32_t order_fn(uint64_t key, uint32_t n, uint32_t index);
 
-static uint32_t feistel(uint64_t key, uint32_t n, uint32_t index)
+static uint32_t mixed(uint64_t key, uint32_t n, uint32_t index)
 {
-    struct weft_perm perm;
-    weft_perm_init(&perm, n, key);
-    return weft_perm_at(&perm, index);
+    /* The statistics ask either for one index of many keys or for all in order. */
+    static struct weft_perm perm;
+    static uint64_t key_now;
+    if (perm.n != n || key_now != key || perm.taken > index) {
+        weft_perm_init(&perm, n, key);
+        key_now = key;
+    }
+    while (perm.taken < index) {
+        (void)weft_perm_next(&perm);
+    }
+    return weft_perm_next(&perm);
 }
 
 static uint32_t identity(uint64_t key, uint32_t n, uint32_t index)
@@ -149,19 +159,28 @@ static double adjacency_score(order_fn *order, uint32_t n)
     return fabs((double)pairs / KEYS - expected) / sqrt(2.0 / KEYS);
 }
 
+/* Of a true shuffle one test in a hundred is rejected: 84 tests may lose a few, and more than four
+ * with a probability of 0.2 %. */
 static void each_index_goes_everywhere_equally(void **state)
 {
     (void)state;
+    static const uint64_t keys_first[] = {1, 1000003};
+    int rejected = 0;
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(N_TESTED); i++) {
         uint32_t n = N_TESTED[i];
         uint32_t indexes[] = {0, n / 2, n - 1};
         for (size_t j = 0; j < WEFT_ARRAY_COUNT(indexes); j++) {
-            double score = position_score(feistel, n, indexes[j], 1);
-            if (score > 1) {
-                fail_msg("n %u, index %u: chi-square %.2f times its limit", n, indexes[j], score);
+            for (size_t k = 0; k < WEFT_ARRAY_COUNT(keys_first); k++) {
+                double score = position_score(mixed, n, indexes[j], keys_first[k]);
+                rejected += score > 1;
+                if (score > 1.5) {
+                    fail_msg("n %u, index %u: chi-square %.2f times its limit", n, indexes[j],
+                             score);
+                }
             }
         }
     }
+    assert_in_range(rejected, 0, 4);
 }
 
 static void neighbours_part_as_in_a_shuffle(void **state)
@@ -169,7 +188,7 @@ static void neighbours_part_as_in_a_shuffle(void **state)
     (void)state;
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(N_TESTED); i++) {
         if (N_TESTED[i] >= 64) {
-            double score = adjacency_score(feistel, N_TESTED[i]);
+            double score = adjacency_score(mixed, N_TESTED[i]);
             if (score > 4) {
                 fail_msg("n %u: %.1f standard errors from a shuffle", N_TESTED[i], score);
             }

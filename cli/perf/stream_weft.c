@@ -1,6 +1,6 @@
-/* weft itself: two endpoints over weft_udp, mode none, bound 0, ADD sink. DEPTH messages are open
- * at a time, so that the end of one overlaps the next, as the chunks of a model's tensors do. */
-#include "stream.h"
+/* weft itself: two endpoints over weft_udp, bound 0, ADD sink. DEPTH messages are open at a time, so
+ * that the end of one overlaps the next, as a model's tensors do. */
+#include "cli/perf/stream.h"
 
 #include "io/clock.h"
 #include "io/udp.h"
@@ -13,31 +13,44 @@
 enum { DEPTH = 4 };
 
 static const uint64_t STEP_NS = 20 * WEFT_NS_PER_MS;
-static const uint64_t GIVE_UP_NS = 60 * WEFT_NS_PER_S;
+static const uint64_t GIVE_UP_NS = 20 * WEFT_NS_PER_S;
 
 struct end {
-    const struct stream_job *job;
+    const struct weft_stream_job *job;
     struct weft_udp *udp;
     struct weft_msgr msgr;
     weft_peer peer; /* sender: the receiver */
     uint16_t port;  /* sender: where the receiver is */
     uint32_t begun; /* sender: messages sent; receiver: expectations posted */
     uint32_t done;  /* sender: SENT; receiver: RECEIVED */
-    bool broken;    /* the peer went down, or a call was refused */
+    bool broken;    /* the peer went down, a call was refused, or nothing moves */
+    uint32_t done_seen;
+    uint64_t moved_ns; /* when done_seen was reached */
     atomic_bool *sender_through;
-    struct stream_result *result;
+    struct weft_stream_result *result;
 };
 
-static uint32_t rounds_of(const struct end *end)
+static uint32_t messages_of(const struct end *end)
 {
-    return end->job->warmup_rounds + end->job->rounds;
+    return end->job->warmup_messages + end->job->messages;
+}
+
+/* Break off when no message was completed for long: the benchmark must end. */
+static void notice_stall(struct end *end)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    if (end->done != end->done_seen || end->moved_ns == 0) {
+        end->done_seen = end->done;
+        end->moved_ns = now_ns;
+    }
+    end->broken = end->broken || now_ns - end->moved_ns > GIVE_UP_NS;
 }
 
 /* ---- sender ---------------------------------------------------------------------------------- */
 
 static void send_more(struct end *end)
 {
-    while (end->begun < rounds_of(end) && end->begun - end->done < DEPTH && !end->broken) {
+    while (end->begun < messages_of(end) && end->begun - end->done < DEPTH && !end->broken) {
         struct weft_msg_send send = {
             .peer = end->peer,
             .base = end->job->vector,
@@ -72,11 +85,13 @@ static void on_sender(void *arg, uint64_t now_ns)
 static void *send_all(void *arg)
 {
     struct end *end = arg;
-    uint64_t give_up_ns = weft_clock_now_ns() + GIVE_UP_NS;
+    weft_stream_pin(end->job->cpus[0]);
+    weft_clock_timers_exact(); /* the socket was opened by another thread */
     end->broken = weft_udp_connect(end->udp, "127.0.0.1", end->port, &end->peer, NULL) != WEFT_OK;
     send_more(end);
-    while (end->done < rounds_of(end) && !end->broken && weft_clock_now_ns() < give_up_ns) {
+    while (end->done < messages_of(end) && !end->broken) {
         (void)weft_udp_step(end->udp, STEP_NS, on_sender, end);
+        notice_stall(end);
     }
     atomic_store(end->sender_through, true);
     return NULL;
@@ -86,7 +101,7 @@ static void *send_all(void *arg)
 
 static void expect_more(struct end *end)
 {
-    while (end->begun < rounds_of(end) && end->begun - end->done < DEPTH && !end->broken) {
+    while (end->begun < messages_of(end) && end->begun - end->done < DEPTH && !end->broken) {
         struct weft_msg_expect expect = {
             .peer = WEFT_PEER_ANY,
             .sink = WEFT_SINK_ADD,
@@ -112,11 +127,11 @@ static void on_receiver(void *arg, uint64_t now_ns)
         if (event.type == WEFT_EVENT_RECEIVED) {
             end->done++;
             end->broken = end->broken || event.outcome != WEFT_MSG_COMPLETE;
-            if (end->done == end->job->warmup_rounds) {
-                end->result->start = stream_mark();
+            if (end->done == end->job->warmup_messages) {
+                end->result->start = weft_stream_mark();
             }
-            if (end->done == rounds_of(end)) {
-                end->result->end = stream_mark();
+            if (end->done == messages_of(end)) {
+                end->result->end = weft_stream_mark();
             }
         }
     }
@@ -125,26 +140,28 @@ static void on_receiver(void *arg, uint64_t now_ns)
 
 static void receive_all(struct end *end)
 {
-    uint64_t give_up_ns = weft_clock_now_ns() + GIVE_UP_NS;
-    end->result->start = stream_mark();
+    end->result->start = weft_stream_mark();
     /* Past its last message the receiver still answers, until the sender knows. */
-    while (!atomic_load(end->sender_through) && !end->broken && weft_clock_now_ns() < give_up_ns) {
+    while (!atomic_load(end->sender_through) && !end->broken) {
         (void)weft_udp_step(end->udp, STEP_NS, on_receiver, end);
+        notice_stall(end);
     }
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static bool open_end(const struct stream_job *job, bool accept, struct end *end, char *error)
+static bool open_end(const struct weft_stream_job *job, bool accept, struct end *end, char *error)
 {
     struct weft_udp_config config;
     weft_udp_config_default(&config);
-    uint32_t chunks = job->message_floats / STREAM_CHUNK_FLOATS + 1;
+    uint32_t chunks = (job->message_floats - 1) / job->chunk_floats + 1;
     config.ep.chunks_max = chunks > config.ep.chunks_max ? chunks : config.ep.chunks_max;
+    config.ep.packet_bytes = (uint16_t)job->packet_bytes;
     config.ep.accept = accept;
+    config.busy_poll_us = (uint16_t)job->busy_poll_us;
     struct weft_io_error io_error;
     if (weft_udp_open(&config, &end->udp, &io_error) != WEFT_OK) {
-        (void)snprintf(error, STREAM_ERROR_BYTES, "%s", io_error.text);
+        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "%s", io_error.text);
         return false;
     }
     end->msgr = weft_udp_msgr(end->udp);
@@ -152,19 +169,23 @@ static bool open_end(const struct stream_job *job, bool accept, struct end *end,
 }
 
 static void describe(const struct end *sender, const struct end *receiver,
-                     struct stream_result *result_p)
+                     struct weft_stream_result *result_p)
 {
     const struct weft_ep_counters *ep = weft_ep_counters(weft_udp_ep(sender->udp));
     const struct weft_udp_counters *tx = weft_udp_counters(sender->udp);
     const struct weft_udp_counters *rx = weft_udp_counters(receiver->udp);
-    result_p->lost = ep->lost_packets;
+    double kilo = 1000 / (double)(tx->datagrams_sent + !tx->datagrams_sent);
+    result_p->retransmitted = ep->retransmitted_packets;
     (void)snprintf(
         result_p->note, sizeof(result_p->note),
-        "%.1f packets a burst, %.1f a buffer, %llu resent, %llu kernel drops, srtt %llu us",
+        "%.1f packets a burst, %.1f a buffer, %llu resent, %llu kernel drops, srtt %llu us; per "
+        "1,000 packets: sender %.2f sendmmsg, %.2f recvmmsg, %.2f sleeps, receiver %.2f, %.2f, %.2f",
         (double)tx->datagrams_sent / (double)(tx->bursts_sent + !tx->bursts_sent),
         (double)rx->datagrams_received / (double)(rx->buffers_received + !rx->buffers_received),
         (unsigned long long)ep->retransmitted_packets, (unsigned long long)rx->kernel_drops,
-        (unsigned long long)weft_ep_srtt_ns(weft_udp_ep(sender->udp), sender->peer) / 1000);
+        (unsigned long long)weft_ep_srtt_ns(weft_udp_ep(sender->udp), sender->peer) / 1000,
+        (double)tx->send_calls * kilo, (double)tx->recv_calls * kilo, (double)tx->sleeps * kilo,
+        (double)rx->send_calls * kilo, (double)rx->recv_calls * kilo, (double)rx->sleeps * kilo);
 }
 
 static bool run_threads(struct end *sender, struct end *receiver, char *error)
@@ -173,16 +194,16 @@ static bool run_threads(struct end *sender, struct end *receiver, char *error)
     sender->port = weft_udp_port(receiver->udp);
     expect_more(receiver);
     if (pthread_create(&thread, NULL, send_all, sender) != 0) {
-        (void)snprintf(error, STREAM_ERROR_BYTES, "no thread");
+        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "no thread");
         return false;
     }
     receive_all(receiver);
     (void)pthread_join(thread, NULL);
-    if (sender->broken || receiver->broken || receiver->done != rounds_of(receiver)) {
+    if (sender->broken || receiver->broken || receiver->done != messages_of(receiver)) {
         (void)snprintf(
-            error, STREAM_ERROR_BYTES,
+            error, WEFT_STREAM_ERROR_BYTES,
             "weft: %u of %u messages sent, %u received, %llu packets lost, %llu without memory",
-            sender->done, rounds_of(sender), receiver->done,
+            sender->done, messages_of(sender), receiver->done,
             (unsigned long long)weft_ep_counters(weft_udp_ep(sender->udp))->lost_packets,
             (unsigned long long)weft_ep_counters(weft_udp_ep(receiver->udp))->no_memory);
         return false;
@@ -190,7 +211,8 @@ static bool run_threads(struct end *sender, struct end *receiver, char *error)
     return true;
 }
 
-bool stream_run_weft(const struct stream_job *job, struct stream_result *result_p, char *error)
+bool weft_stream_weft(const struct weft_stream_job *job, struct weft_stream_result *result_p,
+                      char *error)
 {
     atomic_bool sender_through = false;
     struct end sender = {.job = job, .sender_through = &sender_through, .result = result_p};
@@ -199,7 +221,6 @@ bool stream_run_weft(const struct stream_job *job, struct stream_result *result_
                 run_threads(&sender, &receiver, error);
     if (good) {
         describe(&sender, &receiver, result_p);
-        result_p->adds = true;
     }
     weft_udp_close(sender.udp);
     weft_udp_close(receiver.udp);

@@ -1,9 +1,10 @@
-/* The least that a program can do to move the same packets: GSO bursts of (48-byte header, 1,408
- * bytes of payload taken in permuted order straight from the vector), GRO receive, and the same add
- * into the accumulator at the place that the header names. Flow control is a count of packets
- * received, sent back after each batch; there is no loss recovery, no acknowledgement ranges, no
- * check. What is missing at the end is reported as lost. */
-#include "stream.h"
+/* The least that a program can do to move the same packets: GSO bursts of (48-byte header, a chunk
+ * of payload taken in shuffled order straight from the vector), GRO receive, and the same add into
+ * the accumulator at the place that the header names. Flow control is a count of packets received,
+ * sent back after each batch; there is no loss recovery, no acknowledgement ranges, no check. What
+ * is missing at the end is reported as lost. */
+#define _GNU_SOURCE // recvmmsg, sendmmsg
+#include "cli/perf/stream.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,10 +21,10 @@
 #include <unistd.h>
 
 enum {
-    PACKET_BYTES = STREAM_HEADER_BYTES + STREAM_CHUNK_FLOATS * (int)sizeof(float),
-    BURST_PACKETS = 44, /* as many as 64 KB take */
+    BURST_PACKETS_MAX = 64, /* the kernel's limit */
+    BURST_BYTES_MAX = 65000,
     BURSTS_PER_CALL = 4,
-    WINDOW_PACKETS = 1760, /* 2.5 MB in flight; the socket buffer takes 4 MB */
+    WINDOW_BYTES = 2500000, /* in flight; the socket buffer takes 4 MB */
     SLOTS = 8,
     SLOT_BYTES = 65536,
     SOCKET_BUFFER_BYTES = 4 << 20,
@@ -32,13 +33,15 @@ enum {
 
 /* Host byte order: both ends are this program. The rest of the 48 bytes is room. */
 struct header {
-    uint32_t round;
+    uint32_t message;
     uint32_t chunk;
-    uint8_t rest[STREAM_HEADER_BYTES - 2 * sizeof(uint32_t)];
+    uint8_t rest[WEFT_STREAM_HEADER_BYTES - 2 * sizeof(uint32_t)];
 };
 
 struct raw {
-    const struct stream_job *job;
+    const struct weft_stream_job *job;
+    uint32_t segment_bytes; /* of a full packet */
+    uint32_t burst_packets;
     uint32_t chunks;  /* of a message */
     uint32_t *order;  /* chunks in the order in which they are sent */
     int fds[2];       /* sender, receiver; connected to each other */
@@ -66,7 +69,7 @@ static bool open_pair(int fds[2], char *error)
         good = good && connect(fds[i], (struct sockaddr *)&addr[1 - i], sizeof(addr[i])) == 0;
     }
     if (!good) {
-        (void)snprintf(error, STREAM_ERROR_BYTES, "UDP on loopback: %s", strerror(errno));
+        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "UDP on loopback: %s", strerror(errno));
     }
     return good;
 }
@@ -74,9 +77,11 @@ static bool open_pair(int fds[2], char *error)
 /* ---- sender ---------------------------------------------------------------------------------- */
 
 /* Wait until fewer than a window is in flight. Returns the packets known or given up as arrived. */
-static uint64_t wait_for_window(int fd, uint64_t sent, uint64_t acked)
+static uint64_t wait_for_window(const struct raw *raw, uint64_t sent, uint64_t acked)
 {
-    while (sent - acked + BURST_PACKETS * BURSTS_PER_CALL > WINDOW_PACKETS) {
+    int fd = raw->fds[0];
+    uint64_t window = WINDOW_BYTES / raw->segment_bytes;
+    while (sent - acked + (uint64_t)raw->burst_packets * BURSTS_PER_CALL > window) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         uint64_t count;
         if (poll(&wait, 1, STALL_MS) == 0) {
@@ -90,14 +95,15 @@ static uint64_t wait_for_window(int fd, uint64_t sent, uint64_t acked)
 }
 
 struct burst {
-    struct header headers[BURST_PACKETS];
-    struct iovec iov[2 * BURST_PACKETS];
+    struct header headers[BURST_PACKETS_MAX];
+    struct iovec iov[2 * BURST_PACKETS_MAX];
     alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(uint16_t))];
 };
 
-static void burst_message(struct burst *burst, uint32_t packets, struct msghdr *message_p)
+static void burst_message(const struct raw *raw, struct burst *burst, uint32_t packets,
+                          struct msghdr *message_p)
 {
-    uint16_t segment_bytes = PACKET_BYTES;
+    uint16_t segment_bytes = (uint16_t)raw->segment_bytes;
     struct cmsghdr cmsg = {.cmsg_level = SOL_UDP,
                            .cmsg_type = UDP_SEGMENT,
                            .cmsg_len = CMSG_LEN(sizeof(segment_bytes))};
@@ -107,26 +113,29 @@ static void burst_message(struct burst *burst, uint32_t packets, struct msghdr *
     *message_p = (struct msghdr){
         .msg_iov = burst->iov,
         .msg_iovlen = 2 * packets,
-        .msg_control = burst->control,
-        .msg_controllen = sizeof(burst->control),
     };
+    if (packets > 1) {
+        message_p->msg_control = burst->control;
+        message_p->msg_controllen = sizeof(burst->control);
+    }
 }
 
-/* Up to BURST_PACKETS packets of the message from the next-th on; the short last chunk of a message
+/* Up to burst_packets packets of the message from the next-th on; the short last chunk of a message
  * ends its burst, for GSO wants equal lengths. Returns the packets taken. */
-static uint32_t burst_fill(const struct raw *raw, uint32_t round, uint32_t next,
+static uint32_t burst_fill(const struct raw *raw, uint32_t message, uint32_t next,
                            struct burst *burst)
 {
+    uint32_t chunk_floats = raw->job->chunk_floats;
     uint32_t packets = 0;
     bool equal = true;
-    while (packets < BURST_PACKETS && next < raw->chunks && equal) {
+    while (packets < raw->burst_packets && next < raw->chunks && equal) {
         uint32_t chunk = raw->order[next++];
-        uint32_t first = chunk * STREAM_CHUNK_FLOATS;
+        uint32_t first = chunk * chunk_floats;
         uint32_t floats = raw->job->message_floats - first;
-        equal = floats >= STREAM_CHUNK_FLOATS;
-        floats = equal ? STREAM_CHUNK_FLOATS : floats;
-        burst->headers[packets] = (struct header){.round = round, .chunk = chunk};
-        burst->iov[2 * packets] = (struct iovec){&burst->headers[packets], STREAM_HEADER_BYTES};
+        equal = floats >= chunk_floats;
+        floats = equal ? chunk_floats : floats;
+        burst->headers[packets] = (struct header){.message = message, .chunk = chunk};
+        burst->iov[2 * packets] = (struct iovec){&burst->headers[packets], WEFT_STREAM_HEADER_BYTES};
         burst->iov[2 * packets + 1] =
             (struct iovec){(void *)(uintptr_t)(raw->job->vector + first), floats * sizeof(float)};
         packets++;
@@ -141,12 +150,13 @@ static void *send_all(void *arg)
     struct mmsghdr messages[BURSTS_PER_CALL];
     uint64_t sent = 0;
     uint64_t acked = 0;
-    for (uint32_t round = 0; round < raw->job->warmup_rounds + raw->job->rounds; round++) {
+    weft_stream_pin(raw->job->cpus[0]);
+    for (uint32_t m = 0; m < raw->job->warmup_messages + raw->job->messages; m++) {
         for (uint32_t next = 0; next < raw->chunks;) {
             uint32_t count = 0;
             while (count < BURSTS_PER_CALL && next < raw->chunks) {
-                uint32_t packets = burst_fill(raw, round, next, &bursts[count]);
-                burst_message(&bursts[count], packets, &messages[count].msg_hdr);
+                uint32_t packets = burst_fill(raw, m, next, &bursts[count]);
+                burst_message(raw, &bursts[count], packets, &messages[count].msg_hdr);
                 next += packets;
                 sent += packets;
                 count++;
@@ -155,7 +165,7 @@ static void *send_all(void *arg)
                 int taken = sendmmsg(raw->fds[0], messages + done, count - done, 0);
                 done += taken > 0 ? (uint32_t)taken : 1; /* a refused burst is lost, and shows */
             }
-            acked = wait_for_window(raw->fds[0], sent, acked);
+            acked = wait_for_window(raw, sent, acked);
         }
     }
     atomic_store(&raw->sent, true);
@@ -181,7 +191,7 @@ static int segment_bytes_of(struct msghdr *message, int otherwise)
     return otherwise;
 }
 
-static void take_buffer(const struct stream_job *job, struct inbox *inbox, int slot)
+static void take_buffer(const struct weft_stream_job *job, struct inbox *inbox, int slot)
 {
     const uint8_t *bytes = inbox->iov[slot].iov_base;
     int left = (int)inbox->messages[slot].msg_len;
@@ -190,9 +200,9 @@ static void take_buffer(const struct stream_job *job, struct inbox *inbox, int s
         int packet_bytes = left < segment_bytes ? left : segment_bytes;
         struct header header;
         memcpy(&header, bytes, sizeof(header));
-        size_t floats = ((size_t)packet_bytes - STREAM_HEADER_BYTES) / sizeof(float);
-        stream_add(job->accumulator + (size_t)header.chunk * STREAM_CHUNK_FLOATS,
-                   bytes + STREAM_HEADER_BYTES, floats);
+        size_t floats = ((size_t)packet_bytes - WEFT_STREAM_HEADER_BYTES) / sizeof(float);
+        weft_stream_add(job->accumulator + (size_t)header.chunk * job->chunk_floats,
+                   bytes + WEFT_STREAM_HEADER_BYTES, floats);
         inbox->packets++;
         bytes += packet_bytes;
         left -= packet_bytes;
@@ -212,12 +222,12 @@ static void inbox_prepare(struct inbox *inbox)
     }
 }
 
-static void receive_all(struct raw *raw, struct inbox *inbox, struct stream_result *result_p)
+static void receive_all(struct raw *raw, struct inbox *inbox, struct weft_stream_result *result_p)
 {
-    const struct stream_job *job = raw->job;
-    uint64_t warmup = (uint64_t)job->warmup_rounds * raw->chunks;
-    uint64_t total = warmup + (uint64_t)job->rounds * raw->chunks;
-    result_p->start = stream_mark();
+    const struct weft_stream_job *job = raw->job;
+    uint64_t warmup = (uint64_t)job->warmup_messages * raw->chunks;
+    uint64_t total = warmup + (uint64_t)job->messages * raw->chunks;
+    result_p->start = weft_stream_mark();
     while (inbox->packets < total) {
         struct pollfd wait = {.fd = raw->fds[1], .events = POLLIN};
         if (poll(&wait, 1, STALL_MS / 2) == 0 && atomic_load(&raw->sent)) {
@@ -230,11 +240,11 @@ static void receive_all(struct raw *raw, struct inbox *inbox, struct stream_resu
             take_buffer(job, inbox, i);
         }
         if (!warm && inbox->packets >= warmup) {
-            result_p->start = stream_mark();
+            result_p->start = weft_stream_mark();
         }
         (void)send(raw->fds[1], &inbox->packets, sizeof(inbox->packets), MSG_DONTWAIT);
     }
-    result_p->end = stream_mark();
+    result_p->end = weft_stream_mark();
     result_p->lost = total - inbox->packets;
 }
 
@@ -255,7 +265,7 @@ static void shuffle(uint32_t *order, uint32_t count)
     }
 }
 
-static bool run_threads(struct raw *raw, struct stream_result *result_p, char *error)
+static bool run_threads(struct raw *raw, struct weft_stream_result *result_p, char *error)
 {
     struct inbox *inbox = calloc(1, sizeof(*inbox));
     uint8_t *bytes = malloc((size_t)SLOTS * SLOT_BYTES);
@@ -266,17 +276,20 @@ static bool run_threads(struct raw *raw, struct stream_result *result_p, char *e
         receive_all(raw, inbox, result_p);
         (void)pthread_join(thread, NULL);
     } else {
-        (void)snprintf(error, STREAM_ERROR_BYTES, "no memory or no thread");
+        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "no memory or no thread");
     }
     free(bytes);
     free(inbox);
     return good;
 }
 
-bool stream_run_raw(const struct stream_job *job, struct stream_result *result_p, char *error)
+bool weft_stream_udp_raw(const struct weft_stream_job *job, struct weft_stream_result *result_p, char *error)
 {
     struct raw raw = {.job = job, .fds = {-1, -1}};
-    raw.chunks = (job->message_floats + STREAM_CHUNK_FLOATS - 1) / STREAM_CHUNK_FLOATS;
+    raw.segment_bytes = WEFT_STREAM_HEADER_BYTES + job->chunk_floats * (uint32_t)sizeof(float);
+    uint32_t fit = BURST_BYTES_MAX / raw.segment_bytes;
+    raw.burst_packets = fit < 1 ? 1 : fit > BURST_PACKETS_MAX ? BURST_PACKETS_MAX : fit;
+    raw.chunks = (job->message_floats - 1) / job->chunk_floats + 1;
     raw.order = calloc(raw.chunks, sizeof(*raw.order));
     bool good = raw.order != NULL;
     if (good) {
@@ -286,6 +299,5 @@ bool stream_run_raw(const struct stream_job *job, struct stream_result *result_p
     (void)close(raw.fds[0]);
     (void)close(raw.fds[1]);
     free(raw.order);
-    result_p->adds = good && result_p->lost == 0;
     return good;
 }

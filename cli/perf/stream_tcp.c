@@ -1,10 +1,11 @@
-/* Kernel TCP as it comes: one connection, large writes, no options but the defaults. The receiver
- * reads 256 KB at a time and adds the floats, or (tcp_read) only reads: what TCP itself costs. */
-#include "stream.h"
+/* Kernel TCP as it comes: one connection, large writes, no options but the defaults, packets as
+ * large as loopback takes them. The receiver reads 256 KB at a time and adds the floats. */
+#include "cli/perf/stream.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 enum { READ_BYTES = 256 << 10 };
 
 struct sender {
-    const struct stream_job *job;
+    const struct weft_stream_job *job;
     int fd;
 };
 
@@ -23,7 +24,8 @@ static void *send_all(void *arg)
 {
     const struct sender *sender = arg;
     size_t message_bytes = sender->job->message_floats * sizeof(float);
-    for (uint32_t round = 0; round < sender->job->warmup_rounds + sender->job->rounds; round++) {
+    weft_stream_pin(sender->job->cpus[0]);
+    for (uint32_t m = 0; m < sender->job->warmup_messages + sender->job->messages; m++) {
         const char *at = (const char *)sender->job->vector;
         size_t left = message_bytes;
         while (left > 0) {
@@ -52,7 +54,7 @@ static bool open_pair(int fds[2], char *error)
                 connect(fds[0], (struct sockaddr *)&addr, sizeof(addr)) == 0 &&
                 (fds[1] = accept(listener, NULL, NULL)) >= 0;
     if (!open) {
-        (void)snprintf(error, STREAM_ERROR_BYTES, "TCP on loopback: %s", strerror(errno));
+        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "TCP on loopback: %s", strerror(errno));
         (void)close(fds[0]);
     }
     (void)close(listener);
@@ -60,7 +62,7 @@ static bool open_pair(int fds[2], char *error)
 }
 
 /* Read one message; a float may be cut by the end of a read, so reads are filled up. */
-static bool take_message(const struct stream_job *job, int fd, char *buffer, bool add)
+static bool take_message(const struct weft_stream_job *job, int fd, char *buffer)
 {
     size_t left = job->message_floats * sizeof(float);
     size_t done = 0; /* floats */
@@ -74,32 +76,38 @@ static bool take_message(const struct stream_job *job, int fd, char *buffer, boo
         if (got <= 0) {
             return false;
         }
-        if (add) {
-            stream_add(job->accumulator + done, buffer, (size_t)got / sizeof(float));
-        }
+        weft_stream_add(job->accumulator + done, buffer, (size_t)got / sizeof(float));
         done += (size_t)got / sizeof(float);
         left -= (size_t)got;
     }
     return true;
 }
 
-static bool receive_all(const struct stream_job *job, int fd, bool add,
-                        struct stream_result *result_p)
+static bool receive_all(const struct weft_stream_job *job, int fd,
+                        struct weft_stream_result *result_p)
 {
     char *buffer = malloc(READ_BYTES);
     bool good = buffer != NULL;
-    for (uint32_t round = 0; good && round < job->warmup_rounds + job->rounds; round++) {
-        if (round == job->warmup_rounds) {
-            result_p->start = stream_mark();
+    for (uint32_t m = 0; good && m < job->warmup_messages + job->messages; m++) {
+        if (m == job->warmup_messages) {
+            result_p->start = weft_stream_mark();
         }
-        good = take_message(job, fd, buffer, add);
+        good = take_message(job, fd, buffer);
     }
-    result_p->end = stream_mark();
+    result_p->end = weft_stream_mark();
     free(buffer);
     return good;
 }
 
-static bool run(const struct stream_job *job, bool add, struct stream_result *result_p, char *error)
+static uint64_t retransmitted(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof(info);
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 ? info.tcpi_total_retrans : 0;
+}
+
+bool weft_stream_tcp_raw(const struct weft_stream_job *job, struct weft_stream_result *result_p,
+                         char *error)
 {
     int fds[2];
     if (!open_pair(fds, error)) {
@@ -109,25 +117,15 @@ static bool run(const struct stream_job *job, bool add, struct stream_result *re
     pthread_t thread;
     bool good = pthread_create(&thread, NULL, send_all, &sender) == 0;
     if (good) {
-        good = receive_all(job, fds[1], add, result_p);
+        good = receive_all(job, fds[1], result_p);
+        result_p->retransmitted = retransmitted(fds[0]);
         (void)shutdown(fds[1], SHUT_RDWR); /* after a failure the sender must not block for ever */
         (void)pthread_join(thread, NULL);
     }
     if (!good) {
-        (void)snprintf(error, STREAM_ERROR_BYTES, "the TCP stream broke off");
+        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "the TCP stream broke off");
     }
     (void)close(fds[0]);
     (void)close(fds[1]);
-    result_p->adds = add;
     return good;
-}
-
-bool stream_run_tcp_add(const struct stream_job *job, struct stream_result *result_p, char *error)
-{
-    return run(job, true, result_p, error);
-}
-
-bool stream_run_tcp_read(const struct stream_job *job, struct stream_result *result_p, char *error)
-{
-    return run(job, false, result_p, error);
 }

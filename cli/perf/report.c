@@ -1,0 +1,207 @@
+#include "cli/perf/report.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+struct summary {
+    double median;
+    double min;
+    double max;
+};
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts the values. */
+static struct summary summarize(double *values, uint32_t count)
+{
+    qsort(values, count, sizeof(*values), compare);
+    return (struct summary){.median = (values[(count - 1) / 2] + values[count / 2]) / 2,
+                            .min = values[0],
+                            .max = values[count - 1]};
+}
+
+static struct summary goodput_of(const struct weft_perf_flow *flow, uint32_t rounds, double *room)
+{
+    for (uint32_t i = 0; i < rounds; i++) {
+        room[i] = flow->samples[i].goodput_gbps;
+    }
+    return summarize(room, rounds);
+}
+
+static struct summary cpu_of(const struct weft_perf_flow *flow, uint32_t rounds, double *room)
+{
+    for (uint32_t i = 0; i < rounds; i++) {
+        room[i] = flow->samples[i].cpu_s;
+    }
+    return summarize(room, rounds);
+}
+
+/* Of the quotients within each round: both were measured in the same moment. */
+static struct summary ratio_of(const struct weft_perf_flow *a, const struct weft_perf_flow *b,
+                               uint32_t rounds, double *room)
+{
+    for (uint32_t i = 0; i < rounds; i++) {
+        room[i] = a->samples[i].goodput_gbps / b->samples[i].goodput_gbps;
+    }
+    return summarize(room, rounds);
+}
+
+static uint64_t retransmitted_of(const struct weft_perf_flow *flow, uint32_t rounds)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < rounds; i++) {
+        sum += flow->samples[i].retransmitted;
+    }
+    return sum;
+}
+
+static uint64_t lost_of(const struct weft_perf_flow *flow, uint32_t rounds)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < rounds; i++) {
+        sum += flow->samples[i].lost;
+    }
+    return sum;
+}
+
+/* Only what weft is compared with: udp-raw over tcp-raw is nobody's question. */
+static bool ratio_wanted(const struct weft_perf_flow *a, const struct weft_perf_flow *b)
+{
+    return strcmp(a->transport, "weft") == 0 && strcmp(b->transport, "weft") != 0;
+}
+
+bool weft_perf_report_text(const struct weft_perf_report *r)
+{
+    double *room = calloc(r->rounds, sizeof(*room));
+    if (room == NULL) {
+        return false;
+    }
+    struct utsname host = {0};
+    (void)uname(&host);
+    printf("%.1f MB a round in messages of %.3f MB, packets of %u bytes, n = %u, %ld CPUs, "
+           "Linux %s\n",
+           (double)r->bytes / 1e6, r->message_bytes / 1e6, r->packet_bytes, r->rounds,
+           sysconf(_SC_NPROCESSORS_ONLN), host.release);
+    printf("%-22s %8s %8s %8s %12s %14s %6s\n", "goodput, Gbit/s", "median", "min", "max",
+           "CPU time, s", "retransmitted", "lost");
+    for (uint32_t i = 0; i < r->flow_count; i++) {
+        const struct weft_perf_flow *flow = &r->flows[i];
+        struct summary s = goodput_of(flow, r->rounds, room);
+        printf("%-22s %8.2f %8.2f %8.2f %12.3f %14llu %6llu\n", flow->name, s.median, s.min, s.max,
+               cpu_of(flow, r->rounds, room).median,
+               (unsigned long long)retransmitted_of(flow, r->rounds),
+               (unsigned long long)lost_of(flow, r->rounds));
+    }
+    for (uint32_t i = 0; i < r->flow_count; i++) {
+        for (uint32_t j = 0; j < r->flow_count; j++) {
+            if (ratio_wanted(&r->flows[i], &r->flows[j])) {
+                struct summary s = ratio_of(&r->flows[i], &r->flows[j], r->rounds, room);
+                printf("%-9s / %-10s %8.3f %8.3f %8.3f\n", r->flows[i].name, r->flows[j].name,
+                       s.median, s.min, s.max);
+            }
+        }
+    }
+    free(room);
+    return true;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void json_summary(cJSON *object, const char *name, struct summary s)
+{
+    char key[64];
+    cJSON_AddNumberToObject(object, name, s.median);
+    (void)snprintf(key, sizeof(key), "%s_min", name);
+    cJSON_AddNumberToObject(object, key, s.min);
+    (void)snprintf(key, sizeof(key), "%s_max", name);
+    cJSON_AddNumberToObject(object, key, s.max);
+}
+
+static void json_flow(cJSON *object, const struct weft_perf_flow *flow, uint32_t rounds,
+                      double *room)
+{
+    cJSON_AddStringToObject(object, "transport", flow->transport);
+    cJSON_AddStringToObject(object, "security", flow->security);
+    json_summary(object, "goodput_gbps", goodput_of(flow, rounds, room));
+    json_summary(object, "cpu_s", cpu_of(flow, rounds, room));
+    cJSON_AddNumberToObject(object, "retransmitted", (double)retransmitted_of(flow, rounds));
+    cJSON_AddNumberToObject(object, "lost", (double)lost_of(flow, rounds));
+    cJSON *each = cJSON_AddArrayToObject(object, "per_round");
+    for (uint32_t i = 0; i < rounds; i++) {
+        const struct weft_perf_sample *sample = &flow->samples[i];
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddNumberToObject(item, "goodput_gbps", sample->goodput_gbps);
+        cJSON_AddNumberToObject(item, "cpu_s", sample->cpu_s);
+        cJSON_AddNumberToObject(item, "retransmitted", (double)sample->retransmitted);
+        cJSON_AddNumberToObject(item, "lost", (double)sample->lost);
+        cJSON_AddItemToArray(each, item);
+    }
+}
+
+static void json_ratios(cJSON *array, const struct weft_perf_report *r, double *room)
+{
+    for (uint32_t i = 0; i < r->flow_count; i++) {
+        for (uint32_t j = 0; j < r->flow_count; j++) {
+            if (ratio_wanted(&r->flows[i], &r->flows[j])) {
+                cJSON *item = cJSON_CreateObject();
+                cJSON_AddStringToObject(item, "of", r->flows[i].name);
+                cJSON_AddStringToObject(item, "over", r->flows[j].name);
+                json_summary(item, "ratio", ratio_of(&r->flows[i], &r->flows[j], r->rounds, room));
+                cJSON_AddItemToArray(array, item);
+            }
+        }
+    }
+}
+
+static cJSON *json_build(const struct weft_perf_report *r, double *room)
+{
+    struct utsname host = {0};
+    (void)uname(&host);
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "pattern", "stream");
+    cJSON_AddNumberToObject(object, "bytes", (double)r->bytes);
+    cJSON_AddNumberToObject(object, "message_bytes", r->message_bytes);
+    cJSON_AddNumberToObject(object, "packet_bytes", r->packet_bytes);
+    cJSON_AddNumberToObject(object, "n", r->rounds);
+    cJSON_AddStringToObject(object, "kernel", host.release);
+    cJSON_AddNumberToObject(object, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));
+    if (r->flow_count == 1) {
+        json_flow(object, &r->flows[0], r->rounds, room);
+        return object;
+    }
+    cJSON *flows = cJSON_AddArrayToObject(object, "flows");
+    for (uint32_t i = 0; i < r->flow_count; i++) {
+        cJSON *item = cJSON_CreateObject();
+        json_flow(item, &r->flows[i], r->rounds, room);
+        cJSON_AddItemToArray(flows, item);
+    }
+    json_ratios(cJSON_AddArrayToObject(object, "ratios"), r, room);
+    return object;
+}
+
+bool weft_perf_report_json(const struct weft_perf_report *r)
+{
+    double *room = calloc(r->rounds, sizeof(*room));
+    if (room == NULL) {
+        return false;
+    }
+    cJSON *object = json_build(r, room);
+    char *text = cJSON_PrintUnformatted(object);
+    cJSON_Delete(object);
+    free(room);
+    if (text == NULL) {
+        return false;
+    }
+    puts(text);
+    cJSON_free(text);
+    return true;
+}

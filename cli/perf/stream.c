@@ -1,0 +1,391 @@
+/* `weft perf stream`: goodput of one flow of float vectors over loopback.
+ *
+ *   weft     the endpoint over weft_udp: reliable (bound 0), ADD sink
+ *   udp-raw  a bare GSO+GRO program with the same packets and the same add: what there is to gain
+ *   tcp-raw  kernel TCP; the receiver adds floats likewise
+ *
+ * Two threads each, sender and receiver. Goodput counts floats added at the receiver and nothing
+ * else; the formulas are in bench/METRICS.md. A round is one measurement with sockets of its own;
+ * of several flows each is measured once in every round, in turn, so a busy moment of the machine
+ * falls on all of them alike and the ratios within a round mean more than the figures. After each
+ * measurement the accumulator is compared with the sum that it must hold. */
+#define _GNU_SOURCE // CPU_SET
+#include "cli/options.h"
+#include "cli/perf/perf.h"
+#include "cli/perf/report.h"
+#include "cli/perf/stream.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    ROUNDS_MAX = 1000,
+    PACKET_BYTES_MIN = 256,
+    PACKET_BYTES_MAX = 65000,
+    MESSAGE_BYTES_MAX = 64000000,
+    MESSAGES_MAX = 1000000, /* sums of small whole numbers stay exact */
+    CHUNKS_MAX = 262144,
+    WARMUP_BYTES = 8000000, /* enough to leave slow start */
+};
+
+/* The transports, as bits: `all` is the three of them. */
+enum { WEFT = 1, UDP_RAW = 2, TCP_RAW = 4 };
+
+struct options {
+    uint32_t transports;
+    uint32_t securities; /* bit = enum weft_wire_mode; of weft alone */
+    uint32_t packet_bytes;
+    uint32_t message_bytes;
+    uint64_t bytes;
+    uint32_t rounds;
+    uint32_t busy_poll_us;
+    int cpus[2];
+    bool json;
+    bool verbose;
+};
+
+/* ---- what the flows share -------------------------------------------------------------------- */
+
+static uint64_t read_ns(clockid_t clock)
+{
+    struct timespec t;
+    (void)clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+struct weft_stream_mark weft_stream_mark(void)
+{
+    return (struct weft_stream_mark){.at_ns = read_ns(CLOCK_MONOTONIC),
+                                     .cpu_ns = read_ns(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+void weft_stream_pin(int cpu)
+{
+    if (cpu >= 0) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET((unsigned)cpu, &set);
+        (void)sched_setaffinity(0, sizeof(set), &set);
+    }
+}
+
+/* Four floats wherever they lie; -O2 of gcc 12 does not vectorize a loop of unknown length. */
+typedef float floats4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+void weft_stream_add(float *acc, const void *values, size_t count)
+{
+    const float *from = values; /* both ends keep floats on multiples of 4 */
+    size_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        *(floats4 *)&acc[i] += *(const floats4 *)&from[i];
+    }
+    for (; i < count; i++) {
+        acc[i] += from[i];
+    }
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+static bool sum_is_right(const struct weft_stream_job *job)
+{
+    float messages = (float)(job->warmup_messages + job->messages);
+    for (uint32_t i = 0; i < job->message_floats; i++) {
+        if (job->accumulator[i] != messages * job->vector[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool measure(struct weft_perf_flow *flow, weft_stream_run *run,
+                    const struct weft_stream_job *job, uint32_t round, bool verbose)
+{
+    char error[WEFT_STREAM_ERROR_BYTES] = "";
+    struct weft_stream_result result = {0};
+    memset(job->accumulator, 0, job->message_floats * sizeof(float));
+    if (!run(job, &result, error)) {
+        fprintf(stderr, "weft perf stream: %s: %s\n", flow->name, error);
+        return false;
+    }
+    if (result.lost == 0 && !sum_is_right(job)) {
+        fprintf(stderr, "weft perf stream: %s: the accumulator holds a wrong sum\n", flow->name);
+        return false;
+    }
+    double bytes = (double)job->messages * (double)job->message_floats * sizeof(float);
+    struct weft_perf_sample *sample = &flow->samples[round];
+    *sample = (struct weft_perf_sample){
+        .goodput_gbps = 8.0 * bytes / (double)(result.end.at_ns - result.start.at_ns),
+        .cpu_s = (double)(result.end.cpu_ns - result.start.cpu_ns) / 1e9,
+        .retransmitted = result.retransmitted,
+        .lost = result.lost,
+    };
+    if (verbose) {
+        fprintf(stderr, "round %u: %-10s %6.2f Gbit/s, %.3f s of CPU time, %s\n", round + 1,
+                flow->name, sample->goodput_gbps, sample->cpu_s, result.note);
+    }
+    return true;
+}
+
+static void vector_fill(float *vector, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        vector[i] = (float)(i % 7) - 3.0f;
+    }
+}
+
+struct plan {
+    struct weft_stream_job job;
+    struct weft_perf_flow flows[WEFT_PERF_FLOWS_MAX];
+    weft_stream_run *runs[WEFT_PERF_FLOWS_MAX];
+    enum weft_wire_mode securities[WEFT_PERF_FLOWS_MAX];
+    uint32_t flow_count;
+};
+
+static bool measure_all(struct plan *plan, const struct options *options)
+{
+    struct weft_stream_job *job = &plan->job;
+    float *vector = calloc(job->message_floats, sizeof(float));
+    job->accumulator = calloc(job->message_floats, sizeof(float));
+    bool good = vector != NULL && job->accumulator != NULL;
+    if (good) {
+        vector_fill(vector, job->message_floats);
+    } else {
+        fprintf(stderr, "weft perf stream: out of memory\n");
+    }
+    job->vector = vector;
+    weft_stream_pin(job->cpus[1]); /* this thread is the receiver */
+    for (uint32_t round = 0; good && round < options->rounds; round++) {
+        for (uint32_t i = 0; good && i < plan->flow_count; i++) {
+            job->security = plan->securities[i];
+            good = measure(&plan->flows[i], plan->runs[i], job, round, options->verbose);
+        }
+    }
+    free(job->accumulator);
+    free(vector);
+    return good;
+}
+
+/* ---- planning -------------------------------------------------------------------------------- */
+
+static void plan_add(struct plan *plan, const char *name, const char *transport,
+                     enum weft_wire_mode security, weft_stream_run *run)
+{
+    static const char *const securities[] = {"none", "auth", "seal"};
+    struct weft_perf_flow *flow = &plan->flows[plan->flow_count];
+    *flow = (struct weft_perf_flow){
+        .name = name, .transport = transport, .security = securities[security]};
+    plan->runs[plan->flow_count] = run;
+    plan->securities[plan->flow_count++] = security;
+}
+
+static void plan_flows(struct plan *plan, const struct options *options)
+{
+    static const char *const names[] = {"weft none", "weft auth", "weft seal"};
+    for (enum weft_wire_mode mode = WEFT_MODE_NONE; mode <= WEFT_MODE_SEAL; mode++) {
+        if ((options->transports & WEFT) != 0 && (options->securities >> mode & 1) != 0) {
+            plan_add(plan, names[mode], "weft", mode, weft_stream_weft);
+        }
+    }
+    if ((options->transports & UDP_RAW) != 0) {
+        plan_add(plan, "udp-raw", "udp-raw", WEFT_MODE_NONE, weft_stream_udp_raw);
+    }
+    if ((options->transports & TCP_RAW) != 0) {
+        plan_add(plan, "tcp-raw", "tcp-raw", WEFT_MODE_NONE, weft_stream_tcp_raw);
+    }
+}
+
+/* The floats of a full packet; docs/PROTOCOL.md section 3.7. */
+static uint32_t chunk_floats(uint32_t packet_bytes)
+{
+    uint32_t floats = (packet_bytes - WEFT_DATA_OVERHEAD_BYTES) / (uint32_t)sizeof(float);
+    return floats - floats % 32;
+}
+
+/* Equal messages of whole floats, together at least as many bytes as asked for. */
+static void plan_sizes(struct plan *plan, const struct options *options)
+{
+    struct weft_stream_job *job = &plan->job;
+    uint64_t messages = weft_div_ceil_u64(options->bytes, options->message_bytes);
+    uint64_t message_bytes = weft_div_ceil_u64(options->bytes, messages);
+    job->messages = (uint32_t)weft_min_u64(messages, UINT32_MAX);
+    job->message_floats = (uint32_t)weft_div_ceil_u64(message_bytes, sizeof(float));
+    /* Of tiny messages fewer bytes must do, or the warm-up would take longer than the rest. */
+    uint64_t warmup_max = weft_max_u64(messages / 8, 64);
+    job->warmup_messages =
+        (uint32_t)weft_min_u64(weft_div_ceil_u64(WARMUP_BYTES, message_bytes), warmup_max);
+    job->packet_bytes = options->packet_bytes;
+    job->chunk_floats = chunk_floats(options->packet_bytes);
+    job->busy_poll_us = options->busy_poll_us;
+    memcpy(job->cpus, options->cpus, sizeof(job->cpus));
+}
+
+static int plan_check(const struct weft_command *command, const struct options *options,
+                      const struct plan *plan)
+{
+    if (plan->job.messages > MESSAGES_MAX) {
+        return weft_options_usage(command, "--bytes %llu are %llu messages; at most %u, so raise "
+                                           "--message-bytes or lower --bytes",
+                                  (unsigned long long)options->bytes,
+                                  (unsigned long long)plan->job.messages, MESSAGES_MAX);
+    }
+    uint32_t chunks = (plan->job.message_floats - 1) / plan->job.chunk_floats + 1;
+    if (chunks > CHUNKS_MAX) {
+        return weft_options_usage(command, "a message of %u bytes is %u chunks of %u bytes; at "
+                                           "most %u, so lower --message-bytes or raise "
+                                           "--packet-bytes",
+                                  options->message_bytes, chunks, plan->job.chunk_floats * 4,
+                                  CHUNKS_MAX);
+    }
+    if (options->securities != 1u << WEFT_MODE_NONE) {
+        if ((options->transports & WEFT) == 0) {
+            return weft_options_usage(command, "--security is of --transport weft; the raw "
+                                               "programs have none");
+        }
+        return weft_options_usage(command, "--security auth and seal are not in this build yet; "
+                                           "use --security none");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+/* ---- the verb -------------------------------------------------------------------------------- */
+
+static const char *parse_transport(const char *text, void *value)
+{
+    static const struct {
+        const char *name;
+        uint32_t bits;
+    } names[] = {{"weft", WEFT},
+                 {"udp-raw", UDP_RAW},
+                 {"tcp-raw", TCP_RAW},
+                 {"all", WEFT | UDP_RAW | TCP_RAW}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(text, names[i].name) == 0) {
+            *(uint32_t *)value = names[i].bits;
+            return NULL;
+        }
+    }
+    return "weft, udp-raw, tcp-raw or all";
+}
+
+static const char *parse_security(const char *text, void *value)
+{
+    static const char *const names[] = {"none", "auth", "seal"};
+    for (uint32_t mode = WEFT_MODE_NONE; mode <= WEFT_MODE_SEAL; mode++) {
+        if (strcmp(text, names[mode]) == 0) {
+            *(uint32_t *)value = 1u << mode;
+            return NULL;
+        }
+    }
+    if (strcmp(text, "all") == 0) {
+        *(uint32_t *)value = 7;
+        return NULL;
+    }
+    return "none, auth, seal or all";
+}
+
+/* "S,R": two CPUs that this process may use. */
+static const char *parse_cpus(const char *text, void *value)
+{
+    static const char allowed[] = "two CPUs that this process may use, as 0,1";
+    int *cpus = value;
+    int at = 0;
+    cpu_set_t set;
+    int sender;
+    int receiver;
+    if (sscanf(text, "%4d,%4d%n", &sender, &receiver, &at) != 2 || text[at] != '\0' ||
+        sender < 0 || receiver < 0 || sender >= CPU_SETSIZE || receiver >= CPU_SETSIZE ||
+        sched_getaffinity(0, sizeof(set), &set) != 0 || !CPU_ISSET((unsigned)sender, &set) ||
+        !CPU_ISSET((unsigned)receiver, &set)) {
+        return allowed;
+    }
+    cpus[0] = sender;
+    cpus[1] = receiver;
+    return NULL;
+}
+
+static int stream_run(const struct options *options, struct plan *plan)
+{
+    struct weft_perf_sample *samples =
+        calloc((size_t)plan->flow_count * options->rounds, sizeof(*samples));
+    if (samples == NULL) {
+        fprintf(stderr, "weft perf stream: out of memory\n");
+        return WEFT_EXIT_FAILED;
+    }
+    for (uint32_t i = 0; i < plan->flow_count; i++) {
+        plan->flows[i].samples = samples + (size_t)i * options->rounds;
+    }
+    bool good = measure_all(plan, options);
+    if (good) {
+        const struct weft_perf_report report = {
+            .bytes = (uint64_t)plan->job.messages * plan->job.message_floats * sizeof(float),
+            .message_bytes = plan->job.message_floats * (uint32_t)sizeof(float),
+            .packet_bytes = options->packet_bytes,
+            .rounds = options->rounds,
+            .flows = plan->flows,
+            .flow_count = plan->flow_count,
+        };
+        good = options->json ? weft_perf_report_json(&report) : weft_perf_report_text(&report);
+    }
+    free(samples);
+    return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+int weft_perf_stream(int argc, char **argv)
+{
+    struct options o = {.transports = WEFT,
+                        .securities = 1u << WEFT_MODE_NONE,
+                        .packet_bytes = 1472,
+                        .message_bytes = 4000000,
+                        .bytes = 1000000000,
+                        .rounds = 7,
+                        .cpus = {-1, -1}};
+    const struct weft_option options[] = {
+        {"transport", "NAME", "weft, udp-raw (bare GSO and GRO sockets), tcp-raw (kernel TCP), or\n"
+                              "all: each of them in every round, with ratios",
+         WEFT_OPTION_CUSTOM, &o.transports, .fallback = "weft", .parse = parse_transport},
+        {"security", "MODE", "of weft's packets: none, auth, seal, or all three in turn",
+         WEFT_OPTION_CUSTOM, &o.securities, .fallback = "none", .parse = parse_security},
+        {"packet-bytes", "N", "UDP payload of a full packet, weft's headers included;\n"
+                              "TCP chooses for itself",
+         WEFT_OPTION_U32, &o.packet_bytes, .min = PACKET_BYTES_MIN, .max = PACKET_BYTES_MAX},
+        {"bytes", "N", "bytes of floats in one round, after a warm-up", WEFT_OPTION_U64, &o.bytes,
+         .min = sizeof(float), .max = UINT64_C(1) << 40},
+        {"message-bytes", "N", "largest message; a round is cut into equal ones", WEFT_OPTION_U32,
+         &o.message_bytes, .min = sizeof(float), .max = MESSAGE_BYTES_MAX},
+        {"rounds", "N", "measurements of each transport", WEFT_OPTION_U32, &o.rounds, .min = 1,
+         .max = ROUNDS_MAX},
+        {"cpus", "S,R", "keep the sender on CPU S and the receiver on CPU R", WEFT_OPTION_CUSTOM,
+         &o.cpus, .fallback = "wherever the kernel puts them", .parse = parse_cpus},
+        {"busy-poll-us", "N", "weft: look at the socket for so many us before a sleep; 0 = not",
+         WEFT_OPTION_U32, &o.busy_poll_us, .max = 10000},
+        {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
+        {"verbose", NULL, "a line for each measurement, on standard error", WEFT_OPTION_FLAG,
+         .value = &o.verbose},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "perf stream",
+        .summary = "goodput of one flow of float vectors over loopback",
+        .description =
+            "A sender and a receiver, two threads of this process, move vectors of floats over\n"
+            "127.0.0.1; the receiver adds them up, and the sum is checked. goodput_gbps counts\n"
+            "only floats added, cpu_s the CPU time of both ends and of the kernel's work for them\n"
+            "in the timed part of a round; both are medians over the rounds.\n"
+            "Figures of a machine with other work on it say little: compare ratios (all).",
+        .example = "  weft perf stream --transport all --rounds 11\n"
+                   "  weft perf stream --transport weft --packet-bytes 65000 --json",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    struct plan plan = {0};
+    plan_flows(&plan, &o);
+    plan_sizes(&plan, &o);
+    status = plan_check(&command, &o, &plan);
+    return status == WEFT_OPTIONS_RUN ? stream_run(&o, &plan) : status;
+}

@@ -1,0 +1,66 @@
+/* What the ways of streaming float vectors over loopback share (stream.c has the essay).
+ *
+ * A flow moves messages of `message_floats` floats from one thread to another. The receiver adds
+ * each into the same accumulator and keeps the time: the clock runs from the end of the warm-up
+ * messages to the end of the last.
+ */
+#ifndef WEFT_CLI_PERF_STREAM_H
+#define WEFT_CLI_PERF_STREAM_H
+
+#include "wire/packet.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    WEFT_STREAM_ERROR_BYTES = 320,
+    WEFT_STREAM_HEADER_BYTES = WEFT_HEADER_BYTES + WEFT_DATA_BYTES,
+};
+
+struct weft_stream_job {
+    const float *vector; /* small whole numbers, so that sums are exact in any order */
+    float *accumulator;  /* zero at the start */
+    uint32_t message_floats;
+    uint32_t warmup_messages;
+    uint32_t messages;     /* timed */
+    uint32_t packet_bytes; /* UDP payload, the room for a tag included */
+    uint32_t chunk_floats; /* of a full packet */
+    uint32_t busy_poll_us; /* weft: look so long before a sleep */
+    enum weft_wire_mode security;
+    int cpus[2]; /* sender's, receiver's; -1 = wherever the kernel puts it */
+};
+
+/* A moment: time, and CPU time of all threads of the process, the kernel's part included. */
+struct weft_stream_mark {
+    uint64_t at_ns;
+    uint64_t cpu_ns;
+};
+
+struct weft_stream_result {
+    struct weft_stream_mark start; /* the receiver had the last warm-up message */
+    struct weft_stream_mark end;   /* it had the last */
+    uint64_t retransmitted;        /* packets sent again (TCP: segments), warm-up included */
+    uint64_t lost;                 /* udp-raw: packets that did not arrive; others recover: 0 */
+    char note[320];                /* for a person; may be empty */
+};
+
+/* Returns false with a reason in error (WEFT_STREAM_ERROR_BYTES). When nothing was lost, the
+ * accumulator holds warmup_messages + messages times the vector. */
+typedef bool weft_stream_run(const struct weft_stream_job *job, struct weft_stream_result *result_p,
+                             char *error);
+
+weft_stream_run weft_stream_weft;
+weft_stream_run weft_stream_udp_raw;
+weft_stream_run weft_stream_tcp_raw;
+
+struct weft_stream_mark weft_stream_mark(void);
+
+/* Keep the calling thread on that CPU; -1 = leave it. A refusal is ignored: the figure is then one
+ * of a thread that wandered. */
+void weft_stream_pin(int cpu);
+
+/* acc[i] += values[i]; values lie on a multiple of 4. The raw flows' add; weft has its own. */
+void weft_stream_add(float *acc, const void *values, size_t count);
+
+#endif

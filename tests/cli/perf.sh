@@ -1,0 +1,45 @@
+#!/bin/sh
+# `weft perf stream`: each transport moves its floats and reports; no figure is judged here.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+tap_run "weft perf --help" "$WEFT_BIN" perf --help
+tap_like "it names the pattern" "$(cat "$tap_tmp/run.out")" '^  stream '
+tap_like "the pattern's help shows an example" "$("$WEFT_BIN" perf stream --help)" \
+    '^  weft perf stream --transport all'
+
+small="--bytes 2000000 --rounds 2"
+# shellcheck disable=SC2086
+for transport in weft udp-raw tcp-raw; do
+    tap_run "$transport runs" "$WEFT_BIN" perf stream --transport $transport $small --json
+    cp "$tap_tmp/run.out" "$tap_tmp/json"
+    tap_run "$transport reports" jq -e --arg transport $transport '
+        .transport == $transport and .security == "none" and .n == 2 and .bytes == 2000000 and
+        .packet_bytes == 1472 and .goodput_gbps > 0 and .cpu_s > 0 and
+        .goodput_gbps_min <= .goodput_gbps and .goodput_gbps <= .goodput_gbps_max and
+        (.per_round | length) == 2 and (.retransmitted | type) == "number"' "$tap_tmp/json"
+done
+
+# Every size that differs in how a burst is cut: 64 packets, one packet, a short last chunk.
+for packet_bytes in 256 1000 9000 65000; do
+    for transport in weft udp-raw; do
+        tap_run "$transport with packets of $packet_bytes bytes" "$WEFT_BIN" perf stream \
+            --transport $transport --packet-bytes $packet_bytes --bytes 3000004 \
+            --message-bytes 1000001 --rounds 1
+    done
+done
+tap_run "messages of one float" "$WEFT_BIN" perf stream --bytes 40 --message-bytes 4 --rounds 1
+tap_run "a thread each on the CPU it is told" "$WEFT_BIN" perf stream --cpus \
+    "$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1,\1/')" --bytes 400000 --rounds 1
+tap_run "busy polling" "$WEFT_BIN" perf stream --busy-poll-us 50 --bytes 4000000 --rounds 1
+
+# shellcheck disable=SC2086
+tap_run "all of them in turn" "$WEFT_BIN" perf stream --transport all $small --json
+cp "$tap_tmp/run.out" "$tap_tmp/json"
+tap_run "with ratios of the same rounds" jq -e '
+    ([.flows[].transport] == ["weft", "udp-raw", "tcp-raw"]) and
+    ([.ratios[] | .of + " over " + .over] == ["weft none over udp-raw", "weft none over tcp-raw"])
+    and all(.ratios[]; .ratio > 0 and .ratio_min <= .ratio and .ratio <= .ratio_max) and
+    (.flows[0].per_round[0].goodput_gbps / .flows[1].per_round[0].goodput_gbps) as $first |
+    .ratios[0].ratio_min <= $first * 1.000001 and $first <= .ratios[0].ratio_max * 1.000001' "$tap_tmp/json"
+tap_done
