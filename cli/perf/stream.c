@@ -239,13 +239,9 @@ static int plan_check(const struct weft_command *command, const struct options *
                                   options->message_bytes, chunks, plan->job.chunk_floats * 4,
                                   CHUNKS_MAX);
     }
-    if (options->securities != 1u << WEFT_MODE_NONE) {
-        if ((options->transports & WEFT) == 0) {
-            return weft_options_usage(command, "--security is of --transport weft; the raw "
-                                               "programs have none");
-        }
-        return weft_options_usage(command, "--security auth and seal are not in this build yet; "
-                                           "use --security none");
+    if (options->securities > 1u << WEFT_MODE_AUTH && (options->transports & WEFT) == 0) {
+        return weft_options_usage(command, "--security is of --transport weft; the raw programs "
+                                           "have none");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -336,7 +332,7 @@ static int stream_run(const struct options *options, struct plan *plan)
 int weft_perf_stream(int argc, char **argv)
 {
     struct options o = {.transports = WEFT,
-                        .securities = 1u << WEFT_MODE_NONE,
+                        .securities = 1u << WEFT_MODE_AUTH,
                         .packet_bytes = 1472,
                         .message_bytes = 4000000,
                         .bytes = 1000000000,
@@ -347,7 +343,7 @@ int weft_perf_stream(int argc, char **argv)
                               "all: each of them in every round, with ratios",
          WEFT_OPTION_CUSTOM, &o.transports, .fallback = "weft", .parse = parse_transport},
         {"security", "MODE", "of weft's packets: none, auth, seal, or all three in turn",
-         WEFT_OPTION_CUSTOM, &o.securities, .fallback = "none", .parse = parse_security},
+         WEFT_OPTION_CUSTOM, &o.securities, .fallback = "auth", .parse = parse_security},
         {"packet-bytes", "N", "UDP payload of a full packet, weft's headers included;\n"
                               "TCP chooses for itself",
          WEFT_OPTION_U32, &o.packet_bytes, .min = PACKET_BYTES_MIN, .max = PACKET_BYTES_MAX},

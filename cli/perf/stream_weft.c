@@ -2,6 +2,7 @@
  * that the end of one overlaps the next, as a model's tensors do. */
 #include "cli/perf/stream.h"
 
+#include "cli/security.h"
 #include "io/clock.h"
 #include "io/udp.h"
 
@@ -18,6 +19,7 @@ static const uint64_t GIVE_UP_NS = 20 * WEFT_NS_PER_S;
 struct end {
     const struct weft_stream_job *job;
     struct weft_udp *udp;
+    struct weft_provider *provider;
     struct weft_msgr msgr;
     weft_peer peer; /* sender: the receiver */
     uint16_t port;  /* sender: where the receiver is */
@@ -150,7 +152,8 @@ static void receive_all(struct end *end)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static bool open_end(const struct weft_stream_job *job, bool accept, struct end *end, char *error)
+static bool open_end(const struct weft_stream_job *job, const struct weft_security *security,
+                     bool accept, struct end *end, char *error)
 {
     struct weft_udp_config config;
     weft_udp_config_default(&config);
@@ -160,7 +163,12 @@ static bool open_end(const struct weft_stream_job *job, bool accept, struct end 
     config.ep.accept = accept;
     config.busy_poll_us = (uint16_t)job->busy_poll_us;
     struct weft_io_error io_error;
-    if (weft_udp_open(&config, &end->udp, &io_error) != WEFT_OK) {
+    weft_status status = weft_security_arm(security, &config, &end->provider, &io_error);
+    if (status == WEFT_OK) {
+        status = weft_udp_open(&config, &end->udp, &io_error);
+        weft_security_disarm(&config);
+    }
+    if (status != WEFT_OK) {
         (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "%s", io_error.text);
         return false;
     }
@@ -214,15 +222,26 @@ static bool run_threads(struct end *sender, struct end *receiver, char *error)
 bool weft_stream_weft(const struct weft_stream_job *job, struct weft_stream_result *result_p,
                       char *error)
 {
+    struct weft_security security = {.mode = (uint8_t)job->security};
+    struct weft_crypto_error key_error;
+    if (job->security != WEFT_MODE_NONE &&
+        weft_security_load(&security, true, &key_error) != WEFT_OK) {
+        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "%s", key_error.text);
+        return false;
+    }
     atomic_bool sender_through = false;
     struct end sender = {.job = job, .sender_through = &sender_through, .result = result_p};
     struct end receiver = sender;
-    bool good = open_end(job, true, &receiver, error) && open_end(job, false, &sender, error) &&
+    bool good = open_end(job, &security, true, &receiver, error) &&
+                open_end(job, &security, false, &sender, error) &&
                 run_threads(&sender, &receiver, error);
     if (good) {
         describe(&sender, &receiver, result_p);
     }
     weft_udp_close(sender.udp);
     weft_udp_close(receiver.udp);
+    weft_provider_free(sender.provider);
+    weft_provider_free(receiver.provider);
+    weft_security_fini(&security);
     return good;
 }

@@ -13,11 +13,18 @@ small="--bytes 2000000 --rounds 2"
 for transport in weft udp-raw tcp-raw; do
     tap_run "$transport runs" "$WEFT_BIN" perf stream --transport $transport $small --json
     cp "$tap_tmp/run.out" "$tap_tmp/json"
-    tap_run "$transport reports" jq -e --arg transport $transport '
-        .transport == $transport and .security == "none" and .n == 2 and .bytes == 2000000 and
+    security=none
+    [ $transport != weft ] || security=auth
+    tap_run "$transport reports" jq -e --arg transport $transport --arg security $security '
+        .transport == $transport and .security == $security and .n == 2 and .bytes == 2000000 and
         .packet_bytes == 1472 and .goodput_gbps > 0 and .cpu_s > 0 and
         .goodput_gbps_min <= .goodput_gbps and .goodput_gbps <= .goodput_gbps_max and
         (.per_round | length) == 2 and (.retransmitted | type) == "number"' "$tap_tmp/json"
+done
+
+for security in none auth seal; do
+    # shellcheck disable=SC2086
+    tap_run "weft in mode $security" "$WEFT_BIN" perf stream --security $security $small
 done
 
 # Every size that differs in how a burst is cut: 64 packets, one packet, a short last chunk.
@@ -38,7 +45,7 @@ tap_run "all of them in turn" "$WEFT_BIN" perf stream --transport all $small --j
 cp "$tap_tmp/run.out" "$tap_tmp/json"
 tap_run "with ratios of the same rounds" jq -e '
     ([.flows[].transport] == ["weft", "udp-raw", "tcp-raw"]) and
-    ([.ratios[] | .of + " over " + .over] == ["weft none over udp-raw", "weft none over tcp-raw"])
+    ([.ratios[] | .of + " over " + .over] == ["weft auth over udp-raw", "weft auth over tcp-raw"])
     and all(.ratios[]; .ratio > 0 and .ratio_min <= .ratio and .ratio <= .ratio_max) and
     (.flows[0].per_round[0].goodput_gbps / .flows[1].per_round[0].goodput_gbps) as $first |
     .ratios[0].ratio_min <= $first * 1.000001 and $first <= .ratios[0].ratio_max * 1.000001' "$tap_tmp/json"

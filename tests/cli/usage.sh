@@ -90,8 +90,6 @@ refused 'a pattern is missing' perf
 refused 'unknown pattern "steam"' perf steam
 refused '--transport "tcp".*weft, udp-raw, tcp-raw or all' perf stream --transport tcp
 refused '--security "tls".*none, auth, seal or all' perf stream --security tls
-refused 'not in this build yet' perf stream --security auth
-refused 'not in this build yet' perf stream --transport all --security all
 refused 'the raw programs have none' perf stream --transport tcp-raw --security seal
 refused '--packet-bytes "255".*from 256 to 65000' perf stream --packet-bytes 255
 refused '--packet-bytes "65001"' perf stream --packet-bytes 65001
