@@ -60,6 +60,7 @@ static weft_status fail_shard(struct weft_learner *learner, uint32_t shard)
         [WEFT_DOWN_LOCAL] = "the connection was closed here",
         [WEFT_DOWN_RESTARTED] = "it was restarted, or has dropped this connection",
         [WEFT_DOWN_CRYPTO] = "the cryptography of this process failed",
+        [WEFT_DOWN_IDLE] = "nothing was outstanding for too long",
     };
     if (shard >= learner->shard_count) {
         return fail(learner, WEFT_PEER, "a server is gone");

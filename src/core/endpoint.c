@@ -22,12 +22,17 @@ void weft_ep_config_default(struct weft_ep_config *config_p)
         .accept = 0,
         .ecn = 1,
         .peer_timeout_ns = 5 * WEFT_NS_PER_S,
+        .keepalive_ns = WEFT_NEVER,
+        .idle_timeout_ns = WEFT_NEVER,
         .cc_name = NULL,
         .mode = WEFT_MODE_NONE,
         .half_open_max = 32,
         .hello_rate_max = 256,
     };
 }
+
+/* Deadlines are not late by this much unless the process, or its machine, slept. */
+static const uint64_t pause_ns = WEFT_NS_PER_S;
 
 uint32_t weft_ep_crypto_slots(uint32_t peers_max)
 {
@@ -47,12 +52,13 @@ static bool config_valid(const struct weft_ep_config *c)
            c->chunks_max <= 262144 && c->expects_max >= 1 && c->expects_max <= 65536 &&
            power_of_two && c->tx_window_max >= 256 && c->tx_window_max <= 65536 &&
            c->rx_window >= 1 && c->rx_window <= 16384 && c->unscheduled >= 1 &&
-           c->packet_bytes >= 256 && c->packet_bytes <= 65000 && c->accept <= 1 && c->ecn <= 1 &&
+           c->packet_bytes >= 256 && c->packet_bytes <= 65000 &&
+           (c->packet_bytes_sure == 0 || c->packet_bytes_sure >= 256) && c->keepalive_ns > 0 &&
+           c->idle_timeout_ns > 0 && c->accept <= 1 && c->ecn <= 1 &&
            weft_cc_find(c->cc_name) != NULL && c->order <= WEFT_ORDER_NONE &&
            c->mode <= WEFT_MODE_SEAL &&
            (c->mode == WEFT_MODE_NONE || c->crypto.ops != NULL) && c->hello_rate_max >= 1 &&
-           c->hello_rate_max <= 1000000 &&
-           trace_valid(c->trace_records);
+           c->hello_rate_max <= 1000000 && trace_valid(c->trace_records);
 }
 
 /* Each peer owns a slice of every arena for good; calloc's pages are touched only when used. */
@@ -259,7 +265,7 @@ static void heap_remove(struct weft_ep *ep, struct peer *p)
 
 static uint64_t peer_deadline(const struct peer *p)
 {
-    uint64_t at = p->sec.broken ? 0 : p->hello_ns;
+    uint64_t at = p->sec.broken ? 0 : weft_min_u64(p->hello_ns, p->path.timer_ns);
     if (peer_connected(p)) {
         at = weft_min_u64(at, p->sec.previous ? p->sec.previous_until_ns : WEFT_NEVER);
         at = weft_min_u64(at, p->ack_pending > 0 && !p->idle ? p->ack_ns : WEFT_NEVER);
@@ -308,12 +314,21 @@ uint64_t weft_ep_deadline(const struct weft_ep *ep)
 static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (p->sec.broken) {
-        weft_core_peer_down(ep, p, WEFT_DOWN_CRYPTO, now_ns);
+        if (p->state == PEER_CLOSING && p->path.close_told) {
+            weft_core_peer_clear(ep, p);
+        } else {
+            weft_core_peer_down(ep, p, WEFT_DOWN_CRYPTO, now_ns);
+        }
         return;
     }
-    if (p->state == PEER_CLOSING && !p->need_close) {
-        weft_core_peer_down(ep, p, WEFT_DOWN_LOCAL, now_ns);
-        return;
+    if (p->path.timer_ns <= now_ns) {
+        weft_core_life_timer(ep, p, now_ns);
+        if (p->state == PEER_FREE) {
+            return;
+        }
+    }
+    if (p->state == PEER_CONNECTING && ep->resumed_ns == now_ns) {
+        p->hello_since_ns = now_ns;
     }
     if (p->state == PEER_HALF_OPEN && p->hello_ns <= now_ns) {
         weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns); /* no event: it was never up */
@@ -362,6 +377,9 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
         if (p->deadline_ns > now_ns) {
             return;
         }
+        if (now_ns - p->deadline_ns > pause_ns) {
+            ep->resumed_ns = now_ns;
+        }
         heap_remove(ep, p); /* filed again when send is done with it */
         peer_timers(ep, p, now_ns);
         if (p->state != PEER_FREE) {
@@ -373,7 +391,7 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
 /* ---- peers ----------------------------------------------------------------------------------- */
 
 /* Clear everything but what belongs to the slot for good. */
-static void peer_clear(struct weft_ep *ep, struct peer *p)
+void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
 {
     struct peer fresh = {
         .heap_pos = UINT32_MAX,
@@ -401,8 +419,8 @@ static void peer_clear(struct weft_ep *ep, struct peer *p)
         .rx_open_from = 1,
         .reorder_threshold = REORDER_FIRST,
         .rtt_ns_min = WEFT_NEVER,
-        .packet_bytes = ep->config.packet_bytes,
     };
+    weft_core_path_init(ep, &fresh);
     heap_remove(ep, p);
     weft_core_credit_idle(ep, p);
     weft_core_secure_clear(ep, p);
@@ -437,11 +455,21 @@ static struct peer *peer_find_free(struct weft_ep *ep)
             best = p;
         }
     }
-    return best;
+    if (best != NULL) {
+        return best;
+    }
+    /* Then those that only wait for late packets. */
+    for (uint32_t i = 0; i < ep->config.peers_max; i++) {
+        const struct peer *p = &ep->peers[i];
+        if (p->state == PEER_CLOSING && !weft_core_closing(p) && p->events_unpolled == 0) {
+            return &ep->peers[i];
+        }
+    }
+    return NULL;
 }
 
 /* Nothing of ours is on the way to it and nothing of its is half here. */
-static bool peer_quiet(const struct peer *p)
+bool weft_core_peer_quiet(const struct peer *p)
 {
     return !peer_waiting(p) && p->rx_live == 0 && p->rx_closed == 0;
 }
@@ -454,8 +482,9 @@ static void peer_reclaim(struct weft_ep *ep, uint64_t now_ns)
     struct peer *oldest = NULL;
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
-        bool dead = p->state == PEER_OPEN && !p->idle && peer_quiet(p) &&
-                    weft_time_add(p->heard_ns, ep->config.peer_timeout_ns) <= now_ns;
+        bool dead = p->state == PEER_OPEN && !p->idle && weft_core_peer_quiet(p) &&
+                    weft_time_add(weft_max_u64(p->heard_ns, ep->resumed_ns),
+                                  ep->config.peer_timeout_ns) <= now_ns;
         if (dead && (oldest == NULL || p->heard_ns < oldest->heard_ns)) {
             oldest = p;
         }
@@ -472,7 +501,7 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
         peer_reclaim(ep, now_ns);
         return NULL;
     }
-    peer_clear(ep, p);
+    weft_core_peer_clear(ep, p);
     uint32_t idx = peer_idx(ep, p);
     ep->peers_used = idx >= ep->peers_used ? idx + 1 : ep->peers_used;
     p->addr = *addr;
@@ -498,6 +527,7 @@ void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         p->rtt_ns_min = weft_min_u64(p->rtt_ns_min, weft_max_u64(now_ns - p->accept_ns, 1000));
     }
     trace(ep, p, WEFT_TRACE_PEER_UP, 0, p->name, p->connection_id, 0, 0);
+    weft_core_path_up(ep, p, now_ns);
     struct weft_msg_event *ev = weft_core_event_push(ep);
     ev->type = WEFT_EVENT_PEER_UP;
     ev->peer = peer_idx(ep, p);
@@ -507,8 +537,8 @@ void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     weft_core_peer_ready(ep, p);
 }
 
-void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
-                         uint64_t now_ns)
+void weft_core_peer_end(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
+                        uint16_t close_code, uint64_t now_ns)
 {
     bool was_known = p->state != PEER_HALF_OPEN;
     weft_core_rx_close_all(ep, p, now_ns);
@@ -522,9 +552,16 @@ void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down 
         ev->name = p->name;
         ev->incarnation = p->incarnation;
         ev->down = why;
+        ev->close_code = close_code;
         ev->at_ns = now_ns;
     }
-    peer_clear(ep, p); /* state PEER_FREE is 0; masks of the events live in the arenas */
+}
+
+void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
+                         uint64_t now_ns)
+{
+    weft_core_peer_end(ep, p, why, 0, now_ns);
+    weft_core_peer_clear(ep, p); /* state PEER_FREE is 0; masks of the events live in the arenas */
 }
 
 weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns,
@@ -550,11 +587,7 @@ void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
         ep->peers[peer].state == PEER_CLOSING) {
         return;
     }
-    struct peer *p = &ep->peers[peer];
-    p->need_close = peer_connected(p);
-    p->state = PEER_CLOSING;
-    p->hello_ns = now_ns; /* comes due at once: on_deadline takes it down after send */
-    weft_core_peer_ready(ep, p);
+    weft_core_close(ep, &ep->peers[peer], WEFT_DOWN_LOCAL, WEFT_CLOSE_FINISHED, now_ns);
 }
 
 void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
@@ -562,7 +595,7 @@ void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
     (void)now_ns;
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
-        if (p->state == PEER_OPEN && peer_quiet(p) && p->pn_largest > 0) {
+        if (p->state == PEER_OPEN && weft_core_peer_quiet(p) && p->pn_largest > 0) {
             p->announce_idle = 3; /* not acknowledged, so said more than once */
             weft_core_peer_ready(ep, p);
         }
@@ -573,7 +606,7 @@ bool weft_ep_busy(const struct weft_ep *ep)
 {
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         const struct peer *p = &ep->peers[i];
-        if (p->state == PEER_CONNECTING || p->state == PEER_CLOSING) {
+        if (p->state == PEER_CONNECTING || (p->state == PEER_CLOSING && weft_core_closing(p))) {
             return true;
         }
         if (peer_connected(p) && (p->tx_active != 0 || p->rx_live != 0 || p->rx_need_done != 0 ||
@@ -676,6 +709,7 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
         if (p->state != PEER_FREE) {
             weft_core_pto_arm(ep, p);
             weft_core_credit_arm(ep, p);
+            weft_core_life_arm(ep, p);
             peer_file(ep, p);
         }
     }

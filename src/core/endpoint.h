@@ -61,10 +61,15 @@ struct weft_ep_config {
     uint16_t unscheduled;         /* of these, most that a peer may begin a message with */
     uint16_t senders_expected;    /* peers that send at a time, where the layer above knows */
     struct weft_credit_share *credit_share; /* of the endpoints behind one link; NULL = alone */
-    uint16_t packet_bytes;        /* UDP payload to build, 256 .. 65,000 */
+    uint16_t packet_bytes;        /* longest UDP payload to build, 256 .. 65,000 */
+    uint16_t packet_bytes_sure;   /* that surely passes; longer ones are asked for first. 0 = all of
+                                   * packet_bytes (loopback, a network whose MTU is known) */
     uint8_t accept;               /* 1: HELLO of strangers opens a peer */
     uint8_t ecn;                  /* 1: mark packets ECT(0) */
     uint64_t peer_timeout_ns;     /* outstanding and silent this long = PEER_DOWN; WEFT_NEVER off */
+    uint64_t keepalive_ns;        /* PING a peer that was silent this long; WEFT_NEVER = never */
+    uint64_t idle_timeout_ns;     /* close a connection that was silent this long with nothing
+                                   * outstanding; WEFT_NEVER = never */
     uint32_t trace_records;       /* core/trace.h; power of two, 64 .. 2^24; 0 = no trace */
     const char *cc_name;          /* congestion control; see core/cc.h */
     enum weft_ep_order order;     /* tests only */
@@ -110,6 +115,14 @@ struct weft_ep_counters {
     uint64_t bad_ack;            /* acknowledges what was never sent, or a DONE that contradicts */
     uint64_t old_packets;        /* packet number below the window */
     uint64_t hello_refused;      /* not accepting, or the peer table is full */
+    uint64_t closed_packets;     /* late ones, of a connection that was closed */
+    uint64_t mtu_probes;         /* packets that asked whether their size passes */
+    uint64_t mtu_raised;         /* times that a longer packet was found to pass */
+    uint64_t mtu_black_holes;    /* times that the size in use passed no more */
+    uint64_t mtu_too_big;        /* sizes that the driver refused: weft_ep_too_big */
+    uint64_t ecn_failed;         /* paths on which ECN marks do not survive */
+    uint64_t path_challenges;    /* sent to addresses that a peer's packets came from */
+    uint64_t path_changes;       /* peers that moved to another address */
     uint64_t bad_tag;            /* a packet, HELLO or ACCEPT whose tag is wrong */
     uint64_t bad_mode;           /* a packet or handshake of a lower or another mode */
     uint64_t bad_key;            /* HELLO or ACCEPT made with another job key */
@@ -155,6 +168,7 @@ enum {
 struct weft_tx {
     struct weft_addr addr;
     enum weft_ecn ecn;
+    bool fragment;     /* may be fragmented on its way, and is sent without GSO; else DF is set */
     uint32_t packets;
     uint32_t seg_bytes;
     uint32_t bytes;
@@ -185,7 +199,9 @@ struct weft_msgr weft_ep_msgr(struct weft_ep *ep);
 weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns,
                             weft_peer *peer_p);
 
-/* End a connection: CLOSE goes out once, events PEER_DOWN (LOCAL) follow. */
+/* End a connection. DONEs that are not confirmed get a last chance, then CLOSE goes out, up to three
+ * times until it is answered; PEER_DOWN (LOCAL) follows at once. weft_ep_busy is true until the
+ * answer came or is not waited for any more. */
 void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 
 /* Announce to all peers with nothing outstanding that this endpoint will not be progressed for a
@@ -209,6 +225,14 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns);
 
 /* True while anything is queued, unacknowledged or open with a live peer. */
 bool weft_ep_busy(const struct weft_ep *ep);
+
+/* The driver could not send a datagram of `bytes` to addr in one piece (EMSGSIZE): it counts as
+ * lost, and shorter ones will be built. */
+void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t bytes,
+                     uint64_t now_ns);
+
+/* UDP payload of a full packet to a peer, now; 0: no such peer. */
+uint32_t weft_ep_packet_bytes(const struct weft_ep *ep, weft_peer peer);
 
 /* Smoothed round-trip time to a peer; 0 before the first sample. */
 uint64_t weft_ep_srtt_ns(const struct weft_ep *ep, weft_peer peer);

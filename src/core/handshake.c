@@ -41,6 +41,8 @@ static void params_take(struct peer *p, uint64_t name, uint64_t incarnation, uin
     p->rx_open_from = weft_max_u64(open_from, 1);
     p->credit = unscheduled > 0 ? unscheduled : 1;
     p->packet_bytes = (uint32_t)weft_min_u64(p->packet_bytes, packet_bytes_max);
+    p->path.ceiling_bytes = (uint32_t)weft_min_u64(p->path.ceiling_bytes, packet_bytes_max);
+    p->path.base_bytes = (uint32_t)weft_min_u64(p->path.base_bytes, packet_bytes_max);
 }
 
 struct peer *weft_core_connecting_find(struct weft_ep *ep, uint32_t connection_id,
@@ -209,6 +211,7 @@ static uint32_t packet_alone(struct weft_tx *tx, const struct peer *p, size_t by
 {
     tx->addr = p->addr;
     tx->ecn = WEFT_ECN_NOT;
+    tx->fragment = false;
     tx->packets = 1;
     tx->seg_bytes = (uint32_t)bytes;
     tx->bytes = (uint32_t)bytes;

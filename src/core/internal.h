@@ -11,6 +11,8 @@
  *   tx_msg.c      outgoing messages: which chunk next; DONE
  *   tx.c          building packets
  *   trace.c       records of what happened
+ *   path.c        packet size, ECN validation, address change
+ *   life.c        keep-alive, idle time-out, close
  *
  * A peer's fields are grouped by the file that writes them.
  */
@@ -56,6 +58,7 @@ enum tx_packet_kind {
     TX_PACKET_PROBE = 4,
     TX_PACKET_FINISH = 8, /* holds at least one FINISH */
     TX_PACKET_CRITICAL = 16, /* holds CRITICAL of msg: parts (chunk >> 16) on, chunk & 0xffff */
+    TX_PACKET_MTU = 32,      /* asks whether `chunk` bytes pass; not in in_flight_bytes */
 };
 
 /* One packet sent; slot = packet number mod tx_window_max. */
@@ -65,6 +68,7 @@ struct tx_packet {
     uint32_t chunk;
     uint16_t bytes;       /* in flight; only ack-eliciting packets count */
     uint8_t kind;
+    bool ect;             /* marked ECT(0), and not yet proved to be without effect */
 };
 
 struct tx_msg {
@@ -133,6 +137,52 @@ struct rx_msg {
     uint64_t must_parts[MASK_PARTS_WORDS]; /* parts of it that are there */
 };
 
+enum path_ecn { PATH_ECN_TESTING, PATH_ECN_UNKNOWN, PATH_ECN_CAPABLE, PATH_ECN_FAILED };
+
+/* What is known of the way to a peer. The size in use is the peer's packet_bytes. */
+struct path {
+    /* packet size: path.c */
+    uint32_t base_bytes;       /* passes everywhere */
+    uint32_t ceiling_bytes;    /* most that the configuration and the peer take */
+    uint32_t refused_bytes;    /* least that did not pass; ceiling + 1 = none */
+    uint32_t probe_bytes;      /* size in question; 0 = the search has ended */
+    uint32_t companion_bytes;  /* asked for beside the first try; 0 = none */
+    uint8_t probe_tries;
+    bool probe_due;
+    bool fragment;             /* not even the base passes: let the kernel fragment */
+    uint64_t probe_pn;         /* in flight; 0 = none */
+    uint64_t probe_ns;         /* given up at */
+    uint64_t raise_ns;         /* search again from then on; WEFT_NEVER = no need */
+    uint64_t large_pn;         /* newest packet longer than the base that is known to have passed */
+    uint64_t large_lost_ns;    /* when the last one counted in large_lost was sent */
+    uint32_t large_lost;       /* rounds in a row in which all such packets were lost */
+
+    /* ECN: path.c */
+    enum path_ecn ecn;
+    uint32_t ecn_sent;         /* marked packets of the test */
+    uint32_t ecn_lost;
+    uint32_t ecn_acked;        /* marked packets acknowledged since the counts were looked at */
+    uint32_t ecn_ect;          /* counts of the newest ACK */
+    uint32_t ecn_ce;
+    uint64_t ecn_largest;      /* its `largest` */
+
+    /* another address: path.c */
+    struct weft_addr new_addr; /* that a challenge was sent to */
+    uint64_t token;
+    uint64_t challenge_ns;     /* when; 0 = none */
+    bool challenge_due;
+
+    /* life.c */
+    uint64_t timer_ns;         /* least of all timers of this struct */
+    uint64_t ping_ns;          /* last keep-alive */
+    uint16_t close_code;
+    uint8_t close_sends;       /* CLOSEs sent */
+    bool close_told;           /* PEER_DOWN was raised */
+    bool close_answered;
+    uint64_t close_ns;         /* send CLOSE again at */
+    uint64_t drain_ns;         /* forget the connection at */
+};
+
 enum peer_state { PEER_FREE, PEER_CONNECTING, PEER_HALF_OPEN, PEER_OPEN, PEER_CLOSING };
 
 struct peer {
@@ -195,7 +245,9 @@ struct peer {
     uint64_t round_end_pn;
     uint32_t ce_seen;
     bool idle;                     /* it said IDLE */
+    bool ecn_capable;              /* marks of this path count; path.c */
     struct weft_cc cc;
+    struct path path;
 
     /* tx_msg.c */
     struct tx_msg *tx;             /* WEFT_MSGS_MAX */
@@ -303,6 +355,7 @@ struct weft_ep {
     struct weft_msg_event *events; /* ring of EVENTS_MAX */
     uint32_t event_head;
     uint32_t event_count;
+    uint64_t resumed_ns;           /* when a long pause of ours ended: nobody's silence counts before */
     const struct weft_cc_ops *cc_ops;
     struct credit credit;
     uint64_t *credit_active;       /* bit = peer has a message open here */
@@ -323,6 +376,11 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
 void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
                          uint64_t now_ns);
 void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+/* SENT and RECEIVED of all its messages, then PEER_DOWN. */
+void weft_core_peer_end(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
+                        uint16_t close_code, uint64_t now_ns);
+void weft_core_peer_clear(struct weft_ep *ep, struct peer *p);
+bool weft_core_peer_quiet(const struct peer *p);
 static inline uint32_t peer_idx(const struct weft_ep *ep, const struct peer *p)
 {
     return (uint32_t)(p - ep->peers);
@@ -473,5 +531,41 @@ static inline void trace_round(struct weft_ep *ep, const struct peer *p,
 /* tx.c */
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                              struct weft_tx *tx);
+/* A packet of one frame and `zeros` bytes behind it, to addr; numbered, not tracked. */
+uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct weft_addr *addr,
+                               const struct weft_wire_frame *frame, uint32_t zeros,
+                               struct weft_tx *tx);
+
+/* path.c */
+void weft_core_path_init(const struct weft_ep *ep, struct peer *p);
+/* The handshake is over: begin what asks the network. */
+void weft_core_path_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+void weft_core_path_acked(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                          const struct tx_packet *packet);
+void weft_core_path_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                         const struct tx_packet *packet);
+bool weft_core_ecn_marks(const struct weft_ep *ep, const struct peer *p);
+void weft_core_ecn_sent(struct peer *p);
+void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack);
+/* A valid packet with the connection's id came from another address than the peer's. True: the
+ * peer has proved that it is there, and is reached there from now on. */
+bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_addr *from,
+                          const struct weft_wire_packet *packet, uint64_t now_ns);
+/* What is due of size search and challenge, as one packet; 0 = nothing. */
+uint32_t weft_core_path_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                              struct weft_tx *tx);
+void weft_core_path_probe_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+
+/* life.c */
+void weft_core_life_arm(const struct weft_ep *ep, struct peer *p);
+void weft_core_life_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+/* End the connection, with CLOSE; PEER_DOWN now, or (LOCAL) by the next on_deadline. */
+void weft_core_close(struct weft_ep *ep, struct peer *p, enum weft_msg_down why, uint16_t code,
+                     uint64_t now_ns);
+void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uint64_t now_ns);
+void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
+                            const struct weft_wire_packet *packet);
+bool weft_core_closing(const struct peer *p);
+/* This peer's first valid packet came: connections of earlier lives of its process end. */
 
 #endif

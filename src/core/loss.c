@@ -14,11 +14,15 @@
 enum { ANSWER_FACTOR = 4 };
 
 static const uint64_t late_ns_first = 10 * WEFT_NS_PER_MS;
+static const uint64_t rtt_ns_most = 10 * WEFT_NS_PER_S;
 
 /* ---- round-trip time ------------------------------------------------------------------------- */
 
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 {
+    if (rtt_ns > rtt_ns_most) {
+        return; /* one of the ends slept meanwhile */
+    }
     rtt_ns = weft_max_u64(rtt_ns, 1000);
     /* More delay than was agreed is the other end's work (a step of the optimizer, say): it
      * belongs to the time that a probe must allow for, so it stays in the sample, as in RFC 9002
@@ -125,6 +129,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
     ep->counters.lost_packets++;
     trace(ep, p, WEFT_TRACE_PACKET_LOST, packet->kind, pn, packet->msg, packet->chunk,
           packet->bytes);
+    weft_core_path_lost(ep, p, pn, packet);
     if (packet->kind & TX_PACKET_DATA) {
         struct tx_msg *m = weft_core_tx_find(p, packet->msg);
         if (m != NULL) {
@@ -174,7 +179,9 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
         .chunk = chunk,
         .bytes = (uint16_t)bytes,
         .kind = kind,
+        .ect = weft_core_ecn_marks(ep, p),
     };
+    weft_core_ecn_sent(p);
     *bits_word(ep, p->in_flight_bits, pn) |= bit;
     p->in_flight_bytes += bytes;
     p->in_flight_count++;
@@ -219,8 +226,9 @@ static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_n
                 break; /* later ones were sent later */
             }
             *sent_ns_p = packet_at(ep, p, pn)->sent_ns; /* the order of numbers is that of time */
+            /* That a longer packet does not pass says nothing about congestion. */
+            lost += (packet_at(ep, p, pn)->kind & TX_PACKET_MTU) == 0;
             packet_lost(ep, p, pn);
-            lost++;
         }
         pn++;
     }
@@ -267,6 +275,7 @@ static void packet_acked(struct weft_ep *ep, struct peer *p, uint64_t pn, bool i
         ep->counters.spurious_losses++;
         p->reorder_threshold = (uint32_t)weft_min_u64(2 * (uint64_t)p->reorder_threshold, 256);
     }
+    weft_core_path_acked(ep, p, pn, packet);
     if (packet->kind & TX_PACKET_DATA) {
         struct tx_msg *m = weft_core_tx_find(p, packet->msg);
         if (m != NULL) {
@@ -357,6 +366,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
     if (oldest_waits && !packet_in_flight(ep, p, p->pn_oldest)) {
         answer_note(p, oldest_sent_ns, at_ns);
     }
+    weft_core_ecn_check(ep, p, ack);
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
     if (sampled && at_ns >= largest_sent_ns) {
         weft_core_rtt_sample(p, at_ns - largest_sent_ns, (uint64_t)ack->delay << 6);
@@ -369,7 +379,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
     }
     uint32_t ce_ahead = ack->ce - p->ce_seen;
     if ((int32_t)ce_ahead > 0 && sample.acked_packets > 0) {
-        sample.ce_packets = ce_ahead;
+        sample.ce_packets = p->ecn_capable ? ce_ahead : 0;
         p->ce_seen = ack->ce;
     }
     sample.lost_packets = losses_detect(ep, p, now_ns, &sample.lost_sent_ns);
@@ -429,6 +439,9 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
 
 void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
+    if (ep->resumed_ns == now_ns) {
+        p->wait_since_ns = WEFT_NEVER; /* a pause of ours or of the machine: ask again first */
+    }
     if (p->wait_since_ns == WEFT_NEVER) {
         p->wait_since_ns = now_ns; /* from the first question on: our own pause does not count */
     }

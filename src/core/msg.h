@@ -42,6 +42,8 @@ struct weft_msg_send {
     const void *base;      /* total x elem_bytes bytes; borrowed until SENT */
     uint32_t total;        /* elements, >= 1 */
     uint16_t elem_bytes;   /* >= 1, at most what one packet holds */
+    uint16_t chunk_elems;  /* as chunk_elems() said when the caller laid the chunks out, which may be
+                            * less than it says now, or more; 0 = as it says now */
     uint8_t critical;      /* leading chunks that must not be missing, <= 254 */
     uint8_t priority;      /* 0 (most urgent) .. 7 */
     uint32_t bound_ppm;    /* fraction of chunks that may be missing, < 10^6 */
@@ -86,6 +88,7 @@ enum weft_msg_down {
     WEFT_DOWN_SILENT,   /* it did not answer for the time configured */
     WEFT_DOWN_PROTOCOL, /* it broke the protocol in a way that cannot be a transmission error */
     WEFT_DOWN_LOCAL,    /* this end closed */
+    WEFT_DOWN_IDLE,     /* nothing was outstanding for the time configured; this end closed */
     WEFT_DOWN_RESTARTED, /* it no longer knows this connection, or has opened a new one: connect
                           * anew */
     WEFT_DOWN_CRYPTO,   /* the cryptography of this process failed: it was forked, say */
@@ -110,13 +113,15 @@ struct weft_msg_event {
     const uint64_t *mask;    /* RECEIVED, SENT: N bits, 1 = received; valid until the next call */
     enum weft_msg_outcome outcome; /* RECEIVED, SENT */
     enum weft_msg_down down;       /* PEER_DOWN */
+    uint16_t close_code;           /* PEER_DOWN, CLOSED: what its CLOSE said */
     uint64_t name;           /* PEER_UP, PEER_DOWN: the peer's name and incarnation */
     uint64_t incarnation;
 };
 
 struct weft_msg_ops {
     /* Elements in a chunk for elements of elem_bytes sent to peer; 0 when one does not fit.
-     * Callers that lay out chunks themselves (sparse rows) need it before send. */
+     * Callers that lay out chunks themselves (sparse rows) need it before send, and hand the number
+     * to send: it changes with what is learnt of the path. */
     uint32_t (*chunk_elems)(void *self, weft_peer peer, uint16_t elem_bytes);
 
     /* Queue a message.

@@ -423,17 +423,16 @@ static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
 
 /* ---- packets --------------------------------------------------------------------------------- */
 
-static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id,
-                              const struct weft_addr *from)
+/* By connection id alone: where it came from is looked at when it is known to be valid. */
+static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id)
 {
     uint32_t idx = connection_id & 0xfff;
     if (idx >= ep->peers_used) {
         return NULL;
     }
     struct peer *p = &ep->peers[idx];
-    bool match = peer_connected(p) && p->connection_id == connection_id &&
-                 memcmp(&p->addr, from, sizeof(*from)) == 0;
-    return match ? p : NULL;
+    bool alive = peer_connected(p) || p->state == PEER_CLOSING;
+    return alive && p->connection_id == connection_id ? p : NULL;
 }
 
 /* False: a frame could not be taken in yet, and must come again. */
@@ -443,7 +442,7 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
     bool taken = true;
     struct weft_reader r = weft_reader_make(packet->control, packet->control_bytes);
     struct weft_wire_frame f;
-    while (p->state != PEER_FREE && weft_wire_frame_decode(&r, &f)) {
+    while (peer_connected(p) && weft_wire_frame_decode(&r, &f)) {
         switch (f.type) {
         case WEFT_FRAME_ACK:
             weft_core_ack_recv(ep, p, &f.ack, at_ns, now_ns);
@@ -464,9 +463,11 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
             p->challenge_token = f.token;
             break;
         case WEFT_FRAME_PATH_RESPONSE:
-            break; /* this release challenges nobody */
+            break; /* weft_core_path_stray looks for it, in packets from the new address */
         case WEFT_FRAME_CLOSE:
-            weft_core_peer_down(ep, p, WEFT_DOWN_CLOSED, now_ns);
+            weft_core_close_recv(ep, p, f.close_code, now_ns);
+            break;
+        case WEFT_FRAME_PADDING:
             break;
         case WEFT_FRAME_CRITICAL:
             taken &= weft_core_critical_recv(ep, p, &f.critical);
@@ -540,7 +541,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         ep->counters.bad_packet++;
         return;
     }
-    struct peer *p = peer_find(ep, packet.connection_id, from);
+    struct peer *p = peer_find(ep, packet.connection_id);
     if (p == NULL) {
         ep->counters.bad_peer++;
         weft_core_guard_unknown(ep, from, &packet, count, now_ns);
@@ -576,6 +577,15 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         eliciting = true;
     }
     weft_core_replay_commit(&p->sec, packet.number);
+    if (memcmp(&p->addr, from, sizeof(*from)) != 0 &&
+        (p->state == PEER_CLOSING || !weft_core_path_stray(ep, p, from, &packet, now_ns))) {
+        ep->counters.bad_peer++;
+        return;
+    }
+    if (p->state == PEER_CLOSING) {
+        weft_core_closing_recv(ep, p, &packet);
+        return;
+    }
     bool has = packet.data != NULL;
     trace(ep, p, WEFT_TRACE_PACKET_RECEIVED, packet.flags, packet.number, has ? data.msg : 0,
           has ? data.chunk : 0, count);
@@ -584,7 +594,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
     bool acknowledge = true;
     if (packet.control != NULL) {
         acknowledge = control_act(ep, p, &packet, at_ns, now_ns);
-        if (p->state == PEER_FREE) {
+        if (!peer_connected(p)) {
             return;
         }
     }

@@ -102,7 +102,8 @@ static bool sender_limited(const struct peer *p, const struct tx_msg *m, uint32_
 static void tx_begin(const struct weft_ep *ep, const struct peer *p, struct weft_tx *tx)
 {
     tx->addr = p->addr;
-    tx->ecn = ep->config.ecn ? WEFT_ECN_ECT0 : WEFT_ECN_NOT;
+    tx->ecn = weft_core_ecn_marks(ep, p) ? WEFT_ECN_ECT0 : WEFT_ECN_NOT;
+    tx->fragment = p->path.fragment;
     tx->packets = 0;
     tx->seg_bytes = 0;
     tx->bytes = 0;
@@ -189,6 +190,7 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     struct weft_wire_packet packet = header_make(p, flags);
     weft_wire_header_encode(&w, &packet);
     WEFT_ASSERT(!w.bad && !body.bad);
+    tx->fragment |= bytes > p->packet_bytes; /* the path has shrunk since its grid was made */
     tx_iov(tx, head, DATA_HEAD_BYTES);
     tx_iov(tx, chunk_at(m, chunk), payload);
     if (!weft_core_secure_seal(ep, p, p->pn_next, first_iov, tx)) {
@@ -226,7 +228,7 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         if (!burst_data(ep, p, tx, m, chunk, again, 0, now_ns)) {
             return 0;
         }
-        if (bytes < tx->seg_bytes) {
+        if (bytes < tx->seg_bytes || tx->fragment) {
             break; /* only the last segment of a burst may be shorter */
         }
     }
@@ -450,7 +452,12 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     p->probes--;
     p->rx_need_done |= p->rx_closed;
     uint32_t chunk = UINT32_MAX;
-    struct tx_msg *m = weft_core_tx_probe(p, &chunk);
+    struct tx_msg *m = NULL;
+    /* Of two probes one is short where longer packets may not pass any more: its acknowledgement
+     * tells the difference between a dead peer and a path that has shrunk. */
+    if (p->probes != 1 || p->pto_count <= 2 || p->packet_bytes <= p->path.base_bytes) {
+        m = weft_core_tx_probe(p, &chunk);
+    }
     trace(ep, p, WEFT_TRACE_PROBE, 0, p->pn_next, m != NULL ? m->seq & UINT32_MAX : 0, chunk, 0);
     if (m != NULL && chunk != UINT32_MAX) {
         bool again = m->pass_next == m->chunks;
@@ -467,11 +474,44 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     return control_build(ep, p, now_ns, tx);
 }
 
+uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct weft_addr *addr,
+                               const struct weft_wire_frame *frame, uint32_t zeros,
+                               struct weft_tx *tx)
+{
+    static const uint8_t zero[65536]; /* one buffer: what is sealed has few */
+    tx_begin(ep, p, tx);
+    tx->addr = *addr;
+    struct weft_writer w = weft_writer_make(tx->scratch + CONTROL_OFFSET, 64);
+    weft_wire_frame_encode(&w, frame);
+    if (zeros >= WEFT_PADDING_BYTES) { /* the frame's own zeros lie outside the scratch */
+        zeros -= WEFT_PADDING_BYTES;
+        weft_write_u8(&w, WEFT_FRAME_PADDING);
+        weft_write_u16(&w, (uint16_t)zeros);
+    } else {
+        zeros = 0;
+    }
+    size_t used = (size_t)(w.at - tx->scratch);
+    struct weft_wire_packet packet = header_make(p, WEFT_FLAG_CONTROL);
+    struct weft_writer head = weft_writer_make(tx->scratch, CONTROL_OFFSET);
+    weft_wire_header_encode(&head, &packet);
+    weft_write_u16(&head, (uint16_t)(used - CONTROL_OFFSET + zeros));
+    tx_iov(tx, tx->scratch, used);
+    if (zeros > 0) {
+        tx_iov(tx, zero, zeros);
+    }
+    if (!weft_core_secure_seal(ep, p, p->pn_next, 0, tx)) {
+        return 0;
+    }
+    tx->packets = 1;
+    tx->seg_bytes = tx->bytes;
+    return 1;
+}
+
 static uint32_t close_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
     tx_begin(ep, p, tx);
     struct weft_wire_frame frame = {.type = WEFT_FRAME_CLOSE};
-    frame.close_code = WEFT_CLOSE_FINISHED;
+    frame.close_code = p->path.close_code;
     struct weft_wire_packet packet = header_make(p, WEFT_FLAG_CONTROL);
     struct weft_writer w = weft_writer_make(tx->scratch, sizeof(tx->scratch));
     weft_wire_header_encode(&w, &packet);
@@ -484,6 +524,8 @@ static uint32_t close_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     }
     tx->packets = 1;
     tx->seg_bytes = tx->bytes;
+    p->path.close_sends++;
+    p->path.close_ns = now_ns + weft_core_pto_base(p);
     weft_core_packet_sent(ep, p, now_ns, 0, 0, 0, tx->bytes);
     return 1;
 }
@@ -498,12 +540,18 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
         return p->hello_ns <= now_ns ? weft_core_hello_build(ep, p, now_ns, tx) : 0;
     }
     if (p->state == PEER_CLOSING) {
+        if (p->need_close && p->path.close_sends == 0 && done_due(ep, p)) {
+            return control_build(ep, p, now_ns, tx);
+        }
         return p->need_close ? close_build(ep, p, now_ns, tx) : 0;
     }
     if (p->need_accept) {
         p->accept_ns = p->accepts == 0 ? now_ns : p->accept_ns;
         p->accepts += p->accepts < UINT8_MAX;
         return weft_core_accept_build(ep, p, tx);
+    }
+    if (p->path.challenge_due && peer_connected(p)) {
+        return weft_core_path_build(ep, p, now_ns, tx);
     }
     if (p->state != PEER_OPEN || (p->idle && p->announce_idle == 0)) {
         return 0;
@@ -522,6 +570,9 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     }
     if (control_due(ep, p, now_ns)) {
         return control_build(ep, p, now_ns, tx);
+    }
+    if (ring_has_room(ep, p) && weft_core_path_build(ep, p, now_ns, tx) > 0) {
+        return 1;
     }
     return burst_build(ep, p, now_ns, tx);
 }

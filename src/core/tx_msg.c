@@ -17,6 +17,10 @@ static bool send_valid(const struct weft_ep *ep, const struct peer *p,
         return false;
     }
     uint32_t elems = weft_core_chunk_elems(p, s->elem_bytes);
+    if (s->chunk_elems != 0) {
+        uint32_t room = ep->config.packet_bytes - WEFT_DATA_OVERHEAD_BYTES;
+        elems = (uint32_t)s->chunk_elems * s->elem_bytes <= room ? s->chunk_elems : 0;
+    }
     if (elems == 0 || weft_div_ceil_u64(s->total, elems) > ep->config.chunks_max) {
         return false;
     }

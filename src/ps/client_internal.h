@@ -37,6 +37,7 @@ struct ps_part {
     uint8_t *request;
     uint32_t request_elems;
     uint16_t request_elem_bytes;
+    uint16_t request_chunk_elems; /* as laid out; 0 = not laid out in chunks */
     uint8_t *reply;
     uint32_t reply_bytes;
 };

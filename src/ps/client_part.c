@@ -112,6 +112,7 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, uint32_t 
     memset(part->request, 0, (size_t)head_elems * elem_bytes);
     uint32_t chunk_elems =
         client->msgr.ops->chunk_elems(client->msgr.self, client->ends[shard].peer, elem_bytes);
+    part->request_chunk_elems = (uint16_t)chunk_elems;
     for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {
         uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, total - begin);
         gather_chunk(part->request + (size_t)begin * elem_bytes,
@@ -270,6 +271,7 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
         .base = part->request,
         .total = part->request_elems,
         .elem_bytes = part->request_elem_bytes,
+        .chunk_elems = part->request_chunk_elems,
         .critical = 1,
         .bound_ppm = is_push ? client->ops[part->op].bound_ppm : 0,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){

@@ -184,6 +184,17 @@ static bool finish_decode(struct weft_reader *r, struct weft_wire_finish *f)
     return (f->flags & ~WEFT_FINISH_SHORT) == 0;
 }
 
+static bool padding_decode(struct weft_reader *r, uint16_t *bytes_p)
+{
+    *bytes_p = weft_read_u16(r);
+    const uint8_t *zeros = weft_read_bytes(r, *bytes_p);
+    uint8_t any = 0;
+    for (size_t i = 0; zeros != NULL && i < *bytes_p; i++) {
+        any |= zeros[i];
+    }
+    return any == 0;
+}
+
 bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *frame_p)
 {
     if (reader->bad || weft_reader_left(reader) == 0) {
@@ -209,10 +220,13 @@ bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *
         break;
     case WEFT_FRAME_CLOSE:
         frame_p->close_code = weft_read_u16(reader);
-        ok = frame_p->close_code <= WEFT_CLOSE_PROTOCOL;
+        ok = frame_p->close_code <= WEFT_CLOSE_IDLE;
         break;
     case WEFT_FRAME_CRITICAL:
         ok = critical_decode(reader, &frame_p->critical);
+        break;
+    case WEFT_FRAME_PADDING:
+        ok = padding_decode(reader, &frame_p->padding_bytes);
         break;
     default:
         ok = false;
@@ -229,7 +243,8 @@ weft_status weft_wire_control_check(const uint8_t *control, size_t count, bool *
     struct weft_wire_frame frame;
     bool eliciting = false;
     while (weft_wire_frame_decode(&r, &frame)) {
-        eliciting |= frame.type != WEFT_FRAME_ACK && frame.type != WEFT_FRAME_CLOSE;
+        eliciting |= frame.type != WEFT_FRAME_ACK && frame.type != WEFT_FRAME_CLOSE &&
+                     frame.type != WEFT_FRAME_PADDING;
     }
     if (r.bad) {
         return WEFT_PROTO;
@@ -369,6 +384,12 @@ void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame 
         break;
     case WEFT_FRAME_CLOSE:
         weft_write_u16(w, frame->close_code);
+        break;
+    case WEFT_FRAME_PADDING:
+        weft_write_u16(w, frame->padding_bytes);
+        for (unsigned i = 0; i < frame->padding_bytes; i++) {
+            weft_write_u8(w, 0);
+        }
         break;
     case WEFT_FRAME_CRITICAL:
         critical_encode(w, &frame->critical);

@@ -50,6 +50,7 @@ enum weft_wire_sizes {
     WEFT_PING_BYTES = 1,
     WEFT_PATH_BYTES = 9,
     WEFT_CLOSE_BYTES = 3,
+    WEFT_PADDING_BYTES = 3, /* + the zeros */
     WEFT_CRITICAL_BYTES = 16, /* + 8 a word */
     WEFT_CRITICAL_WORDS_MAX = 160,
     WEFT_CRITICAL_MASKED = 255, /* DATA's critical: CRITICAL frames tell */
@@ -143,12 +144,13 @@ enum weft_wire_frame_type {
     WEFT_FRAME_PATH_RESPONSE = 6,
     WEFT_FRAME_CLOSE = 7,
     WEFT_FRAME_CRITICAL = 8,
+    WEFT_FRAME_PADDING = 10,
 };
 
 enum { WEFT_ACK_IDLE = 0x01 };
 enum { WEFT_DONE_COMPLETE = 0, WEFT_DONE_SHORT = 1 };
 enum { WEFT_FINISH_SHORT = 0x01 };
-enum { WEFT_CLOSE_FINISHED = 0, WEFT_CLOSE_SILENT = 1, WEFT_CLOSE_PROTOCOL = 2 };
+enum { WEFT_CLOSE_FINISHED = 0, WEFT_CLOSE_SILENT = 1, WEFT_CLOSE_PROTOCOL = 2, WEFT_CLOSE_IDLE = 3 };
 
 struct weft_wire_note {
     uint32_t msg;
@@ -203,6 +205,7 @@ struct weft_wire_frame {
         struct weft_wire_critical critical;
         uint64_t token;     /* PATH_* */
         uint16_t close_code;
+        uint16_t padding_bytes; /* zeros */
     };
 };
 

@@ -84,6 +84,7 @@ static void sizes_are_those_of_the_tables(void **state)
     assert_int_equal(WEFT_PING_BYTES, 1);
     assert_int_equal(WEFT_PATH_BYTES, 9);
     assert_int_equal(WEFT_CLOSE_BYTES, 3);
+    assert_int_equal(WEFT_PADDING_BYTES, 3);
     assert_int_equal(WEFT_ACK_WORDS_MAX, 32);
     assert_int_equal(WEFT_ACK_NOTES_MAX, 32);
     assert_int_equal(WEFT_DONE_WORDS_MAX, 160);
@@ -121,6 +122,7 @@ static void constants_are_those_of_the_tables(void **state)
     assert_int_equal(WEFT_CLOSE_FINISHED, 0);
     assert_int_equal(WEFT_CLOSE_SILENT, 1);
     assert_int_equal(WEFT_CLOSE_PROTOCOL, 2);
+    assert_int_equal(WEFT_CLOSE_IDLE, 3);
 }
 
 static void ack(void **state)
@@ -212,6 +214,9 @@ static void small_frames(void **state)
     check_frame(GOLDEN_CLOSE, sizeof(GOLDEN_CLOSE), false, &f);
     assert_int_equal(f.type, WEFT_FRAME_CLOSE);
     assert_int_equal(f.close_code, WEFT_CLOSE_PROTOCOL);
+    check_frame(GOLDEN_PADDING, sizeof(GOLDEN_PADDING), false, &f);
+    assert_int_equal(f.type, WEFT_FRAME_PADDING);
+    assert_int_equal(f.padding_bytes, 3);
 }
 
 static void check_data_again(const struct weft_wire_packet *p, const struct weft_wire_data *d,

@@ -94,7 +94,8 @@ static void any_critical(struct weft_prng *prng, struct weft_wire_critical *c)
 static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
 {
     memset(f, 0, sizeof(*f));
-    f->type = (enum weft_wire_frame_type)weft_prng_range(prng, 1, 8);
+    f->type = (enum weft_wire_frame_type)weft_prng_range(prng, 1, 9);
+    f->type = f->type == 9 ? WEFT_FRAME_PADDING : f->type;
     switch (f->type) {
     case WEFT_FRAME_ACK:
         any_ack(prng, &f->ack);
@@ -113,7 +114,10 @@ static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
         f->token = any_u64(prng);
         break;
     case WEFT_FRAME_CLOSE:
-        f->close_code = (uint16_t)weft_prng_below(prng, 3);
+        f->close_code = (uint16_t)weft_prng_below(prng, 4);
+        break;
+    case WEFT_FRAME_PADDING:
+        f->padding_bytes = (uint16_t)weft_prng_below(prng, 100);
         break;
     case WEFT_FRAME_CRITICAL:
         any_critical(prng, &f->critical);
@@ -185,6 +189,9 @@ static void assert_frame_equal(const struct weft_wire_frame *a, const struct wef
     case WEFT_FRAME_CLOSE:
         assert_int_equal(a->close_code, b->close_code);
         break;
+    case WEFT_FRAME_PADDING:
+        assert_int_equal(a->padding_bytes, b->padding_bytes);
+        break;
     }
 }
 
@@ -203,7 +210,8 @@ static void frames(void **state)
         for (int i = 0; i < 2; i++) {
             any_frame(&prng, &sent[i]);
             weft_wire_frame_encode(&w, &sent[i]);
-            eliciting |= sent[i].type != WEFT_FRAME_ACK && sent[i].type != WEFT_FRAME_CLOSE;
+            eliciting |= sent[i].type != WEFT_FRAME_ACK && sent[i].type != WEFT_FRAME_CLOSE &&
+                         sent[i].type != WEFT_FRAME_PADDING;
         }
         assert_false(w.bad);
         bool eliciting_seen = !eliciting;

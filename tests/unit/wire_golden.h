@@ -85,6 +85,9 @@ static const uint8_t GOLDEN_RESPONSE[] = {
 
 static const uint8_t GOLDEN_CLOSE[] = {GOLDEN_HEADER(0x10, 0x02), 0x00, 3, 0x07, 0x00, 0x02};
 
+static const uint8_t GOLDEN_PADDING[] = {GOLDEN_HEADER(0x10, 0x02), 0x00, 6, 0x0a, 0x00, 0x03,
+                                         0x00,                     0x00, 0x00};
+
 /* The last chunk of 13 elements of 3 bytes in chunks of 4: one element. PASS_END, priority 3. */
 static const uint8_t GOLDEN_DATA[] = {
     GOLDEN_HEADER(0x10, 0x4d),

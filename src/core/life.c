@@ -1,0 +1,163 @@
+/* Keep-alive, the end of idle connections, and CLOSE.
+ *
+ * A connection that is closed stays in the table for five probe timeouts: CLOSE is repeated until
+ * it is answered, three times at most, and late packets of the connection are dropped in silence
+ * instead of being answered as those of a stranger. Such a slot is given to a newcomer when no
+ * other is free.
+ *
+ * Source: docs/PROTOCOL.md section 8; RFC 9000 section 10.
+ */
+#include "core/internal.h"
+
+#include <string.h>
+
+enum { CLOSE_SENDS = 3, DRAIN_INTERVALS = 5 };
+
+/* ---- close ----------------------------------------------------------------------------------- */
+
+bool weft_core_closing(const struct peer *p)
+{
+    const struct path *path = &p->path;
+    return p->need_close || !path->close_told ||
+           (!path->close_answered && path->close_sends < CLOSE_SENDS);
+}
+
+static void closing_begin(struct weft_ep *ep, struct peer *p, uint16_t code, uint64_t now_ns)
+{
+    p->need_close = peer_connected(p);
+    p->state = PEER_CLOSING;
+    p->path.close_code = code;
+    p->path.drain_ns = now_ns + DRAIN_INTERVALS * weft_core_pto_base(p);
+    p->tx_deadline_ns = WEFT_NEVER;
+    p->hello_ns = WEFT_NEVER;
+    weft_core_peer_ready(ep, p);
+}
+
+void weft_core_close(struct weft_ep *ep, struct peer *p, enum weft_msg_down why, uint16_t code,
+                     uint64_t now_ns)
+{
+    p->rx_need_done |= p->rx_closed; /* the last chance to be told */
+    closing_begin(ep, p, code, now_ns);
+    if (why == WEFT_DOWN_LOCAL) {
+        p->path.timer_ns = now_ns; /* due at once: the ring of events may be full now */
+        return;
+    }
+    weft_core_peer_end(ep, p, why, code, now_ns);
+    p->path.close_told = true;
+}
+
+/* CLOSE came: answer it once, and once for each that comes again. */
+void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uint64_t now_ns)
+{
+    weft_core_peer_end(ep, p, WEFT_DOWN_CLOSED, code, now_ns);
+    closing_begin(ep, p, WEFT_CLOSE_FINISHED, now_ns);
+    p->rx_need_done = 0;
+    p->path.close_told = true;
+    p->path.close_answered = true;
+}
+
+void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
+                            const struct weft_wire_packet *packet)
+{
+    struct weft_reader r = weft_reader_make(packet->control, packet->control_bytes);
+    struct weft_wire_frame frame;
+    bool close = false;
+    ep->counters.closed_packets++;
+    while (packet->control != NULL && weft_wire_frame_decode(&r, &frame)) {
+        close |= frame.type == WEFT_FRAME_CLOSE;
+    }
+    if (!close) {
+        return;
+    }
+    if (p->path.close_answered && p->path.close_sends < CLOSE_SENDS) {
+        p->need_close = true; /* our answer was lost */
+    }
+    p->path.close_answered = true;
+    weft_core_peer_ready(ep, p);
+}
+
+static void closing_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    struct path *path = &p->path;
+    if (!path->close_told) {
+        path->close_told = true;
+        weft_core_peer_end(ep, p, WEFT_DOWN_LOCAL, path->close_code, now_ns);
+        if (!p->need_close && path->close_sends == 0) { /* there was no connection yet */
+            weft_core_peer_clear(ep, p);
+        }
+        return;
+    }
+    if (path->drain_ns <= now_ns) {
+        weft_core_peer_clear(ep, p);
+        return;
+    }
+    if (path->close_ns <= now_ns) {
+        p->need_close = true;
+    }
+}
+
+/* ---- timers ---------------------------------------------------------------------------------- */
+
+static uint64_t closing_deadline(struct peer *p)
+{
+    struct path *path = &p->path;
+    if (!path->close_told) {
+        return path->timer_ns;
+    }
+    bool again = !path->close_answered && path->close_sends > 0 && path->close_sends < CLOSE_SENDS;
+    if (!again) {
+        path->close_ns = WEFT_NEVER;
+    }
+    return weft_min_u64(path->close_ns, path->drain_ns);
+}
+
+/* Silence counts from our own awakening: after a pause of ours everyone gets a chance to answer. */
+static uint64_t heard_ns(const struct weft_ep *ep, const struct peer *p)
+{
+    return weft_max_u64(p->heard_ns, ep->resumed_ns);
+}
+
+static uint64_t keepalive_at(const struct weft_ep *ep, const struct peer *p)
+{
+    return weft_time_add(weft_max_u64(p->heard_ns, p->path.ping_ns), ep->config.keepalive_ns);
+}
+
+static uint64_t idle_at(const struct weft_ep *ep, const struct peer *p)
+{
+    return weft_core_peer_quiet(p) ? weft_time_add(heard_ns(ep, p), ep->config.idle_timeout_ns)
+                                   : WEFT_NEVER;
+}
+
+void weft_core_life_arm(const struct weft_ep *ep, struct peer *p)
+{
+    if (p->state == PEER_CLOSING) {
+        p->path.timer_ns = closing_deadline(p);
+        return;
+    }
+    uint64_t at = WEFT_NEVER;
+    if (p->state == PEER_OPEN && !p->idle) {
+        at = weft_min_u64(keepalive_at(ep, p), idle_at(ep, p));
+        at = weft_min_u64(at, p->path.probe_pn != 0 ? p->path.probe_ns : WEFT_NEVER);
+    }
+    p->path.timer_ns = at;
+}
+
+void weft_core_life_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    if (p->state == PEER_CLOSING) {
+        closing_timer(ep, p, now_ns);
+        return;
+    }
+    if (p->state != PEER_OPEN || p->idle) {
+        return;
+    }
+    weft_core_path_probe_timer(ep, p, now_ns);
+    if (idle_at(ep, p) <= now_ns) {
+        weft_core_close(ep, p, WEFT_DOWN_IDLE, WEFT_CLOSE_IDLE, now_ns);
+        return;
+    }
+    if (keepalive_at(ep, p) <= now_ns) {
+        p->path.ping_ns = now_ns;
+        p->need_ping = true;
+    }
+}

@@ -1,0 +1,418 @@
+/* The way to a peer: how long its packets may be, whether ECN marks survive on it, and where it
+ * ends.
+ *
+ * Packet size. A connection begins with a size that surely passes and asks for longer ones: a PING
+ * with padding behind it, on its own, not counted in flight. The longest that is allowed is asked
+ * for first and, beside it, the usual one below, so that on most networks one round trip settles
+ * the matter; then the usual sizes downwards, then halves of what is left. A size is given up after
+ * three tries. When four rounds in a row lose every packet longer than the base although shorter
+ * ones sent later pass, the path has shrunk: back to the base, and the search begins anew. Messages
+ * that are open keep their grid; their packets may then be fragmented.
+ *
+ * ECN. Marks are believed after the peer has counted as many marked packets as it has acknowledged.
+ * Counts that go backwards or are too small mean that somebody clears the marks, and a test of
+ * which nothing arrives that somebody drops them: then the path is used without.
+ *
+ * Address. A packet from elsewhere does nothing but cause a challenge to that address: a random
+ * token, at most one packet for three times as many bytes, ten times a second. Who answers it from
+ * there with the token is the peer; only then is the address taken over, and what was learnt of the
+ * old way (round trip, window, size, ECN) is forgotten. A copy of a packet sent from a third
+ * address therefore changes nothing.
+ *
+ * Source: docs/PROTOCOL.md section 8; RFC 8899 sections 4 and 5; RFC 9000 sections 9, 13.4 and 14.
+ */
+#include "core/internal.h"
+
+#include <string.h>
+
+enum {
+    BASE_BYTES = 1200,        /* RFC 9000 section 14.1 */
+    PROBE_TRIES = 3,
+    SEARCH_GRAIN = 16,        /* smaller gains are not searched for */
+    BLACK_HOLE_ROUNDS = 4,
+    ECN_TEST_PACKETS = 64,
+    ECN_LOST_PACKETS = 10,
+    AMPLIFICATION = 3,
+};
+
+static const uint64_t probe_wait_ns_min = 10 * WEFT_NS_PER_MS;
+static const uint64_t raise_after_ns = 600 * WEFT_NS_PER_S;
+static const uint64_t challenge_every_ns = 100 * WEFT_NS_PER_MS;
+
+/* UDP payloads that full Ethernet frames hold: 1,500 and 9,000 bytes, IPv6 and IPv4. */
+static const uint16_t usual_bytes[] = {1452, 1472, 8952, 8972, 65000};
+
+/* ---- packet size ----------------------------------------------------------------------------- */
+
+static void size_set(struct peer *p, uint32_t bytes)
+{
+    struct path *path = &p->path;
+    p->packet_bytes = bytes;
+    p->cc.packet_bytes = bytes;
+    path->large_pn = p->pn_next - 1; /* what was sent before tells nothing about this size */
+    path->large_lost = 0;
+    path->large_lost_ns = 0;
+}
+
+/* The longest usual size between the two, 0 if there is none. */
+static uint32_t usual_between(uint32_t above, uint32_t below)
+{
+    uint32_t best = 0;
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(usual_bytes); i++) {
+        if (usual_bytes[i] > above && usual_bytes[i] < below) {
+            best = usual_bytes[i];
+        }
+    }
+    return best;
+}
+
+static uint32_t search_next(const struct peer *p)
+{
+    const struct path *path = &p->path;
+    if (p->packet_bytes >= path->ceiling_bytes || path->fragment) {
+        return 0;
+    }
+    if (path->refused_bytes > path->ceiling_bytes) {
+        return path->ceiling_bytes;
+    }
+    if (path->refused_bytes <= p->packet_bytes + SEARCH_GRAIN) {
+        return 0;
+    }
+    uint32_t usual = usual_between(p->packet_bytes, path->refused_bytes);
+    return usual != 0 ? usual : (p->packet_bytes + path->refused_bytes) / 2;
+}
+
+static void search_go_on(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    struct path *path = &p->path;
+    path->probe_pn = 0;
+    path->probe_tries = 0;
+    path->companion_bytes = 0;
+    path->probe_bytes = search_next(p);
+    path->probe_due = path->probe_bytes != 0;
+    bool at_top = p->packet_bytes >= path->ceiling_bytes;
+    path->raise_ns = path->probe_due || at_top ? WEFT_NEVER : now_ns + raise_after_ns;
+    if (path->probe_due) {
+        weft_core_peer_ready(ep, p);
+    }
+}
+
+static void search_begin(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    p->path.refused_bytes = p->path.ceiling_bytes + 1;
+    search_go_on(ep, p, now_ns);
+    p->path.companion_bytes = usual_between(p->packet_bytes, p->path.probe_bytes);
+}
+
+static void probe_failed(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    struct path *path = &p->path;
+    path->probe_pn = 0;
+    if (++path->probe_tries < PROBE_TRIES) {
+        path->probe_due = true;
+        weft_core_peer_ready(ep, p);
+        return;
+    }
+    path->refused_bytes = path->probe_bytes;
+    search_go_on(ep, p, now_ns);
+}
+
+void weft_core_path_probe_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    if (p->path.probe_pn != 0 && p->path.probe_ns <= now_ns) {
+        probe_failed(ep, p, now_ns);
+    }
+}
+
+static void probe_passed(struct weft_ep *ep, struct peer *p, uint32_t bytes, uint64_t now_ns)
+{
+    struct path *path = &p->path;
+    if (bytes > p->packet_bytes && bytes <= path->ceiling_bytes && !path->fragment) {
+        size_set(p, bytes);
+        ep->counters.mtu_raised++;
+        path->refused_bytes = path->refused_bytes <= bytes ? path->ceiling_bytes + 1
+                                                           : path->refused_bytes;
+    }
+    /* A longer one that is still on its way (a companion came first) keeps its tries. */
+    if (bytes >= path->probe_bytes && path->probe_bytes != 0) {
+        search_go_on(ep, p, now_ns);
+    }
+}
+
+static void back_to_base(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    size_set(p, p->path.base_bytes);
+    search_begin(ep, p, now_ns);
+}
+
+static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                       const struct tx_packet *packet)
+{
+    struct path *path = &p->path;
+    bool large = packet->bytes > path->base_bytes && packet->bytes <= p->packet_bytes;
+    if (!large || pn <= path->large_pn ||
+        packet->sent_ns < weft_time_add(path->large_lost_ns, p->srtt_ns)) {
+        return; /* of the same round as one that was counted */
+    }
+    path->large_lost_ns = packet->sent_ns + 1;
+    if (++path->large_lost >= BLACK_HOLE_ROUNDS) {
+        ep->counters.mtu_black_holes++;
+        back_to_base(ep, p, packet->sent_ns);
+    }
+}
+
+void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t bytes,
+                     uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        struct peer *p = &ep->peers[i];
+        struct path *path = &p->path;
+        if (!peer_connected(p) || memcmp(&p->addr, addr, sizeof(*addr)) != 0) {
+            continue;
+        }
+        ep->counters.mtu_too_big++;
+        if (bytes <= path->base_bytes) {
+            path->fragment = true;
+            continue;
+        }
+        path->refused_bytes = (uint32_t)weft_min_u64(path->refused_bytes, bytes);
+        if (p->packet_bytes >= bytes) {
+            size_set(p, path->base_bytes);
+        }
+        search_go_on(ep, p, now_ns);
+    }
+}
+
+uint32_t weft_ep_packet_bytes(const struct weft_ep *ep, weft_peer peer)
+{
+    bool there = peer < ep->peers_used && ep->peers[peer].state != PEER_FREE;
+    return there ? ep->peers[peer].packet_bytes : 0;
+}
+
+/* ---- ECN ------------------------------------------------------------------------------------- */
+
+bool weft_core_ecn_marks(const struct weft_ep *ep, const struct peer *p)
+{
+    return ep->config.ecn && p->path.ecn != PATH_ECN_FAILED && p->path.ecn != PATH_ECN_UNKNOWN;
+}
+
+void weft_core_ecn_sent(struct peer *p)
+{
+    if (p->path.ecn == PATH_ECN_TESTING && ++p->path.ecn_sent >= ECN_TEST_PACKETS) {
+        p->path.ecn = PATH_ECN_UNKNOWN; /* no more marks until the first ones are answered */
+    }
+}
+
+static void ecn_fail(struct weft_ep *ep, struct peer *p)
+{
+    p->path.ecn = PATH_ECN_FAILED;
+    p->ecn_capable = false;
+    p->cc.marks = false;
+    ep->counters.ecn_failed++;
+}
+
+void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack)
+{
+    struct path *path = &p->path;
+    uint32_t acked = path->ecn_acked;
+    path->ecn_acked = 0;
+    if (ack->largest <= path->ecn_largest || path->ecn == PATH_ECN_FAILED) {
+        return; /* an old ACK, overtaken: its counts are in those seen already */
+    }
+    int32_t ect = (int32_t)(ack->ect - path->ecn_ect);
+    int32_t ce = (int32_t)(ack->ce - path->ecn_ce);
+    path->ecn_largest = ack->largest;
+    path->ecn_ect = ack->ect;
+    path->ecn_ce = ack->ce;
+    if (!ep->config.ecn) {
+        return;
+    }
+    if (ect < 0 || ce < 0 || (int64_t)ect + ce < acked) {
+        ecn_fail(ep, p);
+    } else if (acked > 0) {
+        path->ecn = PATH_ECN_CAPABLE;
+        p->ecn_capable = true;
+    }
+}
+
+/* ---- what the loss detection tells ----------------------------------------------------------- */
+
+void weft_core_path_acked(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                          const struct tx_packet *packet)
+{
+    struct path *path = &p->path;
+    path->ecn_acked += packet->ect;
+    if (packet->kind & TX_PACKET_MTU) {
+        probe_passed(ep, p, packet->chunk, packet->sent_ns);
+    } else if (pn > path->large_pn && packet->bytes > path->base_bytes &&
+               packet->bytes <= p->packet_bytes) {
+        path->large_pn = pn;
+        path->large_lost = 0;
+        path->large_lost_ns = 0;
+    }
+}
+
+void weft_core_path_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                         const struct tx_packet *packet)
+{
+    struct path *path = &p->path;
+    if (packet->ect && path->ecn != PATH_ECN_CAPABLE && path->ecn != PATH_ECN_FAILED &&
+        ++path->ecn_lost >= ECN_LOST_PACKETS) {
+        ecn_fail(ep, p); /* marked packets alone seem to be dropped */
+    }
+    if (packet->kind & TX_PACKET_MTU) {
+        if (pn == path->probe_pn) {
+            probe_failed(ep, p, packet->sent_ns);
+        }
+        return;
+    }
+    large_lost(ep, p, pn, packet);
+}
+
+/* ---- another address ------------------------------------------------------------------------- */
+
+/* The way has changed: nothing learnt of the old one holds. RFC 9000 section 9.4. */
+static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    p->srtt_ns = 0;
+    p->rttvar_ns = 0;
+    p->rtt_latest_ns = 0;
+    p->rtt_ns_min = WEFT_NEVER;
+    p->pto_count = 0;
+    p->pto_base_ns = now_ns;
+    p->echo_ns = 0;
+    p->tokens_bytes = 0;
+    p->tokens_ns = now_ns;
+    p->path.ecn = PATH_ECN_TESTING;
+    p->path.ecn_sent = 0;
+    p->path.ecn_lost = 0;
+    p->ecn_capable = false;
+    p->path.fragment = false;
+    size_set(p, p->path.base_bytes);
+    p->cc.ops->init(&p->cc, p->packet_bytes, now_ns);
+    search_begin(ep, p, now_ns);
+}
+
+static bool holds_response(const struct weft_wire_packet *packet, uint64_t token)
+{
+    struct weft_reader r = weft_reader_make(packet->control, packet->control_bytes);
+    struct weft_wire_frame frame;
+    while (packet->control != NULL && weft_wire_frame_decode(&r, &frame)) {
+        if (frame.type == WEFT_FRAME_PATH_RESPONSE && frame.token == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static size_t packet_bytes(const struct weft_wire_packet *packet)
+{
+    size_t tag = packet->klass == WEFT_CLASS_PLAIN ? 0 : WEFT_TAG_BYTES;
+    size_t control = packet->control == NULL ? 0 : 2 + packet->control_bytes;
+    return WEFT_HEADER_BYTES + control + packet->data_bytes + tag;
+}
+
+bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_addr *from,
+                          const struct weft_wire_packet *packet, uint64_t now_ns)
+{
+    struct path *path = &p->path;
+    bool asked = path->challenge_ns != 0;
+    bool same = asked && memcmp(&path->new_addr, from, sizeof(*from)) == 0;
+    if (same && holds_response(packet, path->token)) {
+        p->addr = *from;
+        path->challenge_ns = 0;
+        path->challenge_due = false;
+        ep->counters.path_changes++;
+        path_restart(ep, p, now_ns);
+        return true;
+    }
+    size_t challenge_bytes = WEFT_HEADER_BYTES + 2 + WEFT_PATH_BYTES + WEFT_TAG_BYTES;
+    bool early = asked && now_ns < path->challenge_ns + challenge_every_ns;
+    if (early || AMPLIFICATION * packet_bytes(packet) < challenge_bytes) {
+        return false;
+    }
+    if (!same) { /* an answer on its way to us stays good */
+        path->new_addr = *from;
+        path->token = weft_prng_u64(&ep->prng);
+    }
+    path->challenge_ns = now_ns;
+    path->challenge_due = true;
+    weft_core_peer_ready(ep, p);
+    return false;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+void weft_core_path_init(const struct weft_ep *ep, struct peer *p)
+{
+    const struct weft_ep_config *c = &ep->config;
+    uint32_t sure = c->packet_bytes_sure == 0
+                        ? c->packet_bytes
+                        : (uint32_t)weft_min_u64(c->packet_bytes_sure, c->packet_bytes);
+    p->packet_bytes = sure;
+    p->path = (struct path){
+        .base_bytes = (uint32_t)weft_min_u64(BASE_BYTES, sure),
+        .ceiling_bytes = c->packet_bytes,
+        .refused_bytes = (uint32_t)c->packet_bytes + 1,
+        .raise_ns = WEFT_NEVER,
+        .timer_ns = WEFT_NEVER,
+        .close_ns = WEFT_NEVER,
+        .drain_ns = WEFT_NEVER,
+    };
+}
+
+void weft_core_path_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    search_begin(ep, p, now_ns);
+}
+
+static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint32_t bytes, uint64_t now_ns,
+                            struct weft_tx *tx)
+{
+    struct weft_wire_frame ping = {.type = WEFT_FRAME_PING};
+    uint32_t bare = WEFT_HEADER_BYTES + 2 + WEFT_PING_BYTES + WEFT_TAG_BYTES;
+    uint64_t pn = p->pn_next;
+    ep->counters.mtu_probes++;
+    if (weft_core_frame_build(ep, p, &p->addr, &ping, bytes - bare, tx) == 0) {
+        return 0;
+    }
+    weft_core_packet_sent(ep, p, now_ns, TX_PACKET_MTU, 0, bytes, 0);
+    if (bytes == p->path.probe_bytes) {
+        p->path.probe_pn = pn;
+        uint64_t wait_ns = weft_max_u64(3 * weft_core_pto_base(p), probe_wait_ns_min);
+        p->path.probe_ns = now_ns + (wait_ns << p->path.probe_tries);
+    }
+    return 1;
+}
+
+uint32_t weft_core_path_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                              struct weft_tx *tx)
+{
+    struct path *path = &p->path;
+    if (path->challenge_due) {
+        struct weft_wire_frame frame = {.type = WEFT_FRAME_PATH_CHALLENGE, .token = path->token};
+        path->challenge_due = false;
+        ep->counters.path_challenges++;
+        if (weft_core_frame_build(ep, p, &path->new_addr, &frame, 0, tx) == 0) {
+            return 0;
+        }
+        weft_core_packet_sent(ep, p, now_ns, 0, 0, 0, 0);
+        return 1;
+    }
+    if (p->state != PEER_OPEN || p->idle) {
+        return 0;
+    }
+    if (path->raise_ns <= now_ns) { /* looked at only while something is sent: no timer of its own */
+        search_begin(ep, p, now_ns);
+    }
+    if (path->probe_due) {
+        path->probe_due = false;
+        return probe_build(ep, p, path->probe_bytes, now_ns, tx);
+    }
+    if (path->companion_bytes != 0) {
+        uint32_t bytes = path->companion_bytes;
+        path->companion_bytes = 0;
+        return bytes > p->packet_bytes ? probe_build(ep, p, bytes, now_ns, tx) : 0;
+    }
+    return 0;
+}
