@@ -189,9 +189,12 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
     weft_core_peer_up(ep, p, now_ns);
 }
 
+/* One socket belongs to one process at a time: another incarnation at the same address is dead,
+ * whatever it was called. */
 static bool same_other_end(const struct peer *a, const struct peer *b)
 {
-    return a->name == b->name && addr_equal(&a->addr, &b->addr);
+    return addr_equal(&a->addr, &b->addr) &&
+           (a->name == b->name || a->incarnation != b->incarnation);
 }
 
 void weft_core_older_replace(struct weft_ep *ep, const struct peer *p, uint64_t now_ns)

@@ -546,6 +546,7 @@ void weft_core_path_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
                          const struct tx_packet *packet);
 bool weft_core_ecn_marks(const struct weft_ep *ep, const struct peer *p);
 void weft_core_ecn_sent(struct peer *p);
+void weft_core_ecn_silence(struct peer *p);
 void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack);
 /* A valid packet with the connection's id came from another address than the peer's. True: the
  * peer has proved that it is there, and is reached there from now on. */

@@ -451,6 +451,9 @@ void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         return;
     }
     p->pto_count++;
+    if (p->pto_count >= 2) {
+        weft_core_ecn_silence(p);
+    }
     p->pto_base_ns = now_ns;
     p->probes = p->pto_count > 2 ? 2 : 1;
     ep->counters.probes++;

@@ -27,11 +27,12 @@
 
 enum {
     BASE_BYTES = 1200,        /* RFC 9000 section 14.1 */
+    PLAIN_BYTES = 1472,       /* IPv4 in frames of 1,500 bytes */
     PROBE_TRIES = 3,
     SEARCH_GRAIN = 16,        /* smaller gains are not searched for */
     BLACK_HOLE_ROUNDS = 4,
     ECN_TEST_PACKETS = 64,
-    ECN_LOST_PACKETS = 10,
+    ECN_LOST_PACKETS = 5,
     AMPLIFICATION = 3,
 };
 
@@ -101,7 +102,9 @@ static void search_begin(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     p->path.refused_bytes = p->path.ceiling_bytes + 1;
     search_go_on(ep, p, now_ns);
-    p->path.companion_bytes = usual_between(p->packet_bytes, p->path.probe_bytes);
+    /* If not the longest, then what plain Ethernet takes. */
+    uint32_t below = (uint32_t)weft_min_u64(p->path.probe_bytes, PLAIN_BYTES + 1);
+    p->path.companion_bytes = usual_between(p->packet_bytes, below);
 }
 
 static void probe_failed(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -200,6 +203,14 @@ void weft_core_ecn_sent(struct peer *p)
 {
     if (p->path.ecn == PATH_ECN_TESTING && ++p->path.ecn_sent >= ECN_TEST_PACKETS) {
         p->path.ecn = PATH_ECN_UNKNOWN; /* no more marks until the first ones are answered */
+    }
+}
+
+/* Nothing is answered: perhaps because it is marked. */
+void weft_core_ecn_silence(struct peer *p)
+{
+    if (p->path.ecn == PATH_ECN_TESTING) {
+        p->path.ecn = PATH_ECN_UNKNOWN;
     }
 }
 

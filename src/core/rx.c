@@ -576,7 +576,6 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         }
         eliciting = true;
     }
-    weft_core_replay_commit(&p->sec, packet.number);
     if (memcmp(&p->addr, from, sizeof(*from)) != 0 &&
         (p->state == PEER_CLOSING || !weft_core_path_stray(ep, p, from, &packet, now_ns))) {
         ep->counters.bad_peer++;
@@ -586,6 +585,8 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         weft_core_closing_recv(ep, p, &packet);
         return;
     }
+    /* Not before: of a copy from elsewhere that overtakes it, the original must still count. */
+    weft_core_replay_commit(&p->sec, packet.number);
     bool has = packet.data != NULL;
     trace(ep, p, WEFT_TRACE_PACKET_RECEIVED, packet.flags, packet.number, has ? data.msg : 0,
           has ? data.chunk : 0, count);

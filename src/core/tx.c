@@ -411,6 +411,9 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
     if (m != NULL) {
         p->tokens_bytes -= p->cc.rate_bps == 0 ? 0 : tx->bytes;
     }
+    if (kind == 0 && !p->ecn_capable) {
+        tx->ecn = WEFT_ECN_NOT; /* not acknowledged, so no test of the marks */
+    }
     tx->packets = 1;
     tx->seg_bytes = tx->bytes;
     weft_core_packet_sent(ep, p, now_ns, kind, m != NULL ? (uint32_t)m->seq : 0, chunk, tx->bytes);
