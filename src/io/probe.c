@@ -45,7 +45,8 @@ static bool send_burst(int fd, const struct weft_addr *to)
     burst->bytes = sizeof(zeros);
     burst->iov_count = 1;
     burst->iov[0] = (struct weft_ep_iov){.base = zeros, .bytes = sizeof(zeros)};
-    struct weft_sender sender = {.fd = fd, .gso = true};
+    struct weft_sender sender;
+    weft_sender_init(&sender, fd, weft_sock_addr_family(&burst->addr), true);
     struct weft_udp_counters counters = {0};
     weft_sender_send(&sender, burst, 1, &counters);
     free(burst);

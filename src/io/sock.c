@@ -94,6 +94,17 @@ static uint32_t get_int(int fd, int level, int name)
     return getsockopt(fd, level, name, &value, &bytes) == 0 ? (uint32_t)value : 0;
 }
 
+void weft_sock_set_fragment(int fd, int family, bool fragment)
+{
+    if (family == AF_INET) {
+        (void)set_int(fd, IPPROTO_IP, IP_MTU_DISCOVER,
+                      fragment ? IP_PMTUDISC_DONT : IP_PMTUDISC_PROBE);
+    } else {
+        (void)set_int(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER,
+                      fragment ? IPV6_PMTUDISC_DONT : IPV6_PMTUDISC_PROBE);
+    }
+}
+
 static void set_options(int fd, int family, const struct weft_sock_request *request,
                         struct weft_sock_facts *facts_p)
 {
@@ -103,6 +114,7 @@ static void set_options(int fd, int family, const struct weft_sock_request *requ
     facts_p->recv_buffer_bytes = get_int(fd, SOL_SOCKET, SO_RCVBUF);
     facts_p->send_buffer_bytes = get_int(fd, SOL_SOCKET, SO_SNDBUF);
     (void)set_int(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);
+    weft_sock_set_fragment(fd, family, false);
     facts_p->timestamps = set_int(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
     facts_p->ecn = family == AF_INET ? set_int(fd, IPPROTO_IP, IP_RECVTOS, 1)
                                      : set_int(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);

@@ -26,6 +26,10 @@ int weft_sock_addr_family(const struct weft_addr *addr);
 
 uint16_t weft_sock_addr_port(const struct weft_addr *addr);
 
+/* Datagrams sent from now on may be fragmented, or (as a new socket has it) have DF set and are as
+ * long as the device takes, whatever the kernel believes to know of the path. */
+void weft_sock_set_fragment(int fd, int family, bool fragment);
+
 struct weft_sock_facts {
     uint32_t recv_buffer_bytes; /* as the kernel counts: twice what was granted */
     uint32_t send_buffer_bytes;

@@ -19,11 +19,14 @@
 
 enum {
     SOCKET_BUFFER_BYTES = 4 << 20,
+    SURE_BYTES = 1200, /* UDP payload that passes everywhere */
     /* Batches sent before the socket is looked at again: acknowledgements must not wait for a whole
      * window to be copied. */
     FLUSH_BATCHES_MAX = 4,
     KERNEL_HEAD_BYTES = 832,
 };
+
+static const uint64_t close_wait_ns = 50 * WEFT_NS_PER_MS;
 
 struct weft_udp {
     int socket_fd;
@@ -143,6 +146,9 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     }
     struct weft_ep_config ep = config->ep;
     ep.rx_window = window_of(ep.rx_window, ep.packet_bytes, udp->facts.recv_buffer_bytes);
+    if (ep.packet_bytes_sure == 0 && !weft_sock_addr_is_loopback(&addr)) {
+        ep.packet_bytes_sure = SURE_BYTES; /* longer ones are asked for first */
+    }
     status = weft_ep_new(&ep, &udp->ep);
     if (status != WEFT_OK) {
         return weft_io_fail(error, status, "the endpoint: %s", weft_status_text(status));
@@ -187,8 +193,8 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
         return status;
     }
     atomic_init(&udp->woken, 0);
-    udp->sender =
-        (struct weft_sender){.fd = udp->socket_fd, .gso = udp->facts.gso && config->gso != 0};
+    weft_sender_init(&udp->sender, udp->socket_fd, udp->family,
+                     udp->facts.gso && config->gso != 0);
     udp->busy_poll_ns = config->busy_poll_us * WEFT_NS_PER_US;
     udp->peers_max = config->ep.peers_max;
     udp->observer = config->observer;
@@ -211,6 +217,10 @@ static void flush(struct weft_udp *udp)
         }
         if (count > 0) {
             weft_sender_send(&udp->sender, udp->bursts, count, &udp->counters);
+        }
+        if (udp->sender.too_big_bytes != 0) {
+            weft_ep_too_big(udp->ep, &udp->sender.too_big_addr, udp->sender.too_big_bytes, now_ns);
+            udp->sender.too_big_bytes = 0;
         }
         if (count < WEFT_TX_BATCH) {
             return;
@@ -376,6 +386,16 @@ void weft_udp_idle(struct weft_udp *udp)
     flush_all(udp);
 }
 
+static void forget_events(void *arg, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct weft_msgr *msgr = arg;
+    struct weft_msg_event event;
+    while (msgr->ops->poll(msgr->self, &event)) {
+        continue;
+    }
+}
+
 void weft_udp_close(struct weft_udp *udp)
 {
     if (udp == NULL) {
@@ -383,6 +403,14 @@ void weft_udp_close(struct weft_udp *udp)
     }
     for (weft_peer peer = 0; peer < udp->peers_max; peer++) {
         weft_ep_close(udp->ep, peer, weft_clock_now_ns());
+    }
+    /* An answer says that the other end knows; without one CLOSE is repeated, for a short while. */
+    struct weft_msgr msgr = weft_udp_msgr(udp);
+    uint64_t end_ns = weft_clock_now_ns() + close_wait_ns;
+    uint64_t now_ns = weft_clock_now_ns();
+    while (weft_ep_busy(udp->ep) && now_ns < end_ns) {
+        (void)weft_udp_step(udp, end_ns - now_ns, forget_events, &msgr);
+        now_ns = weft_clock_now_ns();
     }
     flush_all(udp);
     observe(udp, true);

@@ -125,7 +125,8 @@ void weft_udp_wake(struct weft_udp *udp);
 /* Tell peers that this socket will not be looked at for a while (weft_ep_idle), and send it. */
 void weft_udp_idle(struct weft_udp *udp);
 
-/* Send CLOSE to all peers, once, and free. Events not polled are gone. NULL is fine. */
+/* Send CLOSE to all peers, up to three times until they answer, for 50 ms at most; then free. Events
+ * not polled are gone. NULL is fine. */
 void weft_udp_close(struct weft_udp *udp);
 
 const struct weft_udp_counters *weft_udp_counters(const struct weft_udp *udp);

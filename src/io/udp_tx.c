@@ -1,6 +1,7 @@
 #include "io/udp_tx.h"
 
 #include "base/assert.h"
+#include "io/sock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -160,7 +161,25 @@ static void count_sent(const struct mmsghdr *message, uint32_t datagrams,
     counters->bytes_sent += message->msg_len;
 }
 
-static void send_singly(const struct weft_sender *sender, const struct weft_tx *burst,
+static void note_too_big(struct weft_sender *sender, int number, const struct weft_addr *addr,
+                         uint32_t bytes)
+{
+    if (number == EMSGSIZE) {
+        sender->too_big_addr = *addr;
+        sender->too_big_bytes = bytes;
+    }
+}
+
+/* DF is a setting of the socket, not of a message. */
+static void set_fragmenting(struct weft_sender *sender, bool fragment)
+{
+    if (sender->fragmenting != fragment) {
+        sender->fragmenting = fragment;
+        weft_sock_set_fragment(sender->fd, sender->family, fragment);
+    }
+}
+
+static void send_singly(struct weft_sender *sender, const struct weft_tx *burst,
                         struct weft_udp_counters *counters)
 {
     struct mmsghdr messages[WEFT_TX_PACKETS_MAX];
@@ -170,13 +189,18 @@ static void send_singly(const struct weft_sender *sender, const struct weft_tx *
     struct attempt attempt = {0};
     for (uint32_t done = 0; done < count;) {
         counters->send_calls++;
-        int sent = sendmmsg(sender->fd, messages + done, count - done, MSG_DONTWAIT);
+        int sent = sender->send(sender->fd, messages + done, count - done, MSG_DONTWAIT);
+        int number = errno;
         if (sent > 0) {
             for (int i = 0; i < sent; i++) {
                 count_sent(&messages[done++], 1, counters);
             }
             attempt = (struct attempt){0};
-        } else if (judge(sender, errno, false, &attempt, counters) == DROP) {
+        } else if (judge(sender, number, false, &attempt, counters) == DROP) {
+            uint32_t at = done * burst->seg_bytes;
+            uint32_t left = burst->bytes - at;
+            note_too_big(sender, number, &burst->addr,
+                         left < burst->seg_bytes ? left : burst->seg_bytes);
             counters->send_dropped++;
             done++;
             attempt.socket_errors = 0; /* but no second wait: a full socket costs one per burst */
@@ -199,7 +223,8 @@ static uint32_t send_bursts(struct weft_sender *sender, const struct weft_tx *bu
     uint32_t done = 0;
     while (done < count) {
         counters->send_calls++;
-        int sent = sendmmsg(sender->fd, messages + done, count - done, MSG_DONTWAIT);
+        int sent = sender->send(sender->fd, messages + done, count - done, MSG_DONTWAIT);
+        int number = errno;
         if (sent > 0) {
             for (int i = 0; i < sent; i++, done++) {
                 count_sent(&messages[done], bursts[done].packets, counters);
@@ -207,19 +232,29 @@ static uint32_t send_bursts(struct weft_sender *sender, const struct weft_tx *bu
             attempt = (struct attempt){0};
             continue;
         }
-        switch (judge(sender, errno, bursts[done].packets > 1, &attempt, counters)) {
+        switch (judge(sender, number, bursts[done].packets > 1, &attempt, counters)) {
         case TRY_AGAIN:
             break;
         case DROP:
+            note_too_big(sender, number, &bursts[done].addr, bursts[done].bytes);
             counters->send_dropped += bursts[done++].packets;
             attempt.socket_errors = 0;
             break;
         case NO_GSO:
-            sender->gso = false;
+            /* Its datagrams may be too long for the route, then GSO is not to blame. */
+            sender->too_big_bytes = 0;
+            counters->gso_refused++;
+            send_singly(sender, &bursts[done++], counters);
+            sender->gso = sender->too_big_bytes != 0;
             return done;
         }
     }
     return done;
+}
+
+void weft_sender_init(struct weft_sender *sender, int fd, int family, bool gso)
+{
+    *sender = (struct weft_sender){.fd = fd, .family = family, .send = sendmmsg, .gso = gso};
 }
 
 void weft_sender_send(struct weft_sender *sender, const struct weft_tx *bursts, uint32_t count,
@@ -227,6 +262,7 @@ void weft_sender_send(struct weft_sender *sender, const struct weft_tx *bursts, 
 {
     WEFT_ASSERT(count <= WEFT_TX_BATCH);
     for (uint32_t done = 0; done < count;) {
+        set_fragmenting(sender, bursts[done].fragment);
         if (!sender->gso && bursts[done].packets > 1) {
             counters->gso_refused++;
             send_singly(sender, &bursts[done++], counters);
@@ -234,7 +270,8 @@ void weft_sender_send(struct weft_sender *sender, const struct weft_tx *bursts, 
         }
         /* Without GSO, only runs of single packets share a system call. */
         uint32_t run = 1;
-        while (done + run < count && (sender->gso || bursts[done + run].packets == 1)) {
+        while (done + run < count && bursts[done + run].fragment == bursts[done].fragment &&
+               (sender->gso || bursts[done + run].packets == 1)) {
             run++;
         }
         done += send_bursts(sender, bursts + done, run, counters);

@@ -8,10 +8,23 @@
 
 enum { WEFT_TX_BATCH = 4 }; /* bursts for each system call */
 
+struct mmsghdr;
+
 struct weft_sender {
     int fd;
+    int family;
+    /* sendmmsg, unless a test stands in for the kernel. */
+    int (*send)(int fd, struct mmsghdr *messages, unsigned int count, int flags);
     bool gso; /* turns false for good when the kernel or the route refuses a burst */
+    bool fragmenting; /* what the socket is set to: DF clear */
+    /* The last datagram that was too long for the route (EMSGSIZE). The owner tells the endpoint and
+     * clears it; bytes 0 = none. */
+    struct weft_addr too_big_addr;
+    uint32_t too_big_bytes;
 };
+
+/* For a socket of weft_sock_open. */
+void weft_sender_init(struct weft_sender *sender, int fd, int family, bool gso);
 
 /* Send count <= WEFT_TX_BATCH bursts, in order. */
 void weft_sender_send(struct weft_sender *sender, const struct weft_tx *bursts, uint32_t count,

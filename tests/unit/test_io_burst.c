@@ -52,7 +52,7 @@ static struct pair *pair_new(bool gso, bool gro)
     struct weft_addr from;
     pair->from_fd = open_socket("127.0.0.1", false, &from);
     pair->to_fd = open_socket("127.0.0.1", gro, &pair->to);
-    pair->sender = (struct weft_sender){.fd = pair->from_fd, .gso = gso};
+    weft_sender_init(&pair->sender, pair->from_fd, AF_INET, gso);
     assert_int_equal(weft_rx_new(pair->to_fd, &pair->rx), WEFT_OK);
     pair->bursts = calloc(WEFT_TX_BATCH, sizeof(*pair->bursts));
     assert_non_null(pair->bursts);
