@@ -1,9 +1,12 @@
 #!/bin/bash
 # One link, one kernel TCP (cubic) and one weft flow with `reno-fair`: TCP keeps at least 35 %.
 #
-#   namespace a --- veth, token bucket 100 Mbit/s, 100 KB of buffer --> namespace b
+#   namespace a --- veth --- namespace s --- veth, token bucket 100 Mbit/s, 100 KB --> namespace b
 #
-# Needs root: makes two network namespaces, named by this process's number, and puts them away at
+# The bottleneck is a hop away from the senders: in a queue of its own host a TCP would hold itself
+# back (TCP small queues), which is not what happens in a switch.
+#
+# Needs root: makes three network namespaces, named by this process's number, and puts them away at
 # exit. Usage: share.sh [SECONDS]. WEFT_FLOW is the program of tests/lab/flow.c.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -11,6 +14,7 @@
 seconds=${1:-4}
 a=weft-a-$$
 b=weft-b-$$
+s=weft-s-$$
 pids=()
 
 put_away() {
@@ -19,6 +23,7 @@ put_away() {
     done
     ip netns del "$a" 2>/dev/null
     ip netns del "$b" 2>/dev/null
+    ip netns del "$s" 2>/dev/null
     rm -rf "$tap_tmp"
 }
 trap put_away EXIT
@@ -31,26 +36,34 @@ skip() {
 }
 
 set_up() {
-    ip netns add "$a" && ip netns add "$b" &&
-        ip link add va netns "$a" type veth peer name vb netns "$b" &&
-        ip -n "$a" addr add 10.77.0.1/24 dev va && ip -n "$b" addr add 10.77.0.2/24 dev vb &&
+    ip netns add "$a" && ip netns add "$b" && ip netns add "$s" &&
+        ip link add va netns "$a" type veth peer name sa netns "$s" &&
+        ip link add vb netns "$b" type veth peer name sb netns "$s" &&
+        ip -n "$a" addr add 10.77.0.1/24 dev va && ip -n "$s" addr add 10.77.0.2/24 dev sa &&
+        ip -n "$b" addr add 10.77.1.1/24 dev vb && ip -n "$s" addr add 10.77.1.2/24 dev sb &&
         ip -n "$a" link set va up && ip -n "$b" link set vb up &&
+        ip -n "$s" link set sa up && ip -n "$s" link set sb up &&
+        ip -n "$a" route add default via 10.77.0.2 &&
+        ip -n "$b" route add default via 10.77.1.2 &&
+        ip netns exec "$s" sysctl -q net.ipv4.ip_forward=1 &&
         ip netns exec "$a" ethtool -K va tso off gso off gro off &&
         ip netns exec "$b" ethtool -K vb tso off gso off gro off &&
-        ip netns exec "$a" tc qdisc add dev va root tbf rate 100mbit burst 10kb limit 100000
+        ip netns exec "$s" ethtool -K sa tso off gso off gro off &&
+        ip netns exec "$s" ethtool -K sb tso off gso off gro off &&
+        ip netns exec "$s" tc qdisc add dev sb root tbf rate 100mbit burst 10kb limit 100000
 }
 
 # share <cc of weft>: both flows for $seconds; bytes in $tcp and $weft. Not for a subshell: $pids.
 share() {
-    ip netns exec "$b" "$WEFT_FLOW" recv tcp 10.77.0.2 7001 >"$tap_tmp/tcp" &
+    ip netns exec "$b" "$WEFT_FLOW" recv tcp 10.77.1.1 7001 >"$tap_tmp/tcp" &
     local tcp_recv=$!
-    ip netns exec "$b" "$WEFT_FLOW" recv weft 10.77.0.2 7002 >"$tap_tmp/weft" &
+    ip netns exec "$b" "$WEFT_FLOW" recv weft 10.77.1.1 7002 >"$tap_tmp/weft" &
     local weft_recv=$!
     pids+=("$tcp_recv" "$weft_recv")
     sleep 0.3
-    ip netns exec "$a" "$WEFT_FLOW" send tcp 10.77.0.2 7001 "$seconds" cubic >"$tap_tmp/tcp_send" &
+    ip netns exec "$a" "$WEFT_FLOW" send tcp 10.77.1.1 7001 "$seconds" cubic >"$tap_tmp/tcp_send" &
     local tcp_send=$!
-    ip netns exec "$a" "$WEFT_FLOW" send weft 10.77.0.2 7002 "$seconds" "$1" >"$tap_tmp/weft_send" &
+    ip netns exec "$a" "$WEFT_FLOW" send weft 10.77.1.1 7002 "$seconds" "$1" >"$tap_tmp/weft_send" &
     local weft_send=$!
     pids+=("$tcp_send" "$weft_send")
     wait "$tcp_send" "$weft_send"
