@@ -57,6 +57,14 @@ void weft_counters_add_transport(cJSON *into, const struct weft_udp_counters *ud
     EP(bad_ack);
     EP(old_packets);
     EP(hello_refused);
+    EP(closed_packets);
+    EP(mtu_probes);
+    EP(mtu_raised);
+    EP(mtu_black_holes);
+    EP(mtu_too_big);
+    EP(ecn_failed);
+    EP(path_challenges);
+    EP(path_changes);
     EP(bad_tag);
     EP(bad_mode);
     EP(bad_key);

@@ -234,6 +234,7 @@ enum weft_transport_down {
     WEFT_TRANSPORT_DOWN_RESTARTED,  /* its process was started anew, or forgot this connection:
                                      * connect again */
     WEFT_TRANSPORT_DOWN_CRYPTO,     /* the cryptography of this process failed; was it forked? */
+    WEFT_TRANSPORT_DOWN_IDLE,       /* nothing was outstanding for too long; this end closed */
 };
 
 /* What arrived of a message: bit c of bits is set when elements [c x chunk_elems, (c+1) x

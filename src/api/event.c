@@ -98,7 +98,8 @@ static uint32_t public_down(enum weft_msg_down down, bool was_up)
         return WEFT_TRANSPORT_DOWN_RESTARTED;
     case WEFT_DOWN_CRYPTO:
         return WEFT_TRANSPORT_DOWN_CRYPTO;
-    case WEFT_DOWN_IDLE: /* the library sets no idle time-out */
+    case WEFT_DOWN_IDLE:
+        return WEFT_TRANSPORT_DOWN_IDLE;
     case WEFT_DOWN_LOCAL:
         break;
     }

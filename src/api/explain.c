@@ -28,6 +28,8 @@ const char *weft_down_text(enum weft_transport_down down)
     case WEFT_TRANSPORT_DOWN_CRYPTO:
         return "the cryptography of this process failed; a process that was forked opens its own "
                "transports";
+    case WEFT_TRANSPORT_DOWN_IDLE:
+        return "nothing was outstanding for too long, so this end closed the connection";
     }
     return "for an unknown reason";
 }

@@ -567,6 +567,5 @@ void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uin
 void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
                             const struct weft_wire_packet *packet);
 bool weft_core_closing(const struct peer *p);
-/* This peer's first valid packet came: connections of earlier lives of its process end. */
 
 #endif

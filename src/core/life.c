@@ -9,8 +9,6 @@
  */
 #include "core/internal.h"
 
-#include <string.h>
-
 enum { CLOSE_SENDS = 3, DRAIN_INTERVALS = 5 };
 
 /* ---- close ----------------------------------------------------------------------------------- */

@@ -225,9 +225,11 @@ static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_n
                 p->loss_ns = due_ns;
                 break; /* later ones were sent later */
             }
-            *sent_ns_p = packet_at(ep, p, pn)->sent_ns; /* the order of numbers is that of time */
             /* That a longer packet does not pass says nothing about congestion. */
-            lost += (packet_at(ep, p, pn)->kind & TX_PACKET_MTU) == 0;
+            if ((packet_at(ep, p, pn)->kind & TX_PACKET_MTU) == 0) {
+                *sent_ns_p = packet_at(ep, p, pn)->sent_ns; /* numbers are in the order of time */
+                lost++;
+            }
             packet_lost(ep, p, pn);
         }
         pn++;

@@ -481,7 +481,7 @@ uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct 
                                const struct weft_wire_frame *frame, uint32_t zeros,
                                struct weft_tx *tx)
 {
-    static const uint8_t zero[65536]; /* one buffer: what is sealed has few */
+    static const uint8_t zero[WEFT_TX_BYTES_MAX]; /* one buffer: what is sealed has few */
     tx_begin(ep, p, tx);
     tx->addr = *addr;
     struct weft_writer w = weft_writer_make(tx->scratch + CONTROL_OFFSET, 64);

@@ -120,6 +120,7 @@ static void values_are_as_programs_have_them(void **state)
     assert_int_equal(WEFT_TRANSPORT_DOWN_LOCAL, 5);
     assert_int_equal(WEFT_TRANSPORT_DOWN_RESTARTED, 6);
     assert_int_equal(WEFT_TRANSPORT_DOWN_CRYPTO, 7);
+    assert_int_equal(WEFT_TRANSPORT_DOWN_IDLE, 8);
 
     assert_int_equal(WEFT_TRANSPORT_AUTH, 0);
     assert_int_equal(WEFT_TRANSPORT_SEAL, 1);
