@@ -4,7 +4,7 @@
  * A credit is one DATA packet. What a sender was granted and has not used yet is outstanding; the
  * sum over all senders with an open message is kept under a budget
  *
- *     rate x base round trip x 5/4  +  safe bytes  +  slack
+ *     rate x base round trip x (1 + 5 x loss, at most 1/4)  +  safe bytes  +  slack
  *
  * with the rate as measured at this end while senders wanted more than they had, and the slack an
  * allowance for hosts that answer late: it grows while the link pauses although credit is out, and
@@ -26,6 +26,7 @@
 enum {
     SAFE_BYTES = 36000,    /* fits the smallest switch buffer that is met (64 KB) with room */
     BUDGET_PACKETS_MIN = 4,
+    SPARE_PER_LOSS = 5,
     ALLOWANCE_FIRST = 8,   /* unscheduled packets before anything is known */
     TURN_LONGEST = 8,      /* every so many grants go to the longest waiting */
     QUANTUM_MAX = 128,
@@ -36,6 +37,7 @@ enum {
 };
 
 static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
+static const uint64_t window_ns_first = 50 * WEFT_NS_PER_US; /* while little is known */
 /* Faster links have deeper buffers, and hosts that answer no sooner. */
 static const uint64_t slack_ns_slow = 100 * WEFT_NS_PER_US;
 static const uint64_t slack_ns_fast = 300 * WEFT_NS_PER_US;
@@ -192,7 +194,11 @@ static void window_start(struct weft_ep *ep, uint64_t now_ns)
 static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
 {
     struct credit *c = &ep->credit;
-    uint64_t bytes = c->rate_bps / 8 * rtt_ns / WEFT_NS_PER_S * 5 / 4 + SAFE_BYTES + c->slack_bytes;
+    uint64_t in_flight = c->rate_bps / 8 * rtt_ns / WEFT_NS_PER_S;
+    /* Lost grants and lost packets hold credit back for a round trip or two. */
+    uint64_t spare_ppm = weft_min_u64(SPARE_PER_LOSS * (uint64_t)c->loss_ppm, WEFT_PPM / 4);
+    uint64_t bytes =
+        in_flight + in_flight * spare_ppm / WEFT_PPM + SAFE_BYTES + c->slack_bytes;
     uint64_t packets = bytes / (c->packet_bytes + WIRE_BYTES);
     const struct weft_credit_share *share = ep->config.credit_share;
     if (share != NULL) {
@@ -207,7 +213,8 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
 {
     struct credit *c = &ep->credit;
     uint64_t span_ns = now_ns - c->window_ns;
-    if (span_ns < weft_max_u64(2 * rtt_ns, window_ns_min)) {
+    uint64_t least_ns = c->rate_next < CREDIT_RATES ? window_ns_first : window_ns_min;
+    if (span_ns < weft_max_u64(2 * rtt_ns, least_ns)) {
         return;
     }
     uint64_t bytes = delivered(ep) - c->window_bytes;
