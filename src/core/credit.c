@@ -136,25 +136,34 @@ uint16_t weft_core_credit_first(const struct weft_ep *ep)
 
 /* ---- the budget ------------------------------------------------------------------------------ */
 
-static void slack_update(struct credit *c, uint64_t rate_bps, uint64_t span_ns)
+/* What loss above the floor, or marks, ask to take off the slack, in ppm of it. Measured over at least
+ * LOSS_SPAN_PACKETS, however many windows these take. */
+static uint32_t congestion(struct credit *c)
 {
-    uint64_t packets = c->window_packets + c->window_lost;
+    uint64_t packets = c->span_packets + c->span_lost;
     if (packets < LOSS_SPAN_PACKETS) {
-        return;
+        return 0;
     }
-    uint32_t loss_ppm = (uint32_t)(c->window_lost * WEFT_PPM / packets);
-    uint32_t mark_ppm = (uint32_t)(c->window_ce * WEFT_PPM / packets);
+    uint32_t loss_ppm = (uint32_t)(c->span_lost * WEFT_PPM / packets);
+    uint32_t mark_ppm = (uint32_t)(c->span_ce * WEFT_PPM / packets);
+    c->span_packets = 0;
+    c->span_lost = 0;
+    c->span_ce = 0;
     c->loss_ppm = (uint32_t)(((uint64_t)c->loss_ppm * 7 + loss_ppm) / 8);
     c->loss_floor[0] = c->loss_ppm < c->loss_floor[0] ? c->loss_ppm : c->loss_floor[0];
     uint32_t least = (uint32_t)weft_min_u64(c->loss_floor[0], c->loss_floor[1]);
     /* The floor is the least of many noisy measurements: half as much again, and a point. */
     uint32_t noise_ppm = least + least / 2 + WEFT_PPM / 100;
+    return loss_ppm > noise_ppm ? WEFT_PPM / 2 : mark_ppm / 2;
+}
+
+static void slack_update(struct credit *c, uint64_t rate_bps, uint64_t span_ns)
+{
     uint64_t slack_ns = rate_bps < fast_bps ? slack_ns_slow : slack_ns_fast;
     uint64_t most = rate_bps / 8 * slack_ns / WEFT_NS_PER_S;
-    if (mark_ppm > 0) {
-        c->slack_bytes -= c->slack_bytes * mark_ppm / (2 * WEFT_PPM);
-    } else if (loss_ppm > noise_ppm) {
-        c->slack_bytes /= 2;
+    uint32_t cut_ppm = congestion(c);
+    if (cut_ppm > 0) {
+        c->slack_bytes -= c->slack_bytes * cut_ppm / WEFT_PPM;
     } else if (c->window_pause_ns > span_ns / PAUSE_SHARE) {
         c->slack_bytes += c->slack_bytes / 8 + c->packet_bytes;
     } else {
@@ -185,9 +194,6 @@ static void window_start(struct weft_ep *ep, uint64_t now_ns)
     c->window_ns = now_ns;
     c->window_bytes = delivered(ep);
     c->window_wanted = true;
-    c->window_packets = 0;
-    c->window_lost = 0;
-    c->window_ce = 0;
     c->window_pause_ns = 0;
 }
 
@@ -377,17 +383,17 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     struct credit *c = &ep->credit;
     p->credit_silent = false;
     p->credit_silences = 0;
-    c->window_lost += ahead > data ? ahead - data : 0;
+    c->span_lost += ahead > data ? ahead - data : 0;
     c->dirty |= p->rx_live != 0;
     if (!data) {
         return;
     }
-    if (ahead == 0 && c->window_lost > 0) {
-        c->window_lost--; /* it was only late */
+    if (ahead == 0 && c->span_lost > 0) {
+        c->span_lost--; /* it was only late */
     }
     pause_note(ep, at_ns);
-    c->window_packets++;
-    c->window_ce += ce;
+    c->span_packets++;
+    c->span_ce += ce;
     c->bytes += bytes + WIRE_BYTES;
     if (ep->config.credit_share != NULL) {
         atomic_fetch_add_explicit(&ep->config.credit_share->bytes, bytes + WIRE_BYTES,

@@ -314,9 +314,9 @@ struct credit {
     uint32_t packet_bytes;   /* smoothed size of DATA packets */
     uint64_t window_ns;      /* begin of the window that is measured; 0 = none */
     uint64_t window_bytes;
-    uint64_t window_packets;
-    uint64_t window_lost;
-    uint64_t window_ce;
+    uint64_t span_packets;   /* counts since loss was last measured */
+    uint64_t span_lost;
+    uint64_t span_ce;
     uint64_t window_pause_ns; /* in which no DATA came for long */
     uint64_t pause_ns;       /* a longer gap between DATA is a pause */
     uint64_t last_ns;        /* last DATA */
