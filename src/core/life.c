@@ -57,11 +57,14 @@ void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uin
 void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
                             const struct weft_wire_packet *packet)
 {
+    ep->counters.closed_packets++;
+    if (packet->control == NULL) {
+        return;
+    }
     struct weft_reader r = weft_reader_make(packet->control, packet->control_bytes);
     struct weft_wire_frame frame;
     bool close = false;
-    ep->counters.closed_packets++;
-    while (packet->control != NULL && weft_wire_frame_decode(&r, &frame)) {
+    while (weft_wire_frame_decode(&r, &frame)) {
         close |= frame.type == WEFT_FRAME_CLOSE;
     }
     if (!close) {

@@ -306,9 +306,12 @@ static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 
 static bool holds_response(const struct weft_wire_packet *packet, uint64_t token)
 {
+    if (packet->control == NULL) {
+        return false;
+    }
     struct weft_reader r = weft_reader_make(packet->control, packet->control_bytes);
     struct weft_wire_frame frame;
-    while (packet->control != NULL && weft_wire_frame_decode(&r, &frame)) {
+    while (weft_wire_frame_decode(&r, &frame)) {
         if (frame.type == WEFT_FRAME_PATH_RESPONSE && frame.token == token) {
             return true;
         }
