@@ -718,9 +718,9 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
 /* ---- the message interface ------------------------------------------------------------------- */
 
 /* The grid of docs/PROTOCOL.md section 3.7. */
-uint32_t weft_core_chunk_elems(const struct peer *p, uint16_t elem_bytes)
+uint32_t weft_core_chunk_elems(uint32_t packet_bytes, uint16_t elem_bytes)
 {
-    uint32_t room = p->packet_bytes - WEFT_DATA_OVERHEAD_BYTES;
+    uint32_t room = packet_bytes - WEFT_DATA_OVERHEAD_BYTES;
     uint32_t elems = (uint32_t)weft_min_u64(room / elem_bytes, UINT16_MAX);
     return elems >= 32 ? elems - elems % 32 : elems;
 }
@@ -731,7 +731,7 @@ static uint32_t ep_chunk_elems(void *self, weft_peer peer, uint16_t elem_bytes)
     if (peer >= ep->peers_used || elem_bytes == 0) {
         return 0;
     }
-    return weft_core_chunk_elems(&ep->peers[peer], elem_bytes);
+    return weft_core_chunk_elems(ep->peers[peer].packet_bytes, elem_bytes);
 }
 
 static weft_status ep_send(void *self, const struct weft_msg_send *send, uint64_t now_ns,

@@ -53,7 +53,9 @@ struct weft_ep_config {
     uint64_t incarnation;         /* random per start; told to peers */
     uint64_t seed;                /* of connection ids and permutations */
     uint32_t peers_max;           /* table size; memory is taken for all of them at once */
-    uint32_t chunks_max;          /* largest message, in chunks; <= 262,144 */
+    uint32_t chunks_max;          /* largest message, in chunks; <= 262,144. One that needs more
+                                   * because the path takes only short packets is cut as for
+                                   * packet_bytes, and its packets may be fragmented */
     uint32_t expects_max;         /* posted expectations at a time */
     uint32_t tx_window_max;       /* packets in flight per peer; power of two, 256 .. 65,536 */
     uint32_t rx_window;           /* DATA packets on their way here at a time, all peers together:

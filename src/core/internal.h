@@ -154,6 +154,7 @@ struct path {
     uint64_t probe_ns;         /* given up at */
     uint64_t raise_ns;         /* search again from then on; WEFT_NEVER = no need */
     uint64_t large_pn;         /* newest packet longer than the base that is known to have passed */
+    uint64_t large_since_ns;   /* when the first of them was sent */
     uint64_t large_lost_ns;    /* when the last one counted in large_lost was sent */
     uint32_t large_lost;       /* rounds in a row in which all such packets were lost */
 
@@ -369,7 +370,7 @@ struct weft_ep {
 };
 
 /* endpoint.c */
-uint32_t weft_core_chunk_elems(const struct peer *p, uint16_t elem_bytes);
+uint32_t weft_core_chunk_elems(uint32_t packet_bytes, uint16_t elem_bytes);
 struct weft_msg_event *weft_core_event_push(struct weft_ep *ep);
 void weft_core_peer_ready(struct weft_ep *ep, struct peer *p);
 struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns);

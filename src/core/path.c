@@ -5,8 +5,9 @@
  * with padding behind it, on its own, not counted in flight. The longest that is allowed is asked
  * for first and, beside it, the usual one below, so that on most networks one round trip settles
  * the matter; then the usual sizes downwards, then halves of what is left. A size is given up after
- * three tries. When four rounds in a row lose every packet longer than the base although shorter
- * ones sent later pass, the path has shrunk: back to the base, and the search begins anew. Messages
+ * three tries. When six rounds in a row, over 50 ms, lose every packet longer than the base
+ * although shorter ones sent later pass, the path has shrunk: back to the base, and the search
+ * begins anew. Messages
  * that are open keep their grid; their packets may then be fragmented.
  *
  * ECN. Marks are believed after the peer has counted as many marked packets as it has acknowledged.
@@ -30,13 +31,15 @@ enum {
     PLAIN_BYTES = 1472,       /* IPv4 in frames of 1,500 bytes */
     PROBE_TRIES = 3,
     SEARCH_GRAIN = 16,        /* smaller gains are not searched for */
-    BLACK_HOLE_ROUNDS = 4,
+    BLACK_HOLE_ROUNDS = 6,
     ECN_TEST_PACKETS = 64,
     ECN_LOST_PACKETS = 5,
     AMPLIFICATION = 3,
 };
 
 static const uint64_t probe_wait_ns_min = 10 * WEFT_NS_PER_MS;
+/* A switch whose buffer is full takes short packets and drops long ones, too; but not for long. */
+static const uint64_t black_hole_ns = 50 * WEFT_NS_PER_MS;
 static const uint64_t raise_after_ns = 600 * WEFT_NS_PER_S;
 static const uint64_t challenge_every_ns = 100 * WEFT_NS_PER_MS;
 
@@ -157,8 +160,12 @@ static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
         packet->sent_ns < weft_time_add(path->large_lost_ns, p->srtt_ns)) {
         return; /* of the same round as one that was counted */
     }
+    if (path->large_lost++ == 0) {
+        path->large_since_ns = packet->sent_ns;
+    }
     path->large_lost_ns = packet->sent_ns + 1;
-    if (++path->large_lost >= BLACK_HOLE_ROUNDS) {
+    if (path->large_lost >= BLACK_HOLE_ROUNDS &&
+        packet->sent_ns - path->large_since_ns >= black_hole_ns) {
         ep->counters.mtu_black_holes++;
         back_to_base(ep, p, packet->sent_ns);
     }

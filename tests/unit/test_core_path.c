@@ -390,6 +390,21 @@ static void test_black_hole_in_the_middle_of_a_message(void **state)
     assert_true(t->fragmented > before);
 }
 
+/* Messages as long as the table allows must not become impossible because the path shrank. */
+static void test_the_longest_message_on_a_short_path(void **state)
+{
+    struct net *t = *state;
+    t->config[0].chunks_max = 64;
+    t->config[1].chunks_max = 64;
+    t->config[0].packet_bytes_sure = 1200;
+    t->mtu = 1300;
+    open_both(t);
+    transfer(t, 352 * 64, 0);
+    run_for(t, WEFT_NS_PER_S);
+    assert_int_equal(t->dones[0], 1);
+    assert_true(t->fragmented > 0);
+}
+
 /* One chunk, and nothing else that could be acknowledged: the probes must find out. */
 static void test_black_hole_under_a_single_chunk(void **state)
 {
@@ -771,6 +786,7 @@ int main(void)
         TEST(test_loopback_takes_all),
         TEST(test_lost_probes_are_no_congestion),
         TEST(test_black_hole_in_the_middle_of_a_message),
+        TEST(test_the_longest_message_on_a_short_path),
         TEST(test_black_hole_under_a_single_chunk),
         TEST(test_random_loss_is_no_black_hole),
         TEST(test_a_path_that_grew_is_found_after_ten_minutes),
