@@ -260,7 +260,8 @@ static void post_send(struct weft_udp *udp, void *arg)
         .deadline_ns = weft_time_add(now_ns, s->timeout_ns),
         .user = (uintptr_t)s->user,
     };
-    uint32_t chunk_elems = msgr.ops->chunk_elems(msgr.self, s->peer, s->elem_bytes);
+    uint32_t chunk_elems =
+        weft_ep_grid(weft_udp_ep(udp), s->peer, s->elem_bytes, s->elements);
     uint64_t chunks = chunk_elems > 0 ? weft_div_ceil_u64(s->elements, chunk_elems) : UINT64_MAX;
     if (s->critical_count > 0 && chunks <= post->chunks_max) { /* else send will refuse it */
         mark_critical(s, chunk_elems, (uint32_t)chunks, post->mask);

@@ -725,6 +725,27 @@ uint32_t weft_core_chunk_elems(uint32_t packet_bytes, uint16_t elem_bytes)
     return elems >= 32 ? elems - elems % 32 : elems;
 }
 
+/* What is too much for the grid of a short path is possible all the same where the path took longer
+ * packets before, or will: in fragments. */
+uint32_t weft_core_grid(const struct weft_ep *ep, const struct peer *p, uint16_t elem_bytes,
+                        uint32_t total)
+{
+    uint32_t elems = weft_core_chunk_elems(p->packet_bytes, elem_bytes);
+    if (elems > 0 && weft_div_ceil_u64(total, elems) <= ep->config.chunks_max) {
+        return elems;
+    }
+    return weft_core_chunk_elems(p->path.ceiling_bytes, elem_bytes);
+}
+
+uint32_t weft_ep_grid(const struct weft_ep *ep, weft_peer peer, uint16_t elem_bytes,
+                      uint32_t total)
+{
+    if (peer >= ep->peers_used || elem_bytes == 0) {
+        return 0;
+    }
+    return weft_core_grid(ep, &ep->peers[peer], elem_bytes, total);
+}
+
 static uint32_t ep_chunk_elems(void *self, weft_peer peer, uint16_t elem_bytes)
 {
     struct weft_ep *ep = self;

@@ -236,6 +236,11 @@ void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t 
 /* UDP payload of a full packet to a peer, now; 0: no such peer. */
 uint32_t weft_ep_packet_bytes(const struct weft_ep *ep, weft_peer peer);
 
+/* Elements in a chunk of a message of `total` elements sent to peer now; 0 when one does not fit.
+ * chunk_elems of the message interface but for messages that would need more than chunks_max. */
+uint32_t weft_ep_grid(const struct weft_ep *ep, weft_peer peer, uint16_t elem_bytes,
+                      uint32_t total);
+
 /* Smoothed round-trip time to a peer; 0 before the first sample. */
 uint64_t weft_ep_srtt_ns(const struct weft_ep *ep, weft_peer peer);
 

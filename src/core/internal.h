@@ -370,6 +370,8 @@ struct weft_ep {
 };
 
 /* endpoint.c */
+uint32_t weft_core_grid(const struct weft_ep *ep, const struct peer *p, uint16_t elem_bytes,
+                        uint32_t total);
 uint32_t weft_core_chunk_elems(uint32_t packet_bytes, uint16_t elem_bytes);
 struct weft_msg_event *weft_core_event_push(struct weft_ep *ep);
 void weft_core_peer_ready(struct weft_ep *ep, struct peer *p);

@@ -16,13 +16,10 @@ static bool send_valid(const struct weft_ep *ep, const struct peer *p,
         s->priority > 7 || s->critical == 255) {
         return false;
     }
-    uint32_t elems = weft_core_chunk_elems(p->packet_bytes, s->elem_bytes);
+    uint32_t elems = weft_core_grid(ep, p, s->elem_bytes, s->total);
     if (s->chunk_elems != 0) {
         uint32_t room = p->path.ceiling_bytes - WEFT_DATA_OVERHEAD_BYTES;
         elems = (uint32_t)s->chunk_elems * s->elem_bytes <= room ? s->chunk_elems : 0;
-    } else if (elems == 0 || weft_div_ceil_u64(s->total, elems) > ep->config.chunks_max) {
-        /* Possible all the same where the path took longer packets before, or will: in fragments. */
-        elems = weft_core_chunk_elems(p->path.ceiling_bytes, s->elem_bytes);
     }
     if (elems == 0 || weft_div_ceil_u64(s->total, elems) > ep->config.chunks_max) {
         return false;
