@@ -5,7 +5,7 @@
  * instead of being answered as those of a stranger. Such a slot is given to a newcomer when no
  * other is free.
  *
- * Source: docs/PROTOCOL.md section 8; RFC 9000 section 10.
+ * Source: docs/PROTOCOL.md section 9; RFC 9000 section 10.
  */
 #include "core/internal.h"
 

@@ -20,7 +20,7 @@
  * old way (round trip, window, size, ECN) is forgotten. A copy of a packet sent from a third
  * address therefore changes nothing.
  *
- * Source: docs/PROTOCOL.md section 8; RFC 8899 sections 4 and 5; RFC 9000 sections 9, 13.4 and 14.
+ * Source: docs/PROTOCOL.md section 9; RFC 8899 sections 4 and 5; RFC 9000 sections 9, 13.4 and 14.
  */
 #include "core/internal.h"
 
