@@ -149,12 +149,14 @@ struct path {
     uint32_t companion_bytes;  /* asked for beside the first try; 0 = none */
     uint8_t probe_tries;
     bool probe_due;
+    bool confirming;           /* probe_bytes is the size in use, which is in doubt */
     bool fragment;             /* not even the base passes: let the kernel fragment */
     uint64_t probe_pn;         /* in flight; 0 = none */
     uint64_t probe_ns;         /* given up at */
     uint64_t raise_ns;         /* search again from then on; WEFT_NEVER = no need */
     uint64_t large_pn;         /* newest packet longer than the base that is known to have passed */
-    uint64_t large_since_ns;   /* when the first of them was sent */
+    uint64_t small_pn;         /* newest short packet that has passed */
+    uint64_t small_counted_pn; /* as it was when the last round was counted */
     uint64_t large_lost_ns;    /* when the last one counted in large_lost was sent */
     uint32_t large_lost;       /* rounds in a row in which all such packets were lost */
 
@@ -162,6 +164,7 @@ struct path {
     enum path_ecn ecn;
     uint32_t ecn_sent;         /* marked packets of the test */
     uint32_t ecn_lost;
+    bool ecn_arrives;          /* marked packets do, whether or not they are acknowledged */
     uint32_t ecn_acked;        /* marked packets acknowledged since the counts were looked at */
     uint32_t ecn_ect;          /* counts of the newest ACK */
     uint32_t ecn_ce;

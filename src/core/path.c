@@ -5,9 +5,10 @@
  * with padding behind it, on its own, not counted in flight. The longest that is allowed is asked
  * for first and, beside it, the usual one below, so that on most networks one round trip settles
  * the matter; then the usual sizes downwards, then halves of what is left. A size is given up after
- * three tries. When six rounds in a row, over 50 ms, lose every packet longer than the base
- * although shorter ones sent later pass, the path has shrunk: back to the base, and the search
- * begins anew. Messages
+ * three tries. When four rounds in a row lose every packet longer than the base and in each of
+ * them a shorter one passes, the path may have shrunk - or the other end may have posted no memory
+ * for what they carry, or a switch may be full. So the size in use is asked for, too; when that
+ * fails like a new one would: back to the base, and the search begins anew. Messages
  * that are open keep their grid; their packets may then be fragmented.
  *
  * ECN. Marks are believed after the peer has counted as many marked packets as it has acknowledged.
@@ -31,15 +32,13 @@ enum {
     PLAIN_BYTES = 1472,       /* IPv4 in frames of 1,500 bytes */
     PROBE_TRIES = 3,
     SEARCH_GRAIN = 16,        /* smaller gains are not searched for */
-    BLACK_HOLE_ROUNDS = 6,
+    BLACK_HOLE_ROUNDS = 4,
     ECN_TEST_PACKETS = 64,
     ECN_LOST_PACKETS = 5,
     AMPLIFICATION = 3,
 };
 
 static const uint64_t probe_wait_ns_min = 10 * WEFT_NS_PER_MS;
-/* A switch whose buffer is full takes short packets and drops long ones, too; but not for long. */
-static const uint64_t black_hole_ns = 50 * WEFT_NS_PER_MS;
 static const uint64_t raise_after_ns = 600 * WEFT_NS_PER_S;
 static const uint64_t challenge_every_ns = 100 * WEFT_NS_PER_MS;
 
@@ -91,6 +90,7 @@ static void search_go_on(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     struct path *path = &p->path;
     path->probe_pn = 0;
     path->probe_tries = 0;
+    path->confirming = false;
     path->companion_bytes = 0;
     path->probe_bytes = search_next(p);
     path->probe_due = path->probe_bytes != 0;
@@ -110,6 +110,12 @@ static void search_begin(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     p->path.companion_bytes = usual_between(p->packet_bytes, below);
 }
 
+static void back_to_base(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    size_set(p, p->path.base_bytes);
+    search_begin(ep, p, now_ns);
+}
+
 static void probe_failed(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     struct path *path = &p->path;
@@ -117,6 +123,11 @@ static void probe_failed(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (++path->probe_tries < PROBE_TRIES) {
         path->probe_due = true;
         weft_core_peer_ready(ep, p);
+        return;
+    }
+    if (path->confirming) {
+        ep->counters.mtu_black_holes++;
+        back_to_base(ep, p, now_ns);
         return;
     }
     path->refused_bytes = path->probe_bytes;
@@ -139,16 +150,14 @@ static void probe_passed(struct weft_ep *ep, struct peer *p, uint32_t bytes, uin
         path->refused_bytes = path->refused_bytes <= bytes ? path->ceiling_bytes + 1
                                                            : path->refused_bytes;
     }
+    if (bytes >= p->packet_bytes) {
+        path->large_lost = 0;
+        path->large_lost_ns = 0;
+    }
     /* A longer one that is still on its way (a companion came first) keeps its tries. */
     if (bytes >= path->probe_bytes && path->probe_bytes != 0) {
         search_go_on(ep, p, now_ns);
     }
-}
-
-static void back_to_base(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
-{
-    size_set(p, p->path.base_bytes);
-    search_begin(ep, p, now_ns);
 }
 
 static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
@@ -156,18 +165,20 @@ static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
 {
     struct path *path = &p->path;
     bool large = packet->bytes > path->base_bytes && packet->bytes <= p->packet_bytes;
-    if (!large || pn <= path->large_pn ||
+    if (!large || pn <= path->large_pn || path->small_pn <= path->small_counted_pn ||
         packet->sent_ns < weft_time_add(path->large_lost_ns, p->srtt_ns)) {
-        return; /* of the same round as one that was counted */
+        return; /* of the same round as one that was counted, or nothing short passed since */
     }
-    if (path->large_lost++ == 0) {
-        path->large_since_ns = packet->sent_ns;
-    }
+    path->small_counted_pn = path->small_pn;
     path->large_lost_ns = packet->sent_ns + 1;
-    if (path->large_lost >= BLACK_HOLE_ROUNDS &&
-        packet->sent_ns - path->large_since_ns >= black_hole_ns) {
-        ep->counters.mtu_black_holes++;
-        back_to_base(ep, p, packet->sent_ns);
+    if (++path->large_lost >= BLACK_HOLE_ROUNDS && !path->confirming) {
+        path->confirming = true;
+        path->probe_bytes = p->packet_bytes;
+        path->companion_bytes = 0;
+        path->probe_tries = 0;
+        path->probe_pn = 0;
+        path->probe_due = true;
+        weft_core_peer_ready(ep, p);
     }
 }
 
@@ -234,6 +245,7 @@ void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_w
     struct path *path = &p->path;
     uint32_t acked = path->ecn_acked;
     path->ecn_acked = 0;
+    path->ecn_arrives |= (int32_t)(ack->ect + ack->ce - path->ecn_ect - path->ecn_ce) > 0;
     if (ack->largest <= path->ecn_largest || path->ecn == PATH_ECN_FAILED) {
         return; /* an old ACK, overtaken: its counts are in those seen already */
     }
@@ -262,8 +274,9 @@ void weft_core_path_acked(struct weft_ep *ep, struct peer *p, uint64_t pn,
     path->ecn_acked += packet->ect;
     if (packet->kind & TX_PACKET_MTU) {
         probe_passed(ep, p, packet->chunk, packet->sent_ns);
-    } else if (pn > path->large_pn && packet->bytes > path->base_bytes &&
-               packet->bytes <= p->packet_bytes) {
+    } else if (packet->bytes <= path->base_bytes) {
+        path->small_pn = weft_max_u64(path->small_pn, pn);
+    } else if (pn > path->large_pn && packet->bytes <= p->packet_bytes) {
         path->large_pn = pn;
         path->large_lost = 0;
         path->large_lost_ns = 0;
@@ -274,7 +287,7 @@ void weft_core_path_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
                          const struct tx_packet *packet)
 {
     struct path *path = &p->path;
-    if (packet->ect && path->ecn != PATH_ECN_CAPABLE && path->ecn != PATH_ECN_FAILED &&
+    if (packet->ect && !path->ecn_arrives && path->ecn != PATH_ECN_FAILED &&
         ++path->ecn_lost >= ECN_LOST_PACKETS) {
         ecn_fail(ep, p); /* marked packets alone seem to be dropped */
     }
@@ -304,6 +317,7 @@ static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     p->path.ecn = PATH_ECN_TESTING;
     p->path.ecn_sent = 0;
     p->path.ecn_lost = 0;
+    p->path.ecn_arrives = false;
     p->ecn_capable = false;
     p->path.fragment = false;
     size_set(p, p->path.base_bytes);

@@ -86,6 +86,7 @@ static void attack_address(struct weft_attacker *a, struct weft_net *net,
     if (copy->from == honest->from) {
         copy->from = a->hosts;
     }
+    copy->from_addr = copy->from;
     weft_net_inject(net, copy);
 }
 
@@ -132,6 +133,7 @@ static void attack_flood(struct weft_attacker *a, struct weft_net *net)
         struct weft_net_packet *copy = copy_of(a->hello, a->hello->count);
         if (weft_prng_below(&a->prng, 8) != 0) {
             copy->from = a->hosts + (uint32_t)weft_prng_below(&a->prng, 1000000);
+            copy->from_addr = copy->from;
         }
         copy->hostile = false;
         copy->flood = true;
@@ -249,7 +251,7 @@ static uint64_t effects(const struct weft_ep_counters *c)
 {
     return c->data_received + c->messages_sent + c->messages_received + c->messages_unknown +
            c->lost_packets + c->spurious_losses + c->ce_received + c->duplicate_chunks +
-           c->late_chunks + c->no_memory + c->retransmitted_packets + c->rekeys +
+           c->late_chunks + c->no_memory + c->retransmitted_packets + c->path_changes + c->mtu_raised + c->rekeys +
            c->crypto_failures;
 }
 

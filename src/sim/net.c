@@ -176,7 +176,8 @@ struct weft_net_packet *weft_net_packet_new(uint32_t from, uint32_t to, enum wef
 {
     struct weft_net_packet *packet = malloc(sizeof(*packet) + count);
     WEFT_ASSERT(packet != NULL);
-    *packet = (struct weft_net_packet){.from = from, .to = to, .ecn = ecn, .count = count};
+    *packet = (struct weft_net_packet){
+        .from = from, .to = to, .from_addr = from, .ecn = ecn, .count = count};
     return packet;
 }
 
@@ -189,6 +190,8 @@ static struct weft_net_packet *packet_copy(const struct weft_net_packet *packet)
 {
     struct weft_net_packet *copy =
         weft_net_packet_new(packet->from, packet->to, packet->ecn, packet->count);
+    copy->from_addr = packet->from_addr;
+    copy->fragment = packet->fragment;
     copy->hostile = packet->hostile;
     copy->flood = packet->flood;
     memcpy(copy->bytes, packet->bytes, packet->count);
@@ -213,6 +216,18 @@ static void link_enter(struct weft_net *net, uint32_t idx, struct weft_net_packe
     WEFT_ASSERT(link->config.rate_bps > 0);
     net->touched = idx;
     counters->in++;
+    if (link->config.mtu_bytes > 0 && packet->count > link->config.mtu_bytes) {
+        if (!packet->fragment) {
+            counters->dropped_mtu++;
+            weft_net_packet_free(packet);
+            return;
+        }
+        counters->fragmented++;
+    }
+    if (link->config.bleach && packet->ecn != WEFT_ECN_NOT) {
+        counters->bleached++;
+        packet->ecn = WEFT_ECN_NOT;
+    }
     if (counters->queued_bytes + bytes > link->config.buffer_bytes) {
         counters->dropped_full++;
         weft_net_packet_free(packet);
@@ -405,7 +420,7 @@ static const char *link_check(const struct link *link)
 {
     const struct weft_net_link_counters *c = &link->counters;
     uint64_t dropped = c->dropped_full + c->dropped_loss + c->dropped_burst + c->dropped_corrupt +
-                       c->dropped_partition;
+                       c->dropped_partition + c->dropped_mtu;
     if (c->in + c->duplicated != c->delivered + dropped + c->queued + c->flying) {
         return "a link made or lost a packet without counting it";
     }

@@ -32,6 +32,9 @@ struct weft_net_link_config {
     uint64_t delay_ns;       /* propagation */
     uint64_t buffer_bytes;   /* a packet that does not fit is dropped; headers count */
     uint64_t ecn_mark_bytes; /* an ECT packet that finds this much before it gets CE; 0 = off */
+    uint32_t mtu_bytes;      /* longer ones vanish, unless they may be fragmented; headers do not
+                              * count; 0 = none */
+    bool bleach;             /* clears ECN marks */
 };
 
 struct weft_net_faults {
@@ -52,11 +55,14 @@ struct weft_net_link_counters {
     uint64_t duplicated;
     uint64_t reordered;
     uint64_t marked;
+    uint64_t bleached;
+    uint64_t fragmented; /* longer than the MTU, and passed; still one packet here */
     uint64_t dropped_full;
     uint64_t dropped_loss;
     uint64_t dropped_burst;
     uint64_t dropped_corrupt;
     uint64_t dropped_partition;
+    uint64_t dropped_mtu;
     uint64_t queued; /* gauge: in the buffer */
     uint64_t flying; /* gauge: on the wire */
     uint64_t queued_bytes;
@@ -70,7 +76,9 @@ struct weft_net_packet {
     uint64_t due_ns;              /* the network's */
     uint32_t from;                /* what the datagram says; a hostile one lies */
     uint32_t to;
+    uint32_t from_addr; /* the address it says it is from, `from` but for hosts that have moved */
     enum weft_ecn ecn;
+    bool fragment;  /* may be fragmented */
     bool hostile;   /* made by an attacker: a correct endpoint drops it */
     bool flood;     /* a real HELLO, from an invented address or sent again by an attacker: may be
                      * answered, must have no effect */

@@ -442,6 +442,51 @@ void weft_plan_draw_security(struct weft_plan *plan_p)
     plan_p->reborn = plan_p->victim != UINT32_MAX && percent(&prng, 60);
 }
 
+/* Nobody opens a connection to it, so its first address may die. */
+static bool may_move(const struct weft_plan *plan, uint32_t host)
+{
+    for (uint32_t i = 0; i < plan->msgs; i++) {
+        const struct weft_plan_msg *msg = &plan->msg[i];
+        bool back = false;
+        for (uint32_t j = 0; j < plan->msgs; j++) {
+            back |= plan->msg[j].src == host && plan->msg[j].dst == msg->src;
+        }
+        if (msg->dst == host && (!back || plan->crossing || msg->src < host)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What happens to the way itself. A stream of its own, as for the security. */
+static void draw_path(struct weft_plan *plan)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, plan->seed, UINT64_C(0x70617468));
+    plan->mover = UINT32_MAX;
+    plan->shrinker = UINT32_MAX;
+    bool search = percent(&prng, 20);
+    for (uint32_t i = 0; i < plan->hosts; i++) {
+        if (search) {
+            plan->host[i].ep.packet_bytes_sure = (uint16_t)PICK(&prng, 256, 1200, 1200);
+        }
+        plan->host[i].links[weft_prng_below(&prng, 2)].bleach = percent(&prng, 3);
+    }
+    uint32_t host = (uint32_t)weft_prng_below(&prng, plan->hosts);
+    uint64_t at_ns = weft_prng_below(&prng, 50 * MS);
+    if (plan->victim != UINT32_MAX) {
+        return;
+    }
+    if (percent(&prng, 10)) {
+        plan->shrinker = host;
+        plan->shrink_ns = at_ns;
+        plan->mtu_bytes = (uint32_t)range(&prng, 1200, 1500);
+    } else if (percent(&prng, 12) && may_move(plan, host)) {
+        plan->mover = host;
+        plan->move_ns = at_ns;
+    }
+}
+
 void weft_plan_build(const struct weft_plan *plan, struct weft_net *net)
 {
     for (uint32_t i = 0; i < plan->hosts; i++) {
@@ -480,6 +525,7 @@ void weft_plan_draw(uint64_t seed, struct weft_plan *plan_p)
     size_tables(plan_p);
     set_limits(&prng, plan_p);
     weft_plan_draw_security(plan_p);
+    draw_path(plan_p);
 }
 
 void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
@@ -499,6 +545,7 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
         "loss %u, burst %u/%u/%u, corrupt %u, duplicate %u, reorder %u (ppm) up to %" PRIu64 " us\n"
         "heals at %" PRIu64 " ms, hostile %u ppm, dies: %s%" PRIu32 " at %" PRIu64
         " us%s, patience %" PRIu64 " ms, limit %" PRIu64 " ms\n"
+        "moves: %d at %" PRIu64 " us, path shrinks: %d to %" PRIu32 " at %" PRIu64 " us, sure of %u bytes\n"
         "mode %s, rekey after %" PRIu64 ", half open %u, hellos %u/s, flood %u ppm\n",
         plan->hosts, plan->pattern, plan->msgs, chunks, host->ep.packet_bytes,
         plan->crossing ? ", crossing" : "", host->links[1].rate_bps / 1000000,
@@ -509,6 +556,9 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
         plan->victim == UINT32_MAX ? "nobody, " : "host ",
         plan->victim == UINT32_MAX ? 0 : plan->victim, plan->kill_ns / US,
         plan->reborn ? " and comes back" : "", host->ep.peer_timeout_ns / MS, plan->limit_ns / MS,
+        plan->mover == UINT32_MAX ? -1 : (int)plan->mover, plan->move_ns / US,
+        plan->shrinker == UINT32_MAX ? -1 : (int)plan->shrinker, plan->mtu_bytes,
+        plan->shrink_ns / US, host->ep.packet_bytes_sure,
         modes[host->ep.mode], host->ep.rekey_packets, host->ep.half_open_max,
         host->ep.hello_rate_max, plan->hostile.flood_ppm);
 }

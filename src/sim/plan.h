@@ -58,6 +58,11 @@ struct weft_plan {
     const char *pattern;
     bool crossing;             /* both ends of a pair connect, if both send */
     bool faulty;
+    uint32_t mover;            /* changes its address at move_ns; UINT32_MAX = nobody */
+    uint64_t move_ns;
+    uint32_t shrinker;         /* its links take mtu_bytes from shrink_ns on; UINT32_MAX = nobody */
+    uint64_t shrink_ns;
+    uint32_t mtu_bytes;
     uint64_t heal_ns;          /* the last fault is over */
     uint64_t limit_ns;         /* everything must be closed by then */
     uint32_t victim;           /* dies at kill_ns; UINT32_MAX = nobody */

@@ -715,25 +715,62 @@ static void rebirth(struct swarm *s)
     }
 }
 
-/* The two things that happen to the whole world, in the order of their times. */
+static void happen_to_victim(struct swarm *s)
+{
+    if (s->plan.reborn) {
+        rebirth(s);
+    } else {
+        weft_world_kill(s->world, s->plan.victim);
+    }
+}
+
+static void happen_shrink(struct swarm *s)
+{
+    uint32_t host = s->plan.shrinker;
+    for (uint32_t d = 0; d < 2; d++) {
+        struct weft_net_link_config link = s->plan.host[host].links[d];
+        link.mtu_bytes = s->plan.mtu_bytes;
+        weft_net_link_set(weft_world_net(s->world), host, (enum weft_net_dir)d, &link);
+    }
+}
+
+static void happen_move(struct swarm *s)
+{
+    weft_world_move(s->world, s->plan.mover);
+}
+
+static void happen_heal(struct swarm *s)
+{
+    weft_net_heal(weft_world_net(s->world));
+}
+
+/* What happens to the whole world, in the order of the times. */
 static bool run_faults(struct swarm *s)
 {
     const struct weft_plan *plan = &s->plan;
-    bool dies = plan->victim != NOBODY;
-    for (int step = 0; step < 2; step++) {
-        bool kill = (step == 0) == (plan->kill_ns < plan->heal_ns);
-        if (!run_until(s, kill ? plan->kill_ns : plan->heal_ns)) {
+    struct {
+        uint64_t at_ns;
+        void (*happen)(struct swarm *);
+    } faults[] = {
+        {plan->heal_ns, happen_heal},
+        {plan->victim != NOBODY ? plan->kill_ns : WEFT_NEVER, happen_to_victim},
+        {plan->shrinker != NOBODY ? plan->shrink_ns : WEFT_NEVER, happen_shrink},
+        {plan->mover != NOBODY ? plan->move_ns : WEFT_NEVER, happen_move},
+    };
+    for (;;) {
+        size_t next = 0;
+        for (size_t i = 1; i < WEFT_ARRAY_COUNT(faults); i++) {
+            next = faults[i].at_ns < faults[next].at_ns ? i : next;
+        }
+        if (faults[next].at_ns == WEFT_NEVER) {
+            return true;
+        }
+        if (!run_until(s, faults[next].at_ns)) {
             return false;
         }
-        if (!kill) {
-            weft_net_heal(weft_world_net(s->world));
-        } else if (dies && s->plan.reborn) {
-            rebirth(s);
-        } else if (dies) {
-            weft_world_kill(s->world, plan->victim);
-        }
+        faults[next].at_ns = WEFT_NEVER;
+        faults[next].happen(s);
     }
-    return true;
 }
 
 static void swarm_run(struct swarm *s)
@@ -742,6 +779,7 @@ static void swarm_run(struct swarm *s)
         return;
     }
     uint64_t at_ns = weft_max_u64(s->plan.heal_ns, s->plan.kill_ns);
+    at_ns = weft_max_u64(at_ns, weft_max_u64(s->plan.shrink_ns, s->plan.move_ns));
     while (!all_closed(s, false)) {
         if (at_ns > s->plan.limit_ns || weft_net_next_ns(weft_world_net(s->world)) == WEFT_NEVER) {
             (void)all_closed(s, true);
@@ -780,7 +818,12 @@ static void run_messages(uint64_t seed, const struct weft_world_tap *tap,
         .messages = s->plan.msgs,
     };
     for (uint32_t i = 0; i < s->plan.hosts; i++) {
+        const struct weft_ep_counters *c = weft_ep_counters(weft_world_ep(s->world, i));
         result_p->packets += weft_world_counters(s->world, i)->packets_sent;
+        result_p->path_changes += c->path_changes;
+        result_p->black_holes += c->mtu_black_holes;
+        result_p->sizes_raised += c->mtu_raised;
+        result_p->ecn_failed += c->ecn_failed;
     }
     weft_plan_describe(&s->plan, result_p->plan, sizeof(result_p->plan));
     snprintf(result_p->failure, sizeof(result_p->failure), "%s", weft_world_wrong(s->world));

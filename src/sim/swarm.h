@@ -24,6 +24,10 @@ struct weft_swarm_result {
     uint64_t steps;       /* events of the network */
     uint64_t virtual_ns;  /* when the last message was closed */
     uint64_t packets;     /* sent by all endpoints */
+    uint64_t path_changes; /* of all endpoints together, as are the next three */
+    uint64_t black_holes;
+    uint64_t sizes_raised;
+    uint64_t ecn_failed;
     uint32_t messages;
     char plan[1024];      /* the configuration drawn, lines */
     char failure[512];    /* the check that failed; "" when ok */

@@ -18,7 +18,10 @@
  * counts as running away. Both are far above what a correct one does. */
 enum { BURSTS_MAX = 100000, SPINS_MAX = 64 };
 
-enum trace { TRACE_SEND = 1, TRACE_RECV, TRACE_EVENT, TRACE_DEADLINE, TRACE_KILL };
+enum trace { TRACE_SEND = 1, TRACE_RECV, TRACE_EVENT, TRACE_DEADLINE, TRACE_KILL, TRACE_MOVE };
+
+/* Second addresses: no attacker invents so large a number. */
+#define MOVED_ADDR UINT32_C(0x40000000)
 
 struct host {
     struct weft_ep *ep;
@@ -37,6 +40,7 @@ struct host {
     uint32_t spins;
     uint32_t packet_bytes_max;
     bool alive;
+    bool moved; /* its address is MOVED_ADDR + host */
     struct weft_world_host_counters counters;
 };
 
@@ -230,6 +234,12 @@ void weft_world_sleep(struct weft_world *world, uint32_t host_idx, uint64_t unti
     world->hosts[host_idx].asleep_until_ns = until_ns;
 }
 
+void weft_world_move(struct weft_world *world, uint32_t host_idx)
+{
+    trace(world, TRACE_MOVE, host_idx, 0);
+    world->hosts[host_idx].moved = true;
+}
+
 void weft_world_kill(struct weft_world *world, uint32_t host_idx)
 {
     trace(world, TRACE_KILL, host_idx, 0);
@@ -308,7 +318,7 @@ static void take_packet(struct weft_world *world, uint32_t host_idx, struct weft
     if (!world->config.lean) {
         before = *weft_ep_counters(host->ep);
     }
-    struct weft_addr from = weft_world_addr(packet->from);
+    struct weft_addr from = weft_world_addr(packet->from_addr);
     host->counters.packets_received++;
     host->counters.bytes_received += packet->count;
     host->counters.hostile_received += packet->hostile;
@@ -381,18 +391,32 @@ static const char *tx_check(const struct weft_tx *tx, uint32_t packets, uint32_t
         bytes <= (uint64_t)(packets - 1) * tx->seg_bytes) {
         return "weft_ep_send's segments do not cover its bytes";
     }
+    if (tx->fragment && packets > 1) {
+        return "weft_ep_send built a GSO burst that may be fragmented";
+    }
     return tx->seg_bytes > packet_bytes_max ? "weft_ep_send built too long a packet" : NULL;
 }
 
 /* Cut a burst into datagrams, as GSO does, and put them on the wire. */
+/* The host that is reached at this address now; UINT32_MAX when nobody is. */
+static uint32_t host_at(const struct weft_world *world, const struct weft_addr *addr)
+{
+    uint32_t number = weft_world_addr_host(addr);
+    bool second = number >= MOVED_ADDR && number - MOVED_ADDR < world->config.hosts;
+    uint32_t host = second ? number - MOVED_ADDR : number;
+    return host < world->config.hosts && world->hosts[host].moved == second ? host : UINT32_MAX;
+}
+
 static void send_burst(struct weft_world *world, uint32_t host_idx, const struct weft_tx *tx)
 {
-    uint32_t to = weft_world_addr_host(&tx->addr);
+    uint32_t to = host_at(world, &tx->addr);
     uint32_t iov = 0;
     size_t iov_at = 0;
     for (uint32_t left = tx->bytes; left > 0;) {
         uint32_t count = left < tx->seg_bytes ? left : tx->seg_bytes;
         struct weft_net_packet *packet = weft_net_packet_new(host_idx, to, tx->ecn, count);
+        packet->from_addr += world->hosts[host_idx].moved ? MOVED_ADDR : 0;
+        packet->fragment = tx->fragment;
         for (uint32_t have = 0; have < count;) {
             size_t take = weft_min_u64(count - have, tx->iov[iov].bytes - iov_at);
             memcpy(packet->bytes + have, (const uint8_t *)tx->iov[iov].base + iov_at, take);
@@ -411,7 +435,7 @@ static void send_burst(struct weft_world *world, uint32_t host_idx, const struct
             world->config.tap.packet(world->config.tap.arg, weft_net_now_ns(world->net), host_idx,
                                      to, packet->ecn, packet->bytes, packet->count);
         }
-        if (to >= world->config.hosts) { /* an answer to an address that an attacker made up */
+        if (to >= world->config.hosts) { /* an address that an attacker made up, or that is old */
             weft_net_packet_free(packet);
             continue;
         }

@@ -112,6 +112,10 @@ struct weft_net *weft_world_net(struct weft_world *world);
 struct weft_ep *weft_world_ep(struct weft_world *world, uint32_t host);
 uint64_t weft_world_now_ns(const struct weft_world *world);
 
+/* From now on this host is reached, and sends, from another address than weft_world_addr says; what
+ * is sent to the old one is lost. Once a host. */
+void weft_world_move(struct weft_world *world, uint32_t host);
+
 /* The address of a host as endpoints see it, and back (UINT32_MAX when it is none). */
 struct weft_addr weft_world_addr(uint32_t host);
 uint32_t weft_world_addr_host(const struct weft_addr *addr);

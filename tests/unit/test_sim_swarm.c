@@ -91,6 +91,39 @@ static void the_combined_hash_sees_every_part(void **state)
                 weft_swarm_combine(weft_swarm_combine(WEFT_SWARM_COMBINE_INIT, &r[0]), &r[1]));
 }
 
+/* The faults of the way bite: what they are to cause happens in some of the seeds, and where they
+ * were not drawn, no peer moves. */
+static void the_path_has_faults(void **state)
+{
+    (void)state;
+    struct weft_swarm_result r;
+    static struct weft_plan plan;
+    uint64_t moved = 0, shrunk = 0, raised = 0, bleached = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        if (seed % 10 == 0) {
+            continue; /* a parameter server */
+        }
+        weft_plan_draw(seed, &plan);
+        bool sure = plan.host[0].ep.packet_bytes_sure == 0;
+        bool news = (plan.mover != UINT32_MAX && moved < 3) ||
+                    (plan.shrinker != UINT32_MAX && shrunk < 3) || (!sure && raised < 3);
+        if (!news) {
+            continue;
+        }
+        weft_swarm_run(seed, NULL, &r);
+        assert_true(r.ok);
+        assert_true(plan.mover != UINT32_MAX || r.path_changes == 0);
+        moved += r.path_changes;
+        shrunk += plan.shrinker != UINT32_MAX ? r.black_holes : 0;
+        raised += sure ? 0 : r.sizes_raised;
+        bleached += r.ecn_failed;
+    }
+    assert_true(moved > 0);
+    assert_true(shrunk > 0);
+    assert_true(raised > 0);
+    assert_true(bleached > 0);
+}
+
 static void the_judge_of_datagrams(void **state)
 {
     (void)state;
@@ -139,6 +172,7 @@ int main(void)
         cmocka_unit_test(plans_stay_in_their_limits),
         cmocka_unit_test(a_seed_is_a_run),
         cmocka_unit_test(the_combined_hash_sees_every_part),
+        cmocka_unit_test(the_path_has_faults),
         cmocka_unit_test(the_judge_of_datagrams),
     };
     return cmocka_run_group_tests_name("sim_swarm", tests, NULL, NULL);
