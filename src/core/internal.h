@@ -391,12 +391,19 @@ static inline uint32_t peer_idx(const struct weft_ep *ep, const struct peer *p)
 {
     return (uint32_t)(p - ep->peers);
 }
-/* Something that matters is on its way: a message without its DONE, or a DONE that may be lost.
+/* ACCEPT came, and nothing since: whether the other end knows that it came is not known. */
+static inline bool peer_unheard(const struct peer *p)
+{
+    return p->state == PEER_OPEN && !p->accepted && p->pn_largest == 0;
+}
+/* Something that matters is on its way: a message without its DONE, a DONE that may be lost, or the
+ * first PING, without which the other end forgets a connection that it takes for half open.
  * PINGs and copies of closed messages in flight are no reason to ask again; when they were, a
  * server kept 64 slow workers' sockets full of PINGs. */
 static inline bool peer_waiting(const struct peer *p)
 {
-    return p->tx_active != 0 || (p->rx_closed != 0 && p->in_flight_count > 0);
+    return p->tx_active != 0 ||
+           ((p->rx_closed != 0 || peer_unheard(p)) && p->in_flight_count > 0);
 }
 static inline bool peer_connected(const struct peer *p)
 {
