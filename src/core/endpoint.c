@@ -265,7 +265,8 @@ static void heap_remove(struct weft_ep *ep, struct peer *p)
 
 static uint64_t peer_deadline(const struct peer *p)
 {
-    uint64_t at = p->sec.broken ? 0 : weft_min_u64(p->hello_ns, p->path.timer_ns);
+    bool at_once = p->sec.broken || (p->replaced && p->state == PEER_OPEN);
+    uint64_t at = at_once ? 0 : weft_min_u64(p->hello_ns, p->path.timer_ns);
     if (peer_connected(p)) {
         at = weft_min_u64(at, p->sec.previous ? p->sec.previous_until_ns : WEFT_NEVER);
         at = weft_min_u64(at, p->ack_pending > 0 && !p->idle ? p->ack_ns : WEFT_NEVER);
@@ -319,6 +320,10 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         } else {
             weft_core_peer_down(ep, p, WEFT_DOWN_CRYPTO, now_ns);
         }
+        return;
+    }
+    if (p->replaced && p->state == PEER_OPEN) {
+        weft_core_peer_down(ep, p, WEFT_DOWN_RESTARTED, now_ns);
         return;
     }
     if (p->path.timer_ns <= now_ns) {

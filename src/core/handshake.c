@@ -205,7 +205,12 @@ void weft_core_older_replace(struct weft_ep *ep, const struct peer *p, uint64_t 
          * end made stays unless the other end is a new process. */
         if (old != p && old->state == PEER_OPEN && same_other_end(old, p) &&
             (old->accepted || old->incarnation != p->incarnation)) {
-            weft_core_peer_down(ep, old, WEFT_DOWN_RESTARTED, now_ns);
+            if (ep->event_count + 2 * EVENTS_RESERVE <= EVENTS_MAX) {
+                weft_core_peer_down(ep, old, WEFT_DOWN_RESTARTED, now_ns);
+            } else { /* the packet that p comes up with needs room for events too */
+                old->replaced = true;
+                weft_core_peer_ready(ep, old);
+            }
         }
     }
 }

@@ -210,6 +210,7 @@ struct peer {
     uint8_t accepts;               /* sent */
     uint64_t accept_ns;            /* when the first was */
     uint32_t hello_clock;          /* to echo in ACCEPT */
+    bool replaced;                 /* by a newer session: goes down at the next deadline */
 
     struct secure sec;             /* secure.c */
 

@@ -42,10 +42,88 @@ static void test_the_first_ping_is_lost(void **state)
     check_up_in_spite_of_loss(WEFT_MODE_SEAL);
 }
 
+/* ---- one session replaces many ---------------------------------------------------------------- */
+
+enum { SESSIONS = 20 };
+
+static void hello_forge(struct net *net, uint64_t name, uint64_t incarnation, uint32_t id)
+{
+    struct weft_wire_hello hello = {
+        .connection_id = id,
+        .incarnation = incarnation,
+        .name = name,
+        .open_from = 1,
+        .unscheduled = 8,
+        .packet_bytes_max = 1472,
+    };
+    uint8_t bytes[WEFT_HELLO_BYTES];
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    struct weft_addr from = net_addr(50);
+    weft_wire_hello_encode(&w, &hello);
+    net_deliver(net, &net->end[1], &from, bytes, sizeof(bytes));
+}
+
+static void data_forge(struct net *net, const struct peer *p, uint32_t msg)
+{
+    uint8_t bytes[WEFT_HEADER_BYTES + WEFT_DATA_BYTES + 4] = {0};
+    struct weft_wire_packet packet = {
+        .flags = WEFT_FLAG_DATA,
+        .data_count = (uint16_t)msg,
+        .connection_id = p->connection_id,
+        .number = msg,
+    };
+    struct weft_wire_data data = {.msg = msg, .total = 2, .chunk_elems = 1, .elem_bytes = 4};
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    struct weft_addr from = net_addr(50);
+    weft_wire_header_encode(&w, &packet);
+    weft_wire_data_encode(&w, &data);
+    net_deliver(net, &net->end[1], &from, bytes, sizeof(bytes));
+}
+
+/* A peer may have as many sessions from one address as it has names. All of them end when a new
+ * process speaks from there: more events than the ring takes at a time. */
+static void test_a_session_replaces_more_than_the_ring_of_events_takes(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
+    struct weft_ep_config config;
+    net_end_close(&net->end[1]);
+    net_config(&config, WEFT_MODE_NONE);
+    config.incarnation = 11;
+    config.peers_max = SESSIONS + 1;
+    config.chunks_max = 64;
+    net_open(net, 1, &config);
+    struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                     .sink = WEFT_SINK_HAND,
+                                     .memory_bytes = 8,
+                                     .count = UINT32_MAX,
+                                     .timeout_ns = WEFT_NEVER};
+    weft_expect_id id;
+    struct net_end *e = &net->end[1];
+    assert_int_equal(e->msgr.ops->expect(e->msgr.self, &expect, &id), WEFT_OK);
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        hello_forge(net, 1000 + i, 7, 70 + i);
+        assert_int_equal(e->ep->peers[i].state, PEER_HALF_OPEN);
+        for (uint32_t msg = 1; msg <= WEFT_MSGS_MAX; msg++) {
+            data_forge(net, &e->ep->peers[i], msg);
+        }
+    }
+    assert_int_equal(e->ups, SESSIONS);
+    hello_forge(net, 999, 8, 69);
+    data_forge(net, &e->ep->peers[SESSIONS], 1);
+    net_run(net, WEFT_NS_PER_MS);
+    assert_int_equal(e->ups, SESSIONS + 1);
+    assert_int_equal(e->downs, SESSIONS);
+    assert_int_equal(e->why, WEFT_DOWN_RESTARTED);
+    assert_int_equal(e->received, SESSIONS * WEFT_MSGS_MAX);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_ping_is_lost),
+        cmocka_unit_test(test_a_session_replaces_more_than_the_ring_of_events_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
