@@ -614,9 +614,10 @@ bool weft_ep_busy(const struct weft_ep *ep)
         if (p->state == PEER_CONNECTING || (p->state == PEER_CLOSING && weft_core_closing(p))) {
             return true;
         }
-        if (peer_connected(p) && (p->tx_active != 0 || p->rx_live != 0 || p->rx_need_done != 0 ||
-                                  p->ack_pending > 0 || (peer_waiting(p) && !p->idle))) {
-            return true;
+        bool owing = p->rx_need_done != 0 || p->ack_pending > 0 || peer_waiting(p);
+        if (peer_connected(p) &&
+            (p->tx_active != 0 || p->rx_live != 0 || (owing && !p->idle))) {
+            return true; /* nothing is sent to an idle peer */
         }
     }
     return false;

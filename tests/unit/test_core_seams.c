@@ -119,11 +119,30 @@ static void test_a_session_replaces_more_than_the_ring_of_events_takes(void **st
     net_free(net);
 }
 
+/* ---- idle -------------------------------------------------------------------------------------- */
+
+/* The packet that says IDLE may hold a PING, which is then not answered: it must not be waited for
+ * either. */
+static void test_an_idle_peers_ping_keeps_nobody_busy(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
+    weft_peer peer = net_connect(net, 0, 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    net->end[0].ep->peers[peer].need_ping = true; /* as the keep-alive does */
+    weft_ep_idle(net->end[0].ep, net->now_ns);
+    net_run(net, WEFT_NS_PER_S);
+    assert_true(net->end[1].ep->peers[net->end[1].peer].idle);
+    assert_false(weft_ep_busy(net->end[1].ep));
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_ping_is_lost),
         cmocka_unit_test(test_a_session_replaces_more_than_the_ring_of_events_takes),
+        cmocka_unit_test(test_an_idle_peers_ping_keeps_nobody_busy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
