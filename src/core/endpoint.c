@@ -382,7 +382,7 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
         if (p->deadline_ns > now_ns) {
             return;
         }
-        if (now_ns - p->deadline_ns > pause_ns) {
+        if (p->deadline_ns > 0 && now_ns - p->deadline_ns > pause_ns) { /* 0: at once */
             ep->resumed_ns = now_ns;
         }
         heap_remove(ep, p); /* filed again when send is done with it */

@@ -137,12 +137,34 @@ static void test_an_idle_peers_ping_keeps_nobody_busy(void **state)
     net_free(net);
 }
 
+/* ---- pauses ------------------------------------------------------------------------------------ */
+
+/* A deadline of long ago means that this process slept, which excuses everybody's silence. One that
+ * was never set does not mean that. */
+static void test_a_broken_provider_is_no_pause(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_SEAL, WEFT_MODE_SEAL);
+    net->now_ns = 100 * WEFT_NS_PER_S;
+    net_connect(net, 0, 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    weft_toy_crypto_fail(net->end[1].toy, WEFT_IO);
+    net->end[0].ep->peers[0].need_ping = true;
+    weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[0]);
+    net_run(net, WEFT_NS_PER_MS);
+    assert_int_equal(net->end[1].downs, 1);
+    assert_int_equal(net->end[1].why, WEFT_DOWN_CRYPTO);
+    assert_int_equal(net->end[1].ep->resumed_ns, 0);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_ping_is_lost),
         cmocka_unit_test(test_a_session_replaces_more_than_the_ring_of_events_takes),
         cmocka_unit_test(test_an_idle_peers_ping_keeps_nobody_busy),
+        cmocka_unit_test(test_a_broken_provider_is_no_pause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
