@@ -431,7 +431,8 @@ static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id)
         return NULL;
     }
     struct peer *p = &ep->peers[idx];
-    bool alive = peer_connected(p) || p->state == PEER_CLOSING;
+    bool keyed = p->sec.mode == WEFT_MODE_NONE || p->sec.keyed;
+    bool alive = peer_connected(p) || (p->state == PEER_CLOSING && keyed);
     return alive && p->connection_id == connection_id ? p : NULL;
 }
 

@@ -158,6 +158,33 @@ static void test_a_broken_provider_is_no_pause(void **state)
     net_free(net);
 }
 
+/* ---- close before there are keys ---------------------------------------------------------------- */
+
+static void test_a_packet_for_a_connection_closed_before_accept(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_SEAL, WEFT_MODE_SEAL);
+    weft_peer peer = net_connect(net, 0, 1);
+    net_pump(net);
+    weft_ep_close(net->end[0].ep, peer, net->now_ns);
+    uint8_t bytes[64] = {0};
+    struct weft_wire_packet packet = {
+        .klass = WEFT_CLASS_SEAL,
+        .flags = WEFT_FLAG_CONTROL,
+        .connection_id = net->end[0].ep->peers[peer].connection_id,
+        .number = 1,
+    };
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    weft_wire_header_encode(&w, &packet);
+    net_deliver(net, &net->end[0], &net->end[1].addr, bytes, sizeof(bytes));
+    assert_int_equal(net_counters(net, 0)->bad_peer, 1);
+    assert_int_equal(net_counters(net, 0)->crypto_failures, 0);
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].downs, 1);
+    assert_int_equal(net->end[0].why, WEFT_DOWN_LOCAL);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +192,7 @@ int main(void)
         cmocka_unit_test(test_a_session_replaces_more_than_the_ring_of_events_takes),
         cmocka_unit_test(test_an_idle_peers_ping_keeps_nobody_busy),
         cmocka_unit_test(test_a_broken_provider_is_no_pause),
+        cmocka_unit_test(test_a_packet_for_a_connection_closed_before_accept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
