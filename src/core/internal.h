@@ -175,6 +175,7 @@ struct path {
     uint64_t token;
     uint64_t challenge_ns;     /* when; 0 = none */
     bool challenge_due;
+    uint64_t first_pn;         /* sent on this way; earlier ones tell of another */
 
     /* life.c */
     uint64_t timer_ns;         /* least of all timers of this struct */

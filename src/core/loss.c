@@ -370,7 +370,8 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
     }
     weft_core_ecn_check(ep, p, ack);
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
-    if (sampled && at_ns >= largest_sent_ns) {
+    bool this_way = ack->largest >= p->path.first_pn;
+    if (sampled && this_way && at_ns >= largest_sent_ns) {
         weft_core_rtt_sample(p, at_ns - largest_sent_ns, (uint64_t)ack->delay << 6);
         trace_rtt(ep, p);
     }

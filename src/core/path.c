@@ -271,6 +271,9 @@ void weft_core_path_acked(struct weft_ep *ep, struct peer *p, uint64_t pn,
                           const struct tx_packet *packet)
 {
     struct path *path = &p->path;
+    if (pn < path->first_pn) {
+        return;
+    }
     path->ecn_acked += packet->ect;
     if (packet->kind & TX_PACKET_MTU) {
         probe_passed(ep, p, packet->chunk, packet->sent_ns);
@@ -287,6 +290,9 @@ void weft_core_path_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
                          const struct tx_packet *packet)
 {
     struct path *path = &p->path;
+    if (pn < path->first_pn) {
+        return;
+    }
     if (packet->ect && !path->ecn_arrives && path->ecn != PATH_ECN_FAILED &&
         ++path->ecn_lost >= ECN_LOST_PACKETS) {
         ecn_fail(ep, p); /* marked packets alone seem to be dropped */
@@ -320,6 +326,7 @@ static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     p->path.ecn_arrives = false;
     p->ecn_capable = false;
     p->path.fragment = false;
+    p->path.first_pn = p->pn_next;
     size_set(p, p->path.base_bytes);
     p->cc.ops->init(&p->cc, p->packet_bytes, now_ns);
     search_begin(ep, p, now_ns);

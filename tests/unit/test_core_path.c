@@ -550,6 +550,34 @@ static void test_a_peer_that_moves_is_followed(void **state)
     assert_true(t->ep[1]->peers[0].srtt_ns < WEFT_NS_PER_MS); /* measured anew */
 }
 
+/* The question whether a size passes arrives by the old way, its answer comes by the new one. */
+static void move_with_the_probe(struct net *t, struct datagram *d)
+{
+    if (d->bytes > 8000 && d->to.bytes[0] == 1) {
+        t->addr[0].bytes[0] = 77;
+        d->to = t->addr[0];
+        t->mtu = 1300;
+    }
+}
+
+static void test_a_size_of_the_old_way_is_not_taken_along(void **state)
+{
+    struct net *t = *state;
+    t->config[1].packet_bytes = 8972;
+    t->config[1].packet_bytes_sure = 1200;
+    t->on_datagram = move_with_the_probe;
+    open_both(t);
+    for (int i = 0; i < 40; i++) {
+        transfer(t, 352, 0);
+        run_for(t, 5 * WEFT_NS_PER_MS);
+        assert_true(weft_ep_packet_bytes(t->ep[1], 0) <= 1316);
+    }
+    assert_int_equal(t->addr[0].bytes[0], 77);
+    assert_int_equal(counters(t, 1)->path_changes, 1);
+    assert_true(t->ep[1]->peers[0].rtt_ns_min < 100 * WEFT_NS_PER_US);
+    assert_true(t->ep[1]->peers[0].srtt_ns < 300 * WEFT_NS_PER_US);
+}
+
 /* An attacker sends copies from elsewhere, before the originals arrive, and answers nothing. */
 static void copy_first(struct net *t, struct datagram *d)
 {
@@ -799,6 +827,7 @@ int main(void)
         TEST(test_a_path_that_drops_marked_packets),
         TEST(test_counts_that_go_backwards_end_ecn),
         TEST(test_a_peer_that_moves_is_followed),
+        TEST(test_a_size_of_the_old_way_is_not_taken_along),
         TEST(test_copies_from_elsewhere_move_nobody),
         TEST(test_a_wrong_answer_moves_nobody),
         TEST(test_an_idle_connection_is_closed),
