@@ -200,6 +200,9 @@ static bool ep_poll(void *self, struct weft_msg_event *event_p)
     if (event_p->type == WEFT_EVENT_SENT) {
         p->tx[event_p->seq & MSG_MASK].unpolled = false;
     }
+    if (event_p->type == WEFT_EVENT_RECEIVED) {
+        p->rx[event_p->seq & MSG_MASK].unpolled = false;
+    }
     return true;
 }
 

@@ -111,6 +111,7 @@ struct rx_msg {
     enum rx_state state;
     enum weft_msg_outcome outcome;
     enum weft_msg_sink sink;
+    bool unpolled;           /* closed, but its RECEIVED event is still in the ring */
     bool pass_over;
     bool must_known;         /* all parts of `must` are there */
     uint8_t critical;

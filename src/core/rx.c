@@ -160,6 +160,7 @@ static void rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m, uint6
     m->state = RX_CLOSED;
     ep->credit.dirty = true;
     m->outcome = enough ? WEFT_MSG_COMPLETE : WEFT_MSG_SHORT;
+    m->unpolled = true;
     p->rx_live &= ~bit;
     if (p->rx_live == 0) {
         weft_core_credit_idle(ep, p);
@@ -363,6 +364,9 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
         return d->chunk < m->chunks && weft_bits_test(m->received, d->chunk);
     }
     if (m->state == RX_FREE) {
+        if (m->unpolled) {
+            return false; /* an event still points to the mask; only a liar is that fast */
+        }
         m = rx_open(ep, p, seq, d, at_ns, now_ns);
         if (m == NULL) {
             return false;
@@ -412,6 +416,7 @@ static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
         uint64_t *bits = m->received;
         uint64_t *must = m->must;
         *m = (struct rx_msg){.state = RX_CLOSED,
+                             .unpolled = m->unpolled,
                              .outcome = WEFT_MSG_SHORT,
                              .seq = seq,
                              .received = bits,

@@ -119,6 +119,56 @@ static void test_a_session_replaces_more_than_the_ring_of_events_takes(void **st
     net_free(net);
 }
 
+/* One packet ends a message and begins the one that takes its slot. The application has not seen yet
+ * what the first one's mask says. */
+static void test_a_slot_is_not_taken_before_its_mask_was_seen(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
+    struct net_end *e = &net->end[1];
+    struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                     .sink = WEFT_SINK_HAND,
+                                     .memory_bytes = 8,
+                                     .count = 2,
+                                     .timeout_ns = WEFT_NEVER};
+    weft_expect_id id;
+    assert_int_equal(e->msgr.ops->expect(e->msgr.self, &expect, &id), WEFT_OK);
+    hello_forge(net, 1000, 7, 70);
+    data_forge(net, &e->ep->peers[0], 1);
+    uint8_t bytes[128] = {0};
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    struct weft_wire_packet packet = {
+        .flags = WEFT_FLAG_DATA | WEFT_FLAG_CONTROL,
+        .data_count = 2,
+        .connection_id = e->ep->peers[0].connection_id,
+        .number = 2,
+    };
+    struct weft_wire_frame finish = {.type = WEFT_FRAME_FINISH};
+    finish.finish.msg = 1;
+    finish.finish.flags = WEFT_FINISH_SHORT;
+    struct weft_wire_data data = {
+        .msg = 1 + WEFT_MSGS_MAX, .chunk = 1, .total = 2, .chunk_elems = 1, .elem_bytes = 4};
+    weft_wire_header_encode(&w, &packet);
+    weft_write_u16(&w, WEFT_FINISH_BYTES);
+    weft_wire_frame_encode(&w, &finish);
+    weft_wire_data_encode(&w, &data);
+    weft_write_u32(&w, 0);
+    struct weft_addr from = net_addr(50);
+    size_t count = (size_t)(w.at - bytes);
+    weft_ep_recv(e->ep, &from, WEFT_ECN_NOT, bytes, count, net->now_ns, net->now_ns);
+    struct weft_msg_event ev;
+    bool seen = false;
+    while (e->msgr.ops->poll(e->msgr.self, &ev)) {
+        if (ev.type == WEFT_EVENT_RECEIVED) {
+            seen = true;
+            assert_int_equal(ev.received, 1);
+            assert_int_equal(ev.mask[0], 1);
+        }
+    }
+    assert_true(seen);
+    net_free(net);
+}
+
 /* ---- idle -------------------------------------------------------------------------------------- */
 
 /* The packet that says IDLE may hold a PING, which is then not answered: it must not be waited for
@@ -190,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_ping_is_lost),
         cmocka_unit_test(test_a_session_replaces_more_than_the_ring_of_events_takes),
+        cmocka_unit_test(test_a_slot_is_not_taken_before_its_mask_was_seen),
         cmocka_unit_test(test_an_idle_peers_ping_keeps_nobody_busy),
         cmocka_unit_test(test_a_broken_provider_is_no_pause),
         cmocka_unit_test(test_a_packet_for_a_connection_closed_before_accept),
