@@ -401,7 +401,7 @@ uint64_t weft_core_pto_base(const struct peer *p)
         p->srtt_ns + weft_max_u64(4 * p->rttvar_ns, granularity_ns) + max_ack_delay_ns;
     /* At most ANSWER_FACTOR times: an acknowledgement that was lost looks like a late one. */
     uint64_t answer_ns = weft_min_u64(p->answer_ns + p->answer_ns / 8, ANSWER_FACTOR * base_ns);
-    return weft_max_u64(base_ns, answer_ns);
+    return weft_min_u64(weft_max_u64(base_ns, answer_ns), pto_ns_max);
 }
 
 static uint64_t pto_interval(const struct peer *p)

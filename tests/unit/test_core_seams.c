@@ -235,6 +235,35 @@ static void test_a_packet_for_a_connection_closed_before_accept(void **state)
     net_free(net);
 }
 
+/* ---- close after a slow round trip --------------------------------------------------------------- */
+
+static bool lose_all(struct net *net, struct net_datagram *d)
+{
+    (void)net;
+    (void)d;
+    return false;
+}
+
+/* DATA's echo of the clock is the peer's word: it must not hold a closed connection for minutes. */
+static void test_a_slow_round_trip_does_not_delay_the_end(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
+    weft_peer peer = net_connect(net, 0, 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    struct peer *p = &net->end[0].ep->peers[peer];
+    for (int i = 0; i < 50; i++) {
+        weft_core_rtt_sample(p, i % 2 == 0 ? 9 * WEFT_NS_PER_S : WEFT_NS_PER_MS, 0);
+    }
+    net->tap = lose_all;
+    weft_ep_close(net->end[0].ep, peer, net->now_ns);
+    net_run(net, 3 * WEFT_NS_PER_S);
+    assert_false(weft_ep_busy(net->end[0].ep));
+    net_run(net, 3 * WEFT_NS_PER_S);
+    assert_int_equal(p->state, PEER_FREE);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_an_idle_peers_ping_keeps_nobody_busy),
         cmocka_unit_test(test_a_broken_provider_is_no_pause),
         cmocka_unit_test(test_a_packet_for_a_connection_closed_before_accept),
+        cmocka_unit_test(test_a_slow_round_trip_does_not_delay_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
