@@ -450,7 +450,14 @@ static struct peer *peer_find_free(struct weft_ep *ep)
             return &ep->peers[i];
         }
     }
-    /* Half-open peers cost their sender nothing, so they are the first to go: those whose address
+    /* First go those that only wait for late packets. */
+    for (uint32_t i = 0; i < ep->config.peers_max; i++) {
+        const struct peer *p = &ep->peers[i];
+        if (p->state == PEER_CLOSING && !weft_core_closing(p) && p->events_unpolled == 0) {
+            return &ep->peers[i];
+        }
+    }
+    /* Half-open peers cost their sender nothing, so they are the next to go: those whose address
      * is not proven before the others, and the oldest first. */
     struct peer *best = NULL;
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
@@ -463,17 +470,7 @@ static struct peer *peer_find_free(struct weft_ep *ep)
             best = p;
         }
     }
-    if (best != NULL) {
-        return best;
-    }
-    /* Then those that only wait for late packets. */
-    for (uint32_t i = 0; i < ep->config.peers_max; i++) {
-        const struct peer *p = &ep->peers[i];
-        if (p->state == PEER_CLOSING && !weft_core_closing(p) && p->events_unpolled == 0) {
-            return &ep->peers[i];
-        }
-    }
-    return NULL;
+    return best;
 }
 
 /* Nothing of ours is on the way to it and nothing of its is half here. */

@@ -235,6 +235,33 @@ static void test_a_packet_for_a_connection_closed_before_accept(void **state)
     net_free(net);
 }
 
+/* ---- who makes room ------------------------------------------------------------------------------ */
+
+/* A slot that only waits for late packets goes before a handshake that is under way. */
+static void test_a_closed_connection_makes_room_before_a_handshake(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
+    struct weft_ep_config config;
+    net_end_close(&net->end[1]);
+    net_config(&config, WEFT_MODE_NONE);
+    config.incarnation = 11;
+    config.peers_max = 2;
+    net_open(net, 1, &config);
+    const struct peer *slots = net->end[1].ep->peers;
+    weft_peer peer = net_connect(net, 0, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    weft_ep_close(net->end[0].ep, peer, net->now_ns);
+    net_run(net, 100 * WEFT_NS_PER_US);
+    assert_int_equal(net->end[1].downs, 1);
+    assert_int_equal(slots[0].state, PEER_CLOSING);
+    hello_forge(net, 1000, 7, 70);
+    hello_forge(net, 1001, 7, 71);
+    assert_int_equal(slots[0].state, PEER_HALF_OPEN);
+    assert_int_equal(slots[1].state, PEER_HALF_OPEN);
+    net_free(net);
+}
+
 /* ---- close after a slow round trip --------------------------------------------------------------- */
 
 static bool lose_all(struct net *net, struct net_datagram *d)
@@ -273,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_an_idle_peers_ping_keeps_nobody_busy),
         cmocka_unit_test(test_a_broken_provider_is_no_pause),
         cmocka_unit_test(test_a_packet_for_a_connection_closed_before_accept),
+        cmocka_unit_test(test_a_closed_connection_makes_room_before_a_handshake),
         cmocka_unit_test(test_a_slow_round_trip_does_not_delay_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
