@@ -6,7 +6,7 @@
 PREFIX ?= /usr/local
 export JOBS FUZZ_SECONDS
 
-.PHONY: all demo test bench fuzz install clean help format
+.PHONY: all demo test bench bench-core fuzz install clean help format
 
 all: ## build the program and the library in build/ (the default)
 	@tools/bootstrap
@@ -26,6 +26,11 @@ bench: ## measure (bench/run; its results go into bench/NOTEBOOK.md by hand)
 	@tools/bootstrap
 	@tools/build release
 	@bench/run
+
+bench-core: ## count the instructions of core for a packet (callgrind)
+	@tools/bootstrap bench
+	@tools/build release
+	@bench/core
 
 fuzz: ## run the libFuzzer targets, FUZZ_SECONDS each
 	@tools/bootstrap fuzz
@@ -47,5 +52,5 @@ clean: ## remove every build folder
 	@rm -rf build build-asan build-tsan build-fuzz
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | \
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | \
 	    while IFS='|' read -r target text; do printf '%-16s %s\n' "$$target" "$$text"; done

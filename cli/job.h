@@ -38,10 +38,17 @@ struct weft_job {
     uint64_t seed;
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
+    uint32_t busy_poll_us;
     const char *trace; /* file to write the trace to; NULL = none */
     bool engine; /* --drive engine: the endpoint has a thread of its own */
     struct weft_security security;
 };
+
+enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000 };
+
+#define WEFT_JOB_BUSY_POLL_HELP                                                                    \
+    "look at the socket for so many us before a sleep: faster answers\n"                           \
+    "where every thread has a CPU of its own, much slower where not;\n0 = sleep at once"
 
 #define WEFT_JOB_DEFAULTS                                                                          \
     {                                                                                              \
@@ -88,6 +95,8 @@ const char *weft_job_parse_drive(const char *text, void *value);
      "process", WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                \
     {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,                              \
      .value = &(job)->inject_seed},                                                                \
+    {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,                                \
+     .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
     {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,              \
      .fallback = "none"},                                                                          \
     {"drive", "WHO", "caller = the training thread turns the transport's crank;\n"                 \

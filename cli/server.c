@@ -25,6 +25,7 @@ struct server {
     uint32_t rows_max;
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
+    uint32_t busy_poll_us;
     const char *trace;
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
     struct weft_security security;
@@ -81,6 +82,7 @@ static int start_shards(struct server *server)
             .workers = server->workers,
             .rows_max = server->rows_max,
             .credit_share = &server->credit_share,
+            .busy_poll_us = (uint16_t)server->busy_poll_us,
             .loss = {.loss_ppm = server->inject_loss_ppm,
                      .role = WEFT_ROLE_SERVER,
                      .rank = server->shard_base + i,
@@ -240,6 +242,8 @@ int weft_cli_server(int argc, char **argv)
          .value = &server.inject_loss_ppm},
         {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,
          .value = &server.inject_seed},
+        {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,
+         .value = &server.busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,

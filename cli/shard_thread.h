@@ -21,6 +21,7 @@ struct weft_shard_thread_config {
     uint32_t rows_max; /* of this shard */
     struct weft_credit_share *credit_share; /* of the shards of this host; outlives the thread */
     struct weft_loss_config loss;
+    uint16_t busy_poll_us;
     const struct weft_security *security; /* loaded; borrowed until join */
     bool quiet; /* do not print hints about refused peers */
     struct weft_tracing *tracing; /* of the process; borrowed until join */

@@ -65,6 +65,7 @@ static void add_common(struct train *train, struct weft_arguments *arguments)
     weft_arguments_add(arguments, "--workers=%u", job->workers);
     weft_arguments_add(arguments, "--inject-loss=%.6f", (double)job->inject_loss_ppm / WEFT_PPM);
     weft_arguments_add(arguments, "--inject-seed=%llu", (unsigned long long)job->inject_seed);
+    weft_arguments_add(arguments, "--busy-poll-us=%u", job->busy_poll_us);
     weft_arguments_add(arguments, "--security=%s", weft_security_mode_name(job->security.mode));
 }
 

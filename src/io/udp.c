@@ -1,18 +1,16 @@
 #include "io/udp.h"
 
 #include "base/assert.h"
+#include "io/sleeper.h"
 #include "io/sock.h"
 #include "io/udp_rx.h"
 #include "io/udp_tx.h"
 #include "wire/packet.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -30,15 +28,10 @@ static const uint64_t close_wait_ns = 50 * WEFT_NS_PER_MS;
 
 struct weft_udp {
     int socket_fd;
-    int wake_fd;
-    int epoll_fd;
-    bool pwait2_missing;  /* the kernel has no epoll_pwait2: sleeps are whole milliseconds */
+    struct weft_sleeper sleeper;
     bool more_to_receive; /* the last batch was full */
     bool more_to_send;    /* the last flush stopped at its limit */
     uint64_t busy_poll_ns;
-    /* For busy polling, which does not look at wake_fd. A word of its own: beside the flags above,
-     * gcc reads all of them with one load, which races with weft_udp_wake. */
-    atomic_uint woken;
     struct weft_ep *ep;
     struct weft_rx *rx;
     struct weft_sender sender;
@@ -73,23 +66,6 @@ void weft_udp_config_default(struct weft_udp_config *config_p)
     weft_ep_config_default(&config_p->ep);
     config_p->ep.incarnation = os_random();
     config_p->ep.seed = os_random();
-}
-
-static bool watch(int epoll_fd, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
-static weft_status open_sleeping(struct weft_udp *udp, struct weft_io_error *error)
-{
-    udp->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    udp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (udp->wake_fd < 0 || udp->epoll_fd < 0 || !watch(udp->epoll_fd, udp->wake_fd) ||
-        !watch(udp->epoll_fd, udp->socket_fd)) {
-        return weft_io_fail(error, WEFT_IO, "eventfd and epoll: %s", strerror(errno));
-    }
-    return WEFT_OK;
 }
 
 /* DATA packets that half of the receive buffer holds. The kernel counts more than the bytes of a
@@ -136,9 +112,9 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
         return status;
     }
     udp->family = weft_sock_addr_family(&addr);
-    status = open_sleeping(udp, error);
+    status = weft_sleeper_open(&udp->sleeper, udp->socket_fd);
     if (status != WEFT_OK) {
-        return status;
+        return weft_io_fail(error, status, "epoll, eventfd and timerfd: %s", strerror(errno));
     }
     status = weft_rx_new(udp->socket_fd, &udp->rx);
     if (status != WEFT_OK) {
@@ -156,20 +132,14 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     return WEFT_OK;
 }
 
-static void close_fd(int fd)
-{
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-}
-
 static void release(struct weft_udp *udp)
 {
     weft_ep_free(udp->ep);
     weft_rx_free(udp->rx);
-    close_fd(udp->epoll_fd);
-    close_fd(udp->wake_fd);
-    close_fd(udp->socket_fd);
+    weft_sleeper_close(&udp->sleeper);
+    if (udp->socket_fd >= 0) {
+        (void)close(udp->socket_fd);
+    }
     free(udp);
 }
 
@@ -185,14 +155,12 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
         return weft_io_fail(error, WEFT_NOMEM, "no memory for a socket");
     }
     udp->socket_fd = -1;
-    udp->wake_fd = -1;
-    udp->epoll_fd = -1;
+    weft_sleeper_init(&udp->sleeper);
     weft_status status = open_parts(config, udp, error);
     if (status != WEFT_OK) {
         release(udp);
         return status;
     }
-    atomic_init(&udp->woken, 0);
     weft_sender_init(&udp->sender, udp->socket_fd, udp->family,
                      udp->facts.gso && config->gso != 0);
     udp->busy_poll_ns = config->busy_poll_us * WEFT_NS_PER_US;
@@ -271,47 +239,12 @@ static uint32_t receive(struct weft_udp *udp, weft_udp_handler *handler, void *a
     return (uint32_t)(udp->counters.datagrams_received - before);
 }
 
-static int epoll_sleep(struct weft_udp *udp, struct epoll_event *events, int count,
-                       uint64_t sleep_ns)
-{
-    if (!udp->pwait2_missing) {
-        struct timespec limit = {.tv_sec = (time_t)(sleep_ns / WEFT_NS_PER_S),
-                                 .tv_nsec = (long)(sleep_ns % WEFT_NS_PER_S)};
-        int ready = epoll_pwait2(udp->epoll_fd, events, count,
-                                 sleep_ns == WEFT_NEVER ? NULL : &limit, NULL);
-        if (ready >= 0 || errno != ENOSYS) {
-            return ready;
-        }
-        udp->pwait2_missing = true;
-    }
-    uint64_t limit_ms = weft_div_ceil_u64(sleep_ns, WEFT_NS_PER_MS);
-    int timeout_ms = sleep_ns == WEFT_NEVER ? -1 : (int)weft_min_u64(limit_ms, INT_MAX);
-    return epoll_wait(udp->epoll_fd, events, count, timeout_ms);
-}
-
-static void sleep_until_ready(struct weft_udp *udp, uint64_t sleep_ns)
-{
-    struct epoll_event events[2];
-    udp->counters.sleeps++;
-    int ready = epoll_sleep(udp, events, 2, sleep_ns);
-    WEFT_ASSERT(ready >= 0 || errno == EINTR);
-    for (int i = 0; i < ready; i++) {
-        if (events[i].data.fd == udp->wake_fd) {
-            uint64_t value;
-            /* Cleared before it is read off: a wake in between is then seen twice, never lost. */
-            atomic_store(&udp->woken, 0);
-            ssize_t got = read(udp->wake_fd, &value, sizeof(value));
-            udp->counters.wakes += got == (ssize_t)sizeof(value);
-        }
-    }
-}
-
 /* Look at the socket for a while instead of sleeping at once. */
-static uint32_t busy_poll(struct weft_udp *udp, uint64_t limit_ns, weft_udp_handler *handler,
+static uint32_t busy_poll(struct weft_udp *udp, uint64_t until_ns, weft_udp_handler *handler,
                           void *arg)
 {
-    uint64_t end_ns = weft_clock_now_ns() + weft_min_u64(limit_ns, udp->busy_poll_ns);
-    while (atomic_load(&udp->woken) == 0 && weft_clock_now_ns() < end_ns) {
+    uint64_t end_ns = weft_min_u64(until_ns, weft_clock_now_ns() + udp->busy_poll_ns);
+    while (atomic_load(&udp->sleeper.woken) == 0 && weft_clock_now_ns() < end_ns) {
         uint32_t taken = receive(udp, handler, arg);
         if (taken > 0) {
             return taken;
@@ -324,23 +257,23 @@ static uint32_t busy_poll(struct weft_udp *udp, uint64_t limit_ns, weft_udp_hand
 static uint32_t wait(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,
                      void *arg)
 {
-    uint64_t deadline_ns = weft_ep_deadline(udp->ep);
-    uint64_t limit_ns = timeout_ns;
-    if (deadline_ns != WEFT_NEVER) {
-        uint64_t now_ns = weft_clock_now_ns();
-        limit_ns = weft_min_u64(limit_ns, deadline_ns > now_ns ? deadline_ns - now_ns : 0);
-    }
-    if (limit_ns == 0 || udp->more_to_receive || udp->more_to_send) {
+    if (timeout_ns == 0 || udp->more_to_receive || udp->more_to_send) {
         return 0;
     }
-    if (udp->busy_poll_ns > 0) {
-        uint32_t taken = busy_poll(udp, limit_ns, handler, arg);
-        if (taken > 0 || limit_ns <= udp->busy_poll_ns) {
+    uint64_t until_ns = weft_ep_deadline(udp->ep);
+    uint64_t now_ns = weft_clock_now_ns();
+    until_ns = weft_min_u64(until_ns, weft_time_add(now_ns, timeout_ns));
+    if (until_ns > now_ns && udp->busy_poll_ns > 0) {
+        uint32_t taken = busy_poll(udp, until_ns, handler, arg);
+        if (taken > 0) {
             return taken;
         }
-        limit_ns -= limit_ns == WEFT_NEVER ? 0 : udp->busy_poll_ns;
+        now_ns = weft_clock_now_ns();
     }
-    sleep_until_ready(udp, limit_ns);
+    if (until_ns > now_ns) {
+        udp->counters.sleeps++;
+        udp->counters.wakes += weft_sleeper_sleep(&udp->sleeper, until_ns);
+    }
     return 0;
 }
 
@@ -371,13 +304,7 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
 
 void weft_udp_wake(struct weft_udp *udp)
 {
-    int saved = errno;
-    uint64_t one = 1;
-    atomic_store(&udp->woken, 1);
-    /* Fails only when the count is at its top, and then the sleep ends anyhow. */
-    ssize_t wrote = write(udp->wake_fd, &one, sizeof(one));
-    (void)wrote;
-    errno = saved;
+    weft_sleeper_wake(&udp->sleeper);
 }
 
 void weft_udp_idle(struct weft_udp *udp)

@@ -1,0 +1,46 @@
+/* Sleeping until a socket is readable, a wake from another thread, or a moment, whichever is first.
+ *
+ * Why not a time limit with epoll_pwait2: each such sleep programs the processor's timer and takes
+ * it back, and in a virtual machine both are exits to the host: 12 of the 30 us of a round trip
+ * with one row, measured. Here a timer (timerfd) stays armed while sleeps come and go, and is set
+ * anew only when the moment lies before the one that it is armed for. Deadlines mostly move away
+ * (a probe timeout with each acknowledgement), so most sleeps touch no timer at all; the price is
+ * a needless look when it fires too early, which the caller does not see.
+ *
+ * Internal to this folder. One thread sleeps; weft_sleeper_wake: any thread, also a signal handler.
+ */
+#ifndef WEFT_IO_SLEEPER_H
+#define WEFT_IO_SLEEPER_H
+
+#include "base/status.h"
+#include "base/units.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct weft_sleeper {
+    int epoll_fd;
+    int wake_fd;
+    int timer_fd;
+    uint64_t armed_ns; /* the timer's moment; WEFT_NEVER = it is not armed */
+    /* For looking at the socket instead of sleeping, when nobody looks at wake_fd. A word of its
+     * own: beside flags, gcc would read all of them with one load, which races with wake. */
+    atomic_uint woken;
+};
+
+/* Nothing is open; close is fine. */
+void weft_sleeper_init(struct weft_sleeper *sleeper);
+
+/* After init: watch fd for reading; -1 = nothing but time and wakes.
+ * Errors:  WEFT_IO, with errno set; close is due all the same. */
+weft_status weft_sleeper_open(struct weft_sleeper *sleeper, int fd);
+void weft_sleeper_close(struct weft_sleeper *sleeper);
+
+/* Sleep; until_ns on the clock of weft_clock_now_ns, > 0, WEFT_NEVER = as long as it takes.
+ * Returns true when a wake ended it. A signal ends it, too. */
+bool weft_sleeper_sleep(struct weft_sleeper *sleeper, uint64_t until_ns);
+
+/* End the sleep that goes on, or the next one. */
+void weft_sleeper_wake(struct weft_sleeper *sleeper);
+
+#endif

@@ -1,0 +1,128 @@
+/* Sleeps end at their moment and not before, whatever the timer was armed for earlier. */
+#include "io/clock.h"
+#include "io/sleeper.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static struct weft_sleeper sleeper;
+static int fd;
+
+static int set_up(void **state)
+{
+    (void)state;
+    fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    weft_sleeper_init(&sleeper);
+    return fd >= 0 && weft_sleeper_open(&sleeper, fd) == WEFT_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    weft_sleeper_close(&sleeper);
+    (void)close(fd);
+    return 0;
+}
+
+static void sleep_for(uint64_t ns)
+{
+    uint64_t until_ns = weft_clock_now_ns() + ns;
+    assert_false(weft_sleeper_sleep(&sleeper, until_ns));
+    assert_true(weft_clock_now_ns() >= until_ns);
+}
+
+static void signal_fd(int readable)
+{
+    uint64_t one = 1;
+    assert_int_equal(write(readable, &one, sizeof(one)), sizeof(one));
+}
+
+static void a_sleep_ends_at_its_moment(void **state)
+{
+    (void)state;
+    sleep_for(WEFT_NS_PER_MS);
+    sleep_for(3 * WEFT_NS_PER_MS);
+    sleep_for(100 * WEFT_NS_PER_US);
+}
+
+/* The first sleep is ended by the socket, so the timer stays armed for 2 ms. */
+static void an_earlier_timer_does_not_end_a_later_sleep(void **state)
+{
+    (void)state;
+    uint64_t value;
+    signal_fd(fd);
+    assert_false(weft_sleeper_sleep(&sleeper, weft_clock_now_ns() + 2 * WEFT_NS_PER_MS));
+    assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
+    assert_true(sleeper.armed_ns != WEFT_NEVER);
+    sleep_for(10 * WEFT_NS_PER_MS);
+}
+
+static void a_later_timer_is_set_back(void **state)
+{
+    (void)state;
+    uint64_t value;
+    signal_fd(fd);
+    assert_false(weft_sleeper_sleep(&sleeper, weft_clock_now_ns() + 60 * WEFT_NS_PER_S));
+    assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
+    sleep_for(WEFT_NS_PER_MS); /* would take a minute, and the test's time limit */
+}
+
+static void a_moment_in_the_past_ends_at_once(void **state)
+{
+    (void)state;
+    assert_false(weft_sleeper_sleep(&sleeper, 1));
+}
+
+static void a_wake_ends_the_next_sleep_once(void **state)
+{
+    (void)state;
+    weft_sleeper_wake(&sleeper);
+    weft_sleeper_wake(&sleeper);
+    assert_int_equal(atomic_load(&sleeper.woken), 1);
+    assert_true(weft_sleeper_sleep(&sleeper, WEFT_NEVER));
+    assert_int_equal(atomic_load(&sleeper.woken), 0);
+    sleep_for(WEFT_NS_PER_MS);
+}
+
+static void *wake_later(void *arg)
+{
+    (void)arg;
+    (void)usleep(5000);
+    weft_sleeper_wake(&sleeper);
+    return NULL;
+}
+
+static void a_wake_of_another_thread_ends_a_sleep_without_end(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, wake_later, NULL), 0);
+    /* A timer left over from before fires meanwhile. */
+    signal_fd(fd);
+    assert_false(weft_sleeper_sleep(&sleeper, weft_clock_now_ns() + WEFT_NS_PER_MS));
+    uint64_t value;
+    assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
+    assert_true(weft_sleeper_sleep(&sleeper, WEFT_NEVER));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_sleep_ends_at_its_moment, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_earlier_timer_does_not_end_a_later_sleep, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_later_timer_is_set_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_moment_in_the_past_ends_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_wake_ends_the_next_sleep_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_wake_of_another_thread_ends_a_sleep_without_end, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
