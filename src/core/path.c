@@ -160,11 +160,18 @@ static void probe_passed(struct weft_ep *ep, struct peer *p, uint32_t bytes, uin
     }
 }
 
+/* The packet size that this one asks of a path: sizes leave room for a tag in every mode, as the
+ * probes that measure them do. */
+static uint32_t room_of(const struct tx_packet *packet)
+{
+    return packet->bytes + (uint32_t)WEFT_TAG_BYTES;
+}
+
 static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
                        const struct tx_packet *packet)
 {
     struct path *path = &p->path;
-    bool large = packet->bytes > path->base_bytes && packet->bytes <= p->packet_bytes;
+    bool large = room_of(packet) > path->base_bytes && room_of(packet) <= p->packet_bytes;
     if (!large || pn <= path->large_pn || path->small_pn <= path->small_counted_pn ||
         packet->sent_ns < weft_time_add(path->large_lost_ns, p->srtt_ns)) {
         return; /* of the same round as one that was counted, or nothing short passed since */
@@ -277,9 +284,9 @@ void weft_core_path_acked(struct weft_ep *ep, struct peer *p, uint64_t pn,
     path->ecn_acked += packet->ect;
     if (packet->kind & TX_PACKET_MTU) {
         probe_passed(ep, p, packet->chunk, packet->sent_ns);
-    } else if (packet->bytes <= path->base_bytes) {
+    } else if (room_of(packet) <= path->base_bytes) {
         path->small_pn = weft_max_u64(path->small_pn, pn);
-    } else if (pn > path->large_pn && packet->bytes <= p->packet_bytes) {
+    } else if (pn > path->large_pn && room_of(packet) <= p->packet_bytes) {
         path->large_pn = pn;
         path->large_lost = 0;
         path->large_lost_ns = 0;
