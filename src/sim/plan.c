@@ -484,6 +484,8 @@ static void draw_path(struct weft_plan *plan)
     } else if (percent(&prng, 12) && may_move(plan, host)) {
         plan->mover = host;
         plan->move_ns = at_ns;
+        /* Nobody can look for a host that moved and has nothing to say: it must speak. */
+        plan->host[host].ep.keepalive_ns = 200 * MS;
     }
 }
 
