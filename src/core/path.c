@@ -5,7 +5,7 @@
  * with padding behind it, on its own, not counted in flight. The longest that is allowed is asked
  * for first and, beside it, the usual one below, so that on most networks one round trip settles
  * the matter; then the usual sizes downwards, then halves of what is left. A size is given up after
- * three tries. When four rounds in a row lose every packet longer than the base and in each of
+ * three tries. When two rounds in a row lose every packet longer than the base and in each of
  * them a shorter one passes, the path may have shrunk - or the other end may have posted no memory
  * for what they carry, or a switch may be full. So the size in use is asked for, too; when that
  * fails like a new one would: back to the base, and the search begins anew. Messages
@@ -32,7 +32,7 @@ enum {
     PLAIN_BYTES = 1472,       /* IPv4 in frames of 1,500 bytes */
     PROBE_TRIES = 3,
     SEARCH_GRAIN = 16,        /* smaller gains are not searched for */
-    BLACK_HOLE_ROUNDS = 4,
+    BLACK_HOLE_ROUNDS = 2,
     ECN_TEST_PACKETS = 64,
     ECN_LOST_PACKETS = 5,
     AMPLIFICATION = 3,
