@@ -96,13 +96,17 @@ static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
     if (m->pass_over) {
         return lacking;
     }
-    uint32_t sent = p->data_count - m->data_count_open;
+    /* Of what the peer has sent since, not what arrived of other messages. */
+    uint32_t others = p->data_heard - m->data_heard_open - m->data_heard;
+    uint32_t sent = p->data_count - m->data_count_open - others;
     bool alone = (p->rx_live & (p->rx_live - 1)) == 0;
     if (bound == 0 || !alone || sent < m->received_count) {
         return missing;
     }
-    /* At least one: with resends among `sent`, the end of the pass is further than it seems. */
-    return weft_max_u64(weft_max_u64(lacking, 1), m->chunks > sent ? m->chunks - sent : 0);
+    /* With resends and lost packets of other messages among `sent`, the end of the pass is further
+     * than it seems; what is left is approached in steps of an eighth, not one by one. */
+    uint64_t left = m->chunks > sent ? m->chunks - sent : 0;
+    return weft_max_u64(weft_max_u64(lacking, left), missing / 8 + 1);
 }
 
 static uint64_t remaining(const struct peer *p)

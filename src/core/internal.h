@@ -123,6 +123,8 @@ struct rx_msg {
     uint32_t received_count;
     uint32_t refused;
     uint32_t data_count_open; /* DATA packets that the peer had sent before its first of these */
+    uint32_t data_heard_open; /* and that had arrived */
+    uint32_t data_heard;     /* that arrived of this message */
     uint32_t critical_left;  /* critical chunks missing; UINT32_MAX: not known which they are */
     uint64_t seq;
     uint64_t tag;
@@ -283,6 +285,7 @@ struct peer {
     uint32_t ect_received;
     uint32_t ce_received;
     uint32_t data_count;           /* highest seen, 32-bit */
+    uint32_t data_heard;           /* DATA packets that arrived, 32-bit */
     uint64_t data_last_ns;         /* last DATA */
     uint64_t data_gap_ns;          /* decaying maximum of the gaps between its bursts */
     bool sender_limited;           /* as the last DATA packet said */

@@ -264,6 +264,7 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
         .sink = x->e.sink,
         .critical = d->critical,
         .data_count_open = p->data_count - 1,
+        .data_heard_open = p->data_heard - 1,
         .critical_left = masked ? UINT32_MAX : d->critical,
         .chunk_elems = d->chunk_elems,
         .elem_bytes = d->elem_bytes,
@@ -375,6 +376,7 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
         ep->counters.bad_range++;
         return false;
     }
+    m->data_heard++;
     if (weft_bits_test(m->received, d->chunk)) {
         ep->counters.duplicate_chunks++;
     } else {
@@ -529,6 +531,7 @@ static void data_note(struct peer *p, const struct weft_wire_packet *packet,
     }
     p->data_last_ns = weft_max_u64(p->data_last_ns, at_ns);
     p->sender_limited = (packet->flags & WEFT_FLAG_SENDER_LIMITED) != 0;
+    p->data_heard++;
     if (d->clock != 0) {
         uint32_t rtt = wire_clock(at_ns) - d->clock;
         if (rtt < UINT32_C(1) << 31) {
