@@ -11,9 +11,12 @@
 
 #include "base/assert.h"
 
-enum { ANSWER_FACTOR = 4 };
+enum { ANSWER_FACTOR = 4, OUTLIER_FACTOR = 8 };
 
+/* Longer than this no process waits for its turn on a machine that can do the work. */
+static const uint64_t answer_ns_max = 100 * WEFT_NS_PER_MS;
 static const uint64_t late_ns_first = 10 * WEFT_NS_PER_MS;
+static const uint64_t rtt_ns_first_max = 100 * WEFT_NS_PER_MS;
 static const uint64_t rtt_ns_most = 10 * WEFT_NS_PER_S;
 
 /* ---- round-trip time ------------------------------------------------------------------------- */
@@ -35,6 +38,12 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     if (rtt_ns >= p->rtt_ns_min + delay_ns) {
         rtt_ns -= delay_ns;
     }
+    /* One sample from a time of trouble must not hold the probes back for seconds; a way that has
+     * become longer for good is learnt from two or three. */
+    uint64_t most_ns = p->srtt_ns == 0
+                           ? rtt_ns_first_max
+                           : OUTLIER_FACTOR * weft_max_u64(p->srtt_ns, granularity_ns);
+    rtt_ns = weft_min_u64(rtt_ns, most_ns);
     p->rtt_latest_ns = rtt_ns;
     if (p->srtt_ns == 0) {
         p->srtt_ns = rtt_ns;
@@ -399,8 +408,9 @@ uint64_t weft_core_pto_base(const struct peer *p)
     }
     uint64_t base_ns =
         p->srtt_ns + weft_max_u64(4 * p->rttvar_ns, granularity_ns) + max_ack_delay_ns;
-    /* At most ANSWER_FACTOR times: an acknowledgement that was lost looks like a late one. */
-    uint64_t answer_ns = weft_min_u64(p->answer_ns + p->answer_ns / 8, ANSWER_FACTOR * base_ns);
+    /* Within limits: an acknowledgement that was lost looks like a late one. */
+    uint64_t most_ns = weft_min_u64(ANSWER_FACTOR * base_ns, base_ns + answer_ns_max);
+    uint64_t answer_ns = weft_min_u64(p->answer_ns + p->answer_ns / 8, most_ns);
     return weft_min_u64(weft_max_u64(base_ns, answer_ns), pto_ns_max);
 }
 

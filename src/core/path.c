@@ -39,6 +39,7 @@ enum {
 };
 
 static const uint64_t probe_wait_ns_min = 10 * WEFT_NS_PER_MS;
+static const uint64_t probe_wait_ns_max = 250 * WEFT_NS_PER_MS;
 static const uint64_t raise_after_ns = 600 * WEFT_NS_PER_S;
 static const uint64_t challenge_every_ns = 100 * WEFT_NS_PER_MS;
 
@@ -429,6 +430,7 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint32_t bytes, 
     if (bytes == p->path.probe_bytes) {
         p->path.probe_pn = pn;
         uint64_t wait_ns = weft_max_u64(3 * weft_core_pto_base(p), probe_wait_ns_min);
+        wait_ns = weft_min_u64(wait_ns, probe_wait_ns_max); /* srtt may be of worse times */
         p->path.probe_ns = now_ns + (wait_ns << p->path.probe_tries);
     }
     return 1;
