@@ -556,6 +556,9 @@ uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct 
                                struct weft_tx *tx);
 
 /* path.c */
+/* The packet size that a packet of so many bytes asks of a path: sizes leave room for a tag in every
+ * mode, as the probes that measure them do. */
+uint32_t weft_core_path_room(const struct peer *p, uint32_t bytes);
 void weft_core_path_init(const struct weft_ep *ep, struct peer *p);
 /* The handshake is over: begin what asks the network. */
 void weft_core_path_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns);

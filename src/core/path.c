@@ -48,6 +48,11 @@ static const uint16_t usual_bytes[] = {1452, 1472, 8952, 8972, 65000};
 
 /* ---- packet size ----------------------------------------------------------------------------- */
 
+uint32_t weft_core_path_room(const struct peer *p, uint32_t bytes)
+{
+    return bytes - secure_tag_bytes(&p->sec) + WEFT_TAG_BYTES;
+}
+
 static void size_set(struct peer *p, uint32_t bytes)
 {
     struct path *path = &p->path;
@@ -161,18 +166,11 @@ static void probe_passed(struct weft_ep *ep, struct peer *p, uint32_t bytes, uin
     }
 }
 
-/* The packet size that this one asks of a path: sizes leave room for a tag in every mode, as the
- * probes that measure them do. */
-static uint32_t room_of(const struct tx_packet *packet)
-{
-    return packet->bytes + (uint32_t)WEFT_TAG_BYTES;
-}
-
 static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
                        const struct tx_packet *packet)
 {
     struct path *path = &p->path;
-    bool large = room_of(packet) > path->base_bytes && room_of(packet) <= p->packet_bytes;
+    bool large = weft_core_path_room(p, packet->bytes) > path->base_bytes && weft_core_path_room(p, packet->bytes) <= p->packet_bytes;
     if (!large || pn <= path->large_pn || path->small_pn <= path->small_counted_pn ||
         packet->sent_ns < weft_time_add(path->large_lost_ns, p->srtt_ns)) {
         return; /* of the same round as one that was counted, or nothing short passed since */
@@ -285,9 +283,9 @@ void weft_core_path_acked(struct weft_ep *ep, struct peer *p, uint64_t pn,
     path->ecn_acked += packet->ect;
     if (packet->kind & TX_PACKET_MTU) {
         probe_passed(ep, p, packet->chunk, packet->sent_ns);
-    } else if (room_of(packet) <= path->base_bytes) {
+    } else if (weft_core_path_room(p, packet->bytes) <= path->base_bytes) {
         path->small_pn = weft_max_u64(path->small_pn, pn);
-    } else if (pn > path->large_pn && room_of(packet) <= p->packet_bytes) {
+    } else if (pn > path->large_pn && weft_core_path_room(p, packet->bytes) <= p->packet_bytes) {
         path->large_pn = pn;
         path->large_lost = 0;
         path->large_lost_ns = 0;

@@ -190,7 +190,7 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     struct weft_wire_packet packet = header_make(p, flags);
     weft_wire_header_encode(&w, &packet);
     WEFT_ASSERT(!w.bad && !body.bad);
-    tx->fragment |= bytes + WEFT_TAG_BYTES > p->packet_bytes; /* the path has shrunk since its grid was made */
+    tx->fragment |= weft_core_path_room(p, bytes) > p->packet_bytes; /* the path has shrunk since its grid was made */
     tx_iov(tx, head, DATA_HEAD_BYTES);
     tx_iov(tx, chunk_at(m, chunk), payload);
     if (!weft_core_secure_seal(ep, p, p->pn_next, first_iov, tx)) {
