@@ -105,7 +105,12 @@ static void the_path_has_faults(void **state)
         }
         weft_plan_draw(seed, &plan);
         bool sure = plan.host[0].ep.packet_bytes_sure == 0;
-        bool news = (plan.mover != UINT32_MAX && moved < 3) ||
+        bool bleach = false;
+        for (uint32_t i = 0; i < plan.hosts; i++) {
+            bleach |= plan.host[i].ep.ecn && (plan.host[i].links[0].bleach ||
+                                              plan.host[i].links[1].bleach);
+        }
+        bool news = (bleach && bleached < 3) || (plan.mover != UINT32_MAX && moved < 3) ||
                     (plan.shrinker != UINT32_MAX && shrunk < 3) || (!sure && raised < 3);
         if (!news) {
             continue;
