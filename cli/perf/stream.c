@@ -72,21 +72,6 @@ void weft_stream_pin(int cpu)
     }
 }
 
-/* Four floats wherever they lie; -O2 of gcc 12 does not vectorize a loop of unknown length. */
-typedef float floats4 __attribute__((vector_size(16), aligned(4), may_alias));
-
-void weft_stream_add(float *acc, const void *values, size_t count)
-{
-    const float *from = values; /* both ends keep floats on multiples of 4 */
-    size_t i = 0;
-    for (; i + 4 <= count; i += 4) {
-        *(floats4 *)&acc[i] += *(const floats4 *)&from[i];
-    }
-    for (; i < count; i++) {
-        acc[i] += from[i];
-    }
-}
-
 /* ---- measuring ------------------------------------------------------------------------------- */
 
 static bool sum_is_right(const struct weft_stream_job *job)

@@ -60,7 +60,4 @@ struct weft_stream_mark weft_stream_mark(void);
  * of a thread that wandered. */
 void weft_stream_pin(int cpu);
 
-/* acc[i] += values[i]; values lie on a multiple of 4. The raw flows' add; weft has its own. */
-void weft_stream_add(float *acc, const void *values, size_t count);
-
 #endif

@@ -2,6 +2,8 @@
  * large as loopback takes them. The receiver reads 256 KB at a time and adds the floats. */
 #include "cli/perf/stream.h"
 
+#include "core/sink.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -76,7 +78,7 @@ static bool take_message(const struct weft_stream_job *job, int fd, char *buffer
         if (got <= 0) {
             return false;
         }
-        weft_stream_add(job->accumulator + done, buffer, (size_t)got / sizeof(float));
+        weft_sink_add((uint8_t *)(job->accumulator + done), (const uint8_t *)buffer, (size_t)got);
         done += (size_t)got / sizeof(float);
         left -= (size_t)got;
     }

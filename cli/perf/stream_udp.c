@@ -6,6 +6,8 @@
 #define _GNU_SOURCE // recvmmsg, sendmmsg
 #include "cli/perf/stream.h"
 
+#include "core/sink.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -200,9 +202,9 @@ static void take_buffer(const struct weft_stream_job *job, struct inbox *inbox, 
         int packet_bytes = left < segment_bytes ? left : segment_bytes;
         struct header header;
         memcpy(&header, bytes, sizeof(header));
-        size_t floats = ((size_t)packet_bytes - WEFT_STREAM_HEADER_BYTES) / sizeof(float);
-        weft_stream_add(job->accumulator + (size_t)header.chunk * job->chunk_floats,
-                   bytes + WEFT_STREAM_HEADER_BYTES, floats);
+        float *to = job->accumulator + (size_t)header.chunk * job->chunk_floats;
+        weft_sink_add((uint8_t *)to, bytes + WEFT_STREAM_HEADER_BYTES,
+                      (size_t)packet_bytes - WEFT_STREAM_HEADER_BYTES);
         inbox->packets++;
         bytes += packet_bytes;
         left -= packet_bytes;

@@ -11,6 +11,9 @@
  * shrinks with marks, with loss above the path's floor, and when there are no pauses. Nobody has to configure a rate. A lost packet gives its
  * credit back, for every packet tells how many DATA packets were sent before it.
  *
+ * Between processes of one host there is no link, and no buffer but the receiver's own: there the
+ * budget is a constant (same_host).
+ *
  * Who gets it: the message with the least left first, which makes most of them finish early; half
  * of the budget at most to one sender while others wait; every eighth grant to the sender that has
  * waited longest. A sender without an open message keeps an allowance (`unscheduled`) to begin the
@@ -25,6 +28,7 @@
 
 enum {
     SAFE_BYTES = 36000,    /* fits the smallest switch buffer that is met (64 KB) with room */
+    SAME_HOST_BYTES = 1000000, /* both ends busy through a wake-up of either */
     BUDGET_PACKETS_MIN = 4,
     SPARE_PER_LOSS = 5,
     ALLOWANCE_FIRST = 8,   /* unscheduled packets before anything is known */
@@ -38,9 +42,11 @@ enum {
 
 static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
 static const uint64_t window_ns_first = 50 * WEFT_NS_PER_US; /* while little is known */
-/* Faster links have deeper buffers, and hosts that answer no sooner. */
+/* Faster links have deeper buffers, and hosts that answer no sooner: from slow to fast in proportion,
+ * for a step would hold a link below it there by the smaller slack. */
 static const uint64_t slack_ns_slow = 100 * WEFT_NS_PER_US;
 static const uint64_t slack_ns_fast = 300 * WEFT_NS_PER_US;
+static const uint64_t slow_bps = UINT64_C(1000) * 1000 * 1000;
 static const uint64_t fast_bps = UINT64_C(10) * 1000 * 1000 * 1000;
 static const uint64_t retell_ns = 50 * WEFT_NS_PER_US;
 static const uint64_t floor_ns = 5 * WEFT_NS_PER_S;
@@ -161,10 +167,16 @@ static uint32_t congestion(struct credit *c)
     return loss_ppm > noise_ppm ? WEFT_PPM / 2 : mark_ppm / 2;
 }
 
+static uint64_t slack_ns(uint64_t rate_bps)
+{
+    uint64_t above_bps = weft_min_u64(weft_max_u64(rate_bps, slow_bps), fast_bps) - slow_bps;
+    return slack_ns_slow + (slack_ns_fast - slack_ns_slow) * (above_bps / 1000) /
+                               ((fast_bps - slow_bps) / 1000);
+}
+
 static void slack_update(struct credit *c, uint64_t rate_bps, uint64_t span_ns)
 {
-    uint64_t slack_ns = rate_bps < fast_bps ? slack_ns_slow : slack_ns_fast;
-    uint64_t most = rate_bps / 8 * slack_ns / WEFT_NS_PER_S;
+    uint64_t most = rate_bps / 8 * slack_ns(rate_bps) / WEFT_NS_PER_S;
     uint32_t cut_ppm = congestion(c);
     if (cut_ppm > 0) {
         c->slack_bytes -= c->slack_bytes * cut_ppm / WEFT_PPM;
@@ -204,6 +216,11 @@ static void window_start(struct weft_ep *ep, uint64_t now_ns)
 static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
 {
     struct credit *c = &ep->credit;
+    if (ep->config.same_host) {
+        uint64_t most = SAME_HOST_BYTES / (c->packet_bytes + WIRE_BYTES);
+        c->budget = weft_min_u64(weft_max_u64(most, BUDGET_PACKETS_MIN), ep->config.rx_window);
+        return;
+    }
     uint64_t in_flight = c->rate_bps / 8 * rtt_ns / WEFT_NS_PER_S;
     /* Lost grants and lost packets hold credit back for a round trip or two. */
     uint64_t spare_ppm = weft_min_u64(SPARE_PER_LOSS * (uint64_t)c->loss_ppm, WEFT_PPM / 4);

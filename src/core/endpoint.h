@@ -61,6 +61,8 @@ struct weft_ep_config {
     uint32_t rx_window;           /* DATA packets on their way here at a time, all peers together:
                                    * what the receive buffer holds */
     uint16_t unscheduled;         /* of these, most that a peer may begin a message with */
+    uint8_t same_host;            /* 1: all peers are on this host, so no link's buffer is in between:
+                                   * rx_window alone bounds the credit */
     uint16_t senders_expected;    /* peers that send at a time, where the layer above knows */
     struct weft_credit_share *credit_share; /* of the endpoints behind one link; NULL = alone */
     uint16_t packet_bytes;        /* longest UDP payload to build, 256 .. 65,000 */

@@ -455,9 +455,6 @@ uint64_t weft_core_credit_silent_since(const struct peer *p);
 void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p);
 void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 
-/* sink.c */
-void weft_core_sink_add(uint8_t *to, const uint8_t *from, size_t bytes);
-
 /* loss.c */
 uint64_t weft_core_pto_base(const struct peer *p);
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns);

@@ -12,6 +12,7 @@
 #include "core/internal.h"
 
 #include "base/assert.h"
+#include "core/sink.h"
 
 #include <string.h>
 
@@ -311,7 +312,7 @@ static void rx_chunk(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
     if (m->sink == WEFT_SINK_COPY) {
         memcpy(m->memory + offset, d->payload, bytes);
     } else if (m->sink == WEFT_SINK_ADD) {
-        weft_core_sink_add(m->memory + offset, d->payload, bytes);
+        weft_sink_add(m->memory + offset, d->payload, bytes);
     } else {
         struct weft_msg_event *ev = weft_core_event_push(ep);
         ev->type = WEFT_EVENT_CHUNK;
@@ -569,7 +570,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
     if (!weft_core_secure_open(ep, p, &packet, bytes, count, now_ns)) {
         return;
     }
-    if (weft_wire_packet_decode(bytes, count, &packet) != WEFT_OK) {
+    if (weft_wire_body_decode(bytes, count, &packet) != WEFT_OK) {
         ep->counters.bad_packet++;
         return;
     }

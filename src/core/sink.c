@@ -6,12 +6,12 @@
  * element. Wider vectors (AVX2, AVX-512) and prefetching gained nothing where the accumulator
  * exceeds the second-level cache: bench/NOTEBOOK.md.
  */
-#include "core/internal.h"
+#include "core/sink.h"
 
 typedef float floats4 __attribute__((vector_size(16), aligned(1), may_alias));
 typedef float float1 __attribute__((aligned(1), may_alias));
 
-void weft_core_sink_add(uint8_t *to, const uint8_t *from, size_t bytes)
+void weft_sink_add(uint8_t *to, const uint8_t *from, size_t bytes)
 {
     size_t i = 0;
     for (; i + 4 * sizeof(floats4) <= bytes; i += 4 * sizeof(floats4)) {

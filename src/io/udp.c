@@ -122,6 +122,7 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     }
     struct weft_ep_config ep = config->ep;
     ep.rx_window = window_of(ep.rx_window, ep.packet_bytes, udp->facts.recv_buffer_bytes);
+    ep.same_host = weft_sock_addr_is_loopback(&addr); /* a socket bound to it reaches nothing else */
     if (ep.packet_bytes_sure == 0 && !weft_sock_addr_is_loopback(&addr)) {
         ep.packet_bytes_sure = SURE_BYTES; /* longer ones are asked for first */
     }

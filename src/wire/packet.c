@@ -27,65 +27,58 @@ static bool flags_valid(uint8_t flags)
     return (flags & WEFT_FLAG_CONTROL) && !(flags & of_message);
 }
 
-/* Header, and the reader left at what follows it, without the tag. */
-static weft_status header_decode(struct weft_reader *r, struct weft_wire_packet *p)
+weft_status weft_wire_header_decode(const void *bytes, size_t count,
+                                    struct weft_wire_packet *packet_p)
 {
-    const uint8_t *at = weft_read_bytes(r, WEFT_HEADER_BYTES);
+    struct weft_reader r = weft_reader_make(bytes, count);
+    const uint8_t *at = weft_read_bytes(&r, WEFT_HEADER_BYTES);
     if (at == NULL) {
         return WEFT_PROTO;
     }
-    uint8_t first = at[0];
-    *p = (struct weft_wire_packet){
-        .klass = first & 15,
+    struct weft_wire_packet p = {
+        .klass = at[0] & 15,
         .flags = at[1],
         .data_count = weft_get_u16(at + 2),
         .connection_id = weft_get_u32(at + 4),
         .number = weft_get_u64(at + 8),
     };
-    if (first >> 4 != WEFT_WIRE_VERSION || p->klass > WEFT_CLASS_SEAL) {
+    if (at[0] >> 4 != WEFT_WIRE_VERSION || p.klass > WEFT_CLASS_SEAL || p.number == 0 ||
+        !flags_valid(p.flags) ||
+        (p.klass != WEFT_CLASS_PLAIN && weft_reader_left(&r) < WEFT_TAG_BYTES)) {
         return WEFT_PROTO;
     }
-    if (p->klass != WEFT_CLASS_PLAIN) {
-        if (weft_reader_left(r) < WEFT_TAG_BYTES) {
-            return WEFT_PROTO;
-        }
-        r->end -= WEFT_TAG_BYTES;
-    }
-    return r->bad || p->number == 0 || !flags_valid(p->flags) ? WEFT_PROTO : WEFT_OK;
+    *packet_p = p;
+    return WEFT_OK;
 }
 
-weft_status weft_wire_header_decode(const void *bytes, size_t count,
-                                    struct weft_wire_packet *packet_p)
+weft_status weft_wire_body_decode(const void *bytes, size_t count, struct weft_wire_packet *packet)
 {
     struct weft_reader r = weft_reader_make(bytes, count);
-    struct weft_wire_packet p = {0};
-    weft_status status = header_decode(&r, &p);
-    if (status == WEFT_OK) {
-        *packet_p = p;
+    size_t tag_bytes = packet->klass != WEFT_CLASS_PLAIN ? WEFT_TAG_BYTES : 0;
+    if (weft_read_bytes(&r, WEFT_HEADER_BYTES) == NULL || weft_reader_left(&r) < tag_bytes) {
+        return WEFT_PROTO;
     }
-    return status;
+    r.end -= tag_bytes;
+    if (packet->flags & WEFT_FLAG_CONTROL) {
+        packet->control_bytes = weft_read_u16(&r);
+        packet->control = weft_read_bytes(&r, packet->control_bytes);
+        if (packet->control == NULL || packet->control_bytes == 0) {
+            return WEFT_PROTO;
+        }
+    }
+    if (packet->flags & WEFT_FLAG_DATA) {
+        packet->data_bytes = weft_reader_left(&r);
+        packet->data = weft_read_bytes(&r, packet->data_bytes);
+    }
+    return weft_reader_left(&r) == 0 ? WEFT_OK : WEFT_PROTO;
 }
 
 weft_status weft_wire_packet_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p)
 {
-    struct weft_reader r = weft_reader_make(bytes, count);
-    struct weft_wire_packet p = {0};
-    if (header_decode(&r, &p) != WEFT_OK) {
-        return WEFT_PROTO;
-    }
-    if (p.flags & WEFT_FLAG_CONTROL) {
-        p.control_bytes = weft_read_u16(&r);
-        p.control = weft_read_bytes(&r, p.control_bytes);
-        if (p.control == NULL || p.control_bytes == 0) {
-            return WEFT_PROTO;
-        }
-    }
-    if (p.flags & WEFT_FLAG_DATA) {
-        p.data_bytes = weft_reader_left(&r);
-        p.data = weft_read_bytes(&r, p.data_bytes);
-    }
-    if (weft_reader_left(&r) != 0) {
+    struct weft_wire_packet p;
+    if (weft_wire_header_decode(bytes, count, &p) != WEFT_OK ||
+        weft_wire_body_decode(bytes, count, &p) != WEFT_OK) {
         return WEFT_PROTO;
     }
     *packet_p = p;

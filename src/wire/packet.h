@@ -234,7 +234,12 @@ weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version
 weft_status weft_wire_header_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p);
 
-/* Take a connection packet apart; frames are only delimited. WEFT_PROTO: malformed. */
+/* What follows the header that weft_wire_header_decode has read into *packet; frames are only
+ * delimited. WEFT_PROTO: malformed; control and data may then point into the bytes. */
+weft_status weft_wire_body_decode(const void *bytes, size_t count,
+                                  struct weft_wire_packet *packet);
+
+/* Both of these: a connection packet taken apart. WEFT_PROTO: malformed. */
 weft_status weft_wire_packet_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p);
 

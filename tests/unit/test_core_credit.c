@@ -162,6 +162,37 @@ static void test_endpoints_of_a_host_share(void **state)
     free(values);
 }
 
+/* No link before it: a constant number of bytes, whatever the rate; never more than the receive
+ * buffer holds. */
+static void test_on_one_host_the_budget_is_a_constant(void **state)
+{
+    struct pair *t = *state;
+    float *values = floats_new(BIG);
+    float *memory = malloc(BIG * sizeof(*memory));
+    struct weft_ep *ep = t->ep[1];
+    ep->config.same_host = 1;
+    static const uint32_t windows[] = {2048, 100};
+    for (int i = 0; i < 2; i++) {
+        ep->config.rx_window = windows[i];
+        uint64_t packets = 0;
+        uint32_t most = 0;
+        uint32_t before = t->sent_count;
+        expect_floats(t, WEFT_SINK_COPY, memory, BIG);
+        send_floats(t, values, BIG, 0);
+        while (t->sent_count == before && step(t, WEFT_NEVER - 1)) {
+            uint32_t out = outstanding_at(ep, t->peer_of_1);
+            most = out > most ? out : most;
+            packets = ep->credit.budget;
+        }
+        assert_int_equal(t->sent.received, CHUNKS);
+        uint64_t whole = 1000000 / (ep->credit.packet_bytes + 42);
+        assert_int_equal(packets, weft_min_u64(whole, windows[i]));
+        assert_true(most <= packets && most > packets / 2);
+    }
+    free(memory);
+    free(values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +201,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_lost_grant_is_told_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_silent_holder_is_passed_over, setup, teardown),
         cmocka_unit_test_setup_teardown(test_endpoints_of_a_host_share, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_on_one_host_the_budget_is_a_constant, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
