@@ -215,6 +215,11 @@ static bool jobs_run(struct grid *g)
 static int grid_run(struct grid *g)
 {
     g->count = weft_grid_cells(&g->config, g->cells);
+    if (g->count == 0) {
+        fprintf(stderr, "weft sim grid: no cell has %" PRIu32 " senders; 1, 8, 16 and 64 are there\n",
+                g->config.senders);
+        return WEFT_EXIT_USAGE;
+    }
     print_head(g);
     if (!jobs_run(g)) {
         fprintf(stderr, "weft sim grid: cannot start a process: %s\n", strerror(errno));
@@ -236,6 +241,8 @@ int weft_cli_sim_grid(int argc, char **argv)
         {"rounds", "N", "of each cell; without it 500, or as many as fit in the thin grid",
          WEFT_OPTION_U32, .value = &grid.config.rounds, .min = 1, .max = WEFT_INCAST_ROUNDS_MAX,
          .fallback = ""},
+        {"senders", "N", "only the cells with so many senders (1, 8, 16 or 64)", WEFT_OPTION_U32,
+         .value = &grid.config.senders, .min = 1, .max = 64, .fallback = "all"},
         {"seed", "N", "of every cell", WEFT_OPTION_U64, .value = &grid.config.seed},
         {"cc", "NAME", "congestion control", WEFT_OPTION_STRING, .value = &grid.config.cc_name,
          .fallback = ""},
@@ -252,7 +259,7 @@ int weft_cli_sim_grid(int argc, char **argv)
             "Columns p50, p99 and max are times of a round over the ideal; limit is that of p99.\n"
             "Cells with burst loss and those without a limit are reported only. Exit status 1\n"
             "when a cell is over its limit or fails.",
-        .example = "  weft sim grid --thin\n  weft sim grid --network 1g --jobs 2",
+        .example = "  weft sim grid --thin\n  weft sim grid --network 40g --senders 8 --jobs 2",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);

@@ -68,6 +68,7 @@ void weft_core_credit_init(struct weft_ep *ep)
         .packet_bytes = ep->config.packet_bytes,
         .loss_floor = {UINT32_MAX, UINT32_MAX},
         .pause_ns = WEFT_NEVER,
+        .rtt_ns = WEFT_NEVER,
     };
     if (ep->config.credit_share != NULL) {
         atomic_fetch_add_explicit(&ep->config.credit_share->endpoints, 1, memory_order_relaxed);
@@ -83,65 +84,9 @@ void weft_core_credit_fini(struct weft_ep *ep)
     }
 }
 
-/* ---- what a sender wants --------------------------------------------------------------------- */
-
-static uint32_t outstanding(const struct peer *p)
-{
-    int32_t ahead = (int32_t)(p->granted - p->data_count);
-    return ahead > 0 ? (uint32_t)ahead : 0;
-}
-
-/* DATA packets of this message that its sender still has to send, as far as this end can tell: the
- * rest of the pass, or what the bound lacks. Lost chunks within the bound are not sent again, and
- * credit for them would be a burst at the start of the next message. */
-static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
-{
-    uint64_t missing = m->chunks - m->received_count;
-    uint64_t bound = m->critical_left > 0 ? 0 : m->lost_max;
-    uint64_t lacking = missing > bound ? missing - bound : 0;
-    if (m->pass_over) {
-        return lacking;
-    }
-    /* Of what the peer has sent since, not what arrived of other messages. */
-    uint32_t others = p->data_heard - m->data_heard_open - m->data_heard;
-    uint32_t sent = p->data_count - m->data_count_open - others;
-    bool alone = (p->rx_live & (p->rx_live - 1)) == 0;
-    if (bound == 0 || !alone || sent < m->received_count) {
-        return missing;
-    }
-    /* With resends and lost packets of other messages among `sent`, the end of the pass is further
-     * than it seems; what is left is approached in steps of an eighth, not one by one. */
-    uint64_t left = m->chunks > sent ? m->chunks - sent : 0;
-    return weft_max_u64(weft_max_u64(lacking, left), missing / 8 + 1);
-}
-
-static uint64_t remaining(const struct peer *p)
-{
-    uint64_t packets = 0;
-    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        packets += msg_remaining(p, &p->rx[__builtin_ctzll(live)]);
-    }
-    return packets;
-}
-
-static uint32_t allowance(const struct weft_ep *ep)
-{
-    const struct credit *c = &ep->credit;
-    const struct weft_credit_share *host = ep->config.credit_share;
-    uint64_t senders = weft_max_u64(c->senders, ep->config.senders_expected);
-    if (c->senders == 0) {
-        /* Before the first round everybody connected may begin at once, at all endpoints. */
-        senders = weft_max_u64(senders, ep->peers_used);
-        senders *= host == NULL ? 1
-                                : atomic_load_explicit(&host->endpoints, memory_order_relaxed);
-    }
-    uint64_t share = c->budget / weft_max_u64(senders, 1);
-    return (uint32_t)weft_max_u64(weft_min_u64(share, ep->config.unscheduled), 1);
-}
-
 uint16_t weft_core_credit_first(const struct weft_ep *ep)
 {
-    return (uint16_t)weft_min_u64(allowance(ep), ALLOWANCE_FIRST);
+    return (uint16_t)weft_min_u64(weft_core_credit_allowance(ep), ALLOWANCE_FIRST);
 }
 
 /* ---- the budget ------------------------------------------------------------------------------ */
@@ -264,60 +209,9 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
 
 /* ---- who gets it ----------------------------------------------------------------------------- */
 
-struct tally {
-    uint64_t total;   /* outstanding over all that are not silent */
-    uint64_t rtt_ns;  /* shortest base round trip; others may have been measured in a queue */
-    uint32_t active;
-    bool wanted;      /* some sender could use more */
-};
-
-static uint32_t room_of(const struct weft_ep *ep, const struct peer *p)
-{
-    uint64_t useful = remaining(p);
-    useful = useful == 0 ? 0 : weft_max_u64(useful, allowance(ep));
-    uint32_t has = outstanding(p);
-    useful = weft_min_u64(useful, ep->config.rx_window);
-    return useful > has ? (uint32_t)(useful - has) : 0;
-}
-
-static struct tally tally_take(const struct weft_ep *ep)
-{
-    struct tally t = {.rtt_ns = WEFT_NEVER};
-    for (size_t i = weft_bits_next_one(ep->credit_active, ep->peers_used, 0); i < ep->peers_used;
-         i = weft_bits_next_one(ep->credit_active, ep->peers_used, i + 1)) {
-        const struct peer *p = &ep->peers[i];
-        t.active++;
-        t.total += p->credit_silent ? 0 : outstanding(p);
-        t.wanted |= room_of(ep, p) > 0;
-        t.rtt_ns = weft_min_u64(t.rtt_ns, p->rtt_ns_min);
-    }
-    t.rtt_ns = t.rtt_ns == WEFT_NEVER ? 0 : t.rtt_ns;
-    return t;
-}
-
-/* The sender to serve next: least remaining, or longest waiting; one that holds `most` waits. */
-static struct peer *pick(struct weft_ep *ep, bool longest, uint64_t most)
-{
-    struct peer *best = NULL;
-    uint64_t best_key = UINT64_MAX;
-    for (size_t i = weft_bits_next_one(ep->credit_active, ep->peers_used, 0); i < ep->peers_used;
-         i = weft_bits_next_one(ep->credit_active, ep->peers_used, i + 1)) {
-        struct peer *p = &ep->peers[i];
-        if (p->credit_silent || outstanding(p) >= most || room_of(ep, p) == 0) {
-            continue;
-        }
-        uint64_t key = longest ? p->credit_turn : remaining(p);
-        if (key < best_key) {
-            best_key = key;
-            best = p;
-        }
-    }
-    return best;
-}
-
 static void grant(struct weft_ep *ep, struct peer *p, uint32_t packets, uint64_t now_ns)
 {
-    if (outstanding(p) == 0) {
+    if (weft_core_credit_outstanding(p) == 0) {
         p->granted = p->data_count;
         p->credit_since_ns = now_ns;
     }
@@ -347,32 +241,35 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
 {
     struct credit *c = &ep->credit;
     c->dirty = false;
-    struct tally t = tally_take(ep);
-    if (t.active == 0) {
+    weft_core_credit_count(ep);
+    if (c->active == 0) {
         round_end(ep);
         return;
     }
     share_join(ep, true);
-    c->senders_now = t.active > c->senders_now ? t.active : c->senders_now;
+    c->senders_now = c->active > c->senders_now ? c->active : c->senders_now;
     if (c->window_ns == 0) {
         window_start(ep, now_ns);
     }
-    window_end(ep, t.rtt_ns, now_ns);
-    budget_set(ep, t.rtt_ns);
-    c->window_wanted &= t.wanted;
+    uint64_t rtt_ns = c->rtt_ns == WEFT_NEVER ? 0 : c->rtt_ns;
+    bool wanted = c->wanting > 0;
+    window_end(ep, rtt_ns, now_ns);
+    budget_set(ep, rtt_ns);
+    c->window_wanted &= wanted;
+    weft_core_credit_count(ep); /* the allowance follows the budget */
     uint64_t quantum = weft_max_u64(weft_min_u64(c->budget / 4, QUANTUM_MAX), 1);
-    while (t.wanted && t.total + quantum <= c->budget) {
+    while (wanted && c->total + quantum <= c->budget) {
         bool longest = (c->turn + 1) % TURN_LONGEST == 0;
-        struct peer *p = pick(ep, longest, t.active > 1 ? c->budget / 2 : UINT64_MAX);
+        uint64_t most = c->active > 1 ? c->budget / 2 : UINT64_MAX;
+        struct peer *p = weft_core_credit_pick(ep, longest, most);
         if (p == NULL) {
-            p = pick(ep, false, UINT64_MAX); /* nobody else can use it */
+            p = weft_core_credit_pick(ep, false, UINT64_MAX); /* nobody else can use it */
         }
         if (p == NULL) {
             break;
         }
-        uint32_t packets = (uint32_t)weft_min_u64(room_of(ep, p), quantum);
-        grant(ep, p, packets, now_ns);
-        t.total += packets;
+        grant(ep, p, (uint32_t)weft_min_u64(p->credit_room, quantum), now_ns);
+        weft_core_credit_look(ep, p);
     }
 }
 
@@ -405,7 +302,9 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     p->credit_silent = false;
     p->credit_silences = 0;
     c->span_lost += ahead > data ? ahead - data : 0;
-    c->dirty |= p->rx_live != 0;
+    if (p->rx_live != 0) {
+        weft_core_credit_touch(ep, p);
+    }
     if (!data) {
         return;
     }
@@ -423,30 +322,11 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     c->packet_bytes = (uint32_t)((c->packet_bytes * UINT64_C(15) + bytes) / 16);
 }
 
-void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
-{
-    if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
-        weft_bits_set(ep->credit_active, peer_idx(ep, p));
-        p->credit_since_ns = now_ns;
-    }
-    ep->credit.dirty = true;
-}
-
-void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
-{
-    if (weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
-        weft_bits_clear(ep->credit_active, peer_idx(ep, p));
-        p->credit_ns = WEFT_NEVER;
-        p->credit_silent = false;
-        ep->credit.dirty = true;
-    }
-}
-
 /* What an ACK to this peer says. */
 uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p)
 {
     if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
-        uint32_t least = p->data_count + allowance(ep);
+        uint32_t least = p->data_count + weft_core_credit_allowance(ep);
         if ((int32_t)(least - p->granted) > 0) {
             p->granted = least;
         }
@@ -457,7 +337,7 @@ uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p)
 /* When did the time begin in which this peer could have sent and did not? WEFT_NEVER: it cannot. */
 uint64_t weft_core_credit_silent_since(const struct peer *p)
 {
-    return outstanding(p) == 0 ? WEFT_NEVER : weft_max_u64(p->data_last_ns, p->credit_since_ns);
+    return weft_core_credit_outstanding(p) == 0 ? WEFT_NEVER : weft_max_u64(p->data_last_ns, p->credit_since_ns);
 }
 
 /* A holder of credit that says nothing is told again what it has, for the packet that told it may
@@ -467,7 +347,7 @@ void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p)
 {
     p->credit_ns = WEFT_NEVER;
     bool active = weft_bits_test(ep->credit_active, peer_idx(ep, p));
-    if (!active || p->idle || outstanding(p) == 0 || remaining(p) == 0) {
+    if (!active || p->idle || weft_core_credit_outstanding(p) == 0 || weft_core_credit_remaining(p) == 0) {
         return;
     }
     uint64_t since_ns = weft_max_u64(weft_core_credit_silent_since(p), p->credit_told_ns);
@@ -486,7 +366,7 @@ void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     p->ack_now = true;
     if (p->credit_silences > 0 && !p->credit_silent) {
         p->credit_silent = true;
-        ep->credit.dirty = true;
+        weft_core_credit_touch(ep, p);
         ep->counters.credits_reclaimed++;
     }
     p->credit_silences += p->credit_silences < UINT8_MAX;

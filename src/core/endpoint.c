@@ -106,6 +106,8 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     ep->heap = calloc(peers, sizeof(*ep->heap));
     ep->ready = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->ready));
     ep->credit_active = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->credit_active));
+    ep->credit_wants = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->credit_wants));
+    ep->credit_touched = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->credit_touched));
     ep->expects = calloc(config->expects_max, sizeof(*ep->expects));
     ep->events = calloc(EVENTS_MAX, sizeof(*ep->events));
     ep->tx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*ep->tx_arena));
@@ -118,7 +120,8 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
         return WEFT_NOMEM;
     }
     if (ep->peers == NULL || ep->heap == NULL || ep->ready == NULL ||
-        ep->credit_active == NULL || ep->expects == NULL || ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL ||
+        ep->credit_active == NULL || ep->credit_wants == NULL || ep->credit_touched == NULL ||
+        ep->expects == NULL || ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL ||
         ep->bitmaps == NULL || ep->packet_arena == NULL || ep->packet_bits_arena == NULL) {
         weft_ep_free(ep);
         return WEFT_NOMEM;
@@ -155,6 +158,8 @@ void weft_ep_free(struct weft_ep *ep)
     free(ep->expects);
     weft_core_credit_fini(ep);
     free(ep->credit_active);
+    free(ep->credit_wants);
+    free(ep->credit_touched);
     free(ep->ready);
     free(ep->heap);
     free(ep->peers);

@@ -302,6 +302,12 @@ struct peer {
     uint64_t credit_told_ns;       /* when it was told again */
     uint8_t credit_silences;
     bool credit_silent;            /* holds credit and says nothing: not counted */
+
+    /* credit_want.c: as last counted, while it has a message open */
+    uint32_t credit_held;          /* outstanding; 0 when silent */
+    uint32_t credit_room;          /* how much more it could use */
+    uint64_t credit_left;          /* DATA packets that it still has to send */
+    uint64_t credit_rtt_ns;        /* its rtt_ns_min */
 };
 
 struct expect {
@@ -337,6 +343,14 @@ struct credit {
     uint64_t turn;
     uint32_t senders;        /* that a round is expected to have; 0 = none was seen yet */
     uint32_t senders_now;    /* most at a time since the last round */
+
+    /* credit_want.c: over the peers that have a message open */
+    uint32_t active;         /* how many they are */
+    uint32_t wanting;        /* of these, that could use more credit */
+    uint64_t total;          /* outstanding, without the silent */
+    uint64_t rtt_ns;         /* least rtt_ns_min; WEFT_NEVER = none is known */
+    bool rtt_stale;          /* the peer that had it has another now */
+    uint32_t allowance;      /* that they were counted with */
 };
 
 /* trace.c: the ring of records; records = NULL when it is off. */
@@ -369,6 +383,8 @@ struct weft_ep {
     const struct weft_cc_ops *cc_ops;
     struct credit credit;
     uint64_t *credit_active;       /* bit = peer has a message open here */
+    uint64_t *credit_wants;        /* of these, bit = it could use more credit */
+    uint64_t *credit_touched;      /* bit = to be counted again */
     struct guard guard;
     uint64_t rekey_packets;        /* packets under one send key */
     uint64_t *bitmaps;             /* arena of all masks */
@@ -447,13 +463,27 @@ void weft_core_credit_fini(struct weft_ep *ep);
 uint16_t weft_core_credit_first(const struct weft_ep *ep);
 void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead, uint64_t bytes,
                              bool data, bool ce, uint64_t at_ns);
-void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
-void weft_core_credit_idle(struct weft_ep *ep, struct peer *p);
 void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns);
 uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p);
 uint64_t weft_core_credit_silent_since(const struct peer *p);
 void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p);
 void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+
+/* credit_want.c */
+void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+void weft_core_credit_idle(struct weft_ep *ep, struct peer *p);
+void weft_core_credit_touch(struct weft_ep *ep, const struct peer *p);
+void weft_core_credit_count(struct weft_ep *ep);
+void weft_core_credit_look(struct weft_ep *ep, struct peer *p);
+struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, uint64_t most);
+uint32_t weft_core_credit_allowance(const struct weft_ep *ep);
+uint64_t weft_core_credit_remaining(const struct peer *p);
+
+static inline uint32_t weft_core_credit_outstanding(const struct peer *p)
+{
+    int32_t ahead = (int32_t)(p->granted - p->data_count);
+    return ahead > 0 ? (uint32_t)ahead : 0;
+}
 
 /* loss.c */
 uint64_t weft_core_pto_base(const struct peer *p);

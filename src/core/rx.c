@@ -159,7 +159,7 @@ static void rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m, uint6
     bool enough = all || (m->chunks - m->received_count <= m->lost_max && m->critical_left == 0);
     uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
     m->state = RX_CLOSED;
-    ep->credit.dirty = true;
+    weft_core_credit_touch(ep, p);
     m->outcome = enough ? WEFT_MSG_COMPLETE : WEFT_MSG_SHORT;
     m->unpolled = true;
     p->rx_live &= ~bit;

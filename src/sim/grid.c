@@ -91,6 +91,9 @@ static struct weft_grid_cell *add(struct list *list, const struct network *netwo
 static void add_incast(struct list *list, const struct network *network, uint32_t sender_count,
                        uint32_t loss_idx, uint32_t bound_ppm, uint64_t buffer_bytes)
 {
+    if (list->config->senders > 0 && list->config->senders != sender_count) {
+        return;
+    }
     struct weft_grid_cell *cell = add(list, network, sender_count, 1, buffer_bytes);
     cell->config.loss_ppm = losses_ppm[loss_idx];
     cell->config.burst = loss_idx == BURST_IDX;
@@ -100,6 +103,9 @@ static void add_incast(struct list *list, const struct network *network, uint32_
 
 static void add_fair(struct list *list, const struct network *network, uint64_t buffer_bytes)
 {
+    if (list->config->senders > 0 && list->config->senders != FAIR_SENDERS) {
+        return;
+    }
     struct weft_grid_cell *cell = add(list, network, FAIR_SENDERS, 2, buffer_bytes);
     cell->jain_ppm_min = jain_ppm_min;
     cell->no_drops = true;

@@ -26,6 +26,7 @@ struct weft_grid_config {
     bool thin;
     bool slow_network; /* 1 Gbit/s */
     bool fast_network; /* 40 Gbit/s */
+    uint32_t senders;  /* only the cells with so many of an endpoint; 0 = all */
     uint32_t rounds;   /* a cell; 0 = 500, and in the thin grid as many as fit */
     uint64_t seed;
     const char *cc_name;

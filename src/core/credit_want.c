@@ -1,0 +1,190 @@
+/* What the senders hold and what they want: the count behind the receiver's credits (credit.c).
+ *
+ * A packet changes what its sender holds and wants and nobody else's. So a sender is looked at again
+ * only after it was touched - a packet, a message that opened or closed, a grant, its silence - and
+ * a packet costs the same with 1 sender and with 200. All are looked at when the allowance, which
+ * is everybody's, has changed.
+ *
+ * Source: docs/PROTOCOL.md section 5.
+ */
+#include "core/internal.h"
+
+#include <string.h>
+
+/* DATA packets of this message that its sender still has to send, as far as this end can tell: the
+ * rest of the pass, or what the bound lacks. Lost chunks within the bound are not sent again, and
+ * credit for them would be a burst at the start of the next message. */
+static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
+{
+    uint64_t missing = m->chunks - m->received_count;
+    uint64_t bound = m->critical_left > 0 ? 0 : m->lost_max;
+    uint64_t lacking = missing > bound ? missing - bound : 0;
+    if (m->pass_over) {
+        return lacking;
+    }
+    /* Of what the peer has sent since, not what arrived of other messages. */
+    uint32_t others = p->data_heard - m->data_heard_open - m->data_heard;
+    uint32_t sent = p->data_count - m->data_count_open - others;
+    bool alone = (p->rx_live & (p->rx_live - 1)) == 0;
+    if (bound == 0 || !alone || sent < m->received_count) {
+        return missing;
+    }
+    /* With resends and lost packets of other messages among `sent`, the end of the pass is further
+     * than it seems; what is left is approached in steps of an eighth, not one by one. */
+    uint64_t left = m->chunks > sent ? m->chunks - sent : 0;
+    return weft_max_u64(weft_max_u64(lacking, left), missing / 8 + 1);
+}
+
+uint64_t weft_core_credit_remaining(const struct peer *p)
+{
+    uint64_t packets = 0;
+    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
+        packets += msg_remaining(p, &p->rx[__builtin_ctzll(live)]);
+    }
+    return packets;
+}
+
+/* What a sender without an open message may begin the next with. */
+uint32_t weft_core_credit_allowance(const struct weft_ep *ep)
+{
+    const struct credit *c = &ep->credit;
+    const struct weft_credit_share *host = ep->config.credit_share;
+    uint64_t senders = weft_max_u64(c->senders, ep->config.senders_expected);
+    if (c->senders == 0) {
+        /* Before the first round everybody connected may begin at once, at all endpoints. */
+        senders = weft_max_u64(senders, ep->peers_used);
+        senders *= host == NULL ? 1
+                                : atomic_load_explicit(&host->endpoints, memory_order_relaxed);
+    }
+    uint64_t share = c->budget / weft_max_u64(senders, 1);
+    return (uint32_t)weft_max_u64(weft_min_u64(share, ep->config.unscheduled), 1);
+}
+
+/* ---- the count ------------------------------------------------------------------------------- */
+
+static void want(struct weft_ep *ep, struct peer *p, uint32_t room)
+{
+    size_t idx = peer_idx(ep, p);
+    bool before = weft_bits_test(ep->credit_wants, idx);
+    p->credit_room = room;
+    if (room > 0 && !before) {
+        weft_bits_set(ep->credit_wants, idx);
+        ep->credit.wanting++;
+    } else if (room == 0 && before) {
+        weft_bits_clear(ep->credit_wants, idx);
+        ep->credit.wanting--;
+    }
+}
+
+/* The shortest base round trip is that of the link; others may have been measured in a queue. */
+static void rtt_look(struct credit *c, struct peer *p, uint64_t rtt_ns)
+{
+    c->rtt_stale |= rtt_ns > p->credit_rtt_ns && p->credit_rtt_ns == c->rtt_ns;
+    c->rtt_ns = weft_min_u64(c->rtt_ns, rtt_ns);
+    p->credit_rtt_ns = rtt_ns;
+}
+
+static void hold(struct credit *c, struct peer *p, uint32_t packets)
+{
+    c->total = c->total - p->credit_held + packets;
+    p->credit_held = packets;
+}
+
+/* Count this peer anew, which has a message open. */
+void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
+{
+    uint32_t has = weft_core_credit_outstanding(p);
+    hold(&ep->credit, p, p->credit_silent ? 0 : has);
+    p->credit_left = weft_core_credit_remaining(p);
+    uint64_t useful = p->credit_left == 0 ? 0 : weft_max_u64(p->credit_left, ep->credit.allowance);
+    useful = weft_min_u64(useful, ep->config.rx_window);
+    want(ep, p, useful > has ? (uint32_t)(useful - has) : 0);
+    rtt_look(&ep->credit, p, p->rtt_ns_min);
+}
+
+static void rtt_again(struct weft_ep *ep)
+{
+    ep->credit.rtt_stale = false;
+    ep->credit.rtt_ns = WEFT_NEVER;
+    for (size_t i = weft_bits_next_one(ep->credit_active, ep->peers_used, 0); i < ep->peers_used;
+         i = weft_bits_next_one(ep->credit_active, ep->peers_used, i + 1)) {
+        ep->credit.rtt_ns = weft_min_u64(ep->credit.rtt_ns, ep->peers[i].rtt_ns_min);
+    }
+}
+
+void weft_core_credit_count(struct weft_ep *ep)
+{
+    struct credit *c = &ep->credit;
+    uint32_t allowance = weft_core_credit_allowance(ep);
+    if (allowance != c->allowance) {
+        c->allowance = allowance;
+        memcpy(ep->credit_touched, ep->credit_active,
+               WEFT_BITS_WORDS((size_t)ep->peers_used) * sizeof(uint64_t));
+    }
+    for (size_t i = weft_bits_next_one(ep->credit_touched, ep->peers_used, 0); i < ep->peers_used;
+         i = weft_bits_next_one(ep->credit_touched, ep->peers_used, i + 1)) {
+        weft_bits_clear(ep->credit_touched, i);
+        if (weft_bits_test(ep->credit_active, i)) {
+            weft_core_credit_look(ep, &ep->peers[i]);
+        }
+    }
+    if (c->rtt_stale) {
+        rtt_again(ep);
+    }
+}
+
+void weft_core_credit_touch(struct weft_ep *ep, const struct peer *p)
+{
+    weft_bits_set(ep->credit_touched, peer_idx(ep, p));
+    ep->credit.dirty = true;
+}
+
+/* The peer has a message open here. */
+void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
+{
+    if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
+        weft_bits_set(ep->credit_active, peer_idx(ep, p));
+        ep->credit.active++;
+        p->credit_since_ns = now_ns;
+        p->credit_rtt_ns = WEFT_NEVER;
+    }
+    weft_core_credit_touch(ep, p);
+}
+
+/* It has none any more. */
+void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
+{
+    if (weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
+        weft_bits_clear(ep->credit_active, peer_idx(ep, p));
+        ep->credit.active--;
+        hold(&ep->credit, p, 0);
+        want(ep, p, 0);
+        rtt_look(&ep->credit, p, WEFT_NEVER);
+        p->credit_ns = WEFT_NEVER;
+        p->credit_silent = false;
+        ep->credit.dirty = true;
+    }
+}
+
+/* ---- who is next ----------------------------------------------------------------------------- */
+
+/* The sender to serve next: least remaining, or longest waiting; one that holds `most` waits. */
+struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, uint64_t most)
+{
+    struct peer *best = NULL;
+    uint64_t best_key = UINT64_MAX;
+    for (size_t i = weft_bits_next_one(ep->credit_wants, ep->peers_used, 0); i < ep->peers_used;
+         i = weft_bits_next_one(ep->credit_wants, ep->peers_used, i + 1)) {
+        struct peer *p = &ep->peers[i];
+        if (p->credit_silent || weft_core_credit_outstanding(p) >= most) {
+            continue;
+        }
+        uint64_t key = longest ? p->credit_turn : p->credit_left;
+        if (key < best_key) {
+            best_key = key;
+            best = p;
+        }
+    }
+    return best;
+}
+
