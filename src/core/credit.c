@@ -65,6 +65,7 @@ void weft_core_credit_init(struct weft_ep *ep)
 {
     ep->credit = (struct credit){
         .budget = weft_max_u64(SAFE_BYTES / ep->config.packet_bytes, BUDGET_PACKETS_MIN),
+        .at_once_host = SAFE_BYTES / ep->config.packet_bytes,
         .packet_bytes = ep->config.packet_bytes,
         .loss_floor = {UINT32_MAX, UINT32_MAX},
         .pause_ns = WEFT_NEVER,
@@ -172,6 +173,7 @@ static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
     uint64_t bytes =
         in_flight + in_flight * spare_ppm / WEFT_PPM + SAFE_BYTES + c->slack_bytes;
     uint64_t packets = bytes / (c->packet_bytes + WIRE_BYTES);
+    c->at_once_host = (SAFE_BYTES + c->slack_bytes) / (c->packet_bytes + WIRE_BYTES);
     const struct weft_credit_share *share = ep->config.credit_share;
     if (share != NULL) {
         packets /= weft_max_u64(atomic_load_explicit(&share->active, memory_order_relaxed), 1);

@@ -44,19 +44,31 @@ uint64_t weft_core_credit_remaining(const struct peer *p)
     return packets;
 }
 
+/* The beginning of a round comes at once, at all endpoints of the host and over as many links as
+ * there are senders: but for what leaves meanwhile, the buffer must hold it. */
+static uint64_t at_once(const struct weft_ep *ep, uint64_t senders)
+{
+    const struct weft_credit_share *host = ep->config.credit_share;
+    uint64_t ends = host == NULL ? 1
+                                 : atomic_load_explicit(&host->endpoints, memory_order_relaxed);
+    ends = weft_max_u64(ends, 1);
+    uint64_t links = senders * ends;
+    return links <= 1 ? UINT64_MAX : ep->credit.at_once_host * links / (links - 1) / ends;
+}
+
 /* What a sender without an open message may begin the next with. */
 uint32_t weft_core_credit_allowance(const struct weft_ep *ep)
 {
     const struct credit *c = &ep->credit;
-    const struct weft_credit_share *host = ep->config.credit_share;
     uint64_t senders = weft_max_u64(c->senders, ep->config.senders_expected);
     if (c->senders == 0) {
-        /* Before the first round everybody connected may begin at once, at all endpoints. */
-        senders = weft_max_u64(senders, ep->peers_used);
-        senders *= host == NULL ? 1
-                                : atomic_load_explicit(&host->endpoints, memory_order_relaxed);
+        senders = weft_max_u64(senders, ep->peers_used); /* everybody connected may be the first */
     }
-    uint64_t share = c->budget / weft_max_u64(senders, 1);
+    uint64_t budget = c->budget;
+    if (!ep->config.same_host) {
+        budget = weft_min_u64(budget, at_once(ep, senders));
+    }
+    uint64_t share = budget / weft_max_u64(senders, 1);
     return (uint32_t)weft_max_u64(weft_min_u64(share, ep->config.unscheduled), 1);
 }
 

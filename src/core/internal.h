@@ -323,6 +323,7 @@ struct credit {
     bool joined;             /* counted in the share of the host */
     bool window_wanted;      /* all through the window some sender wanted more than it had */
     uint64_t budget;         /* DATA packets that may be outstanding */
+    uint64_t at_once_host;   /* that a buffer holds: without those on the wire */
     uint64_t bytes;          /* of DATA received, cumulative */
     uint64_t rate_bps;       /* most of the last windows */
     uint64_t rates_bps[CREDIT_RATES];
