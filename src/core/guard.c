@@ -363,7 +363,7 @@ void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, co
         struct peer *p = &ep->peers[i];
         if (p->state != PEER_OPEN || p->sec.mode == WEFT_MODE_NONE ||
             p->remote_connection_id != unknown.connection_id ||
-            memcmp(&p->addr, from, sizeof(*from)) != 0 || unknown.number <= p->pn_acked_largest ||
+            !addr_equal(&p->addr, from) || unknown.number <= p->pn_acked_largest ||
             unknown.number >= p->pn_next) {
             continue; /* what was acknowledged was known */
         }

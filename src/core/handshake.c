@@ -15,11 +15,6 @@
 /* A half-open peer that is not heard of again goes. Its HELLO may be repeated for that long. */
 static const uint64_t half_open_ns = 10 * WEFT_NS_PER_S;
 
-static bool addr_equal(const struct weft_addr *a, const struct weft_addr *b)
-{
-    return memcmp(a, b, sizeof(*a)) == 0;
-}
-
 static struct peer *hello_find(struct weft_ep *ep, const struct weft_addr *from,
                                const struct weft_wire_hello *hello)
 {

@@ -28,6 +28,8 @@
 #include "core/trace.h"
 #include "wire/packet.h"
 
+#include <string.h>
+
 enum {
     MSG_MASK = WEFT_MSGS_MAX - 1,
     RX_WINDOW_BLOCKS = 64,              /* packet numbers remembered: 64 x 64 */
@@ -418,6 +420,10 @@ static inline uint32_t peer_idx(const struct weft_ep *ep, const struct peer *p)
 static inline bool peer_unheard(const struct peer *p)
 {
     return p->state == PEER_OPEN && !p->accepted && p->pn_largest == 0;
+}
+static inline bool addr_equal(const struct weft_addr *a, const struct weft_addr *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
 }
 /* Something that matters is on its way: a message without its DONE, a DONE that may be lost, or the
  * first PING, without which the other end forgets a connection that it takes for half open.

@@ -194,7 +194,7 @@ void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t 
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
         struct path *path = &p->path;
-        if (!peer_connected(p) || memcmp(&p->addr, addr, sizeof(*addr)) != 0) {
+        if (!peer_connected(p) || !addr_equal(&p->addr, addr)) {
             continue;
         }
         ep->counters.mtu_too_big++;
@@ -365,7 +365,7 @@ bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_
 {
     struct path *path = &p->path;
     bool asked = path->challenge_ns != 0;
-    bool same = asked && memcmp(&path->new_addr, from, sizeof(*from)) == 0;
+    bool same = asked && addr_equal(&path->new_addr, from);
     if (same && holds_response(packet, path->token)) {
         p->addr = *from;
         path->challenge_ns = 0;

@@ -586,7 +586,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         }
         eliciting = true;
     }
-    if (memcmp(&p->addr, from, sizeof(*from)) != 0 &&
+    if (!addr_equal(&p->addr, from) &&
         (p->state == PEER_CLOSING || !weft_core_path_stray(ep, p, from, &packet, now_ns))) {
         ep->counters.bad_peer++;
         return;
