@@ -165,11 +165,12 @@ static uint64_t loss_expected(const struct peer *p, const struct tx_msg *m)
     if (m->pass_next < m->chunks || mean_ppm == 0) {
         return mean_ppm / WEFT_PPM;
     }
-    uint64_t most = 0; /* the least n with n >= mean + 2 sqrt(mean): (n - mean)^2 >= 4 mean */
-    while (most * WEFT_PPM < mean_ppm || (most * WEFT_PPM - mean_ppm) / 1000 *
-                                                 ((most * WEFT_PPM - mean_ppm) / 1000) <
-                                             4 * mean_ppm) {
+    /* The least n with n >= mean + 2 sqrt(mean): (n - mean)^2 >= 4 mean. */
+    uint64_t most = weft_div_ceil_u64(mean_ppm, WEFT_PPM);
+    uint64_t over = (most * WEFT_PPM - mean_ppm) / 1000;
+    while (over * over < 4 * mean_ppm) {
         most++;
+        over = (most * WEFT_PPM - mean_ppm) / 1000;
     }
     return most;
 }
