@@ -24,12 +24,16 @@ void weft_ep_config_default(struct weft_ep_config *config_p)
         .peer_timeout_ns = 5 * WEFT_NS_PER_S,
         .keepalive_ns = WEFT_NEVER,
         .idle_timeout_ns = WEFT_NEVER,
+        .sleep_timeout_ns = 600 * WEFT_NS_PER_S,
         .cc_name = NULL,
         .mode = WEFT_MODE_NONE,
         .half_open_max = 32,
         .hello_rate_max = 256,
     };
 }
+
+/* A peer that said IDLE keeps its slot from newcomers for so many peer timeouts. */
+enum { IDLE_PATIENCE = 12 };
 
 /* Deadlines are not late by this much unless the process, or its machine, slept. */
 static const uint64_t pause_ns = WEFT_NS_PER_S;
@@ -54,7 +58,7 @@ static bool config_valid(const struct weft_ep_config *c)
            c->rx_window >= 1 && c->rx_window <= 16384 && c->unscheduled >= 1 &&
            c->packet_bytes >= 256 && c->packet_bytes <= 65000 &&
            (c->packet_bytes_sure == 0 || c->packet_bytes_sure >= 256) && c->keepalive_ns > 0 &&
-           c->idle_timeout_ns > 0 && c->accept <= 1 && c->ecn <= 1 &&
+           c->idle_timeout_ns > 0 && c->sleep_timeout_ns > 0 && c->accept <= 1 && c->ecn <= 1 &&
            weft_cc_find(c->cc_name) != NULL && c->order <= WEFT_ORDER_NONE &&
            c->mode <= WEFT_MODE_SEAL &&
            (c->mode == WEFT_MODE_NONE || c->crypto.ops != NULL) && c->hello_rate_max >= 1 &&
@@ -484,23 +488,37 @@ bool weft_core_peer_quiet(const struct peer *p)
     return !peer_waiting(p) && p->rx_live == 0 && p->rx_closed == 0;
 }
 
-/* The table is full: drop the peer that has been silent longest, if that is longer than the peer
- * timeout and nothing is between us. It may be what is left of a process that crashed. Its slot is
- * free when its PEER_DOWN has been polled, so the stranger's next HELLO gets it. */
-static void peer_reclaim(struct weft_ep *ep, uint64_t now_ns)
+/* The peer that has been silent longest among those that said IDLE or those that did not, if that is
+ * at least `silence_ns` and nothing is between us. */
+static struct peer *silent_find(struct weft_ep *ep, bool idle, uint64_t silence_ns,
+                                uint64_t now_ns)
 {
     struct peer *oldest = NULL;
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
-        bool dead = p->state == PEER_OPEN && !p->idle && weft_core_peer_quiet(p) &&
-                    weft_time_add(weft_max_u64(p->heard_ns, ep->resumed_ns),
-                                  ep->config.peer_timeout_ns) <= now_ns;
+        bool dead =
+            p->state == PEER_OPEN && p->idle == idle && weft_core_peer_quiet(p) &&
+            weft_time_add(weft_max_u64(p->heard_ns, ep->resumed_ns), silence_ns) <= now_ns;
         if (dead && (oldest == NULL || p->heard_ns < oldest->heard_ns)) {
             oldest = p;
         }
     }
-    if (oldest != NULL) {
-        weft_core_peer_down(ep, oldest, WEFT_DOWN_SILENT, now_ns);
+    return oldest;
+}
+
+/* The table is full: drop a peer that may be what is left of a process that crashed. One that said
+ * IDLE may as well be alive and compute, so it goes after the others, and only when it has done so
+ * for longer than most steps take. The slot is free when its PEER_DOWN has been polled, so the
+ * stranger's next HELLO gets it. */
+static void peer_reclaim(struct weft_ep *ep, uint64_t now_ns)
+{
+    uint64_t timeout_ns = ep->config.peer_timeout_ns;
+    uint64_t asleep_ns =
+        timeout_ns < WEFT_NEVER / IDLE_PATIENCE ? IDLE_PATIENCE * timeout_ns : WEFT_NEVER;
+    struct peer *p = silent_find(ep, false, timeout_ns, now_ns);
+    p = p != NULL ? p : silent_find(ep, true, asleep_ns, now_ns);
+    if (p != NULL) {
+        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns);
     }
 }
 

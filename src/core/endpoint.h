@@ -74,6 +74,8 @@ struct weft_ep_config {
     uint64_t keepalive_ns;        /* PING a peer that was silent this long; WEFT_NEVER = never */
     uint64_t idle_timeout_ns;     /* close a connection that was silent this long with nothing
                                    * outstanding; WEFT_NEVER = never */
+    uint64_t sleep_timeout_ns;    /* a peer that said IDLE and was silent this long since is dead;
+                                   * WEFT_NEVER = never */
     uint32_t trace_records;       /* core/trace.h; power of two, 64 .. 2^24; 0 = no trace */
     const char *cc_name;          /* congestion control; see core/cc.h */
     enum weft_ep_order order;     /* tests only */
@@ -209,7 +211,7 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
 void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 
 /* Announce to all peers with nothing outstanding that this endpoint will not be progressed for a
- * while. The next recv ends it. */
+ * while, which they take for their sleep_timeout_ns. The next recv ends it. */
 void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns);
 
 /* Take one datagram.

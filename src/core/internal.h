@@ -434,6 +434,11 @@ static inline bool peer_waiting(const struct peer *p)
     return p->tx_active != 0 ||
            ((p->rx_closed != 0 || peer_unheard(p)) && p->in_flight_count > 0);
 }
+/* A keep-alive PING went out and nothing has been heard since. */
+static inline bool peer_asked(const struct peer *p)
+{
+    return p->path.ping_ns > p->heard_ns;
+}
 static inline bool peer_connected(const struct peer *p)
 {
     return p->state == PEER_OPEN || p->state == PEER_HALF_OPEN;

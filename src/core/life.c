@@ -1,4 +1,10 @@
-/* Keep-alive, the end of idle connections, and CLOSE.
+/* Keep-alive, the end of idle connections and of those whose peer sleeps for ever, and CLOSE.
+ *
+ * A keep-alive is a question: when nothing at all is heard after it, probes follow and the peer is
+ * gone after the peer timeout, as when a message waits (loss.c). Of a peer that said IDLE nobody
+ * expects an answer: it computes, for half a minute or ten. But it may have died meanwhile, and a
+ * server waits for it and keeps its slot; so silence beyond any step of a training ends it too, with
+ * a CLOSE in case it wakes up after all.
  *
  * A connection that is closed stays in the table for five probe timeouts: CLOSE is repeated until
  * it is answered, three times at most, and late packets of the connection are dropped in silence
@@ -120,13 +126,18 @@ static uint64_t heard_ns(const struct weft_ep *ep, const struct peer *p)
 
 static uint64_t keepalive_at(const struct weft_ep *ep, const struct peer *p)
 {
-    return weft_time_add(weft_max_u64(p->heard_ns, p->path.ping_ns), ep->config.keepalive_ns);
+    return peer_asked(p) ? WEFT_NEVER : weft_time_add(p->heard_ns, ep->config.keepalive_ns);
 }
 
 static uint64_t idle_at(const struct weft_ep *ep, const struct peer *p)
 {
     return weft_core_peer_quiet(p) ? weft_time_add(heard_ns(ep, p), ep->config.idle_timeout_ns)
                                    : WEFT_NEVER;
+}
+
+static uint64_t asleep_until(const struct weft_ep *ep, const struct peer *p)
+{
+    return weft_time_add(heard_ns(ep, p), ep->config.sleep_timeout_ns);
 }
 
 void weft_core_life_arm(const struct weft_ep *ep, struct peer *p)
@@ -139,6 +150,8 @@ void weft_core_life_arm(const struct weft_ep *ep, struct peer *p)
     if (p->state == PEER_OPEN && !p->idle) {
         at = weft_min_u64(keepalive_at(ep, p), idle_at(ep, p));
         at = weft_min_u64(at, p->path.probe_pn != 0 ? p->path.probe_ns : WEFT_NEVER);
+    } else if (p->state == PEER_OPEN) {
+        at = asleep_until(ep, p);
     }
     p->path.timer_ns = at;
 }
@@ -149,7 +162,13 @@ void weft_core_life_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         closing_timer(ep, p, now_ns);
         return;
     }
-    if (p->state != PEER_OPEN || p->idle) {
+    if (p->state != PEER_OPEN) {
+        return;
+    }
+    if (p->idle) {
+        if (asleep_until(ep, p) <= now_ns) {
+            weft_core_close(ep, p, WEFT_DOWN_SILENT, WEFT_CLOSE_SILENT, now_ns);
+        }
         return;
     }
     weft_core_path_probe_timer(ep, p, now_ns);

@@ -430,7 +430,7 @@ static uint64_t pto_interval(const struct peer *p)
 
 void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
 {
-    bool waiting = peer_waiting(p);
+    bool waiting = peer_waiting(p) || peer_asked(p);
     if (p->state != PEER_OPEN || p->idle || (!waiting && p->rx_live == 0)) {
         p->pto_ns = WEFT_NEVER;
         return;
@@ -468,7 +468,7 @@ void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         weft_core_ecn_silence(p);
     }
     p->pto_base_ns = now_ns;
-    p->probes = p->pto_count > 2 ? 2 : 1;
+    p->probes = p->pto_count > 2 && peer_waiting(p) ? 2 : 1;
     ep->counters.probes++;
     trace(ep, p, WEFT_TRACE_PTO, 0, p->pn_next, p->pto_count, p->in_flight_count, 0);
     if (p->pto_count == 4) {

@@ -1,0 +1,274 @@
+/* Who is alive, who only sleeps, and what is sent to those of whom that is not known. */
+#include "core_net.h"
+
+static bool lose_all(struct net *net, struct net_datagram *d)
+{
+    (void)net;
+    (void)d;
+    return false;
+}
+
+/* End 0 sends nothing more, as a process that computes or was killed. */
+static bool lose_from_0(struct net *net, struct net_datagram *d)
+{
+    return !addr_equal(&d->from, &net->end[0].addr);
+}
+
+static void end_open(struct net *net, uint32_t end, struct weft_ep_config *config)
+{
+    config->incarnation = 10 + end;
+    net_open(net, end, config);
+}
+
+static struct net *net_empty(void)
+{
+    struct net *net = calloc(1, sizeof(*net));
+    net->now_ns = WEFT_NS_PER_S;
+    return net;
+}
+
+/* ---- those who said IDLE --------------------------------------------------------------------- */
+
+static struct net *asleep(struct weft_ep_config *server)
+{
+    struct net *net = net_empty();
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_AUTH);
+    end_open(net, 0, &config);
+    end_open(net, 1, server);
+    (void)net_connect(net, 0, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    weft_ep_idle(net->end[0].ep, net->now_ns);
+    net_run(net, WEFT_NS_PER_MS);
+    assert_true(net->end[1].ep->peers[0].idle);
+    return net;
+}
+
+static void a_sleeper_has_ten_minutes(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_AUTH);
+    struct net *net = asleep(&config);
+    uint64_t sent = net_counters(net, 1)->datagrams_sent;
+    net_run(net, 599 * WEFT_NS_PER_S);
+    assert_int_equal(net_counters(net, 1)->datagrams_sent, sent);
+    assert_int_equal(net->end[1].downs, 0);
+    assert_false(weft_ep_busy(net->end[1].ep));
+    net->tap = lose_from_0; /* it sleeps on: the three CLOSEs lie in its socket */
+    net_run(net, 2 * WEFT_NS_PER_S);
+    assert_int_equal(net->end[1].downs, 1);
+    assert_int_equal(net->end[1].why, WEFT_DOWN_SILENT);
+    assert_int_equal(net_counters(net, 1)->datagrams_sent, sent + 3);
+    assert_int_equal(net->end[1].ep->peers[0].state, PEER_FREE);
+    assert_int_equal(net->end[0].downs, 1);
+    assert_int_equal(net->end[0].why, WEFT_DOWN_CLOSED); /* what it finds when it wakes */
+    net_free(net);
+}
+
+static void a_sleeper_that_speaks_has_them_anew(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_AUTH);
+    config.sleep_timeout_ns = 10 * WEFT_NS_PER_S;
+    struct net *net = asleep(&config);
+    for (int step = 0; step < 5; step++) {
+        net_run(net, 9 * WEFT_NS_PER_S);
+        static const float value = 1;
+        static float got;
+        net_message(net, 0, 0, 1, &value, sizeof(value), &got);
+        net_run(net, 10 * WEFT_NS_PER_MS);
+        weft_ep_idle(net->end[0].ep, net->now_ns);
+    }
+    assert_int_equal(net->end[1].received, 5);
+    assert_int_equal(net->end[1].downs, 0);
+    net_free(net);
+}
+
+/* It says IDLE in the middle of its own message: a liar, who must not hold memory for ever. */
+static void a_sleeper_in_the_middle_of_a_message(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_AUTH);
+    struct net *net = net_empty();
+    config.sleep_timeout_ns = WEFT_NS_PER_S;
+    end_open(net, 1, &config);
+    net_config(&config, WEFT_MODE_AUTH);
+    end_open(net, 0, &config);
+    weft_peer peer = net_connect(net, 0, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    static float values[352 * 100];
+    static float got[352 * 100];
+    net_message(net, 0, peer, 1, values, sizeof(values), got);
+    net_pump(net); /* what credit allows, not all */
+    net->end[0].ep->peers[peer].announce_idle = 3;
+    net->end[0].ep->peers[peer].ack_now = true;
+    weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[peer]);
+    net_pump(net);
+    net->tap = lose_from_0;
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    assert_true(net->end[1].ep->peers[0].idle);
+    assert_true(net->end[1].ep->peers[0].rx_live != 0);
+    net_run(net, 2 * WEFT_NS_PER_S);
+    assert_int_equal(net->end[1].received, 1);
+    assert_int_equal(net->end[1].downs, 1);
+    net_free(net);
+}
+
+/* A table of two: a sleeper and one that died awake. Newcomers get the place of the dead first, and
+ * the sleeper's only after a minute. */
+static void a_full_table_gives_up_a_sleeper_last(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_AUTH);
+    config.peers_max = 2;
+    struct net *net = asleep(&config);
+    const struct peer *slots = net->end[1].ep->peers;
+    net_config(&config, WEFT_MODE_AUTH);
+    end_open(net, 2, &config);
+    (void)net_connect(net, 2, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[1].ups, 2);
+    net_end_close(&net->end[2]); /* killed, awake */
+    net_run(net, 10 * WEFT_NS_PER_S);
+    assert_int_equal(net->end[1].downs, 0);
+    for (uint32_t life = 0; life < 2; life++) {
+        net_config(&config, WEFT_MODE_AUTH);
+        config.incarnation = 77 + life;
+        config.peer_timeout_ns = 100 * WEFT_NS_PER_S;
+        net_open(net, 2, &config);
+        net->end[2].addr = net_addr(7 + life);
+        (void)net_connect(net, 2, 1);
+        net_run(net, 4 * WEFT_NS_PER_S);
+        assert_int_equal(net->end[1].downs, 1); /* the dead */
+        assert_true(slots[0].state == PEER_OPEN && slots[0].idle);
+        if (life == 0) {
+            assert_int_equal(net->end[1].ups, 3);
+            weft_ep_idle(net->end[2].ep, net->now_ns);
+            net_run(net, WEFT_NS_PER_MS);
+            net_end_close(&net->end[2]); /* killed, asleep, after the first */
+        }
+    }
+    assert_int_equal(net->end[1].ups, 3);
+    net_run(net, 50 * WEFT_NS_PER_S); /* the minute of the first is over, not that of the second */
+    assert_int_equal(net->end[1].downs, 2);
+    assert_int_equal(net->end[1].why, WEFT_DOWN_SILENT);
+    assert_int_equal(net->end[1].ups, 4);
+    assert_true(slots[1].state == PEER_OPEN && slots[1].idle);
+    net_free(net);
+}
+
+static void the_longest_sleeper_goes_first(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_AUTH);
+    config.peers_max = 2;
+    struct net *net = asleep(&config);
+    net_run(net, 10 * WEFT_NS_PER_S);
+    for (uint32_t life = 0; life < 2; life++) {
+        net_config(&config, WEFT_MODE_AUTH);
+        end_open(net, 2, &config);
+        net->end[2].addr = net_addr(7 + life);
+        (void)net_connect(net, 2, 1);
+        net_run(net, 2 * WEFT_NS_PER_S);
+        assert_int_equal(net->end[1].ups, 2 + life);
+        weft_ep_idle(net->end[2].ep, net->now_ns);
+        net_run(net, 200 * WEFT_NS_PER_S);
+        net_end_close(&net->end[2]);
+    }
+    struct weft_addr second = net_addr(7);
+    assert_int_equal(net->end[1].downs, 1);
+    assert_memory_equal(&net->end[1].ep->peers[1].addr, &second, sizeof(second));
+    net_free(net);
+}
+
+/* ---- keep-alive ------------------------------------------------------------------------------ */
+
+static struct net *kept_alive(struct weft_ep_config *client)
+{
+    struct net *net = net_empty();
+    struct weft_ep_config config;
+    end_open(net, 0, client);
+    net_config(&config, WEFT_MODE_AUTH);
+    end_open(net, 1, &config);
+    (void)net_connect(net, 0, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    return net;
+}
+
+static void a_keepalive_finds_the_dead(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_AUTH);
+    config.keepalive_ns = WEFT_NS_PER_S;
+    struct net *net = kept_alive(&config);
+    net_run(net, 60 * WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].downs, 0);
+    assert_int_equal(net_counters(net, 0)->probes, 0);
+    net->tap = lose_all;
+    uint64_t sent = net_counters(net, 0)->datagrams_sent;
+    net_run(net, 5900 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].downs, 0);
+    assert_false(weft_ep_busy(net->end[0].ep));
+    /* Twice as long each time: the socket of one that is only slow does not fill. */
+    assert_in_range(net_counters(net, 0)->datagrams_sent - sent, 10, 25);
+    net_run(net, 1200 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].downs, 1);
+    assert_int_equal(net->end[0].why, WEFT_DOWN_SILENT);
+    net_free(net);
+}
+
+static void a_slow_answer_to_a_keepalive_is_one(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_AUTH);
+    config.keepalive_ns = WEFT_NS_PER_S;
+    struct net *net = kept_alive(&config);
+    for (int i = 0; i < 5; i++) {
+        net->tap = lose_all;
+        net_run(net, 4 * WEFT_NS_PER_S);
+        net->tap = NULL;
+        net_run(net, 2 * WEFT_NS_PER_S);
+    }
+    uint64_t probes = net_counters(net, 0)->probes;
+    assert_true(probes > 0);
+    net_run(net, 20 * WEFT_NS_PER_S); /* the question is answered: no more than the PINGs */
+    assert_int_equal(net_counters(net, 0)->probes, probes);
+    assert_int_equal(net->end[0].downs, 0);
+    net_free(net);
+}
+
+static void a_sleeper_is_asked_nothing(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_AUTH);
+    config.keepalive_ns = WEFT_NS_PER_S;
+    struct net *net = asleep(&config);
+    uint64_t sent = net_counters(net, 1)->datagrams_sent;
+    net_run(net, 60 * WEFT_NS_PER_S);
+    assert_int_equal(net_counters(net, 1)->datagrams_sent, sent);
+    assert_int_equal(net->end[1].downs, 0);
+    net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sleeper_has_ten_minutes),
+        cmocka_unit_test(a_sleeper_that_speaks_has_them_anew),
+        cmocka_unit_test(a_sleeper_in_the_middle_of_a_message),
+        cmocka_unit_test(a_full_table_gives_up_a_sleeper_last),
+        cmocka_unit_test(the_longest_sleeper_goes_first),
+        cmocka_unit_test(a_keepalive_finds_the_dead),
+        cmocka_unit_test(a_slow_answer_to_a_keepalive_is_one),
+        cmocka_unit_test(a_sleeper_is_asked_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
