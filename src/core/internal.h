@@ -40,6 +40,7 @@ enum {
     ACK_EVERY = 64,
     REORDER_FIRST = 3,
     NOTES_MAX = 8,
+    PROBES_UNHEARD_MAX = 1024, /* two a second for the longest silence that anybody waits through */
 };
 
 static const uint64_t granularity_ns = 100 * WEFT_NS_PER_US;

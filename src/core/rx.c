@@ -486,15 +486,30 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
     return taken;
 }
 
+/* What is believed of a packet's data_count: no more DATA than was granted, and probes, which need no
+ * credit. Without a limit one liar with the key would pass for the owner of more credit than there
+ * is, and its losses for everybody's. Returns how many of the packets are news. */
+static uint32_t data_count_take(struct peer *p, uint16_t data_count, bool data)
+{
+    int16_t ahead = (int16_t)(data_count - (uint16_t)p->data_count);
+    if (ahead <= 0) {
+        return 0;
+    }
+    int32_t credit = (int32_t)(p->granted - p->data_count);
+    uint32_t left = credit > 0 ? (uint32_t)credit : 0;
+    uint32_t taken = (uint32_t)weft_min_u64((uint32_t)ahead, left + PROBES_UNHEARD_MAX);
+    p->data_count += taken;
+    /* Lost probes into a dead path are no loss to speak of: only what had credit counts. */
+    return (uint32_t)weft_min_u64(taken, left + data);
+}
+
 /* What any valid packet of the peer tells, beyond its frames. */
 static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
                         const struct weft_wire_packet *packet, size_t bytes, uint64_t at_ns,
                         uint64_t now_ns)
 {
-    int16_t ahead = (int16_t)(packet->data_count - (uint16_t)p->data_count);
-    ahead = ahead > 0 ? ahead : 0;
-    p->data_count += (uint32_t)ahead;
-    weft_core_credit_packet(ep, p, (uint32_t)ahead, bytes, packet->data != NULL,
+    uint32_t ahead = data_count_take(p, packet->data_count, packet->data != NULL);
+    weft_core_credit_packet(ep, p, ahead, bytes, packet->data != NULL,
                             ecn == WEFT_ECN_CE, at_ns);
     if (p->idle) {
         p->idle = false;

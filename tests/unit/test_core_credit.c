@@ -193,6 +193,56 @@ static void test_on_one_host_the_budget_is_a_constant(void **state)
     free(values);
 }
 
+/* A packet of end 0 that claims so many DATA packets more. */
+static void claim(struct pair *t, uint64_t number, uint16_t data_count)
+{
+    uint8_t bytes[64];
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    struct weft_wire_packet packet = {
+        .flags = WEFT_FLAG_CONTROL,
+        .data_count = data_count,
+        .connection_id = t->ep[1]->peers[t->peer_of_1].connection_id,
+        .number = number,
+    };
+    struct weft_wire_frame ping = {.type = WEFT_FRAME_PING};
+    weft_wire_header_encode(&w, &packet);
+    weft_write_u16(&w, WEFT_PING_BYTES);
+    weft_wire_frame_encode(&w, &ping);
+    weft_ep_recv(t->ep[1], &t->addr[0], WEFT_ECN_NOT, bytes, (size_t)(w.at - bytes), t->now_ns,
+                 t->now_ns);
+    drain(t, 1);
+}
+
+/* Who has the key may claim to have sent, and lost, what it likes. It had no credit for it, so it is
+ * neither anybody's loss nor does it make the liar the owner of credit. */
+static void test_a_liar_loses_no_more_than_its_credit(void **state)
+{
+    struct pair *t = *state;
+    struct peer *p = &t->ep[1]->peers[t->peer_of_1];
+    run_for(t, WEFT_NS_PER_MS);
+    t->ep[1]->credit.span_lost = 0;
+    uint32_t granted = p->granted - p->data_count;
+    uint32_t before = p->data_count;
+    for (uint64_t i = 0; i < 100000; i++) { /* nothing is answered, so nothing more is granted */
+        claim(t, 1000 + i, (uint16_t)(p->data_count + 30000));
+        assert_true(outstanding_at(t->ep[1], t->peer_of_1) <= granted);
+    }
+    assert_in_range(t->ep[1]->credit.span_lost, 0, granted);
+    assert_true(p->data_count != before);
+}
+
+/* Probes need no credit: those that a dead path took do not keep a live sender behind. */
+static void test_lost_probes_are_caught_up_with(void **state)
+{
+    struct pair *t = *state;
+    struct peer *p = &t->ep[1]->peers[t->peer_of_1];
+    run_for(t, WEFT_NS_PER_MS);
+    t->ep[1]->credit.span_lost = 0;
+    uint32_t sent = p->granted + 1000;
+    claim(t, 1000, (uint16_t)sent);
+    assert_int_equal(p->data_count, sent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +252,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_silent_holder_is_passed_over, setup, teardown),
         cmocka_unit_test_setup_teardown(test_endpoints_of_a_host_share, setup, teardown),
         cmocka_unit_test_setup_teardown(test_on_one_host_the_budget_is_a_constant, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_liar_loses_no_more_than_its_credit, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_lost_probes_are_caught_up_with, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
