@@ -534,7 +534,9 @@ struct peer *weft_core_peer_take(struct weft_ep *ep, const struct weft_addr *add
     ep->peers_used = idx >= ep->peers_used ? idx + 1 : ep->peers_used;
     p->addr = *addr;
     /* 12 bits say where, 20 bits that it is not an earlier user of the slot. */
-    p->connection_id = (uint32_t)(weft_prng_u64(&ep->prng) << 12) | idx;
+    uint64_t id = weft_prng_u64(&ep->prng);
+    (void)weft_core_secret_u64(ep, &id); /* one who can guess it gains little: section 8.6 */
+    p->connection_id = (uint32_t)(id << 12) | idx;
     p->credit = 1;
     p->granted = weft_core_credit_first(ep);
     p->hello_since_ns = now_ns;

@@ -380,8 +380,10 @@ bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_
         return false;
     }
     if (!same) { /* an answer on its way to us stays good */
+        if (!weft_core_secret_u64(ep, &path->token)) {
+            return false;
+        }
         path->new_addr = *from;
-        path->token = weft_prng_u64(&ep->prng);
     }
     path->challenge_ns = now_ns;
     path->challenge_due = true;

@@ -181,6 +181,23 @@ void weft_core_secure_fail(struct weft_ep *ep, struct peer *p)
     weft_core_peer_ready(ep, p); /* files its deadline */
 }
 
+bool weft_core_secret_u64(struct weft_ep *ep, uint64_t *value_p)
+{
+    const struct weft_crypto *c = &ep->config.crypto;
+    uint64_t value;
+    if (ep->config.mode == WEFT_MODE_NONE) {
+        *value_p = weft_prng_u64(&ep->prng);
+        return true;
+    }
+    if (c->ops->random(c->self, &value, sizeof(value)) != WEFT_OK) {
+        ep->counters.crypto_failures++;
+        ep->guard.hint = WEFT_HINT_CRYPTO;
+        return false;
+    }
+    *value_p = value;
+    return true;
+}
+
 /* ---- packets --------------------------------------------------------------------------------- */
 
 void weft_core_secure_rekey(struct weft_ep *ep, struct peer *p)

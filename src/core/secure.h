@@ -91,6 +91,9 @@ weft_status weft_core_secure_hello_take(struct weft_ep *ep, struct peer *p,
 /* Take an ACCEPT and make the keys. WEFT_PROTO: its tag is wrong; nothing has changed. */
 weft_status weft_core_secure_accept_take(struct weft_ep *ep, struct peer *p,
                                          const struct weft_wire_accept *accept);
+/* 64 bits that nobody can guess, for what an answer must prove; in mode none, where anybody may do
+ * anything, from the PRNG. False: the provider failed, which is counted, and nothing is written. */
+bool weft_core_secret_u64(struct weft_ep *ep, uint64_t *value_p);
 /* Forget all keys. */
 void weft_core_secure_clear(struct weft_ep *ep, struct peer *p);
 /* The provider returned an error: the peer goes down at the next deadline. */

@@ -258,6 +258,78 @@ static void a_sleeper_is_asked_nothing(void **state)
     net_free(net);
 }
 
+/* ---- what nobody may guess ------------------------------------------------------------------- */
+
+static bool redirect(struct net *net, struct net_datagram *d)
+{
+    if (addr_equal(&d->from, &net->end[0].addr)) {
+        d->from = net_addr(66);
+    }
+    return true;
+}
+
+/* A number that is told to everybody, the connection id, must not give away the next challenge. */
+static void a_challenge_is_drawn_by_the_provider(void **state)
+{
+    (void)state;
+    for (int fails = 0; fails < 2; fails++) {
+        struct weft_ep_config config;
+        struct net *net = net_empty();
+        net_config(&config, WEFT_MODE_AUTH);
+        end_open(net, 0, &config);
+        net_config(&config, WEFT_MODE_AUTH);
+        end_open(net, 1, &config);
+        weft_peer peer = net_connect(net, 0, 1);
+        net_run(net, 10 * WEFT_NS_PER_MS);
+        struct weft_prng before = net->end[1].ep->prng;
+        net->tap = redirect;
+        if (fails == 1) {
+            weft_toy_crypto_fail(net->end[1].toy, WEFT_IO);
+        }
+        net->end[0].ep->peers[peer].need_ping = true;
+        weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[peer]);
+        net_pump(net);
+        struct peer *p = &net->end[1].ep->peers[0];
+        net->now_ns += NET_DELAY_NS;
+        if (fails == 1) { /* what verifies works still: only the draw of the number must fail */
+            struct weft_wire_packet stray = {.klass = WEFT_CLASS_AUTH, .data_bytes = 100};
+            struct weft_addr from = net_addr(66);
+            assert_false(
+                weft_core_path_stray(net->end[1].ep, p, &from, &stray, net->now_ns));
+            assert_int_equal(p->path.challenge_ns, 0);
+            assert_false(p->path.challenge_due);
+            assert_int_equal(net_counters(net, 1)->crypto_failures, 1);
+        } else {
+            net_run(net, NET_DELAY_NS);
+            assert_int_equal(net_counters(net, 1)->path_challenges, 1);
+            assert_memory_equal(&net->end[1].ep->prng, &before, sizeof(before));
+            assert_true(p->path.token != 0 && p->path.token != weft_prng_u64(&before));
+        }
+        net_free(net);
+    }
+}
+
+/* Two endpoints with one seed, in a mode that has secrets, give different ids all the same. */
+static void connection_ids_are_drawn_by_the_provider(void **state)
+{
+    (void)state;
+    uint32_t ids[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        struct weft_ep_config config;
+        struct net *net = net_empty();
+        net_config(&config, WEFT_MODE_SEAL);
+        config.incarnation = 10;
+        net->end[0].toy = weft_toy_crypto_new(i, weft_ep_crypto_slots(config.peers_max));
+        net_open(net, 0, &config);
+        weft_peer peer;
+        struct weft_addr to = net_addr(2);
+        assert_int_equal(weft_ep_connect(net->end[0].ep, &to, net->now_ns, &peer), WEFT_OK);
+        ids[i] = net->end[0].ep->peers[peer].connection_id;
+        net_free(net);
+    }
+    assert_int_not_equal(ids[0], ids[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +341,8 @@ int main(void)
         cmocka_unit_test(a_keepalive_finds_the_dead),
         cmocka_unit_test(a_slow_answer_to_a_keepalive_is_one),
         cmocka_unit_test(a_sleeper_is_asked_nothing),
+        cmocka_unit_test(a_challenge_is_drawn_by_the_provider),
+        cmocka_unit_test(connection_ids_are_drawn_by_the_provider),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

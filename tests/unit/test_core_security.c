@@ -416,7 +416,8 @@ static void another_hello_of_the_same_name_changes_nothing(void **state)
     config.incarnation = 10;
     net->end[0].toy = weft_toy_crypto_new(12345, weft_ep_crypto_slots(config.peers_max));
     net_open(net, 0, &config);
-    net_connect(net, 0, 1);
+    weft_peer twin = net_connect(net, 0, 1);
+    net->end[0].ep->peers[twin].connection_id = old.ep->peers[peer].connection_id;
     net_run(net, 100 * WEFT_NS_PER_MS);
     assert_true(net_counters(net, 1)->hello_refused > 0);
     assert_int_equal(net->end[0].ups, 0);
