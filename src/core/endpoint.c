@@ -617,7 +617,15 @@ void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
         ep->peers[peer].state == PEER_CLOSING) {
         return;
     }
-    weft_core_close(ep, &ep->peers[peer], WEFT_DOWN_LOCAL, WEFT_CLOSE_FINISHED, now_ns);
+    struct peer *p = &ep->peers[peer];
+    if (p->state == PEER_HALF_OPEN) {
+        /* Nobody was told of it, and its address is not proven: it is sent nothing, not even CLOSE. */
+        p->need_accept = false;
+        p->hello_ns = now_ns; /* its time is over, which the next deadline sees */
+        weft_core_peer_ready(ep, p);
+        return;
+    }
+    weft_core_close(ep, p, WEFT_DOWN_LOCAL, WEFT_CLOSE_FINISHED, now_ns);
 }
 
 void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)

@@ -207,7 +207,8 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
 
 /* End a connection. DONEs that are not confirmed get a last chance, then CLOSE goes out, up to three
  * times until it is answered; PEER_DOWN (LOCAL) follows at once. weft_ep_busy is true until the
- * answer came or is not waited for any more. */
+ * answer came or is not waited for any more. A peer that is half open, of which nobody was told, is
+ * forgotten without a word or an event. */
 void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 
 /* Announce to all peers with nothing outstanding that this endpoint will not be progressed for a

@@ -258,6 +258,45 @@ static void a_sleeper_is_asked_nothing(void **state)
     net_free(net);
 }
 
+/* ---- an address that is not proven ----------------------------------------------------------- */
+
+static void a_half_open_peer_is_closed_without_a_word(void **state)
+{
+    for (int own = 0; own < 2; own++) { /* 1: the application has sent to it, as it may */
+        (void)state;
+        struct weft_ep_config config;
+        struct net *net = net_empty();
+        net_config(&config, WEFT_MODE_AUTH);
+        end_open(net, 0, &config);
+        net_config(&config, WEFT_MODE_AUTH);
+        end_open(net, 1, &config);
+        struct net_end *server = &net->end[1];
+        (void)net_connect(net, 0, 1);
+        net_run(net, NET_DELAY_NS); /* HELLO is there, ACCEPT on its way, or yet to be sent */
+        assert_int_equal(server->ep->peers[0].state, PEER_HALF_OPEN);
+        static const float value = 1;
+        uint64_t seq;
+        struct weft_msg_send send = {
+            .base = &value, .total = 1, .elem_bytes = 4, .deadline_ns = WEFT_NEVER};
+        if (own == 1) {
+            assert_int_equal(server->msgr.ops->send(server->msgr.self, &send, net->now_ns, &seq),
+                             WEFT_OK);
+        }
+        net_pump(net);
+        net->tap = lose_from_0;
+        uint64_t sent = net_counters(net, 1)->datagrams_sent;
+        server->ep->peers[0].need_accept = true; /* its HELLO came again */
+        weft_ep_close(server->ep, 0, net->now_ns);
+        net_run(net, WEFT_NS_PER_S);
+        assert_int_equal(net_counters(net, 1)->datagrams_sent, sent);
+        assert_int_equal(server->ups + server->downs, 0);
+        assert_int_equal(server->sent, own);
+        assert_int_equal(server->ep->peers[0].state, PEER_FREE);
+        assert_false(weft_ep_busy(server->ep));
+        net_free(net);
+    }
+}
+
 /* ---- what nobody may guess ------------------------------------------------------------------- */
 
 static bool redirect(struct net *net, struct net_datagram *d)
@@ -341,6 +380,7 @@ int main(void)
         cmocka_unit_test(a_keepalive_finds_the_dead),
         cmocka_unit_test(a_slow_answer_to_a_keepalive_is_one),
         cmocka_unit_test(a_sleeper_is_asked_nothing),
+        cmocka_unit_test(a_half_open_peer_is_closed_without_a_word),
         cmocka_unit_test(a_challenge_is_drawn_by_the_provider),
         cmocka_unit_test(connection_ids_are_drawn_by_the_provider),
     };
