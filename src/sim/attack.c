@@ -228,7 +228,7 @@ static uint64_t malformed(const struct weft_ep_counters *c)
 uint64_t weft_attack_drops(const struct weft_ep_counters *c)
 {
     return malformed(c) + c->bad_peer + c->old_packets + c->duplicate_packets + c->hello_refused +
-           c->refused;
+           c->refused + c->closed_packets; /* a copy of CLOSE, say */
 }
 
 static const char *honest_judge(const struct weft_ep_counters *before,

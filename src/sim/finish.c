@@ -82,8 +82,8 @@ uint64_t weft_finish_ns(const struct weft_plan *plan)
 {
     uint64_t start_ns = plan->heal_ns;
     uint64_t trouble_ns = plan->heal_ns;
-    if (plan->victim != UINT32_MAX) {
-        return WEFT_NEVER;
+    if (plan->victim != UINT32_MAX || plan->closes > 0) {
+        return WEFT_NEVER; /* who waits for a connection that is gone may have to wait it out */
     }
     for (uint32_t i = 0; i < plan->msgs; i++) {
         const struct weft_plan_msg *msg = &plan->msg[i];

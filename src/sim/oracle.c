@@ -118,6 +118,7 @@ const char *weft_oracle_open(struct weft_oracle_msg *msg, const struct weft_msg_
     }
     msg->opened = true;
     msg->opened_ns = now_ns;
+    msg->opened_peer = event->peer;
     return grid_check(msg->plan, event);
 }
 

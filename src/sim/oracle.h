@@ -33,6 +33,7 @@ struct weft_oracle_msg {
     bool opened;
     bool received;
     uint64_t opened_ns;
+    uint32_t opened_peer;
     enum weft_msg_outcome received_outcome;
     uint32_t received_count;
     uint64_t *mask;
@@ -48,7 +49,8 @@ void weft_oracle_msg_fini(struct weft_oracle_msg *msg);
 uint8_t weft_oracle_byte_before(uint64_t i);
 float weft_oracle_float_before(uint64_t i);
 
-/* The events of the receiver, in the order in which they must come. */
+/* The events of the receiver, in the order in which they must come. sender_died, as receiver_died
+ * below: or the connection was closed. */
 const char *weft_oracle_open(struct weft_oracle_msg *msg, const struct weft_msg_event *event,
                              uint64_t now_ns);
 const char *weft_oracle_chunk(struct weft_oracle_msg *msg, const struct weft_msg_event *event,

@@ -489,6 +489,91 @@ static void draw_path(struct weft_plan *plan)
     }
 }
 
+/* Who opens the connection that this message goes by: the one who sends; if both do, the lower or
+ * both. */
+static bool opens(const struct weft_plan *plan, const struct weft_plan_msg *msg)
+{
+    bool back = false;
+    for (uint32_t i = 0; i < plan->msgs; i++) {
+        back |= plan->msg[i].src == msg->dst && plan->msg[i].dst == msg->src;
+    }
+    return !back || plan->crossing || msg->src < msg->dst;
+}
+
+/* Everybody asks those who are silent: how else should an end that only waits learn that its
+ * connection is gone? Sleepers are given the time they were drawn to sleep, and more. */
+static void watch(struct weft_prng *prng, struct weft_plan *plan)
+{
+    uint64_t keepalive_ns = range(prng, 50, 1000) * MS;
+    for (uint32_t i = 0; i < plan->hosts; i++) {
+        plan->host[i].ep.keepalive_ns = keepalive_ns;
+        plan->host[i].ep.sleep_timeout_ns = 60 * SEC;
+    }
+}
+
+/* A host that sleeps may die asleep, when nobody asks it anything. True when there was one. */
+static bool die_asleep(struct weft_prng *prng, struct weft_plan *plan)
+{
+    uint64_t last_ns = 0;
+    uint32_t sleeper = UINT32_MAX;
+    for (uint32_t i = 0; i < plan->msgs; i++) {
+        const struct weft_plan_msg *msg = &plan->msg[i];
+        if (plan->host[msg->src].caller_driven && msg->send_ns > last_ns) {
+            sleeper = msg->src;
+            last_ns = msg->send_ns;
+        }
+    }
+    if (sleeper == UINT32_MAX) {
+        return false;
+    }
+    plan->victim = sleeper;
+    plan->kill_ns = range(prng, last_ns / 2, last_ns);
+    return true;
+}
+
+/* Connections that end before their time, and deaths that must be noticed. Another stream of its
+ * own. */
+static void draw_ends(struct weft_plan *plan)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, plan->seed, UINT64_C(0x656e6473));
+    bool closes = percent(&prng, 15);
+    bool watched = percent(&prng, 60);
+    uint64_t patience_ns = plan->host[0].ep.peer_timeout_ns;
+    bool still = plan->victim == UINT32_MAX && plan->mover == UINT32_MAX;
+    bool asleep = percent(&prng, 20) && still && die_asleep(&prng, plan);
+    if (plan->victim != UINT32_MAX) {
+        plan->watched = asleep || (watched && !plan->reborn);
+        if (plan->watched) {
+            watch(&prng, plan);
+            plan->limit_ns += 60 * SEC + 2 * patience_ns;
+        }
+        return;
+    }
+    if (!closes || plan->mover != UINT32_MAX || plan->msgs == 0) {
+        return;
+    }
+    watch(&prng, plan);
+    plan->closes = (uint32_t)range(&prng, 1, WEFT_PLAN_CLOSES_MAX);
+    plan->limit_ns += 2 * patience_ns;
+    uint64_t spread_ns = PICK(&prng, 1, 10, 50) * MS;
+    for (uint32_t i = 0; i < plan->closes; i++) {
+        const struct weft_plan_msg *msg = &plan->msg[weft_prng_below(&prng, plan->msgs)];
+        bool forth = opens(plan, msg);
+        uint64_t who = range(&prng, 1, 3);
+        plan->close[i] = (struct weft_plan_close){
+            .opener = forth ? msg->src : msg->dst,
+            .acceptor = forth ? msg->dst : msg->src,
+            .by_opener = (who & 1) != 0,
+            .by_acceptor = (who & 2) != 0,
+            .at_ns = msg->send_ns + weft_prng_below(&prng, spread_ns),
+        };
+    }
+    for (uint32_t i = 0; i < plan->hosts; i++) {
+        plan->host[i].ep.peers_max += 2 * plan->closes; /* ends of old connections linger */
+    }
+}
+
 void weft_plan_build(const struct weft_plan *plan, struct weft_net *net)
 {
     for (uint32_t i = 0; i < plan->hosts; i++) {
@@ -528,6 +613,7 @@ void weft_plan_draw(uint64_t seed, struct weft_plan *plan_p)
     set_limits(&prng, plan_p);
     weft_plan_draw_security(plan_p);
     draw_path(plan_p);
+    draw_ends(plan_p);
 }
 
 void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
@@ -548,7 +634,7 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
         "heals at %" PRIu64 " ms, hostile %u ppm, dies: %s%" PRIu32 " at %" PRIu64
         " us%s, patience %" PRIu64 " ms, limit %" PRIu64 " ms\n"
         "moves: %d at %" PRIu64 " us, path shrinks: %d to %" PRIu32 " at %" PRIu64 " us, sure of %u bytes\n"
-        "mode %s, rekey after %" PRIu64 ", half open %u, hellos %u/s, flood %u ppm\n",
+        "mode %s, rekey after %" PRIu64 ", half open %u, hellos %u/s, flood %u ppm, closes %u%s\n",
         plan->hosts, plan->pattern, plan->msgs, chunks, host->ep.packet_bytes,
         plan->crossing ? ", crossing" : "", host->links[1].rate_bps / 1000000,
         host->links[1].delay_ns / US, host->links[1].buffer_bytes / 1000,
@@ -562,5 +648,6 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
         plan->shrinker == UINT32_MAX ? -1 : (int)plan->shrinker, plan->mtu_bytes,
         plan->shrink_ns / US, host->ep.packet_bytes_sure,
         modes[host->ep.mode], host->ep.rekey_packets, host->ep.half_open_max,
-        host->ep.hello_rate_max, plan->hostile.flood_ppm);
+        host->ep.hello_rate_max, plan->hostile.flood_ppm, plan->closes,
+        plan->watched ? ", watched" : "");
 }

@@ -15,6 +15,7 @@ enum {
     WEFT_PLAN_MSGS_MAX = 600,
     WEFT_PLAN_CHUNKS_MAX = 6000,        /* of all messages together */
     WEFT_PLAN_BYTES_MAX = 4 * 1000000,
+    WEFT_PLAN_CLOSES_MAX = 8,
 };
 
 /* One message, as drawn. */
@@ -51,6 +52,15 @@ struct weft_plan_host {
     bool caller_driven;        /* goes IDLE and sleeps between its messages; only ever sends */
 };
 
+/* A connection is closed, by one end or by both at the same time, and opened anew at once. */
+struct weft_plan_close {
+    uint32_t opener;
+    uint32_t acceptor;
+    bool by_opener;
+    bool by_acceptor;
+    uint64_t at_ns;
+};
+
 struct weft_plan {
     uint64_t seed;
     uint32_t hosts;
@@ -68,6 +78,9 @@ struct weft_plan {
     uint32_t victim;           /* dies at kill_ns; UINT32_MAX = nobody */
     bool reborn;               /* and a new process comes up at its address at once */
     uint64_t kill_ns;
+    bool watched;              /* its death is noticed by all that are connected with it */
+    uint32_t closes;
+    struct weft_plan_close close[WEFT_PLAN_CLOSES_MAX];
     struct weft_world_hostile hostile;
     struct weft_net_faults faults; /* drawn once; hosts have all of it or none */
     struct weft_plan_host host[WEFT_PLAN_HOSTS_MAX];

@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "sim/cut.h"
 #include "sim/finish.h"
 #include "sim/hash.h"
 #include "sim/oracle.h"
@@ -50,6 +51,7 @@ struct swarm_host {
     bool connecting[WEFT_PLAN_HOSTS_MAX];
     bool down[WEFT_PLAN_HOSTS_MAX]; /* PEER_DOWN came; do not try again */
     bool anew; /* the peer that was reborn is to be connected anew */
+    bool close_done[WEFT_PLAN_CLOSES_MAX];
     float *accumulator;
     uint64_t accumulator_bytes;
     struct totals totals;
@@ -60,8 +62,16 @@ struct swarm {
     struct weft_world *world;
     struct weft_oracle_msg *msgs;
     struct swarm_host host[WEFT_PLAN_HOSTS_MAX];
+    struct weft_cuts cuts;
+    struct posted {
+        weft_expect_id id;
+        uint32_t peer;
+    } *posted; /* by message: where its memory was posted */
     uint8_t flows[WEFT_PLAN_HOSTS_MAX][WEFT_PLAN_HOSTS_MAX]; /* [src][dst]: there are messages */
     uint64_t closed_ns;
+    uint64_t cut;
+    uint64_t cut_messages;
+    uint64_t noticed;
     bool draining;
     bool reborn; /* the victim's new process is up */
 };
@@ -85,6 +95,13 @@ static bool died(const struct swarm *s, uint32_t host)
     return !weft_world_alive(s->world, host) || (s->reborn && host == s->plan.victim);
 }
 
+/* The plan has closed this connection, so it may end here. */
+static bool cut(const struct swarm *s, uint32_t host, uint32_t peer, uint32_t other)
+{
+    return other != NOBODY && s->plan.closes > 0 &&
+           weft_cuts_may_end(&s->cuts, host, peer, other);
+}
+
 /* Who opens the connection of a pair: the one who sends; if both do, the lower or both. */
 static bool connects(const struct swarm *s, uint32_t host, uint32_t to)
 {
@@ -103,6 +120,7 @@ static void connect_to(struct swarm *s, uint32_t host, uint32_t to, uint64_t now
     }
     h->peer_of[to] = peer;
     h->host_of[peer] = to;
+    weft_cuts_made(&s->cuts, host, peer, to, true);
 }
 
 static void post(struct swarm *s, uint32_t idx)
@@ -131,10 +149,27 @@ static void post(struct swarm *s, uint32_t idx)
         expect.memory = h->accumulator;
         expect.memory_bytes = h->accumulator_bytes;
     }
-    weft_expect_id id;
     msg->posted = true;
-    if (msgr.ops->expect(msgr.self, &expect, &id) != WEFT_OK) {
+    s->posted[idx].peer = expect.peer;
+    if (msgr.ops->expect(msgr.self, &expect, &s->posted[idx].id) != WEFT_OK) {
         fail_msg(s, idx, "expect refuses");
+    }
+}
+
+/* What was posted for a peer that is gone must be posted anew: its number will be another's. */
+static void take_back(struct swarm *s, uint32_t host, uint32_t peer)
+{
+    struct weft_msgr msgr = weft_ep_msgr(weft_world_ep(s->world, host));
+    for (uint32_t i = 0; i < s->plan.msgs; i++) {
+        struct weft_oracle_msg *msg = &s->msgs[i];
+        if (msg->plan->dst != host || !msg->posted || msg->opened || s->posted[i].peer != peer) {
+            continue;
+        }
+        if (msgr.ops->cancel(msgr.self, s->posted[i].id) != WEFT_OK) {
+            fail_msg(s, i, "what was posted for it cannot be cancelled");
+        }
+        msg->posted = false;
+        s->posted[i].peer = NOBODY;
     }
 }
 
@@ -206,7 +241,8 @@ static void queue(struct swarm *s, uint32_t idx, uint64_t now_ns)
     weft_status status = msgr.ops->send(msgr.self, &send, now_ns, &msg->seq);
     msg->queued = status == WEFT_OK;
     /* A peer is down before its PEER_DOWN is polled: the SENTs of its messages come first. */
-    bool dead = status == WEFT_PEER && died(s, plan->dst);
+    bool dead = status == WEFT_PEER &&
+                (died(s, plan->dst) || cut(s, plan->src, peer, plan->dst));
     if (status != WEFT_OK && status != WEFT_AGAIN && !dead) {
         fail_msg(s, idx, weft_status_name(status));
     }
@@ -254,9 +290,31 @@ static void maybe_sleep(struct swarm *s, uint32_t host, uint64_t now_ns)
     weft_world_sleep(s->world, host, next_ns);
 }
 
+/* Close what the plan says that this host closes by now. */
+static void close_due(struct swarm *s, uint32_t host, uint64_t now_ns)
+{
+    struct swarm_host *h = &s->host[host];
+    for (uint32_t i = 0; i < s->plan.closes; i++) {
+        const struct weft_plan_close *c = &s->plan.close[i];
+        bool opener = c->by_opener && host == c->opener;
+        bool acceptor = c->by_acceptor && host == c->acceptor;
+        if (now_ns < c->at_ns || h->close_done[i] || (!opener && !acceptor) || s->draining) {
+            continue;
+        }
+        h->close_done[i] = true;
+        uint32_t other = opener ? c->acceptor : c->opener;
+        uint32_t peer = opener ? h->peer_of[other] : h->accepted[other];
+        if (peer != NOBODY) {
+            weft_cuts_close(&s->cuts, host, peer, other);
+            weft_ep_close(weft_world_ep(s->world, host), peer, now_ns);
+        }
+    }
+}
+
 static void on_wake(void *self, uint32_t host, uint64_t now_ns)
 {
     struct swarm *s = self;
+    close_due(s, host, now_ns);
     advance(s, host, now_ns);
     maybe_sleep(s, host, now_ns);
 }
@@ -284,6 +342,7 @@ static void on_peer_up(struct swarm *s, uint32_t host, const struct weft_msg_eve
     if (h->host_of[event->peer] == NOBODY) { /* accepted */
         h->host_of[event->peer] = (uint32_t)other;
         h->accepted[other] = event->peer;
+        weft_cuts_made(&s->cuts, host, event->peer, (uint32_t)other, false);
         if (h->peer_of[other] == NOBODY && !connects(s, host, (uint32_t)other)) {
             h->peer_of[other] = event->peer;
         }
@@ -302,18 +361,51 @@ static void connect_anew(struct swarm *s, uint32_t host, uint32_t to, uint64_t n
         return;
     }
     s->host[host].host_of[peer] = to;
+    weft_cuts_made(&s->cuts, host, peer, to, true);
     s->host[host].anew = true;
 }
 
-/* A peer may go down only when it died, and only after its messages were closed. */
+/* The connection that the plan has closed is gone at this end; whoever opened it opens another. */
+static void replace_cut(struct swarm *s, uint32_t host, uint32_t other,
+                        const struct weft_msg_event *event)
+{
+    struct swarm_host *h = &s->host[host];
+    s->cut++;
+    weft_cuts_ended(&s->cuts, host, event->peer, other);
+    take_back(s, host, event->peer);
+    if (h->accepted[other] == event->peer) {
+        h->accepted[other] = NOBODY;
+    }
+    if (h->peer_of[other] != event->peer) {
+        return;
+    }
+    /* The next one may be up already: the news of the end of this one had to wait. */
+    h->peer_of[other] = connects(s, host, other) ? NOBODY : h->accepted[other];
+    if (connects(s, host, other) && !s->draining) {
+        connect_to(s, host, other, event->at_ns);
+    }
+}
+
+static bool down_allowed(const struct swarm *s, uint32_t host, uint32_t other,
+                         const struct weft_msg_event *event)
+{
+    bool restarted = event->down == WEFT_DOWN_RESTARTED;
+    bool left = event->down == WEFT_DOWN_LOCAL;
+    bool silent = event->down == WEFT_DOWN_SILENT;
+    if (cut(s, host, event->peer, other)) {
+        return restarted || left || silent || event->down == WEFT_DOWN_CLOSED;
+    }
+    return other != NOBODY && died(s, other) && (silent || (s->reborn && (restarted || left)));
+}
+
+/* A peer may go down only when it died or the plan closed it, and only after its messages were
+ * closed. */
 static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_event *event)
 {
     struct swarm_host *h = &s->host[host];
     uint32_t other = h->host_of[event->peer];
     bool restarted = s->reborn && event->down == WEFT_DOWN_RESTARTED;
-    bool left = s->reborn && event->down == WEFT_DOWN_LOCAL;
-    if (other == NOBODY || !died(s, other) ||
-        (event->down != WEFT_DOWN_SILENT && !restarted && !left)) {
+    if (!down_allowed(s, host, other, event)) {
         weft_world_fail(s->world,
                         "host %" PRIu32 ": PEER_DOWN (%d) of host %" PRIu32 ", which lives", host,
                         (int)event->down, other);
@@ -324,7 +416,10 @@ static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_e
     if ((restarted || h->anew) && connects(s, host, other) && !s->draining) {
         connect_anew(s, host, other, event->at_ns);
     }
-    if (mine) {
+    if (cut(s, host, event->peer, other)) {
+        replace_cut(s, host, other, event);
+    } else if (mine) {
+        s->noticed += s->plan.watched;
         h->peer_of[other] = NOBODY;
         h->down[other] = true;
     }
@@ -334,9 +429,8 @@ static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_e
             !msg->sent) {
             fail_msg(s, i, "PEER_DOWN came before its SENT");
         }
-        /* With two connections the messages of the other may still be open. */
-        if (!s->plan.crossing && msg->plan->src == other && msg->plan->dst == host && msg->opened &&
-            !msg->received) {
+        if (msg->plan->src == other && msg->plan->dst == host && msg->opened &&
+            msg->opened_peer == event->peer && !msg->received) {
             fail_msg(s, i, "PEER_DOWN came before its RECEIVED");
         }
     }
@@ -393,14 +487,20 @@ static void on_transfer(struct swarm *s, uint32_t host, const struct weft_msg_ev
     if (event->type == WEFT_EVENT_CHUNK) {
         wrong = weft_oracle_chunk(msg, event, &refuse);
     } else if (event->type == WEFT_EVENT_RECEIVED) {
-        wrong = weft_oracle_received(msg, event, died(s, msg->plan->src), now_ns);
+        bool ended = cut(s, host, event->peer, msg->plan->src);
+        bool lost = died(s, msg->plan->src) || ended;
+        s->cut_messages += ended && event->outcome == WEFT_MSG_SHORT;
+        wrong = weft_oracle_received(msg, event, lost, now_ns);
         totals->received++;
         totals->received_short += event->outcome == WEFT_MSG_SHORT;
         totals->missing += event->chunks - event->received;
         totals->chunks += event->received;
         s->closed_ns = now_ns;
     } else {
-        wrong = weft_oracle_sent(msg, event, died(s, msg->plan->dst));
+        bool ended = cut(s, host, event->peer, msg->plan->dst);
+        bool lost = died(s, msg->plan->dst) || ended;
+        s->cut_messages += ended && event->outcome == WEFT_MSG_UNKNOWN;
+        wrong = weft_oracle_sent(msg, event, lost);
         totals->unknown += event->outcome == WEFT_MSG_UNKNOWN;
         totals->sent += event->outcome != WEFT_MSG_UNKNOWN;
         s->closed_ns = now_ns;
@@ -427,7 +527,8 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
         }
         return;
     }
-    if (s->draining && event->type != WEFT_EVENT_PEER_DOWN) {
+    bool again = event->type == WEFT_EVENT_PEER_UP && s->plan.closes > 0;
+    if (s->draining && event->type != WEFT_EVENT_PEER_DOWN && !again) {
         weft_world_fail(s->world, "host %" PRIu32 ": event %d after everything was closed", host,
                         (int)event->type);
         return;
@@ -503,7 +604,13 @@ static void make_accumulator(struct swarm *s, uint32_t host)
 static void make_messages(struct swarm *s)
 {
     s->msgs = calloc(s->plan.msgs, sizeof(*s->msgs));
-    WEFT_ASSERT(s->msgs != NULL);
+    s->posted = calloc(s->plan.msgs, sizeof(*s->posted));
+    WEFT_ASSERT(s->msgs != NULL && s->posted != NULL);
+    memset(s->posted, 0xff, s->plan.msgs * sizeof(*s->posted));
+    for (uint32_t i = 0; i < s->plan.closes; i++) {
+        weft_world_wake(s->world, s->plan.close[i].opener, s->plan.close[i].at_ns);
+        weft_world_wake(s->world, s->plan.close[i].acceptor, s->plan.close[i].at_ns);
+    }
     for (uint32_t i = 0; i < s->plan.msgs; i++) {
         const struct weft_plan_msg *plan = &s->plan.msg[i];
         weft_oracle_msg_init(&s->msgs[i], plan, weft_mix64(s->plan.seed) + i);
@@ -534,6 +641,7 @@ static struct swarm *swarm_new(uint64_t seed, const struct weft_world_tap *tap)
     config.tap = tap != NULL ? *tap : config.tap;
     s->world = weft_world_new(&config);
     weft_plan_build(&s->plan, weft_world_net(s->world));
+    weft_cuts_init(&s->cuts, s->plan.hosts, s->plan.host[0].ep.peers_max);
     for (uint32_t i = 0; i < s->plan.hosts; i++) {
         make_host(s, i);
     }
@@ -553,6 +661,8 @@ static void swarm_free(struct swarm *s)
         free(s->host[i].host_of);
         free(s->host[i].accumulator);
     }
+    weft_cuts_fini(&s->cuts);
+    free(s->posted);
     free(s->msgs);
     free(s);
 }
@@ -562,7 +672,9 @@ static void swarm_free(struct swarm *s)
 /* NULL when nothing more is owed to this message, else what it waits for. */
 static const char *msg_waits(const struct swarm *s, const struct weft_oracle_msg *msg)
 {
-    bool nothing = msg->sent && msg->sent_outcome == WEFT_MSG_SHORT && msg->sent_received == 0;
+    /* Given up before a chunk came, by the sender's deadline or with the connection. */
+    bool nothing = msg->sent && msg->sent_received == 0 &&
+                   (msg->sent_outcome == WEFT_MSG_SHORT || s->plan.closes > 0);
     if (!died(s, msg->plan->src) && msg->queued && !msg->sent) {
         return "waits for SENT";
     }
@@ -578,6 +690,18 @@ static const char *msg_waits(const struct swarm *s, const struct weft_oracle_msg
     return died(s, msg->plan->src) || nothing ? NULL : "was never opened";
 }
 
+/* A death that somebody looks for, by asking or by the sleep time-out, is known to all who were
+ * connected. */
+static bool holds_the_dead(const struct swarm *s, uint32_t host)
+{
+    for (uint32_t i = 0; s->plan.watched && i < s->plan.host[host].ep.peers_max; i++) {
+        if (s->host[host].host_of[i] == s->plan.victim) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* True when all is closed; else, if asked, the first failure says what is not. */
 static bool all_closed(struct swarm *s, bool complain)
 {
@@ -591,6 +715,12 @@ static bool all_closed(struct swarm *s, bool complain)
         }
     }
     for (uint32_t i = 0; i < s->plan.hosts; i++) {
+        if (!died(s, i) && holds_the_dead(s, i)) {
+            if (complain) {
+                weft_world_fail(s->world, "host %" PRIu32 " does not notice a death", i);
+            }
+            return false;
+        }
         if (s->host[i].anew) {
             if (complain) {
                 weft_world_fail(s->world, "host %" PRIu32 " did not get through anew", i);
@@ -816,6 +946,9 @@ static void run_messages(uint64_t seed, const struct weft_world_tap *tap,
         .steps = weft_world_steps(s->world),
         .virtual_ns = s->closed_ns,
         .messages = s->plan.msgs,
+        .cut = s->cut,
+        .cut_messages = s->cut_messages,
+        .noticed = s->noticed,
     };
     for (uint32_t i = 0; i < s->plan.hosts; i++) {
         const struct weft_ep_counters *c = weft_ep_counters(weft_world_ep(s->world, i));

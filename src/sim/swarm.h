@@ -28,6 +28,9 @@ struct weft_swarm_result {
     uint64_t black_holes;
     uint64_t sizes_raised;
     uint64_t ecn_failed;
+    uint64_t cut;          /* ends of connections that went down because the plan closed them */
+    uint64_t cut_messages; /* messages that ended UNKNOWN or SHORT at such an end */
+    uint64_t noticed;      /* connections with the dead that went down, where that is watched */
     uint32_t messages;
     char plan[1024];      /* the configuration drawn, lines */
     char failure[512];    /* the check that failed; "" when ok */

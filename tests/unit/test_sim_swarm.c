@@ -129,6 +129,44 @@ static void the_path_has_faults(void **state)
     assert_true(bleached > 0);
 }
 
+/* Connections are closed in the middle of messages, by either end and by both, and deaths noticed. */
+static void connections_end_before_their_time(void **state)
+{
+    (void)state;
+    struct weft_swarm_result r;
+    static struct weft_plan plan;
+    uint64_t by_opener = 0, by_acceptor = 0, by_both = 0, in_messages = 0, noticed = 0;
+    uint64_t sleepers = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        if (seed % 10 == 0) {
+            continue; /* a parameter server */
+        }
+        weft_plan_draw(seed, &plan);
+        bool asleep = plan.watched && plan.host[plan.victim].caller_driven;
+        bool wanted = plan.closes == 1 || (plan.closes > 1 && in_messages < 3) ||
+                      (plan.watched && noticed < 3) || (asleep && sleepers < 3);
+        if (!wanted) {
+            continue;
+        }
+        weft_swarm_run(seed, NULL, &r);
+        assert_true(r.ok);
+        assert_true(plan.closes > 0 || r.cut + r.cut_messages == 0);
+        if (plan.closes == 1) {
+            assert_in_range(r.cut, 0, 2);
+            by_both += plan.close[0].by_opener && plan.close[0].by_acceptor ? r.cut : 0;
+            by_opener += plan.close[0].by_acceptor ? 0 : r.cut;
+            by_acceptor += plan.close[0].by_opener ? 0 : r.cut;
+        }
+        in_messages += r.cut_messages;
+        noticed += r.noticed;
+        sleepers += asleep ? r.noticed : 0;
+    }
+    assert_true(by_opener > 1 && by_acceptor > 1 && by_both > 1);
+    assert_true(in_messages > 0);
+    assert_true(noticed > 0);
+    assert_true(sleepers > 0);
+}
+
 static void the_judge_of_datagrams(void **state)
 {
     (void)state;
@@ -178,6 +216,7 @@ int main(void)
         cmocka_unit_test(a_seed_is_a_run),
         cmocka_unit_test(the_combined_hash_sees_every_part),
         cmocka_unit_test(the_path_has_faults),
+        cmocka_unit_test(connections_end_before_their_time),
         cmocka_unit_test(the_judge_of_datagrams),
     };
     return cmocka_run_group_tests_name("sim_swarm", tests, NULL, NULL);
