@@ -1,15 +1,17 @@
 #include "sim/attack.h"
 
+#include "wire/packet.h"
+
 #include <string.h>
 
 /* Byte 0 of packets (docs/PROTOCOL.md section 2); bytes 4..7 hold the connection id in all. */
 enum {
-    BYTE_PLAIN = 0x10,
-    BYTE_AUTH = 0x11,
-    BYTE_SEAL = 0x12,
-    BYTE_HELLO = 0x18,
-    BYTE_ACCEPT = 0x19,
-    BYTE_REFUSED = 0x1c,
+    BYTE_PLAIN = WEFT_WIRE_VERSION << 4 | WEFT_CLASS_PLAIN,
+    BYTE_AUTH = WEFT_WIRE_VERSION << 4 | WEFT_CLASS_AUTH,
+    BYTE_SEAL = WEFT_WIRE_VERSION << 4 | WEFT_CLASS_SEAL,
+    BYTE_HELLO = WEFT_WIRE_VERSION << 4 | WEFT_CLASS_HELLO,
+    BYTE_ACCEPT = WEFT_WIRE_VERSION << 4 | WEFT_CLASS_ACCEPT,
+    BYTE_REFUSED = WEFT_WIRE_VERSION << 4 | WEFT_CLASS_REFUSED,
 };
 
 enum { GARBAGE_BYTES_MAX = 200, HEADER_BYTES = 16, FLOOD_MAX = 40 };

@@ -10,7 +10,7 @@
 #include "base/cursor.h"
 #include "base/status.h"
 
-enum { WEFT_WIRE_VERSION = 1 };
+enum { WEFT_WIRE_VERSION = 2 };
 
 enum weft_wire_class {
     WEFT_CLASS_PLAIN = 0,

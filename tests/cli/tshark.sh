@@ -76,8 +76,8 @@ tap_is "others are left alone" "$(frames dns.pcap weft)" 0
 
 # ---- AUTH and SEAL -------------------------------------------------------------------------------
 tag=a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5
-grep '^10' run.hex | head -n 300 >plain.hex
-sed "s/^10/11/; s/\$/$tag/" plain.hex | text | text2pcap -q -u 7700,7700 - auth.pcap 2>/dev/null
+grep '^20' run.hex | head -n 300 >plain.hex
+sed "s/^20/21/; s/\$/$tag/" plain.hex | text | text2pcap -q -u 7700,7700 - auth.pcap 2>/dev/null
 decoded auth.pcap 300
 tap_is "AUTH: the tag" "$(values auth.pcap weft.tag | sort -u)" $tag
 text <plain.hex | text2pcap -q -u 7700,7700 - plain.pcap 2>/dev/null
@@ -86,7 +86,7 @@ all="-e weft.number -e weft.data.msg -e weft.data.chunk -e weft.data.payload -e 
 # shellcheck disable=SC2086 # words
 tap_is "AUTH: the same fields as PLAIN" "$(shark auth.pcap -T fields $all | cksum)" \
     "$(shark plain.pcap -T fields $all | cksum)"
-sed "s/^10/12/; s/\$/$tag/" plain.hex | text | text2pcap -q -u 7700,7700 - seal.pcap 2>/dev/null
+sed "s/^20/22/; s/\$/$tag/" plain.hex | text | text2pcap -q -u 7700,7700 - seal.pcap 2>/dev/null
 decoded seal.pcap 300
 tap_is "SEAL: encrypted, nothing else" \
     "$(frames seal.pcap 'weft.encrypted and weft.number and not weft.data and not weft.ack')" 300
@@ -101,12 +101,12 @@ good() {
     echo "$2" | text | text2pcap -q -u 7700,7700 - good.pcap 2>/dev/null
     tap_is "fine: $1" "$(frames good.pcap 'weft and not weft.malformed')" 1
 }
-data=$(grep '^10[0-9a-f]1' plain.hex | head -n 1)
-head=1002000000000001$(printf '%016x' 9)
+data=$(grep '^20[0-9a-f]1' plain.hex | head -n 1)
+head=2002000000000001$(printf '%016x' 9)
 good "PING" "${head}000104"
 bad "a DATA packet cut short" "$(echo "$data" | cut -c 1-200)"
 bad "half a header" "$(echo "$data" | cut -c 1-20)"
-bad "neither CONTROL nor DATA" "1000000000000001$(printf '%016x' 9)"
+bad "neither CONTROL nor DATA" "2000000000000001$(printf '%016x' 9)"
 bad "an empty control block" "${head}0000"
 bad "a control block longer than the packet" "${head}000204"
 bad "bytes behind it" "${head}00010400"
@@ -122,11 +122,11 @@ bad "DONE that received more than there is" \
 good "DONE of a whole message" "${head}001802000000""000000010000000a0000000a0000000000000000"
 good "PADDING" "${head}00060a0003000000"
 bad "PADDING that is not zero" "${head}00060a0003000001"
-bad "AUTH without room for a tag" "1102000000000001$(printf '%016x' 9)000104"
-bad "HELLO too short" "18$(printf '%0198d' 0)"
-good "REFUSED of another version" "2c01020000000007"
-good "UNKNOWN with a number" "1b000000""00000007""0000000000000009""$tag"
-echo "$data" | sed 's/^10/20/' | text | text2pcap -q -u 7700,7700 - version.pcap 2>/dev/null
+bad "AUTH without room for a tag" "2102000000000001$(printf '%016x' 9)000104"
+bad "HELLO too short" "28$(printf '%0198d' 0)"
+good "REFUSED of another version" "1c01020000000007"
+good "UNKNOWN with a number" "2b000000""00000007""0000000000000009""$tag"
+echo "$data" | sed 's/^20/10/' | text | text2pcap -q -u 7700,7700 - version.pcap 2>/dev/null
 tap_is "another version is said to be one" "$(frames version.pcap weft.other_version)" 1
 
 # ---- loopback ------------------------------------------------------------------------------------

@@ -310,9 +310,9 @@ static void another_job_key_is_told_at_both_ends(void **state)
 
 static bool version_tap(struct net *net, struct net_datagram *d)
 {
-    (void)net;
-    if ((d->data[0] & 15) == WEFT_CLASS_HELLO) {
-        d->data[0] = 2 << 4 | WEFT_CLASS_HELLO;
+    uint8_t klass = d->data[0] & 15;
+    if (klass == WEFT_CLASS_HELLO || klass == WEFT_CLASS_REFUSED) {
+        d->data[0] = (uint8_t)(*(const uint8_t *)net->tap_arg << 4 | klass);
     }
     return true;
 }
@@ -320,14 +320,20 @@ static bool version_tap(struct net *net, struct net_datagram *d)
 static void another_version_is_told_at_both_ends(void **state)
 {
     (void)state;
-    struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
-    net->tap = version_tap;
-    net_connect(net, 0, 1);
-    net_run(net, 100 * WEFT_NS_PER_MS);
-    assert_true(net_counters(net, 1)->bad_version > 0);
-    assert_int_equal(weft_ep_hint(net->end[1].ep), WEFT_HINT_VERSION);
-    assert_int_equal(weft_ep_hint(net->end[0].ep), WEFT_HINT_TOLD_VERSION);
-    net_free(net);
+    static const uint8_t versions[] = {1, WEFT_WIRE_VERSION + 1, 15}; /* 1: that of release 0.1.0 */
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(versions); i++) {
+        struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+        uint8_t version = versions[i];
+        net->tap = version_tap;
+        net->tap_arg = &version;
+        net_connect(net, 0, 1);
+        net_run(net, 100 * WEFT_NS_PER_MS);
+        assert_true(net_counters(net, 1)->bad_version > 0);
+        assert_int_equal(net_counters(net, 1)->bad_packet, 0);
+        assert_int_equal(weft_ep_hint(net->end[1].ep), WEFT_HINT_VERSION);
+        assert_int_equal(weft_ep_hint(net->end[0].ep), WEFT_HINT_TOLD_VERSION);
+        net_free(net);
+    }
 }
 
 static void a_closed_or_full_end_says_so(void **state)

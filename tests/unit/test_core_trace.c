@@ -1,5 +1,6 @@
 /* The ring of records: off, filled, overwritten; and what two endpoints write into it. */
 #include "core/trace.h"
+#include "wire/packet.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -220,7 +221,7 @@ static void test_drops(void **state)
     uint64_t missed;
     struct weft_addr addr = addr_of(0);
     pair_init(&p, RING);
-    uint8_t short_one[] = {0x10};
+    uint8_t short_one[] = {WEFT_WIRE_VERSION << 4};
     uint8_t stranger[] = {0x30};
     for (unsigned i = 0; i < 3; i++) {
         weft_ep_recv(p.ep[1], &addr, WEFT_ECN_NOT, short_one, 1, p.now_ns, p.now_ns);

@@ -17,7 +17,7 @@ static struct weft_wire_packet check_packet(const uint8_t *bytes, size_t count, 
     uint8_t version = 0;
     uint8_t class_seen = 0;
     assert_int_equal(weft_wire_classify(bytes, count, &version, &class_seen), WEFT_OK);
-    assert_int_equal(version, 1);
+    assert_int_equal(version, 2);
     assert_int_equal(class_seen, klass);
     struct weft_wire_packet p;
     assert_int_equal(weft_wire_packet_decode(bytes, count, &p), WEFT_OK);
@@ -383,7 +383,7 @@ static void cookie_unknown_and_refused(void **state)
 
     struct weft_wire_refused f;
     assert_int_equal(weft_wire_refused_decode(GOLDEN_REFUSED, sizeof(GOLDEN_REFUSED), &f), WEFT_OK);
-    assert_int_equal(f.version, 1);
+    assert_int_equal(f.version, 2);
     assert_int_equal(f.reason, WEFT_REFUSED_KEY);
     assert_int_equal(f.mode, WEFT_MODE_AUTH);
     assert_int_equal(f.connection_id, 0xc1c2c3c4);

@@ -317,7 +317,7 @@ static void handshakes(void **state)
         any_bytes(&prng, bytes, sizeof(bytes));
         bool is_hello = weft_prng_chance(&prng, WEFT_PPM / 2);
         size_t count = is_hello ? WEFT_HELLO_BYTES : WEFT_ACCEPT_BYTES;
-        bytes[0] = is_hello ? 0x18 : 0x19;
+        bytes[0] = is_hello ? 0x28 : 0x29;
         bytes[1] = (uint8_t)weft_prng_below(&prng, 3);
         if (!is_hello) {
             memset(bytes + 44, 0, 4);

@@ -1,4 +1,4 @@
--- Wireshark dissector of the weft protocol, version 1 (docs/PROTOCOL.md has the byte tables).
+-- Wireshark dissector of the weft protocol, version 2 (docs/PROTOCOL.md has the byte tables).
 --
 --   wireshark -X lua_script:weft.lua capture.pcap
 --   tshark -X lua_script:weft.lua -r capture.pcap -Y weft.done
@@ -13,7 +13,7 @@
 
 local weft = Proto("weft", "weft bounded-loss transport")
 
-local VERSION = 1
+local VERSION = 2
 local CLASSES = {
     [0] = "PLAIN", [1] = "AUTH", [2] = "SEAL", [8] = "HELLO", [9] = "ACCEPT", [10] = "COOKIE",
     [11] = "UNKNOWN", [12] = "REFUSED",
@@ -558,13 +558,13 @@ end
 -- are sent so, and their grid says how long they are. Of SEAL nobody can tell.
 local function burst(tvb)
     local class = tvb(0, 1):uint()
-    if tvb:len() < 48 or (class ~= 0x10 and class ~= 0x11) or
+    if tvb:len() < 48 or (class ~= VERSION * 16 and class ~= VERSION * 16 + 1) or
        bit.band(tvb(1, 1):uint(), 3) ~= 1 then
         return nil
     end
     local chunk, total = tvb(20, 4):uint(), tvb(24, 4):uint()
     local elems = math.min(tvb(28, 2):uint(), total - chunk * tvb(28, 2):uint())
-    local bytes = 48 + elems * tvb(30, 2):uint() + (class == 0x11 and TAG_BYTES or 0)
+    local bytes = 48 + elems * tvb(30, 2):uint() + (class == VERSION * 16 + 1 and TAG_BYTES or 0)
     if elems < 1 or tvb:len() < bytes + 48 or tvb(bytes, 1):uint() ~= class or
        tvb(bytes + 4, 4):uint() ~= tvb(4, 4):uint() then
         return nil
@@ -623,7 +623,7 @@ function weft.dissector(tvb, pinfo, root)
     return length
 end
 
--- Strict, for it sees the packets of everybody: version 1, a class, and what that class requires.
+-- Strict, for it sees the packets of everybody: version 2, a class, and what that class requires.
 local function looks_like_weft(tvb)
     local length = tvb:reported_len()
     if length < 8 or tvb:len() < 8 then
