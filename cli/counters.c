@@ -28,6 +28,7 @@ void weft_counters_add_transport(cJSON *into, const struct weft_udp_counters *ud
     UDP(send_blocked);
     UDP(gso_refused);
     UDP(socket_errors);
+    UDP(unreached);
     UDP(recv_calls);
     UDP(send_calls);
     UDP(sleeps);

@@ -78,6 +78,20 @@ enum weft_ep_hint weft_drive_hint(struct weft_drive *drive)
                                  : weft_ep_hint(weft_udp_ep(drive->udp));
 }
 
+static void ask_unreached(struct weft_udp *udp, void *text)
+{
+    weft_udp_unreached(udp, text);
+}
+
+void weft_drive_unreached(struct weft_drive *drive, char text_p[WEFT_UDP_UNREACHED_BYTES])
+{
+    if (drive->engine != NULL) {
+        weft_engine_call(drive->engine, ask_unreached, text_p);
+    } else {
+        weft_udp_unreached(drive->udp, text_p);
+    }
+}
+
 void weft_drive_close(struct weft_drive *drive)
 {
     weft_stop_wakes(NULL);

@@ -37,6 +37,9 @@ void weft_drive_counters(struct weft_drive *drive, struct weft_udp_counters *udp
 /* Why connections do not come about, as far as the endpoint can tell. */
 enum weft_ep_hint weft_drive_hint(struct weft_drive *drive);
 
+/* As weft_udp_unreached: what the network says of connections that do not come about. */
+void weft_drive_unreached(struct weft_drive *drive, char text_p[WEFT_UDP_UNREACHED_BYTES]);
+
 /* A zeroed drive is fine. */
 void weft_drive_close(struct weft_drive *drive);
 

@@ -69,6 +69,10 @@ static weft_status fail_shard(struct weft_learner *learner, uint32_t shard)
     char hint[WEFT_SECURITY_HINT_BYTES];
     weft_security_hint(&learner->job->security, weft_drive_hint(&learner->drive), hint,
                        sizeof(hint));
+    if (hint[0] == '\0') {
+        static_assert(sizeof(hint) >= WEFT_UDP_UNREACHED_BYTES, "the network's words fit");
+        weft_drive_unreached(&learner->drive, hint);
+    }
     return fail(learner, WEFT_PEER, "the server of shard %u at %s:%u is gone: %s%s%s", shard,
                 gone->host, gone->port,
                 gone->is_down ? reasons[gone->down] : "its connection is down",

@@ -49,11 +49,21 @@ static void ask_hint(struct weft_udp *udp, void *arg)
     *(const char **)arg = weft_ep_hint_text(weft_ep_hint(weft_udp_ep(udp)));
 }
 
+static void ask_unreached(struct weft_udp *udp, void *text)
+{
+    weft_udp_unreached(udp, text);
+}
+
 void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down)
 {
     const char *hint = "";
+    char unreached[WEFT_UDP_UNREACHED_BYTES];
     if (down == WEFT_TRANSPORT_DOWN_NO_ANSWER || down == WEFT_TRANSPORT_DOWN_SILENT) {
         weft_api_call(t, ask_hint, &hint);
+    }
+    if (down == WEFT_TRANSPORT_DOWN_NO_ANSWER && hint[0] == '\0') {
+        weft_api_call(t, ask_unreached, unreached);
+        hint = unreached;
     }
     (void)weft_io_fail(&t->error, WEFT_PEER, "%s%s%s", weft_down_text(down),
                        hint[0] != '\0' ? "; " : "", hint);

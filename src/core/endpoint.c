@@ -628,6 +628,28 @@ void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
     weft_core_close(ep, p, WEFT_DOWN_LOCAL, WEFT_CLOSE_FINISHED, now_ns);
 }
 
+static bool state_find(const struct weft_ep *ep, enum peer_state state,
+                       const struct weft_addr *addr)
+{
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        const struct peer *p = &ep->peers[i];
+        if (p->state == state && (addr == NULL || addr_equal(&p->addr, addr))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weft_ep_connecting(const struct weft_ep *ep, const struct weft_addr *addr)
+{
+    return state_find(ep, PEER_CONNECTING, addr);
+}
+
+bool weft_ep_connected(const struct weft_ep *ep, const struct weft_addr *addr)
+{
+    return state_find(ep, PEER_OPEN, addr);
+}
+
 void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
 {
     (void)now_ns;

@@ -238,6 +238,11 @@ bool weft_ep_busy(const struct weft_ep *ep);
 void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t bytes,
                      uint64_t now_ns);
 
+/* True while a connection to this address, or to any (NULL), is being made by this end; true when
+ * there is one that is up. */
+bool weft_ep_connecting(const struct weft_ep *ep, const struct weft_addr *addr);
+bool weft_ep_connected(const struct weft_ep *ep, const struct weft_addr *addr);
+
 /* UDP payload of a full packet to a peer, now; 0: no such peer. */
 uint32_t weft_ep_packet_bytes(const struct weft_ep *ep, weft_peer peer);
 

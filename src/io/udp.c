@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "io/sleeper.h"
 #include "io/sock.h"
+#include "io/udp_err.h"
 #include "io/udp_rx.h"
 #include "io/udp_tx.h"
 #include "wire/packet.h"
@@ -35,6 +36,8 @@ struct weft_udp {
     struct weft_ep *ep;
     struct weft_rx *rx;
     struct weft_sender sender;
+    struct weft_udp_errors errors;
+    bool gso_before; /* the socket asked for errors, which may look like a refusal of GSO */
     struct weft_loss loss;
     struct weft_sock_facts facts;
     int family;
@@ -164,6 +167,7 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
     }
     weft_sender_init(&udp->sender, udp->socket_fd, udp->family,
                      udp->facts.gso && config->gso != 0);
+    weft_udp_errors_init(&udp->errors, udp->socket_fd, udp->family);
     udp->busy_poll_ns = config->busy_poll_us * WEFT_NS_PER_US;
     udp->peers_max = config->ep.peers_max;
     udp->observer = config->observer;
@@ -188,7 +192,10 @@ static void flush(struct weft_udp *udp)
             weft_sender_send(&udp->sender, udp->bursts, count, &udp->counters);
         }
         if (udp->sender.too_big_bytes != 0) {
-            weft_ep_too_big(udp->ep, &udp->sender.too_big_addr, udp->sender.too_big_bytes, now_ns);
+            if (!udp->errors.on) { /* else it may be ICMP, which anybody can send */
+                weft_ep_too_big(udp->ep, &udp->sender.too_big_addr, udp->sender.too_big_bytes,
+                                now_ns);
+            }
             udp->sender.too_big_bytes = 0;
         }
         if (count < WEFT_TX_BATCH) {
@@ -293,6 +300,9 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
     if (taken == 0) {
         taken = receive(udp, handler, arg);
     }
+    if (weft_udp_errors_read(&udp->errors, udp->ep, &udp->counters)) {
+        udp->sender.gso = udp->gso_before;
+    }
     uint64_t now_ns = weft_clock_now_ns();
     if (weft_ep_deadline(udp->ep) <= now_ns) {
         weft_ep_on_deadline(udp->ep, now_ns);
@@ -370,6 +380,8 @@ weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t po
         return weft_io_fail(error, status, "connect to %s port %u: %s", host, (unsigned)port,
                             weft_status_text(status));
     }
+    udp->gso_before = udp->errors.on ? udp->gso_before : udp->sender.gso;
+    weft_udp_errors_watch(&udp->errors);
     return WEFT_OK;
 }
 
@@ -403,6 +415,11 @@ struct weft_msgr weft_udp_msgr(struct weft_udp *udp)
 struct weft_ep *weft_udp_ep(struct weft_udp *udp)
 {
     return udp->ep;
+}
+
+void weft_udp_unreached(const struct weft_udp *udp, char text_p[WEFT_UDP_UNREACHED_BYTES])
+{
+    weft_udp_errors_text(&udp->errors, text_p, WEFT_UDP_UNREACHED_BYTES);
 }
 
 const struct weft_udp_counters *weft_udp_counters(const struct weft_udp *udp)

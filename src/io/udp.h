@@ -58,6 +58,7 @@ struct weft_udp_counters {
     uint64_t send_blocked;  /* waits for room in the socket */
     uint64_t gso_refused;   /* bursts sent one by one after a refusal; GSO stays off then */
     uint64_t socket_errors; /* ECONNREFUSED and friends that other sockets caused: ignored */
+    uint64_t unreached;     /* ICMP about connections being made: nothing listens, no way there */
     uint64_t recv_calls;    /* system calls */
     uint64_t send_calls;
     uint64_t sleeps;
@@ -128,6 +129,11 @@ void weft_udp_idle(struct weft_udp *udp);
 /* Send CLOSE to all peers, up to three times until they answer, for 50 ms at most; then free. Events
  * not polled are gone. NULL is fine. */
 void weft_udp_close(struct weft_udp *udp);
+
+/* What the network said about a connection that was being made and has not come up since, such as
+ * "nothing listens at 127.0.0.1:7700: ..."; "" when nothing. Only ever a hint: ICMP can be forged. */
+enum { WEFT_UDP_UNREACHED_BYTES = 192 };
+void weft_udp_unreached(const struct weft_udp *udp, char text_p[WEFT_UDP_UNREACHED_BYTES]);
 
 const struct weft_udp_counters *weft_udp_counters(const struct weft_udp *udp);
 void weft_udp_facts(const struct weft_udp *udp, struct weft_udp_facts *facts_p);

@@ -100,7 +100,7 @@ kill "$server"
 wait "$server"
 tap_run_fails "a worker without a server" 1 "$WEFT_BIN" worker \
     --key-file "$tap_tmp/job.key" --servers "127.0.0.1:$port"
-tap_like "names it" "$(cat "$tap_tmp/run.out")" "127.0.0.1:$port is gone: it has not answered"
+tap_like "names it" "$(cat "$tap_tmp/run.out")" "127.0.0.1:$port is gone: it has not answered for 5 s; nothing listens at 127.0.0.1:$port: start"
 
 # ---- noise on a server's port during the run: counted, and the result is right ----
 cat >"$tap_tmp/noise.awk" <<'AWK'

@@ -123,6 +123,7 @@ static void nobody_there(bool thread)
     assert_int_equal(event.down, WEFT_TRANSPORT_DOWN_NO_ANSWER);
     assert_non_null(strstr(weft_down_text(event.down), "nobody answered"));
     assert_non_null(strstr(weft_transport_error(t), "firewall"));
+    assert_non_null(strstr(weft_transport_error(t), "nothing listens at 127.0.0.1:"));
     struct weft_transport_send send;
     weft_transport_send_init(&send, sizeof(send));
     send.peer = peer;

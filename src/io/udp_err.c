@@ -1,0 +1,144 @@
+#include "io/udp_err.h"
+
+#include "io/sock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/errqueue.h>
+#include <netinet/in.h>
+#include <stdalign.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum {
+    READS_MAX = 64, /* in one step; more come in the next */
+    /* The error and the address of who reported it, or other control data of the socket. */
+    CONTROL_BYTES = 256,
+};
+
+void weft_udp_errors_init(struct weft_udp_errors *errors, int fd, int family)
+{
+    *errors = (struct weft_udp_errors){.fd = fd, .family = family};
+}
+
+/* Switched off, it also empties the queue. */
+static void ask(struct weft_udp_errors *errors, bool on)
+{
+    int value = on;
+    bool v6 = errors->family == AF_INET6;
+    int rc = setsockopt(errors->fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVERR : IP_RECVERR,
+                        &value, sizeof(value));
+    errors->on = on && rc == 0; /* without it there are only no hints */
+}
+
+void weft_udp_errors_watch(struct weft_udp_errors *errors)
+{
+    if (!errors->on) {
+        ask(errors, true);
+    }
+}
+
+/* The errno of a message of the error queue when it came from the network; else 0. */
+static int network_error(struct msghdr *message)
+{
+    for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(message); cmsg != NULL;
+         cmsg = CMSG_NXTHDR(message, cmsg)) {
+        bool mine = (cmsg->cmsg_level == IPPROTO_IP && cmsg->cmsg_type == IP_RECVERR) ||
+                    (cmsg->cmsg_level == IPPROTO_IPV6 && cmsg->cmsg_type == IPV6_RECVERR);
+        struct sock_extended_err error;
+        if (mine && cmsg->cmsg_len >= CMSG_LEN(sizeof(error))) {
+            memcpy(&error, CMSG_DATA(cmsg), sizeof(error));
+            bool icmp =
+                error.ee_origin == SO_EE_ORIGIN_ICMP || error.ee_origin == SO_EE_ORIGIN_ICMP6;
+            return icmp ? (int)error.ee_errno : 0;
+        }
+    }
+    return 0;
+}
+
+/* Not all that ICMP tells is an end of the way: a size that does not pass, a time exceeded. */
+static bool says_unreachable(int number)
+{
+    return number == ECONNREFUSED || number == EHOSTUNREACH || number == ENETUNREACH ||
+           number == EACCES || number == EHOSTDOWN || number == ENOPROTOOPT;
+}
+
+/* One message of the queue; false when there is none. */
+static bool read_one(struct weft_udp_errors *errors, const struct weft_ep *ep,
+                     struct weft_udp_counters *counters)
+{
+    uint8_t quoted[8]; /* of our own datagram: not looked at */
+    struct sockaddr_storage to = {0};
+    alignas(struct cmsghdr) uint8_t control[CONTROL_BYTES];
+    struct iovec iov = {.iov_base = quoted, .iov_len = sizeof(quoted)};
+    struct msghdr message = {
+        .msg_name = &to,
+        .msg_namelen = sizeof(to),
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = control,
+        .msg_controllen = sizeof(control),
+    };
+    if (recvmsg(errors->fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) {
+        return false;
+    }
+    int number = network_error(&message);
+    struct weft_addr addr;
+    weft_sock_addr_canonical(&to, &addr);
+    if (says_unreachable(number) && weft_ep_connecting(ep, &addr)) {
+        counters->unreached++;
+        errors->number = number;
+        errors->addr = addr;
+    }
+    return true;
+}
+
+bool weft_udp_errors_read(struct weft_udp_errors *errors, const struct weft_ep *ep,
+                          struct weft_udp_counters *counters)
+{
+    if (!errors->on) {
+        return false;
+    }
+    for (int i = 0; i < READS_MAX && read_one(errors, ep, counters); i++) {
+        continue;
+    }
+    if (errors->number != 0 && weft_ep_connected(ep, &errors->addr)) {
+        errors->number = 0; /* it was started later, or the news was a lie */
+    }
+    if (!weft_ep_connecting(ep, NULL)) {
+        ask(errors, false);
+        return true;
+    }
+    return false;
+}
+
+void weft_udp_errors_text(const struct weft_udp_errors *errors, char *text_p, size_t bytes)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    char host[INET6_ADDRSTRLEN] = "?";
+    char number[80];
+    *text_p = '\0';
+    if (errors->number == 0) {
+        return;
+    }
+    memcpy(&v4, errors->addr.bytes, sizeof(v4));
+    memcpy(&v6, errors->addr.bytes, sizeof(v6));
+    bool six = v4.sin_family == AF_INET6;
+    (void)inet_ntop(v4.sin_family, six ? (void *)&v6.sin6_addr : (void *)&v4.sin_addr, host,
+                    sizeof(host));
+    const char *left = six ? "[" : "";
+    const char *right = six ? "]" : "";
+    unsigned port = weft_sock_addr_port(&errors->addr);
+    if (errors->number == ECONNREFUSED) {
+        snprintf(text_p, bytes,
+                 "nothing listens at %s%s%s:%u: start the program there first, or check address "
+                 "and port",
+                 left, host, right, port);
+        return;
+    }
+    /* The GNU variant: it may return another text than the buffer's. */
+    snprintf(text_p, bytes, "%s%s%s:%u cannot be reached; the network says: %s", left, host, right,
+             port, strerror_r(errors->number, number, sizeof(number)));
+}

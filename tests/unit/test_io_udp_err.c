@@ -1,0 +1,297 @@
+/* A port where nobody listens: the network says so, a hint comes of it, and nothing else. */
+#include "io/clock.h"
+#include "io/udp.h"
+#include "io/udp_err.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const uint64_t STEP_NS = 2 * WEFT_NS_PER_MS;
+static const uint64_t LIMIT_NS = 20 * WEFT_NS_PER_S;
+
+struct node {
+    struct weft_udp *udp;
+    struct weft_msgr msgr;
+    uint32_t up;
+    uint32_t down;
+    uint64_t down_ns;
+    weft_peer peer;
+    enum weft_msg_down why;
+};
+
+static void drain(void *arg, uint64_t now_ns)
+{
+    struct node *node = arg;
+    struct weft_msg_event event;
+    while (node->msgr.ops->poll(node->msgr.self, &event)) {
+        node->up += event.type == WEFT_EVENT_PEER_UP;
+        if (event.type == WEFT_EVENT_PEER_DOWN) {
+            node->down++;
+            node->down_ns = now_ns;
+            node->peer = event.peer;
+            node->why = event.down;
+        }
+    }
+}
+
+static struct node open_at(const char *host, uint16_t port, bool accept, uint64_t timeout_ns)
+{
+    struct weft_udp_config config;
+    struct weft_io_error error = {.text = ""};
+    struct node node = {0};
+    weft_udp_config_default(&config);
+    config.host = host;
+    config.port = port;
+    config.ep.accept = accept;
+    config.ep.peer_timeout_ns = timeout_ns;
+    config.ep.peers_max = 4;
+    if (weft_udp_open(&config, &node.udp, &error) != WEFT_OK) {
+        if (strcmp(host, "::1") == 0) {
+            print_message("no IPv6 here: %s\n", error.text);
+            return node;
+        }
+        fail_msg("%s", error.text);
+    }
+    node.msgr = weft_udp_msgr(node.udp);
+    return node;
+}
+
+static uint16_t free_port(const char *host)
+{
+    struct node node = open_at(host, 0, false, WEFT_NS_PER_S);
+    uint16_t port = weft_udp_port(node.udp);
+    weft_udp_close(node.udp);
+    return port;
+}
+
+static weft_peer connect_to(struct node *node, const char *host, uint16_t port)
+{
+    weft_peer peer;
+    struct weft_io_error error = {.text = ""};
+    assert_int_equal(weft_udp_connect(node->udp, host, port, &peer, &error), WEFT_OK);
+    return peer;
+}
+
+static uint64_t unreached(const struct node *node)
+{
+    return weft_udp_counters(node->udp)->unreached;
+}
+
+static const char *words(const struct node *node)
+{
+    static char text[WEFT_UDP_UNREACHED_BYTES];
+    weft_udp_unreached(node->udp, text);
+    return text;
+}
+
+/* The news is there at once, the attempt goes on, and it succeeds when a server comes up after all. */
+static void late_server(const char *host, const char *shown)
+{
+    struct node client = open_at(host, 0, false, LIMIT_NS);
+    if (client.udp == NULL) {
+        return;
+    }
+    uint16_t port = free_port(host);
+    char want[100];
+    snprintf(want, sizeof(want), "nothing listens at %s:%u", shown, (unsigned)port);
+    assert_string_equal(words(&client), "");
+    uint64_t from_ns = weft_clock_now_ns();
+    (void)connect_to(&client, host, port);
+    while (unreached(&client) < 3) { /* HELLO goes out again and again */
+        assert_true(weft_clock_now_ns() < from_ns + LIMIT_NS);
+        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+    }
+    assert_int_equal(client.up + client.down, 0);
+    assert_non_null(strstr(words(&client), want));
+    uint64_t steps_ns = weft_clock_now_ns();
+    for (int i = 0; i < 100; i++) { /* the error is read, so the socket lets it sleep */
+        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+    }
+    assert_true(weft_clock_now_ns() - steps_ns > 80 * STEP_NS);
+    struct node server = open_at(host, port, true, LIMIT_NS);
+    while (client.up == 0) {
+        assert_true(weft_clock_now_ns() < from_ns + LIMIT_NS);
+        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+        (void)weft_udp_step(server.udp, 0, drain, &server);
+    }
+    (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+    assert_string_equal(words(&client), "");
+    weft_udp_close(server.udp);
+    weft_udp_close(client.udp);
+}
+
+static void a_server_that_comes_late_v4(void **state)
+{
+    (void)state;
+    late_server("127.0.0.1", "127.0.0.1");
+}
+
+static void a_server_that_comes_late_v6(void **state)
+{
+    (void)state;
+    late_server("::1", "[::1]");
+}
+
+static void nobody_ever_comes(void **state)
+{
+    (void)state;
+    struct node client = open_at("127.0.0.1", 0, false, 300 * WEFT_NS_PER_MS);
+    uint16_t port = free_port("127.0.0.1");
+    uint64_t from_ns = weft_clock_now_ns();
+    (void)connect_to(&client, "127.0.0.1", port);
+    while (client.down == 0) {
+        assert_true(weft_clock_now_ns() < from_ns + LIMIT_NS);
+        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+    }
+    assert_true(client.down_ns - from_ns >= 290 * WEFT_NS_PER_MS); /* not when it was told */
+    assert_int_equal(client.why, WEFT_DOWN_SILENT);
+    assert_non_null(strstr(words(&client), "nothing listens"));
+    weft_udp_close(client.udp);
+}
+
+/* A process of its own, so that it can die without a word. Returns its port. */
+static pid_t server_fork(uint16_t *port_p)
+{
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct node server = open_at("127.0.0.1", 0, true, LIMIT_NS);
+        uint16_t port = weft_udp_port(server.udp);
+        ssize_t wrote = write(pipes[1], &port, sizeof(port));
+        for (uint64_t end_ns = weft_clock_now_ns() + LIMIT_NS; weft_clock_now_ns() < end_ns;) {
+            (void)weft_udp_step(server.udp, STEP_NS, drain, &server);
+        }
+        _exit(wrote > 0 ? 0 : 1);
+    }
+    assert_true(pid > 0);
+    assert_int_equal(read(pipes[0], port_p, sizeof(*port_p)), sizeof(*port_p));
+    close(pipes[0]);
+    close(pipes[1]);
+    return pid;
+}
+
+/* Its server is killed, so each packet is answered by ICMP; meanwhile another connection is being
+ * made, so the socket hears all of it. The connection that was up ends by its own time, no sooner. */
+static void a_connection_that_is_up_is_never_torn(void **state)
+{
+    (void)state;
+    uint64_t timeout_ns = 400 * WEFT_NS_PER_MS;
+    uint16_t port = 0;
+    pid_t pid = server_fork(&port);
+    struct node client = open_at("127.0.0.1", 0, false, timeout_ns);
+    uint64_t from_ns = weft_clock_now_ns();
+    weft_peer up = connect_to(&client, "127.0.0.1", port);
+    while (client.up == 0) {
+        assert_true(weft_clock_now_ns() < from_ns + LIMIT_NS);
+        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+    }
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    static const float values[1000];
+    struct weft_msg_send send = {.peer = up,
+                                 .base = values,
+                                 .total = 1000,
+                                 .elem_bytes = 4,
+                                 .deadline_ns = WEFT_NEVER};
+    uint64_t seq;
+    uint64_t killed_ns = weft_clock_now_ns();
+    assert_int_equal(client.msgr.ops->send(client.msgr.self, &send, killed_ns, &seq), WEFT_OK);
+    (void)connect_to(&client, "127.0.0.1", free_port("127.0.0.1"));
+    while (client.down == 0 || client.peer != up) {
+        assert_true(weft_clock_now_ns() < killed_ns + LIMIT_NS);
+        (void)weft_udp_step(client.udp, STEP_NS, drain, &client);
+    }
+    assert_true(client.down_ns - killed_ns >= timeout_ns);
+    assert_int_equal(client.why, WEFT_DOWN_SILENT);
+    assert_in_range(unreached(&client), 1, 8); /* HELLOs; of the other's probes none counts */
+    char dead[32];
+    snprintf(dead, sizeof(dead), ":%u:", (unsigned)port);
+    assert_null(strstr(words(&client), dead)); /* of that one nothing was heard */
+    assert_int_equal(weft_udp_counters(client.udp)->send_dropped, 0);
+    weft_udp_close(client.udp);
+}
+
+/* The socket asks while a connection is being made, and at no other time. */
+static void it_asks_for_a_while(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    struct weft_ep *ep = NULL;
+    weft_ep_config_default(&config);
+    assert_int_equal(weft_ep_new(&config, &ep), WEFT_OK);
+    static const int families[] = {AF_INET, AF_INET6};
+    for (size_t i = 0; i < 2; i++) {
+        bool v6 = families[i] == AF_INET6;
+        struct weft_udp_errors errors;
+        struct weft_udp_counters counters = {0};
+        int value = 0;
+        socklen_t bytes = sizeof(value);
+        int fd = socket(families[i], SOCK_DGRAM | SOCK_NONBLOCK, 0);
+        if (fd < 0 && v6) {
+            break; /* no IPv6 here */
+        }
+        weft_udp_errors_init(&errors, fd, families[i]);
+        assert_false(weft_udp_errors_read(&errors, ep, &counters));
+        weft_udp_errors_watch(&errors);
+        assert_true(errors.on);
+        assert_true(weft_udp_errors_read(&errors, ep, &counters));
+        assert_false(errors.on);
+        assert_int_equal(getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP,
+                                    v6 ? IPV6_RECVERR : IP_RECVERR, &value, &bytes),
+                         0);
+        assert_int_equal(value, 0);
+        close(fd);
+    }
+    weft_ep_free(ep);
+}
+
+static void the_sentences(void **state)
+{
+    (void)state;
+    struct weft_udp_errors errors;
+    char text[WEFT_UDP_UNREACHED_BYTES] = "x";
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(7700)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(7701)};
+    weft_udp_errors_init(&errors, -1, AF_INET);
+    weft_udp_errors_text(&errors, text, sizeof(text));
+    assert_string_equal(text, "");
+    assert_int_equal(inet_pton(AF_INET, "10.1.2.3", &v4.sin_addr), 1);
+    memcpy(errors.addr.bytes, &v4, sizeof(v4));
+    errors.number = EHOSTUNREACH;
+    weft_udp_errors_text(&errors, text, sizeof(text));
+    assert_string_equal(text, "10.1.2.3:7700 cannot be reached; the network says: No route to host");
+    assert_int_equal(inet_pton(AF_INET6, "2001:db8:1111:2222:3333:4444:5555:6666", &v6.sin6_addr), 1);
+    memcpy(errors.addr.bytes, &v6, sizeof(v6));
+    errors.number = ECONNREFUSED;
+    weft_udp_errors_text(&errors, text, sizeof(text));
+    assert_string_equal(text, "nothing listens at [2001:db8:1111:2222:3333:4444:5555:6666]:7701: "
+                              "start the program there first, or check address and port");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_server_that_comes_late_v4),
+        cmocka_unit_test(a_server_that_comes_late_v6),
+        cmocka_unit_test(nobody_ever_comes),
+        cmocka_unit_test(a_connection_that_is_up_is_never_torn),
+        cmocka_unit_test(it_asks_for_a_while),
+        cmocka_unit_test(the_sentences),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
