@@ -76,6 +76,11 @@ void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes)
     }
 }
 
+uint64_t weft_job_span_ns(uint32_t ms)
+{
+    return ms == 0 ? WEFT_NEVER : ms * WEFT_NS_PER_MS;
+}
+
 const char *weft_job_optimizer_name(enum weft_ml_optimizer optimizer)
 {
     return optimizer == WEFT_ML_SGD ? "sgd" : "adagrad";

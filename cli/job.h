@@ -39,22 +39,32 @@ struct weft_job {
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
     uint32_t busy_poll_us;
+    uint32_t keepalive_ms; /* 0 = never */
     const char *trace; /* file to write the trace to; NULL = none */
     bool engine; /* --drive engine: the endpoint has a thread of its own */
     struct weft_security security;
 };
 
-enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000 };
+enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000, WEFT_JOB_SPAN_MS_MAX = 24 * 3600 * 1000 };
 
 #define WEFT_JOB_BUSY_POLL_HELP                                                                    \
     "look at the socket for so many us before a sleep: faster answers\n"                           \
     "where every thread has a CPU of its own, much slower where not;\n0 = sleep at once"
+
+#define WEFT_JOB_KEEPALIVE_HELP                                                                    \
+    "ask a server that was silent for so many ms whether it is there; when\n"                      \
+    "nothing comes for 5 s then, the run ends. 0 = never: a worker that\n"                         \
+    "waits for others does not notice that a server was killed"
+
+/* As the endpoint takes it. */
+uint64_t weft_job_span_ns(uint32_t ms);
 
 #define WEFT_JOB_DEFAULTS                                                                          \
     {                                                                                              \
         .model = "lr", .format = "adult", .workers = 4, .mode = {.kind = WEFT_JOB_BSP},            \
         .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD, .epochs = WEFT_ML_DEFAULT_EPOCHS,       \
         .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
+        .keepalive_ms = 1000,                                                                      \
         .security = WEFT_SECURITY_DEFAULTS,                                                        \
     }
 
@@ -97,6 +107,8 @@ const char *weft_job_parse_drive(const char *text, void *value);
      .value = &(job)->inject_seed},                                                                \
     {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
+    {"keepalive-ms", "N", WEFT_JOB_KEEPALIVE_HELP, WEFT_OPTION_U32,                                \
+     .value = &(job)->keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},                                  \
     {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,              \
      .fallback = "none"},                                                                          \
     {"drive", "WHO", "caller = the training thread turns the transport's crank;\n"                 \

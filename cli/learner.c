@@ -174,6 +174,7 @@ static weft_status open_endpoint(struct weft_learner *learner, uint32_t rank,
                                             .rank = rank,
                                             .seed = learner->job->inject_seed};
     config.busy_poll_us = (uint16_t)learner->job->busy_poll_us;
+    config.ep.keepalive_ns = weft_job_span_ns(learner->job->keepalive_ms);
     config.ep.name = weft_rpc_name(WEFT_ROLE_WORKER, rank);
     config.ep.peers_max = learner->shard_count;
     config.ep.expects_max = weft_ps_client_expects_max(client);

@@ -26,6 +26,8 @@ struct server {
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
     uint32_t busy_poll_us;
+    uint32_t keepalive_ms;
+    uint32_t idle_timeout_ms;
     const char *trace;
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
     struct weft_security security;
@@ -83,6 +85,8 @@ static int start_shards(struct server *server)
             .rows_max = server->rows_max,
             .credit_share = &server->credit_share,
             .busy_poll_us = (uint16_t)server->busy_poll_us,
+            .keepalive_ns = weft_job_span_ns(server->keepalive_ms),
+            .idle_timeout_ns = weft_job_span_ns(server->idle_timeout_ms),
             .loss = {.loss_ppm = server->inject_loss_ppm,
                      .role = WEFT_ROLE_SERVER,
                      .rank = server->shard_base + i,
@@ -244,6 +248,16 @@ int weft_cli_server(int argc, char **argv)
          .value = &server.inject_seed},
         {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,
          .value = &server.busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},
+        {"keepalive-ms", "N",
+         "ask a worker that was silent for so many ms whether it is there; when\n"
+         "nothing comes for 5 s then, it is given up. 0 = only a worker that\n"
+         "owes an answer is asked. Longer than the longest step of workers, or\n"
+         "with their --drive engine",
+         WEFT_OPTION_U32, .value = &server.keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},
+        {"idle-timeout-ms", "N",
+         "close a worker's connection over which nothing was heard for so many\n"
+         "ms, with nothing outstanding; 0 = never",
+         WEFT_OPTION_U32, .value = &server.idle_timeout_ms, .max = WEFT_JOB_SPAN_MS_MAX},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,

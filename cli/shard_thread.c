@@ -40,6 +40,8 @@ static struct weft_udp_config udp_config(const struct weft_shard_thread_config *
     udp.port = config->port;
     udp.loss = config->loss;
     udp.busy_poll_us = config->busy_poll_us;
+    udp.ep.keepalive_ns = config->keepalive_ns;
+    udp.ep.idle_timeout_ns = config->idle_timeout_ns;
     udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, config->shard);
     udp.ep.accept = 1;
     udp.ep.senders_expected = (uint16_t)config->workers; /* a round is all of them at once */

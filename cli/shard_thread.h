@@ -22,6 +22,8 @@ struct weft_shard_thread_config {
     struct weft_credit_share *credit_share; /* of the shards of this host; outlives the thread */
     struct weft_loss_config loss;
     uint16_t busy_poll_us;
+    uint64_t keepalive_ns;    /* WEFT_NEVER = not */
+    uint64_t idle_timeout_ns;
     const struct weft_security *security; /* loaded; borrowed until join */
     bool quiet; /* do not print hints about refused peers */
     struct weft_tracing *tracing; /* of the process; borrowed until join */

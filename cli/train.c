@@ -152,6 +152,7 @@ static weft_status start_worker(struct train *train, uint32_t rank)
     add_common(train, &arguments);
     weft_arguments_add(&arguments, "--servers=%s", train->addresses);
     weft_arguments_add(&arguments, "--rank=%u", rank);
+    weft_arguments_add(&arguments, "--keepalive-ms=%u", train->job.keepalive_ms);
     weft_arguments_add(&arguments, "--model=%s", job->model);
     weft_arguments_add(&arguments, "--data=%s", train->data_path);
     weft_arguments_add(&arguments, "--format=%s", job->format);

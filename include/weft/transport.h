@@ -80,6 +80,14 @@ struct weft_transport_config {
     uint32_t inject_loss_ppm;     /* drop arriving datagrams on purpose, to see what a program does
                                    * on a network that loses; default 0 */
     uint32_t inject_seed;         /* which ones */
+    uint64_t keepalive_ns;        /* ask a peer that was silent for so long whether it is there; when
+                                   * nothing comes for peer_timeout_ns then, it is DOWN (SILENT). At
+                                   * least 1 ms. A peer without config.thread that computes for
+                                   * longer is taken for dead; default WEFT_NEVER: only who owes an
+                                   * answer is asked */
+    uint64_t idle_timeout_ns;     /* close a connection over which nothing was heard for so long and
+                                   * nothing is outstanding: DOWN (IDLE) here, DOWN (CLOSED) there. At
+                                   * least 1 ms; default WEFT_NEVER */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */

@@ -84,6 +84,8 @@ void weft_transport_config_init(struct weft_transport_config *config_p, size_t s
         .packet_bytes = 1472,
         .peer_timeout_ns = 5 * WEFT_NS_PER_S,
         .socket_buffer_bytes = 4 << 20,
+        .keepalive_ns = WEFT_NEVER,
+        .idle_timeout_ns = WEFT_NEVER,
     };
     init_out(config_p, size, &config, sizeof(config), CONFIG_BYTES_MIN);
 }
@@ -148,6 +150,8 @@ static weft_status range_check(const struct weft_transport_config *c, struct wef
         {"security", c->security, WEFT_TRANSPORT_AUTH, WEFT_TRANSPORT_NONE},
         {"senders_expected", c->senders_expected, 0, UINT16_MAX},
         {"peer_timeout_ns", c->peer_timeout_ns, 1, WEFT_NEVER},
+        {"keepalive_ns", c->keepalive_ns, WEFT_NS_PER_MS, WEFT_NEVER},
+        {"idle_timeout_ns", c->idle_timeout_ns, WEFT_NS_PER_MS, WEFT_NEVER},
         {"busy_poll_us", c->busy_poll_us, 0, UINT16_MAX},
         {"inject_loss_ppm", c->inject_loss_ppm, 0, WEFT_PPM},
     };
@@ -207,6 +211,8 @@ weft_status weft_api_config_read(const struct weft_transport_config *theirs,
     udp_p->ep.packet_bytes = (uint16_t)ours_p->packet_bytes;
     udp_p->ep.accept = ours_p->accept;
     udp_p->ep.peer_timeout_ns = ours_p->peer_timeout_ns;
+    udp_p->ep.keepalive_ns = ours_p->keepalive_ns;
+    udp_p->ep.idle_timeout_ns = ours_p->idle_timeout_ns;
     udp_p->ep.cc_name = ours_p->congestion;
     return WEFT_OK;
 }

@@ -102,6 +102,25 @@ tap_run_fails "a worker without a server" 1 "$WEFT_BIN" worker \
     --key-file "$tap_tmp/job.key" --servers "127.0.0.1:$port"
 tap_like "names it" "$(cat "$tap_tmp/run.out")" "127.0.0.1:$port is gone: it has not answered for 5 s; nothing listens at 127.0.0.1:$port: start"
 
+# ---- a server is killed while its worker waits for another worker: nothing is owed, but asked ----
+"$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 2 >"$tap_tmp/server2" &
+server=$!
+until_true [ -s "$tap_tmp/server2" ]
+port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server2")
+"$WEFT_BIN" worker --key-file "$tap_tmp/job.key" --data "$data" --workers 2 --rank 0 \
+    --servers "127.0.0.1:$port" --keepalive-ms 200 >"$tap_tmp/waits.out" 2>&1 &
+worker=$!
+until_true grep -q ready "$tap_tmp/waits.out"
+sleep 1
+kill -KILL "$server"
+wait "$server"
+until_true is_gone "$worker"
+status=0
+wait "$worker" || status=$?
+tap_is "a worker that waits notices the death of its server" "$status" 1
+tap_like "and says so" "$(cat "$tap_tmp/waits.out")" \
+    "127.0.0.1:$port is gone: it has not answered"
+
 # ---- noise on a server's port during the run: counted, and the result is right ----
 cat >"$tap_tmp/noise.awk" <<'AWK'
 # Bytes of every class and length; the seed is all it depends on.

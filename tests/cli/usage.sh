@@ -99,6 +99,8 @@ refused '2500000 messages; at most 1000000' perf stream --bytes 10000000 --messa
 refused 'chunks of 128 bytes; at most 262144' perf stream --packet-bytes 256 --message-bytes 64000000
 refused '--rounds "0"' perf stream --rounds 0
 refused '--busy-poll-us "10001".*from 0 to 10000' worker --busy-poll-us 10001
+refused '--keepalive-ms "86400001".*from 0 to 86400000' worker --keepalive-ms 86400001
+refused '--idle-timeout-ms "-1"' server --idle-timeout-ms -1
 refused '--cpus "0".*two CPUs' perf stream --cpus 0
 refused '--cpus "0,0x".*two CPUs' perf stream --cpus 0,0x
 refused '--cpus "0,-1".*two CPUs' perf stream --cpus 0,-1

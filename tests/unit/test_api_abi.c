@@ -38,7 +38,9 @@ static void structs_are_where_programs_have_them(void **state)
     AT(weft_transport_config, busy_poll_us, 92);
     AT(weft_transport_config, inject_loss_ppm, 96);
     AT(weft_transport_config, inject_seed, 100);
-    SIZE(weft_transport_config, 104);
+    AT(weft_transport_config, keepalive_ns, 104);
+    AT(weft_transport_config, idle_timeout_ns, 112);
+    SIZE(weft_transport_config, 120);
 
     AT(weft_transport_send, data, 8);
     AT(weft_transport_send, elements, 16);

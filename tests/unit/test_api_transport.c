@@ -405,6 +405,49 @@ static void a_timeout_ends_a_send_short(void **state)
     close_ends(&e);
 }
 
+/* Nothing is owed, so nobody would notice that the other end is deaf, but by asking. */
+static void a_keepalive_finds_the_deaf(void **state)
+{
+    (void)state;
+    struct weft_transport_config c = api_config();
+    c.accept = 1;
+    struct weft_transport *deaf = api_open(&c);
+    c.accept = 0;
+    c.keepalive_ns = 30 * WEFT_NS_PER_MS;
+    c.peer_timeout_ns = 100 * WEFT_NS_PER_MS;
+    struct weft_transport *t = api_open(&c);
+    (void)api_connect(t, deaf);
+    (void)api_await(t, deaf, WEFT_TRANSPORT_UP);
+    (void)api_await(deaf, t, WEFT_TRANSPORT_UP);
+    uint64_t from_ns = weft_clock_now_ns();
+    struct weft_transport_event event = api_await(t, NULL, WEFT_TRANSPORT_DOWN);
+    assert_int_equal(event.down, WEFT_TRANSPORT_DOWN_SILENT);
+    assert_in_range(weft_clock_now_ns() - from_ns, 100 * WEFT_NS_PER_MS, 5 * WEFT_NS_PER_S);
+    weft_transport_close(t);
+    weft_transport_close(deaf);
+}
+
+static void an_idle_connection_is_closed(void **state)
+{
+    (void)state;
+    struct weft_transport_config c = api_config();
+    c.accept = 1;
+    c.idle_timeout_ns = 50 * WEFT_NS_PER_MS;
+    struct weft_transport *server = api_open(&c);
+    c.accept = 0;
+    c.idle_timeout_ns = WEFT_NEVER;
+    c.thread = 1;
+    struct weft_transport *t = api_open(&c);
+    (void)api_connect(t, server);
+    struct weft_transport_event event = api_await(server, NULL, WEFT_TRANSPORT_UP);
+    event = api_await(server, NULL, WEFT_TRANSPORT_DOWN);
+    assert_int_equal(event.down, WEFT_TRANSPORT_DOWN_IDLE);
+    event = api_await(t, server, WEFT_TRANSPORT_DOWN);
+    assert_int_equal(event.down, WEFT_TRANSPORT_DOWN_CLOSED);
+    weft_transport_close(t);
+    weft_transport_close(server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +465,8 @@ int main(void)
         cmocka_unit_test(cancelled_memory_is_not_written),
         cmocka_unit_test(disconnect_ends_what_is_unfinished),
         cmocka_unit_test(a_timeout_ends_a_send_short),
+        cmocka_unit_test(a_keepalive_finds_the_deaf),
+        cmocka_unit_test(an_idle_connection_is_closed),
     };
     return cmocka_run_group_tests_name("api_transport", tests, NULL, NULL);
 }

@@ -38,6 +38,12 @@ static void a_bad_configuration(void **state)
     c.peers_max = 0;
     ASSERT_OPEN_SAYS(&c, WEFT_INVALID, "peers_max is 0", "from 1 to 4096");
     c = api_config();
+    c.keepalive_ns = 10;
+    ASSERT_OPEN_SAYS(&c, WEFT_INVALID, "keepalive_ns is 10", "from 1000000 to");
+    c = api_config();
+    c.idle_timeout_ns = 0;
+    ASSERT_OPEN_SAYS(&c, WEFT_INVALID, "idle_timeout_ns is 0", "from 1000000 to");
+    c = api_config();
     c.packet_bytes = 255;
     ASSERT_OPEN_SAYS(&c, WEFT_INVALID, "packet_bytes is 255", "from 256 to 65000");
     c = api_config();
