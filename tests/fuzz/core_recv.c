@@ -632,6 +632,8 @@ static void end_open(struct end *e, uint8_t host, uint16_t packet_bytes, bool re
     config.packet_bytes = packet_bytes;
     config.accept = 1;
     config.peer_timeout_ns = WEFT_NS_PER_S;
+    config.keepalive_ns = 300 * WEFT_NS_PER_MS;
+    config.sleep_timeout_ns = 700 * WEFT_NS_PER_MS; /* one long step of time passes it */
     config.mode = world.mode;
     config.half_open_max = 1;
     config.rekey_packets = rekey ? 5 : 0;
