@@ -119,7 +119,8 @@ WEFT_API uint16_t weft_transport_port(const struct weft_transport *transport);
 
 /* Why the last call on this transport failed and what to do about it: one sentence, "" when none
  * has. After a DOWN event: why that peer is down, with what was noticed of it (another key, another
- * version, a port where nothing listens). With NULL: the same for the last weft_transport_open of the calling thread.
+ * version, a port where nothing listens). With NULL: the same for the last weft_transport_open of
+ * the calling thread.
  * Owns:    valid until the next call that fails, or the next DOWN. */
 WEFT_API const char *weft_transport_error(const struct weft_transport *transport);
 
