@@ -42,12 +42,11 @@ enum {
 
 static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
 static const uint64_t window_ns_first = 50 * WEFT_NS_PER_US; /* while little is known */
-/* Faster links have deeper buffers, and hosts that answer no sooner: from slow to fast in proportion,
- * for a step would hold a link below it there by the smaller slack. */
-static const uint64_t slack_ns_slow = 100 * WEFT_NS_PER_US;
+/* The most that is tried for hosts that answer late: a millisecond, for the processes of a busy host
+ * wait for each other that long; up to 256 KB of it, and on fast links 300 us. */
+static const uint64_t slack_ns_most = WEFT_NS_PER_MS;
 static const uint64_t slack_ns_fast = 300 * WEFT_NS_PER_US;
-static const uint64_t slow_bps = UINT64_C(1000) * 1000 * 1000;
-static const uint64_t fast_bps = UINT64_C(10) * 1000 * 1000 * 1000;
+static const uint64_t slack_bytes_busy = 256000;
 static const uint64_t retell_ns = 50 * WEFT_NS_PER_US;
 static const uint64_t floor_ns = 5 * WEFT_NS_PER_S;
 
@@ -69,6 +68,7 @@ void weft_core_credit_init(struct weft_ep *ep)
         .packet_bytes = ep->config.packet_bytes,
         .loss_floor = {UINT32_MAX, UINT32_MAX},
         .pause_ns = WEFT_NEVER,
+        .slack_ceiling = UINT64_MAX,
         .rtt_ns = WEFT_NEVER,
     };
     if (ep->config.credit_share != NULL) {
@@ -110,19 +110,24 @@ static uint32_t congestion(struct credit *c)
     uint32_t least = (uint32_t)weft_min_u64(c->loss_floor[0], c->loss_floor[1]);
     /* The floor is the least of many noisy measurements: half as much again, and a point. */
     uint32_t noise_ppm = least + least / 2 + WEFT_PPM / 100;
-    return loss_ppm > noise_ppm ? WEFT_PPM / 2 : mark_ppm / 2;
+    if (loss_ppm > noise_ppm) {
+        c->slack_ceiling = weft_max_u64(c->slack_bytes - c->slack_bytes / 4, c->packet_bytes);
+        return WEFT_PPM / 2;
+    }
+    return mark_ppm / 2;
 }
 
-static uint64_t slack_ns(uint64_t rate_bps)
+/* How far the slack may grow. Where it once was when packets were lost it goes no more for a while:
+ * some links have small buffers. */
+static uint64_t slack_most(const struct credit *c, uint64_t rate_bps)
 {
-    uint64_t above_bps = weft_min_u64(weft_max_u64(rate_bps, slow_bps), fast_bps) - slow_bps;
-    return slack_ns_slow + (slack_ns_fast - slack_ns_slow) * (above_bps / 1000) /
-                               ((fast_bps - slow_bps) / 1000);
+    uint64_t busy = weft_min_u64(rate_bps / 8 * slack_ns_most / WEFT_NS_PER_S, slack_bytes_busy);
+    uint64_t fast = rate_bps / 8 * slack_ns_fast / WEFT_NS_PER_S;
+    return weft_min_u64(weft_max_u64(busy, fast), c->slack_ceiling);
 }
 
 static void slack_update(struct credit *c, uint64_t rate_bps, uint64_t span_ns)
 {
-    uint64_t most = rate_bps / 8 * slack_ns(rate_bps) / WEFT_NS_PER_S;
     uint32_t cut_ppm = congestion(c);
     if (cut_ppm > 0) {
         c->slack_bytes -= c->slack_bytes * cut_ppm / WEFT_PPM;
@@ -131,7 +136,7 @@ static void slack_update(struct credit *c, uint64_t rate_bps, uint64_t span_ns)
     } else {
         c->slack_bytes -= c->slack_bytes / 16;
     }
-    c->slack_bytes = weft_min_u64(c->slack_bytes, most);
+    c->slack_bytes = weft_min_u64(c->slack_bytes, slack_most(c, rate_bps));
 }
 
 static void rate_note(struct credit *c, uint64_t rate_bps)
@@ -201,6 +206,7 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
         c->loss_floor[1] = c->loss_floor[0];
         c->loss_floor[0] = UINT32_MAX;
         c->floor_since_ns = now_ns;
+        c->slack_ceiling = weft_time_add(c->slack_ceiling, c->slack_ceiling);
     }
     if (c->rate_bps > 0) {
         c->pause_ns = PAUSE_PACKETS * (c->packet_bytes + WIRE_BYTES) * 8 * WEFT_NS_PER_S /

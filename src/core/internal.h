@@ -341,6 +341,7 @@ struct credit {
     uint64_t pause_ns;       /* a longer gap between DATA is a pause */
     uint64_t last_ns;        /* last DATA */
     uint64_t slack_bytes;
+    uint64_t slack_ceiling;  /* it is not tried beyond: packets were lost there */
     uint32_t loss_ppm;
     uint32_t loss_floor[2];  /* least loss_ppm of this and the previous 5 s */
     uint64_t floor_since_ns;
