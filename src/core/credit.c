@@ -35,7 +35,7 @@ enum {
     TURN_LONGEST = 8,      /* every so many grants go to the longest waiting */
     QUANTUM_MAX = 128,
     WIRE_BYTES = 42,       /* Ethernet, IPv4, UDP around a packet */
-    LOSS_SPAN_PACKETS = 64,
+    LOSS_SPAN_PACKETS = 128,
     PAUSE_PACKETS = 8,     /* no packet for as long as so many take is a pause */
     PAUSE_SHARE = 16,      /* of a window, in pauses: the link was not kept busy */
 };
@@ -92,6 +92,16 @@ uint16_t weft_core_credit_first(const struct weft_ep *ep)
 
 /* ---- the budget ------------------------------------------------------------------------------ */
 
+/* Four standard deviations more than so many losses come to on average (Poisson), and one: the slack
+ * must not shrink on every link that loses one packet in a hundred. */
+static bool beyond_chance(uint64_t lost, uint64_t packets, uint32_t expected_ppm)
+{
+    uint64_t mean_milli = packets * expected_ppm / 1000;
+    uint64_t lost_milli = lost * 1000;
+    uint64_t over_milli = lost_milli > mean_milli + 1000 ? lost_milli - mean_milli - 1000 : 0;
+    return over_milli * over_milli > 16 * 1000 * mean_milli;
+}
+
 /* What loss above the floor, or marks, ask to take off the slack, in ppm of it. Measured over at least
  * LOSS_SPAN_PACKETS, however many windows these take. */
 static uint32_t congestion(struct credit *c)
@@ -102,6 +112,7 @@ static uint32_t congestion(struct credit *c)
     }
     uint32_t loss_ppm = (uint32_t)(c->span_lost * WEFT_PPM / packets);
     uint32_t mark_ppm = (uint32_t)(c->span_ce * WEFT_PPM / packets);
+    uint64_t lost = c->span_lost;
     c->span_packets = 0;
     c->span_lost = 0;
     c->span_ce = 0;
@@ -110,7 +121,7 @@ static uint32_t congestion(struct credit *c)
     uint32_t least = (uint32_t)weft_min_u64(c->loss_floor[0], c->loss_floor[1]);
     /* The floor is the least of many noisy measurements: half as much again, and a point. */
     uint32_t noise_ppm = least + least / 2 + WEFT_PPM / 100;
-    if (loss_ppm > noise_ppm) {
+    if (beyond_chance(lost, packets, noise_ppm)) {
         c->slack_ceiling = weft_max_u64(c->slack_bytes - c->slack_bytes / 4, c->packet_bytes);
         return WEFT_PPM / 2;
     }
