@@ -1,9 +1,9 @@
 /* "delay": the queue is kept under a target delay, as Swift does; loss above the path's floor cuts
  * in proportion.
  *
- * The target is half a base round trip and 500 us beyond the base: what the receivers' credits keep
- * standing on purpose (some 24 packets, 290 us at 1 Gbit/s) must not look like congestion, and an
- * ordinary host wakes up late by 100 us and more. Above it the window shrinks by 0.8 x the part of
+ * The target is half a base round trip and 2.5 ms beyond the base: what the receivers' credits keep
+ * standing on purpose (some 24 packets, and up to 256,000 bytes for hosts that answer late: 2.4 ms at
+ * 1 Gbit/s) must not look like congestion. Above it the window shrinks by 0.8 x the part of
  * the round trip that lies above, at most by half.
  *
  * Source: Swift (Kumar et al., SIGCOMM 2020) section 3.1. Without its scaling of the target by
@@ -13,7 +13,7 @@
 
 enum { BETA_PPM = 800000, CUT_PPM_MAX = 500000 };
 
-static const uint64_t queue_ns = 500 * WEFT_NS_PER_US;
+static const uint64_t queue_ns = 2500 * WEFT_NS_PER_US;
 
 uint32_t weft_cc_delay_excess(const struct weft_cc_sample *s)
 {

@@ -96,7 +96,7 @@ static void test_floor_loss_is_no_signal_but_a_queue_is(void **state)
     assert_in_range(weft_cc_loss_ppm(&cc), 80000, 100000);
     assert_true(steady > 100 * PACKET);
     for (int i = 0; i < 20; i++) {
-        round_trip(&cc, &now, 100000, 0, 6 * rtt_ns);
+        round_trip(&cc, &now, 100000, 0, 20 * rtt_ns); /* 4 ms, target 2.8 ms */
     }
     assert_true(cc.cwnd_bytes < steady * 6 / 10);
 }
@@ -143,11 +143,11 @@ static void test_delay_holds_the_queue_at_its_target(void **state)
         uint64_t now = 0;
         round_trip(&cc, &now, 0, 0, rtt_ns);
         uint64_t before = cc.cwnd_bytes;
-        round_trip(&cc, &now, 0, 0, 8 * rtt_ns); /* 1,600 us, target 800 us: 0.8 x 0.5 */
+        round_trip(&cc, &now, 0, 0, 28 * rtt_ns); /* 5.6 ms, target 2.8 ms: 0.8 x 0.5 */
         assert_false(cc.slow_start);
         assert_in_range(cc.cwnd_bytes, before * 110 / 100, before * 125 / 100); /* 2 x 0.6 */
         before = cc.cwnd_bytes;
-        round_trip(&cc, &now, 0, 0, 3 * rtt_ns);
+        round_trip(&cc, &now, 0, 0, 13 * rtt_ns);
         assert_int_equal(cc.cwnd_bytes, before + PACKET);
     }
 }
@@ -160,7 +160,7 @@ static void test_dctcp_on_a_marking_path_ignores_delay(void **state)
     uint64_t now = 0;
     round_trip(&cc, &now, 0, 500000, rtt_ns);
     uint64_t before = cc.cwnd_bytes;
-    round_trip(&cc, &now, 0, 0, 8 * rtt_ns);
+    round_trip(&cc, &now, 0, 0, 28 * rtt_ns);
     assert_int_equal(cc.cwnd_bytes, before + PACKET);
 }
 
