@@ -1,0 +1,212 @@
+/* The table of each transport's functions. UDP's need no more than a cast: its functions are called
+ * once a step, so the indirection costs nothing that could be measured. */
+#include "io/driver.h"
+
+#include <stdlib.h>
+
+struct weft_driver_ops {
+    enum weft_driver_kind kind;
+    uint16_t (*port)(const void *self);
+    weft_status (*connect)(void *self, const char *host, uint16_t port, weft_peer *peer_p,
+                           struct weft_io_error *error);
+    struct weft_msgr (*msgr)(void *self);
+    uint32_t (*step)(void *self, uint64_t timeout_ns, weft_driver_handler *handler, void *arg);
+    void (*wake)(void *self);
+    void (*idle)(void *self);
+    void (*close)(void *self);
+    void (*counters)(void *self, struct weft_driver_counters *counters_p);
+    enum weft_ep_hint (*hint)(void *self);
+    uint64_t (*srtt_ns)(void *self, weft_peer peer);
+    uint32_t (*grid)(void *self, weft_peer peer, uint16_t elem_bytes, uint32_t total);
+};
+
+struct weft_driver {
+    const struct weft_driver_ops *ops;
+    void *self;
+};
+
+/* ---- UDP ------------------------------------------------------------------------------------- */
+
+static uint16_t udp_port(const void *self)
+{
+    return weft_udp_port(self);
+}
+
+static weft_status udp_connect(void *self, const char *host, uint16_t port, weft_peer *peer_p,
+                               struct weft_io_error *error)
+{
+    return weft_udp_connect(self, host, port, peer_p, error);
+}
+
+static struct weft_msgr udp_msgr(void *self)
+{
+    return weft_udp_msgr(self);
+}
+
+static uint32_t udp_step(void *self, uint64_t timeout_ns, weft_driver_handler *handler, void *arg)
+{
+    return weft_udp_step(self, timeout_ns, handler, arg);
+}
+
+static void udp_wake(void *self)
+{
+    weft_udp_wake(self);
+}
+
+static void udp_idle(void *self)
+{
+    weft_udp_idle(self);
+}
+
+static void udp_close(void *self)
+{
+    weft_udp_close(self);
+}
+
+static void udp_counters(void *self, struct weft_driver_counters *counters_p)
+{
+    counters_p->socket = *weft_udp_counters(self);
+    counters_p->ep = *weft_ep_counters(weft_udp_ep(self));
+}
+
+static enum weft_ep_hint udp_hint(void *self)
+{
+    return weft_ep_hint(weft_udp_ep(self));
+}
+
+static uint64_t udp_srtt_ns(void *self, weft_peer peer)
+{
+    return weft_ep_srtt_ns(weft_udp_ep(self), peer);
+}
+
+static uint32_t udp_grid(void *self, weft_peer peer, uint16_t elem_bytes, uint32_t total)
+{
+    return weft_ep_grid(weft_udp_ep(self), peer, elem_bytes, total);
+}
+
+static const struct weft_driver_ops udp_ops = {
+    .kind = WEFT_DRIVER_UDP,
+    .port = udp_port,
+    .connect = udp_connect,
+    .msgr = udp_msgr,
+    .step = udp_step,
+    .wake = udp_wake,
+    .idle = udp_idle,
+    .close = udp_close,
+    .counters = udp_counters,
+    .hint = udp_hint,
+    .srtt_ns = udp_srtt_ns,
+    .grid = udp_grid,
+};
+
+/* ---- either ---------------------------------------------------------------------------------- */
+
+const char *weft_driver_kind_name(enum weft_driver_kind kind)
+{
+    return kind == WEFT_DRIVER_TCP ? "tcp" : "weft";
+}
+
+void weft_driver_config_default(struct weft_driver_config *config_p)
+{
+    *config_p = (struct weft_driver_config){.kind = WEFT_DRIVER_UDP};
+    weft_udp_config_default(&config_p->udp);
+}
+
+static weft_status open_kind(const struct weft_driver_config *config, struct weft_driver *driver,
+                             struct weft_io_error *error)
+{
+    if (config->kind == WEFT_DRIVER_TCP) {
+        return weft_io_fail(error, WEFT_UNSUPPORTED, "TCP is not in this build yet");
+    }
+    struct weft_udp *udp = NULL;
+    weft_status status = weft_udp_open(&config->udp, &udp, error);
+    *driver = (struct weft_driver){.ops = &udp_ops, .self = udp};
+    return status;
+}
+
+weft_status weft_driver_open(const struct weft_driver_config *config,
+                             struct weft_driver **driver_p, struct weft_io_error *error)
+{
+    struct weft_driver *driver = calloc(1, sizeof(*driver));
+    if (driver == NULL) {
+        return weft_io_fail(error, WEFT_NOMEM, "no memory for a transport");
+    }
+    weft_status status = open_kind(config, driver, error);
+    if (status != WEFT_OK) {
+        free(driver);
+        return status;
+    }
+    *driver_p = driver;
+    return WEFT_OK;
+}
+
+enum weft_driver_kind weft_driver_kind(const struct weft_driver *driver)
+{
+    return driver->ops->kind;
+}
+
+uint16_t weft_driver_port(const struct weft_driver *driver)
+{
+    return driver->ops->port(driver->self);
+}
+
+weft_status weft_driver_connect(struct weft_driver *driver, const char *host, uint16_t port,
+                                weft_peer *peer_p, struct weft_io_error *error)
+{
+    return driver->ops->connect(driver->self, host, port, peer_p, error);
+}
+
+struct weft_msgr weft_driver_msgr(struct weft_driver *driver)
+{
+    return driver->ops->msgr(driver->self);
+}
+
+uint32_t weft_driver_step(struct weft_driver *driver, uint64_t timeout_ns,
+                          weft_driver_handler *handler, void *arg)
+{
+    return driver->ops->step(driver->self, timeout_ns, handler, arg);
+}
+
+void weft_driver_wake(struct weft_driver *driver)
+{
+    driver->ops->wake(driver->self);
+}
+
+void weft_driver_idle(struct weft_driver *driver)
+{
+    driver->ops->idle(driver->self);
+}
+
+void weft_driver_close(struct weft_driver *driver)
+{
+    if (driver != NULL) {
+        driver->ops->close(driver->self);
+        free(driver);
+    }
+}
+
+void weft_driver_counters(struct weft_driver *driver, struct weft_driver_counters *counters_p)
+{
+    driver->ops->counters(driver->self, counters_p);
+}
+
+enum weft_ep_hint weft_driver_hint(const struct weft_driver *driver)
+{
+    return driver->ops->hint(driver->self);
+}
+
+uint64_t weft_driver_srtt_ns(const struct weft_driver *driver, weft_peer peer)
+{
+    return driver->ops->srtt_ns(driver->self, peer);
+}
+
+uint32_t weft_driver_grid(const struct weft_driver *driver, weft_peer peer, uint16_t elem_bytes,
+                          uint32_t total)
+{
+    return driver->ops->grid(driver->self, peer, elem_bytes, total);
+}
+
+struct weft_udp *weft_driver_udp(struct weft_driver *driver)
+{
+    return driver->ops->kind == WEFT_DRIVER_UDP ? driver->self : NULL;
+}
