@@ -2,7 +2,10 @@
  * once a step, so the indirection costs nothing that could be measured. */
 #include "io/driver.h"
 
+#include "io/tcp.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 struct weft_driver_ops {
     enum weft_driver_kind kind;
@@ -99,6 +102,80 @@ static const struct weft_driver_ops udp_ops = {
     .grid = udp_grid,
 };
 
+/* ---- TCP ------------------------------------------------------------------------------------- */
+
+static uint16_t tcp_port(const void *self)
+{
+    return weft_tcp_port(self);
+}
+
+static weft_status tcp_connect(void *self, const char *host, uint16_t port, weft_peer *peer_p,
+                               struct weft_io_error *error)
+{
+    return weft_tcp_connect(self, host, port, peer_p, error);
+}
+
+static struct weft_msgr tcp_msgr(void *self)
+{
+    return weft_tcp_msgr(self);
+}
+
+static uint32_t tcp_step(void *self, uint64_t timeout_ns, weft_driver_handler *handler, void *arg)
+{
+    return weft_tcp_step(self, timeout_ns, handler, arg);
+}
+
+static void tcp_wake(void *self)
+{
+    weft_tcp_wake(self);
+}
+
+static void tcp_idle(void *self)
+{
+    weft_tcp_idle(self);
+}
+
+static void tcp_close(void *self)
+{
+    weft_tcp_close(self);
+}
+
+static void tcp_counters(void *self, struct weft_driver_counters *counters_p)
+{
+    weft_tcp_counters(self, counters_p);
+}
+
+static enum weft_ep_hint tcp_hint(void *self)
+{
+    return weft_tcp_hint(self);
+}
+
+static uint64_t tcp_srtt_ns(void *self, weft_peer peer)
+{
+    return weft_tcp_srtt_ns(self, peer);
+}
+
+static uint32_t tcp_grid(void *self, weft_peer peer, uint16_t elem_bytes, uint32_t total)
+{
+    (void)total;
+    return weft_tcp_grid(self, peer, elem_bytes);
+}
+
+static const struct weft_driver_ops tcp_ops = {
+    .kind = WEFT_DRIVER_TCP,
+    .port = tcp_port,
+    .connect = tcp_connect,
+    .msgr = tcp_msgr,
+    .step = tcp_step,
+    .wake = tcp_wake,
+    .idle = tcp_idle,
+    .close = tcp_close,
+    .counters = tcp_counters,
+    .hint = tcp_hint,
+    .srtt_ns = tcp_srtt_ns,
+    .grid = tcp_grid,
+};
+
 /* ---- either ---------------------------------------------------------------------------------- */
 
 const char *weft_driver_kind_name(enum weft_driver_kind kind)
@@ -112,11 +189,35 @@ void weft_driver_config_default(struct weft_driver_config *config_p)
     weft_udp_config_default(&config_p->udp);
 }
 
+static weft_status open_tcp(const struct weft_driver_config *config, struct weft_driver *driver,
+                            struct weft_io_error *error)
+{
+    if (config->udp.loss.loss_ppm != 0) {
+        return weft_io_fail(error, WEFT_UNSUPPORTED,
+                            "loss cannot be injected into TCP: what arrives is what the kernel "
+                            "has made whole");
+    }
+    struct weft_tcp_config tcp = {
+        .host = config->udp.host,
+        .port = config->udp.port,
+        .busy_poll_us = config->udp.busy_poll_us,
+        .insecure_network = config->udp.insecure_network,
+        .cc = config->tcp_cc,
+        .rto_min_ns = config->tcp_rto_min_ns,
+        .ep = config->udp.ep,
+    };
+    struct weft_tcp *self = NULL;
+    weft_status status = weft_tcp_open(&tcp, &self, error);
+    explicit_bzero(tcp.ep.psk, sizeof(tcp.ep.psk));
+    *driver = (struct weft_driver){.ops = &tcp_ops, .self = self};
+    return status;
+}
+
 static weft_status open_kind(const struct weft_driver_config *config, struct weft_driver *driver,
                              struct weft_io_error *error)
 {
     if (config->kind == WEFT_DRIVER_TCP) {
-        return weft_io_fail(error, WEFT_UNSUPPORTED, "TCP is not in this build yet");
+        return open_tcp(config, driver, error);
     }
     struct weft_udp *udp = NULL;
     weft_status status = weft_udp_open(&config->udp, &udp, error);

@@ -1,0 +1,437 @@
+#include "io/tcp.h"
+
+#include "io/tcp_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    SOCKETS_A_STEP = 64,
+    CONN_LISTENER = UINT32_MAX, /* of epoll's data */
+};
+
+static const uint64_t close_wait_ns = 50 * WEFT_NS_PER_MS;
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static bool config_valid(const struct weft_ep_config *c)
+{
+    return c->peers_max >= 1 && c->peers_max <= 4096 && c->chunks_max >= 1 &&
+           c->chunks_max <= 262144 && c->expects_max >= 1 && c->expects_max <= 65536 &&
+           c->keepalive_ns > 0 && c->idle_timeout_ns > 0 && c->mode <= WEFT_MODE_SEAL &&
+           (c->mode == WEFT_MODE_NONE || c->crypto.ops != NULL) && c->hello_rate_max >= 1 &&
+           c->half_open_max >= 1;
+}
+
+/* Each peer owns a slice of every arena for good; calloc's pages are touched only when used. */
+static void peers_init(struct weft_tcp *t)
+{
+    size_t words = WEFT_BITS_WORDS((size_t)t->config.ep.chunks_max);
+    uint64_t *bits = t->bitmaps;
+    uint8_t *bytes = t->bytes;
+    for (uint32_t i = 0; i < t->config.ep.peers_max; i++) {
+        struct tcp_peer *p = &t->peers[i];
+        p->tx = t->tx_arena + (size_t)i * WEFT_MSGS_MAX;
+        p->rx = t->rx_arena + (size_t)i * WEFT_MSGS_MAX;
+        for (uint32_t m = 0; m < WEFT_MSGS_MAX; m++) {
+            p->tx[m].mask = bits;
+            p->rx[m].received = bits + words;
+            bits += 2 * words;
+        }
+        p->in = bytes;
+        p->sealed = p->in + TCP_IN_BYTES;
+        p->heads = p->sealed + TCP_OUT_BYTES;
+        bytes = p->heads + (size_t)TCP_OUT_RECORDS * TCP_HEAD_ROOM;
+    }
+}
+
+static weft_status tables_new(struct weft_tcp *t)
+{
+    const struct weft_ep_config *c = &t->config.ep;
+    size_t peers = c->peers_max;
+    size_t words = WEFT_BITS_WORDS((size_t)c->chunks_max);
+    t->strangers_max = (uint32_t)weft_min_u64(c->half_open_max, c->peers_max);
+    t->conns_max = c->peers_max + t->strangers_max;
+    t->events_max = c->peers_max * (3 * WEFT_MSGS_MAX + 2) + 1;
+    t->conns = calloc(t->conns_max, sizeof(*t->conns));
+    t->peers = calloc(peers, sizeof(*t->peers));
+    t->ready = calloc(WEFT_BITS_WORDS(peers), sizeof(*t->ready));
+    t->expects = calloc(c->expects_max, sizeof(*t->expects));
+    t->events = calloc(t->events_max, sizeof(*t->events));
+    t->tx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*t->tx_arena));
+    t->rx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*t->rx_arena));
+    t->bitmaps = calloc(peers * WEFT_MSGS_MAX * 2 * words, sizeof(*t->bitmaps));
+    t->bytes = calloc(peers, TCP_IN_BYTES + TCP_OUT_BYTES + TCP_OUT_RECORDS * TCP_HEAD_ROOM);
+    if (t->conns == NULL || t->peers == NULL || t->ready == NULL || t->expects == NULL ||
+        t->events == NULL || t->tx_arena == NULL || t->rx_arena == NULL || t->bitmaps == NULL ||
+        t->bytes == NULL) {
+        return WEFT_NOMEM;
+    }
+    peers_init(t);
+    return WEFT_OK;
+}
+
+/* An address this messenger may listen at or connect to. */
+static weft_status usable_address(const struct weft_tcp *t, const char *host, uint16_t port,
+                                  struct weft_addr *addr_p, struct weft_io_error *error)
+{
+    struct weft_addr addr;
+    weft_status status = weft_sock_addr_parse(host, port, &addr, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (t->loopback_only && !weft_sock_addr_is_loopback(&addr)) {
+        return weft_io_fail(error, WEFT_UNSUPPORTED,
+                            "%s is beyond loopback, and without security anybody on that network "
+                            "can read and change parameters: use --security auth or seal with a "
+                            "key (`weft keygen`), or say --insecure-network if that is meant",
+                            host);
+    }
+    *addr_p = addr;
+    return WEFT_OK;
+}
+
+static weft_status open_sockets(struct weft_tcp *t, struct weft_io_error *error)
+{
+    struct weft_addr addr;
+    weft_status status = usable_address(t, t->config.host, t->config.port, &addr, error);
+    if (status == WEFT_OK) {
+        status = weft_tcp_sock_probe(&t->config, &t->facts, error);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    t->family = weft_sock_addr_family(&addr);
+    t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (t->epoll_fd < 0 || weft_sleeper_open(&t->sleeper, t->epoll_fd) != WEFT_OK) {
+        return weft_io_fail(error, WEFT_IO, "epoll, eventfd and timerfd: %s", strerror(errno));
+    }
+    if (t->config.ep.accept == 0) {
+        return WEFT_OK;
+    }
+    status = weft_tcp_sock_listen(t, &addr, error);
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = CONN_LISTENER};
+    if (status == WEFT_OK && epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, t->listen_fd, &event) != 0) {
+        return weft_io_fail(error, WEFT_IO, "epoll_ctl: %s", strerror(errno));
+    }
+    return status;
+}
+
+static void release(struct weft_tcp *t)
+{
+    for (uint32_t i = 0; t->conns != NULL && i < t->conns_max; i++) {
+        if (t->conns[i].state != TCP_CONN_FREE) {
+            weft_tcp_conn_free(t, &t->conns[i]);
+        }
+    }
+    const struct weft_crypto *c = &t->config.ep.crypto;
+    if (c->ops != NULL) {
+        c->ops->wipe(c->self, t->config.ep.psk, WEFT_PSK_BYTES);
+        c->ops->wipe(c->self, t->mac_key, sizeof(t->mac_key));
+    }
+    weft_sleeper_close(&t->sleeper);
+    if (t->listen_fd >= 0) {
+        (void)close(t->listen_fd);
+    }
+    if (t->epoll_fd >= 0) {
+        (void)close(t->epoll_fd);
+    }
+    free(t->bytes);
+    free(t->bitmaps);
+    free(t->rx_arena);
+    free(t->tx_arena);
+    free(t->events);
+    free(t->expects);
+    free(t->ready);
+    free(t->peers);
+    free(t->conns);
+    free(t);
+}
+
+weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp **tcp_p,
+                          struct weft_io_error *error)
+{
+    if (!config_valid(&config->ep)) {
+        return weft_io_fail(error, WEFT_INVALID, "the endpoint: %s",
+                            weft_status_text(WEFT_INVALID));
+    }
+    struct weft_tcp *t = calloc(1, sizeof(*t));
+    if (t == NULL) {
+        return weft_io_fail(error, WEFT_NOMEM, "no memory for a socket");
+    }
+    t->config = *config;
+    t->listen_fd = -1;
+    t->epoll_fd = -1;
+    t->listen_again_ns = WEFT_NEVER;
+    t->expect_next = 1;
+    t->loopback_only = config->ep.mode == WEFT_MODE_NONE && config->insecure_network == 0;
+    t->rekey_records = config->ep.rekey_packets != 0 ? config->ep.rekey_packets
+                                                     : UINT64_C(1) << 23;
+    weft_prng_split(&t->prng, config->ep.seed, config->ep.incarnation);
+    weft_sleeper_init(&t->sleeper);
+    weft_status status = tables_new(t);
+    if (status != WEFT_OK) {
+        (void)weft_io_fail(error, status, "no memory for %u peers", config->ep.peers_max);
+    } else {
+        weft_tcp_doorman_init(t);
+        status = open_sockets(t, error);
+    }
+    if (status != WEFT_OK) {
+        release(t);
+        return status;
+    }
+    weft_clock_timers_exact();
+    *tcp_p = t;
+    return WEFT_OK;
+}
+
+/* ---- the crank ------------------------------------------------------------------------------- */
+
+static void flush(struct weft_tcp *t)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    t->more_to_send = false;
+    size_t i = weft_bits_next_one(t->ready, t->peers_used, 0);
+    for (; i < t->peers_used; i = weft_bits_next_one(t->ready, t->peers_used, i + 1)) {
+        weft_tcp_write(t, &t->peers[i], now_ns);
+    }
+}
+
+static uint32_t conn_serve(struct weft_tcp *t, struct tcp_conn *c, uint32_t events,
+                           weft_driver_handler *handler, void *arg)
+{
+    if (c->state == TCP_CONN_FREE) {
+        return 0; /* it went while its event waited */
+    }
+    if (c->state != TCP_CONN_OPEN) {
+        weft_tcp_shake(t, c, weft_clock_now_ns());
+        handler(arg, weft_clock_now_ns());
+        return 0;
+    }
+    if ((events & EPOLLOUT) != 0) {
+        tcp_peer_ready(t, c->peer);
+    }
+    return (events & ~(uint32_t)EPOLLOUT) != 0 ? weft_tcp_read(t, c->peer, handler, arg) : 0;
+}
+
+/* Look at the sockets once. Returns the records taken; *any_p: something was ready. */
+static uint32_t serve(struct weft_tcp *t, weft_driver_handler *handler, void *arg, bool *any_p)
+{
+    struct epoll_event events[SOCKETS_A_STEP];
+    int count = epoll_wait(t->epoll_fd, events, SOCKETS_A_STEP, 0);
+    uint32_t taken = 0;
+    *any_p = count > 0;
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.u32 == CONN_LISTENER) {
+            weft_tcp_greet(t, weft_clock_now_ns());
+        } else {
+            taken += conn_serve(t, &t->conns[events[i].data.u32], events[i].events, handler, arg);
+        }
+    }
+    return taken;
+}
+
+/* Look at the sockets for a while instead of sleeping at once. */
+static uint32_t busy_poll(struct weft_tcp *t, uint64_t end_ns, weft_driver_handler *handler,
+                          void *arg, bool *any_p)
+{
+    uint32_t taken = 0;
+    while (!*any_p && atomic_load(&t->sleeper.woken) == 0 && weft_clock_now_ns() < end_ns) {
+        taken = serve(t, handler, arg, any_p);
+    }
+    return taken;
+}
+
+/* Sleep as long as nothing has to be done, then look at the sockets. */
+static uint32_t wait_and_serve(struct weft_tcp *t, uint64_t timeout_ns,
+                               weft_driver_handler *handler, void *arg)
+{
+    bool any = false;
+    uint64_t now_ns = weft_clock_now_ns();
+    uint64_t until_ns = weft_min_u64(weft_tcp_deadline(t), weft_time_add(now_ns, timeout_ns));
+    if (until_ns > now_ns && timeout_ns > 0 && !t->more_to_send) {
+        uint64_t busy_ns = t->config.busy_poll_us * WEFT_NS_PER_US;
+        if (busy_ns > 0) {
+            uint32_t taken =
+                busy_poll(t, weft_min_u64(until_ns, now_ns + busy_ns), handler, arg, &any);
+            if (any) {
+                return taken;
+            }
+        }
+        t->socket.sleeps++;
+        t->socket.wakes += weft_sleeper_sleep(&t->sleeper, until_ns);
+    }
+    return serve(t, handler, arg, &any);
+}
+
+static void listen_again(struct weft_tcp *t, uint64_t now_ns)
+{
+    if (t->listen_again_ns <= now_ns) {
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = CONN_LISTENER};
+        (void)epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, t->listen_fd, &event);
+        t->listen_again_ns = WEFT_NEVER;
+    }
+}
+
+uint32_t weft_tcp_step(struct weft_tcp *t, uint64_t timeout_ns, weft_driver_handler *handler,
+                       void *arg)
+{
+    flush(t);
+    uint32_t taken = wait_and_serve(t, timeout_ns, handler, arg);
+    uint64_t now_ns = weft_clock_now_ns();
+    listen_again(t, now_ns);
+    weft_tcp_timers(t, now_ns);
+    handler(arg, now_ns);
+    flush(t);
+    return taken;
+}
+
+void weft_tcp_wake(struct weft_tcp *t)
+{
+    weft_sleeper_wake(&t->sleeper);
+}
+
+void weft_tcp_idle(struct weft_tcp *t)
+{
+    for (uint32_t i = 0; i < t->peers_used; i++) {
+        struct tcp_peer *p = &t->peers[i];
+        if (p->state == TCP_PEER_OPEN && !weft_tcp_peer_outstanding(p)) {
+            p->need_idle = true;
+            tcp_peer_ready(t, p);
+        }
+    }
+    do {
+        flush(t);
+    } while (t->more_to_send);
+}
+
+static void forget_events(void *arg, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct weft_tcp *t = arg;
+    struct weft_msg_event event;
+    while (weft_tcp_msg_ops.poll(t, &event)) {
+        continue;
+    }
+}
+
+/* Say CLOSE to everyone who is up; others just go. True while one has not answered. */
+static bool closing(struct weft_tcp *t)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < t->peers_used; i++) {
+        struct tcp_peer *p = &t->peers[i];
+        if (p->state != TCP_PEER_OPEN) {
+            continue;
+        }
+        any = true;
+        bool written = p->close_said && p->out.iov_at == p->out.iov_count;
+        if (written) {
+            (void)shutdown(p->conn->fd, SHUT_WR); /* its end of the stream is the answer */
+        } else if (!p->close_said && !p->need_close) {
+            p->need_close = true;
+            p->close_code = WEFT_CLOSE_FINISHED;
+            tcp_peer_ready(t, p);
+        }
+    }
+    return any;
+}
+
+void weft_tcp_close(struct weft_tcp *t)
+{
+    if (t == NULL) {
+        return;
+    }
+    uint64_t now_ns = weft_clock_now_ns();
+    uint64_t end_ns = now_ns + close_wait_ns;
+    while (closing(t) && now_ns < end_ns) {
+        (void)weft_tcp_step(t, end_ns - now_ns, forget_events, t);
+        now_ns = weft_clock_now_ns();
+    }
+    release(t);
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+weft_status weft_tcp_connect(struct weft_tcp *t, const char *host, uint16_t port,
+                             weft_peer *peer_p, struct weft_io_error *error)
+{
+    struct weft_addr addr;
+    weft_status status = usable_address(t, host, port, &addr, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (port == 0) {
+        return weft_io_fail(error, WEFT_INVALID, "port 0 is no port to connect to");
+    }
+    if (weft_sock_addr_family(&addr) != t->family) {
+        return weft_io_fail(
+            error, WEFT_INVALID,
+            "%s: an IPv4 socket cannot reach IPv6 addresses nor the reverse; bind to an "
+            "address of the same kind",
+            host);
+    }
+    struct tcp_peer *p = weft_tcp_peer_take(t);
+    if (p == NULL) {
+        return weft_io_fail(error, WEFT_NOMEM, "connect to %s port %u: %s", host, (unsigned)port,
+                            weft_status_text(WEFT_NOMEM));
+    }
+    p->addr = addr;
+    p->since_ns = weft_clock_now_ns();
+    weft_tcp_call(t, p, p->since_ns);
+    *peer_p = tcp_peer_idx(t, p);
+    return WEFT_OK;
+}
+
+struct weft_msgr weft_tcp_msgr(struct weft_tcp *t)
+{
+    return (struct weft_msgr){.ops = &weft_tcp_msg_ops, .self = t};
+}
+
+uint16_t weft_tcp_port(const struct weft_tcp *t)
+{
+    return t->port;
+}
+
+void weft_tcp_counters(struct weft_tcp *t, struct weft_driver_counters *counters_p)
+{
+    counters_p->socket = t->socket;
+    counters_p->ep = t->counters;
+    for (uint32_t i = 0; i < t->conns_max; i++) {
+        uint64_t resent;
+        uint64_t srtt_ns;
+        if (t->conns[i].state != TCP_CONN_FREE) {
+            weft_tcp_sock_info(t->conns[i].fd, &resent, &srtt_ns);
+            counters_p->ep.retransmitted_packets += resent;
+        }
+    }
+}
+
+enum weft_ep_hint weft_tcp_hint(const struct weft_tcp *t)
+{
+    return t->hint;
+}
+
+uint64_t weft_tcp_srtt_ns(const struct weft_tcp *t, weft_peer peer)
+{
+    uint64_t resent = 0;
+    uint64_t srtt_ns = 0;
+    if (peer < t->peers_used && t->peers[peer].state == TCP_PEER_OPEN) {
+        weft_tcp_sock_info(t->peers[peer].conn->fd, &resent, &srtt_ns);
+    }
+    return srtt_ns;
+}
+
+uint32_t weft_tcp_grid(const struct weft_tcp *t, weft_peer peer, uint16_t elem_bytes)
+{
+    return weft_tcp_msg_ops.chunk_elems((void *)(uintptr_t)t, peer, elem_bytes);
+}
+
+void weft_tcp_facts(const struct weft_tcp *t, struct weft_tcp_facts *facts_p)
+{
+    *facts_p = t->facts;
+}

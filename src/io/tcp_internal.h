@@ -1,0 +1,367 @@
+/* What the files of the TCP messenger share. Not for anyone else.
+ *
+ *   tcp.c          open, close, the crank, sockets that became ready
+ *   tcp_sock.c     socket options, listening, what the kernel reports
+ *   tcp_shake.c    connections before they are peers: HELLO, ACCEPT, strangers
+ *   tcp_keys.c     sealing and opening records, key rotation
+ *   tcp_peer.c     peers up and down, and all timers
+ *   tcp_msg.c      the message interface: calls and events
+ *   tcp_tx.c       outgoing messages: which chunk next, DONE taken
+ *   tcp_write.c    building records and writing them
+ *   tcp_rx.c       incoming: reading, records, chunks, DONE given
+ *
+ * A *conn* is a socket with its keys. A *peer* is what the layers above know, with all memory of its
+ * messages; it gets a conn when one has proved itself, or opens one. So strangers cost a conn (under
+ * 1 KB) and nothing else.
+ *
+ * The rule against deadlock: **the reader never waits.** A chunk whose message has no posted memory
+ * is read and dropped, and the sender told so (HOLD); when memory is posted, it is asked for
+ * (READY) and sent from its beginning. Stopping to read instead would let a request without memory
+ * stand before the reply that its owner waits for. Back-pressure is therefore by message, as over
+ * UDP, and a receiver needs no buffer for what it does not want. What it costs is the chunks that
+ * were on their way; layers that post memory before it is asked for (rpc does) never pay.
+ */
+#ifndef WEFT_IO_TCP_INTERNAL_H
+#define WEFT_IO_TCP_INTERNAL_H
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "base/prng.h"
+#include "core/noise.h"
+#include "core/sink.h"
+#include "io/clock.h"
+#include "io/sleeper.h"
+#include "io/sock.h"
+#include "io/tcp.h"
+#include "wire/record.h"
+
+#include <sys/uio.h>
+
+enum {
+    TCP_MSG_MASK = WEFT_MSGS_MAX - 1,
+    TCP_IN_BYTES = 4 * WEFT_RECORD_BYTES_MAX,  /* of a peer: taken by one read */
+    TCP_OUT_BYTES = 3 * WEFT_RECORD_BYTES_MAX, /* records built ahead of a write, at most */
+    TCP_OUT_RECORDS = 32,
+    TCP_CONTROL_MAX = 1400, /* control block of a record */
+    TCP_HEAD_ROOM = WEFT_RECORD_HEAD_BYTES + 2 + TCP_CONTROL_MAX + WEFT_DATA_BYTES + WEFT_TAG_BYTES,
+    TCP_KEY_BYTES = 16,
+};
+
+/* Keys of one direction of a connection. */
+struct tcp_keys {
+    uint32_t slot;   /* of the provider */
+    uint8_t phase;
+    uint64_t number; /* of the next record, from 1: its nonce */
+    uint64_t first;  /* record of this phase */
+    uint8_t secret[WEFT_HASH_BYTES];
+};
+
+enum tcp_conn_state {
+    TCP_CONN_FREE,
+    TCP_CONN_CALLING,   /* connect() is under way */
+    TCP_CONN_ASKED,     /* HELLO is sent, ACCEPT or REFUSED awaited */
+    TCP_CONN_STRANGER,  /* accepted by the kernel, HELLO awaited */
+    TCP_CONN_HALF_OPEN, /* ACCEPT is sent, the first record awaited */
+    TCP_CONN_OPEN,
+};
+
+struct tcp_peer;
+
+struct tcp_conn {
+    enum tcp_conn_state state;
+    int fd;
+    bool wants_out;        /* epoll tells when there is room to write */
+    bool keyed;
+    uint8_t mode;          /* enum weft_wire_mode */
+    struct tcp_peer *peer; /* NULL: a stranger's */
+    uint64_t since_ns;
+    uint64_t name;         /* what HELLO said */
+    uint64_t incarnation;
+    struct weft_noise noise; /* ASKED */
+    struct tcp_keys send;
+    struct tcp_keys recv;
+    uint64_t send_records; /* built so far */
+    uint32_t in_bytes;     /* before OPEN */
+    uint8_t in[WEFT_RECORD_FIRST_MAX];
+};
+
+/* An outgoing message. */
+struct tcp_tx {
+    bool active;
+    bool unpolled;     /* closed, but its SENT event is still in the ring */
+    bool finish_short; /* its deadline has passed */
+    bool closed;       /* DONE came, but the socket still reads its memory */
+    uint8_t priority;
+    uint8_t critical;
+    uint16_t chunk_elems;
+    uint16_t elem_bytes;
+    uint32_t total;
+    uint32_t chunks;    /* N */
+    uint32_t lost_max;  /* K: counts only when it is closed before its end */
+    uint32_t next;      /* chunk to send */
+    uint32_t sent_most; /* chunks that were sent at least once */
+    uint32_t unflushed; /* records with its chunks that the socket has not taken whole */
+    uint32_t done_next; /* chunks of the mask that DONE has told */
+    uint32_t received;  /* by DONE */
+    uint32_t refused;
+    enum weft_msg_outcome outcome;
+    uint64_t seq;
+    uint64_t tag;
+    uint64_t user;
+    uint64_t deadline_ns;
+    const uint8_t *base;
+    uint64_t *mask;     /* N bits: what DONE said */
+};
+
+enum tcp_rx_state {
+    TCP_RX_FREE,
+    TCP_RX_HELD, /* it has no memory: HOLD was told, its chunks are dropped */
+    TCP_RX_OPEN,
+    TCP_RX_CLOSED,
+};
+
+/* An incoming message. */
+struct tcp_rx {
+    enum tcp_rx_state state;
+    enum weft_msg_outcome outcome;
+    enum weft_msg_sink sink;
+    bool unpolled;         /* closed, but its RECEIVED event is still in the ring */
+    bool too_long;         /* HELD for good: more chunks than this end takes */
+    uint8_t critical;
+    uint16_t chunk_elems;
+    uint16_t elem_bytes;
+    uint32_t total;
+    uint32_t chunks;
+    uint32_t lost_max;
+    uint32_t critical_left;
+    uint32_t received_count;
+    uint32_t refused;
+    uint32_t done_next;    /* chunks whose bits DONE has told */
+    uint64_t seq;
+    uint64_t tag;
+    uint64_t user;
+    uint64_t timeout_ns;
+    uint8_t *memory;
+    uint64_t *received;    /* N bits */
+};
+
+/* Records that are built and not yet written. */
+struct tcp_out {
+    uint32_t records;
+    uint32_t iov_count;
+    uint32_t iov_at; /* first that is not written whole */
+    uint32_t bytes;
+    uint32_t sealed_bytes;
+    uint8_t tx_slots[TCP_OUT_RECORDS]; /* message of a record; UINT8_MAX: none */
+    uint32_t iov_ends[TCP_OUT_RECORDS];
+    uint32_t released; /* records written whole and given back */
+    struct iovec iov[3 * TCP_OUT_RECORDS];
+};
+
+enum tcp_peer_state { TCP_PEER_FREE, TCP_PEER_CONNECTING, TCP_PEER_OPEN };
+
+struct tcp_peer {
+    enum tcp_peer_state state;
+    struct tcp_conn *conn; /* NULL between two attempts to connect */
+    bool accepted;
+    bool close_said;       /* CLOSE is in a record: the last one */
+    bool idle;             /* it said so: no timers towards it */
+    uint32_t events_unpolled;
+    uint64_t name;
+    uint64_t incarnation;
+
+    /* connecting */
+    struct weft_addr addr;
+    uint64_t since_ns;
+    uint64_t retry_ns;
+    uint64_t retry_interval_ns;
+
+    /* to tell */
+    bool need_ping;
+    bool need_ack;  /* PING came */
+    bool need_idle;
+    bool need_close;
+    uint16_t close_code;
+    uint64_t tx_finish; /* bit = slot of the message */
+    uint64_t rx_done;
+    uint64_t rx_hold;
+    uint64_t rx_ready;
+
+    /* messages */
+    uint64_t tx_next_seq;
+    uint64_t tx_open_from;
+    uint64_t tx_active;
+    uint64_t tx_held;   /* the other end has no memory for them yet */
+    uint64_t rx_seq;    /* newest seen */
+    uint64_t rx_live;   /* OPEN */
+    uint64_t rx_held;
+    struct tcp_tx *tx;
+    struct tcp_rx *rx;
+
+    /* timers */
+    bool pinged;           /* PING is not answered yet */
+    uint64_t quiet_ns;     /* silence counts from here */
+    uint64_t heard_ns;
+    uint64_t tx_deadline_ns;
+    uint64_t rx_timer_ns;
+
+    /* bytes */
+    struct tcp_out out;
+    uint8_t *heads;     /* (TCP_OUT_RECORDS, TCP_HEAD_ROOM): all of records but chunks */
+    uint8_t *sealed;    /* (TCP_OUT_BYTES,): records in mode seal */
+    uint8_t *in;        /* (TCP_IN_BYTES,) */
+    uint32_t in_at;
+    uint32_t in_end;
+};
+
+struct tcp_expect {
+    weft_expect_id id; /* 0 = free */
+    struct weft_msg_expect e;
+};
+
+struct weft_tcp {
+    struct weft_tcp_config config;
+    int family;
+    bool loopback_only;
+    bool more_to_send;
+    uint16_t port;
+    int listen_fd;
+    int epoll_fd; /* of all sockets; the sleeper watches it */
+    uint64_t listen_again_ns; /* the process ran out of descriptors; WEFT_NEVER = it listens */
+    struct weft_sleeper sleeper;
+    struct weft_tcp_facts facts;
+    struct weft_prng prng;
+
+    struct tcp_conn *conns;
+    uint32_t conns_max;
+    uint32_t strangers_max;
+    struct tcp_peer *peers;
+    uint32_t peers_used;
+    uint64_t *ready; /* bit = this peer has something to write, as far as known */
+    struct tcp_expect *expects;
+    uint32_t expects_used;
+    weft_expect_id expect_next;
+    struct weft_msg_event *events;
+    uint32_t events_max;
+    uint32_t event_head;
+    uint32_t event_count;
+    struct tcp_tx *tx_arena;
+    struct tcp_rx *rx_arena;
+    uint64_t *bitmaps;
+    uint8_t *bytes;
+
+    uint16_t key_id;
+    uint8_t mac_key[WEFT_HASH_BYTES];
+    uint64_t rekey_records;
+    uint64_t hellos_full_ns; /* when the bucket of handshakes would be full again */
+    enum weft_ep_hint hint;
+    struct weft_udp_counters socket;
+    struct weft_ep_counters counters;
+};
+
+static inline uint32_t tcp_peer_idx(const struct weft_tcp *t, const struct tcp_peer *p)
+{
+    return (uint32_t)(p - t->peers);
+}
+
+static inline uint32_t tcp_conn_idx(const struct weft_tcp *t, const struct tcp_conn *c)
+{
+    return (uint32_t)(c - t->conns);
+}
+
+static inline void tcp_peer_ready(struct weft_tcp *t, const struct tcp_peer *p)
+{
+    weft_bits_set(t->ready, tcp_peer_idx(t, p));
+}
+
+/* tcp_sock.c */
+weft_status weft_tcp_sock_probe(const struct weft_tcp_config *config,
+                                struct weft_tcp_facts *facts_p, struct weft_io_error *error);
+weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *addr,
+                                 struct weft_io_error *error);
+/* A socket on which connect() is under way; -1 when the kernel refused at once. */
+int weft_tcp_sock_call(const struct weft_tcp *t, const struct weft_addr *to);
+void weft_tcp_sock_options(const struct weft_tcp *t, int fd);
+/* Segments sent again, and the smoothed round trip, by TCP_INFO. */
+void weft_tcp_sock_info(int fd, uint64_t *resent_p, uint64_t *srtt_ns_p);
+
+/* tcp_keys.c */
+void weft_tcp_noise_begin(struct weft_tcp *t, const uint8_t *hello, struct weft_noise *noise);
+weft_status weft_tcp_keys_begin(struct weft_tcp *t, struct tcp_conn *c,
+                                const struct weft_noise *noise, bool initiator);
+void weft_tcp_keys_clear(struct weft_tcp *t, struct tcp_conn *c);
+/* The phase of the next record to send, after a change if one is due. False: the provider failed. */
+bool weft_tcp_keys_turn(struct weft_tcp *t, struct tcp_conn *c, uint8_t *flags);
+/* The tag of a record whose parts are spans (mode auth), or the record behind its head (seal). */
+weft_status weft_tcp_seal(struct weft_tcp *t, struct tcp_conn *c, const struct weft_crypto_span *head,
+                          const struct weft_crypto_span *text, size_t text_count, uint8_t *out,
+                          uint8_t tag_p[WEFT_TAG_BYTES]);
+/* Verify a record of `count` bytes, head included, and decrypt it in place. False: it is not what
+ * the other end sent; counted. */
+bool weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t *bytes, size_t count);
+void weft_tcp_crypto_failed(struct weft_tcp *t);
+
+/* tcp_shake.c */
+void weft_tcp_doorman_init(struct weft_tcp *t);
+void weft_tcp_conn_free(struct weft_tcp *t, struct tcp_conn *c);
+void weft_tcp_conn_wants_out(struct weft_tcp *t, struct tcp_conn *c, bool wants);
+/* Begin an attempt to connect to p->addr. */
+void weft_tcp_call(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
+void weft_tcp_greet(struct weft_tcp *t, uint64_t now_ns);
+/* A socket before OPEN can be read or written. */
+void weft_tcp_shake(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
+/* Who has not shaken hands in time goes. */
+uint64_t weft_tcp_strangers_deadline(const struct weft_tcp *t);
+void weft_tcp_strangers_timer(struct weft_tcp *t, uint64_t now_ns);
+/* The handshake failed; a connecting peer tries again. */
+void weft_tcp_shake_failed(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
+
+/* tcp_peer.c */
+struct tcp_peer *weft_tcp_peer_take(struct weft_tcp *t);
+bool weft_tcp_peer_room(const struct weft_tcp *t);
+void weft_tcp_peer_up(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
+void weft_tcp_peer_down(struct weft_tcp *t, struct tcp_peer *p, enum weft_msg_down why,
+                        uint16_t close_code, uint64_t now_ns);
+/* Messages of ours are on the way, or some of its are half here. */
+bool weft_tcp_peer_outstanding(const struct tcp_peer *p);
+uint64_t weft_tcp_deadline(const struct weft_tcp *t);
+void weft_tcp_timers(struct weft_tcp *t, uint64_t now_ns);
+
+/* tcp_msg.c */
+extern const struct weft_msg_ops weft_tcp_msg_ops;
+struct weft_msg_event *weft_tcp_event_push(struct weft_tcp *t);
+uint32_t weft_tcp_chunk_elems(uint16_t elem_bytes);
+struct tcp_expect *weft_tcp_expect_match(struct weft_tcp *t, uint32_t peer,
+                                         const struct tcp_rx *m);
+
+/* tcp_tx.c */
+weft_status weft_tcp_tx_send(struct weft_tcp *t, struct tcp_peer *p,
+                             const struct weft_msg_send *send, uint64_t *seq_p);
+void weft_tcp_tx_close_all(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
+void weft_tcp_tx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
+/* False: the frame contradicts what was sent; the peer has broken the protocol. */
+bool weft_tcp_tx_done(struct weft_tcp *t, struct tcp_peer *p, const struct weft_wire_done *done,
+                      uint64_t now_ns);
+/* The socket has taken a record with a chunk of m. */
+void weft_tcp_tx_flushed(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, uint64_t now_ns);
+/* The message whose chunk goes next; NULL: none. */
+struct tcp_tx *weft_tcp_tx_peek(struct tcp_peer *p);
+void weft_tcp_tx_hold(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, bool hold);
+
+/* tcp_write.c */
+/* Build and write until there is nothing left or the socket is full. */
+void weft_tcp_write(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
+
+/* tcp_rx.c */
+/* Read once and take all whole records, calling handler after each. Returns their number. */
+uint32_t weft_tcp_read(struct weft_tcp *t, struct tcp_peer *p, weft_driver_handler *handler,
+                       void *arg);
+/* One record, verified; false when the peer is down after it. */
+bool weft_tcp_record(struct weft_tcp *t, struct tcp_peer *p, uint8_t *bytes, size_t count,
+                     uint64_t at_ns);
+void weft_tcp_rx_close_all(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
+void weft_tcp_rx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
+/* Memory was posted: open held messages that it fits. */
+void weft_tcp_rx_wake(struct weft_tcp *t, struct tcp_expect *x);
+
+#endif

@@ -1,0 +1,140 @@
+/* The tag of each record, and the keys behind it.
+ *
+ * The nonce is the record's place in the stream, so a record that is changed, left out, repeated or
+ * moved does not verify, and the connection ends: TCP has delivered what nobody sent. The head of a
+ * record is always additional data; the rest is too in mode auth, and is encrypted in mode seal.
+ *
+ * Keys of a direction are replaced after rekey_records, told by KEY_PHASE; since nothing is
+ * reordered there is no overlap of phases to keep. The schedule is that of packets.
+ *
+ * Source: docs/PROTOCOL.md sections 8.4 and 10.3.
+ */
+#include "io/tcp_internal.h"
+
+static const char label[] = "weft over tcp";
+
+enum { PROLOGUE_BYTES = WEFT_HELLO_BYTES - WEFT_KEY_BYTES - WEFT_TAG_BYTES - WEFT_MAC_BYTES };
+
+void weft_tcp_crypto_failed(struct weft_tcp *t)
+{
+    t->counters.crypto_failures++;
+    t->hint = WEFT_HINT_CRYPTO;
+}
+
+/* The label keeps handshakes of the two transports apart: neither takes the other's. */
+void weft_tcp_noise_begin(struct weft_tcp *t, const uint8_t *hello, struct weft_noise *noise)
+{
+    struct weft_crypto_span prologue[2] = {{label, sizeof(label) - 1}, {hello, PROLOGUE_BYTES}};
+    uint32_t slot = weft_ep_crypto_slots(t->config.ep.peers_max) - 1;
+    weft_noise_init(noise, &t->config.ep.crypto, slot, t->config.ep.psk, prologue, 2);
+}
+
+static weft_status keys_set(struct weft_tcp *t, struct tcp_keys *keys)
+{
+    const struct weft_crypto *c = &t->config.ep.crypto;
+    return c->ops->aead_set(c->self, keys->slot, keys->secret, TCP_KEY_BYTES);
+}
+
+weft_status weft_tcp_keys_begin(struct weft_tcp *t, struct tcp_conn *c,
+                                const struct weft_noise *noise, bool initiator)
+{
+    c->send = (struct tcp_keys){.slot = 2 * tcp_conn_idx(t, c), .number = 1, .first = 1};
+    c->recv = (struct tcp_keys){.slot = 2 * tcp_conn_idx(t, c) + 1, .number = 1, .first = 1};
+    if (initiator) {
+        weft_noise_split(noise, c->send.secret, c->recv.secret);
+    } else {
+        weft_noise_split(noise, c->recv.secret, c->send.secret);
+    }
+    c->keyed = true;
+    weft_status status = keys_set(t, &c->send);
+    return status == WEFT_OK ? keys_set(t, &c->recv) : status;
+}
+
+void weft_tcp_keys_clear(struct weft_tcp *t, struct tcp_conn *c)
+{
+    const struct weft_crypto *crypto = &t->config.ep.crypto;
+    if (crypto->ops == NULL) {
+        return;
+    }
+    if (c->keyed) {
+        crypto->ops->aead_clear(crypto->self, c->send.slot);
+        crypto->ops->aead_clear(crypto->self, c->recv.slot);
+        c->keyed = false;
+    }
+    crypto->ops->wipe(crypto->self, &c->send, sizeof(c->send));
+    crypto->ops->wipe(crypto->self, &c->recv, sizeof(c->recv));
+    crypto->ops->wipe(crypto->self, &c->noise, sizeof(c->noise));
+}
+
+/* The next secret of a direction: HKDF-Expand of one block, as for packets. */
+static weft_status phase_next(struct weft_tcp *t, struct tcp_keys *keys)
+{
+    static const char info[] = "weft key phase\x01";
+    const struct weft_crypto *c = &t->config.ep.crypto;
+    struct weft_crypto_span span = {info, sizeof(info) - 1};
+    uint8_t next[WEFT_HASH_BYTES];
+    c->ops->hmac(c->self, keys->secret, WEFT_HASH_BYTES, &span, 1, next);
+    memcpy(keys->secret, next, sizeof(next));
+    c->ops->wipe(c->self, next, sizeof(next));
+    keys->phase ^= 1;
+    keys->first = keys->number;
+    return keys_set(t, keys);
+}
+
+bool weft_tcp_keys_turn(struct weft_tcp *t, struct tcp_conn *c, uint8_t *flags)
+{
+    if (c->mode == WEFT_MODE_NONE) {
+        return true;
+    }
+    if (c->send.number - c->send.first >= t->rekey_records) {
+        if (phase_next(t, &c->send) != WEFT_OK) {
+            weft_tcp_crypto_failed(t);
+            return false;
+        }
+        t->counters.rekeys++;
+    }
+    *flags |= c->send.phase != 0 ? WEFT_FLAG_KEY_PHASE : 0;
+    return true;
+}
+
+weft_status weft_tcp_seal(struct weft_tcp *t, struct tcp_conn *c,
+                          const struct weft_crypto_span *head,
+                          const struct weft_crypto_span *text, size_t text_count, uint8_t *out,
+                          uint8_t tag_p[WEFT_TAG_BYTES])
+{
+    const struct weft_crypto *crypto = &t->config.ep.crypto;
+    uint64_t nonce = c->send.number++;
+    if (c->mode == WEFT_MODE_SEAL) {
+        return crypto->ops->aead_seal(crypto->self, c->send.slot, nonce, head, 1, text, text_count,
+                                      out, tag_p);
+    }
+    struct weft_crypto_span aad[3] = {*head};
+    WEFT_ASSERT(text_count < WEFT_ARRAY_COUNT(aad));
+    memcpy(aad + 1, text, text_count * sizeof(*text));
+    return crypto->ops->aead_seal(crypto->self, c->send.slot, nonce, aad, 1 + text_count, NULL, 0,
+                                  NULL, tag_p);
+}
+
+bool weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t *bytes, size_t count)
+{
+    const struct weft_crypto *crypto = &t->config.ep.crypto;
+    if (c->mode == WEFT_MODE_NONE) {
+        return true;
+    }
+    bool phase = (bytes[1] & WEFT_FLAG_KEY_PHASE) != 0;
+    if (phase != (c->recv.phase != 0) && phase_next(t, &c->recv) != WEFT_OK) {
+        weft_tcp_crypto_failed(t);
+        return false;
+    }
+    size_t body = count - WEFT_TAG_BYTES;
+    size_t clear = c->mode == WEFT_MODE_AUTH ? body : WEFT_RECORD_HEAD_BYTES;
+    struct weft_crypto_span aad = {bytes, clear};
+    weft_status status =
+        crypto->ops->aead_open(crypto->self, c->recv.slot, c->recv.number++, &aad, 1,
+                               body > clear ? bytes + clear : NULL, body - clear, bytes + body);
+    t->counters.bad_tag += status == WEFT_PROTO;
+    if (status != WEFT_OK && status != WEFT_PROTO) {
+        weft_tcp_crypto_failed(t);
+    }
+    return status == WEFT_OK;
+}

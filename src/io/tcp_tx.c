@@ -1,0 +1,245 @@
+/* Outgoing messages: opened, held, closed by DONE.
+ *
+ * Chunks go out in the vector's order, for nothing is lost on the way. What is known of a message
+ * before DONE is nothing: TCP tells what the other kernel has, not what the other end took. So the
+ * mask of a message whose peer dies is empty.
+ *
+ * Source: docs/PROTOCOL.md sections 6 and 10.5.
+ */
+#include "io/tcp_internal.h"
+
+static bool send_valid(const struct weft_tcp *t, const struct weft_msg_send *s,
+                       uint32_t *chunk_elems_p)
+{
+    if (s->total == 0 || s->elem_bytes == 0 || s->base == NULL || s->bound_ppm >= WEFT_PPM ||
+        s->priority > 7 || s->critical == 255) {
+        return false;
+    }
+    uint32_t elems = weft_tcp_chunk_elems(s->elem_bytes);
+    if (s->chunk_elems != 0) {
+        uint32_t bytes = (uint32_t)s->chunk_elems * s->elem_bytes;
+        elems = bytes <= WEFT_RECORD_CHUNK_MAX ? s->chunk_elems : 0;
+    }
+    if (elems == 0 || weft_div_ceil_u64(s->total, elems) > t->config.ep.chunks_max) {
+        return false;
+    }
+    *chunk_elems_p = elems;
+    return true;
+}
+
+/* Which of them are critical matters only when a deadline ends the message: then masked ones are
+ * taken for missing, unless nothing is. */
+static void bound_set(struct tcp_tx *m, const struct weft_msg_send *send)
+{
+    uint64_t critical = weft_min_u64(send->critical, m->chunks);
+    uint64_t lost_max =
+        (uint64_t)send->bound_ppm * send->total / WEFT_PPM / m->chunk_elems;
+    lost_max = weft_min_u64(lost_max, weft_min_u64(m->chunks - critical, m->chunks - 1));
+    m->lost_max = (uint32_t)lost_max;
+    m->critical = send->critical_mask != NULL ? WEFT_CRITICAL_MASKED : (uint8_t)critical;
+}
+
+weft_status weft_tcp_tx_send(struct weft_tcp *t, struct tcp_peer *p,
+                             const struct weft_msg_send *send, uint64_t *seq_p)
+{
+    uint32_t chunk_elems = 0;
+    if (!send_valid(t, send, &chunk_elems)) {
+        return WEFT_INVALID;
+    }
+    uint64_t seq = p->tx_next_seq;
+    struct tcp_tx *m = &p->tx[seq & TCP_MSG_MASK];
+    if (seq - p->tx_open_from >= WEFT_MSGS_MAX || m->unpolled) {
+        return WEFT_AGAIN;
+    }
+    p->tx_next_seq++;
+    uint64_t *mask = m->mask;
+    *m = (struct tcp_tx){
+        .active = true,
+        .priority = send->priority,
+        .chunk_elems = (uint16_t)chunk_elems,
+        .elem_bytes = send->elem_bytes,
+        .total = send->total,
+        .chunks = (uint32_t)weft_div_ceil_u64(send->total, chunk_elems),
+        .seq = seq,
+        .tag = send->tag,
+        .user = send->user,
+        .deadline_ns = send->deadline_ns,
+        .base = send->base,
+        .mask = mask,
+    };
+    bound_set(m, send);
+    memset(mask, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*mask));
+    p->tx_active |= UINT64_C(1) << (seq & TCP_MSG_MASK);
+    p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
+    *seq_p = seq;
+    return WEFT_OK;
+}
+
+static struct tcp_tx *tx_find(struct tcp_peer *p, uint32_t msg)
+{
+    struct tcp_tx *m = &p->tx[msg & TCP_MSG_MASK];
+    return m->active && !m->closed && (uint32_t)m->seq == msg ? m : NULL;
+}
+
+/* ---- the end of a message -------------------------------------------------------------------- */
+
+static void tx_close(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, uint64_t now_ns)
+{
+    uint64_t bit = UINT64_C(1) << (m->seq & TCP_MSG_MASK);
+    m->active = false;
+    m->unpolled = true;
+    p->events_unpolled++;
+    p->tx_active &= ~bit;
+    p->tx_held &= ~bit;
+    p->tx_finish &= ~bit;
+    while (p->tx_open_from < p->tx_next_seq && !p->tx[p->tx_open_from & TCP_MSG_MASK].active) {
+        p->tx_open_from++;
+    }
+    t->counters.messages_sent += m->outcome != WEFT_MSG_UNKNOWN;
+    t->counters.messages_unknown += m->outcome == WEFT_MSG_UNKNOWN;
+    struct weft_msg_event *ev = weft_tcp_event_push(t);
+    ev->type = WEFT_EVENT_SENT;
+    ev->peer = tcp_peer_idx(t, p);
+    ev->user = m->user;
+    ev->seq = m->seq;
+    ev->tag = m->tag;
+    ev->total = m->total;
+    ev->chunk_elems = m->chunk_elems;
+    ev->elem_bytes = m->elem_bytes;
+    ev->chunks = m->chunks;
+    ev->received = m->received;
+    ev->refused = m->refused;
+    ev->outcome = m->outcome;
+    ev->mask = m->mask;
+    ev->at_ns = now_ns;
+}
+
+/* What DONE told before the connection broke stays true. */
+void weft_tcp_tx_close_all(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
+{
+    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
+        struct tcp_tx *m = &p->tx[__builtin_ctzll(active)];
+        if (!m->closed) {
+            m->outcome = WEFT_MSG_UNKNOWN;
+            m->received = 0;
+            memset(m->mask, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*m->mask));
+        }
+        tx_close(t, p, m, now_ns);
+    }
+}
+
+void weft_tcp_tx_flushed(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, uint64_t now_ns)
+{
+    m->unflushed--;
+    if (m->closed && m->unflushed == 0) {
+        tx_close(t, p, m, now_ns);
+    }
+}
+
+/* ---- deadline, HOLD, DONE -------------------------------------------------------------------- */
+
+void weft_tcp_tx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
+{
+    p->tx_deadline_ns = WEFT_NEVER;
+    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(active);
+        struct tcp_tx *m = &p->tx[slot];
+        if (m->finish_short || m->closed) {
+            continue;
+        }
+        if (m->deadline_ns <= now_ns) {
+            m->finish_short = true;
+            p->idle = false; /* it must be told; and if it is dead, we must find out */
+            p->quiet_ns = now_ns;
+            p->tx_finish |= UINT64_C(1) << slot;
+            tcp_peer_ready(t, p);
+        } else {
+            p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);
+        }
+    }
+}
+
+void weft_tcp_tx_hold(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, bool hold)
+{
+    struct tcp_tx *m = tx_find(p, msg);
+    if (m == NULL) {
+        return;
+    }
+    uint64_t bit = UINT64_C(1) << (m->seq & TCP_MSG_MASK);
+    m->next = 0;
+    if (hold) {
+        p->tx_held |= bit;
+    } else {
+        p->tx_held &= ~bit;
+        tcp_peer_ready(t, p);
+    }
+}
+
+/* Take one part of the mask in: parts come in order. False: it does not fit. */
+static bool done_part(struct tcp_tx *m, const struct weft_wire_done *d)
+{
+    uint32_t words = (uint32_t)WEFT_BITS_WORDS((size_t)m->chunks);
+    uint32_t first = d->first / 64;
+    if (d->first != m->done_next || first + d->word_count > words || d->word_count == 0) {
+        return false;
+    }
+    memcpy(m->mask + first, d->words, d->word_count * sizeof(uint64_t));
+    m->done_next += 64 * (uint32_t)d->word_count;
+    uint64_t tail = m->chunks % 64 == 0 ? 0 : UINT64_MAX << (m->chunks % 64);
+    return first + d->word_count < words || (m->mask[words - 1] & tail) == 0;
+}
+
+bool weft_tcp_tx_done(struct weft_tcp *t, struct tcp_peer *p, const struct weft_wire_done *d,
+                      uint64_t now_ns)
+{
+    struct tcp_tx *m = tx_find(p, d->msg);
+    if (m == NULL) {
+        return true;
+    }
+    bool none = d->chunks == 0 && d->received == 0;
+    if ((!none && d->chunks != m->chunks) || d->received > m->sent_most) {
+        return false;
+    }
+    if (d->received == m->chunks) {
+        weft_bits_fill(m->mask, m->chunks);
+    } else if (d->received > 0) {
+        if (!done_part(m, d)) {
+            return false;
+        }
+        if (m->done_next < m->chunks) {
+            return true; /* the rest follows */
+        }
+    }
+    bool complete = d->status == WEFT_DONE_COMPLETE;
+    if (weft_bits_count(m->mask, m->chunks) != d->received ||
+        (complete && m->chunks - d->received > m->lost_max)) {
+        return false;
+    }
+    m->outcome = complete ? WEFT_MSG_COMPLETE : WEFT_MSG_SHORT;
+    m->received = d->received;
+    m->refused = d->refused;
+    m->closed = true;
+    if (m->unflushed == 0) {
+        tx_close(t, p, m, now_ns);
+    }
+    return true;
+}
+
+/* ---- which chunk next ------------------------------------------------------------------------ */
+
+/* Most urgent first, then oldest. */
+struct tcp_tx *weft_tcp_tx_peek(struct tcp_peer *p)
+{
+    struct tcp_tx *best = NULL;
+    unsigned turn = p->tx_open_from & TCP_MSG_MASK;
+    uint64_t order = p->tx_active & ~p->tx_held;
+    order = turn == 0 ? order : order >> turn | order << (WEFT_MSGS_MAX - turn);
+    for (; order != 0; order &= order - 1) {
+        struct tcp_tx *m = &p->tx[((unsigned)__builtin_ctzll(order) + turn) & TCP_MSG_MASK];
+        bool has = !m->finish_short && !m->closed && m->next < m->chunks;
+        if (has && (best == NULL || m->priority < best->priority)) {
+            best = m;
+        }
+    }
+    return best;
+}
