@@ -10,9 +10,10 @@ void weft_counters_add(cJSON *into, const char *name, uint64_t value)
     }
 }
 
-void weft_counters_add_transport(cJSON *into, const struct weft_udp_counters *udp,
-                                 const struct weft_ep_counters *ep)
+void weft_counters_add_transport(cJSON *into, const struct weft_driver_counters *counters)
 {
+    const struct weft_udp_counters *udp = &counters->socket;
+    const struct weft_ep_counters *ep = &counters->ep;
     /* Both count datagrams and bytes; the socket's counts are the whole truth. */
 #define UDP(name) weft_counters_add(into, #name, udp->name)
     UDP(datagrams_received);

@@ -5,7 +5,7 @@
 #ifndef WEFT_CLI_COUNTERS_H
 #define WEFT_CLI_COUNTERS_H
 
-#include "io/udp.h"
+#include "io/driver.h"
 #include "ps/client.h"
 #include "ps/shard.h"
 
@@ -13,8 +13,7 @@
 
 /* Each adds to the numbers that are in `into` already. `messages` is messages_received, the
  * messages closed at their receiver. */
-void weft_counters_add_transport(cJSON *into, const struct weft_udp_counters *udp,
-                                 const struct weft_ep_counters *ep);
+void weft_counters_add_transport(cJSON *into, const struct weft_driver_counters *counters);
 void weft_counters_add_shard(cJSON *into, const struct weft_shard_counters *shard);
 void weft_counters_add_client(cJSON *into, const struct weft_ps_client_counters *client);
 

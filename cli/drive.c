@@ -3,33 +3,33 @@
 #include "cli/stop.h"
 #include "io/clock.h"
 
-static weft_status open_armed(const struct weft_udp_config *config, bool engine,
+static weft_status open_armed(const struct weft_driver_config *config, bool engine,
                               struct weft_drive *drive_p, struct weft_io_error *error)
 {
     if (!engine) {
-        weft_status status = weft_udp_open(config, &drive_p->udp, error);
-        weft_stop_wakes(status == WEFT_OK ? drive_p->udp : NULL);
+        weft_status status = weft_driver_open(config, &drive_p->driver, error);
+        weft_stop_wakes(status == WEFT_OK ? drive_p->driver : NULL);
         return status;
     }
     struct weft_engine_config with_thread;
     weft_engine_config_default(&with_thread);
-    with_thread.udp = *config;
+    with_thread.driver = *config;
     weft_status status = weft_engine_start(&with_thread, &drive_p->engine, error);
-    weft_security_disarm(&with_thread.udp);
+    weft_security_disarm(&with_thread.driver.udp);
     return status;
 }
 
-weft_status weft_drive_open(const struct weft_udp_config *config,
+weft_status weft_drive_open(const struct weft_driver_config *config,
                             const struct weft_security *security, bool engine,
                             struct weft_drive *drive_p, struct weft_io_error *error)
 {
-    struct weft_udp_config armed = *config;
+    struct weft_driver_config armed = *config;
     *drive_p = (struct weft_drive){0};
-    weft_status status = weft_security_arm(security, &armed, &drive_p->provider, error);
+    weft_status status = weft_security_arm(security, &armed.udp, &drive_p->provider, error);
     if (status == WEFT_OK) {
         status = open_armed(&armed, engine, drive_p, error);
     }
-    weft_security_disarm(&armed);
+    weft_security_disarm(&armed.udp);
     if (status != WEFT_OK) {
         weft_drive_close(drive_p);
     }
@@ -42,45 +42,44 @@ weft_status weft_drive_connect(struct weft_drive *drive, const char *host, uint1
     if (drive->engine != NULL) {
         return weft_engine_connect(drive->engine, host, port, peer_p, error);
     }
-    return weft_udp_connect(drive->udp, host, port, peer_p, error);
+    return weft_driver_connect(drive->driver, host, port, peer_p, error);
 }
 
 struct weft_msgr weft_drive_msgr(struct weft_drive *drive)
 {
-    return drive->engine != NULL ? weft_engine_msgr(drive->engine) : weft_udp_msgr(drive->udp);
+    return drive->engine != NULL ? weft_engine_msgr(drive->engine)
+                                 : weft_driver_msgr(drive->driver);
 }
 
 void weft_drive_step(struct weft_drive *drive, uint64_t timeout_ns, weft_drive_handler *handler,
                      void *arg)
 {
     if (drive->engine == NULL) {
-        (void)weft_udp_step(drive->udp, timeout_ns, handler, arg);
+        (void)weft_driver_step(drive->driver, timeout_ns, handler, arg);
         return;
     }
     (void)weft_engine_wait(drive->engine, timeout_ns);
     handler(arg, weft_clock_now_ns());
 }
 
-void weft_drive_counters(struct weft_drive *drive, struct weft_udp_counters *udp_p,
-                         struct weft_ep_counters *ep_p)
+void weft_drive_counters(struct weft_drive *drive, struct weft_driver_counters *counters_p)
 {
     if (drive->engine != NULL) {
-        weft_engine_counters(drive->engine, udp_p, ep_p);
+        weft_engine_counters(drive->engine, counters_p);
     } else {
-        *udp_p = *weft_udp_counters(drive->udp);
-        *ep_p = *weft_ep_counters(weft_udp_ep(drive->udp));
+        weft_driver_counters(drive->driver, counters_p);
     }
 }
 
 enum weft_ep_hint weft_drive_hint(struct weft_drive *drive)
 {
     return drive->engine != NULL ? weft_engine_hint(drive->engine)
-                                 : weft_ep_hint(weft_udp_ep(drive->udp));
+                                 : weft_driver_hint(drive->driver);
 }
 
-static void ask_unreached(struct weft_udp *udp, void *text)
+static void ask_unreached(struct weft_driver *driver, void *text)
 {
-    weft_udp_unreached(udp, text);
+    weft_driver_unreached(driver, text);
 }
 
 void weft_drive_unreached(struct weft_drive *drive, char text_p[WEFT_UDP_UNREACHED_BYTES])
@@ -88,7 +87,7 @@ void weft_drive_unreached(struct weft_drive *drive, char text_p[WEFT_UDP_UNREACH
     if (drive->engine != NULL) {
         weft_engine_call(drive->engine, ask_unreached, text_p);
     } else {
-        weft_udp_unreached(drive->udp, text_p);
+        weft_driver_unreached(drive->driver, text_p);
     }
 }
 
@@ -96,7 +95,7 @@ void weft_drive_close(struct weft_drive *drive)
 {
     weft_stop_wakes(NULL);
     weft_engine_stop(drive->engine);
-    weft_udp_close(drive->udp);
+    weft_driver_close(drive->driver);
     weft_provider_free(drive->provider);
     *drive = (struct weft_drive){0};
 }

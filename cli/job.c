@@ -117,5 +117,5 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
         return weft_options_usage(command, "--data is missing: no data ships in the format %s",
                                   format->name);
     }
-    return WEFT_OPTIONS_RUN;
+    return weft_carrier_check(command, &job->carrier, job->inject_loss_ppm, job->trace);
 }

@@ -4,6 +4,7 @@
 #ifndef WEFT_CLI_JOB_H
 #define WEFT_CLI_JOB_H
 
+#include "cli/carrier.h"
 #include "cli/options.h"
 #include "cli/security.h"
 #include "cli/tracing.h"
@@ -42,6 +43,7 @@ struct weft_job {
     uint32_t keepalive_ms; /* 0 = never */
     const char *trace; /* file to write the trace to; NULL = none */
     bool engine; /* --drive engine: the endpoint has a thread of its own */
+    struct weft_carrier carrier;
     struct weft_security security;
 };
 
@@ -113,7 +115,8 @@ const char *weft_job_parse_drive(const char *text, void *value);
      .fallback = "none"},                                                                          \
     {"drive", "WHO", "caller = the training thread turns the transport's crank;\n"                 \
      "engine = a thread of its own does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,             \
-     .parse = weft_job_parse_drive, .fallback = "caller"}
+     .parse = weft_job_parse_drive, .fallback = "caller"},                                         \
+    WEFT_CARRIER_OPTIONS(&(job)->carrier)
 
 /* "bsp", "ssp:2", "asp". */
 void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes);

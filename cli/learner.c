@@ -166,24 +166,26 @@ static const char *bind_host(const struct weft_learner *learner)
 static weft_status open_endpoint(struct weft_learner *learner, uint32_t rank,
                                  const struct weft_ps_client_config *client)
 {
-    struct weft_udp_config config;
-    weft_udp_config_default(&config);
-    config.host = bind_host(learner);
-    config.loss = (struct weft_loss_config){.loss_ppm = learner->job->inject_loss_ppm,
-                                            .role = WEFT_ROLE_WORKER,
-                                            .rank = rank,
-                                            .seed = learner->job->inject_seed};
-    config.busy_poll_us = (uint16_t)learner->job->busy_poll_us;
-    config.ep.keepalive_ns = weft_job_span_ns(learner->job->keepalive_ms);
-    config.ep.name = weft_rpc_name(WEFT_ROLE_WORKER, rank);
-    config.ep.peers_max = learner->shard_count;
-    config.ep.expects_max = weft_ps_client_expects_max(client);
+    struct weft_driver_config driver;
+    weft_driver_config_default(&driver);
+    weft_carrier_apply(&learner->job->carrier, &driver);
+    struct weft_udp_config *config = &driver.udp;
+    config->host = bind_host(learner);
+    config->loss = (struct weft_loss_config){.loss_ppm = learner->job->inject_loss_ppm,
+                                             .role = WEFT_ROLE_WORKER,
+                                             .rank = rank,
+                                             .seed = learner->job->inject_seed};
+    config->busy_poll_us = (uint16_t)learner->job->busy_poll_us;
+    config->ep.keepalive_ns = weft_job_span_ns(learner->job->keepalive_ms);
+    config->ep.name = weft_rpc_name(WEFT_ROLE_WORKER, rank);
+    config->ep.peers_max = learner->shard_count;
+    config->ep.expects_max = weft_ps_client_expects_max(client);
     struct weft_io_error error = {.text = ""};
     char label[32];
     snprintf(label, sizeof(label), "worker %u", rank);
     weft_tracing_open(&learner->tracing, learner->job->trace);
-    weft_tracing_attach(&learner->tracing, label, &config, &learner->trace);
-    weft_status status = weft_drive_open(&config, &learner->job->security, learner->job->engine,
+    weft_tracing_attach(&learner->tracing, label, config, &learner->trace);
+    weft_status status = weft_drive_open(&driver, &learner->job->security, learner->job->engine,
                                          &learner->drive, &error);
     for (uint32_t s = 0; status == WEFT_OK && s < learner->shard_count; s++) {
         status = weft_drive_connect(&learner->drive, learner->shards[s].host,

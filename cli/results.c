@@ -262,6 +262,7 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddNumberToObject(report, "shards_per_server", results->shards_per_server);
     cJSON_AddStringToObject(report, "mode", mode);
     cJSON_AddStringToObject(report, "security", weft_security_mode_name(job->security.mode));
+    cJSON_AddStringToObject(report, "transport", weft_driver_kind_name(job->carrier.kind));
     cJSON_AddStringToObject(report, "drive", job->engine ? "engine" : "caller");
     cJSON_AddNumberToObject(report, "loss_bound", (double)job->bound_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "injected_loss", (double)job->inject_loss_ppm / WEFT_PPM);

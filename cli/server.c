@@ -1,4 +1,4 @@
-/* `weft server`: shards of the parameters, one thread and one UDP port each, until told to end. */
+/* `weft server`: shards of the parameters, one thread and one port each, until told to end. */
 #define _GNU_SOURCE
 #include "cli/counters.h"
 #include "cli/job.h"
@@ -30,6 +30,7 @@ struct server {
     uint32_t idle_timeout_ms;
     const char *trace;
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
+    struct weft_carrier carrier;
     struct weft_security security;
 
     struct weft_tracing tracing;
@@ -58,7 +59,7 @@ static int judge(struct server *server)
     enum weft_ep_hint hint = WEFT_HINT_NONE;
     for (uint32_t i = 0; i < server->started; i++) {
         const struct weft_shard_thread *thread = &server->threads[i];
-        if (thread->ep_counters.data_received > 0) {
+        if (thread->counters.ep.data_received > 0) {
             return WEFT_EXIT_OK;
         }
         hint = thread->hint != WEFT_HINT_NONE ? thread->hint : hint;
@@ -91,6 +92,7 @@ static int start_shards(struct server *server)
                      .role = WEFT_ROLE_SERVER,
                      .rank = server->shard_base + i,
                      .seed = server->inject_seed},
+            .carrier = server->carrier,
             .security = &server->security,
             .quiet = server->channel.fd >= 0,
             .tracing = &server->tracing,
@@ -141,7 +143,7 @@ static void tell_counters(struct server *server)
     cJSON *counters = cJSON_AddObjectToObject(event, "counters");
     for (uint32_t i = 0; i < server->started; i++) {
         const struct weft_shard_thread *thread = &server->threads[i];
-        weft_counters_add_transport(counters, &thread->udp_counters, &thread->ep_counters);
+        weft_counters_add_transport(counters, &thread->counters);
         weft_counters_add_shard(counters, &thread->shard_counters);
     }
     if (server->channel.fd >= 0) {
@@ -202,7 +204,10 @@ static int check(const struct weft_command *command, struct server *server)
         return weft_options_usage(command, "there are no %u ports from --port %u on",
                                   server->shards_here, server->port);
     }
-    return weft_security_check(command, &server->security);
+    int status =
+        weft_carrier_check(command, &server->carrier, server->inject_loss_ppm, server->trace);
+    return status != WEFT_OPTIONS_RUN ? status
+                                      : weft_security_check(command, &server->security);
 }
 
 static int load_and_serve(struct server *server)
@@ -229,7 +234,7 @@ int weft_cli_server(int argc, char **argv)
         {"host", "ADDRESS",
          "address to bind, numeric; 0.0.0.0 = every one of this host",
          WEFT_OPTION_STRING, .value = &server.host},
-        {"port", "P", "UDP port of the first shard; the next ones follow; 0 = any free",
+        {"port", "P", "port (UDP; with --transport tcp TCP) of the first shard; the next ones follow; 0 = any free",
          WEFT_OPTION_U32, .value = &server.port, .max = UINT16_MAX},
         {"shards-per-server", "N", "shards, each a thread and a port", WEFT_OPTION_U32,
          .value = &server.shards_here, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
@@ -241,6 +246,7 @@ int weft_cli_server(int argc, char **argv)
          .min = 1, .max = WEFT_JOB_WORKERS_MAX},
         {"rows-max", "N", "rows that a shard takes; further ones are refused and counted",
          WEFT_OPTION_U32, .value = &server.rows_max, .min = 1, .max = 1u << 28},
+        WEFT_CARRIER_OPTIONS(&server.carrier),
         WEFT_SECURITY_NETWORK_OPTIONS(&server.security),
         {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,
          .value = &server.inject_loss_ppm},
@@ -268,7 +274,7 @@ int weft_cli_server(int argc, char **argv)
         .name = "server",
         .summary = "serve shards of the parameters",
         .description =
-            "Each shard is one thread with one UDP port and a slice of all rows; workers name the\n"
+            "Each shard is one thread with one port and a slice of all rows; workers name the\n"
             "ports of all shards in order. Prints a line for each shard when it can be reached.\n"
             "Ctrl-C or SIGTERM ends it; then the counters are printed as a JSON object.",
         .example = "  weft keygen job.key\n"

@@ -31,25 +31,26 @@ static struct weft_shard_config shard_config(const struct weft_shard_thread_conf
     return shard;
 }
 
-static struct weft_udp_config udp_config(const struct weft_shard_thread_config *config,
-                                         const struct weft_shard_config *shard)
+static struct weft_driver_config driver_config(const struct weft_shard_thread_config *config,
+                                               const struct weft_shard_config *shard)
 {
-    struct weft_udp_config udp;
-    weft_udp_config_default(&udp);
-    udp.host = config->host;
-    udp.port = config->port;
-    udp.loss = config->loss;
-    udp.busy_poll_us = config->busy_poll_us;
-    udp.ep.keepalive_ns = config->keepalive_ns;
-    udp.ep.idle_timeout_ns = config->idle_timeout_ns;
-    udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, config->shard);
-    udp.ep.accept = 1;
-    udp.ep.senders_expected = (uint16_t)config->workers; /* a round is all of them at once */
-    udp.ep.credit_share = config->credit_share;
+    struct weft_driver_config driver;
+    weft_driver_config_default(&driver);
+    weft_carrier_apply(&config->carrier, &driver);
+    driver.udp.host = config->host;
+    driver.udp.port = config->port;
+    driver.udp.loss = config->loss;
+    driver.udp.busy_poll_us = config->busy_poll_us;
+    driver.udp.ep.keepalive_ns = config->keepalive_ns;
+    driver.udp.ep.idle_timeout_ns = config->idle_timeout_ns;
+    driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, config->shard);
+    driver.udp.ep.accept = 1;
+    driver.udp.ep.senders_expected = (uint16_t)config->workers; /* a round is all of them at once */
+    driver.udp.ep.credit_share = config->credit_share;
     /* Twice the workers: one that restarts may connect before its old connection is given up. */
-    udp.ep.peers_max = 2 * config->workers + 8;
-    udp.ep.expects_max = weft_shard_expects_max(shard);
-    return udp;
+    driver.udp.ep.peers_max = 2 * config->workers + 8;
+    driver.udp.ep.expects_max = weft_shard_expects_max(shard);
+    return driver;
 }
 
 /* Rows live in memory that this driver supplies; without it, new rows are refused and counted. */
@@ -78,12 +79,12 @@ static void handle(void *arg, uint64_t now_ns)
 }
 
 /* Publish the outcome of opening. */
-static void tell(struct weft_shard_thread *thread, weft_status status, struct weft_udp *udp)
+static void tell(struct weft_shard_thread *thread, weft_status status, struct weft_driver *driver)
 {
     pthread_mutex_lock(&thread->lock);
     thread->status = status;
-    thread->udp = status == WEFT_OK ? udp : NULL;
-    thread->port = status == WEFT_OK ? weft_udp_port(udp) : 0;
+    thread->driver = status == WEFT_OK ? driver : NULL;
+    thread->port = status == WEFT_OK ? weft_driver_port(driver) : 0;
     thread->is_open = true;
     pthread_cond_signal(&thread->opened);
     pthread_mutex_unlock(&thread->lock);
@@ -101,35 +102,36 @@ static void note_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
     thread->hint = hint;
 }
 
-static void serve(struct weft_shard_thread *thread, struct weft_udp *udp, struct serving *serving)
+static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
+                  struct serving *serving)
 {
-    tell(thread, WEFT_OK, udp);
+    tell(thread, WEFT_OK, driver);
     while (!atomic_load(&thread->stop)) {
-        (void)weft_udp_step(udp, WEFT_NEVER, handle, serving);
-        note_hint(thread, weft_ep_hint(weft_udp_ep(udp)));
+        (void)weft_driver_step(driver, WEFT_NEVER, handle, serving);
+        note_hint(thread, weft_driver_hint(driver));
     }
     pthread_mutex_lock(&thread->lock);
-    thread->udp = NULL; /* nobody wakes it from here on */
+    thread->driver = NULL; /* nobody wakes it from here on */
     pthread_mutex_unlock(&thread->lock);
-    thread->udp_counters = *weft_udp_counters(udp);
-    thread->ep_counters = *weft_ep_counters(weft_udp_ep(udp));
+    weft_driver_counters(driver, &thread->counters);
     thread->shard_counters = *weft_shard_counters(serving->shard);
 }
 
 static weft_status open_endpoint(struct weft_shard_thread *thread,
-                                 const struct weft_shard_config *config, struct weft_udp **udp_p,
+                                 const struct weft_shard_config *config,
+                                 struct weft_driver **driver_p,
                                  struct weft_provider **provider_p)
 {
-    struct weft_udp_config udp = udp_config(&thread->config, config);
+    struct weft_driver_config armed = driver_config(&thread->config, config);
     weft_status status =
-        weft_security_arm(thread->config.security, &udp, provider_p, &thread->error);
+        weft_security_arm(thread->config.security, &armed.udp, provider_p, &thread->error);
     if (status == WEFT_OK) {
         char label[32];
         snprintf(label, sizeof(label), "shard %u", thread->config.shard);
-        weft_tracing_attach(thread->config.tracing, label, &udp, &thread->trace);
-        status = weft_udp_open(&udp, udp_p, &thread->error);
+        weft_tracing_attach(thread->config.tracing, label, &armed.udp, &thread->trace);
+        status = weft_driver_open(&armed, driver_p, &thread->error);
     }
-    weft_security_disarm(&udp);
+    weft_security_disarm(&armed.udp);
     return status;
 }
 
@@ -137,18 +139,18 @@ static void *run(void *arg)
 {
     struct weft_shard_thread *thread = arg;
     struct weft_shard_config config = shard_config(&thread->config);
-    struct weft_udp *udp = NULL;
+    struct weft_driver *driver = NULL;
     struct weft_provider *provider = NULL;
-    weft_status status = open_endpoint(thread, &config, &udp, &provider);
+    weft_status status = open_endpoint(thread, &config, &driver, &provider);
     if (status != WEFT_OK) {
         weft_provider_free(provider);
         tell(thread, status, NULL);
         return NULL;
     }
-    struct serving serving = {.msgr = weft_udp_msgr(udp)};
+    struct serving serving = {.msgr = weft_driver_msgr(driver)};
     status = weft_shard_new(&config, serving.msgr, &serving.shard);
     if (status == WEFT_OK) {
-        serve(thread, udp, &serving);
+        serve(thread, driver, &serving);
     } else {
         tell(thread,
              weft_io_fail(&thread->error, status, "cannot make the shard: %s",
@@ -156,7 +158,7 @@ static void *run(void *arg)
              NULL);
     }
     /* The endpoint borrows the shard's memory, so it goes first. */
-    weft_udp_close(udp);
+    weft_driver_close(driver);
     weft_provider_free(provider);
     if (serving.shard != NULL) {
         for (void *slab; (slab = weft_shard_take_slab(serving.shard)) != NULL;) {
@@ -196,8 +198,8 @@ void weft_shard_thread_join(struct weft_shard_thread *thread)
 {
     atomic_store(&thread->stop, true);
     pthread_mutex_lock(&thread->lock);
-    if (thread->udp != NULL) {
-        weft_udp_wake(thread->udp);
+    if (thread->driver != NULL) {
+        weft_driver_wake(thread->driver);
     }
     pthread_mutex_unlock(&thread->lock);
     pthread_join(thread->thread, NULL);

@@ -4,9 +4,10 @@
 #ifndef WEFT_CLI_SHARD_THREAD_H
 #define WEFT_CLI_SHARD_THREAD_H
 
+#include "cli/carrier.h"
 #include "cli/security.h"
 #include "cli/tracing.h"
-#include "io/udp.h"
+#include "io/driver.h"
 #include "ps/shard.h"
 
 #include <pthread.h>
@@ -24,6 +25,7 @@ struct weft_shard_thread_config {
     uint16_t busy_poll_us;
     uint64_t keepalive_ns;    /* WEFT_NEVER = not */
     uint64_t idle_timeout_ns;
+    struct weft_carrier carrier;
     const struct weft_security *security; /* loaded; borrowed until join */
     bool quiet; /* do not print hints about refused peers */
     struct weft_tracing *tracing; /* of the process; borrowed until join */
@@ -35,7 +37,7 @@ struct weft_shard_thread {
     pthread_mutex_t lock; /* of what follows up to `stop` */
     pthread_cond_t opened;
     bool is_open;           /* or has failed; see status */
-    struct weft_udp *udp;   /* while the thread may be woken */
+    struct weft_driver *driver; /* while the thread may be woken */
     uint16_t port;
     weft_status status;
     struct weft_io_error error;
@@ -43,15 +45,14 @@ struct weft_shard_thread {
     uint32_t hints_said; /* of enum weft_ep_hint: bit by bit */
     struct weft_tracing_feed trace;
     /* Valid after weft_shard_thread_join: */
-    struct weft_udp_counters udp_counters;
-    struct weft_ep_counters ep_counters;
+    struct weft_driver_counters counters;
     struct weft_shard_counters shard_counters;
     enum weft_ep_hint hint; /* the last */
 };
 
 /* Start the thread and wait until it has opened its socket.
  * Owns:    thread is the caller's, at a fixed place until join; after an error nothing is left.
- * Errors:  as weft_udp_open, with error->text; WEFT_IO  no thread. */
+ * Errors:  as weft_driver_open, with error->text; WEFT_IO  no thread. */
 weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
                                     const struct weft_shard_thread_config *config,
                                     struct weft_io_error *error);

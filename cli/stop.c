@@ -5,15 +5,15 @@
 #include <stdatomic.h>
 
 static atomic_bool asked;
-static _Atomic(struct weft_udp *) woken;
+static _Atomic(struct weft_driver *) woken;
 
 static void on_signal(int signal)
 {
     (void)signal;
     atomic_store(&asked, true);
-    struct weft_udp *udp = atomic_load(&woken);
-    if (udp != NULL) {
-        weft_udp_wake(udp);
+    struct weft_driver *driver = atomic_load(&woken);
+    if (driver != NULL) {
+        weft_driver_wake(driver);
     }
 }
 
@@ -29,9 +29,9 @@ void weft_stop_install(void)
     }
 }
 
-void weft_stop_wakes(struct weft_udp *udp)
+void weft_stop_wakes(struct weft_driver *driver)
 {
-    atomic_store(&woken, udp);
+    atomic_store(&woken, driver);
 }
 
 bool weft_stop_asked(void)

@@ -6,15 +6,15 @@
 #ifndef WEFT_CLI_STOP_H
 #define WEFT_CLI_STOP_H
 
-#include "io/udp.h"
+#include "io/driver.h"
 
 #include <stdbool.h>
 
 /* Call once. A SIGINT that is ignored (a child of `weft train`) stays ignored. */
 void weft_stop_install(void);
 
-/* Wake this socket when asked; NULL = none. */
-void weft_stop_wakes(struct weft_udp *udp);
+/* Wake this transport when asked; NULL = none. */
+void weft_stop_wakes(struct weft_driver *driver);
 
 bool weft_stop_asked(void);
 

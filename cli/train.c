@@ -67,6 +67,11 @@ static void add_common(struct train *train, struct weft_arguments *arguments)
     weft_arguments_add(arguments, "--inject-seed=%llu", (unsigned long long)job->inject_seed);
     weft_arguments_add(arguments, "--busy-poll-us=%u", job->busy_poll_us);
     weft_arguments_add(arguments, "--security=%s", weft_security_mode_name(job->security.mode));
+    weft_arguments_add(arguments, "--transport=%s", weft_driver_kind_name(job->carrier.kind));
+    if (job->carrier.tcp_cc != NULL) {
+        weft_arguments_add(arguments, "--tcp-cc=%s", job->carrier.tcp_cc);
+    }
+    weft_arguments_add(arguments, "--tcp-rto-min=%u", job->carrier.tcp_rto_min_ms);
 }
 
 /* The key for one child lies in a pipe, complete, before the child is started. */
@@ -513,7 +518,7 @@ int weft_cli_train(int argc, char **argv)
          .max = WEFT_JOB_SHARDS_MAX},
         {"shards-per-server", "N", "shards of each server, each a thread and a port",
          WEFT_OPTION_U32, .value = &train.shards_per_server, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
-        {"port", "P", "UDP port of the first shard, the others follow; 0 = any free",
+        {"port", "P", "port of the first shard, the others follow; 0 = any free",
          WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
         {"report", "FILE", "write the JSON report here", WEFT_OPTION_STRING,
          .value = &train.report},

@@ -164,18 +164,17 @@ static void say_done(struct worker *worker)
 {
     static struct weft_latency latency; /* 190 KB, and there is one */
     struct weft_learner *learner = &worker->learner;
-    struct weft_udp_counters udp;
-    struct weft_ep_counters ep;
+    struct weft_driver_counters transport;
     uint64_t elements;
     uint64_t delivered;
-    weft_drive_counters(&learner->drive, &udp, &ep);
+    weft_drive_counters(&learner->drive, &transport);
     weft_learner_delivery(learner, &elements, &delivered);
     collect(latency.of[WEFT_LATENCY_PUSH], weft_ps_client_push_latencies(learner->client));
     collect(latency.of[WEFT_LATENCY_PULL], weft_ps_client_pull_latencies(learner->client));
 
     cJSON *event = weft_channel_event("done");
     cJSON *counters = cJSON_AddObjectToObject(event, "counters");
-    weft_counters_add_transport(counters, &udp, &ep);
+    weft_counters_add_transport(counters, &transport);
     weft_counters_add_client(counters, weft_ps_client_counters(learner->client));
     weft_counters_add(counters, "elements", elements);
     weft_counters_add(counters, "elements_delivered", delivered);

@@ -185,7 +185,7 @@ static weft_status range_check(const struct weft_transport_config *c, struct wef
 
 weft_status weft_api_config_read(const struct weft_transport_config *theirs,
                                  struct weft_transport_config *ours_p,
-                                 struct weft_udp_config *udp_p, struct weft_io_error *error)
+                                 struct weft_driver_config *driver_p, struct weft_io_error *error)
 {
     weft_transport_config_init(ours_p, sizeof(*ours_p));
     weft_status status = struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs, "config",
@@ -196,7 +196,8 @@ weft_status weft_api_config_read(const struct weft_transport_config *theirs,
     if (status != WEFT_OK) {
         return status;
     }
-    weft_udp_config_default(udp_p);
+    weft_driver_config_default(driver_p);
+    struct weft_udp_config *udp_p = &driver_p->udp;
     udp_p->host = ours_p->host;
     udp_p->port = ours_p->port;
     udp_p->busy_poll_us = (uint16_t)ours_p->busy_poll_us;

@@ -192,7 +192,7 @@ weft_status weft_transport_progress(struct weft_transport *transport, uint64_t t
                             "%u events wait; take them with weft_transport_poll",
                             transport->queued);
     }
-    (void)weft_udp_step(transport->udp, timeout_ns, drain, transport);
+    (void)weft_driver_step(transport->driver, timeout_ns, drain, transport);
     return WEFT_OK;
 }
 
@@ -204,7 +204,7 @@ static void turn(struct weft_transport *t, uint64_t end_ns, uint64_t now_ns)
         (void)weft_engine_wait(t->engine, left_ns);
     } else {
         WEFT_ASSERT(queue_fits(t, 0)); /* nothing is queued: there is room for what was posted */
-        (void)weft_udp_step(t->udp, left_ns, drain, t);
+        (void)weft_driver_step(t->driver, left_ns, drain, t);
     }
 }
 
@@ -234,7 +234,7 @@ weft_status weft_transport_wait(struct weft_transport *transport, uint64_t timeo
     if (first_ns == end_ns) {
         return weft_api_explain_timeout(transport, NULL, timeout_ns);
     }
-    struct weft_api_counters before;
+    struct weft_driver_counters before;
     weft_api_counters_read(transport, &before);
     if (wait_until(transport, end_ns, event_p)) {
         return WEFT_OK;
@@ -242,9 +242,9 @@ weft_status weft_transport_wait(struct weft_transport *transport, uint64_t timeo
     return weft_api_explain_timeout(transport, &before, timeout_ns);
 }
 
-static void ask_busy(struct weft_udp *udp, void *arg)
+static void ask_busy(struct weft_driver *driver, void *arg)
 {
-    *(bool *)arg = weft_ep_busy(weft_udp_ep(udp));
+    *(bool *)arg = weft_driver_busy(driver);
 }
 
 static bool busy(struct weft_transport *t)

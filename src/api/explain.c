@@ -34,24 +34,23 @@ const char *weft_down_text(enum weft_transport_down down)
     return "for an unknown reason";
 }
 
-void weft_api_counters_read(struct weft_transport *t, struct weft_api_counters *counters_p)
+void weft_api_counters_read(struct weft_transport *t, struct weft_driver_counters *counters_p)
 {
     if (t->engine != NULL) {
-        weft_engine_counters(t->engine, &counters_p->udp, &counters_p->ep);
+        weft_engine_counters(t->engine, counters_p);
     } else {
-        counters_p->udp = *weft_udp_counters(t->udp);
-        counters_p->ep = *weft_ep_counters(weft_udp_ep(t->udp));
+        weft_driver_counters(t->driver, counters_p);
     }
 }
 
-static void ask_hint(struct weft_udp *udp, void *arg)
+static void ask_hint(struct weft_driver *driver, void *arg)
 {
-    *(const char **)arg = weft_ep_hint_text(weft_ep_hint(weft_udp_ep(udp)));
+    *(const char **)arg = weft_ep_hint_text(weft_driver_hint(driver));
 }
 
-static void ask_unreached(struct weft_udp *udp, void *text)
+static void ask_unreached(struct weft_driver *driver, void *text)
 {
-    weft_udp_unreached(udp, text);
+    weft_driver_unreached(driver, text);
 }
 
 void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down)
@@ -83,13 +82,13 @@ static uint64_t refused_packets(const struct weft_ep_counters *ep)
 void weft_transport_counters_get(struct weft_transport *transport,
                                  struct weft_transport_counters *counters_p)
 {
-    struct weft_api_counters c;
+    struct weft_driver_counters c;
     weft_api_counters_read(transport, &c);
     struct weft_transport_counters ours = {
-        .datagrams_sent = c.udp.datagrams_sent,
-        .datagrams_received = c.udp.datagrams_received,
-        .bytes_sent = c.udp.bytes_sent,
-        .bytes_received = c.udp.bytes_received,
+        .datagrams_sent = c.socket.datagrams_sent,
+        .datagrams_received = c.socket.datagrams_received,
+        .bytes_sent = c.socket.bytes_sent,
+        .bytes_received = c.socket.bytes_received,
         .data_packets_sent = c.ep.data_sent,
         .retransmitted_packets = c.ep.retransmitted_packets,
         .lost_packets = c.ep.lost_packets,
@@ -101,9 +100,9 @@ void weft_transport_counters_get(struct weft_transport *transport,
         .unmatched_packets = c.ep.no_memory,
         .refused_packets = refused_packets(&c.ep),
         .connections_refused = c.ep.hello_refused,
-        .kernel_drops = c.udp.kernel_drops,
-        .send_drops = c.udp.send_dropped,
-        .injected_drops = c.udp.injected_drops,
+        .kernel_drops = c.socket.kernel_drops,
+        .send_drops = c.socket.send_dropped,
+        .injected_drops = c.socket.injected_drops,
         .unauthentic_packets = unauthentic_packets(&c.ep),
     };
     weft_api_struct_out(counters_p, &ours, sizeof(ours), COUNTERS_BYTES_MIN);
@@ -111,13 +110,13 @@ void weft_transport_counters_get(struct weft_transport *transport,
 
 /* What stood in the way, most telling first: a counter that grew, and the sentence for it. */
 weft_status weft_api_explain_timeout(struct weft_transport *t,
-                                     const struct weft_api_counters *before, uint64_t timeout_ns)
+                                     const struct weft_driver_counters *before, uint64_t timeout_ns)
 {
     unsigned long long ms = timeout_ns / WEFT_NS_PER_MS;
     if (before == NULL) {
         return weft_io_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; wait longer", ms);
     }
-    struct weft_api_counters now;
+    struct weft_driver_counters now;
     weft_api_counters_read(t, &now);
     const struct weft_ep_counters *a = &before->ep;
     const struct weft_ep_counters *b = &now.ep;
@@ -152,7 +151,7 @@ weft_status weft_api_explain_timeout(struct weft_transport *t,
                                 (unsigned long long)signs[i].grew, signs[i].sentence);
         }
     }
-    if (now.udp.datagrams_received == before->udp.datagrams_received) {
+    if (now.socket.datagrams_received == before->socket.datagrams_received) {
         return weft_io_fail(&t->error, WEFT_TIMEOUT,
                             "no event within %llu ms, and nothing arrived; see that the other end "
                             "runs and sends to this address and port %u",

@@ -19,14 +19,8 @@
 
 #include <weft/transport.h>
 
-/* Where an endpoint's and a socket's counters are side by side. */
-struct weft_api_counters {
-    struct weft_udp_counters udp;
-    struct weft_ep_counters ep;
-};
-
 struct weft_transport {
-    struct weft_udp *udp;       /* the caller turns the crank; else NULL */
+    struct weft_driver *driver; /* the caller turns the crank; else NULL */
     struct weft_engine *engine; /* a thread does; else NULL */
     struct weft_msgr msgr;      /* of one of them */
     struct weft_provider *provider; /* of its cryptography; NULL without any */
@@ -62,7 +56,7 @@ void weft_api_struct_out(void *theirs, const void *ours, size_t ours_bytes, size
 /* The driver's configuration for a caller's. */
 weft_status weft_api_config_read(const struct weft_transport_config *theirs,
                                  struct weft_transport_config *ours_p,
-                                 struct weft_udp_config *udp_p, struct weft_io_error *error);
+                                 struct weft_driver_config *driver_p, struct weft_io_error *error);
 
 /* A caller's send or receive, of any age. WEFT_INVALID: it was not made by its _init function. */
 weft_status weft_api_send_read(const struct weft_transport_send *theirs,
@@ -89,13 +83,13 @@ bool weft_api_queue_has_room(const struct weft_transport *t);
 
 /* explain.c */
 
-void weft_api_counters_read(struct weft_transport *t, struct weft_api_counters *counters_p);
+void weft_api_counters_read(struct weft_transport *t, struct weft_driver_counters *counters_p);
 
 /* Leave the words for a DOWN event in the transport's error text. */
 void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down);
 
 /* After a wait without an event: what was seen since `before` (NULL = it is not known). */
 weft_status weft_api_explain_timeout(struct weft_transport *t,
-                                     const struct weft_api_counters *before, uint64_t timeout_ns);
+                                     const struct weft_driver_counters *before, uint64_t timeout_ns);
 
 #endif

@@ -28,38 +28,39 @@ static weft_status beyond_loopback(const char *host, struct weft_io_error *error
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static uint32_t posted_max(const struct weft_udp_config *udp)
+static uint32_t posted_max(const struct weft_driver_config *config)
 {
-    uint64_t posts = (uint64_t)udp->ep.peers_max * WEFT_MSGS_MAX + udp->ep.expects_max;
+    const struct weft_ep_config *ep = &config->udp.ep;
+    uint64_t posts = (uint64_t)ep->peers_max * WEFT_MSGS_MAX + ep->expects_max;
     return (uint32_t)weft_min_u64(posts, EVENTS_KEPT_MAX);
 }
 
-static weft_status open_engine(struct weft_transport *t, const struct weft_udp_config *udp)
+static weft_status open_engine(struct weft_transport *t, const struct weft_driver_config *driver)
 {
     struct weft_engine_config config;
     weft_engine_config_default(&config);
-    config.udp = *udp;
-    while (config.events_max < posted_max(udp)) {
+    config.driver = *driver;
+    while (config.events_max < posted_max(driver)) {
         config.events_max *= 2;
     }
     weft_status status = weft_engine_start(&config, &t->engine, &open_error);
-    weft_api_security_forget(&config.udp.ep);
+    weft_api_security_forget(&config.driver.udp.ep);
     if (status == WEFT_OK) {
         t->msgr = weft_engine_msgr(t->engine);
     }
     return status;
 }
 
-static weft_status open_udp(struct weft_transport *t, const struct weft_udp_config *udp)
+static weft_status open_driver(struct weft_transport *t, const struct weft_driver_config *driver)
 {
-    weft_status status = weft_api_queue_init(t, posted_max(udp));
+    weft_status status = weft_api_queue_init(t, posted_max(driver));
     if (status != WEFT_OK) {
         return weft_io_fail(&open_error, status,
                             "no memory for events; lower peers_max or message_bytes_max");
     }
-    status = weft_udp_open(udp, &t->udp, &open_error);
+    status = weft_driver_open(driver, &t->driver, &open_error);
     if (status == WEFT_OK) {
-        t->msgr = weft_udp_msgr(t->udp);
+        t->msgr = weft_driver_msgr(t->driver);
     }
     return status;
 }
@@ -68,8 +69,8 @@ weft_status weft_transport_open(const struct weft_transport_config *config,
                                 struct weft_transport **transport_p)
 {
     struct weft_transport_config ours;
-    struct weft_udp_config udp;
-    weft_status status = weft_api_config_read(config, &ours, &udp, &open_error);
+    struct weft_driver_config driver;
+    weft_status status = weft_api_config_read(config, &ours, &driver, &open_error);
     if (status != WEFT_OK) {
         return status;
     }
@@ -80,20 +81,20 @@ weft_status weft_transport_open(const struct weft_transport_config *config,
     t->message_bytes_max = ours.message_bytes_max;
     t->packet_bytes = ours.packet_bytes;
     t->peers_max = ours.peers_max;
-    t->chunks_max = udp.ep.chunks_max;
+    t->chunks_max = driver.udp.ep.chunks_max;
     t->up = calloc(WEFT_BITS_WORDS((size_t)ours.peers_max), sizeof(*t->up));
-    t->critical_mask = calloc(WEFT_BITS_WORDS((size_t)udp.ep.chunks_max), sizeof(uint64_t));
+    t->critical_mask = calloc(WEFT_BITS_WORDS((size_t)driver.udp.ep.chunks_max), sizeof(uint64_t));
     if (t->up == NULL || t->critical_mask == NULL) {
         status = weft_io_fail(&open_error, WEFT_NOMEM, "no memory for a transport");
     } else {
-        status = weft_api_security_open(t, &ours, &udp.ep, &open_error);
+        status = weft_api_security_open(t, &ours, &driver.udp.ep, &open_error);
     }
     if (status == WEFT_OK) {
-        status = ours.thread ? open_engine(t, &udp) : open_udp(t, &udp);
+        status = ours.thread ? open_engine(t, &driver) : open_driver(t, &driver);
     }
-    weft_api_security_forget(&udp.ep);
-    if (status == WEFT_UNSUPPORTED && udp.ep.mode == WEFT_MODE_NONE) {
-        status = beyond_loopback(udp.host, &open_error);
+    weft_api_security_forget(&driver.udp.ep);
+    if (status == WEFT_UNSUPPORTED && driver.udp.ep.mode == WEFT_MODE_NONE) {
+        status = beyond_loopback(driver.udp.host, &open_error);
     }
     if (status != WEFT_OK) {
         weft_transport_close(t);
@@ -109,7 +110,7 @@ void weft_transport_close(struct weft_transport *transport)
         return;
     }
     weft_engine_stop(transport->engine);
-    weft_udp_close(transport->udp);
+    weft_driver_close(transport->driver);
     weft_provider_free(transport->provider);
     weft_event_ring_fini(&transport->ring);
     free(transport->critical_mask);
@@ -120,7 +121,7 @@ void weft_transport_close(struct weft_transport *transport)
 uint16_t weft_transport_port(const struct weft_transport *transport)
 {
     return transport->engine != NULL ? weft_engine_port(transport->engine)
-                                     : weft_udp_port(transport->udp);
+                                     : weft_driver_port(transport->driver);
 }
 
 const char *weft_transport_error(const struct weft_transport *transport)
@@ -133,7 +134,7 @@ void weft_api_call(struct weft_transport *t, weft_engine_fn *call, void *arg)
     if (t->engine != NULL) {
         weft_engine_call(t->engine, call, arg);
     } else {
-        call(t->udp, arg);
+        call(t->driver, arg);
     }
 }
 
@@ -148,7 +149,7 @@ weft_status weft_transport_connect(struct weft_transport *transport, const char 
     }
     weft_status status = t->engine != NULL
                              ? weft_engine_connect(t->engine, host, port, peer_p, &t->error)
-                             : weft_udp_connect(t->udp, host, port, peer_p, &t->error);
+                             : weft_driver_connect(t->driver, host, port, peer_p, &t->error);
     if (status == WEFT_UNSUPPORTED) {
         return beyond_loopback(host, &t->error);
     }
@@ -160,9 +161,9 @@ weft_status weft_transport_connect(struct weft_transport *transport, const char 
     return status;
 }
 
-static void close_peer(struct weft_udp *udp, void *arg)
+static void close_peer(struct weft_driver *driver, void *arg)
 {
-    weft_ep_close(weft_udp_ep(udp), *(const uint32_t *)arg, weft_clock_now_ns());
+    weft_driver_disconnect(driver, *(const uint32_t *)arg);
 }
 
 void weft_transport_disconnect(struct weft_transport *transport, uint32_t peer)
@@ -243,11 +244,11 @@ static void mark_critical(const struct weft_transport_send *s, uint32_t chunk_el
 }
 
 /* Where the endpoint may be touched: the grid cannot change between its question and the send. */
-static void post_send(struct weft_udp *udp, void *arg)
+static void post_send(struct weft_driver *driver, void *arg)
 {
     struct post *post = arg;
     const struct weft_transport_send *s = post->send;
-    struct weft_msgr msgr = weft_udp_msgr(udp);
+    struct weft_msgr msgr = weft_driver_msgr(driver);
     uint64_t now_ns = weft_clock_now_ns();
     struct weft_msg_send core = {
         .peer = s->peer,
@@ -261,7 +262,7 @@ static void post_send(struct weft_udp *udp, void *arg)
         .user = (uintptr_t)s->user,
     };
     uint32_t chunk_elems =
-        weft_ep_grid(weft_udp_ep(udp), s->peer, s->elem_bytes, s->elements);
+        weft_driver_grid(driver, s->peer, s->elem_bytes, s->elements);
     uint64_t chunks = chunk_elems > 0 ? weft_div_ceil_u64(s->elements, chunk_elems) : UINT64_MAX;
     if (s->critical_count > 0 && chunks <= post->chunks_max) { /* else send will refuse it */
         mark_critical(s, chunk_elems, (uint32_t)chunks, post->mask);

@@ -2,6 +2,7 @@
  * once a step, so the indirection costs nothing that could be measured. */
 #include "io/driver.h"
 
+#include "io/clock.h"
 #include "io/tcp.h"
 
 #include <stdlib.h>
@@ -12,13 +13,16 @@ struct weft_driver_ops {
     uint16_t (*port)(const void *self);
     weft_status (*connect)(void *self, const char *host, uint16_t port, weft_peer *peer_p,
                            struct weft_io_error *error);
+    void (*disconnect)(void *self, weft_peer peer);
     struct weft_msgr (*msgr)(void *self);
     uint32_t (*step)(void *self, uint64_t timeout_ns, weft_driver_handler *handler, void *arg);
     void (*wake)(void *self);
     void (*idle)(void *self);
     void (*close)(void *self);
     void (*counters)(void *self, struct weft_driver_counters *counters_p);
+    bool (*busy)(void *self);
     enum weft_ep_hint (*hint)(void *self);
+    void (*unreached)(void *self, char *text_p);
     uint64_t (*srtt_ns)(void *self, weft_peer peer);
     uint32_t (*grid)(void *self, weft_peer peer, uint16_t elem_bytes, uint32_t total);
 };
@@ -39,6 +43,11 @@ static weft_status udp_connect(void *self, const char *host, uint16_t port, weft
                                struct weft_io_error *error)
 {
     return weft_udp_connect(self, host, port, peer_p, error);
+}
+
+static void udp_disconnect(void *self, weft_peer peer)
+{
+    weft_ep_close(weft_udp_ep(self), peer, weft_clock_now_ns());
 }
 
 static struct weft_msgr udp_msgr(void *self)
@@ -72,9 +81,19 @@ static void udp_counters(void *self, struct weft_driver_counters *counters_p)
     counters_p->ep = *weft_ep_counters(weft_udp_ep(self));
 }
 
+static bool udp_busy(void *self)
+{
+    return weft_ep_busy(weft_udp_ep(self));
+}
+
 static enum weft_ep_hint udp_hint(void *self)
 {
     return weft_ep_hint(weft_udp_ep(self));
+}
+
+static void udp_unreached(void *self, char *text_p)
+{
+    weft_udp_unreached(self, text_p);
 }
 
 static uint64_t udp_srtt_ns(void *self, weft_peer peer)
@@ -91,13 +110,16 @@ static const struct weft_driver_ops udp_ops = {
     .kind = WEFT_DRIVER_UDP,
     .port = udp_port,
     .connect = udp_connect,
+    .disconnect = udp_disconnect,
     .msgr = udp_msgr,
     .step = udp_step,
     .wake = udp_wake,
     .idle = udp_idle,
     .close = udp_close,
     .counters = udp_counters,
+    .busy = udp_busy,
     .hint = udp_hint,
+    .unreached = udp_unreached,
     .srtt_ns = udp_srtt_ns,
     .grid = udp_grid,
 };
@@ -113,6 +135,11 @@ static weft_status tcp_connect(void *self, const char *host, uint16_t port, weft
                                struct weft_io_error *error)
 {
     return weft_tcp_connect(self, host, port, peer_p, error);
+}
+
+static void tcp_disconnect(void *self, weft_peer peer)
+{
+    weft_tcp_disconnect(self, peer);
 }
 
 static struct weft_msgr tcp_msgr(void *self)
@@ -145,9 +172,19 @@ static void tcp_counters(void *self, struct weft_driver_counters *counters_p)
     weft_tcp_counters(self, counters_p);
 }
 
+static bool tcp_busy(void *self)
+{
+    return weft_tcp_busy(self);
+}
+
 static enum weft_ep_hint tcp_hint(void *self)
 {
     return weft_tcp_hint(self);
+}
+
+static void tcp_unreached(void *self, char *text_p)
+{
+    weft_tcp_unreached(self, text_p);
 }
 
 static uint64_t tcp_srtt_ns(void *self, weft_peer peer)
@@ -165,13 +202,16 @@ static const struct weft_driver_ops tcp_ops = {
     .kind = WEFT_DRIVER_TCP,
     .port = tcp_port,
     .connect = tcp_connect,
+    .disconnect = tcp_disconnect,
     .msgr = tcp_msgr,
     .step = tcp_step,
     .wake = tcp_wake,
     .idle = tcp_idle,
     .close = tcp_close,
     .counters = tcp_counters,
+    .busy = tcp_busy,
     .hint = tcp_hint,
+    .unreached = tcp_unreached,
     .srtt_ns = tcp_srtt_ns,
     .grid = tcp_grid,
 };
@@ -257,6 +297,11 @@ weft_status weft_driver_connect(struct weft_driver *driver, const char *host, ui
     return driver->ops->connect(driver->self, host, port, peer_p, error);
 }
 
+void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer)
+{
+    driver->ops->disconnect(driver->self, peer);
+}
+
 struct weft_msgr weft_driver_msgr(struct weft_driver *driver)
 {
     return driver->ops->msgr(driver->self);
@@ -291,9 +336,19 @@ void weft_driver_counters(struct weft_driver *driver, struct weft_driver_counter
     driver->ops->counters(driver->self, counters_p);
 }
 
+bool weft_driver_busy(struct weft_driver *driver)
+{
+    return driver->ops->busy(driver->self);
+}
+
 enum weft_ep_hint weft_driver_hint(const struct weft_driver *driver)
 {
     return driver->ops->hint(driver->self);
+}
+
+void weft_driver_unreached(const struct weft_driver *driver, char text_p[WEFT_UDP_UNREACHED_BYTES])
+{
+    driver->ops->unreached(driver->self, text_p);
 }
 
 uint64_t weft_driver_srtt_ns(const struct weft_driver *driver, weft_peer peer)

@@ -62,6 +62,9 @@ uint16_t weft_driver_port(const struct weft_driver *driver);
 weft_status weft_driver_connect(struct weft_driver *driver, const char *host, uint16_t port,
                                 weft_peer *peer_p, struct weft_io_error *error);
 
+/* End one connection: weft_ep_close. PEER_DOWN (LOCAL) follows. */
+void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer);
+
 struct weft_msgr weft_driver_msgr(struct weft_driver *driver);
 
 /* As weft_udp_step, weft_udp_wake (any thread, signal handlers), weft_udp_idle. */
@@ -76,8 +79,15 @@ void weft_driver_close(struct weft_driver *driver);
 
 void weft_driver_counters(struct weft_driver *driver, struct weft_driver_counters *counters_p);
 
+/* True while anything is queued, unconfirmed or open with a live peer. */
+bool weft_driver_busy(struct weft_driver *driver);
+
 /* Why connections do not come about: weft_ep_hint. */
 enum weft_ep_hint weft_driver_hint(const struct weft_driver *driver);
+
+/* What the network said about a connection that does not come about: weft_udp_unreached. */
+void weft_driver_unreached(const struct weft_driver *driver,
+                           char text_p[WEFT_UDP_UNREACHED_BYTES]);
 
 /* Smoothed round-trip time to a peer, as UDP's endpoint or the kernel's TCP has it; 0 = unknown. */
 uint64_t weft_driver_srtt_ns(const struct weft_driver *driver, weft_peer peer);

@@ -4,7 +4,7 @@
  *   - sleep and wake: a side says that it waits (an atomic flag), looks once more, then sleeps
  *     on its condition; the other side changes the state first and looks at the flag after. All of
  *     these are sequentially consistent, so one of the two always sees the other.
- * The engine thread sleeps in weft_udp_step, or, when the ring is full, on engine_cond.
+ * The engine thread sleeps in weft_driver_step, or, when the ring is full, on engine_cond.
  */
 #include "io/engine.h"
 
@@ -48,16 +48,15 @@ struct command {
     struct weft_io_error *error;
     weft_engine_fn *call;
     void *arg;
-    struct weft_udp_counters *udp_counters;
-    struct weft_ep_counters *ep_counters;
+    struct weft_driver_counters *counters;
     /* The answer. */
     weft_status status;
     uint64_t value;
 };
 
 struct weft_engine {
-    struct weft_udp *udp;  /* the engine thread's, but for weft_udp_wake */
-    struct weft_msgr msgr; /* of udp */
+    struct weft_driver *driver; /* the engine thread's, but for weft_driver_wake */
+    struct weft_msgr msgr;      /* of driver */
     uint16_t port;
     pthread_t thread;
     struct weft_event_ring ring;
@@ -100,17 +99,16 @@ static void execute(struct weft_engine *engine, struct command *c)
         c->status = ops->cancel(self, c->id);
         break;
     case COMMAND_CONNECT:
-        c->status = weft_udp_connect(engine->udp, c->host, c->port, &c->peer, c->error);
+        c->status = weft_driver_connect(engine->driver, c->host, c->port, &c->peer, c->error);
         break;
     case COMMAND_CALL:
-        c->call(engine->udp, c->arg);
+        c->call(engine->driver, c->arg);
         break;
     case COMMAND_COUNTERS:
-        *c->udp_counters = *weft_udp_counters(engine->udp);
-        *c->ep_counters = *weft_ep_counters(weft_udp_ep(engine->udp));
+        weft_driver_counters(engine->driver, c->counters);
         break;
     case COMMAND_HINT:
-        c->value = weft_ep_hint(weft_udp_ep(engine->udp));
+        c->value = weft_driver_hint(engine->driver);
         break;
     }
 }
@@ -169,7 +167,7 @@ static void *engine_main(void *arg)
     struct weft_engine *engine = arg;
     weft_clock_timers_exact();
     while (!atomic_load(&engine->stopping)) {
-        (void)weft_udp_step(engine->udp, WEFT_NEVER, drain, engine);
+        (void)weft_driver_step(engine->driver, WEFT_NEVER, drain, engine);
     }
     return NULL;
 }
@@ -216,7 +214,7 @@ static void ask(struct weft_engine *engine, struct command *command)
     engine->mailbox = command;
     atomic_store(&engine->mailbox_state, MAILBOX_POSTED);
     wake(engine, &engine->engine_waits, &engine->engine_cond);
-    weft_udp_wake(engine->udp);
+    weft_driver_wake(engine->driver);
     (void)app_sleep(engine, answered, WEFT_NEVER);
     atomic_store(&engine->mailbox_state, MAILBOX_EMPTY);
 }
@@ -313,10 +311,9 @@ void weft_engine_call(struct weft_engine *engine, weft_engine_fn *call, void *ar
     ask(engine, &c);
 }
 
-void weft_engine_counters(struct weft_engine *engine, struct weft_udp_counters *udp_p,
-                          struct weft_ep_counters *ep_p)
+void weft_engine_counters(struct weft_engine *engine, struct weft_driver_counters *counters_p)
 {
-    struct command c = {.type = COMMAND_COUNTERS, .udp_counters = udp_p, .ep_counters = ep_p};
+    struct command c = {.type = COMMAND_COUNTERS, .counters = counters_p};
     ask(engine, &c);
 }
 
@@ -345,7 +342,7 @@ uint16_t weft_engine_port(const struct weft_engine *engine)
 void weft_engine_config_default(struct weft_engine_config *config_p)
 {
     *config_p = (struct weft_engine_config){.events_max = EVENTS_MAX};
-    weft_udp_config_default(&config_p->udp);
+    weft_driver_config_default(&config_p->driver);
 }
 
 static void init_sleeping(struct weft_engine *engine)
@@ -362,7 +359,7 @@ static void init_sleeping(struct weft_engine *engine)
 
 static void release(struct weft_engine *engine)
 {
-    weft_udp_close(engine->udp);
+    weft_driver_close(engine->driver);
     weft_event_ring_fini(&engine->ring);
     pthread_mutex_destroy(&engine->lock);
     pthread_cond_destroy(&engine->engine_cond);
@@ -395,9 +392,10 @@ weft_status weft_engine_start(const struct weft_engine_config *config,
     }
     memset(engine, 0, sizeof(*engine));
     init_sleeping(engine);
-    weft_status status = weft_udp_open(&config->udp, &engine->udp, error);
+    weft_status status = weft_driver_open(&config->driver, &engine->driver, error);
     if (status == WEFT_OK) {
-        status = weft_event_ring_init(&engine->ring, config->events_max, config->udp.ep.chunks_max);
+        status = weft_event_ring_init(&engine->ring, config->events_max,
+                                      config->driver.udp.ep.chunks_max);
         if (status != WEFT_OK) {
             (void)weft_io_fail(error, status, "no memory for %u events", config->events_max);
         }
@@ -406,8 +404,8 @@ weft_status weft_engine_start(const struct weft_engine_config *config,
         release(engine);
         return status;
     }
-    engine->msgr = weft_udp_msgr(engine->udp);
-    engine->port = weft_udp_port(engine->udp);
+    engine->msgr = weft_driver_msgr(engine->driver);
+    engine->port = weft_driver_port(engine->driver);
     int rc = create_thread(engine);
     if (rc != 0) {
         release(engine);
@@ -424,7 +422,7 @@ void weft_engine_stop(struct weft_engine *engine)
     }
     atomic_store(&engine->stopping, true);
     wake(engine, &engine->engine_waits, &engine->engine_cond);
-    weft_udp_wake(engine->udp);
+    weft_driver_wake(engine->driver);
     int rc = pthread_join(engine->thread, NULL);
     WEFT_ASSERT(rc == 0);
     release(engine);

@@ -1,12 +1,12 @@
 /* An endpoint with a thread of its own: communication goes on while the application computes.
  *
- * The engine thread owns a weft_udp and turns its crank. The application's thread holds a
+ * The engine thread owns a weft_driver (UDP or TCP) and turns its crank. The application's thread holds a
  * struct weft_msgr whose calls are handed over: commands through a one-place mailbox (the call
  * returns with the endpoint's own answer, so statuses and sequence numbers are the same as without
- * an engine), events through a bounded ring. It is the same object as weft_udp with another driver;
- * a program chooses one of the two when it starts.
+ * an engine), events through a bounded ring. A program chooses between this and turning the crank
+ * itself when it starts.
  *
- * Differences to weft_udp's message interface:
+ * Differences to the driver's message interface:
  *   - WEFT_SINK_HAND is WEFT_UNSUPPORTED: a chunk lies in the receive buffer only while the engine
  *     thread looks at it. set_user and refuse, which serve that sink, assert.
  *   - The ring holds events_max events. When it is full, the engine takes no more datagrams until
@@ -20,12 +20,12 @@
 #ifndef WEFT_IO_ENGINE_H
 #define WEFT_IO_ENGINE_H
 
-#include "io/udp.h"
+#include "io/driver.h"
 
 struct weft_engine;
 
 struct weft_engine_config {
-    struct weft_udp_config udp;
+    struct weft_driver_config driver;
     uint32_t events_max; /* power of two, >= 2; memory: events_max x ep.chunks_max / 8 bytes */
 };
 
@@ -33,7 +33,7 @@ void weft_engine_config_default(struct weft_engine_config *config_p);
 
 /* Open the socket and start the thread.
  * Owns:    gives *engine_p, to be ended with weft_engine_stop.
- * Errors:  as weft_udp_open. */
+ * Errors:  as weft_driver_open. */
 weft_status weft_engine_start(const struct weft_engine_config *config,
                               struct weft_engine **engine_p, struct weft_io_error *error);
 
@@ -47,15 +47,14 @@ struct weft_msgr weft_engine_msgr(struct weft_engine *engine);
 
 /* Run `call` on the engine's thread and wait for its return: for what the message interface does not
  * offer. It must not step, idle or close the socket, nor poll. */
-typedef void weft_engine_fn(struct weft_udp *udp, void *arg);
+typedef void weft_engine_fn(struct weft_driver *driver, void *arg);
 void weft_engine_call(struct weft_engine *engine, weft_engine_fn *call, void *arg);
 
 /* Sleep until an event can be polled; false when timeout_ns passed first. */
 bool weft_engine_wait(struct weft_engine *engine, uint64_t timeout_ns);
 
 /* A consistent copy of the counters, taken on the engine's thread. */
-void weft_engine_counters(struct weft_engine *engine, struct weft_udp_counters *udp_p,
-                          struct weft_ep_counters *ep_p);
+void weft_engine_counters(struct weft_engine *engine, struct weft_driver_counters *counters_p);
 
 /* As weft_ep_hint: why connections do not come about. */
 enum weft_ep_hint weft_engine_hint(struct weft_engine *engine);

@@ -387,6 +387,34 @@ weft_status weft_tcp_connect(struct weft_tcp *t, const char *host, uint16_t port
     return WEFT_OK;
 }
 
+void weft_tcp_disconnect(struct weft_tcp *t, weft_peer peer)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    struct tcp_peer *p = peer < t->peers_used ? &t->peers[peer] : NULL;
+    if (p == NULL || p->state == TCP_PEER_FREE) {
+        return;
+    }
+    p->need_close = true;
+    p->close_code = WEFT_CLOSE_FINISHED;
+    weft_tcp_write(t, p, now_ns);
+    if (p->state != TCP_PEER_FREE) { /* writing may have found that the provider fails */
+        weft_tcp_peer_down(t, p, WEFT_DOWN_LOCAL, 0, now_ns);
+    }
+}
+
+bool weft_tcp_busy(const struct weft_tcp *t)
+{
+    for (uint32_t i = 0; i < t->peers_used; i++) {
+        const struct tcp_peer *p = &t->peers[i];
+        bool to_write = p->out.iov_at != p->out.iov_count || weft_bits_test(t->ready, i);
+        if (p->state == TCP_PEER_CONNECTING ||
+            (p->state == TCP_PEER_OPEN && (to_write || weft_tcp_peer_outstanding(p)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct weft_msgr weft_tcp_msgr(struct weft_tcp *t)
 {
     return (struct weft_msgr){.ops = &weft_tcp_msg_ops, .self = t};

@@ -53,6 +53,11 @@ uint16_t weft_tcp_port(const struct weft_tcp *tcp);
 weft_status weft_tcp_connect(struct weft_tcp *tcp, const char *host, uint16_t port,
                              weft_peer *peer_p, struct weft_io_error *error);
 
+/* As weft_driver_disconnect, weft_driver_busy. CLOSE is lost if the socket has no room for it: the
+ * other end then sees a connection that broke. */
+void weft_tcp_disconnect(struct weft_tcp *tcp, weft_peer peer);
+bool weft_tcp_busy(const struct weft_tcp *tcp);
+
 struct weft_msgr weft_tcp_msgr(struct weft_tcp *tcp);
 
 /* As weft_udp_step, _wake, _idle, _close. step returns the records taken. */
@@ -64,6 +69,7 @@ void weft_tcp_close(struct weft_tcp *tcp);
 
 void weft_tcp_counters(struct weft_tcp *tcp, struct weft_driver_counters *counters_p);
 enum weft_ep_hint weft_tcp_hint(const struct weft_tcp *tcp);
+void weft_tcp_unreached(const struct weft_tcp *tcp, char text_p[WEFT_UDP_UNREACHED_BYTES]);
 uint64_t weft_tcp_srtt_ns(const struct weft_tcp *tcp, weft_peer peer);
 uint32_t weft_tcp_grid(const struct weft_tcp *tcp, weft_peer peer, uint16_t elem_bytes);
 void weft_tcp_facts(const struct weft_tcp *tcp, struct weft_tcp_facts *facts_p);

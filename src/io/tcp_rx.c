@@ -382,7 +382,7 @@ static uint32_t take_records(struct weft_tcp *t, struct tcp_peer *p, uint64_t at
         t->counters.datagrams_received++;
         bool up = weft_tcp_record(t, p, bytes, count, at_ns);
         handler(arg, at_ns);
-        if (!up) {
+        if (!up || p->state != TCP_PEER_OPEN) { /* the handler may have ended it, too */
             return taken;
         }
     }

@@ -23,8 +23,8 @@ static struct weft_engine *start(uint32_t events_max)
     struct weft_engine *engine = NULL;
     struct weft_io_error error = {{0}};
     weft_engine_config_default(&config);
-    config.udp.ep.peers_max = 4;
-    config.udp.ep.accept = 1;
+    config.driver.udp.ep.peers_max = 4;
+    config.driver.udp.ep.accept = 1;
     config.events_max = events_max;
     weft_status status = weft_engine_start(&config, &engine, &error);
     if (status != WEFT_OK) {
@@ -135,11 +135,10 @@ static void a_message_and_its_mask(void **state)
         assert_int_equal(event.user, tag);
         assert_int_equal(event.received, event.chunks);
     }
-    struct weft_udp_counters udp;
-    struct weft_ep_counters ep;
-    weft_engine_counters(a, &udp, &ep);
-    assert_int_equal(ep.messages_sent, 5);
-    assert_true(udp.datagrams_sent >= 5 * (COUNT / 352));
+    struct weft_driver_counters counters;
+    weft_engine_counters(a, &counters);
+    assert_int_equal(counters.ep.messages_sent, 5);
+    assert_true(counters.socket.datagrams_sent >= 5 * (COUNT / 352));
     weft_engine_stop(a);
     assert_int_equal(await(b, WEFT_EVENT_PEER_DOWN).down, WEFT_DOWN_CLOSED);
     weft_engine_stop(b);
@@ -233,7 +232,7 @@ static void refusals_come_through(void **state)
     config.events_max = 3;
     assert_int_equal(weft_engine_start(&config, &none, &error), WEFT_INVALID);
     config.events_max = 4;
-    config.udp.host = "10.0.0.1";
+    config.driver.udp.host = "10.0.0.1";
     assert_int_equal(weft_engine_start(&config, &none, &error), WEFT_UNSUPPORTED);
     assert_null(none);
 }

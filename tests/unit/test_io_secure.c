@@ -145,7 +145,7 @@ static void pair_open(struct pair *pair, uint8_t mode, const struct weft_job_key
     struct weft_io_error error = {.text = ""};
     *pair = (struct pair){0};
     weft_engine_config_default(&engine);
-    pair->providers[0] = arm(&engine.udp, mode, sender_key);
+    pair->providers[0] = arm(&engine.driver.udp, mode, sender_key);
     pair->providers[1] = arm(&udp, mode, receiver_key);
     assert_int_equal(weft_engine_start(&engine, &pair->sender, &error), WEFT_OK);
     assert_int_equal(weft_udp_open(&udp, &pair->receiver, &error), WEFT_OK);
@@ -239,13 +239,13 @@ static void transfer(uint8_t mode, uint32_t flip_every, bool *payload_seen_p)
 {
     struct pair pair;
     struct weft_job_key *key = fresh_key();
-    struct weft_udp_counters udp;
-    struct weft_ep_counters at_sender;
+    struct weft_driver_counters counters;
     pair_open(&pair, mode, key, key);
     run_until(&pair, &pair.up, 1);
     pair.relay.flip_every = flip_every;
     send_rounds(&pair, ROUNDS);
-    weft_engine_counters(pair.sender, &udp, &at_sender);
+    weft_engine_counters(pair.sender, &counters);
+    struct weft_ep_counters at_sender = counters.ep;
     const struct weft_ep_counters *at_receiver = weft_ep_counters(weft_udp_ep(pair.receiver));
     uint64_t bad = at_sender.bad_tag + at_receiver->bad_tag;
     if (flip_every == 0) {
