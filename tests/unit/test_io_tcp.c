@@ -1,0 +1,593 @@
+/* TCP's own troubles: connections that break, strangers at the door, bytes changed on the way.
+ * What it shares with UDP is in test_io_driver.c. This test looks inside. */
+#define _GNU_SOURCE /* accept4 */
+#include "driver_pair.h"
+#include "io/tcp_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const struct variant tcp_auth = {"tcp auth", WEFT_DRIVER_TCP, WEFT_MODE_AUTH};
+static const struct variant tcp_none = {"tcp none", WEFT_DRIVER_TCP, WEFT_MODE_NONE};
+
+struct ends {
+    struct node a;
+    struct node b;
+    weft_peer peer;
+};
+
+static void ends_open(struct ends *ends, const struct variant *v)
+{
+    struct weft_driver_config config = node_config(v, 1);
+    node_open(&ends->a, &config);
+    config = node_config(v, 2);
+    node_open(&ends->b, &config);
+    ends->peer = node_connect(&ends->a, &ends->b);
+    nodes_await(&ends->a, &ends->b, WEFT_EVENT_PEER_UP, 0);
+    nodes_await(&ends->b, &ends->a, WEFT_EVENT_PEER_UP, 0);
+}
+
+static void ends_close(struct ends *ends)
+{
+    node_close(&ends->a);
+    node_close(&ends->b);
+}
+
+/* The messenger inside a node: its message interface is bound to it. */
+static struct weft_tcp *inside(const struct node *n)
+{
+    return n->msgr.self;
+}
+
+static uint32_t conns_of(const struct node *n)
+{
+    const struct weft_tcp *t = inside(n);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < t->conns_max; i++) {
+        count += t->conns[i].state != TCP_CONN_FREE;
+    }
+    return count;
+}
+
+static struct weft_driver_counters counters_of(const struct node *n)
+{
+    struct weft_driver_counters counters;
+    weft_driver_counters(n->driver, &counters);
+    return counters;
+}
+
+/* ---- connections that break ------------------------------------------------------------------ */
+
+/* In the middle of a message both ways: both ends are told, the sender that it does not know, and a
+ * new connection works. */
+static void test_torn(void **state)
+{
+    enum { COUNT = 4 << 20 };
+    (void)state;
+    struct ends ends;
+    ends_open(&ends, &tcp_auth);
+    float *x = ramp(COUNT, 1.0F);
+    float *y = calloc(COUNT, sizeof(float));
+    struct weft_msg_expect expect = {.sink = WEFT_SINK_COPY, .tag = 1, .memory = y,
+                                     .memory_bytes = COUNT * 4ull, .user = 1};
+    struct weft_msg_send send = {.peer = ends.peer, .base = x, .total = COUNT, .tag = 1, .user = 1};
+    node_expect(&ends.b, expect);
+    node_send(&ends.a, send);
+    while (node_find(&ends.b, WEFT_EVENT_OPEN, 1) == NULL) {
+        nodes_turn(&ends.a, &ends.b);
+    }
+    struct weft_tcp *t = inside(&ends.a);
+    assert_int_equal(shutdown(t->peers[ends.peer].conn->fd, SHUT_RDWR), 0);
+    const struct node_event *s = nodes_await(&ends.a, &ends.b, WEFT_EVENT_SENT, 1);
+    const struct node_event *r = nodes_await(&ends.b, &ends.a, WEFT_EVENT_RECEIVED, 1);
+    assert_int_equal(s->e.outcome, WEFT_MSG_UNKNOWN);
+    assert_int_equal(s->e.received, 0);
+    assert_int_equal(weft_bits_count(s->mask, s->e.chunks), 0);
+    assert_int_equal(r->e.outcome, WEFT_MSG_SHORT);
+    assert_int_equal(weft_bits_count(r->mask, r->e.chunks), r->e.received);
+    for (uint32_t c = 0; c < r->e.chunks; c++) {
+        bool there = y[(size_t)c * r->e.chunk_elems + 1] != 0.0F;
+        assert_int_equal(there, weft_bits_test(r->mask, c));
+    }
+    assert_int_equal(nodes_await(&ends.a, &ends.b, WEFT_EVENT_PEER_DOWN, 0)->e.down,
+                     WEFT_DOWN_RESTARTED);
+    assert_int_equal(nodes_await(&ends.b, &ends.a, WEFT_EVENT_PEER_DOWN, 0)->e.down,
+                     WEFT_DOWN_RESTARTED);
+    assert_int_equal(conns_of(&ends.a) + conns_of(&ends.b), 0);
+
+    ends.a.count = ends.b.count = 0;
+    ends.peer = node_connect(&ends.a, &ends.b);
+    send.peer = ends.peer;
+    node_expect(&ends.b, expect);
+    node_send(&ends.a, send);
+    assert_int_equal(nodes_await(&ends.a, &ends.b, WEFT_EVENT_SENT, 1)->e.outcome,
+                     WEFT_MSG_COMPLETE);
+    assert_memory_equal(x, y, COUNT * sizeof(float));
+    free(x);
+    free(y);
+    ends_close(&ends);
+}
+
+/* A process that connects again while its old connection still looks alive replaces it. */
+static void test_replaced(void **state)
+{
+    (void)state;
+    struct ends ends;
+    ends_open(&ends, &tcp_auth);
+    struct node again;
+    struct weft_driver_config config = node_config(&tcp_auth, 1);
+    config.udp.ep.incarnation = inside(&ends.a)->config.ep.incarnation;
+    node_open(&again, &config);
+    node_connect(&again, &ends.b);
+    nodes_await(&again, &ends.b, WEFT_EVENT_PEER_UP, 0);
+    assert_int_equal(nodes_await(&ends.b, &again, WEFT_EVENT_PEER_DOWN, 0)->e.down,
+                     WEFT_DOWN_RESTARTED);
+    assert_int_equal(node_count(&ends.b, WEFT_EVENT_PEER_UP), 2);
+    nodes_await(&ends.a, &ends.b, WEFT_EVENT_PEER_DOWN, 0);
+    node_close(&again);
+    ends_close(&ends);
+}
+
+/* ---- strangers ------------------------------------------------------------------------------- */
+
+static int stranger(const struct node *to)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                               .sin_port = htons(weft_driver_port(to->driver))};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    int one = 1;
+    assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+    return fd;
+}
+
+static void say(int fd, const void *bytes, size_t count)
+{
+    assert_int_equal(send(fd, bytes, count, MSG_NOSIGNAL), (ssize_t)count);
+}
+
+/* Turn the node until the other end closes; what it said before goes to answer. */
+static size_t answer_of(struct node *n, int fd, uint8_t *answer, size_t room)
+{
+    uint64_t end_ns = weft_clock_now_ns() + node_limit_ns;
+    size_t bytes = 0;
+    while (weft_clock_now_ns() < end_ns) {
+        nodes_turn(n, NULL);
+        ssize_t got = recv(fd, answer + bytes, room - bytes, 0);
+        if (got == 0 || (got < 0 && errno != EAGAIN)) {
+            assert_int_equal(close(fd), 0);
+            return bytes;
+        }
+        bytes += got > 0 ? (size_t)got : 0;
+    }
+    fail_msg("the connection stays open");
+    return 0;
+}
+
+static void test_garbage(void **state)
+{
+    (void)state;
+    struct ends ends;
+    uint8_t answer[256];
+    ends_open(&ends, &tcp_auth);
+    static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    int fd = stranger(&ends.b);
+    say(fd, http, sizeof(http) - 1);
+    assert_int_equal(answer_of(&ends.b, fd, answer, sizeof(answer)), 0);
+    assert_int_equal(counters_of(&ends.b).ep.bad_class, 1);
+    /* A record before a handshake, as long as records get. */
+    static uint8_t record[WEFT_RECORD_BYTES_MAX];
+    weft_wire_record_head_encode(record, WEFT_CLASS_PLAIN, WEFT_FLAG_DATA, 65532);
+    fd = stranger(&ends.b);
+    (void)!send(fd, record, sizeof(record), MSG_NOSIGNAL);
+    assert_int_equal(answer_of(&ends.b, fd, answer, sizeof(answer)), 0);
+    /* The right class, all else wrong. */
+    uint8_t hello[WEFT_HELLO_BYTES];
+    memset(hello, 0xee, sizeof(hello));
+    hello[0] = 0x18;
+    fd = stranger(&ends.b);
+    say(fd, hello, sizeof(hello));
+    assert_int_equal(answer_of(&ends.b, fd, answer, sizeof(answer)), 0);
+    assert_int_equal(counters_of(&ends.b).ep.bad_packet, 1);
+    /* Another version is told which one is spoken here. */
+    hello[0] = 0x28;
+    fd = stranger(&ends.b);
+    say(fd, hello, sizeof(hello));
+    struct weft_wire_refused refused;
+    assert_int_equal(answer_of(&ends.b, fd, answer, sizeof(answer)), WEFT_REFUSED_BYTES);
+    assert_int_equal(weft_wire_refused_decode(answer, WEFT_REFUSED_BYTES, &refused), WEFT_OK);
+    assert_int_equal(refused.reason, WEFT_REFUSED_VERSION);
+    assert_int_equal(refused.version, WEFT_WIRE_VERSION);
+    assert_int_equal(weft_driver_hint(ends.b.driver), WEFT_HINT_VERSION);
+    assert_int_equal(node_count(&ends.b, WEFT_EVENT_PEER_UP), 1);
+    assert_int_equal(conns_of(&ends.b), 1); /* the honest one */
+    ends_close(&ends);
+}
+
+/* The other end of a mode-none handshake by hand, up to a first record. */
+static int shaken(struct node *n)
+{
+    struct weft_wire_hello hello = {.mode = WEFT_MODE_NONE, .connection_id = 5, .incarnation = 6,
+                                    .name = 77, .open_from = 1, .packet_bytes_max = 65000};
+    uint8_t bytes[WEFT_HELLO_BYTES];
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    weft_wire_hello_encode(&w, &hello);
+    int fd = stranger(n);
+    say(fd, bytes, 60); /* in two pieces, and then with the first record behind it */
+    nodes_run(n, NULL, 2 * WEFT_NS_PER_MS);
+    say(fd, bytes + 60, sizeof(bytes) - 60);
+    uint8_t accept[WEFT_ACCEPT_BYTES];
+    size_t got = 0;
+    while (got < sizeof(accept)) {
+        nodes_turn(n, NULL);
+        ssize_t more = recv(fd, accept + got, sizeof(accept) - got, 0);
+        got += more > 0 ? (size_t)more : 0;
+    }
+    struct weft_wire_accept a;
+    assert_int_equal(weft_wire_accept_decode(accept, sizeof(accept), &a), WEFT_OK);
+    assert_int_equal(a.connection_id, 5);
+    return fd;
+}
+
+static void test_first_record(void **state)
+{
+    (void)state;
+    struct node n;
+    uint8_t answer[256];
+    struct weft_driver_config config = node_config(&tcp_none, 2);
+    node_open(&n, &config);
+    static const uint8_t ping[] = {0x10, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
+    /* Too long for somebody who has proved nothing, and one with DATA: nobody gets up. */
+    int fd = shaken(&n);
+    uint8_t record[WEFT_RECORD_FIRST_MAX + 8];
+    memset(record, WEFT_FRAME_PING, sizeof(record));
+    weft_wire_record_head_encode(record, WEFT_CLASS_PLAIN, WEFT_FLAG_CONTROL,
+                                 WEFT_RECORD_FIRST_MAX);
+    say(fd, record, 10);
+    assert_int_equal(answer_of(&n, fd, answer, sizeof(answer)), 0);
+    fd = shaken(&n);
+    weft_wire_record_head_encode(record, WEFT_CLASS_PLAIN, WEFT_FLAG_DATA, 40);
+    say(fd, record, 44);
+    assert_int_equal(answer_of(&n, fd, answer, sizeof(answer)), 0);
+    assert_int_equal(node_count(&n, WEFT_EVENT_PEER_UP), 0);
+    /* A good one: up; then one byte at a time. */
+    fd = shaken(&n);
+    for (size_t i = 0; i < sizeof(ping); i++) {
+        say(fd, ping + i, 1);
+        nodes_run(&n, NULL, WEFT_NS_PER_MS);
+    }
+    assert_int_equal(node_count(&n, WEFT_EVENT_PEER_UP), 1);
+    assert_int_equal(node_find(&n, WEFT_EVENT_PEER_UP, 0)->e.name, 77);
+    assert_int_equal(recv(fd, answer, sizeof(answer), 0), 4 + 2 + WEFT_ACK_BYTES);
+    /* What breaks the protocol ends the connection, and CLOSE says so. */
+    static const uint8_t bad[] = {0x10, 0x02, 0, 3, 0, 1, 18};
+    say(fd, bad, sizeof(bad));
+    assert_int_equal(answer_of(&n, fd, answer, sizeof(answer)), 4 + 2 + WEFT_CLOSE_BYTES);
+    assert_int_equal(answer[6], WEFT_FRAME_CLOSE);
+    assert_int_equal(answer[8], WEFT_CLOSE_PROTOCOL);
+    assert_int_equal(node_find(&n, WEFT_EVENT_PEER_DOWN, 0)->e.down, WEFT_DOWN_PROTOCOL);
+    node_close(&n);
+}
+
+/* DATA that no honest sender would send. */
+static void test_bad_data(void **state)
+{
+    static const struct weft_wire_data good = {.msg = 1, .total = 10, .chunk_elems = 5,
+                                               .elem_bytes = 4, .tag = 9};
+    struct weft_wire_data bad[5];
+    (void)state;
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        bad[i] = good;
+    }
+    bad[0].tag = 8;         /* another tag in the second chunk */
+    bad[1].msg = 66;        /* beyond the window */
+    bad[2].msg = 0;         /* before the first */
+    bad[3].chunk = 2;       /* beyond the grid */
+    bad[4].total = 11;      /* another grid */
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        struct node n;
+        uint8_t bytes[WEFT_RECORD_HEAD_BYTES + WEFT_DATA_BYTES + 20] = {0};
+        uint8_t answer[256];
+        struct weft_driver_config config = node_config(&tcp_none, 2);
+        node_open(&n, &config);
+        float memory[10];
+        node_expect(&n, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .tag = 9, .memory = memory,
+                                                 .memory_bytes = sizeof(memory), .user = 1});
+        int fd = shaken(&n);
+        static const uint8_t ping[] = {0x10, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
+        say(fd, ping, sizeof(ping));
+        for (int second = 0; second < 2; second++) {
+            weft_wire_record_head_encode(bytes, WEFT_CLASS_PLAIN, WEFT_FLAG_DATA,
+                                         sizeof(bytes) - WEFT_RECORD_HEAD_BYTES);
+            struct weft_writer w =
+                weft_writer_make(bytes + WEFT_RECORD_HEAD_BYTES, WEFT_DATA_BYTES);
+            weft_wire_data_encode(&w, second ? &bad[i] : &good);
+            say(fd, bytes, sizeof(bytes));
+        }
+        (void)answer_of(&n, fd, answer, sizeof(answer));
+        assert_int_equal(node_find(&n, WEFT_EVENT_PEER_DOWN, 0)->e.down, WEFT_DOWN_PROTOCOL);
+        const struct node_event *r = node_find(&n, WEFT_EVENT_RECEIVED, 1);
+        assert_non_null(r);
+        assert_int_equal(r->e.outcome, WEFT_MSG_SHORT);
+        assert_int_equal(r->e.received, 1);
+        node_close(&n);
+    }
+}
+
+/* Many who connect and say nothing: the oldest go, nothing grows, and who is honest gets in. */
+static void test_silent_strangers(void **state)
+{
+    enum { STRANGERS = 40 };
+    (void)state;
+    struct node n;
+    struct node honest;
+    struct weft_driver_config config = node_config(&tcp_auth, 2);
+    node_open(&n, &config); /* 4 peers, so 4 strangers */
+    int fds[STRANGERS];
+    for (int i = 0; i < STRANGERS; i++) {
+        fds[i] = stranger(&n);
+        nodes_turn(&n, NULL);
+        assert_true(conns_of(&n) <= 4);
+    }
+    assert_int_equal(counters_of(&n).ep.hello_refused, STRANGERS - 4);
+    config = node_config(&tcp_auth, 1);
+    node_open(&honest, &config);
+    node_connect(&honest, &n);
+    nodes_await(&honest, &n, WEFT_EVENT_PEER_UP, 0);
+    for (int i = 0; i < STRANGERS; i++) {
+        assert_int_equal(close(fds[i]), 0);
+    }
+    nodes_run(&n, &honest, 5 * WEFT_NS_PER_MS);
+    assert_int_equal(conns_of(&n), 1);
+    node_close(&honest);
+    node_close(&n);
+}
+
+/* One who says half of HELLO is sent away after 5 s. */
+static void test_slow_stranger(void **state)
+{
+    (void)state;
+    struct node n;
+    struct weft_driver_config config = node_config(&tcp_auth, 2);
+    node_open(&n, &config);
+    int fd = stranger(&n);
+    say(fd, "\x18", 1);
+    nodes_run(&n, NULL, 5 * WEFT_NS_PER_MS);
+    assert_int_equal(conns_of(&n), 1);
+    struct weft_tcp *t = inside(&n);
+    for (uint32_t i = 0; i < t->conns_max; i++) {
+        t->conns[i].since_ns -= 4990 * WEFT_NS_PER_MS; /* instead of waiting */
+    }
+    uint64_t before_ns = weft_clock_now_ns();
+    (void)weft_driver_step(n.driver, WEFT_NS_PER_S, node_handle, &n);
+    assert_true(weft_clock_now_ns() - before_ns < WEFT_NS_PER_S / 2); /* the step slept until then */
+    assert_int_equal(conns_of(&n), 0);
+    uint8_t byte;
+    assert_int_equal(recv(fd, &byte, 1, 0), 0);
+    assert_int_equal(close(fd), 0);
+    node_close(&n);
+}
+
+/* ---- bytes changed on the way ---------------------------------------------------------------- */
+
+/* A relay between two nodes that flips one bit of byte `at` of what a sends, counted from the first
+ * byte behind HELLO. */
+struct relay {
+    int listener;
+    int near;
+    int far;
+    uint64_t passed;
+    uint64_t at;
+};
+
+static void relay_copy(struct relay *relay, int from, int to, bool change)
+{
+    static uint8_t bytes[65536];
+    ssize_t got = recv(from, bytes, sizeof(bytes), 0);
+    if (got <= 0) {
+        if (got == 0) {
+            (void)shutdown(to, SHUT_WR);
+        }
+        return;
+    }
+    if (change && relay->passed <= relay->at && relay->at < relay->passed + (uint64_t)got) {
+        bytes[relay->at - relay->passed] ^= 0x10;
+    }
+    relay->passed += change ? (uint64_t)got : 0;
+    for (ssize_t done = 0; done < got;) {
+        ssize_t sent = send(to, bytes + done, (size_t)(got - done), MSG_NOSIGNAL);
+        if (sent < 0 && errno != EAGAIN) {
+            return;
+        }
+        done += sent > 0 ? sent : 0;
+    }
+}
+
+static void flipped(uint8_t mode, uint64_t at)
+{
+    struct variant v = {"", WEFT_DRIVER_TCP, mode};
+    struct ends ends;
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(addr);
+    struct weft_driver_config config = node_config(&v, 1);
+    config.udp.ep.peer_timeout_ns = WEFT_NS_PER_S;
+    node_open(&ends.a, &config);
+    config = node_config(&v, 2);
+    node_open(&ends.b, &config);
+    struct relay relay = {.near = -1, .at = at};
+    relay.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(relay.listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    assert_int_equal(listen(relay.listener, 4), 0);
+    assert_int_equal(getsockname(relay.listener, (struct sockaddr *)&addr, &bytes), 0);
+    assert_int_equal(weft_driver_connect(ends.a.driver, "127.0.0.1", ntohs(addr.sin_port),
+                                         &ends.peer, NULL),
+                     WEFT_OK);
+    relay.near = accept4(relay.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    relay.far = stranger(&ends.b);
+    float *x = ramp(20000, 1.0F);
+    float *y = calloc(20000, sizeof(float));
+    node_expect(&ends.b, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .tag = 1, .memory = y,
+                                                  .memory_bytes = 80000, .user = 1});
+    node_send(&ends.a, (struct weft_msg_send){.peer = ends.peer, .base = x, .total = 20000,
+                                              .tag = 1, .user = 1});
+    uint64_t end_ns = weft_clock_now_ns() + node_limit_ns;
+    while (node_find(&ends.a, WEFT_EVENT_PEER_DOWN, 0) == NULL && weft_clock_now_ns() < end_ns) {
+        nodes_turn(&ends.a, &ends.b);
+        relay_copy(&relay, relay.near, relay.far, true);
+        relay_copy(&relay, relay.far, relay.near, false);
+    }
+    assert_non_null(node_find(&ends.a, WEFT_EVENT_PEER_DOWN, 0));
+    assert_int_not_equal(node_find(&ends.a, WEFT_EVENT_SENT, 1)->e.outcome, WEFT_MSG_COMPLETE);
+    struct weft_ep_counters ep = counters_of(&ends.b).ep;
+    assert_int_equal(ep.bad_tag + ep.bad_packet + ep.bad_mode + ep.bad_key + ep.bad_class > 0, 1);
+    if (node_find(&ends.b, WEFT_EVENT_PEER_UP, 0) != NULL) {
+        assert_int_equal(nodes_await(&ends.b, NULL, WEFT_EVENT_PEER_DOWN, 0)->e.down,
+                         WEFT_DOWN_PROTOCOL);
+        const struct node_event *r = node_find(&ends.b, WEFT_EVENT_RECEIVED, 1);
+        if (r != NULL) { /* what was taken before is what was sent */
+            for (uint32_t i = 0; i < 20000; i++) {
+                bool there = weft_bits_test(r->mask, i / r->e.chunk_elems);
+                assert_true(y[i] == (there ? x[i] : 0.0F));
+            }
+        }
+    }
+    free(x);
+    free(y);
+    assert_int_equal(close(relay.listener) + close(relay.near) + close(relay.far), 0);
+    ends_close(&ends);
+}
+
+static void test_flipped_bits(void **state)
+{
+    static const uint64_t places[] = {
+        1,     40,   60,    100,   119,         /* HELLO: mode, cookie, key, tag, MAC */
+        120,   121,  126,   130,                /* the first record */
+        200,   240,  30000, 65000, 70000, 80100 /* chunks, tags, the second record */
+    };
+    (void)state;
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(places); i++) {
+        flipped(i % 2 == 0 ? WEFT_MODE_AUTH : WEFT_MODE_SEAL, places[i]);
+    }
+}
+
+/* ---- what the kernel is asked for ------------------------------------------------------------ */
+
+static void test_tuning(void **state)
+{
+    (void)state;
+    struct weft_driver_config config = node_config(&tcp_none, 1);
+    struct weft_io_error error;
+    struct weft_driver *driver = NULL;
+    config.tcp_cc = "nonesuch";
+    assert_int_equal(weft_driver_open(&config, &driver, &error), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "nonesuch"));
+    assert_non_null(strstr(error.text, "tcp_available_congestion_control"));
+    config.tcp_cc = NULL;
+    config.udp.loss.loss_ppm = 1;
+    assert_int_equal(weft_driver_open(&config, &driver, &error), WEFT_UNSUPPORTED);
+    config.udp.loss.loss_ppm = 0;
+
+    struct ends ends;
+    config.tcp_cc = "reno"; /* is in every kernel */
+    node_open(&ends.a, &config);
+    struct weft_driver_config other = node_config(&tcp_none, 2);
+    other.tcp_cc = "reno";
+    node_open(&ends.b, &other);
+    ends.peer = node_connect(&ends.a, &ends.b);
+    nodes_await(&ends.a, &ends.b, WEFT_EVENT_PEER_UP, 0);
+    const struct node *nodes[] = {&ends.a, &ends.b};
+    nodes_await(&ends.b, &ends.a, WEFT_EVENT_PEER_UP, 0);
+    for (int i = 0; i < 2; i++) {
+        char cc[16] = "";
+        socklen_t bytes = sizeof(cc);
+        int fd = inside(nodes[i])->peers[0].conn->fd;
+        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, &bytes), 0);
+        assert_string_equal(cc, "reno");
+        struct weft_tcp_facts facts;
+        weft_tcp_facts(inside(nodes[i]), &facts);
+        assert_string_equal(facts.cc, "reno");
+        assert_int_equal(facts.rto_min_ns, 0);
+    }
+    ends_close(&ends);
+}
+
+/* The option is young: where the kernel has it, its effect is measured; where not, the words. */
+static void test_rto_min(void **state)
+{
+    (void)state;
+    struct weft_driver_config config = node_config(&tcp_none, 1);
+    struct weft_io_error error;
+    struct weft_driver *driver = NULL;
+    config.tcp_rto_min_ns = 20 * WEFT_NS_PER_MS;
+    if (weft_driver_open(&config, &driver, &error) != WEFT_OK) {
+        assert_non_null(strstr(error.text, "TCP_RTO_MIN_US"));
+        assert_non_null(strstr(error.text, "ip route"));
+        skip();
+    }
+    weft_driver_close(driver);
+    struct ends ends;
+    node_open(&ends.a, &config);
+    config.udp.ep.name = 2;
+    node_open(&ends.b, &config);
+    ends.peer = node_connect(&ends.a, &ends.b);
+    nodes_await(&ends.a, &ends.b, WEFT_EVENT_PEER_UP, 0);
+    nodes_await(&ends.b, &ends.a, WEFT_EVENT_PEER_UP, 0);
+    const struct node *nodes[] = {&ends.a, &ends.b};
+    for (int i = 0; i < 2; i++) {
+        struct weft_tcp_facts facts;
+        weft_tcp_facts(inside(nodes[i]), &facts);
+        assert_in_range(facts.rto_min_ns, 20 * WEFT_NS_PER_MS, 30 * WEFT_NS_PER_MS);
+        struct tcp_info info = {0};
+        socklen_t bytes = sizeof(info);
+        int fd = inside(nodes[i])->peers[0].conn->fd;
+        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes), 0);
+        assert_in_range(info.tcpi_rto, 1, 150000); /* us; the default is 200,000 and more */
+    }
+    ends_close(&ends);
+}
+
+static void test_ipv6(void **state)
+{
+    (void)state;
+    struct ends ends;
+    struct weft_io_error error = {.text = ""};
+    struct weft_driver_config config = node_config(&tcp_auth, 1);
+    config.udp.host = "::1";
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    bool has = fd >= 0 && bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0;
+    (void)close(fd);
+    if (!has) {
+        skip();
+    }
+    node_open(&ends.a, &config);
+    config = node_config(&tcp_auth, 2);
+    config.udp.host = "::1";
+    node_open(&ends.b, &config);
+    assert_int_equal(weft_driver_connect(ends.a.driver, "::1", weft_driver_port(ends.b.driver),
+                                         &ends.peer, &error),
+                     WEFT_OK);
+    nodes_await(&ends.a, &ends.b, WEFT_EVENT_PEER_UP, 0);
+    ends_close(&ends);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_torn),         cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_garbage),      cmocka_unit_test(test_first_record),
+        cmocka_unit_test(test_bad_data),     cmocka_unit_test(test_silent_strangers),
+        cmocka_unit_test(test_slow_stranger), cmocka_unit_test(test_flipped_bits),
+        cmocka_unit_test(test_tuning),       cmocka_unit_test(test_rto_min),
+        cmocka_unit_test(test_ipv6),
+    };
+    return cmocka_run_group_tests_name("io_tcp", tests, NULL, NULL);
+}
