@@ -309,6 +309,20 @@ static bool frame_act(struct weft_tcp *t, struct tcp_peer *p,
     return good || broken(t, p, &t->counters.bad_ack, at_ns);
 }
 
+/* False: the peer is down. */
+static bool control_act(struct weft_tcp *t, struct tcp_peer *p,
+                        const struct weft_wire_record *record, uint64_t at_ns)
+{
+    struct weft_reader r = weft_reader_make(record->control, record->control_bytes);
+    struct weft_wire_record_frame frame;
+    while (weft_wire_record_frame_decode(&r, &frame)) {
+        if (!frame_act(t, p, &frame, at_ns)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool weft_tcp_record(struct weft_tcp *t, struct tcp_peer *p, uint8_t *bytes, size_t count,
                      uint64_t at_ns)
 {
@@ -330,12 +344,8 @@ bool weft_tcp_record(struct weft_tcp *t, struct tcp_peer *p, uint8_t *bytes, siz
     p->quiet_ns = at_ns;
     p->pinged = false;
     p->idle = false;
-    struct weft_reader r = weft_reader_make(record.control, record.control_bytes);
-    struct weft_wire_record_frame frame;
-    while (weft_wire_record_frame_decode(&r, &frame)) {
-        if (!frame_act(t, p, &frame, at_ns)) {
-            return false;
-        }
+    if (record.control != NULL && !control_act(t, p, &record, at_ns)) {
+        return false;
     }
     if (record.data != NULL && !data_take(t, p, &data, at_ns)) {
         return broken(t, p, &t->counters.bad_range, at_ns);

@@ -1,0 +1,105 @@
+#!/bin/sh
+# --transport tcp: the same training over the kernel's TCP, as good as over weft's UDP; what breaks
+# says so in words.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_DATA_DIR
+data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
+
+# until_true <command...>: wait for a condition, at most 20 s.
+until_true() {
+    tries=0
+    until "$@"; do
+        [ "$tries" -lt 400 ] || return 1
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+}
+
+# train <name> <options...>: the report is $tap_tmp/<name>.json.
+train() {
+    name=$1
+    shift
+    tap_run "train $*" "$WEFT_BIN" train --data "$data" "$@" --report "$tap_tmp/$name.json"
+}
+
+# holds <what> <name> <jq condition>
+holds() {
+    if jq -e "$3" "$tap_tmp/$2.json" >"$tap_tmp/jq.out" 2>&1; then
+        tap_pass "$2: $1"
+    else
+        tap_fail "$2: $1" "$3
+$(jq -c 'del(.latency_us)' "$tap_tmp/$2.json" 2>&1)"
+    fi
+}
+
+# ---- as good as over UDP ----
+train udp --workers 4 --servers 2 --loss-bound 0
+train tcp --workers 4 --servers 2 --transport tcp
+train seal --workers 8 --servers 2 --transport tcp --security seal
+train none --workers 2 --servers 1 --shards-per-server 2 --transport tcp --security none \
+    --mode ssp:2 --drive engine
+best=$(jq .test_auc "$tap_tmp/udp.json")
+holds "the report says what carried it" udp '.transport == "weft"'
+for name in tcp seal none; do
+    holds "the report says what carried it" "$name" '.transport == "tcp"'
+    holds "AUC as over UDP" "$name" ".test_auc >= 0.90 and (.test_auc - $best | fabs) <= 0.003"
+    holds "everything arrives" "$name" \
+        '.delivered_fraction == 1 and .messages_short == 0 and .counters.chunks_missing == 0'
+    holds "nothing is odd" "$name" '.counters | .bad_tag == 0 and .bad_packet == 0 and
+        .bad_range == 0 and .messages_unknown == 0 and .messages_sent > 0'
+done
+# BSP at bound 0 is the same arithmetic, whatever carries it.
+holds "the very same model" tcp "(.test_auc - $best | fabs) < 1e-9"
+tap_run "with reno" "$WEFT_BIN" train --data "$data" --epochs 1 --workers 2 --transport tcp \
+    --tcp-cc reno
+
+# ---- a worker that is killed: the server lives, the others go on ----
+"$WEFT_BIN" keygen "$tap_tmp/job.key" >/dev/null
+"$WEFT_BIN" server --transport tcp --port 0 --workers 2 --key-file "$tap_tmp/job.key" \
+    >"$tap_tmp/server.out" 2>"$tap_tmp/server.err" &
+server=$!
+until_true grep -q '^shard 0' "$tap_tmp/server.out"
+port=$(sed -n 's/^shard 0 of 1: 127.0.0.1://p' "$tap_tmp/server.out")
+worker() {
+    "$WEFT_BIN" worker --transport tcp --servers "127.0.0.1:$port" --workers 2 --mode asp \
+        --data "$data" --key-file "$tap_tmp/job.key" "$@"
+}
+: >"$tap_tmp/w0"
+"$WEFT_BIN" worker --transport tcp --servers "127.0.0.1:$port" --workers 2 --mode asp --rank 0 \
+    --data "$data" --key-file "$tap_tmp/job.key" --epochs 10000 >"$tap_tmp/w0" 2>&1 &
+victim=$!
+until_true grep -q '"event":"epoch"' "$tap_tmp/w0"
+kill -9 "$victim"
+wait "$victim" 2>/dev/null
+tap_run "the other worker trains to its end" worker --rank 1 --epochs 2
+tap_like "with its counters" "$(cat "$tap_tmp/run.out")" '"event":"done"'
+
+# ---- in words ----
+"$WEFT_BIN" keygen "$tap_tmp/other.key" >/dev/null
+tap_run_fails "another key" 1 "$WEFT_BIN" worker --transport tcp --servers "127.0.0.1:$port" \
+    --workers 2 --rank 1 --data "$data" --key-file "$tap_tmp/other.key"
+tap_like "is said where it is used" "$(cat "$tap_tmp/run.out")" \
+    'gone: it has not answered for 5 s; the other end says that its job key is another'
+tap_like "and at the server" "$(cat "$tap_tmp/server.err")" 'a peer with another job key was here'
+tap_run_fails "the other transport" 1 "$WEFT_BIN" worker --servers "127.0.0.1:$port" \
+    --workers 2 --rank 1 --data "$data" --key-file "$tap_tmp/job.key"
+tap_like "nobody there speaks it" "$(cat "$tap_tmp/run.out")" 'not answered for 5 s'
+kill -TERM "$server"
+status=0
+wait "$server" || status=$?
+tap_is "the server ends in order" "$status" 0
+tap_like "and has its counters" "$(cat "$tap_tmp/server.out")" '"messages_sent"'
+
+tap_run_fails "congestion control that the kernel lacks" 1 "$WEFT_BIN" train --data "$data" \
+    --transport tcp --tcp-cc nonesuch
+tap_like "is named" "$(cat "$tap_tmp/run.out")" 'TCP congestion control "nonesuch" cannot be used'
+tap_run_fails "a transport that does not exist" 2 "$WEFT_BIN" train --transport sctp
+tap_like "the choices" "$(cat "$tap_tmp/run.out")" 'weft or tcp'
+tap_run_fails "TCP's options without TCP" 2 "$WEFT_BIN" train --tcp-cc reno
+tap_run_fails "injected loss over TCP" 2 "$WEFT_BIN" train --transport tcp --inject-loss 0.01
+tap_run_fails "a trace over TCP" 2 "$WEFT_BIN" worker --servers 127.0.0.1:1 --transport tcp \
+    --trace "$tap_tmp/t"
+tap_run_fails "the same at a server" 2 "$WEFT_BIN" server --transport tcp --trace "$tap_tmp/t"
+tap_run_fails "TCP's options at a server without TCP" 2 "$WEFT_BIN" server --tcp-rto-min 5
+tap_done
