@@ -6,8 +6,8 @@
  *
  * The least retransmission timeout: TCP_RTO_MIN_US (Linux 6.15). Before it there was only the route
  * attribute rto_min and, from 6.11 on, net.ipv4.tcp_rto_min_us of the network namespace; both belong
- * to the host, and a program does not change them. The kernel counts in ticks and rounds up: with
- * 250 a second 5 ms become 8.
+ * to the host, and a program does not change them. The kernel counts in ticks, takes two at
+ * least and rounds up: with 250 a second 5 ms become 8, and 4 are refused.
  */
 #include "io/tcp_internal.h"
 
@@ -65,6 +65,22 @@ static weft_status cc_refused(const char *cc, struct weft_io_error *error)
                         cc, strerror(number), cc);
 }
 
+static weft_status rto_min_refused(uint64_t rto_min_ns, struct weft_io_error *error)
+{
+    if (errno == EINVAL) {
+        return weft_io_fail(error, WEFT_UNSUPPORTED,
+                            "this kernel refuses %llu us as least retransmission timeout: rounded "
+                            "up to its ticks it must be two at least (with 250 ticks a "
+                            "second 8 ms, so more than 4); ask for more",
+                            (unsigned long long)(rto_min_ns / WEFT_NS_PER_US));
+    }
+    return weft_io_fail(error, WEFT_UNSUPPORTED,
+                        "this kernel cannot set a least retransmission timeout for a socket "
+                        "(TCP_RTO_MIN_US, Linux 6.15): %s; set it for the host with `ip route "
+                        "change ... rto_min 5ms` or sysctl net.ipv4.tcp_rto_min_us instead",
+                        strerror(errno));
+}
+
 static weft_status probe(int fd, const struct weft_tcp_config *config,
                          struct weft_tcp_facts *facts_p, struct weft_io_error *error)
 {
@@ -76,12 +92,7 @@ static weft_status probe(int fd, const struct weft_tcp_config *config,
         socklen_t bytes = sizeof(us);
         if (!set_rto_min(fd, config->rto_min_ns) ||
             getsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &us, &bytes) != 0) {
-            return weft_io_fail(error, WEFT_UNSUPPORTED,
-                                "this kernel cannot set a least retransmission timeout for a "
-                                "socket (TCP_RTO_MIN_US, Linux 6.15): %s; set it for the host with "
-                                "`ip route change ... rto_min 5ms` or sysctl "
-                                "net.ipv4.tcp_rto_min_us instead",
-                                strerror(errno));
+            return rto_min_refused(config->rto_min_ns, error);
         }
         facts_p->rto_min_ns = (uint64_t)us * WEFT_NS_PER_US;
     }

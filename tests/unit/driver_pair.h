@@ -42,6 +42,9 @@ struct node {
     uint8_t *hand;
     uint32_t refuse_every;
     uint32_t chunks;
+    /* SENT: memory that is ours again from that moment on, and is overwritten to prove it. */
+    void *scribble;
+    size_t scribble_bytes;
 };
 
 static inline void node_handle(void *arg, uint64_t now_ns)
@@ -56,6 +59,9 @@ static inline void node_handle(void *arg, uint64_t now_ns)
         if (ev.mask != NULL) {
             assert_true(ev.chunks <= NODE_MASK_WORDS * 64);
             memcpy(kept->mask, ev.mask, WEFT_BITS_WORDS((size_t)ev.chunks) * sizeof(uint64_t));
+        }
+        if (ev.type == WEFT_EVENT_SENT && n->scribble != NULL) {
+            memset(n->scribble, 0xff, n->scribble_bytes);
         }
         if (ev.type == WEFT_EVENT_CHUNK && n->hand != NULL) {
             size_t offset = (size_t)ev.chunk * ev.chunk_elems * ev.elem_bytes;

@@ -1,6 +1,7 @@
 /* What every messenger promises (core/msg.h), asked of weft's UDP and of TCP with the same words:
  * each case runs over both, the first ones in every security mode. */
 #include "driver_pair.h"
+#include "wire/record.h"
 
 struct pair {
     struct node a; /* connects and sends */
@@ -186,6 +187,31 @@ static void test_memory_comes_late(void **state)
     pair_close(&pair);
 }
 
+/* Memory comes when a part of the message has been dropped and more of it is on the way: what is on
+ * the way counts, what is sent anew does not count twice. */
+static void test_memory_comes_in_between(void **state)
+{
+    enum { COUNT = 6 << 20 };
+    struct pair pair;
+    pair_open(&pair, state);
+    float *sent = ramp(COUNT, 1.0F);
+    float *sum = calloc(COUNT, sizeof(float));
+    node_send(&pair.a, (struct weft_msg_send){.peer = pair.peer, .base = sent, .total = COUNT,
+                                              .tag = 1, .user = 1});
+    nodes_run(&pair.a, NULL, 10 * WEFT_NS_PER_MS);
+    (void)weft_driver_step(pair.b.driver, WEFT_NS_PER_MS, node_handle, &pair.b);
+    node_expect(&pair.b, (struct weft_msg_expect){.sink = WEFT_SINK_ADD, .tag = 1, .memory = sum,
+                                                  .memory_bytes = (uint64_t)COUNT * 4,
+                                                  .user = 1});
+    whole(nodes_await(&pair.b, &pair.a, WEFT_EVENT_RECEIVED, 1));
+    whole(nodes_await(&pair.a, &pair.b, WEFT_EVENT_SENT, 1));
+    nodes_run(&pair.a, &pair.b, 5 * WEFT_NS_PER_MS);
+    assert_memory_equal(sum, sent, COUNT * sizeof(float));
+    free(sent);
+    free(sum);
+    pair_close(&pair);
+}
+
 /* All messages of the window, none with memory; one more is refused. Then all arrive. */
 static void test_window(void **state)
 {
@@ -265,12 +291,15 @@ static void test_deadline_without_memory(void **state)
 
 /* The receiver stops looking for a while: a deadline (either end's) cuts the message, and both ends
  * have the same mask. */
-static void cut(void **state, uint64_t deadline_ns, uint64_t timeout_ns, uint32_t bound_ppm)
+static void cut(void **state, uint64_t deadline_ns, uint64_t timeout_ns, uint32_t bound_ppm,
+                const uint64_t *critical_mask, enum weft_msg_outcome outcome)
 {
     enum { COUNT = 6 << 20 };
     struct pair pair;
     pair_open(&pair, state);
     float *sent = ramp(COUNT, 1.0F);
+    pair.a.scribble = sent;
+    pair.a.scribble_bytes = COUNT * sizeof(float);
     float *sum = calloc(COUNT, sizeof(float));
     node_expect(&pair.b, (struct weft_msg_expect){.sink = WEFT_SINK_ADD, .tag = 1, .memory = sum,
                                                   .memory_bytes = (uint64_t)COUNT * 4, .user = 1,
@@ -278,6 +307,7 @@ static void cut(void **state, uint64_t deadline_ns, uint64_t timeout_ns, uint32_
     uint64_t now_ns = weft_clock_now_ns();
     node_send(&pair.a, (struct weft_msg_send){.peer = pair.peer, .base = sent, .total = COUNT,
                                               .tag = 1, .user = 1, .bound_ppm = bound_ppm,
+                                              .critical_mask = critical_mask,
                                               .deadline_ns = weft_time_add(now_ns, deadline_ns)});
     while (node_find(&pair.b, WEFT_EVENT_OPEN, 1) == NULL) {
         nodes_turn(&pair.a, &pair.b);
@@ -285,8 +315,8 @@ static void cut(void **state, uint64_t deadline_ns, uint64_t timeout_ns, uint32_
     nodes_run(&pair.a, NULL, 40 * WEFT_NS_PER_MS); /* fills what lies between */
     const struct node_event *r = nodes_await(&pair.b, &pair.a, WEFT_EVENT_RECEIVED, 1);
     const struct node_event *s = nodes_await(&pair.a, &pair.b, WEFT_EVENT_SENT, 1);
-    assert_int_equal(s->e.outcome, WEFT_MSG_SHORT);
-    assert_int_equal(r->e.outcome, WEFT_MSG_SHORT);
+    assert_int_equal(s->e.outcome, outcome);
+    assert_int_equal(r->e.outcome, outcome);
     assert_true(r->e.received > 0);
     assert_true(r->e.received < r->e.chunks);
     assert_int_equal(s->e.received, r->e.received);
@@ -295,8 +325,9 @@ static void cut(void **state, uint64_t deadline_ns, uint64_t timeout_ns, uint32_
     nodes_run(&pair.a, &pair.b, 20 * WEFT_NS_PER_MS); /* late chunks, if any */
     for (uint32_t i = 0; i < COUNT; i++) {
         bool there = weft_bits_test(r->mask, i / r->e.chunk_elems);
-        assert_true(sum[i] == (there ? sent[i] : 0.0F));
+        assert_true(sum[i] == (there ? 1.0F + (float)(i % 4096) : 0.0F));
     }
+    pair.a.scribble = NULL;
     copies(&pair, 1000, 10);
     free(sent);
     free(sum);
@@ -305,12 +336,27 @@ static void cut(void **state, uint64_t deadline_ns, uint64_t timeout_ns, uint32_
 
 static void test_cut_by_sender(void **state)
 {
-    cut(state, 20 * WEFT_NS_PER_MS, WEFT_NEVER, 0);
+    cut(state, 20 * WEFT_NS_PER_MS, WEFT_NEVER, 0, NULL, WEFT_MSG_SHORT);
 }
 
 static void test_cut_by_receiver(void **state)
 {
-    cut(state, WEFT_NEVER, 20 * WEFT_NS_PER_MS, 1);
+    cut(state, WEFT_NEVER, 20 * WEFT_NS_PER_MS, 1, NULL, WEFT_MSG_SHORT);
+}
+
+/* Less than all, but within the bound. */
+static void test_cut_within_bound(void **state)
+{
+    cut(state, 20 * WEFT_NS_PER_MS, 20 * WEFT_NS_PER_MS, 999999, NULL, WEFT_MSG_COMPLETE);
+}
+
+/* Within the bound, and a chunk that must not be missing is (TCP sends the last one last). */
+static void test_cut_critical(void **state)
+{
+    static uint64_t last[NODE_MASK_WORDS];
+    uint32_t chunks = (uint32_t)weft_div_ceil_u64(6 << 20, WEFT_RECORD_CHUNK_MAX / 4 / 32 * 32);
+    weft_bits_set(last, chunks - 1);
+    cut(state, WEFT_NEVER, 20 * WEFT_NS_PER_MS, 999999, last, WEFT_MSG_SHORT);
 }
 
 /* An urgent message overtakes a big one that was queued before it. */
@@ -705,6 +751,9 @@ int main(void)
         BOTH(test_cut_by_sender),
         BOTH(test_cut_by_receiver),
         CASE(test_cut_by_receiver, tcp_seal),
+        BOTH(test_cut_within_bound),
+        CASE(test_cut_critical, tcp_auth),
+        BOTH(test_memory_comes_in_between),
         BOTH(test_priority),
         BOTH(test_cancel_and_fit),
         BOTH(test_refused_arguments),
