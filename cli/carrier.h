@@ -1,7 +1,7 @@
 /* --transport of the verbs that run endpoints: what carries the messages, weft's own UDP or TCP.
  *
- * TCP is what weft is compared with, and the way out where UDP is blocked. Both ends of a job must be
- * given the same.
+ * TCP is what weft is compared with, and the way out where UDP is blocked. All processes of a job
+ * must be given the same.
  */
 #ifndef WEFT_CLI_CARRIER_H
 #define WEFT_CLI_CARRIER_H

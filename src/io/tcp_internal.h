@@ -2,7 +2,8 @@
  *
  *   tcp.c          open, close, the crank, sockets that became ready
  *   tcp_sock.c     socket options, listening, what the kernel reports
- *   tcp_shake.c    connections before they are peers: HELLO, ACCEPT, strangers
+ *   tcp_shake.c    connections before they are peers: the handshake, connecting
+ *   tcp_door.c     accepting: strangers, who may come in
  *   tcp_keys.c     sealing and opening records, key rotation
  *   tcp_peer.c     peers up and down, and all timers
  *   tcp_msg.c      the message interface: calls and events
@@ -10,9 +11,9 @@
  *   tcp_write.c    building records and writing them
  *   tcp_rx.c       incoming: reading, records, chunks, DONE given
  *
- * A *conn* is a socket with its keys. A *peer* is what the layers above know, with all memory of its
- * messages; it gets a conn when one has proved itself, or opens one. So strangers cost a conn (under
- * 1 KB) and nothing else.
+ * A *conn* is a socket with its keys. A *peer* is what the layers above know, with all memory of
+ * its messages; it gets a conn when one has proved itself, or opens one. So strangers cost a conn
+ * (about 1 KB) and nothing else.
  *
  * The rule against deadlock: **the reader never waits.** A chunk whose message has no posted memory
  * is read and dropped, and the sender told so (HOLD); when memory is posted, it is asked for
@@ -290,31 +291,46 @@ void weft_tcp_noise_begin(struct weft_tcp *t, const uint8_t *hello, struct weft_
 weft_status weft_tcp_keys_begin(struct weft_tcp *t, struct tcp_conn *c,
                                 const struct weft_noise *noise, bool initiator);
 void weft_tcp_keys_clear(struct weft_tcp *t, struct tcp_conn *c);
-/* The phase of the next record to send, after a change if one is due. False: the provider failed. */
+/* The phase of the next record to send, after a change if one is due. False: the provider
+ * failed. */
 bool weft_tcp_keys_turn(struct weft_tcp *t, struct tcp_conn *c, uint8_t *flags);
 /* The tag of a record whose parts are spans (mode auth), or the record behind its head (seal). */
-weft_status weft_tcp_seal(struct weft_tcp *t, struct tcp_conn *c, const struct weft_crypto_span *head,
-                          const struct weft_crypto_span *text, size_t text_count, uint8_t *out,
+weft_status weft_tcp_seal(struct weft_tcp *t, struct tcp_conn *c,
+                          const struct weft_crypto_span *head, const struct weft_crypto_span *text,
+                          size_t text_count, uint8_t *out,
                           uint8_t tag_p[WEFT_TAG_BYTES]);
-/* Verify a record of `count` bytes, head included, and decrypt it in place. False: it is not what
- * the other end sent; counted. */
-bool weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t *bytes, size_t count);
+/* Verify a record of `count` bytes, head included, and decrypt it in place. WEFT_PROTO: it is not
+ * what the other end sent. */
+weft_status weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t *bytes, size_t count);
 void weft_tcp_crypto_failed(struct weft_tcp *t);
 
 /* tcp_shake.c */
 void weft_tcp_doorman_init(struct weft_tcp *t);
+void weft_tcp_mac_make(struct weft_tcp *t, const uint8_t *bytes, size_t count,
+                       uint8_t mac_p[WEFT_MAC_BYTES]);
+bool weft_tcp_mac_valid(struct weft_tcp *t, const uint8_t *bytes, size_t count, const uint8_t *mac);
+/* NULL: epoll takes no more; the descriptor is still the caller's. */
+struct tcp_conn *weft_tcp_conn_take(struct weft_tcp *t, int fd, uint64_t now_ns);
 void weft_tcp_conn_free(struct weft_tcp *t, struct tcp_conn *c);
 void weft_tcp_conn_wants_out(struct weft_tcp *t, struct tcp_conn *c, bool wants);
+/* The few bytes of a handshake, on a connection that has sent nothing yet: the socket has room. */
+bool weft_tcp_conn_write(struct weft_tcp *t, struct tcp_conn *c, const void *bytes, size_t count);
 /* Begin an attempt to connect to p->addr. */
 void weft_tcp_call(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
-void weft_tcp_greet(struct weft_tcp *t, uint64_t now_ns);
 /* A socket before OPEN can be read or written. */
 void weft_tcp_shake(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
+
+/* tcp_door.c */
+/* Accept connections that wait. */
+void weft_tcp_greet(struct weft_tcp *t, uint64_t now_ns);
+/* A whole HELLO is there: answer it, or send the stranger away. */
+void weft_tcp_hello_take(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
+/* The first record is there: who sent it has the keys, and so the job key. */
+void weft_tcp_first_record(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
+void weft_tcp_refuse(struct weft_tcp *t, struct tcp_conn *c, enum weft_wire_refusal reason);
 /* Who has not shaken hands in time goes. */
 uint64_t weft_tcp_strangers_deadline(const struct weft_tcp *t);
 void weft_tcp_strangers_timer(struct weft_tcp *t, uint64_t now_ns);
-/* The handshake failed; a connecting peer tries again. */
-void weft_tcp_shake_failed(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns);
 
 /* tcp_peer.c */
 struct tcp_peer *weft_tcp_peer_take(struct weft_tcp *t);

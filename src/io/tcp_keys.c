@@ -115,26 +115,25 @@ weft_status weft_tcp_seal(struct weft_tcp *t, struct tcp_conn *c,
                                   NULL, tag_p);
 }
 
-bool weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t *bytes, size_t count)
+weft_status weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t *bytes,
+                                 size_t count)
 {
     const struct weft_crypto *crypto = &t->config.ep.crypto;
     if (c->mode == WEFT_MODE_NONE) {
-        return true;
+        return WEFT_OK;
     }
     bool phase = (bytes[1] & WEFT_FLAG_KEY_PHASE) != 0;
-    if (phase != (c->recv.phase != 0) && phase_next(t, &c->recv) != WEFT_OK) {
-        weft_tcp_crypto_failed(t);
-        return false;
+    weft_status status = WEFT_OK;
+    if (phase != (c->recv.phase != 0)) {
+        status = phase_next(t, &c->recv);
+    }
+    if (status != WEFT_OK) {
+        return status;
     }
     size_t body = count - WEFT_TAG_BYTES;
     size_t clear = c->mode == WEFT_MODE_AUTH ? body : WEFT_RECORD_HEAD_BYTES;
     struct weft_crypto_span aad = {bytes, clear};
-    weft_status status =
-        crypto->ops->aead_open(crypto->self, c->recv.slot, c->recv.number++, &aad, 1,
-                               body > clear ? bytes + clear : NULL, body - clear, bytes + body);
-    t->counters.bad_tag += status == WEFT_PROTO;
-    if (status != WEFT_OK && status != WEFT_PROTO) {
-        weft_tcp_crypto_failed(t);
-    }
-    return status == WEFT_OK;
+    return crypto->ops->aead_open(crypto->self, c->recv.slot, c->recv.number++, &aad, 1,
+                                  body > clear ? bytes + clear : NULL, body - clear,
+                                  bytes + body);
 }

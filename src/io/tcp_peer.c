@@ -1,9 +1,9 @@
 /* Peers up and down, and everything that happens at a time.
  *
  * Silence: the kernel notices a dead host late (many minutes), and a stuck process never, so the
- * messenger asks by itself. While something is outstanding, a peer that was silent for half the peer
- * timeout is sent PING, and is gone after the whole of it. A write that goes on counts as a sign of
- * life, for the kernel takes more only when the other end reads.
+ * messenger asks by itself. While something is outstanding, a peer that was silent for half the
+ * peer timeout is sent PING, and is gone after the whole of it. A write that goes on counts as a
+ * sign of life, for the kernel takes more only when the other end reads.
  */
 #include "io/tcp_internal.h"
 

@@ -1,9 +1,9 @@
 /* Incoming: bytes to records, records to chunks, chunks to their sinks.
  *
  * A record is verified, then taken apart and checked whole, then acts. What is malformed after that
- * cannot be a transmission error: the connection ends (WEFT_DOWN_PROTOCOL). A chunk's received bit is
- * set before the chunk is handed to its sink, so nothing is counted twice, however often a message
- * that was held is sent again.
+ * cannot be a transmission error: the connection ends (WEFT_DOWN_PROTOCOL). A chunk's received bit
+ * is set before the chunk is handed to its sink, so nothing is counted twice, however often a
+ * message that was held is sent again.
  *
  * Source: docs/PROTOCOL.md sections 3.7, 10.4 and 10.5.
  */
@@ -106,14 +106,22 @@ static bool rx_open(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, ui
     return true;
 }
 
-/* A message is seen for the first time. False: its slot is in use, which the sender knows. */
+/* The slot of a message may be used for a newer one: the sender has been told of its end, and the
+ * application too. An honest sender does not come earlier. */
+static bool slot_over(const struct tcp_peer *p, const struct tcp_rx *m)
+{
+    bool told = m->state == TCP_RX_FREE ||
+                (m->state == TCP_RX_CLOSED && (p->rx_done & bit_of(m)) == 0);
+    return told && !m->unpolled;
+}
+
+/* A message is seen for the first time. False: it comes too early. */
 static bool rx_begin(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, uint64_t seq,
                      const struct weft_wire_data *d, uint64_t at_ns)
 {
-    if (m->state == TCP_RX_OPEN || m->state == TCP_RX_HELD) {
+    if (!slot_over(p, m)) {
         return false;
     }
-    WEFT_ASSERT(!m->unpolled); /* the handler polls after each record */
     uint64_t *received = m->received;
     *m = (struct tcp_rx){
         .state = TCP_RX_HELD,
@@ -129,7 +137,6 @@ static bool rx_begin(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, u
         .received = received,
     };
     p->rx_seq = weft_max_u64(p->rx_seq, seq);
-    p->rx_done &= ~bit_of(m);
     t->counters.bad_range += m->too_long;
     if (!rx_open(t, p, m, at_ns)) {
         p->rx_held |= bit_of(m);
@@ -243,12 +250,11 @@ static bool finish_take(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, ui
     if (m->seq == seq && m->state == TCP_RX_OPEN) {
         rx_close(t, p, m, at_ns);
     } else if (m->seq < seq || m->state == TCP_RX_HELD) {
-        if (m->seq < seq && (m->state == TCP_RX_OPEN || m->state == TCP_RX_HELD)) {
+        if (m->seq < seq && !slot_over(p, m)) {
             return false;
         }
         /* No chunk of it was taken: nobody here knows of it, so no event; the sender gets its
          * answer. */
-        WEFT_ASSERT(!m->unpolled);
         uint64_t *received = m->received;
         *m = (struct tcp_rx){.state = TCP_RX_CLOSED,
                              .outcome = WEFT_MSG_SHORT,
@@ -353,7 +359,8 @@ bool weft_tcp_record(struct weft_tcp *t, struct tcp_peer *p, uint8_t *bytes, siz
     return true;
 }
 
-/* The next record, if it is there whole and verified; *count_p 0: not yet. False: the peer is down. */
+/* The next record, if it is there whole and verified; *count_p 0: not yet. False: the peer is
+ * down. */
 static bool record_next(struct weft_tcp *t, struct tcp_peer *p, uint64_t at_ns, size_t *count_p)
 {
     struct weft_wire_record record;
@@ -369,8 +376,15 @@ static bool record_next(struct weft_tcp *t, struct tcp_peer *p, uint64_t at_ns, 
     if (left < WEFT_RECORD_HEAD_BYTES + record.bytes) {
         return true;
     }
-    if (!weft_tcp_open_record(t, p->conn, at, WEFT_RECORD_HEAD_BYTES + record.bytes)) {
-        return broken(t, p, &t->counters.bad_packet, at_ns);
+    weft_status status =
+        weft_tcp_open_record(t, p->conn, at, WEFT_RECORD_HEAD_BYTES + record.bytes);
+    if (status == WEFT_PROTO) {
+        return broken(t, p, &t->counters.bad_tag, at_ns);
+    }
+    if (status != WEFT_OK) {
+        weft_tcp_crypto_failed(t);
+        weft_tcp_peer_down(t, p, WEFT_DOWN_CRYPTO, 0, at_ns);
+        return false;
     }
     *count_p = WEFT_RECORD_HEAD_BYTES + record.bytes;
     return true;

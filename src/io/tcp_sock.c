@@ -5,8 +5,8 @@
  * not for megabytes. Buffers are left to the kernel, which sizes them as the path needs.
  *
  * The least retransmission timeout: TCP_RTO_MIN_US (Linux 6.15). Before it there was only the route
- * attribute rto_min and, from 6.11 on, net.ipv4.tcp_rto_min_us of the network namespace; both belong
- * to the host, and a program does not change them. The kernel counts in ticks, takes two at
+ * attribute rto_min and, from 6.11 on, net.ipv4.tcp_rto_min_us of the network namespace; both
+ * belong to the host, and a program does not change them. The kernel counts in ticks, takes two at
  * least and rounds up: with 250 a second 5 ms become 8, and 4 are refused.
  */
 #include "io/tcp_internal.h"

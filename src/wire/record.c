@@ -58,8 +58,9 @@ static bool allowed(const struct weft_wire_frame *frame)
     switch (frame->type) {
     case WEFT_FRAME_ACK:
         return frame->ack.word_count == 0 && frame->ack.note_count == 0;
+    case WEFT_FRAME_FINISH: /* that the pass is over is no news here */
+        return (frame->finish.flags & WEFT_FINISH_SHORT) != 0;
     case WEFT_FRAME_DONE:
-    case WEFT_FRAME_FINISH:
     case WEFT_FRAME_PING:
     case WEFT_FRAME_CLOSE:
         return true;

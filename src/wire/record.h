@@ -7,7 +7,7 @@
  * acknowledged.
  *
  *     0  version, class        1  flags        2  length u16: bytes that follow, the tag included
- *     4  control block with its own length (CONTROL), DATA header and chunk (DATA), tag (AUTH, SEAL)
+ *     4  control block with its length (CONTROL), DATA header and chunk (DATA), tag (AUTH, SEAL)
  */
 #ifndef WEFT_WIRE_RECORD_H
 #define WEFT_WIRE_RECORD_H

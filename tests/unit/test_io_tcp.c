@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
-#include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -322,6 +322,54 @@ static void test_bad_data(void **state)
     }
 }
 
+/* In one record: the end of a message, and a later message in its slot, whose sender cannot know yet
+ * that the slot is free. */
+static void test_too_early(void **state)
+{
+    (void)state;
+    for (int with_data = 0; with_data < 2; with_data++) {
+        struct node n;
+        uint8_t answer[256];
+        uint8_t bytes[256];
+        struct weft_driver_config config = node_config(&tcp_none, 2);
+        node_open(&n, &config);
+        float memory[10];
+        node_expect(&n, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .tag = 9, .memory = memory,
+                                                 .memory_bytes = sizeof(memory), .user = 1});
+        int fd = shaken(&n);
+        static const uint8_t ping[] = {0x10, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
+        say(fd, ping, sizeof(ping));
+        struct weft_wire_data data = {.msg = 1, .total = 10, .chunk_elems = 5, .elem_bytes = 4,
+                                      .tag = 9};
+        struct weft_writer w = weft_writer_make(bytes + 4, sizeof(bytes) - 4);
+        weft_wire_data_encode(&w, &data);
+        weft_write_zeros(&w, 20);
+        weft_wire_record_head_encode(bytes, WEFT_CLASS_PLAIN, WEFT_FLAG_DATA,
+                                     (uint32_t)(w.at - bytes - 4));
+        say(fd, bytes, (size_t)(w.at - bytes));
+        uint16_t control = (uint16_t)(with_data ? WEFT_FINISH_BYTES : 2 * WEFT_FINISH_BYTES);
+        uint8_t flags = with_data ? WEFT_FLAG_CONTROL | WEFT_FLAG_DATA : WEFT_FLAG_CONTROL;
+        w = weft_writer_make(bytes + 4, sizeof(bytes) - 4);
+        weft_write_u16(&w, control);
+        for (uint32_t msg = 1; msg <= (with_data ? 1u : 65u); msg += 64) {
+            struct weft_wire_frame f = {.type = WEFT_FRAME_FINISH,
+                                        .finish = {.flags = WEFT_FINISH_SHORT, .msg = msg}};
+            weft_wire_frame_encode(&w, &f);
+        }
+        if (with_data) {
+            data.msg = 65;
+            weft_wire_data_encode(&w, &data);
+            weft_write_zeros(&w, 20);
+        }
+        weft_wire_record_head_encode(bytes, WEFT_CLASS_PLAIN, flags, (uint32_t)(w.at - bytes - 4));
+        say(fd, bytes, (size_t)(w.at - bytes));
+        (void)answer_of(&n, fd, answer, sizeof(answer));
+        assert_int_equal(node_find(&n, WEFT_EVENT_PEER_DOWN, 0)->e.down, WEFT_DOWN_PROTOCOL);
+        assert_int_equal(node_find(&n, WEFT_EVENT_RECEIVED, 1)->e.outcome, WEFT_MSG_SHORT);
+        node_close(&n);
+    }
+}
+
 /* Many who connect and say nothing: the oldest go, nothing grows, and who is honest gets in. */
 static void test_silent_strangers(void **state)
 {
@@ -368,11 +416,39 @@ static void test_slow_stranger(void **state)
     }
     uint64_t before_ns = weft_clock_now_ns();
     (void)weft_driver_step(n.driver, WEFT_NS_PER_S, node_handle, &n);
-    assert_true(weft_clock_now_ns() - before_ns < WEFT_NS_PER_S / 2); /* the step slept until then */
+    assert_true(weft_clock_now_ns() - before_ns < WEFT_NS_PER_S / 2); /* it slept until then */
     assert_int_equal(conns_of(&n), 0);
     uint8_t byte;
     assert_int_equal(recv(fd, &byte, 1, 0), 0);
     assert_int_equal(close(fd), 0);
+    node_close(&n);
+}
+
+/* No descriptor is left: the node looks away from its door instead of spinning, and opens it again. */
+static void test_no_descriptors(void **state)
+{
+    (void)state;
+    struct node n;
+    struct node honest;
+    struct weft_driver_config config = node_config(&tcp_auth, 2);
+    node_open(&n, &config);
+    config = node_config(&tcp_auth, 1);
+    node_open(&honest, &config);
+    node_connect(&honest, &n);
+    struct rlimit before;
+    struct rlimit none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    (void)weft_driver_step(n.driver, 5 * WEFT_NS_PER_MS, node_handle, &n);
+    uint64_t sleeps = counters_of(&n).socket.sleeps;
+    nodes_run(&n, NULL, 20 * WEFT_NS_PER_MS);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(counters_of(&n).socket.socket_errors >= 1);
+    assert_true(counters_of(&n).socket.sleeps - sleeps <= 120); /* 200 us each, none shorter */
+    nodes_await(&honest, &n, WEFT_EVENT_PEER_UP, 0);
+    node_close(&honest);
     node_close(&n);
 }
 
@@ -588,8 +664,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torn),         cmocka_unit_test(test_replaced),
         cmocka_unit_test(test_garbage),      cmocka_unit_test(test_first_record),
-        cmocka_unit_test(test_bad_data),     cmocka_unit_test(test_silent_strangers),
-        cmocka_unit_test(test_slow_stranger), cmocka_unit_test(test_flipped_bits),
+        cmocka_unit_test(test_bad_data),     cmocka_unit_test(test_too_early),
+           cmocka_unit_test(test_silent_strangers),
+        cmocka_unit_test(test_slow_stranger), cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_tuning),       cmocka_unit_test(test_rto_min),
         cmocka_unit_test(test_ipv6),
     };

@@ -95,7 +95,8 @@ static void test_frames_allowed(void **state)
     (void)state;
     uint8_t b[256];
     size_t n = frame(b, &(struct weft_wire_frame){.type = WEFT_FRAME_PING});
-    n += frame(b + n, &(struct weft_wire_frame){.type = WEFT_FRAME_ACK, .ack.flags = WEFT_ACK_IDLE});
+    n += frame(b + n, &(struct weft_wire_frame){.type = WEFT_FRAME_ACK,
+                                                .ack.flags = WEFT_ACK_IDLE});
     n += frame(b + n, &(struct weft_wire_frame){.type = WEFT_FRAME_DONE, .done = {.msg = 7}});
     n += frame(b + n, &(struct weft_wire_frame){.type = WEFT_FRAME_FINISH,
                                                 .finish = {.flags = 1, .msg = 8}});
@@ -142,6 +143,7 @@ static void test_frames_refused(void **state)
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_ACK,
                                      .ack = {.word_count = 1, .largest = 5, .words = {2}}});
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_ACK, .ack = {.note_count = 1}});
+    refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_FINISH, .finish = {.msg = 8}});
     uint8_t hold[] = {WEFT_FRAME_HOLD, 0, 0, 0}; /* one byte short */
     assert_int_equal(weft_wire_record_check(hold, sizeof(hold)), WEFT_PROTO);
     uint8_t unknown[] = {WEFT_FRAME_PING, 18, 0, 0, 0, 0};
