@@ -66,6 +66,13 @@ run "auth" 10.77.0.1 10.77.0.1 0 $key
 run "seal, every address" 0.0.0.0 10.77.0.1 0 $key --security seal
 # shellcheck disable=SC2086
 run "IPv6" fd77::1 '[fd77::1]' 0 $key
+# shellcheck disable=SC2086
+run "TCP" 10.77.0.1 10.77.0.1 0 $key --transport tcp
+# shellcheck disable=SC2086
+run "TCP, seal, IPv6, every address" :: '[fd77::1]' 0 $key --security seal --transport tcp
+run "TCP, none" 10.77.0.1 10.77.0.1 2 --security none --transport tcp
+tap_like "TCP, none: the worker says why" "$(cat "$tap_tmp/worker")" \
+    '10.77.0.1 is beyond loopback.*--insecure-network'
 run "none" 10.77.0.1 10.77.0.1 2 --security none
 tap_like "none: the worker says why" "$(cat "$tap_tmp/worker")" \
     '10.77.0.1 is beyond loopback.*--insecure-network'
