@@ -147,110 +147,135 @@ static void iov_add(struct tcp_out *out, const void *base, size_t bytes)
                                                 .iov_len = bytes};
 }
 
-/* Protect the record and list its buffers. head: `head_bytes` long, room for a tag behind it. */
-static bool record_finish(struct weft_tcp *t, struct tcp_peer *p, uint8_t *head, size_t head_bytes,
-                          const uint8_t *chunk, size_t chunk_bytes)
+/* A record while it is built: all but the chunk lies in head, with room for a tag behind it. */
+struct built {
+    uint8_t *head;
+    size_t head_bytes;
+    const uint8_t *chunk; /* NULL: none */
+    size_t chunk_bytes;
+};
+
+/* The chunk stays where it is; the tag is one more buffer. */
+static weft_status finish_in_place(struct weft_tcp *t, struct tcp_peer *p, const struct built *b,
+                                   const struct weft_crypto_span *text, size_t texts)
 {
-    struct tcp_conn *c = p->conn;
-    struct tcp_out *out = &p->out;
-    uint8_t *tag = head + head_bytes;
-    struct weft_crypto_span first = {head, WEFT_RECORD_HEAD_BYTES};
-    struct weft_crypto_span text[2] = {
-        {head + WEFT_RECORD_HEAD_BYTES, head_bytes - WEFT_RECORD_HEAD_BYTES},
-        {chunk, chunk_bytes}};
-    size_t texts = chunk == NULL ? 1 : 2;
+    struct weft_crypto_span first = {b->head, WEFT_RECORD_HEAD_BYTES};
+    uint8_t *tag = b->head + b->head_bytes;
+    size_t tag_bytes = p->conn->mode == WEFT_MODE_NONE ? 0 : WEFT_TAG_BYTES;
     weft_status status = WEFT_OK;
-    if (c->mode == WEFT_MODE_SEAL) {
-        uint8_t *at = p->sealed + out->sealed_bytes;
-        size_t body = head_bytes - WEFT_RECORD_HEAD_BYTES + chunk_bytes;
-        memcpy(at, head, WEFT_RECORD_HEAD_BYTES);
-        status = weft_tcp_seal(t, c, &first, text, texts, at + WEFT_RECORD_HEAD_BYTES,
-                               at + WEFT_RECORD_HEAD_BYTES + body);
-        size_t bytes = WEFT_RECORD_HEAD_BYTES + body + WEFT_TAG_BYTES;
-        out->sealed_bytes += (uint32_t)bytes;
-        iov_add(out, at, bytes);
-        out->bytes += (uint32_t)bytes;
-    } else {
-        bool tagged = c->mode == WEFT_MODE_AUTH;
-        if (tagged) {
-            status = weft_tcp_seal(t, c, &first, text, texts, NULL, tag);
-        }
-        size_t tag_bytes = tagged ? WEFT_TAG_BYTES : 0;
-        if (chunk == NULL) {
-            iov_add(out, head, head_bytes + tag_bytes);
-        } else {
-            iov_add(out, head, head_bytes);
-            iov_add(out, chunk, chunk_bytes);
-            if (tagged) {
-                iov_add(out, tag, tag_bytes);
-            }
-        }
-        out->bytes += (uint32_t)(head_bytes + chunk_bytes + tag_bytes);
+    if (tag_bytes > 0) {
+        status = weft_tcp_seal(t, p->conn, &first, text, texts, NULL, tag);
     }
+    if (b->chunk == NULL) {
+        iov_add(&p->out, b->head, b->head_bytes + tag_bytes);
+        return status;
+    }
+    iov_add(&p->out, b->head, b->head_bytes);
+    iov_add(&p->out, b->chunk, b->chunk_bytes);
+    if (tag_bytes > 0) {
+        iov_add(&p->out, tag, tag_bytes);
+    }
+    return status;
+}
+
+/* The cipher's output is the record. */
+static weft_status finish_sealed(struct weft_tcp *t, struct tcp_peer *p, const struct built *b,
+                                 const struct weft_crypto_span *text, size_t texts)
+{
+    struct weft_crypto_span first = {b->head, WEFT_RECORD_HEAD_BYTES};
+    uint8_t *at = p->sealed + p->out.sealed_bytes;
+    size_t bytes = b->head_bytes + b->chunk_bytes;
+    memcpy(at, b->head, WEFT_RECORD_HEAD_BYTES);
+    iov_add(&p->out, at, bytes + WEFT_TAG_BYTES);
+    p->out.sealed_bytes += (uint32_t)(bytes + WEFT_TAG_BYTES);
+    return weft_tcp_seal(t, p->conn, &first, text, texts, at + WEFT_RECORD_HEAD_BYTES, at + bytes);
+}
+
+/* Protect the record and list its buffers. False: the provider failed. */
+static bool record_finish(struct weft_tcp *t, struct tcp_peer *p, const struct built *b,
+                          uint8_t flags)
+{
+    struct tcp_out *out = &p->out;
+    size_t tag_bytes = p->conn->mode == WEFT_MODE_NONE ? 0 : WEFT_TAG_BYTES;
+    size_t bytes = b->head_bytes + b->chunk_bytes + tag_bytes;
+    weft_wire_record_head_encode(b->head, p->conn->mode, flags,
+                                 (uint32_t)(bytes - WEFT_RECORD_HEAD_BYTES));
+    struct weft_crypto_span text[2] = {
+        {b->head + WEFT_RECORD_HEAD_BYTES, b->head_bytes - WEFT_RECORD_HEAD_BYTES},
+        {b->chunk, b->chunk_bytes}};
+    size_t texts = b->chunk == NULL ? 1 : 2;
+    weft_status status = p->conn->mode == WEFT_MODE_SEAL ? finish_sealed(t, p, b, text, texts)
+                                                         : finish_in_place(t, p, b, text, texts);
     if (status != WEFT_OK) {
         weft_tcp_crypto_failed(t);
+        return false;
     }
-    return status == WEFT_OK;
+    out->bytes += (uint32_t)bytes;
+    out->iov_ends[out->records++] = out->iov_count;
+    p->conn->send_records++;
+    t->socket.datagrams_sent++;
+    t->counters.datagrams_sent++;
+    return true;
+}
+
+/* Put the next chunk of m into the record. */
+static void chunk_add(struct weft_tcp *t, struct tcp_tx *m, struct built *b)
+{
+    struct weft_writer w = weft_writer_make(b->head + b->head_bytes, WEFT_DATA_BYTES);
+    uint64_t at = (uint64_t)m->next * m->chunk_elems;
+    chunk_head(&w, m);
+    b->head_bytes += WEFT_DATA_BYTES;
+    b->chunk = m->base + at * m->elem_bytes;
+    b->chunk_bytes = weft_min_u64(m->chunk_elems, m->total - at) * m->elem_bytes;
+    m->next++;
+    m->sent_most = (uint32_t)weft_max_u64(m->sent_most, m->next);
+    m->unflushed++;
+    t->counters.data_sent++;
+}
+
+/* Put all that is to be told into the record; false: nothing. */
+static bool control_add(struct tcp_peer *p, size_t most, struct built *b)
+{
+    uint8_t *frames = b->head + WEFT_RECORD_HEAD_BYTES + 2;
+    struct weft_writer w = weft_writer_make(frames, most);
+    control_build(p, &w);
+    size_t bytes = (size_t)(w.at - frames);
+    if (bytes == 0) {
+        return false;
+    }
+    weft_put_u16(b->head + WEFT_RECORD_HEAD_BYTES, (uint16_t)bytes);
+    b->head_bytes += 2 + bytes;
+    return true;
 }
 
 /* Build one record. False: there is nothing to say, or the provider failed (*failed_p). */
 static bool record_build(struct weft_tcp *t, struct tcp_peer *p, bool *failed_p)
 {
-    struct tcp_out *out = &p->out;
-    uint8_t *head = p->heads + (size_t)out->records * TCP_HEAD_ROOM;
-    uint8_t *frames = head + WEFT_RECORD_HEAD_BYTES + 2;
+    /* What a chunk of full length leaves to the head. */
+    size_t room = WEFT_RECORD_BYTES_MAX - WEFT_TAG_BYTES - WEFT_DATA_BYTES - WEFT_RECORD_CHUNK_MAX;
+    struct built b = {.head = p->heads + (size_t)p->out.records * TCP_HEAD_ROOM,
+                      .head_bytes = WEFT_RECORD_HEAD_BYTES};
     /* The first record of who connected is short: the other end has little room for strangers. */
     bool first = p->conn->send_records == 0 && !p->accepted;
-    struct weft_writer w = weft_writer_make(frames, first ? FIRST_CONTROL_MAX : TCP_CONTROL_MAX);
     uint8_t flags = 0;
-    size_t head_bytes = WEFT_RECORD_HEAD_BYTES;
     if (p->close_said) {
         return false;
     }
-    control_build(p, &w);
-    size_t control = (size_t)(w.at - frames);
-    if (control > 0) {
+    if (control_add(p, first ? FIRST_CONTROL_MAX : TCP_CONTROL_MAX, &b)) {
         flags |= WEFT_FLAG_CONTROL;
-        weft_put_u16(head + WEFT_RECORD_HEAD_BYTES, (uint16_t)control);
-        head_bytes += 2 + control;
     }
-    size_t room = WEFT_RECORD_BYTES_MAX - WEFT_TAG_BYTES - WEFT_DATA_BYTES - WEFT_RECORD_CHUNK_MAX;
-    struct tcp_tx *m =
-        head_bytes <= room && !first && !p->close_said ? weft_tcp_tx_peek(p) : NULL;
-    const uint8_t *chunk = NULL;
-    size_t chunk_bytes = 0;
+    bool fits = b.head_bytes <= room && !first && !p->close_said;
+    struct tcp_tx *m = fits ? weft_tcp_tx_peek(p) : NULL;
+    p->out.tx_slots[p->out.records] = m == NULL ? TX_NONE : (uint8_t)(m->seq & TCP_MSG_MASK);
     if (m != NULL) {
-        w = weft_writer_make(head + head_bytes, WEFT_DATA_BYTES);
-        chunk_head(&w, m);
-        head_bytes += WEFT_DATA_BYTES;
-        uint64_t at = (uint64_t)m->next * m->chunk_elems;
-        chunk = m->base + at * m->elem_bytes;
-        chunk_bytes = weft_min_u64(m->chunk_elems, m->total - at) * m->elem_bytes;
+        chunk_add(t, m, &b);
         flags |= WEFT_FLAG_DATA;
-        m->next++;
-        m->sent_most = (uint32_t)weft_max_u64(m->sent_most, m->next);
-        m->unflushed++;
-        t->counters.data_sent++;
     }
-    if (flags == 0 || !weft_tcp_keys_turn(t, p->conn, &flags)) {
-        *failed_p = flags != 0;
+    if (flags == 0) {
         return false;
     }
-    size_t tag = p->conn->mode == WEFT_MODE_NONE ? 0 : WEFT_TAG_BYTES;
-    weft_wire_record_head_encode(head, p->conn->mode, flags,
-                                 (uint32_t)(head_bytes + chunk_bytes + tag -
-                                            WEFT_RECORD_HEAD_BYTES));
-    if (!record_finish(t, p, head, head_bytes, chunk, chunk_bytes)) {
-        *failed_p = true;
-        return false;
-    }
-    out->tx_slots[out->records] = m == NULL ? TX_NONE : (uint8_t)(m->seq & TCP_MSG_MASK);
-    out->iov_ends[out->records] = out->iov_count;
-    out->records++;
-    p->conn->send_records++;
-    t->socket.datagrams_sent++;
-    t->counters.datagrams_sent++;
-    return true;
+    *failed_p = !weft_tcp_keys_turn(t, p->conn, &flags) || !record_finish(t, p, &b, flags);
+    return !*failed_p;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
