@@ -444,6 +444,11 @@ enum weft_ep_hint weft_tcp_hint(const struct weft_tcp *t)
     return t->hint;
 }
 
+void weft_tcp_unreached(const struct weft_tcp *t, char text_p[WEFT_UDP_UNREACHED_BYTES])
+{
+    weft_udp_errors_text(&t->unreached, text_p, WEFT_UDP_UNREACHED_BYTES);
+}
+
 uint64_t weft_tcp_srtt_ns(const struct weft_tcp *t, weft_peer peer)
 {
     uint64_t resent = 0;

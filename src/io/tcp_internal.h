@@ -34,6 +34,7 @@
 #include "io/sleeper.h"
 #include "io/sock.h"
 #include "io/tcp.h"
+#include "io/udp_err.h"
 #include "wire/record.h"
 
 #include <sys/uio.h>
@@ -256,6 +257,7 @@ struct weft_tcp {
     uint64_t rekey_records;
     uint64_t hellos_full_ns; /* when the bucket of handshakes would be full again */
     enum weft_ep_hint hint;
+    struct weft_udp_errors unreached; /* number and addr: of the last attempt that failed so */
     struct weft_udp_counters socket;
     struct weft_ep_counters counters;
 };
@@ -280,7 +282,7 @@ weft_status weft_tcp_sock_probe(const struct weft_tcp_config *config,
                                 struct weft_tcp_facts *facts_p, struct weft_io_error *error);
 weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *addr,
                                  struct weft_io_error *error);
-/* A socket on which connect() is under way; -1 when the kernel refused at once. */
+/* A socket on which connect() is under way; -1 when the kernel refused at once (errno). */
 int weft_tcp_sock_call(const struct weft_tcp *t, const struct weft_addr *to);
 void weft_tcp_sock_options(const struct weft_tcp *t, int fd);
 /* Segments sent again, and the smoothed round trip, by TCP_INFO. */

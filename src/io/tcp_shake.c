@@ -125,6 +125,14 @@ static void shake_failed(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
+/* Kept as a sentence for the user; the attempt is made again all the same. */
+static void note_unreached(struct weft_tcp *t, const struct tcp_peer *p, int number)
+{
+    t->socket.unreached++;
+    t->unreached.number = number;
+    t->unreached.addr = p->addr;
+}
+
 void weft_tcp_call(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 {
     if (p->retry_interval_ns == 0) {
@@ -135,6 +143,8 @@ void weft_tcp_call(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     if (c == NULL) {
         if (fd >= 0) {
             (void)close(fd);
+        } else {
+            note_unreached(t, p, errno);
         }
         p->retry_ns = now_ns + p->retry_interval_ns;
         p->retry_interval_ns = weft_min_u64(2 * p->retry_interval_ns, WEFT_NS_PER_S);
@@ -183,6 +193,7 @@ static void call_ended(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
     socklen_t bytes = sizeof(failed);
     uint8_t hello[WEFT_HELLO_BYTES];
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &failed, &bytes) != 0 || failed != 0) {
+        note_unreached(t, c->peer, failed);
         shake_failed(t, c, now_ns);
         return;
     }
@@ -263,6 +274,9 @@ static void accepted(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
     c->in_bytes = 0;
     p->name = accept.name;
     p->incarnation = accept.incarnation;
+    if (memcmp(&p->addr, &t->unreached.addr, sizeof(p->addr)) == 0) {
+        t->unreached.number = 0; /* it was started later */
+    }
     p->need_ping = true; /* the other end knows us by our first record */
     weft_tcp_peer_up(t, p, now_ns);
 }

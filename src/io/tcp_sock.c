@@ -169,7 +169,9 @@ int weft_tcp_sock_call(const struct weft_tcp *t, const struct weft_addr *to)
     if (!bound || (connect(fd, (const struct sockaddr *)(const void *)to->bytes, to->bytes_used) !=
                        0 &&
                    errno != EINPROGRESS)) {
+        int number = errno;
         (void)close(fd);
+        errno = number;
         return -1;
     }
     return fd;

@@ -518,6 +518,9 @@ static void test_nobody_there(void **state)
     node_send(&a, (struct weft_msg_send){.peer = peer, .base = &x, .total = 1, .user = 3});
     assert_int_equal(nodes_await(&a, NULL, WEFT_EVENT_PEER_DOWN, 0)->e.down, WEFT_DOWN_SILENT);
     assert_int_equal(node_find(&a, WEFT_EVENT_SENT, 3)->e.outcome, WEFT_MSG_UNKNOWN);
+    char why[WEFT_UDP_UNREACHED_BYTES];
+    weft_driver_unreached(a.driver, why);
+    assert_non_null(strstr(why, "nothing listens at 127.0.0.1:"));
     a.count = 0;
     assert_int_equal(weft_driver_connect(a.driver, "127.0.0.1", port, &peer, NULL), WEFT_OK);
     node_send(&a, (struct weft_msg_send){.peer = peer, .base = &x, .total = 1, .user = 4});
@@ -529,6 +532,8 @@ static void test_nobody_there(void **state)
     node_expect(&b, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .memory = &y,
                                              .memory_bytes = 4});
     whole(nodes_await(&a, &b, WEFT_EVENT_SENT, 4));
+    weft_driver_unreached(a.driver, why);
+    assert_string_equal(why, "");
     assert_true(y == 1.0F);
     node_close(&a);
     node_close(&b);

@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { VERSION = WEFT_WIRE_VERSION << 4 };
+
 static const struct variant tcp_auth = {"tcp auth", WEFT_DRIVER_TCP, WEFT_MODE_AUTH};
 static const struct variant tcp_none = {"tcp none", WEFT_DRIVER_TCP, WEFT_MODE_NONE};
 
@@ -192,13 +194,13 @@ static void test_garbage(void **state)
     /* The right class, all else wrong. */
     uint8_t hello[WEFT_HELLO_BYTES];
     memset(hello, 0xee, sizeof(hello));
-    hello[0] = 0x18;
+    hello[0] = VERSION | WEFT_CLASS_HELLO;
     fd = stranger(&ends.b);
     say(fd, hello, sizeof(hello));
     assert_int_equal(answer_of(&ends.b, fd, answer, sizeof(answer)), 0);
     assert_int_equal(counters_of(&ends.b).ep.bad_packet, 1);
     /* Another version is told which one is spoken here. */
-    hello[0] = 0x28;
+    hello[0] = 0x10 | WEFT_CLASS_HELLO;
     fd = stranger(&ends.b);
     say(fd, hello, sizeof(hello));
     struct weft_wire_refused refused;
@@ -244,7 +246,7 @@ static void test_first_record(void **state)
     uint8_t answer[256];
     struct weft_driver_config config = node_config(&tcp_none, 2);
     node_open(&n, &config);
-    static const uint8_t ping[] = {0x10, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
+    static const uint8_t ping[] = {VERSION, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
     /* Too long for somebody who has proved nothing, and one with DATA: nobody gets up. */
     int fd = shaken(&n);
     uint8_t record[WEFT_RECORD_FIRST_MAX + 8];
@@ -268,7 +270,7 @@ static void test_first_record(void **state)
     assert_int_equal(node_find(&n, WEFT_EVENT_PEER_UP, 0)->e.name, 77);
     assert_int_equal(recv(fd, answer, sizeof(answer), 0), 4 + 2 + WEFT_ACK_BYTES);
     /* What breaks the protocol ends the connection, and CLOSE says so. */
-    static const uint8_t bad[] = {0x10, 0x02, 0, 3, 0, 1, 18};
+    static const uint8_t bad[] = {VERSION, 0x02, 0, 3, 0, 1, 18};
     say(fd, bad, sizeof(bad));
     assert_int_equal(answer_of(&n, fd, answer, sizeof(answer)), 4 + 2 + WEFT_CLOSE_BYTES);
     assert_int_equal(answer[6], WEFT_FRAME_CLOSE);
@@ -302,7 +304,7 @@ static void test_bad_data(void **state)
         node_expect(&n, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .tag = 9, .memory = memory,
                                                  .memory_bytes = sizeof(memory), .user = 1});
         int fd = shaken(&n);
-        static const uint8_t ping[] = {0x10, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
+        static const uint8_t ping[] = {VERSION, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
         say(fd, ping, sizeof(ping));
         for (int second = 0; second < 2; second++) {
             weft_wire_record_head_encode(bytes, WEFT_CLASS_PLAIN, WEFT_FLAG_DATA,
@@ -337,7 +339,7 @@ static void test_too_early(void **state)
         node_expect(&n, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .tag = 9, .memory = memory,
                                                  .memory_bytes = sizeof(memory), .user = 1});
         int fd = shaken(&n);
-        static const uint8_t ping[] = {0x10, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
+        static const uint8_t ping[] = {VERSION, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
         say(fd, ping, sizeof(ping));
         struct weft_wire_data data = {.msg = 1, .total = 10, .chunk_elems = 5, .elem_bytes = 4,
                                       .tag = 9};
@@ -407,7 +409,8 @@ static void test_slow_stranger(void **state)
     struct weft_driver_config config = node_config(&tcp_auth, 2);
     node_open(&n, &config);
     int fd = stranger(&n);
-    say(fd, "\x18", 1);
+    uint8_t first = VERSION | WEFT_CLASS_HELLO;
+    say(fd, &first, 1);
     nodes_run(&n, NULL, 5 * WEFT_NS_PER_MS);
     assert_int_equal(conns_of(&n), 1);
     struct weft_tcp *t = inside(&n);

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+enum { VERSION = WEFT_WIRE_VERSION << 4 };
+
 static weft_status head(uint8_t first, uint8_t flags, uint32_t bytes, struct weft_wire_record *r_p)
 {
     uint8_t at[WEFT_RECORD_HEAD_BYTES] = {first, flags, (uint8_t)(bytes >> 8), (uint8_t)bytes};
@@ -18,32 +20,32 @@ static void test_head(void **state)
 {
     (void)state;
     struct weft_wire_record r;
-    assert_int_equal(head(0x10, 0x02, 3, &r), WEFT_OK);
+    assert_int_equal(head(VERSION | 0, 0x02, 3, &r), WEFT_OK);
     assert_int_equal(r.klass, WEFT_CLASS_PLAIN);
     assert_int_equal(r.flags, WEFT_FLAG_CONTROL);
     assert_int_equal(r.bytes, 3);
-    assert_int_equal(head(0x11, 0x81, 49, &r), WEFT_OK); /* DATA, a byte of chunk, a tag */
-    assert_int_equal(head(0x12, 0x83, 65532, &r), WEFT_OK);
+    assert_int_equal(head(VERSION | 1, 0x81, 49, &r), WEFT_OK); /* DATA, a byte of chunk, a tag */
+    assert_int_equal(head(VERSION | 2, 0x83, 65532, &r), WEFT_OK);
     assert_int_equal(r.bytes + WEFT_RECORD_HEAD_BYTES, WEFT_RECORD_BYTES_MAX);
 
     struct weft_wire_record untouched = r;
-    assert_int_equal(head(0x20, 0x02, 3, &r), WEFT_PROTO);     /* version */
-    assert_int_equal(head(0x13, 0x02, 30, &r), WEFT_PROTO);    /* class */
-    assert_int_equal(head(0x18, 0x02, 30, &r), WEFT_PROTO);    /* HELLO is no record */
-    assert_int_equal(head(0x10, 0x00, 30, &r), WEFT_PROTO);    /* nothing in it */
-    assert_int_equal(head(0x11, 0x80, 30, &r), WEFT_PROTO);
-    assert_int_equal(head(0x10, 0x42, 30, &r), WEFT_PROTO);    /* PASS_END: a packet's */
-    assert_int_equal(head(0x10, 0x06, 30, &r), WEFT_PROTO);    /* priority: a packet's */
-    assert_int_equal(head(0x10, 0x82, 30, &r), WEFT_PROTO);    /* a key phase without keys */
-    assert_int_equal(head(0x10, 0x02, 2, &r), WEFT_PROTO);     /* no room for a frame */
-    assert_int_equal(head(0x11, 0x02, 18, &r), WEFT_PROTO);
-    assert_int_equal(head(0x11, 0x02, 19, &r), WEFT_OK);
+    assert_int_equal(head(0x10, 0x02, 3, &r), WEFT_PROTO);     /* version */
+    assert_int_equal(head(VERSION | 3, 0x02, 30, &r), WEFT_PROTO);    /* class */
+    assert_int_equal(head(VERSION | 8, 0x02, 30, &r), WEFT_PROTO);    /* HELLO is no record */
+    assert_int_equal(head(VERSION | 0, 0x00, 30, &r), WEFT_PROTO);    /* nothing in it */
+    assert_int_equal(head(VERSION | 1, 0x80, 30, &r), WEFT_PROTO);
+    assert_int_equal(head(VERSION | 0, 0x42, 30, &r), WEFT_PROTO);    /* PASS_END: a packet's */
+    assert_int_equal(head(VERSION | 0, 0x06, 30, &r), WEFT_PROTO);    /* priority: a packet's */
+    assert_int_equal(head(VERSION | 0, 0x82, 30, &r), WEFT_PROTO);    /* a key phase without keys */
+    assert_int_equal(head(VERSION | 0, 0x02, 2, &r), WEFT_PROTO);     /* no room for a frame */
+    assert_int_equal(head(VERSION | 1, 0x02, 18, &r), WEFT_PROTO);
+    assert_int_equal(head(VERSION | 1, 0x02, 19, &r), WEFT_OK);
     r = untouched;
-    assert_int_equal(head(0x10, 0x01, 32, &r), WEFT_PROTO);    /* a DATA header alone */
-    assert_int_equal(head(0x10, 0x03, 35, &r), WEFT_PROTO);
-    assert_int_equal(head(0x10, 0x03, 36, &r), WEFT_OK);
+    assert_int_equal(head(VERSION | 0, 0x01, 32, &r), WEFT_PROTO);    /* a DATA header alone */
+    assert_int_equal(head(VERSION | 0, 0x03, 35, &r), WEFT_PROTO);
+    assert_int_equal(head(VERSION | 0, 0x03, 36, &r), WEFT_OK);
     r = untouched;
-    assert_int_equal(head(0x12, 0x02, 65533, &r), WEFT_PROTO); /* longer than 64 KB in all */
+    assert_int_equal(head(VERSION | 2, 0x02, 65533, &r), WEFT_PROTO); /* longer than 64 KB in all */
     assert_memory_equal(&r, &untouched, sizeof(r));
 }
 
@@ -52,7 +54,7 @@ static void test_head_written(void **state)
     (void)state;
     uint8_t at[WEFT_RECORD_HEAD_BYTES];
     weft_wire_record_head_encode(at, WEFT_CLASS_SEAL, 0x83, 0xabcd);
-    static const uint8_t right[] = {0x12, 0x83, 0xab, 0xcd};
+    static const uint8_t right[] = {VERSION | 2, 0x83, 0xab, 0xcd};
     assert_memory_equal(at, right, sizeof(right));
 }
 
