@@ -104,7 +104,7 @@ static weft_status accept_write(struct weft_tcp *t, struct tcp_conn *c,
     weft_wire_accept_encode(&w, &accept);
     if (secure) {
         weft_tcp_mac_make(t, bytes, WEFT_ACCEPT_BYTES - WEFT_MAC_BYTES,
-                 bytes + WEFT_ACCEPT_BYTES - WEFT_MAC_BYTES);
+                          bytes + WEFT_ACCEPT_BYTES - WEFT_MAC_BYTES);
     }
     return status;
 }

@@ -181,7 +181,7 @@ static weft_status hello_write(struct weft_tcp *t, struct tcp_conn *c,
         w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
         weft_wire_hello_encode(&w, &hello);
         weft_tcp_mac_make(t, bytes, WEFT_HELLO_BYTES - WEFT_MAC_BYTES,
-                 bytes + WEFT_HELLO_BYTES - WEFT_MAC_BYTES);
+                          bytes + WEFT_HELLO_BYTES - WEFT_MAC_BYTES);
     }
     return status;
 }
