@@ -19,6 +19,7 @@ static const struct {
     {"doctor", "say what this host has and lacks", weft_cli_doctor},
     {"trace", "read what --trace wrote: a summary, the life of a message, qlog", weft_cli_trace},
     {"perf", "measure transports on this host", weft_cli_perf},
+    {"lab", "emulate a cluster on this machine, with real kernel networks", weft_cli_lab},
     {"sim", "run clusters on virtual time, repeatable from a seed", weft_cli_sim},
 };
 

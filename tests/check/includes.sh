@@ -4,7 +4,7 @@
 #   base <- wire <- core <- {rpc, coll} <- ps     layers
 #   sched sees base; agg sees base and wire       layers, beside
 #   ml sees base                                  the reference trainer's reader and models
-#   io crypto ckpt obs job sim                    drivers: see layers, never each other
+#   io crypto ckpt obs job sim lab                drivers: see layers, never each other
 #   api                                           the public face: wires layers and drivers, as cli
 #   cli, tests, bench, lab, examples              may include anything; not checked here
 #   include/weft                                  public: <weft/...> and standard headers only
@@ -30,7 +30,7 @@ may_include() {
     ps) echo "base wire core rpc coll" ;;
     sched | ml) echo "base" ;;
     agg) echo "base wire" ;;
-    io | crypto | ckpt | obs | job | sim) echo "$layers" ;;
+    io | crypto | ckpt | obs | job | sim | lab) echo "$layers" ;;
     api) echo "$layers io crypto" ;;
     *) echo "unknown" ;;
     esac

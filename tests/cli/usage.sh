@@ -20,7 +20,7 @@ $(cat "$tap_tmp/out" "$tap_tmp/err")"
 
 tap_like "version" "$("$WEFT_BIN" --version)" '^weft [0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]*$'
 help=$("$WEFT_BIN" --help)
-for verb in train server worker keygen doctor perf trace sim; do
+for verb in train server worker keygen doctor perf trace lab sim; do
     tap_like "--help names $verb" "$help" "^  $verb "
 done
 for verb in train server worker keygen doctor; do
@@ -105,5 +105,34 @@ refused '--cpus "0".*two CPUs' perf stream --cpus 0
 refused '--cpus "0,0x".*two CPUs' perf stream --cpus 0,0x
 refused '--cpus "0,-1".*two CPUs' perf stream --cpus 0,-1
 refused '--cpus "0,9999".*two CPUs' perf stream --cpus 0,9999
+
+for verb in up exec status down run; do
+    tap_run "weft lab $verb --help" "$WEFT_BIN" lab "$verb" --help
+    tap_like "lab $verb's help shows an example" "$(cat "$tap_tmp/run.out")" "^  weft lab $verb "
+done
+refused 'a verb is missing' lab
+refused 'unknown verb "zzz"' lab zzz
+refused 'the lab needs a name' lab up
+refused '"a/b" cannot be the name of a lab' lab up a/b
+refused 'whole number from 1 to 256' lab up x --hosts 0
+refused 'a rate such as 1gbit' lab up x --rate 1gbps
+refused 'a size such as 128kb' lab up x --buffer 5
+refused 'HOST=RATE, such as' lab up x --uplink 1
+refused 'there is no host 9; the last is 3' lab up x --uplink 9=1mbit
+refused 'star or spine-leaf' lab up x --topology ring
+refused 'go with --topology spine-leaf' lab up x --spines 2
+refused 'more than 256 hosts' lab up x --topology spine-leaf --leaves 64 --hosts 9
+refused 'cannot read /nonexistent: No such file' lab up x --trace /nonexistent
+printf '0 h1 1gbit\n1 h1 fast\n' >"$tap_tmp/rates"
+refused 'rates:2: a line must be "SECONDS HOST RATE"' lab up x --trace "$tap_tmp/rates"
+printf '1 h1 1gbit\n0 h1 1gbit\n' >"$tap_tmp/rates"
+refused 'rates:2: its time is before' lab up x --trace "$tap_tmp/rates"
+printf '0 h1 1gbit up\n' >"$tap_tmp/rates"
+refused 'h1 has a link without a limit' lab up x --trace "$tap_tmp/rates" --uplink 1=none
+refused 'the command is missing' lab run --hosts 2
+refused 'there is no host "9"' lab run --on 9 -- true
+refused 'the command is missing' lab exec x 0 --
+refused "takes the lab's name and a host" lab exec x
+refused 'which lab' lab down
 
 tap_done

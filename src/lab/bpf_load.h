@@ -1,0 +1,30 @@
+/* What our users of libbpf share: opening an embedded object, and libbpf's words when it fails. */
+#ifndef WEFT_LAB_BPF_LOAD_H
+#define WEFT_LAB_BPF_LOAD_H
+
+#include "lab/error.h"
+
+#include <bpf/libbpf.h>
+#include <stddef.h>
+
+/* From here on libbpf's warnings are kept instead of printed; fini restores. One at a time. */
+struct weft_bpf_words {
+    libbpf_print_fn_t previous;
+};
+void weft_bpf_words_init(struct weft_bpf_words *words);
+void weft_bpf_words_fini(struct weft_bpf_words *words);
+
+/* "WHAT: reason": not root; a kernel without its types, or older than major.minor, which is what WHAT
+ * needs (WEFT_UNSUPPORTED); else errno_code (positive) and libbpf's last warning (WEFT_IO). */
+weft_status weft_bpf_fail(struct weft_lab_error *error, int errno_code, const char *what, int major,
+                          int minor);
+
+/* Open an object from memory; not loaded yet.
+ *
+ * Owns:    borrows bytes until the object is loaded; gives the object (bpf_object__close).
+ * Errors:  WEFT_IO. */
+[[nodiscard]] weft_status weft_bpf_open(const void *bytes, size_t count, const char *name,
+                                        struct bpf_object **object_p,
+                                        struct weft_lab_error *error);
+
+#endif

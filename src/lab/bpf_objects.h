@@ -1,0 +1,13 @@
+/* The BPF objects of bpf/ as bytes in the binary; the definitions are made by bpf/embed.sh. Only in
+ * a build that has BPF (WEFT_HAVE_BPF). */
+#ifndef WEFT_LAB_BPF_OBJECTS_H
+#define WEFT_LAB_BPF_OBJECTS_H
+
+#include <stddef.h>
+
+extern const unsigned char weft_bpf_dctcp[];
+extern const size_t weft_bpf_dctcp_bytes;
+extern const unsigned char weft_bpf_link[];
+extern const size_t weft_bpf_link_bytes;
+
+#endif

@@ -1,0 +1,490 @@
+#include "lab/build.h"
+
+#include "base/units.h"
+#include "lab/link.h"
+#include "lab/offload.h"
+#include "lab/tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+/* Of a host's own queue: the 1000 packets that Linux gives an Ethernet interface. */
+enum { HOST_QUEUE_BYTES = 1000 * 1514, FRAME_BYTES = 1514 };
+
+/* What a bucket may send at once. Too small and the kernel's late timers cost rate; too large and it
+ * is a second buffer: docs/LAB.md has what was measured. 50 us of the rate, at least two frames. */
+static uint64_t burst_bytes(uint64_t rate_bps)
+{
+    return weft_max_u64(rate_bps / 8 * 50 / 1000000, UINT64_C(2) * FRAME_BYTES);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+weft_status weft_lab_go(const char *node, struct weft_lab_error *error)
+{
+    char path[64];
+    snprintf(path, sizeof(path), WEFT_LAB_PRIVATE "/netns/%s", node);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool good = fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+    int why = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return good ? WEFT_OK
+                : weft_lab_fail(error, WEFT_IO, "cannot go to node %s: %s", node, strerror(why));
+}
+
+/* Settings of the network the process is in. A missing one means that the kernel lacks the feature
+ * (IPv6), and then there is nothing to set. */
+static weft_status set(const char *name, const char *value, struct weft_lab_error *error)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "/proc/sys/net/%s", name);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool good = fd >= 0 ? write(fd, value, strlen(value)) > 0 : errno == ENOENT;
+    int why = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return good ? WEFT_OK
+                : weft_lab_fail(error, WEFT_IO, "cannot write %s: %s", path, strerror(why));
+}
+
+/* IPv6 would send on its own (neighbours, listeners); the rest is for routers and harmless on hosts.
+ * Policy 1 chooses among equal paths by addresses and ports: a flow keeps its path. */
+static weft_status set_all(bool router, struct weft_lab_error *error)
+{
+    static const struct {
+        const char *name;
+        const char *value;
+        bool router_only;
+    } settings[] = {
+        {"ipv6/conf/all/disable_ipv6", "1", false},
+        {"ipv6/conf/default/disable_ipv6", "1", false},
+        {"ipv4/conf/all/rp_filter", "0", false},
+        {"ipv4/conf/default/rp_filter", "0", false},
+        {"ipv4/conf/all/accept_redirects", "0", false},
+        {"ipv4/conf/default/accept_redirects", "0", false},
+        {"ipv4/conf/all/send_redirects", "0", true},
+        {"ipv4/conf/default/send_redirects", "0", true},
+        {"ipv4/fib_multipath_hash_policy", "1", true},
+        {"ipv4/ip_forward", "1", true},
+    };
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(settings) && status == WEFT_OK; i++) {
+        if (router || !settings[i].router_only) {
+            status = set(settings[i].name, settings[i].value, error);
+        }
+    }
+    return status;
+}
+
+/* A new network, with a name; the process is in it afterwards. */
+static weft_status make_node(const char *node, bool router, struct weft_lab_error *error)
+{
+    char path[64];
+    snprintf(path, sizeof(path), WEFT_LAB_PRIVATE "/netns/%s", node);
+    int fd = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+    if (fd < 0) {
+        return weft_lab_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
+    }
+    close(fd);
+    if (unshare(CLONE_NEWNET) != 0 ||
+        mount("/proc/self/ns/net", path, NULL, MS_BIND, NULL) != 0) {
+        return weft_lab_fail(error, WEFT_IO, "cannot make the network of %s: %s", node,
+                             strerror(errno));
+    }
+    return set_all(router, error);
+}
+
+static weft_status make_nodes(const struct weft_lab_spec *spec, struct weft_lab_error *error)
+{
+    char node[WEFT_LAB_NODE_BYTES];
+    weft_status status = WEFT_OK;
+    for (uint32_t h = 0; h < spec->hosts && status == WEFT_OK; h++) {
+        weft_lab_host_name(h, node);
+        status = make_node(node, false, error);
+    }
+    for (uint32_t r = 0; r < weft_lab_routers(spec) && status == WEFT_OK; r++) {
+        weft_lab_router_name(spec, r, node);
+        status = make_node(node, true, error);
+    }
+    return status;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* Text that grows, for the standard input of a tool. */
+struct batch {
+    FILE *file;
+    char *text;
+    size_t bytes;
+};
+
+static weft_status batch_open(struct batch *batch, struct weft_lab_error *error)
+{
+    batch->file = open_memstream(&batch->text, &batch->bytes);
+    return batch->file != NULL ? WEFT_OK : weft_lab_fail(error, WEFT_NOMEM, "out of memory");
+}
+
+static weft_status batch_run(struct batch *batch, const char *const *argv,
+                             struct weft_lab_error *error)
+{
+    bool good = fclose(batch->file) == 0;
+    weft_status status = !good ? weft_lab_fail(error, WEFT_NOMEM, "out of memory")
+                         : batch->bytes > 0 ? weft_lab_tool(argv, batch->text, error)
+                                            : WEFT_OK;
+    free(batch->text);
+    return status;
+}
+
+static const char *const ip_batch[] = {"ip", "-batch", "-", NULL};
+static const char *const tc_batch[] = {"tc", "-batch", "-", NULL};
+static const char *const nft_batch[] = {"nft", "-f", "-", NULL};
+
+/* A cable keeps the order of its packets only when one processor at a time takes them from it. That
+ * is so with NAPI, which a veth uses when GRO is on; and GRO joins nothing when what it joins may be
+ * one byte long. Without it a flow whose sender moved between processors was reordered: weft took 3 %
+ * of all packets for lost. */
+#define ONE_QUEUE "numtxqueues 1 numrxqueues 1"
+#define JOIN_NOTHING "gro_max_size 1"
+
+/* ---- cables, addresses, routes --------------------------------------------------------------- */
+
+static void put_host_port(const struct weft_lab_spec *spec, uint32_t host, FILE *out)
+{
+    char name[WEFT_LAB_NODE_BYTES];
+    char address[WEFT_LAB_ADDRESS_BYTES];
+    char mac[WEFT_LAB_MAC_BYTES];
+    char own_mac[WEFT_LAB_MAC_BYTES];
+    weft_lab_host_name(host, name);
+    weft_lab_host_address(host, address);
+    weft_lab_host_mac(host, mac);
+    weft_lab_router_mac(weft_lab_leaf_of(spec, host), own_mac);
+    fprintf(out,
+            "link add name %s address %s " ONE_QUEUE " type veth peer name eth0 address %s "
+            ONE_QUEUE " netns " WEFT_LAB_PRIVATE "/netns/%s\n"
+            "link set dev %s up " JOIN_NOTHING "\n"
+            "route add %s/32 dev %s\n"
+            "neighbour add %s lladdr %s dev %s nud permanent\n",
+            name, own_mac, mac, name, name, address, name, address, mac, name);
+}
+
+/* A router's own address: what it answers from (ttl exceeded), and what others name as next hop. */
+static void put_router_address(uint32_t router, FILE *out)
+{
+    char address[WEFT_LAB_ADDRESS_BYTES];
+    weft_lab_router_address(router, address);
+    fprintf(out, "link set dev lo up\naddress add %s/32 dev lo\n", address);
+}
+
+static void put_router_neighbour(uint32_t router, const char *port, FILE *out)
+{
+    char address[WEFT_LAB_ADDRESS_BYTES];
+    char mac[WEFT_LAB_MAC_BYTES];
+    weft_lab_router_address(router, address);
+    weft_lab_router_mac(router, mac);
+    fprintf(out,
+            "link set dev %s up " JOIN_NOTHING "\n"
+            "neighbour add %s lladdr %s dev %s nud permanent\n",
+            port, address, mac, port);
+}
+
+/* The cables to every spine, and one route over all of them for what is not at home. */
+static void put_uplinks(const struct weft_lab_spec *spec, uint32_t leaf, FILE *out)
+{
+    char own_name[WEFT_LAB_NODE_BYTES];
+    char own_mac[WEFT_LAB_MAC_BYTES];
+    char spine[WEFT_LAB_NODE_BYTES];
+    char mac[WEFT_LAB_MAC_BYTES];
+    weft_lab_router_name(spec, leaf, own_name);
+    weft_lab_router_mac(leaf, own_mac);
+    for (uint32_t r = spec->leaves; r < weft_lab_routers(spec); r++) {
+        weft_lab_router_name(spec, r, spine);
+        weft_lab_router_mac(r, mac);
+        fprintf(out,
+                "link add name %s address %s " ONE_QUEUE " type veth peer name %s address %s "
+                ONE_QUEUE " netns " WEFT_LAB_PRIVATE "/netns/%s\n",
+                spine, own_mac, own_name, mac, spine);
+        put_router_neighbour(r, spine, out);
+    }
+    if (spec->spines == 0) {
+        return;
+    }
+    fputs("route add default", out);
+    for (uint32_t r = spec->leaves; r < weft_lab_routers(spec); r++) {
+        char address[WEFT_LAB_ADDRESS_BYTES];
+        weft_lab_router_name(spec, r, spine);
+        weft_lab_router_address(r, address);
+        fprintf(out, " nexthop via %s dev %s onlink", address, spine);
+    }
+    fputc('\n', out);
+}
+
+static void put_leaf(const struct weft_lab_spec *spec, uint32_t leaf, FILE *out)
+{
+    put_router_address(leaf, out);
+    for (uint32_t h = 0; h < spec->hosts; h++) {
+        if (weft_lab_leaf_of(spec, h) == leaf) {
+            put_host_port(spec, h, out);
+        }
+    }
+    put_uplinks(spec, leaf, out);
+}
+
+static void put_spine(const struct weft_lab_spec *spec, uint32_t router, FILE *out)
+{
+    char port[WEFT_LAB_NODE_BYTES];
+    char address[WEFT_LAB_ADDRESS_BYTES];
+    put_router_address(router, out);
+    for (uint32_t leaf = 0; leaf < spec->leaves; leaf++) {
+        weft_lab_router_name(spec, leaf, port);
+        put_router_neighbour(leaf, port, out);
+    }
+    for (uint32_t h = 0; h < spec->hosts; h++) {
+        char via[WEFT_LAB_ADDRESS_BYTES];
+        uint32_t leaf = weft_lab_leaf_of(spec, h);
+        weft_lab_host_address(h, address);
+        weft_lab_router_name(spec, leaf, port);
+        weft_lab_router_address(leaf, via);
+        fprintf(out, "route add %s/32 via %s dev %s onlink\n", address, via, port);
+    }
+}
+
+/* The address carries the mask of the whole lab, so that programs that compare networks find one;
+ * the way is over the leaf all the same. */
+static void put_host(const struct weft_lab_spec *spec, uint32_t host, FILE *out)
+{
+    char address[WEFT_LAB_ADDRESS_BYTES];
+    char via[WEFT_LAB_ADDRESS_BYTES];
+    uint32_t leaf = weft_lab_leaf_of(spec, host);
+    weft_lab_host_address(host, address);
+    weft_lab_router_address(leaf, via);
+    fprintf(out, "link set dev lo up\naddress add %s/16 dev eth0 noprefixroute\n", address);
+    put_router_neighbour(leaf, "eth0", out);
+    fprintf(out, "route add 10.77.0.0/16 via %s dev eth0 onlink src %s\n", via, address);
+}
+
+/* ---- queues and losses ----------------------------------------------------------------------- */
+
+static void put_class(const char *verb, const char *port, uint64_t rate_bps, FILE *out)
+{
+    unsigned long long burst = burst_bytes(rate_bps);
+    fprintf(out, "class %s dev %s parent 1: classid 1:1 htb rate %llubit burst %llub cburst %llub "
+                 "quantum %d\n",
+            verb, port, (unsigned long long)rate_bps, burst, burst, FRAME_BYTES);
+}
+
+/* HTB with one class, not TBF, which sets its timer far more often, and that is dear on virtual
+ * machines (docs/LAB.md). The queue is the class's. */
+static void put_bucket(const char *port, uint64_t rate_bps, uint64_t limit_bytes, FILE *out)
+{
+    if (rate_bps > 0) {
+        fprintf(out, "qdisc add dev %s root handle 1: htb default 1\n", port);
+        put_class("add", port, rate_bps, out);
+        fprintf(out, "qdisc add dev %s parent 1:1 handle 10: bfifo limit %llub\n", port,
+                (unsigned long long)limit_bytes);
+    }
+}
+
+static void put_leaf_queues(const struct weft_lab_spec *spec, uint32_t leaf, FILE *out)
+{
+    char port[WEFT_LAB_NODE_BYTES];
+    for (uint32_t h = 0; h < spec->hosts; h++) {
+        if (weft_lab_leaf_of(spec, h) == leaf) {
+            weft_lab_host_name(h, port);
+            put_bucket(port, spec->links[h].down_bps, spec->buffer_bytes, out);
+        }
+    }
+    for (uint32_t r = spec->leaves; r < weft_lab_routers(spec); r++) {
+        weft_lab_router_name(spec, r, port);
+        put_bucket(port, spec->core_bps, spec->buffer_bytes, out);
+    }
+}
+
+static void put_spine_queues(const struct weft_lab_spec *spec, FILE *out)
+{
+    char port[WEFT_LAB_NODE_BYTES];
+    for (uint32_t leaf = 0; leaf < spec->leaves; leaf++) {
+        weft_lab_router_name(spec, leaf, port);
+        put_bucket(port, spec->core_bps, spec->buffer_bytes, out);
+    }
+}
+
+static weft_status add_loss(uint32_t loss_ppm, struct weft_lab_error *error)
+{
+    if (loss_ppm == 0) {
+        return WEFT_OK;
+    }
+    char rules[256];
+    snprintf(rules, sizeof(rules),
+             "table netdev weft {\n"
+             "  chain arrival {\n"
+             "    type filter hook ingress device eth0 priority 0; policy accept;\n"
+             "    numgen random mod 1000000 < %u counter drop\n"
+             "  }\n"
+             "}\n",
+             loss_ppm);
+    return weft_lab_tool(nft_batch, rules, error);
+}
+
+/* Ports without a rate have no queue to speak of. */
+static weft_status mark_ports(const struct weft_lab_spec *spec, uint32_t router,
+                              struct weft_lab_error *error)
+{
+    char port[WEFT_LAB_NODE_BYTES];
+    bool leaf = router < spec->leaves;
+    weft_status status = WEFT_OK;
+    for (uint32_t h = 0; h < spec->hosts && leaf && status == WEFT_OK; h++) {
+        if (weft_lab_leaf_of(spec, h) == router && spec->links[h].down_bps > 0) {
+            weft_lab_host_name(h, port);
+            status = weft_link_mark(port, spec->ecn_bytes, error);
+        }
+    }
+    uint32_t from = leaf ? spec->leaves : 0;
+    uint32_t to = leaf ? weft_lab_routers(spec) : spec->leaves;
+    for (uint32_t r = from; r < to && spec->core_bps > 0 && status == WEFT_OK; r++) {
+        weft_lab_router_name(spec, r, port);
+        status = weft_link_mark(port, spec->ecn_bytes, error);
+    }
+    return status;
+}
+
+/* ---- node by node ---------------------------------------------------------------------------- */
+
+static weft_status offload_ports(const struct weft_lab_spec *spec, uint32_t router,
+                                 struct weft_lab_error *error)
+{
+    char port[WEFT_LAB_NODE_BYTES];
+    bool leaf = router < spec->leaves;
+    weft_status status = WEFT_OK;
+    for (uint32_t h = 0; h < spec->hosts && leaf && status == WEFT_OK; h++) {
+        if (weft_lab_leaf_of(spec, h) == router) {
+            weft_lab_host_name(h, port);
+            status = weft_lab_offload_off(port, error);
+        }
+    }
+    uint32_t from = leaf ? spec->leaves : 0;
+    uint32_t to = leaf ? weft_lab_routers(spec) : spec->leaves;
+    for (uint32_t r = from; r < to && status == WEFT_OK; r++) {
+        weft_lab_router_name(spec, r, port);
+        status = weft_lab_offload_off(port, error);
+    }
+    return status;
+}
+
+static weft_status run_ip(const struct weft_lab_spec *spec, uint32_t router,
+                          struct weft_lab_error *error)
+{
+    struct batch batch;
+    weft_status status = batch_open(&batch, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (router < spec->leaves) {
+        put_leaf(spec, router, batch.file);
+    } else {
+        put_spine(spec, router, batch.file);
+    }
+    return batch_run(&batch, ip_batch, error);
+}
+
+static weft_status run_tc(const struct weft_lab_spec *spec, uint32_t router,
+                          struct weft_lab_error *error)
+{
+    struct batch batch;
+    weft_status status = batch_open(&batch, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (router < spec->leaves) {
+        put_leaf_queues(spec, router, batch.file);
+    } else {
+        put_spine_queues(spec, batch.file);
+    }
+    return batch_run(&batch, tc_batch, error);
+}
+
+static weft_status build_router(const struct weft_lab_spec *spec, uint32_t router,
+                                struct weft_lab_error *error)
+{
+    char node[WEFT_LAB_NODE_BYTES];
+    weft_lab_router_name(spec, router, node);
+    weft_status status = weft_lab_go(node, error);
+    if (status == WEFT_OK) {
+        status = run_ip(spec, router, error);
+    }
+    if (status == WEFT_OK) {
+        status = offload_ports(spec, router, error);
+    }
+    if (status == WEFT_OK) {
+        status = run_tc(spec, router, error);
+    }
+    return status == WEFT_OK && spec->ecn_bytes > 0 ? mark_ports(spec, router, error) : status;
+}
+
+static weft_status build_host(const struct weft_lab_spec *spec, uint32_t host,
+                              struct weft_lab_error *error)
+{
+    char node[WEFT_LAB_NODE_BYTES];
+    struct batch ip;
+    struct batch tc;
+    weft_lab_host_name(host, node);
+    weft_status status = weft_lab_go(node, error);
+    if (status == WEFT_OK) {
+        status = weft_lab_offload_off("eth0", error);
+    }
+    if (status == WEFT_OK && (status = batch_open(&ip, error)) == WEFT_OK) {
+        put_host(spec, host, ip.file);
+        status = batch_run(&ip, ip_batch, error);
+    }
+    if (status == WEFT_OK && (status = batch_open(&tc, error)) == WEFT_OK) {
+        put_bucket("eth0", spec->links[host].up_bps, HOST_QUEUE_BYTES, tc.file);
+        status = batch_run(&tc, tc_batch, error);
+    }
+    if (status == WEFT_OK && spec->burst_ppm > 0) {
+        status = weft_link_lose("eth0", spec->burst_ppm, spec->burst_packets, error);
+    }
+    return status == WEFT_OK ? add_loss(spec->loss_ppm, error) : status;
+}
+
+weft_status weft_lab_build(const struct weft_lab_spec *spec, struct weft_lab_error *error)
+{
+    weft_status status = make_nodes(spec, error);
+    for (uint32_t r = 0; r < weft_lab_routers(spec) && status == WEFT_OK; r++) {
+        status = build_router(spec, r, error);
+    }
+    for (uint32_t h = 0; h < spec->hosts && status == WEFT_OK; h++) {
+        status = build_host(spec, h, error);
+    }
+    return status;
+}
+
+static weft_status change(const char *node, const char *port, uint64_t rate_bps,
+                          struct weft_lab_error *error)
+{
+    struct batch batch;
+    weft_status status = weft_lab_go(node, error);
+    if (status == WEFT_OK && (status = batch_open(&batch, error)) == WEFT_OK) {
+        put_class("change", port, rate_bps, batch.file);
+        status = batch_run(&batch, tc_batch, error);
+    }
+    return status;
+}
+
+weft_status weft_lab_reshape(const struct weft_lab_spec *spec, uint32_t host,
+                             const struct weft_lab_link *link, struct weft_lab_error *error)
+{
+    char node[WEFT_LAB_NODE_BYTES];
+    char leaf[WEFT_LAB_NODE_BYTES];
+    weft_lab_host_name(host, node);
+    weft_lab_router_name(spec, weft_lab_leaf_of(spec, host), leaf);
+    weft_status status = change(node, "eth0", link->up_bps, error);
+    return status == WEFT_OK ? change(leaf, node, link->down_bps, error) : status;
+}

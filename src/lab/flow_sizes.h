@@ -1,0 +1,66 @@
+/* Distributions of flow sizes: read from a file, or one of the published ones by name; exact mean;
+ * samples.
+ *
+ * A distribution is a list of points (size, probability that a flow is not larger), joined by
+ * straight lines. What lies at or below the first point is all of the first point's size.
+ *
+ * Files hold one point a line, "SIZE_BYTES PROBABILITY", both rising; the last probability is 1, or
+ * 100 when they are in percent. One line with a single number may come first (some collections
+ * write the mean there; it is computed here and ignored). '#' begins a comment. Sizes that a
+ * collection counts in packets must be multiplied out first.
+ */
+#ifndef WEFT_LAB_FLOW_SIZES_H
+#define WEFT_LAB_FLOW_SIZES_H
+
+#include "base/prng.h"
+#include "lab/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { WEFT_FLOW_SIZES_POINTS_MAX = 4096 };
+
+/* A flow of a terabyte is a slip of the pen. */
+#define WEFT_FLOW_SIZES_BYTES_MAX 1e12
+
+struct weft_flow_point {
+    double bytes;
+    double share; /* of flows that are not larger, 0 .. 1 */
+};
+
+struct weft_flow_sizes {
+    uint32_t count; /* at least 1; bytes and shares never fall, the last share is 1 */
+    struct weft_flow_point points[WEFT_FLOW_SIZES_POINTS_MAX];
+    double mean_bytes; /* above 0 */
+};
+
+/* A published distribution ("websearch", "datamining", "hadoop"), else the file of that path. After
+ * a failure *sizes_p holds anything.
+ *
+ * Errors:  WEFT_NOTFOUND  neither; the text lists the names.
+ *          WEFT_DATA      the file is malformed; the text has the line's number.
+ *          WEFT_IO        it cannot be read. */
+[[nodiscard]] weft_status weft_flow_sizes_load(const char *name_or_path,
+                                               struct weft_flow_sizes *sizes_p,
+                                               struct weft_lab_error *error);
+
+/* The same from text in memory; `name` is for messages.
+ *
+ * Errors:  WEFT_DATA. */
+[[nodiscard]] weft_status weft_flow_sizes_parse(const char *name, const char *text,
+                                                struct weft_flow_sizes *sizes_p,
+                                                struct weft_lab_error *error);
+
+/* The size below which a share u in [0, 1) of flows lies, in bytes, at least 1.
+ * Cost: O(log points). */
+uint64_t weft_flow_sizes_at(const struct weft_flow_sizes *sizes, double u);
+
+/* One flow's size. */
+uint64_t weft_flow_sizes_draw(const struct weft_flow_sizes *sizes, struct weft_prng *prng);
+
+bool weft_flow_sizes_published(const char *name);
+
+/* Names of the published ones; NULL ends the list. */
+extern const char *const weft_flow_sizes_names[];
+
+#endif

@@ -1,0 +1,101 @@
+#!/bin/bash
+# `weft lab background`: the load that was asked for is offered and reached, every flow is accounted
+# for, the same seed is the same traffic, and nothing is left when the lab ends.
+# Needs root: makes labs.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+lab=bg-$$
+put_away() {
+    "$WEFT_BIN" lab down "$lab" >/dev/null 2>&1
+    rm -rf "$tap_tmp"
+}
+trap put_away EXIT
+trap 'exit 1' INT TERM HUP
+
+if ! "$WEFT_BIN" lab up "$lab" --hosts 4 --rate 200mbit >"$tap_tmp/up" 2>&1; then
+    tap_skip "background traffic" "no lab here: $(head -n 1 "$tap_tmp/up")"
+    tap_done
+fi
+
+printf '# BYTES PROBABILITY\n2000 0\n40000 1\n' >"$tap_tmp/sizes"
+
+# background <options...>: the report is in $tap_tmp/json; tells <jq expression> asks it.
+background() {
+    "$WEFT_BIN" lab background "$lab" --sizes "$tap_tmp/sizes" --json "$@" >"$tap_tmp/json" \
+        2>"$tap_tmp/err" || sed 's/^/# /' "$tap_tmp/err"
+    jq -r '"# offered \(.offered_load), achieved \(.achieved_load), \(.offered.flows) flows, " +
+        "\(.completion_ms.all.flows) done, p99 \(.completion_ms.all.p99) ms"' "$tap_tmp/json"
+}
+tells() {
+    jq -r "$1" "$tap_tmp/json"
+}
+# Bytes that the hosts' interfaces have sent.
+on_the_wire() {
+    for host in 0 1 2 3; do
+        "$WEFT_BIN" lab exec "$lab" "$host" -- sed -n 's/.*eth0: *//p' /proc/net/dev
+    done | awk '{ sum += $9 } END { printf "%.0f\n", sum }'
+}
+
+# A busy machine can be late; one attempt of three must not.
+for _ in 1 2 3; do
+    before=$(on_the_wire)
+    background --load 0.2 --seconds 3
+    after=$(on_the_wire)
+    [ "$(tells '.achieved_load > 0.9 * .offered_load')" = true ] && break
+done
+tap_is "the load offered is 0.2, within a tenth" \
+    "$(tells '.offered_load > 0.18 and .offered_load < 0.22')" true
+tap_is "nine tenths of it and more arrived in time" \
+    "$(tells '.achieved_load > 0.9 * .offered_load')" true
+tap_is "no flow was refused, failed or left" \
+    "$(tells '[.refused.flows, .failed_flows, .unfinished_flows, .offered.flows - .completion_ms.all.flows] | tostring')" \
+    "[0,0,0,0]"
+tap_is "the interfaces saw the bytes, and headers on top" \
+    "$(tells "$((after - before)) / .offered.bytes | . > 1.02 and . < 1.3")" true
+first=$(tells '.offered | tostring')
+background --load 0.2 --seconds 3
+tap_is "the same seed offers the same" "$(tells '.offered | tostring')" "$first"
+background --load 0.2 --seconds 3 --seed 2
+tap_is "another seed does not" "$(tells ".offered | tostring != \"$(echo "$first" | sed 's/"/\\"/g')\"")" \
+    true
+
+background --load 2 --seconds 1 --drain 0 --flows-max 10
+tap_is "twice what links carry: flows are refused, and all are accounted for" \
+    "$(tells '(.refused.flows > 0) and (.under_way_max == 10) and (.offered.flows ==
+        .completion_ms.all.flows + .refused.flows + .failed_flows + .unfinished_flows)')" true
+
+background --load 0.1 --seconds 1 --cc dctcp
+if grep -q 'no BPF' "$tap_tmp/err"; then
+    tap_skip "dctcp" "this build has no BPF"
+else
+    tap_is "dctcp: flows complete" \
+        "$(tells '(.completion_ms.all.flows == .offered.flows) and .cc == "dctcp"')" true
+fi
+
+# Until asked to stop; and it ends with the lab.
+"$WEFT_BIN" lab background "$lab" --sizes hadoop --load 0.1 >"$tap_tmp/out" 2>"$tap_tmp/err" &
+pid=$!
+sleep 0.7
+kill -TERM $pid
+wait $pid
+tap_is "asked to stop, it reports" "$? $(grep -c '^load: offered' "$tap_tmp/out")" "0 1"
+"$WEFT_BIN" lab background "$lab" --sizes hadoop --load 0.1 >"$tap_tmp/out" 2>"$tap_tmp/err" &
+pid=$!
+sleep 0.5
+"$WEFT_BIN" lab down "$lab"
+wait $pid
+tap_is "it ends with its lab, in words" "$? $(grep -c 'has the lab ended' "$tap_tmp/err")" "1 1"
+
+# As a part of the lab.
+tap_run "a lab with background traffic comes up" \
+    "$WEFT_BIN" lab up "$lab" --hosts 4 --rate 200mbit --background "$tap_tmp/sizes:0.1"
+before=$(on_the_wire)
+sleep 1
+sent=$(($(on_the_wire) - before))
+echo "# $sent bytes in a second; 0.1 of four links is 10,000,000"
+tap_is "its hosts are busy" "$((sent > 5000000))" 1
+"$WEFT_BIN" lab down "$lab"
+tap_like "a slip in the name of the sizes is found before a lab is made" \
+    "$("$WEFT_BIN" lab up "$lab" --background websurch:0.1 2>&1)" "no flow sizes named websurch"
+tap_done

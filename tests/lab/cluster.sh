@@ -1,0 +1,212 @@
+#!/bin/sh
+# The life of a lab: it comes up, runs commands, goes; and it leaves nothing, whoever is killed.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/lab/lab.sh
+. "$WEFT_SOURCE_ROOT/tests/lab/lab.sh"
+lab_or_skip
+
+weft=$WEFT_BIN
+a=test-a-$$
+b=test-b-$$
+run=
+mark=9753$$ # seconds that our sleeping processes sleep: their name in the process list
+cleanup() {
+    "$weft" lab down "$a" 2>/dev/null
+    "$weft" lab down "$b" 2>/dev/null
+    [ -z "$run" ] || kill -KILL "$run" 2>/dev/null
+    rm -rf "$tap_tmp"
+}
+trap cleanup EXIT
+
+machine() { # the machine's own network, as far as a lab could leave something in it
+    ip -o link | sed 's/ mtu .*//'
+    ip route show table all
+    nft list ruleset
+    tc qdisc show
+}
+sleepers() { ps -e -o args= | grep -c "^sleep $mark\$"; }
+no_sleeper() { [ "$(sleepers)" = 0 ]; }
+one_sleeper() { [ "$(sleepers)" = 1 ]; }
+two_sleepers() { [ "$(sleepers)" = 2 ]; }
+gone() { # or dead, and not yet collected by the machine's process 1
+    ! grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null
+}
+entries() { find /run/weft/lab -name "*$1*" 2>/dev/null | wc -l; }
+in_use() { lsns -n -t net -o NS | grep -c "$1"; } # processes hold that network namespace
+network_of() { readlink "/proc/$1/ns/net" | tr -dc 0-9; }
+
+before=$(machine)
+
+# ---- up, exec, status, down --------------------------------------------------------------------
+tap_run "up" "$weft" lab up "$a" --hosts 3 --rate 100mbit --uplink 1=50mbit --loss 0.01
+tap_like "up says what it made" "$(cat "$tap_tmp/run.out")" \
+    "lab $a is up: star, hosts 0 .. 2 at 10.77.0.1 .. 10.77.0.3"
+tap_is "status knows the rate" "$(lab_fact "$a" rate_bps)" 100000000
+tap_is "status knows the link that differs" \
+    "$(lab_fact "$a" 'links_that_differ[0] | "\(.host) \(.up_bps) \(.down_bps)"')" \
+    "1 50000000 100000000"
+tap_like "a small packet is quick" "$(lab_fact "$a" base_rtt_ns)" '^[1-9][0-9]\{3,5\}$'
+tap_is "the machine's network is as before" "$(machine)" "$before"
+tap_run_fails "a name is taken once" 1 "$weft" lab up "$a" --hosts 2
+tap_like "and says what to do" "$(cat "$tap_tmp/run.out")" "a lab named $a exists: .weft lab down $a"
+
+cd "$tap_tmp" || exit 1
+tap_is "exec: host name, folder, interfaces" \
+    "$("$weft" lab exec "$a" h2 -- sh -c 'hostname; pwd; ls /sys/class/net' | tr '\n' ' ')" \
+    "h2 $tap_tmp eth0 lo "
+tap_is "exec: hosts by name" "$("$weft" lab exec "$a" 0 -- getent hosts h1 | cut -d ' ' -f 1)" 10.77.0.2
+tap_is "exec: a router, too" "$("$weft" lab exec "$a" switch -- hostname)" switch
+tap_run_fails "exec: the command's exit status" 3 "$weft" lab exec "$a" 0 -- sh -c 'exit 3'
+# shellcheck disable=SC2016
+tap_run_fails "exec: death by a signal" 137 "$weft" lab exec "$a" 0 -- sh -c 'kill -9 $$'
+tap_run_fails "exec: no such command" 127 "$weft" lab exec "$a" 0 -- no-such-command
+tap_run_fails "exec: no such host" 2 "$weft" lab exec "$a" 3 -- true
+tap_run_fails "exec: no such lab" 1 "$weft" lab exec "$a-x" 0 -- true
+
+"$weft" lab exec "$a" 0 -- sh -c 'trap "exit 9" USR1; echo ready; while :; do sleep 0.05; done' \
+    >"$tap_tmp/ready" &
+exec=$!
+lab_until 5 grep -q ready "$tap_tmp/ready"
+kill -USR1 "$exec"
+status=0
+wait "$exec" || status=$?
+tap_is "exec: signals are passed on" "$status" 9
+
+"$weft" lab exec "$a" 0 -- sleep "$mark" &
+exec=$!
+lab_until 5 one_sleeper
+kill -KILL "$exec"
+wait "$exec" 2>/dev/null
+tap_run "exec: the command ends with weft" lab_until 5 no_sleeper
+
+# ---- a lab holds nothing of its maker's
+tap_run "who reads up's output sees its end" \
+    timeout 10 sh -c '"$0" lab up "$1" --hosts 2 7>&1 2>&1 | cat' "$weft" "$b"
+tap_run "that lab is up" "$weft" lab down "$b"
+
+# ---- two at a time -----------------------------------------------------------------------------
+tap_run "a second lab beside it" "$weft" lab up "$b" --hosts 2 --rate none
+for lab in "$a" "$b"; do
+    "$weft" lab exec "$lab" 1 -- "$WEFT_BLAST" recv 1000 300 >"$tap_tmp/recv.$lab" &
+    lab_until 5 grep -q ready "$tap_tmp/recv.$lab"
+done
+"$weft" lab exec "$b" 0 -- "$WEFT_BLAST" send 10.77.0.2 200
+lab_until 5 grep -q packets "$tap_tmp/recv.$b"
+tap_like "the second lab's packets arrive in it" "$(cat "$tap_tmp/recv.$b")" '^packets 200 '
+"$weft" lab exec "$a" 0 -- "$WEFT_BLAST" send 10.77.0.2 1
+lab_until 5 grep -q packets "$tap_tmp/recv.$a"
+tap_like "and nowhere else" "$(cat "$tap_tmp/recv.$a")" '^packets [01] '
+
+"$weft" lab exec "$b" 0 -- setsid -f sleep "$mark" # a daemon in the lab
+lab_until 5 one_sleeper
+network=$(network_of "$(pgrep -f "^sleep $mark")")
+holder=$(lab_fact "$b" holder)
+tap_run "down" "$weft" lab down "$b"
+tap_run "down ended a daemon in it" no_sleeper
+tap_run "down ended the holder" gone "$holder"
+tap_is "its networks are gone" "$(in_use "$network")" 0
+tap_is "its entry is gone" "$(entries "$b")" 0
+tap_run_fails "down twice" 1 "$weft" lab down "$b"
+tap_run "the first still runs" "$weft" lab exec "$a" 1 -- true
+
+# ---- the holder is killed ----------------------------------------------------------------------
+"$weft" lab exec "$a" 0 -- sleep "$mark" &
+exec=$!
+lab_until 5 one_sleeper
+network=$(network_of "$(pgrep -f "^sleep $mark")")
+holder=$(lab_fact "$a" holder)
+kill -KILL "$holder"
+status=0
+wait "$exec" || status=$?
+tap_is "kill -9 of the holder ends what runs in it" "$status" 137
+tap_run "and nothing sleeps on" lab_until 5 no_sleeper
+tap_run "the holder is gone" lab_until 5 gone "$holder"
+tap_is "its networks are gone, too" "$(in_use "$network")" 0
+tap_run_fails "status does not know it" 1 "$weft" lab status "$a"
+tap_is "the leftover entry was removed" "$(entries "$a")" 0
+tap_is "the machine's network is as before" "$(machine)" "$before"
+
+# ---- run ---------------------------------------------------------------------------------------
+# shellcheck disable=SC2016
+tap_is "run: the command finds the lab" \
+    "$("$weft" lab run --hosts 2 -- sh -c '"$0" lab exec "$WEFT_LAB" 1 -- hostname' "$weft")" h1
+tap_is "run: on a host" "$("$weft" lab run --hosts 2 --on 1 -- hostname)" h1
+tap_run_fails "run: the command's exit status" 7 "$weft" lab run --hosts 2 -- sh -c 'exit 7'
+tap_run "run: what the command leaves behind is ended" \
+    "$weft" lab run --hosts 2 -- setsid -f sleep "$mark"
+tap_run "run: at once" no_sleeper
+
+# Starts `weft lab run` in a process group of its own, with a sleeper on the machine (a daemon of the
+# command's) and one in the lab, and waits for both. Sets run (weft), guard and holder.
+start_run() {
+    # A shell without job control starts what is behind `&` with SIGINT ignored; a terminal does not.
+    # shellcheck disable=SC2016
+    env --default-signal=INT setsid "$weft" lab run --hosts 2 -- sh -c \
+        'setsid -f sleep "$1"; "$0" lab exec "$WEFT_LAB" 1 -- sleep "$1"' "$weft" "$mark" &
+    run=$!
+    lab_until 10 two_sleepers
+    guard=$(pgrep -P "$run")
+    holder=$(lab_fact "run-$run" holder)
+}
+# run_ended <name> <exit status wanted>
+run_ended() {
+    status=0
+    wait "$run" 2>/dev/null || status=$?
+    tap_is "$1: exit status" "$status" "$2"
+    tap_run "$1: no process is left" lab_until 5 no_sleeper
+    tap_run "$1: the holder is gone" lab_until 5 gone "$holder"
+    "$weft" lab status >/dev/null
+    tap_is "$1: no entry is left" "$(entries "run-$run")" 0
+    run=
+}
+start_run
+kill -INT "-$run"
+run_ended "run, Ctrl-C" 130
+start_run
+kill -TERM "$run"
+run_ended "run, SIGTERM" 143
+start_run
+kill -KILL "$run"
+run_ended "run, kill -9 of weft" 137
+start_run
+kill -KILL "$guard"
+run_ended "run, kill -9 of its guard" 137
+start_run
+kill -KILL "$holder"
+run_ended "run, kill -9 of the holder: the command's end" 137
+
+# ---- a set-up that does not get through ----------------------------------------------------------
+setsid "$weft" lab run --hosts 200 -- true 2>"$tap_tmp/err" &
+run=$!
+lab_until 5 test -e "/run/weft/lab/run-$run"
+holder=$(jq .holder "/run/weft/lab/run-$run")
+kill -INT "-$run"
+run_ended "Ctrl-C while it is made" 130
+"$weft" lab up "$a" --hosts 200 >"$tap_tmp/out" 2>&1 &
+run=$!
+lab_until 5 test -e "/run/weft/lab/$a"
+holder=$(jq .holder "/run/weft/lab/$a")
+kill -KILL "$run"
+wait "$run" 2>/dev/null
+tap_run "kill -9 of up while it makes one: the holder goes" lab_until 5 gone "$holder"
+tap_run_fails "kill -9 of up: no lab" 1 "$weft" lab status "$a"
+tap_is "kill -9 of up: no entry" "$(entries "$a")" 0
+
+mkdir "$tap_tmp/bin"
+printf '#!/bin/sh\necho "I am not the tc you want" >&2\nexit 1\n' >"$tap_tmp/bin/tc"
+chmod +x "$tap_tmp/bin/tc"
+tap_run_fails "a tool that refuses" 1 env PATH="$tap_tmp/bin:$PATH" "$weft" lab up "$a" --hosts 2
+tap_like "its words are shown" "$(cat "$tap_tmp/run.out")" '^weft lab up: tc refused: I am not the tc'
+tap_is "and no entry is left" "$(entries "$a")" 0
+tap_is "the machine's network is as before" "$(machine)" "$before"
+
+if [ -x "$(command -v setpriv)" ] && setpriv --reuid 65534 --clear-groups -- "$weft" --version \
+    >/dev/null 2>&1; then
+    tap_run_fails "without root" 1 setpriv --reuid 65534 --clear-groups -- "$weft" lab up "$a"
+    tap_like "it says what it needs" "$(cat "$tap_tmp/run.out")" \
+        'needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN: sudo weft lab'
+else
+    tap_skip "without root" "no setpriv, or the program is in a folder that only root may read"
+fi
+tap_done

@@ -1,0 +1,154 @@
+#!/bin/bash
+# Our DCTCP in the kernel: what it computes, that marks are echoed one for one, and that nothing is
+# left when its process is killed.
+#
+#   namespace a --- veth --- namespace s (marks, drops) --- veth, token bucket --> namespace b
+#
+# Needs root. WEFT_DCTCP is the program of tests/lab/dctcp.c.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+a=weft-a-$$
+b=weft-b-$$
+s=weft-s-$$
+pids=()
+put_away() {
+    for pid in "${pids[@]}"; do
+        kill -KILL "$pid" 2>/dev/null
+    done
+    ip netns del "$a" 2>/dev/null
+    ip netns del "$b" 2>/dev/null
+    ip netns del "$s" 2>/dev/null
+    rm -rf "$tap_tmp"
+}
+trap put_away EXIT
+trap 'exit 1' INT TERM HUP
+
+skip() {
+    tap_skip "DCTCP by BPF" "$1"
+    tap_done
+    exit 0
+}
+
+set_up() {
+    ip netns add "$a" && ip netns add "$b" && ip netns add "$s" &&
+        ip link add va netns "$a" type veth peer name sa netns "$s" &&
+        ip link add vb netns "$b" type veth peer name sb netns "$s" &&
+        ip -n "$a" addr add 10.77.0.1/24 dev va && ip -n "$s" addr add 10.77.0.2/24 dev sa &&
+        ip -n "$b" addr add 10.77.1.1/24 dev vb && ip -n "$s" addr add 10.77.1.2/24 dev sb &&
+        ip -n "$a" link set va up && ip -n "$b" link set vb up &&
+        ip -n "$s" link set sa up && ip -n "$s" link set sb up &&
+        ip -n "$a" route add default via 10.77.0.2 &&
+        ip -n "$b" route add default via 10.77.1.2 &&
+        ip netns exec "$s" sysctl -q net.ipv4.ip_forward=1 &&
+        ip netns exec "$a" ethtool -K va tso off gso off gro off &&
+        ip netns exec "$b" ethtool -K vb tso off gso off gro off &&
+        ip netns exec "$s" ethtool -K sa tso off gso off gro off &&
+        ip netns exec "$s" ethtool -K sb tso off gso off gro off &&
+        ip netns exec "$s" tc qdisc add dev sb root tbf rate 200mbit burst 10kb limit 400000 &&
+        ip netns exec "$s" nft add table ip weft &&
+        ip netns exec "$s" nft add chain ip weft forward \
+            '{ type filter hook forward priority 0; }'
+}
+
+# rule <nft statement...>: the one rule for packets on their way to b; none without words.
+rule() {
+    ip netns exec "$s" nft flush chain ip weft forward
+    [ $# = 0 ] || ip netns exec "$s" nft add rule ip weft forward ip daddr 10.77.1.1 "$@"
+}
+# The rule's counter of packets.
+counted() {
+    ip netns exec "$s" nft list chain ip weft forward | sed -n 's/.*counter packets \([0-9]*\).*/\1/p'
+}
+# run <seconds> [cc of the server]; value <key> then tells.
+run() {
+    "$WEFT_DCTCP" run "$b" "$a" 10.77.1.1 "$@" >"$tap_tmp/out" 2>"$tap_tmp/err" ||
+        echo "# $(cat "$tap_tmp/err")"
+    sed 's/^/# /' "$tap_tmp/out" | tr '\n' ' '
+    echo
+}
+value() {
+    sed -n "s/^$1 //p" "$tap_tmp/out"
+}
+# holds <awk expression with names for values>
+holds() {
+    awk '{ v[$1] = $2 } END { print ('"$1"') ? 1 : 0 }' "$tap_tmp/out"
+}
+available() {
+    tr ' ' '\n' </proc/sys/net/ipv4/tcp_available_congestion_control | grep -c "^$1\$"
+}
+
+[ "$(id -u)" = 0 ] || skip "needs root"
+command -v nft >/dev/null || skip "nft is not installed (package nftables)"
+command -v ethtool >/dev/null || skip "ethtool is not installed"
+set_up >"$tap_tmp/set_up" 2>&1 ||
+    skip "this kernel makes no such network: $(tail -n 1 "$tap_tmp/set_up")"
+
+# Two at a time, each gone with its process.
+"$WEFT_DCTCP" hold >"$tap_tmp/one" 2>"$tap_tmp/err" &
+pids+=($!)
+"$WEFT_DCTCP" hold >"$tap_tmp/two" 2>"$tap_tmp/err2" &
+pids+=($!)
+for _ in $(seq 100); do
+    [ -s "$tap_tmp/one" ] && [ -s "$tap_tmp/two" ] && break
+    if ! kill -0 "${pids[0]}" 2>/dev/null; then
+        wait "${pids[0]}"
+        [ $? = 77 ] && skip "$(head -n 1 "$tap_tmp/err")"
+        break
+    fi
+    sleep 0.05
+done
+one=$(sed -n 's/^name //p' "$tap_tmp/one")
+two=$(sed -n 's/^name //p' "$tap_tmp/two")
+tap_is "two are registered side by side" "$(available "$one") $(available "$two")" "1 1"
+kill -KILL "${pids[@]}"
+wait "${pids[@]}" 2>/dev/null
+pids=()
+for _ in $(seq 40); do
+    left=$(($(available "$one") + $(available "$two")))
+    [ "$left" = 0 ] && break
+    sleep 0.05
+done
+tap_is "killed, they are gone" "$left" 0
+
+# No marks: alpha falls to zero, no window is cut for a mark, and the link is full.
+rule
+run 2
+tap_is "no marks: ECN was negotiated, alpha fell by a sixteenth a window, no cut" \
+    "$(holds 'v["connections"] >= 1 && v["without_ecn"] == 0 && v["windows"] > 20 &&
+              v["alpha_last"] <= 0.9375 ^ v["windows"] + 0.0001 &&
+              v["cuts"] == v["losses"] && v["marked"] == 0')" 1
+tap_is "detached, it is gone although its process is not" "$(value left)" 0
+tap_is "no marks: at least 100 of 200 Mbit/s" "$(holds 'v["bytes"] * 8 / 2 > 100e6')" 1
+tap_is "no marks: every window by the formula" \
+    "$(holds 'v["alpha_wrong"] + v["cut_wrong"] + v["loss_wrong"] == 0 && v["windows"] > 20')" 1
+
+# One packet of ten marked at random.
+# On a busy machine packets are marked that come twice or get lost: one quiet attempt of four must do.
+for _ in 1 2 3 4; do
+    rule tcp dport 7001 numgen random mod 10 == 0 ip ecn set ce counter
+    run 2
+    marks=$(counted)
+    echo "# $marks packets were marked on the way"
+    exact=$(holds 'v["acks"] > 0 && v["missed"] == 0 && v["marked"] > 0.98 * '"$marks"' &&
+        v["marked"] < 1.02 * '"$marks")
+    [ "$exact" = 1 ] && break
+done
+tap_is "10 % marked: every window and every cut by the formula" \
+    "$(holds 'v["alpha_wrong"] + v["cut_wrong"] == 0 && v["windows"] > 200 && v["cuts"] > 100')" 1
+tap_is "10 % marked: alpha is 0.1 in the mean" \
+    "$(holds 'v["alpha_mean"] > 0.08 && v["alpha_mean"] < 0.13')" 1
+tap_is "10 % marked: the echo is exact to 2 %, by early acknowledgements" "$exact" 1
+
+# Losses: half, like Reno.
+rule tcp dport 7001 numgen random mod 200 == 0 counter drop
+run 2
+tap_is "losses: windows are halved, whatever alpha is" \
+    "$(holds 'v["losses"] > 5 && v["loss_wrong"] == 0 && v["marked"] == 0')" 1
+
+# A peer that does not do ECN.
+rule
+ip netns exec "$b" sysctl -q net.ipv4.tcp_ecn=0
+run 0.5 reno
+tap_is "a peer without ECN: Reno takes over" "$(value without_ecn) $(value cc)" "1 reno"
+tap_done

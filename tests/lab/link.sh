@@ -1,0 +1,75 @@
+#!/bin/bash
+# What BPF adds to a lab's links: marks at a queue length (--ecn), under DCTCP, and losses in bursts.
+# WEFT_DCTCP and WEFT_RUNS are the programs of tests/lab/dctcp.c and runs.c.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/lab/lab.sh
+. "$WEFT_SOURCE_ROOT/tests/lab/lab.sh"
+lab_or_skip
+
+lab=test-l-$$
+trap '"$WEFT_BIN" lab down "$lab" 2>/dev/null; rm -rf "$tap_tmp"' EXIT
+
+up() {
+    "$WEFT_BIN" lab down "$lab" 2>/dev/null
+    "$WEFT_BIN" lab up "$lab" "$@" >"$tap_tmp/up" 2>&1
+}
+netns() {
+    echo "/proc/$(lab_fact "$lab" holder)/root/run/weft/netns/h$1"
+}
+# One DCTCP flow from h0 to h1 for 2 s; the longest queue towards h1 that was seen goes to $queue.
+# (Not the usual one: on a busy machine who looks keeps the sender from sending.)
+dctcp() {
+    "$WEFT_DCTCP" run "$(netns 1)" "$(netns 0)" 10.77.0.2 2 >"$tap_tmp/out" &
+    local flow=$!
+    sleep 0.3
+    for _ in $(seq 30); do
+        "$WEFT_BIN" lab exec "$lab" switch -- tc -s qdisc show dev h1
+        sleep 0.02
+    done | sed -n 's/.*backlog \([0-9]*\)\([KM]*\)b .*/\1 \2/p' |
+        awk '{ print $1 * ($2 == "K" ? 1024 : $2 == "M" ? 1048576 : 1) }' | sort -n >"$tap_tmp/queues"
+    wait "$flow"
+    queue=$(tail -n 1 "$tap_tmp/queues")
+    echo "# longest queue $queue bytes; $(tr '\n' ' ' <"$tap_tmp/out")"
+}
+holds() {
+    awk '{ v[$1] = $2 } END { print ('"$1"') ? 1 : 0 }' "$tap_tmp/out"
+}
+
+if ! up --hosts 2 --rate 200mbit --downlink 1=100mbit --buffer 256kb --ecn 60kb; then
+    if grep -q 'no BPF' "$tap_tmp/up"; then
+        tap_skip "marks and bursts" "this build has no BPF"
+        tap_done
+    fi
+    tap_fail "a lab that marks comes up" "$(cat "$tap_tmp/up")"
+    tap_done
+fi
+tap_is "status knows the threshold" "$(lab_fact "$lab" ecn_bytes)" 61440
+# A busy machine delays acknowledgements, and when it goes on, what was under way comes at once: one
+# quiet attempt of four must do.
+for _ in 1 2 3 4; do
+    dctcp
+    good=$(holds 'v["marked"] > 10 && v["losses"] == 0 && v["bytes"] * 8 / 2 > 70e6')
+    [ "$queue" -lt 90000 ] && [ "$good" = 1 ] && break
+done
+tap_is "marks at 60 KB hold DCTCP's queue there" "$((queue > 0 && queue < 90000))" 1
+tap_is "with marks and without a loss, the link busy" "$good" 1
+up --hosts 2 --rate 200mbit --downlink 1=100mbit --buffer 256kb
+dctcp
+tap_is "without, it fills the buffer" "$((queue > 180000))" 1
+tap_is "and is not marked" "$(holds 'v["marked"] == 0')" 1
+
+# 100,000 packets, 5 % lost in bursts of 8: 625 bursts, whose number has a standard error of 5 %.
+up --hosts 2 --rate none --burst-loss 0.05:8
+"$WEFT_RUNS" "$(netns 0)" "$(netns 1)" 10.77.0.2 100000 >"$tap_tmp/runs"
+echo "# $(cat "$tap_tmp/runs")"
+tap_is "5 % are lost" "$(awk '{ f = $4 / $2; print (f > 0.035 && f < 0.065) }' "$tap_tmp/runs")" 1
+tap_is "in bursts of 8" "$(awk '{ l = $4 / $6; print (l > 6.4 && l < 9.6) }' "$tap_tmp/runs")" 1
+up --hosts 2 --rate none --loss 0.05
+"$WEFT_RUNS" "$(netns 0)" "$(netns 1)" 10.77.0.2 20000 >"$tap_tmp/runs"
+echo "# $(cat "$tap_tmp/runs")"
+tap_is "--loss comes one by one" \
+    "$(awk '{ f = $4 / $2; l = $4 / $6; print (f > 0.04 && f < 0.06 && l < 1.2) }' "$tap_tmp/runs")" 1
+tap_like "a slip in --burst-loss is said" "$("$WEFT_BIN" lab up "$lab-x" --burst-loss 0.5:1 2>&1)" \
+    "FRACTION:PACKETS"
+tap_done
