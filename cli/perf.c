@@ -11,14 +11,21 @@ static const struct {
     const char *summary;
     int (*run)(int argc, char **argv);
 } patterns[] = {
-    {"stream", "goodput of one flow of float vectors over loopback", weft_perf_stream},
+    {"stream", "goodput of one flow of float vectors", weft_perf_stream},
+    {"pingpong", "round trips of a message and its answer", weft_perf_pingpong},
+    {"incast", "many senders, one receiver, a message each in a round", weft_perf_incast},
+    {"outcast", "one sender, many receivers, a message to each in a round", weft_perf_outcast},
+    {"alltoall", "each sends a message to each other in a round", weft_perf_alltoall},
+    {"shuffle", "each mapper sends to each reducer, a few messages at once", weft_perf_shuffle},
+    {"compare", "the same rounds over several transports and networks, side by side",
+     weft_perf_compare},
 };
 
 enum { PATTERN_COUNT = sizeof(patterns) / sizeof(patterns[0]) };
 
 static void print_help(void)
 {
-    printf("weft perf: measure transports on this host\n"
+    printf("weft perf: measure transports, on loopback or in a lab\n"
            "\nusage: weft perf PATTERN [options]\n\npatterns:\n");
     for (size_t i = 0; i < PATTERN_COUNT; i++) {
         printf("  %-8s  %s\n", patterns[i].name, patterns[i].summary);

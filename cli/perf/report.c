@@ -172,6 +172,9 @@ static cJSON *json_build(const struct weft_perf_report *r, double *room)
     cJSON_AddNumberToObject(object, "message_bytes", r->message_bytes);
     cJSON_AddNumberToObject(object, "packet_bytes", r->packet_bytes);
     cJSON_AddNumberToObject(object, "n", r->rounds);
+    if (r->lab != NULL) {
+        cJSON_AddStringToObject(object, "lab", r->lab);
+    }
     cJSON_AddStringToObject(object, "kernel", host.release);
     cJSON_AddNumberToObject(object, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));
     if (r->flow_count == 1) {

@@ -27,6 +27,7 @@ struct weft_perf_report {
     uint32_t message_bytes;
     uint32_t packet_bytes;
     uint32_t rounds;
+    const char *lab; /* NULL = loopback */
     const struct weft_perf_flow *flows; /* ratios are those of the first ones over the others */
     uint32_t flow_count;
 };

@@ -1,4 +1,5 @@
-/* `weft perf stream`: goodput of one flow of float vectors over loopback.
+/* `weft perf stream`: goodput of one flow of float vectors, over loopback or from host to host of a
+ * lab.
  *
  *   weft     the endpoint over weft_udp: reliable (bound 0), ADD sink
  *   udp-raw  a bare GSO+GRO program with the same packets and the same add: what there is to gain
@@ -43,6 +44,9 @@ struct options {
     uint32_t rounds;
     uint32_t busy_poll_us;
     int cpus[2];
+    const char *lab;
+    const char *hosts;
+    struct weft_perf_place place;
     bool json;
     bool verbose;
 };
@@ -204,6 +208,7 @@ static void plan_sizes(struct plan *plan, const struct options *options)
     job->packet_bytes = options->packet_bytes;
     job->chunk_floats = chunk_floats(options->packet_bytes);
     job->busy_poll_us = options->busy_poll_us;
+    job->place = &options->place;
     memcpy(job->cpus, options->cpus, sizeof(job->cpus));
 }
 
@@ -305,6 +310,7 @@ static int stream_run(const struct options *options, struct plan *plan)
             .message_bytes = plan->job.message_floats * (uint32_t)sizeof(float),
             .packet_bytes = options->packet_bytes,
             .rounds = options->rounds,
+            .lab = options->lab,
             .flows = plan->flows,
             .flow_count = plan->flow_count,
         };
@@ -342,6 +348,10 @@ int weft_perf_stream(int argc, char **argv)
          &o.cpus, .fallback = "wherever the kernel puts them", .parse = parse_cpus},
         {"busy-poll-us", "N", "weft: look at the socket for so many us before a sleep; 0 = not",
          WEFT_OPTION_U32, &o.busy_poll_us, .max = 10000},
+        {"lab", "NAME", "between two hosts of this lab (`weft lab up`)", WEFT_OPTION_STRING, &o.lab,
+         .fallback = "loopback"},
+        {"hosts", "LIST", "which: the receiver's, the sender's", WEFT_OPTION_STRING, &o.hosts,
+         .fallback = "0,1"},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
         {"verbose", NULL, "a line for each measurement, on standard error", WEFT_OPTION_FLAG,
          .value = &o.verbose},
@@ -349,12 +359,13 @@ int weft_perf_stream(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "perf stream",
-        .summary = "goodput of one flow of float vectors over loopback",
+        .summary = "goodput of one flow of float vectors",
         .description =
             "A sender and a receiver, two threads of this process, move vectors of floats over\n"
-            "127.0.0.1; the receiver adds them up, and the sum is checked. goodput_gbps counts\n"
-            "only floats added, cpu_s the CPU time of both ends and of the kernel's work for them\n"
-            "in the timed part of a round; both are medians over the rounds.\n"
+            "127.0.0.1, or from host to host of --lab; the receiver adds them up, and the sum is\n"
+            "checked. goodput_gbps counts only floats added, cpu_s the CPU time of both ends and\n"
+            "of the kernel's work for them in the timed part of a round; both are medians over\n"
+            "the rounds.\n"
             "Figures of a machine with other work on it say little: compare ratios (all).",
         .example = "  weft perf stream --transport all --rounds 11\n"
                    "  weft perf stream --transport weft --packet-bytes 65000 --json",
@@ -364,9 +375,23 @@ int weft_perf_stream(int argc, char **argv)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
+    if (o.hosts != NULL && o.lab == NULL) {
+        return weft_options_usage(&command, "--hosts says which hosts of a --lab");
+    }
     struct plan plan = {0};
     plan_flows(&plan, &o);
     plan_sizes(&plan, &o);
     status = plan_check(&command, &o, &plan);
-    return status == WEFT_OPTIONS_RUN ? stream_run(&o, &plan) : status;
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    char error[WEFT_PERF_PLACE_ERROR_BYTES];
+    if (weft_perf_place_find(o.lab, o.hosts, 2, &o.place, error)) {
+        status = stream_run(&o, &plan);
+    } else {
+        fprintf(stderr, "weft perf stream: %s\n", error);
+        status = WEFT_EXIT_FAILED;
+    }
+    weft_perf_place_fini(&o.place);
+    return status;
 }

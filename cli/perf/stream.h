@@ -1,4 +1,4 @@
-/* What the ways of streaming float vectors over loopback share (stream.c has the essay).
+/* What the ways of streaming float vectors share (stream.c has the essay).
  *
  * A flow moves messages of `message_floats` floats from one thread to another. The receiver adds
  * each into the same accumulator and keeps the time: the clock runs from the end of the warm-up
@@ -7,6 +7,7 @@
 #ifndef WEFT_CLI_PERF_STREAM_H
 #define WEFT_CLI_PERF_STREAM_H
 
+#include "cli/perf/place.h"
 #include "wire/packet.h"
 
 #include <stdbool.h>
@@ -14,7 +15,9 @@
 #include <stdint.h>
 
 enum {
-    WEFT_STREAM_ERROR_BYTES = 640,
+    WEFT_STREAM_ERROR_BYTES = WEFT_PERF_PLACE_ERROR_BYTES,
+    WEFT_STREAM_RECEIVER = 0, /* participants, for the place */
+    WEFT_STREAM_SENDER = 1,
     WEFT_STREAM_HEADER_BYTES = WEFT_HEADER_BYTES + WEFT_DATA_BYTES,
 };
 
@@ -28,6 +31,7 @@ struct weft_stream_job {
     uint32_t chunk_floats; /* of a full packet */
     uint32_t busy_poll_us; /* weft: look so long before a sleep */
     enum weft_wire_mode security;
+    const struct weft_perf_place *place;
     int cpus[2]; /* sender's, receiver's; -1 = wherever the kernel puts it */
 };
 

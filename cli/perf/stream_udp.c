@@ -50,17 +50,25 @@ struct raw {
     atomic_bool sent; /* the sender is through */
 };
 
-static bool open_pair(int fds[2], char *error)
+static bool open_pair(const struct weft_perf_place *place, int fds[2], char *error)
 {
+    static const uint32_t participants[2] = {WEFT_STREAM_SENDER, WEFT_STREAM_RECEIVER};
     struct sockaddr_in addr[2];
+    char text[WEFT_PERF_ADDRESS_BYTES];
+    int home;
     int bytes_wanted = SOCKET_BUFFER_BYTES;
     int on = 1;
     bool good = true;
     for (int i = 0; i < 2; i++) {
-        addr[i] =
-            (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        weft_perf_place_address(place, participants[i], text);
+        addr[i] = (struct sockaddr_in){.sin_family = AF_INET};
+        (void)inet_pton(AF_INET, text, &addr[i].sin_addr);
         socklen_t bytes = sizeof(addr[i]);
+        if (!weft_perf_place_visit(place, participants[i], &home, error)) {
+            return false;
+        }
         fds[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        weft_perf_place_return(home);
         good = good && bind(fds[i], (struct sockaddr *)&addr[i], bytes) == 0 &&
                getsockname(fds[i], (struct sockaddr *)&addr[i], &bytes) == 0 &&
                setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &bytes_wanted, sizeof(int)) == 0 &&
@@ -71,7 +79,7 @@ static bool open_pair(int fds[2], char *error)
         good = good && connect(fds[i], (struct sockaddr *)&addr[1 - i], sizeof(addr[i])) == 0;
     }
     if (!good) {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "UDP on loopback: %s", strerror(errno));
+        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "UDP at %s: %s", text, strerror(errno));
     }
     return good;
 }
@@ -285,7 +293,8 @@ static bool run_threads(struct raw *raw, struct weft_stream_result *result_p, ch
     return good;
 }
 
-bool weft_stream_udp_raw(const struct weft_stream_job *job, struct weft_stream_result *result_p, char *error)
+bool weft_stream_udp_raw(const struct weft_stream_job *job, struct weft_stream_result *result_p,
+                         char *error)
 {
     struct raw raw = {.job = job, .fds = {-1, -1}};
     raw.segment_bytes = WEFT_STREAM_HEADER_BYTES + job->chunk_floats * (uint32_t)sizeof(float);
@@ -296,7 +305,7 @@ bool weft_stream_udp_raw(const struct weft_stream_job *job, struct weft_stream_r
     bool good = raw.order != NULL;
     if (good) {
         shuffle(raw.order, raw.chunks);
-        good = open_pair(raw.fds, error) && run_threads(&raw, result_p, error);
+        good = open_pair(job->place, raw.fds, error) && run_threads(&raw, result_p, error);
     }
     (void)close(raw.fds[0]);
     (void)close(raw.fds[1]);

@@ -89,7 +89,9 @@ static void *send_all(void *arg)
     struct end *end = arg;
     weft_stream_pin(end->job->cpus[0]);
     weft_clock_timers_exact(); /* the socket was opened by another thread */
-    end->broken = weft_udp_connect(end->udp, "127.0.0.1", end->port, &end->peer, NULL) != WEFT_OK;
+    char address[WEFT_PERF_ADDRESS_BYTES];
+    weft_perf_place_address(end->job->place, WEFT_STREAM_RECEIVER, address);
+    end->broken = weft_udp_connect(end->udp, address, end->port, &end->peer, NULL) != WEFT_OK;
     send_more(end);
     while (end->done < messages_of(end) && !end->broken) {
         (void)weft_udp_step(end->udp, STEP_NS, on_sender, end);
@@ -162,12 +164,21 @@ static bool open_end(const struct weft_stream_job *job, const struct weft_securi
     config.ep.packet_bytes = (uint16_t)job->packet_bytes;
     config.ep.accept = accept;
     config.busy_poll_us = (uint16_t)job->busy_poll_us;
+    char address[WEFT_PERF_ADDRESS_BYTES];
+    uint32_t participant = accept ? WEFT_STREAM_RECEIVER : WEFT_STREAM_SENDER;
+    weft_perf_place_address(job->place, participant, address);
+    config.host = address;
+    int home;
+    if (!weft_perf_place_visit(job->place, participant, &home, error)) {
+        return false;
+    }
     struct weft_io_error io_error;
     weft_status status = weft_security_arm(security, &config, &end->provider, &io_error);
     if (status == WEFT_OK) {
         status = weft_udp_open(&config, &end->udp, &io_error);
         weft_security_disarm(&config);
     }
+    weft_perf_place_return(home);
     if (status != WEFT_OK) {
         (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "%s", io_error.text);
         return false;
@@ -222,7 +233,10 @@ static bool run_threads(struct end *sender, struct end *receiver, char *error)
 bool weft_stream_weft(const struct weft_stream_job *job, struct weft_stream_result *result_p,
                       char *error)
 {
-    struct weft_security security = {.mode = (uint8_t)job->security};
+    /* A lab's network is ours alone. */
+    struct weft_security security = {.mode = (uint8_t)job->security,
+                                     .insecure_network = job->security == WEFT_MODE_NONE &&
+                                                         job->place->lab != NULL};
     struct weft_crypto_error key_error;
     if (job->security != WEFT_MODE_NONE &&
         weft_security_load(&security, true, &key_error) != WEFT_OK) {

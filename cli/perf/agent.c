@@ -1,0 +1,419 @@
+#include "cli/perf/agent.h"
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "base/prng.h"
+#include "io/clock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+static const uint64_t turn_ns = 20 * WEFT_NS_PER_MS;
+static const uint64_t idle_turn_ns = 2 * WEFT_NS_PER_MS; /* between rounds: a word may have come */
+
+enum { CHUNK_BYTES_MIN = 64 }; /* no transport cuts a message finer; the size of masks */
+
+bool weft_perf_agent_fail(struct weft_perf_agent *agent, const char *format, ...)
+{
+    if (agent->note->failure[0] == '\0') {
+        va_list arguments;
+        va_start(arguments, format);
+        (void)vsnprintf(agent->note->failure, sizeof(agent->note->failure), format, arguments);
+        va_end(arguments);
+    }
+    return false;
+}
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * WEFT_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+/* Word i of what a participant sends in a round. Never 0 by more than chance: gaps are zeros. */
+static uint32_t first_word(uint32_t from, uint32_t round)
+{
+    return (uint32_t)weft_mix64((uint64_t)from << 32 | round);
+}
+
+static const uint32_t word_step = 0x9e3779b1;
+
+static void fill(struct weft_perf_agent *agent)
+{
+    uint32_t word = first_word(agent->me, agent->round);
+    for (uint32_t i = 0; i < agent->job->bytes / sizeof(word); i++) {
+        agent->source[i] = word;
+        word += word_step;
+    }
+}
+
+/* True when bytes [at, at + count) of the message stand at `memory`; both are multiples of 4. */
+static bool holds(const uint8_t *memory, uint32_t at, uint32_t count, uint32_t first)
+{
+    uint32_t word = first + at / 4 * word_step;
+    for (uint32_t i = 0; i < count; i += 4) {
+        uint32_t found;
+        memcpy(&found, memory + i, sizeof(found));
+        if (found != word) {
+            return false;
+        }
+        word += word_step;
+    }
+    return true;
+}
+
+static bool all_zero(const uint8_t *memory, uint32_t count)
+{
+    return count == 0 || (memory[0] == 0 && memcmp(memory, memory + 1, count - 1) == 0);
+}
+
+/* What arrived is right, and where nothing arrived nothing was written. */
+static bool chunks_are_right(const struct weft_perf_agent *agent, const struct weft_perf_end *in)
+{
+    uint32_t bytes = agent->job->bytes;
+    uint32_t first = first_word(in->other, agent->round);
+    uint32_t put = 0;
+    for (uint32_t at = 0, chunk = 0; at < bytes; at += in->chunk_bytes, chunk++) {
+        uint32_t count = (uint32_t)weft_min_u64(in->chunk_bytes, bytes - at);
+        bool arrived = weft_bits_test(in->mask, chunk);
+        const uint8_t *memory = in->memory + (in->compact ? put : at);
+        if (arrived ? !holds(memory, at, count, first) : !in->compact && !all_zero(memory, count)) {
+            return false;
+        }
+        put += arrived ? count : 0;
+    }
+    return true;
+}
+
+/* Of the round before; nothing was received before the first. */
+static bool check(struct weft_perf_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->in_count && agent->received > 0; i++) {
+        const struct weft_perf_end *in = &agent->ins[i];
+        bool right = in->chunk_bytes > 0
+                         ? chunks_are_right(agent, in)
+                         : holds(in->memory, 0, agent->job->bytes,
+                                 first_word(in->other, agent->round));
+        if (!right) {
+            return weft_perf_agent_fail(agent,
+                                        "round %u: what arrived of participant %u is not what it "
+                                        "sent",
+                                        agent->round, in->other);
+        }
+    }
+    agent->received = 0;
+    return true;
+}
+
+/* ---- what starts when ------------------------------------------------------------------------ */
+
+static bool is_pingpong(const struct weft_perf_agent *agent)
+{
+    return agent->job->plan->pattern == WEFT_PERF_PINGPONG;
+}
+
+/* Messages that may have been started by now. */
+static uint32_t released(const struct weft_perf_agent *agent)
+{
+    if (is_pingpong(agent)) {
+        return (uint32_t)weft_min_u64(agent->received + (agent->me == 0), agent->trips);
+    }
+    return agent->out_count * agent->trips; /* before the first round: none */
+}
+
+uint32_t weft_perf_agent_next(struct weft_perf_agent *agent)
+{
+    if (agent->started >= released(agent) ||
+        agent->started - agent->finished >= agent->job->plan->parallel) {
+        return WEFT_PERF_NONE;
+    }
+    uint32_t out = agent->order[agent->started++ % agent->out_count];
+    agent->trip_began_ns = weft_clock_now_ns();
+    agent->shared->flows[agent->outs[out].flow].started_ns = agent->trip_began_ns;
+    return out;
+}
+
+void weft_perf_agent_finished(struct weft_perf_agent *agent, uint32_t out)
+{
+    agent->outs[out].trips++;
+    agent->finished++;
+}
+
+void weft_perf_agent_received(struct weft_perf_agent *agent, uint32_t in, uint32_t received,
+                              uint32_t chunks, uint64_t bytes, uint64_t now_ns)
+{
+    struct weft_perf_flow_note *note = &agent->shared->flows[agent->ins[in].flow];
+    note->done_ns = now_ns;
+    note->chunks += chunks;
+    note->received += received;
+    note->bytes += bytes;
+    if (is_pingpong(agent) && agent->me == 0) {
+        agent->shared->trip_ns[agent->received] = now_ns - agent->trip_began_ns;
+    }
+    agent->ins[in].trips++;
+    agent->received++;
+}
+
+bool weft_perf_agent_is_through(const struct weft_perf_agent *agent)
+{
+    return agent->received == agent->in_count * agent->trips &&
+           agent->finished == agent->out_count * agent->trips;
+}
+
+/* ---- whom this participant has to do with ---------------------------------------------------- */
+
+uint32_t weft_perf_agent_in(const struct weft_perf_agent *agent, uint32_t flow)
+{
+    for (uint32_t i = 0; i < agent->in_count; i++) {
+        if (agent->ins[i].flow == flow) {
+            return i;
+        }
+    }
+    return WEFT_PERF_NONE;
+}
+
+static uint32_t end_with(const struct weft_perf_end *ends, uint32_t count, uint32_t other)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (ends[i].other == other) {
+            return i;
+        }
+    }
+    return WEFT_PERF_NONE;
+}
+
+uint32_t weft_perf_agent_in_from(const struct weft_perf_agent *agent, uint32_t other)
+{
+    return end_with(agent->ins, agent->in_count, other);
+}
+
+uint32_t weft_perf_agent_out_to(const struct weft_perf_agent *agent, uint32_t other)
+{
+    return end_with(agent->outs, agent->out_count, other);
+}
+
+uint32_t weft_perf_agent_peer(const struct weft_perf_agent *agent, uint32_t other)
+{
+    uint32_t next = other == WEFT_PERF_NONE ? 0 : other + 1;
+    while (next < agent->job->plan->participants &&
+           weft_perf_agent_in_from(agent, next) == WEFT_PERF_NONE &&
+           weft_perf_agent_out_to(agent, next) == WEFT_PERF_NONE) {
+        next++;
+    }
+    return next < agent->job->plan->participants ? next : WEFT_PERF_NONE;
+}
+
+/* ---- for sockets programs -------------------------------------------------------------------- */
+
+bool weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t participant,
+                              struct sockaddr_in *addr_p)
+{
+    char text[WEFT_PERF_ADDRESS_BYTES];
+    weft_perf_place_address(agent->job->place, participant, text);
+    *addr_p = (struct sockaddr_in){.sin_family = AF_INET,
+                                   .sin_port = htons(agent->shared->agents[participant].port)};
+    return inet_pton(AF_INET, text, &addr_p->sin_addr) == 1;
+}
+
+/* ---- a round --------------------------------------------------------------------------------- */
+
+/* A shuffle's mappers take their reducers in another order each round. */
+static void shuffle_order(struct weft_perf_agent *agent)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, agent->job->seed, (uint64_t)agent->me << 32 | agent->round);
+    for (uint32_t i = agent->out_count; i > 1; i--) {
+        uint32_t j = (uint32_t)weft_prng_below(&prng, i);
+        uint32_t kept = agent->order[i - 1];
+        agent->order[i - 1] = agent->order[j];
+        agent->order[j] = kept;
+    }
+}
+
+static bool prepare(struct weft_perf_agent *agent, const struct weft_perf_message *message)
+{
+    WEFT_ASSERT(message->count >= 1 && message->count <= WEFT_PERF_TRIPS_MAX);
+    agent->round = message->round;
+    agent->trips = message->count;
+    agent->timed = message->timed != 0;
+    agent->started = 0;
+    agent->finished = 0;
+    fill(agent);
+    if (agent->job->plan->pattern == WEFT_PERF_SHUFFLE && agent->out_count > 0) {
+        shuffle_order(agent);
+    }
+    for (uint32_t i = 0; i < agent->in_count; i++) {
+        struct weft_perf_flow_note *note = &agent->shared->flows[agent->ins[i].flow];
+        memset(agent->ins[i].memory, 0, agent->job->bytes);
+        agent->ins[i].trips = 0;
+        note->done_ns = 0;
+        note->chunks = 0;
+        note->received = 0;
+        note->bytes = 0;
+    }
+    for (uint32_t i = 0; i < agent->out_count; i++) {
+        agent->outs[i].trips = 0;
+    }
+    return agent->job->transport->prepare(agent);
+}
+
+static bool say(struct weft_perf_agent *agent, enum weft_perf_word word)
+{
+    struct weft_perf_message message = {.word = word};
+    return send(agent->channel, &message, sizeof(message), MSG_NOSIGNAL) == sizeof(message);
+}
+
+static bool run_round(struct weft_perf_agent *agent, uint32_t seen)
+{
+    const struct weft_perf_agent_ops *ops = agent->job->transport;
+    bool good = weft_perf_shared_wait(agent->shared, seen);
+    uint64_t cpu_before_ns = cpu_ns();
+    while (good && !weft_perf_agent_is_through(agent) &&
+           !atomic_load(&agent->shared->stopping)) {
+        good = ops->turn(agent, turn_ns);
+    }
+    while (good && ops->busy(agent) && !atomic_load(&agent->shared->stopping)) {
+        good = ops->turn(agent, turn_ns);
+    }
+    if (agent->timed) {
+        agent->note->cpu_ns += cpu_ns() - cpu_before_ns;
+    }
+    ops->account(agent);
+    return good || atomic_load(&agent->shared->stopping);
+}
+
+static bool on_prepare(struct weft_perf_agent *agent, const struct weft_perf_message *message)
+{
+    uint32_t seen = atomic_load(&agent->shared->go);
+    if (!check(agent) || !prepare(agent, message) || !say(agent, WEFT_PERF_READY) ||
+        !run_round(agent, seen)) {
+        return false;
+    }
+    if (atomic_load(&agent->shared->stopping)) {
+        agent->received = 0; /* half a round is not checked */
+        return true;
+    }
+    return say(agent, WEFT_PERF_THROUGH);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* The next word; peers are answered meanwhile. False: the coordinator is gone, or the transport
+ * failed. */
+static bool hear(struct weft_perf_agent *agent, struct weft_perf_message *message_p)
+{
+    for (;;) {
+        ssize_t got = recv(agent->channel, message_p, sizeof(*message_p), MSG_DONTWAIT);
+        if (got == sizeof(*message_p)) {
+            return true;
+        }
+        if (got >= 0 || (errno != EAGAIN && errno != EINTR)) {
+            return false;
+        }
+        if (!agent->job->transport->turn(agent, idle_turn_ns)) {
+            return false;
+        }
+    }
+}
+
+static bool obey(struct weft_perf_agent *agent)
+{
+    struct weft_perf_message message = {0};
+    for (;;) {
+        if (!hear(agent, &message)) {
+            return false;
+        }
+        if (message.word == WEFT_PERF_QUIT) {
+            return check(agent);
+        }
+        bool good = message.word == WEFT_PERF_CONNECT
+                        ? agent->job->transport->connect(agent) && say(agent, WEFT_PERF_CONNECTED)
+                        : on_prepare(agent, &message);
+        if (!good) {
+            return false;
+        }
+    }
+}
+
+static bool end_new(struct weft_perf_agent *agent, struct weft_perf_end *end, uint32_t flow,
+                    uint32_t other, bool incoming)
+{
+    *end = (struct weft_perf_end){.flow = flow, .other = other};
+    if (incoming) {
+        end->memory = calloc(1, agent->job->bytes);
+        end->mask = calloc(WEFT_BITS_WORDS(agent->job->bytes / CHUNK_BYTES_MIN + 1), 8);
+    }
+    return !incoming || (end->memory != NULL && end->mask != NULL);
+}
+
+static bool outfit(struct weft_perf_agent *agent)
+{
+    const struct weft_perf_plan *plan = agent->job->plan;
+    agent->ins = calloc(plan->participants, sizeof(*agent->ins));
+    agent->outs = calloc(plan->participants, sizeof(*agent->outs));
+    agent->order = calloc(plan->participants, sizeof(*agent->order));
+    agent->source = malloc(agent->job->bytes);
+    bool good = agent->ins != NULL && agent->outs != NULL && agent->order != NULL &&
+                agent->source != NULL;
+    for (uint32_t i = 0; good && i < plan->flow_count; i++) {
+        const struct weft_perf_pair *pair = &plan->flows[i];
+        if (pair->to == agent->me) {
+            good = end_new(agent, &agent->ins[agent->in_count++], i, pair->from, true);
+        } else if (pair->from == agent->me) {
+            agent->order[agent->out_count] = agent->out_count;
+            good = end_new(agent, &agent->outs[agent->out_count++], i, pair->to, false);
+        }
+    }
+    return good || weft_perf_agent_fail(agent, "no memory for the messages");
+}
+
+static void discard(struct weft_perf_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->in_count; i++) {
+        free(agent->ins[i].memory);
+        free(agent->ins[i].mask);
+    }
+    free(agent->ins);
+    free(agent->outs);
+    free(agent->order);
+    free(agent->source);
+    weft_security_fini(&agent->security);
+}
+
+static bool settle_in(struct weft_perf_agent *agent, int key_fd)
+{
+    struct weft_crypto_error key_error;
+    agent->security = (struct weft_security){.mode = agent->job->mode,
+                                             .insecure_network = agent->job->mode == WEFT_MODE_NONE,
+                                             .key_fd = key_fd > 0 ? (uint32_t)key_fd : 0};
+    if (weft_security_load(&agent->security, false, &key_error) != WEFT_OK) {
+        return weft_perf_agent_fail(agent, "%s", key_error.text);
+    }
+    return outfit(agent);
+}
+
+int weft_perf_agent_run(const struct weft_perf_job *job, struct weft_perf_shared *shared,
+                        uint32_t me, int channel, int key_fd)
+{
+    struct weft_perf_agent agent = {
+        .job = job, .shared = shared, .note = &shared->agents[me], .me = me, .channel = channel};
+    bool good = settle_in(&agent, key_fd) && job->transport->open(&agent);
+    if (good) {
+        good = say(&agent, WEFT_PERF_OPEN) && obey(&agent);
+    }
+    job->transport->close(&agent);
+    if (!good) {
+        (void)say(&agent, WEFT_PERF_FAILED);
+    }
+    discard(&agent);
+    return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}

@@ -1,0 +1,144 @@
+/* One participant of a run: a process of its own, with sockets of its own, in a host of the lab or
+ * on loopback.
+ *
+ * agent.c hears the coordinator, decides what is sent when, keeps the times and checks contents;
+ * a transport (agent_weft.c, agent_tcp.c, agent_udp.c) moves messages. The contents of a message
+ * depend on sender and round, so what a receiver finds cannot be left from another one; they are
+ * made before the go signal and checked after the round.
+ *
+ * Not a library: a failure writes its reason to the note and ends the participant.
+ */
+#ifndef WEFT_CLI_PERF_AGENT_H
+#define WEFT_CLI_PERF_AGENT_H
+
+#include "cli/perf/place.h"
+#include "cli/perf/shared.h"
+#include "cli/security.h"
+
+#include <netinet/in.h>
+#include <stddef.h>
+
+/* No such end of a flow. */
+#define WEFT_PERF_NONE UINT32_MAX
+
+struct weft_perf_agent_ops;
+
+/* What a run is; the same for all participants, fixed before they are forked. */
+struct weft_perf_job {
+    const struct weft_perf_agent_ops *transport;
+    const struct weft_perf_plan *plan;
+    const struct weft_perf_place *place;
+    uint8_t mode;                  /* of weft and tcp: enum weft_wire_mode */
+    const char *cc;                /* of weft; NULL = its default */
+    const char *tcp_cc;            /* NULL = the kernel's default */
+    uint32_t tcp_rto_min_us;       /* 0 = the kernel's */
+    uint32_t bytes;                /* of a message: a multiple of 4 */
+    uint32_t bound_ppm;
+    uint32_t drop_ppm;             /* tcp-raw: of the chunks, left out by the sender */
+    uint32_t deadline_ms;          /* 0 = none */
+    uint32_t quiet_ms;             /* udp-raw: nothing for so long = nothing more will come */
+    uint32_t packet_bytes;         /* UDP payload of a full packet */
+    uint32_t busy_poll_us;
+    uint32_t rounds;
+    uint32_t warmup;               /* rounds before them */
+    uint32_t gap_us;
+    uint32_t round_s;              /* a round that takes longer has no answer */
+    uint64_t seed;                 /* of what is dropped and of orders */
+};
+
+/* This participant's end of a flow. */
+struct weft_perf_end {
+    uint32_t flow;
+    uint32_t other;      /* participant */
+    uint8_t *memory;     /* incoming: bytes of a message */
+    uint64_t *mask;      /* incoming: chunks that arrived, when chunk_bytes is not 0 */
+    uint32_t chunk_bytes; /* incoming: of the mask's grid; 0 = all of the message is there */
+    bool compact;        /* incoming: what is missing left no gap */
+    uint32_t trips;      /* received or finished, since go */
+};
+
+struct weft_perf_agent {
+    const struct weft_perf_job *job;
+    struct weft_perf_shared *shared;
+    struct weft_perf_agent_note *note;
+    uint32_t me;
+    int channel;
+    struct weft_security security; /* with the key */
+    struct weft_perf_end *ins;
+    struct weft_perf_end *outs;
+    uint32_t in_count;
+    uint32_t out_count;
+    uint32_t *order; /* outs, as they are sent in this round */
+    uint32_t *source; /* what this participant sends: words of a message */
+    /* of what runs now */
+    uint32_t round;
+    uint32_t trips;   /* rounds without a word between them */
+    bool timed;
+    uint32_t started; /* messages, over all outs and trips */
+    uint32_t finished;
+    uint32_t received;
+    uint64_t trip_began_ns;
+    void *self;       /* the transport's */
+};
+
+/* A transport. bool: false = failed, with weft_perf_agent_fail. */
+struct weft_perf_agent_ops {
+    const char *name;
+    bool secure;  /* takes --security */
+    bool bounded; /* takes --bound and --deadline */
+    bool kernel_tcp;
+    bool (*open)(struct weft_perf_agent *agent); /* sets note->port */
+    bool (*connect)(struct weft_perf_agent *agent);
+    bool (*prepare)(struct weft_perf_agent *agent);
+    /* Sleep for at most timeout_ns; start what may start, take what came. */
+    bool (*turn)(struct weft_perf_agent *agent, uint64_t timeout_ns);
+    bool (*busy)(struct weft_perf_agent *agent); /* something is outstanding */
+    void (*account)(struct weft_perf_agent *agent); /* counters to the note */
+    void (*close)(struct weft_perf_agent *agent);
+};
+
+extern const struct weft_perf_agent_ops weft_perf_agent_weft;
+extern const struct weft_perf_agent_ops weft_perf_agent_tcp;
+extern const struct weft_perf_agent_ops weft_perf_agent_tcp_raw;
+extern const struct weft_perf_agent_ops weft_perf_agent_udp_raw;
+
+/* The life of a participant; returns the exit status of its process. `key_fd` gives the job key, -1
+ * in mode none. */
+int weft_perf_agent_run(const struct weft_perf_job *job, struct weft_perf_shared *shared,
+                        uint32_t me, int channel, int key_fd);
+
+/* ---- for transports -------------------------------------------------------------------------- */
+
+[[gnu::format(printf, 2, 3)]] bool weft_perf_agent_fail(struct weft_perf_agent *agent,
+                                                        const char *format, ...);
+
+/* The next message that may start now, as an index of outs; it is then taken as started.
+ * WEFT_PERF_NONE: none now. */
+uint32_t weft_perf_agent_next(struct weft_perf_agent *agent);
+
+/* One message of that out needs nothing of this end any more. */
+void weft_perf_agent_finished(struct weft_perf_agent *agent, uint32_t out);
+
+/* One message of that in has come: `received` of its `chunks`, `bytes` in all. */
+void weft_perf_agent_received(struct weft_perf_agent *agent, uint32_t in, uint32_t received,
+                              uint32_t chunks, uint64_t bytes, uint64_t now_ns);
+
+/* Nothing is outstanding of what this participant shall do in this round. */
+bool weft_perf_agent_is_through(const struct weft_perf_agent *agent);
+
+/* This end of a flow, as an index of ins; WEFT_PERF_NONE: not of this participant. */
+uint32_t weft_perf_agent_in(const struct weft_perf_agent *agent, uint32_t flow);
+
+/* The flow from or to that participant; WEFT_PERF_NONE: there is none. */
+uint32_t weft_perf_agent_in_from(const struct weft_perf_agent *agent, uint32_t other);
+uint32_t weft_perf_agent_out_to(const struct weft_perf_agent *agent, uint32_t other);
+
+/* Of the participants that this one has flows with, the next after `other`; WEFT_PERF_NONE = the
+ * first, and the answer when there are no more. */
+uint32_t weft_perf_agent_peer(const struct weft_perf_agent *agent, uint32_t other);
+
+/* Where that participant listens; its port is known once it is open. False: no IPv4 address. */
+bool weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t participant,
+                              struct sockaddr_in *addr_p);
+
+#endif

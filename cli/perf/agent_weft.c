@@ -1,0 +1,434 @@
+/* Participants over weft's message interface: `weft`, its own transport over UDP, and `tcp`, the
+ * same interface over kernel TCP (io/driver.h). One endpoint, turned by the participant's only
+ * thread. Incoming messages are copied into memory posted before the go signal (WEFT_SINK_COPY).
+ */
+#include "cli/perf/agent.h"
+
+#include "base/bits.h"
+#include "io/clock.h"
+#include "io/driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ELEM_BYTES = 4,
+    SURE_BYTES = 1200,          /* a path's packets begin at this size, so chunks may, too */
+    NET_BYTES = 14 + 20 + 8,    /* Ethernet, IPv4, UDP */
+    SEGMENT_BYTES = 1448,       /* TCP with time stamps, of an MTU of 1,500 */
+    SEGMENT_HEAD_BYTES = 14 + 20 + 32,
+    RECORD_HEAD_BYTES = WEFT_DATA_OVERHEAD_BYTES,
+};
+
+static const uint64_t connect_ns = 10 * WEFT_NS_PER_S;
+static const uint64_t step_ns = 20 * WEFT_NS_PER_MS;
+
+struct end {
+    struct weft_driver *driver;
+    struct weft_provider *provider;
+    struct weft_msgr msgr;
+    enum weft_driver_kind kind;
+    uint32_t up;       /* peers */
+    uint32_t waiting;  /* an out that found no room; WEFT_PERF_NONE */
+    bool broken;
+    char address[WEFT_PERF_ADDRESS_BYTES]; /* of this end */
+    weft_peer peers[WEFT_PERF_PARTICIPANTS_MAX]; /* by participant */
+};
+
+static struct end *of(const struct weft_perf_agent *agent)
+{
+    return agent->self;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+static uint64_t tag_of(const struct weft_perf_agent *agent, const struct weft_perf_end *end)
+{
+    return (uint64_t)(end->flow + 1) << 32 | (agent->round + end->trips);
+}
+
+static bool post(struct weft_perf_agent *agent, uint32_t in)
+{
+    struct weft_msg_expect expect = {
+        .peer = of(agent)->peers[agent->ins[in].other],
+        .sink = WEFT_SINK_COPY,
+        .tag = tag_of(agent, &agent->ins[in]),
+        .tag_mask = UINT64_MAX,
+        .memory = agent->ins[in].memory,
+        .memory_bytes = agent->job->bytes,
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .user = in,
+    };
+    weft_expect_id id;
+    weft_status status = of(agent)->msgr.ops->expect(of(agent)->msgr.self, &expect, &id);
+    return status == WEFT_OK ||
+           weft_perf_agent_fail(agent, "memory cannot be posted: %s", weft_status_text(status));
+}
+
+static uint64_t bytes_in(const struct weft_perf_agent *agent, const struct weft_msg_event *event)
+{
+    uint64_t chunk_bytes = (uint64_t)event->chunk_elems * event->elem_bytes;
+    uint64_t bytes = event->received * chunk_bytes;
+    if (weft_bits_test(event->mask, event->chunks - 1)) {
+        bytes -= event->chunks * chunk_bytes - agent->job->bytes;
+    }
+    return bytes;
+}
+
+static bool on_received(struct weft_perf_agent *agent, const struct weft_msg_event *event,
+                        uint64_t now_ns)
+{
+    struct weft_perf_end *in = &agent->ins[event->user];
+    if (event->outcome != WEFT_MSG_COMPLETE && agent->job->deadline_ms == 0) {
+        return weft_perf_agent_fail(agent, "round %u: the message of participant %u was closed "
+                                           "with %u of %u chunks, below its bound",
+                                    agent->round, in->other, event->received, event->chunks);
+    }
+    if (event->total * (uint64_t)event->elem_bytes != agent->job->bytes ||
+        weft_bits_count(event->mask, event->chunks) != event->received) {
+        return weft_perf_agent_fail(agent, "round %u: the mask of participant %u's message does "
+                                           "not fit what was received",
+                                    agent->round, in->other);
+    }
+    in->chunk_bytes = (uint32_t)event->chunk_elems * event->elem_bytes;
+    memcpy(in->mask, event->mask, WEFT_BITS_WORDS((size_t)event->chunks) * sizeof(*in->mask));
+    weft_perf_agent_received(agent, (uint32_t)event->user, event->received, event->chunks,
+                             bytes_in(agent, event), now_ns);
+    return in->trips == agent->trips || post(agent, (uint32_t)event->user);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void on_up(struct weft_perf_agent *agent, const struct weft_msg_event *event)
+{
+    if (event->name >= 1 && event->name <= WEFT_PERF_PARTICIPANTS_MAX) {
+        of(agent)->peers[event->name - 1] = event->peer;
+        of(agent)->up++;
+    }
+}
+
+/* At the end all close, one before the other. */
+static bool on_down(struct weft_perf_agent *agent, const struct weft_msg_event *event)
+{
+    static const char *const reasons[] = {
+        [WEFT_DOWN_CLOSED] = "it closed",        [WEFT_DOWN_SILENT] = "it does not answer",
+        [WEFT_DOWN_PROTOCOL] = "it broke the protocol", [WEFT_DOWN_LOCAL] = "closed here",
+        [WEFT_DOWN_IDLE] = "idle",               [WEFT_DOWN_RESTARTED] = "it restarted",
+        [WEFT_DOWN_CRYPTO] = "cryptography failed",
+    };
+    if (weft_perf_agent_is_through(agent) && event->down == WEFT_DOWN_CLOSED) {
+        return true;
+    }
+    char hint[WEFT_SECURITY_HINT_BYTES];
+    weft_security_hint(&agent->security, weft_driver_hint(of(agent)->driver), hint, sizeof(hint));
+    uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE);
+    while (other != WEFT_PERF_NONE && of(agent)->peers[other] != event->peer) {
+        other = weft_perf_agent_peer(agent, other);
+    }
+    char who[32] = "a participant";
+    if (other != WEFT_PERF_NONE) {
+        (void)snprintf(who, sizeof(who), "participant %u", other);
+    }
+    return weft_perf_agent_fail(agent, "lost %s: %s%s%s", who, reasons[event->down],
+                                hint[0] != '\0' ? "; " : "", hint);
+}
+
+static bool on_event(struct weft_perf_agent *agent, const struct weft_msg_event *event,
+                     uint64_t now_ns)
+{
+    switch (event->type) {
+    case WEFT_EVENT_PEER_UP:
+        on_up(agent, event);
+        return true;
+    case WEFT_EVENT_PEER_DOWN:
+        return on_down(agent, event);
+    case WEFT_EVENT_RECEIVED:
+        return on_received(agent, event, now_ns);
+    case WEFT_EVENT_SENT:
+        if (event->outcome != WEFT_MSG_UNKNOWN) {
+            weft_perf_agent_finished(agent, (uint32_t)event->user);
+        }
+        return true; /* UNKNOWN: PEER_DOWN follows */
+    case WEFT_EVENT_OPEN:
+    case WEFT_EVENT_CHUNK:
+        break;
+    }
+    return true;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+static weft_status send_one(struct weft_perf_agent *agent, uint32_t out)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    uint64_t deadline_ns = agent->job->deadline_ms * WEFT_NS_PER_MS;
+    struct weft_perf_end *end = &agent->outs[out];
+    struct weft_msg_send send = {
+        .peer = of(agent)->peers[end->other],
+        .base = agent->source,
+        .total = agent->job->bytes / ELEM_BYTES,
+        .elem_bytes = ELEM_BYTES,
+        .bound_ppm = agent->job->bound_ppm,
+        /* Of pingpong the trip is that of the start, which runs ahead of the ends. */
+        .tag = (uint64_t)(end->flow + 1) << 32 |
+               (agent->round + (agent->started - 1) / agent->out_count),
+        .deadline_ns = deadline_ns > 0 ? now_ns + deadline_ns : WEFT_NEVER,
+        .user = out,
+    };
+    uint64_t seq;
+    return of(agent)->msgr.ops->send(of(agent)->msgr.self, &send, now_ns, &seq);
+}
+
+static bool start(struct weft_perf_agent *agent)
+{
+    struct end *end = of(agent);
+    for (;;) {
+        uint32_t out = end->waiting;
+        if (out == WEFT_PERF_NONE) {
+            out = weft_perf_agent_next(agent);
+        }
+        if (out == WEFT_PERF_NONE) {
+            return true;
+        }
+        weft_status status = send_one(agent, out);
+        end->waiting = status == WEFT_AGAIN ? out : WEFT_PERF_NONE;
+        if (status == WEFT_AGAIN) {
+            return true;
+        }
+        if (status != WEFT_OK) {
+            return weft_perf_agent_fail(agent, "a message for participant %u cannot be sent: %s",
+                                        agent->outs[out].other, weft_status_text(status));
+        }
+    }
+}
+
+static void on_turn(void *arg, uint64_t now_ns)
+{
+    struct weft_perf_agent *agent = arg;
+    struct end *end = of(agent);
+    struct weft_msg_event event;
+    (void)now_ns; /* of the batch; what counts here is when the application knows */
+    while (!end->broken && end->msgr.ops->poll(end->msgr.self, &event)) {
+        end->broken = !on_event(agent, &event, weft_clock_now_ns());
+    }
+    end->broken = end->broken || !start(agent);
+}
+
+static bool turn(struct weft_perf_agent *agent, uint64_t timeout_ns)
+{
+    struct end *end = of(agent);
+    end->broken = end->broken || !start(agent);
+    if (!end->broken) {
+        (void)weft_driver_step(end->driver, timeout_ns, on_turn, agent);
+    }
+    return !end->broken;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static uint32_t peers_of(const struct weft_perf_agent *agent)
+{
+    uint32_t count = 0;
+    for (uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE); other != WEFT_PERF_NONE;
+         other = weft_perf_agent_peer(agent, other)) {
+        count++;
+    }
+    return count;
+}
+
+static uint32_t chunks_max(const struct weft_perf_job *job)
+{
+    uint32_t packet_bytes = (uint32_t)weft_min_u64(job->packet_bytes, SURE_BYTES);
+    uint32_t chunk_bytes = (packet_bytes - WEFT_DATA_OVERHEAD_BYTES) / ELEM_BYTES / 32 * 32 *
+                           ELEM_BYTES;
+    return (uint32_t)weft_div_ceil_u64(job->bytes, chunk_bytes);
+}
+
+/* What TCP uses when nothing is said: a setting of the host. */
+static void note_cc(struct weft_perf_agent *agent)
+{
+    FILE *file = fopen("/proc/sys/net/ipv4/tcp_congestion_control", "r");
+    if (agent->job->tcp_cc != NULL) {
+        (void)snprintf(agent->note->cc, sizeof(agent->note->cc), "%s", agent->job->tcp_cc);
+    } else if (file == NULL || fscanf(file, "%15s", agent->note->cc) != 1) {
+        (void)snprintf(agent->note->cc, sizeof(agent->note->cc), "default");
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+static void configure(const struct weft_perf_agent *agent, struct weft_driver_config *config)
+{
+    const struct weft_perf_job *job = agent->job;
+    struct weft_ep_config *ep = &config->udp.ep;
+    config->kind = of(agent)->kind;
+    config->tcp_cc = job->tcp_cc;
+    config->tcp_rto_min_ns = job->tcp_rto_min_us * WEFT_NS_PER_US;
+    config->udp.host = of(agent)->address;
+    config->udp.busy_poll_us = (uint16_t)job->busy_poll_us;
+    ep->name = agent->me + 1;
+    ep->accept = 1;
+    ep->cc_name = job->cc;
+    ep->peer_timeout_ns = 2 * job->round_s * WEFT_NS_PER_S; /* the coordinator gives up before */
+    ep->packet_bytes = (uint16_t)job->packet_bytes;
+    ep->peers_max = (uint32_t)weft_max_u64(peers_of(agent), 1);
+    ep->chunks_max = (uint32_t)weft_max_u64(chunks_max(job), ep->chunks_max);
+    ep->expects_max = (uint32_t)weft_max_u64(agent->in_count, ep->expects_max);
+    ep->senders_expected = (uint16_t)agent->in_count; /* known here as it is in a job */
+}
+
+static bool open_kind(struct weft_perf_agent *agent, enum weft_driver_kind kind)
+{
+    struct end *end = calloc(1, sizeof(*end));
+    if (end == NULL) {
+        return weft_perf_agent_fail(agent, "no memory");
+    }
+    agent->self = end;
+    end->kind = kind;
+    end->waiting = WEFT_PERF_NONE;
+    for (uint32_t i = 0; i < WEFT_PERF_PARTICIPANTS_MAX; i++) {
+        end->peers[i] = WEFT_PEER_ANY;
+    }
+    weft_perf_place_address(agent->job->place, agent->me, end->address);
+    struct weft_driver_config config;
+    struct weft_io_error error;
+    weft_driver_config_default(&config);
+    configure(agent, &config);
+    weft_status status =
+        weft_security_arm(&agent->security, &config.udp, &end->provider, &error);
+    if (status == WEFT_OK) {
+        status = weft_driver_open(&config, &end->driver, &error);
+        weft_security_disarm(&config.udp);
+    }
+    if (status != WEFT_OK) {
+        return weft_perf_agent_fail(agent, "%s", error.text);
+    }
+    end->msgr = weft_driver_msgr(end->driver);
+    agent->note->port = weft_driver_port(end->driver);
+    note_cc(agent);
+    return true;
+}
+
+static bool open_weft(struct weft_perf_agent *agent)
+{
+    return open_kind(agent, WEFT_DRIVER_UDP);
+}
+
+static bool open_tcp(struct weft_perf_agent *agent)
+{
+    return open_kind(agent, WEFT_DRIVER_TCP);
+}
+
+static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
+{
+    char address[WEFT_PERF_ADDRESS_BYTES];
+    struct weft_io_error error;
+    weft_perf_place_address(agent->job->place, other, address);
+    return weft_driver_connect(of(agent)->driver, address, agent->shared->agents[other].port,
+                               &of(agent)->peers[other], &error) == WEFT_OK ||
+           weft_perf_agent_fail(agent, "%s", error.text);
+}
+
+static bool connect_all(struct weft_perf_agent *agent)
+{
+    uint64_t end_ns = weft_clock_now_ns() + connect_ns;
+    for (uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE); other != WEFT_PERF_NONE;
+         other = weft_perf_agent_peer(agent, other)) {
+        if (weft_perf_plan_connects(agent->job->plan, agent->me, other) &&
+            !connect_to(agent, other)) {
+            return false;
+        }
+    }
+    while (of(agent)->up < peers_of(agent) && !atomic_load(&agent->shared->stopping)) {
+        if (!turn(agent, step_ns)) {
+            return false;
+        }
+        if (weft_clock_now_ns() > end_ns) {
+            return weft_perf_agent_fail(agent, "%u of %u connections came about within 10 s",
+                                        of(agent)->up, peers_of(agent));
+        }
+    }
+    return true;
+}
+
+static bool prepare(struct weft_perf_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->in_count; i++) {
+        if (!post(agent, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool busy(struct weft_perf_agent *agent)
+{
+    struct weft_udp *udp = weft_driver_udp(of(agent)->driver);
+    return udp != NULL && weft_ep_busy(weft_udp_ep(udp));
+}
+
+/* Of one message, with its packets' headers. */
+static uint64_t wire_bytes(const struct weft_perf_agent *agent, uint32_t chunk_bytes)
+{
+    uint64_t bytes = agent->job->bytes;
+    uint64_t packets = weft_div_ceil_u64(bytes, chunk_bytes);
+    if (of(agent)->kind == WEFT_DRIVER_TCP) {
+        uint64_t stream = bytes + packets * RECORD_HEAD_BYTES;
+        return stream + weft_div_ceil_u64(stream, SEGMENT_BYTES) * SEGMENT_HEAD_BYTES;
+    }
+    uint32_t tag = agent->job->mode == WEFT_MODE_NONE ? 0 : WEFT_TAG_BYTES;
+    return bytes + packets * (NET_BYTES + WEFT_HEADER_BYTES + WEFT_DATA_BYTES + tag);
+}
+
+static void account(struct weft_perf_agent *agent)
+{
+    struct weft_driver_counters counters;
+    weft_driver_counters(of(agent)->driver, &counters);
+    agent->note->retransmitted = counters.ep.retransmitted_packets;
+    agent->note->kernel_drops = counters.socket.kernel_drops;
+    if (agent->out_count > 0) {
+        uint32_t elems = weft_driver_grid(of(agent)->driver, of(agent)->peers[agent->outs[0].other],
+                                          ELEM_BYTES, agent->job->bytes / ELEM_BYTES);
+        agent->note->packet_bytes = elems * ELEM_BYTES;
+        agent->note->wire_bytes = elems > 0 ? wire_bytes(agent, elems * ELEM_BYTES) : 0;
+    }
+}
+
+static void close_all(struct weft_perf_agent *agent)
+{
+    if (agent->self != NULL) {
+        weft_driver_close(of(agent)->driver);
+        weft_provider_free(of(agent)->provider);
+        free(agent->self);
+    }
+}
+
+const struct weft_perf_agent_ops weft_perf_agent_weft = {
+    .name = "weft",
+    .secure = true,
+    .bounded = true,
+    .open = open_weft,
+    .connect = connect_all,
+    .prepare = prepare,
+    .turn = turn,
+    .busy = busy,
+    .account = account,
+    .close = close_all,
+};
+
+const struct weft_perf_agent_ops weft_perf_agent_tcp = {
+    .name = "tcp",
+    .secure = true,
+    .bounded = true,
+    .kernel_tcp = true,
+    .open = open_tcp,
+    .connect = connect_all,
+    .prepare = prepare,
+    .turn = turn,
+    .busy = busy,
+    .account = account,
+    .close = close_all,
+};

@@ -1,0 +1,114 @@
+/* What the parts of `weft perf compare` share (compare.c has the essay). */
+#ifndef WEFT_CLI_PERF_COMPARE_H
+#define WEFT_CLI_PERF_COMPARE_H
+
+#include "cli/perf/figures.h"
+#include "cli/process.h"
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    WEFT_COMPARE_LIST_MAX = 24,
+    WEFT_COMPARE_NETWORKS_MAX = 64,
+    WEFT_COMPARE_NAME_BYTES = 128,
+    WEFT_COMPARE_PATH_BYTES = 1024,
+    WEFT_COMPARE_REPETITIONS_MAX = 101,
+};
+
+/* "a,b,c", cut. */
+struct weft_compare_list {
+    char room[1024];
+    const char *items[WEFT_COMPARE_LIST_MAX];
+    uint32_t count;
+};
+
+/* "tcp-raw:cubic:rto5" and what it means as options of a pattern. */
+struct weft_compare_transport {
+    const char *name; /* as written */
+    char words[12][40];
+    uint32_t word_count;
+    bool is_weft; /* weft's own transport */
+    bool is_tcp;  /* kernel TCP, raw or under weft's messages */
+    bool secure;  /* takes --security */
+};
+
+struct weft_compare_network {
+    const char *senders;
+    const char *bytes;
+    const char *loss;   /* NULL: of the lab that is there, or loopback */
+    const char *buffer;
+    char name[WEFT_COMPARE_NAME_BYTES]; /* folder of its cells */
+};
+
+struct weft_compare {
+    const char *pattern;
+    struct weft_compare_transport transports[WEFT_COMPARE_LIST_MAX];
+    uint32_t transport_count;
+    struct weft_compare_network networks[WEFT_COMPARE_NETWORKS_MAX];
+    uint32_t network_count;
+    const char *rate;
+    const char *ecn;
+    const char *security;
+    const char *lab; /* an existing one; or, inside, the one of this network */
+    bool loopback;
+    uint32_t packet_bytes;
+    uint32_t rounds;
+    uint32_t repetitions;
+    const char *out; /* the folder of the results */
+};
+
+/* Several runs of one transport on one network. */
+struct weft_compare_cell {
+    uint32_t runs;
+    uint32_t dnf;    /* of these, without an answer */
+    bool answered;   /* most runs were: the medians stand for something */
+    double ideal_ms; /* 0 = not known */
+    double mean_ms;  /* medians over the runs, also below */
+    double p50_ms;
+    double p90_ms;
+    double p99_ms;
+    double max_ms;
+    double delivered_mean;
+    double delivered_min; /* the least of all runs */
+    double goodput_gbps;
+    double retransmitted;
+    double cpu_s_per_gb;
+};
+
+/* ---- what is compared (compare_spec.c) ------------------------------------------------------- */
+
+/* NULL, or what is allowed. */
+const char *weft_compare_list_cut(const char *text, struct weft_compare_list *list_p);
+const char *weft_compare_transport_parse(const char *text, struct weft_compare_transport *p);
+
+/* ---- measuring (compare_run.c) --------------------------------------------------------------- */
+
+/* Path of a result; extension "json" or "rounds". */
+void weft_compare_path(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                       uint32_t repetition, const char *extension,
+                       char path_p[static WEFT_COMPARE_PATH_BYTES]);
+
+/* A finished result with the settings of this comparison, or NULL. Owns: gives. */
+cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                         uint32_t repetition);
+
+/* Measure what is not there yet; networks are brought up, one after the other, as needed. Returns
+ * the number of measurements that failed or were not made. */
+uint32_t weft_compare_measure(const struct weft_compare *compare);
+
+/* ---- results (compare_report.c, compare_plot.c) ---------------------------------------------- */
+
+struct weft_compare_cell weft_compare_cell_of(const struct weft_compare *compare, uint32_t network,
+                                              uint32_t transport);
+void weft_compare_text(const struct weft_compare *compare);
+
+/* NULL: no memory. Owns: gives. */
+char *weft_compare_json(const struct weft_compare *compare);
+
+/* For each network NAME-cdf.png and NAME-bars.png, with the gnuplot scripts that made them; false:
+ * a sentence is on standard error. */
+bool weft_compare_plot(const struct weft_compare *compare, const char *folder);
+
+#endif

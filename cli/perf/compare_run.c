@@ -1,0 +1,280 @@
+/* The measurements of a comparison: each is `weft perf PATTERN --json` in a process of its own, so
+ * one that fails takes nothing with it, and its result is a file that appears as a whole.
+ *
+ * A network is brought up once, by `weft lab run`, which puts it away whatever happens; in it runs
+ * this program again (--inside), with the same arguments, and measures what is missing.
+ */
+#define _GNU_SOURCE
+#include "cli/perf/compare.h"
+
+#include "cli/options.h"
+#include "cli/stop.h"
+#include "io/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- results as files ------------------------------------------------------------------------ */
+
+void weft_compare_path(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                       uint32_t repetition, const char *extension,
+                       char path_p[static WEFT_COMPARE_PATH_BYTES])
+{
+    int at = snprintf(path_p, WEFT_COMPARE_PATH_BYTES, "%s/%s/", compare->out,
+                      compare->networks[network].name);
+    (void)snprintf(path_p + at, WEFT_COMPARE_PATH_BYTES - (size_t)at, "%s.%u.%s",
+                   compare->transports[transport].name, repetition + 1, extension);
+    for (char *c = path_p + at; *c != '\0'; c++) {
+        *c = *c == ':' || *c == '/' ? '_' : *c;
+    }
+}
+
+static char *read_whole(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        return NULL;
+    }
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t got = getdelim(&text, &room, '\0', file);
+    (void)fclose(file);
+    if (got < 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static bool has_number(const cJSON *object, const char *name, double value)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    return cJSON_IsNumber(item) && item->valuedouble == value;
+}
+
+cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                         uint32_t repetition)
+{
+    char path[WEFT_COMPARE_PATH_BYTES];
+    weft_compare_path(compare, network, transport, repetition, "json", path);
+    char *text = read_whole(path);
+    cJSON *result = text != NULL ? cJSON_Parse(text) : NULL;
+    free(text);
+    if (result != NULL && (!has_number(result, "rounds_asked", compare->rounds) ||
+                           !has_number(result, "packet_bytes", compare->packet_bytes) ||
+                           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "interrupted")))) {
+        cJSON_Delete(result);
+        result = NULL;
+    }
+    return result;
+}
+
+static bool is_there(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                     uint32_t repetition)
+{
+    cJSON *result = weft_compare_load(compare, network, transport, repetition);
+    cJSON_Delete(result);
+    return result != NULL;
+}
+
+static uint32_t missing(const struct weft_compare *compare, uint32_t network)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < compare->repetitions; r++) {
+        for (uint32_t t = 0; t < compare->transport_count; t++) {
+            count += !is_there(compare, network, t, r);
+        }
+    }
+    return count;
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+/* Run this program with these arguments until it ends; asked to stop, it is asked as well. Its
+ * standard output goes to `output`, NULL = to our standard error. True: it succeeded. */
+static bool run_self(struct weft_arguments *arguments, const char *output)
+{
+    (void)fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = output != NULL ? open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)
+                                : STDERR_FILENO;
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0) {
+            execv("/proc/self/exe", arguments->words);
+        }
+        _exit(127);
+    }
+    int status = -1;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+        if (weft_stop_asked()) {
+            (void)kill(pid, SIGTERM);
+        }
+    }
+    weft_arguments_fini(arguments);
+    return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool measure_one(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                        uint32_t repetition)
+{
+    const struct weft_compare_network *n = &compare->networks[network];
+    const struct weft_compare_transport *t = &compare->transports[transport];
+    char json[WEFT_COMPARE_PATH_BYTES];
+    char rounds[WEFT_COMPARE_PATH_BYTES];
+    char json_new[WEFT_COMPARE_PATH_BYTES + 8];
+    char rounds_new[WEFT_COMPARE_PATH_BYTES + 8];
+    weft_compare_path(compare, network, transport, repetition, "json", json);
+    weft_compare_path(compare, network, transport, repetition, "rounds", rounds);
+    (void)snprintf(json_new, sizeof(json_new), "%s.new", json);
+    (void)snprintf(rounds_new, sizeof(rounds_new), "%s.new", rounds);
+    struct weft_arguments arguments = {0};
+    weft_arguments_add(&arguments, "weft");
+    weft_arguments_add(&arguments, "perf");
+    weft_arguments_add(&arguments, "%s", compare->pattern);
+    if (t->secure) {
+        weft_arguments_add(&arguments, "--security=%s", compare->security);
+    }
+    for (uint32_t i = 0; i < t->word_count; i++) {
+        weft_arguments_add(&arguments, "%s", t->words[i]);
+    }
+    weft_arguments_add(&arguments, "--senders=%s", n->senders);
+    weft_arguments_add(&arguments, "--bytes=%s", n->bytes);
+    weft_arguments_add(&arguments, "--rounds=%u", compare->rounds);
+    weft_arguments_add(&arguments, "--packet-bytes=%u", compare->packet_bytes);
+    weft_arguments_add(&arguments, "--seed=%u", repetition + 1);
+    weft_arguments_add(&arguments, "--per-round=%s", rounds_new);
+    weft_arguments_add(&arguments, "--json");
+    if (compare->lab != NULL) {
+        weft_arguments_add(&arguments, "--lab=%s", compare->lab);
+    }
+    bool good = run_self(&arguments, json_new) && rename(rounds_new, rounds) == 0 &&
+                rename(json_new, json) == 0;
+    if (!good) {
+        (void)unlink(json_new);
+        (void)unlink(rounds_new);
+    }
+    return good;
+}
+
+/* ---- a network ------------------------------------------------------------------------------- */
+
+static void show(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                 uint32_t repetition)
+{
+    if (isatty(STDERR_FILENO) == 1) {
+        fprintf(stderr, "%s: repetition %u of %u, %s\n", compare->networks[network].name,
+                repetition + 1, compare->repetitions, compare->transports[transport].name);
+    }
+}
+
+/* On the network that is there: A B C, A B C, ... */
+static uint32_t measure_here(const struct weft_compare *compare, uint32_t network)
+{
+    uint32_t failed = 0;
+    for (uint32_t r = 0; r < compare->repetitions; r++) {
+        for (uint32_t t = 0; t < compare->transport_count; t++) {
+            if (is_there(compare, network, t, r)) {
+                continue;
+            }
+            if (!weft_stop_asked()) {
+                show(compare, network, t, r);
+            }
+            failed += weft_stop_asked() || !measure_one(compare, network, t, r);
+        }
+    }
+    return failed;
+}
+
+static void add_lab(const struct weft_compare *compare, uint32_t network,
+                    struct weft_arguments *arguments)
+{
+    const struct weft_compare_network *n = &compare->networks[network];
+    unsigned hosts = (unsigned)strtoul(n->senders, NULL, 10) + 1;
+    weft_arguments_add(arguments, "weft");
+    weft_arguments_add(arguments, "lab");
+    weft_arguments_add(arguments, "run");
+    weft_arguments_add(arguments, "--hosts=%u", hosts);
+    weft_arguments_add(arguments, "--rate=%s", compare->rate);
+    weft_arguments_add(arguments, "--buffer=%s", n->buffer);
+    weft_arguments_add(arguments, "--loss=%s", n->loss);
+    if (compare->ecn != NULL) {
+        weft_arguments_add(arguments, "--ecn=%s", compare->ecn);
+    }
+    weft_arguments_add(arguments, "--");
+}
+
+static void add_list(struct weft_arguments *arguments, const struct weft_compare *compare)
+{
+    char list[1200] = "";
+    for (uint32_t i = 0; i < compare->transport_count; i++) {
+        size_t at = strlen(list);
+        (void)snprintf(list + at, sizeof(list) - at, "%s%s", i > 0 ? "," : "",
+                       compare->transports[i].name);
+    }
+    weft_arguments_add(arguments, "--transports=%s", list);
+}
+
+/* This program again, in a lab of its own, whose name it finds in WEFT_LAB. */
+static bool measure_inside(const struct weft_compare *compare, uint32_t network)
+{
+    const struct weft_compare_network *n = &compare->networks[network];
+    struct weft_arguments arguments = {0};
+    char self[256] = "/proc/self/exe";
+    ssize_t got = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    self[got > 0 ? (size_t)got : strlen(self)] = '\0';
+    add_lab(compare, network, &arguments);
+    weft_arguments_add(&arguments, "%s", self);
+    weft_arguments_add(&arguments, "perf");
+    weft_arguments_add(&arguments, "compare");
+    weft_arguments_add(&arguments, "--inside=%s", n->name);
+    weft_arguments_add(&arguments, "--pattern=%s", compare->pattern);
+    add_list(&arguments, compare);
+    weft_arguments_add(&arguments, "--senders=%s", n->senders);
+    weft_arguments_add(&arguments, "--bytes=%s", n->bytes);
+    weft_arguments_add(&arguments, "--security=%s", compare->security);
+    weft_arguments_add(&arguments, "--rounds=%u", compare->rounds);
+    weft_arguments_add(&arguments, "--repetitions=%u", compare->repetitions);
+    weft_arguments_add(&arguments, "--packet-bytes=%u", compare->packet_bytes);
+    weft_arguments_add(&arguments, "--out=%s", compare->out);
+    return run_self(&arguments, NULL);
+}
+
+static bool make_folder(const struct weft_compare *compare, uint32_t network)
+{
+    char path[WEFT_COMPARE_PATH_BYTES];
+    (void)snprintf(path, sizeof(path), "%s/%s", compare->out, compare->networks[network].name);
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) {
+        return true;
+    }
+    fprintf(stderr, "weft perf compare: %s: %s\n", path, strerror(errno));
+    return false;
+}
+
+uint32_t weft_compare_measure(const struct weft_compare *compare)
+{
+    uint32_t failed = 0;
+    for (uint32_t i = 0; i < compare->network_count; i++) {
+        if (missing(compare, i) == 0) {
+            continue;
+        }
+        if (!make_folder(compare, i)) {
+            return failed + missing(compare, i);
+        }
+        if (compare->loopback || compare->lab != NULL) {
+            failed += measure_here(compare, i);
+        } else if (!weft_stop_asked()) {
+            (void)measure_inside(compare, i);
+            failed += missing(compare, i);
+        }
+    }
+    return failed;
+}

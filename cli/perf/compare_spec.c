@@ -1,0 +1,113 @@
+/* Transports as one word: NAME[:PART]..., where a part is
+ *
+ *     0.1            weft, tcp: the bound
+ *     none auth seal weft, tcp: security, when not that of --security
+ *     rto5           tcp, tcp-raw: least retransmission timeout, in ms
+ *     drop0.1        tcp-raw: left out by the sender
+ *     anything else  the congestion control
+ */
+#include "cli/perf/compare.h"
+#include "core/cc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *weft_compare_list_cut(const char *text, struct weft_compare_list *list_p)
+{
+    *list_p = (struct weft_compare_list){0};
+    if (strlen(text) >= sizeof(list_p->room)) {
+        return "a shorter list";
+    }
+    strcpy(list_p->room, text);
+    char *rest = list_p->room;
+    while (rest != NULL) {
+        if (list_p->count == WEFT_COMPARE_LIST_MAX) {
+            return "a list of at most 24";
+        }
+        char *item = strsep(&rest, ",");
+        if (item[0] == '\0') {
+            return "a list with commas, such as 0,0.01";
+        }
+        list_p->items[list_p->count++] = item;
+    }
+    return NULL;
+}
+
+static void add(struct weft_compare_transport *transport, const char *option, const char *value)
+{
+    (void)snprintf(transport->words[transport->word_count++], sizeof(transport->words[0]), "%s",
+                   option);
+    (void)snprintf(transport->words[transport->word_count++], sizeof(transport->words[0]), "%s",
+                   value);
+}
+
+static bool is_fraction(const char *text, double *value_p)
+{
+    char *end;
+    *value_p = strtod(text, &end);
+    return end != text && *end == '\0' && *value_p >= 0 && *value_p < 1;
+}
+
+static bool is_security(const char *text)
+{
+    return strcmp(text, "none") == 0 || strcmp(text, "auth") == 0 || strcmp(text, "seal") == 0;
+}
+
+/* One part. False: it means nothing here. */
+static bool parse_part(struct weft_compare_transport *p, const char *part, bool raw)
+{
+    double value;
+    if (is_fraction(part, &value)) {
+        add(p, "--bound", part);
+        return !raw;
+    }
+    if (is_security(part)) {
+        add(p, "--security", part);
+        return !raw;
+    }
+    if (strncmp(part, "rto", 3) == 0) {
+        char number[8] = "";
+        (void)sscanf(part + 3, "%7[0-9]", number);
+        add(p, "--tcp-rto-min", number);
+        return p->is_tcp && number[0] != '\0' && (part[3 + strlen(number)] == '\0' ||
+                                                  strcmp(part + 3 + strlen(number), "ms") == 0);
+    }
+    if (strncmp(part, "drop", 4) == 0) {
+        add(p, "--drop-at-sender", part + 4);
+        return raw && p->is_tcp && is_fraction(part + 4, &value);
+    }
+    add(p, p->is_weft ? "--cc" : "--tcp-cc", part);
+    return strlen(part) < sizeof(p->words[0]) &&
+           (p->is_weft ? weft_cc_find(part) != NULL : p->is_tcp && part[0] != '\0');
+}
+
+const char *weft_compare_transport_parse(const char *text, struct weft_compare_transport *p)
+{
+    static const char allowed[] =
+        "weft[:BOUND][:CC], tcp[:BOUND][:CC][:rtoMS], tcp-raw[:CC][:rtoMS][:dropF] or udp-raw, as "
+        "in weft:0.1,tcp-raw:cubic:rto5";
+    char room[96];
+    if (strlen(text) >= sizeof(room)) {
+        return allowed;
+    }
+    strcpy(room, text);
+    char *rest = room;
+    const char *name = strsep(&rest, ":");
+    *p = (struct weft_compare_transport){.name = text};
+    p->is_weft = strcmp(name, "weft") == 0;
+    p->is_tcp = strcmp(name, "tcp") == 0 || strcmp(name, "tcp-raw") == 0;
+    bool raw = strcmp(name, "tcp-raw") == 0 || strcmp(name, "udp-raw") == 0;
+    if (!p->is_weft && !p->is_tcp && !raw) {
+        return allowed;
+    }
+    p->secure = !raw;
+    add(p, "--transport", name);
+    while (rest != NULL) {
+        const char *part = strsep(&rest, ":");
+        if (p->word_count + 2 > WEFT_ARRAY_COUNT(p->words) || !parse_part(p, part, raw)) {
+            return allowed;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,22 @@
+/* Mean and nearest ranks of times. */
+#ifndef WEFT_CLI_PERF_FIGURES_H
+#define WEFT_CLI_PERF_FIGURES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct weft_perf_summary {
+    double mean_ms;
+    double p50_ms; /* the least time that half of the values do not exceed; likewise the others */
+    double p90_ms;
+    double p99_ms;
+    double max_ms;
+};
+
+/* Sorts the values. All zeros when there is none. */
+struct weft_perf_summary weft_perf_summarize(uint64_t *values_ns, size_t count);
+
+/* The mean of the middle two when the count is even; sorts; 0 when there is none. */
+double weft_perf_median(double *values, size_t count);
+
+#endif

@@ -1,0 +1,288 @@
+#include "cli/perf/outcome.h"
+
+#include "cli/tcp_cc.h"
+#include "core/cc.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+static bool is_pingpong(const struct weft_perf_job *job)
+{
+    return job->plan->pattern == WEFT_PERF_PINGPONG;
+}
+
+bool weft_perf_outcome_make(const struct weft_perf_job *job, const struct weft_perf_result *result,
+                            uint32_t senders, uint32_t receivers,
+                            struct weft_perf_outcome *outcome_p)
+{
+    size_t flows = is_pingpong(job) ? 0 : (size_t)result->rounds * job->plan->flow_count;
+    size_t most = flows > result->rounds ? flows : result->rounds;
+    uint64_t *room = calloc(most + 1, sizeof(*room));
+    if (room == NULL) {
+        return false;
+    }
+    *outcome_p = (struct weft_perf_outcome){
+        .job = job, .result = result, .senders = senders, .receivers = receivers};
+    memcpy(room, result->round_ns, result->rounds * sizeof(*room));
+    outcome_p->round = weft_perf_summarize(room, result->rounds);
+    outcome_p->flow = outcome_p->round;
+    if (!is_pingpong(job)) {
+        memcpy(room, result->flow_ns, flows * sizeof(*room));
+        outcome_p->flow = weft_perf_summarize(room, flows);
+    }
+    outcome_p->ideal_ms = weft_perf_ideal_ms(job, result);
+    free(room);
+    return true;
+}
+
+static const char *cc_of(const struct weft_perf_outcome *outcome)
+{
+    if (outcome->job->transport->kernel_tcp) {
+        return weft_cli_tcp_cc_name(outcome->result->cc);
+    }
+    return outcome->job->transport->bounded ? weft_cc_find(outcome->job->cc)->name : "none";
+}
+
+static const char *security_of(const struct weft_perf_job *job)
+{
+    return weft_security_mode_name(job->transport->secure ? job->mode : WEFT_MODE_NONE);
+}
+
+static double delivered_mean(const struct weft_perf_result *result)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < result->rounds; i++) {
+        sum += result->delivered[i];
+    }
+    return result->rounds > 0 ? sum / result->rounds : 0;
+}
+
+static double goodput_gbps(const struct weft_perf_result *result)
+{
+    return result->elapsed_ns > 0
+               ? 8.0 * (double)result->delivered_bytes / (double)result->elapsed_ns
+               : 0;
+}
+
+/* 0: nothing was delivered. */
+static double cpu_s_per_gb(const struct weft_perf_result *result)
+{
+    return result->delivered_bytes > 0
+               ? (double)result->cpu_ns / (double)result->delivered_bytes
+               : 0;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void print_head(const struct weft_perf_outcome *outcome)
+{
+    const struct weft_perf_job *job = outcome->job;
+    const struct weft_perf_network *network = &job->place->network;
+    printf("%s: ", weft_perf_pattern_name(job->plan->pattern));
+    if (job->plan->pattern == WEFT_PERF_SHUFFLE) {
+        printf("%u mappers x %u reducers", outcome->senders, outcome->receivers);
+    } else if (!is_pingpong(job)) {
+        printf("%u %s", outcome->senders,
+               job->plan->pattern == WEFT_PERF_OUTCAST    ? "receivers"
+               : job->plan->pattern == WEFT_PERF_ALLTOALL ? "participants"
+                                                          : "senders");
+    }
+    printf("%s%u bytes, %s %s %s", is_pingpong(job) ? "" : " x ", job->bytes, job->transport->name,
+           security_of(job), cc_of(outcome));
+    if (job->bound_ppm > 0) {
+        printf(", bound %g %%", job->bound_ppm / 1e4);
+    }
+    if (job->drop_ppm > 0) {
+        printf(", %g %% dropped at the sender", job->drop_ppm / 1e4);
+    }
+    if (job->place->lab == NULL) {
+        printf("; loopback\n");
+    } else {
+        printf("; lab %s: %g Mbit/s, buffer %g KB, loss %g %%, base RTT %.0f us\n",
+               job->place->lab, (double)network->rate_bps / 1e6,
+               (double)network->buffer_bytes / 1e3, network->loss_ppm / 1e4,
+               (double)network->base_rtt_ns / 1e3);
+    }
+}
+
+static void print_times(const char *name, const struct weft_perf_summary *s, double scale)
+{
+    printf("%-12s %10.3f %10.3f %10.3f %10.3f %10.3f\n", name, s->mean_ms * scale,
+           s->p50_ms * scale, s->p90_ms * scale, s->p99_ms * scale, s->max_ms * scale);
+}
+
+void weft_perf_outcome_text(const struct weft_perf_outcome *outcome)
+{
+    const struct weft_perf_result *result = outcome->result;
+    bool pingpong = is_pingpong(outcome->job);
+    double scale = pingpong ? 1e3 : 1;
+    print_head(outcome);
+    printf("%-12s %10s %10s %10s %10s %10s\n", pingpong ? "us" : "ms", "mean", "p50", "p90", "p99",
+           "max");
+    print_times(pingpong ? "trip" : "round", &outcome->round, scale);
+    if (!pingpong) {
+        print_times("flow", &outcome->flow, scale);
+    }
+    if (outcome->ideal_ms > 0) {
+        printf("%-12s %10.3f   mean %.3f x, p99 %.3f x of it\n", "ideal",
+               outcome->ideal_ms * scale, outcome->round.mean_ms / outcome->ideal_ms,
+               outcome->round.p99_ms / outcome->ideal_ms);
+    }
+    printf("%-12s %.3f %% mean, %.3f %% least\n", "delivered", 100 * delivered_mean(result),
+           100 * result->delivered_min);
+    printf("%-12s %.3f Gbit/s; %llu packets sent again, %llu dropped by a full socket\n", "goodput",
+           goodput_gbps(result), (unsigned long long)result->retransmitted,
+           (unsigned long long)result->kernel_drops);
+    printf("%-12s %.3f s, %.2f s a GB; the machine was %.0f %% busy\n", "CPU",
+           (double)result->cpu_ns / 1e9, cpu_s_per_gb(result), 100 * result->machine_busy);
+    if (result->dnf) {
+        printf("DNF: a round had no answer in %u s; %u of %u rounds were measured\n",
+               outcome->job->round_s, result->rounds, outcome->job->rounds);
+    } else if (result->rounds < outcome->job->rounds) {
+        printf("interrupted: %u of %u rounds were measured\n", result->rounds,
+               outcome->job->rounds);
+    }
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void json_times(cJSON *object, const char *name, const struct weft_perf_summary *s)
+{
+    cJSON *item = cJSON_AddObjectToObject(object, name);
+    cJSON_AddNumberToObject(item, "mean", s->mean_ms);
+    cJSON_AddNumberToObject(item, "p50", s->p50_ms);
+    cJSON_AddNumberToObject(item, "p90", s->p90_ms);
+    cJSON_AddNumberToObject(item, "p99", s->p99_ms);
+    cJSON_AddNumberToObject(item, "max", s->max_ms);
+}
+
+/* null: not known, or there is none. */
+static void json_known(cJSON *object, const char *name, double value, bool known)
+{
+    if (known) {
+        cJSON_AddNumberToObject(object, name, value);
+    } else {
+        cJSON_AddNullToObject(object, name);
+    }
+}
+
+static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
+{
+    const struct weft_perf_job *job = outcome->job;
+    cJSON_AddStringToObject(object, "pattern", weft_perf_pattern_name(job->plan->pattern));
+    cJSON_AddStringToObject(object, "transport", job->transport->name);
+    cJSON_AddStringToObject(object, "security", security_of(job));
+    cJSON_AddStringToObject(object, "cc", cc_of(outcome));
+    cJSON_AddNumberToObject(object, "senders", outcome->senders);
+    json_known(object, "receivers", outcome->receivers,
+               job->plan->pattern == WEFT_PERF_SHUFFLE);
+    cJSON_AddNumberToObject(object, "bytes", job->bytes);
+    cJSON_AddNumberToObject(object, "rounds", outcome->result->rounds);
+    cJSON_AddNumberToObject(object, "rounds_asked", job->rounds);
+    cJSON_AddNumberToObject(object, "warmup", job->warmup);
+    cJSON_AddNumberToObject(object, "packet_bytes", job->packet_bytes);
+    cJSON_AddBoolToObject(object, "dnf", outcome->result->dnf);
+    cJSON_AddBoolToObject(object, "interrupted", outcome->result->interrupted);
+    cJSON_AddNumberToObject(object, "bound", job->bound_ppm / 1e6);
+    cJSON_AddNumberToObject(object, "drop_at_sender", job->drop_ppm / 1e6);
+    json_known(object, "deadline_ms", job->deadline_ms, job->deadline_ms > 0);
+    json_known(object, "tcp_rto_min_ms", job->tcp_rto_min_us / 1e3, job->tcp_rto_min_us > 0);
+    json_known(object, "rto_ms", outcome->result->rto_us / 1e3, outcome->result->rto_us > 0);
+    json_known(object, "parallel", job->plan->parallel,
+               job->plan->pattern == WEFT_PERF_SHUFFLE);
+}
+
+static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
+{
+    const struct weft_perf_network *network = &outcome->job->place->network;
+    struct utsname host = {0};
+    bool lab = outcome->job->place->lab != NULL;
+    (void)uname(&host);
+    if (lab) {
+        cJSON_AddStringToObject(object, "lab", outcome->job->place->lab);
+        cJSON_AddStringToObject(object, "topology", network->topology);
+    } else {
+        cJSON_AddNullToObject(object, "lab");
+        cJSON_AddStringToObject(object, "topology", "loopback");
+    }
+    json_known(object, "rate_bps", (double)network->rate_bps, network->rate_bps > 0);
+    json_known(object, "loss", network->loss_ppm / 1e6, lab);
+    json_known(object, "buffer", (double)network->buffer_bytes, lab);
+    json_known(object, "ecn", network->ecn_bytes, network->ecn_bytes > 0);
+    json_known(object, "base_rtt_ms", (double)network->base_rtt_ns / 1e6,
+               network->base_rtt_ns > 0);
+    cJSON_AddStringToObject(object, "kernel", host.release);
+    cJSON_AddNumberToObject(object, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+static void json_figures(cJSON *object, const struct weft_perf_outcome *outcome)
+{
+    const struct weft_perf_result *result = outcome->result;
+    bool ideal = outcome->ideal_ms > 0;
+    json_known(object, "ideal_ms", outcome->ideal_ms, ideal);
+    json_times(object, "round_ms", &outcome->round);
+    json_times(object, "flow_ms", &outcome->flow);
+    json_known(object, "mean_ratio", ideal ? outcome->round.mean_ms / outcome->ideal_ms : 0, ideal);
+    json_known(object, "p99_ratio", ideal ? outcome->round.p99_ms / outcome->ideal_ms : 0, ideal);
+    cJSON *delivered = cJSON_AddObjectToObject(object, "delivered_fraction");
+    cJSON_AddNumberToObject(delivered, "mean", delivered_mean(result));
+    cJSON_AddNumberToObject(delivered, "min", result->rounds > 0 ? result->delivered_min : 0);
+    cJSON_AddNumberToObject(object, "goodput_gbps", goodput_gbps(result));
+    cJSON_AddNumberToObject(object, "retransmitted_packets", (double)result->retransmitted);
+    cJSON_AddNumberToObject(object, "kernel_drops", (double)result->kernel_drops);
+    cJSON_AddNumberToObject(object, "packet_payload_bytes", result->packet_bytes);
+    cJSON_AddNumberToObject(object, "wire_bytes", (double)result->wire_bytes);
+    cJSON_AddNumberToObject(object, "cpu_s", (double)result->cpu_ns / 1e9);
+    cJSON_AddNumberToObject(object, "cpu_s_per_gb", cpu_s_per_gb(result));
+    json_known(object, "machine_busy", result->machine_busy, result->machine_busy > 0);
+    json_known(object, "machine_cpu_s", result->machine_cpu_s, result->machine_busy > 0);
+    cJSON_AddNumberToObject(object, "start_lag_ms", result->start_lag_ms);
+}
+
+bool weft_perf_outcome_json(const struct weft_perf_outcome *outcome)
+{
+    cJSON *object = cJSON_CreateObject();
+    json_job(object, outcome);
+    json_network(object, outcome);
+    json_figures(object, outcome);
+    char *text = cJSON_PrintUnformatted(object);
+    cJSON_Delete(object);
+    if (text == NULL) {
+        return false;
+    }
+    puts(text);
+    cJSON_free(text);
+    return true;
+}
+
+/* ---- round by round -------------------------------------------------------------------------- */
+
+bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const char *path)
+{
+    const struct weft_perf_result *result = outcome->result;
+    uint32_t flows = is_pingpong(outcome->job) ? 0 : outcome->job->plan->flow_count;
+    FILE *file = fopen(path, "w");
+    if (file == NULL) {
+        return false;
+    }
+    fprintf(file, "# round round_ms delivered");
+    for (uint32_t i = 0; i < flows; i++) {
+        fprintf(file, " %u-%u_ms", outcome->job->plan->flows[i].from,
+                outcome->job->plan->flows[i].to);
+    }
+    for (uint32_t round = 0; round < result->rounds; round++) {
+        fprintf(file, "\n%u %.6f %.6f", round, (double)result->round_ns[round] / 1e6,
+                result->delivered[round]);
+        for (uint32_t i = 0; i < flows; i++) {
+            fprintf(file, " %.6f", (double)result->flow_ns[(size_t)round * flows + i] / 1e6);
+        }
+    }
+    fprintf(file, "\n");
+    bool bad = ferror(file) != 0;
+    return fclose(file) == 0 && !bad;
+}

@@ -1,0 +1,31 @@
+/* What a run found, for people, for programs, and round by round. */
+#ifndef WEFT_CLI_PERF_OUTCOME_H
+#define WEFT_CLI_PERF_OUTCOME_H
+
+#include "cli/perf/figures.h"
+#include "cli/perf/run.h"
+
+struct weft_perf_outcome {
+    const struct weft_perf_job *job;
+    const struct weft_perf_result *result;
+    uint32_t senders;
+    uint32_t receivers;
+    double ideal_ms; /* 0 = not known */
+    struct weft_perf_summary round;
+    struct weft_perf_summary flow; /* of pingpong the same */
+};
+
+/* Sorts a copy of the times. False: no memory. */
+bool weft_perf_outcome_make(const struct weft_perf_job *job, const struct weft_perf_result *result,
+                            uint32_t senders, uint32_t receivers,
+                            struct weft_perf_outcome *outcome_p);
+
+/* On standard output. */
+void weft_perf_outcome_text(const struct weft_perf_outcome *outcome);
+bool weft_perf_outcome_json(const struct weft_perf_outcome *outcome);
+
+/* One line a round: its number, its time, the fraction delivered, the times of its flows; a head
+ * with # names the columns. False: errno says why. */
+bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const char *path);
+
+#endif

@@ -1,0 +1,61 @@
+/* Who sends to whom in a round of a pattern.
+ *
+ *   pingpong  2: 0 sends to 1, and 1 answers as soon as it has the message
+ *   incast    W + 1: each of 1 .. W sends to 0 (OSU, nccl-tests: "gather", many to one)
+ *   outcast   W + 1: 0 sends to each of 1 .. W
+ *   alltoall  W: each sends to all others, the next one first, so that receivers take turns
+ *   shuffle   W + R: each of W mappers sends to each of R reducers, in an order drawn for each
+ *             round, at most `parallel` of its messages under way at once (Hadoop's habit,
+ *             mapreduce.reduce.shuffle.parallelcopies, seen from the other end)
+ *
+ * A flow is a pair of participants and direction; it carries one message a round.
+ */
+#ifndef WEFT_CLI_PERF_PLAN_H
+#define WEFT_CLI_PERF_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    WEFT_PERF_PARTICIPANTS_MAX = 257,
+    WEFT_PERF_PAIRS_MAX = 4096, /* flows of a plan */
+};
+
+enum weft_perf_pattern {
+    WEFT_PERF_PINGPONG,
+    WEFT_PERF_INCAST,
+    WEFT_PERF_OUTCAST,
+    WEFT_PERF_ALLTOALL,
+    WEFT_PERF_SHUFFLE,
+};
+
+struct weft_perf_pair {
+    uint32_t from;
+    uint32_t to;
+};
+
+struct weft_perf_plan {
+    enum weft_perf_pattern pattern;
+    uint32_t participants;
+    uint32_t flow_count;
+    uint32_t parallel; /* messages of one sender under way at once */
+    uint32_t busiest;  /* messages that cross the busiest link in a round, one way;
+                        * pingpong: one after the other, both ways */
+    struct weft_perf_pair flows[WEFT_PERF_PAIRS_MAX];
+};
+
+/* False when it is too large: more participants or flows than the limits. `parallel` 0 = all. */
+bool weft_perf_plan_make(enum weft_perf_pattern pattern, uint32_t senders, uint32_t receivers,
+                         uint32_t parallel, struct weft_perf_plan *plan_p);
+
+const char *weft_perf_pattern_name(enum weft_perf_pattern pattern);
+
+/* "sender 3", "receiver": for a person. */
+void weft_perf_plan_role(const struct weft_perf_plan *plan, uint32_t participant, char *text_p,
+                         unsigned bytes);
+
+/* One connection serves both directions of a pair. True when `me` opens it: it sends first. False
+ * also when the two have nothing to say to each other. */
+bool weft_perf_plan_connects(const struct weft_perf_plan *plan, uint32_t me, uint32_t other);
+
+#endif

@@ -1,0 +1,384 @@
+/* `weft perf pingpong, incast, outcast, alltoall, shuffle`: the patterns that go in rounds. */
+#include "cli/options.h"
+#include "cli/perf/outcome.h"
+#include "cli/perf/perf.h"
+#include "cli/perf/run.h"
+#include "cli/stop.h"
+#include "cli/tcp_cc.h"
+#include "core/cc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    ROUNDS_MAX = 1000000,
+    MESSAGE_BYTES_MAX = 100000000,
+    PACKET_BYTES_MIN = 256,
+    PACKET_BYTES_MAX = 65000,
+    CHUNKS_MAX = 262144,
+};
+
+/* Of all messages of a round. */
+static const uint64_t MEMORY_BYTES_MAX = UINT64_C(4000000000);
+
+struct pattern {
+    enum weft_perf_pattern pattern;
+    const char *name;
+    const char *summary;
+    const char *description;
+    const char *example;
+    uint32_t bytes; /* defaults */
+    uint32_t rounds;
+    uint32_t warmup;
+    uint32_t gap_ms;
+};
+
+#define ROUND_WORDS                                                                                \
+    "Every participant is a process with sockets of its own, on a host of --lab or on loopback;\n" \
+    "connections live over all rounds. A round runs from the go signal, one moment for all, to\n"  \
+    "the last message's end at its receiver. Contents and masks are checked after each round.\n"   \
+    "ideal is what a round takes when every packet, with its headers, crosses the busiest link\n"  \
+    "once without a gap; a round without an answer in --give-up s ends the run as DNF."
+
+static const struct pattern patterns[] = {
+    {.pattern = WEFT_PERF_PINGPONG,
+     .name = "perf pingpong",
+     .summary = "round trips of a message and its answer",
+     .description = "One participant sends a message, the other answers with one of the same size\n"
+                    "as soon as it has it; a trip runs from the send to the answer. Contents are\n"
+                    "checked, connections live over all trips.",
+     .example = "  weft perf pingpong --bytes 64 --transport weft\n"
+                "  weft perf pingpong --lab demo --transport tcp-raw --json",
+     .bytes = 64,
+     .rounds = 10000,
+     .warmup = 200},
+    {.pattern = WEFT_PERF_INCAST,
+     .name = "perf incast",
+     .summary = "many senders, one receiver, a message each in a round",
+     .description = ROUND_WORDS,
+     .example = "  weft lab up demo --hosts 9 --rate 1gbit --buffer 450kb --loss 0.01\n"
+                "  weft perf incast --lab demo --bound 0.10\n"
+                "  weft perf incast --lab demo --transport tcp-raw --tcp-cc bbr --tcp-rto-min 5",
+     .bytes = 250000,
+     .rounds = 200,
+     .warmup = 5,
+     .gap_ms = 5},
+    {.pattern = WEFT_PERF_OUTCAST,
+     .name = "perf outcast",
+     .summary = "one sender, many receivers, a message to each in a round",
+     .description = ROUND_WORDS,
+     .example = "  weft perf outcast --lab demo --senders 8 --bytes 1000000",
+     .bytes = 250000,
+     .rounds = 200,
+     .warmup = 5,
+     .gap_ms = 5},
+    {.pattern = WEFT_PERF_ALLTOALL,
+     .name = "perf alltoall",
+     .summary = "each sends a message to each other in a round",
+     .description = ROUND_WORDS,
+     .example = "  weft perf alltoall --lab demo --senders 8 --bytes 100000",
+     .bytes = 100000,
+     .rounds = 200,
+     .warmup = 5,
+     .gap_ms = 5},
+    {.pattern = WEFT_PERF_SHUFFLE,
+     .name = "perf shuffle",
+     .summary = "each mapper sends to each reducer, a few messages at once",
+     .description = "Every mapper sends a message to every reducer in each round, in an order\n"
+                    "drawn anew, with at most --parallel of its messages under way (Hadoop's\n"
+                    "shuffle.parallelcopies, which has the same default).\n" ROUND_WORDS,
+     .example = "  weft perf shuffle --lab demo --senders 4 --receivers 4 --bytes 1000000",
+     .bytes = 250000,
+     .rounds = 100,
+     .warmup = 3,
+     .gap_ms = 5},
+};
+
+struct options {
+    struct weft_security security;
+    struct weft_perf_job job;
+    uint32_t senders;
+    uint32_t receivers;
+    uint32_t parallel;
+    uint32_t rto_min_ms;
+    uint32_t gap_ms;
+    const char *lab;
+    const char *hosts;
+    const char *per_round;
+    bool json;
+};
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const char *parse_transport(const char *text, void *value)
+{
+    static const struct weft_perf_agent_ops *const all[] = {
+        &weft_perf_agent_weft, &weft_perf_agent_tcp, &weft_perf_agent_tcp_raw,
+        &weft_perf_agent_udp_raw};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(all); i++) {
+        if (strcmp(text, all[i]->name) == 0) {
+            *(const struct weft_perf_agent_ops **)value = all[i];
+            return NULL;
+        }
+    }
+    return "weft, tcp, tcp-raw or udp-raw";
+}
+
+static const char *parse_cc(const char *text, void *value)
+{
+    if (weft_cc_find(text) == NULL) {
+        return "dctcp, delay or reno-fair";
+    }
+    *(const char **)value = text;
+    return NULL;
+}
+
+static int check_transport(const struct weft_command *command, const struct options *o)
+{
+    const struct weft_perf_job *job = &o->job;
+    const char *name = job->transport->name;
+    bool weft = job->transport == &weft_perf_agent_weft;
+    if (!job->transport->bounded && (job->bound_ppm > 0 || job->deadline_ms > 0)) {
+        return weft_options_usage(command, "--bound and --deadline are of --transport weft and "
+                                           "tcp; %s has neither",
+                                  name);
+    }
+    if (job->transport != &weft_perf_agent_tcp_raw && job->drop_ppm > 0) {
+        return weft_options_usage(command, "--drop-at-sender is of --transport tcp-raw");
+    }
+    if (!job->transport->kernel_tcp && (job->tcp_cc != NULL || o->rto_min_ms > 0)) {
+        return weft_options_usage(command, "--tcp-cc and --tcp-rto-min are of --transport tcp and "
+                                           "tcp-raw");
+    }
+    if (!weft && job->cc != NULL) {
+        return weft_options_usage(command, "--cc is of --transport weft; the kernel's TCP has "
+                                           "--tcp-cc");
+    }
+    if (!job->transport->secure && o->security.mode == WEFT_MODE_SEAL) {
+        return weft_options_usage(command, "%s has no security: --security is of --transport weft "
+                                           "and tcp",
+                                  name);
+    }
+    if (job->transport == &weft_perf_agent_udp_raw && job->packet_bytes < 512) {
+        return weft_options_usage(command, "udp-raw takes --packet-bytes of at least 512");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+static int check_sizes(const struct weft_command *command, const struct options *o,
+                       const struct weft_perf_plan *plan)
+{
+    const struct weft_perf_job *job = &o->job;
+    if (job->bytes % 4 != 0) {
+        return weft_options_usage(command, "--bytes %u: a message is whole floats, a multiple of 4 "
+                                           "bytes",
+                                  job->bytes);
+    }
+    uint32_t chunk_bytes = (job->packet_bytes - WEFT_DATA_OVERHEAD_BYTES) / 128 * 128;
+    if (job->bytes / chunk_bytes >= CHUNKS_MAX) {
+        return weft_options_usage(command, "a message of %u bytes is more than %u packets of %u "
+                                           "bytes: raise --packet-bytes",
+                                  job->bytes, CHUNKS_MAX, job->packet_bytes);
+    }
+    if ((uint64_t)plan->flow_count * job->bytes > MEMORY_BYTES_MAX) {
+        return weft_options_usage(command, "%u messages of %u bytes a round are more than 4 GB",
+                                  plan->flow_count, job->bytes);
+    }
+    if (o->hosts != NULL && o->lab == NULL) {
+        return weft_options_usage(command, "--hosts says which hosts of a --lab");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static int fail(const struct pattern *pattern, const char *format, const char *why)
+{
+    fprintf(stderr, "weft %s: ", pattern->name);
+    fprintf(stderr, format, why);
+    fprintf(stderr, "\n");
+    return WEFT_EXIT_FAILED;
+}
+
+static int report(const struct pattern *pattern, const struct options *o,
+                  const struct weft_perf_result *result)
+{
+    struct weft_perf_outcome outcome;
+    if (!weft_perf_outcome_make(&o->job, result, o->senders, o->receivers, &outcome)) {
+        return fail(pattern, "%s", "out of memory");
+    }
+    if (o->json) {
+        (void)weft_perf_outcome_json(&outcome);
+    } else {
+        weft_perf_outcome_text(&outcome);
+    }
+    if (o->per_round != NULL && !weft_perf_outcome_rounds(&outcome, o->per_round)) {
+        fprintf(stderr, "weft %s: --per-round %s: %s\n", pattern->name, o->per_round,
+                strerror(errno));
+        return WEFT_EXIT_FAILED;
+    }
+    return result->interrupted ? WEFT_EXIT_FAILED : WEFT_EXIT_OK;
+}
+
+static int run(const struct pattern *pattern, struct options *o)
+{
+    struct weft_perf_place place;
+    struct weft_perf_result result;
+    char error[WEFT_PERF_PLACE_ERROR_BYTES + WEFT_PERF_ERROR_BYTES];
+    if (!weft_perf_place_find(o->lab, o->hosts, o->job.plan->participants, &place, error)) {
+        weft_perf_place_fini(&place);
+        return fail(pattern, "%s", error);
+    }
+    o->job.place = &place;
+    o->job.mode = o->job.transport->secure ? o->security.mode : WEFT_MODE_NONE;
+    o->security.mode = o->job.mode;
+    weft_stop_install();
+    bool progress = isatty(STDERR_FILENO) == 1;
+    int status = WEFT_EXIT_FAILED;
+    if (!weft_perf_run(&o->job, &o->security, progress, &result, error, sizeof(error))) {
+        (void)fail(pattern, "%s", error);
+    } else if (result.interrupted && result.rounds == 0) {
+        (void)fail(pattern, "%s", "interrupted before the first round was measured");
+    } else {
+        status = report(pattern, o, &result);
+    }
+    weft_perf_result_fini(&result);
+    weft_perf_place_fini(&place);
+    return status;
+}
+
+static int plan_and_run(const struct weft_command *command, const struct pattern *pattern,
+                        struct options *o)
+{
+    static struct weft_perf_plan plan;
+    if (pattern->pattern == WEFT_PERF_ALLTOALL && o->senders < 2) {
+        return weft_options_usage(command, "--senders 1: all to all takes two at least");
+    }
+    if (!weft_perf_plan_make(pattern->pattern, o->senders, o->receivers,
+                             pattern->pattern == WEFT_PERF_SHUFFLE ? o->parallel : 0, &plan)) {
+        return weft_options_usage(command, "too many: at most %u participants and %u messages a "
+                                           "round",
+                                  WEFT_PERF_PARTICIPANTS_MAX, WEFT_PERF_PAIRS_MAX);
+    }
+    o->job.plan = &plan;
+    o->job.tcp_rto_min_us = o->rto_min_ms * 1000;
+    o->job.gap_us = o->gap_ms * 1000;
+    int status = check_transport(command, o);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check_sizes(command, o, &plan);
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_cli_tcp_cc(pattern->name, "tcp-cc", &o->job.tcp_cc);
+    }
+    return status == WEFT_OPTIONS_RUN ? run(pattern, o) : status;
+}
+
+static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
+{
+    const struct pattern *pattern = &patterns[which];
+    struct options o = {.security = WEFT_SECURITY_DEFAULTS,
+                        .job = {.transport = &weft_perf_agent_weft,
+                                .bytes = pattern->bytes,
+                                .rounds = pattern->rounds,
+                                .warmup = pattern->warmup,
+                                .packet_bytes = 1472,
+                                .quiet_ms = 100,
+                                .round_s = 60,
+                                .seed = 1},
+                        .senders = which == WEFT_PERF_SHUFFLE ? 4 : 8,
+                        .receivers = 4,
+                        .parallel = 5,
+                        .gap_ms = pattern->gap_ms};
+    const struct weft_option options[] = {
+        {"receivers", "R", "reducers, beside --senders mappers", WEFT_OPTION_U32, &o.receivers,
+         .min = 1, .max = 256},
+        {"parallel", "K", "messages of one mapper under way at once", WEFT_OPTION_U32, &o.parallel,
+         .min = 1, .max = 256},
+        {"senders", "W", which == WEFT_PERF_OUTCAST    ? "receivers, beside the one sender"
+                         : which == WEFT_PERF_ALLTOALL ? "participants"
+                                                       : "senders",
+         WEFT_OPTION_U32, &o.senders, .min = 1, .max = 256},
+        {"bytes", "N", "bytes of a message, a multiple of 4", WEFT_OPTION_U32, &o.job.bytes,
+         .min = 4, .max = MESSAGE_BYTES_MAX},
+        {"rounds", "N", which == WEFT_PERF_PINGPONG ? "round trips" : "rounds that count",
+         WEFT_OPTION_U32, &o.job.rounds, .min = 1, .max = ROUNDS_MAX},
+        {"warmup", "N", "rounds before them", WEFT_OPTION_U32, &o.job.warmup, .max = ROUNDS_MAX},
+        {"gap", "MS", "rest between rounds", WEFT_OPTION_U32, &o.gap_ms, .max = 10000},
+        {"transport", "NAME", "weft; tcp: the same messages over kernel TCP; tcp-raw, udp-raw:\n"
+                              "plain sockets programs",
+         WEFT_OPTION_CUSTOM, &o.job.transport, .fallback = "weft", .parse = parse_transport},
+        {"bound", "F", "fraction of a message that may be missing", WEFT_OPTION_PPM,
+         .value = &o.job.bound_ppm},
+        {"deadline", "MS", "close a message with what it has after so long", WEFT_OPTION_U32,
+         &o.job.deadline_ms, .min = 1, .max = 60000, .fallback = "none"},
+        {"cc", "NAME", "weft's congestion control: dctcp, delay or reno-fair", WEFT_OPTION_CUSTOM,
+         &o.job.cc, .fallback = "dctcp", .parse = parse_cc},
+        {"tcp-cc", "NAME", "TCP's: dctcp, or what the kernel has: cubic, bbr, reno",
+         WEFT_OPTION_STRING, &o.job.tcp_cc, .fallback = "the kernel's"},
+        {"tcp-rto-min", "MS", "TCP's least retransmission timeout", WEFT_OPTION_U32, &o.rto_min_ms,
+         .min = 1, .max = 10000, .fallback = "the kernel's, 200"},
+        {"drop-at-sender", "F", "tcp-raw: leave out this fraction of a message's chunks, at random",
+         WEFT_OPTION_PPM, .value = &o.job.drop_ppm},
+        WEFT_SECURITY_OPTIONS(&o.security),
+        {"packet-bytes", "N", "UDP payload of a full packet; TCP chooses for itself",
+         WEFT_OPTION_U32, &o.job.packet_bytes, .min = PACKET_BYTES_MIN, .max = PACKET_BYTES_MAX},
+        {"busy-poll-us", "N", "weft, tcp: look at the socket for so many us before a sleep",
+         WEFT_OPTION_U32, &o.job.busy_poll_us, .max = 10000},
+        {"quiet", "MS", "udp-raw: when nothing came for so long, nothing more will",
+         WEFT_OPTION_U32, &o.job.quiet_ms, .min = 1, .max = 10000},
+        {"seed", "N", "of what is dropped at the sender, and of orders", WEFT_OPTION_U64,
+         .value = &o.job.seed},
+        {"give-up", "S", "a round without an answer in so long is DNF, and the last",
+         WEFT_OPTION_U32, &o.job.round_s, .min = 1, .max = 3600},
+        {"lab", "NAME", "run on the hosts of this lab (`weft lab up`)", WEFT_OPTION_STRING, &o.lab,
+         .fallback = "loopback"},
+        {"hosts", "LIST", "of the lab, as 0,3-9, in the order of the participants",
+         WEFT_OPTION_STRING, &o.hosts, .fallback = "0, 1, 2, ..."},
+        {"per-round", "FILE", "write each round's times there", WEFT_OPTION_STRING,
+         .value = &o.per_round},
+        {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
+         .value = &o.json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = pattern->name,
+        .summary = pattern->summary,
+        .description = pattern->description,
+        .example = pattern->example,
+        /* The first rows are of one pattern, or of all but pingpong. */
+        .options = options + (which == WEFT_PERF_SHUFFLE ? 0 : which == WEFT_PERF_PINGPONG ? 3 : 2),
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_security_check(&command, &o.security);
+    }
+    return status == WEFT_OPTIONS_RUN ? plan_and_run(&command, pattern, &o) : status;
+}
+
+int weft_perf_pingpong(int argc, char **argv)
+{
+    return rounds_main(WEFT_PERF_PINGPONG, argc, argv);
+}
+
+int weft_perf_incast(int argc, char **argv)
+{
+    return rounds_main(WEFT_PERF_INCAST, argc, argv);
+}
+
+int weft_perf_outcast(int argc, char **argv)
+{
+    return rounds_main(WEFT_PERF_OUTCAST, argc, argv);
+}
+
+int weft_perf_alltoall(int argc, char **argv)
+{
+    return rounds_main(WEFT_PERF_ALLTOALL, argc, argv);
+}
+
+int weft_perf_shuffle(int argc, char **argv)
+{
+    return rounds_main(WEFT_PERF_SHUFFLE, argc, argv);
+}

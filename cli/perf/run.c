@@ -1,0 +1,287 @@
+#include "cli/perf/run.h"
+
+#include "cli/perf/figures.h"
+#include "cli/perf/fleet.h"
+#include "cli/stop.h"
+#include "io/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TRIPS = 100 };
+
+static const uint64_t prepare_ns = 20 * WEFT_NS_PER_S;
+static const uint64_t progress_after_ns = 2 * WEFT_NS_PER_S;
+
+/* CPU time of the machine, in the kernel's ticks. */
+struct ticks {
+    unsigned long long busy;
+    unsigned long long all;
+};
+
+struct run {
+    const struct weft_perf_job *job;
+    struct weft_perf_fleet fleet;
+    struct weft_perf_result *result;
+    uint64_t *lag_ns; /* of each round */
+    uint64_t retransmitted_before; /* in the warm-up */
+    uint64_t drops_before;
+    uint64_t began_ns;
+    uint64_t shown_ns;
+    bool progress;
+};
+
+static bool is_pingpong(const struct weft_perf_job *job)
+{
+    return job->plan->pattern == WEFT_PERF_PINGPONG;
+}
+
+static struct ticks ticks_now(void)
+{
+    unsigned long long t[8] = {0}; /* user, nice, system, idle, iowait, irq, softirq, steal */
+    FILE *file = fopen("/proc/stat", "r");
+    if (file != NULL) {
+        if (fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3],
+                   &t[4], &t[5], &t[6], &t[7]) != 8) {
+            memset(t, 0, sizeof(t));
+        }
+        (void)fclose(file);
+    }
+    unsigned long long idle = t[3] + t[4];
+    unsigned long long busy = t[0] + t[1] + t[2] + t[5] + t[6] + t[7];
+    return (struct ticks){.busy = busy, .all = busy + idle};
+}
+
+/* ---- keeping --------------------------------------------------------------------------------- */
+
+static uint64_t retransmitted(const struct run *run)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < run->job->plan->participants; i++) {
+        sum += run->fleet.shared->agents[i].retransmitted;
+    }
+    return sum;
+}
+
+static uint64_t kernel_drops(const struct run *run)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < run->job->plan->participants; i++) {
+        sum += run->fleet.shared->agents[i].kernel_drops;
+    }
+    return sum;
+}
+
+static void keep_delivered(struct run *run, uint32_t count)
+{
+    struct weft_perf_result *result = run->result;
+    double sum = 0;
+    for (uint32_t i = 0; i < run->job->plan->flow_count; i++) {
+        const struct weft_perf_flow_note *flow = &run->fleet.shared->flows[i];
+        double delivered = flow->chunks > 0 ? (double)flow->received / flow->chunks : 0;
+        sum += delivered;
+        result->delivered_min =
+            delivered < result->delivered_min ? delivered : result->delivered_min;
+        result->delivered_bytes += flow->bytes;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        result->delivered[result->rounds + i] = sum / run->job->plan->flow_count;
+    }
+}
+
+static void keep_times(struct run *run, uint64_t go_ns)
+{
+    struct weft_perf_result *result = run->result;
+    const struct weft_perf_plan *plan = run->job->plan;
+    uint64_t *flow_ns = result->flow_ns + (size_t)result->rounds * plan->flow_count;
+    uint64_t last_ns = go_ns;
+    uint64_t started_ns = go_ns;
+    bool own_start = plan->parallel < plan->flow_count;
+    for (uint32_t i = 0; i < plan->flow_count; i++) {
+        const struct weft_perf_flow_note *flow = &run->fleet.shared->flows[i];
+        flow_ns[i] = flow->done_ns - (own_start ? flow->started_ns : go_ns);
+        last_ns = weft_max_u64(last_ns, flow->done_ns);
+        started_ns = weft_max_u64(started_ns, flow->started_ns);
+    }
+    result->round_ns[result->rounds] = last_ns - go_ns;
+    result->elapsed_ns += last_ns - go_ns;
+    run->lag_ns[result->rounds] = own_start ? 0 : started_ns - go_ns;
+}
+
+static void keep_trips(struct run *run, uint32_t count)
+{
+    struct weft_perf_result *result = run->result;
+    for (uint32_t i = 0; i < count; i++) {
+        result->round_ns[result->rounds + i] = run->fleet.shared->trip_ns[i];
+        result->elapsed_ns += run->fleet.shared->trip_ns[i];
+        run->lag_ns[result->rounds + i] = 0;
+    }
+}
+
+static void keep(struct run *run, uint32_t count, uint64_t go_ns)
+{
+    keep_delivered(run, count);
+    if (is_pingpong(run->job)) {
+        keep_trips(run, count);
+    } else {
+        keep_times(run, go_ns);
+    }
+    run->result->rounds += count;
+    run->result->retransmitted = retransmitted(run) - run->retransmitted_before;
+    run->result->kernel_drops = kernel_drops(run) - run->drops_before;
+}
+
+/* What the participants' notes say at the end; they are gone soon. */
+
+static void keep_notes(struct run *run)
+{
+    struct weft_perf_result *result = run->result;
+    for (uint32_t i = 0; i < run->job->plan->participants; i++) {
+        const struct weft_perf_agent_note *note = &run->fleet.shared->agents[i];
+        result->cpu_ns += note->cpu_ns;
+        result->wire_bytes = weft_max_u64(result->wire_bytes, note->wire_bytes);
+        result->rto_us = (uint32_t)weft_max_u64(result->rto_us, note->rto_us);
+        if (note->wire_bytes > 0) {
+            result->packet_bytes = note->packet_bytes;
+            memcpy(result->cc, note->cc, sizeof(result->cc));
+        }
+    }
+    result->start_lag_ms = weft_perf_summarize(run->lag_ns, result->rounds).p50_ms;
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+static void show(struct run *run)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    if (run->progress && now_ns - run->began_ns > progress_after_ns &&
+        now_ns - run->shown_ns > WEFT_NS_PER_S / 4) {
+        fprintf(stderr, "\rround %u of %u", run->result->rounds, run->job->rounds);
+        run->shown_ns = now_ns;
+    }
+}
+
+/* Rounds [first, first + count), timed or not. False: no more. */
+static bool do_rounds(struct run *run, uint32_t first, uint32_t count, bool timed)
+{
+    const struct weft_perf_message prepare = {
+        .word = WEFT_PERF_PREPARE, .round = first, .count = count, .timed = timed};
+    const struct timespec gap = {.tv_sec = run->job->gap_us / 1000000,
+                                 .tv_nsec = run->job->gap_us % 1000000 * 1000L};
+    (void)nanosleep(&gap, NULL);
+    weft_perf_fleet_say(&run->fleet, &prepare);
+    enum weft_perf_heard heard =
+        weft_perf_fleet_hear(&run->fleet, WEFT_PERF_READY, weft_clock_now_ns() + prepare_ns);
+    uint64_t go_ns = 0;
+    if (heard == WEFT_PERF_ALL) {
+        for (uint32_t i = 0; i < run->job->plan->participants; i++) {
+            run->fleet.members[i].said = false;
+        }
+        go_ns = weft_perf_shared_go(run->fleet.shared);
+        heard = weft_perf_fleet_hear(&run->fleet, WEFT_PERF_THROUGH,
+                                     go_ns + run->job->round_s * WEFT_NS_PER_S);
+    }
+    run->result->dnf = heard == WEFT_PERF_TOO_LONG;
+    run->result->interrupted = heard == WEFT_PERF_INTERRUPTED;
+    if (heard == WEFT_PERF_ALL && timed) {
+        keep(run, count, go_ns);
+        show(run);
+    }
+    return heard == WEFT_PERF_ALL;
+}
+
+static void do_all(struct run *run)
+{
+    const struct weft_perf_job *job = run->job;
+    const struct weft_perf_message connect = {.word = WEFT_PERF_CONNECT};
+    uint32_t batch = is_pingpong(job) ? TRIPS : 1;
+    weft_perf_fleet_say(&run->fleet, &connect);
+    enum weft_perf_heard heard =
+        weft_perf_fleet_hear(&run->fleet, WEFT_PERF_CONNECTED, weft_clock_now_ns() + prepare_ns);
+    run->result->dnf = heard == WEFT_PERF_TOO_LONG;
+    run->result->interrupted = heard == WEFT_PERF_INTERRUPTED;
+    bool good = heard == WEFT_PERF_ALL;
+    for (uint32_t round = 0; good && round < job->warmup; round += batch) {
+        uint32_t count = (uint32_t)weft_min_u64(batch, job->warmup - round);
+        good = do_rounds(run, round, count, false);
+    }
+    run->retransmitted_before = retransmitted(run);
+    run->drops_before = kernel_drops(run);
+    struct ticks before = ticks_now();
+    for (uint32_t round = 0; good && round < job->rounds; round += batch) {
+        uint32_t count = (uint32_t)weft_min_u64(batch, job->rounds - round);
+        good = do_rounds(run, job->warmup + round, count, true);
+    }
+    struct ticks after = ticks_now();
+    if (after.all > before.all) {
+        run->result->machine_busy =
+            (double)(after.busy - before.busy) / (double)(after.all - before.all);
+        run->result->machine_cpu_s =
+            (double)(after.busy - before.busy) / (double)sysconf(_SC_CLK_TCK);
+    }
+    atomic_store(&run->fleet.shared->stopping, !good);
+}
+
+static bool result_new(const struct weft_perf_job *job, struct weft_perf_result *result_p)
+{
+    size_t rounds = job->rounds;
+    *result_p = (struct weft_perf_result){.delivered_min = 1};
+    result_p->round_ns = calloc(rounds, sizeof(uint64_t));
+    result_p->flow_ns = calloc(rounds * (is_pingpong(job) ? 1 : job->plan->flow_count),
+                               sizeof(uint64_t));
+    result_p->delivered = calloc(rounds, sizeof(double));
+    return result_p->round_ns != NULL && result_p->flow_ns != NULL && result_p->delivered != NULL;
+}
+
+void weft_perf_result_fini(struct weft_perf_result *result)
+{
+    free(result->round_ns);
+    free(result->flow_ns);
+    free(result->delivered);
+}
+
+bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *security,
+                   bool progress, struct weft_perf_result *result_p, char *error,
+                   unsigned error_bytes)
+{
+    struct run *run = calloc(1, sizeof(*run));
+    uint64_t *lag_ns = calloc(job->rounds, sizeof(*lag_ns));
+    if (!result_new(job, result_p) || run == NULL || lag_ns == NULL) {
+        (void)snprintf(error, error_bytes, "no memory for %u rounds", job->rounds);
+        free(run);
+        free(lag_ns);
+        return false;
+    }
+    run->job = job;
+    run->result = result_p;
+    run->lag_ns = lag_ns;
+    run->progress = progress;
+    run->began_ns = weft_clock_now_ns();
+    bool started = weft_perf_fleet_start(job, security, &run->fleet);
+    if (started) {
+        do_all(run);
+        keep_notes(run);
+    }
+    result_p->interrupted = result_p->interrupted || weft_stop_asked();
+    bool good = weft_perf_fleet_end(&run->fleet) && (started || result_p->interrupted);
+    if (run->shown_ns > 0) {
+        fprintf(stderr, "\r%40s\r", "");
+    }
+    (void)snprintf(error, error_bytes, "%s", run->fleet.failure);
+    free(run);
+    free(lag_ns);
+    return good;
+}
+
+double weft_perf_ideal_ms(const struct weft_perf_job *job, const struct weft_perf_result *result)
+{
+    const struct weft_perf_network *network = &job->place->network;
+    if (network->rate_bps == 0 || result->wire_bytes == 0) {
+        return 0;
+    }
+    double bits = 8.0 * (double)job->plan->busiest * (double)result->wire_bytes;
+    return bits / (double)network->rate_bps * 1e3 + (double)network->base_rtt_ns / 1e6;
+}

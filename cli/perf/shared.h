@@ -1,0 +1,86 @@
+/* What the coordinator of a run and its participants see together: one mapping, made before the
+ * participants are forked, so it crosses the namespaces of a lab.
+ *
+ * A participant writes only its own note and, of the notes of flows, the sender's or the receiver's
+ * fields; the coordinator reads them after that participant said on its channel that it is through,
+ * which orders the two.
+ *
+ * The go signal is the one thing that must reach all participants at once: a futex, so one system
+ * call wakes them all, whatever their number.
+ */
+#ifndef WEFT_CLI_PERF_SHARED_H
+#define WEFT_CLI_PERF_SHARED_H
+
+#include "cli/perf/plan.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    WEFT_PERF_ERROR_BYTES = 640,
+    WEFT_PERF_TRIPS_MAX = 128, /* of pingpong: between two words of the coordinator */
+};
+
+struct weft_perf_flow_note {
+    uint64_t started_ns; /* sender: the message was handed to the transport */
+    uint64_t done_ns;    /* receiver: it had all of it that it will have */
+    uint64_t bytes;      /* receiver: of the message, that arrived */
+    uint32_t chunks;     /* receiver: parts that can arrive or be missing */
+    uint32_t received;   /* receiver: of these, arrived */
+};
+
+/* Cumulative. */
+struct weft_perf_agent_note {
+    uint64_t cpu_ns;        /* from go until nothing was outstanding, timed rounds */
+    uint64_t retransmitted; /* packets sent again */
+    uint64_t kernel_drops;  /* a full receive buffer */
+    uint64_t wire_bytes;    /* sender: of one whole message with all headers; 0 = not known */
+    uint32_t packet_bytes;  /* sender: payload of a full packet: weft's chunk, TCP's segment */
+    uint32_t rto_us;        /* TCP: the largest timeout in use */
+    char cc[16];            /* TCP: the congestion control in use */
+    uint16_t port;
+    char failure[WEFT_PERF_ERROR_BYTES];
+};
+
+struct weft_perf_shared {
+    _Atomic uint32_t go;     /* a futex: counts rounds */
+    atomic_bool stopping;    /* leave the round, it will not be used */
+    uint64_t trip_ns[WEFT_PERF_TRIPS_MAX];
+    struct weft_perf_agent_note agents[WEFT_PERF_PARTICIPANTS_MAX];
+    struct weft_perf_flow_note flows[WEFT_PERF_PAIRS_MAX];
+};
+
+/* NULL: no memory. */
+struct weft_perf_shared *weft_perf_shared_new(void);
+void weft_perf_shared_free(struct weft_perf_shared *shared);
+
+/* Coordinator: let them go. Returns the moment before. */
+uint64_t weft_perf_shared_go(struct weft_perf_shared *shared);
+
+/* Participant: sleep until the coordinator let go for the time after `seen`. False: stopping. */
+bool weft_perf_shared_wait(struct weft_perf_shared *shared, uint32_t seen);
+
+/* ---- the channel: packets of one word each way, a socket of its own for each participant ---- */
+
+enum weft_perf_word {
+    /* to the participant */
+    WEFT_PERF_CONNECT = 1, /* all are open: the notes hold the ports */
+    WEFT_PERF_PREPARE,     /* post memory for the round */
+    WEFT_PERF_QUIT,
+    /* from it */
+    WEFT_PERF_OPEN,
+    WEFT_PERF_CONNECTED,
+    WEFT_PERF_READY,
+    WEFT_PERF_THROUGH,
+    WEFT_PERF_FAILED, /* the note says why; the process ends */
+};
+
+struct weft_perf_message {
+    uint32_t word; /* enum weft_perf_word */
+    uint32_t round; /* PREPARE: the first */
+    uint32_t count; /* PREPARE: rounds without a word between them; 1 but for pingpong */
+    uint32_t timed; /* PREPARE: not a warm-up */
+};
+
+#endif

@@ -1,0 +1,204 @@
+#!/bin/sh
+# `weft perf pingpong, incast, outcast, alltoall, shuffle, compare` on loopback: every pattern over
+# every transport delivers what was sent and reports it; no figure is judged here.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_JOB_KEY WEFT_LAB
+
+# What holds of every report: times are ordered, and no round is shorter than its longest flow.
+shape='
+    (.round_ms | .mean > 0 and .p50 <= .p90 and .p90 <= .p99 and .p99 <= .max and .mean <= .max) and
+    (.flow_ms | .p50 <= .p90 and .p90 <= .p99 and .p99 <= .max) and
+    .flow_ms.max <= .round_ms.max + 1e-9 and .goodput_gbps > 0 and .cpu_s > 0 and
+    .ideal_ms == null and .loss == null and .buffer == null and (.dnf | not) and
+    (.interrupted | not) and (.retransmitted_packets | type) == "number"'
+
+for transport in weft tcp tcp-raw; do
+    security=auth
+    [ $transport != tcp-raw ] || security=none
+    for pattern in pingpong incast outcast alltoall shuffle; do
+        case $pattern in
+        pingpong) size="--bytes 40 --rounds 150" rounds=150 ;;
+        shuffle) size="--bytes 30000 --senders 3 --receivers 2 --parallel 1 --rounds 4" rounds=4 ;;
+        *) size="--bytes 50000 --senders 3 --rounds 5" rounds=5 ;;
+        esac
+        # shellcheck disable=SC2086
+        tap_run "$pattern over $transport" "$WEFT_BIN" perf $pattern --transport $transport $size \
+            --warmup 2 --gap 0 --json
+        cp "$tap_tmp/run.out" "$tap_tmp/json"
+        tap_run "and its report" jq -e --arg pattern $pattern --arg transport $transport \
+            --arg security $security --argjson rounds $rounds "
+            .pattern == \$pattern and .transport == \$transport and .security == \$security and
+            .rounds == \$rounds and .rounds_asked == \$rounds and .bound == 0 and
+            .delivered_fraction.mean == 1 and .delivered_fraction.min == 1 and $shape" \
+            "$tap_tmp/json"
+    done
+done
+
+# Sums: 5 rounds of 3 messages of 50,000 bytes in the time of all rounds.
+tap_run "incast round by round" "$WEFT_BIN" perf incast --bytes 50000 --senders 3 --rounds 5 \
+    --json --per-round "$tap_tmp/rounds"
+cp "$tap_tmp/run.out" "$tap_tmp/json"
+tap_is "a line each, times of all flows on it" \
+    "$(awk '!/^#/ && NF == 6 { n++ } END { print n }' "$tap_tmp/rounds")" 5
+tap_is "a round lasts as long as its last flow" \
+    "$(awk '!/^#/ { m = $4; for (i = 5; i <= 6; i++) if ($i > m) m = $i; bad += m != $2 }
+        END { print bad + 0 }' "$tap_tmp/rounds")" 0
+mean=$(awk '!/^#/ { s += $2 } END { printf "%.5f", s / 5 }' "$tap_tmp/rounds")
+tap_run "mean and goodput are of these" jq -e --argjson mean "$mean" '
+    (.round_ms.mean - $mean | fabs) < 1e-4 and
+    (.goodput_gbps * .round_ms.mean * 5e6 / (8 * 5 * 3 * 50000) - 1 | fabs) < 1e-6' "$tap_tmp/json"
+
+tap_run "ranks" "$WEFT_BIN" perf incast --bytes 4000 --senders 1 --rounds 101 --gap 0 --json \
+    --per-round "$tap_tmp/rounds"
+cp "$tap_tmp/run.out" "$tap_tmp/json"
+ranks=$(grep -v '^#' "$tap_tmp/rounds" | cut -d ' ' -f 2 | sort -n |
+    awk '{ t[NR] = $1 } END { printf "[%s,%s,%s,%s]", t[51], t[91], t[100], t[101] }')
+tap_run "are the nearest" jq -e --argjson ranks "$ranks" '
+    [.round_ms | .p50, .p90, .p99, .max] == $ranks' "$tap_tmp/json"
+
+# Loss on loopback there is none, so a bound changes nothing but what may be missing.
+tap_run "a bound and a deadline" "$WEFT_BIN" perf incast --bytes 50000 --senders 2 --rounds 3 \
+    --bound 0.1 --deadline 1000 --json
+tap_run "are reported" jq -e '.bound == 0.1 and .deadline_ms == 1000 and
+    .delivered_fraction.min >= 0.9' "$tap_tmp/run.out"
+for security in none seal; do
+    tap_run "weft in mode $security" "$WEFT_BIN" perf incast --security $security --senders 2 \
+        --rounds 2 --bytes 20000
+done
+tap_run "the straw man" "$WEFT_BIN" perf incast --transport tcp-raw --drop-at-sender 0.25 \
+    --bytes 140800 --senders 2 --rounds 3 --json
+tap_run "leaves out as many chunks as it says" jq -e '
+    .delivered_fraction.mean == 0.75 and .delivered_fraction.min == 0.75 and .cc != "none" and
+    .goodput_gbps * .round_ms.mean * 3e6 / (8 * 3 * 2 * 0.75 * 140800) - 1 | fabs < 1e-6' \
+    "$tap_tmp/run.out"
+tap_run "raw UDP, small enough for the socket's buffer" "$WEFT_BIN" perf incast \
+    --transport udp-raw --bytes 20000 --senders 2 --rounds 3 --json
+tap_run "delivers nearly all of it" jq -e '.delivered_fraction.mean > 0.9' "$tap_tmp/run.out"
+tap_run "a table for people" "$WEFT_BIN" perf incast --senders 2 --rounds 2 --bytes 20000
+tap_like "has the figures" "$(cat "$tap_tmp/run.out")" '^round  *[0-9.]* '
+tap_run "reno, and 7 ms" "$WEFT_BIN" perf incast --transport tcp-raw --tcp-cc reno --senders 1 \
+    --rounds 2 --bytes 4000 --json
+tap_run "reno it is" jq -e '.cc == "reno"' "$tap_tmp/run.out"
+
+# ---- what cannot be -----------------------------------------------------------------------------
+
+# refuses <words of the sentence> <options...>
+refuses() {
+    words=$1
+    shift
+    tap_run_fails "refuses $*" 2 "$WEFT_BIN" perf "$@"
+    tap_like "and says why" "$(cat "$tap_tmp/run.out")" "$words"
+}
+refuses 'multiple of 4' incast --bytes 1001
+refuses 'tcp-raw has neither' incast --transport tcp-raw --bound 0.1
+refuses 'of --transport tcp-raw' incast --drop-at-sender 0.1
+refuses 'of --transport tcp and' incast --tcp-cc reno
+refuses 'kernel.s TCP has' incast --transport tcp --cc delay
+refuses 'has no security' incast --transport udp-raw --security seal
+refuses 'takes two' alltoall --senders 1
+refuses 'too many' alltoall --senders 200
+refuses 'more than 4 GB' incast --senders 256 --bytes 100000000
+refuses 'of a --lab' incast --hosts 0,1
+refuses 'weft, tcp, tcp-raw or udp-raw' incast --transport sctp
+refuses 'unknown option --receivers' incast --receivers 3
+refuses 'it must be' compare --transports weft:0.1:cubic
+refuses 'no fraction' compare --loss 0,much
+tap_run_fails "a lab that is not there" 1 "$WEFT_BIN" perf incast --lab no-such-lab
+tap_like "is named" "$(cat "$tap_tmp/run.out")" 'no-such-lab'
+tap_run_fails "a congestion control that is not there" 1 "$WEFT_BIN" perf incast --senders 1 \
+    --transport tcp-raw --tcp-cc nonesuch
+tap_like "is named" "$(cat "$tap_tmp/run.out")" 'nonesuch'
+
+# ---- the end ------------------------------------------------------------------------------------
+
+children() {
+    cat "/proc/$1/task/$1/children" 2>/dev/null
+}
+# start <options...>: an incast without end, under way; $perf is its process.
+start() {
+    "$WEFT_BIN" perf incast --senders 3 --bytes 20000 --rounds 1000000 "$@" \
+        >"$tap_tmp/out" 2>"$tap_tmp/err" &
+    perf=$!
+    tries=0
+    # shellcheck disable=SC2046
+    until [ "$(children $perf | wc -w)" = 4 ] || [ $tries = 100 ]; do
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+    sleep 0.5
+    crowd=$(children $perf)
+}
+left() {
+    count=0
+    for pid in $crowd; do
+        ! kill -0 "$pid" 2>/dev/null || count=$((count + 1))
+    done
+    echo $count
+}
+
+start --json
+kill -TERM $perf
+wait $perf
+tap_is "asked to stop, it exits with 1" $? 1
+tap_run "and reports what was measured" jq -e '.interrupted and .rounds > 0 and
+    .rounds < 1000000 and .round_ms.mean > 0' "$tap_tmp/out"
+tap_is "nobody is left" "$(left)" 0
+
+for transport in weft tcp-raw; do
+    start --transport $transport
+    # shellcheck disable=SC2086
+    set -- $crowd
+    kill -KILL "$3"
+    wait $perf
+    tap_is "a participant over $transport is killed: it exits with 1" $? 1
+    tap_like "and says who" "$(cat "$tap_tmp/err")" 'sender 2 was killed by signal 9'
+    tap_is "prints no figures" "$(cat "$tap_tmp/out")" ""
+    tap_is "nobody is left" "$(left)" 0
+done
+
+start
+kill -KILL $perf
+wait $perf 2>/dev/null
+tries=0
+until [ "$(left)" = 0 ] || [ $tries = 40 ]; do
+    tries=$((tries + 1))
+    sleep 0.05
+done
+tap_is "the coordinator is killed: nobody is left" "$(left)" 0
+
+# ---- compare ------------------------------------------------------------------------------------
+
+compare() {
+    tap_run "$1" "$WEFT_BIN" perf compare --loopback --senders 2 --bytes 20000,40000 --rounds 4 \
+        --repetitions 3 --transports weft:0.1,tcp-raw:reno --out "$tap_tmp/results" --json
+    cp "$tap_tmp/run.out" "$tap_tmp/json"
+}
+compare "compare"
+tap_run "its object" jq -e '
+    .repetitions == 3 and .rounds == 4 and (.networks | length) == 2 and
+    ([.networks[].bytes] == [20000, 40000]) and
+    all(.networks[]; [.cells[].name] == ["weft:0.1", "tcp-raw:reno"] and
+        .best_tcp == "tcp-raw:reno" and
+        all(.cells[]; .repetitions == 3 and .dnf == 0 and (.runs | length) == 3 and
+            .round_ms.p99 == ([.runs[].round_ms.p99] | sort | .[1]) and
+            .round_ms.mean == ([.runs[].round_ms.mean] | sort | .[1])))' "$tap_tmp/json"
+rm "$tap_tmp"/results/*40000*/tcp-raw_reno.2.json
+touch -d '2001-01-01' "$tap_tmp"/results/*/*.json
+compare "compare once more"
+tap_is "measures only what is missing" \
+    "$(find "$tap_tmp/results" -name '*.[123].json' -newermt 2002-01-01 | wc -l)" 1
+if command -v gnuplot >/dev/null; then
+    tap_run "and draws" "$WEFT_BIN" perf compare --loopback --senders 2 --bytes 20000,40000 \
+        --rounds 4 --repetitions 3 --transports weft:0.1,tcp-raw:reno --out "$tap_tmp/results" \
+        --plot "$tap_tmp/plots"
+    tap_is "two pictures a network" "$(find "$tap_tmp/plots" -name '*.png' -size +2k | wc -l)" 4
+else
+    tap_skip "and draws" "gnuplot is not installed"
+fi
+mkdir "$tap_tmp/empty"
+PATH=$tap_tmp/empty tap_run_fails "without gnuplot" 1 "$WEFT_BIN" perf compare --loopback \
+    --senders 2 --bytes 20000,40000 --rounds 4 --repetitions 3 --transports weft:0.1,tcp-raw:reno \
+    --out "$tap_tmp/results" --plot "$tap_tmp/plots"
+tap_like "it says which package has it" "$(cat "$tap_tmp/run.out")" 'gnuplot-nox'
+tap_done

@@ -1,0 +1,96 @@
+#!/bin/sh
+# `weft perf` on the hosts of a lab: what it says of the network is what was made, the ideal time is
+# the definition's (bench/METRICS.md) with each transport's own headers, losses are seen and mended,
+# and `weft perf compare` brings networks up and puts them away. No time is judged here.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_JOB_KEY WEFT_LAB
+lab=perf-$$
+if ! "$WEFT_BIN" lab up $lab --hosts 4 --rate 200mbit --buffer 64kb --loss 0.02 \
+    >"$tap_tmp/up" 2>&1; then
+    tap_skip "weft perf --lab" "no lab: $(tail -n 1 "$tap_tmp/up")"
+    tap_done
+fi
+trap '"$WEFT_BIN" lab down $lab >/dev/null 2>&1; rm -rf "$tap_tmp"' EXIT
+
+incast() {
+    name=$1
+    shift
+    tap_run "$name" "$WEFT_BIN" perf incast --lab $lab --senders 3 --bytes 100000 --rounds 10 \
+        --warmup 3 --json "$@"
+    cp "$tap_tmp/run.out" "$tap_tmp/json"
+}
+
+# 72 packets of 1,408 bytes and 106 of headers; 200 Mbit/s.
+incast "weft"
+tap_run "names the network and its ideal time" jq -e --arg lab $lab '
+    .lab == $lab and .topology == "star" and .rate_bps == 200000000 and .loss == 0.02 and
+    .buffer == 65536 and .base_rtt_ms > 0 and .packet_payload_bytes == 1408 and
+    (.ideal_ms - .base_rtt_ms - 3 * (100000 + 72 * 106) * 8 / 200000 | fabs) < 1e-6 and
+    (.p99_ratio - .round_ms.p99 / .ideal_ms | fabs) < 1e-9' "$tap_tmp/json"
+tap_run "the link was crossed: no round is shorter than its bytes allow" jq -e '
+    .round_ms.p50 > 0.9 * .ideal_ms' "$tap_tmp/json"
+tap_run "what was lost was sent again" jq -e '
+    .delivered_fraction.min == 1 and .retransmitted_packets > 0' "$tap_tmp/json"
+incast "weft in mode none has no tags" --security none
+tap_run "and a shorter ideal" jq -e '
+    (.ideal_ms - .base_rtt_ms - 3 * (100000 + 72 * 90) * 8 / 200000 | fabs) < 1e-6' "$tap_tmp/json"
+incast "a bound" --bound 0.1
+tap_run "lets losses be" jq -e '
+    .delivered_fraction.mean < 1 and .delivered_fraction.min >= 0.9' "$tap_tmp/json"
+
+# 70 segments of 1,448 bytes and 66 of headers.
+incast "plain TCP, least timeout 5 ms" --transport tcp-raw --tcp-cc reno --tcp-rto-min 5
+tap_run "its ideal, its losses, its timeout" jq -e '
+    (.ideal_ms - .base_rtt_ms - 3 * (100000 + 70 * 66) * 8 / 200000 | fabs) < 1e-6 and
+    .delivered_fraction.min == 1 and .retransmitted_packets > 0 and .cc == "reno" and
+    .tcp_rto_min_ms == 5 and .rto_ms >= 5 and .rto_ms < 150' "$tap_tmp/json"
+incast "weft over TCP" --transport tcp
+tap_run "delivers all" jq -e '.delivered_fraction.min == 1 and .ideal_ms > 0' "$tap_tmp/json"
+incast "plain UDP" --transport udp-raw
+tap_run "does not" jq -e '.delivered_fraction.mean < 1 and .delivered_fraction.mean > 0.1' \
+    "$tap_tmp/json"
+tap_run "hosts by number" "$WEFT_BIN" perf pingpong --lab $lab --hosts 3,1 --rounds 20 --json \
+    --transport tcp-raw
+"$WEFT_BIN" perf incast --lab $lab --senders 2 --bytes 20000 --rounds 3 \
+    --transport tcp-raw --tcp-cc dctcp --json >"$tap_tmp/json" 2>"$tap_tmp/err"
+case $? in
+0)
+    tap_run "DCTCP by its name" jq -e '.cc == "dctcp" and .delivered_fraction.min == 1' \
+        "$tap_tmp/json"
+    ;;
+*) tap_skip "DCTCP by its name" "$(head -n 1 "$tap_tmp/err")" ;;
+esac
+tap_run "60 MB at 200 Mbit/s have no answer in a second" "$WEFT_BIN" perf incast --lab $lab \
+    --senders 3 --bytes 20000000 --give-up 1 --warmup 0 --rounds 3 --json
+tap_run "DNF" jq -e '.dnf and .rounds == 0 and .rounds_asked == 3' "$tap_tmp/run.out"
+tap_run_fails "more participants than hosts" 1 "$WEFT_BIN" perf incast --lab $lab --senders 4
+tap_like "are named" "$(cat "$tap_tmp/run.out")" '5 participants and 4 hosts'
+tap_run_fails "a host that is not there" 1 "$WEFT_BIN" perf pingpong --lab $lab --hosts 0,4
+tap_like "is named" "$(cat "$tap_tmp/run.out")" 'no host 4'
+
+for transport in weft tcp-raw; do
+    tap_run "stream from host to host: $transport" "$WEFT_BIN" perf stream --lab $lab --hosts 2,1 \
+        --transport $transport --bytes 2000000 --message-bytes 500000 --rounds 1 --json
+    tap_run "is no faster than the link" jq -e '.lab != null and .goodput_gbps < 0.2' \
+        "$tap_tmp/run.out"
+done
+
+# The lab ends under a run.
+"$WEFT_BIN" perf incast --lab $lab --senders 3 --bytes 20000 --rounds 1000000 >"$tap_tmp/out" \
+    2>"$tap_tmp/err" &
+perf=$!
+sleep 1
+"$WEFT_BIN" lab down $lab >/dev/null
+wait $perf
+tap_is "the lab ends: so does the run, as a failure" $? 1
+tap_like "which says who ended" "$(cat "$tap_tmp/err")" '(host [0-3]).* killed'
+
+tap_run "compare on two networks of its own" "$WEFT_BIN" perf compare --loss 0,0.02 --buffer 64kb \
+    --rate 203mbit --senders 2 --bytes 50000 --rounds 4 --repetitions 2 \
+    --transports weft:0,tcp-raw:reno:rto5 --out "$tap_tmp/results" --json
+tap_run "has four cells with ratios" jq -e '
+    ([.networks[].loss] == [0, 0.02]) and ([.networks[].cells[]] | length) == 4 and
+    all(.networks[].cells[]; .repetitions == 2 and .p99_ratio > 0.9)' "$tap_tmp/run.out"
+tap_is "and leaves no lab behind" "$("$WEFT_BIN" lab status | grep -c 203mbit)" 0
+tap_done
