@@ -22,6 +22,7 @@ enum {
 };
 
 static const uint64_t bucket_ns = 100 * WEFT_NS_PER_US;
+static const uint64_t burst_bytes = 65536;
 static const uint64_t refill_ns_max = 5 * WEFT_NS_PER_MS;
 
 /* ---- pacer ----------------------------------------------------------------------------------- */
@@ -36,9 +37,15 @@ static uint64_t time_of(uint64_t rate_bps, uint64_t bytes)
     return (uint64_t)((__extension__(unsigned __int128) bytes * 8 * WEFT_NS_PER_S) / rate_bps);
 }
 
+/* 100 us of the rate, ten packets, or half a window up to one GSO burst, whichever is most: where the
+ * window is far beyond the pipe, as with hosts that answer late, a grant of credit may go out as
+ * it is. With 100 us alone each grant waited for a timer, and eight senders left a link idle for
+ * an eighth of the time although all of them held credit. */
 static uint64_t bucket_depth(const struct peer *p)
 {
-    return weft_max_u64(bytes_in(p->cc.rate_bps, bucket_ns), 10 * (uint64_t)p->packet_bytes);
+    uint64_t least = weft_min_u64(p->cc.cwnd_bytes / 2, burst_bytes);
+    least = weft_max_u64(least, 10 * (uint64_t)p->packet_bytes);
+    return weft_max_u64(bytes_in(p->cc.rate_bps, bucket_ns), least);
 }
 
 static void pacer_refill(struct peer *p, uint64_t now_ns)
