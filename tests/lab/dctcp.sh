@@ -7,45 +7,11 @@
 # Needs root. WEFT_DCTCP is the program of tests/lab/dctcp.c.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/lab/hop.sh
+. "$WEFT_SOURCE_ROOT/tests/lab/hop.sh"
 
-a=weft-a-$$
-b=weft-b-$$
-s=weft-s-$$
-pids=()
-put_away() {
-    for pid in "${pids[@]}"; do
-        kill -KILL "$pid" 2>/dev/null
-    done
-    ip netns del "$a" 2>/dev/null
-    ip netns del "$b" 2>/dev/null
-    ip netns del "$s" 2>/dev/null
-    rm -rf "$tap_tmp"
-}
-trap put_away EXIT
-trap 'exit 1' INT TERM HUP
-
-skip() {
-    tap_skip "DCTCP by BPF" "$1"
-    tap_done
-    exit 0
-}
-
-set_up() {
-    ip netns add "$a" && ip netns add "$b" && ip netns add "$s" &&
-        ip link add va netns "$a" type veth peer name sa netns "$s" &&
-        ip link add vb netns "$b" type veth peer name sb netns "$s" &&
-        ip -n "$a" addr add 10.77.0.1/24 dev va && ip -n "$s" addr add 10.77.0.2/24 dev sa &&
-        ip -n "$b" addr add 10.77.1.1/24 dev vb && ip -n "$s" addr add 10.77.1.2/24 dev sb &&
-        ip -n "$a" link set va up && ip -n "$b" link set vb up &&
-        ip -n "$s" link set sa up && ip -n "$s" link set sb up &&
-        ip -n "$a" route add default via 10.77.0.2 &&
-        ip -n "$b" route add default via 10.77.1.2 &&
-        ip netns exec "$s" sysctl -q net.ipv4.ip_forward=1 &&
-        ip netns exec "$a" ethtool -K va tso off gso off gro off &&
-        ip netns exec "$b" ethtool -K vb tso off gso off gro off &&
-        ip netns exec "$s" ethtool -K sa tso off gso off gro off &&
-        ip netns exec "$s" ethtool -K sb tso off gso off gro off &&
-        ip netns exec "$s" tc qdisc add dev sb root tbf rate 200mbit burst 10kb limit 400000 &&
+bottleneck() {
+    ip netns exec "$s" tc qdisc add dev sb root tbf rate 200mbit burst 10kb limit 400000 &&
         ip netns exec "$s" nft add table ip weft &&
         ip netns exec "$s" nft add chain ip weft forward \
             '{ type filter hook forward priority 0; }'
@@ -78,11 +44,9 @@ available() {
     tr ' ' '\n' </proc/sys/net/ipv4/tcp_available_congestion_control | grep -c "^$1\$"
 }
 
-[ "$(id -u)" = 0 ] || skip "needs root"
-command -v nft >/dev/null || skip "nft is not installed (package nftables)"
-command -v ethtool >/dev/null || skip "ethtool is not installed"
-set_up >"$tap_tmp/set_up" 2>&1 ||
-    skip "this kernel makes no such network: $(tail -n 1 "$tap_tmp/set_up")"
+name="DCTCP by BPF"
+command -v nft >/dev/null || hop_skip "$name" "nft is not installed (package nftables)"
+hop_or_skip "$name" bottleneck
 
 # Two at a time, each gone with its process.
 "$WEFT_DCTCP" hold >"$tap_tmp/one" 2>"$tap_tmp/err" &
@@ -93,7 +57,7 @@ for _ in $(seq 100); do
     [ -s "$tap_tmp/one" ] && [ -s "$tap_tmp/two" ] && break
     if ! kill -0 "${pids[0]}" 2>/dev/null; then
         wait "${pids[0]}"
-        [ $? = 77 ] && skip "$(head -n 1 "$tap_tmp/err")"
+        [ $? = 77 ] && hop_skip "$name" "$(head -n 1 "$tap_tmp/err")"
         break
     fi
     sleep 0.05

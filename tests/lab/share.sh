@@ -10,47 +10,13 @@
 # exit. Usage: share.sh [SECONDS]. WEFT_FLOW is the program of tests/lab/flow.c.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/lab/hop.sh
+. "$WEFT_SOURCE_ROOT/tests/lab/hop.sh"
 
 seconds=${1:-4}
-a=weft-a-$$
-b=weft-b-$$
-s=weft-s-$$
-pids=()
 
-put_away() {
-    for pid in "${pids[@]}"; do
-        kill -TERM "$pid" 2>/dev/null
-    done
-    ip netns del "$a" 2>/dev/null
-    ip netns del "$b" 2>/dev/null
-    ip netns del "$s" 2>/dev/null
-    rm -rf "$tap_tmp"
-}
-trap put_away EXIT
-trap 'exit 1' INT TERM HUP
-
-skip() {
-    tap_skip "TCP keeps its share" "$1"
-    tap_done
-    exit 0
-}
-
-set_up() {
-    ip netns add "$a" && ip netns add "$b" && ip netns add "$s" &&
-        ip link add va netns "$a" type veth peer name sa netns "$s" &&
-        ip link add vb netns "$b" type veth peer name sb netns "$s" &&
-        ip -n "$a" addr add 10.77.0.1/24 dev va && ip -n "$s" addr add 10.77.0.2/24 dev sa &&
-        ip -n "$b" addr add 10.77.1.1/24 dev vb && ip -n "$s" addr add 10.77.1.2/24 dev sb &&
-        ip -n "$a" link set va up && ip -n "$b" link set vb up &&
-        ip -n "$s" link set sa up && ip -n "$s" link set sb up &&
-        ip -n "$a" route add default via 10.77.0.2 &&
-        ip -n "$b" route add default via 10.77.1.2 &&
-        ip netns exec "$s" sysctl -q net.ipv4.ip_forward=1 &&
-        ip netns exec "$a" ethtool -K va tso off gso off gro off &&
-        ip netns exec "$b" ethtool -K vb tso off gso off gro off &&
-        ip netns exec "$s" ethtool -K sa tso off gso off gro off &&
-        ip netns exec "$s" ethtool -K sb tso off gso off gro off &&
-        ip netns exec "$s" tc qdisc add dev sb root tbf rate 100mbit burst 10kb limit 100000
+bottleneck() {
+    ip netns exec "$s" tc qdisc add dev sb root tbf rate 100mbit burst 10kb limit 100000
 }
 
 # share <cc of weft>: both flows for $seconds; bytes in $tcp and $weft. Not for a subshell: $pids.
@@ -74,11 +40,7 @@ share() {
     weft=$(sed -n 's/^bytes //p' "$tap_tmp/weft")
 }
 
-[ "$(id -u)" = 0 ] || skip "needs root, for network namespaces"
-command -v ethtool >/dev/null || skip "ethtool is not installed"
-if ! set_up >"$tap_tmp/set_up" 2>&1; then
-    skip "this kernel makes no such network: $(tail -n 1 "$tap_tmp/set_up")"
-fi
+hop_or_skip "TCP keeps its share" bottleneck
 
 # Three turns, and the median: whoever else computes on this machine takes turns away from a flow.
 shares=()
