@@ -1,5 +1,7 @@
 #include "cli/carrier.h"
 
+#include "cli/tcp_cc.h"
+
 #include <string.h>
 
 const char *weft_carrier_parse(const char *text, void *value)
@@ -33,6 +35,11 @@ int weft_carrier_check(const struct weft_command *command, const struct weft_car
                                            "none");
     }
     return WEFT_OPTIONS_RUN;
+}
+
+int weft_carrier_find_cc(const struct weft_command *command, struct weft_carrier *carrier)
+{
+    return weft_cli_tcp_cc(command->name, "tcp-cc", &carrier->tcp_cc);
 }
 
 void weft_carrier_apply(const struct weft_carrier *carrier, struct weft_driver_config *config)

@@ -22,8 +22,8 @@ const char *weft_carrier_parse(const char *text, void *value);
     {"transport", "NAME", "weft = UDP; tcp = the same messages over TCP, where every message\n"    \
      "arrives whole: to compare with, or where UDP is blocked", WEFT_OPTION_CUSTOM,                \
      .value = &(carrier)->kind, .parse = weft_carrier_parse, .fallback = "weft"},                  \
-    {"tcp-cc", "NAME", "congestion control of TCP, as the kernel names it", WEFT_OPTION_STRING,    \
-     .value = &(carrier)->tcp_cc, .fallback = "the host's"},                                       \
+    {"tcp-cc", "NAME", "congestion control of TCP: dctcp, or what the kernel has: cubic, bbr",     \
+     WEFT_OPTION_STRING, .value = &(carrier)->tcp_cc, .fallback = "the host's"},                   \
     {"tcp-rto-min", "MS", "least retransmission timeout of TCP; the kernel rounds up to its\n"     \
      "tick; 0 = the host's, which is 200 unless changed", WEFT_OPTION_U32,                         \
      .value = &(carrier)->tcp_rto_min_ms, .max = 60000}
@@ -31,6 +31,10 @@ const char *weft_carrier_parse(const char *text, void *value);
 /* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
 int weft_carrier_check(const struct weft_command *command, const struct weft_carrier *carrier,
                        uint32_t inject_loss_ppm, const char *trace);
+
+/* The kernel's name for --tcp-cc (cli/tcp_cc.h): due once, after the checks and before a thread or a
+ * process uses it. WEFT_OPTIONS_RUN, or an exit status with a sentence printed. */
+int weft_carrier_find_cc(const struct weft_command *command, struct weft_carrier *carrier);
 
 /* Set what the options say in a configuration. */
 void weft_carrier_apply(const struct weft_carrier *carrier, struct weft_driver_config *config);

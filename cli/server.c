@@ -286,6 +286,9 @@ int weft_cli_server(int argc, char **argv)
     if (status == WEFT_OPTIONS_RUN) {
         status = check(&command, &server);
     }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_carrier_find_cc(&command, &server.carrier);
+    }
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }

@@ -542,6 +542,9 @@ int weft_cli_train(int argc, char **argv)
     if (status == WEFT_OPTIONS_RUN) {
         status = check(&command, &train);
     }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_carrier_find_cc(&command, &train.job.carrier);
+    }
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }

@@ -354,6 +354,9 @@ int weft_cli_worker(int argc, char **argv)
     if (status == WEFT_OPTIONS_RUN) {
         status = check(&command, &worker);
     }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_carrier_find_cc(&command, &worker.job.carrier);
+    }
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
