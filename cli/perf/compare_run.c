@@ -60,6 +60,23 @@ static bool has_number(const cJSON *object, const char *name, double value)
     return cJSON_IsNumber(item) && item->valuedouble == value;
 }
 
+/* What a report of that transport says of its security: its own word, else that of --security. */
+static const char *security_of(const struct weft_compare *compare, uint32_t transport)
+{
+    const struct weft_compare_transport *t = &compare->transports[transport];
+    const char *mode = t->secure ? compare->security : "none";
+    for (uint32_t i = 0; i + 1 < t->word_count; i += 2) {
+        mode = strcmp(t->words[i], "--security") == 0 ? t->words[i + 1] : mode;
+    }
+    return mode;
+}
+
+static bool has_text(const cJSON *object, const char *name, const char *text)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    return cJSON_IsString(item) && strcmp(item->valuestring, text) == 0;
+}
+
 cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                          uint32_t repetition)
 {
@@ -70,6 +87,7 @@ cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, u
     free(text);
     if (result != NULL && (!has_number(result, "rounds_asked", compare->rounds) ||
                            !has_number(result, "packet_bytes", compare->packet_bytes) ||
+                           !has_text(result, "security", security_of(compare, transport)) ||
                            cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "interrupted")))) {
         cJSON_Delete(result);
         result = NULL;

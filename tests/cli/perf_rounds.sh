@@ -70,7 +70,7 @@ tap_run "the straw man" "$WEFT_BIN" perf incast --transport tcp-raw --drop-at-se
     --bytes 140800 --senders 2 --rounds 3 --json
 tap_run "leaves out as many chunks as it says" jq -e '
     .delivered_fraction.mean == 0.75 and .delivered_fraction.min == 0.75 and .cc != "none" and
-    .goodput_gbps * .round_ms.mean * 3e6 / (8 * 3 * 2 * 0.75 * 140800) - 1 | fabs < 1e-6' \
+    (.goodput_gbps * .round_ms.mean * 3e6 / (8 * 3 * 2 * 0.75 * 140800) - 1 | fabs) < 1e-6' \
     "$tap_tmp/run.out"
 tap_run "raw UDP, small enough for the socket's buffer" "$WEFT_BIN" perf incast \
     --transport udp-raw --bytes 20000 --senders 2 --rounds 3 --json
@@ -196,9 +196,15 @@ if command -v gnuplot >/dev/null; then
 else
     tap_skip "and draws" "gnuplot is not installed"
 fi
+tap_run "with another security" "$WEFT_BIN" perf compare --loopback --senders 2 --bytes 20000,40000 \
+    --rounds 4 --repetitions 3 --transports weft:0.1,tcp-raw:reno --out "$tap_tmp/results" \
+    --security none --json
+tap_run "weft's measurements are new" jq -e '
+    [.networks[].cells[].runs[].security] | length == 12 and all(. == "none")' "$tap_tmp/run.out"
+tap_is "TCP's are not" "$(find "$tap_tmp/results" -name '*.[123].json' -newermt 2002-01-01 | wc -l)" 7
 mkdir "$tap_tmp/empty"
 PATH=$tap_tmp/empty tap_run_fails "without gnuplot" 1 "$WEFT_BIN" perf compare --loopback \
     --senders 2 --bytes 20000,40000 --rounds 4 --repetitions 3 --transports weft:0.1,tcp-raw:reno \
-    --out "$tap_tmp/results" --plot "$tap_tmp/plots"
+    --out "$tap_tmp/results" --plot "$tap_tmp/plots" --security none
 tap_like "it says which package has it" "$(cat "$tap_tmp/run.out")" 'gnuplot-nox'
 tap_done

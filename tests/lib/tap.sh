@@ -35,11 +35,20 @@ tap_skip() {
     echo "ok $tap_count - $1 # SKIP $2"
 }
 
+# Output goes to run.out when the command has ended: it may read that of the one before. (jq -e takes a
+# file without a word for a success.) A test may have emptied PATH.
+tap_keep() {
+    tap_got=0
+    "$@" >"$tap_tmp/run.new" 2>&1 || tap_got=$?
+    command -p mv "$tap_tmp/run.new" "$tap_tmp/run.out"
+    return $tap_got
+}
+
 # tap_run <name> <command...>: passes when the command exits 0.
 tap_run() {
     tap_name=$1
     shift
-    if "$@" >"$tap_tmp/run.out" 2>&1; then
+    if tap_keep "$@"; then
         tap_pass "$tap_name"
     else
         tap_fail "$tap_name" "exit $? from: $*
@@ -52,8 +61,7 @@ tap_run_fails() {
     tap_name=$1
     tap_want=$2
     shift 2
-    tap_got=0
-    "$@" >"$tap_tmp/run.out" 2>&1 || tap_got=$?
+    tap_keep "$@" || true
     if [ "$tap_got" = "$tap_want" ]; then
         tap_pass "$tap_name"
     else
