@@ -20,6 +20,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Behind it come the network's and the measurement's names. */
+enum { OUT_BYTES_MAX = WEFT_COMPARE_PATH_BYTES - 2 * WEFT_COMPARE_NAME_BYTES - 32 };
+
 struct options {
     struct weft_compare compare;
     struct weft_compare_list transports;
@@ -60,6 +63,54 @@ static const char *check_numbers(const struct weft_compare_list *list, double le
         }
     }
     return NULL;
+}
+
+/* The same for whole numbers, as the patterns' own options take them. */
+static const char *check_whole(const struct weft_compare_list *list, double least, double most)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (list->items[i][strspn(list->items[i], "0123456789")] != '\0') {
+            return list->items[i];
+        }
+    }
+    return check_numbers(list, least, most);
+}
+
+static const char *check_floats(const struct weft_compare_list *list)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (strtoul(list->items[i], NULL, 10) % 4 != 0) {
+            return list->items[i];
+        }
+    }
+    return NULL;
+}
+
+/* Before each of many measurements says the same. */
+static int check_lists(const struct weft_command *command, const struct options *o)
+{
+    bool alltoall = strcmp(o->compare.pattern, "alltoall") == 0;
+    const char *wrong = check_whole(&o->senders, alltoall ? 2 : 1, 256);
+    if (wrong != NULL) {
+        return weft_options_usage(command, "--senders: \"%.40s\" is not a whole number from %d to "
+                                           "256",
+                                  wrong, alltoall ? 2 : 1);
+    }
+    wrong = check_whole(&o->bytes, 4, 1e8);
+    if (wrong != NULL) {
+        return weft_options_usage(command, "--bytes: \"%.40s\" is not a whole number from 4 to "
+                                           "100000000",
+                                  wrong);
+    }
+    wrong = check_floats(&o->bytes);
+    if (wrong != NULL) {
+        return weft_options_usage(command, "--bytes: %.40s: a message is whole floats, a multiple "
+                                           "of 4 bytes",
+                                  wrong);
+    }
+    wrong = check_numbers(&o->losses, 0, 0.999);
+    return wrong == NULL ? WEFT_OPTIONS_RUN
+                         : weft_options_usage(command, "--loss: \"%.40s\" is no fraction", wrong);
 }
 
 /* ---- planning -------------------------------------------------------------------------------- */
@@ -129,17 +180,13 @@ static int plan(const struct weft_command *command, struct options *o)
     }
     c->transport_count = o->transports.count;
     c->security = weft_security_mode_name(o->mode);
-    const char *wrong = check_numbers(&o->senders, 1, 256);
-    if (wrong != NULL) {
-        return weft_options_usage(command, "--senders: \"%.40s\" is not 1 to 256", wrong);
+    int status = check_lists(command, o);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
     }
-    wrong = check_numbers(&o->bytes, 4, 1e8);
-    if (wrong != NULL) {
-        return weft_options_usage(command, "--bytes: \"%.40s\" is not 4 to 100000000", wrong);
-    }
-    wrong = check_numbers(&o->losses, 0, 0.999);
-    if (wrong != NULL) {
-        return weft_options_usage(command, "--loss: \"%.40s\" is no fraction", wrong);
+    if (c->out != NULL && strlen(c->out) > OUT_BYTES_MAX) {
+        return weft_options_usage(command, "--out: a path of at most %d bytes, please",
+                                  (int)OUT_BYTES_MAX);
     }
     if (o->inside != NULL) {
         c->lab = getenv("WEFT_LAB");

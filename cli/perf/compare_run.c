@@ -8,6 +8,7 @@
 #include "cli/perf/compare.h"
 
 #include "cli/options.h"
+#include "cli/perf/place.h"
 #include "cli/stop.h"
 #include "io/clock.h"
 
@@ -277,6 +278,21 @@ static bool make_folder(const struct weft_compare *compare, uint32_t network)
     return false;
 }
 
+/* One sentence, instead of one for each measurement. */
+static bool has_lab(const struct weft_compare *compare, uint32_t network)
+{
+    struct weft_perf_place place;
+    char error[WEFT_PERF_PLACE_ERROR_BYTES];
+    uint32_t senders = (uint32_t)strtoul(compare->networks[network].senders, NULL, 10);
+    bool alltoall = strcmp(compare->pattern, "alltoall") == 0;
+    bool there = weft_perf_place_find(compare->lab, NULL, senders + !alltoall, &place, error);
+    weft_perf_place_fini(&place);
+    if (!there) {
+        fprintf(stderr, "weft perf compare: %s\n", error);
+    }
+    return there;
+}
+
 uint32_t weft_compare_measure(const struct weft_compare *compare)
 {
     uint32_t failed = 0;
@@ -287,7 +303,9 @@ uint32_t weft_compare_measure(const struct weft_compare *compare)
         if (!make_folder(compare, i)) {
             return failed + missing(compare, i);
         }
-        if (compare->loopback || compare->lab != NULL) {
+        if (compare->lab != NULL && !has_lab(compare, i)) {
+            failed += missing(compare, i);
+        } else if (compare->loopback || compare->lab != NULL) {
             failed += measure_here(compare, i);
         } else if (!weft_stop_asked()) {
             (void)measure_inside(compare, i);

@@ -104,6 +104,13 @@ refuses 'weft, tcp, tcp-raw or udp-raw' incast --transport sctp
 refuses 'unknown option --receivers' incast --receivers 3
 refuses 'it must be' compare --transports weft:0.1:cubic
 refuses 'no fraction' compare --loss 0,much
+refuses '"8.5" is not a whole number' compare --senders 4,8.5
+refuses '"1e5" is not a whole number' compare --bytes 1e5
+refuses 'multiple of 4' compare --bytes 1000,1001
+refuses 'number from 2 to' compare --pattern alltoall --senders 1
+refuses 'a path of at most' compare --out "$(printf '%0900d' 0)"
+tap_run_fails "compares on no lab that is not there" 1 "$WEFT_BIN" perf compare --lab no-such-lab
+tap_is "and says so once" "$(grep -c 'no lab named "no-such-lab"' "$tap_tmp/run.out")" 1
 tap_run_fails "a lab that is not there" 1 "$WEFT_BIN" perf incast --lab no-such-lab
 tap_like "is named" "$(cat "$tap_tmp/run.out")" 'no-such-lab'
 tap_run_fails "a congestion control that is not there" 1 "$WEFT_BIN" perf incast --senders 1 \
