@@ -325,6 +325,12 @@ static bool hear(struct weft_perf_agent *agent, struct weft_perf_message *messag
     }
 }
 
+static bool on_count(struct weft_perf_agent *agent)
+{
+    agent->job->transport->account(agent);
+    return say(agent, WEFT_PERF_COUNTED);
+}
+
 static bool obey(struct weft_perf_agent *agent)
 {
     struct weft_perf_message message = {0};
@@ -337,7 +343,8 @@ static bool obey(struct weft_perf_agent *agent)
         }
         bool good = message.word == WEFT_PERF_CONNECT
                         ? agent->job->transport->connect(agent) && say(agent, WEFT_PERF_CONNECTED)
-                        : on_prepare(agent, &message);
+                    : message.word == WEFT_PERF_COUNT ? on_count(agent)
+                                                      : on_prepare(agent, &message);
         if (!good) {
             return false;
         }

@@ -121,6 +121,12 @@ static void keep_trips(struct run *run, uint32_t count)
     }
 }
 
+static void keep_counters(struct run *run)
+{
+    run->result->retransmitted = retransmitted(run) - run->retransmitted_before;
+    run->result->kernel_drops = kernel_drops(run) - run->drops_before;
+}
+
 static void keep(struct run *run, uint32_t count, uint64_t go_ns)
 {
     keep_delivered(run, count);
@@ -130,8 +136,7 @@ static void keep(struct run *run, uint32_t count, uint64_t go_ns)
         keep_times(run, go_ns);
     }
     run->result->rounds += count;
-    run->result->retransmitted = retransmitted(run) - run->retransmitted_before;
-    run->result->kernel_drops = kernel_drops(run) - run->drops_before;
+    keep_counters(run);
 }
 
 /* What the participants' notes say at the end; they are gone soon. */
@@ -164,14 +169,32 @@ static void show(struct run *run)
     }
 }
 
+static void rest(const struct run *run)
+{
+    const struct timespec gap = {.tv_sec = run->job->gap_us / 1000000,
+                                 .tv_nsec = run->job->gap_us % 1000000 * 1000L};
+    (void)nanosleep(&gap, NULL);
+}
+
+/* The counters of all rounds so far: a TCP sender is through when its bytes are in the kernel's
+ * buffer, and what is lost of them is sent again after that. */
+static bool count_all(struct run *run)
+{
+    const struct weft_perf_message message = {.word = WEFT_PERF_COUNT};
+    rest(run);
+    weft_perf_fleet_say(&run->fleet, &message);
+    enum weft_perf_heard heard =
+        weft_perf_fleet_hear(&run->fleet, WEFT_PERF_COUNTED, weft_clock_now_ns() + prepare_ns);
+    run->result->interrupted = heard == WEFT_PERF_INTERRUPTED;
+    return heard == WEFT_PERF_ALL;
+}
+
 /* Rounds [first, first + count), timed or not. False: no more. */
 static bool do_rounds(struct run *run, uint32_t first, uint32_t count, bool timed)
 {
     const struct weft_perf_message prepare = {
         .word = WEFT_PERF_PREPARE, .round = first, .count = count, .timed = timed};
-    const struct timespec gap = {.tv_sec = run->job->gap_us / 1000000,
-                                 .tv_nsec = run->job->gap_us % 1000000 * 1000L};
-    (void)nanosleep(&gap, NULL);
+    rest(run);
     weft_perf_fleet_say(&run->fleet, &prepare);
     enum weft_perf_heard heard =
         weft_perf_fleet_hear(&run->fleet, WEFT_PERF_READY, weft_clock_now_ns() + prepare_ns);
@@ -208,6 +231,7 @@ static void do_all(struct run *run)
         uint32_t count = (uint32_t)weft_min_u64(batch, job->warmup - round);
         good = do_rounds(run, round, count, false);
     }
+    good = good && count_all(run);
     run->retransmitted_before = retransmitted(run);
     run->drops_before = kernel_drops(run);
     struct ticks before = ticks_now();
@@ -216,6 +240,9 @@ static void do_all(struct run *run)
         good = do_rounds(run, job->warmup + round, count, true);
     }
     struct ticks after = ticks_now();
+    if (good && count_all(run)) {
+        keep_counters(run);
+    }
     if (after.all > before.all) {
         run->result->machine_busy =
             (double)(after.busy - before.busy) / (double)(after.all - before.all);

@@ -67,12 +67,14 @@ enum weft_perf_word {
     /* to the participant */
     WEFT_PERF_CONNECT = 1, /* all are open: the notes hold the ports */
     WEFT_PERF_PREPARE,     /* post memory for the round */
+    WEFT_PERF_COUNT,       /* counters to the note: the network rests */
     WEFT_PERF_QUIT,
     /* from it */
     WEFT_PERF_OPEN,
     WEFT_PERF_CONNECTED,
     WEFT_PERF_READY,
     WEFT_PERF_THROUGH,
+    WEFT_PERF_COUNTED,
     WEFT_PERF_FAILED, /* the note says why; the process ends */
 };
 
