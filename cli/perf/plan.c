@@ -1,7 +1,5 @@
 #include "cli/perf/plan.h"
 
-#include "base/units.h"
-
 #include <stdio.h>
 
 static void add(struct weft_perf_plan *plan, uint32_t from, uint32_t to)
@@ -57,29 +55,24 @@ static void add_flows(struct weft_perf_plan *plan, uint32_t senders, uint32_t re
     case WEFT_PERF_PINGPONG:
         add(plan, 0, 1);
         add(plan, 1, 0);
-        plan->busiest = 2;
         break;
     case WEFT_PERF_INCAST:
         for (uint32_t i = 1; i <= senders; i++) {
             add(plan, i, 0);
         }
-        plan->busiest = senders;
         break;
     case WEFT_PERF_OUTCAST:
         for (uint32_t i = 1; i <= senders; i++) {
             add(plan, 0, i);
         }
-        plan->busiest = senders;
         break;
     case WEFT_PERF_ALLTOALL:
         add_all_to_all(plan, senders);
-        plan->busiest = senders - 1;
         break;
     case WEFT_PERF_SHUFFLE:
         for (uint32_t i = 0; i < senders * receivers; i++) {
             add(plan, i / receivers, senders + i % receivers);
         }
-        plan->busiest = (uint32_t)weft_max_u64(senders, receivers);
         break;
     }
 }

@@ -39,8 +39,6 @@ struct weft_perf_plan {
     uint32_t participants;
     uint32_t flow_count;
     uint32_t parallel; /* messages of one sender under way at once */
-    uint32_t busiest;  /* messages that cross the busiest link in a round, one way;
-                        * pingpong: one after the other, both ways */
     struct weft_perf_pair flows[WEFT_PERF_PAIRS_MAX];
 };
 

@@ -303,12 +303,39 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
     return good;
 }
 
+/* Messages of a round on the busiest way of a host's link. Those between participants of one host
+ * (--hosts names one twice) cross none. */
+static uint32_t busiest(const struct weft_perf_job *job)
+{
+    static uint32_t ways[WEFT_PERF_PARTICIPANTS_MAX][2]; /* of the first participant on the host */
+    const uint32_t *hosts = job->place->hosts;
+    uint32_t most = 0;
+    memset(ways, 0, sizeof(ways));
+    for (uint32_t i = 0; i < job->plan->flow_count; i++) {
+        const struct weft_perf_pair *flow = &job->plan->flows[i];
+        uint32_t ends[2] = {0, 0};
+        if (hosts[flow->from] == hosts[flow->to]) {
+            continue;
+        }
+        while (hosts[ends[0]] != hosts[flow->from]) {
+            ends[0]++;
+        }
+        while (hosts[ends[1]] != hosts[flow->to]) {
+            ends[1]++;
+        }
+        most = (uint32_t)weft_max_u64(most, ++ways[ends[0]][0]);
+        most = (uint32_t)weft_max_u64(most, ++ways[ends[1]][1]);
+    }
+    return is_pingpong(job) ? 2 * most : most; /* one after the other */
+}
+
 double weft_perf_ideal_ms(const struct weft_perf_job *job, const struct weft_perf_result *result)
 {
     const struct weft_perf_network *network = &job->place->network;
-    if (network->rate_bps == 0 || result->wire_bytes == 0) {
+    uint32_t messages = network->rate_bps != 0 && !network->uneven ? busiest(job) : 0;
+    if (messages == 0 || result->wire_bytes == 0) {
         return 0;
     }
-    double bits = 8.0 * (double)job->plan->busiest * (double)result->wire_bytes;
+    double bits = 8.0 * messages * (double)result->wire_bytes;
     return bits / (double)network->rate_bps * 1e3 + (double)network->base_rtt_ns / 1e6;
 }

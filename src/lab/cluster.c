@@ -67,6 +67,9 @@ weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p,
             .ecn_bytes = (uint32_t)weft_lab_fact_u64(facts, "ecn_bytes"),
             .base_rtt_ns = weft_lab_fact_u64(facts, "base_rtt_ns"),
         };
+        info_p->uneven =
+            cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(facts, "links_that_differ")) > 0 ||
+            weft_lab_fact_text(facts, "trace")[0] != '\0';
         snprintf(info_p->name, sizeof(info_p->name), "%s", name);
         snprintf(info_p->topology, sizeof(info_p->topology), "%s",
                  weft_lab_fact_text(facts, "topology"));

@@ -13,6 +13,7 @@
 
 #include "lab/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -28,6 +29,7 @@ struct weft_lab_info {
     uint32_t ecn_bytes;    /* a port marks at that queue length; 0 = no marks */
     uint64_t base_rtt_ns;  /* as measured when it came up, small packet host to host; 0 = unknown */
     char topology[16];     /* "star", "spine-leaf" */
+    bool uneven;           /* some link has another rate than rate_bps, or will have */
 };
 
 /* The lab of that name.

@@ -60,6 +60,10 @@ tap_run "delivers all" jq -e '.delivered_fraction.min == 1 and .ideal_ms > 0' "$
 incast "plain UDP" --transport udp-raw
 tap_run "does not" jq -e '.delivered_fraction.mean < 1 and .delivered_fraction.mean > 0.1' \
     "$tap_tmp/json"
+tap_run "three senders, two of them on the receiver's host" "$WEFT_BIN" perf incast --lab $lab \
+    --hosts 0,0,0,1 --senders 3 --bytes 100000 --rounds 3 --transport tcp-raw --tcp-cc reno --json
+tap_run "one message crosses the link" jq -e '
+    (.ideal_ms - .base_rtt_ms - (100000 + 70 * 66) * 8 / 200000 | fabs) < 1e-6' "$tap_tmp/run.out"
 tap_run "hosts by number" "$WEFT_BIN" perf pingpong --lab $lab --hosts 3,1 --rounds 20 --json \
     --transport tcp-raw
 "$WEFT_BIN" perf incast --lab $lab --senders 2 --bytes 20000 --rounds 3 \
@@ -82,9 +86,14 @@ tap_like "is named" "$(cat "$tap_tmp/run.out")" 'no host 4'
 for transport in weft tcp-raw; do
     tap_run "stream from host to host: $transport" "$WEFT_BIN" perf stream --lab $lab --hosts 2,1 \
         --transport $transport --bytes 2000000 --message-bytes 500000 --rounds 1 --json
-    tap_run "is no faster than the link" jq -e '.lab != null and .goodput_gbps < 0.2' \
+    tap_run "is no faster than the link" jq -e '.lab != null and .goodput_gbps < 0.3' \
         "$tap_tmp/run.out"
 done
+
+# shellcheck disable=SC2016 # of the shell in the lab
+tap_run "links of two rates have no ideal" "$WEFT_BIN" lab run --hosts 2 --uplink 1=100mbit -- sh -c \
+    '"$0" perf incast --lab "$WEFT_LAB" --senders 1 --rounds 2 --json | jq -e ".ideal_ms == null"' \
+    "$WEFT_BIN"
 
 # The lab ends under a run.
 "$WEFT_BIN" perf incast --lab $lab --senders 3 --bytes 20000 --rounds 1000000 >"$tap_tmp/out" \
