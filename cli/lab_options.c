@@ -180,6 +180,21 @@ static int check_topology(struct weft_lab_options *o, const struct weft_command 
     return WEFT_OPTIONS_RUN;
 }
 
+/* Marks that never come look like a network without congestion. */
+static int check_ecn(const struct weft_lab_options *o, const struct weft_command *command)
+{
+    if (o->ecn_bytes >= o->buffer_bytes) {
+        return weft_options_usage(command, "--ecn %llu is not below --buffer %llu: no packet would "
+                                           "be marked",
+                                  (unsigned long long)o->ecn_bytes,
+                                  (unsigned long long)o->buffer_bytes);
+    }
+    if (o->ecn_bytes > 0 && o->rate_bps == 0 && o->down.count == 0 && !o->spine_leaf) {
+        return weft_options_usage(command, "--ecn takes a --rate: without one no queue builds up");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command *command,
                           const char *name, struct weft_lab_spec *spec_p)
 {
@@ -208,6 +223,10 @@ int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command 
     if (spec_p->hosts > WEFT_LAB_HOSTS_MAX) {
         return weft_options_usage(command, "%u leaves of %u hosts are more than %d hosts",
                                   o->leaves, o->hosts, WEFT_LAB_HOSTS_MAX);
+    }
+    status = check_ecn(o, command);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
     }
     status = check_background(o, command, spec_p);
     if (status != WEFT_OPTIONS_RUN) {

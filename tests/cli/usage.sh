@@ -117,6 +117,8 @@ refused '"a/b" cannot be the name of a lab' lab up a/b
 refused 'whole number from 1 to 256' lab up x --hosts 0
 refused 'a rate such as 1gbit' lab up x --rate 1gbps
 refused 'a size such as 128kb' lab up x --buffer 5
+refused 'not below --buffer' lab up x --buffer 64kb --ecn 64kb
+refused '--ecn takes a --rate' lab up x --rate none --ecn 64kb
 refused 'HOST=RATE, such as' lab up x --uplink 1
 refused 'there is no host 9; the last is 3' lab up x --uplink 9=1mbit
 refused 'star or spine-leaf' lab up x --topology ring
