@@ -95,6 +95,9 @@ tap_run "links of two rates have no ideal" "$WEFT_BIN" lab run --hosts 2 --uplin
     '"$0" perf incast --lab "$WEFT_LAB" --senders 1 --rounds 2 --json | jq -e ".ideal_ms == null"' \
     "$WEFT_BIN"
 
+tap_is "TCP has kept nothing from one run for the next" \
+    "$("$WEFT_BIN" lab exec $lab 1 -- ip tcp_metrics show 2>&1)" ""
+
 # The lab ends under a run.
 "$WEFT_BIN" perf incast --lab $lab --senders 3 --bytes 20000 --rounds 1000000 >"$tap_tmp/out" \
     2>"$tap_tmp/err" &
