@@ -114,7 +114,7 @@ static void print_head(const struct weft_compare *compare, const struct weft_com
            "max", "mean/i", "p99/i", "delivered", "resent", "CPU s/GB");
 }
 
-static void print_cell(const char *name, const struct weft_compare_cell *cell)
+static void print_cell(const char *name, const struct weft_compare_cell *cell, uint32_t repetitions)
 {
     if (cell->runs == 0) {
         printf("%-26s not measured\n", name);
@@ -137,6 +137,9 @@ static void print_cell(const char *name, const struct weft_compare_cell *cell)
            100 * cell->delivered_mean, cell->retransmitted, cell->cpu_s_per_gb);
     if (cell->dnf > 0) {
         printf("  DNF %u of %u", cell->dnf, cell->runs);
+    }
+    if (cell->runs < repetitions) {
+        printf("  %u of %u missing", repetitions - cell->runs, repetitions);
     }
     printf("\n");
 }
@@ -163,7 +166,7 @@ void weft_compare_text(const struct weft_compare *compare)
         print_head(compare, &compare->networks[n]);
         for (uint32_t t = 0; t < compare->transport_count; t++) {
             struct weft_compare_cell cell = weft_compare_cell_of(compare, n, t);
-            print_cell(compare->transports[t].name, &cell);
+            print_cell(compare->transports[t].name, &cell, compare->repetitions);
         }
         print_against_tcp(compare, n);
         printf("%s", n + 1 < compare->network_count ? "\n" : "");

@@ -299,6 +299,7 @@ static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
          .min = 1, .max = 256},
         {"senders", "W", which == WEFT_PERF_OUTCAST    ? "receivers, beside the one sender"
                          : which == WEFT_PERF_ALLTOALL ? "participants"
+                         : which == WEFT_PERF_SHUFFLE  ? "mappers"
                                                        : "senders",
          WEFT_OPTION_U32, &o.senders, .min = 1, .max = 256},
         {"bytes", "N", "bytes of a message, a multiple of 4", WEFT_OPTION_U32, &o.job.bytes,

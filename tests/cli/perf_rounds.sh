@@ -209,6 +209,10 @@ tap_run "with another security" "$WEFT_BIN" perf compare --loopback --senders 2 
 tap_run "weft's measurements are new" jq -e '
     [.networks[].cells[].runs[].security] | length == 12 and all(. == "none")' "$tap_tmp/run.out"
 tap_is "TCP's are not" "$(find "$tap_tmp/results" -name '*.[123].json' -newermt 2002-01-01 | wc -l)" 7
+mkdir "$tap_tmp/results/incast-2x20000-loopback/tcp-raw_reno.4.json.new" # where its result would go
+tap_run_fails "one that cannot be written" 1 "$WEFT_BIN" perf compare --loopback --senders 2 \
+    --bytes 20000 --rounds 4 --repetitions 4 --transports tcp-raw:reno --out "$tap_tmp/results"
+tap_like "is missing in its line" "$(cat "$tap_tmp/run.out")" '^tcp-raw:reno .*  1 of 4 missing$'
 mkdir "$tap_tmp/empty"
 PATH=$tap_tmp/empty tap_run_fails "without gnuplot" 1 "$WEFT_BIN" perf compare --loopback \
     --senders 2 --bytes 20000,40000 --rounds 4 --repetitions 3 --transports weft:0.1,tcp-raw:reno \
