@@ -118,7 +118,9 @@ static int verb_down(int argc, char **argv)
     struct weft_lab_info info = {0};
     cJSON *facts = weft_lab_registry_get(name);
     if (facts == NULL) {
-        fprintf(stderr, "weft lab down: no lab named \"%.40s\" is up\n", name);
+        fprintf(stderr, "weft lab down: no lab named \"%.40s\" is up; `weft lab status` lists "
+                        "them\n",
+                name);
         return WEFT_EXIT_FAILED;
     }
     snprintf(info.name, sizeof(info.name), "%s", name);

@@ -179,7 +179,13 @@ weft_status weft_lab_registry_claim(cJSON *facts, pid_t holder, struct weft_lab_
     entry_path(name, "", path);
     pid_namespace(here, sizeof(here));
     weft_status status;
-    if (other != NULL || access(path, F_OK) == 0) {
+    if (other == NULL && access(path, F_OK) == 0) {
+        /* `weft lab down` cannot end what it does not see. */
+        status = weft_lab_fail(error, WEFT_EXISTS,
+                               "the name %s is taken by a lab of another PID namespace (a "
+                               "container?): take another name, or remove %s when nobody holds it",
+                               name, path);
+    } else if (other != NULL) {
         status = weft_lab_fail(error, WEFT_EXISTS,
                                "a lab named %s exists: `weft lab down %s`, or take another name",
                                name, name);

@@ -193,6 +193,11 @@ tap_run "kill -9 of up while it makes one: the holder goes" lab_until 5 gone "$h
 tap_run_fails "kill -9 of up: no lab" 1 "$weft" lab status "$a"
 tap_is "kill -9 of up: no entry" "$(entries "$a")" 0
 
+printf '{"name":"%s","pid_namespace":"pid:[1]","holder":1,"holder_start":5}' "$a" >"/run/weft/lab/$a"
+tap_run_fails "a lab of another PID namespace has the name" 1 "$weft" lab up "$a" --hosts 2
+tap_like "down is not what helps" "$(cat "$tap_tmp/run.out")" "remove /run/weft/lab/$a when nobody"
+rm "/run/weft/lab/$a"
+
 mkdir "$tap_tmp/bin"
 printf '#!/bin/sh\necho "I am not the tc you want" >&2\nexit 1\n' >"$tap_tmp/bin/tc"
 chmod +x "$tap_tmp/bin/tc"
