@@ -89,13 +89,13 @@ tap_run "that lab is up" "$weft" lab down "$b"
 tap_run "a second lab beside it" "$weft" lab up "$b" --hosts 2 --rate none
 for lab in "$a" "$b"; do
     "$weft" lab exec "$lab" 1 -- "$WEFT_BLAST" recv 1000 300 >"$tap_tmp/recv.$lab" &
-    lab_until 5 grep -q ready "$tap_tmp/recv.$lab"
+    lab_until 20 grep -q ready "$tap_tmp/recv.$lab"
 done
 "$weft" lab exec "$b" 0 -- "$WEFT_BLAST" send 10.77.0.2 200
-lab_until 5 grep -q packets "$tap_tmp/recv.$b"
+lab_until 20 grep -q packets "$tap_tmp/recv.$b"
 tap_like "the second lab's packets arrive in it" "$(cat "$tap_tmp/recv.$b")" '^packets 200 '
 "$weft" lab exec "$a" 0 -- "$WEFT_BLAST" send 10.77.0.2 1
-lab_until 5 grep -q packets "$tap_tmp/recv.$a"
+lab_until 20 grep -q packets "$tap_tmp/recv.$a"
 tap_like "and nowhere else" "$(cat "$tap_tmp/recv.$a")" '^packets [01] '
 
 "$weft" lab exec "$b" 0 -- setsid -f sleep "$mark" # a daemon in the lab
