@@ -52,6 +52,47 @@ bool weft_sock_addr_is_loopback(const struct weft_addr *addr)
                                     : IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
 }
 
+weft_status weft_sock_addr_usable(const char *host, uint16_t port, bool loopback_only,
+                                  struct weft_addr *addr_p, struct weft_io_error *error)
+{
+    struct weft_addr addr;
+    weft_status status = weft_sock_addr_parse(host, port, &addr, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (loopback_only && !weft_sock_addr_is_loopback(&addr)) {
+        return weft_io_fail(error, WEFT_UNSUPPORTED,
+                            "%s is beyond loopback, and without security anybody on that network "
+                            "can read and change parameters: use --security auth or seal with a "
+                            "key (`weft keygen`), or say --insecure-network if that is meant",
+                            host);
+    }
+    *addr_p = addr;
+    return WEFT_OK;
+}
+
+weft_status weft_sock_addr_target(const char *host, uint16_t port, bool loopback_only, int family,
+                                  struct weft_addr *addr_p, struct weft_io_error *error)
+{
+    struct weft_addr addr;
+    weft_status status = weft_sock_addr_usable(host, port, loopback_only, &addr, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (port == 0) {
+        return weft_io_fail(error, WEFT_INVALID, "port 0 is no port to connect to");
+    }
+    if (weft_sock_addr_family(&addr) != family) {
+        return weft_io_fail(
+            error, WEFT_INVALID,
+            "%s: an IPv4 socket cannot reach IPv6 addresses nor the reverse; bind to an "
+            "address of the same kind",
+            host);
+    }
+    *addr_p = addr;
+    return WEFT_OK;
+}
+
 void weft_sock_addr_canonical(const void *sockaddr, struct weft_addr *addr_p)
 {
     struct sockaddr_in6 v6;

@@ -14,6 +14,17 @@
 weft_status weft_sock_addr_parse(const char *host, uint16_t port, struct weft_addr *addr_p,
                                  struct weft_io_error *error);
 
+/* The same for an address to bind to or to connect to. loopback_only: mode none, and nobody said that
+ * the network is meant.
+ * Errors:  also WEFT_UNSUPPORTED  loopback_only and the address is beyond. */
+weft_status weft_sock_addr_usable(const char *host, uint16_t port, bool loopback_only,
+                                  struct weft_addr *addr_p, struct weft_io_error *error);
+
+/* The same for an address that a socket of that family connects to.
+ * Errors:  also WEFT_INVALID  port 0, or another family. */
+weft_status weft_sock_addr_target(const char *host, uint16_t port, bool loopback_only, int family,
+                                  struct weft_addr *addr_p, struct weft_io_error *error);
+
 /* 127.0.0.0/8 or ::1: what is sent there does not leave this machine. */
 bool weft_sock_addr_is_loopback(const struct weft_addr *addr);
 

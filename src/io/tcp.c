@@ -75,30 +75,11 @@ static weft_status tables_new(struct weft_tcp *t)
     return WEFT_OK;
 }
 
-/* An address this messenger may listen at or connect to. */
-static weft_status usable_address(const struct weft_tcp *t, const char *host, uint16_t port,
-                                  struct weft_addr *addr_p, struct weft_io_error *error)
-{
-    struct weft_addr addr;
-    weft_status status = weft_sock_addr_parse(host, port, &addr, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (t->loopback_only && !weft_sock_addr_is_loopback(&addr)) {
-        return weft_io_fail(error, WEFT_UNSUPPORTED,
-                            "%s is beyond loopback, and without security anybody on that network "
-                            "can read and change parameters: use --security auth or seal with a "
-                            "key (`weft keygen`), or say --insecure-network if that is meant",
-                            host);
-    }
-    *addr_p = addr;
-    return WEFT_OK;
-}
-
 static weft_status open_sockets(struct weft_tcp *t, struct weft_io_error *error)
 {
     struct weft_addr addr;
-    weft_status status = usable_address(t, t->config.host, t->config.port, &addr, error);
+    weft_status status = weft_sock_addr_usable(t->config.host, t->config.port, t->loopback_only,
+                                               &addr, error);
     if (status == WEFT_OK) {
         status = weft_tcp_sock_probe(&t->config, &t->facts, error);
     }
@@ -361,19 +342,10 @@ weft_status weft_tcp_connect(struct weft_tcp *t, const char *host, uint16_t port
                              weft_peer *peer_p, struct weft_io_error *error)
 {
     struct weft_addr addr;
-    weft_status status = usable_address(t, host, port, &addr, error);
+    weft_status status =
+        weft_sock_addr_target(host, port, t->loopback_only, t->family, &addr, error);
     if (status != WEFT_OK) {
         return status;
-    }
-    if (port == 0) {
-        return weft_io_fail(error, WEFT_INVALID, "port 0 is no port to connect to");
-    }
-    if (weft_sock_addr_family(&addr) != t->family) {
-        return weft_io_fail(
-            error, WEFT_INVALID,
-            "%s: an IPv4 socket cannot reach IPv6 addresses nor the reverse; bind to an "
-            "address of the same kind",
-            host);
     }
     struct tcp_peer *p = weft_tcp_peer_take(t);
     if (p == NULL) {

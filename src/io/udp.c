@@ -79,32 +79,13 @@ static uint32_t window_of(uint32_t wanted, uint32_t packet_bytes, uint32_t buffe
     return (uint32_t)weft_min_u64(wanted, weft_max_u64(packets, 1));
 }
 
-/* An address this socket may bind to or send to. */
-static weft_status usable_address(const struct weft_udp *udp, const char *host, uint16_t port,
-                                  struct weft_addr *addr_p, struct weft_io_error *error)
-{
-    struct weft_addr addr;
-    weft_status status = weft_sock_addr_parse(host, port, &addr, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (udp->loopback_only && !weft_sock_addr_is_loopback(&addr)) {
-        return weft_io_fail(error, WEFT_UNSUPPORTED,
-                            "%s is beyond loopback, and without security anybody on that network "
-                            "can read and change parameters: use --security auth or seal with a "
-                            "key (`weft keygen`), or say --insecure-network if that is meant",
-                            host);
-    }
-    *addr_p = addr;
-    return WEFT_OK;
-}
-
 static weft_status open_parts(const struct weft_udp_config *config, struct weft_udp *udp,
                               struct weft_io_error *error)
 {
     struct weft_addr addr;
     udp->loopback_only = config->ep.mode == WEFT_MODE_NONE && config->insecure_network == 0;
-    weft_status status = usable_address(udp, config->host, config->port, &addr, error);
+    weft_status status = weft_sock_addr_usable(config->host, config->port, udp->loopback_only, &addr,
+                                               error);
     if (status != WEFT_OK) {
         return status;
     }
@@ -361,19 +342,10 @@ weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t po
                              weft_peer *peer_p, struct weft_io_error *error)
 {
     struct weft_addr addr;
-    weft_status status = usable_address(udp, host, port, &addr, error);
+    weft_status status =
+        weft_sock_addr_target(host, port, udp->loopback_only, udp->family, &addr, error);
     if (status != WEFT_OK) {
         return status;
-    }
-    if (port == 0) {
-        return weft_io_fail(error, WEFT_INVALID, "port 0 is no port to connect to");
-    }
-    if (weft_sock_addr_family(&addr) != udp->family) {
-        return weft_io_fail(
-            error, WEFT_INVALID,
-            "%s: an IPv4 socket cannot reach IPv6 addresses nor the reverse; bind to an "
-            "address of the same kind",
-            host);
     }
     status = weft_ep_connect(udp->ep, &addr, weft_clock_now_ns(), peer_p);
     if (status != WEFT_OK) {
