@@ -227,14 +227,15 @@ static uint32_t busy_poll(struct weft_tcp *t, uint64_t end_ns, weft_driver_handl
     return taken;
 }
 
-/* Sleep as long as nothing has to be done, then look at the sockets. */
+/* Sleep as long as nothing has to be done, then look at the sockets. What calls between steps and
+ * the last write have brought about is to be told first. */
 static uint32_t wait_and_serve(struct weft_tcp *t, uint64_t timeout_ns,
                                weft_driver_handler *handler, void *arg)
 {
     bool any = false;
     uint64_t now_ns = weft_clock_now_ns();
     uint64_t until_ns = weft_min_u64(weft_tcp_deadline(t), weft_time_add(now_ns, timeout_ns));
-    if (until_ns > now_ns && timeout_ns > 0 && !t->more_to_send) {
+    if (until_ns > now_ns && timeout_ns > 0 && !t->more_to_send && t->event_count == 0) {
         uint64_t busy_ns = t->config.busy_poll_us * WEFT_NS_PER_US;
         if (busy_ns > 0) {
             uint32_t taken =

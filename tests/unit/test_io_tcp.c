@@ -135,6 +135,49 @@ static void test_replaced(void **state)
     ends_close(&ends);
 }
 
+/* What happened outside of a step, or while its last bytes were written, is told by the next one at
+ * once: nothing comes any more that would wake it. */
+static void test_told_at_once(void **state)
+{
+    enum { COUNT = 8 << 20 };
+    (void)state;
+    struct ends ends;
+    ends_open(&ends, &tcp_auth);
+    float *x = ramp(COUNT, 1.0F);
+    float *y = calloc(COUNT, sizeof(float));
+    assert_non_null(y);
+    /* The receiver closes it by its timeout, while the sender's socket is full: its memory is free
+     * when that batch is written. */
+    node_expect(&ends.b, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .tag = 1, .memory = y,
+                                                  .memory_bytes = COUNT * 4ull,
+                                                  .timeout_ns = 1, .user = 1});
+    node_send(&ends.a, (struct weft_msg_send){.peer = ends.peer, .base = x, .total = COUNT,
+                                              .tag = 1, .user = 1});
+    const struct weft_tcp *t = inside(&ends.a);
+    uint64_t before_ns = weft_clock_now_ns();
+    bool left = false;
+    while (node_find(&ends.a, WEFT_EVENT_SENT, 1) == NULL) {
+        left = left || t->event_count > 0;
+        (void)weft_driver_step(ends.a.driver, t->event_count > 0 ? WEFT_NS_PER_S : 0, node_handle,
+                               &ends.a);
+        for (int i = 0; i < 8; i++) {
+            (void)weft_driver_step(ends.b.driver, 0, node_handle, &ends.b);
+        }
+        assert_true(weft_clock_now_ns() - before_ns < WEFT_NS_PER_S / 2);
+    }
+    assert_true(left); /* a step had ended with SENT untold */
+    assert_int_equal(node_find(&ends.a, WEFT_EVENT_SENT, 1)->e.outcome, WEFT_MSG_SHORT);
+    /* And the end of a connection, asked for between two steps. */
+    weft_driver_disconnect(ends.a.driver, ends.peer);
+    before_ns = weft_clock_now_ns();
+    (void)weft_driver_step(ends.a.driver, WEFT_NS_PER_S, node_handle, &ends.a);
+    assert_true(weft_clock_now_ns() - before_ns < WEFT_NS_PER_S / 2);
+    assert_int_equal(node_find(&ends.a, WEFT_EVENT_PEER_DOWN, 0)->e.down, WEFT_DOWN_LOCAL);
+    free(x);
+    free(y);
+    ends_close(&ends);
+}
+
 /* ---- strangers ------------------------------------------------------------------------------- */
 
 static int stranger(const struct node *to)
@@ -666,6 +709,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torn),         cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_told_at_once),
         cmocka_unit_test(test_garbage),      cmocka_unit_test(test_first_record),
         cmocka_unit_test(test_bad_data),     cmocka_unit_test(test_too_early),
            cmocka_unit_test(test_silent_strangers),
