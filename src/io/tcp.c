@@ -147,6 +147,7 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
     t->config = *config;
     t->listen_fd = -1;
     t->epoll_fd = -1;
+    t->pid = getpid();
     t->listen_again_ns = WEFT_NEVER;
     t->expect_next = 1;
     t->loopback_only = config->ep.mode == WEFT_MODE_NONE && config->insecure_network == 0;

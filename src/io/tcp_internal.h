@@ -229,6 +229,7 @@ struct weft_tcp {
     uint16_t port;
     int listen_fd;
     int epoll_fd; /* of all sockets; the sleeper watches it */
+    pid_t pid;    /* that opened it: a forked child has the same epoll_fd, and leaves it alone */
     uint64_t listen_again_ns; /* the process ran out of descriptors; WEFT_NEVER = it listens */
     struct weft_sleeper sleeper;
     struct weft_tcp_facts facts;

@@ -88,7 +88,11 @@ void weft_tcp_conn_free(struct weft_tcp *t, struct tcp_conn *c)
     weft_tcp_sock_info(c->fd, &resent, &srtt_ns);
     t->counters.retransmitted_packets += resent;
     weft_tcp_keys_clear(t, c);
-    (void)close(c->fd); /* epoll forgets it, too */
+    if (getpid() == t->pid) {
+        /* Closing is not enough: while a forked child has a copy, epoll would tell of it for ever. */
+        (void)epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    }
+    (void)close(c->fd);
     *c = (struct tcp_conn){.state = TCP_CONN_FREE, .fd = -1};
 }
 

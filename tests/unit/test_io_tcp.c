@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { VERSION = WEFT_WIRE_VERSION << 4 };
@@ -175,6 +177,55 @@ static void test_told_at_once(void **state)
     assert_int_equal(node_find(&ends.a, WEFT_EVENT_PEER_DOWN, 0)->e.down, WEFT_DOWN_LOCAL);
     free(x);
     free(y);
+    ends_close(&ends);
+}
+
+/* A child that was forked has the descriptors too, so closing one does not take it out of epoll: the
+ * parent must not be woken by a connection that is gone. */
+static void test_forked(void **state)
+{
+    (void)state;
+    struct ends ends;
+    ends_open(&ends, &tcp_auth);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)alarm(10); /* should the test end before it is killed */
+        (void)pause();
+        _exit(0);
+    }
+    node_close(&ends.a);
+    nodes_await(&ends.b, NULL, WEFT_EVENT_PEER_DOWN, 0);
+    assert_int_equal(conns_of(&ends.b), 0);
+    uint64_t before_ns = weft_clock_now_ns();
+    (void)weft_driver_step(ends.b.driver, 20 * WEFT_NS_PER_MS, node_handle, &ends.b);
+    assert_true(weft_clock_now_ns() - before_ns >= 20 * WEFT_NS_PER_MS);
+    node_close(&ends.b);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+/* A child that closes what it inherited does not take the parent's connections out of epoll. */
+static void test_forked_close(void **state)
+{
+    (void)state;
+    struct ends ends;
+    ends_open(&ends, &tcp_auth);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        weft_driver_close(ends.b.driver); /* the keys are gone, so nothing is sent */
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    float x = 1.0F;
+    float y = 0.0F;
+    node_expect(&ends.b, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .tag = 1, .memory = &y,
+                                                  .memory_bytes = sizeof(y), .user = 1});
+    node_send(&ends.a, (struct weft_msg_send){.peer = ends.peer, .base = &x, .total = 1, .tag = 1,
+                                              .user = 1});
+    nodes_await(&ends.a, &ends.b, WEFT_EVENT_SENT, 1);
+    assert_true(y == x);
     ends_close(&ends);
 }
 
@@ -709,7 +760,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torn),         cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_told_at_once),
+        cmocka_unit_test(test_told_at_once), cmocka_unit_test(test_forked),
+        cmocka_unit_test(test_forked_close),
         cmocka_unit_test(test_garbage),      cmocka_unit_test(test_first_record),
         cmocka_unit_test(test_bad_data),     cmocka_unit_test(test_too_early),
            cmocka_unit_test(test_silent_strangers),
