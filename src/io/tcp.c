@@ -22,7 +22,8 @@ static bool config_valid(const struct weft_ep_config *c)
 {
     return c->peers_max >= 1 && c->peers_max <= 4096 && c->chunks_max >= 1 &&
            c->chunks_max <= 262144 && c->expects_max >= 1 && c->expects_max <= 65536 &&
-           c->keepalive_ns > 0 && c->idle_timeout_ns > 0 && c->mode <= WEFT_MODE_SEAL &&
+           c->keepalive_ns > 0 && c->idle_timeout_ns > 0 && c->sleep_timeout_ns > 0 &&
+           c->mode <= WEFT_MODE_SEAL &&
            (c->mode == WEFT_MODE_NONE || c->crypto.ops != NULL) && c->hello_rate_max >= 1 &&
            c->half_open_max >= 1;
 }

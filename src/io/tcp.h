@@ -30,8 +30,8 @@ struct weft_tcp_config {
     const char *cc;           /* TCP_CONGESTION; NULL = the host's default */
     uint64_t rto_min_ns;      /* TCP_RTO_MIN_US; 0 = the host's */
     /* Used: name, incarnation, seed, peers_max, chunks_max, expects_max, accept, peer_timeout_ns,
-     * keepalive_ns, idle_timeout_ns, mode, crypto, psk, rekey_packets (records), half_open_max,
-     * hello_rate_max. */
+     * keepalive_ns, idle_timeout_ns, sleep_timeout_ns, mode, crypto, psk, rekey_packets (records),
+     * half_open_max, hello_rate_max. */
     struct weft_ep_config ep;
 };
 

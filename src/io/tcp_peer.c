@@ -120,7 +120,7 @@ static uint64_t peer_deadline(const struct weft_tcp *t, const struct tcp_peer *p
         return weft_min_u64(at, weft_time_add(p->since_ns, c->peer_timeout_ns));
     }
     if (p->idle) {
-        return at;
+        return weft_min_u64(at, weft_time_add(p->heard_ns, c->sleep_timeout_ns));
     }
     bool waits = weft_tcp_peer_outstanding(p);
     if (waits || p->pinged) {
@@ -185,10 +185,23 @@ static void quiet_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
         p->need_close = true;
         p->close_code = WEFT_CLOSE_IDLE;
         weft_tcp_write(t, p, now_ns); /* if the socket has no room, its end says enough */
-        weft_tcp_peer_down(t, p, WEFT_DOWN_IDLE, WEFT_CLOSE_IDLE, now_ns);
+        if (p->state == TCP_PEER_OPEN) { /* writing may have found that the provider fails */
+            weft_tcp_peer_down(t, p, WEFT_DOWN_IDLE, WEFT_CLOSE_IDLE, now_ns);
+        }
     } else if (weft_time_add(p->heard_ns, c->keepalive_ns) <= now_ns) {
         p->quiet_ns = now_ns;
         ping(t, p);
+    }
+}
+
+/* It said IDLE: it computes, or its host is gone, which TCP never notices by itself. */
+static void asleep_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
+{
+    uint64_t until_ns = weft_time_add(p->heard_ns, t->config.ep.sleep_timeout_ns);
+    if (weft_time_add(until_ns, pause_ns) <= now_ns) {
+        p->heard_ns = now_ns; /* as in silence_timer: this process slept */
+    } else if (until_ns <= now_ns) {
+        weft_tcp_peer_down(t, p, WEFT_DOWN_SILENT, 0, now_ns);
     }
 }
 
@@ -198,6 +211,7 @@ static void open_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
         weft_tcp_rx_timer(t, p, now_ns);
     }
     if (p->idle) {
+        asleep_timer(t, p, now_ns);
         return;
     }
     if (weft_tcp_peer_outstanding(p) || p->pinged) {

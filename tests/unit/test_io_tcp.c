@@ -229,6 +229,29 @@ static void test_forked_close(void **state)
     ends_close(&ends);
 }
 
+/* A peer that said IDLE and whose host is gone is found out after the sleep time, not never. */
+static void test_asleep(void **state)
+{
+    (void)state;
+    struct node a;
+    struct node b;
+    struct weft_driver_config config = node_config(&tcp_none, 1);
+    node_open(&a, &config);
+    config = node_config(&tcp_none, 2);
+    config.udp.ep.sleep_timeout_ns = 50 * WEFT_NS_PER_MS;
+    node_open(&b, &config);
+    node_connect(&a, &b);
+    nodes_await(&a, &b, WEFT_EVENT_PEER_UP, 0);
+    nodes_await(&b, &a, WEFT_EVENT_PEER_UP, 0);
+    nodes_run(&a, &b, 2 * WEFT_NS_PER_MS);
+    weft_driver_idle(a.driver);
+    uint64_t before_ns = weft_clock_now_ns();
+    assert_int_equal(nodes_await(&b, NULL, WEFT_EVENT_PEER_DOWN, 0)->e.down, WEFT_DOWN_SILENT);
+    assert_true(weft_clock_now_ns() - before_ns >= 40 * WEFT_NS_PER_MS);
+    node_close(&a);
+    node_close(&b);
+}
+
 /* ---- strangers ------------------------------------------------------------------------------- */
 
 static int stranger(const struct node *to)
@@ -761,7 +784,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torn),         cmocka_unit_test(test_replaced),
         cmocka_unit_test(test_told_at_once), cmocka_unit_test(test_forked),
-        cmocka_unit_test(test_forked_close),
+        cmocka_unit_test(test_forked_close), cmocka_unit_test(test_asleep),
         cmocka_unit_test(test_garbage),      cmocka_unit_test(test_first_record),
         cmocka_unit_test(test_bad_data),     cmocka_unit_test(test_too_early),
            cmocka_unit_test(test_silent_strangers),
