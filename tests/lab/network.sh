@@ -2,7 +2,7 @@
 # The network of a lab is what was asked for: rates, buffers, losses, routes, rates over time.
 #
 # Measured on real queues, so a busy machine can only make them slower: a rate must be reached in one
-# of five attempts and exceeded in none.
+# of ten attempts and exceeded in none.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/lab/lab.sh
@@ -41,7 +41,7 @@ wanted: $3 .. $4"
 # rate <name> <from> <to> <mbit> <packets>
 rate() {
     best=0
-    for _ in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
         blast "$2" "$3" "$5"
         best=$(awk -v a="$best" -v b="$mbit" 'BEGIN { print (a > b ? a : b) }')
         awk -v a="$best" -v b="$4" 'BEGIN { exit !(a >= b * 0.97) }' && break
@@ -55,8 +55,8 @@ up --hosts 3 --rate 100mbit --uplink 1=30mbit --downlink 2=20mbit --buffer 64kb
 rate "h0 to h1" 0 1 100 2000
 rate "h1 to h0, over the slow uplink" 1 0 30 600
 rate "h0 to h2, over the slow downlink" 0 2 20 600
-up --hosts 2 --rate 400mbit --buffer 2mb # room for what piles up while a busy machine stalls
-rate "h0 to h1" 0 1 400 8000
+up --hosts 2 --rate 150mbit --buffer 2mb # room for what piles up while a busy machine stalls
+rate "h0 to h1" 0 1 150 3000
 blast 1 0 5000
 tap_is "nothing is lost that was not asked for" "$packets" 5000
 
