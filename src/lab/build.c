@@ -18,10 +18,10 @@
 enum { HOST_QUEUE_BYTES = 1000 * 1514, FRAME_BYTES = 1514 };
 
 /* What a bucket may send at once. Too small and the kernel's late timers cost rate; too large and it
- * is a second buffer: docs/LAB.md has what was measured. 50 us of the rate, at least two frames. */
+ * is a second buffer: docs/LAB.md has what was measured. 200 us of the rate, at least two frames. */
 static uint64_t burst_bytes(uint64_t rate_bps)
 {
-    return weft_max_u64(rate_bps / 8 * 50 / 1000000, UINT64_C(2) * FRAME_BYTES);
+    return weft_max_u64(rate_bps / 8 * 200 / 1000000, UINT64_C(2) * FRAME_BYTES);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
