@@ -12,6 +12,7 @@ enum {
     USED_MAX = 12,
     FIELD_BYTES_MAX = 64, /* the longest in the original is 26 */
     TEXT_BYTES_MAX = 16 + FIELD_BYTES_MAX,
+    ORDER_MAX = 3, /* columns in one cross */
 };
 
 enum kind { KIND_CATEGORY, KIND_BUCKET, KIND_CHECKED, KIND_LABEL };
@@ -188,30 +189,35 @@ static weft_status add_text(struct weft_ml_row *row, const char *text, size_t by
     return weft_ml_row_add(row, id, 1.0F, error);
 }
 
-/* Each text, and each pair of texts joined by '&'. */
-static weft_status add_features(const struct feature_text *texts, size_t count,
-                                struct weft_ml_row *row, struct weft_ml_error *error)
+/* The combinations of `left` more texts from `from` on, each joined to the prefix by '&' and then
+ * itself the prefix of longer ones: "a", "a&b", "a&b&c", "a&c", ... */
+static weft_status add_crosses(const struct feature_text *texts, size_t count, size_t from,
+                               unsigned left, char *text, size_t prefix, struct weft_ml_row *row,
+                               struct weft_ml_error *error)
 {
-    char pair[2 * TEXT_BYTES_MAX + 1];
-    for (size_t i = 0; i < count; i++) {
-        weft_status status = add_text(row, texts[i].text, texts[i].bytes, error);
-        memcpy(pair, texts[i].text, texts[i].bytes);
-        pair[texts[i].bytes] = '&';
-        size_t prefix = texts[i].bytes + 1;
-        for (size_t j = i + 1; status == WEFT_OK && j < count; j++) {
-            memcpy(pair + prefix, texts[j].text, texts[j].bytes);
-            status = add_text(row, pair, prefix + texts[j].bytes, error);
-        }
-        if (status != WEFT_OK) {
-            return status;
+    weft_status status = WEFT_OK;
+    for (size_t i = from; status == WEFT_OK && i < count; i++) {
+        size_t bytes = prefix + texts[i].bytes;
+        memcpy(text + prefix, texts[i].text, texts[i].bytes);
+        status = add_text(row, text, bytes, error);
+        if (status == WEFT_OK && left > 1) {
+            text[bytes] = '&';
+            status = add_crosses(texts, count, i + 1, left - 1, text, bytes + 1, row, error);
         }
     }
-    return WEFT_OK;
+    return status;
 }
 
-weft_status weft_ml_adult_parse(const char *text, size_t bytes, uint64_t number,
-                                struct weft_ml_row *row, struct weft_ml_error *error,
-                                bool *is_row_p)
+/* Each text and each combination of up to `order` texts, in the order of the columns. */
+static weft_status add_features(const struct feature_text *texts, size_t count, unsigned order,
+                                struct weft_ml_row *row, struct weft_ml_error *error)
+{
+    char text[ORDER_MAX * (TEXT_BYTES_MAX + 1)];
+    return add_crosses(texts, count, 0, order, text, 0, row, error);
+}
+
+static weft_status parse(const char *text, size_t bytes, uint64_t number, unsigned order,
+                         struct weft_ml_row *row, struct weft_ml_error *error, bool *is_row_p)
 {
     weft_ml_row_clear(row);
     if (trimmed(text, text + bytes).bytes == 0 || (number == 1 && is_header(text, bytes))) {
@@ -235,11 +241,25 @@ weft_status weft_ml_adult_parse(const char *text, size_t bytes, uint64_t number,
         }
     }
     if (status == WEFT_OK) {
-        status = add_features(texts, count, row, error);
+        status = add_features(texts, count, order, row, error);
     }
     if (status == WEFT_OK) {
         weft_ml_row_merge(row);
         *is_row_p = true;
     }
     return status;
+}
+
+weft_status weft_ml_adult_parse(const char *text, size_t bytes, uint64_t number,
+                                struct weft_ml_row *row, struct weft_ml_error *error,
+                                bool *is_row_p)
+{
+    return parse(text, bytes, number, 2, row, error, is_row_p);
+}
+
+weft_status weft_ml_adult3_parse(const char *text, size_t bytes, uint64_t number,
+                                 struct weft_ml_row *row, struct weft_ml_error *error,
+                                 bool *is_row_p)
+{
+    return parse(text, bytes, number, 3, row, error, is_row_p);
 }

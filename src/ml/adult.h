@@ -17,6 +17,10 @@
  * mod 2^20; its value is 1; texts of one row that share an id add up. So a row has 12 + 66 features
  * before the bias.
  *
+ * The format adult3 has every three of the used columns as well, "name=value&name=value&name=value":
+ * 220 more features a row, and fifteen times as many in all. It is the same table, the same rows
+ * and the same split; what it is for is in docs/MODELS.md section 5.
+ *
  * Not here: learned vocabularies, min-max scaling, anything that would need a second pass.
  * docs/MODELS.md repeats this with a worked example.
  */
@@ -31,5 +35,10 @@ enum { WEFT_ML_ADULT_HASH_BITS = 20 };
 weft_status weft_ml_adult_parse(const char *text, size_t bytes, uint64_t number,
                                 struct weft_ml_row *row, struct weft_ml_error *error,
                                 bool *is_row_p);
+
+/* The same with triples. */
+weft_status weft_ml_adult3_parse(const char *text, size_t bytes, uint64_t number,
+                                 struct weft_ml_row *row, struct weft_ml_error *error,
+                                 bool *is_row_p);
 
 #endif

@@ -13,6 +13,12 @@ const struct weft_ml_format weft_ml_formats[] = {
         .parse = weft_ml_adult_parse,
     },
     {
+        .name = "adult3",
+        .help = "the same with crosses of three columns: 15 times the features",
+        .shipped = "adult.data",
+        .parse = weft_ml_adult3_parse,
+    },
+    {
         .name = "libsvm",
         .help = "lines of `label index:value ...`, labels 0/1 or -1/+1",
         .parse = weft_ml_libsvm_parse,

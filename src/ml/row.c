@@ -1,5 +1,7 @@
 #include "ml/row.h"
 
+#include "base/units.h"
+
 #include <stdlib.h>
 
 void weft_ml_row_clear(struct weft_ml_row *row)
@@ -49,20 +51,29 @@ void weft_ml_row_fini(struct weft_ml_row *row)
     *row = (struct weft_ml_row){0};
 }
 
+/* Shell's sort with Ciura's distances: rows that come here have 80 to 300 entries. */
+static void sort_by_id(struct weft_ml_row *row)
+{
+    static const uint32_t distances[] = {132, 57, 23, 10, 4, 1};
+    for (size_t d = 0; d < WEFT_ARRAY_COUNT(distances); d++) {
+        uint32_t distance = distances[d];
+        for (uint32_t i = distance; i < row->count; i++) {
+            uint64_t id = row->ids[i];
+            float value = row->values[i];
+            uint32_t at = i;
+            for (; at >= distance && row->ids[at - distance] > id; at -= distance) {
+                row->ids[at] = row->ids[at - distance];
+                row->values[at] = row->values[at - distance];
+            }
+            row->ids[at] = id;
+            row->values[at] = value;
+        }
+    }
+}
+
 void weft_ml_row_merge(struct weft_ml_row *row)
 {
-    /* Insertion sort: only short rows (one per column pair) come here. */
-    for (uint32_t i = 1; i < row->count; i++) {
-        uint64_t id = row->ids[i];
-        float value = row->values[i];
-        uint32_t at = i;
-        for (; at > 0 && row->ids[at - 1] > id; at--) {
-            row->ids[at] = row->ids[at - 1];
-            row->values[at] = row->values[at - 1];
-        }
-        row->ids[at] = id;
-        row->values[at] = value;
-    }
+    sort_by_id(row);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < row->count; i++) {
         if (kept > 0 && row->ids[kept - 1] == row->ids[i]) {
