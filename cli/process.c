@@ -46,9 +46,12 @@ enum { FREE_FD = 10 };
 /* In the child between fork and exec. */
 static void become(struct weft_arguments *arguments, int socket, pid_t parent)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
-        _exit(1); /* it died before the line above */
+    /* weft_lab_fork has done this; and in a lab getppid() is 0. */
+    if (arguments->lab == NULL) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) {
+            _exit(1); /* it died before the line above */
+        }
     }
     sigset_t none;
     sigemptyset(&none);
@@ -71,6 +74,18 @@ static void become(struct weft_arguments *arguments, int socket, pid_t parent)
     _exit(127);
 }
 
+/* -1: see weft_process_start. */
+static pid_t fork_there(struct weft_arguments *arguments)
+{
+    if (arguments->lab == NULL) {
+        return fork();
+    }
+    pid_t pid;
+    weft_status status =
+        weft_lab_fork(arguments->lab, arguments->host, &pid, &arguments->lab_error);
+    return status == WEFT_OK ? pid : -1;
+}
+
 weft_status weft_process_start(struct weft_process *process, const char *role, uint32_t rank,
                                struct weft_arguments *arguments)
 {
@@ -81,7 +96,7 @@ weft_status weft_process_start(struct weft_process *process, const char *role, u
     weft_arguments_add(arguments, "--control-fd");
     weft_arguments_add(arguments, "%d", (int)WEFT_CONTROL_FD);
     pid_t parent = getpid();
-    pid_t pid = fork();
+    pid_t pid = fork_there(arguments);
     if (pid == 0) {
         become(arguments, pair[1], parent);
     }

@@ -8,6 +8,7 @@
 #define WEFT_CLI_PROCESS_H
 
 #include "cli/channel.h"
+#include "lab/cluster.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,6 +25,9 @@ struct weft_arguments {
     char *words[64]; /* the last one in use is followed by NULL */
     unsigned count;
     int key_fd; /* what the child finds as WEFT_KEY_FD; 0 = nothing */
+    const struct weft_lab_info *lab; /* the child is on a host of it; NULL = it stays here */
+    uint32_t host;
+    struct weft_lab_error lab_error; /* after a failure that was the lab's */
 };
 
 [[gnu::format(printf, 2, 3)]] void weft_arguments_add(struct weft_arguments *arguments,
@@ -43,7 +47,7 @@ struct weft_process {
 
 /* Start /proc/self/exe with these arguments and --control-fd. Its standard output goes to our
  * standard error.
- * Errors:  WEFT_IO  errno says why. */
+ * Errors:  WEFT_IO  errno says why, or arguments->lab_error when it has a text. */
 weft_status weft_process_start(struct weft_process *process, const char *role, uint32_t rank,
                                struct weft_arguments *arguments);
 

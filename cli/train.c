@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "cli/crew.h"
 #include "cli/results.h"
+#include "cli/train_place.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
 
@@ -44,6 +45,7 @@ struct train {
     char data_path[WEFT_ML_PATH_BYTES];
     struct weft_crew crew;
     struct weft_results results;
+    struct weft_train_place place;
     char addresses[WEFT_JOB_SHARDS_MAX * 24]; /* of all shards: "127.0.0.1:65535,..." */
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
     uint32_t servers_ready;
@@ -72,6 +74,10 @@ static void add_common(struct train *train, struct weft_arguments *arguments)
         weft_arguments_add(arguments, "--tcp-cc=%s", job->carrier.tcp_cc);
     }
     weft_arguments_add(arguments, "--tcp-rto-min=%u", job->carrier.tcp_rto_min_ms);
+    /* A lab's network ends on this machine, too. */
+    if (train->place.lab != NULL && job->security.mode == WEFT_MODE_NONE) {
+        weft_arguments_add(arguments, "--insecure-network");
+    }
 }
 
 /* The key for one child lies in a pipe, complete, before the child is started. */
@@ -115,6 +121,7 @@ static weft_status start(struct train *train, const char *role, uint32_t rank,
     if (status == WEFT_OK) {
         status = weft_crew_start(&train->crew, role, rank, arguments, &process);
     }
+    const char *lab_error = arguments->lab_error.text;
     weft_arguments_fini(arguments);
     if (key_fd >= 0) {
         int why = errno;
@@ -123,7 +130,7 @@ static weft_status start(struct train *train, const char *role, uint32_t rank,
     }
     if (status != WEFT_OK) {
         snprintf(train->error, sizeof(train->error), "cannot start %s %u: %s", role, rank,
-                 strerror(errno));
+                 lab_error[0] != '\0' ? lab_error : strerror(errno));
         return status;
     }
     fprintf(train->progress, "%s %u: pid %d\n", role, rank, (int)process->pid);
@@ -142,6 +149,7 @@ static weft_status start_server(struct train *train, uint32_t rank)
     weft_arguments_add(&arguments, "--shards-per-server=%u", train->shards_per_server);
     weft_arguments_add(&arguments, "--shard-base=%u", base);
     weft_arguments_add(&arguments, "--shards=%u", train->servers * train->shards_per_server);
+    weft_train_place_server(&train->place, rank, &arguments);
     add_trace(train, &arguments, "server", rank);
     return start(train, "server", rank, &arguments);
 }
@@ -169,6 +177,7 @@ static weft_status start_worker(struct train *train, uint32_t rank)
     weft_arguments_add(&arguments, "--lr=%.9g", (double)weft_job_rate(job));
     weft_arguments_add(&arguments, "--seed=%llu", (unsigned long long)job->seed);
     weft_arguments_add(&arguments, "--drive=%s", job->engine ? "engine" : "caller");
+    weft_train_place_worker(&train->place, rank, &arguments);
     add_trace(train, &arguments, "worker", rank);
     return start(train, "worker", rank, &arguments);
 }
@@ -313,8 +322,10 @@ static weft_status start_all(struct train *train)
     uint32_t shards = train->servers * train->shards_per_server;
     for (uint32_t s = 0; s < shards; s++) {
         size_t used = strlen(train->addresses);
-        snprintf(train->addresses + used, sizeof(train->addresses) - used, "%s127.0.0.1:%u",
-                 s > 0 ? "," : "", train->ports[s]);
+        char host[WEFT_LAB_ADDRESS_BYTES];
+        weft_train_place_address(&train->place, s / train->shards_per_server, host);
+        snprintf(train->addresses + used, sizeof(train->addresses) - used, "%s%s:%u",
+                 s > 0 ? "," : "", host, train->ports[s]);
     }
     fprintf(train->progress, "shards: %s\n", train->addresses);
     for (uint32_t w = 0; w < train->job.workers; w++) {
@@ -381,6 +392,7 @@ static int report(struct train *train)
 {
     weft_results_show(&train->results, train->progress);
     cJSON *object = weft_results_report(&train->results);
+    cJSON_AddItemToObject(object, "lab", weft_train_place_report(&train->place));
     char *text = cJSON_Print(object);
     cJSON_Delete(object);
     if (text == NULL) {
@@ -477,6 +489,12 @@ static int prepare_and_run(struct train *train)
     if (!report_can_be_written(train)) {
         return WEFT_EXIT_FAILED;
     }
+    struct weft_lab_error lab_error;
+    if (weft_train_place_find(&train->place, train->servers, train->job.workers, &lab_error) !=
+        WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", lab_error.text);
+        return WEFT_EXIT_FAILED;
+    }
     if (weft_results_init(&train->results, &train->job) != WEFT_OK ||
         weft_crew_init(&train->crew, train->servers + train->job.workers) != WEFT_OK) {
         fprintf(stderr, "weft train: out of memory or descriptors\n");
@@ -520,6 +538,9 @@ int weft_cli_train(int argc, char **argv)
          WEFT_OPTION_U32, .value = &train.shards_per_server, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
         {"port", "P", "port of the first shard, the others follow; 0 = any free",
          WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
+        {"lab", "NAME", "put servers on the first hosts of this lab (`weft lab up`), workers on\n"
+         "the following; where the hosts end, it begins again with host 0",
+         WEFT_OPTION_STRING, .value = &train.place.lab, .fallback = "none: loopback"},
         {"report", "FILE", "write the JSON report here", WEFT_OPTION_STRING,
          .value = &train.report},
         {"json", NULL, "the report alone on standard output, progress on standard error",
@@ -531,7 +552,8 @@ int weft_cli_train(int argc, char **argv)
         .summary = "train a model on this machine: starts servers and workers and shows the run",
         .description =
             "Every worker and every server is a process of its own; they talk over UDP on\n"
-            "loopback, with a job key made for this run unless one is given. A gradient or a pull reply may lose up to --loss-bound of its elements\n"
+            "loopback, or from host to host of a lab, with a job key made for this run unless one\n"
+            "is given. A gradient or a pull reply may lose up to --loss-bound of its elements\n"
             "instead of waiting for retransmissions; --inject-loss makes the loss that loopback\n"
             "does not have. Shows a line per epoch, then results and latencies. Ctrl-C ends it.",
         .example = "  weft train --workers 4 --servers 2 --mode ssp:2 --loss-bound 0.10 \\\n"
