@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/security.h"
 #include "cli/tracing.h"
+#include "cli/until.h"
 
 #include "base/status.h"
 #include "ml/dataset.h"
@@ -43,6 +44,7 @@ struct weft_job {
     uint32_t keepalive_ms; /* 0 = never */
     const char *trace; /* file to write the trace to; NULL = none */
     bool engine; /* --drive engine: the endpoint has a thread of its own */
+    struct weft_until until;
     struct weft_carrier carrier;
     struct weft_security security;
 };
@@ -67,6 +69,7 @@ uint64_t weft_job_span_ns(uint32_t ms);
         .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD, .epochs = WEFT_ML_DEFAULT_EPOCHS,       \
         .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
         .keepalive_ms = 1000,                                                                      \
+        .until = WEFT_UNTIL_DEFAULTS,                                                              \
         .security = WEFT_SECURITY_DEFAULTS,                                                        \
     }
 
@@ -116,6 +119,7 @@ const char *weft_job_parse_drive(const char *text, void *value);
     {"drive", "WHO", "caller = the training thread turns the transport's crank;\n"                 \
      "engine = a thread of its own does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,             \
      .parse = weft_job_parse_drive, .fallback = "caller"},                                         \
+    WEFT_UNTIL_OPTIONS(&(job)->until),                                                             \
     WEFT_CARRIER_OPTIONS(&(job)->carrier)
 
 /* "bsp", "ssp:2", "asp". */

@@ -11,7 +11,7 @@ const char *const weft_latency_part_names[WEFT_LATENCY_PARTS] = {
     "W_proc", "W_queue", "PS_proc", "PS_queue", "N_tx", "PS_wait",
 };
 
-static cJSON *hist_pack(const struct weft_hist *hist)
+cJSON *weft_latency_pack_one(const struct weft_hist *hist)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "sum", (double)hist->sum);
@@ -33,7 +33,7 @@ cJSON *weft_latency_pack(const struct weft_latency *latency)
         cJSON *parts = cJSON_AddObjectToObject(object, weft_latency_kind_names[kind]);
         for (int part = 0; part < WEFT_LATENCY_PARTS; part++) {
             cJSON_AddItemToObject(parts, weft_latency_part_names[part],
-                                  hist_pack(&latency->of[kind][part]));
+                                  weft_latency_pack_one(&latency->of[kind][part]));
         }
     }
     return object;
@@ -48,7 +48,7 @@ static bool whole(const cJSON *item, double max, uint64_t *value_p)
     return true;
 }
 
-static weft_status hist_unpack_add(const cJSON *object, struct weft_hist *hist)
+weft_status weft_latency_unpack_one_add(const cJSON *object, struct weft_hist *hist)
 {
     static struct weft_hist one; /* 15 KB, and one thread merges */
     memset(&one, 0, sizeof(one));
@@ -78,7 +78,7 @@ weft_status weft_latency_unpack_add(const cJSON *object, struct weft_latency *la
         const cJSON *parts =
             cJSON_GetObjectItemCaseSensitive(object, weft_latency_kind_names[kind]);
         for (int part = 0; part < WEFT_LATENCY_PARTS; part++) {
-            weft_status status = hist_unpack_add(
+            weft_status status = weft_latency_unpack_one_add(
                 cJSON_GetObjectItemCaseSensitive(parts, weft_latency_part_names[part]),
                 &latency->of[kind][part]);
             if (status != WEFT_OK) {

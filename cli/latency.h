@@ -37,6 +37,10 @@ cJSON *weft_latency_pack(const struct weft_latency *latency);
 /* Add what weft_latency_pack made.   Errors: WEFT_DATA  not of that form; some may be added. */
 weft_status weft_latency_unpack_add(const cJSON *object, struct weft_latency *latency);
 
+/* The same for one histogram of whatever. */
+cJSON *weft_latency_pack_one(const struct weft_hist *hist);
+weft_status weft_latency_unpack_one_add(const cJSON *object, struct weft_hist *hist);
+
 /* {"push": {"W_proc": {"p50": us, "p99": us}, ...}, "pull": ...}; NULL when out of memory. */
 cJSON *weft_latency_quantiles_us(const struct weft_latency *latency);
 

@@ -421,28 +421,38 @@ static weft_status check_loss(struct weft_learner *learner, double loss)
                 "training diverged: the loss is no finite number; a lower --lr may help");
 }
 
+weft_status weft_learner_settle(struct weft_learner *learner)
+{
+    weft_status status = finish_push(learner);
+    while (status == WEFT_OK && !weft_ps_clock_known(learner->client, TABLE)) {
+        status = turn(learner);
+    }
+    return status;
+}
+
 weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p)
 {
     const struct weft_job *job = learner->job;
     uint32_t steps = weft_ml_share_steps(learner->dataset, job->workers, job->batch_rows);
     double loss_sum = 0.0;
+    uint32_t s = 0;
     weft_ml_share_begin_epoch(&learner->share, epoch);
-    for (uint32_t s = 0; s < steps; s++) {
+    for (; s < steps && !learner->is_over; s++) {
         const uint32_t *rows;
         uint32_t row_count;
         double loss = 0.0;
         weft_ml_share_step(&learner->share, s, steps, &rows, &row_count);
         weft_status status = step(learner, rows, row_count, &loss);
+        if (status == WEFT_OK && learner->stepped != NULL) {
+            status = learner->stepped(learner->stepped_arg, epoch, s, steps);
+        }
         if (status != WEFT_OK) {
             return status;
         }
         loss_sum += loss;
     }
-    weft_status status = finish_push(learner);
-    while (status == WEFT_OK && !weft_ps_clock_known(learner->client, TABLE)) {
-        status = turn(learner);
-    }
-    *loss_p = loss_sum / steps;
+    weft_status status = weft_learner_settle(learner);
+    *loss_p = loss_sum / s;
     return status == WEFT_OK ? check_loss(learner, *loss_p) : status;
 }
 

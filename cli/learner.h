@@ -46,6 +46,10 @@ struct weft_learner {
     float *gradient;
     bool is_pushing;  /* a push is under way; its result is not looked at yet */
     weft_ps_op push;
+    /* Called after each step, unless NULL; it may set is_over: then no step follows. */
+    weft_status (*stepped)(void *arg, uint32_t epoch, uint32_t step, uint32_t steps);
+    void *stepped_arg;
+    bool is_over;
     uint64_t test_elements;           /* of pulls that were for tests alone */
     uint64_t test_elements_delivered;
 
@@ -64,9 +68,12 @@ weft_status weft_learner_init(struct weft_learner *learner, const struct weft_jo
                               struct weft_learner_shard *shards, uint32_t shard_count);
 void weft_learner_fini(struct weft_learner *learner);
 
-/* One epoch, from 0. Returns when all its pushes and clocks are closed; *loss_p is the mean loss
+/* One epoch, from 0, or its beginning when is_over was set. Returns when all its pushes and clocks are closed; *loss_p is the mean loss
  * over steps, before their updates.   Errors: as init. */
 weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p);
+
+/* Wait until all pushes and clocks are closed, as at the end of an epoch.   Errors: as init. */
+weft_status weft_learner_settle(struct weft_learner *learner);
 
 /* Quality on the test rows with the servers' weights, pulled whole.   Errors: as init. */
 weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quality *quality_p);

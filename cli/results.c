@@ -10,6 +10,8 @@ weft_status weft_results_init(struct weft_results *results, const struct weft_jo
 {
     *results = (struct weft_results){
         .job = job,
+        .epoch_count = job->epochs,
+        .until = {.until = &job->until},
         .epochs = calloc(job->epochs, sizeof(*results->epochs)),
         .workers = calloc(job->workers, sizeof(*results->workers)),
         .counters = cJSON_CreateObject(),
@@ -28,6 +30,7 @@ void weft_results_fini(struct weft_results *results)
     free(results->epochs);
     free(results->workers);
     free(results->latency);
+    weft_until_log_fini(&results->until);
     cJSON_Delete(results->counters);
     *results = (struct weft_results){0};
 }
@@ -110,6 +113,10 @@ static weft_status add_done(struct weft_results *results, const cJSON *message)
             return status;
         }
     }
+    const cJSON *steps = cJSON_GetObjectItemCaseSensitive(message, "step_ns");
+    if (steps != NULL && weft_latency_unpack_one_add(steps, &results->step_ns) != WEFT_OK) {
+        return WEFT_DATA;
+    }
     return sum_up(cJSON_GetObjectItemCaseSensitive(message, "counters"), results->counters);
 }
 
@@ -122,6 +129,9 @@ weft_status weft_results_add(struct weft_results *results, const struct weft_pro
     }
     if (strcmp(event, "test") == 0) {
         return add_test(results, message);
+    }
+    if (strcmp(event, "stopped") == 0 || strcmp(event, "check") == 0) {
+        return weft_until_log_add(&results->until, message, at_ns);
     }
     if (strcmp(event, "done") == 0) {
         return add_done(results, message);
@@ -144,6 +154,17 @@ static double counter(const struct weft_results *results, const char *name)
     return weft_channel_number(results->counters, name);
 }
 
+/* Rows trained on, all epochs together; the last may have been cut short. */
+static double samples(const struct weft_results *results)
+{
+    const struct weft_until_log *log = &results->until;
+    double whole = (double)results->rows_train * results->epoch_count;
+    if (log->tested == 0 || log->steps_per_epoch == 0) {
+        return whole;
+    }
+    return (double)results->rows_train * log->checks[log->tested - 1].step / log->steps_per_epoch;
+}
+
 /* 1 when nothing was promised. */
 static double fraction(double delivered, double promised)
 {
@@ -152,7 +173,7 @@ static double fraction(double delivered, double promised)
 
 static double wall_s(const struct weft_results *results)
 {
-    const struct weft_results_epoch *last = &results->epochs[results->job->epochs - 1];
+    const struct weft_results_epoch *last = &results->epochs[results->epoch_count - 1];
     return (double)(last->ended_ns - results->begun_ns) / (double)WEFT_NS_PER_S;
 }
 
@@ -185,7 +206,7 @@ static void show_epoch(struct weft_results *results, uint32_t index, FILE *out)
 
 void weft_results_show_epochs(struct weft_results *results, FILE *out)
 {
-    while (results->epochs_shown < results->job->epochs) {
+    while (results->epochs_shown < results->epoch_count) {
         const struct weft_results_epoch *epoch = &results->epochs[results->epochs_shown];
         if (!epoch->tested || epoch->workers_ended < results->job->workers) {
             return;
@@ -219,17 +240,31 @@ static void show_latencies(const struct weft_results *results, FILE *out)
     }
 }
 
+static void show_steps(const struct weft_results *results, FILE *out)
+{
+    const struct weft_hist *hist = &results->step_ns;
+    double ms = (double)WEFT_NS_PER_MS;
+    if (weft_until_is_set(&results->job->until)) {
+        fprintf(out, "  %-30s %12.3f s   %s\n", "of it until the last check",
+                (double)results->until.training_ns / (double)WEFT_NS_PER_S,
+                weft_until_is_met(&results->until) ? "target reached" : "target NOT reached");
+    }
+    fprintf(out, "  %-30s %12.3f ms  p99 %.3f ms\n", "a step, p50",
+            (double)weft_hist_quantile(hist, 500000) / ms,
+            (double)weft_hist_quantile(hist, 990000) / ms);
+}
+
 void weft_results_show(const struct weft_results *results, FILE *out)
 {
-    const struct weft_results_epoch *last = &results->epochs[results->job->epochs - 1];
+    const struct weft_results_epoch *last = &results->epochs[results->epoch_count - 1];
     double received = counter(results, "datagrams_received");
     double dropped = counter(results, "injected_drops");
     double seconds = wall_s(results);
-    double samples = (double)results->rows_train * results->job->epochs;
     fprintf(out, "\n  %-30s %12.4f\n", "test AUC", last->test_auc);
     fprintf(out, "  %-30s %12.4f\n", "test log-loss", last->test_logloss);
     fprintf(out, "  %-30s %12.3f s\n", "training time", seconds);
-    fprintf(out, "  %-30s %12.0f /s\n", "samples", rate(samples, seconds));
+    show_steps(results, out);
+    fprintf(out, "  %-30s %12.0f /s\n", "samples", rate(samples(results), seconds));
     fprintf(out, "  %-30s %12.3f %%\n", "delivered",
             100.0 * fraction(counter(results, "elements_delivered"), counter(results, "elements")));
     fprintf(out, "  %-30s %12.0f\n", "messages", counter(results, "messages"));
@@ -274,15 +309,15 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddRawToObject(report, "learning_rate", rate);
     cJSON_AddNumberToObject(report, "batch", job->batch_rows);
     cJSON_AddNumberToObject(report, "seed", (double)job->seed);
-    cJSON_AddNumberToObject(report, "epochs", job->epochs);
+    cJSON_AddNumberToObject(report, "epochs", results->epoch_count);
 }
 
 static void add_quality(const struct weft_results *results, cJSON *report)
 {
-    const struct weft_results_epoch *last = &results->epochs[results->job->epochs - 1];
+    const struct weft_results_epoch *last = &results->epochs[results->epoch_count - 1];
     cJSON *train = cJSON_AddArrayToObject(report, "train_logloss");
     cJSON *auc = cJSON_AddArrayToObject(report, "epoch_test_auc");
-    for (uint32_t e = 0; e < results->job->epochs; e++) {
+    for (uint32_t e = 0; e < results->epoch_count; e++) {
         const struct weft_results_epoch *epoch = &results->epochs[e];
         cJSON_AddItemToArray(train,
                              cJSON_CreateNumber(epoch->train_logloss_sum / results->job->workers));
@@ -292,6 +327,20 @@ static void add_quality(const struct weft_results *results, cJSON *report)
     cJSON_AddNumberToObject(report, "test_auc", last->test_auc);
 }
 
+static void add_steps(const struct weft_results *results, cJSON *report)
+{
+    const struct weft_hist *hist = &results->step_ns;
+    double ms = (double)WEFT_NS_PER_MS;
+    cJSON *steps = cJSON_AddObjectToObject(report, "step_ms");
+    cJSON_AddNumberToObject(steps, "count", (double)hist->count);
+    cJSON_AddNumberToObject(steps, "mean",
+                            hist->count > 0 ? (double)hist->sum / (double)hist->count / ms : 0.0);
+    cJSON_AddNumberToObject(steps, "p50", (double)weft_hist_quantile(hist, 500000) / ms);
+    cJSON_AddNumberToObject(steps, "p90", (double)weft_hist_quantile(hist, 900000) / ms);
+    cJSON_AddNumberToObject(steps, "p99", (double)weft_hist_quantile(hist, 990000) / ms);
+    cJSON_AddNumberToObject(steps, "max", (double)hist->max / ms);
+}
+
 static void add_traffic(const struct weft_results *results, cJSON *report)
 {
     static const char *const names[] = {"datagrams_received", "injected_drops", "messages",
@@ -299,7 +348,7 @@ static void add_traffic(const struct weft_results *results, cJSON *report)
     double seconds = wall_s(results);
     cJSON_AddNumberToObject(report, "wall_s", seconds);
     cJSON_AddNumberToObject(report, "samples_per_s",
-                            rate((double)results->rows_train * results->job->epochs, seconds));
+                            rate(samples(results), seconds));
     cJSON_AddNumberToObject(
         report, "delivered_fraction",
         fraction(counter(results, "elements_delivered"), counter(results, "elements")));
@@ -314,6 +363,8 @@ cJSON *weft_results_report(const struct weft_results *results)
     add_settings(results, report);
     add_quality(results, report);
     add_traffic(results, report);
+    add_steps(results, report);
+    cJSON_AddItemToObject(report, "until", weft_until_log_report(&results->until));
     cJSON_AddItemToObject(report, "latency_us", weft_latency_quantiles_us(results->latency));
     cJSON_AddItemToObject(report, "counters", cJSON_Duplicate(results->counters, true));
     return report;

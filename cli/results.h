@@ -34,6 +34,9 @@ struct weft_results {
     uint32_t rows_train;
     uint32_t rows_test;
     uint32_t features;
+    uint32_t epoch_count; /* as asked for, or fewer when a target was met */
+    struct weft_hist step_ns; /* of all workers: from the end of a step to that of the next */
+    struct weft_until_log until;
     uint64_t begun_ns;
     uint32_t epochs_shown;
     struct weft_results_epoch *epochs;   /* (job->epochs,) */
@@ -46,7 +49,7 @@ struct weft_results {
 weft_status weft_results_init(struct weft_results *results, const struct weft_job *job);
 void weft_results_fini(struct weft_results *results);
 
-/* Take in a message: ready, epoch, test or done; at_ns is when it came.
+/* Take in a message: ready, epoch, test, stopped, check or done; at_ns is when it came.
  * Errors:  WEFT_DATA  it lacks something. */
 weft_status weft_results_add(struct weft_results *results, const struct weft_process *process,
                              const cJSON *message, uint64_t at_ns);

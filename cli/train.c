@@ -177,6 +177,7 @@ static weft_status start_worker(struct train *train, uint32_t rank)
     weft_arguments_add(&arguments, "--lr=%.9g", (double)weft_job_rate(job));
     weft_arguments_add(&arguments, "--seed=%llu", (unsigned long long)job->seed);
     weft_arguments_add(&arguments, "--drive=%s", job->engine ? "engine" : "caller");
+    weft_until_add(&job->until, &arguments);
     weft_train_place_worker(&train->place, rank, &arguments);
     add_trace(train, &arguments, "worker", rank);
     return start(train, "worker", rank, &arguments);
@@ -226,6 +227,8 @@ static void note_message(struct train *train, struct weft_process *process, cons
     } else if (strcmp(event, "done") == 0) {
         train->servers_done += is_server(process);
         train->workers_done += !is_server(process);
+    } else if (strcmp(event, "check") == 0) {
+        weft_until_log_show(&train->results.until, train->progress);
     } else if (strcmp(event, "epoch") == 0) {
         train->epochs_last_ended += weft_channel_number(message, "epoch") == train->job.epochs;
     }
@@ -337,6 +340,29 @@ static weft_status start_all(struct train *train)
     return await(train, &train->workers_ready, train->job.workers, WEFT_NEVER, "");
 }
 
+/* From check to check (until.h). */
+static weft_status train_until(struct train *train)
+{
+    struct weft_until_log *log = &train->results.until;
+    uint32_t workers = train->job.workers;
+    weft_status status = WEFT_OK;
+    do {
+        weft_until_log_go(log, weft_clock_now_ns());
+        tell(train, "worker", UINT32_MAX, "go");
+        status = await(train, &log->stopped, workers, WEFT_NEVER, "");
+        if (status == WEFT_OK) {
+            tell(train, "worker", 0, "test");
+            status = await(train, &log->tested, log->count, WEFT_NEVER, "");
+        }
+    } while (status == WEFT_OK && !weft_until_is_over(log));
+    if (status != WEFT_OK) {
+        return status;
+    }
+    train->results.epoch_count = log->epoch;
+    tell(train, "worker", UINT32_MAX, "stop");
+    return await(train, &train->workers_done, workers, WEFT_NEVER, "");
+}
+
 static weft_status train_all(struct train *train)
 {
     uint32_t workers = train->job.workers;
@@ -344,6 +370,9 @@ static weft_status train_all(struct train *train)
     fprintf(train->progress, "training on %u rows, testing on %u; %u features\n",
             train->results.rows_train, train->results.rows_test, train->results.features);
     fflush(train->progress);
+    if (weft_until_is_set(&train->job.until)) {
+        return train_until(train);
+    }
     tell(train, "worker", UINT32_MAX, "go");
     weft_status status = await(train, &train->epochs_last_ended, workers, WEFT_NEVER, "");
     if (status == WEFT_OK) {

@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How often the parent's channel is looked at while the transport is served. */
+#define WORD_POLL_NS (500 * WEFT_NS_PER_US)
+
 struct worker {
     struct weft_job job;
     uint32_t rank;
@@ -25,6 +28,10 @@ struct worker {
     uint32_t shard_count;
     struct weft_ml_dataset dataset;
     struct weft_learner learner;
+
+    struct weft_hist step_ns;     /* from the end of a step to that of the next */
+    uint64_t step_begun_ns;
+    struct weft_ml_quality quality; /* of the last check of --until-... */
 };
 
 /* ---- talking --------------------------------------------------------------------------------- */
@@ -57,29 +64,37 @@ static int fail(struct worker *worker, weft_status status, const char *text)
     return status == WEFT_UNSUPPORTED ? WEFT_EXIT_USAGE : WEFT_EXIT_FAILED;
 }
 
-/* Wait for the parent's word, serving the transport meanwhile: a peer that gets no answer would
- * take this worker for dead. Without a parent there is nothing to wait for. */
-static bool wait_for_word(struct worker *worker, const char *word)
+/* Wait for one of two words of the parent, serving the transport meanwhile: a peer that gets no
+ * answer would take this worker for dead. Returns the one that came; NULL: interrupted, or the
+ * parent is gone. */
+static const char *wait_for_either(struct worker *worker, const char *word, const char *other)
 {
-    while (worker->channel.fd >= 0) {
+    for (;;) {
         struct pollfd fd = {.fd = worker->channel.fd, .events = POLLIN};
         cJSON *object = NULL;
         if (poll(&fd, 1, 0) > 0) {
             if (weft_channel_next(&worker->channel, &object) != WEFT_OK) {
-                return false;
+                return NULL;
             }
-            bool is_it = strcmp(weft_channel_text(object, "event"), word) == 0;
+            const char *event = weft_channel_text(object, "event");
+            bool is_word = strcmp(event, word) == 0;
+            bool is_other = strcmp(event, other) == 0;
             cJSON_Delete(object);
-            if (is_it) {
-                return true;
+            if (is_word || is_other) {
+                return is_word ? word : other;
             }
         }
         if (weft_stop_asked()) {
-            return false;
+            return NULL;
         }
-        weft_learner_idle(&worker->learner, 2 * WEFT_NS_PER_MS);
+        weft_learner_idle(&worker->learner, WORD_POLL_NS);
     }
-    return true;
+}
+
+/* Without a parent there is nothing to wait for. */
+static bool wait_for_word(struct worker *worker, const char *word)
+{
+    return worker->channel.fd < 0 || wait_for_either(worker, word, word) != NULL;
 }
 
 /* ---- the data -------------------------------------------------------------------------------- */
@@ -180,10 +195,76 @@ static void say_done(struct worker *worker)
     weft_counters_add(counters, "elements_delivered", delivered);
     if (worker->channel.fd >= 0) {
         cJSON_AddItemToObject(event, "latency", weft_latency_pack(&latency));
+        cJSON_AddItemToObject(event, "step_ns", weft_latency_pack_one(&worker->step_ns));
     } else {
         cJSON_AddItemToObject(event, "latency_us", weft_latency_quantiles_us(&latency));
     }
     say(worker, event);
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static void say_stopped(struct worker *worker, uint32_t epoch, uint32_t step, uint32_t steps)
+{
+    bool last = step + 1 == steps && epoch + 1 == worker->job.epochs;
+    cJSON *event = weft_channel_event("stopped");
+    cJSON_AddNumberToObject(event, "epoch", epoch + 1);
+    cJSON_AddNumberToObject(event, "step", (double)epoch * steps + step + 1);
+    cJSON_AddNumberToObject(event, "steps", steps);
+    cJSON_AddBoolToObject(event, "last", last);
+    say(worker, event);
+}
+
+static void say_check(struct worker *worker)
+{
+    cJSON *event = weft_channel_event("check");
+    cJSON_AddNumberToObject(event, "test_logloss", worker->quality.log_loss);
+    cJSON_AddNumberToObject(event, "test_auc", worker->quality.auc);
+    say(worker, event);
+}
+
+static weft_status interrupted(struct worker *worker)
+{
+    snprintf(worker->learner.error, sizeof(worker->learner.error), "interrupted");
+    return WEFT_TIMEOUT;
+}
+
+/* All workers stop; rank 0 tests when the parent has heard it from all; go on, or not (until.h). */
+static weft_status check_model(struct worker *worker, uint32_t epoch, uint32_t step,
+                               uint32_t steps)
+{
+    weft_status status = weft_learner_settle(&worker->learner);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    say_stopped(worker, epoch, step, steps);
+    if (worker->rank == 0) {
+        if (!wait_for_word(worker, "test")) {
+            return interrupted(worker);
+        }
+        status = weft_learner_test(&worker->learner, &worker->quality);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        say_check(worker);
+    }
+    const char *word = wait_for_either(worker, "go", "stop");
+    worker->learner.is_over = word != NULL && strcmp(word, "stop") == 0;
+    return word != NULL ? WEFT_OK : interrupted(worker);
+}
+
+static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t steps)
+{
+    struct worker *worker = arg;
+    uint64_t now_ns = weft_clock_now_ns();
+    weft_hist_add(&worker->step_ns, now_ns - worker->step_begun_ns);
+    worker->step_begun_ns = now_ns;
+    if (!weft_until_is_check(&worker->job.until, epoch, step, steps)) {
+        return WEFT_OK;
+    }
+    weft_status status = check_model(worker, epoch, step, steps);
+    worker->step_begun_ns = weft_clock_now_ns();
+    return status;
 }
 
 /* Rank 0 tests after each epoch. After the last one it waits for the parent's word that all
@@ -194,9 +275,12 @@ static weft_status test(struct worker *worker, uint32_t epoch)
     if (worker->rank != 0) {
         return WEFT_OK;
     }
+    if (weft_until_is_set(&worker->job.until)) {
+        say_test(worker, epoch, &worker->quality); /* of the check that ended the epoch */
+        return WEFT_OK;
+    }
     if (is_last && !wait_for_word(worker, "test")) {
-        snprintf(worker->learner.error, sizeof(worker->learner.error), "interrupted");
-        return WEFT_TIMEOUT;
+        return interrupted(worker);
     }
     struct weft_ml_quality quality;
     weft_status status = weft_learner_test(&worker->learner, &quality);
@@ -218,8 +302,12 @@ static int train(struct worker *worker)
     if (!wait_for_word(worker, "go")) {
         return fail(worker, WEFT_TIMEOUT, "interrupted");
     }
-    for (uint32_t epoch = 0; status == WEFT_OK && epoch < worker->job.epochs; epoch++) {
+    learner->stepped = stepped;
+    learner->stepped_arg = worker;
+    for (uint32_t epoch = 0;
+         status == WEFT_OK && epoch < worker->job.epochs && !learner->is_over; epoch++) {
         double loss;
+        worker->step_begun_ns = weft_clock_now_ns();
         status = weft_learner_epoch(learner, epoch, &loss);
         if (status == WEFT_OK) {
             say_epoch(worker, epoch, loss);
@@ -311,6 +399,9 @@ static int check(const struct weft_command *command, struct worker *worker)
     }
     if (worker->control_fd != 0) {
         worker->channel.fd = (int)worker->control_fd;
+    } else if (weft_until_is_set(&worker->job.until)) {
+        return weft_options_usage(command, "--until-loss and --until-auc take `weft train`, which "
+                                           "tells all workers when to end");
     }
     int status = weft_security_check(command, &worker->job.security);
     return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &worker->job);
