@@ -40,6 +40,7 @@ struct train {
     uint32_t port;
     const char *report;
     bool json;
+    bool quiet;
 
     FILE *progress;
     char data_path[WEFT_ML_PATH_BYTES];
@@ -574,6 +575,7 @@ int weft_cli_train(int argc, char **argv)
          .value = &train.report},
         {"json", NULL, "the report alone on standard output, progress on standard error",
          WEFT_OPTION_FLAG, .value = &train.json},
+        {"quiet", NULL, "show no progress", WEFT_OPTION_FLAG, .value = &train.quiet},
         {0},
     };
     const struct weft_command command = {
@@ -599,8 +601,15 @@ int weft_cli_train(int argc, char **argv)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    train.progress = train.json ? stderr : stdout;
+    train.progress = train.quiet ? fopen("/dev/null", "we") : train.json ? stderr : stdout;
+    if (train.progress == NULL) {
+        fprintf(stderr, "weft train: /dev/null: %s\n", strerror(errno));
+        return WEFT_EXIT_FAILED;
+    }
     status = prepare_and_run(&train);
+    if (train.quiet) {
+        (void)fclose(train.progress);
+    }
     weft_security_fini(&train.job.security);
     return status;
 }

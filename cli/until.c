@@ -154,6 +154,12 @@ static void add_target(cJSON *object, const char *name, float value)
     }
 }
 
+/* Whole ones and the part of the last. */
+static double epochs_of(const struct weft_until_log *log)
+{
+    return log->tested > 0 ? (double)log->checks[log->tested - 1].step / log->steps_per_epoch : 0;
+}
+
 cJSON *weft_until_log_report(const struct weft_until_log *log)
 {
     if (!weft_until_is_set(log->until)) {
@@ -165,6 +171,7 @@ cJSON *weft_until_log_report(const struct weft_until_log *log)
     cJSON_AddNumberToObject(object, "check_steps", log->until->check_steps);
     cJSON_AddBoolToObject(object, "reached", weft_until_is_met(log));
     cJSON_AddNumberToObject(object, "steps", log->tested > 0 ? log->checks[log->tested - 1].step : 0);
+    cJSON_AddNumberToObject(object, "epochs", epochs_of(log));
     cJSON_AddNumberToObject(object, "training_s", seconds(log->training_ns));
     cJSON *checks = cJSON_AddArrayToObject(object, "checks");
     for (uint32_t i = 0; i < log->tested; i++) {

@@ -8,6 +8,7 @@
 #include "cli/perf/compare.h"
 
 #include "cli/options.h"
+#include "cli/perf/compare_train.h"
 #include "cli/perf/perf.h"
 #include "cli/security.h"
 #include "cli/stop.h"
@@ -20,9 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Behind it come the network's and the measurement's names. */
-enum { OUT_BYTES_MAX = WEFT_COMPARE_PATH_BYTES - 2 * WEFT_COMPARE_NAME_BYTES - 32 };
-
 struct options {
     struct weft_compare compare;
     struct weft_compare_list transports;
@@ -34,6 +32,7 @@ struct options {
     const char *inside; /* name of the network that this process runs in */
     uint8_t mode;
     bool json;
+    bool train; /* for the help alone: these options are not read with it */
 };
 
 static const char *parse_list(const char *text, void *value)
@@ -144,6 +143,7 @@ static bool add_network(struct options *o, const char *senders, const char *byte
     struct weft_compare_network *n = &c->networks[c->network_count++];
     *n = (struct weft_compare_network){
         .senders = senders, .bytes = bytes, .loss = loss, .buffer = buffer};
+    n->hosts = (uint32_t)strtoul(senders, NULL, 10) + (strcmp(c->pattern, "alltoall") != 0);
     name_network(o, n);
     return true;
 }
@@ -184,9 +184,9 @@ static int plan(const struct weft_command *command, struct options *o)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    if (c->out != NULL && strlen(c->out) > OUT_BYTES_MAX) {
+    if (c->out != NULL && strlen(c->out) > WEFT_COMPARE_OUT_BYTES_MAX) {
         return weft_options_usage(command, "--out: a path of at most %d bytes, please",
-                                  (int)OUT_BYTES_MAX);
+                                  (int)WEFT_COMPARE_OUT_BYTES_MAX);
     }
     if (o->inside != NULL) {
         c->lab = getenv("WEFT_LAB");
@@ -226,46 +226,83 @@ static bool write_whole(const struct weft_compare *compare, const char *text)
     return good;
 }
 
-static bool report(const struct options *o, bool keep)
+/* As JSON or text, and in DIR/compare.json when it is kept. */
+static bool report(const struct weft_compare *compare, bool keep, bool json)
 {
-    char *text = weft_compare_json(&o->compare);
+    bool jobs = compare->train != NULL;
+    char *text = jobs ? weft_compare_train_json(compare) : weft_compare_json(compare);
     if (text == NULL) {
         fprintf(stderr, "weft perf compare: out of memory\n");
         return false;
     }
-    bool good = !keep || write_whole(&o->compare, text);
-    if (o->json) {
+    bool good = !keep || write_whole(compare, text);
+    if (json) {
         puts(text);
+    } else if (jobs) {
+        weft_compare_train_text(compare);
     } else {
-        weft_compare_text(&o->compare);
+        weft_compare_text(compare);
     }
     cJSON_free(text);
-    return (o->plot == NULL || weft_compare_plot(&o->compare, o->plot)) && good;
+    return good;
 }
 
-static int run(struct options *o)
+static bool draw(const struct weft_compare *compare, const char *folder)
+{
+    return compare->train != NULL ? weft_compare_train_plot(compare, folder)
+                                  : weft_compare_plot(compare, folder);
+}
+
+/* In the folder of results, which is there. */
+static int measure_and_report(const struct weft_compare *compare, bool keep, bool json,
+                              const char *plot)
+{
+    if (compare->train != NULL && !weft_compare_train_prepare(compare)) {
+        return WEFT_EXIT_FAILED;
+    }
+    uint32_t failed = weft_compare_measure(compare);
+    bool good = report(compare, keep, json) && (plot == NULL || draw(compare, plot));
+    if (failed > 0) {
+        fprintf(stderr, "weft perf compare: %u measurements are missing%s\n", failed,
+                keep ? "; the same command goes on with them" : "");
+    }
+    return good && failed == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+int weft_compare_run(struct weft_compare *compare, bool inside, bool json, const char *plot)
 {
     char folder[] = "/tmp/weft-compare-XXXXXX";
-    bool keep = o->compare.out != NULL;
+    bool keep = compare->out != NULL;
     if (!keep) {
-        o->compare.out = mkdtemp(folder);
+        compare->out = mkdtemp(folder);
     }
-    if (o->compare.out == NULL || (mkdir(o->compare.out, 0777) != 0 && errno != EEXIST)) {
-        fprintf(stderr, "weft perf compare: %s: %s\n", keep ? o->compare.out : folder,
+    if (compare->out == NULL || (mkdir(compare->out, 0777) != 0 && errno != EEXIST)) {
+        fprintf(stderr, "weft perf compare: %s: %s\n", keep ? compare->out : folder,
                 strerror(errno));
         return WEFT_EXIT_FAILED;
     }
     weft_stop_install();
-    uint32_t failed = weft_compare_measure(&o->compare);
-    bool good = o->inside != NULL || report(o, keep);
-    if (failed > 0 && o->inside == NULL) {
-        fprintf(stderr, "weft perf compare: %u measurements are missing%s\n", failed,
-                keep ? "; the same command goes on with them" : "");
+    int status;
+    if (inside) {
+        status = weft_compare_measure(compare) == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    } else {
+        status = measure_and_report(compare, keep, json, plot);
     }
     if (!keep) {
-        (void)nftw(o->compare.out, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        (void)nftw(compare->out, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     }
-    return good && failed == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    return status;
+}
+
+/* "--train" among the words before "--". */
+static bool is_about_jobs(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--train") == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 int weft_perf_compare(int argc, char **argv)
@@ -276,6 +313,9 @@ int weft_perf_compare(int argc, char **argv)
                                            .rounds = 200,
                                            .repetitions = 5},
                                .mode = WEFT_MODE_AUTH};
+    if (is_about_jobs(argc, argv)) {
+        return weft_perf_compare_train(argc, argv);
+    }
     (void)weft_compare_list_cut("weft:0,weft:0.1,tcp-raw:cubic,tcp-raw:cubic:rto5,tcp-raw:bbr,"
                                 "tcp-raw:bbr:rto5",
                                 &o.transports);
@@ -292,6 +332,9 @@ int weft_perf_compare(int argc, char **argv)
          .fallback = "weft:0,weft:0.1,\n"
                      "tcp-raw:cubic,tcp-raw:cubic:rto5,tcp-raw:bbr,tcp-raw:bbr:rto5",
          .parse = parse_list},
+        {"train", NULL, "training jobs instead of rounds, with options of their own:\n"
+                        "`weft perf compare --train --help`",
+         WEFT_OPTION_FLAG, .value = &o.train},
         {"pattern", "NAME", "incast, outcast or alltoall", WEFT_OPTION_CUSTOM, &o.compare.pattern,
          .fallback = "incast", .parse = parse_pattern},
         {"senders", "LIST", "numbers of senders", WEFT_OPTION_CUSTOM, &o.senders, .fallback = "8",
@@ -340,5 +383,7 @@ int weft_perf_compare(int argc, char **argv)
     if (status == WEFT_OPTIONS_RUN) {
         status = plan(&command, &o);
     }
-    return status == WEFT_OPTIONS_RUN ? run(&o) : status;
+    return status == WEFT_OPTIONS_RUN
+               ? weft_compare_run(&o.compare, o.inside != NULL, o.json, o.plot)
+               : status;
 }

@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum {
     WEFT_COMPARE_LIST_MAX = 24,
@@ -15,6 +16,8 @@ enum {
     WEFT_COMPARE_NAME_BYTES = 128,
     WEFT_COMPARE_PATH_BYTES = 1024,
     WEFT_COMPARE_REPETITIONS_MAX = 101,
+    /* Behind it come the network's and the measurement's names. */
+    WEFT_COMPARE_OUT_BYTES_MAX = WEFT_COMPARE_PATH_BYTES - 2 * WEFT_COMPARE_NAME_BYTES - 32,
 };
 
 /* "a,b,c", cut. */
@@ -39,11 +42,16 @@ struct weft_compare_network {
     const char *bytes;
     const char *loss;   /* NULL: of the lab that is there, or loopback */
     const char *buffer;
+    const char *background; /* NULL: none */
+    uint32_t hosts;         /* of a lab made for it */
     char name[WEFT_COMPARE_NAME_BYTES]; /* folder of its cells */
 };
 
+struct weft_compare_train;
+
 struct weft_compare {
     const char *pattern;
+    struct weft_compare_train *train; /* NULL: rounds of the pattern, else jobs (compare_train.h) */
     struct weft_compare_transport transports[WEFT_COMPARE_LIST_MAX];
     uint32_t transport_count;
     struct weft_compare_network networks[WEFT_COMPARE_NETWORKS_MAX];
@@ -94,6 +102,14 @@ void weft_compare_path(const struct weft_compare *compare, uint32_t network, uin
 cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                          uint32_t repetition);
 
+/* The object in a file, or NULL. Owns: gives. */
+cJSON *weft_compare_read(const char *path);
+
+/* Run this program with these arguments until it ends; asked to stop, it is asked as well. Its
+ * standard output goes to `output`, NULL = to our standard error. True: it succeeded.
+ * Owns: takes the arguments. */
+bool weft_compare_run_self(struct weft_arguments *arguments, const char *output);
+
 /* Measure what is not there yet; networks are brought up, one after the other, as needed. Returns
  * the number of measurements that failed or were not made. */
 uint32_t weft_compare_measure(const struct weft_compare *compare);
@@ -104,11 +120,23 @@ struct weft_compare_cell weft_compare_cell_of(const struct weft_compare *compare
                                               uint32_t transport);
 void weft_compare_text(const struct weft_compare *compare);
 
+/* Measure and report; the exit status. inside: in a network made for it, where only measuring is
+ * due. */
+int weft_compare_run(struct weft_compare *compare, bool inside, bool json, const char *plot);
+
 /* NULL: no memory. Owns: gives. */
 char *weft_compare_json(const struct weft_compare *compare);
 
 /* For each network NAME-cdf.png and NAME-bars.png, with the gnuplot scripts that made them; false:
  * a sentence is on standard error. */
 bool weft_compare_plot(const struct weft_compare *compare, const char *folder);
+
+/* One picture of that kind, NAME-KIND.png, from a script that `write` writes; the folder is there. */
+bool weft_compare_plot_one(const struct weft_compare *compare, uint32_t network,
+                           const char *folder, const char *kind,
+                           bool (*write)(FILE *, const struct weft_compare *, uint32_t));
+
+/* A transport's name in quotes, without gnuplot's signs. */
+void weft_compare_plot_name(FILE *script, const char *name);
 
 #endif

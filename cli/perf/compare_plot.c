@@ -61,7 +61,7 @@ static bool read_rounds(const char *path, struct times *times)
 }
 
 /* gnuplot's enhanced text takes these for signs. */
-static void print_name(FILE *script, const char *name)
+void weft_compare_plot_name(FILE *script, const char *name)
 {
     fputc('"', script);
     for (; *name != '\0'; name++) {
@@ -143,7 +143,7 @@ static bool write_cdf(FILE *script, const struct weft_compare *compare, uint32_t
     for (uint32_t t = 0; t < compare->transport_count; t++) {
         fprintf(script, "%s$t%u using 1:2 with steps linewidth 2 title ", t == 0 ? "plot " : ", ",
                 t);
-        print_name(script, compare->transports[t].name);
+        weft_compare_plot_name(script, compare->transports[t].name);
     }
     fprintf(script, "\n");
     return true;
@@ -161,7 +161,7 @@ static bool write_bars(FILE *script, const struct weft_compare *compare, uint32_
     for (uint32_t t = 0; t < compare->transport_count; t++) {
         struct weft_compare_cell cell = weft_compare_cell_of(compare, network, t);
         double scale = ratio && cell.ideal_ms > 0 ? cell.ideal_ms : 1;
-        print_name(script, compare->transports[t].name);
+        weft_compare_plot_name(script, compare->transports[t].name);
         if (cell.answered) {
             fprintf(script, " %.6f %.6f\n", cell.mean_ms / scale, cell.p99_ms / scale);
         } else {
@@ -201,9 +201,9 @@ static bool draw(const char *folder, const char *script)
     return false;
 }
 
-static bool plot(const struct weft_compare *compare, uint32_t network, const char *folder,
-                 const char *kind,
-                 bool (*write)(FILE *, const struct weft_compare *, uint32_t))
+bool weft_compare_plot_one(const struct weft_compare *compare, uint32_t network,
+                           const char *folder, const char *kind,
+                           bool (*write)(FILE *, const struct weft_compare *, uint32_t))
 {
     char name[WEFT_COMPARE_NAME_BYTES + 16];
     char path[WEFT_COMPARE_PATH_BYTES];
@@ -227,8 +227,8 @@ bool weft_compare_plot(const struct weft_compare *compare, const char *folder)
     }
     bool good = true;
     for (uint32_t n = 0; good && n < compare->network_count; n++) {
-        good = plot(compare, n, folder, "cdf", write_cdf) &&
-               plot(compare, n, folder, "bars", write_bars);
+        good = weft_compare_plot_one(compare, n, folder, "cdf", write_cdf) &&
+               weft_compare_plot_one(compare, n, folder, "bars", write_bars);
     }
     return good;
 }

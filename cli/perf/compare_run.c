@@ -8,6 +8,7 @@
 #include "cli/perf/compare.h"
 
 #include "cli/options.h"
+#include "cli/perf/compare_train.h"
 #include "cli/perf/place.h"
 #include "cli/stop.h"
 #include "io/clock.h"
@@ -55,6 +56,14 @@ static char *read_whole(const char *path)
     return text;
 }
 
+cJSON *weft_compare_read(const char *path)
+{
+    char *text = read_whole(path);
+    cJSON *object = text != NULL ? cJSON_Parse(text) : NULL;
+    free(text);
+    return object;
+}
+
 static bool has_number(const cJSON *object, const char *name, double value)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
@@ -78,18 +87,25 @@ static bool has_text(const cJSON *object, const char *name, const char *text)
     return cJSON_IsString(item) && strcmp(item->valuestring, text) == 0;
 }
 
+/* False: a result of other settings, or of a run that was interrupted. */
+static bool is_ours(const struct weft_compare *compare, uint32_t transport, const cJSON *result)
+{
+    if (compare->train != NULL) {
+        return weft_compare_train_is_ours(compare, result);
+    }
+    return has_number(result, "rounds_asked", compare->rounds) &&
+           has_number(result, "packet_bytes", compare->packet_bytes) &&
+           has_text(result, "security", security_of(compare, transport)) &&
+           !cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "interrupted"));
+}
+
 cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                          uint32_t repetition)
 {
     char path[WEFT_COMPARE_PATH_BYTES];
     weft_compare_path(compare, network, transport, repetition, "json", path);
-    char *text = read_whole(path);
-    cJSON *result = text != NULL ? cJSON_Parse(text) : NULL;
-    free(text);
-    if (result != NULL && (!has_number(result, "rounds_asked", compare->rounds) ||
-                           !has_number(result, "packet_bytes", compare->packet_bytes) ||
-                           !has_text(result, "security", security_of(compare, transport)) ||
-                           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "interrupted")))) {
+    cJSON *result = weft_compare_read(path);
+    if (result != NULL && !is_ours(compare, transport, result)) {
         cJSON_Delete(result);
         result = NULL;
     }
@@ -117,9 +133,7 @@ static uint32_t missing(const struct weft_compare *compare, uint32_t network)
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Run this program with these arguments until it ends; asked to stop, it is asked as well. Its
- * standard output goes to `output`, NULL = to our standard error. True: it succeeded. */
-static bool run_self(struct weft_arguments *arguments, const char *output)
+bool weft_compare_run_self(struct weft_arguments *arguments, const char *output)
 {
     (void)fflush(NULL);
     pid_t pid = fork();
@@ -142,11 +156,32 @@ static bool run_self(struct weft_arguments *arguments, const char *output)
     return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static bool measure_one(const struct weft_compare *compare, uint32_t network, uint32_t transport,
-                        uint32_t repetition)
+static void add_rounds(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                       uint32_t repetition, const char *rounds,
+                       struct weft_arguments *arguments)
 {
     const struct weft_compare_network *n = &compare->networks[network];
     const struct weft_compare_transport *t = &compare->transports[transport];
+    weft_arguments_add(arguments, "perf");
+    weft_arguments_add(arguments, "%s", compare->pattern);
+    if (t->secure) {
+        weft_arguments_add(arguments, "--security=%s", compare->security);
+    }
+    for (uint32_t i = 0; i < t->word_count; i++) {
+        weft_arguments_add(arguments, "%s", t->words[i]);
+    }
+    weft_arguments_add(arguments, "--senders=%s", n->senders);
+    weft_arguments_add(arguments, "--bytes=%s", n->bytes);
+    weft_arguments_add(arguments, "--rounds=%u", compare->rounds);
+    weft_arguments_add(arguments, "--packet-bytes=%u", compare->packet_bytes);
+    weft_arguments_add(arguments, "--seed=%u", repetition + 1);
+    weft_arguments_add(arguments, "--per-round=%s", rounds);
+    weft_arguments_add(arguments, "--json");
+}
+
+static bool measure_one(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                        uint32_t repetition)
+{
     char json[WEFT_COMPARE_PATH_BYTES];
     char rounds[WEFT_COMPARE_PATH_BYTES];
     char json_new[WEFT_COMPARE_PATH_BYTES + 8];
@@ -157,25 +192,17 @@ static bool measure_one(const struct weft_compare *compare, uint32_t network, ui
     (void)snprintf(rounds_new, sizeof(rounds_new), "%s.new", rounds);
     struct weft_arguments arguments = {0};
     weft_arguments_add(&arguments, "weft");
-    weft_arguments_add(&arguments, "perf");
-    weft_arguments_add(&arguments, "%s", compare->pattern);
-    if (t->secure) {
-        weft_arguments_add(&arguments, "--security=%s", compare->security);
+    if (compare->train != NULL) {
+        weft_arguments_add(&arguments, "train");
+        weft_compare_train_add(compare, transport, &arguments);
+    } else {
+        add_rounds(compare, network, transport, repetition, rounds_new, &arguments);
     }
-    for (uint32_t i = 0; i < t->word_count; i++) {
-        weft_arguments_add(&arguments, "%s", t->words[i]);
-    }
-    weft_arguments_add(&arguments, "--senders=%s", n->senders);
-    weft_arguments_add(&arguments, "--bytes=%s", n->bytes);
-    weft_arguments_add(&arguments, "--rounds=%u", compare->rounds);
-    weft_arguments_add(&arguments, "--packet-bytes=%u", compare->packet_bytes);
-    weft_arguments_add(&arguments, "--seed=%u", repetition + 1);
-    weft_arguments_add(&arguments, "--per-round=%s", rounds_new);
-    weft_arguments_add(&arguments, "--json");
     if (compare->lab != NULL) {
         weft_arguments_add(&arguments, "--lab=%s", compare->lab);
     }
-    bool good = run_self(&arguments, json_new) && rename(rounds_new, rounds) == 0 &&
+    bool good = weft_compare_run_self(&arguments, json_new) &&
+                (compare->train != NULL || rename(rounds_new, rounds) == 0) &&
                 rename(json_new, json) == 0;
     if (!good) {
         (void)unlink(json_new);
@@ -217,16 +244,18 @@ static void add_lab(const struct weft_compare *compare, uint32_t network,
                     struct weft_arguments *arguments)
 {
     const struct weft_compare_network *n = &compare->networks[network];
-    unsigned hosts = (unsigned)strtoul(n->senders, NULL, 10) + 1;
     weft_arguments_add(arguments, "weft");
     weft_arguments_add(arguments, "lab");
     weft_arguments_add(arguments, "run");
-    weft_arguments_add(arguments, "--hosts=%u", hosts);
+    weft_arguments_add(arguments, "--hosts=%u", n->hosts);
     weft_arguments_add(arguments, "--rate=%s", compare->rate);
     weft_arguments_add(arguments, "--buffer=%s", n->buffer);
     weft_arguments_add(arguments, "--loss=%s", n->loss);
     if (compare->ecn != NULL) {
         weft_arguments_add(arguments, "--ecn=%s", compare->ecn);
+    }
+    if (n->background != NULL) {
+        weft_arguments_add(arguments, "--background=%s", n->background);
     }
     weft_arguments_add(arguments, "--");
 }
@@ -255,16 +284,20 @@ static bool measure_inside(const struct weft_compare *compare, uint32_t network)
     weft_arguments_add(&arguments, "perf");
     weft_arguments_add(&arguments, "compare");
     weft_arguments_add(&arguments, "--inside=%s", n->name);
-    weft_arguments_add(&arguments, "--pattern=%s", compare->pattern);
     add_list(&arguments, compare);
-    weft_arguments_add(&arguments, "--senders=%s", n->senders);
-    weft_arguments_add(&arguments, "--bytes=%s", n->bytes);
     weft_arguments_add(&arguments, "--security=%s", compare->security);
-    weft_arguments_add(&arguments, "--rounds=%u", compare->rounds);
     weft_arguments_add(&arguments, "--repetitions=%u", compare->repetitions);
-    weft_arguments_add(&arguments, "--packet-bytes=%u", compare->packet_bytes);
     weft_arguments_add(&arguments, "--out=%s", compare->out);
-    return run_self(&arguments, NULL);
+    if (compare->train != NULL) {
+        weft_compare_train_add_inside(compare, &arguments);
+    } else {
+        weft_arguments_add(&arguments, "--pattern=%s", compare->pattern);
+        weft_arguments_add(&arguments, "--senders=%s", n->senders);
+        weft_arguments_add(&arguments, "--bytes=%s", n->bytes);
+        weft_arguments_add(&arguments, "--rounds=%u", compare->rounds);
+        weft_arguments_add(&arguments, "--packet-bytes=%u", compare->packet_bytes);
+    }
+    return weft_compare_run_self(&arguments, NULL);
 }
 
 static bool make_folder(const struct weft_compare *compare, uint32_t network)
@@ -283,9 +316,9 @@ static bool has_lab(const struct weft_compare *compare, uint32_t network)
 {
     struct weft_perf_place place;
     char error[WEFT_PERF_PLACE_ERROR_BYTES];
-    uint32_t senders = (uint32_t)strtoul(compare->networks[network].senders, NULL, 10);
-    bool alltoall = strcmp(compare->pattern, "alltoall") == 0;
-    bool there = weft_perf_place_find(compare->lab, NULL, senders + !alltoall, &place, error);
+    /* A job's processes may share hosts. */
+    uint32_t hosts = compare->train != NULL ? 2 : compare->networks[network].hosts;
+    bool there = weft_perf_place_find(compare->lab, NULL, hosts, &place, error);
     weft_perf_place_fini(&place);
     if (!there) {
         fprintf(stderr, "weft perf compare: %s\n", error);
