@@ -20,7 +20,7 @@ const char *weft_job_parse_format(const char *text, void *value)
 {
     const struct weft_ml_format *format;
     if (weft_ml_format_find(text, NULL, &format) != WEFT_OK) {
-        return "adult or libsvm";
+        return "adult, adult3 or libsvm";
     }
     *(const char **)value = format->name;
     return NULL;
@@ -117,5 +117,8 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
         return weft_options_usage(command, "--data is missing: no data ships in the format %s",
                                   format->name);
     }
-    return weft_carrier_check(command, &job->carrier, job->inject_loss_ppm, job->trace);
+    int status = weft_until_verify(command, &job->until);
+    return status != WEFT_OPTIONS_RUN
+               ? status
+               : weft_carrier_check(command, &job->carrier, job->inject_loss_ppm, job->trace);
 }

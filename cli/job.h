@@ -86,7 +86,8 @@ const char *weft_job_parse_drive(const char *text, void *value);
     {"data", "PATH", "data file, plain, .zst or .gz; a bare name is also looked for in\n"          \
      "$WEFT_DATA_DIR and in weft's own data folder", WEFT_OPTION_STRING, .value = &(job)->data,    \
      .fallback = "the file shipped for the format"},                                               \
-    {"format", "NAME", "adult = UCI Adult CSV, libsvm = lines of `label index:value ...`",         \
+    {"format", "NAME", "adult = UCI Adult CSV, adult3 = the same with 15 times the features,\n"    \
+     "libsvm = lines of `label index:value ...`",                                                  \
      WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
      .fallback = "adult"},                                                                         \
     {"workers", "N", "worker processes in the job", WEFT_OPTION_U32, .value = &(job)->workers,     \

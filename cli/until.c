@@ -10,6 +10,20 @@ bool weft_until_is_set(const struct weft_until *until)
     return until->loss > 0.0F || until->auc > 0.0F;
 }
 
+int weft_until_verify(const struct weft_command *command, const struct weft_until *until)
+{
+    if (until->auc >= 1.0F) {
+        return weft_options_usage(command, "--until-auc %g is not allowed; no AUC gets there, it "
+                                           "must be below 1",
+                                  (double)until->auc);
+    }
+    if (until->give_up_s > 0 && !weft_until_is_set(until)) {
+        return weft_options_usage(command, "--give-up without --until-loss or --until-auc: there "
+                                           "is no target to give up");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 void weft_until_add(const struct weft_until *until, struct weft_arguments *arguments)
 {
     if (until->loss > 0.0F) {

@@ -48,6 +48,9 @@ struct weft_until {
 /* Some target is set. */
 bool weft_until_is_set(const struct weft_until *until);
 
+/* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
+int weft_until_verify(const struct weft_command *command, const struct weft_until *until);
+
 /* Pass on to a worker. */
 void weft_until_add(const struct weft_until *until, struct weft_arguments *arguments);
 

@@ -52,7 +52,8 @@ static const char *parse_pattern(const char *text, void *value)
     return "incast, outcast or alltoall";
 }
 
-static const char *check_numbers(const struct weft_compare_list *list, double least, double most)
+const char *weft_compare_check_numbers(const struct weft_compare_list *list, double least,
+                                       double most)
 {
     for (uint32_t i = 0; i < list->count; i++) {
         char *end;
@@ -72,7 +73,7 @@ static const char *check_whole(const struct weft_compare_list *list, double leas
             return list->items[i];
         }
     }
-    return check_numbers(list, least, most);
+    return weft_compare_check_numbers(list, least, most);
 }
 
 static const char *check_floats(const struct weft_compare_list *list)
@@ -107,7 +108,7 @@ static int check_lists(const struct weft_command *command, const struct options 
                                            "of 4 bytes",
                                   wrong);
     }
-    wrong = check_numbers(&o->losses, 0, 0.999);
+    wrong = weft_compare_check_numbers(&o->losses, 0, 0.999);
     return wrong == NULL ? WEFT_OPTIONS_RUN
                          : weft_options_usage(command, "--loss: \"%.40s\" is no fraction", wrong);
 }

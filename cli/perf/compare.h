@@ -89,6 +89,10 @@ struct weft_compare_cell {
 
 /* NULL, or what is allowed. */
 const char *weft_compare_list_cut(const char *text, struct weft_compare_list *list_p);
+
+/* The first item that is not a number from least to most, or NULL. */
+const char *weft_compare_check_numbers(const struct weft_compare_list *list, double least,
+                                       double most);
 const char *weft_compare_transport_parse(const char *text, struct weft_compare_transport *p);
 
 /* ---- measuring (compare_run.c) --------------------------------------------------------------- */

@@ -231,6 +231,10 @@ static int plan(const struct weft_command *command, struct options *o, int count
     if (c->loopback && c->lab != NULL) {
         return weft_options_usage(command, "--loopback or --lab, not both");
     }
+    const char *wrong = weft_compare_check_numbers(&o->losses, 0, 0.999);
+    if (wrong != NULL) {
+        return weft_options_usage(command, "--loss: \"%.40s\" is no fraction", wrong);
+    }
     return plan_networks(o) ? WEFT_OPTIONS_RUN
                             : weft_options_usage(command, "more than %u networks",
                                                  WEFT_COMPARE_NETWORKS_MAX);

@@ -1,5 +1,5 @@
 /* The Adult line parser on any bytes. The first byte is the line number, because line 1 may be a
- * header; the rest is the line. A row always has all its features. */
+ * header, or a 3: line 2 with triples; the rest is the line. A row always has all its features. */
 #include "base/assert.h"
 #include "ml/adult.h"
 
@@ -15,8 +15,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct weft_ml_row row = {0};
     struct weft_ml_error error = {0};
     bool is_row = false;
-    weft_status status = weft_ml_adult_parse((const char *)data + 1, size - 1,
-                                             data[0] == '1' ? 1 : 2, &row, &error, &is_row);
+    bool triples = data[0] == '3';
+    weft_ml_parse_fn *parse = triples ? weft_ml_adult3_parse : weft_ml_adult_parse;
+    weft_status status = parse((const char *)data + 1, size - 1, data[0] == '1' ? 1 : 2, &row,
+                               &error, &is_row);
     if (status != WEFT_OK) {
         WEFT_ASSERT(status == WEFT_DATA && strlen(error.text) > 0 && !is_row);
     } else if (is_row) {
@@ -27,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             WEFT_ASSERT(i == 0 || row.ids[i] > row.ids[i - 1]);
             total += row.values[i];
         }
-        WEFT_ASSERT(total == 78); /* 12 columns and their 66 pairs */
+        /* 12 columns, their 66 pairs and 220 triples. */
+        WEFT_ASSERT(total == (triples ? 298 : 78));
     }
     weft_ml_row_fini(&row);
     return 0;

@@ -28,14 +28,14 @@ static void a_row_grows_and_keeps_its_features(void **state)
 static void equal_ids_add_up(void **state)
 {
     (void)state;
-    enum { IDS = 50 };
+    enum { IDS = 300 };
     for (uint64_t seed = 1; seed <= 100; seed++) {
         struct weft_prng prng;
         weft_prng_init(&prng, seed);
         struct weft_ml_row row = {0};
         float totals[IDS] = {0};
         uint32_t distinct = 0;
-        for (uint64_t n = weft_prng_below(&prng, 80); n > 0; n--) {
+        for (uint64_t n = weft_prng_below(&prng, 400); n > 0; n--) {
             uint64_t id = weft_prng_below(&prng, IDS);
             float value = (float)weft_prng_range(&prng, 1, 4);
             assert_int_equal(weft_ml_row_add(&row, id, value, NULL), WEFT_OK);
