@@ -1,0 +1,132 @@
+#!/bin/sh
+# `weft train --lab`: servers and workers on the hosts of a lab with losses, over both transports; it
+# learns what it must, uses the network, and leaves nothing, however it ends. No time is judged here.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/lab/lab.sh
+. "$WEFT_SOURCE_ROOT/tests/lab/lab.sh"
+lab_or_skip
+unset WEFT_JOB_KEY WEFT_LAB WEFT_DATA_DIR
+lab=train-$$
+trap '"$WEFT_BIN" lab down $lab >/dev/null 2>&1; rm -rf "$tap_tmp"' EXIT
+
+mark=$((1000000 + $$)) # --inject-seed of our jobs: their processes' name in the process list
+members() { ps -e -o args= | grep -c "^weft [sw].*--inject-seed=$mark\( \|\$\)"; }
+nobody() { [ "$(members)" = 0 ]; }
+all_four() { [ "$(members)" = 4 ]; }
+machine() { # the machine's own network, as far as a job could leave something in it
+    ip -o link | sed 's/ mtu .*//'
+    ip route show table all
+    tc qdisc show
+}
+before=$(machine)
+
+# train <name> <options...>: the report is $tap_tmp/<name>.json.
+train() {
+    name=$1
+    shift
+    tap_run "train $*" "$WEFT_BIN" train --lab $lab --workers 3 --servers 1 --inject-seed $mark \
+        --report "$tap_tmp/$name.json" "$@"
+}
+# holds <what> <name> <jq condition>
+holds() {
+    if jq -e "$3" "$tap_tmp/$2.json" >"$tap_tmp/jq.out" 2>&1; then
+        tap_pass "$2: $1"
+    else
+        tap_fail "$2: $1" "$3
+$(jq -c 'del(.counters, .latency_us)' "$tap_tmp/$2.json" 2>&1)"
+    fi
+}
+received() { # bytes that a host got over its cable
+    "$WEFT_BIN" lab exec $lab "$1" -- cat /sys/class/net/eth0/statistics/rx_bytes
+}
+
+# ---- what it says when it cannot ----------------------------------------------------------------
+tap_run_fails "no such lab" 1 "$WEFT_BIN" train --lab $lab
+tap_like "says how to make one" "$(cat "$tap_tmp/run.out")" "$lab.*weft lab up"
+"$WEFT_BIN" lab up $lab --hosts 1 >/dev/null
+tap_run_fails "a lab of one host" 1 "$WEFT_BIN" train --lab $lab --workers 3 --servers 1
+tap_like "says how large it should be" "$(cat "$tap_tmp/run.out")" 'has one host.*--hosts 4'
+"$WEFT_BIN" lab down $lab >/dev/null
+tap_run "a lab" "$WEFT_BIN" lab up $lab --hosts 4 --rate 200mbit --buffer 128kb --loss 0.01
+cp "$WEFT_BIN" "$tap_tmp/weft"
+chmod 755 "$tap_tmp" "$tap_tmp/weft"
+if setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$tap_tmp/weft" 2>/dev/null; then
+    tap_run_fails "not root" 1 setpriv --reuid 65534 --regid 65534 --clear-groups \
+        env LD_LIBRARY_PATH="$(dirname "$WEFT_BIN")" "$tap_tmp/weft" train --lab $lab \
+        --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst"
+    tap_like "is told so" "$(cat "$tap_tmp/run.out")" 'needs root'
+else
+    tap_skip "not root" "setpriv cannot run the program as another user here"
+fi
+
+# ---- it learns, over the network ----------------------------------------------------------------
+down_0=$(received 0)
+down_3=$(received 3)
+train weft --loss-bound 0.1
+holds "the quality of a run without losses" weft '.test_auc >= 0.92 and (.test_auc - 0.923 | fabs) <= 0.003'
+holds "something was left out, not more than the bound" weft \
+    '.delivered_fraction < 1 and .delivered_fraction >= 0.9'
+holds "the report names the network" weft '
+    .lab.hosts == 4 and .lab.loss == 0.01 and .lab.rate_bps == 200000000 and .lab.buffer == 131072 and
+    .lab.topology == "star" and .transport == "weft" and .injected_drops == 0'
+# 3 epochs of 32 steps, 3 workers, some 2,200 weights of 4 bytes a push.
+tap_is "the gradients crossed host 0's cable" "$(($(received 0) - down_0 > 2000000))" 1
+tap_is "and the weights those of the workers" "$(($(received 3) - down_3 > 500000))" 1
+train whole --loss-bound 0 --until-loss 0.3 --check-steps 8 --epochs 9
+train tcp --transport tcp --tcp-cc reno --tcp-rto-min 5 --security none --loss-bound 0.1 \
+    --until-loss 0.3 --check-steps 8 --epochs 9
+for name in whole tcp; do
+    holds "all was delivered, lost packets again" $name \
+        '.delivered_fraction == 1 and .retransmitted_packets > 0 and .until.reached'
+done
+tap_is "over TCP the same steps with the same losses" \
+    "$(jq -c '[.until.checks[] | .step, (.test_logloss * 1e6 | round)]' "$tap_tmp/tcp.json")" \
+    "$(jq -c '[.until.checks[] | .step, (.test_logloss * 1e6 | round)]' "$tap_tmp/whole.json")"
+
+# ---- who is where -------------------------------------------------------------------------------
+# Of 7 processes on 4 hosts: servers on 0, 1, 2; workers on 3, 0, 1, 2.
+tap_run "more processes than hosts" "$WEFT_BIN" train --lab $lab --servers 3 --workers 4 --epochs 1 \
+    --security none
+tap_like "servers from host 0 on" "$(cat "$tap_tmp/run.out")" \
+    '^shards: 10.77.0.1:[0-9]*,10.77.0.2:[0-9]*,10.77.0.3:[0-9]*$'
+
+# ---- how it ends otherwise ----------------------------------------------------------------------
+begin() { # a job without an end, in the background; $job is its process
+    "$WEFT_BIN" train --lab $lab --workers 3 --servers 1 --inject-seed $mark --epochs 10000 \
+        --report "$tap_tmp/cut.json" >"$tap_tmp/out" 2>"$tap_tmp/err" &
+    job=$!
+    lab_until 20 grep -q '^epoch 1/' "$tap_tmp/out"
+}
+begin
+tap_run "a long job has four processes" all_four
+hosts=$(pgrep -f "^weft [sw].*--inject-seed=$mark( |\$)" | while read -r pid; do
+    nsenter -t "$pid" -u hostname 2>/dev/null
+done | sort | tr '\n' ' ')
+tap_is "each on its host" "$hosts" "h0 h1 h2 h3 "
+kill -INT $job
+wait $job
+tap_is "Ctrl-C: a failure" $? 1
+tap_like "that says so" "$(cat "$tap_tmp/err")" 'interrupted by signal 2'
+tap_run "and nobody is left" lab_until 5 nobody
+begin
+kill -KILL $job
+wait $job 2>/dev/null
+tap_run "kill -9: nobody is left" lab_until 5 nobody
+begin
+"$WEFT_BIN" lab down $lab >/dev/null
+wait $job
+tap_is "the lab ends under a job: a failure" $? 1
+tap_like "that names a process" "$(cat "$tap_tmp/err")" '\(server\|worker\) [0-2] (pid [0-9]*)'
+tap_run "and nobody is left" lab_until 5 nobody
+tap_is "no report of a job that was cut" "$(find "$tap_tmp" -name 'cut.json*')" ""
+
+# ---- a comparison on a network of its own -------------------------------------------------------
+tap_run "compare jobs" "$WEFT_BIN" perf compare --train --workers 2 --epochs 1 --rate 200mbit \
+    --loss 0.01 --background none --repetitions 1 --transports weft:0,tcp:reno:rto5:none \
+    --out "$tap_tmp/results" --json -- --format adult
+tap_run "has both over its network" jq -e '.networks | length == 1 and .[0].loss == 0.01 and
+    (.[0].cells | map(.runs[0].lab.loss) == [0.01, 0.01]) and all(.[0].cells[];
+        .dnf == 0 and .delivered_fraction == 1 and .retransmitted_packets > 0)' "$tap_tmp/run.out"
+tap_is "the machine's network is as before" "$(machine)" "$before"
+tap_done
