@@ -100,7 +100,7 @@ begin() { # a job without an end, in the background; $job is its process
 }
 begin
 tap_run "a long job has four processes" all_four
-hosts=$(pgrep -f "^weft [sw].*--inject-seed=$mark( |\$)" | while read -r pid; do
+hosts=$(ps -e -o pid= -o args= | grep "[0-9] weft [sw].*--inject-seed=$mark\( \|\$\)" | while read -r pid _; do
     nsenter -t "$pid" -u hostname 2>/dev/null
 done | sort | tr '\n' ' ')
 tap_is "each on its host" "$hosts" "h0 h1 h2 h3 "
