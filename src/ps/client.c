@@ -288,7 +288,7 @@ static weft_status rows_check(const struct weft_ps_client *client, uint16_t tabl
  * that is gone fails later, in its part. */
 static bool push_fits(const struct weft_ps_client *client, uint16_t table)
 {
-    uint16_t elem_bytes = weft_table_push_elem_bytes(client->tables[table].spec.dim);
+    uint16_t elem_bytes = weft_table_push_elem_bytes(&client->tables[table].spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
     for (uint32_t s = 0; s < client->config.shards; s++) {
         if (!client->ends[s].down &&

@@ -20,12 +20,13 @@ static size_t align8(size_t bytes)
 
 size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint32_t parts_per_op)
 {
-    size_t elem_bytes = weft_table_push_elem_bytes(config->dim_max);
-    size_t elems = (size_t)config->rows_per_op_max * weft_table_blocks(config->dim_max);
-    /* Two heads padded to elements, two alignments; TABLE's body is shorter than this, too. */
+    size_t row_bytes = weft_table_row_push_bytes_max(config->dim_max);
+    /* Two heads padded to elements, two alignments; or TABLE's body. */
+    size_t elem_bytes = sizeof(uint64_t) + WEFT_RPC_BLOCK_FLOATS * sizeof(float);
     size_t part_bytes =
         WEFT_RPC_REQUEST_BYTES + WEFT_RPC_REPLY_BYTES + 2 * (elem_bytes + sizeof(uint64_t));
-    return elems * elem_bytes + parts_per_op * part_bytes;
+    static_assert(WEFT_RPC_SPEC_BYTES < WEFT_RPC_BLOCK_FLOATS * sizeof(float));
+    return config->rows_per_op_max * row_bytes + parts_per_op * part_bytes;
 }
 
 static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index, uint32_t shard,
@@ -77,18 +78,20 @@ uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t
 }
 
 /* The rows of one chunk: n ids, then n blocks; the one copy that a push makes. */
-static void gather_chunk(uint8_t *chunk, struct weft_ps_chunk_rows place, uint32_t dim,
-                         const uint32_t *order, const uint64_t *ids, const float *values)
+static void gather_chunk(uint8_t *chunk, struct weft_ps_chunk_rows place,
+                         const struct weft_table_spec *spec, const uint32_t *order,
+                         const uint64_t *ids, const float *values)
 {
-    uint32_t blocks = weft_table_blocks(dim);
-    size_t block_bytes = (size_t)weft_table_block_floats(dim) * 4;
+    uint32_t dim = spec->dim, blocks = weft_table_blocks(spec);
+    uint32_t block_floats = weft_table_block_floats(spec);
+    size_t block_bytes = (size_t)block_floats * 4;
     uint32_t r = place.first / blocks, block = place.first % blocks;
     for (uint32_t i = 0; i < place.count; i++) {
         uint32_t row = order[r];
         uint8_t *out = chunk + place.blocks_offset + i * block_bytes;
-        size_t used_bytes = (size_t)weft_table_block_used(dim, block) * 4;
+        size_t used_bytes = (size_t)weft_table_block_used(spec, block) * 4;
         weft_ps_store_u64(chunk + place.ids_offset + (size_t)i * 8, ids[row]);
-        memcpy(out, values + (size_t)row * dim + (size_t)block * WEFT_RPC_BLOCK_FLOATS, used_bytes);
+        memcpy(out, values + (size_t)row * dim + (size_t)block * block_floats, used_bytes);
         memset(out + used_bytes, 0, block_bytes - used_bytes);
         block = block + 1 == blocks ? 0 : block + 1;
         r += block == 0;
@@ -101,10 +104,9 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, uint32_t 
     struct ps_part *part = part_add(client, op, shard, first, rows);
     const struct ps_table *table = &client->tables[part->table];
     part->clock = table->clock + 1;
-    uint32_t dim = table->spec.dim;
-    uint16_t elem_bytes = weft_table_push_elem_bytes(dim);
+    uint16_t elem_bytes = weft_table_push_elem_bytes(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
-    uint32_t total = head_elems + rows * weft_table_blocks(dim);
+    uint32_t total = head_elems + rows * weft_table_blocks(&table->spec);
     if (client->ends[shard].down) {
         return part_index(client, part); /* fails when it is queued */
     }
@@ -116,7 +118,7 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, uint32_t 
     for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {
         uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, total - begin);
         gather_chunk(part->request + (size_t)begin * elem_bytes,
-                     weft_ps_chunk_rows(elem_bytes, chunk_elems, head_elems, k, elems), dim,
+                     weft_ps_chunk_rows(elem_bytes, chunk_elems, head_elems, k, elems), &table->spec,
                      client->ops[op].order + first, ids, values);
     }
     return part_index(client, part);
@@ -136,9 +138,9 @@ uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, uint32_t 
     struct ps_part *part = part_add(client, op, shard, first, rows);
     const struct ps_table *table = &client->tables[part->table];
     part->clock = pull_need_clock(table);
-    uint16_t elem_bytes = weft_table_pull_elem_bytes(table->spec.dim);
+    uint16_t elem_bytes = weft_table_pull_elem_bytes(&table->spec);
     uint32_t reply_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes) +
-                           rows * weft_table_blocks(table->spec.dim);
+                           rows * weft_table_blocks(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, sizeof(uint64_t));
     part_memory(client, part, head_elems + rows, sizeof(uint64_t), reply_elems * elem_bytes);
     const struct ps_op *pull = &client->ops[op];
@@ -240,7 +242,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
     bool is_pull = part->kind == WEFT_RPC_PULL;
     bool after = is_pull && part->op != WEFT_PS_NONE && link->pushes_flying == 1 &&
                  client->tables[part->table].spec.mode != WEFT_TABLE_BSP;
-    uint32_t blocks = weft_table_blocks(client->tables[part->table].spec.dim);
+    uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec);
     struct weft_rpc_request request = {
         .rpc_id = part->rpc_id,
         .worker = client->config.worker,
@@ -454,7 +456,8 @@ static void scatter(struct weft_ps_client *client, const struct ps_part *part,
 {
     struct ps_table *table = &client->tables[part->table];
     const struct ps_op *op = &client->ops[part->op];
-    uint32_t dim = table->spec.dim, blocks = weft_table_blocks(dim);
+    uint32_t dim = table->spec.dim, blocks = weft_table_blocks(&table->spec);
+    uint32_t block_floats = weft_table_block_floats(&table->spec);
     uint32_t elem_bytes = event->elem_bytes;
     uint32_t element = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
     uint32_t chunk = element / event->chunk_elems, in_chunk = element % event->chunk_elems;
@@ -470,9 +473,9 @@ static void scatter(struct weft_ps_client *client, const struct ps_part *part,
                 came = false;
                 continue;
             }
-            memcpy(op->rows_out + (size_t)row * dim + (size_t)b * WEFT_RPC_BLOCK_FLOATS,
+            memcpy(op->rows_out + (size_t)row * dim + (size_t)b * block_floats,
                    part->reply + (size_t)element * elem_bytes,
-                   (size_t)weft_table_block_used(dim, b) * 4);
+                   (size_t)weft_table_block_used(&table->spec, b) * 4);
         }
         remember(client, table, op->ids[row], came);
     }
@@ -482,12 +485,12 @@ static void scatter(struct weft_ps_client *client, const struct ps_part *part,
 static bool rows_match(struct weft_ps_client *client, const struct ps_part *part,
                        const struct weft_msg_event *event, const struct weft_rpc_reply *reply)
 {
-    uint32_t dim = client->tables[part->table].spec.dim;
-    uint16_t elem_bytes = weft_table_pull_elem_bytes(dim);
+    const struct weft_table_spec *spec = &client->tables[part->table].spec;
+    uint16_t elem_bytes = weft_table_pull_elem_bytes(spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
     return reply->rows == part->rows && event->elem_bytes == elem_bytes &&
            event->chunk_elems >= head_elems &&
-           event->total == head_elems + part->rows * weft_table_blocks(dim);
+           event->total == head_elems + part->rows * weft_table_blocks(spec);
 }
 
 /* Returns false when the answer makes no sense. */

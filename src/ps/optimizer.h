@@ -1,31 +1,63 @@
-/* Optimizers: what an averaged gradient does to a row. The arithmetic is that of the reference
- * trainer (src/ml/reference.h), in float32 and in the same order:
+/* Optimizers: what an averaged gradient does to a block of a row, element by element, in float32.
+ * With g = sum / divisor, rate = learning_rate, and everything of a new row zero unless said:
  *
- *     sgd       w -= rate * g
- *     adagrad   s += g * g;   w -= rate * g / (sqrt(s) + epsilon)     s starts at `accumulator`
+ *     sgd       w -= rate g
+ *     momentum  v = beta1 v + g;   w -= rate v                                        [polyak64]
+ *     adagrad   s += g^2;   w -= rate g / (sqrt(s) + epsilon);   s = accumulator at first [duchi11]
+ *     adam      m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2;             [adam15]
+ *               w -= rate (m / c1) / (sqrt(v / c2) + epsilon)
+ *     ftrl      z += g - (sqrt(n + g^2) - sqrt(n)) / rate w;   n += g^2;                  [ftrl13]
+ *               w = 0 if |z| <= l1, else -(z - sign(z) l1) / ((epsilon + sqrt(n)) / rate + l2);
+ *               n = accumulator at first, z such that w is the initial weight
+ *     adadelay  s += a g^2;   w -= rate g / (sqrt(s / a) + epsilon),   a = t / (t + delay) [sra16]
  *
- * with g = sum / W. Element by element: a part of a row may be updated alone.
+ * SGD and Adagrad are those of the reference trainer (src/ml/reference.h), bit for bit.
+ *
+ * Adam corrects its bias by the steps that this block of this row has taken, not by those of the
+ * table: a rare row would else begin with steps that are far too small. Its c1 = 1 - beta1^t is
+ * kept as the same running average, of ones: c1 = beta1 c1 + (1 - beta1). So it needs no power, and
+ * m / c1 is a weighted mean whatever rounding does.
+ *
+ * AdaDelay's t counts clocks, its delay is the clocks that passed between the one a gradient was
+ * computed for and the one the fastest worker is in; so t + delay is the latter, and without delay
+ * it is Adagrad.
+ *
+ * Source: docs/papers.md.
  */
 #ifndef WEFT_PS_OPTIMIZER_H
 #define WEFT_PS_OPTIMIZER_H
 
-#include "rpc/head.h"
+#include "rpc/table_spec.h"
+
+enum { WEFT_OPTIMIZER_SLOTS_MAX = 2, WEFT_OPTIMIZER_STEPS_MAX = 2 };
+
+/* One block of one row, and what is to be done to it. */
+struct weft_optimizer_block {
+    float *weights;    /* (count,) */
+    float *slots;      /* of slot k and weight i: [k * stride + i] */
+    float *steps;      /* (optimizer->steps,): of the block as a whole */
+    const float *sums; /* (count,) */
+    uint32_t stride;   /* dim */
+    uint32_t count;
+    float divisor; /* W, or what else makes a mean of the sums */
+    float fresh;   /* AdaDelay's a: 0 < a <= 1 */
+};
 
 struct weft_optimizer {
     const char *name;
     uint8_t kind;   /* enum weft_optimizer_kind; its place in the list */
     uint32_t slots; /* floats of state for each weight */
+    uint32_t steps; /* floats of state for each block; 0 in a new row */
 
-    /* State of new weights. */
-    void (*init)(const struct weft_table_spec *spec, float *slots, uint32_t count);
+    /* State of new weights, which are set already.
+     * Shape:   weights (count,); slots (slots, stride), of these the first count columns. */
+    void (*init)(const struct weft_table_spec *spec, const float *weights, float *slots,
+                 uint32_t stride, uint32_t count);
 
-    /* One step with g = sums[i] / spec->workers.
-     * Shape:   weights, sums (count,); slots (count,) when there are any. */
-    void (*step)(const struct weft_table_spec *spec, float *weights, float *slots,
-                 const float *sums, uint32_t count);
+    void (*step)(const struct weft_table_spec *spec, const struct weft_optimizer_block *block);
 };
 
-enum { WEFT_OPTIMIZERS_COUNT = 2 };
+enum { WEFT_OPTIMIZERS_COUNT = 6 };
 extern const struct weft_optimizer *const weft_optimizers[WEFT_OPTIMIZERS_COUNT];
 
 /* NULL when there is none of that number or name. */

@@ -48,9 +48,9 @@ static weft_status slot_init(const struct weft_shard_config *config, struct shar
 {
     size_t answer_bytes = WEFT_RPC_REPLY_BYTES;
     if (slot->op == WEFT_RPC_PULL) {
-        size_t elem_bytes = weft_table_pull_elem_bytes(config->dim_max);
-        size_t elems = (size_t)config->rows_per_rpc_max * weft_table_blocks(config->dim_max);
-        answer_bytes += (elems + 1) * elem_bytes; /* + 1: the head's padding */
+        /* A block more: the head's padding. */
+        answer_bytes += config->rows_per_rpc_max * weft_table_row_push_bytes_max(config->dim_max) +
+                        WEFT_RPC_BLOCK_FLOATS * sizeof(float);
         slot->ids = calloc(config->rows_per_rpc_max, sizeof(*slot->ids));
     }
     slot->answer = calloc(1, answer_bytes);
@@ -325,6 +325,7 @@ static void clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now
     shard->clock_min[index] = min;
     if (table->spec.mode == WEFT_TABLE_BSP) {
         shard->counters.rows_stepped += weft_table_step_all(table);
+        weft_table_set_now(table, min + 1);
     }
     weft_shard_wake(shard, now_ns);
 }
@@ -356,8 +357,12 @@ static void clock_chunk(struct weft_shard *shard, const struct weft_msg_event *e
         shard->msgr.ops->refuse(shard->msgr.self, event->peer, event->seq);
         return;
     }
-    shard->clocks[(size_t)tag.table * shard->config.workers_max + rank]++;
+    uint32_t clock = ++shard->clocks[(size_t)tag.table * shard->config.workers_max + rank];
     shard->counters.clocks++;
+    struct weft_table *table = &shard->tables[tag.table];
+    if (table->spec.mode != WEFT_TABLE_BSP && clock >= table->now) {
+        weft_table_set_now(table, clock + 1);
+    }
     clock_advance(shard, tag.table, now_ns);
 }
 

@@ -24,6 +24,7 @@
 
 #include "core/msg.h"
 #include "ps/table.h"
+#include "rpc/head.h"
 
 struct weft_shard;
 
@@ -56,7 +57,7 @@ struct weft_shard_counters {
     uint64_t chunks_refused; /* of any request */
     uint64_t elements_applied;
     uint64_t rows_pulled;
-    uint64_t rows_absent;    /* of these, answered with zeros */
+    uint64_t rows_absent;    /* of these, answered with initial weights */
     uint64_t rows_stepped;   /* BSP: optimizer steps at the end of clocks */
     uint64_t rows_refused;   /* new rows for which there was no memory */
     uint64_t clocks_refused; /* not the worker's next clock, or malformed */

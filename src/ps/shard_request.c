@@ -67,8 +67,8 @@ static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
     } else if (table == NULL) {
         reject(slot, WEFT_RPC_UNKNOWN_TABLE);
     } else if (slot->op == WEFT_RPC_PUSH) {
-        if (event->elem_bytes != weft_table_push_elem_bytes(table->spec.dim) ||
-            slot->rows % weft_table_blocks(table->spec.dim) != 0) {
+        if (event->elem_bytes != weft_table_push_elem_bytes(&table->spec) ||
+            slot->rows % weft_table_blocks(&table->spec) != 0) {
             reject(slot, WEFT_RPC_BAD_REQUEST);
         }
     } else if (event->elem_bytes != sizeof(uint64_t)) {
@@ -169,7 +169,7 @@ static struct push_chunk push_chunk_of(const struct weft_msg_event *event,
         .blocks = data + rows.blocks_offset,
         .first = rows.first,
         .count = rows.count,
-        .blocks_per_row = weft_table_blocks(table->spec.dim),
+        .blocks_per_row = weft_table_blocks(&table->spec),
         .block_bytes = event->elem_bytes - (uint32_t)sizeof(uint64_t),
     };
 }
@@ -180,13 +180,13 @@ static uint32_t block_of(const struct push_chunk *chunk, uint32_t i)
 }
 
 /* Everything that can be wrong with a chunk, found out before any of it is applied; the rows are
- * left in chunk_rows. Rows that it made before the table was full stay, with weights of zero. */
+ * left in chunk_rows. Rows that it made before the table was full stay, as they began. */
 static enum weft_rpc_status push_validate(struct weft_shard *shard, struct weft_table *table,
                                           const struct push_chunk *chunk)
 {
     for (uint32_t i = 0; i < chunk->count; i++) {
         uint64_t id = weft_ps_load_u64(chunk->ids + (size_t)i * 8);
-        uint32_t used = weft_table_block_used(table->spec.dim, block_of(chunk, i));
+        uint32_t used = weft_table_block_used(&table->spec, block_of(chunk, i));
         if (weft_table_shard_of(id, shard->config.shards) != shard->config.shard) {
             return WEFT_RPC_WRONG_SHARD;
         }
@@ -238,6 +238,7 @@ static bool push_take(struct weft_shard *shard, struct shard_slot *slot,
         note(slot, status);
         return false;
     }
+    weft_table_begin(table, slot->clock);
     push_apply(shard, table, &chunk);
     return true;
 }
@@ -384,14 +385,8 @@ static void answer_row(struct weft_shard *shard, const struct weft_table *table,
                        uint8_t *out, size_t row_bytes)
 {
     size_t dim_bytes = (size_t)table->spec.dim * 4;
-    const struct weft_table_row *row = weft_table_find(table, id);
     memset(out + dim_bytes, 0, row_bytes - dim_bytes);
-    if (row == NULL) {
-        memset(out, 0, dim_bytes);
-        shard->counters.rows_absent++;
-    } else {
-        memcpy(out, weft_table_weights(table, row), dim_bytes);
-    }
+    shard->counters.rows_absent += !weft_table_read(table, id, (float *)(void *)out);
     shard->counters.rows_pulled++;
 }
 
@@ -406,8 +401,8 @@ static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
 {
     uint64_t begin_ns = shard_clock_ns(shard);
     const struct weft_table *table = shard_table(shard, slot->table);
-    uint16_t elem_bytes = weft_table_pull_elem_bytes(table->spec.dim);
-    uint32_t blocks = weft_table_blocks(table->spec.dim);
+    uint16_t elem_bytes = weft_table_pull_elem_bytes(&table->spec);
+    uint32_t blocks = weft_table_blocks(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
     size_t row_bytes = (size_t)blocks * elem_bytes;
     if (slot->rows == 0) {

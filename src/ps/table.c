@@ -1,6 +1,7 @@
 /* A row in its slab:
  *
- *     struct weft_table_row (16 bytes) | weights (dim) | slots (dim x slots) | sums (dim, BSP)
+ *     struct weft_table_row (24 bytes) | weights (dim) | slots (slots x dim) | steps (blocks x steps)
+ *                                      | sums (dim, BSP)
  *
  * The index is linear probing over u64 entries {high half of the hash, row number + 1}; comparing
  * the half hash first saves the cache miss of looking into a row that is not the one.
@@ -8,6 +9,7 @@
 #include "ps/table.h"
 
 #include "base/assert.h"
+#include "base/init.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -17,16 +19,27 @@ struct weft_table_row {
     uint64_t id;
     uint32_t number;
     uint32_t touched_next; /* 0: not touched; LAST; else the next one's number + 1 */
+    uint32_t clock;        /* as in weft_table_view, like the next */
+    uint32_t count;
 };
 
-static_assert(sizeof(struct weft_table_row) == 16, "rows follow their header without a gap");
+static_assert(sizeof(struct weft_table_row) == 24, "rows follow their header without a gap");
 
 #define TOUCHED_LAST UINT32_MAX
 
-static uint32_t row_bytes_of(uint32_t dim, uint32_t slots, bool sums)
+static uint32_t row_bytes_of(uint32_t weights, uint32_t state, uint32_t sums)
 {
-    uint32_t bytes = (uint32_t)sizeof(struct weft_table_row) + 4 * dim * (1 + slots + sums);
+    uint32_t bytes = (uint32_t)sizeof(struct weft_table_row) + 4 * (weights + state + sums);
     return (bytes + 7) / 8 * 8;
+}
+
+/* The longest row of dim_max floats: every slot, the shortest blocks, and sums. */
+static uint32_t row_bytes_max(uint32_t dim_max)
+{
+    uint32_t blocks = (dim_max + WEFT_RPC_BLOCK_FLOATS_MIN - 1) / WEFT_RPC_BLOCK_FLOATS_MIN;
+    return row_bytes_of(dim_max,
+                        WEFT_OPTIMIZER_SLOTS_MAX * dim_max + WEFT_OPTIMIZER_STEPS_MAX * blocks,
+                        dim_max);
 }
 
 /* The largest power of two of rows that fits, at least one. */
@@ -51,12 +64,11 @@ static uint32_t index_size(uint32_t rows_max)
 weft_status weft_table_init(struct weft_table *table, uint32_t rows_max, uint32_t dim_max,
                             uint64_t slab_bytes)
 {
-    enum { SLOTS_MAX = 1 };
-    if (rows_max == 0 || rows_max > UINT32_C(1) << 30 || dim_max == 0 ||
+    if (rows_max == 0 || rows_max > WEFT_RPC_ROWS_MAX || dim_max == 0 ||
         dim_max > WEFT_RPC_DIM_MAX || slab_bytes == 0 || slab_bytes > UINT64_C(1) << 40) {
         return WEFT_INVALID;
     }
-    uint32_t fewest_log2 = slab_rows_log2_of(slab_bytes, row_bytes_of(dim_max, SLOTS_MAX, true));
+    uint32_t fewest_log2 = slab_rows_log2_of(slab_bytes, row_bytes_max(dim_max));
     uint32_t slots = index_size(rows_max);
     *table = (struct weft_table){
         .rows_max = rows_max,
@@ -87,12 +99,19 @@ weft_status weft_table_declare(struct weft_table *table, const struct weft_table
     if (!weft_table_spec_valid(spec) || spec->dim > table->spec.dim) {
         return WEFT_INVALID;
     }
+    if (spec->kind != WEFT_TABLE_SPARSE || spec->admission != WEFT_ADMISSION_ALL ||
+        spec->eviction != WEFT_EVICTION_NONE || spec->not_finite != WEFT_NOT_FINITE_REJECT ||
+        spec->rows_max != 0 || spec->bytes_max != 0) {
+        return WEFT_UNSUPPORTED;
+    }
     table->spec = *spec;
     table->optimizer = weft_optimizer_at(spec->optimizer);
     table->row_bytes =
-        row_bytes_of(spec->dim, table->optimizer->slots, spec->mode == WEFT_TABLE_BSP);
+        row_bytes_of(spec->dim, weft_table_state_floats(table), weft_table_sums_floats(table));
     table->slab_rows_log2 = slab_rows_log2_of(table->slab_bytes, table->row_bytes);
     table->touched_head = TOUCHED_LAST;
+    table->now = 1;
+    table->fresh = 1;
     table->declared = true;
     return WEFT_OK;
 }
@@ -156,9 +175,25 @@ static float *row_slots(const struct weft_table *table, const struct weft_table_
     return row_weights(row) + table->spec.dim;
 }
 
+static float *row_steps(const struct weft_table *table, const struct weft_table_row *row)
+{
+    return row_slots(table, row) + (size_t)table->spec.dim * table->optimizer->slots;
+}
+
 static float *row_sums(const struct weft_table *table, const struct weft_table_row *row)
 {
-    return row_weights(row) + (size_t)table->spec.dim * (1 + table->optimizer->slots);
+    return row_slots(table, row) + weft_table_state_floats(table);
+}
+
+uint32_t weft_table_state_floats(const struct weft_table *table)
+{
+    return table->spec.dim * table->optimizer->slots +
+           weft_table_blocks(&table->spec) * table->optimizer->steps;
+}
+
+uint32_t weft_table_sums_floats(const struct weft_table *table)
+{
+    return table->spec.mode == WEFT_TABLE_BSP ? table->spec.dim : 0;
 }
 
 /* The entry of id, or the empty one where it would go. There always is an empty one: 2/3 full at
@@ -183,13 +218,26 @@ struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t 
     return number == 0 ? NULL : row_at(table, number - 1);
 }
 
+/* Weights that a row begins with. */
+static void fill_initial(const struct weft_table_spec *spec, uint64_t id, float *out)
+{
+    uint32_t zeros = spec->init_scale > 0 ? spec->init_skip : spec->dim;
+    memset(out, 0, sizeof(*out) * zeros);
+    for (uint32_t column = zeros; column < spec->dim; column++) {
+        out[column] = weft_init_value(spec->init_seed, id, column, spec->init_scale);
+    }
+}
+
 static void row_clear(const struct weft_table *table, struct weft_table_row *row, uint64_t id,
                       uint32_t number)
 {
     memset(row, 0, table->row_bytes);
     row->id = id;
     row->number = number;
-    table->optimizer->init(&table->spec, row_slots(table, row), table->spec.dim);
+    row->clock = table->now;
+    fill_initial(&table->spec, id, row_weights(row));
+    table->optimizer->init(&table->spec, row_weights(row), row_slots(table, row), table->spec.dim,
+                           table->spec.dim);
 }
 
 struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id)
@@ -220,7 +268,7 @@ bool weft_table_read(const struct weft_table *table, uint64_t id, float *out)
 {
     const struct weft_table_row *row = weft_table_find(table, id);
     if (row == NULL) {
-        memset(out, 0, sizeof(*out) * table->spec.dim);
+        fill_initial(&table->spec, id, out);
         return false;
     }
     memcpy(out, row_weights(row), sizeof(*out) * table->spec.dim);
@@ -229,39 +277,76 @@ bool weft_table_read(const struct weft_table *table, uint64_t id, float *out)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
+void weft_table_set_now(struct weft_table *table, uint32_t now)
+{
+    WEFT_ASSERT(now >= table->now);
+    table->now = now;
+}
+
+void weft_table_begin(struct weft_table *table, uint32_t clock)
+{
+    table->fresh = clock >= table->now ? 1 : (float)clock / (float)table->now;
+}
+
+static void note_use(const struct weft_table *table, struct weft_table_row *row, uint32_t block)
+{
+    row->clock = table->now;
+    row->count += block == 0 && row->count < UINT32_MAX;
+}
+
 void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row, uint32_t block,
                            const float *gradient)
 {
-    uint32_t used = weft_table_block_used(table->spec.dim, block);
-    float *sums = row_sums(table, row) + block * WEFT_RPC_BLOCK_FLOATS;
+    uint32_t used = weft_table_block_used(&table->spec, block);
+    float *sums = row_sums(table, row) + block * weft_table_block_floats(&table->spec);
     for (uint32_t i = 0; i < used; i++) {
         sums[i] += gradient[i];
     }
+    note_use(table, row, block);
     if (row->touched_next == 0) {
         row->touched_next = table->touched_head;
         table->touched_head = row->number + 1;
     }
 }
 
+static void step_block(const struct weft_table *table, struct weft_table_row *row, uint32_t block,
+                       const float *sums)
+{
+    uint32_t column = block * weft_table_block_floats(&table->spec);
+    /* What an optimizer has no floats for points past the row's, and is not looked at. */
+    const struct weft_optimizer_block work = {
+        .weights = row_weights(row) + column,
+        .slots = row_slots(table, row) + column,
+        .steps = row_steps(table, row) + (size_t)block * table->optimizer->steps,
+        .sums = sums,
+        .stride = table->spec.dim,
+        .count = weft_table_block_used(&table->spec, block),
+        .divisor = (float)table->spec.workers,
+        .fresh = table->fresh,
+    };
+    table->optimizer->step(&table->spec, &work);
+}
+
 void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint32_t block,
                      const float *gradient)
 {
-    uint32_t used = weft_table_block_used(table->spec.dim, block);
-    uint32_t column = block * WEFT_RPC_BLOCK_FLOATS;
-    /* For an optimizer without slots the pointer is past the weights and not looked at. */
-    table->optimizer->step(&table->spec, row_weights(row) + column, row_slots(table, row) + column,
-                           gradient, used);
+    step_block(table, row, block, gradient);
+    note_use(table, row, block);
 }
 
 uint32_t weft_table_step_all(struct weft_table *table)
 {
     uint32_t count = 0;
     uint32_t next = table->touched_head;
+    uint32_t blocks = weft_table_blocks(&table->spec);
+    uint32_t block_floats = weft_table_block_floats(&table->spec);
+    table->fresh = 1;
     while (next != TOUCHED_LAST) {
         struct weft_table_row *row = row_at(table, next - 1);
         float *sums = row_sums(table, row);
-        table->optimizer->step(&table->spec, row_weights(row), row_slots(table, row), sums,
-                               table->spec.dim);
+        for (uint32_t block = 0; block < blocks; block++) {
+            step_block(table, row, block, sums + (size_t)block * block_floats);
+        }
         memset(sums, 0, sizeof(*sums) * table->spec.dim);
         next = row->touched_next;
         row->touched_next = 0;
@@ -269,4 +354,49 @@ uint32_t weft_table_step_all(struct weft_table *table)
     }
     table->touched_head = TOUCHED_LAST;
     return count;
+}
+
+/* ---- all rows -------------------------------------------------------------------------------- */
+
+bool weft_table_next(const struct weft_table *table, uint32_t *cursor,
+                     struct weft_table_view *view_p)
+{
+    if (*cursor >= table->rows) {
+        return false;
+    }
+    const struct weft_table_row *row = row_at(table, (*cursor)++);
+    *view_p = (struct weft_table_view){
+        .id = row->id,
+        .clock = row->clock,
+        .count = row->count,
+        .weights = row_weights(row),
+        .state = row_slots(table, row),
+        .sums = row->touched_next == 0 ? NULL : row_sums(table, row),
+    };
+    return true;
+}
+
+weft_status weft_table_restore(struct weft_table *table, const struct weft_table_view *view)
+{
+    uint32_t sums = weft_table_sums_floats(table);
+    if (view->sums != NULL && sums == 0) {
+        return WEFT_INVALID;
+    }
+    if (weft_table_find(table, view->id) != NULL) {
+        return WEFT_EXISTS;
+    }
+    struct weft_table_row *row = weft_table_obtain(table, view->id);
+    if (row == NULL) {
+        return WEFT_NOMEM;
+    }
+    row->clock = view->clock;
+    row->count = view->count;
+    memcpy(row_weights(row), view->weights, sizeof(float) * table->spec.dim);
+    memcpy(row_slots(table, row), view->state, sizeof(float) * weft_table_state_floats(table));
+    if (view->sums != NULL) {
+        memcpy(row_sums(table, row), view->sums, sizeof(float) * sums);
+        row->touched_next = table->touched_head;
+        table->touched_head = row->number + 1;
+    }
+    return WEFT_OK;
 }

@@ -1,4 +1,5 @@
-/* What a request and its reply begin with: tags, heads, and the specification of a table.
+/* What a request and its reply begin with: tags and heads. The specification of a table, which
+ * callers of this want, too, is in rpc/table_spec.h.
  *
  * Only formats: nothing here sends, waits or holds state. Everything is decoded through the checked
  * cursor; a decoder that fails leaves its output alone.
@@ -8,18 +9,15 @@
 #ifndef WEFT_RPC_HEAD_H
 #define WEFT_RPC_HEAD_H
 
-#include "base/prng.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "rpc/table_spec.h"
 
 #include <stdbool.h>
 
 enum {
     WEFT_RPC_REQUEST_BYTES = 40,
     WEFT_RPC_REPLY_BYTES = 56,
-    WEFT_RPC_SPEC_BYTES = 24,
-    WEFT_RPC_BLOCK_FLOATS = 256, /* longest block of a row in one element */
-    WEFT_RPC_DIM_MAX = 1024,
     WEFT_RPC_WORKERS_MAX = 65535,
 };
 
@@ -131,72 +129,5 @@ void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out);
 weft_status weft_rpc_request_unpack(const void *bytes, size_t count,
                                     struct weft_rpc_request *request_p);
 weft_status weft_rpc_reply_unpack(const void *bytes, size_t count, struct weft_rpc_reply *reply_p);
-
-/* ---- tables -------------------------------------------------------------------------------- */
-
-enum weft_table_mode { WEFT_TABLE_BSP = 0, WEFT_TABLE_SSP = 1, WEFT_TABLE_ASP = 2 };
-
-/* Numbers on the wire; ps/optimizer.h has the names and the arithmetic. */
-enum weft_optimizer_kind { WEFT_OPTIMIZER_SGD = 0, WEFT_OPTIMIZER_ADAGRAD = 1 };
-
-/* Everything that all ends must agree on about a table. `table` is its number and travels in the
- * tag; the rest is the body of TABLE. */
-struct weft_table_spec {
-    uint16_t table;
-    uint32_t dim;        /* floats in a row; 1 .. WEFT_RPC_DIM_MAX */
-    uint8_t optimizer;   /* enum weft_optimizer_kind */
-    uint8_t mode;        /* enum weft_table_mode */
-    uint16_t workers;    /* W: clocks come from ranks 0 .. W-1, gradients are divided by W; >= 1 */
-    uint32_t staleness;  /* SSP: clocks that a pull may be behind; 0 in the other modes */
-    float learning_rate; /* finite, like the next two */
-    float epsilon;       /* Adagrad; 0 for SGD */
-    float accumulator;   /* Adagrad's s of a new row, >= 0; 0 for SGD */
-};
-
-/* out has WEFT_RPC_SPEC_BYTES. */
-void weft_table_spec_pack(const struct weft_table_spec *spec, void *out);
-
-/* Ranges are checked; unused fields must be zero, so that equal tables have equal bytes.
- * Errors:  WEFT_PROTO  too short or out of range. */
-weft_status weft_table_spec_unpack(uint16_t table, const void *bytes, size_t count,
-                                   struct weft_table_spec *spec_p);
-
-bool weft_table_spec_valid(const struct weft_table_spec *spec);
-bool weft_table_spec_equal(const struct weft_table_spec *a, const struct weft_table_spec *b);
-
-/* A row is `blocks` elements of `block_floats` floats; the last block is padded with zeros. */
-static inline uint32_t weft_table_blocks(uint32_t dim)
-{
-    return (dim + WEFT_RPC_BLOCK_FLOATS - 1) / WEFT_RPC_BLOCK_FLOATS;
-}
-
-static inline uint32_t weft_table_block_floats(uint32_t dim)
-{
-    return dim < WEFT_RPC_BLOCK_FLOATS ? dim : WEFT_RPC_BLOCK_FLOATS;
-}
-
-/* Floats of block `block` that belong to the row (the rest is padding). */
-static inline uint32_t weft_table_block_used(uint32_t dim, uint32_t block)
-{
-    uint32_t left = dim - block * WEFT_RPC_BLOCK_FLOATS;
-    return left < WEFT_RPC_BLOCK_FLOATS ? left : WEFT_RPC_BLOCK_FLOATS;
-}
-
-/* Bytes of one element of PUSH and of the answer to PULL. */
-static inline uint16_t weft_table_push_elem_bytes(uint32_t dim)
-{
-    return (uint16_t)(8 + 4 * weft_table_block_floats(dim));
-}
-
-static inline uint16_t weft_table_pull_elem_bytes(uint32_t dim)
-{
-    return (uint16_t)(4 * weft_table_block_floats(dim));
-}
-
-/* The shard on which row `id` lives; shards >= 1. Every u64 is a valid id. */
-static inline uint32_t weft_table_shard_of(uint64_t id, uint32_t shards)
-{
-    return (uint32_t)((__extension__(unsigned __int128) weft_mix64(id) * shards) >> 64);
-}
 
 #endif

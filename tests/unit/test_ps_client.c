@@ -19,6 +19,11 @@ static struct weft_table_spec sgd_spec(uint32_t dim, uint8_t mode, uint16_t work
                                     .staleness = mode == WEFT_TABLE_SSP ? 2 : 0};
 }
 
+static uint32_t blocks_of(uint32_t dim)
+{
+    return weft_table_blocks(&(struct weft_table_spec){.dim = dim});
+}
+
 static struct weft_ps_result push(struct cluster *c, uint32_t w, const uint64_t *ids,
                                   const float *rows, uint32_t n)
 {
@@ -113,7 +118,7 @@ static void trainer_turn(struct cluster *c, struct trainer *t, uint32_t w, uint6
         if (weft_ps_op_done(client, t->op, &result)) {
             assert_int_equal(result.status, WEFT_OK);
             assert_int_equal(result.clock, t->clock - 1);
-            assert_int_equal(result.elements_delivered, IDS * weft_table_blocks(dim));
+            assert_int_equal(result.elements_delivered, IDS * blocks_of(dim));
             assert_memory_equal(t->rows, truth + (size_t)(t->clock - 1) * IDS * dim,
                                 (size_t)IDS * dim * 4);
             weft_ps_op_release(client, t->op);
@@ -129,7 +134,7 @@ static void trainer_turn(struct cluster *c, struct trainer *t, uint32_t w, uint6
     case 3:
         if (weft_ps_op_done(client, t->op, &result)) {
             assert_int_equal(result.status, WEFT_OK);
-            assert_int_equal(result.elements_delivered, t->step.n * weft_table_blocks(dim));
+            assert_int_equal(result.elements_delivered, t->step.n * blocks_of(dim));
             weft_ps_op_release(client, t->op);
             t->phase = 4;
         }
@@ -402,12 +407,12 @@ static void gaps_keep_old_values_run(uint32_t dim, uint64_t seed)
         assert_int_equal(weft_ps_pull(c.client[0], 0, ids, rows, MANY, 700000, 0, &op), WEFT_OK);
         struct weft_ps_result result = cluster_wait(&c, 0, op);
         assert_int_equal(result.status, WEFT_OK);
-        uint32_t blocks = weft_table_blocks(dim), new_blocks = 0, missed_rows = 0;
+        uint32_t blocks = blocks_of(dim), new_blocks = 0, missed_rows = 0;
         for (uint32_t r = 0; r < MANY; r++) {
             bool whole = true;
             for (uint32_t b = 0; b < blocks; b++) {
                 bool is_new = rows[r * dim + b * 256] != -5;
-                for (uint32_t d = 0; d < weft_table_block_used(dim, b); d++) {
+                for (uint32_t d = 0; d < weft_table_block_used(&spec, b); d++) {
                     uint32_t i = r * dim + b * 256 + d;
                     assert_true(rows[i] == (is_new ? (float)(i % 1000 + 1) : -5));
                 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 enum { SHARD = 0, WORKER = 1, OTHER = 2, BYTES_MAX = 65536 };
+enum { TABLE_BYTES = WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES };
 
 struct bench {
     struct fake_net *net;
@@ -151,7 +152,7 @@ static void declare(struct bench *b, uint16_t table, uint32_t dim, uint8_t mode,
     struct weft_table_spec spec = {
         .table = table, .dim = dim, .mode = mode, .workers = workers, .learning_rate = 1};
     weft_table_spec_pack(&spec, b->message + 40);
-    struct request r = {WEFT_RPC_TABLE, table, 0, 1, 64, head_of(b, 0)};
+    struct request r = {WEFT_RPC_TABLE, table, 0, 1, TABLE_BYTES, head_of(b, 0)};
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
 }
 
@@ -392,24 +393,24 @@ static void bad_tables(void **state)
     (void)state;
     struct bench *b = bench_new(6);
     struct weft_table_spec spec = {.table = 0, .dim = 1, .workers = 1, .learning_rate = 1};
-    struct request r = {WEFT_RPC_TABLE, 0, 0, 1, 64, {0}};
+    struct request r = {WEFT_RPC_TABLE, 0, 0, 1, TABLE_BYTES, {0}};
     r.head = head_of(b, 0);
-    memset(b->message, 0, 100);
+    memset(b->message, 0, TABLE_BYTES);
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_SPEC); /* dim 0 */
     weft_table_spec_pack(&spec, b->message + 40);
     r.table = 2; /* tables 0 and 1 exist */
     r.head = head_of(b, 0);
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_SPEC);
     r.table = 0;
-    r.total = 63;
+    r.total = TABLE_BYTES - 1;
     r.head = head_of(b, 0);
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
-    r.total = 65;
+    r.total = TABLE_BYTES + 1;
     r.head = head_of(b, 0);
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
     spec.dim = 65; /* dim_max is 64 */
     weft_table_spec_pack(&spec, b->message + 40);
-    r.total = 64;
+    r.total = TABLE_BYTES;
     r.head = head_of(b, 0);
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_SPEC);
     assert_null(weft_shard_table(b->shard, 0));

@@ -1,6 +1,6 @@
-/* A table against a slow array under random operations; slabs given late, or never; the set of
- * missed ids against a slow one. */
-#include "base/prng.h"
+/* A table against a slow array under random operations; slabs given late, or never; rows as
+ * checkpoints see them; the set of missed ids against a slow one. */
+#include "base/init.h"
 #include "ps/missed.h"
 #include "ps/table.h"
 
@@ -58,8 +58,8 @@ static void random_operations(uint64_t seed, uint32_t dim, uint8_t mode)
     bool exists[IDS] = {false}, touched[IDS] = {false};
     for (int op = 0; op < 3000; op++) {
         uint32_t i = (uint32_t)weft_prng_below(&prng, IDS);
-        uint32_t block = (uint32_t)weft_prng_below(&prng, weft_table_blocks(dim));
-        uint32_t used = weft_table_block_used(dim, block),
+        uint32_t block = (uint32_t)weft_prng_below(&prng, weft_table_blocks(&spec));
+        uint32_t used = weft_table_block_used(&spec, block),
                  what = (uint32_t)weft_prng_below(&prng, 100);
         give_slabs(&table);
         if (what < 60) {
@@ -112,12 +112,12 @@ static void slabs_run_out(void **state)
     (void)state;
     struct weft_table table;
     struct weft_table_spec spec = spec_of(1, WEFT_TABLE_ASP);
-    assert_int_equal(weft_table_init(&table, 100, 4, 24 * 32), WEFT_OK);
+    assert_int_equal(weft_table_init(&table, 100, 4, 32 * 32), WEFT_OK);
     size_t bytes;
     assert_false(weft_table_wants_slab(&table, &bytes)); /* not declared */
     assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
     assert_true(weft_table_wants_slab(&table, &bytes));
-    assert_int_equal(bytes, 24 * 32);
+    assert_int_equal(bytes, 32 * 32);
     assert_null(weft_table_obtain(&table, 5));
     assert_int_equal(table.rows_refused, 1);
     void *memory = malloc(bytes);
@@ -163,6 +163,112 @@ static void adagrad_rows_start_with_the_accumulator(void **state)
     assert_true(weft_table_weights(&table, row)[0] == -0.5F); /* 2 / (sqrt(5 + 4) + 1) */
     assert_true(weft_table_weights(&table, row)[1] == 0);
     finish(&table);
+}
+
+/* Reading a row that does not exist does not make it; when it is made it begins with what was
+ * read, in all columns but the skipped ones. */
+static void rows_begin_as_they_were_read(void **state)
+{
+    (void)state;
+    struct weft_table table;
+    struct weft_table_spec spec = spec_of(5, WEFT_TABLE_ASP);
+    spec.init_scale = 0.5F;
+    spec.init_skip = 2;
+    spec.init_seed = 77;
+    assert_int_equal(weft_table_init(&table, 10, 8, 4096), WEFT_OK);
+    assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
+    give_slabs(&table);
+    float out[5], zeros[5] = {0};
+    assert_false(weft_table_read(&table, 9, out));
+    assert_null(weft_table_find(&table, 9));
+    for (uint32_t column = 0; column < 5; column++) {
+        assert_true(out[column] == (column < 2 ? 0 : weft_init_value(77, 9, column, 0.5F)));
+    }
+    assert_true(out[3] != 0 && out[3] != out[4]);
+    struct weft_table_row *row = weft_table_obtain(&table, 9);
+    assert_memory_equal(weft_table_weights(&table, row), out, sizeof(out));
+    weft_table_step(&table, row, 0, zeros);
+    float again[5];
+    assert_true(weft_table_read(&table, 9, again));
+    assert_memory_equal(again, out, sizeof(out));
+    finish(&table);
+}
+
+/* Two tables step alike after the rows of one were put into the other, wherever it was cut. */
+static void restore_run(uint8_t optimizer, uint8_t mode)
+{
+    struct weft_table_spec spec = spec_of(300, mode);
+    spec.optimizer = optimizer;
+    spec.init_scale = 0.25F;
+    spec.learning_rate = 0.1F;
+    spec.epsilon = optimizer == WEFT_OPTIMIZER_SGD || optimizer == WEFT_OPTIMIZER_MOMENTUM ? 0 : 1;
+    spec.beta1 = optimizer == WEFT_OPTIMIZER_MOMENTUM || optimizer == WEFT_OPTIMIZER_ADAM ? 0.5F : 0;
+    spec.beta2 = optimizer == WEFT_OPTIMIZER_ADAM ? 0.75F : 0;
+    struct weft_table a, b;
+    struct weft_table *tables[] = {&a, &b};
+    for (int t = 0; t < 2; t++) {
+        assert_int_equal(weft_table_init(tables[t], 100, 300, 20000), WEFT_OK);
+        assert_int_equal(weft_table_declare(tables[t], &spec), WEFT_OK);
+    }
+    float gradient[WEFT_RPC_BLOCK_FLOATS];
+    struct weft_prng prng;
+    weft_prng_init(&prng, 3);
+    uint32_t rows = 0;
+    for (int op = 0; op < 400; op++) {
+        if (op == 237) { /* amid a clock of BSP */
+            uint32_t cursor = 0;
+            struct weft_table_view view;
+            while (weft_table_next(&a, &cursor, &view)) {
+                give_slabs(&b);
+                assert_int_equal(weft_table_restore(&b, &view), WEFT_OK);
+                assert_int_equal(weft_table_restore(&b, &view), WEFT_EXISTS);
+                rows++;
+            }
+            assert_int_equal(rows, a.rows);
+            weft_table_set_now(&b, a.now);
+        }
+        uint64_t id = id_of(weft_prng_below(&prng, 80));
+        uint32_t block = (uint32_t)weft_prng_below(&prng, 2);
+        for (uint32_t i = 0; i < WEFT_RPC_BLOCK_FLOATS; i++) {
+            gradient[i] = (float)weft_prng_below(&prng, 100) - 50;
+        }
+        for (int t = 0; t < 2 && (t == 0 || op >= 237); t++) {
+            give_slabs(tables[t]);
+            struct weft_table_row *row = weft_table_obtain(tables[t], id);
+            weft_table_begin(tables[t], tables[t]->now - (tables[t]->now > 3));
+            (mode == WEFT_TABLE_BSP ? weft_table_accumulate : weft_table_step)(tables[t], row,
+                                                                               block, gradient);
+            if (op % 50 == 49) {
+                (void)weft_table_step_all(tables[t]);
+                weft_table_set_now(tables[t], tables[t]->now + 1);
+            }
+        }
+    }
+    uint32_t cursor = 0;
+    struct weft_table_view of_a, of_b;
+    size_t state_bytes = 4 * (size_t)weft_table_state_floats(&a);
+    while (weft_table_next(&a, &cursor, &of_a)) {
+        uint32_t other = 0;
+        while (weft_table_next(&b, &other, &of_b) && of_b.id != of_a.id) {
+        }
+        assert_int_equal(of_b.id, of_a.id);
+        assert_memory_equal(of_b.weights, of_a.weights, 300 * 4);
+        assert_memory_equal(of_b.state, of_a.state, state_bytes);
+        assert_int_equal(of_b.clock, of_a.clock);
+        assert_int_equal(of_b.count, of_a.count);
+    }
+    assert_true(rows > 50);
+    finish(&a);
+    finish(&b);
+}
+
+static void restored_rows_go_on(void **state)
+{
+    (void)state;
+    for (uint8_t optimizer = 0; optimizer < WEFT_OPTIMIZERS_COUNT; optimizer++) {
+        restore_run(optimizer, WEFT_TABLE_BSP);
+        restore_run(optimizer, WEFT_TABLE_ASP);
+    }
 }
 
 static void refused_limits(void **state)
@@ -219,6 +325,8 @@ int main(void)
         cmocka_unit_test(against_the_array),
         cmocka_unit_test(slabs_run_out),
         cmocka_unit_test(adagrad_rows_start_with_the_accumulator),
+        cmocka_unit_test(rows_begin_as_they_were_read),
+        cmocka_unit_test(restored_rows_go_on),
         cmocka_unit_test(refused_limits),
         cmocka_unit_test(missed_against_a_list),
     };

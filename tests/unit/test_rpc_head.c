@@ -140,13 +140,13 @@ static void specs(void **state)
 static void specs_refused(void **state)
 {
     (void)state;
-    struct weft_table_spec bad[12];
+    struct weft_table_spec bad[12 + 1];
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
         bad[i] = spec_good();
     }
     bad[0].dim = 0;
     bad[1].dim = WEFT_RPC_DIM_MAX + 1;
-    bad[2].optimizer = 2;
+    bad[2].optimizer = 6;
     bad[3].mode = 3;
     bad[4].workers = 0;
     bad[5].mode = WEFT_TABLE_BSP; /* staleness without SSP */
@@ -156,11 +156,153 @@ static void specs_refused(void **state)
     bad[9].epsilon = bad[9].accumulator = 0;
     bad[10].optimizer = WEFT_OPTIMIZER_SGD; /* with Adagrad's values */
     bad[11].epsilon = NAN;
+    bad[12].optimizer = WEFT_OPTIMIZER_MOMENTUM;
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
         assert_false(weft_table_spec_valid(&bad[i]));
     }
     struct weft_table_spec good = spec_good();
     assert_true(weft_table_spec_valid(&good));
+}
+
+/* A plain table with one thing changed, twice: allowed, and not. */
+struct change {
+    struct weft_table_spec good;
+    struct weft_table_spec bad;
+};
+
+#define PLAIN .dim = 16, .workers = 1, .learning_rate = 1
+
+static const struct change changes[] = {
+    {{PLAIN, .optimizer = WEFT_OPTIMIZER_MOMENTUM, .beta1 = 0.9F},
+     {PLAIN, .optimizer = WEFT_OPTIMIZER_MOMENTUM, .beta1 = 1}},
+    {{PLAIN, .optimizer = WEFT_OPTIMIZER_MOMENTUM},
+     {PLAIN, .optimizer = WEFT_OPTIMIZER_MOMENTUM, .beta1 = -0.0F}},
+    {{PLAIN, .optimizer = WEFT_OPTIMIZER_ADAM, .beta2 = 0.9F, .epsilon = 1e-8F},
+     {PLAIN, .optimizer = WEFT_OPTIMIZER_ADAM, .beta2 = 0.9F}}, /* 0 / 0 at g = 0 */
+    {{PLAIN, .optimizer = WEFT_OPTIMIZER_ADAM, .beta1 = 0.9F, .epsilon = 1},
+     {PLAIN, .optimizer = WEFT_OPTIMIZER_ADAM, .beta1 = 0.9F, .epsilon = 1, .l2 = 1}},
+    {{PLAIN, .optimizer = WEFT_OPTIMIZER_FTRL, .l1 = 1, .l2 = 1},
+     {PLAIN, .optimizer = WEFT_OPTIMIZER_FTRL, .l1 = 1}},
+    {{PLAIN, .optimizer = WEFT_OPTIMIZER_FTRL, .epsilon = 1},
+     {.dim = 16, .workers = 1, .optimizer = WEFT_OPTIMIZER_FTRL, .epsilon = 1}}, /* rate 0 */
+    {{PLAIN, .optimizer = WEFT_OPTIMIZER_ADADELAY, .accumulator = 1},
+     {PLAIN, .optimizer = WEFT_OPTIMIZER_ADADELAY}},
+    {{PLAIN, .init_scale = 0.1F, .init_skip = 15, .init_seed = 9},
+     {PLAIN, .init_scale = 0.1F, .init_skip = 16}},
+    {{PLAIN, .init_scale = 0.1F}, {PLAIN, .init_scale = -0.1F}},
+    {{PLAIN, .init_scale = 0.1F}, {PLAIN, .init_seed = 1}},
+    {{PLAIN, .admission = WEFT_ADMISSION_COUNTER, .admission_count = 2, .admission_cells = 64},
+     {PLAIN, .admission = WEFT_ADMISSION_COUNTER, .admission_count = 1, .admission_cells = 64}},
+    {{PLAIN, .admission = WEFT_ADMISSION_COUNTER, .admission_count = 256, .admission_cells = 64},
+     {PLAIN, .admission = WEFT_ADMISSION_BLOOM, .admission_count = 256, .admission_cells = 64}},
+    {{PLAIN, .admission = WEFT_ADMISSION_BLOOM, .admission_count = 255, .admission_cells = 64},
+     {PLAIN, .admission = WEFT_ADMISSION_BLOOM, .admission_count = 255, .admission_cells = 63}},
+    {{PLAIN}, {PLAIN, .admission = 3, .admission_count = 2, .admission_cells = 64}},
+    {{PLAIN}, {PLAIN, .admission_count = 2}},
+    {{PLAIN, .eviction = WEFT_EVICTION_TTL, .ttl = 1}, {PLAIN, .eviction = WEFT_EVICTION_TTL}},
+    {{PLAIN, .eviction = WEFT_EVICTION_LRU, .rows_max = 10},
+     {PLAIN, .eviction = WEFT_EVICTION_LRU, .ttl = 1}},
+    {{PLAIN, .eviction = WEFT_EVICTION_L2, .bytes_max = 10}, {PLAIN, .eviction = 4}},
+    {{PLAIN, .not_finite = WEFT_NOT_FINITE_CLIP, .clip = 1},
+     {PLAIN, .not_finite = WEFT_NOT_FINITE_CLIP}},
+    {{PLAIN, .not_finite = WEFT_NOT_FINITE_DROP},
+     {PLAIN, .not_finite = WEFT_NOT_FINITE_DROP, .clip = 1}},
+    {{PLAIN}, {PLAIN, .not_finite = 3}},
+    {{PLAIN, .kind = WEFT_TABLE_DENSE, .length = 1}, {PLAIN, .kind = WEFT_TABLE_DENSE}},
+    {{PLAIN, .kind = WEFT_TABLE_DENSE, .length = UINT64_C(16) << 30},
+     {PLAIN, .kind = WEFT_TABLE_DENSE, .length = (UINT64_C(16) << 30) + 1}},
+    {{PLAIN}, {PLAIN, .kind = 2, .length = 5}},
+    {{PLAIN}, {PLAIN, .length = 5}},
+    {{PLAIN, .kind = WEFT_TABLE_DENSE, .length = 5},
+     {PLAIN, .kind = WEFT_TABLE_DENSE, .length = 5, .eviction = WEFT_EVICTION_L2}},
+    {{PLAIN, .kind = WEFT_TABLE_DENSE, .length = 5},
+     {PLAIN, .kind = WEFT_TABLE_DENSE, .length = 5, .rows_max = 1}},
+    {{PLAIN, .rows_max = 1 << 30}, {PLAIN, .rows_max = (1 << 30) + 1}},
+    {{PLAIN, .block_floats = 8}, {PLAIN, .block_floats = 7}},
+    {{PLAIN, .block_floats = 16}, {PLAIN, .block_floats = 17}},
+};
+
+static void one_change(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(changes); i++) {
+        uint8_t bytes[WEFT_RPC_SPEC_BYTES], again[WEFT_RPC_SPEC_BYTES];
+        struct weft_table_spec back = {.table = 9};
+        if (!weft_table_spec_valid(&changes[i].good) || weft_table_spec_valid(&changes[i].bad)) {
+            fail_msg("change %zu", i);
+        }
+        weft_table_spec_pack(&changes[i].bad, bytes);
+        assert_int_equal(weft_table_spec_unpack(0, bytes, sizeof(bytes), &back), WEFT_PROTO);
+        assert_int_equal(back.table, 9);
+        weft_table_spec_pack(&changes[i].good, bytes);
+        assert_int_equal(weft_table_spec_unpack(0, bytes, sizeof(bytes), &back), WEFT_OK);
+        weft_table_spec_pack(&back, again);
+        assert_memory_equal(again, bytes, sizeof(bytes));
+    }
+}
+
+/* Where each field lies: the table of PROTOCOL section 7. */
+static void spec_bytes(void **state)
+{
+    (void)state;
+    const struct weft_table_spec spec = {.dim = 0x01020304,
+                                         .optimizer = 5,
+                                         .mode = 6,
+                                         .workers = 0x0708,
+                                         .staleness = 0x09,
+                                         .learning_rate = 1,
+                                         .epsilon = 2,
+                                         .accumulator = 4,
+                                         .beta1 = 8,
+                                         .beta2 = 16,
+                                         .l1 = 32,
+                                         .l2 = 64,
+                                         .init_scale = 128,
+                                         .init_skip = 0x11121314,
+                                         .init_seed = 0x2122232425262728,
+                                         .kind = 0x31,
+                                         .admission = 0x32,
+                                         .eviction = 0x33,
+                                         .not_finite = 0x34,
+                                         .clip = 256,
+                                         .admission_count = 0x41424344,
+                                         .admission_cells = 0x51525354,
+                                         .ttl = 0x61626364,
+                                         .rows_max = 0x71727374,
+                                         .bytes_max = 0x8182838485868788,
+                                         .length = 0x9192939495969798,
+                                         .block_floats = 0xa1a2};
+    static const uint8_t wanted[WEFT_RPC_SPEC_BYTES] = {
+        1,    2,    3,    4,    5,    6,    7,    8,    0,    0,    0,    9,    0x3f, 0x80, 0,
+        0,    0x40, 0,    0,    0,    0x40, 0x80, 0,    0,    0x41, 0,    0,    0,    0x41, 0x80,
+        0,    0,    0x42, 0,    0,    0,    0x42, 0x80, 0,    0,    0x43, 0,    0,    0,    0x11,
+        0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34,
+        0x43, 0x80, 0,    0,    0x41, 0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63,
+        0x64, 0x71, 0x72, 0x73, 0x74, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x91, 0x92,
+        0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0xa1, 0xa2, 0,    0,    0,    0,    0,    0};
+    uint8_t bytes[WEFT_RPC_SPEC_BYTES];
+    weft_table_spec_pack(&spec, bytes);
+    assert_memory_equal(bytes, wanted, sizeof(wanted));
+}
+
+/* Rows cut shorter than the packets of 256 bytes ask for; and what holds the longest of all. */
+static void short_blocks(void **state)
+{
+    (void)state;
+    struct weft_table_spec spec = {.dim = 100, .block_floats = 32};
+    assert_int_equal(weft_table_blocks(&spec), 4);
+    assert_int_equal(weft_table_block_used(&spec, 3), 4);
+    assert_int_equal(weft_table_push_elem_bytes(&spec), 136);
+    for (uint32_t dim = 1; dim <= WEFT_RPC_DIM_MAX; dim++) {
+        uint32_t most = dim < WEFT_RPC_BLOCK_FLOATS ? dim : WEFT_RPC_BLOCK_FLOATS;
+        for (uint32_t block = WEFT_RPC_BLOCK_FLOATS_MIN - 1; block <= most; block++) {
+            spec.dim = dim;
+            spec.block_floats =
+                block < WEFT_RPC_BLOCK_FLOATS_MIN ? 0 : (uint16_t)block; /* 0 first */
+            assert_true((size_t)weft_table_blocks(&spec) * weft_table_push_elem_bytes(&spec) <=
+                        weft_table_row_push_bytes_max(dim));
+        }
+    }
 }
 
 static void blocks_and_shards(void **state)
@@ -170,9 +312,10 @@ static void blocks_and_shards(void **state)
                                        {1, 1, 1, 1},     {255, 1, 255, 255}, {256, 1, 256, 256},
                                        {257, 2, 256, 1}, {300, 2, 256, 44},  {1024, 4, 256, 256}};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(dims); i++) {
-        assert_int_equal(weft_table_blocks(dims[i][0]), dims[i][1]);
-        assert_int_equal(weft_table_block_floats(dims[i][0]), dims[i][2]);
-        assert_int_equal(weft_table_block_used(dims[i][0], dims[i][1] - 1), dims[i][3]);
+        struct weft_table_spec spec = {.dim = dims[i][0]};
+        assert_int_equal(weft_table_blocks(&spec), dims[i][1]);
+        assert_int_equal(weft_table_block_floats(&spec), dims[i][2]);
+        assert_int_equal(weft_table_block_used(&spec, dims[i][1] - 1), dims[i][3]);
     }
     assert_int_equal(weft_rpc_head_elems(40, 12), 4);
     assert_int_equal(weft_rpc_head_elems(40, 8), 5);
@@ -205,6 +348,8 @@ int main(void)
         cmocka_unit_test(request_bytes), cmocka_unit_test(request_refused),
         cmocka_unit_test(reply_bytes),   cmocka_unit_test(tags),
         cmocka_unit_test(specs),         cmocka_unit_test(specs_refused),
+        cmocka_unit_test(one_change),        cmocka_unit_test(spec_bytes),
+        cmocka_unit_test(short_blocks),
         cmocka_unit_test(status_texts),  cmocka_unit_test(blocks_and_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

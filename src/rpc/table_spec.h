@@ -1,0 +1,162 @@
+/* The specification of a table: everything that all ends must agree on about it, and how rows are
+ * cut into elements and dealt to shards.
+ *
+ * Only a format and its rules: what an optimizer, an admission or an eviction does is in ps/, and
+ * for users in docs/TABLES.md. A field that nothing of the rest uses must be zero, so that equal
+ * tables have equal bytes; all new fields zero is a plain sparse table that starts at zero.
+ *
+ * Source: docs/PROTOCOL.md section 7, TABLE.
+ */
+#ifndef WEFT_RPC_TABLE_SPEC_H
+#define WEFT_RPC_TABLE_SPEC_H
+
+#include "base/prng.h"
+#include "base/status.h"
+#include "base/units.h"
+
+#include <stdbool.h>
+
+enum {
+    WEFT_RPC_SPEC_BYTES = 104,
+    WEFT_RPC_DIM_MAX = 1024,
+    WEFT_RPC_BLOCK_FLOATS = 256,    /* longest block of a row in one element */
+    WEFT_RPC_BLOCK_FLOATS_MIN = 8,  /* shortest that a spec may ask for */
+    WEFT_RPC_ROWS_MAX = 1 << 30,    /* of a table on one shard */
+    WEFT_RPC_BLOOM_COUNT_MAX = 255, /* its counters are bytes */
+    WEFT_RPC_CELLS_MIN = 64,
+    WEFT_RPC_CELLS_MAX = 1 << 30,
+};
+
+enum weft_table_mode { WEFT_TABLE_BSP = 0, WEFT_TABLE_SSP = 1, WEFT_TABLE_ASP = 2 };
+
+enum weft_table_kind { WEFT_TABLE_SPARSE = 0, WEFT_TABLE_DENSE = 1 };
+
+/* Numbers on the wire; ps/optimizer.h has the names and the arithmetic. */
+enum weft_optimizer_kind {
+    WEFT_OPTIMIZER_SGD = 0,
+    WEFT_OPTIMIZER_ADAGRAD = 1,
+    WEFT_OPTIMIZER_MOMENTUM = 2,
+    WEFT_OPTIMIZER_ADAM = 3,
+    WEFT_OPTIMIZER_FTRL = 4,
+    WEFT_OPTIMIZER_ADADELAY = 5,
+};
+
+/* When an id that is pushed gets a row. */
+enum weft_table_admission {
+    WEFT_ADMISSION_ALL = 0,     /* at its first push */
+    WEFT_ADMISSION_COUNTER = 1, /* at push number admission_count; counted for each id */
+    WEFT_ADMISSION_BLOOM = 2,   /* the same, in a counting Bloom filter: never later, now and then
+                                 * earlier */
+};
+
+/* Which row goes when a new one needs room. */
+enum weft_table_eviction {
+    WEFT_EVICTION_NONE = 0, /* none: the new one is refused */
+    WEFT_EVICTION_TTL = 1,  /* those not pushed for `ttl` clocks, full or not; of others none */
+    WEFT_EVICTION_LRU = 2,  /* the one pushed or pulled longest ago */
+    WEFT_EVICTION_L2 = 3,   /* the one with the smallest norm */
+};
+
+/* What happens to a gradient that is infinite or not a number. */
+enum weft_table_not_finite {
+    WEFT_NOT_FINITE_REJECT = 0, /* its chunk is refused */
+    WEFT_NOT_FINITE_CLIP = 1,   /* every element is brought into [-clip, clip]; NaN becomes 0 */
+    WEFT_NOT_FINITE_DROP = 2,   /* its element of the message (a block of a row) is left out */
+};
+
+/* `table` is its number and travels in the tag; the rest is the body of TABLE. Limits and cells
+ * are those of each shard. */
+struct weft_table_spec {
+    uint16_t table;
+    uint32_t dim;        /* floats in a row; 1 .. WEFT_RPC_DIM_MAX */
+    uint8_t optimizer;   /* enum weft_optimizer_kind */
+    uint8_t mode;        /* enum weft_table_mode */
+    uint16_t workers;    /* W: clocks come from ranks 0 .. W-1, gradients are divided by W; >= 1 */
+    uint32_t staleness;  /* SSP: clocks that a pull may be behind; 0 in the other modes */
+    float learning_rate; /* finite; FTRL: > 0 */
+    float epsilon;       /* Adagrad, AdaDelay, Adam; FTRL's beta; >= 0 */
+    float accumulator;   /* sum of squares of a new row (Adagrad, AdaDelay, FTRL); >= 0 */
+    float beta1;         /* Adam; momentum; 0 <= beta1 < 1 */
+    float beta2;         /* Adam; 0 <= beta2 < 1 */
+    float l1;            /* FTRL; >= 0 */
+    float l2;            /* FTRL; >= 0 */
+    float init_scale;    /* new weights are weft_init_value(init_seed, id, column, init_scale) */
+    uint32_t init_skip;  /* but 0 in this many leading columns; < dim */
+    uint64_t init_seed;
+    uint8_t kind;             /* enum weft_table_kind */
+    uint8_t admission;        /* enum weft_table_admission */
+    uint8_t eviction;         /* enum weft_table_eviction */
+    uint8_t not_finite;       /* enum weft_table_not_finite */
+    float clip;               /* CLIP: > 0 */
+    uint32_t admission_count; /* COUNTER: >= 2; BLOOM: 2 .. WEFT_RPC_BLOOM_COUNT_MAX */
+    uint32_t admission_cells; /* COUNTER: ids (16 bytes each); BLOOM: counters (a byte each) */
+    uint32_t ttl;             /* TTL: clocks, >= 1 */
+    uint32_t rows_max;        /* 0 = the server's limit alone */
+    uint64_t bytes_max;       /* of index, rows and cells; 0 = the server's limit alone */
+    uint64_t length;          /* DENSE: floats in the vector, >= 1 */
+    uint16_t block_floats;    /* of an element: WEFT_RPC_BLOCK_FLOATS_MIN .. min(dim, 256), for packets
+                               * that hold no longer one; 0 = min(dim, 256) */
+};
+
+/* out has WEFT_RPC_SPEC_BYTES. */
+void weft_table_spec_pack(const struct weft_table_spec *spec, void *out);
+
+/* Errors:  WEFT_PROTO  too short, out of range, or something unused is not zero. */
+weft_status weft_table_spec_unpack(uint16_t table, const void *bytes, size_t count,
+                                   struct weft_table_spec *spec_p);
+
+bool weft_table_spec_valid(const struct weft_table_spec *spec);
+bool weft_table_spec_equal(const struct weft_table_spec *a, const struct weft_table_spec *b);
+
+/* ---- rows as elements ------------------------------------------------------------------------ */
+
+/* A row is `blocks` elements of `block_floats` floats; the last block is padded with zeros. */
+static inline uint32_t weft_table_block_floats(const struct weft_table_spec *spec)
+{
+    uint32_t most = spec->dim < WEFT_RPC_BLOCK_FLOATS ? spec->dim : WEFT_RPC_BLOCK_FLOATS;
+    return spec->block_floats == 0 ? most : spec->block_floats;
+}
+
+static inline uint32_t weft_table_blocks(const struct weft_table_spec *spec)
+{
+    uint32_t floats = weft_table_block_floats(spec);
+    return (spec->dim + floats - 1) / floats;
+}
+
+/* Floats of block `block` that belong to the row (the rest is padding). */
+static inline uint32_t weft_table_block_used(const struct weft_table_spec *spec, uint32_t block)
+{
+    uint32_t floats = weft_table_block_floats(spec);
+    uint32_t left = spec->dim - block * floats;
+    return left < floats ? left : floats;
+}
+
+/* Bytes of one element of PUSH and of the answer to PULL. */
+static inline uint16_t weft_table_push_elem_bytes(const struct weft_table_spec *spec)
+{
+    return (uint16_t)(8 + 4 * weft_table_block_floats(spec));
+}
+
+static inline uint16_t weft_table_pull_elem_bytes(const struct weft_table_spec *spec)
+{
+    return (uint16_t)(4 * weft_table_block_floats(spec));
+}
+
+/* No row of up to dim_max floats takes more bytes in a PUSH, however it is cut. (n blocks of b
+ * floats: n < dim / b + 1, b >= 8 unless the row is one block.) */
+static inline size_t weft_table_row_push_bytes_max(uint32_t dim_max)
+{
+    size_t dim = dim_max;
+    size_t block = dim < WEFT_RPC_BLOCK_FLOATS ? dim : WEFT_RPC_BLOCK_FLOATS;
+    return dim <= WEFT_RPC_BLOCK_FLOATS_MIN ? 8 + 4 * dim : 5 * dim + 8 + 4 * block;
+}
+
+/* ---- rows of shards -------------------------------------------------------------------------- */
+
+/* The shard on which row `id` of a sparse table lives; shards >= 1. Every u64 is a valid id. */
+static inline uint32_t weft_table_shard_of(uint64_t id, uint32_t shards)
+{
+    return (uint32_t)((__extension__(unsigned __int128) weft_mix64(id) * shards) >> 64);
+}
+
+#endif
