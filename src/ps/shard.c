@@ -86,14 +86,23 @@ static weft_status shard_init(struct weft_shard *shard)
     shard->workers = calloc(config->workers_max, sizeof(*shard->workers));
     shard->slots = calloc(shard->slot_count, sizeof(*shard->slots));
     shard->chunk_rows = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(struct weft_table_row *));
+    shard->chunk_hashes = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(*shard->chunk_hashes));
     if (shard->tables == NULL || shard->clocks == NULL || shard->clock_min == NULL ||
-        shard->workers == NULL || shard->slots == NULL || shard->chunk_rows == NULL) {
+        shard->workers == NULL || shard->slots == NULL || shard->chunk_rows == NULL ||
+        shard->chunk_hashes == NULL) {
         return WEFT_NOMEM;
     }
     weft_status status = slots_init(shard);
+    const struct weft_table_limits limits = {
+        .rows_max = config->rows_max,
+        .dim_max = config->dim_max,
+        .slab_bytes = config->slab_bytes,
+        .bytes_max = config->table_bytes_max,
+        .shard = config->shard,
+        .shards = config->shards,
+    };
     for (uint32_t t = 0; status == WEFT_OK && t < config->tables_max; t++) {
-        status = weft_table_init(&shard->tables[t], config->rows_max, config->dim_max,
-                                 config->slab_bytes);
+        status = weft_table_init(&shard->tables[t], &limits);
     }
     return status;
 }
@@ -137,6 +146,7 @@ void weft_shard_free(struct weft_shard *shard)
     free(shard->workers);
     free(shard->slots);
     free(shard->chunk_rows);
+    free(shard->chunk_hashes);
     free(shard);
 }
 
@@ -465,6 +475,22 @@ const struct weft_shard_counters *weft_shard_counters(const struct weft_shard *s
 const struct weft_table *weft_shard_table(const struct weft_shard *shard, uint16_t table)
 {
     return shard_table(shard, table);
+}
+
+void weft_shard_table_sums(const struct weft_shard *shard, struct weft_shard_table_sums *sums_p)
+{
+    *sums_p = (struct weft_shard_table_sums){0};
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        const struct weft_table *table = &shard->tables[t];
+        sums_p->rows += weft_table_rows(table);
+        sums_p->bytes += weft_table_bytes(table);
+        sums_p->rows_made += table->counters.rows_made;
+        sums_p->rows_evicted += table->counters.rows_evicted;
+        sums_p->rows_expired += table->counters.rows_expired;
+        sums_p->unadmitted += table->counters.unadmitted;
+        sums_p->unadmitted_forgotten += table->admission.forgotten;
+        sums_p->not_finite += table->counters.not_finite;
+    }
 }
 
 uint32_t weft_shard_clock(const struct weft_shard *shard, uint16_t table)

@@ -39,6 +39,7 @@ struct weft_shard_config {
     uint32_t pull_slots;       /* pulls of one worker taken at a time, waiting ones included */
     uint32_t rows_per_rpc_max; /* ids in one pull; pushes have no limit here */
     uint64_t slab_bytes;       /* of row memory asked for at a time */
+    uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
 };
@@ -59,13 +60,25 @@ struct weft_shard_counters {
     uint64_t rows_pulled;
     uint64_t rows_absent;    /* of these, answered with initial weights */
     uint64_t rows_stepped;   /* BSP: optimizer steps at the end of clocks */
-    uint64_t rows_refused;   /* new rows for which there was no memory */
+    uint64_t rows_refused;   /* chunks refused because there was no memory for a new row */
     uint64_t clocks_refused; /* not the worker's next clock, or malformed */
     uint64_t waits;          /* pulls that had to wait for consistency */
     uint64_t workers_replaced;
     uint64_t peers_ignored;  /* connected, but not a worker of this server */
     uint64_t slots_unposted; /* expectations the transport had no room for; tried again */
     uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by what they said */
+};
+
+/* Of all tables together: what they hold now, and the counters of weft_table_counters. */
+struct weft_shard_table_sums {
+    uint64_t rows;
+    uint64_t bytes; /* of indices, slabs and admission */
+    uint64_t rows_made;
+    uint64_t rows_evicted;
+    uint64_t rows_expired;
+    uint64_t unadmitted;
+    uint64_t unadmitted_forgotten; /* ids whose count of pushes was given up */
+    uint64_t not_finite;
 };
 
 /* The reasonable: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 16,384 rows per
@@ -104,6 +117,8 @@ void *weft_shard_take_slab(struct weft_shard *shard);
 bool weft_shard_busy(const struct weft_shard *shard);
 
 const struct weft_shard_counters *weft_shard_counters(const struct weft_shard *shard);
+
+void weft_shard_table_sums(const struct weft_shard *shard, struct weft_shard_table_sums *sums_p);
 
 /* NULL when not declared. */
 const struct weft_table *weft_shard_table(const struct weft_shard *shard, uint16_t table);

@@ -1,5 +1,5 @@
-/* The inside of a shard, shared by shard.c (life, peers, slots, clocks) and shard_request.c (what a
- * request does). Not for others. */
+/* The inside of a shard, shared by shard.c (life, peers, slots, clocks), shard_request.c (what a
+ * request does) and shard_push.c (a chunk of a push). Not for others. */
 #ifndef WEFT_PS_SHARD_INTERNAL_H
 #define WEFT_PS_SHARD_INTERNAL_H
 
@@ -78,7 +78,8 @@ struct weft_shard {
     uint32_t unposted_count; /* expectations that the transport still owes */
     struct shard_queue waiting;
     struct shard_queue ready;
-    struct weft_table_row **chunk_rows; /* (WEFT_SHARD_CHUNK_ROWS_MAX,) scratch */
+    struct weft_table_row **chunk_rows; /* (WEFT_SHARD_CHUNK_ROWS_MAX,) scratch, like the next */
+    uint64_t *chunk_hashes;
 };
 
 static inline uint64_t shard_clock_ns(const struct weft_shard *shard)
@@ -94,11 +95,35 @@ static inline struct weft_table *shard_table(const struct weft_shard *shard, uin
     return &shard->tables[table];
 }
 
+static inline uint32_t shard_request_head_elems(const struct weft_msg_event *event)
+{
+    return weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
+}
+
+/* Keep the first thing that went wrong. */
+static inline void shard_slot_note(struct shard_slot *slot, enum weft_rpc_status status)
+{
+    if (slot->status == WEFT_RPC_OK) {
+        slot->status = status;
+    }
+}
+
+/* Nothing more of this request is taken. */
+static inline void shard_slot_reject(struct shard_slot *slot, enum weft_rpc_status status)
+{
+    shard_slot_note(slot, status);
+    slot->dead = true;
+}
+
 /* shard.c */
 void weft_shard_queue_push(struct weft_shard *shard, struct shard_queue *queue, uint32_t slot);
 uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queue);
 /* The request is over: post the slot's memory again when its worker is there. */
 void weft_shard_slot_release(struct weft_shard *shard, uint32_t slot);
+
+/* shard_push.c: false = the chunk was refused. */
+bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
+                          const struct weft_msg_event *event);
 
 /* shard_request.c */
 void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,

@@ -1,4 +1,4 @@
-/* What a request does: PUSH, PULL and TABLE from the first chunk to the reply.
+/* What a request does: PUSH (with shard_push.c), PULL and TABLE from the first chunk to the reply.
  *
  * A chunk is validated as a whole before anything of it is applied; a refused one changes nothing
  * and is reported to the sender in DONE. That each chunk comes at most once is the transport's
@@ -18,21 +18,6 @@ static uint32_t slot_index(const struct weft_shard *shard, const struct shard_sl
     return (uint32_t)(slot - shard->slots);
 }
 
-/* Keep the first thing that went wrong. */
-static void note(struct shard_slot *slot, enum weft_rpc_status status)
-{
-    if (slot->status == WEFT_RPC_OK) {
-        slot->status = status;
-    }
-}
-
-/* Nothing more of this request is taken. */
-static void reject(struct shard_slot *slot, enum weft_rpc_status status)
-{
-    note(slot, status);
-    slot->dead = true;
-}
-
 static void refuse(struct weft_shard *shard, const struct weft_msg_event *event)
 {
     shard->counters.chunks_refused++;
@@ -41,40 +26,35 @@ static void refuse(struct weft_shard *shard, const struct weft_msg_event *event)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static uint32_t head_elems_of(const struct weft_msg_event *event)
-{
-    return weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
-}
-
 /* The grid must hold the head in chunk 0, and elements of the size that the table wants. */
 static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
                        const struct weft_msg_event *event)
 {
     const struct weft_table *table = shard_table(shard, slot->table);
-    uint32_t head_elems = head_elems_of(event);
+    uint32_t head_elems = shard_request_head_elems(event);
     /* A chunk of TABLE counts bytes, not rows. */
     bool long_chunk =
         slot->op != WEFT_RPC_TABLE && event->chunk_elems > WEFT_SHARD_CHUNK_ROWS_MAX;
     if (event->total < head_elems || event->chunk_elems < head_elems || long_chunk) {
-        reject(slot, WEFT_RPC_BAD_REQUEST);
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return;
     }
     slot->rows = event->total - head_elems;
     if (slot->op == WEFT_RPC_TABLE) {
         if (event->elem_bytes != 1 || slot->rows != WEFT_RPC_SPEC_BYTES || event->chunks != 1) {
-            reject(slot, WEFT_RPC_BAD_REQUEST);
+            shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         }
     } else if (table == NULL) {
-        reject(slot, WEFT_RPC_UNKNOWN_TABLE);
+        shard_slot_reject(slot, WEFT_RPC_UNKNOWN_TABLE);
     } else if (slot->op == WEFT_RPC_PUSH) {
         if (event->elem_bytes != weft_table_push_elem_bytes(&table->spec) ||
             slot->rows % weft_table_blocks(&table->spec) != 0) {
-            reject(slot, WEFT_RPC_BAD_REQUEST);
+            shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         }
     } else if (event->elem_bytes != sizeof(uint64_t)) {
-        reject(slot, WEFT_RPC_BAD_REQUEST);
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     } else if (slot->rows > shard->config.rows_per_rpc_max) {
-        reject(slot, WEFT_RPC_TOO_LARGE);
+        shard_slot_reject(slot, WEFT_RPC_TOO_LARGE);
     }
 }
 
@@ -95,7 +75,7 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
     slot->spans.older_ns = 0;
     slot->proc_ns = slot->overlap_ns = slot->wait_ns = 0;
     if (!tag_good) {
-        reject(slot, WEFT_RPC_BAD_REQUEST);
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     }
     check_grid(shard, slot, event);
 }
@@ -107,156 +87,32 @@ static void read_head(struct shard_slot *slot, const struct weft_msg_event *even
 {
     size_t bytes = (size_t)event->elems * event->elem_bytes;
     if (weft_rpc_request_unpack(event->data, bytes, &slot->request) != WEFT_OK) {
-        reject(slot, WEFT_RPC_BAD_REQUEST);
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return;
     }
     slot->head_seen = true;
     uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : slot->rows;
     if (slot->request.worker != slot->worker) {
-        reject(slot, WEFT_RPC_WRONG_WORKER);
+        shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
     } else if (slot->request.rows != rows) {
-        reject(slot, WEFT_RPC_BAD_REQUEST);
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     }
-}
-
-/* May this worker push for this clock now? Asked for each chunk: clocks move meanwhile. */
-static enum weft_rpc_status push_allowed(const struct weft_shard *shard,
-                                         const struct shard_slot *slot,
-                                         const struct weft_table *table)
-{
-    if (slot->worker >= table->spec.workers) {
-        return WEFT_RPC_WRONG_WORKER;
-    }
-    size_t at = (size_t)slot->table * shard->config.workers_max + slot->worker;
-    if (slot->clock <= shard->clocks[at]) {
-        return WEFT_RPC_STALE_CLOCK;
-    }
-    if (table->spec.mode == WEFT_TABLE_BSP && slot->clock != shard->clock_min[slot->table] + 1) {
-        return WEFT_RPC_EARLY_CLOCK;
-    }
-    return WEFT_RPC_OK;
-}
-
-static bool all_finite(const uint8_t *floats, uint32_t count)
-{
-    bool finite = true;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, floats + (size_t)i * 4, sizeof(bits));
-        finite &= (bits & 0x7f800000) != 0x7f800000;
-    }
-    return finite;
-}
-
-/* The rows of one chunk of a PUSH, where they lie in the receive buffer. */
-struct push_chunk {
-    const uint8_t *ids;
-    const uint8_t *blocks;
-    uint32_t first;
-    uint32_t count;
-    uint32_t blocks_per_row;
-    uint32_t block_bytes;
-};
-
-static struct push_chunk push_chunk_of(const struct weft_msg_event *event,
-                                       const struct weft_table *table)
-{
-    struct weft_ps_chunk_rows rows = weft_ps_chunk_rows(
-        event->elem_bytes, event->chunk_elems, head_elems_of(event), event->chunk, event->elems);
-    const uint8_t *data = event->data;
-    return (struct push_chunk){
-        .ids = data + rows.ids_offset,
-        .blocks = data + rows.blocks_offset,
-        .first = rows.first,
-        .count = rows.count,
-        .blocks_per_row = weft_table_blocks(&table->spec),
-        .block_bytes = event->elem_bytes - (uint32_t)sizeof(uint64_t),
-    };
-}
-
-static uint32_t block_of(const struct push_chunk *chunk, uint32_t i)
-{
-    return chunk->blocks_per_row == 1 ? 0 : (chunk->first + i) % chunk->blocks_per_row;
-}
-
-/* Everything that can be wrong with a chunk, found out before any of it is applied; the rows are
- * left in chunk_rows. Rows that it made before the table was full stay, as they began. */
-static enum weft_rpc_status push_validate(struct weft_shard *shard, struct weft_table *table,
-                                          const struct push_chunk *chunk)
-{
-    for (uint32_t i = 0; i < chunk->count; i++) {
-        uint64_t id = weft_ps_load_u64(chunk->ids + (size_t)i * 8);
-        uint32_t used = weft_table_block_used(&table->spec, block_of(chunk, i));
-        if (weft_table_shard_of(id, shard->config.shards) != shard->config.shard) {
-            return WEFT_RPC_WRONG_SHARD;
-        }
-        if (!all_finite(chunk->blocks + (size_t)i * chunk->block_bytes, used)) {
-            return WEFT_RPC_NOT_FINITE;
-        }
-    }
-    for (uint32_t i = 0; i < chunk->count; i++) {
-        uint64_t id = weft_ps_load_u64(chunk->ids + (size_t)i * 8);
-        shard->chunk_rows[i] = weft_table_obtain(table, id);
-        if (shard->chunk_rows[i] == NULL) {
-            shard->counters.rows_refused++;
-            return WEFT_RPC_FULL;
-        }
-    }
-    return WEFT_RPC_OK;
-}
-
-static void push_apply(struct weft_shard *shard, struct weft_table *table,
-                       const struct push_chunk *chunk)
-{
-    for (uint32_t i = 0; i < chunk->count; i++) {
-        uint32_t block = block_of(chunk, i);
-        /* A copy, because the receive buffer is not aligned for floats. */
-        float gradient[WEFT_RPC_BLOCK_FLOATS];
-        memcpy(gradient, chunk->blocks + (size_t)i * chunk->block_bytes, chunk->block_bytes);
-        if (table->spec.mode == WEFT_TABLE_BSP) {
-            weft_table_accumulate(table, shard->chunk_rows[i], block, gradient);
-        } else {
-            weft_table_step(table, shard->chunk_rows[i], block, gradient);
-        }
-    }
-    shard->counters.chunks_applied++;
-    shard->counters.elements_applied += chunk->count;
-}
-
-static bool push_take(struct weft_shard *shard, struct shard_slot *slot,
-                      const struct weft_msg_event *event)
-{
-    struct weft_table *table = shard_table(shard, slot->table);
-    enum weft_rpc_status status = push_allowed(shard, slot, table);
-    if (status != WEFT_RPC_OK) {
-        reject(slot, status);
-        return false;
-    }
-    struct push_chunk chunk = push_chunk_of(event, table);
-    status = push_validate(shard, table, &chunk);
-    if (status != WEFT_RPC_OK) {
-        note(slot, status);
-        return false;
-    }
-    weft_table_begin(table, slot->clock);
-    push_apply(shard, table, &chunk);
-    return true;
 }
 
 static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
                       const struct weft_msg_event *event)
 {
-    uint32_t head = event->chunk == 0 ? head_elems_of(event) : 0;
+    uint32_t head = event->chunk == 0 ? shard_request_head_elems(event) : 0;
     uint32_t first =
-        event->chunk == 0 ? 0 : event->chunk * event->chunk_elems - head_elems_of(event);
+        event->chunk == 0 ? 0 : event->chunk * event->chunk_elems - shard_request_head_elems(event);
     const uint8_t *data = event->data;
     uint32_t count = event->elems - head;
     WEFT_ASSERT(first + count <= shard->config.rows_per_rpc_max);
     memcpy(slot->ids + first, data + (size_t)head * 8, (size_t)count * 8);
     for (uint32_t i = 0; i < count; i++) {
-        if (weft_table_shard_of(slot->ids[first + i], shard->config.shards) !=
-            shard->config.shard) {
-            reject(slot, WEFT_RPC_WRONG_SHARD);
+        uint64_t id = slot->ids[first + i];
+        if (!weft_table_owns(shard_table(shard, slot->table), id, weft_mix64(id))) {
+            shard_slot_reject(slot, WEFT_RPC_WRONG_SHARD);
             return false;
         }
     }
@@ -270,16 +126,16 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
     const uint8_t *body = (const uint8_t *)event->data + WEFT_RPC_REQUEST_BYTES;
     if (weft_table_spec_unpack(slot->table, body, WEFT_RPC_SPEC_BYTES, &spec) != WEFT_OK ||
         slot->table >= shard->config.tables_max || spec.workers > shard->config.workers_max) {
-        reject(slot, WEFT_RPC_BAD_SPEC);
+        shard_slot_reject(slot, WEFT_RPC_BAD_SPEC);
         return false;
     }
     const struct weft_table *table = shard_table(shard, slot->table);
     if (table == NULL && weft_table_declare(&shard->tables[slot->table], &spec) != WEFT_OK) {
-        reject(slot, WEFT_RPC_BAD_SPEC);
+        shard_slot_reject(slot, WEFT_RPC_BAD_SPEC);
         return false;
     }
     if (table != NULL && !weft_table_spec_equal(&table->spec, &spec)) {
-        reject(slot, WEFT_RPC_SPEC_MISMATCH);
+        shard_slot_reject(slot, WEFT_RPC_SPEC_MISMATCH);
         return false;
     }
     return true;
@@ -297,7 +153,7 @@ void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
     if (event->chunk == 0) {
         read_head(slot, event);
     }
-    bool taken = !slot->dead && (slot->op == WEFT_RPC_PUSH   ? push_take(shard, slot, event)
+    bool taken = !slot->dead && (slot->op == WEFT_RPC_PUSH   ? weft_shard_push_take(shard, slot, event)
                                  : slot->op == WEFT_RPC_PULL ? pull_take(shard, slot, event)
                                                              : table_take(shard, slot, event));
     if (!taken) {
@@ -380,16 +236,6 @@ static void answer_head(struct weft_shard *shard, struct shard_slot *slot)
     weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
 }
 
-/* One row as elements, the last of them padded with zeros. */
-static void answer_row(struct weft_shard *shard, const struct weft_table *table, uint64_t id,
-                       uint8_t *out, size_t row_bytes)
-{
-    size_t dim_bytes = (size_t)table->spec.dim * 4;
-    memset(out + dim_bytes, 0, row_bytes - dim_bytes);
-    shard->counters.rows_absent += !weft_table_read(table, id, (float *)(void *)out);
-    shard->counters.rows_pulled++;
-}
-
 /* Does one row fit the packets to this worker, and the head chunk 0? If not, a head says so. */
 static bool answer_fits(struct weft_shard *shard, const struct shard_slot *slot,
                         uint16_t elem_bytes, uint32_t head_elems)
@@ -400,25 +246,25 @@ static bool answer_fits(struct weft_shard *shard, const struct shard_slot *slot,
 static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
 {
     uint64_t begin_ns = shard_clock_ns(shard);
-    const struct weft_table *table = shard_table(shard, slot->table);
+    struct weft_table *table = shard_table(shard, slot->table);
     uint16_t elem_bytes = weft_table_pull_elem_bytes(&table->spec);
     uint32_t blocks = weft_table_blocks(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
-    size_t row_bytes = (size_t)blocks * elem_bytes;
     if (slot->rows == 0) {
         answer_head(shard, slot);
         return;
     }
     if (!answer_fits(shard, slot, elem_bytes, head_elems)) {
-        note(slot, WEFT_RPC_TOO_LARGE);
+        shard_slot_note(slot, WEFT_RPC_TOO_LARGE);
         answer_head(shard, slot);
         return;
     }
     uint8_t *out = slot->answer + (size_t)head_elems * elem_bytes;
     memset(slot->answer, 0, (size_t)(out - slot->answer));
-    for (uint32_t r = 0; r < slot->rows; r++) {
-        answer_row(shard, table, slot->ids[r], out + r * row_bytes, row_bytes);
-    }
+    shard->counters.rows_pulled += slot->rows;
+    shard->counters.rows_absent +=
+        weft_table_read_all(table, slot->ids, slot->rows, (float *)(void *)out,
+                            (size_t)blocks * elem_bytes / sizeof(float));
     slot->answer_elems = head_elems + slot->rows * blocks;
     slot->answer_elem_bytes = elem_bytes;
     slot->proc_ns += minus(shard_clock_ns(shard), begin_ns);
@@ -459,7 +305,7 @@ static void pull_closed(struct weft_shard *shard, struct shard_slot *slot,
      * could never come true behind it. */
     int32_t ahead = (int32_t)((uint32_t)slot->request.after_seq - slot->request.rpc_id);
     if (event->received < event->chunks || (slot->request.after_seq != 0 && ahead >= 0)) {
-        reject(slot, WEFT_RPC_BAD_REQUEST);
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     }
     if (slot->dead) {
         answer_head(shard, slot);

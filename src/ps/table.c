@@ -1,45 +1,22 @@
-/* A row in its slab:
- *
- *     struct weft_table_row (24 bytes) | weights (dim) | slots (slots x dim) | steps (blocks x steps)
- *                                      | sums (dim, BSP)
- *
- * The index is linear probing over u64 entries {high half of the hash, row number + 1}; comparing
- * the half hash first saves the cache miss of looking into a row that is not the one.
- */
-#include "ps/table.h"
-
 #include "base/assert.h"
 #include "base/init.h"
+#include "ps/table_internal.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct weft_table_row {
-    uint64_t id;
-    uint32_t number;
-    uint32_t touched_next; /* 0: not touched; LAST; else the next one's number + 1 */
-    uint32_t clock;        /* as in weft_table_view, like the next */
-    uint32_t count;
-};
-
-static_assert(sizeof(struct weft_table_row) == 24, "rows follow their header without a gap");
-
-#define TOUCHED_LAST UINT32_MAX
-
-static uint32_t row_bytes_of(uint32_t weights, uint32_t state, uint32_t sums)
+static uint32_t row_bytes_of(uint32_t floats)
 {
-    uint32_t bytes = (uint32_t)sizeof(struct weft_table_row) + 4 * (weights + state + sums);
+    uint32_t bytes = (uint32_t)sizeof(struct weft_table_row) + 4 * floats;
     return (bytes + 7) / 8 * 8;
 }
 
-/* The longest row of dim_max floats: every slot, the shortest blocks, and sums. */
+/* The longest row of dim_max floats: every slot, the shortest blocks, sums and counts. */
 static uint32_t row_bytes_max(uint32_t dim_max)
 {
     uint32_t blocks = (dim_max + WEFT_RPC_BLOCK_FLOATS_MIN - 1) / WEFT_RPC_BLOCK_FLOATS_MIN;
-    return row_bytes_of(dim_max,
-                        WEFT_OPTIMIZER_SLOTS_MAX * dim_max + WEFT_OPTIMIZER_STEPS_MAX * blocks,
-                        dim_max);
+    return row_bytes_of((2 + WEFT_OPTIMIZER_SLOTS_MAX) * dim_max +
+                        (1 + WEFT_OPTIMIZER_STEPS_MAX) * blocks);
 }
 
 /* The largest power of two of rows that fits, at least one. */
@@ -52,32 +29,19 @@ static uint32_t slab_rows_log2_of(uint64_t slab_bytes, uint32_t row_bytes)
     return log2;
 }
 
-static uint32_t index_size(uint32_t rows_max)
+weft_status weft_table_init(struct weft_table *table, const struct weft_table_limits *limits)
 {
-    uint64_t size = 4;
-    while (size * 2 < (uint64_t)rows_max * 3) {
-        size *= 2;
-    }
-    return (uint32_t)size;
-}
-
-weft_status weft_table_init(struct weft_table *table, uint32_t rows_max, uint32_t dim_max,
-                            uint64_t slab_bytes)
-{
-    if (rows_max == 0 || rows_max > WEFT_RPC_ROWS_MAX || dim_max == 0 ||
-        dim_max > WEFT_RPC_DIM_MAX || slab_bytes == 0 || slab_bytes > UINT64_C(1) << 40) {
+    if (limits->rows_max == 0 || limits->rows_max > WEFT_RPC_ROWS_MAX || limits->dim_max == 0 ||
+        limits->dim_max > WEFT_RPC_DIM_MAX || limits->slab_bytes == 0 ||
+        limits->slab_bytes > UINT64_C(1) << 40 || limits->shard >= limits->shards) {
         return WEFT_INVALID;
     }
-    uint32_t fewest_log2 = slab_rows_log2_of(slab_bytes, row_bytes_max(dim_max));
-    uint32_t slots = index_size(rows_max);
+    uint32_t fewest_log2 = slab_rows_log2_of(limits->slab_bytes, row_bytes_max(limits->dim_max));
     *table = (struct weft_table){
-        .rows_max = rows_max,
-        .slab_bytes = slab_bytes,
-        .index_mask = slots - 1,
-        .slabs_max = (uint32_t)weft_div_ceil_u64(rows_max, UINT64_C(1) << fewest_log2),
-        .spec.dim = dim_max, /* until declared: the limit */
+        .limits = *limits,
+        .slabs_max = (uint32_t)weft_div_ceil_u64(limits->rows_max, UINT64_C(1) << fewest_log2),
     };
-    table->index = calloc(slots, sizeof(*table->index));
+    table->index = calloc(weft_table_index_slots(limits->rows_max), sizeof(*table->index));
     table->slabs = calloc(table->slabs_max, sizeof(*table->slabs));
     if (table->index == NULL || table->slabs == NULL) {
         weft_table_fini(table);
@@ -93,45 +57,149 @@ void weft_table_fini(struct weft_table *table)
     *table = (struct weft_table){0};
 }
 
+/* ---- shape ----------------------------------------------------------------------------------- */
+
+static void lay_out_rows(struct weft_table *table)
+{
+    const struct weft_table_spec *spec = &table->spec;
+    bool sums = spec->mode == WEFT_TABLE_BSP;
+    table->optimizer = weft_optimizer_at(spec->optimizer);
+    table->blocks = weft_table_blocks(spec);
+    table->block_floats = weft_table_block_floats(spec);
+    table->slots_at = spec->dim;
+    table->steps_at = table->slots_at + spec->dim * table->optimizer->slots;
+    table->sums_at = table->steps_at + table->blocks * table->optimizer->steps;
+    table->counts_at = table->sums_at + (sums ? spec->dim : 0);
+    table->row_bytes =
+        row_bytes_of(table->counts_at + (sums && table_is_dense(table) ? table->blocks : 0));
+    table->slab_rows_log2 = slab_rows_log2_of(table->limits.slab_bytes, table->row_bytes);
+}
+
+static uint64_t smaller_limit(uint64_t a, uint64_t b)
+{
+    return a == 0 ? b : b == 0 ? a : weft_min_u64(a, b);
+}
+
+/* The size of the index that leaves room for most rows. A larger one takes more rows, but memory
+ * from them. */
+static void fit_sparse(struct weft_table *table)
+{
+    uint64_t bytes_max = smaller_limit(table->spec.bytes_max, table->limits.bytes_max);
+    uint64_t rows_max = smaller_limit(table->spec.rows_max, table->limits.rows_max);
+    uint64_t fixed = weft_admission_bytes(&table->admission);
+    uint64_t full = weft_table_index_slots((uint32_t)rows_max);
+    for (uint64_t slots = 4; slots <= full; slots *= 2) {
+        uint64_t taken = fixed + slots * sizeof(*table->index);
+        uint64_t rows = weft_min_u64(slots * 2 / 3, rows_max);
+        if (bytes_max > 0) {
+            uint64_t left = bytes_max > taken ? bytes_max - taken : 0;
+            rows = weft_min_u64(rows, left / table->row_bytes);
+        }
+        if (rows > table->rows_limit) {
+            table->rows_limit = (uint32_t)rows;
+            table->index_mask = (uint32_t)slots - 1;
+        }
+    }
+}
+
+/* False when not all of the vector's rows fit. */
+static bool fit_dense(struct weft_table *table)
+{
+    const struct weft_table_limits *limits = &table->limits;
+    uint64_t all = weft_table_dense_rows(&table->spec);
+    uint64_t rows = all / limits->shards + (limits->shard < all % limits->shards);
+    table->rows_limit = (uint32_t)weft_min_u64(rows, limits->rows_max);
+    return rows <= limits->rows_max &&
+           (limits->bytes_max == 0 || rows * table->row_bytes <= limits->bytes_max);
+}
+
 weft_status weft_table_declare(struct weft_table *table, const struct weft_table_spec *spec)
 {
     WEFT_ASSERT(!table->declared);
-    if (!weft_table_spec_valid(spec) || spec->dim > table->spec.dim) {
+    if (!weft_table_spec_valid(spec) || spec->dim > table->limits.dim_max) {
         return WEFT_INVALID;
     }
-    if (spec->kind != WEFT_TABLE_SPARSE || spec->admission != WEFT_ADMISSION_ALL ||
-        spec->eviction != WEFT_EVICTION_NONE || spec->not_finite != WEFT_NOT_FINITE_REJECT ||
-        spec->rows_max != 0 || spec->bytes_max != 0) {
-        return WEFT_UNSUPPORTED;
-    }
     table->spec = *spec;
-    table->optimizer = weft_optimizer_at(spec->optimizer);
-    table->row_bytes =
-        row_bytes_of(spec->dim, weft_table_state_floats(table), weft_table_sums_floats(table));
-    table->slab_rows_log2 = slab_rows_log2_of(table->slab_bytes, table->row_bytes);
-    table->touched_head = TOUCHED_LAST;
+    table->rows_limit = 0;
+    lay_out_rows(table);
+    weft_admission_init(&table->admission, spec);
+    if (table_is_dense(table)) {
+        if (!fit_dense(table)) {
+            return WEFT_INVALID;
+        }
+    } else {
+        fit_sparse(table);
+        if (table->rows_limit == 0) {
+            return WEFT_INVALID;
+        }
+    }
+    table->touched_head = TABLE_TOUCHED_LAST;
     table->now = 1;
     table->fresh = 1;
     table->declared = true;
     return WEFT_OK;
 }
 
+uint32_t weft_table_state_floats(const struct weft_table *table)
+{
+    return table->sums_at - table->slots_at;
+}
+
+uint32_t weft_table_sums_floats(const struct weft_table *table)
+{
+    return table->spec.mode != WEFT_TABLE_BSP ? 0
+           : table_is_dense(table)            ? table->spec.dim + table->blocks
+                                              : table->spec.dim;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static uint64_t capacity(const struct weft_table *table)
+static uint32_t capacity(const struct weft_table *table)
 {
-    return weft_min_u64((uint64_t)table->slab_count << table->slab_rows_log2, table->rows_max);
+    return (uint32_t)weft_min_u64((uint64_t)table->slab_count << table->slab_rows_log2,
+                                  table->rows_limit);
+}
+
+static bool wants_admission(const struct weft_table *table)
+{
+    return table->admission.memory == NULL && weft_admission_bytes(&table->admission) > 0;
+}
+
+/* The last slab is only as long as the limit asks for. */
+static uint32_t next_slab_rows(const struct weft_table *table)
+{
+    uint64_t left = table->rows_limit - capacity(table);
+    return (uint32_t)weft_min_u64(UINT64_C(1) << table->slab_rows_log2, left);
 }
 
 bool weft_table_wants_slab(const struct weft_table *table, size_t *bytes_p)
 {
-    uint64_t slab_rows = UINT64_C(1) << table->slab_rows_log2;
-    if (!table->declared || capacity(table) == table->rows_max ||
-        (capacity(table) - table->rows) * 2 >= slab_rows) {
+    if (!table->declared) {
         return false;
     }
-    *bytes_p = (size_t)table->row_bytes << table->slab_rows_log2;
+    if (wants_admission(table)) {
+        *bytes_p = (weft_admission_bytes(&table->admission) + 7) / 8 * 8;
+        return true;
+    }
+    uint64_t slab_rows = UINT64_C(1) << table->slab_rows_log2;
+    uint32_t free_rows = capacity(table) - table->rows;
+    if (capacity(table) == table->rows_limit ||
+        (!table_is_dense(table) && free_rows * UINT64_C(2) >= slab_rows)) {
+        return false;
+    }
+    *bytes_p = (size_t)table->row_bytes * next_slab_rows(table);
     return true;
+}
+
+static void row_begin(struct weft_table *table, uint64_t id, uint32_t number);
+
+/* All rows of a dense table begin with its memory. */
+static void begin_dense(struct weft_table *table)
+{
+    while (table->rows_begun < capacity(table)) {
+        uint32_t number = table->rows_begun++;
+        row_begin(table, (uint64_t)number * table->limits.shards + table->limits.shard, number);
+    }
 }
 
 weft_status weft_table_add_slab(struct weft_table *table, void *memory, size_t bytes)
@@ -143,83 +211,47 @@ weft_status weft_table_add_slab(struct weft_table *table, void *memory, size_t b
     if (bytes < wanted || (uintptr_t)memory % 8 != 0) {
         return WEFT_INVALID;
     }
+    if (wants_admission(table)) {
+        weft_admission_begin(&table->admission, memory);
+        return WEFT_OK;
+    }
     WEFT_ASSERT(table->slab_count < table->slabs_max);
     table->slabs[table->slab_count++] = memory;
+    if (table_is_dense(table)) {
+        begin_dense(table);
+    }
     return WEFT_OK;
 }
 
 void *weft_table_take_slab(struct weft_table *table)
 {
-    if (table->slab_count == 0) {
-        return NULL;
+    if (table->slab_count > 0) {
+        return table->slabs[--table->slab_count];
     }
-    return table->slabs[--table->slab_count];
+    void *memory = table->admission.memory;
+    table->admission.memory = NULL;
+    return memory;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-static struct weft_table_row *row_at(const struct weft_table *table, uint32_t number)
+uint64_t weft_table_bytes(const struct weft_table *table)
 {
-    uint8_t *slab = table->slabs[number >> table->slab_rows_log2];
-    uint32_t place = number & ((UINT32_C(1) << table->slab_rows_log2) - 1);
-    return (struct weft_table_row *)(slab + (size_t)place * table->row_bytes);
-}
-
-static float *row_weights(const struct weft_table_row *row)
-{
-    return (float *)(uintptr_t)(row + 1);
-}
-
-static float *row_slots(const struct weft_table *table, const struct weft_table_row *row)
-{
-    return row_weights(row) + table->spec.dim;
-}
-
-static float *row_steps(const struct weft_table *table, const struct weft_table_row *row)
-{
-    return row_slots(table, row) + (size_t)table->spec.dim * table->optimizer->slots;
-}
-
-static float *row_sums(const struct weft_table *table, const struct weft_table_row *row)
-{
-    return row_slots(table, row) + weft_table_state_floats(table);
-}
-
-uint32_t weft_table_state_floats(const struct weft_table *table)
-{
-    return table->spec.dim * table->optimizer->slots +
-           weft_table_blocks(&table->spec) * table->optimizer->steps;
-}
-
-uint32_t weft_table_sums_floats(const struct weft_table *table)
-{
-    return table->spec.mode == WEFT_TABLE_BSP ? table->spec.dim : 0;
-}
-
-/* The entry of id, or the empty one where it would go. There always is an empty one: 2/3 full at
- * most. */
-static uint64_t *probe(const struct weft_table *table, uint64_t id, uint64_t hash)
-{
-    uint64_t high = hash >> 32 << 32;
-    for (uint32_t at = (uint32_t)hash & table->index_mask;; at = (at + 1) & table->index_mask) {
-        uint64_t *entry = &table->index[at];
-        if ((uint32_t)*entry == 0) {
-            return entry;
-        }
-        if ((*entry >> 32 << 32) == high && row_at(table, (uint32_t)*entry - 1)->id == id) {
-            return entry;
-        }
+    if (!table->declared) {
+        return 0;
     }
+    uint64_t index = table_is_dense(table) ? 0 : (table->index_mask + UINT64_C(1)) * 8;
+    uint64_t admission =
+        table->admission.memory == NULL ? 0 : weft_admission_bytes(&table->admission);
+    return index + admission + (uint64_t)capacity(table) * table->row_bytes;
 }
 
-struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t id)
+uint32_t weft_table_rows(const struct weft_table *table)
 {
-    uint32_t number = (uint32_t)*probe(table, id, weft_mix64(id));
-    return number == 0 ? NULL : row_at(table, number - 1);
+    return table->rows;
 }
 
-/* Weights that a row begins with. */
-static void fill_initial(const struct weft_table_spec *spec, uint64_t id, float *out)
+/* ---- making and removing --------------------------------------------------------------------- */
+
+void weft_table_fill_initial(const struct weft_table_spec *spec, uint64_t id, float *out)
 {
     uint32_t zeros = spec->init_scale > 0 ? spec->init_skip : spec->dim;
     memset(out, 0, sizeof(*out) * zeros);
@@ -228,132 +260,225 @@ static void fill_initial(const struct weft_table_spec *spec, uint64_t id, float 
     }
 }
 
-static void row_clear(const struct weft_table *table, struct weft_table_row *row, uint64_t id,
-                      uint32_t number)
+static void row_begin(struct weft_table *table, uint64_t id, uint32_t number)
 {
+    struct weft_table_row *row = table_row_at(table, number);
     memset(row, 0, table->row_bytes);
     row->id = id;
-    row->number = number;
+    row->number = number | TABLE_ROW_LIVE;
     row->clock = table->now;
-    fill_initial(&table->spec, id, row_weights(row));
-    table->optimizer->init(&table->spec, row_weights(row), row_slots(table, row), table->spec.dim,
-                           table->spec.dim);
+    weft_table_fill_initial(&table->spec, id, table_weights(row));
+    table->optimizer->init(&table->spec, table_weights(row), table_slots(table, row),
+                           table->spec.dim, table->spec.dim);
+    table->rows++;
+    table->counters.rows_made++;
+}
+
+/* A row for id, which has none; NULL, counted, when there is no room. */
+static struct weft_table_row *row_make(struct weft_table *table, uint64_t id, uint64_t hash)
+{
+    if (table->rows == capacity(table) && !weft_table_evict_one(table)) {
+        table->counters.rows_refused++;
+        return NULL;
+    }
+    uint32_t number = table->rows_begun;
+    if (table->free_head != 0) {
+        number = table->free_head - 1;
+        table->free_head = table_row_at(table, number)->touched_next;
+    } else {
+        table->rows_begun++;
+    }
+    row_begin(table, id, number);
+    /* Only now: eviction moves entries. */
+    weft_table_index_set(weft_table_index_probe(table, id, hash), hash, number);
+    return table_row_at(table, number);
+}
+
+void weft_table_remove(struct weft_table *table, struct weft_table_row *row)
+{
+    WEFT_ASSERT((row->number & TABLE_ROW_LIVE) != 0 && row->touched_next == 0);
+    weft_table_index_remove(table,
+                            weft_table_index_probe(table, row->id, weft_mix64(row->id)));
+    uint32_t number = table_row_number(row);
+    row->number = number;
+    row->touched_next = table->free_head;
+    table->free_head = number + 1;
+    table->rows--;
+}
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+bool weft_table_owns(const struct weft_table *table, uint64_t id, uint64_t hash)
+{
+    const struct weft_table_limits *limits = &table->limits;
+    if (table_is_dense(table)) {
+        return id % limits->shards == limits->shard && id / limits->shards < table->rows_limit;
+    }
+    return weft_hash_shard(hash, limits->shards) == limits->shard;
+}
+
+static struct weft_table_row *dense_row(const struct weft_table *table, uint64_t id)
+{
+    uint64_t number = id / table->limits.shards;
+    return id % table->limits.shards == table->limits.shard && number < table->rows_begun
+               ? table_row_at(table, (uint32_t)number)
+               : NULL;
+}
+
+/* The row of id unless its time is over. */
+static struct weft_table_row *find(const struct weft_table *table, uint64_t id, uint64_t hash)
+{
+    if (table_is_dense(table)) {
+        return dense_row(table, id);
+    }
+    uint32_t number = (uint32_t)*weft_table_index_probe(table, id, hash);
+    struct weft_table_row *row = number == 0 ? NULL : table_row_at(table, number - 1);
+    return row == NULL || table_row_expired(table, row) ? NULL : row;
+}
+
+/* The row of id; made when there is none and `push` is admitted, or it is no push. */
+static struct weft_table_row *obtain(struct weft_table *table, uint64_t id, uint64_t hash,
+                                     bool asks, bool counts, bool *full_p)
+{
+    if (table_is_dense(table)) {
+        struct weft_table_row *row = dense_row(table, id);
+        *full_p |= row == NULL;
+        return row;
+    }
+    uint32_t number = (uint32_t)*weft_table_index_probe(table, id, hash);
+    if (number != 0) {
+        struct weft_table_row *row = table_row_at(table, number - 1);
+        if (!table_row_expired(table, row)) {
+            return row;
+        }
+        table->counters.rows_expired++;
+        weft_table_remove(table, row);
+    }
+    bool filtered = asks && table->spec.admission != WEFT_ADMISSION_ALL;
+    if (filtered && (!counts || table->admission.memory == NULL ||
+                     !weft_admission_count(&table->admission, id, hash))) {
+        table->counters.unadmitted += counts;
+        return NULL;
+    }
+    struct weft_table_row *row = row_make(table, id, hash);
+    *full_p |= row == NULL;
+    if (filtered && row != NULL) {
+        weft_admission_done(&table->admission, id, hash);
+    }
+    return row;
+}
+
+struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t id)
+{
+    return find(table, id, weft_mix64(id));
 }
 
 struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id)
 {
-    uint64_t hash = weft_mix64(id);
-    uint64_t *entry = probe(table, id, hash);
-    if ((uint32_t)*entry != 0) {
-        return row_at(table, (uint32_t)*entry - 1);
+    bool full = false;
+    return obtain(table, id, weft_mix64(id), false, false, &full);
+}
+
+/* ---- chunks of ids --------------------------------------------------------------------------- */
+
+/* Ids whose cache misses overlap: first those of the index, then those of the rows. */
+enum { GROUP = 32 };
+
+static uint64_t load_u64(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof(value));
+    return value;
+}
+
+static void prefetch_group(const struct weft_table *table, const uint64_t *hashes, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        __builtin_prefetch(&table->index[(uint32_t)hashes[i] & table->index_mask]);
     }
-    if (table->rows == capacity(table)) {
-        table->rows_refused++;
-        return NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t number = (uint32_t)table->index[(uint32_t)hashes[i] & table->index_mask];
+        if (number != 0) {
+            __builtin_prefetch(table_row_at(table, number - 1));
+        }
     }
-    uint32_t number = table->rows++;
-    *entry = (hash >> 32 << 32) | (number + 1);
-    struct weft_table_row *row = row_at(table, number);
-    row_clear(table, row, id, number);
-    return row;
+}
+
+static void unpin(struct weft_table_row **rows, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (rows[i] != NULL) {
+            rows[i]->number &= ~TABLE_ROW_PINNED;
+        }
+    }
+}
+
+bool weft_table_obtain_chunk(struct weft_table *table, const uint8_t *ids, const uint64_t *hashes,
+                             uint32_t first, uint32_t count, struct weft_table_row **rows_p)
+{
+    bool pins = table->spec.eviction != WEFT_EVICTION_NONE, full = false;
+    uint32_t block = first % table->blocks, i = 0;
+    for (; i < count && !full; i++) {
+        if (i % GROUP == 0 && !table_is_dense(table)) {
+            prefetch_group(table, hashes + i, (uint32_t)weft_min_u64(GROUP, count - i));
+        }
+        uint64_t id = load_u64(ids + (size_t)i * 8);
+        rows_p[i] = obtain(table, id, hashes[i], true, block == 0, &full);
+        if (pins && rows_p[i] != NULL) {
+            rows_p[i]->number |= TABLE_ROW_PINNED;
+        }
+        block = block + 1 == table->blocks ? 0 : block + 1;
+    }
+    if (pins) {
+        unpin(rows_p, i);
+    }
+    return !full;
+}
+
+uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint32_t count,
+                             float *out, size_t stride)
+{
+    uint32_t absent = 0, dim = table->spec.dim;
+    bool use = table->spec.eviction == WEFT_EVICTION_LRU;
+    uint64_t hashes[GROUP];
+    for (uint32_t i = 0; i < count; i++, out += stride) {
+        if (i % GROUP == 0) {
+            uint32_t n = (uint32_t)weft_min_u64(GROUP, count - i);
+            for (uint32_t k = 0; k < n; k++) {
+                hashes[k] = weft_mix64(ids[i + k]);
+            }
+            if (!table_is_dense(table)) {
+                prefetch_group(table, hashes, n);
+            }
+        }
+        struct weft_table_row *row = find(table, ids[i], hashes[i % GROUP]);
+        memset(out + dim, 0, (stride - dim) * sizeof(*out));
+        if (row == NULL) {
+            weft_table_fill_initial(&table->spec, ids[i], out);
+            absent++;
+            continue;
+        }
+        memcpy(out, table_weights(row), sizeof(*out) * dim);
+        row->clock = use ? table->now : row->clock;
+    }
+    return absent;
 }
 
 const float *weft_table_weights(const struct weft_table *table, const struct weft_table_row *row)
 {
     (void)table;
-    return row_weights(row);
+    return table_weights(row);
 }
 
 bool weft_table_read(const struct weft_table *table, uint64_t id, float *out)
 {
     const struct weft_table_row *row = weft_table_find(table, id);
     if (row == NULL) {
-        fill_initial(&table->spec, id, out);
+        weft_table_fill_initial(&table->spec, id, out);
         return false;
     }
-    memcpy(out, row_weights(row), sizeof(*out) * table->spec.dim);
+    memcpy(out, table_weights(row), sizeof(*out) * table->spec.dim);
     return true;
-}
-
-/* ---- gradients ------------------------------------------------------------------------------- */
-
-void weft_table_set_now(struct weft_table *table, uint32_t now)
-{
-    WEFT_ASSERT(now >= table->now);
-    table->now = now;
-}
-
-void weft_table_begin(struct weft_table *table, uint32_t clock)
-{
-    table->fresh = clock >= table->now ? 1 : (float)clock / (float)table->now;
-}
-
-static void note_use(const struct weft_table *table, struct weft_table_row *row, uint32_t block)
-{
-    row->clock = table->now;
-    row->count += block == 0 && row->count < UINT32_MAX;
-}
-
-void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row, uint32_t block,
-                           const float *gradient)
-{
-    uint32_t used = weft_table_block_used(&table->spec, block);
-    float *sums = row_sums(table, row) + block * weft_table_block_floats(&table->spec);
-    for (uint32_t i = 0; i < used; i++) {
-        sums[i] += gradient[i];
-    }
-    note_use(table, row, block);
-    if (row->touched_next == 0) {
-        row->touched_next = table->touched_head;
-        table->touched_head = row->number + 1;
-    }
-}
-
-static void step_block(const struct weft_table *table, struct weft_table_row *row, uint32_t block,
-                       const float *sums)
-{
-    uint32_t column = block * weft_table_block_floats(&table->spec);
-    /* What an optimizer has no floats for points past the row's, and is not looked at. */
-    const struct weft_optimizer_block work = {
-        .weights = row_weights(row) + column,
-        .slots = row_slots(table, row) + column,
-        .steps = row_steps(table, row) + (size_t)block * table->optimizer->steps,
-        .sums = sums,
-        .stride = table->spec.dim,
-        .count = weft_table_block_used(&table->spec, block),
-        .divisor = (float)table->spec.workers,
-        .fresh = table->fresh,
-    };
-    table->optimizer->step(&table->spec, &work);
-}
-
-void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint32_t block,
-                     const float *gradient)
-{
-    step_block(table, row, block, gradient);
-    note_use(table, row, block);
-}
-
-uint32_t weft_table_step_all(struct weft_table *table)
-{
-    uint32_t count = 0;
-    uint32_t next = table->touched_head;
-    uint32_t blocks = weft_table_blocks(&table->spec);
-    uint32_t block_floats = weft_table_block_floats(&table->spec);
-    table->fresh = 1;
-    while (next != TOUCHED_LAST) {
-        struct weft_table_row *row = row_at(table, next - 1);
-        float *sums = row_sums(table, row);
-        for (uint32_t block = 0; block < blocks; block++) {
-            step_block(table, row, block, sums + (size_t)block * block_floats);
-        }
-        memset(sums, 0, sizeof(*sums) * table->spec.dim);
-        next = row->touched_next;
-        row->touched_next = 0;
-        count++;
-    }
-    table->touched_head = TOUCHED_LAST;
-    return count;
 }
 
 /* ---- all rows -------------------------------------------------------------------------------- */
@@ -361,42 +486,58 @@ uint32_t weft_table_step_all(struct weft_table *table)
 bool weft_table_next(const struct weft_table *table, uint32_t *cursor,
                      struct weft_table_view *view_p)
 {
-    if (*cursor >= table->rows) {
-        return false;
+    while (*cursor < table->rows_begun) {
+        const struct weft_table_row *row = table_row_at(table, (*cursor)++);
+        if ((row->number & TABLE_ROW_LIVE) == 0 || table_row_expired(table, row)) {
+            continue;
+        }
+        *view_p = (struct weft_table_view){
+            .id = row->id,
+            .clock = row->clock,
+            .count = row->count,
+            .weights = table_weights(row),
+            .state = table_slots(table, row),
+            .sums = row->touched_next == 0 ? NULL : table_sums(table, row),
+        };
+        return true;
     }
-    const struct weft_table_row *row = row_at(table, (*cursor)++);
-    *view_p = (struct weft_table_view){
-        .id = row->id,
-        .clock = row->clock,
-        .count = row->count,
-        .weights = row_weights(row),
-        .state = row_slots(table, row),
-        .sums = row->touched_next == 0 ? NULL : row_sums(table, row),
-    };
-    return true;
+    return false;
+}
+
+static void row_fill(struct weft_table *table, struct weft_table_row *row,
+                     const struct weft_table_view *view)
+{
+    row->clock = view->clock;
+    row->count = view->count;
+    memcpy(table_weights(row), view->weights, sizeof(float) * table->spec.dim);
+    memcpy(table_slots(table, row), view->state, sizeof(float) * weft_table_state_floats(table));
+    if (view->sums != NULL) {
+        memcpy(table_sums(table, row), view->sums, sizeof(float) * weft_table_sums_floats(table));
+        if (row->touched_next == 0) {
+            row->touched_next = table->touched_head;
+            table->touched_head = table_row_number(row) + 1;
+        }
+    }
 }
 
 weft_status weft_table_restore(struct weft_table *table, const struct weft_table_view *view)
 {
-    uint32_t sums = weft_table_sums_floats(table);
-    if (view->sums != NULL && sums == 0) {
+    uint64_t hash = weft_mix64(view->id);
+    if ((view->sums != NULL && weft_table_sums_floats(table) == 0) ||
+        !weft_table_owns(table, view->id, hash)) {
         return WEFT_INVALID;
     }
-    if (weft_table_find(table, view->id) != NULL) {
+    struct weft_table_row *row = find(table, view->id, hash);
+    if (row != NULL && !table_is_dense(table)) {
         return WEFT_EXISTS;
     }
-    struct weft_table_row *row = weft_table_obtain(table, view->id);
+    if (row == NULL) {
+        bool full = false;
+        row = obtain(table, view->id, hash, false, false, &full);
+    }
     if (row == NULL) {
         return WEFT_NOMEM;
     }
-    row->clock = view->clock;
-    row->count = view->count;
-    memcpy(row_weights(row), view->weights, sizeof(float) * table->spec.dim);
-    memcpy(row_slots(table, row), view->state, sizeof(float) * weft_table_state_floats(table));
-    if (view->sums != NULL) {
-        memcpy(row_sums(table, row), view->sums, sizeof(float) * sums);
-        row->touched_next = table->touched_head;
-        table->touched_head = row->number + 1;
-    }
+    row_fill(table, row, view);
     return WEFT_OK;
 }

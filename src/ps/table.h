@@ -1,52 +1,92 @@
-/* One sparse table of one shard: u64 id -> row of dim weights, optimizer state and, for BSP, the
- * sum of this clock's gradients.
+/* One table of one shard: id -> row of weights, the optimizer's state and, for BSP, the sum of this
+ * clock's gradients.
  *
- * The index is of fixed size, made for rows_max at init (at most 2/3 full); rows lie in slabs that
- * the driver supplies when wants_slab says so. Without a slab, new rows are refused and counted;
- * old ones go on. Rows are never removed. Every u64 is a valid id, 2^64 - 1 included: the index
- * holds row numbers, so no id has to stand for "empty". A row that does not exist has the weights
- * that it would begin with: reading it does not make it.
+ * Sparse tables find rows by an index of fixed size (at most 2/3 full); rows are made when they are
+ * first pushed, or when they are admitted (ps/admission.h), and go when the specification says
+ * which (ps/table_evict.c). Every u64 is a valid id, 2^64 - 1 included: the index holds row
+ * numbers, so no id has to stand for "empty". A row that does not exist has the weights that it
+ * would begin with: reading it does not make it.
+ *
+ * A dense table is a vector cut into rows of dim floats; row b, on shard b mod shards, is there
+ * from the beginning, and its place is b div shards: no index, no admission, no eviction. Its BSP
+ * mean is over the gradients that came for a block, not over W.
+ *
+ * Memory comes in slabs that the driver supplies when wants_slab says so: first what admission
+ * counts in, then rows. Without a slab, new rows are refused and counted; old ones go on.
  *
  * Not here: who may push when (ps/shard.h), bytes of messages (rpc/table_spec.h).
  */
 #ifndef WEFT_PS_TABLE_H
 #define WEFT_PS_TABLE_H
 
+#include "ps/admission.h"
 #include "ps/optimizer.h"
+
+/* What the table may become, whatever is declared. */
+struct weft_table_limits {
+    uint32_t rows_max; /* <= WEFT_RPC_ROWS_MAX; memory for the index is taken at init */
+    uint32_t dim_max;
+    uint64_t slab_bytes; /* about so much is asked for at a time */
+    uint64_t bytes_max;  /* of index, rows and admission; 0 = none */
+    uint32_t shard;      /* this one */
+    uint32_t shards;
+};
+
+/* Cumulative. A row that was made and is not there was evicted or has expired. */
+struct weft_table_counters {
+    uint64_t rows_made;
+    uint64_t rows_evicted; /* to make room: LRU, L2 */
+    uint64_t rows_expired; /* TTL */
+    uint64_t rows_refused; /* new rows for which there was no room */
+    uint64_t unadmitted;   /* pushes of an id that has no row yet; their gradients were dropped */
+    uint64_t not_finite;   /* elements clipped or dropped because a gradient was not finite */
+};
 
 struct weft_table {
     /* private; read through the functions */
+    struct weft_table_limits limits;
     struct weft_table_spec spec;
     const struct weft_optimizer *optimizer;
+    struct weft_table_counters counters;
+    struct weft_admission admission;
     bool declared;
     uint32_t row_bytes; /* a multiple of 8 */
+    uint32_t blocks;    /* of a row */
+    uint32_t block_floats;
+    uint32_t slots_at; /* where a row's parts begin, in floats behind its header */
+    uint32_t steps_at;
+    uint32_t sums_at;
+    uint32_t counts_at; /* BSP, dense: gradients of each block */
     uint32_t slab_rows_log2;
-    uint32_t rows;
-    uint32_t rows_max;
+    uint32_t rows;       /* that exist */
+    uint32_t rows_begun; /* places of slabs used so far; of these, rows exist or are free */
+    uint32_t rows_limit;
+    uint32_t free_head; /* number + 1 of a free place */
+    uint32_t hand;      /* where eviction looks next */
     uint32_t slab_count;
     uint32_t slabs_max;
     uint32_t index_mask;
     uint32_t touched_head; /* rows with a gradient of this clock, newest first; number + 1 */
     uint32_t now;          /* clock in progress, of the fastest worker */
     float fresh;           /* of the chunk being applied: weft_optimizer_block.fresh */
-    uint64_t slab_bytes;
-    uint64_t rows_refused;
-    uint64_t *index; /* (index_mask + 1,): high half of the hash << 32 | row number + 1 */
-    uint8_t **slabs; /* (slabs_max,) */
+    uint64_t *index;       /* (index_mask + 1,): low half of the hash << 32 | row number + 1 */
+    uint8_t **slabs;       /* (slabs_max,) */
 };
 
-struct weft_table_row; /* opaque; stable until fini */
+struct weft_table_row; /* opaque; stable until it is evicted */
 
-/* Memory for any table of up to rows_max rows and dim_max floats in slabs of about slab_bytes.
- * Owns:    allocates the index. Errors: WEFT_NOMEM; WEFT_INVALID  a limit is 0 or too large. */
-weft_status weft_table_init(struct weft_table *table, uint32_t rows_max, uint32_t dim_max,
-                            uint64_t slab_bytes);
+/* Owns:    allocates the index. Errors: WEFT_NOMEM; WEFT_INVALID  a limit is 0 or too large. */
+weft_status weft_table_init(struct weft_table *table, const struct weft_table_limits *limits);
 void weft_table_fini(struct weft_table *table);
 
-/* Give the table its shape; once.  Errors: WEFT_INVALID  not valid or above dim_max. */
+/* Give the table its shape; once.
+ * Errors:  WEFT_INVALID  not valid, above dim_max, or not one row (of a dense table: not all) fits
+ *                        the limits. */
 weft_status weft_table_declare(struct weft_table *table, const struct weft_table_spec *spec);
 
-/* True when rows for less than half a slab are left and rows_max is not reached; *bytes_p is what
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* True when rows for less than half a slab are left and the limit is not reached; *bytes_p is what
  * add_slab wants. */
 bool weft_table_wants_slab(const struct weft_table *table, size_t *bytes_p);
 
@@ -57,8 +97,13 @@ weft_status weft_table_add_slab(struct weft_table *table, void *memory, size_t b
 /* Gives back one slab, NULL when none is left. The rows in it are gone: only before fini. */
 void *weft_table_take_slab(struct weft_table *table);
 
-/* The row of id, NULL when there is none. */
-struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t id);
+/* In use now: index, slabs, admission. */
+uint64_t weft_table_bytes(const struct weft_table *table);
+
+/* Rows that exist. */
+uint32_t weft_table_rows(const struct weft_table *table);
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
 
 /* The clock that is in progress: never less than before. */
 void weft_table_set_now(struct weft_table *table, uint32_t now);
@@ -66,11 +111,45 @@ void weft_table_set_now(struct weft_table *table, uint32_t now);
 /* What follows is the gradient of this clock, until the next begin. */
 void weft_table_begin(struct weft_table *table, uint32_t clock);
 
-/* The row of id, made when there is none; NULL, counted, when there is no room. */
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Is this shard the one on which row id lives? hash = weft_mix64(id). False too beyond the end of a
+ * dense table. */
+bool weft_table_owns(const struct weft_table *table, uint64_t id, uint64_t hash);
+
+/* The row of id, NULL when there is none. */
+struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t id);
+
+/* The row of id, made when there is none; NULL when it is not admitted yet, or, counted as refused,
+ * when there is no room. Not a push: pushes are counted by obtain_chunk. */
 struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id);
+
+/* The rows of a chunk of a PUSH: NULL where the id is not admitted.
+ *
+ * Shape:   ids (count,) u64, unaligned; hashes (count,): weft_mix64 of each; rows_p (count,).
+ *          first: element of the message, so that blocks of one row count as one push.
+ * Errors:  false: there was no room for a row. Rows made before it stay, as they began. */
+bool weft_table_obtain_chunk(struct weft_table *table, const uint8_t *ids, const uint64_t *hashes,
+                             uint32_t first, uint32_t count, struct weft_table_row **rows_p);
 
 /* Weights of one row, (dim,). */
 const float *weft_table_weights(const struct weft_table *table, const struct weft_table_row *row);
+
+/* Copy the weights of id to out (dim,); false and the initial weights when there is no such row. */
+bool weft_table_read(const struct weft_table *table, uint64_t id, float *out);
+
+/* The same for all ids of a PULL; it is a use of the rows. Returns how many do not exist.
+ * Shape:   ids (count,); row i at out + i x stride, zeros from dim to stride. */
+uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint32_t count,
+                             float *out, size_t stride);
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* Apply a chunk of a PUSH: add up (BSP), or step now.
+ * Shape:   rows (count,) of obtain_chunk, NULL = leave out; blocks (count, block_floats) float32,
+ *          unaligned. Returns how many elements were applied. */
+uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const *rows,
+                          uint32_t first, uint32_t count, const uint8_t *blocks);
 
 /* BSP: add gradients of `block` to the row's sum. Shape: gradient (weft_table_block_used,). */
 void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row, uint32_t block,
@@ -84,15 +163,12 @@ void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint3
  * Returns their number. */
 uint32_t weft_table_step_all(struct weft_table *table);
 
-/* Copy the weights of id to out (dim,); false and the initial weights when there is no such row. */
-bool weft_table_read(const struct weft_table *table, uint64_t id, float *out);
-
 /* ---- all rows: for checkpoints --------------------------------------------------------------- */
 
 /* All that there is of one row. */
 struct weft_table_view {
     uint64_t id;
-    uint32_t clock;       /* in progress when it was last changed */
+    uint32_t clock;       /* in progress when it was last pushed (LRU: or pulled) */
     uint32_t count;       /* gradients that reached its first block; stays at 2^32 - 1 */
     const float *weights; /* (dim,) */
     const float *state;   /* (weft_table_state_floats,): the optimizer's slots, then its steps */
@@ -103,16 +179,16 @@ struct weft_table_view {
 uint32_t weft_table_state_floats(const struct weft_table *table);
 uint32_t weft_table_sums_floats(const struct weft_table *table);
 
-/* The next row; false at the end. *cursor is 0 at first. Rows that are made or changed meanwhile
- * may be seen as they were or as they are; those that are not are seen exactly once.
+/* The next row; false at the end. *cursor is 0 at first. A row that exists all the while is seen
+ * exactly once, as it is at that moment; one made or evicted meanwhile may be seen or not.
  * Owns:    the view's arrays are the table's and are valid until it is changed. */
 bool weft_table_next(const struct weft_table *table, uint32_t *cursor,
                      struct weft_table_view *view_p);
 
-/* Put a row of a checkpoint in.
+/* Put a row of a checkpoint in; a row of a dense table is replaced. Admission is not asked.
  * Owns:    copies the view's arrays.
  * Errors:  WEFT_NOMEM   no room: add a slab. WEFT_EXISTS  there is such a row.
- *          WEFT_INVALID sums for a table that is not BSP. */
+ *          WEFT_INVALID sums for a table that is not BSP, or not a row of this shard. */
 weft_status weft_table_restore(struct weft_table *table, const struct weft_table_view *view);
 
 #endif

@@ -44,7 +44,7 @@ enum weft_rpc_op {
     X(BAD_SPEC, "a value of the table is out of range or above the server's limits")               \
     X(BAD_REQUEST, "the request contradicts itself")                                               \
     X(WRONG_WORKER, "the rank is not the one that this connection was opened with")                \
-    X(WRONG_SHARD, "an id belongs to another shard; both ends must agree on the number of shards") \
+    X(WRONG_SHARD, "an id is not of this shard; both ends must agree on the number of shards") \
     X(STALE_CLOCK, "a push of a clock that this worker has already finished")                      \
     X(EARLY_CLOCK, "a BSP push of a clock that the other workers have not reached")                \
     X(NOT_FINITE, "a gradient was infinite or not a number; its chunk was not applied")            \

@@ -153,10 +153,30 @@ static inline size_t weft_table_row_push_bytes_max(uint32_t dim_max)
 
 /* ---- rows of shards -------------------------------------------------------------------------- */
 
+static inline uint32_t weft_hash_shard(uint64_t hash, uint32_t shards)
+{
+    return (uint32_t)((__extension__(unsigned __int128) hash * shards) >> 64);
+}
+
 /* The shard on which row `id` of a sparse table lives; shards >= 1. Every u64 is a valid id. */
 static inline uint32_t weft_table_shard_of(uint64_t id, uint32_t shards)
 {
-    return (uint32_t)((__extension__(unsigned __int128) weft_mix64(id) * shards) >> 64);
+    return weft_hash_shard(weft_mix64(id), shards);
+}
+
+/* The same of any table: the rows of a dense one, which are its blocks of dim floats, are dealt
+ * round-robin. */
+static inline uint32_t weft_table_spec_shard(const struct weft_table_spec *spec, uint64_t id,
+                                             uint32_t shards)
+{
+    return spec->kind == WEFT_TABLE_DENSE ? (uint32_t)(id % shards)
+                                          : weft_table_shard_of(id, shards);
+}
+
+/* Rows of a dense table's vector, on all shards together. */
+static inline uint64_t weft_table_dense_rows(const struct weft_table_spec *spec)
+{
+    return weft_div_ceil_u64(spec->length, spec->dim);
 }
 
 #endif

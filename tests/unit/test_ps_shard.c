@@ -147,13 +147,18 @@ static struct weft_rpc_request head_of(struct bench *b, uint32_t rows)
     return (struct weft_rpc_request){.rpc_id = ++b->rpc_id, .t0_ns = 99, .rows = rows};
 }
 
+static int declare_spec(struct bench *b, const struct weft_table_spec *spec)
+{
+    weft_table_spec_pack(spec, b->message + 40);
+    struct request r = {WEFT_RPC_TABLE, spec->table, 0, 1, TABLE_BYTES, head_of(b, 0)};
+    return ask(b, r);
+}
+
 static void declare(struct bench *b, uint16_t table, uint32_t dim, uint8_t mode, uint16_t workers)
 {
     struct weft_table_spec spec = {
         .table = table, .dim = dim, .mode = mode, .workers = workers, .learning_rate = 1};
-    weft_table_spec_pack(&spec, b->message + 40);
-    struct request r = {WEFT_RPC_TABLE, table, 0, 1, TABLE_BYTES, head_of(b, 0)};
-    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
 }
 
 /* One id, dim 1: head of 4 elements, id, gradient. */
@@ -424,6 +429,186 @@ static void bad_tables(void **state)
     bench_free(b);
 }
 
+/* ---- what a table may ask for ---------------------------------------------------------------- */
+
+static struct weft_table_spec asp_spec(uint32_t dim)
+{
+    return (struct weft_table_spec){
+        .dim = dim, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = 1};
+}
+
+/* Two rows of dim 2 in one chunk: head of 3 elements, ids 1 and 2, blocks. */
+static struct request push_two(struct bench *b, const float *values)
+{
+    memset(b->message, 0, 80);
+    weft_ps_store_u64(b->message + 48, 1);
+    weft_ps_store_u64(b->message + 56, 2);
+    memcpy(b->message + 64, values, 16);
+    return (struct request){WEFT_RPC_PUSH, 0, 1, 16, 5, head_of(b, 2)};
+}
+
+static void weights_are(struct bench *b, uint64_t id, float first, float second)
+{
+    float row[2] = {0};
+    (void)weft_table_read(weft_shard_table(b->shard, 0), id, row);
+    if (row[0] != first || row[1] != second) {
+        fail_msg("row %u is %g %g", (unsigned)id, (double)row[0], (double)row[1]);
+    }
+}
+
+static void what_is_not_finite(void **state)
+{
+    (void)state;
+    const float inf = __builtin_inff(), nan = __builtin_nanf("");
+    const float values[4] = {1, -inf, nan, 5};
+    const float second[4] = {1, 2, 0, 5};
+    for (uint8_t policy = WEFT_NOT_FINITE_REJECT; policy <= WEFT_NOT_FINITE_DROP; policy++) {
+        struct bench *b = bench_new(20);
+        struct weft_table_spec spec = asp_spec(2);
+        spec.not_finite = policy;
+        spec.clip = policy == WEFT_NOT_FINITE_CLIP ? 3 : 0;
+        assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+        int wanted = policy == WEFT_NOT_FINITE_REJECT ? WEFT_RPC_NOT_FINITE : WEFT_RPC_OK;
+        assert_int_equal(ask(b, push_two(b, values)), wanted);
+        assert_int_equal(b->refused, policy == WEFT_NOT_FINITE_REJECT);
+        struct weft_shard_table_sums sums;
+        weft_shard_table_sums(b->shard, &sums);
+        assert_int_equal(sums.not_finite, policy == WEFT_NOT_FINITE_REJECT ? 0 : 2);
+        if (policy == WEFT_NOT_FINITE_CLIP) {
+            weights_are(b, 1, -1, 3);
+            weights_are(b, 2, 0, -3); /* finite ones are clipped, too */
+        } else {
+            weights_are(b, 1, 0, 0);
+            weights_are(b, 2, 0, 0);
+        }
+        assert_int_equal(ask(b, push_two(b, second)), WEFT_RPC_OK); /* nothing has stuck */
+        if (policy == WEFT_NOT_FINITE_DROP) {
+            weights_are(b, 1, -1, -2);
+            weights_are(b, 2, 0, -5);
+            const float half[4] = {inf, 1, 1, 1};
+            assert_int_equal(ask(b, push_two(b, half)), WEFT_RPC_OK);
+            weights_are(b, 1, -1, -2);
+            weights_are(b, 2, -1, -6);
+        }
+        bench_free(b);
+    }
+}
+
+static void tables_say_what_they_count(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(21);
+    struct weft_table_spec spec = asp_spec(2);
+    spec.admission = WEFT_ADMISSION_COUNTER;
+    spec.admission_count = 2;
+    spec.admission_cells = 64;
+    spec.eviction = WEFT_EVICTION_LRU;
+    spec.rows_max = 1;
+    const float values[4] = {1, 1, 1, 1};
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    struct weft_shard_table_sums sums;
+    assert_int_equal(ask(b, push_two(b, values)), WEFT_RPC_OK);
+    weft_shard_table_sums(b->shard, &sums);
+    assert_int_equal(sums.unadmitted, 2);
+    assert_int_equal(sums.rows, 0);
+    assert_int_equal(weft_shard_counters(b->shard)->elements_applied, 0);
+    /* Both are admitted now, but a chunk cannot have two rows where there is one. */
+    assert_int_equal(ask(b, push_two(b, values)), WEFT_RPC_FULL);
+    spec.rows_max = 2;
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_SPEC_MISMATCH);
+    weft_shard_table_sums(b->shard, &sums);
+    assert_int_equal(sums.rows, 1);
+    assert_int_equal(sums.rows_made, 1);
+    assert_int_equal(sums.bytes, 64 * 16 + 4 * 8 + 32); /* cells, index, one row of 24 + 8 */
+    bench_free(b);
+}
+
+/* What a table asks for is refused when the server's limits cannot give it. */
+static void limits_of_the_server(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(22);
+    struct weft_table_spec spec = asp_spec(2);
+    spec.kind = WEFT_TABLE_DENSE;
+    spec.length = 2 * 1000 + 1; /* rows_max is 1,000 */
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_BAD_SPEC);
+    assert_null(weft_shard_table(b->shard, 0));
+    spec.length = 2 * 1000;
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    assert_int_equal(weft_table_rows(weft_shard_table(b->shard, 0)), 1000);
+    spec = asp_spec(2);
+    spec.table = 1;
+    spec.bytes_max = 50;
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_BAD_SPEC);
+    bench_free(b);
+}
+
+static void dense_blocks(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(23);
+    struct weft_table_spec spec = asp_spec(2);
+    spec.kind = WEFT_TABLE_DENSE;
+    spec.length = 5;
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    const float values[4] = {1, 2, 3, 4};
+    assert_int_equal(ask(b, push_two(b, values)), WEFT_RPC_OK);
+    weights_are(b, 1, -1, -2);
+    weights_are(b, 2, -3, -4);
+    struct request r = push_two(b, values);
+    weft_ps_store_u64(b->message + 56, 3); /* beyond the end */
+    assert_int_equal(ask(b, r), WEFT_RPC_WRONG_SHARD);
+    assert_int_equal(b->refused, 1);
+    weights_are(b, 1, -1, -2);
+    assert_int_equal(ask(b, pull_of(b, 3)), WEFT_RPC_OK);
+    assert_int_equal(ask(b, pull_of(b, 4)), WEFT_RPC_WRONG_SHARD);
+    bench_free(b);
+}
+
+/* A gradient of clock 1 while another worker is in clock 4: t 1, delay 3. */
+static void a_late_gradient_counts_less(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(24);
+    struct weft_table_spec spec = asp_spec(1);
+    spec.workers = 2;
+    spec.optimizer = WEFT_OPTIMIZER_ADADELAY;
+    spec.epsilon = 1e-30F;
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    assert_int_equal(ask(b, push_of(b, 1, 5, -8)), WEFT_RPC_OK);
+    assert_true(weight(b, 5) == 1); /* g / sqrt(g^2) */
+    for (uint32_t clock = 1; clock <= 3; clock++) {
+        assert_int_equal(clock_by(b, OTHER, 1, clock), 0);
+    }
+    assert_int_equal(ask(b, push_of(b, 1, 6, -8)), WEFT_RPC_OK);
+    assert_true(weight(b, 6) == 1.0F); /* s = 16 / 4, step = 4 / sqrt(4 x 4) */
+    assert_int_equal(ask(b, push_of(b, 1, 5, -8)), WEFT_RPC_OK);
+    /* s = 16 + 4 = 20; step = 4 / sqrt(20 x 4). */
+    assert_true(__builtin_fabsf(weight(b, 5) - 1 - 0.44721360F) < 1e-6F);
+    bench_free(b);
+}
+
+/* Elements that fit packets of 256 bytes, padding at the end of each row. */
+static void rows_cut_short(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(25);
+    b->net->packet_bytes = 256;
+    struct weft_table_spec spec = asp_spec(64);
+    spec.block_floats = 40;
+    spec.init_scale = 1;
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    assert_int_equal(ask(b, pull_of(b, 2)), WEFT_RPC_OK);
+    float out[64], zeros[16] = {0};
+    for (uint64_t id = 0; id < 2; id++) {
+        (void)weft_table_read(weft_shard_table(b->shard, 0), id, out);
+        const uint8_t *row = b->reply + 160 + id * 2 * 160; /* head: one element of 40 floats */
+        assert_memory_equal(row, out, sizeof(out));
+        assert_memory_equal(row + 256, zeros, sizeof(zeros));
+    }
+    bench_free(b);
+}
+
 static void strangers_get_no_memory(void **state)
 {
     (void)state;
@@ -502,6 +687,12 @@ int main(void)
         cmocka_unit_test(rows_larger_than_a_packet),
         cmocka_unit_test(pull_waits_for_its_push),
         cmocka_unit_test(bad_tables),
+        cmocka_unit_test(what_is_not_finite),
+        cmocka_unit_test(tables_say_what_they_count),
+        cmocka_unit_test(limits_of_the_server),
+        cmocka_unit_test(dense_blocks),
+        cmocka_unit_test(a_late_gradient_counts_less),
+        cmocka_unit_test(rows_cut_short),
         cmocka_unit_test(strangers_get_no_memory),
         cmocka_unit_test(a_rank_is_replaced),
         cmocka_unit_test(limits_are_checked),

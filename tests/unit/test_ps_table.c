@@ -2,40 +2,13 @@
  * checkpoints see them; the set of missed ids against a slow one. */
 #include "base/init.h"
 #include "ps/missed.h"
-#include "ps/table.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "ps_table_rig.h"
 
 enum { IDS = 300 };
 
 static struct weft_table_spec spec_of(uint32_t dim, uint8_t mode)
 {
     return (struct weft_table_spec){.dim = dim, .mode = mode, .workers = 2, .learning_rate = 1};
-}
-
-static void give_slabs(struct weft_table *table)
-{
-    size_t bytes;
-    while (weft_table_wants_slab(table, &bytes)) {
-        void *memory = malloc(bytes);
-        memset(memory, 0x5a, bytes);
-        assert_int_equal(weft_table_add_slab(table, memory, bytes), WEFT_OK);
-    }
-}
-
-static void finish(struct weft_table *table)
-{
-    void *memory;
-    while ((memory = weft_table_take_slab(table)) != NULL) {
-        free(memory);
-    }
-    weft_table_fini(table);
 }
 
 static uint64_t id_of(uint64_t i)
@@ -51,7 +24,7 @@ static void random_operations(uint64_t seed, uint32_t dim, uint8_t mode)
     weft_prng_init(&prng, seed);
     struct weft_table table;
     struct weft_table_spec spec = spec_of(dim, mode);
-    assert_int_equal(weft_table_init(&table, IDS, WEFT_RPC_DIM_MAX, 40000), WEFT_OK);
+    assert_int_equal(table_init(&table, IDS, WEFT_RPC_DIM_MAX, 40000), WEFT_OK);
     assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
     float *weights = calloc((size_t)IDS * dim, 4), *sums = calloc((size_t)IDS * dim, 4);
     float *out = calloc(dim, 4), gradient[WEFT_RPC_BLOCK_FLOATS];
@@ -90,7 +63,7 @@ static void random_operations(uint64_t seed, uint32_t dim, uint8_t mode)
             assert_int_equal(weft_table_step_all(&table), count);
         }
     }
-    assert_int_equal(table.rows_refused, 0);
+    assert_int_equal(table.counters.rows_refused, 0);
     free(weights);
     free(sums);
     free(out);
@@ -112,14 +85,14 @@ static void slabs_run_out(void **state)
     (void)state;
     struct weft_table table;
     struct weft_table_spec spec = spec_of(1, WEFT_TABLE_ASP);
-    assert_int_equal(weft_table_init(&table, 100, 4, 32 * 32), WEFT_OK);
+    assert_int_equal(table_init(&table, 100, 4, 32 * 32), WEFT_OK);
     size_t bytes;
     assert_false(weft_table_wants_slab(&table, &bytes)); /* not declared */
     assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
     assert_true(weft_table_wants_slab(&table, &bytes));
     assert_int_equal(bytes, 32 * 32);
     assert_null(weft_table_obtain(&table, 5));
-    assert_int_equal(table.rows_refused, 1);
+    assert_int_equal(table.counters.rows_refused, 1);
     void *memory = malloc(bytes);
     assert_int_equal(weft_table_add_slab(&table, memory, bytes - 1), WEFT_INVALID);
     assert_int_equal(weft_table_add_slab(&table, (char *)memory + 4, bytes), WEFT_INVALID);
@@ -132,7 +105,7 @@ static void slabs_run_out(void **state)
     }
     assert_null(weft_table_obtain(&table, 32)); /* the driver was too slow */
     assert_non_null(weft_table_obtain(&table, 31));
-    assert_int_equal(table.rows_refused, 2);
+    assert_int_equal(table.counters.rows_refused, 2);
     give_slabs(&table);
     for (uint64_t id = 32; id < 100; id++) {
         give_slabs(&table);
@@ -155,7 +128,7 @@ static void adagrad_rows_start_with_the_accumulator(void **state)
                                    .learning_rate = 1,
                                    .epsilon = 1,
                                    .accumulator = 5};
-    assert_int_equal(weft_table_init(&table, 10, 4, 4096), WEFT_OK);
+    assert_int_equal(table_init(&table, 10, 4, 4096), WEFT_OK);
     assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
     give_slabs(&table);
     struct weft_table_row *row = weft_table_obtain(&table, 9);
@@ -175,7 +148,7 @@ static void rows_begin_as_they_were_read(void **state)
     spec.init_scale = 0.5F;
     spec.init_skip = 2;
     spec.init_seed = 77;
-    assert_int_equal(weft_table_init(&table, 10, 8, 4096), WEFT_OK);
+    assert_int_equal(table_init(&table, 10, 8, 4096), WEFT_OK);
     assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
     give_slabs(&table);
     float out[5], zeros[5] = {0};
@@ -207,7 +180,7 @@ static void restore_run(uint8_t optimizer, uint8_t mode)
     struct weft_table a, b;
     struct weft_table *tables[] = {&a, &b};
     for (int t = 0; t < 2; t++) {
-        assert_int_equal(weft_table_init(tables[t], 100, 300, 20000), WEFT_OK);
+        assert_int_equal(table_init(tables[t], 100, 300, 20000), WEFT_OK);
         assert_int_equal(weft_table_declare(tables[t], &spec), WEFT_OK);
     }
     float gradient[WEFT_RPC_BLOCK_FLOATS];
@@ -224,7 +197,7 @@ static void restore_run(uint8_t optimizer, uint8_t mode)
                 assert_int_equal(weft_table_restore(&b, &view), WEFT_EXISTS);
                 rows++;
             }
-            assert_int_equal(rows, a.rows);
+            assert_int_equal(rows, weft_table_rows(&a));
             weft_table_set_now(&b, a.now);
         }
         uint64_t id = id_of(weft_prng_below(&prng, 80));
@@ -275,10 +248,10 @@ static void refused_limits(void **state)
 {
     (void)state;
     struct weft_table table;
-    assert_int_equal(weft_table_init(&table, 0, 4, 4096), WEFT_INVALID);
-    assert_int_equal(weft_table_init(&table, 10, WEFT_RPC_DIM_MAX + 1, 4096), WEFT_INVALID);
-    assert_int_equal(weft_table_init(&table, 10, 4, 0), WEFT_INVALID);
-    assert_int_equal(weft_table_init(&table, 10, 4, 1), WEFT_OK); /* one row a slab */
+    assert_int_equal(table_init(&table, 0, 4, 4096), WEFT_INVALID);
+    assert_int_equal(table_init(&table, 10, WEFT_RPC_DIM_MAX + 1, 4096), WEFT_INVALID);
+    assert_int_equal(table_init(&table, 10, 4, 0), WEFT_INVALID);
+    assert_int_equal(table_init(&table, 10, 4, 1), WEFT_OK); /* one row a slab */
     struct weft_table_spec spec = spec_of(5, WEFT_TABLE_ASP);
     assert_int_equal(weft_table_declare(&table, &spec), WEFT_INVALID);
     spec.dim = 4;

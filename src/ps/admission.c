@@ -1,0 +1,152 @@
+#include "ps/admission.h"
+
+#include "base/assert.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct cell {
+    uint64_t id;
+    uint32_t count; /* 0 = empty */
+    uint32_t home;
+};
+
+static_assert(sizeof(struct cell) == 16);
+
+/* Bytes of the Bloom filter that an id raises; ids looked at before one is forgotten. */
+enum { PROBES = 4, LOOK = 8 };
+
+void weft_admission_init(struct weft_admission *admission, const struct weft_table_spec *spec)
+{
+    *admission = (struct weft_admission){
+        .kind = spec->admission,
+        .threshold = spec->admission_count,
+        .cells = spec->admission_cells,
+    };
+}
+
+size_t weft_admission_bytes(const struct weft_admission *admission)
+{
+    return admission->kind == WEFT_ADMISSION_ALL     ? 0
+           : admission->kind == WEFT_ADMISSION_BLOOM ? admission->cells
+                                                     : admission->cells * sizeof(struct cell);
+}
+
+void weft_admission_begin(struct weft_admission *admission, void *memory)
+{
+    memset(memory, 0, weft_admission_bytes(admission));
+    admission->memory = memory;
+}
+
+static uint32_t scaled(uint32_t hash, uint32_t cells)
+{
+    return (uint32_t)((uint64_t)hash * cells >> 32);
+}
+
+/* ---- one cell for each id: linear probing in a ring of any length ----------------------------- */
+
+static uint32_t next_of(const struct weft_admission *admission, uint32_t at)
+{
+    return at + 1 == admission->cells ? 0 : at + 1;
+}
+
+/* How far `at` is from `from`, going forward. */
+static uint32_t distance(const struct weft_admission *admission, uint32_t from, uint32_t at)
+{
+    return at >= from ? at - from : at + admission->cells - from;
+}
+
+/* The cell of id, or the empty one where it would go. There always is an empty one. */
+static uint32_t cell_of(const struct weft_admission *admission, uint64_t id, uint64_t hash)
+{
+    const struct cell *cells = admission->memory;
+    uint32_t at = scaled((uint32_t)hash, admission->cells);
+    while (cells[at].count > 0 && cells[at].id != id) {
+        at = next_of(admission, at);
+    }
+    return at;
+}
+
+/* Shift back what may lie in the hole, so that no tombstones are needed. */
+static void cell_remove(struct weft_admission *admission, uint32_t hole)
+{
+    struct cell *cells = admission->memory;
+    for (uint32_t at = next_of(admission, hole); cells[at].count > 0;
+         at = next_of(admission, at)) {
+        if (distance(admission, cells[at].home, at) >= distance(admission, hole, at)) {
+            cells[hole] = cells[at];
+            hole = at;
+        }
+    }
+    cells[hole].count = 0;
+    admission->used--;
+}
+
+static void forget_one(struct weft_admission *admission)
+{
+    struct cell *cells = admission->memory;
+    uint32_t rarest = 0, least = UINT32_MAX;
+    for (int looked = 0; looked < LOOK; admission->hand = next_of(admission, admission->hand)) {
+        const struct cell *cell = &cells[admission->hand];
+        if (cell->count > 0) {
+            looked++;
+            rarest = cell->count < least ? admission->hand : rarest;
+            least = cell->count < least ? cell->count : least;
+        }
+    }
+    cell_remove(admission, rarest);
+    admission->forgotten++;
+}
+
+static bool counter_count(struct weft_admission *admission, uint64_t id, uint64_t hash)
+{
+    struct cell *cells = admission->memory;
+    uint32_t at = cell_of(admission, id, hash);
+    if (cells[at].count == 0) {
+        if (admission->used == admission->cells - admission->cells / 8) {
+            forget_one(admission);
+            at = cell_of(admission, id, hash);
+        }
+        cells[at] = (struct cell){.id = id, .home = scaled((uint32_t)hash, admission->cells)};
+        admission->used++;
+    }
+    cells[at].count += cells[at].count < UINT32_MAX;
+    return cells[at].count >= admission->threshold;
+}
+
+/* ---- counting Bloom filter ------------------------------------------------------------------- */
+
+static bool bloom_count(struct weft_admission *admission, uint64_t hash)
+{
+    uint8_t *counters = admission->memory;
+    uint32_t first = (uint32_t)hash, step = (uint32_t)(hash >> 32) | 1;
+    uint32_t at[PROBES];
+    uint8_t least = UINT8_MAX;
+    for (uint32_t i = 0; i < PROBES; i++) {
+        at[i] = scaled(first + i * step, admission->cells);
+        least = counters[at[i]] < least ? counters[at[i]] : least;
+    }
+    uint8_t raised = least == UINT8_MAX ? least : (uint8_t)(least + 1);
+    for (uint32_t i = 0; i < PROBES; i++) {
+        counters[at[i]] = counters[at[i]] < raised ? raised : counters[at[i]];
+    }
+    return raised >= admission->threshold;
+}
+
+bool weft_admission_count(struct weft_admission *admission, uint64_t id, uint64_t hash)
+{
+    WEFT_ASSERT(admission->memory != NULL);
+    return admission->kind == WEFT_ADMISSION_BLOOM ? bloom_count(admission, hash)
+                                                   : counter_count(admission, id, hash);
+}
+
+void weft_admission_done(struct weft_admission *admission, uint64_t id, uint64_t hash)
+{
+    if (admission->kind != WEFT_ADMISSION_COUNTER) {
+        return;
+    }
+    uint32_t at = cell_of(admission, id, hash);
+    if (((const struct cell *)admission->memory)[at].count > 0) {
+        cell_remove(admission, at);
+    }
+}

@@ -1,0 +1,147 @@
+/* A chunk of a PUSH: validated as a whole, then applied straight from the receive buffer. */
+#include "ps/shard_internal.h"
+
+#include "base/assert.h"
+#include "ps/layout.h"
+
+/* May this worker push for this clock now? Asked for each chunk: clocks move meanwhile. */
+static enum weft_rpc_status allowed(const struct weft_shard *shard, const struct shard_slot *slot,
+                                    const struct weft_table *table)
+{
+    if (slot->worker >= table->spec.workers) {
+        return WEFT_RPC_WRONG_WORKER;
+    }
+    size_t at = (size_t)slot->table * shard->config.workers_max + slot->worker;
+    if (slot->clock <= shard->clocks[at]) {
+        return WEFT_RPC_STALE_CLOCK;
+    }
+    if (table->spec.mode == WEFT_TABLE_BSP && slot->clock != shard->clock_min[slot->table] + 1) {
+        return WEFT_RPC_EARLY_CLOCK;
+    }
+    return WEFT_RPC_OK;
+}
+
+/* The rows of one chunk, where they lie in the receive buffer. */
+struct push_chunk {
+    const uint8_t *ids;
+    const uint8_t *blocks;
+    uint32_t first;
+    uint32_t count;
+    uint32_t block_bytes;
+};
+
+static struct push_chunk chunk_of(const struct weft_msg_event *event)
+{
+    struct weft_ps_chunk_rows rows =
+        weft_ps_chunk_rows(event->elem_bytes, event->chunk_elems,
+                           shard_request_head_elems(event), event->chunk, event->elems);
+    const uint8_t *data = event->data;
+    return (struct push_chunk){
+        .ids = data + rows.ids_offset,
+        .blocks = data + rows.blocks_offset,
+        .first = rows.first,
+        .count = rows.count,
+        .block_bytes = event->elem_bytes - (uint32_t)sizeof(uint64_t),
+    };
+}
+
+static bool all_finite(const uint8_t *floats, size_t count)
+{
+    uint32_t not_finite = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, floats + i * 4, sizeof(bits));
+        not_finite |= (bits & 0x7f800000) == 0x7f800000;
+    }
+    return not_finite == 0;
+}
+
+/* Floats of element i that count; the rest of its block is padding. */
+static uint32_t used_of(const struct weft_table *table, const struct push_chunk *chunk, uint32_t i)
+{
+    return weft_table_block_used(&table->spec, (chunk->first + i) % table->blocks);
+}
+
+static bool chunk_finite(const struct weft_table *table, const struct push_chunk *chunk)
+{
+    if (table->block_floats * table->blocks == table->spec.dim) {
+        return all_finite(chunk->blocks, (size_t)chunk->count * table->block_floats);
+    }
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        if (!all_finite(chunk->blocks + (size_t)i * chunk->block_bytes,
+                        used_of(table, chunk, i))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool hash_ids(struct weft_shard *shard, const struct weft_table *table,
+                     const struct push_chunk *chunk)
+{
+    bool all_here = true;
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        uint64_t id = weft_ps_load_u64(chunk->ids + (size_t)i * 8);
+        shard->chunk_hashes[i] = weft_mix64(id);
+        all_here &= weft_table_owns(table, id, shard->chunk_hashes[i]);
+    }
+    return all_here;
+}
+
+/* Everything that can be wrong with a chunk, found out before any of it is applied; the rows are
+ * left in chunk_rows. Rows that it made before the table was full stay, as they began. */
+static enum weft_rpc_status validate(struct weft_shard *shard, struct weft_table *table,
+                                     const struct push_chunk *chunk)
+{
+    if (!hash_ids(shard, table, chunk)) {
+        return WEFT_RPC_WRONG_SHARD;
+    }
+    if (table->spec.not_finite == WEFT_NOT_FINITE_REJECT && !chunk_finite(table, chunk)) {
+        return WEFT_RPC_NOT_FINITE;
+    }
+    if (!weft_table_obtain_chunk(table, chunk->ids, shard->chunk_hashes, chunk->first,
+                                 chunk->count, shard->chunk_rows)) {
+        shard->counters.rows_refused++;
+        return WEFT_RPC_FULL;
+    }
+    return WEFT_RPC_OK;
+}
+
+/* Leave out what is not finite. */
+static void drop_not_finite(struct weft_shard *shard, struct weft_table *table,
+                            const struct push_chunk *chunk)
+{
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        if (!all_finite(chunk->blocks + (size_t)i * chunk->block_bytes,
+                        used_of(table, chunk, i))) {
+            shard->chunk_rows[i] = NULL;
+            table->counters.not_finite++;
+        }
+    }
+}
+
+bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
+                          const struct weft_msg_event *event)
+{
+    struct weft_table *table = shard_table(shard, slot->table);
+    enum weft_rpc_status status = allowed(shard, slot, table);
+    if (status != WEFT_RPC_OK) {
+        shard_slot_reject(slot, status);
+        return false;
+    }
+    struct push_chunk chunk = chunk_of(event);
+    WEFT_ASSERT(chunk.count <= WEFT_SHARD_CHUNK_ROWS_MAX);
+    weft_table_begin(table, slot->clock);
+    status = validate(shard, table, &chunk);
+    if (status != WEFT_RPC_OK) {
+        shard_slot_note(slot, status);
+        return false;
+    }
+    if (table->spec.not_finite == WEFT_NOT_FINITE_DROP) {
+        drop_not_finite(shard, table, &chunk);
+    }
+    shard->counters.chunks_applied++;
+    shard->counters.elements_applied +=
+        weft_table_apply(table, shard->chunk_rows, chunk.first, chunk.count, chunk.blocks);
+    return true;
+}

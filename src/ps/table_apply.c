@@ -1,0 +1,167 @@
+/* Gradients into rows. One function pointer a block; what is inside is vector code. */
+#include "base/assert.h"
+#include "ps/table_internal.h"
+
+#include <string.h>
+
+/* Rows ahead of the one at work whose lines are asked for. */
+enum { AHEAD = 8 };
+
+void weft_table_set_now(struct weft_table *table, uint32_t now)
+{
+    WEFT_ASSERT(now >= table->now);
+    table->now = now;
+}
+
+void weft_table_begin(struct weft_table *table, uint32_t clock)
+{
+    table->fresh = clock >= table->now ? 1 : (float)clock / (float)table->now;
+    if (table->spec.eviction == WEFT_EVICTION_TTL) {
+        weft_table_sweep(table);
+    }
+}
+
+static void note_use(const struct weft_table *table, struct weft_table_row *row, uint32_t block)
+{
+    row->clock = table->now;
+    row->count += block == 0 && row->count < UINT32_MAX;
+}
+
+static uint32_t used_of(const struct weft_table *table, uint32_t block)
+{
+    uint32_t left = table->spec.dim - block * table->block_floats;
+    return left < table->block_floats ? left : table->block_floats;
+}
+
+void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row, uint32_t block,
+                           const float *gradient)
+{
+    uint32_t used = used_of(table, block);
+    float *restrict sums = table_sums(table, row) + (size_t)block * table->block_floats;
+    const float *restrict add = gradient;
+    for (uint32_t i = 0; i < used; i++) {
+        sums[i] += add[i];
+    }
+    if (table_is_dense(table)) {
+        table_counts(table, row)[block] += 1;
+    }
+    note_use(table, row, block);
+    if (row->touched_next == 0) {
+        row->touched_next = table->touched_head;
+        table->touched_head = table_row_number(row) + 1;
+    }
+}
+
+static void step_block(const struct weft_table *table, struct weft_table_row *row, uint32_t block,
+                       const float *sums, float divisor)
+{
+    uint32_t column = block * table->block_floats;
+    /* What an optimizer has no floats for points at what follows, and is not looked at. */
+    const struct weft_optimizer_block work = {
+        .weights = table_weights(row) + column,
+        .slots = table_slots(table, row) + column,
+        .steps = table_steps(table, row) + (size_t)block * table->optimizer->steps,
+        .sums = sums,
+        .stride = table->spec.dim,
+        .count = used_of(table, block),
+        .divisor = divisor,
+        .fresh = table->fresh,
+    };
+    table->optimizer->step(&table->spec, &work);
+}
+
+void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint32_t block,
+                     const float *gradient)
+{
+    step_block(table, row, block, gradient, (float)table->spec.workers);
+    note_use(table, row, block);
+}
+
+/* ---- a chunk --------------------------------------------------------------------------------- */
+
+/* NaN to 0, the rest into the range; says whether anything was not finite. */
+static bool clip(float *gradient, uint32_t count, float most)
+{
+    bool finite = true;
+    for (uint32_t i = 0; i < count; i++) {
+        float g = gradient[i];
+        finite &= g - g == 0;
+        g = g > most ? most : g;
+        g = g < -most ? -most : g;
+        gradient[i] = g == g ? g : 0;
+    }
+    return finite;
+}
+
+static void prefetch_row(const struct weft_table *table, const struct weft_table_row *row)
+{
+    for (uint32_t at = 0; row != NULL && at < table->row_bytes && at < 256; at += 64) {
+        __builtin_prefetch((const uint8_t *)row + at, 1);
+    }
+}
+
+uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const *rows,
+                          uint32_t first, uint32_t count, const uint8_t *blocks)
+{
+    size_t block_bytes = (size_t)table->block_floats * sizeof(float);
+    bool clips = table->spec.not_finite == WEFT_NOT_FINITE_CLIP;
+    bool adds = table->spec.mode == WEFT_TABLE_BSP;
+    uint32_t block = first % table->blocks, applied = 0;
+    for (uint32_t i = 0; i < count; i++, blocks += block_bytes) {
+        /* A copy, because the receive buffer is not aligned for floats. */
+        float gradient[WEFT_RPC_BLOCK_FLOATS];
+        if (i + AHEAD < count) {
+            prefetch_row(table, rows[i + AHEAD]);
+        }
+        if (rows[i] != NULL) {
+            memcpy(gradient, blocks, block_bytes);
+            if (clips) {
+                table->counters.not_finite +=
+                    !clip(gradient, used_of(table, block), table->spec.clip);
+            }
+            if (adds) {
+                weft_table_accumulate(table, rows[i], block, gradient);
+            } else {
+                weft_table_step(table, rows[i], block, gradient);
+            }
+            applied++;
+        }
+        block = block + 1 == table->blocks ? 0 : block + 1;
+    }
+    return applied;
+}
+
+/* ---- the end of a clock ---------------------------------------------------------------------- */
+
+/* Dense: the mean of what came for a block; where nothing came, nothing happens. */
+static void step_row(struct weft_table *table, struct weft_table_row *row)
+{
+    float *sums = table_sums(table, row);
+    const float *counts = table_counts(table, row);
+    for (uint32_t block = 0; block < table->blocks; block++) {
+        float divisor = table_is_dense(table) ? counts[block] : (float)table->spec.workers;
+        if (divisor > 0) {
+            step_block(table, row, block, sums + (size_t)block * table->block_floats, divisor);
+        }
+    }
+    memset(sums, 0, sizeof(float) * weft_table_sums_floats(table));
+}
+
+uint32_t weft_table_step_all(struct weft_table *table)
+{
+    uint32_t count = 0;
+    uint32_t next = table->touched_head;
+    table->fresh = 1;
+    while (next != TABLE_TOUCHED_LAST) {
+        struct weft_table_row *row = table_row_at(table, next - 1);
+        next = row->touched_next;
+        if (next != TABLE_TOUCHED_LAST) {
+            prefetch_row(table, table_row_at(table, next - 1));
+        }
+        step_row(table, row);
+        row->touched_next = 0;
+        count++;
+    }
+    table->touched_head = TABLE_TOUCHED_LAST;
+    return count;
+}

@@ -1,0 +1,108 @@
+/* The inside of a table, shared by table.c (life, memory, rows), table_index.c (finding them),
+ * table_evict.c (letting them go) and table_apply.c (gradients). Not for others.
+ *
+ * A row in its slab:
+ *
+ *     struct weft_table_row (24 bytes) | weights (dim) | slots (slots x dim) | steps (blocks x steps)
+ *                                      | sums (dim, BSP) | counts (blocks, BSP and dense)
+ */
+#ifndef WEFT_PS_TABLE_INTERNAL_H
+#define WEFT_PS_TABLE_INTERNAL_H
+
+#include "ps/table.h"
+
+#include <assert.h>
+
+struct weft_table_row {
+    uint64_t id;
+    uint32_t number;       /* its place, and the bits below */
+    uint32_t touched_next; /* 0: not touched; LAST; else the next one's number + 1. Of a free place:
+                            * the next free one's number + 1 */
+    uint32_t clock;        /* as in weft_table_view, like the next */
+    uint32_t count;
+};
+
+static_assert(sizeof(struct weft_table_row) == 24, "rows follow their header without a gap");
+
+#define TABLE_ROW_LIVE     (UINT32_C(1) << 31) /* else its place is free */
+#define TABLE_ROW_PINNED   (UINT32_C(1) << 30) /* a chunk is about to change it: not evicted */
+#define TABLE_ROW_NUMBER   (TABLE_ROW_PINNED - 1)
+#define TABLE_TOUCHED_LAST UINT32_MAX
+
+static_assert(WEFT_RPC_ROWS_MAX <= TABLE_ROW_PINNED);
+
+static inline struct weft_table_row *table_row_at(const struct weft_table *table, uint32_t number)
+{
+    uint8_t *slab = table->slabs[number >> table->slab_rows_log2];
+    uint32_t place = number & ((UINT32_C(1) << table->slab_rows_log2) - 1);
+    return (struct weft_table_row *)(slab + (size_t)place * table->row_bytes);
+}
+
+static inline uint32_t table_row_number(const struct weft_table_row *row)
+{
+    return row->number & TABLE_ROW_NUMBER;
+}
+
+static inline float *table_weights(const struct weft_table_row *row)
+{
+    return (float *)(uintptr_t)(row + 1);
+}
+
+static inline float *table_slots(const struct weft_table *table, const struct weft_table_row *row)
+{
+    return table_weights(row) + table->slots_at;
+}
+
+static inline float *table_steps(const struct weft_table *table, const struct weft_table_row *row)
+{
+    return table_weights(row) + table->steps_at;
+}
+
+static inline float *table_sums(const struct weft_table *table, const struct weft_table_row *row)
+{
+    return table_weights(row) + table->sums_at;
+}
+
+static inline float *table_counts(const struct weft_table *table, const struct weft_table_row *row)
+{
+    return table_weights(row) + table->counts_at;
+}
+
+static inline bool table_is_dense(const struct weft_table *table)
+{
+    return table->spec.kind == WEFT_TABLE_DENSE;
+}
+
+/* A row whose time is over is as good as gone, though eviction has not come to it yet. */
+static inline bool table_row_expired(const struct weft_table *table,
+                                     const struct weft_table_row *row)
+{
+    return table->spec.eviction == WEFT_EVICTION_TTL && row->clock < table->now &&
+           table->now - row->clock > table->spec.ttl;
+}
+
+/* table.c */
+
+/* The weights that row id begins with. */
+void weft_table_fill_initial(const struct weft_table_spec *spec, uint64_t id, float *out);
+/* Take a live row out of the index and free its place. */
+void weft_table_remove(struct weft_table *table, struct weft_table_row *row);
+
+/* table_index.c: sparse tables */
+
+/* Slots of an index for so many rows: a power of two, at most 2/3 full. */
+uint32_t weft_table_index_slots(uint32_t rows);
+/* The entry of id, or the empty one where it would go. There always is an empty one. */
+uint64_t *weft_table_index_probe(const struct weft_table *table, uint64_t id, uint64_t hash);
+void weft_table_index_set(uint64_t *entry, uint64_t hash, uint32_t number);
+/* Empty an entry; others may move. */
+void weft_table_index_remove(struct weft_table *table, uint64_t *entry);
+
+/* table_evict.c */
+
+/* Make room for one row; false when nothing may go. */
+bool weft_table_evict_one(struct weft_table *table);
+/* TTL: look at the next few rows. */
+void weft_table_sweep(struct weft_table *table);
+
+#endif

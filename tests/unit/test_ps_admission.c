@@ -1,0 +1,189 @@
+/* Admission: exact counts against a plain array, what is forgotten when cells run out, the Bloom
+ * filter's promise (never later) and its error; and a table that asks. */
+#include "base/prng.h"
+#include "ps_table_rig.h"
+
+enum { IDS = 400 };
+
+static void *begin(struct weft_admission *admission, uint8_t kind, uint32_t count, uint32_t cells)
+{
+    struct weft_table_spec spec = {
+        .admission = kind, .admission_count = count, .admission_cells = cells};
+    weft_admission_init(admission, &spec);
+    size_t bytes = weft_admission_bytes(admission);
+    void *memory = malloc(bytes);
+    memset(memory, 0x5a, bytes);
+    weft_admission_begin(admission, memory);
+    return memory;
+}
+
+/* All ids fit: exact, while some leave. */
+static void counter_is_exact(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct weft_prng prng;
+        weft_prng_init(&prng, seed);
+        struct weft_admission a;
+        uint32_t threshold = 2 + (uint32_t)seed;
+        /* 7/8 of the cells are used at most. */
+        void *memory = begin(&a, WEFT_ADMISSION_COUNTER, threshold, IDS * 8 / 7 + 1);
+        uint32_t counts[IDS] = {0};
+        for (int op = 0; op < 20000; op++) {
+            uint64_t i = weft_prng_below(&prng, IDS);
+            uint64_t id = i == 0 ? UINT64_MAX : i * UINT64_C(0x9e3779b97f4a7c15) * (seed & 1) + i;
+            bool admitted = weft_admission_count(&a, id, weft_mix64(id));
+            assert_int_equal(admitted, ++counts[i] >= threshold);
+            if (admitted && weft_prng_chance(&prng, 800000)) {
+                weft_admission_done(&a, id, weft_mix64(id));
+                counts[i] = 0;
+            }
+        }
+        assert_int_equal(a.forgotten, 0);
+        free(memory);
+    }
+}
+
+/* One-hit wonders come without end; those that come back are still counted. */
+static void counter_forgets_the_rare(void **state)
+{
+    (void)state;
+    struct weft_admission a;
+    void *memory = begin(&a, WEFT_ADMISSION_COUNTER, 10, 64);
+    uint32_t admitted_regulars = 0;
+    for (uint64_t op = 0; op < 10000; op++) {
+        uint64_t once = (UINT64_C(1) << 40) + op, regular = op % 20;
+        assert_false(weft_admission_count(&a, once, weft_mix64(once)));
+        admitted_regulars += weft_admission_count(&a, regular, weft_mix64(regular));
+        assert_true(a.used <= 56);
+    }
+    assert_true(a.forgotten > 9000 && a.forgotten < 10000 + 500);
+    assert_true(admitted_regulars > 8000);
+    free(memory);
+}
+
+static void bloom_is_never_later(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        struct weft_prng prng;
+        weft_prng_init(&prng, seed);
+        struct weft_admission a;
+        uint32_t threshold = 2 + (uint32_t)seed;
+        void *memory = begin(&a, WEFT_ADMISSION_BLOOM, threshold, 64 + 300 * (uint32_t)seed);
+        uint32_t counts[IDS] = {0};
+        for (int op = 0; op < 5000; op++) {
+            uint64_t id = weft_prng_below(&prng, IDS);
+            bool admitted = weft_admission_count(&a, id, weft_mix64(id));
+            assert_true(admitted || ++counts[id] < threshold);
+        }
+        free(memory);
+    }
+}
+
+/* 8 cells an id, threshold 2: the header promises about one in forty too early, once all have been
+ * pushed. */
+static void bloom_is_seldom_earlier(void **state)
+{
+    (void)state;
+    enum { MANY = 20000 };
+    struct weft_admission a;
+    void *memory = begin(&a, WEFT_ADMISSION_BLOOM, 2, 8 * MANY);
+    uint32_t early = 0, early_late = 0;
+    for (uint64_t id = 0; id < MANY; id++) {
+        early += weft_admission_count(&a, id, weft_mix64(id));
+    }
+    for (uint64_t id = MANY; id < MANY + 1000; id++) {
+        early_late += weft_admission_count(&a, id, weft_mix64(id));
+    }
+    assert_in_range(early, 1, MANY / 60);
+    assert_in_range(early_late, 10, 45);
+    free(memory);
+}
+
+static void a_table_asks(void **state)
+{
+    (void)state;
+    for (uint8_t kind = WEFT_ADMISSION_COUNTER; kind <= WEFT_ADMISSION_BLOOM; kind++) {
+        struct weft_table_spec spec = {.dim = 2,
+                                       .mode = WEFT_TABLE_ASP,
+                                       .workers = 1,
+                                       .learning_rate = 1,
+                                       .admission = kind,
+                                       .admission_count = 3,
+                                       .admission_cells = 4096};
+        struct weft_table table;
+        size_t bytes;
+        assert_int_equal(table_init(&table, 100, 2, 4096), WEFT_OK);
+        assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
+        struct weft_table_row *rows[4];
+        /* Without memory to count in, nobody is admitted. */
+        for (int i = 0; i < 5; i++) {
+            assert_true(obtain_chunk(&table, (const uint64_t[]){9}, 1, rows));
+            assert_null(rows[0]);
+        }
+        assert_true(weft_table_wants_slab(&table, &bytes));
+        assert_int_equal(bytes, kind == WEFT_ADMISSION_BLOOM ? 4096 : 4096 * 16);
+        give_slabs(&table);
+        /* Every occurrence counts; the third gets a row, and so do all after it. */
+        assert_true(obtain_chunk(&table, (const uint64_t[]){9, 9, 8, 9}, 4, rows));
+        assert_true(rows[0] == NULL && rows[1] == NULL && rows[2] == NULL && rows[3] != NULL);
+        assert_int_equal(table.counters.unadmitted, 5 + 3);
+        float block[8] = {1, 1, 1, 1, 1, 1, 2, 3};
+        assert_int_equal(weft_table_apply(&table, rows, 0, 4, (const uint8_t *)(void *)block), 1);
+        float out[2];
+        assert_true(weft_table_read(&table, 9, out));
+        assert_true(out[0] == -2 && out[1] == -3);
+        assert_false(weft_table_read(&table, 8, out)); /* a pull counts nothing */
+        assert_false(weft_table_read(&table, 8, out));
+        assert_true(obtain_chunk(&table, (const uint64_t[]){8, 9}, 2, rows));
+        assert_true(rows[0] == NULL && rows[1] != NULL);
+        /* A checkpoint's rows are not asked. */
+        const float state_of[2] = {5, 6};
+        const struct weft_table_view view = {.id = 77, .weights = state_of, .state = state_of};
+        assert_int_equal(weft_table_restore(&table, &view), WEFT_OK);
+        assert_int_equal(weft_table_rows(&table), 2);
+        finish(&table);
+    }
+}
+
+/* A row of several blocks is one push, whichever blocks of it arrive first. */
+static void a_row_of_blocks_counts_once(void **state)
+{
+    (void)state;
+    struct weft_table_spec spec = {.dim = 24,
+                                   .block_floats = 8,
+                                   .mode = WEFT_TABLE_ASP,
+                                   .workers = 1,
+                                   .learning_rate = 1,
+                                   .admission = WEFT_ADMISSION_COUNTER,
+                                   .admission_count = 2,
+                                   .admission_cells = 64};
+    struct weft_table table;
+    table_make(&table, 100, &spec);
+    const uint64_t ids[] = {5, 5, 5, 5, 5};
+    uint64_t hashes[5];
+    for (int i = 0; i < 5; i++) {
+        hashes[i] = weft_mix64(5);
+    }
+    struct weft_table_row *rows[5];
+    /* Blocks 1 2 | 0 1 2 of two pushes. */
+    assert_true(weft_table_obtain_chunk(&table, (const uint8_t *)ids, hashes, 1, 5, rows));
+    for (int i = 0; i < 5; i++) {
+        assert_null(rows[i]);
+    }
+    assert_int_equal(table.counters.unadmitted, 1);
+    assert_true(weft_table_obtain_chunk(&table, (const uint8_t *)ids, hashes, 2, 4, rows));
+    assert_true(rows[0] == NULL && rows[1] != NULL && rows[2] == rows[1] && rows[3] == rows[1]);
+    finish(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counter_is_exact),     cmocka_unit_test(counter_forgets_the_rare),
+        cmocka_unit_test(bloom_is_never_later), cmocka_unit_test(bloom_is_seldom_earlier),
+        cmocka_unit_test(a_table_asks),         cmocka_unit_test(a_row_of_blocks_counts_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
