@@ -12,6 +12,7 @@ void weft_ps_client_config_default(struct weft_ps_client_config *config_p)
         .shards = 1,
         .tables_max = 4,
         .ops_max = 8,
+        .lists_per_op_max = 4,
         .rows_per_op_max = 65536,
         .rows_per_rpc_max = 16384,
         .dim_max = 64,
@@ -19,9 +20,11 @@ void weft_ps_client_config_default(struct weft_ps_client_config *config_p)
     };
 }
 
+/* Each list has at most one part for each shard that is not full. */
 static uint32_t parts_per_op_of(const struct weft_ps_client_config *config)
 {
-    return config->shards + config->rows_per_op_max / config->rows_per_rpc_max;
+    return config->lists_per_op_max * config->shards +
+           config->rows_per_op_max / config->rows_per_rpc_max;
 }
 
 uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config)
@@ -33,7 +36,8 @@ static bool config_valid(const struct weft_ps_client_config *config)
 {
     return config->worker < WEFT_RPC_WORKERS_MAX && config->shards >= 1 && config->shards <= 4096 &&
            config->tables_max >= 1 && config->tables_max <= 65536 && config->ops_max >= 1 &&
-           config->ops_max <= 4096 && config->rows_per_op_max >= 1 &&
+           config->ops_max <= 4096 && config->lists_per_op_max >= 1 &&
+           config->lists_per_op_max <= WEFT_PS_LISTS_MAX && config->rows_per_op_max >= 1 &&
            config->rows_per_op_max <= UINT32_C(1) << 28 && config->rows_per_rpc_max >= 1 &&
            config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX && config->clock_ns != NULL;
 }
@@ -218,6 +222,24 @@ static void op_start(struct weft_ps_client *client, uint32_t index, uint64_t now
     weft_ps_client_progress(client, now_ns);
 }
 
+static bool push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec);
+
+/* A block of 256 floats fits almost any packet. Where it does not, and the caller has not said how
+ * long blocks shall be, the longest of 128, 64, ... that does: few sizes, so that workers of one
+ * configuration choose the same. */
+static uint16_t fitting_block(const struct weft_ps_client *client,
+                              const struct weft_table_spec *spec)
+{
+    struct weft_table_spec cut = *spec;
+    uint32_t block = WEFT_RPC_BLOCK_FLOATS / 2;
+    while (spec->block_floats == 0 && !push_fits(client, &cut) &&
+           block >= WEFT_RPC_BLOCK_FLOATS_MIN) {
+        cut.block_floats = (uint16_t)(block <= spec->dim ? block : 0);
+        block /= 2;
+    }
+    return push_fits(client, &cut) ? cut.block_floats : spec->block_floats;
+}
+
 weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_table_spec *spec,
                                uint64_t now_ns, weft_ps_op *op_p)
 {
@@ -235,6 +257,7 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
     }
     table->state = TABLE_OPENING;
     table->spec = *spec;
+    table->spec.block_floats = fitting_block(client, spec);
     for (uint32_t s = 0; s < client->config.shards; s++) {
         (void)weft_ps_part_table(client, op, s);
     }
@@ -245,18 +268,20 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
 
 /* Rows by shard, those missed last time first; a counting sort. Afterwards the rows of shard s are
  * order[sort_start[2s] .. sort_start[2s + 2]). */
-static void sort_rows(struct weft_ps_client *client, struct ps_op *op, const uint64_t *ids,
-                      uint32_t n)
+static void sort_rows(struct weft_ps_client *client, const struct ps_list *list, bool is_pull,
+                      uint32_t *order)
 {
-    uint32_t shards = client->config.shards;
-    const struct weft_ps_missed *missed = &client->tables[op->table].missed;
-    bool look = op->kind == WEFT_RPC_PULL && missed->count > 0;
+    uint32_t shards = client->config.shards, n = list->n;
+    const struct weft_ps_missed *missed = &client->tables[list->table].missed;
+    const struct weft_table_spec *spec = &client->tables[list->table].spec;
+    bool look = is_pull && missed->count > 0;
     uint32_t *start = client->sort_start;
     memset(start, 0, sizeof(*start) * (shards * 2 + 1));
     for (uint32_t i = 0; i < n; i++) {
-        bool first = look && weft_ps_missed_has(missed, ids[i]);
+        uint64_t id = ps_list_id(list, i);
+        bool first = look && weft_ps_missed_has(missed, id);
         client->counters.missed_first += first;
-        start[weft_table_shard_of(ids[i], shards) * 2 + !first]++;
+        start[weft_table_spec_shard(spec, id, shards) * 2 + !first]++;
     }
     uint32_t sum = 0;
     for (uint32_t k = 0; k <= shards * 2; k++) {
@@ -265,8 +290,9 @@ static void sort_rows(struct weft_ps_client *client, struct ps_op *op, const uin
         sum += count;
     }
     for (uint32_t i = 0; i < n; i++) {
-        bool first = look && weft_ps_missed_has(missed, ids[i]);
-        op->order[start[weft_table_shard_of(ids[i], shards) * 2 + !first]++] = i;
+        uint64_t id = ps_list_id(list, i);
+        bool first = look && weft_ps_missed_has(missed, id);
+        order[start[weft_table_spec_shard(spec, id, shards) * 2 + !first]++] = i;
     }
     /* Placing moved every start to its end, which is the start of the next. */
     for (uint32_t k = shards * 2; k > 0; k--) {
@@ -275,20 +301,44 @@ static void sort_rows(struct weft_ps_client *client, struct ps_op *op, const uin
     start[0] = 0;
 }
 
-static weft_status rows_check(const struct weft_ps_client *client, uint16_t table, uint32_t n,
-                              uint32_t bound_ppm)
+/* Every id of a dense table lies within it. */
+static bool ids_within(const struct weft_table_spec *spec, const struct ps_list *list)
 {
-    if (table >= client->config.tables_max || client->tables[table].state != TABLE_OPEN) {
+    uint64_t rows = weft_table_dense_rows(spec);
+    if (list->ids == NULL) {
+        return list->first <= rows && list->n <= rows - list->first;
+    }
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (list->ids[i] >= rows) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static weft_status list_check(const struct weft_ps_client *client, struct ps_list *list)
+{
+    if (list->table >= client->config.tables_max ||
+        client->tables[list->table].state != TABLE_OPEN) {
         return WEFT_STATE;
     }
-    return n > client->config.rows_per_op_max || bound_ppm >= WEFT_PPM ? WEFT_INVALID : WEFT_OK;
+    const struct weft_table_spec *spec = &client->tables[list->table].spec;
+    bool dense = spec->kind == WEFT_TABLE_DENSE;
+    list->floats = (uint64_t)list->n * spec->dim;
+    if (dense ? !ids_within(spec, list) : list->ids == NULL && list->n > 0) {
+        return WEFT_INVALID;
+    }
+    if (dense && list->ids == NULL) {
+        list->floats = weft_min_u64(list->floats, spec->length - list->first * spec->dim);
+    }
+    return WEFT_OK;
 }
 
 /* A push is laid out in chunks here, so every shard's packets must hold its head and a row. A shard
  * that is gone fails later, in its part. */
-static bool push_fits(const struct weft_ps_client *client, uint16_t table)
+static bool push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec)
 {
-    uint16_t elem_bytes = weft_table_push_elem_bytes(&client->tables[table].spec);
+    uint16_t elem_bytes = weft_table_push_elem_bytes(spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
     for (uint32_t s = 0; s < client->config.shards; s++) {
         if (!client->ends[s].down &&
@@ -300,63 +350,114 @@ static bool push_fits(const struct weft_ps_client *client, uint16_t table)
     return true;
 }
 
-weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
-                         const float *rows, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
-                         weft_ps_op *op_p)
+/* Is there a free operation, and do the lists fit one? */
+static weft_status lists_check(const struct weft_ps_client *client, struct ps_list *lists,
+                               uint32_t count, bool is_push, uint32_t bound_ppm)
 {
-    weft_status status = rows_check(client, table, n, bound_ppm);
-    if (status != WEFT_OK) {
-        return status;
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        weft_status status = list_check(client, &lists[i]);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        rows += lists[i].n;
+        if (is_push && !push_fits(client, &client->tables[lists[i].table].spec)) {
+            return WEFT_UNSUPPORTED;
+        }
     }
-    if (!push_fits(client, table)) {
-        return WEFT_UNSUPPORTED;
-    }
-    uint32_t index = op_take(client, WEFT_RPC_PUSH, table);
-    if (index == WEFT_PS_NONE) {
-        return WEFT_AGAIN;
-    }
-    struct ps_op *op = &client->ops[index];
-    op->bound_ppm = bound_ppm;
-    sort_rows(client, op, ids, n);
+    return rows > client->config.rows_per_op_max || bound_ppm >= WEFT_PPM ? WEFT_INVALID : WEFT_OK;
+}
+
+/* The parts of one list; its rows' order is written behind that of the lists before. */
+static void list_parts(struct weft_ps_client *client, uint32_t index, const struct ps_list *list,
+                       uint32_t *order)
+{
+    bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
+    sort_rows(client, list, !is_push, order);
     for (uint32_t s = 0; s < client->config.shards; s++) {
         uint32_t end = client->sort_start[2 * s + 2], count;
         for (uint32_t first = client->sort_start[2 * s]; first < end; first += count) {
             count = (uint32_t)weft_min_u64(end - first, client->config.rows_per_rpc_max);
-            (void)weft_ps_part_push(client, index, s, first, count, ids, rows);
+            (void)(is_push ? weft_ps_part_push : weft_ps_part_pull)(client, index, list, s,
+                                                                    order + first, count);
         }
+    }
+}
+
+static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, struct ps_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p)
+{
+    weft_status status =
+        lists_check(client, lists, count, kind == WEFT_RPC_PUSH, bound_ppm);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    uint32_t index = op_take(client, kind, 0);
+    if (index == WEFT_PS_NONE) {
+        return WEFT_AGAIN;
+    }
+    uint32_t *order = client->ops[index].order;
+    client->ops[index].bound_ppm = bound_ppm;
+    for (uint32_t i = 0; i < count; i++) {
+        list_parts(client, index, &lists[i], order);
+        order += lists[i].n;
     }
     op_start(client, index, now_ns);
     *op_p = index;
     return WEFT_OK;
 }
 
+weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p)
+{
+    struct ps_list inside[WEFT_PS_LISTS_MAX];
+    if (count > client->config.lists_per_op_max) {
+        return WEFT_INVALID;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        inside[i] = (struct ps_list){.table = lists[i].table,
+                                     .n = lists[i].n,
+                                     .ids = lists[i].ids,
+                                     .first = lists[i].first,
+                                     .values = lists[i].rows};
+    }
+    return lists_start(client, WEFT_RPC_PUSH, inside, count, bound_ppm, now_ns, op_p);
+}
+
+weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p)
+{
+    struct ps_list inside[WEFT_PS_LISTS_MAX];
+    if (count > client->config.lists_per_op_max) {
+        return WEFT_INVALID;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        inside[i] = (struct ps_list){.table = lists[i].table,
+                                     .n = lists[i].n,
+                                     .ids = lists[i].ids,
+                                     .first = lists[i].first,
+                                     .out = lists[i].rows_out};
+    }
+    return lists_start(client, WEFT_RPC_PULL, inside, count, bound_ppm, now_ns, op_p);
+}
+
+weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
+                         const float *rows, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
+                         weft_ps_op *op_p)
+{
+    const struct weft_ps_push_list list = {.table = table, .n = n, .ids = ids, .rows = rows};
+    return weft_ps_push_lists(client, &list, 1, bound_ppm, now_ns, op_p);
+}
+
 weft_status weft_ps_pull(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
                          float *rows_out, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
                          weft_ps_op *op_p)
 {
-    weft_status status = rows_check(client, table, n, bound_ppm);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    uint32_t index = op_take(client, WEFT_RPC_PULL, table);
-    if (index == WEFT_PS_NONE) {
-        return WEFT_AGAIN;
-    }
-    struct ps_op *op = &client->ops[index];
-    op->bound_ppm = bound_ppm;
-    op->ids = ids;
-    op->rows_out = rows_out;
-    sort_rows(client, op, ids, n);
-    for (uint32_t s = 0; s < client->config.shards; s++) {
-        uint32_t end = client->sort_start[2 * s + 2], count;
-        for (uint32_t first = client->sort_start[2 * s]; first < end; first += count) {
-            count = (uint32_t)weft_min_u64(end - first, client->config.rows_per_rpc_max);
-            (void)weft_ps_part_pull(client, index, s, first, count);
-        }
-    }
-    op_start(client, index, now_ns);
-    *op_p = index;
-    return WEFT_OK;
+    const struct weft_ps_pull_list list = {.table = table, .n = n, .ids = ids, .rows_out = rows_out};
+    return weft_ps_pull_lists(client, &list, 1, bound_ppm, now_ns, op_p);
 }
 
 bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op index,

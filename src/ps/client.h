@@ -30,13 +30,16 @@ struct weft_ps_client;
 /* Names an operation until it is released. */
 typedef uint32_t weft_ps_op;
 
+enum { WEFT_PS_LISTS_MAX = 256 };
+
 struct weft_ps_client_config {
     uint32_t worker; /* rank; the endpoint's name must be
                                 * weft_rpc_name(WEFT_ROLE_WORKER, worker) */
     uint32_t shards;
     uint32_t tables_max;       /* tables 0 .. tables_max - 1 */
     uint32_t ops_max;          /* operations not yet released */
-    uint32_t rows_per_op_max;  /* rows in one push or pull */
+    uint32_t lists_per_op_max; /* in one push or pull; <= WEFT_PS_LISTS_MAX */
+    uint32_t rows_per_op_max;  /* rows in one push or pull, all lists together */
     uint32_t rows_per_rpc_max; /* larger parts are split; at most the server's */
     uint32_t dim_max;
     uint32_t missed_max;             /* ids remembered as missed; more are forgotten, and counted */
@@ -93,7 +96,7 @@ struct weft_ps_client_counters {
     uint64_t again;            /* sends and expectations the transport put off */
 };
 
-/* The reasonable: 1 shard, 4 tables, 8 operations of 65,536 rows, 16,384 rows per RPC, dim 64,
+/* The reasonable: 1 shard, 4 tables, 8 operations of 4 lists and 65,536 rows, 16,384 rows per RPC, dim 64,
  * 65,536 ids missed. Worker and clock are left to fill in. */
 void weft_ps_client_config_default(struct weft_ps_client_config *config_p);
 
@@ -109,7 +112,9 @@ weft_status weft_ps_client_new(const struct weft_ps_client_config *config, struc
 /* Free the endpoint first: it borrows the client's memory. NULL is fine. */
 void weft_ps_client_free(struct weft_ps_client *client);
 
-/* Declare a table on all shards; usable when the operation is done with status OK.
+/* Declare a table on all shards; usable when the operation is done with status OK. Where the
+ * packets cannot hold a block of a row and the specification does not say how long blocks are, it
+ * is declared with shorter ones.
  * Errors:  WEFT_INVALID  spec is not valid or beyond this client's limits.
  *          WEFT_EXISTS   opened already. WEFT_AGAIN  ops_max operations are not released yet. */
 weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_table_spec *spec,
@@ -135,6 +140,38 @@ weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const ui
 weft_status weft_ps_pull(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
                          float *rows_out, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
                          weft_ps_op *op_p);
+
+/* Several tables in one operation: its result speaks of all. Their messages are handed to the
+ * transport together, so that they leave and arrive as one burst; each is a message of its own.
+ *
+ * Rows of a dense table may go without ids: then they are first, first + 1, ..., and the caller's
+ * memory is a piece of the vector, which ends where the vector does. With ids, each is a whole row
+ * of dim floats. */
+struct weft_ps_push_list {
+    uint16_t table;
+    uint32_t n;
+    const uint64_t *ids; /* (n,); DENSE: or NULL */
+    uint64_t first;      /* DENSE without ids: number of the first row */
+    const float *rows;   /* (n, dim) */
+};
+
+struct weft_ps_pull_list {
+    uint16_t table;
+    uint32_t n;
+    const uint64_t *ids;
+    uint64_t first;
+    float *rows_out; /* (n, dim), holding the old values on entry */
+};
+
+/* As weft_ps_push and weft_ps_pull, for all lists or, when it fails, none.
+ * Shape:   lists (count,), count <= lists_per_op_max; a table may occur more than once.
+ * Errors:  as above; WEFT_INVALID also: count, rows_per_op_max, or an id beyond a dense table. */
+weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p);
+weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p);
 
 /* Finish this worker's clock. Told to each shard when the pushes of this clock to it are closed.
  * Errors:  WEFT_STATE  the table is not open.

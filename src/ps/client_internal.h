@@ -19,6 +19,32 @@ enum ps_part_state {
     PART_DONE,
 };
 
+/* Rows of one table in an operation: those of a push or a pull, or TABLE's none. */
+struct ps_list {
+    uint16_t table;
+    uint32_t n;
+    const uint64_t *ids; /* NULL: first, first + 1, ... of a dense table */
+    uint64_t first;
+    uint64_t floats; /* that the caller's memory has: n x dim, or less at a dense vector's end */
+    const float *values; /* push */
+    float *out;          /* pull */
+};
+
+static inline uint64_t ps_list_id(const struct ps_list *list, uint32_t row)
+{
+    return list->ids == NULL ? list->first + row : list->ids[row];
+}
+
+/* Floats of a row's block that are in the caller's memory, at *offset_p. */
+static inline uint32_t ps_list_used(const struct ps_list *list, const struct weft_table_spec *spec,
+                                    uint32_t row, uint32_t block, size_t *offset_p)
+{
+    uint64_t at = (uint64_t)row * spec->dim + (uint64_t)block * weft_table_block_floats(spec);
+    uint32_t used = weft_table_block_used(spec, block);
+    *offset_p = at;
+    return at + used <= list->floats ? used : at < list->floats ? (uint32_t)(list->floats - at) : 0;
+}
+
 struct ps_part {
     enum ps_part_state state;
     uint8_t kind;        /* enum weft_rpc_op */
@@ -28,7 +54,8 @@ struct ps_part {
     uint16_t table;
     uint32_t shard;
     uint32_t op;    /* WEFT_PS_NONE: a gate */
-    uint32_t first; /* place of its first row in the operation's order */
+    struct ps_list list;   /* PULL: ids and out are borrowed until done */
+    const uint32_t *order; /* (rows,): its rows of the list */
     uint32_t rows;
     uint32_t clock; /* PUSH: of the gradients. PULL: needed */
     uint32_t rpc_id;
@@ -47,13 +74,11 @@ enum ps_op_state { OP_FREE, OP_ACTIVE, OP_DONE };
 struct ps_op {
     enum ps_op_state state;
     uint8_t kind;
-    uint16_t table;
+    uint16_t table; /* TABLE */
     uint32_t bound_ppm;
     uint32_t parts; /* made */
     uint32_t parts_open;
-    const uint64_t *ids; /* PULL: borrowed until done */
-    float *rows_out;
-    uint32_t *order; /* (rows_per_op_max,): rows by shard */
+    uint32_t *order; /* (rows_per_op_max,): rows of its lists, list by list, by shard */
     uint8_t *buffer; /* requests and replies of its parts */
     size_t buffer_used;
     struct weft_ps_result result;
@@ -132,10 +157,10 @@ static inline uint64_t ps_clock_ns(const struct weft_ps_client *client)
 size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint32_t parts_per_op);
 /* Add a part to an operation and build its request; it is not queued yet. */
 uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t shard);
-uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, uint32_t shard,
-                           uint32_t first, uint32_t rows, const uint64_t *ids, const float *values);
-uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, uint32_t shard,
-                           uint32_t first, uint32_t rows);
+uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
+                           uint32_t shard, const uint32_t *order, uint32_t rows);
+uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
+                           uint32_t shard, const uint32_t *order, uint32_t rows);
 void weft_ps_part_queue(struct weft_ps_client *client, uint32_t part);
 /* Give to the transport what may go to `shard` now. */
 void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns);

@@ -29,20 +29,22 @@ size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint3
     return config->rows_per_op_max * row_bytes + parts_per_op * part_bytes;
 }
 
-static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index, uint32_t shard,
-                                uint32_t first, uint32_t rows)
+static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index,
+                                const struct ps_list *list, uint32_t shard, const uint32_t *order,
+                                uint32_t rows)
 {
     struct ps_op *op = &client->ops[op_index];
     WEFT_ASSERT(op->parts < client->parts_per_op);
     struct ps_part *part = &client->parts[op_index * client->parts_per_op + op->parts++];
     *part = (struct ps_part){
         .kind = op->kind,
-        .table = op->table,
+        .table = list->table,
         .shard = shard,
         .op = op_index,
-        .first = first,
+        .list = *list,
+        .order = order,
         .rows = rows,
-        .clock = client->tables[op->table].clock,
+        .clock = client->tables[list->table].clock,
     };
     return part;
 }
@@ -69,7 +71,8 @@ static uint32_t part_index(const struct weft_ps_client *client, const struct ps_
 
 uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t shard)
 {
-    struct ps_part *part = part_add(client, op, shard, 0, 0);
+    const struct ps_list none = {.table = client->ops[op].table};
+    struct ps_part *part = part_add(client, op, &none, shard, NULL, 0);
     part_memory(client, part, WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES, 1,
                 WEFT_RPC_REPLY_BYTES);
     part->clock = 0;
@@ -79,29 +82,28 @@ uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t
 
 /* The rows of one chunk: n ids, then n blocks; the one copy that a push makes. */
 static void gather_chunk(uint8_t *chunk, struct weft_ps_chunk_rows place,
-                         const struct weft_table_spec *spec, const uint32_t *order,
-                         const uint64_t *ids, const float *values)
+                         const struct weft_table_spec *spec, const struct ps_list *list,
+                         const uint32_t *order)
 {
-    uint32_t dim = spec->dim, blocks = weft_table_blocks(spec);
-    uint32_t block_floats = weft_table_block_floats(spec);
-    size_t block_bytes = (size_t)block_floats * 4;
+    uint32_t blocks = weft_table_blocks(spec);
+    size_t block_bytes = (size_t)weft_table_block_floats(spec) * 4;
     uint32_t r = place.first / blocks, block = place.first % blocks;
     for (uint32_t i = 0; i < place.count; i++) {
         uint32_t row = order[r];
         uint8_t *out = chunk + place.blocks_offset + i * block_bytes;
-        size_t used_bytes = (size_t)weft_table_block_used(spec, block) * 4;
-        weft_ps_store_u64(chunk + place.ids_offset + (size_t)i * 8, ids[row]);
-        memcpy(out, values + (size_t)row * dim + (size_t)block * block_floats, used_bytes);
+        size_t at, used_bytes = (size_t)ps_list_used(list, spec, row, block, &at) * 4;
+        weft_ps_store_u64(chunk + place.ids_offset + (size_t)i * 8, ps_list_id(list, row));
+        memcpy(out, list->values + at, used_bytes);
         memset(out + used_bytes, 0, block_bytes - used_bytes);
         block = block + 1 == blocks ? 0 : block + 1;
         r += block == 0;
     }
 }
 
-uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, uint32_t shard,
-                           uint32_t first, uint32_t rows, const uint64_t *ids, const float *values)
+uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
+                           uint32_t shard, const uint32_t *order, uint32_t rows)
 {
-    struct ps_part *part = part_add(client, op, shard, first, rows);
+    struct ps_part *part = part_add(client, op, list, shard, order, rows);
     const struct ps_table *table = &client->tables[part->table];
     part->clock = table->clock + 1;
     uint16_t elem_bytes = weft_table_push_elem_bytes(&table->spec);
@@ -119,7 +121,7 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, uint32_t 
         uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, total - begin);
         gather_chunk(part->request + (size_t)begin * elem_bytes,
                      weft_ps_chunk_rows(elem_bytes, chunk_elems, head_elems, k, elems), &table->spec,
-                     client->ops[op].order + first, ids, values);
+                     list, order);
     }
     return part_index(client, part);
 }
@@ -132,10 +134,10 @@ static uint32_t pull_need_clock(const struct ps_table *table)
     return table->clock > behind ? table->clock - behind : 0;
 }
 
-uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, uint32_t shard,
-                           uint32_t first, uint32_t rows)
+uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
+                           uint32_t shard, const uint32_t *order, uint32_t rows)
 {
-    struct ps_part *part = part_add(client, op, shard, first, rows);
+    struct ps_part *part = part_add(client, op, list, shard, order, rows);
     const struct ps_table *table = &client->tables[part->table];
     part->clock = pull_need_clock(table);
     uint16_t elem_bytes = weft_table_pull_elem_bytes(&table->spec);
@@ -143,10 +145,9 @@ uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, uint32_t 
                            rows * weft_table_blocks(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, sizeof(uint64_t));
     part_memory(client, part, head_elems + rows, sizeof(uint64_t), reply_elems * elem_bytes);
-    const struct ps_op *pull = &client->ops[op];
     for (uint32_t r = 0; r < rows; r++) {
         weft_ps_store_u64(part->request + (size_t)(head_elems + r) * 8,
-                          pull->ids[pull->order[first + r]]);
+                          ps_list_id(list, order[r]));
     }
     return part_index(client, part);
 }
@@ -455,14 +456,13 @@ static void scatter(struct weft_ps_client *client, const struct ps_part *part,
                     const struct weft_msg_event *event)
 {
     struct ps_table *table = &client->tables[part->table];
-    const struct ps_op *op = &client->ops[part->op];
-    uint32_t dim = table->spec.dim, blocks = weft_table_blocks(&table->spec);
-    uint32_t block_floats = weft_table_block_floats(&table->spec);
+    const struct ps_list *list = &part->list;
+    uint32_t blocks = weft_table_blocks(&table->spec);
     uint32_t elem_bytes = event->elem_bytes;
     uint32_t element = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
     uint32_t chunk = element / event->chunk_elems, in_chunk = element % event->chunk_elems;
     for (uint32_t r = 0; r < part->rows; r++) {
-        uint32_t row = op->order[part->first + r];
+        uint32_t row = part->order[r];
         bool came = true;
         for (uint32_t b = 0; b < blocks; b++, element++, in_chunk++) {
             if (in_chunk == event->chunk_elems) {
@@ -473,11 +473,10 @@ static void scatter(struct weft_ps_client *client, const struct ps_part *part,
                 came = false;
                 continue;
             }
-            memcpy(op->rows_out + (size_t)row * dim + (size_t)b * block_floats,
-                   part->reply + (size_t)element * elem_bytes,
-                   (size_t)weft_table_block_used(&table->spec, b) * 4);
+            size_t at, used = ps_list_used(list, &table->spec, row, b, &at);
+            memcpy(list->out + at, part->reply + (size_t)element * elem_bytes, used * 4);
         }
-        remember(client, table, op->ids[row], came);
+        remember(client, table, ps_list_id(list, row), came);
     }
 }
 
