@@ -103,6 +103,20 @@ void weft_counters_add_shard(cJSON *into, const struct weft_shard_counters *shar
 #undef SHARD
 }
 
+void weft_counters_add_tables(cJSON *into, const struct weft_shard_table_sums *tables)
+{
+#define TABLE(name) weft_counters_add(into, "table_" #name, tables->name)
+    TABLE(rows);
+    TABLE(bytes);
+    TABLE(rows_made);
+    TABLE(rows_evicted);
+    TABLE(rows_expired);
+    TABLE(unadmitted);
+    TABLE(unadmitted_forgotten);
+    TABLE(not_finite);
+#undef TABLE
+}
+
 void weft_counters_add_client(cJSON *into, const struct weft_ps_client_counters *client)
 {
 #define CLIENT(name) weft_counters_add(into, "client_" #name, client->name)

@@ -15,6 +15,8 @@
  * messages closed at their receiver. */
 void weft_counters_add_transport(cJSON *into, const struct weft_driver_counters *counters);
 void weft_counters_add_shard(cJSON *into, const struct weft_shard_counters *shard);
+/* Under table_rows, table_bytes and so on. */
+void weft_counters_add_tables(cJSON *into, const struct weft_shard_table_sums *tables);
 void weft_counters_add_client(cJSON *into, const struct weft_ps_client_counters *client);
 
 void weft_counters_add(cJSON *into, const char *name, uint64_t value);

@@ -23,6 +23,7 @@ struct server {
     struct weft_credit_share credit_share;
     uint32_t workers;
     uint32_t rows_max;
+    uint64_t table_bytes;
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
     uint32_t busy_poll_us;
@@ -84,6 +85,7 @@ static int start_shards(struct server *server)
             .shards = server->shards,
             .workers = server->workers,
             .rows_max = server->rows_max,
+            .table_bytes_max = server->table_bytes,
             .credit_share = &server->credit_share,
             .busy_poll_us = (uint16_t)server->busy_poll_us,
             .keepalive_ns = weft_job_span_ns(server->keepalive_ms),
@@ -145,6 +147,7 @@ static void tell_counters(struct server *server)
         const struct weft_shard_thread *thread = &server->threads[i];
         weft_counters_add_transport(counters, &thread->counters);
         weft_counters_add_shard(counters, &thread->shard_counters);
+        weft_counters_add_tables(counters, &thread->table_sums);
     }
     if (server->channel.fd >= 0) {
         (void)weft_channel_send(&server->channel, event);
@@ -246,6 +249,10 @@ int weft_cli_server(int argc, char **argv)
          .min = 1, .max = WEFT_JOB_WORKERS_MAX},
         {"rows-max", "N", "rows that a shard takes; further ones are refused and counted",
          WEFT_OPTION_U32, .value = &server.rows_max, .min = 1, .max = 1u << 28},
+        {"table-bytes", "N",
+         "bytes that a shard's part of a table may take, its index and the counts\n"
+         "of its admission included; 0 = as many as rows-max rows need",
+         WEFT_OPTION_U64, .value = &server.table_bytes},
         WEFT_CARRIER_OPTIONS(&server.carrier),
         WEFT_SECURITY_NETWORK_OPTIONS(&server.security),
         {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,

@@ -27,6 +27,7 @@ static struct weft_shard_config shard_config(const struct weft_shard_thread_conf
     shard.workers_max = config->workers;
     shard.tables_max = 1;
     shard.rows_max = config->rows_max;
+    shard.table_bytes_max = config->table_bytes_max;
     shard.clock_ns = clock_now;
     return shard;
 }
@@ -115,6 +116,7 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
     pthread_mutex_unlock(&thread->lock);
     weft_driver_counters(driver, &thread->counters);
     thread->shard_counters = *weft_shard_counters(serving->shard);
+    weft_shard_table_sums(serving->shard, &thread->table_sums);
 }
 
 static weft_status open_endpoint(struct weft_shard_thread *thread,

@@ -20,6 +20,7 @@ struct weft_shard_thread_config {
     uint32_t shards;   /* in the whole job */
     uint32_t workers;
     uint32_t rows_max; /* of this shard */
+    uint64_t table_bytes_max; /* of each table; 0 = none */
     struct weft_credit_share *credit_share; /* of the shards of this host; outlives the thread */
     struct weft_loss_config loss;
     uint16_t busy_poll_us;
@@ -47,6 +48,7 @@ struct weft_shard_thread {
     /* Valid after weft_shard_thread_join: */
     struct weft_driver_counters counters;
     struct weft_shard_counters shard_counters;
+    struct weft_shard_table_sums table_sums;
     enum weft_ep_hint hint; /* the last */
 };
 

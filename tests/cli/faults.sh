@@ -102,6 +102,21 @@ tap_run_fails "a worker without a server" 1 "$WEFT_BIN" worker \
     --key-file "$tap_tmp/job.key" --servers "127.0.0.1:$port"
 tap_like "names it" "$(cat "$tap_tmp/run.out")" "127.0.0.1:$port is gone: it has not answered for 5 s; nothing listens at 127.0.0.1:$port: start"
 
+# ---- a table that may take few bytes: new rows are refused, and the worker says so ----
+"$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 1 --table-bytes 1000 \
+    >"$tap_tmp/server3" &
+server=$!
+until_true [ -s "$tap_tmp/server3" ]
+port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server3")
+tap_run_fails "a full table ends the worker" 1 "$WEFT_BIN" worker \
+    --key-file "$tap_tmp/job.key" --servers "127.0.0.1:$port" --workers 1
+tap_like "which says so" "$(cat "$tap_tmp/run.out")" "no room for new rows"
+kill "$server"
+wait "$server"
+tap_ok "the server kept to its limit and counted" sh -c \
+    "sed 1d '$tap_tmp/server3' | jq -e '.table_bytes <= 1000 and .table_rows > 5 and
+        .table_rows == .table_rows_made and .shard_rows_refused > 0'"
+
 # ---- a server is killed while its worker waits for another worker: nothing is owed, but asked ----
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 2 >"$tap_tmp/server2" &
 server=$!
