@@ -93,7 +93,16 @@ static weft_status write_hosts_file(const struct weft_lab_spec *spec, struct wef
  * keep it busy for as long as the lab lives. */
 static weft_status make_view(const struct weft_lab_spec *spec, struct weft_lab_error *error)
 {
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
+    if (unshare(CLONE_NEWNS) != 0) {
+        return refused("a mount namespace", error);
+    }
+    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
+        if (errno == EINVAL) {
+            return weft_lab_fail(error, WEFT_UNSUPPORTED,
+                                 "/ is no mount point, as in a plain chroot, and mounts of a lab "
+                                 "must not get out of it: use a container, or `mount --bind DIR "
+                                 "DIR` before `chroot DIR`");
+        }
         return refused("a mount namespace", error);
     }
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0) {
