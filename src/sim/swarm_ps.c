@@ -4,7 +4,9 @@
 #include "ps/client.h"
 #include "ps/shard.h"
 #include "sim/plan.h"
+#include "sim/swarm_table.h"
 #include "sim/world.h"
+#include "wire/packet.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,15 +44,9 @@ struct worker {
 struct ps {
     struct weft_plan plan;
     struct weft_world *world;
+    struct weft_swarm_table table;
     uint32_t shards;
-    uint32_t workers;
-    uint32_t clocks;
-    uint32_t ids;
     uint32_t rows_per_rpc;
-    uint32_t push_bound_ppm;
-    uint32_t pull_bound_ppm;
-    uint32_t share_percent; /* of the ids that a push holds */
-    struct weft_table_spec spec;
     struct weft_shard *shard[SHARDS_MAX];
     struct worker worker[WORKERS_MAX];
     uint64_t id[IDS_MAX];
@@ -60,52 +56,59 @@ struct ps {
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
+/* The longest and the shortest packets of any host. */
+static void packet_bytes(const struct ps *ps, uint32_t *most_p, uint32_t *least_p)
+{
+    *most_p = 0;
+    *least_p = UINT32_MAX;
+    for (uint32_t h = 0; h < ps->plan.hosts; h++) {
+        uint32_t bytes = ps->plan.host[h].ep.packet_bytes;
+        *most_p = bytes > *most_p ? bytes : *most_p;
+        *least_p = bytes < *least_p ? bytes : *least_p;
+    }
+}
+
 static void ps_draw(struct ps *ps, uint64_t seed)
 {
     struct weft_prng prng;
     weft_prng_split(&prng, seed, UINT64_C(0x7073));
     ps->shards = (uint32_t)weft_prng_range(&prng, 1, SHARDS_MAX);
-    ps->workers = (uint32_t)weft_prng_range(&prng, 1, WORKERS_MAX);
-    ps->clocks = (uint32_t)weft_prng_range(&prng, 1, weft_min_u64(5, BITS_MAX / ps->workers));
-    ps->ids = (uint32_t)weft_prng_range(&prng, 1, IDS_MAX);
+    ps->table.workers = (uint32_t)weft_prng_range(&prng, 1, WORKERS_MAX);
+    ps->table.clocks =
+        (uint32_t)weft_prng_range(&prng, 1, weft_min_u64(5, BITS_MAX / ps->table.workers));
+    ps->table.ids = (uint32_t)weft_prng_range(&prng, 1, IDS_MAX);
     ps->rows_per_rpc = (uint32_t)weft_prng_range(&prng, 10, IDS_MAX);
-    ps->share_percent = (uint32_t)weft_prng_range(&prng, 10, 100);
+    ps->table.share_percent = (uint32_t)weft_prng_range(&prng, 10, 100);
     bool lossy = weft_prng_below(&prng, 2) == 0;
-    ps->push_bound_ppm = lossy ? (uint32_t)weft_prng_below(&prng, 400000) : 0;
-    ps->pull_bound_ppm = lossy ? (uint32_t)weft_prng_below(&prng, 400000) : 0;
+    ps->table.push_bound_ppm = lossy ? (uint32_t)weft_prng_below(&prng, 400000) : 0;
+    ps->table.pull_bound_ppm = lossy ? (uint32_t)weft_prng_below(&prng, 400000) : 0;
     uint8_t mode = (uint8_t)weft_prng_below(&prng, 3);
-    ps->spec = (struct weft_table_spec){
+    ps->table.spec = (struct weft_table_spec){
         .table = 1,
         .dim = (uint32_t)weft_prng_range(&prng, 2, 40),
         .optimizer = WEFT_OPTIMIZER_SGD,
         .mode = mode,
-        .workers = (uint16_t)ps->workers,
+        .workers = (uint16_t)ps->table.workers,
         .staleness = mode == WEFT_TABLE_SSP ? (uint32_t)weft_prng_range(&prng, 1, 3) : 0,
         .learning_rate = 1,
     };
-    for (uint32_t i = 0; i < ps->ids; i++) {
-        ps->id[i] = weft_mix64(seed * IDS_MAX + i + 1);
-    }
+    ps->table.seed = seed;
     ps->plan.seed = seed;
     ps->plan.pattern = "parameter server";
     ps->plan.victim = UINT32_MAX;
-    ps->plan.hosts = ps->shards + ps->workers;
+    ps->plan.hosts = ps->shards + ps->table.workers;
     weft_plan_draw_cluster(&prng, &ps->plan);
     weft_plan_draw_security(&ps->plan);
+    for (uint32_t i = 0; i < IDS_MAX; i++) {
+        ps->id[i] = weft_mix64(seed * IDS_MAX + i + 1);
+    }
+    uint32_t most, least;
+    packet_bytes(ps, &most, &least);
+    weft_swarm_table_draw(&ps->table, most, least - WEFT_DATA_OVERHEAD_BYTES, ps->id);
+    for (uint32_t i = 0; ps->table.flavour == WEFT_SWARM_DENSE && i < IDS_MAX; i++) {
+        ps->id[i] = i;
+    }
     ps->plan.limit_ns = ps->plan.heal_ns + 30 * WEFT_NS_PER_S;
-}
-
-/* Does worker w push row i in clock c? Fixed by the seed, so that the end can ask again. */
-static bool pushes(const struct ps *ps, uint32_t w, uint32_t clock, uint32_t i)
-{
-    struct weft_prng prng;
-    weft_prng_split(&prng, ps->plan.seed, (uint64_t)w << 40 | (uint64_t)clock << 32 | i);
-    return weft_prng_below(&prng, 100) < ps->share_percent;
-}
-
-static uint32_t bit_of(const struct ps *ps, uint32_t w, uint32_t clock)
-{
-    return UINT32_C(1) << (w * ps->clocks + clock);
 }
 
 /* ---- what a row says ------------------------------------------------------------------------- */
@@ -113,12 +116,7 @@ static uint32_t bit_of(const struct ps *ps, uint32_t w, uint32_t clock)
 /* The set of pushes in a row, checked: whole, counted once each, and only such as may be in it. */
 static uint32_t row_set(struct ps *ps, uint32_t i, const float *row, const char *where)
 {
-    uint32_t possible = 0;
-    for (uint32_t w = 0; w < ps->workers; w++) {
-        for (uint32_t c = 0; c < ps->clocks; c++) {
-            possible |= pushes(ps, w, c, i) ? bit_of(ps, w, c) : 0;
-        }
-    }
+    uint32_t possible = weft_swarm_table_all(&ps->table, i);
     float top = (float)(UINT32_C(1) << BITS_MAX);
     bool sane = -row[0] >= 0 && -row[0] < top && -row[1] >= 0 && -row[1] < top;
     uint32_t set = sane ? (uint32_t)-row[0] : 0;
@@ -127,7 +125,7 @@ static uint32_t row_set(struct ps *ps, uint32_t i, const float *row, const char 
         weft_world_fail(ps->world, "row %" PRIu32 " %s: %g and %g are no set of pushes", i, where,
                         (double)row[0], (double)row[1]);
     }
-    for (uint32_t d = 2; d < ps->spec.dim; d++) {
+    for (uint32_t d = 2; d < ps->table.spec.dim; d++) {
         if (row[d] != row[1]) {
             weft_world_fail(ps->world, "row %" PRIu32 " %s: column %" PRIu32 " differs", i, where,
                             d);
@@ -137,38 +135,77 @@ static uint32_t row_set(struct ps *ps, uint32_t i, const float *row, const char 
     return set;
 }
 
-/* What a pull with bound 0 must and must not contain. */
+/* OPTIMIZER: just these weights, or, where a pull may lose rows, the zeros of before. */
+static void check_truth(struct ps *ps, uint32_t i, uint32_t version, const float *row,
+                        bool may_be_lost, const char *where)
+{
+    const float *truth = weft_swarm_table_truth(&ps->table, i, version);
+    bool lost = may_be_lost;
+    for (uint32_t d = 0; d < ps->table.spec.dim; d++) {
+        lost &= row[d] == 0;
+    }
+    if (!lost && memcmp(row, truth, ps->table.spec.dim * sizeof(float)) != 0) {
+        weft_world_fail(ps->world,
+                        "row %" PRIu32 " %s is %.9g %.9g, not %.9g %.9g, after %" PRIu32 " clocks",
+                        i, where, (double)row[0], (double)row[1], (double)truth[0],
+                        (double)truth[1], version);
+    }
+}
+
+/* Rows that say less than all that was pushed, as they should. */
+static bool keeps_all(const struct ps *ps)
+{
+    return ps->table.flavour != WEFT_SWARM_ADMITTED && ps->table.flavour != WEFT_SWARM_EVICTING;
+}
+
+/* What row i of a pull must and may contain. */
+static void check_row(struct ps *ps, uint32_t w, uint32_t i, uint32_t need)
+{
+    const struct worker *worker = &ps->worker[w];
+    const struct weft_swarm_table *table = &ps->table;
+    const float *row = worker->rows + (size_t)i * table->spec.dim;
+    if (table->flavour == WEFT_SWARM_OPTIMIZER) {
+        check_truth(ps, i, need, row, table->pull_bound_ppm > 0, "pulled");
+        return;
+    }
+    bool exact = table->push_bound_ppm == 0 && table->pull_bound_ppm == 0 && keeps_all(ps);
+    uint32_t set = row_set(ps, i, row, "pulled");
+    uint32_t must = 0;
+    uint32_t may = 0;
+    for (uint32_t v = 0; v < table->workers; v++) {
+        for (uint32_t c = 0; c < table->clocks; c++) {
+            uint32_t bit =
+                weft_swarm_table_pushes(table, v, c, i) ? weft_swarm_table_bit(table, v, c) : 0;
+            bool own = v == w && c < worker->clock;
+            must |= c < need || own ? bit : 0;
+            may |= table->spec.mode != WEFT_TABLE_BSP || c < need ? bit : 0;
+        }
+    }
+    if (table->flavour == WEFT_SWARM_EXPIRING) {
+        must = may = weft_swarm_table_unexpired(table, i, need);
+    }
+    if ((exact && (set & must) != must) || (set & ~may) != 0) {
+        weft_world_fail(ps->world,
+                        "worker %" PRIu32 " in clock %" PRIu32 " pulled row %" PRIu32
+                        " as %x; must %x, may %x",
+                        w, worker->clock, i, set, must, may);
+    }
+}
+
 static void check_pulled(struct ps *ps, uint32_t w, const struct weft_ps_result *result)
 {
     const struct worker *worker = &ps->worker[w];
-    bool exact = ps->push_bound_ppm == 0 && ps->pull_bound_ppm == 0;
-    uint32_t mode = ps->spec.mode;
+    uint32_t mode = ps->table.spec.mode;
     uint32_t need = mode == WEFT_TABLE_BSP ? worker->clock
-                    : mode == WEFT_TABLE_SSP && worker->clock > ps->spec.staleness
-                        ? worker->clock - ps->spec.staleness
+                    : mode == WEFT_TABLE_SSP && worker->clock > ps->table.spec.staleness
+                        ? worker->clock - ps->table.spec.staleness
                         : 0;
     if (result->clock < need) {
         weft_world_fail(ps->world, "worker %" PRIu32 " in clock %" PRIu32 " got version %" PRIu32,
                         w, worker->clock, result->clock);
     }
-    for (uint32_t i = 0; i < ps->ids; i++) {
-        uint32_t set = row_set(ps, i, worker->rows + (size_t)i * ps->spec.dim, "pulled");
-        uint32_t must = 0;
-        uint32_t may = 0;
-        for (uint32_t v = 0; v < ps->workers; v++) {
-            for (uint32_t c = 0; c < ps->clocks; c++) {
-                uint32_t bit = pushes(ps, v, c, i) ? bit_of(ps, v, c) : 0;
-                bool own = v == w && c < worker->clock;
-                must |= c < need || own ? bit : 0;
-                may |= mode != WEFT_TABLE_BSP || c < need ? bit : 0;
-            }
-        }
-        if ((exact && (set & must) != must) || (set & ~may) != 0) {
-            weft_world_fail(ps->world,
-                            "worker %" PRIu32 " in clock %" PRIu32 " pulled row %" PRIu32
-                            " as %x; must %x, may %x",
-                            w, worker->clock, i, set, must, may);
-        }
+    for (uint32_t i = 0; i < ps->table.ids; i++) {
+        check_row(ps, w, i, need);
     }
 }
 
@@ -202,31 +239,57 @@ static bool taken(struct ps *ps, uint32_t w, weft_status status)
 static weft_status start_push(struct ps *ps, uint32_t w, uint64_t now_ns)
 {
     struct worker *worker = &ps->worker[w];
-    float *rows = malloc((size_t)IDS_MAX * ps->spec.dim * sizeof(*rows));
+    float *rows = malloc((size_t)IDS_MAX * ps->table.spec.dim * sizeof(*rows));
     WEFT_ASSERT(rows != NULL);
     worker->n = 0;
-    for (uint32_t i = 0; i < ps->ids; i++) {
-        if (!pushes(ps, w, worker->clock, i)) {
+    for (uint32_t i = 0; i < ps->table.ids; i++) {
+        if (!weft_swarm_table_pushes(&ps->table, w, worker->clock, i)) {
             continue;
         }
-        float *row = rows + (size_t)worker->n * ps->spec.dim;
-        for (uint32_t d = 0; d < ps->spec.dim; d++) {
-            row[d] = (float)ps->workers * (d == 0 ? (float)bit_of(ps, w, worker->clock) : 1);
+        float *row = rows + (size_t)worker->n * ps->table.spec.dim;
+        for (uint32_t d = 0; d < ps->table.spec.dim; d++) {
+            uint32_t bit = weft_swarm_table_bit(&ps->table, w, worker->clock);
+            row[d] = (float)ps->table.workers * (d == 0 ? (float)bit : 1);
         }
         ps->picked[worker->n++] = ps->id[i];
     }
-    weft_status status = weft_ps_push(worker->client, ps->spec.table, ps->picked, rows, worker->n,
-                                      ps->push_bound_ppm, now_ns, &worker->op);
+    /* All of a vector needs no ids. */
+    bool vector = ps->table.flavour == WEFT_SWARM_DENSE && worker->n == ps->table.ids;
+    const struct weft_ps_push_list list = {.table = ps->table.spec.table,
+                                           .n = worker->n,
+                                           .ids = vector ? NULL : ps->picked,
+                                           .rows = rows};
+    weft_status status = weft_ps_push_lists(worker->client, &list, 1, ps->table.push_bound_ppm,
+                                            now_ns, &worker->op);
     free(rows);
     return status;
+}
+
+/* Elements of a row; clients may have cut rows shorter than the seed said. */
+static uint32_t blocks_of(const struct ps *ps)
+{
+    return weft_table_blocks(&weft_shard_table(ps->shard[0], ps->table.spec.table)->spec);
+}
+
+static weft_status start_pull(struct ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct worker *worker = &ps->worker[w];
+    bool vector = ps->table.flavour == WEFT_SWARM_DENSE;
+    const struct weft_ps_pull_list list = {.table = ps->table.spec.table,
+                                           .n = ps->table.ids,
+                                           .ids = vector ? NULL : ps->id,
+                                           .rows_out = worker->rows};
+    return weft_ps_pull_lists(worker->client, &list, 1, ps->table.pull_bound_ppm, now_ns,
+                              &worker->op);
 }
 
 static void pushed(struct ps *ps, uint32_t w, const struct weft_ps_result *result)
 {
     struct worker *worker = &ps->worker[w];
     worker->delivered += result->elements_delivered;
-    bool whole = result->elements_delivered == worker->n;
-    if (result->elements_sent != worker->n || (ps->push_bound_ppm == 0 && !whole) ||
+    uint64_t elements = (uint64_t)worker->n * blocks_of(ps);
+    bool whole = result->elements_delivered == elements;
+    if (result->elements_sent != elements || (ps->table.push_bound_ppm == 0 && !whole) ||
         result->chunks_refused != 0) {
         weft_world_fail(ps->world,
                         "worker %" PRIu32 ": pushed %" PRIu32 " rows, sent %" PRIu64
@@ -244,13 +307,11 @@ static bool worker_step(struct ps *ps, uint32_t w, uint64_t now_ns)
     switch (worker->phase) {
     case PHASE_OPEN:
         worker->phase +=
-            taken(ps, w, weft_ps_table_open(worker->client, &ps->spec, now_ns, &worker->op));
+            taken(ps, w, weft_ps_table_open(worker->client, &ps->table.spec, now_ns, &worker->op));
         break;
     case PHASE_PULL:
-        memset(worker->rows, 0, (size_t)IDS_MAX * ps->spec.dim * sizeof(float));
-        worker->phase += taken(ps, w,
-                               weft_ps_pull(worker->client, ps->spec.table, ps->id, worker->rows,
-                                            ps->ids, ps->pull_bound_ppm, now_ns, &worker->op));
+        memset(worker->rows, 0, (size_t)IDS_MAX * ps->table.spec.dim * sizeof(float));
+        worker->phase += taken(ps, w, start_pull(ps, w, now_ns));
         break;
     case PHASE_PUSH:
         worker->phase += taken(ps, w, start_push(ps, w, now_ns));
@@ -261,7 +322,7 @@ static bool worker_step(struct ps *ps, uint32_t w, uint64_t now_ns)
     case PHASE_PULLING:
         if (finished(ps, w, &result)) {
             check_pulled(ps, w, &result);
-            worker->phase = worker->clock == ps->clocks ? PHASE_DONE : PHASE_PUSH;
+            worker->phase = worker->clock == ps->table.clocks ? PHASE_DONE : PHASE_PUSH;
             ps->closed_ns = now_ns;
         }
         break;
@@ -272,7 +333,7 @@ static bool worker_step(struct ps *ps, uint32_t w, uint64_t now_ns)
         }
         break;
     case PHASE_CLOCK:
-        if (taken(ps, w, weft_ps_clock(worker->client, ps->spec.table, now_ns))) {
+        if (taken(ps, w, weft_ps_clock(worker->client, ps->table.spec.table, now_ns))) {
             worker->clock++;
             worker->phase = PHASE_PULL;
         }
@@ -345,12 +406,12 @@ static struct weft_shard_config shard_config(const struct ps *ps, uint32_t shard
     weft_shard_config_default(&config);
     config.shard = shard;
     config.shards = ps->shards;
-    config.workers_max = ps->workers;
+    config.workers_max = ps->table.workers;
     config.tables_max = 2;
     config.rows_max = 2 * IDS_MAX;
-    config.dim_max = ps->spec.dim;
+    config.dim_max = ps->table.spec.dim;
     config.rows_per_rpc_max = ps->rows_per_rpc;
-    config.slab_bytes = 65536; /* twice the rows of the longest packet, at least */
+    config.slab_bytes = 1 << 20; /* twice the rows of the longest packet, at least */
     config.clock_ns = clock_ns;
     config.clock_arg = ps->world;
     return config;
@@ -366,7 +427,7 @@ static struct weft_ps_client_config client_config(const struct ps *ps, uint32_t 
     config.ops_max = 2;
     config.rows_per_op_max = IDS_MAX;
     config.rows_per_rpc_max = ps->rows_per_rpc;
-    config.dim_max = ps->spec.dim;
+    config.dim_max = ps->table.spec.dim;
     config.missed_max = IDS_MAX;
     config.clock_ns = clock_ns;
     config.clock_arg = ps->world;
@@ -413,7 +474,7 @@ static void make_worker(struct ps *ps, uint32_t w)
     weft_status status =
         weft_ps_client_new(&config, weft_ep_msgr(ep), peers, &ps->worker[w].client);
     WEFT_ASSERT(status == WEFT_OK);
-    ps->worker[w].rows = calloc((size_t)IDS_MAX * ps->spec.dim, sizeof(float));
+    ps->worker[w].rows = calloc((size_t)IDS_MAX * ps->table.spec.dim, sizeof(float));
     WEFT_ASSERT(ps->worker[w].rows != NULL);
     weft_world_wake(ps->world, host, 0);
 }
@@ -435,7 +496,7 @@ static struct ps *ps_new(uint64_t seed, const struct weft_world_tap *tap)
     for (uint32_t s = 0; s < ps->shards; s++) {
         make_shard(ps, s);
     }
-    for (uint32_t w = 0; w < ps->workers; w++) {
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
         make_worker(ps, w);
     }
     return ps;
@@ -443,6 +504,7 @@ static struct ps *ps_new(uint64_t seed, const struct weft_world_tap *tap)
 
 static void ps_free(struct ps *ps)
 {
+    weft_swarm_table_fini(&ps->table);
     weft_world_free(ps->world); /* first: endpoints borrow the memory of shards and clients */
     for (uint32_t s = 0; s < ps->shards; s++) {
         void *slab;
@@ -451,7 +513,7 @@ static void ps_free(struct ps *ps)
         }
         weft_shard_free(ps->shard[s]);
     }
-    for (uint32_t w = 0; w < ps->workers; w++) {
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
         weft_ps_client_free(ps->worker[w].client);
         free(ps->worker[w].rows);
     }
@@ -463,7 +525,7 @@ static void ps_free(struct ps *ps)
 /* NULL when everybody is done, else who is not. */
 static const char *waits(const struct ps *ps)
 {
-    for (uint32_t w = 0; w < ps->workers; w++) {
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
         if (ps->worker[w].phase != PHASE_DONE) {
             return "a worker has not finished its clocks";
         }
@@ -484,38 +546,74 @@ static const char *waits(const struct ps *ps)
     return NULL;
 }
 
-/* The tables themselves: each row a set of pushes; with bound 0 all of them; together just what the
- * workers were told was delivered. */
-static void check_tables(struct ps *ps)
+/* How many pushes row i kept, checked where all is known. */
+static uint32_t check_kept(struct ps *ps, uint32_t i, const float *row)
 {
-    uint64_t found = 0;
-    uint64_t told = 0;
-    for (uint32_t i = 0; i < ps->ids; i++) {
-        uint32_t s = weft_table_shard_of(ps->id[i], ps->shards);
-        float row[64] = {0};
-        (void)weft_table_read(weft_shard_table(ps->shard[s], ps->spec.table), ps->id[i], row);
-        uint32_t set = row_set(ps, i, row, "at the end");
-        found += (uint64_t)__builtin_popcount(set);
-        uint32_t all = 0;
-        for (uint32_t w = 0; w < ps->workers; w++) {
-            for (uint32_t c = 0; c < ps->clocks; c++) {
-                all |= pushes(ps, w, c, i) ? bit_of(ps, w, c) : 0;
-            }
-        }
-        if (ps->push_bound_ppm == 0 && set != all) {
-            weft_world_fail(ps->world, "row %" PRIu32 " at the end is %x, not %x", i, set, all);
-        }
+    const struct weft_swarm_table *table = &ps->table;
+    if (table->flavour == WEFT_SWARM_OPTIMIZER) {
+        check_truth(ps, i, table->clocks, row, false, "at the end");
+        return (uint32_t)__builtin_popcount(weft_swarm_table_all(table, i));
     }
-    for (uint32_t w = 0; w < ps->workers; w++) {
+    uint32_t set = row_set(ps, i, row, "at the end");
+    uint32_t all = table->flavour == WEFT_SWARM_EXPIRING
+                       ? weft_swarm_table_unexpired(table, i, table->clocks)
+                       : weft_swarm_table_all(table, i);
+    if (table->push_bound_ppm == 0 && keeps_all(ps) && set != all) {
+        weft_world_fail(ps->world, "row %" PRIu32 " at the end is %x, not %x", i, set, all);
+    }
+    uint32_t kept = (uint32_t)__builtin_popcount(set), came = (uint32_t)__builtin_popcount(all);
+    uint32_t waits = table->spec.admission_count - 1;
+    uint32_t least = came > waits ? came - waits : 0;
+    if (table->push_bound_ppm == 0 && table->flavour == WEFT_SWARM_ADMITTED &&
+        (kept < least || (kept > least && table->spec.admission == WEFT_ADMISSION_COUNTER))) {
+        weft_world_fail(ps->world, "row %" PRIu32 " kept %" PRIu32 " of %" PRIu32 " pushes", i,
+                        kept, came);
+    }
+    return kept;
+}
+
+/* Where every push is in a row or counted as left out, nothing is missing and nothing invented. */
+static void check_sums(struct ps *ps, uint64_t kept)
+{
+    uint64_t told = 0;
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
         told += ps->worker[w].delivered;
     }
-    if (found != told) {
+    bool some_went = ps->table.flavour == WEFT_SWARM_EXPIRING;
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        struct weft_shard_table_sums sums;
+        weft_shard_table_sums(ps->shard[s], &sums);
+        kept += sums.unadmitted;
+        some_went |= sums.rows_evicted > 0;
+        if (sums.rows + sums.rows_evicted + sums.rows_expired != sums.rows_made ||
+            (ps->table.spec.rows_max > 0 && sums.rows > ps->table.spec.rows_max)) {
+            weft_world_fail(ps->world,
+                            "shard %" PRIu32 " made %" PRIu64 " rows, let %" PRIu64
+                            " go, and has %" PRIu64,
+                            s, sums.rows_made, sums.rows_evicted + sums.rows_expired, sums.rows);
+        }
+    }
+    if (some_went ? kept > told : kept != told) {
         weft_world_fail(ps->world,
                         "the tables hold %" PRIu64 " contributions; workers were told %" PRIu64,
-                        found, told);
+                        kept, told);
     }
+}
+
+/* The tables themselves: with bound 0 all that was pushed; together just what the workers were told
+ * was delivered. */
+static void check_tables(struct ps *ps)
+{
+    uint64_t kept = 0;
+    for (uint32_t i = 0; i < ps->table.ids; i++) {
+        uint32_t s = weft_table_spec_shard(&ps->table.spec, ps->id[i], ps->shards);
+        float row[WEFT_RPC_DIM_MAX];
+        (void)weft_table_read(weft_shard_table(ps->shard[s], ps->table.spec.table), ps->id[i], row);
+        kept += (uint64_t)check_kept(ps, i, row) * blocks_of(ps);
+    }
+    check_sums(ps, kept);
     for (uint32_t s = 0; s < ps->shards; s++) {
-        if (weft_shard_clock(ps->shard[s], ps->spec.table) != ps->clocks) {
+        if (weft_shard_clock(ps->shard[s], ps->table.spec.table) != ps->table.clocks) {
             weft_world_fail(ps->world, "shard %" PRIu32 " does not know the last clock", s);
         }
     }
@@ -556,13 +654,16 @@ static void ps_run(struct ps *ps)
 static void describe(const struct ps *ps, char *text, size_t bytes)
 {
     static const char *const modes[] = {"BSP", "SSP", "ASP"};
+    const struct weft_swarm_table *table = &ps->table;
     int used =
         snprintf(text, bytes,
                  "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
                  " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
-                 " rows an RPC, bounds %u and %u ppm\n",
-                 ps->shards, ps->workers, ps->clocks, ps->ids, ps->spec.dim, modes[ps->spec.mode],
-                 ps->spec.staleness, ps->rows_per_rpc, ps->push_bound_ppm, ps->pull_bound_ppm);
+                 " rows an RPC, bounds %u and %u ppm; %s, optimizer %u\n",
+                 ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
+                 modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc,
+                 table->push_bound_ppm, table->pull_bound_ppm, weft_swarm_table_name(table),
+                 table->spec.optimizer);
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
 

@@ -4,7 +4,7 @@
  * each of its rows 2^(w x clocks + c) in column 0 and 1 in the others, all times the number of
  * workers, with SGD at rate 1. A row's column 0 is then minus the set of pushes that reached it, as
  * bits, and every other column minus their number. A push applied twice carries into another bit,
- * and the columns disagree.
+ * and the columns disagree. Seeds also draw other kinds of table: sim/swarm_table.h.
  */
 #ifndef WEFT_SIM_SWARM_PS_H
 #define WEFT_SIM_SWARM_PS_H

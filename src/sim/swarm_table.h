@@ -1,0 +1,76 @@
+/* What the table of a seed of the parameter server's swarm is, beyond a plain one, and what its rows
+ * must then say. Who pushes what is fixed by the seed, so the end can be worked out apart from the
+ * run.
+ *
+ *   plain      SGD at rate 1: a row is a set of pushes (swarm_ps.h)
+ *   optimizer  BSP, bound 0, any optimizer, initial weights: the sums of each clock are whole
+ *              numbers, exact in any order, so weights must be those of the optimizer, bit for bit
+ *   admitted   an id gets a row with its push number N: a row is a set of all but N - 1 of its
+ *              pushes; a Bloom filter may lack fewer. What is missing, shards have counted
+ *   evicting   few rows, LRU or L2, SSP or ASP: a row is a set of pushes, of no more rows than
+ *              the limit says
+ *   expiring   BSP, bound 0, TTL: which pushes a row holds follows from the clocks alone
+ *   dense      rows are blocks of a vector; a set of pushes again
+ *   wide       rows of several elements, bound 0
+ */
+#ifndef WEFT_SIM_SWARM_TABLE_H
+#define WEFT_SIM_SWARM_TABLE_H
+
+#include "rpc/table_spec.h"
+
+enum weft_swarm_flavour {
+    WEFT_SWARM_PLAIN,
+    WEFT_SWARM_OPTIMIZER,
+    WEFT_SWARM_ADMITTED,
+    WEFT_SWARM_EVICTING,
+    WEFT_SWARM_EXPIRING,
+    WEFT_SWARM_DENSE,
+    WEFT_SWARM_WIDE,
+};
+
+/* What workers do to the table. */
+struct weft_swarm_table {
+    uint64_t seed;
+    enum weft_swarm_flavour flavour;
+    uint32_t workers;
+    uint32_t clocks;
+    uint32_t ids;
+    uint32_t share_percent; /* of the ids that a push holds */
+    uint32_t push_bound_ppm;
+    uint32_t pull_bound_ppm;
+    struct weft_table_spec spec;
+    float *truth; /* OPTIMIZER: (clocks + 1, ids, dim) */
+};
+
+const char *weft_swarm_table_name(const struct weft_swarm_table *table);
+
+/* Change a plain table that has been drawn into one of the others, or leave it.
+ * packet_bytes: of the longest packet of any host; chunk_bytes: that fit the shortest.
+ * Owns:    allocates truth; see _fini. */
+void weft_swarm_table_draw(struct weft_swarm_table *table, uint32_t packet_bytes,
+                           uint32_t chunk_bytes, const uint64_t *id);
+void weft_swarm_table_fini(struct weft_swarm_table *table);
+
+/* Does worker w push row i in clock c (from 0)? */
+bool weft_swarm_table_pushes(const struct weft_swarm_table *table, uint32_t w, uint32_t clock,
+                             uint32_t i);
+
+/* The bit of that push in a row. */
+static inline uint32_t weft_swarm_table_bit(const struct weft_swarm_table *table, uint32_t w,
+                                            uint32_t clock)
+{
+    return UINT32_C(1) << (w * table->clocks + clock);
+}
+
+/* All pushes of row i. */
+uint32_t weft_swarm_table_all(const struct weft_swarm_table *table, uint32_t i);
+
+/* EXPIRING: the pushes in row i when `version` clocks are finished. */
+uint32_t weft_swarm_table_unexpired(const struct weft_swarm_table *table, uint32_t i,
+                                    uint32_t version);
+
+/* OPTIMIZER: the weights of row i when `version` clocks are finished. */
+const float *weft_swarm_table_truth(const struct weft_swarm_table *table, uint32_t i,
+                                    uint32_t version);
+
+#endif
