@@ -202,6 +202,7 @@ static weft_status open_client(struct weft_learner *learner, uint32_t rank)
     config.worker = rank;
     config.shards = learner->shard_count;
     config.tables_max = 1;
+    config.lists_per_op_max = 1;
     config.dim_max = 1;
     config.clock_ns = clock_now;
     weft_status status = open_endpoint(learner, rank, &config);

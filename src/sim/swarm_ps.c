@@ -425,6 +425,7 @@ static struct weft_ps_client_config client_config(const struct ps *ps, uint32_t 
     config.shards = ps->shards;
     config.tables_max = 2;
     config.ops_max = 2;
+    config.lists_per_op_max = 1;
     config.rows_per_op_max = IDS_MAX;
     config.rows_per_rpc_max = ps->rows_per_rpc;
     config.dim_max = ps->table.spec.dim;
