@@ -325,7 +325,8 @@ static weft_status list_check(const struct weft_ps_client *client, struct ps_lis
     const struct weft_table_spec *spec = &client->tables[list->table].spec;
     bool dense = spec->kind == WEFT_TABLE_DENSE;
     list->floats = (uint64_t)list->n * spec->dim;
-    if (dense ? !ids_within(spec, list) : list->ids == NULL && list->n > 0) {
+    if (list->n > client->config.rows_per_op_max ||
+        (dense ? !ids_within(spec, list) : list->ids == NULL && list->n > 0)) {
         return WEFT_INVALID;
     }
     if (dense && list->ids == NULL) {

@@ -73,12 +73,13 @@ static inline bool table_is_dense(const struct weft_table *table)
     return table->spec.kind == WEFT_TABLE_DENSE;
 }
 
-/* A row whose time is over is as good as gone, though eviction has not come to it yet. */
+/* A row whose time is over is as good as gone, though eviction has not come to it yet; but not while
+ * gradients wait in it. */
 static inline bool table_row_expired(const struct weft_table *table,
                                      const struct weft_table_row *row)
 {
-    return table->spec.eviction == WEFT_EVICTION_TTL && row->clock < table->now &&
-           table->now - row->clock > table->spec.ttl;
+    return table->spec.eviction == WEFT_EVICTION_TTL && row->touched_next == 0 &&
+           row->clock < table->now && table->now - row->clock > table->spec.ttl;
 }
 
 /* table.c */

@@ -163,6 +163,28 @@ static void ttl_is_exact(void **state)
     finish(&table);
 }
 
+/* A row that is restored amid its clock, long after it was pushed last, keeps what waits in it. */
+static void waiting_sums_do_not_expire(void **state)
+{
+    (void)state;
+    struct weft_table table;
+    struct weft_table_spec spec = spec_of(WEFT_EVICTION_TTL, 2);
+    spec.mode = WEFT_TABLE_BSP;
+    table_make(&table, 10, &spec);
+    weft_table_set_now(&table, 10);
+    const float weights[3] = {1, 1, 1}, sums[3] = {5, 5, 5};
+    const struct weft_table_view view = {
+        .id = 7, .clock = 1, .weights = weights, .state = weights, .sums = sums};
+    assert_int_equal(weft_table_restore(&table, &view), WEFT_OK);
+    weft_table_begin(&table, 10); /* sweeps */
+    float out[3];
+    assert_true(weft_table_read(&table, 7, out) && out[0] == 1);
+    assert_non_null(weft_table_obtain(&table, 7));
+    assert_int_equal(weft_table_step_all(&table), 1);
+    assert_false(weft_table_read(&table, 7, out)); /* nothing of this clock was pushed: old again */
+    finish(&table);
+}
+
 /* A chunk needs all its rows at once: none of them goes for another of them. */
 static void a_chunk_holds_its_rows(void **state)
 {
@@ -279,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_goes),
         cmocka_unit_test(ttl_is_exact),
+        cmocka_unit_test(waiting_sums_do_not_expire),
         cmocka_unit_test(a_chunk_holds_its_rows),
         cmocka_unit_test(waiting_sums_hold_their_row),
         cmocka_unit_test(bytes_are_a_limit),
