@@ -129,6 +129,8 @@ static void a_table_asks(void **state)
         assert_true(obtain_chunk(&table, (const uint64_t[]){9, 9, 8, 9}, 4, rows));
         assert_true(rows[0] == NULL && rows[1] == NULL && rows[2] == NULL && rows[3] != NULL);
         assert_int_equal(table.counters.unadmitted, 5 + 3);
+        /* Only 8 waits: who has a row needs no cell. */
+        assert_int_equal(table.admission.used, kind == WEFT_ADMISSION_COUNTER);
         float block[8] = {1, 1, 1, 1, 1, 1, 2, 3};
         assert_int_equal(weft_table_apply(&table, rows, 0, 4, (const uint8_t *)(void *)block), 1);
         float out[2];

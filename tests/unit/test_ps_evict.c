@@ -64,6 +64,9 @@ static void churn(uint8_t eviction, uint32_t rows_max, uint64_t seed)
     struct weft_table_spec spec = spec_of(eviction, eviction == WEFT_EVICTION_TTL ? 3 : 0);
     table_make(&table, rows_max, &spec);
     static struct known before[IDS], after[IDS];
+    static uint32_t used[IDS], pushes[IDS]; /* last use and gradients, counted here */
+    memset(used, 0, sizeof(used));
+    memset(pushes, 0, sizeof(pushes));
     uint32_t went = 0, made = 0;
     for (int op = 0; op < 4000; op++) {
         uint64_t id = weft_prng_below(&prng, rows_max <= 16 ? 30 : IDS);
@@ -78,6 +81,7 @@ static void churn(uint8_t eviction, uint32_t rows_max, uint64_t seed)
             float out[3]; /* a pull is a use */
             bool exists = weft_table_find(&table, id) != NULL;
             assert_int_equal(weft_table_read_all(&table, &id, 1, out, 3), !exists);
+            used[id] = table.now;
             continue;
         }
         known_rows(&table, before);
@@ -93,8 +97,12 @@ static void churn(uint8_t eviction, uint32_t rows_max, uint64_t seed)
         known_rows(&table, after);
         assert_true(weft_table_rows(&table) <= rows_max);
         made += room && !before[id].exists;
+        used[id] = table.now;
+        pushes[id] = before[id].exists ? pushes[id] + 1 : 1;
         for (uint32_t i = 0; i < IDS; i++) {
             float step = i == id && room ? 1 : 0;
+            assert_true(!after[i].exists ||
+                        (after[i].clock == used[i] && after[i].count == pushes[i]));
             for (int k = 0; k < 3 && after[i].exists; k++) {
                 assert_true(after[i].weights[k] == before[i].weights[k] - step * gradient[k]);
             }
