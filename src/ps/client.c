@@ -182,6 +182,20 @@ static uint32_t op_take(struct weft_ps_client *client, uint8_t kind, uint16_t ta
     return WEFT_PS_NONE;
 }
 
+/* Go on where the shards say that this rank stands: the process before this one, or the checkpoint
+ * that they were restored from. A shard that is behind the others is told their clock. */
+static void clock_resume(struct weft_ps_client *client, uint16_t index)
+{
+    struct ps_table *table = &client->tables[index];
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        uint32_t closed = ps_link_of(client, index, s)->clock_closed;
+        table->clock = closed > table->clock ? closed : table->clock;
+    }
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        client->clocks_open += table->clock - ps_link_of(client, index, s)->clock_closed;
+    }
+}
+
 static void op_finish(struct weft_ps_client *client, struct ps_op *op)
 {
     op->state = OP_DONE;
@@ -194,6 +208,9 @@ static void op_finish(struct weft_ps_client *client, struct ps_op *op)
     }
     if (op->kind == WEFT_RPC_TABLE) {
         client->tables[op->table].state = result->status == WEFT_OK ? TABLE_OPEN : TABLE_CLOSED;
+        if (result->status == WEFT_OK) {
+            clock_resume(client, op->table);
+        }
     }
 }
 
@@ -568,11 +585,13 @@ static void clock_sent(struct weft_ps_client *client, uint32_t index,
     if (event->outcome != WEFT_MSG_COMPLETE) {
         return; /* PEER_DOWN follows */
     }
-    client->clocks_open--;
     if (event->refused > 0) {
         link->clock_refused = true;
+        client->clocks_open -=
+            client->tables[index / client->config.shards].clock - link->clock_closed;
         return;
     }
+    client->clocks_open--;
     link->clock_closed++;
     client->counters.clocks++;
 }
@@ -597,8 +616,9 @@ static void peer_down(struct weft_ps_client *client, const struct weft_msg_event
         }
         for (uint32_t t = 0; t < client->config.tables_max; t++) {
             const struct ps_link *link = ps_link_of(client, (uint16_t)t, s);
-            bool open = link->clock_closed < client->tables[t].clock && !link->clock_refused;
-            client->clocks_open -= open;
+            if (!link->clock_refused) {
+                client->clocks_open -= client->tables[t].clock - link->clock_closed;
+            }
         }
     }
 }

@@ -9,6 +9,7 @@
 
 #include "ps/client.h"
 #include "ps/missed.h"
+#include "ps/once.h"
 
 #define WEFT_PS_NONE UINT32_MAX
 
@@ -59,7 +60,8 @@ struct ps_part {
     uint32_t rows;
     uint32_t clock; /* PUSH: of the gradients. PULL: needed */
     uint32_t rpc_id;
-    uint32_t next; /* in the shard's queue */
+    uint64_t number; /* PUSH: counted for the link, from 1 */
+    uint32_t next;   /* in the shard's queue */
     weft_expect_id expect;
     uint8_t *request;
     uint32_t request_elems;
@@ -89,6 +91,9 @@ struct ps_link {
     uint32_t pushes_open[2]; /* begun and not closed, by parity of their clock */
     uint32_t pushes_flying;  /* of these, given to the transport */
     uint32_t flying_xor;     /* of their rpc_ids: with one flying, its rpc_id */
+    uint64_t number;         /* of the last push made */
+    uint64_t number_closed;  /* all pushes up to this one are closed */
+    struct weft_once closed; /* and of those behind it, these */
     uint32_t clock_closed;   /* last CLOCK that the shard has taken */
     uint32_t clock_known;    /* highest version seen in an answer */
     uint64_t blocked_round;  /* round in which a part of it could not go; later ones must wait */

@@ -159,7 +159,9 @@ void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
     struct ps_part *part = &client->parts[index];
     struct ps_shard_end *end = &client->ends[part->shard];
     if (part->kind == WEFT_RPC_PUSH) {
-        ps_link_of(client, part->table, part->shard)->pushes_open[part->clock & 1]++;
+        struct ps_link *link = ps_link_of(client, part->table, part->shard);
+        link->pushes_open[part->clock & 1]++;
+        part->number = ++link->number;
     }
     part->state = PART_QUEUED;
     part->expected = part->request_closed = part->reply_closed = false;
@@ -209,6 +211,9 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     if (part->kind == WEFT_RPC_PULL) {
         return mode == WEFT_TABLE_BSP || link->pushes_flying <= 1;
     }
+    if (part->number > link->number_closed + WEFT_ONCE_SPAN) {
+        return false;
+    }
     if (mode == WEFT_TABLE_BSP && link->clock_known + 1 < part->clock) {
         gate_ask(client, part);
         return false;
@@ -248,7 +253,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .rpc_id = part->rpc_id,
         .worker = client->config.worker,
         .t0_ns = ps_clock_ns(client),
-        .after_seq = after ? link->flying_xor : 0,
+        .after_seq = after ? link->flying_xor : (uint32_t)part->number,
         .need_clock = is_pull ? part->clock : 0,
         .reply_bound_ppm =
             is_pull && part->op != WEFT_PS_NONE ? client->ops[part->op].bound_ppm : 0,
@@ -281,6 +286,7 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
             .op = part->kind,
             .table = part->table,
             .number = part->clock,
+            .low = (uint8_t)part->number,
         }),
         .deadline_ns = WEFT_NEVER,
         .user = WEFT_PS_USER | part_index(client, part),
@@ -359,6 +365,11 @@ static void push_closed(struct weft_ps_client *client, const struct ps_part *par
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     WEFT_ASSERT(link->pushes_open[part->clock & 1] > 0);
     link->pushes_open[part->clock & 1]--;
+    weft_once_close(&link->closed, part->number);
+    while (link->number_closed < link->number &&
+           weft_once_test(&link->closed, link->number_closed + 1)) {
+        link->number_closed++;
+    }
     if (flew) {
         link->pushes_flying--;
         link->flying_xor ^= part->rpc_id;
@@ -539,6 +550,9 @@ static void answered(struct weft_ps_client *client, const struct ps_part *part,
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
+    if (part->kind == WEFT_RPC_TABLE && reply->status == WEFT_RPC_OK) {
+        link->clock_closed = reply->rows;
+    }
     client->counters.rpcs_refused += reply->status != WEFT_RPC_OK;
     note_status(client, part, WEFT_OK, reply->status);
     struct weft_rpc_latency latency =

@@ -1,5 +1,6 @@
 /* Life, peers, request memory and clocks. What a request does is in shard_request.c. */
 #include "ps/shard_internal.h"
+#include "ps/snapshot_internal.h"
 
 #include "base/assert.h"
 
@@ -39,7 +40,9 @@ static bool config_valid(const struct weft_shard_config *config)
            config->pull_slots >= 1 && config->push_slots <= SLOTS_MAX &&
            config->pull_slots <= SLOTS_MAX - config->push_slots && config->rows_per_rpc_max >= 1 &&
            config->rows_per_rpc_max <= UINT32_C(1) << 28 && config->dim_max >= 1 &&
-           config->dim_max <= WEFT_RPC_DIM_MAX && config->clock_ns != NULL;
+           config->dim_max <= WEFT_RPC_DIM_MAX && config->clock_ns != NULL &&
+           (!config->checkpoints ||
+            (config->chunks_max >= 1 && config->chunks_max <= UINT32_C(1) << 18));
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -85,11 +88,14 @@ static weft_status shard_init(struct weft_shard *shard)
     shard->clock_min = calloc(config->tables_max, sizeof(*shard->clock_min));
     shard->workers = calloc(config->workers_max, sizeof(*shard->workers));
     shard->slots = calloc(shard->slot_count, sizeof(*shard->slots));
+    shard->pushes =
+        calloc((size_t)config->tables_max * config->workers_max, sizeof(*shard->pushes));
+    shard->restored = calloc(config->tables_max, sizeof(*shard->restored));
     shard->chunk_rows = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(struct weft_table_row *));
     shard->chunk_hashes = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(*shard->chunk_hashes));
     if (shard->tables == NULL || shard->clocks == NULL || shard->clock_min == NULL ||
         shard->workers == NULL || shard->slots == NULL || shard->chunk_rows == NULL ||
-        shard->chunk_hashes == NULL) {
+        shard->chunk_hashes == NULL || shard->pushes == NULL || shard->restored == NULL) {
         return WEFT_NOMEM;
     }
     weft_status status = slots_init(shard);
@@ -103,6 +109,10 @@ static weft_status shard_init(struct weft_shard *shard)
     };
     for (uint32_t t = 0; status == WEFT_OK && t < config->tables_max; t++) {
         status = weft_table_init(&shard->tables[t], &limits);
+    }
+    if (status == WEFT_OK && config->checkpoints) {
+        status = weft_shard_partials_init(shard);
+        status = status == WEFT_OK ? weft_snapshot_init(shard) : status;
     }
     return status;
 }
@@ -140,6 +150,10 @@ void weft_shard_free(struct weft_shard *shard)
     for (uint32_t t = 0; shard->tables != NULL && t < shard->config.tables_max; t++) {
         weft_table_fini(&shard->tables[t]);
     }
+    weft_snapshot_fini(shard);
+    weft_shard_partials_fini(shard);
+    free(shard->pushes);
+    free(shard->restored);
     free(shard->tables);
     free(shard->clocks);
     free(shard->clock_min);
@@ -285,7 +299,27 @@ static void worker_unbind(struct weft_shard *shard, uint32_t rank)
     queue_drop_worker(shard, &shard->ready, rank);
 }
 
-static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event)
+static void clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now_ns);
+
+/* Another process speaks for this rank. What the one before pushed in a clock that it did not
+ * finish stays: for this rank that clock is over, or its rows would count twice. */
+static void worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
+                         uint64_t now_ns)
+{
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        uint32_t *clock = &shard->clocks[(size_t)t * shard->config.workers_max + rank];
+        uint32_t pushed = shard_pushes(shard, (uint16_t)t, rank)->clock;
+        if (pushed > *clock) {
+            shard->counters.clocks_skipped += pushed - *clock;
+            *clock = pushed;
+            clock_advance(shard, (uint16_t)t, now_ns);
+        }
+    }
+    weft_shard_again_forget(shard, rank);
+    shard->workers[rank].incarnation = incarnation;
+}
+
+static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
 {
     uint32_t rank = (uint32_t)event->name;
     if (event->name >> 32 != WEFT_ROLE_WORKER || rank >= shard->config.workers_max) {
@@ -297,9 +331,12 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
         shard->counters.workers_replaced++;
         worker_unbind(shard, rank);
     }
+    if (event->incarnation == 0 || event->incarnation != worker->incarnation) {
+        worker_renew(shard, rank, event->incarnation, now_ns);
+        worker->closed = (struct weft_rpc_window){0};
+    }
     worker->up = true;
     worker->peer = event->peer;
-    worker->closed = (struct weft_rpc_window){0};
     clock_post(shard, rank);
     for (uint32_t i = 0; i < shard->slots_per_worker; i++) {
         struct shard_slot *slot = &shard->slots[rank * shard->slots_per_worker + i];
@@ -329,7 +366,7 @@ static void clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now
     for (uint32_t w = 0; w < table->spec.workers; w++) {
         min = clocks[w] < min ? clocks[w] : min;
     }
-    if (min == shard->clock_min[index]) {
+    if (!table->declared || min == shard->clock_min[index]) {
         return;
     }
     shard->clock_min[index] = min;
@@ -337,6 +374,7 @@ static void clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now
         shard->counters.rows_stepped += weft_table_step_all(table);
         weft_table_set_now(table, min + 1);
     }
+    weft_snapshot_boundary(shard, index);
     weft_shard_wake(shard, now_ns);
 }
 
@@ -352,8 +390,8 @@ static bool clock_valid(const struct weft_shard *shard, const struct weft_msg_ev
         return false;
     }
     const struct weft_table *table = shard_table(shard, tag_p->table);
-    return table != NULL && rank < table->spec.workers &&
-           tag_p->number ==
+    return table != NULL && rank < table->spec.workers && tag_p->number > 0 &&
+           tag_p->number <=
                shard->clocks[(size_t)tag_p->table * shard->config.workers_max + rank] + 1;
 }
 
@@ -367,11 +405,16 @@ static void clock_chunk(struct weft_shard *shard, const struct weft_msg_event *e
         shard->msgr.ops->refuse(shard->msgr.self, event->peer, event->seq);
         return;
     }
-    uint32_t clock = ++shard->clocks[(size_t)tag.table * shard->config.workers_max + rank];
+    uint32_t *clock = &shard->clocks[(size_t)tag.table * shard->config.workers_max + rank];
+    if (tag.number <= *clock) {
+        shard->counters.clocks_again++;
+        return;
+    }
+    ++*clock;
     shard->counters.clocks++;
     struct weft_table *table = &shard->tables[tag.table];
-    if (table->spec.mode != WEFT_TABLE_BSP && clock >= table->now) {
-        weft_table_set_now(table, clock + 1);
+    if (table->spec.mode != WEFT_TABLE_BSP && *clock >= table->now) {
+        weft_table_set_now(table, *clock + 1);
     }
     clock_advance(shard, tag.table, now_ns);
 }
@@ -402,7 +445,7 @@ void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *eve
 {
     switch (event->type) {
     case WEFT_EVENT_PEER_UP:
-        peer_up(shard, event);
+        peer_up(shard, event, now_ns);
         break;
     case WEFT_EVENT_PEER_DOWN:
         peer_down(shard, event);
@@ -470,6 +513,11 @@ bool weft_shard_busy(const struct weft_shard *shard)
 const struct weft_shard_counters *weft_shard_counters(const struct weft_shard *shard)
 {
     return &shard->counters;
+}
+
+uint32_t weft_shard_tables_max(const struct weft_shard *shard)
+{
+    return shard->config.tables_max;
 }
 
 const struct weft_table *weft_shard_table(const struct weft_shard *shard, uint16_t table)

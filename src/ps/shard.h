@@ -40,6 +40,9 @@ struct weft_shard_config {
     uint32_t rows_per_rpc_max; /* ids in one pull; pushes have no limit here */
     uint64_t slab_bytes;       /* of row memory asked for at a time */
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
+    bool checkpoints;          /* ps/snapshot.h is wanted: three bits a row, and chunks_max bits for
+                                * each of 2 x push_slots of every worker */
+    uint32_t chunks_max;       /* with checkpoints: the endpoint's, longest message in chunks */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
 };
@@ -62,6 +65,9 @@ struct weft_shard_counters {
     uint64_t rows_stepped;   /* BSP: optimizer steps at the end of clocks */
     uint64_t rows_refused;   /* chunks refused because there was no memory for a new row */
     uint64_t clocks_refused; /* not the worker's next clock, or malformed */
+    uint64_t clocks_again;   /* finished already; taken, and of no effect */
+    uint64_t chunks_again;   /* of pushes sent again: applied already, passed over */
+    uint64_t clocks_skipped; /* ended for a worker that had died in them */
     uint64_t waits;          /* pulls that had to wait for consistency */
     uint64_t workers_replaced;
     uint64_t peers_ignored;  /* connected, but not a worker of this server */
@@ -119,6 +125,8 @@ bool weft_shard_busy(const struct weft_shard *shard);
 const struct weft_shard_counters *weft_shard_counters(const struct weft_shard *shard);
 
 void weft_shard_table_sums(const struct weft_shard *shard, struct weft_shard_table_sums *sums_p);
+/* Tables 0 .. this - 1 may be declared. */
+uint32_t weft_shard_tables_max(const struct weft_shard *shard);
 
 /* NULL when not declared. */
 const struct weft_table *weft_shard_table(const struct weft_shard *shard, uint16_t table);

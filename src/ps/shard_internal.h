@@ -3,6 +3,7 @@
 #ifndef WEFT_PS_SHARD_INTERNAL_H
 #define WEFT_PS_SHARD_INTERNAL_H
 
+#include "ps/once.h"
 #include "ps/shard.h"
 #include "rpc/latency.h"
 #include "rpc/window.h"
@@ -28,6 +29,9 @@ struct shard_slot {
     bool stale; /* OPEN of a connection that was replaced */
     bool dead;  /* nothing more of this request is taken */
     bool head_seen;
+    bool again;       /* PUSH: applied whole before */
+    uint32_t partial; /* PUSH: its entry, WEFT_SHARD_NONE without */
+    uint64_t number;  /* PUSH: the worker's count of pushes to this table; 0 = none */
     uint16_t status; /* first thing that went wrong */
     uint16_t table;
     uint32_t worker;
@@ -49,9 +53,21 @@ struct shard_slot {
     uint16_t answer_elem_bytes;
 };
 
+/* Which chunks of a push are applied, until all are: kept over connections and, in checkpoints,
+ * over restarts. */
+struct shard_partial {
+    bool live;
+    uint16_t table;
+    uint64_t number;
+    uint32_t chunks;
+    uint32_t chunk_elems;
+    uint64_t *mask; /* (chunks_max,) bits */
+};
+
 struct shard_worker {
     bool up;
     weft_peer peer;
+    uint64_t incarnation; /* of the pushes in the windows; 0 = none */
     bool clock_posted;
     weft_expect_id clock_expect;
     struct weft_rpc_window closed;
@@ -71,6 +87,12 @@ struct weft_shard {
     uint32_t *clocks;             /* (tables_max, workers_max): clocks finished */
     uint32_t *clock_min;          /* (tables_max,) */
     struct shard_worker *workers; /* (workers_max,) */
+    struct weft_once *pushes;     /* (tables_max, workers_max) */
+    bool *restored;               /* (tables_max,): from a checkpoint, not opened since */
+    struct weft_snapshot *snapshot;  /* NULL without checkpoints */
+    struct shard_partial *partials;  /* worker by worker */
+    uint32_t partials_per_worker;    /* 0 without checkpoints */
+    uint32_t partial_count;
     struct shard_slot *slots;     /* worker by worker: push slots, pull slots, the TABLE slot */
     uint32_t slots_per_worker;
     uint32_t slot_count;
@@ -114,6 +136,34 @@ static inline void shard_slot_reject(struct shard_slot *slot, enum weft_rpc_stat
     shard_slot_note(slot, status);
     slot->dead = true;
 }
+static inline struct weft_once *shard_pushes(const struct weft_shard *shard, uint16_t table,
+                                             uint32_t worker)
+{
+    return &shard->pushes[(size_t)table * shard->config.workers_max + worker];
+}
+
+/* again.c: pushes that are sent again */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_shard_partials_init(struct weft_shard *shard);
+void weft_shard_partials_fini(struct weft_shard *shard);
+/* An empty entry; NULL when the worker has none left. */
+struct shard_partial *weft_shard_partial_take(struct weft_shard *shard, uint32_t worker);
+/* OPEN of a push with this low byte of its number: is it known? */
+void weft_shard_again_open(struct weft_shard *shard, struct shard_slot *slot, uint8_t low,
+                           const struct weft_msg_event *event);
+/* True: this chunk was applied before. */
+bool weft_shard_again_chunk(const struct weft_shard *shard, const struct shard_slot *slot,
+                            uint32_t chunk);
+void weft_shard_again_applied(struct weft_shard *shard, const struct shard_slot *slot,
+                              uint32_t chunk);
+void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *slot,
+                             bool is_short);
+/* Another process speaks for this rank now: forget the pushes of the one before. */
+void weft_shard_again_forget(struct weft_shard *shard, uint32_t worker);
+
+/* restore.c */
+bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *spec);
 
 /* shard.c */
 void weft_shard_queue_push(struct weft_shard *shard, struct shard_queue *queue, uint32_t slot);

@@ -124,6 +124,10 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
                           const struct weft_msg_event *event)
 {
     struct weft_table *table = shard_table(shard, slot->table);
+    if (weft_shard_again_chunk(shard, slot, event->chunk)) {
+        shard->counters.chunks_again++;
+        return true;
+    }
     enum weft_rpc_status status = allowed(shard, slot, table);
     if (status != WEFT_RPC_OK) {
         shard_slot_reject(slot, status);
@@ -143,5 +147,6 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
     shard->counters.chunks_applied++;
     shard->counters.elements_applied +=
         weft_table_apply(table, shard->chunk_rows, chunk.first, chunk.count, chunk.blocks);
+    weft_shard_again_applied(shard, slot, event->chunk);
     return true;
 }

@@ -78,6 +78,12 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     }
     check_grid(shard, slot, event);
+    slot->again = false;
+    slot->number = 0;
+    slot->partial = WEFT_SHARD_NONE;
+    if (slot->op == WEFT_RPC_PUSH && !slot->dead) {
+        weft_shard_again_open(shard, slot, tag.low, event);
+    }
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -94,7 +100,9 @@ static void read_head(struct shard_slot *slot, const struct weft_msg_event *even
     uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : slot->rows;
     if (slot->request.worker != slot->worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
-    } else if (slot->request.rows != rows) {
+    } else if (slot->request.rows != rows ||
+               (slot->op == WEFT_RPC_PUSH && !slot->dead &&
+                slot->request.after_seq != (uint32_t)slot->number)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     }
 }
@@ -134,10 +142,12 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, WEFT_RPC_BAD_SPEC);
         return false;
     }
-    if (table != NULL && !weft_table_spec_equal(&table->spec, &spec)) {
+    if (table != NULL && !weft_table_spec_equal(&table->spec, &spec) &&
+        !weft_shard_respec(shard, &spec)) {
         shard_slot_reject(slot, WEFT_RPC_SPEC_MISMATCH);
         return false;
     }
+    shard->restored[slot->table] = false;
     return true;
 }
 
@@ -169,6 +179,14 @@ static uint64_t minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
+/* The answer to TABLE tells the worker where it stands: clocks it has finished here. */
+static uint32_t reply_clock(const struct weft_shard *shard, const struct shard_slot *slot)
+{
+    return slot->op == WEFT_RPC_TABLE && slot->status == WEFT_RPC_OK
+               ? shard->clocks[(size_t)slot->table * shard->config.workers_max + slot->worker]
+               : 0;
+}
+
 /* The head is written last, because it tells the time of departure. */
 static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
@@ -179,7 +197,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .status = slot->status,
         .t0_ns = slot->request.t0_ns,
         .clock = weft_shard_clock(shard, slot->table),
-        .rows = rows ? slot->request.rows : 0,
+        .rows = rows ? slot->request.rows : reply_clock(shard, slot),
         .ps_proc_ns = slot->proc_ns,
         .ps_overlap_ns = slot->overlap_ns,
         .ps_wait_ns = slot->wait_ns,
@@ -342,6 +360,7 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
     slot->b_ns = event->at_ns;
     weft_rpc_spans_split(&slot->spans, slot->b_ns, &slot->overlap_ns, &slot->proc_ns);
     if (is_push) {
+        weft_shard_again_closed(shard, slot, is_short);
         weft_rpc_window_mark(&shard->workers[slot->worker].closed, slot->request.rpc_id);
         answer_head(shard, slot);
         weft_shard_wake(shard, now_ns); /* sends the reply, too */

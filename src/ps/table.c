@@ -272,6 +272,9 @@ static void row_begin(struct weft_table *table, uint64_t id, uint32_t number)
                            table->spec.dim, table->spec.dim);
     table->rows++;
     table->counters.rows_made++;
+    if (table->watch != NULL) {
+        weft_table_watch_made(table->watch, number);
+    }
 }
 
 /* A row for id, which has none; NULL, counted, when there is no room. */
@@ -297,6 +300,9 @@ static struct weft_table_row *row_make(struct weft_table *table, uint64_t id, ui
 void weft_table_remove(struct weft_table *table, struct weft_table_row *row)
 {
     WEFT_ASSERT((row->number & TABLE_ROW_LIVE) != 0 && row->touched_next == 0);
+    if (table->watch != NULL) {
+        weft_table_watch_remove(table->watch, table, table_row_number(row));
+    }
     weft_table_index_remove(table,
                             weft_table_index_probe(table, row->id, weft_mix64(row->id)));
     uint32_t number = table_row_number(row);

@@ -71,6 +71,7 @@ struct weft_table {
     float fresh;           /* of the chunk being applied: weft_optimizer_block.fresh */
     uint64_t *index;       /* (index_mask + 1,): low half of the hash << 32 | row number + 1 */
     uint8_t **slabs;       /* (slabs_max,) */
+    struct weft_table_watch *watch; /* ps/watch.h; NULL: nobody makes checkpoints; borrowed */
 };
 
 struct weft_table_row; /* opaque; stable until it is evicted */
@@ -190,5 +191,33 @@ bool weft_table_next(const struct weft_table *table, uint32_t *cursor,
  * Errors:  WEFT_NOMEM   no room: add a slab. WEFT_EXISTS  there is such a row.
  *          WEFT_INVALID sums for a table that is not BSP, or not a row of this shard. */
 weft_status weft_table_restore(struct weft_table *table, const struct weft_table_view *view);
+
+/* ---- records: a row as checkpoints keep it (table_record.c) ----------------------------------
+ *
+ *     id u64 | clock u32 | count u32 | weights (dim) | optimizer's state (weft_table_state_floats)
+ *
+ * all in the machine's order, which is little-endian. clock and count as in a view.
+ */
+enum { WEFT_TABLE_RECORD_HEAD = 16 };
+
+/* Places that rows may have; they have numbers from 0. */
+uint32_t weft_table_places(const struct weft_table *table);
+
+/* No gradient of this clock is waiting for its step. */
+bool weft_table_settled(const struct weft_table *table);
+
+/* Of one record of a declared table. */
+uint32_t weft_table_record_bytes(const struct weft_table *table);
+
+/* Shape: out (weft_table_record_bytes,). A row must be at this place. */
+void weft_table_record_read(const struct weft_table *table, uint32_t number, uint8_t *out);
+uint64_t weft_table_record_id(const struct weft_table *table, uint32_t number);
+
+/* Make the record's row, or overwrite it.
+ * Errors:  WEFT_AGAIN  a slab is wanted first. WEFT_NOMEM  no room for a new row. */
+weft_status weft_table_record_write(struct weft_table *table, const uint8_t *record);
+
+/* Remove the row of id, if there is one. Not while gradients wait in it. */
+void weft_table_record_remove(struct weft_table *table, uint64_t id);
 
 #endif

@@ -37,6 +37,10 @@ void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row,
                            const float *gradient)
 {
     uint32_t used = used_of(table, block);
+    if (table->watch != NULL && table->watch->is_cut) {
+        /* The step comes later, but note_use is now; and so the copies of a cut are spread out. */
+        table_row_changes(table, row);
+    }
     float *restrict sums = table_sums(table, row) + (size_t)block * table->block_floats;
     const float *restrict add = gradient;
     for (uint32_t i = 0; i < used; i++) {
@@ -73,6 +77,7 @@ static void step_block(const struct weft_table *table, struct weft_table_row *ro
 void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint32_t block,
                      const float *gradient)
 {
+    table_row_changes(table, row);
     step_block(table, row, block, gradient, (float)table->spec.workers);
     note_use(table, row, block);
 }
@@ -158,6 +163,7 @@ uint32_t weft_table_step_all(struct weft_table *table)
         if (next != TABLE_TOUCHED_LAST) {
             prefetch_row(table, table_row_at(table, next - 1));
         }
+        table_row_changes(table, row);
         step_row(table, row);
         row->touched_next = 0;
         count++;

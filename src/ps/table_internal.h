@@ -10,6 +10,7 @@
 #define WEFT_PS_TABLE_INTERNAL_H
 
 #include "ps/table.h"
+#include "ps/watch.h"
 
 #include <assert.h>
 
@@ -80,6 +81,15 @@ static inline bool table_row_expired(const struct weft_table *table,
 {
     return table->spec.eviction == WEFT_EVICTION_TTL && row->touched_next == 0 &&
            row->clock < table->now && table->now - row->clock > table->spec.ttl;
+}
+
+/* Before what a checkpoint keeps of a row changes, and when a row was made. */
+static inline void table_row_changes(const struct weft_table *table,
+                                     const struct weft_table_row *row)
+{
+    if (table->watch != NULL) {
+        weft_table_watch_change(table->watch, table, table_row_number(row));
+    }
 }
 
 /* table.c */

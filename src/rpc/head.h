@@ -73,22 +73,25 @@ struct weft_rpc_tag {
     uint8_t op; /* enum weft_rpc_op, with WEFT_RPC_REPLY_FLAG in a reply */
     uint16_t table;
     uint32_t number; /* request: clock; reply: rpc_id */
+    uint8_t low;     /* PUSH: low byte of the push's number; else 0 */
 };
 
 static inline uint64_t weft_rpc_tag_pack(struct weft_rpc_tag tag)
 {
-    return (uint64_t)tag.op << 56 | (uint64_t)tag.table << 40 | tag.number;
+    return (uint64_t)tag.op << 56 | (uint64_t)tag.table << 40 | (uint64_t)tag.low << 32 |
+           tag.number;
 }
 
-/* False when the zero byte is not zero. */
+/* False when the byte that only PUSH uses is not zero. */
 static inline bool weft_rpc_tag_unpack(uint64_t bits, struct weft_rpc_tag *tag_p)
 {
     *tag_p = (struct weft_rpc_tag){
         .op = (uint8_t)(bits >> 56),
+        .low = (uint8_t)(bits >> 32),
         .table = (uint16_t)(bits >> 40),
         .number = (uint32_t)bits,
     };
-    return (bits >> 32 & 0xff) == 0;
+    return tag_p->low == 0 || tag_p->op == WEFT_RPC_PUSH;
 }
 
 /* ---- heads --------------------------------------------------------------------------------- */
@@ -103,7 +106,8 @@ struct weft_rpc_request {
     uint32_t rpc_id;          /* counted by the worker for each shard, from 1 */
     uint32_t worker;          /* rank */
     uint64_t t0_ns;           /* worker's clock at send; echoed */
-    uint64_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none */
+    uint64_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none. PUSH: the
+                               * push's own number modulo 2^32, ps/once.h; 0 = none */
     uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for */
     uint32_t reply_bound_ppm; /* PULL: bound of the reply; < 10^6 */
     uint32_t rows;            /* PUSH: elements after the head; PULL: ids; else 0 */

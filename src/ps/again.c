@@ -1,0 +1,144 @@
+/* Pushes that are sent again: over a new connection of the same process, or to a shard that was
+ * restored. Whole ones are known by the window, those in between chunk by chunk.
+ *
+ * The masks exist only with checkpoints: without them nobody sends a push again.
+ *
+ * Source: docs/PROTOCOL.md section 7, "Sent again".
+ */
+#include "base/assert.h"
+#include "ps/shard_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+weft_status weft_shard_partials_init(struct weft_shard *shard)
+{
+    size_t words = WEFT_BITS_WORDS((size_t)shard->config.chunks_max);
+    /* Those being taken, and as many that a broken connection left. */
+    shard->partials_per_worker = 2 * shard->config.push_slots;
+    shard->partial_count = shard->config.workers_max * shard->partials_per_worker;
+    shard->partials = calloc(shard->partial_count, sizeof(*shard->partials));
+    uint64_t *masks = calloc(shard->partial_count * words, sizeof(*masks));
+    if (shard->partials == NULL || masks == NULL) {
+        free(masks);
+        return WEFT_NOMEM;
+    }
+    for (uint32_t i = 0; i < shard->partial_count; i++) {
+        shard->partials[i].mask = masks + i * words;
+    }
+    return WEFT_OK;
+}
+
+void weft_shard_partials_fini(struct weft_shard *shard)
+{
+    if (shard->partials != NULL) {
+        free(shard->partials[0].mask);
+    }
+    free(shard->partials);
+}
+
+struct shard_partial *weft_shard_partial_take(struct weft_shard *shard, uint32_t worker)
+{
+    struct shard_partial *first = shard->partials + (size_t)worker * shard->partials_per_worker;
+    for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
+        if (!first[i].live) {
+            first[i].live = true;
+            return &first[i];
+        }
+    }
+    return NULL;
+}
+
+static struct shard_partial *find(struct weft_shard *shard, const struct shard_slot *slot)
+{
+    struct shard_partial *first =
+        shard->partials + (size_t)slot->worker * shard->partials_per_worker;
+    for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
+        if (first[i].live && first[i].table == slot->table && first[i].number == slot->number) {
+            return &first[i];
+        }
+    }
+    return NULL;
+}
+
+static struct shard_partial *make(struct weft_shard *shard, const struct shard_slot *slot,
+                                  const struct weft_msg_event *event)
+{
+    if (event->chunks > shard->config.chunks_max) {
+        return NULL;
+    }
+    struct shard_partial *partial = weft_shard_partial_take(shard, slot->worker);
+    if (partial != NULL) {
+        partial->table = slot->table;
+        partial->number = slot->number;
+        partial->chunks = event->chunks;
+        partial->chunk_elems = event->chunk_elems;
+        memset(partial->mask, 0, WEFT_BITS_WORDS((size_t)event->chunks) * sizeof(uint64_t));
+    }
+    return partial;
+}
+
+void weft_shard_again_open(struct weft_shard *shard, struct shard_slot *slot, uint8_t low,
+                           const struct weft_msg_event *event)
+{
+    struct weft_once *once = shard_pushes(shard, slot->table, slot->worker);
+    slot->number = weft_once_number(once, low);
+    if (slot->number == 0) {
+        return; /* the worker does not count, and does not send again */
+    }
+    slot->again = weft_once_test(once, slot->number);
+    weft_once_open(once, slot->number);
+    if (slot->again || shard->partial_count == 0) {
+        return;
+    }
+    struct shard_partial *partial = find(shard, slot);
+    partial = partial != NULL ? partial : make(shard, slot, event);
+    if (partial == NULL || partial->chunks != event->chunks ||
+        partial->chunk_elems != event->chunk_elems) {
+        /* Cut another way, or more pushes left open than this worker may have: not to be told from
+         * what is applied already. */
+        slot->status = WEFT_RPC_BAD_REQUEST;
+        slot->dead = true;
+        return;
+    }
+    slot->partial = (uint32_t)(partial - shard->partials);
+}
+
+bool weft_shard_again_chunk(const struct weft_shard *shard, const struct shard_slot *slot,
+                            uint32_t chunk)
+{
+    return slot->again || (slot->partial != WEFT_SHARD_NONE &&
+                           weft_bits_test(shard->partials[slot->partial].mask, chunk));
+}
+
+void weft_shard_again_applied(struct weft_shard *shard, const struct shard_slot *slot,
+                              uint32_t chunk)
+{
+    struct weft_once *once = shard_pushes(shard, slot->table, slot->worker);
+    once->clock = slot->clock > once->clock ? slot->clock : once->clock;
+    if (slot->partial != WEFT_SHARD_NONE) {
+        weft_bits_set(shard->partials[slot->partial].mask, chunk);
+    }
+}
+
+void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *slot,
+                             bool is_short)
+{
+    if (slot->number == 0 || is_short) {
+        return;
+    }
+    weft_once_close(shard_pushes(shard, slot->table, slot->worker), slot->number);
+    if (slot->partial != WEFT_SHARD_NONE) {
+        shard->partials[slot->partial].live = false;
+    }
+}
+
+void weft_shard_again_forget(struct weft_shard *shard, uint32_t worker)
+{
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        *shard_pushes(shard, (uint16_t)t, worker) = (struct weft_once){0};
+    }
+    for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
+        shard->partials[(size_t)worker * shard->partials_per_worker + i].live = false;
+    }
+}

@@ -1,0 +1,145 @@
+/* The inverse of a snapshot: into a shard that nobody has connected to yet. */
+#include "ps/snapshot_internal.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+weft_status weft_shard_restore_table(struct weft_shard *shard, const struct weft_table_spec *spec)
+{
+    if (spec->table >= shard->config.tables_max || spec->workers > shard->config.workers_max) {
+        return WEFT_INVALID;
+    }
+    if (shard->tables[spec->table].declared) {
+        return WEFT_EXISTS;
+    }
+    weft_status status = weft_table_declare(&shard->tables[spec->table], spec);
+    if (status == WEFT_OK) {
+        shard->restored[spec->table] = true;
+    }
+    return status;
+}
+
+weft_status weft_shard_restore_rows(struct weft_shard *shard, uint16_t index, const void *records,
+                                    uint32_t count, uint32_t *used_p)
+{
+    struct weft_table *table = shard_table(shard, index);
+    WEFT_ASSERT(table != NULL);
+    size_t record_bytes = weft_table_record_bytes(table);
+    const uint8_t *record = records;
+    for (uint32_t i = 0; i < count; i++, record += record_bytes) {
+        uint64_t id;
+        memcpy(&id, record, sizeof(id));
+        if (!weft_table_owns(table, id, weft_mix64(id))) {
+            continue;
+        }
+        weft_status status = weft_table_record_write(table, record);
+        if (status != WEFT_OK) {
+            *used_p = i;
+            return status;
+        }
+    }
+    *used_p = count;
+    return WEFT_OK;
+}
+
+void weft_shard_restore_removed(struct weft_shard *shard, uint16_t table, const uint64_t *ids,
+                                uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        weft_table_record_remove(shard_table(shard, table), ids[i]);
+    }
+}
+
+/* Of the ranks that count; and the clock in progress. */
+static void find_min(struct weft_shard *shard, uint16_t index)
+{
+    const uint32_t *clocks = shard->clocks + (size_t)index * shard->config.workers_max;
+    struct weft_table *table = &shard->tables[index];
+    uint32_t min = UINT32_MAX, max = 0;
+    for (uint32_t w = 0; w < table->spec.workers; w++) {
+        min = clocks[w] < min ? clocks[w] : min;
+        max = clocks[w] > max ? clocks[w] : max;
+    }
+    shard->clock_min[index] = min;
+    uint32_t now = (table->spec.mode == WEFT_TABLE_BSP ? min : max) + 1;
+    weft_table_set_now(table, now > table->now ? now : table->now);
+}
+
+void weft_shard_restore_clocks(struct weft_shard *shard, uint16_t index, const uint32_t *clocks,
+                               uint32_t count)
+{
+    WEFT_ASSERT(shard_table(shard, index) != NULL && count <= shard->config.workers_max);
+    memcpy(shard->clocks + (size_t)index * shard->config.workers_max, clocks,
+           count * sizeof(*clocks));
+    find_min(shard, index);
+}
+
+void weft_shard_restore_clocks_max(struct weft_shard *shard, uint16_t index,
+                                   const uint32_t *clocks, uint32_t count)
+{
+    WEFT_ASSERT(shard_table(shard, index) != NULL && count <= shard->config.workers_max);
+    uint32_t *mine = shard->clocks + (size_t)index * shard->config.workers_max;
+    for (uint32_t w = 0; w < count; w++) {
+        mine[w] = clocks[w] > mine[w] ? clocks[w] : mine[w];
+    }
+    find_min(shard, index);
+}
+
+void weft_shard_restore_pushes(struct weft_shard *shard, uint16_t table,
+                               const struct weft_once *pushes, uint32_t count)
+{
+    WEFT_ASSERT(shard_table(shard, table) != NULL && count <= shard->config.workers_max);
+    memcpy(shard->pushes + (size_t)table * shard->config.workers_max, pushes,
+           count * sizeof(*pushes));
+}
+
+void weft_shard_restore_incarnations(struct weft_shard *shard, const uint64_t *incarnations,
+                                     uint32_t count)
+{
+    WEFT_ASSERT(count <= shard->config.workers_max);
+    for (uint32_t w = 0; w < count; w++) {
+        shard->workers[w].incarnation = incarnations[w];
+    }
+}
+
+weft_status weft_shard_restore_partial(struct weft_shard *shard,
+                                       const struct weft_cut_partial *from)
+{
+    if (from->worker >= shard->config.workers_max || shard_table(shard, from->table) == NULL ||
+        from->chunks > shard->config.chunks_max) {
+        return WEFT_INVALID;
+    }
+    struct shard_partial *partial = weft_shard_partial_take(shard, from->worker);
+    if (partial == NULL) {
+        return WEFT_INVALID;
+    }
+    partial->table = from->table;
+    partial->number = from->number;
+    partial->chunks = from->chunks;
+    partial->chunk_elems = from->chunk_elems;
+    memcpy(partial->mask, from->mask, WEFT_BITS_WORDS((size_t)from->chunks) * sizeof(uint64_t));
+    return WEFT_OK;
+}
+
+/* A worker opens a table that was restored and that nobody has opened since: what does not change
+ * the rows may be new, the number of workers for instance. */
+bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *spec)
+{
+    struct weft_table *table = shard_table(shard, spec->table);
+    const struct weft_table_spec *old = &table->spec;
+    struct weft_table_spec allowed = *old;
+    allowed.workers = spec->workers;
+    allowed.learning_rate = spec->learning_rate;
+    allowed.staleness = spec->staleness;
+    if (!shard->restored[spec->table] || !weft_table_spec_equal(&allowed, spec)) {
+        return false;
+    }
+    uint32_t *clocks = shard->clocks + (size_t)spec->table * shard->config.workers_max;
+    for (uint32_t w = old->workers; w < spec->workers; w++) {
+        clocks[w] = shard->clock_min[spec->table];
+    }
+    table->spec = *spec;
+    find_min(shard, spec->table);
+    return true;
+}

@@ -1,0 +1,319 @@
+/* The cut and its stream. Restoring is in restore.c, rows and copy on write in watch.c. */
+#include "ps/snapshot_internal.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static weft_status tables_init(struct weft_snapshot *snapshot,
+                               const struct weft_shard_config *config)
+{
+    struct weft_cut_view *view = &snapshot->view;
+    view->tables = calloc(config->tables_max, sizeof(*view->tables));
+    snapshot->watches = calloc(config->tables_max, sizeof(*snapshot->watches));
+    if (view->tables == NULL || snapshot->watches == NULL) {
+        return WEFT_NOMEM;
+    }
+    for (uint32_t t = 0; t < config->tables_max; t++) {
+        struct weft_cut_table *table = &view->tables[t];
+        table->clocks = calloc(config->workers_max, sizeof(*table->clocks));
+        table->pushes = calloc(config->workers_max, sizeof(*table->pushes));
+        if (table->clocks == NULL || table->pushes == NULL ||
+            weft_table_watch_init(&snapshot->watches[t], (uint16_t)t, config->rows_max) !=
+                WEFT_OK) {
+            return WEFT_NOMEM;
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status snapshot_init(struct weft_shard *shard)
+{
+    struct weft_snapshot *snapshot = shard->snapshot;
+    const struct weft_shard_config *config = &shard->config;
+    struct weft_cut_view *view = &snapshot->view;
+    view->tables_max = config->tables_max;
+    view->workers_max = config->workers_max;
+    snapshot->mask_words = WEFT_BITS_WORDS((size_t)config->chunks_max);
+    view->incarnations = calloc(config->workers_max, sizeof(*view->incarnations));
+    view->partials = calloc(shard->partial_count, sizeof(*view->partials));
+    snapshot->masks = calloc(shard->partial_count * snapshot->mask_words, sizeof(uint64_t));
+    if (view->incarnations == NULL || view->partials == NULL || snapshot->masks == NULL) {
+        return WEFT_NOMEM;
+    }
+    return tables_init(snapshot, config);
+}
+
+weft_status weft_snapshot_init(struct weft_shard *shard)
+{
+    shard->snapshot = calloc(1, sizeof(*shard->snapshot));
+    if (shard->snapshot == NULL) {
+        return WEFT_NOMEM;
+    }
+    weft_status status = snapshot_init(shard);
+    for (uint32_t t = 0; status == WEFT_OK && t < shard->config.tables_max; t++) {
+        shard->tables[t].watch = &shard->snapshot->watches[t];
+    }
+    return status;
+}
+
+void weft_snapshot_fini(struct weft_shard *shard)
+{
+    struct weft_snapshot *snapshot = shard->snapshot;
+    if (snapshot == NULL) {
+        return;
+    }
+    for (uint32_t t = 0; snapshot->view.tables != NULL && t < shard->config.tables_max; t++) {
+        free(snapshot->view.tables[t].clocks);
+        free(snapshot->view.tables[t].pushes);
+    }
+    for (uint32_t t = 0; snapshot->watches != NULL && t < shard->config.tables_max; t++) {
+        weft_table_watch_fini(&snapshot->watches[t]);
+    }
+    free(snapshot->view.tables);
+    free(snapshot->view.incarnations);
+    free(snapshot->view.partials);
+    free(snapshot->watches);
+    free(snapshot->masks);
+    free(snapshot);
+    shard->snapshot = NULL;
+}
+
+/* ---- the cut --------------------------------------------------------------------------------- */
+
+static bool is_bsp(const struct weft_shard *shard, uint32_t table)
+{
+    return shard->tables[table].spec.mode == WEFT_TABLE_BSP;
+}
+
+static void cut_partials(struct weft_shard *shard, uint32_t table)
+{
+    struct weft_snapshot *snapshot = shard->snapshot;
+    struct weft_cut_view *view = &snapshot->view;
+    for (uint32_t i = 0; i < shard->partial_count; i++) {
+        const struct shard_partial *partial = &shard->partials[i];
+        if (!partial->live || partial->table != table) {
+            continue;
+        }
+        WEFT_ASSERT(view->partial_count < shard->partial_count);
+        uint64_t *mask = snapshot->masks + view->partial_count * snapshot->mask_words;
+        memcpy(mask, partial->mask, snapshot->mask_words * sizeof(*mask));
+        view->partials[view->partial_count++] = (struct weft_cut_partial){
+            .worker = i / shard->partials_per_worker,
+            .table = (uint16_t)table,
+            .number = partial->number,
+            .chunks = partial->chunks,
+            .chunk_elems = partial->chunk_elems,
+            .mask = mask,
+        };
+    }
+}
+
+/* The instant of one table. */
+static void cut_table(struct weft_shard *shard, uint32_t t)
+{
+    struct weft_snapshot *snapshot = shard->snapshot;
+    struct weft_cut_table *table = &snapshot->view.tables[t];
+    struct weft_table_watch *watch = &snapshot->watches[t];
+    uint32_t workers = shard->config.workers_max;
+    weft_table_watch_cut(watch, &shard->tables[t], snapshot->order.whole, &snapshot->spill);
+    table->present = true;
+    table->spec = shard->tables[t].spec;
+    table->clock = shard->clock_min[t];
+    table->rows = watch->cut_count;
+    table->rows_total = weft_table_rows(&shard->tables[t]);
+    table->removed = watch->removed;
+    table->removed_count = watch->removed_cut;
+    table->record_bytes = watch->record_bytes;
+    memcpy(table->clocks, shard->clocks + (size_t)t * workers, workers * sizeof(*table->clocks));
+    memcpy(table->pushes, shard->pushes + (size_t)t * workers, workers * sizeof(*table->pushes));
+    for (uint32_t w = 0; w < workers; w++) {
+        snapshot->view.incarnations[w] = shard->workers[w].incarnation;
+    }
+    cut_partials(shard, t);
+    snapshot->begun = true;
+}
+
+/* Is this BSP table where the order wants it? */
+static bool at_boundary(const struct weft_shard *shard, uint32_t t)
+{
+    const struct weft_snapshot *snapshot = shard->snapshot;
+    bool settled = weft_table_settled(&shard->tables[t]);
+    if (weft_table_rows(&shard->tables[t]) == 0 && snapshot->begun) {
+        return true; /* of no use yet */
+    }
+    return settled && (snapshot->order.now || shard->clock_min[t] == snapshot->order.clock);
+}
+
+/* Cut what can be cut now. */
+static void cut_tables(struct weft_shard *shard)
+{
+    struct weft_snapshot *snapshot = shard->snapshot;
+    bool any_bsp = false, reached = snapshot->order.now;
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        any_bsp |= shard->tables[t].declared && is_bsp(shard, t);
+    }
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (!shard->tables[t].declared || snapshot->view.tables[t].present) {
+            continue;
+        }
+        if (is_bsp(shard, t) && at_boundary(shard, t)) {
+            cut_table(shard, t);
+        }
+        reached |= !any_bsp && shard->clock_min[t] >= snapshot->order.clock;
+    }
+    uint32_t waiting = 0;
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (!shard->tables[t].declared || snapshot->view.tables[t].present) {
+            continue;
+        }
+        if (!is_bsp(shard, t) && (reached || snapshot->begun)) {
+            cut_table(shard, t);
+            continue;
+        }
+        waiting++;
+        if (is_bsp(shard, t) && !snapshot->order.now &&
+            shard->clock_min[t] > snapshot->order.clock) {
+            snapshot->why = WEFT_CUT_LATE;
+        }
+    }
+    if (snapshot->why != WEFT_CUT_GOOD) {
+        snapshot->state = WEFT_CUT_FAILED;
+    } else if (snapshot->begun && waiting == 0) {
+        snapshot->state = WEFT_CUT_READY;
+    }
+}
+
+weft_status weft_shard_cut_begin(struct weft_shard *shard, const struct weft_cut_order *order)
+{
+    struct weft_snapshot *snapshot = shard->snapshot;
+    if (snapshot == NULL || snapshot->state != WEFT_CUT_NONE) {
+        return WEFT_STATE;
+    }
+    WEFT_ASSERT((uintptr_t)order->memory % 8 == 0);
+    snapshot->state = WEFT_CUT_WAITING;
+    snapshot->why = WEFT_CUT_GOOD;
+    snapshot->order = *order;
+    snapshot->begun = false;
+    snapshot->spill = (struct weft_spill){.memory = order->memory, .bytes = order->bytes};
+    snapshot->view.whole = order->whole;
+    snapshot->view.partial_count = 0;
+    cut_tables(shard);
+    return WEFT_OK;
+}
+
+void weft_snapshot_boundary(struct weft_shard *shard, uint16_t table)
+{
+    (void)table;
+    if (shard->snapshot != NULL && shard->snapshot->state == WEFT_CUT_WAITING) {
+        cut_tables(shard);
+    }
+}
+
+enum weft_cut_state weft_shard_cut_state(const struct weft_shard *shard)
+{
+    const struct weft_snapshot *snapshot = shard->snapshot;
+    if (snapshot == NULL) {
+        return WEFT_CUT_NONE;
+    }
+    return weft_shard_cut_why(shard) != WEFT_CUT_GOOD ? WEFT_CUT_FAILED : snapshot->state;
+}
+
+enum weft_cut_why weft_shard_cut_why(const struct weft_shard *shard)
+{
+    const struct weft_snapshot *snapshot = shard->snapshot;
+    if (snapshot->state == WEFT_CUT_NONE || snapshot->why != WEFT_CUT_GOOD) {
+        return snapshot->why;
+    }
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (snapshot->view.tables[t].present && snapshot->watches[t].overrun) {
+            return WEFT_CUT_NO_MEMORY;
+        }
+    }
+    return WEFT_CUT_GOOD;
+}
+
+/* ---- the stream ------------------------------------------------------------------------------ */
+
+const struct weft_cut_view *weft_shard_cut_view(const struct weft_shard *shard)
+{
+    WEFT_ASSERT(shard->snapshot->state == WEFT_CUT_READY);
+    return &shard->snapshot->view;
+}
+
+static uint64_t spill_table(const struct weft_spill *spill)
+{
+    uint64_t table;
+    memcpy(&table, spill->memory + spill->begin, sizeof(table));
+    return table;
+}
+
+/* The rows copied aside that come next, as far as they are of one table. */
+static uint32_t take_spilled(struct weft_snapshot *snapshot, uint8_t *out, size_t bytes,
+                             uint16_t *table_p)
+{
+    struct weft_spill *spill = &snapshot->spill;
+    uint64_t table = spill_table(spill);
+    struct weft_table_watch *watch = &snapshot->watches[table];
+    uint32_t count = 0;
+    while (spill->begin < spill->end && spill_table(spill) == table &&
+           bytes - (size_t)count * watch->record_bytes >= watch->record_bytes) {
+        memcpy(out + (size_t)count * watch->record_bytes,
+               spill->memory + spill->begin + sizeof(table), watch->record_bytes);
+        spill->begin += sizeof(table) + watch->record_bytes;
+        count++;
+    }
+    if (spill->begin == spill->end) {
+        spill->begin = spill->end = 0;
+    }
+    watch->emitted += count;
+    *table_p = (uint16_t)table;
+    return count;
+}
+
+uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes, uint16_t *table_p)
+{
+    struct weft_snapshot *snapshot = shard->snapshot;
+    if (weft_shard_cut_state(shard) != WEFT_CUT_READY) {
+        return 0;
+    }
+    if (snapshot->spill.begin < snapshot->spill.end) {
+        return take_spilled(snapshot, out, bytes, table_p);
+    }
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        struct weft_table_watch *watch = &snapshot->watches[t];
+        if (!snapshot->view.tables[t].present || watch->emitted == watch->cut_count) {
+            continue;
+        }
+        WEFT_ASSERT(bytes >= watch->record_bytes);
+        size_t room = bytes / watch->record_bytes;
+        uint32_t count = weft_table_watch_take(watch, &shard->tables[t], out,
+                                               (uint32_t)weft_min_u64(room, UINT32_MAX));
+        WEFT_ASSERT(count > 0);
+        *table_p = (uint16_t)t;
+        return count;
+    }
+    return 0;
+}
+
+void weft_shard_cut_end(struct weft_shard *shard, bool kept)
+{
+    struct weft_snapshot *snapshot = shard->snapshot;
+    WEFT_ASSERT(snapshot->state != WEFT_CUT_NONE);
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (snapshot->view.tables[t].present) {
+            weft_table_watch_end(&snapshot->watches[t], kept);
+            snapshot->view.tables[t].present = false;
+        }
+    }
+    snapshot->state = WEFT_CUT_NONE;
+    snapshot->spill = (struct weft_spill){.memory = NULL};
+}
+
+size_t weft_shard_cut_peak(const struct weft_shard *shard)
+{
+    return shard->snapshot->spill.peak;
+}

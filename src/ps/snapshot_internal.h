@@ -1,0 +1,29 @@
+/* What a shard keeps of a snapshot; shared by snapshot.c and restore.c. Not for others. */
+#ifndef WEFT_PS_SNAPSHOT_INTERNAL_H
+#define WEFT_PS_SNAPSHOT_INTERNAL_H
+
+#include "ps/shard_internal.h"
+#include "ps/snapshot.h"
+#include "ps/watch.h"
+
+struct weft_snapshot {
+    enum weft_cut_state state;
+    enum weft_cut_why why;
+    struct weft_cut_order order;
+    bool begun; /* the first table is cut */
+    struct weft_spill spill;
+    struct weft_cut_view view;
+    struct weft_table_watch *watches; /* (tables_max,) */
+    uint64_t *masks;                  /* of view.partials */
+    size_t mask_words;
+};
+
+/* shard.c makes and frees it with the shard; all of its memory is taken here.
+ * Errors: WEFT_NOMEM. */
+weft_status weft_snapshot_init(struct weft_shard *shard);
+void weft_snapshot_fini(struct weft_shard *shard);
+
+/* The slowest worker of `table` has finished a clock, and its rows are stepped. */
+void weft_snapshot_boundary(struct weft_shard *shard, uint16_t table);
+
+#endif

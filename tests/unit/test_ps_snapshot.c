@@ -1,0 +1,492 @@
+/* Snapshots under load against copies made by hand: every row as of the cut whatever is pushed
+ * meanwhile; deltas; memory for copies that is too small; BSP at its boundary; restored on other
+ * numbers of shards. Gradients are integers and the rate is 1, so weights are exact. */
+#include "ps/snapshot.h"
+#include "ps_cluster.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { IDS = 700, DIM = 3, SPILL = 1 << 20, BUFFER = 512, HEAD = WEFT_TABLE_RECORD_HEAD };
+
+/* Rows by id: what a checkpoint, or a shard, holds. */
+struct rows {
+    bool present[IDS];
+    float weights[IDS][DIM];
+    float slots[IDS][DIM];
+};
+
+static uint64_t id_of(uint32_t i)
+{
+    return i == 0 ? UINT64_MAX : i * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static uint32_t place_of(uint64_t id)
+{
+    for (uint32_t i = 0; i < IDS; i++) {
+        if (id_of(i) == id) {
+            return i;
+        }
+    }
+    fail_msg("an id that nobody pushed");
+    return 0;
+}
+
+static void rows_add(struct rows *rows, const uint8_t *record, bool twice)
+{
+    uint64_t id;
+    memcpy(&id, record, 8);
+    uint32_t i = place_of(id);
+    assert_true(twice || !rows->present[i]);
+    rows->present[i] = true;
+    memcpy(rows->weights[i], record + HEAD, sizeof(rows->weights[i]));
+    memcpy(rows->slots[i], record + HEAD + sizeof(rows->weights[i]), sizeof(rows->slots[i]));
+}
+
+/* What a shard holds now, read row by row. */
+static void rows_now(struct rows *rows, const struct weft_shard *shard)
+{
+    const struct weft_table *table = weft_shard_table(shard, 0);
+    uint8_t record[HEAD + 8 * DIM];
+    struct weft_table_view view;
+    assert_int_equal(weft_table_record_bytes(table), sizeof(record));
+    for (uint32_t cursor = 0; weft_table_next(table, &cursor, &view);) {
+        weft_table_record_read(table, cursor - 1, record);
+        rows_add(rows, record, false);
+    }
+}
+
+static void assert_rows_equal(const struct rows *a, const struct rows *b)
+{
+    for (uint32_t i = 0; i < IDS; i++) {
+        assert_int_equal(a->present[i], b->present[i]);
+        if (a->present[i]) {
+            assert_memory_equal(a->weights[i], b->weights[i], sizeof(a->weights[i]));
+            assert_memory_equal(a->slots[i], b->slots[i], sizeof(a->slots[i]));
+        }
+    }
+}
+
+static struct weft_table_spec spec_of(uint8_t mode, uint32_t workers)
+{
+    return (struct weft_table_spec){
+        .dim = DIM, .optimizer = WEFT_OPTIMIZER_ADAGRAD, .mode = mode, .workers = (uint16_t)workers,
+        .learning_rate = 1, .epsilon = 1};
+}
+
+static void start(struct cluster *c, uint32_t shards, uint32_t workers, uint64_t seed)
+{
+    struct cluster_config config = cluster_config(shards, workers);
+    config.shard.checkpoints = true;
+    config.shard.chunks_max = 512;
+    config.shard.rows_max = 2000;
+    cluster_start(c, &config, workers, seed);
+}
+
+static weft_ps_op push_some(struct cluster *c, uint32_t w, uint32_t n)
+{
+    uint64_t ids[200];
+    float rows[200 * DIM];
+    assert_true(n <= 200);
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = id_of((uint32_t)weft_prng_below(&c->net->prng, IDS));
+        for (uint32_t d = 0; d < DIM; d++) {
+            rows[i * DIM + d] = (float)weft_prng_below(&c->net->prng, 9) - 4;
+        }
+    }
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push(c->client[w], 0, ids, rows, n, 0, c->net->now_ns, &op), WEFT_OK);
+    return op;
+}
+
+/* Push at random and take the stream meanwhile, a little at a time, until its end. */
+static void drain(struct cluster *c, uint32_t s, struct rows *rows, bool load)
+{
+    uint8_t buffer[BUFFER];
+    uint16_t table;
+    weft_ps_op op = 0;
+    bool open = false;
+    uint32_t end = 0, idle = 0;
+    while (end == 0 || idle++ < 20) {
+        if (load && !open) {
+            op = push_some(c, 0, 150);
+            open = true;
+        }
+        for (int i = 0; i < 3; i++) {
+            cluster_step(c);
+        }
+        if (open && weft_ps_op_done(c->client[0], op, NULL)) {
+            weft_ps_op_release(c->client[0], op);
+            open = false;
+        }
+        if (end == 0) {
+            uint32_t count = weft_shard_cut_take(c->shard[s], buffer, sizeof(buffer), &table);
+            for (uint32_t i = 0; i < count; i++) {
+                rows_add(rows, buffer + i * (HEAD + 8 * DIM), false);
+            }
+            end = count == 0;
+        }
+    }
+    if (open) {
+        cluster_wait(c, 0, op);
+    }
+}
+
+static void *order(struct weft_cut_order *order_p, bool whole, size_t bytes)
+{
+    *order_p = (struct weft_cut_order){.now = true, .whole = whole, .memory = malloc(bytes)};
+    order_p->bytes = bytes;
+    return order_p->memory;
+}
+
+static void stream_is_the_cut(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct cluster c;
+        struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 1);
+        start(&c, 2, 1, seed);
+        cluster_open(&c, &spec);
+        for (uint32_t i = 0; i < 3 + seed; i++) {
+            cluster_wait(&c, 0, push_some(&c, 0, 100));
+        }
+        static struct rows base, want, got;
+        for (uint32_t round = 0; round < 4; round++) {
+            struct weft_cut_order cut;
+            void *memory = order(&cut, round == 0, SPILL);
+            weft_ps_op op = push_some(&c, 0, 200); /* some of it is in, some is not */
+            for (uint32_t i = 0; i < seed; i++) {
+                cluster_step(&c);
+            }
+            assert_int_equal(weft_shard_cut_begin(c.shard[1], &cut), WEFT_OK);
+            assert_int_equal(weft_shard_cut_begin(c.shard[1], &cut), WEFT_STATE);
+            assert_int_equal(weft_shard_cut_state(c.shard[1]), WEFT_CUT_READY);
+            memset(&want, 0, sizeof(want));
+            rows_now(&want, c.shard[1]);
+            const struct weft_cut_view *view = weft_shard_cut_view(c.shard[1]);
+            uint32_t promised = view->tables[0].rows;
+            assert_false(view->tables[1].present);
+            memset(&got, 0, sizeof(got));
+            cluster_wait(&c, 0, op);
+            drain(&c, 1, &got, true);
+            uint32_t came = 0;
+            for (uint32_t i = 0; i < IDS; i++) {
+                came += got.present[i];
+                if (!got.present[i] && round > 0) { /* a delta: the rest is as before */
+                    got.present[i] = base.present[i];
+                    memcpy(got.weights[i], base.weights[i], sizeof(got.weights[i]));
+                    memcpy(got.slots[i], base.slots[i], sizeof(got.slots[i]));
+                }
+            }
+            assert_int_equal(came, promised);
+            assert_true(weft_shard_cut_peak(c.shard[1]) > 0);
+            assert_rows_equal(&want, &got);
+            weft_shard_cut_end(c.shard[1], true);
+            base = got;
+            free(memory);
+        }
+        cluster_stop(&c);
+    }
+}
+
+/* Too little memory: that snapshot fails, nothing else does, and the next delta has its rows. */
+static void memory_too_small(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 1);
+    static struct rows want, got;
+    start(&c, 1, 1, 77);
+    cluster_open(&c, &spec);
+    cluster_wait(&c, 0, push_some(&c, 0, 200));
+    struct weft_cut_order cut;
+    uint8_t buffer[BUFFER];
+    uint16_t table;
+    for (uint32_t round = 0; round < 3; round++) {
+        void *memory = order(&cut, round == 0, round == 1 ? 64 : SPILL);
+        memset(&want, 0, sizeof(want));
+        rows_now(&want, c.shard[0]);
+        assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
+        if (round == 1) {
+            assert_true(weft_shard_cut_take(c.shard[0], buffer, sizeof(buffer), &table) > 0);
+            for (int i = 0; i < 4; i++) {
+                cluster_wait(&c, 0, push_some(&c, 0, 200));
+            }
+            assert_int_equal(weft_shard_cut_state(c.shard[0]), WEFT_CUT_FAILED);
+            assert_int_equal(weft_shard_cut_why(c.shard[0]), WEFT_CUT_NO_MEMORY);
+            assert_int_equal(weft_shard_cut_take(c.shard[0], buffer, sizeof(buffer), &table), 0);
+        } else {
+            uint32_t count;
+            while ((count = weft_shard_cut_take(c.shard[0], buffer, sizeof(buffer), &table)) > 0) {
+                for (uint32_t i = 0; i < count; i++) {
+                    rows_add(&got, buffer + i * (HEAD + 8 * DIM), round == 2);
+                }
+            }
+            assert_rows_equal(&want, &got);
+        }
+        weft_shard_cut_end(c.shard[0], round != 1);
+        assert_int_equal(weft_shard_cut_state(c.shard[0]), WEFT_CUT_NONE);
+        free(memory);
+        if (round == 0) { /* the only change of these rows before the cut that is lost */
+            cluster_wait(&c, 0, push_some(&c, 0, 200));
+        }
+    }
+    cluster_stop(&c);
+}
+
+/* BSP: cut at a clock, on every shard the same one, with the next clock's pushes under way. */
+static void bsp_boundary(void **state)
+{
+    (void)state;
+    enum { WORKERS = 2, CLOCKS = 6, AT = 3 };
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct cluster c;
+        struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, WORKERS);
+        spec.optimizer = WEFT_OPTIMIZER_SGD;
+        spec.epsilon = 0;
+        start(&c, 3, WORKERS, seed);
+        cluster_open(&c, &spec);
+        void *memory[3];
+        struct weft_cut_order cut;
+        for (uint32_t s = 0; s < 3; s++) {
+            memory[s] = order(&cut, true, SPILL);
+            cut.now = false;
+            cut.clock = AT;
+            assert_int_equal(weft_shard_cut_begin(c.shard[s], &cut), WEFT_OK);
+            assert_int_equal(weft_shard_cut_state(c.shard[s]), WEFT_CUT_WAITING);
+        }
+        uint64_t ids[IDS];
+        static float ones[IDS * DIM];
+        for (uint32_t i = 0; i < IDS * DIM; i++) {
+            ones[i] = -1;
+        }
+        for (uint32_t i = 0; i < IDS; i++) {
+            ids[i] = id_of(i);
+        }
+        for (uint32_t k = 0; k < CLOCKS; k++) {
+            weft_ps_op op[WORKERS];
+            for (uint32_t w = 0; w < WORKERS; w++) {
+                assert_int_equal(
+                    weft_ps_push(c.client[w], 0, ids, ones, IDS, 0, c.net->now_ns, &op[w]),
+                    WEFT_OK);
+            }
+            for (uint32_t w = 0; w < WORKERS; w++) {
+                cluster_wait(&c, w, op[w]);
+                cluster_clock(&c, w, 0);
+            }
+        }
+        cluster_run(&c);
+        uint32_t rows = 0;
+        for (uint32_t s = 0; s < 3; s++) {
+            assert_int_equal(weft_shard_clock(c.shard[s], 0), CLOCKS);
+            assert_int_equal(weft_shard_cut_state(c.shard[s]), WEFT_CUT_READY);
+            const struct weft_cut_view *view = weft_shard_cut_view(c.shard[s]);
+            assert_int_equal(view->tables[0].clock, AT);
+            assert_int_equal(view->partial_count, 0);
+            uint8_t buffer[BUFFER];
+            uint16_t table;
+            uint32_t count;
+            while ((count = weft_shard_cut_take(c.shard[s], buffer, sizeof(buffer), &table)) > 0) {
+                for (uint32_t i = 0; i < count; i++) {
+                    float weights[DIM];
+                    memcpy(weights, buffer + i * (HEAD + 4 * DIM) + HEAD, sizeof(weights));
+                    assert_true(weights[0] == AT && weights[2] == AT);
+                }
+                rows += count;
+            }
+            weft_shard_cut_end(c.shard[s], true);
+            free(memory[s]);
+        }
+        assert_int_equal(rows, IDS);
+        /* That clock is over: the order comes too late, and says so. */
+        memory[0] = order(&cut, true, SPILL);
+        cut.now = false;
+        cut.clock = AT;
+        assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
+        assert_int_equal(weft_shard_cut_state(c.shard[0]), WEFT_CUT_FAILED);
+        assert_int_equal(weft_shard_cut_why(c.shard[0]), WEFT_CUT_LATE);
+        weft_shard_cut_end(c.shard[0], false);
+        free(memory[0]);
+        cluster_stop(&c);
+    }
+}
+
+/* BSP, now: not in the middle of a clock. */
+static void bsp_now_waits(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    struct weft_cut_order cut;
+    start(&c, 1, 2, 9);
+    cluster_open(&c, &spec);
+    cluster_wait(&c, 0, push_some(&c, 0, 100));
+    void *memory = order(&cut, true, SPILL);
+    assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
+    cluster_clock(&c, 0, 0);
+    cluster_run(&c);
+    assert_int_equal(weft_shard_cut_state(c.shard[0]), WEFT_CUT_WAITING);
+    cluster_clock(&c, 1, 0);
+    cluster_run(&c);
+    assert_int_equal(weft_shard_cut_state(c.shard[0]), WEFT_CUT_READY);
+    assert_int_equal(weft_shard_cut_view(c.shard[0])->tables[0].clock, 1);
+    weft_shard_cut_end(c.shard[0], false);
+    /* At a boundary it need not wait. */
+    assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
+    assert_int_equal(weft_shard_cut_state(c.shard[0]), WEFT_CUT_READY);
+    weft_shard_cut_end(c.shard[0], false);
+    free(memory);
+    cluster_stop(&c);
+}
+
+/* Take a whole stream into a shard that restores: what went first, then what is there. */
+static void pass_on(struct cluster *from, struct cluster *to)
+{
+    uint8_t buffer[BUFFER];
+    uint16_t table;
+    uint32_t count;
+    const struct weft_cut_table *cut = &weft_shard_cut_view(from->shard[0])->tables[0];
+    weft_shard_restore_removed(to->shard[0], 0, cut->removed, cut->removed_count);
+    weft_shard_restore_clocks(to->shard[0], 0, cut->clocks, 1);
+    while ((count = weft_shard_cut_take(from->shard[0], buffer, sizeof(buffer), &table)) > 0) {
+        for (uint32_t at = 0, used; at < count; at += used) {
+            cluster_slabs(to, 0);
+            weft_status status = weft_shard_restore_rows(
+                to->shard[0], 0, buffer + at * (HEAD + 8 * DIM), count - at, &used);
+            assert_true(status == WEFT_OK || status == WEFT_AGAIN);
+        }
+    }
+}
+
+/* Rows that are evicted, some before they are emitted, some to come again: the chain of deltas has
+ * what the table had at the last cut. */
+static void rows_that_go(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct cluster c, to;
+        struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 1);
+        static struct rows want, got;
+        bool by_time = seed % 2 == 0;
+        spec.eviction = by_time ? WEFT_EVICTION_TTL : WEFT_EVICTION_LRU;
+        spec.rows_max = by_time ? 0 : 200;
+        spec.ttl = by_time ? 2 : 0;
+        start(&c, 1, 1, seed);
+        start(&to, 1, 1, seed);
+        cluster_open(&c, &spec);
+        assert_int_equal(weft_shard_restore_table(to.shard[0], &spec), WEFT_OK);
+        uint32_t removed = 0;
+        for (uint32_t round = 0; round < 5; round++) {
+            struct weft_cut_order cut;
+            for (uint32_t i = 0; i < 4; i++) {
+                cluster_wait(&c, 0, push_some(&c, 0, 100));
+                cluster_clock(&c, 0, 0);
+            }
+            cluster_run(&c);
+            void *memory = order(&cut, round == 0, SPILL);
+            memset(&want, 0, sizeof(want));
+            rows_now(&want, c.shard[0]);
+            assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
+            removed += weft_shard_cut_view(c.shard[0])->tables[0].removed_count;
+            cluster_wait(&c, 0, push_some(&c, 0, 150)); /* and evict */
+            if (round == 2) { /* lost: the next one has to tell what went in both */
+                weft_shard_cut_end(c.shard[0], false);
+                free(memory);
+                continue;
+            }
+            pass_on(&c, &to);
+            weft_shard_cut_end(c.shard[0], true);
+            memset(&got, 0, sizeof(got));
+            rows_now(&got, to.shard[0]);
+            assert_rows_equal(&want, &got);
+            free(memory);
+        }
+        assert_true(removed > 100);
+        cluster_stop(&c);
+        cluster_stop(&to);
+    }
+}
+
+/* Records of two shards into one, three and two again. */
+static void restored_on_other_shards(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_SSP, 2);
+    spec.staleness = 1;
+    static struct rows want;
+    static uint8_t stream[IDS][HEAD + 8 * DIM];
+    uint32_t total = 0;
+    memset(&want, 0, sizeof(want));
+    start(&c, 2, 2, 5);
+    cluster_open(&c, &spec);
+    for (int i = 0; i < 10; i++) {
+        cluster_wait(&c, 0, push_some(&c, 0, 200));
+    }
+    cluster_clock(&c, 0, 0);
+    cluster_run(&c);
+    struct weft_once pushes[2];
+    for (uint32_t s = 0; s < 2; s++) {
+        struct weft_cut_order cut;
+        void *memory = order(&cut, true, SPILL);
+        uint16_t table;
+        uint32_t count;
+        assert_int_equal(weft_shard_cut_begin(c.shard[s], &cut), WEFT_OK);
+        memcpy(pushes, weft_shard_cut_view(c.shard[s])->tables[0].pushes, sizeof(pushes));
+        assert_int_equal(weft_shard_cut_view(c.shard[s])->tables[0].clocks[0], 1);
+        while ((count = weft_shard_cut_take(c.shard[s], stream[total],
+                                            sizeof(stream) - total * sizeof(stream[0]), &table)) >
+               0) {
+            total += count;
+        }
+        weft_shard_cut_end(c.shard[s], true);
+        rows_now(&want, c.shard[s]);
+        free(memory);
+    }
+    assert_int_equal(weft_once_prefix(&pushes[0]), 10);
+    assert_true(weft_once_test(&pushes[0], 10));
+    assert_false(weft_once_test(&pushes[0], 11));
+    cluster_stop(&c);
+
+    for (uint32_t shards = 1; shards <= 3; shards++) {
+        static struct rows got;
+        memset(&got, 0, sizeof(got));
+        start(&c, shards, 2, 6);
+        for (uint32_t s = 0; s < shards; s++) {
+            assert_int_equal(weft_shard_restore_table(c.shard[s], &spec), WEFT_OK);
+            assert_int_equal(weft_shard_restore_table(c.shard[s], &spec), WEFT_EXISTS);
+            for (uint32_t at = 0; at < total;) {
+                uint32_t used;
+                weft_status status =
+                    weft_shard_restore_rows(c.shard[s], 0, stream[at], total - at, &used);
+                assert_true(status == WEFT_OK || status == WEFT_AGAIN);
+                at += used;
+                cluster_slabs(&c, s);
+            }
+            uint32_t clocks[2] = {1, 0};
+            weft_shard_restore_clocks(c.shard[s], 0, clocks, 2);
+            rows_now(&got, c.shard[s]);
+        }
+        assert_rows_equal(&want, &got);
+        /* A worker that comes now is told where its rank stood. */
+        cluster_open(&c, &spec);
+        assert_int_equal(weft_ps_clock_now(c.client[0], 0), 1);
+        assert_int_equal(weft_ps_clock_now(c.client[1], 0), 0);
+        cluster_stop(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stream_is_the_cut),
+        cmocka_unit_test(memory_too_small),
+        cmocka_unit_test(bsp_boundary),
+        cmocka_unit_test(bsp_now_waits),
+        cmocka_unit_test(rows_that_go),
+        cmocka_unit_test(restored_on_other_shards),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
