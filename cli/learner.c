@@ -431,12 +431,23 @@ weft_status weft_learner_settle(struct weft_learner *learner)
     return status;
 }
 
+static uint32_t steps_of(const struct weft_learner *learner)
+{
+    return weft_ml_share_steps(learner->dataset, learner->job->workers, learner->job->batch_rows);
+}
+
+uint32_t weft_learner_first_epoch(const struct weft_learner *learner)
+{
+    return weft_ps_clock_now(learner->client, TABLE) / steps_of(learner);
+}
+
 weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p)
 {
-    const struct weft_job *job = learner->job;
-    uint32_t steps = weft_ml_share_steps(learner->dataset, job->workers, job->batch_rows);
+    uint32_t steps = steps_of(learner);
+    /* A clock is a step: this rank has finished so many of this epoch. */
+    uint32_t first = weft_ps_clock_now(learner->client, TABLE) - epoch * steps;
     double loss_sum = 0.0;
-    uint32_t s = 0;
+    uint32_t s = first;
     weft_ml_share_begin_epoch(&learner->share, epoch);
     for (; s < steps && !learner->is_over; s++) {
         const uint32_t *rows;
@@ -453,7 +464,7 @@ weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, dou
         loss_sum += loss;
     }
     weft_status status = weft_learner_settle(learner);
-    *loss_p = loss_sum / s;
+    *loss_p = loss_sum / (s - first);
     return status == WEFT_OK ? check_loss(learner, *loss_p) : status;
 }
 

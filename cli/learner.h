@@ -68,7 +68,11 @@ weft_status weft_learner_init(struct weft_learner *learner, const struct weft_jo
                               struct weft_learner_shard *shards, uint32_t shard_count);
 void weft_learner_fini(struct weft_learner *learner);
 
-/* One epoch, from 0, or its beginning when is_over was set. Returns when all its pushes and clocks are closed; *loss_p is the mean loss
+/* The epoch, from 0, in which a job that was resumed goes on; 0 for a new one. */
+uint32_t weft_learner_first_epoch(const struct weft_learner *learner);
+
+/* One epoch, from 0 (where the job was resumed, from that step on), or its beginning when is_over was
+ * set. Returns when all its pushes and clocks are closed; *loss_p is the mean loss
  * over steps, before their updates.   Errors: as init. */
 weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p);
 

@@ -141,6 +141,8 @@ weft_status weft_results_add(struct weft_results *results, const struct weft_pro
             results->rows_train = (uint32_t)weft_channel_number(message, "rows_train");
             results->rows_test = (uint32_t)weft_channel_number(message, "rows_test");
             results->features = (uint32_t)weft_channel_number(message, "features");
+            results->epochs_before = (uint32_t)weft_channel_number(message, "epoch");
+            results->epochs_shown = results->epochs_before;
         }
         return WEFT_OK;
     }
@@ -158,7 +160,8 @@ static double counter(const struct weft_results *results, const char *name)
 static double samples(const struct weft_results *results)
 {
     const struct weft_until_log *log = &results->until;
-    double whole = (double)results->rows_train * results->epoch_count;
+    double whole =
+        (double)results->rows_train * (results->epoch_count - results->epochs_before);
     if (log->tested == 0 || log->steps_per_epoch == 0) {
         return whole;
     }
@@ -187,7 +190,7 @@ static double rate(double samples, double seconds)
 static void show_epoch(struct weft_results *results, uint32_t index, FILE *out)
 {
     const struct weft_results_epoch *epoch = &results->epochs[index];
-    uint64_t from_ns = index > 0 ? epoch[-1].ended_ns : results->begun_ns;
+    uint64_t from_ns = index > results->epochs_before ? epoch[-1].ended_ns : results->begun_ns;
     double seconds = (double)(epoch->ended_ns - from_ns) / (double)WEFT_NS_PER_S;
     double elements = 0.0;
     double delivered = 0.0;
@@ -319,6 +322,11 @@ static void add_quality(const struct weft_results *results, cJSON *report)
     cJSON *auc = cJSON_AddArrayToObject(report, "epoch_test_auc");
     for (uint32_t e = 0; e < results->epoch_count; e++) {
         const struct weft_results_epoch *epoch = &results->epochs[e];
+        if (e < results->epochs_before) {
+            cJSON_AddItemToArray(train, cJSON_CreateNull());
+            cJSON_AddItemToArray(auc, cJSON_CreateNull());
+            continue;
+        }
         cJSON_AddItemToArray(train,
                              cJSON_CreateNumber(epoch->train_logloss_sum / results->job->workers));
         cJSON_AddItemToArray(auc, cJSON_CreateNumber(epoch->test_auc));

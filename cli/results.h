@@ -38,6 +38,7 @@ struct weft_results {
     struct weft_hist step_ns; /* of all workers: from the end of a step to that of the next */
     struct weft_until_log until;
     uint64_t begun_ns;
+    uint32_t epochs_before; /* of the run that was resumed, whole ones */
     uint32_t epochs_shown;
     struct weft_results_epoch *epochs;   /* (job->epochs,) */
     struct weft_results_worker *workers; /* (job->workers,) */

@@ -1,5 +1,6 @@
 /* `weft server`: shards of the parameters, one thread and one port each, until told to end. */
 #define _GNU_SOURCE
+#include "cli/checkpoint.h"
 #include "cli/counters.h"
 #include "cli/job.h"
 #include "cli/process.h"
@@ -33,7 +34,9 @@ struct server {
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
     struct weft_carrier carrier;
     struct weft_security security;
+    struct weft_checkpoint_options checkpoints;
 
+    struct weft_checkpoint *checkpoint; /* NULL = none are made */
     struct weft_tracing tracing;
     struct weft_channel channel;
     uint32_t started;
@@ -75,6 +78,53 @@ static int judge(struct server *server)
     return fail(server, WEFT_PEER, text);
 }
 
+/* From the checkpoints' own thread, too; the main thread says nothing meanwhile. */
+static void say_checkpoint(void *arg, bool good, const char *text)
+{
+    struct server *server = arg;
+    if (server->channel.fd >= 0) {
+        cJSON *event = weft_channel_event("checkpoint");
+        cJSON_AddBoolToObject(event, "good", good);
+        cJSON_AddStringToObject(event, "text", text);
+        (void)weft_channel_send(&server->channel, event);
+    } else {
+        fprintf(stderr, "weft server: %s\n", text);
+    }
+}
+
+static int open_checkpoints(struct server *server)
+{
+    if (server->checkpoints.directory == NULL) {
+        return WEFT_EXIT_OK;
+    }
+    struct weft_checkpoint_config config = {.options = server->checkpoints,
+                                            .first = server->shard_base,
+                                            .count = server->shards_here,
+                                            .shards = server->shards,
+                                            .say = say_checkpoint,
+                                            .say_arg = server};
+    struct weft_ckpt_error error = {.text = ""};
+    weft_status status = weft_checkpoint_new(&config, &server->checkpoint, &error);
+    return status == WEFT_OK ? WEFT_EXIT_OK : fail(server, status, error.text);
+}
+
+/* The shards serve. */
+static int begin_checkpoints(struct server *server)
+{
+    if (server->checkpoint == NULL) {
+        return WEFT_EXIT_OK;
+    }
+    if (weft_checkpoint_restored(server->checkpoint) != 0) {
+        char text[64];
+        snprintf(text, sizeof(text), "restored from checkpoint %llu",
+                 (unsigned long long)weft_checkpoint_restored(server->checkpoint));
+        say_checkpoint(server, true, text);
+    }
+    return weft_checkpoint_begin(server->checkpoint) == WEFT_OK
+               ? WEFT_EXIT_OK
+               : fail(server, WEFT_IO, "cannot start a thread");
+}
+
 static int start_shards(struct server *server)
 {
     for (uint32_t i = 0; i < server->shards_here; i++) {
@@ -98,6 +148,8 @@ static int start_shards(struct server *server)
             .security = &server->security,
             .quiet = server->channel.fd >= 0,
             .tracing = &server->tracing,
+            .checkpoint = server->checkpoint != NULL ? weft_checkpoint_feed(server->checkpoint, i)
+                                                     : NULL,
         };
         struct weft_io_error error = {.text = ""};
         weft_status status = weft_shard_thread_start(&server->threads[i], &config, &error);
@@ -128,6 +180,22 @@ static void tell_ready(struct server *server)
     fflush(stdout);
 }
 
+/* SIGUSR1 came; or another one, which is left in the descriptor's word: false. */
+static bool is_request(struct server *server, int signal_fd)
+{
+    struct signalfd_siginfo info;
+    if (read(signal_fd, &info, sizeof(info)) != sizeof(info) || info.ssi_signo != SIGUSR1) {
+        return false;
+    }
+    if (server->checkpoint == NULL) {
+        say_checkpoint(server, false, "SIGUSR1 asks for a checkpoint, but there is no --checkpoint");
+    } else if (!weft_checkpoint_request(server->checkpoint)) {
+        say_checkpoint(server, false,
+                       "SIGUSR1: this server has not all shards; see --checkpoint-every");
+    }
+    return true;
+}
+
 /* Sleep until a signal asks us to end, or the parent is gone. */
 static void wait_for_end(struct server *server, int signal_fd)
 {
@@ -135,7 +203,8 @@ static void wait_for_end(struct server *server, int signal_fd)
         {.fd = signal_fd, .events = POLLIN},
         {.fd = server->channel.fd, .events = POLLIN}, /* -1 is passed over */
     };
-    while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
+    while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0 ||
+           ((fds[0].revents & POLLIN) != 0 && is_request(server, signal_fd))) {
     }
 }
 
@@ -169,17 +238,21 @@ static int serve(struct server *server)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR1);
     sigprocmask(SIG_BLOCK, &set, NULL);
     int signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
     if (signal_fd < 0) {
         return fail(server, WEFT_IO, "signalfd is refused");
     }
     weft_tracing_open(&server->tracing, server->trace);
-    int status = start_shards(server);
+    int status = open_checkpoints(server);
+    status = status == WEFT_EXIT_OK ? start_shards(server) : status;
+    status = status == WEFT_EXIT_OK ? begin_checkpoints(server) : status;
     if (status == WEFT_EXIT_OK) {
         tell_ready(server);
         wait_for_end(server, signal_fd);
     }
+    weft_checkpoint_end(server->checkpoint);
     for (uint32_t i = 0; i < server->started; i++) {
         weft_shard_thread_join(&server->threads[i]);
     }
@@ -187,6 +260,7 @@ static int serve(struct server *server)
         tell_counters(server);
         status = judge(server);
     }
+    weft_checkpoint_free(server->checkpoint);
     weft_tracing_close(&server->tracing);
     close(signal_fd);
     return status;
@@ -206,6 +280,9 @@ static int check(const struct weft_command *command, struct server *server)
     if (server->port != 0 && server->port + server->shards_here - 1 > UINT16_MAX) {
         return weft_options_usage(command, "there are no %u ports from --port %u on",
                                   server->shards_here, server->port);
+    }
+    if (server->checkpoints.restore && server->checkpoints.directory == NULL) {
+        return weft_options_usage(command, "--restore needs --checkpoint: from where?");
     }
     int status =
         weft_carrier_check(command, &server->carrier, server->inject_loss_ppm, server->trace);
@@ -232,6 +309,7 @@ int weft_cli_server(int argc, char **argv)
                              .rows_max = 4194304,
                              .inject_seed = 1,
                              .security = WEFT_SECURITY_DEFAULTS,
+                             .checkpoints = WEFT_CHECKPOINT_DEFAULTS,
                              .channel = {.fd = -1}};
     const struct weft_option options[] = {
         {"host", "ADDRESS",
@@ -271,6 +349,9 @@ int weft_cli_server(int argc, char **argv)
          "close a worker's connection over which nothing was heard for so many\n"
          "ms, with nothing outstanding; 0 = never",
          WEFT_OPTION_U32, .value = &server.idle_timeout_ms, .max = WEFT_JOB_SPAN_MS_MAX},
+        WEFT_CHECKPOINT_OPTIONS(&server.checkpoints),
+        {"restore", NULL, "begin with the newest good checkpoint of --checkpoint, which may be of\n"
+         "another number of shards", WEFT_OPTION_FLAG, .value = &server.checkpoints.restore},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,

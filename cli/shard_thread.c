@@ -29,6 +29,7 @@ static struct weft_shard_config shard_config(const struct weft_shard_thread_conf
     shard.rows_max = config->rows_max;
     shard.table_bytes_max = config->table_bytes_max;
     shard.clock_ns = clock_now;
+    shard.checkpoints = config->checkpoint != NULL;
     return shard;
 }
 
@@ -106,10 +107,19 @@ static void note_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
 static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
                   struct serving *serving)
 {
+    struct weft_checkpoint_feed *feed = thread->config.checkpoint;
+    bool again = false;
+    if (feed != NULL) {
+        weft_checkpoint_attach(feed, driver);
+    }
     tell(thread, WEFT_OK, driver);
     while (!atomic_load(&thread->stop)) {
-        (void)weft_driver_step(driver, WEFT_NEVER, handle, serving);
+        (void)weft_driver_step(driver, again ? 0 : WEFT_NEVER, handle, serving);
+        again = feed != NULL && weft_checkpoint_turn(feed, serving->shard);
         note_hint(thread, weft_driver_hint(driver));
+    }
+    if (feed != NULL) {
+        weft_checkpoint_attach(feed, NULL);
     }
     pthread_mutex_lock(&thread->lock);
     thread->driver = NULL; /* nobody wakes it from here on */
@@ -137,10 +147,19 @@ static weft_status open_endpoint(struct weft_shard_thread *thread,
     return status;
 }
 
+/* The longest message of the endpoint, in chunks: of its defaults, which open_endpoint keeps. */
+static uint32_t chunks_max(void)
+{
+    struct weft_driver_config driver;
+    weft_driver_config_default(&driver);
+    return driver.udp.ep.chunks_max;
+}
+
 static void *run(void *arg)
 {
     struct weft_shard_thread *thread = arg;
     struct weft_shard_config config = shard_config(&thread->config);
+    config.chunks_max = chunks_max();
     struct weft_driver *driver = NULL;
     struct weft_provider *provider = NULL;
     weft_status status = open_endpoint(thread, &config, &driver, &provider);
@@ -151,13 +170,21 @@ static void *run(void *arg)
     }
     struct serving serving = {.msgr = weft_driver_msgr(driver)};
     status = weft_shard_new(&config, serving.msgr, &serving.shard);
-    if (status == WEFT_OK) {
-        serve(thread, driver, &serving);
-    } else {
+    if (status == WEFT_OK && thread->config.checkpoint != NULL) {
+        struct weft_ckpt_error error = {.text = ""};
+        status = weft_checkpoint_restore(thread->config.checkpoint, serving.shard,
+                                         config.workers_max, supply_slabs, &error);
+        if (status != WEFT_OK) {
+            tell(thread, weft_io_fail(&thread->error, status, "%s", error.text), NULL);
+        }
+    } else if (status != WEFT_OK) {
         tell(thread,
              weft_io_fail(&thread->error, status, "cannot make the shard: %s",
                           weft_status_text(status)),
              NULL);
+    }
+    if (status == WEFT_OK) {
+        serve(thread, driver, &serving);
     }
     /* The endpoint borrows the shard's memory, so it goes first. */
     weft_driver_close(driver);

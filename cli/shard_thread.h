@@ -5,6 +5,7 @@
 #define WEFT_CLI_SHARD_THREAD_H
 
 #include "cli/carrier.h"
+#include "cli/checkpoint.h"
 #include "cli/security.h"
 #include "cli/tracing.h"
 #include "io/driver.h"
@@ -30,6 +31,7 @@ struct weft_shard_thread_config {
     const struct weft_security *security; /* loaded; borrowed until join */
     bool quiet; /* do not print hints about refused peers */
     struct weft_tracing *tracing; /* of the process; borrowed until join */
+    struct weft_checkpoint_feed *checkpoint; /* NULL = none are made; borrowed until join */
 };
 
 struct weft_shard_thread {

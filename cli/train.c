@@ -7,6 +7,7 @@
  * out of turn ends the run.
  */
 #define _GNU_SOURCE
+#include "cli/checkpoint.h"
 #include "cli/crew.h"
 #include "cli/results.h"
 #include "cli/train_place.h"
@@ -41,6 +42,7 @@ struct train {
     const char *report;
     bool json;
     bool quiet;
+    struct weft_checkpoint_options checkpoints;
 
     FILE *progress;
     char data_path[WEFT_ML_PATH_BYTES];
@@ -139,6 +141,24 @@ static weft_status start(struct train *train, const char *role, uint32_t rank,
     return WEFT_OK;
 }
 
+static void add_checkpoints(struct train *train, struct weft_arguments *arguments)
+{
+    const struct weft_checkpoint_options *options = &train->checkpoints;
+    if (options->directory == NULL) {
+        return;
+    }
+    weft_arguments_add(arguments, "--checkpoint=%s", options->directory);
+    if (options->every != NULL) {
+        weft_arguments_add(arguments, "--checkpoint-every=%s", options->every);
+    }
+    weft_arguments_add(arguments, "--checkpoint-whole-every=%u", options->whole_every);
+    weft_arguments_add(arguments, "--checkpoint-keep=%u", options->keep);
+    weft_arguments_add(arguments, "--checkpoint-memory=%u", options->memory_mib);
+    if (options->restore) {
+        weft_arguments_add(arguments, "--restore");
+    }
+}
+
 static weft_status start_server(struct train *train, uint32_t rank)
 {
     struct weft_arguments arguments = {.count = 0};
@@ -150,6 +170,7 @@ static weft_status start_server(struct train *train, uint32_t rank)
     weft_arguments_add(&arguments, "--shards-per-server=%u", train->shards_per_server);
     weft_arguments_add(&arguments, "--shard-base=%u", base);
     weft_arguments_add(&arguments, "--shards=%u", train->servers * train->shards_per_server);
+    add_checkpoints(train, &arguments);
     weft_train_place_server(&train->place, rank, &arguments);
     add_trace(train, &arguments, "server", rank);
     return start(train, "server", rank, &arguments);
@@ -211,6 +232,12 @@ static void note_message(struct train *train, struct weft_process *process, cons
             snprintf(train->error, sizeof(train->error), "%s %u (pid %d): %s", process->role,
                      process->rank, (int)process->pid, weft_channel_text(message, "text"));
         }
+        return;
+    }
+    if (strcmp(event, "checkpoint") == 0) {
+        fprintf(train->progress, "server %u: %s\n", process->rank,
+                weft_channel_text(message, "text"));
+        fflush(train->progress);
         return;
     }
     if (weft_results_add(&train->results, process, message, weft_clock_now_ns()) != WEFT_OK) {
@@ -390,7 +417,10 @@ static weft_status end_servers(struct train *train)
             kill(train->crew.processes[i].pid, SIGTERM);
         }
     }
-    return await(train, &train->servers_done, train->servers, SERVER_PATIENCE_NS,
+    /* A last checkpoint takes as long as the disk does. */
+    uint64_t patience_ns =
+        train->checkpoints.directory != NULL ? WEFT_NEVER : SERVER_PATIENCE_NS;
+    return await(train, &train->servers_done, train->servers, patience_ns,
                  "servers reported their counters");
 }
 
@@ -551,6 +581,9 @@ static int check(const struct weft_command *command, const struct train *train)
         return weft_options_usage(command, "there are no %u ports from --port %u on", shards,
                                   train->port);
     }
+    if (train->checkpoints.restore && train->checkpoints.directory == NULL) {
+        return weft_options_usage(command, "--resume needs --checkpoint: from where?");
+    }
     int status = weft_security_check(command, &train->job.security);
     return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &train->job);
 }
@@ -558,7 +591,8 @@ static int check(const struct weft_command *command, const struct train *train)
 int weft_cli_train(int argc, char **argv)
 {
     static struct train train; /* large, and there is one */
-    train = (struct train){.job = WEFT_JOB_DEFAULTS, .servers = 2, .shards_per_server = 1};
+    train = (struct train){.job = WEFT_JOB_DEFAULTS, .servers = 2, .shards_per_server = 1,
+                           .checkpoints = WEFT_CHECKPOINT_DEFAULTS};
     const struct weft_option options[] = {
         WEFT_JOB_OPTIONS(&train.job),
         WEFT_SECURITY_OPTIONS(&train.job.security),
@@ -568,6 +602,10 @@ int weft_cli_train(int argc, char **argv)
          WEFT_OPTION_U32, .value = &train.shards_per_server, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
         {"port", "P", "port of the first shard, the others follow; 0 = any free",
          WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
+        WEFT_CHECKPOINT_OPTIONS(&train.checkpoints),
+        {"resume", NULL, "go on where the newest good checkpoint of --checkpoint ends, with the\n"
+         "same --workers, --batch and --seed; servers and shards may be others", WEFT_OPTION_FLAG,
+         .value = &train.checkpoints.restore},
         {"lab", "NAME", "put servers on the first hosts of this lab (`weft lab up`), workers on\n"
          "the following; where the hosts end, it begins again with host 0",
          WEFT_OPTION_STRING, .value = &train.place.lab, .fallback = "none: loopback"},

@@ -140,6 +140,7 @@ static void say_ready(struct worker *worker)
     cJSON_AddNumberToObject(event, "rows_train", worker->dataset.train_count);
     cJSON_AddNumberToObject(event, "rows_test", worker->dataset.test_count);
     cJSON_AddNumberToObject(event, "features", worker->dataset.feature_count);
+    cJSON_AddNumberToObject(event, "epoch", weft_learner_first_epoch(&worker->learner));
     say(worker, event);
 }
 
@@ -302,9 +303,14 @@ static int train(struct worker *worker)
     if (!wait_for_word(worker, "go")) {
         return fail(worker, WEFT_TIMEOUT, "interrupted");
     }
+    uint32_t first = weft_learner_first_epoch(learner);
+    if (first >= worker->job.epochs) {
+        return fail(worker, WEFT_STATE,
+                    "the servers have finished all --epochs already; more of them train on");
+    }
     learner->stepped = stepped;
     learner->stepped_arg = worker;
-    for (uint32_t epoch = 0;
+    for (uint32_t epoch = first;
          status == WEFT_OK && epoch < worker->job.epochs && !learner->is_over; epoch++) {
         double loss;
         worker->step_begun_ns = weft_clock_now_ns();

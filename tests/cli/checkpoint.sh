@@ -1,0 +1,146 @@
+#!/bin/sh
+# Checkpoints as a user meets them: written while training goes on, read with numpy, gone on from
+# with other servers, after kill -9, on a full disk, and damaged.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_DATA_DIR
+data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
+dir=$tap_tmp/ckpt
+
+until_true() {
+    tries=0
+    until "$@"; do
+        [ "$tries" -lt 400 ] || return 1
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+}
+
+train() {
+    "$WEFT_BIN" train --data "$data" --loss-bound 0 --workers 2 "$@"
+}
+
+# auc <log>: the last one.
+auc() {
+    sed -n 's/^  test AUC *//p' "$1"
+}
+
+python=
+for candidate in python3 /usr/bin/python3; do
+    if "$candidate" -c 'import numpy' 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+reader=$WEFT_SOURCE_ROOT/tests/cli/checkpoint_read.py
+
+# ---- a run in one go, and the same in two, on other servers ----
+tap_run "a run in one go" train --epochs 3 --servers 1 --checkpoint "$tap_tmp/whole"
+cp "$tap_tmp/run.out" "$tap_tmp/whole.log"
+tap_run "the first epochs, with deltas" train --epochs 2 --servers 2 --checkpoint "$dir" \
+    --checkpoint-every 20 --checkpoint-whole-every 3 --checkpoint-keep 3
+tap_like "says what it wrote" "$(cat "$tap_tmp/run.out")" \
+    '^server 1: checkpoint 40: clock 40, [0-9]* rows that changed, [0-9]* bytes'
+tap_like "and at the end" "$(cat "$tap_tmp/run.out")" '^server 0: checkpoint 96: clock 96'
+# 20 whole, 40 and 60 upon it, 80 whole, 96 upon it, when the machine keeps up.
+kept=$(find "$dir" -name '*-0000-0000.manifest' | wc -l)
+tap_is "keeps three, and what they are based on ($kept)" "$((kept >= 3 && kept <= 6))" 1
+tap_run_fails "checkpoints are not written over" 1 train --epochs 3 --checkpoint "$dir"
+tap_like "says why" "$(cat "$tap_tmp/run.out")" 'holds checkpoints: restore from them'
+tap_run "the rest, on three shards of one server" train --epochs 3 --servers 1 \
+    --shards-per-server 3 --checkpoint "$dir" --resume --report "$tap_tmp/report.json"
+cp "$tap_tmp/run.out" "$tap_tmp/rest.log"
+tap_like "goes on where it was" "$(cat "$tap_tmp/rest.log")" 'restored from checkpoint 96'
+tap_is "in the third epoch" "$(grep -c '^epoch [12]/' "$tap_tmp/rest.log")" 0
+tap_is "the same quality" "$(auc "$tap_tmp/rest.log")" "$(auc "$tap_tmp/whole.log")"
+tap_run "the report has no figures of the first two epochs" jq -e \
+    '.train_logloss[0] == null and .train_logloss[2] > 0 and .test_auc > 0.9' "$tap_tmp/report.json"
+tap_run_fails "nothing is left to do" 1 train --epochs 3 --checkpoint "$dir" --resume
+tap_like "says so" "$(cat "$tap_tmp/run.out")" 'finished all --epochs already'
+
+# ---- read by others ----
+if [ -n "$python" ]; then
+    tap_run "numpy reads the newest" "$python" "$reader" "$dir"
+    tap_is "of the last clock" "$(jq -r '"\(.clock) \(.rows)"' "$tap_tmp/run.out")" "144 7453"
+    tap_run "a run in one go and one in two: the same rows" "$python" "$reader" "$dir" --compare \
+        "$tap_tmp/whole"
+else
+    tap_skip "numpy reads the newest" "no numpy"
+    tap_skip "of the last clock" "no numpy"
+    tap_skip "a run in one go and one in two: the same rows" "no numpy"
+fi
+
+# ---- kill -9 of everything, at any time ----
+rm -rf "$dir"
+: >"$tap_tmp/log"
+"$WEFT_BIN" train --data "$data" --loss-bound 0 --workers 2 --epochs 10000 --servers 2 \
+    --checkpoint "$dir" --checkpoint-every 10 --checkpoint-whole-every 4 >"$tap_tmp/log" 2>&1 &
+train=$!
+until_true grep -q '^epoch 3/' "$tap_tmp/log" || tap_fail "it trains" "$(cat "$tap_tmp/log")"
+for pid in $(sed -n 's/^server [0-9]*: pid //p' "$tap_tmp/log"); do
+    kill -9 "$pid"
+done
+wait "$train" || true
+# What a finished checkpoint promised: the newest number that both servers told of.
+promised=$(sed -n 's/^server [0-9]*: checkpoint \([0-9]*\):.*/\1/p' "$tap_tmp/log" | sort -n |
+    uniq -d | tail -n 1)
+tap_run "after kill -9: on one server" train --epochs 6 --servers 1 --checkpoint "$dir" --resume
+restored=$(sed -n 's/.*restored from checkpoint \([0-9]*\)$/\1/p' "$tap_tmp/run.out")
+tap_is "nothing that was promised is lost" "$((restored >= promised && promised >= 20))" 1
+tap_is "the same quality as without" \
+    "$(train --epochs 6 --servers 1 2>&1 | sed -n 's/^  test AUC *//p')" "$(auc "$tap_tmp/run.out")"
+
+# ---- a server alone: SIGUSR1, SIGTERM, refusals ----
+server() {
+    "$WEFT_BIN" server --security none --port 0 "$@"
+}
+tap_run_fails "--restore without a directory" 2 server --restore
+tap_run_fails "an interval that is none" 1 server --checkpoint "$tap_tmp/x" --checkpoint-every 5m
+tap_like "says what is allowed" "$(cat "$tap_tmp/run.out")" 'a number of clocks, or of seconds'
+tap_run_fails "seconds, and not all shards" 1 server --shards 2 --checkpoint "$tap_tmp/x" \
+    --checkpoint-every 5s
+tap_run_fails "nothing to restore" 1 server --checkpoint "$tap_tmp/x" --restore
+tap_like "says so" "$(cat "$tap_tmp/run.out")" 'holds no checkpoint to restore from'
+tap_run_fails "a directory that cannot be made" 1 server --checkpoint /dev/null/x
+: >"$tap_tmp/log"
+"$WEFT_BIN" server --security none --port 0 --checkpoint "$tap_tmp/asked" >"$tap_tmp/port" 2>"$tap_tmp/log" &
+server=$!
+until_true grep -q '^shard 0' "$tap_tmp/port"
+port=$(sed -n 's/.*:\([0-9]*\)$/\1/p' "$tap_tmp/port")
+"$WEFT_BIN" worker --security none --servers "127.0.0.1:$port" --data "$data" --workers 1 \
+    --epochs 10000 >"$tap_tmp/worker" 2>&1 &
+worker=$!
+until_true grep -q '"epoch"' "$tap_tmp/worker"
+kill -USR1 "$server"
+tap_run "SIGUSR1 asks for one" until_true grep -q 'checkpoint [0-9]*: clock' "$tap_tmp/log"
+kill -USR1 "$server"
+kill -TERM "$server"
+status=0
+wait "$server" || status=$?
+kill -9 "$worker" 2>/dev/null
+wait "$worker" 2>/dev/null || true
+tap_is "SIGTERM right behind another request: a clean end" "$status" 0
+tap_is "nothing half written is left" "$(find "$tap_tmp/asked" -name '*.tmp')" ""
+tap_run "and what is there is good" sh -c \
+    "'$WEFT_BIN' server --security none --port 0 --checkpoint '$tap_tmp/asked' --restore >'$tap_tmp/up' 2>&1 &
+     pid=\$!; sleep 1; kill \$pid; wait \$pid && grep -q 'restored from' '$tap_tmp/up'"
+
+# ---- damaged ----
+newest=$(find "$dir" -name '*.safetensors' | sort | tail -n 1)
+printf 'X' | dd of="$newest" bs=1 seek=9000 conv=notrunc 2>/dev/null
+tap_run "a damaged one is passed over" train --epochs 7 --servers 1 --checkpoint "$dir" --resume
+tap_like "and named" "$(cat "$tap_tmp/run.out")" \
+    'checkpoint [0-9]* cannot be used: .*-0000.safetensors: .* is damaged'
+
+# ---- a full disk: a limit on the size of files stands in for it ----
+(
+    ulimit -f 60 # blocks of 512 bytes: smaller than a checkpoint
+    trap '' XFSZ
+    exec "$WEFT_BIN" train --data "$data" --workers 2 --servers 1 --epochs 2 --checkpoint \
+        "$tap_tmp/full" --checkpoint-every 20
+) >"$tap_tmp/log" 2>&1
+tap_is "a full disk does not end the training" "$?" 0
+tap_like "and is told" "$(cat "$tap_tmp/log")" \
+    'checkpoint 20 given up: cannot write .*: File too large'
+tap_is "nothing half written is left there" "$(find "$tap_tmp/full" -name '*.tmp')" ""
+tap_done

@@ -1,0 +1,98 @@
+"""Reads a directory of checkpoints with numpy and the standard library alone, as docs/CHECKPOINTS.md
+tells: checkpoint_read.py DIR [NUMBER] prints what is in it as JSON; checkpoint_read.py DIR --compare
+OTHER fails when the newest checkpoints of both do not hold the same rows."""
+import glob
+import json
+import os
+import struct
+import sys
+
+import numpy
+
+TYPES = {"U32": "<u4", "U64": "<u8", "F32": "<f4"}
+MASK = (1 << 64) - 1
+
+
+def read_file(path):
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        head = json.loads(file.read(length))
+        data = file.read()
+    metadata = head.pop("__metadata__")
+    tensors = {}
+    for name, t in head.items():
+        begin, end = t["data_offsets"]
+        tensors[name] = numpy.frombuffer(data[begin:end], TYPES[t["dtype"]]).reshape(t["shape"])
+    return metadata, tensors
+
+
+def manifests(directory, number):
+    found = []
+    for path in sorted(glob.glob("%s/%012d-*.manifest" % (directory, number))):
+        with open(path) as file:
+            found.append(json.load(file))
+    return found
+
+
+def newest(directory):
+    numbers = sorted({int(os.path.basename(p)[:12]) for p in glob.glob(directory + "/*.manifest")})
+    return numbers[-1]
+
+
+def mix(x):
+    """The finalizer of splitmix64: which shard an id lives on."""
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+def load(directory, number):
+    """Rows of table 0 by id, and the clock; deltas upon what they are based on."""
+    rows, clock, files = {}, None, 0
+    for manifest in manifests(directory, number):
+        assert manifest["format"] == "weft-checkpoint" and manifest["version"] == 1
+        chain = [manifest]
+        while chain[0]["base"] != 0:
+            same = [m for m in manifests(directory, chain[0]["base"])
+                    if m["first"] == manifest["first"]]
+            chain.insert(0, same[0])
+        for link in chain:
+            for i, file in enumerate(link["files"]):
+                path = os.path.join(directory, file["name"])
+                assert os.path.getsize(path) == file["bytes"]
+                metadata, tensors = read_file(path)
+                files += 1
+                assert int(metadata["shard"]) == link["first"] + i
+                ids = tensors["table.0.ids"]
+                weights = tensors["table.0.weights"]
+                assert len(set(ids.tolist())) == len(ids)
+                for id, row in zip(ids.tolist(), weights):
+                    assert mix(id) * link["shards"] >> 64 == link["first"] + i
+                    rows[id] = row
+        at = int(metadata["table.0.clock"])
+        assert clock in (None, at), "parts of different clocks"
+        clock = at
+        assert set(tensors["table.0.worker_clocks"][:2].tolist()) == {at}
+        state = tensors.get("table.0.state")
+        assert state is None or (state >= 0).all()  # Adagrad: sums of squares
+    return rows, clock, files
+
+
+def main():
+    directory = sys.argv[1]
+    if len(sys.argv) > 3:
+        a, _, _ = load(directory, newest(directory))
+        b, _, _ = load(sys.argv[3], newest(sys.argv[3]))
+        assert a.keys() == b.keys(), "other rows"
+        worst = max(float(numpy.abs(a[id] - b[id]).max()) for id in a)
+        print("%d rows, at most %g apart" % (len(a), worst))
+        assert worst < 1e-4
+        return
+    number = int(sys.argv[2]) if len(sys.argv) > 2 else newest(directory)
+    rows, clock, files = load(directory, number)
+    norm = float(numpy.sqrt(sum(float((row.astype("f8") ** 2).sum()) for row in rows.values())))
+    print(json.dumps({"number": number, "clock": clock, "rows": len(rows), "files": files,
+                      "norm": norm}))
+
+
+main()
