@@ -51,6 +51,7 @@ struct fake_node {
     uint32_t index;
     bool dead;
     uint64_t name;
+    uint64_t incarnation; /* 0 = another one at each connection */
     struct fake_expect expects[FAKE_EXPECTS];
     struct weft_msg_event events[FAKE_EVENTS];
     uint64_t masks[FAKE_EVENTS][FAKE_WORDS];
@@ -321,6 +322,7 @@ static inline void fake_connect(struct fake_net *net, uint32_t a, uint32_t b)
         struct weft_msg_event *event = fake_event(&net->nodes[ends[i]], WEFT_EVENT_PEER_UP);
         event->peer = fake_peer(ends[1 - i]);
         event->name = net->nodes[ends[1 - i]].name;
+        event->incarnation = net->nodes[ends[1 - i]].incarnation;
     }
 }
 
