@@ -1,0 +1,40 @@
+/* The rows of one step of a worker, and the ids that they name.
+ *
+ * A worker's step is: build a batch from row numbers; pull the weights of batch->ids; compute a
+ * gradient (model.h); push it under the same ids. The batch names every id once, ascending, and
+ * knows for each nonzero which of the ids it is. It knows nothing of models or weights.
+ */
+#ifndef WEFT_ML_BATCH_H
+#define WEFT_ML_BATCH_H
+
+#include "ml/dataset.h"
+
+struct weft_ml_batch {
+    const struct weft_ml_dataset *dataset; /* borrowed until fini */
+
+    uint32_t row_count;
+    uint32_t id_count;
+    uint64_t nonzero_count;
+    const uint32_t *rows;  /* (row_count,): a copy of the caller's list */
+    const uint64_t *ids;   /* (id_count,): strictly ascending, each used by at least one row */
+    const uint32_t *local; /* (nonzero_count,): index into ids, row after row as in `rows` */
+
+    struct weft_ml_batch_memory *memory; /* private */
+};
+
+/* Cost:    memory for two integers per feature of the data set.   Errors: WEFT_NOMEM. */
+weft_status weft_ml_batch_init(struct weft_ml_batch *batch, const struct weft_ml_dataset *dataset);
+
+/* Make the batch of these rows; replaces the one before.
+ *
+ * Shape:   rows (row_count,), each below dataset->row_count; repeats are allowed; 0 rows too.
+ * Errors:  WEFT_NOMEM   the batch before is lost; build again or give up.
+ * Cost:    O(nonzeros of the rows); allocates only when larger than all batches before.
+ */
+weft_status weft_ml_batch_build(struct weft_ml_batch *batch, const uint32_t *rows,
+                                uint32_t row_count);
+
+/* A zeroed batch is allowed. */
+void weft_ml_batch_fini(struct weft_ml_batch *batch);
+
+#endif
