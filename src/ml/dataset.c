@@ -14,6 +14,7 @@ struct builder {
     struct weft_ml_dictionary dictionary;
     uint64_t nonzero_capacity;
     uint32_t row_capacity;
+    uint32_t field_count; /* of the first row */
 };
 
 bool weft_ml_is_test_line(const char *text, size_t bytes)
@@ -44,6 +45,7 @@ static bool resize_rows(struct builder *builder, uint32_t capacity)
     /* Either list may have to hold every row. */
     return resize(&set->row_begin, (uint64_t)capacity + 1, sizeof(*set->row_begin)) &&
            resize(&set->labels, capacity, sizeof(*set->labels)) &&
+           resize(&set->targets, capacity, sizeof(*set->targets)) &&
            resize(&set->train_rows, capacity, sizeof(*set->train_rows)) &&
            resize(&set->test_rows, capacity, sizeof(*set->test_rows));
 }
@@ -108,6 +110,7 @@ static weft_status append_row(struct builder *builder, const struct weft_ml_row 
         return status;
     }
     set->labels[number] = row->label;
+    set->targets[number] = set->has_ratings ? row->target : (float)row->label;
     if (is_test) {
         set->test_rows[set->test_count++] = number;
     } else {
@@ -126,6 +129,13 @@ static weft_status append_line(struct builder *builder, const struct weft_ml_for
     weft_status status = format->parse(line->text, line->bytes, line->number, row, error, &is_row);
     if (status != WEFT_OK || !is_row) {
         return status;
+    }
+    if (builder->set.row_count == 0) {
+        builder->field_count = row->field_count;
+    }
+    if (row->field_count != builder->field_count) {
+        return weft_ml_fail(error, WEFT_DATA, "%u fields where the first row has %u",
+                            row->field_count, builder->field_count);
     }
     status = append_row(builder, row, weft_ml_is_test_line(line->text, line->bytes));
     if (status != WEFT_OK) {
@@ -206,6 +216,7 @@ static void shrink(struct builder *builder)
     (void)resize_nonzeros(builder, set->nonzero_count);
     (void)resize(&set->row_begin, (uint64_t)set->row_count + 1, sizeof(*set->row_begin));
     (void)resize(&set->labels, set->row_count, sizeof(*set->labels));
+    (void)resize(&set->targets, set->row_count, sizeof(*set->targets));
     (void)resize(&set->train_rows, set->train_count, sizeof(*set->train_rows));
     (void)resize(&set->test_rows, set->test_count, sizeof(*set->test_rows));
 }
@@ -215,7 +226,7 @@ static weft_status load(const char *name, struct weft_ml_source *source,
                         const struct weft_ml_format *format, struct weft_ml_error *error,
                         struct weft_ml_dataset *dataset_p)
 {
-    struct builder builder = {0};
+    struct builder builder = {.set.has_ratings = format->has_ratings};
     uint64_t line = 0;
     weft_status status = append_all(&builder, format, source, error, &line);
     weft_ml_source_close(source);
@@ -265,6 +276,7 @@ void weft_ml_dataset_fini(struct weft_ml_dataset *dataset)
     free(dataset->columns);
     free(dataset->values);
     free(dataset->labels);
+    free(dataset->targets);
     free(dataset->feature_ids);
     free(dataset->train_rows);
     free(dataset->test_rows);

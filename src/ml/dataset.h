@@ -1,4 +1,4 @@
-/* A data set in memory: sparse rows (CSR) with binary labels, split into training and test rows.
+/* A data set in memory: sparse rows (CSR) with what is to be predicted, split into training and test rows.
  *
  * A feature has two numbers: its id (u64, what the parameter server knows), listed ascending in
  * `feature_ids`, and its column, the position in that list. Ascending columns are ascending ids, so
@@ -17,6 +17,7 @@
 enum { WEFT_ML_SPLIT_MODULUS = 5 };
 
 struct weft_ml_dataset {
+    bool has_ratings; /* every row is a user and an item, then the bias; see format.h */
     uint32_t row_count;
     uint32_t feature_count; /* distinct ids, the bias included */
     uint64_t nonzero_count;
@@ -25,6 +26,7 @@ struct weft_ml_dataset {
     uint32_t *columns;   /* (nonzero_count,): strictly ascending within a row */
     float *values;       /* (nonzero_count,): finite, not zero */
     uint8_t *labels;     /* (row_count,): 0 or 1 */
+    float *targets;      /* (row_count,): the rating, or the label where there are no ratings */
     uint64_t *feature_ids; /* (feature_count,): strictly ascending; the last is the bias */
 
     uint32_t *train_rows; /* (train_count,): row numbers in the order of the file */

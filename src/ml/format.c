@@ -2,6 +2,8 @@
 
 #include "ml/adult.h"
 #include "ml/libsvm.h"
+#include "ml/movielens.h"
+#include "ml/tsv.h"
 
 #include <string.h>
 
@@ -22,6 +24,22 @@ const struct weft_ml_format weft_ml_formats[] = {
         .name = "libsvm",
         .help = "lines of `label index:value ...`, labels 0/1 or -1/+1",
         .parse = weft_ml_libsvm_parse,
+    },
+    {
+        .name = "movielens",
+        .help = "MovieLens ratings.csv; click = a rating of at least 4",
+        .has_ratings = true,
+        .parse = weft_ml_movielens_parse,
+    },
+    {
+        .name = "tsv",
+        .help = "label 0 or 1 and categories, separated by tabs",
+        .parse = weft_ml_tsv_parse,
+    },
+    {
+        .name = "criteo",
+        .help = "label, 13 integers and 26 categories, separated by tabs",
+        .parse = weft_ml_criteo_parse,
     },
     {.name = NULL},
 };

@@ -26,6 +26,7 @@ struct weft_ml_format {
     const char *name;    /* as on the command line */
     const char *help;    /* one line */
     const char *shipped; /* file name (locate.h) when the user names none; NULL = must name one */
+    bool has_ratings;    /* every row is a user, an item (a larger id) and a rating */
     weft_ml_parse_fn *parse;
 };
 

@@ -8,6 +8,8 @@ void weft_ml_row_clear(struct weft_ml_row *row)
 {
     row->count = 0;
     row->label = 0;
+    row->target = 0;
+    row->field_count = 0;
 }
 
 static weft_status grow(struct weft_ml_row *row, struct weft_ml_error *error)

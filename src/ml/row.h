@@ -14,7 +14,9 @@ struct weft_ml_row {
     float *values; /* finite and not zero */
     uint32_t count;
     uint32_t capacity;
-    uint8_t label; /* 0 or 1 */
+    uint8_t label;        /* 0 or 1 */
+    float target;         /* formats with ratings: the rating, finite */
+    uint32_t field_count; /* fields of the line where all lines must have the same; else 0 */
 };
 
 /* A zeroed row is empty and valid; memory grows to the longest row and is reused. */

@@ -19,6 +19,8 @@ static void check_dataset(const struct weft_ml_dataset *set)
     WEFT_ASSERT(set->row_begin[set->row_count] == set->nonzero_count);
     WEFT_ASSERT(set->feature_ids[set->feature_count - 1] == WEFT_ML_BIAS_ID);
     for (uint32_t r = 0; r < set->row_count; r++) {
+        WEFT_ASSERT(!set->has_ratings || set->row_begin[r + 1] - set->row_begin[r] == 3);
+        WEFT_ASSERT(isfinite(set->targets[r]));
         for (uint64_t i = set->row_begin[r]; i < set->row_begin[r + 1]; i++) {
             WEFT_ASSERT(set->columns[i] < set->feature_count);
             WEFT_ASSERT(i == set->row_begin[r] || set->columns[i] > set->columns[i - 1]);
@@ -45,13 +47,29 @@ static void check_batch(const struct weft_ml_dataset *set)
     free(gradient);
 }
 
+static const char *format_name(uint8_t letter)
+{
+    switch (letter) {
+    case 'a':
+        return "adult";
+    case 'c':
+        return "criteo";
+    case 'm':
+        return "movielens";
+    case 't':
+        return "tsv";
+    default:
+        return "libsvm";
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0 || size > INPUT_BYTES_MAX) {
         return 0;
     }
     const struct weft_ml_format *format = NULL;
-    weft_status status = weft_ml_format_find(data[0] == 'a' ? "adult" : "libsvm", NULL, &format);
+    weft_status status = weft_ml_format_find(format_name(data[0]), NULL, &format);
     WEFT_ASSERT(status == WEFT_OK);
     struct weft_ml_error error = {0};
     struct weft_ml_dataset set;

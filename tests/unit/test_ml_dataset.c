@@ -221,13 +221,50 @@ static void long_paths_lose_their_front(void **state)
     assert_non_null(strstr(error.text, "pp.zst:2: label \"2\" is not one of 0, 1, -1, +1"));
 }
 
+static void targets_are_ratings_or_labels(void **state)
+{
+    (void)state;
+    struct weft_ml_error error = {0};
+    struct weft_ml_dataset set;
+    assert_int_equal(load("movielens", "userId,movieId,rating,timestamp\n1,7,3.5,9\n2,7,4,9\n",
+                          &error, &set),
+                     WEFT_OK);
+    check_invariants(&set);
+    assert_true(set.has_ratings);
+    assert_true(set.targets[0] == 3.5F && set.targets[1] == 4.0F);
+    assert_int_equal(set.labels[0], 0);
+    assert_int_equal(set.labels[1], 1);
+    assert_int_equal(set.feature_count, 4); /* two users, a movie, the bias */
+    weft_ml_dataset_fini(&set);
+    assert_int_equal(load("libsvm", "-1 1:1\n+1 1:1\n", &error, &set), WEFT_OK);
+    assert_false(set.has_ratings);
+    assert_true(set.targets[0] == 0 && set.targets[1] == 1);
+    weft_ml_dataset_fini(&set);
+}
+
+/* A parser sees one line; that all have the same fields is seen here. */
+static void rows_of_a_table_are_alike(void **state)
+{
+    (void)state;
+    struct weft_ml_error error = {0};
+    struct weft_ml_dataset set;
+    assert_int_equal(load("tsv", "1\ta\tb\n\n0\ta\n", &error, &set), WEFT_DATA);
+    assert_string_equal(error.text, "data.txt:3: 2 fields where the first row has 3");
+    assert_int_equal(load("tsv", "1\ta\tb\n0\t\tb\n", &error, &set), WEFT_OK);
+    assert_int_equal(set.row_count, 2);
+    weft_ml_dataset_fini(&set);
+    assert_int_equal(load("movielens", "1,7,3.5,9\n1,8,6,9\n", &error, &set), WEFT_DATA);
+    assert_string_equal(error.text, "data.txt:2: rating \"6\" is not a number from 0 to 5");
+}
+
 static void formats_have_names(void **state)
 {
     (void)state;
     struct weft_ml_error error = {0};
     const struct weft_ml_format *format = NULL;
     assert_int_equal(weft_ml_format_find("csv", &error, &format), WEFT_NOTFOUND);
-    assert_string_equal(error.text, "unknown data format \"csv\"; known: adult, adult3, libsvm");
+    assert_string_equal(error.text, "unknown data format \"csv\"; known: adult, adult3, libsvm, "
+                                    "movielens, tsv, criteo");
     assert_null(format);
     assert_string_equal(format_of("adult")->name, "adult");
 }
@@ -269,6 +306,8 @@ int main(void)
         cmocka_unit_test(a_cut_stream_names_the_line),
         cmocka_unit_test(files_that_are_not_there),
         cmocka_unit_test(long_paths_lose_their_front),
+        cmocka_unit_test(targets_are_ratings_or_labels),
+        cmocka_unit_test(rows_of_a_table_are_alike),
         cmocka_unit_test(formats_have_names),
         cmocka_unit_test(the_shipped_adult_data),
     };
