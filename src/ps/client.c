@@ -171,6 +171,7 @@ static uint32_t op_take(struct weft_ps_client *client, uint8_t kind, uint16_t ta
         if (op->state == OP_FREE) {
             op->state = OP_ACTIVE;
             op->kind = kind;
+            op->abandoned = false;
             op->table = table;
             op->parts = op->parts_open = 0;
             op->buffer_used = 0;
@@ -220,6 +221,9 @@ void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t index)
     WEFT_ASSERT(op->state == OP_ACTIVE && op->parts_open > 0);
     if (--op->parts_open == 0) {
         op_finish(client, op);
+        if (op->abandoned) {
+            weft_ps_op_release(client, index);
+        }
     }
 }
 
@@ -499,6 +503,12 @@ void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op index)
         client->parts[index * client->parts_per_op + i].state = PART_FREE;
     }
     client->ops[index].state = OP_FREE;
+}
+
+void weft_ps_op_abandon(struct weft_ps_client *client, weft_ps_op index)
+{
+    WEFT_ASSERT(index < client->config.ops_max && client->ops[index].state == OP_ACTIVE);
+    client->ops[index].abandoned = true;
 }
 
 /* ---- clocks ---------------------------------------------------------------------------------- */

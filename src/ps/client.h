@@ -58,6 +58,7 @@ struct weft_ps_result {
     uint32_t chunks_refused; /* push: by the server */
     uint64_t elements_sent;  /* blocks of rows: pushed by us, or by the server in answers */
     uint64_t elements_delivered;
+    uint64_t rows_missed;            /* pull: that kept an old value, in whole or in part */
     uint32_t clock;                  /* lowest version among the answers */
     struct weft_rpc_latency latency; /* of the RPC that finished last */
 };
@@ -198,6 +199,10 @@ bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op op,
 
 /* Give the operation back; it must be done. */
 void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op op);
+
+/* Give an unfinished operation up: what it borrowed is the caller's again, and its place is free when
+ * the answers have come. A push is sent all the same. */
+void weft_ps_op_abandon(struct weft_ps_client *client, weft_ps_op op);
 
 /* True while an operation is unfinished or a CLOCK is not closed. */
 bool weft_ps_client_busy(const struct weft_ps_client *client);

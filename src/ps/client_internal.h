@@ -76,6 +76,7 @@ enum ps_op_state { OP_FREE, OP_ACTIVE, OP_DONE };
 struct ps_op {
     enum ps_op_state state;
     uint8_t kind;
+    bool abandoned; /* released when it is done; ids and rows are not ours any more */
     uint16_t table; /* TABLE */
     uint32_t bound_ppm;
     uint32_t parts; /* made */

@@ -467,6 +467,7 @@ static void scatter(struct weft_ps_client *client, const struct ps_part *part,
                     const struct weft_msg_event *event)
 {
     struct ps_table *table = &client->tables[part->table];
+    struct weft_ps_result *result = &client->ops[part->op].result;
     const struct ps_list *list = &part->list;
     uint32_t blocks = weft_table_blocks(&table->spec);
     uint32_t elem_bytes = event->elem_bytes;
@@ -487,6 +488,7 @@ static void scatter(struct weft_ps_client *client, const struct ps_part *part,
             size_t at, used = ps_list_used(list, &table->spec, row, b, &at);
             memcpy(list->out + at, part->reply + (size_t)element * elem_bytes, used * 4);
         }
+        result->rows_missed += !came;
         remember(client, table, ps_list_id(list, row), came);
     }
 }
@@ -522,7 +524,9 @@ static bool take_answer(struct weft_ps_client *client, const struct ps_part *par
     if (!rows_match(client, part, event, reply_p)) {
         return false;
     }
-    scatter(client, part, event);
+    if (!client->ops[part->op].abandoned) {
+        scatter(client, part, event);
+    }
     count_flow(client, part, event, WEFT_RPC_REPLY_BYTES);
     return true;
 }
