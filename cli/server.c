@@ -25,6 +25,8 @@ struct server {
     uint32_t workers;
     uint32_t rows_max;
     uint64_t table_bytes;
+    uint32_t tables_max;
+    uint32_t dim_max;
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
     uint32_t busy_poll_us;
@@ -136,6 +138,8 @@ static int start_shards(struct server *server)
             .workers = server->workers,
             .rows_max = server->rows_max,
             .table_bytes_max = server->table_bytes,
+            .tables_max = server->tables_max,
+            .dim_max = server->dim_max,
             .credit_share = &server->credit_share,
             .busy_poll_us = (uint16_t)server->busy_poll_us,
             .keepalive_ns = weft_job_span_ns(server->keepalive_ms),
@@ -307,6 +311,8 @@ int weft_cli_server(int argc, char **argv)
                              .shards_here = 1,
                              .workers = 16,
                              .rows_max = 4194304,
+                             .tables_max = 4,
+                             .dim_max = 64,
                              .inject_seed = 1,
                              .security = WEFT_SECURITY_DEFAULTS,
                              .checkpoints = WEFT_CHECKPOINT_DEFAULTS,
@@ -325,12 +331,17 @@ int weft_cli_server(int argc, char **argv)
          .min = 1, .max = WEFT_JOB_SHARDS_MAX, .fallback = "those here and before"},
         {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32, .value = &server.workers,
          .min = 1, .max = WEFT_JOB_WORKERS_MAX},
-        {"rows-max", "N", "rows that a shard takes; further ones are refused and counted",
+        {"rows-max", "N", "rows that a shard takes for each table; further ones are refused and\n"
+         "counted",
          WEFT_OPTION_U32, .value = &server.rows_max, .min = 1, .max = 1u << 28},
         {"table-bytes", "N",
          "bytes that a shard's part of a table may take, its index and the counts\n"
          "of its admission included; 0 = as many as rows-max rows need",
          WEFT_OPTION_U64, .value = &server.table_bytes},
+        {"tables", "N", "tables that workers may make, numbered 0 to N-1", WEFT_OPTION_U32,
+         .value = &server.tables_max, .min = 1, .max = 4096},
+        {"dim-max", "N", "floats in the longest row of any table", WEFT_OPTION_U32,
+         .value = &server.dim_max, .min = 1, .max = WEFT_RPC_DIM_MAX},
         WEFT_CARRIER_OPTIONS(&server.carrier),
         WEFT_SECURITY_NETWORK_OPTIONS(&server.security),
         {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,

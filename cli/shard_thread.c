@@ -25,9 +25,10 @@ static struct weft_shard_config shard_config(const struct weft_shard_thread_conf
     shard.shard = config->shard;
     shard.shards = config->shards;
     shard.workers_max = config->workers;
-    shard.tables_max = 1;
+    shard.tables_max = config->tables_max;
     shard.rows_max = config->rows_max;
     shard.table_bytes_max = config->table_bytes_max;
+    shard.dim_max = config->dim_max;
     shard.clock_ns = clock_now;
     shard.checkpoints = config->checkpoint != NULL;
     return shard;

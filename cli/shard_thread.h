@@ -20,8 +20,10 @@ struct weft_shard_thread_config {
     uint32_t shard;
     uint32_t shards;   /* in the whole job */
     uint32_t workers;
-    uint32_t rows_max; /* of this shard */
+    uint32_t rows_max; /* of this shard, for each table */
     uint64_t table_bytes_max; /* of each table; 0 = none */
+    uint32_t tables_max;
+    uint32_t dim_max;
     struct weft_credit_share *credit_share; /* of the shards of this host; outlives the thread */
     struct weft_loss_config loss;
     uint16_t busy_poll_us;
