@@ -34,17 +34,14 @@ static weft_status too_new(const char *what, struct weft_io_error *error)
                         what);
 }
 
-/* Read a caller's struct of any age over ours, which holds the defaults of fields that an older one
- * lacks. `what` names it and the function that makes it. */
-static weft_status struct_in(void *ours, size_t ours_bytes, size_t bytes_min, const void *theirs,
-                             const char *what, struct weft_io_error *error)
+weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, const void *theirs,
+                               const char *what, const char *init, struct weft_io_error *error)
 {
     size_t size;
     memcpy(&size, theirs, sizeof(size)); /* the first member of every such struct */
     if (size < bytes_min) {
         return weft_io_fail(error, WEFT_INVALID,
-                            "the size of this %s is %zu; call weft_transport_%s_init first", what,
-                            size, what);
+                            "the size of this %s is %zu; call %s first", what, size, init);
     }
     size_t common = size < ours_bytes ? size : ours_bytes;
     if (!is_zero((const uint8_t *)theirs + common, size - common)) {
@@ -66,9 +63,8 @@ void weft_api_struct_out(void *theirs, const void *ours, size_t ours_bytes, size
     memset((uint8_t *)theirs + common, 0, size - common);
 }
 
-/* Defaults into a caller's struct, whose size is told by the caller. */
-static void init_out(void *theirs, size_t size, const void *defaults, size_t ours_bytes,
-                     size_t bytes_min)
+void weft_api_struct_init(void *theirs, size_t size, const void *defaults, size_t ours_bytes,
+                          size_t bytes_min)
 {
     memcpy(theirs, &size, sizeof(size));
     weft_api_struct_out(theirs, defaults, ours_bytes, bytes_min);
@@ -87,13 +83,13 @@ void weft_transport_config_init(struct weft_transport_config *config_p, size_t s
         .keepalive_ns = WEFT_NEVER,
         .idle_timeout_ns = WEFT_NEVER,
     };
-    init_out(config_p, size, &config, sizeof(config), CONFIG_BYTES_MIN);
+    weft_api_struct_init(config_p, size, &config, sizeof(config), CONFIG_BYTES_MIN);
 }
 
 void weft_transport_send_init(struct weft_transport_send *send_p, size_t size)
 {
     struct weft_transport_send send = {.elem_bytes = sizeof(float), .timeout_ns = WEFT_NEVER};
-    init_out(send_p, size, &send, sizeof(send), SEND_BYTES_MIN);
+    weft_api_struct_init(send_p, size, &send, sizeof(send), SEND_BYTES_MIN);
 }
 
 void weft_transport_receive_init(struct weft_transport_receive *receive_p, size_t size)
@@ -104,14 +100,15 @@ void weft_transport_receive_init(struct weft_transport_receive *receive_p, size_
         .sink = WEFT_TRANSPORT_COPY,
         .timeout_ns = WEFT_NEVER,
     };
-    init_out(receive_p, size, &receive, sizeof(receive), RECEIVE_BYTES_MIN);
+    weft_api_struct_init(receive_p, size, &receive, sizeof(receive), RECEIVE_BYTES_MIN);
 }
 
 weft_status weft_api_send_read(const struct weft_transport_send *theirs,
                                struct weft_transport_send *ours_p, struct weft_io_error *error)
 {
     weft_transport_send_init(ours_p, sizeof(*ours_p));
-    weft_status status = struct_in(ours_p, sizeof(*ours_p), SEND_BYTES_MIN, theirs, "send", error);
+    weft_status status = weft_api_struct_in(ours_p, sizeof(*ours_p), SEND_BYTES_MIN, theirs, "send",
+                                            "weft_transport_send_init", error);
     return status == WEFT_OK && ours_p->reserved != 0 ? too_new("send", error) : status;
 }
 
@@ -120,7 +117,8 @@ weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
                                   struct weft_io_error *error)
 {
     weft_transport_receive_init(ours_p, sizeof(*ours_p));
-    return struct_in(ours_p, sizeof(*ours_p), RECEIVE_BYTES_MIN, theirs, "receive", error);
+    return weft_api_struct_in(ours_p, sizeof(*ours_p), RECEIVE_BYTES_MIN, theirs, "receive",
+                              "weft_transport_receive_init", error);
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */
@@ -188,8 +186,9 @@ weft_status weft_api_config_read(const struct weft_transport_config *theirs,
                                  struct weft_driver_config *driver_p, struct weft_io_error *error)
 {
     weft_transport_config_init(ours_p, sizeof(*ours_p));
-    weft_status status = struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs, "config",
-                                   error);
+    weft_status status =
+        weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs, "config",
+                           "weft_transport_config_init", error);
     if (status == WEFT_OK) {
         status = range_check(ours_p, error);
     }

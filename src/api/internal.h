@@ -1,4 +1,5 @@
-/* What the files of the public API share. Not for anyone outside src/api.
+/* What the files of the public API share. Not for anyone outside src/api. The parameter server's
+ * face has a header of its own, ps_internal.h.
  *
  *   config.c      the structs that callers fill: defaults, growth, ranges
  *   transport.c   open, close, connect, send, receive
@@ -47,11 +48,25 @@ struct weft_transport {
 /* Run `call` where the endpoint may be touched: here, or on the engine's thread. */
 void weft_api_call(struct weft_transport *t, weft_engine_fn *call, void *arg);
 
+/* WEFT_UNSUPPORTED without security. The driver's own words speak of the program's options; a caller
+ * of this library has others. */
+weft_status weft_api_beyond_loopback(const char *host, struct weft_io_error *error);
+
 /* config.c */
 
 /* Write as much of ours as the caller's struct has; its size says how much. Asserts that it is at
  * least bytes_min. */
 void weft_api_struct_out(void *theirs, const void *ours, size_t ours_bytes, size_t bytes_min);
+
+/* Read a caller's struct of any age over ours, which holds the defaults of fields that an older one
+ * lacks. `what` names it, `init` the function that makes it.
+ * Errors:  WEFT_INVALID  not made by it. WEFT_UNSUPPORTED  it uses fields that are not known here. */
+weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, const void *theirs,
+                               const char *what, const char *init, struct weft_io_error *error);
+
+/* Defaults into a caller's struct, whose size is told by the caller. */
+void weft_api_struct_init(void *theirs, size_t size, const void *defaults, size_t ours_bytes,
+                          size_t bytes_min);
 
 /* The driver's configuration for a caller's. */
 weft_status weft_api_config_read(const struct weft_transport_config *theirs,
@@ -67,10 +82,18 @@ weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
 
 /* security.c */
 
-/* Mode, key and provider into ep, whose peers_max is set. Forget the key when ep is open. */
-weft_status weft_api_security_open(struct weft_transport *t,
-                                   const struct weft_transport_config *config,
-                                   struct weft_ep_config *ep, struct weft_io_error *error);
+/* What a caller says about security; the fields of that name of its configuration. */
+struct weft_api_security {
+    uint32_t security; /* enum weft_transport_security */
+    const char *key_file;
+    const uint8_t *key;
+};
+
+/* Mode, key and provider into ep, whose peers_max is set. Forget the key when ep is open.
+ * Owns:    gives *provider_p; unchanged without security. */
+weft_status weft_api_security_open(const struct weft_api_security *config,
+                                   struct weft_ep_config *ep, struct weft_provider **provider_p,
+                                   struct weft_io_error *error);
 void weft_api_security_forget(struct weft_ep_config *ep);
 
 /* event.c */

@@ -65,7 +65,7 @@ static weft_status key_of_file(const char *path, uint8_t psk[WEFT_PSK_BYTES],
                              : weft_io_fail(error, status, "%s", weft_status_text(status));
 }
 
-static weft_status key_find(const struct weft_transport_config *config,
+static weft_status key_find(const struct weft_api_security *config,
                             uint8_t psk[WEFT_PSK_BYTES], struct weft_io_error *error)
 {
     if (config->key != NULL) {
@@ -78,9 +78,9 @@ static weft_status key_find(const struct weft_transport_config *config,
     return key_of_environment(psk, error);
 }
 
-weft_status weft_api_security_open(struct weft_transport *t,
-                                   const struct weft_transport_config *config,
-                                   struct weft_ep_config *ep, struct weft_io_error *error)
+weft_status weft_api_security_open(const struct weft_api_security *config,
+                                   struct weft_ep_config *ep, struct weft_provider **provider_p,
+                                   struct weft_io_error *error)
 {
     if (config->security == WEFT_TRANSPORT_NONE) {
         ep->mode = WEFT_MODE_NONE;
@@ -91,11 +91,11 @@ weft_status weft_api_security_open(struct weft_transport *t,
     if (status != WEFT_OK) {
         return status;
     }
-    status = weft_provider_new(weft_ep_crypto_slots(ep->peers_max), &t->provider);
+    status = weft_provider_new(weft_ep_crypto_slots(ep->peers_max), provider_p);
     if (status != WEFT_OK) {
         return weft_io_fail(error, status, "libcrypto: %s", weft_status_text(status));
     }
-    ep->crypto = weft_provider_crypto(t->provider);
+    ep->crypto = weft_provider_crypto(*provider_p);
     return WEFT_OK;
 }
 

@@ -16,8 +16,7 @@ enum {
 /* Of the last open that failed in this thread: there is no transport to keep it. */
 static _Thread_local struct weft_io_error open_error;
 
-/* The driver speaks of the program's options; a caller of this library has others. */
-static weft_status beyond_loopback(const char *host, struct weft_io_error *error)
+weft_status weft_api_beyond_loopback(const char *host, struct weft_io_error *error)
 {
     return weft_io_fail(error, WEFT_UNSUPPORTED,
                         "%s is beyond loopback, where anybody could change what travels without "
@@ -87,14 +86,15 @@ weft_status weft_transport_open(const struct weft_transport_config *config,
     if (t->up == NULL || t->critical_mask == NULL) {
         status = weft_io_fail(&open_error, WEFT_NOMEM, "no memory for a transport");
     } else {
-        status = weft_api_security_open(t, &ours, &driver.udp.ep, &open_error);
+        const struct weft_api_security security = {ours.security, ours.key_file, ours.key};
+        status = weft_api_security_open(&security, &driver.udp.ep, &t->provider, &open_error);
     }
     if (status == WEFT_OK) {
         status = ours.thread ? open_engine(t, &driver) : open_driver(t, &driver);
     }
     weft_api_security_forget(&driver.udp.ep);
     if (status == WEFT_UNSUPPORTED && driver.udp.ep.mode == WEFT_MODE_NONE) {
-        status = beyond_loopback(driver.udp.host, &open_error);
+        status = weft_api_beyond_loopback(driver.udp.host, &open_error);
     }
     if (status != WEFT_OK) {
         weft_transport_close(t);
@@ -151,7 +151,7 @@ weft_status weft_transport_connect(struct weft_transport *transport, const char 
                              ? weft_engine_connect(t->engine, host, port, peer_p, &t->error)
                              : weft_driver_connect(t->driver, host, port, peer_p, &t->error);
     if (status == WEFT_UNSUPPORTED) {
-        return beyond_loopback(host, &t->error);
+        return weft_api_beyond_loopback(host, &t->error);
     }
     if (status == WEFT_NOMEM) {
         return weft_io_fail(&t->error, status,

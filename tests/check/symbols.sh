@@ -1,6 +1,6 @@
 #!/bin/sh
 # What libweft.so exports is what the public headers mark with WEFT_API, no more and no less, and the
-# version script and the manual page know the same names. Usage: symbols.sh <root> <libweft.so> <soname>
+# version script and the manual pages know the same names. Usage: symbols.sh <root> <libweft.so> <soname>
 set -u
 LC_ALL=C
 export LC_ALL
@@ -21,7 +21,7 @@ awk '
         sub(/"$/, "", arguments)
         gsub(/" "/, ", ", arguments)
         print type (type ~ /\*$/ ? "" : " ") name "(" arguments ")"
-    }' "$root/man/weft_transport.3" | sort >"$tmp/manual"
+    }' "$root/man/weft_ps.3" "$root/man/weft_transport.3" | sort >"$tmp/manual"
 sed 's/(.*//; s/.*[ *]//' "$tmp/declared" | sort >"$tmp/headers"
 nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
     sort >"$tmp/exported"
@@ -41,7 +41,7 @@ same() { # same <name> <file> <file>
 }
 same "exported is what the headers declare" "$tmp/headers" "$tmp/exported"
 same "the version script names what the headers declare" "$tmp/headers" "$tmp/map"
-same "weft_transport(3) has the prototypes of the headers" "$tmp/declared" "$tmp/manual"
+same "weft_transport(3) and weft_ps(3) have the prototypes of the headers" "$tmp/declared" "$tmp/manual"
 
 readelf -d "$library" | sed -n 's/.*Library soname: \[\(.*\)\]/\1/p' >"$tmp/soname"
 echo "$soname" >"$tmp/wanted"

@@ -14,12 +14,13 @@ tap_run "meson install to a folder" env DESTDIR="$tap_tmp/root" \
     meson install -C "$WEFT_BUILD_ROOT" --no-rebuild --quiet
 pc=$(find "$tap_tmp/root" -name weft.pc)
 prefix=$tap_tmp/root$(sed -n 's/^prefix=//p' "$pc")
-for file in include/weft/transport.h include/weft/status.h include/weft/export.h bin/weft \
-    share/man/man1/weft.1 share/man/man1/weft-train.1 share/man/man3/weft_transport.3 \
-    share/doc/weft/examples/send.c; do
+for file in include/weft/transport.h include/weft/status.h include/weft/export.h \
+    include/weft/ps.h include/weft/ps_lite.h bin/weft share/man/man1/weft.1 \
+    share/man/man1/weft-train.1 share/man/man3/weft_transport.3 share/man/man3/weft_ps.3 \
+    share/doc/weft/examples/send.c share/doc/weft/examples/ps_train.c; do
     tap_run "installed: $file" test -s "$prefix/$file"
 done
-tap_is "no other header" "$(find "$prefix/include" -type f | wc -l)" 3
+tap_is "no other header" "$(find "$prefix/include" -type f | wc -l)" 5
 
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
@@ -43,7 +44,7 @@ build recv "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/recv.c"
 build send "${CC:-cc}" "-std=c11 -Wpedantic" "$examples/send.c"
 if command -v g++ >/dev/null; then
     build send++ g++ "-std=c++20 -Wno-missing-field-initializers -x c++" "$examples/send.c"
-    echo '#include <weft/transport.h>' >header.cc
+    printf '#include <weft/transport.h>\n#include <weft/ps.h>\n' >header.cc
     # shellcheck disable=SC2046
     tap_run "the header as C++11" g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only \
         $(config --cflags) header.cc

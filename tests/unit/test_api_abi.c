@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <weft/ps.h>
 #include <weft/transport.h>
 
 #define AT(type, field, offset) assert_int_equal(offsetof(struct type, field), offset)
@@ -90,6 +91,110 @@ static void structs_are_where_programs_have_them(void **state)
     SIZE(weft_transport_counters, 160);
 }
 
+static void structs_of_the_parameter_server(void **state)
+{
+    (void)state;
+    if (sizeof(void *) != 8) {
+        print_message("the table is of 64-bit hosts\n");
+        skip();
+    }
+    AT(weft_ps_config, servers, 8);
+    AT(weft_ps_config, key_file, 16);
+    AT(weft_ps_config, key, 24);
+    AT(weft_ps_config, security, 32);
+    AT(weft_ps_config, worker, 36);
+    AT(weft_ps_config, workers, 40);
+    AT(weft_ps_config, thread, 44);
+    AT(weft_ps_config, transport, 48);
+    AT(weft_ps_config, host, 56);
+    AT(weft_ps_config, tables_max, 64);
+    AT(weft_ps_config, dim_max, 68);
+    AT(weft_ps_config, ops_max, 72);
+    AT(weft_ps_config, rows_max, 76);
+    AT(weft_ps_config, missed_max, 80);
+    AT(weft_ps_config, busy_poll_us, 84);
+    AT(weft_ps_config, connect_timeout_ns, 88);
+    AT(weft_ps_config, peer_timeout_ns, 96);
+    AT(weft_ps_config, keepalive_ns, 104);
+    AT(weft_ps_config, inject_loss_ppm, 112);
+    AT(weft_ps_config, inject_seed, 116);
+    SIZE(weft_ps_config, 120);
+
+    AT(weft_table_options, name, 8);
+    AT(weft_table_options, optimizer, 16);
+    AT(weft_table_options, consistency, 24);
+    AT(weft_table_options, admission, 32);
+    AT(weft_table_options, eviction, 40);
+    AT(weft_table_options, not_finite, 48);
+    AT(weft_table_options, init_seed, 56);
+    AT(weft_table_options, bytes_max, 64);
+    AT(weft_table_options, length, 72);
+    AT(weft_table_options, number, 80);
+    AT(weft_table_options, dim, 84);
+    AT(weft_table_options, workers, 88);
+    AT(weft_table_options, init_skip, 92);
+    AT(weft_table_options, admission_count, 96);
+    AT(weft_table_options, admission_cells, 100);
+    AT(weft_table_options, ttl, 104);
+    AT(weft_table_options, rows_max, 108);
+    AT(weft_table_options, learning_rate, 112);
+    AT(weft_table_options, epsilon, 116);
+    AT(weft_table_options, accumulator, 120);
+    AT(weft_table_options, beta1, 124);
+    AT(weft_table_options, beta2, 128);
+    AT(weft_table_options, l1, 132);
+    AT(weft_table_options, l2, 136);
+    AT(weft_table_options, init_scale, 140);
+    AT(weft_table_options, clip, 144);
+    AT(weft_table_options, reserved, 148);
+    SIZE(weft_table_options, 152);
+
+    AT(weft_ps_latency, w_proc_ns, 0);
+    AT(weft_ps_latency, w_queue_ns, 8);
+    AT(weft_ps_latency, ps_proc_ns, 16);
+    AT(weft_ps_latency, ps_queue_ns, 24);
+    AT(weft_ps_latency, n_tx_ns, 32);
+    AT(weft_ps_latency, ps_overlap_ns, 40);
+    AT(weft_ps_latency, ps_wait_ns, 48);
+    SIZE(weft_ps_latency, 56);
+
+    AT(weft_result, elements_sent, 8);
+    AT(weft_result, elements_delivered, 16);
+    AT(weft_result, rows_missed, 24);
+    AT(weft_result, chunks_refused, 32);
+    AT(weft_result, requests, 36);
+    AT(weft_result, requests_short, 40);
+    AT(weft_result, clock, 44);
+    AT(weft_result, shard, 48);
+    AT(weft_result, reserved, 52);
+    AT(weft_result, latency, 56);
+    SIZE(weft_result, 112);
+
+    AT(weft_ps_counters, push_messages, 8);
+    AT(weft_ps_counters, injected_drops, 176);
+    SIZE(weft_ps_counters, 184);
+}
+
+/* A program of any age: what it does not have is not touched, what it has and we do not is refused. */
+static void structs_of_another_size(void **state)
+{
+    (void)state;
+    struct {
+        struct weft_ps_config config;
+        uint64_t later[2];
+    } newer;
+    struct weft_ps *ps = NULL;
+    weft_ps_config_init(&newer.config, sizeof(newer));
+    assert_int_equal(newer.config.size, sizeof(newer));
+    assert_true(newer.later[0] == 0 && newer.later[1] == 0);
+    newer.config.servers = "nowhere";
+    assert_int_equal(weft_ps_connect(&newer.config, &ps), WEFT_INVALID);
+    newer.later[1] = 1;
+    assert_int_equal(weft_ps_connect(&newer.config, &ps), WEFT_UNSUPPORTED);
+    newer.config.size = sizeof(newer.config) - 1;
+    assert_int_equal(weft_ps_connect(&newer.config, &ps), WEFT_INVALID);
+}
+
 static void values_are_as_programs_have_them(void **state)
 {
     (void)state;
@@ -130,12 +235,15 @@ static void values_are_as_programs_have_them(void **state)
     assert_int_equal(WEFT_GRAIN, 32);
     assert_true(WEFT_NEVER == UINT64_MAX);
     assert_true(WEFT_PEER_ANY == UINT32_MAX);
+    assert_true(WEFT_PS_WORKER_ENVIRONMENT == UINT32_MAX);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(structs_are_where_programs_have_them),
+        cmocka_unit_test(structs_of_the_parameter_server),
+        cmocka_unit_test(structs_of_another_size),
         cmocka_unit_test(values_are_as_programs_have_them),
     };
     return cmocka_run_group_tests_name("api_abi", tests, NULL, NULL);

@@ -1,0 +1,341 @@
+/* weft's parameter server, seen from a worker: push gradients by id, pull weights by id, and be told
+ * what was lost on the way.
+ *
+ * The other half is `weft server`: shards of the parameters, a port each. A table is a set of rows
+ * of `dim` floats, named by u64 ids; a row exists from the first push of its id on, and reads as
+ * its initial value before. The optimizer runs on the server. It is not a transport for anything
+ * else (that is <weft/transport.h>), and knows nothing of models.
+ *
+ * The life of a worker:
+ *
+ *     weft_ps_config_init, set `servers`        weft_ps_connect -> ps
+ *     weft_table_options_init, set `dim`        weft_table_open -> table
+ *     in each step:   weft_pull_wait (the rows of this step)
+ *                     weft_push_wait (their gradients)
+ *                     weft_clock     (this worker's step is over)
+ *     weft_ps_flush, weft_ps_close
+ *
+ * weft_pull and weft_push are the same without the wait: they return an operation, which weft_wait
+ * or weft_test ends, so that a program computes meanwhile, or has several on their way.
+ *
+ * Consistency, for each table. Workers count their steps: weft_clock ends one. "bsp": the server
+ * adds up the pushes of all workers of a clock, makes one optimizer step when the last worker has
+ * ended it, and a pull waits for that: all workers work in step, and every one must end as many
+ * clocks as the others. "ssp:N": steps on arrival, a pull waits until no worker is more than N clocks
+ * behind this one. "asp": nobody waits. In all of them a gradient is divided by `workers`.
+ *
+ * Loss. Every push and pull takes a bound: the fraction of its packets that may stay missing. A push
+ * that lost rows has lost their gradients; a pull leaves the old values in the rows that did not
+ * come, remembers their ids, and asks for them first next time. struct weft_result counts both. With
+ * bound 0, which is safe for everything, nothing is ever missing.
+ *
+ * Who turns the crank. By default the calling thread: things move only inside these functions. A
+ * program that computes for longer than the server's patience (5 s) between two of them says
+ * weft_ps_idle before, or sets config.thread, and a thread of the library does it.
+ *
+ * Structs with a `size` field may grow; see docs/API.md. Fill them by their _init function, then set
+ * what differs. Times are nanoseconds, WEFT_NEVER = no limit; fractions are parts per million.
+ *
+ * Thread:  one at a time may use a ps and what belongs to it; a process may have many.
+ * Source:  docs/PROTOCOL.md section 7; [imc20] for the latencies (docs/papers.md).
+ */
+#ifndef WEFT_PS_H
+#define WEFT_PS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/export.h>
+#include <weft/status.h>
+#include <weft/transport.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+/* One worker's connections to all shards. */
+struct weft_ps;
+
+#define WEFT_PS_WORKER_ENVIRONMENT UINT32_MAX
+
+struct weft_ps_config {
+    size_t size;                  /* set by weft_ps_config_init */
+    const char *servers;          /* the shards in order, "host:port,host:port"; hosts numeric or
+                                   * "localhost", IPv6 in brackets. NULL (default) = the environment
+                                   * variable WEFT_SERVERS */
+    const char *key_file;         /* the job key, as in struct weft_transport_config: */
+    const uint8_t *key;           /* one of the two, or neither = WEFT_JOB_KEY */
+    uint32_t security;            /* enum weft_transport_security, as at the servers; default AUTH */
+    uint32_t worker;              /* rank of this worker, below `workers`. Default
+                                   * WEFT_PS_WORKER_ENVIRONMENT: WEFT_RANK, or 0 without it */
+    uint32_t workers;             /* in the whole job, 1 .. 65,535. Default 0: WEFT_WORKERS, or 1
+                                   * without it */
+    uint32_t thread;              /* 1: a thread of the library turns the crank; default 0 */
+    const char *transport;        /* "weft" (NULL, the default), or "tcp" where UDP is blocked */
+    const char *host;             /* address to bind; NULL (default) = one that reaches the servers */
+    uint32_t tables_max;          /* tables 0 .. tables_max - 1; 1 .. 65,536; default 4. The server
+                                   * has a limit of its own (--tables) */
+    uint32_t dim_max;             /* longest row, 1 .. 1,024; default 64; as the server's --dim-max */
+    uint32_t ops_max;             /* operations at a time, 1 .. 4,096; default 8 */
+    uint32_t rows_max;            /* rows in one weft_push or weft_pull, 1 .. 2^28; default 65,536. The
+                                   * memory of an operation, rows_max x (12 + 4 x dim_max) bytes, is
+                                   * reserved at once and used as it is needed */
+    uint32_t missed_max;          /* ids remembered as missed, for each table; default 65,536 */
+    uint32_t busy_poll_us;        /* look at the socket so long before a sleep; default 0 */
+    uint64_t connect_timeout_ns;  /* how long to wait for servers that do not run yet, and for the
+                                   * answer of weft_table_open; default 60 s */
+    uint64_t peer_timeout_ns;     /* a server that owes an answer for so long is gone; default 5 s */
+    uint64_t keepalive_ns;        /* a server that was silent for so long while an operation waits is
+                                   * asked whether it is there; default 1 s; at least 1 ms */
+    uint32_t inject_loss_ppm;     /* drop arriving datagrams on purpose; default 0 */
+    uint32_t inject_seed;         /* which ones */
+};
+
+/* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
+WEFT_API void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
+
+/* Connect to all shards. The order in which servers and workers are started does not matter: this
+ * waits for servers up to connect_timeout_ns.
+ *
+ * Owns:    borrows config until return; gives *ps_p, to be ended by weft_ps_close.
+ * Errors:  WEFT_INVALID      a field is out of range; `servers` names another shard at some place
+ *                            than is there.
+ *          WEFT_NOTFOUND     no servers are named, or no job key.
+ *          WEFT_DATA         a variable of the environment, or the key file, makes no sense.
+ *          WEFT_TIMEOUT      a server does not answer.
+ *          WEFT_PEER         a server refuses: another job key, security or version.
+ *          Others as weft_transport_open. weft_ps_error(NULL) says which server it is, and what to do.
+ * Thread:  any. */
+WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
+
+/* Say CLOSE to the servers and free; the tables go with it, and operations end without a word, so
+ * weft_ps_flush before. Memory lent to pulls is the caller's again. NULL is fine. */
+WEFT_API void weft_ps_close(struct weft_ps *ps);
+
+/* Why the last call on this ps (or a table of it) failed and what to do about it: one sentence, ""
+ * when none has. With NULL: the same for the last weft_ps_connect of the calling thread.
+ * Owns:    valid until the next call that fails. */
+WEFT_API const char *weft_ps_error(const struct weft_ps *ps);
+
+/* This worker's rank and the number of workers and shards, as they came out. */
+WEFT_API uint32_t weft_ps_worker(const struct weft_ps *ps);
+WEFT_API uint32_t weft_ps_workers(const struct weft_ps *ps);
+WEFT_API uint32_t weft_ps_shards(const struct weft_ps *ps);
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* A table as this worker opened it. Lives as long as its ps. */
+struct weft_ps_table;
+
+/* What all workers must say alike about a table. A table is known by its number; the name is for
+ * people. What an optimizer does not use is 0. */
+struct weft_table_options {
+    size_t size;              /* set by weft_table_options_init */
+    const char *name;         /* in error texts; NULL (default) = "table <number>" */
+    const char *optimizer;    /* as given to _init; see there */
+    const char *consistency;  /* "bsp" (default), "ssp:N" with N clocks of staleness, or "asp" */
+    const char *admission;    /* when an id gets a row: "all" (default) = at its first push; "counter",
+                               * "bloom" = at push number admission_count, counted exactly or in a
+                               * Bloom filter */
+    const char *eviction;     /* which row goes when there is no room: "none" (default) = the new one
+                               * is refused; "ttl" = those not pushed for ttl clocks, full or not;
+                               * "lru" = the one used longest ago; "l2" = the one of smallest norm */
+    const char *not_finite;   /* gradients that are infinite or not a number: "reject" (default) =
+                               * their packet is refused, "clip" = to [-clip, clip], NaN to 0; "drop"
+                               * = their row's block is left out */
+    uint64_t init_seed;       /* of initial weights */
+    uint64_t bytes_max;       /* memory of each shard; 0 (default) = the server's limit */
+    uint64_t length;          /* > 0: a dense vector of so many floats in rows of dim, and ids are the
+                               * numbers of rows, from 0. Default 0: sparse */
+    uint32_t number;          /* below the ps's and the servers' tables_max; default 0 */
+    uint32_t dim;             /* floats in a row, 1 .. dim_max of the ps; default 1 */
+    uint32_t workers;         /* that push and clock; default 0 = those of the ps */
+    uint32_t init_skip;       /* leading columns that begin at 0 all the same */
+    uint32_t admission_count; /* "counter", "bloom": 2 or more */
+    uint32_t admission_cells; /* "counter": ids counted at a time; "bloom": bytes; on each shard */
+    uint32_t ttl;             /* "ttl" */
+    uint32_t rows_max;        /* on each shard; 0 (default) = the server's limit */
+    float learning_rate;
+    float epsilon;
+    float accumulator;        /* sum of squares that a new row begins with */
+    float beta1;
+    float beta2;
+    float l1;
+    float l2;
+    float init_scale;         /* initial weights are uniform in [-init_scale, init_scale), a function
+                               * of init_seed, id and column; default 0 */
+    float clip;               /* "clip" */
+    uint32_t reserved;        /* 0 */
+};
+
+/* The defaults, and those of the named optimizer. A name that this library does not know is refused
+ * by weft_table_open, which lists those that it does. With g the gradient divided by `workers`:
+ *
+ *     sgd       w -= rate g                                           rate 0.1
+ *     momentum  v = beta1 v + g;  w -= rate v                         rate 0.01, beta1 0.9
+ *     adagrad   s += g^2;  w -= rate g / (sqrt(s) + epsilon)          rate 0.1, epsilon 1e-10,
+ *                                                                     accumulator 0.1
+ *     adadelay  as adagrad, a late gradient counts less               the same
+ *     adam      by rows, bias-corrected                               rate 0.001, beta1 0.9, beta2
+ *                                                                     0.999, epsilon 1e-8
+ *     ftrl      FTRL-proximal; epsilon is its beta, l1, l2            rate 0.1, epsilon 1
+ *
+ * What each of them does to the last bit is in docs/TABLES.md.
+ *
+ * Owns:    borrows the name until weft_table_open has returned. */
+WEFT_API void weft_table_options_init(struct weft_table_options *options_p, size_t size,
+                                      const char *optimizer);
+
+/* Declare a table on all shards, or join it: the first worker makes it, the others must say the
+ * same. Its rows live until the servers end.
+ *
+ * Owns:    borrows options until return; gives *table_p, valid until weft_ps_close.
+ * Errors:  WEFT_INVALID  an option is out of range.   WEFT_EXISTS  opened already.
+ *          WEFT_DATA     a server refuses: it has the table with other options, or has less room.
+ *          WEFT_PEER     a server is gone.
+ *          WEFT_TIMEOUT  no answer within connect_timeout_ns: the server counts fewer workers than
+ *                        this one's rank asks for. Call again to go on waiting.
+ *          WEFT_AGAIN    as weft_push. */
+WEFT_API weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options *options,
+                                     struct weft_ps_table **table_p);
+
+/* ---- push, pull, clock ----------------------------------------------------------------------- */
+
+/* Where the time of one request went: the five latencies of [imc20], and two that it folds into
+ * them. Durations; no clocks are compared. */
+struct weft_ps_latency {
+    uint64_t w_proc_ns;     /* worker: taken up until handed over */
+    uint64_t w_queue_ns;    /* worker: arrival of the answer until taken up */
+    uint64_t ps_proc_ns;    /* server: working on it after it was there */
+    uint64_t ps_queue_ns;   /* server: waiting for its turn */
+    uint64_t n_tx_ns;       /* the network, both ways */
+    uint64_t ps_overlap_ns; /* server: working on it while it arrived; a part of n_tx */
+    uint64_t ps_wait_ns;    /* server: waiting for consistency */
+};
+
+/* What became of an operation. An element is a row's block of up to 256 floats: of rows up to that
+ * long, the row. */
+struct weft_result {
+    size_t size;                    /* the caller sets it to sizeof(result) before a call */
+    uint64_t elements_sent;         /* pushed by us, or answered to a pull by the servers */
+    uint64_t elements_delivered;    /* of these, that arrived; the rest was lost within the bound */
+    uint64_t rows_missed;           /* pull: rows that did not come whole and kept their old values */
+    uint32_t chunks_refused;        /* push: packets that a server refused, as the error text says */
+    uint32_t requests;              /* that it was cut into: one or more for each shard with rows */
+    uint32_t requests_short;        /* of these, with something lost */
+    uint32_t clock;                 /* clocks that all workers had ended, by the oldest answer */
+    uint32_t shard;                 /* that answered last, or refused */
+    uint32_t reserved;
+    struct weft_ps_latency latency; /* of the request that was answered last */
+};
+
+/* Add gradients to rows: begin, and return at once.
+ *
+ * Shape:   ids (n,), in any order, an id may occur more than once; rows (n, dim) float32,
+ *          contiguous. n = 0 is allowed.
+ * Units:   bound_ppm < 1,000,000.
+ * Owns:    borrows ids and rows until return; *op_p is to be ended by weft_wait or weft_test.
+ * Errors:  WEFT_INVALID      NULL with n > 0, n above rows_max, or bound_ppm out of range.
+ *          WEFT_AGAIN        ops_max operations are under way: weft_wait for one, then again.
+ *          WEFT_UNSUPPORTED  a row does not fit the packets of the network.
+ *          WEFT_PEER         a server is gone: close, and connect again. */
+WEFT_API weft_status weft_push(struct weft_ps_table *table, const uint64_t *ids, const float *rows,
+                               size_t n, uint32_t bound_ppm, uint64_t *op_p);
+
+/* Fetch rows: begin, and return at once. Sees this worker's own earlier pushes, in "bsp" those of
+ * the clocks that are over.
+ *
+ * Shape:   ids (n,), rows_p (n, dim); what does not come within the bound keeps its value.
+ * Owns:    borrows ids and rows_p until weft_wait or weft_test has ended *op_p, or weft_ps_close.
+ * Errors:  as weft_push. */
+WEFT_API weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids, float *rows_p,
+                               size_t n, uint32_t bound_ppm, uint64_t *op_p);
+
+/* Wait until an operation is over, and take what became of it.
+ *
+ * Shape:   result_p NULL = not wanted; else written whenever the operation is over, whatever the
+ *          status.
+ * Errors:  WEFT_TIMEOUT      it is under way still; only then it must be waited for again.
+ *          WEFT_DATA         a server refused all or some of it: infinite gradients, no room for
+ *                            rows. What was not refused is done.
+ *          WEFT_PEER         a server is gone; other shards may have done their part.
+ *          WEFT_PROTO        an answer made no sense.   WEFT_UNSUPPORTED  as weft_push.
+ *          WEFT_INVALID      there is no such operation: it is over and has been waited for. */
+WEFT_API weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
+                               struct weft_result *result_p);
+
+/* The same without waiting: turns the crank once.
+ * Errors:  WEFT_AGAIN  it is under way still. Others as weft_wait. */
+WEFT_API weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *result_p);
+
+/* weft_push and weft_pull with the wait in it, for any n: long lists go in parts of rows_max, whose
+ * results are added up. Without a limit of time: it ends when it is done or a server is gone.
+ *
+ * Shape:   result_p NULL = not wanted; else written unless the status is WEFT_INVALID or WEFT_AGAIN.
+ * Owns:    borrows all until return.
+ * Errors:  as weft_push and weft_wait, but for WEFT_TIMEOUT. Parts before the one that failed are
+ *          done. */
+WEFT_API weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids,
+                                    const float *rows, size_t n, uint32_t bound_ppm,
+                                    struct weft_result *result_p);
+WEFT_API weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t *ids, float *rows_p,
+                                    size_t n, uint32_t bound_ppm, struct weft_result *result_p);
+
+/* End this worker's clock of a table, that is: its step. The servers are told when the pushes of this
+ * clock have arrived; this waits for it of the clock before, not of this one.
+ * Errors:  WEFT_PEER  a server is gone, or another worker has this rank. */
+WEFT_API weft_status weft_clock(struct weft_ps_table *table);
+
+/* Clocks that this worker has ended. */
+WEFT_API uint32_t weft_clock_ended(const struct weft_ps_table *table);
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+/* One turn of the crank: sleep until something arrives, or timeout_ns has passed (0 = do not sleep).
+ * For programs that compute in pieces with operations under way. */
+WEFT_API void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);
+
+/* Wait until every push and every clock has arrived. Operations stay to be waited for.
+ * Errors:  WEFT_TIMEOUT, WEFT_PEER. */
+WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
+
+/* Tell the servers that this worker will be deaf for a while, because it computes: they do not take
+ * it for dead then. The next call that turns the crank ends it. Nothing with config.thread. */
+WEFT_API void weft_ps_idle(struct weft_ps *ps);
+
+/* Cumulative since weft_ps_connect. */
+struct weft_ps_counters {
+    size_t size;                /* the caller sets it to sizeof(counters) before the call */
+    uint64_t push_messages;
+    uint64_t push_messages_short; /* with something lost */
+    uint64_t push_elements_sent;
+    uint64_t push_elements_delivered;
+    uint64_t push_chunks_refused;
+    uint64_t pull_messages;     /* answers with rows */
+    uint64_t pull_messages_short;
+    uint64_t pull_elements_sent;
+    uint64_t pull_elements_delivered;
+    uint64_t missed_now;        /* ids that will be asked for first */
+    uint64_t missed_forgotten;  /* missed_max was reached */
+    uint64_t clocks;            /* CLOCKs that arrived, counted for each shard */
+    uint64_t requests_refused;
+    uint64_t requests_failed;   /* the shard was gone */
+    uint64_t answers_bad;
+    uint64_t datagrams_sent;
+    uint64_t datagrams_received;
+    uint64_t bytes_sent;
+    uint64_t bytes_received;
+    uint64_t retransmitted_packets;
+    uint64_t lost_packets;
+    uint64_t injected_drops;
+};
+
+WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

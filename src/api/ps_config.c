@@ -1,0 +1,270 @@
+#include "api/ps_internal.h"
+
+#include "wire/packet.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CONFIG_BYTES_MIN = offsetof(struct weft_ps_config, inject_seed) + sizeof(uint32_t),
+    OPTIONS_BYTES_MIN = offsetof(struct weft_table_options, reserved) + sizeof(uint32_t),
+    RESULT_BYTES_MIN =
+        offsetof(struct weft_result, latency) + sizeof(struct weft_ps_latency),
+    COUNTERS_BYTES_MIN = offsetof(struct weft_ps_counters, injected_drops) + sizeof(uint64_t),
+};
+
+/* ---- structs that grow ----------------------------------------------------------------------- */
+
+void weft_ps_config_init(struct weft_ps_config *config_p, size_t size)
+{
+    struct weft_ps_config config = {
+        .worker = WEFT_PS_WORKER_ENVIRONMENT,
+        .tables_max = 4,
+        .dim_max = 64,
+        .ops_max = 8,
+        .rows_max = 65536,
+        .missed_max = 65536,
+        .connect_timeout_ns = 60 * WEFT_NS_PER_S,
+        .peer_timeout_ns = 5 * WEFT_NS_PER_S,
+        .keepalive_ns = WEFT_NS_PER_S,
+    };
+    weft_api_struct_init(config_p, size, &config, sizeof(config), CONFIG_BYTES_MIN);
+}
+
+/* What the papers or the usual implementations begin with. */
+static const struct {
+    const char *optimizer;
+    float rate;
+    float epsilon;
+    float accumulator;
+    float beta1;
+    float beta2;
+} defaults[] = {
+    {.optimizer = "sgd", .rate = 0.1F},
+    {.optimizer = "momentum", .rate = 0.01F, .beta1 = 0.9F},
+    {.optimizer = "adagrad", .rate = 0.1F, .epsilon = 1e-10F, .accumulator = 0.1F},
+    {.optimizer = "adadelay", .rate = 0.1F, .epsilon = 1e-10F, .accumulator = 0.1F},
+    {.optimizer = "adam", .rate = 0.001F, .epsilon = 1e-8F, .beta1 = 0.9F, .beta2 = 0.999F},
+    {.optimizer = "ftrl", .rate = 0.1F, .epsilon = 1.0F},
+};
+
+void weft_table_options_init(struct weft_table_options *options_p, size_t size,
+                             const char *optimizer)
+{
+    struct weft_table_options options = {.optimizer = optimizer,
+                                         .consistency = "bsp",
+                                         .admission = "all",
+                                         .eviction = "none",
+                                         .not_finite = "reject",
+                                         .dim = 1};
+    for (size_t i = 0; optimizer != NULL && i < WEFT_ARRAY_COUNT(defaults); i++) {
+        if (strcmp(defaults[i].optimizer, optimizer) == 0) {
+            options.learning_rate = defaults[i].rate;
+            options.epsilon = defaults[i].epsilon;
+            options.accumulator = defaults[i].accumulator;
+            options.beta1 = defaults[i].beta1;
+            options.beta2 = defaults[i].beta2;
+        }
+    }
+    weft_api_struct_init(options_p, size, &options, sizeof(options), OPTIONS_BYTES_MIN);
+}
+
+weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
+                                     struct weft_table_options *ours_p,
+                                     struct weft_io_error *error)
+{
+    weft_table_options_init(ours_p, sizeof(*ours_p), NULL);
+    return weft_api_struct_in(ours_p, sizeof(*ours_p), OPTIONS_BYTES_MIN, theirs,
+                              "set of table options", "weft_table_options_init", error);
+}
+
+void weft_api_ps_result_out(struct weft_result *result_p, const struct weft_result *ours)
+{
+    if (result_p != NULL) {
+        weft_api_struct_out(result_p, ours, sizeof(*ours), RESULT_BYTES_MIN);
+    }
+}
+
+void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
+                              const struct weft_ps_counters *ours)
+{
+    weft_api_struct_out(counters_p, ours, sizeof(*ours), COUNTERS_BYTES_MIN);
+}
+
+/* ---- the environment ------------------------------------------------------------------------- */
+
+/* What a number is in the environment, or the fallback when it is not there. */
+static weft_status number_of_environment(const char *name, uint32_t max, uint32_t fallback,
+                                         uint32_t *value_p, struct weft_io_error *error)
+{
+    const char *text = getenv(name);
+    if (text == NULL) {
+        *value_p = fallback;
+        return WEFT_OK;
+    }
+    char *end;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value > max) {
+        return weft_io_fail(error, WEFT_DATA,
+                            "the environment variable %s is \"%.40s\"; it must be a number up to "
+                            "%u",
+                            name, text, max);
+    }
+    *value_p = (uint32_t)value;
+    return WEFT_OK;
+}
+
+static weft_status environment_read(struct weft_ps_config *c, struct weft_io_error *error)
+{
+    weft_status status = WEFT_OK;
+    if (c->servers == NULL) {
+        c->servers = getenv("WEFT_SERVERS");
+    }
+    if (c->workers == 0) {
+        status = number_of_environment("WEFT_WORKERS", WEFT_RPC_WORKERS_MAX, 1, &c->workers, error);
+    }
+    if (status == WEFT_OK && c->worker == WEFT_PS_WORKER_ENVIRONMENT) {
+        status =
+            number_of_environment("WEFT_RANK", WEFT_RPC_WORKERS_MAX - 1, 0, &c->worker, error);
+    }
+    if (status == WEFT_OK && c->servers == NULL) {
+        return weft_io_fail(error, WEFT_NOTFOUND,
+                            "no servers are named; set config.servers or the environment variable "
+                            "WEFT_SERVERS to \"host:port,host:port\", as `weft server` prints them");
+    }
+    return status;
+}
+
+/* ---- the configuration ----------------------------------------------------------------------- */
+
+static weft_status range_check(const struct weft_ps_config *c, struct weft_io_error *error)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+        uint64_t min;
+        uint64_t max;
+    } fields[] = {
+        {"workers", c->workers, 1, WEFT_RPC_WORKERS_MAX},
+        {"security", c->security, WEFT_TRANSPORT_AUTH, WEFT_TRANSPORT_NONE},
+        {"thread", c->thread, 0, 1},
+        {"tables_max", c->tables_max, 1, 65536},
+        {"dim_max", c->dim_max, 1, WEFT_RPC_DIM_MAX},
+        {"ops_max", c->ops_max, 1, 4096},
+        {"rows_max", c->rows_max, 1, UINT64_C(1) << 28},
+        {"missed_max", c->missed_max, 0, UINT64_C(1) << 28},
+        {"busy_poll_us", c->busy_poll_us, 0, UINT16_MAX},
+        {"peer_timeout_ns", c->peer_timeout_ns, WEFT_NS_PER_MS, WEFT_NEVER},
+        {"keepalive_ns", c->keepalive_ns, WEFT_NS_PER_MS, WEFT_NEVER},
+        {"inject_loss_ppm", c->inject_loss_ppm, 0, WEFT_PPM},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
+        if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
+            return weft_io_fail(error, WEFT_INVALID, "%s is %llu; it must be from %llu to %llu",
+                                fields[i].name, (unsigned long long)fields[i].value,
+                                (unsigned long long)fields[i].min,
+                                (unsigned long long)fields[i].max);
+        }
+    }
+    if (c->worker >= c->workers) {
+        return weft_io_fail(error, WEFT_INVALID,
+                            "this worker's rank is %u and there are %u workers; ranks go from 0 to "
+                            "workers - 1: set config.worker and config.workers, or WEFT_RANK and "
+                            "WEFT_WORKERS",
+                            c->worker, c->workers);
+    }
+    if (c->transport != NULL && strcmp(c->transport, "weft") != 0 &&
+        strcmp(c->transport, "tcp") != 0) {
+        return weft_io_fail(error, WEFT_INVALID,
+                            "transport \"%.40s\" is not known; choose \"weft\" or \"tcp\"",
+                            c->transport);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
+                                    struct weft_ps_config *ours_p, struct weft_io_error *error)
+{
+    weft_ps_config_init(ours_p, sizeof(*ours_p));
+    weft_status status = weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs,
+                                            "config", "weft_ps_config_init", error);
+    if (status == WEFT_OK) {
+        status = environment_read(ours_p, error);
+    }
+    return status == WEFT_OK ? range_check(ours_p, error) : status;
+}
+
+/* ---- the list of servers --------------------------------------------------------------------- */
+
+static bool parse_port(const char *text, size_t bytes, uint16_t *port_p)
+{
+    uint32_t port = 0;
+    if (bytes == 0 || bytes > 5) {
+        return false;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] < '0' || text[i] > '9') {
+            return false;
+        }
+        port = port * 10 + (uint32_t)(text[i] - '0');
+    }
+    *port_p = (uint16_t)port;
+    return port >= 1 && port <= UINT16_MAX;
+}
+
+/* "host:port" of `bytes`; an IPv6 host may stand in brackets. */
+static bool parse_server(const char *text, size_t bytes, struct ps_server *server_p)
+{
+    size_t colon = bytes;
+    while (colon > 0 && text[colon - 1] != ':') {
+        colon--;
+    }
+    if (colon == 0 || !parse_port(text + colon, bytes - colon, &server_p->port)) {
+        return false;
+    }
+    size_t host_bytes = colon - 1;
+    if (host_bytes >= 2 && text[0] == '[' && text[host_bytes - 1] == ']') {
+        text++;
+        host_bytes -= 2;
+    }
+    if (host_bytes == 0 || host_bytes >= sizeof(server_p->host)) {
+        return false;
+    }
+    memcpy(server_p->host, text, host_bytes);
+    server_p->host[host_bytes] = '\0';
+    return true;
+}
+
+weft_status weft_api_ps_servers_parse(const char *text, struct ps_server **servers_p,
+                                      uint32_t *count_p, struct weft_io_error *error)
+{
+    size_t count = 1;
+    for (const char *at = text; *at != '\0'; at++) {
+        count += *at == ',';
+    }
+    if (count > WEFT_PS_SHARDS_MAX) {
+        return weft_io_fail(error, WEFT_INVALID, "servers names %zu shards; %d is the most", count,
+                            WEFT_PS_SHARDS_MAX);
+    }
+    struct ps_server *servers = calloc(count, sizeof(*servers));
+    if (servers == NULL) {
+        return weft_io_fail(error, WEFT_NOMEM, "no memory for the list of servers");
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = strcspn(text, ",");
+        if (!parse_server(text, bytes, &servers[i])) {
+            free(servers);
+            return weft_io_fail(error, WEFT_INVALID,
+                                "\"%.*s\" in servers is not host:port; write \"10.0.0.1:7700\", "
+                                "separated by commas, shard 0 first",
+                                (int)weft_min_u64(bytes, 60), text);
+        }
+        text += bytes + (i + 1 < count);
+    }
+    *servers_p = servers;
+    *count_p = (uint32_t)count;
+    return WEFT_OK;
+}

@@ -1,0 +1,113 @@
+/* What the files of the parameter server's public face share. Not for anyone outside src/api.
+ *
+ *   ps_config.c    the structs that callers fill; the list of servers; the environment
+ *   ps_connect.c   a socket, connections to all shards, the client on top; and their end
+ *   ps_table.c     options in words -> a table's specification; opening
+ *   ps_op.c        push, pull, wait, test, clock, flush
+ *   ps_words.c     why a server is gone or refuses, and what to do
+ *
+ * The face adds no protocol: all of that is in ps/client.h. It adds the crank, patience for servers
+ * that start late, handles that cannot be mistaken for others, and words.
+ */
+#ifndef WEFT_API_PS_INTERNAL_H
+#define WEFT_API_PS_INTERNAL_H
+
+#include "api/internal.h"
+#include "ps/client.h"
+#include "ps/optimizer.h"
+
+#include <weft/ps.h>
+
+enum { WEFT_PS_HOST_BYTES = 64, WEFT_PS_SHARDS_MAX = 4096, WEFT_PS_NAME_BYTES = 64 };
+
+struct ps_server {
+    char host[WEFT_PS_HOST_BYTES];
+    uint16_t port;
+    weft_peer peer;
+    bool is_up;
+    bool is_down; /* with a client on top: for good */
+    bool was_up;  /* when it went down */
+    enum weft_msg_down down;
+    uint64_t name; /* of what answered */
+};
+
+/* One handle given out. `stamp` makes it unlike those that used the place before. */
+struct ps_ticket {
+    bool in_use;
+    uint32_t stamp;
+    weft_ps_op op;
+    const struct weft_ps_table *table;
+    bool is_pull;
+};
+
+struct weft_ps_table {
+    struct weft_ps *ps;
+    struct weft_table_spec spec;
+    bool opening; /* TABLE is under way: `op` */
+    bool open;
+    weft_ps_op op;
+    char name[WEFT_PS_NAME_BYTES];
+};
+
+struct weft_ps {
+    struct weft_driver *driver; /* the caller turns the crank; else NULL */
+    struct weft_engine *engine; /* a thread does; else NULL */
+    struct weft_msgr msgr;      /* of one of them */
+    struct weft_provider *provider;
+    struct weft_ps_client *client; /* NULL until all shards are up */
+
+    uint32_t worker;
+    uint32_t workers;
+    uint32_t shards;
+    uint32_t tables_max;
+    uint32_t dim_max;
+    uint32_t ops_max;
+    uint32_t rows_max;
+    uint64_t connect_timeout_ns;
+
+    struct ps_server *servers;    /* (shards,) */
+    struct weft_ps_table *tables; /* (tables_max,) */
+    struct ps_ticket *tickets;    /* (ops_max,) */
+    struct weft_io_error error;
+};
+
+/* ps_config.c */
+
+/* The caller's configuration of any age, checked, with what the environment says filled in. */
+weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
+                                    struct weft_ps_config *ours_p, struct weft_io_error *error);
+weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
+                                     struct weft_table_options *ours_p,
+                                     struct weft_io_error *error);
+
+/* "host:port,host:port". Owns: gives *servers_p (count,), to be freed. */
+weft_status weft_api_ps_servers_parse(const char *text, struct ps_server **servers_p,
+                                      uint32_t *count_p, struct weft_io_error *error);
+
+/* Least sizes of structs that the library writes into. */
+void weft_api_ps_result_out(struct weft_result *result_p, const struct weft_result *ours);
+void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
+                              const struct weft_ps_counters *ours);
+
+/* ps_connect.c */
+
+/* Sleep until something happens, at most timeout_ns, and take it. */
+void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns);
+
+/* Run `call` where the endpoint may be touched: here, or on the engine's thread. */
+void weft_api_ps_call(struct weft_ps *ps, weft_engine_fn *call, void *arg);
+
+/* ps_words.c: each leaves a sentence and hands the status back. */
+
+/* Shard `shard` (any, when it is none) is gone. */
+weft_status weft_api_ps_gone(struct weft_ps *ps, uint32_t shard);
+/* True when one is gone: which. */
+bool weft_api_ps_any_down(const struct weft_ps *ps, uint32_t *shard_p);
+/* An operation ended with another status than OK. `what` such as "push to weights". */
+weft_status weft_api_ps_refused(struct weft_ps *ps, const char *what,
+                                const struct weft_ps_result *result);
+/* What the network or a server said about connections that do not come about; "" for nothing. True
+ * when waiting longer will not mend it. */
+bool weft_api_ps_hint(struct weft_ps *ps, char text_p[WEFT_UDP_UNREACHED_BYTES]);
+
+#endif

@@ -1,0 +1,295 @@
+/* Tables: options in words become a specification, which all shards and all workers must share. */
+#include "api/ps_internal.h"
+
+#include "io/clock.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static weft_status unknown_optimizer(struct weft_ps *ps, const char *name)
+{
+    char known[160] = "";
+    for (uint32_t i = 0; i < WEFT_OPTIMIZERS_COUNT; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s\"%s\"", i > 0 ? ", " : "",
+                 weft_optimizers[i]->name);
+    }
+    return weft_io_fail(&ps->error, WEFT_INVALID, "optimizer \"%.40s\" is not known; choose one of %s",
+                        name != NULL ? name : "(NULL)", known);
+}
+
+/* "bsp", "ssp:3", "asp". */
+static bool parse_consistency(const char *text, struct weft_table_spec *spec_p)
+{
+    if (text == NULL || strcmp(text, "bsp") == 0) {
+        spec_p->mode = WEFT_TABLE_BSP;
+        return true;
+    }
+    if (strcmp(text, "asp") == 0) {
+        spec_p->mode = WEFT_TABLE_ASP;
+        return true;
+    }
+    if (strncmp(text, "ssp:", 4) != 0 || text[4] < '0' || text[4] > '9') {
+        return false;
+    }
+    char *end;
+    errno = 0;
+    unsigned long staleness = strtoul(text + 4, &end, 10);
+    spec_p->mode = WEFT_TABLE_SSP;
+    spec_p->staleness = (uint32_t)staleness;
+    return *end == '\0' && errno == 0 && staleness < UINT32_MAX;
+}
+
+/* The place of `text` in a list of words, which is its number on the wire; NULL is the first. */
+static weft_status word_of(struct weft_ps *ps, const char *field, const char *text,
+                           const char *const words[4], uint8_t *number_p)
+{
+    for (uint8_t i = 0; i < 4 && words[i] != NULL; i++) {
+        if (text == NULL || strcmp(text, words[i]) == 0) {
+            *number_p = i;
+            return WEFT_OK;
+        }
+    }
+    return weft_io_fail(&ps->error, WEFT_INVALID,
+                        "%s is \"%.40s\"; choose one of \"%s\", \"%s\", \"%s\"%s%s%s", field, text,
+                        words[0], words[1], words[2], words[3] != NULL ? ", \"" : "",
+                        words[3] != NULL ? words[3] : "", words[3] != NULL ? "\"" : "");
+}
+
+static weft_status read_words(struct weft_ps *ps, const struct weft_table_options *o,
+                              struct weft_table_spec *spec_p)
+{
+    static const char *const admissions[4] = {
+        [WEFT_ADMISSION_ALL] = "all",
+        [WEFT_ADMISSION_COUNTER] = "counter",
+        [WEFT_ADMISSION_BLOOM] = "bloom",
+    };
+    static const char *const evictions[4] = {
+        [WEFT_EVICTION_NONE] = "none",
+        [WEFT_EVICTION_TTL] = "ttl",
+        [WEFT_EVICTION_LRU] = "lru",
+        [WEFT_EVICTION_L2] = "l2",
+    };
+    static const char *const policies[4] = {
+        [WEFT_NOT_FINITE_REJECT] = "reject",
+        [WEFT_NOT_FINITE_CLIP] = "clip",
+        [WEFT_NOT_FINITE_DROP] = "drop",
+    };
+    weft_status status = word_of(ps, "admission", o->admission, admissions, &spec_p->admission);
+    if (status == WEFT_OK) {
+        status = word_of(ps, "eviction", o->eviction, evictions, &spec_p->eviction);
+    }
+    if (status == WEFT_OK) {
+        status = word_of(ps, "not_finite", o->not_finite, policies, &spec_p->not_finite);
+    }
+    if (status == WEFT_OK && !parse_consistency(o->consistency, spec_p)) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "consistency is \"%.40s\"; choose \"bsp\", \"ssp:N\" with a number of "
+                            "clocks N, or \"asp\"",
+                            o->consistency);
+    }
+    return status;
+}
+
+static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_options *o)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+        uint64_t min;
+        uint64_t max;
+    } fields[] = {
+        {"number", o->number, 0, ps->tables_max - 1},
+        {"dim", o->dim, 1, ps->dim_max},
+        {"workers", o->workers, 0, WEFT_RPC_WORKERS_MAX},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
+        if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
+            return weft_io_fail(&ps->error, WEFT_INVALID,
+                                "%s is %llu; it must be from %llu to %llu (tables_max and dim_max of "
+                                "the config raise what is too low)",
+                                fields[i].name, (unsigned long long)fields[i].value,
+                                (unsigned long long)fields[i].min,
+                                (unsigned long long)fields[i].max);
+        }
+    }
+    const struct {
+        const char *name;
+        float value;
+    } floats[] = {
+        {"learning_rate", o->learning_rate},
+        {"epsilon", o->epsilon},
+        {"accumulator", o->accumulator},
+        {"beta1", o->beta1},
+        {"beta2", o->beta2},
+        {"l1", o->l1},
+        {"l2", o->l2},
+        {"init_scale", o->init_scale},
+        {"clip", o->clip},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(floats); i++) {
+        if (!isfinite(floats[i].value)) {
+            return weft_io_fail(&ps->error, WEFT_INVALID, "%s is not a finite number",
+                                floats[i].name);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_options *o,
+                                   struct weft_table_spec *spec_p)
+{
+    const struct weft_optimizer *optimizer =
+        o->optimizer != NULL ? weft_optimizer_find(o->optimizer) : NULL;
+    if (optimizer == NULL) {
+        return unknown_optimizer(ps, o->optimizer);
+    }
+    weft_status status = check_numbers(ps, o);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    struct weft_table_spec spec = {
+        .table = (uint16_t)o->number,
+        .dim = o->dim,
+        .optimizer = optimizer->kind,
+        .workers = (uint16_t)(o->workers > 0 ? o->workers : ps->workers),
+        .learning_rate = o->learning_rate,
+        .epsilon = o->epsilon,
+        .accumulator = o->accumulator,
+        .beta1 = o->beta1,
+        .beta2 = o->beta2,
+        .l1 = o->l1,
+        .l2 = o->l2,
+        .init_scale = o->init_scale,
+        .init_skip = o->init_skip,
+        .init_seed = o->init_seed,
+        .kind = o->length > 0 ? WEFT_TABLE_DENSE : WEFT_TABLE_SPARSE,
+        .clip = o->clip,
+        .admission_count = o->admission_count,
+        .admission_cells = o->admission_cells,
+        .ttl = o->ttl,
+        .rows_max = o->rows_max,
+        .bytes_max = o->bytes_max,
+        .length = o->length,
+    };
+    status = read_words(ps, o, &spec);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!weft_table_spec_valid(&spec)) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "the options do not fit each other: one is out of range (docs/TABLES.md), "
+                            "or is not 0 although the optimizer \"%s\" or another option does not "
+                            "use it; begin with weft_table_options_init(..., \"%s\")",
+                            o->optimizer, o->optimizer);
+    }
+    *spec_p = spec;
+    return WEFT_OK;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
+                         const struct weft_table_options *o, const struct weft_table_spec *spec)
+{
+    weft_status status = weft_ps_table_open(ps->client, spec, weft_clock_now_ns(), &table->op);
+    if (status == WEFT_AGAIN) {
+        return weft_io_fail(&ps->error, status,
+                            "%u operations are under way; end one with weft_wait, then open the "
+                            "table",
+                            ps->ops_max);
+    }
+    if (status != WEFT_OK) {
+        return weft_io_fail(&ps->error, status, "opening table %u: %s", spec->table,
+                            weft_status_text(status));
+    }
+    table->ps = ps;
+    table->spec = *spec;
+    table->opening = true;
+    if (o->name != NULL) {
+        snprintf(table->name, sizeof(table->name), "%s", o->name);
+    } else {
+        snprintf(table->name, sizeof(table->name), "table %u", spec->table);
+    }
+    return WEFT_OK;
+}
+
+/* A server that is there and does not take the request knows no worker of this rank. */
+static weft_status no_answer(struct weft_ps *ps)
+{
+    return weft_io_fail(&ps->error, WEFT_TIMEOUT,
+                        "the servers are there, but take nothing from worker %u within %llu ms; "
+                        "start them with --workers above the highest rank (%u workers are "
+                        "configured here)",
+                        ps->worker, (unsigned long long)(ps->connect_timeout_ns / WEFT_NS_PER_MS),
+                        ps->workers);
+}
+
+static weft_status finish(struct weft_ps *ps, struct weft_ps_table *table)
+{
+    uint64_t end_ns = weft_time_add(weft_clock_now_ns(), ps->connect_timeout_ns);
+    struct weft_ps_result result;
+    while (!weft_ps_op_done(ps->client, table->op, &result)) {
+        uint64_t now_ns = weft_clock_now_ns();
+        uint32_t shard;
+        if (weft_api_ps_any_down(ps, &shard)) {
+            return weft_api_ps_gone(ps, shard);
+        }
+        if (now_ns >= end_ns) {
+            return no_answer(ps);
+        }
+        weft_api_ps_step(ps, end_ns - now_ns);
+    }
+    weft_ps_op_release(ps->client, table->op);
+    table->opening = false;
+    if (result.status != WEFT_OK) {
+        char what[WEFT_PS_NAME_BYTES + 16];
+        snprintf(what, sizeof(what), "opening %s", table->name);
+        return weft_api_ps_refused(ps, what, &result);
+    }
+    table->open = true;
+    return WEFT_OK;
+}
+
+weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options *options,
+                            struct weft_ps_table **table_p)
+{
+    if (options == NULL || table_p == NULL) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "options or table_p is NULL; fill options with "
+                            "weft_table_options_init");
+    }
+    struct weft_table_options o;
+    struct weft_table_spec spec;
+    weft_status status = weft_api_ps_options_read(options, &o, &ps->error);
+    if (status == WEFT_OK && o.reserved != 0) {
+        return weft_io_fail(&ps->error, WEFT_UNSUPPORTED,
+                            "options.reserved is not 0; begin with weft_table_options_init");
+    }
+    if (status == WEFT_OK) {
+        status = options_to_spec(ps, &o, &spec);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    struct weft_ps_table *table = &ps->tables[spec.table];
+    bool again = table->opening && weft_table_spec_equal(&table->spec, &spec);
+    if (table->open || (table->opening && !again)) {
+        return weft_io_fail(&ps->error, WEFT_EXISTS,
+                            "table %u is opened already, as \"%s\"; use that, or another number",
+                            spec.table, table->name);
+    }
+    status = again ? WEFT_OK : begin(ps, table, &o, &spec);
+    if (status == WEFT_OK) {
+        status = finish(ps, table);
+    }
+    if (status == WEFT_OK) {
+        *table_p = table;
+    }
+    return status;
+}

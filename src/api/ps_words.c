@@ -1,0 +1,116 @@
+/* Words for what happens between a worker and its servers, each with the next action. */
+#include "api/ps_internal.h"
+
+#include <stdio.h>
+
+static void ask_hint(struct weft_driver *driver, void *arg)
+{
+    *(enum weft_ep_hint *)arg = weft_driver_hint(driver);
+}
+
+static void ask_unreached(struct weft_driver *driver, void *text)
+{
+    weft_driver_unreached(driver, text);
+}
+
+/* The endpoint's own words speak of the program's options. */
+static const char *hint_text(enum weft_ep_hint hint)
+{
+    switch (hint) {
+    case WEFT_HINT_KEY:
+    case WEFT_HINT_TOLD_KEY:
+        return "its job key is another; give worker and server the same key file";
+    case WEFT_HINT_VERSION:
+    case WEFT_HINT_TOLD_VERSION:
+        return "it speaks another version of the protocol; install the same release at both ends";
+    case WEFT_HINT_MODE:
+    case WEFT_HINT_TOLD_MODE:
+        return "its security mode is another; make config.security and the server's --security "
+               "alike";
+    case WEFT_HINT_CRYPTO:
+        return "the cryptography of this process failed; a process that was forked connects anew";
+    case WEFT_HINT_TOLD_FULL:
+        return "it says that it has no room for one more worker; raise the server's --workers";
+    case WEFT_HINT_TOLD_CLOSED:
+        return "it says that it accepts no connections; check address and port";
+    case WEFT_HINT_NONE:
+        break;
+    }
+    return "";
+}
+
+bool weft_api_ps_hint(struct weft_ps *ps, char text_p[WEFT_UDP_UNREACHED_BYTES])
+{
+    enum weft_ep_hint hint = WEFT_HINT_NONE;
+    weft_api_ps_call(ps, ask_hint, &hint);
+    if (hint == WEFT_HINT_NONE) {
+        weft_api_ps_call(ps, ask_unreached, text_p);
+        return false;
+    }
+    snprintf(text_p, WEFT_UDP_UNREACHED_BYTES, "%s", hint_text(hint));
+    return hint != WEFT_HINT_TOLD_FULL;
+}
+
+bool weft_api_ps_any_down(const struct weft_ps *ps, uint32_t *shard_p)
+{
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        if (ps->servers[s].is_down) {
+            *shard_p = s;
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *down_text(enum weft_msg_down down)
+{
+    switch (down) {
+    case WEFT_DOWN_CLOSED:
+        return "it ended, or another worker has come with this rank";
+    case WEFT_DOWN_SILENT:
+        return "it did not answer for peer_timeout_ns: it died, or the network is cut";
+    case WEFT_DOWN_PROTOCOL:
+        return "it broke the protocol; run the same weft version at both ends";
+    case WEFT_DOWN_LOCAL:
+        return "this end closed the connection";
+    case WEFT_DOWN_IDLE:
+        return "nothing was outstanding for too long";
+    case WEFT_DOWN_RESTARTED:
+        return "it was started anew, or gave this worker up while that was silent (weft_ps_idle, "
+               "or config.thread, where a step takes long)";
+    case WEFT_DOWN_CRYPTO:
+        return "the cryptography of this process failed; a process that was forked connects anew";
+    }
+    return "its connection is down";
+}
+
+weft_status weft_api_ps_gone(struct weft_ps *ps, uint32_t shard)
+{
+    if (shard >= ps->shards || !ps->servers[shard].is_down) {
+        (void)weft_api_ps_any_down(ps, &shard);
+    }
+    if (shard >= ps->shards) {
+        return weft_io_fail(&ps->error, WEFT_PEER,
+                            "a server did not keep what it promised; close, and connect again");
+    }
+    const struct ps_server *server = &ps->servers[shard];
+    return weft_io_fail(&ps->error, WEFT_PEER,
+                        "the server of shard %u at %s:%u is gone: %s; see its output, close, and "
+                        "connect again",
+                        shard, server->host, server->port,
+                        server->is_down ? down_text(server->down)
+                                        : "the answer came in part only");
+}
+
+weft_status weft_api_ps_refused(struct weft_ps *ps, const char *what,
+                                const struct weft_ps_result *result)
+{
+    if (result->status == WEFT_PEER) {
+        return weft_api_ps_gone(ps, result->shard);
+    }
+    const char *why = result->status == WEFT_DATA ? weft_rpc_status_text(result->rpc_status)
+                                                  : weft_status_text(result->status);
+    return weft_io_fail(&ps->error, result->status, "%s: refused by shard %u at %s:%u: %s", what,
+                        result->shard, ps->servers[result->shard].host,
+                        ps->servers[result->shard].port, why);
+}

@@ -1,0 +1,876 @@
+/* <weft/ps.h> against real shards in threads: what arrives, what is lost, what is refused, and the
+ * words for it. */
+#include "api_ps_server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <weft/ps.h>
+
+enum { DIM = 4 };
+
+static const uint64_t ms_ns = WEFT_NS_PER_MS;
+
+/* Up to two shards, and the list of them. */
+struct site {
+    struct test_server servers[2];
+    uint32_t count;
+    char list[64];
+};
+
+static void site_start(struct site *site, uint32_t shards, struct ps_server_options options)
+{
+    size_t used = 0;
+    site->count = shards;
+    for (uint32_t s = 0; s < shards; s++) {
+        options.shard = s;
+        options.shards = shards;
+        test_server_start(&site->servers[s], options);
+        used += (size_t)snprintf(site->list + used, sizeof(site->list) - used, "%s127.0.0.1:%u",
+                                 s > 0 ? "," : "", (unsigned)site->servers[s].port);
+    }
+}
+
+static void site_stop(struct site *site)
+{
+    for (uint32_t s = 0; s < site->count; s++) {
+        test_server_stop(&site->servers[s]);
+    }
+}
+
+static struct weft_ps_config config_for(const char *servers)
+{
+    struct weft_ps_config config;
+    weft_ps_config_init(&config, sizeof(config));
+    config.servers = servers;
+    config.security = WEFT_TRANSPORT_NONE;
+    config.connect_timeout_ns = 20 * WEFT_NS_PER_S;
+    return config;
+}
+
+static struct weft_ps *connect_with(const struct weft_ps_config *config)
+{
+    struct weft_ps *ps = NULL;
+    weft_status status = weft_ps_connect(config, &ps);
+    if (status != WEFT_OK) {
+        fail_msg("%s: %s", weft_status_name(status), weft_ps_error(NULL));
+    }
+    return ps;
+}
+
+static void must(const struct weft_ps *ps, weft_status status)
+{
+    if (status != WEFT_OK) {
+        fail_msg("%s: %s", weft_status_name(status), weft_ps_error(ps));
+    }
+}
+
+static void says(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", text, part);
+    }
+}
+
+static void must_fail(const struct weft_ps *ps, weft_status status, weft_status wanted,
+                      const char *words)
+{
+    if (status != wanted) {
+        fail_msg("%s instead of %s: %s", weft_status_name(status), weft_status_name(wanted),
+                 weft_ps_error(ps));
+    }
+    says(weft_ps_error(ps), words);
+}
+
+/* SGD with rate -1: a push adds what it holds, divided by the workers. */
+static struct weft_table_options adding(const char *consistency)
+{
+    struct weft_table_options options;
+    weft_table_options_init(&options, sizeof(options), "sgd");
+    options.consistency = consistency;
+    options.dim = DIM;
+    options.learning_rate = -1.0F;
+    return options;
+}
+
+static struct weft_ps_table *open_table(struct weft_ps *ps, const struct weft_table_options *options)
+{
+    struct weft_ps_table *table = NULL;
+    must(ps, weft_table_open(ps, options, &table));
+    return table;
+}
+
+static void fill(uint64_t *ids, float *rows, size_t n, float value)
+{
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = i * 7919;
+        for (uint32_t d = 0; rows != NULL && d < DIM; d++) {
+            rows[i * DIM + d] = value + (float)i + (float)d / 8;
+        }
+    }
+}
+
+/* ---- what arrives ---------------------------------------------------------------------------- */
+
+static void add_and_read(struct weft_ps_config config)
+{
+    enum { N = 300 };
+    static uint64_t ids[N];
+    static float rows[N * DIM], got[N * DIM];
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("bsp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    struct weft_result result = {.size = sizeof(result)};
+    fill(ids, rows, N, 1);
+    must(ps, weft_push_wait(table, ids, rows, N, 0, &result));
+    assert_int_equal(result.elements_sent, N);
+    assert_int_equal(result.elements_delivered, N);
+    assert_int_equal(result.requests, weft_ps_shards(ps));
+    assert_true(result.latency.n_tx_ns > 0);
+    must(ps, weft_push_wait(table, ids, rows, 10, 0, NULL));
+    must(ps, weft_clock(table));
+    assert_int_equal(weft_clock_ended(table), 1);
+    must(ps, weft_pull_wait(table, ids, got, N, 0, &result));
+    assert_int_equal(result.clock, 1);
+    assert_int_equal(result.rows_missed, 0);
+    for (uint32_t i = 0; i < N * DIM; i++) {
+        assert_true(got[i] == rows[i] * (i < 10 * DIM ? 2.0F : 1.0F));
+    }
+    struct weft_ps_counters counters = {.size = sizeof(counters)};
+    must(ps, weft_ps_flush(ps, 5000 * ms_ns));
+    weft_ps_counters_get(ps, &counters);
+    assert_int_equal(counters.push_elements_sent, N + 10);
+    assert_int_equal(counters.pull_elements_delivered, N);
+    assert_int_equal(counters.clocks, weft_ps_shards(ps));
+    assert_true(counters.datagrams_sent > 0 || counters.bytes_sent > 0);
+    weft_ps_close(ps);
+}
+
+static void pushes_add_and_pulls_read(void **state)
+{
+    (void)state;
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    add_and_read(config_for(site.list));
+    site_stop(&site);
+}
+
+static void a_thread_turns_the_crank(void **state)
+{
+    (void)state;
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    config.thread = 1;
+    add_and_read(config);
+    site_stop(&site);
+}
+
+static void over_tcp(void **state)
+{
+    (void)state;
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1, .tcp = true});
+    struct weft_ps_config config = config_for(site.list);
+    config.transport = "tcp";
+    add_and_read(config);
+    site_stop(&site);
+}
+
+static void long_lists_are_cut(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static uint64_t ids[N];
+    static float rows[N * DIM], got[N * DIM];
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    config.rows_max = 64;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    struct weft_result result = {.size = sizeof(result)};
+    uint64_t op = 0;
+    fill(ids, rows, N, 3);
+    must(ps, weft_push_wait(table, ids, rows, N, 0, &result));
+    assert_int_equal(result.elements_delivered, N);
+    assert_int_equal(result.requests, 2 * ((N + 63) / 64));
+    must(ps, weft_pull_wait(table, ids, got, N, 0, &result));
+    assert_int_equal(result.elements_delivered, N);
+    assert_memory_equal(got, rows, sizeof(rows));
+    must_fail(ps, weft_push(table, ids, rows, 65, 0, &op), WEFT_INVALID, "rows_max");
+    must_fail(ps, weft_pull(table, ids, got, N, 0, &op), WEFT_INVALID, "weft_pull_wait");
+    must(ps, weft_push(table, ids, rows, 64, 0, &op));
+    must(ps, weft_wait(ps, op, WEFT_NEVER, NULL));
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static void operations_have_places(void **state)
+{
+    (void)state;
+    enum { N = 50 };
+    static uint64_t ids[N];
+    static float rows[N * DIM], got[3][N * DIM];
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    config.ops_max = 3;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    uint64_t ops[4] = {0};
+    fill(ids, rows, N, 1);
+    must(ps, weft_push(table, ids, rows, N, 0, &ops[0]));
+    must(ps, weft_pull(table, ids, got[1], N, 0, &ops[1]));
+    must(ps, weft_pull(table, ids, got[2], N, 0, &ops[2]));
+    /* All places are taken, also of what is done but not waited for. */
+    must_fail(ps, weft_pull(table, ids, got[0], N, 0, &ops[3]), WEFT_AGAIN, "weft_wait");
+    must_fail(ps, weft_push_wait(table, ids, rows, N, 0, NULL), WEFT_AGAIN, "ops_max");
+    must(ps, weft_wait(ps, ops[2], 5000 * ms_ns, NULL));
+    assert_memory_equal(got[2], rows, sizeof(rows)); /* it sees the push before it */
+    must(ps, weft_pull(table, ids, got[0], N, 0, &ops[3]));
+    assert_true(ops[3] != ops[2]);
+    must_fail(ps, weft_wait(ps, ops[2], 0, NULL), WEFT_INVALID, "no such operation");
+    weft_status status = WEFT_AGAIN;
+    for (uint32_t i = 0; i < 5000 && status == WEFT_AGAIN; i++) {
+        status = weft_test(ps, ops[3], NULL);
+        weft_ps_progress(ps, status == WEFT_AGAIN ? ms_ns : 0);
+    }
+    must(ps, status);
+    must_fail(ps, weft_test(ps, ops[3], NULL), WEFT_INVALID, "no such operation");
+    must_fail(ps, weft_wait(ps, 0, 0, NULL), WEFT_INVALID, "no such operation");
+    must_fail(ps, weft_wait(ps, UINT64_MAX, 0, NULL), WEFT_INVALID, "no such operation");
+    must(ps, weft_wait(ps, ops[0], WEFT_NEVER, NULL));
+    must(ps, weft_wait(ps, ops[1], WEFT_NEVER, NULL));
+    /* Under way at the end: their memory is ours again. */
+    must(ps, weft_pull(table, ids, got[0], N, 0, &ops[0]));
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+static void nothing_is_allowed_and_nonsense_is_not(void **state)
+{
+    (void)state;
+    uint64_t id = 5;
+    float row[DIM] = {1, 2, 3, 4};
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    struct weft_result result = {.size = sizeof(result)};
+    uint64_t op = 0;
+    must(ps, weft_push_wait(table, NULL, NULL, 0, 0, &result));
+    assert_int_equal(result.requests, 0);
+    must(ps, weft_pull_wait(table, NULL, NULL, 0, 0, NULL));
+    must(ps, weft_pull(table, &id, row, 0, 0, &op));
+    must(ps, weft_test(ps, op, NULL));
+    must_fail(ps, weft_push(table, NULL, row, 1, 0, &op), WEFT_INVALID, "ids is NULL");
+    must_fail(ps, weft_pull(table, &id, NULL, 1, 0, &op), WEFT_INVALID, "memory of the rows is NULL");
+    must_fail(ps, weft_push_wait(table, &id, NULL, 1, 0, NULL), WEFT_INVALID, "NULL");
+    must_fail(ps, weft_push(table, &id, row, 1, 0, NULL), WEFT_INVALID, "op_p is NULL");
+    must_fail(ps, weft_push(table, &id, row, 1, 1000000, &op), WEFT_INVALID, "bound_ppm");
+    must_fail(ps, weft_pull_wait(table, &id, row, SIZE_MAX, 0, NULL), WEFT_INVALID, "negative");
+    must_fail(ps, weft_push(table, &id, row, SIZE_MAX / 2, 0, &op), WEFT_INVALID, "negative");
+    must(ps, weft_push_wait(table, &id, row, 1, 0, NULL));
+    weft_ps_close(ps);
+    weft_ps_close(NULL);
+    site_stop(&site);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static void gradients_must_be_finite(void **state)
+{
+    (void)state;
+    uint64_t id = 5;
+    float row[DIM] = {1, NAN, 3, 4}, got[DIM];
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    options.name = "clicks";
+    struct weft_ps_table *table = open_table(ps, &options);
+    struct weft_result result = {.size = sizeof(result)};
+    weft_status status = weft_push_wait(table, &id, row, 1, 0, &result);
+    must_fail(ps, status, WEFT_DATA, "push to clicks: refused by shard 0 at 127.0.0.1:");
+    says(weft_ps_error(ps), "not a number");
+    assert_int_equal(result.chunks_refused, 1);
+    row[1] = 2;
+    must(ps, weft_push_wait(table, &id, row, 1, 0, NULL)); /* it goes on */
+    must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
+    assert_memory_equal(got, row, sizeof(row));
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+static void a_full_table_says_so(void **state)
+{
+    (void)state;
+    enum { N = 64 };
+    static uint64_t ids[N];
+    static float rows[N * DIM];
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1, .rows_max = 8});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    fill(ids, rows, N, 1);
+    must_fail(ps, weft_push_wait(table, ids, rows, N, 0, NULL), WEFT_DATA, "no room for new rows");
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+static void tables_must_be_meant_alike(void **state)
+{
+    (void)state;
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 2});
+    struct weft_ps_config config = config_for(site.list);
+    config.workers = 2;
+    config.worker = 0;
+    config.dim_max = 1024;
+    struct weft_ps *a = connect_with(&config);
+    config.worker = 1;
+    struct weft_ps *b = connect_with(&config);
+    struct weft_table_options options = adding("bsp");
+    struct weft_ps_table *table = open_table(a, &options);
+    must_fail(a, weft_table_open(a, &options, &table), WEFT_EXISTS, "opened already");
+    options.dim = DIM + 1;
+    must_fail(b, weft_table_open(b, &options, &table), WEFT_DATA, "exists with other values");
+    options.dim = DIM;
+    options.optimizer = "adagrad";
+    options.accumulator = 0.1F;
+    must_fail(b, weft_table_open(b, &options, &table), WEFT_DATA, "exists with other values");
+    options = adding("bsp");
+    options.number = 1;
+    options.dim = 100; /* the shard's limit is 64 */
+    must_fail(b, weft_table_open(b, &options, &table), WEFT_DATA, "above the server's limits");
+    options = adding("bsp");
+    (void)open_table(b, &options);
+    weft_ps_close(a);
+    weft_ps_close(b);
+    site_stop(&site);
+}
+
+static void options_are_checked_here(void **state)
+{
+    (void)state;
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_ps_table *table = NULL;
+    struct weft_table_options good = adding("bsp"), o;
+    must_fail(ps, weft_table_open(ps, NULL, &table), WEFT_INVALID, "options");
+    must_fail(ps, weft_table_open(ps, &good, NULL), WEFT_INVALID, "table_p");
+    o = (struct weft_table_options){0};
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "weft_table_options_init first");
+    o = good, o.optimizer = "newton";
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "\"sgd\", \"");
+    o = good, o.optimizer = NULL;
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "(NULL)");
+    static const char *const bad[] = {"", "SSP:1", "ssp", "ssp:", "ssp:-1", "ssp:1x",
+                                      "ssp:99999999999999999999", "bspx"};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        o = good, o.consistency = bad[i];
+        must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "consistency is");
+    }
+    o = good, o.dim = 0;
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "dim is 0");
+    o = good, o.dim = 65;
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "dim is 65");
+    o = good, o.number = 4; /* of 4 */
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "number is 4");
+    o = good, o.workers = 65536;
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "workers is 65536");
+    o = good, o.learning_rate = INFINITY;
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "learning_rate");
+    o = good, o.epsilon = 1; /* not of SGD */
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "do not fit each other");
+    o = good, o.admission = "some";
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "\"all\", \"counter\", \"bloom\"");
+    o = good, o.eviction = "fifo";
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "\"lru\", \"l2\"");
+    o = good, o.not_finite = "";
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "not_finite is \"\"");
+    o = good, o.eviction = "ttl"; /* of how many clocks? */
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "docs/TABLES.md");
+    o = good, o.clip = NAN;
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "clip is not a finite number");
+    o = good, o.reserved = 1;
+    must_fail(ps, weft_table_open(ps, &o, &table), WEFT_UNSUPPORTED, "reserved");
+    o = good, o.consistency = "ssp:3";
+    (void)open_table(ps, &o);
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+/* Words become what the specification has: each option does something. */
+static void options_reach_the_server(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {"sgd",  "momentum", "adagrad",
+                                             "adam", "ftrl",     "adadelay"};
+    uint64_t ids[4] = {0, 1, 2, 3};
+    float rows[2][4 * DIM], ones[4 * DIM];
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    config.tables_max = 8;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options o;
+    struct weft_ps_table *table = NULL;
+    for (uint32_t i = 0; i < 4 * DIM; i++) {
+        ones[i] = 1.0F;
+    }
+    for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(optimizers); i++) {
+        weft_table_options_init(&o, sizeof(o), optimizers[i]);
+        o.number = i;
+        o.dim = DIM;
+        o.consistency = "asp";
+        o.init_scale = 0.5F;
+        o.init_skip = 1;
+        o.init_seed = 5;
+        table = open_table(ps, &o);
+        must(ps, weft_pull_wait(table, ids, rows[0], 4, 0, NULL));
+        must(ps, weft_push_wait(table, ids, ones, 4, 0, NULL));
+        must(ps, weft_pull_wait(table, ids, rows[1], 4, 0, NULL));
+        for (uint32_t e = 0; e < 4 * DIM; e++) {
+            assert_true(fabsf(rows[0][e]) <= 0.5F && (rows[0][e] == 0) == (e % DIM == 0));
+            assert_true(rows[1][e] < rows[0][e]); /* a step against the gradient */
+        }
+    }
+    o = adding("asp");
+    o.number = 6;
+    o.length = 3 * DIM - 1; /* rows 0, 1, 2 */
+    table = open_table(ps, &o);
+    must(ps, weft_push_wait(table, ids, ones, 3, 0, NULL));
+    must(ps, weft_pull_wait(table, ids, rows[0], 3, 0, NULL));
+    assert_true(rows[0][0] == 1.0F && rows[0][3 * DIM - 2] == 1.0F);
+    must_fail(ps, weft_push_wait(table, ids, ones, 4, 0, NULL), WEFT_INVALID, "dense table");
+    o = adding("asp");
+    o.number = 7;
+    o.not_finite = "drop";
+    o.admission = "counter";
+    o.admission_count = 2;
+    o.admission_cells = 64;
+    o.eviction = "lru";
+    o.rows_max = 2;
+    table = open_table(ps, &o);
+    ones[0] = NAN;
+    must(ps, weft_push_wait(table, ids, ones, 1, 0, NULL)); /* left out */
+    ones[0] = 1.0F;
+    must(ps, weft_push_wait(table, ids + 1, ones, 1, 0, NULL));
+    must(ps, weft_pull_wait(table, ids + 1, rows[0], 1, 0, NULL));
+    assert_true(rows[0][0] == 0.0F); /* counted, no row yet */
+    must(ps, weft_push_wait(table, ids + 1, ones, 1, 0, NULL));
+    must(ps, weft_pull_wait(table, ids + 1, rows[0], 1, 0, NULL));
+    assert_true(rows[0][0] == 1.0F);
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+static void configs_are_checked(void **state)
+{
+    (void)state;
+    struct weft_ps *ps = NULL;
+    struct weft_ps_config good = config_for("127.0.0.1:1"), c;
+    must_fail(NULL, weft_ps_connect(NULL, &ps), WEFT_INVALID, "config");
+    c = (struct weft_ps_config){0};
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "weft_ps_config_init first");
+    static const char *const bad[] = {"",          "127.0.0.1",    "127.0.0.1:", "127.0.0.1:0",
+                                      ":7700",     "127.0.0.1:7x", "a:65536",    "127.0.0.1:1,",
+                                      ",127.0.0.1:1", "127.0.0.1:123456"};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        c = good, c.servers = bad[i];
+        must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "is not host:port");
+    }
+    c = good, c.servers = "no.such.name:7700";
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "no.such.name");
+    c = good, c.servers = "10.1.2.3:7700";
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_UNSUPPORTED, "WEFT_TRANSPORT_AUTH");
+    c = good, c.worker = 2, c.workers = 2;
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "ranks go from 0");
+    c = good, c.transport = "carrier pigeon";
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "transport");
+    c = good, c.ops_max = 0;
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "ops_max is 0");
+    c = good, c.keepalive_ns = 5;
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "keepalive_ns");
+    c = good, c.security = WEFT_TRANSPORT_AUTH, c.key_file = "/nonexistent.key";
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_NOTFOUND, "/nonexistent.key");
+    c = good, c.thread = 2;
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "thread is 2");
+    c = good, c.ops_max = 4096, c.rows_max = 1 << 20;
+    must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "lower one of them");
+    assert_null(ps);
+}
+
+/* What a program leaves out comes from the environment. */
+static void the_environment_fills_in(void **state)
+{
+    (void)state;
+    struct site site;
+    struct weft_ps *ps = NULL;
+    unsetenv("WEFT_SERVERS");
+    site_start(&site, 1, (struct ps_server_options){.workers = 4});
+    struct weft_ps_config config = config_for(NULL);
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_NOTFOUND, "WEFT_SERVERS");
+    setenv("WEFT_SERVERS", site.list, 1);
+    setenv("WEFT_WORKERS", "4", 1);
+    setenv("WEFT_RANK", "3 ", 1);
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_DATA, "WEFT_RANK is \"3 \"");
+    setenv("WEFT_RANK", "3", 1);
+    ps = connect_with(&config);
+    assert_int_equal(weft_ps_worker(ps), 3);
+    assert_int_equal(weft_ps_workers(ps), 4);
+    weft_ps_close(ps);
+    unsetenv("WEFT_SERVERS");
+    unsetenv("WEFT_WORKERS");
+    unsetenv("WEFT_RANK");
+    site_stop(&site);
+}
+
+/* ---- what is lost ---------------------------------------------------------------------------- */
+
+static void losses_are_counted_and_old_values_stay(void **state)
+{
+    (void)state;
+    enum { N = 20000 };
+    static uint64_t ids[N];
+    static float rows[N * DIM], got[N * DIM];
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1, .loss_ppm = 100000});
+    struct weft_ps_config config = config_for(site.list);
+    config.inject_loss_ppm = 100000;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    struct weft_result result = {.size = sizeof(result)};
+    fill(ids, rows, N, 1);
+    /* Bound 0: all of it, whatever the network does. */
+    must(ps, weft_push_wait(table, ids, rows, N, 0, &result));
+    assert_int_equal(result.elements_delivered, N);
+    must(ps, weft_pull_wait(table, ids, got, N, 0, &result));
+    assert_memory_equal(got, rows, sizeof(rows));
+    must(ps, weft_push_wait(table, ids, rows, N, 400000, &result));
+    assert_int_equal(result.elements_sent, N);
+    assert_true(result.elements_delivered >= N * 6 / 10 && result.elements_delivered < N);
+    assert_int_equal(result.requests_short, result.requests);
+    for (uint32_t i = 0; i < N * DIM; i++) {
+        got[i] = -7;
+    }
+    must(ps, weft_pull_wait(table, ids, got, N, 400000, &result));
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        kept += got[i * DIM] == -7 && got[i * DIM + DIM - 1] == -7;
+    }
+    assert_true(kept > 0);
+    assert_int_equal(result.rows_missed, kept);
+    assert_int_equal(result.elements_delivered, N - kept);
+    struct weft_ps_counters counters = {.size = sizeof(counters)};
+    weft_ps_counters_get(ps, &counters);
+    assert_int_equal(counters.missed_now, kept);
+    assert_true(counters.injected_drops > 0);
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
+
+static void a_pull_waits_for_the_slowest_worker(void **state)
+{
+    (void)state;
+    uint64_t id = 9, op = 0;
+    float one[DIM] = {2, 2, 2, 2}, got[DIM];
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 2});
+    struct weft_ps_config config = config_for(site.list);
+    config.workers = 2;
+    config.worker = 0;
+    struct weft_ps *a = connect_with(&config);
+    config.worker = 1;
+    struct weft_ps *b = connect_with(&config);
+    struct weft_table_options options = adding("bsp");
+    struct weft_ps_table *table_a = open_table(a, &options), *table_b = open_table(b, &options);
+    must(a, weft_push_wait(table_a, &id, one, 1, 0, NULL));
+    must(a, weft_clock(table_a));
+    must(a, weft_pull(table_a, &id, got, 1, 0, &op));
+    must_fail(a, weft_wait(a, op, 50 * ms_ns, NULL), WEFT_TIMEOUT, "slowest worker");
+    must_fail(a, weft_test(a, op, NULL), WEFT_AGAIN, "under way");
+    must(a, weft_ps_flush(a, 5000 * ms_ns)); /* a pull that waits is not in its way */
+    must(b, weft_push_wait(table_b, &id, one, 1, 0, NULL));
+    must(b, weft_clock(table_b));
+    must(b, weft_ps_flush(b, 5000 * ms_ns));
+    must(a, weft_wait(a, op, 5000 * ms_ns, NULL));
+    assert_true(got[0] == 2.0F); /* the mean */
+    weft_ps_close(a);
+    weft_ps_close(b);
+    site_stop(&site);
+}
+
+/* A program that is started again goes on where all its workers were. */
+static void a_second_life_joins_the_table(void **state)
+{
+    (void)state;
+    uint64_t id = 9;
+    float one[DIM] = {1, 1, 1, 1}, got[DIM];
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_table_options options = adding("bsp");
+    for (uint32_t life = 0; life < 3; life++) {
+        struct weft_ps *ps = connect_with(&config);
+        struct weft_ps_table *table = open_table(ps, &options);
+        assert_int_equal(weft_clock_ended(table), 2 * life);
+        for (uint32_t step = 0; step < 2; step++) {
+            must(ps, weft_push_wait(table, &id, one, 1, 0, NULL));
+            must(ps, weft_clock(table));
+        }
+        must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
+        assert_true(got[0] == 2.0F * (float)(life + 1));
+        must(ps, weft_ps_flush(ps, 5000 * ms_ns));
+        weft_ps_close(ps);
+    }
+    site_stop(&site);
+}
+
+/* ---- who is there ---------------------------------------------------------------------------- */
+
+static void *start_late(void *arg)
+{
+    struct site *site = arg;
+    struct timespec pause = {.tv_nsec = 600 * 1000 * 1000};
+    (void)nanosleep(&pause, NULL);
+    test_server_start(&site->servers[0], site->servers[0].options);
+    return NULL;
+}
+
+static void the_server_may_come_later(void **state)
+{
+    (void)state;
+    struct site site;
+    pthread_t thread;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    test_server_stop(&site.servers[0]);
+    site.servers[0].options.port = site.servers[0].port;
+    assert_int_equal(pthread_create(&thread, NULL, start_late, &site), 0);
+    struct weft_ps_config config = config_for(site.list);
+    config.peer_timeout_ns = 200 * ms_ns; /* it gives up thrice, and tries again */
+    struct weft_ps *ps = connect_with(&config);
+    (void)pthread_join(thread, NULL);
+    struct weft_table_options options = adding("asp");
+    (void)open_table(ps, &options);
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+static void nobody_there_is_said_in_time(void **state)
+{
+    (void)state;
+    struct site site;
+    struct weft_ps *ps = NULL;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    test_server_stop(&site.servers[0]);
+    struct weft_ps_config config = config_for(site.list);
+    config.connect_timeout_ns = 300 * ms_ns;
+    uint64_t begin_ns = weft_clock_now_ns();
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_TIMEOUT, "start `weft server` there");
+    says(weft_ps_error(NULL), "(shard 0 of 1)");
+    assert_true(weft_clock_now_ns() - begin_ns < 10 * WEFT_NS_PER_S);
+}
+
+static void the_order_of_shards_is_checked(void **state)
+{
+    (void)state;
+    struct site site;
+    struct weft_ps *ps = NULL;
+    char swapped[64];
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    snprintf(swapped, sizeof(swapped), "127.0.0.1:%u,127.0.0.1:%u",
+             (unsigned)site.servers[1].port, (unsigned)site.servers[0].port);
+    struct weft_ps_config config = config_for(swapped);
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_INVALID,
+              "stands at the place of shard");
+    site_stop(&site);
+    site_start(&site, 1, (struct ps_server_options){.workers = 1, .name = 77});
+    config.servers = site.list;
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_INVALID, "is no `weft server`");
+    site_stop(&site);
+}
+
+static void a_rank_beyond_the_servers_workers(void **state)
+{
+    (void)state;
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    config.worker = 1;
+    config.workers = 2;
+    config.connect_timeout_ns = 400 * ms_ns;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_ps_table *table = NULL;
+    struct weft_table_options options = adding("asp");
+    must_fail(ps, weft_table_open(ps, &options, &table), WEFT_TIMEOUT,
+              "--workers above the highest rank");
+    must_fail(ps, weft_table_open(ps, &options, &table), WEFT_TIMEOUT, "worker 1");
+    options.dim = 2;
+    must_fail(ps, weft_table_open(ps, &options, &table), WEFT_EXISTS, "table 0");
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+/* What the pull that was given up had borrowed is ours: the answer of the shard that lives, which
+ * comes when the second worker ends its clock, must not be written there. */
+static void check_given_up(struct site *site, struct weft_ps *ps, const float *rows)
+{
+    static float before[4096];
+    size_t bytes = 40 * DIM * sizeof(float);
+    struct weft_ps_config config = config_for(site->list);
+    char first[64];
+    snprintf(first, sizeof(first), "127.0.0.1:%u", (unsigned)site->servers[0].port);
+    config.servers = first;
+    config.worker = 1;
+    config.workers = 2;
+    struct weft_ps *other = connect_with(&config);
+    struct weft_table_options options = adding("bsp");
+    struct weft_ps_table *table = open_table(other, &options);
+    memcpy(before, rows, bytes);
+    must(other, weft_clock(table));
+    must(other, weft_ps_flush(other, 5000 * ms_ns));
+    for (uint32_t i = 0; i < 20; i++) {
+        weft_ps_progress(ps, 10 * ms_ns);
+    }
+    assert_memory_equal(before, rows, bytes);
+    weft_ps_close(other);
+}
+
+/* A killed server says nothing: what waits for it ends within the time-outs, with its name. */
+static void a_dead_server_is_noticed(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    static uint64_t ids[N];
+    static float rows[N * DIM];
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 2});
+    struct weft_ps_config config = config_for(site.list);
+    config.workers = 2;
+    config.worker = 0;
+    config.keepalive_ns = 100 * ms_ns;
+    config.peer_timeout_ns = 300 * ms_ns;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("bsp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    uint64_t op = 0, push = 0, begin_ns;
+    fill(ids, rows, N, 1);
+    must(ps, weft_push_wait(table, ids, rows, N, 0, NULL));
+    must(ps, weft_clock(table));
+    for (uint32_t i = 0; i < N * DIM; i++) {
+        rows[i] = -1;
+    }
+    /* The pull is at the servers and waits for the other worker, who never comes: only the question
+     * whether they live can tell. */
+    must(ps, weft_pull(table, ids, rows, N, 0, &op));
+    must_fail(ps, weft_wait(ps, op, 300 * ms_ns, NULL), WEFT_TIMEOUT, "under way");
+    atomic_store(&site.servers[1].deaf, true);
+    begin_ns = weft_clock_now_ns();
+    must(ps, weft_push(table, ids, rows, N, 0, &push)); /* for the next clock: it cannot arrive */
+    must_fail(ps, weft_ps_flush(ps, WEFT_NEVER), WEFT_PEER, "is gone");
+    must_fail(ps, weft_wait(ps, op, WEFT_NEVER, NULL), WEFT_PEER,
+              "the server of shard 1 at 127.0.0.1:");
+    assert_true(weft_clock_now_ns() - begin_ns < 10 * WEFT_NS_PER_S);
+    must_fail(ps, weft_test(ps, op, NULL), WEFT_INVALID, "no such operation");
+    must_fail(ps, weft_test(ps, push, NULL), WEFT_PEER, "is gone");
+    check_given_up(&site, ps, rows);
+    must_fail(ps, weft_clock(table), WEFT_PEER, "shard 1");
+    must_fail(ps, weft_push_wait(table, ids, rows, N, 0, NULL), WEFT_PEER, "is gone");
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+static void a_server_that_ends_says_so(void **state)
+{
+    (void)state;
+    uint64_t id = 1;
+    float row[DIM] = {0};
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    site_stop(&site);
+    must_fail(ps, weft_pull_wait(table, &id, row, 1, 0, NULL), WEFT_PEER, "is gone");
+    weft_ps_close(ps);
+}
+
+/* Longer than a server's patience: this one says that it will be deaf, and nothing is outstanding. */
+static void idle_is_allowed_any_time(void **state)
+{
+    (void)state;
+    uint64_t id = 1;
+    float row[DIM] = {1, 1, 1, 1}, got[DIM];
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    for (uint8_t thread = 0; thread <= 1; thread++) {
+        struct weft_ps_config config = config_for(site.list);
+        config.thread = thread;
+        struct weft_ps *ps = connect_with(&config);
+        struct weft_table_options options = adding("asp");
+        options.number = thread;
+        struct weft_ps_table *table = open_table(ps, &options);
+        weft_ps_idle(ps);
+        must(ps, weft_push_wait(table, &id, row, 1, 0, NULL));
+        weft_ps_idle(ps);
+        must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
+        assert_memory_equal(got, row, sizeof(row));
+        weft_ps_close(ps);
+    }
+    site_stop(&site);
+}
+
+int main(void)
+{
+    unsetenv("WEFT_WORKERS");
+    unsetenv("WEFT_RANK");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pushes_add_and_pulls_read),
+        cmocka_unit_test(a_thread_turns_the_crank),
+        cmocka_unit_test(over_tcp),
+        cmocka_unit_test(long_lists_are_cut),
+        cmocka_unit_test(operations_have_places),
+        cmocka_unit_test(nothing_is_allowed_and_nonsense_is_not),
+        cmocka_unit_test(gradients_must_be_finite),
+        cmocka_unit_test(a_full_table_says_so),
+        cmocka_unit_test(tables_must_be_meant_alike),
+        cmocka_unit_test(options_are_checked_here),
+        cmocka_unit_test(options_reach_the_server),
+        cmocka_unit_test(configs_are_checked),
+        cmocka_unit_test(the_environment_fills_in),
+        cmocka_unit_test(losses_are_counted_and_old_values_stay),
+        cmocka_unit_test(a_pull_waits_for_the_slowest_worker),
+        cmocka_unit_test(a_second_life_joins_the_table),
+        cmocka_unit_test(the_server_may_come_later),
+        cmocka_unit_test(nobody_there_is_said_in_time),
+        cmocka_unit_test(the_order_of_shards_is_checked),
+        cmocka_unit_test(a_rank_beyond_the_servers_workers),
+        cmocka_unit_test(a_dead_server_is_noticed),
+        cmocka_unit_test(a_server_that_ends_says_so),
+        cmocka_unit_test(idle_is_allowed_any_time),
+    };
+    return cmocka_run_group_tests_name("api_ps", tests, NULL, NULL);
+}
