@@ -1,0 +1,520 @@
+/* Push, pull and wait as programs written for ps-lite know them, over weft's parameter server: to try
+ * it by changing an include. C++11, header only, on <weft/ps.h>; written from ps-lite's published
+ * interface, without its code.
+ *
+ *     #include <weft/ps_lite.h>          in place of "ps/ps.h"
+ *     ps::Start(0);
+ *     ps::KVWorker<float> kv(0, 0);
+ *     kv.Wait(kv.Push(keys, vals));      keys: std::vector<ps::Key>
+ *     kv.Wait(kv.Pull(keys, &vals));
+ *     ps::Finalize(0);
+ *
+ * What a push does: it adds. The server's default handler in ps-lite is store[key] += value, and that
+ * is what happens here: table number app_id is opened with SGD of learning rate -W in "asp", so that
+ * the server's w -= rate x value / W adds the value, and a key that nobody pushed reads as 0. (With W
+ * workers, W not a power of two, x / W x W may differ from x in the last bit.)
+ *
+ * What is different:
+ *   - There is no server in this program: start `weft server --workers W`. A process that was started
+ *     with DMLC_ROLE=server or scheduler is told so by ps::Start. KVServer with KVServerDefaultHandle
+ *     compiles, and does nothing; another handler does not compile. Optimizers, bounded loss,
+ *     BSP and SSP are in <weft/ps.h>.
+ *   - Who and where: WEFT_SERVERS, WEFT_RANK, WEFT_WORKERS and WEFT_JOB_KEY (man weft_ps). Without
+ *     them DMLC_RANK and DMLC_NUM_WORKER count; DMLC_PS_ROOT_URI is not used.
+ *   - Values are floats, as many for each key of a table: the first push decides, or the first pull
+ *     into a vector that is not empty, or else it is 1. `lens` may be given, and must say the same.
+ *   - Keys may have any order and repeat. cmd and priority are ignored.
+ *   - Callbacks run in the thread that calls Wait (or Push, Pull, Finalize), not in another.
+ *   - Start waits for the servers, not for other workers; Finalize waits until the own pushes have
+ *     arrived, not for other workers. There is no Barrier.
+ *   - What ps-lite ends the process for is an exception, ps::Error.
+ *   - Without a bound on what is under way: Push and Pull wait for older ones when 16 are.
+ *
+ * Thread:  any; one is inside at a time, a Wait included. The network is served by a thread of the
+ *          library, so a program may compute as long as it likes.
+ */
+#ifndef WEFT_PS_LITE_H
+#define WEFT_PS_LITE_H
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+#include <weft/ps.h>
+
+namespace ps {
+
+using Key = uint64_t;
+static const Key kMaxKey = std::numeric_limits<Key>::max();
+
+/* Text: what happened and what to do next. */
+class Error : public std::runtime_error {
+public:
+    Error(weft_status status, const std::string &text) : std::runtime_error(text), status_(status)
+    {
+    }
+    weft_status status() const
+    {
+        return status_;
+    }
+
+private:
+    weft_status status_;
+};
+
+namespace weft_detail {
+
+enum { OPS_MAX = 16, ROWS_MAX = 65536 };
+
+/* A push or a pull of the caller: one timestamp, one or more operations. */
+struct Request {
+    std::vector<Key> keys; /* a pull's, lent to the library */
+    size_t parts = 0;      /* not over yet */
+    bool begun = false;    /* all parts are */
+    std::function<void()> callback;
+    weft_status status = WEFT_OK;
+    std::string text;
+};
+
+struct Table {
+    weft_ps_table *table = nullptr;
+    size_t dim = 0;
+};
+
+/* One for the process, as in ps-lite. */
+struct Node {
+    std::recursive_mutex mutex; /* a callback may push */
+    weft_ps *ps = nullptr;
+    int timestamp = 0;
+    std::map<int, Table> tables;
+    std::map<int, Request> requests;            /* by timestamp; not over, or failed */
+    std::deque<std::pair<uint64_t, int>> under_way; /* operations and their timestamps, oldest first */
+    std::vector<std::function<void()>> exit_callbacks;
+
+    static Node &get()
+    {
+        static Node node;
+        return node;
+    }
+};
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+inline std::string role()
+{
+    const char *text = std::getenv("DMLC_ROLE");
+    return text != nullptr ? text : "worker";
+}
+
+/* A number of ps-lite's environment, where weft's has none. */
+inline uint32_t number(const char *weft_name, const char *name, uint32_t otherwise)
+{
+    const char *text = std::getenv(name);
+    if (std::getenv(weft_name) != nullptr || text == nullptr) {
+        return otherwise;
+    }
+    char *end = nullptr;
+    unsigned long value = std::strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || value >= 65536) {
+        throw Error(WEFT_DATA, std::string("the environment variable ") + name + " is \"" + text +
+                                   "\"; it must be a number below 65536");
+    }
+    return static_cast<uint32_t>(value);
+}
+
+inline void need_start(const Node &node)
+{
+    if (node.ps == nullptr) {
+        throw Error(WEFT_STATE, "there is no connection: call ps::Start before, and ps::Finalize "
+                                "after everything else");
+    }
+}
+
+inline void must(const Node &node, weft_status status)
+{
+    if (status != WEFT_OK) {
+        throw Error(status, weft_ps_error(node.ps));
+    }
+}
+
+/* One part of a request is over. */
+inline void part_done(Node &node, int timestamp, weft_status status, const std::string &text)
+{
+    auto found = node.requests.find(timestamp);
+    Request &request = found->second;
+    request.parts--;
+    if (status != WEFT_OK && request.status == WEFT_OK) {
+        request.status = status;
+        request.text = text;
+    }
+    if (request.parts > 0 || !request.begun || request.status != WEFT_OK) {
+        return; /* what failed stays until it is waited for */
+    }
+    std::function<void()> callback = std::move(request.callback);
+    node.requests.erase(found);
+    if (callback) {
+        callback();
+    }
+}
+
+inline void finish_oldest(Node &node)
+{
+    std::pair<uint64_t, int> oldest = node.under_way.front();
+    node.under_way.pop_front();
+    weft_status status = weft_wait(node.ps, oldest.first, WEFT_NEVER, nullptr);
+    part_done(node, oldest.second, status, status == WEFT_OK ? "" : weft_ps_error(node.ps));
+}
+
+/* Begin one operation; where there is no place for it, an older one is waited for first. */
+template <typename Begin> void begin_part(Node &node, int timestamp, Begin begin)
+{
+    uint64_t op = 0;
+    weft_status status = begin(&op);
+    while (status == WEFT_AGAIN && !node.under_way.empty()) {
+        finish_oldest(node);
+        status = begin(&op);
+    }
+    if (status != WEFT_OK) {
+        part_done(node, timestamp, status, weft_ps_error(node.ps));
+        return;
+    }
+    node.under_way.emplace_back(op, timestamp);
+}
+
+/* The table of an app, with `dim` values for each key; 0 = as it is, or 1. */
+inline Table &table_of(Node &node, int app_id, size_t dim)
+{
+    Table &table = node.tables[app_id];
+    if (table.table == nullptr) {
+        weft_table_options options;
+        weft_table_options_init(&options, sizeof(options), "sgd");
+        table.dim = dim > 0 ? dim : 1;
+        options.number = static_cast<uint32_t>(app_id);
+        options.dim = static_cast<uint32_t>(table.dim);
+        options.consistency = "asp";
+        options.learning_rate = -static_cast<float>(weft_ps_workers(node.ps));
+        must(node, weft_table_open(node.ps, &options, &table.table));
+    }
+    if (dim != 0 && dim != table.dim) {
+        throw Error(WEFT_INVALID, "this KVWorker has " + std::to_string(table.dim) +
+                                      " values for each key, and now " + std::to_string(dim) +
+                                      " come; take another app_id for these");
+    }
+    return table;
+}
+
+/* Values for each key, from the number of both; lens must say the same. */
+inline size_t dim_of(size_t keys, size_t values, const std::vector<int> *lens)
+{
+    if (keys == 0 || values % keys != 0) {
+        if (keys == 0 && values == 0) {
+            return 0;
+        }
+        throw Error(WEFT_INVALID, std::to_string(values) + " values do not divide among " +
+                                      std::to_string(keys) + " keys");
+    }
+    if (lens != nullptr && !lens->empty()) {
+        if (lens->size() != keys) {
+            throw Error(WEFT_INVALID, "lens has another length than keys");
+        }
+        for (int length : *lens) {
+            if (length < 0 || static_cast<size_t>(length) != values / keys) {
+                throw Error(WEFT_UNSUPPORTED, "lens differ from key to key; keep keys of each length "
+                                              "in a KVWorker (an app_id) of their own");
+            }
+        }
+    }
+    return values / keys;
+}
+
+} // namespace weft_detail
+
+/* ---- the process ----------------------------------------------------------------------------- */
+
+inline bool IsWorker()
+{
+    return weft_detail::role() == "worker";
+}
+inline bool IsServer()
+{
+    return weft_detail::role() == "server";
+}
+inline bool IsScheduler()
+{
+    return weft_detail::role() == "scheduler";
+}
+
+/* Connect to the servers; waits for them up to 60 s. */
+inline void Start(int customer_id, const char *argv0 = nullptr)
+{
+    (void)customer_id;
+    (void)argv0;
+    weft_detail::Node &node = weft_detail::Node::get();
+    weft_detail::Lock lock(node.mutex);
+    if (!IsWorker()) {
+        throw Error(WEFT_UNSUPPORTED, "DMLC_ROLE is " + weft_detail::role() +
+                                          ", and this program is a worker only: start `weft server` "
+                                          "in place of servers, and nothing in place of the "
+                                          "scheduler");
+    }
+    if (node.ps != nullptr) {
+        return;
+    }
+    weft_ps_config config;
+    weft_ps_config_init(&config, sizeof(config));
+    config.thread = 1;
+    config.ops_max = weft_detail::OPS_MAX;
+    config.rows_max = weft_detail::ROWS_MAX;
+    config.worker = weft_detail::number("WEFT_RANK", "DMLC_RANK", config.worker);
+    config.workers = weft_detail::number("WEFT_WORKERS", "DMLC_NUM_WORKER", config.workers);
+    weft_status status = weft_ps_connect(&config, &node.ps);
+    if (status != WEFT_OK) {
+        throw Error(status, weft_ps_error(nullptr));
+    }
+}
+inline void Start(const char *argv0 = nullptr)
+{
+    Start(0, argv0);
+}
+
+/* Wait for what is under way, and leave. Callbacks of RegisterExitCallback come last. */
+inline void Finalize(int customer_id = 0, bool do_barrier = true)
+{
+    (void)customer_id;
+    (void)do_barrier;
+    weft_detail::Node &node = weft_detail::Node::get();
+    weft_detail::Lock lock(node.mutex);
+    if (node.ps != nullptr) {
+        while (!node.under_way.empty()) {
+            weft_detail::finish_oldest(node);
+        }
+        weft_ps_close(node.ps);
+        node.ps = nullptr;
+        node.tables.clear();
+        node.requests.clear();
+    }
+    std::vector<std::function<void()>> callbacks;
+    callbacks.swap(node.exit_callbacks);
+    for (const auto &callback : callbacks) {
+        callback();
+    }
+}
+
+inline void RegisterExitCallback(const std::function<void()> &callback)
+{
+    weft_detail::Node &node = weft_detail::Node::get();
+    weft_detail::Lock lock(node.mutex);
+    node.exit_callbacks.push_back(callback);
+}
+
+inline int NumWorkers()
+{
+    weft_detail::need_start(weft_detail::Node::get());
+    return static_cast<int>(weft_ps_workers(weft_detail::Node::get().ps));
+}
+/* Shards: what a server process of ps-lite is. */
+inline int NumServers()
+{
+    weft_detail::need_start(weft_detail::Node::get());
+    return static_cast<int>(weft_ps_shards(weft_detail::Node::get().ps));
+}
+inline int MyRank()
+{
+    weft_detail::need_start(weft_detail::Node::get());
+    return static_cast<int>(weft_ps_worker(weft_detail::Node::get().ps));
+}
+
+/* ---- a worker -------------------------------------------------------------------------------- */
+
+template <typename Val> class KVWorker {
+    static_assert(std::is_same<Val, float>::value, "values are floats");
+
+public:
+    using Callback = std::function<void()>;
+
+    /* app_id: the number of the table, below the server's --tables. */
+    explicit KVWorker(int app_id, int customer_id = 0) : app_id_(app_id)
+    {
+        (void)customer_id;
+    }
+
+    /* Add vals to keys. Both may be changed or freed at once. Returns a timestamp for Wait. */
+    int Push(const std::vector<Key> &keys, const std::vector<Val> &vals,
+             const std::vector<int> &lens = {}, int cmd = 0, const Callback &callback = nullptr,
+             int priority = 0)
+    {
+        (void)cmd;
+        (void)priority;
+        using namespace weft_detail;
+        Node &node = Node::get();
+        Lock lock(node.mutex);
+        need_start(node);
+        size_t dim = dim_of(keys.size(), vals.size(), &lens);
+        Table &table = table_of(node, app_id_, dim);
+        int timestamp = begin_request(node, callback, nullptr);
+        push_parts(node, table, timestamp, keys, vals);
+        return end_begin(node, timestamp);
+    }
+
+    /* Fetch the values of keys. vals, resized when it is empty, is written until Wait returns or
+     * the callback runs; so is lens, which may be NULL. keys may be changed at once. */
+    int Pull(const std::vector<Key> &keys, std::vector<Val> *vals, std::vector<int> *lens = nullptr,
+             int cmd = 0, const Callback &callback = nullptr, int priority = 0)
+    {
+        (void)cmd;
+        (void)priority;
+        using namespace weft_detail;
+        Node &node = Node::get();
+        Lock lock(node.mutex);
+        need_start(node);
+        Table &table = prepare_pull(node, keys, vals, lens);
+        int timestamp = begin_request(node, callback, &keys);
+        pull_parts(node, table, timestamp, vals->data());
+        return end_begin(node, timestamp);
+    }
+
+    /* Push, then pull: outs has what the push of this worker made of it, and pushes of others that
+     * came before. */
+    int PushPull(const std::vector<Key> &keys, const std::vector<Val> &vals, std::vector<Val> *outs,
+                 std::vector<int> *lens = nullptr, int cmd = 0, const Callback &callback = nullptr,
+                 int priority = 0)
+    {
+        (void)cmd;
+        (void)priority;
+        using namespace weft_detail;
+        Node &node = Node::get();
+        Lock lock(node.mutex);
+        need_start(node);
+        (void)table_of(node, app_id_, dim_of(keys.size(), vals.size(), lens));
+        Table &table = prepare_pull(node, keys, outs, lens);
+        int timestamp = begin_request(node, callback, &keys);
+        push_parts(node, table, timestamp, keys, vals);
+        pull_parts(node, table, timestamp, outs->data());
+        return end_begin(node, timestamp);
+    }
+
+    /* Wait until the push or the pull is over. One that is over already: returns at once.
+     * Throws Error when it failed: with WEFT_DATA the server refused some of it. */
+    void Wait(int timestamp)
+    {
+        using namespace weft_detail;
+        Node &node = Node::get();
+        Lock lock(node.mutex);
+        for (;;) {
+            auto found = node.requests.find(timestamp);
+            if (found == node.requests.end()) {
+                return;
+            }
+            if (found->second.parts == 0) { /* failed */
+                Error error(found->second.status, found->second.text);
+                node.requests.erase(found);
+                throw error;
+            }
+            need_start(node);
+            finish_oldest(node);
+        }
+    }
+
+private:
+    static int begin_request(weft_detail::Node &node, const Callback &callback,
+                             const std::vector<Key> *keys)
+    {
+        int timestamp = node.timestamp++;
+        weft_detail::Request &request = node.requests[timestamp];
+        request.callback = callback;
+        request.parts = 1; /* so that it is not over before it is begun */
+        if (keys != nullptr) {
+            request.keys = *keys;
+        }
+        return timestamp;
+    }
+
+    static int end_begin(weft_detail::Node &node, int timestamp)
+    {
+        node.requests[timestamp].begun = true;
+        weft_detail::part_done(node, timestamp, WEFT_OK, "");
+        return timestamp;
+    }
+
+    /* The table, and room in vals. */
+    weft_detail::Table &prepare_pull(weft_detail::Node &node, const std::vector<Key> &keys,
+                                     std::vector<Val> *vals, std::vector<int> *lens)
+    {
+        if (vals == nullptr) {
+            throw Error(WEFT_INVALID, "there is no vector to pull into");
+        }
+        size_t dim = vals->empty() ? 0 : weft_detail::dim_of(keys.size(), vals->size(), nullptr);
+        weft_detail::Table &table = weft_detail::table_of(node, app_id_, dim);
+        vals->resize(keys.size() * table.dim);
+        if (lens != nullptr) {
+            lens->assign(keys.size(), static_cast<int>(table.dim));
+        }
+        return table;
+    }
+
+    static void push_parts(weft_detail::Node &node, weft_detail::Table &table, int timestamp,
+                           const std::vector<Key> &keys, const std::vector<Val> &vals)
+    {
+        for (size_t at = 0; at < keys.size(); at += weft_detail::ROWS_MAX) {
+            size_t n = part(keys.size() - at);
+            node.requests[timestamp].parts++;
+            weft_detail::begin_part(node, timestamp, [&](uint64_t *op_p) {
+                return weft_push(table.table, keys.data() + at, vals.data() + at * table.dim, n, 0,
+                                 op_p);
+            });
+        }
+    }
+
+    static void pull_parts(weft_detail::Node &node, weft_detail::Table &table, int timestamp,
+                           Val *out)
+    {
+        const std::vector<Key> &keys = node.requests[timestamp].keys; /* a map's: it does not move */
+        for (size_t at = 0; at < keys.size(); at += weft_detail::ROWS_MAX) {
+            size_t n = part(keys.size() - at);
+            node.requests[timestamp].parts++;
+            weft_detail::begin_part(node, timestamp, [&](uint64_t *op_p) {
+                return weft_pull(table.table, keys.data() + at, out + at * table.dim, n, 0, op_p);
+            });
+        }
+    }
+
+    static size_t part(size_t left)
+    {
+        return left < weft_detail::ROWS_MAX ? left : static_cast<size_t>(weft_detail::ROWS_MAX);
+    }
+
+    int app_id_;
+};
+
+/* ---- servers: `weft server` is one ----------------------------------------------------------- */
+
+template <typename Val> struct KVServerDefaultHandle {};
+
+template <typename Val> class KVServer {
+public:
+    explicit KVServer(int app_id)
+    {
+        (void)app_id;
+    }
+    void set_request_handle(const KVServerDefaultHandle<Val> &)
+    {
+    }
+    template <typename Other> void set_request_handle(const Other &)
+    {
+        static_assert(std::is_same<Other, KVServerDefaultHandle<Val>>::value,
+                      "`weft server` adds; for what else servers can do see <weft/ps.h>");
+    }
+};
+
+} // namespace ps
+
+#endif

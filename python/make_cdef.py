@@ -1,0 +1,66 @@
+"""Writes weft/_cdef.py: the declarations of <weft/ps.h> in the form that cffi reads.
+
+    python3 python/make_cdef.py           write it anew, after a change of the headers
+    python3 python/make_cdef.py --check   exit 1 when it is not what the headers say (make test)
+
+The header stays the one place where the interface is written. Only what the headers really use is
+understood: comments, preprocessor lines, WEFT_API, and the X-macro of the status codes.
+"""
+
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+INCLUDE = HERE.parent / "include" / "weft"
+TARGET = HERE / "weft" / "_cdef.py"
+
+FRAME = '''"""What libweft.so offers, as cffi reads it. Written by make_cdef.py from the headers: do not edit."""
+
+SOURCE = """
+{}
+"""
+'''
+
+
+def bare(text):
+    """A header without comments, preprocessor lines and the brackets for C++."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    text = re.sub(r"^[ \t]*#(?:.*\\\n)*.*$", "", text, flags=re.M)
+    text = re.sub(r'extern "C" \{|^\}$', "", text, flags=re.M)
+    return re.sub(r"\b(?:WEFT_API|WEFT_NODISCARD) ", "", text)
+
+
+def status(text):
+    """The status codes: names from the list of which the header makes its enum."""
+    names = re.findall(r"^ *X\((\w+), ", text, flags=re.M)
+    lines = ["typedef enum {"] + [f"    WEFT_{name}," for name in names] + ["} weft_status;"]
+    functions = [line for line in bare(text).splitlines() if "weft_status_" in line]
+    return "\n".join(lines + functions)
+
+
+def enum(text, name):
+    return re.search(rf"enum {name} \{{.*?\}};", bare(text), flags=re.S).group(0)
+
+
+def source():
+    header = {name: (INCLUDE / f"{name}.h").read_text() for name in ("status", "transport", "ps")}
+    parts = [
+        status(header["status"]),
+        enum(header["transport"], "weft_transport_security"),
+        bare(header["ps"]),
+    ]
+    lines = [line.rstrip() for line in "\n".join(parts).splitlines()]
+    return FRAME.format("\n".join(line for line in lines if line.strip()))
+
+
+def main():
+    if "--check" in sys.argv[1:]:
+        if TARGET.read_text() != source():
+            sys.exit("python/weft/_cdef.py is not what the headers say: run python/make_cdef.py")
+    else:
+        TARGET.write_text(source())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""What libweft.so offers, as cffi reads it. Written by make_cdef.py from the headers: do not edit."""
+
+SOURCE = """
+typedef enum {
+    WEFT_OK,
+    WEFT_AGAIN,
+    WEFT_INVALID,
+    WEFT_STATE,
+    WEFT_NOMEM,
+    WEFT_PROTO,
+    WEFT_NOTFOUND,
+    WEFT_EXISTS,
+    WEFT_IO,
+    WEFT_DATA,
+    WEFT_PEER,
+    WEFT_TIMEOUT,
+    WEFT_UNSUPPORTED,
+} weft_status;
+const char *weft_status_name(weft_status status);
+const char *weft_status_text(weft_status status);
+enum weft_transport_security {
+    WEFT_TRANSPORT_AUTH,
+    WEFT_TRANSPORT_SEAL,
+    WEFT_TRANSPORT_NONE,
+};
+struct weft_ps;
+struct weft_ps_config {
+    size_t size;
+    const char *servers;
+    const char *key_file;
+    const uint8_t *key;
+    uint32_t security;
+    uint32_t worker;
+    uint32_t workers;
+    uint32_t thread;
+    const char *transport;
+    const char *host;
+    uint32_t tables_max;
+    uint32_t dim_max;
+    uint32_t ops_max;
+    uint32_t rows_max;
+    uint32_t missed_max;
+    uint32_t busy_poll_us;
+    uint64_t connect_timeout_ns;
+    uint64_t peer_timeout_ns;
+    uint64_t keepalive_ns;
+    uint32_t inject_loss_ppm;
+    uint32_t inject_seed;
+};
+void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
+weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
+void weft_ps_close(struct weft_ps *ps);
+const char *weft_ps_error(const struct weft_ps *ps);
+uint32_t weft_ps_worker(const struct weft_ps *ps);
+uint32_t weft_ps_workers(const struct weft_ps *ps);
+uint32_t weft_ps_shards(const struct weft_ps *ps);
+struct weft_ps_table;
+struct weft_table_options {
+    size_t size;
+    const char *name;
+    const char *optimizer;
+    const char *consistency;
+    const char *admission;
+    const char *eviction;
+    const char *not_finite;
+    uint64_t init_seed;
+    uint64_t bytes_max;
+    uint64_t length;
+    uint32_t number;
+    uint32_t dim;
+    uint32_t workers;
+    uint32_t init_skip;
+    uint32_t admission_count;
+    uint32_t admission_cells;
+    uint32_t ttl;
+    uint32_t rows_max;
+    float learning_rate;
+    float epsilon;
+    float accumulator;
+    float beta1;
+    float beta2;
+    float l1;
+    float l2;
+    float init_scale;
+    float clip;
+    uint32_t reserved;
+};
+void weft_table_options_init(struct weft_table_options *options_p, size_t size,
+                                      const char *optimizer);
+weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options *options,
+                                     struct weft_ps_table **table_p);
+struct weft_ps_latency {
+    uint64_t w_proc_ns;
+    uint64_t w_queue_ns;
+    uint64_t ps_proc_ns;
+    uint64_t ps_queue_ns;
+    uint64_t n_tx_ns;
+    uint64_t ps_overlap_ns;
+    uint64_t ps_wait_ns;
+};
+struct weft_result {
+    size_t size;
+    uint64_t elements_sent;
+    uint64_t elements_delivered;
+    uint64_t rows_missed;
+    uint32_t chunks_refused;
+    uint32_t requests;
+    uint32_t requests_short;
+    uint32_t clock;
+    uint32_t shard;
+    uint32_t reserved;
+    struct weft_ps_latency latency;
+};
+weft_status weft_push(struct weft_ps_table *table, const uint64_t *ids, const float *rows,
+                               size_t n, uint32_t bound_ppm, uint64_t *op_p);
+weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids, float *rows_p,
+                               size_t n, uint32_t bound_ppm, uint64_t *op_p);
+weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
+                               struct weft_result *result_p);
+weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *result_p);
+weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids,
+                                    const float *rows, size_t n, uint32_t bound_ppm,
+                                    struct weft_result *result_p);
+weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t *ids, float *rows_p,
+                                    size_t n, uint32_t bound_ppm, struct weft_result *result_p);
+weft_status weft_clock(struct weft_ps_table *table);
+uint32_t weft_clock_ended(const struct weft_ps_table *table);
+void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);
+weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
+void weft_ps_idle(struct weft_ps *ps);
+struct weft_ps_counters {
+    size_t size;
+    uint64_t push_messages;
+    uint64_t push_messages_short;
+    uint64_t push_elements_sent;
+    uint64_t push_elements_delivered;
+    uint64_t push_chunks_refused;
+    uint64_t pull_messages;
+    uint64_t pull_messages_short;
+    uint64_t pull_elements_sent;
+    uint64_t pull_elements_delivered;
+    uint64_t missed_now;
+    uint64_t missed_forgotten;
+    uint64_t clocks;
+    uint64_t requests_refused;
+    uint64_t requests_failed;
+    uint64_t answers_bad;
+    uint64_t datagrams_sent;
+    uint64_t datagrams_received;
+    uint64_t bytes_sent;
+    uint64_t bytes_received;
+    uint64_t retransmitted_packets;
+    uint64_t lost_packets;
+    uint64_t injected_drops;
+};
+void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
+"""

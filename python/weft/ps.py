@@ -1,0 +1,450 @@
+"""The parameter server for Python: <weft/ps.h> with numpy arrays, which are used as they are.
+
+Shape of everything, and the reasons, as in the header; what differs is said in docs/PYTHON.md.
+Nothing here copies rows: an array that cannot be used in place is refused with a TypeError.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._library import Error, InvalidError, WaitTimeoutError, error_of, ffi, lib, text
+
+NEVER_NS = 2**64 - 1
+SLICE_NS = 100_000_000  # a wait looks for Ctrl-C so often
+
+SECURITY = {
+    "auth": lib.WEFT_TRANSPORT_AUTH,
+    "seal": lib.WEFT_TRANSPORT_SEAL,
+    "none": lib.WEFT_TRANSPORT_NONE,
+}
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Where the time of one request went; nanoseconds. See struct weft_ps_latency."""
+
+    w_proc_ns: int
+    w_queue_ns: int
+    ps_proc_ns: int
+    ps_queue_ns: int
+    n_tx_ns: int
+    ps_overlap_ns: int
+    ps_wait_ns: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a push or a pull. See struct weft_result."""
+
+    elements_sent: int
+    elements_delivered: int
+    rows_missed: int
+    chunks_refused: int
+    requests: int
+    requests_short: int
+    clock: int
+    shard: int
+    latency: Latency
+
+    def plus(self, later):
+        """This and a later part of the same list."""
+        return Result(
+            self.elements_sent + later.elements_sent,
+            self.elements_delivered + later.elements_delivered,
+            self.rows_missed + later.rows_missed,
+            self.chunks_refused + later.chunks_refused,
+            self.requests + later.requests,
+            self.requests_short + later.requests_short,
+            min(self.clock, later.clock),
+            later.shard,
+            later.latency,
+        )
+
+
+def _fields(struct, kind):
+    """The fields of a C struct that a dataclass names, latency apart."""
+    return [getattr(struct, name) for name in kind.__dataclass_fields__ if name != "latency"]
+
+
+def _result(struct):
+    return Result(*_fields(struct, Result), Latency(*_fields(struct.latency, Latency)))
+
+
+def _ns(seconds, what):
+    if seconds is None:
+        return NEVER_NS
+    if not 0 <= seconds < 1e9:
+        raise InvalidError(f"{what} is {seconds}; it must be a number of seconds, or None")
+    return int(seconds * 1e9)
+
+
+def _patiently(patience_ns, call, slice_ns=SLICE_NS):
+    """call(part_ns) until it does not time out any more: a wait in parts, for Ctrl-C between them."""
+    begin_ns = time.monotonic_ns()
+    while True:
+        left_ns = max(0, patience_ns - (time.monotonic_ns() - begin_ns))
+        try:
+            return call(min(slice_ns, left_ns))
+        except WaitTimeoutError:
+            if patience_ns != NEVER_NS and time.monotonic_ns() - begin_ns >= patience_ns:
+                raise
+
+
+def _ppm(bound):
+    ppm = int(round(bound * 1e6)) if 0 <= bound < 1 else -1
+    if not 0 <= ppm < 1_000_000:
+        raise InvalidError(f"bound is {bound}; it is the fraction that may be lost, 0 <= bound < 1")
+    return ppm
+
+
+def _ids_of(ids):
+    """ids (n,) as they lie in memory. int64 is what numpy makes of integers: its bits are the id."""
+    if not isinstance(ids, np.ndarray):
+        raise TypeError(f"ids is a {type(ids).__name__}; make it np.asarray(ids, dtype=np.uint64)")
+    if ids.dtype not in (np.uint64, np.int64):
+        raise TypeError(f"ids is of {ids.dtype}; make it ids.astype(np.uint64)")
+    if ids.ndim != 1 or not ids.flags.c_contiguous:
+        raise TypeError(
+            f"ids has shape {ids.shape}{'' if ids.flags.c_contiguous else ', not contiguous'}; "
+            "make it np.ascontiguousarray(ids.ravel())"
+        )
+    return ids
+
+
+def _rows_of(rows, n, dim, what, writable):
+    if not isinstance(rows, np.ndarray):
+        raise TypeError(
+            f"{what} is a {type(rows).__name__}; make it np.asarray({what}, dtype=np.float32)"
+        )
+    if rows.dtype != np.float32:
+        raise TypeError(f"{what} is of {rows.dtype}; make it {what}.astype(np.float32)")
+    if not rows.flags.c_contiguous:
+        raise TypeError(f"{what} is not contiguous; make it np.ascontiguousarray({what})")
+    if rows.shape != (n, dim) and not (dim == 1 and rows.shape == (n,)):
+        raise TypeError(f"{what} has shape {rows.shape}; {n} ids and dim {dim} want {(n, dim)}")
+    if writable and not rows.flags.writeable:
+        raise TypeError(f"{what} is read-only; the rows are written into it")
+    return rows
+
+
+class Op:
+    """A push or a pull under way; ended by wait() or done().
+
+    The arrays belong to it until then, even if this object is dropped; a failure of one that was
+    dropped is raised by the next push or pull.
+    """
+
+    def __init__(self, ps, handle, value):
+        self._ps = ps
+        self._handle = handle
+        self._value = value  # what wait returns: None = the result
+        self.result = None
+
+    def wait(self, timeout=None):
+        """Wait, at most `timeout` seconds. Returns the rows of a pull, the Result of a push."""
+        if self._handle:
+            end_ns = _ns(timeout, "timeout")
+            self._end(self._ps._wait(self._handle, end_ns))
+        return self.result if self._value is None else self._value
+
+    def done(self):
+        """True when it is over; does not wait. Raises what went wrong."""
+        if self._handle:
+            ended = self._ps._test(self._handle)
+            if ended is None:
+                return False
+            self._end(ended)
+        return True
+
+    def _end(self, ended):
+        error, self.result = ended
+        self._handle = 0
+        if error is not None:
+            raise error
+
+    def __del__(self):
+        if getattr(self, "_handle", 0):
+            self._ps._drop(self._handle)
+
+
+class Table:
+    """A table as this worker opened it (weft_table_open); made by PS.table."""
+
+    def __init__(self, ps, table, number, name, dim):
+        self._ps = ps
+        self._table = table
+        self.number = number
+        self.name = name
+        self.dim = dim
+
+    def push_async(self, ids, rows, bound=0.0):
+        """Begin to add gradients to rows: ids (n,) uint64, rows (n, dim) float32. -> Op"""
+        ids = _ids_of(ids)
+        rows = _rows_of(rows, len(ids), self.dim, "rows", False)
+        return self._begin(lib.weft_push, ids, rows, bound, None)
+
+    def pull_async(self, ids, out=None, bound=0.0):
+        """Begin to fetch rows, into `out` (n, dim) float32 or a new array. -> Op"""
+        ids = _ids_of(ids)
+        if out is None:
+            out = np.zeros((len(ids), self.dim), dtype=np.float32)
+        out = _rows_of(out, len(ids), self.dim, "out", True)
+        return self._begin(lib.weft_pull, ids, out, bound, out)
+
+    def push(self, ids, rows, bound=0.0):
+        """Add gradients to rows and wait. -> Result"""
+        ids = _ids_of(ids)
+        rows = _rows_of(rows, len(ids), self.dim, "rows", False)
+        return self._in_parts(lib.weft_push, ids, rows, bound)
+
+    def pull(self, ids, out=None, bound=0.0):
+        """Fetch rows and wait. -> out, or a new array (n, dim). `last_result` says what was lost."""
+        ids = _ids_of(ids)
+        if out is None:
+            out = np.zeros((len(ids), self.dim), dtype=np.float32)
+        out = _rows_of(out, len(ids), self.dim, "out", True)
+        self.last_result = self._in_parts(lib.weft_pull, ids, out, bound)
+        return out
+
+    def clock(self):
+        """End this worker's clock: its step is over."""
+        self._ps._call(lib.weft_clock, self._table)
+
+    @property
+    def clocks_ended(self):
+        self._ps._alive()
+        return lib.weft_clock_ended(self._table)
+
+    def __repr__(self):
+        return f"<weft.Table {self.name}, dim {self.dim}>"
+
+    def _begin(self, function, ids, rows, bound, value):
+        ps = self._ps
+        ps._reap()
+        handle = ffi.new("uint64_t *")
+        ps._call(
+            function,
+            self._table,
+            ffi.cast("uint64_t *", ids.ctypes.data),
+            ffi.cast("float *", rows.ctypes.data),
+            len(ids),
+            _ppm(bound),
+            handle,
+        )
+        ps._lent[handle[0]] = (ids, rows)
+        return Op(ps, handle[0], value)
+
+    def _in_parts(self, function, ids, rows, bound):
+        most = self._ps.rows_max
+        total = self._begin(function, ids[:most], rows[:most], bound, None).wait()
+        for at in range(most, len(ids), most):
+            part = slice(at, at + most)
+            total = total.plus(self._begin(function, ids[part], rows[part], bound, None).wait())
+        return total
+
+
+class PS:
+    """One worker's connections to all shards; made by weft.connect. A context manager."""
+
+    def __init__(self, ps, rows_max, patience_ns):
+        self._ps = ps
+        self._patience_ns = patience_ns  # for answers to table()
+        self._lock = threading.Lock()  # one thread at a time may be inside
+        self._lent = {}  # of operations under way: their arrays
+        self._dropped = []
+        self.rows_max = rows_max
+        self.worker = lib.weft_ps_worker(ps)
+        self.workers = lib.weft_ps_workers(ps)
+        self.shards = lib.weft_ps_shards(ps)
+
+    def table(self, number=0, dim=1, *, name=None, optimizer="sgd", consistency="bsp", **options):
+        """Open table `number`, or join it. All workers must say the same.
+
+        options: further fields of struct weft_table_options, such as learning_rate; defaults are
+        those of the optimizer.
+        """
+        keep = [text.encode() for text in (optimizer, consistency, name or f"table {number}")]
+        struct = ffi.new("struct weft_table_options *")
+        lib.weft_table_options_init(struct, ffi.sizeof("struct weft_table_options"), _c(keep[0]))
+        strings = [_c(one) for one in keep]
+        struct.optimizer, struct.consistency, struct.name = strings
+        _set(struct, {"number": number, "dim": dim, **options}, strings)
+        table = ffi.new("struct weft_ps_table **")
+        _patiently(
+            self._patience_ns,
+            lambda part_ns: self._call(lib.weft_table_open, self._pointer(), struct, table),
+        )
+        return Table(self, table[0], number, name or f"table {number}", dim)
+
+    def flush(self, timeout=None):
+        """Wait until every push and every clock has arrived, at most `timeout` seconds."""
+        _patiently(
+            _ns(timeout, "timeout"),
+            lambda part_ns: self._call(lib.weft_ps_flush, self._pointer(), part_ns),
+        )
+
+    def progress(self, timeout=0.0):
+        """One turn of the crank, for programs that compute in pieces with operations under way."""
+        with self._lock:
+            lib.weft_ps_progress(self._pointer(), _ns(timeout, "timeout"))
+
+    def idle(self):
+        """Tell the servers that this worker will be deaf for a while, because it computes."""
+        with self._lock:
+            lib.weft_ps_idle(self._pointer())
+
+    def counters(self):
+        """What was sent and lost since connect, as a dict. See struct weft_ps_counters."""
+        struct = ffi.new("struct weft_ps_counters *")
+        struct.size = ffi.sizeof("struct weft_ps_counters")
+        with self._lock:
+            lib.weft_ps_counters_get(self._pointer(), struct)
+        names = [name for name, _ in ffi.typeof("struct weft_ps_counters").fields]
+        return {name: getattr(struct, name) for name in names if name != "size"}
+
+    def close(self):
+        """Leave without a flush. Tables and operations end with it. Twice is fine."""
+        with self._lock:
+            ps, self._ps = self._ps, None
+            if ps is not None:
+                lib.weft_ps_close(ps)
+            self._lent.clear()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def __del__(self):
+        if getattr(self, "_ps", None) is not None:
+            self.close()
+
+    # ---- for Table and Op ----
+
+    def _alive(self):
+        if self._ps is None:
+            raise InvalidError("this ps is closed; weft.connect makes another")
+
+    def _pointer(self):
+        self._alive()
+        return self._ps
+
+    def _call(self, function, *arguments):
+        """Call into C, as the only thread; raise what went wrong."""
+        with self._lock:
+            self._alive()
+            status = function(*arguments)
+            if status == lib.WEFT_OK:
+                return
+            words = text(lib.weft_ps_error(self._ps))
+        raise error_of(status, words)
+
+    def _ended(self, function, handle, *arguments):
+        """-> (exception or None, Result); the operation is over unless the exception says that it
+        takes longer."""
+        struct = ffi.new("struct weft_result *")
+        struct.size = ffi.sizeof("struct weft_result")
+        error = None
+        try:
+            self._call(function, self._pointer(), handle, *arguments, struct)
+        except Error as caught:
+            error = caught
+        if error is not None and error.status in ("WEFT_TIMEOUT", "WEFT_AGAIN"):
+            return error, None
+        self._lent.pop(handle, None)
+        result = _result(struct)
+        if error is not None:
+            error.result = result
+        return error, result
+
+    def _wait(self, handle, patience_ns):
+        def one_part(part_ns):
+            error, result = self._ended(lib.weft_wait, handle, part_ns)
+            if isinstance(error, WaitTimeoutError):
+                raise error
+            return error, result
+
+        return _patiently(patience_ns, one_part)
+
+    def _test(self, handle):
+        error, result = self._ended(lib.weft_test, handle)
+        return None if error is not None and error.status == "WEFT_AGAIN" else (error, result)
+
+    def _drop(self, handle):
+        if self._ps is not None:
+            self._dropped.append(handle)
+
+    def _reap(self):
+        """End operations whose objects were dropped."""
+        self._alive()
+        for handle in list(self._dropped):
+            ended = self._test(handle)
+            if ended is not None:
+                self._dropped.remove(handle)
+                if ended[0] is not None:
+                    raise ended[0]
+
+
+def _c(text_bytes):
+    return ffi.new("char[]", text_bytes)
+
+
+def _set(struct, values, keep):
+    """Set fields by name; what is no field is a TypeError that lists them."""
+    fields = dict(ffi.typeof(struct).item.fields)
+    for name, value in values.items():
+        if name not in fields or name == "size":
+            known = ", ".join(field for field in fields if field != "size")
+            raise TypeError(f"{name} is not known; there are {known}")
+        if isinstance(value, (str, bytes)):
+            value = _c(value.encode() if isinstance(value, str) else value)
+            keep.append(value)
+        try:
+            setattr(struct, name, value)
+        except OverflowError as error:
+            raise InvalidError(f"{name} is {value}: {error}") from None
+
+
+def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
+    """Connect to all shards. -> PS
+
+    servers: "host:port,host:port", shard 0 first; None = the environment variable WEFT_SERVERS.
+    timeout: seconds to wait for servers that do not run yet. key: 32 bytes in place of key_file.
+    config: further fields of struct weft_ps_config: worker, workers, key_file, thread, transport,
+    dim_max, ops_max, rows_max and so on.
+    """
+    if security not in SECURITY:
+        raise InvalidError(f"security is {security!r}; choose one of {', '.join(SECURITY)}")
+    struct = ffi.new("struct weft_ps_config *")
+    lib.weft_ps_config_init(struct, ffi.sizeof("struct weft_ps_config"))
+    struct.security = SECURITY[security]
+    keep = []
+    if key is not None:
+        if not isinstance(key, (bytes, bytearray)) or len(key) != 32:
+            raise TypeError("key must be 32 bytes; a file goes into key_file")
+        keep.append(ffi.new("uint8_t[32]", bytes(key)))
+        struct.key = keep[-1]
+    if servers is not None:
+        config["servers"] = servers
+    _set(struct, {name: value for name, value in config.items() if value is not None}, keep)
+    patience_ns = _ns(timeout, "timeout")
+
+    def one_part(part_ns):
+        ps = ffi.new("struct weft_ps **")
+        struct.connect_timeout_ns = part_ns
+        status = lib.weft_ps_connect(struct, ps)
+        if status != lib.WEFT_OK:
+            raise error_of(status, text(lib.weft_ps_error(ffi.NULL)))
+        return ps[0]
+
+    # Longer than a server's silence, which is when it is known that it refuses.
+    slice_ns = struct.peer_timeout_ns + 1_000_000_000
+    return PS(_patiently(patience_ns, one_part, slice_ns), struct.rows_max, patience_ns)

@@ -1,0 +1,136 @@
+#!/bin/sh
+# The parameter server as a programmer meets it: the examples in C and C++ against `weft server`,
+# started in any order, killed, with another key.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+if [ "$WEFT_BUILD_NAME" != release ]; then
+    # A sanitized library wants its runtime in the program too; what runs is tested elsewhere.
+    tap_skip "the examples" "the $WEFT_BUILD_NAME build"
+    tap_done
+fi
+
+cd "$tap_tmp" || exit 1
+LD_LIBRARY_PATH=$WEFT_BUILD_ROOT
+export LD_LIBRARY_PATH
+unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY DMLC_ROLE DMLC_RANK DMLC_NUM_WORKER
+examples=$WEFT_SOURCE_ROOT/examples
+
+build() { # build <name> <compiler and flags> <source>
+    # shellcheck disable=SC2086 # flags are words
+    tap_run "built: $1" $2 -Wall -Wextra -Wpedantic -Werror -I"$WEFT_SOURCE_ROOT/include" "$3" \
+        -L"$WEFT_BUILD_ROOT" -lweft -lm -o "$1"
+}
+build ps_train "${CC:-cc} -std=c11" "$examples/ps_train.c"
+tap_is "a worker in under 60 lines" "$(($(wc -l <"$examples/ps_train.c") < 60))" 1
+
+tap_run "a job key" "$WEFT_BIN" keygen job.key
+tap_run "another" "$WEFT_BIN" keygen other.key
+WEFT_JOB_KEY=$(cat job.key)
+export WEFT_JOB_KEY
+
+# serve <arguments...>: a server; its pid in $server and the list of its shards in WEFT_SERVERS.
+serve() {
+    rm -f server.out
+    "$WEFT_BIN" server "$@" >server.out 2>server.err &
+    server=$!
+    tries=0
+    until grep -q '^shard .*:' server.out 2>/dev/null || [ "$tries" = 200 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    sleep 0.1 # for the further shards
+    WEFT_SERVERS=$(sed -n 's/^shard .*: //p' server.out | paste -sd, -)
+    export WEFT_SERVERS
+}
+
+# both <name> <program>: two workers, both must end well. Output in 0.out and 1.out.
+both() {
+    for rank in 0 1; do
+        WEFT_WORKERS=2 WEFT_RANK=$rank "$2" >$rank.out 2>$rank.err &
+        eval "pid$rank=$!"
+    done
+    status=0
+    # shellcheck disable=SC2154 # set by eval
+    wait "$pid0" || status=$?
+    # shellcheck disable=SC2154
+    wait "$pid1" || status=$?
+    tap_is "$1 ends well" "$status $(cat 0.err 1.err)" "0 "
+}
+
+accuracy() { # of both, 1 when at least 0.8
+    cat 0.out 1.out | awk '/^accuracy/ { n += $2 >= 0.8 } END { print n + 0 }'
+}
+
+serve --workers 2 --port 0 --shards-per-server 2
+both "ps_train" ./ps_train
+tap_is "both have learnt" "$(accuracy)" 2
+both "ps_train, once more on the same table," ./ps_train
+tap_is "both know it already" "$(accuracy)" 2
+
+WEFT_WORKERS=2 WEFT_RANK=2 ./ps_train 2>run.err
+tap_like "a rank beyond the workers is told" "$(cat run.err)" 'ranks go from 0 to workers - 1'
+WEFT_JOB_KEY=$(cat other.key) ./ps_train 2>run.err
+tap_like "another key is told" "$(cat run.err)" "lets nobody in: its job key is another; give"
+env -u WEFT_SERVERS ./ps_train 2>run.err
+tap_like "no servers named" "$(cat run.err)" 'WEFT_SERVERS'
+env -u WEFT_JOB_KEY ./ps_train 2>run.err
+tap_like "no key" "$(cat run.err)" 'weft keygen'
+kill "$server"
+wait "$server" 2>/dev/null
+
+# The worker first; then the server, at the port that it looks for.
+port=${WEFT_SERVERS%%,*}
+port=${port##*:}
+WEFT_SERVERS=127.0.0.1:$port ./ps_train >0.out 2>0.err &
+worker=$!
+sleep 1
+"$WEFT_BIN" server --workers 1 --port "$port" >server.out 2>server.err &
+server=$!
+status=0
+wait "$worker" || status=$?
+tap_is "a worker waits for its server" "$status $(cat 0.err)" "0 "
+kill "$server"
+wait "$server" 2>/dev/null
+
+# Killed while a worker waits in a pull: it is told within the time-outs.
+serve --workers 2 --port 0
+WEFT_WORKERS=2 WEFT_RANK=0 ./ps_train >0.out 2>0.err &
+worker=$!
+sleep 0.5
+kill -9 "$server"
+wait "$server" 2>/dev/null
+status=0
+wait "$worker" || status=$?
+tap_is "a killed server ends its worker" "$status" 1
+tap_like "and is named" "$(cat 0.err)" 'the server of shard 0 at 127.0.0.1:[0-9]* is gone: '
+
+if command -v g++ >/dev/null; then
+    build kv_worker "g++ -std=c++11 -Wconversion" "$examples/kv_worker.cc"
+    build kv_test "g++ -std=c++17" "$WEFT_SOURCE_ROOT/tests/cli/kv_test.cc"
+    serve --workers 2 --port 0 --shards-per-server 2
+    both "kv_worker" ./kv_worker
+    tap_is "all sums are there" "$(cat 0.out 1.out | grep -c '^1000 of 1000 sums')" 2
+    # Both have left: the sums are those of 50 pushes of 7 and of 8, but for what is pushed now.
+    tap_run "what a program of ps-lite does" ./kv_test 15
+    DMLC_ROLE=server ./kv_worker >0.out 2>0.err
+    tap_like "a server of ps-lite is told" "$(cat 0.err)" 'start `weft server` in place'
+    DMLC_RANK=x ./kv_worker >0.out 2>0.err
+    tap_like "a wrong rank is told" "$(cat 0.err)" 'DMLC_RANK is "x"; it must be a number'
+    env WEFT_RANK=1 DMLC_RANK=0 DMLC_NUM_WORKER=2 ./kv_worker >0.out 2>0.err
+    tap_is "weft's variables come first" "$? $(cat 0.err)" "0 "
+    kill "$server"
+    wait "$server" 2>/dev/null
+    cat >handler.cc <<'END'
+#include <weft/ps_lite.h>
+struct Mine {};
+int main() { ps::KVServer<float> server(0); server.set_request_handle(Mine()); }
+END
+    tap_run_fails "a handler of one's own does not compile" 1 g++ -std=c++17 -fsyntax-only \
+        -I"$WEFT_SOURCE_ROOT/include" handler.cc
+    tap_like "and says what to do" "$(cat run.out)" 'see <weft/ps.h>'
+else
+    tap_skip "the header for programs of ps-lite" "no g++"
+fi
+
+tap_done

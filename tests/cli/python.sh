@@ -1,0 +1,75 @@
+#!/bin/sh
+# The Python package: its declarations are those of the headers, its tests, its example.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+if [ "$WEFT_BUILD_NAME" != release ]; then
+    # A sanitized library wants its runtime in the program too; what runs is tested elsewhere.
+    tap_skip "the Python package" "the $WEFT_BUILD_NAME build"
+    tap_done
+fi
+
+# python3 in the path may be another than the one that has the distribution's packages.
+python=
+for candidate in python3 /usr/bin/python3; do
+    if [ -z "$python" ] && "$candidate" -c 'import cffi, numpy' 2>/dev/null; then
+        python=$candidate
+    fi
+done
+if [ -z "$python" ]; then
+    tap_skip "the Python package" "no python3 with cffi and numpy (Debian: python3-cffi, python3-numpy)"
+    tap_done
+fi
+
+cd "$tap_tmp" || exit 1
+unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY
+root=$WEFT_SOURCE_ROOT
+PYTHONPATH=$root/python
+PYTHONDONTWRITEBYTECODE=1
+WEFT_LIBRARY=$WEFT_BUILD_ROOT/libweft.so.0
+export PYTHONPATH PYTHONDONTWRITEBYTECODE WEFT_LIBRARY
+
+tap_run "its declarations are those of the headers" "$python" "$root/python/make_cdef.py" --check
+tap_is "its version" "$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/python/pyproject.toml") $(
+    "$python" -c 'import weft; print(weft.__version__)')" \
+    "$("$WEFT_BIN" --version | sed 's/^weft //; s/\(.*\)/\1 \1/')"
+tap_is "a worker in under 40 lines" "$(($(wc -l <"$root/examples/ps_train.py") < 40))" 1
+WEFT_LIBRARY=/none.so "$python" -c 'import weft' 2>run.err
+tap_like "no library is told" "$(tail -n 1 run.err)" 'ImportError: libweft.so is not found: .*make install'
+
+# The tests' own TAP, with our numbers.
+"$python" "$root/tests/python/test_ps.py" >tests.out 2>tests.err
+tap_is "the tests have a plan" "$(grep -c '^1\.\.' tests.out)" 1
+while IFS= read -r line; do
+    case $line in
+    "ok "*) tap_pass "${line#* - }" ;;
+    "not ok "*) tap_fail "${line#* - }" ;;
+    "#"*) echo "$line" ;;
+    esac
+done <tests.out
+
+tap_run "a job key" "$WEFT_BIN" keygen job.key
+WEFT_JOB_KEY=$(cat job.key)
+export WEFT_JOB_KEY
+"$WEFT_BIN" server --workers 2 --port 0 >server.out 2>server.err &
+server=$!
+tries=0
+until grep -q '^shard .*:' server.out 2>/dev/null || [ "$tries" = 200 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+WEFT_SERVERS=$(sed -n 's/^shard .*: //p' server.out)
+WEFT_WORKERS=2
+export WEFT_SERVERS WEFT_WORKERS
+WEFT_RANK=0 "$python" "$root/examples/ps_train.py" >0.out 2>0.err &
+first=$!
+status=0
+WEFT_RANK=1 "$python" "$root/examples/ps_train.py" >1.out 2>1.err || status=$?
+wait "$first" || status=$?
+tap_is "ps_train.py ends well" "$status $(cat 0.err 1.err)" "0 "
+tap_is "both have learnt" \
+    "$(cat 0.out 1.out | awk '/^accuracy/ { n += $2 >= 0.8 } END { print n + 0 }')" 2
+kill "$server"
+wait "$server" 2>/dev/null
+
+tap_done

@@ -1,0 +1,323 @@
+"""The Python package against real servers. Prints TAP; run by tests/cli/python.sh."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import unittest
+
+import numpy as np
+
+import weft
+
+WEFT = os.environ["WEFT_BIN"]
+
+
+class Servers:
+    """`weft server` with a job key of its own, in the environment of this process, too."""
+
+    def __init__(self, shards=2, workers=2, arguments=()):
+        self.folder = tempfile.TemporaryDirectory()
+        self.key = os.path.join(self.folder.name, "job.key")
+        subprocess.run([WEFT, "keygen", self.key], check=True, capture_output=True)
+        command = [WEFT, "server", "--key-file", self.key, "--port", "0"]
+        command += ["--shards-per-server", str(shards), "--workers", str(workers), *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        lines = [self.process.stdout.readline() for _ in range(shards)]
+        self.list = ",".join(line.split(": ")[1].strip() for line in lines)
+
+    def connect(self, **config):
+        config.setdefault("worker", 0)
+        config.setdefault("workers", 1)
+        return weft.connect(self.list, key_file=self.key, **config)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.folder.cleanup()
+
+
+def ids_of(n):
+    return np.arange(n, dtype=np.uint64) * 7919
+
+
+class PushAndPull(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.servers = Servers()
+        cls.ps = cls.servers.connect(rows_max=1000)
+        cls.table = cls.ps.table(0, dim=4, learning_rate=-1.0, consistency="asp", name="sums")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.ps.close()
+        cls.servers.__exit__()
+
+    def test_pushes_add_and_pulls_read(self):
+        ids = ids_of(300) + 10**6
+        rows = np.arange(1200, dtype=np.float32).reshape(300, 4)
+        result = self.table.push(ids, rows)
+        self.assertEqual(result.elements_delivered, 300)
+        self.assertEqual(result.requests, 2)
+        self.assertGreater(result.latency.n_tx_ns, 0)
+        self.table.push(ids, rows)
+        got = self.table.pull(ids)
+        np.testing.assert_array_equal(got, 2 * rows)
+        self.assertEqual(self.table.last_result.rows_missed, 0)
+
+    def test_long_lists_go_in_parts(self):
+        ids = ids_of(2500) + 2 * 10**6
+        rows = np.ones((2500, 4), dtype=np.float32)
+        self.assertEqual(self.table.push(ids, rows).elements_delivered, 2500)
+        self.assertEqual(self.table.pull(ids).sum(), 10000)
+        with self.assertRaisesRegex(weft.InvalidError, "rows_max"):
+            self.table.push_async(ids, rows)
+
+    def test_nothing_is_allowed(self):
+        empty = np.array([], dtype=np.uint64)
+        self.assertEqual(self.table.pull(empty).shape, (0, 4))
+        self.table.push(empty, np.zeros((0, 4), dtype=np.float32))
+
+    def test_arrays_are_used_as_they_lie(self):
+        ids = ids_of(10) + 3 * 10**6
+        self.table.push(ids, np.ones((10, 4), dtype=np.float32))
+        out = np.full((10, 4), -1, dtype=np.float32)
+        self.assertIs(self.table.pull(ids, out=out), out)
+        self.assertTrue((out == 1).all())
+        whole = np.zeros((20, 4), dtype=np.float32)
+        self.table.pull(ids.astype(np.int64), out=whole[5:15])  # a view; int64 ids
+        self.assertEqual(whole.sum(), 40)
+
+    def test_wrong_arrays_are_told_what_to_do(self):
+        ids, rows = ids_of(3), np.zeros((3, 4), dtype=np.float32)
+        wrong = [
+            ([1, 2, 3], rows, "ids is a list; make it np.asarray"),
+            (ids.astype(np.float64), rows, "ids is of float64; make it ids.astype"),
+            (ids.reshape(3, 1), rows, "ids has shape"),
+            (ids_of(6)[::2], rows, "not contiguous"),
+            (ids, rows.tolist(), "rows is a list"),
+            (ids, rows.astype(np.float64), r"rows is of float64; make it rows.astype\(np.float32\)"),
+            (ids, np.zeros((3, 8), dtype=np.float32)[:, ::2], "rows is not contiguous"),
+            (ids, np.zeros((3, 5), dtype=np.float32), r"3 ids and dim 4 want \(3, 4\)"),
+            (ids, np.zeros(12, dtype=np.float32), "rows has shape"),
+        ]
+        for one, other, words in wrong:
+            with self.assertRaisesRegex(TypeError, words):
+                self.table.push(one, other)
+        rows.flags.writeable = False
+        with self.assertRaisesRegex(TypeError, "read-only"):
+            self.table.pull(ids, out=rows)
+        self.table.push(ids, rows)
+        for bound in (-0.1, 1.0, float("nan")):
+            with self.assertRaisesRegex(weft.InvalidError, "bound is"):
+                self.table.push(ids, rows, bound=bound)
+
+    def test_handles(self):
+        ids, rows = ids_of(5) + 4 * 10**6, np.ones((5, 4), dtype=np.float32)
+        push = self.table.push_async(ids, rows)
+        pull = self.table.pull_async(ids)
+        np.testing.assert_array_equal(pull.wait(timeout=5), rows)
+        self.assertEqual(push.wait().elements_delivered, 5)
+        self.assertEqual(push.wait(), push.result)  # again is fine
+        late = self.table.pull_async(ids)
+        while not late.done():
+            self.ps.progress(0.01)
+        self.assertTrue(late.done())
+
+    def test_all_places_taken(self):
+        ids = ids_of(5)
+        ops = [self.table.pull_async(ids) for _ in range(8)]
+        with self.assertRaisesRegex(weft.AgainError, "ops_max"):
+            self.table.pull_async(ids)
+        for op in ops:
+            op.wait()
+        # Dropped without a wait: their places come back, and their arrays live until they are over.
+        for _ in range(30):
+            self.table.pull_async(ids)
+            self.ps.progress(0.05)
+        gc.collect()
+
+    def test_a_dropped_failure_is_raised_later(self):
+        ids = ids_of(1)
+        self.table.push_async(ids, np.full((1, 4), np.nan, dtype=np.float32))
+        gc.collect()
+        with self.assertRaisesRegex(weft.DataError, "not a number"):
+            for _ in range(100):
+                self.table.pull(ids)
+
+    def test_refused(self):
+        rows = np.full((1, 4), np.inf, dtype=np.float32)
+        with self.assertRaisesRegex(weft.DataError, "push to sums: refused by shard") as caught:
+            self.table.push(ids_of(1), rows)
+        self.assertEqual(caught.exception.result.chunks_refused, 1)
+        self.assertEqual(caught.exception.status, "WEFT_DATA")
+        self.assertIsInstance(caught.exception, ValueError)
+
+    def test_counters(self):
+        counters = self.ps.counters()
+        self.assertGreater(counters["datagrams_sent"], 0)
+        self.assertNotIn("size", counters)
+
+    def test_several_threads_take_turns(self):
+        ids, rows = ids_of(50) + 5 * 10**6, np.ones((50, 4), dtype=np.float32)
+        threads = [
+            threading.Thread(target=lambda: [self.table.push(ids, rows) for _ in range(20)])
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(self.table.pull(ids)[0, 0], 60)
+
+
+class TablesAndClocks(unittest.TestCase):
+    def test_options(self):
+        with Servers(shards=1, workers=1) as servers, servers.connect() as ps:
+            with self.assertRaisesRegex(weft.InvalidError, '"newton" is not known'):
+                ps.table(0, optimizer="newton")
+            with self.assertRaisesRegex(weft.InvalidError, "consistency"):
+                ps.table(0, consistency="sometimes")
+            with self.assertRaisesRegex(TypeError, "rate is not known; there are .*learning_rate"):
+                ps.table(0, rate=1)
+            with self.assertRaisesRegex(weft.InvalidError, "dim is -1"):
+                ps.table(0, dim=-1)
+            first = ps.table(1, dim=2, optimizer="adagrad", learning_rate=0.5)
+            self.assertEqual(repr(first), "<weft.Table table 1, dim 2>")
+            with self.assertRaisesRegex(weft.ExistsError, "opened already"):
+                ps.table(1, dim=2)
+            with servers.connect() as again, self.assertRaisesRegex(weft.DataError, "other values"):
+                again.table(1, dim=3)
+
+    def test_workers_in_step(self):
+        with Servers(shards=2, workers=2) as servers:
+            a = servers.connect(worker=0, workers=2)
+            b = servers.connect(worker=1, workers=2)
+            tables = [ps.table(0, dim=1, learning_rate=-1.0) for ps in (a, b)]
+            ids = ids_of(3)
+            for table, value in zip(tables, (1, 3)):
+                table.push(ids, np.full(3, value, dtype=np.float32))
+            tables[0].clock()
+            waiting = tables[0].pull_async(ids)
+            with self.assertRaisesRegex(weft.WaitTimeoutError, "slowest worker"):
+                waiting.wait(timeout=0.2)
+            self.assertFalse(waiting.done())
+            tables[1].clock()
+            b.flush(timeout=5)
+            np.testing.assert_array_equal(waiting.wait(timeout=5).ravel(), [2, 2, 2])
+            self.assertEqual(tables[0].clocks_ended, 1)
+            a.close()
+            b.close()
+
+    def test_losses(self):
+        with Servers(shards=1, workers=1, arguments=["--inject-loss", "0.1"]) as servers:
+            with servers.connect(inject_loss_ppm=100000) as ps:
+                table = ps.table(0, dim=4, learning_rate=-1.0, consistency="asp")
+                ids = ids_of(20000)
+                rows = np.ones((20000, 4), dtype=np.float32)
+                self.assertEqual(table.push(ids, rows).elements_delivered, 20000)
+                lossy = table.push(ids, rows, bound=0.4)
+                self.assertLess(lossy.elements_delivered, lossy.elements_sent)
+                out = np.full((20000, 4), -7, dtype=np.float32)
+                table.pull(ids, out=out, bound=0.4)
+                kept = int((out[:, 0] == -7).sum())
+                self.assertGreater(kept, 0)
+                self.assertEqual(table.last_result.rows_missed, kept)
+
+
+class WhoIsThere(unittest.TestCase):
+    def test_configuration(self):
+        for config, kind, words in [
+            ({"servers": "nowhere"}, weft.InvalidError, "host:port"),
+            ({"security": "maybe"}, weft.InvalidError, "auth, seal, none"),
+            ({"key": b"short"}, TypeError, "32 bytes"),
+            ({"colour": 1}, TypeError, "colour is not known"),
+            ({"workers": 2**33}, weft.InvalidError, "workers is"),
+            ({"timeout": -1}, weft.InvalidError, "seconds"),
+            ({"worker": 3, "workers": 3}, ValueError, "ranks go from 0"),
+            ({"key_file": "/none.key"}, LookupError, "weft keygen"),
+        ]:
+            with self.assertRaisesRegex(kind, words):
+                weft.connect(**{"servers": "127.0.0.1:9", "worker": 0, "workers": 1, **config})
+        with self.assertRaisesRegex(weft.NotFoundError, "WEFT_SERVERS"):
+            weft.connect(security="none")
+
+    def test_nobody(self):
+        begin = time.monotonic()
+        with self.assertRaisesRegex(TimeoutError, "start `weft server` there"):
+            weft.connect("127.0.0.1:9", security="none", timeout=0.3, worker=0, workers=1)
+        self.assertLess(time.monotonic() - begin, 5)
+
+    def test_another_key(self):
+        with Servers(shards=1) as servers:
+            with self.assertRaisesRegex(weft.PeerError, "job key is another"):
+                weft.connect(servers.list, key=b"k" * 32, worker=0, workers=1, peer_timeout_ns=10**9)
+
+    def test_a_killed_server(self):
+        with Servers(shards=1, workers=2) as servers:
+            ps = servers.connect(workers=2, peer_timeout_ns=10**9, keepalive_ns=2 * 10**8)
+            table = ps.table(0)
+            table.clock()
+            waiting = table.pull_async(ids_of(3))
+            servers.process.kill()
+            begin = time.monotonic()
+            with self.assertRaisesRegex(ConnectionError, "shard 0 at 127.0.0.1:.* is gone"):
+                waiting.wait()
+            self.assertLess(time.monotonic() - begin, 10)
+            with self.assertRaises(weft.PeerError):
+                table.pull(ids_of(3))
+            ps.close()
+            ps.close()
+            for call in (table.clock, ps.flush, ps.idle, lambda: table.pull(ids_of(1))):
+                with self.assertRaisesRegex(weft.InvalidError, "closed"):
+                    call()
+
+    def test_control_c_ends_a_wait(self):
+        with Servers(shards=1, workers=2) as servers:
+            ps = servers.connect(workers=2)
+            table = ps.table(0)
+            table.clock()
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            with self.assertRaises(KeyboardInterrupt):
+                table.pull(ids_of(3))  # waits for a worker that never comes
+            ps.close()
+
+
+class TapResult(unittest.TestResult):
+    """One line of TAP for each test."""
+
+    def _line(self, good, test, detail=""):
+        word = "ok" if good else "not ok"
+        print(f"{word} {self.testsRun} - {test.id().split('.', 1)[1]}", flush=True)
+        for line in detail.splitlines():
+            print(f"#   {line}", flush=True)
+
+    def addSuccess(self, test):
+        self._line(True, test)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self._line(False, test, "".join(traceback.format_exception(*err)))
+
+    addFailure = addError
+
+
+def main():
+    result = TapResult()
+    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__])
+    suite.run(result)
+    print(f"1..{result.testsRun}")
+    return 1 if result.errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
