@@ -22,7 +22,12 @@ enum {
 };
 
 /* Upper half of an endpoint's name (HELLO); the lower half is the rank. */
-enum weft_rpc_role { WEFT_ROLE_SERVER = 1, WEFT_ROLE_WORKER = 2 };
+enum weft_rpc_role {
+    WEFT_ROLE_SERVER = 1,
+    WEFT_ROLE_WORKER = 2,
+    WEFT_ROLE_COORDINATOR = 3, /* docs/PROTOCOL.md section 11 */
+    WEFT_ROLE_MEMBER = 4,      /* a process of the job, as the coordinator knows it */
+};
 
 static inline uint64_t weft_rpc_name(enum weft_rpc_role role, uint32_t rank)
 {

@@ -2,6 +2,7 @@
 # Proves the layer drawing: who may include whom. Usage: includes.sh [root of the tree]
 #
 #   base <- wire <- core <- {rpc, coll} <- ps     layers
+#   member sees base, wire, core and rpc          a layer, beside ps
 #   sched sees base; agg sees base and wire       layers, beside
 #   ml sees base                                  the reference trainer's reader and models
 #   io crypto ckpt obs job sim lab                drivers: see layers, never each other
@@ -19,7 +20,7 @@ export LC_ALL
 root=${1:-$(dirname "$0")/../..}
 cd "$root" || exit 2
 
-layers="base wire core rpc coll ps sched agg"
+layers="base wire core rpc member coll ps sched agg"
 
 # The folders that folder $1 may include besides itself; "unknown" for a folder not in the drawing.
 may_include() {
@@ -28,11 +29,12 @@ may_include() {
     wire) echo "base" ;;
     core) echo "base wire" ;;
     rpc | coll) echo "base wire core" ;;
+    member) echo "base wire core rpc" ;;
     ps) echo "base wire core rpc coll" ;;
     sched | ml) echo "base" ;;
     agg) echo "base wire" ;;
     io | crypto | ckpt | obs | job | sim | lab) echo "$layers" ;;
-    api) echo "$layers io crypto" ;;
+    api) echo "$layers io crypto job" ;;
     *) echo "unknown" ;;
     esac
 }

@@ -1,0 +1,84 @@
+/* A member of a job: registers with the coordinator, keeps its lease alive, learns where the shards
+ * are.
+ *
+ * A polled state machine on a message interface. It outlives connections: when the coordinator is
+ * gone it asks the driver to connect again, says who it is, and goes on with the lease it had; what
+ * the process does meanwhile is not its business. A rank or shard that somebody else has is asked
+ * for until that one's lease would have ended; who is then still refused is refused.
+ *
+ * Sans-I/O, one thread. The driver connects (io/member_thread.h), and gives the time.
+ *
+ * Source: docs/PROTOCOL.md section 11.
+ */
+#ifndef WEFT_MEMBER_CLIENT_H
+#define WEFT_MEMBER_CLIENT_H
+
+#include "core/msg.h"
+#include "member/format.h"
+
+struct weft_member_client;
+
+struct weft_member_client_config {
+    uint8_t role;         /* WEFT_ROLE_SERVER, WEFT_ROLE_WORKER */
+    uint64_t member;      /* not 0 */
+    uint64_t incarnation;
+    uint32_t rank;        /* or WEFT_MEMBER_NONE */
+    uint32_t workers;     /* 0 = not known */
+    uint32_t shards;      /* the same */
+    uint32_t first;       /* server; or WEFT_MEMBER_NONE */
+    uint32_t span;        /* server: its shards; worker: 0 */
+    char job[WEFT_MEMBER_JOB_BYTES];
+    uint64_t heartbeat_ns; /* 0 = a fifth of the lease */
+};
+
+enum weft_member_phase {
+    WEFT_MEMBER_JOINING,   /* not registered yet */
+    WEFT_MEMBER_JOINED,    /* has a lease; also while the coordinator is away */
+    WEFT_MEMBER_IS_REFUSED, /* for good: state.refusal says why */
+    WEFT_MEMBER_REPLACED,  /* had a lease, and somebody else has it now: the process must end */
+    WEFT_MEMBER_IS_GONE,   /* has left */
+};
+
+struct weft_member_state {
+    enum weft_member_phase phase;
+    bool is_connected;    /* to the coordinator, now */
+    bool is_over;         /* all workers are done */
+    struct weft_member_reply grant;   /* JOINED: the last answer to REGISTER that was OK */
+    struct weft_member_reply refusal; /* the last that was not; status OK = none yet */
+    struct weft_member_reply list;    /* version 0 = none yet */
+};
+
+enum { WEFT_MEMBER_CLIENT_EXPECTS = 2 };
+
+/* Errors:  WEFT_INVALID  a field is out of range.   WEFT_NOMEM. */
+weft_status weft_member_client_new(const struct weft_member_client_config *config,
+                                   struct weft_msgr msgr, struct weft_member_client **client_p);
+/* After the endpoint, which borrows its memory. */
+void weft_member_client_free(struct weft_member_client *client);
+
+void weft_member_client_event(struct weft_member_client *client,
+                              const struct weft_msg_event *event, uint64_t now_ns);
+
+/* Send what is due. */
+void weft_member_client_progress(struct weft_member_client *client, uint64_t now_ns);
+
+/* When progress or a connection is due; WEFT_NEVER = after an event only. */
+uint64_t weft_member_client_deadline(const struct weft_member_client *client);
+
+/* A connection is due; the driver tells with `connecting` which peer it will be. When it cannot
+ * begin one it says so with WEFT_PEER_ANY. */
+bool weft_member_client_wants_peer(const struct weft_member_client *client, uint64_t now_ns);
+void weft_member_client_connecting(struct weft_member_client *client, weft_peer peer,
+                                   uint64_t now_ns);
+
+/* Server: the shards can be reached at these addresses, `span` of them. */
+void weft_member_client_publish(struct weft_member_client *client,
+                                const struct weft_member_address *addresses);
+
+/* Give the lease back; `done`: the work is finished. Phase IS_GONE follows when the coordinator has
+ * heard it. */
+void weft_member_client_leave(struct weft_member_client *client, bool done);
+
+const struct weft_member_state *weft_member_client_state(const struct weft_member_client *client);
+
+#endif
