@@ -167,13 +167,15 @@ static void draw_dense(struct weft_swarm_table *table)
     }
 }
 
-/* With a bound, a part of a row could be missing, and its columns would disagree. */
+/* With a bound, or by arrival, a part of a row could be missing, and its columns would disagree. */
 static void draw_wide(struct weft_swarm_table *table, struct weft_prng *prng, uint32_t chunk_bytes)
 {
     uint32_t fits = (chunk_bytes - 8) / 4;
     fits = fits < WEFT_RPC_BLOCK_FLOATS ? fits : WEFT_RPC_BLOCK_FLOATS;
     table->spec.block_floats =
         (uint16_t)weft_prng_range(prng, WEFT_RPC_BLOCK_FLOATS_MIN, fits);
+    table->spec.mode = WEFT_TABLE_BSP;
+    table->spec.staleness = 0;
     table->spec.dim = (uint32_t)weft_prng_range(prng, 257, WEFT_RPC_DIM_MAX);
     table->ids = (uint32_t)weft_min_u64(table->ids, 40);
     table->push_bound_ppm = table->pull_bound_ppm = 0;

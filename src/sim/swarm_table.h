@@ -11,7 +11,7 @@
  *              the limit says
  *   expiring   BSP, bound 0, TTL: which pushes a row holds follows from the clocks alone
  *   dense      rows are blocks of a vector; a set of pushes again
- *   wide       rows of several elements, bound 0
+ *   wide       BSP, bound 0, rows of several elements
  */
 #ifndef WEFT_SIM_SWARM_TABLE_H
 #define WEFT_SIM_SWARM_TABLE_H
