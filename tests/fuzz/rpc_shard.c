@@ -194,7 +194,8 @@ static size_t record(struct fake *fake, const uint8_t *data, size_t size)
     uint8_t flags = data[1];
     struct weft_msg_event event = {
         .peer = flags & FLAG_OTHER ? 2 : 1,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){data[0] % 5, data[2], data[3]}) |
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+                   .op = data[0] % 5, .table = data[2], .number = data[3]}) |
                (uint64_t)(data[0] == 255) << 32,
         .elem_bytes = (uint16_t)(u16(data + 4) % 1408 + 1),
         .at_ns = fake->now_ns,
