@@ -117,6 +117,9 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
     while (!atomic_load(&thread->stop)) {
         (void)weft_driver_step(driver, again ? 0 : WEFT_NEVER, handle, serving);
         again = feed != NULL && weft_checkpoint_turn(feed, serving->shard);
+        for (weft_peer peer; weft_shard_take_replaced(serving->shard, &peer);) {
+            weft_driver_disconnect(driver, peer);
+        }
         note_hint(thread, weft_driver_hint(driver));
     }
     if (feed != NULL) {

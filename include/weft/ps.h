@@ -302,7 +302,8 @@ WEFT_API void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);
 WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* Tell the servers that this worker will be deaf for a while, because it computes: they do not take
- * it for dead then. The next call that turns the crank ends it. Nothing with config.thread. */
+ * it for dead then, for 10 minutes. With operations under way they would; wait for these before. The
+ * next call that turns the crank ends it. Nothing with config.thread. */
 WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
 /* Cumulative since weft_ps_connect. */

@@ -43,6 +43,7 @@ static void note_peer(struct weft_ps *ps, const struct weft_msg_event *event)
         if (event->type == WEFT_EVENT_PEER_UP) {
             note_up(server, event);
         } else {
+            ps->any_down = true;
             server->is_down = true;
             server->was_up = server->is_up;
             server->is_up = false;
@@ -254,11 +255,9 @@ static weft_status connect_timeout(struct weft_ps *ps, uint32_t s)
     char hint[WEFT_UDP_UNREACHED_BYTES];
     (void)weft_api_ps_hint(ps, hint);
     return weft_io_fail(&ps->error, WEFT_TIMEOUT,
-                        "no server at %s:%u (shard %u of %u) within %llu ms; start `weft server` "
-                        "there, or correct servers, or raise connect_timeout_ns%s%s",
-                        server->host, server->port, s, ps->shards,
-                        (unsigned long long)(ps->connect_timeout_ns / WEFT_NS_PER_MS),
-                        hint[0] != '\0' ? "; " : "", hint);
+                        "no server answers at %s:%u (shard %u of %u); start `weft server` there, or "
+                        "correct servers, or wait longer (connect_timeout_ns)%s%s",
+                        server->host, server->port, s, ps->shards, hint[0] != '\0' ? "; " : "", hint);
 }
 
 /* A connection that did not come about, or broke before all were there: why, or once more. */

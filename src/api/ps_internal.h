@@ -65,6 +65,7 @@ struct weft_ps {
     uint32_t rows_max;
     uint64_t connect_timeout_ns;
 
+    bool any_down;                /* one has been, at some time */
     struct ps_server *servers;    /* (shards,) */
     struct weft_ps_table *tables; /* (tables_max,) */
     struct ps_ticket *tickets;    /* (ops_max,) */

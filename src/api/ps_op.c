@@ -243,11 +243,10 @@ weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
         }
         if (now_ns >= end_ns) {
             return weft_io_fail(&ps->error, WEFT_TIMEOUT,
-                                "%s %s is under way still after %llu ms; wait again (in \"bsp\" and "
-                                "\"ssp\" a pull waits for the slowest worker)",
+                                "%s %s is under way still; wait again (in \"bsp\" and \"ssp\" a "
+                                "pull waits for the slowest worker)",
                                 ticket->is_pull ? "the pull of" : "the push to",
-                                ticket->table->name,
-                                (unsigned long long)(timeout_ns / WEFT_NS_PER_MS));
+                                ticket->table->name);
         }
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }
@@ -400,9 +399,8 @@ weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns)
         }
         if (now_ns >= end_ns) {
             return weft_io_fail(&ps->error, WEFT_TIMEOUT,
-                                "pushes or clocks have not arrived after %llu ms; wait again, or "
-                                "give them up with weft_ps_close",
-                                (unsigned long long)(timeout_ns / WEFT_NS_PER_MS));
+                                "pushes or clocks have not arrived yet; wait again, or give them up "
+                                "with weft_ps_close");
         }
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }

@@ -223,11 +223,9 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
 static weft_status no_answer(struct weft_ps *ps)
 {
     return weft_io_fail(&ps->error, WEFT_TIMEOUT,
-                        "the servers are there, but take nothing from worker %u within %llu ms; "
-                        "start them with --workers above the highest rank (%u workers are "
-                        "configured here)",
-                        ps->worker, (unsigned long long)(ps->connect_timeout_ns / WEFT_NS_PER_MS),
-                        ps->workers);
+                        "the servers are there, but take nothing from worker %u; start them with "
+                        "--workers above the highest rank (%u workers are configured here)",
+                        ps->worker, ps->workers);
 }
 
 static weft_status finish(struct weft_ps *ps, struct weft_ps_table *table)

@@ -53,7 +53,7 @@ bool weft_api_ps_hint(struct weft_ps *ps, char text_p[WEFT_UDP_UNREACHED_BYTES])
 
 bool weft_api_ps_any_down(const struct weft_ps *ps, uint32_t *shard_p)
 {
-    for (uint32_t s = 0; s < ps->shards; s++) {
+    for (uint32_t s = 0; ps->any_down && s < ps->shards; s++) {
         if (ps->servers[s].is_down) {
             *shard_p = s;
             return true;

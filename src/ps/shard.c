@@ -319,6 +319,34 @@ static void worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incar
     shard->workers[rank].incarnation = incarnation;
 }
 
+static void replaced_add(struct weft_shard *shard, weft_peer peer)
+{
+    if (shard->replaced_count < WEFT_SHARD_REPLACED_MAX) {
+        shard->replaced[shard->replaced_count++] = peer;
+    }
+}
+
+/* It went by itself: its number may be another's from now on. */
+static void replaced_remove(struct weft_shard *shard, weft_peer peer)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < shard->replaced_count; i++) {
+        if (shard->replaced[i] != peer) {
+            shard->replaced[kept++] = shard->replaced[i];
+        }
+    }
+    shard->replaced_count = kept;
+}
+
+bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p)
+{
+    if (shard->replaced_count == 0) {
+        return false;
+    }
+    *peer_p = shard->replaced[--shard->replaced_count];
+    return true;
+}
+
 static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
 {
     uint32_t rank = (uint32_t)event->name;
@@ -329,6 +357,7 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
     struct shard_worker *worker = &shard->workers[rank];
     if (worker->up) {
         shard->counters.workers_replaced++;
+        replaced_add(shard, worker->peer);
         worker_unbind(shard, rank);
     }
     if (event->incarnation == 0 || event->incarnation != worker->incarnation) {
@@ -348,6 +377,7 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
 
 static void peer_down(struct weft_shard *shard, const struct weft_msg_event *event)
 {
+    replaced_remove(shard, event->peer);
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
         if (shard->workers[rank].up && shard->workers[rank].peer == event->peer) {
             worker_unbind(shard, rank);

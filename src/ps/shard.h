@@ -119,6 +119,11 @@ weft_status weft_shard_add_slab(struct weft_shard *shard, uint16_t table, void *
 /* At the end: gives back one slab after another, then NULL. */
 void *weft_shard_take_slab(struct weft_shard *shard);
 
+/* The connection of a worker whose rank has connected again, for the driver to close: two processes
+ * with one rank are a mistake, and the older one learns of it this way. False when there is none.
+ * Call it after a step of the driver, not inside. */
+bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p);
+
 /* True while a request is open, waiting or not yet answered. */
 bool weft_shard_busy(const struct weft_shard *shard);
 

@@ -79,6 +79,9 @@ struct shard_queue {
     uint32_t tail;
 };
 
+/* More of them at a time stay open, as idle connections do. */
+enum { WEFT_SHARD_REPLACED_MAX = 64 };
+
 struct weft_shard {
     struct weft_shard_config config;
     struct weft_msgr msgr;
@@ -100,6 +103,8 @@ struct weft_shard {
     uint32_t unposted_count; /* expectations that the transport still owes */
     struct shard_queue waiting;
     struct shard_queue ready;
+    weft_peer replaced[WEFT_SHARD_REPLACED_MAX]; /* connections to be closed */
+    uint32_t replaced_count;
     struct weft_table_row **chunk_rows; /* (WEFT_SHARD_CHUNK_ROWS_MAX,) scratch, like the next */
     uint64_t *chunk_hashes;
 };

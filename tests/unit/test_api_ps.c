@@ -733,6 +733,31 @@ static void a_rank_beyond_the_servers_workers(void **state)
     site_stop(&site);
 }
 
+/* Two processes with one rank: the older one is told. */
+static void a_rank_is_for_one(void **state)
+{
+    (void)state;
+    uint64_t id = 9;
+    float one[DIM] = {1, 1, 1, 1}, got[DIM];
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_table_options options = adding("asp");
+    struct weft_ps *older = connect_with(&config);
+    struct weft_ps_table *table = open_table(older, &options);
+    struct weft_ps *newer = connect_with(&config);
+    struct weft_ps_table *other = open_table(newer, &options);
+    must(newer, weft_push_wait(other, &id, one, 1, 0, NULL));
+    must_fail(older, weft_push_wait(table, &id, one, 1, 0, NULL), WEFT_PEER,
+              "another worker has come with this rank");
+    must(newer, weft_pull_wait(other, &id, got, 1, 0, NULL));
+    assert_true(got[0] == 1.0F);
+    weft_ps_close(older);
+    must(newer, weft_push_wait(other, &id, one, 1, 0, NULL));
+    weft_ps_close(newer);
+    site_stop(&site);
+}
+
 /* What the pull that was given up had borrowed is ours: the answer of the shard that lives, which
  * comes when the second worker ends its clock, must not be written there. */
 static void check_given_up(struct site *site, struct weft_ps *ps, const float *rows)
@@ -868,6 +893,7 @@ int main(void)
         cmocka_unit_test(nobody_there_is_said_in_time),
         cmocka_unit_test(the_order_of_shards_is_checked),
         cmocka_unit_test(a_rank_beyond_the_servers_workers),
+        cmocka_unit_test(a_rank_is_for_one),
         cmocka_unit_test(a_dead_server_is_noticed),
         cmocka_unit_test(a_server_that_ends_says_so),
         cmocka_unit_test(idle_is_allowed_any_time),
