@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._library import Error, InvalidError, WaitTimeoutError, error_of, ffi, lib, text
+from ._library import AgainError, Error, InvalidError, WaitTimeoutError, error_of, ffi, lib, text
 
 NEVER_NS = 2**64 - 1
 SLICE_NS = 100_000_000  # a wait looks for Ctrl-C so often
@@ -225,15 +225,20 @@ class Table:
         ps = self._ps
         ps._reap()
         handle = ffi.new("uint64_t *")
-        ps._call(
-            function,
-            self._table,
+        arguments = (
             ffi.cast("uint64_t *", ids.ctypes.data),
             ffi.cast("float *", rows.ctypes.data),
             len(ids),
             _ppm(bound),
             handle,
         )
+        while True:
+            try:
+                ps._call(function, self._table, *arguments)
+                break
+            except AgainError:
+                if not ps._reap_one():
+                    raise
         ps._lent[handle[0]] = (ids, rows)
         return Op(ps, handle[0], value)
 
@@ -382,8 +387,17 @@ class PS:
         if self._ps is not None:
             self._dropped.append(handle)
 
+    def _reap_one(self):
+        """Wait for an operation whose object was dropped; False when there is none."""
+        if not self._dropped:
+            return False
+        error, _ = self._wait(self._dropped.pop(0), NEVER_NS)
+        if error is not None:
+            raise error
+        return True
+
     def _reap(self):
-        """End operations whose objects were dropped."""
+        """End operations whose objects were dropped, as far as they are over."""
         self._alive()
         for handle in list(self._dropped):
             ended = self._test(handle)
