@@ -69,9 +69,10 @@ struct weft_ps_config {
     const uint8_t *key;           /* one of the two, or neither = WEFT_JOB_KEY */
     uint32_t security;            /* enum weft_transport_security, as at the servers; default AUTH */
     uint32_t worker;              /* rank of this worker, below `workers`. Default
-                                   * WEFT_PS_WORKER_ENVIRONMENT: WEFT_RANK, or 0 without it */
-    uint32_t workers;             /* in the whole job, 1 .. 65,535. Default 0: WEFT_WORKERS, or 1
-                                   * without it */
+                                   * WEFT_PS_WORKER_ENVIRONMENT: WEFT_RANK, or what a launcher left
+                                   * in the environment (docs/RUN.md); 0 of one worker */
+    uint32_t workers;             /* in the whole job, 1 .. 65,535. Default 0: WEFT_WORKERS, or as
+                                   * above; 1 where nobody says */
     uint32_t thread;              /* 1: a thread of the library turns the crank; default 0 */
     const char *transport;        /* "weft" (NULL, the default), or "tcp" where UDP is blocked */
     const char *host;             /* address to bind; NULL (default) = one that reaches the servers */
@@ -102,7 +103,7 @@ WEFT_API void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
  * Owns:    borrows config until return; gives *ps_p, to be ended by weft_ps_close.
  * Errors:  WEFT_INVALID      a field is out of range; `servers` names another shard at some place
  *                            than is there.
- *          WEFT_NOTFOUND     no servers are named, or no job key.
+ *          WEFT_NOTFOUND     no servers are named, no rank among several workers, or no job key.
  *          WEFT_DATA         a variable of the environment, or the key file, makes no sense.
  *          WEFT_TIMEOUT      a server does not answer.
  *          WEFT_PEER         a server refuses: another job key, security or version.

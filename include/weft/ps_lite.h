@@ -20,7 +20,8 @@
  *     compiles, and does nothing; another handler does not compile. Optimizers, bounded loss,
  *     BSP and SSP are in <weft/ps.h>.
  *   - Who and where: WEFT_SERVERS, WEFT_RANK, WEFT_WORKERS and WEFT_JOB_KEY (man weft_ps). Without
- *     them DMLC_RANK and DMLC_NUM_WORKER count; DMLC_PS_ROOT_URI is not used.
+ *     rank and number among them DMLC_WORKER_ID or DMLC_RANK and DMLC_NUM_WORKER count, as set by
+ *     its launchers; DMLC_PS_ROOT_URI is not used.
  *   - Values are floats, as many for each key of a table: the first push decides, or the first pull
  *     into a vector that is not empty, or else it is 1. `lens` may be given, and must say the same.
  *   - Keys may have any order and repeat. cmd and priority are ignored.
@@ -38,7 +39,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -113,22 +113,6 @@ inline std::string role()
 {
     const char *text = std::getenv("DMLC_ROLE");
     return text != nullptr ? text : "worker";
-}
-
-/* A number of ps-lite's environment, where weft's has none. */
-inline uint32_t number(const char *weft_name, const char *name, uint32_t otherwise)
-{
-    const char *text = std::getenv(name);
-    if (std::getenv(weft_name) != nullptr || text == nullptr) {
-        return otherwise;
-    }
-    char *end = nullptr;
-    unsigned long value = std::strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || value >= 65536) {
-        throw Error(WEFT_DATA, std::string("the environment variable ") + name + " is \"" + text +
-                                   "\"; it must be a number below 65536");
-    }
-    return static_cast<uint32_t>(value);
 }
 
 inline void need_start(const Node &node)
@@ -274,8 +258,6 @@ inline void Start(int customer_id, const char *argv0 = nullptr)
     config.thread = 1;
     config.ops_max = weft_detail::OPS_MAX;
     config.rows_max = weft_detail::ROWS_MAX;
-    config.worker = weft_detail::number("WEFT_RANK", "DMLC_RANK", config.worker);
-    config.workers = weft_detail::number("WEFT_WORKERS", "DMLC_NUM_WORKER", config.workers);
     weft_status status = weft_ps_connect(&config, &node.ps);
     if (status != WEFT_OK) {
         throw Error(status, weft_ps_error(nullptr));

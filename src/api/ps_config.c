@@ -1,8 +1,7 @@
 #include "api/ps_internal.h"
 
-#include "wire/packet.h"
+#include "job/launch.h"
 
-#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,47 +94,40 @@ void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
-/* What a number is in the environment, or the fallback when it is not there. */
-static weft_status number_of_environment(const char *name, uint32_t max, uint32_t fallback,
-                                         uint32_t *value_p, struct weft_io_error *error)
-{
-    const char *text = getenv(name);
-    if (text == NULL) {
-        *value_p = fallback;
-        return WEFT_OK;
-    }
-    char *end;
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value > max) {
-        return weft_io_fail(error, WEFT_DATA,
-                            "the environment variable %s is \"%.40s\"; it must be a number up to "
-                            "%u",
-                            name, text, max);
-    }
-    *value_p = (uint32_t)value;
-    return WEFT_OK;
-}
-
+/* Who and where this worker is, as far as its program leaves it open: WEFT_*, or what a launcher
+ * left behind (job/launch.h). Not asked when nothing is open. */
 static weft_status environment_read(struct weft_ps_config *c, struct weft_io_error *error)
 {
-    weft_status status = WEFT_OK;
+    struct weft_launch flags = weft_launch_nothing();
+    struct weft_launch launch;
+    struct weft_job_error job_error = {.text = ""};
+    flags.role = WEFT_LAUNCH_WORKER;
+    flags.servers = c->servers;
+    flags.workers = c->workers == 0 ? WEFT_LAUNCH_UNKNOWN : c->workers;
+    flags.rank = c->worker == WEFT_PS_WORKER_ENVIRONMENT ? WEFT_LAUNCH_UNKNOWN : c->worker;
+    if (flags.servers == NULL || flags.workers == WEFT_LAUNCH_UNKNOWN ||
+        flags.rank == WEFT_LAUNCH_UNKNOWN) {
+        weft_status status =
+            weft_launch_detect(&flags, 1, weft_launch_environment, NULL, &launch, &job_error);
+        if (status != WEFT_OK) {
+            return weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
+        }
+        c->servers = launch.servers;
+        c->workers = launch.workers == WEFT_LAUNCH_UNKNOWN ? 1 : launch.workers;
+        c->worker = launch.rank == WEFT_LAUNCH_UNKNOWN && c->workers == 1 ? 0 : launch.rank;
+    }
     if (c->servers == NULL) {
-        c->servers = getenv("WEFT_SERVERS");
-    }
-    if (c->workers == 0) {
-        status = number_of_environment("WEFT_WORKERS", WEFT_RPC_WORKERS_MAX, 1, &c->workers, error);
-    }
-    if (status == WEFT_OK && c->worker == WEFT_PS_WORKER_ENVIRONMENT) {
-        status =
-            number_of_environment("WEFT_RANK", WEFT_RPC_WORKERS_MAX - 1, 0, &c->worker, error);
-    }
-    if (status == WEFT_OK && c->servers == NULL) {
         return weft_io_fail(error, WEFT_NOTFOUND,
                             "no servers are named; set config.servers or the environment variable "
                             "WEFT_SERVERS to \"host:port,host:port\", as `weft server` prints them");
     }
-    return status;
+    if (c->worker == WEFT_LAUNCH_UNKNOWN) {
+        return weft_io_fail(error, WEFT_NOTFOUND,
+                            "there are %u workers, and nobody says which one this is; set "
+                            "config.worker or WEFT_RANK",
+                            c->workers);
+    }
+    return WEFT_OK;
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */

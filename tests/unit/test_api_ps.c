@@ -531,6 +531,7 @@ static void the_environment_fills_in(void **state)
     must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_NOTFOUND, "WEFT_SERVERS");
     setenv("WEFT_SERVERS", site.list, 1);
     setenv("WEFT_WORKERS", "4", 1);
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_NOTFOUND, "nobody says which one");
     setenv("WEFT_RANK", "3 ", 1);
     must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_DATA, "WEFT_RANK is \"3 \"");
     setenv("WEFT_RANK", "3", 1);
@@ -538,9 +539,20 @@ static void the_environment_fills_in(void **state)
     assert_int_equal(weft_ps_worker(ps), 3);
     assert_int_equal(weft_ps_workers(ps), 4);
     weft_ps_close(ps);
-    unsetenv("WEFT_SERVERS");
     unsetenv("WEFT_WORKERS");
     unsetenv("WEFT_RANK");
+    setenv("RANK", "2", 1); /* torchrun's */
+    setenv("WORLD_SIZE", "3", 1);
+    ps = connect_with(&config);
+    assert_int_equal(weft_ps_worker(ps), 2);
+    assert_int_equal(weft_ps_workers(ps), 3);
+    weft_ps_close(ps);
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    setenv("WEFT_ROLE", "server", 1);
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_DATA, "WEFT_ROLE");
+    unsetenv("WEFT_ROLE");
+    unsetenv("WEFT_SERVERS");
     site_stop(&site);
 }
 
