@@ -91,7 +91,8 @@ const char *weft_job_parse_drive(const char *text, void *value);
      WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
      .fallback = "adult"},                                                                         \
     {"workers", "N", "worker processes in the job", WEFT_OPTION_U32, .value = &(job)->workers,     \
-     .min = 1, .max = WEFT_JOB_WORKERS_MAX},                                                       \
+     .min = 1, .max = WEFT_JOB_WORKERS_MAX,                                                        \
+     .fallback = (job)->workers == 0 ? "as the launcher says, else 1" : NULL},                     \
     {"mode", "MODE", "bsp = all workers step together; ssp:N = a worker may be N steps\n"          \
      "ahead of the slowest; asp = nobody waits", WEFT_OPTION_CUSTOM, .value = &(job)->mode,        \
      .parse = weft_job_parse_mode, .fallback = "bsp"},                                             \

@@ -13,6 +13,9 @@ static const struct {
 } verbs[] = {
     {"train", "train a model on this machine: starts servers and workers and shows the run",
      weft_cli_train},
+    {"run", "start a job on this machine: scheduler, servers, and workers that you name",
+     weft_cli_run},
+    {"scheduler", "let the members of a job find each other", weft_cli_scheduler},
     {"server", "serve shards of the parameters", weft_cli_server},
     {"worker", "train on one share of the data against running servers", weft_cli_worker},
     {"keygen", "make the key that the processes of a job share", weft_cli_keygen},
@@ -30,7 +33,7 @@ static void print_help(void)
     printf("weft: a communication fabric for distributed machine learning on ordinary Ethernet\n"
            "\nusage: weft VERB [options]\n\nverbs:\n");
     for (size_t i = 0; i < VERB_COUNT; i++) {
-        printf("  %-8s  %s\n", verbs[i].name, verbs[i].summary);
+        printf("  %-9s  %s\n", verbs[i].name, verbs[i].summary);
     }
     printf("\n`weft VERB --help` explains a verb; `weft --version` prints the version.\n"
            "\nexample:\n  weft train --workers 4 --servers 2 --loss-bound 0.10 --inject-loss 0.02\n"

@@ -1,8 +1,10 @@
 /* `weft server`: shards of the parameters, one thread and one port each, until told to end. */
 #define _GNU_SOURCE
 #include "cli/checkpoint.h"
+#include "cli/coordinator.h"
 #include "cli/counters.h"
 #include "cli/job.h"
+#include "cli/membership.h"
 #include "cli/process.h"
 #include "cli/security.h"
 #include "cli/shard_thread.h"
@@ -14,6 +16,8 @@
 #include <stdlib.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+
+enum { DEFAULT_WORKERS = 16 };
 
 struct server {
     const char *host;
@@ -37,8 +41,12 @@ struct server {
     struct weft_carrier carrier;
     struct weft_security security;
     struct weft_checkpoint_options checkpoints;
+    struct weft_membership membership;
+    uint32_t coordinate_port; /* UINT32_MAX = be no coordinator */
+    const char *advertise;    /* what workers are told to connect to; NULL = host */
 
     struct weft_checkpoint *checkpoint; /* NULL = none are made */
+    struct weft_coordinator coordinator;
     struct weft_tracing tracing;
     struct weft_channel channel;
     uint32_t started;
@@ -184,6 +192,126 @@ static void tell_ready(struct server *server)
     fflush(stdout);
 }
 
+/* ---- the job ---------------------------------------------------------------------------------- */
+
+static int signal_fd_asked = -1; /* for is_asked, which takes no argument */
+
+static bool is_asked(void)
+{
+    struct pollfd fd = {.fd = signal_fd_asked, .events = POLLIN};
+    return poll(&fd, 1, 0) > 0;
+}
+
+/* The coordinator of a job that has none of its own. */
+static int coordinate(struct server *server)
+{
+    struct weft_io_error error = {.text = ""};
+    struct weft_coordinator_config config = {.host = server->host,
+                                             .port = (uint16_t)server->coordinate_port,
+                                             .carrier = server->carrier,
+                                             .security = &server->security,
+                                             .name = "server",
+                                             .quiet = server->channel.fd >= 0};
+    struct weft_launch *launch = &server->membership.launch;
+    weft_roster_config_default(&config.roster);
+    config.roster.workers = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : 0;
+    config.roster.shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
+    weft_status status = weft_coordinator_start(&server->coordinator, &config, &error);
+    if (status != WEFT_OK) {
+        return fail(server, status, error.text);
+    }
+    snprintf(launch->coordinator_host, sizeof(launch->coordinator_host), "%s",
+             weft_resolve_is_wildcard(server->host) ? "127.0.0.1" : server->host);
+    launch->coordinator_port = weft_coordinator_port(&server->coordinator);
+    if (server->channel.fd < 0) {
+        printf("scheduler: %s:%u\n", server->host, launch->coordinator_port);
+        fflush(stdout);
+    }
+    return WEFT_EXIT_OK;
+}
+
+/* The lease comes first: a server that is refused never opens a port. */
+static int join_job(struct server *server)
+{
+    struct weft_io_error error = {.text = ""};
+    struct weft_member_state state;
+    const struct weft_launch *launch = &server->membership.launch;
+    uint32_t first = server->shard_base;
+    if (first == UINT32_MAX && launch->rank != WEFT_LAUNCH_UNKNOWN) {
+        first = launch->rank * server->shards_here;
+    }
+    weft_status status =
+        weft_membership_join(&server->membership, &server->security, &server->carrier, first,
+                             server->shards_here, WEFT_MEMBER_WAIT_JOINED, is_asked, &state,
+                             &error);
+    if (status != WEFT_OK) {
+        return fail(server, WEFT_PEER, error.text);
+    }
+    server->shard_base = state.grant.first;
+    server->shards = state.grant.shards;
+    server->workers = state.grant.workers != 0 ? state.grant.workers : server->workers;
+    return WEFT_EXIT_OK;
+}
+
+/* Where workers reach this server: as said, or as bound, or the way to the coordinator. */
+static int publish(struct server *server)
+{
+    struct weft_member_address addresses[WEFT_JOB_SHARDS_MAX];
+    char host[WEFT_RESOLVE_TEXT_BYTES];
+    struct weft_io_error error = {.text = ""};
+    const char *named = server->advertise != NULL ? server->advertise : server->host;
+    weft_status status = weft_resolve(named, host, &error);
+    if (status == WEFT_OK && weft_resolve_is_wildcard(host)) {
+        char coordinator[WEFT_RESOLVE_TEXT_BYTES];
+        status = weft_resolve(server->membership.launch.coordinator_host, coordinator, &error);
+        status = status == WEFT_OK ? weft_resolve_local(coordinator, host, &error) : status;
+    }
+    for (uint32_t i = 0; status == WEFT_OK && i < server->started; i++) {
+        status = weft_resolve_member_address(host, server->threads[i].port, &addresses[i], &error);
+    }
+    if (status != WEFT_OK) {
+        return fail(server, WEFT_IO, error.text);
+    }
+    weft_member_thread_publish(server->membership.thread, addresses);
+    return WEFT_EXIT_OK;
+}
+
+static int start_in_job(struct server *server)
+{
+    int status = WEFT_EXIT_OK;
+    if (server->coordinate_port != UINT32_MAX) {
+        status = coordinate(server);
+    }
+    bool has_coordinator = weft_membership_has_coordinator(&server->membership);
+    if (status == WEFT_EXIT_OK && has_coordinator) {
+        status = join_job(server);
+    }
+    /* What is restored depends on which shards these are. */
+    status = status == WEFT_EXIT_OK ? open_checkpoints(server) : status;
+    status = status == WEFT_EXIT_OK ? start_shards(server) : status;
+    status = status == WEFT_EXIT_OK ? begin_checkpoints(server) : status;
+    if (status == WEFT_EXIT_OK && has_coordinator) {
+        status = publish(server);
+    }
+    return status;
+}
+
+/* Another process has this one's shards: serving on would show workers two truths. */
+static int look_at_membership(struct server *server)
+{
+    char text[WEFT_IO_ERROR_BYTES];
+    struct weft_member_state state;
+    if (server->membership.thread == NULL) {
+        return WEFT_EXIT_OK;
+    }
+    weft_member_thread_state(server->membership.thread, &state);
+    if (state.phase != WEFT_MEMBER_REPLACED && state.phase != WEFT_MEMBER_IS_REFUSED) {
+        return WEFT_EXIT_OK;
+    }
+    weft_member_thread_words(server->membership.thread, text, sizeof(text));
+    return fail(server, WEFT_PEER, text);
+}
+
 /* SIGUSR1 came; or another one, which is left in the descriptor's word: false. */
 static bool is_request(struct server *server, int signal_fd)
 {
@@ -200,12 +328,14 @@ static bool is_request(struct server *server, int signal_fd)
     return true;
 }
 
-/* Sleep until a signal asks us to end, or the parent is gone. */
+/* Sleep until a signal asks us to end, the parent is gone, or the coordinator says so. */
 static void wait_for_end(struct server *server, int signal_fd)
 {
+    const struct weft_member_thread *member = server->membership.thread;
     struct pollfd fds[] = {
         {.fd = signal_fd, .events = POLLIN},
         {.fd = server->channel.fd, .events = POLLIN}, /* -1 is passed over */
+        {.fd = member != NULL ? weft_member_thread_fd(member) : -1, .events = POLLIN},
     };
     while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0 ||
            ((fds[0].revents & POLLIN) != 0 && is_request(server, signal_fd))) {
@@ -249,13 +379,14 @@ static int serve(struct server *server)
         return fail(server, WEFT_IO, "signalfd is refused");
     }
     weft_tracing_open(&server->tracing, server->trace);
-    int status = open_checkpoints(server);
-    status = status == WEFT_EXIT_OK ? start_shards(server) : status;
-    status = status == WEFT_EXIT_OK ? begin_checkpoints(server) : status;
+    signal_fd_asked = signal_fd;
+    int status = start_in_job(server);
     if (status == WEFT_EXIT_OK) {
         tell_ready(server);
         wait_for_end(server, signal_fd);
+        status = look_at_membership(server);
     }
+    weft_membership_leave(&server->membership, true);
     weft_checkpoint_end(server->checkpoint);
     for (uint32_t i = 0; i < server->started; i++) {
         weft_shard_thread_join(&server->threads[i]);
@@ -265,21 +396,18 @@ static int serve(struct server *server)
         status = judge(server);
     }
     weft_checkpoint_free(server->checkpoint);
+    weft_coordinator_stop(&server->coordinator);
     weft_tracing_close(&server->tracing);
     close(signal_fd);
     return status;
 }
 
-/* What the table of options cannot say: how the options fit together. */
-static int check(const struct weft_command *command, struct server *server)
+static int check_rest(const struct weft_command *command, struct server *server)
 {
-    if (server->shards == 0) {
-        server->shards = server->shard_base + server->shards_here;
-    }
-    if (server->shard_base + server->shards_here > server->shards) {
-        return weft_options_usage(command, "shards %u to %u do not lie within --shards %u",
-                                  server->shard_base, server->shard_base + server->shards_here - 1,
-                                  server->shards);
+    if (server->workers > WEFT_JOB_WORKERS_MAX) {
+        return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
+                                  server->workers, server->membership.launch.workers_from,
+                                  (int)WEFT_JOB_WORKERS_MAX);
     }
     if (server->port != 0 && server->port + server->shards_here - 1 > UINT16_MAX) {
         return weft_options_usage(command, "there are no %u ports from --port %u on",
@@ -292,6 +420,42 @@ static int check(const struct weft_command *command, struct server *server)
         weft_carrier_check(command, &server->carrier, server->inject_loss_ppm, server->trace);
     return status != WEFT_OPTIONS_RUN ? status
                                       : weft_security_check(command, &server->security);
+}
+
+/* What the table of options cannot say: how the options fit together. */
+static int check(const struct weft_command *command, struct server *server)
+{
+    struct weft_launch flags = weft_launch_nothing();
+    flags.role = WEFT_LAUNCH_SERVER;
+    flags.shards = server->shards != 0 ? server->shards : WEFT_LAUNCH_UNKNOWN;
+    flags.workers = server->workers != 0 ? server->workers : WEFT_LAUNCH_UNKNOWN;
+    /* A child of `weft train` is told everything; one of `weft run` has a coordinator. */
+    bool environment = server->control_fd == 0 || server->membership.scheduler != NULL;
+    int detected = weft_membership_detect(&server->membership, command, &flags,
+                                          server->shards_here, environment);
+    if (detected != WEFT_OPTIONS_RUN) {
+        return detected;
+    }
+    const struct weft_launch *launch = &server->membership.launch;
+    server->workers = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : DEFAULT_WORKERS;
+    bool in_job = launch->coordinator_port != 0 || server->coordinate_port != UINT32_MAX;
+    if (in_job) {
+        return check_rest(command, server);
+    }
+    server->shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
+    if (server->shard_base == UINT32_MAX) {
+        bool has_rank = launch->rank != WEFT_LAUNCH_UNKNOWN;
+        server->shard_base = has_rank ? launch->rank * server->shards_here : 0;
+    }
+    if (server->shards == 0) {
+        server->shards = server->shard_base + server->shards_here;
+    }
+    if (server->shard_base + server->shards_here > server->shards) {
+        return weft_options_usage(command, "shards %u to %u do not lie within --shards %u",
+                                  server->shard_base, server->shard_base + server->shards_here - 1,
+                                  server->shards);
+    }
+    return check_rest(command, server);
 }
 
 static int load_and_serve(struct server *server)
@@ -309,7 +473,9 @@ int weft_cli_server(int argc, char **argv)
     server = (struct server){.host = "127.0.0.1",
                              .port = 7700,
                              .shards_here = 1,
-                             .workers = 16,
+                             .shard_base = UINT32_MAX,
+                             .coordinate_port = UINT32_MAX,
+                             .membership = WEFT_MEMBERSHIP_DEFAULTS,
                              .rows_max = 4194304,
                              .tables_max = 4,
                              .dim_max = 64,
@@ -326,11 +492,20 @@ int weft_cli_server(int argc, char **argv)
         {"shards-per-server", "N", "shards, each a thread and a port", WEFT_OPTION_U32,
          .value = &server.shards_here, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
         {"shard-base", "I", "number of the first shard here", WEFT_OPTION_U32,
-         .value = &server.shard_base, .max = WEFT_JOB_SHARDS_MAX - 1},
+         .value = &server.shard_base, .max = WEFT_JOB_SHARDS_MAX - 1,
+         .fallback = "the launcher's rank times --shards-per-server, else 0"},
         {"shards", "N", "shards in the whole job", WEFT_OPTION_U32, .value = &server.shards,
          .min = 1, .max = WEFT_JOB_SHARDS_MAX, .fallback = "those here and before"},
         {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32, .value = &server.workers,
-         .min = 1, .max = WEFT_JOB_WORKERS_MAX},
+         .min = 1, .max = WEFT_JOB_WORKERS_MAX, .fallback = "as the job says, else 16"},
+        WEFT_MEMBERSHIP_OPTIONS(&server.membership),
+        {"advertise", "ADDRESS", "a name or address of this host that workers reach it by",
+         WEFT_OPTION_STRING, .value = &server.advertise,
+         .fallback = "--host, or the way to the coordinator"},
+        {"coordinate", "P", "be the coordinator, too, at this port; 0 = any free: for a job\n"
+         "without `weft scheduler`; its members are lost when this ends",
+         WEFT_OPTION_U32, .value = &server.coordinate_port, .max = UINT16_MAX,
+         .fallback = "not"},
         {"rows-max", "N", "rows that a shard takes for each table; further ones are refused and\n"
          "counted",
          WEFT_OPTION_U32, .value = &server.rows_max, .min = 1, .max = 1u << 28},

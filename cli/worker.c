@@ -3,6 +3,7 @@
 #include "cli/counters.h"
 #include "cli/latency.h"
 #include "cli/learner.h"
+#include "cli/membership.h"
 #include "cli/process.h"
 #include "cli/stop.h"
 #include "cli/verbs.h"
@@ -22,6 +23,7 @@ struct worker {
     uint32_t rank;
     const char *servers;
     uint32_t control_fd; /* 0 = none */
+    struct weft_membership membership;
 
     struct weft_channel channel;
     struct weft_learner_shard shards[WEFT_JOB_SHARDS_MAX];
@@ -327,6 +329,45 @@ static int train(struct worker *worker)
     return WEFT_EXIT_OK;
 }
 
+/* ---- the job --------------------------------------------------------------------------------- */
+
+static void take_list(struct worker *worker, const struct weft_member_reply *list)
+{
+    worker->shard_count = list->count;
+    for (uint32_t s = 0; s < list->count; s++) {
+        char host[WEFT_RESOLVE_TEXT_BYTES];
+        weft_resolve_member_host(&list->addresses[s], host);
+        snprintf(worker->shards[s].host, sizeof(worker->shards[s].host), "%s", host);
+        worker->shards[s].port = list->addresses[s].port;
+    }
+}
+
+/* Where the shards are, which rank this is, and how many workers there are. */
+static weft_status join_job(struct worker *worker, struct weft_ml_error *error)
+{
+    struct weft_io_error why = {.text = ""};
+    struct weft_member_state state;
+    if (!weft_membership_has_coordinator(&worker->membership)) {
+        return WEFT_OK;
+    }
+    weft_status status = weft_membership_join(
+        &worker->membership, &worker->job.security, &worker->job.carrier, WEFT_MEMBER_NONE, 0,
+        WEFT_MEMBER_WAIT_LISTED, weft_stop_asked, &state, &why);
+    if (status != WEFT_OK) {
+        return weft_ml_fail(error, WEFT_PEER, "%s", why.text);
+    }
+    if (state.list.count > WEFT_JOB_SHARDS_MAX || state.grant.workers > WEFT_JOB_WORKERS_MAX) {
+        return weft_ml_fail(error, WEFT_DATA, "the job has %u shards and %u workers; this release "
+                                              "takes %d and %d",
+                            state.list.count, state.grant.workers, (int)WEFT_JOB_SHARDS_MAX,
+                            (int)WEFT_JOB_WORKERS_MAX);
+    }
+    worker->rank = state.grant.rank;
+    worker->job.workers = state.grant.workers;
+    take_list(worker, &state.list);
+    return WEFT_OK;
+}
+
 static int run(struct worker *worker)
 {
     struct weft_crypto_error key_error = {.text = ""};
@@ -337,8 +378,10 @@ static int run(struct worker *worker)
         return fail(worker, status, key_error.text);
     }
     status = load(worker, &error);
+    status = status == WEFT_OK ? join_job(worker, &error) : status;
     int result = status == WEFT_OK ? train(worker) : fail(worker, status, error.text);
     weft_learner_fini(&worker->learner);
+    weft_membership_leave(&worker->membership, result == WEFT_EXIT_OK);
     weft_ml_dataset_fini(&worker->dataset);
     weft_security_fini(&worker->job.security);
     return result;
@@ -386,22 +429,56 @@ static bool parse_servers(struct worker *worker)
     }
 }
 
+/* Who this is, as far as flags and the environment say. */
+static int detect(const struct weft_command *command, struct worker *worker)
+{
+    struct weft_launch flags = weft_launch_nothing();
+    flags.role = WEFT_LAUNCH_WORKER;
+    flags.rank = worker->rank;
+    flags.workers = worker->job.workers != 0 ? worker->job.workers : WEFT_LAUNCH_UNKNOWN;
+    flags.servers = worker->servers;
+    int status = weft_membership_detect(&worker->membership, command, &flags, 1,
+                                        worker->control_fd == 0);
+    const struct weft_launch *launch = &worker->membership.launch;
+    if (status == WEFT_OPTIONS_RUN) {
+        worker->servers = launch->servers;
+        worker->rank = launch->rank != WEFT_LAUNCH_UNKNOWN ? launch->rank : 0;
+        worker->job.workers = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : 1;
+    }
+    return status;
+}
+
 static int check(const struct weft_command *command, struct worker *worker)
 {
-    if (worker->servers == NULL) {
-        return weft_options_usage(command, "--servers is missing: which servers?");
+    if (worker->rank != WEFT_LAUNCH_UNKNOWN && worker->job.workers != 0 &&
+        worker->rank >= worker->job.workers) {
+        return weft_options_usage(command,
+                                  "--rank %u is not allowed; with --workers %u it must be "
+                                  "from 0 to %u",
+                                  worker->rank, worker->job.workers, worker->job.workers - 1);
     }
-    if (!parse_servers(worker)) {
+    int detected = detect(command, worker);
+    if (detected != WEFT_OPTIONS_RUN) {
+        return detected;
+    }
+    bool has_coordinator = weft_membership_has_coordinator(&worker->membership);
+    if (worker->servers == NULL && !has_coordinator) {
+        return weft_options_usage(command, "--servers is missing: which servers? (or --scheduler: "
+                                           "who knows them?)");
+    }
+    if (!has_coordinator && !parse_servers(worker)) {
         return weft_options_usage(command,
                                   "--servers \"%.80s\" is not allowed; it must be HOST:PORT,... "
                                   "with at most %d shards",
                                   worker->servers, (int)WEFT_JOB_SHARDS_MAX);
     }
-    if (worker->rank >= worker->job.workers) {
-        return weft_options_usage(command,
-                                  "--rank %u is not allowed; with --workers %u it must be "
-                                  "from 0 to %u",
-                                  worker->rank, worker->job.workers, worker->job.workers - 1);
+    if (worker->job.workers > WEFT_JOB_WORKERS_MAX) {
+        return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
+                                  worker->job.workers, worker->membership.launch.workers_from,
+                                  (int)WEFT_JOB_WORKERS_MAX);
+    }
+    if (!has_coordinator && worker->rank >= worker->job.workers) {
+        return weft_options_usage(command, "--rank %u goes with --workers", worker->rank);
     }
     if (worker->control_fd != 0) {
         worker->channel.fd = (int)worker->control_fd;
@@ -416,15 +493,20 @@ static int check(const struct weft_command *command, struct worker *worker)
 int weft_cli_worker(int argc, char **argv)
 {
     static struct worker worker; /* large, and there is one */
-    worker = (struct worker){.job = WEFT_JOB_DEFAULTS, .channel = {.fd = -1}};
-    worker.job.workers = 1;
+    worker = (struct worker){.job = WEFT_JOB_DEFAULTS,
+                             .rank = WEFT_LAUNCH_UNKNOWN,
+                             .membership = WEFT_MEMBERSHIP_DEFAULTS,
+                             .channel = {.fd = -1}};
+    worker.job.workers = 0;
     const struct weft_option options[] = {
         {"servers", "LIST",
          "HOST:PORT of every shard, in their order, separated by commas;\n"
          "HOST is a numeric address",
-         WEFT_OPTION_STRING, .value = &worker.servers},
+         WEFT_OPTION_STRING, .value = &worker.servers, .fallback = "as the coordinator says"},
         {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
-         .max = WEFT_JOB_WORKERS_MAX - 1},
+         .max = WEFT_JOB_WORKERS_MAX - 1,
+         .fallback = "as the launcher or the coordinator says, else 0"},
+        WEFT_MEMBERSHIP_OPTIONS(&worker.membership),
         WEFT_JOB_OPTIONS(&worker.job),
         WEFT_SECURITY_NETWORK_OPTIONS(&worker.job.security),
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
@@ -440,7 +522,8 @@ int weft_cli_worker(int argc, char **argv)
             "line:\n"
             "ready, epoch (its own training loss), test (rank 0: quality on the test rows, with\n"
             "weights that are pulled whole) and done (counters and latencies). A server that does\n"
-            "not answer for 5 s ends it with exit status 1.",
+            "not answer for 5 s ends it with exit status 1. What is not given is taken from the\n"
+            "variables of torchrun, mpirun, srun or `weft run` (docs/RUN.md).",
         .example = "  weft keygen job.key\n"
                    "  weft server --key-file job.key --workers 2 &\n"
                    "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 0 &\n"

@@ -436,7 +436,8 @@ static void fill_in(const struct weft_roster *roster, const struct entry *entry,
     reply->shards = roster->shard_count;
     reply->version = weft_roster_version(roster);
     reply->lease_ms = (uint32_t)(roster->config.lease_ns / WEFT_NS_PER_MS);
-    reply->flags = weft_roster_is_over(roster) ? WEFT_MEMBER_OVER : 0;
+    bool is_over = roster->config.tell_over && weft_roster_is_over(roster);
+    reply->flags = is_over ? WEFT_MEMBER_OVER : 0;
     memcpy(reply->job, roster->job, sizeof(reply->job));
 }
 

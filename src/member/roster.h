@@ -30,6 +30,7 @@ struct weft_roster_config {
     uint32_t shards;                 /* S; the same */
     char job[WEFT_MEMBER_JOB_BYTES]; /* "" = as the first member says */
     uint64_t lease_ns;
+    bool tell_over; /* tell members when all workers are done (WEFT_MEMBER_OVER) */
 };
 
 /* 192 members, 64 workers and 32 shards at most, leases of 5 s. */

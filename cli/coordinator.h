@@ -1,0 +1,55 @@
+/* The coordinator in a thread: an endpoint that members connect to, the roster, its journal.
+ *
+ * `weft scheduler` runs it and waits; `weft server --coordinate` has it beside its shards.
+ */
+#ifndef WEFT_CLI_COORDINATOR_H
+#define WEFT_CLI_COORDINATOR_H
+
+#include "cli/carrier.h"
+#include "cli/security.h"
+#include "job/journal.h"
+#include "member/service.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct weft_coordinator_config {
+    const char *host;
+    uint16_t port;       /* 0 = any */
+    const char *journal; /* NULL = none */
+    struct weft_roster_config roster;
+    struct weft_carrier carrier;
+    const struct weft_security *security; /* loaded; borrowed until stop */
+    const char *name; /* of the verb, for lines on standard error */
+    bool quiet;       /* only what went wrong */
+};
+
+struct weft_coordinator {
+    struct weft_coordinator_config config;
+    struct weft_roster *roster;
+    struct weft_member_service *service;
+    struct weft_journal *journal;
+    struct weft_driver *driver;
+    struct weft_provider *provider;
+    pthread_t thread;
+    bool is_running;
+    int over_fd; /* readable when all workers have left and done their work, and the servers heard */
+    bool said_broken;
+    uint64_t over_ns; /* when the last worker left; 0 = not yet */
+    atomic_bool stop;
+    pthread_mutex_t lock; /* of awake */
+    struct weft_driver *awake;
+};
+
+/* Open everything, in this thread; then start the thread that serves.
+ * Owns:    coordinator is the caller's, at a fixed place until stop, which is due only after OK.
+ * Errors:  as weft_driver_open and weft_journal_open, in words in error. */
+weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
+                                   const struct weft_coordinator_config *config,
+                                   struct weft_io_error *error);
+
+uint16_t weft_coordinator_port(const struct weft_coordinator *coordinator);
+
+void weft_coordinator_stop(struct weft_coordinator *coordinator);
+
+#endif

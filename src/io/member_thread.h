@@ -1,0 +1,75 @@
+/* The tiny thread that keeps a process in its job: registers it with the coordinator, sends
+ * heartbeats, and learns where the shards are (member/client.h), on an endpoint of its own.
+ *
+ * The data endpoints know nothing of it, and it nothing of them: a backward pass of half a minute is
+ * not a death. It survives the coordinator: when that is gone it looks for it again, name and all,
+ * for as long as the process runs.
+ *
+ * Thread:  start, wait, publish, stop and state: any one thread.
+ *
+ * Source: docs/PROTOCOL.md section 11; docs/RUN.md.
+ */
+#ifndef WEFT_IO_MEMBER_THREAD_H
+#define WEFT_IO_MEMBER_THREAD_H
+
+#include "io/driver.h"
+#include "io/resolve.h"
+#include "member/client.h"
+
+struct weft_member_thread;
+
+struct weft_member_thread_config {
+    const char *host; /* of the coordinator: a name or an address; borrowed until stop */
+    uint16_t port;
+    /* kind, and what else the transport takes. Address, name, tables and times are set here. */
+    struct weft_driver_config driver;
+    struct weft_member_client_config member;
+    /* Outfit the endpoint's configuration with mode, key and cryptography, on the thread; take the
+     * key out again; free what arm made, when the endpoint is closed. NULL: mode none. */
+    weft_status (*arm)(void *arg, struct weft_udp_config *config, struct weft_io_error *error);
+    void (*disarm)(void *arg, struct weft_udp_config *config);
+    void (*closed)(void *arg);
+    void *arg;
+};
+
+/* Owns:    gives *thread_p, to be ended with weft_member_thread_stop. What cannot be opened is found
+ *          out by wait.
+ * Errors:  WEFT_NOMEM; WEFT_IO  no thread, no descriptor;  WEFT_INVALID  as weft_member_client_new. */
+weft_status weft_member_thread_start(const struct weft_member_thread_config *config,
+                                     struct weft_member_thread **thread_p,
+                                     struct weft_io_error *error);
+
+enum weft_member_wait {
+    WEFT_MEMBER_WAIT_JOINED, /* a lease is there: state->grant */
+    WEFT_MEMBER_WAIT_LISTED, /* and all shards are: state->list */
+};
+
+/* Wait until that has come about.
+ *
+ * stop:    asked every 50 ms; true ends the wait. NULL = never.
+ * Errors:  WEFT_PEER     the coordinator refused, or the place was given to another process.
+ *          WEFT_TIMEOUT  patience_ns is over, or stop said so.
+ *          Others        the endpoint could not be opened.   error->text says it in words. */
+weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft_member_wait what,
+                                    uint64_t patience_ns, bool (*stop)(void),
+                                    struct weft_member_state *state_p,
+                                    struct weft_io_error *error);
+
+/* Server: tell where its shards are, (span,) of them. */
+void weft_member_thread_publish(struct weft_member_thread *thread,
+                                const struct weft_member_address *addresses);
+
+/* A copy of the state. */
+void weft_member_thread_state(struct weft_member_thread *thread, struct weft_member_state *state_p);
+
+/* Readable when this process was replaced or all workers are done: see state. For poll. */
+int weft_member_thread_fd(const struct weft_member_thread *thread);
+
+/* Why a member was refused or replaced, as a sentence. */
+void weft_member_thread_words(struct weft_member_thread *thread, char *text_p, size_t bytes);
+
+/* Give the lease back (`done`: the work is finished), waiting half a second at most for the
+ * coordinator to hear it; end the thread. NULL is fine. */
+void weft_member_thread_stop(struct weft_member_thread *thread, bool done);
+
+#endif
