@@ -1,0 +1,273 @@
+#!/bin/sh
+# Starting a job: `weft run` starts, supervises and ends; `weft scheduler` brings the members together
+# in any order, survives kill -9, and refuses who does not belong.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+TMPDIR=$tap_tmp/t
+mkdir "$TMPDIR"
+export TMPDIR
+unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
+weft=$WEFT_BIN
+# How often 48 workers start at once; 50: WEFT_STARTS=50 meson test -C build cli_run
+starts=${WEFT_STARTS:-5}
+[ "$WEFT_BUILD_NAME" = release ] || starts=${WEFT_STARTS:-1}
+
+# Data of which every one of 48 workers gets a little.
+awk 'BEGIN { for (i = 0; i < 120; i++) print i % 2, 10 + i % 5 ":1", 20 + i % 3 ":1" }' >tiny
+worker="worker --format libsvm --data $PWD/tiny --epochs 1 --batch 4"
+
+# until_true <seconds> <command...>
+until_true() {
+    tries=$(($1 * 20))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || return 1
+        sleep 0.05
+    done
+}
+# all_gone <pid...>: none of them runs (a zombie of ours counts as gone)
+all_gone() {
+    for pid in "$@"; do
+        case $(ps -o stat= -p "$pid") in
+        '' | Z*) ;;
+        *) return 1 ;;
+        esac
+    done
+}
+pids() { # pids <file>: those that `weft run` started
+    sed -n 's/^weft run: .*: pid \([0-9]*\)$/\1/p' "$1"
+}
+
+# ---- weft run ----------------------------------------------------------------------------------
+
+# shellcheck disable=SC2016 # the child's shell shall expand it
+tap_run "a command runs W times" "$weft" run -n 3 -s 2 --job j-1 -- sh -c \
+    'echo $WEFT_ROLE $WEFT_RANK of $WEFT_WORKERS, $WEFT_SHARDS shards, restart $WEFT_RESTART, $WEFT_JOB
+    test ${#WEFT_JOB_KEY} = 64 && test ${#WEFT_MEMBER} = 16 && echo $WEFT_SERVERS $WEFT_SCHEDULER'
+cp run.out all
+tap_like "with its environment, line by line" "$(cat all)" \
+    '^\[worker 2\] worker 2 of 3, 2 shards, restart 0, j-1$'
+tap_is "every one knows servers and scheduler" "$(grep -c \
+    '^\[worker [012]\] 127.0.0.1:[0-9]*,127.0.0.1:[0-9]* 127.0.0.1:[0-9]*$' all)" 3
+tap_run "weft worker takes everything from the environment" \
+    "$weft" run -n 2 -s 2 --shards-per-server 2 -- "$weft" $worker
+tap_is "both trained" "$(grep -c '^\[worker [01]\] {"event":"done"' run.out)" 2
+tap_run "over TCP" "$weft" run -n 2 --transport tcp -- "$weft" $worker --transport tcp
+tap_run_fails "a worker that fails ends the run" 1 "$weft" run -n 2 -- sh -c \
+    'test "$WEFT_RANK" = 0 || exit 7; sleep 100'
+tap_like "with a sentence" "$(cat run.out)" \
+    '^weft run: worker 1 ended with exit status 7; all processes were ended$'
+tap_run "nothing is left of it" all_gone $(pids run.out)
+tap_run_fails "a command that does not exist" 1 "$weft" run -- ./no-such-command
+tap_like "is named" "$(cat run.out)" 'cannot run ./no-such-command: No such file'
+
+cat >flaky <<'END'
+#!/bin/sh
+echo "rank $WEFT_RANK restart $WEFT_RESTART"
+[ "$WEFT_RESTART" -ge 2 ] || kill -9 $$
+END
+chmod +x flaky
+tap_run "who dies is started again" "$weft" run -n 2 --restart 2 -- ./flaky
+tap_is "with its rank" "$(grep -c '^\[worker 1\] rank 1 restart 2$' run.out)" 1
+tap_like "and it is said" "$(cat run.out)" \
+    '^weft run: worker 0 was killed by signal 9 (Killed); restart 2 of 2$'
+tap_run_fails "but not more often than allowed" 1 "$weft" run -n 1 --restart 1 -- ./flaky
+tap_like "in words" "$(cat run.out)" 'once more than --restart allows'
+
+# background <name> <command...>: its output in <name>.out, its pid in $last
+background() {
+    name=$1
+    shift
+    "$@" >"$name.out" 2>&1 &
+    last=$!
+}
+# shellcheck disable=SC2016
+background term "$weft" run -n 2 -s 2 -- sh -c 'sleep 1000 & echo child $!; wait'
+tap_run "the run is under way" until_true 20 sh -c 'test "$(grep -c child term.out)" = 2'
+kill -TERM $last
+wait $last
+tap_is "SIGTERM ends it with status 1" $? 1
+tap_like "and says so" "$(cat term.out)" 'interrupted by signal 15'
+tap_run "with all its children and theirs" until_true 5 all_gone $(pids term.out) \
+    $(sed -n 's/.*child //p' term.out)
+# shellcheck disable=SC2016
+background killed "$weft" run -n 2 -s 2 -- sh -c 'sleep 1000 & echo child $!; wait'
+tap_run "another run is under way" until_true 20 sh -c 'test "$(grep -c child killed.out)" = 2'
+kill -KILL $last
+wait $last 2>/dev/null
+tap_run "after its kill -9 nothing is left, grandchildren included" until_true 5 all_gone \
+    $(pids killed.out) $(sed -n 's/.*child //p' killed.out)
+tap_run "nor its folder" until_true 5 sh -c '[ -z "$(ls -A "$TMPDIR")" ]'
+
+# The scheduler is killed while workers wait for a file; those that come later still join.
+cat >late <<'END'
+#!/bin/sh
+while [ ! -f go ]; do sleep 0.05; done
+exec "$@"
+END
+chmod +x late
+background away "$weft" run -n 3 -s 1 --restart 1 -- ./late "$weft" $worker
+tap_run "a run whose workers come late" until_true 20 grep -q 'worker 2: pid' away.out
+scheduler=$(sed -n 's/^weft run: scheduler 0: pid //p' away.out)
+kill -KILL "$scheduler"
+tap_run "its scheduler is killed and started again" until_true 10 sh -c \
+    'test "$(grep -c "scheduler 0: pid" away.out)" = 2'
+touch go
+wait $last
+tap_is "and all workers finish" $? 0
+tap_is "without a worker's restart" "$(grep -c 'worker.*restart [1-9]' away.out)" 0
+rm go
+
+i=0
+failed=0
+while [ $i -lt "$starts" ]; do
+    # shellcheck disable=SC2086
+    if ! "$weft" run -n 48 -s 2 -- "$weft" $worker >start.out 2>&1; then
+        failed=$((failed + 1))
+        grep -v event start.out | tail -n 20 >&2
+    fi
+    i=$((i + 1))
+done
+tap_is "48 workers start at once, $starts times, without a failed start" $failed 0
+
+# ---- weft scheduler ----------------------------------------------------------------------------
+
+"$weft" keygen job.key >/dev/null
+"$weft" keygen other.key >/dev/null
+key="--key-file job.key"
+port_of() { # port_of <file>: of a line NAME: HOST:PORT
+    until_true 20 grep -q '^[a-z0-9 ]*: 127' "$1"
+    sed -n 's/^[a-z0-9 ]*: 127[^:]*:\([0-9]*\)$/\1/p' "$1" | head -n 1
+}
+
+# A port that is free now, and most likely still is when it is used.
+background free "$weft" scheduler $key --port 0
+port=$(port_of free.out)
+kill $last
+wait $last
+tap_is "a scheduler alone ends by SIGTERM with 0" $? 0
+
+# Any order: workers, server, scheduler.
+# shellcheck disable=SC2086
+{
+    background w0 "$weft" $worker $key --scheduler "127.0.0.1:$port"
+    w0=$last
+    background w1 "$weft" $worker $key --scheduler "localhost:$port"
+    w1=$last
+    background sv "$weft" server $key --scheduler "127.0.0.1:$port" --port 0
+    sv=$last
+    sleep 0.3
+    background sc "$weft" scheduler $key --port "$port" --workers 2 --shards 1 --until-done
+}
+sc=$last
+for pid in $w0 $w1 $sv $sc; do
+    wait "$pid"
+    tap_is "in any order: process ends with 0" $? 0
+done
+tap_like "the server was told that the work is done" "$(cat sc.out)" 'all shards are there'
+
+# torchrun's variables: rank and size, and the coordinator at MASTER_ADDR.
+background tsc "$weft" scheduler $key --port "$port" --shards 1 --until-done
+# shellcheck disable=SC2086
+{
+    background tsv "$weft" server $key --scheduler "127.0.0.1:$port" --port 0
+    for r in 0 1; do
+        background t$r env RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r MASTER_ADDR=localhost \
+            MASTER_PORT="$port" "$weft" $worker $key
+    done
+}
+wait $last
+tap_is "a worker with torchrun's variables" $? 0
+tap_like "it says what it found" "$(cat t1.out)" \
+    'launched as worker 1 (torchrun), 2 workers (torchrun), coordinator localhost:'
+wait
+
+# Who does not belong.
+background sc "$weft" scheduler $key --port "$port" --workers 2 --shards 2 --lease-ms 1500 \
+    --journal members
+sc=$last
+port_of sc.out >/dev/null
+background sv "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
+sv=$last
+first=$(port_of sv.out)
+common="$key --scheduler 127.0.0.1:$port --start-timeout 2"
+# shellcheck disable=SC2086
+{
+    tap_run_fails "another number of workers" 1 "$weft" $worker $common --workers 3
+    tap_like "is refused in words" "$(cat run.out)" 'the job has 2 workers, not 3'
+    tap_run_fails "another number of shards" 1 "$weft" server $common --shards 3 --port 0
+    tap_like "is refused in words, too" "$(cat run.out)" 'the job has 2 shards, not 3'
+    tap_run_fails "another job's name" 1 env WEFT_JOB=other "$weft" server $common --port 0
+    tap_like "is refused with both names" "$(cat run.out)" 'named "", not "other"'
+    tap_run_fails "another key" 1 "$weft" $worker --key-file other.key --start-timeout 2 \
+        --scheduler "127.0.0.1:$port"
+    tap_like "is said to be another key" "$(cat run.out)" 'no answer from the coordinator.* key'
+    tap_run_fails "a rank that does not exist" 1 "$weft" $worker $common --rank 2
+    tap_like "is refused with the numbers" "$(cat run.out)" 'rank 2 does not exist in a job of 2 wo'
+    tap_run_fails "a worker without all shards gives up" 1 "$weft" $worker $common
+    tap_like "and says what is missing" "$(cat run.out)" 'does not have all shards yet'
+    tap_run_fails "a shard that another server has" 1 "$weft" server $key --port 0 --shard-base 0 \
+        --scheduler "127.0.0.1:$port"
+    tap_like "is refused with its address" "$(cat run.out)" \
+        "shard 0 belongs to another process, at 127.0.0.1 port $first, that is alive"
+}
+kill -KILL $sv
+wait $sv 2>/dev/null
+# shellcheck disable=SC2086
+background sv2 "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
+sv2=$last
+tap_run "when it was killed its lease ends, and another server gets the shard" \
+    until_true 10 grep -q '^shard 0 of 2' sv2.out
+
+# kill -9 of the scheduler: the journal brings back who was there, and both find it again.
+kill -KILL $sc
+wait $sc 2>/dev/null
+printf 'torn' >>members
+background sc2 "$weft" scheduler $key --port "$port" --journal members --until-done
+sc2=$last
+port_of sc2.out >/dev/null
+tap_like "a scheduler that was killed knows its members again" "$(cat sc2.out)" \
+    '^weft scheduler: [12] members from members; 4 bytes that were not whole were cut off$'
+tap_run_fails "a second one with the same journal" 1 "$weft" scheduler $key --port 0 \
+    --journal members
+tap_like "is refused" "$(cat run.out)" 'members is in use by another coordinator'
+# shellcheck disable=SC2086
+{
+    background sv3 "$weft" server $key --scheduler "127.0.0.1:$port" --port 0
+    sv3=$last
+    background w0 "$weft" $worker $key --scheduler "127.0.0.1:$port"
+    w0=$last
+    background w1 "$weft" $worker $key --scheduler "127.0.0.1:$port"
+    w1=$last
+}
+for pid in $w0 $w1 $sv2 $sv3 $sc2; do
+    wait "$pid"
+    tap_is "and the job that it brings back is done: process ends with 0" $? 0
+done
+cp members whole
+printf '\377' | dd of=members bs=1 seek=40 conv=notrunc 2>/dev/null
+tap_run_fails "a damaged journal" 1 "$weft" scheduler $key --port 0 --journal members
+tap_like "is refused with the place" "$(cat run.out)" 'members is damaged at byte 16'
+echo 'something else altogether' >members
+tap_run_fails "another file" 1 "$weft" scheduler $key --port 0 --journal members
+tap_like "is not overwritten" "$(cat members run.out)" '^something else'
+tap_run_fails "the journal of another job" 1 "$weft" scheduler $key --port 0 --journal whole \
+    --workers 9
+tap_like "does not fit" "$(cat run.out)" 'whole does not fit this job'
+
+# A server that is the coordinator, too.
+# shellcheck disable=SC2086
+{
+    background both "$weft" server $key --coordinate 0 --port 0 --workers 1 --shards 1
+    both=$last
+    until_true 20 grep -q '^shard 0' both.out
+    tap_run "a worker of a server that coordinates" "$weft" $worker $key \
+        --scheduler "127.0.0.1:$(sed -n 's/^scheduler: .*:\([0-9]*\)$/\1/p' both.out)"
+}
+kill $both
+wait $both
+tap_is "which ends with 0" $? 0
+
+tap_done

@@ -1,0 +1,388 @@
+/* The coordinator's state machine: leases, epochs, who is refused and why, what the journal brings
+ * back. Time is a number. */
+#include "member/roster.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+enum { S = 1000000000 };
+
+struct bench {
+    struct weft_roster *roster;
+    struct weft_member_reply reply;
+    struct weft_member_request record; /* of the last change */
+    bool changed;
+};
+
+static int setup(void **state)
+{
+    static struct bench bench;
+    struct weft_roster_config config;
+    weft_roster_config_default(&config);
+    config.members_max = 8;
+    config.workers = 2;
+    config.shards = 4;
+    config.tell_over = true;
+    bench = (struct bench){0};
+    assert_int_equal(weft_roster_new(&config, &bench.roster), WEFT_OK);
+    *state = &bench;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    weft_roster_free(((struct bench *)*state)->roster);
+    return 0;
+}
+
+static struct weft_member_request worker(uint64_t member, uint32_t rank)
+{
+    return (struct weft_member_request){.rpc_id = 1,
+                                        .role = WEFT_ROLE_WORKER,
+                                        .member = member,
+                                        .incarnation = 1,
+                                        .rank = rank,
+                                        .first = WEFT_MEMBER_NONE};
+}
+
+static struct weft_member_request server(uint64_t member, uint32_t first, uint16_t port)
+{
+    struct weft_member_request q = {.rpc_id = 1,
+                                    .role = WEFT_ROLE_SERVER,
+                                    .member = member,
+                                    .incarnation = 1,
+                                    .rank = WEFT_MEMBER_NONE,
+                                    .first = first,
+                                    .span = 2,
+                                    .count = port != 0 ? 2 : 0};
+    q.addresses[0].port = port;
+    q.addresses[1].port = (uint16_t)(port + 1);
+    return q;
+}
+
+static uint16_t ask(struct bench *b, uint8_t op, const struct weft_member_request *q,
+                    uint64_t now_ns)
+{
+    struct weft_member_request who;
+    while (weft_roster_lapse(b->roster, now_ns, &who)) {
+    }
+    b->changed = weft_roster_handle(b->roster, op, q, now_ns, &b->reply, &b->record);
+    assert_int_equal(b->reply.rpc_id, q->rpc_id);
+    return b->reply.status;
+}
+
+static uint16_t join(struct bench *b, const struct weft_member_request *q, uint64_t now_ns)
+{
+    return ask(b, WEFT_MEMBER_REGISTER, q, now_ns);
+}
+
+static void ranks_are_given(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request q = worker(10, WEFT_MEMBER_NONE);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    assert_int_equal(b->reply.rank, 0);
+    assert_int_equal(b->reply.workers, 2);
+    assert_true(b->changed && b->record.rank == 0 && b->record.epoch == b->reply.epoch);
+    uint64_t epoch = b->reply.epoch;
+    assert_int_equal(join(b, &q, 1), WEFT_MEMBER_OK); /* again: the same lease, nothing new */
+    assert_int_equal(b->reply.epoch, epoch);
+    assert_false(b->changed);
+    q = worker(11, WEFT_MEMBER_NONE);
+    assert_int_equal(join(b, &q, 1), WEFT_MEMBER_OK);
+    assert_int_equal(b->reply.rank, 1);
+    assert_true(b->reply.epoch > epoch);
+    q = worker(12, WEFT_MEMBER_NONE);
+    assert_int_equal(join(b, &q, 2), WEFT_MEMBER_FULL);
+    assert_int_equal(b->reply.retry_ms, 5000); /* the first to lapse is 10, at 5 s + 1 ns */
+    q = worker(12, 2);
+    assert_int_equal(join(b, &q, 2), WEFT_MEMBER_RANGE);
+}
+
+static void job_must_agree(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request q = worker(10, 0);
+    q.workers = 3;
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OTHER_WORKERS);
+    q.workers = 2;
+    q.shards = 5;
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OTHER_SHARDS);
+    q.shards = 4;
+    strcpy(q.job, "one");
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK); /* the first names the job */
+    q = worker(11, 1);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OTHER_JOB);
+    assert_string_equal(b->reply.job, "one");
+    strcpy(q.job, "two");
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OTHER_JOB);
+    assert_int_equal(weft_roster_counters(b->roster)->refused, 4);
+    assert_int_equal(weft_roster_members(b->roster), 1);
+}
+
+static void numbers_may_come_from_members(void **state)
+{
+    (void)state;
+    struct bench own = {0};
+    struct bench *b = &own;
+    struct weft_roster_config config;
+    weft_roster_config_default(&config);
+    assert_int_equal(weft_roster_new(&config, &b->roster), WEFT_OK);
+    struct weft_member_request q = worker(10, 0);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_UNTOLD);
+    q.workers = 65;
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_RANGE); /* more than this coordinator takes */
+    q.workers = 3;
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    assert_int_equal(weft_roster_workers(b->roster), 3);
+    q = server(20, 0, 0);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_UNTOLD);
+    q.shards = 2;
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    weft_roster_free(b->roster);
+}
+
+static void shards_have_one_server(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request q = server(20, 0, 7700);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    uint64_t epoch = b->reply.epoch;
+    q = server(21, 1, 0); /* overlaps by one */
+    assert_int_equal(join(b, &q, 1), WEFT_MEMBER_CLAIMED);
+    assert_int_equal(b->reply.detail, 1);
+    assert_int_equal(b->reply.count, 1);
+    assert_int_equal(b->reply.addresses[0].port, 7701);
+    assert_int_equal(b->reply.retry_ms, 5000);
+    q = server(21, WEFT_MEMBER_NONE, 7800);
+    assert_int_equal(join(b, &q, 1 * (uint64_t)S), WEFT_MEMBER_OK);
+    assert_int_equal(b->reply.first, 2); /* what was free */
+    q = server(22, WEFT_MEMBER_NONE, 0);
+    assert_int_equal(join(b, &q, 1 * (uint64_t)S), WEFT_MEMBER_FULL);
+    /* 20 lapses at 5 s, 21 lives. */
+    assert_int_equal(join(b, &q, 5 * (uint64_t)S), WEFT_MEMBER_OK);
+    assert_int_equal(b->reply.first, 0);
+    assert_true(b->reply.epoch > epoch);
+    /* The one that was replaced learns it, however it asks. */
+    q = server(20, 0, 7700);
+    q.epoch = epoch;
+    q.count = 0;
+    assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, 5 * (uint64_t)S),
+                     WEFT_MEMBER_UNKNOWN_MEMBER);
+    assert_int_equal(join(b, &q, 5 * (uint64_t)S), WEFT_MEMBER_SUPERSEDED);
+    q = server(23, 3, 0);
+    assert_int_equal(join(b, &q, 5 * (uint64_t)S), WEFT_MEMBER_RANGE); /* 3 and 4 */
+}
+
+static void a_lapsed_lease_comes_back(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request who;
+    struct weft_member_request q = server(20, 0, 7700);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    q.epoch = b->reply.epoch;
+    q.count = 0;
+    assert_int_equal(weft_roster_deadline(b->roster), 5 * (uint64_t)S);
+    assert_false(weft_roster_lapse(b->roster, 5 * (uint64_t)S - 1, &who));
+    assert_true(weft_roster_lapse(b->roster, 5 * (uint64_t)S, &who));
+    assert_int_equal(who.member, 20);
+    assert_false(weft_roster_lapse(b->roster, 9 * (uint64_t)S, &who)); /* once */
+    assert_int_equal(weft_roster_deadline(b->roster), WEFT_NEVER);
+    assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, 10 * (uint64_t)S), WEFT_MEMBER_OK);
+    assert_int_equal(b->reply.epoch, q.epoch);
+    assert_int_equal(weft_roster_counters(b->roster)->revived, 1);
+    assert_int_equal(weft_roster_deadline(b->roster), 15 * (uint64_t)S);
+}
+
+static void list_is_whole_or_nothing(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_reply list;
+    struct weft_member_request who;
+    struct weft_member_request q = server(20, 0, 7700);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    assert_int_equal(weft_roster_version(b->roster), 0);
+    q = server(21, 2, 0);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    assert_false(weft_roster_list(b->roster, &list)); /* its lease is there, its ports are not */
+    q = server(21, 2, 7800);
+    assert_int_equal(join(b, &q, 1 * (uint64_t)S), WEFT_MEMBER_OK);
+    assert_true(b->changed);
+    assert_true(weft_roster_list(b->roster, &list));
+    uint64_t version = list.version;
+    assert_int_equal(list.count, 4);
+    assert_int_equal(list.addresses[1].port, 7701);
+    assert_int_equal(list.addresses[3].port, 7801);
+    assert_true(weft_roster_lapse(b->roster, 5 * (uint64_t)S, &who));
+    assert_false(weft_roster_list(b->roster, &list)); /* whoever comes now waits for shard 0 */
+    q = server(22, 0, 7900);
+    assert_int_equal(join(b, &q, 5 * (uint64_t)S), WEFT_MEMBER_OK);
+    assert_true(weft_roster_list(b->roster, &list));
+    assert_true(list.version != version && list.version != 0);
+}
+
+static void a_later_incarnation_takes_over(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request q = server(20, WEFT_MEMBER_NONE, 7700);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    uint64_t epoch = b->reply.epoch;
+    q.incarnation = 2;
+    q.count = 0;
+    assert_int_equal(join(b, &q, 1), WEFT_MEMBER_OK); /* at once: no lease is waited for */
+    assert_int_equal(b->reply.first, 0);
+    assert_true(b->reply.epoch > epoch);
+    assert_true(b->changed);
+    q.incarnation = 1;
+    q.epoch = epoch;
+    assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, 2), WEFT_MEMBER_SUPERSEDED);
+    assert_int_equal(join(b, &q, 2), WEFT_MEMBER_SUPERSEDED);
+    q.incarnation = 3;
+    q.span = 1; /* not what this place is */
+    assert_int_equal(join(b, &q, 2), WEFT_MEMBER_BAD_REQUEST);
+}
+
+static void over_when_all_are_done(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request q[2] = {worker(10, 0), worker(11, 1)};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(join(b, &q[i], 0), WEFT_MEMBER_OK);
+        q[i].epoch = b->reply.epoch;
+        q[i].flags = WEFT_MEMBER_DONE;
+    }
+    q[0].flags = 0;
+    assert_int_equal(ask(b, WEFT_MEMBER_LEAVE, &q[0], 1), WEFT_MEMBER_OK);
+    assert_int_equal(ask(b, WEFT_MEMBER_LEAVE, &q[0], 1), WEFT_MEMBER_UNKNOWN_MEMBER);
+    assert_int_equal(ask(b, WEFT_MEMBER_LEAVE, &q[1], 1), WEFT_MEMBER_OK);
+    assert_true(b->record.flags == WEFT_MEMBER_DONE && b->changed);
+    assert_false(weft_roster_is_over(b->roster)); /* rank 0 left, but was not done */
+    q[0] = worker(12, WEFT_MEMBER_NONE);
+    assert_int_equal(join(b, &q[0], 2), WEFT_MEMBER_OK);
+    assert_int_equal(b->reply.rank, 0); /* what is done is not given again */
+    q[0].epoch = b->reply.epoch;
+    q[0].flags = WEFT_MEMBER_DONE;
+    assert_int_equal(ask(b, WEFT_MEMBER_LEAVE, &q[0], 2), WEFT_MEMBER_OK);
+    assert_true(weft_roster_is_over(b->roster));
+    q[0] = server(20, 0, 7700);
+    assert_int_equal(join(b, &q[0], 3), WEFT_MEMBER_OK);
+    assert_int_equal(b->reply.flags, WEFT_MEMBER_OVER);
+}
+
+/* Every record, in order, into a new roster: the same leases, epochs, addresses, and no smaller
+ * epoch after it. */
+static void journal_brings_back(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request records[16];
+    uint8_t ops[16];
+    uint32_t count = 0;
+    struct weft_member_request q[] = {server(20, 0, 7700), server(21, 2, 7800), worker(10, 0),
+                                      worker(11, 1),       server(20, 0, 7900), worker(10, 0),
+                                      server(22, 2, 7950)};
+    q[4].incarnation = 2; /* takes over */
+    for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(q); i++) {
+        uint8_t op = i == 5 ? WEFT_MEMBER_LEAVE : WEFT_MEMBER_REGISTER;
+        uint64_t now_ns = i == 6 ? 6 * (uint64_t)S : 0; /* 21 has lapsed, and is replaced */
+        if (i == 5) {
+            q[i].epoch = 3;
+            q[i].flags = WEFT_MEMBER_DONE;
+        }
+        assert_int_equal(ask(b, op, &q[i], now_ns), WEFT_MEMBER_OK);
+        assert_true(b->changed);
+        records[count] = b->record;
+        ops[count++] = op;
+    }
+    struct bench anew = {0};
+    struct weft_roster_config config;
+    weft_roster_config_default(&config);
+    config.members_max = 8;
+    assert_int_equal(weft_roster_new(&config, &anew.roster), WEFT_OK);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(weft_roster_restore(anew.roster, ops[i], &records[i], 100 * (uint64_t)S),
+                         WEFT_OK);
+    }
+    assert_int_equal(weft_roster_members(anew.roster), 3);
+    assert_int_equal(weft_roster_deadline(anew.roster), 105 * (uint64_t)S);
+    struct weft_member_reply list;
+    assert_true(weft_roster_list(anew.roster, &list));
+    assert_int_equal(list.addresses[0].port, 7900);
+    assert_int_equal(list.addresses[2].port, 7950);
+    struct weft_member_request beat = q[6];
+    beat.count = 0;
+    beat.epoch = records[6].epoch;
+    assert_int_equal(ask(&anew, WEFT_MEMBER_HEARTBEAT, &beat, 101 * (uint64_t)S), WEFT_MEMBER_OK);
+    struct weft_member_request late = worker(12, WEFT_MEMBER_NONE);
+    assert_int_equal(join(&anew, &late, 101 * (uint64_t)S), WEFT_MEMBER_FULL); /* 0 is done */
+    late.rank = 0;
+    assert_int_equal(join(&anew, &late, 101 * (uint64_t)S), WEFT_MEMBER_OK);
+    assert_true(anew.reply.epoch > records[6].epoch);
+    weft_roster_free(anew.roster);
+    /* Another job's. */
+    config.shards = 3;
+    assert_int_equal(weft_roster_new(&config, &anew.roster), WEFT_OK);
+    assert_int_equal(weft_roster_restore(anew.roster, ops[0], &records[0], 0), WEFT_DATA);
+    weft_roster_free(anew.roster);
+}
+
+/* No journal: who held a lease says so, and the numbering goes on behind it. */
+static void members_bring_back(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request q = server(20, 0, 7700);
+    q.epoch = 41;
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    assert_int_equal(b->reply.epoch, 41);
+    q = server(21, 2, 7800);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    assert_int_equal(b->reply.epoch, 42);
+}
+
+static void table_is_bounded(void **state)
+{
+    struct bench *b = *state;
+    for (uint64_t m = 0; m < 40; m++) { /* each lapses before the next comes */
+        struct weft_member_request q = worker(100 + m, m % 2);
+        assert_int_equal(join(b, &q, m * 10 * S), WEFT_MEMBER_OK);
+    }
+    assert_true(weft_roster_members(b->roster) <= 8);
+}
+
+static void limits(void **state)
+{
+    (void)state;
+    struct weft_roster *roster = NULL;
+    struct weft_roster_config config;
+    weft_roster_config_default(&config);
+    config.shards_max = WEFT_MEMBER_SHARDS_MAX + 1;
+    assert_int_equal(weft_roster_new(&config, &roster), WEFT_INVALID);
+    weft_roster_config_default(&config);
+    config.lease_ns = 0;
+    assert_int_equal(weft_roster_new(&config, &roster), WEFT_INVALID);
+    weft_roster_config_default(&config);
+    memset(config.job, 'a', sizeof(config.job));
+    assert_int_equal(weft_roster_new(&config, &roster), WEFT_INVALID);
+    assert_null(roster);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {TEST(ranks_are_given),
+                                       TEST(job_must_agree),
+                                       TEST(numbers_may_come_from_members),
+                                       TEST(shards_have_one_server),
+                                       TEST(a_lapsed_lease_comes_back),
+                                       TEST(list_is_whole_or_nothing),
+                                       TEST(a_later_incarnation_takes_over),
+                                       TEST(over_when_all_are_done),
+                                       TEST(journal_brings_back),
+                                       TEST(members_bring_back),
+                                       TEST(table_is_bounded),
+                                       cmocka_unit_test(limits)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
