@@ -26,6 +26,21 @@ static uint64_t checksum(const uint8_t head[8], const uint8_t *body, size_t coun
     return XXH64(body, count, XXH64(head, 8, 0));
 }
 
+/* op and check, from the length and op. */
+static uint32_t op_word(uint32_t body_bytes, uint8_t op)
+{
+    uint8_t bytes[5];
+    weft_put_u32(bytes, body_bytes);
+    bytes[4] = op;
+    return (uint32_t)op << 24 | (uint32_t)(XXH64(bytes, sizeof(bytes), 0) & 0xffffff);
+}
+
+static bool head_is_good(const uint8_t *head)
+{
+    uint32_t word = weft_get_u32(head + 4);
+    return word == op_word(weft_get_u32(head), (uint8_t)(word >> 24));
+}
+
 static bool read_all(int fd, uint8_t *bytes, size_t count)
 {
     for (size_t at = 0; at < count;) {
@@ -63,15 +78,15 @@ static bool all_zero(const uint8_t *bytes, size_t count)
     return true;
 }
 
-/* A record that cannot be read is a torn tail when the file ends within it: its length goes beyond
- * the end, or behind it is nothing but the zeros that a file system leaves. */
+/* A record that cannot be read is a torn tail when the file ends within it, or holds nothing more
+ * but the zeros that a file system leaves. */
 static bool is_torn(const uint8_t *at, size_t left)
 {
-    if (left < HEAD_BYTES) {
+    if (left < HEAD_BYTES || all_zero(at, left)) {
         return true;
     }
     uint64_t bytes = HEAD_BYTES + (uint64_t)weft_get_u32(at);
-    return bytes >= left || all_zero(at + bytes, left - bytes) || all_zero(at, left);
+    return head_is_good(at) && (bytes >= left || all_zero(at + bytes, left - bytes));
 }
 
 /* *used_p: bytes of whole records. */
@@ -83,7 +98,7 @@ static weft_status replay(const uint8_t *bytes, size_t count, weft_journal_apply
         size_t left = count - at;
         const uint8_t *head = bytes + at;
         uint32_t body = left >= HEAD_BYTES ? weft_get_u32(head) : 0;
-        bool good = left >= HEAD_BYTES && body > 0 && body <= WEFT_JOURNAL_BODY_MAX &&
+        bool good = left >= HEAD_BYTES && head_is_good(head) && body > 0 && body <= WEFT_JOURNAL_BODY_MAX &&
                     left - HEAD_BYTES >= body &&
                     weft_get_u64(head + 8) == checksum(head, head + HEAD_BYTES, body);
         if (!good && is_torn(head, left)) {
@@ -95,7 +110,7 @@ static weft_status replay(const uint8_t *bytes, size_t count, weft_journal_apply
                                  "members that live will register again",
                                  path, at);
         }
-        weft_status status = apply(arg, (uint8_t)weft_get_u32(head + 4), head + HEAD_BYTES, body);
+        weft_status status = apply(arg, head[4], head + HEAD_BYTES, body);
         if (status != WEFT_OK) {
             return weft_job_fail(error, status,
                                  "%.160s does not fit this job at byte %zu: is it the journal of "
@@ -204,7 +219,7 @@ weft_status weft_journal_append(struct weft_journal *journal, uint8_t op, const 
         return WEFT_INVALID;
     }
     weft_put_u32(record, (uint32_t)count);
-    weft_put_u32(record + 4, op);
+    weft_put_u32(record + 4, op_word((uint32_t)count, op));
     memcpy(record + HEAD_BYTES, bytes, count);
     weft_put_u64(record + 8, checksum(record, record + HEAD_BYTES, count));
     return write_all(journal->fd, record, HEAD_BYTES + count) ? WEFT_OK : WEFT_IO;

@@ -1,9 +1,10 @@
 /* The coordinator's journal: an append-only file of records that must survive it.
  *
  *     "weft members 1\n\0"
- *     then records: body length u32, op u32, XXH64 of all but itself u64, body
+ *     then records: body length u32, op u8, check of these two u24, XXH64 of all but itself u64, body
  *
- * Integers big-endian. What was not written to its end (the machine or the process died) is a torn
+ * Integers big-endian. The check is the low bits of XXH64 over the five bytes before it: a length
+ * that is wrong must not make what follows look torn. What was not written to its end (the machine or the process died) is a torn
  * tail: cut off when the file is opened. A record that is damaged and has others behind it is
  * damage, and the file is refused: nobody may guess which leases are missing.
  *

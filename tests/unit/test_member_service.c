@@ -1,0 +1,357 @@
+/* Coordinator and members over a transport in memory: joining, the list that waits, records before
+ * answers, a journal that fails, connections that break, and peers that are no members. */
+#include "fake_msgr.h"
+
+#include "member/client.h"
+#include "member/service.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+enum { COORDINATOR = 0, MEMBERS = 5, PEERS = 32 };
+
+struct bench {
+    struct fake_net *net;
+    struct weft_roster *roster;
+    struct weft_member_service *service;
+    struct weft_member_client *clients[MEMBERS + 1]; /* of node 1 .. */
+    uint64_t now_ns;
+    uint32_t records;
+    uint32_t synced; /* records that were safe at the last sync */
+    bool broken;
+    char notes[256];
+};
+
+static bool on_record(void *arg, uint8_t op, const uint8_t *bytes, size_t count)
+{
+    struct bench *b = arg;
+    struct weft_member_request q;
+    assert_int_equal(weft_member_request_unpack(op, bytes, count, &q), WEFT_OK);
+    assert_true(op == WEFT_MEMBER_LEAVE || q.epoch != 0);
+    b->records++;
+    return !b->broken;
+}
+
+static bool on_sync(void *arg)
+{
+    struct bench *b = arg;
+    b->synced = b->records;
+    return !b->broken;
+}
+
+static void on_note(void *arg, enum weft_member_note what, const struct weft_member_request *who,
+                    uint16_t status)
+{
+    static const char *const names[] = {"joined", "refused", "left", "lapsed", "complete"};
+    struct bench *b = arg;
+    size_t used = strlen(b->notes);
+    (void)who;
+    (void)snprintf(b->notes + used, sizeof(b->notes) - used, "%s%s ", names[what],
+                   status == WEFT_MEMBER_OK ? "" : "!");
+}
+
+static struct bench bench_make(uint64_t seed)
+{
+    struct bench b = {.net = fake_net_new(seed), .now_ns = WEFT_NS_PER_S};
+    struct weft_roster_config config;
+    weft_roster_config_default(&config);
+    config.workers = 2;
+    config.shards = 4;
+    assert_int_equal(weft_roster_new(&config, &b.roster), WEFT_OK);
+    return b;
+}
+
+/* Once the bench has its place. */
+static void serve(struct bench *b)
+{
+    const struct weft_member_service_config config = {.peers_max = PEERS,
+                                                      .slots = 4,
+                                                      .shards_max = 32,
+                                                      .roster = b->roster,
+                                                      .record = on_record,
+                                                      .sync = on_sync,
+                                                      .note = on_note,
+                                                      .arg = b};
+    b->net->nodes[COORDINATOR].name = weft_rpc_name(WEFT_ROLE_COORDINATOR, 0);
+    assert_int_equal(weft_member_service_new(&config, fake_msgr(b->net, COORDINATOR), &b->service),
+                     WEFT_OK);
+    assert_int_equal(weft_member_service_expects_max(&config), 4);
+}
+
+static void add(struct bench *b, uint32_t node, uint8_t role, uint32_t wanted)
+{
+    const struct weft_member_client_config config = {
+        .role = role,
+        .member = node,
+        .incarnation = 1,
+        .rank = role == WEFT_ROLE_WORKER ? wanted : WEFT_MEMBER_NONE,
+        .first = role == WEFT_ROLE_SERVER ? wanted : WEFT_MEMBER_NONE,
+        .span = role == WEFT_ROLE_SERVER ? 2 : 0};
+    b->net->nodes[node].name = weft_rpc_name(WEFT_ROLE_MEMBER, node);
+    assert_int_equal(
+        weft_member_client_new(&config, fake_msgr(b->net, node), &b->clients[node]), WEFT_OK);
+}
+
+static void bench_free(struct bench *b)
+{
+    for (uint32_t n = 1; n <= MEMBERS; n++) {
+        weft_member_client_free(b->clients[n]);
+    }
+    weft_member_service_free(b->service);
+    weft_roster_free(b->roster);
+    fake_net_free(b->net);
+}
+
+/* Events and what is due at all nodes, and one delivery; as long as anything moves. */
+static void settle(struct bench *b)
+{
+    bool moved = true;
+    for (uint32_t i = 0; moved || i < 3; i++) {
+        struct weft_msg_event event;
+        struct weft_msgr msgr = fake_msgr(b->net, COORDINATOR);
+        while (b->service != NULL && msgr.ops->poll(msgr.self, &event)) {
+            weft_member_service_event(b->service, &event, b->now_ns);
+        }
+        if (b->service != NULL) {
+            weft_member_service_progress(b->service, b->now_ns);
+            assert_true(b->broken || b->synced == b->records); /* no answer before it is safe */
+        }
+        for (uint32_t n = 1; n <= MEMBERS; n++) {
+            if (b->clients[n] == NULL || b->net->nodes[n].dead) {
+                continue;
+            }
+            if (weft_member_client_wants_peer(b->clients[n], b->now_ns) &&
+                !b->net->nodes[COORDINATOR].dead) {
+                weft_member_client_connecting(b->clients[n], fake_peer(COORDINATOR), b->now_ns);
+                fake_connect(b->net, n, COORDINATOR);
+            }
+            msgr = fake_msgr(b->net, n);
+            while (msgr.ops->poll(msgr.self, &event)) {
+                weft_member_client_event(b->clients[n], &event, b->now_ns);
+            }
+            weft_member_client_progress(b->clients[n], b->now_ns);
+        }
+        moved = fake_step(b->net);
+        assert_true(i < 100000);
+    }
+}
+
+static const struct weft_member_state *state_of(const struct bench *b, uint32_t node)
+{
+    return weft_member_client_state(b->clients[node]);
+}
+
+/* A new lease-time's worth of heartbeats. */
+static void pass(struct bench *b, uint64_t span_ns)
+{
+    for (uint64_t end_ns = b->now_ns + span_ns; b->now_ns < end_ns;) {
+        b->now_ns += 200 * WEFT_NS_PER_MS;
+        settle(b);
+    }
+}
+
+static void publish(struct bench *b, uint32_t node, uint16_t port)
+{
+    struct weft_member_address addresses[2] = {{.port = port}, {.port = (uint16_t)(port + 1)}};
+    weft_member_client_publish(b->clients[node], addresses);
+}
+
+static void any_order(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct bench b = bench_make(seed);
+        serve(&b);
+        add(&b, 1, WEFT_ROLE_WORKER, WEFT_MEMBER_NONE);
+        settle(&b);
+        assert_int_equal(state_of(&b, 1)->phase, WEFT_MEMBER_JOINED);
+        assert_int_equal(state_of(&b, 1)->grant.rank, 0);
+        assert_int_equal(state_of(&b, 1)->list.version, 0); /* it waits */
+        add(&b, 2, WEFT_ROLE_SERVER, WEFT_MEMBER_NONE);
+        add(&b, 3, WEFT_ROLE_SERVER, WEFT_MEMBER_NONE);
+        settle(&b);
+        publish(&b, 2, 7700);
+        settle(&b);
+        assert_int_equal(state_of(&b, 1)->list.version, 0);
+        publish(&b, 3, 7800);
+        settle(&b);
+        assert_int_equal(state_of(&b, 1)->list.count, 4); /* and is told at once */
+        uint16_t first = state_of(&b, 1)->list.addresses[0].port;
+        assert_true(first == (state_of(&b, 2)->grant.first == 0 ? 7700 : 7800));
+        pass(&b, 12 * WEFT_NS_PER_S); /* longer than a lease: heartbeats keep all */
+        assert_int_equal(weft_roster_counters(b.roster)->lapsed, 0);
+        bench_free(&b);
+    }
+}
+
+static void a_moved_shard_is_told(void **state)
+{
+    (void)state;
+    struct bench b = bench_make(3);
+    serve(&b);
+    add(&b, 1, WEFT_ROLE_WORKER, 1);
+    add(&b, 2, WEFT_ROLE_SERVER, 0);
+    add(&b, 3, WEFT_ROLE_SERVER, 2);
+    publish(&b, 2, 7700);
+    publish(&b, 3, 7800);
+    settle(&b);
+    assert_int_equal(state_of(&b, 1)->list.addresses[2].port, 7800);
+    fake_kill(b.net, 3);
+    add(&b, 4, WEFT_ROLE_SERVER, 2);
+    publish(&b, 4, 7900);
+    settle(&b);
+    assert_int_equal(state_of(&b, 4)->phase, WEFT_MEMBER_JOINING); /* claimed, for now */
+    assert_int_equal(state_of(&b, 4)->refusal.status, WEFT_MEMBER_CLAIMED);
+    pass(&b, 6 * WEFT_NS_PER_S);
+    assert_int_equal(state_of(&b, 4)->phase, WEFT_MEMBER_JOINED);
+    assert_int_equal(state_of(&b, 1)->list.addresses[2].port, 7900);
+    bench_free(&b);
+}
+
+static void a_claim_is_given_up(void **state)
+{
+    (void)state;
+    struct bench b = bench_make(4);
+    serve(&b);
+    add(&b, 2, WEFT_ROLE_SERVER, 0);
+    settle(&b);
+    add(&b, 3, WEFT_ROLE_SERVER, 0);
+    pass(&b, 5 * WEFT_NS_PER_S);
+    assert_int_equal(state_of(&b, 3)->phase, WEFT_MEMBER_JOINING);
+    pass(&b, 1 * WEFT_NS_PER_S);
+    assert_int_equal(state_of(&b, 3)->phase, WEFT_MEMBER_IS_REFUSED);
+    assert_int_equal(state_of(&b, 3)->refusal.status, WEFT_MEMBER_CLAIMED);
+    assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINED);
+    assert_int_equal(weft_member_client_deadline(b.clients[3]), WEFT_NEVER);
+    bench_free(&b);
+}
+
+static void leaving(void **state)
+{
+    (void)state;
+    struct bench b = bench_make(5);
+    serve(&b);
+    add(&b, 1, WEFT_ROLE_WORKER, 0);
+    add(&b, 2, WEFT_ROLE_WORKER, 1);
+    settle(&b);
+    weft_member_client_leave(b.clients[1], true);
+    weft_member_client_leave(b.clients[2], true);
+    settle(&b);
+    assert_int_equal(state_of(&b, 1)->phase, WEFT_MEMBER_IS_GONE);
+    assert_true(weft_roster_is_over(b.roster));
+    assert_non_null(strstr(b.notes, "left left"));
+    assert_int_equal(b.records, 4);
+    bench_free(&b);
+}
+
+static void coordinator_dies_and_returns(void **state)
+{
+    (void)state;
+    struct bench b = bench_make(6);
+    serve(&b);
+    add(&b, 1, WEFT_ROLE_WORKER, 0);
+    add(&b, 2, WEFT_ROLE_SERVER, 0);
+    publish(&b, 2, 7700);
+    settle(&b);
+    uint64_t epoch = state_of(&b, 2)->grant.epoch;
+    fake_kill(b.net, COORDINATOR);
+    weft_member_service_free(b.service);
+    weft_roster_free(b.roster);
+    b.service = NULL;
+    pass(&b, 20 * WEFT_NS_PER_S);
+    assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINED); /* the work goes on */
+    assert_false(state_of(&b, 2)->is_connected);
+    /* Another one, that remembers nothing. */
+    struct bench other = bench_make(7);
+    b.roster = other.roster;
+    fake_net_free(other.net);
+    b.net->nodes[COORDINATOR].dead = false;
+    memset(b.net->nodes[COORDINATOR].expects, 0, sizeof(b.net->nodes[COORDINATOR].expects));
+    b.net->nodes[COORDINATOR].events_head = b.net->nodes[COORDINATOR].events_tail;
+    serve(&b);
+    pass(&b, 1 * WEFT_NS_PER_S);
+    assert_true(state_of(&b, 2)->is_connected);
+    assert_int_equal(state_of(&b, 2)->grant.epoch, epoch);
+    assert_int_equal(weft_roster_members(b.roster), 2);
+    assert_non_null(strstr(b.notes, "joined"));
+    bench_free(&b);
+}
+
+static void broken_journal(void **state)
+{
+    (void)state;
+    struct bench b = bench_make(8);
+    serve(&b);
+    add(&b, 1, WEFT_ROLE_WORKER, 0);
+    settle(&b);
+    b.broken = true;
+    add(&b, 2, WEFT_ROLE_WORKER, 1);
+    pass(&b, 2 * WEFT_NS_PER_S);
+    assert_true(weft_member_service_is_broken(b.service));
+    assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINING);
+    assert_int_equal(state_of(&b, 2)->refusal.status, WEFT_MEMBER_UNAVAILABLE);
+    pass(&b, 6 * WEFT_NS_PER_S); /* heartbeats are still answered */
+    assert_int_equal(state_of(&b, 1)->phase, WEFT_MEMBER_JOINED);
+    assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINING);
+    bench_free(&b);
+}
+
+/* What is no request of a member gets no answer, and its memory is posted again. */
+static void strangers(void **state)
+{
+    (void)state;
+    struct bench b = bench_make(9);
+    static uint8_t bytes[WEFT_MEMBER_REQUEST_BYTES];
+    serve(&b);
+    add(&b, 1, WEFT_ROLE_WORKER, 0);
+    settle(&b);
+    uint32_t records = b.records;
+    b.net->nodes[2].name = weft_rpc_name(WEFT_ROLE_WORKER, 1); /* a data endpoint */
+    fake_connect(b.net, 2, COORDINATOR);
+    struct weft_member_request q = {.rpc_id = 1,
+                                    .role = WEFT_ROLE_WORKER,
+                                    .member = 99,
+                                    .rank = 1,
+                                    .first = WEFT_MEMBER_NONE};
+    (void)weft_member_request_pack(&q, bytes);
+    for (uint32_t i = 0; i < 12; i++) { /* three times the slots */
+        struct weft_msg_send send = {
+            .peer = fake_peer(COORDINATOR),
+            .base = bytes,
+            .total = sizeof(bytes) / WEFT_MEMBER_ELEM_BYTES,
+            .elem_bytes = WEFT_MEMBER_ELEM_BYTES,
+            .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_MEMBER_REGISTER,
+                                                           .number = 1}),
+            .deadline_ns = WEFT_NEVER};
+        uint64_t seq;
+        if (i >= 6) { /* a member's, but torn */
+            b.net->nodes[2].name = weft_rpc_name(WEFT_ROLE_MEMBER, 2);
+            fake_connect(b.net, 2, COORDINATOR);
+            send.total -= i - 5;
+        }
+        struct weft_msgr msgr = fake_msgr(b.net, 2);
+        assert_int_equal(msgr.ops->send(msgr.self, &send, b.now_ns, &seq), WEFT_OK);
+        settle(&b);
+        b.net->nodes[2].events_head = b.net->nodes[2].events_tail;
+    }
+    assert_int_equal(b.records, records);
+    assert_int_equal(weft_roster_members(b.roster), 1);
+    pass(&b, 6 * WEFT_NS_PER_S);
+    assert_int_equal(state_of(&b, 1)->phase, WEFT_MEMBER_JOINED);
+    assert_int_equal(weft_roster_counters(b.roster)->lapsed, 0);
+    bench_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_order),      cmocka_unit_test(a_moved_shard_is_told),
+        cmocka_unit_test(a_claim_is_given_up), cmocka_unit_test(leaving),
+        cmocka_unit_test(coordinator_dies_and_returns), cmocka_unit_test(broken_journal),
+        cmocka_unit_test(strangers)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
