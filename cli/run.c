@@ -199,15 +199,26 @@ static weft_status start(struct run *run, struct weft_place *place)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* The port is the last word of the commands of weft's own processes. */
-static void keep_port(char **words, uint16_t port)
+/* Where to listen is the last word of the commands of weft's own processes. */
+static void replace_last(char **words, const char *text)
 {
     while (words[1] != NULL) {
         words++;
     }
     free(*words);
     *words = NULL;
-    word(words, "--port=%u", port);
+    word(words, "%s", text);
+}
+
+static void keep_ports(struct run *run, uint32_t server)
+{
+    char text[WEFT_JOB_SHARDS_MAX * 6 + 16] = "--ports=";
+    for (uint32_t i = 0; i < run->shards_per_server; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof(text) - used, "%s%u", i > 0 ? "," : "",
+                 run->ports[server * run->shards_per_server + i]);
+    }
+    replace_last(run->server_words[server], text);
 }
 
 static void note_ready(struct run *run, struct weft_place *place, const cJSON *message)
@@ -217,8 +228,10 @@ static void note_ready(struct run *run, struct weft_place *place, const cJSON *m
     uint16_t port = cJSON_IsNumber(first) ? (uint16_t)first->valuedouble : 0;
     place->is_ready = true;
     if (place == scheduler_of(run)) {
+        char text[32];
         run->scheduler_port = port;
-        keep_port(run->scheduler_words, port);
+        snprintf(text, sizeof(text), "--port=%u", port);
+        replace_last(run->scheduler_words, text);
         return;
     }
     for (uint32_t i = 0; i < run->shards_per_server; i++) {
@@ -226,10 +239,7 @@ static void note_ready(struct run *run, struct weft_place *place, const cJSON *m
         run->ports[place->rank * run->shards_per_server + i] =
             cJSON_IsNumber(item) ? (uint16_t)item->valuedouble : 0;
     }
-    /* The next start asks for consecutive ports; only a server of one shard is sure to get them. */
-    if (run->shards_per_server == 1) {
-        keep_port(run->server_words[place->rank], port);
-    }
+    keep_ports(run, place->rank);
 }
 
 static void note_exit(struct run *run, struct weft_place *place)

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -43,6 +44,7 @@ struct server {
     struct weft_checkpoint_options checkpoints;
     struct weft_membership membership;
     uint32_t coordinate_port; /* UINT32_MAX = be no coordinator */
+    const char *ports;        /* "p,p,...", from `weft run`; NULL = as port says */
     const char *advertise;    /* what workers are told to connect to; NULL = host */
 
     struct weft_checkpoint *checkpoint; /* NULL = none are made */
@@ -133,6 +135,18 @@ static int begin_checkpoints(struct server *server)
     return weft_checkpoint_begin(server->checkpoint) == WEFT_OK
                ? WEFT_EXIT_OK
                : fail(server, WEFT_IO, "cannot start a thread");
+/* Of the i-th shard here; 0 = any. */
+static uint16_t port_of(const struct server *server, uint32_t i)
+{
+    const char *at = server->ports;
+    if (at == NULL) {
+        return (uint16_t)(server->port != 0 ? server->port + i : 0);
+    }
+    for (; i > 0 && at != NULL; i--) {
+        at = strchr(at, ',');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return at != NULL ? (uint16_t)strtoul(at, NULL, 10) : 0;
 }
 
 static int start_shards(struct server *server)
@@ -140,7 +154,7 @@ static int start_shards(struct server *server)
     for (uint32_t i = 0; i < server->shards_here; i++) {
         struct weft_shard_thread_config config = {
             .host = server->host,
-            .port = (uint16_t)(server->port != 0 ? server->port + i : 0),
+            .port = port_of(server, i),
             .shard = server->shard_base + i,
             .shards = server->shards,
             .workers = server->workers,
@@ -540,6 +554,8 @@ int weft_cli_server(int argc, char **argv)
          "another number of shards", WEFT_OPTION_FLAG, .value = &server.checkpoints.restore},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},
+        {"ports", "P,...", "one for each shard, from `weft run`", WEFT_OPTION_STRING,
+         .value = &server.ports, .hidden = true},
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
          .value = &server.control_fd, .hidden = true},
         {0},

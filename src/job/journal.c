@@ -98,8 +98,8 @@ static weft_status replay(const uint8_t *bytes, size_t count, weft_journal_apply
         size_t left = count - at;
         const uint8_t *head = bytes + at;
         uint32_t body = left >= HEAD_BYTES ? weft_get_u32(head) : 0;
-        bool good = left >= HEAD_BYTES && head_is_good(head) && body > 0 && body <= WEFT_JOURNAL_BODY_MAX &&
-                    left - HEAD_BYTES >= body &&
+        bool good = left >= HEAD_BYTES && head_is_good(head) && body > 0 &&
+                    body <= WEFT_JOURNAL_BODY_MAX && left - HEAD_BYTES >= body &&
                     weft_get_u64(head + 8) == checksum(head, head + HEAD_BYTES, body);
         if (!good && is_torn(head, left)) {
             break;

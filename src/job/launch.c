@@ -309,12 +309,12 @@ static weft_status read_launcher(const struct detection *d, const struct launche
     return WEFT_OK;
 }
 
-/* The part of "0 1 3" that begins at *at; false at its end or when it is no number. */
+/* The next number of "1 2 4"; false at its end or when it is none. */
 static bool next_number(const char **at, uint32_t *value_p)
 {
     char *end;
     unsigned long value = strtoul(*at, &end, 10);
-    if (end == *at || value > NUMBER_MAX) {
+    if (end == *at || value == 0 || value > NUMBER_MAX) {
         return false;
     }
     *at = end;
@@ -322,21 +322,23 @@ static bool next_number(const char **at, uint32_t *value_p)
     return true;
 }
 
-/* `mpirun -n 1 A : -n 2 B : -n 4 C` numbers all seven; Open MPI says where each part begins and how
- * many it has. */
+/* `mpirun -n 1 A : -n 2 B : -n 4 C` numbers all seven, part by part; Open MPI says how many each
+ * part has. (Where each begins it says in OMPI_FIRST_RANKS, which is "0 0 0" in release 4.1.) */
 static void within_part(const struct detection *d, struct placing *placing)
 {
-    const char *first = get(d, "OMPI_FIRST_RANKS");
-    const char *count = get(d, "OMPI_APP_CTX_NUM_PROCS");
-    uint32_t begin;
+    const char *counts = get(d, "OMPI_APP_CTX_NUM_PROCS");
+    struct placing found = *placing;
+    uint32_t begin = 0;
     uint32_t processes;
-    while (first != NULL && count != NULL && next_number(&first, &begin) &&
-           next_number(&count, &processes)) {
+    while (counts != NULL && next_number(&counts, &processes)) {
         if (placing->rank >= begin && placing->rank - begin < processes) {
-            placing->rank -= begin;
-            placing->size = processes;
-            return;
+            found.rank = placing->rank - begin;
+            found.size = processes;
         }
+        begin += processes;
+    }
+    if (begin == placing->size) { /* else it counts something that is not known here */
+        *placing = found;
     }
 }
 

@@ -8,8 +8,8 @@
  * Rank and size that come from one launcher belong together. A launcher counts processes, not
  * workers: when a source before it says that the job has another number of workers (or a server's
  * launch another number of shards), its ranks are those of a mixed launch and mean nothing here;
- * the rank is then left open for the coordinator to give. Open MPI says which ranks belong to
- * which part of a mixed launch, and that is used.
+ * the rank is then left open for the coordinator to give. Open MPI says how many processes
+ * each part of a mixed launch has, and that is used.
  *
  * What is malformed, or contradicts itself within one source, is an error that names the variable;
  * only what is asked for is looked at. Nothing is guessed from a host's name or a queue's.

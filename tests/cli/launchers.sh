@@ -1,0 +1,130 @@
+#!/bin/sh
+# Jobs as other launchers start them: Open MPI's mpirun on this host, one command for all and a
+# mixed one; and the Kubernetes example, as far as it can be checked without a cluster.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
+weft=$WEFT_BIN
+awk 'BEGIN { for (i = 0; i < 40; i++) print i % 2, 10 + i % 5 ":1", 20 + i % 3 ":1" }' >tiny
+worker="worker --format libsvm --data $PWD/tiny --epochs 1 --batch 4"
+"$weft" keygen job.key >/dev/null
+key="--key-file $PWD/job.key"
+
+if command -v mpirun >/dev/null; then
+    # As root and with more processes than CPUs, as in a container; no other host is looked for.
+    mpi="timeout 60 mpirun --allow-run-as-root --oversubscribe --host localhost:16"
+    "$weft" scheduler $key --port 0 >free.out 2>&1 &
+    free=$!
+    until grep -q '^scheduler: ' free.out 2>/dev/null; do sleep 0.05; done
+    port=$(sed -n 's/^scheduler: .*:\([0-9]*\)$/\1/p' free.out)
+    kill $free
+    wait $free
+    WEFT_SCHEDULER=127.0.0.1:$port
+    export WEFT_SCHEDULER
+
+    # Parts of one mpirun: Open MPI tells each its rank within its part.
+    # shellcheck disable=SC2086
+    tap_run "mpirun of scheduler, servers and workers" $mpi \
+        -n 1 "$weft" scheduler $key --workers 3 --shards 2 --until-done : \
+        -n 2 "$weft" server $key --port 0 : -n 3 "$weft" $worker $key
+    tap_is "every worker has the rank of its part" "$(sed -n \
+        's/.*launched as worker \([0-9]\) (OMPI_COMM_WORLD_\*), 3 workers.*/\1/p' run.out |
+        sort | tr '\n' ' ')" "0 1 2 "
+    tap_is "and every server" "$(sed -n \
+        's/.*launched as server \([0-9]\) (OMPI_COMM_WORLD_\*).*/\1/p' run.out |
+        sort | tr '\n' ' ')" "0 1 "
+    tap_is "all are done" "$(grep -c '{"event":"done"' run.out)" 3
+
+    # Workers alone; scheduler and server run already.
+    # shellcheck disable=SC2086
+    {
+        "$weft" scheduler $key --workers 2 --shards 1 --until-done >sc.out 2>&1 &
+        scheduler=$!
+        "$weft" server $key --port 0 >sv.out 2>&1 &
+        tap_run "mpirun of workers alone" $mpi -n 2 "$weft" $worker $key
+    }
+    wait $scheduler
+    tap_is "and the scheduler ends with them" $? 0
+    wait
+    # WEFT_WORKERS says two, mpirun three: its ranks are not used, and one is too many.
+    # shellcheck disable=SC2086
+    WEFT_WORKERS=2 tap_run_fails "mpirun with another number" 1 $mpi -n 3 "$weft" $worker $key \
+        --start-timeout 1
+    tap_like "its ranks are left alone" "$(cat run.out)" \
+        'rank open (OMPI_COMM_WORLD_\* counts other processes, too), 2 workers (WEFT_WORKERS)'
+else
+    tap_skip "mpirun" "no mpirun: apt-get install openmpi-bin"
+fi
+
+manifest=$WEFT_SOURCE_ROOT/examples/kubernetes/weft.yaml
+if python3 -c 'import yaml' 2>/dev/null; then
+    cat >check.py <<'END'
+import subprocess, sys, yaml
+
+manifest, weft = sys.argv[1:]
+documents = list(yaml.safe_load_all(open(manifest)))
+kinds = {"Service": "v1", "StatefulSet": "apps/v1", "Job": "batch/v1"}
+services = {}
+for d in documents:
+    assert kinds[d["kind"]] == d["apiVersion"], d["kind"]
+    assert d["metadata"]["name"] and d["metadata"]["labels"]["app"] == "weft"
+    if d["kind"] == "Service":
+        services[d["metadata"]["name"]] = d["spec"]
+numbers = {}
+for d in documents:
+    if d["kind"] == "Service":
+        continue
+    spec, pod = d["spec"], d["spec"]["template"]
+    labels = pod["metadata"]["labels"]
+    numbers[labels["role"]] = spec.get("replicas", spec.get("completions"))
+    if d["kind"] == "StatefulSet":
+        assert spec["selector"]["matchLabels"].items() <= labels.items()
+        service = services[spec["serviceName"]]
+        assert service["selector"].items() <= labels.items()
+    else:
+        assert pod["spec"]["restartPolicy"] in ("OnFailure", "Never")
+        assert spec["completionMode"] == "Indexed" and spec["parallelism"] == spec["completions"]
+    (c,) = pod["spec"]["containers"]
+    assert all(isinstance(a, str) for a in c["command"] + c["args"]), c["args"]
+    for e in c["env"]:
+        assert e["name"].startswith("WEFT_") and isinstance(e.get("value", ""), str), e
+        assert ("value" in e) != ("valueFrom" in e), e
+    env = {e["name"]: e["value"] for e in c["env"] if "value" in e}
+    if "WEFT_SCHEDULER" in env:
+        host, port = env["WEFT_SCHEDULER"].split(":")
+        assert services[host]["ports"][0]["port"] == int(port)
+        assert services[host]["ports"][0]["protocol"] == "UDP"
+    if c["command"][1] == "worker":
+        assert int(env["WEFT_WORKERS"]) == spec["completions"]
+    # The command line is right when what is missing is the key: status 1, not 2.
+    run = subprocess.run([weft, c["command"][1], *c["args"]], env=env | {"WEFT_RANK": "0"},
+                         capture_output=True, text=True)
+    assert run.returncode == 1 and "no job key" in run.stderr, run
+    if c["command"][1] == "scheduler":
+        args = dict(zip(c["args"][::2], c["args"][1::2]))
+        workers, shards = int(args["--workers"]), int(args["--shards"])
+        mounts = [m["mountPath"] for m in c["volumeMounts"]]
+        assert any(args["--journal"].startswith(m + "/") for m in mounts)
+        assert {m["name"] for m in c["volumeMounts"]} == {
+            v["metadata"]["name"] for v in spec["volumeClaimTemplates"]}
+assert numbers == {"scheduler": 1, "server": shards, "worker": workers}, numbers
+END
+    tap_run "the Kubernetes example fits together and its command lines are right" \
+        python3 check.py "$manifest" "$weft"
+else
+    tap_skip "the Kubernetes example" "no python3-yaml"
+fi
+# kubectl create secret --from-file keeps the newline that a key file ends with.
+"$weft" scheduler $key --port 0 >k.out 2>&1 &
+scheduler=$!
+until grep -q '^scheduler: ' k.out 2>/dev/null; do sleep 0.05; done
+# shellcheck disable=SC2086
+WEFT_JOB_KEY=$(cat job.key; echo .) && WEFT_JOB_KEY=${WEFT_JOB_KEY%.} tap_run_fails \
+    "a key with its newline is a key" 1 "$weft" $worker --start-timeout 1 \
+    --scheduler "$(sed -n 's/^scheduler: //p' k.out)"
+tap_like "and is the same" "$(cat run.out)" 'nobody has said how many workers'
+kill $scheduler
+wait $scheduler
+
+tap_done

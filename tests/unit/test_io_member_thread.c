@@ -1,0 +1,272 @@
+/* The member thread against a coordinator on a real socket: joining, the list, publishing, being
+ * replaced, a coordinator that goes and returns at the same port, and what is said when nobody
+ * answers. The coordinator is turned by a thread of the test. */
+#include "io/clock.h"
+#include "io/member_thread.h"
+#include "member/service.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static const uint64_t patience_ns = 20 * WEFT_NS_PER_S;
+
+struct coordinator {
+    struct weft_driver *driver;
+    struct weft_roster *roster;
+    struct weft_member_service *service;
+    pthread_t thread;
+    atomic_bool stop;
+};
+
+static void handle(void *arg, uint64_t now_ns)
+{
+    struct coordinator *c = arg;
+    struct weft_msgr msgr = weft_driver_msgr(c->driver);
+    struct weft_msg_event event;
+    while (msgr.ops->poll(msgr.self, &event)) {
+        weft_member_service_event(c->service, &event, now_ns);
+    }
+    weft_member_service_progress(c->service, now_ns);
+}
+
+static void *turn(void *arg)
+{
+    struct coordinator *c = arg;
+    while (!atomic_load(&c->stop)) {
+        (void)weft_driver_step(c->driver, 20 * WEFT_NS_PER_MS, handle, c);
+    }
+    return NULL;
+}
+
+static uint16_t coordinator_start(struct coordinator *c, uint16_t port)
+{
+    struct weft_io_error error = {.text = ""};
+    struct weft_driver_config driver;
+    struct weft_roster_config roster;
+    *c = (struct coordinator){.driver = NULL};
+    weft_driver_config_default(&driver);
+    driver.udp.port = port;
+    driver.udp.ep.accept = 1;
+    driver.udp.ep.peers_max = 16;
+    driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_COORDINATOR, 0);
+    if (weft_driver_open(&driver, &c->driver, &error) != WEFT_OK) {
+        fail_msg("%s", error.text);
+    }
+    weft_roster_config_default(&roster);
+    roster.workers = 2;
+    roster.shards = 1;
+    roster.lease_ns = 600 * WEFT_NS_PER_MS;
+    roster.tell_over = true;
+    assert_int_equal(weft_roster_new(&roster, &c->roster), WEFT_OK);
+    const struct weft_member_service_config service = {
+        .peers_max = 16, .slots = 16, .shards_max = 32, .roster = c->roster};
+    assert_int_equal(
+        weft_member_service_new(&service, weft_driver_msgr(c->driver), &c->service), WEFT_OK);
+    assert_int_equal(pthread_create(&c->thread, NULL, turn, c), 0);
+    return weft_driver_port(c->driver);
+}
+
+static void coordinator_stop(struct coordinator *c)
+{
+    atomic_store(&c->stop, true);
+    pthread_join(c->thread, NULL);
+    weft_driver_close(c->driver);
+    weft_member_service_free(c->service);
+    weft_roster_free(c->roster);
+}
+
+static struct weft_member_thread *member_start(uint16_t port, uint8_t role, uint64_t member,
+                                               uint64_t incarnation)
+{
+    struct weft_member_thread *thread = NULL;
+    struct weft_io_error error = {.text = ""};
+    bool is_server = role == WEFT_ROLE_SERVER;
+    struct weft_member_thread_config config = {.host = "localhost", .port = port};
+    weft_driver_config_default(&config.driver);
+    config.member = (struct weft_member_client_config){.role = role,
+                                                       .member = member,
+                                                       .incarnation = incarnation,
+                                                       .rank = WEFT_MEMBER_NONE,
+                                                       .first = is_server ? 0 : WEFT_MEMBER_NONE,
+                                                       .span = is_server ? 1 : 0};
+    assert_int_equal(weft_member_thread_start(&config, &thread, &error), WEFT_OK);
+    return thread;
+}
+
+static void publish(struct weft_member_thread *thread, const char *host, uint16_t port)
+{
+    struct weft_member_address address;
+    assert_int_equal(weft_resolve_member_address(host, port, &address, NULL), WEFT_OK);
+    weft_member_thread_publish(thread, &address);
+}
+
+static weft_status wait_for(struct weft_member_thread *thread, enum weft_member_wait what,
+                            struct weft_member_state *state, struct weft_io_error *error)
+{
+    return weft_member_thread_wait(thread, what, patience_ns, NULL, state, error);
+}
+
+static void joins_and_lists(void **state)
+{
+    (void)state;
+    static struct weft_member_state seen;
+    struct coordinator c;
+    struct weft_io_error error;
+    uint16_t port = coordinator_start(&c, 0);
+    struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
+    struct weft_member_thread *server = member_start(port, WEFT_ROLE_SERVER, 2, 1);
+    assert_int_equal(wait_for(server, WEFT_MEMBER_WAIT_JOINED, &seen, &error), WEFT_OK);
+    assert_int_equal(seen.grant.first, 0);
+    assert_int_equal(weft_member_thread_wait(worker, WEFT_MEMBER_WAIT_LISTED,
+                                             300 * WEFT_NS_PER_MS, NULL, &seen, &error),
+                     WEFT_TIMEOUT);
+    assert_non_null(strstr(error.text, "does not have all shards yet"));
+    publish(server, "::1", 7700);
+    assert_int_equal(wait_for(worker, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
+    char host[WEFT_RESOLVE_TEXT_BYTES];
+    weft_resolve_member_host(&seen.list.addresses[0], host);
+    assert_string_equal(host, "::1");
+    assert_int_equal(seen.list.addresses[0].port, 7700);
+    struct weft_member_thread *second = member_start(port, WEFT_ROLE_WORKER, 3, 1);
+    assert_int_equal(wait_for(second, WEFT_MEMBER_WAIT_JOINED, &seen, &error), WEFT_OK);
+    assert_int_equal(seen.grant.rank, 1);
+    weft_member_thread_stop(worker, true);
+    weft_member_thread_stop(second, true);
+    struct pollfd fd = {.fd = weft_member_thread_fd(server), .events = POLLIN};
+    assert_int_equal(poll(&fd, 1, 20000), 1); /* told by a heartbeat */
+    weft_member_thread_state(server, &seen);
+    assert_true(seen.is_over);
+    weft_member_thread_stop(server, true);
+    coordinator_stop(&c);
+}
+
+static void claimed_and_replaced(void **state)
+{
+    (void)state;
+    static struct weft_member_state seen;
+    struct coordinator c;
+    struct weft_io_error error;
+    char text[WEFT_IO_ERROR_BYTES];
+    uint16_t port = coordinator_start(&c, 0);
+    struct weft_member_thread *first = member_start(port, WEFT_ROLE_SERVER, 2, 1);
+    publish(first, "127.0.0.1", 7700); /* before it is registered */
+    assert_int_equal(wait_for(first, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
+    struct weft_member_thread *other = member_start(port, WEFT_ROLE_SERVER, 3, 1);
+    assert_int_equal(wait_for(other, WEFT_MEMBER_WAIT_JOINED, &seen, &error), WEFT_PEER);
+    assert_non_null(strstr(error.text, "shard 0 belongs to another process, at 127.0.0.1 port 7700"));
+    weft_member_thread_stop(other, false);
+    struct weft_member_thread *later = member_start(port, WEFT_ROLE_SERVER, 2, 2);
+    assert_int_equal(wait_for(later, WEFT_MEMBER_WAIT_JOINED, &seen, &error), WEFT_OK);
+    struct pollfd fd = {.fd = weft_member_thread_fd(first), .events = POLLIN};
+    assert_int_equal(poll(&fd, 1, 20000), 1);
+    weft_member_thread_state(first, &seen);
+    assert_int_equal(seen.phase, WEFT_MEMBER_REPLACED);
+    weft_member_thread_words(first, text, sizeof(text));
+    assert_non_null(strstr(text, "has given this place away"));
+    weft_member_thread_stop(first, false);
+    weft_member_thread_stop(later, false);
+    coordinator_stop(&c);
+}
+
+static void survives_the_coordinator(void **state)
+{
+    (void)state;
+    static struct weft_member_state seen;
+    struct coordinator c;
+    struct weft_io_error error;
+    uint16_t port = coordinator_start(&c, 0);
+    struct weft_member_thread *server = member_start(port, WEFT_ROLE_SERVER, 2, 1);
+    publish(server, "127.0.0.1", 7700);
+    assert_int_equal(wait_for(server, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
+    uint64_t epoch = seen.grant.epoch;
+    coordinator_stop(&c);
+    (void)coordinator_start(&c, port); /* which remembers nothing */
+    struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
+    assert_int_equal(wait_for(worker, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
+    assert_int_equal(seen.list.addresses[0].port, 7700);
+    weft_member_thread_state(server, &seen);
+    assert_int_equal(seen.grant.epoch, epoch);
+    weft_member_thread_stop(worker, false);
+    weft_member_thread_stop(server, false);
+    coordinator_stop(&c);
+}
+
+static bool always(void)
+{
+    return true;
+}
+
+static void nobody_answers(void **state)
+{
+    (void)state;
+    static struct weft_member_state seen;
+    struct coordinator c;
+    struct weft_io_error error;
+    uint16_t port = coordinator_start(&c, 0);
+    coordinator_stop(&c); /* a port at which nobody listens */
+    struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
+    assert_int_equal(weft_member_thread_wait(worker, WEFT_MEMBER_WAIT_JOINED,
+                                             500 * WEFT_NS_PER_MS, NULL, &seen, &error),
+                     WEFT_TIMEOUT);
+    assert_non_null(strstr(error.text, "no answer from the coordinator localhost:"));
+    assert_non_null(strstr(error.text, "nothing listens"));
+    assert_int_equal(weft_member_thread_wait(worker, WEFT_MEMBER_WAIT_JOINED, patience_ns, always,
+                                             &seen, &error),
+                     WEFT_TIMEOUT);
+    assert_string_equal(error.text, "interrupted");
+    weft_member_thread_stop(worker, false);
+    weft_member_thread_stop(NULL, false);
+}
+
+static void a_name_without_address(void **state)
+{
+    (void)state;
+    static struct weft_member_state seen;
+    struct weft_io_error error;
+    struct weft_member_thread *thread = NULL;
+    struct weft_member_thread_config config = {.host = "no such host", .port = 1};
+    weft_driver_config_default(&config.driver);
+    config.member.role = WEFT_ROLE_WORKER;
+    config.member.member = 1;
+    assert_int_equal(weft_member_thread_start(&config, &thread, &error), WEFT_OK);
+    assert_int_equal(weft_member_thread_wait(thread, WEFT_MEMBER_WAIT_JOINED, WEFT_NS_PER_S, NULL,
+                                             &seen, &error),
+                     WEFT_TIMEOUT);
+    assert_non_null(strstr(error.text, "the name no such host has no address"));
+    weft_member_thread_stop(thread, false);
+}
+
+static void addresses(void **state)
+{
+    (void)state;
+    char text[WEFT_RESOLVE_TEXT_BYTES];
+    struct weft_member_address address;
+    static const uint8_t v4[16] = {[10] = 0xff, 0xff, 10, 1, 2, 3};
+    assert_int_equal(weft_resolve_member_address("10.1.2.3", 5, &address, NULL), WEFT_OK);
+    assert_memory_equal(address.ip, v4, 16);
+    weft_resolve_member_host(&address, text);
+    assert_string_equal(text, "10.1.2.3");
+    assert_int_equal(weft_resolve_member_address("host", 5, &address, NULL), WEFT_INVALID);
+    assert_true(weft_resolve_is_wildcard("0.0.0.0") && weft_resolve_is_wildcard("::"));
+    assert_false(weft_resolve_is_wildcard("127.0.0.1") || weft_resolve_is_wildcard("::1"));
+    assert_int_equal(weft_resolve_local("127.0.0.1", text, NULL), WEFT_OK);
+    assert_string_equal(text, "127.0.0.1");
+    assert_int_equal(weft_resolve("localhost", text, NULL), WEFT_OK);
+    assert_string_equal(text, "127.0.0.1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses),           cmocka_unit_test(joins_and_lists),
+        cmocka_unit_test(claimed_and_replaced), cmocka_unit_test(survives_the_coordinator),
+        cmocka_unit_test(nobody_answers),      cmocka_unit_test(a_name_without_address)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
