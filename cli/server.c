@@ -135,6 +135,8 @@ static int begin_checkpoints(struct server *server)
     return weft_checkpoint_begin(server->checkpoint) == WEFT_OK
                ? WEFT_EXIT_OK
                : fail(server, WEFT_IO, "cannot start a thread");
+}
+
 /* Of the i-th shard here; 0 = any. */
 static uint16_t port_of(const struct server *server, uint32_t i)
 {

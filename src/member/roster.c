@@ -257,9 +257,17 @@ static uint64_t next_end_ns(const struct weft_roster *roster, uint8_t role)
     return end_ns;
 }
 
-/* A lease for somebody who has none. */
+/* An epoch above all that were given. A coordinator that lost its journal learns from the members
+ * how far the numbers were. */
+static uint64_t next_epoch(const struct weft_roster *roster, uint64_t claimed)
+{
+    return claimed > roster->epoch_last ? claimed : roster->epoch_last + 1;
+}
+
+/* A lease for somebody who has none. epoch: of a record; 0 = a new one. */
 static uint16_t grant(struct weft_roster *roster, const struct weft_member_request *request,
-                      uint64_t now_ns, struct weft_member_reply *reply, struct entry **entry_p)
+                      uint64_t epoch, uint64_t now_ns, struct weft_member_reply *reply,
+                      struct entry **entry_p)
 {
     bool is_server = request->role == WEFT_ROLE_SERVER;
     uint32_t rank = request->rank;
@@ -287,8 +295,7 @@ static uint16_t grant(struct weft_roster *roster, const struct weft_member_reque
         reply->retry_ms = ms_until(next_end_ns(roster, request->role), now_ns);
         return WEFT_MEMBER_FULL;
     }
-    /* A coordinator that lost its journal takes epochs from those who hold them. */
-    uint64_t epoch = request->epoch != 0 ? request->epoch : roster->epoch_last + 1;
+    epoch = epoch != 0 ? epoch : next_epoch(roster, request->epoch);
     roster->epoch_last = epoch > roster->epoch_last ? epoch : roster->epoch_last;
     *entry = (struct entry){.member = request->member,
                             .incarnation = request->incarnation,
@@ -353,12 +360,12 @@ static uint16_t join(struct weft_roster *roster, const struct weft_member_reques
         anew.first = entry->first;
         anew.epoch = 0; /* a new lease, so that the former process can be told from this one */
         remove_entry(roster, entry);
-        status = grant(roster, &anew, now_ns, reply, &entry);
+        status = grant(roster, &anew, 0, now_ns, reply, &entry);
         WEFT_ASSERT(status == WEFT_MEMBER_OK); /* what it asks for was just given back */
         roster->counters.taken_over++;
         *changed_p = true;
     } else if (entry == NULL) {
-        status = grant(roster, request, now_ns, reply, &entry);
+        status = grant(roster, request, 0, now_ns, reply, &entry);
         *changed_p = status == WEFT_MEMBER_OK;
     }
     if (status == WEFT_MEMBER_OK) {
@@ -583,7 +590,7 @@ weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
         struct entry *other = &roster->entries[i];
         other->lapsed = other->member != 0;
     }
-    uint16_t status = grant(roster, record, now_ns, &reply, &entry);
+    uint16_t status = grant(roster, record, record->epoch, now_ns, &reply, &entry);
     for (uint32_t i = 0; i < roster->config.members_max; i++) {
         roster->entries[i].lapsed = false;
     }

@@ -20,10 +20,10 @@ $(cat "$tap_tmp/out" "$tap_tmp/err")"
 
 tap_like "version" "$("$WEFT_BIN" --version)" '^weft [0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]*$'
 help=$("$WEFT_BIN" --help)
-for verb in train server worker keygen doctor perf trace lab sim; do
+for verb in train run scheduler server worker keygen doctor perf trace lab sim; do
     tap_like "--help names $verb" "$help" "^  $verb "
 done
-for verb in train server worker keygen doctor; do
+for verb in train run scheduler server worker keygen doctor; do
     tap_run "weft $verb --help" "$WEFT_BIN" "$verb" --help
     text=$(cat "$tap_tmp/run.out")
     tap_like "$verb's help shows an example" "$text" "^  weft $verb "
@@ -66,6 +66,24 @@ refused 'too many' train --servers 32 --shards-per-server 2
 refused 'no 2 ports' train --port 65535
 
 refused '--servers is missing' worker
+refused 'must be HOST:PORT' worker --scheduler localhost
+refused 'must be HOST:PORT' server --scheduler :1
+refused '--lease-ms "99".*from 100' scheduler --lease-ms 99
+refused 'the command is missing' run -n 2
+refused 'the command is missing' run --
+refused '--workers "0"' run -n 0 -- true
+refused 'at most 32 shards' run -s 8 --shards-per-server 8 -- true
+refused 'is no option' run true -- true
+export WEFT_ROLE=worker
+refused 'WEFT_ROLE says that this process is a worker, but it is a server' server
+unset WEFT_ROLE
+export WEFT_RANK=x
+refused 'WEFT_RANK is "x"' worker --servers 127.0.0.1:1
+unset WEFT_RANK
+export WEFT_WORKERS=65
+refused '65 workers (from WEFT_WORKERS) are too many' worker --servers 127.0.0.1:1
+refused '65 workers (from WEFT_WORKERS) are too many' scheduler
+unset WEFT_WORKERS
 refused 'must be HOST:PORT' worker --servers localhost
 refused 'must be HOST:PORT' worker --servers 127.0.0.1:0
 refused 'must be HOST:PORT' worker --servers 127.0.0.1:1,

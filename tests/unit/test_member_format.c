@@ -88,6 +88,11 @@ static void request_refused(void **state)
         }
     }
     memcpy(bad, good, count);
+    bad[7] = 1; /* one address of two, and the length to go with it */
+    assert_int_equal(weft_member_request_unpack(WEFT_MEMBER_REGISTER, bad,
+                                                count - WEFT_MEMBER_ADDRESS_BYTES, &out),
+                     WEFT_PROTO);
+    memcpy(bad, good, count);
     memset(bad, 0, 4); /* rpc_id 0 */
     assert_int_equal(weft_member_request_unpack(WEFT_MEMBER_REGISTER, bad, count, &out),
                      WEFT_PROTO);

@@ -23,6 +23,7 @@ struct bench {
     uint32_t records;
     uint32_t synced; /* records that were safe at the last sync */
     bool broken;
+    uint32_t paused; /* a node that does nothing; 0 = none */
     char notes[256];
 };
 
@@ -121,7 +122,7 @@ static void settle(struct bench *b)
             assert_true(b->broken || b->synced == b->records); /* no answer before it is safe */
         }
         for (uint32_t n = 1; n <= MEMBERS; n++) {
-            if (b->clients[n] == NULL || b->net->nodes[n].dead) {
+            if (b->clients[n] == NULL || b->net->nodes[n].dead || n == b->paused) {
                 continue;
             }
             if (weft_member_client_wants_peer(b->clients[n], b->now_ns) &&
@@ -265,6 +266,9 @@ static void coordinator_dies_and_returns(void **state)
     pass(&b, 20 * WEFT_NS_PER_S);
     assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINED); /* the work goes on */
     assert_false(state_of(&b, 2)->is_connected);
+    for (uint32_t i = 0; i < FAKE_EXPECTS; i++) { /* memory for answers that will not come */
+        assert_false(b.net->nodes[2].expects[i].live);
+    }
     /* Another one, that remembers nothing. */
     struct bench other = bench_make(7);
     b.roster = other.roster;
@@ -278,6 +282,31 @@ static void coordinator_dies_and_returns(void **state)
     assert_int_equal(state_of(&b, 2)->grant.epoch, epoch);
     assert_int_equal(weft_roster_members(b.roster), 2);
     assert_non_null(strstr(b.notes, "joined"));
+    bench_free(&b);
+}
+
+/* A worker that slept finds that its place was given away and has become free again. */
+static void registers_again(void **state)
+{
+    (void)state;
+    struct bench b = bench_make(10);
+    serve(&b);
+    add(&b, 1, WEFT_ROLE_WORKER, 0);
+    settle(&b);
+    uint64_t epoch = state_of(&b, 1)->grant.epoch;
+    b.paused = 1;
+    pass(&b, 6 * WEFT_NS_PER_S);
+    add(&b, 2, WEFT_ROLE_WORKER, 0);
+    settle(&b);
+    assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINED);
+    weft_member_client_leave(b.clients[2], false);
+    settle(&b);
+    assert_int_equal(weft_roster_members(b.roster), 0);
+    b.paused = 0;
+    pass(&b, 2 * WEFT_NS_PER_S);
+    assert_int_equal(state_of(&b, 1)->phase, WEFT_MEMBER_JOINED);
+    assert_int_equal(weft_roster_members(b.roster), 1);
+    assert_true(state_of(&b, 1)->grant.epoch > epoch + 1); /* above that of the one in between */
     bench_free(&b);
 }
 
@@ -351,7 +380,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_order),      cmocka_unit_test(a_moved_shard_is_told),
         cmocka_unit_test(a_claim_is_given_up), cmocka_unit_test(leaving),
-        cmocka_unit_test(coordinator_dies_and_returns), cmocka_unit_test(broken_journal),
+        cmocka_unit_test(coordinator_dies_and_returns), cmocka_unit_test(registers_again),
+        cmocka_unit_test(broken_journal),
         cmocka_unit_test(strangers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
