@@ -178,6 +178,8 @@ static weft_status open_driver(struct weft_coordinator *coordinator, struct weft
     driver.udp.ep.chunks_max = 256;
     driver.udp.ep.tx_window_max = 256;
     driver.udp.ep.expects_max = SLOTS;
+    /* Members speak five times in a lease; who has been silent for many is not there. */
+    driver.udp.ep.idle_timeout_ns = 30 * WEFT_NS_PER_S + 4 * config->roster.lease_ns;
     weft_status status =
         weft_security_arm(config->security, &driver.udp, &coordinator->provider, error);
     if (status == WEFT_OK) {

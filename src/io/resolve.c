@@ -40,10 +40,18 @@ weft_status weft_resolve(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
         return weft_io_fail(error, WEFT_NOTFOUND, "the name %.120s has no address: %s", host,
                             why == EAI_SYSTEM ? strerror(errno) : gai_strerror(why));
     }
-    struct sockaddr_storage first = {0};
-    memcpy(&first, found->ai_addr, found->ai_addrlen);
+    /* IPv4 where there is one: that is what 0.0.0.0, the wildcard that everybody binds, takes. */
+    const struct addrinfo *chosen = found;
+    for (const struct addrinfo *next = found; next != NULL; next = next->ai_next) {
+        if (next->ai_family == AF_INET) {
+            chosen = next;
+            break;
+        }
+    }
+    struct sockaddr_storage address = {0};
+    memcpy(&address, chosen->ai_addr, chosen->ai_addrlen);
     freeaddrinfo(found);
-    host_text(&first, text_p);
+    host_text(&address, text_p);
     return WEFT_OK;
 }
 
