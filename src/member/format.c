@@ -21,7 +21,7 @@ const char *weft_member_status_name(uint16_t status)
 const char *weft_member_status_text(uint16_t status)
 {
     return status < WEFT_MEMBER_STATUS_COUNT ? statuses[status].text
-                                             : "refused for a reason that this release does not know";
+                                             : "refused for a reason unknown to this release";
 }
 
 bool weft_member_job_valid(const char job[WEFT_MEMBER_JOB_BYTES])
