@@ -142,6 +142,9 @@ static uint32_t complete(const char *directory, const struct entries *entries, u
                     (shards == 0 || shards == manifest.shards) && count < WEFT_CKPT_SHARDS_MAX;
         shards = manifest.shards;
         weft_ckpt_manifest_fini(&manifest);
+        if (entry->first > next) {
+            break; /* said below */
+        }
         if (!fits) {
             (void)!weft_ckpt_fail(error, WEFT_DATA, "%s does not go with the others", entry->name);
             return 0;
@@ -149,7 +152,7 @@ static uint32_t complete(const char *directory, const struct entries *entries, u
         places[count++] = (uint32_t)i;
         next = entry->last + 1;
     }
-    if (count == 0 || next != shards) {
+    if (next != shards || shards == 0) {
         (void)!weft_ckpt_fail(error, WEFT_DATA, "shard %u of %u is missing", next, shards);
         return 0;
     }
