@@ -8,7 +8,7 @@
  * every N seconds, on SIGUSR1, and at the end; the last three only where the process has all shards
  * of the job.
  *
- * Thread:  init, find, begin, request, final, end, fini: the main thread. turn: the shard's.
+ * Thread:  new, begin, request, end, free: the main thread. restore, attach, turn: the shard's.
  *
  * Source: docs/CHECKPOINTS.md.
  */

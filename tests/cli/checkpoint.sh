@@ -107,6 +107,7 @@ tap_run_fails "nothing to restore" 1 server --checkpoint "$tap_tmp/x" --restore
 tap_like "says so" "$(cat "$tap_tmp/run.out")" 'holds no checkpoint to restore from'
 tap_run_fails "a directory that cannot be made" 1 server --checkpoint /dev/null/x
 : >"$tap_tmp/log"
+: >"$tap_tmp/port"
 "$WEFT_BIN" server --security none --port 0 --checkpoint "$tap_tmp/asked" >"$tap_tmp/port" 2>"$tap_tmp/log" &
 server=$!
 until_true grep -q '^shard 0' "$tap_tmp/port"
