@@ -34,6 +34,9 @@ static const uint64_t end_grace_ns = 3 * WEFT_NS_PER_S;
 static const uint64_t restart_pause_ns = 50 * WEFT_NS_PER_MS;
 enum { RESTART_DOUBLINGS = 5 };
 
+/* Of a server's command: our own, and those of --server-options. */
+enum { SERVER_WORDS_MAX = 64, SERVER_OPTIONS_MAX = 40 };
+
 struct run {
     uint32_t workers;
     uint32_t servers;
@@ -41,6 +44,7 @@ struct run {
     uint32_t restarts;
     uint32_t lease_ms;
     const char *job;
+    const char *server_options; /* words with blanks between them; NULL = none */
     struct weft_carrier carrier;
     struct weft_security security;
     char **words; /* of the command */
@@ -52,7 +56,7 @@ struct run {
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
     uint64_t restart_ns[1 + WEFT_JOB_SHARDS_MAX + WEFT_JOB_WORKERS_MAX]; /* due; 0 = not */
     char *scheduler_words[16];
-    char *server_words[WEFT_JOB_SHARDS_MAX][24];
+    char *server_words[WEFT_JOB_SHARDS_MAX][SERVER_WORDS_MAX];
     int interrupted;
     char error[640]; /* why the run is over; "" = it is not */
 };
@@ -164,6 +168,13 @@ static void make_server(struct run *run, uint32_t s)
     add_common(run, words);
     word(words, "--shards-per-server=%u", run->shards_per_server);
     word(words, "--scheduler=127.0.0.1:%u", run->scheduler_port);
+    for (const char *at = run->server_options; at != NULL && *at != '\0'; at += strspn(at, " ")) {
+        size_t bytes = strcspn(at, " ");
+        if (bytes > 0) {
+            word(words, "%.*s", (int)bytes, at);
+        }
+        at += bytes;
+    }
     word(words, "--port=%u", 0);
     tell_job(run, place);
 }
@@ -476,6 +487,14 @@ static int check(const struct weft_command *command, const struct run *run)
             command, "%u servers of %u shards are too many; at most %d shards", run->servers,
             run->shards_per_server, (int)WEFT_JOB_SHARDS_MAX);
     }
+    uint32_t blanks = 0;
+    for (const char *at = run->server_options; at != NULL && *at != '\0'; at++) {
+        blanks += *at == ' ';
+    }
+    if (blanks >= SERVER_OPTIONS_MAX) {
+        return weft_options_usage(command, "--server-options has more than %d words",
+                                  (int)SERVER_OPTIONS_MAX);
+    }
     int status = weft_carrier_check(command, &run->carrier, 0, NULL);
     return status != WEFT_OPTIONS_RUN ? status : weft_security_check(command, &run->security);
 }
@@ -517,6 +536,9 @@ int weft_cli_run(int argc, char **argv)
          "ends the run", WEFT_OPTION_U32, .value = &run.restarts, .max = 1000000},
         {"lease-ms", "MS", "as for `weft scheduler`", WEFT_OPTION_U32, .value = &run.lease_ms,
          .min = 100, .max = 3600000},
+        {"server-options", "WORDS", "for every `weft server`, in one argument with blanks between them:\n"
+         "\"--tables 8 --checkpoint /data/run\"", WEFT_OPTION_STRING, .value = &run.server_options,
+         .fallback = "none"},
         {"job", "NAME", "WEFT_JOB of all processes", WEFT_OPTION_STRING, .value = &run.job,
          .fallback = "none"},
         WEFT_CARRIER_OPTIONS(&run.carrier),

@@ -58,6 +58,8 @@ tap_is "every one knows servers and scheduler" "$(grep -c \
 tap_run "weft worker takes everything from the environment" \
     "$weft" run -n 2 -s 2 --shards-per-server 2 -- "$weft" $worker
 tap_is "both trained" "$(grep -c '^\[worker [01]\] {"event":"done"' run.out)" 2
+tap_run_fails "options for the servers" 1 "$weft" run --server-options "--tables 3  --dim-max 0" -- true
+tap_like "reach them" "$(cat run.out)" '^\[server 0\] weft server: --dim-max "0" is not allowed'
 tap_run "over TCP" "$weft" run -n 2 --transport tcp -- "$weft" $worker --transport tcp
 tap_run_fails "a worker that fails ends the run" 1 "$weft" run -n 2 -- sh -c \
     'test "$WEFT_RANK" = 0 || exit 7; sleep 100'
