@@ -58,6 +58,15 @@ tap_is "every one knows servers and scheduler" "$(grep -c \
 tap_run "weft worker takes everything from the environment" \
     "$weft" run -n 2 -s 2 --shards-per-server 2 -- "$weft" $worker
 tap_is "both trained" "$(grep -c '^\[worker [01]\] {"event":"done"' run.out)" 2
+# A program of the C API: it takes servers, rank, number and key from the environment.
+if [ "$WEFT_BUILD_NAME" = release ] && ${CC:-cc} -I"$WEFT_SOURCE_ROOT/include" -o ps_train \
+    "$WEFT_SOURCE_ROOT/examples/ps_train.c" -L"$WEFT_BUILD_ROOT" -lweft -lm; then
+    tap_run "a program of the C API" env LD_LIBRARY_PATH="$WEFT_BUILD_ROOT" \
+        "$weft" run -n 2 -s 2 -- ./ps_train
+    tap_is "every worker of it has trained" "$(grep -c '^\[worker [01]\] accuracy' run.out)" 2
+else
+    tap_skip "a program of the C API" "the $WEFT_BUILD_NAME build"
+fi
 tap_run_fails "options for the servers" 1 "$weft" run --server-options "--tables 3  --dim-max 0" -- true
 tap_like "reach them" "$(cat run.out)" '^\[server 0\] weft server: --dim-max "0" is not allowed'
 tap_run "over TCP" "$weft" run -n 2 --transport tcp -- "$weft" $worker --transport tcp
