@@ -9,10 +9,21 @@
 
 const char *weft_job_parse_model(const char *text, void *value)
 {
-    if (strcmp(text, "lr") != 0) {
-        return "lr, the only model of this release";
+    const struct weft_ml_model_kind *kind;
+    if (weft_ml_model_find(text, NULL, &kind) != WEFT_OK) {
+        return "lr, fm or mf";
     }
-    *(const char **)value = "lr";
+    *(const struct weft_ml_model_kind **)value = kind;
+    return NULL;
+}
+
+const char *weft_job_parse_l2(const char *text, void *value)
+{
+    float l2;
+    if (!weft_ml_number_f32(text, strlen(text), &l2) || l2 < 0.0F) {
+        return "a number of at least 0, such as 0.04";
+    }
+    *(float *)value = l2;
     return NULL;
 }
 
@@ -20,7 +31,7 @@ const char *weft_job_parse_format(const char *text, void *value)
 {
     const struct weft_ml_format *format;
     if (weft_ml_format_find(text, NULL, &format) != WEFT_OK) {
-        return "adult, adult3 or libsvm";
+        return "adult, adult3, libsvm, movielens, tsv or criteo";
     }
     *(const char **)value = format->name;
     return NULL;
@@ -91,7 +102,8 @@ float weft_job_rate(const struct weft_job *job)
     if (job->learning_rate > 0.0F) {
         return job->learning_rate;
     }
-    return job->optimizer == WEFT_ML_SGD ? WEFT_ML_DEFAULT_SGD_RATE : WEFT_ML_DEFAULT_ADAGRAD_RATE;
+    const struct weft_ml_model_pace *pace = &job->kind->pace;
+    return job->optimizer == WEFT_ML_SGD ? pace->sgd_rate : pace->adagrad_rate;
 }
 
 weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
@@ -109,6 +121,16 @@ weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *er
     return weft_ml_locate(name, directories, WEFT_ARRAY_COUNT(directories), error, path_p);
 }
 
+void weft_job_settle(struct weft_job *job)
+{
+    const struct weft_ml_model_settings *usual = &job->kind->settings;
+    struct weft_ml_model_settings *settings = &job->settings;
+    settings->factors = settings->factors > 0 ? settings->factors : usual->factors;
+    settings->init_scale = settings->init_scale > 0 ? settings->init_scale : usual->init_scale;
+    settings->l2 = settings->l2 >= 0 ? settings->l2 : usual->l2;
+    job->epochs = job->epochs > 0 ? job->epochs : job->kind->pace.epochs;
+}
+
 int weft_job_check(const struct weft_command *command, const struct weft_job *job)
 {
     const struct weft_ml_format *format;
@@ -116,6 +138,17 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
         job->data == NULL) {
         return weft_options_usage(command, "--data is missing: no data ships in the format %s",
                                   format->name);
+    }
+    if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK &&
+        job->kind->predicts_ratings && !format->has_ratings) {
+        return weft_options_usage(command, "--model %s needs ratings; the format %s has none "
+                                           "(--format movielens has)",
+                                  job->kind->name, format->name);
+    }
+    if (job->kind->predicts_ratings && weft_until_is_set(&job->until)) {
+        return weft_options_usage(command, "--until-loss and --until-auc are of models of clicks; "
+                                           "--model %s has neither",
+                                  job->kind->name);
     }
     int status = weft_until_verify(command, &job->until);
     return status != WEFT_OPTIONS_RUN

@@ -27,7 +27,8 @@ struct weft_job_mode {
 };
 
 struct weft_job {
-    const char *model;
+    const struct weft_ml_model_kind *kind;
+    struct weft_ml_model_settings settings; /* weft_job_settle replaces what was not given */
     const char *data;   /* as the user wrote it; NULL = the format's shipped file */
     const char *format;
     uint32_t workers;
@@ -36,7 +37,7 @@ struct weft_job {
     enum weft_ml_optimizer optimizer;
     uint32_t epochs;
     uint32_t batch_rows;
-    float learning_rate; /* 0 = the optimizer's default; see weft_job_rate */
+    float learning_rate; /* 0 = the default of model and optimizer; see weft_job_rate */
     uint64_t seed;
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
@@ -65,8 +66,9 @@ uint64_t weft_job_span_ns(uint32_t ms);
 
 #define WEFT_JOB_DEFAULTS                                                                          \
     {                                                                                              \
-        .model = "lr", .format = "adult", .workers = 4, .mode = {.kind = WEFT_JOB_BSP},            \
-        .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD, .epochs = WEFT_ML_DEFAULT_EPOCHS,       \
+        .kind = &weft_ml_model_kinds[0], .settings = {.l2 = -1.0F}, .format = "adult",             \
+        .workers = 4, .mode = {.kind = WEFT_JOB_BSP},                                              \
+        .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD,                                         \
         .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
         .keepalive_ms = 1000,                                                                      \
         .until = WEFT_UNTIL_DEFAULTS,                                                              \
@@ -74,6 +76,7 @@ uint64_t weft_job_span_ns(uint32_t ms);
     }
 
 const char *weft_job_parse_model(const char *text, void *value);
+const char *weft_job_parse_l2(const char *text, void *value);
 const char *weft_job_parse_format(const char *text, void *value);
 const char *weft_job_parse_mode(const char *text, void *value);
 const char *weft_job_parse_optimizer(const char *text, void *value);
@@ -81,13 +84,23 @@ const char *weft_job_parse_drive(const char *text, void *value);
 
 /* Rows of an option table. */
 #define WEFT_JOB_OPTIONS(job)                                                                      \
-    {"model", "NAME", "lr = logistic regression", WEFT_OPTION_CUSTOM, .value = &(job)->model,      \
+    {"model", "NAME", "lr = logistic regression, fm = factorization machine,\n"                    \
+     "mf = matrix factorization of ratings", WEFT_OPTION_CUSTOM, .value = &(job)->kind,            \
      .parse = weft_job_parse_model, .fallback = "lr"},                                             \
+    {"factors", "N", "factors of a feature (fm, mf)", WEFT_OPTION_U32,                             \
+     .value = &(job)->settings.factors, .min = 1, .max = WEFT_ML_FACTORS_MAX,                      \
+     .fallback = "32 for fm, 16 for mf"},                                                          \
+    {"l2", "X", "pull of the weights towards 0, for each row that names them", WEFT_OPTION_CUSTOM, \
+     .value = &(job)->settings.l2, .parse = weft_job_parse_l2,                                     \
+     .fallback = "0 for lr, 0.04 for fm, 0.1 for mf"},                                             \
+    {"init-scale", "X", "factors begin uniform in [-X, X)", WEFT_OPTION_F32,                       \
+     .value = &(job)->settings.init_scale, .fallback = "0.05"},                                    \
     {"data", "PATH", "data file, plain, .zst or .gz; a bare name is also looked for in\n"          \
      "$WEFT_DATA_DIR and in weft's own data folder", WEFT_OPTION_STRING, .value = &(job)->data,    \
      .fallback = "the file shipped for the format"},                                               \
     {"format", "NAME", "adult = UCI Adult CSV, adult3 = the same with 15 times the features,\n"    \
-     "libsvm = lines of `label index:value ...`",                                                  \
+     "libsvm = lines of `label index:value ...`, movielens = ratings.csv,\n"                       \
+     "tsv = label and categories, criteo = with 13 integers before them",                          \
      WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
      .fallback = "adult"},                                                                         \
     {"workers", "N", "worker processes in the job", WEFT_OPTION_U32, .value = &(job)->workers,     \
@@ -101,12 +114,13 @@ const char *weft_job_parse_drive(const char *text, void *value);
     {"optimizer", "NAME", "adagrad or sgd; runs on the servers", WEFT_OPTION_CUSTOM,               \
      .value = &(job)->optimizer, .parse = weft_job_parse_optimizer, .fallback = "adagrad"},        \
     {"epochs", "N", "passes over the training rows", WEFT_OPTION_U32, .value = &(job)->epochs,     \
-     .min = 1, .max = 10000},                                                                      \
+     .min = 1, .max = 10000, .fallback = "3 for lr, 16 for fm, 12 for mf"},                        \
     {"batch", "N", "rows per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,       \
      .min = 1, .max = 1000000},                                                                    \
     {"lr", "X", "learning rate", WEFT_OPTION_F32, .value = &(job)->learning_rate,                  \
-     .fallback = "0.1 for adagrad, 0.2 for sgd"},                                                  \
-    {"seed", "N", "of the order of the rows; the same seed gives the same batches",                \
+     .fallback = "0.1 for lr, 0.2 for fm and mf; with sgd 0.4, 2, 1"},                                                  \
+    {"seed", "N", "of the order of the rows and of the first factors; the same seed\n"             \
+     "gives the same batches",                                                                     \
      WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
     {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose, in every\n"         \
      "process", WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                \
@@ -134,6 +148,9 @@ float weft_job_rate(const struct weft_job *job);
 /* Find the data file of a job that was checked.   Errors: those of weft_ml_locate. */
 weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
                             char path_p[WEFT_ML_PATH_BYTES]);
+
+/* Fill in what was not given and what depends on the model: settings, epochs. */
+void weft_job_settle(struct weft_job *job);
 
 /* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
 int weft_job_check(const struct weft_command *command, const struct weft_job *job);

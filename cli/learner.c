@@ -125,17 +125,34 @@ static uint64_t clock_now(void *arg)
     return weft_clock_now_ns();
 }
 
+/* What a first pull that loses a row leaves in its place. */
+static void begin_seen(struct weft_learner *learner)
+{
+    const struct weft_ml_dataset *dataset = learner->dataset;
+    for (size_t i = 0; i < dataset->feature_count; i++) {
+        weft_ml_model_initial_row(&learner->model, dataset->feature_ids[i],
+                                  learner->seen + i * learner->model.dim);
+    }
+}
+
 static weft_status allocate(struct weft_learner *learner, uint32_t rank)
 {
     const struct weft_job *job = learner->job;
     const struct weft_ml_dataset *dataset = learner->dataset;
-    learner->seen = calloc(dataset->feature_count, sizeof(float));
-    learner->weights = calloc(dataset->feature_count, sizeof(float));
-    learner->gradient = calloc(dataset->feature_count, sizeof(float));
+    weft_status status = weft_ml_model_init(&learner->model, job->kind, &job->settings, job->seed,
+                                            dataset);
+    if (status != WEFT_OK) {
+        return fail_status(learner, status, "the model does not fit the data");
+    }
+    size_t row_bytes = learner->model.dim * sizeof(float);
+    learner->seen = calloc(dataset->feature_count, row_bytes);
+    learner->weights = calloc(dataset->feature_count, row_bytes);
+    learner->gradient = calloc(dataset->feature_count, row_bytes);
     if (learner->seen == NULL || learner->weights == NULL || learner->gradient == NULL) {
         return fail_status(learner, WEFT_NOMEM, "memory of the model");
     }
-    weft_status status = weft_ml_batch_init(&learner->batch, dataset);
+    begin_seen(learner);
+    status = weft_ml_batch_init(&learner->batch, dataset);
     if (status == WEFT_OK) {
         status = weft_ml_batch_init(&learner->test_batch, dataset);
     }
@@ -203,7 +220,7 @@ static weft_status open_client(struct weft_learner *learner, uint32_t rank)
     config.shards = learner->shard_count;
     config.tables_max = 1;
     config.lists_per_op_max = 1;
-    config.dim_max = 1;
+    config.dim_max = learner->model.dim;
     config.clock_ns = clock_now;
     weft_status status = open_endpoint(learner, rank, &config);
     if (status != WEFT_OK) {
@@ -217,7 +234,7 @@ static weft_status open_client(struct weft_learner *learner, uint32_t rank)
     return status == WEFT_OK ? status : fail_status(learner, status, "parameter-server client");
 }
 
-/* The table of the weights: dim 1, one row per feature. */
+/* The table of the weights: one row per feature. */
 static weft_status open_table(struct weft_learner *learner)
 {
     static const uint8_t modes[] = {[WEFT_JOB_BSP] = WEFT_TABLE_BSP,
@@ -227,14 +244,14 @@ static weft_status open_table(struct weft_learner *learner)
     bool adagrad = job->optimizer == WEFT_ML_ADAGRAD;
     struct weft_table_spec spec = {
         .table = TABLE,
-        .dim = 1,
+        .dim = learner->model.dim,
         .optimizer = adagrad ? WEFT_OPTIMIZER_ADAGRAD : WEFT_OPTIMIZER_SGD,
         .mode = modes[job->mode.kind],
         .workers = (uint16_t)job->workers,
         .staleness = job->mode.staleness,
         .learning_rate = weft_job_rate(job),
         .epsilon = adagrad ? WEFT_ML_DEFAULT_ADAGRAD_EPSILON : 0.0F,
-        .accumulator = adagrad ? WEFT_ML_DEFAULT_ADAGRAD_ACCUMULATOR : 0.0F,
+        .accumulator = adagrad ? job->kind->pace.adagrad_accumulator : 0.0F,
     };
     weft_ps_op op;
     weft_status status = weft_ps_table_open(learner->client, &spec, weft_clock_now_ns(), &op);
@@ -292,19 +309,21 @@ static uint32_t column_of(const struct weft_ml_dataset *dataset, uint64_t id, ui
 
 static void load_seen(struct weft_learner *learner, const struct weft_ml_batch *batch)
 {
+    size_t dim = learner->model.dim;
     uint32_t column = 0;
     for (uint32_t i = 0; i < batch->id_count; i++) {
         column = column_of(learner->dataset, batch->ids[i], column);
-        learner->weights[i] = learner->seen[column];
+        memcpy(learner->weights + i * dim, learner->seen + column * dim, dim * sizeof(float));
     }
 }
 
 static void store_seen(struct weft_learner *learner, const struct weft_ml_batch *batch)
 {
+    size_t dim = learner->model.dim;
     uint32_t column = 0;
     for (uint32_t i = 0; i < batch->id_count; i++) {
         column = column_of(learner->dataset, batch->ids[i], column);
-        learner->seen[column] = learner->weights[i];
+        memcpy(learner->seen + column * dim, learner->weights + i * dim, dim * sizeof(float));
     }
 }
 
@@ -325,8 +344,8 @@ static weft_status pull(struct weft_learner *learner, const struct weft_ml_batch
         uint32_t n = (uint32_t)weft_min_u64(batch->id_count - at, part_max());
         weft_ps_op op;
         weft_status status =
-            weft_ps_pull(learner->client, TABLE, batch->ids + at, learner->weights + at, n,
-                         bound_ppm, weft_clock_now_ns(), &op);
+            weft_ps_pull(learner->client, TABLE, batch->ids + at,
+                         learner->weights + (size_t)at * learner->model.dim, n, bound_ppm, weft_clock_now_ns(), &op);
         if (status != WEFT_OK) {
             return fail_status(learner, status, "pull");
         }
@@ -366,7 +385,8 @@ static weft_status push(struct weft_learner *learner)
             return status;
         }
         uint32_t n = (uint32_t)weft_min_u64(batch->id_count - at, part_max());
-        status = weft_ps_push(learner->client, TABLE, batch->ids + at, learner->gradient + at, n,
+        status = weft_ps_push(learner->client, TABLE, batch->ids + at,
+                              learner->gradient + (size_t)at * learner->model.dim, n,
                               learner->job->bound_ppm, weft_clock_now_ns(), &learner->push);
         if (status != WEFT_OK) {
             return fail_status(learner, status, "push");
@@ -407,7 +427,8 @@ static weft_status step(struct weft_learner *learner, const uint32_t *rows, uint
     if (status != WEFT_OK) {
         return status;
     }
-    *loss_p = weft_ml_batch_gradient(&learner->batch, learner->weights, learner->gradient);
+    *loss_p = weft_ml_model_gradient(&learner->model, &learner->batch, learner->weights,
+                                     learner->gradient);
     status = push(learner);
     return status == WEFT_OK ? end_clock(learner) : status;
 }
@@ -474,8 +495,9 @@ weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quali
     if (status != WEFT_OK) {
         return status;
     }
-    status = weft_ml_batch_evaluate(&learner->test_batch, learner->weights, quality_p);
-    return status == WEFT_OK ? check_loss(learner, quality_p->log_loss)
+    status = weft_ml_model_evaluate(&learner->model, &learner->test_batch, learner->weights,
+                                    quality_p);
+    return status == WEFT_OK ? check_loss(learner, quality_p->log_loss + quality_p->rmse)
                              : fail_status(learner, status, "test of the model");
 }
 

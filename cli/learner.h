@@ -1,10 +1,13 @@
 /* One worker's training: batches from its share of the rows, weights from the servers, gradients to
  * them. The step is
  *
- *     rows -> ids;  pull the weights (bound);  gradient;  push it (bound);  CLOCK
+ *     rows -> ids;  pull their rows of the table (bound);  gradient;  push it (bound);  CLOCK
  *
  * The push and the CLOCK travel while the next batch is built. A weight that a bounded pull leaves
  * out keeps the value this worker saw last. A gradient that a bounded push leaves out is gone.
+ *
+ * The model (ml/model.h) says how wide a row of the table is, where it begins, and what the gradient
+ * is; nothing here knows more of it.
  *
  * Source: docs/MODELS.md section 2; ps/client.h.
  */
@@ -13,7 +16,7 @@
 
 #include "cli/drive.h"
 #include "cli/job.h"
-#include "ml/logreg.h"
+#include "ml/model.h"
 #include "ml/share.h"
 #include "ps/client.h"
 
@@ -38,11 +41,12 @@ struct weft_learner {
     struct weft_tracing_feed trace; /* of its endpoint */
     struct weft_msgr msgr;
     struct weft_ps_client *client;
+    struct weft_ml_model model;
     struct weft_ml_share share;
     struct weft_ml_batch batch;      /* of a step */
     struct weft_ml_batch test_batch; /* all test rows */
-    float *seen;      /* (feature_count,): the weights as last pulled, by column */
-    float *weights;   /* (feature_count,): of a batch; so is the next */
+    float *seen;      /* (feature_count, model.dim): the weights as last pulled, by column */
+    float *weights;   /* (feature_count, model.dim): of a batch; so is the next */
     float *gradient;
     bool is_pushing;  /* a push is under way; its result is not looked at yet */
     weft_ps_op push;

@@ -66,6 +66,11 @@ static struct weft_results_epoch *epoch_of(struct weft_results *results, const c
     return &results->epochs[(uint32_t)number - 1];
 }
 
+static bool predicts_ratings(const struct weft_results *results)
+{
+    return results->job->kind->predicts_ratings;
+}
+
 static bool has_number(const cJSON *message, const char *key)
 {
     return cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(message, key));
@@ -78,12 +83,13 @@ static weft_status add_epoch(struct weft_results *results, uint32_t rank, const 
     if (epoch == NULL || rank >= results->job->workers) {
         return WEFT_DATA;
     }
-    if (!has_number(message, "train_logloss") || !has_number(message, "elements") ||
+    const char *loss_key = predicts_ratings(results) ? "train_mse" : "train_logloss";
+    if (!has_number(message, loss_key) || !has_number(message, "elements") ||
         !has_number(message, "elements_delivered")) {
         return WEFT_DATA;
     }
     epoch->workers_ended++;
-    epoch->train_logloss_sum += weft_channel_number(message, "train_logloss");
+    epoch->train_loss_sum += weft_channel_number(message, loss_key);
     epoch->ended_ns = at_ns;
     results->workers[rank] = (struct weft_results_worker){
         .elements = weft_channel_number(message, "elements"),
@@ -95,6 +101,11 @@ static weft_status add_epoch(struct weft_results *results, uint32_t rank, const 
 static weft_status add_test(struct weft_results *results, const cJSON *message)
 {
     struct weft_results_epoch *epoch = epoch_of(results, message);
+    if (epoch != NULL && predicts_ratings(results) && has_number(message, "test_rmse")) {
+        epoch->tested = true;
+        epoch->test_rmse = weft_channel_number(message, "test_rmse");
+        return WEFT_OK;
+    }
     if (epoch == NULL || !has_number(message, "test_logloss") || !has_number(message, "test_auc")) {
         return WEFT_DATA;
     }
@@ -187,6 +198,16 @@ static double rate(double samples, double seconds)
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
+static void quality_text(const struct weft_results *results, const struct weft_results_epoch *epoch,
+                         char *text, size_t bytes)
+{
+    if (predicts_ratings(results)) {
+        snprintf(text, bytes, "test RMSE %.4f", epoch->test_rmse);
+    } else {
+        snprintf(text, bytes, "test loss %.4f  AUC %.4f", epoch->test_logloss, epoch->test_auc);
+    }
+}
+
 static void show_epoch(struct weft_results *results, uint32_t index, FILE *out)
 {
     const struct weft_results_epoch *epoch = &results->epochs[index];
@@ -198,12 +219,11 @@ static void show_epoch(struct weft_results *results, uint32_t index, FILE *out)
         elements += results->workers[w].elements;
         delivered += results->workers[w].elements_delivered;
     }
-    fprintf(out,
-            "epoch %u/%u  train loss %.4f  test loss %.4f  AUC %.4f  %9.0f samples/s  "
-            "delivered %.3f %%\n",
-            index + 1, results->job->epochs, epoch->train_logloss_sum / results->job->workers,
-            epoch->test_logloss, epoch->test_auc, rate(results->rows_train, seconds),
-            100.0 * fraction(delivered, elements));
+    char quality[64];
+    quality_text(results, epoch, quality, sizeof(quality));
+    fprintf(out, "epoch %u/%u  train loss %.4f  %s  %9.0f samples/s  delivered %.3f %%\n",
+            index + 1, results->job->epochs, epoch->train_loss_sum / results->job->workers, quality,
+            rate(results->rows_train, seconds), 100.0 * fraction(delivered, elements));
     fflush(out);
 }
 
@@ -263,8 +283,12 @@ void weft_results_show(const struct weft_results *results, FILE *out)
     double received = counter(results, "datagrams_received");
     double dropped = counter(results, "injected_drops");
     double seconds = wall_s(results);
-    fprintf(out, "\n  %-30s %12.4f\n", "test AUC", last->test_auc);
-    fprintf(out, "  %-30s %12.4f\n", "test log-loss", last->test_logloss);
+    if (predicts_ratings(results)) {
+        fprintf(out, "\n  %-30s %12.4f\n", "test RMSE", last->test_rmse);
+    } else {
+        fprintf(out, "\n  %-30s %12.4f\n", "test AUC", last->test_auc);
+        fprintf(out, "  %-30s %12.4f\n", "test log-loss", last->test_logloss);
+    }
     fprintf(out, "  %-30s %12.3f s\n", "training time", seconds);
     show_steps(results, out);
     fprintf(out, "  %-30s %12.0f /s\n", "samples", rate(samples(results), seconds));
@@ -283,13 +307,26 @@ void weft_results_show(const struct weft_results *results, FILE *out)
 
 /* ---- for programs ---------------------------------------------------------------------------- */
 
+/* A float in the digits that it has: 0.1, not 0.10000000149. */
+static void add_float(cJSON *report, const char *key, float value)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%.7g", (double)value);
+    cJSON_AddRawToObject(report, key, text);
+}
+
 static void add_settings(const struct weft_results *results, cJSON *report)
 {
     const struct weft_job *job = results->job;
     char mode[32];
     weft_job_mode_text(job->mode, mode, sizeof(mode));
     cJSON_AddStringToObject(report, "weft_version", WEFT_VERSION);
-    cJSON_AddStringToObject(report, "model", job->model);
+    cJSON_AddStringToObject(report, "model", job->kind->name);
+    if (job->kind->has_factors) {
+        cJSON_AddNumberToObject(report, "factors", job->settings.factors);
+        add_float(report, "init_scale", job->settings.init_scale);
+    }
+    add_float(report, "l2", job->settings.l2);
     cJSON_AddStringToObject(report, "dataset", results->dataset);
     cJSON_AddStringToObject(report, "format", job->format);
     cJSON_AddNumberToObject(report, "rows_train", results->rows_train);
@@ -306,10 +343,7 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddNumberToObject(report, "injected_loss", (double)job->inject_loss_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "inject_seed", (double)job->inject_seed);
     cJSON_AddStringToObject(report, "optimizer", weft_job_optimizer_name(job->optimizer));
-    /* The float that the servers use, in the digits that it has: 0.1, not 0.10000000149. */
-    char rate[32];
-    snprintf(rate, sizeof(rate), "%.7g", (double)weft_job_rate(job));
-    cJSON_AddRawToObject(report, "learning_rate", rate);
+    add_float(report, "learning_rate", weft_job_rate(job));
     cJSON_AddNumberToObject(report, "batch", job->batch_rows);
     cJSON_AddNumberToObject(report, "seed", (double)job->seed);
     cJSON_AddNumberToObject(report, "epochs", results->epoch_count);
@@ -318,18 +352,24 @@ static void add_settings(const struct weft_results *results, cJSON *report)
 static void add_quality(const struct weft_results *results, cJSON *report)
 {
     const struct weft_results_epoch *last = &results->epochs[results->epoch_count - 1];
-    cJSON *train = cJSON_AddArrayToObject(report, "train_logloss");
-    cJSON *auc = cJSON_AddArrayToObject(report, "epoch_test_auc");
+    bool ratings = predicts_ratings(results);
+    cJSON *train = cJSON_AddArrayToObject(report, ratings ? "train_mse" : "train_logloss");
+    cJSON *test = cJSON_AddArrayToObject(report, ratings ? "epoch_test_rmse" : "epoch_test_auc");
     for (uint32_t e = 0; e < results->epoch_count; e++) {
         const struct weft_results_epoch *epoch = &results->epochs[e];
         if (e < results->epochs_before) {
             cJSON_AddItemToArray(train, cJSON_CreateNull());
-            cJSON_AddItemToArray(auc, cJSON_CreateNull());
+            cJSON_AddItemToArray(test, cJSON_CreateNull());
             continue;
         }
         cJSON_AddItemToArray(train,
-                             cJSON_CreateNumber(epoch->train_logloss_sum / results->job->workers));
-        cJSON_AddItemToArray(auc, cJSON_CreateNumber(epoch->test_auc));
+                             cJSON_CreateNumber(epoch->train_loss_sum / results->job->workers));
+        cJSON_AddItemToArray(
+            test, cJSON_CreateNumber(ratings ? epoch->test_rmse : epoch->test_auc));
+    }
+    if (ratings) {
+        cJSON_AddNumberToObject(report, "test_rmse", last->test_rmse);
+        return;
     }
     cJSON_AddNumberToObject(report, "test_logloss", last->test_logloss);
     cJSON_AddNumberToObject(report, "test_auc", last->test_auc);

@@ -14,11 +14,12 @@
 
 struct weft_results_epoch {
     uint32_t workers_ended;
-    double train_logloss_sum; /* of the workers' means */
+    double train_loss_sum; /* of the workers' means; log-loss, for ratings squared error */
     uint64_t ended_ns;        /* when the last worker's news came */
     bool tested;
     double test_logloss;
     double test_auc;
+    double test_rmse; /* models of ratings; these have no test_logloss and test_auc */
 };
 
 struct weft_results_worker {

@@ -188,7 +188,12 @@ static weft_status start_worker(struct train *train, uint32_t rank)
     weft_arguments_add(&arguments, "--servers=%s", train->addresses);
     weft_arguments_add(&arguments, "--rank=%u", rank);
     weft_arguments_add(&arguments, "--keepalive-ms=%u", train->job.keepalive_ms);
-    weft_arguments_add(&arguments, "--model=%s", job->model);
+    weft_arguments_add(&arguments, "--model=%s", job->kind->name);
+    if (job->kind->has_factors) {
+        weft_arguments_add(&arguments, "--factors=%u", job->settings.factors);
+        weft_arguments_add(&arguments, "--init-scale=%.9g", (double)job->settings.init_scale);
+    }
+    weft_arguments_add(&arguments, "--l2=%.9g", (double)job->settings.l2);
     weft_arguments_add(&arguments, "--data=%s", train->data_path);
     weft_arguments_add(&arguments, "--format=%s", job->format);
     weft_arguments_add(&arguments, "--mode=%s", mode);
@@ -569,7 +574,7 @@ static int prepare_and_run(struct train *train)
     return result;
 }
 
-static int check(const struct weft_command *command, const struct train *train)
+static int check(const struct weft_command *command, struct train *train)
 {
     uint32_t shards = train->servers * train->shards_per_server;
     if (shards > WEFT_JOB_SHARDS_MAX) {
@@ -584,6 +589,7 @@ static int check(const struct weft_command *command, const struct train *train)
     if (train->checkpoints.restore && train->checkpoints.directory == NULL) {
         return weft_options_usage(command, "--resume needs --checkpoint: from where?");
     }
+    weft_job_settle(&train->job);
     int status = weft_security_check(command, &train->job.security);
     return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &train->job);
 }

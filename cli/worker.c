@@ -101,7 +101,8 @@ static bool wait_for_word(struct worker *worker, const char *word)
 
 /* ---- the data -------------------------------------------------------------------------------- */
 
-static weft_status check_data(const struct weft_ml_dataset *dataset, const char *path,
+static weft_status check_data(const struct weft_ml_model_kind *kind,
+                              const struct weft_ml_dataset *dataset, const char *path,
                               struct weft_ml_error *error)
 {
     uint32_t positive = 0;
@@ -112,7 +113,11 @@ static weft_status check_data(const struct weft_ml_dataset *dataset, const char 
         return weft_ml_fail(error, WEFT_DATA, "%s: all %u rows are test rows; nothing to train on",
                             path, dataset->row_count);
     }
-    if (positive == 0 || positive == dataset->test_count) {
+    if (kind->predicts_ratings && dataset->test_count == 0) {
+        return weft_ml_fail(error, WEFT_DATA, "%s: none of the %u rows is a test row", path,
+                            dataset->row_count);
+    }
+    if (!kind->predicts_ratings && (positive == 0 || positive == dataset->test_count)) {
         return weft_ml_fail(error, WEFT_DATA,
                             "%s: %u of the %u test rows are positive; an AUC needs both classes",
                             path, positive, dataset->test_count);
@@ -131,7 +136,7 @@ static weft_status load(struct worker *worker, struct weft_ml_error *error)
     if (status == WEFT_OK) {
         status = weft_ml_dataset_load(path, format, error, &worker->dataset);
     }
-    return status == WEFT_OK ? check_data(&worker->dataset, path, error) : status;
+    return status == WEFT_OK ? check_data(worker->job.kind, &worker->dataset, path, error) : status;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -146,6 +151,11 @@ static void say_ready(struct worker *worker)
     say(worker, event);
 }
 
+static const char *loss_key(const struct worker *worker)
+{
+    return worker->job.kind->predicts_ratings ? "train_mse" : "train_logloss";
+}
+
 static void say_epoch(struct worker *worker, uint32_t epoch, double loss)
 {
     uint64_t elements;
@@ -153,7 +163,7 @@ static void say_epoch(struct worker *worker, uint32_t epoch, double loss)
     weft_learner_delivery(&worker->learner, &elements, &delivered);
     cJSON *event = weft_channel_event("epoch");
     cJSON_AddNumberToObject(event, "epoch", epoch + 1);
-    cJSON_AddNumberToObject(event, "train_logloss", loss);
+    cJSON_AddNumberToObject(event, loss_key(worker), loss);
     cJSON_AddNumberToObject(event, "elements", (double)elements);
     cJSON_AddNumberToObject(event, "elements_delivered", (double)delivered);
     say(worker, event);
@@ -163,8 +173,12 @@ static void say_test(struct worker *worker, uint32_t epoch, const struct weft_ml
 {
     cJSON *event = weft_channel_event("test");
     cJSON_AddNumberToObject(event, "epoch", epoch + 1);
-    cJSON_AddNumberToObject(event, "test_logloss", quality->log_loss);
-    cJSON_AddNumberToObject(event, "test_auc", quality->auc);
+    if (worker->job.kind->predicts_ratings) {
+        cJSON_AddNumberToObject(event, "test_rmse", quality->rmse);
+    } else {
+        cJSON_AddNumberToObject(event, "test_logloss", quality->log_loss);
+        cJSON_AddNumberToObject(event, "test_auc", quality->auc);
+    }
     say(worker, event);
 }
 
@@ -486,6 +500,7 @@ static int check(const struct weft_command *command, struct worker *worker)
         return weft_options_usage(command, "--until-loss and --until-auc take `weft train`, which "
                                            "tells all workers when to end");
     }
+    weft_job_settle(&worker->job);
     int status = weft_security_check(command, &worker->job.security);
     return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &worker->job);
 }

@@ -14,4 +14,16 @@
 
 #define WEFT_ML_DEFAULT_SGD_RATE 0.4F
 
+/* Of each kind of model (model.h): factors, l2, init_scale; epochs, Adagrad's rate and accumulator,
+ * rate of SGD. */
+#define WEFT_ML_DEFAULT_LR_PACE                                                                    \
+    {WEFT_ML_DEFAULT_EPOCHS, WEFT_ML_DEFAULT_ADAGRAD_RATE, WEFT_ML_DEFAULT_ADAGRAD_ACCUMULATOR,    \
+     WEFT_ML_DEFAULT_SGD_RATE}
+
+#define WEFT_ML_DEFAULT_FM_SETTINGS {32, 0.04F, 0.05F}
+#define WEFT_ML_DEFAULT_FM_PACE     {16, 0.2F, 1e-5F, 2.0F}
+
+#define WEFT_ML_DEFAULT_MF_SETTINGS {16, 0.1F, 0.05F}
+#define WEFT_ML_DEFAULT_MF_PACE     {12, 0.2F, 1e-5F, 1.0F}
+
 #endif

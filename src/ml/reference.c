@@ -5,34 +5,56 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct weft_ml_reference_memory {
     struct weft_ml_share *shares; /* (worker_count,) */
     struct weft_ml_batch batch;
     struct weft_prng prng; /* decides which chunks are lost */
-    float *sums;           /* (feature_count,): gradients of the step; zero outside a step */
-    float *squares;        /* (feature_count,): Adagrad's s */
-    float *pulled;         /* (feature_count,): weights of the batch's ids */
-    float *gradient;       /* (feature_count,): of the batch's ids */
+    float *sums;           /* (feature_count, dim): gradients of the step; zero outside a step */
+    float *squares;        /* (feature_count, dim): Adagrad's s */
+    float *pulled;         /* (feature_count, dim): weights of the batch's ids */
+    float *gradient;       /* (feature_count, dim): of the batch's ids */
     uint32_t *column_of;   /* (feature_count,): of the batch's ids */
     uint32_t *touched;     /* (feature_count,): columns that some worker reported, each once */
     uint8_t *is_touched;   /* (feature_count,) */
     uint32_t touched_count;
 };
 
-struct weft_ml_reference_options weft_ml_reference_defaults(enum weft_ml_optimizer optimizer)
+struct weft_ml_reference_options weft_ml_reference_defaults_of(const struct weft_ml_model_kind *kind,
+                                                               enum weft_ml_optimizer optimizer)
 {
     bool is_sgd = optimizer == WEFT_ML_SGD;
     return (struct weft_ml_reference_options){
+        .kind = kind,
+        .settings = kind->settings,
         .optimizer = optimizer,
         .worker_count = 4,
         .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS,
-        .learning_rate = is_sgd ? WEFT_ML_DEFAULT_SGD_RATE : WEFT_ML_DEFAULT_ADAGRAD_RATE,
+        .learning_rate = is_sgd ? kind->pace.sgd_rate : kind->pace.adagrad_rate,
         .epsilon = WEFT_ML_DEFAULT_ADAGRAD_EPSILON,
-        .accumulator = WEFT_ML_DEFAULT_ADAGRAD_ACCUMULATOR,
+        .accumulator = kind->pace.adagrad_accumulator,
         .seed = WEFT_ML_DEFAULT_SEED,
         .chunk_ids = 96,
     };
+}
+
+struct weft_ml_reference_options weft_ml_reference_defaults(enum weft_ml_optimizer optimizer)
+{
+    return weft_ml_reference_defaults_of(&weft_ml_model_kinds[0], optimizer);
+}
+
+static void begin_weights(struct weft_ml_reference *reference)
+{
+    const struct weft_ml_dataset *set = reference->dataset;
+    size_t dim = reference->model.dim;
+    for (size_t i = 0; i < set->feature_count; i++) {
+        weft_ml_model_initial_row(&reference->model, set->feature_ids[i],
+                                  reference->weights + i * dim);
+    }
+    for (size_t i = 0; i < set->feature_count * dim; i++) {
+        reference->memory->squares[i] = reference->options.accumulator;
+    }
 }
 
 static weft_status init_memory(struct weft_ml_reference *reference)
@@ -40,14 +62,15 @@ static weft_status init_memory(struct weft_ml_reference *reference)
     struct weft_ml_reference_memory *memory = reference->memory;
     const struct weft_ml_dataset *set = reference->dataset;
     size_t count = set->feature_count;
-    memory->sums = calloc(count, sizeof(*memory->sums));
-    memory->squares = calloc(count, sizeof(*memory->squares));
-    memory->pulled = calloc(count, sizeof(*memory->pulled));
-    memory->gradient = calloc(count, sizeof(*memory->gradient));
+    size_t row_bytes = reference->model.dim * sizeof(float);
+    memory->sums = calloc(count, row_bytes);
+    memory->squares = calloc(count, row_bytes);
+    memory->pulled = calloc(count, row_bytes);
+    memory->gradient = calloc(count, row_bytes);
     memory->column_of = calloc(count, sizeof(*memory->column_of));
     memory->touched = calloc(count, sizeof(*memory->touched));
     memory->is_touched = calloc(count, sizeof(*memory->is_touched));
-    reference->weights = calloc(count, sizeof(*reference->weights));
+    reference->weights = calloc(count, row_bytes);
     uint32_t workers = reference->options.worker_count;
     memory->shares = calloc(workers, sizeof(*memory->shares));
     if (memory->sums == NULL || memory->squares == NULL || memory->pulled == NULL ||
@@ -55,9 +78,7 @@ static weft_status init_memory(struct weft_ml_reference *reference)
         memory->is_touched == NULL || reference->weights == NULL || memory->shares == NULL) {
         return WEFT_NOMEM;
     }
-    for (size_t i = 0; i < count; i++) {
-        memory->squares[i] = reference->options.accumulator;
-    }
+    begin_weights(reference);
     weft_status status = weft_ml_batch_init(&memory->batch, set);
     for (uint32_t w = 0; status == WEFT_OK && w < workers; w++) {
         status = weft_ml_share_init(&memory->shares[w], set, w, workers, reference->options.seed);
@@ -74,9 +95,16 @@ weft_status weft_ml_reference_init(struct weft_ml_reference *reference,
         options->chunk_ids == 0) {
         return WEFT_INVALID;
     }
-    *reference = (struct weft_ml_reference){.dataset = dataset, .options = *options};
+    struct weft_ml_model model;
+    weft_status status =
+        weft_ml_model_init(&model, options->kind, &options->settings, options->seed, dataset);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    *reference =
+        (struct weft_ml_reference){.dataset = dataset, .options = *options, .model = model};
     reference->memory = calloc(1, sizeof(*reference->memory));
-    weft_status status = reference->memory == NULL ? WEFT_NOMEM : init_memory(reference);
+    status = reference->memory == NULL ? WEFT_NOMEM : init_memory(reference);
     if (status != WEFT_OK) {
         weft_ml_reference_fini(reference);
     }
@@ -110,13 +138,14 @@ static void pull(struct weft_ml_reference *reference)
 {
     struct weft_ml_reference_memory *memory = reference->memory;
     const struct weft_ml_batch *batch = &memory->batch;
+    size_t dim = reference->model.dim;
     uint32_t column = 0;
     for (uint32_t k = 0; k < batch->id_count; k++) {
         while (reference->dataset->feature_ids[column] != batch->ids[k]) {
             column++;
         }
         memory->column_of[k] = column;
-        memory->pulled[k] = reference->weights[column];
+        memcpy(memory->pulled + k * dim, reference->weights + column * dim, dim * sizeof(float));
     }
 }
 
@@ -126,6 +155,7 @@ static void push(struct weft_ml_reference *reference)
     struct weft_ml_reference_memory *memory = reference->memory;
     const struct weft_ml_reference_options *options = &reference->options;
     uint32_t id_count = memory->batch.id_count;
+    size_t dim = reference->model.dim;
     for (uint32_t begin = 0; begin < id_count; begin += options->chunk_ids) {
         if (weft_prng_chance(&memory->prng, options->loss_ppm)) {
             continue;
@@ -137,20 +167,22 @@ static void push(struct weft_ml_reference *reference)
                 memory->is_touched[column] = 1;
                 memory->touched[memory->touched_count++] = column;
             }
-            memory->sums[column] += memory->gradient[k];
+            for (size_t c = 0; c < dim; c++) {
+                memory->sums[column * dim + c] += memory->gradient[k * dim + c];
+            }
         }
     }
 }
 
-static void update_row(struct weft_ml_reference *reference, uint32_t column, float gradient)
+static void update_weight(struct weft_ml_reference *reference, size_t index, float gradient)
 {
     const struct weft_ml_reference_options *options = &reference->options;
-    float *weight = &reference->weights[column];
+    float *weight = &reference->weights[index];
     if (options->optimizer == WEFT_ML_SGD) {
         *weight -= options->learning_rate * gradient;
         return;
     }
-    float *square = &reference->memory->squares[column];
+    float *square = &reference->memory->squares[index];
     *square += gradient * gradient;
     *weight -= options->learning_rate * gradient / (sqrtf(*square) + options->epsilon);
 }
@@ -158,11 +190,14 @@ static void update_row(struct weft_ml_reference *reference, uint32_t column, flo
 static void update_touched(struct weft_ml_reference *reference)
 {
     struct weft_ml_reference_memory *memory = reference->memory;
+    size_t dim = reference->model.dim;
     for (uint32_t i = 0; i < memory->touched_count; i++) {
         uint32_t column = memory->touched[i];
-        update_row(reference, column,
-                   memory->sums[column] / (float)reference->options.worker_count);
-        memory->sums[column] = 0;
+        for (size_t at = column * dim; at < (column + 1) * dim; at++) {
+            update_weight(reference, at,
+                          memory->sums[at] / (float)reference->options.worker_count);
+            memory->sums[at] = 0;
+        }
         memory->is_touched[column] = 0;
     }
     memory->touched_count = 0;
@@ -189,7 +224,8 @@ weft_status weft_ml_reference_epoch(struct weft_ml_reference *reference, uint32_
                 return status;
             }
             pull(reference);
-            loss += weft_ml_batch_gradient(&memory->batch, memory->pulled, memory->gradient);
+            loss += weft_ml_model_gradient(&reference->model, &memory->batch, memory->pulled,
+                                           memory->gradient);
             push(reference);
         }
         update_touched(reference);
@@ -208,5 +244,5 @@ weft_status weft_ml_reference_test(struct weft_ml_reference *reference,
         return status;
     }
     pull(reference);
-    return weft_ml_batch_evaluate(&memory->batch, memory->pulled, quality_p);
+    return weft_ml_model_evaluate(&reference->model, &memory->batch, memory->pulled, quality_p);
 }

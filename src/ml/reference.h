@@ -1,5 +1,5 @@
-/* The reference trainer: synchronous data-parallel training of the logistic regression, all workers
- * and the server in one process, no network.
+/* The reference trainer: synchronous data-parallel training of a model, all workers and the server in
+ * one process, no network.
  *
  * It is the oracle that training over the fabric is compared with: the same shares, batches,
  * gradients and optimizer formulas in the same precision (float32 state), but a plain loop. Loss of
@@ -14,19 +14,21 @@
 #ifndef WEFT_ML_REFERENCE_H
 #define WEFT_ML_REFERENCE_H
 
-#include "ml/logreg.h"
+#include "ml/model.h"
 #include "ml/share.h"
 
 enum weft_ml_optimizer { WEFT_ML_ADAGRAD, WEFT_ML_SGD };
 
 struct weft_ml_reference_options {
+    const struct weft_ml_model_kind *kind;
+    struct weft_ml_model_settings settings;
     enum weft_ml_optimizer optimizer;
     uint32_t worker_count;
     uint32_t batch_rows; /* per worker */
     float learning_rate;
     float epsilon;     /* Adagrad alone */
     float accumulator; /* Adagrad alone */
-    uint64_t seed;
+    uint64_t seed; /* of the order of the rows and of the initial factors */
     uint32_t loss_ppm;  /* chance that a chunk of a gradient does not arrive */
     uint32_t chunk_ids; /* ids in a chunk, counted from the first id of a push; at least 1 */
 };
@@ -34,15 +36,20 @@ struct weft_ml_reference_options {
 struct weft_ml_reference {
     const struct weft_ml_dataset *dataset; /* borrowed until fini */
     struct weft_ml_reference_options options;
-    float *weights; /* (feature_count,): by column of the data set */
+    struct weft_ml_model model;
+    float *weights; /* (feature_count, model.dim): by column of the data set */
 
     struct weft_ml_reference_memory *memory; /* private */
 };
 
-/* 4 workers, no loss, chunks of 96 ids, everything else from defaults.h. */
+/* 4 workers, no loss, chunks of 96 ids, everything else from defaults.h; logistic regression or the
+ * given kind. */
 struct weft_ml_reference_options weft_ml_reference_defaults(enum weft_ml_optimizer optimizer);
+struct weft_ml_reference_options weft_ml_reference_defaults_of(const struct weft_ml_model_kind *kind,
+                                                               enum weft_ml_optimizer optimizer);
 
-/* Errors: WEFT_NOMEM, WEFT_INVALID (no training rows, or a count of 0 in options). */
+/* Errors: WEFT_NOMEM, WEFT_INVALID (no training rows, a count of 0 in options, or those of
+ * weft_ml_model_init). */
 weft_status weft_ml_reference_init(struct weft_ml_reference *reference,
                                    const struct weft_ml_dataset *dataset,
                                    const struct weft_ml_reference_options *options);
@@ -52,7 +59,7 @@ weft_status weft_ml_reference_init(struct weft_ml_reference *reference,
 weft_status weft_ml_reference_epoch(struct weft_ml_reference *reference, uint32_t epoch,
                                     double *loss_p);
 
-/* Quality on the test rows.   Errors: those of weft_ml_batch_evaluate. */
+/* Quality on the test rows.   Errors: those of weft_ml_model_evaluate. */
 weft_status weft_ml_reference_test(struct weft_ml_reference *reference,
                                    struct weft_ml_quality *quality_p);
 

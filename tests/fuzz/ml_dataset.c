@@ -1,7 +1,7 @@
 /* A whole data file of any bytes, plain or compressed, in the format that the first byte selects:
  * what loads keeps the promises of dataset.h, and can be made into a batch and evaluated. */
 #include "base/assert.h"
-#include "ml/logreg.h"
+#include "ml/kinds.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void check_batch(const struct weft_ml_dataset *set)
     WEFT_ASSERT(status == WEFT_OK);
     status = weft_ml_batch_build(&batch, set->test_rows, set->test_count);
     WEFT_ASSERT(status == WEFT_OK);
-    double loss = weft_ml_batch_gradient(&batch, zeros, gradient);
+    double loss = weft_ml_lr_gradient(NULL, &batch, zeros, gradient);
     WEFT_ASSERT(set->test_count == 0 || fabs(loss - log(2)) < 1e-9);
     weft_ml_batch_fini(&batch);
     free(zeros);

@@ -1,6 +1,6 @@
 /* Batches and gradients of the logistic regression, against slow and obvious versions. */
 #include "base/prng.h"
-#include "ml/logreg.h"
+#include "ml/kinds.h"
 #include "ml/metrics.h"
 
 #include <setjmp.h>
@@ -151,7 +151,7 @@ static void a_batch_of_no_rows(void **state)
     assert_int_equal(weft_ml_batch_init(&batch, &set), WEFT_OK);
     assert_int_equal(weft_ml_batch_build(&batch, NULL, 0), WEFT_OK);
     assert_int_equal(batch.id_count, 0);
-    assert_true(weft_ml_batch_gradient(&batch, NULL, NULL) == 0);
+    assert_true(weft_ml_lr_gradient(NULL, &batch, NULL, NULL) == 0);
     weft_ml_batch_fini(&batch);
     weft_ml_dataset_fini(&set);
 }
@@ -194,7 +194,7 @@ static void the_gradient_is_the_slope_of_the_loss(void **state)
             exact[k] = (double)weights[k];
             gradient[k] = NAN; /* must be overwritten */
         }
-        double loss = weft_ml_batch_gradient(&batch, weights, gradient);
+        double loss = weft_ml_lr_gradient(NULL, &batch, weights, gradient);
         assert_true(fabs(loss - slow_loss(&batch, exact)) < 1e-9);
         for (uint32_t k = 0; k < batch.id_count; k++) {
             const double step = 1e-5;
@@ -231,21 +231,24 @@ static void evaluation_is_loss_and_auc_of_the_margins(void **state)
         weights[k] = (float)weft_prng_below(&prng, 2000) / 1000.0F - 1.0F;
         exact[k] = (double)weights[k];
     }
-    weft_ml_batch_margins(&batch, weights, margins);
+    weft_ml_lr_scores(NULL, &batch, weights, margins);
     for (uint32_t r = 0; r < batch.row_count; r++) {
         labels[r] = set.labels[batch.rows[r]];
     }
     double auc = 0;
     assert_int_equal(weft_ml_auc(margins, labels, batch.row_count, &auc), WEFT_OK);
     struct weft_ml_quality quality;
-    assert_int_equal(weft_ml_batch_evaluate(&batch, weights, &quality), WEFT_OK);
+    struct weft_ml_model model;
+    const struct weft_ml_model_kind *kind = &weft_ml_model_kinds[0];
+    assert_int_equal(weft_ml_model_init(&model, kind, &kind->settings, 1, &set), WEFT_OK);
+    assert_int_equal(weft_ml_model_evaluate(&model, &batch, weights, &quality), WEFT_OK);
     assert_true(quality.auc == auc);
     assert_int_equal(quality.row_count, set.test_count);
     assert_true(fabs(quality.log_loss - slow_loss(&batch, exact)) < 1e-6);
 
     weights[0] = NAN;
     weights[batch.id_count - 1] = NAN; /* the bias: every margin */
-    assert_int_equal(weft_ml_batch_evaluate(&batch, weights, &quality), WEFT_DATA);
+    assert_int_equal(weft_ml_model_evaluate(&model, &batch, weights, &quality), WEFT_DATA);
     weft_ml_batch_fini(&batch);
     weft_ml_dataset_fini(&set);
 }

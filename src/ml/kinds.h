@@ -1,0 +1,47 @@
+/* The arithmetic of each kind of model, for the table in model.c and for tests. Contracts are those
+ * of weft_ml_model_gradient and weft_ml_model_scores, but the gradient is that of the loss alone,
+ * without L2. */
+#ifndef WEFT_ML_KINDS_H
+#define WEFT_ML_KINDS_H
+
+#include "ml/model.h"
+
+/* Logistic regression; the model is not looked at and may be NULL.
+ *
+ *     margin of a row   m = sum over its nonzeros of w[id] * value     (the bias is a nonzero)
+ *     P(label = 1)      1 / (1 + exp(-m))
+ *     loss of a row     log(1 + exp(-m)) for label 1, log(1 + exp(m)) for label 0
+ *     gradient by id    mean over the rows of the batch of (P - label) * value
+ */
+double weft_ml_lr_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                           const float *rows, float *gradient_p);
+void weft_ml_lr_scores(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                       const float *rows, float *scores_p);
+
+/* Factorization machine of degree 2 with the same loss; x_i are the row's values, the bias b apart:
+ *
+ *     m = w[b] + sum_i w_i x_i + sum_{i<j} <v_i, v_j> x_i x_j
+ *
+ * in time linear in the row's length, since the last sum is half of |sum_i v_i x_i|^2 - sum_i |v_i
+ * x_i|^2. With s = sum_i v_i x_i the slope of m by v_i is x_i (s - v_i x_i).
+ *
+ * Source: Rendle 2010, equations 1, 4 and lemma 3.1. */
+double weft_ml_fm_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                           const float *rows, float *gradient_p);
+void weft_ml_fm_scores(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                       const float *rows, float *scores_p);
+
+/* Matrix factorization with biases; each row is a user u, an item i and the bias b:
+ *
+ *     rating = offset + w[b] + w_u + w_i + <p_u, p_i>         loss  e^2 / 2, e = rating - target
+ *
+ * It returns the mean of e^2. It is the factorization machine of two features under another loss;
+ * written out, it is shorter and twice as fast.
+ *
+ * Source: Koren, Bell and Volinsky 2009, equations 4 and 5; Rendle 2010, section V.A. */
+double weft_ml_mf_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                           const float *rows, float *gradient_p);
+void weft_ml_mf_scores(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                       const float *rows, float *scores_p);
+
+#endif

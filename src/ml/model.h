@@ -1,0 +1,120 @@
+/* A model as a worker of a parameter server sees it: rows of floats by feature id, a batch of data,
+ * and from the two a loss and a gradient of the same shape; or a score for each row of the batch.
+ *
+ *     lr   logistic regression          row of a feature = [w]
+ *     fm   factorization machine        row of a feature = [w, v_1 .. v_k]
+ *     mf   matrix factorization         row of a user or an item = [b, p_1 .. p_k]
+ *
+ * One table holds all rows; its width is 1 + k. The bias feature (row.h) has a row like the others,
+ * of which only column 0 is used. Column 0 starts at zero, the factors at weft_init_value(seed, id,
+ * column, scale) of base/init.h, which servers compute as well.
+ *
+ * L2 is here, not on the server: a feature's row gains l2 / n times itself for each row of the
+ * batch (n rows) that names it, the bias excepted. So what is learnt from often is held down more
+ * often, and a batch's objective is the mean over its rows of
+ *
+ *     loss + l2 / 2 * (sum over the features of the row of their squared norms)
+ *
+ * Not here: optimizers and averaging over workers (the server, or reference.h), and models that are
+ * not linear in each row's factors.
+ *
+ * Source: Rendle 2010, Factorization Machines, sections III and V; Koren, Bell and Volinsky 2009;
+ *         docs/MODELS.md, a section on each.
+ */
+#ifndef WEFT_ML_MODEL_H
+#define WEFT_ML_MODEL_H
+
+#include "ml/batch.h"
+
+enum { WEFT_ML_FACTORS_MAX = 255 }; /* a row is then one block of a push */
+
+struct weft_ml_model;
+
+struct weft_ml_model_settings {
+    uint32_t factors; /* k; ignored by lr */
+    float l2;
+    float init_scale; /* of factors, before the first update */
+};
+
+/* What training with Adagrad resp. SGD needs beside the settings; see defaults.h. */
+struct weft_ml_model_pace {
+    uint32_t epochs;
+    float adagrad_rate;
+    float adagrad_accumulator;
+    float sgd_rate;
+};
+
+struct weft_ml_model_kind {
+    const char *name; /* as on the command line */
+    const char *help;
+    bool has_factors;
+    bool predicts_ratings; /* needs a data set with ratings; scores are ratings, not margins */
+    struct weft_ml_model_settings settings; /* defaults, found with `pace` (docs/MODELS.md) */
+    struct weft_ml_model_pace pace;
+
+    /* The data's part of weft_ml_model_gradient, and weft_ml_model_scores. */
+    double (*gradient)(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                       const float *rows, float *gradient_p);
+    void (*scores)(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                   const float *rows, float *scores_p);
+};
+
+/* All kinds; ends with a NULL name. */
+extern const struct weft_ml_model_kind weft_ml_model_kinds[];
+
+/* Errors:  WEFT_NOTFOUND   unknown; the text lists the known names. */
+weft_status weft_ml_model_find(const char *name, struct weft_ml_error *error,
+                               const struct weft_ml_model_kind **kind_p);
+
+struct weft_ml_model {
+    const struct weft_ml_model_kind *kind;
+    struct weft_ml_model_settings settings;
+    uint32_t dim;       /* floats in a row: 1 + factors */
+    uint64_t init_seed; /* 0 where nothing starts at random */
+    float offset;       /* mf: the mean rating of the training rows; else 0 */
+};
+
+/* Errors:  WEFT_INVALID   factors out of range; or mf on a data set without ratings. */
+weft_status weft_ml_model_init(struct weft_ml_model *model, const struct weft_ml_model_kind *kind,
+                               const struct weft_ml_model_settings *settings, uint64_t seed,
+                               const struct weft_ml_dataset *dataset);
+
+/* The row of a feature before its first update.   Shape: row_p (dim,). */
+void weft_ml_model_initial_row(const struct weft_ml_model *model, uint64_t id, float *row_p);
+
+/* Loss of the batch and the gradient of its objective.
+ *
+ * Shape:   rows, gradient_p (id_count, dim) for batch->ids; gradient_p is overwritten. The two may
+ *          not overlap. Rows that are not finite give results that are not finite.
+ * Returns: without the L2 term: the mean log-loss, or for mf the mean squared error; 0 for a batch
+ *          of no rows, whose gradient is left alone.
+ * Cost:    O(nonzeros * dim), no allocation.
+ */
+double weft_ml_model_gradient(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                              const float *rows, float *gradient_p);
+
+/* For each row of the batch its margin (lr, fm) or its predicted rating (mf, not clipped).
+ *
+ * Shape:   rows (id_count, dim); scores_p (row_count,).
+ */
+void weft_ml_model_scores(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
+                          const float *rows, float *scores_p);
+
+struct weft_ml_quality {
+    uint32_t row_count;
+    double log_loss; /* lr, fm: mean, natural logarithm */
+    double auc;      /* lr, fm: metrics.h */
+    double rmse;     /* mf: root of the mean squared error */
+};
+
+/* Quality on the batch's rows, for example of all test rows built as one batch.
+ *
+ * Errors:  WEFT_DATA   a score is not finite, or lr, fm: one of the classes is missing.
+ *          WEFT_NOMEM
+ * Cost:    O(nonzeros * dim + rows log rows); allocates and frees.
+ */
+weft_status weft_ml_model_evaluate(const struct weft_ml_model *model,
+                                   const struct weft_ml_batch *batch, const float *rows,
+                                   struct weft_ml_quality *quality_p);
+
+#endif
