@@ -252,6 +252,9 @@ static weft_status open_table(struct weft_learner *learner)
         .learning_rate = weft_job_rate(job),
         .epsilon = adagrad ? WEFT_ML_DEFAULT_ADAGRAD_EPSILON : 0.0F,
         .accumulator = adagrad ? job->kind->pace.adagrad_accumulator : 0.0F,
+        .init_scale = learner->model.settings.init_scale,
+        .init_skip = learner->model.kind->has_factors ? 1 : 0,
+        .init_seed = learner->model.init_seed,
     };
     weft_ps_op op;
     weft_status status = weft_ps_table_open(learner->client, &spec, weft_clock_now_ns(), &op);

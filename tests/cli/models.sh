@@ -1,0 +1,79 @@
+#!/bin/sh
+# `weft train` with models that have factors, on synthetic sets with a known optimum (planted.h), in
+# every mode, with bound 0 and with the bound that [apnet19] gives for matrix factorization under as
+# much loss. What no data ships for is in movielens.sh.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_DATA_DIR
+
+"$WEFT_PLANTED_BIN" ratings 1 >"$tap_tmp/ratings.csv"
+"$WEFT_PLANTED_BIN" clicks 1 >"$tap_tmp/clicks.csv"
+
+# train <name> <model> <file> <options...>: the report is $tap_tmp/<name>.json.
+train() {
+    name=$1
+    model=$2
+    file=$3
+    shift 3
+    tap_run "$name: train --model $model $*" "$WEFT_BIN" train --model "$model" --format movielens \
+        --data "$tap_tmp/$file" --workers 4 --servers 2 --l2 0.01 --epochs 8 "$@" \
+        --report "$tap_tmp/$name.json"
+    cp "$tap_tmp/run.out" "$tap_tmp/$name.log"
+}
+
+# holds <what> <name> <jq condition>
+holds() {
+    if jq -e "$3" "$tap_tmp/$2.json" >"$tap_tmp/jq.out" 2>&1; then
+        tap_pass "$2: $1"
+    else
+        tap_fail "$2: $1" "$3
+$(jq -c 'del(.counters, .latency_us)' "$tap_tmp/$2.json" 2>&1)"
+    fi
+}
+
+# ---- ratings: the noise has an RMSE of 0.2309; without factors 0.38 remains ----
+for mode in bsp ssp:2 asp; do
+    train "mf-$mode-whole" mf ratings.csv --factors 4 --mode "$mode" --loss-bound 0
+    holds "RMSE within 10 % of the noise" "mf-$mode-whole" \
+        '.test_rmse > 0.2309 * 0.97 and .test_rmse < 0.2309 * 1.10 and .delivered_fraction == 1'
+    train "mf-$mode-lossy" mf ratings.csv --factors 4 --mode "$mode" --loss-bound 0.35 \
+        --inject-loss 0.35
+    holds "RMSE within 15 % of the noise" "mf-$mode-lossy" \
+        '.test_rmse < 0.2309 * 1.15 and .delivered_fraction < 1 and .messages_short == 0'
+done
+holds "the report of a model of ratings" mf-bsp-whole '.model == "mf" and .factors == 4 and
+    .init_scale == 0.05 and .l2 == 0.01 and .features == 501 and .rows_train + .rows_test == 40000 and
+    (.train_mse | length == 8 and .[7] < .[0]) and .epoch_test_rmse[7] == .test_rmse and
+    (has("test_auc") or has("test_logloss") or has("train_logloss") or has("epoch_test_auc") | not)'
+tap_is "a line for each epoch" \
+    "$(grep -c '^epoch [1-8]/8 .*loss .*RMSE .*samples/s .*delivered' "$tap_tmp/mf-bsp-whole.log")" 8
+
+# ---- clicks: the planted margin has an AUC of 0.842; a linear model 0.534 ----
+for mode in bsp ssp:2 asp; do
+    train "fm-$mode-whole" fm clicks.csv --factors 4 --mode "$mode" --loss-bound 0
+    holds "AUC within 0.02 of the optimum" "fm-$mode-whole" \
+        '.test_auc > 0.822 and .test_auc < 0.848 and .delivered_fraction == 1'
+    # More factors than were planted: the bound of a message of fewer than ten chunks admits no loss.
+    train "fm-$mode-lossy" fm clicks.csv --factors 32 --mode "$mode" --loss-bound 0.10 \
+        --inject-loss 0.10
+    holds "AUC within 0.02 of the optimum" "fm-$mode-lossy" \
+        '.test_auc > 0.822 and .delivered_fraction < 1 and .messages_short == 0'
+done
+train linear lr clicks.csv --loss-bound 0
+holds "a linear model cannot" linear '.test_auc < 0.60 and (has("factors") | not)'
+
+# ---- tables of categories ----
+awk 'BEGIN { for (i = 0; i < 900; i++) printf "%d\t%s\t%d\t\t%d\n", (i % 2) == (i % 3 == 0),
+    i % 2 ? "odd" : "even", i % 3, i % 50 }' >"$tap_tmp/xor.tsv"
+tap_run "train on a table" "$WEFT_BIN" train --model fm --format tsv --data "$tap_tmp/xor.tsv" \
+    --factors 4 --workers 2 --servers 1 --batch 32 --epochs 30 --l2 0 --report "$tap_tmp/xor.json"
+holds "what only a cross can tell" xor '.test_auc > 0.999'
+
+# ---- what does not fit ----
+tap_run "mf wants ratings" sh -c '! "$WEFT_BIN" train --model mf 2>"$0"' "$tap_tmp/err"
+tap_like "and says so" "$(cat "$tap_tmp/err")" 'needs ratings; the format adult has none'
+tap_run "an unknown model" sh -c '! "$WEFT_BIN" train --model svm 2>"$0"' "$tap_tmp/err"
+tap_like "is answered with the known" "$(cat "$tap_tmp/err")" 'lr, fm or mf'
+tap_run "a negative pull" sh -c '! "$WEFT_BIN" train --l2 -1 2>"$0"' "$tap_tmp/err"
+tap_like "is refused" "$(cat "$tap_tmp/err")" 'a number of at least 0'
+tap_done
