@@ -44,6 +44,7 @@ struct weft_job {
     uint32_t busy_poll_us;
     uint32_t keepalive_ms; /* 0 = never */
     const char *trace; /* file to write the trace to; NULL = none */
+    const char *save;  /* file to write the trained model to; NULL = none */
     bool engine; /* --drive engine: the endpoint has a thread of its own */
     struct weft_until until;
     struct weft_carrier carrier;
@@ -132,6 +133,8 @@ const char *weft_job_parse_drive(const char *text, void *value);
      .value = &(job)->keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},                                  \
     {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,              \
      .fallback = "none"},                                                                          \
+    {"save", "FILE", "write the trained model here, for `weft eval` and `weft predict`",           \
+     WEFT_OPTION_STRING, .value = &(job)->save, .fallback = "not"},                                \
     {"drive", "WHO", "caller = the training thread turns the transport's crank;\n"                 \
      "engine = a thread of its own does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,             \
      .parse = weft_job_parse_drive, .fallback = "caller"},                                         \

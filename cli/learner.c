@@ -504,6 +504,22 @@ weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quali
                              : fail_status(learner, status, "test of the model");
 }
 
+weft_status weft_learner_rows(struct weft_learner *learner, const uint64_t **ids_p,
+                              const float **rows_p, uint32_t *count_p)
+{
+    /* All that a pull looks at in a batch are its ids. */
+    const struct weft_ml_batch all = {.dataset = learner->dataset,
+                                      .ids = learner->dataset->feature_ids,
+                                      .id_count = learner->dataset->feature_count};
+    weft_status status = pull(learner, &all, 0, true);
+    if (status == WEFT_OK) {
+        *ids_p = all.ids;
+        *rows_p = learner->weights;
+        *count_p = all.id_count;
+    }
+    return status;
+}
+
 void weft_learner_idle(struct weft_learner *learner, uint64_t timeout_ns)
 {
     weft_drive_step(&learner->drive, timeout_ns, handle, learner);

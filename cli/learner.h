@@ -86,6 +86,11 @@ weft_status weft_learner_settle(struct weft_learner *learner);
 /* Quality on the test rows with the servers' weights, pulled whole.   Errors: as init. */
 weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quality *quality_p);
 
+/* Every row of the table that the data set names, pulled whole; valid until the next step or test.
+ * Shape:   *ids_p (count,) ascending; *rows_p (count, model.dim).   Errors: as init. */
+weft_status weft_learner_rows(struct weft_learner *learner, const uint64_t **ids_p,
+                              const float **rows_p, uint32_t *count_p);
+
 /* Serve the transport for a while with nothing to do: answers what peers still ask. */
 void weft_learner_idle(struct weft_learner *learner, uint64_t timeout_ns);
 

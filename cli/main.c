@@ -18,6 +18,8 @@ static const struct {
     {"scheduler", "let the members of a job find each other", weft_cli_scheduler},
     {"server", "serve shards of the parameters", weft_cli_server},
     {"worker", "train on one share of the data against running servers", weft_cli_worker},
+    {"eval", "how good a saved model is on a data file", weft_cli_eval},
+    {"predict", "what a saved model says of each row of a data file", weft_cli_predict},
     {"keygen", "make the key that the processes of a job share", weft_cli_keygen},
     {"doctor", "say what this host has and lacks", weft_cli_doctor},
     {"trace", "read what --trace wrote: a summary, the life of a message, qlog", weft_cli_trace},

@@ -206,6 +206,9 @@ static weft_status start_worker(struct train *train, uint32_t rank)
     weft_arguments_add(&arguments, "--drive=%s", job->engine ? "engine" : "caller");
     weft_until_add(&job->until, &arguments);
     weft_train_place_worker(&train->place, rank, &arguments);
+    if (job->save != NULL && rank == 0) {
+        weft_arguments_add(&arguments, "--save=%s", job->save);
+    }
     add_trace(train, &arguments, "worker", rank);
     return start(train, "worker", rank, &arguments);
 }
@@ -505,20 +508,20 @@ static int run(struct train *train)
 /* ---- before the run -------------------------------------------------------------------------- */
 
 /* What would fail only after the training shall fail before it. */
-static bool report_can_be_written(const struct train *train)
+static bool can_be_written(const char *path)
 {
-    if (train->report == NULL) {
+    if (path == NULL) {
         return true;
     }
     struct stat about;
-    char *copy = strdup(train->report);
+    char *copy = strdup(path);
     bool good = copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
-    if (good && stat(train->report, &about) == 0 && S_ISDIR(about.st_mode)) {
+    if (good && stat(path, &about) == 0 && S_ISDIR(about.st_mode)) {
         errno = EISDIR;
         good = false;
     }
     if (!good) {
-        fprintf(stderr, "weft train: cannot write %s: %s\n", train->report, strerror(errno));
+        fprintf(stderr, "weft train: cannot write %s: %s\n", path, strerror(errno));
     }
     free(copy);
     return good;
@@ -551,7 +554,7 @@ static int prepare_and_run(struct train *train)
         fprintf(stderr, "weft train: %s\n", error.text);
         return WEFT_EXIT_FAILED;
     }
-    if (!report_can_be_written(train)) {
+    if (!can_be_written(train->report) || !can_be_written(train->job.save)) {
         return WEFT_EXIT_FAILED;
     }
     struct weft_lab_error lab_error;

@@ -7,6 +7,8 @@ int weft_cli_scheduler(int argc, char **argv);
 int weft_cli_train(int argc, char **argv);
 int weft_cli_server(int argc, char **argv);
 int weft_cli_worker(int argc, char **argv);
+int weft_cli_eval(int argc, char **argv);
+int weft_cli_predict(int argc, char **argv);
 int weft_cli_doctor(int argc, char **argv);
 int weft_cli_keygen(int argc, char **argv);
 int weft_cli_trace(int argc, char **argv);

@@ -4,6 +4,7 @@
 #include "cli/latency.h"
 #include "cli/learner.h"
 #include "cli/membership.h"
+#include "cli/model_file.h"
 #include "cli/process.h"
 #include "cli/stop.h"
 #include "cli/verbs.h"
@@ -307,6 +308,29 @@ static weft_status test(struct worker *worker, uint32_t epoch)
     return status;
 }
 
+/* Rank 0 writes the model down, after the last test. */
+static weft_status save(struct worker *worker)
+{
+    struct weft_learner *learner = &worker->learner;
+    struct weft_ckpt_error error = {.text = ""};
+    const uint64_t *ids;
+    const float *rows;
+    uint32_t count;
+    if (worker->job.save == NULL || worker->rank != 0) {
+        return WEFT_OK;
+    }
+    weft_status status = weft_learner_rows(learner, &ids, &rows, &count);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_model_file_save(worker->job.save, &learner->model, worker->job.format, ids, rows,
+                                  count, &error);
+    if (status != WEFT_OK) {
+        snprintf(learner->error, sizeof(learner->error), "%s", error.text);
+    }
+    return status;
+}
+
 static int train(struct worker *worker)
 {
     struct weft_learner *learner = &worker->learner;
@@ -335,6 +359,9 @@ static int train(struct worker *worker)
             say_epoch(worker, epoch, loss);
             status = test(worker, epoch);
         }
+    }
+    if (status == WEFT_OK) {
+        status = save(worker);
     }
     if (status != WEFT_OK) {
         return fail(worker, status, learner->error);
