@@ -1,5 +1,5 @@
-/* weft's parameter server, seen from a worker: push gradients by id, pull weights by id, and be told
- * what was lost on the way.
+/* weft's parameter server, seen from a worker: push gradients by id, pull weights by id, and be
+ * told what was lost on the way.
  *
  * The other half is `weft server`: shards of the parameters, a port each. A table is a set of rows
  * of `dim` floats, named by u64 ids; a row exists from the first push of its id on, and reads as
@@ -21,20 +21,20 @@
  * Consistency, for each table. Workers count their steps: weft_clock ends one. "bsp": the server
  * adds up the pushes of all workers of a clock, makes one optimizer step when the last worker has
  * ended it, and a pull waits for that: all workers work in step, and every one must end as many
- * clocks as the others. "ssp:N": steps on arrival, a pull waits until no worker is more than N clocks
- * behind this one. "asp": nobody waits. In all of them a gradient is divided by `workers`.
+ * clocks as the others. "ssp:N": steps on arrival, a pull waits until no worker is more than N
+ * clocks behind this one. "asp": nobody waits. In all of them a gradient is divided by `workers`.
  *
- * Loss. Every push and pull takes a bound: the fraction of its packets that may stay missing. A push
- * that lost rows has lost their gradients; a pull leaves the old values in the rows that did not
- * come, remembers their ids, and asks for them first next time. struct weft_result counts both. With
- * bound 0, which is safe for everything, nothing is ever missing.
+ * Loss. Every push and pull takes a bound: the fraction of its packets that may stay missing. A
+ * push that lost rows has lost their gradients; a pull leaves the old values in the rows that did
+ * not come, remembers their ids, and asks for them first next time. struct weft_result counts both.
+ * With bound 0, which is safe for everything, nothing is ever missing.
  *
  * Who turns the crank. By default the calling thread: things move only inside these functions. A
  * program that computes for longer than the server's patience (5 s) between two of them says
  * weft_ps_idle before, or sets config.thread, and a thread of the library does it.
  *
- * Structs with a `size` field may grow; see docs/API.md. Fill them by their _init function, then set
- * what differs. Times are nanoseconds, WEFT_NEVER = no limit; fractions are parts per million.
+ * Structs with a `size` field may grow; see docs/API.md. Fill them by their _init function, then
+ * set what differs. Times are nanoseconds, WEFT_NEVER = no limit; fractions are parts per million.
  *
  * Thread:  one at a time may use a ps and what belongs to it; a process may have many.
  * Source:  docs/PROTOCOL.md section 7; [imc20] for the latencies (docs/papers.md).
@@ -67,7 +67,7 @@ struct weft_ps_config {
                                    * variable WEFT_SERVERS */
     const char *key_file;         /* the job key, as in struct weft_transport_config: */
     const uint8_t *key;           /* one of the two, or neither = WEFT_JOB_KEY */
-    uint32_t security;            /* enum weft_transport_security, as at the servers; default AUTH */
+    uint32_t security;            /* enum weft_transport_security, as the servers'; default AUTH */
     uint32_t worker;              /* rank of this worker, below `workers`. Default
                                    * WEFT_PS_WORKER_ENVIRONMENT: WEFT_RANK, or what a launcher left
                                    * in the environment (docs/RUN.md); 0 of one worker */
@@ -75,21 +75,21 @@ struct weft_ps_config {
                                    * above; 1 where nobody says */
     uint32_t thread;              /* 1: a thread of the library turns the crank; default 0 */
     const char *transport;        /* "weft" (NULL, the default), or "tcp" where UDP is blocked */
-    const char *host;             /* address to bind; NULL (default) = one that reaches the servers */
+    const char *host;             /* address to bind; NULL (default) = one that reaches servers */
     uint32_t tables_max;          /* tables 0 .. tables_max - 1; 1 .. 65,536; default 4. The server
                                    * has a limit of its own (--tables) */
-    uint32_t dim_max;             /* longest row, 1 .. 1,024; default 64; as the server's --dim-max */
+    uint32_t dim_max;             /* longest row, 1 .. 1,024, as --dim-max there; default 64 */
     uint32_t ops_max;             /* operations at a time, 1 .. 4,096; default 8 */
-    uint32_t rows_max;            /* rows in one weft_push or weft_pull, 1 .. 2^28; default 65,536. The
-                                   * memory of an operation, rows_max x (12 + 4 x dim_max) bytes, is
-                                   * reserved at once and used as it is needed */
+    uint32_t rows_max;            /* rows in one weft_push or weft_pull, 1 .. 2^28; default 65,536.
+                                   * The memory of an operation, rows_max x (12 + 4 x dim_max)
+                                   * bytes, is reserved at once and used as it is needed */
     uint32_t missed_max;          /* ids remembered as missed, for each table; default 65,536 */
     uint32_t busy_poll_us;        /* look at the socket so long before a sleep; default 0 */
     uint64_t connect_timeout_ns;  /* how long to wait for servers that do not run yet, and for the
                                    * answer of weft_table_open; default 60 s */
-    uint64_t peer_timeout_ns;     /* a server that owes an answer for so long is gone; default 5 s */
-    uint64_t keepalive_ns;        /* a server that was silent for so long while an operation waits is
-                                   * asked whether it is there; default 1 s; at least 1 ms */
+    uint64_t peer_timeout_ns;     /* a server that owes an answer so long is gone; default 5 s */
+    uint64_t keepalive_ns;        /* a server that was silent for so long while an operation waits
+                                   * is asked whether it is there; default 1 s; at least 1 ms */
     uint32_t inject_loss_ppm;     /* drop arriving datagrams on purpose; default 0 */
     uint32_t inject_seed;         /* which ones */
 };
@@ -107,7 +107,8 @@ WEFT_API void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
  *          WEFT_DATA         a variable of the environment, or the key file, makes no sense.
  *          WEFT_TIMEOUT      a server does not answer.
  *          WEFT_PEER         a server refuses: another job key, security or version.
- *          Others as weft_transport_open. weft_ps_error(NULL) says which server it is, and what to do.
+ *          Others as weft_transport_open. weft_ps_error(NULL) says which server it is, and what to
+ *          do.
  * Thread:  any. */
 WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
 
@@ -137,19 +138,20 @@ struct weft_table_options {
     const char *name;         /* in error texts; NULL (default) = "table <number>" */
     const char *optimizer;    /* as given to _init; see there */
     const char *consistency;  /* "bsp" (default), "ssp:N" with N clocks of staleness, or "asp" */
-    const char *admission;    /* when an id gets a row: "all" (default) = at its first push; "counter",
-                               * "bloom" = at push number admission_count, counted exactly or in a
-                               * Bloom filter */
-    const char *eviction;     /* which row goes when there is no room: "none" (default) = the new one
-                               * is refused; "ttl" = those not pushed for ttl clocks, full or not;
-                               * "lru" = the one used longest ago; "l2" = the one of smallest norm */
+    const char *admission;    /* when an id gets a row: "all" (default) = at its first push;
+                               * "counter", "bloom" = at push number admission_count, counted
+                               * exactly or in a Bloom filter */
+    const char *eviction;     /* which row goes when there is no room: "none" (default) = the new
+                               * one is refused; "ttl" = those not pushed for ttl clocks, full or
+                               * not; "lru" = the one used longest ago; "l2" = the one of smallest
+                               * norm */
     const char *not_finite;   /* gradients that are infinite or not a number: "reject" (default) =
-                               * their packet is refused, "clip" = to [-clip, clip], NaN to 0; "drop"
-                               * = their row's block is left out */
+                               * their packet is refused, "clip" = to [-clip, clip], NaN to 0;
+                               * "drop" = their row's block is left out */
     uint64_t init_seed;       /* of initial weights */
     uint64_t bytes_max;       /* memory of each shard; 0 (default) = the server's limit */
-    uint64_t length;          /* > 0: a dense vector of so many floats in rows of dim, and ids are the
-                               * numbers of rows, from 0. Default 0: sparse */
+    uint64_t length;          /* > 0: a dense vector of so many floats in rows of dim, and ids are
+                               * the numbers of rows, from 0. Default 0: sparse */
     uint32_t number;          /* below the ps's and the servers' tables_max; default 0 */
     uint32_t dim;             /* floats in a row, 1 .. dim_max of the ps; default 1 */
     uint32_t workers;         /* that push and clock; default 0 = those of the ps */
@@ -165,8 +167,8 @@ struct weft_table_options {
     float beta2;
     float l1;
     float l2;
-    float init_scale;         /* initial weights are uniform in [-init_scale, init_scale), a function
-                               * of init_seed, id and column; default 0 */
+    float init_scale;         /* initial weights are uniform in [-init_scale, init_scale), a
+                               * function of init_seed, id and column; default 0 */
     float clip;               /* "clip" */
     uint32_t reserved;        /* 0 */
 };
@@ -222,8 +224,8 @@ struct weft_result {
     size_t size;                    /* the caller sets it to sizeof(result) before a call */
     uint64_t elements_sent;         /* pushed by us, or answered to a pull by the servers */
     uint64_t elements_delivered;    /* of these, that arrived; the rest was lost within the bound */
-    uint64_t rows_missed;           /* pull: rows that did not come whole and kept their old values */
-    uint32_t chunks_refused;        /* push: packets that a server refused, as the error text says */
+    uint64_t rows_missed;           /* pull: rows that did not come whole: old values stayed */
+    uint32_t chunks_refused;        /* push: packets that a server refused; see the error text */
     uint32_t requests;              /* that it was cut into: one or more for each shard with rows */
     uint32_t requests_short;        /* of these, with something lost */
     uint32_t clock;                 /* clocks that all workers had ended, by the oldest answer */
@@ -274,7 +276,7 @@ WEFT_API weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_resu
 /* weft_push and weft_pull with the wait in it, for any n: long lists go in parts of rows_max, whose
  * results are added up. Without a limit of time: it ends when it is done or a server is gone.
  *
- * Shape:   result_p NULL = not wanted; else written unless the status is WEFT_INVALID or WEFT_AGAIN.
+ * Shape:   result_p NULL = not wanted; else written unless WEFT_INVALID or WEFT_AGAIN is returned.
  * Owns:    borrows all until return.
  * Errors:  as weft_push and weft_wait, but for WEFT_TIMEOUT. Parts before the one that failed are
  *          done. */
@@ -284,8 +286,8 @@ WEFT_API weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t 
 WEFT_API weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t *ids, float *rows_p,
                                     size_t n, uint32_t bound_ppm, struct weft_result *result_p);
 
-/* End this worker's clock of a table, that is: its step. The servers are told when the pushes of this
- * clock have arrived; this waits for it of the clock before, not of this one.
+/* End this worker's clock of a table, that is: its step. The servers are told when the pushes of
+ * this clock have arrived; this waits for it of the clock before, not of this one.
  * Errors:  WEFT_PEER  a server is gone, or another worker has this rank. */
 WEFT_API weft_status weft_clock(struct weft_ps_table *table);
 
@@ -294,8 +296,8 @@ WEFT_API uint32_t weft_clock_ended(const struct weft_ps_table *table);
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-/* One turn of the crank: sleep until something arrives, or timeout_ns has passed (0 = do not sleep).
- * For programs that compute in pieces with operations under way. */
+/* One turn of the crank: sleep until something arrives, or timeout_ns has passed (0 = do not
+ * sleep). For programs that compute in pieces with operations under way. */
 WEFT_API void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* Wait until every push and every clock has arrived. Operations stay to be waited for.
@@ -303,8 +305,8 @@ WEFT_API void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);
 WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* Tell the servers that this worker will be deaf for a while, because it computes: they do not take
- * it for dead then, for 10 minutes. With operations under way they would; wait for these before. The
- * next call that turns the crank ends it. Nothing with config.thread. */
+ * it for dead then, for 10 minutes. With operations under way they would; wait for these before.
+ * The next call that turns the crank ends it. Nothing with config.thread. */
 WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
 /* Cumulative since weft_ps_connect. */

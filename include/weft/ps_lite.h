@@ -1,6 +1,6 @@
-/* Push, pull and wait as programs written for ps-lite know them, over weft's parameter server: to try
- * it by changing an include. C++11, header only, on <weft/ps.h>; written from ps-lite's published
- * interface, without its code.
+/* Push, pull and wait as programs written for ps-lite know them, over weft's parameter server: to
+ * try it by changing an include. C++11, header only, on <weft/ps.h>; written from ps-lite's
+ * published interface, without its code.
  *
  *     #include <weft/ps_lite.h>          in place of "ps/ps.h"
  *     ps::Start(0);
@@ -9,16 +9,16 @@
  *     kv.Wait(kv.Pull(keys, &vals));
  *     ps::Finalize(0);
  *
- * What a push does: it adds. The server's default handler in ps-lite is store[key] += value, and that
- * is what happens here: table number app_id is opened with SGD of learning rate -W in "asp", so that
- * the server's w -= rate x value / W adds the value, and a key that nobody pushed reads as 0. (With W
- * workers, W not a power of two, x / W x W may differ from x in the last bit.)
+ * What a push does: it adds. The server's default handler in ps-lite is store[key] += value, and
+ * that is what happens here: table number app_id is opened with SGD of learning rate -W in "asp",
+ * so that the server's w -= rate x value / W adds the value, and a key that nobody pushed reads as
+ * 0. (With W workers, W not a power of two, x / W x W may differ from x in the last bit.)
  *
  * What is different:
- *   - There is no server in this program: start `weft server --workers W`. A process that was started
- *     with DMLC_ROLE=server or scheduler is told so by ps::Start. KVServer with KVServerDefaultHandle
- *     compiles, and does nothing; another handler does not compile. Optimizers, bounded loss,
- *     BSP and SSP are in <weft/ps.h>.
+ *   - There is no server in this program: start `weft server --workers W`. A process that was
+ *     started with DMLC_ROLE=server or scheduler is told so by ps::Start. KVServer with
+ *     KVServerDefaultHandle compiles, and does nothing; another handler does not compile.
+ *     Optimizers, bounded loss, BSP and SSP are in <weft/ps.h>.
  *   - Who and where: WEFT_SERVERS, WEFT_RANK, WEFT_WORKERS and WEFT_JOB_KEY (man weft_ps). Without
  *     rank and number among them DMLC_WORKER_ID or DMLC_RANK and DMLC_NUM_WORKER count, as set by
  *     its launchers; DMLC_PS_ROOT_URI is not used.
@@ -97,7 +97,7 @@ struct Node {
     int timestamp = 0;
     std::map<int, Table> tables;
     std::map<int, Request> requests;            /* by timestamp; not over, or failed */
-    std::deque<std::pair<uint64_t, int>> under_way; /* operations and their timestamps, oldest first */
+    std::deque<std::pair<uint64_t, int>> under_way; /* operations, their timestamps; oldest first */
     std::vector<std::function<void()>> exit_callbacks;
 
     static Node &get()
@@ -212,8 +212,8 @@ inline size_t dim_of(size_t keys, size_t values, const std::vector<int> *lens)
         }
         for (int length : *lens) {
             if (length < 0 || static_cast<size_t>(length) != values / keys) {
-                throw Error(WEFT_UNSUPPORTED, "lens differ from key to key; keep keys of each length "
-                                              "in a KVWorker (an app_id) of their own");
+                throw Error(WEFT_UNSUPPORTED, "lens differ from key to key; keep keys of each "
+                                              "length in a KVWorker (an app_id) of their own");
             }
         }
     }
@@ -246,9 +246,9 @@ inline void Start(int customer_id, const char *argv0 = nullptr)
     weft_detail::Lock lock(node.mutex);
     if (!IsWorker()) {
         throw Error(WEFT_UNSUPPORTED, "DMLC_ROLE is " + weft_detail::role() +
-                                          ", and this program is a worker only: start `weft server` "
-                                          "in place of servers, and nothing in place of the "
-                                          "scheduler");
+                                          ", and this program is a worker only: start `weft "
+                                          "server` in place of servers, and nothing in place of "
+                                          "the scheduler");
     }
     if (node.ps != nullptr) {
         return;
@@ -459,7 +459,7 @@ private:
     static void pull_parts(weft_detail::Node &node, weft_detail::Table &table, int timestamp,
                            Val *out)
     {
-        const std::vector<Key> &keys = node.requests[timestamp].keys; /* a map's: it does not move */
+        const std::vector<Key> &keys = node.requests[timestamp].keys; /* a map's: they stay */
         for (size_t at = 0; at < keys.size(); at += weft_detail::ROWS_MAX) {
             size_t n = part(keys.size() - at);
             node.requests[timestamp].parts++;

@@ -82,7 +82,7 @@ def _ns(seconds, what):
 
 
 def _patiently(patience_ns, call, slice_ns=SLICE_NS):
-    """call(part_ns) until it does not time out any more: a wait in parts, for Ctrl-C between them."""
+    """call(part_ns) until it does not time out any more: in parts, for Ctrl-C between them."""
     begin_ns = time.monotonic_ns()
     while True:
         left_ns = max(0, patience_ns - (time.monotonic_ns() - begin_ns))
@@ -101,7 +101,7 @@ def _ppm(bound):
 
 
 def _ids_of(ids):
-    """ids (n,) as they lie in memory. int64 is what numpy makes of integers: its bits are the id."""
+    """ids (n,) as they lie in memory. Of int64, which numpy makes of integers, the bits are."""
     if not isinstance(ids, np.ndarray):
         raise TypeError(f"ids is a {type(ids).__name__}; make it np.asarray(ids, dtype=np.uint64)")
     if ids.dtype not in (np.uint64, np.int64):
@@ -201,7 +201,7 @@ class Table:
         return self._in_parts(lib.weft_push, ids, rows, bound)
 
     def pull(self, ids, out=None, bound=0.0):
-        """Fetch rows and wait. -> out, or a new array (n, dim). `last_result` says what was lost."""
+        """Fetch rows and wait. -> out, or a new array (n, dim). `last_result`: what was lost."""
         ids = _ids_of(ids)
         if out is None:
             out = np.zeros((len(ids), self.dim), dtype=np.float32)

@@ -9,8 +9,7 @@
 enum {
     CONFIG_BYTES_MIN = offsetof(struct weft_ps_config, inject_seed) + sizeof(uint32_t),
     OPTIONS_BYTES_MIN = offsetof(struct weft_table_options, reserved) + sizeof(uint32_t),
-    RESULT_BYTES_MIN =
-        offsetof(struct weft_result, latency) + sizeof(struct weft_ps_latency),
+    RESULT_BYTES_MIN = offsetof(struct weft_result, latency) + sizeof(struct weft_ps_latency),
     COUNTERS_BYTES_MIN = offsetof(struct weft_ps_counters, injected_drops) + sizeof(uint64_t),
 };
 
@@ -71,8 +70,7 @@ void weft_table_options_init(struct weft_table_options *options_p, size_t size,
 }
 
 weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
-                                     struct weft_table_options *ours_p,
-                                     struct weft_io_error *error)
+                                     struct weft_table_options *ours_p, struct weft_io_error *error)
 {
     weft_table_options_init(ours_p, sizeof(*ours_p), NULL);
     return weft_api_struct_in(ours_p, sizeof(*ours_p), OPTIONS_BYTES_MIN, theirs,
@@ -117,9 +115,10 @@ static weft_status environment_read(struct weft_ps_config *c, struct weft_io_err
         c->worker = launch.rank == WEFT_LAUNCH_UNKNOWN && c->workers == 1 ? 0 : launch.rank;
     }
     if (c->servers == NULL) {
-        return weft_io_fail(error, WEFT_NOTFOUND,
-                            "no servers are named; set config.servers or the environment variable "
-                            "WEFT_SERVERS to \"host:port,host:port\", as `weft server` prints them");
+        return weft_io_fail(
+            error, WEFT_NOTFOUND,
+            "no servers are named; set config.servers or the environment variable "
+            "WEFT_SERVERS to \"host:port,host:port\", as `weft server` prints them");
     }
     if (c->worker == WEFT_LAUNCH_UNKNOWN) {
         return weft_io_fail(error, WEFT_NOTFOUND,

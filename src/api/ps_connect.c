@@ -16,7 +16,8 @@
 enum {
     PEERS_SPARE = 4, /* a connection that is given up keeps its place for a moment */
     ROWS_PER_RPC_MAX = 16384,
-    RPC_BYTES_MAX = ROWS_PER_RPC_MAX * 264, /* the same for rows of 64 floats; fewer of longer ones */
+    RPC_BYTES_MAX =
+        ROWS_PER_RPC_MAX * 264, /* the same for rows of 64 floats; fewer of longer ones */
 };
 
 static const uint64_t turn_ns = 200 * WEFT_NS_PER_MS;
@@ -254,10 +255,11 @@ static weft_status connect_timeout(struct weft_ps *ps, uint32_t s)
     const struct ps_server *server = &ps->servers[s];
     char hint[WEFT_UDP_UNREACHED_BYTES];
     (void)weft_api_ps_hint(ps, hint);
-    return weft_io_fail(&ps->error, WEFT_TIMEOUT,
-                        "no server answers at %s:%u (shard %u of %u); start `weft server` there, or "
-                        "correct servers, or wait longer (connect_timeout_ns)%s%s",
-                        server->host, server->port, s, ps->shards, hint[0] != '\0' ? "; " : "", hint);
+    return weft_io_fail(
+        &ps->error, WEFT_TIMEOUT,
+        "no server answers at %s:%u (shard %u of %u); start `weft server` there, or "
+        "correct servers, or wait longer (connect_timeout_ns)%s%s",
+        server->host, server->port, s, ps->shards, hint[0] != '\0' ? "; " : "", hint);
 }
 
 /* A connection that did not come about, or broke before all were there: why, or once more. */

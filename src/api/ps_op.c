@@ -42,8 +42,8 @@ static struct ps_ticket *ticket_find(struct weft_ps *ps, uint64_t handle)
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static weft_status begin_check(const struct weft_ps_table *table, const void *ids,
-                               const void *rows, size_t n, uint32_t bound_ppm)
+static weft_status begin_check(const struct weft_ps_table *table, const void *ids, const void *rows,
+                               size_t n, uint32_t bound_ppm)
 {
     struct weft_ps *ps = table->ps;
     if (n > SIZE_MAX / (sizeof(float) * table->spec.dim)) {
@@ -94,10 +94,11 @@ static weft_status begin_failed(struct weft_ps *ps, const char *what, weft_statu
 static weft_status rows_check(struct weft_ps *ps, size_t n)
 {
     if (n > ps->rows_max) {
-        return weft_io_fail(&ps->error, WEFT_INVALID,
-                            "n is %zu and rows_max of the config is %u; raise that, or cut the list, "
-                            "as weft_push_wait and weft_pull_wait do",
-                            n, ps->rows_max);
+        return weft_io_fail(
+            &ps->error, WEFT_INVALID,
+            "n is %zu and rows_max of the config is %u; raise that, or cut the list, "
+            "as weft_push_wait and weft_pull_wait do",
+            n, ps->rows_max);
     }
     return WEFT_OK;
 }
@@ -204,7 +205,8 @@ static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
         return WEFT_OK;
     }
     char what[WEFT_PS_NAME_BYTES + 16];
-    snprintf(what, sizeof(what), ticket->is_pull ? "pull of %s" : "push to %s", ticket->table->name);
+    snprintf(what, sizeof(what), ticket->is_pull ? "pull of %s" : "push to %s",
+             ticket->table->name);
     return weft_api_ps_refused(ps, what, result);
 }
 
@@ -304,9 +306,9 @@ static weft_status all_parts(struct weft_ps_table *table, const uint64_t *ids, c
         size_t offset = at * table->spec.dim;
         struct weft_result part = {.size = sizeof(part)};
         uint64_t op;
-        status = begin_checked(table, n > 0 ? ids + at : NULL, is_pull || n == 0 ? NULL : in + offset,
-                               is_pull && n > 0 ? out + offset : NULL, is_pull, count, bound_ppm,
-                               &op);
+        status =
+            begin_checked(table, n > 0 ? ids + at : NULL, is_pull || n == 0 ? NULL : in + offset,
+                          is_pull && n > 0 ? out + offset : NULL, is_pull, count, bound_ppm, &op);
         if (status != WEFT_OK && at == 0) {
             return status;
         }
@@ -398,9 +400,10 @@ weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns)
             return weft_api_ps_gone(ps, shard);
         }
         if (now_ns >= end_ns) {
-            return weft_io_fail(&ps->error, WEFT_TIMEOUT,
-                                "pushes or clocks have not arrived yet; wait again, or give them up "
-                                "with weft_ps_close");
+            return weft_io_fail(
+                &ps->error, WEFT_TIMEOUT,
+                "pushes or clocks have not arrived yet; wait again, or give them up "
+                "with weft_ps_close");
         }
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }

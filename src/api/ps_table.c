@@ -19,7 +19,8 @@ static weft_status unknown_optimizer(struct weft_ps *ps, const char *name)
         snprintf(known + used, sizeof(known) - used, "%s\"%s\"", i > 0 ? ", " : "",
                  weft_optimizers[i]->name);
     }
-    return weft_io_fail(&ps->error, WEFT_INVALID, "optimizer \"%.40s\" is not known; choose one of %s",
+    return weft_io_fail(&ps->error, WEFT_INVALID,
+                        "optimizer \"%.40s\" is not known; choose one of %s",
                         name != NULL ? name : "(NULL)", known);
 }
 
@@ -110,12 +111,12 @@ static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_opt
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
         if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
-            return weft_io_fail(&ps->error, WEFT_INVALID,
-                                "%s is %llu; it must be from %llu to %llu (tables_max and dim_max of "
-                                "the config raise what is too low)",
-                                fields[i].name, (unsigned long long)fields[i].value,
-                                (unsigned long long)fields[i].min,
-                                (unsigned long long)fields[i].max);
+            return weft_io_fail(
+                &ps->error, WEFT_INVALID,
+                "%s is %llu; it must be from %llu to %llu (tables_max and dim_max of "
+                "the config raise what is too low)",
+                fields[i].name, (unsigned long long)fields[i].value,
+                (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
         }
     }
     const struct {
@@ -182,11 +183,12 @@ static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_o
         return status;
     }
     if (!weft_table_spec_valid(&spec)) {
-        return weft_io_fail(&ps->error, WEFT_INVALID,
-                            "the options do not fit each other: one is out of range (docs/TABLES.md), "
-                            "or is not 0 although the optimizer \"%s\" or another option does not "
-                            "use it; begin with weft_table_options_init(..., \"%s\")",
-                            o->optimizer, o->optimizer);
+        return weft_io_fail(
+            &ps->error, WEFT_INVALID,
+            "the options do not fit each other: one is out of range (docs/TABLES.md), "
+            "or is not 0 although the optimizer \"%s\" or another option does not "
+            "use it; begin with weft_table_options_init(..., \"%s\")",
+            o->optimizer, o->optimizer);
     }
     *spec_p = spec;
     return WEFT_OK;

@@ -98,8 +98,7 @@ weft_status weft_api_ps_gone(struct weft_ps *ps, uint32_t shard)
                         "the server of shard %u at %s:%u is gone: %s; see its output, close, and "
                         "connect again",
                         shard, server->host, server->port,
-                        server->is_down ? down_text(server->down)
-                                        : "the answer came in part only");
+                        server->is_down ? down_text(server->down) : "the answer came in part only");
 }
 
 weft_status weft_api_ps_refused(struct weft_ps *ps, const char *what,

@@ -50,6 +50,7 @@ static struct weft_ps_config config_for(const char *servers)
     config.servers = servers;
     config.security = WEFT_TRANSPORT_NONE;
     config.connect_timeout_ns = 20 * WEFT_NS_PER_S;
+    config.rows_max = 2048; /* meson's MALLOC_PERTURB_ makes calloc touch all that is reserved */
     return config;
 }
 
@@ -98,7 +99,8 @@ static struct weft_table_options adding(const char *consistency)
     return options;
 }
 
-static struct weft_ps_table *open_table(struct weft_ps *ps, const struct weft_table_options *options)
+static struct weft_ps_table *open_table(struct weft_ps *ps,
+                                        const struct weft_table_options *options)
 {
     struct weft_ps_table *table = NULL;
     must(ps, weft_table_open(ps, options, &table));
@@ -276,7 +278,8 @@ static void nothing_is_allowed_and_nonsense_is_not(void **state)
     must(ps, weft_pull(table, &id, row, 0, 0, &op));
     must(ps, weft_test(ps, op, NULL));
     must_fail(ps, weft_push(table, NULL, row, 1, 0, &op), WEFT_INVALID, "ids is NULL");
-    must_fail(ps, weft_pull(table, &id, NULL, 1, 0, &op), WEFT_INVALID, "memory of the rows is NULL");
+    must_fail(ps, weft_pull(table, &id, NULL, 1, 0, &op), WEFT_INVALID,
+              "memory of the rows is NULL");
     must_fail(ps, weft_push_wait(table, &id, NULL, 1, 0, NULL), WEFT_INVALID, "NULL");
     must_fail(ps, weft_push(table, &id, row, 1, 0, NULL), WEFT_INVALID, "op_p is NULL");
     must_fail(ps, weft_push(table, &id, row, 1, 1000000, &op), WEFT_INVALID, "bound_ppm");
@@ -382,8 +385,8 @@ static void options_are_checked_here(void **state)
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "\"sgd\", \"");
     o = good, o.optimizer = NULL;
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "(NULL)");
-    static const char *const bad[] = {"", "SSP:1", "ssp", "ssp:", "ssp:-1", "ssp:1x",
-                                      "ssp:99999999999999999999", "bspx"};
+    static const char *const bad[] = {
+        "", "SSP:1", "ssp", "ssp:", "ssp:-1", "ssp:1x", "ssp:99999999999999999999", "bspx"};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
         o = good, o.consistency = bad[i];
         must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "consistency is");
@@ -491,9 +494,9 @@ static void configs_are_checked(void **state)
     must_fail(NULL, weft_ps_connect(NULL, &ps), WEFT_INVALID, "config");
     c = (struct weft_ps_config){0};
     must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "weft_ps_config_init first");
-    static const char *const bad[] = {"",          "127.0.0.1",    "127.0.0.1:", "127.0.0.1:0",
-                                      ":7700",     "127.0.0.1:7x", "a:65536",    "127.0.0.1:1,",
-                                      ",127.0.0.1:1", "127.0.0.1:123456"};
+    static const char *const bad[] = {
+        "",        "127.0.0.1",    "127.0.0.1:",   "127.0.0.1:0",     ":7700", "127.0.0.1:7x",
+        "a:65536", "127.0.0.1:1,", ",127.0.0.1:1", "127.0.0.1:123456"};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
         c = good, c.servers = bad[i];
         must_fail(NULL, weft_ps_connect(&c, &ps), WEFT_INVALID, "is not host:port");
@@ -568,6 +571,7 @@ static void losses_are_counted_and_old_values_stay(void **state)
     site_start(&site, 1, (struct ps_server_options){.workers = 1, .loss_ppm = 100000});
     struct weft_ps_config config = config_for(site.list);
     config.inject_loss_ppm = 100000;
+    config.rows_max = N;
     struct weft_ps *ps = connect_with(&config);
     struct weft_table_options options = adding("asp");
     struct weft_ps_table *table = open_table(ps, &options);
@@ -712,11 +716,10 @@ static void the_order_of_shards_is_checked(void **state)
     struct weft_ps *ps = NULL;
     char swapped[64];
     site_start(&site, 2, (struct ps_server_options){.workers = 1});
-    snprintf(swapped, sizeof(swapped), "127.0.0.1:%u,127.0.0.1:%u",
-             (unsigned)site.servers[1].port, (unsigned)site.servers[0].port);
+    snprintf(swapped, sizeof(swapped), "127.0.0.1:%u,127.0.0.1:%u", (unsigned)site.servers[1].port,
+             (unsigned)site.servers[0].port);
     struct weft_ps_config config = config_for(swapped);
-    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_INVALID,
-              "stands at the place of shard");
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_INVALID, "stands at the place of shard");
     site_stop(&site);
     site_start(&site, 1, (struct ps_server_options){.workers = 1, .name = 77});
     config.servers = site.list;
@@ -855,7 +858,7 @@ static void a_server_that_ends_says_so(void **state)
     weft_ps_close(ps);
 }
 
-/* Longer than a server's patience: this one says that it will be deaf, and nothing is outstanding. */
+/* Longer than a server's patience: this one says that it will be deaf; nothing is outstanding. */
 static void idle_is_allowed_any_time(void **state)
 {
     (void)state;
