@@ -90,7 +90,7 @@ const char *weft_job_parse_drive(const char *text, void *value);
      .parse = weft_job_parse_model, .fallback = "lr"},                                             \
     {"factors", "N", "factors of a feature (fm, mf)", WEFT_OPTION_U32,                             \
      .value = &(job)->settings.factors, .min = 1, .max = WEFT_ML_FACTORS_MAX,                      \
-     .fallback = "64 for fm, 16 for mf"},                                                          \
+     .fallback = "63 for fm, 16 for mf"},                                                          \
     {"l2", "X", "pull of the weights towards 0, for each row that names them", WEFT_OPTION_CUSTOM, \
      .value = &(job)->settings.l2, .parse = weft_job_parse_l2,                                     \
      .fallback = "0 for lr, 0.04 for fm, 0.1 for mf"},                                             \

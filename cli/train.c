@@ -32,7 +32,7 @@
 
 #define STOP_GRACE_NS (2 * WEFT_NS_PER_S)
 
-enum { ERROR_BYTES = 900 };
+enum { ERROR_BYTES = 900, DIM_MAX_DEFAULT = 64 /* of `weft server` */ };
 
 struct train {
     struct weft_job job;
@@ -159,6 +159,12 @@ static void add_checkpoints(struct train *train, struct weft_arguments *argument
     }
 }
 
+/* Floats in a row of the table. */
+static uint32_t job_dim(const struct weft_job *job)
+{
+    return job->kind->has_factors ? 1 + job->settings.factors : 1;
+}
+
 static weft_status start_server(struct train *train, uint32_t rank)
 {
     struct weft_arguments arguments = {.count = 0};
@@ -168,6 +174,9 @@ static weft_status start_server(struct train *train, uint32_t rank)
     add_common(train, &arguments);
     weft_arguments_add(&arguments, "--port=%u", train->port != 0 ? train->port + base : 0);
     weft_arguments_add(&arguments, "--shards-per-server=%u", train->shards_per_server);
+    if (job_dim(&train->job) > DIM_MAX_DEFAULT) {
+        weft_arguments_add(&arguments, "--dim-max=%u", job_dim(&train->job));
+    }
     weft_arguments_add(&arguments, "--shard-base=%u", base);
     weft_arguments_add(&arguments, "--shards=%u", train->servers * train->shards_per_server);
     add_checkpoints(train, &arguments);
