@@ -33,7 +33,8 @@ static bool parse_name(const char *name, struct entry *entry_p)
 {
     char expected[WEFT_CKPT_FILE_BYTES];
     struct entry e = {0};
-    if (strlen(name) >= sizeof(e.name)) {
+    size_t length = strlen(name);
+    if (length >= sizeof(e.name)) {
         return false;
     }
     if (sscanf(name, "%12" SCNu64 "-%4u-%4u.manifest", &e.number, &e.first, &e.last) == 3 &&
@@ -46,7 +47,7 @@ static bool parse_name(const char *name, struct entry *entry_p)
     } else {
         return false;
     }
-    snprintf(e.name, sizeof(e.name), "%s", name);
+    memcpy(e.name, name, length + 1);
     *entry_p = e;
     return strcmp(name, expected) == 0 && e.number > 0;
 }

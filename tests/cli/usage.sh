@@ -58,7 +58,7 @@ refused '--mode "ssp:-1"' train --mode ssp:-1
 refused '--mode "BSP"' train --mode BSP
 refused '--optimizer "adam".*adagrad or sgd' train --optimizer adam
 refused '--model "dnn".*lr' train --model dnn
-refused '--format "csv".*adult, adult3 or libsvm' train --format csv
+refused '--format "csv".*adult, adult3, libsvm, movielens, tsv or criteo' train --format csv
 refused '--lr "0".*above 0' train --lr 0
 refused '--data ""' train --data ''
 refused '--data is missing' train --format libsvm

@@ -69,7 +69,7 @@ static void integers_fall_into_buckets(void **state)
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
         char line[256];
         const char *texts[39];
-        char empties[39][8];
+        char empties[39][16];
         criteo_line(cases[c].integer, line, sizeof(line));
         texts[0] = cases[c].text;
         for (int f = 2; f <= 38; f++) {
