@@ -18,9 +18,9 @@
  * kept as the same running average, of ones: c1 = beta1 c1 + (1 - beta1). So it needs no power, and
  * m / c1 is a weighted mean whatever rounding does.
  *
- * AdaDelay's t counts clocks, its delay is the clocks that passed between the one a gradient was
- * computed for and the one the fastest worker is in; so t + delay is the latter, and without delay
- * it is Adagrad.
+ * AdaDelay's t is the clock that the fastest worker is in, where the paper counts the server's
+ * updates; its delay is the clocks that passed since the one a gradient was computed for. Without
+ * delay it is Adagrad.
  *
  * Source: docs/papers.md.
  */
@@ -40,7 +40,7 @@ struct weft_optimizer_block {
     uint32_t stride;   /* dim */
     uint32_t count;
     float divisor; /* W, or what else makes a mean of the sums */
-    float fresh;   /* AdaDelay's a: 0 < a <= 1 */
+    float fresh;   /* AdaDelay's a: 1/2 < a <= 1 */
 };
 
 struct weft_optimizer {

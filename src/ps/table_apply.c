@@ -15,7 +15,8 @@ void weft_table_set_now(struct weft_table *table, uint32_t now)
 
 void weft_table_begin(struct weft_table *table, uint32_t clock)
 {
-    table->fresh = clock >= table->now ? 1 : (float)clock / (float)table->now;
+    float delay = clock < table->now ? (float)(table->now - clock) : 0;
+    table->fresh = (float)table->now / ((float)table->now + delay);
     if (table->spec.eviction == WEFT_EVICTION_TTL) {
         weft_table_sweep(table);
     }

@@ -132,7 +132,7 @@ struct history {
     uint32_t n;
     double start;
     double g[STEPS];
-    double t[STEPS];     /* clock of the gradient, counted from 1 */
+    double t[STEPS];     /* clock in progress when it came, counted from 1 */
     double delay[STEPS]; /* clocks that it came late */
 };
 
