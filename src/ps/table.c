@@ -541,7 +541,8 @@ weft_status weft_table_restore(struct weft_table *table, const struct weft_table
         bool full = false;
         row = obtain(table, view->id, hash, false, false, &full);
     }
-    if (row == NULL) {
+    if (row == NULL && table->rows < capacity(table)) {
+        /* Not by eviction: that would let rows go that were restored just now. */
         return WEFT_NOMEM;
     }
     row_fill(table, row, view);

@@ -121,8 +121,8 @@ bool weft_table_owns(const struct weft_table *table, uint64_t id, uint64_t hash)
 /* The row of id, NULL when there is none. */
 struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t id);
 
-/* The row of id, made when there is none; NULL when it is not admitted yet, or, counted as refused,
- * when there is no room. Not a push: pushes are counted by obtain_chunk. */
+/* The row of id, made when there is none, admitted or not; NULL, counted as refused, when there is
+ * no room. Not a push: pushes are counted by obtain_chunk. */
 struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id);
 
 /* The rows of a chunk of a PUSH: NULL where the id is not admitted.
@@ -188,7 +188,7 @@ bool weft_table_next(const struct weft_table *table, uint32_t *cursor,
 
 /* Put a row of a checkpoint in; a row of a dense table is replaced. Admission is not asked.
  * Owns:    copies the view's arrays.
- * Errors:  WEFT_NOMEM   no room: add a slab. WEFT_EXISTS  there is such a row.
+ * Errors:  WEFT_NOMEM   no room, and none is made: add a slab. WEFT_EXISTS  there is such a row.
  *          WEFT_INVALID sums for a table that is not BSP, or not a row of this shard. */
 weft_status weft_table_restore(struct weft_table *table, const struct weft_table_view *view);
 

@@ -193,6 +193,31 @@ static void waiting_sums_do_not_expire(void **state)
     finish(&table);
 }
 
+/* Restoring asks for memory; it never throws away what was restored before. */
+static void restoring_evicts_nothing(void **state)
+{
+    (void)state;
+    for (uint8_t eviction = WEFT_EVICTION_LRU; eviction <= WEFT_EVICTION_L2; eviction++) {
+        struct weft_table table;
+        struct weft_table_spec spec = spec_of(eviction, 0);
+        size_t bytes;
+        assert_int_equal(table_init(&table, 10, 3, 4 * 40), WEFT_OK); /* slabs of four rows */
+        assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
+        const float weights[3] = {1, 2, 3};
+        struct weft_table_view view = {.clock = 1, .weights = weights, .state = weights};
+        for (view.id = 0; view.id < 10; view.id++) {
+            while (weft_table_restore(&table, &view) != WEFT_OK) {
+                assert_true(weft_table_wants_slab(&table, &bytes));
+                assert_int_equal(weft_table_add_slab(&table, malloc(bytes), bytes), WEFT_OK);
+            }
+            assert_int_equal(weft_table_rows(&table), view.id + 1);
+        }
+        assert_int_equal(weft_table_restore(&table, &view), WEFT_NOMEM); /* rows_max */
+        assert_int_equal(table.counters.rows_evicted, 0);
+        finish(&table);
+    }
+}
+
 /* A chunk needs all its rows at once: none of them goes for another of them. */
 static void a_chunk_holds_its_rows(void **state)
 {
@@ -310,6 +335,7 @@ int main(void)
         cmocka_unit_test(who_goes),
         cmocka_unit_test(ttl_is_exact),
         cmocka_unit_test(waiting_sums_do_not_expire),
+        cmocka_unit_test(restoring_evicts_nothing),
         cmocka_unit_test(a_chunk_holds_its_rows),
         cmocka_unit_test(waiting_sums_hold_their_row),
         cmocka_unit_test(bytes_are_a_limit),
