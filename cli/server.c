@@ -527,7 +527,8 @@ int weft_cli_server(int argc, char **argv)
          WEFT_OPTION_U32, .value = &server.rows_max, .min = 1, .max = 1u << 28},
         {"table-bytes", "N",
          "bytes that a shard's part of a table may take, its index and the counts\n"
-         "of its admission included; 0 = as many as rows-max rows need",
+         "of its admission included; 0 = as many as rows-max rows need, and at\n"
+         "most as many again for those counts",
          WEFT_OPTION_U64, .value = &server.table_bytes},
         {"tables", "N", "tables that workers may make, numbered 0 to N-1", WEFT_OPTION_U32,
          .value = &server.tables_max, .min = 1, .max = 4096},

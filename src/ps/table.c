@@ -80,6 +80,15 @@ static uint64_t smaller_limit(uint64_t a, uint64_t b)
     return a == 0 ? b : b == 0 ? a : weft_min_u64(a, b);
 }
 
+/* Cells are as many as the specification asks for. Where the server has set no limit in bytes, they
+ * must not take more than the rows that it allows. */
+static bool cells_allowed(const struct weft_table *table)
+{
+    const struct weft_table_limits *limits = &table->limits;
+    return limits->bytes_max > 0 || weft_admission_bytes(&table->admission) <=
+                                        (uint64_t)limits->rows_max * table->row_bytes;
+}
+
 /* The size of the index that leaves room for most rows. A larger one takes more rows, but memory
  * from them. */
 static void fit_sparse(struct weft_table *table)
@@ -129,7 +138,7 @@ weft_status weft_table_declare(struct weft_table *table, const struct weft_table
         }
     } else {
         fit_sparse(table);
-        if (table->rows_limit == 0) {
+        if (table->rows_limit == 0 || !cells_allowed(table)) {
             return WEFT_INVALID;
         }
     }
@@ -537,12 +546,12 @@ weft_status weft_table_restore(struct weft_table *table, const struct weft_table
     if (row != NULL && !table_is_dense(table)) {
         return WEFT_EXISTS;
     }
-    if (row == NULL) {
+    if (row == NULL && table->rows < capacity(table)) {
+        /* Not by eviction: that would let rows go that were restored just now. */
         bool full = false;
         row = obtain(table, view->id, hash, false, false, &full);
     }
-    if (row == NULL && table->rows < capacity(table)) {
-        /* Not by eviction: that would let rows go that were restored just now. */
+    if (row == NULL) {
         return WEFT_NOMEM;
     }
     row_fill(table, row, view);

@@ -27,7 +27,8 @@ struct weft_table_limits {
     uint32_t rows_max; /* <= WEFT_RPC_ROWS_MAX; memory for the index is taken at init */
     uint32_t dim_max;
     uint64_t slab_bytes; /* about so much is asked for at a time */
-    uint64_t bytes_max;  /* of index, rows and admission; 0 = none */
+    uint64_t bytes_max;  /* of index, rows and admission; 0 = none, but admission takes no more than
+                          * rows_max rows would */
     uint32_t shard;      /* this one */
     uint32_t shards;
 };

@@ -114,7 +114,7 @@ static void a_table_asks(void **state)
                                        .admission_cells = 4096};
         struct weft_table table;
         size_t bytes;
-        assert_int_equal(table_init(&table, 100, 2, 4096), WEFT_OK);
+        assert_int_equal(table_init(&table, 3000, 2, 4096), WEFT_OK);
         assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
         struct weft_table_row *rows[4];
         /* Without memory to count in, nobody is admitted. */
@@ -180,12 +180,54 @@ static void a_row_of_blocks_counts_once(void **state)
     finish(&table);
 }
 
+/* Who declares a table cannot make a server take more for its cells than for the rows that the
+ * server allows; a limit in bytes says it all. */
+static void cells_are_limited(void **state)
+{
+    (void)state;
+    struct weft_table_spec spec = {.dim = 2,
+                                   .mode = WEFT_TABLE_ASP,
+                                   .workers = 1,
+                                   .learning_rate = 1,
+                                   .admission = WEFT_ADMISSION_COUNTER,
+                                   .admission_count = 2};
+    /* 100 rows of 24 + 8 bytes are 200 cells of 16, or 3,200 of one byte. */
+    const struct {
+        uint8_t kind;
+        uint32_t cells;
+        uint64_t bytes_max;
+        weft_status status;
+    } cases[] = {
+        {WEFT_ADMISSION_COUNTER, 200, 0, WEFT_OK},
+        {WEFT_ADMISSION_COUNTER, 201, 0, WEFT_INVALID},
+        {WEFT_ADMISSION_COUNTER, 201, 10000, WEFT_OK},
+        {WEFT_ADMISSION_BLOOM, 3200, 0, WEFT_OK},
+        {WEFT_ADMISSION_BLOOM, 3201, 0, WEFT_INVALID},
+        {WEFT_ADMISSION_COUNTER, WEFT_RPC_CELLS_MAX, 0, WEFT_INVALID},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
+        const struct weft_table_limits limits = {.rows_max = 100,
+                                                 .dim_max = 1024,
+                                                 .slab_bytes = 4096,
+                                                 .bytes_max = cases[i].bytes_max,
+                                                 .shards = 1};
+        struct weft_table table;
+        assert_int_equal(weft_table_init(&table, &limits), WEFT_OK);
+        spec.admission = cases[i].kind;
+        spec.admission_cells = cases[i].cells;
+        spec.bytes_max = 1 << 30; /* the worker's limit is not the server's */
+        assert_int_equal(weft_table_declare(&table, &spec), cases[i].status);
+        weft_table_fini(&table);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counter_is_exact),     cmocka_unit_test(counter_forgets_the_rare),
         cmocka_unit_test(bloom_is_never_later), cmocka_unit_test(bloom_is_seldom_earlier),
         cmocka_unit_test(a_table_asks),         cmocka_unit_test(a_row_of_blocks_counts_once),
+        cmocka_unit_test(cells_are_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
