@@ -123,14 +123,17 @@ weft_status weft_shard_restore_partial(struct weft_shard *shard,
 }
 
 /* A worker opens a table that was restored and that nobody has opened since: what does not change
- * the rows may be new, the number of workers for instance. */
+ * the rows may be new, the number of workers for instance. (FTRL's weights are those that its state
+ * makes with its rate: with another they would jump.) */
 bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *spec)
 {
     struct weft_table *table = shard_table(shard, spec->table);
     const struct weft_table_spec *old = &table->spec;
     struct weft_table_spec allowed = *old;
     allowed.workers = spec->workers;
-    allowed.learning_rate = spec->learning_rate;
+    if (old->optimizer != WEFT_OPTIMIZER_FTRL) {
+        allowed.learning_rate = spec->learning_rate;
+    }
     allowed.staleness = spec->staleness;
     if (!shard->restored[spec->table] || !weft_table_spec_equal(&allowed, spec)) {
         return false;

@@ -478,6 +478,32 @@ static void restored_on_other_shards(void **state)
     }
 }
 
+/* Whoever opens a restored table first may bring another rate, where it is not in the rows. */
+static void another_rate(void **state)
+{
+    (void)state;
+    for (uint8_t optimizer = WEFT_OPTIMIZER_SGD; optimizer < WEFT_OPTIMIZERS_COUNT; optimizer++) {
+        struct cluster c;
+        start(&c, 1, 1, 1);
+        struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 1);
+        bool betas = optimizer == WEFT_OPTIMIZER_ADAM;
+        bool plain = optimizer == WEFT_OPTIMIZER_SGD || optimizer == WEFT_OPTIMIZER_MOMENTUM;
+        spec.optimizer = optimizer;
+        spec.epsilon = plain ? 0 : 1;
+        spec.beta1 = betas ? 0.5F : 0;
+        spec.beta2 = betas ? 0.5F : 0;
+        assert_int_equal(weft_shard_restore_table(c.shard[0], &spec), WEFT_OK);
+        spec.learning_rate = 0.5F;
+        weft_ps_op op;
+        assert_int_equal(weft_ps_table_open(c.client[0], &spec, 0, &op), WEFT_OK);
+        bool may = optimizer != WEFT_OPTIMIZER_FTRL;
+        assert_int_equal(cluster_wait(&c, 0, op).rpc_status,
+                         may ? WEFT_RPC_OK : WEFT_RPC_SPEC_MISMATCH);
+        assert_true(weft_shard_table(c.shard[0], 0)->spec.learning_rate == (may ? 0.5F : 1));
+        cluster_stop(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -487,6 +513,7 @@ int main(void)
         cmocka_unit_test(bsp_now_waits),
         cmocka_unit_test(rows_that_go),
         cmocka_unit_test(restored_on_other_shards),
+        cmocka_unit_test(another_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
