@@ -120,7 +120,8 @@ weft_status weft_shard_restore_table(struct weft_shard *shard, const struct weft
  * passed over. A later record of an id replaces an earlier one.
  * Shape:   records (count, record_bytes of the table).
  * Errors:  WEFT_AGAIN   a slab is wanted: add it, and go on behind *used_p.
- *          WEFT_NOMEM   rows_max is reached. *used_p records were used in each case. */
+ *          WEFT_NOMEM   rows_max is reached, and the table evicts no row.
+ *          *used_p records were used in each case. */
 weft_status weft_shard_restore_rows(struct weft_shard *shard, uint16_t table, const void *records,
                                     uint32_t count, uint32_t *used_p);
 

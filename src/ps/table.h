@@ -215,7 +215,8 @@ void weft_table_record_read(const struct weft_table *table, uint32_t number, uin
 uint64_t weft_table_record_id(const struct weft_table *table, uint32_t number);
 
 /* Make the record's row, or overwrite it.
- * Errors:  WEFT_AGAIN  a slab is wanted first. WEFT_NOMEM  no room for a new row. */
+ * Errors:  WEFT_AGAIN  a slab is wanted first. WEFT_NOMEM  no room for a new row, at the table's
+ *          limit also not by eviction. */
 weft_status weft_table_record_write(struct weft_table *table, const uint8_t *record);
 
 /* Remove the row of id, if there is one. Not while gradients wait in it. */
