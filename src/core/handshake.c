@@ -192,10 +192,23 @@ static bool same_other_end(const struct peer *a, const struct peer *b)
            (a->name == b->name || a->incarnation != b->incarnation);
 }
 
+/* A connection that its maker gave up before it came up here, for p. What is on its way of it, a CLOSE
+ * sent again, say, must not bring it up after p and replace it. */
+static bool given_up_for(const struct peer *old, const struct peer *p)
+{
+    return old != p && old->state == PEER_HALF_OPEN && addr_equal(&old->addr, &p->addr) &&
+           old->name == p->name && old->incarnation == p->incarnation &&
+           old->hello_since_ns < p->hello_since_ns;
+}
+
 void weft_core_older_replace(struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *old = &ep->peers[i];
+        if (given_up_for(old, p)) {
+            weft_core_peer_down(ep, old, WEFT_DOWN_RESTARTED, now_ns); /* half open: no event */
+            continue;
+        }
         /* Ends that connect to each other at the same time have two connections: that which this
          * end made stays unless the other end is a new process. */
         if (old != p && old->state == PEER_OPEN && same_other_end(old, p) &&

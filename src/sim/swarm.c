@@ -121,6 +121,7 @@ static void connect_to(struct swarm *s, uint32_t host, uint32_t to, uint64_t now
     h->peer_of[to] = peer;
     h->host_of[peer] = to;
     weft_cuts_made(&s->cuts, host, peer, to, true);
+    weft_world_sleep(s->world, host, 0); /* who has just connected does not leave yet */
 }
 
 static void post(struct swarm *s, uint32_t idx)

@@ -369,6 +369,50 @@ static void connection_ids_are_drawn_by_the_provider(void **state)
     assert_int_not_equal(ids[0], ids[1]);
 }
 
+/* End 1 hears nothing of end 0 but HELLOs. */
+static bool only_hellos(struct net *net, struct net_datagram *d)
+{
+    return !addr_equal(&d->from, &net->end[0].addr) || d->bytes == WEFT_HELLO_BYTES;
+}
+
+/* The last word of a connection that its maker gave up comes after the next connection. */
+static void what_was_given_up_does_not_replace(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    struct net *net = net_empty();
+    for (uint32_t end = 0; end < 2; end++) {
+        net_config(&config, WEFT_MODE_AUTH);
+        end_open(net, end, &config);
+    }
+    net->tap = only_hellos;
+    net->keep = true;
+    weft_peer first = net_connect(net, 0, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].ups, 1); /* and half open at the other end */
+    weft_ep_close(net->end[0].ep, first, net->now_ns);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    uint32_t of_first = net->kept_count;
+    net->keep = false;
+    net->tap = NULL;
+    (void)net_connect(net, 0, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[1].ups, 1);
+    uint32_t late = 0;
+    for (uint32_t i = 0; i < of_first; i++) {
+        const struct net_datagram *d = &net->kept[i];
+        if (addr_equal(&d->from, &net->end[0].addr) && d->bytes != WEFT_HELLO_BYTES) {
+            net_deliver(net, &net->end[1], &d->from, d->data, d->bytes);
+            late++;
+        }
+    }
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    assert_true(late > 0);
+    assert_int_equal(net->end[1].ups, 1);
+    assert_int_equal(net->end[1].downs, 0);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +425,7 @@ int main(void)
         cmocka_unit_test(a_slow_answer_to_a_keepalive_is_one),
         cmocka_unit_test(a_sleeper_is_asked_nothing),
         cmocka_unit_test(a_half_open_peer_is_closed_without_a_word),
+        cmocka_unit_test(what_was_given_up_does_not_replace),
         cmocka_unit_test(a_challenge_is_drawn_by_the_provider),
         cmocka_unit_test(connection_ids_are_drawn_by_the_provider),
     };
