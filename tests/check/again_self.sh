@@ -1,0 +1,57 @@
+#!/bin/sh
+# Shows that tools/run-again runs again what may, once, and believes nothing else.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+again=$WEFT_SOURCE_ROOT/tools/run-again
+count=$WEFT_SOURCE_ROOT/tools/count-tests
+
+# A meson that notes what it was asked for and answers with the next log that is prepared.
+mkdir -p "$tap_tmp/bin" "$tap_tmp/build/meson-logs"
+cat >"$tap_tmp/bin/meson" <<END
+#!/bin/sh
+for name; do :; done
+echo "\$name" >>"$tap_tmp/asked"
+cp "$tap_tmp/answer" "$tap_tmp/build/meson-logs/testlog.json"
+END
+chmod +x "$tap_tmp/bin/meson"
+PATH=$tap_tmp/bin:$PATH
+
+# entry <suite> <name> <result> <return code> <output>
+entry() {
+    printf '{"name": "weft:%s / %s", "result": "%s", "returncode": %s, "stdout": "%s"}\n' "$@"
+}
+bad='1..1\nnot ok 1 - a\n'
+good='1..1\nok 1 - a\n'
+
+# after <case> <wanted total> <programs asked for>: what run-again makes of $tap_tmp/first
+after() {
+    : >"$tap_tmp/asked"
+    "$again" "$tap_tmp/build" "$tap_tmp/first" >"$tap_tmp/log" 2>"$tap_tmp/said"
+    tap_is "$1" "$("$count" "$tap_tmp/log" | tail -n 1) $(tr '\n' ' ' <"$tap_tmp/asked")" \
+        "total $2 $3"
+}
+
+entry cli cli_x OK 0 "$good" >"$tap_tmp/answer"
+{ entry cli cli_x ERROR 1 "$bad"; entry unit test_y OK 0 "$good"; } >"$tap_tmp/first"
+after "passes alone: passed, the others stay" "2 0 0" "cli_x "
+tap_like "and it is said, with what it said at first" "$(cat "$tap_tmp/said")" 'AGAIN   cli_x'
+tap_like "in full" "$(cat "$tap_tmp/said")" 'not ok 1 - a'
+
+entry unit test_x ERROR 1 "$bad" >"$tap_tmp/first"
+after "a deterministic suite" "0 1 0" ""
+entry cli cli_x ERROR -11 "$good" >"$tap_tmp/first"
+after "a crash" "1 1 0" ""
+entry io test_x ERROR 1 '1..1\nnot ok 1 - a\n# WARNING: ThreadSanitizer: data race\n' >"$tap_tmp/first"
+after "a sanitizer's finding" "0 1 0" ""
+entry cli cli_x TIMEOUT -15 "$good" >"$tap_tmp/first"
+after "a timeout" "1 0 0" "cli_x "
+for n in 1 2 3 4 5 6 7 8 9; do entry cli "cli_$n" ERROR 1 "$bad"; done >"$tap_tmp/first"
+after "too many" "0 9 0" ""
+
+entry cli cli_x ERROR 1 "$bad" >"$tap_tmp/answer"
+entry cli cli_x ERROR 1 "$bad" >"$tap_tmp/first"
+after "fails twice" "0 1 0" "cli_x "
+tap_is "and nothing is excused" "$(cat "$tap_tmp/said")" ""
+: >"$tap_tmp/answer"
+after "a second run without a result" "0 1 0" "cli_x "
+tap_done
