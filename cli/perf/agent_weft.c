@@ -5,6 +5,7 @@
 #include "cli/perf/agent.h"
 
 #include "base/bits.h"
+#include "cli/tracing.h"
 #include "io/clock.h"
 #include "io/driver.h"
 
@@ -19,6 +20,7 @@ enum {
     SEGMENT_BYTES = 1448,       /* TCP with time stamps, of an MTU of 1,500 */
     SEGMENT_HEAD_BYTES = 14 + 20 + 32,
     RECORD_HEAD_BYTES = WEFT_DATA_OVERHEAD_BYTES,
+    PATH_BYTES = 4096,
 };
 
 static const uint64_t connect_ns = 10 * WEFT_NS_PER_S;
@@ -32,6 +34,9 @@ struct end {
     uint32_t up;       /* peers */
     uint32_t waiting;  /* an out that found no room; WEFT_PERF_NONE */
     bool broken;
+    struct weft_tracing tracing;
+    struct weft_tracing_feed feed;
+    char trace[PATH_BYTES];
     char address[WEFT_PERF_ADDRESS_BYTES]; /* of this end */
     weft_peer peers[WEFT_PERF_PARTICIPANTS_MAX]; /* by participant */
 };
@@ -280,6 +285,18 @@ static void configure(const struct weft_perf_agent *agent, struct weft_driver_co
     ep->senders_expected = (uint16_t)agent->in_count; /* known here as it is in a job */
 }
 
+/* Of a participant's own: they are processes. */
+static void trace(struct weft_perf_agent *agent, struct weft_udp_config *config)
+{
+    struct end *end = of(agent);
+    if (agent->job->trace != NULL) {
+        (void)snprintf(end->trace, sizeof(end->trace), "%s.participant-%u", agent->job->trace,
+                       agent->me);
+        weft_tracing_open(&end->tracing, end->trace);
+    }
+    weft_tracing_attach(&end->tracing, "participant", config, &end->feed);
+}
+
 static bool open_kind(struct weft_perf_agent *agent, enum weft_driver_kind kind)
 {
     struct end *end = calloc(1, sizeof(*end));
@@ -297,6 +314,7 @@ static bool open_kind(struct weft_perf_agent *agent, enum weft_driver_kind kind)
     struct weft_io_error error;
     weft_driver_config_default(&config);
     configure(agent, &config);
+    trace(agent, &config.udp);
     weft_status status =
         weft_security_arm(&agent->security, &config.udp, &end->provider, &error);
     if (status == WEFT_OK) {
@@ -401,6 +419,7 @@ static void close_all(struct weft_perf_agent *agent)
 {
     if (agent->self != NULL) {
         weft_driver_close(of(agent)->driver);
+        weft_tracing_close(&of(agent)->tracing);
         weft_provider_free(of(agent)->provider);
         free(agent->self);
     }

@@ -241,6 +241,7 @@ static void json_figures(cJSON *object, const struct weft_perf_outcome *outcome)
     cJSON_AddNumberToObject(object, "cpu_s_per_gb", cpu_s_per_gb(result));
     json_known(object, "machine_busy", result->machine_busy, result->machine_busy > 0);
     json_known(object, "machine_cpu_s", result->machine_cpu_s, result->machine_busy > 0);
+    json_known(object, "machine_stolen", result->machine_stolen, result->machine_busy > 0);
     cJSON_AddNumberToObject(object, "start_lag_ms", result->start_lag_ms);
 }
 
@@ -275,11 +276,17 @@ bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const cha
         fprintf(file, " %u-%u_ms", outcome->job->plan->flows[i].from,
                 outcome->job->plan->flows[i].to);
     }
+    if (flows > 0) {
+        fprintf(file, " go_ns");
+    }
     for (uint32_t round = 0; round < result->rounds; round++) {
         fprintf(file, "\n%u %.6f %.6f", round, (double)result->round_ns[round] / 1e6,
                 result->delivered[round]);
         for (uint32_t i = 0; i < flows; i++) {
             fprintf(file, " %.6f", (double)result->flow_ns[(size_t)round * flows + i] / 1e6);
+        }
+        if (flows > 0) {
+            fprintf(file, " %llu", (unsigned long long)result->go_ns[round]);
         }
     }
     fprintf(file, "\n");

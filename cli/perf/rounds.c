@@ -153,6 +153,9 @@ static int check_transport(const struct weft_command *command, const struct opti
         return weft_options_usage(command, "--tcp-cc and --tcp-rto-min are of --transport tcp and "
                                            "tcp-raw");
     }
+    if (!weft && job->trace != NULL) {
+        return weft_options_usage(command, "--trace is of --transport weft");
+    }
     if (!weft && job->cc != NULL) {
         return weft_options_usage(command, "--cc is of --transport weft; the kernel's TCP has "
                                            "--tcp-cc");
@@ -340,6 +343,9 @@ static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
          WEFT_OPTION_STRING, &o.hosts, .fallback = "0, 1, 2, ..."},
         {"per-round", "FILE", "write each round's times there", WEFT_OPTION_STRING,
          .value = &o.per_round},
+        {"trace", "FILE", "weft: each participant writes a trace of all packets, FILE.participant-N,\n"
+                          "for `weft trace`; at most 1 GB each. --per-round says when rounds began",
+         WEFT_OPTION_STRING, .value = &o.job.trace},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &o.json},
         {0},

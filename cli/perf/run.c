@@ -20,6 +20,7 @@ static const uint64_t progress_after_ns = 2 * WEFT_NS_PER_S;
 struct ticks {
     unsigned long long busy;
     unsigned long long all;
+    unsigned long long stolen; /* by the host of a virtual machine */
 };
 
 struct run {
@@ -52,7 +53,7 @@ static struct ticks ticks_now(void)
     }
     unsigned long long idle = t[3] + t[4];
     unsigned long long busy = t[0] + t[1] + t[2] + t[5] + t[6] + t[7];
-    return (struct ticks){.busy = busy, .all = busy + idle};
+    return (struct ticks){.busy = busy, .all = busy + idle, .stolen = t[7]};
 }
 
 /* ---- keeping --------------------------------------------------------------------------------- */
@@ -107,6 +108,7 @@ static void keep_times(struct run *run, uint64_t go_ns)
         started_ns = weft_max_u64(started_ns, flow->started_ns);
     }
     result->round_ns[result->rounds] = last_ns - go_ns;
+    result->go_ns[result->rounds] = go_ns;
     result->elapsed_ns += last_ns - go_ns;
     run->lag_ns[result->rounds] = own_start ? 0 : started_ns - go_ns;
 }
@@ -248,6 +250,8 @@ static void do_all(struct run *run)
             (double)(after.busy - before.busy) / (double)(after.all - before.all);
         run->result->machine_cpu_s =
             (double)(after.busy - before.busy) / (double)sysconf(_SC_CLK_TCK);
+        run->result->machine_stolen =
+            (double)(after.stolen - before.stolen) / (double)(after.all - before.all);
     }
     atomic_store(&run->fleet.shared->stopping, !good);
 }
@@ -259,13 +263,15 @@ static bool result_new(const struct weft_perf_job *job, struct weft_perf_result 
     result_p->round_ns = calloc(rounds, sizeof(uint64_t));
     result_p->flow_ns = calloc(rounds * (is_pingpong(job) ? 1 : job->plan->flow_count),
                                sizeof(uint64_t));
+    result_p->go_ns = calloc(rounds, sizeof(uint64_t));
     result_p->delivered = calloc(rounds, sizeof(double));
-    return result_p->round_ns != NULL && result_p->flow_ns != NULL && result_p->delivered != NULL;
+    return result_p->round_ns != NULL && result_p->go_ns != NULL && result_p->flow_ns != NULL && result_p->delivered != NULL;
 }
 
 void weft_perf_result_fini(struct weft_perf_result *result)
 {
     free(result->round_ns);
+    free(result->go_ns);
     free(result->flow_ns);
     free(result->delivered);
 }

@@ -18,6 +18,7 @@ struct weft_perf_result {
     bool dnf;            /* a round had no answer */
     bool interrupted;
     uint64_t *round_ns;  /* rounds of them */
+    uint64_t *go_ns;     /* of each round, on the clock of traces; pingpong: 0 */
     uint64_t *flow_ns;   /* rounds x flows; pingpong: none */
     double *delivered;   /* rounds: mean over the messages */
     double delivered_min; /* over all messages */
@@ -33,6 +34,7 @@ struct weft_perf_result {
     double machine_busy; /* of all CPUs' time from the first to the last timed round, gaps included:
                           * how much was in use, by whomever; 0 = not known */
     double machine_cpu_s; /* the same in CPU seconds */
+    double machine_stolen; /* of that time, what the host of a virtual machine took away */
     double start_lag_ms; /* from go until the last sender had begun: median over rounds */
 };
 

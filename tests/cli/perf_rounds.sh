@@ -40,14 +40,23 @@ tap_run "incast round by round" "$WEFT_BIN" perf incast --bytes 50000 --senders 
     --json --per-round "$tap_tmp/rounds"
 cp "$tap_tmp/run.out" "$tap_tmp/json"
 tap_is "a line each, times of all flows on it" \
-    "$(awk '!/^#/ && NF == 6 { n++ } END { print n }' "$tap_tmp/rounds")" 5
+    "$(awk '!/^#/ && NF == 7 { n++ } END { print n }' "$tap_tmp/rounds")" 5
 tap_is "a round lasts as long as its last flow" \
     "$(awk '!/^#/ { m = $4; for (i = 5; i <= 6; i++) if ($i > m) m = $i; bad += m != $2 }
         END { print bad + 0 }' "$tap_tmp/rounds")" 0
+tap_is "and begins after the one before has ended" \
+    "$(awk '!/^#/ { bad += $7 < end; end = $7 + $2 * 1e6 } END { print bad + 0 }' "$tap_tmp/rounds")" 0
 mean=$(awk '!/^#/ { s += $2 } END { printf "%.5f", s / 5 }' "$tap_tmp/rounds")
 tap_run "mean and goodput are of these" jq -e --argjson mean "$mean" '
     (.round_ms.mean - $mean | fabs) < 1e-4 and
     (.goodput_gbps * .round_ms.mean * 5e6 / (8 * 5 * 3 * 50000) - 1 | fabs) < 1e-6' "$tap_tmp/json"
+
+tap_run "a trace of each participant" "$WEFT_BIN" perf incast --bytes 50000 --senders 2 --rounds 2 \
+    --trace "$tap_tmp/trace"
+for n in 0 1 2; do
+    tap_run "participant $n's is read" "$WEFT_BIN" trace summary "$tap_tmp/trace.participant-$n"
+done
+tap_run_fails "TCP has none" 2 "$WEFT_BIN" perf incast --transport tcp --trace "$tap_tmp/trace"
 
 tap_run "ranks" "$WEFT_BIN" perf incast --bytes 4000 --senders 1 --rounds 101 --gap 0 --json \
     --per-round "$tap_tmp/rounds"
