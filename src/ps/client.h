@@ -24,6 +24,7 @@
 #include "base/hist.h"
 #include "core/msg.h"
 #include "rpc/latency.h"
+#include "rpc/record.h"
 
 struct weft_ps_client;
 
@@ -45,6 +46,9 @@ struct weft_ps_client_config {
     uint32_t missed_max;             /* ids remembered as missed; more are forgotten, and counted */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
+    struct weft_record_ring *records; /* a record of every push and pull that is answered; borrowed
+                                       * until free. NULL = none. Clients of one thread may share
+                                       * one ring */
 };
 
 struct weft_ps_result {

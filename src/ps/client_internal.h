@@ -59,6 +59,7 @@ struct ps_part {
     const uint32_t *order; /* (rows,): its rows of the list */
     uint32_t rows;
     uint32_t clock; /* PUSH: of the gradients. PULL: needed */
+    uint32_t iteration; /* the worker's clock in progress when the operation was started */
     uint32_t rpc_id;
     uint64_t number; /* PUSH: counted for the link, from 1 */
     uint32_t next;   /* in the shard's queue */

@@ -45,6 +45,7 @@ static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index
         .order = order,
         .rows = rows,
         .clock = client->tables[list->table].clock,
+        .iteration = client->tables[list->table].clock + 1,
     };
     return part;
 }
@@ -531,12 +532,43 @@ static bool take_answer(struct weft_ps_client *client, const struct ps_part *par
     return true;
 }
 
+/* Fill in place: this runs once for each RPC. */
+static void write_down(struct weft_ps_client *client, const struct ps_part *part,
+                       const struct weft_msg_event *event, const struct weft_rpc_reply *reply,
+                       const struct weft_rpc_latency *latency)
+{
+    struct weft_record *record = weft_record_claim(client->config.records);
+    if (record == NULL) {
+        return;
+    }
+    record->type = WEFT_RECORD_RPC;
+    record->table = part->table;
+    record->rpc = (struct weft_record_rpc){
+        .worker = client->config.worker,
+        .server = part->shard,
+        .rpc = part->rpc_id,
+        .iteration = part->iteration,
+        .rows = part->rows,
+        .status = reply->status,
+        .kind = part->kind,
+        .t0_ns = reply->t0_ns,
+        .t1_ns = event->at_ns,
+        .request_bytes = (uint64_t)part->request_elems * part->request_elem_bytes,
+        .reply_bytes = (uint64_t)event->total * event->elem_bytes,
+        .latency = *latency,
+    };
+    weft_record_commit(client->config.records);
+}
+
 static void record(struct weft_ps_client *client, const struct ps_part *part,
-                   const struct weft_rpc_latency *latency, uint64_t total_ns)
+                   const struct weft_msg_event *event, const struct weft_rpc_reply *reply,
+                   const struct weft_rpc_latency *latency)
 {
     if (part->op == WEFT_PS_NONE || part->kind == WEFT_RPC_TABLE) {
         return;
     }
+    uint64_t total_ns = event->at_ns > reply->t0_ns ? event->at_ns - reply->t0_ns : 0;
+    write_down(client, part, event, reply, latency);
     struct weft_ps_latencies *all =
         part->kind == WEFT_RPC_PUSH ? &client->push_latencies : &client->pull_latencies;
     weft_hist_add(&all->w_proc, latency->w_proc_ns);
@@ -561,8 +593,7 @@ static void answered(struct weft_ps_client *client, const struct ps_part *part,
     note_status(client, part, WEFT_OK, reply->status);
     struct weft_rpc_latency latency =
         weft_rpc_latency_make(reply, event->at_ns, taken_ns, ps_clock_ns(client));
-    uint64_t total_ns = event->at_ns > reply->t0_ns ? event->at_ns - reply->t0_ns : 0;
-    record(client, part, &latency, total_ns);
+    record(client, part, event, reply, &latency);
     if (part->op != WEFT_PS_NONE) {
         struct weft_ps_result *result = &client->ops[part->op].result;
         bool good = result->status == WEFT_OK && result->rpc_status == WEFT_RPC_OK;

@@ -24,6 +24,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
         .pull_slots = 4,
         .rows_per_rpc_max = 16384,
         .slab_bytes = 1 << 20,
+        .active_window_ns = WEFT_NS_PER_MS,
     };
 }
 
@@ -41,6 +42,7 @@ static bool config_valid(const struct weft_shard_config *config)
            config->pull_slots <= SLOTS_MAX - config->push_slots && config->rows_per_rpc_max >= 1 &&
            config->rows_per_rpc_max <= UINT32_C(1) << 28 && config->dim_max >= 1 &&
            config->dim_max <= WEFT_RPC_DIM_MAX && config->clock_ns != NULL &&
+           config->active_window_ns >= 1 &&
            (!config->checkpoints ||
             (config->chunks_max >= 1 && config->chunks_max <= UINT32_C(1) << 18));
 }
@@ -454,6 +456,9 @@ static void clock_chunk(struct weft_shard *shard, const struct weft_msg_event *e
 static void incoming(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
 {
     if (event->user >= USER_CLOCK) {
+        if (event->type == WEFT_EVENT_OPEN) {
+            weft_shard_record_open(shard, (uint32_t)(event->user - USER_CLOCK), event->at_ns);
+        }
         if (event->type == WEFT_EVENT_CHUNK) {
             clock_chunk(shard, event, (uint32_t)(event->user - USER_CLOCK), now_ns);
         }
@@ -463,6 +468,7 @@ static void incoming(struct weft_shard *shard, const struct weft_msg_event *even
     struct shard_slot *slot = &shard->slots[event->user];
     if (event->type == WEFT_EVENT_OPEN) {
         shard->busy_count++;
+        weft_shard_record_open(shard, slot->worker, event->at_ns);
         weft_shard_request_open(shard, slot, event);
     } else if (event->type == WEFT_EVENT_CHUNK) {
         weft_shard_request_chunk(shard, slot, event);

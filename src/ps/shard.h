@@ -25,6 +25,7 @@
 #include "core/msg.h"
 #include "ps/table.h"
 #include "rpc/head.h"
+#include "rpc/record.h"
 
 struct weft_shard;
 
@@ -45,6 +46,9 @@ struct weft_shard_config {
     uint32_t chunks_max;       /* with checkpoints: the endpoint's, longest message in chunks */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
+    struct weft_record_ring *records; /* a record of every answer, and of every window in which
+                                       * workers were active; borrowed until free. NULL = none */
+    uint64_t active_window_ns; /* length of those windows; >= 1 */
 };
 
 /* Cumulative since weft_shard_new. */
@@ -88,7 +92,7 @@ struct weft_shard_table_sums {
 };
 
 /* The reasonable: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 16,384 rows per
- * pull, slabs of 1 MiB. The clock is left to fill in. Each pull slot holds the ids and the answer of
+ * pull, slabs of 1 MiB, windows of 1 ms. The clock is left to fill in. Each pull slot holds the ids and the answer of
  * the largest pull; what is never used is never touched. */
 void weft_shard_config_default(struct weft_shard_config *config_p);
 
@@ -123,6 +127,9 @@ void *weft_shard_take_slab(struct weft_shard *shard);
  * with one rank are a mistake, and the older one learns of it this way. False when there is none.
  * Call it after a step of the driver, not inside. */
 bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p);
+
+/* Write down the window of active workers that is not over yet: once, at the end. */
+void weft_shard_records_end(struct weft_shard *shard);
 
 /* True while a request is open, waiting or not yet answered. */
 bool weft_shard_busy(const struct weft_shard *shard);

@@ -71,6 +71,7 @@ struct shard_worker {
     bool clock_posted;
     weft_expect_id clock_expect;
     struct weft_rpc_window closed;
+    uint64_t active_window; /* 1 + number of the last window in which it began a request */
 };
 
 /* First in, first out, of slot numbers; linked through slot.next. */
@@ -105,6 +106,8 @@ struct weft_shard {
     struct shard_queue ready;
     weft_peer replaced[WEFT_SHARD_REPLACED_MAX]; /* connections to be closed */
     uint32_t replaced_count;
+    uint64_t active_window; /* 1 + number of the window in progress; 0 = none yet */
+    uint32_t active_count;  /* workers that began a request in it */
     struct weft_table_row **chunk_rows; /* (WEFT_SHARD_CHUNK_ROWS_MAX,) scratch, like the next */
     uint64_t *chunk_hashes;
 };
@@ -179,6 +182,14 @@ void weft_shard_slot_release(struct weft_shard *shard, uint32_t slot);
 /* shard_push.c: false = the chunk was refused. */
 bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
                           const struct weft_msg_event *event);
+
+/* shard_record.c */
+
+/* A worker's request has begun. */
+void weft_shard_record_open(struct weft_shard *shard, uint32_t worker, uint64_t at_ns);
+/* Its answer was given to the transport. */
+void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot *slot,
+                              const struct weft_rpc_reply *reply, uint64_t departure_ns);
 
 /* shard_request.c */
 void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,

@@ -191,7 +191,8 @@ static uint32_t reply_clock(const struct weft_shard *shard, const struct shard_s
 static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
     bool rows = slot->answer_elems > 1 || slot->answer_elem_bytes != WEFT_RPC_REPLY_BYTES;
-    uint64_t inside_ns = minus(shard_clock_ns(shard), slot->b_ns);
+    uint64_t departure_ns = shard_clock_ns(shard);
+    uint64_t inside_ns = minus(departure_ns, slot->b_ns);
     struct weft_rpc_reply reply = {
         .rpc_id = slot->request.rpc_id,
         .status = slot->status,
@@ -220,7 +221,11 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .user = slot_index(shard, slot),
     };
     uint64_t seq;
-    return shard->msgr.ops->send(shard->msgr.self, &send, now_ns, &seq);
+    weft_status status = shard->msgr.ops->send(shard->msgr.self, &send, now_ns, &seq);
+    if (status == WEFT_OK) {
+        weft_shard_record_served(shard, slot, &reply, departure_ns);
+    }
+    return status;
 }
 
 void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns)
