@@ -4,10 +4,13 @@
 
     weft lab up NAME --hosts 9 ...
     bench/lab/incast_check.py NAME [--weft build/weft] [--cc cubic] [--rto-min 5] [--rounds 200]
-                              [--senders 8] [--bytes 250000]
+                              [--senders 8] [--bytes 250000] [--gap 5]
 
 Plain blocking sockets, a process for each sender. The receiver says go with one byte on every
-connection and stops the clock when it has the last byte of all. Prints p50, p99 and mean in ms.
+connection and stops the clock when it has the last byte of all, then rests for --gap ms: a TCP that
+rested for longer than its timeout begins again with its initial window, so compare equal rests
+(weft perf rests for --gap, and for the milliseconds in which it checks contents). Prints p50, p99
+and mean in ms.
 """
 import argparse
 import json
@@ -36,6 +39,7 @@ def receive(args):
     buffer = bytearray(1 << 18)
     rounds_ms = []
     for i in range(args.rounds + args.warmup):
+        time.sleep(args.gap / 1e3)
         left = {peer: args.bytes for peer in peers}
         begin = time.monotonic()
         for peer in peers:
@@ -84,7 +88,7 @@ def run(args):
                                 text=True, **more)
 
     me = [sys.executable, sys.argv[0], args.lab, "--senders", str(args.senders), "--bytes",
-          str(args.bytes), "--rounds", str(args.rounds), "--cc", args.cc]
+          str(args.bytes), "--rounds", str(args.rounds), "--gap", str(args.gap), "--cc", args.cc]
     for host in range(args.senders + 1):
         route(args, on, host)
     receiver = on(0, *me, "--part", "receive", stdout=subprocess.PIPE)
@@ -105,6 +109,7 @@ def main():
     parser.add_argument("--bytes", type=int, default=250000)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--warmup", type=int, default=5)
+    parser.add_argument("--gap", type=float, default=5, help="ms of rest between rounds")
     parser.add_argument("--cc", default="cubic")
     parser.add_argument("--rto-min", type=int, default=0, help="ms; 0 = the kernel's")
     parser.add_argument("--part", choices=["receive", "send"], help=argparse.SUPPRESS)
