@@ -243,7 +243,8 @@ static void op_start(struct weft_ps_client *client, uint32_t index, uint64_t now
     weft_ps_client_progress(client, now_ns);
 }
 
-static bool push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec);
+static bool push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec,
+                      uint32_t id_bytes);
 
 /* A block of 256 floats fits almost any packet. Where it does not, and the caller has not said how
  * long blocks shall be, the longest of 128, 64, ... that does: few sizes, so that workers of one
@@ -253,12 +254,12 @@ static uint16_t fitting_block(const struct weft_ps_client *client,
 {
     struct weft_table_spec cut = *spec;
     uint32_t block = WEFT_RPC_BLOCK_FLOATS / 2;
-    while (spec->block_floats == 0 && !push_fits(client, &cut) &&
+    while (spec->block_floats == 0 && !push_fits(client, &cut, WEFT_RPC_ID_WIDE) &&
            block >= WEFT_RPC_BLOCK_FLOATS_MIN) {
         cut.block_floats = (uint16_t)(block <= spec->dim ? block : 0);
         block /= 2;
     }
-    return push_fits(client, &cut) ? cut.block_floats : spec->block_floats;
+    return push_fits(client, &cut, WEFT_RPC_ID_WIDE) ? cut.block_floats : spec->block_floats;
 }
 
 weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_table_spec *spec,
@@ -322,6 +323,16 @@ static void sort_rows(struct weft_ps_client *client, const struct ps_list *list,
     start[0] = 0;
 }
 
+/* Do all ids of the list fit u32? */
+static uint8_t id_bytes_of(const struct ps_list *list)
+{
+    uint64_t all = list->ids == NULL ? list->first + list->n : 0;
+    for (uint32_t i = 0; list->ids != NULL && i < list->n; i++) {
+        all |= list->ids[i];
+    }
+    return all <= UINT32_MAX ? WEFT_RPC_ID_NARROW : WEFT_RPC_ID_WIDE;
+}
+
 /* Every id of a dense table lies within it. */
 static bool ids_within(const struct weft_table_spec *spec, const struct ps_list *list)
 {
@@ -353,14 +364,16 @@ static weft_status list_check(const struct weft_ps_client *client, struct ps_lis
     if (dense && list->ids == NULL) {
         list->floats = weft_min_u64(list->floats, spec->length - list->first * spec->dim);
     }
+    list->id_bytes = id_bytes_of(list);
     return WEFT_OK;
 }
 
 /* A push is laid out in chunks here, so every shard's packets must hold its head and a row. A shard
  * that is gone fails later, in its part. */
-static bool push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec)
+static bool push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec,
+                      uint32_t id_bytes)
 {
-    uint16_t elem_bytes = weft_table_push_elem_bytes(spec);
+    uint16_t elem_bytes = weft_table_push_elem_bytes(spec, id_bytes);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
     for (uint32_t s = 0; s < client->config.shards; s++) {
         if (!client->ends[s].down &&
@@ -383,7 +396,8 @@ static weft_status lists_check(const struct weft_ps_client *client, struct ps_li
             return status;
         }
         rows += lists[i].n;
-        if (is_push && !push_fits(client, &client->tables[lists[i].table].spec)) {
+        if (is_push &&
+            !push_fits(client, &client->tables[lists[i].table].spec, lists[i].id_bytes)) {
             return WEFT_UNSUPPORTED;
         }
     }

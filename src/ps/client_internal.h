@@ -26,6 +26,7 @@ struct ps_list {
     uint32_t n;
     const uint64_t *ids; /* NULL: first, first + 1, ... of a dense table */
     uint64_t first;
+    uint8_t id_bytes; /* in requests */
     uint64_t floats; /* that the caller's memory has: n x dim, or less at a dense vector's end */
     const float *values; /* push */
     float *out;          /* pull */

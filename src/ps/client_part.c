@@ -93,7 +93,7 @@ static void gather_chunk(uint8_t *chunk, struct weft_ps_chunk_rows place,
         uint32_t row = order[r];
         uint8_t *out = chunk + place.blocks_offset + i * block_bytes;
         size_t at, used_bytes = (size_t)ps_list_used(list, spec, row, block, &at) * 4;
-        weft_ps_store_u64(chunk + place.ids_offset + (size_t)i * 8, ps_list_id(list, row));
+        weft_ps_store_id(chunk + place.ids_offset, list->id_bytes, i, ps_list_id(list, row));
         memcpy(out, list->values + at, used_bytes);
         memset(out + used_bytes, 0, block_bytes - used_bytes);
         block = block + 1 == blocks ? 0 : block + 1;
@@ -107,7 +107,7 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
     struct ps_part *part = part_add(client, op, list, shard, order, rows);
     const struct ps_table *table = &client->tables[part->table];
     part->clock = table->clock + 1;
-    uint16_t elem_bytes = weft_table_push_elem_bytes(&table->spec);
+    uint16_t elem_bytes = weft_table_push_elem_bytes(&table->spec, list->id_bytes);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
     uint32_t total = head_elems + rows * weft_table_blocks(&table->spec);
     if (client->ends[shard].down) {
@@ -120,9 +120,10 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
     part->request_chunk_elems = (uint16_t)chunk_elems;
     for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {
         uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, total - begin);
-        gather_chunk(part->request + (size_t)begin * elem_bytes,
-                     weft_ps_chunk_rows(elem_bytes, chunk_elems, head_elems, k, elems), &table->spec,
-                     list, order);
+        gather_chunk(
+            part->request + (size_t)begin * elem_bytes,
+            weft_ps_chunk_rows(elem_bytes, list->id_bytes, chunk_elems, head_elems, k, elems),
+            &table->spec, list, order);
     }
     return part_index(client, part);
 }
@@ -144,11 +145,10 @@ uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const str
     uint16_t elem_bytes = weft_table_pull_elem_bytes(&table->spec);
     uint32_t reply_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes) +
                            rows * weft_table_blocks(&table->spec);
-    uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, sizeof(uint64_t));
-    part_memory(client, part, head_elems + rows, sizeof(uint64_t), reply_elems * elem_bytes);
+    uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, list->id_bytes);
+    part_memory(client, part, head_elems + rows, list->id_bytes, reply_elems * elem_bytes);
     for (uint32_t r = 0; r < rows; r++) {
-        weft_ps_store_u64(part->request + (size_t)(head_elems + r) * 8,
-                          ps_list_id(list, order[r]));
+        weft_ps_store_id(part->request, list->id_bytes, head_elems + r, ps_list_id(list, order[r]));
     }
     return part_index(client, part);
 }
@@ -259,6 +259,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .reply_bound_ppm =
             is_pull && part->op != WEFT_PS_NONE ? client->ops[part->op].bound_ppm : 0,
         .rows = part->kind == WEFT_RPC_PUSH ? part->rows * blocks : part->rows,
+        .flags = part->list.id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0,
     };
     weft_rpc_request_pack(&request, part->request);
 }

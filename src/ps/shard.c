@@ -95,9 +95,11 @@ static weft_status shard_init(struct weft_shard *shard)
     shard->restored = calloc(config->tables_max, sizeof(*shard->restored));
     shard->chunk_rows = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(struct weft_table_row *));
     shard->chunk_hashes = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(*shard->chunk_hashes));
+    shard->chunk_ids = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(*shard->chunk_ids));
     if (shard->tables == NULL || shard->clocks == NULL || shard->clock_min == NULL ||
         shard->workers == NULL || shard->slots == NULL || shard->chunk_rows == NULL ||
-        shard->chunk_hashes == NULL || shard->pushes == NULL || shard->restored == NULL) {
+        shard->chunk_hashes == NULL || shard->chunk_ids == NULL || shard->pushes == NULL ||
+        shard->restored == NULL) {
         return WEFT_NOMEM;
     }
     weft_status status = slots_init(shard);
@@ -163,6 +165,7 @@ void weft_shard_free(struct weft_shard *shard)
     free(shard->slots);
     free(shard->chunk_rows);
     free(shard->chunk_hashes);
+    free(shard->chunk_ids);
     free(shard);
 }
 
@@ -418,7 +421,7 @@ static bool clock_valid(const struct weft_shard *shard, const struct weft_msg_ev
         event->elem_bytes != WEFT_RPC_REQUEST_BYTES || event->total != 1 ||
         !weft_rpc_tag_unpack(event->tag, tag_p) ||
         weft_rpc_request_unpack(event->data, WEFT_RPC_REQUEST_BYTES, &request) != WEFT_OK ||
-        request.worker != rank || request.rows != 0) {
+        request.worker != rank || request.rows != 0 || request.flags != 0) {
         return false;
     }
     const struct weft_table *table = shard_table(shard, tag_p->table);

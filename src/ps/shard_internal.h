@@ -8,7 +8,7 @@
 #include "rpc/latency.h"
 #include "rpc/window.h"
 
-/* Most elements in a chunk of a PUSH that is looked at; a UDP datagram holds fewer. */
+/* Most elements in a chunk of a PUSH that is looked at: so many of 8 bytes fit a record of TCP. */
 enum { WEFT_SHARD_CHUNK_ROWS_MAX = 8192 };
 
 #define WEFT_SHARD_NONE UINT32_MAX
@@ -30,6 +30,7 @@ struct shard_slot {
     bool dead;  /* nothing more of this request is taken */
     bool head_seen;
     bool again;       /* PUSH: applied whole before */
+    uint8_t id_bytes; /* PUSH, PULL: by the grid; TABLE: 0 */
     uint32_t partial; /* PUSH: its entry, WEFT_SHARD_NONE without */
     uint64_t number;  /* PUSH: the worker's count of pushes to this table; 0 = none */
     uint16_t status; /* first thing that went wrong */
@@ -110,6 +111,7 @@ struct weft_shard {
     uint32_t active_count;  /* workers that began a request in it */
     struct weft_table_row **chunk_rows; /* (WEFT_SHARD_CHUNK_ROWS_MAX,) scratch, like the next */
     uint64_t *chunk_hashes;
+    uint64_t *chunk_ids;
 };
 
 static inline uint64_t shard_clock_ns(const struct weft_shard *shard)

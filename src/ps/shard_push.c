@@ -24,24 +24,26 @@ static enum weft_rpc_status allowed(const struct weft_shard *shard, const struct
 /* The rows of one chunk, where they lie in the receive buffer. */
 struct push_chunk {
     const uint8_t *ids;
+    uint32_t id_bytes;
     const uint8_t *blocks;
     uint32_t first;
     uint32_t count;
     uint32_t block_bytes;
 };
 
-static struct push_chunk chunk_of(const struct weft_msg_event *event)
+static struct push_chunk chunk_of(const struct shard_slot *slot, const struct weft_msg_event *event)
 {
     struct weft_ps_chunk_rows rows =
-        weft_ps_chunk_rows(event->elem_bytes, event->chunk_elems,
+        weft_ps_chunk_rows(event->elem_bytes, slot->id_bytes, event->chunk_elems,
                            shard_request_head_elems(event), event->chunk, event->elems);
     const uint8_t *data = event->data;
     return (struct push_chunk){
         .ids = data + rows.ids_offset,
+        .id_bytes = slot->id_bytes,
         .blocks = data + rows.blocks_offset,
         .first = rows.first,
         .count = rows.count,
-        .block_bytes = event->elem_bytes - (uint32_t)sizeof(uint64_t),
+        .block_bytes = event->elem_bytes - (uint32_t)slot->id_bytes,
     };
 }
 
@@ -80,8 +82,9 @@ static bool hash_ids(struct weft_shard *shard, const struct weft_table *table,
                      const struct push_chunk *chunk)
 {
     bool all_here = true;
+    weft_ps_load_ids(chunk->ids, chunk->id_bytes, chunk->count, shard->chunk_ids);
     for (uint32_t i = 0; i < chunk->count; i++) {
-        uint64_t id = weft_ps_load_u64(chunk->ids + (size_t)i * 8);
+        uint64_t id = shard->chunk_ids[i];
         shard->chunk_hashes[i] = weft_mix64(id);
         all_here &= weft_table_owns(table, id, shard->chunk_hashes[i]);
     }
@@ -99,7 +102,7 @@ static enum weft_rpc_status validate(struct weft_shard *shard, struct weft_table
     if (table->spec.not_finite == WEFT_NOT_FINITE_REJECT && !chunk_finite(table, chunk)) {
         return WEFT_RPC_NOT_FINITE;
     }
-    if (!weft_table_obtain_chunk(table, chunk->ids, shard->chunk_hashes, chunk->first,
+    if (!weft_table_obtain_chunk(table, shard->chunk_ids, shard->chunk_hashes, chunk->first,
                                  chunk->count, shard->chunk_rows)) {
         shard->counters.rows_refused++;
         return WEFT_RPC_FULL;
@@ -133,7 +136,7 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, status);
         return false;
     }
-    struct push_chunk chunk = chunk_of(event);
+    struct push_chunk chunk = chunk_of(slot, event);
     WEFT_ASSERT(chunk.count <= WEFT_SHARD_CHUNK_ROWS_MAX);
     weft_table_begin(table, slot->clock);
     status = validate(shard, table, &chunk);

@@ -26,15 +26,23 @@ static void refuse(struct weft_shard *shard, const struct weft_msg_event *event)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* By the size of an element; 0: it is neither. */
+static uint8_t push_id_bytes(const struct weft_table *table, uint16_t elem_bytes)
+{
+    return elem_bytes == weft_table_push_elem_bytes(&table->spec, WEFT_RPC_ID_NARROW)
+               ? WEFT_RPC_ID_NARROW
+           : elem_bytes == weft_table_push_elem_bytes(&table->spec, WEFT_RPC_ID_WIDE)
+               ? WEFT_RPC_ID_WIDE
+               : 0;
+}
+
 /* The grid must hold the head in chunk 0, and elements of the size that the table wants. */
 static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
                        const struct weft_msg_event *event)
 {
     const struct weft_table *table = shard_table(shard, slot->table);
     uint32_t head_elems = shard_request_head_elems(event);
-    /* A chunk of TABLE counts bytes, not rows. */
-    bool long_chunk =
-        slot->op != WEFT_RPC_TABLE && event->chunk_elems > WEFT_SHARD_CHUNK_ROWS_MAX;
+    bool long_chunk = slot->op == WEFT_RPC_PUSH && event->chunk_elems > WEFT_SHARD_CHUNK_ROWS_MAX;
     if (event->total < head_elems || event->chunk_elems < head_elems || long_chunk) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return;
@@ -47,14 +55,16 @@ static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
     } else if (table == NULL) {
         shard_slot_reject(slot, WEFT_RPC_UNKNOWN_TABLE);
     } else if (slot->op == WEFT_RPC_PUSH) {
-        if (event->elem_bytes != weft_table_push_elem_bytes(&table->spec) ||
-            slot->rows % weft_table_blocks(&table->spec) != 0) {
+        slot->id_bytes = push_id_bytes(table, event->elem_bytes);
+        if (slot->id_bytes == 0 || slot->rows % weft_table_blocks(&table->spec) != 0) {
             shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         }
-    } else if (event->elem_bytes != sizeof(uint64_t)) {
+    } else if (event->elem_bytes != WEFT_RPC_ID_NARROW && event->elem_bytes != WEFT_RPC_ID_WIDE) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     } else if (slot->rows > shard->config.rows_per_rpc_max) {
         shard_slot_reject(slot, WEFT_RPC_TOO_LARGE);
+    } else {
+        slot->id_bytes = (uint8_t)event->elem_bytes;
     }
 }
 
@@ -71,6 +81,7 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
     slot->table = tag.table;
     slot->clock = tag.number;
     slot->rows = 0;
+    slot->id_bytes = 0;
     slot->spans.count = 0;
     slot->spans.older_ns = 0;
     slot->proc_ns = slot->overlap_ns = slot->wait_ns = 0;
@@ -98,9 +109,10 @@ static void read_head(struct shard_slot *slot, const struct weft_msg_event *even
     }
     slot->head_seen = true;
     uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : slot->rows;
+    uint32_t flags = slot->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0;
     if (slot->request.worker != slot->worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
-    } else if (slot->request.rows != rows ||
+    } else if (slot->request.rows != rows || slot->request.flags != flags ||
                (slot->op == WEFT_RPC_PUSH && !slot->dead &&
                 slot->request.after_seq != (uint32_t)slot->number)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
@@ -116,7 +128,8 @@ static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
     const uint8_t *data = event->data;
     uint32_t count = event->elems - head;
     WEFT_ASSERT(first + count <= shard->config.rows_per_rpc_max);
-    memcpy(slot->ids + first, data + (size_t)head * 8, (size_t)count * 8);
+    weft_ps_load_ids(data + (size_t)head * slot->id_bytes, slot->id_bytes, count,
+                     slot->ids + first);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t id = slot->ids[first + i];
         if (!weft_table_owns(shard_table(shard, slot->table), id, weft_mix64(id))) {

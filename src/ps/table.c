@@ -399,13 +399,6 @@ struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id)
 /* Ids whose cache misses overlap: first those of the index, then those of the rows. */
 enum { GROUP = 32 };
 
-static uint64_t load_u64(const uint8_t *at)
-{
-    uint64_t value;
-    memcpy(&value, at, sizeof(value));
-    return value;
-}
-
 static void prefetch_group(const struct weft_table *table, const uint64_t *hashes, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -428,7 +421,7 @@ static void unpin(struct weft_table_row **rows, uint32_t count)
     }
 }
 
-bool weft_table_obtain_chunk(struct weft_table *table, const uint8_t *ids, const uint64_t *hashes,
+bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, const uint64_t *hashes,
                              uint32_t first, uint32_t count, struct weft_table_row **rows_p)
 {
     bool pins = table->spec.eviction != WEFT_EVICTION_NONE, full = false;
@@ -437,8 +430,7 @@ bool weft_table_obtain_chunk(struct weft_table *table, const uint8_t *ids, const
         if (i % GROUP == 0 && !table_is_dense(table)) {
             prefetch_group(table, hashes + i, (uint32_t)weft_min_u64(GROUP, count - i));
         }
-        uint64_t id = load_u64(ids + (size_t)i * 8);
-        rows_p[i] = obtain(table, id, hashes[i], true, block == 0, &full);
+        rows_p[i] = obtain(table, ids[i], hashes[i], true, block == 0, &full);
         if (pins && rows_p[i] != NULL) {
             rows_p[i]->number |= TABLE_ROW_PINNED;
         }

@@ -128,10 +128,10 @@ struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id);
 
 /* The rows of a chunk of a PUSH: NULL where the id is not admitted.
  *
- * Shape:   ids (count,) u64, unaligned; hashes (count,): weft_mix64 of each; rows_p (count,).
+ * Shape:   ids (count,); hashes (count,): weft_mix64 of each; rows_p (count,).
  *          first: element of the message, so that blocks of one row count as one push.
  * Errors:  false: there was no room for a row. Rows made before it stay, as they began. */
-bool weft_table_obtain_chunk(struct weft_table *table, const uint8_t *ids, const uint64_t *hashes,
+bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, const uint64_t *hashes,
                              uint32_t first, uint32_t count, struct weft_table_row **rows_p);
 
 /* Weights of one row, (dim,). */

@@ -32,7 +32,7 @@ void weft_rpc_request_pack(const struct weft_rpc_request *request, void *out)
     weft_write_u32(&w, request->need_clock);
     weft_write_u32(&w, request->reply_bound_ppm);
     weft_write_u32(&w, request->rows);
-    weft_write_u32(&w, 0);
+    weft_write_u32(&w, request->flags);
     WEFT_ASSERT(!w.bad && weft_writer_left(&w) == 0);
 }
 
@@ -48,10 +48,10 @@ weft_status weft_rpc_request_unpack(const void *bytes, size_t count,
         .need_clock = weft_read_u32(&r),
         .reply_bound_ppm = weft_read_u32(&r),
         .rows = weft_read_u32(&r),
+        .flags = weft_read_u32(&r),
     };
-    uint32_t reserved = weft_read_u32(&r);
-    if (r.bad || reserved != 0 || request.rpc_id == 0 || request.after_seq > UINT32_MAX ||
-        request.reply_bound_ppm >= WEFT_PPM) {
+    if (r.bad || (request.flags & ~(uint32_t)WEFT_RPC_FLAGS_ALL) != 0 || request.rpc_id == 0 ||
+        request.after_seq > UINT32_MAX || request.reply_bound_ppm >= WEFT_PPM) {
         return WEFT_PROTO;
     }
     *request_p = request;

@@ -107,6 +107,11 @@ static inline uint32_t weft_rpc_head_elems(uint32_t head_bytes, uint32_t elem_by
     return (head_bytes + elem_bytes - 1) / elem_bytes;
 }
 
+enum weft_rpc_flag {
+    WEFT_RPC_NARROW_IDS = 1, /* PUSH, PULL: ids are u32 instead of u64 */
+    WEFT_RPC_FLAGS_ALL = 1,
+};
+
 struct weft_rpc_request {
     uint32_t rpc_id;          /* counted by the worker for each shard, from 1 */
     uint32_t worker;          /* rank */
@@ -116,6 +121,7 @@ struct weft_rpc_request {
     uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for */
     uint32_t reply_bound_ppm; /* PULL: bound of the reply; < 10^6 */
     uint32_t rows;            /* PUSH: elements after the head; PULL: ids; else 0 */
+    uint32_t flags;           /* of enum weft_rpc_flag */
 };
 
 struct weft_rpc_reply {
@@ -134,7 +140,7 @@ struct weft_rpc_reply {
 void weft_rpc_request_pack(const struct weft_rpc_request *request, void *out);
 void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out);
 
-/* Errors:  WEFT_PROTO  too short, a reserved field is not zero, or a field is out of its range. */
+/* Errors:  WEFT_PROTO  too short, a reserved field or bit is not zero, or a field is out of its range. */
 weft_status weft_rpc_request_unpack(const void *bytes, size_t count,
                                     struct weft_rpc_request *request_p);
 weft_status weft_rpc_reply_unpack(const void *bytes, size_t count, struct weft_rpc_reply *reply_p);

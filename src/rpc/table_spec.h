@@ -131,10 +131,14 @@ static inline uint32_t weft_table_block_used(const struct weft_table_spec *spec,
     return left < floats ? left : floats;
 }
 
+/* Bytes of an id in a request. */
+enum { WEFT_RPC_ID_NARROW = 4, WEFT_RPC_ID_WIDE = 8 };
+
 /* Bytes of one element of PUSH and of the answer to PULL. */
-static inline uint16_t weft_table_push_elem_bytes(const struct weft_table_spec *spec)
+static inline uint16_t weft_table_push_elem_bytes(const struct weft_table_spec *spec,
+                                                  uint32_t id_bytes)
 {
-    return (uint16_t)(8 + 4 * weft_table_block_floats(spec));
+    return (uint16_t)(id_bytes + 4 * weft_table_block_floats(spec));
 }
 
 static inline uint16_t weft_table_pull_elem_bytes(const struct weft_table_spec *spec)

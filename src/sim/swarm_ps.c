@@ -100,7 +100,9 @@ static void ps_draw(struct ps *ps, uint64_t seed)
     weft_plan_draw_cluster(&prng, &ps->plan);
     weft_plan_draw_security(&ps->plan);
     for (uint32_t i = 0; i < IDS_MAX; i++) {
-        ps->id[i] = weft_mix64(seed * IDS_MAX + i + 1);
+        /* In half of the runs all fit 32 bits; an odd factor keeps them apart. */
+        ps->id[i] = seed % 2 == 0 ? weft_mix64(seed * IDS_MAX + i + 1)
+                                  : (uint32_t)(seed * IDS_MAX + i) * UINT32_C(0x9e3779b1);
     }
     uint32_t most, least;
     packet_bytes(ps, &most, &least);

@@ -58,7 +58,7 @@ static inline bool obtain_chunk(struct weft_table *table, const uint64_t *ids, u
     for (uint32_t i = 0; i < count; i++) {
         hashes[i] = weft_mix64(ids[i]);
     }
-    return weft_table_obtain_chunk(table, (const uint8_t *)ids, hashes, 0, count, rows_p);
+    return weft_table_obtain_chunk(table, ids, hashes, 0, count, rows_p);
 }
 
 #endif

@@ -170,12 +170,12 @@ static void a_row_of_blocks_counts_once(void **state)
     }
     struct weft_table_row *rows[5];
     /* Blocks 1 2 | 0 1 2 of two pushes. */
-    assert_true(weft_table_obtain_chunk(&table, (const uint8_t *)ids, hashes, 1, 5, rows));
+    assert_true(weft_table_obtain_chunk(&table, ids, hashes, 1, 5, rows));
     for (int i = 0; i < 5; i++) {
         assert_null(rows[i]);
     }
     assert_int_equal(table.counters.unadmitted, 1);
-    assert_true(weft_table_obtain_chunk(&table, (const uint8_t *)ids, hashes, 2, 4, rows));
+    assert_true(weft_table_obtain_chunk(&table, ids, hashes, 2, 4, rows));
     assert_true(rows[0] == NULL && rows[1] != NULL && rows[2] == rows[1] && rows[3] == rows[1]);
     finish(&table);
 }

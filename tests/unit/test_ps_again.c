@@ -143,10 +143,11 @@ static void push(struct bench *b, uint32_t clock, uint64_t number)
     uint8_t *message = b->messages[number % 4];
     for (uint32_t first = 0, k = 0; first < HEAD_ELEMS + ROWS; first += 32, k++) {
         uint32_t left = HEAD_ELEMS + ROWS - first, elems = left < 32 ? left : 32;
-        struct weft_ps_chunk_rows rows = weft_ps_chunk_rows(ELEM_BYTES, 32, HEAD_ELEMS, k, elems);
+        struct weft_ps_chunk_rows rows =
+            weft_ps_chunk_rows(ELEM_BYTES, WEFT_RPC_ID_WIDE, 32, HEAD_ELEMS, k, elems);
         for (uint32_t i = 0; i < rows.count; i++) {
             uint8_t *chunk = message + first * ELEM_BYTES;
-            weft_ps_store_u64(chunk + rows.ids_offset + i * 8, rows.first + i + 1);
+            weft_ps_store_id(chunk + rows.ids_offset, WEFT_RPC_ID_WIDE, i, rows.first + i + 1);
             memcpy(chunk + rows.blocks_offset + i * 4, &gradient, 4);
         }
     }

@@ -165,7 +165,7 @@ static void declare(struct bench *b, uint16_t table, uint32_t dim, uint8_t mode,
 static struct request push_of(struct bench *b, uint32_t clock, uint64_t id, float gradient)
 {
     memset(b->message, 0, 64);
-    weft_ps_store_u64(b->message + 48, id);
+    weft_ps_store_id(b->message + 48, WEFT_RPC_ID_WIDE, 0, id);
     memcpy(b->message + 56, &gradient, 4);
     return (struct request){WEFT_RPC_PUSH, 0, clock, 12, 5, head_of(b, 1)};
 }
@@ -187,6 +187,46 @@ static void pushes_by_hand(void **state)
     assert_int_equal(ask(b, push_of(b, 1, UINT64_MAX, -3)), WEFT_RPC_OK);
     assert_int_equal(b->refused, 0);
     assert_true(weight(b, UINT64_MAX) == 3);
+    bench_free(b);
+}
+
+/* The same with an id of 4 bytes: elements of 8, of which the head takes 5. */
+static struct request narrow_push_of(struct bench *b, uint32_t id, float gradient)
+{
+    memset(b->message, 0, 64);
+    weft_ps_store_id(b->message + 40, WEFT_RPC_ID_NARROW, 0, id);
+    memcpy(b->message + 44, &gradient, 4);
+    struct request r = {WEFT_RPC_PUSH, 0, 1, 8, 6, head_of(b, 1)};
+    r.head.flags = WEFT_RPC_NARROW_IDS;
+    return r;
+}
+
+/* Element size and flag must agree, both ways. */
+static void narrow_ids_by_hand(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(15);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 1);
+    assert_int_equal(ask(b, narrow_push_of(b, UINT32_MAX, -2)), WEFT_RPC_OK);
+    assert_int_equal(ask(b, push_of(b, 1, UINT32_MAX, -1)), WEFT_RPC_OK);
+    assert_true(weight(b, UINT32_MAX) == 3);
+    struct request r = narrow_push_of(b, 5, -2);
+    r.head.flags = 0;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = push_of(b, 1, 5, -2);
+    r.head.flags = WEFT_RPC_NARROW_IDS;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    assert_true(weight(b, 5) == 0);
+    memset(b->message, 0, 64);
+    weft_ps_store_id(b->message + 40, WEFT_RPC_ID_NARROW, 0, UINT32_MAX);
+    r = (struct request){WEFT_RPC_PULL, 0, 0, 4, 11, head_of(b, 1)};
+    r.head.flags = WEFT_RPC_NARROW_IDS;
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    float value;
+    memcpy(&value, b->reply + WEFT_RPC_REPLY_BYTES, 4);
+    assert_true(value == 3);
+    r.head = head_of(b, 1);
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
     bench_free(b);
 }
 
@@ -280,7 +320,7 @@ static struct request pull_of(struct bench *b, uint32_t n)
 {
     memset(b->message, 0, BYTES_MAX);
     for (uint32_t i = 0; i < n; i++) {
-        weft_ps_store_u64(b->message + 40 + i * 8, i);
+        weft_ps_store_id(b->message + 40 + i * 8, WEFT_RPC_ID_WIDE, 0, i);
     }
     return (struct request){WEFT_RPC_PULL, 0, 0, 8, 5 + n, head_of(b, n)};
 }
@@ -442,8 +482,8 @@ static struct weft_table_spec asp_spec(uint32_t dim)
 static struct request push_two(struct bench *b, const float *values)
 {
     memset(b->message, 0, 80);
-    weft_ps_store_u64(b->message + 48, 1);
-    weft_ps_store_u64(b->message + 56, 2);
+    weft_ps_store_id(b->message + 48, WEFT_RPC_ID_WIDE, 0, 1);
+    weft_ps_store_id(b->message + 56, WEFT_RPC_ID_WIDE, 0, 2);
     memcpy(b->message + 64, values, 16);
     return (struct request){WEFT_RPC_PUSH, 0, 1, 16, 5, head_of(b, 2)};
 }
@@ -557,7 +597,7 @@ static void dense_blocks(void **state)
     weights_are(b, 1, -1, -2);
     weights_are(b, 2, -3, -4);
     struct request r = push_two(b, values);
-    weft_ps_store_u64(b->message + 56, 3); /* beyond the end */
+    weft_ps_store_id(b->message + 56, WEFT_RPC_ID_WIDE, 0, 3); /* beyond the end */
     assert_int_equal(ask(b, r), WEFT_RPC_WRONG_SHARD);
     assert_int_equal(b->refused, 1);
     weights_are(b, 1, -1, -2);
@@ -683,6 +723,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_by_hand),
+        cmocka_unit_test(narrow_ids_by_hand),
         cmocka_unit_test(hostile_pushes),
         cmocka_unit_test(clocks_go_by_one),
         cmocka_unit_test(pulls_by_hand),

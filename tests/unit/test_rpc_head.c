@@ -12,12 +12,13 @@
 static void request_bytes(void **state)
 {
     (void)state;
-    const struct weft_rpc_request request = {0x01020304, 7,      0x1112131415161718, 0x21,
-                                             0x31323334, 250000, 0x41424344};
+    const struct weft_rpc_request request = {
+        0x01020304, 7,      0x1112131415161718, 0x21,
+        0x31323334, 250000, 0x41424344,         WEFT_RPC_NARROW_IDS};
     static const uint8_t wanted[WEFT_RPC_REQUEST_BYTES] = {
         1,    2,    3,    4,    0,    0,    0,    7,    0x11, 0x12, 0x13, 0x14, 0x15, 0x16,
         0x17, 0x18, 0,    0,    0,    0,    0,    0,    0,    0x21, 0x31, 0x32, 0x33, 0x34,
-        0,    3,    0xd0, 0x90, 0x41, 0x42, 0x43, 0x44, 0,    0,    0,    0};
+        0,    3,    0xd0, 0x90, 0x41, 0x42, 0x43, 0x44, 0,    0,    0,    1};
     uint8_t bytes[WEFT_RPC_REQUEST_BYTES];
     weft_rpc_request_pack(&request, bytes);
     assert_memory_equal(bytes, wanted, sizeof(wanted));
@@ -45,8 +46,8 @@ static void request_refused(void **state)
     } breaks[] = {{3, 0} /* rpc_id 0 */,
                   {19, 1} /* after_seq >= 2^32 */,
                   {28, 1} /* bound >= 10^6 */,
-                  {39, 1},
-                  {36, 1} /* reserved */};
+                  {39, 2} /* an unknown flag */,
+                  {36, 1} /* another */};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(breaks); i++) {
         memcpy(bad, good, sizeof(bad));
         bad[breaks[i].at] = breaks[i].value;
@@ -292,14 +293,15 @@ static void short_blocks(void **state)
     struct weft_table_spec spec = {.dim = 100, .block_floats = 32};
     assert_int_equal(weft_table_blocks(&spec), 4);
     assert_int_equal(weft_table_block_used(&spec, 3), 4);
-    assert_int_equal(weft_table_push_elem_bytes(&spec), 136);
+    assert_int_equal(weft_table_push_elem_bytes(&spec, WEFT_RPC_ID_WIDE), 136);
     for (uint32_t dim = 1; dim <= WEFT_RPC_DIM_MAX; dim++) {
         uint32_t most = dim < WEFT_RPC_BLOCK_FLOATS ? dim : WEFT_RPC_BLOCK_FLOATS;
         for (uint32_t block = WEFT_RPC_BLOCK_FLOATS_MIN - 1; block <= most; block++) {
             spec.dim = dim;
             spec.block_floats =
                 block < WEFT_RPC_BLOCK_FLOATS_MIN ? 0 : (uint16_t)block; /* 0 first */
-            assert_true((size_t)weft_table_blocks(&spec) * weft_table_push_elem_bytes(&spec) <=
+            size_t elem_bytes = weft_table_push_elem_bytes(&spec, WEFT_RPC_ID_WIDE);
+            assert_true(weft_table_blocks(&spec) * elem_bytes <=
                         weft_table_row_push_bytes_max(dim));
         }
     }
