@@ -143,6 +143,7 @@ bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *s
         clocks[w] = shard->clock_min[spec->table];
     }
     table->spec = *spec;
+    table->averaged = spec->workers;
     find_min(shard, spec->table);
     return true;
 }

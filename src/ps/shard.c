@@ -43,6 +43,7 @@ static bool config_valid(const struct weft_shard_config *config)
            config->rows_per_rpc_max <= UINT32_C(1) << 28 && config->dim_max >= 1 &&
            config->dim_max <= WEFT_RPC_DIM_MAX && config->clock_ns != NULL &&
            config->active_window_ns >= 1 &&
+           config->on_death <= WEFT_DEATH_FAIL &&
            (!config->checkpoints ||
             (config->chunks_max >= 1 && config->chunks_max <= UINT32_C(1) << 18));
 }
@@ -102,7 +103,8 @@ static weft_status shard_init(struct weft_shard *shard)
         shard->restored == NULL) {
         return WEFT_NOMEM;
     }
-    weft_status status = slots_init(shard);
+    weft_status status = weft_shard_members_init(shard);
+    status = status == WEFT_OK ? slots_init(shard) : status;
     const struct weft_table_limits limits = {
         .rows_max = config->rows_max,
         .dim_max = config->dim_max,
@@ -158,6 +160,7 @@ void weft_shard_free(struct weft_shard *shard)
     weft_shard_partials_fini(shard);
     free(shard->pushes);
     free(shard->restored);
+    free(shard->members);
     free(shard->tables);
     free(shard->clocks);
     free(shard->clock_min);
@@ -304,21 +307,14 @@ static void worker_unbind(struct weft_shard *shard, uint32_t rank)
     queue_drop_worker(shard, &shard->ready, rank);
 }
 
-static void clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now_ns);
-
-/* Another process speaks for this rank. What the one before pushed in a clock that it did not
- * finish stays: for this rank that clock is over, or its rows would count twice. */
+/* Another process speaks for this rank. */
 static void worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
                          uint64_t now_ns)
 {
+    weft_shard_members_leave(shard, rank, true, now_ns);
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        uint32_t *clock = &shard->clocks[(size_t)t * shard->config.workers_max + rank];
-        uint32_t pushed = shard_pushes(shard, (uint16_t)t, rank)->clock;
-        if (pushed > *clock) {
-            shard->counters.clocks_skipped += pushed - *clock;
-            *clock = pushed;
-            clock_advance(shard, (uint16_t)t, now_ns);
-        }
+        weft_shard_close_short(shard, (uint16_t)t, rank);
+        weft_shard_clock_advance(shard, (uint16_t)t, now_ns);
     }
     weft_shard_again_forget(shard, rank);
     shard->workers[rank].incarnation = incarnation;
@@ -370,6 +366,7 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
         worker->closed = (struct weft_rpc_window){0};
     }
     worker->up = true;
+    worker->up_ns = now_ns;
     worker->peer = event->peer;
     clock_post(shard, rank);
     for (uint32_t i = 0; i < shard->slots_per_worker; i++) {
@@ -380,38 +377,43 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
     }
 }
 
-static void peer_down(struct weft_shard *shard, const struct weft_msg_event *event)
+/* A connection that is opened anew need not be a death: the new one says whose it is. Where clocks
+ * do not stand until it comes, the rank is out until then. */
+static bool is_end(const struct weft_shard *shard, enum weft_msg_down down)
+{
+    return down != WEFT_DOWN_RESTARTED || shard->config.on_death == WEFT_DEATH_SHRINK;
+}
+
+static void peer_down(struct weft_shard *shard, const struct weft_msg_event *event,
+                      uint64_t now_ns)
 {
     replaced_remove(shard, event->peer);
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
         if (shard->workers[rank].up && shard->workers[rank].peer == event->peer) {
             worker_unbind(shard, rank);
+            if (is_end(shard, event->down)) {
+                bool died = event->down != WEFT_DOWN_CLOSED && event->down != WEFT_DOWN_LOCAL;
+                weft_shard_members_leave(shard, rank, died, now_ns);
+            }
         }
     }
 }
 
-/* ---- clocks ---------------------------------------------------------------------------------- */
-
-/* The clock of `table` moved for some worker: has the slowest one moved? */
-static void clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now_ns)
+void weft_shard_worker_died(struct weft_shard *shard, uint32_t rank, uint64_t at_ns,
+                            uint64_t now_ns)
 {
-    struct weft_table *table = &shard->tables[index];
-    const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
-    uint32_t min = UINT32_MAX;
-    for (uint32_t w = 0; w < table->spec.workers; w++) {
-        min = clocks[w] < min ? clocks[w] : min;
-    }
-    if (!table->declared || min == shard->clock_min[index]) {
+    if (rank >= shard->config.workers_max) {
         return;
     }
-    shard->clock_min[index] = min;
-    if (table->spec.mode == WEFT_TABLE_BSP) {
-        shard->counters.rows_stepped += weft_table_step_all(table);
-        weft_table_set_now(table, min + 1);
+    struct shard_worker *worker = &shard->workers[rank];
+    if (worker->up && worker->up_ns < at_ns) {
+        replaced_add(shard, worker->peer);
+        worker_unbind(shard, rank);
+        weft_shard_members_leave(shard, rank, true, now_ns);
     }
-    weft_snapshot_boundary(shard, index);
-    weft_shard_wake(shard, now_ns);
 }
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
 
 static bool clock_valid(const struct weft_shard *shard, const struct weft_msg_event *event,
                         uint32_t rank, struct weft_rpc_tag *tag_p)
@@ -451,7 +453,7 @@ static void clock_chunk(struct weft_shard *shard, const struct weft_msg_event *e
     if (table->spec.mode != WEFT_TABLE_BSP && *clock >= table->now) {
         weft_table_set_now(table, *clock + 1);
     }
-    clock_advance(shard, tag.table, now_ns);
+    weft_shard_clock_advance(shard, tag.table, now_ns);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -487,7 +489,7 @@ void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *eve
         peer_up(shard, event, now_ns);
         break;
     case WEFT_EVENT_PEER_DOWN:
-        peer_down(shard, event);
+        peer_down(shard, event, now_ns);
         break;
     case WEFT_EVENT_OPEN:
     case WEFT_EVENT_CHUNK:

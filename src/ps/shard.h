@@ -29,6 +29,13 @@
 
 struct weft_shard;
 
+/* What a clock does when a worker that takes part in it dies. */
+enum weft_worker_death {
+    WEFT_DEATH_WAIT,   /* stand until its rank is there again */
+    WEFT_DEATH_SHRINK, /* go on without it; who comes joins at the clock in progress */
+    WEFT_DEATH_FAIL,   /* as WAIT, and weft_shard_has_lost says so */
+};
+
 struct weft_shard_config {
     uint32_t shard; /* this one, < shards */
     uint32_t shards;
@@ -41,6 +48,7 @@ struct weft_shard_config {
     uint32_t rows_per_rpc_max; /* ids in one pull; pushes have no limit here */
     uint64_t slab_bytes;       /* of row memory asked for at a time */
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
+    enum weft_worker_death on_death;
     bool checkpoints;          /* ps/snapshot.h is wanted: three bits a row, and chunks_max bits for
                                 * each of 2 x push_slots of every worker */
     uint32_t chunks_max;       /* with checkpoints: the endpoint's, longest message in chunks */
@@ -74,6 +82,8 @@ struct weft_shard_counters {
     uint64_t clocks_skipped; /* ended for a worker that had died in them */
     uint64_t waits;          /* pulls that had to wait for consistency */
     uint64_t workers_replaced;
+    uint64_t workers_joined; /* SHRINK: tables opened by a rank that was out; so is the next */
+    uint64_t workers_left;
     uint64_t peers_ignored;  /* connected, but not a worker of this server */
     uint64_t slots_unposted; /* expectations the transport had no room for; tried again */
     uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by what they said */
@@ -131,6 +141,15 @@ bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p);
 /* Write down the window of active workers that is not over yet: once, at the end. */
 void weft_shard_records_end(struct weft_shard *shard);
 
+/* The driver knows from elsewhere that the process of a rank has died, at at_ns: as if its connection
+ * had broken. Nothing when the rank has no connection older than that: then another process has come.
+ * The connection is among those that weft_shard_take_replaced hands out. */
+void weft_shard_worker_died(struct weft_shard *shard, uint32_t rank, uint64_t at_ns,
+                            uint64_t now_ns);
+
+/* FAIL: a rank that took part in a table has died, *rank_p the first of them. */
+bool weft_shard_has_lost(const struct weft_shard *shard, uint32_t *rank_p);
+
 /* True while a request is open, waiting or not yet answered. */
 bool weft_shard_busy(const struct weft_shard *shard);
 
@@ -143,7 +162,7 @@ uint32_t weft_shard_tables_max(const struct weft_shard *shard);
 /* NULL when not declared. */
 const struct weft_table *weft_shard_table(const struct weft_shard *shard, uint16_t table);
 
-/* Minimum clock of the table's workers; 0 when not declared. */
+/* Minimum clock of the workers that count; 0 when not declared. */
 uint32_t weft_shard_clock(const struct weft_shard *shard, uint16_t table);
 
 #endif

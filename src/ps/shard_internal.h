@@ -68,6 +68,7 @@ struct shard_partial {
 struct shard_worker {
     bool up;
     weft_peer peer;
+    uint64_t up_ns;       /* when it connected */
     uint64_t incarnation; /* of the pushes in the windows; 0 = none */
     bool clock_posted;
     weft_expect_id clock_expect;
@@ -94,6 +95,8 @@ struct weft_shard {
     struct shard_worker *workers; /* (workers_max,) */
     struct weft_once *pushes;     /* (tables_max, workers_max) */
     bool *restored;               /* (tables_max,): from a checkpoint, not opened since */
+    bool *members;                /* (tables_max, workers_max): opened the table, and lives */
+    uint32_t dead_rank;           /* the first that died, WEFT_SHARD_NONE = none has */
     struct weft_snapshot *snapshot;  /* NULL without checkpoints */
     struct shard_partial *partials;  /* worker by worker */
     uint32_t partials_per_worker;    /* 0 without checkpoints */
@@ -171,6 +174,20 @@ void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *
                              bool is_short);
 /* Another process speaks for this rank now: forget the pushes of the one before. */
 void weft_shard_again_forget(struct weft_shard *shard, uint32_t worker);
+
+/* members.c: who counts in a table */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_shard_members_init(struct weft_shard *shard);
+bool weft_shard_member_counts(const struct weft_shard *shard, uint16_t table, uint32_t rank);
+/* The rank has opened the table. */
+void weft_shard_member_join(struct weft_shard *shard, uint16_t table, uint32_t rank);
+/* The rank's process is gone from all tables; died: it did not say that it goes. */
+void weft_shard_members_leave(struct weft_shard *shard, uint32_t rank, bool died, uint64_t now_ns);
+/* The clock that a rank was in is over for it. */
+void weft_shard_close_short(struct weft_shard *shard, uint16_t table, uint32_t rank);
+/* The clock of the table moved for some worker, or somebody left: has the slowest one moved? */
+void weft_shard_clock_advance(struct weft_shard *shard, uint16_t table, uint64_t now_ns);
 
 /* restore.c */
 bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *spec);

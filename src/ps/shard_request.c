@@ -161,6 +161,7 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
         return false;
     }
     shard->restored[slot->table] = false;
+    weft_shard_member_join(shard, slot->table, slot->worker);
     return true;
 }
 

@@ -129,6 +129,7 @@ weft_status weft_table_declare(struct weft_table *table, const struct weft_table
         return WEFT_INVALID;
     }
     table->spec = *spec;
+    table->averaged = spec->workers;
     table->rows_limit = 0;
     lay_out_rows(table);
     weft_admission_init(&table->admission, spec);

@@ -69,6 +69,7 @@ struct weft_table {
     uint32_t index_mask;
     uint32_t touched_head; /* rows with a gradient of this clock, newest first; number + 1 */
     uint32_t now;          /* clock in progress, of the fastest worker */
+    uint32_t averaged;     /* workers whose gradients a sum is divided by; >= 1 */
     float fresh;           /* of the chunk being applied: weft_optimizer_block.fresh */
     uint64_t *index;       /* (index_mask + 1,): low half of the hash << 32 | row number + 1 */
     uint8_t **slabs;       /* (slabs_max,) */
@@ -106,6 +107,9 @@ uint64_t weft_table_bytes(const struct weft_table *table);
 uint32_t weft_table_rows(const struct weft_table *table);
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
+
+/* So many workers take part, fewer than the specification says; 0 counts as 1. */
+void weft_table_set_averaged(struct weft_table *table, uint32_t workers);
 
 /* The clock that is in progress: never less than before. */
 void weft_table_set_now(struct weft_table *table, uint32_t now);

@@ -7,6 +7,11 @@
 /* Rows ahead of the one at work whose lines are asked for. */
 enum { AHEAD = 8 };
 
+void weft_table_set_averaged(struct weft_table *table, uint32_t workers)
+{
+    table->averaged = workers > 0 ? workers : 1;
+}
+
 void weft_table_set_now(struct weft_table *table, uint32_t now)
 {
     WEFT_ASSERT(now >= table->now);
@@ -79,7 +84,7 @@ void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint3
                      const float *gradient)
 {
     table_row_changes(table, row);
-    step_block(table, row, block, gradient, (float)table->spec.workers);
+    step_block(table, row, block, gradient, (float)table->averaged);
     note_use(table, row, block);
 }
 
@@ -145,7 +150,7 @@ static void step_row(struct weft_table *table, struct weft_table_row *row)
     float *sums = table_sums(table, row);
     const float *counts = table_counts(table, row);
     for (uint32_t block = 0; block < table->blocks; block++) {
-        float divisor = table_is_dense(table) ? counts[block] : (float)table->spec.workers;
+        float divisor = table_is_dense(table) ? counts[block] : (float)table->averaged;
         if (divisor > 0) {
             step_block(table, row, block, sums + (size_t)block * table->block_floats, divisor);
         }

@@ -338,7 +338,9 @@ static inline void fake_kill(struct fake_net *net, uint32_t dead)
     }
     for (uint32_t n = 0; n < FAKE_NODES; n++) {
         if (n != dead) {
-            fake_event(&net->nodes[n], WEFT_EVENT_PEER_DOWN)->peer = fake_peer(dead);
+            struct weft_msg_event *event = fake_event(&net->nodes[n], WEFT_EVENT_PEER_DOWN);
+            event->peer = fake_peer(dead);
+            event->down = WEFT_DOWN_SILENT;
         }
     }
 }

@@ -1,0 +1,149 @@
+/* Who counts in a table: the ranks that clocks wait for and averages are taken over.
+ *
+ * WAIT and FAIL: all W of the specification, whether they are there or not. SHRINK: those that have
+ * opened the table and live. A rank that dies is taken out; the clock that it was in is over for it,
+ * for what it pushed stays. Who opens the table later, or again, is in from the clock in progress on.
+ *
+ * Ranks that are out are moved along with the clock: so they come back where the others are, and
+ * the clocks in a checkpoint never lie behind its own.
+ *
+ * Source: docs/PROTOCOL.md section 7, "When a worker dies".
+ */
+#include "ps/shard_internal.h"
+
+#include "base/assert.h"
+#include "ps/snapshot_internal.h"
+
+#include <stdlib.h>
+
+weft_status weft_shard_members_init(struct weft_shard *shard)
+{
+    size_t count = (size_t)shard->config.tables_max * shard->config.workers_max;
+    shard->members = calloc(count, sizeof(*shard->members));
+    shard->dead_rank = WEFT_SHARD_NONE;
+    return shard->members != NULL ? WEFT_OK : WEFT_NOMEM;
+}
+
+static bool *member_of(struct weft_shard *shard, uint16_t table, uint32_t rank)
+{
+    return &shard->members[(size_t)table * shard->config.workers_max + rank];
+}
+
+bool weft_shard_member_counts(const struct weft_shard *shard, uint16_t table, uint32_t rank)
+{
+    return shard->config.on_death != WEFT_DEATH_SHRINK ||
+           shard->members[(size_t)table * shard->config.workers_max + rank];
+}
+
+/* The lowest clock of those that count; UINT32_MAX when nobody does. */
+static uint32_t lowest(const struct weft_shard *shard, uint16_t index)
+{
+    const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
+    uint32_t min = UINT32_MAX;
+    for (uint32_t w = 0; w < shard->tables[index].spec.workers; w++) {
+        if (weft_shard_member_counts(shard, index, w)) {
+            min = clocks[w] < min ? clocks[w] : min;
+        }
+    }
+    return min;
+}
+
+/* Whose gradients a sum holds: of those that count and, in BSP, of those that were taken out in this
+ * clock after they had pushed for it. */
+static void average(struct weft_shard *shard, uint16_t index)
+{
+    const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
+    struct weft_table *table = &shard->tables[index];
+    bool bsp = table->spec.mode == WEFT_TABLE_BSP;
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < table->spec.workers; w++) {
+        count += weft_shard_member_counts(shard, index, w) ||
+                 (bsp && clocks[w] > shard->clock_min[index]);
+    }
+    weft_table_set_averaged(table, count);
+}
+
+static void move_along(struct weft_shard *shard, uint16_t index)
+{
+    uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
+    for (uint32_t w = 0; w < shard->tables[index].spec.workers; w++) {
+        if (!weft_shard_member_counts(shard, index, w) && clocks[w] < shard->clock_min[index]) {
+            clocks[w] = shard->clock_min[index];
+        }
+    }
+}
+
+void weft_shard_clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now_ns)
+{
+    struct weft_table *table = &shard->tables[index];
+    uint32_t min = table->declared ? lowest(shard, index) : UINT32_MAX;
+    if (min == UINT32_MAX || min <= shard->clock_min[index]) {
+        return;
+    }
+    if (table->spec.mode == WEFT_TABLE_BSP) {
+        average(shard, index);
+        shard->counters.rows_stepped += weft_table_step_all(table);
+        weft_table_set_now(table, min + 1);
+    }
+    shard->clock_min[index] = min;
+    move_along(shard, index);
+    weft_snapshot_boundary(shard, index);
+    weft_shard_wake(shard, now_ns);
+}
+
+void weft_shard_member_join(struct weft_shard *shard, uint16_t index, uint32_t rank)
+{
+    struct weft_table *table = &shard->tables[index];
+    bool *member = member_of(shard, index, rank);
+    if (*member || rank >= table->spec.workers) {
+        return;
+    }
+    *member = true;
+    uint32_t *clock = &shard->clocks[(size_t)index * shard->config.workers_max + rank];
+    if (shard->config.on_death == WEFT_DEATH_SHRINK) {
+        shard->counters.workers_joined++;
+        *clock = *clock > shard->clock_min[index] ? *clock : shard->clock_min[index];
+        average(shard, index);
+    }
+}
+
+/* What it pushed in a clock that it did not finish stays: for this rank that clock is over, or its
+ * rows would count twice. */
+void weft_shard_close_short(struct weft_shard *shard, uint16_t table, uint32_t rank)
+{
+    uint32_t *clock = &shard->clocks[(size_t)table * shard->config.workers_max + rank];
+    uint32_t pushed = shard_pushes(shard, table, rank)->clock;
+    if (pushed > *clock) {
+        shard->counters.clocks_skipped += pushed - *clock;
+        *clock = pushed;
+    }
+}
+
+static void leave(struct weft_shard *shard, uint16_t index, uint32_t rank, uint64_t now_ns)
+{
+    *member_of(shard, index, rank) = false;
+    if (shard->config.on_death == WEFT_DEATH_SHRINK) {
+        shard->counters.workers_left++;
+        weft_shard_close_short(shard, index, rank);
+        weft_shard_clock_advance(shard, index, now_ns);
+        average(shard, index);
+    }
+}
+
+void weft_shard_members_leave(struct weft_shard *shard, uint32_t rank, bool died, uint64_t now_ns)
+{
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (*member_of(shard, (uint16_t)t, rank)) {
+            shard->dead_rank =
+                died && shard->dead_rank == WEFT_SHARD_NONE ? rank : shard->dead_rank;
+            leave(shard, (uint16_t)t, rank, now_ns);
+        }
+    }
+}
+
+bool weft_shard_has_lost(const struct weft_shard *shard, uint32_t *rank_p)
+{
+    bool lost = shard->config.on_death == WEFT_DEATH_FAIL && shard->dead_rank != WEFT_SHARD_NONE;
+    *rank_p = lost ? shard->dead_rank : *rank_p;
+    return lost;
+}

@@ -1,0 +1,493 @@
+/* What a table does when a worker dies, by --on-worker-death: who is waited for, what a sum is divided
+ * by, where those begin that come late or again. */
+#include "ps_cluster.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const uint64_t id = 7;
+
+static struct weft_table_spec spec_of(uint8_t mode, uint16_t workers)
+{
+    return (struct weft_table_spec){.dim = 1,
+                                    .mode = mode,
+                                    .workers = workers,
+                                    .learning_rate = 1,
+                                    .staleness = mode == WEFT_TABLE_SSP ? 2 : 0};
+}
+
+static struct cluster *cluster_new(struct cluster_config *config, uint32_t workers, uint64_t seed)
+{
+    struct cluster *c = calloc(1, sizeof(*c));
+    assert_non_null(c);
+    cluster_start(c, config, workers, seed);
+    return c;
+}
+
+static struct cluster *shrinking(uint32_t workers, uint64_t seed)
+{
+    struct cluster_config config = cluster_config(1, workers);
+    config.shard.on_death = WEFT_DEATH_SHRINK;
+    return cluster_new(&config, workers, seed);
+}
+
+static void cluster_free(struct cluster *c)
+{
+    cluster_stop(c);
+    free(c);
+}
+
+static void open_one(struct cluster *c, uint32_t w, const struct weft_table_spec *spec)
+{
+    weft_ps_op op;
+    assert_int_equal(weft_ps_table_open(c->client[w], spec, c->net->now_ns, &op), WEFT_OK);
+    assert_int_equal(cluster_wait(c, w, op).status, WEFT_OK);
+}
+
+static void push(struct cluster *c, uint32_t w, float gradient)
+{
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push(c->client[w], 0, &id, &gradient, 1, 0, c->net->now_ns, &op),
+                     WEFT_OK);
+    assert_int_equal(cluster_wait(c, w, op).status, WEFT_OK);
+}
+
+static float pull(struct cluster *c, uint32_t w)
+{
+    weft_ps_op op;
+    float row = 0;
+    assert_int_equal(weft_ps_pull(c->client[w], 0, &id, &row, 1, 0, c->net->now_ns, &op), WEFT_OK);
+    assert_int_equal(cluster_wait(c, w, op).status, WEFT_OK);
+    return row;
+}
+
+static void step(struct cluster *c, uint32_t w, float gradient)
+{
+    push(c, w, gradient);
+    cluster_clock(c, w, 0);
+}
+
+static void die(struct cluster *c, uint32_t w)
+{
+    fake_kill(c->net, c->shards + w);
+    cluster_poll(c);
+}
+
+/* A new process of the rank, on the same node. */
+static void come_back(struct cluster *c, uint32_t w)
+{
+    struct fake_node *node = &c->net->nodes[c->shards + w];
+    struct cluster_config config = cluster_config(c->shards, c->workers);
+    weft_peer peers[FAKE_NODES];
+    weft_ps_client_free(c->client[w]);
+    node->dead = false;
+    node->events_head = node->events_tail = 0;
+    node->incarnation++;
+    memset(node->expects, 0, sizeof(node->expects));
+    config.client.worker = w;
+    config.client.clock_ns = fake_clock_ns;
+    config.client.clock_arg = c->net;
+    for (uint32_t s = 0; s < c->shards; s++) {
+        peers[s] = fake_peer(s);
+    }
+    assert_int_equal(
+        weft_ps_client_new(&config.client, fake_msgr(c->net, node->index), peers, &c->client[w]),
+        WEFT_OK);
+    for (uint32_t s = 0; s < c->shards; s++) {
+        fake_connect(c->net, node->index, s);
+    }
+    cluster_poll(c);
+}
+
+/* ---- wait, fail ------------------------------------------------------------------------------ */
+
+static void by_default_the_clock_stands(void **state)
+{
+    (void)state;
+    struct cluster_config config = cluster_config(1, 2);
+    struct cluster *c = cluster_new(&config, 2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    cluster_open(c, &spec);
+    step(c, 0, -2);
+    die(c, 1);
+    cluster_run(c);
+    uint32_t rank;
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 0);
+    assert_false(weft_shard_has_lost(c->shard[0], &rank));
+    come_back(c, 1);
+    open_one(c, 1, &spec);
+    step(c, 1, -4);
+    assert_true(pull(c, 0) == 3); /* (2 + 4) / 2 */
+    cluster_free(c);
+}
+
+static void to_fail_is_to_say_who_died(void **state)
+{
+    (void)state;
+    struct cluster_config config = cluster_config(1, 3);
+    config.shard.on_death = WEFT_DEATH_FAIL;
+    struct cluster *c = cluster_new(&config, 3, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 3);
+    uint32_t rank = 77;
+    open_one(c, 1, &spec);
+    die(c, 2); /* took part in nothing */
+    cluster_run(c);
+    assert_false(weft_shard_has_lost(c->shard[0], &rank));
+    die(c, 1);
+    assert_true(weft_shard_has_lost(c->shard[0], &rank));
+    assert_int_equal(rank, 1);
+    cluster_free(c);
+}
+
+static void who_says_goodbye_has_not_died(void **state)
+{
+    (void)state;
+    struct cluster_config config = cluster_config(1, 2);
+    config.shard.on_death = WEFT_DEATH_FAIL;
+    struct cluster *c = cluster_new(&config, 2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    uint32_t rank;
+    cluster_open(c, &spec);
+    const struct weft_msg_event closed = {
+        .type = WEFT_EVENT_PEER_DOWN, .peer = fake_peer(1), .down = WEFT_DOWN_CLOSED};
+    weft_shard_event(c->shard[0], &closed, c->net->now_ns);
+    assert_false(weft_shard_has_lost(c->shard[0], &rank));
+    /* The other one is started anew before its end was noticed. */
+    c->net->nodes[2].incarnation = 5;
+    fake_connect(c->net, 2, 0);
+    cluster_poll(c);
+    assert_true(weft_shard_has_lost(c->shard[0], &rank));
+    assert_int_equal(rank, 1);
+    cluster_free(c);
+}
+
+/* ---- shrink: who is waited for, what is divided by ------------------------------------------- */
+
+static void the_clock_goes_on_without_the_dead(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(3, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 3);
+    cluster_open(c, &spec);
+    step(c, 0, -6);
+    step(c, 1, -6);
+    cluster_run(c);
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 0);
+    die(c, 2); /* it has pushed nothing: the mean is that of two */
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 1);
+    assert_true(pull(c, 0) == 6);
+    step(c, 0, -6);
+    step(c, 1, -6);
+    assert_true(pull(c, 1) == 12);
+    cluster_free(c);
+}
+
+static void what_the_dead_pushed_counts_and_so_do_they(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(3, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 3);
+    cluster_open(c, &spec);
+    push(c, 2, -6); /* its clock is not finished */
+    die(c, 2);
+    step(c, 0, -6);
+    step(c, 1, -6);
+    assert_true(pull(c, 0) == 6); /* 18 / 3 */
+    step(c, 0, -6);
+    step(c, 1, -6);
+    assert_true(pull(c, 0) == 12); /* 12 / 2 */
+    assert_int_equal(weft_shard_counters(c->shard[0])->clocks_skipped, 1);
+    cluster_free(c);
+}
+
+static void pulls_that_waited_for_the_dead_are_answered(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    cluster_open(c, &spec);
+    step(c, 0, -2);
+    weft_ps_op op;
+    float row = 0;
+    assert_int_equal(weft_ps_pull(c->client[0], 0, &id, &row, 1, 0, 0, &op), WEFT_OK);
+    cluster_run(c);
+    assert_false(weft_ps_op_done(c->client[0], op, NULL));
+    die(c, 1);
+    assert_int_equal(cluster_wait(c, 0, op).status, WEFT_OK);
+    assert_true(row == 2);
+    cluster_free(c);
+}
+
+static void nobody_left_the_clock_stands(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    cluster_open(c, &spec);
+    step(c, 0, -2);
+    step(c, 1, -2);
+    cluster_run(c);
+    die(c, 0);
+    die(c, 1);
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 1);
+    come_back(c, 1);
+    open_one(c, 1, &spec);
+    assert_int_equal(weft_ps_clock_now(c->client[1], 0), 1);
+    step(c, 1, -5);
+    assert_true(pull(c, 1) == 7);
+    cluster_free(c);
+}
+
+/* ---- shrink: who comes ----------------------------------------------------------------------- */
+
+static void who_comes_late_joins_the_clock_in_progress(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    open_one(c, 0, &spec);
+    step(c, 0, -1);
+    step(c, 0, -1);
+    cluster_run(c);
+    assert_true(pull(c, 0) == 2);
+    open_one(c, 1, &spec);
+    assert_int_equal(weft_ps_clock_now(c->client[1], 0), 2);
+    step(c, 0, -8);
+    cluster_run(c);
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 2); /* it is waited for from now on */
+    step(c, 1, -4);
+    assert_true(pull(c, 1) == 8); /* 2 + (8 + 4) / 2 */
+    cluster_free(c);
+}
+
+static void who_comes_back_joins_the_clock_in_progress(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    cluster_open(c, &spec);
+    die(c, 1);
+    for (int i = 0; i < 5; i++) {
+        step(c, 0, -1);
+    }
+    cluster_run(c);
+    come_back(c, 1);
+    open_one(c, 1, &spec);
+    assert_int_equal(weft_ps_clock_now(c->client[1], 0), 5);
+    step(c, 0, -4);
+    step(c, 1, -4);
+    assert_true(pull(c, 1) == 9);
+    cluster_free(c);
+}
+
+/* A connection that is taken for dead although its process lives: nothing of it counts until it
+ * opens the table again. */
+static void who_was_taken_out_cannot_push(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    c->net->nodes[2].incarnation = 9;
+    cluster_open(c, &spec);
+    const struct weft_msg_event down = {
+        .type = WEFT_EVENT_PEER_DOWN, .peer = fake_peer(2), .down = WEFT_DOWN_SILENT};
+    weft_shard_event(c->shard[0], &down, c->net->now_ns);
+    fake_connect(c->net, 0, 2);
+    cluster_poll(c);
+    weft_ps_op op;
+    const float gradient = -2;
+    assert_int_equal(weft_ps_push(c->client[1], 0, &id, &gradient, 1, 0, 0, &op), WEFT_OK);
+    struct weft_ps_result result = cluster_wait(c, 1, op);
+    assert_int_equal(result.status, WEFT_DATA);
+    assert_int_equal(result.rpc_status, WEFT_RPC_STALE_CLOCK);
+    cluster_free(c);
+}
+
+/* ---- SSP and ASP ----------------------------------------------------------------------------- */
+
+static void ssp_does_not_wait_for_the_dead(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_SSP, 2);
+    cluster_open(c, &spec);
+    for (int i = 0; i < 3; i++) {
+        step(c, 0, -2);
+    }
+    weft_ps_op op;
+    float row = 0;
+    assert_int_equal(weft_ps_pull(c->client[0], 0, &id, &row, 1, 0, 0, &op), WEFT_OK);
+    cluster_run(c);
+    assert_false(weft_ps_op_done(c->client[0], op, NULL));
+    die(c, 1);
+    assert_int_equal(cluster_wait(c, 0, op).status, WEFT_OK);
+    assert_true(row == 3);
+    step(c, 0, -2); /* alone: the whole of it */
+    assert_true(pull(c, 0) == 5);
+    cluster_run(c);
+    come_back(c, 1);
+    open_one(c, 1, &spec);
+    assert_int_equal(weft_ps_clock_now(c->client[1], 0), 4);
+    step(c, 1, -2);
+    assert_true(pull(c, 1) == 6);
+    cluster_free(c);
+}
+
+static void asp_divides_by_those_there_are(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(4, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 4);
+    open_one(c, 0, &spec);
+    push(c, 0, -8);
+    assert_true(pull(c, 0) == 8);
+    open_one(c, 1, &spec);
+    push(c, 1, -8);
+    assert_true(pull(c, 0) == 12);
+    die(c, 1);
+    push(c, 0, -8);
+    assert_true(pull(c, 0) == 20);
+    cluster_free(c);
+}
+
+/* ---- the driver's word ----------------------------------------------------------------------- */
+
+static void a_supervisor_knows_first(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    weft_peer peer;
+    cluster_open(c, &spec);
+    step(c, 0, -2);
+    cluster_run(c);
+    weft_shard_worker_died(c->shard[0], 1, 0, c->net->now_ns); /* the process before this one */
+    weft_shard_worker_died(c->shard[0], 9, UINT64_MAX, c->net->now_ns);
+    assert_false(weft_shard_take_replaced(c->shard[0], &peer));
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 0);
+    weft_shard_worker_died(c->shard[0], 1, c->net->now_ns, c->net->now_ns);
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 1);
+    assert_true(weft_shard_take_replaced(c->shard[0], &peer));
+    assert_int_equal(peer, fake_peer(2));
+    cluster_free(c);
+}
+
+/* ---- at random ------------------------------------------------------------------------------- */
+
+/* Each worker pushes 1 in each clock that it takes part in, so each clock moves the row by exactly 1,
+ * whoever dies and comes in it; and while anybody lives, clocks go on. */
+enum { RANDOM_WORKERS = 4, RANDOM_CLOCKS = 30 };
+
+struct walker {
+    bool dead, opening, pushing, ready;
+    weft_ps_op op;
+};
+
+static void walk(struct cluster *c, struct walker *walker, uint32_t w,
+                 const struct weft_table_spec *spec)
+{
+    static const float gradient = -1;
+    struct weft_ps_client *client = c->client[w];
+    struct weft_ps_result result;
+    bool waits = walker->opening || walker->pushing;
+    if (waits && !weft_ps_op_done(client, walker->op, &result)) {
+        return;
+    }
+    if (waits) {
+        assert_int_equal(result.status, WEFT_OK);
+        weft_ps_op_release(client, walker->op);
+        walker->ready |= walker->opening;
+    }
+    if (walker->pushing) {
+        assert_int_equal(weft_ps_clock(client, 0, c->net->now_ns), WEFT_OK);
+    }
+    walker->opening = walker->pushing = false;
+    if (!walker->ready) {
+        walker->opening = true;
+        assert_int_equal(weft_ps_table_open(client, spec, c->net->now_ns, &walker->op), WEFT_OK);
+    } else if (weft_ps_clock_known(client, 0)) {
+        walker->pushing = true;
+        assert_int_equal(weft_ps_push(client, 0, &id, &gradient, 1, 0, c->net->now_ns, &walker->op),
+                         WEFT_OK);
+    }
+}
+
+static void fate(struct cluster *c, struct weft_prng *prng, struct walker *walkers)
+{
+    uint32_t w = (uint32_t)weft_prng_below(prng, RANDOM_WORKERS);
+    if (walkers[w].dead) {
+        come_back(c, w);
+        walkers[w] = (struct walker){0};
+    } else {
+        die(c, w);
+        walkers[w] = (struct walker){.dead = true};
+    }
+}
+
+static void random_run(uint64_t seed)
+{
+    struct weft_prng prng;
+    weft_prng_init(&prng, seed);
+    struct cluster *c = shrinking(RANDOM_WORKERS, seed);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, RANDOM_WORKERS);
+    struct walker walkers[RANDOM_WORKERS] = {0};
+    uint32_t turns = 0;
+    while (weft_shard_clock(c->shard[0], 0) < RANDOM_CLOCKS) {
+        assert_in_range(turns++, 0, 100000);
+        (void)cluster_step(c);
+        uint32_t w = (uint32_t)weft_prng_below(&prng, RANDOM_WORKERS);
+        if (!walkers[w].dead) {
+            walk(c, &walkers[w], w, &spec);
+        }
+        if (weft_prng_below(&prng, 40) == 0) {
+            fate(c, &prng, walkers);
+        }
+    }
+    struct walker *reader = walkers;
+    if (!reader->dead) {
+        die(c, 0);
+    }
+    come_back(c, 0);
+    open_one(c, 0, &spec);
+    /* The others go on; what is pulled is of at least the clock asked for. */
+    for (uint32_t w = 1; w < RANDOM_WORKERS; w++) {
+        if (!walkers[w].dead) {
+            die(c, w);
+        }
+    }
+    float row = pull(c, 0);
+    assert_true(row == (float)weft_shard_clock(c->shard[0], 0));
+    cluster_free(c);
+}
+
+static void whoever_dies_each_clock_counts_once(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        print_message("seed %u\n", (unsigned)seed);
+        random_run(seed);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_default_the_clock_stands),
+        cmocka_unit_test(to_fail_is_to_say_who_died),
+        cmocka_unit_test(who_says_goodbye_has_not_died),
+        cmocka_unit_test(the_clock_goes_on_without_the_dead),
+        cmocka_unit_test(what_the_dead_pushed_counts_and_so_do_they),
+        cmocka_unit_test(pulls_that_waited_for_the_dead_are_answered),
+        cmocka_unit_test(nobody_left_the_clock_stands),
+        cmocka_unit_test(who_comes_late_joins_the_clock_in_progress),
+        cmocka_unit_test(who_comes_back_joins_the_clock_in_progress),
+        cmocka_unit_test(who_was_taken_out_cannot_push),
+        cmocka_unit_test(ssp_does_not_wait_for_the_dead),
+        cmocka_unit_test(asp_divides_by_those_there_are),
+        cmocka_unit_test(a_supervisor_knows_first),
+        cmocka_unit_test(whoever_dies_each_clock_counts_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
