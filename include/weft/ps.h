@@ -92,6 +92,8 @@ struct weft_ps_config {
                                    * is asked whether it is there; default 1 s; at least 1 ms */
     uint32_t inject_loss_ppm;     /* drop arriving datagrams on purpose; default 0 */
     uint32_t inject_seed;         /* which ones */
+    uint32_t lists_max;           /* tables in one weft_push_lists or weft_pull_lists, 1 .. 256;
+                                   * default 4 */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
@@ -204,7 +206,7 @@ WEFT_API void weft_table_options_init(struct weft_table_options *options_p, size
 WEFT_API weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options *options,
                                      struct weft_ps_table **table_p);
 
-/* ---- push, pull, clock ----------------------------------------------------------------------- */
+/* ---- push and pull --------------------------------------------------------------------------- */
 
 /* Where the time of one request went: the five latencies of [imc20], and two that it folds into
  * them. Durations; no clocks are compared. */
@@ -285,6 +287,69 @@ WEFT_API weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t 
                                     struct weft_result *result_p);
 WEFT_API weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t *ids, float *rows_p,
                                     size_t n, uint32_t bound_ppm, struct weft_result *result_p);
+
+/* ---- pieces of a vector, several tables ------------------------------------------------------- */
+
+/* A contiguous piece of a dense table, without ids: its rows first .. first + n - 1. Else as
+ * weft_push, weft_pull and their forms with the wait, which take pieces of any length.
+ *
+ * Shape:   values (n, dim) float32, contiguous: n x dim floats of the vector, which begin at its
+ *          first x dim. The piece that ends the vector ends where that does: with its `length`.
+ *          The whole of it is first 0, n = length / dim, rounded up.
+ * Errors:  as weft_push; WEFT_INVALID also: the table is sparse, or shorter than that. */
+WEFT_API weft_status weft_push_range(struct weft_ps_table *table, uint64_t first,
+                                     const float *values, size_t n, uint32_t bound_ppm,
+                                     uint64_t *op_p);
+WEFT_API weft_status weft_pull_range(struct weft_ps_table *table, uint64_t first, float *values_p,
+                                     size_t n, uint32_t bound_ppm, uint64_t *op_p);
+WEFT_API weft_status weft_push_range_wait(struct weft_ps_table *table, uint64_t first,
+                                          const float *values, size_t n, uint32_t bound_ppm,
+                                          struct weft_result *result_p);
+WEFT_API weft_status weft_pull_range_wait(struct weft_ps_table *table, uint64_t first,
+                                          float *values_p, size_t n, uint32_t bound_ppm,
+                                          struct weft_result *result_p);
+
+/* One table's part of an operation on several: rows by their ids, or a piece of a dense table. */
+struct weft_push_list {
+    struct weft_ps_table *table;
+    const uint64_t *ids; /* (n,); dense: or NULL, for a piece */
+    uint64_t first;      /* of a piece; else 0 */
+    const float *rows;   /* (n, dim), as in weft_push or weft_push_range */
+    size_t n;
+};
+
+struct weft_pull_list {
+    struct weft_ps_table *table;
+    const uint64_t *ids;
+    uint64_t first;
+    float *rows_p; /* (n, dim); what does not come within the bound keeps its value */
+    size_t n;
+};
+
+/* Several tables in one operation, which has one place, one wait and one result. Their messages
+ * leave together and the answers arrive together, where one operation after the other would wait
+ * for the network as often as there are tables.
+ *
+ * Shape:   lists (count,), all of this ps; a table may occur more than once. The rows of all
+ *          together are at most rows_max.
+ * Owns:    borrows lists until return, what they point to as weft_push and weft_pull.
+ * Errors:  as weft_push; WEFT_INVALID also: count above lists_max, a table of another ps, ids of a
+ *          list that is no piece being NULL. Where one list is wrong, nothing of any is done. */
+WEFT_API weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lists,
+                                     uint32_t count, uint32_t bound_ppm, uint64_t *op_p);
+WEFT_API weft_status weft_pull_lists(struct weft_ps *ps, const struct weft_pull_list *lists,
+                                     uint32_t count, uint32_t bound_ppm, uint64_t *op_p);
+
+/* The same with the wait in it.
+ * Errors:  as weft_push_lists and weft_wait, but for WEFT_TIMEOUT. */
+WEFT_API weft_status weft_push_lists_wait(struct weft_ps *ps, const struct weft_push_list *lists,
+                                          uint32_t count, uint32_t bound_ppm,
+                                          struct weft_result *result_p);
+WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list *lists,
+                                          uint32_t count, uint32_t bound_ppm,
+                                          struct weft_result *result_p);
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
 
 /* End this worker's clock of a table, that is: its step. The servers are told when the pushes of
  * this clock have arrived; this waits for it of the clock before, not of this one.

@@ -46,6 +46,7 @@ struct weft_ps_config {
     uint64_t keepalive_ns;
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;
+    uint32_t lists_max;
 };
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
@@ -123,6 +124,41 @@ weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids,
                                     struct weft_result *result_p);
 weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t *ids, float *rows_p,
                                     size_t n, uint32_t bound_ppm, struct weft_result *result_p);
+weft_status weft_push_range(struct weft_ps_table *table, uint64_t first,
+                                     const float *values, size_t n, uint32_t bound_ppm,
+                                     uint64_t *op_p);
+weft_status weft_pull_range(struct weft_ps_table *table, uint64_t first, float *values_p,
+                                     size_t n, uint32_t bound_ppm, uint64_t *op_p);
+weft_status weft_push_range_wait(struct weft_ps_table *table, uint64_t first,
+                                          const float *values, size_t n, uint32_t bound_ppm,
+                                          struct weft_result *result_p);
+weft_status weft_pull_range_wait(struct weft_ps_table *table, uint64_t first,
+                                          float *values_p, size_t n, uint32_t bound_ppm,
+                                          struct weft_result *result_p);
+struct weft_push_list {
+    struct weft_ps_table *table;
+    const uint64_t *ids;
+    uint64_t first;
+    const float *rows;
+    size_t n;
+};
+struct weft_pull_list {
+    struct weft_ps_table *table;
+    const uint64_t *ids;
+    uint64_t first;
+    float *rows_p;
+    size_t n;
+};
+weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lists,
+                                     uint32_t count, uint32_t bound_ppm, uint64_t *op_p);
+weft_status weft_pull_lists(struct weft_ps *ps, const struct weft_pull_list *lists,
+                                     uint32_t count, uint32_t bound_ppm, uint64_t *op_p);
+weft_status weft_push_lists_wait(struct weft_ps *ps, const struct weft_push_list *lists,
+                                          uint32_t count, uint32_t bound_ppm,
+                                          struct weft_result *result_p);
+weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list *lists,
+                                          uint32_t count, uint32_t bound_ppm,
+                                          struct weft_result *result_p);
 weft_status weft_clock(struct weft_ps_table *table);
 uint32_t weft_clock_ended(const struct weft_ps_table *table);
 void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);

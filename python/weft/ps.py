@@ -4,6 +4,7 @@ Shape of everything, and the reasons, as in the header; what differs is said in 
 Nothing here copies rows: an array that cannot be used in place is refused with a TypeError.
 """
 
+import operator
 import threading
 import time
 from dataclasses import dataclass
@@ -114,20 +115,41 @@ def _ids_of(ids):
     return ids
 
 
-def _rows_of(rows, n, dim, what, writable):
-    if not isinstance(rows, np.ndarray):
+def _floats_of(values, what, writable):
+    """A piece of a dense table's vector, of any shape."""
+    if not isinstance(values, np.ndarray):
         raise TypeError(
-            f"{what} is a {type(rows).__name__}; make it np.asarray({what}, dtype=np.float32)"
+            f"{what} is a {type(values).__name__}; make it np.asarray({what}, dtype=np.float32)"
         )
-    if rows.dtype != np.float32:
-        raise TypeError(f"{what} is of {rows.dtype}; make it {what}.astype(np.float32)")
-    if not rows.flags.c_contiguous:
+    if values.dtype != np.float32:
+        raise TypeError(f"{what} is of {values.dtype}; make it {what}.astype(np.float32)")
+    if not values.flags.c_contiguous:
         raise TypeError(f"{what} is not contiguous; make it np.ascontiguousarray({what})")
+    if writable and not values.flags.writeable:
+        raise TypeError(f"{what} is read-only; the rows are written into it")
+    return values
+
+
+def _rows_of(rows, n, dim, what, writable):
+    """Rows (n, dim) as they lie in memory."""
+    rows = _floats_of(rows, what, writable)
     if rows.shape != (n, dim) and not (dim == 1 and rows.shape == (n,)):
         raise TypeError(f"{what} has shape {rows.shape}; {n} ids and dim {dim} want {(n, dim)}")
-    if writable and not rows.flags.writeable:
-        raise TypeError(f"{what} is read-only; the rows are written into it")
     return rows
+
+
+def _count_of(value, what):
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is a {type(value).__name__}; it must be an integer") from None
+    if not 0 <= number < 2**63:
+        raise InvalidError(f"{what} is {number}; it counts rows of the table, from 0")
+    return number
+
+
+def _pointer_to(kind, array):
+    return ffi.cast(kind, array.ctypes.data)
 
 
 class Op:
@@ -173,41 +195,55 @@ class Op:
 class Table:
     """A table as this worker opened it (weft_table_open); made by PS.table."""
 
-    def __init__(self, ps, table, number, name, dim):
+    def __init__(self, ps, table, number, name, dim, length):
         self._ps = ps
         self._table = table
         self.number = number
         self.name = name
         self.dim = dim
+        self.length = length  # floats of a dense table's vector; 0 = sparse
 
     def push_async(self, ids, rows, bound=0.0):
         """Begin to add gradients to rows: ids (n,) uint64, rows (n, dim) float32. -> Op"""
-        ids = _ids_of(ids)
-        rows = _rows_of(rows, len(ids), self.dim, "rows", False)
-        return self._begin(lib.weft_push, ids, rows, bound, None)
+        return self._begin(self._ids_piece(ids, rows, "rows", False), False, bound)
 
     def pull_async(self, ids, out=None, bound=0.0):
         """Begin to fetch rows, into `out` (n, dim) float32 or a new array. -> Op"""
-        ids = _ids_of(ids)
-        if out is None:
-            out = np.zeros((len(ids), self.dim), dtype=np.float32)
-        out = _rows_of(out, len(ids), self.dim, "out", True)
-        return self._begin(lib.weft_pull, ids, out, bound, out)
+        return self._begin(self._ids_piece(ids, out, "out", True), True, bound)
 
     def push(self, ids, rows, bound=0.0):
         """Add gradients to rows and wait. -> Result"""
-        ids = _ids_of(ids)
-        rows = _rows_of(rows, len(ids), self.dim, "rows", False)
-        return self._in_parts(lib.weft_push, ids, rows, bound)
+        return self._in_parts(self._ids_piece(ids, rows, "rows", False), False, bound)
 
     def pull(self, ids, out=None, bound=0.0):
         """Fetch rows and wait. -> out, or a new array (n, dim). `last_result`: what was lost."""
-        ids = _ids_of(ids)
-        if out is None:
-            out = np.zeros((len(ids), self.dim), dtype=np.float32)
-        out = _rows_of(out, len(ids), self.dim, "out", True)
-        self.last_result = self._in_parts(lib.weft_pull, ids, out, bound)
-        return out
+        piece = self._ids_piece(ids, out, "out", True)
+        self.last_result = self._in_parts(piece, True, bound)
+        return piece.rows
+
+    def push_range(self, values, first=0, bound=0.0):
+        """Add gradients to a piece of a dense table, which begins at row `first`, and wait.
+
+        values: float32, (floats,) or (n, dim): whole rows, up to the vector's end. -> Result
+        """
+        return self._in_parts(self._range_piece(first, values, "values", False), False, bound)
+
+    def pull_range(self, first=0, n=None, out=None, bound=0.0):
+        """Fetch rows first .. first + n - 1 of a dense table (n None: to the end), and wait.
+
+        -> out, or a new array (floats,). `last_result`: what was lost.
+        """
+        piece = self._range_piece(first, out, "out", True, n)
+        self.last_result = self._in_parts(piece, True, bound)
+        return piece.rows
+
+    def push_range_async(self, values, first=0, bound=0.0):
+        """Begin a push_range. -> Op"""
+        return self._begin(self._range_piece(first, values, "values", False), False, bound)
+
+    def pull_range_async(self, first=0, n=None, out=None, bound=0.0):
+        """Begin a pull_range. -> Op"""
+        return self._begin(self._range_piece(first, out, "out", True, n), True, bound)
 
     def clock(self):
         """End this worker's clock: its step is over."""
@@ -221,34 +257,82 @@ class Table:
     def __repr__(self):
         return f"<weft.Table {self.name}, dim {self.dim}>"
 
-    def _begin(self, function, ids, rows, bound, value):
-        ps = self._ps
-        ps._reap()
-        handle = ffi.new("uint64_t *")
-        arguments = (
-            ffi.cast("uint64_t *", ids.ctypes.data),
-            ffi.cast("float *", rows.ctypes.data),
-            len(ids),
-            _ppm(bound),
-            handle,
-        )
-        while True:
-            try:
-                ps._call(function, self._table, *arguments)
-                break
-            except AgainError:
-                if not ps._reap_one():
-                    raise
-        ps._lent[handle[0]] = (ids, rows)
-        return Op(ps, handle[0], value)
+    # ---- what is meant: arrays, checked ----
 
-    def _in_parts(self, function, ids, rows, bound):
+    def _ids_piece(self, ids, rows, what, writable):
+        ids = _ids_of(ids)
+        if rows is None and writable:
+            rows = np.zeros((len(ids), self.dim), dtype=np.float32)
+        return _Piece(self, ids, 0, _rows_of(rows, len(ids), self.dim, what, writable), len(ids))
+
+    def _range_piece(self, first, values, what, writable, n=None):
+        """A piece is whole rows, but at the vector's end."""
+        if not self.length:
+            raise TypeError(f"{self!r} is sparse; pieces are of tables that have a length")
+        first = _count_of(first, "first")
+        left = max(0, self.length - first * self.dim)
+        floats = left if n is None else min(left, _count_of(n, "n") * self.dim)
+        if values is None and writable:
+            values = np.zeros(floats, dtype=np.float32)
+        values = _floats_of(values, what, writable)
+        if n is not None and values.size != floats:
+            raise TypeError(f"{what} has {values.size} floats; {n} rows there are {floats}")
+        if values.size > left or (values.size % self.dim and values.size != left):
+            raise TypeError(
+                f"{what} has {values.size} floats from row {first} on; a piece of this table is "
+                f"whole rows of {self.dim} floats, or reaches its end at {self.length}"
+            )
+        return _Piece(self, None, first, values, -(-values.size // self.dim))
+
+    def _piece(self, where, rows, writable):
+        """One of several: `where` is ids, or the row where a piece begins."""
+        if isinstance(where, (int, np.integer)):
+            return self._range_piece(where, rows, "out" if writable else "values", writable)
+        return self._ids_piece(where, rows, "out" if writable else "rows", writable)
+
+    def _begin(self, piece, is_pull, bound):
+        return self._ps._begin_lists([piece], is_pull, bound, piece.rows if is_pull else None)
+
+    def _in_parts(self, piece, is_pull, bound):
         most = self._ps.rows_max
-        total = self._begin(function, ids[:most], rows[:most], bound, None).wait()
-        for at in range(most, len(ids), most):
-            part = slice(at, at + most)
-            total = total.plus(self._begin(function, ids[part], rows[part], bound, None).wait())
+        total = None
+        for at in range(0, max(piece.n, 1), most):
+            part = piece.part(at, most)
+            op = self._ps._begin_lists([part], is_pull, bound, None)
+            total = op.wait() if total is None else total.plus(op.wait())
         return total
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """One table's part of an operation, its arrays checked."""
+
+    table: Table
+    ids: np.ndarray  # or None: a piece of a dense table
+    first: int
+    rows: np.ndarray
+    n: int
+
+    def part(self, at, most):
+        if self.n <= most:
+            return self
+        n = min(most, self.n - at)
+        if self.ids is not None:
+            return _Piece(self.table, self.ids[at : at + n], 0, self.rows[at : at + n], n)
+        dim = self.table.dim
+        values = self.rows.reshape(-1)[at * dim : (at + n) * dim]
+        return _Piece(self.table, None, self.first + at, values, n)
+
+    def write(self, struct, is_pull):
+        struct.table = self.table._table
+        struct.ids = ffi.NULL if self.ids is None else _pointer_to("uint64_t *", self.ids)
+        struct.first = self.first
+        rows = _pointer_to("float *", self.rows)
+        if is_pull:
+            struct.rows_p = rows
+        else:
+            struct.rows = rows
+        struct.n = self.n
 
 
 class PS:
@@ -282,7 +366,40 @@ class PS:
             self._patience_ns,
             lambda part_ns: self._call(lib.weft_table_open, self._pointer(), struct, table),
         )
-        return Table(self, table[0], number, name or f"table {number}", dim)
+        length = options.get("length", 0)
+        return Table(self, table[0], number, name or f"table {number}", dim, length)
+
+    def push(self, lists, bound=0.0):
+        """Add gradients to several tables in one operation, and wait. -> Result
+
+        lists: of (table, ids, rows), or (table, first, values) for a piece of a dense table.
+        Their rows together are at most rows_max.
+        """
+        return self.push_async(lists, bound).wait()
+
+    def pull(self, lists, bound=0.0):
+        """Fetch rows of several tables in one operation, and wait. -> list of arrays
+
+        lists: of (table, ids) or (table, ids, out); for a piece of a dense table (table, first)
+        to its end, or (table, first, out). `last_result`: what was lost.
+        """
+        op = self.pull_async(lists, bound)
+        rows = op.wait()
+        self.last_result = op.result
+        return rows
+
+    def push_async(self, lists, bound=0.0):
+        """Begin a push to several tables. -> Op"""
+        pieces = [_table_of(table)._piece(where, rows, False) for table, where, rows in lists]
+        return self._begin_lists(pieces, False, bound, None)
+
+    def pull_async(self, lists, bound=0.0):
+        """Begin a pull of several tables. -> Op, whose wait() returns the list of arrays"""
+        pieces = [
+            _table_of(table)._piece(where, out[0] if out else None, True)
+            for table, where, *out in lists
+        ]
+        return self._begin_lists(pieces, True, bound, [piece.rows for piece in pieces])
 
     def flush(self, timeout=None):
         """Wait until every push and every clock has arrived, at most `timeout` seconds."""
@@ -333,6 +450,25 @@ class PS:
             self.close()
 
     # ---- for Table and Op ----
+
+    def _begin_lists(self, pieces, is_pull, bound, value):
+        self._reap()
+        handle = ffi.new("uint64_t *")
+        kind = "struct weft_pull_list[]" if is_pull else "struct weft_push_list[]"
+        lists = ffi.new(kind, len(pieces))
+        for struct, piece in zip(lists, pieces):
+            piece.write(struct, is_pull)
+        function = lib.weft_pull_lists if is_pull else lib.weft_push_lists
+        while True:
+            try:
+                arguments = (self._pointer(), lists, len(pieces), _ppm(bound), handle)
+                self._call(function, *arguments)
+                break
+            except AgainError:
+                if not self._reap_one():
+                    raise
+        self._lent[handle[0]] = pieces
+        return Op(self, handle[0], value)
 
     def _alive(self):
         if self._ps is None:
@@ -405,6 +541,12 @@ class PS:
                 self._dropped.remove(handle)
                 if ended[0] is not None:
                     raise ended[0]
+
+
+def _table_of(table):
+    if not isinstance(table, Table):
+        raise TypeError(f"a list begins with a {type(table).__name__}; it must be a weft.Table")
+    return table
 
 
 def _c(text_bytes):

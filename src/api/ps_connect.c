@@ -137,6 +137,7 @@ static struct weft_ps_client_config client_config(const struct weft_ps *ps,
     client.shards = ps->shards;
     client.tables_max = config->tables_max;
     client.ops_max = config->ops_max;
+    client.lists_per_op_max = config->lists_max;
     client.rows_per_op_max = config->rows_max;
     client.rows_per_rpc_max = (uint32_t)weft_min_u64(ROWS_PER_RPC_MAX, RPC_BYTES_MAX / row_bytes);
     client.dim_max = config->dim_max;
@@ -194,8 +195,8 @@ static weft_status open_endpoint(struct weft_ps *ps, const struct weft_ps_config
     const struct weft_ps_client_config client = client_config(ps, config);
     if (weft_ps_client_expects_max(&client) > UINT16_MAX) {
         return weft_io_fail(&ps->error, WEFT_INVALID,
-                            "ops_max x (shards + rows_max / %u) + tables_max x shards is more than "
-                            "65535; lower one of them",
+                            "ops_max x (lists_max x shards + rows_max / %u) + tables_max x shards "
+                            "is more than 65535; lower one of them",
                             client.rows_per_rpc_max);
     }
     struct weft_driver_config driver;
@@ -342,6 +343,7 @@ static weft_status ps_init(struct weft_ps *ps, const struct weft_ps_config *conf
     ps->dim_max = config->dim_max;
     ps->ops_max = config->ops_max;
     ps->rows_max = config->rows_max;
+    ps->lists_max = config->lists_max;
     ps->connect_timeout_ns = config->connect_timeout_ns;
     ps->tables = calloc(config->tables_max, sizeof(*ps->tables));
     ps->tickets = calloc(config->ops_max, sizeof(*ps->tickets));

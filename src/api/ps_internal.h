@@ -3,7 +3,8 @@
  *   ps_config.c    the structs that callers fill; the list of servers; the environment
  *   ps_connect.c   a socket, connections to all shards, the client on top; and their end
  *   ps_table.c     options in words -> a table's specification; opening
- *   ps_op.c        push, pull, wait, test, clock, flush
+ *   ps_begin.c     push and pull: checked, and begun
+ *   ps_op.c        wait, test, both in one, clock, flush
  *   ps_words.c     why a server is gone or refuses, and what to do
  *
  * The face adds no protocol: all of that is in ps/client.h. It adds the crank, patience for servers
@@ -36,7 +37,8 @@ struct ps_ticket {
     bool in_use;
     uint32_t stamp;
     weft_ps_op op;
-    const struct weft_ps_table *table;
+    const struct weft_ps_table *table; /* of the first list; NULL = there was none */
+    uint32_t more;                     /* lists behind it */
     bool is_pull;
 };
 
@@ -63,6 +65,7 @@ struct weft_ps {
     uint32_t dim_max;
     uint32_t ops_max;
     uint32_t rows_max;
+    uint32_t lists_max;
     uint64_t connect_timeout_ns;
 
     bool any_down;                /* one has been, at some time */
@@ -97,6 +100,34 @@ void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* Run `call` where the endpoint may be touched: here, or on the engine's thread. */
 void weft_api_ps_call(struct weft_ps *ps, weft_engine_fn *call, void *arg);
+
+/* ps_begin.c */
+
+/* One table's part of an operation: struct weft_push_list and weft_pull_list alike. */
+struct ps_piece {
+    struct weft_ps_table *table;
+    const uint64_t *ids; /* NULL = a piece of a dense table, or n is 0 */
+    uint64_t first;
+    const float *in; /* push */
+    float *out;      /* pull */
+    size_t n;
+};
+
+struct ps_pieces {
+    const struct ps_piece *all; /* (count,) */
+    uint32_t count;
+    bool is_pull;
+    uint32_t bound_ppm;
+};
+
+/* Does this make sense, but for the limits of one operation? */
+weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_pieces *pieces);
+
+/* Where ids are a must, in a dense table, too. */
+weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *ids, size_t n);
+
+/* Check all, begin, and give a handle. */
+weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p);
 
 /* ps_words.c: each leaves a sentence and hands the status back. */
 

@@ -1,4 +1,4 @@
-/* Push, pull, clock, and what became of them.
+/* What becomes of pushes and pulls, and clocks.
  *
  * An operation is a place in the client and a ticket here. The handle that callers hold is the
  * ticket's place and a stamp that each use changes, so that a handle which is over is told from the
@@ -10,25 +10,9 @@
 
 #include <stdio.h>
 
+enum { LISTS_NAME_BYTES = WEFT_PS_NAME_BYTES + 32 };
+
 /* ---- tickets --------------------------------------------------------------------------------- */
-
-static struct ps_ticket *ticket_free(struct weft_ps *ps)
-{
-    for (uint32_t i = 0; i < ps->ops_max; i++) {
-        if (!ps->tickets[i].in_use) {
-            return &ps->tickets[i];
-        }
-    }
-    return NULL;
-}
-
-static uint64_t ticket_take(struct weft_ps *ps, struct ps_ticket *ticket,
-                            const struct weft_ps_table *table, bool is_pull, weft_ps_op op)
-{
-    *ticket = (struct ps_ticket){
-        .in_use = true, .stamp = ticket->stamp + 1, .op = op, .table = table, .is_pull = is_pull};
-    return (uint64_t)ticket->stamp << 32 | ((uint64_t)(ticket - ps->tickets) + 1);
-}
 
 static struct ps_ticket *ticket_find(struct weft_ps *ps, uint64_t handle)
 {
@@ -38,135 +22,6 @@ static struct ps_ticket *ticket_find(struct weft_ps *ps, uint64_t handle)
     }
     struct ps_ticket *ticket = &ps->tickets[place];
     return ticket->in_use && ticket->stamp == handle >> 32 ? ticket : NULL;
-}
-
-/* ---- beginning ------------------------------------------------------------------------------- */
-
-static weft_status begin_check(const struct weft_ps_table *table, const void *ids, const void *rows,
-                               size_t n, uint32_t bound_ppm)
-{
-    struct weft_ps *ps = table->ps;
-    if (n > SIZE_MAX / (sizeof(float) * table->spec.dim)) {
-        return weft_io_fail(&ps->error, WEFT_INVALID,
-                            "n is %zu, and no memory holds so many rows; is it a negative number?",
-                            n);
-    }
-    if (n > 0 && (ids == NULL || rows == NULL)) {
-        return weft_io_fail(&ps->error, WEFT_INVALID,
-                            "%s is NULL and n is %zu; name memory of n rows",
-                            ids == NULL ? "ids" : "the memory of the rows", n);
-    }
-    if (bound_ppm >= WEFT_PPM) {
-        return weft_io_fail(&ps->error, WEFT_INVALID,
-                            "bound_ppm is %u; it must be below 1000000, for something must arrive",
-                            bound_ppm);
-    }
-    return WEFT_OK;
-}
-
-static weft_status begin_failed(struct weft_ps *ps, const char *what, weft_status status)
-{
-    uint32_t shard = ps->shards;
-    if (status == WEFT_AGAIN) {
-        return weft_io_fail(&ps->error, status,
-                            "%s: %u operations are under way or not waited for; end one with "
-                            "weft_wait or weft_test, or raise ops_max",
-                            what, ps->ops_max);
-    }
-    if (status == WEFT_PEER) {
-        return weft_api_ps_gone(ps, shard);
-    }
-    if (status == WEFT_UNSUPPORTED) {
-        return weft_io_fail(&ps->error, status,
-                            "%s: a row of this table does not fit the packets that the network "
-                            "takes; see `weft doctor` for its MTU",
-                            what);
-    }
-    if (status == WEFT_INVALID) {
-        return weft_io_fail(&ps->error, status,
-                            "%s: an id is beyond the end of this dense table; its ids are the "
-                            "numbers of its rows, from 0",
-                            what);
-    }
-    return weft_io_fail(&ps->error, status, "%s: %s", what, weft_status_text(status));
-}
-
-static weft_status rows_check(struct weft_ps *ps, size_t n)
-{
-    if (n > ps->rows_max) {
-        return weft_io_fail(
-            &ps->error, WEFT_INVALID,
-            "n is %zu and rows_max of the config is %u; raise that, or cut the list, "
-            "as weft_push_wait and weft_pull_wait do",
-            n, ps->rows_max);
-    }
-    return WEFT_OK;
-}
-
-/* The common part of weft_push and weft_pull; one of in and out is used. */
-static weft_status begin(struct weft_ps_table *table, const uint64_t *ids, const float *in,
-                         float *out, uint32_t n, uint32_t bound_ppm, uint64_t *op_p)
-{
-    struct weft_ps *ps = table->ps;
-    struct ps_ticket *ticket = ticket_free(ps);
-    const char *what = out != NULL ? "pull" : "push";
-    uint32_t shard;
-    if (weft_api_ps_any_down(ps, &shard)) {
-        return weft_api_ps_gone(ps, shard);
-    }
-    if (ticket == NULL) {
-        return begin_failed(ps, what, WEFT_AGAIN);
-    }
-    uint64_t now_ns = weft_clock_now_ns();
-    weft_ps_op op;
-    weft_status status =
-        out != NULL
-            ? weft_ps_pull(ps->client, table->spec.table, ids, out, n, bound_ppm, now_ns, &op)
-            : weft_ps_push(ps->client, table->spec.table, ids, in, n, bound_ppm, now_ns, &op);
-    if (status != WEFT_OK) {
-        return begin_failed(ps, what, status);
-    }
-    *op_p = ticket_take(ps, ticket, table, out != NULL, op);
-    return WEFT_OK;
-}
-
-static weft_status begin_checked(struct weft_ps_table *table, const uint64_t *ids, const float *in,
-                                 float *out, bool is_pull, size_t n, uint32_t bound_ppm,
-                                 uint64_t *op_p)
-{
-    static const uint64_t no_ids[1];
-    static float no_rows[1]; /* n = 0: never touched, only unlike NULL */
-    struct weft_ps *ps = table->ps;
-    if (op_p == NULL) {
-        return weft_io_fail(&ps->error, WEFT_INVALID,
-                            "op_p is NULL; the forms that need none are weft_push_wait and "
-                            "weft_pull_wait");
-    }
-    weft_status status = begin_check(table, ids, is_pull ? out : in, n, bound_ppm);
-    if (status == WEFT_OK) {
-        status = rows_check(ps, n);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (n == 0) {
-        ids = no_ids;
-        in = no_rows;
-        out = is_pull ? no_rows : NULL;
-    }
-    return begin(table, ids, in, out, (uint32_t)n, bound_ppm, op_p);
-}
-
-weft_status weft_push(struct weft_ps_table *table, const uint64_t *ids, const float *rows, size_t n,
-                      uint32_t bound_ppm, uint64_t *op_p)
-{
-    return begin_checked(table, ids, rows, NULL, false, n, bound_ppm, op_p);
-}
-
-weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids, float *rows_p, size_t n,
-                      uint32_t bound_ppm, uint64_t *op_p)
-{
-    return begin_checked(table, ids, NULL, rows_p, true, n, bound_ppm, op_p);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
@@ -193,6 +48,18 @@ static struct weft_result result_of(const struct weft_ps_result *from)
     };
 }
 
+/* "weights and 2 more lists". */
+static void name_lists(const struct ps_ticket *ticket, char *name_p, size_t bytes)
+{
+    const char *first = ticket->table != NULL ? ticket->table->name : "no table";
+    if (ticket->more > 0) {
+        snprintf(name_p, bytes, "%s and %u more list%s", first, ticket->more,
+                 ticket->more > 1 ? "s" : "");
+    } else {
+        snprintf(name_p, bytes, "%s", first);
+    }
+}
+
 /* The operation is over: give its place back. */
 static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
                        const struct weft_ps_result *result, struct weft_result *result_p)
@@ -204,9 +71,9 @@ static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
     if (result->status == WEFT_OK) {
         return WEFT_OK;
     }
-    char what[WEFT_PS_NAME_BYTES + 16];
-    snprintf(what, sizeof(what), ticket->is_pull ? "pull of %s" : "push to %s",
-             ticket->table->name);
+    char name[LISTS_NAME_BYTES], what[LISTS_NAME_BYTES + 16];
+    name_lists(ticket, name, sizeof(name));
+    snprintf(what, sizeof(what), ticket->is_pull ? "pull of %s" : "push to %s", name);
     return weft_api_ps_refused(ps, what, result);
 }
 
@@ -228,6 +95,16 @@ static weft_status no_such_op(struct weft_ps *ps)
                         "ps");
 }
 
+static weft_status under_way(struct weft_ps *ps, const struct ps_ticket *ticket)
+{
+    char name[LISTS_NAME_BYTES];
+    name_lists(ticket, name, sizeof(name));
+    return weft_io_fail(&ps->error, WEFT_TIMEOUT,
+                        "%s %s is under way still; wait again (in \"bsp\" and \"ssp\" a pull "
+                        "waits for the slowest worker)",
+                        ticket->is_pull ? "the pull of" : "the push to", name);
+}
+
 weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
                       struct weft_result *result_p)
 {
@@ -244,11 +121,7 @@ weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
             return give_up(ps, ticket, shard, result_p);
         }
         if (now_ns >= end_ns) {
-            return weft_io_fail(&ps->error, WEFT_TIMEOUT,
-                                "%s %s is under way still; wait again (in \"bsp\" and \"ssp\" a "
-                                "pull waits for the slowest worker)",
-                                ticket->is_pull ? "the pull of" : "the push to",
-                                ticket->table->name);
+            return under_way(ps, ticket);
         }
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }
@@ -289,26 +162,38 @@ static void result_add(struct weft_result *sum, const struct weft_result *part, 
     sum->latency = part->latency;
 }
 
+/* Rows at .. at + count - 1 of a piece. NULL stays NULL. */
+static struct ps_piece part_of(const struct ps_piece *whole, size_t at, size_t count)
+{
+    size_t floats = at * whole->table->spec.dim;
+    return (struct ps_piece){
+        .table = whole->table,
+        .ids = whole->ids != NULL ? whole->ids + at : NULL,
+        .first = whole->ids != NULL ? 0 : whole->first + at,
+        .in = whole->in != NULL ? whole->in + floats : NULL,
+        .out = whole->out != NULL ? whole->out + floats : NULL,
+        .n = count,
+    };
+}
+
 /* One part after the other, up to the first that fails. */
-static weft_status all_parts(struct weft_ps_table *table, const uint64_t *ids, const float *in,
-                             float *out, bool is_pull, size_t n, uint32_t bound_ppm,
+static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_t bound_ppm,
                              struct weft_result *result_p)
 {
-    struct weft_ps *ps = table->ps;
+    struct weft_ps *ps = whole->table->ps;
     struct weft_result sum = {.size = sizeof(sum)};
-    weft_status status = begin_check(table, ids, is_pull ? out : in, n, bound_ppm);
+    const struct ps_pieces check = {whole, 1, is_pull, bound_ppm};
+    weft_status status = weft_api_ps_check(ps, &check);
     if (status != WEFT_OK) {
         return status;
     }
     size_t at = 0;
     do {
-        size_t count = weft_min_u64(n - at, ps->rows_max);
-        size_t offset = at * table->spec.dim;
+        const struct ps_piece piece = part_of(whole, at, weft_min_u64(whole->n - at, ps->rows_max));
+        const struct ps_pieces pieces = {&piece, 1, is_pull, bound_ppm};
         struct weft_result part = {.size = sizeof(part)};
         uint64_t op;
-        status =
-            begin_checked(table, n > 0 ? ids + at : NULL, is_pull || n == 0 ? NULL : in + offset,
-                          is_pull && n > 0 ? out + offset : NULL, is_pull, count, bound_ppm, &op);
+        status = weft_api_ps_begin(ps, &pieces, &op);
         if (status != WEFT_OK && at == 0) {
             return status;
         }
@@ -316,8 +201,8 @@ static weft_status all_parts(struct weft_ps_table *table, const uint64_t *ids, c
             status = weft_wait(ps, op, WEFT_NEVER, &part);
             result_add(&sum, &part, at == 0);
         }
-        at += count;
-    } while (status == WEFT_OK && at < n);
+        at += piece.n;
+    } while (status == WEFT_OK && at < whole->n);
     weft_api_ps_result_out(result_p, &sum);
     return status;
 }
@@ -325,13 +210,47 @@ static weft_status all_parts(struct weft_ps_table *table, const uint64_t *ids, c
 weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids, const float *rows,
                            size_t n, uint32_t bound_ppm, struct weft_result *result_p)
 {
-    return all_parts(table, ids, rows, NULL, false, n, bound_ppm, result_p);
+    const struct ps_piece piece = {.table = table, .ids = ids, .in = rows, .n = n};
+    weft_status status = weft_api_ps_need_ids(table, ids, n);
+    return status == WEFT_OK ? all_parts(&piece, false, bound_ppm, result_p) : status;
 }
 
 weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t *ids, float *rows_p,
                            size_t n, uint32_t bound_ppm, struct weft_result *result_p)
 {
-    return all_parts(table, ids, NULL, rows_p, true, n, bound_ppm, result_p);
+    const struct ps_piece piece = {.table = table, .ids = ids, .out = rows_p, .n = n};
+    weft_status status = weft_api_ps_need_ids(table, ids, n);
+    return status == WEFT_OK ? all_parts(&piece, true, bound_ppm, result_p) : status;
+}
+
+weft_status weft_push_range_wait(struct weft_ps_table *table, uint64_t first, const float *values,
+                                 size_t n, uint32_t bound_ppm, struct weft_result *result_p)
+{
+    const struct ps_piece piece = {.table = table, .first = first, .in = values, .n = n};
+    return all_parts(&piece, false, bound_ppm, result_p);
+}
+
+weft_status weft_pull_range_wait(struct weft_ps_table *table, uint64_t first, float *values_p,
+                                 size_t n, uint32_t bound_ppm, struct weft_result *result_p)
+{
+    const struct ps_piece piece = {.table = table, .first = first, .out = values_p, .n = n};
+    return all_parts(&piece, true, bound_ppm, result_p);
+}
+
+weft_status weft_push_lists_wait(struct weft_ps *ps, const struct weft_push_list *lists,
+                                 uint32_t count, uint32_t bound_ppm, struct weft_result *result_p)
+{
+    uint64_t op;
+    weft_status status = weft_push_lists(ps, lists, count, bound_ppm, &op);
+    return status == WEFT_OK ? weft_wait(ps, op, WEFT_NEVER, result_p) : status;
+}
+
+weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list *lists,
+                                 uint32_t count, uint32_t bound_ppm, struct weft_result *result_p)
+{
+    uint64_t op;
+    weft_status status = weft_pull_lists(ps, lists, count, bound_ppm, &op);
+    return status == WEFT_OK ? weft_wait(ps, op, WEFT_NEVER, result_p) : status;
 }
 
 /* ---- clocks ---------------------------------------------------------------------------------- */

@@ -180,6 +180,85 @@ class PushAndPull(unittest.TestCase):
         self.assertEqual(self.table.pull(ids)[0, 0], 60)
 
 
+class PiecesAndLists(unittest.TestCase):
+    """A vector of 1,030 floats in rows of 4, and a sparse table beside it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.servers = Servers()
+        cls.ps = cls.servers.connect(rows_max=100)
+        options = {"learning_rate": -1.0, "consistency": "asp"}
+        cls.dense = cls.ps.table(0, dim=4, length=1030, name="layer", **options)
+        cls.sparse = cls.ps.table(1, dim=2, name="clicks", **options)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.ps.close()
+        cls.servers.__exit__()
+
+    def setUp(self):
+        self.before = self.dense.pull_range()
+        self.values = np.arange(1030, dtype=np.float32)
+
+    def test_the_whole_vector(self):
+        self.assertEqual(self.before.shape, (1030,))
+        result = self.dense.push_range(self.values)
+        self.assertEqual((result.elements_delivered, result.requests), (258, 6))
+        np.testing.assert_array_equal(self.dense.pull_range(), self.before + self.values)
+        self.assertEqual(self.dense.last_result.rows_missed, 0)
+
+    def test_pieces(self):
+        self.dense.push_range(self.values[:8].reshape(2, 4), first=3)
+        self.dense.push_range_async(self.values[:2], first=257).wait()
+        want = self.before.copy()
+        want[12:20] += self.values[:8]
+        want[1028:] += self.values[:2]
+        out = np.zeros(400, dtype=np.float32)
+        self.assertIs(self.dense.pull_range_async(out=out).wait(), out)
+        np.testing.assert_array_equal(out, want[:400])
+        np.testing.assert_array_equal(self.dense.pull_range(3, 2), want[12:20])
+        np.testing.assert_array_equal(self.dense.pull_range(257, 1), want[1028:])
+        self.assertEqual(self.dense.pull_range(258).shape, (0,))
+        by_ids = self.dense.pull(np.array([3], dtype=np.uint64))
+        np.testing.assert_array_equal(by_ids[0], want[12:16])
+
+    def test_several_tables(self):
+        ids, rows = ids_of(40) + 1, np.ones((40, 2), dtype=np.float32)
+        pushed = self.ps.push([(self.sparse, ids, rows), (self.dense, 2, self.values[:8])])
+        self.assertEqual(pushed.elements_delivered, 42)
+        self.before[8:16] += self.values[:8]
+        out = np.zeros((40, 2), dtype=np.float32)
+        got = self.ps.pull([(self.dense, 250), (self.sparse, ids, out), (self.sparse, ids[:1])])
+        self.assertEqual(self.ps.last_result.rows_missed, 0)
+        np.testing.assert_array_equal(got[0], self.before[1000:])
+        self.assertIs(got[1], out)
+        self.assertTrue((out == 1).all() and (got[2] == 1).all())
+        op = self.ps.pull_async([(self.dense, 0, np.zeros(8, dtype=np.float32))])
+        np.testing.assert_array_equal(op.wait()[0], self.before[:8])
+        self.assertEqual(self.ps.push([]).requests, 0)
+
+    def test_what_does_not_fit(self):
+        values, ids = self.values, ids_of(3)
+        for call, kind, words in [
+            (lambda: self.dense.push_range(values[:5]), TypeError, "whole rows of 4 floats"),
+            (lambda: self.dense.push_range(values, first=1), TypeError, "reaches its end at 1030"),
+            (lambda: self.dense.push_range(values[:4], first=-1), ValueError, "first is -1"),
+            (lambda: self.dense.push_range(values[:8:2]), TypeError, "not contiguous"),
+            (lambda: self.dense.push_range(None), TypeError, "values is a NoneType"),
+            (lambda: self.dense.push_range(values[:4], "a"), TypeError, "first is a str"),
+            (lambda: self.dense.pull_range(0, 2, values[:4]), TypeError, "2 rows there are 8"),
+            (lambda: self.sparse.pull_range(), TypeError, "clicks.*is sparse"),
+            (lambda: self.dense.pull([1, 2]), TypeError, "ids is a list"),
+            (lambda: self.ps.pull([(self.sparse, [1])]), TypeError, "ids is a list"),
+            (lambda: self.ps.pull([(self.sparse, 1)]), TypeError, "is sparse"),
+            (lambda: self.ps.pull([("clicks", ids)]), TypeError, "weft.Table"),
+            (lambda: self.ps.pull([(self.sparse, ids)] * 5), ValueError, "lists_max"),
+            (lambda: self.ps.pull([(self.dense, 0)]), ValueError, "rows_max"),
+        ]:
+            with self.assertRaisesRegex(kind, words):
+                call()
+
+
 class TablesAndClocks(unittest.TestCase):
     def test_options(self):
         with Servers(shards=1, workers=1) as servers, servers.connect() as ps:

@@ -118,7 +118,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, keepalive_ns, 104);
     AT(weft_ps_config, inject_loss_ppm, 112);
     AT(weft_ps_config, inject_seed, 116);
-    SIZE(weft_ps_config, 120);
+    AT(weft_ps_config, lists_max, 120);
+    SIZE(weft_ps_config, 128);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);
@@ -169,6 +170,17 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_result, reserved, 52);
     AT(weft_result, latency, 56);
     SIZE(weft_result, 112);
+
+    AT(weft_push_list, ids, 8);
+    AT(weft_push_list, first, 16);
+    AT(weft_push_list, rows, 24);
+    AT(weft_push_list, n, 32);
+    SIZE(weft_push_list, 40);
+    AT(weft_pull_list, ids, 8);
+    AT(weft_pull_list, first, 16);
+    AT(weft_pull_list, rows_p, 24);
+    AT(weft_pull_list, n, 32);
+    SIZE(weft_pull_list, 40);
 
     AT(weft_ps_counters, push_messages, 8);
     AT(weft_ps_counters, injected_drops, 176);

@@ -291,6 +291,180 @@ static void nothing_is_allowed_and_nonsense_is_not(void **state)
     site_stop(&site);
 }
 
+/* ---- pieces of a vector, several tables ------------------------------------------------------ */
+
+/* 1,030 floats in rows of DIM: 257 full ones and one of two floats. */
+enum { LENGTH = 1030, ROWS = 258 };
+
+static struct weft_table_options vector(uint32_t number)
+{
+    struct weft_table_options options = adding("asp");
+    options.number = number;
+    options.length = LENGTH;
+    return options;
+}
+
+static void count_up(float *values, size_t n, float from)
+{
+    for (size_t i = 0; i < n; i++) {
+        values[i] = from + (float)i;
+    }
+}
+
+static void a_vector_needs_no_ids(void **state)
+{
+    (void)state;
+    static float values[LENGTH], got[LENGTH + 1];
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    config.rows_max = 100; /* the whole of it goes in three parts */
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = vector(0);
+    struct weft_ps_table *table = open_table(ps, &options);
+    struct weft_result result = {.size = sizeof(result)};
+    uint64_t op = 0;
+    count_up(values, LENGTH, 1);
+    got[LENGTH] = -7; /* behind the end: nobody's */
+    must(ps, weft_push_range_wait(table, 0, values, ROWS, 0, &result));
+    assert_int_equal(result.elements_delivered, ROWS);
+    must(ps, weft_pull_range_wait(table, 0, got, ROWS, 0, &result));
+    assert_int_equal(result.rows_missed, 0);
+    assert_memory_equal(got, values, sizeof(values));
+    assert_true(got[LENGTH] == -7);
+    /* A piece in the middle, and the short row at the end. */
+    must(ps, weft_push_range(table, 10, values + 10 * DIM, 3, 0, &op));
+    must(ps, weft_wait(ps, op, WEFT_NEVER, NULL));
+    memset(got, 0, sizeof(got));
+    must(ps, weft_pull_range(table, 9, got, 5, 0, &op));
+    must(ps, weft_wait(ps, op, WEFT_NEVER, NULL));
+    for (uint32_t i = 0; i < 5 * DIM; i++) {
+        bool twice = i >= DIM && i < 4 * DIM;
+        assert_true(got[i] == values[9 * DIM + i] * (twice ? 2.0F : 1.0F));
+    }
+    got[2] = -7;
+    must(ps, weft_pull_range_wait(table, ROWS - 1, got, 1, 0, NULL));
+    assert_true(got[0] == LENGTH - 1 && got[1] == LENGTH && got[2] == -7);
+    must(ps, weft_pull_range_wait(table, ROWS, got, 0, 0, NULL));
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+static void a_piece_must_be_there(void **state)
+{
+    (void)state;
+    uint64_t id = 1, op = 0;
+    static float values[LENGTH];
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = vector(0), sparse = adding("asp");
+    sparse.number = 1;
+    sparse.name = "clicks";
+    struct weft_ps_table *table = open_table(ps, &options);
+    struct weft_ps_table *other = open_table(ps, &sparse);
+    must_fail(ps, weft_push_range(table, 1, values, ROWS, 0, &op), WEFT_INVALID,
+              "258 rows from 1 on are asked of table 0, which has 258");
+    must_fail(ps, weft_pull_range_wait(table, UINT64_MAX, values, 2, 0, NULL), WEFT_INVALID,
+              "which has 258");
+    must_fail(ps, weft_push_range(table, 0, NULL, 1, 0, &op), WEFT_INVALID, "rows is NULL");
+    must_fail(ps, weft_pull_range(other, 0, values, 1, 0, &op), WEFT_INVALID, "clicks is sparse");
+    must_fail(ps, weft_push(table, NULL, values, 1, 0, &op), WEFT_INVALID, "ids is NULL");
+    id = ROWS;
+    must_fail(ps, weft_push(table, &id, values, 1, 0, &op), WEFT_INVALID, "beyond the end");
+    must(ps, weft_push_range_wait(table, 0, values, ROWS, 0, NULL));
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+static void several_tables_in_one_operation(void **state)
+{
+    (void)state;
+    enum { N = 200 };
+    static uint64_t ids[N];
+    static float rows[N * DIM], values[LENGTH], got[N * DIM], piece[LENGTH];
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp"), dense = vector(1);
+    options.name = "weights";
+    struct weft_ps_table *sparse = open_table(ps, &options);
+    struct weft_ps_table *whole = open_table(ps, &dense);
+    struct weft_result result = {.size = sizeof(result)};
+    fill(ids, rows, N, 1);
+    count_up(values, LENGTH, 5);
+    const struct weft_push_list push[] = {
+        {.table = sparse, .ids = ids, .rows = rows, .n = N},
+        {.table = whole, .rows = values, .n = ROWS},
+        {.table = sparse, .ids = ids, .rows = rows, .n = 10}, /* a table twice: both count */
+    };
+    must(ps, weft_push_lists_wait(ps, push, 3, 0, &result));
+    assert_int_equal(result.elements_delivered, N + ROWS + 10);
+    const struct weft_pull_list pull[] = {
+        {.table = whole, .rows_p = piece, .n = ROWS},
+        {.table = sparse, .ids = ids, .rows_p = got, .n = N},
+    };
+    must(ps, weft_pull_lists_wait(ps, pull, 2, 0, &result));
+    assert_int_equal(result.elements_delivered, N + ROWS);
+    assert_memory_equal(piece, values, sizeof(values));
+    for (uint32_t i = 0; i < N * DIM; i++) {
+        assert_true(got[i] == rows[i] * (i < 10 * DIM ? 2.0F : 1.0F));
+    }
+    must(ps, weft_push_lists_wait(ps, NULL, 0, 0, &result));
+    assert_int_equal(result.requests, 0);
+    rows[0] = NAN;
+    must_fail(ps, weft_push_lists_wait(ps, push, 3, 0, &result), WEFT_DATA,
+              "push to weights and 2 more lists: refused by shard");
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+static void lists_go_as_a_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    static uint64_t ids[N];
+    static float rows[N * DIM], got[N * DIM];
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 2});
+    struct weft_ps_config config = config_for(site.list);
+    config.rows_max = 64;
+    config.lists_max = 2;
+    struct weft_ps *ps = connect_with(&config);
+    config.worker = 1;
+    config.workers = 2;
+    struct weft_ps *stranger = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    options.workers = 1;
+    struct weft_ps_table *table = open_table(ps, &options);
+    struct weft_ps_table *theirs = open_table(stranger, &options);
+    uint64_t op = 0;
+    fill(ids, rows, N, 1);
+    struct weft_push_list lists[3] = {{table, ids, 0, rows, N}, {table, ids, 0, rows, N}};
+    must_fail(ps, weft_push_lists(ps, lists, 3, 0, &op), WEFT_INVALID, "lists_max");
+    must_fail(ps, weft_push_lists(ps, NULL, 1, 0, &op), WEFT_INVALID, "lists is NULL");
+    must_fail(ps, weft_push_lists(ps, lists, 2, 0, &op), WEFT_INVALID, "80 rows together");
+    must_fail(ps, weft_push_lists(ps, lists, 1, 0, NULL), WEFT_INVALID, "op_p is NULL");
+    lists[1] = (struct weft_push_list){theirs, ids, 0, rows, 1};
+    must_fail(ps, weft_push_lists(ps, lists, 2, 0, &op), WEFT_INVALID, "another ps");
+    lists[1] = (struct weft_push_list){NULL, ids, 0, rows, 1};
+    must_fail(ps, weft_push_lists(ps, lists, 2, 0, &op), WEFT_INVALID, "no table");
+    lists[1] = (struct weft_push_list){table, NULL, 0, rows, 1};
+    must_fail(ps, weft_push_lists(ps, lists, 2, 0, &op), WEFT_INVALID, "is sparse");
+    must(ps, weft_pull_wait(table, ids, got, N, 0, NULL));
+    for (uint32_t i = 0; i < N * DIM; i++) {
+        assert_true(got[i] == 0);
+    }
+    config.lists_max = 0;
+    assert_int_equal(weft_ps_connect(&config, &ps), WEFT_INVALID);
+    says(weft_ps_error(NULL), "lists_max");
+    weft_ps_close(stranger);
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void gradients_must_be_finite(void **state)
@@ -894,6 +1068,10 @@ int main(void)
         cmocka_unit_test(long_lists_are_cut),
         cmocka_unit_test(operations_have_places),
         cmocka_unit_test(nothing_is_allowed_and_nonsense_is_not),
+        cmocka_unit_test(a_vector_needs_no_ids),
+        cmocka_unit_test(a_piece_must_be_there),
+        cmocka_unit_test(several_tables_in_one_operation),
+        cmocka_unit_test(lists_go_as_a_whole_or_not_at_all),
         cmocka_unit_test(gradients_must_be_finite),
         cmocka_unit_test(a_full_table_says_so),
         cmocka_unit_test(tables_must_be_meant_alike),

@@ -1,0 +1,312 @@
+/* Push and pull: the caller's lists are checked, handed to the client, and a handle is given out.
+ *
+ * All forms - ids, pieces of a vector, several tables - become pieces, so that each rule is checked
+ * in one place.
+ */
+#include "api/ps_internal.h"
+
+#include "io/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static bool is_dense(const struct weft_ps_table *table)
+{
+    return table->spec.kind == WEFT_TABLE_DENSE;
+}
+
+static weft_status check_ids(struct weft_ps *ps, const struct ps_piece *piece)
+{
+    if (piece->ids == NULL && !is_dense(piece->table)) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "ids is NULL and n is %zu; name memory of n ids: pieces without them "
+                            "are of dense tables (options.length), and %s is sparse",
+                            piece->n, piece->table->name);
+    }
+    if (piece->ids == NULL) {
+        uint64_t rows = weft_table_dense_rows(&piece->table->spec);
+        if (piece->first > rows || piece->n > rows - piece->first) {
+            return weft_io_fail(&ps->error, WEFT_INVALID,
+                                "%zu rows from %llu on are asked of %s, which has %llu; first and "
+                                "n count rows of dim floats",
+                                piece->n, (unsigned long long)piece->first, piece->table->name,
+                                (unsigned long long)rows);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_piece(struct weft_ps *ps, const struct ps_piece *piece, bool is_pull)
+{
+    if (piece->table == NULL || piece->table->ps != ps) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "a list names %s; all tables of one operation are of the ps that it is "
+                            "begun with",
+                            piece->table == NULL ? "no table" : "a table of another ps");
+    }
+    if (piece->n > SIZE_MAX / (sizeof(float) * piece->table->spec.dim)) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "n is %zu, and no memory holds so many rows; is it a negative number?",
+                            piece->n);
+    }
+    if (piece->n == 0) {
+        return WEFT_OK;
+    }
+    if ((is_pull ? piece->out : piece->in) == NULL) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "the memory of the rows is NULL and n is %zu; name memory of n rows",
+                            piece->n);
+    }
+    return check_ids(ps, piece);
+}
+
+weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_pieces *pieces)
+{
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; status == WEFT_OK && i < pieces->count; i++) {
+        status = check_piece(ps, &pieces->all[i], pieces->is_pull);
+    }
+    if (status == WEFT_OK && pieces->bound_ppm >= WEFT_PPM) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "bound_ppm is %u; it must be below 1000000, for something must arrive",
+                            pieces->bound_ppm);
+    }
+    return status;
+}
+
+/* What fits one operation. */
+static weft_status check_rows(struct weft_ps *ps, const struct ps_pieces *pieces)
+{
+    size_t rows = 0;
+    for (uint32_t i = 0; i < pieces->count; i++) {
+        size_t n = pieces->all[i].n;
+        rows = n > SIZE_MAX - rows ? SIZE_MAX : rows + n;
+    }
+    if (rows <= ps->rows_max) {
+        return WEFT_OK;
+    }
+    if (pieces->count > 1) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "the lists have %zu rows together and rows_max of the config is %u; "
+                            "raise that, or make more operations of them",
+                            rows, ps->rows_max);
+    }
+    return weft_io_fail(&ps->error, WEFT_INVALID,
+                        "n is %zu and rows_max of the config is %u; raise that, or cut the list, "
+                        "as weft_push_wait and weft_pull_wait do",
+                        rows, ps->rows_max);
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+static weft_status begin_failed(struct weft_ps *ps, bool is_pull, weft_status status)
+{
+    const char *what = is_pull ? "pull" : "push";
+    if (status == WEFT_AGAIN) {
+        return weft_io_fail(&ps->error, status,
+                            "%s: %u operations are under way or not waited for; end one with "
+                            "weft_wait or weft_test, or raise ops_max",
+                            what, ps->ops_max);
+    }
+    if (status == WEFT_UNSUPPORTED) {
+        return weft_io_fail(&ps->error, status,
+                            "%s: a row of this table does not fit the packets that the network "
+                            "takes; see `weft doctor` for its MTU",
+                            what);
+    }
+    if (status == WEFT_INVALID) {
+        return weft_io_fail(&ps->error, status,
+                            "%s: an id is beyond the end of this dense table; its ids are the "
+                            "numbers of its rows, from 0",
+                            what);
+    }
+    return weft_io_fail(&ps->error, status, "%s: %s", what, weft_status_text(status));
+}
+
+static weft_status start_push(struct weft_ps *ps, const struct ps_pieces *pieces, weft_ps_op *op_p)
+{
+    struct weft_ps_push_list lists[WEFT_PS_LISTS_MAX];
+    for (uint32_t i = 0; i < pieces->count; i++) {
+        const struct ps_piece *piece = &pieces->all[i];
+        lists[i] = (struct weft_ps_push_list){.table = piece->table->spec.table,
+                                              .n = (uint32_t)piece->n,
+                                              .ids = piece->ids,
+                                              .first = piece->first,
+                                              .rows = piece->in};
+    }
+    return weft_ps_push_lists(ps->client, lists, pieces->count, pieces->bound_ppm,
+                              weft_clock_now_ns(), op_p);
+}
+
+static weft_status start_pull(struct weft_ps *ps, const struct ps_pieces *pieces, weft_ps_op *op_p)
+{
+    struct weft_ps_pull_list lists[WEFT_PS_LISTS_MAX];
+    for (uint32_t i = 0; i < pieces->count; i++) {
+        const struct ps_piece *piece = &pieces->all[i];
+        lists[i] = (struct weft_ps_pull_list){.table = piece->table->spec.table,
+                                              .n = (uint32_t)piece->n,
+                                              .ids = piece->ids,
+                                              .first = piece->first,
+                                              .rows_out = piece->out};
+    }
+    return weft_ps_pull_lists(ps->client, lists, pieces->count, pieces->bound_ppm,
+                              weft_clock_now_ns(), op_p);
+}
+
+static struct ps_ticket *ticket_free(struct weft_ps *ps)
+{
+    for (uint32_t i = 0; i < ps->ops_max; i++) {
+        if (!ps->tickets[i].in_use) {
+            return &ps->tickets[i];
+        }
+    }
+    return NULL;
+}
+
+static uint64_t ticket_take(struct weft_ps *ps, struct ps_ticket *ticket,
+                            const struct ps_pieces *pieces, weft_ps_op op)
+{
+    *ticket = (struct ps_ticket){
+        .in_use = true,
+        .stamp = ticket->stamp + 1,
+        .op = op,
+        .table = pieces->count > 0 ? pieces->all[0].table : NULL,
+        .more = pieces->count > 0 ? pieces->count - 1 : 0,
+        .is_pull = pieces->is_pull,
+    };
+    return (uint64_t)ticket->stamp << 32 | ((uint64_t)(ticket - ps->tickets) + 1);
+}
+
+weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p)
+{
+    if (op_p == NULL) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "op_p is NULL; the forms that need none end in _wait");
+    }
+    weft_status status = weft_api_ps_check(ps, pieces);
+    if (status == WEFT_OK) {
+        status = check_rows(ps, pieces);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    struct ps_ticket *ticket = ticket_free(ps);
+    uint32_t shard;
+    if (weft_api_ps_any_down(ps, &shard)) {
+        return weft_api_ps_gone(ps, shard);
+    }
+    weft_ps_op op;
+    status = ticket == NULL    ? WEFT_AGAIN
+             : pieces->is_pull ? start_pull(ps, pieces, &op)
+                               : start_push(ps, pieces, &op);
+    if (status != WEFT_OK) {
+        return begin_failed(ps, pieces->is_pull, status);
+    }
+    *op_p = ticket_take(ps, ticket, pieces, op);
+    return WEFT_OK;
+}
+
+/* ---- one table ------------------------------------------------------------------------------- */
+
+static weft_status begin_one(const struct ps_piece *piece, bool is_pull, uint32_t bound_ppm,
+                             uint64_t *op_p)
+{
+    const struct ps_pieces pieces = {piece, 1, is_pull, bound_ppm};
+    return weft_api_ps_begin(piece->table->ps, &pieces, op_p);
+}
+
+weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *ids, size_t n)
+{
+    if (ids == NULL && n > 0) {
+        return weft_io_fail(&table->ps->error, WEFT_INVALID,
+                            "ids is NULL and n is %zu; name memory of n ids", n);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_push(struct weft_ps_table *table, const uint64_t *ids, const float *rows, size_t n,
+                      uint32_t bound_ppm, uint64_t *op_p)
+{
+    const struct ps_piece piece = {.table = table, .ids = ids, .in = rows, .n = n};
+    weft_status status = weft_api_ps_need_ids(table, ids, n);
+    return status == WEFT_OK ? begin_one(&piece, false, bound_ppm, op_p) : status;
+}
+
+weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids, float *rows_p, size_t n,
+                      uint32_t bound_ppm, uint64_t *op_p)
+{
+    const struct ps_piece piece = {.table = table, .ids = ids, .out = rows_p, .n = n};
+    weft_status status = weft_api_ps_need_ids(table, ids, n);
+    return status == WEFT_OK ? begin_one(&piece, true, bound_ppm, op_p) : status;
+}
+
+weft_status weft_push_range(struct weft_ps_table *table, uint64_t first, const float *values,
+                            size_t n, uint32_t bound_ppm, uint64_t *op_p)
+{
+    const struct ps_piece piece = {.table = table, .first = first, .in = values, .n = n};
+    return begin_one(&piece, false, bound_ppm, op_p);
+}
+
+weft_status weft_pull_range(struct weft_ps_table *table, uint64_t first, float *values_p, size_t n,
+                            uint32_t bound_ppm, uint64_t *op_p)
+{
+    const struct ps_piece piece = {.table = table, .first = first, .out = values_p, .n = n};
+    return begin_one(&piece, true, bound_ppm, op_p);
+}
+
+/* ---- several tables -------------------------------------------------------------------------- */
+
+static weft_status check_count(struct weft_ps *ps, const void *lists, uint32_t count)
+{
+    if (count > ps->lists_max) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "count is %u and lists_max of the config is %u; raise that, or make "
+                            "more operations of them",
+                            count, ps->lists_max);
+    }
+    if (lists == NULL && count > 0) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "lists is NULL and count is %u; name memory of count lists", count);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,
+                            uint32_t bound_ppm, uint64_t *op_p)
+{
+    struct ps_piece all[WEFT_PS_LISTS_MAX];
+    weft_status status = check_count(ps, lists, count);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        all[i] = (struct ps_piece){.table = lists[i].table,
+                                   .ids = lists[i].ids,
+                                   .first = lists[i].first,
+                                   .in = lists[i].rows,
+                                   .n = lists[i].n};
+    }
+    const struct ps_pieces pieces = {all, count, false, bound_ppm};
+    return weft_api_ps_begin(ps, &pieces, op_p);
+}
+
+weft_status weft_pull_lists(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
+                            uint32_t bound_ppm, uint64_t *op_p)
+{
+    struct ps_piece all[WEFT_PS_LISTS_MAX];
+    weft_status status = check_count(ps, lists, count);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        all[i] = (struct ps_piece){.table = lists[i].table,
+                                   .ids = lists[i].ids,
+                                   .first = lists[i].first,
+                                   .out = lists[i].rows_p,
+                                   .n = lists[i].n};
+    }
+    const struct ps_pieces pieces = {all, count, true, bound_ppm};
+    return weft_api_ps_begin(ps, &pieces, op_p);
+}
