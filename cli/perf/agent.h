@@ -44,6 +44,7 @@ struct weft_perf_job {
     uint32_t gap_us;
     uint32_t round_s;              /* a round that takes longer has no answer */
     uint64_t seed;                 /* of what is dropped and of orders */
+    bool realtime;                 /* all processes run at a real-time priority */
     const char *trace;             /* weft: each participant writes this .participant-N; NULL = none */
 };
 

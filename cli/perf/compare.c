@@ -349,6 +349,8 @@ int weft_perf_compare(int argc, char **argv)
         {"rate", "RATE", "of the hosts' links", WEFT_OPTION_STRING, .value = &o.compare.rate},
         {"ecn", "BYTES", "mark packets from this queue length on", WEFT_OPTION_STRING,
          &o.compare.ecn, .fallback = "no marks"},
+        {"realtime", NULL, "all participants at real-time priority, as in `weft perf incast --realtime`",
+         WEFT_OPTION_FLAG, .value = &o.compare.realtime},
         {"rounds", "N", "rounds of a repetition", WEFT_OPTION_U32, &o.compare.rounds, .min = 1,
          .max = 100000},
         {"repetitions", "N", "of each transport on each network", WEFT_OPTION_U32,

@@ -61,6 +61,7 @@ struct weft_compare {
     const char *security;
     const char *lab; /* an existing one; or, inside, the one of this network */
     bool loopback;
+    bool realtime; /* of the participants' processes */
     uint32_t packet_bytes;
     uint32_t rounds;
     uint32_t repetitions;

@@ -95,6 +95,8 @@ static bool is_ours(const struct weft_compare *compare, uint32_t transport, cons
     }
     return has_number(result, "rounds_asked", compare->rounds) &&
            has_number(result, "packet_bytes", compare->packet_bytes) &&
+           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "realtime")) ==
+               compare->realtime &&
            has_text(result, "security", security_of(compare, transport)) &&
            !cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "interrupted"));
 }
@@ -176,6 +178,9 @@ static void add_rounds(const struct weft_compare *compare, uint32_t network, uin
     weft_arguments_add(arguments, "--packet-bytes=%u", compare->packet_bytes);
     weft_arguments_add(arguments, "--seed=%u", repetition + 1);
     weft_arguments_add(arguments, "--per-round=%s", rounds);
+    if (compare->realtime) {
+        weft_arguments_add(arguments, "--realtime");
+    }
     weft_arguments_add(arguments, "--json");
 }
 
@@ -296,6 +301,9 @@ static bool measure_inside(const struct weft_compare *compare, uint32_t network)
         weft_arguments_add(&arguments, "--bytes=%s", n->bytes);
         weft_arguments_add(&arguments, "--rounds=%u", compare->rounds);
         weft_arguments_add(&arguments, "--packet-bytes=%u", compare->packet_bytes);
+        if (compare->realtime) {
+            weft_arguments_add(&arguments, "--realtime");
+        }
     }
     return weft_compare_run_self(&arguments, NULL);
 }

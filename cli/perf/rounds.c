@@ -8,6 +8,7 @@
 #include "core/cc.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +239,11 @@ static int run(const struct pattern *pattern, struct options *o)
     o->job.place = &place;
     o->job.mode = o->job.transport->secure ? o->security.mode : WEFT_MODE_NONE;
     o->security.mode = o->job.mode;
+    if (o->job.realtime &&
+        sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}) != 0) {
+        weft_perf_place_fini(&place);
+        return fail(pattern, "--realtime: %s; run as root, or without it", strerror(errno));
+    }
     weft_stop_install();
     bool progress = isatty(STDERR_FILENO) == 1;
     int status = WEFT_EXIT_FAILED;
@@ -343,6 +349,10 @@ static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
          WEFT_OPTION_STRING, &o.hosts, .fallback = "0, 1, 2, ..."},
         {"per-round", "FILE", "write each round's times there", WEFT_OPTION_STRING,
          .value = &o.per_round},
+        {"realtime", NULL, "run the participants at real-time priority (SCHED_FIFO, root), so that other\n"
+                           "work on this machine does not delay them: hosts of a cluster have CPUs\n"
+                           "of their own",
+         WEFT_OPTION_FLAG, .value = &o.job.realtime},
         {"trace", "FILE", "weft: each participant writes a trace of all packets, FILE.participant-N,\n"
                           "for `weft trace`; at most 1 GB each. --per-round says when rounds began",
          WEFT_OPTION_STRING, .value = &o.job.trace},

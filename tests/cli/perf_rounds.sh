@@ -58,6 +58,14 @@ for n in 0 1 2; do
 done
 tap_run_fails "TCP has none" 2 "$WEFT_BIN" perf incast --transport tcp --trace "$tap_tmp/trace"
 
+if chrt -f 1 true 2>/dev/null; then
+    tap_run "at real-time priority" "$WEFT_BIN" perf incast --bytes 50000 --senders 2 --rounds 2 \
+        --realtime --json
+    tap_run "and the report says so" jq -e '.realtime' "$tap_tmp/run.out"
+else
+    tap_skip "at real-time priority" "takes root"
+fi
+
 tap_run "ranks" "$WEFT_BIN" perf incast --bytes 4000 --senders 1 --rounds 101 --gap 0 --json \
     --per-round "$tap_tmp/rounds"
 cp "$tap_tmp/run.out" "$tap_tmp/json"
