@@ -22,7 +22,7 @@ static const struct {
     {"predict", "what a saved model says of each row of a data file", weft_cli_predict},
     {"keygen", "make the key that the processes of a job share", weft_cli_keygen},
     {"doctor", "say what this host has and lacks", weft_cli_doctor},
-    {"trace", "read what --trace wrote: a summary, the life of a message, qlog", weft_cli_trace},
+    {"trace", "read what --records and --trace wrote: where the time went", weft_cli_trace},
     {"perf", "measure transports on this host", weft_cli_perf},
     {"lab", "emulate a cluster on this machine, with real kernel networks", weft_cli_lab},
     {"sim", "run clusters on virtual time, repeatable from a seed", weft_cli_sim},

@@ -1,5 +1,7 @@
-/* `weft trace`: what a trace file tells. summary here; msg and qlog in files of their own. */
+/* `weft trace`: what a trace of packets and a database of records tell. summary of a trace is here;
+ * msg and qlog are in files of their own, what reads records is in recdb/. */
 #include "cli/options.h"
+#include "cli/recdb/recdb.h"
 #include "cli/trace_load.h"
 #include "cli/verbs.h"
 
@@ -365,30 +367,8 @@ static void summarize(const struct weft_trace_doc *doc, bool json)
     }
 }
 
-int weft_cli_trace_summary(int argc, char **argv)
+static int summarize_trace(const char *file, bool json)
 {
-    bool json = false;
-    const char *file = weft_trace_take_file(&argc, argv);
-    const struct weft_option options[] = {
-        {"json", NULL, "print everything as one JSON object", WEFT_OPTION_FLAG, .value = &json},
-        {0},
-    };
-    const struct weft_command command = {
-        .name = "trace summary FILE",
-        .summary = "packets, losses, round-trip and completion times of a trace",
-        .description =
-            "Each endpoint of the file has a part of its own. The times of messages run from the\n"
-            "call of send (incoming: from their first chunk) until they are closed.",
-        .example = "  weft train --trace t && weft trace summary t.server-0",
-        .options = options,
-    };
-    int status = weft_options_parse(&command, argc, argv);
-    if (status != WEFT_OPTIONS_RUN) {
-        return status;
-    }
-    if (file == NULL) {
-        return weft_options_usage(&command, "which file? It comes first: weft trace summary FILE");
-    }
     struct weft_trace_doc doc;
     bool good = weft_trace_doc_load(file, &doc);
     if (good) {
@@ -398,18 +378,59 @@ int weft_cli_trace_summary(int argc, char **argv)
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
+int weft_cli_trace_summary(int argc, char **argv)
+{
+    bool json = false;
+    const char **files = need(calloc((size_t)argc, sizeof(*files)));
+    unsigned count = weft_recdb_take_words(&argc, argv, files);
+    const struct weft_option options[] = {
+        {"json", NULL, "print everything as one JSON object", WEFT_OPTION_FLAG, .value = &json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "trace summary FILE...",
+        .summary = "of records: where the time of RPCs went; of a trace: packets, losses, times",
+        .description =
+            "What FILE is, a database of --records or a trace of --trace, is told from its content.\n"
+            "\n"
+            "Records: mean, quantiles and share of every stage of pushes and pulls, the slowest\n"
+            "servers, workers heard within a window, CPU time. Several files are parts of one run.\n"
+            "Quantiles are at most 3.2 % too high; means, shares and maxima are exact.\n"
+            "\n"
+            "Traces: each endpoint of the file has a part of its own. The times of messages run from\n"
+            "the call of send (incoming: from their first chunk) until they are closed.",
+        .example = "  weft train --records run.db && weft trace summary run.db\n"
+                   "  weft train --trace t && weft trace summary t.server-0",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN && count == 0) {
+        status = weft_options_usage(&command, "which file? It comes first: weft trace summary FILE");
+    } else if (status == WEFT_OPTIONS_RUN && (count > 1 || weft_recdb_is_sqlite(files[0]))) {
+        status = weft_cli_recdb_summary(files, count, json);
+    } else if (status == WEFT_OPTIONS_RUN) {
+        status = summarize_trace(files[0], json);
+    }
+    free(files);
+    return status;
+}
+
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 static void print_help(FILE *out)
 {
     fprintf(out,
-            "weft trace: read what --trace wrote\n"
+            "weft trace: read what --records and --trace wrote\n"
             "\nusage: weft trace VERB FILE [options]\n\nverbs:\n"
-            "  summary  packets, losses, round-trip and completion times\n"
-            "  msg      the life of one message, as a table\n"
-            "  qlog     all of it as qlog, for the tools that draw QUIC\n"
+            "  summary  of records or of a trace: where the time went\n"
+            "  slow     of records: the slowest RPCs, and which stage made them so\n"
+            "  hot      of records: the most updated parameters and their share\n"
+            "  sql      of records: a question of your own\n"
+            "  msg      of a trace: the life of one message, as a table\n"
+            "  qlog     of a trace: all of it as qlog, for the tools that draw QUIC\n"
             "\n`weft trace VERB --help` explains a verb\n"
-            "\nexample:\n  weft train --inject-loss 0.02 --trace t\n"
+            "\nexample:\n  weft train --records run.db\n  weft trace summary run.db\n"
+            "  weft trace slow run.db\n\n  weft train --inject-loss 0.02 --trace t\n"
             "  weft trace summary t.worker-0\n"
             "  weft trace msg t.worker-0 --msg 17\n  weft trace qlog t.worker-0 -o t.sqlog\n");
 }
@@ -421,6 +442,9 @@ int weft_cli_trace(int argc, char **argv)
         int (*run)(int argc, char **argv);
     } verbs[] = {
         {"summary", weft_cli_trace_summary},
+        {"slow", weft_cli_recdb_slow},
+        {"hot", weft_cli_recdb_hot},
+        {"sql", weft_cli_recdb_sql},
         {"msg", weft_cli_trace_msg},
         {"qlog", weft_cli_trace_qlog},
     };

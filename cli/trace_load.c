@@ -1,5 +1,6 @@
 #include "cli/trace_load.h"
 
+#include "cli/recdb/recdb.h"
 #include "core/msg.h"
 
 #include <errno.h>
@@ -130,6 +131,13 @@ static void sort_by_time(struct weft_trace_doc *doc)
 bool weft_trace_doc_load(const char *path, struct weft_trace_doc *doc_p)
 {
     *doc_p = (struct weft_trace_doc){0};
+    if (weft_recdb_is_sqlite(path)) {
+        fprintf(stderr,
+                "weft trace: %s is a database of records, not a trace of packets; `weft trace "
+                "summary`, `slow`, `hot` and `sql` read it\n",
+                path);
+        return false;
+    }
     size_t count = 0;
     uint8_t *bytes = read_all(path, &count);
     if (bytes == NULL) {

@@ -1,0 +1,143 @@
+#!/bin/sh
+# `weft trace` on databases of records: what it says is what the rows hold, reckoned a second time; what
+# made an RPC slow is found; files of other kinds and damaged ones end in words.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+tests=$WEFT_SOURCE_ROOT/tests/cli
+make_db() { "$tests/records_make.py" "$@"; }
+trace() { "$WEFT_BIN" trace "$@"; }
+
+make_db run.db --slow ps_queue --dropped 7 || exit 1
+before=$(cksum <run.db)
+
+# ---- summary, slow, hot ----------------------------------------------------------------------------
+for verb in summary slow hot; do
+    trace $verb run.db --json >$verb.json
+    tap_is "$verb: as reckoned by another" \
+        "$("$tests/records_check.py" run.db $verb $verb.json 2>&1)" ""
+done
+tap_like "summary has a table" "$(trace summary run.db)" '^  PS_proc  .* %$'
+tap_like "dropped records are said loudly" "$(trace summary run.db)" '^DROPPED: 7 of 40007 records'
+tap_like "the slowest server comes first" \
+    "$(trace summary run.db | grep -A 2 'slowest first' | tail -n 1)" '^ *0 '
+tap_is "slow -n" "$(trace slow run.db -n 3 --json | jq length)" 3
+tap_is "slow shows the slowest" \
+    "$(trace slow run.db -n 1 --json | jq '.[0].latency_us')" \
+    "$(trace summary run.db --json | jq '[.push, .pull | .latency_us.max] | max')"
+for stage in n_tx ps_queue ps_wait ps_proc w_queue w_proc; do
+    make_db $stage.db --rpcs 5000 --slow $stage
+    tap_is "what made RPCs slow is found: $stage" \
+        "$(trace slow $stage.db -n 5 --json | jq -r '[.[].because | ascii_downcase] | unique[]')" \
+        $stage
+done
+tap_like "said in words" "$(trace slow ps_queue.db -n 5)" '^made slow by: *PS_queue 5$'
+tap_like "hot has shares" "$(trace hot run.db)" '^  top 1000 '
+tap_like "and says that it is approximate" "$(trace hot run.db)" 'approximate'
+tap_is "ids are unsigned" "$(trace hot run.db --top 1 --json | jq -r '.hot[0].id')" 9223372036854775808
+tap_is "a table without updates" "$(trace hot run.db --table 9)" "no updates were counted in this run"
+
+# ---- several files of one run -------------------------------------------------------------------------
+for part in 0 1 2; do
+    make_db part$part.db --slow ps_queue --dropped 7 --part $part/3
+done
+trace summary part0.db part1.db part2.db --json | jq 'del(.command)' >parts.json
+tap_is "files of several processes are read as one" "$(cat parts.json)" "$(jq 'del(.command)' summary.json)"
+tap_is "by sql, too" "$(trace sql part0.db part1.db part2.db 'SELECT count(*), sum(n_tx_ns) FROM rpc')" \
+    "$(trace sql run.db 'SELECT count(*), sum(n_tx_ns) FROM rpc')"
+# shellcheck disable=SC2046 # words
+tap_run_fails "too many files" 1 "$WEFT_BIN" trace slow $(yes run.db | head -n 11)
+tap_like "with a way out" "$(cat run.out)" 'weft trace merge'
+
+# ---- sql ------------------------------------------------------------------------------------------------
+tap_is "as a table" "$(trace sql run.db "SELECT key, value FROM meta WHERE key = 'host'")" \
+    "key   value
+host  nowhere"
+tap_is "as JSON" "$(trace sql run.db 'SELECT 1 AS a, NULL AS b, 0.5 AS c, char(34, 10) AS d' --json | jq -c .)" \
+    '[{"a":1,"b":null,"c":0.5,"d":"\"\n"}]'
+tap_is "no rows are JSON" "$(trace sql run.db 'SELECT * FROM rpc WHERE 0' --json)" "[]"
+tap_is "as CSV" "$(trace sql run.db "SELECT 1 AS a, 'b,\"c' AS d" --csv)" 'a,d
+1,"b,""c"'
+tap_is "a long answer is whole" "$(trace sql run.db 'SELECT * FROM rpc' | wc -l)" 20001
+tap_like "the schema" "$(trace sql run.db --schema)" '^CREATE TABLE hot_total('
+for question in "DELETE FROM rpc" "DROP TABLE rpc" "CREATE TABLE x(y)" "ATTACH 'x.db' AS x" \
+    "PRAGMA journal_mode = WAL" "VACUUM INTO 'x.db'" "SELECT load_extension('x')" \
+    "SELECT 1; SELECT 2" "" "SELEC" "SELECT nothing FROM rpc"; do
+    tap_run_fails "refused: $question" 1 "$WEFT_BIN" trace sql run.db "$question"
+done
+tap_is "no file came into being" "$(ls x.db run.db-journal 2>/dev/null)" ""
+tap_run_fails "a question is missing" 2 "$WEFT_BIN" trace sql run.db
+tap_run_fails "two forms" 2 "$WEFT_BIN" trace sql run.db "SELECT 1" --csv --json
+tap_is "the database is as it was" "$(cksum <run.db)" "$before"
+chmod 400 run.db
+tap_run "a file that may only be read" "$WEFT_BIN" trace summary run.db
+
+# ---- what is no database of records -----------------------------------------------------------------------
+"$WEFT_BIN" sim incast --senders 2 --rounds 1 --bytes 10000 --trace packets >/dev/null
+"$WEFT_BIN" trace summary packets >/dev/null || tap_fail "summary still reads traces"
+: >empty
+echo "no database" >text
+mkdir folder
+python3 - <<'END'
+import sqlite3
+db = sqlite3.connect("other.db")
+db.execute("CREATE TABLE x(y)")
+db.commit()
+END
+make_db new.db --rpcs 10 && python3 -c "
+import sqlite3
+db = sqlite3.connect('new.db')
+db.execute(\"UPDATE meta SET value = '2' WHERE key = 'schema_version'\")
+db.commit()"
+for file in packets empty text folder other.db new.db missing; do
+    for verb in slow hot; do
+        tap_run_fails "$verb: $file" 1 "$WEFT_BIN" trace $verb $file
+        tap_like "in words" "$(cat run.out)" "^weft trace $verb: $file: "
+    done
+done
+tap_like "a trace of packets is said to be one" "$(trace slow packets 2>&1)" 'trace of packets'
+tap_like "so is a database, to verbs that read traces" "$(trace msg run.db --msg 1 2>&1)" 'database of records'
+tap_run_fails "summary of two traces" 1 "$WEFT_BIN" trace summary packets packets
+for verb in slow hot sql; do
+    tap_run_fails "$verb: which file?" 2 "$WEFT_BIN" trace $verb
+    tap_like "$verb's help shows an example" "$(trace $verb --help)" '^  weft '
+done
+
+# ---- rows that cannot be, RPCs that failed ------------------------------------------------------------------
+make_db bad.db --rpcs 1000 && python3 - <<'END'
+import sqlite3
+db = sqlite3.connect("bad.db")
+for row, change in enumerate([
+        "kind = 0", "kind = 3", "n_tx_ns = -1", "t1_ns = t0_ns - 1", "t0_ns = -9223372036854775807",
+        "w_proc_ns = 9223372036854775807", "worker = 4294967296", "server = -1",
+        "ps_proc_ns = 'x' || -5", "t1_ns = 9223372036854775807", "rows = -1"]):
+    db.execute("UPDATE rpc SET %s WHERE rowid = %d" % (change, row + 1))
+db.execute("UPDATE rpc SET status = 4 WHERE rowid > 990")
+db.commit()
+END
+trace summary bad.db --json >bad.json
+tap_is "rows that cannot be are counted" "$(jq '[.refused, .rpcs, .push.failed + .pull.failed]' -c bad.json)" \
+    "[10,990,10]"
+tap_like "and said" "$(trace summary bad.db)" '^REFUSED: 10 rows'
+tap_like "as those are that do not add up" "$(trace summary bad.db)" '^NOT ADDING UP: '
+tap_like "and failed RPCs" "$(trace summary bad.db)" 'more FAILED'
+
+# Damaged files: an answer or words, never a crash.
+make_db small.db --rpcs 300
+tap_is "no damage ends in a crash" "$(python3 - "$WEFT_BIN" <<'END'
+import random, subprocess, sys
+good = open("small.db", "rb").read()
+rng = random.Random(5)
+for i in range(40):
+    data = bytearray(good[:rng.randrange(16, len(good))] if i % 4 == 0 else good)
+    for _ in range(0 if i % 4 == 0 else 1 + i):
+        data[rng.randrange(16, len(data))] = rng.randrange(256)
+    open("damaged.db", "wb").write(data)
+    verb = ["summary", "slow", "hot"][i % 3]
+    status = subprocess.run([sys.argv[1], "trace", verb, "damaged.db"], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE)
+    if status.returncode not in (0, 1) or (status.returncode == 1 and not status.stderr):
+        print(i, verb, status.returncode, status.stderr)
+END
+)" ""
+tap_done
