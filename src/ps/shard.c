@@ -25,6 +25,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
         .rows_per_rpc_max = 16384,
         .slab_bytes = 1 << 20,
         .active_window_ns = WEFT_NS_PER_MS,
+        .hot_top = 1000,
     };
 }
 
@@ -112,6 +113,7 @@ static weft_status shard_init(struct weft_shard *shard)
         .bytes_max = config->table_bytes_max,
         .shard = config->shard,
         .shards = config->shards,
+        .hot_top = config->hot_top,
     };
     for (uint32_t t = 0; status == WEFT_OK && t < config->tables_max; t++) {
         status = weft_table_init(&shard->tables[t], &limits);

@@ -49,6 +49,7 @@ struct weft_shard_config {
     uint64_t slab_bytes;       /* of row memory asked for at a time */
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
     enum weft_worker_death on_death;
+    uint32_t hot_top;          /* rows of each table with most updates that are known; 0 = none */
     bool checkpoints;          /* ps/snapshot.h is wanted: three bits a row, and chunks_max bits for
                                 * each of 2 x push_slots of every worker */
     uint32_t chunks_max;       /* with checkpoints: the endpoint's, longest message in chunks */
@@ -102,8 +103,8 @@ struct weft_shard_table_sums {
 };
 
 /* The reasonable: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 16,384 rows per
- * pull, slabs of 1 MiB, windows of 1 ms. The clock is left to fill in. Each pull slot holds the ids and the answer of
- * the largest pull; what is never used is never touched. */
+ * pull, slabs of 1 MiB, windows of 1 ms, the 1,000 hottest rows. The clock is left to fill in. Each
+ * pull slot holds the ids and the answer of the largest pull; what is never used is never touched. */
 void weft_shard_config_default(struct weft_shard_config *config_p);
 
 /* Expectations that this shard posts at most: for expects_max of its endpoint. */

@@ -31,7 +31,7 @@ static uint32_t slab_rows_log2_of(uint64_t slab_bytes, uint32_t row_bytes)
 
 weft_status weft_table_init(struct weft_table *table, const struct weft_table_limits *limits)
 {
-    if (limits->rows_max == 0 || limits->rows_max > WEFT_RPC_ROWS_MAX || limits->dim_max == 0 ||
+    if (limits->rows_max == 0 || limits->rows_max > WEFT_TABLE_ROWS_MAX || limits->dim_max == 0 ||
         limits->dim_max > WEFT_RPC_DIM_MAX || limits->slab_bytes == 0 ||
         limits->slab_bytes > UINT64_C(1) << 40 || limits->shard >= limits->shards) {
         return WEFT_INVALID;
@@ -43,17 +43,21 @@ weft_status weft_table_init(struct weft_table *table, const struct weft_table_li
     };
     table->index = calloc(weft_table_index_slots(limits->rows_max), sizeof(*table->index));
     table->slabs = calloc(table->slabs_max, sizeof(*table->slabs));
-    if (table->index == NULL || table->slabs == NULL) {
-        weft_table_fini(table);
-        return WEFT_NOMEM;
+    weft_status status = weft_hot_init(&table->hot, limits->hot_top);
+    if (status == WEFT_OK && (table->index == NULL || table->slabs == NULL)) {
+        status = WEFT_NOMEM;
     }
-    return WEFT_OK;
+    if (status != WEFT_OK) {
+        weft_table_fini(table);
+    }
+    return status;
 }
 
 void weft_table_fini(struct weft_table *table)
 {
     free(table->index);
     free(table->slabs);
+    weft_hot_fini(&table->hot);
     *table = (struct weft_table){0};
 }
 
@@ -201,14 +205,14 @@ bool weft_table_wants_slab(const struct weft_table *table, size_t *bytes_p)
     return true;
 }
 
-static void row_begin(struct weft_table *table, uint64_t id, uint32_t number);
+static void row_begin(struct weft_table *table, uint64_t id, uint32_t number, uint32_t marks);
 
 /* All rows of a dense table begin with its memory. */
 static void begin_dense(struct weft_table *table)
 {
     while (table->rows_begun < capacity(table)) {
         uint32_t number = table->rows_begun++;
-        row_begin(table, (uint64_t)number * table->limits.shards + table->limits.shard, number);
+        row_begin(table, (uint64_t)number * table->limits.shards + table->limits.shard, number, 0);
     }
 }
 
@@ -270,12 +274,13 @@ void weft_table_fill_initial(const struct weft_table_spec *spec, uint64_t id, fl
     }
 }
 
-static void row_begin(struct weft_table *table, uint64_t id, uint32_t number)
+/* marks: TABLE_ROW_HOT of a place that was used before. */
+static void row_begin(struct weft_table *table, uint64_t id, uint32_t number, uint32_t marks)
 {
     struct weft_table_row *row = table_row_at(table, number);
     memset(row, 0, table->row_bytes);
     row->id = id;
-    row->number = number | TABLE_ROW_LIVE;
+    row->number = number | marks | TABLE_ROW_LIVE;
     row->clock = table->now;
     weft_table_fill_initial(&table->spec, id, table_weights(row));
     table->optimizer->init(&table->spec, table_weights(row), table_slots(table, row),
@@ -294,14 +299,15 @@ static struct weft_table_row *row_make(struct weft_table *table, uint64_t id, ui
         table->counters.rows_refused++;
         return NULL;
     }
-    uint32_t number = table->rows_begun;
+    uint32_t number = table->rows_begun, marks = 0;
     if (table->free_head != 0) {
         number = table->free_head - 1;
         table->free_head = table_row_at(table, number)->touched_next;
+        marks = table_row_at(table, number)->number & TABLE_ROW_HOT;
     } else {
         table->rows_begun++;
     }
-    row_begin(table, id, number);
+    row_begin(table, id, number, marks);
     /* Only now: eviction moves entries. */
     weft_table_index_set(weft_table_index_probe(table, id, hash), hash, number);
     return table_row_at(table, number);
@@ -316,7 +322,7 @@ void weft_table_remove(struct weft_table *table, struct weft_table_row *row)
     weft_table_index_remove(table,
                             weft_table_index_probe(table, row->id, weft_mix64(row->id)));
     uint32_t number = table_row_number(row);
-    row->number = number;
+    row->number = number | (row->number & TABLE_ROW_HOT);
     row->touched_next = table->free_head;
     table->free_head = number + 1;
     table->rows--;
@@ -516,7 +522,7 @@ static void row_fill(struct weft_table *table, struct weft_table_row *row,
                      const struct weft_table_view *view)
 {
     row->clock = view->clock;
-    row->count = view->count;
+    table_hot_restore(table, row, view->count);
     memcpy(table_weights(row), view->weights, sizeof(float) * table->spec.dim);
     memcpy(table_slots(table, row), view->state, sizeof(float) * weft_table_state_floats(table));
     if (view->sums != NULL) {

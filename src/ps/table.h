@@ -20,17 +20,22 @@
 #define WEFT_PS_TABLE_H
 
 #include "ps/admission.h"
+#include "ps/hot.h"
 #include "ps/optimizer.h"
+
+/* Rows that a table of one shard can number; a specification may ask for more, and gets fewer. */
+enum { WEFT_TABLE_ROWS_MAX = 1 << 29 };
 
 /* What the table may become, whatever is declared. */
 struct weft_table_limits {
-    uint32_t rows_max; /* <= WEFT_RPC_ROWS_MAX; memory for the index is taken at init */
+    uint32_t rows_max; /* <= WEFT_TABLE_ROWS_MAX; memory for the index is taken at init */
     uint32_t dim_max;
     uint64_t slab_bytes; /* about so much is asked for at a time */
     uint64_t bytes_max;  /* of index, rows and admission; 0 = none, but admission takes no more than
                           * rows_max rows would */
     uint32_t shard;      /* this one */
     uint32_t shards;
+    uint32_t hot_top;    /* rows with most updates that are known (ps/hot.h); 0 = none */
 };
 
 /* Cumulative. A row that was made and is not there was evicted or has expired. */
@@ -50,6 +55,7 @@ struct weft_table {
     const struct weft_optimizer *optimizer;
     struct weft_table_counters counters;
     struct weft_admission admission;
+    struct weft_hot hot;
     bool declared;
     uint32_t row_bytes; /* a multiple of 8 */
     uint32_t blocks;    /* of a row */

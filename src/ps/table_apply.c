@@ -27,10 +27,14 @@ void weft_table_begin(struct weft_table *table, uint32_t clock)
     }
 }
 
-static void note_use(const struct weft_table *table, struct weft_table_row *row, uint32_t block)
+static void note_use(struct weft_table *table, struct weft_table_row *row, uint32_t block)
 {
     row->clock = table->now;
-    row->count += block == 0 && row->count < UINT32_MAX;
+    if (block == 0) {
+        row->count += row->count < UINT32_MAX;
+        table->hot.updates++;
+        table_hot_look(table, row);
+    }
 }
 
 static uint32_t used_of(const struct weft_table *table, uint32_t block)

@@ -1,5 +1,6 @@
 /* The inside of a table, shared by table.c (life, memory, rows), table_index.c (finding them),
- * table_evict.c (letting them go) and table_apply.c (gradients). Not for others.
+ * table_evict.c (letting them go), table_apply.c (gradients) and hot.c (who gets most). Not for
+ * others.
  *
  * A row in its slab:
  *
@@ -27,10 +28,11 @@ static_assert(sizeof(struct weft_table_row) == 24, "rows follow their header wit
 
 #define TABLE_ROW_LIVE     (UINT32_C(1) << 31) /* else its place is free */
 #define TABLE_ROW_PINNED   (UINT32_C(1) << 30) /* a chunk is about to change it: not evicted */
-#define TABLE_ROW_NUMBER   (TABLE_ROW_PINNED - 1)
+#define TABLE_ROW_HOT      (UINT32_C(1) << 29) /* its place is on the list of ps/hot.h, also when free */
+#define TABLE_ROW_NUMBER   (TABLE_ROW_HOT - 1)
 #define TABLE_TOUCHED_LAST UINT32_MAX
 
-static_assert(WEFT_RPC_ROWS_MAX <= TABLE_ROW_PINNED);
+static_assert(WEFT_TABLE_ROWS_MAX <= TABLE_ROW_HOT);
 
 static inline struct weft_table_row *table_row_at(const struct weft_table *table, uint32_t number)
 {
@@ -90,6 +92,26 @@ static inline void table_row_changes(const struct weft_table *table,
     if (table->watch != NULL) {
         weft_table_watch_change(table->watch, table, table_row_number(row));
     }
+}
+
+/* hot.c: put a row on the list that is not there. */
+void weft_table_hot_add(struct weft_table *table, struct weft_table_row *row);
+
+/* After the row's count has grown. */
+static inline void table_hot_look(struct weft_table *table, struct weft_table_row *row)
+{
+    if (row->count >= table->hot.threshold && (row->number & TABLE_ROW_HOT) == 0) {
+        weft_table_hot_add(table, row);
+    }
+}
+
+/* The row's count becomes one that was kept elsewhere. */
+static inline void table_hot_restore(struct weft_table *table, struct weft_table_row *row,
+                                     uint32_t count)
+{
+    table->hot.updates += (uint64_t)count - row->count;
+    row->count = count;
+    table_hot_look(table, row);
 }
 
 /* table.c */

@@ -58,7 +58,9 @@ weft_status weft_table_record_write(struct weft_table *table, const uint8_t *rec
     }
     table_row_changes(table, row);
     memcpy(&row->clock, record + 8, sizeof(row->clock));
-    memcpy(&row->count, record + 12, sizeof(row->count));
+    uint32_t count;
+    memcpy(&count, record + 12, sizeof(count));
+    table_hot_restore(table, row, count);
     memcpy(table_weights(row), record + WEFT_TABLE_RECORD_HEAD, kept_bytes(table));
     return WEFT_OK;
 }
