@@ -16,6 +16,8 @@ struct weft_driver_ops {
     void (*disconnect)(void *self, weft_peer peer);
     struct weft_msgr (*msgr)(void *self);
     uint32_t (*step)(void *self, uint64_t timeout_ns, weft_driver_handler *handler, void *arg);
+    int (*pollable)(const void *self);
+    bool (*rest)(void *self, uint64_t until_ns);
     void (*wake)(void *self);
     void (*idle)(void *self);
     void (*close)(void *self);
@@ -58,6 +60,16 @@ static struct weft_msgr udp_msgr(void *self)
 static uint32_t udp_step(void *self, uint64_t timeout_ns, weft_driver_handler *handler, void *arg)
 {
     return weft_udp_step(self, timeout_ns, handler, arg);
+}
+
+static int udp_pollable(const void *self)
+{
+    return weft_udp_pollable(self);
+}
+
+static bool udp_rest(void *self, uint64_t until_ns)
+{
+    return weft_udp_rest(self, until_ns);
 }
 
 static void udp_wake(void *self)
@@ -113,6 +125,8 @@ static const struct weft_driver_ops udp_ops = {
     .disconnect = udp_disconnect,
     .msgr = udp_msgr,
     .step = udp_step,
+    .pollable = udp_pollable,
+    .rest = udp_rest,
     .wake = udp_wake,
     .idle = udp_idle,
     .close = udp_close,
@@ -150,6 +164,16 @@ static struct weft_msgr tcp_msgr(void *self)
 static uint32_t tcp_step(void *self, uint64_t timeout_ns, weft_driver_handler *handler, void *arg)
 {
     return weft_tcp_step(self, timeout_ns, handler, arg);
+}
+
+static int tcp_pollable(const void *self)
+{
+    return weft_tcp_pollable(self);
+}
+
+static bool tcp_rest(void *self, uint64_t until_ns)
+{
+    return weft_tcp_rest(self, until_ns);
 }
 
 static void tcp_wake(void *self)
@@ -205,6 +229,8 @@ static const struct weft_driver_ops tcp_ops = {
     .disconnect = tcp_disconnect,
     .msgr = tcp_msgr,
     .step = tcp_step,
+    .pollable = tcp_pollable,
+    .rest = tcp_rest,
     .wake = tcp_wake,
     .idle = tcp_idle,
     .close = tcp_close,
@@ -311,6 +337,16 @@ uint32_t weft_driver_step(struct weft_driver *driver, uint64_t timeout_ns,
                           weft_driver_handler *handler, void *arg)
 {
     return driver->ops->step(driver->self, timeout_ns, handler, arg);
+}
+
+int weft_driver_pollable(const struct weft_driver *driver)
+{
+    return driver->ops->pollable(driver->self);
+}
+
+bool weft_driver_rest(struct weft_driver *driver, uint64_t until_ns)
+{
+    return driver->ops->rest(driver->self, until_ns);
 }
 
 void weft_driver_wake(struct weft_driver *driver)

@@ -67,6 +67,10 @@ void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer);
 
 struct weft_msgr weft_driver_msgr(struct weft_driver *driver);
 
+/* As weft_udp_pollable and weft_udp_rest: for a thread that turns many transports. */
+int weft_driver_pollable(const struct weft_driver *driver);
+bool weft_driver_rest(struct weft_driver *driver, uint64_t until_ns);
+
 /* As weft_udp_step, weft_udp_wake (any thread, signal handlers), weft_udp_idle. */
 typedef void weft_driver_handler(void *arg, uint64_t now_ns);
 uint32_t weft_driver_step(struct weft_driver *driver, uint64_t timeout_ns,

@@ -94,6 +94,17 @@ bool weft_sleeper_sleep(struct weft_sleeper *sleeper, uint64_t until_ns)
     }
 }
 
+void weft_sleeper_prepare(struct weft_sleeper *sleeper, uint64_t until_ns)
+{
+    /* Setting a timer also takes off that it has fired. */
+    if (until_ns < sleeper->armed_ns || sleeper->armed_ns <= weft_clock_now_ns()) {
+        arm(sleeper, until_ns);
+    }
+    if (atomic_exchange(&sleeper->woken, 0) != 0) {
+        (void)read_off(sleeper->wake_fd);
+    }
+}
+
 void weft_sleeper_wake(struct weft_sleeper *sleeper)
 {
     int before = errno;

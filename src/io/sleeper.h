@@ -40,6 +40,11 @@ void weft_sleeper_close(struct weft_sleeper *sleeper);
  * Returns true when a wake ended it. A signal ends it, too. */
 bool weft_sleeper_sleep(struct weft_sleeper *sleeper, uint64_t until_ns);
 
+/* Instead of a sleep, for a thread that waits for many: epoll_fd turns readable at until_ns at the
+ * latest, now and then earlier, or when there is something to take or a wake. A wake that came since
+ * the last call is taken off. until_ns as for sleep, and not past. */
+void weft_sleeper_prepare(struct weft_sleeper *sleeper, uint64_t until_ns);
+
 /* End the sleep that goes on, or the next one. */
 void weft_sleeper_wake(struct weft_sleeper *sleeper);
 

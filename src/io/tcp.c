@@ -274,6 +274,21 @@ uint32_t weft_tcp_step(struct weft_tcp *t, uint64_t timeout_ns, weft_driver_hand
     return taken;
 }
 
+int weft_tcp_pollable(const struct weft_tcp *t)
+{
+    return t->sleeper.epoll_fd;
+}
+
+bool weft_tcp_rest(struct weft_tcp *t, uint64_t until_ns)
+{
+    until_ns = weft_min_u64(until_ns, weft_tcp_deadline(t));
+    if (t->more_to_send || t->event_count > 0 || until_ns <= weft_clock_now_ns()) {
+        return false;
+    }
+    weft_sleeper_prepare(&t->sleeper, until_ns);
+    return true;
+}
+
 void weft_tcp_wake(struct weft_tcp *t)
 {
     weft_sleeper_wake(&t->sleeper);

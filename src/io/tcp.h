@@ -60,9 +60,11 @@ bool weft_tcp_busy(const struct weft_tcp *tcp);
 
 struct weft_msgr weft_tcp_msgr(struct weft_tcp *tcp);
 
-/* As weft_udp_step, _wake, _idle, _close. step returns the records taken. */
+/* As weft_udp_step, _pollable, _rest, _wake, _idle, _close. step returns the records taken. */
 uint32_t weft_tcp_step(struct weft_tcp *tcp, uint64_t timeout_ns, weft_driver_handler *handler,
                        void *arg);
+int weft_tcp_pollable(const struct weft_tcp *tcp);
+bool weft_tcp_rest(struct weft_tcp *tcp, uint64_t until_ns);
 void weft_tcp_wake(struct weft_tcp *tcp);
 void weft_tcp_idle(struct weft_tcp *tcp);
 void weft_tcp_close(struct weft_tcp *tcp);

@@ -294,6 +294,21 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
     return taken;
 }
 
+int weft_udp_pollable(const struct weft_udp *udp)
+{
+    return udp->sleeper.epoll_fd;
+}
+
+bool weft_udp_rest(struct weft_udp *udp, uint64_t until_ns)
+{
+    until_ns = weft_min_u64(until_ns, weft_ep_deadline(udp->ep));
+    if (udp->more_to_receive || udp->more_to_send || until_ns <= weft_clock_now_ns()) {
+        return false;
+    }
+    weft_sleeper_prepare(&udp->sleeper, until_ns);
+    return true;
+}
+
 void weft_udp_wake(struct weft_udp *udp)
 {
     weft_sleeper_wake(&udp->sleeper);

@@ -120,6 +120,14 @@ struct weft_ep *weft_udp_ep(struct weft_udp *udp);
 uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,
                        void *arg);
 
+/* For a thread that turns many endpoints: a descriptor for poll and epoll that turns readable when
+ * step(0) has something to do; weft_udp_rest is due before each wait for it. */
+int weft_udp_pollable(const struct weft_udp *udp);
+
+/* Make the descriptor turn readable at the endpoint's deadline or at until_ns, too. False: there is
+ * something to do already, so step instead of waiting. */
+bool weft_udp_rest(struct weft_udp *udp, uint64_t until_ns);
+
 /* End the sleep of a step that runs now, or of the next one. Thread: any; also a signal handler. */
 void weft_udp_wake(struct weft_udp *udp);
 

@@ -496,6 +496,28 @@ weft_status weft_ps_pull(struct weft_ps_client *client, uint16_t table, const ui
     return weft_ps_pull_lists(client, &list, 1, bound_ppm, now_ns, op_p);
 }
 
+weft_status weft_ps_ask(struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                        uint64_t now_ns, weft_ps_op *op_p)
+{
+    if (table >= client->config.tables_max || client->tables[table].state != TABLE_OPEN) {
+        return WEFT_STATE;
+    }
+    if (shard >= client->config.shards) {
+        return WEFT_INVALID;
+    }
+    uint32_t index = op_take(client, WEFT_RPC_PULL, table);
+    if (index == WEFT_PS_NONE) {
+        return WEFT_AGAIN;
+    }
+    const struct ps_list none = {.table = table};
+    client->ops[index].bound_ppm = 0;
+    uint32_t part = weft_ps_part_pull(client, index, &none, shard, NULL, 0);
+    client->parts[part].clock = 0;
+    op_start(client, index, now_ns);
+    *op_p = index;
+    return WEFT_OK;
+}
+
 bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op index,
                      struct weft_ps_result *result_p)
 {
@@ -711,4 +733,10 @@ const struct weft_ps_latencies *weft_ps_client_push_latencies(const struct weft_
 const struct weft_ps_latencies *weft_ps_client_pull_latencies(const struct weft_ps_client *client)
 {
     return &client->pull_latencies;
+}
+
+void weft_ps_client_latencies_clear(struct weft_ps_client *client)
+{
+    memset(&client->push_latencies, 0, sizeof(client->push_latencies));
+    memset(&client->pull_latencies, 0, sizeof(client->pull_latencies));
 }

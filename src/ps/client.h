@@ -146,6 +146,11 @@ weft_status weft_ps_pull(struct weft_ps_client *client, uint16_t table, const ui
                          float *rows_out, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
                          weft_ps_op *op_p);
 
+/* An RPC that carries nothing: an empty pull of one shard, which waits for no clock. What it takes is
+ * what every RPC takes at least. Errors: WEFT_STATE, WEFT_AGAIN as weft_ps_push; WEFT_INVALID shard. */
+weft_status weft_ps_ask(struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                        uint64_t now_ns, weft_ps_op *op_p);
+
 /* Several tables in one operation: its result speaks of all. Their messages are handed to the
  * transport together, so that they leave and arrive as one burst; each is a message of its own.
  *
@@ -214,5 +219,7 @@ bool weft_ps_client_busy(const struct weft_ps_client *client);
 const struct weft_ps_client_counters *weft_ps_client_counters(const struct weft_ps_client *client);
 const struct weft_ps_latencies *weft_ps_client_push_latencies(const struct weft_ps_client *client);
 const struct weft_ps_latencies *weft_ps_client_pull_latencies(const struct weft_ps_client *client);
+/* Begin both anew: after a warm-up. */
+void weft_ps_client_latencies_clear(struct weft_ps_client *client);
 
 #endif
