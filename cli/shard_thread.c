@@ -8,6 +8,7 @@
 
 /* What the thread holds while it runs. */
 struct serving {
+    const struct weft_shard_thread_config *config;
     struct weft_shard *shard;
     struct weft_msgr msgr;
 };
@@ -29,6 +30,10 @@ static struct weft_shard_config shard_config(const struct weft_shard_thread_conf
     shard.rows_max = config->rows_max;
     shard.table_bytes_max = config->table_bytes_max;
     shard.dim_max = config->dim_max;
+    shard.push_slots = config->push_slots != 0 ? config->push_slots : shard.push_slots;
+    shard.pull_slots = config->pull_slots != 0 ? config->pull_slots : shard.pull_slots;
+    shard.rows_per_rpc_max =
+        config->rows_per_rpc_max != 0 ? config->rows_per_rpc_max : shard.rows_per_rpc_max;
     shard.clock_ns = clock_now;
     shard.checkpoints = config->checkpoint != NULL;
     return shard;
@@ -46,6 +51,12 @@ static struct weft_driver_config driver_config(const struct weft_shard_thread_co
     driver.udp.busy_poll_us = config->busy_poll_us;
     driver.udp.ep.keepalive_ns = config->keepalive_ns;
     driver.udp.ep.idle_timeout_ns = config->idle_timeout_ns;
+    if (config->peer_timeout_ns != 0) {
+        driver.udp.ep.peer_timeout_ns = config->peer_timeout_ns;
+    }
+    if (config->tx_window_max != 0) {
+        driver.udp.ep.tx_window_max = config->tx_window_max;
+    }
     driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, config->shard);
     driver.udp.ep.accept = 1;
     driver.udp.ep.senders_expected = (uint16_t)config->workers; /* a round is all of them at once */
@@ -75,6 +86,9 @@ static void handle(void *arg, uint64_t now_ns)
     struct serving *serving = arg;
     struct weft_msg_event event;
     while (serving->msgr.ops->poll(serving->msgr.self, &event)) {
+        if (event.type == WEFT_EVENT_OPEN && serving->config->on_request != NULL) {
+            serving->config->on_request(serving->config->on_request_arg, event.peer, event.at_ns);
+        }
         weft_shard_event(serving->shard, &event, now_ns);
     }
     weft_shard_progress(serving->shard, now_ns);
@@ -172,7 +186,7 @@ static void *run(void *arg)
         tell(thread, status, NULL);
         return NULL;
     }
-    struct serving serving = {.msgr = weft_driver_msgr(driver)};
+    struct serving serving = {.config = &thread->config, .msgr = weft_driver_msgr(driver)};
     status = weft_shard_new(&config, serving.msgr, &serving.shard);
     if (status == WEFT_OK && thread->config.checkpoint != NULL) {
         struct weft_ckpt_error error = {.text = ""};

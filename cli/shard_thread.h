@@ -24,6 +24,14 @@ struct weft_shard_thread_config {
     uint64_t table_bytes_max; /* of each table; 0 = none */
     uint32_t tables_max;
     uint32_t dim_max;
+    uint32_t push_slots; /* this and the next four: 0 = the defaults */
+    uint32_t pull_slots;
+    uint32_t rows_per_rpc_max;
+    uint32_t tx_window_max;
+    uint64_t peer_timeout_ns;
+    /* Hears of every request that arrives, with its stamp; NULL = nobody. */
+    void (*on_request)(void *arg, weft_peer peer, uint64_t at_ns);
+    void *on_request_arg;
     struct weft_credit_share *credit_share; /* of the shards of this host; outlives the thread */
     struct weft_loss_config loss;
     uint16_t busy_poll_us;
