@@ -22,6 +22,8 @@ static const struct {
     {"predict", "what a saved model says of each row of a data file", weft_cli_predict},
     {"keygen", "make the key that the processes of a job share", weft_cli_keygen},
     {"doctor", "say what this host has and lacks", weft_cli_doctor},
+    {"load", "load parameter servers with many workers, and say where the time goes",
+     weft_cli_load},
     {"trace", "read what --records and --trace wrote: where the time went", weft_cli_trace},
     {"perf", "measure transports on this host", weft_cli_perf},
     {"lab", "emulate a cluster on this machine, with real kernel networks", weft_cli_lab},

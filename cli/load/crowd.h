@@ -1,0 +1,44 @@
+/* The workers of a load, dealt to a few threads; each turns its own by one epoll.
+ *
+ * A run has edges at fixed times: go, the beginning of what is measured (after the warm-up), its end.
+ * Every thread cuts at them by itself, between two turns, so that what it counts and the CPU time
+ * that it took belong to the same span; the first thread reads the servers' CPU there, too.
+ */
+#ifndef WEFT_CLI_LOAD_CROWD_H
+#define WEFT_CLI_LOAD_CROWD_H
+
+#include "cli/load/worker.h"
+
+/* What one thread, or all of them, have measured. */
+struct weft_load_outcome {
+    struct weft_load_sums sums;
+    struct weft_ps_latencies rpc[WEFT_LOAD_KINDS];
+    struct weft_driver_counters counters; /* of the workers' endpoints, whole run */
+    uint64_t span_ns;                     /* measured */
+    uint64_t worker_cpu_ns;               /* in it */
+    uint64_t server_cpu_ns;               /* in it; 0 when not known */
+    bool server_cpu_known;
+    uint64_t rss_bytes; /* of this process, at the end of the span */
+    bool is_measured;   /* the span has begun before the run ended */
+    bool is_interrupted;
+};
+
+struct weft_load_crowd_config {
+    const struct weft_load_workload *workload;
+    struct weft_load_servers *servers;
+    const struct weft_carrier *carrier;
+    const struct weft_security *security;
+    const struct weft_zipf *zipf;
+    uint32_t threads;
+};
+
+enum { WEFT_LOAD_ERROR_BYTES = 512 };
+
+/* Connect, warm up, measure, disconnect. Returns when all is done, or a signal of cli/stop.h came:
+ * then the outcome is that of the time until then.
+ * Errors:  a worker failed or could not connect; error_p says which and why. */
+weft_status weft_load_crowd_run(const struct weft_load_crowd_config *config,
+                                struct weft_load_outcome *outcome_p,
+                                char error_p[WEFT_LOAD_ERROR_BYTES]);
+
+#endif

@@ -1,0 +1,182 @@
+#define _GNU_SOURCE // memrchr
+#include "cli/load/servers.h"
+
+#include "ml/number.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    SLOTS = 4,           /* pushes, and pulls, of one worker taken at a time */
+    TX_WINDOW = 256,     /* packets in flight to one worker: the least that there is */
+    PEER_TIMEOUT_S = 60, /* hundreds of endpoints share a few CPUs: silence is no death */
+};
+
+/* ---- named ones ------------------------------------------------------------------------------ */
+
+/* "host:port" up to `bytes`; an IPv6 host stands in brackets. */
+static bool parse_one(const char *text, size_t bytes, struct weft_load_shard *shard_p)
+{
+    const char *colon = memrchr(text, ':', bytes);
+    uint64_t port;
+    if (colon == NULL ||
+        !weft_ml_number_u64(colon + 1, bytes - (size_t)(colon + 1 - text), &port) || port == 0 ||
+        port > UINT16_MAX) {
+        return false;
+    }
+    size_t host_bytes = (size_t)(colon - text);
+    if (host_bytes >= 2 && text[0] == '[' && text[host_bytes - 1] == ']') {
+        text++;
+        host_bytes -= 2;
+    }
+    if (host_bytes == 0 || host_bytes >= sizeof(shard_p->host)) {
+        return false;
+    }
+    memcpy(shard_p->host, text, host_bytes);
+    shard_p->host[host_bytes] = '\0';
+    shard_p->port = (uint16_t)port;
+    return true;
+}
+
+bool weft_load_servers_parse(struct weft_load_servers *servers, const char *text)
+{
+    servers->count = 0;
+    for (const char *at = text;; at++) {
+        size_t bytes = strcspn(at, ",");
+        if (servers->count == WEFT_LOAD_SHARDS_MAX ||
+            !parse_one(at, bytes, &servers->shards[servers->count])) {
+            return false;
+        }
+        servers->count++;
+        at += bytes;
+        if (*at == '\0') {
+            return true;
+        }
+    }
+}
+
+/* ---- local ones ------------------------------------------------------------------------------ */
+
+static void on_request(void *arg, weft_peer peer, uint64_t at_ns)
+{
+    struct weft_load_local *local = arg;
+    struct weft_load_servers *servers = local->servers;
+    weft_load_active_note(&servers->active[local - servers->local], peer, at_ns,
+                          atomic_load_explicit(&servers->measure_from_ns, memory_order_relaxed),
+                          atomic_load_explicit(&servers->measure_to_ns, memory_order_relaxed));
+}
+
+static uint32_t rows_of_shard(const struct weft_load_servers *servers)
+{
+    uint32_t rows = servers->rows_max / servers->count;
+    return rows > 1024 ? rows : 1024;
+}
+
+static weft_status start_one(struct weft_load_servers *servers, uint32_t shard,
+                             const struct weft_load_workload *workload,
+                             struct weft_shard_thread_config *config, struct weft_io_error *error)
+{
+    struct weft_load_local *local = &servers->local[shard];
+    local->servers = servers;
+    config->shard = shard;
+    config->on_request_arg = local;
+    /* Peers are numbered below the endpoint's table size: twice the workers and some. */
+    weft_status status = weft_load_active_init(&servers->active[shard], 2 * workload->workers + 8);
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, status, "no memory for the statistics of shard %u", shard);
+    }
+    status = weft_shard_thread_start(&local->thread, config, error);
+    if (status == WEFT_OK) {
+        servers->running++;
+        servers->shards[shard] =
+            (struct weft_load_shard){.host = "127.0.0.1", .port = local->thread.port};
+    }
+    return status;
+}
+
+weft_status weft_load_servers_start(struct weft_load_servers *servers,
+                                    const struct weft_load_workload *workload,
+                                    const struct weft_carrier *carrier,
+                                    const struct weft_security *security, uint32_t busy_poll_us,
+                                    struct weft_io_error *error)
+{
+    servers->count = workload->shards;
+    atomic_store(&servers->measure_from_ns, WEFT_NEVER); /* before a shard reads it */
+    servers->local = calloc(servers->count, sizeof(*servers->local));
+    servers->active = calloc(servers->count, sizeof(*servers->active));
+    if (servers->local == NULL || servers->active == NULL) {
+        return weft_io_fail(error, WEFT_NOMEM, "no memory for %u shards", servers->count);
+    }
+    struct weft_shard_thread_config config = {
+        .host = "127.0.0.1",
+        .shards = servers->count,
+        .workers = workload->workers,
+        .rows_max = rows_of_shard(servers),
+        .tables_max = 1,
+        .dim_max = workload->dim,
+        .push_slots = SLOTS,
+        .pull_slots = SLOTS,
+        .rows_per_rpc_max = workload->rows > 0 ? workload->rows : 1,
+        .tx_window_max = TX_WINDOW,
+        .peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S,
+        .credit_share = &servers->share,
+        .busy_poll_us = (uint16_t)busy_poll_us,
+        .keepalive_ns = WEFT_NEVER,
+        .idle_timeout_ns = WEFT_NEVER,
+        .carrier = *carrier,
+        .security = security,
+        .on_request = on_request,
+    };
+    weft_status status = WEFT_OK;
+    for (uint32_t s = 0; status == WEFT_OK && s < servers->count; s++) {
+        status = start_one(servers, s, workload, &config, error);
+    }
+    return status;
+}
+
+void weft_load_servers_stop(struct weft_load_servers *servers)
+{
+    for (; servers->running > 0; servers->running--) {
+        weft_shard_thread_join(&servers->local[servers->running - 1].thread);
+    }
+}
+
+void weft_load_servers_fini(struct weft_load_servers *servers)
+{
+    weft_load_servers_stop(servers);
+    for (uint32_t s = 0; servers->active != NULL && s < servers->count; s++) {
+        weft_load_active_fini(&servers->active[s]);
+    }
+    free(servers->active);
+    free(servers->local);
+}
+
+/* ---- CPU ------------------------------------------------------------------------------------- */
+
+static bool clock_read(clockid_t clock, uint64_t *sum)
+{
+    struct timespec at;
+    if (clock_gettime(clock, &at) != 0) {
+        return false;
+    }
+    *sum += (uint64_t)at.tv_sec * WEFT_NS_PER_S + (uint64_t)at.tv_nsec;
+    return true;
+}
+
+bool weft_load_servers_cpu_ns(const struct weft_load_servers *servers, uint64_t *cpu_ns_p)
+{
+    uint64_t sum = 0;
+    clockid_t clock;
+    bool known = servers->running > 0;
+    for (uint32_t s = 0; known && s < servers->running; s++) {
+        known = pthread_getcpuclockid(servers->local[s].thread.thread, &clock) == 0 &&
+                clock_read(clock, &sum);
+    }
+    if (servers->running == 0 && servers->server_pid != 0) {
+        known =
+            clock_getcpuclockid((pid_t)servers->server_pid, &clock) == 0 && clock_read(clock, &sum);
+    }
+    *cpu_ns_p = known ? sum : 0;
+    return known;
+}

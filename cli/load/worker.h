@@ -1,0 +1,89 @@
+/* One logical worker of a load: an endpoint, a rank and a client of its own, and the requests that it
+ * has under way. Many of them are turned by one thread (crowd.h).
+ *
+ * Closed loop: a place for a request that falls free is taken at once. Open loop: requests are due
+ * at times drawn beforehand (Poisson), whatever became of the earlier ones; one that finds no free
+ * place waits, and its latency counts from when it was due. So a server that stalls is charged with
+ * every request that it kept waiting, not with the few that were sent (coordinated omission).
+ */
+#ifndef WEFT_CLI_LOAD_WORKER_H
+#define WEFT_CLI_LOAD_WORKER_H
+
+#include "cli/load/servers.h"
+#include "cli/load/zipf.h"
+#include "ps/client.h"
+
+enum weft_load_kind { WEFT_LOAD_PUSH, WEFT_LOAD_PULL, WEFT_LOAD_KINDS };
+
+/* Of one thread's workers, in the time that is measured. */
+struct weft_load_sums {
+    struct weft_hist latency[WEFT_LOAD_KINDS]; /* ns, of requests, from when they were due */
+    uint64_t rows[WEFT_LOAD_KINDS];
+    uint64_t unanswered; /* due, and without an answer at the end; also in `latency`, with the time
+                          * that they had waited until then */
+    uint64_t refused;    /* answered with a status other than OK */
+};
+
+/* What the workers of one thread share. */
+struct weft_load_scene {
+    const struct weft_load_workload *workload;
+    const struct weft_load_servers *servers;
+    const struct weft_carrier *carrier;
+    const struct weft_security *security;
+    const struct weft_zipf *zipf;
+    const float *gradients; /* (rows, dim): what every push pushes */
+    float *weights;         /* (rows, dim): where every pull of this thread goes */
+    struct weft_load_sums *sums;
+    uint64_t measure_from_ns; /* requests due from here ... */
+    uint64_t measure_to_ns;   /* ... until here count; WEFT_NEVER both: not yet known */
+};
+
+enum weft_load_state {
+    WEFT_LOAD_OPENING, /* its table is being declared on all shards */
+    WEFT_LOAD_READY,
+    WEFT_LOAD_FAILED, /* error says why */
+};
+
+struct weft_load_request {
+    bool busy;
+    enum weft_load_kind kind;
+    weft_ps_op op;
+    uint64_t due_ns;
+    uint64_t *ids; /* (rows,): borrowed by a pull until it is done */
+};
+
+struct weft_load_worker {
+    const struct weft_load_scene *scene;
+    uint32_t rank;
+    enum weft_load_state state;
+    struct weft_driver *driver;
+    struct weft_provider *provider;
+    struct weft_msgr msgr;
+    struct weft_ps_client *client;
+    weft_peer *peers; /* (shards,) */
+    struct weft_prng prng;
+    weft_ps_op opening;
+    struct weft_load_request *requests; /* (in_flight,) */
+    uint64_t *ids;
+    uint32_t busy_count;
+    uint64_t next_ns; /* open loop: when the next request is due */
+    bool is_running;  /* starts requests */
+    char error[192];
+};
+
+/* Open the endpoint, begin the connections and declare the table. Owns: weft_load_worker_fini is
+ * due, also after an error. Errors: state FAILED, and error in words. */
+weft_status weft_load_worker_init(struct weft_load_worker *worker,
+                                  const struct weft_load_scene *scene, uint32_t rank);
+void weft_load_worker_fini(struct weft_load_worker *worker);
+
+/* Begin with requests; the first one of an open loop is due a random time after now_ns. */
+void weft_load_worker_go(struct weft_load_worker *worker, uint64_t now_ns);
+
+/* One turn without sleeping, then prepare for a wait. False: turn it again before waiting. */
+bool weft_load_worker_turn(struct weft_load_worker *worker);
+
+/* Begin no more requests, and enter those without an answer in the sums. */
+void weft_load_worker_halt(struct weft_load_worker *worker);
+
+#endif

@@ -1,0 +1,134 @@
+#!/bin/sh
+# `weft load`: what it prints is complete and adds up, workload files, an early end. No figure is judged.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+# run_json <options...>: a run's JSON in $tap_tmp/json. A process that is stopped for the whole of
+# a short run has done nothing in it, so that is tried again.
+run_json() {
+    for attempt in 1 2 3 4 5 6 7 8 9 10; do
+        "$WEFT_BIN" load --seconds 0.5 --warmup 0.1 --json "$@" >"$tap_tmp/json" 2>"$tap_tmp/err" || {
+            cat "$tap_tmp/err"
+            return 1
+        }
+        ! jq -e '.rpcs > 0 and .run.requests > 0' "$tap_tmp/json" >/dev/null || return 0
+        echo "# attempt $attempt has no answers"
+    done
+    return 1
+}
+
+complete='
+    def numbers(names): [.[names[]] | type] | all(. == "number");
+    (keys | sort) == (["rpcs", "rpcs_per_s", "rows_per_s", "latency_us", "breakdown_us",
+        "active_connections_per_ms", "server_cpu_s", "worker_cpu_s", "server_cpu_us_per_rpc",
+        "rss_mb", "records_dropped", "run"] | sort) and
+    numbers(["rpcs", "rpcs_per_s", "worker_cpu_s", "rss_mb", "records_dropped"]) and
+    (.rows_per_s | numbers(["push", "pull"])) and
+    (.latency_us[] | numbers(["p50", "p90", "p99", "max"])) and
+    (.breakdown_us[] | numbers(["W_proc", "W_queue", "PS_proc", "PS_queue", "PS_wait", "N_tx"])) and
+    all(.latency_us[]; .p50 <= .p90 and .p90 <= .p99 and .p99 <= .max)'
+
+tap_run "a short run" run_json --local 2 --workers 8 --rows 16 --dim 4
+tap_run "its JSON is complete" jq -e "$complete" "$tap_tmp/json"
+tap_run "its figures go together" jq -e '
+    .run.loop == "closed" and .run.workers == 8 and .run.servers == 2 and .run.refused == 0 and
+    .rpcs >= .run.requests and .rpcs <= 2 * (.run.requests + 16 * 8) and
+    ((.rpcs_per_s * .run.seconds - .rpcs) | fabs) < 1 and
+    ((.rows_per_s.push + .rows_per_s.pull) * .run.seconds / 16 - .run.requests | fabs) < 1 and
+    .server_cpu_s > 0 and .worker_cpu_s > 0 and .rss_mb > 1 and
+    ((.server_cpu_us_per_rpc * .rpcs / 1e6 - .server_cpu_s) | fabs) < 1e-6 and
+    .active_connections_per_ms.p50 >= 1 and .active_connections_per_ms.p99 <= 8' "$tap_tmp/json"
+
+tap_run "requests that carry nothing" run_json --local 1 --workers 4 --rows 0
+tap_run "are one RPC each" jq -e "$complete"' and .latency_us.push.max == 0 and
+    .rows_per_s == {"push": 0, "pull": 0} and .run.requests <= .rpcs and
+    .rpcs <= .run.requests + 16 * 4 and .breakdown_us.pull.N_tx > 0' "$tap_tmp/json"
+
+tap_run "over TCP" run_json --local 1 --workers 4 --rows 16 --dim 4 --transport tcp
+tap_run "the same JSON" jq -e "$complete"' and .run.transport == "tcp"' "$tap_tmp/json"
+
+# An open loop loses no request: those that were due are answered, or counted as not.
+tap_run "an open loop" run_json --local 1 --workers 4 --rows 4 --dim 4 --rate 400 --seconds 1 --mix 3:1
+tap_run "has about as many requests as it was told" jq -e "$complete"' and .run.loop == "open" and
+    .run.rate == 400 and (.run.requests + .run.unanswered | . > 200 and . < 700)' "$tap_tmp/json"
+
+# ---- servers of its own --------------------------------------------------------------------------
+
+# wait_for <file> <regular expression> <pid>: false when the process has ended without it.
+wait_for() {
+    while ! grep -q "$2" "$1"; do
+        kill -0 "$3" 2>/dev/null || return 1
+        sleep 0.05
+    done
+}
+
+"$WEFT_BIN" server --port 0 --workers 4 --security none >"$tap_tmp/server.out" 2>&1 &
+server=$!
+if wait_for "$tap_tmp/server.out" '127\.0\.0\.1:[0-9]' $server; then
+    address=$(sed -n 's/.*\(127\.0\.0\.1:[0-9]*\).*/\1/p' "$tap_tmp/server.out" | head -n 1)
+    tap_run "running servers" run_json --servers "$address" --server-pid $server --security none \
+        --workers 4 --rows 8 --dim 4
+    tap_run "whose CPU time is known by their process" jq -e "$complete"' and .server_cpu_s > 0 and
+        .active_connections_per_ms == {"p50": null, "p99": null}' "$tap_tmp/json"
+    tap_run "or not" run_json --servers "$address" --security none --workers 4 --rows 8 --dim 4
+    tap_run "and is null then" jq -e '.server_cpu_s == null and .server_cpu_us_per_rpc == null' \
+        "$tap_tmp/json"
+else
+    tap_fail "running servers" "$(cat "$tap_tmp/server.out")"
+fi
+kill $server
+wait $server
+
+# ---- an early end --------------------------------------------------------------------------------
+
+"$WEFT_BIN" load --local 1 --workers 4 --rows 4 --dim 4 --seconds 600 --warmup 0 --json \
+    >"$tap_tmp/early.json" 2>"$tap_tmp/early.err" &
+load=$!
+wait_for "$tap_tmp/early.err" '^measuring' $load
+kill -TERM $load
+wait $load
+tap_is "an early end is no failure" $? 0
+tap_run "and has the result so far" jq -e "$complete"' and .run.interrupted and .run.seconds < 600' \
+    "$tap_tmp/early.json"
+
+# ---- workload files ------------------------------------------------------------------------------
+
+tap_run "a workload is printed" "$WEFT_BIN" load --print-workload --scale S3 --rows 7 --mix 2:5 \
+    --zipf-top 300:0.7 --keys 12345 --rate 12.5 --id-bits 32 --seed 9 --seconds 0.25
+cp "$tap_tmp/run.out" "$tap_tmp/workload"
+tap_run "and read" "$WEFT_BIN" load --workload "$tap_tmp/workload" --print-workload
+tap_is "as the same" "$(cat "$tap_tmp/run.out")" "$(cat "$tap_tmp/workload")"
+tap_like "with the scale as workers and shards" "$(tr '\n' ' ' <"$tap_tmp/workload")" \
+    'local = 40 workers = 160 rows = 7'
+tap_like "options win over it" \
+    "$("$WEFT_BIN" load --rows 9 --workload="$tap_tmp/workload" --print-workload)" '^rows = 9$'
+
+bad_file() { # bad_file <name> <what it says> <line>
+    printf 'rows = 3 # fine\n\n%s\n' "$3" >"$tap_tmp/bad"
+    tap_run_fails "$1" 2 "$WEFT_BIN" load --workload "$tap_tmp/bad" --print-workload
+    tap_like "$1: it says where" "$(cat "$tap_tmp/run.out")" "$2"
+}
+bad_file "an unknown key" 'bad line 3: unknown key "rowz"' "rowz = 3"
+bad_file "an option that is no part of a workload" 'unknown key "security"' "security = none"
+bad_file "a line that is none" 'line 3 is not' "rows"
+bad_file "a bad value" 'line 3' "rows = many"
+tap_run_fails "no such file" 1 "$WEFT_BIN" load --workload "$tap_tmp/none" --print-workload
+
+# ---- options -------------------------------------------------------------------------------------
+
+refused() { # refused <name> <what it says> <options...>
+    name=$1
+    says=$2
+    shift 2
+    tap_run_fails "$name" 2 "$WEFT_BIN" load "$@"
+    tap_like "$name: it says why" "$(cat "$tap_tmp/run.out")" "$says"
+}
+refused "no servers" "which servers" --workers 2
+refused "both kinds of servers" "exclude" --servers 127.0.0.1:1 --local 1
+refused "servers that are none" "HOST:PORT" --servers nowhere
+refused "a mix of nothing" "PUSH:PULL" --local 1 --mix 0:0
+refused "a share that cannot be" "does not go with" --local 1 --zipf-top 100:0.01 --keys 1000
+refused "more popular keys than keys" "does not go with" --local 1 --zipf-top 100:0.5 --keys 50
+refused "a scale that there is not" "S1" --scale S7
+refused "too many workers" "1 to 1000" --local 1 --workers 1001
+tap_done
