@@ -9,6 +9,7 @@
  * (docs/RUN.md section 1).
  */
 #define _GNU_SOURCE
+#include "cli/deaths.h"
 #include "cli/job.h"
 #include "cli/process.h"
 #include "cli/security.h"
@@ -44,6 +45,8 @@ struct run {
     uint32_t restarts;
     uint32_t lease_ms;
     const char *job;
+    enum weft_worker_death on_death;
+    uint32_t lost; /* workers that died and are not started again (SHRINK) */
     const char *server_options; /* words with blanks between them; NULL = none */
     struct weft_carrier carrier;
     struct weft_security security;
@@ -168,6 +171,7 @@ static void make_server(struct run *run, uint32_t s)
     add_common(run, words);
     word(words, "--shards-per-server=%u", run->shards_per_server);
     word(words, "--scheduler=127.0.0.1:%u", run->scheduler_port);
+    word(words, "--on-worker-death=%s", weft_deaths_name(run->on_death));
     for (const char *at = run->server_options; at != NULL && *at != '\0'; at += strspn(at, " ")) {
         size_t bytes = strcspn(at, " ");
         if (bytes > 0) {
@@ -253,6 +257,29 @@ static void note_ready(struct run *run, struct weft_place *place, const cJSON *m
     keep_ports(run, place->rank);
 }
 
+/* The servers learn of it now, not when a connection has been silent for long. */
+static void tell_death(struct run *run, uint32_t rank)
+{
+    for (uint32_t s = 0; s < run->servers; s++) {
+        struct weft_place *server = server_of(run, s);
+        if (server->pid != 0 && server->channel.fd >= 0) {
+            (void)weft_channel_send(&server->channel, weft_deaths_event(rank));
+        }
+    }
+}
+
+/* A place whose process has died as often as it may: the end of the run, or of this worker alone. */
+static void give_up(struct run *run, struct weft_place *place, bool is_worker, const char *how)
+{
+    const char *more = run->restarts > 0 ? ", once more than --restart allows" : "";
+    if (is_worker && run->on_death == WEFT_DEATH_SHRINK && ++run->lost < run->workers) {
+        place->is_finished = true;
+        fprintf(stderr, "weft run: worker %u %s%s; the others go on\n", place->rank, how, more);
+    } else if (run->error[0] == '\0') {
+        snprintf(run->error, sizeof(run->error), "%s %u %s%s", place->role, place->rank, how, more);
+    }
+}
+
 static void note_exit(struct run *run, struct weft_place *place)
 {
     char how[160];
@@ -263,11 +290,12 @@ static void note_exit(struct run *run, struct weft_place *place)
         return;
     }
     weft_process_ending(&process, how, sizeof(how));
-    if (place->starts > run->restarts) {
-        if (run->error[0] == '\0') {
-            snprintf(run->error, sizeof(run->error), "%s %u %s%s", place->role, place->rank, how,
-                     run->restarts > 0 ? ", once more than --restart allows" : "");
-        }
+    if (is_worker) {
+        tell_death(run, place->rank);
+    }
+    if (place->starts > run->restarts ||
+        (is_worker && run->on_death == WEFT_DEATH_FAIL)) {
+        give_up(run, place, is_worker, how);
         return;
     }
     uint32_t doublings = place->starts - 1 < RESTART_DOUBLINGS ? place->starts - 1
@@ -416,7 +444,7 @@ static int run_all(struct run *run)
     } else if (!good) {
         fprintf(stderr, "weft run: %s; all processes were ended\n", run->error);
     } else {
-        fprintf(stderr, "weft run: all %u workers have finished\n", run->workers);
+        fprintf(stderr, "weft run: all %u workers have finished\n", run->workers - run->lost);
     }
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
@@ -534,6 +562,7 @@ int weft_cli_run(int argc, char **argv)
          WEFT_OPTION_U32, .value = &run.shards_per_server, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
         {"restart", "N", "start a process that died again, so often for each; 0 = the first death\n"
          "ends the run", WEFT_OPTION_U32, .value = &run.restarts, .max = 1000000},
+        WEFT_DEATHS_OPTION(&run.on_death),
         {"lease-ms", "MS", "as for `weft scheduler`", WEFT_OPTION_U32, .value = &run.lease_ms,
          .min = 100, .max = 3600000},
         {"server-options", "WORDS", "for every `weft server`, in one argument with blanks between them:\n"

@@ -3,6 +3,7 @@
 #include "cli/checkpoint.h"
 #include "cli/coordinator.h"
 #include "cli/counters.h"
+#include "cli/deaths.h"
 #include "cli/job.h"
 #include "cli/membership.h"
 #include "cli/process.h"
@@ -15,10 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { DEFAULT_WORKERS = 16 };
+enum { DEFAULT_WORKERS = 16, KEEPALIVE_MS = 5000 /* where a worker's death matters */ };
 
 struct server {
     const char *host;
@@ -37,6 +39,8 @@ struct server {
     uint32_t busy_poll_us;
     uint32_t keepalive_ms;
     uint32_t idle_timeout_ms;
+    enum weft_worker_death on_death;
+    int lost_fd; /* FAIL: who died; else -1 */
     const char *trace;
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
     struct weft_carrier carrier;
@@ -168,6 +172,8 @@ static int start_shards(struct server *server)
             .busy_poll_us = (uint16_t)server->busy_poll_us,
             .keepalive_ns = weft_job_span_ns(server->keepalive_ms),
             .idle_timeout_ns = weft_job_span_ns(server->idle_timeout_ms),
+            .on_death = server->on_death,
+            .lost_fd = server->lost_fd,
             .loss = {.loss_ppm = server->inject_loss_ppm,
                      .role = WEFT_ROLE_SERVER,
                      .rank = server->shard_base + i,
@@ -344,7 +350,30 @@ static bool is_request(struct server *server, int signal_fd)
     return true;
 }
 
-/* Sleep until a signal asks us to end, the parent is gone, or the coordinator says so. */
+/* The parent says that a worker has died; false: it is gone itself. */
+static bool is_word(struct server *server)
+{
+    struct weft_channel *channel = &server->channel;
+    weft_status status;
+    do {
+        cJSON *message = NULL;
+        uint32_t rank;
+        uint64_t at_ns;
+        status = weft_channel_next(channel, &message);
+        if (message != NULL && weft_deaths_take(message, &rank, &at_ns)) {
+            for (uint32_t i = 0; i < server->started; i++) {
+                weft_shard_thread_worker_died(&server->threads[i], rank, at_ns);
+            }
+        }
+        cJSON_Delete(message);
+        /* What came in the same bytes: no poll would tell. */
+    } while (status == WEFT_OK && channel->count > 0 &&
+             memchr(channel->bytes, '\n', channel->count) != NULL);
+    return status == WEFT_OK;
+}
+
+/* Sleep until a signal asks us to end, the parent is gone, the coordinator says so, or a worker has
+ * died whose death ends the job. */
 static void wait_for_end(struct server *server, int signal_fd)
 {
     const struct weft_member_thread *member = server->membership.thread;
@@ -352,10 +381,31 @@ static void wait_for_end(struct server *server, int signal_fd)
         {.fd = signal_fd, .events = POLLIN},
         {.fd = server->channel.fd, .events = POLLIN}, /* -1 is passed over */
         {.fd = member != NULL ? weft_member_thread_fd(member) : -1, .events = POLLIN},
+        {.fd = server->lost_fd, .events = POLLIN},
     };
-    while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0 ||
-           ((fds[0].revents & POLLIN) != 0 && is_request(server, signal_fd))) {
+    for (bool more = true; more;) {
+        if (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
+            continue;
+        }
+        more = fds[2].revents == 0 && fds[3].revents == 0 &&
+               (fds[0].revents == 0 || is_request(server, signal_fd)) &&
+               (fds[1].revents == 0 || is_word(server));
     }
+}
+
+/* --on-worker-death fail, and one has. */
+static int look_for_lost(struct server *server)
+{
+    char text[96];
+    for (uint32_t i = 0; i < server->started; i++) {
+        uint32_t rank = atomic_load(&server->threads[i].lost_rank);
+        if (rank != UINT32_MAX) {
+            snprintf(text, sizeof(text), "worker %u has died; --on-worker-death fail ends the job",
+                     rank);
+            return fail(server, WEFT_PEER, text);
+        }
+    }
+    return WEFT_EXIT_OK;
 }
 
 static void tell_counters(struct server *server)
@@ -396,11 +446,13 @@ static int serve(struct server *server)
     }
     weft_tracing_open(&server->tracing, server->trace);
     signal_fd_asked = signal_fd;
+    server->lost_fd = server->on_death == WEFT_DEATH_FAIL ? eventfd(0, EFD_CLOEXEC) : -1;
     int status = start_in_job(server);
     if (status == WEFT_EXIT_OK) {
         tell_ready(server);
         wait_for_end(server, signal_fd);
         status = look_at_membership(server);
+        status = status == WEFT_EXIT_OK ? look_for_lost(server) : status;
     }
     weft_membership_leave(&server->membership, true);
     weft_checkpoint_end(server->checkpoint);
@@ -415,6 +467,9 @@ static int serve(struct server *server)
     weft_coordinator_stop(&server->coordinator);
     weft_tracing_close(&server->tracing);
     close(signal_fd);
+    if (server->lost_fd >= 0) {
+        close(server->lost_fd);
+    }
     return status;
 }
 
@@ -431,6 +486,9 @@ static int check_rest(const struct weft_command *command, struct server *server)
     }
     if (server->checkpoints.restore && server->checkpoints.directory == NULL) {
         return weft_options_usage(command, "--restore needs --checkpoint: from where?");
+    }
+    if (server->keepalive_ms == UINT32_MAX) {
+        server->keepalive_ms = server->on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;
     }
     int status =
         weft_carrier_check(command, &server->carrier, server->inject_loss_ppm, server->trace);
@@ -495,6 +553,8 @@ int weft_cli_server(int argc, char **argv)
                              .rows_max = 4194304,
                              .tables_max = 4,
                              .dim_max = 64,
+                             .keepalive_ms = UINT32_MAX,
+                             .lost_fd = -1,
                              .inject_seed = 1,
                              .security = WEFT_SECURITY_DEFAULTS,
                              .checkpoints = WEFT_CHECKPOINT_DEFAULTS,
@@ -547,11 +607,13 @@ int weft_cli_server(int argc, char **argv)
          "nothing comes for 5 s then, it is given up. 0 = only a worker that\n"
          "owes an answer is asked. Longer than the longest step of workers, or\n"
          "with their --drive engine",
-         WEFT_OPTION_U32, .value = &server.keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},
+         WEFT_OPTION_U32, .value = &server.keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX,
+         .fallback = "0; with --on-worker-death shrink or fail 5000"},
         {"idle-timeout-ms", "N",
          "close a worker's connection over which nothing was heard for so many\n"
          "ms, with nothing outstanding; 0 = never",
          WEFT_OPTION_U32, .value = &server.idle_timeout_ms, .max = WEFT_JOB_SPAN_MS_MAX},
+        WEFT_DEATHS_OPTION(&server.on_death),
         WEFT_CHECKPOINT_OPTIONS(&server.checkpoints),
         {"restore", NULL, "begin with the newest good checkpoint of --checkpoint, which may be of\n"
          "another number of shards", WEFT_OPTION_FLAG, .value = &server.checkpoints.restore},

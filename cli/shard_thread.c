@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What the thread holds while it runs. */
 struct serving {
@@ -35,6 +36,7 @@ static struct weft_shard_config shard_config(const struct weft_shard_thread_conf
     shard.rows_per_rpc_max =
         config->rows_per_rpc_max != 0 ? config->rows_per_rpc_max : shard.rows_per_rpc_max;
     shard.clock_ns = clock_now;
+    shard.on_death = config->on_death;
     shard.checkpoints = config->checkpoint != NULL;
     return shard;
 }
@@ -119,6 +121,32 @@ static void note_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
     thread->hint = hint;
 }
 
+/* What a supervisor has told since the last turn. */
+static void take_deaths(struct weft_shard_thread *thread, struct weft_shard *shard)
+{
+    if (!atomic_exchange(&thread->has_deaths, false)) {
+        return;
+    }
+    pthread_mutex_lock(&thread->lock);
+    for (uint32_t rank = 0; rank < thread->config.workers; rank++) {
+        if (thread->died_ns[rank] != 0) {
+            weft_shard_worker_died(shard, rank, thread->died_ns[rank], weft_clock_now_ns());
+            thread->died_ns[rank] = 0;
+        }
+    }
+    pthread_mutex_unlock(&thread->lock);
+}
+
+static void tell_lost(struct weft_shard_thread *thread, const struct weft_shard *shard)
+{
+    uint32_t rank;
+    const uint64_t one = 1;
+    if (thread->lost_rank == UINT32_MAX && weft_shard_has_lost(shard, &rank)) {
+        atomic_store(&thread->lost_rank, rank);
+        (void)!write(thread->config.lost_fd, &one, sizeof(one));
+    }
+}
+
 static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
                   struct serving *serving)
 {
@@ -130,6 +158,8 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
     tell(thread, WEFT_OK, driver);
     while (!atomic_load(&thread->stop)) {
         (void)weft_driver_step(driver, again ? 0 : WEFT_NEVER, handle, serving);
+        take_deaths(thread, serving->shard);
+        tell_lost(thread, serving->shard);
         again = feed != NULL && weft_checkpoint_turn(feed, serving->shard);
         for (weft_peer peer; weft_shard_take_replaced(serving->shard, &peer);) {
             weft_driver_disconnect(driver, peer);
@@ -222,10 +252,16 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
 {
     memset(thread, 0, sizeof(*thread));
     thread->config = *config;
+    thread->lost_rank = UINT32_MAX;
+    thread->died_ns = calloc(config->workers, sizeof(*thread->died_ns));
+    if (thread->died_ns == NULL) {
+        return weft_io_fail(error, WEFT_NOMEM, "out of memory");
+    }
     pthread_mutex_init(&thread->lock, NULL);
     pthread_cond_init(&thread->opened, NULL);
     int why = pthread_create(&thread->thread, NULL, run, thread);
     if (why != 0) {
+        free(thread->died_ns);
         return weft_io_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
     }
     pthread_mutex_lock(&thread->lock);
@@ -236,18 +272,37 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
     pthread_mutex_unlock(&thread->lock);
     if (status != WEFT_OK) {
         pthread_join(thread->thread, NULL);
+        free(thread->died_ns);
         *error = thread->error;
     }
     return status;
+}
+
+static void wake(struct weft_shard_thread *thread)
+{
+    if (thread->driver != NULL) {
+        weft_driver_wake(thread->driver);
+    }
+}
+
+void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t rank, uint64_t at_ns)
+{
+    if (rank >= thread->config.workers) {
+        return;
+    }
+    pthread_mutex_lock(&thread->lock);
+    thread->died_ns[rank] = at_ns;
+    atomic_store(&thread->has_deaths, true);
+    wake(thread);
+    pthread_mutex_unlock(&thread->lock);
 }
 
 void weft_shard_thread_join(struct weft_shard_thread *thread)
 {
     atomic_store(&thread->stop, true);
     pthread_mutex_lock(&thread->lock);
-    if (thread->driver != NULL) {
-        weft_driver_wake(thread->driver);
-    }
+    wake(thread);
     pthread_mutex_unlock(&thread->lock);
     pthread_join(thread->thread, NULL);
+    free(thread->died_ns);
 }

@@ -37,6 +37,8 @@ struct weft_shard_thread_config {
     uint16_t busy_poll_us;
     uint64_t keepalive_ns;    /* WEFT_NEVER = not */
     uint64_t idle_timeout_ns;
+    enum weft_worker_death on_death;
+    int lost_fd; /* eventfd, written when lost_rank is; -1 = none */
     struct weft_carrier carrier;
     const struct weft_security *security; /* loaded; borrowed until join */
     bool quiet; /* do not print hints about refused peers */
@@ -55,6 +57,9 @@ struct weft_shard_thread {
     weft_status status;
     struct weft_io_error error;
     atomic_bool stop;
+    atomic_bool has_deaths;
+    uint64_t *died_ns; /* (workers,): told, and not yet taken; 0 = none. Under the lock */
+    _Atomic uint32_t lost_rank; /* whose death ends the job (FAIL); UINT32_MAX = nobody's */
     uint32_t hints_said; /* of enum weft_ep_hint: bit by bit */
     struct weft_tracing_feed trace;
     /* Valid after weft_shard_thread_join: */
@@ -70,6 +75,9 @@ struct weft_shard_thread {
 weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
                                     const struct weft_shard_thread_config *config,
                                     struct weft_io_error *error);
+
+/* Any thread: the process of this worker has died, at at_ns of the machine's clock. */
+void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t rank, uint64_t at_ns);
 
 /* Tell the workers that it is over, give everything back, fill in the counters. */
 void weft_shard_thread_join(struct weft_shard_thread *thread);

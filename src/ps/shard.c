@@ -379,13 +379,6 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
     }
 }
 
-/* A connection that is opened anew need not be a death: the new one says whose it is. Where clocks
- * do not stand until it comes, the rank is out until then. */
-static bool is_end(const struct weft_shard *shard, enum weft_msg_down down)
-{
-    return down != WEFT_DOWN_RESTARTED || shard->config.on_death == WEFT_DEATH_SHRINK;
-}
-
 static void peer_down(struct weft_shard *shard, const struct weft_msg_event *event,
                       uint64_t now_ns)
 {
@@ -393,10 +386,8 @@ static void peer_down(struct weft_shard *shard, const struct weft_msg_event *eve
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
         if (shard->workers[rank].up && shard->workers[rank].peer == event->peer) {
             worker_unbind(shard, rank);
-            if (is_end(shard, event->down)) {
-                bool died = event->down != WEFT_DOWN_CLOSED && event->down != WEFT_DOWN_LOCAL;
-                weft_shard_members_leave(shard, rank, died, now_ns);
-            }
+            bool died = event->down != WEFT_DOWN_CLOSED && event->down != WEFT_DOWN_LOCAL;
+            weft_shard_members_leave(shard, rank, died, now_ns);
         }
     }
 }

@@ -33,7 +33,8 @@ struct weft_shard;
 enum weft_worker_death {
     WEFT_DEATH_WAIT,   /* stand until its rank is there again */
     WEFT_DEATH_SHRINK, /* go on without it; who comes joins at the clock in progress */
-    WEFT_DEATH_FAIL,   /* as WAIT, and weft_shard_has_lost says so */
+    WEFT_DEATH_FAIL,   /* as WAIT, and weft_shard_has_lost says so; a connection that breaks without
+                        * a CLOSE is a death */
 };
 
 struct weft_shard_config {

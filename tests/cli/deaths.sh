@@ -1,0 +1,68 @@
+#!/bin/sh
+# What a job does when a worker dies: the clock stands until it comes back, goes on without it, or the
+# job ends. Who comes late joins at the clock in progress.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+TMPDIR=$tap_tmp
+export TMPDIR
+unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
+weft=$WEFT_BIN
+tally=$WEFT_TALLY_BIN
+unset MALLOC_PERTURB_
+
+# until_true <seconds> <command...>
+until_true() {
+    tries=$(($1 * 20))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || return 1
+        sleep 0.05
+    done
+}
+
+mkdir wait shrink late fail asp alone
+tap_run "wait, the default: a worker dies and is started again" env TALLY_DIE="1 3" \
+    "$weft" run -n 3 -s 2 --restart 1 -- "$tally" work wait 20
+tap_like "behind the clock that it had pushed for" "$(cat wait/log.1)" '^start 3$'
+tap_run "every push counts once" "$tally" check wait 3 20
+
+tap_run "shrink: it is not started again, and the others go on" env TALLY_DIE="1 3" \
+    "$weft" run -n 3 -s 2 --on-worker-death shrink -- "$tally" work shrink 20
+tap_like "which is said" "$(cat run.out)" \
+    '^weft run: worker 1 was killed by signal 9 (Killed); the others go on$'
+tap_like "to the end" "$(cat run.out)" '^weft run: all 2 workers have finished$'
+tap_is "of all clocks" "$(grep -c ack shrink/log.0)" 20
+tap_run "SSP shrinks, too" env TALLY_DIE="1 3" TALLY_MODE=ssp:2 \
+    "$weft" run -n 3 --on-worker-death shrink -- "$tally" work asp 20
+
+TALLY_LATE=2 "$weft" run -n 3 --on-worker-death shrink -- "$tally" work late 20 >late.out 2>&1 &
+run=$!
+tap_run "nobody waits for who has not come yet" until_true 60 test -f late/values
+touch late/late
+wait $run
+tap_is "who comes late belongs to the job" $? 0
+tap_like "from the clock in progress on" "$(cat late/log.2)" '^start 20$'
+
+tap_run_fails "fail: a death ends the run" 1 env TALLY_DIE="1 3" \
+    "$weft" run -n 2 --restart 5 --on-worker-death fail -- "$tally" work fail 20
+tap_like "in words" "$(cat run.out)" 'worker 1 \(was killed by signal 9\|has died; --on-worker-death\)'
+
+# Without a supervisor: the server sees the connection break.
+"$weft" keygen key >/dev/null
+"$weft" server --key-file key --port 0 --workers 2 --transport tcp --on-worker-death fail \
+    >server.out 2>&1 &
+server=$!
+tap_run "a server by itself" until_true 30 grep -q '^shard 0' server.out
+WEFT_JOB_KEY=$(cat key)
+WEFT_SERVERS=$(sed -n 's/^shard 0 of 1: //p' server.out)
+export WEFT_JOB_KEY WEFT_SERVERS
+TALLY_DIE="1 1" TALLY_TRANSPORT=tcp WEFT_RANK=1 WEFT_WORKERS=2 "$tally" work alone 5 >/dev/null 2>&1
+wait $server
+tap_is "ends with its worker" $? 1
+tap_like "and says why" "$(cat server.out)" \
+    '^weft server: worker 1 has died; --on-worker-death fail ends the job$'
+tap_run_fails "another word" 2 "$weft" server --on-worker-death die
+tap_like "is refused" "$(cat run.out)" 'it must be wait, shrink or fail'
+tap_done
