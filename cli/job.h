@@ -6,6 +6,7 @@
 
 #include "cli/carrier.h"
 #include "cli/options.h"
+#include "cli/recording.h"
 #include "cli/security.h"
 #include "cli/tracing.h"
 #include "cli/until.h"
@@ -44,6 +45,8 @@ struct weft_job {
     uint32_t busy_poll_us;
     uint32_t keepalive_ms; /* 0 = never */
     const char *trace; /* file to write the trace to; NULL = none */
+    struct weft_recording recording;
+    struct weft_record_ring *records; /* of this process's client; NULL = none */
     const char *save;  /* file to write the trained model to; NULL = none */
     bool engine; /* --drive engine: the endpoint has a thread of its own */
     struct weft_until until;
@@ -73,6 +76,7 @@ uint64_t weft_job_span_ns(uint32_t ms);
         .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
         .keepalive_ms = 1000,                                                                      \
         .until = WEFT_UNTIL_DEFAULTS,                                                              \
+        .recording = WEFT_RECORDING_DEFAULTS,                                                      \
         .security = WEFT_SECURITY_DEFAULTS,                                                        \
     }
 
@@ -133,6 +137,7 @@ const char *weft_job_parse_drive(const char *text, void *value);
      .value = &(job)->keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},                                  \
     {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,              \
      .fallback = "none"},                                                                          \
+    WEFT_RECORDING_OPTIONS(&(job)->recording),                                                     \
     {"save", "FILE", "write the trained model here, for `weft eval` and `weft predict`",           \
      WEFT_OPTION_STRING, .value = &(job)->save, .fallback = "not"},                                \
     {"drive", "WHO", "caller = the training thread turns the transport's crank;\n"                 \

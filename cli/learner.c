@@ -222,6 +222,7 @@ static weft_status open_client(struct weft_learner *learner, uint32_t rank)
     config.lists_per_op_max = 1;
     config.dim_max = learner->model.dim;
     config.clock_ns = clock_now;
+    config.records = learner->job->records;
     weft_status status = open_endpoint(learner, rank, &config);
     if (status != WEFT_OK) {
         return status;

@@ -1,4 +1,5 @@
 /* The one binary `weft`: finds the verb and hands over. One file per verb. */
+#include "cli/recording.h"
 #include "cli/verbs.h"
 
 #include "cli/options.h"
@@ -75,6 +76,7 @@ int main(int argc, char **argv)
         printf("weft %s\n", WEFT_VERSION);
         return WEFT_EXIT_OK;
     }
+    weft_recording_command(argc - 1, argv + 1);
     for (size_t i = 0; i < VERB_COUNT; i++) {
         if (strcmp(word, verbs[i].name) == 0) {
             return verbs[i].run(argc - 1, argv + 1);

@@ -7,6 +7,7 @@
 #include "cli/job.h"
 #include "cli/membership.h"
 #include "cli/process.h"
+#include "cli/recording.h"
 #include "cli/security.h"
 #include "cli/shard_thread.h"
 #include "cli/verbs.h"
@@ -42,6 +43,7 @@ struct server {
     enum weft_worker_death on_death;
     int lost_fd; /* FAIL: who died; else -1 */
     const char *trace;
+    struct weft_recording recording;
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
     struct weft_carrier carrier;
     struct weft_security security;
@@ -182,6 +184,8 @@ static int start_shards(struct server *server)
             .security = &server->security,
             .quiet = server->channel.fd >= 0,
             .tracing = &server->tracing,
+            .records = weft_recording_ring(&server->recording),
+            .active_window_ns = server->recording.window_us * WEFT_NS_PER_US,
             .checkpoint = server->checkpoint != NULL ? weft_checkpoint_feed(server->checkpoint, i)
                                                      : NULL,
         };
@@ -298,6 +302,15 @@ static int publish(struct server *server)
     return WEFT_EXIT_OK;
 }
 
+/* The first shard's number is in the spool's name. */
+static int open_records(struct server *server)
+{
+    struct weft_records_error error = {.text = ""};
+    weft_status status =
+        weft_recording_open(&server->recording, "server", server->shard_base, &error);
+    return status == WEFT_OK ? WEFT_EXIT_OK : fail(server, WEFT_IO, error.text);
+}
+
 static int start_in_job(struct server *server)
 {
     int status = WEFT_EXIT_OK;
@@ -310,6 +323,7 @@ static int start_in_job(struct server *server)
     }
     /* What is restored depends on which shards these are. */
     status = status == WEFT_EXIT_OK ? open_checkpoints(server) : status;
+    status = status == WEFT_EXIT_OK ? open_records(server) : status;
     status = status == WEFT_EXIT_OK ? start_shards(server) : status;
     status = status == WEFT_EXIT_OK ? begin_checkpoints(server) : status;
     if (status == WEFT_EXIT_OK && has_coordinator) {
@@ -410,6 +424,7 @@ static int look_for_lost(struct server *server)
 
 static void tell_counters(struct server *server)
 {
+    struct weft_recorder_counts records = weft_recording_finish(&server->recording);
     cJSON *event = weft_channel_event("done");
     cJSON *counters = cJSON_AddObjectToObject(event, "counters");
     for (uint32_t i = 0; i < server->started; i++) {
@@ -418,6 +433,8 @@ static void tell_counters(struct server *server)
         weft_counters_add_shard(counters, &thread->shard_counters);
         weft_counters_add_tables(counters, &thread->table_sums);
     }
+    weft_counters_add(counters, "records", records.records);
+    weft_counters_add(counters, "records_dropped", records.dropped);
     if (server->channel.fd >= 0) {
         (void)weft_channel_send(&server->channel, event);
         return;
@@ -462,6 +479,9 @@ static int serve(struct server *server)
     if (status == WEFT_EXIT_OK) {
         tell_counters(server);
         status = judge(server);
+    }
+    if (!weft_recording_close(&server->recording, "server")) {
+        status = WEFT_EXIT_FAILED;
     }
     weft_checkpoint_free(server->checkpoint);
     weft_coordinator_stop(&server->coordinator);
@@ -557,6 +577,7 @@ int weft_cli_server(int argc, char **argv)
                              .lost_fd = -1,
                              .inject_seed = 1,
                              .security = WEFT_SECURITY_DEFAULTS,
+                             .recording = WEFT_RECORDING_DEFAULTS,
                              .checkpoints = WEFT_CHECKPOINT_DEFAULTS,
                              .channel = {.fd = -1}};
     const struct weft_option options[] = {
@@ -619,6 +640,9 @@ int weft_cli_server(int argc, char **argv)
          "another number of shards", WEFT_OPTION_FLAG, .value = &server.checkpoints.restore},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},
+        WEFT_RECORDING_OPTIONS(&server.recording),
+        WEFT_RECORDING_WINDOW_OPTION(&server.recording),
+        WEFT_RECORDING_CHILD_OPTION(&server.recording),
         {"ports", "P,...", "one for each shard, from `weft run`", WEFT_OPTION_STRING,
          .value = &server.ports, .hidden = true},
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,

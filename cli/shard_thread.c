@@ -37,6 +37,9 @@ static struct weft_shard_config shard_config(const struct weft_shard_thread_conf
         config->rows_per_rpc_max != 0 ? config->rows_per_rpc_max : shard.rows_per_rpc_max;
     shard.clock_ns = clock_now;
     shard.on_death = config->on_death;
+    shard.records = config->records;
+    shard.active_window_ns =
+        config->active_window_ns != 0 ? config->active_window_ns : shard.active_window_ns;
     shard.checkpoints = config->checkpoint != NULL;
     return shard;
 }
@@ -172,6 +175,7 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
     pthread_mutex_lock(&thread->lock);
     thread->driver = NULL; /* nobody wakes it from here on */
     pthread_mutex_unlock(&thread->lock);
+    weft_shard_records_end(serving->shard);
     weft_driver_counters(driver, &thread->counters);
     thread->shard_counters = *weft_shard_counters(serving->shard);
     weft_shard_table_sums(serving->shard, &thread->table_sums);

@@ -43,6 +43,8 @@ struct weft_shard_thread_config {
     const struct weft_security *security; /* loaded; borrowed until join */
     bool quiet; /* do not print hints about refused peers */
     struct weft_tracing *tracing; /* of the process; borrowed until join */
+    struct weft_record_ring *records; /* NULL = none; borrowed until join */
+    uint64_t active_window_ns; /* with records; 0 = the usual */
     struct weft_checkpoint_feed *checkpoint; /* NULL = none are made; borrowed until join */
 };
 

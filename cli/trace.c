@@ -428,6 +428,7 @@ static void print_help(FILE *out)
             "  sql      of records: a question of your own\n"
             "  msg      of a trace: the life of one message, as a table\n"
             "  qlog     of a trace: all of it as qlog, for the tools that draw QUIC\n"
+            "  merge    one file of records of several, or of what a killed run left\n"
             "\n`weft trace VERB --help` explains a verb\n"
             "\nexample:\n  weft train --records run.db\n  weft trace summary run.db\n"
             "  weft trace slow run.db\n\n  weft train --inject-loss 0.02 --trace t\n"
@@ -447,6 +448,7 @@ int weft_cli_trace(int argc, char **argv)
         {"sql", weft_cli_recdb_sql},
         {"msg", weft_cli_trace_msg},
         {"qlog", weft_cli_trace_qlog},
+        {"merge", weft_cli_trace_merge},
     };
     for (size_t i = 0; argc >= 2 && i < WEFT_ARRAY_COUNT(verbs); i++) {
         if (strcmp(argv[1], verbs[i].name) == 0) {

@@ -40,6 +40,7 @@ void weft_trace_doc_fini(struct weft_trace_doc *doc);
 int weft_cli_trace_summary(int argc, char **argv);
 int weft_cli_trace_msg(int argc, char **argv);
 int weft_cli_trace_qlog(int argc, char **argv);
+int weft_cli_trace_merge(int argc, char **argv);
 
 /* What is said on and of the message's direction, and how it ended. */
 const char *weft_trace_direction_name(unsigned flags);

@@ -115,6 +115,15 @@ static void add_trace(struct train *train, struct weft_arguments *arguments, con
     }
 }
 
+/* Children leave their spools; the one file is made at the end. */
+static void add_records(struct train *train, struct weft_arguments *arguments)
+{
+    if (train->job.recording.path != NULL) {
+        weft_arguments_add(arguments, "--records=%s", train->job.recording.path);
+        weft_arguments_add(arguments, "--records-spool");
+    }
+}
+
 static weft_status start(struct train *train, const char *role, uint32_t rank,
                          struct weft_arguments *arguments)
 {
@@ -182,6 +191,8 @@ static weft_status start_server(struct train *train, uint32_t rank)
     add_checkpoints(train, &arguments);
     weft_train_place_server(&train->place, rank, &arguments);
     add_trace(train, &arguments, "server", rank);
+    add_records(train, &arguments);
+    weft_arguments_add(&arguments, "--active-window-us=%u", train->job.recording.window_us);
     return start(train, "server", rank, &arguments);
 }
 
@@ -219,6 +230,7 @@ static weft_status start_worker(struct train *train, uint32_t rank)
         weft_arguments_add(&arguments, "--save=%s", job->save);
     }
     add_trace(train, &arguments, "worker", rank);
+    add_records(train, &arguments);
     return start(train, "worker", rank, &arguments);
 }
 
@@ -493,6 +505,26 @@ static int report(struct train *train)
     return result;
 }
 
+/* After all processes have ended, in whatever way: what they recorded is worth most when something
+ * went wrong. */
+static bool make_records(struct train *train)
+{
+    const struct weft_recording_spools spools = {.servers = train->servers,
+                                                 .shards_per_server = train->shards_per_server,
+                                                 .workers = train->job.workers};
+    const char *path = train->job.recording.path;
+    struct weft_records_sum sum;
+    if (path == NULL) {
+        return true;
+    }
+    if (!weft_recording_merge(path, &spools, "train", &sum)) {
+        return false;
+    }
+    fprintf(train->progress, "\nrecords: %s: %llu RPCs, %llu records dropped\n", path,
+            (unsigned long long)sum.rpcs, (unsigned long long)sum.dropped);
+    return true;
+}
+
 static int run(struct train *train)
 {
     weft_status status = start_all(train);
@@ -506,12 +538,14 @@ static int run(struct train *train)
         print_failure(train);
     }
     weft_crew_stop(&train->crew, STOP_GRACE_NS);
+    bool recorded = make_records(train);
     if (status != WEFT_OK) {
         fprintf(stderr,
                 "\nweft train: all processes of the run were ended; no report was written\n");
         return WEFT_EXIT_FAILED;
     }
-    return report(train);
+    int result = report(train);
+    return recorded ? result : WEFT_EXIT_FAILED;
 }
 
 /* ---- before the run -------------------------------------------------------------------------- */
@@ -566,6 +600,12 @@ static int prepare_and_run(struct train *train)
     if (!can_be_written(train->report) || !can_be_written(train->job.save)) {
         return WEFT_EXIT_FAILED;
     }
+    struct weft_records_error records_error = {.text = ""};
+    if (train->job.recording.path != NULL &&
+        weft_records_check_path(train->job.recording.path, true, &records_error) != WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", records_error.text);
+        return WEFT_EXIT_FAILED;
+    }
     struct weft_lab_error lab_error;
     if (weft_train_place_find(&train->place, train->servers, train->job.workers, &lab_error) !=
         WEFT_OK) {
@@ -613,6 +653,7 @@ int weft_cli_train(int argc, char **argv)
                            .checkpoints = WEFT_CHECKPOINT_DEFAULTS};
     const struct weft_option options[] = {
         WEFT_JOB_OPTIONS(&train.job),
+        WEFT_RECORDING_WINDOW_OPTION(&train.job.recording),
         WEFT_SECURITY_OPTIONS(&train.job.security),
         {"servers", "N", "server processes", WEFT_OPTION_U32, .value = &train.servers, .min = 1,
          .max = WEFT_JOB_SHARDS_MAX},

@@ -195,6 +195,7 @@ static void collect(struct weft_hist *parts, const struct weft_ps_latencies *fro
 
 static void say_done(struct worker *worker)
 {
+    struct weft_recorder_counts records = weft_recording_finish(&worker->job.recording);
     static struct weft_latency latency; /* 190 KB, and there is one */
     struct weft_learner *learner = &worker->learner;
     struct weft_driver_counters transport;
@@ -211,6 +212,8 @@ static void say_done(struct worker *worker)
     weft_counters_add_client(counters, weft_ps_client_counters(learner->client));
     weft_counters_add(counters, "elements", elements);
     weft_counters_add(counters, "elements_delivered", delivered);
+    weft_counters_add(counters, "records", records.records);
+    weft_counters_add(counters, "records_dropped", records.dropped);
     if (worker->channel.fd >= 0) {
         cJSON_AddItemToObject(event, "latency", weft_latency_pack(&latency));
         cJSON_AddItemToObject(event, "step_ns", weft_latency_pack_one(&worker->step_ns));
@@ -409,6 +412,19 @@ static weft_status join_job(struct worker *worker, struct weft_ml_error *error)
     return WEFT_OK;
 }
 
+/* Now that the rank is known, which is in the spool's name. */
+static weft_status open_records(struct worker *worker, struct weft_ml_error *error)
+{
+    struct weft_records_error why = {.text = ""};
+    weft_status status =
+        weft_recording_open(&worker->job.recording, "worker", worker->rank, &why);
+    if (status != WEFT_OK) {
+        return weft_ml_fail(error, WEFT_IO, "--records: %s", why.text);
+    }
+    worker->job.records = weft_recording_ring(&worker->job.recording);
+    return WEFT_OK;
+}
+
 static int run(struct worker *worker)
 {
     struct weft_crypto_error key_error = {.text = ""};
@@ -420,8 +436,12 @@ static int run(struct worker *worker)
     }
     status = load(worker, &error);
     status = status == WEFT_OK ? join_job(worker, &error) : status;
+    status = status == WEFT_OK ? open_records(worker, &error) : status;
     int result = status == WEFT_OK ? train(worker) : fail(worker, status, error.text);
     weft_learner_fini(&worker->learner);
+    if (!weft_recording_close(&worker->job.recording, "worker")) {
+        result = WEFT_EXIT_FAILED;
+    }
     weft_membership_leave(&worker->membership, result == WEFT_EXIT_OK);
     weft_ml_dataset_fini(&worker->dataset);
     weft_security_fini(&worker->job.security);
@@ -551,6 +571,7 @@ int weft_cli_worker(int argc, char **argv)
         WEFT_MEMBERSHIP_OPTIONS(&worker.membership),
         WEFT_JOB_OPTIONS(&worker.job),
         WEFT_SECURITY_NETWORK_OPTIONS(&worker.job.security),
+        WEFT_RECORDING_CHILD_OPTION(&worker.job.recording),
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
          .value = &worker.control_fd, .hidden = true},
         {0},

@@ -1,0 +1,105 @@
+#include "obs/record_spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+enum { BLOCK_BYTES = sizeof(struct weft_record) };
+
+uint64_t weft_spool_hash(const struct weft_spool_head *head, const struct weft_record *records)
+{
+    const size_t from = offsetof(struct weft_spool_head, first);
+    uint64_t seed = XXH3_64bits(records, (size_t)head->count * BLOCK_BYTES);
+    return XXH3_64bits_withSeed((const uint8_t *)head + from, sizeof(*head) - from, seed);
+}
+
+weft_status weft_spool_reader_open(const char *path, struct weft_spool_reader *reader_p)
+{
+    struct stat about;
+    struct weft_spool_reader reader = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    if (reader.fd < 0) {
+        return WEFT_IO;
+    }
+    weft_status status = WEFT_OK;
+    if (fstat(reader.fd, &about) != 0) {
+        status = WEFT_IO;
+    } else if (flock(reader.fd, LOCK_SH | LOCK_NB) != 0) {
+        status = WEFT_STATE;
+    } else {
+        reader.bytes = (uint64_t)about.st_size;
+        reader.records = malloc((size_t)WEFT_SPOOL_COUNT_MAX * BLOCK_BYTES);
+        status = reader.records == NULL ? WEFT_NOMEM : WEFT_OK;
+    }
+    if (status != WEFT_OK) {
+        int why = errno;
+        (void)close(reader.fd);
+        errno = why;
+        return status;
+    }
+    *reader_p = reader;
+    return WEFT_OK;
+}
+
+static bool read_all(int fd, void *out, size_t bytes, uint64_t at)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(fd, (uint8_t *)out + done, bytes - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return false;
+        }
+        done += (size_t)got;
+    }
+    return true;
+}
+
+static bool head_good(const struct weft_spool_head *head, uint64_t room)
+{
+    return memcmp(head->magic, WEFT_SPOOL_MAGIC, sizeof(head->magic)) == 0 &&
+           head->order == WEFT_SPOOL_ORDER && head->count <= WEFT_SPOOL_COUNT_MAX &&
+           (uint64_t)head->count * BLOCK_BYTES <= room &&
+           memchr(head->role, '\0', sizeof(head->role)) != NULL;
+}
+
+/* The block at `at`, when it is good in every byte. */
+static bool read_block(struct weft_spool_reader *reader)
+{
+    uint64_t behind = reader->at + BLOCK_BYTES;
+    if (!read_all(reader->fd, &reader->head, BLOCK_BYTES, reader->at) ||
+        !head_good(&reader->head, reader->bytes - behind) ||
+        !read_all(reader->fd, reader->records, (size_t)reader->head.count * BLOCK_BYTES, behind)) {
+        return false;
+    }
+    return weft_spool_hash(&reader->head, reader->records) == reader->head.hash;
+}
+
+bool weft_spool_reader_next(struct weft_spool_reader *reader)
+{
+    while (reader->bytes - reader->at >= BLOCK_BYTES) {
+        if (read_block(reader)) {
+            reader->at += (uint64_t)BLOCK_BYTES * (1 + reader->head.count);
+            return true;
+        }
+        reader->at += BLOCK_BYTES; /* blocks begin at multiples of this only */
+        reader->skipped += BLOCK_BYTES;
+    }
+    reader->skipped += reader->bytes - reader->at;
+    reader->at = reader->bytes;
+    return false;
+}
+
+void weft_spool_reader_close(struct weft_spool_reader *reader)
+{
+    (void)close(reader->fd);
+    free(reader->records);
+    *reader = (struct weft_spool_reader){.fd = -1};
+}

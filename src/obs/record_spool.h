@@ -1,0 +1,80 @@
+/* A spool: the records of one process, as they come, before a database is made of them. Not for
+ * reading by people: obs/records_db.h makes of it what is.
+ *
+ * Blocks of 128 x (1 + count) bytes, in this machine's byte order, for they never leave it:
+ *
+ *   offset bytes  head
+ *     0     8    magic "WEFTREC1"
+ *     8     8    hash: XXH3 of the records, then of the head from offset 16 with that as the seed
+ *    16     8    records of the process before this block, texts included
+ *    24     8    records dropped so far (full rings, full disk)
+ *    32     8    CPU time of the process since the recorder was opened, ns
+ *    40     8    wall time, as that
+ *    48     8    when it was opened, ns since 1970
+ *    56     8    window of active workers, ns
+ *    64     4    records that follow
+ *    68     4    rank, or number of the first shard
+ *    72     4    process id
+ *    76     4    0x01020304
+ *    80     8    role: "worker", "server"; ends with zero
+ *    88     1    1 = the last block: the process ended in order
+ *    89    39    zero
+ *
+ * Every block says all of this, so that of a process that was killed only what was in its rings is
+ * gone, and a damaged block takes no other one with it.
+ */
+#ifndef WEFT_OBS_RECORD_SPOOL_H
+#define WEFT_OBS_RECORD_SPOOL_H
+
+#include "rpc/record.h"
+
+enum { WEFT_SPOOL_ROLE_BYTES = 8, WEFT_SPOOL_COUNT_MAX = 1 << 16 };
+
+#define WEFT_SPOOL_MAGIC "WEFTREC1"
+#define WEFT_SPOOL_ORDER UINT32_C(0x01020304)
+
+/* A record of the recorder itself: bytes[0] is a key, the text follows; the texts of one key are one
+ * text. */
+enum { WEFT_RECORD_TEXT = 255 };
+enum weft_spool_text { WEFT_SPOOL_VERSION = 1, WEFT_SPOOL_COMMAND, WEFT_SPOOL_HOST };
+enum { WEFT_SPOOL_TEXT_BYTES = sizeof(((struct weft_record *)0)->bytes) - 1 };
+
+struct weft_spool_head {
+    char magic[8];
+    uint64_t hash;
+    uint64_t first;
+    uint64_t dropped;
+    uint64_t cpu_ns;
+    uint64_t wall_ns;
+    uint64_t started_ns;
+    uint64_t window_ns;
+    uint32_t count;
+    uint32_t rank;
+    uint32_t pid;
+    uint32_t order;
+    char role[WEFT_SPOOL_ROLE_BYTES];
+    uint8_t last;
+    uint8_t zero[39];
+};
+
+static_assert(sizeof(struct weft_spool_head) == sizeof(struct weft_record), "blocks of records");
+
+/* What the head's hash must be. */
+uint64_t weft_spool_hash(const struct weft_spool_head *head, const struct weft_record *records);
+
+struct weft_spool_reader {
+    int fd;
+    uint64_t at;
+    uint64_t bytes;              /* of the file */
+    struct weft_spool_head head; /* of the block last read */
+    struct weft_record *records; /* (head.count,) */
+    uint64_t skipped;            /* bytes that belong to no good block */
+};
+
+/* Errors:  WEFT_IO  errno says why.  WEFT_STATE  its process still writes it.  WEFT_NOMEM. */
+weft_status weft_spool_reader_open(const char *path, struct weft_spool_reader *reader_p);
+/* The next good block into head and records; false at the end. */
+bool weft_spool_reader_next(struct weft_spool_reader *reader);
+void weft_spool_reader_close(struct weft_spool_reader *reader);
+
+#endif

@@ -1,0 +1,370 @@
+#define _GNU_SOURCE
+#include "obs/recorder.h"
+
+#include "base/assert.h"
+#include "base/units.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RINGS_MAX = 1024, STALE_MAX = 1000 };
+
+struct weft_recorder {
+    struct weft_recorder_config config;
+    char spool[WEFT_RECORDS_PATH_BYTES];
+    pthread_t thread;
+    pthread_mutex_t lock; /* of all that follows */
+    pthread_cond_t stopped;
+    bool stop;
+    bool finished;
+    int fd;
+    uint64_t bytes; /* of whole blocks in the file */
+    bool failed;    /* it has been said */
+    uint64_t began_ns;
+    uint64_t cpu_began_ns;
+    uint64_t texts;
+    uint64_t lost; /* records that found no room on the disk */
+    uint32_t ring_count;
+    struct weft_record_ring *rings[RINGS_MAX];
+    struct weft_spool_head head; /* as the last block's */
+};
+
+weft_status weft_records_fail(struct weft_records_error *error, weft_status status,
+                              const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(error->text, sizeof(error->text), format, list);
+    va_end(list);
+    return status;
+}
+
+void weft_recorder_config_default(struct weft_recorder_config *config_p)
+{
+    *config_p = (struct weft_recorder_config){
+        .role = "worker", .version = "", .command = "", .ring_slots = 32768, .period_us = 10000};
+}
+
+static uint64_t clock_read_ns(clockid_t clock)
+{
+    struct timespec t;
+    (void)clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * WEFT_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* Whole or not at all: a block that did not fit is written over by the next one. */
+static bool write_all(struct weft_recorder *r, const struct weft_record *records, size_t bytes)
+{
+    struct iovec parts[2] = {{.iov_base = &r->head, .iov_len = sizeof(r->head)},
+                             {.iov_base = (void *)(uintptr_t)records, .iov_len = bytes}};
+    size_t all = sizeof(r->head) + bytes;
+    for (size_t done = 0; done < all;) {
+        struct iovec *from = done < sizeof(r->head) ? &parts[0] : &parts[1];
+        ssize_t wrote = pwritev(r->fd, from, (int)(&parts[2] - from), (off_t)(r->bytes + done));
+        if (wrote < 0 && errno == EINTR) {
+            continue;
+        }
+        if (wrote <= 0) {
+            errno = wrote == 0 ? EIO : errno;
+            return false;
+        }
+        done += (size_t)wrote;
+        size_t head_done = done < sizeof(r->head) ? done : sizeof(r->head);
+        parts[0] = (struct iovec){.iov_base = (uint8_t *)&r->head + head_done,
+                                  .iov_len = sizeof(r->head) - head_done};
+        parts[1] = (struct iovec){.iov_base = (void *)((uintptr_t)records + (done - head_done)),
+                                  .iov_len = bytes - (done - head_done)};
+    }
+    return true;
+}
+
+static uint64_t dropped_so_far(const struct weft_recorder *r)
+{
+    uint64_t dropped = r->lost;
+    for (uint32_t i = 0; i < r->ring_count; i++) {
+        dropped += weft_record_ring_dropped(r->rings[i]);
+    }
+    return dropped;
+}
+
+static void block_write(struct weft_recorder *r, const struct weft_record *records, uint32_t count)
+{
+    r->head.count = count;
+    r->head.dropped = dropped_so_far(r);
+    r->head.cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - r->cpu_began_ns;
+    r->head.wall_ns = clock_read_ns(CLOCK_MONOTONIC) - r->began_ns;
+    r->head.hash = weft_spool_hash(&r->head, records);
+    size_t bytes = (size_t)count * sizeof(*records);
+    if (write_all(r, records, bytes)) {
+        r->bytes += sizeof(r->head) + bytes;
+        r->head.first += count;
+        return;
+    }
+    r->lost += count;
+    if (!r->failed) {
+        r->failed = true;
+        fprintf(stderr, "weft: records are lost, and counted, while %s cannot be written: %s\n",
+                r->spool, strerror(errno));
+    }
+}
+
+static void drain(struct weft_recorder *r)
+{
+    for (uint32_t i = 0; i < r->ring_count; i++) {
+        uint32_t count;
+        const struct weft_record *records;
+        /* Twice: a ring's content lies in two pieces at most; what comes meanwhile can wait. */
+        for (int piece = 0; piece < 2; piece++) {
+            records = weft_record_ring_peek(r->rings[i], &count);
+            count = (uint32_t)weft_min_u64(count, WEFT_SPOOL_COUNT_MAX);
+            if (count > 0) {
+                block_write(r, records, count);
+                weft_record_ring_take(r->rings[i], count);
+            }
+        }
+    }
+}
+
+static void *run(void *arg)
+{
+    struct weft_recorder *r = arg;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop) {
+        struct timespec until;
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
+        uint64_t at_ns = (uint64_t)until.tv_nsec + r->config.period_us * WEFT_NS_PER_US;
+        until.tv_sec += (time_t)(at_ns / WEFT_NS_PER_S);
+        until.tv_nsec = (long)(at_ns % WEFT_NS_PER_S);
+        while (!r->stop && pthread_cond_timedwait(&r->stopped, &r->lock, &until) == 0) {
+        }
+        drain(r);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* A spool that a killed process left is the only trace of what it did. */
+static weft_status keep_stale(struct weft_recorder *r, struct weft_records_error *error)
+{
+    char kept[WEFT_RECORDS_PATH_BYTES + 8];
+    for (unsigned n = 1; n <= STALE_MAX; n++) {
+        snprintf(kept, sizeof(kept), "%s.%u", r->spool, n);
+        if (renameat2(AT_FDCWD, r->spool, AT_FDCWD, kept, RENAME_NOREPLACE) == 0) {
+            fprintf(stderr,
+                    "weft: records of a process that was killed are kept as %s; `weft trace "
+                    "merge` reads them\n",
+                    kept);
+            return WEFT_OK;
+        }
+        if (errno != EEXIST) {
+            break;
+        }
+    }
+    return weft_records_fail(error, WEFT_IO, "cannot rename %.400s: %s", r->spool, strerror(errno));
+}
+
+/* Open and lock; a file with records in it is moved out of the way first. */
+static weft_status spool_open(struct weft_recorder *r, struct weft_records_error *error)
+{
+    for (;;) {
+        struct stat about;
+        r->fd = open(r->spool, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        if (r->fd < 0) {
+            return weft_records_fail(error, WEFT_IO, "cannot write %.400s: %s", r->spool,
+                                     strerror(errno));
+        }
+        if (flock(r->fd, LOCK_EX | LOCK_NB) != 0) {
+            return weft_records_fail(error, WEFT_EXISTS,
+                                     "%.400s is written by another process now: give each "
+                                     "process a rank, or a file, of its own",
+                                     r->spool);
+        }
+        if (fstat(r->fd, &about) != 0 || about.st_size == 0) {
+            return WEFT_OK;
+        }
+        weft_status status = keep_stale(r, error);
+        (void)close(r->fd);
+        r->fd = -1;
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+}
+
+/* Texts are records like others, so that a reader needs no second format. */
+static void text_write(struct weft_recorder *r, enum weft_spool_text key, const char *text)
+{
+    struct weft_record records[8];
+    uint32_t count = 0;
+    memset(records, 0, sizeof(records));
+    for (; text != NULL && *text != '\0' && count < WEFT_ARRAY_COUNT(records); count++) {
+        size_t bytes = strnlen(text, WEFT_SPOOL_TEXT_BYTES);
+        records[count].type = WEFT_RECORD_TEXT;
+        records[count].bytes[0] = (uint8_t)key;
+        memcpy(records[count].bytes + 1, text, bytes);
+        text += bytes;
+    }
+    uint64_t before = r->head.first;
+    block_write(r, records, count);
+    r->texts += r->head.first - before;
+}
+
+static void head_init(struct weft_recorder *r)
+{
+    r->began_ns = clock_read_ns(CLOCK_MONOTONIC);
+    r->cpu_began_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
+    r->head = (struct weft_spool_head){.magic = WEFT_SPOOL_MAGIC,
+                                       .started_ns = clock_read_ns(CLOCK_REALTIME),
+                                       .window_ns = r->config.window_ns,
+                                       .rank = r->config.rank,
+                                       .pid = (uint32_t)getpid(),
+                                       .order = WEFT_SPOOL_ORDER};
+    snprintf(r->head.role, sizeof(r->head.role), "%s", r->config.role);
+}
+
+static void write_texts(struct weft_recorder *r)
+{
+    char host[256] = "";
+    (void)gethostname(host, sizeof(host) - 1);
+    text_write(r, WEFT_SPOOL_VERSION, r->config.version);
+    text_write(r, WEFT_SPOOL_COMMAND, r->config.command);
+    text_write(r, WEFT_SPOOL_HOST, host);
+}
+
+static weft_status thread_start(struct weft_recorder *r, struct weft_records_error *error)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->stopped, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int why = pthread_create(&r->thread, NULL, run, r);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return why == 0 ? WEFT_OK
+                    : weft_records_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
+}
+
+weft_status weft_recorder_open(const struct weft_recorder_config *config,
+                               struct weft_recorder **recorder_p, struct weft_records_error *error)
+{
+    struct weft_recorder *r = calloc(1, sizeof(*r));
+    if (r == NULL) {
+        return weft_records_fail(error, WEFT_NOMEM, "no memory for records");
+    }
+    r->config = *config;
+    r->fd = -1;
+    int bytes = snprintf(r->spool, sizeof(r->spool), "%s.spool-%s-%u", config->path, config->role,
+                         config->rank);
+    weft_status status =
+        bytes < (int)sizeof(r->spool)
+            ? spool_open(r, error)
+            : weft_records_fail(error, WEFT_INVALID, "the name of the records is too long");
+    if (status == WEFT_OK) {
+        head_init(r);
+        write_texts(r);
+        status = thread_start(r, error);
+    }
+    if (status != WEFT_OK) {
+        if (r->fd >= 0) {
+            (void)close(r->fd);
+        }
+        free(r);
+        return status;
+    }
+    *recorder_p = r;
+    return WEFT_OK;
+}
+
+struct weft_record_ring *weft_recorder_ring(struct weft_recorder *recorder)
+{
+    struct weft_record_ring *ring = NULL;
+    pthread_mutex_lock(&recorder->lock);
+    if (recorder->ring_count < RINGS_MAX &&
+        weft_record_ring_new(recorder->config.ring_slots, &ring) == WEFT_OK) {
+        recorder->rings[recorder->ring_count++] = ring;
+    }
+    pthread_mutex_unlock(&recorder->lock);
+    return ring;
+}
+
+void weft_recorder_add(struct weft_recorder *recorder, const struct weft_record *records,
+                       uint32_t count)
+{
+    pthread_mutex_lock(&recorder->lock);
+    WEFT_ASSERT(!recorder->finished);
+    while (count > 0) {
+        uint32_t some = (uint32_t)weft_min_u64(count, WEFT_SPOOL_COUNT_MAX);
+        block_write(recorder, records, some);
+        records += some;
+        count -= some;
+    }
+    pthread_mutex_unlock(&recorder->lock);
+}
+
+void weft_recorder_counts(struct weft_recorder *recorder, struct weft_recorder_counts *counts_p)
+{
+    pthread_mutex_lock(&recorder->lock);
+    counts_p->records = recorder->head.first - recorder->texts;
+    counts_p->dropped = dropped_so_far(recorder);
+    pthread_mutex_unlock(&recorder->lock);
+}
+
+void weft_recorder_finish(struct weft_recorder *recorder)
+{
+    pthread_mutex_lock(&recorder->lock);
+    bool was_finished = recorder->finished;
+    recorder->stop = recorder->finished = true;
+    pthread_cond_signal(&recorder->stopped);
+    pthread_mutex_unlock(&recorder->lock);
+    if (was_finished) {
+        return;
+    }
+    pthread_join(recorder->thread, NULL);
+    drain(recorder);
+    recorder->head.last = 1;
+    struct weft_record none;
+    block_write(recorder, &none, 0);
+    /* Half a block that the disk took before it was full. */
+    if (ftruncate(recorder->fd, (off_t)recorder->bytes) != 0) {
+        fprintf(stderr, "weft: %s cannot be cut: %s\n", recorder->spool, strerror(errno));
+    }
+}
+
+const char *weft_recorder_spool(const struct weft_recorder *recorder)
+{
+    return recorder->spool;
+}
+
+void weft_recorder_free(struct weft_recorder *recorder)
+{
+    if (recorder == NULL) {
+        return;
+    }
+    weft_recorder_finish(recorder);
+    for (uint32_t i = 0; i < recorder->ring_count; i++) {
+        weft_record_ring_free(recorder->rings[i]);
+    }
+    (void)close(recorder->fd);
+    pthread_cond_destroy(&recorder->stopped);
+    pthread_mutex_destroy(&recorder->lock);
+    free(recorder);
+}

@@ -1,0 +1,410 @@
+#define _GNU_SOURCE
+#include "obs/records_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- spools ---------------------------------------------------------------------------------- */
+
+enum { TEXTS = 4, TEXT_MAX = 1024 };
+
+/* What a spool says of its process; of the last good block. */
+struct spool_facts {
+    struct weft_spool_head head;
+    uint64_t records;
+    char texts[TEXTS][TEXT_MAX];
+};
+
+static void add_text(struct spool_facts *facts, const struct weft_record *record)
+{
+    uint8_t key = record->bytes[0];
+    if (key < TEXTS) {
+        char *text = facts->texts[key];
+        size_t used = strlen(text);
+        snprintf(text + used, TEXT_MAX - used, "%.*s", (int)WEFT_SPOOL_TEXT_BYTES,
+                 (const char *)record->bytes + 1);
+    }
+}
+
+static weft_status spool_block(struct records_sink *sink, const struct weft_spool_reader *reader,
+                               int64_t process, struct spool_facts *facts)
+{
+    int64_t values[RECORDS_COLUMNS_MAX];
+    enum weft_records_table table;
+    weft_status status = WEFT_OK;
+    facts->head = reader->head;
+    for (uint32_t i = 0; status == WEFT_OK && i < reader->head.count; i++) {
+        const struct weft_record *record = &reader->records[i];
+        if (record->type == WEFT_RECORD_TEXT) {
+            add_text(facts, record);
+        } else if (weft_records_row(record, process, &table, values)) {
+            facts->records++;
+            status = weft_records_sink_row(sink, table, values);
+        }
+    }
+    return status;
+}
+
+static weft_status spool_meta(struct records_sink *sink, const struct spool_facts *facts)
+{
+    char started[32], window[24];
+    time_t at = (time_t)(facts->head.started_ns / WEFT_NS_PER_S);
+    struct tm parts;
+    (void)strftime(started, sizeof(started), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&at, &parts));
+    snprintf(window, sizeof(window), "%llu", (unsigned long long)facts->head.window_ns);
+    weft_status status =
+        weft_records_sink_meta(sink, "weft_version", facts->texts[WEFT_SPOOL_VERSION]);
+    const struct {
+        const char *key, *value;
+    } rest[] = {{"started_utc", started},
+                {"command", facts->texts[WEFT_SPOOL_COMMAND]},
+                {"host", facts->texts[WEFT_SPOOL_HOST]},
+                {"window_ns", facts->head.window_ns != 0 ? window : NULL}};
+    for (size_t i = 0; status == WEFT_OK && i < WEFT_ARRAY_COUNT(rest); i++) {
+        if (rest[i].value != NULL) {
+            status = weft_records_sink_meta(sink, rest[i].key, rest[i].value);
+        }
+    }
+    return status;
+}
+
+static weft_status add_spool(struct records_sink *sink, const char *path)
+{
+    struct weft_spool_reader reader;
+    struct spool_facts facts = {.records = 0};
+    int64_t process = sink->processes_before + sink->sum.processes + 1;
+    weft_status status = weft_spool_reader_open(path, &reader);
+    if (status != WEFT_OK) {
+        return weft_records_fail(sink->error, status, "%.400s: %s", path,
+                                 status == WEFT_STATE ? "its process still writes it"
+                                                      : strerror(errno));
+    }
+    uint32_t blocks = 0;
+    while (status == WEFT_OK && weft_spool_reader_next(&reader)) {
+        status = spool_block(sink, &reader, process, &facts);
+        blocks++;
+    }
+    sink->sum.bytes_skipped += reader.skipped;
+    uint64_t bytes = reader.bytes;
+    weft_spool_reader_close(&reader);
+    if (status != WEFT_OK || (blocks == 0 && bytes == 0)) {
+        return status; /* a process that was killed before its first word */
+    }
+    if (blocks == 0) {
+        return weft_records_fail(sink->error, WEFT_DATA, "%.400s holds no records", path);
+    }
+    const struct records_process row = {
+        .id = process,
+        .role = facts.head.role,
+        .rank = facts.head.rank,
+        .pid = facts.head.pid,
+        .records = (int64_t)facts.records,
+        .dropped = (int64_t)facts.head.dropped,
+        .cpu_ns = (int64_t)facts.head.cpu_ns,
+        .wall_ns = (int64_t)facts.head.wall_ns,
+        .ended = facts.head.last,
+    };
+    status = weft_records_sink_process(sink, &row);
+    return status == WEFT_OK ? spool_meta(sink, &facts) : status;
+}
+
+/* ---- databases ------------------------------------------------------------------------------- */
+
+weft_status weft_records_read_open(const char *path, sqlite3 **db_p,
+                                   struct weft_records_error *error)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    weft_status status = WEFT_OK;
+    if (access(path, R_OK) != 0) {
+        return weft_records_fail(error, WEFT_IO, "%.400s: %s", path, strerror(errno));
+    }
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
+        status = weft_records_sql_fail(db, path, error);
+    } else if (sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL) != SQLITE_OK ||
+               sqlite3_exec(db, "PRAGMA trusted_schema = OFF", NULL, NULL, NULL) != SQLITE_OK ||
+               sqlite3_prepare_v2(db, "SELECT value FROM meta WHERE key = 'schema_version'", -1,
+                                  &stmt, NULL) != SQLITE_OK ||
+               sqlite3_step(stmt) != SQLITE_ROW) {
+        status = weft_records_fail(error, WEFT_DATA, "%.400s is not a database of records", path);
+    } else {
+        const char *version = (const char *)sqlite3_column_text(stmt, 0);
+        if (version == NULL || strcmp(version, WEFT_RECORDS_SCHEMA_VERSION) != 0) {
+            status = weft_records_fail(
+                error, WEFT_DATA, "%.400s: its schema is version %.20s; this release reads %s",
+                path, version != NULL ? version : "?", WEFT_RECORDS_SCHEMA_VERSION);
+        }
+    }
+    sqlite3_finalize(stmt);
+    if (status != WEFT_OK) {
+        sqlite3_close(db);
+        return status;
+    }
+    *db_p = db;
+    return WEFT_OK;
+}
+
+static weft_status select_open(sqlite3 *from, const char *path, const char *sql,
+                               struct records_sink *sink, sqlite3_stmt **stmt_p)
+{
+    return sqlite3_prepare_v2(from, sql, -1, stmt_p, NULL) == SQLITE_OK
+               ? WEFT_OK
+               : weft_records_sql_fail(from, path, sink->error);
+}
+
+/* After the last row. */
+static weft_status select_close(sqlite3 *from, const char *path, int code,
+                                struct records_sink *sink, sqlite3_stmt *stmt, weft_status status)
+{
+    if (status == WEFT_OK && code != SQLITE_DONE) {
+        status = weft_records_sql_fail(from, path, sink->error);
+    }
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+static const char *text_of(sqlite3_stmt *stmt, int column)
+{
+    const char *text = (const char *)sqlite3_column_text(stmt, column);
+    return text != NULL ? text : "";
+}
+
+static weft_status copy_table(sqlite3 *from, const char *path, struct records_sink *sink,
+                              enum weft_records_table table, int64_t process_add)
+{
+    const struct records_table *about = &weft_records_tables[table];
+    char text[1024] = "SELECT ";
+    for (unsigned c = 0; c < about->column_count; c++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof(text) - used, "%s%s", c > 0 ? ", " : "", about->columns[c]);
+    }
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof(text) - used, " FROM %s", about->name);
+    sqlite3_stmt *stmt = NULL;
+    int code = SQLITE_DONE;
+    weft_status status = select_open(from, path, text, sink, &stmt);
+    while (status == WEFT_OK && (code = sqlite3_step(stmt)) == SQLITE_ROW) {
+        int64_t values[RECORDS_COLUMNS_MAX];
+        for (unsigned c = 0; c < about->column_count; c++) {
+            values[c] =
+                sqlite3_column_int64(stmt, (int)c) + (c == about->process ? process_add : 0);
+        }
+        status = weft_records_sink_row(sink, table, values);
+    }
+    return select_close(from, path, code, sink, stmt, status);
+}
+
+static weft_status copy_processes(sqlite3 *from, const char *path, struct records_sink *sink,
+                                  int64_t add)
+{
+    sqlite3_stmt *stmt = NULL;
+    int code = SQLITE_DONE;
+    weft_status status = select_open(from, path,
+                                     "SELECT id, role, rank, pid, records, dropped, cpu_ns,"
+                                     " wall_ns, ended FROM process",
+                                     sink, &stmt);
+    while (status == WEFT_OK && (code = sqlite3_step(stmt)) == SQLITE_ROW) {
+        const struct records_process row = {
+            .id = sqlite3_column_int64(stmt, 0) + add,
+            .role = text_of(stmt, 1),
+            .rank = sqlite3_column_int64(stmt, 2),
+            .pid = sqlite3_column_int64(stmt, 3),
+            .records = sqlite3_column_int64(stmt, 4),
+            .dropped = sqlite3_column_int64(stmt, 5),
+            .cpu_ns = sqlite3_column_int64(stmt, 6),
+            .wall_ns = sqlite3_column_int64(stmt, 7),
+            .ended = sqlite3_column_int64(stmt, 8),
+        };
+        status = weft_records_sink_process(sink, &row);
+    }
+    return select_close(from, path, code, sink, stmt, status);
+}
+
+static weft_status copy_meta(sqlite3 *from, const char *path, struct records_sink *sink)
+{
+    sqlite3_stmt *stmt = NULL;
+    int code = SQLITE_DONE;
+    weft_status status = select_open(
+        from, path, "SELECT key, value FROM meta WHERE key <> 'schema_version'", sink, &stmt);
+    while (status == WEFT_OK && (code = sqlite3_step(stmt)) == SQLITE_ROW) {
+        status = weft_records_sink_meta(sink, text_of(stmt, 0), text_of(stmt, 1));
+    }
+    return select_close(from, path, code, sink, stmt, status);
+}
+
+weft_status weft_records_copy(sqlite3 *from, const char *path, struct records_sink *sink)
+{
+    int64_t add = sink->processes_before + sink->sum.processes;
+    weft_status status = copy_meta(from, path, sink);
+    for (int t = 0; status == WEFT_OK && t < TABLE_COUNT; t++) {
+        status = copy_table(from, path, sink, (enum weft_records_table)t, add);
+    }
+    return status == WEFT_OK ? copy_processes(from, path, sink, add) : status;
+}
+
+static weft_status add_database(struct records_sink *sink, const char *path)
+{
+    sqlite3 *from;
+    weft_status status = weft_records_read_open(path, &from, sink->error);
+    if (status == WEFT_OK) {
+        status = weft_records_copy(from, path, sink);
+        sqlite3_close(from);
+    }
+    return status;
+}
+
+weft_status weft_records_db_open(const char *const *paths, uint32_t count, sqlite3 **db_p,
+                                 struct weft_records_error *error)
+{
+    if (count == 1) {
+        return weft_records_read_open(paths[0], db_p, error);
+    }
+    struct records_sink sink = {.path = "memory", .error = error};
+    weft_status status = sqlite3_open(":memory:", &sink.db) == SQLITE_OK
+                             ? weft_records_sink_begin(&sink)
+                             : weft_records_sql_fail(sink.db, sink.path, error);
+    for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
+        status = add_database(&sink, paths[i]);
+    }
+    status = status == WEFT_OK ? weft_records_sink_end(&sink) : status;
+    sqlite3 *db = sink.db;
+    sink.db = status == WEFT_OK ? NULL : sink.db;
+    weft_records_sink_fini(&sink);
+    if (status == WEFT_OK) {
+        *db_p = db;
+    }
+    return status;
+}
+
+weft_status weft_records_db_jsonl(sqlite3 *db, FILE *out, struct weft_records_error *error)
+{
+    struct records_sink sink = {.path = "lines", .lines = out, .error = error};
+    weft_status status = weft_records_sink_begin(&sink);
+    status = status == WEFT_OK ? weft_records_copy(db, "the database", &sink) : status;
+    return status == WEFT_OK ? weft_records_sink_end(&sink) : status;
+}
+
+/* ---- making a file --------------------------------------------------------------------------- */
+
+static bool is_lines(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot != NULL && strcmp(dot, ".jsonl") == 0;
+}
+
+static bool is_spool(const char *path)
+{
+    char magic[8] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, magic, sizeof(magic)) : -1;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    /* What is nothing at all is taken for a spool, whose reader says so. */
+    return got < (ssize_t)sizeof(magic) || memcmp(magic, "SQLite f", sizeof(magic)) != 0;
+}
+
+static weft_status sink_open(struct records_sink *sink, const char *path, bool fresh)
+{
+    sink->path = path;
+    if (is_lines(path)) {
+        sink->lines = fopen(path, fresh ? "we" : "ae");
+        if (sink->lines == NULL) {
+            return weft_records_fail(sink->error, WEFT_IO, "cannot write %.400s: %s", path,
+                                     strerror(errno));
+        }
+        (void)flock(fileno(sink->lines), LOCK_EX); /* until it is closed: one process at a time */
+        return WEFT_OK;
+    }
+    if (sqlite3_open(path, &sink->db) != SQLITE_OK) {
+        return weft_records_sql_fail(sink->db, path, sink->error);
+    }
+    /* A new file needs no journal: when it fails, it is removed. */
+    return fresh ? weft_records_sql(sink->db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF",
+                                    path, sink->error)
+                 : WEFT_OK;
+}
+
+static weft_status make(const char *const *inputs, uint32_t count, const char *path, bool fresh,
+                        const char *command, struct weft_records_sum *sum_p,
+                        struct weft_records_error *error)
+{
+    struct records_sink sink = {.error = error};
+    weft_status status = sink_open(&sink, path, fresh);
+    status = status == WEFT_OK ? weft_records_sink_begin(&sink) : status;
+    if (status == WEFT_OK && command != NULL) {
+        status = weft_records_sink_meta(&sink, "command", command);
+    }
+    for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
+        status = is_spool(inputs[i]) ? add_spool(&sink, inputs[i]) : add_database(&sink, inputs[i]);
+    }
+    status = status == WEFT_OK ? weft_records_sink_end(&sink) : status;
+    *sum_p = sink.sum;
+    weft_records_sink_fini(&sink);
+    return status;
+}
+
+static weft_status replace_with(const char *made, const char *path,
+                                struct weft_records_error *error)
+{
+    int fd = open(made, O_RDONLY | O_CLOEXEC);
+    bool good = fd >= 0 && fsync(fd) == 0 && rename(made, path) == 0;
+    int why = errno;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return good ? WEFT_OK
+                : weft_records_fail(error, WEFT_IO, "cannot make %.400s: %s", path, strerror(why));
+}
+
+weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
+                              bool replace, const char *command, struct weft_records_sum *sum_p,
+                              struct weft_records_error *error)
+{
+    if (!replace) {
+        return make(inputs, count, path, false, command, sum_p, error);
+    }
+    char fresh[WEFT_RECORDS_PATH_BYTES];
+    int bytes = snprintf(fresh, sizeof(fresh), "%s.new%s", path, is_lines(path) ? ".jsonl" : "");
+    if (bytes >= (int)sizeof(fresh)) {
+        return weft_records_fail(error, WEFT_INVALID, "the name of the records is too long");
+    }
+    (void)unlink(fresh); /* of a run that was killed in here */
+    weft_status status = make(inputs, count, fresh, true, command, sum_p, error);
+    status = status == WEFT_OK ? replace_with(fresh, path, error) : status;
+    if (status != WEFT_OK) {
+        (void)unlink(fresh);
+    }
+    return status;
+}
+
+weft_status weft_records_check_path(const char *path, bool replace,
+                                    struct weft_records_error *error)
+{
+    struct stat about;
+    if (stat(path, &about) == 0) {
+        if (S_ISDIR(about.st_mode)) {
+            return weft_records_fail(error, WEFT_IO, "cannot write %.400s: it is a directory",
+                                     path);
+        }
+        return replace ? WEFT_OK
+                       : weft_records_fail(error, WEFT_EXISTS,
+                                           "%.400s is there already, of an earlier run perhaps: "
+                                           "name another file, or remove it",
+                                           path);
+    }
+    const char *slash = strrchr(path, '/');
+    char folder[WEFT_RECORDS_PATH_BYTES];
+    snprintf(folder, sizeof(folder), "%.*s", slash != NULL ? (int)(slash - path + 1) : 1,
+             slash != NULL ? path : ".");
+    return access(folder, W_OK | X_OK) == 0
+               ? WEFT_OK
+               : weft_records_fail(error, WEFT_IO, "cannot write %.400s: %s", path,
+                                   strerror(errno));
+}

@@ -1,0 +1,52 @@
+/* Records as people and programs read them: a SQLite database, or lines of JSON. docs/RECORDS.md has
+ * the tables.
+ *
+ * Everything read here, spool or database, is checked here.
+ */
+#ifndef WEFT_OBS_RECORDS_DB_H
+#define WEFT_OBS_RECORDS_DB_H
+
+#include "obs/recorder.h"
+
+#include <stdio.h>
+
+struct sqlite3;
+
+struct weft_records_sum {
+    uint32_t processes;
+    uint32_t processes_cut; /* of these, that did not end in order */
+    uint64_t records;       /* rows of all kinds */
+    uint64_t rpcs;
+    uint64_t served;
+    uint64_t dropped;       /* by the processes themselves */
+    uint64_t bytes_skipped; /* of spools: belonging to no good block */
+};
+
+/* Put spools, and databases made before, into one file. FILE.jsonl gets lines, any other name is a
+ * database. A database has all of it afterwards, or is as it was; so has a file that is replaced.
+ *
+ * Shape:   inputs (count,).   command  for `meta`; NULL = as the first input says.   replace  an existing file is replaced when all went well; else it is
+ *          added to, which several processes may do at once.
+ * Errors:  WEFT_DATA  an input, or the file to be added to, holds no records.  WEFT_STATE  an
+ *          input's process still writes it.  WEFT_IO, WEFT_NOMEM. Inputs stay. */
+weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
+                              bool replace, const char *command, struct weft_records_sum *sum_p,
+                              struct weft_records_error *error);
+
+/* Before a run: may records be written there? An existing file is refused unless it is replaced.
+ * Errors:  WEFT_EXISTS, WEFT_IO. */
+weft_status weft_records_check_path(const char *path, bool replace,
+                                    struct weft_records_error *error);
+
+/* Open databases to be read. Of several, the tables of all are copied together in memory, their
+ * processes numbered anew.
+ * Owns:    gives *db_p, for sqlite3_close.
+ * Errors:  WEFT_DATA  not a database of records, or of another version.  WEFT_IO, WEFT_NOMEM. */
+weft_status weft_records_db_open(const char *const *paths, uint32_t count, struct sqlite3 **db_p,
+                                 struct weft_records_error *error);
+
+/* Every row of a database as a line {"table": "rpc", "worker": 0, ...}; meta is one line.
+ * Errors:  WEFT_IO  from SQLite or out. */
+weft_status weft_records_db_jsonl(struct sqlite3 *db, FILE *out, struct weft_records_error *error);
+
+#endif

@@ -1,0 +1,77 @@
+/* The tables of a records file, and the two ways to write them. Not for others. */
+#ifndef WEFT_OBS_RECORDS_INTERNAL_H
+#define WEFT_OBS_RECORDS_INTERNAL_H
+
+#include "obs/records_db.h"
+
+#include <sqlite3.h>
+
+#define WEFT_RECORDS_SCHEMA_VERSION "1"
+
+enum weft_records_table {
+    TABLE_RPC,
+    TABLE_SERVED,
+    TABLE_ACTIVE,
+    TABLE_HOT,
+    TABLE_HOT_TOTAL,
+    TABLE_COUNT,
+};
+
+enum { RECORDS_COLUMNS_MAX = 24 };
+
+/* All columns are integers. */
+struct records_table {
+    const char *name;
+    const char *columns[RECORDS_COLUMNS_MAX]; /* ends with NULL */
+    unsigned column_count;
+    unsigned process; /* the column that names the process, column_count = none */
+};
+
+extern const struct records_table weft_records_tables[TABLE_COUNT];
+
+/* A row of `process`. */
+struct records_process {
+    int64_t id;
+    const char *role;
+    int64_t rank, pid, records, dropped, cpu_ns, wall_ns, ended;
+};
+
+/* Where rows go: a database, or lines. */
+struct records_sink {
+    const char *path; /* for words */
+    sqlite3 *db;      /* or: */
+    FILE *lines;
+    char keys[256]; /* of meta lines written: "key\nkey\n" */
+    sqlite3_stmt *inserts[TABLE_COUNT];
+    int64_t processes_before; /* in the database when it was opened */
+    struct weft_records_sum sum;
+    struct weft_records_error *error;
+};
+
+/* A record as a row; false when there is no such type. */
+bool weft_records_row(const struct weft_record *record, int64_t process,
+                      enum weft_records_table *table_p, int64_t values_p[RECORDS_COLUMNS_MAX]);
+
+/* Begin a transaction and make the tables that are not there. */
+weft_status weft_records_sink_begin(struct records_sink *sink);
+weft_status weft_records_sink_row(struct records_sink *sink, enum weft_records_table table,
+                                  const int64_t *values);
+weft_status weft_records_sink_process(struct records_sink *sink,
+                                      const struct records_process *process);
+/* Of a key that is there already, the first value stays. */
+weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, const char *value);
+/* Indexes, and the end of the transaction. */
+weft_status weft_records_sink_end(struct records_sink *sink);
+void weft_records_sink_fini(struct records_sink *sink);
+
+weft_status weft_records_sql(sqlite3 *db, const char *sql, const char *path,
+                             struct weft_records_error *error);
+weft_status weft_records_sql_fail(sqlite3 *db, const char *path, struct weft_records_error *error);
+
+/* A database to be read only, its schema known. */
+weft_status weft_records_read_open(const char *path, sqlite3 **db_p,
+                                   struct weft_records_error *error);
+/* Copy all of it. */
+weft_status weft_records_copy(sqlite3 *from, const char *path, struct records_sink *sink);
+
+#endif

@@ -1,0 +1,143 @@
+#!/bin/sh
+# --records: what a job leaves behind when it ends in order, is interrupted, is killed, or is told to
+# write where it must not.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_DATA_DIR
+data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
+cd "$tap_tmp" || exit 1
+# More than 99 % where all is meant: the wall clock, on which the kernel stamps, may be set meanwhile.
+
+# until_true <command...>: wait for a condition, at most 60 s.
+until_true() {
+    tries=0
+    until "$@"; do
+        [ "$tries" -lt 1200 ] || return 1
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+}
+
+# is_gone <pid>: a child that nobody has waited for yet is gone too.
+is_gone() {
+    ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null
+}
+
+# The answer of python's sqlite3 to a query that gives one row; columns joined by "|".
+ask() {
+    python3 - "$1" "$2" <<'END'
+import sqlite3, sys
+db = sqlite3.connect("file:%s?mode=ro" % sys.argv[1], uri=True)
+print("|".join(str(v) for v in db.execute(sys.argv[2]).fetchone()))
+END
+}
+
+spools() {
+    find . -name '*.spool-*' | wc -l
+}
+
+# ---- a run that ends in order ----
+tap_run "train --records" "$WEFT_BIN" train --data "$data" --workers 2 --servers 2 --epochs 1 \
+    --active-window-us 500 --records r.db --report report.json
+tap_like "says what there is" "$(cat run.out)" '^records: r.db: [1-9][0-9]* RPCs, 0 records dropped$'
+tap_is "no spool is left" "$(spools)" 0
+tap_is "four processes, all ended in order" \
+    "$(ask r.db "SELECT count(*), sum(ended), sum(role = 'worker'), sum(dropped) FROM process")" '4|4|2|0'
+tap_is "meta" "$(ask r.db "SELECT group_concat(key || '=' || value, ' ') FROM (SELECT * FROM meta
+    WHERE key IN ('schema_version', 'window_ns') ORDER BY key)")" 'schema_version=1 window_ns=500000'
+tap_like "the command line" "$(ask r.db "SELECT value FROM meta WHERE key = 'command'")" \
+    '^weft train --data .* --records r.db '
+tap_is "every push and pull of the workers, and each was served" \
+    "$(ask r.db "SELECT (SELECT count(*) FROM rpc) = (SELECT count(*) FROM rpc JOIN served
+        USING (server, worker, rpc, kind)), (SELECT count(*) FROM rpc) > 300")" '1|1'
+tap_is "N_tx is what was on the way, within 2 us" \
+    "$(ask r.db "SELECT avg(abs(n_tx_ns - (arrival_ns - t0_ns + t1_ns - departure_ns)) <= 2000) > 0.99
+        FROM rpc JOIN served USING (server, worker, rpc)")" 1
+tap_is "requests and answers take time to arrive" \
+    "$(ask r.db "SELECT avg(arrival_ns > t0_ns AND t1_ns > departure_ns) > 0.99 FROM rpc JOIN served
+        USING (server, worker, rpc)")" 1
+tap_is "every window with requests, once, with no more workers than there are" \
+    "$(ask r.db "SELECT count(*) = count(DISTINCT server || ' ' || start_ns), min(workers) >= 1,
+        max(workers) <= 2, min(window_ns), max(start_ns % window_ns) FROM active")" '1|1|1|500000|0'
+tap_is "the report counts them" "$(jq '.counters.records_dropped' report.json)" 0
+
+# ---- lines of JSON ----
+tap_run "train --records FILE.jsonl" "$WEFT_BIN" train --data "$data" --workers 1 --servers 1 \
+    --epochs 1 --records r.jsonl --quiet
+tap_is "each line is an object of a table" "$(jq -s 'map(.table) | unique | join(" ")' r.jsonl)" \
+    '"active meta process rpc served"'
+tap_is "as many answers as requests" \
+    "$(jq -s '(map(select(.table == "rpc")) | length) == (map(select(.table == "served")) | length)' r.jsonl)" true
+
+# ---- Ctrl-C ----
+: >log
+"$WEFT_BIN" train --data "$data" --workers 2 --servers 1 --epochs 10000 --records c.db >log 2>&1 &
+train=$!
+until_true grep -q '^epoch 1/' log
+kill -INT "$train"
+status=0
+wait "$train" || status=$?
+tap_is "Ctrl-C: exit status" "$status" 1
+tap_like "Ctrl-C: the records are there" "$(cat log)" '^records: c.db: [1-9]'
+tap_is "Ctrl-C: no spool is left" "$(spools)" 0
+tap_is "Ctrl-C: of all three processes" "$(ask c.db "SELECT count(*) FROM process")" 3
+
+# ---- all killed ----
+: >log
+"$WEFT_BIN" train --data "$data" --workers 2 --servers 1 --epochs 10000 --records k.db >log 2>&1 &
+train=$!
+until_true grep -q '^epoch 3/' log
+kill -KILL "$train"
+wait "$train" 2>/dev/null
+for pid in $(sed -n 's/^[a-z]* [0-9]*: pid //p' log); do
+    until_true is_gone "$pid"
+done
+tap_is "killed: three spools are left, and no database" "$(spools) $(ls k.db 2>/dev/null)" "3 "
+tap_run "weft trace merge" "$WEFT_BIN" trace merge k.db.spool-* -o k.db
+tap_like "says what there is" "$(cat run.out)" '^k.db: 3 processes, [1-9][0-9]* RPCs'
+tap_like "and what is missing" "$(cat run.out)" '^3 did not end in order'
+tap_is "killed: both sides are there" \
+    "$(ask k.db "SELECT count(*) > 0 FROM rpc JOIN served USING (server, worker, rpc)")" 1
+
+# The same command again: what the killed run left is kept aside.
+tap_run "another run beside the spools" "$WEFT_BIN" train --data "$data" --workers 2 --servers 1 \
+    --epochs 1 --records k.db
+tap_like "says where they are" "$(cat run.out)" 'kept as k.db.spool-worker-0.1'
+tap_is "killed: they are" "$(spools)" 3
+rm -f k.db.spool-*
+
+# ---- damaged spools ----
+printf 'no records at all' >bad
+tap_run_fails "merge of something else" 1 "$WEFT_BIN" trace merge bad -o m.db
+tap_like "says so" "$(cat run.out)" 'bad holds no records'
+tap_run_fails "merge of nothing" 1 "$WEFT_BIN" trace merge missing -o m.db
+tap_run_fails "merge without -o" 2 "$WEFT_BIN" trace merge r.db
+tap_run_fails "merge without a file" 2 "$WEFT_BIN" trace merge -o m.db
+tap_is "nothing was made" "$(ls m.db* 2>/dev/null)" ""
+tap_run "databases merge, too" "$WEFT_BIN" trace merge r.db c.db -o m.db
+tap_is "processes have numbers of their own" \
+    "$(ask m.db "SELECT count(*), max(id) FROM process")" '7|7'
+
+# ---- files in the way ----
+tap_run_fails "a folder that is not there" 1 "$WEFT_BIN" train --data "$data" --records no/r.db
+tap_like "says so before the run" "$(cat run.out)" 'cannot write no/r.db: No such file'
+tap_run_fails "a server whose file is there already" 1 "$WEFT_BIN" server --security none --port 0 \
+    --records r.db
+tap_like "says what to do" "$(cat run.out)" 'r.db is there already.*name another file, or remove it'
+
+# ---- a server and a worker by hand, naming one file ----
+: >server
+"$WEFT_BIN" server --security none --port 0 --records s.db >server 2>&1 &
+server=$!
+until_true grep -q '^shard 0' server
+port=$(sed -n 's/^shard 0 .*:\([0-9]*\)$/\1/p' server)
+tap_run "a worker by hand" "$WEFT_BIN" worker --security none --servers "127.0.0.1:$port" \
+    --data "$data" --epochs 1 --records s.db
+tap_run_fails "a second server with the same file" 1 "$WEFT_BIN" server --security none --port 0 \
+    --records s.db
+kill "$server"
+wait "$server"
+tap_is "one file of both" "$(ask s.db "SELECT (SELECT count(*) FROM process), count(*) > 0,
+    count(*) = (SELECT count(*) FROM rpc) FROM rpc JOIN served USING (server, worker, rpc)")" '2|1|1'
+
+tap_done

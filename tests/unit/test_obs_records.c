@@ -1,0 +1,492 @@
+/* From ring to database: nothing is lost on the way, and what cannot be kept is counted and said. */
+#include "obs/records_db.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { THREADS = 3, EACH = 5000 };
+
+struct place {
+    char folder[64];
+    char file[128];  /* the database to be */
+    char lines[128]; /* the same as lines of JSON */
+    char spool[160]; /* of worker 7 */
+};
+
+static int place_make(void **state)
+{
+    struct place *place = calloc(1, sizeof(*place));
+    assert_non_null(place);
+    snprintf(place->folder, sizeof(place->folder), "/tmp/weft-records-XXXXXX");
+    assert_non_null(mkdtemp(place->folder));
+    snprintf(place->file, sizeof(place->file), "%s/r.db", place->folder);
+    snprintf(place->lines, sizeof(place->lines), "%s/r.jsonl", place->folder);
+    snprintf(place->spool, sizeof(place->spool), "%s.spool-worker-7", place->file);
+    *state = place;
+    return 0;
+}
+
+static int place_clear(void **state)
+{
+    struct place *place = *state;
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf %s", place->folder);
+    int status = system(command);
+    free(place);
+    return status;
+}
+
+static struct weft_recorder *recorder_open_at(const struct place *place, uint32_t period_us)
+{
+    struct weft_recorder_config config;
+    struct weft_recorder *recorder;
+    struct weft_records_error error = {.text = ""};
+    weft_recorder_config_default(&config);
+    config.path = place->file;
+    config.rank = 7;
+    config.version = "1.2.3";
+    config.command = "weft test \"quoted\"";
+    config.window_ns = 1000000;
+    config.ring_slots = 1024;
+    config.period_us = period_us;
+    if (weft_recorder_open(&config, &recorder, &error) != WEFT_OK) {
+        fail_msg("%s", error.text);
+    }
+    return recorder;
+}
+
+static struct weft_recorder *recorder_open(const struct place *place)
+{
+    return recorder_open_at(place, 1000);
+}
+
+static void put_rpc(struct weft_record_ring *ring, uint32_t worker, uint32_t rpc)
+{
+    struct weft_record *record;
+    while ((record = weft_record_claim(ring)) == NULL) {
+        sched_yield(); /* what it dropped is counted; this test wants them all */
+    }
+    record->type = WEFT_RECORD_RPC;
+    record->table = 1;
+    record->rpc = (struct weft_record_rpc){
+        .worker = worker, .rpc = rpc, .kind = 2, .t1_ns = UINT64_MAX, .latency = {.n_tx_ns = rpc}};
+    weft_record_commit(ring);
+}
+
+struct feeder {
+    pthread_t thread;
+    struct weft_record_ring *ring;
+    uint32_t worker;
+};
+
+static void *feed(void *arg)
+{
+    const struct feeder *feeder = arg;
+    for (uint32_t i = 1; i <= EACH; i++) {
+        put_rpc(feeder->ring, feeder->worker, i);
+    }
+    return NULL;
+}
+
+/* The one number that a query gives. */
+static int64_t ask(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    sqlite3_stmt *stmt;
+    assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK ||
+        sqlite3_step(stmt) != SQLITE_ROW) {
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    }
+    int64_t number = sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return number;
+}
+
+static struct weft_records_sum make_of(const char *const *inputs, uint32_t count, const char *path,
+                                       bool replace)
+{
+    struct weft_records_sum sum;
+    struct weft_records_error error = {.text = ""};
+    if (weft_records_make(inputs, count, path, replace, NULL, &sum, &error) != WEFT_OK) {
+        fail_msg("%s", error.text);
+    }
+    return sum;
+}
+
+static struct weft_records_sum make(const struct place *place, bool replace)
+{
+    return make_of((const char *const[]){place->spool}, 1, place->file, replace);
+}
+
+/* Some records of one ring, and an end in order. */
+static void record_some(const struct place *place, uint32_t count)
+{
+    struct weft_recorder *recorder = recorder_open(place);
+    struct weft_record_ring *ring = weft_recorder_ring(recorder);
+    for (uint32_t i = 1; i <= count; i++) {
+        put_rpc(ring, 0, i);
+    }
+    weft_recorder_free(recorder);
+}
+
+/* ---- the way through ------------------------------------------------------------------------- */
+
+static void all_that_was_made_is_there(void **state)
+{
+    const struct place *place = *state;
+    struct feeder feeders[THREADS];
+    struct weft_recorder *recorder = recorder_open(place);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        feeders[i] = (struct feeder){.ring = weft_recorder_ring(recorder), .worker = i};
+        assert_non_null(feeders[i].ring);
+        assert_int_equal(pthread_create(&feeders[i].thread, NULL, feed, &feeders[i]), 0);
+    }
+    for (uint32_t i = 0; i < THREADS; i++) {
+        pthread_join(feeders[i].thread, NULL);
+    }
+    const struct weft_record hot[] = {
+        {.type = WEFT_RECORD_HOT, .table = 2, .hot = {.server = 3, .id = UINT64_MAX, .updates = 9}},
+        {.type = WEFT_RECORD_HOT_TOTAL, .table = 2, .hot_total = {.server = 3, .updates = 10}},
+    };
+    weft_recorder_add(recorder, hot, 2);
+    weft_recorder_finish(recorder);
+    struct weft_recorder_counts counts;
+    weft_recorder_counts(recorder, &counts);
+    assert_int_equal(counts.records, THREADS * EACH + 2);
+    weft_recorder_free(recorder);
+
+    struct weft_records_sum sum = make(place, false);
+    assert_int_equal(sum.rpcs, THREADS * EACH);
+    assert_int_equal(sum.records, THREADS * EACH + 2);
+    assert_int_equal(sum.bytes_skipped, 0);
+    assert_int_equal(sum.processes, 1);
+    assert_int_equal(sum.processes_cut, 0);
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc WHERE n_tx_ns = rpc AND tbl = 1"),
+                     THREADS * EACH);
+    assert_int_equal(ask(place->file, "SELECT count(DISTINCT worker * 10000 + rpc) FROM rpc"),
+                     THREADS * EACH);
+    assert_int_equal(ask(place->file, "SELECT t1_ns FROM rpc LIMIT 1"), -1);
+    assert_int_equal(ask(place->file, "SELECT id FROM hot WHERE updates = 9 AND tbl = 2"), -1);
+    assert_int_equal(ask(place->file, "SELECT updates FROM hot_total WHERE exact = 0"), 10);
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM process WHERE role = 'worker' AND "
+                                      "rank = 7 AND ended = 1 AND wall_ns > 0"),
+                     1);
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM meta WHERE "
+                                      "(key = 'schema_version' AND value = '1') OR "
+                                      "(key = 'weft_version' AND value = '1.2.3') OR "
+                                      "(key = 'command' AND value = 'weft test \"quoted\"') OR "
+                                      "(key = 'window_ns' AND value = '1000000')"),
+                     4);
+}
+
+/* A ring that nobody empties for a while drops, and the process' row says how many. */
+static void dropped_are_counted(void **state)
+{
+    const struct place *place = *state;
+    struct weft_recorder *recorder = recorder_open_at(place, UINT32_MAX);
+    struct weft_record_ring *ring = weft_recorder_ring(recorder);
+    for (uint32_t i = 0; i < 1024 + 76; i++) {
+        struct weft_record *record = weft_record_claim(ring);
+        if (record != NULL) {
+            record->type = WEFT_RECORD_RPC;
+            weft_record_commit(ring);
+        }
+    }
+    weft_recorder_free(recorder);
+    struct weft_records_sum sum = make(place, false);
+    assert_int_equal(sum.rpcs, 1024);
+    assert_int_equal(sum.dropped, 76);
+    assert_int_equal(ask(place->file, "SELECT dropped FROM process"), 76);
+}
+
+/* ---- several processes ----------------------------------------------------------------------- */
+
+static void one_file_of_several(void **state)
+{
+    const struct place *place = *state;
+    char other[200];
+    snprintf(other, sizeof(other), "%s/other", place->folder);
+    record_some(place, 10);
+    make(place, false);
+    assert_int_equal(unlink(place->spool), 0);
+    record_some(place, 20);
+    assert_int_equal(make(place, false).rpcs, 20); /* added to */
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 30);
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM process"), 2);
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc WHERE process = 2"), 20);
+    /* A database and a spool into a third. */
+    struct weft_records_sum sum =
+        make_of((const char *const[]){place->file, place->spool}, 2, other, true);
+    assert_int_equal(sum.processes, 3);
+    assert_int_equal(ask(other, "SELECT count(*) FROM rpc"), 50);
+    assert_int_equal(ask(other, "SELECT count(*) FROM rpc JOIN process ON process = id"), 50);
+    assert_int_equal(make(place, true).rpcs, 20); /* replaced */
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 20);
+}
+
+static void several_are_read_as_one(void **state)
+{
+    const struct place *place = *state;
+    struct weft_records_error error = {.text = ""};
+    sqlite3 *db;
+    sqlite3_stmt *stmt;
+    record_some(place, 10);
+    make(place, false);
+    const char *const both[] = {place->file, place->file};
+    assert_int_equal(weft_records_db_open(both, 2, &db, &error), WEFT_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT count(*) FROM rpc", -1, &stmt, NULL), 0);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    assert_int_equal(sqlite3_column_int64(stmt, 0), 20);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+
+static void spool_in_use_is_refused(void **state)
+{
+    const struct place *place = *state;
+    struct weft_recorder *recorder = recorder_open(place);
+    struct weft_recorder *second;
+    struct weft_recorder_config config;
+    struct weft_records_error error = {.text = ""};
+    struct weft_records_sum sum;
+    const char *spool = place->spool;
+    weft_recorder_config_default(&config);
+    config.path = place->file;
+    config.rank = 7;
+    assert_int_equal(weft_recorder_open(&config, &second, &error), WEFT_EXISTS);
+    assert_non_null(strstr(error.text, "another process"));
+    assert_int_equal(weft_records_make(&spool, 1, place->file, false, NULL, &sum, &error),
+                     WEFT_STATE);
+    weft_recorder_free(recorder);
+}
+
+static void spool_of_a_killed_process_is_kept(void **state)
+{
+    const struct place *place = *state;
+    char kept[200];
+    record_some(place, 10);
+    record_some(place, 20);
+    snprintf(kept, sizeof(kept), "%s.1", place->spool);
+    const char *const both[] = {place->spool, kept};
+    assert_int_equal(make_of(both, 2, place->file, false).rpcs, 30);
+}
+
+static void files_in_the_way(void **state)
+{
+    const struct place *place = *state;
+    struct weft_records_error error = {.text = ""};
+    struct weft_records_sum sum;
+    const char *spool = place->spool;
+    assert_int_equal(weft_records_check_path(place->file, false, &error), WEFT_OK);
+    assert_int_equal(weft_records_check_path(place->folder, true, &error), WEFT_IO);
+    assert_int_equal(weft_records_check_path("/nowhere/r.db", true, &error), WEFT_IO);
+    record_some(place, 10);
+    make(place, false);
+    assert_int_equal(weft_records_check_path(place->file, false, &error), WEFT_EXISTS);
+    assert_int_equal(weft_records_check_path(place->file, true, &error), WEFT_OK);
+    FILE *other = fopen(place->file, "w");
+    fputs("this is somebody's letter, longer than the hundred bytes of a database's header, ....",
+          other);
+    fputs("and it must not be touched.\n", other);
+    fclose(other);
+    assert_int_equal(weft_records_make(&spool, 1, place->file, false, NULL, &sum, &error),
+                     WEFT_DATA);
+    sqlite3 *db;
+    assert_int_equal(unlink(place->file), 0);
+    assert_int_equal(sqlite3_open(place->file, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "CREATE TABLE recipes(a)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(weft_records_make(&spool, 1, place->file, false, NULL, &sum, &error),
+                     WEFT_DATA);
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM sqlite_schema"), 1);
+    const char *file = place->file;
+    assert_int_equal(weft_records_db_open(&file, 1, &db, &error), WEFT_DATA);
+}
+
+/* ---- damage ---------------------------------------------------------------------------------- */
+
+/* Blocks of `each` records: the recorder is asked to write at once. */
+static void record_blocks(const struct place *place, uint32_t blocks, uint32_t each)
+{
+    struct weft_recorder *recorder = recorder_open(place);
+    struct weft_record *records = calloc(each, sizeof(*records));
+    for (uint32_t b = 0; b < blocks; b++) {
+        for (uint32_t i = 0; i < each; i++) {
+            records[i].type = WEFT_RECORD_RPC;
+            records[i].rpc.rpc = b * each + i;
+        }
+        weft_recorder_add(recorder, records, each);
+    }
+    free(records);
+    weft_recorder_free(recorder);
+}
+
+static uint64_t bytes_of(const char *path)
+{
+    struct stat about;
+    assert_int_equal(stat(path, &about), 0);
+    return (uint64_t)about.st_size;
+}
+
+static void damage(const char *path, uint64_t at)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    uint8_t byte;
+    assert_int_equal(pread(fd, &byte, 1, (off_t)at), 1);
+    byte ^= 0x40;
+    assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+    close(fd);
+}
+
+/* Whatever byte is wrong, its block is left out and no other. */
+static void damaged_block_is_left_out(void **state)
+{
+    const struct place *place = *state;
+    record_blocks(place, 4, 3);
+    uint64_t bytes = bytes_of(place->spool);
+    uint64_t third = bytes - 128 - 2 * 4 * 128; /* the last is the end; one block after it */
+    const uint64_t places[] = {0, 9, 40, 64, 66, 80, 88, 127, 128, 300, 511};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(places); i++) {
+        damage(place->spool, third + places[i]);
+        struct weft_records_sum sum = make(place, true);
+        assert_int_equal(sum.rpcs, 9);
+        assert_int_equal(sum.bytes_skipped, 512);
+        assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc WHERE rpc BETWEEN 6 AND 8"), 0);
+        damage(place->spool, third + places[i]);
+    }
+    assert_int_equal(make(place, true).rpcs, 12);
+}
+
+/* Of a process that was killed: what is whole is taken, at every length. */
+static void cut_at_every_length(void **state)
+{
+    const struct place *place = *state;
+    struct weft_records_error error = {.text = ""};
+    struct weft_records_sum sum;
+    const char *spool = place->spool;
+    record_blocks(place, 2, 2);
+    uint64_t all = bytes_of(place->spool), rpcs_before = 4;
+    for (uint64_t bytes = all; bytes-- > 0;) {
+        assert_int_equal(truncate(place->spool, (off_t)bytes), 0);
+        if (bytes % 64 > 1) {
+            continue; /* around the seams only: each makes a file */
+        }
+        weft_status status = weft_records_make(&spool, 1, place->lines, true, NULL, &sum, &error);
+        if (status == WEFT_DATA) {
+            assert_true(bytes > 0 && bytes < 384); /* not one block is whole */
+            continue;
+        }
+        assert_int_equal(status, WEFT_OK);
+        assert_true(sum.rpcs <= rpcs_before);
+        assert_int_equal(sum.processes_cut, bytes == 0 ? 0 : 1);
+        rpcs_before = sum.rpcs;
+    }
+    assert_int_equal(rpcs_before, 0);
+}
+
+static void what_is_no_spool_is_refused(void **state)
+{
+    const struct place *place = *state;
+    struct weft_records_error error = {.text = ""};
+    struct weft_records_sum sum;
+    const char *text = "/etc/passwd";
+    assert_int_equal(weft_records_make(&text, 1, place->file, true, NULL, &sum, &error), WEFT_DATA);
+    assert_int_not_equal(access(place->file, F_OK), 0);
+    text = "/nowhere";
+    assert_int_equal(weft_records_make(&text, 1, place->file, true, NULL, &sum, &error), WEFT_IO);
+}
+
+/* ---- a full disk ----------------------------------------------------------------------------- */
+
+/* In a child, whose files may not grow beyond a few blocks: the job goes on, and the loss is said
+ * once and counted; what is there stays good. */
+static void full_disk_is_counted(void **state)
+{
+    const struct place *place = *state;
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit = {.rlim_cur = 100 * 128, .rlim_max = 100 * 128};
+        signal(SIGXFSZ, SIG_IGN);
+        if (freopen("/dev/null", "w", stderr) == NULL || setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+            _exit(2);
+        }
+        struct weft_recorder *recorder = recorder_open(place);
+        struct weft_record records[30];
+        memset(records, 0, sizeof(records));
+        for (uint32_t i = 0; i < 10; i++) {
+            for (uint32_t k = 0; k < 30; k++) {
+                records[k].type = WEFT_RECORD_RPC;
+            }
+            weft_recorder_add(recorder, records, 30);
+        }
+        struct weft_recorder_counts counts;
+        weft_recorder_finish(recorder);
+        weft_recorder_counts(recorder, &counts);
+        bool good = counts.records == 90 && counts.dropped == 210;
+        weft_recorder_free(recorder);
+        _exit(good ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    struct weft_records_sum sum = make(place, false);
+    assert_int_equal(sum.rpcs, 90);
+    assert_int_equal(sum.bytes_skipped, 0);
+    assert_int_equal(sum.dropped, 210);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static void lines_are_the_same(void **state)
+{
+    const struct place *place = *state;
+    struct weft_records_error error = {.text = ""};
+    char line[2048];
+    uint32_t rpcs = 0, metas = 0;
+    sqlite3 *db;
+    record_some(place, 10);
+    make(place, false);
+    const char *file = place->file;
+    assert_int_equal(weft_records_db_open(&file, 1, &db, &error), WEFT_OK);
+    FILE *out = fopen(place->lines, "w+");
+    assert_int_equal(weft_records_db_jsonl(db, out, &error), WEFT_OK);
+    sqlite3_close(db);
+    rewind(out);
+    while (fgets(line, sizeof(line), out) != NULL) {
+        rpcs += strstr(line, "{\"table\":\"rpc\",\"worker\":0,\"server\":0,\"rpc\":") == line;
+        metas += strstr(line, "{\"table\":\"meta\"") == line;
+        assert_string_equal(line + strlen(line) - 2, "}\n");
+    }
+    fclose(out);
+    assert_int_equal(rpcs, 10);
+    assert_int_equal(metas, 6);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, place_make, place_clear)
+    const struct CMUnitTest tests[] = {
+        TEST(all_that_was_made_is_there), TEST(dropped_are_counted),
+        TEST(one_file_of_several),        TEST(several_are_read_as_one),
+        TEST(spool_in_use_is_refused),    TEST(spool_of_a_killed_process_is_kept),
+        TEST(files_in_the_way),           TEST(damaged_block_is_left_out),
+        TEST(cut_at_every_length),        TEST(what_is_no_spool_is_refused),
+        TEST(full_disk_is_counted),       TEST(lines_are_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
