@@ -63,8 +63,8 @@ struct weft_ps;
 struct weft_ps_config {
     size_t size;                  /* set by weft_ps_config_init */
     const char *servers;          /* the shards in order, "host:port,host:port"; hosts numeric or
-                                   * "localhost", IPv6 in brackets. NULL (default) = the environment
-                                   * variable WEFT_SERVERS */
+                                   * "localhost", IPv6 in brackets. NULL (default) = from `scheduler`,
+                                   * else the environment variable WEFT_SERVERS */
     const char *key_file;         /* the job key, as in struct weft_transport_config: */
     const uint8_t *key;           /* one of the two, or neither = WEFT_JOB_KEY */
     uint32_t security;            /* enum weft_transport_security, as the servers'; default AUTH */
@@ -94,29 +94,45 @@ struct weft_ps_config {
     uint32_t inject_seed;         /* which ones */
     uint32_t lists_max;           /* tables in one weft_push_lists or weft_pull_lists, 1 .. 256;
                                    * default 4 */
+    const char *scheduler;        /* the coordinator of the job, `weft scheduler`: "host:port", a
+                                   * name or an address. It knows the servers, gives a rank where
+                                   * none is told, and sees that this worker lives. NULL (default)
+                                   * = WEFT_SCHEDULER, or what a launcher left in the environment
+                                   * (docs/RUN.md), unless `servers` is set; "" = none */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
 WEFT_API void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 
 /* Connect to all shards. The order in which servers and workers are started does not matter: this
- * waits for servers up to connect_timeout_ns.
+ * waits for servers up to connect_timeout_ns, and as long for the scheduler before them.
+ *
+ * With a scheduler this worker is a member of the job until weft_ps_close, and its lease is kept by
+ * a thread of the library.
  *
  * Owns:    borrows config until return; gives *ps_p, to be ended by weft_ps_close.
  * Errors:  WEFT_INVALID      a field is out of range; `servers` names another shard at some place
  *                            than is there.
  *          WEFT_NOTFOUND     no servers are named, no rank among several workers, or no job key.
  *          WEFT_DATA         a variable of the environment, or the key file, makes no sense.
- *          WEFT_TIMEOUT      a server does not answer.
- *          WEFT_PEER         a server refuses: another job key, security or version.
+ *          WEFT_TIMEOUT      a server or the scheduler does not answer, or that lacks servers.
+ *          WEFT_PEER         a server refuses: another job key, security or version; or the
+ *                            scheduler: another job, or number of workers, or a rank that lives.
  *          Others as weft_transport_open. weft_ps_error(NULL) says which server it is, and what to
  *          do.
  * Thread:  any. */
 WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
 
 /* Say CLOSE to the servers and free; the tables go with it, and operations end without a word, so
- * weft_ps_flush before. Memory lent to pulls is the caller's again. NULL is fine. */
+ * weft_ps_flush before. Memory lent to pulls is the caller's again. NULL is fine.
+ *
+ * The scheduler, where there is one, is told that this worker has done its work; when all have, the
+ * job is over. But when pushes or clocks have not arrived, or a server is gone, as weft_ps_give_up. */
 WEFT_API void weft_ps_close(struct weft_ps *ps);
+
+/* The same of a worker that failed: the scheduler is told that its rank is free for another process,
+ * which goes on with it. Without a scheduler there is no difference. */
+WEFT_API void weft_ps_give_up(struct weft_ps *ps);
 
 /* Why the last call on this ps (or a table of it) failed and what to do about it: one sentence, ""
  * when none has. With NULL: the same for the last weft_ps_connect of the calling thread.

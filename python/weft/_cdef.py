@@ -47,10 +47,12 @@ struct weft_ps_config {
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;
     uint32_t lists_max;
+    const char *scheduler;
 };
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
 void weft_ps_close(struct weft_ps *ps);
+void weft_ps_give_up(struct weft_ps *ps);
 const char *weft_ps_error(const struct weft_ps *ps);
 uint32_t weft_ps_worker(const struct weft_ps *ps);
 uint32_t weft_ps_workers(const struct weft_ps *ps);

@@ -428,12 +428,15 @@ class PS:
         return {name: getattr(struct, name) for name in names if name != "size"}
 
     def close(self):
-        """Leave without a flush. Tables and operations end with it. Twice is fine."""
-        with self._lock:
-            ps, self._ps = self._ps, None
-            if ps is not None:
-                lib.weft_ps_close(ps)
-            self._lent.clear()
+        """Leave without a flush. Tables and operations end with it. Twice is fine.
+
+        A scheduler is told that this worker is done, if all its pushes and clocks have arrived.
+        """
+        self._leave(lib.weft_ps_close)
+
+    def give_up(self):
+        """close(), of a worker that failed: another process may take its rank and go on."""
+        self._leave(lib.weft_ps_give_up)
 
     def __enter__(self):
         return self
@@ -442,14 +445,22 @@ class PS:
         try:
             if kind is None:
                 self.flush()
+                self.close()
         finally:
-            self.close()
+            self.give_up()
 
     def __del__(self):
         if getattr(self, "_ps", None) is not None:
-            self.close()
+            self.give_up()
 
     # ---- for Table and Op ----
+
+    def _leave(self, how):
+        with self._lock:
+            ps, self._ps = self._ps, None
+            if ps is not None:
+                how(ps)
+            self._lent.clear()
 
     def _begin_lists(self, pieces, is_pull, bound, value):
         self._reap()
@@ -572,7 +583,8 @@ def _set(struct, values, keep):
 def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     """Connect to all shards. -> PS
 
-    servers: "host:port,host:port", shard 0 first; None = the environment variable WEFT_SERVERS.
+    servers: "host:port,host:port", shard 0 first; None = those that the scheduler of the job
+    knows: scheduler="host:port", or WEFT_SCHEDULER; without one the variable WEFT_SERVERS.
     timeout: seconds to wait for servers that do not run yet. key: 32 bytes in place of key_file.
     config: further fields of struct weft_ps_config: worker, workers, key_file, thread, transport,
     dim_max, ops_max, rows_max and so on.

@@ -1,7 +1,5 @@
 #include "api/ps_internal.h"
 
-#include "job/launch.h"
-
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,33 +91,77 @@ void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
+static weft_status scheduler_parse(const char *text, struct weft_launch *flags_p,
+                                   struct weft_io_error *error)
+{
+    if (text != NULL && text[0] != '\0' &&
+        !weft_launch_endpoint_parse(text, strlen(text), flags_p->coordinator_host,
+                                    sizeof(flags_p->coordinator_host),
+                                    &flags_p->coordinator_port)) {
+        return weft_io_fail(error, WEFT_INVALID,
+                            "scheduler is \"%.80s\"; it must be host:port, as `weft scheduler` "
+                            "prints it",
+                            text);
+    }
+    return WEFT_OK;
+}
+
 /* Who and where this worker is, as far as its program leaves it open: WEFT_*, or what a launcher
  * left behind (job/launch.h). Not asked when nothing is open. */
-static weft_status environment_read(struct weft_ps_config *c, struct weft_io_error *error)
+static weft_status environment_read(struct weft_ps_config *c, struct weft_launch *launch_p,
+                                    struct weft_io_error *error)
 {
     struct weft_launch flags = weft_launch_nothing();
-    struct weft_launch launch;
     struct weft_job_error job_error = {.text = ""};
+    bool none_wanted = c->scheduler != NULL ? c->scheduler[0] == '\0' : c->servers != NULL;
+    weft_status status = scheduler_parse(c->scheduler, &flags, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
     flags.role = WEFT_LAUNCH_WORKER;
     flags.servers = c->servers;
     flags.workers = c->workers == 0 ? WEFT_LAUNCH_UNKNOWN : c->workers;
     flags.rank = c->worker == WEFT_PS_WORKER_ENVIRONMENT ? WEFT_LAUNCH_UNKNOWN : c->worker;
+    *launch_p = flags;
     if (flags.servers == NULL || flags.workers == WEFT_LAUNCH_UNKNOWN ||
-        flags.rank == WEFT_LAUNCH_UNKNOWN) {
-        weft_status status =
-            weft_launch_detect(&flags, 1, weft_launch_environment, NULL, &launch, &job_error);
-        if (status != WEFT_OK) {
-            return weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
-        }
-        c->servers = launch.servers;
-        c->workers = launch.workers == WEFT_LAUNCH_UNKNOWN ? 1 : launch.workers;
-        c->worker = launch.rank == WEFT_LAUNCH_UNKNOWN && c->workers == 1 ? 0 : launch.rank;
+        flags.rank == WEFT_LAUNCH_UNKNOWN || flags.coordinator_port != 0) {
+        status = weft_launch_detect(&flags, 1, weft_launch_environment, NULL, launch_p, &job_error);
+    }
+    if (none_wanted) {
+        launch_p->coordinator_port = 0;
+    }
+    return status == WEFT_OK ? status : weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
+}
+
+/* What is said of both must fit. */
+static weft_status rank_check(const struct weft_ps_config *c, struct weft_io_error *error)
+{
+    if (c->workers == 0 || c->worker == WEFT_PS_WORKER_ENVIRONMENT || c->worker < c->workers) {
+        return WEFT_OK;
+    }
+    return weft_io_fail(error, WEFT_INVALID,
+                        "this worker's rank is %u and there are %u workers; ranks go from 0 to "
+                        "workers - 1: set config.worker and config.workers, or WEFT_RANK and "
+                        "WEFT_WORKERS",
+                        c->worker, c->workers);
+}
+
+/* Without a coordinator nobody else will tell. */
+static weft_status settle(struct weft_ps_config *c, const struct weft_launch *launch,
+                          struct weft_io_error *error)
+{
+    c->servers = launch->servers;
+    c->workers = launch->workers == WEFT_LAUNCH_UNKNOWN ? 1 : launch->workers;
+    c->worker = launch->rank == WEFT_LAUNCH_UNKNOWN && c->workers == 1 ? 0 : launch->rank;
+    if (launch->coordinator_port != 0) {
+        return WEFT_OK;
     }
     if (c->servers == NULL) {
         return weft_io_fail(
             error, WEFT_NOTFOUND,
             "no servers are named; set config.servers or the environment variable "
-            "WEFT_SERVERS to \"host:port,host:port\", as `weft server` prints them");
+            "WEFT_SERVERS to \"host:port,host:port\", as `weft server` prints them, or "
+            "config.scheduler or WEFT_SCHEDULER to the coordinator that knows them");
     }
     if (c->worker == WEFT_LAUNCH_UNKNOWN) {
         return weft_io_fail(error, WEFT_NOTFOUND,
@@ -127,7 +169,7 @@ static weft_status environment_read(struct weft_ps_config *c, struct weft_io_err
                             "config.worker or WEFT_RANK",
                             c->workers);
     }
-    return WEFT_OK;
+    return rank_check(c, error);
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */
@@ -162,13 +204,6 @@ static weft_status range_check(const struct weft_ps_config *c, struct weft_io_er
                                 (unsigned long long)fields[i].max);
         }
     }
-    if (c->worker >= c->workers) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "this worker's rank is %u and there are %u workers; ranks go from 0 to "
-                            "workers - 1: set config.worker and config.workers, or WEFT_RANK and "
-                            "WEFT_WORKERS",
-                            c->worker, c->workers);
-    }
     if (c->transport != NULL && strcmp(c->transport, "weft") != 0 &&
         strcmp(c->transport, "tcp") != 0) {
         return weft_io_fail(error, WEFT_INVALID,
@@ -179,13 +214,20 @@ static weft_status range_check(const struct weft_ps_config *c, struct weft_io_er
 }
 
 weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
-                                    struct weft_ps_config *ours_p, struct weft_io_error *error)
+                                    struct weft_ps_config *ours_p, struct weft_launch *launch_p,
+                                    struct weft_io_error *error)
 {
     weft_ps_config_init(ours_p, sizeof(*ours_p));
     weft_status status = weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs,
                                             "config", "weft_ps_config_init", error);
     if (status == WEFT_OK) {
-        status = environment_read(ours_p, error);
+        status = rank_check(ours_p, error);
+    }
+    if (status == WEFT_OK) {
+        status = environment_read(ours_p, launch_p, error);
+    }
+    if (status == WEFT_OK) {
+        status = settle(ours_p, launch_p, error);
     }
     return status == WEFT_OK ? range_check(ours_p, error) : status;
 }

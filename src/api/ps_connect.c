@@ -146,13 +146,18 @@ static struct weft_ps_client_config client_config(const struct weft_ps *ps,
     return client;
 }
 
+enum weft_driver_kind weft_api_ps_driver_kind(const struct weft_ps_config *config)
+{
+    bool tcp = config->transport != NULL && strcmp(config->transport, "tcp") == 0;
+    return tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
+}
+
 static void driver_config(const struct weft_ps *ps, const struct weft_ps_config *config,
                           const struct weft_ps_client_config *client,
                           struct weft_driver_config *driver_p)
 {
     weft_driver_config_default(driver_p);
-    bool tcp = config->transport != NULL && strcmp(config->transport, "tcp") == 0;
-    driver_p->kind = tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
+    driver_p->kind = weft_api_ps_driver_kind(config);
     struct weft_udp_config *udp = &driver_p->udp;
     udp->host = bind_host(ps, config);
     udp->busy_poll_us = (uint16_t)config->busy_poll_us;
@@ -352,7 +357,9 @@ static weft_status ps_init(struct weft_ps *ps, const struct weft_ps_config *conf
                             config->tables_max, config->ops_max);
     }
     weft_status status =
-        weft_api_ps_servers_parse(config->servers, &ps->servers, &ps->shards, &ps->error);
+        ps->membership.launch.coordinator_port != 0
+            ? weft_api_ps_join(ps, config)
+            : weft_api_ps_servers_parse(config->servers, &ps->servers, &ps->shards, &ps->error);
     if (status == WEFT_OK) {
         status = open_endpoint(ps, config);
     }
@@ -367,11 +374,12 @@ static weft_status ps_init(struct weft_ps *ps, const struct weft_ps_config *conf
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p)
 {
     struct weft_ps_config ours;
+    struct weft_launch launch;
     if (config == NULL || ps_p == NULL) {
         return weft_io_fail(&connect_error, WEFT_INVALID,
                             "config or ps_p is NULL; fill a config with weft_ps_config_init");
     }
-    weft_status status = weft_api_ps_config_read(config, &ours, &connect_error);
+    weft_status status = weft_api_ps_config_read(config, &ours, &launch, &connect_error);
     if (status != WEFT_OK) {
         return status;
     }
@@ -379,6 +387,7 @@ weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps 
     if (ps == NULL) {
         return weft_io_fail(&connect_error, WEFT_NOMEM, "no memory for a connection");
     }
+    ps->membership.launch = launch;
     status = ps_init(ps, &ours);
     if (status != WEFT_OK) {
         connect_error = ps->error;
@@ -389,20 +398,32 @@ weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps 
     return WEFT_OK;
 }
 
-void weft_ps_close(struct weft_ps *ps)
+static void end(struct weft_ps *ps, bool done)
 {
-    if (ps == NULL) {
-        return;
-    }
     /* The endpoint borrows the client's memory, so it goes first. */
     weft_engine_stop(ps->engine);
     weft_driver_close(ps->driver);
     weft_provider_free(ps->provider);
     weft_ps_client_free(ps->client);
+    weft_api_ps_leave(ps, done);
     free(ps->servers);
     free(ps->tables);
     free(ps->tickets);
     free(ps);
+}
+
+void weft_ps_close(struct weft_ps *ps)
+{
+    if (ps != NULL) {
+        end(ps, ps->client != NULL && !ps->any_down && weft_api_ps_is_flushed(ps));
+    }
+}
+
+void weft_ps_give_up(struct weft_ps *ps)
+{
+    if (ps != NULL) {
+        end(ps, false);
+    }
 }
 
 const char *weft_ps_error(const struct weft_ps *ps)

@@ -1,6 +1,7 @@
 /* What the files of the parameter server's public face share. Not for anyone outside src/api.
  *
  *   ps_config.c    the structs that callers fill; the list of servers; the environment
+ *   ps_join.c      a member of the job, by its coordinator
  *   ps_connect.c   a socket, connections to all shards, the client on top; and their end
  *   ps_table.c     options in words -> a table's specification; opening
  *   ps_begin.c     push and pull: checked, and begun
@@ -14,6 +15,8 @@
 #define WEFT_API_PS_INTERNAL_H
 
 #include "api/internal.h"
+#include "io/member_thread.h"
+#include "job/launch.h"
 #include "ps/client.h"
 #include "ps/optimizer.h"
 
@@ -51,7 +54,16 @@ struct weft_ps_table {
     char name[WEFT_PS_NAME_BYTES];
 };
 
+/* Of a job with a coordinator. */
+struct ps_membership {
+    struct weft_launch launch; /* coordinator_port 0 = there is none */
+    struct weft_api_security security;
+    struct weft_provider *provider; /* the thread's */
+    struct weft_member_thread *thread;
+};
+
 struct weft_ps {
+    struct ps_membership membership;
     struct weft_driver *driver; /* the caller turns the crank; else NULL */
     struct weft_engine *engine; /* a thread does; else NULL */
     struct weft_msgr msgr;      /* of one of them */
@@ -77,9 +89,11 @@ struct weft_ps {
 
 /* ps_config.c */
 
-/* The caller's configuration of any age, checked, with what the environment says filled in. */
+/* The caller's configuration of any age, checked, with what the environment says filled in. With a
+ * coordinator in *launch_p, worker and workers are open: it gives them. */
 weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
-                                    struct weft_ps_config *ours_p, struct weft_io_error *error);
+                                    struct weft_ps_config *ours_p, struct weft_launch *launch_p,
+                                    struct weft_io_error *error);
 weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
                                      struct weft_table_options *ours_p,
                                      struct weft_io_error *error);
@@ -93,7 +107,19 @@ void weft_api_ps_result_out(struct weft_result *result_p, const struct weft_resu
 void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
                               const struct weft_ps_counters *ours);
 
+/* ps_join.c */
+
+/* Become a member and wait for the list of the shards: worker, workers, shards and servers of ps.
+ * ps->membership.launch is set; weft_api_ps_leave is due in any case.
+ * Errors:  as weft_member_thread_wait; WEFT_NOMEM. */
+weft_status weft_api_ps_join(struct weft_ps *ps, const struct weft_ps_config *config);
+
+/* `done`: its work is. Who never joined is fine. */
+void weft_api_ps_leave(struct weft_ps *ps, bool done);
+
 /* ps_connect.c */
+
+enum weft_driver_kind weft_api_ps_driver_kind(const struct weft_ps_config *config);
 
 /* Sleep until something happens, at most timeout_ns, and take it. */
 void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns);
@@ -128,6 +154,9 @@ weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *id
 
 /* Check all, begin, and give a handle. */
 weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p);
+
+/* ps_op.c: every push and every clock has arrived. */
+bool weft_api_ps_is_flushed(const struct weft_ps *ps);
 
 /* ps_words.c: each leaves a sentence and hands the status back. */
 

@@ -293,7 +293,7 @@ uint32_t weft_clock_ended(const struct weft_ps_table *table)
 
 /* ---- flush ----------------------------------------------------------------------------------- */
 
-static bool is_flushed(const struct weft_ps *ps)
+bool weft_api_ps_is_flushed(const struct weft_ps *ps)
 {
     for (uint32_t i = 0; i < ps->ops_max; i++) {
         const struct ps_ticket *ticket = &ps->tickets[i];
@@ -312,7 +312,7 @@ static bool is_flushed(const struct weft_ps *ps)
 weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns)
 {
     uint64_t end_ns = weft_time_add(weft_clock_now_ns(), timeout_ns);
-    while (!is_flushed(ps)) {
+    while (!weft_api_ps_is_flushed(ps)) {
         uint64_t now_ns = weft_clock_now_ns();
         uint32_t shard;
         if (weft_api_ps_any_down(ps, &shard)) {

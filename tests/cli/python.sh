@@ -22,7 +22,7 @@ if [ -z "$python" ]; then
 fi
 
 cd "$tap_tmp" || exit 1
-unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY
+unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER WEFT_MEMBER WEFT_JOB
 root=$WEFT_SOURCE_ROOT
 PYTHONPATH=$root/python
 PYTHONDONTWRITEBYTECODE=1
@@ -71,5 +71,11 @@ tap_is "both have learnt" \
     "$(cat 0.out 1.out | awk '/^accuracy/ { n += $2 >= 0.8 } END { print n + 0 }')" 2
 kill "$server"
 wait "$server" 2>/dev/null
+
+# Under weft run: servers and rank come from its scheduler.
+unset WEFT_SERVERS WEFT_WORKERS WEFT_JOB_KEY
+tap_run "ps_train.py under weft run" "$WEFT_BIN" run -n 2 -s 2 -- env -u WEFT_SERVERS \
+    -u WEFT_WORKERS -u WEFT_RANK "$python" "$root/examples/ps_train.py"
+tap_is "both have learnt there" "$(awk '/accuracy/ { n += $NF >= 0.8 } END { print n + 0 }' run.out)" 2
 
 tap_done

@@ -119,7 +119,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, inject_loss_ppm, 112);
     AT(weft_ps_config, inject_seed, 116);
     AT(weft_ps_config, lists_max, 120);
-    SIZE(weft_ps_config, 128);
+    AT(weft_ps_config, scheduler, 128);
+    SIZE(weft_ps_config, 136);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);

@@ -1,9 +1,9 @@
 /* The member thread against a coordinator on a real socket: joining, the list, publishing, being
  * replaced, a coordinator that goes and returns at the same port, and what is said when nobody
  * answers. The coordinator is turned by a thread of the test. */
-#include "io/clock.h"
+#include "coordinator.h"
+
 #include "io/member_thread.h"
-#include "member/service.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,76 +11,10 @@
 #include <cmocka.h>
 
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
 static const uint64_t patience_ns = 20 * WEFT_NS_PER_S;
-
-struct coordinator {
-    struct weft_driver *driver;
-    struct weft_roster *roster;
-    struct weft_member_service *service;
-    pthread_t thread;
-    atomic_bool stop;
-};
-
-static void handle(void *arg, uint64_t now_ns)
-{
-    struct coordinator *c = arg;
-    struct weft_msgr msgr = weft_driver_msgr(c->driver);
-    struct weft_msg_event event;
-    while (msgr.ops->poll(msgr.self, &event)) {
-        weft_member_service_event(c->service, &event, now_ns);
-    }
-    weft_member_service_progress(c->service, now_ns);
-}
-
-static void *turn(void *arg)
-{
-    struct coordinator *c = arg;
-    while (!atomic_load(&c->stop)) {
-        (void)weft_driver_step(c->driver, 20 * WEFT_NS_PER_MS, handle, c);
-    }
-    return NULL;
-}
-
-static uint16_t coordinator_start(struct coordinator *c, uint16_t port)
-{
-    struct weft_io_error error = {.text = ""};
-    struct weft_driver_config driver;
-    struct weft_roster_config roster;
-    *c = (struct coordinator){.driver = NULL};
-    weft_driver_config_default(&driver);
-    driver.udp.port = port;
-    driver.udp.ep.accept = 1;
-    driver.udp.ep.peers_max = 16;
-    driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_COORDINATOR, 0);
-    if (weft_driver_open(&driver, &c->driver, &error) != WEFT_OK) {
-        fail_msg("%s", error.text);
-    }
-    weft_roster_config_default(&roster);
-    roster.workers = 2;
-    roster.shards = 1;
-    roster.lease_ns = 600 * WEFT_NS_PER_MS;
-    roster.tell_over = true;
-    assert_int_equal(weft_roster_new(&roster, &c->roster), WEFT_OK);
-    const struct weft_member_service_config service = {
-        .peers_max = 16, .slots = 16, .shards_max = 32, .roster = c->roster};
-    assert_int_equal(
-        weft_member_service_new(&service, weft_driver_msgr(c->driver), &c->service), WEFT_OK);
-    assert_int_equal(pthread_create(&c->thread, NULL, turn, c), 0);
-    return weft_driver_port(c->driver);
-}
-
-static void coordinator_stop(struct coordinator *c)
-{
-    atomic_store(&c->stop, true);
-    pthread_join(c->thread, NULL);
-    weft_driver_close(c->driver);
-    weft_member_service_free(c->service);
-    weft_roster_free(c->roster);
-}
+static const uint64_t lease_ns = 600 * WEFT_NS_PER_MS;
 
 static struct weft_member_thread *member_start(uint16_t port, uint8_t role, uint64_t member,
                                                uint64_t incarnation)
@@ -119,7 +53,7 @@ static void joins_and_lists(void **state)
     static struct weft_member_state seen;
     struct coordinator c;
     struct weft_io_error error;
-    uint16_t port = coordinator_start(&c, 0);
+    uint16_t port = coordinator_start(&c, 0, 1, lease_ns);
     struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
     struct weft_member_thread *server = member_start(port, WEFT_ROLE_SERVER, 2, 1);
     assert_int_equal(wait_for(server, WEFT_MEMBER_WAIT_JOINED, &seen, &error), WEFT_OK);
@@ -154,7 +88,7 @@ static void claimed_and_replaced(void **state)
     struct coordinator c;
     struct weft_io_error error;
     char text[WEFT_IO_ERROR_BYTES];
-    uint16_t port = coordinator_start(&c, 0);
+    uint16_t port = coordinator_start(&c, 0, 1, lease_ns);
     struct weft_member_thread *first = member_start(port, WEFT_ROLE_SERVER, 2, 1);
     publish(first, "127.0.0.1", 7700); /* before it is registered */
     assert_int_equal(wait_for(first, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
@@ -181,13 +115,13 @@ static void survives_the_coordinator(void **state)
     static struct weft_member_state seen;
     struct coordinator c;
     struct weft_io_error error;
-    uint16_t port = coordinator_start(&c, 0);
+    uint16_t port = coordinator_start(&c, 0, 1, lease_ns);
     struct weft_member_thread *server = member_start(port, WEFT_ROLE_SERVER, 2, 1);
     publish(server, "127.0.0.1", 7700);
     assert_int_equal(wait_for(server, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
     uint64_t epoch = seen.grant.epoch;
     coordinator_stop(&c);
-    (void)coordinator_start(&c, port); /* which remembers nothing */
+    (void)coordinator_start(&c, port, 1, lease_ns); /* which remembers nothing */
     struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
     assert_int_equal(wait_for(worker, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
     assert_int_equal(seen.list.addresses[0].port, 7700);
@@ -210,7 +144,7 @@ static void nobody_answers(void **state)
     static struct weft_member_state seen;
     struct coordinator c;
     struct weft_io_error error;
-    uint16_t port = coordinator_start(&c, 0);
+    uint16_t port = coordinator_start(&c, 0, 1, lease_ns);
     coordinator_stop(&c); /* a port at which nobody listens */
     struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
     assert_int_equal(weft_member_thread_wait(worker, WEFT_MEMBER_WAIT_JOINED,
