@@ -100,7 +100,8 @@ static weft_status append_row(struct builder *builder, const struct weft_ml_row 
     uint32_t number = set->row_count;
     set->row_begin[number] = set->nonzero_count;
     for (uint32_t i = 0; i < row->count; i++) {
-        weft_status status = append_nonzero(builder, row->ids[i], row->values[i]);
+        uint64_t id = row->ids[i] == WEFT_ML_BIAS_ID ? WEFT_ML_BIAS_TWIN : row->ids[i];
+        weft_status status = append_nonzero(builder, id, row->values[i]);
         if (status != WEFT_OK) {
             return status;
         }

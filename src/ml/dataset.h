@@ -23,11 +23,12 @@ struct weft_ml_dataset {
     uint64_t nonzero_count;
 
     uint64_t *row_begin; /* (row_count + 1,): row r is nonzeros row_begin[r] .. row_begin[r + 1) */
-    uint32_t *columns;   /* (nonzero_count,): strictly ascending within a row */
+    uint32_t *columns;   /* (nonzero_count,): of a row: in the ascending order of the
+                          * data's ids (row.h has the one that is renamed), then the bias */
     float *values;       /* (nonzero_count,): finite, not zero */
     uint8_t *labels;     /* (row_count,): 0 or 1 */
     float *targets;      /* (row_count,): the rating, or the label where there are no ratings */
-    uint64_t *feature_ids; /* (feature_count,): strictly ascending; the last is the bias */
+    uint64_t *feature_ids; /* (feature_count,): strictly ascending */
 
     uint32_t *train_rows; /* (train_count,): row numbers in the order of the file */
     uint32_t *test_rows;  /* (test_count,): the same */

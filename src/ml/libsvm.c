@@ -51,7 +51,7 @@ static weft_status parse_feature(struct token token, struct weft_ml_error *error
                             weft_ml_quote(token.text, token.bytes).text);
     }
     size_t index_bytes = (size_t)(colon - token.text);
-    if (!weft_ml_number_u64(token.text, index_bytes, index_p) || *index_p >= WEFT_ML_BIAS_ID) {
+    if (!weft_ml_number_u64(token.text, index_bytes, index_p) || *index_p >= WEFT_ML_BIAS_TWIN) {
         return weft_ml_fail(error, WEFT_DATA,
                             "feature \"%s\": the index is not an integer from 0 to 2^63 - 2",
                             weft_ml_quote(token.text, token.bytes).text);

@@ -4,10 +4,12 @@
 
 #include "ml/error.h"
 
-/* The feature that every row has, with value 1: the intercept. It is the largest id that fits a
- * signed 64-bit integer, so that it sorts last and files with signed keys can hold it; no reader
- * produces it from data. */
-#define WEFT_ML_BIAS_ID ((uint64_t)INT64_MAX)
+/* The feature that every row has, with value 1: the intercept. It is in every batch, so its id is
+ * one that fits 32 bits: messages whose ids all do carry them in half the bytes. A feature of the
+ * data with that id gets WEFT_ML_BIAS_TWIN instead, which no reader produces; it is the largest id
+ * that fits a signed 64-bit integer, so that files with signed keys can hold it. */
+#define WEFT_ML_BIAS_ID ((uint64_t)UINT32_MAX)
+#define WEFT_ML_BIAS_TWIN ((uint64_t)INT64_MAX)
 
 struct weft_ml_row {
     uint64_t *ids; /* strictly ascending once the parser has returned */

@@ -27,6 +27,12 @@ static weft_status load(const char *format, const char *text, struct weft_ml_err
 }
 
 /* What the header promises of every data set. */
+static uint64_t id_in_data(const struct weft_ml_dataset *set, uint64_t nonzero)
+{
+    uint64_t id = set->feature_ids[set->columns[nonzero]];
+    return id == WEFT_ML_BIAS_TWIN ? WEFT_ML_BIAS_ID : id;
+}
+
 static void check_invariants(const struct weft_ml_dataset *set)
 {
     assert_int_equal(set->row_begin[0], 0);
@@ -37,7 +43,8 @@ static void check_invariants(const struct weft_ml_dataset *set)
         for (uint64_t i = set->row_begin[r]; i < set->row_begin[r + 1]; i++) {
             assert_true(set->columns[i] < set->feature_count);
             assert_true(set->values[i] != 0);
-            assert_true(i == set->row_begin[r] || set->columns[i] > set->columns[i - 1]);
+            assert_true(i == set->row_begin[r] || i + 1 == set->row_begin[r + 1] ||
+                        id_in_data(set, i) > id_in_data(set, i - 1));
         }
         uint64_t last = set->row_begin[r + 1] - 1;
         assert_int_equal(set->feature_ids[set->columns[last]], WEFT_ML_BIAS_ID);
@@ -70,16 +77,30 @@ static void rows_become_columns(void **state)
     check_invariants(&set);
     assert_int_equal(set.row_count, 3);
     assert_int_equal(set.feature_count, 4);
-    static const uint64_t ids[] = {5, 900, UINT64_C(7000000000), WEFT_ML_BIAS_ID};
+    static const uint64_t ids[] = {5, 900, WEFT_ML_BIAS_ID, UINT64_C(7000000000)};
     assert_memory_equal(set.feature_ids, ids, sizeof(ids));
     static const uint64_t begin[] = {0, 3, 6, 7};
     assert_memory_equal(set.row_begin, begin, sizeof(begin));
-    static const uint32_t columns[] = {1, 2, 3, 0, 1, 3, 3};
+    static const uint32_t columns[] = {1, 3, 2, 0, 1, 2, 2};
     assert_memory_equal(set.columns, columns, sizeof(columns));
     static const float values[] = {2, 1, 1, 1, -1, 1, 1};
     assert_memory_equal(set.values, values, sizeof(values));
     static const uint8_t labels[] = {1, 0, 0};
     assert_memory_equal(set.labels, labels, sizeof(labels));
+    weft_ml_dataset_fini(&set);
+}
+
+static void the_bias_has_a_twin(void **state)
+{
+    (void)state;
+    struct weft_ml_dataset set;
+    assert_int_equal(load("libsvm", "1 4294967295:2 4294967296:1\n", NULL, &set), WEFT_OK);
+    check_invariants(&set);
+    static const uint64_t ids[] = {WEFT_ML_BIAS_ID, UINT64_C(4294967296), WEFT_ML_BIAS_TWIN};
+    assert_int_equal(set.feature_count, 3);
+    assert_memory_equal(set.feature_ids, ids, sizeof(ids));
+    static const float values[] = {2, 1, 1};
+    assert_memory_equal(set.values, values, sizeof(values));
     weft_ml_dataset_fini(&set);
 }
 
@@ -300,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_become_columns),
+        cmocka_unit_test(the_bias_has_a_twin),
         cmocka_unit_test(known_hashes_split),
         cmocka_unit_test(the_split_does_not_see_line_ends),
         cmocka_unit_test(errors_name_the_line),
