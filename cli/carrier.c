@@ -47,4 +47,7 @@ void weft_carrier_apply(const struct weft_carrier *carrier, struct weft_driver_c
     config->kind = carrier->kind;
     config->tcp_cc = carrier->tcp_cc;
     config->tcp_rto_min_ns = carrier->tcp_rto_min_ms * WEFT_NS_PER_MS;
+    if (carrier->peer_timeout_s != 0) {
+        config->udp.ep.peer_timeout_ns = carrier->peer_timeout_s * WEFT_NS_PER_S;
+    }
 }

@@ -13,6 +13,7 @@ struct weft_carrier {
     enum weft_driver_kind kind;
     const char *tcp_cc;      /* NULL = the host's */
     uint32_t tcp_rto_min_ms; /* 0 = the host's */
+    uint32_t peer_timeout_s; /* 0 = the transport's */
 };
 
 const char *weft_carrier_parse(const char *text, void *value);
@@ -26,7 +27,11 @@ const char *weft_carrier_parse(const char *text, void *value);
      WEFT_OPTION_STRING, .value = &(carrier)->tcp_cc, .fallback = "the host's"},                   \
     {"tcp-rto-min", "MS", "least retransmission timeout of TCP; the kernel rounds up to its\n"     \
      "tick; 0 = the host's, which is 200 unless changed", WEFT_OPTION_U32,                         \
-     .value = &(carrier)->tcp_rto_min_ms, .max = 60000}
+     .value = &(carrier)->tcp_rto_min_ms, .max = 60000},                                           \
+    {"peer-timeout", "S", "who owes an answer for so many seconds is taken for dead",              \
+     WEFT_OPTION_U32, .value = &(carrier)->peer_timeout_s, .min = 1, .max = 86400}
+
+#define WEFT_CARRIER_DEFAULTS {.peer_timeout_s = 5}
 
 /* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
 int weft_carrier_check(const struct weft_command *command, const struct weft_carrier *carrier,

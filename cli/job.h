@@ -62,7 +62,7 @@ enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000, WEFT_JOB_SPAN_MS_MAX = 24 * 3600 * 100
 
 #define WEFT_JOB_KEEPALIVE_HELP                                                                    \
     "ask a server that was silent for so many ms whether it is there; when\n"                      \
-    "nothing comes for 5 s then, the run ends. 0 = never: a worker that\n"                         \
+    "nothing comes for --peer-timeout then, the run ends. 0 = never: a worker that\n"                         \
     "waits for others does not notice that a server was killed"
 
 /* As the endpoint takes it. */
@@ -75,6 +75,7 @@ uint64_t weft_job_span_ns(uint32_t ms);
         .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD,                                         \
         .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
         .keepalive_ms = 1000,                                                                      \
+        .carrier = WEFT_CARRIER_DEFAULTS,                                                          \
         .until = WEFT_UNTIL_DEFAULTS,                                                              \
         .recording = WEFT_RECORDING_DEFAULTS,                                                      \
         .security = WEFT_SECURITY_DEFAULTS,                                                        \

@@ -55,7 +55,7 @@ static weft_status fail_shard(struct weft_learner *learner, uint32_t shard)
 {
     static const char *const reasons[] = {
         [WEFT_DOWN_CLOSED] = "it closed the connection",
-        [WEFT_DOWN_SILENT] = "it has not answered for 5 s",
+        [WEFT_DOWN_SILENT] = "it has not answered for",
         [WEFT_DOWN_PROTOCOL] = "it broke the protocol",
         [WEFT_DOWN_LOCAL] = "the connection was closed here",
         [WEFT_DOWN_RESTARTED] = "it was restarted, or has dropped this connection",
@@ -73,9 +73,13 @@ static weft_status fail_shard(struct weft_learner *learner, uint32_t shard)
         static_assert(sizeof(hint) >= WEFT_UDP_UNREACHED_BYTES, "the network's words fit");
         weft_drive_unreached(&learner->drive, hint);
     }
-    return fail(learner, WEFT_PEER, "the server of shard %u at %s:%u is gone: %s%s%s", shard,
+    char span[16] = "";
+    if (gone->is_down && gone->down == WEFT_DOWN_SILENT) {
+        (void)snprintf(span, sizeof(span), " %u s", learner->job->carrier.peer_timeout_s);
+    }
+    return fail(learner, WEFT_PEER, "the server of shard %u at %s:%u is gone: %s%s%s%s", shard,
                 gone->host, gone->port,
-                gone->is_down ? reasons[gone->down] : "its connection is down",
+                gone->is_down ? reasons[gone->down] : "its connection is down", span,
                 hint[0] != '\0' ? "; " : "", hint);
 }
 

@@ -113,6 +113,7 @@ static void add_common(struct run *run, char **words)
         word(words, "--tcp-cc=%s", run->carrier.tcp_cc);
     }
     word(words, "--tcp-rto-min=%u", run->carrier.tcp_rto_min_ms);
+    word(words, "--peer-timeout=%u", run->carrier.peer_timeout_s);
     word(words, "--control-fd=%d", (int)WEFT_CONTROL_FD);
 }
 
@@ -552,6 +553,7 @@ int weft_cli_run(int argc, char **argv)
                        .servers = 1,
                        .shards_per_server = 1,
                        .lease_ms = 5000,
+                       .carrier = WEFT_CARRIER_DEFAULTS,
                        .security = WEFT_SECURITY_DEFAULTS};
     const struct weft_option options[] = {
         {"workers", "N", "copies of CMD; -n N is the same", WEFT_OPTION_U32, .value = &run.workers,

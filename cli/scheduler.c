@@ -164,6 +164,7 @@ int weft_cli_scheduler(int argc, char **argv)
     scheduler = (struct scheduler){.host = "127.0.0.1",
                                    .port = UINT32_MAX,
                                    .lease_ms = 5000,
+                                   .carrier = WEFT_CARRIER_DEFAULTS,
                                    .membership = WEFT_MEMBERSHIP_DEFAULTS,
                                    .security = WEFT_SECURITY_DEFAULTS,
                                    .channel = {.fd = -1}};

@@ -566,6 +566,7 @@ int weft_cli_server(int argc, char **argv)
     static struct server server; /* large, and there is one */
     server = (struct server){.host = "127.0.0.1",
                              .port = 7700,
+                             .carrier = WEFT_CARRIER_DEFAULTS,
                              .shards_here = 1,
                              .shard_base = UINT32_MAX,
                              .coordinate_port = UINT32_MAX,
@@ -625,7 +626,7 @@ int weft_cli_server(int argc, char **argv)
          .value = &server.busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},
         {"keepalive-ms", "N",
          "ask a worker that was silent for so many ms whether it is there; when\n"
-         "nothing comes for 5 s then, it is given up. 0 = only a worker that\n"
+         "nothing comes for --peer-timeout then, it is given up. 0 = only a worker that\n"
          "owes an answer is asked. Longer than the longest step of workers, or\n"
          "with their --drive engine",
          WEFT_OPTION_U32, .value = &server.keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX,

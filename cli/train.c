@@ -32,7 +32,11 @@
 
 #define STOP_GRACE_NS (2 * WEFT_NS_PER_S)
 
-enum { ERROR_BYTES = 900, DIM_MAX_DEFAULT = 64 /* of `weft server` */ };
+enum {
+    ERROR_BYTES = 900,
+    DIM_MAX_DEFAULT = 64, /* of `weft server` */
+    TRAIN_PEER_TIMEOUT_S = 60,
+};
 
 struct train {
     struct weft_job job;
@@ -77,6 +81,7 @@ static void add_common(struct train *train, struct weft_arguments *arguments)
         weft_arguments_add(arguments, "--tcp-cc=%s", job->carrier.tcp_cc);
     }
     weft_arguments_add(arguments, "--tcp-rto-min=%u", job->carrier.tcp_rto_min_ms);
+    weft_arguments_add(arguments, "--peer-timeout=%u", job->carrier.peer_timeout_s);
     /* A lab's network ends on this machine, too. */
     if (train->place.lab != NULL && job->security.mode == WEFT_MODE_NONE) {
         weft_arguments_add(arguments, "--insecure-network");
@@ -651,6 +656,8 @@ int weft_cli_train(int argc, char **argv)
     static struct train train; /* large, and there is one */
     train = (struct train){.job = WEFT_JOB_DEFAULTS, .servers = 2, .shards_per_server = 1,
                            .checkpoints = WEFT_CHECKPOINT_DEFAULTS};
+    /* A child that died is seen at once; one that is silent waits for its turn on a busy machine. */
+    train.job.carrier.peer_timeout_s = TRAIN_PEER_TIMEOUT_S;
     const struct weft_option options[] = {
         WEFT_JOB_OPTIONS(&train.job),
         WEFT_RECORDING_WINDOW_OPTION(&train.job.recording),

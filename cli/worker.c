@@ -585,7 +585,7 @@ int weft_cli_worker(int argc, char **argv)
             "line:\n"
             "ready, epoch (its own training loss), test (rank 0: quality on the test rows, with\n"
             "weights that are pulled whole) and done (counters and latencies). A server that does\n"
-            "not answer for 5 s ends it with exit status 1. What is not given is taken from the\n"
+            "not answer for --peer-timeout ends it with exit status 1. What is not given is taken from the\n"
             "variables of torchrun, mpirun, srun or `weft run` (docs/RUN.md).",
         .example = "  weft keygen job.key\n"
                    "  weft server --key-file job.key --workers 2 &\n"

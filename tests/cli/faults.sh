@@ -1,26 +1,26 @@
 #!/bin/sh
-# What goes wrong around a run: killed processes, Ctrl-C, noise, bad files. Each ends within 10 s
+# What goes wrong around a run: killed processes, Ctrl-C, noise, bad files. Each ends within a minute, on however busy a machine,
 # with a sentence that names the culprit, leaves no process and no report.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR
 data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
 
-# until_true <command...>: wait for a condition, at most 20 s.
+# until_true <command...>: wait for a condition, at most two minutes.
 until_true() {
     tries=0
     until "$@"; do
-        [ "$tries" -lt 400 ] || return 1
+        [ "$tries" -lt 2400 ] || return 1
         tries=$((tries + 1))
         sleep 0.05
     done
 }
 
-# start: a long run in the background, until it trains. Sets $train.
+# start [options]: a long run in the background, until it trains. Sets $train.
 start() {
     rm -f "$tap_tmp/report.json"
     : >"$tap_tmp/log" # now: the background shell truncates it when it gets to run
-    "$WEFT_BIN" train --data "$data" --epochs 10000 --report "$tap_tmp/report.json" \
+    "$WEFT_BIN" train --data "$data" --epochs 10000 --report "$tap_tmp/report.json" "$@" \
         >"$tap_tmp/log" 2>&1 &
     train=$!
     until_true grep -q '^epoch 1/' "$tap_tmp/log"
@@ -42,7 +42,7 @@ ended() {
     wait "$train" || status=$?
     took=$(($(date +%s) - began))
     tap_is "$1: exit status" "$status" "$2"
-    tap_is "$1: within 10 s" "$((took <= 10))" 1
+    tap_is "$1: within a minute" "$((took <= 60))" 1
     tap_like "$1: says why" "$(grep '^weft train: ' "$tap_tmp/log")" "$3"
     left=
     for pid in $(sed -n 's/^[a-z]* [0-9]*: pid //p' "$tap_tmp/log"); do
@@ -61,8 +61,8 @@ for role in worker server; do
     ended "$role killed" 1 "$role 1 (pid $pid) was killed by signal 9"
 done
 
-# A server that hangs is as bad as a dead one: silent for 5 s.
-start
+# A server that hangs is as bad as a dead one.
+start --peer-timeout 5
 pid=$(pid_of server 0)
 began=$(date +%s)
 kill -STOP "$pid"
