@@ -10,7 +10,7 @@ dir=$tap_tmp/ckpt
 until_true() {
     tries=0
     until "$@"; do
-        [ "$tries" -lt 400 ] || return 1
+        [ "$tries" -lt 2400 ] || return 1
         tries=$((tries + 1))
         sleep 0.05
     done

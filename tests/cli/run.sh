@@ -100,21 +100,21 @@ background() {
 }
 # shellcheck disable=SC2016
 background term "$weft" run -n 2 -s 2 -- sh -c 'sleep 1000 & echo child $!; wait'
-tap_run "the run is under way" until_true 20 sh -c 'test "$(grep -c child term.out)" = 2'
+tap_run "the run is under way" until_true 120 sh -c 'test "$(grep -c child term.out)" = 2'
 kill -TERM $last
 wait $last
 tap_is "SIGTERM ends it with status 1" $? 1
 tap_like "and says so" "$(cat term.out)" 'interrupted by signal 15'
-tap_run "with all its children and theirs" until_true 5 all_gone $(pids term.out) \
+tap_run "with all its children and theirs" until_true 120 all_gone $(pids term.out) \
     $(sed -n 's/.*child //p' term.out)
 # shellcheck disable=SC2016
 background killed "$weft" run -n 2 -s 2 -- sh -c 'sleep 1000 & echo child $!; wait'
-tap_run "another run is under way" until_true 20 sh -c 'test "$(grep -c child killed.out)" = 2'
+tap_run "another run is under way" until_true 120 sh -c 'test "$(grep -c child killed.out)" = 2'
 kill -KILL $last
 wait $last 2>/dev/null
-tap_run "after its kill -9 nothing is left, grandchildren included" until_true 5 all_gone \
+tap_run "after its kill -9 nothing is left, grandchildren included" until_true 120 all_gone \
     $(pids killed.out) $(sed -n 's/.*child //p' killed.out)
-tap_run "nor its folder" until_true 5 sh -c '[ -z "$(ls -A "$TMPDIR")" ]'
+tap_run "nor its folder" until_true 120 sh -c '[ -z "$(ls -A "$TMPDIR")" ]'
 
 # The scheduler is killed while workers wait for a file; those that come later still join.
 cat >late <<'END'
@@ -124,10 +124,10 @@ exec "$@"
 END
 chmod +x late
 background away "$weft" run -n 3 -s 1 --restart 1 -- ./late "$weft" $worker
-tap_run "a run whose workers come late" until_true 20 grep -q 'worker 2: pid' away.out
+tap_run "a run whose workers come late" until_true 120 grep -q 'worker 2: pid' away.out
 scheduler=$(sed -n 's/^weft run: scheduler 0: pid //p' away.out)
 kill -KILL "$scheduler"
-tap_run "its scheduler is killed and started again" until_true 10 sh -c \
+tap_run "its scheduler is killed and started again" until_true 120 sh -c \
     'test "$(grep -c "scheduler 0: pid" away.out)" = 2'
 touch go
 wait $last
@@ -153,7 +153,7 @@ tap_is "$many workers start at once, $starts times, without a failed start" $fai
 "$weft" keygen other.key >/dev/null
 key="--key-file job.key"
 port_of() { # port_of <file>: of a line NAME: HOST:PORT
-    until_true 20 grep -q '^[a-z0-9 ]*: 127' "$1"
+    until_true 120 grep -q '^[a-z0-9 ]*: 127' "$1"
     sed -n 's/^[a-z0-9 ]*: 127[^:]*:\([0-9]*\)$/\1/p' "$1" | head -n 1
 }
 
@@ -234,7 +234,7 @@ wait $sv 2>/dev/null
 background sv2 "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
 sv2=$last
 tap_run "when it was killed its lease ends, and another server gets the shard" \
-    until_true 10 grep -q '^shard 0 of 2' sv2.out
+    until_true 120 grep -q '^shard 0 of 2' sv2.out
 
 # kill -9 of the scheduler: the journal brings back who was there, and both find it again.
 kill -KILL $sc
@@ -277,7 +277,7 @@ tap_like "does not fit" "$(cat run.out)" 'whole does not fit this job'
 {
     background both "$weft" server $key --coordinate 0 --port 0 --workers 1 --shards 1
     both=$last
-    until_true 20 grep -q '^shard 0' both.out
+    until_true 120 grep -q '^shard 0' both.out
     tap_run "a worker of a server that coordinates" "$weft" $worker $key \
         --scheduler "127.0.0.1:$(sed -n 's/^scheduler: .*:\([0-9]*\)$/\1/p' both.out)"
 }

@@ -16,7 +16,7 @@ print_b=$("$WEFT_BIN" keygen --check --json "$tap_tmp/b.key" | jq -r .fingerprin
 until_true() {
     tries=0
     until "$@" 2>/dev/null; do
-        [ "$tries" -lt 400 ] || return 1
+        [ "$tries" -lt 2400 ] || return 1
         tries=$((tries + 1))
         sleep 0.05
     done

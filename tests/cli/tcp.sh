@@ -6,11 +6,11 @@
 unset WEFT_DATA_DIR
 data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
 
-# until_true <command...>: wait for a condition, at most 20 s.
+# until_true <command...>: wait for a condition, at most two minutes.
 until_true() {
     tries=0
     until "$@"; do
-        [ "$tries" -lt 400 ] || return 1
+        [ "$tries" -lt 2400 ] || return 1
         tries=$((tries + 1))
         sleep 0.05
     done
