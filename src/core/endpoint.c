@@ -102,7 +102,6 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     }
     ep->config = *config;
     ep->cc_ops = weft_cc_find(config->cc_name);
-    ep->expect_next = 1;
     weft_prng_split(&ep->prng, config->seed, config->incarnation);
     size_t peers = config->peers_max;
     size_t words = WEFT_BITS_WORDS((size_t)config->chunks_max);
@@ -112,20 +111,20 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     ep->credit_active = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->credit_active));
     ep->credit_wants = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->credit_wants));
     ep->credit_touched = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->credit_touched));
-    ep->expects = calloc(config->expects_max, sizeof(*ep->expects));
     ep->events = calloc(EVENTS_MAX, sizeof(*ep->events));
     ep->tx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*ep->tx_arena));
     ep->rx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*ep->rx_arena));
     ep->bitmaps = calloc(peers * WEFT_MSGS_MAX * 6 * words, sizeof(*ep->bitmaps));
     ep->packet_arena = calloc(peers * config->tx_window_max, sizeof(*ep->packet_arena));
     ep->packet_bits_arena = calloc(peers * 2 * (config->tx_window_max / 64), sizeof(uint64_t));
-    if (!weft_core_trace_init(ep)) {
+    if (!weft_core_trace_init(ep) ||
+        weft_expects_init(&ep->expects, config->expects_max, config->peers_max) != WEFT_OK) {
         weft_ep_free(ep);
         return WEFT_NOMEM;
     }
     if (ep->peers == NULL || ep->heap == NULL || ep->ready == NULL ||
         ep->credit_active == NULL || ep->credit_wants == NULL || ep->credit_touched == NULL ||
-        ep->expects == NULL || ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL ||
+        ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL ||
         ep->bitmaps == NULL || ep->packet_arena == NULL || ep->packet_bits_arena == NULL) {
         weft_ep_free(ep);
         return WEFT_NOMEM;
@@ -159,7 +158,7 @@ void weft_ep_free(struct weft_ep *ep)
     free(ep->rx_arena);
     free(ep->tx_arena);
     free(ep->events);
-    free(ep->expects);
+    weft_expects_fini(&ep->expects);
     weft_core_credit_fini(ep);
     free(ep->credit_active);
     free(ep->credit_wants);
@@ -837,33 +836,18 @@ static weft_status ep_expect(void *self, const struct weft_msg_expect *expect,
                              weft_expect_id *id_p)
 {
     struct weft_ep *ep = self;
-    bool hand = expect->sink == WEFT_SINK_HAND;
-    if ((expect->tag & ~expect->tag_mask) != 0 || expect->count == 0 ||
-        (hand ? expect->memory != NULL : expect->memory == NULL || expect->count != 1)) {
-        return WEFT_INVALID;
+    struct weft_expect *slot;
+    weft_status status = weft_expects_post(&ep->expects, expect, &slot);
+    if (status == WEFT_OK) {
+        *id_p = slot->id;
     }
-    for (uint32_t i = 0; i < ep->config.expects_max; i++) {
-        if (ep->expects[i].id == 0) {
-            ep->expects[i].e = *expect;
-            ep->expects[i].id = ep->expect_next++;
-            ep->expects_used = i >= ep->expects_used ? i + 1 : ep->expects_used;
-            *id_p = ep->expects[i].id;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOMEM;
+    return status;
 }
 
 static weft_status ep_cancel(void *self, weft_expect_id id)
 {
     struct weft_ep *ep = self;
-    for (uint32_t i = 0; i < ep->expects_used; i++) {
-        if (id != 0 && ep->expects[i].id == id) {
-            ep->expects[i].id = 0;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOTFOUND;
+    return weft_expects_cancel(&ep->expects, id);
 }
 
 static struct rx_msg *rx_open_find(struct weft_ep *ep, weft_peer peer, uint64_t seq)

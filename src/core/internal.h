@@ -23,6 +23,7 @@
 #include "base/prng.h"
 #include "core/cc.h"
 #include "core/endpoint.h"
+#include "core/expect.h"
 #include "core/perm.h"
 #include "core/secure.h"
 #include "core/trace.h"
@@ -313,11 +314,6 @@ struct peer {
     uint64_t credit_rtt_ns;        /* its rtt_ns_min */
 };
 
-struct expect {
-    weft_expect_id id;             /* 0 = free */
-    struct weft_msg_expect e;
-};
-
 enum { CREDIT_RATES = 10 };
 
 /* What this end grants to all its peers together. */
@@ -378,9 +374,7 @@ struct weft_ep {
     uint32_t heap_count;
     uint64_t *ready;               /* bit = peer may have something to send */
     uint32_t send_cursor;
-    struct expect *expects;
-    uint32_t expects_used;         /* highest index in use + 1 */
-    weft_expect_id expect_next;
+    struct weft_expects expects;
     struct weft_msg_event *events; /* ring of EVENTS_MAX */
     uint32_t event_head;
     uint32_t event_count;

@@ -229,27 +229,11 @@ void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     }
 }
 
-static struct expect *expect_match(struct weft_ep *ep, const struct peer *p,
-                                   const struct weft_wire_data *d)
-{
-    struct expect *best = NULL;
-    uint64_t bytes = (uint64_t)d->total * d->elem_bytes;
-    for (uint32_t i = 0; i < ep->expects_used; i++) {
-        struct expect *x = &ep->expects[i];
-        bool fits = x->id != 0 && (x->e.peer == WEFT_PEER_ANY || x->e.peer == peer_idx(ep, p)) &&
-                    (d->tag & x->e.tag_mask) == x->e.tag && bytes <= x->e.memory_bytes &&
-                    (x->e.sink != WEFT_SINK_ADD || d->elem_bytes % sizeof(float) == 0);
-        if (fits && (best == NULL || x->id < best->id)) {
-            best = x; /* posted first, served first */
-        }
-    }
-    return best;
-}
-
 static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
                               const struct weft_wire_data *d, uint64_t at_ns, uint64_t now_ns)
 {
-    struct expect *x = expect_match(ep, p, d);
+    struct weft_expect *x =
+        weft_expects_match(&ep->expects, peer_idx(ep, p), d->tag, d->total, d->elem_bytes);
     if (x == NULL) {
         ep->counters.no_memory++;
         p->ack_now = true; /* acknowledges nothing new, but says that we are alive */
@@ -290,9 +274,7 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
           m->chunk_elems * m->elem_bytes);
     trace(ep, p, WEFT_TRACE_MSG_TAG, WEFT_TRACE_INCOMING, seq, m->tag >> 32, (uint32_t)m->tag,
           m->total);
-    if (--x->e.count == 0) {
-        x->id = 0;
-    }
+    weft_expects_use(&ep->expects, x);
     struct weft_msg_event *ev = weft_core_event_push(ep);
     ev->type = WEFT_EVENT_OPEN;
     rx_event_fill(ep, p, m, ev);

@@ -61,19 +61,18 @@ static weft_status tables_new(struct weft_tcp *t)
     t->conns = calloc(t->conns_max, sizeof(*t->conns));
     t->peers = calloc(peers, sizeof(*t->peers));
     t->ready = calloc(WEFT_BITS_WORDS(peers), sizeof(*t->ready));
-    t->expects = calloc(c->expects_max, sizeof(*t->expects));
     t->events = calloc(t->events_max, sizeof(*t->events));
     t->tx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*t->tx_arena));
     t->rx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*t->rx_arena));
     t->bitmaps = calloc(peers * WEFT_MSGS_MAX * 2 * words, sizeof(*t->bitmaps));
     t->bytes = calloc(peers, TCP_IN_BYTES + TCP_OUT_BYTES + TCP_OUT_RECORDS * TCP_HEAD_ROOM);
-    if (t->conns == NULL || t->peers == NULL || t->ready == NULL || t->expects == NULL ||
+    if (t->conns == NULL || t->peers == NULL || t->ready == NULL ||
         t->events == NULL || t->tx_arena == NULL || t->rx_arena == NULL || t->bitmaps == NULL ||
         t->bytes == NULL) {
         return WEFT_NOMEM;
     }
     peers_init(t);
-    return WEFT_OK;
+    return weft_expects_init(&t->expects, c->expects_max, c->peers_max);
 }
 
 static weft_status open_sockets(struct weft_tcp *t, struct weft_io_error *error)
@@ -127,7 +126,7 @@ static void release(struct weft_tcp *t)
     free(t->rx_arena);
     free(t->tx_arena);
     free(t->events);
-    free(t->expects);
+    weft_expects_fini(&t->expects);
     free(t->ready);
     free(t->peers);
     free(t->conns);
@@ -150,7 +149,6 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
     t->epoll_fd = -1;
     t->pid = getpid();
     t->listen_again_ns = WEFT_NEVER;
-    t->expect_next = 1;
     t->loopback_only = config->ep.mode == WEFT_MODE_NONE && config->insecure_network == 0;
     t->rekey_records = config->ep.rekey_packets != 0 ? config->ep.rekey_packets
                                                      : UINT64_C(1) << 23;

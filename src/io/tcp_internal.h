@@ -28,6 +28,7 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/prng.h"
+#include "core/expect.h"
 #include "core/noise.h"
 #include "core/sink.h"
 #include "io/clock.h"
@@ -216,11 +217,6 @@ struct tcp_peer {
     uint32_t in_end;
 };
 
-struct tcp_expect {
-    weft_expect_id id; /* 0 = free */
-    struct weft_msg_expect e;
-};
-
 struct weft_tcp {
     struct weft_tcp_config config;
     int family;
@@ -241,9 +237,7 @@ struct weft_tcp {
     struct tcp_peer *peers;
     uint32_t peers_used;
     uint64_t *ready; /* bit = this peer has something to write, as far as known */
-    struct tcp_expect *expects;
-    uint32_t expects_used;
-    weft_expect_id expect_next;
+    struct weft_expects expects;
     struct weft_msg_event *events;
     uint32_t events_max;
     uint32_t event_head;
@@ -350,8 +344,6 @@ void weft_tcp_timers(struct weft_tcp *t, uint64_t now_ns);
 extern const struct weft_msg_ops weft_tcp_msg_ops;
 struct weft_msg_event *weft_tcp_event_push(struct weft_tcp *t);
 uint32_t weft_tcp_chunk_elems(uint16_t elem_bytes);
-struct tcp_expect *weft_tcp_expect_match(struct weft_tcp *t, uint32_t peer,
-                                         const struct tcp_rx *m);
 
 /* tcp_tx.c */
 weft_status weft_tcp_tx_send(struct weft_tcp *t, struct tcp_peer *p,
@@ -381,6 +373,6 @@ bool weft_tcp_record(struct weft_tcp *t, struct tcp_peer *p, uint8_t *bytes, siz
 void weft_tcp_rx_close_all(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 void weft_tcp_rx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 /* Memory was posted: open held messages that it fits. */
-void weft_tcp_rx_wake(struct weft_tcp *t, struct tcp_expect *x);
+void weft_tcp_rx_wake(struct weft_tcp *t, const struct weft_expect *x);
 
 #endif

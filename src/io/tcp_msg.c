@@ -74,57 +74,19 @@ static weft_status msg_expect(void *self, const struct weft_msg_expect *expect,
                               weft_expect_id *id_p)
 {
     struct weft_tcp *t = self;
-    bool hand = expect->sink == WEFT_SINK_HAND;
-    if ((expect->tag & ~expect->tag_mask) != 0 || expect->count == 0 ||
-        (hand ? expect->memory != NULL : expect->memory == NULL || expect->count != 1)) {
-        return WEFT_INVALID;
+    struct weft_expect *slot;
+    weft_status status = weft_expects_post(&t->expects, expect, &slot);
+    if (status == WEFT_OK) {
+        *id_p = slot->id;
+        weft_tcp_rx_wake(t, slot);
     }
-    for (uint32_t i = 0; i < t->config.ep.expects_max; i++) {
-        struct tcp_expect *x = &t->expects[i];
-        if (x->id == 0) {
-            x->e = *expect;
-            x->id = t->expect_next++;
-            t->expects_used = i >= t->expects_used ? i + 1 : t->expects_used;
-            *id_p = x->id;
-            weft_tcp_rx_wake(t, x);
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOMEM;
+    return status;
 }
 
 static weft_status msg_cancel(void *self, weft_expect_id id)
 {
     struct weft_tcp *t = self;
-    for (uint32_t i = 0; i < t->expects_used; i++) {
-        if (id != 0 && t->expects[i].id == id) {
-            t->expects[i].id = 0;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_NOTFOUND;
-}
-
-static bool fits(const struct tcp_expect *x, uint32_t peer, const struct tcp_rx *m)
-{
-    return x->id != 0 && (x->e.peer == WEFT_PEER_ANY || x->e.peer == peer) &&
-           (m->tag & x->e.tag_mask) == x->e.tag &&
-           (uint64_t)m->total * m->elem_bytes <= x->e.memory_bytes &&
-           (x->e.sink != WEFT_SINK_ADD || m->elem_bytes % sizeof(float) == 0);
-}
-
-/* Posted first, served first. */
-struct tcp_expect *weft_tcp_expect_match(struct weft_tcp *t, uint32_t peer,
-                                         const struct tcp_rx *m)
-{
-    struct tcp_expect *best = NULL;
-    for (uint32_t i = 0; i < t->expects_used; i++) {
-        struct tcp_expect *x = &t->expects[i];
-        if (fits(x, peer, m) && (best == NULL || x->id < best->id)) {
-            best = x;
-        }
-    }
-    return best;
+    return weft_expects_cancel(&t->expects, id);
 }
 
 static struct tcp_rx *rx_find(struct weft_tcp *t, weft_peer peer, uint64_t seq)

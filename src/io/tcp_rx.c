@@ -81,8 +81,10 @@ void weft_tcp_rx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 /* Bind a message to posted memory, if there is any for it. */
 static bool rx_open(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, uint64_t at_ns)
 {
-    struct tcp_expect *x =
-        m->too_long ? NULL : weft_tcp_expect_match(t, tcp_peer_idx(t, p), m);
+    struct weft_expect *x = m->too_long
+                                ? NULL
+                                : weft_expects_match(&t->expects, tcp_peer_idx(t, p), m->tag,
+                                                     m->total, m->elem_bytes);
     if (x == NULL) {
         return false;
     }
@@ -93,9 +95,7 @@ static bool rx_open(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, ui
     m->timeout_ns = weft_time_add(at_ns, x->e.timeout_ns);
     m->critical_left = m->critical == WEFT_CRITICAL_MASKED ? UINT32_MAX : m->critical;
     memset(m->received, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*m->received));
-    if (--x->e.count == 0) {
-        x->id = 0;
-    }
+    weft_expects_use(&t->expects, x);
     if (p->rx_live == 0 && !weft_tcp_peer_outstanding(p)) {
         p->quiet_ns = at_ns;
     }
@@ -146,21 +146,31 @@ static bool rx_begin(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, u
     return true;
 }
 
-void weft_tcp_rx_wake(struct weft_tcp *t, struct tcp_expect *x)
+/* Bind what one peer's messages wait for, oldest first, while the expectation `id` is there. */
+static void peer_wake(struct weft_tcp *t, struct tcp_peer *p, const struct weft_expect *x,
+                      weft_expect_id id)
 {
-    uint64_t now_ns = 0;
-    for (uint32_t i = 0; i < t->peers_used && x->id != 0; i++) {
-        struct tcp_peer *p = &t->peers[i];
-        unsigned turn = (unsigned)((p->rx_seq + 1) & TCP_MSG_MASK); /* the oldest */
-        for (unsigned n = 0; n < WEFT_MSGS_MAX && p->rx_held != 0 && x->id != 0; n++) {
-            struct tcp_rx *m = &p->rx[(turn + n) & TCP_MSG_MASK];
-            now_ns = now_ns == 0 ? weft_clock_now_ns() : now_ns;
-            if (m->state == TCP_RX_HELD && rx_open(t, p, m, now_ns)) {
-                p->rx_hold &= ~bit_of(m); /* not told yet; READY is enough then */
-                p->rx_ready |= bit_of(m);
-                tcp_peer_ready(t, p);
-            }
+    unsigned turn = (unsigned)((p->rx_seq + 1) & TCP_MSG_MASK); /* the oldest */
+    uint64_t now_ns = p->rx_held != 0 ? weft_clock_now_ns() : 0;
+    for (unsigned n = 0; n < WEFT_MSGS_MAX && p->rx_held != 0 && x->id == id; n++) {
+        struct tcp_rx *m = &p->rx[(turn + n) & TCP_MSG_MASK];
+        if (m->state == TCP_RX_HELD && rx_open(t, p, m, now_ns)) {
+            p->rx_hold &= ~bit_of(m); /* not told yet; READY is enough then */
+            p->rx_ready |= bit_of(m);
+            tcp_peer_ready(t, p);
         }
+    }
+}
+
+void weft_tcp_rx_wake(struct weft_tcp *t, const struct weft_expect *x)
+{
+    weft_expect_id id = x->id;
+    if (x->e.peer != WEFT_PEER_ANY) {
+        peer_wake(t, &t->peers[x->e.peer], x, id);
+        return;
+    }
+    for (uint32_t i = 0; i < t->peers_used && x->id == id; i++) {
+        peer_wake(t, &t->peers[i], x, id);
     }
 }
 
