@@ -1,7 +1,8 @@
 /* Pushes that are sent again: over a new connection of the same process, or to a shard that was
  * restored. Whole ones are known by the window, those in between chunk by chunk.
  *
- * The masks exist only with checkpoints: without them nobody sends a push again.
+ * The masks exist where chunks_max says how long they are. Without them a worker that resumes is
+ * refused.
  *
  * Source: docs/PROTOCOL.md section 7, "Sent again".
  */
@@ -121,8 +122,7 @@ void weft_shard_again_applied(struct weft_shard *shard, const struct shard_slot 
     }
 }
 
-void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *slot,
-                             bool is_short)
+void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *slot, bool is_short)
 {
     if (slot->number == 0 || is_short) {
         return;
@@ -131,6 +131,30 @@ void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *
     if (slot->partial != WEFT_SHARD_NONE) {
         shard->partials[slot->partial].live = false;
     }
+}
+
+enum weft_rpc_status weft_shard_again_resume(struct weft_shard *shard,
+                                             const struct shard_slot *slot,
+                                             const struct weft_rpc_pushes *theirs)
+{
+    if (shard->partial_count == 0) {
+        return WEFT_RPC_BAD_REQUEST;
+    }
+    struct shard_partial *first =
+        shard->partials + (size_t)slot->worker * shard->partials_per_worker;
+    for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
+        if (!first[i].live || first[i].table != slot->table) {
+            continue;
+        }
+        if (weft_bits_count(first[i].mask, first[i].chunks) == first[i].chunks) {
+            /* The cut came between its last chunk and its end. */
+            weft_once_close(shard_pushes(shard, slot->table, slot->worker), first[i].number);
+            first[i].live = false;
+        } else if (weft_rpc_pushes_test(theirs, first[i].number)) {
+            first[i].live = false;
+        }
+    }
+    return WEFT_RPC_OK;
 }
 
 void weft_shard_again_forget(struct weft_shard *shard, uint32_t worker)

@@ -29,7 +29,7 @@ static uint32_t parts_per_op_of(const struct weft_ps_client_config *config)
 
 uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config)
 {
-    return config->ops_max * parts_per_op_of(config) + config->tables_max * config->shards;
+    return config->ops_max * parts_per_op_of(config) + 2 * config->tables_max * config->shards;
 }
 
 static bool config_valid(const struct weft_ps_client_config *config)
@@ -80,11 +80,13 @@ static weft_status members_init(struct weft_ps_client *client)
     size_t links = (size_t)config->tables_max * config->shards;
     client->parts_per_op = parts_per_op_of(config);
     client->gates_first = config->ops_max * client->parts_per_op;
+    client->resumes_first = client->gates_first + (uint32_t)links;
+    client->parts_total = client->resumes_first + (uint32_t)links;
     client->ends = calloc(config->shards, sizeof(*client->ends));
     client->tables = calloc(config->tables_max, sizeof(*client->tables));
     client->links = calloc(links, sizeof(*client->links));
     client->ops = calloc(config->ops_max, sizeof(*client->ops));
-    client->parts = calloc(client->gates_first + links, sizeof(*client->parts));
+    client->parts = calloc(client->parts_total, sizeof(*client->parts));
     client->sort_start = calloc((size_t)config->shards * 2 + 1, sizeof(*client->sort_start));
     bool have = client->ends != NULL && client->tables != NULL && client->links != NULL &&
                 client->ops != NULL && client->parts != NULL && client->sort_start != NULL;
@@ -112,6 +114,7 @@ static weft_status client_init(struct weft_ps_client *client, const weft_peer *p
     if (status == WEFT_OK) {
         ends_init(client, peers);
         gates_init(client);
+        weft_ps_resumes_init(client);
         status = ops_init(client);
     }
     for (uint32_t t = 0; status == WEFT_OK && t < client->config.tables_max; t++) {
@@ -192,9 +195,7 @@ static void clock_resume(struct weft_ps_client *client, uint16_t index)
         uint32_t closed = ps_link_of(client, index, s)->clock_closed;
         table->clock = closed > table->clock ? closed : table->clock;
     }
-    for (uint32_t s = 0; s < client->config.shards; s++) {
-        client->clocks_open += table->clock - ps_link_of(client, index, s)->clock_closed;
-    }
+    weft_ps_clocks_count(client);
 }
 
 static void op_finish(struct weft_ps_client *client, struct ps_op *op)
@@ -246,6 +247,17 @@ static void op_start(struct weft_ps_client *client, uint32_t index, uint64_t now
 static bool push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec,
                       uint32_t id_bytes);
 
+/* Of a shard that is away nobody can say what its packets hold. */
+static bool any_away(const struct weft_ps_client *client)
+{
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        if (client->ends[s].away) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A block of 256 floats fits almost any packet. Where it does not, and the caller has not said how
  * long blocks shall be, the longest of 128, 64, ... that does: few sizes, so that workers of one
  * configuration choose the same. */
@@ -272,6 +284,9 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
     struct ps_table *table = &client->tables[spec->table];
     if (table->state != TABLE_CLOSED) {
         return WEFT_EXISTS;
+    }
+    if (any_away(client)) {
+        return WEFT_AGAIN;
     }
     uint32_t op = op_take(client, WEFT_RPC_TABLE, spec->table);
     if (op == WEFT_PS_NONE) {
@@ -424,8 +439,10 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
                                uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
                                weft_ps_op *op_p)
 {
-    weft_status status =
-        lists_check(client, lists, count, kind == WEFT_RPC_PUSH, bound_ppm);
+    bool is_push = kind == WEFT_RPC_PUSH;
+    weft_status status = is_push && any_away(client)
+                             ? WEFT_AGAIN
+                             : lists_check(client, lists, count, is_push, bound_ppm);
     if (status != WEFT_OK) {
         return status;
     }
@@ -492,7 +509,8 @@ weft_status weft_ps_pull(struct weft_ps_client *client, uint16_t table, const ui
                          float *rows_out, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
                          weft_ps_op *op_p)
 {
-    const struct weft_ps_pull_list list = {.table = table, .n = n, .ids = ids, .rows_out = rows_out};
+    const struct weft_ps_pull_list list = {
+        .table = table, .n = n, .ids = ids, .rows_out = rows_out};
     return weft_ps_pull_lists(client, &list, 1, bound_ppm, now_ns, op_p);
 }
 
@@ -549,6 +567,19 @@ void weft_ps_op_abandon(struct weft_ps_client *client, weft_ps_op index)
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
+void weft_ps_clocks_count(struct weft_ps_client *client)
+{
+    client->clocks_open = 0;
+    for (uint32_t t = 0; t < client->config.tables_max; t++) {
+        const struct ps_table *table = &client->tables[t];
+        for (uint32_t s = 0; table->state == TABLE_OPEN && s < client->config.shards; s++) {
+            const struct ps_link *link = ps_link_of(client, (uint16_t)t, s);
+            bool counts = !client->ends[s].down && !link->clock_refused;
+            client->clocks_open += counts ? table->clock - link->clock_closed : 0;
+        }
+    }
+}
+
 weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t index, uint64_t now_ns)
 {
     if (index >= client->config.tables_max || client->tables[index].state != TABLE_OPEN) {
@@ -595,7 +626,8 @@ static void clock_send(struct weft_ps_client *client, uint32_t index, uint64_t n
     uint32_t shard = index % client->config.shards;
     struct ps_link *link = &client->links[index];
     uint32_t clock = link->clock_closed + 1;
-    if (link->clock_sending || link->clock_refused || client->ends[shard].down ||
+    const struct ps_shard_end *end = &client->ends[shard];
+    if (link->clock_sending || link->clock_refused || end->down || end->away || link->resuming ||
         clock > client->tables[table].clock || link->pushes_open[clock & 1] > 0) {
         return;
     }
@@ -633,38 +665,40 @@ static void clock_sent(struct weft_ps_client *client, uint32_t index,
     }
     if (event->refused > 0) {
         link->clock_refused = true;
-        client->clocks_open -=
-            client->tables[index / client->config.shards].clock - link->clock_closed;
+        weft_ps_clocks_count(client);
         return;
     }
     client->clocks_open--;
     link->clock_closed++;
     client->counters.clocks++;
+    weft_ps_clock_moved(client, (uint16_t)(index / client->config.shards),
+                        index % client->config.shards);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static void peer_down(struct weft_ps_client *client, const struct weft_msg_event *event)
+static void peer_down(struct weft_ps_client *client, const struct weft_msg_event *event,
+                      uint64_t now_ns)
 {
     for (uint32_t s = 0; s < client->config.shards; s++) {
         struct ps_shard_end *end = &client->ends[s];
-        if (end->down || end->peer != event->peer) {
+        bool gone_before = end->down || (end->away && !end->connecting);
+        if (gone_before || end->peer != event->peer) {
             continue;
         }
-        end->down = true;
-        end->queue_head = end->queue_tail = WEFT_PS_NONE;
-        uint32_t links = client->config.tables_max * client->config.shards;
-        for (uint32_t i = 0; i < client->gates_first + links; i++) {
-            struct ps_part *part = &client->parts[i];
-            if (part->shard == s && (part->state == PART_QUEUED || part->state == PART_FLYING)) {
-                weft_ps_part_fail(client, i, WEFT_PEER);
-            }
+        if (client->config.reconnect_ns > 0) {
+            weft_ps_shard_away(client, s, now_ns);
+        } else {
+            weft_ps_shard_down(client, s);
         }
-        for (uint32_t t = 0; t < client->config.tables_max; t++) {
-            const struct ps_link *link = ps_link_of(client, (uint16_t)t, s);
-            if (!link->clock_refused) {
-                client->clocks_open -= client->tables[t].clock - link->clock_closed;
-            }
+    }
+}
+
+static void peer_up(struct weft_ps_client *client, const struct weft_msg_event *event)
+{
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        if (client->ends[s].connecting && client->ends[s].peer == event->peer) {
+            weft_ps_shard_back(client, s);
         }
     }
 }
@@ -672,12 +706,15 @@ static void peer_down(struct weft_ps_client *client, const struct weft_msg_event
 void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_event *event,
                           uint64_t now_ns)
 {
-    (void)now_ns;
     if (event->type == WEFT_EVENT_PEER_DOWN) {
-        peer_down(client, event);
+        peer_down(client, event, now_ns);
         return;
     }
-    if (event->type == WEFT_EVENT_PEER_UP || !(event->user & WEFT_PS_USER)) {
+    if (event->type == WEFT_EVENT_PEER_UP) {
+        peer_up(client, event);
+        return;
+    }
+    if (!(event->user & WEFT_PS_USER)) {
         return;
     }
     uint32_t index = (uint32_t)event->user;
@@ -693,8 +730,9 @@ void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_e
 void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
 {
     client->round++;
+    weft_ps_shards_overdue(client, now_ns);
     for (uint32_t s = 0; s < client->config.shards; s++) {
-        if (!client->ends[s].down) {
+        if (!client->ends[s].down && !client->ends[s].away) {
             weft_ps_shard_send(client, s, now_ns);
         }
     }

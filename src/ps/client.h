@@ -16,6 +16,19 @@
  * remembers their ids, and puts them first in the next pull, where they are in the chunk that must
  * not be missing.
  *
+ * A shard that goes away (config.reconnect_ns): its operations wait, weft_ps_push says AGAIN, and the
+ * driver connects to where the shard is now and hands the new connection over:
+ *
+ *     after a batch of events:  for each shard s: if weft_ps_client_away(client, s):
+ *         connect; weft_ps_client_reconnect(client, s, peer).  A connection that fails is another
+ *         PEER_DOWN: the shard is still away, connect again.
+ *     after weft_ps_client_progress:  weft_ps_client_take_resumed, for reports.
+ *
+ * The two ends tell each other which pushes they know. What is unfinished is sent again under its
+ * number, so that each chunk counts at most once; CLOCKs that the shard does not know any more are
+ * said again. Pushes that were finished, and that a restored shard lacks, are lost and counted.
+ * Pulled rows show that: a table of such a shard is what its checkpoint was.
+ *
  * Source: docs/PROTOCOL.md section 7.
  */
 #ifndef WEFT_PS_CLIENT_H
@@ -44,6 +57,8 @@ struct weft_ps_client_config {
     uint32_t rows_per_rpc_max; /* larger parts are split; at most the server's */
     uint32_t dim_max;
     uint32_t missed_max;             /* ids remembered as missed; more are forgotten, and counted */
+    uint64_t reconnect_ns;           /* how long a shard may be away before what waits for it fails
+                                      * with PEER; 0 = not at all */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
     struct weft_record_ring *records; /* a record of every push and pull that is answered; borrowed
@@ -52,7 +67,7 @@ struct weft_ps_client_config {
 };
 
 struct weft_ps_result {
-    weft_status status;       /* OK. PEER: a shard is gone. PROTO: an answer was malformed. DATA: the
+    weft_status status;  /* OK. PEER: a shard is gone. PROTO: an answer was malformed. DATA: the
                                * server refused all or some of it, see rpc_status. UNSUPPORTED:
                                * the request cannot be sent in such packets */
     uint16_t rpc_status; /* enum weft_rpc_status, the first that was not OK */
@@ -99,6 +114,11 @@ struct weft_ps_client_counters {
     uint64_t missed_first;     /* ids that were put first because they had been missed */
     uint64_t missed_forgotten; /* missed_max was reached */
     uint64_t again;            /* sends and expectations the transport put off */
+    uint64_t shards_away;      /* connections that ended and were waited for */
+    uint64_t resumes;          /* tables of shards that went on */
+    uint64_t pushes_again;     /* messages sent again */
+    uint64_t pushes_lost;      /* finished, and not in the shard that came back */
+    uint64_t clocks_again;     /* finished, and to be said again to a shard that came back */
 };
 
 /* The reasonable: 1 shard, 4 tables, 8 operations of 4 lists and 65,536 rows, 16,384 rows per RPC, dim 64,
@@ -121,7 +141,8 @@ void weft_ps_client_free(struct weft_ps_client *client);
  * packets cannot hold a block of a row and the specification does not say how long blocks are, it
  * is declared with shorter ones.
  * Errors:  WEFT_INVALID  spec is not valid or beyond this client's limits.
- *          WEFT_EXISTS   opened already. WEFT_AGAIN  ops_max operations are not released yet. */
+ *          WEFT_EXISTS   opened already.
+ *          WEFT_AGAIN    ops_max operations are not released yet, or a shard is away. */
 weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_table_spec *spec,
                                uint64_t now_ns, weft_ps_op *op_p);
 
@@ -131,7 +152,7 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
  * Owns:    borrows both until return: they are gathered into the client's memory.
  * Units:   bound_ppm is the fraction of chunks that may be lost on the way, < 10^6.
  * Errors:  WEFT_STATE    the table is not open. WEFT_INVALID  n or bound_ppm out of range.
- *          WEFT_AGAIN    ops_max operations are not released yet.
+ *          WEFT_AGAIN    ops_max operations are not released yet, or a shard is away.
  *          WEFT_UNSUPPORTED  a row's block does not fit the packets of a shard. */
 weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
                          const float *rows, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,
@@ -212,6 +233,29 @@ void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op op);
 /* Give an unfinished operation up: what it borrowed is the caller's again, and its place is free when
  * the answers have come. A push is sent all the same. */
 void weft_ps_op_abandon(struct weft_ps_client *client, weft_ps_op op);
+
+/* True while the shard's connection is gone and waited for: connect to it, then hand the connection
+ * over. *until_ns_p: when weft_ps_client_progress gives it up. False for one that is given up. */
+bool weft_ps_client_away(const struct weft_ps_client *client, uint32_t shard, uint64_t *until_ns_p);
+
+/* A new connection, connected or connecting, to the shard that is away.
+ * Errors:  WEFT_STATE  it is not away. */
+weft_status weft_ps_client_reconnect(struct weft_ps_client *client, uint32_t shard, weft_peer peer,
+                                     uint64_t now_ns);
+
+/* How a table of a shard went on. */
+struct weft_ps_resumed {
+    uint32_t shard;
+    uint16_t table;
+    uint32_t clock;        /* of this rank, as the shard has it; it is told the rest again */
+    uint32_t clocks_again; /* how many that are */
+    uint64_t pushes_again;
+    uint64_t pushes_lost;
+};
+
+/* The next that is not reported yet; false when there is none. Two breaks of one table in a row may
+ * become one report. */
+bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_resumed *resumed_p);
 
 /* True while an operation is unfinished or a CLOCK is not closed. */
 bool weft_ps_client_busy(const struct weft_ps_client *client);

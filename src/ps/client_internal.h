@@ -1,5 +1,6 @@
-/* The inside of a client, shared by client.c (life, operations, clocks, events) and client_part.c
- * (one RPC: build, send, take the answer). Not for others.
+/* The inside of a client, shared by client.c (life, operations, clocks, events), client_part.c (one
+ * RPC: build, send, take the answer) and client_resume.c (a shard that goes away and comes back). Not
+ * for others.
  *
  * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
  * table and a shard there is a link with the state that orders pushes, clocks and pulls.
@@ -12,6 +13,10 @@
 #include "ps/once.h"
 
 #define WEFT_PS_NONE UINT32_MAX
+
+enum {
+    PS_RESUME_REQUEST_BYTES = WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_RPC_PUSHES_BYTES
+};
 
 enum ps_part_state {
     PART_FREE,
@@ -52,18 +57,21 @@ struct ps_part {
     uint8_t kind;        /* enum weft_rpc_op */
     bool expected;       /* the reply's memory is posted */
     bool request_closed; /* SENT came */
+    bool counted;        /* PUSH: closed before its shard went away, and counted then */
     bool reply_closed;   /* RECEIVED came */
     uint16_t table;
     uint32_t shard;
-    uint32_t op;    /* WEFT_PS_NONE: a gate */
+    uint32_t op;           /* WEFT_PS_NONE: a gate, or what resumes a table */
     struct ps_list list;   /* PULL: ids and out are borrowed until done */
     const uint32_t *order; /* (rows,): its rows of the list */
     uint32_t rows;
-    uint32_t clock; /* PUSH: of the gradients. PULL: needed */
+    uint32_t bound_ppm; /* PUSH: of the request. PULL: of the answer */
+    uint32_t clock;     /* PUSH: of the gradients. PULL: needed */
     uint32_t iteration; /* the worker's clock in progress when the operation was started */
     uint32_t rpc_id;
     uint64_t number; /* PUSH: counted for the link, from 1 */
-    uint32_t next;   /* in the shard's queue */
+    uint32_t next;   /* in the shard's queue, which is in the order of `born` */
+    uint64_t born;   /* counted when first queued; 0 = before all others */
     weft_expect_id expect;
     uint8_t *request;
     uint32_t request_elems;
@@ -91,7 +99,9 @@ struct ps_op {
 
 /* Between one table and one shard. */
 struct ps_link {
-    uint32_t pushes_open[2]; /* begun and not closed, by parity of their clock */
+    uint32_t pushes_open[2]; /* begun and not closed, by parity of their clock: those of the two
+                              * clocks behind clock_closed. Later ones, of a shard that has to be
+                              * told many clocks again, are counted when it is their turn */
     uint32_t pushes_flying;  /* of these, given to the transport */
     uint32_t flying_xor;     /* of their rpc_ids: with one flying, its rpc_id */
     uint64_t number;         /* of the last push made */
@@ -105,11 +115,25 @@ struct ps_link {
     uint8_t clock_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t gate_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t gate_reply[WEFT_RPC_REPLY_BYTES];
+    bool opened;         /* the shard has this table, as far as we know */
+    bool resuming;       /* it has gone and has to say what it knows: all else waits */
+    bool gone;           /* it could not go on: gone_status of gone_rpc_status */
+    bool resumed_untold; /* `resumed` waits for the caller */
+    weft_status gone_status;
+    uint16_t gone_rpc_status;
+    struct weft_once
+        lost; /* numbers that are counted as lost; those behind `number` mean nothing */
+    struct weft_ps_resumed resumed;
+    uint8_t resume_request[PS_RESUME_REQUEST_BYTES];
+    uint8_t resume_reply[WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES];
 };
 
 struct ps_shard_end {
     weft_peer peer;
-    bool down;
+    bool down;       /* for good */
+    bool away;       /* waited for; nothing of it is in the transport */
+    bool connecting; /* away, but `peer` is a new connection that is not up yet */
+    uint64_t away_until_ns;
     uint32_t rpc_id;     /* last used */
     uint32_t pulls_open; /* requests given to the transport and not closed */
     uint32_t queue_head;
@@ -135,10 +159,15 @@ struct weft_ps_client {
     struct ps_table *tables;   /* (tables_max,) */
     struct ps_link *links;     /* (tables_max, shards) */
     struct ps_op *ops;         /* (ops_max,) */
-    struct ps_part *parts;     /* operation by operation, then one gate for each link */
+    struct ps_part *parts;     /* operation by operation, then one gate and one to resume for each
+                                * link */
     uint32_t parts_per_op;
-    uint32_t gates_first; /* part number of the first gate */
-    uint32_t *sort_start; /* (2 x shards + 1,) scratch */
+    uint32_t gates_first;   /* part number of the first gate */
+    uint32_t resumes_first; /* and of the first that resumes */
+    uint32_t parts_total;
+    uint64_t born;           /* of parts */
+    uint32_t resumed_untold; /* links */
+    uint32_t *sort_start;    /* (2 x shards + 1,) scratch */
     uint32_t ops_active;
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
     uint64_t round;       /* of progress */
@@ -176,6 +205,12 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t part,
                        const struct weft_msg_event *event);
 void weft_ps_part_reply(struct weft_ps_client *client, uint32_t part,
                         const struct weft_msg_event *event);
+/* Into the queue of its shard, where its birth says. */
+void weft_ps_part_enqueue(struct weft_ps_client *client, uint32_t part);
+/* A push of the two clocks behind the last that the shard has taken counts as open. */
+void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part);
+/* Its shard has gone away and is waited for: it will be sent again, unless it was answered. */
+void weft_ps_part_wait(struct weft_ps_client *client, uint32_t part);
 /* The shard is gone, or the request cannot be sent. */
 void weft_ps_part_fail(struct weft_ps_client *client, uint32_t part, weft_status status);
 
@@ -183,5 +218,27 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t part, weft_status
 void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);
 /* Next rpc_id towards a shard; never 0. */
 uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
+/* clocks_open anew. */
+void weft_ps_clocks_count(struct weft_ps_client *client);
+
+/* client_resume.c */
+void weft_ps_resumes_init(struct weft_ps_client *client);
+/* The connection to a shard that is waited for has ended, by PEER_DOWN. */
+void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns);
+/* The new connection is up. */
+void weft_ps_shard_back(struct weft_ps_client *client, uint32_t shard);
+/* The shard is gone for good: what is unfinished of it fails. */
+void weft_ps_shard_down(struct weft_ps_client *client, uint32_t shard);
+/* Give those up that were away too long. */
+void weft_ps_shards_overdue(struct weft_ps_client *client, uint64_t now_ns);
+static inline bool ps_part_resumes(const struct ps_part *part)
+{
+    return part->op == WEFT_PS_NONE && part->kind == WEFT_RPC_TABLE;
+}
+/* The answer to what resumes a table; NULL: it made no sense. */
+void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part *part,
+                             const struct weft_rpc_reply *reply);
+/* CLOCK was taken: pushes of the clock after the next have come into reach. */
+void weft_ps_clock_moved(struct weft_ps_client *client, uint16_t table, uint32_t shard);
 
 #endif

@@ -44,6 +44,7 @@ static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index
         .list = *list,
         .order = order,
         .rows = rows,
+        .bound_ppm = op->bound_ppm,
         .clock = client->tables[list->table].clock,
         .iteration = client->tables[list->table].clock + 1,
     };
@@ -159,24 +160,43 @@ void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_part *part = &client->parts[index];
     struct ps_shard_end *end = &client->ends[part->shard];
+    struct ps_link *link = ps_link_of(client, part->table, part->shard);
     if (part->kind == WEFT_RPC_PUSH) {
-        struct ps_link *link = ps_link_of(client, part->table, part->shard);
-        link->pushes_open[part->clock & 1]++;
         part->number = ++link->number;
+        weft_ps_push_opened(client, part);
     }
     part->state = PART_QUEUED;
-    part->expected = part->request_closed = part->reply_closed = false;
-    part->next = WEFT_PS_NONE;
-    if (end->down) {
+    part->expected = part->request_closed = part->reply_closed = part->counted = false;
+    part->born = ps_part_resumes(part) ? 0 : ++client->born;
+    if (end->down || link->gone) {
         weft_ps_part_fail(client, index, WEFT_PEER);
         return;
     }
-    if (end->queue_head == WEFT_PS_NONE) {
-        end->queue_head = index;
-    } else {
-        client->parts[end->queue_tail].next = index;
+    weft_ps_part_enqueue(client, index);
+}
+
+void weft_ps_part_enqueue(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_part *part = &client->parts[index];
+    struct ps_shard_end *end = &client->ends[part->shard];
+    uint32_t before = end->queue_tail;
+    if (before != WEFT_PS_NONE && client->parts[before].born > part->born) {
+        before = WEFT_PS_NONE;
+        for (uint32_t i = end->queue_head; client->parts[i].born < part->born;
+             i = client->parts[i].next) {
+            before = i;
+        }
     }
-    end->queue_tail = index;
+    uint32_t *place = before == WEFT_PS_NONE ? &end->queue_head : &client->parts[before].next;
+    part->next = *place;
+    *place = index;
+    end->queue_tail = part->next == WEFT_PS_NONE ? index : end->queue_tail;
+}
+
+void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part)
+{
+    struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    link->pushes_open[part->clock & 1] += part->clock <= link->clock_closed + 2;
 }
 
 /* A BSP push that is too early: ask the shard, once, to tell when its clock has begun. */
@@ -202,6 +222,9 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     if (part->kind == WEFT_RPC_PULL && client->ends[part->shard].pulls_open >= PULLS_OPEN_MAX) {
         return false;
     }
+    if (link->resuming && !ps_part_resumes(part)) {
+        return false;
+    }
     if (part->op == WEFT_PS_NONE || part->kind == WEFT_RPC_TABLE) {
         return true;
     }
@@ -212,7 +235,8 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     if (part->kind == WEFT_RPC_PULL) {
         return mode == WEFT_TABLE_BSP || link->pushes_flying <= 1;
     }
-    if (part->number > link->number_closed + WEFT_ONCE_SPAN) {
+    if (part->number > link->number_closed + WEFT_ONCE_SPAN ||
+        part->clock > link->clock_closed + 2) {
         return false;
     }
     if (mode == WEFT_TABLE_BSP && link->clock_known + 1 < part->clock) {
@@ -256,10 +280,11 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .t0_ns = ps_clock_ns(client),
         .after_seq = after ? link->flying_xor : (uint32_t)part->number,
         .need_clock = is_pull ? part->clock : 0,
-        .reply_bound_ppm =
-            is_pull && part->op != WEFT_PS_NONE ? client->ops[part->op].bound_ppm : 0,
+        .reply_bound_ppm = is_pull ? part->bound_ppm : 0,
         .rows = part->kind == WEFT_RPC_PUSH ? part->rows * blocks : part->rows,
-        .flags = part->list.id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0,
+        .flags = ps_part_resumes(part)                          ? WEFT_RPC_RESUME
+                 : part->list.id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS
+                                                             : 0,
     };
     weft_rpc_request_pack(&request, part->request);
 }
@@ -283,7 +308,7 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
         .elem_bytes = part->request_elem_bytes,
         .chunk_elems = part->request_chunk_elems,
         .critical = 1,
-        .bound_ppm = is_push ? client->ops[part->op].bound_ppm : 0,
+        .bound_ppm = is_push ? part->bound_ppm : 0,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = part->kind,
             .table = part->table,
@@ -318,6 +343,9 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
             continue;
         }
         weft_status status = part_send(client, part, now_ns);
+        if (status == WEFT_PEER && client->config.reconnect_ns > 0) {
+            return; /* PEER_DOWN comes */
+        }
         if (status == WEFT_AGAIN) {
             client->counters.again++;
             return;
@@ -365,8 +393,9 @@ static void part_done(struct weft_ps_client *client, struct ps_part *part)
 static void push_closed(struct weft_ps_client *client, const struct ps_part *part, bool flew)
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
-    WEFT_ASSERT(link->pushes_open[part->clock & 1] > 0);
-    link->pushes_open[part->clock & 1]--;
+    bool counts = part->clock <= link->clock_closed + 2;
+    WEFT_ASSERT(!counts || link->pushes_open[part->clock & 1] > 0);
+    link->pushes_open[part->clock & 1] -= counts;
     weft_once_close(&link->closed, part->number);
     while (link->number_closed < link->number &&
            weft_once_test(&link->closed, link->number_closed + 1)) {
@@ -375,6 +404,35 @@ static void push_closed(struct weft_ps_client *client, const struct ps_part *par
     if (flew) {
         link->pushes_flying--;
         link->flying_xor ^= part->rpc_id;
+    }
+}
+
+void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_part *part = &client->parts[index];
+    bool flew = part->state == PART_FLYING, is_push = part->kind == WEFT_RPC_PUSH;
+    if (part->expected && !part->reply_closed) {
+        (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
+    }
+    if (flew && part->reply_closed) {
+        if (is_push && !part->request_closed) {
+            push_closed(client, part, true);
+        }
+        part_done(client, part);
+        return;
+    }
+    if (is_push && part->request_closed) {
+        weft_ps_push_opened(client, part); /* confirmed, but perhaps not by what comes back */
+    }
+    part->expected = part->request_closed = false;
+    if (part->op == WEFT_PS_NONE) {
+        part->clock = 0; /* a gate: what comes back may be far from the clock that it asked for */
+    }
+    if (flew) {
+        part->state = PART_QUEUED;
+        weft_ps_part_enqueue(client, index);
+        client->counters.pushes_again += is_push;
+        ps_link_of(client, part->table, part->shard)->resumed.pushes_again += is_push;
     }
 }
 
@@ -392,7 +450,8 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
         client->ends[part->shard].pulls_open--;
     }
     client->counters.rpcs_failed++;
-    note_status(client, part, status, WEFT_RPC_OK);
+    const struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    note_status(client, part, link->gone ? link->gone_status : status, link->gone_rpc_status);
     part_done(client, part);
 }
 
@@ -418,6 +477,10 @@ static void count_flow(struct weft_ps_client *client, const struct ps_part *part
     uint32_t head_elems = weft_rpc_head_elems(head_bytes, event->elem_bytes);
     uint32_t sent = event->total - head_elems, got = delivered(event, head_elems);
     bool is_short = event->received < event->chunks;
+    if (event->outcome == WEFT_MSG_UNKNOWN && part->bound_ppm == 0) {
+        got = sent; /* it was answered, but its shard died before it confirmed the last chunks */
+        is_short = false;
+    }
     flow->messages++;
     flow->messages_short += is_short;
     flow->elements_sent += sent;
@@ -434,11 +497,18 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
 {
     struct ps_part *part = &client->parts[index];
     WEFT_ASSERT(part->state == PART_FLYING && !part->request_closed);
-    part->request_closed = true;
     client->ends[part->shard].pulls_open -= part->kind == WEFT_RPC_PULL;
+    if (event->outcome == WEFT_MSG_UNKNOWN && client->config.reconnect_ns > 0 &&
+        !part->reply_closed) {
+        return; /* PEER_DOWN follows: then it waits to be sent again */
+    }
+    part->request_closed = true;
     if (part->kind == WEFT_RPC_PUSH) {
         push_closed(client, part, true);
-        count_flow(client, part, event, WEFT_RPC_REQUEST_BYTES);
+        if (!part->counted) {
+            count_flow(client, part, event, WEFT_RPC_REQUEST_BYTES);
+            part->counted = true;
+        }
     }
     if (part->reply_closed) {
         part_done(client, part);
@@ -518,8 +588,12 @@ static bool take_answer(struct weft_ps_client *client, const struct ps_part *par
         reply_p->rpc_id != part->rpc_id) {
         return false;
     }
-    bool rows_wanted =
-        part->kind == WEFT_RPC_PULL && part->rows > 0 && reply_p->status == WEFT_RPC_OK;
+    bool good = reply_p->status == WEFT_RPC_OK;
+    if (ps_part_resumes(part) && good) {
+        return event->elem_bytes == 1 &&
+               event->total == WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES;
+    }
+    bool rows_wanted = part->kind == WEFT_RPC_PULL && part->rows > 0 && good;
     if (!rows_wanted) {
         return event->elem_bytes == WEFT_RPC_REPLY_BYTES && event->total == 1;
     }
@@ -588,6 +662,7 @@ static void answered(struct weft_ps_client *client, const struct ps_part *part,
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
     if (part->kind == WEFT_RPC_TABLE && reply->status == WEFT_RPC_OK) {
+        link->opened = true;
         link->clock_closed = reply->rows;
     }
     client->counters.rpcs_refused += reply->status != WEFT_RPC_OK;
@@ -609,6 +684,9 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
 {
     struct ps_part *part = &client->parts[index];
     WEFT_ASSERT(part->state == PART_FLYING && !part->reply_closed);
+    if (event->outcome != WEFT_MSG_COMPLETE && client->config.reconnect_ns > 0) {
+        return; /* only because the shard has gone: PEER_DOWN follows */
+    }
     uint64_t taken_ns = ps_clock_ns(client);
     struct weft_rpc_reply reply;
     part->reply_closed = true;
@@ -616,6 +694,10 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         /* Less than the bound promises: nothing of it is used, the rows keep their old values. */
         client->counters.rpcs_failed++;
         note_status(client, part, WEFT_PEER, WEFT_RPC_OK);
+    } else if (ps_part_resumes(part)) {
+        bool good = take_answer(client, part, event, &reply);
+        client->counters.replies_bad += !good;
+        weft_ps_resume_answered(client, part, good ? &reply : NULL);
     } else if (take_answer(client, part, event, &reply)) {
         answered(client, part, event, &reply, taken_ns);
     } else {

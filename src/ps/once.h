@@ -13,6 +13,7 @@
 #define WEFT_PS_ONCE_H
 
 #include "base/bits.h"
+#include "rpc/head.h"
 
 enum { WEFT_ONCE_WINDOW = 1024, WEFT_ONCE_SPAN = 100 };
 
@@ -61,6 +62,17 @@ static inline uint64_t weft_once_prefix(const struct weft_once *once)
         number++;
     }
     return number;
+}
+
+/* The same window as it is told to the other end. */
+static inline struct weft_rpc_pushes weft_once_pushes(const struct weft_once *once)
+{
+    struct weft_rpc_pushes pushes = {.newest = once->newest};
+    for (uint64_t back = 0; back < WEFT_RPC_PUSHES_BITS && back < once->newest; back++) {
+        uint64_t bit = weft_once_test(once, once->newest - back);
+        pushes.closed[back / 64] |= bit << back % 64;
+    }
+    return pushes;
 }
 
 #endif

@@ -43,17 +43,16 @@ static bool config_valid(const struct weft_shard_config *config)
            config->pull_slots <= SLOTS_MAX - config->push_slots && config->rows_per_rpc_max >= 1 &&
            config->rows_per_rpc_max <= UINT32_C(1) << 28 && config->dim_max >= 1 &&
            config->dim_max <= WEFT_RPC_DIM_MAX && config->clock_ns != NULL &&
-           config->active_window_ns >= 1 &&
-           config->on_death <= WEFT_DEATH_FAIL &&
-           (!config->checkpoints ||
-            (config->chunks_max >= 1 && config->chunks_max <= UINT32_C(1) << 18));
+           config->active_window_ns >= 1 && config->on_death <= WEFT_DEATH_FAIL &&
+           (!config->checkpoints || config->chunks_max >= 1) &&
+           config->chunks_max <= UINT32_C(1) << 18;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static weft_status slot_init(const struct weft_shard_config *config, struct shard_slot *slot)
 {
-    size_t answer_bytes = WEFT_RPC_REPLY_BYTES;
+    size_t answer_bytes = WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES;
     if (slot->op == WEFT_RPC_PULL) {
         /* A block more: the head's padding. */
         answer_bytes += config->rows_per_rpc_max * weft_table_row_push_bytes_max(config->dim_max) +
@@ -118,9 +117,11 @@ static weft_status shard_init(struct weft_shard *shard)
     for (uint32_t t = 0; status == WEFT_OK && t < config->tables_max; t++) {
         status = weft_table_init(&shard->tables[t], &limits);
     }
-    if (status == WEFT_OK && config->checkpoints) {
+    if (status == WEFT_OK && config->chunks_max > 0) {
         status = weft_shard_partials_init(shard);
-        status = status == WEFT_OK ? weft_snapshot_init(shard) : status;
+    }
+    if (status == WEFT_OK && config->checkpoints) {
+        status = weft_snapshot_init(shard);
     }
     return status;
 }

@@ -51,14 +51,15 @@ struct weft_shard_config {
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
     enum weft_worker_death on_death;
     uint32_t hot_top;          /* rows of each table with most updates that are known; 0 = none */
-    bool checkpoints;          /* ps/snapshot.h is wanted: three bits a row, and chunks_max bits for
-                                * each of 2 x push_slots of every worker */
-    uint32_t chunks_max;       /* with checkpoints: the endpoint's, longest message in chunks */
+    bool checkpoints;          /* ps/snapshot.h is wanted: three bits a row. Needs chunks_max */
+    uint32_t chunks_max;       /* the endpoint's, longest message in chunks: so many bits are kept of
+                                * each of 2 x push_slots pushes of every worker, so that those cut
+                                * off in the middle can be sent again. 0 = workers cannot resume */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
     struct weft_record_ring *records; /* a record of every answer, and of every window in which
                                        * workers were active; borrowed until free. NULL = none */
-    uint64_t active_window_ns; /* length of those windows; >= 1 */
+    uint64_t active_window_ns;        /* length of those windows; >= 1 */
 };
 
 /* Cumulative since weft_shard_new. */

@@ -172,6 +172,12 @@ void weft_shard_again_applied(struct weft_shard *shard, const struct shard_slot 
                               uint32_t chunk);
 void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *slot,
                              bool is_short);
+/* The worker goes on after a break: it tells which pushes it will not send again. Of those begun,
+ * what was applied stays, and what is kept of them is given up.
+ * Errors:  WEFT_RPC_BAD_REQUEST  chunks are not kept here, so it cannot be told what was applied. */
+enum weft_rpc_status weft_shard_again_resume(struct weft_shard *shard,
+                                             const struct shard_slot *slot,
+                                             const struct weft_rpc_pushes *theirs);
 /* Another process speaks for this rank now: forget the pushes of the one before. */
 void weft_shard_again_forget(struct weft_shard *shard, uint32_t worker);
 

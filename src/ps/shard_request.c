@@ -49,7 +49,9 @@ static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
     }
     slot->rows = event->total - head_elems;
     if (slot->op == WEFT_RPC_TABLE) {
-        if (event->elem_bytes != 1 || slot->rows != WEFT_RPC_SPEC_BYTES || event->chunks != 1) {
+        bool fits = slot->rows == WEFT_RPC_SPEC_BYTES ||
+                    slot->rows == WEFT_RPC_SPEC_BYTES + WEFT_RPC_PUSHES_BYTES;
+        if (event->elem_bytes != 1 || !fits || event->chunks != 1) {
             shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         }
     } else if (table == NULL) {
@@ -110,9 +112,11 @@ static void read_head(struct shard_slot *slot, const struct weft_msg_event *even
     slot->head_seen = true;
     uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : slot->rows;
     uint32_t flags = slot->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0;
+    uint32_t resume = slot->op == WEFT_RPC_TABLE ? WEFT_RPC_RESUME : 0;
     if (slot->request.worker != slot->worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
-    } else if (slot->request.rows != rows || slot->request.flags != flags ||
+    } else if (slot->request.rows != rows ||
+               (slot->request.flags & ~resume) != flags ||
                (slot->op == WEFT_RPC_PUSH && !slot->dead &&
                 slot->request.after_seq != (uint32_t)slot->number)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
@@ -140,11 +144,21 @@ static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
     return true;
 }
 
+static bool resumes(const struct shard_slot *slot)
+{
+    return slot->op == WEFT_RPC_TABLE && slot->head_seen &&
+           (slot->request.flags & WEFT_RPC_RESUME) != 0;
+}
+
 static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
                        const struct weft_msg_event *event)
 {
     struct weft_table_spec spec;
     const uint8_t *body = (const uint8_t *)event->data + WEFT_RPC_REQUEST_BYTES;
+    if ((slot->rows > WEFT_RPC_SPEC_BYTES) != resumes(slot)) {
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+        return false;
+    }
     if (weft_table_spec_unpack(slot->table, body, WEFT_RPC_SPEC_BYTES, &spec) != WEFT_OK ||
         slot->table >= shard->config.tables_max || spec.workers > shard->config.workers_max) {
         shard_slot_reject(slot, WEFT_RPC_BAD_SPEC);
@@ -162,6 +176,11 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
     }
     shard->restored[slot->table] = false;
     weft_shard_member_join(shard, slot->table, slot->worker);
+    if (resumes(slot)) {
+        struct weft_rpc_pushes theirs;
+        weft_rpc_pushes_unpack(body + WEFT_RPC_SPEC_BYTES, &theirs);
+        shard_slot_note(slot, weft_shard_again_resume(shard, slot, &theirs));
+    }
     return true;
 }
 
@@ -177,9 +196,10 @@ void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
     if (event->chunk == 0) {
         read_head(slot, event);
     }
-    bool taken = !slot->dead && (slot->op == WEFT_RPC_PUSH   ? weft_shard_push_take(shard, slot, event)
-                                 : slot->op == WEFT_RPC_PULL ? pull_take(shard, slot, event)
-                                                             : table_take(shard, slot, event));
+    bool taken =
+        !slot->dead && (slot->op == WEFT_RPC_PUSH   ? weft_shard_push_take(shard, slot, event)
+                        : slot->op == WEFT_RPC_PULL ? pull_take(shard, slot, event)
+                                                    : table_take(shard, slot, event));
     if (!taken) {
         refuse(shard, event);
     }
@@ -204,7 +224,8 @@ static uint32_t reply_clock(const struct weft_shard *shard, const struct shard_s
 /* The head is written last, because it tells the time of departure. */
 static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
-    bool rows = slot->answer_elems > 1 || slot->answer_elem_bytes != WEFT_RPC_REPLY_BYTES;
+    bool rows = slot->op == WEFT_RPC_PULL &&
+                (slot->answer_elems > 1 || slot->answer_elem_bytes != WEFT_RPC_REPLY_BYTES);
     uint64_t departure_ns = shard_clock_ns(shard);
     uint64_t inside_ns = minus(departure_ns, slot->b_ns);
     struct weft_rpc_reply reply = {
@@ -269,6 +290,18 @@ static void answer_head(struct weft_shard *shard, struct shard_slot *slot)
 {
     slot->answer_elems = 1;
     slot->answer_elem_bytes = WEFT_RPC_REPLY_BYTES;
+    slot->state = SLOT_READY;
+    weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
+}
+
+/* The head, and which pushes of the worker are in this table. */
+static void answer_resume(struct weft_shard *shard, struct shard_slot *slot)
+{
+    struct weft_rpc_pushes pushes =
+        weft_once_pushes(shard_pushes(shard, slot->table, slot->worker));
+    weft_rpc_pushes_pack(&pushes, slot->answer + WEFT_RPC_REPLY_BYTES);
+    slot->answer_elems = WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES;
+    slot->answer_elem_bytes = 1;
     slot->state = SLOT_READY;
     weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
 }
@@ -387,6 +420,8 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
     }
     if (slot->op == WEFT_RPC_PULL) {
         pull_closed(shard, slot, event);
+    } else if (resumes(slot) && slot->status == WEFT_RPC_OK) {
+        answer_resume(shard, slot);
     } else {
         answer_head(shard, slot);
     }

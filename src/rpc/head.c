@@ -92,3 +92,20 @@ weft_status weft_rpc_reply_unpack(const void *bytes, size_t count, struct weft_r
     *reply_p = reply;
     return WEFT_OK;
 }
+
+void weft_rpc_pushes_pack(const struct weft_rpc_pushes *pushes, void *out)
+{
+    struct weft_writer w = weft_writer_make(out, WEFT_RPC_PUSHES_BYTES);
+    weft_write_u64(&w, pushes->newest);
+    weft_write_u64(&w, pushes->closed[0]);
+    weft_write_u64(&w, pushes->closed[1]);
+    WEFT_ASSERT(!w.bad && weft_writer_left(&w) == 0);
+}
+
+void weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p)
+{
+    struct weft_reader r = weft_reader_make(bytes, WEFT_RPC_PUSHES_BYTES);
+    pushes_p->newest = weft_read_u64(&r);
+    pushes_p->closed[0] = weft_read_u64(&r);
+    pushes_p->closed[1] = weft_read_u64(&r);
+}

@@ -18,6 +18,7 @@
 enum {
     WEFT_RPC_REQUEST_BYTES = 40,
     WEFT_RPC_REPLY_BYTES = 56,
+    WEFT_RPC_PUSHES_BYTES = 24,
     WEFT_RPC_WORKERS_MAX = 65535,
 };
 
@@ -49,7 +50,7 @@ enum weft_rpc_op {
     X(BAD_SPEC, "a value of the table is out of range or above the server's limits")               \
     X(BAD_REQUEST, "the request contradicts itself")                                               \
     X(WRONG_WORKER, "the rank is not the one that this connection was opened with")                \
-    X(WRONG_SHARD, "an id is not of this shard; both ends must agree on the number of shards") \
+    X(WRONG_SHARD, "an id is not of this shard; both ends must agree on the number of shards")     \
     X(STALE_CLOCK, "a push of a clock that this worker has already finished")                      \
     X(EARLY_CLOCK, "a BSP push of a clock that the other workers have not reached")                \
     X(NOT_FINITE, "a gradient was infinite or not a number; its chunk was not applied")            \
@@ -109,7 +110,8 @@ static inline uint32_t weft_rpc_head_elems(uint32_t head_bytes, uint32_t elem_by
 
 enum weft_rpc_flag {
     WEFT_RPC_NARROW_IDS = 1, /* PUSH, PULL: ids are u32 instead of u64 */
-    WEFT_RPC_FLAGS_ALL = 1,
+    WEFT_RPC_RESUME = 2,     /* TABLE: the worker goes on where it was; see weft_rpc_pushes */
+    WEFT_RPC_FLAGS_ALL = 3,
 };
 
 struct weft_rpc_request {
@@ -139,6 +141,26 @@ struct weft_rpc_reply {
 /* out has WEFT_RPC_REQUEST_BYTES / WEFT_RPC_REPLY_BYTES. */
 void weft_rpc_request_pack(const struct weft_rpc_request *request, void *out);
 void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out);
+
+/* What one end knows of a worker's pushes to a table of a shard, when they meet again: behind the
+ * specification in a TABLE that says RESUME, and behind the head of its answer. */
+struct weft_rpc_pushes {
+    uint64_t newest;    /* largest number that was begun or closed; 0 = none */
+    uint64_t closed[2]; /* bit i: newest - i is closed. Older numbers are */
+};
+
+enum { WEFT_RPC_PUSHES_BITS = 128 };
+
+static inline bool weft_rpc_pushes_test(const struct weft_rpc_pushes *pushes, uint64_t number)
+{
+    uint64_t back = pushes->newest - number;
+    return number <= pushes->newest &&
+           (back >= WEFT_RPC_PUSHES_BITS || (pushes->closed[back / 64] >> back % 64 & 1) != 0);
+}
+
+/* out and bytes have WEFT_RPC_PUSHES_BYTES. */
+void weft_rpc_pushes_pack(const struct weft_rpc_pushes *pushes, void *out);
+void weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p);
 
 /* Errors:  WEFT_PROTO  too short, a reserved field or bit is not zero, or a field is out of its range. */
 weft_status weft_rpc_request_unpack(const void *bytes, size_t count,

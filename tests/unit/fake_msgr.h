@@ -68,8 +68,9 @@ struct fake_net {
     uint32_t expects_max;  /* of the nodes from expects_limited_from on */
     uint32_t expects_limited_from;
     uint32_t msgs_max;
-    uint64_t unmatched; /* steps in which a message found no memory */
-    uint8_t *chunk;     /* the copy that CHUNK pointed to */
+    bool cut[FAKE_NODES][FAKE_NODES]; /* these two are not connected: fake_break */
+    uint64_t unmatched;               /* steps in which a message found no memory */
+    uint8_t *chunk;                   /* the copy that CHUNK pointed to */
     struct fake_message messages[FAKE_MESSAGES];
     struct fake_node nodes[FAKE_NODES];
 };
@@ -129,7 +130,7 @@ static inline weft_status fake_send(void *self, const struct weft_msg_send *send
     (void)now_ns;
     uint32_t to = send->peer - 10, elems = fake_chunk_elems(self, send->peer, send->elem_bytes);
     WEFT_ASSERT(send->total >= 1 && send->bound_ppm < WEFT_PPM && send->base != NULL);
-    if (to >= FAKE_NODES || net->nodes[to].dead || node->dead) {
+    if (to >= FAKE_NODES || net->nodes[to].dead || node->dead || net->cut[node->index][to]) {
         return WEFT_PEER;
     }
     if (elems == 0) {
@@ -318,6 +319,7 @@ static inline bool fake_step(struct fake_net *net)
 static inline void fake_connect(struct fake_net *net, uint32_t a, uint32_t b)
 {
     uint32_t ends[2] = {a, b};
+    net->cut[a][b] = net->cut[b][a] = false;
     for (int i = 0; i < 2; i++) {
         struct weft_msg_event *event = fake_event(&net->nodes[ends[i]], WEFT_EVENT_PEER_UP);
         event->peer = fake_peer(ends[1 - i]);
@@ -337,12 +339,38 @@ static inline void fake_kill(struct fake_net *net, uint32_t dead)
         }
     }
     for (uint32_t n = 0; n < FAKE_NODES; n++) {
+        net->cut[n][dead] = net->cut[dead][n] = true;
         if (n != dead) {
             struct weft_msg_event *event = fake_event(&net->nodes[n], WEFT_EVENT_PEER_DOWN);
             event->peer = fake_peer(dead);
             event->down = WEFT_DOWN_SILENT;
         }
     }
+}
+
+/* The connection of two nodes ends; both live, and what they expected of each other is theirs to
+ * cancel. */
+static inline void fake_break(struct fake_net *net, uint32_t a, uint32_t b)
+{
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        struct fake_message *m = &net->messages[i];
+        if (m->live && ((m->from == a && m->to == b) || (m->from == b && m->to == a))) {
+            fake_close(net, m, WEFT_MSG_UNKNOWN);
+        }
+    }
+    net->cut[a][b] = net->cut[b][a] = true;
+    fake_event(&net->nodes[a], WEFT_EVENT_PEER_DOWN)->peer = fake_peer(b);
+    fake_event(&net->nodes[b], WEFT_EVENT_PEER_DOWN)->peer = fake_peer(a);
+}
+
+/* Another process takes the place of one that was killed. */
+static inline void fake_revive(struct fake_net *net, uint32_t node)
+{
+    struct fake_node *n = &net->nodes[node];
+    WEFT_ASSERT(n->dead);
+    n->dead = false;
+    n->events_head = n->events_tail;
+    memset(n->expects, 0, sizeof(n->expects));
 }
 
 static const struct weft_msg_ops fake_ops = {

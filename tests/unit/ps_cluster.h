@@ -78,6 +78,7 @@ static inline struct weft_ps_result cluster_wait(struct cluster *c, uint32_t wor
 struct cluster_config {
     struct weft_shard_config shard;
     struct weft_ps_client_config client;
+    uint64_t incarnation; /* of node 0, the next has the next; 0 = others at each connection */
 };
 
 static inline struct cluster_config cluster_config(uint32_t shards, uint32_t workers)
@@ -96,6 +97,27 @@ static inline struct cluster_config cluster_config(uint32_t shards, uint32_t wor
     return config;
 }
 
+static inline struct weft_shard *cluster_shard_new(const struct cluster *c,
+                                                   const struct cluster_config *config, uint32_t s)
+{
+    struct weft_shard_config shard = config->shard;
+    struct weft_shard *new;
+    shard.shard = s;
+    shard.clock_ns = fake_clock_ns;
+    shard.clock_arg = c->net;
+    WEFT_ASSERT(weft_shard_new(&shard, fake_msgr(c->net, s), &new) == WEFT_OK);
+    return new;
+}
+
+static inline void cluster_shard_free(struct cluster *c, uint32_t s)
+{
+    void *slab;
+    while ((slab = weft_shard_take_slab(c->shard[s])) != NULL) {
+        free(slab);
+    }
+    weft_shard_free(c->shard[s]);
+}
+
 static inline void cluster_start(struct cluster *c, const struct cluster_config *config,
                                  uint32_t workers, uint64_t seed)
 {
@@ -103,13 +125,12 @@ static inline void cluster_start(struct cluster *c, const struct cluster_config 
     c->workers = workers;
     c->slabs_allowed = CLUSTER_SLABS;
     weft_peer peers[FAKE_NODES];
+    for (uint32_t n = 0; n < FAKE_NODES; n++) {
+        c->net->nodes[n].incarnation = config->incarnation > 0 ? config->incarnation + n : 0;
+    }
     for (uint32_t s = 0; s < c->shards; s++) {
-        struct weft_shard_config shard = config->shard;
-        shard.shard = s;
-        shard.clock_ns = fake_clock_ns;
-        shard.clock_arg = c->net;
         c->net->nodes[s].name = weft_rpc_name(WEFT_ROLE_SERVER, s);
-        WEFT_ASSERT(weft_shard_new(&shard, fake_msgr(c->net, s), &c->shard[s]) == WEFT_OK);
+        c->shard[s] = cluster_shard_new(c, config, s);
         peers[s] = fake_peer(s);
     }
     for (uint32_t w = 0; w < workers; w++) {
@@ -131,11 +152,7 @@ static inline void cluster_start(struct cluster *c, const struct cluster_config 
 static inline void cluster_stop(struct cluster *c)
 {
     for (uint32_t s = 0; s < c->shards; s++) {
-        void *slab;
-        while ((slab = weft_shard_take_slab(c->shard[s])) != NULL) {
-            free(slab);
-        }
-        weft_shard_free(c->shard[s]);
+        cluster_shard_free(c, s);
     }
     for (uint32_t w = 0; w < c->workers; w++) {
         weft_ps_client_free(c->client[w]);

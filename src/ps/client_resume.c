@@ -1,0 +1,317 @@
+/* A shard that goes away and comes back: over a new connection to the same process, or as another
+ * one that was restored from a checkpoint, or that knows nothing.
+ *
+ * While it is away, its parts wait in its queue. When the connection is up, each table is opened
+ * again with RESUME, and both ends say which pushes they know. From that follows for each number:
+ * unfinished here: it keeps its number if the shard may know it, and is sent again; finished here
+ * and not closed there: it is lost, and counted. Numbers that the shard has not seen are given anew,
+ * so that they stay near to those it knows.
+ *
+ * Source: docs/PROTOCOL.md section 7, "Going on after a break".
+ */
+#include "ps/client_internal.h"
+
+#include "base/assert.h"
+
+void weft_ps_resumes_init(struct weft_ps_client *client)
+{
+    uint32_t links = client->config.tables_max * client->config.shards;
+    for (uint32_t i = 0; i < links; i++) {
+        client->parts[client->resumes_first + i] = (struct ps_part){
+            .kind = WEFT_RPC_TABLE,
+            .table = (uint16_t)(i / client->config.shards),
+            .shard = i % client->config.shards,
+            .op = WEFT_PS_NONE,
+            .request = client->links[i].resume_request,
+            .request_elems = PS_RESUME_REQUEST_BYTES,
+            .request_elem_bytes = 1,
+            .reply = client->links[i].resume_reply,
+            .reply_bytes = sizeof(client->links[i].resume_reply),
+        };
+    }
+}
+
+/* ---- going ----------------------------------------------------------------------------------- */
+
+void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
+{
+    struct ps_shard_end *end = &client->ends[shard];
+    if (end->connecting) {
+        end->connecting = false; /* it never came up: nothing was sent */
+        return;
+    }
+    end->away = true;
+    end->away_until_ns = weft_time_add(now_ns, client->config.reconnect_ns);
+    client->counters.shards_away++;
+    for (uint32_t i = 0; i < client->parts_total; i++) {
+        const struct ps_part *part = &client->parts[i];
+        if (part->shard == shard && (part->state == PART_QUEUED || part->state == PART_FLYING)) {
+            weft_ps_part_wait(client, i);
+        }
+    }
+    end->pulls_open = 0;
+    for (uint32_t t = 0; t < client->config.tables_max; t++) {
+        struct ps_link *link = ps_link_of(client, (uint16_t)t, shard);
+        link->pushes_flying = link->flying_xor = 0;
+        link->resuming = link->opened && !link->gone;
+    }
+}
+
+void weft_ps_shard_down(struct weft_ps_client *client, uint32_t shard)
+{
+    struct ps_shard_end *end = &client->ends[shard];
+    end->down = true;
+    end->away = end->connecting = false;
+    end->queue_head = end->queue_tail = WEFT_PS_NONE;
+    for (uint32_t i = 0; i < client->parts_total; i++) {
+        const struct ps_part *part = &client->parts[i];
+        if (part->shard == shard && (part->state == PART_QUEUED || part->state == PART_FLYING)) {
+            weft_ps_part_fail(client, i, WEFT_PEER);
+        }
+    }
+    weft_ps_clocks_count(client);
+}
+
+void weft_ps_shards_overdue(struct weft_ps_client *client, uint64_t now_ns)
+{
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        if (client->ends[s].away && now_ns >= client->ends[s].away_until_ns) {
+            weft_ps_shard_down(client, s);
+        }
+    }
+}
+
+bool weft_ps_client_away(const struct weft_ps_client *client, uint32_t shard, uint64_t *until_ns_p)
+{
+    if (shard >= client->config.shards || !client->ends[shard].away ||
+        client->ends[shard].connecting) {
+        return false;
+    }
+    *until_ns_p = client->ends[shard].away_until_ns;
+    return true;
+}
+
+/* ---- coming back ----------------------------------------------------------------------------- */
+
+static uint32_t next_push(const struct weft_ps_client *client, uint16_t table, uint32_t index)
+{
+    while (index != WEFT_PS_NONE &&
+           (client->parts[index].kind != WEFT_RPC_PUSH || client->parts[index].table != table)) {
+        index = client->parts[index].next;
+    }
+    return index;
+}
+
+/* Pushes of a link that are not finished are all in the queue, in the order of their numbers. */
+#define FOR_PUSHES(client, table, shard, i)                                                        \
+    for (uint32_t i = next_push(client, table, (client)->ends[shard].queue_head);                  \
+         i != WEFT_PS_NONE; i = next_push(client, table, (client)->parts[i].next))
+
+/* What is finished here. Pushes more than WEFT_ONCE_SPAN behind the oldest that is not were never
+ * sent, and need not be told. */
+static struct weft_rpc_pushes finished(const struct weft_ps_client *client, uint16_t table,
+                                       uint32_t shard, uint64_t number)
+{
+    struct weft_rpc_pushes pushes = {.newest = number, .closed = {UINT64_MAX, UINT64_MAX}};
+    FOR_PUSHES(client, table, shard, i)
+    {
+        uint64_t unfinished = client->parts[i].number;
+        pushes.newest = weft_min_u64(pushes.newest, unfinished + WEFT_RPC_PUSHES_BITS - 1);
+        break;
+    }
+    FOR_PUSHES(client, table, shard, i)
+    {
+        uint64_t back = pushes.newest - client->parts[i].number;
+        if (back < WEFT_RPC_PUSHES_BITS) {
+            pushes.closed[back / 64] &= ~(UINT64_C(1) << back % 64);
+        }
+    }
+    return pushes;
+}
+
+static void resume_queue(struct weft_ps_client *client, uint16_t table, uint32_t shard)
+{
+    uint32_t link_index = table * client->config.shards + shard;
+    struct ps_link *link = &client->links[link_index];
+    struct weft_rpc_pushes ours = finished(client, table, shard, link->number);
+    uint8_t *body = link->resume_request + WEFT_RPC_REQUEST_BYTES;
+    weft_table_spec_pack(&client->tables[table].spec, body);
+    weft_rpc_pushes_pack(&ours, body + WEFT_RPC_SPEC_BYTES);
+    struct ps_part *part = &client->parts[client->resumes_first + link_index];
+    if (part->state != PART_QUEUED) { /* of a connection that broke before it could go */
+        weft_ps_part_queue(client, client->resumes_first + link_index);
+    }
+}
+
+weft_status weft_ps_client_reconnect(struct weft_ps_client *client, uint32_t shard, weft_peer peer,
+                                     uint64_t now_ns)
+{
+    (void)now_ns;
+    uint64_t until_ns;
+    if (!weft_ps_client_away(client, shard, &until_ns)) {
+        return WEFT_STATE;
+    }
+    client->ends[shard].peer = peer;
+    client->ends[shard].connecting = true;
+    return WEFT_OK;
+}
+
+void weft_ps_shard_back(struct weft_ps_client *client, uint32_t shard)
+{
+    client->ends[shard].away = client->ends[shard].connecting = false;
+    for (uint32_t t = 0; t < client->config.tables_max; t++) {
+        if (ps_link_of(client, (uint16_t)t, shard)->resuming) {
+            resume_queue(client, (uint16_t)t, shard);
+        }
+    }
+}
+
+/* ---- what the shard knows -------------------------------------------------------------------- */
+
+/* Numbers up to theirs->newest that are finished here, not closed there, and not counted yet. */
+static uint64_t lost_within(struct ps_link *link, const struct weft_rpc_pushes *theirs,
+                            const struct weft_rpc_pushes *ours)
+{
+    uint64_t newest = weft_min_u64(theirs->newest, link->number), lost = 0;
+    uint64_t first =
+        theirs->newest < WEFT_RPC_PUSHES_BITS ? 1 : theirs->newest - WEFT_RPC_PUSHES_BITS + 1;
+    link->lost.newest = weft_min_u64(link->lost.newest, newest);
+    for (uint64_t n = first; n <= newest; n++) {
+        if (!weft_rpc_pushes_test(theirs, n) && weft_rpc_pushes_test(ours, n) &&
+            !weft_once_test(&link->lost, n)) {
+            weft_once_close(&link->lost, n);
+            lost++;
+        }
+    }
+    return lost;
+}
+
+/* Numbers that the shard has not seen are given anew. Returns how many. */
+static uint64_t renumber(struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                         uint64_t newest)
+{
+    uint64_t count = 0;
+    FOR_PUSHES(client, table, shard, i)
+    {
+        struct ps_part *part = &client->parts[i];
+        part->number = part->number > newest ? newest + ++count : part->number;
+    }
+    return count;
+}
+
+/* Which are closed, from those that are not. */
+static void closed_anew(struct weft_ps_client *client, uint16_t table, uint32_t shard)
+{
+    struct ps_link *link = ps_link_of(client, table, shard);
+    struct weft_rpc_pushes ours = finished(client, table, shard, link->number);
+    link->number_closed = link->number;
+    link->pushes_open[0] = link->pushes_open[1] = 0;
+    FOR_PUSHES(client, table, shard, i)
+    {
+        const struct ps_part *part = &client->parts[i];
+        link->number_closed = weft_min_u64(link->number_closed, part->number - 1);
+        weft_ps_push_opened(client, part);
+    }
+    link->closed = (struct weft_once){.newest = link->number_closed};
+    for (uint64_t n = link->number_closed + 1; n <= ours.newest; n++) {
+        if (weft_rpc_pushes_test(&ours, n)) {
+            weft_once_close(&link->closed, n);
+        }
+    }
+}
+
+/* The shard cannot go on: what waits for this table fails. */
+static void link_gone(struct weft_ps_client *client, const struct ps_part *resume,
+                      weft_status status, uint16_t rpc_status)
+{
+    struct ps_link *link = ps_link_of(client, resume->table, resume->shard);
+    struct ps_shard_end *end = &client->ends[resume->shard];
+    link->gone = link->clock_refused = true;
+    link->gone_status = status;
+    link->gone_rpc_status = rpc_status;
+    uint32_t next, index = end->queue_head;
+    end->queue_head = end->queue_tail = WEFT_PS_NONE;
+    for (; index != WEFT_PS_NONE; index = next) {
+        next = client->parts[index].next;
+        if (client->parts[index].table == resume->table) {
+            weft_ps_part_fail(client, index, WEFT_PEER);
+        } else {
+            weft_ps_part_enqueue(client, index);
+        }
+    }
+    weft_ps_clocks_count(client);
+}
+
+static void report(struct weft_ps_client *client, struct ps_link *link, const struct ps_part *part,
+                   uint32_t clocks_again, uint64_t lost)
+{
+    link->resumed.shard = part->shard;
+    link->resumed.table = part->table;
+    link->resumed.clock = link->clock_closed;
+    link->resumed.clocks_again += clocks_again;
+    link->resumed.pushes_lost += lost;
+    client->counters.resumes++;
+    client->counters.clocks_again += clocks_again;
+    client->counters.pushes_lost += lost;
+    client->resumed_untold += !link->resumed_untold;
+    link->resumed_untold = true;
+}
+
+void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part *part,
+                             const struct weft_rpc_reply *reply)
+{
+    struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    const struct ps_table *table = &client->tables[part->table];
+    link->resuming = false;
+    if (reply == NULL || (table->state == TABLE_OPEN && reply->rows > table->clock)) {
+        link_gone(client, part, WEFT_PROTO, WEFT_RPC_OK);
+        return;
+    }
+    if (reply->status != WEFT_RPC_OK) {
+        client->counters.rpcs_refused++;
+        link_gone(client, part, WEFT_OK, reply->status);
+        return;
+    }
+    struct weft_rpc_pushes theirs;
+    struct weft_rpc_pushes ours = finished(client, part->table, part->shard, link->number);
+    weft_rpc_pushes_unpack(link->resume_reply + WEFT_RPC_REPLY_BYTES, &theirs);
+    uint32_t clocks_again = link->clock_closed > reply->rows ? link->clock_closed - reply->rows : 0;
+    uint64_t above = link->number > theirs.newest ? link->number - theirs.newest : 0;
+    uint64_t lost = lost_within(link, &theirs, &ours);
+    uint64_t kept = renumber(client, part->table, part->shard, theirs.newest);
+    link->number = theirs.newest + kept;
+    link->clock_closed = reply->rows;
+    link->clock_known = reply->clock;
+    closed_anew(client, part->table, part->shard);
+    weft_ps_clocks_count(client);
+    report(client, link, part, clocks_again, lost + above - kept);
+}
+
+void weft_ps_clock_moved(struct weft_ps_client *client, uint16_t table, uint32_t shard)
+{
+    struct ps_link *link = ps_link_of(client, table, shard);
+    uint32_t reached = link->clock_closed + 2;
+    if (client->tables[table].clock + 1 < reached) {
+        return;
+    }
+    FOR_PUSHES(client, table, shard, i)
+    {
+        link->pushes_open[reached & 1] += client->parts[i].clock == reached;
+    }
+}
+
+bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_resumed *resumed_p)
+{
+    if (client->resumed_untold == 0) {
+        return false;
+    }
+    struct ps_link *link = client->links;
+    while (!link->resumed_untold) {
+        link++;
+    }
+    client->resumed_untold--;
+    link->resumed_untold = false;
+    *resumed_p = link->resumed;
+    link->resumed = (struct weft_ps_resumed){0};
+    return true;
+}

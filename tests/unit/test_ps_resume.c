@@ -1,0 +1,378 @@
+/* Clients whose shards go away: connections that break, and servers that come back from a
+ * checkpoint or from nothing, at random instants. Gradients are 1, so a row is minus the number of
+ * pushes that reached it: what was pushed is there once, or is among what clients were told is lost. */
+#include "ps_cluster.h"
+#include "sim/saved.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { SHARDS = 2, WORKERS = 2, IDS = 40, DIM = 4, OPS = 3, PULLED = 10, CLOCKS_APART = 3 };
+
+struct worker {
+    struct {
+        bool open;
+        weft_ps_op op;
+    } ops[OPS];
+    float pulled[PULLED * DIM];
+    uint64_t pull_ids[PULLED];
+    bool stopped;
+};
+
+struct rig {
+    struct cluster c;
+    struct cluster_config config;
+    struct weft_prng prng;
+    struct weft_table_spec spec;
+    struct weft_saved saved[SHARDS];
+    struct worker workers[WORKERS];
+    uint32_t rows_max;
+    double pushed[IDS];
+    uint64_t reports_lost;
+};
+
+static uint64_t id_of(uint32_t i)
+{
+    return weft_mix64(i + 1);
+}
+
+static void rig_start(struct rig *rig, uint8_t mode, uint32_t rows_max, uint64_t seed)
+{
+    *rig = (struct rig){.config = cluster_config(SHARDS, WORKERS), .rows_max = rows_max};
+    weft_prng_init(&rig->prng, seed);
+    rig->spec = (struct weft_table_spec){.dim = DIM,
+                                         .mode = mode,
+                                         .workers = WORKERS,
+                                         .staleness = mode == WEFT_TABLE_SSP ? 1 : 0,
+                                         .learning_rate = WORKERS};
+    rig->config.incarnation = 1000;
+    rig->config.shard.checkpoints = true;
+    rig->config.shard.chunks_max = 64;
+    rig->config.shard.push_slots = 1 + (uint32_t)weft_prng_below(&rig->prng, 4);
+    rig->config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    rig->config.client.rows_per_rpc_max = 5 + (uint32_t)weft_prng_below(&rig->prng, 100);
+    cluster_start(&rig->c, &rig->config, WORKERS, seed);
+    rig->c.net->packet_bytes = 200;
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        weft_saved_init(&rig->saved[s], 2, WORKERS);
+    }
+    cluster_open(&rig->c, &rig->spec);
+}
+
+static void rig_stop(struct rig *rig)
+{
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        weft_saved_fini(&rig->saved[s]);
+    }
+    cluster_stop(&rig->c);
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+static void shard_dies(struct rig *rig, uint32_t s)
+{
+    struct cluster *c = &rig->c;
+    fake_kill(c->net, s);
+    cluster_shard_free(c, s);
+    c->shard[s] = cluster_shard_new(c, &rig->config, s);
+    weft_saved_restore(&rig->saved[s], c->shard[s]);
+    fake_revive(c->net, s);
+}
+
+/* Drivers connect again, sooner or later; some of the connections break before they are used. */
+static void reconnect(struct rig *rig, uint32_t chance_ppm)
+{
+    struct cluster *c = &rig->c;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            uint64_t until_ns;
+            if (weft_ps_client_away(c->client[w], s, &until_ns) &&
+                weft_prng_chance(&rig->prng, chance_ppm)) {
+                assert_int_equal(
+                    weft_ps_client_reconnect(c->client[w], s, fake_peer(s), c->net->now_ns),
+                    WEFT_OK);
+                assert_int_equal(
+                    weft_ps_client_reconnect(c->client[w], s, fake_peer(s), c->net->now_ns),
+                    WEFT_STATE);
+                fake_connect(c->net, SHARDS + w, s);
+            }
+        }
+    }
+}
+
+static void faults(struct rig *rig, bool deaths)
+{
+    struct cluster *c = &rig->c;
+    uint32_t s = (uint32_t)weft_prng_below(&rig->prng, SHARDS);
+    uint32_t w = (uint32_t)weft_prng_below(&rig->prng, WORKERS);
+    uint64_t until_ns;
+    if (weft_prng_chance(&rig->prng, 5000) && !weft_ps_client_away(c->client[w], s, &until_ns)) {
+        fake_break(c->net, s, SHARDS + w);
+    }
+    if (weft_prng_chance(&rig->prng, 20000)) {
+        weft_saved_begin(&rig->saved[s], c->shard[s]);
+    }
+    if (deaths && weft_prng_chance(&rig->prng, 3000)) {
+        shard_dies(rig, s);
+    }
+    for (s = 0; s < SHARDS; s++) {
+        (void)weft_saved_poll(&rig->saved[s], c->shard[s]);
+    }
+    reconnect(rig, 100000);
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static weft_status start_push(struct rig *rig, uint32_t w, weft_ps_op *op_p)
+{
+    uint64_t ids[IDS];
+    float rows[IDS * DIM];
+    uint32_t n = 1 + (uint32_t)weft_prng_below(&rig->prng, rig->rows_max), picked[IDS];
+    for (uint32_t i = 0; i < n; i++) {
+        picked[i] = (uint32_t)weft_prng_below(&rig->prng, IDS);
+        ids[i] = id_of(picked[i]);
+    }
+    for (uint32_t i = 0; i < n * DIM; i++) {
+        rows[i] = 1;
+    }
+    weft_status status =
+        weft_ps_push(rig->c.client[w], 0, ids, rows, n, 0, rig->c.net->now_ns, op_p);
+    for (uint32_t i = 0; status == WEFT_OK && i < n; i++) {
+        rig->pushed[picked[i]]++;
+    }
+    return status;
+}
+
+static weft_status start_pull(struct rig *rig, uint32_t w, weft_ps_op *op_p)
+{
+    struct worker *worker = &rig->workers[w];
+    for (uint32_t i = 0; i < PULLED; i++) {
+        worker->pull_ids[i] = id_of((uint32_t)weft_prng_below(&rig->prng, IDS));
+    }
+    return weft_ps_pull(rig->c.client[w], 0, worker->pull_ids, worker->pulled, PULLED, 0,
+                        rig->c.net->now_ns, op_p);
+}
+
+/* Nobody runs ahead of the slowest so far that all operations wait for it. */
+static bool clock_may_end(struct rig *rig, uint32_t w)
+{
+    uint32_t mine = weft_ps_clock_now(rig->c.client[w], 0);
+    return mine < weft_ps_clock_now(rig->c.client[1 - w], 0) + CLOCKS_APART;
+}
+
+static uint32_t work(struct rig *rig, uint32_t w, bool more)
+{
+    struct worker *worker = &rig->workers[w];
+    struct weft_ps_client *client = rig->c.client[w];
+    struct weft_ps_result result;
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < OPS; i++) {
+        if (worker->ops[i].open && weft_ps_op_done(client, worker->ops[i].op, &result)) {
+            assert_int_equal(result.status, WEFT_OK);
+            weft_ps_op_release(client, worker->ops[i].op);
+            worker->ops[i].open = false;
+        }
+        if (more && !worker->ops[i].open && weft_prng_chance(&rig->prng, 200000)) {
+            bool pull = i == 0; /* one at a time: it borrows memory */
+            weft_status status = pull ? start_pull(rig, w, &worker->ops[i].op)
+                                      : start_push(rig, w, &worker->ops[i].op);
+            assert_true(status == WEFT_OK || status == WEFT_AGAIN);
+            worker->ops[i].open = status == WEFT_OK;
+        }
+        open += worker->ops[i].open;
+    }
+    if (weft_prng_chance(&rig->prng, 20000) && clock_may_end(rig, w)) {
+        weft_status status = weft_ps_clock(client, 0, rig->c.net->now_ns);
+        assert_true(status == WEFT_OK || status == WEFT_AGAIN);
+    }
+    struct weft_ps_resumed resumed;
+    while (weft_ps_client_take_resumed(client, &resumed)) {
+        rig->reports_lost += resumed.pushes_lost;
+        assert_true(resumed.shard < SHARDS && resumed.table == 0);
+    }
+    return open;
+}
+
+/* To the end: clocks go on, for operations wait for them. */
+static void settle(struct rig *rig)
+{
+    uint32_t open = 1, idle = 0;
+    while (open > 0 || idle < 50) {
+        open = 0;
+        idle = cluster_step(&rig->c) ? 0 : idle + 1;
+        reconnect(rig, WEFT_PPM);
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            open += work(rig, w, false);
+        }
+        WEFT_ASSERT(idle < 100000);
+    }
+    /* Step what a BSP clock in progress holds. */
+    uint32_t last = 0;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        last = (uint32_t)weft_max_u64(last, weft_ps_clock_now(rig->c.client[w], 0) + 1);
+    }
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        while (weft_ps_clock_now(rig->c.client[w], 0) < last) {
+            cluster_clock(&rig->c, w, 0);
+        }
+    }
+    cluster_run(&rig->c);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        assert_false(weft_ps_client_busy(rig->c.client[w]));
+    }
+}
+
+static double row_of(struct rig *rig, uint32_t i)
+{
+    float row[DIM];
+    uint32_t s = weft_table_spec_shard(&rig->spec, id_of(i), SHARDS);
+    (void)weft_table_read(weft_shard_table(rig->c.shard[s], 0), id_of(i), row);
+    for (uint32_t d = 1; d < DIM; d++) {
+        assert_true(row[d] == row[0]);
+    }
+    return -(double)row[0];
+}
+
+static struct rig rig;
+
+static void run(uint8_t mode, uint32_t rows_max, bool deaths, uint64_t seed)
+{
+    rig_start(&rig, mode, rows_max, seed);
+    for (uint32_t step = 0; step < 6000; step++) {
+        (void)cluster_step(&rig.c);
+        faults(&rig, deaths);
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            (void)work(&rig, w, true);
+        }
+    }
+    settle(&rig);
+    double pushed = 0, there = 0;
+    uint64_t lost = 0, away = 0;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        const struct weft_ps_client_counters *counters = weft_ps_client_counters(rig.c.client[w]);
+        lost += counters->pushes_lost;
+        away += counters->shards_away;
+        assert_int_equal(counters->replies_bad, 0);
+        assert_int_equal(counters->rpcs_refused, 0);
+    }
+    for (uint32_t i = 0; i < IDS; i++) {
+        double row = row_of(&rig, i);
+        assert_true(row <= rig.pushed[i]);
+        assert_true(deaths || row == rig.pushed[i]);
+        pushed += rig.pushed[i];
+        there += row;
+    }
+    assert_true(away > 5 && lost == rig.reports_lost);
+    if (rows_max == 1) {
+        assert_true(there + (double)lost == pushed);
+    } else {
+        assert_true(there + (double)lost * rows_max >= pushed);
+    }
+    rig_stop(&rig);
+}
+
+static void connections_break(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        run((uint8_t)(seed % 3), IDS, false, seed);
+    }
+}
+
+static void servers_come_back(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 101; seed <= 140; seed++) {
+        run((uint8_t)(seed % 3), 1, true, seed);
+    }
+}
+
+static void servers_come_back_in_the_middle_of_pushes(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 201; seed <= 240; seed++) {
+        run((uint8_t)(seed % 3), IDS, true, seed);
+    }
+}
+
+/* ---- giving up ------------------------------------------------------------------------------- */
+
+static void waited_too_long(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct cluster_config config = cluster_config(2, 1);
+    config.incarnation = 1;
+    config.client.reconnect_ns = WEFT_NS_PER_MS;
+    cluster_start(&c, &config, 1, 7);
+    struct weft_table_spec spec = {
+        .dim = DIM, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = 1};
+    cluster_open(&c, &spec);
+    const uint64_t ids[2] = {id_of(0), id_of(1)};
+    float rows[2 * DIM] = {0};
+    weft_ps_op op;
+    uint64_t until_ns;
+    fake_kill(c.net, 0);
+    cluster_run(&c);
+    assert_true(weft_ps_client_away(c.client[0], 0, &until_ns));
+    assert_false(weft_ps_client_away(c.client[0], 1, &until_ns));
+    assert_true(until_ns > c.net->now_ns && until_ns <= c.net->now_ns + WEFT_NS_PER_MS);
+    assert_int_equal(weft_ps_client_reconnect(c.client[0], 1, fake_peer(1), 0), WEFT_STATE);
+    assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, 2, 0, c.net->now_ns, &op), WEFT_AGAIN);
+    uint64_t all[IDS];
+    float out[IDS * DIM] = {0};
+    for (uint32_t i = 0; i < IDS; i++) {
+        all[i] = id_of(i);
+    }
+    assert_int_equal(weft_ps_pull(c.client[0], 0, all, out, IDS, 0, c.net->now_ns, &op), WEFT_OK);
+    cluster_run(&c);
+    assert_false(weft_ps_op_done(c.client[0], op, NULL));
+    c.net->now_ns = until_ns;
+    weft_ps_client_progress(c.client[0], c.net->now_ns);
+    assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_PEER);
+    assert_false(weft_ps_client_away(c.client[0], 0, &until_ns));
+    assert_int_equal(weft_ps_clock(c.client[0], 0, c.net->now_ns), WEFT_PEER);
+    cluster_stop(&c);
+}
+
+/* A shard that keeps no chunks cannot tell what it applied of a push: it says so. */
+static void refused(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct cluster_config config = cluster_config(1, 1);
+    config.incarnation = 1;
+    config.client.reconnect_ns = WEFT_NS_PER_S;
+    cluster_start(&c, &config, 1, 7);
+    struct weft_table_spec spec = {
+        .dim = DIM, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = 1};
+    cluster_open(&c, &spec);
+    const uint64_t id = id_of(0);
+    float row[DIM] = {0};
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push(c.client[0], 0, &id, row, 1, 0, c.net->now_ns, &op), WEFT_OK);
+    fake_break(c.net, 0, 1);
+    cluster_run(&c);
+    assert_int_equal(weft_ps_client_reconnect(c.client[0], 0, fake_peer(0), 0), WEFT_OK);
+    fake_connect(c.net, 0, 1);
+    cluster_poll(&c);
+    struct weft_ps_result result = cluster_wait(&c, 0, op);
+    assert_int_equal(result.status, WEFT_DATA);
+    assert_int_equal(result.rpc_status, WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(weft_ps_clock(c.client[0], 0, c.net->now_ns), WEFT_PEER);
+    cluster_stop(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(connections_break),
+        cmocka_unit_test(servers_come_back),
+        cmocka_unit_test(servers_come_back_in_the_middle_of_pushes),
+        cmocka_unit_test(waited_too_long),
+        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
