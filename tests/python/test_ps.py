@@ -14,6 +14,7 @@ import unittest
 import numpy as np
 
 import weft
+from weft import checkpoint
 
 WEFT = os.environ["WEFT_BIN"]
 
@@ -311,6 +312,95 @@ class TablesAndClocks(unittest.TestCase):
                 kept = int((out[:, 0] == -7).sum())
                 self.assertGreater(kept, 0)
                 self.assertEqual(table.last_result.rows_missed, kept)
+
+
+class Checkpoints(unittest.TestCase):
+    """What was pushed is in the files: whole, and as deltas; what is damaged is told."""
+
+    def save(self, servers, ps, bsp):
+        """Ask for a checkpoint that holds all that was pushed, and wait until it counts. With a
+        table in "bsp" that is at the end of a clock, so the clocks go on."""
+        ps.flush(timeout=60)
+        before = checkpoint.numbers(self.folder)
+        servers.process.send_signal(signal.SIGUSR1)
+        end = time.monotonic() + 60
+        while checkpoint.numbers(self.folder) == before:
+            self.assertLess(time.monotonic(), end, "no checkpoint")
+            bsp.clock()
+            ps.flush(timeout=60)
+            time.sleep(0.02)
+        return checkpoint.load(self.folder, verify=True)
+
+    def test_what_was_pushed_is_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.folder = os.path.join(folder, "ckpt")
+            arguments = ["--checkpoint", self.folder, "--checkpoint-every", "3600s"]
+            arguments += ["--checkpoint-whole-every", "3", "--checkpoint-keep", "9"]
+            with Servers(shards=2, workers=1, arguments=arguments) as servers:
+                with servers.connect(peer_timeout_ns=60 * 10**9) as ps:
+                    self.check(servers, ps)
+            self.damage()
+
+    def check(self, servers, ps):
+        options = {"learning_rate": -1.0, "consistency": "asp"}
+        sparse = ps.table(0, dim=4, **options)
+        dense = ps.table(1, dim=8, length=100, optimizer="adagrad", consistency="bsp")
+        ids = np.sort(ids_of(500) ^ np.uint64(2**63))
+        rows = np.arange(2000, dtype=np.float32).reshape(500, 4)
+        sparse.push(ids, rows)
+        dense.push_range(np.ones(100, dtype=np.float32))
+        dense.clock()
+        want = dense.pull_range()
+        saved = self.save(servers, ps, dense)
+        table = saved.tables[0]
+        self.assertEqual((saved.shards, sorted(saved.tables)), (2, [0, 1]))
+        np.testing.assert_array_equal(table.ids, ids)
+        np.testing.assert_array_equal(table.weights, rows)
+        self.assertEqual((table.state.shape, set(table.count.tolist())), ((500, 0), {1}))
+        with self.assertRaisesRegex(TypeError, "sparse"):
+            table.vector
+        np.testing.assert_array_equal(saved.tables[1].vector, want)
+        self.assertGreaterEqual(saved.tables[1].clock, 1)
+        self.assertEqual(saved.tables[1].clock, saved.tables[1].worker_clocks[0])
+        self.assertIn("adagrad", saved.tables[1].about)
+        # Deltas: some rows changed, others are new.
+        new = np.array([1, 2, 3], dtype=np.uint64)
+        for _ in range(2):
+            sparse.push(np.concatenate((ids[:10], new)), np.ones((13, 4), dtype=np.float32))
+            saved = self.save(servers, ps, dense)
+        table = saved.tables[0]
+        np.testing.assert_array_equal(table.ids, np.concatenate((new, ids)))
+        np.testing.assert_array_equal(table.weights[:3], np.full((3, 4), 2))
+        np.testing.assert_array_equal(table.weights[3:13], rows[:10] + 2)
+        np.testing.assert_array_equal(table.weights[13:], rows[10:])
+        np.testing.assert_array_equal(saved.tables[1].vector, want)
+        first = checkpoint.load(self.folder, checkpoint.numbers(self.folder)[0], verify=False)
+        np.testing.assert_array_equal(first.tables[0].weights, rows)
+
+    def damage(self):
+        newest = checkpoint.numbers(self.folder)[-1]
+        files = sorted(name for name in os.listdir(self.folder) if name.startswith(f"{newest:012d}"))
+        self.assertEqual(len(files), 3)
+        for name in files:
+            path = os.path.join(self.folder, name)
+            with open(path, "r+b") as file:
+                data = file.read()
+                at = len(data) - 9 if name.endswith("safetensors") else data.index(b"bytes") + 8
+                for changed in (bytes([data[at] ^ 1]), data[at : at + 1]):
+                    file.seek(at)
+                    file.write(changed)
+                    file.flush()
+                    if changed != data[at : at + 1]:
+                        with self.assertRaisesRegex(checkpoint.DamagedError, name.split(".")[0]):
+                            checkpoint.load(self.folder, newest, verify=True)
+            checkpoint.load(self.folder)
+        os.truncate(os.path.join(self.folder, files[-1]), 100)
+        with self.assertRaisesRegex(checkpoint.DamagedError, "bytes, not"):
+            checkpoint.load(self.folder)
+        with self.assertRaises(FileNotFoundError):
+            checkpoint.load(os.path.dirname(self.folder))
+        with self.assertRaisesRegex(FileNotFoundError, "no checkpoint 999"):
+            checkpoint.load(self.folder, 999)
 
 
 class WhoIsThere(unittest.TestCase):
