@@ -426,6 +426,7 @@ static void print_help(FILE *out)
             "  slow     of records: the slowest RPCs, and which stage made them so\n"
             "  hot      of records: the most updated parameters and their share\n"
             "  sql      of records: a question of your own\n"
+            "  export   of records: Chrome trace (Perfetto), JSON lines, CSV\n"
             "  msg      of a trace: the life of one message, as a table\n"
             "  qlog     of a trace: all of it as qlog, for the tools that draw QUIC\n"
             "  merge    one file of records of several, or of what a killed run left\n"
@@ -446,6 +447,7 @@ int weft_cli_trace(int argc, char **argv)
         {"slow", weft_cli_recdb_slow},
         {"hot", weft_cli_recdb_hot},
         {"sql", weft_cli_recdb_sql},
+        {"export", weft_cli_recdb_export},
         {"msg", weft_cli_trace_msg},
         {"qlog", weft_cli_trace_qlog},
         {"merge", weft_cli_trace_merge},

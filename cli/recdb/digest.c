@@ -106,7 +106,7 @@ bool weft_recdb_digest_make(struct weft_recdb *db, struct weft_recdb_digest *dig
 {
     memset(digest_p, 0, sizeof(*digest_p));
     digest_p->first_ns = UINT64_MAX;
-    sqlite3_stmt *scan = weft_recdb_scan(db, "");
+    sqlite3_stmt *scan = weft_recdb_scan(db, "", "");
     struct weft_recdb_rpc rpc;
     while (weft_recdb_next(db, scan, &rpc)) {
         weft_recdb_digest_add(digest_p, &rpc);

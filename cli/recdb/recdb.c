@@ -284,13 +284,14 @@ const char *weft_recdb_meta(struct weft_recdb *db, const char *key)
 
 /* ---- RPCs ------------------------------------------------------------------------------------ */
 
-sqlite3_stmt *weft_recdb_scan(struct weft_recdb *db, const char *tail)
+sqlite3_stmt *weft_recdb_scan(struct weft_recdb *db, const char *more, const char *tail)
 {
     char *sql = weft_recdb_need(sqlite3_mprintf(
-        "SELECT worker, server, rpc, iteration, kind, status, rows, t0_ns, t1_ns, request_bytes,"
-        " reply_bytes, n_tx_ns, ps_queue_ns, ps_wait_ns, ps_proc_ns, w_queue_ns, w_proc_ns,"
-        " ps_overlap_ns, tbl FROM rpc %s",
-        tail));
+        "SELECT rpc.worker, rpc.server, rpc.rpc, rpc.iteration, rpc.kind, rpc.status, rpc.rows,"
+        " rpc.t0_ns, rpc.t1_ns, rpc.request_bytes, rpc.reply_bytes, rpc.n_tx_ns, rpc.ps_queue_ns,"
+        " rpc.ps_wait_ns, rpc.ps_proc_ns, rpc.w_queue_ns, rpc.w_proc_ns, rpc.ps_overlap_ns,"
+        " rpc.tbl%s FROM rpc %s",
+        more, tail));
     sqlite3_stmt *scan = weft_recdb_query(db, sql);
     sqlite3_free(sql);
     return scan;
@@ -304,7 +305,7 @@ static bool fits(int64_t value)
 
 static bool take(sqlite3_stmt *scan, struct weft_recdb_rpc *rpc_p)
 {
-    enum { NUMBERS = 19, KIND = 4, STATUS = 5, RPC = 2 };
+    enum { NUMBERS = WEFT_RECDB_MORE, KIND = 4, STATUS = 5, RPC = 2 };
     int64_t n[NUMBERS];
     for (int i = 0; i < NUMBERS; i++) {
         n[i] = sqlite3_column_int64(scan, i);
@@ -342,6 +343,47 @@ bool weft_recdb_next(struct weft_recdb *db, sqlite3_stmt *scan, struct weft_recd
 {
     while (weft_recdb_row(db, scan)) {
         if (take(scan, rpc_p)) {
+            return true;
+        }
+        db->refused++;
+    }
+    return false;
+}
+
+sqlite3_stmt *weft_recdb_served_scan(struct weft_recdb *db, const char *tail)
+{
+    char *sql = weft_recdb_need(
+        sqlite3_mprintf("SELECT worker, server, kind, ps_queue_ns, ps_wait_ns, ps_proc_ns,"
+                        " arrival_ns, rpc FROM served %s",
+                        tail));
+    sqlite3_stmt *scan = weft_recdb_query(db, sql);
+    sqlite3_free(sql);
+    return scan;
+}
+
+bool weft_recdb_served_next(struct weft_recdb *db, sqlite3_stmt *scan,
+                            struct weft_recdb_served *served_p)
+{
+    while (weft_recdb_row(db, scan)) {
+        int64_t n[8];
+        bool good = true;
+        for (int i = 0; i < 8; i++) {
+            n[i] = sqlite3_column_int64(scan, i);
+            good = good && (i < 3   ? n[i] >= 0 && n[i] <= UINT32_MAX
+                            : i < 6 ? fits(n[i])
+                                    : n[i] >= 0);
+        }
+        if (good && n[2] >= 1 && n[2] <= WEFT_RECDB_KINDS && n[6] < INT64_MAX / 2) {
+            *served_p = (struct weft_recdb_served){
+                .worker = (uint32_t)n[0],
+                .server = (uint32_t)n[1],
+                .kind = (unsigned)n[2] - 1,
+                .queue_ns = (uint64_t)n[3],
+                .wait_ns = (uint64_t)n[4],
+                .proc_ns = (uint64_t)n[5],
+                .arrival_ns = (uint64_t)n[6],
+                .rpc = (uint64_t)n[7],
+            };
             return true;
         }
         db->refused++;

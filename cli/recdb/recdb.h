@@ -11,7 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { WEFT_RECDB_FILES_MAX = 10 }; /* what SQLite attaches */
+enum {
+    WEFT_RECDB_FILES_MAX = 10, /* what SQLite attaches */
+    WEFT_RECDB_MORE = 19,      /* the first further column of a scan */
+};
 
 /* In the order in which an RPC goes through them; the names are the paper's. */
 enum weft_recdb_stage {
@@ -79,16 +82,33 @@ uint64_t weft_recdb_number(struct weft_recdb *db, const char *sql);
 /* A value of meta, or "".   Owns: valid until the next call. */
 const char *weft_recdb_meta(struct weft_recdb *db, const char *key);
 
-/* All RPCs, from `SELECT ... FROM rpc` with `tail` behind it (WHERE, ORDER BY; "" for none). Rows
- * that cannot be (an unknown kind, a time below zero, a reply before its request) are left out and
+/* All RPCs, from `SELECT ..., more FROM rpc` with `tail` behind it (JOIN, WHERE, ORDER BY); both may be
+ * "". Further columns begin at WEFT_RECDB_MORE. Rows that cannot be (an unknown kind, a time below zero, a reply before its request) are left out and
  * counted in db->refused.
  *
- *     sqlite3_stmt *scan = weft_recdb_scan(db, "");
+ *     sqlite3_stmt *scan = weft_recdb_scan(db, "", "");
  *     while (weft_recdb_next(db, scan, &rpc)) { ... }
  *     sqlite3_finalize(scan);
  */
-sqlite3_stmt *weft_recdb_scan(struct weft_recdb *db, const char *tail);
+sqlite3_stmt *weft_recdb_scan(struct weft_recdb *db, const char *more, const char *tail);
 bool weft_recdb_next(struct weft_recdb *db, sqlite3_stmt *scan, struct weft_recdb_rpc *rpc_p);
+
+/* An RPC as its server saw it; the stages lie between arrival and departure. */
+struct weft_recdb_served {
+    uint32_t worker;
+    uint32_t server;
+    uint64_t rpc;
+    uint64_t arrival_ns;
+    uint64_t queue_ns;
+    uint64_t wait_ns;
+    uint64_t proc_ns;
+    unsigned kind;
+};
+
+/* Likewise, from `served`. */
+sqlite3_stmt *weft_recdb_served_scan(struct weft_recdb *db, const char *tail);
+bool weft_recdb_served_next(struct weft_recdb *db, sqlite3_stmt *scan,
+                            struct weft_recdb_served *served_p);
 
 /* Out of memory ends the program. */
 void *weft_recdb_need(void *memory);
@@ -103,5 +123,6 @@ int weft_cli_recdb_summary(const char *const *files, unsigned count, bool json);
 int weft_cli_recdb_slow(int argc, char **argv);
 int weft_cli_recdb_hot(int argc, char **argv);
 int weft_cli_recdb_sql(int argc, char **argv);
+int weft_cli_recdb_export(int argc, char **argv);
 
 #endif

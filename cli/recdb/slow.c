@@ -168,7 +168,7 @@ static void print_text(const struct slow *slow, const struct weft_recdb_digest *
 static bool find(struct weft_recdb *db, struct weft_recdb_digest *digest, struct slow *slow)
 {
     digest->first_ns = UINT64_MAX;
-    sqlite3_stmt *scan = weft_recdb_scan(db, "");
+    sqlite3_stmt *scan = weft_recdb_scan(db, "", "");
     struct weft_recdb_rpc rpc;
     while (weft_recdb_next(db, scan, &rpc)) {
         weft_recdb_digest_add(digest, &rpc);
