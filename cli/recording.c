@@ -1,6 +1,7 @@
 #include "cli/recording.h"
 
 #include "base/units.h"
+#include "ps/hot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,40 @@ struct weft_record_ring *weft_recording_ring(struct weft_recording *recording)
         fprintf(stderr, "weft: no memory for records: nothing is recorded of this thread\n");
     }
     return ring;
+}
+
+static void record_hot_table(struct weft_recorder *recorder, const struct weft_table *table,
+                             uint32_t number, uint16_t t, struct weft_hot_row *rows, uint32_t max)
+{
+    struct weft_hot_total total;
+    struct weft_record record = {.type = WEFT_RECORD_HOT_TOTAL, .table = t};
+    weft_table_hot_total(table, &total);
+    record.hot_total = (struct weft_record_hot_total){
+        .server = number, .exact = total.exact, .updates = total.updates};
+    weft_recorder_add(recorder, &record, 1);
+    uint32_t count = weft_table_hot(table, rows, max);
+    record.type = WEFT_RECORD_HOT;
+    for (uint32_t i = 0; i < count; i++) {
+        record.hot = (struct weft_record_hot){
+            .server = number, .id = rows[i].id, .updates = rows[i].updates};
+        weft_recorder_add(recorder, &record, 1);
+    }
+}
+
+void weft_recording_hot(struct weft_recorder *recorder, const struct weft_shard *shard,
+                        uint32_t number)
+{
+    struct weft_shard_config config;
+    weft_shard_config_default(&config);
+    uint32_t max = config.hot_top; /* as every shard of this program has it */
+    struct weft_hot_row *rows = recorder != NULL ? malloc(max * sizeof(*rows)) : NULL;
+    for (uint32_t t = 0; rows != NULL && t < weft_shard_tables_max(shard); t++) {
+        const struct weft_table *table = weft_shard_table(shard, (uint16_t)t);
+        if (table != NULL) {
+            record_hot_table(recorder, table, number, (uint16_t)t, rows, max);
+        }
+    }
+    free(rows);
 }
 
 struct weft_recorder_counts weft_recording_finish(struct weft_recording *recording)

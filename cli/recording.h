@@ -6,6 +6,7 @@
 
 #include "cli/options.h"
 #include "obs/records_db.h"
+#include "ps/shard.h"
 
 struct weft_recording {
     const char *path; /* NULL = none */
@@ -49,6 +50,11 @@ void weft_recording_command(int argc, char **argv);
 
 /* For one thread; NULL = nothing is recorded. */
 struct weft_record_ring *weft_recording_ring(struct weft_recording *recording);
+
+/* Write down the hottest rows of every table of a shard. recorder = NULL: nothing.
+ * Thread:  the shard's. */
+void weft_recording_hot(struct weft_recorder *recorder, const struct weft_shard *shard,
+                        uint32_t number);
 
 /* No more records are made; the rings stay. Returns what there are. */
 struct weft_recorder_counts weft_recording_finish(struct weft_recording *recording);

@@ -185,6 +185,7 @@ static int start_shards(struct server *server)
             .quiet = server->channel.fd >= 0,
             .tracing = &server->tracing,
             .records = weft_recording_ring(&server->recording),
+            .recorder = server->recording.recorder,
             .active_window_ns = server->recording.window_us * WEFT_NS_PER_US,
             .checkpoint = server->checkpoint != NULL ? weft_checkpoint_feed(server->checkpoint, i)
                                                      : NULL,

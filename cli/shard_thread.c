@@ -176,6 +176,7 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
     thread->driver = NULL; /* nobody wakes it from here on */
     pthread_mutex_unlock(&thread->lock);
     weft_shard_records_end(serving->shard);
+    weft_recording_hot(thread->config.recorder, serving->shard, thread->config.shard);
     weft_driver_counters(driver, &thread->counters);
     thread->shard_counters = *weft_shard_counters(serving->shard);
     weft_shard_table_sums(serving->shard, &thread->table_sums);

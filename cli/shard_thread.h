@@ -6,6 +6,7 @@
 
 #include "cli/carrier.h"
 #include "cli/checkpoint.h"
+#include "cli/recording.h"
 #include "cli/security.h"
 #include "cli/tracing.h"
 #include "io/driver.h"
@@ -44,6 +45,7 @@ struct weft_shard_thread_config {
     bool quiet; /* do not print hints about refused peers */
     struct weft_tracing *tracing; /* of the process; borrowed until join */
     struct weft_record_ring *records; /* NULL = none; borrowed until join */
+    struct weft_recorder *recorder;   /* for the hot rows at the end; NULL = none, as above */
     uint64_t active_window_ns; /* with records; 0 = the usual */
     struct weft_checkpoint_feed *checkpoint; /* NULL = none are made; borrowed until join */
 };

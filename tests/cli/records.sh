@@ -37,7 +37,7 @@ spools() {
 }
 
 # ---- a run that ends in order ----
-tap_run "train --records" "$WEFT_BIN" train --data "$data" --workers 2 --servers 2 --epochs 1 \
+tap_run "train --records" "$WEFT_BIN" train --data "$data" --workers 2 --servers 2 --epochs 1 --loss-bound 0 \
     --active-window-us 500 --records r.db --report report.json
 tap_like "says what there is" "$(cat run.out)" '^records: r.db: [1-9][0-9]* RPCs, 0 records dropped$'
 tap_is "no spool is left" "$(spools)" 0
@@ -59,6 +59,9 @@ tap_is "requests and answers take time to arrive" \
 tap_is "every window with requests, once, with no more workers than there are" \
     "$(ask r.db "SELECT count(*) = count(DISTINCT server || ' ' || start_ns), min(workers) >= 1,
         max(workers) <= 2, min(window_ns), max(start_ns % window_ns) FROM active")" '1|1|1|500000|0'
+tap_is "as many updates as rows pushed, and the hottest rows first" \
+    "$(ask r.db "SELECT sum(updates) = (SELECT sum(rows) FROM rpc WHERE kind = 1), min(exact),
+        (SELECT count(*) > 1000 AND max(updates) > min(updates) FROM hot) FROM hot_total")" '1|1|1'
 tap_is "the report counts them" "$(jq '.counters.records_dropped' report.json)" 0
 
 # ---- lines of JSON ----
