@@ -68,7 +68,7 @@ tap_is "the report counts them" "$(jq '.counters.records_dropped' report.json)" 
 tap_run "train --records FILE.jsonl" "$WEFT_BIN" train --data "$data" --workers 1 --servers 1 \
     --epochs 1 --records r.jsonl --quiet
 tap_is "each line is an object of a table" "$(jq -s 'map(.table) | unique | join(" ")' r.jsonl)" \
-    '"active meta process rpc served"'
+    '"active hot hot_total meta process rpc served"'
 tap_is "as many answers as requests" \
     "$(jq -s '(map(select(.table == "rpc")) | length) == (map(select(.table == "served")) | length)' r.jsonl)" true
 

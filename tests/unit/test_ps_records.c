@@ -1,0 +1,654 @@
+/* Each of the seven durations of an RPC, validated by a delay of known size injected at its place and
+ * nowhere else: real clients, a real shard and real endpoints, on virtual time, where everything
+ * else takes no time at all. So a duration is off by exactly the delay, or the test fails.
+ *
+ * Every node has a clock of its own that a crank can hold up: a delay in the middle of it moves the
+ * clock, and what the node sends leaves that much later. What arrives meanwhile waits, stamped with
+ * its arrival, as in a socket's buffer. */
+#include "core/endpoint.h"
+#include "ps/client.h"
+#include "ps/shard.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SERVER = 0, WORKERS = 2, NODES = 1 + WORKERS, DATAGRAMS = 512, RING = 256, DIM = 4 };
+
+#define LINK_NS  (100 * WEFT_NS_PER_US)
+#define DELAY_NS (700 * WEFT_NS_PER_US)
+
+struct datagram {
+    uint64_t due_ns;
+    uint32_t from, to, bytes;
+    uint8_t *data;
+};
+
+struct rig;
+
+struct node {
+    struct rig *rig;
+    struct weft_ep *ep;
+    struct weft_msgr msgr;
+    struct weft_addr addr;
+    uint64_t now_ns;  /* inside a crank; between two, when the last one ended */
+    uint64_t late_ns; /* injected: from the first datagram's arrival to the crank */
+    uint64_t link_ns; /* to here */
+    uint64_t gap_ns;  /* at least, between two datagrams to here */
+    uint64_t last_due_ns;
+};
+
+struct rig {
+    struct node nodes[NODES];
+    struct weft_shard *shard;
+    struct weft_ps_client *clients[WORKERS];
+    struct weft_record_ring *ring[NODES];
+    struct datagram queue[DATAGRAMS];
+    uint32_t queued;
+    uint64_t now_ns; /* of the last crank begun */
+    /* Injected: */
+    uint64_t apply_ns; /* in the apply path: for each chunk applied, each pull read */
+    uint64_t applied;  /* of these, that have been held up */
+    uint64_t hand_ns;  /* in the worker, between taking an answer up and handing it over */
+    uint32_t asked;    /* times that the clock was read in this event */
+    bool in_answer;
+};
+
+/* ---- clocks, with the delays that happen in the middle of work ------------------------------- */
+
+/* The clock is read before and after the work; a counter has moved when there was work. */
+static uint64_t server_clock_ns(void *arg)
+{
+    struct node *node = arg;
+    struct rig *rig = node->rig;
+    if (rig->shard != NULL) {
+        const struct weft_shard_counters *counters = weft_shard_counters(rig->shard);
+        uint64_t applied = counters->chunks_applied + counters->rows_pulled;
+        node->now_ns += applied > rig->applied ? rig->apply_ns : 0;
+        rig->applied = applied;
+    }
+    return node->now_ns;
+}
+
+/* It is read when an answer is taken up, and again when that is handed over. */
+static uint64_t worker_clock_ns(void *arg)
+{
+    struct node *node = arg;
+    if (node->rig->in_answer && ++node->rig->asked == 2) {
+        node->now_ns += node->rig->hand_ns;
+    }
+    return node->now_ns;
+}
+
+/* ---- the wires ------------------------------------------------------------------------------- */
+
+static uint32_t node_of(const struct rig *rig, const struct weft_addr *addr)
+{
+    for (uint32_t n = 0; n < NODES; n++) {
+        if (memcmp(rig->nodes[n].addr.bytes, addr->bytes, addr->bytes_used) == 0) {
+            return n;
+        }
+    }
+    fail_msg("a datagram to nobody");
+    return 0;
+}
+
+static void put(struct rig *rig, uint32_t from, uint32_t to, const uint8_t *bytes, uint32_t count)
+{
+    struct node *at = &rig->nodes[to];
+    assert_true(rig->queued < DATAGRAMS);
+    uint64_t due_ns =
+        weft_max_u64(rig->nodes[from].now_ns + at->link_ns, at->last_due_ns + at->gap_ns);
+    at->last_due_ns = due_ns;
+    struct datagram *d = &rig->queue[rig->queued++];
+    *d = (struct datagram){due_ns, from, to, count, malloc(count)};
+    memcpy(d->data, bytes, count);
+}
+
+static void flush(struct rig *rig, uint32_t n)
+{
+    static struct weft_tx tx;
+    static uint8_t flat[70000];
+    while (weft_ep_send(rig->nodes[n].ep, rig->nodes[n].now_ns, &tx) > 0) {
+        uint32_t used = 0;
+        for (uint32_t i = 0; i < tx.iov_count; i++) {
+            memcpy(flat + used, tx.iov[i].base, tx.iov[i].bytes);
+            used += (uint32_t)tx.iov[i].bytes;
+        }
+        for (uint32_t at = 0; at < used; at += tx.seg_bytes) {
+            put(rig, n, node_of(rig, &tx.addr), flat + at,
+                (uint32_t)weft_min_u64(tx.seg_bytes, used - at));
+        }
+    }
+}
+
+/* ---- cranks ---------------------------------------------------------------------------------- */
+
+static void events(struct rig *rig, uint32_t n)
+{
+    struct node *node = &rig->nodes[n];
+    struct weft_msg_event event;
+    while (node->msgr.ops->poll(node->msgr.self, &event)) {
+        if (n == SERVER) {
+            weft_shard_event(rig->shard, &event, node->now_ns);
+        } else {
+            rig->in_answer = event.type == WEFT_EVENT_RECEIVED;
+            rig->asked = 0;
+            weft_ps_client_event(rig->clients[n - 1], &event, node->now_ns);
+            rig->in_answer = false;
+        }
+    }
+}
+
+static void finish_crank(struct rig *rig, uint32_t n)
+{
+    struct node *node = &rig->nodes[n];
+    uint16_t table;
+    size_t bytes;
+    if (n == SERVER) {
+        weft_shard_progress(rig->shard, node->now_ns);
+        while (weft_shard_wants_slab(rig->shard, &table, &bytes)) {
+            assert_int_equal(weft_shard_add_slab(rig->shard, table, malloc(bytes), bytes), 0);
+        }
+    } else {
+        weft_ps_client_progress(rig->clients[n - 1], node->now_ns);
+    }
+    flush(rig, n);
+}
+
+static struct datagram *first_for(struct rig *rig, uint32_t n)
+{
+    struct datagram *first = NULL;
+    for (uint32_t i = 0; i < rig->queued; i++) {
+        struct datagram *d = &rig->queue[i];
+        if (d->to == n && (first == NULL || d->due_ns < first->due_ns)) {
+            first = d;
+        }
+    }
+    return first;
+}
+
+static uint64_t next_crank_ns(struct rig *rig, uint32_t n)
+{
+    const struct node *node = &rig->nodes[n];
+    const struct datagram *first = first_for(rig, n);
+    uint64_t at_ns = weft_ep_deadline(node->ep);
+    if (first != NULL && first->due_ns <= at_ns) {
+        at_ns = first->due_ns + node->late_ns; /* a timer that fires meanwhile is late, too */
+    }
+    return weft_max_u64(at_ns, node->now_ns);
+}
+
+static void crank(struct rig *rig, uint32_t n, uint64_t at_ns)
+{
+    struct node *node = &rig->nodes[n];
+    node->now_ns = at_ns;
+    for (struct datagram *d; (d = first_for(rig, n)) != NULL && d->due_ns <= at_ns;) {
+        struct datagram taken = *d;
+        *d = rig->queue[--rig->queued];
+        weft_ep_recv(node->ep, &rig->nodes[taken.from].addr, WEFT_ECN_ECT0, taken.data, taken.bytes,
+                     taken.due_ns, node->now_ns);
+        events(rig, n);
+        free(taken.data);
+    }
+    if (weft_ep_deadline(node->ep) <= node->now_ns) {
+        weft_ep_on_deadline(node->ep, node->now_ns);
+        events(rig, n);
+    }
+    finish_crank(rig, n);
+}
+
+/* The node that is next; false when none is until then. */
+static bool step(struct rig *rig, uint64_t until_ns)
+{
+    uint32_t next = 0;
+    for (uint32_t n = 1; n < NODES; n++) {
+        next = next_crank_ns(rig, n) < next_crank_ns(rig, next) ? n : next;
+    }
+    uint64_t at_ns = next_crank_ns(rig, next);
+    if (at_ns > until_ns) {
+        return false;
+    }
+    rig->now_ns = weft_max_u64(rig->now_ns, at_ns);
+    crank(rig, next, at_ns);
+    return true;
+}
+
+static void run_until(struct rig *rig, uint64_t until_ns)
+{
+    while (step(rig, until_ns)) {
+    }
+    rig->now_ns = weft_max_u64(rig->now_ns, until_ns);
+    for (uint32_t n = 0; n < NODES; n++) {
+        rig->nodes[n].now_ns = weft_max_u64(rig->nodes[n].now_ns, until_ns);
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void node_open(struct rig *rig, uint32_t n, uint64_t name, uint32_t expects_max)
+{
+    struct node *node = &rig->nodes[n];
+    struct weft_ep_config config;
+    weft_ep_config_default(&config);
+    config.name = name;
+    config.incarnation = 10 + n;
+    config.seed = n;
+    config.accept = n == SERVER;
+    config.expects_max = expects_max;
+    node->rig = rig;
+    node->now_ns = rig->now_ns;
+    node->link_ns = LINK_NS;
+    node->addr.bytes[0] = (uint8_t)(1 + n);
+    node->addr.bytes_used = 1;
+    assert_int_equal(weft_ep_new(&config, &node->ep), WEFT_OK);
+    node->msgr = weft_ep_msgr(node->ep);
+    assert_int_equal(weft_record_ring_new(RING, &rig->ring[n]), WEFT_OK);
+}
+
+static void worker_open(struct rig *rig, uint32_t w)
+{
+    struct weft_ps_client_config config;
+    struct node *node = &rig->nodes[1 + w];
+    weft_peer peer;
+    weft_ps_client_config_default(&config);
+    config.worker = w;
+    config.rows_per_op_max = 4096;
+    node_open(rig, 1 + w, weft_rpc_name(WEFT_ROLE_WORKER, w), weft_ps_client_expects_max(&config));
+    config.clock_ns = worker_clock_ns;
+    config.clock_arg = node;
+    config.records = rig->ring[1 + w];
+    assert_int_equal(weft_ep_connect(node->ep, &rig->nodes[SERVER].addr, node->now_ns, &peer),
+                     WEFT_OK);
+    assert_int_equal(weft_ps_client_new(&config, node->msgr, &peer, &rig->clients[w]), WEFT_OK);
+}
+
+/* Both workers connected; nothing is injected yet. */
+static struct rig *rig_open(void)
+{
+    struct rig *rig = calloc(1, sizeof(*rig));
+    struct weft_shard_config config;
+    rig->now_ns = WEFT_NS_PER_S;
+    weft_shard_config_default(&config);
+    config.workers_max = WORKERS;
+    config.rows_max = 4096;
+    config.slab_bytes = 65536;
+    node_open(rig, SERVER, weft_rpc_name(WEFT_ROLE_SERVER, 0), weft_shard_expects_max(&config));
+    config.clock_ns = server_clock_ns;
+    config.clock_arg = &rig->nodes[SERVER];
+    config.records = rig->ring[SERVER];
+    assert_int_equal(weft_shard_new(&config, rig->nodes[SERVER].msgr, &rig->shard), WEFT_OK);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        worker_open(rig, w);
+    }
+    for (uint32_t n = 0; n < NODES; n++) {
+        finish_crank(rig, n);
+    }
+    run_until(rig, rig->now_ns + 10 * WEFT_NS_PER_MS);
+    return rig;
+}
+
+static void rig_close(struct rig *rig)
+{
+    for (uint32_t i = 0; i < rig->queued; i++) {
+        free(rig->queue[i].data);
+    }
+    for (uint32_t n = 0; n < NODES; n++) {
+        weft_ep_free(rig->nodes[n].ep);
+    }
+    for (void *slab; (slab = weft_shard_take_slab(rig->shard)) != NULL;) {
+        free(slab);
+    }
+    weft_shard_free(rig->shard);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        weft_ps_client_free(rig->clients[w]);
+    }
+    for (uint32_t n = 0; n < NODES; n++) {
+        weft_record_ring_free(rig->ring[n]);
+    }
+    free(rig);
+}
+
+/* ---- what workers do ------------------------------------------------------------------------- */
+
+static void wait_for(struct rig *rig, uint32_t w, weft_ps_op op)
+{
+    struct weft_ps_result result;
+    finish_crank(rig, 1 + w);
+    while (!weft_ps_op_done(rig->clients[w], op, &result)) {
+        assert_true(step(rig, rig->now_ns + WEFT_NS_PER_S));
+    }
+    assert_int_equal(result.status, WEFT_OK);
+    weft_ps_op_release(rig->clients[w], op);
+    /* Until all is quiet: what is still acknowledged must not delay the next one. */
+    run_until(rig, rig->now_ns + 50 * WEFT_NS_PER_MS);
+}
+
+static void open_table(struct rig *rig, uint8_t mode, uint16_t workers)
+{
+    const struct weft_table_spec spec = {
+        .dim = DIM, .mode = mode, .workers = workers, .learning_rate = 1};
+    for (uint32_t w = 0; w < workers; w++) {
+        weft_ps_op op;
+        assert_int_equal(weft_ps_table_open(rig->clients[w], &spec, rig->nodes[1 + w].now_ns, &op),
+                         WEFT_OK);
+        wait_for(rig, w, op);
+    }
+}
+
+static weft_ps_op push_start(struct rig *rig, uint32_t w, uint32_t rows)
+{
+    static uint64_t ids[1024];
+    static float values[1024 * DIM];
+    weft_ps_op op;
+    for (uint32_t i = 0; i < rows; i++) {
+        ids[i] = i + 1;
+    }
+    assert_int_equal(
+        weft_ps_push(rig->clients[w], 0, ids, values, rows, 0, rig->nodes[1 + w].now_ns, &op),
+        WEFT_OK);
+    return op;
+}
+
+static weft_ps_op pull_start(struct rig *rig, uint32_t w, uint32_t rows)
+{
+    static uint64_t ids[1024];
+    static float values[1024 * DIM];
+    weft_ps_op op;
+    for (uint32_t i = 0; i < rows; i++) {
+        ids[i] = i + 1;
+    }
+    assert_int_equal(
+        weft_ps_pull(rig->clients[w], 0, ids, values, rows, 0, rig->nodes[1 + w].now_ns, &op),
+        WEFT_OK);
+    return op;
+}
+
+/* ---- what was recorded ----------------------------------------------------------------------- */
+
+/* The records of a worker's RPCs, and of the same by the server; the identity of one clock holds. */
+struct seen {
+    uint32_t count;
+    struct weft_record_rpc rpc[8];
+};
+
+static const struct weft_record_served *served_of(const struct rig *rig,
+                                                  const struct weft_record_rpc *rpc)
+{
+    uint32_t count;
+    const struct weft_record *records = weft_record_ring_peek(rig->ring[SERVER], &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (records[i].type == WEFT_RECORD_SERVED && records[i].served.worker == rpc->worker &&
+            records[i].served.rpc == rpc->rpc) {
+            return &records[i].served;
+        }
+    }
+    fail_msg("rpc %u of worker %u has no record of the server", rpc->rpc, rpc->worker);
+    return NULL;
+}
+
+static void check_identity(const struct rig *rig, const struct weft_record_rpc *rpc)
+{
+    const struct weft_record_served *served = served_of(rig, rpc);
+    assert_int_equal(served->kind, rpc->kind);
+    assert_int_equal(served->ps_proc_ns, rpc->latency.ps_proc_ns);
+    assert_int_equal(served->ps_wait_ns, rpc->latency.ps_wait_ns);
+    assert_int_equal(served->ps_queue_ns, rpc->latency.ps_queue_ns);
+    assert_true(served->arrival_ns >= rpc->t0_ns && served->departure_ns <= rpc->t1_ns);
+    assert_int_equal(rpc->latency.n_tx_ns,
+                     (served->arrival_ns - rpc->t0_ns) + (rpc->t1_ns - served->departure_ns));
+}
+
+static struct seen look(const struct rig *rig, uint32_t w)
+{
+    struct seen seen = {0};
+    uint32_t count;
+    const struct weft_record *records = weft_record_ring_peek(rig->ring[1 + w], &count);
+    assert_true(count <= WEFT_ARRAY_COUNT(seen.rpc));
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(records[i].type, WEFT_RECORD_RPC);
+        seen.rpc[seen.count++] = records[i].rpc;
+        check_identity(rig, &records[i].rpc);
+    }
+    return seen;
+}
+
+/* One worker, nobody to wait for: a push, then a pull. */
+static struct seen push_and_pull(struct rig *rig)
+{
+    wait_for(rig, 0, push_start(rig, 0, 10));
+    wait_for(rig, 0, pull_start(rig, 0, 10));
+    struct seen seen = look(rig, 0);
+    rig_close(rig);
+    assert_int_equal(seen.count, 2);
+    assert_int_equal(seen.rpc[0].kind, WEFT_RPC_PUSH);
+    assert_int_equal(seen.rpc[1].kind, WEFT_RPC_PULL);
+    return seen;
+}
+
+static struct rig *rig_alone(void)
+{
+    struct rig *rig = rig_open();
+    open_table(rig, WEFT_TABLE_ASP, 1);
+    return rig;
+}
+
+/* All durations of an RPC as one line, in us, so that a difference is seen at once. */
+static void is_us(const struct weft_record_rpc *rpc, const char *wanted)
+{
+    char line[256];
+    const struct weft_rpc_latency *l = &rpc->latency;
+    snprintf(line, sizeof(line),
+             "w_proc %g w_queue %g ps_proc %g ps_overlap %g ps_wait %g "
+             "ps_queue %g n_tx %g",
+             (double)l->w_proc_ns / 1e3, (double)l->w_queue_ns / 1e3, (double)l->ps_proc_ns / 1e3,
+             (double)l->ps_overlap_ns / 1e3, (double)l->ps_wait_ns / 1e3,
+             (double)l->ps_queue_ns / 1e3, (double)l->n_tx_ns / 1e3);
+    assert_string_equal(line, wanted);
+}
+
+static void both_are_us(const struct seen *seen, const char *wanted)
+{
+    is_us(&seen->rpc[0], wanted);
+    is_us(&seen->rpc[1], wanted);
+}
+
+/* ---- the delays ------------------------------------------------------------------------------ */
+
+static void nothing_injected(void **state)
+{
+    (void)state;
+    struct seen seen = push_and_pull(rig_alone());
+    both_are_us(&seen, "w_proc 0 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 0 ps_queue 0 n_tx 200");
+    assert_int_equal(seen.rpc[0].rows, 10);
+    assert_int_equal(seen.rpc[0].iteration, 1);
+    assert_int_equal(seen.rpc[0].reply_bytes, WEFT_RPC_REPLY_BYTES);
+    assert_true(seen.rpc[0].request_bytes >= WEFT_RPC_REQUEST_BYTES + 10 * (4 + 4 * DIM));
+    assert_true(seen.rpc[1].reply_bytes >= WEFT_RPC_REPLY_BYTES + 10 * 4 * DIM);
+}
+
+static void in_the_apply_path(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_alone();
+    rig->apply_ns = DELAY_NS;
+    struct seen seen = push_and_pull(rig);
+    both_are_us(&seen, "w_proc 0 w_queue 0 ps_proc 700 ps_overlap 0 ps_wait 0 ps_queue 0 n_tx 200");
+}
+
+static void in_the_servers_queue(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_alone();
+    rig->nodes[SERVER].late_ns = DELAY_NS;
+    struct seen seen = push_and_pull(rig);
+    both_are_us(&seen, "w_proc 0 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 0 ps_queue 700 n_tx 200");
+}
+
+static void on_the_link(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_alone();
+    rig->nodes[SERVER].link_ns += DELAY_NS;
+    struct seen seen = push_and_pull(rig);
+    both_are_us(&seen, "w_proc 0 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 0 ps_queue 0 n_tx 900");
+    rig = rig_alone();
+    rig->nodes[1].link_ns += DELAY_NS;
+    seen = push_and_pull(rig);
+    both_are_us(&seen, "w_proc 0 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 0 ps_queue 0 n_tx 900");
+}
+
+static void in_the_workers_queue(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_alone();
+    rig->nodes[1].late_ns = DELAY_NS;
+    struct seen seen = push_and_pull(rig);
+    both_are_us(&seen, "w_proc 0 w_queue 700 ps_proc 0 ps_overlap 0 ps_wait 0 ps_queue 0 n_tx 200");
+}
+
+static void in_the_worker(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_alone();
+    rig->hand_ns = DELAY_NS;
+    struct seen seen = push_and_pull(rig);
+    both_are_us(&seen, "w_proc 700 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 0 ps_queue 0 n_tx 200");
+}
+
+/* Worker 1 ends its clock so much after worker 0 has asked for what it makes. */
+static struct seen at_a_barrier(uint64_t late_ns)
+{
+    struct rig *rig = rig_open();
+    open_table(rig, WEFT_TABLE_BSP, WORKERS);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        wait_for(rig, w, push_start(rig, w, 10));
+    }
+    assert_int_equal(weft_ps_clock(rig->clients[0], 0, rig->nodes[1].now_ns), WEFT_OK);
+    finish_crank(rig, 1);
+    run_until(rig, rig->now_ns + 50 * WEFT_NS_PER_MS);
+    weft_ps_op op = pull_start(rig, 0, 10);
+    finish_crank(rig, 1);
+    run_until(rig, rig->now_ns + late_ns);
+    assert_int_equal(weft_ps_clock(rig->clients[1], 0, rig->nodes[2].now_ns), WEFT_OK);
+    finish_crank(rig, 2);
+    wait_for(rig, 0, op);
+    struct seen seen = look(rig, 0);
+    rig_close(rig);
+    assert_int_equal(seen.count, 2);
+    return seen;
+}
+
+static void at_the_barrier(void **state)
+{
+    (void)state;
+    struct seen seen = at_a_barrier(5 * WEFT_NS_PER_MS);
+    is_us(&seen.rpc[0], "w_proc 0 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 0 ps_queue 0 n_tx 200");
+    is_us(&seen.rpc[1],
+          "w_proc 0 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 5000 ps_queue 0 n_tx 200");
+    seen = at_a_barrier(5 * WEFT_NS_PER_MS + DELAY_NS);
+    is_us(&seen.rpc[1],
+          "w_proc 0 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 5700 ps_queue 0 n_tx 200");
+    assert_int_equal(seen.rpc[1].iteration, 2);
+}
+
+/* Chunks of a long push are applied while others are on the way: that is within N_tx, not beside it.
+ * The last one comes 2 ms after the one before. */
+static void while_others_arrive(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_alone();
+    wait_for(rig, 0, push_start(rig, 0, 1000)); /* the path's window is open */
+    uint64_t chunks = weft_shard_counters(rig->shard)->chunks_applied;
+    rig->apply_ns = DELAY_NS;
+    rig->nodes[SERVER].gap_ns = 2 * WEFT_NS_PER_MS;
+    wait_for(rig, 0, push_start(rig, 0, 1000));
+    struct seen seen = look(rig, 0);
+    rig_close(rig);
+    assert_true(chunks > 1);
+    assert_int_equal(seen.count, 2);
+    const struct weft_rpc_latency *l = &seen.rpc[1].latency;
+    assert_int_equal(l->ps_overlap_ns, (chunks - 1) * DELAY_NS);
+    assert_int_equal(l->ps_proc_ns, DELAY_NS);
+    assert_int_equal(l->ps_queue_ns, 0);
+    assert_true(l->n_tx_ns >= 2 * LINK_NS + (chunks - 1) * 2 * WEFT_NS_PER_MS);
+}
+
+/* ---- active workers -------------------------------------------------------------------------- */
+
+static void workers_of_each_window(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_alone();
+    uint32_t count;
+    (void)weft_record_ring_peek(rig->ring[SERVER], &count);
+    weft_record_ring_take(rig->ring[SERVER], count);
+    weft_shard_records_end(rig->shard); /* the window in which the table was opened */
+    (void)weft_record_ring_peek(rig->ring[SERVER], &count);
+    weft_record_ring_take(rig->ring[SERVER], count);
+    /* Two requests of worker 0 in one window, then one in another, 50 ms later. */
+    weft_ps_op first = push_start(rig, 0, 10), second = push_start(rig, 0, 10);
+    wait_for(rig, 0, first);
+    wait_for(rig, 0, second);
+    uint64_t at_ns = rig->now_ns;
+    wait_for(rig, 0, pull_start(rig, 0, 10));
+    weft_shard_records_end(rig->shard);
+    weft_shard_records_end(rig->shard); /* nothing happened since */
+    const struct weft_record *records = weft_record_ring_peek(rig->ring[SERVER], &count);
+    uint32_t windows = 0;
+    uint64_t last_ns = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (records[i].type == WEFT_RECORD_ACTIVE) {
+            windows++;
+            last_ns = records[i].active.start_ns;
+            assert_int_equal(records[i].active.workers, 1);
+            assert_int_equal(records[i].active.window_ns, WEFT_NS_PER_MS);
+        }
+    }
+    assert_int_equal(windows, 2);
+    assert_int_equal(last_ns, (at_ns + LINK_NS) / WEFT_NS_PER_MS * WEFT_NS_PER_MS);
+    rig_close(rig);
+}
+
+static void both_workers_in_one_window(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open();
+    open_table(rig, WEFT_TABLE_ASP, WORKERS);
+    uint32_t count;
+    weft_shard_records_end(rig->shard);
+    (void)weft_record_ring_peek(rig->ring[SERVER], &count);
+    weft_record_ring_take(rig->ring[SERVER], count);
+    weft_ps_op a = pull_start(rig, 0, 1), b = pull_start(rig, 1, 1);
+    finish_crank(rig, 1);
+    finish_crank(rig, 2);
+    wait_for(rig, 0, a);
+    wait_for(rig, 1, b);
+    weft_shard_records_end(rig->shard);
+    const struct weft_record *records = weft_record_ring_peek(rig->ring[SERVER], &count);
+    assert_int_equal(count, 3); /* two answers, one window */
+    assert_int_equal(records[2].type, WEFT_RECORD_ACTIVE);
+    assert_int_equal(records[2].active.workers, 2);
+    rig_close(rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_injected),
+        cmocka_unit_test(in_the_apply_path),
+        cmocka_unit_test(in_the_servers_queue),
+        cmocka_unit_test(at_the_barrier),
+        cmocka_unit_test(on_the_link),
+        cmocka_unit_test(in_the_workers_queue),
+        cmocka_unit_test(in_the_worker),
+        cmocka_unit_test(while_others_arrive),
+        cmocka_unit_test(workers_of_each_window),
+        cmocka_unit_test(both_workers_in_one_window),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
