@@ -124,7 +124,9 @@ static weft_status look_over(struct weft_checkpoint *checkpoint, struct weft_ckp
         return weft_ckpt_fail(error, WEFT_IO, "cannot make directory %s: %s", directory,
                               strerror(errno));
     }
-    if (!checkpoint->config.options.restore) {
+    const struct weft_checkpoint_config *config = &checkpoint->config;
+    bool restarted = config->options.restarted;
+    if (!config->options.restore && !restarted) {
         bool any;
         weft_status status = weft_ckpt_any(directory, &any, error);
         if (status == WEFT_OK && any) {
@@ -136,12 +138,15 @@ static weft_status look_over(struct weft_checkpoint *checkpoint, struct weft_ckp
         return status;
     }
     weft_status status = weft_ckpt_find(directory, complain, checkpoint, &checkpoint->set, error);
-    if (status == WEFT_OK && checkpoint->set.number == 0) {
+    if (status == WEFT_OK && checkpoint->set.number == 0 && !restarted) {
         return weft_ckpt_fail(error, WEFT_NOTFOUND, "%s holds no checkpoint to restore from",
                               directory);
     }
     if (status == WEFT_OK) {
-        status = weft_ckpt_drop_after(directory, checkpoint->set.number, error);
+        /* The other servers live, and go on from what they have written. */
+        uint32_t first = restarted ? config->first : 0;
+        uint32_t last = restarted ? config->first + config->count - 1 : UINT32_MAX;
+        status = weft_ckpt_drop_after(directory, checkpoint->set.number, first, last, error);
     }
     return status;
 }

@@ -29,6 +29,7 @@ struct weft_checkpoint_options {
     uint32_t keep;
     uint32_t memory_mib; /* for copies of rows, each shard */
     bool restore;
+    bool restarted; /* in the place of a process that died: go on from what there is, if anything */
 };
 
 #define WEFT_CHECKPOINT_DEFAULTS {.whole_every = 1, .keep = 2, .memory_mib = 1024}

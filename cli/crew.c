@@ -173,7 +173,11 @@ void weft_crew_stop(struct weft_crew *crew, uint64_t grace_ns)
 {
     reap(crew);
     send_all(crew, SIGTERM);
-    send_all(crew, SIGCONT); /* a stopped process would not hear SIGTERM */
+    for (uint32_t i = 0; i < crew->count; i++) {
+        if (!crew->processes[i].exited && weft_process_is_stopped(crew->processes[i].pid)) {
+            kill(crew->processes[i].pid, SIGCONT);
+        }
+    }
     uint64_t until_ns = weft_time_add(weft_clock_now_ns(), grace_ns);
     while (running(crew) > 0 && weft_clock_now_ns() < until_ns) {
         struct weft_crew_event event;

@@ -113,6 +113,12 @@ weft_status weft_process_start(struct weft_process *process, const char *role, u
     return WEFT_OK;
 }
 
+bool weft_process_is_stopped(pid_t pid)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
+}
+
 void weft_process_ending(const struct weft_process *process, char *text, size_t bytes)
 {
     int status = process->wait_status;

@@ -51,6 +51,10 @@ struct weft_process {
 weft_status weft_process_start(struct weft_process *process, const char *role, uint32_t rank,
                                struct weft_arguments *arguments);
 
+/* True when this child of ours is stopped: it would not hear a SIGTERM before a SIGCONT. Those that run
+ * get none: to a process that is just coming up or going down it is one more signal to trip over. */
+bool weft_process_is_stopped(pid_t pid);
+
 /* One line about how it ended: "was killed by signal 9 (Killed)". */
 void weft_process_ending(const struct weft_process *process, char *text, size_t bytes);
 

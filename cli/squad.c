@@ -480,13 +480,26 @@ void weft_squad_next(struct weft_squad *squad, uint64_t timeout_ns,
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-static uint32_t signal_all(struct weft_squad *squad, const char *role, int signal)
+static void signal_all(struct weft_squad *squad, const char *role, int signal)
+{
+    for (uint32_t i = 0; i < squad->count; i++) {
+        const struct weft_place *place = &squad->places[i];
+        if (place->pid != 0 && (role == NULL || strcmp(role, place->role) == 0)) {
+            kill(-place->pid, signal); /* not waited for yet, so the number is still its own */
+        }
+    }
+}
+
+/* Returns how many run still. */
+static uint32_t wake_stopped(struct weft_squad *squad, const char *role)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < squad->count; i++) {
         const struct weft_place *place = &squad->places[i];
         if (place->pid != 0 && (role == NULL || strcmp(role, place->role) == 0)) {
-            kill(-place->pid, signal); /* not waited for yet, so the number is still its own */
+            if (weft_process_is_stopped(place->pid)) {
+                kill(-place->pid, SIGCONT);
+            }
             count++;
         }
     }
@@ -497,7 +510,7 @@ void weft_squad_end(struct weft_squad *squad, const char *role, uint64_t grace_n
 {
     uint64_t until_ns = weft_time_add(weft_clock_now_ns(), grace_ns);
     signal_all(squad, role, SIGTERM);
-    while (signal_all(squad, role, SIGCONT) > 0) { /* a stopped process would not hear SIGTERM */
+    while (wake_stopped(squad, role) > 0) {
         struct weft_squad_event event;
         if (weft_clock_now_ns() >= until_ns) {
             signal_all(squad, role, SIGKILL);

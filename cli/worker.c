@@ -347,7 +347,8 @@ static int train(struct worker *worker)
         return fail(worker, WEFT_TIMEOUT, "interrupted");
     }
     uint32_t first = weft_learner_first_epoch(learner);
-    if (first >= worker->job.epochs) {
+    /* A process that was started again may find that the one before it had done everything. */
+    if (first >= worker->job.epochs && worker->membership.launch.restart == 0) {
         return fail(worker, WEFT_STATE,
                     "the servers have finished all --epochs already; more of them train on");
     }

@@ -321,8 +321,8 @@ static weft_status remove_entry(const char *directory, const struct entry *entry
     return WEFT_OK;
 }
 
-weft_status weft_ckpt_drop_after(const char *directory, uint64_t number,
-                                 struct weft_ckpt_error *error)
+weft_status weft_ckpt_drop_after(const char *directory, uint64_t number, uint32_t first,
+                                 uint32_t last, struct weft_ckpt_error *error)
 {
     struct entries entries;
     weft_status status = list(directory, &entries, error);
@@ -330,8 +330,10 @@ weft_status weft_ckpt_drop_after(const char *directory, uint64_t number,
         return status;
     }
     for (size_t i = 0; status == WEFT_OK && i < entries.count; i++) {
-        if (entries.all[i].is_manifest && entries.all[i].number > number) {
-            status = remove_entry(directory, &entries.all[i], error);
+        const struct entry *entry = &entries.all[i];
+        if (entry->is_manifest && entry->number > number && entry->first >= first &&
+            entry->last <= last) {
+            status = remove_entry(directory, entry, error);
         }
     }
     free(entries.all);

@@ -83,7 +83,8 @@ weft_status weft_ckpt_any(const char *directory, bool *any_p, struct weft_ckpt_e
 
 /* Remove manifests beyond `number`: of a run that did not get as far as to count.
  * Errors: WEFT_IO, WEFT_NOMEM. */
-weft_status weft_ckpt_drop_after(const char *directory, uint64_t number,
+weft_status weft_ckpt_drop_after(const char *directory, uint64_t number, uint32_t first,
+                                 uint32_t last,
                                  struct weft_ckpt_error *error);
 
 /* Keep the newest `keep` >= 1 checkpoints that have all their manifests, what their deltas are based

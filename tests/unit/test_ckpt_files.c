@@ -249,7 +249,7 @@ static void parts_of_servers(void **state)
     must(weft_ckpt_newest(dir, &newest, &error), &error);
     assert_int_equal(newest, 5);
     assert_int_equal(found(), 5);
-    must(weft_ckpt_drop_after(dir, 5, &error), &error);
+    must(weft_ckpt_drop_after(dir, 5, 0, UINT32_MAX, &error), &error);
     assert_int_equal(files_in_dir("000006-0002-0002.manifest"), 0);
     must(make(6, 0, 4, 0, 2, &error), &error); /* of another number of shards */
     must(make(6, 0, 3, 2, 1, &error), &error);
@@ -304,7 +304,7 @@ static void deltas_and_pruning(void **state)
     assert_int_equal(files_in_dir("safetensors"), 3);
     assert_int_equal(found(), 11);
     must(make(8, 0, 2, 0, 2, &error), &error);
-    must(weft_ckpt_drop_after(dir, 8, &error), &error);
+    must(weft_ckpt_drop_after(dir, 8, 0, UINT32_MAX, &error), &error);
     assert_int_equal(found(), 8);
     /* A delta whose base is gone is no checkpoint. */
     must(make(9, 7, 2, 0, 2, &error), &error);
