@@ -35,6 +35,9 @@ static const uint64_t end_grace_ns = 3 * WEFT_NS_PER_S;
 static const uint64_t restart_pause_ns = 50 * WEFT_NS_PER_MS;
 enum { RESTART_DOUBLINGS = 5 };
 
+/* How long a worker waits for a server that is started again. */
+enum { RECONNECT_S = 60 };
+
 /* Of a server's command: our own, and those of --server-options. */
 enum { SERVER_WORDS_MAX = 64, SERVER_OPTIONS_MAX = 40 };
 
@@ -199,6 +202,9 @@ static void make_worker(struct run *run, uint32_t w)
     tell_job(run, place);
     weft_place_set(place, "WEFT_SCHEDULER", "127.0.0.1:%u", run->scheduler_port);
     weft_place_set(place, "WEFT_SERVERS", "%s", addresses);
+    if (run->restarts > 0) {
+        weft_place_set(place, "WEFT_RECONNECT_S", "%u", (unsigned)RECONNECT_S);
+    }
 }
 
 static weft_status start(struct run *run, struct weft_place *place)

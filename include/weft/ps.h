@@ -59,6 +59,7 @@ extern "C" {
 struct weft_ps;
 
 #define WEFT_PS_WORKER_ENVIRONMENT UINT32_MAX
+#define WEFT_PS_RECONNECT_ENVIRONMENT UINT64_MAX
 
 struct weft_ps_config {
     size_t size;                  /* set by weft_ps_config_init */
@@ -99,6 +100,11 @@ struct weft_ps_config {
                                    * none is told, and sees that this worker lives. NULL (default)
                                    * = WEFT_SCHEDULER, or what a launcher left in the environment
                                    * (docs/RUN.md), unless `servers` is set; "" = none */
+    uint64_t reconnect_timeout_ns; /* how long a server that went away may take to come back, started
+                                   * anew from its checkpoint for instance; operations wait for it
+                                   * meanwhile. 0 = what goes is gone. Default
+                                   * WEFT_PS_RECONNECT_ENVIRONMENT: WEFT_RECONNECT_S seconds, which
+                                   * `weft run --restart` sets, else 0 */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
@@ -415,6 +421,9 @@ struct weft_ps_counters {
     uint64_t retransmitted_packets;
     uint64_t lost_packets;
     uint64_t injected_drops;
+    uint64_t servers_away;      /* connections that ended and were waited for */
+    uint64_t pushes_again;      /* messages that were sent again to a server that came back */
+    uint64_t pushes_lost;       /* that had been answered, and that it no longer knew */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

@@ -48,6 +48,7 @@ struct weft_ps_config {
     uint32_t inject_seed;
     uint32_t lists_max;
     const char *scheduler;
+    uint64_t reconnect_timeout_ns;
 };
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
@@ -190,6 +191,9 @@ struct weft_ps_counters {
     uint64_t retransmitted_packets;
     uint64_t lost_packets;
     uint64_t injected_drops;
+    uint64_t servers_away;
+    uint64_t pushes_again;
+    uint64_t pushes_lost;
 };
 void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
 """

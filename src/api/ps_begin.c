@@ -179,7 +179,7 @@ static uint64_t ticket_take(struct weft_ps *ps, struct ps_ticket *ticket,
     return (uint64_t)ticket->stamp << 32 | ((uint64_t)(ticket - ps->tickets) + 1);
 }
 
-weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p)
+static weft_status begin_now(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p)
 {
     if (op_p == NULL) {
         return weft_io_fail(&ps->error, WEFT_INVALID,
@@ -206,6 +206,19 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces
     }
     *op_p = ticket_take(ps, ticket, pieces, op);
     return WEFT_OK;
+}
+
+weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p)
+{
+    for (;;) {
+        bool waits = ps->any_away && ticket_free(ps) != NULL;
+        weft_status status = begin_now(ps, pieces, op_p);
+        if (status != WEFT_AGAIN || !waits) {
+            return status;
+        }
+        /* A push waits until the server is there again, or is given up. */
+        weft_api_ps_step(ps, WEFT_NEVER);
+    }
 }
 
 /* ---- one table ------------------------------------------------------------------------------- */

@@ -26,6 +26,7 @@ void weft_ps_config_init(struct weft_ps_config *config_p, size_t size)
         .connect_timeout_ns = 60 * WEFT_NS_PER_S,
         .peer_timeout_ns = 5 * WEFT_NS_PER_S,
         .keepalive_ns = WEFT_NS_PER_S,
+        .reconnect_timeout_ns = WEFT_PS_RECONNECT_ENVIRONMENT,
     };
     weft_api_struct_init(config_p, size, &config, sizeof(config), CONFIG_BYTES_MIN);
 }
@@ -133,6 +134,27 @@ static weft_status environment_read(struct weft_ps_config *c, struct weft_launch
     return status == WEFT_OK ? status : weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
 }
 
+/* Seconds, from who starts again what died. */
+static weft_status reconnect_read(struct weft_ps_config *c, struct weft_io_error *error)
+{
+    const char *text = getenv("WEFT_RECONNECT_S");
+    if (c->reconnect_timeout_ns != WEFT_PS_RECONNECT_ENVIRONMENT) {
+        return WEFT_OK;
+    }
+    c->reconnect_timeout_ns = 0;
+    if (text == NULL || text[0] == '\0') {
+        return WEFT_OK;
+    }
+    char *end;
+    unsigned long seconds = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || seconds > 86400) {
+        return weft_io_fail(error, WEFT_DATA,
+                            "WEFT_RECONNECT_S is \"%.40s\"; it must be seconds, 0 to 86400", text);
+    }
+    c->reconnect_timeout_ns = seconds * WEFT_NS_PER_S;
+    return WEFT_OK;
+}
+
 /* What is said of both must fit. */
 static weft_status rank_check(const struct weft_ps_config *c, struct weft_io_error *error)
 {
@@ -225,6 +247,9 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
     }
     if (status == WEFT_OK) {
         status = environment_read(ours_p, launch_p, error);
+    }
+    if (status == WEFT_OK) {
+        status = reconnect_read(ours_p, error);
     }
     if (status == WEFT_OK) {
         status = settle(ours_p, launch_p, error);

@@ -30,7 +30,7 @@ static _Thread_local struct weft_io_error connect_error;
 static void note_up(struct ps_server *server, const struct weft_msg_event *event)
 {
     server->is_up = true;
-    server->is_down = false;
+    server->is_down = server->is_away = false;
     server->name = event->name;
 }
 
@@ -44,9 +44,13 @@ static void note_peer(struct weft_ps *ps, const struct weft_msg_event *event)
         if (event->type == WEFT_EVENT_PEER_UP) {
             note_up(server, event);
         } else {
-            ps->any_down = true;
-            server->is_down = true;
             server->was_up = server->is_up;
+            if (ps->client != NULL && ps->reconnect_ns > 0) {
+                weft_api_ps_note_away(ps, server);
+            } else {
+                ps->any_down = true;
+                server->is_down = true;
+            }
             server->is_up = false;
             server->down = event->down;
         }
@@ -58,6 +62,9 @@ static void handle(void *arg, uint64_t now_ns)
     struct weft_ps *ps = arg;
     struct weft_msg_event event;
     while (ps->msgr.ops->poll(ps->msgr.self, &event)) {
+        if (event.type == WEFT_EVENT_PEER_UP && !weft_api_ps_is_shard(ps, &event)) {
+            continue; /* in time it is given up */
+        }
         if (event.type == WEFT_EVENT_PEER_UP || event.type == WEFT_EVENT_PEER_DOWN) {
             note_peer(ps, &event);
         }
@@ -72,6 +79,9 @@ static void handle(void *arg, uint64_t now_ns)
 
 void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns)
 {
+    if (ps->any_away) {
+        timeout_ns = weft_min_u64(timeout_ns, weft_api_ps_reconnect(ps));
+    }
     if (ps->engine == NULL) {
         (void)weft_driver_step(ps->driver, timeout_ns, handle, ps);
         return;
@@ -142,6 +152,7 @@ static struct weft_ps_client_config client_config(const struct weft_ps *ps,
     client.rows_per_rpc_max = (uint32_t)weft_min_u64(ROWS_PER_RPC_MAX, RPC_BYTES_MAX / row_bytes);
     client.dim_max = config->dim_max;
     client.missed_max = config->missed_max;
+    client.reconnect_ns = config->reconnect_timeout_ns;
     client.clock_ns = clock_now;
     return client;
 }
@@ -350,6 +361,7 @@ static weft_status ps_init(struct weft_ps *ps, const struct weft_ps_config *conf
     ps->rows_max = config->rows_max;
     ps->lists_max = config->lists_max;
     ps->connect_timeout_ns = config->connect_timeout_ns;
+    ps->reconnect_ns = config->reconnect_timeout_ns;
     ps->tables = calloc(config->tables_max, sizeof(*ps->tables));
     ps->tickets = calloc(config->ops_max, sizeof(*ps->tickets));
     if (ps->tables == NULL || ps->tickets == NULL) {
@@ -478,6 +490,9 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .retransmitted_packets = driver.ep.retransmitted_packets,
         .lost_packets = driver.ep.lost_packets,
         .injected_drops = driver.socket.injected_drops,
+        .servers_away = client->shards_away,
+        .pushes_again = client->pushes_again,
+        .pushes_lost = client->pushes_lost,
     };
     weft_api_ps_counters_out(counters_p, &ours);
 }

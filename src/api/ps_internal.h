@@ -3,6 +3,7 @@
  *   ps_config.c    the structs that callers fill; the list of servers; the environment
  *   ps_join.c      a member of the job, by its coordinator
  *   ps_connect.c   a socket, connections to all shards, the client on top; and their end
+ *   ps_reconnect.c servers that went away and come back
  *   ps_table.c     options in words -> a table's specification; opening
  *   ps_begin.c     push and pull: checked, and begun
  *   ps_op.c        wait, test, both in one, clock, flush
@@ -33,6 +34,9 @@ struct ps_server {
     bool was_up;  /* when it went down */
     enum weft_msg_down down;
     uint64_t name; /* of what answered */
+    bool is_away;  /* it was up, and is waited for: is_down is not set */
+    uint64_t again_ns;      /* when to connect next */
+    uint64_t away_until_ns; /* when the client gives up */
 };
 
 /* One handle given out. `stamp` makes it unlike those that used the place before. */
@@ -80,12 +84,23 @@ struct weft_ps {
     uint32_t lists_max;
     uint64_t connect_timeout_ns;
 
+    bool any_away;
+    uint64_t reconnect_ns;        /* 0 = who goes is gone */
     bool any_down;                /* one has been, at some time */
     struct ps_server *servers;    /* (shards,) */
     struct weft_ps_table *tables; /* (tables_max,) */
     struct ps_ticket *tickets;    /* (ops_max,) */
     struct weft_io_error error;
 };
+
+/* ps_reconnect.c */
+
+/* A server's connection ended; the client waits for it. */
+void weft_api_ps_note_away(struct weft_ps *ps, struct ps_server *server);
+/* Not inside a step: connect to what is away and due. Returns how long a sleep may last. */
+uint64_t weft_api_ps_reconnect(struct weft_ps *ps);
+/* PEER_UP: false when what answers at the place of a shard that is away is another one. */
+bool weft_api_ps_is_shard(const struct weft_ps *ps, const struct weft_msg_event *event);
 
 /* ps_config.c */
 

@@ -199,7 +199,12 @@ static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_o
 static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
                          const struct weft_table_options *o, const struct weft_table_spec *spec)
 {
-    weft_status status = weft_ps_table_open(ps->client, spec, weft_clock_now_ns(), &table->op);
+    weft_status status;
+    while ((status = weft_ps_table_open(ps->client, spec, weft_clock_now_ns(), &table->op)) ==
+               WEFT_AGAIN &&
+           ps->any_away) {
+        weft_api_ps_step(ps, WEFT_NEVER);
+    }
     if (status == WEFT_AGAIN) {
         return weft_io_fail(&ps->error, status,
                             "%u operations are under way; end one with weft_wait, then open the "

@@ -120,7 +120,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, inject_seed, 116);
     AT(weft_ps_config, lists_max, 120);
     AT(weft_ps_config, scheduler, 128);
-    SIZE(weft_ps_config, 136);
+    AT(weft_ps_config, reconnect_timeout_ns, 136);
+    SIZE(weft_ps_config, 144);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);
@@ -185,7 +186,8 @@ static void structs_of_the_parameter_server(void **state)
 
     AT(weft_ps_counters, push_messages, 8);
     AT(weft_ps_counters, injected_drops, 176);
-    SIZE(weft_ps_counters, 184);
+    AT(weft_ps_counters, pushes_lost, 200);
+    SIZE(weft_ps_counters, 208);
 }
 
 /* A program of any age: what it does not have is not touched, what it has and we do not is refused. */
