@@ -12,7 +12,8 @@
  *
  * When its clocks are over, rank 0 pulls all rows into FOLDER/values, and the others wait for that
  * file. TALLY_DIE="RANK CLOCK" kills the first process of that rank behind its push of that clock,
- * TALLY_LATE=RANK lets a rank wait for FOLDER/late. TALLY_PAUSE_MS: between two clocks.
+ * TALLY_LATE=RANK lets a rank wait for FOLDER/late; with TALLY_TOGETHER nobody begins before all have
+ * opened the table. TALLY_PAUSE_MS: between two clocks.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -146,6 +147,22 @@ static void write_values(uint32_t clocks)
     }
 }
 
+/* With shrink a clock does not wait for who has not come yet. */
+static void begin_together(uint32_t rank)
+{
+    char path[PATH_BYTES];
+    struct stat about;
+    path_of(path, "here", rank);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    (void)close(fd);
+    for (uint32_t r = 0; getenv("TALLY_TOGETHER") != NULL && r < weft_ps_workers(ps); r++) {
+        path_of(path, "here", r);
+        while (stat(path, &about) != 0) {
+            weft_ps_progress(ps, 10000000);
+        }
+    }
+}
+
 static int work(uint32_t clocks)
 {
     char path[PATH_BYTES];
@@ -157,6 +174,7 @@ static int work(uint32_t clocks)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     open_all();
+    begin_together(rank);
     note("start", weft_clock_ended(table));
     while (weft_clock_ended(table) < clocks) {
         uint32_t clock = weft_clock_ended(table) + 1;
