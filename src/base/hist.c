@@ -56,3 +56,13 @@ uint64_t weft_hist_quantile(const struct weft_hist *hist, uint32_t quantile_ppm)
     }
     return hist->max;
 }
+
+uint64_t weft_hist_below_log2(const struct weft_hist *hist, uint32_t log2)
+{
+    size_t end = log2 < 64 ? hist_bucket(UINT64_C(1) << log2) : WEFT_HIST_BUCKETS;
+    uint64_t below = 0;
+    for (size_t i = 0; i < end; i++) {
+        below += hist->buckets[i];
+    }
+    return below;
+}

@@ -23,4 +23,7 @@ void weft_hist_merge(struct weft_hist *into, const struct weft_hist *from);
  * value; 0 when empty. quantile_ppm in [0, 10^6]. */
 uint64_t weft_hist_quantile(const struct weft_hist *hist, uint32_t quantile_ppm);
 
+/* How many values are below 2^log2. */
+uint64_t weft_hist_below_log2(const struct weft_hist *hist, uint32_t log2);
+
 #endif

@@ -179,6 +179,21 @@ uint64_t weft_ep_srtt_ns(const struct weft_ep *ep, weft_peer peer)
     return peer < ep->peers_used ? ep->peers[peer].srtt_ns : 0;
 }
 
+void weft_ep_gauges(const struct weft_ep *ep, struct weft_ep_gauges *gauges_p)
+{
+    uint64_t peers = 0;
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        peers += ep->peers[i].state == PEER_OPEN;
+    }
+    *gauges_p = (struct weft_ep_gauges){
+        .peers = peers,
+        .senders = ep->credit.active,
+        .senders_waiting = ep->credit.wanting,
+        .credit_outstanding = ep->credit.total,
+        .credit_budget = ep->credit.budget,
+    };
+}
+
 /* ---- events ---------------------------------------------------------------------------------- */
 
 /* Callers leave EVENTS_RESERVE free before they begin on a peer (on_deadline) or poll after every

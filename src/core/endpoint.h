@@ -256,6 +256,17 @@ uint64_t weft_ep_srtt_ns(const struct weft_ep *ep, weft_peer peer);
 
 const struct weft_ep_counters *weft_ep_counters(const struct weft_ep *ep);
 
+/* As it is now. */
+struct weft_ep_gauges {
+    uint64_t peers;              /* connections that are up */
+    uint64_t senders;            /* of these, with a message open here */
+    uint64_t senders_waiting;    /* of these, that could use more credit */
+    uint64_t credit_outstanding; /* DATA packets that they may send */
+    uint64_t credit_budget;      /* most that may be outstanding */
+};
+
+void weft_ep_gauges(const struct weft_ep *ep, struct weft_ep_gauges *gauges_p);
+
 /* The last hint since weft_ep_new, and a sentence with what to do about it ("" for NONE). */
 enum weft_ep_hint weft_ep_hint(const struct weft_ep *ep);
 const char *weft_ep_hint_text(enum weft_ep_hint hint);

@@ -22,6 +22,7 @@
 #ifndef WEFT_PS_SHARD_H
 #define WEFT_PS_SHARD_H
 
+#include "base/hist.h"
 #include "core/msg.h"
 #include "ps/table.h"
 #include "rpc/head.h"
@@ -104,6 +105,20 @@ struct weft_shard_table_sums {
     uint64_t not_finite;
 };
 
+/* As it is now. */
+struct weft_shard_gauges {
+    uint64_t workers_connected;
+    uint64_t workers_active; /* of these, that began a request lately */
+    uint64_t requests_open;  /* begun, and not answered */
+};
+
+/* Of all answers to one kind of request, ns (rpc/latency.h). */
+struct weft_shard_latencies {
+    struct weft_hist ps_proc;
+    struct weft_hist ps_queue;
+    struct weft_hist ps_wait;
+};
+
 /* The reasonable: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 16,384 rows per
  * pull, slabs of 1 MiB, windows of 1 ms, the 1,000 hottest rows. The clock is left to fill in. Each
  * pull slot holds the ids and the answer of the largest pull; what is never used is never touched. */
@@ -157,6 +172,13 @@ bool weft_shard_has_lost(const struct weft_shard *shard, uint32_t *rank_p);
 bool weft_shard_busy(const struct weft_shard *shard);
 
 const struct weft_shard_counters *weft_shard_counters(const struct weft_shard *shard);
+
+const struct weft_shard_latencies *weft_shard_push_latencies(const struct weft_shard *shard);
+const struct weft_shard_latencies *weft_shard_pull_latencies(const struct weft_shard *shard);
+
+/* lately: within span_ns before now_ns. */
+void weft_shard_gauges(const struct weft_shard *shard, uint64_t now_ns, uint64_t span_ns,
+                       struct weft_shard_gauges *gauges_p);
 
 void weft_shard_table_sums(const struct weft_shard *shard, struct weft_shard_table_sums *sums_p);
 /* Tables 0 .. this - 1 may be declared. */

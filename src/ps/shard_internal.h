@@ -74,6 +74,7 @@ struct shard_worker {
     weft_expect_id clock_expect;
     struct weft_rpc_window closed;
     uint64_t active_window; /* 1 + number of the last window in which it began a request */
+    uint64_t request_ns;    /* when it began the last one */
 };
 
 /* First in, first out, of slot numbers; linked through slot.next. */
@@ -89,6 +90,8 @@ struct weft_shard {
     struct weft_shard_config config;
     struct weft_msgr msgr;
     struct weft_shard_counters counters;
+    struct weft_shard_latencies push;
+    struct weft_shard_latencies pull;
     struct weft_table *tables;    /* (tables_max,) */
     uint32_t *clocks;             /* (tables_max, workers_max): clocks finished */
     uint32_t *clock_min;          /* (tables_max,) */

@@ -26,6 +26,7 @@ static void window_end(struct weft_shard *shard)
 
 void weft_shard_record_open(struct weft_shard *shard, uint32_t rank, uint64_t at_ns)
 {
+    shard->workers[rank].request_ns = at_ns;
     if (shard->config.records == NULL) {
         return;
     }
@@ -49,9 +50,19 @@ void weft_shard_records_end(struct weft_shard *shard)
     }
 }
 
+static void count_latency(struct weft_shard_latencies *of, const struct weft_rpc_reply *reply)
+{
+    weft_hist_add(&of->ps_proc, reply->ps_proc_ns);
+    weft_hist_add(&of->ps_queue, reply->ps_queue_ns);
+    weft_hist_add(&of->ps_wait, reply->ps_wait_ns);
+}
+
 void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot *slot,
                               const struct weft_rpc_reply *reply, uint64_t departure_ns)
 {
+    if (slot->op != WEFT_RPC_TABLE) {
+        count_latency(slot->op == WEFT_RPC_PUSH ? &shard->push : &shard->pull, reply);
+    }
     struct weft_record *record = weft_record_claim(shard->config.records);
     if (record == NULL || slot->op == WEFT_RPC_TABLE) {
         return; /* claimed and not committed: the next one takes the place */
