@@ -9,6 +9,7 @@
 #include "cli/process.h"
 #include "cli/recording.h"
 #include "cli/security.h"
+#include "cli/server_metrics.h"
 #include "cli/shard_thread.h"
 #include "cli/verbs.h"
 
@@ -54,6 +55,10 @@ struct server {
     const char *ports;        /* "p,p,...", from `weft run`; NULL = as port says */
     const char *advertise;    /* what workers are told to connect to; NULL = host */
 
+    struct weft_metrics_options metrics_options;
+    uint32_t hot_top;
+
+    struct weft_server_metrics metrics;
     struct weft_checkpoint *checkpoint; /* NULL = none are made */
     struct weft_coordinator coordinator;
     struct weft_tracing tracing;
@@ -184,6 +189,7 @@ static int start_shards(struct server *server)
                      .seed = server->inject_seed},
             .carrier = server->carrier,
             .security = &server->security,
+            .hot_top = server->hot_top,
             .quiet = server->channel.fd >= 0,
             .tracing = &server->tracing,
             .records = weft_recording_ring(&server->recording),
@@ -209,6 +215,9 @@ static void tell_ready(struct server *server)
     for (uint32_t i = 0; i < server->started; i++) {
         cJSON_AddItemToArray(ports, cJSON_CreateNumber(server->threads[i].port));
     }
+    if (server->metrics.metrics.http != NULL) {
+        cJSON_AddStringToObject(event, "metrics", server->metrics.metrics.url);
+    }
     if (server->channel.fd >= 0) {
         (void)weft_channel_send(&server->channel, event);
         return;
@@ -218,7 +227,19 @@ static void tell_ready(struct server *server)
         printf("shard %u of %u: %s:%u\n", server->shard_base + i, server->shards, server->host,
                server->threads[i].port);
     }
+    if (server->metrics.metrics.http != NULL) {
+        printf("metrics: %s\n", server->metrics.metrics.url);
+    }
     fflush(stdout);
+}
+
+static int start_metrics(struct server *server)
+{
+    char error[WEFT_HTTP_ERROR_BYTES];
+    weft_status status =
+        weft_server_metrics_start(&server->metrics, &server->metrics_options, server->threads,
+                                  server->started, error);
+    return status == WEFT_OK ? WEFT_EXIT_OK : fail(server, status, error);
 }
 
 /* ---- the job ---------------------------------------------------------------------------------- */
@@ -329,6 +350,7 @@ static int start_in_job(struct server *server)
     status = status == WEFT_EXIT_OK ? open_records(server) : status;
     status = status == WEFT_EXIT_OK ? start_shards(server) : status;
     status = status == WEFT_EXIT_OK ? begin_checkpoints(server) : status;
+    status = status == WEFT_EXIT_OK ? start_metrics(server) : status;
     if (status == WEFT_EXIT_OK && has_coordinator) {
         status = publish(server);
     }
@@ -475,6 +497,7 @@ static int serve(struct server *server)
         status = status == WEFT_EXIT_OK ? look_for_lost(server) : status;
     }
     weft_membership_leave(&server->membership, true);
+    weft_server_metrics_stop(&server->metrics);
     weft_checkpoint_end(server->checkpoint);
     for (uint32_t i = 0; i < server->started; i++) {
         weft_shard_thread_join(&server->threads[i]);
@@ -580,6 +603,7 @@ int weft_cli_server(int argc, char **argv)
                              .keepalive_ms = UINT32_MAX,
                              .lost_fd = -1,
                              .inject_seed = 1,
+                             .hot_top = 20000,
                              .security = WEFT_SECURITY_DEFAULTS,
                              .recording = WEFT_RECORDING_DEFAULTS,
                              .checkpoints = WEFT_CHECKPOINT_DEFAULTS,
@@ -642,6 +666,11 @@ int weft_cli_server(int argc, char **argv)
         WEFT_CHECKPOINT_OPTIONS(&server.checkpoints),
         {"restore", NULL, "begin with the newest good checkpoint of --checkpoint, which may be of\n"
          "another number of shards", WEFT_OPTION_FLAG, .value = &server.checkpoints.restore},
+        WEFT_METRICS_OPTIONS(&server.metrics_options),
+        {"hot-top", "N",
+         "rows of each table with most updates that a shard knows, for /hot and\n"
+         "records; 16 bytes each; 0 = none",
+         WEFT_OPTION_U32, .value = &server.hot_top, .max = WEFT_HOT_TOP_MAX},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},
         WEFT_RECORDING_OPTIONS(&server.recording),

@@ -35,6 +35,7 @@ static struct weft_shard_config shard_config(const struct weft_shard_thread_conf
     shard.pull_slots = config->pull_slots != 0 ? config->pull_slots : shard.pull_slots;
     shard.rows_per_rpc_max =
         config->rows_per_rpc_max != 0 ? config->rows_per_rpc_max : shard.rows_per_rpc_max;
+    shard.hot_top = config->hot_top;
     shard.clock_ns = clock_now;
     shard.on_death = config->on_death;
     shard.records = config->records;
@@ -154,10 +155,12 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
                   struct serving *serving)
 {
     struct weft_checkpoint_feed *feed = thread->config.checkpoint;
+    struct weft_shard_serving view = {.shard = serving->shard, .driver = driver};
     bool again = false;
     if (feed != NULL) {
         weft_checkpoint_attach(feed, driver);
     }
+    weft_ask_open(&thread->ask);
     tell(thread, WEFT_OK, driver);
     while (!atomic_load(&thread->stop)) {
         (void)weft_driver_step(driver, again ? 0 : WEFT_NEVER, handle, serving);
@@ -168,7 +171,9 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
             weft_driver_disconnect(driver, peer);
         }
         note_hint(thread, weft_driver_hint(driver));
+        weft_ask_answer(&thread->ask, &view);
     }
+    weft_ask_close(&thread->ask);
     if (feed != NULL) {
         weft_checkpoint_attach(feed, NULL);
     }
@@ -264,6 +269,7 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
     }
     pthread_mutex_init(&thread->lock, NULL);
     pthread_cond_init(&thread->opened, NULL);
+    weft_ask_init(&thread->ask);
     int why = pthread_create(&thread->thread, NULL, run, thread);
     if (why != 0) {
         free(thread->died_ns);
@@ -302,6 +308,20 @@ void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t ra
     pthread_mutex_unlock(&thread->lock);
 }
 
+static void wake_for_question(void *arg)
+{
+    struct weft_shard_thread *thread = arg;
+    pthread_mutex_lock(&thread->lock);
+    wake(thread);
+    pthread_mutex_unlock(&thread->lock);
+}
+
+bool weft_shard_thread_ask(struct weft_shard_thread *thread, weft_ask_question *question,
+                           void *arg, uint64_t timeout_ns)
+{
+    return weft_ask(&thread->ask, question, arg, wake_for_question, thread, timeout_ns);
+}
+
 void weft_shard_thread_join(struct weft_shard_thread *thread)
 {
     atomic_store(&thread->stop, true);
@@ -309,5 +329,6 @@ void weft_shard_thread_join(struct weft_shard_thread *thread)
     wake(thread);
     pthread_mutex_unlock(&thread->lock);
     pthread_join(thread->thread, NULL);
+    weft_ask_fini(&thread->ask);
     free(thread->died_ns);
 }

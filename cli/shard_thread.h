@@ -4,6 +4,7 @@
 #ifndef WEFT_CLI_SHARD_THREAD_H
 #define WEFT_CLI_SHARD_THREAD_H
 
+#include "cli/ask.h"
 #include "cli/carrier.h"
 #include "cli/checkpoint.h"
 #include "cli/recording.h"
@@ -42,12 +43,19 @@ struct weft_shard_thread_config {
     int lost_fd; /* eventfd, written when lost_rank is; -1 = none */
     struct weft_carrier carrier;
     const struct weft_security *security; /* loaded; borrowed until join */
+    uint32_t hot_top; /* rows of each table with most updates that are known; 0 = none */
     bool quiet; /* do not print hints about refused peers */
     struct weft_tracing *tracing; /* of the process; borrowed until join */
     struct weft_record_ring *records; /* NULL = none; borrowed until join */
     struct weft_recorder *recorder;   /* for the hot rows at the end; NULL = none, as above */
     uint64_t active_window_ns; /* with records; 0 = the usual */
     struct weft_checkpoint_feed *checkpoint; /* NULL = none are made; borrowed until join */
+};
+
+/* What questions are about (cli/ask.h). */
+struct weft_shard_serving {
+    struct weft_shard *shard;
+    struct weft_driver *driver;
 };
 
 struct weft_shard_thread {
@@ -64,6 +72,7 @@ struct weft_shard_thread {
     atomic_bool has_deaths;
     uint64_t *died_ns; /* (workers,): told, and not yet taken; 0 = none. Under the lock */
     _Atomic uint32_t lost_rank; /* whose death ends the job (FAIL); UINT32_MAX = nobody's */
+    struct weft_ask ask;
     uint32_t hints_said; /* of enum weft_ep_hint: bit by bit */
     struct weft_tracing_feed trace;
     /* Valid after weft_shard_thread_join: */
@@ -82,6 +91,10 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
 
 /* Any thread: the process of this worker has died, at at_ns of the machine's clock. */
 void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t rank, uint64_t at_ns);
+/* Have the thread answer a question about its struct weft_shard_serving, between two batches.
+ * Thread:  one at a time, not after join.   As weft_ask. */
+bool weft_shard_thread_ask(struct weft_shard_thread *thread, weft_ask_question *question,
+                           void *arg, uint64_t timeout_ns);
 
 /* Tell the workers that it is over, give everything back, fill in the counters. */
 void weft_shard_thread_join(struct weft_shard_thread *thread);

@@ -8,6 +8,7 @@
 #include "cli/process.h"
 #include "cli/stop.h"
 #include "cli/verbs.h"
+#include "cli/worker_metrics.h"
 #include "io/clock.h"
 #include "ml/number.h"
 
@@ -25,7 +26,10 @@ struct worker {
     const char *servers;
     uint32_t control_fd; /* 0 = none */
     struct weft_membership membership;
+    struct weft_metrics_options metrics_options;
 
+    struct weft_worker_metrics metrics;
+    uint32_t epochs_done;
     struct weft_channel channel;
     struct weft_learner_shard shards[WEFT_JOB_SHARDS_MAX];
     uint32_t shard_count;
@@ -90,6 +94,7 @@ static const char *wait_for_either(struct worker *worker, const char *word, cons
         if (weft_stop_asked()) {
             return NULL;
         }
+        weft_worker_metrics_look(&worker->metrics, worker);
         weft_learner_idle(&worker->learner, WORD_POLL_NS);
     }
 }
@@ -140,6 +145,40 @@ static weft_status load(struct worker *worker, struct weft_ml_error *error)
     return status == WEFT_OK ? check_data(worker->job.kind, &worker->dataset, path, error) : status;
 }
 
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static void copy_stats(void *arg, void *object)
+{
+    struct weft_worker_stats *stats = arg;
+    struct worker *worker = object;
+    struct weft_learner *learner = &worker->learner;
+    struct weft_udp *udp =
+        learner->drive.driver != NULL ? weft_driver_udp(learner->drive.driver) : NULL;
+    weft_drive_counters(&learner->drive, &stats->transport);
+    stats->has_gauges = udp != NULL;
+    if (udp != NULL) {
+        weft_ep_gauges(weft_udp_ep(udp), &stats->gauges);
+    }
+    stats->client = *weft_ps_client_counters(learner->client);
+    stats->push = *weft_ps_client_push_latencies(learner->client);
+    stats->pull = *weft_ps_client_pull_latencies(learner->client);
+    stats->step_ns = worker->step_ns;
+    stats->epochs = worker->epochs_done;
+    stats->rank = worker->rank;
+}
+
+/* The parent hears the address with "ready". */
+static weft_status start_metrics(struct worker *worker)
+{
+    char error[WEFT_HTTP_ERROR_BYTES];
+    weft_status status =
+        weft_worker_metrics_start(&worker->metrics, &worker->metrics_options, copy_stats, error);
+    if (status != WEFT_OK) {
+        snprintf(worker->learner.error, sizeof(worker->learner.error), "%s", error);
+    }
+    return status;
+}
+
 /* ---- the run --------------------------------------------------------------------------------- */
 
 static void say_ready(struct worker *worker)
@@ -149,6 +188,9 @@ static void say_ready(struct worker *worker)
     cJSON_AddNumberToObject(event, "rows_test", worker->dataset.test_count);
     cJSON_AddNumberToObject(event, "features", worker->dataset.feature_count);
     cJSON_AddNumberToObject(event, "epoch", weft_learner_first_epoch(&worker->learner));
+    if (worker->metrics.metrics.http != NULL) {
+        cJSON_AddStringToObject(event, "metrics", worker->metrics.metrics.url);
+    }
     say(worker, event);
 }
 
@@ -280,6 +322,7 @@ static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t st
     uint64_t now_ns = weft_clock_now_ns();
     weft_hist_add(&worker->step_ns, now_ns - worker->step_begun_ns);
     worker->step_begun_ns = now_ns;
+    weft_worker_metrics_look(&worker->metrics, worker);
     if (!weft_until_is_check(&worker->job.until, epoch, step, steps)) {
         return WEFT_OK;
     }
@@ -339,6 +382,7 @@ static int train(struct worker *worker)
     struct weft_learner *learner = &worker->learner;
     weft_status status = weft_learner_init(learner, &worker->job, worker->rank, &worker->dataset,
                                            worker->shards, worker->shard_count);
+    status = status == WEFT_OK ? start_metrics(worker) : status;
     if (status != WEFT_OK) {
         return fail(worker, status, learner->error);
     }
@@ -360,6 +404,7 @@ static int train(struct worker *worker)
         worker->step_begun_ns = weft_clock_now_ns();
         status = weft_learner_epoch(learner, epoch, &loss);
         if (status == WEFT_OK) {
+            worker->epochs_done++;
             say_epoch(worker, epoch, loss);
             status = test(worker, epoch);
         }
@@ -439,6 +484,7 @@ static int run(struct worker *worker)
     status = status == WEFT_OK ? join_job(worker, &error) : status;
     status = status == WEFT_OK ? open_records(worker, &error) : status;
     int result = status == WEFT_OK ? train(worker) : fail(worker, status, error.text);
+    weft_worker_metrics_stop(&worker->metrics);
     weft_learner_fini(&worker->learner);
     if (!weft_recording_close(&worker->job.recording, "worker")) {
         result = WEFT_EXIT_FAILED;
@@ -573,6 +619,7 @@ int weft_cli_worker(int argc, char **argv)
         WEFT_JOB_OPTIONS(&worker.job),
         WEFT_SECURITY_NETWORK_OPTIONS(&worker.job.security),
         WEFT_RECORDING_CHILD_OPTION(&worker.job.recording),
+        WEFT_METRICS_OPTIONS(&worker.metrics_options),
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
          .value = &worker.control_fd, .hidden = true},
         {0},

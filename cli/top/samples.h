@@ -1,0 +1,46 @@
+/* One scrape: the samples of an exposition, read from text that somebody else wrote.
+ *
+ * What is not a sample of the format is passed over; more than WEFT_SAMPLES_MAX are not kept. Names
+ * and labels point into the text, which the scrape owns.
+ */
+#ifndef WEFT_CLI_TOP_SAMPLES_H
+#define WEFT_CLI_TOP_SAMPLES_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WEFT_SAMPLES_MAX = 50000 };
+
+struct weft_sample {
+    const char *name;
+    const char *labels; /* as written, without braces; "" = none */
+    double value;
+};
+
+struct weft_samples {
+    char *text;
+    struct weft_sample *at; /* (count,) */
+    uint32_t count;
+    uint32_t room;
+};
+
+/* Owns:    takes text (from malloc, ends with a zero), also after an error.
+ * Errors:  WEFT_NOMEM.  WEFT_DATA  no sample in it. */
+weft_status weft_samples_parse(char *text, struct weft_samples *samples_p);
+
+/* A zeroed one is fine. */
+void weft_samples_fini(struct weft_samples *samples);
+
+/* Sum of all samples of that name whose labels contain `with` (`kind="push"`); NULL = all. 0 when there
+ * are none. */
+double weft_samples_sum(const struct weft_samples *samples, const char *name, const char *with);
+bool weft_samples_have(const struct weft_samples *samples, const char *name);
+
+/* The value of label `key` of the first sample of that name; false when there is none. */
+bool weft_samples_label(const struct weft_samples *samples, const char *name, const char *key,
+                        char *value_p, size_t bytes);
+
+#endif

@@ -1,0 +1,37 @@
+/* /metrics of `weft worker`: its figures, copied by the training thread between two steps.
+ *
+ * A worker that computes for longer than a second is shown as it was the last time;
+ * weft_snapshot_age_seconds says how long ago that is.
+ */
+#ifndef WEFT_CLI_WORKER_METRICS_H
+#define WEFT_CLI_WORKER_METRICS_H
+
+#include "cli/ask.h"
+#include "cli/metrics.h"
+#include "cli/metrics_text.h"
+
+struct weft_worker_metrics {
+    struct weft_metrics metrics;
+    struct weft_ask ask;
+    weft_ask_question *copy; /* fills a struct weft_worker_stats from the object of the asks */
+    struct weft_worker_stats stats;
+    uint64_t taken_ns; /* 0 = never */
+};
+
+/* Errors:  as weft_metrics_start. */
+weft_status weft_worker_metrics_start(struct weft_worker_metrics *worker,
+                                      const struct weft_metrics_options *options,
+                                      weft_ask_question *copy, char error_p[WEFT_HTTP_ERROR_BYTES]);
+
+/* Between two steps; object is what `copy` is given. Cost: one look at a flag. */
+static inline void weft_worker_metrics_look(struct weft_worker_metrics *worker, void *object)
+{
+    if (worker->metrics.http != NULL) {
+        weft_ask_answer(&worker->ask, object);
+    }
+}
+
+/* A zeroed one is fine. */
+void weft_worker_metrics_stop(struct weft_worker_metrics *worker);
+
+#endif

@@ -1,0 +1,22 @@
+/* GET of one short document over HTTP, for `weft top`: one connection, one answer, a limit on time
+ * and size. Not here: TLS, redirects, chunked answers (it asks with HTTP/1.0, so there are none).
+ */
+#ifndef WEFT_IO_HTTP_GET_H
+#define WEFT_IO_HTTP_GET_H
+
+#include "io/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WEFT_HTTP_GET_BYTES_MAX = 16 << 20 };
+
+/* Shape:   host numeric; path "/metrics".
+ * Owns:    gives *body_p from malloc; a zero byte follows it.
+ * Errors:  WEFT_TIMEOUT  not all of it came in timeout_ns.  WEFT_PEER  nothing listens, or the answer
+ *          is not 200.  WEFT_DATA  not HTTP, or too long.  WEFT_INVALID  host.  WEFT_NOMEM.
+ * Thread:  any; blocks for timeout_ns at most. */
+weft_status weft_http_get(const char *host, uint16_t port, const char *path, uint64_t timeout_ns,
+                          char **body_p, struct weft_io_error *error);
+
+#endif

@@ -1,0 +1,156 @@
+#!/bin/sh
+# /metrics and /hot of servers and workers: the format, the names against docs/METRICS.md and the
+# dashboard, what they count, and a real Prometheus that scrapes them. Conditions are waited for.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+cd "$tap_tmp" || exit 1
+unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER DMLC_ROLE DMLC_RANK RANK
+check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
+server='' worker='' prometheus=''
+trap 'kill $server $worker $prometheus 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
+
+# wait_for <command...>: for two minutes; nothing here takes that long but a machine that stands still.
+wait_for() {
+    tries=0
+    until "$@" 2>/dev/null; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 1200 ] || return 1
+        sleep 0.1
+    done
+}
+
+fetch() { # fetch <url>: no program of ours
+    python3 -c 'import sys, urllib.request
+sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' "$1"
+}
+
+value() { python3 "$check" value "$@"; }
+
+# at_least <n> <url> <name> [label=value]: one scrape, kept in scrape.txt
+at_least() {
+    least=$1 url=$2
+    shift 2
+    fetch "$url" >scrape.txt && value scrape.txt "$@" >value.txt &&
+        [ "$(cut -d. -f1 value.txt)" -ge "$least" ]
+}
+
+serve() {
+    "$WEFT_BIN" server --security none --port 0 --shards-per-server 2 --workers 1 --metrics 0 \
+        >server.out 2>server.err &
+    server=$!
+    wait_for grep -q '^metrics: ' server.out
+}
+
+work() {
+    "$WEFT_BIN" worker --security none --servers "$(sed -n 's/^shard.*: //p' server.out | paste -sd,)" \
+        --workers 1 --epochs 10000 --keepalive-ms 0 --metrics 0 >worker.out 2>worker.err &
+    worker=$!
+    wait_for grep -q '"metrics"' worker.out
+}
+
+# One epoch is through. A worker whose server was silent for 5 s ends; then there is another one.
+is_training() {
+    kill -0 "$worker" 2>/dev/null || work
+    at_least 1 "$(sed -n 's/.*"metrics":"\([^"]*\)".*/\1/p' worker.out)" weft_worker_epochs_total
+}
+
+tap_run "a server says where its metrics are" serve
+at=$(sed -n 's/^metrics: //p' server.out)
+tap_like "on loopback" "$at" '^http://127\.0\.0\.1:[0-9]*/metrics$'
+tap_run "a worker trains" work
+tap_run "its epochs are counted" wait_for is_training
+cp scrape.txt worker.txt
+tap_run "pushes are served" wait_for at_least 1 "$at" weft_requests_total kind=push
+tap_run "each shard has a worker" wait_for at_least 2 "$at" weft_workers_connected
+fetch "$at" >server.txt
+
+# ---- Prometheus --------------------------------------------------------------------------------
+
+port=${at%/metrics}
+port=${port##*:}
+start_prometheus() {
+    worker_at=$(sed -n 's/.*"metrics":"http:\/\/\([^\/]*\)\/.*/\1/p' worker.out)
+    cat >prometheus.yml <<END
+global: {scrape_interval: 1s}
+scrape_configs:
+  - job_name: weft
+    static_configs: [{targets: ["127.0.0.1:$port", "$worker_at"]}]
+END
+    prometheus --config.file=prometheus.yml --storage.tsdb.path=data \
+        --web.listen-address=127.0.0.1:0 >prometheus.out 2>&1 &
+    prometheus=$!
+    wait_for grep -q 'msg="Listening on"' prometheus.out
+}
+
+# asked <expression> <jq condition on the value>
+asked() {
+    address=$(sed -n 's/.*msg="Listening on" address=\([0-9.:]*\).*/\1/p' prometheus.out)
+    python3 -c 'import sys, urllib.parse, urllib.request
+sys.stdout.write(urllib.request.urlopen("http://%s/api/v1/query?%s" % (sys.argv[1],
+    urllib.parse.urlencode({"query": sys.argv[2]})), timeout=60).read().decode())' \
+        "$address" "$1" >answer.json &&
+        jq -e ".data.result[0].value[1] | tonumber | $2" answer.json >/dev/null
+}
+
+if command -v prometheus >/dev/null; then
+    tap_run "a Prometheus" start_prometheus
+    tap_run "scrapes the server" wait_for asked "up{instance=\"127.0.0.1:$port\"}" '. == 1'
+    tap_run "knows its workers" wait_for asked 'sum(weft_workers_connected)' '. >= 2'
+    tap_run "and quantiles of its latencies" wait_for asked \
+        'histogram_quantile(0.99, sum by (le) (weft_served_latency_seconds_bucket{part="ps_proc"}))' \
+        '. > 0'
+else
+    tap_skip "a Prometheus scrapes" "no prometheus: install it"
+fi
+# Enough was pushed; what follows has the machine to itself.
+kill "$worker"
+
+# ---- the format and the names ------------------------------------------------------------------
+
+tap_run "the server's text keeps the format" python3 "$check" format server.txt
+tap_run "the worker's text keeps the format" python3 "$check" format worker.txt
+if command -v promtool >/dev/null; then
+    tap_run "promtool has nothing to say of the server's" promtool check metrics <server.txt
+    tap_is "nothing" "$(cat run.out)" ""
+    tap_run "nor of the worker's" promtool check metrics <worker.txt
+    tap_is "nothing" "$(cat run.out)" ""
+else
+    tap_skip "promtool" "no promtool: install prometheus"
+fi
+python3 "$check" names server.txt worker.txt >names.txt
+sed -n 's/^| `\([a-z_]*\)` | \(counter\|gauge\|histogram\) .*/\1/p' "$WEFT_SOURCE_ROOT/docs/METRICS.md" |
+    sort >documented.txt
+tap_is "docs/METRICS.md has every name, and no other" "$(cat documented.txt)" "$(cat names.txt)"
+
+# ---- what is counted ---------------------------------------------------------------------------
+
+# of <kind>: the requests and the latencies in one scrape
+same() { [ "$(value server.txt weft_requests_total kind="$1")" -ge \
+    "$(value server.txt weft_served_latency_seconds_count kind="$1" part=ps_proc)" ]; }
+tap_run "no latency without a push" same push
+tap_run "no latency without a pull" same pull
+pushed=$(value server.txt weft_table_updates_total)
+applied=$(value server.txt weft_updates_applied_total)
+tap_is "updates of rows are the gradients that were applied" "$pushed" "$applied"
+
+# ---- /hot --------------------------------------------------------------------------------------
+
+fetch "${at%/metrics}/hot?table=0&k=7" >hot.json
+# shellcheck disable=SC2016 # jq's
+tap_run "the hottest rows, most first" jq -e '.is_declared and .exact and .shards_answered == 2 and
+    (.rows | length) == 7 and (.rows | map(.updates) | . == (sort | reverse)) and
+    ([.rows[].shard] | unique | length) <= 2 and (.rows | map(.id) | unique | length) == 7 and
+    .updates >= (.rows | map(.updates) | add)' hot.json
+fetch "${at%/metrics}/hot?table=3" >none.json
+tap_run "a table that is none" jq -e '(.is_declared | not) and .rows == [] and .updates == 0' none.json
+
+# ---- refusals ----------------------------------------------------------------------------------
+
+tap_run_fails "a port that is taken" 1 timeout 60 "$WEFT_BIN" server --security none --port 0 \
+    --metrics "$port"
+tap_like "is said" "$(cat run.out)" "metrics: cannot listen at 127.0.0.1 port $port"
+tap_run_fails "no port" 2 "$WEFT_BIN" server --security none --metrics here
+tap_like "is said" "$(cat run.out)" '"here" is not allowed; it must be PORT or HOST:PORT'
+
+tap_done
