@@ -53,6 +53,21 @@ static weft_status add(struct weft_ckpt_head *head, uint32_t table, const char *
     return weft_ckpt_head_add(head, name, type, rows, columns);
 }
 
+static weft_status add_counted(struct weft_ckpt_head *head, uint32_t table,
+                               const struct weft_admission_counts *counted)
+{
+    if (counted->filter != NULL) {
+        return add(head, table, "waiting_filter", WEFT_CKPT_U8, counted->cells, 0);
+    }
+    if (counted->count == 0) {
+        return WEFT_OK;
+    }
+    weft_status status = add(head, table, "waiting_ids", WEFT_CKPT_U64, counted->count, 0);
+    return status == WEFT_OK
+               ? add(head, table, "waiting_counts", WEFT_CKPT_U32, counted->count, 0)
+               : status;
+}
+
 static weft_status add_table(struct weft_checkpoint_file *file, struct weft_ckpt_head *head,
                              const struct weft_cut_table *table, uint32_t workers)
 {
@@ -71,7 +86,8 @@ static weft_status add_table(struct weft_checkpoint_file *file, struct weft_ckpt
                  add(head, t, "state", WEFT_CKPT_F32, table->rows, floats - dim) == WEFT_OK) &&
                 add(head, t, "worker_clocks", WEFT_CKPT_U32, workers, 0) == WEFT_OK &&
                 add(head, t, "pushes", WEFT_CKPT_U64, workers, 18) == WEFT_OK &&
-                add(head, t, "removed", WEFT_CKPT_U64, table->removed_count, 0) == WEFT_OK;
+                add(head, t, "removed", WEFT_CKPT_U64, table->removed_count, 0) == WEFT_OK &&
+                add_counted(head, t, &table->counted) == WEFT_OK;
     return good ? WEFT_OK : WEFT_NOMEM;
 }
 
@@ -98,6 +114,25 @@ static weft_status make_head(struct weft_checkpoint_file *file, struct weft_ckpt
     return good ? WEFT_OK : WEFT_NOMEM;
 }
 
+/* at: number of the first tensor that add_counted made. */
+static weft_status put_counted(struct weft_ckpt_writer *writer, uint32_t at,
+                               const struct weft_admission_counts *counted,
+                               struct weft_ckpt_error *error)
+{
+    if (counted->filter != NULL) {
+        return weft_ckpt_writer_put(writer, at, counted->filter, counted->cells, error);
+    }
+    if (counted->count == 0) {
+        return WEFT_OK;
+    }
+    weft_status status = weft_ckpt_writer_put(writer, at, counted->ids,
+                                              counted->count * sizeof(*counted->ids), error);
+    return status == WEFT_OK
+               ? weft_ckpt_writer_put(writer, at + 1, counted->counts,
+                                      counted->count * sizeof(*counted->counts), error)
+               : status;
+}
+
 /* Everything but the rows: it is the shard's only until the snapshot ends, and small. */
 static weft_status put_rest(struct weft_checkpoint_file *file, const struct weft_cut_view *view,
                             uint32_t tensor, struct weft_ckpt_error *error)
@@ -119,6 +154,9 @@ static weft_status put_rest(struct weft_checkpoint_file *file, const struct weft
         if (status == WEFT_OK) {
             status = weft_ckpt_writer_put(file->writer, at + 2, table->removed,
                                           table->removed_count * sizeof(*table->removed), error);
+        }
+        if (status == WEFT_OK) {
+            status = put_counted(file->writer, at + 3, &table->counted, error);
         }
     }
     if (status == WEFT_OK) {

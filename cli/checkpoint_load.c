@@ -269,6 +269,78 @@ static weft_status load_removed(const struct load *load, uint16_t table)
     return status;
 }
 
+/* ---- what admission has counted --------------------------------------------------------------- */
+
+static weft_status give_counted(const struct load *load, uint16_t table,
+                                const struct weft_admission_counts *counted)
+{
+    load->supply(load->shard);
+    weft_status status = weft_shard_restore_counted(load->shard, table, counted);
+    if (status == WEFT_AGAIN) {
+        return weft_ckpt_fail(load->error, WEFT_NOMEM, "no memory for table %u's admission", table);
+    }
+    return status == WEFT_OK ? status : odd(load, "counts of admission");
+}
+
+static weft_status load_filter(const struct load *load, uint16_t table,
+                               const struct weft_ckpt_tensor *t)
+{
+    if (t->bytes > UINT32_MAX) {
+        return odd(load, "counts of admission");
+    }
+    uint8_t *filter = malloc(t->bytes + 1);
+    if (filter == NULL) {
+        return weft_ckpt_fail(load->error, WEFT_NOMEM, "no memory to read a checkpoint");
+    }
+    weft_status status =
+        weft_ckpt_reader_get(load->reader, t, 0, filter, t->bytes, load->error);
+    if (status == WEFT_OK) {
+        const struct weft_admission_counts counted = {.filter = filter,
+                                                      .cells = (uint32_t)t->bytes};
+        status = give_counted(load, table, &counted);
+    }
+    free(filter);
+    return status;
+}
+
+static weft_status load_waiting(const struct load *load, uint16_t table,
+                                const struct weft_ckpt_tensor *ids,
+                                const struct weft_ckpt_tensor *counts)
+{
+    uint64_t rows = ids->shape[0];
+    if (counts == NULL || ids->bytes != rows * 8 || counts->bytes != rows * 4) {
+        return odd(load, "counts of admission");
+    }
+    weft_status status = WEFT_OK;
+    for (uint64_t at = 0, n; status == WEFT_OK && at < rows; at += n) {
+        n = weft_min_u64(BATCH_BYTES / 8, rows - at);
+        status = weft_ckpt_reader_get(load->reader, ids, at * 8, load->records, n * 8, load->error);
+        if (status == WEFT_OK) {
+            status = weft_ckpt_reader_get(load->reader, counts, at * 4, load->columns, n * 4,
+                                          load->error);
+        }
+        if (status == WEFT_OK) {
+            const struct weft_admission_counts counted = {.ids = (const void *)load->records,
+                                                          .counts = (const void *)load->columns,
+                                                          .count = (uint32_t)n};
+            status = give_counted(load, table, &counted);
+        }
+    }
+    return status;
+}
+
+/* Earlier releases did not keep them. */
+static weft_status load_counted(const struct load *load, uint16_t table)
+{
+    const struct weft_ckpt_tensor *filter = tensor(load, table, "waiting_filter");
+    const struct weft_ckpt_tensor *ids = tensor(load, table, "waiting_ids");
+    if (filter != NULL) {
+        return load_filter(load, table, filter);
+    }
+    return ids != NULL ? load_waiting(load, table, ids, tensor(load, table, "waiting_counts"))
+                       : WEFT_OK;
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static weft_status load_file(struct load *load, const char *directory,
@@ -291,6 +363,7 @@ static weft_status load_file(struct load *load, const char *directory,
         status = status == WEFT_OK ? load_rows(load, (uint16_t)t) : status;
         /* Those of the newest file count. */
         status = status == WEFT_OK && is_last ? load_clocks(load, (uint16_t)t) : status;
+        status = status == WEFT_OK && is_last ? load_counted(load, (uint16_t)t) : status;
     }
     if (status == WEFT_OK && is_last && load->same) {
         status = load_windows(load);

@@ -16,6 +16,7 @@ static const struct {
     [WEFT_CKPT_U32] = {"U32", 4},
     [WEFT_CKPT_U64] = {"U64", 8},
     [WEFT_CKPT_F32] = {"F32", 4},
+    [WEFT_CKPT_U8] = {"U8", 1},
 };
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 

@@ -28,7 +28,7 @@ enum {
     WEFT_CKPT_ITEMS_MAX = 65536, /* tensors, or metadata */
 };
 
-enum weft_ckpt_type { WEFT_CKPT_U32, WEFT_CKPT_U64, WEFT_CKPT_F32 };
+enum weft_ckpt_type { WEFT_CKPT_U32, WEFT_CKPT_U64, WEFT_CKPT_F32, WEFT_CKPT_U8 };
 
 struct weft_ckpt_tensor {
     char name[WEFT_CKPT_NAME_BYTES];

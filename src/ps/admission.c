@@ -71,8 +71,7 @@ static uint32_t cell_of(const struct weft_admission *admission, uint64_t id, uin
 static void cell_remove(struct weft_admission *admission, uint32_t hole)
 {
     struct cell *cells = admission->memory;
-    for (uint32_t at = next_of(admission, hole); cells[at].count > 0;
-         at = next_of(admission, at)) {
+    for (uint32_t at = next_of(admission, hole); cells[at].count > 0; at = next_of(admission, at)) {
         if (distance(admission, cells[at].home, at) >= distance(admission, hole, at)) {
             cells[hole] = cells[at];
             hole = at;
@@ -98,7 +97,8 @@ static void forget_one(struct weft_admission *admission)
     admission->forgotten++;
 }
 
-static bool counter_count(struct weft_admission *admission, uint64_t id, uint64_t hash)
+/* The id's cell, made where it has none; its count may be 0 then, and must not stay so. */
+static struct cell *cell_obtain(struct weft_admission *admission, uint64_t id, uint64_t hash)
 {
     struct cell *cells = admission->memory;
     uint32_t at = cell_of(admission, id, hash);
@@ -110,8 +110,14 @@ static bool counter_count(struct weft_admission *admission, uint64_t id, uint64_
         cells[at] = (struct cell){.id = id, .home = scaled((uint32_t)hash, admission->cells)};
         admission->used++;
     }
-    cells[at].count += cells[at].count < UINT32_MAX;
-    return cells[at].count >= admission->threshold;
+    return &cells[at];
+}
+
+static bool counter_count(struct weft_admission *admission, uint64_t id, uint64_t hash)
+{
+    struct cell *cell = cell_obtain(admission, id, hash);
+    cell->count += cell->count < UINT32_MAX;
+    return cell->count >= admission->threshold;
 }
 
 /* ---- counting Bloom filter ------------------------------------------------------------------- */
@@ -148,5 +154,68 @@ void weft_admission_done(struct weft_admission *admission, uint64_t id, uint64_t
     uint32_t at = cell_of(admission, id, hash);
     if (((const struct cell *)admission->memory)[at].count > 0) {
         cell_remove(admission, at);
+    }
+}
+
+/* ---- what a checkpoint keeps ------------------------------------------------------------------ */
+
+size_t weft_admission_copy_bytes(const struct weft_admission *admission)
+{
+    if (admission->memory == NULL) {
+        return 0;
+    }
+    return admission->kind == WEFT_ADMISSION_BLOOM
+               ? admission->cells
+               : (size_t)admission->used * (sizeof(uint64_t) + sizeof(uint32_t));
+}
+
+static void counter_copy(const struct weft_admission *admission, uint64_t *ids,
+                         struct weft_admission_counts *counts_p)
+{
+    const struct cell *cells = admission->memory;
+    uint32_t *counts = (uint32_t *)(void *)(ids + admission->used);
+    uint32_t copied = 0;
+    for (uint32_t at = 0; at < admission->cells; at++) {
+        if (cells[at].count > 0) {
+            ids[copied] = cells[at].id;
+            counts[copied++] = cells[at].count;
+        }
+    }
+    WEFT_ASSERT(copied == admission->used);
+    *counts_p =
+        (struct weft_admission_counts){.ids = ids, .counts = counts, .count = admission->used};
+}
+
+void weft_admission_copy(const struct weft_admission *admission, void *memory,
+                         struct weft_admission_counts *counts_p)
+{
+    *counts_p = (struct weft_admission_counts){.count = 0};
+    if (admission->memory == NULL) {
+        return;
+    }
+    if (admission->kind == WEFT_ADMISSION_COUNTER) {
+        counter_copy(admission, memory, counts_p);
+    } else if (admission->kind == WEFT_ADMISSION_BLOOM) {
+        memcpy(memory, admission->memory, admission->cells);
+        *counts_p = (struct weft_admission_counts){.filter = memory, .cells = admission->cells};
+    }
+}
+
+void weft_admission_restore_count(struct weft_admission *admission, uint64_t id, uint64_t hash,
+                                  uint32_t count)
+{
+    WEFT_ASSERT(admission->memory != NULL && admission->kind == WEFT_ADMISSION_COUNTER);
+    if (count > 0) {
+        struct cell *cell = cell_obtain(admission, id, hash);
+        cell->count = cell->count > count ? cell->count : count;
+    }
+}
+
+void weft_admission_restore_filter(struct weft_admission *admission, const uint8_t *filter)
+{
+    WEFT_ASSERT(admission->memory != NULL && admission->kind == WEFT_ADMISSION_BLOOM);
+    uint8_t *counters = admission->memory;
+    for (uint32_t i = 0; i < admission->cells; i++) {
+        counters[i] = counters[i] > filter[i] ? counters[i] : filter[i];
     }
 }

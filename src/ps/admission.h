@@ -43,4 +43,32 @@ bool weft_admission_count(struct weft_admission *admission, uint64_t id, uint64_
 /* The id has a row now: its count is not needed. */
 void weft_admission_done(struct weft_admission *admission, uint64_t id, uint64_t hash);
 
+/* ---- what a checkpoint keeps ------------------------------------------------------------------ */
+
+struct weft_admission_counts {
+    const uint64_t *ids;    /* COUNTER: (count,) */
+    const uint32_t *counts; /* COUNTER: (count,), none 0 */
+    uint32_t count;
+    const uint8_t *filter; /* BLOOM: (cells,) */
+    uint32_t cells;
+};
+
+/* Memory that a copy takes now; 0 when nothing is counted. */
+size_t weft_admission_copy_bytes(const struct weft_admission *admission);
+
+/* Shape:   memory (weft_admission_copy_bytes,), 8-byte aligned; *counts_p points into it.
+ * Cost:    a walk over all cells. */
+void weft_admission_copy(const struct weft_admission *admission, void *memory,
+                         struct weft_admission_counts *counts_p);
+
+/* COUNTER: the id was counted so often; the larger of two counts stays. Memory must be there. */
+void weft_admission_restore_count(struct weft_admission *admission, uint64_t id, uint64_t hash,
+                                  uint32_t count);
+
+/* BLOOM: what another filter of as many cells has counted. The larger of two bytes stays: so no id
+ * that one of them counted is counted less, whichever of several shards it lived on; ids that share
+ * their bytes by chance are counted more, as in a filter for all of them. Adding the two up would be
+ * as safe, and admit more too early. */
+void weft_admission_restore_filter(struct weft_admission *admission, const uint8_t *filter);
+
 #endif

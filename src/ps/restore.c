@@ -51,6 +51,35 @@ void weft_shard_restore_removed(struct weft_shard *shard, uint16_t table, const 
     }
 }
 
+weft_status weft_shard_restore_counted(struct weft_shard *shard, uint16_t index,
+                                       const struct weft_admission_counts *counted)
+{
+    struct weft_table *table = shard_table(shard, index);
+    WEFT_ASSERT(table != NULL);
+    struct weft_admission *admission = &table->admission;
+    bool of_ids = admission->kind == WEFT_ADMISSION_COUNTER && counted->count > 0;
+    bool of_filter = admission->kind == WEFT_ADMISSION_BLOOM && counted->filter != NULL;
+    if (!of_ids && !of_filter) {
+        return WEFT_OK;
+    }
+    if (admission->memory == NULL) {
+        return WEFT_AGAIN;
+    }
+    if (of_filter && counted->cells != admission->cells) {
+        return WEFT_INVALID;
+    }
+    if (of_filter) {
+        weft_admission_restore_filter(admission, counted->filter);
+    }
+    for (uint32_t i = 0; of_ids && i < counted->count; i++) {
+        uint64_t id = counted->ids[i], hash = weft_mix64(id);
+        if (weft_table_owns(table, id, hash)) {
+            weft_admission_restore_count(admission, id, hash, counted->counts[i]);
+        }
+    }
+    return WEFT_OK;
+}
+
 /* Of the ranks that count; and the clock in progress. */
 static void find_min(struct weft_shard *shard, uint16_t index)
 {
@@ -75,8 +104,8 @@ void weft_shard_restore_clocks(struct weft_shard *shard, uint16_t index, const u
     find_min(shard, index);
 }
 
-void weft_shard_restore_clocks_max(struct weft_shard *shard, uint16_t index,
-                                   const uint32_t *clocks, uint32_t count)
+void weft_shard_restore_clocks_max(struct weft_shard *shard, uint16_t index, const uint32_t *clocks,
+                                   uint32_t count)
 {
     WEFT_ASSERT(shard_table(shard, index) != NULL && count <= shard->config.workers_max);
     uint32_t *mine = shard->clocks + (size_t)index * shard->config.workers_max;

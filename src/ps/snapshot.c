@@ -112,6 +112,23 @@ static void cut_partials(struct weft_shard *shard, uint32_t table)
     }
 }
 
+/* From the end of the memory lent; the rest is for rows. False when it does not fit. */
+static bool cut_counted(struct weft_snapshot *snapshot, const struct weft_admission *admission,
+                        struct weft_admission_counts *counted_p)
+{
+    struct weft_spill *spill = &snapshot->spill;
+    size_t bytes = weft_admission_copy_bytes(admission);
+    *counted_p = (struct weft_admission_counts){.count = 0};
+    if (bytes > 0) {
+        if (bytes > spill->bytes || (spill->bytes - bytes) / 8 * 8 < spill->end) {
+            return false;
+        }
+        spill->bytes = (spill->bytes - bytes) / 8 * 8;
+        weft_admission_copy(admission, spill->memory + spill->bytes, counted_p);
+    }
+    return true;
+}
+
 /* The instant of one table. */
 static void cut_table(struct weft_shard *shard, uint32_t t)
 {
@@ -128,6 +145,9 @@ static void cut_table(struct weft_shard *shard, uint32_t t)
     table->removed = watch->removed;
     table->removed_count = watch->removed_cut;
     table->record_bytes = watch->record_bytes;
+    if (!cut_counted(snapshot, &shard->tables[t].admission, &table->counted)) {
+        watch->overrun = true;
+    }
     memcpy(table->clocks, shard->clocks + (size_t)t * workers, workers * sizeof(*table->clocks));
     memcpy(table->pushes, shard->pushes + (size_t)t * workers, workers * sizeof(*table->pushes));
     for (uint32_t w = 0; w < workers; w++) {
@@ -315,5 +335,6 @@ void weft_shard_cut_end(struct weft_shard *shard, bool kept)
 
 size_t weft_shard_cut_peak(const struct weft_shard *shard)
 {
-    return shard->snapshot->spill.peak;
+    const struct weft_snapshot *snapshot = shard->snapshot;
+    return snapshot->order.bytes - snapshot->spill.bytes + snapshot->spill.peak;
 }

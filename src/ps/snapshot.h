@@ -1,6 +1,8 @@
 /* A snapshot of one shard: its tables, the clocks of the workers and the windows of their pushes,
  * each table as of one instant, taken while training goes on.
  *
+ * What admission has counted is copied whole at the instant, into the memory lent.
+ *
  * A polled stream. The driver asks for a cut and lends memory for copies (weft_shard_cut_begin); the
  * shard cuts when the time has come; the driver then takes records, a buffer at a time
  * (weft_shard_cut_take), and at last says whether they are safe (weft_shard_cut_end). Nothing of it
@@ -37,7 +39,8 @@ enum weft_cut_state {
 
 enum weft_cut_why {
     WEFT_CUT_GOOD,
-    WEFT_CUT_NO_MEMORY, /* more rows changed before they were emitted than the memory lent holds */
+    WEFT_CUT_NO_MEMORY, /* more rows changed before they were emitted than the memory lent holds, or
+                         * it does not hold what admission has counted */
     WEFT_CUT_LATE,      /* a BSP table had passed the clock asked for */
 };
 
@@ -45,7 +48,7 @@ struct weft_cut_order {
     bool now;       /* do not wait for a clock */
     uint32_t clock; /* else cut at the end of this clock */
     bool whole;     /* all rows; else those changed since the last cut that was kept */
-    void *memory;   /* for copies of rows; 8-byte aligned */
+    void *memory;   /* for copies of rows, and of admission's counts; 8-byte aligned */
     size_t bytes;
 };
 
@@ -73,6 +76,7 @@ struct weft_cut_table {
     const uint64_t *removed;  /* (removed_count,): ids gone since the cut that this is based on; some
                                * may be among the records again, which come after */
     uint32_t removed_count;
+    struct weft_admission_counts counted; /* of ids that have no row yet; all, also in a delta */
 };
 
 struct weft_cut_view {
@@ -128,6 +132,14 @@ weft_status weft_shard_restore_rows(struct weft_shard *shard, uint16_t table, co
 /* What a delta tells is gone; before its rows. */
 void weft_shard_restore_removed(struct weft_shard *shard, uint16_t table, const uint64_t *ids,
                                 uint32_t count);
+
+/* What admission has counted, of any number of shards: ids of other shards are passed over, and of
+ * two counts the larger stays (ps/admission.h). A table whose specification asks for another kind
+ * of admission takes nothing of it.
+ * Errors:  WEFT_AGAIN  a slab is wanted: add it, and call again.
+ *          WEFT_INVALID  a filter of another size. */
+weft_status weft_shard_restore_counted(struct weft_shard *shard, uint16_t table,
+                                       const struct weft_admission_counts *counted);
 
 /* Clocks finished. Shape: clocks (count,), count <= workers_max. */
 void weft_shard_restore_clocks(struct weft_shard *shard, uint16_t table, const uint32_t *clocks,

@@ -377,6 +377,35 @@ class Checkpoints(unittest.TestCase):
         first = checkpoint.load(self.folder, checkpoint.numbers(self.folder)[0], verify=False)
         np.testing.assert_array_equal(first.tables[0].weights, rows)
 
+    def test_ids_on_probation(self):
+        """An id that was pushed twice of three times before a restart needs one push behind it."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.folder = os.path.join(folder, "ckpt")
+            arguments = ["--checkpoint", self.folder, "--checkpoint-every", "3600s"]
+            ids, rows = ids_of(200), np.ones((200, 4), dtype=np.float32)
+            kinds = enumerate(("counter", "bloom"))
+            tables = [{"number": number, "dim": 4, "learning_rate": -1.0, "consistency": "asp",
+                       "admission": kind, "admission_count": 3, "admission_cells": 4000}
+                      for number, kind in kinds]
+            with Servers(shards=2, workers=1, arguments=arguments) as servers:
+                with servers.connect(peer_timeout_ns=60 * 10**9) as ps:
+                    for options in tables:
+                        table = ps.table(**options)
+                        table.push(ids, rows)
+                        table.push(ids[:100], rows[:100])
+                servers.process.terminate()
+                servers.process.wait(timeout=60)  # it writes a last one
+            for shards in (2, 3):
+                again = [*arguments, "--restore"]
+                with Servers(shards=shards, workers=1, arguments=again) as servers:
+                    with servers.connect(peer_timeout_ns=60 * 10**9) as ps:
+                        for options in tables:
+                            table = ps.table(**options)
+                            self.assertEqual(table.pull(ids).sum(), 0)
+                            table.push(ids, rows)
+                            np.testing.assert_array_equal(table.pull(ids[:100]), rows[:100])
+                            self.assertLess(table.pull(ids[100:]).sum(), 4 * 10)
+
     def damage(self):
         newest = checkpoint.numbers(self.folder)[-1]
         files = sorted(name for name in os.listdir(self.folder) if name.startswith(f"{newest:012d}"))

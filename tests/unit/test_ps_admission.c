@@ -101,6 +101,88 @@ static void bloom_is_seldom_earlier(void **state)
     free(memory);
 }
 
+/* Copied and restored: what was counted goes on counting, id by id. */
+static void counts_are_kept(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        struct weft_prng prng;
+        weft_prng_init(&prng, seed);
+        struct weft_admission a, b;
+        void *memory = begin(&a, WEFT_ADMISSION_COUNTER, 4, IDS * 8 / 7 + 1);
+        void *other = begin(&b, WEFT_ADMISSION_COUNTER, 4, IDS * 8 / 7 + 1);
+        uint32_t counts[IDS] = {0}, waiting = 0;
+        assert_int_equal(weft_admission_copy_bytes(&a), 0);
+        for (int op = 0; op < 500; op++) {
+            uint64_t id = weft_prng_below(&prng, IDS);
+            if (++counts[id] <= 4 && weft_admission_count(&a, id, weft_mix64(id))) {
+                weft_admission_done(&a, id, weft_mix64(id));
+            }
+        }
+        struct weft_admission_counts copy;
+        void *copied = malloc(weft_admission_copy_bytes(&a) + 1);
+        weft_admission_copy(&a, copied, &copy);
+        for (uint32_t i = 0; i < copy.count; i++) {
+            assert_int_equal(copy.counts[i], counts[copy.ids[i]]);
+            weft_admission_restore_count(&b, copy.ids[i], weft_mix64(copy.ids[i]), copy.counts[i]);
+            /* The larger stays, and nothing is no count. */
+            weft_admission_restore_count(&b, copy.ids[i], weft_mix64(copy.ids[i]), 1);
+            weft_admission_restore_count(&b, IDS + i, weft_mix64(IDS + i), 0);
+        }
+        for (uint64_t id = 0; id < IDS; id++) {
+            bool waits = counts[id] > 0 && counts[id] < 4;
+            waiting += waits;
+            assert_true(!waits ||
+                        weft_admission_count(&b, id, weft_mix64(id)) == (counts[id] + 1 == 4));
+        }
+        assert_int_equal(copy.count, waiting);
+        assert_int_equal(b.used, waiting);
+        free(copied);
+        free(memory);
+        free(other);
+    }
+}
+
+/* Filters of three shards in one: nobody waits longer than he would have. */
+static void filters_join(void **state)
+{
+    (void)state;
+    enum { SHARDS = 3, CELLS = 3000 };
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        struct weft_prng prng;
+        weft_prng_init(&prng, seed);
+        struct weft_admission a[SHARDS], joined;
+        void *memory[SHARDS], *copied = malloc(CELLS);
+        void *other = begin(&joined, WEFT_ADMISSION_BLOOM, 5, CELLS);
+        uint32_t counts[IDS] = {0};
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            memory[s] = begin(&a[s], WEFT_ADMISSION_BLOOM, 5, CELLS);
+        }
+        for (int op = 0; op < 300; op++) {
+            uint64_t id = weft_prng_below(&prng, IDS);
+            (void)weft_admission_count(&a[id % SHARDS], id, weft_mix64(id));
+            counts[id]++;
+        }
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            struct weft_admission_counts copy;
+            assert_int_equal(weft_admission_copy_bytes(&a[s]), CELLS);
+            weft_admission_copy(&a[s], copied, &copy);
+            assert_int_equal(copy.cells, CELLS);
+            weft_admission_restore_filter(&joined, copy.filter);
+            free(memory[s]);
+        }
+        for (uint64_t id = 0; id < IDS; id++) {
+            bool admitted = false;
+            for (uint32_t more = counts[id]; more < 5; more++) {
+                admitted = weft_admission_count(&joined, id, weft_mix64(id));
+            }
+            assert_true(admitted || counts[id] >= 5);
+        }
+        free(copied);
+        free(other);
+    }
+}
+
 static void a_table_asks(void **state)
 {
     (void)state;
@@ -226,6 +308,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counter_is_exact),     cmocka_unit_test(counter_forgets_the_rare),
         cmocka_unit_test(bloom_is_never_later), cmocka_unit_test(bloom_is_seldom_earlier),
+        cmocka_unit_test(counts_are_kept),
+        cmocka_unit_test(filters_join),
         cmocka_unit_test(a_table_asks),         cmocka_unit_test(a_row_of_blocks_counts_once),
         cmocka_unit_test(cells_are_limited),
     };

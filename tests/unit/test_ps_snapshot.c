@@ -478,6 +478,73 @@ static void restored_on_other_shards(void **state)
     }
 }
 
+/* Ids on probation: counted as of the cut, and on two shards out of one. */
+static void counts_of_admission(void **state)
+{
+    (void)state;
+    for (uint8_t kind = WEFT_ADMISSION_COUNTER; kind <= WEFT_ADMISSION_BLOOM; kind++) {
+        struct cluster c, to;
+        struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 1);
+        uint64_t ids[IDS];
+        static float rows[IDS * DIM];
+        spec.admission = kind;
+        spec.admission_count = 3;
+        spec.admission_cells = kind == WEFT_ADMISSION_BLOOM ? 40000 : 2000;
+        for (uint32_t i = 0; i < IDS; i++) {
+            ids[i] = id_of(i);
+            rows[i * DIM] = 1;
+        }
+        start(&c, 1, 1, 5);
+        cluster_open(&c, &spec);
+        weft_ps_op op;
+        for (int i = 0; i < 2; i++) { /* the first hundred once more */
+            uint32_t n = i == 0 ? IDS : 100;
+            assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, n, 0, c.net->now_ns, &op),
+                             WEFT_OK);
+            cluster_wait(&c, 0, op);
+        }
+        struct weft_cut_order cut;
+        void *memory = order(&cut, true, 64); /* too little to copy them */
+        assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
+        assert_int_equal(weft_shard_cut_state(c.shard[0]), WEFT_CUT_FAILED);
+        assert_int_equal(weft_shard_cut_why(c.shard[0]), WEFT_CUT_NO_MEMORY);
+        weft_shard_cut_end(c.shard[0], false);
+        free(memory);
+        memory = order(&cut, true, SPILL + 3);
+        assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
+        /* What is pushed after the cut is not in it. */
+        assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, 150, 0, c.net->now_ns, &op),
+                         WEFT_OK);
+        cluster_wait(&c, 0, op);
+        const struct weft_cut_view *view = weft_shard_cut_view(c.shard[0]);
+        assert_int_equal(view->tables[0].rows, 0);
+        assert_true(weft_shard_cut_peak(c.shard[0]) >= IDS * 8);
+        start(&to, 2, 1, 6);
+        for (uint32_t s = 0; s < 2; s++) {
+            assert_int_equal(weft_shard_restore_table(to.shard[s], &spec), WEFT_OK);
+            assert_int_equal(weft_shard_restore_counted(to.shard[s], 0, &view->tables[0].counted),
+                             WEFT_AGAIN);
+            cluster_slabs(&to, s);
+            assert_int_equal(weft_shard_restore_counted(to.shard[s], 0, &view->tables[0].counted),
+                             WEFT_OK);
+        }
+        struct weft_admission_counts odd = {.filter = (const uint8_t *)rows, .cells = 7};
+        assert_int_equal(weft_shard_restore_counted(to.shard[0], 0, &odd),
+                         kind == WEFT_ADMISSION_BLOOM ? WEFT_INVALID : WEFT_OK);
+        weft_shard_cut_end(c.shard[0], true);
+        cluster_open(&to, &spec);
+        assert_int_equal(weft_ps_push(to.client[0], 0, ids, rows, IDS, 0, to.net->now_ns, &op),
+                         WEFT_OK);
+        cluster_wait(&to, 0, op);
+        uint32_t got = weft_table_rows(weft_shard_table(to.shard[0], 0)) +
+                       weft_table_rows(weft_shard_table(to.shard[1], 0));
+        assert_int_equal(got, 100);
+        free(memory);
+        cluster_stop(&c);
+        cluster_stop(&to);
+    }
+}
+
 /* Whoever opens a restored table first may bring another rate, where it is not in the rows. */
 static void another_rate(void **state)
 {
@@ -513,6 +580,7 @@ int main(void)
         cmocka_unit_test(bsp_now_waits),
         cmocka_unit_test(rows_that_go),
         cmocka_unit_test(restored_on_other_shards),
+        cmocka_unit_test(counts_of_admission),
         cmocka_unit_test(another_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
