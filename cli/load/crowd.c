@@ -13,10 +13,14 @@
 
 enum {
     EVENTS = 64,
-    LOOK_MS = 20, /* for edges and the wish to stop, when nothing happens */
+    LOOK_MS = 20,       /* for edges and the wish to stop, when nothing happens */
+    CONNECTING_MAX = 8, /* workers of a thread at a time */
+    CONNECTING_LOOK_MS = 2,
+    OPEN_AT_ONCE = 32, /* workers; then one every open_each_ns */
 };
 
-static const uint64_t connect_ns = 60 * WEFT_NS_PER_S;
+static const uint64_t open_each_ns = 5 * WEFT_NS_PER_MS;
+static const uint64_t connect_ns = 60 * WEFT_NS_PER_S; /* for the next one */
 static const uint64_t drain_ns = WEFT_NS_PER_S;
 
 /* What the threads and the one that waits for them tell each other. */
@@ -38,14 +42,18 @@ struct gang {
     struct weft_load_scene scene;
     struct weft_load_worker *workers; /* (count,) */
     uint32_t count;
-    uint32_t opened; /* of these */
-    bool *again;     /* (count,): to be turned before the next wait */
-    bool *told;      /* (count,): counted as ready or failed */
+    uint32_t first;   /* rank of the first */
+    uint32_t opened;  /* of these */
+    uint32_t settled; /* of these: connected, or failed */
+    bool *again;      /* (count,): to be turned before the next wait */
+    bool *told;       /* (count,): counted as ready or failed */
     bool any_again;
     int epoll_fd;
     enum phase phase;
+    struct weft_load_packets packets_from;
     uint64_t cpu_from_ns;
     uint64_t server_cpu_from_ns;
+    uint64_t began_ns;
     uint64_t warm_ns; /* the end of the warm-up */
     struct weft_load_outcome *outcome;
 };
@@ -83,6 +91,7 @@ static void turn(struct gang *gang, uint32_t index)
         }
     } else if (worker->state != WEFT_LOAD_OPENING) {
         gang->told[index] = true;
+        gang->settled++;
         atomic_fetch_add(
             worker->state == WEFT_LOAD_READY ? &gang->crowd->ready : &gang->crowd->failed, 1);
     }
@@ -99,8 +108,9 @@ static void wait_and_turn(struct gang *gang)
 {
     struct epoll_event events[EVENTS];
     bool again = gang->any_again;
+    int look_ms = gang->opened < gang->count ? CONNECTING_LOOK_MS : LOOK_MS;
     gang->any_again = false;
-    int ready = epoll_wait(gang->epoll_fd, events, EVENTS, again ? 0 : LOOK_MS);
+    int ready = epoll_wait(gang->epoll_fd, events, EVENTS, again ? 0 : look_ms);
     for (uint32_t i = 0; again && i < gang->opened; i++) {
         if (gang->again[i]) {
             turn(gang, i);
@@ -112,6 +122,21 @@ static void wait_and_turn(struct gang *gang)
 }
 
 /* ---- edges ----------------------------------------------------------------------------------- */
+
+/* What the endpoints of the gang have counted so far. */
+static struct weft_load_packets packets_now(const struct gang *gang)
+{
+    struct weft_load_packets packets = {0};
+    for (uint32_t i = 0; i < gang->opened; i++) {
+        struct weft_driver_counters counters;
+        weft_driver_counters(gang->workers[i].driver, &counters);
+        packets.sent += counters.socket.datagrams_sent;
+        packets.received += counters.socket.datagrams_received;
+        packets.again += counters.ep.retransmitted_packets;
+        packets.dropped += counters.socket.kernel_drops;
+    }
+    return packets;
+}
 
 static void begin(struct gang *gang, uint64_t go_ns)
 {
@@ -141,6 +166,7 @@ static void measure(struct gang *gang, uint64_t now_ns)
         atomic_store(&servers->measure_to_ns, gang->scene.measure_to_ns);
         atomic_store(&servers->measure_from_ns, now_ns);
     }
+    gang->packets_from = packets_now(gang);
     gang->cpu_from_ns = thread_cpu_ns();
 }
 
@@ -161,6 +187,13 @@ static void keep(struct gang *gang, uint64_t now_ns)
     outcome->worker_cpu_ns = thread_cpu_ns() - gang->cpu_from_ns;
     outcome->span_ns = now_ns - gang->scene.measure_from_ns;
     outcome->is_measured = true;
+    struct weft_load_packets packets = packets_now(gang);
+    outcome->packets = (struct weft_load_packets){
+        .sent = packets.sent - gang->packets_from.sent,
+        .received = packets.received - gang->packets_from.received,
+        .again = packets.again - gang->packets_from.again,
+        .dropped = packets.dropped - gang->packets_from.dropped,
+    };
     if (gang->index == 0) {
         uint64_t cpu_ns;
         outcome->server_cpu_known = outcome->server_cpu_known &&
@@ -208,24 +241,37 @@ static void cross_edges(struct gang *gang)
 
 /* ---- a thread -------------------------------------------------------------------------------- */
 
-static void open_all(struct gang *gang, uint32_t first)
+/* False: it could not be opened. */
+static bool open_one(struct gang *gang, uint32_t index)
 {
-    for (uint32_t i = 0; i < gang->count && !atomic_load(&gang->crowd->stop); i++) {
-        struct weft_load_worker *worker = &gang->workers[i];
-        weft_status status = weft_load_worker_init(worker, &gang->scene, first + i);
-        if (status == WEFT_OK) {
-            struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
-            int fd = weft_driver_pollable(worker->driver);
-            if (epoll_ctl(gang->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) {
-                gang->opened++;
-                turn(gang, i);
-                continue;
-            }
-            worker->state = WEFT_LOAD_FAILED;
-            snprintf(worker->error, sizeof(worker->error), "epoll: %s", strerror(errno));
+    struct weft_load_worker *worker = &gang->workers[index];
+    weft_status status = weft_load_worker_init(worker, &gang->scene, gang->first + index);
+    if (status == WEFT_OK) {
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
+        int fd = weft_driver_pollable(worker->driver);
+        if (epoll_ctl(gang->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) {
+            gang->opened++;
+            turn(gang, index);
+            return true;
         }
-        atomic_fetch_add(&gang->crowd->failed, 1);
-        return;
+        worker->state = WEFT_LOAD_FAILED;
+        snprintf(worker->error, sizeof(worker->error), "epoll: %s", strerror(errno));
+    }
+    atomic_fetch_add(&gang->crowd->failed, 1);
+    return false;
+}
+
+/* Not all at once: a server does so many handshakes a second (hello_rate_max of core/endpoint.h) and
+ * answers so many ahead; over TCP it drops the others. */
+static void open_some(struct gang *gang)
+{
+    uint32_t threads = gang->crowd->config->threads;
+    uint64_t elapsed_ns = weft_clock_now_ns() - gang->began_ns;
+    uint64_t allowed = OPEN_AT_ONCE / threads + elapsed_ns / (open_each_ns * threads) + 1;
+    while (gang->opened < gang->count && gang->opened < allowed &&
+           gang->opened - gang->settled < CONNECTING_MAX &&
+           atomic_load(&gang->crowd->failed) == 0 && open_one(gang, gang->opened)) {
+        continue;
     }
 }
 
@@ -244,31 +290,16 @@ static void drain(struct gang *gang)
     }
 }
 
-static void counters_add(struct weft_driver_counters *into, const struct weft_driver_counters *from)
-{
-    into->ep.retransmitted_packets += from->ep.retransmitted_packets;
-    into->ep.data_sent += from->ep.data_sent;
-    into->socket.kernel_drops += from->socket.kernel_drops;
-    into->socket.send_dropped += from->socket.send_dropped;
-}
-
 static void *run_gang(void *arg)
 {
     struct gang *gang = arg;
-    const struct weft_load_crowd_config *config = gang->crowd->config;
-    uint32_t first =
-        (uint32_t)((uint64_t)config->workload->workers * gang->index / config->threads);
-    open_all(gang, first);
+    gang->began_ns = weft_clock_now_ns();
     while (gang->phase != OVER) {
+        open_some(gang);
         wait_and_turn(gang);
         cross_edges(gang);
     }
     drain(gang);
-    for (uint32_t i = 0; i < gang->opened; i++) {
-        struct weft_driver_counters counters;
-        weft_driver_counters(gang->workers[i].driver, &counters);
-        counters_add(&gang->outcome->counters, &counters);
-    }
     for (uint32_t i = 0; i < gang->count; i++) {
         weft_load_worker_fini(&gang->workers[i]);
     }
@@ -294,8 +325,8 @@ static bool gang_new(struct gang *gang, struct crowd *crowd, uint32_t index)
     uint64_t workers = w->workers;
     gang->crowd = crowd;
     gang->index = index;
-    gang->count =
-        (uint32_t)(workers * (index + 1) / config->threads - workers * index / config->threads);
+    gang->first = (uint32_t)(workers * index / config->threads);
+    gang->count = (uint32_t)(workers * (index + 1) / config->threads) - gang->first;
     gang->workers = calloc(gang->count + 1, sizeof(*gang->workers));
     gang->again = calloc(gang->count + 1, sizeof(*gang->again));
     gang->told = calloc(gang->count + 1, sizeof(*gang->told));
@@ -334,7 +365,10 @@ static void sums_add(struct weft_load_outcome *into, const struct weft_load_outc
     into->server_cpu_known = into->server_cpu_known || from->server_cpu_known;
     into->rss_bytes += from->rss_bytes;
     into->is_measured = into->is_measured || from->is_measured;
-    counters_add(&into->counters, &from->counters);
+    into->packets.sent += from->packets.sent;
+    into->packets.received += from->packets.received;
+    into->packets.again += from->packets.again;
+    into->packets.dropped += from->packets.dropped;
 }
 
 static const struct weft_load_worker *first_failed(const struct gang *gangs, uint32_t count)
@@ -370,6 +404,7 @@ static weft_status supervise(struct crowd *crowd, struct weft_load_outcome *outc
     const struct weft_load_workload *w = crowd->config->workload;
     const struct timespec nap = {.tv_nsec = 5000000};
     uint64_t until_ns = weft_clock_now_ns() + connect_ns;
+    uint32_t ready = 0;
     weft_status status = WEFT_OK;
     enum phase said = CONNECTING;
     for (;;) {
@@ -383,7 +418,11 @@ static weft_status supervise(struct crowd *crowd, struct weft_load_outcome *outc
             outcome->is_interrupted = true;
             break;
         }
-        if (atomic_load(&crowd->go_ns) == 0 && atomic_load(&crowd->ready) == w->workers) {
+        if (atomic_load(&crowd->ready) != ready) {
+            ready = atomic_load(&crowd->ready);
+            until_ns = now_ns + connect_ns;
+        }
+        if (atomic_load(&crowd->go_ns) == 0 && ready == w->workers) {
             atomic_store(&crowd->go_ns, now_ns);
             until_ns = now_ns + (uint64_t)((w->warmup + w->seconds) * (double)WEFT_NS_PER_S);
         } else if (now_ns >= until_ns) {
@@ -406,7 +445,8 @@ static void explain(const struct crowd *crowd, const struct gang *gangs, weft_st
         snprintf(error_p, WEFT_LOAD_ERROR_BYTES, "%s", failed->error);
     } else if (status == WEFT_TIMEOUT) {
         snprintf(error_p, WEFT_LOAD_ERROR_BYTES,
-                 "only %u of %u workers have reached all servers within 60 s: are all addresses "
+                 "only %u of %u workers have reached all servers, and none in the last 60 s: are "
+                 "all addresses "
                  "right, is the key the servers' own, and does `weft server --workers` allow so "
                  "many?",
                  atomic_load(&crowd->ready), crowd->config->workload->workers);

@@ -9,14 +9,22 @@
 
 #include "cli/load/worker.h"
 
+/* Of the workers' endpoints, in the time that is measured. */
+struct weft_load_packets {
+    uint64_t sent; /* datagrams; over TCP records */
+    uint64_t received;
+    uint64_t again;   /* sent again: also some that were late, not lost */
+    uint64_t dropped; /* by the kernel: a receive buffer was full */
+};
+
 /* What one thread, or all of them, have measured. */
 struct weft_load_outcome {
     struct weft_load_sums sums;
     struct weft_ps_latencies rpc[WEFT_LOAD_KINDS];
-    struct weft_driver_counters counters; /* of the workers' endpoints, whole run */
-    uint64_t span_ns;                     /* measured */
-    uint64_t worker_cpu_ns;               /* in it */
-    uint64_t server_cpu_ns;               /* in it; 0 when not known */
+    struct weft_load_packets packets;
+    uint64_t span_ns;       /* measured */
+    uint64_t worker_cpu_ns; /* in it */
+    uint64_t server_cpu_ns; /* in it; 0 when not known */
     bool server_cpu_known;
     uint64_t rss_bytes; /* of this process, at the end of the span */
     bool is_measured;   /* the span has begun before the run ended */

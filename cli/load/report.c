@@ -127,9 +127,11 @@ static void add_run(cJSON *object, const struct weft_load_report *r)
     cJSON_AddNumberToObject(run, "requests_per_s", per_second(r, requests(r)));
     cJSON_AddNumberToObject(run, "unanswered", (double)o->sums.unanswered);
     cJSON_AddNumberToObject(run, "refused", (double)o->sums.refused);
-    cJSON_AddNumberToObject(run, "retransmitted_packets",
-                            (double)o->counters.ep.retransmitted_packets);
-    cJSON_AddNumberToObject(run, "kernel_drops", (double)o->counters.socket.kernel_drops);
+    cJSON *packets = cJSON_AddObjectToObject(run, "worker_packets");
+    cJSON_AddNumberToObject(packets, "sent", (double)o->packets.sent);
+    cJSON_AddNumberToObject(packets, "received", (double)o->packets.received);
+    cJSON_AddNumberToObject(packets, "sent_again", (double)o->packets.again);
+    cJSON_AddNumberToObject(packets, "dropped", (double)o->packets.dropped);
     cJSON_AddBoolToObject(run, "interrupted", o->is_interrupted);
     cJSON *rpc = cJSON_AddObjectToObject(run, "rpc_latency_us");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
