@@ -396,6 +396,9 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         p->pace_ns = WEFT_NEVER;
     }
     if (p->pto_ns <= now_ns) {
+        weft_core_pto_arm(ep, p); /* an answer may have come since it was armed */
+    }
+    if (p->pto_ns <= now_ns) {
         weft_core_pto_fire(ep, p, now_ns);
     }
 }

@@ -22,6 +22,7 @@ enum {
     /* Batches sent before the socket is looked at again: acknowledgements must not wait for a whole
      * window to be copied. */
     FLUSH_BATCHES_MAX = 4,
+    PUT_OFF_BATCHES_MAX = 32, /* for timers: 256 datagrams of as many peers */
     KERNEL_HEAD_BYTES = 832,
 };
 
@@ -32,6 +33,7 @@ struct weft_udp {
     struct weft_sleeper sleeper;
     bool more_to_receive; /* the last batch was full */
     bool more_to_send;    /* the last flush stopped at its limit */
+    uint32_t timers_put_off; /* batches since the timers were due */
     uint64_t busy_poll_ns;
     struct weft_ep *ep;
     struct weft_rx *rx;
@@ -266,6 +268,21 @@ static uint32_t wait(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler
     return 0;
 }
 
+/* What the timers wait for may lie in the socket: with hundreds of peers a batch is the datagrams of
+ * a few, and a timer that does not look behind it asks those for an answer that is here, who answer
+ * once more. So what is there is taken first; but not for ever, for others wait for what timers do. */
+static void timers(struct weft_udp *udp, uint64_t now_ns)
+{
+    if (weft_ep_deadline(udp->ep) > now_ns) {
+        udp->timers_put_off = 0;
+    } else if (udp->more_to_receive && udp->timers_put_off < PUT_OFF_BATCHES_MAX) {
+        udp->timers_put_off++;
+    } else {
+        udp->timers_put_off = 0;
+        weft_ep_on_deadline(udp->ep, now_ns);
+    }
+}
+
 static void observe(struct weft_udp *udp, bool last)
 {
     if (udp->observer.look != NULL) {
@@ -285,9 +302,7 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
         udp->sender.gso = udp->gso_before;
     }
     uint64_t now_ns = weft_clock_now_ns();
-    if (weft_ep_deadline(udp->ep) <= now_ns) {
-        weft_ep_on_deadline(udp->ep, now_ns);
-    }
+    timers(udp, now_ns);
     handler(arg, now_ns);
     flush(udp);
     observe(udp, false);

@@ -328,11 +328,44 @@ static void test_a_ping_in_flight_arms_nothing(void **state)
     assert_false(weft_ep_busy(t->ep[0]));
 }
 
+/* A process that slept through its timer finds the answer in its socket, and has something new to
+ * send before its timers run: nothing is asked for. */
+static void test_an_answer_that_is_there_is_not_asked_for(void **state)
+{
+    struct pair *t = *state;
+    float values[2] = {1, 2}, memory[2];
+    run_for(t, 10 * WEFT_NS_PER_MS);
+    expect_floats(t, WEFT_SINK_COPY, memory, 1);
+    expect_floats(t, WEFT_SINK_COPY, memory + 1, 1);
+    uint64_t until_ns = t->now_ns + 10 * WEFT_NS_PER_MS;
+    (void)send_floats(t, values, 1, 0);
+    pump(t);
+    while (t->queued == 0 || t->queue[0].to != 0) {
+        assert_true(step(t, until_ns)); /* the other end takes it */
+        pump(t);
+    }
+    struct datagram answer = t->queue[0];
+    memmove(t->queue, t->queue + 1, --t->queued * sizeof(answer));
+    t->now_ns += 50 * WEFT_NS_PER_MS;
+    assert_true(weft_ep_deadline(t->ep[0]) <= t->now_ns);
+    weft_ep_recv(t->ep[0], &t->addr[1], WEFT_ECN_ECT0, answer.data, answer.bytes, answer.due_ns,
+                 t->now_ns);
+    free(answer.data);
+    drain(t, 0);
+    (void)send_floats(t, values + 1, 1, 0);
+    weft_ep_on_deadline(t->ep[0], t->now_ns);
+    assert_int_equal(weft_ep_counters(t->ep[0])->probes, 0);
+    run_for(t, 10 * WEFT_NS_PER_MS);
+    assert_int_equal(t->sent_count, 2);
+    assert_int_equal(weft_ep_counters(t->ep[0])->probes, 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_one_chunk_and_its_done),
+        TEST(test_an_answer_that_is_there_is_not_asked_for),
         TEST(test_bound_zero_survives_loss),
         TEST(test_masks_agree_and_bound_holds),
         TEST(test_no_memory_posted_is_loss_until_it_is),
