@@ -13,17 +13,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * empty lines are legal and only slow. Enough of the input is enough. */
 enum { INPUT_BYTES_MAX = 4096 };
 
+static uint64_t id_in_data(const struct weft_ml_dataset *set, uint64_t nonzero)
+{
+    uint64_t id = set->feature_ids[set->columns[nonzero]];
+    return id == WEFT_ML_BIAS_TWIN ? WEFT_ML_BIAS_ID : id;
+}
+
 static void check_dataset(const struct weft_ml_dataset *set)
 {
     WEFT_ASSERT(set->row_count > 0 && set->row_count == set->train_count + set->test_count);
     WEFT_ASSERT(set->row_begin[set->row_count] == set->nonzero_count);
-    WEFT_ASSERT(set->feature_ids[set->feature_count - 1] == WEFT_ML_BIAS_ID);
     for (uint32_t r = 0; r < set->row_count; r++) {
         WEFT_ASSERT(!set->has_ratings || set->row_begin[r + 1] - set->row_begin[r] == 3);
         WEFT_ASSERT(isfinite(set->targets[r]));
+        WEFT_ASSERT(set->feature_ids[set->columns[set->row_begin[r + 1] - 1]] == WEFT_ML_BIAS_ID);
         for (uint64_t i = set->row_begin[r]; i < set->row_begin[r + 1]; i++) {
             WEFT_ASSERT(set->columns[i] < set->feature_count);
-            WEFT_ASSERT(i == set->row_begin[r] || set->columns[i] > set->columns[i - 1]);
+            WEFT_ASSERT(i == set->row_begin[r] || i + 1 == set->row_begin[r + 1] ||
+                        id_in_data(set, i) > id_in_data(set, i - 1));
             WEFT_ASSERT(isfinite(set->values[i]) && set->values[i] != 0);
         }
     }

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (is_row) {
         WEFT_ASSERT(row.label <= 1);
         for (uint32_t i = 0; i < row.count; i++) {
-            WEFT_ASSERT(row.ids[i] < WEFT_ML_BIAS_ID);
+            WEFT_ASSERT(row.ids[i] < WEFT_ML_BIAS_TWIN);
             WEFT_ASSERT(i == 0 || row.ids[i] > row.ids[i - 1]);
             WEFT_ASSERT(isfinite(row.values[i]) && row.values[i] != 0);
         }
