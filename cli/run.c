@@ -318,7 +318,7 @@ static void note_message(struct run *run, struct weft_place *place, const cJSON 
     const char *event = weft_channel_text(message, "event");
     if (strcmp(event, "ready") == 0) {
         note_ready(run, place, message);
-    } else if (strcmp(event, "error") == 0) {
+    } else if (strcmp(event, "error") == 0 || strcmp(event, "checkpoint") == 0) {
         fprintf(stderr, "weft run: %s %u: %s\n", place->role, place->rank,
                 weft_channel_text(message, "text"));
     }

@@ -26,19 +26,19 @@ mkdir wait shrink late fail asp alone
 tap_run "wait, the default: a worker dies and is started again" env TALLY_DIE="1 3" \
     "$weft" run --peer-timeout 60 -n 3 -s 2 --restart 1 -- "$tally" work wait 20
 tap_like "behind the clock that it had pushed for" "$(cat wait/log.1)" '^start 3$'
-tap_run "every push counts once" "$tally" check wait 3 20
+tap_run "every push counts once" "$tally" check wait 3 20 2
 
-tap_run "shrink: it is not started again, and the others go on" env TALLY_TOGETHER=1 \
+tap_run "shrink: it is not started again, and the others go on" env TALLY_ALONE=1 TALLY_TOGETHER=1 \
     TALLY_DIE="1 3" \
     "$weft" run --peer-timeout 60 -n 3 -s 2 --on-worker-death shrink -- "$tally" work shrink 20
 tap_like "which is said" "$(cat run.out)" \
     '^weft run: worker 1 was killed by signal 9 (Killed); the others go on$'
 tap_like "to the end" "$(cat run.out)" '^weft run: all 2 workers have finished$'
 tap_is "of all clocks" "$(grep -c ack shrink/log.0)" 20
-tap_run "SSP shrinks, too" env TALLY_TOGETHER=1 TALLY_DIE="1 3" TALLY_MODE=ssp:2 \
+tap_run "SSP shrinks, too" env TALLY_ALONE=1 TALLY_TOGETHER=1 TALLY_DIE="1 3" TALLY_MODE=ssp:2 \
     "$weft" run --peer-timeout 60 -n 3 --on-worker-death shrink -- "$tally" work asp 20
 
-TALLY_LATE=2 "$weft" run --peer-timeout 60 -n 3 --on-worker-death shrink -- "$tally" work late 20 >late.out 2>&1 &
+TALLY_ALONE=1 TALLY_LATE=2 "$weft" run --peer-timeout 60 -n 3 --on-worker-death shrink -- "$tally" work late 20 >late.out 2>&1 &
 run=$!
 tap_run "nobody waits for who has not come yet" until_true 60 test -f late/values
 touch late/late

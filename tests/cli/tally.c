@@ -1,7 +1,7 @@
 /* A worker whose pushes can be counted afterwards, for tests in which processes are killed.
  *
  *     tally work FOLDER CLOCKS     in the environment that `weft run` makes
- *     tally check FOLDER WORKERS CLOCKS
+ *     tally check FOLDER WORKERS CLOCKS SHARDS
  *
  * In each clock a worker pushes 1 to each of PARTS rows that are its own and this clock's alone, so
  * that each row says how often that push counted. What it does is written to FOLDER/log.RANK, a line
@@ -10,12 +10,21 @@
  *     start C      a process begins behind clock C        issue C    the push of clock C begins
  *     ack C        it was answered                        lost N     pushes that restored shards lack
  *
- * When its clocks are over, rank 0 pulls all rows into FOLDER/values, and the others wait for that
- * file. TALLY_DIE="RANK CLOCK" kills the first process of that rank behind its push of that clock,
+ * check wants every row to count once; 0 times also where a process was killed between issue and ack,
+ * and where a shard was restored from a checkpoint of an earlier clock: FOLDER/restored has a line
+ * "SHARD CLOCK" for each time. Where no worker was killed, as many as the workers were told are lost.
+ *
+ * When the clocks of all are over, rank 0 pulls all rows into FOLDER/values; the others wait for it.
+ *
+ * TALLY_DIE="RANK CLOCK" kills the first process of that rank behind its push of that clock;
  * TALLY_LATE=RANK lets a rank wait for FOLDER/late; with TALLY_TOGETHER nobody begins before all have
- * opened the table. TALLY_PAUSE_MS: between two clocks.
+ * opened the table, with TALLY_ALONE rank 0 does not wait for the others' ends; TALLY_PAUSE_MS is the
+ * time between two clocks, TALLY_MODE the consistency, TALLY_TRANSPORT and TALLY_PEER_MS are the
+ * configuration's.
  */
 #define _GNU_SOURCE
+#include "base/prng.h"
+
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -98,6 +107,17 @@ static void open_all(void)
     must(weft_table_open(ps, &options, &table));
 }
 
+static void note_lost(void)
+{
+    static uint64_t noted;
+    struct weft_ps_counters counters = {.size = sizeof(counters)};
+    weft_ps_counters_get(ps, &counters);
+    if (counters.pushes_lost > noted) {
+        note("lost", counters.pushes_lost - noted);
+        noted = counters.pushes_lost;
+    }
+}
+
 static void push(uint32_t rank, uint32_t clock)
 {
     uint64_t ids[PARTS];
@@ -147,16 +167,15 @@ static void write_values(uint32_t clocks)
     }
 }
 
-/* With shrink a clock does not wait for who has not come yet. */
-static void begin_together(uint32_t rank)
+/* Leave a mark, and wait for those of all, turning the crank. */
+static void meet(const char *mark, uint32_t rank)
 {
     char path[PATH_BYTES];
     struct stat about;
-    path_of(path, "here", rank);
-    int fd = open(path, O_WRONLY | O_CREAT, 0600);
-    (void)close(fd);
-    for (uint32_t r = 0; getenv("TALLY_TOGETHER") != NULL && r < weft_ps_workers(ps); r++) {
-        path_of(path, "here", r);
+    path_of(path, mark, rank);
+    (void)close(open(path, O_WRONLY | O_CREAT, 0600));
+    for (uint32_t r = 0; r < weft_ps_workers(ps); r++) {
+        path_of(path, mark, r);
         while (stat(path, &about) != 0) {
             weft_ps_progress(ps, 10000000);
         }
@@ -174,16 +193,22 @@ static int work(uint32_t clocks)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     open_all();
-    begin_together(rank);
+    if (getenv("TALLY_TOGETHER") != NULL) {
+        meet("here", rank);
+    }
     note("start", weft_clock_ended(table));
     while (weft_clock_ended(table) < clocks) {
         uint32_t clock = weft_clock_ended(table) + 1;
         push(rank, clock);
         die_if_asked(rank, clock);
         must(weft_clock(table));
+        note_lost();
         nanosleep(&pause, NULL);
     }
     must(weft_ps_flush(ps, WEFT_NEVER));
+    if (getenv("TALLY_ALONE") == NULL) {
+        meet("done", rank);
+    }
     if (rank == 0 && !exists("values")) {
         write_values(clocks);
     }
@@ -191,6 +216,7 @@ static int work(uint32_t clocks)
     while (!exists("values")) {
         weft_ps_progress(ps, 10000000);
     }
+    note_lost();
     weft_ps_close(ps);
     return 0;
 }
@@ -204,59 +230,144 @@ struct fate {
     bool open; /* a process ended between issue and ack: some of it may count */
 };
 
-static void read_log(uint32_t rank, uint32_t clocks, struct fate *fates)
+enum { RESTORES_MAX = 1000, SHARDS_MAX = 64 };
+
+struct evidence {
+    uint32_t workers, clocks, shards;
+    struct fate *fates; /* (workers, clocks + 1) */
+    struct {
+        uint32_t shard;
+        uint32_t clock;
+    } restores[RESTORES_MAX];
+    uint32_t restore_count;
+    uint64_t told_lost;
+    uint32_t starts;
+};
+
+static struct fate *fate_of(const struct evidence *e, uint32_t rank, uint32_t clock)
 {
-    char path[PATH_BYTES], what[16];
-    uint64_t number;
-    uint32_t under_way = 0;
-    path_of(path, "log", rank);
-    FILE *file = fopen(path, "r");
-    while (file != NULL && fscanf(file, "%15s %" SCNu64, what, &number) == 2) {
-        if (strcmp(what, "start") == 0 && under_way != 0) {
-            fates[under_way].open = true;
-            under_way = 0;
-        } else if (strcmp(what, "issue") == 0 && number <= clocks) {
-            fates[number].issued = true;
-            under_way = (uint32_t)number;
-        } else if (strcmp(what, "ack") == 0 && number <= clocks) {
-            fates[number].acked = true;
-            under_way = 0;
+    return &e->fates[(size_t)rank * (e->clocks + 1) + clock];
+}
+
+static FILE *open_of(const char *name, uint32_t number)
+{
+    char path[PATH_BYTES];
+    path_of(path, name, number);
+    return fopen(path, "r");
+}
+
+static void read_line(struct evidence *e, uint32_t rank, const char *what, uint64_t number,
+                      uint32_t *under_way)
+{
+    if (strcmp(what, "start") == 0) {
+        e->starts++;
+        if (*under_way != 0) {
+            fate_of(e, rank, *under_way)->open = true;
         }
+        *under_way = 0;
+    } else if (strcmp(what, "lost") == 0) {
+        e->told_lost += number;
+    } else if (number <= e->clocks) {
+        bool issued = strcmp(what, "issue") == 0;
+        fate_of(e, rank, (uint32_t)number)->issued |= issued;
+        fate_of(e, rank, (uint32_t)number)->acked |= !issued;
+        *under_way = issued ? (uint32_t)number : 0;
+    }
+}
+
+static void read_all(struct evidence *e)
+{
+    char what[16];
+    uint64_t number;
+    for (uint32_t r = 0; r < e->workers; r++) {
+        uint32_t under_way = 0;
+        FILE *file = open_of("log", r);
+        while (file != NULL && fscanf(file, "%15s %" SCNu64, what, &number) == 2) {
+            read_line(e, r, what, number, &under_way);
+        }
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+    }
+    FILE *file = open_of("restored", UINT32_MAX);
+    while (file != NULL && e->restore_count < RESTORES_MAX &&
+           fscanf(file, "%u %u", &e->restores[e->restore_count].shard,
+                  &e->restores[e->restore_count].clock) == 2) {
+        e->restore_count++;
     }
     if (file != NULL) {
         (void)fclose(file);
     }
 }
 
-/* Every row 1; 0 also where its push was cut off by a death. Never anything else. */
-static int check(uint32_t workers, uint32_t clocks)
+static uint32_t shard_of(const struct evidence *e, uint64_t id)
 {
-    char path[PATH_BYTES];
-    uint32_t rank, clock, part, seen = 0, cut = 0, wrong = 0;
-    double value;
-    struct fate *fates = calloc((size_t)workers * (clocks + 1), sizeof(*fates));
-    for (uint32_t r = 0; r < workers; r++) {
-        read_log(r, clocks, fates + (size_t)r * (clocks + 1));
-    }
-    path_of(path, "values", UINT32_MAX);
-    FILE *file = fopen(path, "r");
-    while (file != NULL && fscanf(file, "%u %u %u %lf", &rank, &clock, &part, &value) == 4) {
-        const struct fate *fate = &fates[(size_t)rank * (clocks + 1) + clock];
-        bool may_lack = fate->open || !fate->issued;
-        seen++;
-        cut += value == 0;
-        if (value != 1 && !(value == 0 && may_lack)) {
-            wrong++;
-            printf("worker %u clock %u part %u counts %g times (issued %d, acked %d, cut %d)\n",
-                   rank, clock, part, value, fate->issued, fate->acked, fate->open);
+    return (uint32_t)(((weft_mix64(id) >> 32) * e->shards) >> 32);
+}
+
+static bool was_restored_before(const struct evidence *e, uint32_t shard, uint32_t clock)
+{
+    for (uint32_t i = 0; i < e->restore_count; i++) {
+        if (e->restores[i].shard == shard && e->restores[i].clock < clock) {
+            return true;
         }
     }
-    if (file != NULL) {
-        (void)fclose(file);
+    return false;
+}
+
+static bool is_wrong(const struct evidence *e, uint32_t rank, uint32_t clock, uint32_t shard,
+                     double value)
+{
+    const struct fate *fate = fate_of(e, rank, clock);
+    bool may_lack = fate->open || !fate->issued || was_restored_before(e, shard, clock);
+    if (value == 1 || (value == 0 && may_lack)) {
+        return false;
     }
-    free(fates);
-    printf("%u rows, %u cut off, %u wrong\n", seen, cut, wrong);
-    return seen == workers * clocks * PARTS && wrong == 0 ? 0 : 1;
+    printf("worker %u clock %u shard %u counts %g times (issued %d, acked %d, cut %d)\n", rank,
+           clock, shard, value, fate->issued, fate->acked, fate->open);
+    return true;
+}
+
+static int judge(const struct evidence *e, FILE *values)
+{
+    uint32_t rank, clock, part, seen = 0, absent = 0, wrong = 0;
+    uint64_t lost = 0, last = UINT64_MAX;
+    double value;
+    static bool counted[SHARDS_MAX];
+    while (fscanf(values, "%u %u %u %lf", &rank, &clock, &part, &value) == 4) {
+        uint32_t shard = shard_of(e, row_of(rank, clock, part));
+        if (row_of(rank, clock, 0) != last) {
+            memset(counted, 0, sizeof(counted));
+            last = row_of(rank, clock, 0);
+        }
+        seen++;
+        absent += value == 0;
+        wrong += is_wrong(e, rank, clock, shard, value);
+        /* A push is one message for each shard. */
+        lost += value == 0 && fate_of(e, rank, clock)->acked && !counted[shard];
+        counted[shard] |= value == 0;
+    }
+    bool told = e->starts != e->workers || lost > 100 || lost == e->told_lost;
+    printf("%u rows, %u absent, %u wrong; %" PRIu64 " messages lost, %" PRIu64 " told%s\n", seen,
+           absent, wrong, lost, e->told_lost, told ? "" : ": NOT THE SAME");
+    return seen == e->workers * e->clocks * PARTS && wrong == 0 && told ? 0 : 1;
+}
+
+static int check(uint32_t workers, uint32_t clocks, uint32_t shards)
+{
+    static struct evidence e;
+    FILE *values = open_of("values", UINT32_MAX);
+    if (values == NULL || shards == 0 || shards > SHARDS_MAX) {
+        fprintf(stderr, "tally: %s/values: not there\n", folder);
+        return 1;
+    }
+    e = (struct evidence){.workers = workers, .clocks = clocks, .shards = shards};
+    e.fates = calloc((size_t)workers * (clocks + 1), sizeof(*e.fates));
+    read_all(&e);
+    int result = judge(&e, values);
+    (void)fclose(values);
+    free(e.fates);
+    return result;
 }
 
 int main(int argc, char **argv)
@@ -266,10 +377,11 @@ int main(int argc, char **argv)
         folder = argv[2];
         return work((uint32_t)strtoul(argv[3], NULL, 10));
     }
-    if (argc == 5 && strcmp(argv[1], "check") == 0) {
+    if (argc == 6 && strcmp(argv[1], "check") == 0) {
         folder = argv[2];
-        return check((uint32_t)strtoul(argv[3], NULL, 10), (uint32_t)strtoul(argv[4], NULL, 10));
+        return check((uint32_t)strtoul(argv[3], NULL, 10), (uint32_t)strtoul(argv[4], NULL, 10),
+                     (uint32_t)strtoul(argv[5], NULL, 10));
     }
-    fprintf(stderr, "usage: tally work FOLDER CLOCKS | tally check FOLDER WORKERS CLOCKS\n");
+    fprintf(stderr, "usage: tally work FOLDER CLOCKS | tally check FOLDER WORKERS CLOCKS SHARDS\n");
     return 2;
 }

@@ -1,0 +1,105 @@
+#!/bin/sh
+# kill -9 of workers, servers and the coordinator of a job under `weft run --restart`, at times and in
+# numbers that follow from a seed. Nothing hangs, nothing counts twice, and what a restored server
+# lacks is what came after its checkpoint, as the workers are told.
+#
+#     WEFT_KILLS=100 meson test -C build cli_kills -t 0      100 jobs instead of 2
+#     WEFT_KILLS_SEED=17 WEFT_KILLS=1 ...                    job 17 alone
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+TMPDIR=$tap_tmp
+export TMPDIR
+unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
+weft=$WEFT_BIN
+tally=$WEFT_TALLY_BIN
+unset MALLOC_PERTURB_
+jobs=${WEFT_KILLS:-2}
+seed=${WEFT_KILLS_SEED:-6}
+clocks=150
+patience=150 # seconds: what takes longer hangs
+
+# draw <seed>: a line of shell: workers, servers, mode, every, and kills as "KIND:PUSHES ..."
+draw() {
+    awk -v seed="$1" -v clocks=$clocks 'BEGIN {
+        srand(seed)
+        for (i = 0; i < 10; i++) rand()
+        w = 1 + int(rand() * 3); s = 1 + int(rand() * 2)
+        split("bsp ssp:2 asp", modes, " ")
+        n = 1 + int(rand() * 4)
+        for (k = 1; k <= n; k++) at[k] = int(rand() * w * clocks * 0.9)
+        for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++) if (at[j] < at[i]) {
+            t = at[i]; at[i] = at[j]; at[j] = t
+        }
+        for (k = 1; k <= n; k++) {
+            x = rand()
+            kills = kills (x < 0.5 ? "server-" int(rand() * s) : x < 0.85 ? "worker-" int(rand() * w) : "scheduler-0") ":" at[k] " "
+        }
+        printf "workers=%d servers=%d mode=%s every=%d kills=\"%s\"\n", w, s, modes[1 + int(rand() * 3)], 10 + int(rand() * 20), kills
+    }'
+}
+
+pushes() { cat log/log.* 2>/dev/null | grep -c '^ack'; }
+
+# kill_one <run's pid> <who> <pushes>: when so many are answered, or the job has ended
+kill_one() {
+    while [ "$(pushes)" -lt "$3" ] && kill -0 "$1" 2>/dev/null; do
+        sleep 0.02
+    done
+    who=$(echo "$2" | tr - ' ')
+    victim=$(sed -n "s/^weft run: $who: pid //p" run.out | tail -n 1)
+    [ -z "$victim" ] || kill -KILL "$victim" 2>/dev/null
+    echo "# $2 (pid $victim) killed at $(pushes) pushes"
+}
+
+# one_job <seed>
+one_job() {
+    eval "$(draw "$1")"
+    echo "# seed $1: $workers workers, $servers servers, $mode, checkpoint every $every: $kills"
+    rm -rf job && mkdir -p job/log && cd job || return 1
+    TALLY_MODE=$mode TALLY_PAUSE_MS=5 timeout $patience "$weft" run --peer-timeout 60 -n "$workers" \
+        -s "$servers" --restart 100 --server-options \
+        "--checkpoint $PWD/checkpoints --checkpoint-every $every" -- \
+        "$tally" work log $clocks >run.out 2>&1 &
+    run=$!
+    for kill in $kills; do
+        kill_one $run "${kill%:*}" "${kill#*:}"
+    done
+    wait $run
+    status=$?
+    # A server has one shard here; one that was started again without a checkpoint has clock 0.
+    awk '/^weft run: server [0-9]*: pid/ { s = $4 + 0; if (n[s]++) { print s, 0 } }
+        /: restored from checkpoint/ { s = $4 + 0; print s, $NF }' run.out |
+        awk '{ line[NR] = $0; shard[NR] = $1 } END { for (i = 1; i <= NR; i++) {
+            split(line[i], a, " ")
+            # 0 was written for the start; the checkpoint, if there was one, is the next line of that shard
+            keep = 1
+            if (a[2] == 0) for (j = i + 1; j <= NR; j++) if (shard[j] == a[1]) {
+                split(line[j], b, " "); if (b[2] != 0) keep = 0; break
+            }
+            if (keep) print line[i] } }' >log/restored
+    "$tally" check log "$workers" $clocks "$servers" >check.out 2>&1
+    checked=$?
+    tail -n 1 check.out | sed 's/^/# /'
+    if [ $status -ne 0 ] || [ $checked -ne 0 ]; then
+        sed 's/^/# run: /' run.out | grep -v 'checkpoint [0-9]*: clock' | tail -n 40
+        head -n 20 check.out | sed 's/^/# check: /'
+        cat log/restored
+    fi
+    cd .. || return 1
+    [ $status -eq 0 ] && [ $checked -eq 0 ]
+}
+
+i=0
+while [ $i -lt "$jobs" ]; do
+    one_job $((seed + i)) >job.out 2>&1
+    result=$?
+    grep '^#' job.out
+    if [ $result -eq 0 ]; then
+        tap_pass "job $((seed + i)) survives what is killed"
+    else
+        tap_fail "job $((seed + i)) survives what is killed" "$(tail -n 70 job.out)"
+    fi
+    i=$((i + 1))
+done
+tap_done
