@@ -105,6 +105,10 @@ struct weft_ps_config {
                                    * meanwhile. 0 = what goes is gone. Default
                                    * WEFT_PS_RECONNECT_ENVIRONMENT: WEFT_RECONNECT_S seconds, which
                                    * `weft run --restart` sets, else 0 */
+    const char *records;          /* write down where the time of every push and pull went, to the
+                                   * file with this name and ".spool-worker-RANK" behind it;
+                                   * `weft trace merge` makes a database of it (docs/RECORDS.md).
+                                   * NULL (default) = WEFT_RECORDS; "" = none */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
@@ -126,6 +130,8 @@ WEFT_API void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
  *                            scheduler: another job, or number of workers, or a rank that lives.
  *          Others as weft_transport_open. weft_ps_error(NULL) says which server it is, and what to
  *          do.
+ *          WEFT_EXISTS       another process writes the records of this rank to that name.
+ *          WEFT_IO           records cannot be written there.
  * Thread:  any. */
 WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
 

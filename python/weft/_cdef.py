@@ -49,6 +49,7 @@ struct weft_ps_config {
     uint32_t lists_max;
     const char *scheduler;
     uint64_t reconnect_timeout_ns;
+    const char *records;
 };
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);

@@ -8,6 +8,7 @@
 #include "api/ps_internal.h"
 
 #include "io/clock.h"
+#include "obs/recorder.h"
 #include "wire/packet.h"
 
 #include <stdlib.h>
@@ -154,6 +155,7 @@ static struct weft_ps_client_config client_config(const struct weft_ps *ps,
     client.missed_max = config->missed_max;
     client.reconnect_ns = config->reconnect_timeout_ns;
     client.clock_ns = clock_now;
+    client.records = ps->records;
     return client;
 }
 
@@ -378,6 +380,9 @@ static weft_status ps_init(struct weft_ps *ps, const struct weft_ps_config *conf
     if (status == WEFT_OK) {
         status = connect_all(ps);
     }
+    if (status == WEFT_OK) {
+        status = weft_api_ps_records_open(ps, config->records);
+    }
     return status == WEFT_OK ? make_client(ps, config) : status;
 }
 
@@ -417,6 +422,7 @@ static void end(struct weft_ps *ps, bool done)
     weft_driver_close(ps->driver);
     weft_provider_free(ps->provider);
     weft_ps_client_free(ps->client);
+    weft_recorder_free(ps->recorder);
     weft_api_ps_leave(ps, done);
     free(ps->servers);
     free(ps->tables);

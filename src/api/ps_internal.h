@@ -6,6 +6,7 @@
  *   ps_reconnect.c servers that went away and come back
  *   ps_table.c     options in words -> a table's specification; opening
  *   ps_begin.c     push and pull: checked, and begun
+ *   ps_records.c   where the time of its RPCs went, for `weft trace`
  *   ps_op.c        wait, test, both in one, clock, flush
  *   ps_words.c     why a server is gone or refuses, and what to do
  *
@@ -73,6 +74,8 @@ struct weft_ps {
     struct weft_msgr msgr;      /* of one of them */
     struct weft_provider *provider;
     struct weft_ps_client *client; /* NULL until all shards are up */
+    struct weft_recorder *recorder;   /* NULL = nothing is recorded, as the next */
+    struct weft_record_ring *records; /* the recorder's */
 
     uint32_t worker;
     uint32_t workers;
@@ -172,6 +175,11 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces
 
 /* ps_op.c: every push and every clock has arrived. */
 bool weft_api_ps_is_flushed(const struct weft_ps *ps);
+
+/* ps_records.c */
+
+/* When records are wanted, by the configuration or the environment; needs the rank. */
+weft_status weft_api_ps_records_open(struct weft_ps *ps, const char *path);
 
 /* ps_words.c: each leaves a sentence and hands the status back. */
 

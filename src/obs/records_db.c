@@ -58,16 +58,16 @@ static weft_status spool_meta(struct records_sink *sink, const struct spool_fact
     struct tm parts;
     (void)strftime(started, sizeof(started), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&at, &parts));
     snprintf(window, sizeof(window), "%llu", (unsigned long long)facts->head.window_ns);
-    weft_status status =
-        weft_records_sink_meta(sink, "weft_version", facts->texts[WEFT_SPOOL_VERSION]);
+    weft_status status = WEFT_OK;
     const struct {
         const char *key, *value;
-    } rest[] = {{"started_utc", started},
+    } rest[] = {{"weft_version", facts->texts[WEFT_SPOOL_VERSION]},
+                {"started_utc", started},
                 {"command", facts->texts[WEFT_SPOOL_COMMAND]},
                 {"host", facts->texts[WEFT_SPOOL_HOST]},
-                {"window_ns", facts->head.window_ns != 0 ? window : NULL}};
+                {"window_ns", facts->head.window_ns != 0 ? window : ""}};
     for (size_t i = 0; status == WEFT_OK && i < WEFT_ARRAY_COUNT(rest); i++) {
-        if (rest[i].value != NULL) {
+        if (rest[i].value[0] != '\0') {
             status = weft_records_sink_meta(sink, rest[i].key, rest[i].value);
         }
     }

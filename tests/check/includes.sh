@@ -34,7 +34,7 @@ may_include() {
     sched | ml) echo "base" ;;
     agg) echo "base wire" ;;
     io | crypto | ckpt | obs | job | sim | lab) echo "$layers" ;;
-    api) echo "$layers io crypto job" ;;
+    api) echo "$layers io crypto job obs" ;;
     *) echo "unknown" ;;
     esac
 }

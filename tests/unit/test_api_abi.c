@@ -121,7 +121,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, lists_max, 120);
     AT(weft_ps_config, scheduler, 128);
     AT(weft_ps_config, reconnect_timeout_ns, 136);
-    SIZE(weft_ps_config, 144);
+    AT(weft_ps_config, records, 144);
+    SIZE(weft_ps_config, 152);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);

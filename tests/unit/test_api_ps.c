@@ -9,7 +9,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <weft/ps.h>
 
 enum { DIM = 4 };
@@ -947,6 +950,44 @@ static void a_rank_is_for_one(void **state)
     site_stop(&site);
 }
 
+/* A spool of blocks of 128 bytes, one record of as many for each RPC in it. */
+static void its_rpcs_are_recorded(void **state)
+{
+    (void)state;
+    enum { RPCS = 500 };
+    char folder[] = "/tmp/weft-records-XXXXXX", file[64], spool[96];
+    uint64_t id = 9;
+    float one[DIM] = {1, 1, 1, 1};
+    struct site site;
+    struct stat about;
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof(file), "%s/r.db", folder);
+    snprintf(spool, sizeof(spool), "%s.spool-worker-0", file);
+    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_table_options options = adding("asp");
+    config.records = file;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_ps_table *table = open_table(ps, &options);
+    for (int i = 0; i < RPCS; i++) {
+        must(ps, weft_push_wait(table, &id, one, 1, 0, NULL));
+    }
+    must(ps, weft_ps_flush(ps, WEFT_NEVER));
+    struct weft_ps *second;
+    assert_int_equal(weft_ps_connect(&config, &second), WEFT_EXISTS);
+    says(weft_ps_error(NULL), "another process");
+    weft_ps_close(ps);
+    assert_int_equal(stat(spool, &about), 0);
+    assert_int_equal(about.st_size % 128, 0);
+    assert_true(about.st_size >= (RPCS + 2) * 128);
+    config.records = "/nowhere/r.db";
+    assert_int_equal(weft_ps_connect(&config, &second), WEFT_IO);
+    says(weft_ps_error(NULL), "/nowhere/r.db");
+    site_stop(&site);
+    assert_int_equal(unlink(spool), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 /* What the pull that was given up had borrowed is ours: the answer of the shard that lives, which
  * comes when the second worker ends its clock, must not be written there. */
 static void check_given_up(struct site *site, struct weft_ps *ps, const float *rows)
@@ -1087,6 +1128,7 @@ int main(void)
         cmocka_unit_test(the_order_of_shards_is_checked),
         cmocka_unit_test(a_rank_beyond_the_servers_workers),
         cmocka_unit_test(a_rank_is_for_one),
+        cmocka_unit_test(its_rpcs_are_recorded),
         cmocka_unit_test(a_dead_server_is_noticed),
         cmocka_unit_test(a_server_that_ends_says_so),
         cmocka_unit_test(idle_is_allowed_any_time),

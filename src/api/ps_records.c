@@ -1,0 +1,30 @@
+/* The records of a worker that is a program of its own: its spool. The library makes no database of
+ * it, so that a program that links the library needs no SQLite; `weft trace merge` does. */
+#define _GNU_SOURCE
+#include "api/ps_internal.h"
+
+#include "obs/recorder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+weft_status weft_api_ps_records_open(struct weft_ps *ps, const char *path)
+{
+    struct weft_recorder_config config;
+    struct weft_records_error error = {.text = ""};
+    path = path != NULL ? path : getenv("WEFT_RECORDS");
+    if (path == NULL || path[0] == '\0') {
+        return WEFT_OK;
+    }
+    weft_recorder_config_default(&config);
+    config.path = path;
+    config.rank = ps->worker;
+    config.command = program_invocation_name;
+    weft_status status = weft_recorder_open(&config, &ps->recorder, &error);
+    if (status != WEFT_OK) {
+        return weft_io_fail(&ps->error, status, "records: %.400s", error.text);
+    }
+    ps->records = weft_recorder_ring(ps->recorder);
+    return ps->records != NULL ? WEFT_OK
+                               : weft_io_fail(&ps->error, WEFT_NOMEM, "no memory for records");
+}
