@@ -74,10 +74,8 @@ static void record_hot_table(struct weft_recorder *recorder, const struct weft_t
 void weft_recording_hot(struct weft_recorder *recorder, const struct weft_shard *shard,
                         uint32_t number)
 {
-    struct weft_shard_config config;
-    weft_shard_config_default(&config);
-    uint32_t max = config.hot_top; /* as every shard of this program has it */
-    struct weft_hot_row *rows = recorder != NULL ? malloc(max * sizeof(*rows)) : NULL;
+    uint32_t max = weft_shard_hot_top(shard);
+    struct weft_hot_row *rows = recorder != NULL ? malloc((max + UINT64_C(1)) * sizeof(*rows)) : NULL;
     for (uint32_t t = 0; rows != NULL && t < weft_shard_tables_max(shard); t++) {
         const struct weft_table *table = weft_shard_table(shard, (uint16_t)t);
         if (table != NULL) {

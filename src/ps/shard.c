@@ -573,6 +573,11 @@ void weft_shard_gauges(const struct weft_shard *shard, uint64_t now_ns, uint64_t
     }
 }
 
+uint32_t weft_shard_hot_top(const struct weft_shard *shard)
+{
+    return shard->config.hot_top;
+}
+
 uint32_t weft_shard_tables_max(const struct weft_shard *shard)
 {
     return shard->config.tables_max;

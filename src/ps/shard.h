@@ -181,6 +181,8 @@ void weft_shard_gauges(const struct weft_shard *shard, uint64_t now_ns, uint64_t
                        struct weft_shard_gauges *gauges_p);
 
 void weft_shard_table_sums(const struct weft_shard *shard, struct weft_shard_table_sums *sums_p);
+/* Rows of each table with most updates that are known (ps/hot.h). */
+uint32_t weft_shard_hot_top(const struct weft_shard *shard);
 /* Tables 0 .. this - 1 may be declared. */
 uint32_t weft_shard_tables_max(const struct weft_shard *shard);
 
