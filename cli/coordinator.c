@@ -154,7 +154,9 @@ static void *run(void *arg)
                               : until_ns > now_ns    ? until_ns - now_ns
                                                      : 0;
         (void)weft_driver_step(coordinator->driver, timeout_ns, handle, coordinator);
+        weft_ask_answer(&coordinator->ask, coordinator);
     }
+    weft_ask_close(&coordinator->ask);
     pthread_mutex_lock(&coordinator->lock);
     coordinator->awake = NULL;
     pthread_mutex_unlock(&coordinator->lock);
@@ -230,6 +232,7 @@ static weft_status start(struct weft_coordinator *coordinator, struct weft_io_er
         return status;
     }
     coordinator->awake = coordinator->driver;
+    weft_ask_open(&coordinator->ask);
     int why = pthread_create(&coordinator->thread, NULL, run, coordinator);
     return why == 0 ? WEFT_OK
                     : weft_io_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
@@ -242,6 +245,7 @@ weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
     *coordinator = (struct weft_coordinator){.config = *config};
     coordinator->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&coordinator->lock, NULL);
+    weft_ask_init(&coordinator->ask);
     weft_status status = start(coordinator, error);
     if (status != WEFT_OK) {
         release(coordinator);
@@ -255,17 +259,29 @@ uint16_t weft_coordinator_port(const struct weft_coordinator *coordinator)
     return weft_driver_port(coordinator->driver);
 }
 
+static void wake(void *arg)
+{
+    struct weft_coordinator *coordinator = arg;
+    pthread_mutex_lock(&coordinator->lock);
+    if (coordinator->awake != NULL) {
+        weft_driver_wake(coordinator->awake);
+    }
+    pthread_mutex_unlock(&coordinator->lock);
+}
+
+bool weft_coordinator_ask(struct weft_coordinator *coordinator, weft_ask_question *question,
+                          void *arg, uint64_t timeout_ns)
+{
+    return weft_ask(&coordinator->ask, question, arg, wake, coordinator, timeout_ns);
+}
+
 void weft_coordinator_stop(struct weft_coordinator *coordinator)
 {
     if (!coordinator->is_running) {
         return;
     }
     atomic_store(&coordinator->stop, true);
-    pthread_mutex_lock(&coordinator->lock);
-    if (coordinator->awake != NULL) {
-        weft_driver_wake(coordinator->awake);
-    }
-    pthread_mutex_unlock(&coordinator->lock);
+    wake(coordinator);
     pthread_join(coordinator->thread, NULL);
     release(coordinator);
     coordinator->is_running = false;

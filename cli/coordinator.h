@@ -5,6 +5,7 @@
 #ifndef WEFT_CLI_COORDINATOR_H
 #define WEFT_CLI_COORDINATOR_H
 
+#include "cli/ask.h"
 #include "cli/carrier.h"
 #include "cli/security.h"
 #include "job/journal.h"
@@ -37,6 +38,7 @@ struct weft_coordinator {
     bool said_broken;
     uint64_t over_ns; /* when the last worker left; 0 = not yet */
     atomic_bool stop;
+    struct weft_ask ask;
     pthread_mutex_t lock; /* of awake */
     struct weft_driver *awake;
 };
@@ -47,6 +49,10 @@ struct weft_coordinator {
 weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
                                    const struct weft_coordinator_config *config,
                                    struct weft_io_error *error);
+
+/* Have its thread answer a question about the coordinator. As weft_ask. */
+bool weft_coordinator_ask(struct weft_coordinator *coordinator, weft_ask_question *question,
+                          void *arg, uint64_t timeout_ns);
 
 uint16_t weft_coordinator_port(const struct weft_coordinator *coordinator);
 

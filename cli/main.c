@@ -25,6 +25,7 @@ static const struct {
     {"doctor", "say what this host has and lacks", weft_cli_doctor},
     {"load", "load parameter servers with many workers, and say where the time goes",
      weft_cli_load},
+    {"top", "watch the processes of a job live: rates, where the time goes, hot rows", weft_cli_top},
     {"trace", "read what --records and --trace wrote: where the time went", weft_cli_trace},
     {"perf", "measure transports on this host", weft_cli_perf},
     {"lab", "emulate a cluster on this machine, with real kernel networks", weft_cli_lab},

@@ -337,9 +337,15 @@ void weft_metrics_text_shards(struct weft_exposition *text, const struct weft_sh
     }
 }
 
+void weft_metrics_text_transport(struct weft_exposition *text,
+                                 const struct weft_driver_counters *counters)
+{
+    FAMILIES(text, transport, counters, 0, 1);
+}
+
 void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_worker_stats *stats)
 {
-    FAMILIES(text, transport, &stats->transport, 0, 1);
+    weft_metrics_text_transport(text, &stats->transport);
     if (stats->has_gauges) {
         FAMILIES(text, gauges, &stats->gauges, 0, 1);
     }

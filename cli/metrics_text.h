@@ -57,6 +57,8 @@ void weft_shard_stats_take(struct weft_shard_stats *stats, struct weft_shard *sh
 
 void weft_metrics_text_shards(struct weft_exposition *text, const struct weft_shard_stats *stats,
                               uint32_t count);
+void weft_metrics_text_transport(struct weft_exposition *text,
+                                 const struct weft_driver_counters *counters);
 void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_worker_stats *stats);
 
 /* Seconds since the figures were copied: those of a thread that is busy are of before. */

@@ -301,6 +301,11 @@ int weft_options_parse(const struct weft_command *command, int argc, char **argv
             *command->operand = word;
             continue;
         }
+        if (is_operand && command->operands != NULL &&
+            *command->operand_count < command->operands_max && word[0] != '\0') {
+            command->operands[(*command->operand_count)++] = word;
+            continue;
+        }
         if (is_operand) {
             return weft_options_usage(command, "\"%.80s\" is no option; options begin with --",
                                       word);

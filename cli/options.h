@@ -58,6 +58,9 @@ struct weft_command {
     const char *summary;     /* one line */
     const char *arguments;   /* of the usage line, after the options; NULL = takes none */
     const char **operand;    /* takes the one word that is no option; NULL = there is none */
+    const char **operands;   /* or takes all of them, (operands_max,); NULL = the above */
+    uint32_t operands_max;
+    uint32_t *operand_count;
     const char *description; /* paragraphs; NULL = none */
     const char *example;     /* lines that can be pasted; NULL = none */
     const struct weft_option *options; /* ends with a NULL name */
@@ -65,7 +68,7 @@ struct weft_command {
 
 /* Read argv[1] .. argv[argc - 1] into the targets. --help prints the help and gives WEFT_EXIT_OK.
  * Anything wrong prints one or two lines on standard error and gives WEFT_EXIT_USAGE.
- * A word that is no option goes to `operand`, once, or is refused (a verb with sub-verbs takes its
+ * A word that is no option goes to `operand`, once, or to `operands`, or is refused (a verb with sub-verbs takes its
  * word off before). */
 int weft_options_parse(const struct weft_command *command, int argc, char **argv);
 

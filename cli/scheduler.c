@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cli/channel.h"
 #include "cli/coordinator.h"
+#include "cli/scheduler_metrics.h"
 #include "cli/job.h"
 #include "cli/membership.h"
 #include "cli/verbs.h"
@@ -28,8 +29,10 @@ struct scheduler {
     struct weft_security security;
     struct weft_membership membership;
 
+    struct weft_metrics_options metrics_options;
     struct weft_channel channel;
     struct weft_coordinator coordinator;
+    struct weft_scheduler_metrics metrics;
 };
 
 static int fail(struct scheduler *scheduler, weft_status status, const char *text)
@@ -55,6 +58,9 @@ static void tell_ready(struct scheduler *scheduler)
         return;
     }
     printf("scheduler: %s:%u\n", scheduler->host, port);
+    if (scheduler->metrics.metrics.http != NULL) {
+        printf("metrics: %s\n", scheduler->metrics.metrics.url);
+    }
     fflush(stdout);
 }
 
@@ -111,14 +117,20 @@ static int serve(struct scheduler *scheduler)
         close(signal_fd);
         return fail(scheduler, status, error.text);
     }
-    tell_ready(scheduler);
-    wait_for_end(scheduler, signal_fd);
+    char why[WEFT_HTTP_ERROR_BYTES];
+    status = weft_scheduler_metrics_start(&scheduler->metrics, &scheduler->metrics_options,
+                                          &scheduler->coordinator, why);
+    if (status == WEFT_OK) {
+        tell_ready(scheduler);
+        wait_for_end(scheduler, signal_fd);
+    }
+    weft_scheduler_metrics_stop(&scheduler->metrics);
     weft_coordinator_stop(&scheduler->coordinator);
     if (scheduler->channel.fd >= 0) {
         (void)weft_channel_send(&scheduler->channel, weft_channel_event("done"));
     }
     close(signal_fd);
-    return WEFT_EXIT_OK;
+    return status == WEFT_OK ? WEFT_EXIT_OK : fail(scheduler, status, why);
 }
 
 static int load_and_serve(struct scheduler *scheduler)
@@ -194,6 +206,7 @@ int weft_cli_scheduler(int argc, char **argv)
          WEFT_OPTION_FLAG, .value = &scheduler.until_done},
         WEFT_CARRIER_OPTIONS(&scheduler.carrier),
         WEFT_SECURITY_NETWORK_OPTIONS(&scheduler.security),
+        WEFT_METRICS_OPTIONS(&scheduler.metrics_options),
         {"control-fd", "FD", "channel to `weft run`", WEFT_OPTION_U32,
          .value = &scheduler.control_fd, .hidden = true},
         {0},

@@ -10,6 +10,7 @@
 #include "cli/checkpoint.h"
 #include "cli/crew.h"
 #include "cli/results.h"
+#include "cli/train_metrics.h"
 #include "cli/train_place.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
@@ -47,7 +48,9 @@ struct train {
     bool json;
     bool quiet;
     struct weft_checkpoint_options checkpoints;
+    struct weft_metrics_options metrics_options;
 
+    struct weft_train_metrics metrics;
     FILE *progress;
     char data_path[WEFT_ML_PATH_BYTES];
     struct weft_crew crew;
@@ -71,6 +74,10 @@ struct train {
 static void add_common(struct train *train, struct weft_arguments *arguments)
 {
     const struct weft_job *job = &train->job;
+    /* Hosts of a lab have networks of their own, which nobody here could ask through. */
+    if (train->place.lab == NULL) {
+        weft_train_metrics_add(&train->metrics_options, arguments);
+    }
     weft_arguments_add(arguments, "--workers=%u", job->workers);
     weft_arguments_add(arguments, "--inject-loss=%.6f", (double)job->inject_loss_ppm / WEFT_PPM);
     weft_arguments_add(arguments, "--inject-seed=%llu", (unsigned long long)job->inject_seed);
@@ -279,6 +286,7 @@ static void note_message(struct train *train, struct weft_process *process, cons
                  process->role, process->rank, (int)process->pid, event);
         return;
     }
+    weft_train_metrics_note(&train->metrics, process, message);
     if (strcmp(event, "ready") == 0) {
         if (is_server(process)) {
             note_ports(train, process, message);
@@ -530,9 +538,23 @@ static bool make_records(struct train *train)
     return true;
 }
 
+static weft_status start_metrics(struct train *train)
+{
+    char error[WEFT_HTTP_ERROR_BYTES];
+    weft_status status = weft_train_metrics_start(&train->metrics, &train->metrics_options, error);
+    if (status != WEFT_OK) {
+        snprintf(train->error, sizeof(train->error), "%s", error);
+    } else if (train->metrics.metrics.http != NULL) {
+        fprintf(train->progress, "metrics: %s\n", train->metrics.metrics.url);
+        fflush(train->progress);
+    }
+    return status;
+}
+
 static int run(struct train *train)
 {
-    weft_status status = start_all(train);
+    weft_status status = start_metrics(train);
+    status = status == WEFT_OK ? start_all(train) : status;
     if (status == WEFT_OK) {
         status = train_all(train);
     }
@@ -542,6 +564,7 @@ static int run(struct train *train)
     if (status != WEFT_OK) {
         print_failure(train);
     }
+    weft_train_metrics_stop(&train->metrics);
     weft_crew_stop(&train->crew, STOP_GRACE_NS);
     bool recorded = make_records(train);
     if (status != WEFT_OK) {
@@ -675,6 +698,7 @@ int weft_cli_train(int argc, char **argv)
         {"lab", "NAME", "put servers on the first hosts of this lab (`weft lab up`), workers on\n"
          "the following; where the hosts end, it begins again with host 0",
          WEFT_OPTION_STRING, .value = &train.place.lab, .fallback = "none: loopback"},
+        WEFT_METRICS_OPTIONS(&train.metrics_options),
         {"report", "FILE", "write the JSON report here", WEFT_OPTION_STRING,
          .value = &train.report},
         {"json", NULL, "the report alone on standard output, progress on standard error",

@@ -11,6 +11,7 @@ int weft_cli_eval(int argc, char **argv);
 int weft_cli_predict(int argc, char **argv);
 int weft_cli_doctor(int argc, char **argv);
 int weft_cli_keygen(int argc, char **argv);
+int weft_cli_top(int argc, char **argv);
 int weft_cli_trace(int argc, char **argv);
 int weft_cli_load(int argc, char **argv);
 int weft_cli_perf(int argc, char **argv);

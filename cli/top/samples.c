@@ -45,6 +45,9 @@ static bool parse_line(char *line, struct weft_sample *sample_p)
     }
     char *end;
     double value = strtod(at, &end);
+    if (!(value >= 0 && value <= 1e19)) {
+        return false; /* nothing of weft counts or measures such */
+    }
     if (end == at || (*end != '\0' && *end != ' ' && *end != '\t' && *end != '\r')) {
         return false;
     }

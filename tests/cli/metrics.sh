@@ -7,8 +7,8 @@
 cd "$tap_tmp" || exit 1
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER DMLC_ROLE DMLC_RANK RANK
 check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
-server='' worker='' prometheus=''
-trap 'kill $server $worker $prometheus 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
+server='' worker='' prometheus='' scheduler='' train=''
+trap 'kill $server $worker $prometheus $scheduler $train 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
 
 # wait_for <command...>: for two minutes; nothing here takes that long but a machine that stands still.
 wait_for() {
@@ -36,20 +36,21 @@ at_least() {
 }
 
 serve() {
-    "$WEFT_BIN" server --security none --port 0 --shards-per-server 2 --workers 1 --metrics 0 \
-        >server.out 2>server.err &
+    "$WEFT_BIN" server --security none --port 0 --shards-per-server 2 --workers 1 --peer-timeout 120 \
+        --metrics 0 >server.out 2>server.err &
     server=$!
     wait_for grep -q '^metrics: ' server.out
 }
 
 work() {
     "$WEFT_BIN" worker --security none --servers "$(sed -n 's/^shard.*: //p' server.out | paste -sd,)" \
-        --workers 1 --epochs 10000 --keepalive-ms 0 --metrics 0 >worker.out 2>worker.err &
+        --workers 1 --epochs 10000 --keepalive-ms 0 --peer-timeout 120 --metrics 0 \
+        >worker.out 2>worker.err &
     worker=$!
     wait_for grep -q '"metrics"' worker.out
 }
 
-# One epoch is through. A worker whose server was silent for 5 s ends; then there is another one.
+# One epoch is through. A worker that has ended is replaced by another one.
 is_training() {
     kill -0 "$worker" 2>/dev/null || work
     at_least 1 "$(sed -n 's/.*"metrics":"\([^"]*\)".*/\1/p' worker.out)" weft_worker_epochs_total
@@ -106,6 +107,34 @@ fi
 # Enough was pushed; what follows has the machine to itself.
 kill "$worker"
 
+# ---- a scheduler and a job ---------------------------------------------------------------------
+
+"$WEFT_BIN" scheduler --security none --port 0 --workers 1 --shards 1 --metrics 0 >scheduler.out \
+    2>scheduler.err &
+scheduler=$!
+tap_run "a scheduler says where its metrics are" wait_for grep -q '^metrics: ' scheduler.out
+fetch "$(sed -n 's/^metrics: //p' scheduler.out)" >scheduler.txt
+tap_is "it knows of its job" "$(value scheduler.txt weft_job_workers)" 1
+kill "$scheduler"
+
+"$WEFT_BIN" train --servers 1 --workers 1 --epochs 10000 --metrics 0 >train.out 2>train.err &
+train=$!
+tap_run "so does weft train" wait_for grep -q '^metrics: ' train.out
+at=$(sed -n 's/^metrics: //p' train.out)
+tap_run "its processes become ready" wait_for at_least 1 "$at" weft_train_processes role=worker
+tap_run "and finish epochs" wait_for at_least 1 "$at" weft_train_epochs_total
+cp scrape.txt train.txt
+fetch "${at%/metrics}/targets" >targets.json
+# shellcheck disable=SC2016 # jq's
+tap_run "Prometheus can find them" jq -e 'map(.labels.role) == ["server", "worker"] and
+    all(.targets | length == 1 and (.[0] | test("^127.0.0.1:[0-9]+$")))' targets.json
+top_at=${at#http://}
+"$WEFT_BIN" top --once "${top_at%/metrics}" >top.txt
+tap_like "and weft top does" "$(cat top.txt)" "^weft top: 1 server, 1 worker, 0 gone"
+kill "$train"
+wait "$train" 2>/dev/null
+at=$(sed -n 's/^metrics: //p' server.out)
+
 # ---- the format and the names ------------------------------------------------------------------
 
 tap_run "the server's text keeps the format" python3 "$check" format server.txt
@@ -118,10 +147,29 @@ if command -v promtool >/dev/null; then
 else
     tap_skip "promtool" "no promtool: install prometheus"
 fi
-python3 "$check" names server.txt worker.txt >names.txt
+tap_run "the scheduler's text keeps the format" python3 "$check" format scheduler.txt
+tap_run "that of weft train keeps it" python3 "$check" format train.txt
+python3 "$check" names server.txt worker.txt scheduler.txt train.txt >names.txt
 sed -n 's/^| `\([a-z_]*\)` | \(counter\|gauge\|histogram\) .*/\1/p' "$WEFT_SOURCE_ROOT/docs/METRICS.md" |
     sort >documented.txt
 tap_is "docs/METRICS.md has every name, and no other" "$(cat documented.txt)" "$(cat names.txt)"
+
+# ---- the dashboard -----------------------------------------------------------------------------
+
+dashboard=$WEFT_SOURCE_ROOT/examples/grafana/weft.json
+python3 "$check" dashboard "$dashboard" >used.txt
+tap_is "every panel asks for something that is there" "$(comm -13 names.txt used.txt)" ""
+tap_is "there are panels" "$(($(wc -l <used.txt) > 15))" 1
+if command -v promtool >/dev/null; then
+    # shellcheck disable=SC2016 # jq's
+    jq '{groups: [{name: "weft", rules: [.panels[].targets[].expr |
+        gsub("\\$__rate_interval"; "1m") | gsub("\\$instance"; ".*") |
+        {record: "a:b", expr: .}] | to_entries |
+        map({record: "a:b\(.key)", expr: .value.expr})}]}' "$dashboard" >rules.yml
+    tap_run "and Prometheus can read the questions" promtool check rules rules.yml
+else
+    tap_skip "Prometheus can read the questions" "no promtool: install prometheus"
+fi
 
 # ---- what is counted ---------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ def main():
         names = set()
         for text in expressions(json.load(open(path))):
             names.update(re.findall(r"\b(?:weft|process)_[a-z0-9_]+\b", text))
-        print("\n".join(sorted(re.sub(r"_(bucket|sum|count)$", "", name) for name in names)))
+        print("\n".join(sorted({re.sub(r"_(bucket|sum|count)$", "", name) for name in names})))
         return
     if verb == "names":
         names = set()

@@ -1,0 +1,267 @@
+/* `weft top`: what the processes of a job do, live, from their /metrics. */
+#include "cli/stop.h"
+#include "cli/top/screen.h"
+#include "cli/top/view.h"
+#include "cli/verbs.h"
+#include "io/clock.h"
+#include "io/http_get.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { WORDS_MAX = WEFT_TOP_TARGETS_MAX, ONCE_WIDTH = 80, TARGETS_BYTES_MAX = 1 << 20 };
+
+/* For one process to answer: a busy one takes a second for each shard that does not come to it. */
+#define PATIENCE_NS (5 * WEFT_NS_PER_S)
+
+struct top {
+    const char *words[WORDS_MAX];
+    uint32_t word_count;
+    const char *targets_file;
+    uint32_t interval_ms;
+    uint32_t width;
+    uint32_t intervals; /* of --once: scrapes after the first */
+    bool once;
+
+    struct weft_top_target *targets; /* (WEFT_TOP_TARGETS_MAX,) */
+    uint32_t count;
+    struct weft_top_view view;
+};
+
+/* ---- whom to watch --------------------------------------------------------------------------- */
+
+/* One that is there already stays; true unless the text is no target. */
+static bool add_target(struct top *top, const char *text)
+{
+    struct weft_top_target target;
+    if (top->count == WEFT_TOP_TARGETS_MAX || weft_top_target_init(&target, text) != WEFT_OK) {
+        return false;
+    }
+    for (uint32_t i = 0; i < top->count; i++) {
+        if (strcmp(top->targets[i].name, target.name) == 0) {
+            return true;
+        }
+    }
+    top->targets[top->count++] = target;
+    return true;
+}
+
+/* [{"targets": ["host:port", ...], "labels": {...}}, ...], as Prometheus' service discovery has it;
+ * what is not of that form is passed over. */
+static uint32_t add_discovered(struct top *top, const char *text)
+{
+    const cJSON *group, *name;
+    uint32_t found = 0;
+    cJSON *list = cJSON_Parse(text);
+    cJSON_ArrayForEach(group, list)
+    {
+        cJSON_ArrayForEach(name, cJSON_GetObjectItemCaseSensitive(group, "targets"))
+        {
+            /* Addresses alone: a list from elsewhere names no files of ours. */
+            if (cJSON_IsString(name) && strchr(name->valuestring, '/') == NULL &&
+                strchr(name->valuestring, ':') != NULL) {
+                found += add_target(top, name->valuestring);
+            }
+        }
+    }
+    cJSON_Delete(list);
+    return found;
+}
+
+static bool read_targets(struct top *top)
+{
+    static char text[TARGETS_BYTES_MAX + 1];
+    FILE *file = fopen(top->targets_file, "re");
+    if (file == NULL) {
+        fprintf(stderr, "weft top: cannot read %s: %s\n", top->targets_file, strerror(errno));
+        return false;
+    }
+    size_t bytes = fread(text, 1, TARGETS_BYTES_MAX, file);
+    text[bytes] = '\0';
+    (void)fclose(file);
+    if (add_discovered(top, text) == 0) {
+        fprintf(stderr,
+                "weft top: %s names nobody; it must be JSON like [{\"targets\": "
+                "[\"127.0.0.1:9101\"]}]\n",
+                top->targets_file);
+        return false;
+    }
+    return true;
+}
+
+/* `weft train` knows where its servers and workers answer. */
+static void follow(struct top *top)
+{
+    for (uint32_t i = 0; i < top->count; i++) {
+        struct weft_top_target *target = &top->targets[i];
+        char *text = NULL;
+        if (target->file == NULL && !target->is_gone && strcmp(target->role, "train") == 0 &&
+            weft_http_get(target->host, target->port, "/targets", PATIENCE_NS, &text, NULL) ==
+                WEFT_OK) {
+            (void)add_discovered(top, text);
+            free(text);
+        }
+    }
+}
+
+static void poll_all(struct top *top)
+{
+    for (uint32_t i = 0; i < top->count; i++) {
+        bool was_train = strcmp(top->targets[i].role, "train") == 0;
+        weft_top_target_poll(&top->targets[i], PATIENCE_NS);
+        if (was_train || strcmp(top->targets[i].role, "train") == 0) {
+            follow(top); /* those that it adds are polled in this very round */
+        }
+    }
+}
+
+/* ---- showing --------------------------------------------------------------------------------- */
+
+static bool is_anybody_there(const struct top *top)
+{
+    for (uint32_t i = 0; i < top->count; i++) {
+        if (!top->targets[i].is_gone) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int show_once(struct top *top)
+{
+    poll_all(top);
+    for (uint32_t i = 0; i < top->intervals && !weft_stop_asked(); i++) {
+        const struct timespec pause = {.tv_sec = top->interval_ms / 1000,
+                                       .tv_nsec = (long)(top->interval_ms % 1000) * 1000000};
+        (void)nanosleep(&pause, NULL);
+        poll_all(top);
+    }
+    weft_top_view_draw(&top->view, top->targets, top->count, top->width);
+    for (uint32_t i = 0; i < top->view.count; i++) {
+        puts(top->view.lines[i]);
+    }
+    return is_anybody_there(top) ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+static void draw(struct top *top)
+{
+    char foot[96];
+    snprintf(foot, sizeof(foot), " q quit   space ask again   every %.1f s",
+             top->interval_ms / 1000.0);
+    weft_top_view_draw(&top->view, top->targets, top->count, weft_top_screen_width());
+    weft_top_screen_show(&top->view, foot);
+}
+
+static int show_live(struct top *top)
+{
+    const char *why;
+    if (!weft_top_screen_open(&why)) {
+        fprintf(stderr, "weft top: %s\n", why);
+        return WEFT_EXIT_FAILED;
+    }
+    enum weft_top_key key = WEFT_TOP_KEY_NEXT;
+    uint64_t next_ns = 0;
+    while (key != WEFT_TOP_KEY_QUIT && !weft_stop_asked()) {
+        uint64_t now_ns = weft_clock_now_ns();
+        if (key == WEFT_TOP_KEY_NEXT || now_ns >= next_ns) {
+            poll_all(top);
+            next_ns = now_ns + top->interval_ms * WEFT_NS_PER_MS;
+        }
+        draw(top);
+        now_ns = weft_clock_now_ns();
+        uint64_t left_ms = now_ns < next_ns ? (next_ns - now_ns) / WEFT_NS_PER_MS + 1 : 1;
+        key = weft_top_screen_wait((int)left_ms);
+    }
+    weft_top_screen_close();
+    return WEFT_EXIT_OK;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static int check(const struct weft_command *command, struct top *top)
+{
+    for (uint32_t i = 0; i < top->word_count; i++) {
+        if (!add_target(top, top->words[i])) {
+            return weft_options_usage(command,
+                                      "\"%.80s\" is nobody to watch; it must be [HOST:]PORT, or "
+                                      "the path of a saved /metrics",
+                                      top->words[i]);
+        }
+    }
+    if (top->word_count == 0 && top->targets_file == NULL) {
+        return weft_options_usage(command,
+                                  "whom? name the [HOST:]PORT of --metrics of a process, of "
+                                  "several, or of weft train");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+static int run(struct top *top)
+{
+    if (top->targets_file != NULL && !read_targets(top)) {
+        return WEFT_EXIT_FAILED;
+    }
+    weft_stop_install();
+    int status = top->once ? show_once(top) : show_live(top);
+    for (uint32_t i = 0; i < top->count; i++) {
+        weft_top_target_fini(&top->targets[i]);
+    }
+    return status;
+}
+
+int weft_cli_top(int argc, char **argv)
+{
+    static struct weft_top_target targets[WEFT_TOP_TARGETS_MAX];
+    static struct top top;
+    top = (struct top){.interval_ms = 2000, .width = ONCE_WIDTH, .targets = targets};
+    const struct weft_option options[] = {
+        {"targets", "FILE",
+         "watch whom this file names, JSON as of Prometheus' file_sd_configs:\n"
+         "[{\"targets\": [\"127.0.0.1:9101\"]}]",
+         WEFT_OPTION_STRING, .value = &top.targets_file, .fallback = "none"},
+        {"interval-ms", "MS", "time between two looks", WEFT_OPTION_U32, .value = &top.interval_ms,
+         .min = 100, .max = 3600000},
+        {"once", NULL, "print one picture as text, and end: for scripts", WEFT_OPTION_FLAG,
+         .value = &top.once},
+        {"intervals", "N",
+         "with --once: look N times more before, and show the rates of the last\n"
+         "interval; 0 = rates since the processes began",
+         WEFT_OPTION_U32, .value = &top.intervals, .max = 1000000},
+        {"width", "N", "columns of --once", WEFT_OPTION_U32, .value = &top.width, .min = 60,
+         .max = WEFT_TOP_WIDTH_MAX},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "top",
+        .summary =
+            "watch the processes of a job live: rates, where the time goes, hot rows, losses",
+        .arguments = "[HOST:]PORT...",
+        .operands = top.words,
+        .operands_max = WORDS_MAX,
+        .operand_count = &top.word_count,
+        .description =
+            "Reads what servers, workers and `weft train` serve with --metrics. One process, or\n"
+            "several; that of `weft train` names all the others. A process that does not answer "
+            "any\n"
+            "more is shown as gone. The bar of an RPC is where its time went: n network, q queue "
+            "of\n"
+            "the server, w waiting for slower workers, p work of the server, u queue and c work "
+            "of\n"
+            "the worker. workers is those active in the last second / those connected. Keys: q "
+            "ends,\n"
+            "a space asks again. With --once the exit status is 1 when nobody answered.",
+        .example = "  weft train --metrics 9100 --epochs 100 &\n"
+                   "  weft top 9100\n"
+                   "  weft top --once 10.0.0.1:9101 10.0.0.2:9101",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check(&command, &top);
+    }
+    return status == WEFT_OPTIONS_RUN ? run(&top) : status;
+}

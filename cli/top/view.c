@@ -1,0 +1,338 @@
+#include "cli/top/view.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+[[gnu::format(printf, 3, 4)]] static void add(struct weft_top_view *view, uint32_t width,
+                                              const char *format, ...)
+{
+    char text[2 * WEFT_TOP_WIDTH_MAX];
+    va_list args;
+    if (view->count == WEFT_TOP_LINES_MAX) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    size_t end = strnlen(text, width);
+    while (end > 0 && text[end - 1] == ' ') {
+        end--;
+    }
+    snprintf(view->lines[view->count], sizeof(view->lines[0]), "%.*s", (int)end, text);
+    view->is_head[view->count++] = false;
+}
+
+static void head(struct weft_top_view *view, uint32_t width, const char *text)
+{
+    add(view, width, "%s", "");
+    add(view, width, "%s", text);
+    view->is_head[view->count > 0 ? view->count - 1 : 0] = true;
+}
+
+const char *weft_top_short(double value, char text_p[16])
+{
+    static const char units[] = " kMGTP";
+    unsigned unit = 0;
+    while (value >= 999.5 && unit < sizeof(units) - 2) {
+        value /= 1000;
+        unit++;
+    }
+    if (unit == 0) {
+        bool is_whole = value == floor(value);
+        snprintf(text_p, 16, value < 9.95 && !is_whole ? "%.1f" : "%.0f", value);
+    } else {
+        snprintf(text_p, 16, value < 9.95 ? "%.1f%c" : "%.0f%c", value, units[unit]);
+    }
+    return text_p;
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+static bool is_role(const struct weft_top_target *target, const char *role)
+{
+    return strcmp(target->role, role) == 0;
+}
+
+static uint32_t count_role(const struct weft_top_target *targets, uint32_t count, const char *role)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        found += is_role(&targets[i], role) && !targets[i].is_gone;
+    }
+    return found;
+}
+
+/* Room for the short texts of one line. */
+struct cells {
+    char text[8][16];
+    unsigned used;
+};
+
+static const char *rate(struct cells *cells, const struct weft_top_target *target, const char *name,
+                        const char *with)
+{
+    return weft_top_short(weft_top_rate(target, name, with), cells->text[cells->used++]);
+}
+
+static const char *now(struct cells *cells, const struct weft_top_target *target, const char *name)
+{
+    return weft_top_short(weft_samples_sum(&target->now, name, NULL), cells->text[cells->used++]);
+}
+
+static void draw_gone(struct weft_top_view *view, const struct weft_top_target *target,
+                      uint32_t width)
+{
+    add(view, width, "%-21.21s gone: %s", target->name, target->why);
+}
+
+static void draw_server(struct weft_top_view *view, const struct weft_top_target *target,
+                        uint32_t width)
+{
+    struct cells cells = {.used = 0};
+    uint32_t shards = 0;
+    for (uint32_t i = 0; i < target->now.count; i++) {
+        shards += strcmp(target->now.at[i].name, "weft_workers_connected") == 0;
+    }
+    double connected = weft_samples_sum(&target->now, "weft_workers_connected", NULL);
+    double active = weft_samples_sum(&target->now, "weft_workers_active", NULL);
+    char workers[32];
+    snprintf(workers, sizeof(workers), "%.0f/%.0f", shards > 0 ? active / shards : 0,
+             shards > 0 ? connected / shards : 0);
+    add(view, width, "%-21.21s %3u %7s %6s %6s %6s %6s %6s %4.0f %6s", target->name, shards,
+        workers, rate(&cells, target, "weft_requests_total", "kind=\"push\""),
+        rate(&cells, target, "weft_requests_total", "kind=\"pull\""),
+        rate(&cells, target, "weft_updates_applied_total", NULL),
+        rate(&cells, target, "weft_received_bytes_total", NULL),
+        rate(&cells, target, "weft_sent_bytes_total", NULL),
+        100 * weft_top_rate(target, "process_cpu_seconds_total", NULL),
+        now(&cells, target, "process_resident_memory_bytes"));
+}
+
+static void draw_worker(struct weft_top_view *view, const struct weft_top_target *target,
+                        uint32_t width)
+{
+    struct cells cells = {.used = 0};
+    add(view, width, "%-21.21s %3.0f %7s %6s %6s %6s %6s %6s %4.0f %6s", target->name,
+        weft_samples_sum(&target->now, "weft_worker_rank", NULL),
+        rate(&cells, target, "weft_step_seconds_count", NULL),
+        rate(&cells, target, "weft_client_messages_total", "kind=\"push\""),
+        rate(&cells, target, "weft_client_messages_total", "kind=\"pull\""),
+        rate(&cells, target, "weft_client_elements_total", "kind=\"push\""),
+        rate(&cells, target, "weft_received_bytes_total", NULL),
+        rate(&cells, target, "weft_sent_bytes_total", NULL),
+        100 * weft_top_rate(target, "process_cpu_seconds_total", NULL),
+        now(&cells, target, "process_resident_memory_bytes"));
+}
+
+static void draw_other(struct weft_top_view *view, const struct weft_top_target *target,
+                       uint32_t width)
+{
+    struct cells cells = {.used = 0};
+    add(view, width, "%-21.21s %-46s %4.0f %6s", target->name, target->role,
+        100 * weft_top_rate(target, "process_cpu_seconds_total", NULL),
+        now(&cells, target, "process_resident_memory_bytes"));
+}
+
+/* All of a role under one head; nothing when there is none. role "" = those that never answered. */
+static void draw_role(struct weft_top_view *view, const struct weft_top_target *targets,
+                      uint32_t count, const char *role, const char *title, uint32_t width,
+                      void (*draw)(struct weft_top_view *, const struct weft_top_target *,
+                                   uint32_t))
+{
+    bool begun = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_role(&targets[i], role)) {
+            continue;
+        }
+        if (!begun) {
+            head(view, width, title);
+            begun = true;
+        }
+        if (targets[i].is_gone) {
+            draw_gone(view, &targets[i], width);
+        } else {
+            draw(view, &targets[i], width);
+        }
+    }
+}
+
+/* ---- where the time goes --------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    char letter;
+} parts[] = {{"n_tx", 'n'},    {"ps_queue", 'q'}, {"ps_wait", 'w'},
+             {"ps_proc", 'p'}, {"w_queue", 'u'},  {"w_proc", 'c'}};
+
+enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
+
+/* Mean of a part over the RPCs of all workers, us. */
+static double part_us(const struct weft_top_target *targets, uint32_t count, const char *kind,
+                      const char *part)
+{
+    double sum = 0, rpcs = 0;
+    char with[64];
+    snprintf(with, sizeof(with), "kind=\"%s\",part=\"%s\"", kind, part);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_role(&targets[i], "worker") || targets[i].is_gone) {
+            continue;
+        }
+        double rate_rpcs = weft_top_rate(&targets[i], "weft_rpc_latency_seconds_count", with);
+        sum += weft_top_rate(&targets[i], "weft_rpc_latency_seconds_sum", with);
+        rpcs += rate_rpcs;
+    }
+    return rpcs > 0 ? sum / rpcs * 1e6 : 0;
+}
+
+/* Letters in proportion: part i ends where the sum of the first i parts does. */
+static void draw_bar(char *bar_p, uint32_t width, const double *us, double total)
+{
+    double sum = 0;
+    uint32_t at = 0;
+    for (int i = 0; i < PARTS; i++) {
+        sum += us[i];
+        uint32_t end = (uint32_t)(sum / total * width + 0.5);
+        for (; at < end && at < width; at++) {
+            bar_p[at] = parts[i].letter;
+        }
+    }
+    bar_p[at] = '\0';
+}
+
+static void draw_times(struct weft_top_view *view, const struct weft_top_target *targets,
+                       uint32_t count, uint32_t width)
+{
+    static const char *const kinds[] = {"push", "pull"};
+    char bar[WEFT_TOP_WIDTH_MAX + 1];
+    head(view, width,
+         "TIME OF AN RPC   n network  q queue  w waits for others  p server  u, c worker");
+    for (int k = 0; k < 2; k++) {
+        double us[PARTS], total = 0;
+        char text[16];
+        for (int i = 0; i < PARTS; i++) {
+            us[i] = part_us(targets, count, kinds[k], parts[i].name);
+            total += us[i];
+        }
+        if (!(total > 0 && total < 1e15)) { /* of figures that make no sense, too */
+            add(view, width, "%s  none", kinds[k]);
+            continue;
+        }
+        draw_bar(bar, width - 18, us, total);
+        add(view, width, "%s %6s us  |%s|", kinds[k], weft_top_short(total, text), bar);
+    }
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+static double sum_rate(const struct weft_top_target *targets, uint32_t count, const char *name)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += targets[i].is_gone ? 0 : weft_top_rate(&targets[i], name, NULL);
+    }
+    return sum;
+}
+
+static double sum_now(const struct weft_top_target *targets, uint32_t count, const char *name)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += targets[i].is_gone ? 0 : weft_samples_sum(&targets[i].now, name, NULL);
+    }
+    return sum;
+}
+
+static void draw_network(struct weft_top_view *view, const struct weft_top_target *targets,
+                         uint32_t count, uint32_t width)
+{
+    char text[8][16];
+    double sent = sum_rate(targets, count, "weft_data_packets_sent_total");
+    double lost = sum_rate(targets, count, "weft_packets_lost_total");
+    head(view, width, "NETWORK");
+    add(view, width, "packets/s %s  lost %s (%.2f %%)  sent again %s  marked %s  dropped here %s",
+        weft_top_short(sent, text[0]), weft_top_short(lost, text[1]),
+        sent > 0 ? 100 * lost / sent : 0.0,
+        weft_top_short(sum_rate(targets, count, "weft_packets_retransmitted_total"), text[2]),
+        weft_top_short(sum_rate(targets, count, "weft_packets_marked_total"), text[3]),
+        weft_top_short(sum_rate(targets, count, "weft_datagrams_dropped_total"), text[4]));
+    add(view, width, "chunks left out/s %s  credit: %s of %s packets out, %s of %s senders wait",
+        weft_top_short(sum_rate(targets, count, "weft_chunks_missing_total"), text[0]),
+        weft_top_short(sum_now(targets, count, "weft_credit_outstanding_packets"), text[1]),
+        weft_top_short(sum_now(targets, count, "weft_credit_budget_packets"), text[2]),
+        weft_top_short(sum_now(targets, count, "weft_senders_waiting"), text[3]),
+        weft_top_short(sum_now(targets, count, "weft_senders_active"), text[4]));
+}
+
+/* The hottest of all servers together; each has its own rows. */
+static const struct weft_top_hot *next_hot(const struct weft_top_target *targets, uint32_t count,
+                                           uint32_t *taken)
+{
+    uint32_t best = count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!targets[i].is_gone && taken[i] < targets[i].hot_count &&
+            (best == count ||
+             targets[i].hot[taken[i]].updates > targets[best].hot[taken[best]].updates)) {
+            best = i;
+        }
+    }
+    return best == count ? NULL : &targets[best].hot[taken[best]++];
+}
+
+static void draw_hot(struct weft_top_view *view, const struct weft_top_target *targets,
+                     uint32_t count, uint32_t width)
+{
+    uint32_t taken[WEFT_TOP_TARGETS_MAX] = {0};
+    double updates = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        updates += targets[i].is_gone ? 0 : targets[i].hot_updates;
+    }
+    const struct weft_top_hot *hot = next_hot(targets, count, taken);
+    if (hot == NULL) {
+        return;
+    }
+    head(view, width, "HOT ROWS OF TABLE 0   updates    share");
+    for (int i = 0; i < 5 && hot != NULL; i++, hot = next_hot(targets, count, taken)) {
+        char text[16];
+        add(view, width, "%-20s %8s %7.3f %%", hot->id, weft_top_short(hot->updates, text),
+            updates > 0 ? 100 * hot->updates / updates : 0.0);
+    }
+}
+
+static void draw_title(struct weft_top_view *view, const struct weft_top_target *targets,
+                       uint32_t count, uint32_t width)
+{
+    uint32_t gone = 0;
+    bool rates = false;
+    for (uint32_t i = 0; i < count; i++) {
+        gone += targets[i].is_gone;
+        rates |= targets[i].before.count > 0;
+    }
+    add(view, width, "weft top: %u server%s, %u worker%s, %u gone; rates %s",
+        count_role(targets, count, "server"), count_role(targets, count, "server") == 1 ? "" : "s",
+        count_role(targets, count, "worker"), count_role(targets, count, "worker") == 1 ? "" : "s",
+        gone, rates ? "of the last interval" : "since the processes began");
+    view->is_head[0] = true;
+}
+
+void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target *targets,
+                        uint32_t count, uint32_t width)
+{
+    view->count = 0;
+    draw_title(view, targets, count, width);
+    draw_role(view, targets, count, "server",
+              "SERVER             shards workers push/s pull/s rows/s in B/s outB/s cpu%    mem",
+              width, draw_server);
+    draw_role(view, targets, count, "worker",
+              "WORKER               rank  step/s push/s pull/s rows/s in B/s outB/s cpu%    mem",
+              width, draw_worker);
+    draw_role(view, targets, count, "train", "OTHERS", width, draw_other);
+    draw_role(view, targets, count, "scheduler", "SCHEDULER", width, draw_other);
+    draw_role(view, targets, count, "", "NO ANSWER", width, draw_gone);
+    draw_times(view, targets, count, width);
+    draw_network(view, targets, count, width);
+    draw_hot(view, targets, count, width);
+}

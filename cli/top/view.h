@@ -1,0 +1,24 @@
+/* The picture of `weft top`: targets in, lines of text out; no terminal, no clock. What --once prints
+ * and what the screen shows is the same.
+ */
+#ifndef WEFT_CLI_TOP_VIEW_H
+#define WEFT_CLI_TOP_VIEW_H
+
+#include "cli/top/target.h"
+
+enum { WEFT_TOP_LINES_MAX = 400, WEFT_TOP_WIDTH_MAX = 240 };
+
+struct weft_top_view {
+    char lines[WEFT_TOP_LINES_MAX][WEFT_TOP_WIDTH_MAX + 1];
+    bool is_head[WEFT_TOP_LINES_MAX]; /* to be shown bright */
+    uint32_t count;
+};
+
+/* Shape:   targets (count,); width 60 to WEFT_TOP_WIDTH_MAX columns. */
+void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target *targets,
+                        uint32_t count, uint32_t width);
+
+/* 1234567 -> "1.2M": at most six characters. */
+const char *weft_top_short(double value, char text_p[16]);
+
+#endif

@@ -1,0 +1,42 @@
+/* /metrics and /targets of `weft train`: how far the job is, and where its processes say the rest.
+ */
+#ifndef WEFT_CLI_TRAIN_METRICS_H
+#define WEFT_CLI_TRAIN_METRICS_H
+
+#include "cli/metrics.h"
+#include "cli/process.h"
+
+#include <pthread.h>
+
+enum { WEFT_TRAIN_METRICS_MAX = 96 }; /* processes of a job */
+
+struct weft_train_metrics {
+    struct weft_metrics metrics;
+    pthread_mutex_t lock; /* of what follows */
+    struct {
+        const char *role; /* "server", "worker" */
+        uint32_t rank;
+        char at[WEFT_METRICS_URL_BYTES]; /* "127.0.0.1:41234" */
+    } targets[WEFT_TRAIN_METRICS_MAX];
+    uint32_t count;
+    uint32_t servers_ready;
+    uint32_t workers_ready;
+    uint64_t epochs; /* finished, of all workers together */
+};
+
+/* Errors:  as weft_metrics_start. */
+weft_status weft_train_metrics_start(struct weft_train_metrics *train,
+                                     const struct weft_metrics_options *options,
+                                     char error_p[WEFT_HTTP_ERROR_BYTES]);
+/* A zeroed one is fine. */
+void weft_train_metrics_stop(struct weft_train_metrics *train);
+
+/* What a child needs to be told; nothing without --metrics. */
+void weft_train_metrics_add(const struct weft_metrics_options *options,
+                            struct weft_arguments *arguments);
+
+/* A child said this. */
+void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft_process *process,
+                             const cJSON *message);
+
+#endif

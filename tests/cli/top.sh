@@ -1,0 +1,82 @@
+#!/bin/sh
+# weft top: the picture as text, from saved expositions and from processes; gone ones; a terminal.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+cd "$tap_tmp" || exit 1
+here=$WEFT_SOURCE_ROOT/tests/cli/top
+cp "$here/server.prom" "$here/worker.prom" .
+one='' two=''
+trap 'kill $one $two 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
+
+wait_for() { # two minutes
+    tries=0
+    until "$@" 2>/dev/null; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 1200 ] || return 1
+        sleep 0.1
+    done
+}
+
+# ---- as text -----------------------------------------------------------------------------------
+
+"$WEFT_BIN" top --once ./server.prom ./worker.prom ./nobody.prom >seen.txt
+tap_is "it ends well" "$?" 0
+tap_is "the picture of two processes and one that is none" "$(cat seen.txt)" "$(cat "$here/expected.txt")"
+tap_is "80 columns at most" "$(awk 'length > 80' seen.txt)" ""
+"$WEFT_BIN" top --once --width 120 ./server.prom ./worker.prom >wide.txt
+tap_is "120 columns for whom wants them" "$(awk 'length > most {most = length} END {print (most <= 120 && most > 80)}' wide.txt)" 1
+
+# ---- processes ---------------------------------------------------------------------------------
+
+echo '[]' >nobody.json
+python3 "$here/serve.py" server.prom nobody.json one.port & one=$!
+wait_for test -s one.port
+port=$(cat one.port)
+"$WEFT_BIN" top --once "$port" >seen.txt
+tap_is "a server that answers" "$?" 0
+tap_like "with its address" "$(cat seen.txt)" "^127.0.0.1:$port "
+tap_is "and its hottest rows" "$(grep -A9 '^HOT ROWS' seen.txt)" "HOT ROWS OF TABLE 0   updates    share
+18446744073709551615      500  50.000 %
+7                         250  25.000 %
+9                           1   0.100 %"
+
+# One that names the others, as weft train does.
+sed 's/role="server"/role="train"/' server.prom >train.prom
+printf '[{"targets":["127.0.0.1:%s","/etc/passwd"],"labels":{"role":"server"}}, 5]\n' "$port" >job.json
+python3 "$here/serve.py" train.prom job.json two.port & two=$!
+wait_for test -s two.port
+"$WEFT_BIN" top --once "$(cat two.port)" >seen.txt
+tap_like "the servers of a job are found through it" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
+"$WEFT_BIN" top --once --targets job.json >seen.txt
+tap_like "and through a file" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
+
+if python3 -c 'import pty' 2>/dev/null; then
+    tap_run "in a terminal" python3 "$here/live.py" "$WEFT_BIN" "$port"
+    tap_is "that changes its size; q ends it" "$(cat run.out)" "shown
+shown again in another size
+exit 0"
+else
+    tap_skip "in a terminal" "python3 has no pty"
+fi
+
+kill "$two"
+wait "$two" 2>/dev/null
+"$WEFT_BIN" top --once "$port" "$(cat two.port)" >seen.txt
+tap_like "who does not answer is named" "$(cat seen.txt)" "^127.0.0.1:$(cat two.port) *gone: "
+kill "$one"
+wait "$one" 2>/dev/null
+tap_run_fails "nobody answers" 1 "$WEFT_BIN" top --once "$port"
+
+# ---- refusals ----------------------------------------------------------------------------------
+
+tap_run_fails "nobody named" 2 "$WEFT_BIN" top --once
+tap_like "is said" "$(cat run.out)" "whom? name the \[HOST:\]PORT"
+tap_run_fails "a port that is none" 2 "$WEFT_BIN" top --once 70000
+tap_run_fails "a name that is none" 2 "$WEFT_BIN" top --once 127.0.0.1:
+echo '{}' >bad.json
+tap_run_fails "a file that names nobody" 1 "$WEFT_BIN" top --once --targets bad.json
+tap_run_fails "no terminal" 1 "$WEFT_BIN" top ./server.prom
+tap_like "is said" "$(cat run.out)" "no terminal; --once prints instead"
+
+tap_done

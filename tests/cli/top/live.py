@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""live.py WEFT TARGET: runs `weft top` in a terminal of 80 x 24, then of 100 x 40, presses q. Prints what
+was seen and the exit status; no fixed times, but two minutes for each condition."""
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+
+
+def size(fd, rows, columns):
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def wait_for(fd, text):
+    seen, until = b"", time.monotonic() + 120
+    while text not in seen:
+        ready = select.select([fd], [], [], max(0, until - time.monotonic()))[0]
+        if not ready:
+            sys.exit("not seen: %r in %r" % (text, seen))
+        try:
+            seen += os.read(fd, 65536)
+        except OSError:
+            sys.exit("it ended: %r" % seen)
+
+
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ.update(TERM="xterm", LANG="C")
+    os.execv(sys.argv[1], [sys.argv[1], "top", "--interval-ms", "3600000", sys.argv[2]])
+size(fd, 24, 80)
+wait_for(fd, b"q quit")
+print("shown")
+size(fd, 40, 100)
+os.kill(pid, signal.SIGWINCH)
+wait_for(fd, b"q quit")
+print("shown again in another size")
+os.write(fd, b"q")
+until = time.monotonic() + 120
+while True:
+    try:
+        if not os.read(fd, 65536):
+            break
+    except OSError:
+        break
+print("exit", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
