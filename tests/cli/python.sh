@@ -72,6 +72,13 @@ tap_is "both have learnt" \
 kill "$server"
 wait "$server" 2>/dev/null
 
+# One cut, while pushes go on: pairs of rows that add up to zero, restored on four shards and on one.
+tap_run "a checkpoint under load" "$python" "$root/bench/checkpoint_dip.py" --rows 20000 \
+    --batch 2000 --seconds 0.3 --folder "$tap_tmp/dip"
+tap_is "no pair of it is torn" "$(grep -o '"restored_on_shards.*' "$tap_tmp/run.out" |
+    sed 's/, "pairs_changed_since_filled": [1-9][0-9]*//' | tr '\n' ' ')" \
+    '"restored_on_shards": 4, "pairs": 10000, "torn": 0} "restored_on_shards": 1, "pairs": 10000, "torn": 0} '
+
 # Under weft run: servers and rank come from its scheduler.
 unset WEFT_SERVERS WEFT_WORKERS WEFT_JOB_KEY
 tap_run "ps_train.py under weft run" "$WEFT_BIN" run -n 2 -s 2 -- env -u WEFT_SERVERS \
