@@ -1,5 +1,6 @@
 #include "base/assert.h"
 #include "base/init.h"
+#include "base/prefetch.h"
 #include "ps/table_internal.h"
 
 #include <stdlib.h>
@@ -409,12 +410,12 @@ enum { GROUP = 32 };
 static void prefetch_group(const struct weft_table *table, const uint64_t *hashes, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        __builtin_prefetch(&table->index[(uint32_t)hashes[i] & table->index_mask]);
+        weft_prefetch(&table->index[(uint32_t)hashes[i] & table->index_mask]);
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t number = (uint32_t)table->index[(uint32_t)hashes[i] & table->index_mask];
         if (number != 0) {
-            __builtin_prefetch(table_row_at(table, number - 1));
+            weft_prefetch(table_row_at(table, number - 1));
         }
     }
 }

@@ -1,5 +1,6 @@
 /* Gradients into rows. One function pointer a block; what is inside is vector code. */
 #include "base/assert.h"
+#include "base/prefetch.h"
 #include "ps/table_internal.h"
 
 #include <string.h>
@@ -111,7 +112,7 @@ static bool clip(float *gradient, uint32_t count, float most)
 static void prefetch_row(const struct weft_table *table, const struct weft_table_row *row)
 {
     for (uint32_t at = 0; row != NULL && at < table->row_bytes && at < 256; at += 64) {
-        __builtin_prefetch((const uint8_t *)row + at, 1);
+        weft_prefetch_to_write((const uint8_t *)row + at);
     }
 }
 
