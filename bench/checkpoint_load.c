@@ -146,6 +146,7 @@ static void open_all(struct load *load)
     config.clock_ns = clock_now;
     weft_driver_config_default(&driver);
     driver.udp.host = "127.0.0.1";
+    driver.udp.loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_WORKER, 0);
     driver.udp.ep.peers_max = load->shards;
     driver.udp.ep.expects_max = weft_ps_client_expects_max(&config);

@@ -98,9 +98,8 @@ static inline struct weft_provider *bench_server_open(struct bench_server *serve
     driver.udp.ep.peers_max = 8;
     driver.udp.ep.expects_max = weft_shard_expects_max(&shard);
     driver.udp.ep.mode = WEFT_MODE_AUTH;
-    if (server->packet_bytes > 0) {
-        driver.udp.ep.packet_bytes = server->packet_bytes;
-    }
+    driver.udp.loopback_packet_bytes =
+        server->packet_bytes > 0 ? server->packet_bytes : WEFT_UDP_LOOPBACK_BYTES;
     memcpy(driver.udp.ep.psk, bench_key, sizeof(bench_key));
     WEFT_ASSERT(weft_provider_new(weft_ep_crypto_slots(8), &provider) == WEFT_OK);
     driver.udp.ep.crypto = weft_provider_crypto(provider);

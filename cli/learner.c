@@ -198,6 +198,7 @@ static weft_status open_endpoint(struct weft_learner *learner, uint32_t rank,
                                              .seed = learner->job->inject_seed};
     config->busy_poll_us = (uint16_t)learner->job->busy_poll_us;
     config->ep.keepalive_ns = weft_job_span_ns(learner->job->keepalive_ms);
+    config->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     config->ep.name = weft_rpc_name(WEFT_ROLE_WORKER, rank);
     config->ep.peers_max = learner->shard_count;
     config->ep.expects_max = weft_ps_client_expects_max(client);

@@ -107,6 +107,9 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
         return weft_io_fail(error, status, "no memory for receive buffers");
     }
     struct weft_ep_config ep = config->ep;
+    if (weft_sock_addr_is_loopback(&addr) && config->loopback_packet_bytes != 0) {
+        ep.packet_bytes = config->loopback_packet_bytes;
+    }
     ep.rx_window = window_of(ep.rx_window, ep.packet_bytes, udp->facts.recv_buffer_bytes);
     ep.same_host = weft_sock_addr_is_loopback(&addr); /* a socket bound to it reaches nothing else */
     if (ep.packet_bytes_sure == 0 && !weft_sock_addr_is_loopback(&addr)) {

@@ -36,12 +36,19 @@ struct weft_udp_config {
     uint16_t port;                /* 0 = any free one; weft_udp_port tells */
     uint16_t busy_poll_us;        /* look at the socket so long before a sleep; 0 = not */
     uint32_t socket_buffer_bytes; /* asked for, each way; weft_udp_facts: granted */
+    uint16_t loopback_packet_bytes; /* ep.packet_bytes where host is a loopback address, which takes
+                                     * any; 0 (default) = ep.packet_bytes there, too */
     uint8_t gso;                  /* 0: one datagram a message, as where GSO is refused */
     uint8_t gro;                  /* 0: do not ask for merged datagrams */
     uint8_t insecure_network;     /* 1: mode none beyond loopback, too: anybody there may write */
     struct weft_loss_config loss; /* drop on arrival, on purpose */
     struct weft_ep_config ep;
 };
+
+/* loopback_packet_bytes for a parameter server: a packet costs a copy and, whatever its length, a
+ * system call's share, an authentication, a lookup of its message; from about this length on the
+ * copy is most of it. */
+enum { WEFT_UDP_LOOPBACK_BYTES = 32768 };
 
 /* Cumulative since open. What the endpoint dropped is in weft_ep_counters. */
 struct weft_udp_counters {

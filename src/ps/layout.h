@@ -58,6 +58,19 @@ static inline void weft_ps_load_ids(const uint8_t *at, uint32_t id_bytes, uint32
     }
 }
 
+/* A message that may lose chunks has them so small whatever the packets are: a lost one must not take
+ * thousands of rows with it. It is what a packet of 1,472 bytes holds. */
+enum { WEFT_PS_BOUND_CHUNK_BYTES = 1408 };
+
+/* Elements in a chunk, where the packets take packet_elems. */
+static inline uint32_t weft_ps_chunk_elems(uint32_t packet_elems, uint16_t elem_bytes,
+                                           uint32_t head_elems, uint32_t bound_ppm)
+{
+    uint32_t elems = WEFT_PS_BOUND_CHUNK_BYTES / elem_bytes;
+    elems = elems > head_elems ? elems : head_elems;
+    return bound_ppm > 0 && elems < packet_elems ? elems : packet_elems;
+}
+
 static inline void weft_ps_store_id(uint8_t *at, uint32_t id_bytes, uint32_t index, uint64_t id)
 {
     /* Little-endian: the low half comes first. */

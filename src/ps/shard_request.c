@@ -221,6 +221,15 @@ static uint32_t reply_clock(const struct weft_shard *shard, const struct shard_s
                : 0;
 }
 
+static uint16_t reply_chunk_elems(const struct weft_shard *shard, const struct shard_slot *slot,
+                                  uint32_t bound_ppm)
+{
+    uint16_t elem_bytes = slot->answer_elem_bytes;
+    return (uint16_t)weft_ps_chunk_elems(
+        shard->msgr.ops->chunk_elems(shard->msgr.self, slot->peer, elem_bytes), elem_bytes,
+        weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes), bound_ppm);
+}
+
 /* The head is written last, because it tells the time of departure. */
 static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
@@ -255,6 +264,9 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .deadline_ns = WEFT_NEVER,
         .user = slot_index(shard, slot),
     };
+    if (send.bound_ppm > 0) {
+        send.chunk_elems = reply_chunk_elems(shard, slot, send.bound_ppm);
+    }
     uint64_t seq;
     weft_status status = shard->msgr.ops->send(shard->msgr.self, &send, now_ns, &seq);
     if (status == WEFT_OK) {
