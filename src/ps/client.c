@@ -419,11 +419,29 @@ static weft_status lists_check(const struct weft_ps_client *client, struct ps_li
     return rows > client->config.rows_per_op_max || bound_ppm >= WEFT_PPM ? WEFT_INVALID : WEFT_OK;
 }
 
+/* Nothing to sort: pieces of the list as they are. */
+static void one_shard_parts(struct weft_ps_client *client, uint32_t index,
+                            const struct ps_list *list)
+{
+    bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
+    uint32_t dim = client->tables[list->table].spec.dim, count;
+    for (uint32_t first = 0; first < list->n; first += count) {
+        count = (uint32_t)weft_min_u64(list->n - first, client->config.rows_per_rpc_max);
+        struct ps_list slice = ps_list_slice(list, dim, first, count);
+        (void)(is_push ? weft_ps_part_push : weft_ps_part_pull)(client, index, &slice, 0, NULL,
+                                                                count);
+    }
+}
+
 /* The parts of one list; its rows' order is written behind that of the lists before. */
 static void list_parts(struct weft_ps_client *client, uint32_t index, const struct ps_list *list,
                        uint32_t *order)
 {
     bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
+    if (client->config.shards == 1 && (is_push || client->tables[list->table].missed.count == 0)) {
+        one_shard_parts(client, index, list);
+        return;
+    }
     sort_rows(client, list, !is_push, order);
     for (uint32_t s = 0; s < client->config.shards; s++) {
         uint32_t end = client->sort_start[2 * s + 2], count;

@@ -9,6 +9,7 @@
 #define WEFT_PS_CLIENT_INTERNAL_H
 
 #include "ps/client.h"
+#include "ps/layout.h"
 #include "ps/missed.h"
 #include "ps/once.h"
 
@@ -52,6 +53,21 @@ static inline uint32_t ps_list_used(const struct ps_list *list, const struct wef
     return at + used <= list->floats ? used : at < list->floats ? (uint32_t)(list->floats - at) : 0;
 }
 
+/* The list's rows first .. first + count - 1 as a list. */
+static inline struct ps_list ps_list_slice(const struct ps_list *list, uint32_t dim, uint32_t first,
+                                           uint32_t count)
+{
+    struct ps_list slice = *list;
+    uint64_t skipped = (uint64_t)first * dim;
+    slice.n = count;
+    slice.first += first;
+    slice.ids = list->ids == NULL ? NULL : list->ids + first;
+    slice.floats = list->floats > skipped ? list->floats - skipped : 0;
+    slice.values = list->values == NULL ? NULL : list->values + skipped;
+    slice.out = list->out == NULL ? NULL : list->out + skipped;
+    return slice;
+}
+
 struct ps_part {
     enum ps_part_state state;
     uint8_t kind;        /* enum weft_rpc_op */
@@ -63,7 +79,7 @@ struct ps_part {
     uint32_t shard;
     uint32_t op;           /* WEFT_PS_NONE: a gate, or what resumes a table */
     struct ps_list list;   /* PULL: ids and out are borrowed until done */
-    const uint32_t *order; /* (rows,): its rows of the list */
+    const uint32_t *order; /* (rows,): its rows of the list; NULL: all of it, in its order */
     uint32_t rows;
     uint32_t bound_ppm; /* PUSH: of the request. PULL: of the answer */
     uint32_t clock;     /* PUSH: of the gradients. PULL: needed */
@@ -179,6 +195,11 @@ static inline struct ps_link *ps_link_of(struct weft_ps_client *client, uint16_t
     return &client->links[(size_t)table * client->config.shards + shard];
 }
 
+static inline uint32_t ps_part_row(const struct ps_part *part, uint32_t r)
+{
+    return part->order == NULL ? r : part->order[r];
+}
+
 static inline uint64_t ps_clock_ns(const struct weft_ps_client *client)
 {
     return client->config.clock_ns(client->config.clock_arg);
@@ -213,6 +234,17 @@ void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *pa
 void weft_ps_part_wait(struct weft_ps_client *client, uint32_t part);
 /* The shard is gone, or the request cannot be sent. */
 void weft_ps_part_fail(struct weft_ps_client *client, uint32_t part, weft_status status);
+
+/* client_rows.c: between the caller's rows and messages */
+
+/* The rows of one chunk of a PUSH: n ids, then n blocks; the one copy that a push makes. */
+void weft_ps_rows_gather(const struct ps_part *part, const struct weft_table_spec *spec,
+                         uint8_t *chunk, struct weft_ps_chunk_rows place);
+/* The ids of a PULL. */
+void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out);
+/* Copy what came into the caller's rows; what did not come keeps its old value, and is remembered. */
+void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *part,
+                          const struct weft_msg_event *event);
 
 /* client.c */
 void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);

@@ -82,26 +82,6 @@ uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t
     return part_index(client, part);
 }
 
-/* The rows of one chunk: n ids, then n blocks; the one copy that a push makes. */
-static void gather_chunk(uint8_t *chunk, struct weft_ps_chunk_rows place,
-                         const struct weft_table_spec *spec, const struct ps_list *list,
-                         const uint32_t *order)
-{
-    uint32_t blocks = weft_table_blocks(spec);
-    size_t block_bytes = (size_t)weft_table_block_floats(spec) * 4;
-    uint32_t r = place.first / blocks, block = place.first % blocks;
-    for (uint32_t i = 0; i < place.count; i++) {
-        uint32_t row = order[r];
-        uint8_t *out = chunk + place.blocks_offset + i * block_bytes;
-        size_t at, used_bytes = (size_t)ps_list_used(list, spec, row, block, &at) * 4;
-        weft_ps_store_id(chunk + place.ids_offset, list->id_bytes, i, ps_list_id(list, row));
-        memcpy(out, list->values + at, used_bytes);
-        memset(out + used_bytes, 0, block_bytes - used_bytes);
-        block = block + 1 == blocks ? 0 : block + 1;
-        r += block == 0;
-    }
-}
-
 uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
                            uint32_t shard, const uint32_t *order, uint32_t rows)
 {
@@ -122,10 +102,9 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
     part->request_chunk_elems = (uint16_t)chunk_elems;
     for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {
         uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, total - begin);
-        gather_chunk(
-            part->request + (size_t)begin * elem_bytes,
-            weft_ps_chunk_rows(elem_bytes, list->id_bytes, chunk_elems, head_elems, k, elems),
-            &table->spec, list, order);
+        weft_ps_rows_gather(
+            part, &table->spec, part->request + (size_t)begin * elem_bytes,
+            weft_ps_chunk_rows(elem_bytes, list->id_bytes, chunk_elems, head_elems, k, elems));
     }
     return part_index(client, part);
 }
@@ -149,9 +128,7 @@ uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const str
                            rows * weft_table_blocks(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, list->id_bytes);
     part_memory(client, part, head_elems + rows, list->id_bytes, reply_elems * elem_bytes);
-    for (uint32_t r = 0; r < rows; r++) {
-        weft_ps_store_id(part->request, list->id_bytes, head_elems + r, ps_list_id(list, order[r]));
-    }
+    weft_ps_rows_ids(part, part->request + (size_t)head_elems * list->id_bytes);
     return part_index(client, part);
 }
 
@@ -518,54 +495,6 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void remember(struct weft_ps_client *client, struct ps_table *table, uint64_t id, bool came)
-{
-    if (came) {
-        if (table->missed.count > 0) {
-            client->counters.missed_now -= table->missed.count;
-            weft_ps_missed_remove(&table->missed, id);
-            client->counters.missed_now += table->missed.count;
-        }
-        return;
-    }
-    uint32_t before = table->missed.count;
-    if (!weft_ps_missed_add(&table->missed, id)) {
-        client->counters.missed_forgotten++;
-    }
-    client->counters.missed_now += table->missed.count - before;
-}
-
-/* Copy what came into the caller's rows; what did not come keeps its old value. */
-static void scatter(struct weft_ps_client *client, const struct ps_part *part,
-                    const struct weft_msg_event *event)
-{
-    struct ps_table *table = &client->tables[part->table];
-    struct weft_ps_result *result = &client->ops[part->op].result;
-    const struct ps_list *list = &part->list;
-    uint32_t blocks = weft_table_blocks(&table->spec);
-    uint32_t elem_bytes = event->elem_bytes;
-    uint32_t element = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
-    uint32_t chunk = element / event->chunk_elems, in_chunk = element % event->chunk_elems;
-    for (uint32_t r = 0; r < part->rows; r++) {
-        uint32_t row = part->order[r];
-        bool came = true;
-        for (uint32_t b = 0; b < blocks; b++, element++, in_chunk++) {
-            if (in_chunk == event->chunk_elems) {
-                in_chunk = 0;
-                chunk++;
-            }
-            if (!weft_bits_test(event->mask, chunk)) {
-                came = false;
-                continue;
-            }
-            size_t at, used = ps_list_used(list, &table->spec, row, b, &at);
-            memcpy(list->out + at, part->reply + (size_t)element * elem_bytes, used * 4);
-        }
-        result->rows_missed += !came;
-        remember(client, table, ps_list_id(list, row), came);
-    }
-}
-
 /* An answer with rows must have exactly the grid that was asked for. */
 static bool rows_match(struct weft_ps_client *client, const struct ps_part *part,
                        const struct weft_msg_event *event, const struct weft_rpc_reply *reply)
@@ -602,7 +531,7 @@ static bool take_answer(struct weft_ps_client *client, const struct ps_part *par
         return false;
     }
     if (!client->ops[part->op].abandoned) {
-        scatter(client, part, event);
+        weft_ps_rows_scatter(client, part, event);
     }
     count_flow(client, part, event, WEFT_RPC_REPLY_BYTES);
     return true;

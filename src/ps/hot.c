@@ -1,6 +1,7 @@
 #include "ps/hot.h"
 
 #include "base/assert.h"
+#include "base/prefetch.h"
 #include "ps/table_internal.h"
 
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static const struct weft_table_row *listed_row(const struct weft_table *table, u
 {
     const struct weft_hot *hot = &table->hot;
     if (i + AHEAD < hot->listed) {
-        __builtin_prefetch(table_row_at(table, hot->places[i + AHEAD]));
+        weft_prefetch(table_row_at(table, hot->places[i + AHEAD]));
     }
     return table_row_at(table, hot->places[i]);
 }

@@ -3,8 +3,8 @@
  *     chunk 0   | head, padded to head_elems elements | n ids | n blocks |
  *     others    | n ids | n blocks |
  *
- * with n = elements of the chunk, less head_elems in chunk 0. A block is min(dim, 256) floats, an id
- * u64, or u32 where all ids of the message fit; the size of an element tells which.
+ * with n = elements of the chunk, less head_elems in chunk 0. A block is min(dim, 256) floats, an
+ * id u64, or u32 where all ids of the message fit; the size of an element tells which.
  * Payload is little-endian, which is also how this host keeps it (asserted below).
  *
  * Source: docs/PROTOCOL.md section 7.
@@ -58,8 +58,8 @@ static inline void weft_ps_load_ids(const uint8_t *at, uint32_t id_bytes, uint32
     }
 }
 
-/* A message that may lose chunks has them so small whatever the packets are: a lost one must not take
- * thousands of rows with it. It is what a packet of 1,472 bytes holds. */
+/* A message that may lose chunks has them so small whatever the packets are: a lost one must not
+ * take thousands of rows with it. It is what a packet of 1,472 bytes holds. */
 enum { WEFT_PS_BOUND_CHUNK_BYTES = 1408 };
 
 /* Elements in a chunk, where the packets take packet_elems. */

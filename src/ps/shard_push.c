@@ -84,12 +84,15 @@ static bool chunk_finite(const struct weft_table *table, const struct push_chunk
 static bool hash_ids(struct weft_shard *shard, const struct weft_table *table,
                      const struct push_chunk *chunk)
 {
+    const bool hashed = table->spec.kind == WEFT_TABLE_SPARSE;
+    const uint32_t shards = table->limits.shards, here = table->limits.shard;
     bool all_here = true;
     weft_ps_load_ids(chunk->ids, chunk->id_bytes, chunk->count, shard->chunk_ids);
     for (uint32_t i = 0; i < chunk->count; i++) {
         uint64_t id = shard->chunk_ids[i];
         shard->chunk_hashes[i] = weft_mix64(id);
-        all_here &= weft_table_owns(table, id, shard->chunk_hashes[i]);
+        all_here &= hashed ? weft_hash_shard(shard->chunk_hashes[i], shards) == here
+                           : weft_table_owns(table, id, shard->chunk_hashes[i]);
     }
     return all_here;
 }

@@ -1,6 +1,7 @@
 #include "base/assert.h"
 #include "base/init.h"
 #include "base/prefetch.h"
+#include "ps/table_index.h"
 #include "ps/table_internal.h"
 
 #include <stdlib.h>
@@ -42,10 +43,15 @@ weft_status weft_table_init(struct weft_table *table, const struct weft_table_li
         .limits = *limits,
         .slabs_max = (uint32_t)weft_div_ceil_u64(limits->rows_max, UINT64_C(1) << fewest_log2),
     };
-    table->index = calloc(weft_table_index_slots(limits->rows_max), sizeof(*table->index));
+    /* Not aligned_alloc, which would have to be cleared: what calloc gives is not touched yet. */
+    size_t line = sizeof(*table->index);
+    table->index_memory = calloc(weft_table_index_buckets(limits->rows_max) + UINT64_C(1), line);
+    table->index =
+        (struct weft_table_bucket *)(void *)(((uintptr_t)table->index_memory + line - 1) / line *
+                                             line);
     table->slabs = calloc(table->slabs_max, sizeof(*table->slabs));
     weft_status status = weft_hot_init(&table->hot, limits->hot_top);
-    if (status == WEFT_OK && (table->index == NULL || table->slabs == NULL)) {
+    if (status == WEFT_OK && (table->index_memory == NULL || table->slabs == NULL)) {
         status = WEFT_NOMEM;
     }
     if (status != WEFT_OK) {
@@ -56,7 +62,7 @@ weft_status weft_table_init(struct weft_table *table, const struct weft_table_li
 
 void weft_table_fini(struct weft_table *table)
 {
-    free(table->index);
+    free(table->index_memory);
     free(table->slabs);
     weft_hot_fini(&table->hot);
     *table = (struct weft_table){0};
@@ -101,17 +107,17 @@ static void fit_sparse(struct weft_table *table)
     uint64_t bytes_max = smaller_limit(table->spec.bytes_max, table->limits.bytes_max);
     uint64_t rows_max = smaller_limit(table->spec.rows_max, table->limits.rows_max);
     uint64_t fixed = weft_admission_bytes(&table->admission);
-    uint64_t full = weft_table_index_slots((uint32_t)rows_max);
-    for (uint64_t slots = 4; slots <= full; slots *= 2) {
-        uint64_t taken = fixed + slots * sizeof(*table->index);
-        uint64_t rows = weft_min_u64(slots * 2 / 3, rows_max);
+    uint64_t full = weft_table_index_buckets((uint32_t)rows_max);
+    for (uint64_t buckets = 1; buckets <= full; buckets *= 2) {
+        uint64_t taken = fixed + buckets * sizeof(*table->index);
+        uint64_t rows = weft_min_u64(buckets * TABLE_BUCKET_ROWS, rows_max);
         if (bytes_max > 0) {
             uint64_t left = bytes_max > taken ? bytes_max - taken : 0;
             rows = weft_min_u64(rows, left / table->row_bytes);
         }
         if (rows > table->rows_limit) {
             table->rows_limit = (uint32_t)rows;
-            table->index_mask = (uint32_t)slots - 1;
+            table->index_mask_max = (uint32_t)buckets - 1;
         }
     }
 }
@@ -144,6 +150,7 @@ weft_status weft_table_declare(struct weft_table *table, const struct weft_table
         }
     } else {
         fit_sparse(table);
+        table->index_mask = weft_table_index_first(table);
         if (table->rows_limit == 0 || !cells_allowed(table)) {
             return WEFT_INVALID;
         }
@@ -253,7 +260,8 @@ uint64_t weft_table_bytes(const struct weft_table *table)
     if (!table->declared) {
         return 0;
     }
-    uint64_t index = table_is_dense(table) ? 0 : (table->index_mask + UINT64_C(1)) * 8;
+    uint64_t index =
+        table_is_dense(table) ? 0 : (table->index_mask + UINT64_C(1)) * sizeof(*table->index);
     uint64_t admission =
         table->admission.memory == NULL ? 0 : weft_admission_bytes(&table->admission);
     return index + admission + (uint64_t)capacity(table) * table->row_bytes;
@@ -300,6 +308,7 @@ static struct weft_table_row *row_make(struct weft_table *table, uint64_t id, ui
         table->counters.rows_refused++;
         return NULL;
     }
+    weft_table_index_grow(table); /* while every place that is begun is whole */
     uint32_t number = table->rows_begun, marks = 0;
     if (table->free_head != 0) {
         number = table->free_head - 1;
@@ -309,8 +318,7 @@ static struct weft_table_row *row_make(struct weft_table *table, uint64_t id, ui
         table->rows_begun++;
     }
     row_begin(table, id, number, marks);
-    /* Only now: eviction moves entries. */
-    weft_table_index_set(weft_table_index_probe(table, id, hash), hash, number);
+    weft_table_index_add(table, hash, number);
     return table_row_at(table, number);
 }
 
@@ -320,8 +328,7 @@ void weft_table_remove(struct weft_table *table, struct weft_table_row *row)
     if (table->watch != NULL) {
         weft_table_watch_remove(table->watch, table, table_row_number(row));
     }
-    weft_table_index_remove(table,
-                            weft_table_index_probe(table, row->id, weft_mix64(row->id)));
+    weft_table_index_remove(table, weft_mix64(row->id), table_row_number(row));
     uint32_t number = table_row_number(row);
     row->number = number | (row->number & TABLE_ROW_HOT);
     row->touched_next = table->free_head;
@@ -354,7 +361,7 @@ static struct weft_table_row *find(const struct weft_table *table, uint64_t id, 
     if (table_is_dense(table)) {
         return dense_row(table, id);
     }
-    uint32_t number = (uint32_t)*weft_table_index_probe(table, id, hash);
+    uint32_t number = weft_table_index_find(table, id, hash);
     struct weft_table_row *row = number == 0 ? NULL : table_row_at(table, number - 1);
     return row == NULL || table_row_expired(table, row) ? NULL : row;
 }
@@ -368,7 +375,7 @@ static struct weft_table_row *obtain(struct weft_table *table, uint64_t id, uint
         *full_p |= row == NULL;
         return row;
     }
-    uint32_t number = (uint32_t)*weft_table_index_probe(table, id, hash);
+    uint32_t number = weft_table_index_find(table, id, hash);
     if (number != 0) {
         struct weft_table_row *row = table_row_at(table, number - 1);
         if (!table_row_expired(table, row)) {
@@ -407,17 +414,44 @@ struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id)
 /* Ids whose cache misses overlap: first those of the index, then those of the rows. */
 enum { GROUP = 32 };
 
-static void prefetch_group(const struct weft_table *table, const uint64_t *hashes, uint32_t count)
+/* The rows that the tags of a group's ids speak for, before anything is known of the ids in them; 0 =
+ * none. Asks for their first lines, and for the index's of the group behind. */
+static void guess_group(const struct weft_table *table, const uint64_t *hashes, uint32_t count,
+                        uint32_t left, uint32_t *rows_p)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        weft_prefetch(&table->index[(uint32_t)hashes[i] & table->index_mask]);
+    uint32_t ahead = (uint32_t)weft_min_u64(left, 2 * GROUP);
+    for (uint32_t i = count; i < ahead; i++) {
+        weft_prefetch(table_home(table, hashes[i]));
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t number = (uint32_t)table->index[(uint32_t)hashes[i] & table->index_mask];
-        if (number != 0) {
-            weft_prefetch(table_row_at(table, number - 1));
+        const struct weft_table_bucket *bucket = table_home(table, hashes[i]);
+        uint32_t match = table_bucket_match(bucket, table_tag(hashes[i]));
+        rows_p[i] = match == 0 ? 0 : bucket->rows[__builtin_ctz(match)];
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (rows_p[i] != 0) {
+            weft_prefetch(table_row_at(table, rows_p[i] - 1));
         }
     }
+}
+
+/* The first group has nobody to ask for its lines ahead. */
+static void guess_begin(const struct weft_table *table, const uint64_t *hashes, uint32_t count)
+{
+    for (uint32_t i = 0; i < GROUP && i < count; i++) {
+        weft_prefetch(table_home(table, hashes[i]));
+    }
+}
+
+/* The row guessed, if it is the one; NULL says nothing. A row that was let go since may still have
+ * its id in it. */
+static struct weft_table_row *guess_take(const struct weft_table *table, uint32_t guess,
+                                         uint64_t id)
+{
+    struct weft_table_row *row = guess == 0 ? NULL : table_row_at(table, guess - 1);
+    bool right = row != NULL && row->id == id && (row->number & TABLE_ROW_LIVE) != 0 &&
+                 !table_row_expired(table, row);
+    return right ? row : NULL;
 }
 
 static void unpin(struct weft_table_row **rows, uint32_t count)
@@ -433,12 +467,21 @@ bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, cons
                              uint32_t first, uint32_t count, struct weft_table_row **rows_p)
 {
     bool pins = table->spec.eviction != WEFT_EVICTION_NONE, full = false;
+    bool sparse = !table_is_dense(table);
     uint32_t block = first % table->blocks, i = 0;
+    uint32_t guesses[GROUP] = {0};
+    if (sparse) {
+        guess_begin(table, hashes, count);
+    }
     for (; i < count && !full; i++) {
-        if (i % GROUP == 0 && !table_is_dense(table)) {
-            prefetch_group(table, hashes + i, (uint32_t)weft_min_u64(GROUP, count - i));
+        if (i % GROUP == 0 && sparse) {
+            guess_group(table, hashes + i, (uint32_t)weft_min_u64(GROUP, count - i), count - i,
+                        guesses);
         }
-        rows_p[i] = obtain(table, ids[i], hashes[i], true, block == 0, &full);
+        rows_p[i] = guess_take(table, guesses[i % GROUP], ids[i]);
+        if (rows_p[i] == NULL) {
+            rows_p[i] = obtain(table, ids[i], hashes[i], true, block == 0, &full);
+        }
         if (pins && rows_p[i] != NULL) {
             rows_p[i]->number |= TABLE_ROW_PINNED;
         }
@@ -450,30 +493,51 @@ bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, cons
     return !full;
 }
 
+/* Copies of a length that the compiler knows, for the usual ones. */
+static void copy_weights(float *out, const float *weights, uint32_t dim)
+{
+    if (dim == 1) {
+        *out = *weights;
+    } else if (dim == 16) {
+        memcpy(out, weights, 16 * sizeof(*out));
+    } else {
+        memcpy(out, weights, dim * sizeof(*out));
+    }
+}
+
 uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint32_t count,
                              float *out, size_t stride)
 {
     uint32_t absent = 0, dim = table->spec.dim;
-    bool use = table->spec.eviction == WEFT_EVICTION_LRU;
-    uint64_t hashes[GROUP];
+    bool use = table->spec.eviction == WEFT_EVICTION_LRU, sparse = !table_is_dense(table);
+    uint64_t hashes[2 * GROUP];
+    uint32_t guesses[GROUP] = {0};
     for (uint32_t i = 0; i < count; i++, out += stride) {
-        if (i % GROUP == 0) {
-            uint32_t n = (uint32_t)weft_min_u64(GROUP, count - i);
-            for (uint32_t k = 0; k < n; k++) {
+        if (i % GROUP == 0 && sparse) {
+            /* Of this group and of the one behind, half of which is here already. */
+            uint32_t from = i == 0 ? 0 : GROUP, n = (uint32_t)weft_min_u64(2 * GROUP, count - i);
+            memcpy(hashes, hashes + GROUP, i == 0 ? 0 : GROUP * sizeof(*hashes));
+            for (uint32_t k = from; k < n; k++) {
                 hashes[k] = weft_mix64(ids[i + k]);
             }
-            if (!table_is_dense(table)) {
-                prefetch_group(table, hashes, n);
+            if (i == 0) {
+                guess_begin(table, hashes, n);
             }
+            guess_group(table, hashes, (uint32_t)weft_min_u64(GROUP, n), n, guesses);
         }
-        struct weft_table_row *row = find(table, ids[i], hashes[i % GROUP]);
-        memset(out + dim, 0, (stride - dim) * sizeof(*out));
+        struct weft_table_row *row = guess_take(table, guesses[i % GROUP], ids[i]);
+        if (row == NULL) {
+            row = find(table, ids[i], weft_mix64(ids[i]));
+        }
+        if (stride > dim) {
+            memset(out + dim, 0, (stride - dim) * sizeof(*out));
+        }
         if (row == NULL) {
             weft_table_fill_initial(&table->spec, ids[i], out);
             absent++;
             continue;
         }
-        memcpy(out, table_weights(row), sizeof(*out) * dim);
+        copy_weights(out, table_weights(row), dim);
         row->clock = use ? table->now : row->clock;
     }
     return absent;

@@ -1,7 +1,7 @@
 /* One table of one shard: id -> row of weights, the optimizer's state and, for BSP, the sum of this
  * clock's gradients.
  *
- * Sparse tables find rows by an index of fixed size (at most 2/3 full); rows are made when they are
+ * Sparse tables find rows by an index of fixed size (ps/table_index.h); rows are made when they are
  * first pushed, or when they are admitted (ps/admission.h), and go when the specification says
  * which (ps/table_evict.c). Every u64 is a valid id, 2^64 - 1 included: the index holds row
  * numbers, so no id has to stand for "empty". A row that does not exist has the weights that it
@@ -72,12 +72,14 @@ struct weft_table {
     uint32_t hand;      /* where eviction looks next */
     uint32_t slab_count;
     uint32_t slabs_max;
-    uint32_t index_mask;
+    uint32_t index_mask;     /* buckets in use - 1; grows with the rows */
+    uint32_t index_mask_max; /* what rows_limit rows need, and there is memory for */
     uint32_t touched_head; /* rows with a gradient of this clock, newest first; number + 1 */
     uint32_t now;          /* clock in progress, of the fastest worker */
     uint32_t averaged;     /* workers whose gradients a sum is divided by; >= 1 */
     float fresh;           /* of the chunk being applied: weft_optimizer_block.fresh */
-    uint64_t *index;       /* (index_mask + 1,): low half of the hash << 32 | row number + 1 */
+    struct weft_table_bucket *index; /* (index_mask + 1,), in index_memory at a cache line */
+    void *index_memory;
     uint8_t **slabs;       /* (slabs_max,) */
     struct weft_table_watch *watch; /* ps/watch.h; NULL: nobody makes checkpoints; borrowed */
 };

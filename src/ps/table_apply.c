@@ -28,13 +28,22 @@ void weft_table_begin(struct weft_table *table, uint32_t clock)
     }
 }
 
-static void note_use(struct weft_table *table, struct weft_table_row *row, uint32_t block)
+static inline void note_use(struct weft_table *table, struct weft_table_row *row, uint32_t block)
 {
     row->clock = table->now;
     if (block == 0) {
         row->count += row->count < UINT32_MAX;
         table->hot.updates++;
         table_hot_look(table, row);
+    }
+}
+
+/* BSP: the row has a gradient of this clock. */
+static inline void touch(struct weft_table *table, struct weft_table_row *row)
+{
+    if (row->touched_next == 0) {
+        row->touched_next = table->touched_head;
+        table->touched_head = table_row_number(row) + 1;
     }
 }
 
@@ -61,10 +70,7 @@ void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row,
         table_counts(table, row)[block] += 1;
     }
     note_use(table, row, block);
-    if (row->touched_next == 0) {
-        row->touched_next = table->touched_head;
-        table->touched_head = table_row_number(row) + 1;
-    }
+    touch(table, row);
 }
 
 static void step_block(const struct weft_table *table, struct weft_table_row *row, uint32_t block,
@@ -116,8 +122,8 @@ static void prefetch_row(const struct weft_table *table, const struct weft_table
     }
 }
 
-uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const *rows,
-                          uint32_t first, uint32_t count, const uint8_t *blocks)
+uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *const *rows,
+                              uint32_t first, uint32_t count, const uint8_t *blocks)
 {
     size_t block_bytes = (size_t)table->block_floats * sizeof(float);
     bool clips = table->spec.not_finite == WEFT_NOT_FINITE_CLIP;
@@ -145,6 +151,82 @@ uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const
         block = block + 1 == table->blocks ? 0 : block + 1;
     }
     return applied;
+}
+
+/* The usual tables: rows of one block, sparse, gradients taken as they are; steps of SGD as they
+ * come, or sums. For the usual lengths the compiler knows the count of the inner loop; what is
+ * computed is the same, bit for bit, as in weft_table_apply_any (tests/unit/test_ps_index.c). */
+#define APPLY_PLAIN(name, dim_known)                                                               \
+    static uint32_t name(struct weft_table *table, struct weft_table_row *const *rows,             \
+                         uint32_t count, const uint8_t *blocks, bool adds)                         \
+    {                                                                                              \
+        const uint32_t dim = (dim_known) == 0 ? table->spec.dim : (dim_known);                     \
+        const uint32_t at = adds ? table->sums_at : 0;                                             \
+        const float rate = table->spec.learning_rate, divisor = (float)table->averaged;            \
+        const bool watched = table->watch != NULL && (!adds || table->watch->is_cut);              \
+        uint32_t applied = 0;                                                                      \
+        for (uint32_t i = 0; i < count; i++, blocks += sizeof(float) * dim) {                      \
+            struct weft_table_row *row = rows[i];                                                  \
+            if (i + AHEAD < count) {                                                               \
+                prefetch_row(table, rows[i + AHEAD]);                                              \
+            }                                                                                      \
+            if (row == NULL) {                                                                     \
+                continue;                                                                          \
+            }                                                                                      \
+            if (watched) {                                                                         \
+                table_row_changes(table, row);                                                     \
+            }                                                                                      \
+            float *restrict values = table_weights(row) + at;                                      \
+            float gradient[(dim_known) == 0 ? WEFT_RPC_BLOCK_FLOATS : (dim_known)];                \
+            memcpy(gradient, blocks, sizeof(float) * dim);                                         \
+            if (adds) {                                                                            \
+                for (uint32_t k = 0; k < dim; k++) {                                               \
+                    values[k] += gradient[k];                                                      \
+                }                                                                                  \
+                touch(table, row);                                                                 \
+            } else {                                                                               \
+                for (uint32_t k = 0; k < dim; k++) {                                               \
+                    float g = gradient[k] / divisor;                                               \
+                    values[k] -= rate * g;                                                         \
+                }                                                                                  \
+            }                                                                                      \
+            note_use(table, row, 0);                                                               \
+            applied++;                                                                             \
+        }                                                                                          \
+        return applied;                                                                            \
+    }
+
+APPLY_PLAIN(apply_plain_1, 1)
+APPLY_PLAIN(apply_plain_16, 16)
+APPLY_PLAIN(apply_plain_any, 0)
+
+static bool is_plain(const struct weft_table *table)
+{
+    bool adds = table->spec.mode == WEFT_TABLE_BSP;
+    return table->blocks == 1 && !table_is_dense(table) &&
+           table->spec.not_finite != WEFT_NOT_FINITE_CLIP &&
+           (adds || table->spec.optimizer == WEFT_OPTIMIZER_SGD);
+}
+
+static uint32_t apply_plain(struct weft_table *table, struct weft_table_row *const *rows,
+                            uint32_t count, const uint8_t *blocks)
+{
+    bool adds = table->spec.mode == WEFT_TABLE_BSP;
+    switch (table->spec.dim) {
+    case 1:
+        return apply_plain_1(table, rows, count, blocks, adds);
+    case 16:
+        return apply_plain_16(table, rows, count, blocks, adds);
+    default:
+        return apply_plain_any(table, rows, count, blocks, adds);
+    }
+}
+
+uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const *rows,
+                          uint32_t first, uint32_t count, const uint8_t *blocks)
+{
+    return is_plain(table) ? apply_plain(table, rows, count, blocks)
+                           : weft_table_apply_any(table, rows, first, count, blocks);
 }
 
 /* ---- the end of a clock ---------------------------------------------------------------------- */

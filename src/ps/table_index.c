@@ -1,51 +1,117 @@
-/* Linear probing over u64 entries {low half of the hash, row number + 1}. Comparing the half hash
- * first saves the cache miss of looking into a row that is not the one; and as the home of an entry
- * is part of that half, removal can shift entries back without looking into rows, so there are no
- * tombstones and the cost stays that of a lookup. (The upper half says on which shard a row lives:
- * on one shard it varies too little.)
- */
+#include "ps/table_index.h"
+
 #include "base/assert.h"
+#include "base/prefetch.h"
 #include "ps/table_internal.h"
 
-uint32_t weft_table_index_slots(uint32_t rows)
+/* Buckets of a new table; rows at a time whose buckets are asked for. */
+enum { BUCKETS_FIRST = 64, AHEAD = 16 };
+
+uint32_t weft_table_index_buckets(uint32_t rows)
 {
-    uint64_t slots = 4;
-    while (slots * 2 < (uint64_t)rows * 3) {
-        slots *= 2;
+    uint64_t buckets = 1;
+    while (buckets * TABLE_BUCKET_ROWS < rows) {
+        buckets *= 2;
     }
-    return (uint32_t)slots;
+    return (uint32_t)buckets;
 }
 
-uint64_t *weft_table_index_probe(const struct weft_table *table, uint64_t id, uint64_t hash)
+uint32_t weft_table_index_first(const struct weft_table *table)
 {
-    uint32_t half = (uint32_t)hash;
-    for (uint32_t at = half & table->index_mask;; at = (at + 1) & table->index_mask) {
-        uint64_t *entry = &table->index[at];
-        if ((uint32_t)*entry == 0) {
-            return entry;
+    return (uint32_t)weft_min_u64(table->index_mask_max, BUCKETS_FIRST - 1);
+}
+
+/* The places of the rows say all that is to be said; asks for buckets ahead. */
+static void rebuild(struct weft_table *table)
+{
+    uint64_t hashes[AHEAD];
+    uint32_t numbers[AHEAD];
+    uint32_t kept = 0;
+    for (uint32_t number = 0; number <= table->rows_begun; number++) {
+        bool last = number == table->rows_begun;
+        const struct weft_table_row *row = last ? NULL : table_row_at(table, number);
+        if (!last && (row->number & TABLE_ROW_LIVE) != 0) {
+            hashes[kept] = weft_mix64(row->id);
+            numbers[kept] = number;
+            weft_prefetch_to_write(table_home(table, hashes[kept++]));
         }
-        if (*entry >> 32 == half && table_row_at(table, (uint32_t)*entry - 1)->id == id) {
-            return entry;
+        for (uint32_t i = 0; i < kept && (last || kept == AHEAD); i++) {
+            weft_table_index_add(table, hashes[i], numbers[i]);
         }
+        kept = kept == AHEAD ? 0 : kept;
     }
 }
 
-void weft_table_index_set(uint64_t *entry, uint64_t hash, uint32_t number)
+void weft_table_index_grow(struct weft_table *table)
 {
-    *entry = hash << 32 | (number + 1);
+    uint64_t buckets = table->index_mask + UINT64_C(1);
+    if (table->rows < buckets * TABLE_BUCKET_ROWS || table->index_mask == table->index_mask_max) {
+        return;
+    }
+    memset(table->index, 0, buckets * sizeof(*table->index));
+    table->index_mask = (uint32_t)(2 * buckets - 1);
+    rebuild(table);
 }
 
-void weft_table_index_remove(struct weft_table *table, uint64_t *entry)
+uint32_t weft_table_index_find(const struct weft_table *table, uint64_t id, uint64_t hash)
 {
-    uint32_t mask = table->index_mask, hole = (uint32_t)(entry - table->index);
-    WEFT_ASSERT((uint32_t)*entry != 0);
-    for (uint32_t at = (hole + 1) & mask; (uint32_t)table->index[at] != 0; at = (at + 1) & mask) {
-        /* Move back what may lie in the hole: it is at least as far from home as from there. */
-        uint32_t home = (uint32_t)(table->index[at] >> 32) & mask;
-        if (((at - home) & mask) >= ((at - hole) & mask)) {
-            table->index[hole] = table->index[at];
-            hole = at;
+    uint8_t tag = table_tag(hash);
+    uint32_t at = (uint32_t)hash & table->index_mask;
+    for (uint32_t looks = 0; looks <= table->index_mask; looks++) {
+        const struct weft_table_bucket *bucket = &table->index[at];
+        for (uint32_t match = table_bucket_match(bucket, tag); match != 0; match &= match - 1) {
+            uint32_t row = bucket->rows[__builtin_ctz(match)];
+            if (table_row_at(table, row - 1)->id == id) {
+                return row;
+            }
+        }
+        if (bucket->passed == 0) {
+            return 0;
+        }
+        at = (at + 1) & table->index_mask;
+    }
+    return 0;
+}
+
+void weft_table_index_add(struct weft_table *table, uint64_t hash, uint32_t number)
+{
+    for (uint32_t at = (uint32_t)hash & table->index_mask;; at = (at + 1) & table->index_mask) {
+        struct weft_table_bucket *bucket = &table->index[at];
+        uint32_t empty = table_bucket_match(bucket, 0);
+        if (empty != 0) {
+            uint32_t place = (uint32_t)__builtin_ctz(empty);
+            bucket->tags[place] = table_tag(hash);
+            bucket->rows[place] = number + 1;
+            return;
+        }
+        bucket->passed += bucket->passed < TABLE_PASSED_MAX;
+    }
+}
+
+/* The place of this row in a bucket, TABLE_BUCKET_PLACES = not in it. */
+static uint32_t place_of(const struct weft_table_bucket *bucket, uint8_t tag, uint32_t number)
+{
+    for (uint32_t match = table_bucket_match(bucket, tag); match != 0; match &= match - 1) {
+        uint32_t place = (uint32_t)__builtin_ctz(match);
+        if (bucket->rows[place] == number + 1) {
+            return place;
         }
     }
-    table->index[hole] = 0;
+    return TABLE_BUCKET_PLACES;
+}
+
+void weft_table_index_remove(struct weft_table *table, uint64_t hash, uint32_t number)
+{
+    uint32_t at = (uint32_t)hash & table->index_mask;
+    for (uint32_t looks = 0;; looks++, at = (at + 1) & table->index_mask) {
+        struct weft_table_bucket *bucket = &table->index[at];
+        uint32_t place = place_of(bucket, table_tag(hash), number);
+        WEFT_ASSERT(looks <= table->index_mask);
+        if (place < TABLE_BUCKET_PLACES) {
+            bucket->tags[place] = 0;
+            bucket->rows[place] = 0;
+            return;
+        }
+        bucket->passed -= bucket->passed < TABLE_PASSED_MAX;
+    }
 }

@@ -121,15 +121,9 @@ void weft_table_fill_initial(const struct weft_table_spec *spec, uint64_t id, fl
 /* Take a live row out of the index and free its place. */
 void weft_table_remove(struct weft_table *table, struct weft_table_row *row);
 
-/* table_index.c: sparse tables */
-
-/* Slots of an index for so many rows: a power of two, at most 2/3 full. */
-uint32_t weft_table_index_slots(uint32_t rows);
-/* The entry of id, or the empty one where it would go. There always is an empty one. */
-uint64_t *weft_table_index_probe(const struct weft_table *table, uint64_t id, uint64_t hash);
-void weft_table_index_set(uint64_t *entry, uint64_t hash, uint32_t number);
-/* Empty an entry; others may move. */
-void weft_table_index_remove(struct weft_table *table, uint64_t *entry);
+/* table_apply.c: weft_table_apply for any table, one block after the other. */
+uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *const *rows,
+                              uint32_t first, uint32_t count, const uint8_t *blocks);
 
 /* table_evict.c */
 

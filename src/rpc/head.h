@@ -162,7 +162,7 @@ static inline bool weft_rpc_pushes_test(const struct weft_rpc_pushes *pushes, ui
 void weft_rpc_pushes_pack(const struct weft_rpc_pushes *pushes, void *out);
 void weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p);
 
-/* Errors:  WEFT_PROTO  too short, a reserved field or bit is not zero, or a field is out of its range. */
+/* Errors:  WEFT_PROTO  too short, something reserved is not zero, or a field is out of range. */
 weft_status weft_rpc_request_unpack(const void *bytes, size_t count,
                                     struct weft_rpc_request *request_p);
 weft_status weft_rpc_reply_unpack(const void *bytes, size_t count, struct weft_rpc_reply *reply_p);

@@ -1,0 +1,178 @@
+/* Between the caller's rows and the messages: what a push gathers, where an answer goes.
+ *
+ * Where a part is all of its list in the list's order - one shard, nothing missed before - both are
+ * plain copies of memory. Else rows are picked one by one; for the usual lengths of a row the
+ * compiler knows how long the copy is.
+ */
+#include "ps/client_internal.h"
+
+#include "base/bits.h"
+
+/* Are the first n rows of the part whole blocks in the caller's memory, one after the other? */
+static bool rows_plain(const struct ps_part *part, const struct weft_table_spec *spec)
+{
+    return part->order == NULL && (uint64_t)part->rows * spec->dim <= part->list.floats &&
+           weft_table_blocks(spec) * weft_table_block_floats(spec) == spec->dim;
+}
+
+/* Are all of them in one block each and whole, in any order? */
+static bool rows_whole(const struct ps_part *part, const struct weft_table_spec *spec)
+{
+    return weft_table_blocks(spec) == 1 && part->list.floats >= (uint64_t)part->list.n * spec->dim;
+}
+
+static inline void copy_row(void *out, const void *from, uint32_t dim)
+{
+    if (dim == 1) {
+        memcpy(out, from, sizeof(float));
+    } else if (dim == 16) {
+        memcpy(out, from, 16 * sizeof(float));
+    } else {
+        memcpy(out, from, dim * sizeof(float));
+    }
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+static void ids_narrow(uint8_t *out, const uint64_t *ids, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t id = (uint32_t)ids[i];
+        memcpy(out + (size_t)i * sizeof(id), &id, sizeof(id));
+    }
+}
+
+/* Of rows first .. first + count - 1 of the part. */
+static void ids_put(const struct ps_part *part, uint32_t first, uint32_t count, uint8_t *out)
+{
+    const struct ps_list *list = &part->list;
+    if (part->order == NULL && list->ids != NULL && list->id_bytes == WEFT_RPC_ID_NARROW) {
+        ids_narrow(out, list->ids + first, count);
+    } else if (part->order == NULL && list->ids != NULL) {
+        memcpy(out, list->ids + first, (size_t)count * sizeof(*list->ids));
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            weft_ps_store_id(out, list->id_bytes, i,
+                             ps_list_id(list, ps_part_row(part, first + i)));
+        }
+    }
+}
+
+/* Any layout: several blocks a row, a vector that ends within a row. */
+static void gather_any(const struct ps_part *part, const struct weft_table_spec *spec,
+                       uint8_t *chunk, struct weft_ps_chunk_rows place)
+{
+    const struct ps_list *list = &part->list;
+    uint32_t blocks = weft_table_blocks(spec);
+    size_t block_bytes = (size_t)weft_table_block_floats(spec) * 4;
+    uint32_t r = place.first / blocks, block = place.first % blocks;
+    for (uint32_t i = 0; i < place.count; i++) {
+        uint32_t row = ps_part_row(part, r);
+        uint8_t *out = chunk + place.blocks_offset + i * block_bytes;
+        size_t at, used_bytes = (size_t)ps_list_used(list, spec, row, block, &at) * 4;
+        weft_ps_store_id(chunk + place.ids_offset, list->id_bytes, i, ps_list_id(list, row));
+        memcpy(out, list->values + at, used_bytes);
+        memset(out + used_bytes, 0, block_bytes - used_bytes);
+        block = block + 1 == blocks ? 0 : block + 1;
+        r += block == 0;
+    }
+}
+
+void weft_ps_rows_gather(const struct ps_part *part, const struct weft_table_spec *spec,
+                         uint8_t *chunk, struct weft_ps_chunk_rows place)
+{
+    const struct ps_list *list = &part->list;
+    if (!rows_whole(part, spec)) {
+        gather_any(part, spec, chunk, place);
+        return;
+    }
+    uint8_t *out = chunk + place.blocks_offset;
+    size_t row_bytes = (size_t)spec->dim * sizeof(float);
+    ids_put(part, place.first, place.count, chunk + place.ids_offset);
+    if (part->order == NULL) {
+        memcpy(out, list->values + (size_t)place.first * spec->dim, place.count * row_bytes);
+        return;
+    }
+    for (uint32_t i = 0; i < place.count; i++) {
+        size_t row = part->order[place.first + i];
+        copy_row(out + i * row_bytes, list->values + row * spec->dim, spec->dim);
+    }
+}
+
+void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out)
+{
+    ids_put(part, 0, part->rows, out);
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+static void remember(struct weft_ps_client *client, struct ps_table *table, uint64_t id, bool came)
+{
+    if (came) {
+        if (table->missed.count > 0) {
+            client->counters.missed_now -= table->missed.count;
+            weft_ps_missed_remove(&table->missed, id);
+            client->counters.missed_now += table->missed.count;
+        }
+        return;
+    }
+    uint32_t before = table->missed.count;
+    if (!weft_ps_missed_add(&table->missed, id)) {
+        client->counters.missed_forgotten++;
+    }
+    client->counters.missed_now += table->missed.count - before;
+}
+
+/* Some chunks are missing, or have been: row by row, block by block. */
+static void scatter_any(struct weft_ps_client *client, const struct ps_part *part,
+                        const struct weft_msg_event *event)
+{
+    struct ps_table *table = &client->tables[part->table];
+    struct weft_ps_result *result = &client->ops[part->op].result;
+    const struct ps_list *list = &part->list;
+    uint32_t blocks = weft_table_blocks(&table->spec);
+    uint32_t elem_bytes = event->elem_bytes;
+    uint32_t element = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
+    uint32_t chunk = element / event->chunk_elems, in_chunk = element % event->chunk_elems;
+    for (uint32_t r = 0; r < part->rows; r++) {
+        uint32_t row = ps_part_row(part, r);
+        bool came = true;
+        for (uint32_t b = 0; b < blocks; b++, element++, in_chunk++) {
+            if (in_chunk == event->chunk_elems) {
+                in_chunk = 0;
+                chunk++;
+            }
+            if (!weft_bits_test(event->mask, chunk)) {
+                came = false;
+                continue;
+            }
+            size_t at, used = ps_list_used(list, &table->spec, row, b, &at);
+            memcpy(list->out + at, part->reply + (size_t)element * elem_bytes, used * 4);
+        }
+        result->rows_missed += !came;
+        remember(client, table, ps_list_id(list, row), came);
+    }
+}
+
+void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *part,
+                          const struct weft_msg_event *event)
+{
+    const struct ps_table *table = &client->tables[part->table];
+    const struct weft_table_spec *spec = &table->spec;
+    const struct ps_list *list = &part->list;
+    bool all_came = event->received == event->chunks && table->missed.count == 0;
+    const uint8_t *rows =
+        part->reply +
+        (size_t)weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, event->elem_bytes) * event->elem_bytes;
+    size_t row_bytes = (size_t)spec->dim * sizeof(float);
+    if (all_came && rows_plain(part, spec)) {
+        memcpy(list->out, rows, part->rows * row_bytes);
+    } else if (all_came && rows_whole(part, spec)) {
+        for (uint32_t r = 0; r < part->rows; r++) {
+            copy_row(list->out + (size_t)ps_part_row(part, r) * spec->dim, rows + r * row_bytes,
+                     spec->dim);
+        }
+    } else {
+        scatter_any(client, part, event);
+    }
+}

@@ -1,0 +1,192 @@
+/* The index of a sparse table: tags compared at once like one by one; rows found, or not, through
+ * growth, overflowing buckets and removals; and the quick ways into and out of rows against the
+ * slow ones, bit for bit. */
+#include "ps/table_index.h"
+#include "ps/table_internal.h"
+#include "ps_table_rig.h"
+
+enum { IDS = 3000, OPS = 40000 };
+
+static void tags_at_once_like_one_by_one(void **state)
+{
+    (void)state;
+    struct weft_prng prng;
+    weft_prng_init(&prng, 1);
+    for (int i = 0; i < 10000; i++) {
+        struct weft_table_bucket bucket = {.passed = (uint8_t)weft_prng_below(&prng, 4)};
+        for (int k = 0; k < TABLE_BUCKET_PLACES; k++) {
+            /* Few different ones, among them those of `passed` and of the zeros. */
+            bucket.tags[k] = (uint8_t)(weft_prng_below(&prng, 3) * 127 + weft_prng_below(&prng, 2));
+        }
+        for (uint32_t tag = 0; tag < 256; tag++) {
+            assert_int_equal(table_bucket_match(&bucket, (uint8_t)tag),
+                             table_bucket_match_plain(&bucket, (uint8_t)tag));
+        }
+    }
+}
+
+/* Half of the ids have their home in one of few buckets, whatever the index' size here. */
+static void choose_ids(uint64_t *ids)
+{
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < IDS; i++) {
+        do {
+            next++;
+        } while (i % 2 == 0 && (weft_mix64(next) & 0x1ff) >= 4);
+        ids[i] = next;
+    }
+}
+
+static void found_through_growth_and_removal(void **state)
+{
+    (void)state;
+    static uint64_t ids[IDS];
+    bool exists[IDS] = {false};
+    struct weft_prng prng;
+    struct weft_table table;
+    const struct weft_table_spec spec = {.dim = 1, .mode = WEFT_TABLE_ASP, .workers = 1};
+    choose_ids(ids);
+    weft_prng_init(&prng, 2);
+    table_make(&table, IDS, &spec);
+    assert_int_equal(table.index_mask, 63);
+    uint32_t count = 0;
+    for (int op = 0; op < OPS; op++) {
+        uint32_t i = (uint32_t)weft_prng_below(&prng, IDS);
+        /* More come than go, then more go. */
+        if (weft_prng_below(&prng, 10) < (op < OPS / 2 ? 8 : 3)) {
+            give_slabs(&table);
+            assert_non_null(weft_table_obtain(&table, ids[i]));
+            count += !exists[i];
+            exists[i] = true;
+        } else {
+            weft_table_record_remove(&table, ids[i]);
+            count -= exists[i];
+            exists[i] = false;
+        }
+        assert_int_equal(weft_table_rows(&table), count);
+        if (op % 5000 == 4999) {
+            for (uint32_t k = 0; k < IDS; k++) {
+                struct weft_table_row *row = weft_table_find(&table, ids[k]);
+                assert_int_equal(row != NULL, exists[k]);
+                assert_true(row == NULL || row->id == ids[k]);
+            }
+        }
+    }
+    assert_int_equal(table.index_mask, table.index_mask_max);
+    finish(&table);
+}
+
+/* A chunk of repeated and new ids, rows let go in between: what obtain_chunk guesses is checked. */
+static void chunks_find_what_is_there(void **state)
+{
+    (void)state;
+    static uint64_t ids[IDS];
+    struct weft_prng prng;
+    struct weft_table table;
+    const struct weft_table_spec spec = {
+        .dim = 1, .mode = WEFT_TABLE_ASP, .workers = 1, .eviction = WEFT_EVICTION_LRU};
+    choose_ids(ids);
+    weft_prng_init(&prng, 3);
+    table_make(&table, 400, &spec);
+    for (int op = 0; op < 2000; op++) {
+        uint64_t chunk[200];
+        struct weft_table_row *rows[200];
+        uint32_t count = (uint32_t)weft_prng_range(&prng, 1, WEFT_ARRAY_COUNT(chunk));
+        for (uint32_t i = 0; i < count; i++) {
+            chunk[i] = ids[weft_prng_below(&prng, 600)];
+        }
+        give_slabs(&table);
+        assert_true(obtain_chunk(&table, chunk, count, rows));
+        float out[200];
+        for (uint32_t i = 0; i < count; i++) {
+            assert_true(rows[i] != NULL && rows[i]->id == chunk[i]);
+            assert_ptr_equal(rows[i], weft_table_find(&table, chunk[i]));
+            *table_weights(rows[i]) = (float)chunk[i];
+        }
+        assert_int_equal(weft_table_read_all(&table, chunk, count, out, 1), 0);
+        for (uint32_t i = 0; i < count; i++) {
+            assert_true(out[i] == (float)chunk[i]);
+        }
+        weft_table_set_now(&table, table.now + 1);
+    }
+    finish(&table);
+}
+
+static float any_float(struct weft_prng *prng)
+{
+    /* Large and small, of either sign, some denormal. */
+    return ((float)weft_prng_below(prng, 2000000) - 1000000) *
+           (weft_prng_below(prng, 4) == 0 ? 0x1p-140F : 0x1p-19F);
+}
+
+static void apply_run(uint32_t dim, uint8_t mode, uint32_t workers)
+{
+    enum { N = 64 };
+    static uint8_t bytes[1 + N * 64 * 4];
+    struct weft_prng prng;
+    struct weft_table quick, slow;
+    const struct weft_table_spec spec = {
+        .dim = dim, .mode = mode, .workers = (uint16_t)workers, .learning_rate = 0.3F};
+    struct weft_table *tables[] = {&quick, &slow};
+    weft_prng_init(&prng, dim * 7 + mode);
+    for (int t = 0; t < 2; t++) {
+        assert_int_equal(table_init(tables[t], N, dim, 1 << 16), WEFT_OK);
+        assert_int_equal(weft_table_declare(tables[t], &spec), WEFT_OK);
+    }
+    for (int round = 0; round < 20; round++) {
+        uint64_t ids[N];
+        for (uint32_t i = 0; i < N; i++) {
+            ids[i] = weft_prng_below(&prng, N);
+        }
+        for (uint32_t k = 0; k < N * dim; k++) {
+            float g = any_float(&prng);
+            memcpy(bytes + 1 + k * 4, &g, 4); /* at an odd address, as in a packet */
+        }
+        for (int t = 0; t < 2; t++) {
+            struct weft_table_row *rows[N];
+            give_slabs(tables[t]);
+            assert_true(obtain_chunk(tables[t], ids, N, rows));
+            rows[N / 2] = NULL;
+            weft_table_begin(tables[t], tables[t]->now);
+            assert_int_equal((t == 0 ? weft_table_apply : weft_table_apply_any)(tables[t], rows, 0,
+                                                                                N, bytes + 1),
+                             N - 1);
+            if (round % 4 == 3) {
+                (void)weft_table_step_all(tables[t]);
+                weft_table_set_now(tables[t], tables[t]->now + 1);
+            }
+        }
+        for (uint32_t i = 0; i < N; i++) {
+            const struct weft_table_row *a = weft_table_find(&quick, i);
+            const struct weft_table_row *b = weft_table_find(&slow, i);
+            assert_int_equal(a != NULL, b != NULL);
+            if (a != NULL) {
+                assert_memory_equal(a, b, quick.row_bytes);
+            }
+        }
+    }
+    finish(&quick);
+    finish(&slow);
+}
+
+static void quick_like_slow_bit_for_bit(void **state)
+{
+    (void)state;
+    static const uint32_t dims[] = {1, 2, 5, 16, 17, 64};
+    for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(dims); i++) {
+        apply_run(dims[i], WEFT_TABLE_ASP, 3);
+        apply_run(dims[i], WEFT_TABLE_BSP, 3);
+        apply_run(dims[i], WEFT_TABLE_BSP, 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tags_at_once_like_one_by_one),
+        cmocka_unit_test(found_through_growth_and_removal),
+        cmocka_unit_test(chunks_find_what_is_there),
+        cmocka_unit_test(quick_like_slow_bit_for_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
