@@ -122,7 +122,8 @@ static inline void *bench_server_run(void *arg)
     pthread_cond_signal(&server->opened);
     pthread_mutex_unlock(&server->lock);
     while (!atomic_load(&server->stop)) {
-        (void)weft_driver_step(server->driver, WEFT_NEVER, bench_serve, server);
+        (void)weft_driver_step(server->driver, weft_shard_has_work(server->shard) ? 0 : WEFT_NEVER,
+                               bench_serve, server);
     }
     weft_driver_close(server->driver);
     for (void *slab; (slab = weft_shard_take_slab(server->shard)) != NULL;) {

@@ -73,22 +73,57 @@ static void move_along(struct weft_shard *shard, uint16_t index)
     }
 }
 
-void weft_shard_clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now_ns)
+/* The slowest one has finished clock min, and what that means for the rows is done. */
+static void advanced(struct weft_shard *shard, uint16_t index, uint32_t min, uint64_t now_ns)
 {
-    struct weft_table *table = &shard->tables[index];
-    uint32_t min = table->declared ? lowest(shard, index) : UINT32_MAX;
-    if (min == UINT32_MAX || min <= shard->clock_min[index]) {
-        return;
-    }
-    if (table->spec.mode == WEFT_TABLE_BSP) {
-        average(shard, index);
-        shard->counters.rows_stepped += weft_table_step_all(table);
-        weft_table_set_now(table, min + 1);
-    }
     shard->clock_min[index] = min;
     move_along(shard, index);
     weft_snapshot_boundary(shard, index);
     weft_shard_wake(shard, now_ns);
+}
+
+/* Step some rows. Until all are, it is as if the last CLOCK had not come yet: pulls of the table wait,
+ * pushes for the next clock do not come, for nobody has heard of it. */
+static void step_slice(struct weft_shard *shard, uint16_t index, uint64_t now_ns)
+{
+    struct weft_table *table = &shard->tables[index];
+    uint32_t min = shard->step_to[index];
+    shard->counters.rows_stepped += weft_table_step_some(table, shard->config.step_rows);
+    if (weft_table_stepping(table)) {
+        return;
+    }
+    shard->step_to[index] = 0;
+    shard->step_tables--;
+    weft_table_set_now(table, min + 1);
+    advanced(shard, index, min, now_ns);
+    weft_shard_clock_advance(shard, index, now_ns); /* somebody may have left meanwhile */
+}
+
+void weft_shard_clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now_ns)
+{
+    struct weft_table *table = &shard->tables[index];
+    uint32_t min = table->declared ? lowest(shard, index) : UINT32_MAX;
+    if (min == UINT32_MAX || min <= shard->clock_min[index] || shard->step_to[index] != 0) {
+        return;
+    }
+    if (table->spec.mode != WEFT_TABLE_BSP) {
+        advanced(shard, index, min, now_ns);
+        return;
+    }
+    average(shard, index);
+    weft_table_step_begin(table);
+    shard->step_to[index] = min;
+    shard->step_tables++;
+    step_slice(shard, index, now_ns);
+}
+
+void weft_shard_step(struct weft_shard *shard, uint64_t now_ns)
+{
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (shard->step_to[t] != 0) {
+            step_slice(shard, (uint16_t)t, now_ns);
+        }
+    }
 }
 
 void weft_shard_member_join(struct weft_shard *shard, uint16_t index, uint32_t rank)
@@ -102,7 +137,9 @@ void weft_shard_member_join(struct weft_shard *shard, uint16_t index, uint32_t r
     uint32_t *clock = &shard->clocks[(size_t)index * shard->config.workers_max + rank];
     if (shard->config.on_death == WEFT_DEATH_SHRINK) {
         shard->counters.workers_joined++;
-        *clock = *clock > shard->clock_min[index] ? *clock : shard->clock_min[index];
+        uint32_t begun = shard->step_to[index] > shard->clock_min[index] ? shard->step_to[index]
+                                                                         : shard->clock_min[index];
+        *clock = *clock > begun ? *clock : begun;
         average(shard, index);
     }
 }

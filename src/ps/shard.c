@@ -24,6 +24,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
         .pull_slots = 4,
         .rows_per_rpc_max = 16384,
         .slab_bytes = 1 << 20,
+        .step_rows = 16384,
         .active_window_ns = WEFT_NS_PER_MS,
         .hot_top = 1000,
     };
@@ -41,9 +42,10 @@ static bool config_valid(const struct weft_shard_config *config)
            config->tables_max <= UINT32_C(1) << 16 && config->push_slots >= 1 &&
            config->pull_slots >= 1 && config->push_slots <= SLOTS_MAX &&
            config->pull_slots <= SLOTS_MAX - config->push_slots && config->rows_per_rpc_max >= 1 &&
-           config->rows_per_rpc_max <= UINT32_C(1) << 28 && config->dim_max >= 1 &&
-           config->dim_max <= WEFT_RPC_DIM_MAX && config->clock_ns != NULL &&
-           config->active_window_ns >= 1 && config->on_death <= WEFT_DEATH_FAIL &&
+           config->step_rows >= 1 && config->rows_per_rpc_max <= UINT32_C(1) << 28 &&
+           config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX &&
+           config->clock_ns != NULL && config->active_window_ns >= 1 &&
+           config->on_death <= WEFT_DEATH_FAIL &&
            (!config->checkpoints || config->chunks_max >= 1) &&
            config->chunks_max <= UINT32_C(1) << 18;
 }
@@ -89,6 +91,7 @@ static weft_status shard_init(struct weft_shard *shard)
     shard->tables = calloc(config->tables_max, sizeof(*shard->tables));
     shard->clocks = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint32_t));
     shard->clock_min = calloc(config->tables_max, sizeof(*shard->clock_min));
+    shard->step_to = calloc(config->tables_max, sizeof(*shard->step_to));
     shard->workers = calloc(config->workers_max, sizeof(*shard->workers));
     shard->slots = calloc(shard->slot_count, sizeof(*shard->slots));
     shard->pushes =
@@ -98,9 +101,9 @@ static weft_status shard_init(struct weft_shard *shard)
     shard->chunk_hashes = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(*shard->chunk_hashes));
     shard->chunk_ids = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(*shard->chunk_ids));
     if (shard->tables == NULL || shard->clocks == NULL || shard->clock_min == NULL ||
-        shard->workers == NULL || shard->slots == NULL || shard->chunk_rows == NULL ||
-        shard->chunk_hashes == NULL || shard->chunk_ids == NULL || shard->pushes == NULL ||
-        shard->restored == NULL) {
+        shard->step_to == NULL || shard->workers == NULL || shard->slots == NULL ||
+        shard->chunk_rows == NULL || shard->chunk_hashes == NULL || shard->chunk_ids == NULL ||
+        shard->pushes == NULL || shard->restored == NULL) {
         return WEFT_NOMEM;
     }
     weft_status status = weft_shard_members_init(shard);
@@ -167,6 +170,7 @@ void weft_shard_free(struct weft_shard *shard)
     free(shard->tables);
     free(shard->clocks);
     free(shard->clock_min);
+    free(shard->step_to);
     free(shard->workers);
     free(shard->slots);
     free(shard->chunk_rows);
@@ -504,7 +508,15 @@ void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns)
     if (shard->unposted_count > 0) {
         post_again(shard);
     }
+    if (shard->step_tables > 0) {
+        weft_shard_step(shard, now_ns);
+    }
     weft_shard_send_ready(shard, now_ns);
+}
+
+bool weft_shard_has_work(const struct weft_shard *shard)
+{
+    return shard->step_tables > 0;
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */

@@ -52,6 +52,8 @@ struct weft_shard_config {
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
     enum weft_worker_death on_death;
     uint32_t hot_top;          /* rows of each table with most updates that are known; 0 = none */
+    uint32_t step_rows;        /* BSP: rows stepped at a time at the end of a clock, so that a large
+                                * table does not keep the shard from everything else */
     bool checkpoints;          /* ps/snapshot.h is wanted: three bits a row. Needs chunks_max */
     uint32_t chunks_max;       /* the endpoint's, longest message in chunks: so many bits are kept of
                                 * each of 2 x push_slots pushes of every worker, so that those cut
@@ -142,6 +144,9 @@ void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *eve
 
 /* Try again what the transport refused with AGAIN or NOMEM. */
 void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns);
+
+/* True: there is work that waits for nothing but the next weft_shard_progress; do not sleep. */
+bool weft_shard_has_work(const struct weft_shard *shard);
 
 /* Row memory. True: table *table_p asks for a slab of *bytes_p bytes. Not giving it is allowed. */
 bool weft_shard_wants_slab(const struct weft_shard *shard, uint16_t *table_p, size_t *bytes_p);

@@ -95,6 +95,8 @@ struct weft_shard {
     struct weft_table *tables;    /* (tables_max,) */
     uint32_t *clocks;             /* (tables_max, workers_max): clocks finished */
     uint32_t *clock_min;          /* (tables_max,) */
+    uint32_t *step_to; /* (tables_max,): the clock_min that rows are being stepped for; 0 = none */
+    uint32_t step_tables;         /* so many of them */
     struct shard_worker *workers; /* (workers_max,) */
     struct weft_once *pushes;     /* (tables_max, workers_max) */
     bool *restored;               /* (tables_max,): from a checkpoint, not opened since */
@@ -197,6 +199,8 @@ void weft_shard_members_leave(struct weft_shard *shard, uint32_t rank, bool died
 void weft_shard_close_short(struct weft_shard *shard, uint16_t table, uint32_t rank);
 /* The clock of the table moved for some worker, or somebody left: has the slowest one moved? */
 void weft_shard_clock_advance(struct weft_shard *shard, uint16_t table, uint64_t now_ns);
+/* A slice of every table whose rows are being stepped. */
+void weft_shard_step(struct weft_shard *shard, uint64_t now_ns);
 
 /* restore.c */
 bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *spec);

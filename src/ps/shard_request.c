@@ -359,7 +359,8 @@ static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
 static bool pull_allowed(const struct weft_shard *shard, const struct shard_slot *slot)
 {
     uint32_t after = (uint32_t)slot->request.after_seq;
-    return shard->clock_min[slot->table] >= slot->request.need_clock &&
+    return shard->step_to[slot->table] == 0 &&
+           shard->clock_min[slot->table] >= slot->request.need_clock &&
            (after == 0 || weft_rpc_window_test(&shard->workers[slot->worker].closed, after));
 }
 

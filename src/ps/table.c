@@ -592,10 +592,7 @@ static void row_fill(struct weft_table *table, struct weft_table_row *row,
     memcpy(table_slots(table, row), view->state, sizeof(float) * weft_table_state_floats(table));
     if (view->sums != NULL) {
         memcpy(table_sums(table, row), view->sums, sizeof(float) * weft_table_sums_floats(table));
-        if (row->touched_next == 0) {
-            row->touched_next = table->touched_head;
-            table->touched_head = table_row_number(row) + 1;
-        }
+        table_touch(table, row);
     }
 }
 

@@ -75,6 +75,12 @@ struct weft_table {
     uint32_t index_mask;     /* buckets in use - 1; grows with the rows */
     uint32_t index_mask_max; /* what rows_limit rows need, and there is memory for */
     uint32_t touched_head; /* rows with a gradient of this clock, newest first; number + 1 */
+    uint32_t touched_count;
+    uint32_t step_left;     /* rows that step_some still has to step */
+    uint32_t step_next;     /* the next of them, as touched_head; or */
+    uint32_t step_at;       /* the next place to look at */
+    bool step_walks;        /* the latter: most places are to be stepped, and lie side by side */
+    uint32_t step_averaged; /* W, as it was when stepping began */
     uint32_t now;          /* clock in progress, of the fastest worker */
     uint32_t averaged;     /* workers whose gradients a sum is divided by; >= 1 */
     float fresh;           /* of the chunk being applied: weft_optimizer_block.fresh */
@@ -176,6 +182,13 @@ void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint3
 /* BSP: one optimizer step for every row that was accumulated into; sums are zero again.
  * Returns their number. */
 uint32_t weft_table_step_all(struct weft_table *table);
+
+/* The same in slices: after step_begin, step_some until it is done. In between, nothing may be
+ * accumulated, and what is read is of either clock. The result does not depend on the slices.
+ * Returns the rows stepped, at most max; weft_table_stepping: are there more? */
+void weft_table_step_begin(struct weft_table *table);
+uint32_t weft_table_step_some(struct weft_table *table, uint32_t max);
+bool weft_table_stepping(const struct weft_table *table);
 
 /* ---- all rows: for checkpoints --------------------------------------------------------------- */
 

@@ -38,15 +38,6 @@ static inline void note_use(struct weft_table *table, struct weft_table_row *row
     }
 }
 
-/* BSP: the row has a gradient of this clock. */
-static inline void touch(struct weft_table *table, struct weft_table_row *row)
-{
-    if (row->touched_next == 0) {
-        row->touched_next = table->touched_head;
-        table->touched_head = table_row_number(row) + 1;
-    }
-}
-
 static uint32_t used_of(const struct weft_table *table, uint32_t block)
 {
     uint32_t left = table->spec.dim - block * table->block_floats;
@@ -70,7 +61,7 @@ void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row,
         table_counts(table, row)[block] += 1;
     }
     note_use(table, row, block);
-    touch(table, row);
+    table_touch(table, row);
 }
 
 static void step_block(const struct weft_table *table, struct weft_table_row *row, uint32_t block,
@@ -183,7 +174,7 @@ uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *c
                 for (uint32_t k = 0; k < dim; k++) {                                               \
                     values[k] += gradient[k];                                                      \
                 }                                                                                  \
-                touch(table, row);                                                                 \
+                table_touch(table, row);                                                           \
             } else {                                                                               \
                 for (uint32_t k = 0; k < dim; k++) {                                               \
                     float g = gradient[k] / divisor;                                               \
@@ -237,7 +228,7 @@ static void step_row(struct weft_table *table, struct weft_table_row *row)
     float *sums = table_sums(table, row);
     const float *counts = table_counts(table, row);
     for (uint32_t block = 0; block < table->blocks; block++) {
-        float divisor = table_is_dense(table) ? counts[block] : (float)table->averaged;
+        float divisor = table_is_dense(table) ? counts[block] : (float)table->step_averaged;
         if (divisor > 0) {
             step_block(table, row, block, sums + (size_t)block * table->block_floats, divisor);
         }
@@ -245,22 +236,58 @@ static void step_row(struct weft_table *table, struct weft_table_row *row)
     memset(sums, 0, sizeof(float) * weft_table_sums_floats(table));
 }
 
-uint32_t weft_table_step_all(struct weft_table *table)
+void weft_table_step_begin(struct weft_table *table)
 {
-    uint32_t count = 0;
-    uint32_t next = table->touched_head;
+    WEFT_ASSERT(table->step_left == 0);
+    table->step_left = table->touched_count;
+    table->step_next = table->touched_head;
+    table->step_at = 0;
+    /* The list jumps about in memory, from a row that must be there to the next. */
+    table->step_walks = table->touched_count > table->rows_begun / 4;
+    table->step_averaged = table->averaged;
+    table->touched_head = TABLE_TOUCHED_LAST;
+    table->touched_count = 0;
+}
+
+bool weft_table_stepping(const struct weft_table *table)
+{
+    return table->step_left > 0;
+}
+
+/* There is one. */
+static struct weft_table_row *step_next_row(struct weft_table *table)
+{
+    struct weft_table_row *row;
+    if (table->step_walks) {
+        do {
+            row = table_row_at(table, table->step_at++);
+        } while ((row->number & TABLE_ROW_LIVE) == 0 || row->touched_next == 0);
+        return row;
+    }
+    row = table_row_at(table, table->step_next - 1);
+    table->step_next = row->touched_next;
+    if (table->step_next != TABLE_TOUCHED_LAST) {
+        prefetch_row(table, table_row_at(table, table->step_next - 1));
+    }
+    return row;
+}
+
+uint32_t weft_table_step_some(struct weft_table *table, uint32_t max)
+{
+    uint32_t count = table->step_left < max ? table->step_left : max;
     table->fresh = 1;
-    while (next != TABLE_TOUCHED_LAST) {
-        struct weft_table_row *row = table_row_at(table, next - 1);
-        next = row->touched_next;
-        if (next != TABLE_TOUCHED_LAST) {
-            prefetch_row(table, table_row_at(table, next - 1));
-        }
+    for (uint32_t i = 0; i < count; i++) {
+        struct weft_table_row *row = step_next_row(table);
         table_row_changes(table, row);
         step_row(table, row);
         row->touched_next = 0;
-        count++;
     }
-    table->touched_head = TABLE_TOUCHED_LAST;
+    table->step_left -= count;
     return count;
+}
+
+uint32_t weft_table_step_all(struct weft_table *table)
+{
+    weft_table_step_begin(table);
+    return weft_table_step_some(table, UINT32_MAX);
 }

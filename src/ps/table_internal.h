@@ -94,6 +94,16 @@ static inline void table_row_changes(const struct weft_table *table,
     }
 }
 
+/* BSP: the row has a gradient of this clock. */
+static inline void table_touch(struct weft_table *table, struct weft_table_row *row)
+{
+    if (row->touched_next == 0) {
+        row->touched_next = table->touched_head;
+        table->touched_head = table_row_number(row) + 1;
+        table->touched_count++;
+    }
+}
+
 /* hot.c: put a row on the list that is not there. */
 void weft_table_hot_add(struct weft_table *table, struct weft_table_row *row);
 

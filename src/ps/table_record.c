@@ -17,7 +17,7 @@ uint32_t weft_table_places(const struct weft_table *table)
 
 bool weft_table_settled(const struct weft_table *table)
 {
-    return table->touched_head == TABLE_TOUCHED_LAST;
+    return table->touched_head == TABLE_TOUCHED_LAST && table->step_left == 0;
 }
 
 uint32_t weft_table_record_bytes(const struct weft_table *table)

@@ -398,7 +398,9 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
         }
         return;
     }
-    weft_shard_progress(ps->shard[host], now_ns);
+    do {
+        weft_shard_progress(ps->shard[host], now_ns);
+    } while (weft_shard_has_work(ps->shard[host]));
     give_slabs(ps->shard[host]);
 }
 
@@ -412,6 +414,7 @@ static struct weft_shard_config shard_config(const struct ps *ps, uint32_t shard
     config.tables_max = 2;
     config.rows_max = 2 * IDS_MAX;
     config.dim_max = ps->table.spec.dim;
+    config.step_rows = 50; /* fewer than there are: clocks end in slices */
     config.rows_per_rpc_max = ps->rows_per_rpc;
     config.slab_bytes = 1 << 20; /* twice the rows of the longest packet, at least */
     config.clock_ns = clock_ns;

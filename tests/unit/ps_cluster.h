@@ -53,6 +53,9 @@ static inline void cluster_poll(struct cluster *c)
 static inline bool cluster_step(struct cluster *c)
 {
     bool moved = fake_step(c->net);
+    for (uint32_t s = 0; s < c->shards; s++) {
+        moved |= !c->net->nodes[s].dead && weft_shard_has_work(c->shard[s]);
+    }
     cluster_poll(c);
     return moved;
 }
@@ -90,6 +93,7 @@ static inline struct cluster_config cluster_config(uint32_t shards, uint32_t wor
     config.shard.workers_max = workers;
     config.shard.rows_max = 20000;
     config.shard.slab_bytes = 16384;
+    config.shard.step_rows = 7; /* so that clocks end in slices, with events in between */
     config.shard.rows_per_rpc_max = config.client.rows_per_rpc_max = 300;
     config.client.rows_per_op_max = 1000;
     config.client.missed_max = 5000;

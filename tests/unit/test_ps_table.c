@@ -292,10 +292,56 @@ static void missed_against_a_list(void **state)
     weft_ps_missed_fini(&missed);
 }
 
+/* In slices of any size like at once, whether few rows were touched or most. */
+static void slices_like_at_once(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct weft_prng prng;
+        struct weft_table once, sliced;
+        struct weft_table *tables[] = {&once, &sliced};
+        struct weft_table_spec spec = spec_of(3, WEFT_TABLE_BSP);
+        weft_prng_init(&prng, seed);
+        table_make(&once, IDS, &spec);
+        table_make(&sliced, IDS, &spec);
+        for (int clock = 0; clock < 6; clock++) {
+            uint64_t touched_max = clock % 2 == 0 ? IDS : IDS / 8;
+            uint32_t count = 0;
+            for (int i = 0; i < 200; i++) {
+                uint64_t id = id_of(weft_prng_below(&prng, touched_max));
+                const float gradient[3] = {(float)i, 1, -2};
+                for (int t = 0; t < 2; t++) {
+                    give_slabs(tables[t]);
+                    weft_table_accumulate(tables[t], weft_table_obtain(tables[t], id), 0, gradient);
+                }
+            }
+            weft_table_step_begin(&sliced);
+            while (weft_table_stepping(&sliced)) {
+                assert_false(weft_table_settled(&sliced));
+                uint32_t max = (uint32_t)weft_prng_range(&prng, 1, 40);
+                uint32_t stepped = weft_table_step_some(&sliced, max);
+                assert_true(stepped >= 1 && stepped <= max);
+                count += stepped;
+            }
+            assert_true(weft_table_settled(&sliced));
+            assert_int_equal(weft_table_step_all(&once), count);
+        }
+        for (uint32_t i = 0; i < IDS; i++) {
+            float a[3], b[3];
+            assert_int_equal(weft_table_read(&once, id_of(i), a),
+                             weft_table_read(&sliced, id_of(i), b));
+            assert_memory_equal(a, b, sizeof(a));
+        }
+        finish(&once);
+        finish(&sliced);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(against_the_array),
+        cmocka_unit_test(slices_like_at_once),
         cmocka_unit_test(slabs_run_out),
         cmocka_unit_test(adagrad_rows_start_with_the_accumulator),
         cmocka_unit_test(rows_begin_as_they_were_read),
