@@ -91,7 +91,7 @@ static bool hash_ids(struct weft_shard *shard, const struct weft_table *table,
     for (uint32_t i = 0; i < chunk->count; i++) {
         uint64_t id = shard->chunk_ids[i];
         shard->chunk_hashes[i] = weft_mix64(id);
-        all_here &= hashed ? weft_hash_shard(shard->chunk_hashes[i], shards) == here
+        all_here &= hashed ? shards == 1 || weft_hash_shard(shard->chunk_hashes[i], shards) == here
                            : weft_table_owns(table, id, shard->chunk_hashes[i]);
     }
     return all_here;

@@ -414,23 +414,23 @@ struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id)
 /* Ids whose cache misses overlap: first those of the index, then those of the rows. */
 enum { GROUP = 32 };
 
-/* The rows that the tags of a group's ids speak for, before anything is known of the ids in them; 0 =
- * none. Asks for their first lines, and for the index's of the group behind. */
+/* The rows that the tags of a group's ids speak for, before anything is known of the ids in them;
+ * NULL = none. Asks for their first lines, and for the index's of the group behind. */
 static void guess_group(const struct weft_table *table, const uint64_t *hashes, uint32_t count,
-                        uint32_t left, uint32_t *rows_p)
+                        uint32_t left, struct weft_table_row **rows_p)
 {
-    uint32_t ahead = (uint32_t)weft_min_u64(left, 2 * GROUP);
-    for (uint32_t i = count; i < ahead; i++) {
-        weft_prefetch(table_home(table, hashes[i]));
-    }
+    const struct weft_table_bucket *index = table->index;
+    const uint32_t mask = table->index_mask;
     for (uint32_t i = 0; i < count; i++) {
-        const struct weft_table_bucket *bucket = table_home(table, hashes[i]);
+        if (i + GROUP < left) {
+            weft_prefetch(&index[(uint32_t)hashes[i + GROUP] & mask]);
+        }
+        const struct weft_table_bucket *bucket = &index[(uint32_t)hashes[i] & mask];
         uint32_t match = table_bucket_match(bucket, table_tag(hashes[i]));
-        rows_p[i] = match == 0 ? 0 : bucket->rows[__builtin_ctz(match)];
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (rows_p[i] != 0) {
-            weft_prefetch(table_row_at(table, rows_p[i] - 1));
+        rows_p[i] = NULL;
+        if (match != 0) {
+            rows_p[i] = table_row_at(table, bucket->rows[__builtin_ctz(match)] - 1);
+            weft_prefetch(rows_p[i]);
         }
     }
 }
@@ -443,15 +443,13 @@ static void guess_begin(const struct weft_table *table, const uint64_t *hashes, 
     }
 }
 
-/* The row guessed, if it is the one; NULL says nothing. A row that was let go since may still have
- * its id in it. */
-static struct weft_table_row *guess_take(const struct weft_table *table, uint32_t guess,
-                                         uint64_t id)
+/* Is the row guessed the one? No says nothing. A row that was let go since may still have its id in
+ * it. */
+static inline bool guess_right(const struct weft_table *table, const struct weft_table_row *row,
+                               uint64_t id, bool expires)
 {
-    struct weft_table_row *row = guess == 0 ? NULL : table_row_at(table, guess - 1);
-    bool right = row != NULL && row->id == id && (row->number & TABLE_ROW_LIVE) != 0 &&
-                 !table_row_expired(table, row);
-    return right ? row : NULL;
+    return row != NULL && row->id == id && (row->number & TABLE_ROW_LIVE) != 0 &&
+           !(expires && table_row_expired(table, row));
 }
 
 static void unpin(struct weft_table_row **rows, uint32_t count)
@@ -466,26 +464,25 @@ static void unpin(struct weft_table_row **rows, uint32_t count)
 bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, const uint64_t *hashes,
                              uint32_t first, uint32_t count, struct weft_table_row **rows_p)
 {
-    bool pins = table->spec.eviction != WEFT_EVICTION_NONE, full = false;
-    bool sparse = !table_is_dense(table);
-    uint32_t block = first % table->blocks, i = 0;
-    uint32_t guesses[GROUP] = {0};
+    const bool pins = table->spec.eviction != WEFT_EVICTION_NONE, sparse = !table_is_dense(table);
+    const bool expires = table->spec.eviction == WEFT_EVICTION_TTL;
+    bool full = false;
+    uint32_t i = 0;
     if (sparse) {
         guess_begin(table, hashes, count);
     }
     for (; i < count && !full; i++) {
         if (i % GROUP == 0 && sparse) {
             guess_group(table, hashes + i, (uint32_t)weft_min_u64(GROUP, count - i), count - i,
-                        guesses);
+                        rows_p + i);
         }
-        rows_p[i] = guess_take(table, guesses[i % GROUP], ids[i]);
-        if (rows_p[i] == NULL) {
-            rows_p[i] = obtain(table, ids[i], hashes[i], true, block == 0, &full);
+        if (!sparse || !guess_right(table, rows_p[i], ids[i], expires)) {
+            bool is_first = (first + i) % table->blocks == 0;
+            rows_p[i] = obtain(table, ids[i], hashes[i], true, is_first, &full);
         }
         if (pins && rows_p[i] != NULL) {
             rows_p[i]->number |= TABLE_ROW_PINNED;
         }
-        block = block + 1 == table->blocks ? 0 : block + 1;
     }
     if (pins) {
         unpin(rows_p, i);
@@ -511,7 +508,7 @@ uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint
     uint32_t absent = 0, dim = table->spec.dim;
     bool use = table->spec.eviction == WEFT_EVICTION_LRU, sparse = !table_is_dense(table);
     uint64_t hashes[2 * GROUP];
-    uint32_t guesses[GROUP] = {0};
+    struct weft_table_row *guesses[GROUP];
     for (uint32_t i = 0; i < count; i++, out += stride) {
         if (i % GROUP == 0 && sparse) {
             /* Of this group and of the one behind, half of which is here already. */
@@ -525,8 +522,8 @@ uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint
             }
             guess_group(table, hashes, (uint32_t)weft_min_u64(GROUP, n), n, guesses);
         }
-        struct weft_table_row *row = guess_take(table, guesses[i % GROUP], ids[i]);
-        if (row == NULL) {
+        struct weft_table_row *row = sparse ? guesses[i % GROUP] : NULL;
+        if (!guess_right(table, row, ids[i], true)) {
             row = find(table, ids[i], weft_mix64(ids[i]));
         }
         if (stride > dim) {

@@ -152,7 +152,7 @@ uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *c
                          uint32_t count, const uint8_t *blocks, bool adds)                         \
     {                                                                                              \
         const uint32_t dim = (dim_known) == 0 ? table->spec.dim : (dim_known);                     \
-        const uint32_t at = adds ? table->sums_at : 0;                                             \
+        const uint32_t at = adds ? table->sums_at : 0, now = table->now;                           \
         const float rate = table->spec.learning_rate, divisor = (float)table->averaged;            \
         const bool watched = table->watch != NULL && (!adds || table->watch->is_cut);              \
         uint32_t applied = 0;                                                                      \
@@ -181,9 +181,12 @@ uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *c
                     values[k] -= rate * g;                                                         \
                 }                                                                                  \
             }                                                                                      \
-            note_use(table, row, 0);                                                               \
+            row->clock = now;                                                                      \
+            row->count += row->count < UINT32_MAX;                                                 \
+            table_hot_look(table, row);                                                            \
             applied++;                                                                             \
         }                                                                                          \
+        table->hot.updates += applied;                                                             \
         return applied;                                                                            \
     }
 
