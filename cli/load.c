@@ -1,5 +1,6 @@
 /* `weft load`: many logical workers from one machine, as pgbench is to PostgreSQL. */
 #include "cli/load/report.h"
+#include "cli/recording.h"
 #include "cli/stop.h"
 #include "cli/verbs.h"
 
@@ -20,6 +21,7 @@ struct load {
     uint32_t threads;
     uint32_t busy_poll_us;
     bool json;
+    struct weft_recording recording;
     struct weft_zipf zipf;
 };
 
@@ -104,7 +106,8 @@ static bool enough_files(const struct load *load)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static int report(const struct load *load, const struct weft_load_outcome *outcome)
+static int report(const struct load *load, const struct weft_load_outcome *outcome,
+                  uint64_t records_dropped)
 {
     const struct weft_load_report about = {
         .workload = &load->workload,
@@ -114,6 +117,7 @@ static int report(const struct load *load, const struct weft_load_outcome *outco
         .transport = weft_driver_kind_name(load->carrier.kind),
         .security = weft_security_mode_name(load->security.mode),
         .threads = load->threads,
+        .records_dropped = records_dropped,
     };
     if (!outcome->is_measured) {
         fprintf(stderr, "weft load: interrupted before the measurement began\n");
@@ -134,6 +138,7 @@ static int run_crowd(struct load *load)
         .carrier = &load->carrier,
         .security = &load->security,
         .zipf = &load->zipf,
+        .recording = &load->recording,
         .threads = load->threads,
     };
     char error[WEFT_LOAD_ERROR_BYTES];
@@ -145,8 +150,9 @@ static int run_crowd(struct load *load)
     int result = WEFT_EXIT_FAILED;
     weft_status status = weft_load_crowd_run(&config, outcome, error);
     weft_load_servers_stop(&load->servers);
+    struct weft_recorder_counts records = weft_recording_finish(&load->recording);
     if (status == WEFT_OK) {
-        result = report(load, outcome);
+        result = report(load, outcome, records.dropped);
     } else {
         fprintf(stderr, "weft load: %s\n", error);
     }
@@ -154,10 +160,34 @@ static int run_crowd(struct load *load)
     return result;
 }
 
+static int serve_and_run(struct load *load)
+{
+    struct weft_io_error error = {.text = ""};
+    weft_status status = WEFT_OK;
+    if (load->workload.shards != 0) {
+        const struct weft_load_servers_config config = {
+            .workload = &load->workload,
+            .carrier = &load->carrier,
+            .security = &load->security,
+            .recording = &load->recording,
+            .busy_poll_us = load->busy_poll_us,
+        };
+        status = weft_load_servers_start(&load->servers, &config, &error);
+    }
+    int result = WEFT_EXIT_FAILED;
+    if (status == WEFT_OK) {
+        result = run_crowd(load);
+    } else {
+        fprintf(stderr, "weft load: %s\n", error.text);
+    }
+    weft_load_servers_fini(&load->servers);
+    return result;
+}
+
 static int run(struct load *load)
 {
     struct weft_crypto_error key_error = {.text = ""};
-    struct weft_io_error error = {.text = ""};
+    struct weft_records_error records_error = {.text = ""};
     bool local = load->workload.shards != 0;
     if (!enough_files(load)) {
         return WEFT_EXIT_FAILED;
@@ -168,18 +198,17 @@ static int run(struct load *load)
         fprintf(stderr, "weft load: %s\n", key_error.text);
         return WEFT_EXIT_FAILED;
     }
-    weft_status status = WEFT_OK;
-    if (local) {
-        status = weft_load_servers_start(&load->servers, &load->workload, &load->carrier,
-                                         &load->security, load->busy_poll_us, &error);
+    /* One process that may be both; the servers' role has what theirs needs. */
+    if (weft_recording_open(&load->recording, local ? "server" : "worker", 0, &records_error) !=
+        WEFT_OK) {
+        fprintf(stderr, "weft load: --records: %s\n", records_error.text);
+        weft_security_fini(&load->security);
+        return WEFT_EXIT_FAILED;
     }
-    int result = WEFT_EXIT_FAILED;
-    if (status == WEFT_OK) {
-        result = run_crowd(load);
-    } else {
-        fprintf(stderr, "weft load: %s\n", error.text);
+    int result = serve_and_run(load);
+    if (!weft_recording_close(&load->recording, "load")) {
+        result = WEFT_EXIT_FAILED;
     }
-    weft_load_servers_fini(&load->servers);
     weft_security_fini(&load->security);
     return result;
 }
@@ -233,7 +262,9 @@ int weft_cli_load(int argc, char **argv)
     load = (struct load){.workload = WEFT_LOAD_WORKLOAD_DEFAULTS,
                          .security = WEFT_SECURITY_DEFAULTS,
                          .threads = default_threads(),
-                         .servers = {.rows_max = 1u << 21}};
+                         .servers = {.rows_max = 1u << 21},
+                         .recording = WEFT_RECORDING_DEFAULTS};
+    weft_recording_command(argc, argv);
     const struct weft_option options[] = {
         {"servers", "LIST",
          "HOST:PORT of every shard of running servers, in their order,\n"
@@ -259,6 +290,7 @@ int weft_cli_load(int argc, char **argv)
          WEFT_OPTION_U32, .value = &load.busy_poll_us, .max = BUSY_POLL_US_MAX},
         {"json", NULL, "print one JSON object instead of a table", WEFT_OPTION_FLAG,
          .value = &load.json},
+        WEFT_RECORDING_OPTIONS(&load.recording),
         WEFT_CARRIER_OPTIONS(&load.carrier),
         WEFT_SECURITY_NETWORK_OPTIONS(&load.security),
         {0},

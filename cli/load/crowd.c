@@ -338,6 +338,7 @@ static bool gang_new(struct gang *gang, struct crowd *crowd, uint32_t index)
         .carrier = config->carrier,
         .security = config->security,
         .zipf = config->zipf,
+        .records = weft_recording_ring(config->recording),
         .gradients = crowd->gradients,
         .weights = calloc((size_t)w->rows * w->dim + 1, sizeof(float)),
         .sums = gang->outcome != NULL ? &gang->outcome->sums : NULL,

@@ -37,6 +37,7 @@ struct weft_load_crowd_config {
     const struct weft_carrier *carrier;
     const struct weft_security *security;
     const struct weft_zipf *zipf;
+    struct weft_recording *recording; /* open, or off */
     uint32_t threads;
 };
 

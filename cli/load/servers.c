@@ -73,42 +73,11 @@ static uint32_t rows_of_shard(const struct weft_load_servers *servers)
     return rows > 1024 ? rows : 1024;
 }
 
-static weft_status start_one(struct weft_load_servers *servers, uint32_t shard,
-                             const struct weft_load_workload *workload,
-                             struct weft_shard_thread_config *config, struct weft_io_error *error)
+static struct weft_shard_thread_config thread_config(const struct weft_load_servers *servers,
+                                                     const struct weft_load_servers_config *config)
 {
-    struct weft_load_local *local = &servers->local[shard];
-    local->servers = servers;
-    config->shard = shard;
-    config->on_request_arg = local;
-    /* Peers are numbered below the endpoint's table size: twice the workers and some. */
-    weft_status status = weft_load_active_init(&servers->active[shard], 2 * workload->workers + 8);
-    if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "no memory for the statistics of shard %u", shard);
-    }
-    status = weft_shard_thread_start(&local->thread, config, error);
-    if (status == WEFT_OK) {
-        servers->running++;
-        servers->shards[shard] =
-            (struct weft_load_shard){.host = "127.0.0.1", .port = local->thread.port};
-    }
-    return status;
-}
-
-weft_status weft_load_servers_start(struct weft_load_servers *servers,
-                                    const struct weft_load_workload *workload,
-                                    const struct weft_carrier *carrier,
-                                    const struct weft_security *security, uint32_t busy_poll_us,
-                                    struct weft_io_error *error)
-{
-    servers->count = workload->shards;
-    atomic_store(&servers->measure_from_ns, WEFT_NEVER); /* before a shard reads it */
-    servers->local = calloc(servers->count, sizeof(*servers->local));
-    servers->active = calloc(servers->count, sizeof(*servers->active));
-    if (servers->local == NULL || servers->active == NULL) {
-        return weft_io_fail(error, WEFT_NOMEM, "no memory for %u shards", servers->count);
-    }
-    struct weft_shard_thread_config config = {
+    const struct weft_load_workload *workload = config->workload;
+    return (struct weft_shard_thread_config){
         .host = "127.0.0.1",
         .shards = servers->count,
         .workers = workload->workers,
@@ -120,17 +89,56 @@ weft_status weft_load_servers_start(struct weft_load_servers *servers,
         .rows_per_rpc_max = workload->rows > 0 ? workload->rows : 1,
         .tx_window_max = TX_WINDOW,
         .peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S,
-        .credit_share = &servers->share,
-        .busy_poll_us = (uint16_t)busy_poll_us,
+        .busy_poll_us = (uint16_t)config->busy_poll_us,
         .keepalive_ns = WEFT_NEVER,
         .idle_timeout_ns = WEFT_NEVER,
-        .carrier = *carrier,
-        .security = security,
+        .carrier = *config->carrier,
+        .security = config->security,
+        .recorder = config->recording->recorder,
         .on_request = on_request,
     };
+}
+
+static weft_status start_one(struct weft_load_servers *servers, uint32_t shard,
+                             const struct weft_load_servers_config *config,
+                             struct weft_io_error *error)
+{
+    struct weft_load_local *local = &servers->local[shard];
+    struct weft_shard_thread_config thread = thread_config(servers, config);
+    local->servers = servers;
+    thread.shard = shard;
+    thread.credit_share = &servers->share;
+    thread.records = weft_recording_ring(config->recording);
+    thread.on_request_arg = local;
+    /* Peers are numbered below the endpoint's table size: twice the workers and some. */
+    weft_status status =
+        weft_load_active_init(&servers->active[shard], 2 * config->workload->workers + 8);
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, status, "no memory for the statistics of shard %u", shard);
+    }
+    status = weft_shard_thread_start(&local->thread, &thread, error);
+    if (status == WEFT_OK) {
+        servers->running++;
+        servers->shards[shard] =
+            (struct weft_load_shard){.host = "127.0.0.1", .port = local->thread.port};
+    }
+    return status;
+}
+
+weft_status weft_load_servers_start(struct weft_load_servers *servers,
+                                    const struct weft_load_servers_config *config,
+                                    struct weft_io_error *error)
+{
+    servers->count = config->workload->shards;
+    atomic_store(&servers->measure_from_ns, WEFT_NEVER); /* before a shard reads it */
+    servers->local = calloc(servers->count, sizeof(*servers->local));
+    servers->active = calloc(servers->count, sizeof(*servers->active));
+    if (servers->local == NULL || servers->active == NULL) {
+        return weft_io_fail(error, WEFT_NOMEM, "no memory for %u shards", servers->count);
+    }
     weft_status status = WEFT_OK;
     for (uint32_t s = 0; status == WEFT_OK && s < servers->count; s++) {
-        status = start_one(servers, s, workload, &config, error);
+        status = start_one(servers, s, config, error);
     }
     return status;
 }

@@ -10,6 +10,7 @@
 
 #include "cli/load/active.h"
 #include "cli/load/workload.h"
+#include "cli/recording.h"
 #include "cli/shard_thread.h"
 
 #include <stdatomic.h>
@@ -46,12 +47,18 @@ struct weft_load_servers {
 /* "HOST:PORT,...": false when it is not. */
 bool weft_load_servers_parse(struct weft_load_servers *servers, const char *text);
 
+struct weft_load_servers_config {
+    const struct weft_load_workload *workload;
+    const struct weft_carrier *carrier;
+    const struct weft_security *security; /* loaded */
+    struct weft_recording *recording;     /* open, or off */
+    uint32_t busy_poll_us;
+};
+
 /* Start workload->shards shards on loopback.
- * Owns:    weft_load_servers_stop is due, also after an error. Borrows carrier's strings, security. */
+ * Owns:    weft_load_servers_stop is due, also after an error. Borrows all of config's until then. */
 weft_status weft_load_servers_start(struct weft_load_servers *servers,
-                                    const struct weft_load_workload *workload,
-                                    const struct weft_carrier *carrier,
-                                    const struct weft_security *security, uint32_t busy_poll_us,
+                                    const struct weft_load_servers_config *config,
                                     struct weft_io_error *error);
 /* Ends the threads; their counters can be read then. Calling it twice is fine. */
 void weft_load_servers_stop(struct weft_load_servers *servers);

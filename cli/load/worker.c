@@ -45,6 +45,7 @@ static struct weft_ps_client_config client_config(const struct weft_load_worker 
     config.rows_per_rpc_max = config.rows_per_op_max;
     config.dim_max = workload->dim;
     config.missed_max = 1; /* every pull is asked for whole */
+    config.records = worker->scene->records;
     config.clock_ns = clock_now;
     return config;
 }

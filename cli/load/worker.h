@@ -31,8 +31,9 @@ struct weft_load_scene {
     const struct weft_carrier *carrier;
     const struct weft_security *security;
     const struct weft_zipf *zipf;
-    const float *gradients; /* (rows, dim): what every push pushes */
-    float *weights;         /* (rows, dim): where every pull of this thread goes */
+    struct weft_record_ring *records; /* of this thread; NULL = none */
+    const float *gradients;           /* (rows, dim): what every push pushes */
+    float *weights;                   /* (rows, dim): where every pull of this thread goes */
     struct weft_load_sums *sums;
     uint64_t measure_from_ns; /* requests due from here ... */
     uint64_t measure_to_ns;   /* ... until here count; WEFT_NEVER both: not yet known */

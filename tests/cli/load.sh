@@ -7,6 +7,7 @@
 # a short run has done nothing in it, so that is tried again.
 run_json() {
     for attempt in 1 2 3 4 5 6 7 8 9 10; do
+        rm -f "$tap_tmp/records.db"
         "$WEFT_BIN" load --seconds 0.5 --warmup 0.1 --json "$@" >"$tap_tmp/json" 2>"$tap_tmp/err" || {
             cat "$tap_tmp/err"
             return 1
@@ -51,6 +52,15 @@ tap_run "the same JSON" jq -e "$complete"' and .run.transport == "tcp"' "$tap_tm
 tap_run "an open loop" run_json --local 1 --workers 4 --rows 4 --dim 4 --rate 400 --seconds 1 --mix 3:1
 tap_run "has about as many requests as it was told" jq -e "$complete"' and .run.loop == "open" and
     .run.rate == 400 and (.run.requests + .run.unanswered | . > 200 and . < 700)' "$tap_tmp/json"
+
+# ---- records -------------------------------------------------------------------------------------
+
+tap_run "with records" run_json --local 2 --workers 4 --rows 8 --dim 4 --records "$tap_tmp/records.db"
+tap_run "none of which was dropped" jq -e "$complete"' and .records_dropped == 0' "$tap_tmp/json"
+tap_run "which weft trace reads" "$WEFT_BIN" trace summary "$tap_tmp/records.db"
+tap_like "workers and servers of the run" "$(cat "$tap_tmp/run.out")" 'of 4 workers to 2 servers'
+tap_run_fails "a place where nothing can be written" 1 "$WEFT_BIN" load --local 1 --workers 1 \
+    --seconds 0.1 --records "$tap_tmp/none/records.db"
 
 # ---- servers of its own --------------------------------------------------------------------------
 
