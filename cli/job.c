@@ -129,6 +129,11 @@ void weft_job_settle(struct weft_job *job)
     settings->init_scale = settings->init_scale > 0 ? settings->init_scale : usual->init_scale;
     settings->l2 = settings->l2 >= 0 ? settings->l2 : usual->l2;
     job->epochs = job->epochs > 0 ? job->epochs : job->kind->pace.epochs;
+    if (job->reconnect_s == UINT32_MAX) {
+        const char *text = getenv("WEFT_RECONNECT_S");
+        unsigned long seconds = text != NULL ? strtoul(text, NULL, 10) : 0;
+        job->reconnect_s = (uint32_t)(seconds <= 86400 ? seconds : 86400);
+    }
 }
 
 int weft_job_check(const struct weft_command *command, const struct weft_job *job)

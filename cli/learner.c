@@ -9,7 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLE = 0, STEP_TIMEOUT_MS = 200 };
+enum {
+    TABLE = 0,
+    STEP_TIMEOUT_MS = 200,
+    PAUSE_MS = 100, /* from one attempt to reach a server that is away to the next */
+    PEERS_SPARE = 4, /* a connection that ended keeps its place for a moment */
+};
 
 [[gnu::format(printf, 3, 4)]] static weft_status fail(struct weft_learner *learner,
                                                       weft_status status, const char *format, ...)
@@ -38,6 +43,21 @@ static void note_down(struct weft_learner *learner, const struct weft_msg_event 
     }
 }
 
+/* False when what answers at the place of a shard is not that. */
+static bool note_up(struct weft_learner *learner, const struct weft_msg_event *event)
+{
+    for (uint32_t s = 0; s < learner->shard_count; s++) {
+        struct weft_learner_shard *shard = &learner->shards[s];
+        if (shard->until_ns != 0 && shard->peer == event->peer) {
+            if (event->name != weft_rpc_name(WEFT_ROLE_SERVER, s)) {
+                return false;
+            }
+            shard->until_ns = 0;
+        }
+    }
+    return true;
+}
+
 static void handle(void *arg, uint64_t now_ns)
 {
     struct weft_learner *learner = arg;
@@ -45,6 +65,8 @@ static void handle(void *arg, uint64_t now_ns)
     while (learner->msgr.ops->poll(learner->msgr.self, &event)) {
         if (event.type == WEFT_EVENT_PEER_DOWN) {
             note_down(learner, &event);
+        } else if (event.type == WEFT_EVENT_PEER_UP && !note_up(learner, &event)) {
+            continue; /* in time the shard is given up */
         }
         weft_ps_client_event(learner->client, &event, now_ns);
     }
@@ -83,15 +105,54 @@ static weft_status fail_shard(struct weft_learner *learner, uint32_t shard)
                 hint[0] != '\0' ? "; " : "", hint);
 }
 
+/* Connect to a shard that is away. */
+static void connect_again(struct weft_learner *learner, uint32_t s, uint64_t now_ns)
+{
+    struct weft_learner_shard *shard = &learner->shards[s];
+    struct weft_io_error error = {.text = ""};
+    if (learner->locate != NULL) {
+        learner->locate(learner->locate_arg, s, shard);
+    }
+    shard->again_ns = now_ns + PAUSE_MS * WEFT_NS_PER_MS;
+    if (weft_drive_connect(&learner->drive, shard->host, shard->port, &shard->peer, &error) ==
+            WEFT_OK &&
+        weft_ps_client_reconnect(learner->client, s, shard->peer, now_ns) == WEFT_OK) {
+        shard->is_down = false;
+    }
+}
+
+/* A shard that is down, or was and is not up yet: false when it is gone for good. */
+static bool look_after(struct weft_learner *learner, uint32_t s)
+{
+    struct weft_learner_shard *shard = &learner->shards[s];
+    uint64_t now_ns = weft_clock_now_ns(), until_ns;
+    if (!shard->is_down && shard->until_ns == 0) {
+        return true;
+    }
+    if (weft_ps_client_away(learner->client, s, &until_ns)) {
+        shard->until_ns = until_ns;
+        if (now_ns >= shard->again_ns) {
+            connect_again(learner, s, now_ns);
+        }
+        return true;
+    }
+    return shard->until_ns > now_ns;
+}
+
 /* One turn of the crank; fails when a server is gone or the user wants an end. */
 static weft_status turn(struct weft_learner *learner)
 {
-    weft_drive_step(&learner->drive, STEP_TIMEOUT_MS * WEFT_NS_PER_MS, handle, learner);
+    uint32_t away = 0;
+    for (uint32_t s = 0; s < learner->shard_count; s++) {
+        away += learner->shards[s].until_ns != 0;
+    }
+    uint64_t most_ms = away > 0 ? PAUSE_MS : STEP_TIMEOUT_MS;
+    weft_drive_step(&learner->drive, most_ms * WEFT_NS_PER_MS, handle, learner);
     if (weft_stop_asked()) {
         return fail(learner, WEFT_TIMEOUT, "interrupted");
     }
     for (uint32_t s = 0; s < learner->shard_count; s++) {
-        if (learner->shards[s].is_down) {
+        if (!look_after(learner, s)) {
             return fail_shard(learner, s);
         }
     }
@@ -200,7 +261,7 @@ static weft_status open_endpoint(struct weft_learner *learner, uint32_t rank,
     config->ep.keepalive_ns = weft_job_span_ns(learner->job->keepalive_ms);
     config->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     config->ep.name = weft_rpc_name(WEFT_ROLE_WORKER, rank);
-    config->ep.peers_max = learner->shard_count;
+    config->ep.peers_max = learner->shard_count + PEERS_SPARE;
     config->ep.expects_max = weft_ps_client_expects_max(client);
     struct weft_io_error error = {.text = ""};
     char label[32];
@@ -227,6 +288,7 @@ static weft_status open_client(struct weft_learner *learner, uint32_t rank)
     config.lists_per_op_max = 1;
     config.dim_max = learner->model.dim;
     config.clock_ns = clock_now;
+    config.reconnect_ns = learner->job->reconnect_s * WEFT_NS_PER_S;
     config.records = learner->job->records;
     weft_status status = open_endpoint(learner, rank, &config);
     if (status != WEFT_OK) {
@@ -397,6 +459,13 @@ static weft_status push(struct weft_learner *learner)
         status = weft_ps_push(learner->client, TABLE, batch->ids + at,
                               learner->gradient + (size_t)at * learner->model.dim, n,
                               learner->job->bound_ppm, weft_clock_now_ns(), &learner->push);
+        if (status == WEFT_AGAIN) { /* a shard is away */
+            status = turn(learner);
+            if (status != WEFT_OK) {
+                return status;
+            }
+            continue;
+        }
         if (status != WEFT_OK) {
             return fail_status(learner, status, "push");
         }
@@ -529,6 +598,9 @@ weft_status weft_learner_rows(struct weft_learner *learner, const uint64_t **ids
 void weft_learner_idle(struct weft_learner *learner, uint64_t timeout_ns)
 {
     weft_drive_step(&learner->drive, timeout_ns, handle, learner);
+    for (uint32_t s = 0; s < learner->shard_count; s++) {
+        (void)look_after(learner, s); /* who is gone is named by the next turn */
+    }
 }
 
 void weft_learner_delivery(const struct weft_learner *learner, uint64_t *elements_p,

@@ -28,6 +28,8 @@ struct weft_learner_shard {
     weft_peer peer;
     bool is_down;
     enum weft_msg_down down;
+    uint64_t again_ns; /* away: when to connect next */
+    uint64_t until_ns; /* away: when it is given up; 0 = it is there */
 };
 
 struct weft_learner {
@@ -41,6 +43,9 @@ struct weft_learner {
     struct weft_tracing_feed trace; /* of its endpoint */
     struct weft_msgr msgr;
     struct weft_ps_client *client;
+    /* Where shard s is now; NULL = where it was. */
+    void (*locate)(void *arg, uint32_t s, struct weft_learner_shard *shard);
+    void *locate_arg;
     struct weft_ml_model model;
     struct weft_ml_share share;
     struct weft_ml_batch batch;      /* of a step */

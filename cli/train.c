@@ -220,6 +220,7 @@ static weft_status start_worker(struct train *train, uint32_t rank)
     weft_arguments_add(&arguments, "--servers=%s", train->addresses);
     weft_arguments_add(&arguments, "--rank=%u", rank);
     weft_arguments_add(&arguments, "--keepalive-ms=%u", train->job.keepalive_ms);
+    weft_arguments_add(&arguments, "--reconnect-s=%u", train->job.reconnect_s);
     weft_arguments_add(&arguments, "--model=%s", job->kind->name);
     if (job->kind->has_factors) {
         weft_arguments_add(&arguments, "--factors=%u", job->settings.factors);
@@ -273,6 +274,13 @@ static void note_message(struct train *train, struct weft_process *process, cons
             snprintf(train->error, sizeof(train->error), "%s %u (pid %d): %s", process->role,
                      process->rank, (int)process->pid, weft_channel_text(message, "text"));
         }
+        return;
+    }
+    if (strcmp(event, "resumed") == 0) {
+        fprintf(train->progress, "worker %u: shard %.0f came back; %.0f pushes sent again, %.0f lost\n",
+                process->rank, weft_channel_number(message, "shard"),
+                weft_channel_number(message, "pushes_again"),
+                weft_channel_number(message, "pushes_lost"));
         return;
     }
     if (strcmp(event, "checkpoint") == 0) {

@@ -286,6 +286,21 @@ static void say_check(struct worker *worker)
     say(worker, event);
 }
 
+/* Shards that went away and came back since the last step. */
+static void say_resumed(struct worker *worker)
+{
+    struct weft_ps_resumed resumed;
+    while (weft_ps_client_take_resumed(worker->learner.client, &resumed)) {
+        cJSON *event = weft_channel_event("resumed");
+        cJSON_AddNumberToObject(event, "shard", resumed.shard);
+        cJSON_AddNumberToObject(event, "clock", resumed.clock);
+        cJSON_AddNumberToObject(event, "clocks_again", resumed.clocks_again);
+        cJSON_AddNumberToObject(event, "pushes_again", (double)resumed.pushes_again);
+        cJSON_AddNumberToObject(event, "pushes_lost", (double)resumed.pushes_lost);
+        say(worker, event);
+    }
+}
+
 static weft_status interrupted(struct worker *worker)
 {
     snprintf(worker->learner.error, sizeof(worker->learner.error), "interrupted");
@@ -319,6 +334,7 @@ static weft_status check_model(struct worker *worker, uint32_t epoch, uint32_t s
 static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t steps)
 {
     struct worker *worker = arg;
+    say_resumed(worker);
     uint64_t now_ns = weft_clock_now_ns();
     weft_hist_add(&worker->step_ns, now_ns - worker->step_begun_ns);
     worker->step_begun_ns = now_ns;
@@ -377,6 +393,20 @@ static weft_status save(struct worker *worker)
     return status;
 }
 
+/* The coordinator's word of where a shard is now. */
+static void locate(void *arg, uint32_t s, struct weft_learner_shard *shard)
+{
+    struct worker *worker = arg;
+    struct weft_member_state state;
+    weft_member_thread_state(worker->membership.thread, &state);
+    if (state.list.count == worker->shard_count) {
+        char host[WEFT_RESOLVE_TEXT_BYTES];
+        weft_resolve_member_host(&state.list.addresses[s], host);
+        snprintf(shard->host, sizeof(shard->host), "%s", host);
+        shard->port = state.list.addresses[s].port;
+    }
+}
+
 static int train(struct worker *worker)
 {
     struct weft_learner *learner = &worker->learner;
@@ -385,6 +415,10 @@ static int train(struct worker *worker)
     status = status == WEFT_OK ? start_metrics(worker) : status;
     if (status != WEFT_OK) {
         return fail(worker, status, learner->error);
+    }
+    if (worker->membership.thread != NULL) {
+        learner->locate = locate;
+        learner->locate_arg = worker;
     }
     say_ready(worker);
     if (!wait_for_word(worker, "go")) {
@@ -632,8 +666,9 @@ int weft_cli_worker(int argc, char **argv)
             "on the rows r, r + W, r + 2W, ... of the training rows. Prints one JSON object a "
             "line:\n"
             "ready, epoch (its own training loss), test (rank 0: quality on the test rows, with\n"
-            "weights that are pulled whole) and done (counters and latencies). A server that does\n"
-            "not answer for --peer-timeout ends it with exit status 1. What is not given is taken from the\n"
+            "weights that are pulled whole), resumed (a server came back) and done (counters and\n"
+            "latencies). A server that does not answer for --peer-timeout, and does not come back\n"
+            "within --reconnect-s, ends it with exit status 1. What is not given is taken from the\n"
             "variables of torchrun, mpirun, srun or `weft run` (docs/RUN.md).",
         .example = "  weft keygen job.key\n"
                    "  weft server --key-file job.key --workers 2 &\n"

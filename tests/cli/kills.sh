@@ -39,15 +39,22 @@ draw() {
     }'
 }
 
+# alive <pid>: it runs (a zombie of ours does not)
+alive() {
+    case $(ps -o stat= -p "$1") in
+    '' | Z*) return 1 ;;
+    esac
+}
+
 pushes() { cat log/log.* 2>/dev/null | grep -c '^ack'; }
 
 # kill_one <run's pid> <who> <pushes>: when so many are answered, or the job has ended
 kill_one() {
-    while [ "$(pushes)" -lt "$3" ] && kill -0 "$1" 2>/dev/null; do
+    while [ "$(pushes)" -lt "$3" ] && alive "$1"; do
         sleep 0.02
     done
     who=$(echo "$2" | tr - ' ')
-    victim=$(sed -n "s/^weft run: $who: pid //p" run.out | tail -n 1)
+    victim=$(sed -n "s/^weft run: $who: pid //p" job.log | tail -n 1)
     [ -z "$victim" ] || kill -KILL "$victim" 2>/dev/null
     echo "# $2 (pid $victim) killed at $(pushes) pushes"
 }
@@ -57,10 +64,10 @@ one_job() {
     eval "$(draw "$1")"
     echo "# seed $1: $workers workers, $servers servers, $mode, checkpoint every $every: $kills"
     rm -rf job && mkdir -p job/log && cd job || return 1
-    TALLY_MODE=$mode TALLY_PAUSE_MS=5 timeout $patience "$weft" run --peer-timeout 60 -n "$workers" \
+    TALLY_MODE=$mode TALLY_PAUSE_MS=10 timeout $patience "$weft" run --peer-timeout 60 -n "$workers" \
         -s "$servers" --restart 100 --server-options \
         "--checkpoint $PWD/checkpoints --checkpoint-every $every" -- \
-        "$tally" work log $clocks >run.out 2>&1 &
+        "$tally" work log $clocks >job.log 2>&1 &
     run=$!
     for kill in $kills; do
         kill_one $run "${kill%:*}" "${kill#*:}"
@@ -69,7 +76,7 @@ one_job() {
     status=$?
     # A server has one shard here; one that was started again without a checkpoint has clock 0.
     awk '/^weft run: server [0-9]*: pid/ { s = $4 + 0; if (n[s]++) { print s, 0 } }
-        /: restored from checkpoint/ { s = $4 + 0; print s, $NF }' run.out |
+        /: restored from checkpoint/ { s = $4 + 0; print s, $NF }' job.log |
         awk '{ line[NR] = $0; shard[NR] = $1 } END { for (i = 1; i <= NR; i++) {
             split(line[i], a, " ")
             # 0 was written for the start; the checkpoint, if there was one, is the next line of that shard
@@ -82,13 +89,36 @@ one_job() {
     checked=$?
     tail -n 1 check.out | sed 's/^/# /'
     if [ $status -ne 0 ] || [ $checked -ne 0 ]; then
-        sed 's/^/# run: /' run.out | grep -v 'checkpoint [0-9]*: clock' | tail -n 40
+        sed 's/^/# run: /' job.log | grep -v 'checkpoint [0-9]*: clock' | tail -n 40
         head -n 20 check.out | sed 's/^/# check: /'
         cat log/restored
     fi
     cd .. || return 1
     [ $status -eq 0 ] && [ $checked -eq 0 ]
 }
+
+# A training whose server and worker are killed, each when worker 0 is through another epoch.
+# wait_for <run's pid> <pattern>
+wait_for() {
+    until grep -q "$2" job.log || ! alive "$1"; do
+        sleep 0.02
+    done
+}
+train() {
+    timeout $patience "$weft" run --peer-timeout 60 -n 2 -s 2 --restart 20 --server-options \
+        "--checkpoint $PWD/checkpoints --checkpoint-every 20" -- \
+        "$weft" worker --peer-timeout 60 --epochs 3 >job.log 2>&1 &
+    run=$!
+    wait_for $run '^\[worker 0\] {"event":"epoch","epoch":1'
+    kill_one $run server-1 0
+    wait_for $run '^\[worker 0\] {"event":"epoch","epoch":2'
+    kill_one $run worker-1 0
+    wait $run
+}
+tap_run "a training job whose server and worker are killed ends" train
+cp job.log train.out
+auc=$(sed -n 's/^\[worker 0\] {"event":"test","epoch":3.*"test_auc":\([0-9.]*\).*/\1/p' train.out)
+tap_run "with the quality of one that nobody disturbs ($auc)" awk "BEGIN { exit !(${auc:-0} > 0.915) }"
 
 i=0
 while [ $i -lt "$jobs" ]; do
