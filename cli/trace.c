@@ -425,6 +425,7 @@ static void print_help(FILE *out)
             "  summary  of records or of a trace: where the time went\n"
             "  slow     of records: the slowest RPCs, and which stage made them so\n"
             "  hot      of records: the most updated parameters and their share\n"
+            "  figures  of records: pictures as in [imc20], its findings beside those of the run\n"
             "  sql      of records: a question of your own\n"
             "  export   of records: Chrome trace (Perfetto), JSON lines, CSV\n"
             "  msg      of a trace: the life of one message, as a table\n"
@@ -448,6 +449,7 @@ int weft_cli_trace(int argc, char **argv)
         {"hot", weft_cli_recdb_hot},
         {"sql", weft_cli_recdb_sql},
         {"export", weft_cli_recdb_export},
+        {"figures", weft_cli_recdb_figures},
         {"msg", weft_cli_trace_msg},
         {"qlog", weft_cli_trace_qlog},
         {"merge", weft_cli_trace_merge},

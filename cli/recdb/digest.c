@@ -67,6 +67,8 @@ void weft_recdb_digest_add(struct weft_recdb_digest *digest, const struct weft_r
     kind->rows += rpc->rows;
     kind->request_bytes += rpc->request_bytes;
     kind->reply_bytes += rpc->reply_bytes;
+    weft_hist_add(&kind->requests, rpc->request_bytes);
+    weft_hist_add(&kind->replies, rpc->reply_bytes);
     weft_hist_add(&kind->total, rpc->total_ns);
     weft_hist_add(&kind->overlap, rpc->overlap_ns);
     for (unsigned i = 0; i < WEFT_RECDB_STAGES; i++) {

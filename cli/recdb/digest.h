@@ -15,6 +15,8 @@ struct weft_recdb_kind_digest {
     uint64_t rows;
     uint64_t request_bytes;
     uint64_t reply_bytes;
+    struct weft_hist requests; /* sizes in bytes */
+    struct weft_hist replies;
     struct weft_hist total;
     struct weft_hist overlap;
     struct weft_hist stages[WEFT_RECDB_STAGES];
@@ -55,7 +57,7 @@ struct weft_recdb_digest {
     uint64_t odd; /* RPCs whose stages do not add up to t1 - t0 */
 };
 
-/* Errors:  false, said.   Owns: *digest_p, 250 KB, is freed with fini, also after false. */
+/* Errors:  false, said.   Owns: *digest_p, 300 KB, is freed with fini, also after false. */
 bool weft_recdb_digest_make(struct weft_recdb *db, struct weft_recdb_digest *digest_p);
 void weft_recdb_digest_fini(struct weft_recdb_digest *digest);
 

@@ -124,5 +124,6 @@ int weft_cli_recdb_slow(int argc, char **argv);
 int weft_cli_recdb_hot(int argc, char **argv);
 int weft_cli_recdb_sql(int argc, char **argv);
 int weft_cli_recdb_export(int argc, char **argv);
+int weft_cli_recdb_figures(int argc, char **argv);
 
 #endif

@@ -12,7 +12,7 @@ static size_t hist_bucket(uint64_t value)
            (size_t)((value >> shift) & ((UINT64_C(1) << WEFT_HIST_SUB_BITS) - 1));
 }
 
-static uint64_t hist_upper_edge(size_t bucket)
+uint64_t weft_hist_upper_edge(size_t bucket)
 {
     size_t octave = bucket >> WEFT_HIST_SUB_BITS;
     if (octave == 0) {
@@ -51,7 +51,7 @@ uint64_t weft_hist_quantile(const struct weft_hist *hist, uint32_t quantile_ppm)
     for (size_t i = 0; i < WEFT_HIST_BUCKETS; i++) {
         seen += hist->buckets[i];
         if (hist->buckets[i] != 0 && seen >= rank) {
-            return weft_min_u64(hist_upper_edge(i), hist->max);
+            return weft_min_u64(weft_hist_upper_edge(i), hist->max);
         }
     }
     return hist->max;

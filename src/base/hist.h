@@ -26,4 +26,7 @@ uint64_t weft_hist_quantile(const struct weft_hist *hist, uint32_t quantile_ppm)
 /* How many values are below 2^log2. */
 uint64_t weft_hist_below_log2(const struct weft_hist *hist, uint32_t log2);
 
+/* The largest value that buckets[bucket] counts; for those who draw the whole distribution. */
+uint64_t weft_hist_upper_edge(size_t bucket);
+
 #endif

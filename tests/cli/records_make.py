@@ -32,8 +32,11 @@ CREATE TABLE hot(server INTEGER, tbl INTEGER, id INTEGER, updates INTEGER, error
 CREATE TABLE hot_total(server INTEGER, tbl INTEGER, updates INTEGER, exact INTEGER);
 """
 INDEXES = """
-CREATE INDEX rpc_pair ON rpc(worker, server, t0_ns);
-CREATE INDEX served_rpc ON served(worker, server, rpc);
+CREATE INDEX rpc_name ON rpc(server, worker, rpc);
+CREATE INDEX served_name ON served(server, worker, rpc);
+CREATE INDEX rpc_time ON rpc(kind, t0_ns);
+CREATE INDEX active_time ON active(server, start_ns);
+CREATE INDEX hot_updates ON hot(tbl, updates);
 """
 STAGES = ["n_tx", "ps_queue", "ps_wait", "ps_proc", "w_queue", "w_proc"]
 MEANS_US = {1: [60, 10, 0, 30, 5, 10], 2: [50, 8, 20, 12, 5, 10]}  # of push, of pull
