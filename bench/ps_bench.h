@@ -48,6 +48,7 @@ struct bench_server {
     int cpus;
     uint32_t rows_max;
     uint16_t packet_bytes; /* 0 = the default */
+    struct weft_record_ring *records; /* NULL = none */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t opened;
@@ -92,6 +93,7 @@ static inline struct weft_provider *bench_server_open(struct bench_server *serve
     shard.tables_max = 2;
     shard.rows_max = server->rows_max;
     shard.clock_ns = bench_clock;
+    shard.records = server->records;
     weft_driver_config_default(&driver);
     driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, 0);
     driver.udp.ep.accept = 1;

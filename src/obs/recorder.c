@@ -53,7 +53,7 @@ weft_status weft_records_fail(struct weft_records_error *error, weft_status stat
 void weft_recorder_config_default(struct weft_recorder_config *config_p)
 {
     *config_p = (struct weft_recorder_config){
-        .role = "worker", .version = "", .command = "", .ring_slots = 32768, .period_us = 10000};
+        .role = "worker", .version = "", .command = "", .ring_slots = 32768, .period_us = 50000};
 }
 
 static uint64_t clock_read_ns(clockid_t clock)
