@@ -63,6 +63,7 @@ static struct weft_driver_config driver_config(const struct weft_load_worker *wo
     weft_carrier_apply(scene->carrier, &config);
     config.udp.host = weft_udp_bind_towards(hosts, scene->servers->count);
     config.udp.socket_buffer_bytes = SOCKET_BUFFER_BYTES;
+    config.udp.loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     config.udp.ep.name = weft_rpc_name(WEFT_ROLE_WORKER, worker->rank);
     config.udp.ep.peers_max = scene->servers->count;
     config.udp.ep.expects_max = weft_ps_client_expects_max(client);
