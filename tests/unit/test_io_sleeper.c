@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -112,6 +113,29 @@ static void a_wake_of_another_thread_ends_a_sleep_without_end(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* For a thread that waits for many: readable at the moment or before, never long after. */
+static void a_prepared_descriptor_turns_readable(void **state)
+{
+    (void)state;
+    struct pollfd wait = {.fd = sleeper.epoll_fd, .events = POLLIN};
+    uint64_t value;
+    weft_sleeper_prepare(&sleeper, WEFT_NEVER);
+    assert_int_equal(poll(&wait, 1, 0), 0);
+    uint64_t until_ns = weft_clock_now_ns() + 2 * WEFT_NS_PER_MS;
+    weft_sleeper_prepare(&sleeper, until_ns);
+    assert_int_equal(poll(&wait, 1, -1), 1);
+    assert_true(weft_clock_now_ns() >= until_ns);
+    weft_sleeper_prepare(&sleeper, WEFT_NEVER); /* takes off that the timer has fired */
+    assert_int_equal(poll(&wait, 1, 0), 0);
+    signal_fd(fd);
+    assert_int_equal(poll(&wait, 1, -1), 1);
+    assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
+    weft_sleeper_wake(&sleeper);
+    assert_int_equal(poll(&wait, 1, -1), 1);
+    weft_sleeper_prepare(&sleeper, WEFT_NEVER); /* and the wake */
+    assert_int_equal(poll(&wait, 1, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +147,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_wake_ends_the_next_sleep_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_wake_of_another_thread_ends_a_sleep_without_end, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_prepared_descriptor_turns_readable, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -847,6 +847,34 @@ static void latencies_add_up(void **state)
     cluster_stop(&c);
 }
 
+static void an_rpc_that_carries_nothing(void **state)
+{
+    (void)state;
+    struct cluster_config config = cluster_config(2, 1);
+    struct cluster c;
+    cluster_start(&c, &config, 1, 3);
+    struct weft_table_spec spec = sgd_spec(16, WEFT_TABLE_ASP, 1);
+    uint64_t now = c.net->now_ns;
+    weft_ps_op op;
+    assert_int_equal(weft_ps_ask(c.client[0], 0, 0, now, &op), WEFT_STATE);
+    cluster_open(&c, &spec);
+    assert_int_equal(weft_ps_ask(c.client[0], 0, 2, now, &op), WEFT_INVALID);
+    assert_int_equal(weft_ps_ask(c.client[0], 9, 0, now, &op), WEFT_STATE);
+    for (uint32_t s = 0; s < 2; s++) {
+        assert_int_equal(weft_ps_ask(c.client[0], 0, s, c.net->now_ns, &op), WEFT_OK);
+        struct weft_ps_result result = cluster_wait(&c, 0, op);
+        assert_int_equal(result.status, WEFT_OK);
+        assert_int_equal(result.rpcs, 1);
+        assert_int_equal(result.elements_delivered, 0);
+    }
+    const struct weft_ps_latencies *pulls = weft_ps_client_pull_latencies(c.client[0]);
+    assert_int_equal(pulls->total.count, 2);
+    weft_ps_client_latencies_clear(c.client[0]);
+    assert_int_equal(pulls->total.count, 0);
+    assert_int_equal(pulls->n_tx.sum, 0);
+    cluster_stop(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -867,6 +895,7 @@ int main(void)
         cmocka_unit_test(a_shard_dies),
         cmocka_unit_test(a_worker_dies_and_comes_back),
         cmocka_unit_test(latencies_add_up),
+        cmocka_unit_test(an_rpc_that_carries_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
