@@ -13,6 +13,7 @@
 #include "wire/packet.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
@@ -217,6 +218,16 @@ static inline bool bench_pair(int fds[2])
     }
     return good && connect(fds[0], (struct sockaddr *)&addr[1], sizeof(addr[1])) == 0 &&
            connect(fds[1], (struct sockaddr *)&addr[0], sizeof(addr[0])) == 0;
+}
+
+/* A process that was stopped and goes on finds its recv interrupted, because it has a time limit. */
+static inline ssize_t bench_recv(int fd, void *bytes, size_t count)
+{
+    ssize_t got = recv(fd, bytes, count, 0);
+    while (got < 0 && errno == EINTR) {
+        got = recv(fd, bytes, count, 0);
+    }
+    return got;
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */

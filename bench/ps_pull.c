@@ -96,7 +96,7 @@ static void *echo(void *arg)
     const struct echo *self = arg;
     static uint8_t bytes[DATAGRAM_MAX];
     bench_pin(self->job->cpus, 1);
-    while (recv(self->fd, bytes, sizeof(bytes), 0) > 1) {
+    while (bench_recv(self->fd, bytes, sizeof(bytes)) > 1) {
         (void)!send(self->fd, bytes, self->sizes.reply_bytes, 0);
     }
     return NULL;
@@ -114,7 +114,7 @@ static bool run_raw(struct job *job, struct sizes sizes)
         for (uint32_t i = 0; good && i < WARMUP + job->trips; i++) {
             double began_us = now_us();
             good = send(fds[0], bytes, sizes.request_bytes, 0) > 0 &&
-                   recv(fds[0], bytes, sizeof(bytes), 0) > 0;
+                   bench_recv(fds[0], bytes, sizeof(bytes)) > 0;
             note(job, i, began_us);
         }
         (void)send(fds[0], bytes, 1, 0); /* the end, for echo */

@@ -103,7 +103,7 @@ static bool move_out(int fd, uint32_t datagram, const uint8_t *bytes, size_t cou
         at += take;
         if (at >= credit && at < count) {
             credit += CREDIT_BYTES;
-            if (recv(fd, &ack, 1, 0) != 1) {
+            if (bench_recv(fd, &ack, 1) != 1) {
                 return false;
             }
         }
@@ -115,7 +115,7 @@ static bool move_in(int fd, uint8_t *bytes, size_t count)
 {
     size_t credit = CREDIT_BYTES;
     for (size_t at = 0; at < count;) {
-        ssize_t got = recv(fd, bytes + at, count - at, 0);
+        ssize_t got = bench_recv(fd, bytes + at, count - at);
         if (got <= 0) {
             return false;
         }
