@@ -4,15 +4,15 @@
  *
  * The home of an id is a bucket; when that is full it goes to the next that is not, and every full
  * one that it went past counts it in `passed`. So a search ends at the first bucket that nobody
- * went past, mostly the first, and a removed entry just leaves its place empty. A tag is 8 bits of the
- * hash that neither choose the bucket (low half) nor say on which shard a row lives (the top), 0 =
- * empty; all tags of a bucket are compared at once.
+ * went past, mostly the first, and a removed entry just leaves its place empty. A tag is 8 bits of
+ * the hash that neither choose the bucket (low half) nor say on which shard a row lives (the top),
+ * 0 = empty; all tags of a bucket are compared at once.
  *
  * The buckets in use are as many as the rows that there are ask for, up to what the limit of rows
  * does: a small table's index stays in the cache, and its pages in the TLB, however many rows are
- * allowed. They double at once, by a walk over the rows in the order of memory: about 15 ns a row,
- * so at worst some 70 ms for 5 M rows, once. (Linear hashing would do it bucket by bucket; it would
- * have to know of each entry in an overflowed bucket where it came from.)
+ * allowed. They double at once, by a walk over the rows in the order of memory: 60 ns a row on a
+ * busy 2-core VM, so 0.3 s when the 4.7 millionth is made, once. (Linear hashing would do it bucket
+ * by bucket; it would have to know of each entry in an overflowed bucket where it came from.)
  *
  * Rejected: linear probing over entries of 8 bytes, which was here before. It took 12 bytes a row
  * instead of 7 and a branch for each entry looked at.
