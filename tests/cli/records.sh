@@ -130,11 +130,11 @@ tap_like "says what to do" "$(cat run.out)" 'r.db is there already.*name another
 
 # ---- a server and a worker by hand, naming one file ----
 : >server
-"$WEFT_BIN" server --security none --port 0 --records s.db >server 2>&1 &
+"$WEFT_BIN" server --security none --peer-timeout 60 --port 0 --records s.db >server 2>&1 &
 server=$!
 until_true grep -q '^shard 0' server
 port=$(sed -n 's/^shard 0 .*:\([0-9]*\)$/\1/p' server)
-tap_run "a worker by hand" "$WEFT_BIN" worker --security none --servers "127.0.0.1:$port" \
+tap_run "a worker by hand" "$WEFT_BIN" worker --security none --peer-timeout 60 --servers "127.0.0.1:$port" \
     --data "$data" --epochs 1 --records s.db
 tap_run_fails "a second server with the same file" 1 "$WEFT_BIN" server --security none --port 0 \
     --records s.db
