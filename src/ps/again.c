@@ -150,11 +150,28 @@ enum weft_rpc_status weft_shard_again_resume(struct weft_shard *shard,
             /* The cut came between its last chunk and its end. */
             weft_once_close(shard_pushes(shard, slot->table, slot->worker), first[i].number);
             first[i].live = false;
-        } else if (weft_rpc_pushes_test(theirs, first[i].number)) {
+        } else if (weft_rpc_pushes_test(theirs, first[i].number) ||
+                   weft_bits_count(first[i].mask, first[i].chunks) == 0) {
             first[i].live = false;
         }
     }
     return WEFT_RPC_OK;
+}
+
+struct weft_rpc_pushes weft_shard_again_pushes(const struct weft_shard *shard,
+                                               const struct shard_slot *slot)
+{
+    struct weft_rpc_pushes pushes =
+        weft_once_pushes(shard_pushes(shard, slot->table, slot->worker));
+    const struct shard_partial *first =
+        shard->partials + (size_t)slot->worker * shard->partials_per_worker;
+    for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
+        uint64_t back = pushes.newest - first[i].number;
+        if (first[i].live && first[i].table == slot->table && back < WEFT_RPC_PUSHES_BITS) {
+            pushes.begun[back / 64] |= UINT64_C(1) << back % 64;
+        }
+    }
+    return pushes;
 }
 
 void weft_shard_again_forget(struct weft_shard *shard, uint32_t worker)

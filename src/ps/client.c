@@ -17,6 +17,7 @@ void weft_ps_client_config_default(struct weft_ps_client_config *config_p)
         .rows_per_rpc_max = 16384,
         .dim_max = 64,
         .missed_max = 65536,
+        .replay_messages_max = 16384,
     };
 }
 
@@ -29,7 +30,10 @@ static uint32_t parts_per_op_of(const struct weft_ps_client_config *config)
 
 uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config)
 {
-    return config->ops_max * parts_per_op_of(config) + 2 * config->tables_max * config->shards;
+    /* Of the log: what may be under way at once, and what is durable. */
+    uint32_t log = config->replay_bytes > 0 ? config->shards * (WEFT_MSGS_MAX + 1) : 0;
+    return config->ops_max * parts_per_op_of(config) + 2 * config->tables_max * config->shards +
+           log;
 }
 
 static bool config_valid(const struct weft_ps_client_config *config)
@@ -39,7 +43,11 @@ static bool config_valid(const struct weft_ps_client_config *config)
            config->ops_max <= 4096 && config->lists_per_op_max >= 1 &&
            config->lists_per_op_max <= WEFT_PS_LISTS_MAX && config->rows_per_op_max >= 1 &&
            config->rows_per_op_max <= UINT32_C(1) << 28 && config->rows_per_rpc_max >= 1 &&
-           config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX && config->clock_ns != NULL;
+           config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX &&
+           config->clock_ns != NULL &&
+           (config->replay_bytes == 0 ||
+            (config->reconnect_ns > 0 && config->replay_messages_max >= 1 &&
+             config->replay_messages_max <= UINT32_C(1) << 20));
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -81,7 +89,9 @@ static weft_status members_init(struct weft_ps_client *client)
     client->parts_per_op = parts_per_op_of(config);
     client->gates_first = config->ops_max * client->parts_per_op;
     client->resumes_first = client->gates_first + (uint32_t)links;
-    client->parts_total = client->resumes_first + (uint32_t)links;
+    client->log.first = client->resumes_first + (uint32_t)links;
+    client->log.places = config->replay_bytes > 0 ? config->replay_messages_max : 0;
+    client->parts_total = client->log.first + client->log.places;
     client->ends = calloc(config->shards, sizeof(*client->ends));
     client->tables = calloc(config->tables_max, sizeof(*client->tables));
     client->links = calloc(links, sizeof(*client->links));
@@ -116,6 +126,9 @@ static weft_status client_init(struct weft_ps_client *client, const weft_peer *p
         gates_init(client);
         weft_ps_resumes_init(client);
         status = ops_init(client);
+    }
+    if (status == WEFT_OK && ps_log_on(client)) {
+        status = weft_ps_log_init(client);
     }
     for (uint32_t t = 0; status == WEFT_OK && t < client->config.tables_max; t++) {
         status = weft_ps_missed_init(&client->tables[t].missed, client->config.missed_max);
@@ -156,6 +169,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     for (uint32_t t = 0; client->tables != NULL && t < client->config.tables_max; t++) {
         weft_ps_missed_fini(&client->tables[t].missed);
     }
+    weft_ps_log_fini(client);
     free(client->ends);
     free(client->tables);
     free(client->links);
@@ -175,6 +189,7 @@ static uint32_t op_take(struct weft_ps_client *client, uint8_t kind, uint16_t ta
             op->state = OP_ACTIVE;
             op->kind = kind;
             op->abandoned = false;
+            op->logged = kind == WEFT_RPC_PUSH && ps_log_on(client);
             op->table = table;
             op->parts = op->parts_open = 0;
             op->buffer_used = 0;
@@ -239,7 +254,7 @@ static void op_start(struct weft_ps_client *client, uint32_t index, uint64_t now
         return;
     }
     for (uint32_t i = 0; i < parts; i++) {
-        weft_ps_part_queue(client, index * client->parts_per_op + i);
+        weft_ps_part_queue(client, ps_op_part(client, index, i));
     }
     weft_ps_client_progress(client, now_ns);
 }
@@ -461,6 +476,9 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     weft_status status = is_push && any_away(client)
                              ? WEFT_AGAIN
                              : lists_check(client, lists, count, is_push, bound_ppm);
+    if (status == WEFT_OK && is_push && ps_log_on(client)) {
+        status = weft_ps_log_room(client, lists, count, now_ns);
+    }
     if (status != WEFT_OK) {
         return status;
     }
@@ -571,7 +589,7 @@ bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op index,
 void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op index)
 {
     WEFT_ASSERT(index < client->config.ops_max && client->ops[index].state == OP_DONE);
-    for (uint32_t i = 0; i < client->ops[index].parts; i++) {
+    for (uint32_t i = 0; !client->ops[index].logged && i < client->ops[index].parts; i++) {
         client->parts[index * client->parts_per_op + i].state = PART_FREE;
     }
     client->ops[index].state = OP_FREE;
@@ -736,7 +754,9 @@ void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_e
         return;
     }
     uint32_t index = (uint32_t)event->user;
-    if (event->user & WEFT_PS_USER_CLOCK) {
+    if (event->user & WEFT_PS_USER_SAFE) {
+        weft_ps_safe_event(client, event);
+    } else if (event->user & WEFT_PS_USER_CLOCK) {
         clock_sent(client, index, event);
     } else if (event->type == WEFT_EVENT_SENT) {
         weft_ps_part_sent(client, index, event);
@@ -751,6 +771,7 @@ void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
     weft_ps_shards_overdue(client, now_ns);
     for (uint32_t s = 0; s < client->config.shards; s++) {
         if (!client->ends[s].down && !client->ends[s].away) {
+            weft_ps_safe_expect(client, s);
             weft_ps_shard_send(client, s, now_ns);
         }
     }
@@ -773,7 +794,7 @@ uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard)
 
 bool weft_ps_client_busy(const struct weft_ps_client *client)
 {
-    return client->ops_active > 0 || client->clocks_open > 0;
+    return client->ops_active > 0 || client->clocks_open > 0 || client->again_open > 0;
 }
 
 const struct weft_ps_client_counters *weft_ps_client_counters(const struct weft_ps_client *client)

@@ -27,7 +27,9 @@
  * The two ends tell each other which pushes they know. What is unfinished is sent again under its
  * number, so that each chunk counts at most once; CLOCKs that the shard does not know any more are
  * said again. Pushes that were finished, and that a restored shard lacks, are lost and counted.
- * Pulled rows show that: a table of such a shard is what its checkpoint was.
+ * Pulled rows show that: a table of such a shard is what its checkpoint was. With replay_bytes the
+ * client keeps what is finished, too, until the shard says that it is durable; then nothing is lost,
+ * and a shard that came back is brought to where it was, clock by clock.
  *
  * Source: docs/PROTOCOL.md section 7.
  */
@@ -59,6 +61,11 @@ struct weft_ps_client_config {
     uint32_t missed_max;             /* ids remembered as missed; more are forgotten, and counted */
     uint64_t reconnect_ns;           /* how long a shard may be away before what waits for it fails
                                       * with PEER; 0 = not at all */
+    uint64_t replay_bytes;           /* durability replay: pushes are kept in so much memory until a
+                                      * checkpoint of their shard counts, and sent again to a shard
+                                      * that came back without them. 0 = durability none. Needs
+                                      * reconnect_ns, and servers that take checkpoints */
+    uint32_t replay_messages_max;    /* of these, how many; with replay_bytes >= 1 */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
     struct weft_record_ring *records; /* a record of every push and pull that is answered; borrowed
@@ -118,6 +125,9 @@ struct weft_ps_client_counters {
     uint64_t resumes;          /* tables of shards that went on */
     uint64_t pushes_again;     /* messages sent again */
     uint64_t pushes_lost;      /* finished, and not in the shard that came back */
+    uint64_t pushes_durable;   /* not kept any more: a checkpoint has them */
+    uint64_t replay_bytes_now; /* of replay_bytes, in use at this time */
+    uint64_t replay_full;      /* pushes put off because it was full, or nearly */
     uint64_t clocks_again;     /* finished, and to be said again to a shard that came back */
 };
 
@@ -152,7 +162,13 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
  * Owns:    borrows both until return: they are gathered into the client's memory.
  * Units:   bound_ppm is the fraction of chunks that may be lost on the way, < 10^6.
  * Errors:  WEFT_STATE    the table is not open. WEFT_INVALID  n or bound_ppm out of range.
- *          WEFT_AGAIN    ops_max operations are not released yet, or a shard is away.
+ *          WEFT_AGAIN    ops_max operations are not released yet, or a shard is away, or the memory
+ *                        for replay is full: feed events, try again. The shards are asked for a
+ *                        checkpoint when half of it is used, and the last quarter is given out
+ *                        slowly, for checkpoints of BSP tables come at the ends of clocks.
+ *          WEFT_NOMEM    the memory for replay is full, and no checkpoint will empty it: all of it
+ *                        is of the clock in progress, or none came in reconnect_ns. Make
+ *                        replay_bytes at least four times what a worker pushes in a clock.
  *          WEFT_UNSUPPORTED  a row's block does not fit the packets of a shard. */
 weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
                          const float *rows, uint32_t n, uint32_t bound_ppm, uint64_t now_ns,

@@ -73,11 +73,13 @@ struct ps_part {
     uint8_t kind;        /* enum weft_rpc_op */
     bool expected;       /* the reply's memory is posted */
     bool request_closed; /* SENT came */
+    bool logged;         /* PUSH: in the log: it and its request stay until they are durable */
+    bool begun;          /* PUSH: some chunks of it are applied, and must not be forgotten */
     bool counted;        /* PUSH: closed before its shard went away, and counted then */
     bool reply_closed;   /* RECEIVED came */
     uint16_t table;
     uint32_t shard;
-    uint32_t op;           /* WEFT_PS_NONE: a gate, or what resumes a table */
+    uint32_t op;    /* WEFT_PS_NONE: a gate, what resumes a table, or a push that was finished */
     struct ps_list list;   /* PULL: ids and out are borrowed until done */
     const uint32_t *order; /* (rows,): its rows of the list; NULL: all of it, in its order */
     uint32_t rows;
@@ -106,6 +108,8 @@ struct ps_op {
     uint16_t table; /* TABLE */
     uint32_t bound_ppm;
     uint32_t parts; /* made */
+    bool logged;    /* they are in the log, from part log_first on */
+    uint32_t log_first;
     uint32_t parts_open;
     uint32_t *order; /* (rows_per_op_max,): rows of its lists, list by list, by shard */
     uint8_t *buffer; /* requests and replies of its parts */
@@ -131,7 +135,9 @@ struct ps_link {
     uint8_t clock_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t gate_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t gate_reply[WEFT_RPC_REPLY_BYTES];
-    bool opened;         /* the shard has this table, as far as we know */
+    uint64_t durable;        /* pushes up to this number are */
+    uint64_t durable_early;  /* the same, said before the shard's answer that it goes on */
+    bool opened;             /* the shard has this table, as far as we know */
     bool resuming;       /* it has gone and has to say what it knows: all else waits */
     bool gone;           /* it could not go on: gone_status of gone_rpc_status */
     bool resumed_untold; /* `resumed` waits for the caller */
@@ -150,6 +156,11 @@ struct ps_shard_end {
     bool away;       /* waited for; nothing of it is in the transport */
     bool connecting; /* away, but `peer` is a new connection that is not up yet */
     uint64_t away_until_ns;
+    uint32_t begun_open; /* parts that are `begun`: others wait for them, for a shard keeps the
+                          * chunks of few at a time */
+    uint32_t resuming;   /* its links that are */
+    bool safe_expected; /* memory is posted for what it says is durable */
+    weft_expect_id safe_expect;
     uint32_t rpc_id;     /* last used */
     uint32_t pulls_open; /* requests given to the transport and not closed */
     uint32_t queue_head;
@@ -165,6 +176,19 @@ struct ps_table {
     struct weft_ps_missed missed;
 };
 
+/* Pushes that are kept: a ring of parts, and one of bytes with their requests, in the same order. */
+struct ps_log {
+    uint8_t *memory;
+    uint64_t bytes;
+    uint64_t end;        /* where the next request begins, if it fits there */
+    uint32_t first;      /* part number of the ring's first place */
+    uint32_t places;
+    uint32_t head;       /* place of the oldest */
+    uint32_t count;
+    uint64_t slow_ns;    /* nearly full: not before this time; 0 = it is not */
+    uint64_t full_ns;    /* full since; 0 = it is not */
+};
+
 struct weft_ps_client {
     struct weft_ps_client_config config;
     struct weft_msgr msgr;
@@ -176,13 +200,15 @@ struct weft_ps_client {
     struct ps_link *links;     /* (tables_max, shards) */
     struct ps_op *ops;         /* (ops_max,) */
     struct ps_part *parts;     /* operation by operation, then one gate and one to resume for each
-                                * link */
+                                * link, then those of the log */
     uint32_t parts_per_op;
     uint32_t gates_first;   /* part number of the first gate */
     uint32_t resumes_first; /* and of the first that resumes */
     uint32_t parts_total;
     uint64_t born;           /* of parts */
     uint32_t resumed_untold; /* links */
+    uint32_t again_open;     /* pushes that were finished, and are under way again */
+    struct ps_log log;
     uint32_t *sort_start;    /* (2 x shards + 1,) scratch */
     uint32_t ops_active;
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
@@ -208,6 +234,7 @@ static inline uint64_t ps_clock_ns(const struct weft_ps_client *client)
 /* The client's own values of `user`. */
 #define WEFT_PS_USER       (UINT64_C(1) << 63)
 #define WEFT_PS_USER_CLOCK (UINT64_C(1) << 62) /* the rest is a link, else a part */
+#define WEFT_PS_USER_SAFE  (UINT64_C(1) << 61) /* the rest is a shard */
 
 /* client_part.c */
 
@@ -252,6 +279,44 @@ void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);
 uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
 /* clocks_open anew. */
 void weft_ps_clocks_count(struct weft_ps_client *client);
+
+/* client_log.c: pushes that are kept until they are durable */
+static inline bool ps_log_on(const struct weft_ps_client *client)
+{
+    return client->config.replay_bytes > 0;
+}
+weft_status weft_ps_log_init(struct weft_ps_client *client);
+void weft_ps_log_fini(struct weft_ps_client *client);
+/* Is there room for a push of these lists? Errors: WEFT_AGAIN, WEFT_NOMEM: as weft_ps_push. */
+weft_status weft_ps_log_room(struct weft_ps_client *client, const struct ps_list *lists,
+                             uint32_t count, uint64_t now_ns);
+/* The next place, and memory for its request and reply: there is room. */
+struct ps_part *weft_ps_log_take(struct weft_ps_client *client);
+uint8_t *weft_ps_log_memory(struct weft_ps_client *client, size_t bytes);
+/* A part of it is finished, or has failed: it goes when nobody needs it any more. */
+void weft_ps_log_done(struct weft_ps_client *client, struct ps_part *part);
+/* Those that `theirs` lacks are unfinished again. Returns how many. */
+uint32_t weft_ps_log_again(struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                           const struct weft_rpc_pushes *theirs);
+/* Those that are kept are not over. */
+void weft_ps_log_hold(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                      struct weft_rpc_pushes *ours);
+/* What is not needed any more goes. */
+void weft_ps_log_sweep(struct weft_ps_client *client, uint16_t table, uint32_t shard);
+/* Ask for a checkpoint? */
+bool weft_ps_log_filling(const struct weft_ps_client *client);
+/* Post memory for what a shard says is durable; take it back. */
+void weft_ps_safe_expect(struct weft_ps_client *client, uint32_t shard);
+void weft_ps_safe_cancel(struct weft_ps_client *client, uint32_t shard);
+void weft_ps_safe_event(struct weft_ps_client *client, const struct weft_msg_event *event);
+
+static inline uint32_t ps_op_part(const struct weft_ps_client *client, uint32_t op, uint32_t i)
+{
+    const struct ps_op *o = &client->ops[op];
+    return o->logged ? client->log.first +
+                           (o->log_first - client->log.first + i) % client->log.places
+                     : op * client->parts_per_op + i;
+}
 
 /* client_resume.c */
 void weft_ps_resumes_init(struct weft_ps_client *client);

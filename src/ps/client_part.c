@@ -35,9 +35,13 @@ static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index
 {
     struct ps_op *op = &client->ops[op_index];
     WEFT_ASSERT(op->parts < client->parts_per_op);
-    struct ps_part *part = &client->parts[op_index * client->parts_per_op + op->parts++];
+    struct ps_part *part = op->logged
+                               ? weft_ps_log_take(client)
+                               : &client->parts[op_index * client->parts_per_op + op->parts];
+    op->log_first = op->parts++ == 0 ? (uint32_t)(part - client->parts) : op->log_first;
     *part = (struct ps_part){
         .kind = op->kind,
+        .logged = op->logged,
         .table = list->table,
         .shard = shard,
         .op = op_index,
@@ -59,6 +63,12 @@ static void part_memory(struct weft_ps_client *client, struct ps_part *part, uin
     part->request_elems = request_elems;
     part->request_elem_bytes = request_elem_bytes;
     part->reply_bytes = reply_bytes;
+    if (part->logged) {
+        size_t request_bytes = align8((size_t)request_elems * request_elem_bytes);
+        part->request = weft_ps_log_memory(client, request_bytes + align8(reply_bytes));
+        part->reply = part->request + request_bytes;
+        return;
+    }
     part->request = op->buffer + op->buffer_used;
     op->buffer_used += align8((size_t)request_elems * request_elem_bytes);
     part->reply = op->buffer + op->buffer_used;
@@ -92,6 +102,7 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
     uint32_t total = head_elems + rows * weft_table_blocks(&table->spec);
     if (client->ends[shard].down) {
+        part->request = part->logged ? weft_ps_log_memory(client, 8) : NULL;
         return part_index(client, part); /* fails when it is queued */
     }
     part_memory(client, part, total, elem_bytes, WEFT_RPC_REPLY_BYTES);
@@ -144,7 +155,8 @@ void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
         weft_ps_push_opened(client, part);
     }
     part->state = PART_QUEUED;
-    part->expected = part->request_closed = part->reply_closed = part->counted = false;
+    part->expected = part->request_closed = part->reply_closed = false;
+    part->counted = part->begun = false;
     part->born = ps_part_resumes(part) ? 0 : ++client->born;
     if (end->down || link->gone) {
         weft_ps_part_fail(client, index, WEFT_PEER);
@@ -203,10 +215,16 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     if (link->resuming && !ps_part_resumes(part)) {
         return false;
     }
-    if (part->op == WEFT_PS_NONE || part->kind == WEFT_RPC_TABLE) {
+    bool is_push = part->kind == WEFT_RPC_PUSH;
+    if ((part->op == WEFT_PS_NONE && !is_push) || part->kind == WEFT_RPC_TABLE) {
         return true;
     }
-    if (link->blocked_round == client->round) {
+    if (part->begun) {
+        return true;
+    }
+    const struct ps_shard_end *end = &client->ends[part->shard];
+    if (link->blocked_round == client->round ||
+        (is_push && (end->begun_open > 0 || end->resuming > 0))) {
         return false;
     }
     uint8_t mode = client->tables[part->table].spec.mode;
@@ -245,6 +263,15 @@ static weft_status post_reply(struct weft_ps_client *client, struct ps_part *par
     return client->msgr.ops->expect(client->msgr.self, &expect, &part->expect);
 }
 
+static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    bool is_push = part->kind == WEFT_RPC_PUSH, is_table = part->kind == WEFT_RPC_TABLE;
+    return (ps_part_resumes(part) ? WEFT_RPC_RESUME : 0) |
+           (is_table && ps_log_on(client) ? WEFT_RPC_DURABLE : 0) |
+           (part->list.id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0) |
+           (is_push && weft_ps_log_filling(client) ? WEFT_RPC_CUT : 0);
+}
+
 static void write_head(struct weft_ps_client *client, const struct ps_part *part,
                        const struct ps_link *link)
 {
@@ -260,9 +287,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .need_clock = is_pull ? part->clock : 0,
         .reply_bound_ppm = is_pull ? part->bound_ppm : 0,
         .rows = part->kind == WEFT_RPC_PUSH ? part->rows * blocks : part->rows,
-        .flags = ps_part_resumes(part)                          ? WEFT_RPC_RESUME
-                 : part->list.id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS
-                                                             : 0,
+        .flags = flags_of(client, part),
     };
     weft_rpc_request_pack(&request, part->request);
 }
@@ -364,16 +389,24 @@ static void part_done(struct weft_ps_client *client, struct ps_part *part)
     part->state = PART_DONE;
     if (part->op != WEFT_PS_NONE) {
         weft_ps_op_part_done(client, part->op);
+    } else if (part->logged) {
+        client->again_open--;
+    }
+    if (part->logged) {
+        part->op = WEFT_PS_NONE;
+        weft_ps_log_done(client, part);
     }
 }
 
 /* A push stops counting as open when its message is closed, or will never be sent. */
-static void push_closed(struct weft_ps_client *client, const struct ps_part *part, bool flew)
+static void push_closed(struct weft_ps_client *client, struct ps_part *part, bool flew)
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     bool counts = part->clock <= link->clock_closed + 2;
     WEFT_ASSERT(!counts || link->pushes_open[part->clock & 1] > 0);
     link->pushes_open[part->clock & 1] -= counts;
+    client->ends[part->shard].begun_open -= part->begun;
+    part->begun = false;
     weft_once_close(&link->closed, part->number);
     while (link->number_closed < link->number &&
            weft_once_test(&link->closed, link->number_closed + 1)) {
@@ -402,8 +435,8 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     if (is_push && part->request_closed) {
         weft_ps_push_opened(client, part); /* confirmed, but perhaps not by what comes back */
     }
-    part->expected = part->request_closed = false;
-    if (part->op == WEFT_PS_NONE) {
+    part->expected = part->request_closed = part->begun = false;
+    if (part->op == WEFT_PS_NONE && !is_push) {
         part->clock = 0; /* a gate: what comes back may be far from the clock that it asked for */
     }
     if (flew) {
@@ -596,6 +629,8 @@ static void answered(struct weft_ps_client *client, const struct ps_part *part,
         link->clock_closed = reply->rows;
     }
     client->counters.rpcs_refused += reply->status != WEFT_RPC_OK;
+    client->counters.pushes_lost +=
+        part->op == WEFT_PS_NONE && part->logged && reply->status != WEFT_RPC_OK;
     note_status(client, part, WEFT_OK, reply->status);
     struct weft_rpc_latency latency =
         weft_rpc_latency_make(reply, event->at_ns, taken_ns, ps_clock_ns(client));

@@ -49,11 +49,14 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
             weft_ps_part_wait(client, i);
         }
     }
-    end->pulls_open = 0;
+    weft_ps_safe_cancel(client, shard);
+    end->pulls_open = end->begun_open = end->resuming = 0;
     for (uint32_t t = 0; t < client->config.tables_max; t++) {
         struct ps_link *link = ps_link_of(client, (uint16_t)t, shard);
         link->pushes_flying = link->flying_xor = 0;
         link->resuming = link->opened && !link->gone;
+        link->durable_early = 0;
+        end->resuming += link->resuming;
     }
 }
 
@@ -68,6 +71,9 @@ void weft_ps_shard_down(struct weft_ps_client *client, uint32_t shard)
         if (part->shard == shard && (part->state == PART_QUEUED || part->state == PART_FLYING)) {
             weft_ps_part_fail(client, i, WEFT_PEER);
         }
+    }
+    for (uint32_t t = 0; t < client->config.tables_max; t++) {
+        weft_ps_log_sweep(client, (uint16_t)t, shard);
     }
     weft_ps_clocks_count(client);
 }
@@ -134,6 +140,7 @@ static void resume_queue(struct weft_ps_client *client, uint16_t table, uint32_t
     uint32_t link_index = table * client->config.shards + shard;
     struct ps_link *link = &client->links[link_index];
     struct weft_rpc_pushes ours = finished(client, table, shard, link->number);
+    weft_ps_log_hold(client, table, shard, &ours);
     uint8_t *body = link->resume_request + WEFT_RPC_REQUEST_BYTES;
     weft_table_spec_pack(&client->tables[table].spec, body);
     weft_rpc_pushes_pack(&ours, body + WEFT_RPC_SPEC_BYTES);
@@ -186,15 +193,19 @@ static uint64_t lost_within(struct ps_link *link, const struct weft_rpc_pushes *
     return lost;
 }
 
-/* Numbers that the shard has not seen are given anew. Returns how many. */
+/* Numbers that the shard has not seen are given anew. Returns how many. Those that it has begun go
+ * first. */
 static uint64_t renumber(struct weft_ps_client *client, uint16_t table, uint32_t shard,
-                         uint64_t newest)
+                         const struct weft_rpc_pushes *theirs)
 {
-    uint64_t count = 0;
+    uint64_t count = 0, newest = theirs->newest;
     FOR_PUSHES(client, table, shard, i)
     {
         struct ps_part *part = &client->parts[i];
         part->number = part->number > newest ? newest + ++count : part->number;
+        uint64_t back = newest - part->number;
+        part->begun = back < WEFT_RPC_PUSHES_BITS && (theirs->begun[back / 64] >> back % 64 & 1);
+        client->ends[shard].begun_open += part->begun;
     }
     return count;
 }
@@ -239,6 +250,7 @@ static void link_gone(struct weft_ps_client *client, const struct ps_part *resum
             weft_ps_part_enqueue(client, index);
         }
     }
+    weft_ps_log_sweep(client, resume->table, resume->shard);
     weft_ps_clocks_count(client);
 }
 
@@ -263,6 +275,7 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     const struct ps_table *table = &client->tables[part->table];
     link->resuming = false;
+    client->ends[part->shard].resuming--;
     if (reply == NULL || (table->state == TABLE_OPEN && reply->rows > table->clock)) {
         link_gone(client, part, WEFT_PROTO, WEFT_RPC_OK);
         return;
@@ -273,17 +286,21 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
         return;
     }
     struct weft_rpc_pushes theirs;
-    struct weft_rpc_pushes ours = finished(client, part->table, part->shard, link->number);
     weft_rpc_pushes_unpack(link->resume_reply + WEFT_RPC_REPLY_BYTES, &theirs);
+    uint32_t again = weft_ps_log_again(client, part->table, part->shard, &theirs);
+    link->resumed.pushes_again += again;
+    struct weft_rpc_pushes ours = finished(client, part->table, part->shard, link->number);
     uint32_t clocks_again = link->clock_closed > reply->rows ? link->clock_closed - reply->rows : 0;
     uint64_t above = link->number > theirs.newest ? link->number - theirs.newest : 0;
     uint64_t lost = lost_within(link, &theirs, &ours);
-    uint64_t kept = renumber(client, part->table, part->shard, theirs.newest);
+    uint64_t kept = renumber(client, part->table, part->shard, &theirs);
     link->number = theirs.newest + kept;
     link->clock_closed = reply->rows;
     link->clock_known = reply->clock;
+    link->durable = weft_min_u64(link->durable_early, theirs.newest);
     closed_anew(client, part->table, part->shard);
     weft_ps_clocks_count(client);
+    weft_ps_log_sweep(client, part->table, part->shard);
     report(client, link, part, clocks_again, lost + above - kept);
 }
 

@@ -125,6 +125,7 @@ static weft_status shard_init(struct weft_shard *shard)
     }
     if (status == WEFT_OK && config->checkpoints) {
         status = weft_snapshot_init(shard);
+        status = status == WEFT_OK ? weft_shard_safe_init(shard) : status;
     }
     return status;
 }
@@ -164,6 +165,7 @@ void weft_shard_free(struct weft_shard *shard)
     }
     weft_snapshot_fini(shard);
     weft_shard_partials_fini(shard);
+    weft_shard_safe_fini(shard);
     free(shard->pushes);
     free(shard->restored);
     free(shard->members);
@@ -370,8 +372,10 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
     }
     if (event->incarnation == 0 || event->incarnation != worker->incarnation) {
         worker_renew(shard, rank, event->incarnation, now_ns);
+        weft_shard_safe_unbind(shard, rank, true);
         worker->closed = (struct weft_rpc_window){0};
     }
+    weft_shard_safe_unbind(shard, rank, false);
     worker->up = true;
     worker->up_ns = now_ns;
     worker->peer = event->peer;
@@ -495,6 +499,11 @@ void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *eve
         incoming(shard, event, now_ns);
         break;
     case WEFT_EVENT_SENT:
+        if (event->user >= WEFT_SHARD_USER_SAFE) {
+            weft_shard_safe_sent(shard, (uint32_t)(event->user - WEFT_SHARD_USER_SAFE),
+                                 event->outcome == WEFT_MSG_COMPLETE);
+            break;
+        }
         WEFT_ASSERT(event->user < shard->slot_count);
         WEFT_ASSERT(shard->slots[event->user].state == SLOT_SENDING);
         shard->counters.replies_failed += event->outcome == WEFT_MSG_UNKNOWN;
@@ -512,6 +521,7 @@ void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns)
         weft_shard_step(shard, now_ns);
     }
     weft_shard_send_ready(shard, now_ns);
+    weft_shard_safe_send(shard, now_ns);
 }
 
 bool weft_shard_has_work(const struct weft_shard *shard)

@@ -13,6 +13,9 @@ enum { WEFT_SHARD_CHUNK_ROWS_MAX = 8192 };
 
 #define WEFT_SHARD_NONE UINT32_MAX
 
+/* `user` of what tells a worker that pushes are durable: this plus its rank. */
+#define WEFT_SHARD_USER_SAFE (UINT64_C(1) << 33)
+
 enum shard_slot_state {
     SLOT_IDLE,    /* its worker is not connected, or the transport had no room for it */
     SLOT_POSTED,  /* waits for a request */
@@ -73,6 +76,11 @@ struct shard_worker {
     bool clock_posted;
     weft_expect_id clock_expect;
     struct weft_rpc_window closed;
+    bool wants_safe;   /* it keeps its pushes until they are durable */
+    bool safe_sending; /* safe_message is in the transport */
+    uint16_t safe_table;
+    uint64_t safe_number;
+    uint8_t safe_message[WEFT_RPC_SAFE_BYTES];
     uint64_t active_window; /* 1 + number of the last window in which it began a request */
     uint64_t request_ns;    /* when it began the last one */
 };
@@ -99,6 +107,11 @@ struct weft_shard {
     uint32_t step_tables;         /* so many of them */
     struct shard_worker *workers; /* (workers_max,) */
     struct weft_once *pushes;     /* (tables_max, workers_max) */
+    uint64_t *safe;               /* (tables_max, workers_max): pushes that are durable; NULL without
+                                   * checkpoints */
+    uint64_t *safe_told;          /* the same: of those, what the worker was told */
+    bool safe_untold;             /* some worker may have to be told */
+    uint32_t cut_wanted;          /* highest clock that a worker wants in a checkpoint; 0 = none */
     bool *restored;               /* (tables_max,): from a checkpoint, not opened since */
     bool *members;                /* (tables_max, workers_max): opened the table, and lives */
     uint32_t dead_rank;           /* the first that died, WEFT_SHARD_NONE = none has */
@@ -183,6 +196,9 @@ void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *
 enum weft_rpc_status weft_shard_again_resume(struct weft_shard *shard,
                                              const struct shard_slot *slot,
                                              const struct weft_rpc_pushes *theirs);
+/* What the shard knows of this worker's pushes. */
+struct weft_rpc_pushes weft_shard_again_pushes(const struct weft_shard *shard,
+                                               const struct shard_slot *slot);
 /* Another process speaks for this rank now: forget the pushes of the one before. */
 void weft_shard_again_forget(struct weft_shard *shard, uint32_t worker);
 
@@ -201,6 +217,22 @@ void weft_shard_close_short(struct weft_shard *shard, uint16_t table, uint32_t r
 void weft_shard_clock_advance(struct weft_shard *shard, uint16_t table, uint64_t now_ns);
 /* A slice of every table whose rows are being stepped. */
 void weft_shard_step(struct weft_shard *shard, uint64_t now_ns);
+
+/* shard_safe.c: which pushes are durable, told to the workers that keep theirs */
+weft_status weft_shard_safe_init(struct weft_shard *shard);
+void weft_shard_safe_fini(struct weft_shard *shard);
+/* Pushes up to this number of the windows given are in a checkpoint. Shape: (workers,). */
+void weft_shard_safe_from(struct weft_shard *shard, uint16_t table, const struct weft_once *pushes,
+                          uint32_t workers);
+/* A new connection of this rank, or another process. */
+void weft_shard_safe_unbind(struct weft_shard *shard, uint32_t rank, bool renewed);
+void weft_shard_safe_sent(struct weft_shard *shard, uint32_t rank, bool complete);
+void weft_shard_safe_send(struct weft_shard *shard, uint64_t now_ns);
+/* A worker wants this clock in a checkpoint. */
+static inline void weft_shard_want_cut(struct weft_shard *shard, uint32_t clock)
+{
+    shard->cut_wanted = clock > shard->cut_wanted ? clock : shard->cut_wanted;
+}
 
 /* restore.c */
 bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *spec);

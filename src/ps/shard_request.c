@@ -102,7 +102,8 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 /* Chunk 0 of any request, a refused one too: without the head there can be no answer. */
-static void read_head(struct shard_slot *slot, const struct weft_msg_event *event)
+static void read_head(struct weft_shard *shard, struct shard_slot *slot,
+                      const struct weft_msg_event *event)
 {
     size_t bytes = (size_t)event->elems * event->elem_bytes;
     if (weft_rpc_request_unpack(event->data, bytes, &slot->request) != WEFT_OK) {
@@ -112,14 +113,19 @@ static void read_head(struct shard_slot *slot, const struct weft_msg_event *even
     slot->head_seen = true;
     uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : slot->rows;
     uint32_t flags = slot->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0;
-    uint32_t resume = slot->op == WEFT_RPC_TABLE ? WEFT_RPC_RESUME : 0;
+    uint32_t free_flags = slot->op == WEFT_RPC_TABLE  ? WEFT_RPC_RESUME | WEFT_RPC_DURABLE
+                          : slot->op == WEFT_RPC_PUSH ? WEFT_RPC_CUT
+                                                      : 0;
     if (slot->request.worker != slot->worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
     } else if (slot->request.rows != rows ||
-               (slot->request.flags & ~resume) != flags ||
+               (slot->request.flags & ~free_flags) != flags ||
                (slot->op == WEFT_RPC_PUSH && !slot->dead &&
                 slot->request.after_seq != (uint32_t)slot->number)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+    } else if ((slot->request.flags & WEFT_RPC_CUT) != 0 && !slot->dead) {
+        size_t at = (size_t)slot->table * shard->config.workers_max + slot->worker;
+        weft_shard_want_cut(shard, (uint32_t)weft_min_u64(slot->clock, shard->clocks[at] + 1));
     }
 }
 
@@ -164,6 +170,11 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, WEFT_RPC_BAD_SPEC);
         return false;
     }
+    bool wants_safe = (slot->request.flags & WEFT_RPC_DURABLE) != 0;
+    if (wants_safe && shard->safe == NULL) {
+        shard_slot_reject(slot, WEFT_RPC_NOT_DURABLE);
+        return false;
+    }
     const struct weft_table *table = shard_table(shard, slot->table);
     if (table == NULL && weft_table_declare(&shard->tables[slot->table], &spec) != WEFT_OK) {
         shard_slot_reject(slot, WEFT_RPC_BAD_SPEC);
@@ -176,6 +187,8 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
     }
     shard->restored[slot->table] = false;
     weft_shard_member_join(shard, slot->table, slot->worker);
+    shard->workers[slot->worker].wants_safe |= wants_safe;
+    shard->safe_untold |= wants_safe;
     if (resumes(slot)) {
         struct weft_rpc_pushes theirs;
         weft_rpc_pushes_unpack(body + WEFT_RPC_SPEC_BYTES, &theirs);
@@ -194,7 +207,7 @@ void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
     }
     uint64_t begin_ns = shard_clock_ns(shard);
     if (event->chunk == 0) {
-        read_head(slot, event);
+        read_head(shard, slot, event);
     }
     bool taken =
         !slot->dead && (slot->op == WEFT_RPC_PUSH   ? weft_shard_push_take(shard, slot, event)
@@ -309,8 +322,7 @@ static void answer_head(struct weft_shard *shard, struct shard_slot *slot)
 /* The head, and which pushes of the worker are in this table. */
 static void answer_resume(struct weft_shard *shard, struct shard_slot *slot)
 {
-    struct weft_rpc_pushes pushes =
-        weft_once_pushes(shard_pushes(shard, slot->table, slot->worker));
+    struct weft_rpc_pushes pushes = weft_shard_again_pushes(shard, slot);
     weft_rpc_pushes_pack(&pushes, slot->answer + WEFT_RPC_REPLY_BYTES);
     slot->answer_elems = WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES;
     slot->answer_elem_bytes = 1;

@@ -41,7 +41,10 @@ static weft_status snapshot_init(struct weft_shard *shard)
     view->incarnations = calloc(config->workers_max, sizeof(*view->incarnations));
     view->partials = calloc(shard->partial_count, sizeof(*view->partials));
     snapshot->masks = calloc(shard->partial_count * snapshot->mask_words, sizeof(uint64_t));
-    if (view->incarnations == NULL || view->partials == NULL || snapshot->masks == NULL) {
+    snapshot->kept = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint64_t));
+    snapshot->kept_incarnations = calloc(config->workers_max, sizeof(uint64_t));
+    if (view->incarnations == NULL || view->partials == NULL || snapshot->masks == NULL ||
+        snapshot->kept == NULL || snapshot->kept_incarnations == NULL) {
         return WEFT_NOMEM;
     }
     return tables_init(snapshot, config);
@@ -78,6 +81,8 @@ void weft_snapshot_fini(struct weft_shard *shard)
     free(snapshot->view.partials);
     free(snapshot->watches);
     free(snapshot->masks);
+    free(snapshot->kept);
+    free(snapshot->kept_incarnations);
     free(snapshot);
     shard->snapshot = NULL;
 }
@@ -319,10 +324,30 @@ uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes, 
     return 0;
 }
 
+/* What weft_shard_durable will say, and whether it is what workers want. */
+static void keep(struct weft_shard *shard)
+{
+    struct weft_snapshot *snapshot = shard->snapshot;
+    uint32_t workers = shard->config.workers_max, clock = UINT32_MAX;
+    memcpy(snapshot->kept_incarnations, snapshot->view.incarnations, workers * sizeof(uint64_t));
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        const struct weft_cut_table *table = &snapshot->view.tables[t];
+        for (uint32_t w = 0; w < workers; w++) {
+            snapshot->kept[(size_t)t * workers + w] =
+                table->present ? weft_once_prefix(&table->pushes[w]) : 0;
+        }
+        clock = table->present && is_bsp(shard, t) && table->clock < clock ? table->clock : clock;
+    }
+    shard->cut_wanted = clock >= shard->cut_wanted ? 0 : shard->cut_wanted;
+}
+
 void weft_shard_cut_end(struct weft_shard *shard, bool kept)
 {
     struct weft_snapshot *snapshot = shard->snapshot;
     WEFT_ASSERT(snapshot->state != WEFT_CUT_NONE);
+    if (kept) {
+        keep(shard);
+    }
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (snapshot->view.tables[t].present) {
             weft_table_watch_end(&snapshot->watches[t], kept);

@@ -109,6 +109,16 @@ uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes,
 /* The records are safe, or not: then their rows belong to the next cut, too. Any state but NONE. */
 void weft_shard_cut_end(struct weft_shard *shard, bool kept);
 
+/* The last cut that was kept belongs to a checkpoint that counts now: a server would come back with it.
+ * Workers that keep their pushes are told. Where a checkpoint counts with its files: right after
+ * weft_shard_cut_end(true). */
+void weft_shard_durable(struct weft_shard *shard);
+
+/* A worker that keeps its pushes has little room left, and asks for a cut that has this clock:
+ * begin one, `now` where one process has all shards, else of this clock. False while there is no
+ * such wish, or a cut is under way. */
+bool weft_shard_cut_wanted(const struct weft_shard *shard, uint32_t *clock_p);
+
 /* Bytes of the memory lent that were in use at most; for reports, before weft_shard_cut_end. */
 size_t weft_shard_cut_peak(const struct weft_shard *shard);
 

@@ -16,6 +16,9 @@ struct weft_snapshot {
     struct weft_table_watch *watches; /* (tables_max,) */
     uint64_t *masks;                  /* of view.partials */
     size_t mask_words;
+    uint64_t *kept;              /* (tables_max, workers_max): pushes up to this number are in the
+                                  * last cut that was kept */
+    uint64_t *kept_incarnations; /* (workers_max,): of those */
 };
 
 /* shard.c makes and frees it with the shard; all of its memory is taken here.

@@ -99,6 +99,8 @@ void weft_rpc_pushes_pack(const struct weft_rpc_pushes *pushes, void *out)
     weft_write_u64(&w, pushes->newest);
     weft_write_u64(&w, pushes->closed[0]);
     weft_write_u64(&w, pushes->closed[1]);
+    weft_write_u64(&w, pushes->begun[0]);
+    weft_write_u64(&w, pushes->begun[1]);
     WEFT_ASSERT(!w.bad && weft_writer_left(&w) == 0);
 }
 
@@ -108,4 +110,19 @@ void weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p)
     pushes_p->newest = weft_read_u64(&r);
     pushes_p->closed[0] = weft_read_u64(&r);
     pushes_p->closed[1] = weft_read_u64(&r);
+    pushes_p->begun[0] = weft_read_u64(&r);
+    pushes_p->begun[1] = weft_read_u64(&r);
+}
+
+void weft_rpc_safe_pack(uint64_t number, void *out)
+{
+    struct weft_writer w = weft_writer_make(out, WEFT_RPC_SAFE_BYTES);
+    weft_write_u64(&w, number);
+    WEFT_ASSERT(!w.bad && weft_writer_left(&w) == 0);
+}
+
+uint64_t weft_rpc_safe_unpack(const void *bytes)
+{
+    struct weft_reader r = weft_reader_make(bytes, WEFT_RPC_SAFE_BYTES);
+    return weft_read_u64(&r);
 }

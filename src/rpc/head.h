@@ -18,7 +18,8 @@
 enum {
     WEFT_RPC_REQUEST_BYTES = 40,
     WEFT_RPC_REPLY_BYTES = 56,
-    WEFT_RPC_PUSHES_BYTES = 24,
+    WEFT_RPC_PUSHES_BYTES = 40,
+    WEFT_RPC_SAFE_BYTES = 8, /* u64: all pushes up to this number */
     WEFT_RPC_WORKERS_MAX = 65535,
 };
 
@@ -40,6 +41,7 @@ enum weft_rpc_op {
     WEFT_RPC_PULL = 2,
     WEFT_RPC_CLOCK = 3,
     WEFT_RPC_TABLE = 4,
+    WEFT_RPC_SAFE = 5, /* of a server, with WEFT_RPC_REPLY_FLAG: pushes that are durable */
 };
 
 /* What a reply says. X(name, what happened; what to do) */
@@ -55,7 +57,8 @@ enum weft_rpc_op {
     X(EARLY_CLOCK, "a BSP push of a clock that the other workers have not reached")                \
     X(NOT_FINITE, "a gradient was infinite or not a number; its chunk was not applied")            \
     X(FULL, "no room for new rows; chunks with new rows were not applied")                         \
-    X(TOO_LARGE, "more rows than this shard takes in one request")
+    X(TOO_LARGE, "more rows than this shard takes in one request") \
+    X(NOT_DURABLE, "this server takes no checkpoints, so no push is ever durable; give it --checkpoint or choose durability none")
 
 enum weft_rpc_status {
 #define X(name, text) WEFT_RPC_##name,
@@ -111,7 +114,9 @@ static inline uint32_t weft_rpc_head_elems(uint32_t head_bytes, uint32_t elem_by
 enum weft_rpc_flag {
     WEFT_RPC_NARROW_IDS = 1, /* PUSH, PULL: ids are u32 instead of u64 */
     WEFT_RPC_RESUME = 2,     /* TABLE: the worker goes on where it was; see weft_rpc_pushes */
-    WEFT_RPC_FLAGS_ALL = 3,
+    WEFT_RPC_DURABLE = 4,    /* TABLE: tell this worker which of its pushes are safe */
+    WEFT_RPC_CUT = 8,        /* PUSH: a checkpoint is wanted soon */
+    WEFT_RPC_FLAGS_ALL = 15,
 };
 
 struct weft_rpc_request {
@@ -147,6 +152,7 @@ void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out);
 struct weft_rpc_pushes {
     uint64_t newest;    /* largest number that was begun or closed; 0 = none */
     uint64_t closed[2]; /* bit i: newest - i is closed. Older numbers are */
+    uint64_t begun[2];  /* the same of those of which some chunks are applied. From a worker: 0 */
 };
 
 enum { WEFT_RPC_PUSHES_BITS = 128 };
@@ -161,6 +167,10 @@ static inline bool weft_rpc_pushes_test(const struct weft_rpc_pushes *pushes, ui
 /* out and bytes have WEFT_RPC_PUSHES_BYTES. */
 void weft_rpc_pushes_pack(const struct weft_rpc_pushes *pushes, void *out);
 void weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p);
+
+/* out and bytes have WEFT_RPC_SAFE_BYTES. */
+void weft_rpc_safe_pack(uint64_t number, void *out);
+uint64_t weft_rpc_safe_unpack(const void *bytes);
 
 /* Errors:  WEFT_PROTO  too short, something reserved is not zero, or a field is out of range. */
 weft_status weft_rpc_request_unpack(const void *bytes, size_t count,

@@ -239,6 +239,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.rows_per_rpc_max = 40;
     config.slab_bytes = 4096;
     config.table_bytes_max = 1 << 16;
+    config.checkpoints = true;
+    config.chunks_max = 64;
     config.clock_ns = clock_ns;
     config.clock_arg = &fake;
     weft_status status = weft_shard_new(&config, (struct weft_msgr){&ops, &fake}, &fake.shard);

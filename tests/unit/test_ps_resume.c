@@ -29,6 +29,7 @@ struct rig {
     struct weft_saved saved[SHARDS];
     struct worker workers[WORKERS];
     uint32_t rows_max;
+    bool replay;
     double pushed[IDS];
     uint64_t reports_lost;
 };
@@ -38,9 +39,10 @@ static uint64_t id_of(uint32_t i)
     return weft_mix64(i + 1);
 }
 
-static void rig_start(struct rig *rig, uint8_t mode, uint32_t rows_max, uint64_t seed)
+static void rig_start(struct rig *rig, uint8_t mode, uint32_t rows_max, bool replay, uint64_t seed)
 {
-    *rig = (struct rig){.config = cluster_config(SHARDS, WORKERS), .rows_max = rows_max};
+    *rig = (struct rig){
+        .config = cluster_config(SHARDS, WORKERS), .rows_max = rows_max, .replay = replay};
     weft_prng_init(&rig->prng, seed);
     rig->spec = (struct weft_table_spec){.dim = DIM,
                                          .mode = mode,
@@ -52,6 +54,7 @@ static void rig_start(struct rig *rig, uint8_t mode, uint32_t rows_max, uint64_t
     rig->config.shard.chunks_max = 64;
     rig->config.shard.push_slots = 1 + (uint32_t)weft_prng_below(&rig->prng, 4);
     rig->config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    rig->config.client.replay_bytes = replay ? 200000 : 0;
     rig->config.client.rows_per_rpc_max = 5 + (uint32_t)weft_prng_below(&rig->prng, 100);
     cluster_start(&rig->c, &rig->config, WORKERS, seed);
     rig->c.net->packet_bytes = 200;
@@ -118,7 +121,14 @@ static void faults(struct rig *rig, bool deaths)
         shard_dies(rig, s);
     }
     for (s = 0; s < SHARDS; s++) {
-        (void)weft_saved_poll(&rig->saved[s], c->shard[s]);
+        uint32_t clock;
+        if (weft_shard_cut_wanted(c->shard[s], &clock)) {
+            weft_saved_begin(&rig->saved[s], c->shard[s]);
+        }
+        /* Now and then a server dies between the checkpoint and the news of it. */
+        if (weft_saved_poll(&rig->saved[s], c->shard[s]) && weft_prng_below(&rig->prng, 4) > 0) {
+            weft_shard_durable(c->shard[s]);
+        }
     }
     reconnect(rig, 100000);
 }
@@ -237,9 +247,9 @@ static double row_of(struct rig *rig, uint32_t i)
 
 static struct rig rig;
 
-static void run(uint8_t mode, uint32_t rows_max, bool deaths, uint64_t seed)
+static void run(uint8_t mode, uint32_t rows_max, bool deaths, bool replay, uint64_t seed)
 {
-    rig_start(&rig, mode, rows_max, seed);
+    rig_start(&rig, mode, rows_max, replay, seed);
     for (uint32_t step = 0; step < 6000; step++) {
         (void)cluster_step(&rig.c);
         faults(&rig, deaths);
@@ -249,22 +259,24 @@ static void run(uint8_t mode, uint32_t rows_max, bool deaths, uint64_t seed)
     }
     settle(&rig);
     double pushed = 0, there = 0;
-    uint64_t lost = 0, away = 0;
+    uint64_t lost = 0, away = 0, durable = 0;
     for (uint32_t w = 0; w < WORKERS; w++) {
         const struct weft_ps_client_counters *counters = weft_ps_client_counters(rig.c.client[w]);
         lost += counters->pushes_lost;
         away += counters->shards_away;
+        durable += counters->pushes_durable;
         assert_int_equal(counters->replies_bad, 0);
         assert_int_equal(counters->rpcs_refused, 0);
     }
     for (uint32_t i = 0; i < IDS; i++) {
         double row = row_of(&rig, i);
         assert_true(row <= rig.pushed[i]);
-        assert_true(deaths || row == rig.pushed[i]);
+        assert_true((deaths && !replay) || row == rig.pushed[i]);
         pushed += rig.pushed[i];
         there += row;
     }
-    assert_true(away > 5 && lost == rig.reports_lost);
+    assert_true(away > 5 && lost == rig.reports_lost && (!replay || lost == 0));
+    assert_true(!replay || durable > 0);
     if (rows_max == 1) {
         assert_true(there + (double)lost == pushed);
     } else {
@@ -277,7 +289,7 @@ static void connections_break(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        run((uint8_t)(seed % 3), IDS, false, seed);
+        run((uint8_t)(seed % 3), IDS, false, false, seed);
     }
 }
 
@@ -285,7 +297,7 @@ static void servers_come_back(void **state)
 {
     (void)state;
     for (uint64_t seed = 101; seed <= 140; seed++) {
-        run((uint8_t)(seed % 3), 1, true, seed);
+        run((uint8_t)(seed % 3), 1, true, false, seed);
     }
 }
 
@@ -293,7 +305,15 @@ static void servers_come_back_in_the_middle_of_pushes(void **state)
 {
     (void)state;
     for (uint64_t seed = 201; seed <= 240; seed++) {
-        run((uint8_t)(seed % 3), IDS, true, seed);
+        run((uint8_t)(seed % 3), IDS, true, false, seed);
+    }
+}
+
+static void replayed(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 301; seed <= 340; seed++) {
+        run((uint8_t)(seed % 3), IDS, true, true, seed);
     }
 }
 
@@ -337,6 +357,130 @@ static void waited_too_long(void **state)
     cluster_stop(&c);
 }
 
+/* ---- the log --------------------------------------------------------------------------------- */
+
+enum { LOG_BYTES = 40000, PUSH_ROWS = 40 };
+
+static void log_start(struct cluster *c, struct weft_saved *saved, bool checkpoints)
+{
+    struct cluster_config config = cluster_config(1, 1);
+    config.incarnation = 1;
+    config.shard.chunks_max = 64;
+    config.shard.checkpoints = checkpoints;
+    config.client.reconnect_ns = 10 * WEFT_NS_PER_S;
+    config.client.replay_bytes = LOG_BYTES;
+    cluster_start(c, &config, 1, 7);
+    weft_saved_init(saved, 2, 1);
+}
+
+static weft_status log_push(struct cluster *c)
+{
+    uint64_t ids[PUSH_ROWS];
+    float rows[PUSH_ROWS * DIM] = {0};
+    weft_ps_op op;
+    for (uint32_t i = 0; i < PUSH_ROWS; i++) {
+        ids[i] = id_of(i);
+    }
+    weft_status status =
+        weft_ps_push(c->client[0], 0, ids, rows, PUSH_ROWS, 0, c->net->now_ns, &op);
+    if (status == WEFT_OK) {
+        assert_int_equal(cluster_wait(c, 0, op).status, WEFT_OK);
+    }
+    return status;
+}
+
+/* A server that makes a checkpoint only when it is asked for one: clocks of a quarter of the log go
+ * on for ever. */
+static void log_is_emptied(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct weft_saved saved;
+    log_start(&c, &saved, true);
+    struct weft_table_spec spec = {.dim = DIM, .workers = 1, .learning_rate = 1};
+    cluster_open(&c, &spec);
+    uint32_t cuts = 0, pushes = 0, waited = 0, clock;
+    while (pushes < 900) {
+        weft_status status = log_push(&c);
+        assert_true(status == WEFT_OK || status == WEFT_AGAIN);
+        pushes += status == WEFT_OK;
+        waited += status == WEFT_AGAIN;
+        if (status == WEFT_OK && pushes % 9 == 0) {
+            cluster_clock(&c, 0, 0);
+        }
+        if (weft_shard_cut_wanted(c.shard[0], &clock)) {
+            weft_saved_begin(&saved, c.shard[0]);
+        }
+        cluster_run(&c);
+        if (weft_saved_poll(&saved, c.shard[0])) {
+            cuts++;
+            weft_shard_durable(c.shard[0]);
+        }
+        cluster_run(&c);
+    }
+    const struct weft_ps_client_counters *counters = weft_ps_client_counters(c.client[0]);
+    assert_true(cuts > 10 && cuts < 60);
+    assert_true(counters->pushes_durable > 800 && counters->replay_bytes_now <= LOG_BYTES);
+    assert_int_equal(counters->replay_full, waited);
+    weft_saved_fini(&saved);
+    cluster_stop(&c);
+}
+
+/* Pushes of one clock that do not fit fail, slowly at the end; so do those that no checkpoint ever
+ * relieves, and one that is larger than the log. */
+static void log_is_full(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct weft_saved saved;
+    log_start(&c, &saved, true);
+    struct weft_table_spec spec = {.dim = DIM, .workers = 1, .learning_rate = 1};
+    cluster_open(&c, &spec);
+    uint32_t pushes = 0, slow = 0;
+    weft_status status;
+    while ((status = log_push(&c)) != WEFT_NOMEM) {
+        pushes += status == WEFT_OK;
+        slow += status == WEFT_AGAIN;
+        c.net->now_ns += status == WEFT_AGAIN ? WEFT_NS_PER_MS : 0;
+        assert_true(slow < 1000);
+    }
+    assert_true(pushes > 30 && pushes <= 40 && slow > 50);
+    cluster_clock(&c, 0, 0); /* it may be relieved now, but is not */
+    cluster_run(&c);
+    assert_int_equal(log_push(&c), WEFT_AGAIN);
+    c.net->now_ns += 11 * WEFT_NS_PER_S;
+    assert_int_equal(log_push(&c), WEFT_NOMEM);
+    weft_saved_begin(&saved, c.shard[0]);
+    assert_true(weft_saved_poll(&saved, c.shard[0]));
+    weft_shard_durable(c.shard[0]);
+    cluster_poll(&c);
+    cluster_run(&c);
+    assert_int_equal(log_push(&c), WEFT_OK);
+    uint64_t ids[1000] = {0};
+    static float rows[1000 * DIM];
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, 1000, 0, c.net->now_ns, &op), WEFT_OK);
+    (void)cluster_wait(&c, 0, op);
+    weft_saved_fini(&saved);
+    cluster_stop(&c);
+}
+
+static void log_needs_checkpoints(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct weft_saved saved;
+    log_start(&c, &saved, false);
+    struct weft_table_spec spec = {.dim = DIM, .workers = 1, .learning_rate = 1};
+    weft_ps_op op;
+    assert_int_equal(weft_ps_table_open(c.client[0], &spec, c.net->now_ns, &op), WEFT_OK);
+    struct weft_ps_result result = cluster_wait(&c, 0, op);
+    assert_int_equal(result.status, WEFT_DATA);
+    assert_int_equal(result.rpc_status, WEFT_RPC_NOT_DURABLE);
+    weft_saved_fini(&saved);
+    cluster_stop(&c);
+}
+
 /* A shard that keeps no chunks cannot tell what it applied of a push: it says so. */
 static void refused(void **state)
 {
@@ -371,8 +515,12 @@ int main(void)
         cmocka_unit_test(connections_break),
         cmocka_unit_test(servers_come_back),
         cmocka_unit_test(servers_come_back_in_the_middle_of_pushes),
+        cmocka_unit_test(replayed),
         cmocka_unit_test(waited_too_long),
         cmocka_unit_test(refused),
+        cmocka_unit_test(log_is_emptied),
+        cmocka_unit_test(log_is_full),
+        cmocka_unit_test(log_needs_checkpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
