@@ -46,6 +46,7 @@ struct weft_checkpoint {
     bool under_way;
     bool ahead;         /* it waits for a clock that is to come */
     bool by_request;
+    uint32_t wanted_clock; /* by a worker that keeps its pushes, 0 = none; not where has_all */
     bool set_pending;   /* committed here; parts of others may be missing */
     uint64_t number;    /* of the one under way */
     uint64_t base;
@@ -347,7 +348,7 @@ static uint32_t grid_of(const struct weft_checkpoint *checkpoint, uint32_t clock
 static void consider(struct weft_checkpoint *checkpoint)
 {
     struct standing s = standing_of(checkpoint);
-    bool hurry = checkpoint->last || checkpoint->requested;
+    bool hurry = checkpoint->last || checkpoint->requested || checkpoint->wanted_clock > 0;
     if (checkpoint->under_way || !s.has_tables || (!hurry && now() < checkpoint->next_ns)) {
         return;
     }
@@ -358,6 +359,9 @@ static void consider(struct weft_checkpoint *checkpoint)
         checkpoint->last_done = true;
         checkpoint->next_ns = now() + LAST_CUT_NS;
         ordered = !wanted || send_order(checkpoint, true, s.clock);
+    } else if (checkpoint->wanted_clock > 0) {
+        ordered = send_order(checkpoint, false, checkpoint->wanted_clock);
+        checkpoint->wanted_clock = 0;
     } else if (checkpoint->every_clocks > 0 && !checkpoint->requested) {
         uint32_t every = grid_of(checkpoint, s.clock);
         checkpoint->ahead = true;
@@ -603,6 +607,12 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
         return;
     }
     checkpoint->set_pending = false;
+    pthread_mutex_lock(&checkpoint->lock);
+    for (uint32_t i = 0; i < checkpoint->config.count; i++) {
+        checkpoint->feeds[i].durable_number = checkpoint->kept;
+        wake(&checkpoint->feeds[i]);
+    }
+    pthread_mutex_unlock(&checkpoint->lock);
     if (checkpoint->config.first == 0 &&
         weft_ckpt_prune(directory, checkpoint->config.options.keep, &error) != WEFT_OK) {
         say(checkpoint, false, "%s", error.text);
@@ -615,7 +625,7 @@ static void make_way(struct weft_checkpoint *checkpoint)
     bool waits = true;
     pthread_mutex_lock(&checkpoint->lock);
     bool wanted = checkpoint->under_way && checkpoint->ahead &&
-                  (checkpoint->last || checkpoint->requested);
+                  (checkpoint->last || checkpoint->requested || checkpoint->wanted_clock > 0);
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
         waits &= checkpoint->feeds[i].phase == WEFT_CHECKPOINT_WAITING ||
                  checkpoint->feeds[i].phase == WEFT_CHECKPOINT_ORDERED;
@@ -798,14 +808,49 @@ static void watch_cut(struct weft_checkpoint_feed *feed, struct weft_shard *shar
     }
 }
 
+/* With the lock held. The last cut that was kept counts; or another one does, of which the shard has
+ * not heard yet that it is kept, or has forgotten it for a newer one. */
+static void take_durable(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
+{
+    if (feed->durable_number != 0 && feed->durable_number <= feed->kept_number) {
+        if (feed->durable_number == feed->kept_number) {
+            weft_shard_durable(shard);
+        }
+        feed->durable_number = 0;
+    }
+}
+
+/* A worker has little room left for the pushes that it keeps. */
+static void take_wish(struct weft_checkpoint_feed *feed, const struct weft_shard *shard)
+{
+    struct weft_checkpoint *checkpoint = feed->owner;
+    uint32_t clock;
+    if (!weft_shard_cut_wanted(shard, &clock)) {
+        return;
+    }
+    pthread_mutex_lock(&checkpoint->lock);
+    bool free = !checkpoint->under_way || checkpoint->ahead;
+    if (free && has_all(checkpoint)) {
+        checkpoint->requested = true;
+        checkpoint->next_ns = 0;
+    } else if (free) {
+        checkpoint->wanted_clock = clock;
+    }
+    pthread_cond_signal(&checkpoint->changed);
+    pthread_mutex_unlock(&checkpoint->lock);
+}
+
 bool weft_checkpoint_turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
     bool again = false;
     publish(feed, shard);
-    if (atomic_load_explicit(&feed->phase, memory_order_relaxed) == WEFT_CHECKPOINT_IDLE) {
+    take_wish(feed, shard);
+    if (atomic_load_explicit(&feed->phase, memory_order_relaxed) == WEFT_CHECKPOINT_IDLE &&
+        feed->durable_number == 0) {
         return false; /* an order wakes us, so it is seen in the next turn at the latest */
     }
     pthread_mutex_lock(&feed->owner->lock);
+    take_durable(feed, shard);
     switch (feed->phase) {
     case WEFT_CHECKPOINT_ORDERED:
         if (weft_shard_cut_begin(shard, &feed->order) == WEFT_OK) {
@@ -824,6 +869,8 @@ bool weft_checkpoint_turn(struct weft_checkpoint_feed *feed, struct weft_shard *
     case WEFT_CHECKPOINT_JUDGED:
         if (weft_shard_cut_state(shard) != WEFT_CUT_NONE) {
             weft_shard_cut_end(shard, feed->kept);
+            feed->kept_number = feed->kept ? feed->owner->number : feed->kept_number;
+            take_durable(feed, shard);
         }
         feed->phase = WEFT_CHECKPOINT_IDLE;
         pthread_cond_broadcast(&feed->owner->changed);

@@ -86,6 +86,8 @@ struct weft_checkpoint_feed {
     bool has_bsp;
     uint64_t rows; /* of the checkpoint under way */
     size_t peak;
+    uint64_t kept_number;             /* the shard's: of the last cut that was kept */
+    _Atomic uint64_t durable_number;  /* of one that counts, and the shard has not heard it; 0 = none */
     struct weft_checkpoint_file file; /* the writer's */
     bool file_open;
     struct weft_ckpt_file done;

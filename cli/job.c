@@ -134,6 +134,12 @@ void weft_job_settle(struct weft_job *job)
         unsigned long seconds = text != NULL ? strtoul(text, NULL, 10) : 0;
         job->reconnect_s = (uint32_t)(seconds <= 86400 ? seconds : 86400);
     }
+    if (job->replay_bytes == UINT64_MAX) {
+        const char *text = getenv("WEFT_REPLAY_BYTES");
+        job->replay_bytes = text != NULL ? strtoull(text, NULL, 10) : 0;
+    }
+    /* Pushes are kept for servers that come back. */
+    job->replay_bytes = job->reconnect_s > 0 ? job->replay_bytes : 0;
 }
 
 int weft_job_check(const struct weft_command *command, const struct weft_job *job)

@@ -45,6 +45,7 @@ struct weft_job {
     uint32_t busy_poll_us;
     uint32_t keepalive_ms; /* 0 = never */
     uint32_t reconnect_s;  /* UINT32_MAX = as the environment says */
+    uint64_t replay_bytes; /* UINT64_MAX = as the environment says */
     const char *trace; /* file to write the trace to; NULL = none */
     struct weft_recording recording;
     struct weft_record_ring *records; /* of this process's client; NULL = none */
@@ -75,7 +76,7 @@ uint64_t weft_job_span_ns(uint32_t ms);
         .workers = 4, .mode = {.kind = WEFT_JOB_BSP},                                              \
         .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD,                                         \
         .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
-        .keepalive_ms = 1000, .reconnect_s = UINT32_MAX,                                                                      \
+        .keepalive_ms = 1000, .reconnect_s = UINT32_MAX, .replay_bytes = UINT64_MAX,                                                                      \
         .carrier = WEFT_CARRIER_DEFAULTS,                                                          \
         .until = WEFT_UNTIL_DEFAULTS,                                                              \
         .recording = WEFT_RECORDING_DEFAULTS,                                                      \
@@ -140,6 +141,10 @@ const char *weft_job_parse_drive(const char *text, void *value);
     {"reconnect-s", "S", "how long a server that went away may take to come back, started anew\n"           \
      "from its checkpoint for instance; 0 = what goes is gone", WEFT_OPTION_U32,                 \
      .value = &(job)->reconnect_s, .max = 86400, .fallback = "WEFT_RECONNECT_S, else 0"}, \
+    {"replay-bytes", "N", "memory for pushes that no checkpoint has yet; they are sent again to a\n"     \
+     "server that came back without them; 0 = durability none: they are lost",                    \
+     WEFT_OPTION_U64, .value = &(job)->replay_bytes, .max = UINT64_C(1) << 40,                     \
+     .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                    \
     {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,              \
      .fallback = "none"},                                                                          \
     WEFT_RECORDING_OPTIONS(&(job)->recording),                                                     \

@@ -12,6 +12,7 @@
 enum {
     TABLE = 0,
     STEP_TIMEOUT_MS = 200,
+    ROOM_MS = 5,
     PAUSE_MS = 100, /* from one attempt to reach a server that is away to the next */
     PEERS_SPARE = 4, /* a connection that ended keeps its place for a moment */
 };
@@ -140,13 +141,13 @@ static bool look_after(struct weft_learner *learner, uint32_t s)
 }
 
 /* One turn of the crank; fails when a server is gone or the user wants an end. */
-static weft_status turn(struct weft_learner *learner)
+static weft_status turn_for(struct weft_learner *learner, uint64_t most_ms)
 {
     uint32_t away = 0;
     for (uint32_t s = 0; s < learner->shard_count; s++) {
         away += learner->shards[s].until_ns != 0;
     }
-    uint64_t most_ms = away > 0 ? PAUSE_MS : STEP_TIMEOUT_MS;
+    most_ms = away > 0 && most_ms > PAUSE_MS ? PAUSE_MS : most_ms;
     weft_drive_step(&learner->drive, most_ms * WEFT_NS_PER_MS, handle, learner);
     if (weft_stop_asked()) {
         return fail(learner, WEFT_TIMEOUT, "interrupted");
@@ -157,6 +158,11 @@ static weft_status turn(struct weft_learner *learner)
         }
     }
     return WEFT_OK;
+}
+
+static weft_status turn(struct weft_learner *learner)
+{
+    return turn_for(learner, STEP_TIMEOUT_MS);
 }
 
 /* Wait for an operation and give it back. */
@@ -289,6 +295,7 @@ static weft_status open_client(struct weft_learner *learner, uint32_t rank)
     config.dim_max = learner->model.dim;
     config.clock_ns = clock_now;
     config.reconnect_ns = learner->job->reconnect_s * WEFT_NS_PER_S;
+    config.replay_bytes = learner->job->replay_bytes;
     config.records = learner->job->records;
     weft_status status = open_endpoint(learner, rank, &config);
     if (status != WEFT_OK) {
@@ -459,12 +466,16 @@ static weft_status push(struct weft_learner *learner)
         status = weft_ps_push(learner->client, TABLE, batch->ids + at,
                               learner->gradient + (size_t)at * learner->model.dim, n,
                               learner->job->bound_ppm, weft_clock_now_ns(), &learner->push);
-        if (status == WEFT_AGAIN) { /* a shard is away */
-            status = turn(learner);
+        if (status == WEFT_AGAIN) { /* a shard is away, or kept pushes leave no room */
+            status = turn_for(learner, ROOM_MS);
             if (status != WEFT_OK) {
                 return status;
             }
             continue;
+        }
+        if (status == WEFT_NOMEM) {
+            return fail(learner, status, "--replay-bytes is full, and no checkpoint empties it; make it "
+                                         "larger, or checkpoints more frequent");
         }
         if (status != WEFT_OK) {
             return fail_status(learner, status, "push");

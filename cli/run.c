@@ -41,6 +41,13 @@ enum { RECONNECT_S = 60 };
 /* Of a server's command: our own, and those of --server-options. */
 enum { SERVER_WORDS_MAX = 64, SERVER_OPTIONS_MAX = 40 };
 
+/* What becomes of pushes that a server's last checkpoint does not have, when it is killed. */
+enum durability {
+    DURABILITY_UNSAID,
+    DURABILITY_NONE,   /* lost, and counted */
+    DURABILITY_REPLAY, /* workers keep them and send them again */
+};
+
 struct run {
     uint32_t workers;
     uint32_t servers;
@@ -49,6 +56,8 @@ struct run {
     uint32_t lease_ms;
     const char *job;
     enum weft_worker_death on_death;
+    enum durability durability;
+    uint64_t replay_bytes; /* of each worker */
     uint32_t lost; /* workers that died and are not started again (SHRINK) */
     const char *server_options; /* words with blanks between them; NULL = none */
     struct weft_carrier carrier;
@@ -204,6 +213,9 @@ static void make_worker(struct run *run, uint32_t w)
     weft_place_set(place, "WEFT_SERVERS", "%s", addresses);
     if (run->restarts > 0) {
         weft_place_set(place, "WEFT_RECONNECT_S", "%u", (unsigned)RECONNECT_S);
+    }
+    if (run->restarts > 0 && run->durability == DURABILITY_REPLAY) {
+        weft_place_set(place, "WEFT_REPLAY_BYTES", "%llu", (unsigned long long)run->replay_bytes);
     }
 }
 
@@ -512,8 +524,30 @@ static int prepare_and_run(struct run *run)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static int check(const struct weft_command *command, const struct run *run)
+static const char *parse_durability(const char *text, void *value)
 {
+    bool replay = strcmp(text, "replay") == 0;
+    if (!replay && strcmp(text, "none") != 0) {
+        return "none or replay";
+    }
+    *(enum durability *)value = replay ? DURABILITY_REPLAY : DURABILITY_NONE;
+    return NULL;
+}
+
+static bool has_checkpoints(const struct run *run)
+{
+    return run->server_options != NULL && strstr(run->server_options, "--checkpoint") != NULL;
+}
+
+static int check(const struct weft_command *command, struct run *run)
+{
+    if (run->durability == DURABILITY_REPLAY && !has_checkpoints(run)) {
+        return weft_options_usage(command, "--durability replay goes with checkpoints: "
+                                           "--server-options \"--checkpoint DIR\"");
+    }
+    if (run->durability == DURABILITY_UNSAID) {
+        run->durability = has_checkpoints(run) ? DURABILITY_REPLAY : DURABILITY_NONE;
+    }
     if (run->words == NULL || run->words[0] == NULL) {
         return weft_options_usage(command, "the command is missing: weft run -n W -- CMD args");
     }
@@ -559,6 +593,7 @@ int weft_cli_run(int argc, char **argv)
                        .servers = 1,
                        .shards_per_server = 1,
                        .lease_ms = 5000,
+                       .replay_bytes = UINT64_C(256) << 20,
                        .carrier = WEFT_CARRIER_DEFAULTS,
                        .security = WEFT_SECURITY_DEFAULTS};
     const struct weft_option options[] = {
@@ -571,6 +606,13 @@ int weft_cli_run(int argc, char **argv)
         {"restart", "N", "start a process that died again, so often for each; 0 = the first death\n"
          "ends the run", WEFT_OPTION_U32, .value = &run.restarts, .max = 1000000},
         WEFT_DEATHS_OPTION(&run.on_death),
+        {"durability", "WHAT", "with --restart, of pushes that a killed server's last checkpoint lacks:\n"
+         "replay = workers keep them and send them again; none = they are lost",
+         WEFT_OPTION_CUSTOM, .value = &run.durability, .parse = parse_durability,
+         .fallback = "replay when --server-options has --checkpoint, else none"},
+        {"replay-bytes", "N", "memory of each worker for kept pushes: at least four times what it\n"
+         "pushes from one checkpoint to the next", WEFT_OPTION_U64, .value = &run.replay_bytes,
+         .min = 65536, .max = UINT64_C(1) << 40},
         {"lease-ms", "MS", "as for `weft scheduler`", WEFT_OPTION_U32, .value = &run.lease_ms,
          .min = 100, .max = 3600000},
         {"server-options", "WORDS", "for every `weft server`, in one argument with blanks between them:\n"

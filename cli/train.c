@@ -221,6 +221,8 @@ static weft_status start_worker(struct train *train, uint32_t rank)
     weft_arguments_add(&arguments, "--rank=%u", rank);
     weft_arguments_add(&arguments, "--keepalive-ms=%u", train->job.keepalive_ms);
     weft_arguments_add(&arguments, "--reconnect-s=%u", train->job.reconnect_s);
+    weft_arguments_add(&arguments, "--replay-bytes=%llu",
+                       (unsigned long long)train->job.replay_bytes);
     weft_arguments_add(&arguments, "--model=%s", job->kind->name);
     if (job->kind->has_factors) {
         weft_arguments_add(&arguments, "--factors=%u", job->settings.factors);

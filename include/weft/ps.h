@@ -60,6 +60,7 @@ struct weft_ps;
 
 #define WEFT_PS_WORKER_ENVIRONMENT UINT32_MAX
 #define WEFT_PS_RECONNECT_ENVIRONMENT UINT64_MAX
+#define WEFT_PS_REPLAY_ENVIRONMENT UINT64_MAX
 
 struct weft_ps_config {
     size_t size;                  /* set by weft_ps_config_init */
@@ -109,6 +110,13 @@ struct weft_ps_config {
                                    * file with this name and ".spool-worker-RANK" behind it;
                                    * `weft trace merge` makes a database of it (docs/RECORDS.md).
                                    * NULL (default) = WEFT_RECORDS; "" = none */
+    uint64_t replay_bytes;        /* durability "replay": finished pushes are kept in so much memory
+                                   * until a checkpoint of their servers counts, and sent again to
+                                   * a server that came back without them, so that nothing is lost;
+                                   * at least four times what a worker pushes between checkpoints.
+                                   * 0 = durability "none". Default WEFT_PS_REPLAY_ENVIRONMENT:
+                                   * WEFT_REPLAY_BYTES, which `weft run --restart` sets where
+                                   * servers make checkpoints, else 0. Needs reconnect_timeout_ns */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
@@ -430,6 +438,8 @@ struct weft_ps_counters {
     uint64_t servers_away;      /* connections that ended and were waited for */
     uint64_t pushes_again;      /* messages that were sent again to a server that came back */
     uint64_t pushes_lost;       /* that had been answered, and that it no longer knew */
+    uint64_t pushes_durable;    /* replay: a checkpoint has them */
+    uint64_t replay_bytes_now;  /* of replay_bytes, in use */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

@@ -50,6 +50,7 @@ struct weft_ps_config {
     const char *scheduler;
     uint64_t reconnect_timeout_ns;
     const char *records;
+    uint64_t replay_bytes;
 };
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
@@ -195,6 +196,8 @@ struct weft_ps_counters {
     uint64_t servers_away;
     uint64_t pushes_again;
     uint64_t pushes_lost;
+    uint64_t pushes_durable;
+    uint64_t replay_bytes_now;
 };
 void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
 """

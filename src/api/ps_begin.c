@@ -110,6 +110,12 @@ static weft_status begin_failed(struct weft_ps *ps, bool is_pull, weft_status st
                             "weft_wait or weft_test, or raise ops_max",
                             what, ps->ops_max);
     }
+    if (status == WEFT_NOMEM) {
+        return weft_io_fail(&ps->error, status,
+                            "%s: replay_bytes is full, and no checkpoint empties it; make it at "
+                            "least four times what a worker pushes from one checkpoint to the next",
+                            what);
+    }
     if (status == WEFT_UNSUPPORTED) {
         return weft_io_fail(&ps->error, status,
                             "%s: a row of this table does not fit the packets that the network "
@@ -208,16 +214,20 @@ static weft_status begin_now(struct weft_ps *ps, const struct ps_pieces *pieces,
     return WEFT_OK;
 }
 
+/* How soon to look again whether there is room. */
+#define ROOM_NS (5 * WEFT_NS_PER_MS)
+
 weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p)
 {
     for (;;) {
-        bool waits = ps->any_away && ticket_free(ps) != NULL;
+        bool waits = (ps->any_away || ps->replay_bytes > 0) && ticket_free(ps) != NULL;
         weft_status status = begin_now(ps, pieces, op_p);
         if (status != WEFT_AGAIN || !waits) {
             return status;
         }
-        /* A push waits until the server is there again, or is given up. */
-        weft_api_ps_step(ps, WEFT_NEVER);
+        /* A push waits until the server is there again, or is given up, or until a checkpoint has
+         * made room for it. */
+        weft_api_ps_step(ps, ROOM_NS);
     }
 }
 

@@ -154,6 +154,7 @@ static struct weft_ps_client_config client_config(const struct weft_ps *ps,
     client.dim_max = config->dim_max;
     client.missed_max = config->missed_max;
     client.reconnect_ns = config->reconnect_timeout_ns;
+    client.replay_bytes = config->replay_bytes;
     client.clock_ns = clock_now;
     client.records = ps->records;
     return client;
@@ -365,6 +366,7 @@ static weft_status ps_init(struct weft_ps *ps, const struct weft_ps_config *conf
     ps->lists_max = config->lists_max;
     ps->connect_timeout_ns = config->connect_timeout_ns;
     ps->reconnect_ns = config->reconnect_timeout_ns;
+    ps->replay_bytes = config->replay_bytes;
     ps->tables = calloc(config->tables_max, sizeof(*ps->tables));
     ps->tickets = calloc(config->ops_max, sizeof(*ps->tickets));
     if (ps->tables == NULL || ps->tickets == NULL) {
@@ -500,6 +502,8 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .servers_away = client->shards_away,
         .pushes_again = client->pushes_again,
         .pushes_lost = client->pushes_lost,
+        .pushes_durable = client->pushes_durable,
+        .replay_bytes_now = client->replay_bytes_now,
     };
     weft_api_ps_counters_out(counters_p, &ours);
 }

@@ -89,6 +89,7 @@ struct weft_ps {
 
     bool any_away;
     uint64_t reconnect_ns;        /* 0 = who goes is gone */
+    uint64_t replay_bytes;        /* 0 = pushes are not kept */
     bool any_down;                /* one has been, at some time */
     struct ps_server *servers;    /* (shards,) */
     struct weft_ps_table *tables; /* (tables_max,) */

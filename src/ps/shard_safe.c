@@ -123,5 +123,6 @@ void weft_shard_safe_send(struct weft_shard *shard, uint64_t now_ns)
 bool weft_shard_cut_wanted(const struct weft_shard *shard, uint32_t *clock_p)
 {
     *clock_p = shard->cut_wanted;
-    return shard->cut_wanted > 0 && weft_shard_cut_state(shard) == WEFT_CUT_NONE;
+    enum weft_cut_state state = weft_shard_cut_state(shard);
+    return shard->cut_wanted > 0 && (state == WEFT_CUT_NONE || state == WEFT_CUT_WAITING);
 }

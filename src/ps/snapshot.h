@@ -116,7 +116,7 @@ void weft_shard_durable(struct weft_shard *shard);
 
 /* A worker that keeps its pushes has little room left, and asks for a cut that has this clock:
  * begin one, `now` where one process has all shards, else of this clock. False while there is no
- * such wish, or a cut is under way. */
+ * such wish, or a cut is being taken; one that waits for its instant may be given up for it. */
 bool weft_shard_cut_wanted(const struct weft_shard *shard, uint32_t *clock_p);
 
 /* Bytes of the memory lent that were in use at most; for reports, before weft_shard_cut_end. */

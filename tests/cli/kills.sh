@@ -35,7 +35,7 @@ draw() {
             x = rand()
             kills = kills (x < 0.5 ? "server-" int(rand() * s) : x < 0.85 ? "worker-" int(rand() * w) : "scheduler-0") ":" at[k] " "
         }
-        printf "workers=%d servers=%d mode=%s every=%d kills=\"%s\"\n", w, s, modes[1 + int(rand() * 3)], 10 + int(rand() * 20), kills
+        printf "workers=%d servers=%d mode=%s every=%d kills=\"%s\" durability=%s\n", w, s, modes[1 + int(rand() * 3)], 10 + int(rand() * 20), kills, rand() < 0.6 ? "replay" : "none"
     }'
 }
 
@@ -62,10 +62,10 @@ kill_one() {
 # one_job <seed>
 one_job() {
     eval "$(draw "$1")"
-    echo "# seed $1: $workers workers, $servers servers, $mode, checkpoint every $every: $kills"
+    echo "# seed $1: $workers workers, $servers servers, $mode, $durability, checkpoint every $every: $kills"
     rm -rf job && mkdir -p job/log && cd job || return 1
     TALLY_MODE=$mode TALLY_PAUSE_MS=10 timeout $patience "$weft" run --peer-timeout 60 -n "$workers" \
-        -s "$servers" --restart 100 --server-options \
+        -s "$servers" --restart 100 --durability "$durability" --server-options \
         "--checkpoint $PWD/checkpoints --checkpoint-every $every" -- \
         "$tally" work log $clocks >job.log 2>&1 &
     run=$!
@@ -85,7 +85,9 @@ one_job() {
                 split(line[j], b, " "); if (b[2] != 0) keep = 0; break
             }
             if (keep) print line[i] } }' >log/restored
-    "$tally" check log "$workers" $clocks "$servers" >check.out 2>&1
+    replay=
+    [ "$durability" = none ] || replay=TALLY_REPLAY=1
+    env $replay "$tally" check log "$workers" $clocks "$servers" >check.out 2>&1
     checked=$?
     tail -n 1 check.out | sed 's/^/# /'
     if [ $status -ne 0 ] || [ $checked -ne 0 ]; then

@@ -12,7 +12,7 @@
  *
  * check wants every row to count once; 0 times also where a process was killed between issue and ack,
  * and where a shard was restored from a checkpoint of an earlier clock: FOLDER/restored has a line
- * "SHARD CLOCK" for each time. Where no worker was killed, as many as the workers were told are lost.
+ * "SHARD CLOCK" for each time; with TALLY_REPLAY only of processes that died. Where no worker was killed, as many as the workers were told are lost.
  *
  * When the clocks of all are over, rank 0 pulls all rows into FOLDER/values; the others wait for it.
  *
@@ -227,7 +227,8 @@ static int work(uint32_t clocks)
 struct fate {
     bool issued;
     bool acked;
-    bool open; /* a process ended between issue and ack: some of it may count */
+    bool open;   /* a process ended between issue and ack: some of it may count */
+    bool orphan; /* of a process that ended before the last one of its rank began */
 };
 
 enum { RESTORES_MAX = 1000, SHARDS_MAX = 64 };
@@ -265,6 +266,9 @@ static void read_line(struct evidence *e, uint32_t rank, const char *what, uint6
             fate_of(e, rank, *under_way)->open = true;
         }
         *under_way = 0;
+        for (uint32_t c = 1; c <= e->clocks; c++) {
+            fate_of(e, rank, c)->orphan = fate_of(e, rank, c)->issued;
+        }
     } else if (strcmp(what, "lost") == 0) {
         e->told_lost += number;
     } else if (number <= e->clocks) {
@@ -319,7 +323,10 @@ static bool is_wrong(const struct evidence *e, uint32_t rank, uint32_t clock, ui
                      double value)
 {
     const struct fate *fate = fate_of(e, rank, clock);
-    bool may_lack = fate->open || !fate->issued || was_restored_before(e, shard, clock);
+    /* With replay the process that pushed has it still, if it lives. */
+    bool may_be_lost = getenv("TALLY_REPLAY") == NULL || fate->orphan;
+    bool may_lack = fate->open || !fate->issued ||
+                    (may_be_lost && was_restored_before(e, shard, clock));
     if (value == 1 || (value == 0 && may_lack)) {
         return false;
     }

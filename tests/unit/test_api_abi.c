@@ -122,7 +122,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, scheduler, 128);
     AT(weft_ps_config, reconnect_timeout_ns, 136);
     AT(weft_ps_config, records, 144);
-    SIZE(weft_ps_config, 152);
+    AT(weft_ps_config, replay_bytes, 152);
+    SIZE(weft_ps_config, 160);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);
@@ -188,7 +189,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_counters, push_messages, 8);
     AT(weft_ps_counters, injected_drops, 176);
     AT(weft_ps_counters, pushes_lost, 200);
-    SIZE(weft_ps_counters, 208);
+    AT(weft_ps_counters, replay_bytes_now, 216);
+    SIZE(weft_ps_counters, 224);
 }
 
 /* A program of any age: what it does not have is not touched, what it has and we do not is refused. */
