@@ -1,7 +1,7 @@
-/* `weft eval` and `weft predict`: a saved model on a data file. No servers: the model is read into
- * this process (cli/model_file.h). */
+/* `weft eval` and `weft predict`: a saved model, or the newest checkpoint of a directory, on a data
+ * file. No servers: the model is read into this process (cli/model_file.h, model_checkpoint.h). */
 #include "cli/job.h"
-#include "cli/model_file.h"
+#include "cli/model_checkpoint.h"
 #include "cli/verbs.h"
 #include "ml/metrics.h"
 
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum which { ROWS_TEST, ROWS_TRAIN, ROWS_ALL };
 
@@ -21,6 +22,8 @@ struct eval {
     const char *model_path;
     const char *data;
     const char *format_name; /* NULL = the model's */
+    const struct weft_ml_model_kind *kind; /* of a checkpoint; NULL = not said */
+    bool is_checkpoint;
     enum which which;
     const char *output; /* predict; NULL = standard output */
     bool json;          /* eval */
@@ -51,6 +54,30 @@ static const char *parse_which(const char *text, void *value)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* A checkpoint has rows, and nothing that says what they are. */
+static int name_model(struct eval *eval)
+{
+    struct weft_ml_error error = {.text = ""};
+    uint32_t dim = eval->file.model.dim;
+    const struct weft_ml_model_kind *kind = eval->kind;
+    if (kind == NULL) {
+        (void)!weft_ml_model_find("lr", &error, &kind);
+    }
+    struct weft_ml_model_settings settings = kind->settings;
+    settings.factors = dim - 1;
+    if (kind->has_factors != (dim > 1)) {
+        fprintf(stderr,
+                "weft %s: the rows of the checkpoint have %u floats, which is no %s; say which "
+                "model it is: --model\n",
+                eval->verb, dim, kind->name);
+        return WEFT_EXIT_FAILED;
+    }
+    if (weft_ml_model_init(&eval->file.model, kind, &settings, 0, &eval->dataset) != WEFT_OK) {
+        return fail(eval, "the model predicts ratings, and the format of the data has none");
+    }
+    return WEFT_EXIT_OK;
+}
+
 static int load_data(struct eval *eval)
 {
     struct weft_ml_error error = {.text = ""};
@@ -63,6 +90,9 @@ static int load_data(struct eval *eval)
     if (weft_job_locate(&job, &error, path) != WEFT_OK ||
         weft_ml_dataset_load(path, format, &error, &eval->dataset) != WEFT_OK) {
         return fail(eval, error.text);
+    }
+    if (eval->is_checkpoint) {
+        return name_model(eval);
     }
     if (eval->file.model.kind->predicts_ratings && !eval->dataset.has_ratings) {
         return fail(eval, "the model predicts ratings, and the format of the data has none");
@@ -104,7 +134,18 @@ static int choose_rows(struct eval *eval)
 static int load(struct eval *eval)
 {
     struct weft_ckpt_error error = {.text = ""};
-    if (weft_model_file_load(eval->model_path, &eval->file, &error) != WEFT_OK) {
+    struct stat info;
+    eval->is_checkpoint = stat(eval->model_path, &info) == 0 && S_ISDIR(info.st_mode);
+    if (eval->is_checkpoint && eval->format_name == NULL) {
+        return fail(eval, "a checkpoint does not say of which data it is: --format");
+    }
+    if (!eval->is_checkpoint && eval->kind != NULL) {
+        return fail(eval, "--model goes with a checkpoint; a saved model knows what it is");
+    }
+    weft_status read = eval->is_checkpoint
+                           ? weft_model_checkpoint_load(eval->model_path, &eval->file, &error)
+                           : weft_model_file_load(eval->model_path, &eval->file, &error);
+    if (read != WEFT_OK) {
         return fail(eval, error.text);
     }
     int status = load_data(eval);
@@ -190,8 +231,10 @@ int weft_cli_eval(int argc, char **argv)
 {
     struct eval eval = {.verb = "eval", .which = ROWS_TEST};
     const struct weft_option options[] = {
-        {"model-file", "FILE", "what `weft train --save` wrote", WEFT_OPTION_STRING,
-         .value = &eval.model_path, .fallback = ""},
+        {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",
+         WEFT_OPTION_STRING, .value = &eval.model_path, .fallback = ""},
+        {"model", "NAME", "of a checkpoint: lr, fm or mf", WEFT_OPTION_CUSTOM, .value = &eval.kind,
+         .parse = weft_job_parse_model, .fallback = "lr; a saved model knows"},
         {"data", "PATH", "data file, found as `weft train` finds it", WEFT_OPTION_STRING,
          .value = &eval.data, .fallback = ""},
         {"format", "NAME", "of the data", WEFT_OPTION_CUSTOM, .value = &eval.format_name,
@@ -206,9 +249,11 @@ int weft_cli_eval(int argc, char **argv)
         .summary = "how good a saved model is on a data file",
         .description =
             "AUC and log-loss, or for a model of ratings the RMSE. Features that the model does not\n"
-            "know count as absent.",
+            "know count as absent. Of a directory of checkpoints the newest is read; its data are\n"
+            "to be those of the training where the model is mf: the mean rating is not in it.",
         .example = "  weft train --model fm --save model.safetensors\n"
-                   "  weft eval --model-file model.safetensors --data adult.data",
+                   "  weft eval --model-file model.safetensors --data adult.data\n"
+                   "  weft eval --model-file ckpt --model fm --format adult --data adult.data",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
@@ -262,8 +307,10 @@ int weft_cli_predict(int argc, char **argv)
 {
     struct eval eval = {.verb = "predict", .which = ROWS_ALL};
     const struct weft_option options[] = {
-        {"model-file", "FILE", "what `weft train --save` wrote", WEFT_OPTION_STRING,
-         .value = &eval.model_path, .fallback = ""},
+        {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",
+         WEFT_OPTION_STRING, .value = &eval.model_path, .fallback = ""},
+        {"model", "NAME", "of a checkpoint: lr, fm or mf", WEFT_OPTION_CUSTOM, .value = &eval.kind,
+         .parse = weft_job_parse_model, .fallback = "lr; a saved model knows"},
         {"data", "PATH", "data file, found as `weft train` finds it", WEFT_OPTION_STRING,
          .value = &eval.data, .fallback = ""},
         {"format", "NAME", "of the data", WEFT_OPTION_CUSTOM, .value = &eval.format_name,

@@ -107,6 +107,27 @@ for file in cut damaged later empty ratings.csv none; do
         --model-file "$tap_tmp/$file" --data "$tap_tmp/ratings.csv"
     tap_like "and named" "$(cat "$tap_tmp/run.out")" "^weft eval: $tap_tmp/$file: "
 done
+# ---- a checkpoint as a model: two shards, the newest a delta ----
+train check mf ratings.csv --factors 4 --loss-bound 0 --checkpoint "$tap_tmp/ckpt" \
+    --checkpoint-every 40 --checkpoint-whole-every 4
+tap_run "eval of its checkpoint" sh -c '"$WEFT_BIN" eval --model-file "$0" --model mf \
+    --format movielens --data "$1" --json >"$2"' "$tap_tmp/ckpt" "$tap_tmp/ratings.csv" \
+    "$tap_tmp/eval.json"
+rmse=$(jq .test_rmse "$tap_tmp/check.json")
+holds "the test of the training" eval "(.rmse - $rmse | fabs) < 1e-9 and .features_unknown == 0"
+tap_run "predict from it" "$WEFT_BIN" predict --model-file "$tap_tmp/ckpt" --model mf \
+    --format movielens --data "$tap_tmp/ratings.csv" --rows test --output "$tap_tmp/ckpt.out"
+tap_run_fails "of another model" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/ckpt" \
+    --format movielens --data "$tap_tmp/ratings.csv"
+tap_like "which is said" "$(cat "$tap_tmp/run.out")" 'have 5 floats, which is no lr; say which model'
+tap_run_fails "a format is wanted" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/ckpt" --model mf \
+    --data "$tap_tmp/ratings.csv"
+mkdir "$tap_tmp/nothing"
+tap_run_fails "a directory without" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/nothing" --model mf \
+    --format movielens --data "$tap_tmp/ratings.csv"
+tap_like "is named" "$(cat "$tap_tmp/run.out")" "^weft eval: $tap_tmp/nothing: it holds no checkpoint"
+tap_run_fails "a saved model is what it is" 1 "$WEFT_BIN" eval --model-file "$saved" --model fm \
+    --data "$tap_tmp/ratings.csv"
 tap_run_fails "a model of ratings on data without" 1 "$WEFT_BIN" eval --model-file "$saved" \
     --format adult --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst"
 tap_run_fails "no model named" 2 "$WEFT_BIN" eval --data x
