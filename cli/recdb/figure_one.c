@@ -278,7 +278,7 @@ static void hot(const struct weft_figure_run *run, struct weft_figure *figure, F
     fprintf(body,
             "EOD\nset style fill solid 0.8\nset boxwidth 0.6\nset yrange [0:100]\n"
             "set ylabel '%% of all updates'\nset xlabel 'the most updated parameters'\n"
-            "set grid y\nset key left top\n"
+            "set grid y\nset key outside top center horizontal\n"
             "plot $hot using 0:2:xtic(1) with boxes title 'share%s'%s\n",
             run->hotness.exact ? "" : ", at most",
             run->hotness.exact ? ""

@@ -43,13 +43,15 @@ static bool scales_differ(const struct weft_figure_run *runs, unsigned count)
     return false;
 }
 
-/* The runs in order, those that lack CPU times left out. The number of them. */
+/* The runs in order; left out are those whose servers' CPU time is not known, or not apart from that of
+ * workers in the same process (`weft load --local`). The number of them. */
 static unsigned sorted(const struct weft_figure_run *runs, unsigned count,
                        const struct weft_figure_run **sorted_p)
 {
     unsigned kept = 0;
     for (unsigned i = 0; i < count; i++) {
-        bool good = runs[i].digest.roles[1].wall_ns > 0 && runs[i].digest.roles[1].cpu_ns > 0 &&
+        const struct weft_recdb_role *roles = runs[i].digest.roles;
+        bool good = roles[0].processes > 0 && roles[1].wall_ns > 0 && roles[1].cpu_ns > 0 &&
                     weft_recdb_digest_rpcs(&runs[i].digest) > 0;
         if (good) {
             sorted_p[kept++] = &runs[i];
@@ -64,8 +66,9 @@ static bool compares(const struct weft_figure_run *runs, unsigned count, unsigne
 {
     const char *why = !scales_differ(runs, count) ? "it compares runs with different numbers of "
                                                     "workers; give several files"
-                      : kept < 2                  ? "the CPU times of servers are missing"
-                                                  : "";
+                      : kept < 2 ? "the CPU times of servers are missing, or workers are in the "
+                                   "same process (weft load --local)"
+                                 : "";
     snprintf(figure->why_not, sizeof(figure->why_not), "%s", why);
     return why[0] == '\0';
 }
@@ -107,7 +110,8 @@ static void cpu(const struct weft_figure_run *runs, unsigned count, struct weft_
                 utilisation(&run->digest.roles[0]), utilisation(&run->digest.roles[1]));
     }
     fprintf(body, "EOD\nset style data histogram\nset style histogram clustered gap 1\n"
-                  "set style fill solid 0.8\nset yrange [0:*]\nset grid y\nset key left top\n"
+                  "set style fill solid 0.8\nset yrange [0:*]\nset grid y\nset key outside top "
+                  "center horizontal\n"
                   "set xlabel 'workers+servers'\nset ylabel 'CPU utilisation, %%'\n"
                   "plot $cpu using 2:xtic(1) title 'workers', '' using 3 title 'servers'\n");
 }
@@ -200,7 +204,7 @@ static void cost(const struct weft_figure_run *runs, unsigned count, struct weft
     cost_data(body, in_order, kept, "tcp");
     fprintf(body,
             "set grid\nset xlabel 'workers (connections)'\nset xrange [0:*]\nset yrange [0:*]\n"
-            "set y2range [0:*]\nset y2tics\nset key left top\n"
+            "set y2range [0:*]\nset y2tics\nset key outside top center horizontal\n"
             "set ylabel 'server CPU of an RPC, us'\nset y2label 'mean latency of an RPC, us'\n"
             "plot $weft using 1:2 with linespoints lw 2 pt 7 lc 1 title 'weft, CPU'");
     fprintf(body, ", '' using 1:3 axes x1y2 with linespoints dt 2 pt 6 lc 1 title 'weft, latency'");

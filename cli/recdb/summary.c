@@ -245,8 +245,10 @@ static void print_text(struct weft_recdb *db, struct weft_recdb_digest *d)
     for (unsigned i = 0; i < 2; i++) {
         const struct weft_recdb_role *role = &d->roles[i];
         if (role->wall_ns > 0) {
-            printf("%s CPU: %.3f s in %" PRIu64 " processes, %.1f %% of their time\n", names[i],
-                   (double)role->cpu_ns / 1e9, role->processes, 100 * utilisation(role));
+            bool both = i == 1 && d->roles[0].processes == 0 && d->workers.count > 0;
+            printf("%s CPU: %.3f s in %" PRIu64 " processes, %.1f %% of their time%s\n", names[i],
+                   (double)role->cpu_ns / 1e9, role->processes, 100 * utilisation(role),
+                   both ? "; the workers' is in it, for they are no processes of their own" : "");
         }
     }
 }

@@ -101,6 +101,12 @@ done
 figures s4.db s16.db s64.db t4.db t16.db t64.db -o both --only 9 >/dev/null
 tap_is "cost that does not" "$(of both 9 verdict)" differs
 tap_like "beside TCP's" "$(of both 9 here)" '^weft: .*(1.00 times: flat).*; tcp: .*(16.00 times: it grows)'
+for workers in 4 64; do
+    sql t$workers.db "DELETE FROM process WHERE role = 'worker'"
+done
+tap_like "CPU of servers and workers in one process tells nothing" \
+    "$(figures t4.db t64.db -o mixed --only 8,9)" '^figure 9 is left out: .*weft load --local'
+tap_like "which summary says, too" "$("$WEFT_BIN" trace summary t4.db)" '^server CPU: .*workers'
 mkdir twin && cp s4.db twin/s4.db
 figures s4.db twin/s4.db -o twins --only 5 >/dev/null
 tap_is "two files of one name" "$(no_pngs twins)" 2
