@@ -135,9 +135,17 @@ bool weft_recording_close(struct weft_recording *recording, const char *verb)
         return true;
     }
     recording->recorder = NULL;
+    struct weft_recorder_counts counts;
+    weft_recorder_finish(recorder);
+    weft_recorder_counts(recorder, &counts);
     char *spool = strdup(weft_recorder_spool(recorder));
     weft_recorder_free(recorder);
-    if (spool != NULL && !recording->spool_only) {
+    /* Of a process that never got going: the next attempt shall not find a file in its way. */
+    bool nothing = counts.records == 0 && counts.dropped == 0;
+    if (spool != NULL && !recording->spool_only && nothing) {
+        fprintf(stderr, "weft %s: nothing was recorded; %s was not made\n", verb, recording->path);
+        (void)unlink(spool);
+    } else if (spool != NULL && !recording->spool_only) {
         struct weft_records_sum sum;
         good = make((const char *const[]){spool}, 1, recording->path, false, verb, &sum);
     }

@@ -138,6 +138,9 @@ tap_run "a worker by hand" "$WEFT_BIN" worker --security none --peer-timeout 60 
     --data "$data" --epochs 1 --records s.db
 tap_run_fails "a second server with the same file" 1 "$WEFT_BIN" server --security none --port 0 \
     --records s.db
+tap_run_fails "a server whose port is taken" 1 "$WEFT_BIN" server --security none --port "$port" \
+    --records p.db
+tap_is "leaves nothing in the way of the next attempt" "$(ls p.db* 2>/dev/null)" ""
 kill "$server"
 wait "$server"
 tap_is "one file of both" "$(ask s.db "SELECT (SELECT count(*) FROM process), count(*) > 0,
