@@ -4,7 +4,7 @@
 #define WEFT_CLI_TOP_TARGET_H
 
 #include "cli/metrics.h"
-#include "cli/top/samples.h"
+#include "obs/samples.h"
 
 enum { WEFT_TOP_TARGETS_MAX = 128, WEFT_TOP_HOT_MAX = 10, WEFT_TOP_NAME_BYTES = 80 };
 

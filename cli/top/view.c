@@ -19,6 +19,10 @@
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     size_t end = strnlen(text, width);
+    /* Names and ids are others' words: none of them shall speak to the terminal. */
+    for (size_t i = 0; i < end; i++) {
+        text[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+    }
     while (end > 0 && text[end - 1] == ' ') {
         end--;
     }

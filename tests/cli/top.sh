@@ -38,7 +38,7 @@ tap_is "a server that answers" "$?" 0
 tap_like "with its address" "$(cat seen.txt)" "^127.0.0.1:$port "
 tap_is "and its hottest rows" "$(grep -A9 '^HOT ROWS' seen.txt)" "HOT ROWS OF TABLE 0   updates    share
 18446744073709551615      500  50.000 %
-7                         250  25.000 %
+7?[2J                     250  25.000 %
 9                           1   0.100 %"
 
 # One that names the others, as weft train does.

@@ -6,7 +6,7 @@ import json
 import sys
 
 HOT = {"updates": 1000, "rows": [{"id": str(n), "updates": u, "shard": 0}
-                                 for n, u in ((18446744073709551615, 500), (7, 250), (9, 1))]}
+                                 for n, u in ((18446744073709551615, 500), ("7\x1b[2J", 250), (9, 1))]}
 
 
 class Answer(http.server.BaseHTTPRequestHandler):

@@ -3,8 +3,8 @@
  * What is not a sample of the format is passed over; more than WEFT_SAMPLES_MAX are not kept. Names
  * and labels point into the text, which the scrape owns.
  */
-#ifndef WEFT_CLI_TOP_SAMPLES_H
-#define WEFT_CLI_TOP_SAMPLES_H
+#ifndef WEFT_OBS_SAMPLES_H
+#define WEFT_OBS_SAMPLES_H
 
 #include "base/status.h"
 

@@ -1,4 +1,4 @@
-#include "cli/top/samples.h"
+#include "obs/samples.h"
 
 #include <stdio.h>
 #include <stdlib.h>
