@@ -107,10 +107,13 @@ static inline void table_touch(struct weft_table *table, struct weft_table_row *
 /* hot.c: put a row on the list that is not there. */
 void weft_table_hot_add(struct weft_table *table, struct weft_table_row *row);
 
-/* After the row's count has grown. */
+/* After the row's count has grown. One branch that is hardly ever taken: whether a row is hot is what
+ * no processor foresees. */
 static inline void table_hot_look(struct weft_table *table, struct weft_table_row *row)
 {
-    if (row->count >= table->hot.threshold && (row->number & TABLE_ROW_HOT) == 0) {
+    uint32_t is_unmarked = (row->number & TABLE_ROW_HOT) == 0;
+    uint32_t reaches = row->count >= table->hot.threshold;
+    if (__builtin_expect(is_unmarked & reaches, 0)) {
         weft_table_hot_add(table, row);
     }
 }
