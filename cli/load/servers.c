@@ -11,6 +11,7 @@ enum {
     SLOTS = 4,           /* pushes, and pulls, of one worker taken at a time */
     TX_WINDOW = 256,     /* packets in flight to one worker: the least that there is */
     PEER_TIMEOUT_S = 60, /* hundreds of endpoints share a few CPUs: silence is no death */
+    HOT_TOP = 20000,     /* as `weft server` */
 };
 
 /* ---- named ones ------------------------------------------------------------------------------ */
@@ -84,6 +85,7 @@ static struct weft_shard_thread_config thread_config(const struct weft_load_serv
         .rows_max = rows_of_shard(servers),
         .tables_max = 1,
         .dim_max = workload->dim,
+        .hot_top = HOT_TOP,
         .push_slots = SLOTS,
         .pull_slots = SLOTS,
         .rows_per_rpc_max = workload->rows > 0 ? workload->rows : 1,
