@@ -144,6 +144,17 @@ uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *c
     return applied;
 }
 
+/* A row of the chunk has come to the threshold of ps/hot.h: rare, and so not in the loop. */
+static void look_at_all(struct weft_table *table, struct weft_table_row *const *rows,
+                        uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (rows[i] != NULL) {
+            table_hot_look(table, rows[i]);
+        }
+    }
+}
+
 /* The usual tables: rows of one block, sparse, gradients taken as they are; steps of SGD as they
  * come, or sums. For the usual lengths the compiler knows the count of the inner loop; what is
  * computed is the same, bit for bit, as in weft_table_apply_any (tests/unit/test_ps_index.c). */
@@ -155,7 +166,8 @@ uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *c
         const uint32_t at = adds ? table->sums_at : 0, now = table->now;                           \
         const float rate = table->spec.learning_rate, divisor = (float)table->averaged;            \
         const bool watched = table->watch != NULL && (!adds || table->watch->is_cut);              \
-        uint32_t applied = 0;                                                                      \
+        const uint64_t hot_from = table->hot.threshold;                                            \
+        uint32_t applied = 0, reached = 0;                                                         \
         for (uint32_t i = 0; i < count; i++, blocks += sizeof(float) * dim) {                      \
             struct weft_table_row *row = rows[i];                                                  \
             if (i + AHEAD < count) {                                                               \
@@ -183,8 +195,11 @@ uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *c
             }                                                                                      \
             row->clock = now;                                                                      \
             row->count += row->count < UINT32_MAX;                                                 \
-            table_hot_look(table, row);                                                            \
+            reached |= table_hot_reaches(row, hot_from);                                           \
             applied++;                                                                             \
+        }                                                                                          \
+        if (reached) {                                                                             \
+            look_at_all(table, rows, count);                                                       \
         }                                                                                          \
         table->hot.updates += applied;                                                             \
         return applied;                                                                            \

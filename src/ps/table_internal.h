@@ -107,13 +107,19 @@ static inline void table_touch(struct weft_table *table, struct weft_table_row *
 /* hot.c: put a row on the list that is not there. */
 void weft_table_hot_add(struct weft_table *table, struct weft_table_row *row);
 
-/* After the row's count has grown. One branch that is hardly ever taken: whether a row is hot is what
- * no processor foresees. */
-static inline void table_hot_look(struct weft_table *table, struct weft_table_row *row)
+/* Its count has come to the threshold, and it is not on the list. Two comparisons and no branch: whether
+ * a row is hot is what no processor foresees. */
+static inline uint32_t table_hot_reaches(const struct weft_table_row *row, uint64_t threshold)
 {
     uint32_t is_unmarked = (row->number & TABLE_ROW_HOT) == 0;
-    uint32_t reaches = row->count >= table->hot.threshold;
-    if (__builtin_expect(is_unmarked & reaches, 0)) {
+    uint32_t reaches = row->count >= threshold;
+    return is_unmarked & reaches;
+}
+
+/* After the row's count has grown. */
+static inline void table_hot_look(struct weft_table *table, struct weft_table_row *row)
+{
+    if (__builtin_expect(table_hot_reaches(row, table->hot.threshold), 0)) {
         weft_table_hot_add(table, row);
     }
 }
