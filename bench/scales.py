@@ -93,9 +93,7 @@ unset multiplot
 def plot(runs, path):
     cpu = stages = ""
     for run in runs:
-        about = run["run"]
-        name = f"\"{run['scale']}\\\\n{about['workers']}+{about['servers']}\""
-        cpu += (f"{name} {run['server_cpu_us_per_rpc']} "
+        cpu += (f"{run['scale']} {run['server_cpu_us_per_rpc']} "
                 f"{run['worker_cpu_s'] / run['rpcs'] * 1e6}\n")
         for kind in ("push", "pull"):
             parts = [run["breakdown_us"][kind][stage] for stage in STAGES]
