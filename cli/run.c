@@ -72,6 +72,7 @@ struct run {
     uint64_t restart_ns[1 + WEFT_JOB_SHARDS_MAX + WEFT_JOB_WORKERS_MAX]; /* due; 0 = not */
     char *scheduler_words[16];
     char *server_words[WEFT_JOB_SHARDS_MAX][SERVER_WORDS_MAX];
+    bool was_ready[WEFT_JOB_SHARDS_MAX]; /* servers, once at least */
     int interrupted;
     char error[640]; /* why the run is over; "" = it is not */
 };
@@ -251,6 +252,13 @@ static void keep_ports(struct run *run, uint32_t server)
         size_t used = strlen(text);
         snprintf(text + used, sizeof(text) - used, "%s%u", i > 0 ? "," : "",
                  run->ports[server * run->shards_per_server + i]);
+    }
+    if (!run->was_ready[server]) {
+        /* The next process goes on from the checkpoints of this one. */
+        run->was_ready[server] = true;
+        replace_last(run->server_words[server], "--restarted");
+        word(run->server_words[server], "%s", text);
+        return;
     }
     replace_last(run->server_words[server], text);
 }

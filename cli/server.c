@@ -121,7 +121,7 @@ static int open_checkpoints(struct server *server)
     if (server->checkpoints.directory == NULL) {
         return WEFT_EXIT_OK;
     }
-    server->checkpoints.restarted = server->restarted || server->membership.launch.restart > 0;
+    server->checkpoints.restarted = server->restarted;
     struct weft_checkpoint_config config = {.options = server->checkpoints,
                                             .first = server->shard_base,
                                             .count = server->shards_here,
@@ -678,7 +678,7 @@ int weft_cli_server(int argc, char **argv)
         WEFT_RECORDING_CHILD_OPTION(&server.recording),
         {"ports", "P,...", "one for each shard, from `weft run`", WEFT_OPTION_STRING,
          .value = &server.ports, .hidden = true},
-        {"restarted", NULL, "in place of one that died, from `weft train`", WEFT_OPTION_FLAG,
+        {"restarted", NULL, "in place of one that was ready and died, from `weft run`", WEFT_OPTION_FLAG,
          .value = &server.restarted, .hidden = true},
         {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
          .value = &server.control_fd, .hidden = true},
