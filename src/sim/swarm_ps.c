@@ -4,6 +4,7 @@
 #include "ps/client.h"
 #include "ps/shard.h"
 #include "sim/plan.h"
+#include "sim/saved.h"
 #include "sim/swarm_table.h"
 #include "sim/world.h"
 #include "wire/packet.h"
@@ -14,10 +15,11 @@
 #include <string.h>
 
 /* Bits of a float's mantissa bound workers x clocks. */
-enum { SHARDS_MAX = 4, WORKERS_MAX = 6, BITS_MAX = 22, IDS_MAX = 400 };
+enum { SHARDS_MAX = 4, WORKERS_MAX = 6, BITS_MAX = 22, IDS_MAX = 400, DEATHS_MAX = 4 };
 enum { STEPS_MAX = 20000000, SOCKET_PACKETS = 4096 };
 
 static const uint64_t look_ns = 20 * WEFT_NS_PER_MS;
+static const uint64_t death_gap_ns = 30 * WEFT_NS_PER_MS;
 static const uint64_t drain_ns = 2 * WEFT_NS_PER_S;
 
 enum phase {
@@ -52,6 +54,11 @@ struct ps {
     uint64_t id[IDS_MAX];
     uint64_t picked[IDS_MAX];
     uint64_t closed_ns;
+    uint32_t deaths;  /* of shards, which come back from their last checkpoint; workers replay */
+    uint64_t died_ns; /* the last one */
+    struct weft_saved saved[SHARDS_MAX];
+    uint32_t lives[SHARDS_MAX]; /* behind the first */
+    uint32_t blocks;            /* of a row, once a shard has the table */
 };
 
 /* ---- drawing --------------------------------------------------------------------------------- */
@@ -66,6 +73,18 @@ static void packet_bytes(const struct ps *ps, uint32_t *most_p, uint32_t *least_
         *most_p = bytes > *most_p ? bytes : *most_p;
         *least_p = bytes < *least_p ? bytes : *least_p;
     }
+}
+
+/* Only where a restart may leave no trace: what is admitted or evicted depends on the order. */
+static uint32_t deaths_draw(const struct weft_swarm_table *table)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, table->seed, UINT64_C(0x646561746873));
+    bool leaves_none = table->flavour == WEFT_SWARM_PLAIN ||
+                       table->flavour == WEFT_SWARM_OPTIMIZER ||
+                       table->flavour == WEFT_SWARM_DENSE || table->flavour == WEFT_SWARM_WIDE;
+    uint32_t deaths = (uint32_t)weft_prng_below(&prng, 2 * DEATHS_MAX);
+    return leaves_none && table->push_bound_ppm == 0 && deaths <= DEATHS_MAX ? deaths : 0;
 }
 
 static void ps_draw(struct ps *ps, uint64_t seed)
@@ -110,6 +129,7 @@ static void ps_draw(struct ps *ps, uint64_t seed)
     for (uint32_t i = 0; ps->table.flavour == WEFT_SWARM_DENSE && i < IDS_MAX; i++) {
         ps->id[i] = i;
     }
+    ps->deaths = deaths_draw(&ps->table);
     ps->plan.limit_ns = ps->plan.heal_ns + 30 * WEFT_NS_PER_S;
 }
 
@@ -147,10 +167,9 @@ static void check_truth(struct ps *ps, uint32_t i, uint32_t version, const float
         lost &= row[d] == 0;
     }
     if (!lost && memcmp(row, truth, ps->table.spec.dim * sizeof(float)) != 0) {
-        weft_world_fail(ps->world,
-                        "row %" PRIu32 " %s is %.9g %.9g, not %.9g %.9g, after %" PRIu32 " clocks",
-                        i, where, (double)row[0], (double)row[1], (double)truth[0],
-                        (double)truth[1], version);
+        weft_world_fail(
+            ps->world, "row %" PRIu32 " %s is %.9g %.9g, not %.9g %.9g, after %" PRIu32 " clocks",
+            i, where, (double)row[0], (double)row[1], (double)truth[0], (double)truth[1], version);
     }
 }
 
@@ -261,8 +280,8 @@ static weft_status start_push(struct ps *ps, uint32_t w, uint64_t now_ns)
                                            .n = worker->n,
                                            .ids = vector ? NULL : ps->picked,
                                            .rows = rows};
-    weft_status status = weft_ps_push_lists(worker->client, &list, 1, ps->table.push_bound_ppm,
-                                            now_ns, &worker->op);
+    weft_status status =
+        weft_ps_push_lists(worker->client, &list, 1, ps->table.push_bound_ppm, now_ns, &worker->op);
     free(rows);
     return status;
 }
@@ -270,7 +289,7 @@ static weft_status start_push(struct ps *ps, uint32_t w, uint64_t now_ns)
 /* Elements of a row; clients may have cut rows shorter than the seed said. */
 static uint32_t blocks_of(const struct ps *ps)
 {
-    return weft_table_blocks(&weft_shard_table(ps->shard[0], ps->table.spec.table)->spec);
+    return ps->blocks;
 }
 
 static weft_status start_pull(struct ps *ps, uint32_t w, uint64_t now_ns)
@@ -374,7 +393,7 @@ static void give_slabs(struct weft_shard *shard)
 static void on_event(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns)
 {
     struct ps *ps = self;
-    if (event->type == WEFT_EVENT_PEER_DOWN) {
+    if (event->type == WEFT_EVENT_PEER_DOWN && ps->deaths == 0) {
         weft_world_fail(ps->world, "host %" PRIu32 ": PEER_DOWN (%d), but nobody died", host,
                         (int)event->down);
     }
@@ -387,11 +406,43 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     }
 }
 
+static void connect_again(struct ps *ps, uint32_t w, uint64_t now_ns)
+{
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        uint64_t until_ns;
+        weft_peer peer;
+        if (weft_ps_client_away(ps->worker[w].client, s, &until_ns)) {
+            struct weft_addr addr = weft_world_addr(s);
+            weft_status status =
+                weft_ep_connect(weft_world_ep(ps->world, ps->shards + w), &addr, now_ns, &peer);
+            WEFT_ASSERT(status == WEFT_OK);
+            status = weft_ps_client_reconnect(ps->worker[w].client, s, peer, now_ns);
+            WEFT_ASSERT(status == WEFT_OK);
+        }
+    }
+}
+
+/* A shard may be dead when it is asked. */
+static void note_blocks(struct ps *ps, uint32_t s)
+{
+    const struct weft_table *table = weft_shard_table(ps->shard[s], ps->table.spec.table);
+    ps->blocks = table != NULL ? weft_table_blocks(&table->spec) : ps->blocks;
+}
+
+static void save(struct ps *ps, uint32_t s, uint64_t now_ns)
+{
+    if (ps->deaths > 0 && weft_saved_poll(&ps->saved[s], ps->shard[s])) {
+        weft_shard_durable(ps->shard[s]);
+        weft_shard_progress(ps->shard[s], now_ns);
+    }
+}
+
 static void on_batch(void *self, uint32_t host, uint64_t now_ns)
 {
     struct ps *ps = self;
     if (host >= ps->shards) {
         uint32_t w = host - ps->shards;
+        connect_again(ps, w, now_ns);
         weft_ps_client_progress(ps->worker[w].client, now_ns);
         while (weft_world_wrong(ps->world)[0] == '\0' && worker_step(ps, w, now_ns)) {
             weft_ps_client_progress(ps->worker[w].client, now_ns);
@@ -400,6 +451,8 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
     }
     do {
         weft_shard_progress(ps->shard[host], now_ns);
+        save(ps, host, now_ns);
+        note_blocks(ps, host);
     } while (weft_shard_has_work(ps->shard[host]));
     give_slabs(ps->shard[host]);
 }
@@ -417,6 +470,10 @@ static struct weft_shard_config shard_config(const struct ps *ps, uint32_t shard
     config.step_rows = 50; /* fewer than there are: clocks end in slices */
     config.rows_per_rpc_max = ps->rows_per_rpc;
     config.slab_bytes = 1 << 20; /* twice the rows of the longest packet, at least */
+    if (ps->deaths > 0) {
+        config.checkpoints = true;
+        config.chunks_max = 4 * IDS_MAX;
+    }
     config.clock_ns = clock_ns;
     config.clock_arg = ps->world;
     return config;
@@ -435,12 +492,17 @@ static struct weft_ps_client_config client_config(const struct ps *ps, uint32_t 
     config.rows_per_rpc_max = ps->rows_per_rpc;
     config.dim_max = ps->table.spec.dim;
     config.missed_max = IDS_MAX;
+    if (ps->deaths > 0) {
+        config.reconnect_ns = 100 * WEFT_NS_PER_S;
+        config.replay_bytes = 16 << 20;
+    }
     config.clock_ns = clock_ns;
     config.clock_arg = ps->world;
     return config;
 }
 
-static void host_init(struct ps *ps, uint32_t host, uint64_t name, uint32_t expects)
+static struct weft_world_host_config host_config(struct ps *ps, uint32_t host, uint64_t name,
+                                                 uint32_t expects)
 {
     struct weft_world_host_config config = {
         .ep = ps->plan.host[host].ep,
@@ -452,8 +514,37 @@ static void host_init(struct ps *ps, uint32_t host, uint64_t name, uint32_t expe
     config.ep.expects_max = expects;
     config.ep.chunks_max = 4 * IDS_MAX;
     config.ep.peer_timeout_ns = ps->plan.heal_ns + 20 * WEFT_NS_PER_S;
+    if (ps->deaths > 0) {
+        config.ep.keepalive_ns = 300 * WEFT_NS_PER_MS;
+    }
+    return config;
+}
+
+static void host_init(struct ps *ps, uint32_t host, uint64_t name, uint32_t expects)
+{
+    struct weft_world_host_config config = host_config(ps, host, name, expects);
     weft_status status = weft_world_host_init(ps->world, host, &config);
     WEFT_ASSERT(status == WEFT_OK);
+}
+
+static void shard_dies(struct ps *ps, uint32_t s)
+{
+    struct weft_shard_config config = shard_config(ps, s);
+    struct weft_world_host_config host =
+        host_config(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
+    host.ep.incarnation += ++ps->lives[s];
+    host.ep.seed += ps->lives[s];
+    weft_status status = weft_world_restart(ps->world, s, &host);
+    WEFT_ASSERT(status == WEFT_OK);
+    void *slab;
+    while ((slab = weft_shard_take_slab(ps->shard[s])) != NULL) {
+        free(slab);
+    }
+    weft_shard_free(ps->shard[s]);
+    status = weft_shard_new(&config, weft_ep_msgr(weft_world_ep(ps->world, s)), &ps->shard[s]);
+    WEFT_ASSERT(status == WEFT_OK);
+    weft_saved_restore(&ps->saved[s], ps->shard[s]);
+    weft_world_wake(ps->world, s, weft_world_now_ns(ps->world));
 }
 
 static void make_shard(struct ps *ps, uint32_t s)
@@ -498,6 +589,9 @@ static struct ps *ps_new(uint64_t seed, const struct weft_world_tap *tap)
     };
     config.tap = tap != NULL ? *tap : config.tap;
     ps->world = weft_world_new(&config);
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        weft_saved_init(&ps->saved[s], 2, ps->table.workers);
+    }
     weft_plan_build(&ps->plan, weft_world_net(ps->world));
     for (uint32_t s = 0; s < ps->shards; s++) {
         make_shard(ps, s);
@@ -518,6 +612,7 @@ static void ps_free(struct ps *ps)
             free(slab);
         }
         weft_shard_free(ps->shard[s]);
+        weft_saved_fini(&ps->saved[s]);
     }
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         weft_ps_client_free(ps->worker[w].client);
@@ -540,6 +635,10 @@ static const char *waits(const struct ps *ps)
         }
     }
     for (uint32_t s = 0; s < ps->shards; s++) {
+        if (ps->deaths > 0 &&
+            weft_shard_clock(ps->shard[s], ps->table.spec.table) != ps->table.clocks) {
+            return "a shard that died has not been told all again";
+        }
         if (weft_shard_busy(ps->shard[s])) {
             return "a shard is busy although all workers have finished";
         }
@@ -634,13 +733,36 @@ static bool run_until(struct ps *ps, uint64_t until_ns)
     return end != WEFT_WORLD_BROKEN && end != WEFT_WORLD_STEPS;
 }
 
+/* Checkpoints and deaths, at any time. False: something is wrong already. */
+static bool run_deaths(struct ps *ps)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x64696573));
+    for (uint32_t i = 0; i < 3 * ps->deaths; i++) {
+        ps->died_ns += weft_prng_below(&prng, death_gap_ns);
+        uint32_t s = (uint32_t)weft_prng_below(&prng, ps->shards);
+        if (!run_until(ps, ps->died_ns)) {
+            return false;
+        }
+        if (i % 3 == 2) {
+            shard_dies(ps, s);
+        } else {
+            weft_saved_begin(&ps->saved[s], ps->shard[s]);
+        }
+    }
+    return true;
+}
+
 static void ps_run(struct ps *ps)
 {
-    if (!run_until(ps, ps->plan.heal_ns)) {
+    if (!run_deaths(ps)) {
+        return;
+    }
+    if (!run_until(ps, weft_max_u64(ps->died_ns, ps->plan.heal_ns))) {
         return;
     }
     weft_net_heal(weft_world_net(ps->world));
-    uint64_t at_ns = ps->plan.heal_ns;
+    uint64_t at_ns = weft_max_u64(ps->died_ns, ps->plan.heal_ns);
     while (waits(ps) != NULL) {
         if (at_ns > ps->plan.limit_ns ||
             weft_net_next_ns(weft_world_net(ps->world)) == WEFT_NEVER) {
@@ -661,15 +783,14 @@ static void describe(const struct ps *ps, char *text, size_t bytes)
 {
     static const char *const modes[] = {"BSP", "SSP", "ASP"};
     const struct weft_swarm_table *table = &ps->table;
-    int used =
-        snprintf(text, bytes,
-                 "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
-                 " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
-                 " rows an RPC, bounds %u and %u ppm; %s, optimizer %u\n",
-                 ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
-                 modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc,
-                 table->push_bound_ppm, table->pull_bound_ppm, weft_swarm_table_name(table),
-                 table->spec.optimizer);
+    int used = snprintf(
+        text, bytes,
+        "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
+        " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
+        " rows an RPC, bounds %u and %u ppm; %s, optimizer %u, %" PRIu32 " deaths of shards\n",
+        ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
+        modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc, table->push_bound_ppm,
+        table->pull_bound_ppm, weft_swarm_table_name(table), table->spec.optimizer, ps->deaths);
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
 
