@@ -16,12 +16,15 @@ def size(fd, rows, columns):
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-def wait_for(fd, text):
+def wait_for(fd, text, nudge):
+    """ncurses notices a SIGWINCH only while it waits for a key: nudge again until it did."""
     seen, until = b"", time.monotonic() + 120
     while text not in seen:
-        ready = select.select([fd], [], [], max(0, until - time.monotonic()))[0]
-        if not ready:
-            sys.exit("not seen: %r in %r" % (text, seen))
+        if not select.select([fd], [], [], 0.5)[0]:
+            if time.monotonic() > until:
+                sys.exit("not seen: %r in %r" % (text, seen))
+            nudge()
+            continue
         try:
             seen += os.read(fd, 65536)
         except OSError:
@@ -33,11 +36,10 @@ if pid == 0:
     os.environ.update(TERM="xterm", LANG="C")
     os.execv(sys.argv[1], [sys.argv[1], "top", "--interval-ms", "3600000", sys.argv[2]])
 size(fd, 24, 80)
-wait_for(fd, b"q quit")
+wait_for(fd, b"q quit", lambda: None)
 print("shown")
 size(fd, 40, 100)
-os.kill(pid, signal.SIGWINCH)
-wait_for(fd, b"q quit")
+wait_for(fd, b"q quit", lambda: os.kill(pid, signal.SIGWINCH))
 print("shown again in another size")
 os.write(fd, b"q")
 until = time.monotonic() + 120
