@@ -553,8 +553,10 @@ static bool take_answer(struct weft_ps_client *client, const struct ps_part *par
     }
     bool good = reply_p->status == WEFT_RPC_OK;
     if (ps_part_resumes(part) && good) {
+        struct weft_rpc_pushes theirs;
         return event->elem_bytes == 1 &&
-               event->total == WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES;
+               event->total == WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES &&
+               weft_rpc_pushes_unpack(part->reply + WEFT_RPC_REPLY_BYTES, &theirs) == WEFT_OK;
     }
     bool rows_wanted = part->kind == WEFT_RPC_PULL && part->rows > 0 && good;
     if (!rows_wanted) {

@@ -286,7 +286,9 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
         return;
     }
     struct weft_rpc_pushes theirs;
-    weft_rpc_pushes_unpack(link->resume_reply + WEFT_RPC_REPLY_BYTES, &theirs);
+    weft_status status =
+        weft_rpc_pushes_unpack(link->resume_reply + WEFT_RPC_REPLY_BYTES, &theirs);
+    WEFT_ASSERT(status == WEFT_OK); /* looked at when it came */
     uint32_t again = weft_ps_log_again(client, part->table, part->shard, &theirs);
     link->resumed.pushes_again += again;
     struct weft_rpc_pushes ours = finished(client, part->table, part->shard, link->number);

@@ -161,7 +161,9 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
 {
     struct weft_table_spec spec;
     const uint8_t *body = (const uint8_t *)event->data + WEFT_RPC_REQUEST_BYTES;
-    if ((slot->rows > WEFT_RPC_SPEC_BYTES) != resumes(slot)) {
+    struct weft_rpc_pushes theirs;
+    if ((slot->rows > WEFT_RPC_SPEC_BYTES) != resumes(slot) ||
+        (resumes(slot) && weft_rpc_pushes_unpack(body + WEFT_RPC_SPEC_BYTES, &theirs) != WEFT_OK)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return false;
     }
@@ -190,8 +192,6 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
     shard->workers[slot->worker].wants_safe |= wants_safe;
     shard->safe_untold |= wants_safe;
     if (resumes(slot)) {
-        struct weft_rpc_pushes theirs;
-        weft_rpc_pushes_unpack(body + WEFT_RPC_SPEC_BYTES, &theirs);
         shard_slot_note(slot, weft_shard_again_resume(shard, slot, &theirs));
     }
     return true;

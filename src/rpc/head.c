@@ -104,14 +104,19 @@ void weft_rpc_pushes_pack(const struct weft_rpc_pushes *pushes, void *out)
     WEFT_ASSERT(!w.bad && weft_writer_left(&w) == 0);
 }
 
-void weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p)
+weft_status weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p)
 {
     struct weft_reader r = weft_reader_make(bytes, WEFT_RPC_PUSHES_BYTES);
-    pushes_p->newest = weft_read_u64(&r);
-    pushes_p->closed[0] = weft_read_u64(&r);
-    pushes_p->closed[1] = weft_read_u64(&r);
-    pushes_p->begun[0] = weft_read_u64(&r);
-    pushes_p->begun[1] = weft_read_u64(&r);
+    struct weft_rpc_pushes pushes = {.newest = weft_read_u64(&r)};
+    pushes.closed[0] = weft_read_u64(&r);
+    pushes.closed[1] = weft_read_u64(&r);
+    pushes.begun[0] = weft_read_u64(&r);
+    pushes.begun[1] = weft_read_u64(&r);
+    if (r.bad || pushes.newest > INT64_MAX) {
+        return WEFT_PROTO;
+    }
+    *pushes_p = pushes;
+    return WEFT_OK;
 }
 
 void weft_rpc_safe_pack(uint64_t number, void *out)

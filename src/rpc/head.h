@@ -150,7 +150,7 @@ void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out);
 /* What one end knows of a worker's pushes to a table of a shard, when they meet again: behind the
  * specification in a TABLE that says RESUME, and behind the head of its answer. */
 struct weft_rpc_pushes {
-    uint64_t newest;    /* largest number that was begun or closed; 0 = none */
+    uint64_t newest;    /* largest number that was begun or closed; 0 = none; < 2^63 */
     uint64_t closed[2]; /* bit i: newest - i is closed. Older numbers are */
     uint64_t begun[2];  /* the same of those of which some chunks are applied. From a worker: 0 */
 };
@@ -164,9 +164,10 @@ static inline bool weft_rpc_pushes_test(const struct weft_rpc_pushes *pushes, ui
            (back >= WEFT_RPC_PUSHES_BITS || (pushes->closed[back / 64] >> back % 64 & 1) != 0);
 }
 
-/* out and bytes have WEFT_RPC_PUSHES_BYTES. */
+/* out and bytes have WEFT_RPC_PUSHES_BYTES.
+ * Errors:  WEFT_PROTO  a number that nobody can have counted to: one more of it could overflow. */
 void weft_rpc_pushes_pack(const struct weft_rpc_pushes *pushes, void *out);
-void weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p);
+weft_status weft_rpc_pushes_unpack(const void *bytes, struct weft_rpc_pushes *pushes_p);
 
 /* out and bytes have WEFT_RPC_SAFE_BYTES. */
 void weft_rpc_safe_pack(uint64_t number, void *out);

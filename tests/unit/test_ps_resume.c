@@ -509,6 +509,35 @@ static void refused(void **state)
     cluster_stop(&c);
 }
 
+/* Numbers are added to: one near the end of u64 would make the worker count for ever. */
+static void numbers_that_nobody_counted_to(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct cluster_config config = cluster_config(1, 1);
+    config.incarnation = 1;
+    config.shard.chunks_max = 64;
+    config.client.reconnect_ns = WEFT_NS_PER_S;
+    cluster_start(&c, &config, 1, 7);
+    struct weft_table_spec spec = {
+        .dim = DIM, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = 1};
+    cluster_open(&c, &spec);
+    const struct weft_once pushes = {.newest = UINT64_MAX};
+    const uint64_t id = id_of(0);
+    float row[DIM] = {0};
+    weft_ps_op op;
+    fake_break(c.net, 0, 1);
+    cluster_run(&c);
+    weft_shard_restore_pushes(c.shard[0], 0, &pushes, 1);
+    assert_int_equal(weft_ps_pull(c.client[0], 0, &id, row, 1, 0, c.net->now_ns, &op), WEFT_OK);
+    assert_int_equal(weft_ps_client_reconnect(c.client[0], 0, fake_peer(0), 0), WEFT_OK);
+    fake_connect(c.net, 0, 1);
+    cluster_poll(&c);
+    assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_PROTO);
+    assert_int_equal(weft_ps_client_counters(c.client[0])->replies_bad, 1);
+    cluster_stop(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +550,7 @@ int main(void)
         cmocka_unit_test(log_is_emptied),
         cmocka_unit_test(log_is_full),
         cmocka_unit_test(log_needs_checkpoints),
+        cmocka_unit_test(numbers_that_nobody_counted_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
