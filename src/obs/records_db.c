@@ -10,6 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The files may be anybody's: numbers of processes that cannot be added wrap. */
+static int64_t renumbered(int64_t process, int64_t add)
+{
+    return (int64_t)((uint64_t)process + (uint64_t)add);
+}
+
 /* ---- spools ---------------------------------------------------------------------------------- */
 
 enum { TEXTS = 4, TEXT_MAX = 1024 };
@@ -78,7 +84,7 @@ static weft_status add_spool(struct records_sink *sink, const char *path)
 {
     struct weft_spool_reader reader;
     struct spool_facts facts = {.records = 0};
-    int64_t process = sink->processes_before + sink->sum.processes + 1;
+    int64_t process = renumbered(sink->processes_before, sink->sum.processes + INT64_C(1));
     weft_status status = weft_spool_reader_open(path, &reader);
     if (status != WEFT_OK) {
         return weft_records_fail(sink->error, status, "%.400s: %s", path,
@@ -116,16 +122,27 @@ static weft_status add_spool(struct records_sink *sink, const char *path)
 
 /* ---- databases ------------------------------------------------------------------------------- */
 
+/* To SQLite ":memory:" and "file:..." are more than names of files. */
+static const char *file_name(const char *path, char name_p[WEFT_RECORDS_PATH_BYTES])
+{
+    if (path[0] != ':' && strncmp(path, "file:", 5) != 0) {
+        return path;
+    }
+    snprintf(name_p, WEFT_RECORDS_PATH_BYTES, "./%s", path);
+    return name_p;
+}
+
 weft_status weft_records_read_open(const char *path, sqlite3 **db_p,
                                    struct weft_records_error *error)
 {
+    char name[WEFT_RECORDS_PATH_BYTES];
     sqlite3 *db = NULL;
     sqlite3_stmt *stmt = NULL;
     weft_status status = WEFT_OK;
     if (access(path, R_OK) != 0) {
         return weft_records_fail(error, WEFT_IO, "%.400s: %s", path, strerror(errno));
     }
-    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(file_name(path, name), &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
         status = weft_records_sql_fail(db, path, error);
     } else if (sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL) != SQLITE_OK ||
                sqlite3_exec(db, "PRAGMA trusted_schema = OFF", NULL, NULL, NULL) != SQLITE_OK ||
@@ -192,8 +209,8 @@ static weft_status copy_table(sqlite3 *from, const char *path, struct records_si
     while (status == WEFT_OK && (code = sqlite3_step(stmt)) == SQLITE_ROW) {
         int64_t values[RECORDS_COLUMNS_MAX];
         for (unsigned c = 0; c < about->column_count; c++) {
-            values[c] =
-                sqlite3_column_int64(stmt, (int)c) + (c == about->process ? process_add : 0);
+            int64_t value = sqlite3_column_int64(stmt, (int)c);
+            values[c] = c == about->process ? renumbered(value, process_add) : value;
         }
         status = weft_records_sink_row(sink, table, values);
     }
@@ -211,7 +228,7 @@ static weft_status copy_processes(sqlite3 *from, const char *path, struct record
                                      sink, &stmt);
     while (status == WEFT_OK && (code = sqlite3_step(stmt)) == SQLITE_ROW) {
         const struct records_process row = {
-            .id = sqlite3_column_int64(stmt, 0) + add,
+            .id = renumbered(sqlite3_column_int64(stmt, 0), add),
             .role = text_of(stmt, 1),
             .rank = sqlite3_column_int64(stmt, 2),
             .pid = sqlite3_column_int64(stmt, 3),
@@ -240,7 +257,7 @@ static weft_status copy_meta(sqlite3 *from, const char *path, struct records_sin
 
 weft_status weft_records_copy(sqlite3 *from, const char *path, struct records_sink *sink)
 {
-    int64_t add = sink->processes_before + sink->sum.processes;
+    int64_t add = renumbered(sink->processes_before, sink->sum.processes);
     weft_status status = copy_meta(from, path, sink);
     for (int t = 0; status == WEFT_OK && t < TABLE_COUNT; t++) {
         status = copy_table(from, path, sink, (enum weft_records_table)t, add);
@@ -314,15 +331,19 @@ static weft_status sink_open(struct records_sink *sink, const char *path, bool f
 {
     sink->path = path;
     if (is_lines(path)) {
-        sink->lines = fopen(path, fresh ? "we" : "ae");
+        sink->lines = fopen(path, fresh ? "we" : "a+e");
         if (sink->lines == NULL) {
             return weft_records_fail(sink->error, WEFT_IO, "cannot write %.400s: %s", path,
                                      strerror(errno));
         }
         (void)flock(fileno(sink->lines), LOCK_EX); /* until it is closed: one process at a time */
+        if (!fresh) {
+            weft_records_sink_take_lines(sink);
+        }
         return WEFT_OK;
     }
-    if (sqlite3_open(path, &sink->db) != SQLITE_OK) {
+    char name[WEFT_RECORDS_PATH_BYTES];
+    if (sqlite3_open(file_name(path, name), &sink->db) != SQLITE_OK) {
         return weft_records_sql_fail(sink->db, path, sink->error);
     }
     /* A new file needs no journal: when it fails, it is removed. */

@@ -43,7 +43,7 @@ struct records_sink {
     FILE *lines;
     char keys[256]; /* of meta lines written: "key\nkey\n" */
     sqlite3_stmt *inserts[TABLE_COUNT];
-    int64_t processes_before; /* in the database when it was opened */
+    int64_t processes_before; /* in the file when it was opened */
     struct weft_records_sum sum;
     struct weft_records_error *error;
 };
@@ -58,6 +58,8 @@ weft_status weft_records_sink_row(struct records_sink *sink, enum weft_records_t
                                   const int64_t *values);
 weft_status weft_records_sink_process(struct records_sink *sink,
                                       const struct records_process *process);
+/* Lines that are there already: go on with the numbers of their processes, and their facts. */
+void weft_records_sink_take_lines(struct records_sink *sink);
 /* Of a key that is there already, the first value stays. */
 weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, const char *value);
 /* Indexes, and the end of the transaction. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SQL_BYTES = 1024, BUSY_MS = 60000 };
@@ -214,6 +215,27 @@ static bool is_told(struct records_sink *sink, const char *key)
     }
     snprintf(sink->keys + used, sizeof(sink->keys) - used, "%s", line);
     return false;
+}
+
+void weft_records_sink_take_lines(struct records_sink *sink)
+{
+    static const char process[] = "{\"table\":\"process\",\"id\":";
+    static const char meta[] = "{\"table\":\"meta\",\"key\":\"";
+    char *line = NULL;
+    size_t room = 0;
+    rewind(sink->lines);
+    while (getline(&line, &room, sink->lines) > 0) {
+        if (strncmp(line, process, sizeof(process) - 1) == 0) {
+            int64_t id = strtoll(line + sizeof(process) - 1, NULL, 10);
+            sink->processes_before = id > sink->processes_before ? id : sink->processes_before;
+        } else if (strncmp(line, meta, sizeof(meta) - 1) == 0) {
+            char *key = line + sizeof(meta) - 1;
+            key[strcspn(key, "\"")] = '\0';
+            (void)is_told(sink, key);
+        }
+    }
+    free(line);
+    (void)fseek(sink->lines, 0, SEEK_END); /* from reading to writing */
 }
 
 weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, const char *value)

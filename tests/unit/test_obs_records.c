@@ -239,6 +239,57 @@ static void one_file_of_several(void **state)
     assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 20);
 }
 
+/* Lines of the file that hold the words. */
+static uint32_t lines_with(const char *path, const char *words)
+{
+    char line[1024];
+    uint32_t count = 0;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        count += strstr(line, words) != NULL;
+    }
+    fclose(file);
+    return count;
+}
+
+static void one_file_of_lines_of_several(void **state)
+{
+    const struct place *place = *state;
+    const char *const spool = place->spool;
+    record_some(place, 10);
+    make_of(&spool, 1, place->lines, false);
+    assert_int_equal(unlink(place->spool), 0);
+    record_some(place, 20);
+    make_of(&spool, 1, place->lines, false); /* added to */
+    assert_int_equal(lines_with(place->lines, "\"table\":\"process\""), 2);
+    assert_int_equal(lines_with(place->lines, "\"table\":\"process\",\"id\":2,"), 1);
+    assert_int_equal(lines_with(place->lines, "\"process\":1}"), 10);
+    assert_int_equal(lines_with(place->lines, "\"process\":2}"), 20);
+    assert_int_equal(lines_with(place->lines, "\"key\":\"schema_version\""), 1);
+    assert_int_equal(lines_with(place->lines, "\"key\":\"started_utc\""), 1);
+}
+
+/* The file may be anybody's. */
+static void numbers_of_processes_may_be_any(void **state)
+{
+    const struct place *place = *state;
+    char other[200];
+    sqlite3 *db;
+    snprintf(other, sizeof(other), "%s/other", place->folder);
+    record_some(place, 10);
+    make(place, false);
+    assert_int_equal(sqlite3_open(place->file, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db,
+                                  "UPDATE process SET id = 9223372036854775807;"
+                                  "UPDATE rpc SET process = 9223372036854775807",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    sqlite3_close(db);
+    make_of((const char *const[]){place->file, place->file}, 2, other, true);
+    assert_int_equal(ask(other, "SELECT count(*) FROM rpc JOIN process ON process = id"), 20);
+}
+
 static void several_are_read_as_one(void **state)
 {
     const struct place *place = *state;
@@ -481,12 +532,20 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, place_make, place_clear)
     const struct CMUnitTest tests[] = {
-        TEST(all_that_was_made_is_there), TEST(dropped_are_counted),
-        TEST(one_file_of_several),        TEST(several_are_read_as_one),
-        TEST(spool_in_use_is_refused),    TEST(spool_of_a_killed_process_is_kept),
-        TEST(files_in_the_way),           TEST(damaged_block_is_left_out),
-        TEST(cut_at_every_length),        TEST(what_is_no_spool_is_refused),
-        TEST(full_disk_is_counted),       TEST(lines_are_the_same),
+        TEST(all_that_was_made_is_there),
+        TEST(dropped_are_counted),
+        TEST(one_file_of_several),
+        TEST(several_are_read_as_one),
+        TEST(spool_in_use_is_refused),
+        TEST(spool_of_a_killed_process_is_kept),
+        TEST(files_in_the_way),
+        TEST(damaged_block_is_left_out),
+        TEST(cut_at_every_length),
+        TEST(what_is_no_spool_is_refused),
+        TEST(full_disk_is_counted),
+        TEST(lines_are_the_same),
+        TEST(one_file_of_lines_of_several),
+        TEST(numbers_of_processes_may_be_any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
