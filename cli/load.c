@@ -240,8 +240,14 @@ static int parse_and_run(const struct weft_command *command, struct load *load, 
                          char **argv)
 {
     int status = read_workload(command, argc, argv);
+    uint32_t shards = load->workload.shards;
     if (status == WEFT_OPTIONS_RUN) {
+        load->workload.shards = 0;
         status = weft_options_parse(command, argc, argv);
+    }
+    /* --servers wins over the file's `local`, too. */
+    if (load->workload.shards == 0 && load->server_list == NULL) {
+        load->workload.shards = shards;
     }
     if (status == WEFT_OPTIONS_RUN) {
         status = check(command, load);

@@ -277,6 +277,10 @@ const char *weft_recdb_meta(struct weft_recdb *db, const char *key)
         weft_recdb_row(db, statement)) {
         const unsigned char *text = sqlite3_column_text(statement, 0);
         snprintf(value, sizeof(value), "%s", text != NULL ? (const char *)text : "");
+        for (char *at = value; *at != '\0'; at++) {
+            bool moves = (unsigned char)*at < ' ' || *at == 0x7f; /* the cursor, or worse */
+            *at = moves ? '?' : *at;
+        }
     }
     sqlite3_finalize(statement);
     return value;

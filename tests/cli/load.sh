@@ -59,6 +59,10 @@ tap_run "with records" run_json --local 2 --workers 4 --rows 8 --dim 4 --records
 tap_run "none of which was dropped" jq -e "$complete"' and .records_dropped == 0' "$tap_tmp/json"
 tap_run "which weft trace reads" "$WEFT_BIN" trace summary "$tap_tmp/records.db"
 tap_like "workers and servers of the run" "$(cat "$tap_tmp/run.out")" 'of 4 workers to 2 servers'
+# A name that means something else to SQLite.
+tap_run "records named :memory:" sh -c "cd '$tap_tmp' && exec '$WEFT_BIN' load --local 1 --workers 1 \
+    --seconds 0.1 --warmup 0 --records :memory:"
+tap_run "are in a file" "$WEFT_BIN" trace summary "$tap_tmp/:memory:"
 tap_run_fails "a place where nothing can be written" 1 "$WEFT_BIN" load --local 1 --workers 1 \
     --seconds 0.1 --records "$tap_tmp/none/records.db"
 
@@ -80,6 +84,10 @@ if wait_for "$tap_tmp/server.out" '127\.0\.0\.1:[0-9]' $server; then
         --workers 4 --rows 8 --dim 4
     tap_run "whose CPU time is known by their process" jq -e "$complete"' and .server_cpu_s > 0 and
         .active_connections_per_ms == {"p50": null, "p99": null}' "$tap_tmp/json"
+    "$WEFT_BIN" load --print-workload --local 3 --rows 8 --dim 4 >"$tap_tmp/for-local"
+    tap_run "instead of the shards of a workload file" run_json --workload "$tap_tmp/for-local" \
+        --servers "$address" --security none --workers 4
+    tap_run "are the servers" jq -e '.run.servers == 1 and .run.rows == 8' "$tap_tmp/json"
     tap_run "or not" run_json --servers "$address" --security none --workers 4 --rows 8 --dim 4
     tap_run "and is null then" jq -e '.server_cpu_s == null and .server_cpu_us_per_rpc == null' \
         "$tap_tmp/json"

@@ -122,6 +122,15 @@ tap_like "and said" "$(trace summary bad.db)" '^REFUSED: 10 rows'
 tap_like "as those are that do not add up" "$(trace summary bad.db)" '^NOT ADDING UP: '
 tap_like "and failed RPCs" "$(trace summary bad.db)" 'more FAILED'
 
+# What a stranger's file says of itself moves nobody's cursor.
+python3 - <<'END'
+import sqlite3
+db = sqlite3.connect("bad.db")
+db.execute("INSERT OR REPLACE INTO meta VALUES('command', 'weft' || char(27) || '[2Jtrain' || char(10))")
+db.commit()
+END
+tap_like "control characters are not printed" "$(trace summary bad.db)" '^weft[?][[]2Jtrain[?]$'
+
 # Damaged files: an answer or words, never a crash.
 make_db small.db --rpcs 300
 tap_is "no damage ends in a crash" "$(python3 - "$WEFT_BIN" <<'END'
