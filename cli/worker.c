@@ -435,6 +435,9 @@ static int train(struct worker *worker)
     for (uint32_t epoch = first;
          status == WEFT_OK && epoch < worker->job.epochs && !learner->is_over; epoch++) {
         double loss;
+        if (weft_learner_first_epoch(learner) > epoch) {
+            continue; /* done by the others, while the servers had given this worker up */
+        }
         worker->step_begun_ns = weft_clock_now_ns();
         status = weft_learner_epoch(learner, epoch, &loss);
         if (status == WEFT_OK) {

@@ -273,10 +273,10 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
                              const struct weft_rpc_reply *reply)
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
-    const struct ps_table *table = &client->tables[part->table];
+    struct ps_table *table = &client->tables[part->table];
     link->resuming = false;
     client->ends[part->shard].resuming--;
-    if (reply == NULL || (table->state == TABLE_OPEN && reply->rows > table->clock)) {
+    if (reply == NULL) {
         link_gone(client, part, WEFT_PROTO, WEFT_RPC_OK);
         return;
     }
@@ -285,9 +285,11 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
         link_gone(client, part, WEFT_OK, reply->status);
         return;
     }
+    if (table->state == TABLE_OPEN && reply->rows > table->clock) {
+        table->clock = reply->rows; /* the shard shrank, and went on without this worker */
+    }
     struct weft_rpc_pushes theirs;
-    weft_status status =
-        weft_rpc_pushes_unpack(link->resume_reply + WEFT_RPC_REPLY_BYTES, &theirs);
+    weft_status status = weft_rpc_pushes_unpack(link->resume_reply + WEFT_RPC_REPLY_BYTES, &theirs);
     WEFT_ASSERT(status == WEFT_OK); /* looked at when it came */
     uint32_t again = weft_ps_log_again(client, part->table, part->shard, &theirs);
     link->resumed.pushes_again += again;

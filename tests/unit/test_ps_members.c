@@ -471,6 +471,41 @@ static void whoever_dies_each_clock_counts_once(void **state)
     }
 }
 
+/* One whose connection to one of two shards breaks: that goes on without it, the other waits. */
+static void who_was_away_goes_on_where_the_others_are(void **state)
+{
+    (void)state;
+    struct cluster_config config = cluster_config(2, 2);
+    config.shard.on_death = WEFT_DEATH_SHRINK;
+    config.shard.chunks_max = 64;
+    config.incarnation = 10;
+    config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    struct cluster *c = cluster_new(&config, 2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    cluster_open(c, &spec);
+    step(c, 0, -2);
+    step(c, 1, -2);
+    cluster_run(c);
+    fake_break(c->net, 0, 3);
+    cluster_run(c);
+    step(c, 0, -2);
+    cluster_run(c);
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 2);
+    assert_int_equal(weft_shard_clock(c->shard[1], 0), 1);
+    assert_int_equal(weft_ps_client_reconnect(c->client[1], 0, fake_peer(0), 0), WEFT_OK);
+    fake_connect(c->net, 0, 3);
+    cluster_poll(c);
+    cluster_run(c);
+    assert_int_equal(weft_ps_clock_now(c->client[1], 0), 2);
+    assert_int_equal(weft_shard_clock(c->shard[1], 0), 2);
+    step(c, 0, -2);
+    step(c, 1, -4);
+    float alone = weft_table_spec_shard(&spec, id, 2) == 0 ? 2 : 1;
+    assert_true(pull(c, 0) == 2 + alone + 3);
+    assert_true(pull(c, 1) == 2 + alone + 3);
+    cluster_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,6 +523,7 @@ int main(void)
         cmocka_unit_test(asp_divides_by_those_there_are),
         cmocka_unit_test(a_supervisor_knows_first),
         cmocka_unit_test(whoever_dies_each_clock_counts_once),
+        cmocka_unit_test(who_was_away_goes_on_where_the_others_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
