@@ -1,5 +1,5 @@
 /* `weft worker`: one worker of a training job, against servers that run already. */
-#define _GNU_SOURCE
+#include "cli/address.h"
 #include "cli/counters.h"
 #include "cli/latency.h"
 #include "cli/learner.h"
@@ -10,7 +10,6 @@
 #include "cli/verbs.h"
 #include "cli/worker_metrics.h"
 #include "io/clock.h"
-#include "ml/number.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -534,36 +533,14 @@ static int run(struct worker *worker)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-/* "host:port" up to `bytes`; an IPv6 host may stand in brackets. */
-static bool parse_server(const char *text, size_t bytes, struct weft_learner_shard *shard_p)
-{
-    const char *colon = memrchr(text, ':', bytes);
-    uint64_t port;
-    if (colon == NULL ||
-        !weft_ml_number_u64(colon + 1, bytes - (size_t)(colon + 1 - text), &port) || port == 0 ||
-        port > UINT16_MAX) {
-        return false;
-    }
-    size_t host_bytes = (size_t)(colon - text);
-    if (host_bytes >= 2 && text[0] == '[' && text[host_bytes - 1] == ']') {
-        text++;
-        host_bytes -= 2;
-    }
-    if (host_bytes == 0 || host_bytes >= sizeof(shard_p->host)) {
-        return false;
-    }
-    memcpy(shard_p->host, text, host_bytes);
-    shard_p->host[host_bytes] = '\0';
-    shard_p->port = (uint16_t)port;
-    return true;
-}
-
 static bool parse_servers(struct worker *worker)
 {
     for (const char *at = worker->servers;; at++) {
         size_t bytes = strcspn(at, ",");
         if (worker->shard_count == WEFT_JOB_SHARDS_MAX ||
-            !parse_server(at, bytes, &worker->shards[worker->shard_count])) {
+            !weft_cli_address_parse(at, bytes, worker->shards[worker->shard_count].host,
+                                    sizeof(worker->shards[0].host),
+                                    &worker->shards[worker->shard_count].port)) {
             return false;
         }
         worker->shard_count++;

@@ -1,7 +1,6 @@
-#define _GNU_SOURCE // memrchr
 #include "cli/load/servers.h"
 
-#include "ml/number.h"
+#include "cli/address.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,37 +15,15 @@ enum {
 
 /* ---- named ones ------------------------------------------------------------------------------ */
 
-/* "host:port" up to `bytes`; an IPv6 host stands in brackets. */
-static bool parse_one(const char *text, size_t bytes, struct weft_load_shard *shard_p)
-{
-    const char *colon = memrchr(text, ':', bytes);
-    uint64_t port;
-    if (colon == NULL ||
-        !weft_ml_number_u64(colon + 1, bytes - (size_t)(colon + 1 - text), &port) || port == 0 ||
-        port > UINT16_MAX) {
-        return false;
-    }
-    size_t host_bytes = (size_t)(colon - text);
-    if (host_bytes >= 2 && text[0] == '[' && text[host_bytes - 1] == ']') {
-        text++;
-        host_bytes -= 2;
-    }
-    if (host_bytes == 0 || host_bytes >= sizeof(shard_p->host)) {
-        return false;
-    }
-    memcpy(shard_p->host, text, host_bytes);
-    shard_p->host[host_bytes] = '\0';
-    shard_p->port = (uint16_t)port;
-    return true;
-}
-
 bool weft_load_servers_parse(struct weft_load_servers *servers, const char *text)
 {
     servers->count = 0;
     for (const char *at = text;; at++) {
         size_t bytes = strcspn(at, ",");
         if (servers->count == WEFT_LOAD_SHARDS_MAX ||
-            !parse_one(at, bytes, &servers->shards[servers->count])) {
+            !weft_cli_address_parse(at, bytes, servers->shards[servers->count].host,
+                                    sizeof(servers->shards[0].host),
+                                    &servers->shards[servers->count].port)) {
             return false;
         }
         servers->count++;
