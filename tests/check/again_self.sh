@@ -54,4 +54,24 @@ after "fails twice" "0 1 0" "cli_x "
 tap_is "and nothing is excused" "$(cat "$tap_tmp/said")" ""
 : >"$tap_tmp/answer"
 after "a second run without a result" "0 1 0" "cli_x "
+
+# run-tests with such a meson: its first status is explained by what then passed, and by nothing else.
+mkdir -p "$tap_tmp/tree/build/meson-logs"
+cp -r "$WEFT_SOURCE_ROOT/tools" "$tap_tmp/tree/"
+printf '#!/bin/sh\n' >"$tap_tmp/tree/tools/build"
+cat >"$tap_tmp/bin/meson" <<END
+#!/bin/sh
+cat "$tap_tmp/tree/next" >"$tap_tmp/tree/build/meson-logs/testlog.json"
+cp "$tap_tmp/answer" "$tap_tmp/tree/next"
+exit 1
+END
+# whole <case> <wanted last line>
+whole() {
+    tap_is "$1" "$("$tap_tmp/tree/tools/run-tests" release 2>&1 | tail -n 1)" "$2"
+}
+entry cli cli_x OK 0 "$good" >"$tap_tmp/answer"
+{ entry cli cli_x ERROR 1 "$bad"; entry unit test_y OK 0 "$good"; } >"$tap_tmp/tree/next"
+whole "a run whose failure passes alone is good" "2 passed, 0 failed"
+entry unit test_y OK 0 "$good" >"$tap_tmp/tree/next"
+whole "a meson that died without a failure is not" "1 passed, 1 failed"
 tap_done
