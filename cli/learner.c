@@ -106,6 +106,26 @@ static weft_status fail_shard(struct weft_learner *learner, uint32_t shard)
                 hint[0] != '\0' ? "; " : "", hint);
 }
 
+/* A shard that is there, and takes no clock of this worker any more. */
+static weft_status fail_clock(struct weft_learner *learner,
+                              const struct weft_ps_clock_refusal *refusal)
+{
+    const struct weft_learner_shard *shard = &learner->shards[refusal->shard];
+    if (refusal->status != WEFT_STATE) {
+        return fail(learner, WEFT_PEER,
+                    "the server of shard %u at %s:%u came back and does not go on with this job: "
+                    "%s; start it from the job's checkpoints, or the job anew",
+                    refusal->shard, shard->host, shard->port,
+                    refusal->status == WEFT_DATA ? weft_rpc_status_text(refusal->rpc_status)
+                                                 : weft_status_text(refusal->status));
+    }
+    return fail(learner, WEFT_PEER,
+                "the server of shard %u at %s:%u refused clock %u of this worker: it knows another "
+                "one. Another process has the same --rank, or the server lost what it knew; end "
+                "the other process, or start the job anew",
+                refusal->shard, shard->host, shard->port, refusal->clock);
+}
+
 /* Connect to a shard that is away. */
 static void connect_again(struct weft_learner *learner, uint32_t s, uint64_t now_ns)
 {
@@ -157,7 +177,9 @@ static weft_status turn_for(struct weft_learner *learner, uint64_t most_ms)
             return fail_shard(learner, s);
         }
     }
-    return WEFT_OK;
+    struct weft_ps_clock_refusal refusal;
+    return weft_ps_clock_refused(learner->client, &refusal) ? fail_clock(learner, &refusal)
+                                                            : WEFT_OK;
 }
 
 static weft_status turn(struct weft_learner *learner)

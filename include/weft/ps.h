@@ -389,7 +389,8 @@ WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_
 
 /* End this worker's clock of a table, that is: its step. The servers are told when the pushes of
  * this clock have arrived; this waits for it of the clock before, not of this one.
- * Errors:  WEFT_PEER  a server is gone, or another worker has this rank. */
+ * Errors:  WEFT_PEER  a server is gone, or refuses a clock: it knows another one of this worker. What
+ *                     waits ends with that, too. */
 WEFT_API weft_status weft_clock(struct weft_ps_table *table);
 
 /* Clocks that this worker has ended. */
@@ -402,7 +403,7 @@ WEFT_API uint32_t weft_clock_ended(const struct weft_ps_table *table);
 WEFT_API void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* Wait until every push and every clock has arrived. Operations stay to be waited for.
- * Errors:  WEFT_TIMEOUT, WEFT_PEER. */
+ * Errors:  WEFT_TIMEOUT; WEFT_PEER as weft_clock. */
 WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* Tell the servers that this worker will be deaf for a while, because it computes: they do not take

@@ -188,6 +188,10 @@ weft_status weft_api_ps_records_open(struct weft_ps *ps, const char *path);
 weft_status weft_api_ps_gone(struct weft_ps *ps, uint32_t shard);
 /* True when one is gone: which. */
 bool weft_api_ps_any_down(const struct weft_ps *ps, uint32_t *shard_p);
+/* True when one is gone, or takes no clocks of this worker any more, so that what waits for those
+ * never ends: which. weft_api_ps_lost says it. */
+bool weft_api_ps_any_lost(const struct weft_ps *ps, uint32_t *shard_p);
+weft_status weft_api_ps_lost(struct weft_ps *ps);
 /* An operation ended with another status than OK. `what` such as "push to weights". */
 weft_status weft_api_ps_refused(struct weft_ps *ps, const char *what,
                                 const struct weft_ps_result *result);

@@ -77,7 +77,8 @@ static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
     return weft_api_ps_refused(ps, what, result);
 }
 
-/* A shard is gone. Another one may make it wait yet, for a slow worker: no need to wait with it. */
+/* A shard is gone, or takes no clocks. Another one may make it wait yet, for a slow worker: no need to
+ * wait with it. */
 static weft_status give_up(struct weft_ps *ps, struct ps_ticket *ticket, uint32_t shard,
                            struct weft_result *result_p)
 {
@@ -85,7 +86,7 @@ static weft_status give_up(struct weft_ps *ps, struct ps_ticket *ticket, uint32_
     weft_ps_op_abandon(ps->client, ticket->op);
     ticket->in_use = false;
     weft_api_ps_result_out(result_p, &nothing);
-    return weft_api_ps_gone(ps, shard);
+    return weft_api_ps_lost(ps);
 }
 
 static weft_status no_such_op(struct weft_ps *ps)
@@ -117,7 +118,7 @@ weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
     while (!weft_ps_op_done(ps->client, ticket->op, &result)) {
         uint64_t now_ns = weft_clock_now_ns();
         uint32_t shard;
-        if (weft_api_ps_any_down(ps, &shard)) {
+        if (weft_api_ps_any_lost(ps, &shard)) {
             return give_up(ps, ticket, shard, result_p);
         }
         if (now_ns >= end_ns) {
@@ -140,7 +141,7 @@ weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *resul
     }
     if (!weft_ps_op_done(ps->client, ticket->op, &result)) {
         uint32_t shard;
-        return weft_api_ps_any_down(ps, &shard)
+        return weft_api_ps_any_lost(ps, &shard)
                    ? give_up(ps, ticket, shard, result_p)
                    : weft_io_fail(&ps->error, WEFT_AGAIN, "the operation is under way still");
     }
@@ -255,19 +256,6 @@ weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
-static weft_status clock_gone(struct weft_ps *ps)
-{
-    uint32_t shard;
-    if (weft_api_ps_any_down(ps, &shard)) {
-        return weft_api_ps_gone(ps, shard);
-    }
-    return weft_io_fail(&ps->error, WEFT_PEER,
-                        "a server refused the clock of worker %u: it knows another one of this "
-                        "worker. Another process has this rank, or had it before in this table; "
-                        "start the servers anew, or take another table number",
-                        ps->worker);
-}
-
 weft_status weft_clock(struct weft_ps_table *table)
 {
     struct weft_ps *ps = table->ps;
@@ -277,7 +265,7 @@ weft_status weft_clock(struct weft_ps_table *table)
             return status;
         }
         if (status == WEFT_PEER) {
-            return clock_gone(ps);
+            return weft_api_ps_lost(ps);
         }
         if (status != WEFT_AGAIN) {
             return weft_io_fail(&ps->error, status, "clock: %s", weft_status_text(status));
@@ -315,8 +303,8 @@ weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns)
     while (!weft_api_ps_is_flushed(ps)) {
         uint64_t now_ns = weft_clock_now_ns();
         uint32_t shard;
-        if (weft_api_ps_any_down(ps, &shard)) {
-            return weft_api_ps_gone(ps, shard);
+        if (weft_api_ps_any_lost(ps, &shard)) {
+            return weft_api_ps_lost(ps);
         }
         if (now_ns >= end_ns) {
             return weft_io_fail(

@@ -101,6 +101,44 @@ weft_status weft_api_ps_gone(struct weft_ps *ps, uint32_t shard)
                         server->is_down ? down_text(server->down) : "the answer came in part only");
 }
 
+bool weft_api_ps_any_lost(const struct weft_ps *ps, uint32_t *shard_p)
+{
+    struct weft_ps_clock_refusal refusal;
+    if (weft_api_ps_any_down(ps, shard_p)) {
+        return true;
+    }
+    if (!weft_ps_clock_refused(ps->client, &refusal)) {
+        return false;
+    }
+    *shard_p = refusal.shard;
+    return true;
+}
+
+weft_status weft_api_ps_lost(struct weft_ps *ps)
+{
+    struct weft_ps_clock_refusal refusal;
+    uint32_t shard;
+    if (weft_api_ps_any_down(ps, &shard) || !weft_ps_clock_refused(ps->client, &refusal)) {
+        return weft_api_ps_gone(ps, UINT32_MAX);
+    }
+    const struct ps_server *server = &ps->servers[refusal.shard];
+    const char *name = ps->tables[refusal.table].name;
+    if (refusal.status != WEFT_STATE) {
+        const char *why = refusal.status == WEFT_DATA ? weft_rpc_status_text(refusal.rpc_status)
+                                                      : weft_status_text(refusal.status);
+        return weft_io_fail(&ps->error, WEFT_PEER,
+                            "the server of shard %u at %s:%u came back and does not go on with %s: "
+                            "%s; start it from the job's checkpoints, or the job anew",
+                            refusal.shard, server->host, server->port, name, why);
+    }
+    return weft_io_fail(&ps->error, WEFT_PEER,
+                        "the server of shard %u at %s:%u refused clock %u of worker %u in %s: it "
+                        "knows another clock of this worker. Another process has this rank, or "
+                        "the server lost what it knew; end the other process, or start the job "
+                        "anew",
+                        refusal.shard, server->host, server->port, refusal.clock, ps->worker, name);
+}
+
 weft_status weft_api_ps_refused(struct weft_ps *ps, const char *what,
                                 const struct weft_ps_result *result)
 {

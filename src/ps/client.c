@@ -616,6 +616,38 @@ void weft_ps_clocks_count(struct weft_ps_client *client)
     }
 }
 
+void weft_ps_clock_refuse(struct weft_ps_client *client, struct ps_link *link, bool refused)
+{
+    client->clocks_refused += refused;
+    client->clocks_refused -= link->clock_refused;
+    link->clock_refused = refused;
+    weft_ps_clocks_count(client);
+}
+
+bool weft_ps_clock_refused(const struct weft_ps_client *client,
+                           struct weft_ps_clock_refusal *refusal_p)
+{
+    uint32_t links = client->config.tables_max * client->config.shards;
+    for (uint32_t i = 0; client->clocks_refused > 0 && i < links; i++) {
+        const struct ps_link *link = &client->links[i];
+        uint32_t shard = i % client->config.shards;
+        if (!link->clock_refused || client->ends[shard].down || client->ends[shard].away) {
+            continue;
+        }
+        *refusal_p = (struct weft_ps_clock_refusal){
+            .table = (uint16_t)(i / client->config.shards),
+            .shard = shard,
+            .clock = link->clock_closed + 1,
+            .status = !link->gone ? WEFT_STATE
+                      : link->gone_status != WEFT_OK ? link->gone_status
+                                                     : WEFT_DATA,
+            .rpc_status = link->gone_rpc_status,
+        };
+        return true;
+    }
+    return false;
+}
+
 weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t index, uint64_t now_ns)
 {
     if (index >= client->config.tables_max || client->tables[index].state != TABLE_OPEN) {
@@ -700,8 +732,7 @@ static void clock_sent(struct weft_ps_client *client, uint32_t index,
         return; /* PEER_DOWN follows */
     }
     if (event->refused > 0) {
-        link->clock_refused = true;
-        weft_ps_clocks_count(client);
+        weft_ps_clock_refuse(client, link, true);
         return;
     }
     client->clocks_open--;

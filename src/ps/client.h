@@ -230,6 +230,22 @@ weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t table, uint64_
 uint32_t weft_ps_clock_now(const struct weft_ps_client *client, uint16_t table);
 bool weft_ps_clock_known(const struct weft_ps_client *client, uint16_t table);
 
+/* A shard that is there takes no CLOCK of this rank any more: its clock will never be known there, and
+ * operations that wait for that never end. */
+struct weft_ps_clock_refusal {
+    uint16_t table;
+    uint32_t shard;
+    uint32_t clock;      /* that it does not take */
+    weft_status status;  /* STATE: it refused it, for it knows another clock of this rank. After a
+                          * break it could not go on: DATA, as rpc_status says; PROTO, its answer
+                          * made no sense */
+    uint16_t rpc_status;
+};
+
+/* False: there is none. */
+bool weft_ps_clock_refused(const struct weft_ps_client *client,
+                           struct weft_ps_clock_refusal *refusal_p);
+
 /* Take an event of the endpoint. Events of others' messages are ignored only when their `user` has
  * the top bit clear: values with the top bit set are the client's.
  * Owns: borrows everything in it until return. */

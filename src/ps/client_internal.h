@@ -212,6 +212,7 @@ struct weft_ps_client {
     uint32_t *sort_start;    /* (2 x shards + 1,) scratch */
     uint32_t ops_active;
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
+    uint32_t clocks_refused; /* links that are `clock_refused` */
     uint64_t round;       /* of progress */
 };
 
@@ -279,6 +280,8 @@ void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);
 uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
 /* clocks_open anew. */
 void weft_ps_clocks_count(struct weft_ps_client *client);
+/* The shard takes no CLOCK of this table any more; or, after a break, it may again. */
+void weft_ps_clock_refuse(struct weft_ps_client *client, struct ps_link *link, bool refused);
 
 /* client_log.c: pushes that are kept until they are durable */
 static inline bool ps_log_on(const struct weft_ps_client *client)

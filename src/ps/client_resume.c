@@ -237,7 +237,7 @@ static void link_gone(struct weft_ps_client *client, const struct ps_part *resum
 {
     struct ps_link *link = ps_link_of(client, resume->table, resume->shard);
     struct ps_shard_end *end = &client->ends[resume->shard];
-    link->gone = link->clock_refused = true;
+    link->gone = true;
     link->gone_status = status;
     link->gone_rpc_status = rpc_status;
     uint32_t next, index = end->queue_head;
@@ -251,7 +251,7 @@ static void link_gone(struct weft_ps_client *client, const struct ps_part *resum
         }
     }
     weft_ps_log_sweep(client, resume->table, resume->shard);
-    weft_ps_clocks_count(client);
+    weft_ps_clock_refuse(client, link, true);
 }
 
 static void report(struct weft_ps_client *client, struct ps_link *link, const struct ps_part *part,
@@ -303,7 +303,7 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
     link->clock_known = reply->clock;
     link->durable = weft_min_u64(link->durable_early, theirs.newest);
     closed_anew(client, part->table, part->shard);
-    weft_ps_clocks_count(client);
+    weft_ps_clock_refuse(client, link, false);
     weft_ps_log_sweep(client, part->table, part->shard);
     report(client, link, part, clocks_again, lost + above - kept);
 }

@@ -117,6 +117,22 @@ tap_ok "the server kept to its limit and counted" sh -c \
     "sed 1d '$tap_tmp/server3' | jq -e '.table_bytes <= 1000 and .table_rows > 5 and
         .table_rows == .table_rows_made and .shard_rows_refused > 0'"
 
+# ---- a server that knows another clock of a worker ends that, whatever it waits for ----
+mkfifo "$tap_tmp/open"
+for mode in bsp asp; do
+    : >"$tap_tmp/forgetful"
+    "$WEFT_FORGETFUL_BIN" <"$tap_tmp/open" >"$tap_tmp/forgetful" &
+    server=$!
+    exec 3>"$tap_tmp/open"
+    until_true [ -s "$tap_tmp/forgetful" ]
+    tap_run_fails "a refused clock ends a worker ($mode)" 1 "$WEFT_BIN" worker --security none \
+        --servers "127.0.0.1:$(cat "$tap_tmp/forgetful")" --workers 1 --mode $mode --batch 1000 --peer-timeout 60
+    tap_like "which says what to do ($mode)" "$(cat "$tap_tmp/run.out")" \
+        "refused clock .* end the other process, or start the job anew"
+    exec 3>&-
+    wait "$server"
+done
+
 # ---- a server is killed while its worker waits for another worker: nothing is owed, but asked ----
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 2 >"$tap_tmp/server2" &
 server=$!

@@ -22,7 +22,8 @@ struct ps_server_options {
     uint16_t port; /* 0 = any */
     uint32_t loss_ppm;
     bool tcp;
-    uint64_t name; /* 0 = that of the shard */
+    uint64_t name;       /* 0 = that of the shard */
+    uint32_t clocks_max; /* CLOCKs above are refused; 0 = none is */
 };
 
 struct test_server {
@@ -43,12 +44,26 @@ static inline uint64_t test_server_clock(void *arg)
     return weft_clock_now_ns();
 }
 
+/* A server that knows another clock of a worker than that does refuses it. */
+static inline bool test_server_refuses(const struct test_server *server,
+                                       const struct weft_msg_event *event)
+{
+    struct weft_rpc_tag tag;
+    return server->options.clocks_max > 0 && event->type == WEFT_EVENT_CHUNK &&
+           weft_rpc_tag_unpack(event->tag, &tag) && tag.op == WEFT_RPC_CLOCK &&
+           tag.number > server->options.clocks_max;
+}
+
 static inline void test_server_handle(void *arg, uint64_t now_ns)
 {
     struct test_server *server = arg;
     struct weft_msg_event event;
     while (server->msgr.ops->poll(server->msgr.self, &event)) {
-        weft_shard_event(server->shard, &event, now_ns);
+        if (test_server_refuses(server, &event)) {
+            server->msgr.ops->refuse(server->msgr.self, event.peer, event.seq);
+        } else {
+            weft_shard_event(server->shard, &event, now_ns);
+        }
     }
     weft_shard_progress(server->shard, now_ns);
     uint16_t table;

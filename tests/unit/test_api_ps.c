@@ -1074,6 +1074,31 @@ static void a_server_that_ends_says_so(void **state)
 }
 
 /* Longer than a server's patience: this one says that it will be deaf; nothing is outstanding. */
+/* A server that knows another clock of this worker: whatever waits for clocks ends, and says so. */
+static void a_refused_clock_is_said(void **state)
+{
+    (void)state;
+    uint64_t id = 1;
+    float row[DIM] = {1, 1, 1, 1};
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1, .clocks_max = 1});
+    struct weft_ps_config config = config_for(site.list);
+    config.peer_timeout_ns = 60 * WEFT_NS_PER_S;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("bsp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    must(ps, weft_push_wait(table, &id, row, 1, 0, NULL));
+    must(ps, weft_clock(table));
+    must(ps, weft_ps_flush(ps, WEFT_NEVER));
+    must(ps, weft_push_wait(table, &id, row, 1, 0, NULL));
+    must(ps, weft_clock(table));
+    must_fail(ps, weft_pull_wait(table, &id, row, 1, 0, NULL), WEFT_PEER, "refused clock 2");
+    must_fail(ps, weft_ps_flush(ps, WEFT_NEVER), WEFT_PEER, "start the job anew");
+    must_fail(ps, weft_clock(table), WEFT_PEER, "of worker 0 in table 0");
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
 static void idle_is_allowed_any_time(void **state)
 {
     (void)state;
@@ -1131,6 +1156,7 @@ int main(void)
         cmocka_unit_test(its_rpcs_are_recorded),
         cmocka_unit_test(a_dead_server_is_noticed),
         cmocka_unit_test(a_server_that_ends_says_so),
+        cmocka_unit_test(a_refused_clock_is_said),
         cmocka_unit_test(idle_is_allowed_any_time),
     };
     return cmocka_run_group_tests_name("api_ps", tests, NULL, NULL);

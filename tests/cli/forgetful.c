@@ -1,0 +1,20 @@
+/* A server that refuses CLOCKs above 3, for tests: to a worker that is as if it knew another clock of it.
+ *
+ *     forgetful        prints its port, and serves until standard input ends; without security
+ */
+#include "../unit/api_ps_server.h"
+
+#include <stdio.h>
+
+int main(void)
+{
+    static struct test_server server;
+    test_server_start(&server,
+                      (struct ps_server_options){.shards = 1, .workers = 1, .clocks_max = 3});
+    printf("%u\n", (unsigned)server.port);
+    fflush(stdout);
+    while (getchar() != EOF) {
+    }
+    test_server_stop(&server);
+    return 0;
+}
