@@ -40,10 +40,10 @@ struct weft_compare_transport {
 struct weft_compare_network {
     const char *senders;
     const char *bytes;
-    const char *loss;   /* NULL: of the lab that is there, or loopback */
+    const char *loss; /* NULL: of the lab that is there, or loopback */
     const char *buffer;
-    const char *background; /* NULL: none */
-    uint32_t hosts;         /* of a lab made for it */
+    const char *background;             /* NULL: none */
+    uint32_t hosts;                     /* of a lab made for it */
     char name[WEFT_COMPARE_NAME_BYTES]; /* folder of its cells */
 };
 
@@ -84,6 +84,9 @@ struct weft_compare_cell {
     double goodput_gbps;
     double retransmitted;
     double cpu_s_per_gb;
+    uint32_t undisturbed_rounds; /* of all runs together */
+    double undisturbed_p50_ms;   /* of all of them in one; 0: there are none */
+    double undisturbed_p99_ms;
 };
 
 /* ---- what is compared (compare_spec.c) ------------------------------------------------------- */
@@ -119,6 +122,20 @@ bool weft_compare_run_self(struct weft_arguments *arguments, const char *output)
  * the number of measurements that failed or were not made. */
 uint32_t weft_compare_measure(const struct weft_compare *compare);
 
+/* ---- round times (compare_rounds.c) ---------------------------------------------------------- */
+
+struct weft_compare_times {
+    double *values; /* ms, ascending */
+    size_t count;
+    size_t room;
+};
+
+/* All rounds of all repetitions, or only those during which the machine took no processor away
+ * (weft perf --realtime notes it). False: no memory. Owns: gives values; free() them in any case. */
+bool weft_compare_times_read(const struct weft_compare *compare, uint32_t network,
+                             uint32_t transport, bool undisturbed,
+                             struct weft_compare_times *times_p);
+
 /* ---- results (compare_report.c, compare_plot.c) ---------------------------------------------- */
 
 struct weft_compare_cell weft_compare_cell_of(const struct weft_compare *compare, uint32_t network,
@@ -137,8 +154,8 @@ char *weft_compare_json(const struct weft_compare *compare);
 bool weft_compare_plot(const struct weft_compare *compare, const char *folder);
 
 /* One picture of that kind, NAME-KIND.png, from a script that `write` writes; the folder is there. */
-bool weft_compare_plot_one(const struct weft_compare *compare, uint32_t network,
-                           const char *folder, const char *kind,
+bool weft_compare_plot_one(const struct weft_compare *compare, uint32_t network, const char *folder,
+                           const char *kind,
                            bool (*write)(FILE *, const struct weft_compare *, uint32_t));
 
 /* A transport's name in quotes, without gnuplot's signs. */

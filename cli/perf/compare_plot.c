@@ -19,47 +19,6 @@
 
 enum { POINTS_MAX = 1000 }; /* of a curve */
 
-struct times {
-    double *values;
-    size_t count;
-    size_t room;
-};
-
-static bool append(struct times *times, double value)
-{
-    if (times->count == times->room) {
-        size_t room = times->room * 2 + 256;
-        double *values = realloc(times->values, room * sizeof(*values));
-        if (values == NULL) {
-            return false;
-        }
-        times->values = values;
-        times->room = room;
-    }
-    times->values[times->count++] = value;
-    return true;
-}
-
-/* Round times of a --per-round file. */
-static bool read_rounds(const char *path, struct times *times)
-{
-    FILE *file = fopen(path, "r");
-    char *line = NULL;
-    size_t room = 0;
-    bool good = true;
-    while (good && file != NULL && getline(&line, &room, file) >= 0) {
-        double value;
-        if (sscanf(line, "%*u %lf", &value) == 1) {
-            good = append(times, value);
-        }
-    }
-    free(line);
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return good;
-}
-
 /* gnuplot's enhanced text takes these for signs. */
 void weft_compare_plot_name(FILE *script, const char *name)
 {
@@ -88,14 +47,8 @@ static void print_head(FILE *script, const struct weft_compare *compare, uint32_
 static bool print_curve(FILE *script, const struct weft_compare *compare, uint32_t network,
                         uint32_t transport)
 {
-    struct times times = {0};
-    bool good = true;
-    for (uint32_t r = 0; good && r < compare->repetitions; r++) {
-        char path[WEFT_COMPARE_PATH_BYTES];
-        weft_compare_path(compare, network, transport, r, "rounds", path);
-        good = read_rounds(path, &times);
-    }
-    (void)weft_perf_median(times.values, times.count); /* sorts */
+    struct weft_compare_times times;
+    bool good = weft_compare_times_read(compare, network, transport, false, &times);
     size_t step = times.count / POINTS_MAX + 1;
     fprintf(script, "$t%u << EOD\n", transport);
     for (size_t i = 0; i < times.count; i += step) {
@@ -131,8 +84,9 @@ static bool write_cdf(FILE *script, const struct weft_compare *compare, uint32_t
     fprintf(script, "set xlabel 'round time, ms'\nset ylabel 'fraction of rounds'\n"
                     "set logscale x\nset yrange [0:1]\nset key right bottom\n");
     if (ideal_ms > 0) {
-        fprintf(script, "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead dashtype 2\n"
-                        "set label 'ideal' at %.6f, graph 0.05 offset 0.5,0\n",
+        fprintf(script,
+                "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead dashtype 2\n"
+                "set label 'ideal' at %.6f, graph 0.05 offset 0.5,0\n",
                 ideal_ms, ideal_ms, ideal_ms);
     }
     for (uint32_t t = 0; t < compare->transport_count; t++) {
@@ -153,9 +107,10 @@ static bool write_bars(FILE *script, const struct weft_compare *compare, uint32_
 {
     bool ratio = ideal_of(compare, network) > 0;
     print_head(script, compare, network, "bars");
-    fprintf(script, "set style data histogram\nset style histogram clustered gap 1\n"
-                    "set style fill solid 0.8\nset boxwidth 0.9\nset yrange [0:*]\n"
-                    "set xtics rotate by -25 noenhanced\nset key left top\nset ylabel '%s'\n",
+    fprintf(script,
+            "set style data histogram\nset style histogram clustered gap 1\n"
+            "set style fill solid 0.8\nset boxwidth 0.9\nset yrange [0:*]\n"
+            "set xtics rotate by -25 noenhanced\nset key left top\nset ylabel '%s'\n",
             ratio ? "round time / ideal time" : "round time, ms");
     fprintf(script, "$bars << EOD\n");
     for (uint32_t t = 0; t < compare->transport_count; t++) {
@@ -192,8 +147,9 @@ static bool draw(const char *folder, const char *script)
         return true;
     }
     if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 127) {
-        fprintf(stderr, "weft perf compare: --plot needs gnuplot (Debian: apt-get install "
-                        "gnuplot-nox); the script is %s/%s\n",
+        fprintf(stderr,
+                "weft perf compare: --plot needs gnuplot (Debian: apt-get install "
+                "gnuplot-nox); the script is %s/%s\n",
                 folder, script);
     } else {
         fprintf(stderr, "weft perf compare: gnuplot failed on %s/%s\n", folder, script);
@@ -201,8 +157,8 @@ static bool draw(const char *folder, const char *script)
     return false;
 }
 
-bool weft_compare_plot_one(const struct weft_compare *compare, uint32_t network,
-                           const char *folder, const char *kind,
+bool weft_compare_plot_one(const struct weft_compare *compare, uint32_t network, const char *folder,
+                           const char *kind,
                            bool (*write)(FILE *, const struct weft_compare *, uint32_t))
 {
     char name[WEFT_COMPARE_NAME_BYTES + 16];

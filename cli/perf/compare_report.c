@@ -35,6 +35,18 @@ static void figures_of(const cJSON *run, double figures_p[FIGURES])
     figures_p[CPU] = number(run, "cpu_s_per_gb");
 }
 
+static void add_undisturbed(const struct weft_compare *compare, uint32_t network,
+                            uint32_t transport, struct weft_compare_cell *cell)
+{
+    struct weft_compare_times times;
+    if (weft_compare_times_read(compare, network, transport, true, &times) && times.count > 0) {
+        cell->undisturbed_rounds = (uint32_t)times.count;
+        cell->undisturbed_p50_ms = times.values[(times.count * 50 + 99) / 100 - 1];
+        cell->undisturbed_p99_ms = times.values[(times.count * 99 + 99) / 100 - 1];
+    }
+    free(times.values);
+}
+
 struct weft_compare_cell weft_compare_cell_of(const struct weft_compare *compare, uint32_t network,
                                               uint32_t transport)
 {
@@ -74,6 +86,7 @@ struct weft_compare_cell weft_compare_cell_of(const struct weft_compare *compare
     cell.goodput_gbps = weft_perf_median(all[GOODPUT], answers);
     cell.retransmitted = weft_perf_median(all[RESENT], answers);
     cell.cpu_s_per_gb = weft_perf_median(all[CPU], answers);
+    add_undisturbed(compare, network, transport, &cell);
     return cell;
 }
 
@@ -108,8 +121,7 @@ static void print_head(const struct weft_compare *compare, const struct weft_com
     } else {
         printf("loopback");
     }
-    printf(": medians of %u repetitions of %u rounds, ms\n", compare->repetitions,
-           compare->rounds);
+    printf(": medians of %u repetitions of %u rounds, ms\n", compare->repetitions, compare->rounds);
     printf("%-26s %8s %8s %8s %8s %8s %6s %6s %9s %8s %8s\n", "", "ideal", "mean", "p50", "p99",
            "max", "mean/i", "p99/i", "delivered", "resent", "CPU s/GB");
 }
@@ -144,6 +156,42 @@ static void print_cell(const char *name, const struct weft_compare_cell *cell, u
     printf("\n");
 }
 
+/* Of the rounds that the machine left alone; nothing where nobody watched. */
+static void print_undisturbed(const struct weft_compare *compare, uint32_t network)
+{
+    double best_ms = 0;
+    const char *best = NULL;
+    bool head = false;
+    for (uint32_t t = 0; t < compare->transport_count; t++) {
+        const char *name = compare->transports[t].name;
+        struct weft_compare_cell cell = weft_compare_cell_of(compare, network, t);
+        double p99_ms = cell.undisturbed_p99_ms;
+        if (cell.undisturbed_rounds == 0 || !cell.answered) {
+            continue;
+        }
+        if (!head) {
+            printf("rounds during which the machine took no processor away, all repetitions in "
+                   "one:\n");
+            head = true;
+        }
+        printf("%-26s %8s %8s %8.2f %8.2f %8s %6s %6.3f %9u rounds\n", name, "", "",
+               cell.undisturbed_p50_ms, p99_ms, "", "", p99_ms / cell.ideal_ms,
+               cell.undisturbed_rounds);
+        if (compare->transports[t].is_tcp && cell.delivered_min == 1 &&
+            (best == NULL || p99_ms < best_ms)) {
+            best = name;
+            best_ms = p99_ms;
+        }
+    }
+    for (uint32_t t = 0; best != NULL && t < compare->transport_count; t++) {
+        struct weft_compare_cell cell = weft_compare_cell_of(compare, network, t);
+        if (compare->transports[t].is_weft && cell.undisturbed_rounds > 0) {
+            printf("p99 of %s is %.3f x that of %s\n", compare->transports[t].name,
+                   cell.undisturbed_p99_ms / best_ms, best);
+        }
+    }
+}
+
 static void print_against_tcp(const struct weft_compare *compare, uint32_t network)
 {
     uint32_t best = best_tcp(compare, network);
@@ -169,6 +217,7 @@ void weft_compare_text(const struct weft_compare *compare)
             print_cell(compare->transports[t].name, &cell, compare->repetitions);
         }
         print_against_tcp(compare, n);
+        print_undisturbed(compare, n);
         printf("%s", n + 1 < compare->network_count ? "\n" : "");
     }
 }
@@ -187,6 +236,7 @@ static void add_known(cJSON *object, const char *name, double value, bool known)
 static void add_medians(cJSON *item, const struct weft_compare_cell *cell)
 {
     bool ratio = cell->answered && cell->ideal_ms > 0;
+    bool watched = cell->answered && cell->undisturbed_rounds > 0;
     add_known(item, "ideal_ms", cell->ideal_ms, ratio);
     cJSON *times = cJSON_AddObjectToObject(item, "round_ms");
     add_known(times, "mean", cell->mean_ms, cell->answered);
@@ -194,6 +244,10 @@ static void add_medians(cJSON *item, const struct weft_compare_cell *cell)
     add_known(times, "p90", cell->p90_ms, cell->answered);
     add_known(times, "p99", cell->p99_ms, cell->answered);
     add_known(times, "max", cell->max_ms, cell->answered);
+    cJSON *undisturbed = cJSON_AddObjectToObject(item, "undisturbed_ms");
+    cJSON_AddNumberToObject(undisturbed, "rounds", cell->undisturbed_rounds);
+    add_known(undisturbed, "p50", cell->undisturbed_p50_ms, watched);
+    add_known(undisturbed, "p99", cell->undisturbed_p99_ms, watched);
     add_known(item, "mean_ratio", ratio ? cell->mean_ms / cell->ideal_ms : 0, ratio);
     add_known(item, "p99_ratio", ratio ? cell->p99_ms / cell->ideal_ms : 0, ratio);
     cJSON *delivered = cJSON_AddObjectToObject(item, "delivered_fraction");

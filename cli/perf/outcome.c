@@ -30,6 +30,12 @@ bool weft_perf_outcome_make(const struct weft_perf_job *job, const struct weft_p
         .job = job, .result = result, .senders = senders, .receivers = receivers};
     memcpy(room, result->round_ns, result->rounds * sizeof(*room));
     outcome_p->round = weft_perf_summarize(room, result->rounds);
+    for (uint32_t i = 0; i < result->rounds; i++) {
+        if (result->undisturbed[i]) {
+            room[outcome_p->undisturbed_rounds++] = result->round_ns[i];
+        }
+    }
+    outcome_p->undisturbed = weft_perf_summarize(room, outcome_p->undisturbed_rounds);
     outcome_p->flow = outcome_p->round;
     if (!is_pingpong(job)) {
         memcpy(room, result->flow_ns, flows * sizeof(*room));
@@ -72,9 +78,8 @@ static double goodput_gbps(const struct weft_perf_result *result)
 /* 0: nothing was delivered. */
 static double cpu_s_per_gb(const struct weft_perf_result *result)
 {
-    return result->delivered_bytes > 0
-               ? (double)result->cpu_ns / (double)result->delivered_bytes
-               : 0;
+    return result->delivered_bytes > 0 ? (double)result->cpu_ns / (double)result->delivered_bytes
+                                       : 0;
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -103,10 +108,9 @@ static void print_head(const struct weft_perf_outcome *outcome)
     if (job->place->lab == NULL) {
         printf("; loopback\n");
     } else {
-        printf("; lab %s: %g Mbit/s, buffer %g KB, loss %g %%, base RTT %.0f us\n",
-               job->place->lab, (double)network->rate_bps / 1e6,
-               (double)network->buffer_bytes / 1e3, network->loss_ppm / 1e4,
-               (double)network->base_rtt_ns / 1e3);
+        printf("; lab %s: %g Mbit/s, buffer %g KB, loss %g %%, base RTT %.0f us\n", job->place->lab,
+               (double)network->rate_bps / 1e6, (double)network->buffer_bytes / 1e3,
+               network->loss_ppm / 1e4, (double)network->base_rtt_ns / 1e3);
     }
 }
 
@@ -128,9 +132,14 @@ void weft_perf_outcome_text(const struct weft_perf_outcome *outcome)
     if (!pingpong) {
         print_times("flow", &outcome->flow, scale);
     }
+    if (outcome->undisturbed_rounds > 0) {
+        print_times("undisturbed", &outcome->undisturbed, scale);
+        printf("%-12s %u of %u rounds: the machine took no processor away in the first %.2f ms\n",
+               "", outcome->undisturbed_rounds, result->rounds, (double)result->window_ns / 1e6);
+    }
     if (outcome->ideal_ms > 0) {
-        printf("%-12s %10.3f   mean %.3f x, p99 %.3f x of it\n", "ideal",
-               outcome->ideal_ms * scale, outcome->round.mean_ms / outcome->ideal_ms,
+        printf("%-12s %10.3f   mean %.3f x, p99 %.3f x of it\n", "ideal", outcome->ideal_ms * scale,
+               outcome->round.mean_ms / outcome->ideal_ms,
                outcome->round.p99_ms / outcome->ideal_ms);
     }
     printf("%-12s %.3f %% mean, %.3f %% least\n", "delivered", 100 * delivered_mean(result),
@@ -179,8 +188,7 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
     cJSON_AddStringToObject(object, "security", security_of(job));
     cJSON_AddStringToObject(object, "cc", cc_of(outcome));
     cJSON_AddNumberToObject(object, "senders", outcome->senders);
-    json_known(object, "receivers", outcome->receivers,
-               job->plan->pattern == WEFT_PERF_SHUFFLE);
+    json_known(object, "receivers", outcome->receivers, job->plan->pattern == WEFT_PERF_SHUFFLE);
     cJSON_AddNumberToObject(object, "bytes", job->bytes);
     cJSON_AddNumberToObject(object, "rounds", outcome->result->rounds);
     cJSON_AddNumberToObject(object, "rounds_asked", job->rounds);
@@ -194,8 +202,7 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
     json_known(object, "deadline_ms", job->deadline_ms, job->deadline_ms > 0);
     json_known(object, "tcp_rto_min_ms", job->tcp_rto_min_us / 1e3, job->tcp_rto_min_us > 0);
     json_known(object, "rto_ms", outcome->result->rto_us / 1e3, outcome->result->rto_us > 0);
-    json_known(object, "parallel", job->plan->parallel,
-               job->plan->pattern == WEFT_PERF_SHUFFLE);
+    json_known(object, "parallel", job->plan->parallel, job->plan->pattern == WEFT_PERF_SHUFFLE);
 }
 
 static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
@@ -215,10 +222,22 @@ static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
     json_known(object, "loss", network->loss_ppm / 1e6, lab);
     json_known(object, "buffer", (double)network->buffer_bytes, lab);
     json_known(object, "ecn", network->ecn_bytes, network->ecn_bytes > 0);
-    json_known(object, "base_rtt_ms", (double)network->base_rtt_ns / 1e6,
-               network->base_rtt_ns > 0);
+    json_known(object, "base_rtt_ms", (double)network->base_rtt_ns / 1e6, network->base_rtt_ns > 0);
     cJSON_AddStringToObject(object, "kernel", host.release);
     cJSON_AddNumberToObject(object, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+/* null: nobody watched the processors. */
+static void json_undisturbed(cJSON *object, const struct weft_perf_outcome *outcome)
+{
+    if (outcome->result->window_ns == 0) {
+        cJSON_AddNullToObject(object, "undisturbed_ms");
+        return;
+    }
+    json_times(object, "undisturbed_ms", &outcome->undisturbed);
+    cJSON *item = cJSON_GetObjectItemCaseSensitive(object, "undisturbed_ms");
+    cJSON_AddNumberToObject(item, "rounds", outcome->undisturbed_rounds);
+    cJSON_AddNumberToObject(item, "window_ms", (double)outcome->result->window_ns / 1e6);
 }
 
 static void json_figures(cJSON *object, const struct weft_perf_outcome *outcome)
@@ -228,6 +247,7 @@ static void json_figures(cJSON *object, const struct weft_perf_outcome *outcome)
     json_known(object, "ideal_ms", outcome->ideal_ms, ideal);
     json_times(object, "round_ms", &outcome->round);
     json_times(object, "flow_ms", &outcome->flow);
+    json_undisturbed(object, outcome);
     json_known(object, "mean_ratio", ideal ? outcome->round.mean_ms / outcome->ideal_ms : 0, ideal);
     json_known(object, "p99_ratio", ideal ? outcome->round.p99_ms / outcome->ideal_ms : 0, ideal);
     cJSON *delivered = cJSON_AddObjectToObject(object, "delivered_fraction");
@@ -280,6 +300,9 @@ bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const cha
     if (flows > 0) {
         fprintf(file, " go_ns");
     }
+    if (result->window_ns > 0) {
+        fprintf(file, " undisturbed");
+    }
     for (uint32_t round = 0; round < result->rounds; round++) {
         fprintf(file, "\n%u %.6f %.6f", round, (double)result->round_ns[round] / 1e6,
                 result->delivered[round]);
@@ -288,6 +311,9 @@ bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const cha
         }
         if (flows > 0) {
             fprintf(file, " %llu", (unsigned long long)result->go_ns[round]);
+        }
+        if (result->window_ns > 0) {
+            fprintf(file, " %d", result->undisturbed[round]);
         }
     }
     fprintf(file, "\n");

@@ -13,6 +13,8 @@ struct weft_perf_outcome {
     double ideal_ms; /* 0 = not known */
     struct weft_perf_summary round;
     struct weft_perf_summary flow; /* of pingpong the same */
+    uint32_t undisturbed_rounds;
+    struct weft_perf_summary undisturbed; /* of the rounds that the machine left alone */
 };
 
 /* Sorts a copy of the times. False: no memory. */
@@ -24,8 +26,8 @@ bool weft_perf_outcome_make(const struct weft_perf_job *job, const struct weft_p
 void weft_perf_outcome_text(const struct weft_perf_outcome *outcome);
 bool weft_perf_outcome_json(const struct weft_perf_outcome *outcome);
 
-/* One line a round: its number, its time, the fraction delivered, the times of its flows; a head
- * with # names the columns. False: errno says why. */
+/* One line a round: its number, its time, the fraction delivered, the times of its flows, when it
+ * began, and whether the machine left it alone (with --realtime); a head with # names the columns. False: errno says why. */
 bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const char *path);
 
 #endif

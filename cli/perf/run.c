@@ -2,6 +2,7 @@
 
 #include "cli/perf/figures.h"
 #include "cli/perf/fleet.h"
+#include "cli/perf/witness.h"
 #include "cli/stop.h"
 #include "io/clock.h"
 
@@ -27,11 +28,12 @@ struct run {
     const struct weft_perf_job *job;
     struct weft_perf_fleet fleet;
     struct weft_perf_result *result;
-    uint64_t *lag_ns; /* of each round */
+    uint64_t *lag_ns;              /* of each round */
     uint64_t retransmitted_before; /* in the warm-up */
     uint64_t drops_before;
     uint64_t began_ns;
     uint64_t shown_ns;
+    struct weft_perf_witness *witness; /* NULL: nobody watches the processors */
     bool progress;
 };
 
@@ -139,6 +141,9 @@ static void keep(struct run *run, uint32_t count, uint64_t go_ns)
     }
     run->result->rounds += count;
     keep_counters(run);
+    if (run->witness != NULL) {
+        weft_perf_witness_read(run->witness);
+    }
 }
 
 /* What the participants' notes say at the end; they are gone soon. */
@@ -256,16 +261,35 @@ static void do_all(struct run *run)
     atomic_store(&run->fleet.shared->stopping, !good);
 }
 
+/* Every round is judged by the same time from its go on, however long it took: were long rounds
+ * watched for longer, they would be left out more often. */
+static void judge_rounds(struct run *run)
+{
+    struct weft_perf_result *result = run->result;
+    double ideal_ms = weft_perf_ideal_ms(run->job, result);
+    if (run->witness == NULL || is_pingpong(run->job) || !(ideal_ms > 0)) {
+        return;
+    }
+    weft_perf_witness_read(run->witness);
+    result->window_ns = (uint64_t)(ideal_ms * 1.25e6);
+    for (uint32_t i = 0; i < result->rounds; i++) {
+        result->undisturbed[i] = weft_perf_witness_undisturbed(
+            run->witness, result->go_ns[i], result->go_ns[i] + result->window_ns);
+    }
+}
+
 static bool result_new(const struct weft_perf_job *job, struct weft_perf_result *result_p)
 {
     size_t rounds = job->rounds;
     *result_p = (struct weft_perf_result){.delivered_min = 1};
     result_p->round_ns = calloc(rounds, sizeof(uint64_t));
-    result_p->flow_ns = calloc(rounds * (is_pingpong(job) ? 1 : job->plan->flow_count),
-                               sizeof(uint64_t));
+    result_p->flow_ns =
+        calloc(rounds * (is_pingpong(job) ? 1 : job->plan->flow_count), sizeof(uint64_t));
     result_p->go_ns = calloc(rounds, sizeof(uint64_t));
     result_p->delivered = calloc(rounds, sizeof(double));
-    return result_p->round_ns != NULL && result_p->go_ns != NULL && result_p->flow_ns != NULL && result_p->delivered != NULL;
+    result_p->undisturbed = calloc(rounds, sizeof(bool));
+    return result_p->round_ns != NULL && result_p->go_ns != NULL && result_p->flow_ns != NULL &&
+           result_p->delivered != NULL && result_p->undisturbed != NULL;
 }
 
 void weft_perf_result_fini(struct weft_perf_result *result)
@@ -274,6 +298,7 @@ void weft_perf_result_fini(struct weft_perf_result *result)
     free(result->go_ns);
     free(result->flow_ns);
     free(result->delivered);
+    free(result->undisturbed);
 }
 
 bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *security,
@@ -293,10 +318,12 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
     run->lag_ns = lag_ns;
     run->progress = progress;
     run->began_ns = weft_clock_now_ns();
+    run->witness = is_pingpong(job) ? NULL : weft_perf_witness_new();
     bool started = weft_perf_fleet_start(job, security, &run->fleet);
     if (started) {
         do_all(run);
         keep_notes(run);
+        judge_rounds(run);
     }
     result_p->interrupted = result_p->interrupted || weft_stop_asked();
     bool good = weft_perf_fleet_end(&run->fleet) && (started || result_p->interrupted);
@@ -304,6 +331,7 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
         fprintf(stderr, "\r%40s\r", "");
     }
     (void)snprintf(error, error_bytes, "%s", run->fleet.failure);
+    weft_perf_witness_free(run->witness);
     free(run);
     free(lag_ns);
     return good;

@@ -14,28 +14,30 @@
 #include "cli/perf/agent.h"
 
 struct weft_perf_result {
-    uint32_t rounds;     /* measured: fewer than asked for when it was broken off */
-    bool dnf;            /* a round had no answer */
+    uint32_t rounds; /* measured: fewer than asked for when it was broken off */
+    bool dnf;        /* a round had no answer */
     bool interrupted;
-    uint64_t *round_ns;  /* rounds of them */
-    uint64_t *go_ns;     /* of each round, on the clock of traces; pingpong: 0 */
-    uint64_t *flow_ns;   /* rounds x flows; pingpong: none */
-    double *delivered;   /* rounds: mean over the messages */
+    uint64_t *round_ns;   /* rounds of them */
+    uint64_t *go_ns;      /* of each round, on the clock of traces; pingpong: 0 */
+    uint64_t *flow_ns;    /* rounds x flows; pingpong: none */
+    bool *undisturbed;    /* rounds: no processor was taken away from their go for window_ns */
+    uint64_t window_ns;   /* 1.25 times the ideal; 0: nobody watched the processors */
+    double *delivered;    /* rounds: mean over the messages */
     double delivered_min; /* over all messages */
     uint64_t delivered_bytes;
     uint64_t retransmitted;
     uint64_t kernel_drops;
     uint64_t cpu_ns;
-    uint64_t elapsed_ns; /* all round times together */
-    uint64_t wire_bytes; /* of a message, with headers; 0 = not known */
+    uint64_t elapsed_ns;   /* all round times together */
+    uint64_t wire_bytes;   /* of a message, with headers; 0 = not known */
     uint32_t packet_bytes; /* payload of a full packet */
-    uint32_t rto_us;     /* TCP: the largest in use at the end */
-    char cc[16];         /* TCP: the congestion control in use */
+    uint32_t rto_us;       /* TCP: the largest in use at the end */
+    char cc[16];           /* TCP: the congestion control in use */
     double machine_busy; /* of all CPUs' time from the first to the last timed round, gaps included:
                           * how much was in use, by whomever; 0 = not known */
-    double machine_cpu_s; /* the same in CPU seconds */
+    double machine_cpu_s;  /* the same in CPU seconds */
     double machine_stolen; /* of that time, what the host of a virtual machine took away */
-    double start_lag_ms; /* from go until the last sender had begun: median over rounds */
+    double start_lag_ms;   /* from go until the last sender had begun: median over rounds */
 };
 
 /* False: error says who failed and why; a result is then not to be used.

@@ -32,6 +32,16 @@ tap_run "the link was crossed: no round is shorter than its bytes allow" jq -e '
     .round_ms.p50 > 0.9 * .ideal_ms' "$tap_tmp/json"
 tap_run "what was lost was sent again" jq -e '
     .delivered_fraction.min == 1 and .retransmitted_packets > 0' "$tap_tmp/json"
+incast "rounds and whether the machine disturbed them" --per-round "$tap_tmp/rounds"
+if jq -e '.undisturbed_ms' "$tap_tmp/json" >/dev/null; then
+    left=$(awk '!/^#/ && $NF == 1 { n++ } END { print n + 0 }' "$tap_tmp/rounds")
+    most=$(awk '!/^#/ && $NF == 1 && $2 > m { m = $2 } END { printf "%.6f", m }' "$tap_tmp/rounds")
+    tap_run "are told round by round" jq -e --argjson left "$left" --argjson most "$most" '
+        .undisturbed_ms.rounds == $left and (.undisturbed_ms.max - $most | fabs) < 1e-6 and
+        (.undisturbed_ms.window_ms - 1.25 * .ideal_ms | fabs) < 1e-5' "$tap_tmp/json"
+else
+    tap_skip "are told round by round" "nobody may watch the processors here (perf_event_open)"
+fi
 incast "weft in mode none has no tags" --security none
 tap_run "and a shorter ideal" jq -e '
     (.ideal_ms - .base_rtt_ms - 3 * (100000 + 72 * 90) * 8 / 200000 | fabs) < 1e-6' "$tap_tmp/json"

@@ -1,0 +1,167 @@
+#define _GNU_SOURCE /* syscall */
+#include "cli/perf/witness.h"
+
+#include "base/units.h"
+#include "io/clock.h"
+
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    PROCESSORS_MAX = 64,
+    ROOM_BYTES = 256 * 1024, /* of a ring, a power of two: 16,384 samples */
+    ABSENCES_MAX = 65536,
+};
+
+static const uint64_t period_ns = 1000000;
+static const uint64_t away_ns = 2000000; /* from one sample to the next */
+
+/* What the kernel writes: PERF_SAMPLE_TIME alone. Other records (of samples lost) are passed over. */
+struct sample {
+    struct perf_event_header header;
+    uint64_t time_ns;
+};
+
+struct watch {
+    int fd;
+    struct perf_event_mmap_page *ring; /* one page, then ROOM_BYTES */
+    uint64_t last_ns;                  /* of the last sample; at first, when it was opened */
+};
+
+struct absence {
+    uint64_t from_ns;
+    uint64_t to_ns;
+};
+
+struct weft_perf_witness {
+    uint32_t watches;
+    struct watch watch[PROCESSORS_MAX];
+    uint32_t count;
+    uint64_t full_ns; /* an absence then found no room; UINT64_MAX: all did */
+    struct absence absences[ABSENCES_MAX];
+};
+
+static size_t ring_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE) + ROOM_BYTES;
+}
+
+static bool watch_open(struct watch *watch, int processor)
+{
+    struct perf_event_attr attr = {
+        .type = PERF_TYPE_SOFTWARE,
+        .size = sizeof(attr),
+        .config = PERF_COUNT_SW_CPU_CLOCK,
+        .sample_period = period_ns,
+        .sample_type = PERF_SAMPLE_TIME,
+        .use_clockid = 1,
+        .clockid = CLOCK_MONOTONIC,
+        .watermark = 1, /* nobody waits for it */
+        .wakeup_watermark = ROOM_BYTES,
+    };
+    watch->last_ns = weft_clock_now_ns();
+    watch->fd = (int)syscall(SYS_perf_event_open, &attr, -1, processor, -1, PERF_FLAG_FD_CLOEXEC);
+    if (watch->fd < 0) {
+        return false;
+    }
+    void *ring = mmap(NULL, ring_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, watch->fd, 0);
+    if (ring == MAP_FAILED) {
+        (void)close(watch->fd);
+        return false;
+    }
+    watch->ring = ring;
+    return true;
+}
+
+struct weft_perf_witness *weft_perf_witness_new(void)
+{
+    long processors = sysconf(_SC_NPROCESSORS_CONF);
+    struct weft_perf_witness *witness = calloc(1, sizeof(*witness));
+    if (witness == NULL) {
+        return NULL;
+    }
+    witness->full_ns = UINT64_MAX;
+    bool good = processors <= PROCESSORS_MAX;
+    for (int i = 0; good && i < (int)processors; i++) {
+        good = watch_open(&witness->watch[i], i);
+        witness->watches += good;
+    }
+    if (!good) {
+        weft_perf_witness_free(witness);
+        return NULL;
+    }
+    return witness;
+}
+
+void weft_perf_witness_free(struct weft_perf_witness *witness)
+{
+    for (uint32_t i = 0; witness != NULL && i < witness->watches; i++) {
+        (void)munmap(witness->watch[i].ring, ring_bytes());
+        (void)close(witness->watch[i].fd);
+    }
+    free(witness);
+}
+
+static void keep(struct weft_perf_witness *witness, struct watch *watch, uint64_t time_ns)
+{
+    if (time_ns >= watch->last_ns + away_ns) {
+        if (witness->count < ABSENCES_MAX) {
+            witness->absences[witness->count++] =
+                (struct absence){watch->last_ns + period_ns, time_ns};
+        } else {
+            witness->full_ns = weft_min_u64(witness->full_ns, watch->last_ns);
+        }
+    }
+    watch->last_ns = weft_max_u64(watch->last_ns, time_ns);
+}
+
+static void copy_out(const struct watch *watch, uint64_t at, void *to, size_t bytes)
+{
+    const char *room = (const char *)watch->ring + watch->ring->data_offset;
+    size_t offset = at % ROOM_BYTES;
+    size_t first = bytes < ROOM_BYTES - offset ? bytes : ROOM_BYTES - offset;
+    memcpy(to, room + offset, first);
+    memcpy((char *)to + first, room, bytes - first);
+}
+
+static void read_ring(struct weft_perf_witness *witness, struct watch *watch)
+{
+    uint64_t head = __atomic_load_n(&watch->ring->data_head, __ATOMIC_ACQUIRE);
+    uint64_t tail = watch->ring->data_tail;
+    while (tail < head) {
+        struct sample sample;
+        copy_out(watch, tail, &sample.header, sizeof(sample.header));
+        if (sample.header.type == PERF_RECORD_SAMPLE && sample.header.size == sizeof(sample)) {
+            copy_out(watch, tail, &sample, sizeof(sample));
+            keep(witness, watch, sample.time_ns);
+        }
+        tail += sample.header.size;
+    }
+    __atomic_store_n(&watch->ring->data_tail, tail, __ATOMIC_RELEASE);
+}
+
+void weft_perf_witness_read(struct weft_perf_witness *witness)
+{
+    for (uint32_t i = 0; i < witness->watches; i++) {
+        read_ring(witness, &witness->watch[i]);
+    }
+}
+
+bool weft_perf_witness_undisturbed(const struct weft_perf_witness *witness, uint64_t from_ns,
+                                   uint64_t to_ns)
+{
+    bool undisturbed = to_ns < witness->full_ns;
+    for (uint32_t i = 0; undisturbed && i < witness->watches; i++) {
+        /* Nothing since: the processor is away yet, or was taken offline. */
+        undisturbed = witness->watch[i].last_ns + away_ns > to_ns;
+    }
+    for (uint32_t i = 0; undisturbed && i < witness->count; i++) {
+        undisturbed = witness->absences[i].from_ns > to_ns || witness->absences[i].to_ns < from_ns;
+    }
+    return undisturbed;
+}
