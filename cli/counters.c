@@ -128,6 +128,7 @@ void weft_counters_add_client(cJSON *into, const struct weft_ps_client_counters 
     CLIENT(missed_first);
     CLIENT(missed_forgotten);
     CLIENT(again);
+    CLIENT(pushes_passed);
 #undef CLIENT
     weft_counters_add(into, "push_elements", client->push.elements_sent);
     weft_counters_add(into, "push_elements_delivered", client->push.elements_delivered);

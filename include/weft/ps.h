@@ -389,6 +389,9 @@ WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_
 
 /* End this worker's clock of a table, that is: its step. The servers are told when the pushes of
  * this clock have arrived; this waits for it of the clock before, not of this one.
+ * Servers with --on-worker-death shrink may go on without a worker whose connection breaks. What it
+ * was pushing then is absent (requests_short, pushes_passed), the clock of its step is over, and this
+ * does not end another one: weft_clock_ended says where it stands.
  * Errors:  WEFT_PEER  a server is gone, or refuses a clock: it knows another one of this worker. What
  *                     waits ends with that, too. */
 WEFT_API weft_status weft_clock(struct weft_ps_table *table);
@@ -441,6 +444,8 @@ struct weft_ps_counters {
     uint64_t pushes_lost;       /* that had been answered, and that it no longer knew */
     uint64_t pushes_durable;    /* replay: a checkpoint has them */
     uint64_t replay_bytes_now;  /* of replay_bytes, in use */
+    uint64_t pushes_passed;     /* messages that came in part or not at all, because a server had gone
+                                 * on without this worker and ended their clock */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

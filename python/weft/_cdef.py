@@ -198,6 +198,7 @@ struct weft_ps_counters {
     uint64_t pushes_lost;
     uint64_t pushes_durable;
     uint64_t replay_bytes_now;
+    uint64_t pushes_passed;
 };
 void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
 """

@@ -504,6 +504,7 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .pushes_lost = client->pushes_lost,
         .pushes_durable = client->pushes_durable,
         .replay_bytes_now = client->replay_bytes_now,
+        .pushes_passed = client->pushes_passed,
     };
     weft_api_ps_counters_out(counters_p, &ours);
 }

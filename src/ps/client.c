@@ -489,6 +489,7 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     uint32_t *order = client->ops[index].order;
     client->ops[index].bound_ppm = bound_ppm;
     for (uint32_t i = 0; i < count; i++) {
+        client->tables[lists[i].table].passed &= !is_push;
         list_parts(client, index, &lists[i], order);
         order += lists[i].n;
     }
@@ -662,6 +663,10 @@ weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t index, uint64_
     }
     if (!weft_ps_clock_known(client, index)) {
         return WEFT_AGAIN;
+    }
+    if (table->passed) {
+        table->passed = false;
+        return WEFT_OK;
     }
     table->clock++;
     client->clocks_open += client->config.shards;

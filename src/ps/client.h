@@ -26,7 +26,8 @@
  *
  * The two ends tell each other which pushes they know. What is unfinished is sent again under its
  * number, so that each chunk counts at most once; CLOCKs that the shard does not know any more are
- * said again. Pushes that were finished, and that a restored shard lacks, are lost and counted.
+ * said again. Pushes that were finished, and that a restored shard lacks, are lost and counted. Those
+ * under way whose clock a shrinking shard has ended meanwhile are done with what it took of them.
  * Pulled rows show that: a table of such a shard is what its checkpoint was. With replay_bytes the
  * client keeps what is finished, too, until the shard says that it is durable; then nothing is lost,
  * and a shard that came back is brought to where it was, clock by clock.
@@ -129,6 +130,8 @@ struct weft_ps_client_counters {
     uint64_t replay_bytes_now; /* of replay_bytes, in use at this time */
     uint64_t replay_full;      /* pushes put off because it was full, or nearly */
     uint64_t clocks_again;     /* finished, and to be said again to a shard that came back */
+    uint64_t pushes_passed;    /* refused in part or whole, for the shard had ended their clock without
+                                * this worker (shrink); not an error, but absent */
 };
 
 /* The reasonable: 1 shard, 4 tables, 8 operations of 4 lists and 65,536 rows, 16,384 rows per RPC, dim 64,
@@ -221,6 +224,8 @@ weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_
                                weft_ps_op *op_p);
 
 /* Finish this worker's clock. Told to each shard when the pushes of this clock to it are closed.
+ * Where a shard went on without this worker (shrink) since its last clock, and nothing was pushed
+ * since, that clock is over already: this finishes none.
  * Errors:  WEFT_STATE  the table is not open.
  *          WEFT_AGAIN  the clock before is not yet known to all shards: feed events, try again.
  *          WEFT_PEER   a shard is gone. */

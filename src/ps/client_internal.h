@@ -77,6 +77,10 @@ struct ps_part {
     bool begun;          /* PUSH: some chunks of it are applied, and must not be forgotten */
     bool counted;        /* PUSH: closed before its shard went away, and counted then */
     bool reply_closed;   /* RECEIVED came */
+    bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
+    bool is_short;       /* PUSH: of the request; so are the next two */
+    uint32_t delivered;  /* elements that arrived */
+    uint32_t refused;    /* chunks */
     uint16_t table;
     uint32_t shard;
     uint32_t op;    /* WEFT_PS_NONE: a gate, what resumes a table, or a push that was finished */
@@ -129,6 +133,8 @@ struct ps_link {
     struct weft_once closed; /* and of those behind it, these */
     uint32_t clock_closed;   /* last CLOCK that the shard has taken */
     uint32_t clock_known;    /* highest version seen in an answer */
+    uint32_t clock_passed;   /* that the shard named when it went on after a break: pushes up to it that
+                              * were under way may be too late */
     uint64_t blocked_round;  /* round in which a part of it could not go; later ones must wait */
     bool clock_sending;
     bool clock_refused;
@@ -173,6 +179,8 @@ struct ps_table {
     enum ps_table_state state;
     struct weft_table_spec spec;
     uint32_t clock; /* finished by this worker */
+    bool passed;    /* a shard has finished it for this worker, which has not ended its step since,
+                     * nor pushed for the next clock */
     struct weft_ps_missed missed;
 };
 

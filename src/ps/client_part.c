@@ -35,9 +35,8 @@ static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index
 {
     struct ps_op *op = &client->ops[op_index];
     WEFT_ASSERT(op->parts < client->parts_per_op);
-    struct ps_part *part = op->logged
-                               ? weft_ps_log_take(client)
-                               : &client->parts[op_index * client->parts_per_op + op->parts];
+    struct ps_part *part = op->logged ? weft_ps_log_take(client)
+                                      : &client->parts[op_index * client->parts_per_op + op->parts];
     op->log_first = op->parts++ == 0 ? (uint32_t)(part - client->parts) : op->log_first;
     *part = (struct ps_part){
         .kind = op->kind,
@@ -384,9 +383,30 @@ static void note_status(struct weft_ps_client *client, const struct ps_part *par
     }
 }
 
+/* Elements in the chunks refused, at most; those of the last and of the first are fewer. */
+static uint32_t refused_elems(const struct ps_part *part)
+{
+    return (uint32_t)weft_min_u64((uint64_t)part->refused * part->request_chunk_elems,
+                                  part->delivered);
+}
+
+/* A push of a clock that its shard ended without this worker: what was refused for that is absent, as
+ * if it had been lost on the way. */
+static void count_passed(struct weft_ps_client *client, const struct ps_part *part)
+{
+    if (part->op != WEFT_PS_NONE && part->refused > 0) {
+        struct weft_ps_result *result = &client->ops[part->op].result;
+        result->elements_delivered -= refused_elems(part);
+        result->rpcs_short += !part->is_short;
+    }
+}
+
 static void part_done(struct weft_ps_client *client, struct ps_part *part)
 {
     part->state = PART_DONE;
+    if (part->passed) {
+        count_passed(client, part);
+    }
     if (part->op != WEFT_PS_NONE) {
         weft_ps_op_part_done(client, part->op);
     } else if (part->logged) {
@@ -479,7 +499,7 @@ static uint32_t delivered(const struct weft_msg_event *event, uint32_t head_elem
     return (uint32_t)(weft_bits_test(event->mask, 0) ? elems - head_elems : elems);
 }
 
-static void count_flow(struct weft_ps_client *client, const struct ps_part *part,
+static void count_flow(struct weft_ps_client *client, struct ps_part *part,
                        const struct weft_msg_event *event, uint32_t head_bytes)
 {
     bool is_push = part->kind == WEFT_RPC_PUSH;
@@ -492,6 +512,8 @@ static void count_flow(struct weft_ps_client *client, const struct ps_part *part
         got = sent; /* it was answered, but its shard died before it confirmed the last chunks */
         is_short = false;
     }
+    part->delivered = got;
+    part->is_short = is_short;
     flow->messages++;
     flow->messages_short += is_short;
     flow->elements_sent += sent;
@@ -514,6 +536,7 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
         return; /* PEER_DOWN follows: then it waits to be sent again */
     }
     part->request_closed = true;
+    part->refused = event->refused;
     if (part->kind == WEFT_RPC_PUSH) {
         push_closed(client, part, true);
         if (!part->counted) {
@@ -541,7 +564,7 @@ static bool rows_match(struct weft_ps_client *client, const struct ps_part *part
 }
 
 /* Returns false when the answer makes no sense. */
-static bool take_answer(struct weft_ps_client *client, const struct ps_part *part,
+static bool take_answer(struct weft_ps_client *client, struct ps_part *part,
                         const struct weft_msg_event *event, struct weft_rpc_reply *reply_p)
 {
     size_t chunk0_bytes =
@@ -620,20 +643,30 @@ static void record(struct weft_ps_client *client, const struct ps_part *part,
     weft_hist_add(&all->total, total_ns);
 }
 
-static void answered(struct weft_ps_client *client, const struct ps_part *part,
+/* After a break the shard had ended the push's clock without this worker. */
+static bool was_passed(const struct ps_link *link, const struct ps_part *part,
+                       const struct weft_rpc_reply *reply)
+{
+    return part->kind == WEFT_RPC_PUSH && reply->status == WEFT_RPC_STALE_CLOCK &&
+           part->clock <= link->clock_passed;
+}
+
+static void answered(struct weft_ps_client *client, struct ps_part *part,
                      const struct weft_msg_event *event, const struct weft_rpc_reply *reply,
                      uint64_t taken_ns)
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    part->passed = was_passed(link, part, reply);
+    client->counters.pushes_passed += part->passed && part->op != WEFT_PS_NONE;
     link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
     if (part->kind == WEFT_RPC_TABLE && reply->status == WEFT_RPC_OK) {
         link->opened = true;
         link->clock_closed = reply->rows;
     }
-    client->counters.rpcs_refused += reply->status != WEFT_RPC_OK;
+    client->counters.rpcs_refused += reply->status != WEFT_RPC_OK && !part->passed;
     client->counters.pushes_lost +=
         part->op == WEFT_PS_NONE && part->logged && reply->status != WEFT_RPC_OK;
-    note_status(client, part, WEFT_OK, reply->status);
+    note_status(client, part, WEFT_OK, part->passed ? WEFT_RPC_OK : reply->status);
     struct weft_rpc_latency latency =
         weft_rpc_latency_make(reply, event->at_ns, taken_ns, ps_clock_ns(client));
     record(client, part, event, reply, &latency);

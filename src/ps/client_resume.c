@@ -287,7 +287,9 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
     }
     if (table->state == TABLE_OPEN && reply->rows > table->clock) {
         table->clock = reply->rows; /* the shard shrank, and went on without this worker */
+        table->passed = true;
     }
+    link->clock_passed = reply->rows;
     struct weft_rpc_pushes theirs;
     weft_status status = weft_rpc_pushes_unpack(link->resume_reply + WEFT_RPC_REPLY_BYTES, &theirs);
     WEFT_ASSERT(status == WEFT_OK); /* looked at when it came */

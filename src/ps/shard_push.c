@@ -73,8 +73,7 @@ static bool chunk_finite(const struct weft_table *table, const struct push_chunk
         return all_finite(chunk->blocks, (size_t)chunk->count * table->block_floats);
     }
     for (uint32_t i = 0; i < chunk->count; i++) {
-        if (!all_finite(chunk->blocks + (size_t)i * chunk->block_bytes,
-                        used_of(table, chunk, i))) {
+        if (!all_finite(chunk->blocks + (size_t)i * chunk->block_bytes, used_of(table, chunk, i))) {
             return false;
         }
     }
@@ -121,8 +120,7 @@ static void drop_not_finite(struct weft_shard *shard, struct weft_table *table,
                             const struct push_chunk *chunk)
 {
     for (uint32_t i = 0; i < chunk->count; i++) {
-        if (!all_finite(chunk->blocks + (size_t)i * chunk->block_bytes,
-                        used_of(table, chunk, i))) {
+        if (!all_finite(chunk->blocks + (size_t)i * chunk->block_bytes, used_of(table, chunk, i))) {
             shard->chunk_rows[i] = NULL;
             table->counters.not_finite++;
         }
@@ -138,6 +136,10 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
         return true;
     }
     enum weft_rpc_status status = allowed(shard, slot, table);
+    if (status == WEFT_RPC_STALE_CLOCK) {
+        shard_slot_note(slot, status); /* it stays so; but others of its chunks may be known */
+        return false;
+    }
     if (status != WEFT_RPC_OK) {
         shard_slot_reject(slot, status);
         return false;

@@ -190,7 +190,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_counters, injected_drops, 176);
     AT(weft_ps_counters, pushes_lost, 200);
     AT(weft_ps_counters, replay_bytes_now, 216);
-    SIZE(weft_ps_counters, 224);
+    AT(weft_ps_counters, pushes_passed, 224);
+    SIZE(weft_ps_counters, 232);
 }
 
 /* A program of any age: what it does not have is not touched, what it has and we do not is refused. */

@@ -506,6 +506,91 @@ static void who_was_away_goes_on_where_the_others_are(void **state)
     cluster_free(c);
 }
 
+enum { MANY = 200 };
+
+static weft_ps_op push_many(struct cluster *c, uint32_t w)
+{
+    uint64_t ids[MANY];
+    float rows[MANY];
+    weft_ps_op op;
+    for (uint32_t i = 0; i < MANY; i++) {
+        ids[i] = i;
+        rows[i] = -1;
+    }
+    assert_int_equal(weft_ps_push(c->client[w], 0, ids, rows, MANY, 0, c->net->now_ns, &op),
+                     WEFT_OK);
+    return op;
+}
+
+static void comes_back_to(struct cluster *c, uint32_t w, uint32_t shard)
+{
+    assert_int_equal(weft_ps_client_reconnect(c->client[w], shard, fake_peer(shard), 0), WEFT_OK);
+    fake_connect(c->net, shard, c->shards + w);
+    cluster_poll(c);
+}
+
+/* A push is under way for so many steps when its connection to one of two shards breaks, and that ends
+ * the clock without this worker. What it took counts, the rest is told as absent, and all go on. */
+static void pass_a_push(uint32_t steps, uint64_t *passed_p, uint64_t *partly_p)
+{
+    struct cluster_config config = cluster_config(2, 2);
+    config.shard.on_death = WEFT_DEATH_SHRINK;
+    config.shard.chunks_max = 64;
+    config.incarnation = 10;
+    config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    struct cluster *c = cluster_new(&config, 2, steps);
+    c->net->packet_bytes = 200;
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    cluster_open(c, &spec);
+    weft_ps_op late = push_many(c, 1), other = push_many(c, 0);
+    for (uint32_t i = 0; i < steps; i++) {
+        (void)cluster_step(c);
+    }
+    fake_break(c->net, 0, 3);
+    uint64_t sent = cluster_wait(c, 0, other).elements_delivered;
+    assert_int_equal(sent, MANY);
+    cluster_clock(c, 0, 0);
+    cluster_run(c);
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 1);
+    assert_int_equal(weft_shard_clock(c->shard[1], 0), 0);
+    comes_back_to(c, 1, 0);
+    struct weft_ps_result result = cluster_wait(c, 1, late);
+    assert_int_equal(result.status, WEFT_OK);
+    uint64_t passed = weft_ps_client_counters(c->client[1])->pushes_passed;
+    assert_int_equal(result.rpcs_short, passed);
+    assert_int_equal(result.elements_delivered == MANY, passed == 0);
+    uint64_t applied = weft_shard_counters(c->shard[0])->elements_applied +
+                       weft_shard_counters(c->shard[1])->elements_applied;
+    /* Chunks are told as whole ones; the first and the last are not. */
+    assert_in_range(applied - MANY - result.elements_delivered, 0, 20);
+    *passed_p += passed;
+    *partly_p +=
+        passed > 0 && applied > MANY + weft_shard_counters(c->shard[1])->elements_applied / 2;
+    cluster_clock(c, 1, 0); /* that of the push: no clock is left out, and none is ended twice */
+    cluster_run(c);
+    assert_int_equal(weft_ps_clock_now(c->client[1], 0), 1);
+    assert_int_equal(weft_shard_clock(c->shard[1], 0), 1);
+    for (uint32_t w = 0; w < 2; w++) {
+        assert_int_equal(cluster_wait(c, w, push_many(c, w)).elements_delivered, MANY);
+        cluster_clock(c, w, 0);
+    }
+    cluster_run(c);
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 2);
+    assert_int_equal(weft_shard_clock(c->shard[1], 0), 2);
+    cluster_free(c);
+}
+
+static void a_push_whose_clock_is_passed_is_absent(void **state)
+{
+    (void)state;
+    uint64_t passed = 0, partly = 0;
+    for (uint32_t steps = 0; steps < 40; steps++) {
+        pass_a_push(steps, &passed, &partly);
+    }
+    assert_in_range(passed, 3, 40);
+    assert_in_range(partly, 1, 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -524,6 +609,7 @@ int main(void)
         cmocka_unit_test(a_supervisor_knows_first),
         cmocka_unit_test(whoever_dies_each_clock_counts_once),
         cmocka_unit_test(who_was_away_goes_on_where_the_others_are),
+        cmocka_unit_test(a_push_whose_clock_is_passed_is_absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
