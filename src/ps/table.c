@@ -1,6 +1,5 @@
 #include "base/assert.h"
 #include "base/init.h"
-#include "base/prefetch.h"
 #include "ps/table_index.h"
 #include "ps/table_internal.h"
 
@@ -355,8 +354,8 @@ static struct weft_table_row *dense_row(const struct weft_table *table, uint64_t
                : NULL;
 }
 
-/* The row of id unless its time is over. */
-static struct weft_table_row *find(const struct weft_table *table, uint64_t id, uint64_t hash)
+struct weft_table_row *weft_table_find_hashed(const struct weft_table *table, uint64_t id,
+                                              uint64_t hash)
 {
     if (table_is_dense(table)) {
         return dense_row(table, id);
@@ -366,9 +365,9 @@ static struct weft_table_row *find(const struct weft_table *table, uint64_t id, 
     return row == NULL || table_row_expired(table, row) ? NULL : row;
 }
 
-/* The row of id; made when there is none and `push` is admitted, or it is no push. */
-static struct weft_table_row *obtain(struct weft_table *table, uint64_t id, uint64_t hash,
-                                     bool asks, bool counts, bool *full_p)
+struct weft_table_row *weft_table_obtain_hashed(struct weft_table *table, uint64_t id,
+                                                uint64_t hash, bool asks, bool counts,
+                                                bool *full_p)
 {
     if (table_is_dense(table)) {
         struct weft_table_row *row = dense_row(table, id);
@@ -400,144 +399,13 @@ static struct weft_table_row *obtain(struct weft_table *table, uint64_t id, uint
 
 struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t id)
 {
-    return find(table, id, weft_mix64(id));
+    return weft_table_find_hashed(table, id, weft_mix64(id));
 }
 
 struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id)
 {
     bool full = false;
-    return obtain(table, id, weft_mix64(id), false, false, &full);
-}
-
-/* ---- chunks of ids --------------------------------------------------------------------------- */
-
-/* Ids whose cache misses overlap: first those of the index, then those of the rows. */
-enum { GROUP = 32 };
-
-/* The rows that the tags of a group's ids speak for, before anything is known of the ids in them;
- * NULL = none. Asks for their first lines, and for the index's of the group behind. */
-static void guess_group(const struct weft_table *table, const uint64_t *hashes, uint32_t count,
-                        uint32_t left, struct weft_table_row **rows_p)
-{
-    const struct weft_table_bucket *index = table->index;
-    const uint32_t mask = table->index_mask;
-    for (uint32_t i = 0; i < count; i++) {
-        if (i + GROUP < left) {
-            weft_prefetch(&index[(uint32_t)hashes[i + GROUP] & mask]);
-        }
-        const struct weft_table_bucket *bucket = &index[(uint32_t)hashes[i] & mask];
-        uint32_t match = table_bucket_match(bucket, table_tag(hashes[i]));
-        rows_p[i] = NULL;
-        if (match != 0) {
-            rows_p[i] = table_row_at(table, bucket->rows[__builtin_ctz(match)] - 1);
-            weft_prefetch(rows_p[i]);
-        }
-    }
-}
-
-/* The first group has nobody to ask for its lines ahead. */
-static void guess_begin(const struct weft_table *table, const uint64_t *hashes, uint32_t count)
-{
-    for (uint32_t i = 0; i < GROUP && i < count; i++) {
-        weft_prefetch(table_home(table, hashes[i]));
-    }
-}
-
-/* Is the row guessed the one? No says nothing. A row that was let go since may still have its id in
- * it. */
-static inline bool guess_right(const struct weft_table *table, const struct weft_table_row *row,
-                               uint64_t id, bool expires)
-{
-    return row != NULL && row->id == id && (row->number & TABLE_ROW_LIVE) != 0 &&
-           !(expires && table_row_expired(table, row));
-}
-
-static void unpin(struct weft_table_row **rows, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (rows[i] != NULL) {
-            rows[i]->number &= ~TABLE_ROW_PINNED;
-        }
-    }
-}
-
-bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, const uint64_t *hashes,
-                             uint32_t first, uint32_t count, struct weft_table_row **rows_p)
-{
-    const bool pins = table->spec.eviction != WEFT_EVICTION_NONE, sparse = !table_is_dense(table);
-    const bool expires = table->spec.eviction == WEFT_EVICTION_TTL;
-    bool full = false;
-    uint32_t i = 0;
-    if (sparse) {
-        guess_begin(table, hashes, count);
-    }
-    for (; i < count && !full; i++) {
-        if (i % GROUP == 0 && sparse) {
-            guess_group(table, hashes + i, (uint32_t)weft_min_u64(GROUP, count - i), count - i,
-                        rows_p + i);
-        }
-        if (!sparse || !guess_right(table, rows_p[i], ids[i], expires)) {
-            bool is_first = (first + i) % table->blocks == 0;
-            rows_p[i] = obtain(table, ids[i], hashes[i], true, is_first, &full);
-        }
-        if (pins && rows_p[i] != NULL) {
-            rows_p[i]->number |= TABLE_ROW_PINNED;
-        }
-    }
-    if (pins) {
-        unpin(rows_p, i);
-    }
-    return !full;
-}
-
-/* Copies of a length that the compiler knows, for the usual ones. */
-static void copy_weights(float *out, const float *weights, uint32_t dim)
-{
-    if (dim == 1) {
-        *out = *weights;
-    } else if (dim == 16) {
-        memcpy(out, weights, 16 * sizeof(*out));
-    } else {
-        memcpy(out, weights, dim * sizeof(*out));
-    }
-}
-
-uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint32_t count,
-                             float *out, size_t stride)
-{
-    uint32_t absent = 0, dim = table->spec.dim;
-    bool use = table->spec.eviction == WEFT_EVICTION_LRU, sparse = !table_is_dense(table);
-    uint64_t hashes[2 * GROUP];
-    struct weft_table_row *guesses[GROUP];
-    for (uint32_t i = 0; i < count; i++, out += stride) {
-        if (i % GROUP == 0 && sparse) {
-            /* Of this group and of the one behind, half of which is here already. */
-            uint32_t from = i == 0 ? 0 : GROUP, n = (uint32_t)weft_min_u64(2 * GROUP, count - i);
-            memcpy(hashes, hashes + GROUP, i == 0 ? 0 : GROUP * sizeof(*hashes));
-            for (uint32_t k = from; k < n; k++) {
-                hashes[k] = weft_mix64(ids[i + k]);
-            }
-            if (i == 0) {
-                guess_begin(table, hashes, n);
-            }
-            guess_group(table, hashes, (uint32_t)weft_min_u64(GROUP, n), n, guesses);
-        }
-        struct weft_table_row *row = sparse ? guesses[i % GROUP] : NULL;
-        if (!guess_right(table, row, ids[i], true)) {
-            row = find(table, ids[i], weft_mix64(ids[i]));
-        }
-        if (stride > dim) {
-            memset(out + dim, 0, (stride - dim) * sizeof(*out));
-        }
-        if (row == NULL) {
-            weft_table_fill_initial(&table->spec, ids[i], out);
-            absent++;
-            continue;
-        }
-        copy_weights(out, table_weights(row), dim);
-        row->clock = use ? table->now : row->clock;
-    }
-    return absent;
+    return weft_table_obtain_hashed(table, id, weft_mix64(id), false, false, &full);
 }
 
 const float *weft_table_weights(const struct weft_table *table, const struct weft_table_row *row)
@@ -600,14 +468,14 @@ weft_status weft_table_restore(struct weft_table *table, const struct weft_table
         !weft_table_owns(table, view->id, hash)) {
         return WEFT_INVALID;
     }
-    struct weft_table_row *row = find(table, view->id, hash);
+    struct weft_table_row *row = weft_table_find_hashed(table, view->id, hash);
     if (row != NULL && !table_is_dense(table)) {
         return WEFT_EXISTS;
     }
     if (row == NULL && table->rows < capacity(table)) {
         /* Not by eviction: that would let rows go that were restored just now. */
         bool full = false;
-        row = obtain(table, view->id, hash, false, false, &full);
+        row = weft_table_obtain_hashed(table, view->id, hash, false, false, &full);
     }
     if (row == NULL) {
         return WEFT_NOMEM;

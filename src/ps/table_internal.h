@@ -1,6 +1,6 @@
 /* The inside of a table, shared by table.c (life, memory, rows), table_index.c (finding them),
- * table_evict.c (letting them go), table_apply.c (gradients) and hot.c (who gets most). Not for
- * others.
+ * table_chunk.c (finding many), table_evict.c (letting them go), table_apply.c (gradients) and hot.c
+ * (who gets most). Not for others.
  *
  * A row in its slab:
  *
@@ -137,6 +137,14 @@ static inline void table_hot_restore(struct weft_table *table, struct weft_table
 
 /* The weights that row id begins with. */
 void weft_table_fill_initial(const struct weft_table_spec *spec, uint64_t id, float *out);
+/* The row of id unless its time is over. hash = weft_mix64(id), here and below. */
+struct weft_table_row *weft_table_find_hashed(const struct weft_table *table, uint64_t id,
+                                              uint64_t hash);
+/* The row of id, made when there is none. asks: a push, whose id must be admitted; counts: and is
+ * counted by that. *full_p is set when there was no room. */
+struct weft_table_row *weft_table_obtain_hashed(struct weft_table *table, uint64_t id,
+                                                uint64_t hash, bool asks, bool counts,
+                                                bool *full_p);
 /* Take a live row out of the index and free its place. */
 void weft_table_remove(struct weft_table *table, struct weft_table_row *row);
 
