@@ -86,7 +86,6 @@ static bool hash_ids(struct weft_shard *shard, const struct weft_table *table,
     const bool hashed = table->spec.kind == WEFT_TABLE_SPARSE;
     const uint32_t shards = table->limits.shards, here = table->limits.shard;
     bool all_here = true;
-    weft_ps_load_ids(chunk->ids, chunk->id_bytes, chunk->count, shard->chunk_ids);
     for (uint32_t i = 0; i < chunk->count; i++) {
         uint64_t id = shard->chunk_ids[i];
         shard->chunk_hashes[i] = weft_mix64(id);
@@ -101,14 +100,17 @@ static bool hash_ids(struct weft_shard *shard, const struct weft_table *table,
 static enum weft_rpc_status validate(struct weft_shard *shard, struct weft_table *table,
                                      const struct push_chunk *chunk)
 {
-    if (!hash_ids(shard, table, chunk)) {
+    weft_ps_load_ids(chunk->ids, chunk->id_bytes, chunk->count, shard->chunk_ids);
+    /* Rows that are here are of this shard. */
+    bool found = weft_table_follow(table, shard->chunk_ids, chunk->count, shard->chunk_rows);
+    if (!found && !hash_ids(shard, table, chunk)) {
         return WEFT_RPC_WRONG_SHARD;
     }
     if (table->spec.not_finite == WEFT_NOT_FINITE_REJECT && !chunk_finite(table, chunk)) {
         return WEFT_RPC_NOT_FINITE;
     }
-    if (!weft_table_obtain_chunk(table, shard->chunk_ids, shard->chunk_hashes, chunk->first,
-                                 chunk->count, shard->chunk_rows)) {
+    if (!found && !weft_table_obtain_chunk(table, shard->chunk_ids, shard->chunk_hashes,
+                                           chunk->first, chunk->count, shard->chunk_rows)) {
         shard->counters.rows_refused++;
         return WEFT_RPC_FULL;
     }

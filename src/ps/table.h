@@ -144,6 +144,15 @@ struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t 
  * no room. Not a push: pushes are counted by obtain_chunk. */
 struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id);
 
+/* The rows of ids in whose order the rows lie in memory, but for a few breaks: those of keys that
+ * are pushed again in the order in which they were made. No hash is computed and no index asked, and
+ * memory is read in its order. True: rows_p holds all of them, as obtain_chunk would say. False says
+ * nothing.
+ *
+ * Shape:   ids (count,); rows_p (count,). Cost: three look-ups when it is of no use. */
+bool weft_table_follow(const struct weft_table *table, const uint64_t *ids, uint32_t count,
+                       struct weft_table_row **rows_p);
+
 /* The rows of a chunk of a PUSH: NULL where the id is not admitted.
  *
  * Shape:   ids (count,); hashes (count,): weft_mix64 of each; rows_p (count,).

@@ -5,8 +5,60 @@
 
 #include <string.h>
 
-/* Ids whose cache misses overlap: first those of the index, then those of the rows. */
-enum { GROUP = 32 };
+/* ---- in the order of their making ------------------------------------------------------------ */
+
+/* Rows in line that pay for the look-up of the first; rows ahead that are asked for, because the
+ * processor's own look ahead ends with a page. */
+enum { RUN_MIN = 32, RUN_AHEAD = 32 };
+
+/* So many of the ids belong to the row with this number and those behind it in its slab. */
+static uint32_t run_of(const struct weft_table *table, uint32_t number, const uint64_t *ids,
+                       uint32_t count, struct weft_table_row **rows_p)
+{
+    const bool expires = table->spec.eviction == WEFT_EVICTION_TTL;
+    const uint32_t row_bytes = table->row_bytes, slab_rows = UINT32_C(1) << table->slab_rows_log2;
+    uint8_t *at = (uint8_t *)table_row_at(table, number);
+    uint32_t last = slab_rows - (number & (slab_rows - 1)), n = 0;
+    last = (uint32_t)weft_min_u64(last, table->rows_begun - number);
+    last = (uint32_t)weft_min_u64(last, count);
+    for (; n < last; n++, at += row_bytes) {
+        struct weft_table_row *row = (struct weft_table_row *)(void *)at;
+        /* Maybe beyond the slab: an address to ask for, not one to use. */
+        weft_prefetch_to_write((const void *)((uintptr_t)at + RUN_AHEAD * row_bytes));
+        if (row->id != ids[n] || (row->number & TABLE_ROW_LIVE) == 0 ||
+            (expires && table_row_expired(table, row))) {
+            break;
+        }
+        rows_p[n] = row;
+    }
+    return n;
+}
+
+bool weft_table_follow(const struct weft_table *table, const uint64_t *ids, uint32_t count,
+                       struct weft_table_row **rows_p)
+{
+    if (table_is_dense(table)) {
+        return false;
+    }
+    for (uint32_t done = 0, looks = 0; done < count; looks++) {
+        uint32_t number = looks * RUN_MIN > done + RUN_MIN
+                              ? 0
+                              : weft_table_index_find(table, ids[done], weft_mix64(ids[done]));
+        uint32_t run =
+            number == 0 ? 0 : run_of(table, number - 1, ids + done, count - done, rows_p + done);
+        if (run == 0) {
+            return false;
+        }
+        done += run;
+    }
+    return true;
+}
+
+/* ---- in any order ---------------------------------------------------------------------------- */
+
+/* Ids whose cache misses overlap: first those of the index, then those of the rows. Ids of a pull
+ * that are followed, or are not, together. */
+enum { GROUP = 32, PULL_PIECE = 512 };
 
 /* The rows that the tags of a group's ids speak for, before anything is known of the ids in them;
  * NULL = none. Asks for their first lines, and for the index's of the group behind. */
@@ -96,13 +148,30 @@ static void copy_weights(float *out, const float *weights, uint32_t dim)
     }
 }
 
-uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint32_t count,
-                             float *out, size_t stride)
+/* Weights of id to out; 1 = there is no such row. */
+static inline uint32_t read_row(struct weft_table *table, struct weft_table_row *row, uint64_t id,
+                                float *out, size_t stride)
 {
-    uint32_t absent = 0, dim = table->spec.dim;
-    bool use = table->spec.eviction == WEFT_EVICTION_LRU, sparse = !table_is_dense(table);
+    const uint32_t dim = table->spec.dim;
+    if (stride > dim) {
+        memset(out + dim, 0, (stride - dim) * sizeof(*out));
+    }
+    if (row == NULL) {
+        weft_table_fill_initial(&table->spec, id, out);
+        return 1;
+    }
+    copy_weights(out, table_weights(row), dim);
+    row->clock = table->spec.eviction == WEFT_EVICTION_LRU ? table->now : row->clock;
+    return 0;
+}
+
+static uint32_t read_any(struct weft_table *table, const uint64_t *ids, uint32_t count, float *out,
+                         size_t stride)
+{
+    const bool sparse = !table_is_dense(table);
     uint64_t hashes[2 * GROUP];
     struct weft_table_row *guesses[GROUP];
+    uint32_t absent = 0;
     for (uint32_t i = 0; i < count; i++, out += stride) {
         if (i % GROUP == 0 && sparse) {
             /* Of this group and of the one behind, half of which is here already. */
@@ -120,16 +189,25 @@ uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint
         if (!guess_right(table, row, ids[i], true)) {
             row = weft_table_find_hashed(table, ids[i], weft_mix64(ids[i]));
         }
-        if (stride > dim) {
-            memset(out + dim, 0, (stride - dim) * sizeof(*out));
-        }
-        if (row == NULL) {
-            weft_table_fill_initial(&table->spec, ids[i], out);
-            absent++;
+        absent += read_row(table, row, ids[i], out, stride);
+    }
+    return absent;
+}
+
+uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint32_t count,
+                             float *out, size_t stride)
+{
+    struct weft_table_row *rows[PULL_PIECE];
+    uint32_t absent = 0, n;
+    for (uint32_t first = 0; first < count; first += n, out += n * stride) {
+        n = (uint32_t)weft_min_u64(PULL_PIECE, count - first);
+        if (!weft_table_follow(table, ids + first, n, rows)) {
+            absent += read_any(table, ids + first, n, out, stride);
             continue;
         }
-        copy_weights(out, table_weights(row), dim);
-        row->clock = use ? table->now : row->clock;
+        for (uint32_t i = 0; i < n; i++) {
+            (void)read_row(table, rows[i], ids[first + i], out + i * stride, stride);
+        }
     }
     return absent;
 }

@@ -112,6 +112,65 @@ static void chunks_find_what_is_there(void **state)
     finish(&table);
 }
 
+/* Ids made in order, some let go or expired since, asked for in runs: what follow says is what there
+ * is, and all in line is followed over the ends of slabs. */
+static void rows_in_line_are_followed(void **state)
+{
+    (void)state;
+    enum { ROWS = 1000, CHUNK = 200 };
+    struct weft_prng prng;
+    struct weft_table table;
+    const struct weft_table_spec spec = {
+        .dim = 1, .mode = WEFT_TABLE_ASP, .workers = 1, .eviction = WEFT_EVICTION_TTL, .ttl = 3};
+    struct weft_table_row *rows[CHUNK];
+    uint64_t ids[CHUNK];
+    uint32_t followed = 0;
+    weft_prng_init(&prng, 4);
+    table_make(&table, ROWS, &spec);
+    for (uint64_t id = 0; id < ROWS; id++) {
+        give_slabs(&table);
+        assert_non_null(weft_table_obtain(&table, id * 3));
+    }
+    assert_true(table.slab_count > CHUNK / 100);
+    for (uint64_t first = 0; first + CHUNK <= ROWS; first++) {
+        for (uint32_t i = 0; i < CHUNK; i++) {
+            ids[i] = (first + i) * 3;
+        }
+        assert_true(weft_table_follow(&table, ids, CHUNK, rows));
+        assert_ptr_equal(rows[CHUNK - 1], weft_table_find(&table, ids[CHUNK - 1]));
+    }
+    for (int op = 0; op < 20000; op++) {
+        uint32_t count = (uint32_t)weft_prng_range(&prng, 1, op % 4 == 0 ? CHUNK : 20), missing = 0;
+        uint64_t next = weft_prng_below(&prng, ROWS);
+        for (uint32_t i = 0; i < count; i++) {
+            next = weft_prng_below(&prng, 100) == 0 ? weft_prng_below(&prng, ROWS) : next + 1;
+            ids[i] = next * 3;
+            missing += weft_table_find(&table, ids[i]) == NULL;
+        }
+        bool follows = weft_table_follow(&table, ids, count, rows);
+        assert_false(follows && missing > 0);
+        for (uint32_t i = 0; follows && i < count; i++) {
+            assert_ptr_equal(rows[i], weft_table_find(&table, ids[i]));
+            rows[i]->clock = table.now; /* used: it lives on */
+        }
+        followed += follows;
+        if (op % 8 == 0) {
+            weft_table_record_remove(&table, weft_prng_below(&prng, ROWS) * 3);
+        }
+        if (op % 20 == 0) {
+            weft_table_set_now(&table, table.now + 1);
+        }
+        if (op % 100 == 0) { /* all of them again, those let go in other places */
+            for (uint64_t id = 0; id < ROWS; id++) {
+                give_slabs(&table);
+                assert_non_null(weft_table_obtain(&table, id * 3));
+            }
+        }
+    }
+    assert_in_range(followed, 1000, 19000);
+    finish(&table);
+}
+
 static float any_float(struct weft_prng *prng)
 {
     /* Large and small, of either sign, some denormal. */
@@ -186,6 +245,7 @@ int main(void)
         cmocka_unit_test(tags_at_once_like_one_by_one),
         cmocka_unit_test(found_through_growth_and_removal),
         cmocka_unit_test(chunks_find_what_is_there),
+        cmocka_unit_test(rows_in_line_are_followed),
         cmocka_unit_test(quick_like_slow_bit_for_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
