@@ -35,8 +35,12 @@ void weft_ep_config_default(struct weft_ep_config *config_p)
 /* A peer that said IDLE keeps its slot from newcomers for so many peer timeouts. */
 enum { IDLE_PATIENCE = 12 };
 
-/* Deadlines are not late by this much unless the process, or its machine, slept. */
-static const uint64_t pause_ns = WEFT_NS_PER_S;
+/* Deadlines are not late by this much unless the process, or its machine, slept. Who sleeps for a
+ * good part of the peer timeout has not listened for it. */
+static uint64_t pause_ns(const struct weft_ep *ep)
+{
+    return weft_min_u64(WEFT_NS_PER_S, ep->config.peer_timeout_ns / 2);
+}
 
 uint32_t weft_ep_crypto_slots(uint32_t peers_max)
 {
@@ -411,7 +415,7 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
         if (p->deadline_ns > now_ns) {
             return;
         }
-        if (p->deadline_ns > 0 && now_ns - p->deadline_ns > pause_ns) { /* 0: at once */
+        if (p->deadline_ns > 0 && now_ns - p->deadline_ns > pause_ns(ep)) { /* 0: at once */
             ep->resumed_ns = now_ns;
         }
         heap_remove(ep, p); /* filed again when send is done with it */

@@ -7,7 +7,11 @@
  */
 #include "io/tcp_internal.h"
 
-static const uint64_t pause_ns = WEFT_NS_PER_S;
+/* Who comes so much too late slept, and has not listened for a good part of the peer timeout. */
+static uint64_t pause_ns(const struct weft_tcp *t)
+{
+    return weft_min_u64(WEFT_NS_PER_S, t->config.ep.peer_timeout_ns / 2);
+}
 
 /* ---- up and down ----------------------------------------------------------------------------- */
 
@@ -152,7 +156,10 @@ static void ping(struct weft_tcp *t, struct tcp_peer *p)
 
 static void connecting_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 {
-    if (weft_time_add(p->since_ns, t->config.ep.peer_timeout_ns) <= now_ns) {
+    uint64_t end_ns = weft_time_add(p->since_ns, t->config.ep.peer_timeout_ns);
+    if (end_ns <= now_ns && now_ns - end_ns >= pause_ns(t)) {
+        p->since_ns = now_ns;
+    } else if (end_ns <= now_ns) {
         weft_tcp_peer_down(t, p, WEFT_DOWN_SILENT, 0, now_ns);
     } else if (p->retry_ns <= now_ns) {
         weft_tcp_call(t, p, now_ns);
@@ -167,14 +174,13 @@ static void silence_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_n
         return;
     }
     uint64_t silent_ns = now_ns - p->quiet_ns;
-    if (silent_ns >= timeout_ns + pause_ns) {
-        /* We come far too late ourselves: this process slept, and may not have read what came. */
-        p->quiet_ns = now_ns - timeout_ns / 2;
+    bool slept = silent_ns >= timeout_ns + pause_ns(t);
+    if (slept || (silent_ns >= timeout_ns / 2 && !p->pinged)) {
+        /* Half of the time is for the answer, however late we come ourselves. */
+        p->quiet_ns = weft_max_u64(p->quiet_ns, now_ns - timeout_ns / 2);
         ping(t, p);
     } else if (silent_ns >= timeout_ns) {
         weft_tcp_peer_down(t, p, WEFT_DOWN_SILENT, 0, now_ns);
-    } else if (silent_ns >= timeout_ns / 2 && !p->pinged) {
-        ping(t, p);
     }
 }
 
@@ -198,7 +204,7 @@ static void quiet_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 static void asleep_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 {
     uint64_t until_ns = weft_time_add(p->heard_ns, t->config.ep.sleep_timeout_ns);
-    if (weft_time_add(until_ns, pause_ns) <= now_ns) {
+    if (weft_time_add(until_ns, pause_ns(t)) <= now_ns) {
         p->heard_ns = now_ns; /* as in silence_timer: this process slept */
     } else if (until_ns <= now_ns) {
         weft_tcp_peer_down(t, p, WEFT_DOWN_SILENT, 0, now_ns);

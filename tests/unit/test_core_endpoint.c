@@ -265,6 +265,31 @@ static void test_a_long_pause_of_ours_kills_nobody(void **state)
     assert_true(got == 1);
 }
 
+/* Nor is one that is shorter, but longer than this end waits for an answer. */
+static void test_a_pause_longer_than_the_peer_timeout(void **state)
+{
+    struct pair *t = *state;
+    struct weft_ep_config config;
+    weft_ep_config_default(&config);
+    config.accept = 1;
+    config.peer_timeout_ns = 300 * WEFT_NS_PER_MS;
+    for (int i = 0; i < 2; i++) {
+        weft_ep_free(t->ep[i]);
+        assert_int_equal(weft_ep_new(&config, &t->ep[i]), WEFT_OK);
+        t->msgr[i] = weft_ep_msgr(t->ep[i]);
+    }
+    t->queued = 0;
+    t->up_count = t->down_count = 0;
+    assert_int_equal(weft_ep_connect(t->ep[0], &t->addr[1], t->now_ns, &t->peer_of_0), WEFT_OK);
+    t->cut = true;
+    pump(t); /* sent, and lost */
+    t->cut = false;
+    t->now_ns += 500 * WEFT_NS_PER_MS;
+    run_for(t, 200 * WEFT_NS_PER_MS);
+    assert_int_equal(t->down_count, 0);
+    assert_true(t->up_count > 0);
+}
+
 /* A client crashes without CLOSE; the table is full; its successor gets in after the timeout. */
 static void test_a_full_table_forgets_the_silent(void **state)
 {
@@ -378,6 +403,7 @@ int main(void)
         TEST(test_deadline_towards_an_idle_peer),
         TEST(test_lost_finish_is_repeated_on_a_busy_connection),
         TEST(test_a_long_pause_of_ours_kills_nobody),
+        TEST(test_a_pause_longer_than_the_peer_timeout),
         TEST(test_a_full_table_forgets_the_silent),
         TEST(test_ring_goes_by_in_acknowledgements),
         TEST(test_a_ping_in_flight_arms_nothing),
