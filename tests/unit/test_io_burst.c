@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 1 << 20, WAIT_MS = 2000, DATAGRAMS_MAX = 256 };
+enum { BUFFER_BYTES = 1 << 20, WAIT_MS = 120000, DATAGRAMS_MAX = 256 };
 
 struct pair {
     int from_fd;

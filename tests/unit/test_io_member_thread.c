@@ -13,7 +13,7 @@
 #include <poll.h>
 #include <string.h>
 
-static const uint64_t patience_ns = 20 * WEFT_NS_PER_S;
+static const uint64_t patience_ns = 120 * WEFT_NS_PER_S;
 static const uint64_t lease_ns = 600 * WEFT_NS_PER_MS;
 
 static struct weft_member_thread *member_start(uint16_t port, uint8_t role, uint64_t member,
@@ -74,7 +74,7 @@ static void joins_and_lists(void **state)
     weft_member_thread_stop(worker, true);
     weft_member_thread_stop(second, true);
     struct pollfd fd = {.fd = weft_member_thread_fd(server), .events = POLLIN};
-    assert_int_equal(poll(&fd, 1, 20000), 1); /* told by a heartbeat */
+    assert_int_equal(poll(&fd, 1, 120000), 1); /* told by a heartbeat */
     weft_member_thread_state(server, &seen);
     assert_true(seen.is_over);
     weft_member_thread_stop(server, true);
@@ -99,7 +99,7 @@ static void claimed_and_replaced(void **state)
     struct weft_member_thread *later = member_start(port, WEFT_ROLE_SERVER, 2, 2);
     assert_int_equal(wait_for(later, WEFT_MEMBER_WAIT_JOINED, &seen, &error), WEFT_OK);
     struct pollfd fd = {.fd = weft_member_thread_fd(first), .events = POLLIN};
-    assert_int_equal(poll(&fd, 1, 20000), 1);
+    assert_int_equal(poll(&fd, 1, 120000), 1);
     weft_member_thread_state(first, &seen);
     assert_int_equal(seen.phase, WEFT_MEMBER_REPLACED);
     weft_member_thread_words(first, text, sizeof(text));

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 static const uint64_t STEP_NS = 200 * WEFT_NS_PER_US;
-static const uint64_t LIMIT_NS = 20 * WEFT_NS_PER_S;
+static const uint64_t LIMIT_NS = 120 * WEFT_NS_PER_S;
 
 /* One end, and what its events said. */
 struct node {
