@@ -20,6 +20,7 @@ struct load {
     struct weft_security security;
     uint32_t threads;
     uint32_t busy_poll_us;
+    uint32_t start_timeout_s;
     bool json;
     struct weft_recording recording;
     struct weft_zipf zipf;
@@ -140,6 +141,9 @@ static int run_crowd(struct load *load)
         .zipf = &load->zipf,
         .recording = &load->recording,
         .threads = load->threads,
+        /* Shards of this process are there. */
+        .patience_ns =
+            load->workload.shards == 0 ? load->start_timeout_s * WEFT_NS_PER_S : WEFT_NEVER,
     };
     char error[WEFT_LOAD_ERROR_BYTES];
     struct weft_load_outcome *outcome = calloc(1, sizeof(*outcome));
@@ -268,6 +272,7 @@ int weft_cli_load(int argc, char **argv)
     load = (struct load){.workload = WEFT_LOAD_WORKLOAD_DEFAULTS,
                          .security = WEFT_SECURITY_DEFAULTS,
                          .threads = default_threads(),
+                         .start_timeout_s = 5,
                          .servers = {.rows_max = 1u << 21},
                          .recording = WEFT_RECORDING_DEFAULTS};
     weft_recording_command(argc, argv);
@@ -292,6 +297,10 @@ int weft_cli_load(int argc, char **argv)
         {"server-pid", "PID", "--servers: the process whose CPU time is the servers'",
          WEFT_OPTION_U32, .value = &load.servers.server_pid, .min = 1, .max = INT32_MAX,
          .fallback = "not known"},
+        {"start-timeout", "S",
+         "--servers: give up when for so long none of them has answered, or the\n"
+         "network or a server says why it will not",
+         WEFT_OPTION_U32, .value = &load.start_timeout_s, .min = 1, .max = 3600},
         {"busy-poll", "US", "--local: shards look at the socket so long before they sleep",
          WEFT_OPTION_U32, .value = &load.busy_poll_us, .max = BUSY_POLL_US_MAX},
         {"json", NULL, "print one JSON object instead of a table", WEFT_OPTION_FLAG,

@@ -39,6 +39,7 @@ struct weft_load_crowd_config {
     const struct weft_zipf *zipf;
     struct weft_recording *recording; /* open, or off */
     uint32_t threads;
+    uint64_t patience_ns; /* with servers that do not answer at the start; WEFT_NEVER = for ever */
 };
 
 enum { WEFT_LOAD_ERROR_BYTES = 512 };

@@ -11,8 +11,12 @@ enum {
     TABLE = 0,
     TX_WINDOW = 256, /* packets in flight to one shard: the least that there is */
     PEER_TIMEOUT_S = 60,
+    WHY_BYTES = WEFT_UDP_UNREACHED_BYTES,
     SOCKET_BUFFER_BYTES = 1 << 20,
 };
+
+/* Between two looks: a process that was stopped has not waited. */
+static const uint64_t look_ns_max = 100 * WEFT_NS_PER_MS;
 
 static uint64_t clock_now(void *arg)
 {
@@ -302,6 +306,42 @@ static void handle(void *arg, uint64_t now_ns)
         take_finished(worker);
         begin_due(worker);
     }
+}
+
+/* Nobody knows more than this: what was told, by whom; "" = nothing, and nobody has answered; false:
+ * they are only slow. */
+static bool is_hopeless(const struct weft_load_worker *worker, char why_p[WHY_BYTES])
+{
+    struct weft_driver_counters counters;
+    enum weft_ep_hint hint = weft_driver_hint(worker->driver);
+    if (hint != WEFT_HINT_NONE) {
+        snprintf(why_p, WHY_BYTES, "%s", weft_ep_hint_text(hint));
+        return true;
+    }
+    weft_driver_unreached(worker->driver, why_p);
+    weft_driver_counters(worker->driver, &counters);
+    return why_p[0] != '\0' || counters.socket.datagrams_received == 0;
+}
+
+void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
+{
+    char why[WHY_BYTES], text[WEFT_LOAD_WHY_BYTES];
+    uint64_t patience_ns = worker->scene->patience_ns;
+    uint64_t since_ns = worker->looked_ns != 0 ? now_ns - worker->looked_ns : 0;
+    worker->looked_ns = now_ns;
+    worker->waited_ns += weft_min_u64(since_ns, look_ns_max);
+    if (worker->state != WEFT_LOAD_OPENING || worker->waited_ns < patience_ns ||
+        !is_hopeless(worker, why)) {
+        return;
+    }
+    snprintf(text, sizeof(text), "%s after %llu s: %s (--start-timeout waits longer)",
+             worker->scene->servers->count == 1 ? "the server cannot be reached"
+                                                : "not all servers can be reached",
+             (unsigned long long)(patience_ns / WEFT_NS_PER_S),
+             why[0] != '\0' ? why
+                            : "no answer at all; check --servers, and that a firewall lets UDP or, "
+                              "with --transport tcp, TCP through");
+    (void)fail(worker, WEFT_TIMEOUT, text);
 }
 
 void weft_load_worker_go(struct weft_load_worker *worker, uint64_t now_ns)

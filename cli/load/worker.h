@@ -13,6 +13,8 @@
 #include "cli/load/zipf.h"
 #include "ps/client.h"
 
+enum { WEFT_LOAD_WHY_BYTES = 384 };
+
 enum weft_load_kind { WEFT_LOAD_PUSH, WEFT_LOAD_PULL, WEFT_LOAD_KINDS };
 
 /* Of one thread's workers, in the time that is measured. */
@@ -35,6 +37,7 @@ struct weft_load_scene {
     const float *gradients;           /* (rows, dim): what every push pushes */
     float *weights;                   /* (rows, dim): where every pull of this thread goes */
     struct weft_load_sums *sums;
+    uint64_t patience_ns;     /* with servers that do not answer; WEFT_NEVER = for ever */
     uint64_t measure_from_ns; /* requests due from here ... */
     uint64_t measure_to_ns;   /* ... until here count; WEFT_NEVER both: not yet known */
 };
@@ -67,9 +70,11 @@ struct weft_load_worker {
     struct weft_load_request *requests; /* (in_flight,) */
     uint64_t *ids;
     uint32_t busy_count;
-    uint64_t next_ns; /* open loop: when the next request is due */
-    bool is_running;  /* starts requests */
-    char error[192];
+    uint64_t next_ns;   /* open loop: when the next request is due */
+    bool is_running;    /* starts requests */
+    uint64_t looked_ns; /* weft_load_worker_look */
+    uint64_t waited_ns; /* for the servers */
+    char error[32 + WEFT_LOAD_WHY_BYTES];
 };
 
 /* Open the endpoint, begin the connections and declare the table. Owns: weft_load_worker_fini is
@@ -77,6 +82,10 @@ struct weft_load_worker {
 weft_status weft_load_worker_init(struct weft_load_worker *worker,
                                   const struct weft_load_scene *scene, uint32_t rank);
 void weft_load_worker_fini(struct weft_load_worker *worker);
+
+/* Whether there is any sense in waiting for its servers: FAILED, with what to do about it, when its
+ * patience is over and none has answered, or one has a reason that the network or it told. */
+void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns);
 
 /* Begin with requests; the first one of an open loop is due a random time after now_ns. */
 void weft_load_worker_go(struct weft_load_worker *worker, uint64_t now_ns);

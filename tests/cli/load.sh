@@ -76,19 +76,21 @@ wait_for() {
     done
 }
 
+# Whoever is stopped for seconds shall not be taken for one who is not there.
+patient=--start-timeout=120
 "$WEFT_BIN" server --port 0 --workers 4 --security none >"$tap_tmp/server.out" 2>&1 &
 server=$!
 if wait_for "$tap_tmp/server.out" '127\.0\.0\.1:[0-9]' $server; then
     address=$(sed -n 's/.*\(127\.0\.0\.1:[0-9]*\).*/\1/p' "$tap_tmp/server.out" | head -n 1)
-    tap_run "running servers" run_json --servers "$address" --server-pid $server --security none \
+    tap_run "running servers" run_json --servers "$address" "$patient" --server-pid $server --security none \
         --workers 4 --rows 8 --dim 4
     tap_run "whose CPU time is known by their process" jq -e "$complete"' and .server_cpu_s > 0 and
         .active_connections_per_ms == {"p50": null, "p99": null}' "$tap_tmp/json"
     "$WEFT_BIN" load --print-workload --local 3 --rows 8 --dim 4 >"$tap_tmp/for-local"
     tap_run "instead of the shards of a workload file" run_json --workload "$tap_tmp/for-local" \
-        --servers "$address" --security none --workers 4
+        --servers "$address" "$patient" --security none --workers 4
     tap_run "are the servers" jq -e '.run.servers == 1 and .run.rows == 8' "$tap_tmp/json"
-    tap_run "or not" run_json --servers "$address" --security none --workers 4 --rows 8 --dim 4
+    tap_run "or not" run_json --servers "$address" "$patient" --security none --workers 4 --rows 8 --dim 4
     tap_run "and is null then" jq -e '.server_cpu_s == null and .server_cpu_us_per_rpc == null' \
         "$tap_tmp/json"
 else
@@ -96,6 +98,12 @@ else
 fi
 kill $server
 wait $server
+for transport in weft tcp; do
+    tap_run_fails "nobody listens there, over $transport" 1 "$WEFT_BIN" load --servers 127.0.0.1:1 \
+        --workers 2 --security none --transport $transport --start-timeout 1
+    tap_like "is said, and what to do" "$(cat "$tap_tmp/run.out")" \
+        'cannot be reached after 1 s: nothing listens at 127.0.0.1:1: start the program there first'
+done
 
 # ---- an early end --------------------------------------------------------------------------------
 
