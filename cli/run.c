@@ -12,8 +12,8 @@
 #include "cli/deaths.h"
 #include "cli/job.h"
 #include "cli/process.h"
+#include "cli/run_metrics.h"
 #include "cli/security.h"
-#include "cli/squad.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
 
@@ -63,6 +63,8 @@ struct run {
     struct weft_carrier carrier;
     struct weft_security security;
     char **words; /* of the command */
+    struct weft_metrics_options metrics_options;
+    struct weft_run_metrics metrics;
 
     struct weft_squad squad;
     char folder[64];
@@ -128,6 +130,11 @@ static void add_common(struct run *run, char **words)
     word(words, "--tcp-rto-min=%u", run->carrier.tcp_rto_min_ms);
     word(words, "--peer-timeout=%u", run->carrier.peer_timeout_s);
     word(words, "--control-fd=%d", (int)WEFT_CONTROL_FD);
+    char metrics[WEFT_TARGETS_OPTION_BYTES];
+    weft_targets_option(&run->metrics_options, metrics);
+    if (metrics[0] != '\0') {
+        word(words, "%s", metrics);
+    }
 }
 
 /* What every process of the job is told. */
@@ -338,6 +345,7 @@ static void note_message(struct run *run, struct weft_place *place, const cJSON 
     const char *event = weft_channel_text(message, "event");
     if (strcmp(event, "ready") == 0) {
         note_ready(run, place, message);
+        weft_run_metrics_note(&run->metrics, place, message);
     } else if (strcmp(event, "error") == 0 || strcmp(event, "checkpoint") == 0) {
         fprintf(stderr, "weft run: %s %u: %s\n", place->role, place->rank,
                 weft_channel_text(message, "text"));
@@ -377,6 +385,7 @@ static bool turn(struct run *run, uint64_t until_ns)
     if (run->error[0] != '\0') {
         return false;
     }
+    weft_run_metrics_look(&run->metrics, &run->squad);
     weft_squad_next(&run->squad, timeout_ns, &event);
     switch (event.type) {
     case WEFT_SQUAD_MESSAGE:
@@ -459,9 +468,23 @@ static bool supervise(struct run *run)
     }
 }
 
+static bool start_metrics(struct run *run)
+{
+    char error[WEFT_HTTP_ERROR_BYTES];
+    if (weft_run_metrics_start(&run->metrics, &run->metrics_options, error) != WEFT_OK) {
+        snprintf(run->error, sizeof(run->error), "%s", error);
+        return false;
+    }
+    if (run->metrics.metrics.http != NULL) {
+        fprintf(stderr, "weft run: metrics: %s\n", run->metrics.metrics.url);
+    }
+    return true;
+}
+
 static int run_all(struct run *run)
 {
-    bool good = start_all(run) && supervise(run);
+    bool good = start_metrics(run) && start_all(run) && supervise(run);
+    weft_run_metrics_stop(&run->metrics);
     weft_squad_end(&run->squad, "worker", end_grace_ns);
     weft_squad_end(&run->squad, "server", end_grace_ns);
     weft_squad_end(&run->squad, NULL, end_grace_ns);
@@ -623,6 +646,7 @@ int weft_cli_run(int argc, char **argv)
          .min = 65536, .max = UINT64_C(1) << 40},
         {"lease-ms", "MS", "as for `weft scheduler`", WEFT_OPTION_U32, .value = &run.lease_ms,
          .min = 100, .max = 3600000},
+        WEFT_METRICS_OPTIONS(&run.metrics_options),
         {"server-options", "WORDS", "for every `weft server`, in one argument with blanks between them:\n"
          "\"--tables 8 --checkpoint /data/run\"", WEFT_OPTION_STRING, .value = &run.server_options,
          .fallback = "none"},

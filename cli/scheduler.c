@@ -54,6 +54,9 @@ static void tell_ready(struct scheduler *scheduler)
         cJSON *event = weft_channel_event("ready");
         cJSON *ports = cJSON_AddArrayToObject(event, "ports");
         cJSON_AddItemToArray(ports, cJSON_CreateNumber(port));
+        if (scheduler->metrics.metrics.http != NULL) {
+            cJSON_AddStringToObject(event, "metrics", scheduler->metrics.metrics.url);
+        }
         (void)weft_channel_send(&scheduler->channel, event);
         return;
     }

@@ -1,6 +1,5 @@
 #include "cli/train_metrics.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static void add_train(void *arg, struct weft_exposition *text)
@@ -21,22 +20,9 @@ static void add_train(void *arg, struct weft_exposition *text)
 static char *list_targets(void *arg)
 {
     struct weft_train_metrics *train = arg;
-    cJSON *list = cJSON_CreateArray();
     pthread_mutex_lock(&train->lock);
-    for (uint32_t i = 0; i < train->count; i++) {
-        char rank[16];
-        cJSON *group = cJSON_CreateObject();
-        cJSON_AddItemToArray(cJSON_AddArrayToObject(group, "targets"),
-                             cJSON_CreateString(train->targets[i].at));
-        cJSON *labels = cJSON_AddObjectToObject(group, "labels");
-        snprintf(rank, sizeof(rank), "%u", train->targets[i].rank);
-        cJSON_AddStringToObject(labels, "role", train->targets[i].role);
-        cJSON_AddStringToObject(labels, "rank", rank);
-        cJSON_AddItemToArray(list, group);
-    }
+    char *text = weft_targets_json(&train->targets);
     pthread_mutex_unlock(&train->lock);
-    char *text = cJSON_PrintUnformatted(list);
-    cJSON_Delete(list);
     return text;
 }
 
@@ -58,25 +44,10 @@ void weft_train_metrics_stop(struct weft_train_metrics *train)
 void weft_train_metrics_add(const struct weft_metrics_options *options,
                             struct weft_arguments *arguments)
 {
-    if (options->host[0] != '\0') {
-        bool v6 = strchr(options->host, ':') != NULL;
-        weft_arguments_add(arguments, "--metrics=%s%s%s:0", v6 ? "[" : "", options->host,
-                           v6 ? "]" : "");
-    }
-}
-
-/* "http://127.0.0.1:9101/metrics" -> "127.0.0.1:9101" */
-static void add_target(struct weft_train_metrics *train, const struct weft_process *process,
-                       const char *url)
-{
-    static const char scheme[] = "http://";
-    if (strncmp(url, scheme, strlen(scheme)) == 0 && train->count < WEFT_TRAIN_METRICS_MAX) {
-        const char *at = url + strlen(scheme);
-        train->targets[train->count].role = process->role;
-        train->targets[train->count].rank = process->rank;
-        snprintf(train->targets[train->count].at, sizeof(train->targets[0].at), "%.*s",
-                 (int)strcspn(at, "/"), at);
-        train->count++;
+    char text[WEFT_TARGETS_OPTION_BYTES];
+    weft_targets_option(options, text);
+    if (text[0] != '\0') {
+        weft_arguments_add(arguments, "%s", text);
     }
 }
 
@@ -94,7 +65,8 @@ void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft
         bool server = strcmp(process->role, "server") == 0;
         train->servers_ready += server;
         train->workers_ready += !server;
-        add_target(train, process, weft_channel_text(message, "metrics"));
+        weft_targets_set(&train->targets, process->role, process->rank,
+                         weft_channel_text(message, "metrics"));
     }
     pthread_mutex_unlock(&train->lock);
 }

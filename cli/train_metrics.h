@@ -3,22 +3,15 @@
 #ifndef WEFT_CLI_TRAIN_METRICS_H
 #define WEFT_CLI_TRAIN_METRICS_H
 
-#include "cli/metrics.h"
 #include "cli/process.h"
+#include "cli/targets.h"
 
 #include <pthread.h>
-
-enum { WEFT_TRAIN_METRICS_MAX = 96 }; /* processes of a job */
 
 struct weft_train_metrics {
     struct weft_metrics metrics;
     pthread_mutex_t lock; /* of what follows */
-    struct {
-        const char *role; /* "server", "worker" */
-        uint32_t rank;
-        char at[WEFT_METRICS_URL_BYTES]; /* "127.0.0.1:41234" */
-    } targets[WEFT_TRAIN_METRICS_MAX];
-    uint32_t count;
+    struct weft_targets targets;
     uint32_t servers_ready;
     uint32_t workers_ready;
     uint64_t epochs; /* finished, of all workers together */

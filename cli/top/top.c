@@ -93,13 +93,18 @@ static bool read_targets(struct top *top)
     return true;
 }
 
-/* `weft train` knows where its servers and workers answer. */
+/* They know where the processes that they started answer. */
+static bool knows_others(const struct weft_top_target *target)
+{
+    return strcmp(target->role, "train") == 0 || strcmp(target->role, "run") == 0;
+}
+
 static void follow(struct top *top)
 {
     for (uint32_t i = 0; i < top->count; i++) {
         struct weft_top_target *target = &top->targets[i];
         char *text = NULL;
-        if (target->file == NULL && !target->is_gone && strcmp(target->role, "train") == 0 &&
+        if (target->file == NULL && !target->is_gone && knows_others(target) &&
             weft_http_get(target->host, target->port, "/targets", PATIENCE_NS, &text, NULL) ==
                 WEFT_OK) {
             (void)add_discovered(top, text);
@@ -111,9 +116,9 @@ static void follow(struct top *top)
 static void poll_all(struct top *top)
 {
     for (uint32_t i = 0; i < top->count; i++) {
-        bool was_train = strcmp(top->targets[i].role, "train") == 0;
+        bool knew = knows_others(&top->targets[i]);
         weft_top_target_poll(&top->targets[i], PATIENCE_NS);
-        if (was_train || strcmp(top->targets[i].role, "train") == 0) {
+        if (knew || knows_others(&top->targets[i])) {
             follow(top); /* those that it adds are polled in this very round */
         }
     }

@@ -334,6 +334,7 @@ void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target
               "WORKER               rank  step/s push/s pull/s rows/s in B/s outB/s cpu%    mem",
               width, draw_worker);
     draw_role(view, targets, count, "train", "OTHERS", width, draw_other);
+    draw_role(view, targets, count, "run", "OTHERS", width, draw_other);
     draw_role(view, targets, count, "scheduler", "SCHEDULER", width, draw_other);
     draw_role(view, targets, count, "", "NO ANSWER", width, draw_gone);
     draw_times(view, targets, count, width);

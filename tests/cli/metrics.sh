@@ -7,8 +7,8 @@
 cd "$tap_tmp" || exit 1
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER DMLC_ROLE DMLC_RANK RANK
 check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
-server='' worker='' prometheus='' scheduler='' train=''
-trap 'kill $server $worker $prometheus $scheduler $train 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
+server='' worker='' prometheus='' scheduler='' train='' job=''
+trap 'kill $server $worker $prometheus $scheduler $train $job 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
 
 # wait_for <command...>: for two minutes; nothing here takes that long but a machine that stands still.
 wait_for() {
@@ -133,6 +133,28 @@ top_at=${at#http://}
 tap_like "and weft top does" "$(cat top.txt)" "^weft top: 1 server, 1 worker, 0 gone"
 kill "$train"
 wait "$train" 2>/dev/null
+
+# A worker that dies, and is started again.
+"$WEFT_BIN" run --metrics 0 --restart 1 --security none -n 1 -s 1 -- sh -c \
+    'test "$WEFT_RESTART" = 1 || exit 3
+    until test -e over; do sleep 0.1; done' >job.out 2>job.err &
+job=$!
+tap_run "so does weft run" wait_for grep -q '^weft run: metrics: ' job.err
+at=$(sed -n 's/^weft run: metrics: //p' job.err)
+tap_run "it counts a death" wait_for at_least 1 "$at" weft_run_deaths_total role=worker
+tap_run "and who came after it" wait_for at_least 2 "$at" weft_run_starts_total role=worker
+cp scrape.txt job.txt
+tap_is "who runs" "$(value job.txt weft_run_processes)" 3
+fetch "${at%/metrics}/targets" >targets.json
+tap_run "Prometheus can find the others" jq -e 'map(.labels.role) == ["scheduler", "server"]' \
+    targets.json
+top_at=${at#http://}
+"$WEFT_BIN" top --once "${top_at%/metrics}" >top.txt
+tap_like "and so can weft top" "$(cat top.txt)" "^weft top: 1 server, 0 workers, 0 gone"
+tap_like "the coordinator, too" "$(cat top.txt)" "^SCHEDULER"
+: >over
+wait "$job"
+tap_is "the job ends in order" $? 0
 at=$(sed -n 's/^metrics: //p' server.out)
 
 # ---- the format and the names ------------------------------------------------------------------
@@ -149,7 +171,8 @@ else
 fi
 tap_run "the scheduler's text keeps the format" python3 "$check" format scheduler.txt
 tap_run "that of weft train keeps it" python3 "$check" format train.txt
-python3 "$check" names server.txt worker.txt scheduler.txt train.txt >names.txt
+tap_run "and that of weft run" python3 "$check" format job.txt
+python3 "$check" names server.txt worker.txt scheduler.txt train.txt job.txt >names.txt
 sed -n 's/^| `\([a-z_]*\)` | \(counter\|gauge\|histogram\) .*/\1/p' "$WEFT_SOURCE_ROOT/docs/METRICS.md" |
     sort >documented.txt
 tap_is "docs/METRICS.md has every name, and no other" "$(cat documented.txt)" "$(cat names.txt)"
