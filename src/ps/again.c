@@ -50,12 +50,12 @@ struct shard_partial *weft_shard_partial_take(struct weft_shard *shard, uint32_t
     return NULL;
 }
 
-static struct shard_partial *find(struct weft_shard *shard, const struct shard_slot *slot)
+static struct shard_partial *find(struct weft_shard *shard, uint16_t table, uint32_t worker,
+                                  uint64_t number)
 {
-    struct shard_partial *first =
-        shard->partials + (size_t)slot->worker * shard->partials_per_worker;
+    struct shard_partial *first = shard->partials + (size_t)worker * shard->partials_per_worker;
     for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
-        if (first[i].live && first[i].table == slot->table && first[i].number == slot->number) {
+        if (first[i].live && first[i].table == table && first[i].number == number) {
             return &first[i];
         }
     }
@@ -82,8 +82,14 @@ static struct shard_partial *make(struct weft_shard *shard, const struct shard_s
 void weft_shard_again_open(struct weft_shard *shard, struct shard_slot *slot, uint8_t low,
                            const struct weft_msg_event *event)
 {
+    slot->number = weft_once_number(shard_pushes(shard, slot->table, slot->worker), low);
+    weft_shard_again_begin(shard, slot, event);
+}
+
+void weft_shard_again_begin(struct weft_shard *shard, struct shard_slot *slot,
+                            const struct weft_msg_event *event)
+{
     struct weft_once *once = shard_pushes(shard, slot->table, slot->worker);
-    slot->number = weft_once_number(once, low);
     if (slot->number == 0) {
         return; /* the worker does not count, and does not send again */
     }
@@ -92,7 +98,7 @@ void weft_shard_again_open(struct weft_shard *shard, struct shard_slot *slot, ui
     if (slot->again || shard->partial_count == 0) {
         return;
     }
-    struct shard_partial *partial = find(shard, slot);
+    struct shard_partial *partial = find(shard, slot->table, slot->worker, slot->number);
     partial = partial != NULL ? partial : make(shard, slot, event);
     if (partial == NULL || partial->chunks != event->chunks ||
         partial->chunk_elems != event->chunk_elems) {
@@ -127,28 +133,37 @@ void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *
     if (slot->number == 0 || is_short) {
         return;
     }
+    weft_shard_journal_closed(shard, slot->table, slot->worker, slot->number);
     weft_once_close(shard_pushes(shard, slot->table, slot->worker), slot->number);
     if (slot->partial != WEFT_SHARD_NONE) {
         shard->partials[slot->partial].live = false;
     }
 }
 
-enum weft_rpc_status weft_shard_again_resume(struct weft_shard *shard,
-                                             const struct shard_slot *slot,
-                                             const struct weft_rpc_pushes *theirs)
+void weft_shard_again_close(struct weft_shard *shard, uint16_t table, uint32_t worker,
+                            uint64_t number)
+{
+    struct shard_partial *partial = find(shard, table, worker, number);
+    weft_once_close(shard_pushes(shard, table, worker), number);
+    if (partial != NULL) {
+        partial->live = false;
+    }
+}
+
+enum weft_rpc_status weft_shard_again_resume(struct weft_shard *shard, uint16_t table,
+                                             uint32_t worker, const struct weft_rpc_pushes *theirs)
 {
     if (shard->partial_count == 0) {
         return WEFT_RPC_BAD_REQUEST;
     }
-    struct shard_partial *first =
-        shard->partials + (size_t)slot->worker * shard->partials_per_worker;
+    struct shard_partial *first = shard->partials + (size_t)worker * shard->partials_per_worker;
     for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
-        if (!first[i].live || first[i].table != slot->table) {
+        if (!first[i].live || first[i].table != table) {
             continue;
         }
         if (weft_bits_count(first[i].mask, first[i].chunks) == first[i].chunks) {
             /* The cut came between its last chunk and its end. */
-            weft_once_close(shard_pushes(shard, slot->table, slot->worker), first[i].number);
+            weft_once_close(shard_pushes(shard, table, worker), first[i].number);
             first[i].live = false;
         } else if (weft_rpc_pushes_test(theirs, first[i].number) ||
                    weft_bits_count(first[i].mask, first[i].chunks) == 0) {
@@ -174,12 +189,11 @@ struct weft_rpc_pushes weft_shard_again_pushes(const struct weft_shard *shard,
     return pushes;
 }
 
-void weft_shard_again_forget(struct weft_shard *shard, uint32_t worker)
+void weft_shard_again_forget(struct weft_shard *shard, uint16_t table, uint32_t worker)
 {
-    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        *shard_pushes(shard, (uint16_t)t, worker) = (struct weft_once){0};
-    }
+    struct shard_partial *first = shard->partials + (size_t)worker * shard->partials_per_worker;
+    *shard_pushes(shard, table, worker) = (struct weft_once){0};
     for (uint32_t i = 0; i < shard->partials_per_worker; i++) {
-        shard->partials[(size_t)worker * shard->partials_per_worker + i].live = false;
+        first[i].live &= first[i].table != table;
     }
 }

@@ -15,6 +15,7 @@
 #include "ps/snapshot_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 weft_status weft_shard_members_init(struct weft_shard *shard)
 {
@@ -61,6 +62,23 @@ static void average(struct weft_shard *shard, uint16_t index)
                  (bsp && clocks[w] > shard->clock_min[index]);
     }
     weft_table_set_averaged(table, count);
+}
+
+void weft_shard_members_average(struct weft_shard *shard, uint16_t index)
+{
+    if (shard->config.on_death == WEFT_DEATH_SHRINK) {
+        average(shard, index);
+    }
+}
+
+void weft_shard_members_clear(struct weft_shard *shard)
+{
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
+            memset(member_of(shard, (uint16_t)t, 0), 0,
+                   shard->config.workers_max * sizeof(*shard->members));
+        }
+    }
 }
 
 static void move_along(struct weft_shard *shard, uint16_t index)
@@ -170,7 +188,8 @@ static void leave(struct weft_shard *shard, uint16_t index, uint32_t rank, uint6
 void weft_shard_members_leave(struct weft_shard *shard, uint32_t rank, bool died, uint64_t now_ns)
 {
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        if (*member_of(shard, (uint16_t)t, rank)) {
+        if (*member_of(shard, (uint16_t)t, rank) &&
+            !weft_shard_journal_passes_over(shard, (uint16_t)t)) {
             shard->dead_rank =
                 died && shard->dead_rank == WEFT_SHARD_NONE ? rank : shard->dead_rank;
             leave(shard, (uint16_t)t, rank, now_ns);

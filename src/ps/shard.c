@@ -164,6 +164,7 @@ void weft_shard_free(struct weft_shard *shard)
         weft_table_fini(&shard->tables[t]);
     }
     weft_snapshot_fini(shard);
+    weft_shard_journal_fini(shard);
     weft_shard_partials_fini(shard);
     weft_shard_safe_fini(shard);
     free(shard->pushes);
@@ -316,16 +317,23 @@ static void worker_unbind(struct weft_shard *shard, uint32_t rank)
     queue_drop_worker(shard, &shard->ready, rank);
 }
 
-/* Another process speaks for this rank. */
-static void worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
-                         uint64_t now_ns)
+void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
+                             uint64_t now_ns)
 {
+    weft_shard_journal_renewed(shard, rank, incarnation);
     weft_shard_members_leave(shard, rank, true, now_ns);
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        weft_shard_close_short(shard, (uint16_t)t, rank);
-        weft_shard_clock_advance(shard, (uint16_t)t, now_ns);
+        if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
+            weft_shard_close_short(shard, (uint16_t)t, rank);
+            weft_shard_clock_advance(shard, (uint16_t)t, now_ns);
+        }
     }
-    weft_shard_again_forget(shard, rank);
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
+            weft_shard_again_forget(shard, (uint16_t)t, rank);
+            weft_shard_safe_forget(shard, (uint16_t)t, rank);
+        }
+    }
     shard->workers[rank].incarnation = incarnation;
 }
 
@@ -371,7 +379,7 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
         worker_unbind(shard, rank);
     }
     if (event->incarnation == 0 || event->incarnation != worker->incarnation) {
-        worker_renew(shard, rank, event->incarnation, now_ns);
+        weft_shard_worker_renew(shard, rank, event->incarnation, now_ns);
         weft_shard_safe_unbind(shard, rank, true);
         worker->closed = (struct weft_rpc_window){0};
     }
@@ -388,14 +396,14 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
     }
 }
 
-static void peer_down(struct weft_shard *shard, const struct weft_msg_event *event,
-                      uint64_t now_ns)
+static void peer_down(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
 {
     replaced_remove(shard, event->peer);
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
         if (shard->workers[rank].up && shard->workers[rank].peer == event->peer) {
             worker_unbind(shard, rank);
             bool died = event->down != WEFT_DOWN_CLOSED && event->down != WEFT_DOWN_LOCAL;
+            weft_shard_journal_left(shard, rank);
             weft_shard_members_leave(shard, rank, died, now_ns);
         }
     }
@@ -411,6 +419,7 @@ void weft_shard_worker_died(struct weft_shard *shard, uint32_t rank, uint64_t at
     if (worker->up && worker->up_ns < at_ns) {
         replaced_add(shard, worker->peer);
         worker_unbind(shard, rank);
+        weft_shard_journal_left(shard, rank);
         weft_shard_members_leave(shard, rank, true, now_ns);
     }
 }
@@ -444,18 +453,29 @@ static void clock_chunk(struct weft_shard *shard, const struct weft_msg_event *e
         shard->msgr.ops->refuse(shard->msgr.self, event->peer, event->seq);
         return;
     }
-    uint32_t *clock = &shard->clocks[(size_t)tag.table * shard->config.workers_max + rank];
-    if (tag.number <= *clock) {
+    (void)weft_shard_clock_take(shard, tag.table, rank, tag.number, now_ns);
+}
+
+bool weft_shard_clock_take(struct weft_shard *shard, uint16_t index, uint32_t rank, uint32_t number,
+                           uint64_t now_ns)
+{
+    uint32_t *clock = &shard->clocks[(size_t)index * shard->config.workers_max + rank];
+    if (number <= *clock) {
         shard->counters.clocks_again++;
-        return;
+        return true;
     }
+    if (number != *clock + 1) {
+        return false;
+    }
+    weft_shard_journal_clock(shard, index, rank, number);
     ++*clock;
     shard->counters.clocks++;
-    struct weft_table *table = &shard->tables[tag.table];
+    struct weft_table *table = &shard->tables[index];
     if (table->spec.mode != WEFT_TABLE_BSP && *clock >= table->now) {
         weft_table_set_now(table, *clock + 1);
     }
-    weft_shard_clock_advance(shard, tag.table, now_ns);
+    weft_shard_clock_advance(shard, index, now_ns);
+    return true;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -590,8 +610,8 @@ void weft_shard_gauges(const struct weft_shard *shard, uint64_t now_ns, uint64_t
     for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
         const struct shard_worker *worker = &shard->workers[rank];
         gauges_p->workers_connected += worker->up;
-        gauges_p->workers_active += worker->up && worker->request_ns >= since_ns &&
-                                    worker->request_ns != 0;
+        gauges_p->workers_active +=
+            worker->up && worker->request_ns >= since_ns && worker->request_ns != 0;
     }
 }
 

@@ -51,11 +51,11 @@ struct weft_shard_config {
     uint64_t slab_bytes;       /* of row memory asked for at a time */
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
     enum weft_worker_death on_death;
-    uint32_t hot_top;          /* rows of each table with most updates that are known; 0 = none */
-    uint32_t step_rows;        /* BSP: rows stepped at a time at the end of a clock, so that a large
+    uint32_t hot_top;    /* rows of each table with most updates that are known; 0 = none */
+    uint32_t step_rows;  /* BSP: rows stepped at a time at the end of a clock, so that a large
                                 * table does not keep the shard from everything else */
-    bool checkpoints;          /* ps/snapshot.h is wanted: three bits a row. Needs chunks_max */
-    uint32_t chunks_max;       /* the endpoint's, longest message in chunks: so many bits are kept of
+    bool checkpoints;    /* ps/snapshot.h is wanted: three bits a row. Needs chunks_max */
+    uint32_t chunks_max; /* the endpoint's, longest message in chunks: so many bits are kept of
                                 * each of 2 x push_slots pushes of every worker, so that those cut
                                 * off in the middle can be sent again. 0 = workers cannot resume */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
@@ -90,8 +90,10 @@ struct weft_shard_counters {
     uint64_t workers_replaced;
     uint64_t workers_joined; /* SHRINK: tables opened by a rank that was out; so is the next */
     uint64_t workers_left;
-    uint64_t peers_ignored;  /* connected, but not a worker of this server */
-    uint64_t slots_unposted; /* expectations the transport had no room for; tried again */
+    uint64_t peers_ignored;   /* connected, but not a worker of this server */
+    uint64_t slots_unposted;  /* expectations the transport had no room for; tried again */
+    uint64_t journal_records; /* written down (ps/journal.h) */
+    uint64_t journal_full;    /* times that the journal had no room, and ended until the next cut */
     uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by what they said */
 };
 

@@ -36,7 +36,7 @@ struct shard_slot {
     uint8_t id_bytes; /* PUSH, PULL: by the grid; TABLE: 0 */
     uint32_t partial; /* PUSH: its entry, WEFT_SHARD_NONE without */
     uint64_t number;  /* PUSH: the worker's count of pushes to this table; 0 = none */
-    uint16_t status; /* first thing that went wrong */
+    uint16_t status;  /* first thing that went wrong */
     uint16_t table;
     uint32_t worker;
     uint32_t clock; /* of the request's tag */
@@ -100,26 +100,27 @@ struct weft_shard {
     struct weft_shard_counters counters;
     struct weft_shard_latencies push;
     struct weft_shard_latencies pull;
-    struct weft_table *tables;    /* (tables_max,) */
-    uint32_t *clocks;             /* (tables_max, workers_max): clocks finished */
-    uint32_t *clock_min;          /* (tables_max,) */
+    struct weft_table *tables; /* (tables_max,) */
+    uint32_t *clocks;          /* (tables_max, workers_max): clocks finished */
+    uint32_t *clock_min;       /* (tables_max,) */
     uint32_t *step_to; /* (tables_max,): the clock_min that rows are being stepped for; 0 = none */
     uint32_t step_tables;         /* so many of them */
     struct shard_worker *workers; /* (workers_max,) */
     struct weft_once *pushes;     /* (tables_max, workers_max) */
-    uint64_t *safe;               /* (tables_max, workers_max): pushes that are durable; NULL without
+    uint64_t *safe;      /* (tables_max, workers_max): pushes that are durable; NULL without
                                    * checkpoints */
-    uint64_t *safe_told;          /* the same: of those, what the worker was told */
-    bool safe_untold;             /* some worker may have to be told */
-    uint32_t cut_wanted;          /* highest clock that a worker wants in a checkpoint; 0 = none */
-    bool *restored;               /* (tables_max,): from a checkpoint, not opened since */
-    bool *members;                /* (tables_max, workers_max): opened the table, and lives */
-    uint32_t dead_rank;           /* the first that died, WEFT_SHARD_NONE = none has */
-    struct weft_snapshot *snapshot;  /* NULL without checkpoints */
-    struct shard_partial *partials;  /* worker by worker */
-    uint32_t partials_per_worker;    /* 0 without checkpoints */
+    uint64_t *safe_told; /* the same: of those, what the worker was told */
+    bool safe_untold;    /* some worker may have to be told */
+    uint32_t cut_wanted; /* highest clock that a worker wants in a checkpoint; 0 = none */
+    bool *restored;      /* (tables_max,): from a checkpoint, not opened since */
+    bool *members;       /* (tables_max, workers_max): opened the table, and lives */
+    uint32_t dead_rank;  /* the first that died, WEFT_SHARD_NONE = none has */
+    struct weft_snapshot *snapshot;     /* NULL without checkpoints */
+    struct weft_shard_journal *journal; /* NULL without */
+    struct shard_partial *partials;     /* worker by worker */
+    uint32_t partials_per_worker;       /* 0 without checkpoints */
     uint32_t partial_count;
-    struct shard_slot *slots;     /* worker by worker: push slots, pull slots, the TABLE slot */
+    struct shard_slot *slots; /* worker by worker: push slots, pull slots, the TABLE slot */
     uint32_t slots_per_worker;
     uint32_t slot_count;
     uint32_t busy_count;     /* slots neither IDLE nor POSTED */
@@ -128,8 +129,8 @@ struct weft_shard {
     struct shard_queue ready;
     weft_peer replaced[WEFT_SHARD_REPLACED_MAX]; /* connections to be closed */
     uint32_t replaced_count;
-    uint64_t active_window; /* 1 + number of the window in progress; 0 = none yet */
-    uint32_t active_count;  /* workers that began a request in it */
+    uint64_t active_window;             /* 1 + number of the window in progress; 0 = none yet */
+    uint32_t active_count;              /* workers that began a request in it */
     struct weft_table_row **chunk_rows; /* (WEFT_SHARD_CHUNK_ROWS_MAX,) scratch, like the next */
     uint64_t *chunk_hashes;
     uint64_t *chunk_ids;
@@ -183,6 +184,9 @@ struct shard_partial *weft_shard_partial_take(struct weft_shard *shard, uint32_t
 /* OPEN of a push with this low byte of its number: is it known? */
 void weft_shard_again_open(struct weft_shard *shard, struct shard_slot *slot, uint8_t low,
                            const struct weft_msg_event *event);
+/* The same by slot->number; 0 = the worker does not count. */
+void weft_shard_again_begin(struct weft_shard *shard, struct shard_slot *slot,
+                            const struct weft_msg_event *event);
 /* True: this chunk was applied before. */
 bool weft_shard_again_chunk(const struct weft_shard *shard, const struct shard_slot *slot,
                             uint32_t chunk);
@@ -190,17 +194,19 @@ void weft_shard_again_applied(struct weft_shard *shard, const struct shard_slot 
                               uint32_t chunk);
 void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *slot,
                              bool is_short);
+/* All of this push is there, or enough. */
+void weft_shard_again_close(struct weft_shard *shard, uint16_t table, uint32_t worker,
+                            uint64_t number);
 /* The worker goes on after a break: it tells which pushes it will not send again. Of those begun,
  * what was applied stays, and what is kept of them is given up.
  * Errors:  WEFT_RPC_BAD_REQUEST  chunks are not kept here, so it cannot be told what was applied. */
-enum weft_rpc_status weft_shard_again_resume(struct weft_shard *shard,
-                                             const struct shard_slot *slot,
-                                             const struct weft_rpc_pushes *theirs);
+enum weft_rpc_status weft_shard_again_resume(struct weft_shard *shard, uint16_t table,
+                                             uint32_t worker, const struct weft_rpc_pushes *theirs);
 /* What the shard knows of this worker's pushes. */
 struct weft_rpc_pushes weft_shard_again_pushes(const struct weft_shard *shard,
                                                const struct shard_slot *slot);
 /* Another process speaks for this rank now: forget the pushes of the one before. */
-void weft_shard_again_forget(struct weft_shard *shard, uint32_t worker);
+void weft_shard_again_forget(struct weft_shard *shard, uint16_t table, uint32_t worker);
 
 /* members.c: who counts in a table */
 
@@ -211,6 +217,10 @@ bool weft_shard_member_counts(const struct weft_shard *shard, uint16_t table, ui
 void weft_shard_member_join(struct weft_shard *shard, uint16_t table, uint32_t rank);
 /* The rank's process is gone from all tables; died: it did not say that it goes. */
 void weft_shard_members_leave(struct weft_shard *shard, uint32_t rank, bool died, uint64_t now_ns);
+/* SHRINK: whose gradients a mean is of, by who counts now. */
+void weft_shard_members_average(struct weft_shard *shard, uint16_t table);
+/* All connections are gone with the process that had them. */
+void weft_shard_members_clear(struct weft_shard *shard);
 /* The clock that a rank was in is over for it. */
 void weft_shard_close_short(struct weft_shard *shard, uint16_t table, uint32_t rank);
 /* The clock of the table moved for some worker, or somebody left: has the slowest one moved? */
@@ -226,6 +236,7 @@ void weft_shard_safe_from(struct weft_shard *shard, uint16_t table, const struct
                           uint32_t workers);
 /* A new connection of this rank, or another process. */
 void weft_shard_safe_unbind(struct weft_shard *shard, uint32_t rank, bool renewed);
+void weft_shard_safe_forget(struct weft_shard *shard, uint16_t table, uint32_t rank);
 void weft_shard_safe_sent(struct weft_shard *shard, uint32_t rank, bool complete);
 void weft_shard_safe_send(struct weft_shard *shard, uint64_t now_ns);
 /* A worker wants this clock in a checkpoint. */
@@ -233,6 +244,28 @@ static inline void weft_shard_want_cut(struct weft_shard *shard, uint32_t clock)
 {
     shard->cut_wanted = clock > shard->cut_wanted ? clock : shard->cut_wanted;
 }
+
+/* shard_journal.c: each is nothing where there is no journal, or it is being done again */
+void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot *slot,
+                              const struct weft_msg_event *event);
+void weft_shard_journal_closed(struct weft_shard *shard, uint16_t table, uint32_t rank,
+                               uint64_t number);
+void weft_shard_journal_clock(struct weft_shard *shard, uint16_t table, uint32_t rank,
+                              uint32_t clock);
+void weft_shard_journal_renewed(struct weft_shard *shard, uint32_t rank, uint64_t incarnation);
+void weft_shard_journal_left(struct weft_shard *shard, uint32_t rank);
+/* spec and pushes as they came; pushes of RESUME, else NULL. */
+void weft_shard_journal_table(struct weft_shard *shard, uint16_t table, uint32_t rank,
+                              const uint8_t *spec, const uint8_t *pushes);
+/* A cut: before its first table; of each table; when all are cut; when it is kept; when it counts. */
+void weft_shard_journal_cut_begin(struct weft_shard *shard);
+void weft_shard_journal_cut(struct weft_shard *shard, uint16_t table);
+void weft_shard_journal_cut_ready(struct weft_shard *shard, uint64_t checkpoint);
+void weft_shard_journal_cut_kept(struct weft_shard *shard);
+void weft_shard_journal_durable(struct weft_shard *shard);
+void weft_shard_journal_fini(struct weft_shard *shard);
+/* What is being done again now, the checkpoint has of this table. */
+bool weft_shard_journal_passes_over(const struct weft_shard *shard, uint16_t table);
 
 /* restore.c */
 bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *spec);
@@ -242,10 +275,19 @@ void weft_shard_queue_push(struct weft_shard *shard, struct shard_queue *queue, 
 uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queue);
 /* The request is over: post the slot's memory again when its worker is there. */
 void weft_shard_slot_release(struct weft_shard *shard, uint32_t slot);
+/* Another process speaks for this rank. */
+void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
+                             uint64_t now_ns);
+/* The rank has finished this clock. False: it is neither its next one nor finished before. */
+bool weft_shard_clock_take(struct weft_shard *shard, uint16_t table, uint32_t rank, uint32_t clock,
+                           uint64_t now_ns);
 
 /* shard_push.c: false = the chunk was refused. */
 bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
                           const struct weft_msg_event *event);
+/* The same without a connection; everything in event is looked at. */
+bool weft_shard_push_again(struct weft_shard *shard, uint16_t table, uint32_t worker,
+                           uint64_t number, uint32_t clock, const struct weft_msg_event *event);
 
 /* shard_record.c */
 
@@ -256,6 +298,12 @@ void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot 
                               const struct weft_rpc_reply *reply, uint64_t departure_ns);
 
 /* shard_request.c */
+
+/* By the size of an element of a PUSH; 0: it is none. */
+uint8_t weft_shard_push_id_bytes(const struct weft_table *table, uint16_t elem_bytes);
+/* A rank opens a table: as WEFT_RPC_OK, or why not. */
+enum weft_rpc_status weft_shard_table_open(struct weft_shard *shard,
+                                           const struct weft_table_spec *spec, uint32_t rank);
 void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
                              const struct weft_msg_event *event);
 void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,

@@ -161,5 +161,38 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
     shard->counters.elements_applied +=
         weft_table_apply(table, shard->chunk_rows, chunk.first, chunk.count, chunk.blocks);
     weft_shard_again_applied(shard, slot, event->chunk);
+    weft_shard_journal_chunk(shard, slot, event);
     return true;
+}
+
+/* What OPEN and the connection looked at when it came the first time. */
+static bool again_fits(const struct weft_table *table, const struct shard_slot *slot,
+                       const struct weft_msg_event *event)
+{
+    uint32_t head_elems = slot->id_bytes != 0 ? shard_request_head_elems(event) : 0;
+    uint64_t before = (uint64_t)event->chunk * event->chunk_elems;
+    return slot->id_bytes != 0 && event->chunk_elems >= head_elems &&
+           event->chunk_elems <= WEFT_SHARD_CHUNK_ROWS_MAX && event->chunk < event->chunks &&
+           event->elems <= event->chunk_elems && event->elems >= 1 && event->total >= head_elems &&
+           before + event->elems <= event->total &&
+           (event->chunk > 0 || event->elems >= head_elems) &&
+           (event->total - head_elems) % weft_table_blocks(&table->spec) == 0;
+}
+
+bool weft_shard_push_again(struct weft_shard *shard, uint16_t index, uint32_t worker,
+                           uint64_t number, uint32_t clock, const struct weft_msg_event *event)
+{
+    const struct weft_table *table = shard_table(shard, index);
+    struct shard_slot slot = {.op = WEFT_RPC_PUSH,
+                              .partial = WEFT_SHARD_NONE,
+                              .table = index,
+                              .worker = worker,
+                              .number = number,
+                              .clock = clock,
+                              .id_bytes = weft_shard_push_id_bytes(table, event->elem_bytes)};
+    if (!again_fits(table, &slot, event)) {
+        return false;
+    }
+    weft_shard_again_begin(shard, &slot, event);
+    return !slot.dead && weft_shard_push_take(shard, &slot, event);
 }

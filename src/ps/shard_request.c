@@ -26,8 +26,7 @@ static void refuse(struct weft_shard *shard, const struct weft_msg_event *event)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* By the size of an element; 0: it is neither. */
-static uint8_t push_id_bytes(const struct weft_table *table, uint16_t elem_bytes)
+uint8_t weft_shard_push_id_bytes(const struct weft_table *table, uint16_t elem_bytes)
 {
     return elem_bytes == weft_table_push_elem_bytes(&table->spec, WEFT_RPC_ID_NARROW)
                ? WEFT_RPC_ID_NARROW
@@ -57,7 +56,7 @@ static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
     } else if (table == NULL) {
         shard_slot_reject(slot, WEFT_RPC_UNKNOWN_TABLE);
     } else if (slot->op == WEFT_RPC_PUSH) {
-        slot->id_bytes = push_id_bytes(table, event->elem_bytes);
+        slot->id_bytes = weft_shard_push_id_bytes(table, event->elem_bytes);
         if (slot->id_bytes == 0 || slot->rows % weft_table_blocks(&table->spec) != 0) {
             shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         }
@@ -118,8 +117,7 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
                                                       : 0;
     if (slot->request.worker != slot->worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
-    } else if (slot->request.rows != rows ||
-               (slot->request.flags & ~free_flags) != flags ||
+    } else if (slot->request.rows != rows || (slot->request.flags & ~free_flags) != flags ||
                (slot->op == WEFT_RPC_PUSH && !slot->dead &&
                 slot->request.after_seq != (uint32_t)slot->number)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
@@ -156,6 +154,25 @@ static bool resumes(const struct shard_slot *slot)
            (slot->request.flags & WEFT_RPC_RESUME) != 0;
 }
 
+enum weft_rpc_status weft_shard_table_open(struct weft_shard *shard,
+                                           const struct weft_table_spec *spec, uint32_t rank)
+{
+    if (spec->table >= shard->config.tables_max || spec->workers > shard->config.workers_max) {
+        return WEFT_RPC_BAD_SPEC;
+    }
+    const struct weft_table *table = shard_table(shard, spec->table);
+    if (table == NULL && weft_table_declare(&shard->tables[spec->table], spec) != WEFT_OK) {
+        return WEFT_RPC_BAD_SPEC;
+    }
+    if (table != NULL && !weft_table_spec_equal(&table->spec, spec) &&
+        !weft_shard_respec(shard, spec)) {
+        return WEFT_RPC_SPEC_MISMATCH;
+    }
+    shard->restored[spec->table] = false;
+    weft_shard_member_join(shard, spec->table, rank);
+    return WEFT_RPC_OK;
+}
+
 static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
                        const struct weft_msg_event *event)
 {
@@ -167,8 +184,7 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return false;
     }
-    if (weft_table_spec_unpack(slot->table, body, WEFT_RPC_SPEC_BYTES, &spec) != WEFT_OK ||
-        slot->table >= shard->config.tables_max || spec.workers > shard->config.workers_max) {
+    if (weft_table_spec_unpack(slot->table, body, WEFT_RPC_SPEC_BYTES, &spec) != WEFT_OK) {
         shard_slot_reject(slot, WEFT_RPC_BAD_SPEC);
         return false;
     }
@@ -177,22 +193,17 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, WEFT_RPC_NOT_DURABLE);
         return false;
     }
-    const struct weft_table *table = shard_table(shard, slot->table);
-    if (table == NULL && weft_table_declare(&shard->tables[slot->table], &spec) != WEFT_OK) {
-        shard_slot_reject(slot, WEFT_RPC_BAD_SPEC);
+    enum weft_rpc_status status = weft_shard_table_open(shard, &spec, slot->worker);
+    if (status != WEFT_RPC_OK) {
+        shard_slot_reject(slot, status);
         return false;
     }
-    if (table != NULL && !weft_table_spec_equal(&table->spec, &spec) &&
-        !weft_shard_respec(shard, &spec)) {
-        shard_slot_reject(slot, WEFT_RPC_SPEC_MISMATCH);
-        return false;
-    }
-    shard->restored[slot->table] = false;
-    weft_shard_member_join(shard, slot->table, slot->worker);
+    weft_shard_journal_table(shard, slot->table, slot->worker, body,
+                             resumes(slot) ? body + WEFT_RPC_SPEC_BYTES : NULL);
     shard->workers[slot->worker].wants_safe |= wants_safe;
     shard->safe_untold |= wants_safe;
     if (resumes(slot)) {
-        shard_slot_note(slot, weft_shard_again_resume(shard, slot, &theirs));
+        shard_slot_note(slot, weft_shard_again_resume(shard, slot->table, slot->worker, &theirs));
     }
     return true;
 }

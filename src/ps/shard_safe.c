@@ -53,6 +53,14 @@ void weft_shard_durable(struct weft_shard *shard)
         }
     }
     shard->safe_untold = true;
+    weft_shard_journal_durable(shard);
+}
+
+void weft_shard_safe_forget(struct weft_shard *shard, uint16_t table, uint32_t rank)
+{
+    if (shard->safe != NULL) {
+        shard->safe[place(shard, table, rank)] = 0;
+    }
 }
 
 void weft_shard_safe_unbind(struct weft_shard *shard, uint32_t rank, bool renewed)
@@ -61,7 +69,7 @@ void weft_shard_safe_unbind(struct weft_shard *shard, uint32_t rank, bool renewe
     for (uint32_t t = 0; shard->safe != NULL && t < shard->config.tables_max; t++) {
         shard->safe_told[place(shard, t, rank)] = 0;
         if (renewed) {
-            shard->safe[place(shard, t, rank)] = 0;
+            weft_shard_safe_forget(shard, (uint16_t)t, rank);
         }
     }
 }

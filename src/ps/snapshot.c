@@ -141,6 +141,10 @@ static void cut_table(struct weft_shard *shard, uint32_t t)
     struct weft_cut_table *table = &snapshot->view.tables[t];
     struct weft_table_watch *watch = &snapshot->watches[t];
     uint32_t workers = shard->config.workers_max;
+    if (!snapshot->begun) {
+        weft_shard_journal_cut_begin(shard);
+    }
+    weft_shard_journal_cut(shard, (uint16_t)t);
     weft_table_watch_cut(watch, &shard->tables[t], snapshot->order.whole, &snapshot->spill);
     table->present = true;
     table->spec = shard->tables[t].spec;
@@ -209,6 +213,7 @@ static void cut_tables(struct weft_shard *shard)
         snapshot->state = WEFT_CUT_FAILED;
     } else if (snapshot->begun && waiting == 0) {
         snapshot->state = WEFT_CUT_READY;
+        weft_shard_journal_cut_ready(shard, snapshot->order.number);
     }
 }
 
@@ -347,6 +352,7 @@ void weft_shard_cut_end(struct weft_shard *shard, bool kept)
     WEFT_ASSERT(snapshot->state != WEFT_CUT_NONE);
     if (kept) {
         keep(shard);
+        weft_shard_journal_cut_kept(shard);
     }
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (snapshot->view.tables[t].present) {

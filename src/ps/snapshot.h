@@ -45,10 +45,11 @@ enum weft_cut_why {
 };
 
 struct weft_cut_order {
-    bool now;       /* do not wait for a clock */
-    uint32_t clock; /* else cut at the end of this clock */
-    bool whole;     /* all rows; else those changed since the last cut that was kept */
-    void *memory;   /* for copies of rows, and of admission's counts; 8-byte aligned */
+    uint64_t number; /* of the checkpoint, for the journal (ps/journal.h) */
+    bool now;        /* do not wait for a clock */
+    uint32_t clock;  /* else cut at the end of this clock */
+    bool whole;      /* all rows; else those changed since the last cut that was kept */
+    void *memory;    /* for copies of rows, and of admission's counts; 8-byte aligned */
     size_t bytes;
 };
 
@@ -67,13 +68,13 @@ struct weft_cut_partial {
 struct weft_cut_table {
     bool present;
     struct weft_table_spec spec;
-    uint32_t clock;  /* minimum of the workers */
-    uint32_t rows;   /* records that will come */
+    uint32_t clock; /* minimum of the workers */
+    uint32_t rows;  /* records that will come */
     uint32_t record_bytes;
     uint32_t *clocks;         /* (workers_max,) */
     struct weft_once *pushes; /* (workers_max,) */
     uint64_t rows_total;      /* in the table at the cut */
-    const uint64_t *removed;  /* (removed_count,): ids gone since the cut that this is based on; some
+    const uint64_t *removed; /* (removed_count,): ids gone since the cut that this is based on; some
                                * may be among the records again, which come after */
     uint32_t removed_count;
     struct weft_admission_counts counted; /* of ids that have no row yet; all, also in a delta */
@@ -103,8 +104,7 @@ const struct weft_cut_view *weft_shard_cut_view(const struct weft_shard *shard);
  * Shape:   out (bytes,), at least one record of the largest table.
  * Returns the number of records of table *table_p; 0: look at the state, READY means END.
  * Cost:    a copy of at most `bytes`, and a walk over the set of rows. */
-uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes,
-                             uint16_t *table_p);
+uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes, uint16_t *table_p);
 
 /* The records are safe, or not: then their rows belong to the next cut, too. Any state but NONE. */
 void weft_shard_cut_end(struct weft_shard *shard, bool kept);
@@ -156,8 +156,8 @@ void weft_shard_restore_clocks(struct weft_shard *shard, uint16_t table, const u
                                uint32_t count);
 
 /* The same where the number of shards changed: a rank's largest clock of all the files counts. */
-void weft_shard_restore_clocks_max(struct weft_shard *shard, uint16_t table,
-                                   const uint32_t *clocks, uint32_t count);
+void weft_shard_restore_clocks_max(struct weft_shard *shard, uint16_t table, const uint32_t *clocks,
+                                   uint32_t count);
 
 /* Windows, for the same number of shards and this very shard only. Shape: pushes (count,). */
 void weft_shard_restore_pushes(struct weft_shard *shard, uint16_t table,

@@ -57,8 +57,11 @@ void weft_saved_begin(struct weft_saved *saved, struct weft_shard *shard)
         return;
     }
     saved->spill = saved->spill != NULL ? saved->spill : get(SPILL_BYTES, 1);
-    const struct weft_cut_order order = {
-        .now = true, .whole = true, .memory = saved->spill, .bytes = SPILL_BYTES};
+    const struct weft_cut_order order = {.number = ++saved->ordered,
+                                         .now = true,
+                                         .whole = true,
+                                         .memory = saved->spill,
+                                         .bytes = SPILL_BYTES};
     weft_status status = weft_shard_cut_begin(shard, &order);
     WEFT_ASSERT(status == WEFT_OK);
     saved->begun = true;
@@ -125,6 +128,7 @@ bool weft_saved_poll(struct weft_saved *saved, struct weft_shard *shard)
     WEFT_ASSERT(weft_shard_cut_state(shard) == WEFT_CUT_READY);
     weft_shard_cut_end(shard, true);
     saved->present = true;
+    saved->number = saved->ordered;
     return true;
 }
 

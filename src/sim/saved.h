@@ -17,8 +17,10 @@ struct weft_saved_table {
 };
 
 struct weft_saved {
-    bool present; /* there is a checkpoint */
-    bool begun;   /* a cut is under way */
+    bool present;     /* there is a checkpoint */
+    bool begun;       /* a cut is under way */
+    uint64_t number;  /* of the checkpoint; 0 = none */
+    uint64_t ordered; /* of the last cut that was begun */
     uint32_t tables_max;
     uint32_t workers_max;
     struct weft_saved_table *tables;

@@ -1,0 +1,627 @@
+/* The journal: the ring of records with everything that can be wrong in its memory, and shards that
+ * come back with it, to the bit, while workers and servers die at random instants. Gradients are 1, so
+ * a row is minus the number of pushes that reached it. */
+#include "ps/journal.h"
+#include "ps/journal_ring.h"
+#include "ps/shard_internal.h"
+#include "ps_cluster.h"
+#include "sim/saved.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+/* ---- the ring -------------------------------------------------------------------------------- */
+
+enum { RING_BYTES = WEFT_RING_HEAD_BYTES + 2048 };
+
+static const struct weft_ring_owner owner = {.shard = 1, .shards = 3, .job = 77};
+
+static uint8_t *ring_memory(void)
+{
+    uint8_t *memory = aligned_alloc(4096, 8192);
+    assert_non_null(memory);
+    memset(memory, 0, 8192);
+    return memory;
+}
+
+static void open_ring(struct weft_ring *ring, uint8_t *memory)
+{
+    assert_int_equal(weft_ring_open(ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_OK);
+}
+
+static bool put(struct weft_ring *ring, uint32_t rank, size_t bytes)
+{
+    static uint8_t data[4096];
+    memset(data, (int)rank, bytes);
+    const struct weft_ring_record head = {.type = 5, .table = 6, .rank = rank};
+    return weft_ring_append(ring, &head, NULL, 0, data, bytes);
+}
+
+/* Reads to the end; ranks of the records must be first, first + 1, ... Returns how many. */
+static uint32_t count(struct weft_ring *ring, uint32_t first)
+{
+    const struct weft_ring_record *record;
+    uint32_t n = 0, life = 0;
+    ring->end = ring->begin;
+    while ((record = weft_ring_next(ring, &life, &ring->end)) != NULL) {
+        assert_int_equal(record->rank, first + n);
+        assert_int_equal(record->type, 5);
+        assert_int_equal(record->table, 6);
+        if (record->bytes > sizeof(*record)) {
+            assert_int_equal(*(const uint8_t *)(record + 1), (uint8_t)record->rank);
+        }
+        n++;
+    }
+    return n;
+}
+
+static void reads_what_was_written(void **state)
+{
+    (void)state;
+    uint8_t *memory = ring_memory();
+    struct weft_ring ring, again;
+    open_ring(&ring, memory);
+    assert_int_equal(ring.life, 1);
+    for (uint32_t i = 0; i < 10; i++) {
+        assert_true(put(&ring, i, i * 7));
+    }
+    open_ring(&again, memory);
+    assert_int_equal(again.life, 2);
+    assert_int_equal(count(&again, 0), 10);
+    assert_true(again.end.position == ring.end.position && again.end.at == ring.end.at);
+    free(memory);
+}
+
+/* Laps without end, and a process that dies at any of them. */
+static void goes_round(void **state)
+{
+    (void)state;
+    uint8_t *memory = ring_memory();
+    struct weft_ring ring;
+    struct weft_prng prng;
+    struct weft_ring_place places[64];
+    uint32_t first = 0, next = 0;
+    weft_prng_init(&prng, 3);
+    open_ring(&ring, memory);
+    for (uint32_t step = 0; step < 20000; step++) {
+        if (weft_prng_below(&prng, 3) > 0 && next - first < 60) {
+            places[next % 64] = ring.end;
+            next += put(&ring, next, weft_prng_below(&prng, 300));
+        } else if (first < next) {
+            first += 1 + (uint32_t)weft_prng_below(&prng, next - first);
+            weft_ring_drop(&ring, first == next ? ring.end : places[first % 64]);
+        }
+        if (weft_prng_below(&prng, 50) == 0) {
+            open_ring(&ring, memory);
+            assert_int_equal(count(&ring, first), next - first);
+        }
+    }
+    assert_true(next > 4000);
+    free(memory);
+}
+
+static void refuses_what_is_not_its_own(void **state)
+{
+    (void)state;
+    uint8_t *memory = ring_memory();
+    struct weft_ring ring;
+    open_ring(&ring, memory);
+    struct weft_ring_owner other = owner;
+    other.job++;
+    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &other), WEFT_EXISTS);
+    other = owner;
+    other.shard++;
+    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &other), WEFT_EXISTS);
+    memory[8] ^= 3; /* version */
+    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner),
+                     WEFT_UNSUPPORTED);
+    memory[8] ^= 3;
+    for (uint32_t i = 12; i < 40; i++) {
+        memory[i] ^= 0x10;
+        assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_DATA);
+        memory[i] ^= 0x10;
+    }
+    memory[0] ^= 1;
+    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_DATA);
+    memory[0] ^= 1;
+    open_ring(&ring, memory);
+    /* One of the two begins may be damaged, not both. */
+    memset(memory + 64, 0xff, 64);
+    open_ring(&ring, memory);
+    memset(memory + 64, 0xff, 128);
+    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_DATA);
+    free(memory);
+}
+
+/* Any byte of a record that is not as it was ends the journal in front of it. */
+static void ends_at_damage(void **state)
+{
+    (void)state;
+    uint8_t *memory = ring_memory();
+    struct weft_ring ring;
+    open_ring(&ring, memory);
+    assert_true(put(&ring, 0, 40) && put(&ring, 1, 90) && put(&ring, 2, 10));
+    uint32_t begin = WEFT_RING_HEAD_BYTES + 32 + 64, end = begin + 32 + 96;
+    for (uint32_t i = begin; i < end; i++) {
+        memory[i] ^= 0x81;
+        assert_int_equal(count(&ring, 0), 1);
+        memory[i] ^= 0x81;
+    }
+    assert_int_equal(count(&ring, 0), 3);
+    free(memory);
+}
+
+/* What an earlier process left behind the place where a later one went on is not taken. */
+static void leftovers_are_not_taken(void **state)
+{
+    (void)state;
+    uint8_t *memory = ring_memory();
+    struct weft_ring ring;
+    open_ring(&ring, memory);
+    assert_true(put(&ring, 0, 40) && put(&ring, 1, 40) && put(&ring, 2, 40));
+    memory[WEFT_RING_HEAD_BYTES + 96 + 40] ^= 1; /* the second is damaged */
+    open_ring(&ring, memory);
+    assert_int_equal(count(&ring, 0), 1);
+    assert_true(put(&ring, 1, 40)); /* just where it was; behind it lies the whole third */
+    assert_int_equal(count(&ring, 0), 2);
+    free(memory);
+}
+
+static void says_when_it_is_full(void **state)
+{
+    (void)state;
+    uint8_t *memory = ring_memory();
+    struct weft_ring ring;
+    open_ring(&ring, memory);
+    uint32_t n = 0;
+    while (put(&ring, n, 100)) {
+        n++;
+    }
+    assert_true(n >= 12);
+    assert_int_equal(count(&ring, 0), n);
+    assert_false(put(&ring, n, 100));
+    weft_ring_drop(&ring, ring.end);
+    assert_int_equal(weft_ring_used(&ring), 0);
+    assert_true(put(&ring, 0, 100) && put(&ring, 1, 500));
+    assert_int_equal(count(&ring, 0), 2);
+    free(memory);
+}
+
+/* ---- shards that come back -------------------------------------------------------------------- */
+
+enum { SHARDS = 2, WORKERS = 2, IDS = 40, DIM = 4, OPS = 3, CLOCKS_APART = 3 };
+enum { JOURNAL_BYTES = 256 * 1024, LIVES_MAX = 60, RECORD_MAX = 512 };
+
+struct worker {
+    struct {
+        bool open;
+        weft_ps_op op;
+        double picked[IDS];
+    } ops[OPS];
+    bool opening;
+    weft_ps_op opening_op;
+};
+
+struct rig {
+    struct cluster c;
+    struct cluster_config config;
+    struct weft_prng prng;
+    struct weft_table_spec spec;
+    struct weft_saved saved[SHARDS];
+    uint8_t *memory[SHARDS];
+    struct worker workers[WORKERS];
+    double answered[IDS];
+    double cut_off[IDS]; /* by their worker's death before they were answered */
+    uint32_t shard_deaths;
+    uint32_t worker_deaths;
+    uint64_t records;
+    uint64_t lost;
+    bool exact;   /* the journal never was full */
+    bool shrinks; /* clocks go on without those that died */
+};
+
+static uint64_t id_of(uint32_t i)
+{
+    return weft_mix64(i + 1);
+}
+
+static void open_journal(struct rig *rig, uint32_t s)
+{
+    const struct weft_shard_journal_config config = {.memory = rig->memory[s],
+                                                     .bytes = JOURNAL_BYTES,
+                                                     .bytes_max = JOURNAL_BYTES,
+                                                     .job = 5,
+                                                     .checkpoint = rig->saved[s].number};
+    assert_int_equal(weft_shard_journal_init(rig->c.shard[s], &config), WEFT_OK);
+    while (weft_shard_journal_replay(rig->c.shard[s])) {
+        cluster_slabs(&rig->c, s);
+    }
+}
+
+static void reconnect(struct rig *rig, uint32_t chance_ppm)
+{
+    struct cluster *c = &rig->c;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            uint64_t until_ns;
+            if (weft_ps_client_away(c->client[w], s, &until_ns) &&
+                weft_prng_chance(&rig->prng, chance_ppm)) {
+                assert_int_equal(
+                    weft_ps_client_reconnect(c->client[w], s, fake_peer(s), c->net->now_ns),
+                    WEFT_OK);
+                fake_connect(c->net, SHARDS + w, s);
+            }
+        }
+    }
+}
+
+static void rig_start(struct rig *rig, uint8_t mode, uint8_t optimizer, bool shrinks, uint64_t seed)
+{
+    *rig =
+        (struct rig){.config = cluster_config(SHARDS, WORKERS), .exact = true, .shrinks = shrinks};
+    weft_prng_init(&rig->prng, seed);
+    rig->spec = (struct weft_table_spec){.dim = DIM,
+                                         .mode = mode,
+                                         .optimizer = optimizer,
+                                         .workers = WORKERS,
+                                         .staleness = mode == WEFT_TABLE_SSP ? 1 : 0,
+                                         .epsilon = optimizer == WEFT_OPTIMIZER_ADAGRAD ? 1 : 0,
+                                         .learning_rate = WORKERS};
+    rig->config.incarnation = 1000;
+    rig->config.shard.checkpoints = true;
+    rig->config.shard.on_death = shrinks ? WEFT_DEATH_SHRINK : WEFT_DEATH_WAIT;
+    rig->config.shard.chunks_max = 64;
+    rig->config.shard.push_slots = 1 + (uint32_t)weft_prng_below(&rig->prng, 4);
+    rig->config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    rig->config.client.replay_bytes = seed % 2 == 0 ? 200000 : 0;
+    rig->config.client.rows_per_rpc_max = 5 + (uint32_t)weft_prng_below(&rig->prng, 100);
+    cluster_start(&rig->c, &rig->config, WORKERS, seed);
+    rig->c.net->packet_bytes = 200;
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        weft_saved_init(&rig->saved[s], 2, WORKERS);
+        rig->memory[s] = aligned_alloc(4096, JOURNAL_BYTES);
+        memset(rig->memory[s], 0, JOURNAL_BYTES);
+        /* Another shard in its place, which has a journal before anybody connects. */
+        fake_kill(rig->c.net, s);
+        cluster_shard_free(&rig->c, s);
+        rig->c.shard[s] = cluster_shard_new(&rig->c, &rig->config, s);
+        open_journal(rig, s);
+        assert_false(weft_shard_journal_report(rig->c.shard[s])->used);
+        fake_revive(rig->c.net, s);
+    }
+    cluster_run(&rig->c);
+    reconnect(rig, WEFT_PPM);
+    cluster_run(&rig->c);
+    cluster_open(&rig->c, &rig->spec);
+}
+
+static void rig_stop(struct rig *rig)
+{
+    cluster_stop(&rig->c);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        weft_saved_fini(&rig->saved[s]);
+        free(rig->memory[s]);
+    }
+}
+
+/* Every table, clock and window of the two, but for pushes of which no chunk was applied. */
+static void assert_same(const struct weft_shard *a, const struct weft_shard *b)
+{
+    const struct weft_table *ta = weft_shard_table(a, 0), *tb = weft_shard_table(b, 0);
+    uint32_t workers = a->config.workers_max;
+    assert_int_equal(ta == NULL, tb == NULL);
+    assert_int_equal(a->clock_min[0], b->clock_min[0]);
+    for (uint32_t i = 0; ta != NULL && i < IDS; i++) {
+        float ra[DIM], rb[DIM];
+        assert_int_equal(weft_table_read(ta, id_of(i), ra), weft_table_read(tb, id_of(i), rb));
+        assert_memory_equal(ra, rb, sizeof(ra));
+    }
+    for (uint32_t w = 0; w < workers; w++) {
+        const struct weft_once *oa = &a->pushes[w], *ob = &b->pushes[w];
+        uint64_t newest = weft_max_u64(oa->newest, ob->newest);
+        assert_int_equal(a->clocks[w], b->clocks[w]);
+        assert_true(a->workers[w].incarnation == b->workers[w].incarnation);
+        assert_int_equal(oa->clock, ob->clock);
+        for (uint64_t n = 1; n <= newest; n++) {
+            assert_int_equal(weft_once_test(oa, n), weft_once_test(ob, n));
+        }
+    }
+}
+
+/* Half a record behind the last one: it was not answered, and is not there. */
+static void tear(struct rig *rig, uint32_t s)
+{
+    const struct weft_ring_place *end = NULL;
+    struct weft_ring ring;
+    const struct weft_ring_owner mine = {.shard = s, .shards = SHARDS, .job = 5};
+    uint32_t life = 0;
+    assert_int_equal(weft_ring_open(&ring, rig->memory[s], JOURNAL_BYTES, JOURNAL_BYTES, &mine),
+                     WEFT_OK);
+    while (weft_ring_next(&ring, &life, &ring.end) != NULL) {
+    }
+    end = &ring.end;
+    if (end->at + 256 <= JOURNAL_BYTES &&
+        (end->at > ring.begin.at || end->at + 256 < ring.begin.at)) {
+        struct weft_ring_record torn = {
+            .position = end->position, .bytes = 256, .life = ring.life, .type = 1, .check = 9};
+        memcpy(rig->memory[s] + end->at, &torn, sizeof(torn));
+        memset(rig->memory[s] + end->at + sizeof(torn), 0x55, 100);
+    }
+}
+
+static void shard_dies(struct rig *rig, uint32_t s)
+{
+    struct cluster *c = &rig->c;
+    struct weft_shard *dead = c->shard[s];
+    bool full = weft_shard_journal_is_full(dead);
+    fake_kill(c->net, s);
+    while (weft_shard_has_work(dead)) {
+        weft_shard_progress(dead, c->net->now_ns); /* rows that a clock's end has still to step */
+    }
+    rig->exact &= !full;
+    if (weft_prng_below(&rig->prng, 2) == 0) {
+        tear(rig, s);
+    }
+    c->shard[s] = cluster_shard_new(c, &rig->config, s);
+    weft_saved_restore(&rig->saved[s], c->shard[s]);
+    open_journal(rig, s);
+    assert_true(full || weft_shard_journal_report(c->shard[s])->used);
+    assert_int_equal(weft_shard_journal_report(c->shard[s])->refused, 0);
+    rig->records += weft_shard_journal_report(c->shard[s])->records;
+    if (!full) {
+        assert_same(dead, c->shard[s]);
+    }
+    struct weft_shard *alive = c->shard[s];
+    c->shard[s] = dead;
+    cluster_shard_free(c, s);
+    c->shard[s] = alive;
+    fake_revive(c->net, s);
+    rig->shard_deaths++;
+}
+
+static void worker_dies(struct rig *rig, uint32_t w)
+{
+    struct cluster *c = &rig->c;
+    struct worker *worker = &rig->workers[w];
+    weft_peer peers[SHARDS];
+    uint32_t node = SHARDS + w;
+    for (uint32_t i = 0; i < OPS; i++) {
+        for (uint32_t k = 0; worker->ops[i].open && k < IDS; k++) {
+            rig->cut_off[k] += worker->ops[i].picked[k];
+        }
+        worker->ops[i].open = false;
+    }
+    rig->lost += weft_ps_client_counters(c->client[w])->pushes_lost;
+    fake_kill(c->net, node);
+    /* The shards hear of it before the next one comes: here both have the same number. */
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        struct weft_msg_event event;
+        while (fake_poll(&c->net->nodes[s], &event)) {
+            weft_shard_event(c->shard[s], &event, c->net->now_ns);
+        }
+    }
+    weft_ps_client_free(c->client[w]);
+    fake_revive(c->net, node);
+    c->net->nodes[node].incarnation += 10;
+    struct weft_ps_client_config config = rig->config.client;
+    config.worker = w;
+    config.clock_ns = fake_clock_ns;
+    config.clock_arg = c->net;
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        peers[s] = fake_peer(s);
+    }
+    assert_int_equal(weft_ps_client_new(&config, fake_msgr(c->net, node), peers, &c->client[w]),
+                     WEFT_OK);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        fake_connect(c->net, node, s);
+    }
+    assert_int_equal(
+        weft_ps_table_open(c->client[w], &rig->spec, c->net->now_ns, &worker->opening_op), WEFT_OK);
+    worker->opening = true;
+    rig->worker_deaths++;
+}
+
+/* A worker that dies while it opens its table, or whose shard does, ends in another way here. */
+static bool any_opening(const struct rig *rig)
+{
+    return rig->workers[0].opening || rig->workers[1].opening;
+}
+
+static void faults(struct rig *rig)
+{
+    struct cluster *c = &rig->c;
+    uint32_t s = (uint32_t)weft_prng_below(&rig->prng, SHARDS);
+    uint32_t w = (uint32_t)weft_prng_below(&rig->prng, WORKERS);
+    uint64_t until_ns;
+    if (weft_prng_chance(&rig->prng, 8000)) {
+        weft_saved_begin(&rig->saved[s], c->shard[s]);
+    }
+    if (weft_prng_chance(&rig->prng, 3000) && !any_opening(rig)) {
+        shard_dies(rig, s);
+    }
+    bool all_there = true;
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        all_there &= !weft_ps_client_away(c->client[w], i, &until_ns);
+    }
+    if (weft_prng_chance(&rig->prng, 3000) && all_there && !any_opening(rig)) {
+        worker_dies(rig, w);
+    }
+    for (s = 0; s < SHARDS; s++) {
+        uint32_t clock;
+        if (weft_shard_cut_wanted(c->shard[s], &clock)) {
+            weft_saved_begin(&rig->saved[s], c->shard[s]);
+        }
+        if (weft_saved_poll(&rig->saved[s], c->shard[s]) && weft_prng_below(&rig->prng, 4) > 0) {
+            weft_shard_durable(c->shard[s]);
+        }
+    }
+    reconnect(rig, 100000);
+}
+
+static void start_push(struct rig *rig, uint32_t w, uint32_t i)
+{
+    struct worker *worker = &rig->workers[w];
+    uint64_t ids[IDS];
+    float rows[IDS * DIM];
+    uint32_t n = 1 + (uint32_t)weft_prng_below(&rig->prng, IDS);
+    memset(worker->ops[i].picked, 0, sizeof(worker->ops[i].picked));
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t picked = (uint32_t)weft_prng_below(&rig->prng, IDS);
+        ids[k] = id_of(picked);
+        worker->ops[i].picked[picked]++;
+    }
+    for (uint32_t k = 0; k < n * DIM; k++) {
+        rows[k] = 1;
+    }
+    weft_status status =
+        weft_ps_push(rig->c.client[w], 0, ids, rows, n, 0, rig->c.net->now_ns, &worker->ops[i].op);
+    assert_true(status == WEFT_OK || status == WEFT_AGAIN);
+    worker->ops[i].open = status == WEFT_OK;
+}
+
+static uint32_t work(struct rig *rig, uint32_t w, bool more)
+{
+    struct worker *worker = &rig->workers[w];
+    struct weft_ps_client *client = rig->c.client[w];
+    struct weft_ps_result result;
+    uint32_t open = 0;
+    if (worker->opening) {
+        if (!weft_ps_op_done(client, worker->opening_op, &result)) {
+            return 1;
+        }
+        assert_int_equal(result.status, WEFT_OK);
+        weft_ps_op_release(client, worker->opening_op);
+        worker->opening = false;
+    }
+    for (uint32_t i = 0; i < OPS; i++) {
+        if (worker->ops[i].open && weft_ps_op_done(client, worker->ops[i].op, &result)) {
+            /* Of a clock that went on without its worker. */
+            bool late = rig->shrinks && result.rpc_status == WEFT_RPC_STALE_CLOCK;
+            assert_true(result.status == WEFT_OK || late);
+            weft_ps_op_release(client, worker->ops[i].op);
+            worker->ops[i].open = false;
+            for (uint32_t k = 0; k < IDS; k++) {
+                rig->answered[k] += worker->ops[i].picked[k];
+            }
+        }
+        if (more && !worker->ops[i].open && weft_prng_chance(&rig->prng, 200000)) {
+            start_push(rig, w, i);
+        }
+        open += worker->ops[i].open;
+    }
+    uint32_t mine = weft_ps_clock_now(client, 0);
+    uint32_t other = weft_ps_clock_now(rig->c.client[1 - w], 0);
+    if (weft_prng_chance(&rig->prng, 20000) && mine < other + CLOCKS_APART) {
+        weft_status status = weft_ps_clock(client, 0, rig->c.net->now_ns);
+        assert_true(status == WEFT_OK || status == WEFT_AGAIN);
+    }
+    return open;
+}
+
+/* To the end; then step what a BSP clock in progress holds. */
+static void settle(struct rig *rig)
+{
+    uint32_t open = 1, idle = 0, last = 0;
+    while (open > 0 || idle < 50) {
+        open = 0;
+        idle = cluster_step(&rig->c) ? 0 : idle + 1;
+        reconnect(rig, WEFT_PPM);
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            open += work(rig, w, false);
+        }
+        WEFT_ASSERT(idle < 100000);
+    }
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        last = (uint32_t)weft_max_u64(last, weft_ps_clock_now(rig->c.client[w], 0) + 1);
+    }
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        while (weft_ps_clock_now(rig->c.client[w], 0) < last) {
+            cluster_clock(&rig->c, w, 0);
+        }
+    }
+    cluster_run(&rig->c);
+}
+
+static void check_rows(struct rig *rig)
+{
+    for (uint32_t i = 0; i < IDS; i++) {
+        float row[DIM];
+        uint32_t s = weft_table_spec_shard(&rig->spec, id_of(i), SHARDS);
+        (void)weft_table_read(weft_shard_table(rig->c.shard[s], 0), id_of(i), row);
+        for (uint32_t d = 0; d < DIM; d++) {
+            assert_true(-row[d] >= rig->answered[i]);
+            assert_true(-row[d] <= rig->answered[i] + rig->cut_off[i]);
+        }
+    }
+}
+
+static struct rig rig;
+static uint32_t shard_deaths, worker_deaths;
+static uint64_t records;
+
+static void run(uint8_t mode, uint8_t optimizer, bool shrinks, uint64_t seed)
+{
+    rig_start(&rig, mode, optimizer, shrinks, seed);
+    for (uint32_t step = 0; step < 6000; step++) {
+        (void)cluster_step(&rig.c);
+        faults(&rig);
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            (void)work(&rig, w, true);
+        }
+    }
+    settle(&rig);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        rig.lost += weft_ps_client_counters(rig.c.client[w])->pushes_lost;
+    }
+    assert_true(rig.exact && rig.lost == 0);
+    shard_deaths += rig.shard_deaths;
+    worker_deaths += rig.worker_deaths;
+    records += rig.records;
+    if (optimizer == WEFT_OPTIMIZER_SGD && !shrinks) {
+        check_rows(&rig);
+    }
+    rig_stop(&rig);
+}
+
+static void nothing_answered_is_lost(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 45; seed++) {
+        run((uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, false, seed);
+    }
+    assert_true(shard_deaths > 200 && worker_deaths > 200 && records > 10000);
+}
+
+static void optimizers_are_where_they_were(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 101; seed <= 115; seed++) {
+        run((uint8_t)(seed % 3), WEFT_OPTIMIZER_ADAGRAD, false, seed);
+    }
+}
+
+static void who_counts_is_known_again(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 201; seed <= 215; seed++) {
+        run((uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, true, seed);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_what_was_written),
+        cmocka_unit_test(goes_round),
+        cmocka_unit_test(refuses_what_is_not_its_own),
+        cmocka_unit_test(ends_at_damage),
+        cmocka_unit_test(leftovers_are_not_taken),
+        cmocka_unit_test(says_when_it_is_full),
+        cmocka_unit_test(nothing_answered_is_lost),
+        cmocka_unit_test(optimizers_are_where_they_were),
+        cmocka_unit_test(who_counts_is_known_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
