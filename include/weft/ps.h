@@ -32,6 +32,8 @@
  * Who turns the crank. By default the calling thread: things move only inside these functions. A
  * program that computes for longer than the server's patience (5 s) between two of them says
  * weft_ps_idle before, or sets config.thread, and a thread of the library does it.
+ * One exception: that the last answer has arrived is told to the server with the next request, in a
+ * loop that comes back within 100 us; when it does not, a thread tells it some milliseconds later.
  *
  * Structs with a `size` field may grow; see docs/API.md. Fill them by their _init function, then
  * set what differs. Times are nanoseconds, WEFT_NEVER = no limit; fractions are parts per million.

@@ -699,6 +699,29 @@ bool weft_ep_busy(const struct weft_ep *ep)
     return false;
 }
 
+static bool peer_only_done(const struct peer *p)
+{
+    bool one = p->rx_need_done != 0 && (p->rx_need_done & (p->rx_need_done - 1)) == 0;
+    bool asked = p->probes > 0 || p->need_ping || p->need_path_response || p->announce_idle > 0 ||
+                 p->path.challenge_due || p->tx_critical != 0;
+    return p->state == PEER_OPEN && one && !asked && !p->idle && p->tx_active == 0 &&
+           p->rx_live == 0;
+}
+
+bool weft_ep_only_done(const struct weft_ep *ep)
+{
+    size_t idx = weft_bits_next_one(ep->ready, ep->peers_used, 0);
+    if (idx >= ep->peers_used || ep->guard.reply_count > 0) {
+        return false;
+    }
+    for (; idx < ep->peers_used; idx = weft_bits_next_one(ep->ready, ep->peers_used, idx + 1)) {
+        if (!peer_only_done(&ep->peers[idx])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* ---- the crank ------------------------------------------------------------------------------- */
 
 void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,

@@ -233,6 +233,11 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns);
 /* True while anything is queued, unacknowledged or open with a live peer. */
 bool weft_ep_busy(const struct weft_ep *ep);
 
+/* True when all that weft_ep_send has is one DONE for each of some peers, with which no message is
+ * open either way: it goes as well with the next message to them, unless that is too long in
+ * coming (they ask for it again, and take who is silent for dead). */
+bool weft_ep_only_done(const struct weft_ep *ep);
+
 /* The driver could not send a datagram of `bytes` to addr in one piece (EMSGSIZE): it counts as
  * lost, and shorter ones will be built. */
 void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t bytes,

@@ -49,7 +49,9 @@ static weft_status udp_connect(void *self, const char *host, uint16_t port, weft
 
 static void udp_disconnect(void *self, weft_peer peer)
 {
+    bool entered = weft_udp_enter(self);
     weft_ep_close(weft_udp_ep(self), peer, weft_clock_now_ns());
+    weft_udp_exit(self, entered);
 }
 
 static struct weft_msgr udp_msgr(void *self)
@@ -89,18 +91,26 @@ static void udp_close(void *self)
 
 static void udp_counters(void *self, struct weft_driver_counters *counters_p)
 {
+    bool entered = weft_udp_enter(self);
     counters_p->socket = *weft_udp_counters(self);
     counters_p->ep = *weft_ep_counters(weft_udp_ep(self));
+    weft_udp_exit(self, entered);
 }
 
 static bool udp_busy(void *self)
 {
-    return weft_ep_busy(weft_udp_ep(self));
+    bool entered = weft_udp_enter(self);
+    bool busy = weft_ep_busy(weft_udp_ep(self));
+    weft_udp_exit(self, entered);
+    return busy;
 }
 
 static enum weft_ep_hint udp_hint(void *self)
 {
-    return weft_ep_hint(weft_udp_ep(self));
+    bool entered = weft_udp_enter(self);
+    enum weft_ep_hint hint = weft_ep_hint(weft_udp_ep(self));
+    weft_udp_exit(self, entered);
+    return hint;
 }
 
 static void udp_unreached(void *self, char *text_p)
@@ -110,12 +120,18 @@ static void udp_unreached(void *self, char *text_p)
 
 static uint64_t udp_srtt_ns(void *self, weft_peer peer)
 {
-    return weft_ep_srtt_ns(weft_udp_ep(self), peer);
+    bool entered = weft_udp_enter(self);
+    uint64_t srtt_ns = weft_ep_srtt_ns(weft_udp_ep(self), peer);
+    weft_udp_exit(self, entered);
+    return srtt_ns;
 }
 
 static uint32_t udp_grid(void *self, weft_peer peer, uint16_t elem_bytes, uint32_t total)
 {
-    return weft_ep_grid(weft_udp_ep(self), peer, elem_bytes, total);
+    bool entered = weft_udp_enter(self);
+    uint32_t elems = weft_ep_grid(weft_udp_ep(self), peer, elem_bytes, total);
+    weft_udp_exit(self, entered);
+    return elems;
 }
 
 static const struct weft_driver_ops udp_ops = {

@@ -1,6 +1,7 @@
 #include "io/udp.h"
 
 #include "base/assert.h"
+#include "io/hold.h"
 #include "io/sleeper.h"
 #include "io/sock.h"
 #include "io/udp_err.h"
@@ -46,6 +47,7 @@ struct weft_udp {
     uint32_t peers_max;
     bool loopback_only; /* mode none, and nobody said that the network is meant */
     struct weft_udp_observer observer;
+    struct weft_hold *hold; /* NULL = nothing is held back */
     struct weft_udp_counters counters;
     struct weft_tx bursts[WEFT_TX_BATCH];
 };
@@ -124,6 +126,7 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
 
 static void release(struct weft_udp *udp)
 {
+    weft_hold_free(udp->hold);
     weft_ep_free(udp->ep);
     weft_rx_free(udp->rx);
     weft_sleeper_close(&udp->sleeper);
@@ -131,6 +134,21 @@ static void release(struct weft_udp *udp)
         (void)close(udp->socket_fd);
     }
     free(udp);
+}
+
+static void say_held(void *arg);
+
+static weft_status open_hold(const struct weft_udp_config *config, struct weft_udp *udp,
+                             struct weft_io_error *error)
+{
+    const struct weft_hold_config hold = {
+        .gap_ns = config->hold_ns,
+        .inside = weft_ep_msgr(udp->ep),
+        .say = say_held,
+        .arg = udp,
+    };
+    weft_status status = weft_hold_new(&hold, &udp->hold);
+    return status == WEFT_OK ? status : weft_io_fail(error, status, "no memory for a socket");
 }
 
 weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp_p,
@@ -147,6 +165,9 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
     udp->socket_fd = -1;
     weft_sleeper_init(&udp->sleeper);
     weft_status status = open_parts(config, udp, error);
+    if (status == WEFT_OK && config->hold_ns > 0) {
+        status = open_hold(config, udp, error);
+    }
     if (status != WEFT_OK) {
         release(udp);
         return status;
@@ -196,6 +217,11 @@ static void flush_all(struct weft_udp *udp)
     do {
         flush(udp);
     } while (udp->more_to_send);
+}
+
+static void say_held(void *arg)
+{
+    flush_all(arg);
 }
 
 static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffer, uint64_t now_ns,
@@ -293,9 +319,27 @@ static void observe(struct weft_udp *udp, bool last)
     }
 }
 
+/* The end of a step: say what there is to say, or leave it for the next. */
+static void leave(struct weft_udp *udp, uint64_t now_ns)
+{
+    bool may_wait = udp->hold != NULL && weft_ep_only_done(udp->ep);
+    bool later = may_wait && weft_hold_worth(udp->hold);
+    if (!later) {
+        flush(udp);
+    }
+    observe(udp, false);
+    if (may_wait) {
+        udp->counters.held += later;
+        weft_hold_leave(udp->hold, later, now_ns);
+    }
+}
+
 uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,
                        void *arg)
 {
+    if (udp->hold != NULL) {
+        weft_hold_back(udp->hold, weft_clock_now_ns());
+    }
     flush(udp);
     uint32_t taken = wait(udp, timeout_ns, handler, arg);
     if (taken == 0) {
@@ -307,8 +351,7 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
     uint64_t now_ns = weft_clock_now_ns();
     timers(udp, now_ns);
     handler(arg, now_ns);
-    flush(udp);
-    observe(udp, false);
+    leave(udp, now_ns);
     return taken;
 }
 
@@ -319,6 +362,7 @@ int weft_udp_pollable(const struct weft_udp *udp)
 
 bool weft_udp_rest(struct weft_udp *udp, uint64_t until_ns)
 {
+    (void)weft_hold_take(udp->hold);
     until_ns = weft_min_u64(until_ns, weft_ep_deadline(udp->ep));
     if (udp->more_to_receive || udp->more_to_send || until_ns <= weft_clock_now_ns()) {
         return false;
@@ -334,6 +378,7 @@ void weft_udp_wake(struct weft_udp *udp)
 
 void weft_udp_idle(struct weft_udp *udp)
 {
+    (void)weft_hold_take(udp->hold);
     weft_ep_idle(udp->ep, weft_clock_now_ns());
     flush_all(udp);
 }
@@ -353,6 +398,7 @@ void weft_udp_close(struct weft_udp *udp)
     if (udp == NULL) {
         return;
     }
+    (void)weft_hold_take(udp->hold);
     for (weft_peer peer = 0; peer < udp->peers_max; peer++) {
         weft_ep_close(udp->ep, peer, weft_clock_now_ns());
     }
@@ -380,6 +426,7 @@ weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t po
     if (status != WEFT_OK) {
         return status;
     }
+    (void)weft_hold_take(udp->hold); /* a step follows, or there is no connection */
     status = weft_ep_connect(udp->ep, &addr, weft_clock_now_ns(), peer_p);
     if (status != WEFT_OK) {
         return weft_io_fail(error, status, "connect to %s port %u: %s", host, (unsigned)port,
@@ -414,7 +461,17 @@ uint16_t weft_udp_port(const struct weft_udp *udp)
 
 struct weft_msgr weft_udp_msgr(struct weft_udp *udp)
 {
-    return weft_ep_msgr(udp->ep);
+    return udp->hold != NULL ? weft_hold_msgr(udp->hold) : weft_ep_msgr(udp->ep);
+}
+
+bool weft_udp_enter(struct weft_udp *udp)
+{
+    return weft_hold_take(udp->hold);
+}
+
+void weft_udp_exit(struct weft_udp *udp, bool entered)
+{
+    weft_hold_again(udp->hold, entered);
 }
 
 struct weft_ep *weft_udp_ep(struct weft_udp *udp)
@@ -427,8 +484,9 @@ void weft_udp_unreached(const struct weft_udp *udp, char text_p[WEFT_UDP_UNREACH
     weft_udp_errors_text(&udp->errors, text_p, WEFT_UDP_UNREACHED_BYTES);
 }
 
-const struct weft_udp_counters *weft_udp_counters(const struct weft_udp *udp)
+const struct weft_udp_counters *weft_udp_counters(struct weft_udp *udp)
 {
+    udp->counters.held_said = weft_hold_said(udp->hold);
     return &udp->counters;
 }
 

@@ -38,6 +38,10 @@ struct weft_udp_config {
     uint32_t socket_buffer_bytes; /* asked for, each way; weft_udp_facts: granted */
     uint16_t loopback_packet_bytes; /* ep.packet_bytes where host is a loopback address, which takes
                                      * any; 0 (default) = ep.packet_bytes there, too */
+    uint64_t hold_ns; /* > 0: when a step ends and all that there is to say is that a message has
+                       * arrived, it waits for the next step, if that came within so long the last
+                       * time; without one a thread says it after 2 to 4 ms. 0 (default): it is said
+                       * at once */
     uint8_t gso;                  /* 0: one datagram a message, as where GSO is refused */
     uint8_t gro;                  /* 0: do not ask for merged datagrams */
     uint8_t insecure_network;     /* 1: mode none beyond loopback, too: anybody there may write */
@@ -49,6 +53,10 @@ struct weft_udp_config {
  * system call's share, an authentication, a lookup of its message; from about this length on the
  * copy is most of it. */
 enum { WEFT_UDP_LOOPBACK_BYTES = 32768 };
+
+/* hold_ns for a worker that turns its own crank: between two calls of a loop that does nothing but
+ * use a row, with room for other processes; below what the server waits before it asks. */
+#define WEFT_UDP_HOLD_NS (100 * WEFT_NS_PER_US)
 
 /* Cumulative since open. What the endpoint dropped is in weft_ep_counters. */
 struct weft_udp_counters {
@@ -69,7 +77,9 @@ struct weft_udp_counters {
     uint64_t recv_calls;    /* system calls */
     uint64_t send_calls;
     uint64_t sleeps;
-    uint64_t wakes; /* sleeps ended by weft_udp_wake */
+    uint64_t wakes;     /* sleeps ended by weft_udp_wake */
+    uint64_t held;      /* steps that left a DONE for the next */
+    uint64_t held_said; /* times that the thread spoke: there was no next step for long */
 };
 
 /* What the kernel granted to this socket. */
@@ -119,6 +129,11 @@ struct weft_msgr weft_udp_msgr(struct weft_udp *udp);
 /* The endpoint itself, for its counters, srtt and busy. */
 struct weft_ep *weft_udp_ep(struct weft_udp *udp);
 
+/* With hold_ns a thread may have the endpoint between two steps: what is not the message interface,
+ * weft_udp_connect, _rest, _idle and _close is for between these two. Exit takes what enter said. */
+bool weft_udp_enter(struct weft_udp *udp);
+void weft_udp_exit(struct weft_udp *udp, bool entered);
+
 /* One turn of the crank: send what is ready; sleep until a datagram, a wake, the endpoint's
  * deadline or timeout_ns from now; take one batch of datagrams, calling handler after each; run
  * what is due, handler; send what is ready. handler is called at least once in each step.
@@ -150,7 +165,8 @@ void weft_udp_close(struct weft_udp *udp);
 enum { WEFT_UDP_UNREACHED_BYTES = 192 };
 void weft_udp_unreached(const struct weft_udp *udp, char text_p[WEFT_UDP_UNREACHED_BYTES]);
 
-const struct weft_udp_counters *weft_udp_counters(const struct weft_udp *udp);
+/* The same struct in each call. */
+const struct weft_udp_counters *weft_udp_counters(struct weft_udp *udp);
 void weft_udp_facts(const struct weft_udp *udp, struct weft_udp_facts *facts_p);
 
 #endif

@@ -399,6 +399,76 @@ static void sleep_ends_at_its_time(void **state)
     weft_udp_close(a.udp);
 }
 
+/* One vector from `from` to the other node, which is not stepped any more once it has arrived. */
+static void send_one(struct node *from, struct node *to, weft_peer peer, const float *values,
+                     float *memory, uint32_t count)
+{
+    uint32_t received = to->received + 1;
+    expect_floats(to, WEFT_SINK_COPY, memory, count);
+    send_floats(from, peer, values, count);
+    run_until(from, to, &to->received, received);
+}
+
+/* The receiver does nothing after the message has arrived, and the sender learns of it. */
+static void what_is_held_is_said_without_its_owner(void **state)
+{
+    (void)state;
+    enum { COUNT = 4 };
+    const float values[COUNT] = {1, 2, 3, 4};
+    float memory[COUNT];
+    struct weft_udp_config config;
+    struct node a;
+    struct node b;
+    small(&config);
+    open_node(&config, &a);
+    config.hold_ns = WEFT_NEVER;
+    open_node(&config, &b);
+    weft_peer peer = connect_nodes(&a, &b, "127.0.0.1");
+    run_until(&a, &b, &a.up, 1);
+    /* On a machine that stood still there may be more to say, which does not wait. */
+    for (uint32_t round = 1; round <= 3 || weft_udp_counters(b.udp)->held_said == 0; round++) {
+        send_one(&a, &b, peer, values, memory, COUNT);
+        run_until(&a, NULL, &a.sent, round);
+        assert_memory_equal(memory, values, sizeof(values));
+    }
+    assert_int_equal(a.incomplete + b.incomplete, 0);
+    assert_true(weft_udp_counters(b.udp)->held > 0);
+    assert_int_equal(weft_udp_counters(a.udp)->held, 0);
+    weft_udp_close(a.udp);
+    weft_udp_close(b.udp);
+}
+
+/* Whatever the thread and the owner do at the same time. */
+static void holding_loses_nothing(void **state)
+{
+    (void)state;
+    enum { COUNT = 4, ROUNDS = 300 };
+    float values[COUNT] = {0};
+    float memory[2][COUNT];
+    struct weft_udp_config config;
+    struct node a;
+    struct node b;
+    small(&config);
+    config.hold_ns = WEFT_NEVER;
+    open_node(&config, &a);
+    open_node(&config, &b);
+    weft_peer peer = connect_nodes(&a, &b, "127.0.0.1");
+    run_until(&a, &b, &b.up, 1);
+    weft_peer back = b.peer;
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        values[round % COUNT] = (float)round;
+        send_one(&a, &b, peer, values, memory[0], COUNT);
+        send_one(&b, &a, back, values, memory[1], COUNT);
+        assert_memory_equal(memory[0], values, sizeof(values));
+        assert_memory_equal(memory[1], values, sizeof(values));
+    }
+    run_until(&a, &b, &a.sent, ROUNDS);
+    run_until(&a, &b, &b.sent, ROUNDS);
+    assert_int_equal(a.incomplete + b.incomplete, 0);
+    weft_udp_close(a.udp);
+    weft_udp_close(b.udp);
+}
+
 static void close_tells_the_peer(void **state)
 {
     (void)state;
@@ -464,6 +534,8 @@ int main(void)
         cmocka_unit_test(beyond_loopback_is_refused),
         cmocka_unit_test(bound_towards_the_peers), cmocka_unit_test(wake_ends_a_sleep),
         cmocka_unit_test(sleep_ends_at_its_time),     cmocka_unit_test(close_tells_the_peer),
+        cmocka_unit_test(what_is_held_is_said_without_its_owner),
+        cmocka_unit_test(holding_loses_nothing),
         cmocka_unit_test(nobody_there_is_silence),    cmocka_unit_test(ipv6_works_too),
     };
     return cmocka_run_group_tests_name("io udp", tests, NULL, NULL);

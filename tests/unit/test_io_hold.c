@@ -1,0 +1,266 @@
+/* Who has the endpoint: its owner, or the thread that speaks for it. What both touch is plain memory
+ * here, so that the thread sanitizer sees every moment in which both have it. */
+#include "io/hold.h"
+
+#include "base/status.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <time.h>
+
+/* Stands for the endpoint. */
+static struct {
+    bool owned;
+    uint64_t spoken;
+    uint32_t calls;
+} shared;
+
+static void say(void *arg)
+{
+    (void)arg;
+    assert_false(shared.owned);
+    shared.spoken++;
+}
+
+/* ---- an interface that counts ---------------------------------------------------------------- */
+
+static uint32_t count_elems(void *self, weft_peer peer, uint16_t elem_bytes)
+{
+    (void)self;
+    return ++shared.calls + peer + elem_bytes;
+}
+
+static weft_status count_send(void *self, const struct weft_msg_send *send, uint64_t now_ns,
+                              uint64_t *seq_p)
+{
+    (void)self, (void)send;
+    shared.calls++;
+    *seq_p = now_ns;
+    return WEFT_AGAIN;
+}
+
+static weft_status count_expect(void *self, const struct weft_msg_expect *expect,
+                                weft_expect_id *id_p)
+{
+    (void)self, (void)expect;
+    shared.calls++;
+    *id_p = 9;
+    return WEFT_OK;
+}
+
+static weft_status count_cancel(void *self, weft_expect_id id)
+{
+    (void)self, (void)id;
+    shared.calls++;
+    return WEFT_NOTFOUND;
+}
+
+static void count_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
+{
+    (void)self, (void)peer, (void)seq, (void)user;
+    shared.calls++;
+}
+
+static void count_refuse(void *self, weft_peer peer, uint64_t seq)
+{
+    (void)self, (void)peer, (void)seq;
+    shared.calls++;
+}
+
+static bool count_poll(void *self, struct weft_msg_event *event_p)
+{
+    (void)self;
+    shared.calls++;
+    event_p->seq = 4;
+    return true;
+}
+
+static const struct weft_msg_ops counting = {
+    .chunk_elems = count_elems,
+    .send = count_send,
+    .expect = count_expect,
+    .cancel = count_cancel,
+    .set_user = count_set_user,
+    .refuse = count_refuse,
+    .poll = count_poll,
+};
+
+/* ---- owner and thread ------------------------------------------------------------------------ */
+
+static struct weft_hold *make(uint64_t gap_ns)
+{
+    const struct weft_hold_config config = {
+        .gap_ns = gap_ns, .inside = {.ops = &counting}, .say = say};
+    struct weft_hold *hold;
+    assert_int_equal(weft_hold_new(&config, &hold), WEFT_OK);
+    shared.owned = true;
+    shared.spoken = 0;
+    shared.calls = 0;
+    return hold;
+}
+
+static void give(struct weft_hold *hold)
+{
+    assert_true(weft_hold_worth(hold));
+    shared.owned = false;
+    weft_hold_leave(hold, true, 1);
+}
+
+static void take(struct weft_hold *hold)
+{
+    assert_true(weft_hold_take(hold));
+    shared.owned = true;
+}
+
+static void pause_us(long us)
+{
+    const struct timespec t = {.tv_nsec = us * 1000};
+    (void)nanosleep(&t, NULL);
+}
+
+static void wait_for_said(struct weft_hold *hold, uint64_t said)
+{
+    while (weft_hold_said(hold) < said) {
+        pause_us(200); /* the test's own limit ends it */
+    }
+}
+
+static void the_thread_speaks_for_who_stays_away(void **state)
+{
+    (void)state;
+    struct weft_hold *hold = make(WEFT_NEVER);
+    for (uint64_t round = 1; round <= 5; round++) {
+        give(hold);
+        wait_for_said(hold, round);
+        take(hold);
+        assert_int_equal(shared.spoken, round);
+        pause_us(round % 2 * 8000); /* time to go to sleep, now and then */
+    }
+    weft_hold_free(hold);
+}
+
+static void only_one_has_it(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 3000 };
+    struct weft_hold *hold = make(WEFT_NEVER);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        give(hold);
+        pause_us(i % 500 == 0 ? 4000 : 0);
+        take(hold);
+    }
+    assert_true(shared.spoken <= ROUNDS);
+    assert_int_equal(shared.spoken, weft_hold_said(hold));
+    weft_hold_free(hold);
+}
+
+static void what_is_held_at_the_end_is_not_said(void **state)
+{
+    (void)state;
+    struct weft_hold *hold = make(WEFT_NEVER);
+    weft_hold_free(hold);
+    hold = make(WEFT_NEVER);
+    give(hold);
+    weft_hold_free(hold);
+    assert_true(shared.spoken <= 1); /* unless it was first */
+    weft_hold_free(NULL);
+    assert_false(weft_hold_take(NULL));
+    assert_int_equal(weft_hold_said(NULL), 0);
+}
+
+static void it_is_worth_it_after_a_short_absence(void **state)
+{
+    (void)state;
+    struct weft_hold *hold = make(100);
+    assert_false(weft_hold_worth(hold));
+    weft_hold_back(hold, 50); /* never left */
+    assert_false(weft_hold_worth(hold));
+    weft_hold_leave(hold, false, 1000);
+    weft_hold_back(hold, 1100);
+    assert_true(weft_hold_worth(hold));
+    weft_hold_back(hold, 5000); /* a second step of the same stay tells nothing */
+    assert_true(weft_hold_worth(hold));
+    weft_hold_leave(hold, true, 6000);
+    weft_hold_back(hold, 6101);
+    assert_false(weft_hold_worth(hold));
+    weft_hold_free(hold);
+}
+
+/* The owner looks in, and the thread speaks for it all the same. */
+static void looking_in_keeps_nothing_back(void **state)
+{
+    (void)state;
+    struct weft_hold *hold = make(WEFT_NEVER);
+    give(hold);
+    bool was_given = weft_hold_take(hold);
+    assert_true(was_given);
+    assert_false(weft_hold_take(hold));
+    uint64_t said = weft_hold_said(hold);
+    weft_hold_again(hold, was_given);
+    wait_for_said(hold, said + 1);
+    take(hold);
+    said = weft_hold_said(hold);
+    weft_hold_again(hold, false); /* it was not given: it is not now */
+    assert_false(weft_hold_take(hold));
+    weft_hold_free(hold);
+    assert_int_equal(shared.spoken, said);
+}
+
+static void every_call_takes_it_back(void **state)
+{
+    (void)state;
+    struct weft_hold *hold = make(WEFT_NEVER);
+    struct weft_msgr msgr = weft_hold_msgr(hold);
+    struct weft_msg_send send = {0};
+    struct weft_msg_expect expect = {0};
+    struct weft_msg_event event;
+    uint64_t seq;
+    weft_expect_id id;
+    for (uint32_t call = 0; call < 7; call++) {
+        give(hold);
+        switch (call) {
+        case 0:
+            assert_int_equal(msgr.ops->chunk_elems(msgr.self, 10, 20), 31);
+            break;
+        case 1:
+            assert_int_equal(msgr.ops->send(msgr.self, &send, 7, &seq), WEFT_AGAIN);
+            assert_int_equal(seq, 7);
+            break;
+        case 2:
+            assert_int_equal(msgr.ops->expect(msgr.self, &expect, &id), WEFT_OK);
+            assert_int_equal(id, 9);
+            break;
+        case 3:
+            assert_int_equal(msgr.ops->cancel(msgr.self, 9), WEFT_NOTFOUND);
+            break;
+        case 4:
+            msgr.ops->set_user(msgr.self, 1, 2, 3);
+            break;
+        case 5:
+            msgr.ops->refuse(msgr.self, 1, 2);
+            break;
+        default:
+            assert_true(msgr.ops->poll(msgr.self, &event));
+            assert_int_equal(event.seq, 4);
+        }
+        take(hold); /* it was given again */
+        assert_int_equal(shared.calls, call + 1);
+    }
+    weft_hold_free(hold);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_thread_speaks_for_who_stays_away),
+        cmocka_unit_test(only_one_has_it),
+        cmocka_unit_test(what_is_held_at_the_end_is_not_said),
+        cmocka_unit_test(it_is_worth_it_after_a_short_absence),
+        cmocka_unit_test(looking_in_keeps_nothing_back),
+        cmocka_unit_test(every_call_takes_it_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
