@@ -23,6 +23,7 @@ struct load {
     uint32_t start_timeout_s;
     bool json;
     struct weft_recording recording;
+    struct weft_metrics_options metrics;
     struct weft_zipf zipf;
 };
 
@@ -140,6 +141,7 @@ static int run_crowd(struct load *load)
         .security = &load->security,
         .zipf = &load->zipf,
         .recording = &load->recording,
+        .metrics = &load->metrics,
         .threads = load->threads,
         /* Shards of this process are there. */
         .patience_ns =
@@ -306,6 +308,7 @@ int weft_cli_load(int argc, char **argv)
         {"json", NULL, "print one JSON object instead of a table", WEFT_OPTION_FLAG,
          .value = &load.json},
         WEFT_RECORDING_OPTIONS(&load.recording),
+        WEFT_METRICS_OPTIONS(&load.metrics),
         WEFT_CARRIER_OPTIONS(&load.carrier),
         WEFT_SECURITY_NETWORK_OPTIONS(&load.security),
         {0},

@@ -343,13 +343,19 @@ void weft_metrics_text_transport(struct weft_exposition *text,
     FAMILIES(text, transport, counters, 0, 1);
 }
 
+void weft_metrics_text_client(struct weft_exposition *text,
+                              const struct weft_ps_client_counters *counters)
+{
+    FAMILIES(text, client, counters, 0, 1);
+}
+
 void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_worker_stats *stats)
 {
     weft_metrics_text_transport(text, &stats->transport);
     if (stats->has_gauges) {
         FAMILIES(text, gauges, &stats->gauges, 0, 1);
     }
-    FAMILIES(text, client, &stats->client, 0, 1);
+    weft_metrics_text_client(text, &stats->client);
     FAMILIES(text, worker, stats, 0, 1);
     weft_exposition_family(text, "weft_step_seconds", "histogram",
                            "From the end of a step to that of the next.");

@@ -59,6 +59,8 @@ void weft_metrics_text_shards(struct weft_exposition *text, const struct weft_sh
                               uint32_t count);
 void weft_metrics_text_transport(struct weft_exposition *text,
                                  const struct weft_driver_counters *counters);
+void weft_metrics_text_client(struct weft_exposition *text,
+                              const struct weft_ps_client_counters *counters);
 void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_worker_stats *stats);
 
 /* Seconds since the figures were copied: those of a thread that is busy are of before. */

@@ -37,6 +37,7 @@ struct crowd {
     _Atomic uint32_t failed; /* workers */
     _Atomic uint64_t go_ns;  /* 0 = not yet */
     _Atomic bool stop;
+    struct weft_load_live live;
 };
 
 enum phase { CONNECTING, WARMING, MEASURING, OVER };
@@ -46,6 +47,7 @@ struct gang {
     pthread_t thread;
     uint32_t index;
     struct weft_load_scene scene;
+    struct weft_load_seen seen;
     struct weft_load_worker *workers; /* (count,) */
     uint32_t count;
     uint32_t first;   /* rank of the first */
@@ -159,6 +161,22 @@ static struct weft_load_packets packets_now(const struct gang *gang)
         packets.dropped += counters.socket.kernel_drops;
     }
     return packets;
+}
+
+/* weft_ask_question: of a gang, for weft_load_live. */
+static void copy_figures(void *arg, void *object)
+{
+    struct weft_load_figures *figures = arg;
+    const struct gang *gang = object;
+    *figures =
+        (struct weft_load_figures){.seen = gang->seen, .measuring = gang->phase == MEASURING};
+    for (uint32_t i = 0; i < gang->opened; i++) {
+        const struct weft_load_worker *worker = &gang->workers[i];
+        struct weft_driver_counters transport;
+        weft_driver_counters(worker->driver, &transport);
+        weft_load_figures_add(figures, &transport, weft_ps_client_counters(worker->client));
+        figures->connected += worker->state == WEFT_LOAD_READY;
+    }
 }
 
 static void begin(struct gang *gang, uint64_t go_ns)
@@ -328,7 +346,9 @@ static void *run_gang(void *arg)
         wait_and_turn(gang);
         look(gang);
         cross_edges(gang);
+        weft_load_live_look(&gang->crowd->live, gang->index, gang);
     }
+    weft_load_live_leave(&gang->crowd->live, gang->index);
     drain(gang);
     for (uint32_t i = 0; i < gang->count; i++) {
         weft_load_worker_fini(&gang->workers[i]);
@@ -372,6 +392,7 @@ static bool gang_new(struct gang *gang, struct crowd *crowd, uint32_t index)
         .gradients = crowd->gradients,
         .weights = calloc((size_t)w->rows * w->dim + 1, sizeof(float)),
         .sums = gang->outcome != NULL ? &gang->outcome->sums : NULL,
+        .seen = config->metrics->host[0] != '\0' ? &gang->seen : NULL,
         .patience_ns = config->patience_ns,
         .measure_from_ns = WEFT_NEVER,
         .measure_to_ns = WEFT_NEVER,
@@ -548,7 +569,15 @@ weft_status weft_load_crowd_run(const struct weft_load_crowd_config *config,
             gangs[i].epoll_fd = -1;
         }
         struct crowd crowd = {.config = config, .gradients = gradients};
-        status = run_gangs(&crowd, gangs, outcome_p, error_p);
+        status = weft_load_live_start(&crowd.live, config->metrics, w->workers, config->threads,
+                                      copy_figures, error_p);
+        if (status == WEFT_OK) {
+            if (crowd.live.metrics.http != NULL) {
+                fprintf(stderr, "metrics: %s\n", crowd.live.metrics.url);
+            }
+            status = run_gangs(&crowd, gangs, outcome_p, error_p);
+        }
+        weft_load_live_stop(&crowd.live);
         for (uint32_t i = 0; i < config->threads; i++) {
             gang_free(&gangs[i]);
         }

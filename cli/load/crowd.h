@@ -7,6 +7,7 @@
 #ifndef WEFT_CLI_LOAD_CROWD_H
 #define WEFT_CLI_LOAD_CROWD_H
 
+#include "cli/load/live.h"
 #include "cli/load/worker.h"
 
 /* Of the workers' endpoints, in the time that is measured. */
@@ -38,6 +39,7 @@ struct weft_load_crowd_config {
     const struct weft_security *security;
     const struct weft_zipf *zipf;
     struct weft_recording *recording; /* open, or off */
+    const struct weft_metrics_options *metrics;
     uint32_t threads;
     uint64_t patience_ns; /* with servers that do not answer at the start; WEFT_NEVER = for ever */
 };

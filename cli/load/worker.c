@@ -255,6 +255,10 @@ static void finished(struct weft_load_worker *worker, struct weft_load_request *
         (void)fail(worker, result->status, "a server is gone");
         return;
     }
+    if (scene->seen != NULL) {
+        weft_hist_add(&scene->seen->latency[request->kind], now_ns - request->due_ns);
+        scene->seen->refused += result->status != WEFT_OK;
+    }
     if (counts(scene, request->due_ns, now_ns)) {
         weft_hist_add(&scene->sums->latency[request->kind], now_ns - request->due_ns);
         scene->sums->rows[request->kind] += scene->workload->rows;

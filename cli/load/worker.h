@@ -26,6 +26,12 @@ struct weft_load_sums {
     uint64_t refused;    /* answered with a status other than OK */
 };
 
+/* Of one thread's workers, of the whole run. */
+struct weft_load_seen {
+    struct weft_hist latency[WEFT_LOAD_KINDS]; /* as above */
+    uint64_t refused;
+};
+
 /* What the workers of one thread share. */
 struct weft_load_scene {
     const struct weft_load_workload *workload;
@@ -37,9 +43,10 @@ struct weft_load_scene {
     const float *gradients;           /* (rows, dim): what every push pushes */
     float *weights;                   /* (rows, dim): where every pull of this thread goes */
     struct weft_load_sums *sums;
-    uint64_t patience_ns;     /* with servers that do not answer; WEFT_NEVER = for ever */
-    uint64_t measure_from_ns; /* requests due from here ... */
-    uint64_t measure_to_ns;   /* ... until here count; WEFT_NEVER both: not yet known */
+    struct weft_load_seen *seen; /* NULL = nobody will ask */
+    uint64_t patience_ns;        /* with servers that do not answer; WEFT_NEVER = for ever */
+    uint64_t measure_from_ns;    /* requests due from here ... */
+    uint64_t measure_to_ns;      /* ... until here count; WEFT_NEVER both: not yet known */
 };
 
 enum weft_load_state {

@@ -132,6 +132,22 @@ static void draw_worker(struct weft_top_view *view, const struct weft_top_target
         now(&cells, target, "process_resident_memory_bytes"));
 }
 
+/* `weft load`: its workers are many in one process. */
+static void draw_load(struct weft_top_view *view, const struct weft_top_target *target,
+                      uint32_t width)
+{
+    struct cells cells = {.used = 0};
+    add(view, width, "%-21.21s %11.0f %6s %6s %6s %6s %6s %4.0f %6s", target->name,
+        weft_samples_sum(&target->now, "weft_load_workers", "state=\"connected\""),
+        rate(&cells, target, "weft_client_messages_total", "kind=\"push\""),
+        rate(&cells, target, "weft_client_messages_total", "kind=\"pull\""),
+        rate(&cells, target, "weft_client_elements_total", NULL),
+        rate(&cells, target, "weft_received_bytes_total", NULL),
+        rate(&cells, target, "weft_sent_bytes_total", NULL),
+        100 * weft_top_rate(target, "process_cpu_seconds_total", NULL),
+        now(&cells, target, "process_resident_memory_bytes"));
+}
+
 static void draw_other(struct weft_top_view *view, const struct weft_top_target *target,
                        uint32_t width)
 {
@@ -333,6 +349,9 @@ void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target
     draw_role(view, targets, count, "worker",
               "WORKER               rank  step/s push/s pull/s rows/s in B/s outB/s cpu%    mem",
               width, draw_worker);
+    draw_role(view, targets, count, "load",
+              "LOAD                      workers push/s pull/s rows/s in B/s outB/s cpu%    mem",
+              width, draw_load);
     draw_role(view, targets, count, "train", "OTHERS", width, draw_other);
     draw_role(view, targets, count, "run", "OTHERS", width, draw_other);
     draw_role(view, targets, count, "scheduler", "SCHEDULER", width, draw_other);

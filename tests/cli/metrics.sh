@@ -7,8 +7,8 @@
 cd "$tap_tmp" || exit 1
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER DMLC_ROLE DMLC_RANK RANK
 check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
-server='' worker='' prometheus='' scheduler='' train='' job=''
-trap 'kill $server $worker $prometheus $scheduler $train $job 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
+server='' worker='' prometheus='' scheduler='' train='' job='' load=''
+trap 'kill $server $worker $prometheus $scheduler $train $job $load 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
 
 # wait_for <command...>: for two minutes; nothing here takes that long but a machine that stands still.
 wait_for() {
@@ -135,6 +135,7 @@ kill "$train"
 wait "$train" 2>/dev/null
 
 # A worker that dies, and is started again.
+# shellcheck disable=SC2016 # the child's shell shall expand it
 "$WEFT_BIN" run --metrics 0 --restart 1 --security none -n 1 -s 1 -- sh -c \
     'test "$WEFT_RESTART" = 1 || exit 3
     until test -e over; do sleep 0.1; done' >job.out 2>job.err &
@@ -155,6 +156,22 @@ tap_like "the coordinator, too" "$(cat top.txt)" "^SCHEDULER"
 : >over
 wait "$job"
 tap_is "the job ends in order" $? 0
+
+"$WEFT_BIN" load --local 1 --workers 3 --rows 4 --dim 4 --warmup 0 --seconds 3600 --metrics 0 \
+    >load.out 2>load.err &
+load=$!
+tap_run "weft load says where, too" wait_for grep -q '^metrics: ' load.err
+at=$(sed -n 's/^metrics: //p' load.err)
+tap_run "its workers push" wait_for at_least 1 "$at" weft_client_messages_total kind=push
+tap_run "and pull" wait_for at_least 1 "$at" weft_load_request_latency_seconds_count kind=pull
+cp scrape.txt load.txt
+tap_is "all of them" "$(value load.txt weft_load_workers state=connected)" 3
+top_at=${at#http://}
+"$WEFT_BIN" top --once "${top_at%/metrics}" >top.txt
+tap_like "weft top has a line for it" "$(cat top.txt)" "^${top_at%/metrics}  *3 "
+kill "$load"
+wait "$load"
+tap_is "a scrape does not keep it from ending" $? 0
 at=$(sed -n 's/^metrics: //p' server.out)
 
 # ---- the format and the names ------------------------------------------------------------------
@@ -172,7 +189,8 @@ fi
 tap_run "the scheduler's text keeps the format" python3 "$check" format scheduler.txt
 tap_run "that of weft train keeps it" python3 "$check" format train.txt
 tap_run "and that of weft run" python3 "$check" format job.txt
-python3 "$check" names server.txt worker.txt scheduler.txt train.txt job.txt >names.txt
+tap_run "and that of weft load" python3 "$check" format load.txt
+python3 "$check" names server.txt worker.txt scheduler.txt train.txt job.txt load.txt >names.txt
 sed -n 's/^| `\([a-z_]*\)` | \(counter\|gauge\|histogram\) .*/\1/p' "$WEFT_SOURCE_ROOT/docs/METRICS.md" |
     sort >documented.txt
 tap_is "docs/METRICS.md has every name, and no other" "$(cat documented.txt)" "$(cat names.txt)"
