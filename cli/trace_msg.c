@@ -37,7 +37,7 @@ static bool concerns(const struct weft_trace_record *r, uint64_t msg, unsigned *
         return low && (r->flags & WEFT_TRACE_HAS_DATA) != 0;
     case WEFT_TRACE_PACKET_RECEIVED:
         *direction_p = WEFT_TRACE_INCOMING;
-        return low && (r->flags & WEFT_FLAG_DATA) != 0;
+        return low && weft_wire_has_chunk(r->flags);
     case WEFT_TRACE_CHUNK_AGAIN:
     case WEFT_TRACE_PROBE:
         *direction_p = WEFT_TRACE_OUTGOING;

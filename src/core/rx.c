@@ -377,6 +377,15 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
     return true;
 }
 
+/* Full sequence number of a short header's 14 bits: the one nearest to the window. No packet that is
+ * in the replay window can be further away, for a message takes at least one packet. */
+static uint64_t brief_seq(const struct peer *p, uint16_t msg)
+{
+    uint32_t half = UINT32_C(1) << (31 - WEFT_BRIEF_CHUNK_BITS);
+    uint32_t ahead = (msg - (uint32_t)p->rx_open_from + half) & (2 * half - 1);
+    return p->rx_open_from + ahead - half;
+}
+
 static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_finish *f,
                         uint64_t now_ns)
 {
@@ -538,6 +547,44 @@ static void data_note(struct peer *p, const struct weft_wire_packet *packet,
     }
 }
 
+/* Complete a short header with the grid of its message, as that was opened here: what does not fit
+ * is known before any of the packet acts, as with DATA, which brings its grid. */
+static weft_status brief_decode(const struct peer *p, const struct weft_wire_packet *packet,
+                                struct weft_wire_data *data_p)
+{
+    struct weft_wire_brief brief;
+    if (weft_wire_brief_decode(packet->data, packet->data_bytes, &brief) != WEFT_OK) {
+        return WEFT_PROTO;
+    }
+    uint64_t seq = brief_seq(p, brief.msg);
+    const struct rx_msg *m = &p->rx[seq & MSG_MASK]; /* keeps its grid until its place is taken */
+    if (m->seq != seq) {
+        return seq < p->rx_open_from ? WEFT_NOTFOUND : WEFT_PROTO;
+    }
+    *data_p = (struct weft_wire_data){
+        .msg = (uint32_t)seq,
+        .total = m->total,
+        .chunk_elems = m->chunk_elems,
+        .elem_bytes = m->elem_bytes,
+        .critical = m->critical,
+        .lost_max = m->lost_max,
+        .tag = m->tag,
+    };
+    return weft_wire_brief_complete(&brief, data_p);
+}
+
+/* The chunk that a packet ends in, with either header; counts what is refused. */
+static bool chunk_decode(struct weft_ep *ep, const struct peer *p,
+                         const struct weft_wire_packet *packet, struct weft_wire_data *data_p)
+{
+    weft_status status = weft_wire_is_brief(packet->flags)
+                             ? brief_decode(p, packet, data_p)
+                             : weft_wire_data_decode(packet->data, packet->data_bytes, data_p);
+    ep->counters.old_packets += status == WEFT_NOTFOUND; /* of a message that is long forgotten */
+    ep->counters.bad_range += status == WEFT_PROTO;
+    return status == WEFT_OK;
+}
+
 void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
                            uint8_t *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
 {
@@ -577,8 +624,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         return;
     }
     if (packet.data != NULL) {
-        if (weft_wire_data_decode(packet.data, packet.data_bytes, &data) != WEFT_OK) {
-            ep->counters.bad_range++;
+        if (!chunk_decode(ep, p, &packet, &data)) {
             return;
         }
         eliciting = true;

@@ -143,6 +143,18 @@ static uint32_t echo_clock(const struct peer *p, uint64_t now_ns)
     return clock == 0 ? 1 : clock;
 }
 
+/* An acknowledged chunk is one that the receiver took, so it knows the message and its grid. */
+static uint32_t data_head_bytes(const struct tx_msg *m)
+{
+    return m->acked_count > 0 ? WEFT_BRIEF_BYTES : WEFT_DATA_BYTES;
+}
+
+static uint32_t data_packet_bytes(const struct peer *p, const struct tx_msg *m, uint32_t chunk)
+{
+    return WEFT_HEADER_BYTES + data_head_bytes(m) + tx_chunk_bytes(m, chunk) +
+           secure_tag_bytes(&p->sec);
+}
+
 /* Take the chunk and write its DATA header; its flags come back for the packet header. */
 static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint32_t chunk,
                           bool again, uint32_t packet_bytes, uint64_t now_ns,
@@ -160,6 +172,7 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
     if (again) {
         trace(ep, p, WEFT_TRACE_CHUNK_AGAIN, 0, p->pn_next, m->seq & UINT32_MAX, chunk, 0);
     }
+    bool brief = data_head_bytes(m) == WEFT_BRIEF_BYTES;
     struct weft_wire_data data = {
         .msg = (uint32_t)m->seq,
         .chunk = chunk,
@@ -171,8 +184,13 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
         .tag = m->tag,
         .clock = echo_clock(p, now_ns),
     };
-    weft_wire_data_encode(w, &data);
     uint8_t flags = (uint8_t)(WEFT_FLAG_DATA | m->priority << 2);
+    if (brief) {
+        weft_wire_brief_encode(w, &data);
+        flags = WEFT_FLAG_BRIEF;
+    } else {
+        weft_wire_data_encode(w, &data);
+    }
     flags |= m->pass_next == m->chunks ? WEFT_FLAG_PASS_END : 0;
     flags |= sender_limited(p, m, packet_bytes) ? WEFT_FLAG_SENDER_LIMITED : 0;
     return flags;
@@ -189,16 +207,17 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
 {
     uint8_t *head = tx->scratch + (size_t)tx->packets * DATA_HEAD_BYTES;
     uint32_t payload = tx_chunk_bytes(m, chunk);
-    uint32_t bytes = DATA_HEAD_BYTES + payload + secure_tag_bytes(&p->sec);
+    uint32_t bytes = data_packet_bytes(p, m, chunk);
     uint32_t first_iov = tx->iov_count;
-    struct weft_writer body = weft_writer_make(head + WEFT_HEADER_BYTES, WEFT_DATA_BYTES);
+    uint32_t head_bytes = data_head_bytes(m);
+    struct weft_writer body = weft_writer_make(head + WEFT_HEADER_BYTES, head_bytes);
     uint8_t flags = data_write(ep, p, m, chunk, again, bytes, now_ns, &body);
     struct weft_writer w = weft_writer_make(head, WEFT_HEADER_BYTES);
     struct weft_wire_packet packet = header_make(p, flags);
     weft_wire_header_encode(&w, &packet);
     WEFT_ASSERT(!w.bad && !body.bad);
     tx->fragment |= weft_core_path_room(p, bytes) > p->packet_bytes; /* the path has shrunk since its grid was made */
-    tx_iov(tx, head, DATA_HEAD_BYTES);
+    tx_iov(tx, head, WEFT_HEADER_BYTES + head_bytes);
     tx_iov(tx, chunk_at(m, chunk), payload);
     if (!weft_core_secure_seal(ep, p, p->pn_next, first_iov, tx)) {
         return false;
@@ -220,8 +239,7 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         if (m == NULL) {
             break;
         }
-        uint32_t bytes =
-            DATA_HEAD_BYTES + tx_chunk_bytes(m, chunk) + secure_tag_bytes(&p->sec);
+        uint32_t bytes = data_packet_bytes(p, m, chunk);
         if (tx->packets > 0 &&
             (bytes > tx->seg_bytes || tx->bytes + bytes > WEFT_TX_BYTES_MAX)) {
             break;
@@ -375,7 +393,7 @@ static struct tx_msg *control_rider(struct weft_ep *ep, struct peer *p, size_t u
     if (m == NULL) {
         return NULL;
     }
-    size_t bytes = used + WEFT_DATA_BYTES + tx_chunk_bytes(m, *chunk_p);
+    size_t bytes = used + data_head_bytes(m) + tx_chunk_bytes(m, *chunk_p);
     bool fits = bytes + WEFT_TAG_BYTES <= p->packet_bytes;
     bytes += secure_tag_bytes(&p->sec);
     return fits && may_send(ep, p, (uint32_t)bytes, now_ns) ? m : NULL;
@@ -399,9 +417,10 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
     uint32_t payload = 0;
     if (m != NULL) {
         payload = tx_chunk_bytes(m, chunk);
-        struct weft_writer w = weft_writer_make(frames.at, WEFT_DATA_BYTES);
+        uint32_t head_bytes = data_head_bytes(m);
+        struct weft_writer w = weft_writer_make(frames.at, head_bytes);
         flags |= data_write(ep, p, m, chunk, again, (uint32_t)used + payload, now_ns, &w);
-        used += WEFT_DATA_BYTES;
+        used += head_bytes;
         kind |= TX_PACKET_DATA;
     }
     struct weft_writer head = weft_writer_make(tx->scratch, CONTROL_OFFSET);
@@ -472,7 +491,7 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     if (m != NULL && chunk != UINT32_MAX) {
         bool again = m->pass_next == m->chunks;
         tx_begin(ep, p, tx);
-        tx->seg_bytes = DATA_HEAD_BYTES + tx_chunk_bytes(m, chunk) + secure_tag_bytes(&p->sec);
+        tx->seg_bytes = data_packet_bytes(p, m, chunk);
         bool made = burst_data(ep, p, tx, m, chunk, again, TX_PACKET_PROBE, now_ns);
         return made ? tx->packets : 0;
     }

@@ -120,7 +120,8 @@ const char *weft_incast_config_check(const struct weft_incast_config *config)
 static uint64_t message_wire_bytes(const struct weft_incast_config *config)
 {
     uint64_t headers = WEFT_NET_OVERHEAD_BYTES + WEFT_DATA_OVERHEAD_BYTES;
-    return config->message_bytes + chunks_of(config) * headers;
+    uint64_t shorter = (uint64_t)(chunks_of(config) - 1) * (WEFT_DATA_BYTES - WEFT_BRIEF_BYTES);
+    return config->message_bytes + chunks_of(config) * headers - shorter;
 }
 
 uint64_t weft_incast_ideal_ns(const struct weft_incast_config *config)

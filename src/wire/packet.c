@@ -17,12 +17,15 @@ weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version
     return *version_p == WEFT_WIRE_VERSION ? WEFT_OK : WEFT_PROTO;
 }
 
-/* The flags of a message mean nothing without DATA, so there they must be zero. */
+/* The flags of a message mean nothing without a chunk, so there they must be zero. */
 static bool flags_valid(uint8_t flags)
 {
     uint8_t of_message = WEFT_FLAG_PASS_END | WEFT_FLAG_SENDER_LIMITED | WEFT_FLAG_PRIORITY;
     if (flags & WEFT_FLAG_DATA) {
         return true;
+    }
+    if (flags & WEFT_FLAG_BRIEF) {
+        return (flags & WEFT_FLAG_PRIORITY) == WEFT_FLAG_BRIEF;
     }
     return (flags & WEFT_FLAG_CONTROL) && !(flags & of_message);
 }
@@ -66,7 +69,7 @@ weft_status weft_wire_body_decode(const void *bytes, size_t count, struct weft_w
             return WEFT_PROTO;
         }
     }
-    if (packet->flags & WEFT_FLAG_DATA) {
+    if (weft_wire_has_chunk(packet->flags)) {
         packet->data_bytes = weft_reader_left(&r);
         packet->data = weft_read_bytes(&r, packet->data_bytes);
     }
@@ -246,6 +249,22 @@ weft_status weft_wire_control_check(const uint8_t *control, size_t count, bool *
     return WEFT_OK;
 }
 
+/* The chunk lies within its grid and is as long as that says. Sets what is derived. */
+static bool grid_valid(struct weft_wire_data *d, uint64_t payload_bytes)
+{
+    if (d->total == 0 || d->chunk_elems == 0 || d->elem_bytes == 0) {
+        return false;
+    }
+    d->chunks = (d->total - 1) / d->chunk_elems + 1;
+    bool masked = d->critical == WEFT_CRITICAL_MASKED;
+    if (d->chunk >= d->chunks || d->lost_max >= d->chunks || (d->critical > d->chunks && !masked)) {
+        return false;
+    }
+    uint64_t left = d->total - (uint64_t)d->chunk * d->chunk_elems;
+    d->elems = (uint32_t)weft_min_u64(left, d->chunk_elems);
+    return payload_bytes == (uint64_t)d->elems * d->elem_bytes;
+}
+
 weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count, struct weft_wire_data *data_p)
 {
     if (count < WEFT_DATA_BYTES) {
@@ -264,20 +283,41 @@ weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count, struct wef
         .clock = weft_get_u32(bytes + 28),
         .payload = bytes + WEFT_DATA_BYTES,
     };
-    if (d.total == 0 || d.chunk_elems == 0 || d.elem_bytes == 0) {
-        return WEFT_PROTO;
-    }
-    d.chunks = (d.total - 1) / d.chunk_elems + 1;
-    bool masked = d.critical == WEFT_CRITICAL_MASKED;
-    if (d.chunk >= d.chunks || d.lost_max >= d.chunks || (d.critical > d.chunks && !masked)) {
-        return WEFT_PROTO;
-    }
-    uint64_t left = d.total - (uint64_t)d.chunk * d.chunk_elems;
-    d.elems = (uint32_t)weft_min_u64(left, d.chunk_elems);
-    if (count - WEFT_DATA_BYTES != (uint64_t)d.elems * d.elem_bytes) {
+    if (!grid_valid(&d, count - WEFT_DATA_BYTES)) {
         return WEFT_PROTO;
     }
     *data_p = d;
+    return WEFT_OK;
+}
+
+weft_status weft_wire_brief_decode(const uint8_t *bytes, size_t count,
+                                   struct weft_wire_brief *brief_p)
+{
+    if (count <= WEFT_BRIEF_BYTES) {
+        return WEFT_PROTO;
+    }
+    uint32_t place = weft_get_u32(bytes);
+    *brief_p = (struct weft_wire_brief){
+        .msg = (uint16_t)(place >> WEFT_BRIEF_CHUNK_BITS),
+        .chunk = place & ((UINT32_C(1) << WEFT_BRIEF_CHUNK_BITS) - 1),
+        .clock = weft_get_u32(bytes + 4),
+        .payload = bytes + WEFT_BRIEF_BYTES,
+        .payload_bytes = count - WEFT_BRIEF_BYTES,
+    };
+    return WEFT_OK;
+}
+
+weft_status weft_wire_brief_complete(const struct weft_wire_brief *brief,
+                                     struct weft_wire_data *data)
+{
+    struct weft_wire_data d = *data;
+    d.chunk = brief->chunk;
+    d.clock = brief->clock;
+    d.payload = brief->payload;
+    if (!grid_valid(&d, brief->payload_bytes)) {
+        return WEFT_PROTO;
+    }
+    *data = d;
     return WEFT_OK;
 }
 
@@ -305,6 +345,15 @@ void weft_wire_data_encode(struct weft_writer *w, const struct weft_wire_data *d
         weft_put_u32(at + 16, (uint32_t)data->critical << 24 | data->lost_max);
         weft_put_u64(at + 20, data->tag);
         weft_put_u32(at + 28, data->clock);
+    }
+}
+
+void weft_wire_brief_encode(struct weft_writer *w, const struct weft_wire_data *data)
+{
+    uint8_t *at = weft_write_take(w, WEFT_BRIEF_BYTES);
+    if (at != NULL) {
+        weft_put_u32(at, data->msg << WEFT_BRIEF_CHUNK_BITS | data->chunk);
+        weft_put_u32(at + 4, data->clock);
     }
 }
 

@@ -29,14 +29,29 @@ enum weft_wire_flags {
     WEFT_FLAG_KEY_PHASE = 0x80,
     WEFT_FLAG_PASS_END = 0x40,
     WEFT_FLAG_SENDER_LIMITED = 0x20,
-    WEFT_FLAG_PRIORITY = 0x1c, /* shifted left by 2 */
+    WEFT_FLAG_PRIORITY = 0x1c, /* shifted left by 2; with DATA only */
+    WEFT_FLAG_BRIEF = 0x10,    /* without DATA: a chunk with the short header */
     WEFT_FLAG_CONTROL = 0x02,
     WEFT_FLAG_DATA = 0x01,
 };
 
+/* Does a packet with these flags end in a chunk, whichever header it has? */
+static inline bool weft_wire_has_chunk(uint8_t flags)
+{
+    return (flags & (WEFT_FLAG_DATA | WEFT_FLAG_BRIEF)) != 0;
+}
+
+/* Is that header the short one? */
+static inline bool weft_wire_is_brief(uint8_t flags)
+{
+    return (flags & (WEFT_FLAG_DATA | WEFT_FLAG_BRIEF)) == WEFT_FLAG_BRIEF;
+}
+
 enum weft_wire_sizes {
     WEFT_HEADER_BYTES = 16,
     WEFT_DATA_BYTES = 32,
+    WEFT_BRIEF_BYTES = 8,
+    WEFT_BRIEF_CHUNK_BITS = 18, /* the rest of 32 is the message's */
     WEFT_TAG_BYTES = 16,
     WEFT_HELLO_BYTES = 120,
     WEFT_ACCEPT_BYTES = 112,
@@ -59,7 +74,8 @@ enum weft_wire_sizes {
     WEFT_DONE_WORDS_MAX = 160,
     WEFT_KEY_BYTES = 32,
     WEFT_COOKIE_VALUE_BYTES = 16,
-    /* Header, DATA header and tag: what a full packet does not give to its chunk, in any mode. */
+    /* Header, DATA header and tag: what a message's first packet does not give to its chunk, in any
+     * mode. Chunks are cut for that one. */
     WEFT_DATA_OVERHEAD_BYTES = 64,
 };
 
@@ -72,7 +88,7 @@ struct weft_wire_packet {
     uint64_t number;
     const uint8_t *control;    /* frames; NULL without CONTROL */
     size_t control_bytes;
-    const uint8_t *data;       /* the DATA header; NULL without DATA */
+    const uint8_t *data;       /* the header of DATA or BRIEF; NULL without a chunk */
     size_t data_bytes;         /* header and chunk */
 };
 
@@ -225,6 +241,15 @@ struct weft_wire_data {
     const uint8_t *payload;     /* elems x elem_bytes bytes */
 };
 
+/* A chunk whose message and grid the receiver knows already. */
+struct weft_wire_brief {
+    uint16_t msg;   /* low 14 bits of the message's sequence number */
+    uint32_t chunk; /* below 2^18 */
+    uint32_t clock;
+    const uint8_t *payload;
+    size_t payload_bytes;
+};
+
 /* Version and class of any packet. WEFT_PROTO: empty, another version (*version_p tells). */
 weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version_p,
                                uint8_t *class_p);
@@ -254,6 +279,16 @@ bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *
  * message. This is the one place where range arithmetic of the network is validated. */
 weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count, struct weft_wire_data *data_p);
 
+/* The short header alone; whether it fits its message says weft_wire_brief_complete. */
+weft_status weft_wire_brief_decode(const uint8_t *bytes, size_t count,
+                                   struct weft_wire_brief *brief_p);
+
+/* *data has the grid of the message (msg, total, chunk_elems, elem_bytes, critical, lost_max, tag); the
+ * rest comes from *brief, and all of it is checked as in weft_wire_data_decode. WEFT_PROTO: the chunk
+ * does not fit the grid, *data is as it was. */
+weft_status weft_wire_brief_complete(const struct weft_wire_brief *brief,
+                                     struct weft_wire_data *data);
+
 weft_status weft_wire_hello_decode(const void *bytes, size_t count, struct weft_wire_hello *hello_p);
 weft_status weft_wire_accept_decode(const void *bytes, size_t count,
                                     struct weft_wire_accept *accept_p);
@@ -268,6 +303,8 @@ weft_status weft_wire_refused_decode(const void *bytes, size_t count,
 /* Header of a connection packet; a control block and DATA follow as the flags say. */
 void weft_wire_header_encode(struct weft_writer *w, const struct weft_wire_packet *packet);
 void weft_wire_data_encode(struct weft_writer *w, const struct weft_wire_data *data);
+/* msg, chunk and clock of *data. */
+void weft_wire_brief_encode(struct weft_writer *w, const struct weft_wire_data *data);
 void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame *frame);
 void weft_wire_hello_encode(struct weft_writer *w, const struct weft_wire_hello *hello);
 void weft_wire_accept_encode(struct weft_writer *w, const struct weft_wire_accept *accept);

@@ -53,7 +53,11 @@ tap_is "chunks received, of the messages that lack some" \
     "$(shark run.pcap -Y 'weft.done.words > 0' -T fields -e weft.done.received | tr ',' '\n' |
         sort -u | awk '$1 < 178 && $1 >= 170 { good++ } END { print NR == good }')" 1
 tap_like "columns" "$(shark run.pcap -Y 'weft.data.chunk == 3' | head -n 1)" \
-    'weft .*PLAIN, #[0-9]*, .*DATA [1-4] chunk 3/178'
+    'weft .*PLAIN, #[0-9]*, .*DATA [1-4] chunk 3'
+tap_is "the grid is in few packets, the first of each message" \
+    "$(shark run.pcap -Y weft.data.total -T fields -e ip.src -e weft.data.msg | sort -u | wc -l)" 16
+tap_is "and the others have the short header" \
+    "$(frames run.pcap 'weft.data and not weft.flags.brief == 1 and not weft.data.total')" 0
 tap_is "every chunk of message 1 of one sender left it" \
     "$(shark run.pcap -Y 'ip.src == 10.0.0.2 and weft.data.msg == 1' -T fields \
         -e weft.data.chunk | sort -u | wc -l)" 178
@@ -107,6 +111,9 @@ good "PING" "${head}000104"
 bad "a DATA packet cut short" "$(echo "$data" | cut -c 1-200)"
 bad "half a header" "$(echo "$data" | cut -c 1-20)"
 bad "neither CONTROL nor DATA" "2000000000000001$(printf '%016x' 9)"
+good "a chunk with the short header" "2010000000000001$(printf '%016x' 9)0004000300000000""d1"
+bad "the short header and no chunk" "2010000000000001$(printf '%016x' 9)0004000300000000"
+bad "the short header and a priority" "2014000000000001$(printf '%016x' 9)0004000300000000""d1"
 bad "an empty control block" "${head}0000"
 bad "a control block longer than the packet" "${head}000204"
 bad "bytes behind it" "${head}00010400"

@@ -183,7 +183,10 @@ static void sent_check(const uint8_t *bytes, size_t count)
         if (status == WEFT_OK && packet.control != NULL) {
             status = weft_wire_control_check(packet.control, packet.control_bytes, &eliciting);
         }
-        if (status == WEFT_OK && packet.data != NULL) {
+        if (status == WEFT_OK && packet.data != NULL && weft_wire_is_brief(packet.flags)) {
+            struct weft_wire_brief brief;
+            status = weft_wire_brief_decode(packet.data, packet.data_bytes, &brief);
+        } else if (status == WEFT_OK && packet.data != NULL) {
             status = weft_wire_data_decode(packet.data, packet.data_bytes, &data);
         }
     }
@@ -545,6 +548,19 @@ static void op_forge_data(struct weft_reader *in)
     forged_deliver(flags, 1 + (how >> 7), body, (size_t)(w.at - body));
 }
 
+/* A chunk with the short header, of a message that is known or is not. */
+static void op_forge_brief(struct weft_reader *in)
+{
+    uint8_t how = weft_read_u8(in);
+    struct weft_wire_data d = {.msg = weft_read_u16(in), .chunk = weft_read_u16(in), .clock = 1};
+    uint8_t body[WEFT_BRIEF_BYTES + 64];
+    struct weft_writer w = weft_writer_make(body, sizeof(body));
+    weft_wire_brief_encode(&w, &d);
+    weft_write_zeros(&w, 1 + (how & 31));
+    uint8_t flags = WEFT_FLAG_BRIEF | (how & (WEFT_FLAG_PASS_END | WEFT_FLAG_SENDER_LIMITED));
+    forged_deliver(flags, 1 + (how >> 7), body, (size_t)(w.at - body));
+}
+
 static void op_connect(void)
 {
     weft_peer peer;
@@ -577,8 +593,10 @@ static void operation(struct weft_reader *in)
         op_forge_finish(in);
         break;
     case 6:
-    case 7:
         op_forge_data(in);
+        break;
+    case 7:
+        op & 0x10 ? op_forge_brief(in) : op_forge_data(in);
         break;
     case 8:
         op_expect(e, in);

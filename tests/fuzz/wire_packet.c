@@ -69,6 +69,31 @@ static void check_data(const struct weft_wire_packet *packet, struct weft_writer
     weft_write_bytes(out, d.payload, (size_t)d.elems * d.elem_bytes);
 }
 
+/* Of a message whose chunks have the length of this one's payload. */
+static void check_brief(const struct weft_wire_packet *packet, struct weft_writer *out)
+{
+    struct weft_wire_brief b;
+    if (weft_wire_brief_decode(packet->data, packet->data_bytes, &b) != WEFT_OK ||
+        b.payload_bytes > UINT16_MAX) {
+        weft_write_bytes(out, packet->data, packet->data_bytes);
+        return;
+    }
+    WEFT_ASSERT(b.msg < 1 << 14 && b.chunk < 1 << 18 && b.payload_bytes > 0);
+    WEFT_ASSERT(b.payload == packet->data + WEFT_BRIEF_BYTES);
+    struct weft_wire_data d = {
+        .msg = b.msg | UINT32_C(5) << 14, /* only the low bits travel */
+        .total = b.chunk + 1,
+        .chunk_elems = 1,
+        .elem_bytes = (uint16_t)b.payload_bytes,
+    };
+    WEFT_ASSERT(weft_wire_brief_complete(&b, &d) == WEFT_OK);
+    WEFT_ASSERT(d.chunk == b.chunk && d.elems == 1 && d.chunks == b.chunk + 1);
+    weft_wire_brief_encode(out, &d);
+    weft_write_bytes(out, d.payload, b.payload_bytes);
+    d.total = b.chunk; /* one too few */
+    WEFT_ASSERT(weft_wire_brief_complete(&b, &d) == WEFT_PROTO);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t version = 0;
@@ -87,7 +112,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         weft_write_u16(&out, (uint16_t)packet.control_bytes);
         check_control(&packet, &out);
     }
-    if (packet.data != NULL) {
+    if (packet.data != NULL && weft_wire_is_brief(packet.flags)) {
+        check_brief(&packet, &out);
+    } else if (packet.data != NULL) {
         check_data(&packet, &out);
     }
     size_t tag_bytes = klass == WEFT_CLASS_PLAIN ? 0 : WEFT_TAG_BYTES;

@@ -291,6 +291,130 @@ static void test_a_slow_round_trip_does_not_delay_the_end(void **state)
     net_free(net);
 }
 
+/* ---- the short header ---------------------------------------------------------------------------- */
+
+/* A chunk with the short header; `bytes` of payload. */
+static void brief_forge(struct net *net, const struct peer *p, uint64_t number, uint32_t msg,
+                        uint32_t chunk, uint32_t bytes)
+{
+    uint8_t packet_bytes[64];
+    struct weft_wire_packet packet = {.flags = WEFT_FLAG_BRIEF,
+                                      .data_count = (uint16_t)number,
+                                      .connection_id = p->connection_id,
+                                      .number = number};
+    struct weft_wire_data data = {.msg = msg, .chunk = chunk};
+    struct weft_writer w = weft_writer_make(packet_bytes, sizeof(packet_bytes));
+    weft_wire_header_encode(&w, &packet);
+    weft_wire_brief_encode(&w, &data);
+    weft_write_zeros(&w, bytes);
+    struct weft_addr from = net_addr(50);
+    net_deliver(net, &net->end[1], &from, packet_bytes, (size_t)(w.at - packet_bytes));
+}
+
+static bool number_taken(const struct peer *p, uint64_t number)
+{
+    return (p->rx_window[number / 64 % RX_WINDOW_BLOCKS] >> (number % 64) & 1) != 0;
+}
+
+/* What does not fit the message that it names is neither taken nor acknowledged, and a message that
+ * nobody has described does not begin with it. */
+static void test_a_short_header_is_checked_against_its_message(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
+    uint8_t memory[8];
+    struct net_end *e = &net->end[1];
+    struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                     .sink = WEFT_SINK_COPY,
+                                     .memory = memory,
+                                     .memory_bytes = sizeof(memory),
+                                     .count = 1,
+                                     .timeout_ns = WEFT_NEVER};
+    weft_expect_id id;
+    assert_int_equal(e->msgr.ops->expect(e->msgr.self, &expect, &id), WEFT_OK);
+    hello_forge(net, 1000, 7, 70);
+    const struct peer *p = &e->ep->peers[0];
+    const struct weft_ep_counters *c = net_counters(net, 1);
+    brief_forge(net, p, 1, 1, 0, 4); /* described by nobody */
+    assert_int_equal(c->bad_range, 1);
+    assert_false(number_taken(p, 1));
+    data_forge(net, p, 2); /* message 2, chunk 0 of two of 4 bytes */
+    assert_true(number_taken(p, 2));
+    brief_forge(net, p, 3, 2, 1, 8); /* too long */
+    brief_forge(net, p, 4, 2, 1, 3); /* too short */
+    brief_forge(net, p, 5, 2, 2, 4); /* chunk N */
+    brief_forge(net, p, 6, 3, 1, 4); /* another message */
+    assert_int_equal(c->bad_range, 5);
+    assert_int_equal(e->received, 0);
+    brief_forge(net, p, 7, 2, 0, 4);
+    assert_int_equal(c->duplicate_chunks, 1);
+    brief_forge(net, p, 8, 2, 1, 4);
+    assert_int_equal(e->received, 1);
+    brief_forge(net, p, 9, 2, 1, 4); /* it is closed */
+    assert_int_equal(c->late_chunks, 1);
+    assert_int_equal(c->old_packets, 0);
+    e->ep->peers[0].rx_open_from = 200;
+    brief_forge(net, p, 10, 100, 1, 4); /* long below the window */
+    assert_int_equal(c->old_packets, 1);
+    assert_int_equal(c->bad_range, 5);
+    for (uint64_t number = 3; number <= 6; number++) {
+        assert_false(number_taken(p, number));
+    }
+    assert_true(number_taken(p, 8) && number_taken(p, 9) && !number_taken(p, 10));
+    assert_int_equal(p->data_count, 9); /* of what was refused nothing has acted */
+    net_free(net);
+}
+
+struct headers {
+    uint32_t whole;
+    uint32_t brief;
+};
+
+static bool count_headers(struct net *net, struct net_datagram *d)
+{
+    struct headers *seen = net->tap_arg;
+    bool packet = (d->data[0] & 15) < WEFT_CLASS_HELLO;
+    if (packet && memcmp(&d->from, &net->end[0].addr, sizeof(d->from)) == 0) {
+        seen->brief += weft_wire_is_brief(d->data[1]);
+        seen->whole += (d->data[1] & WEFT_FLAG_DATA) != 0;
+    }
+    return true;
+}
+
+/* Fourteen bits of a message's number travel: messages around every place where they, or 32, begin
+ * anew arrive as themselves. */
+static void test_short_headers_where_message_numbers_wrap(void **state)
+{
+    (void)state;
+    static const uint64_t firsts[] = {1, (1 << 14) - 2, (5 << 14) - 2, (UINT64_C(1) << 32) - 2};
+    enum { BYTES = 200000, MESSAGES = 4 };
+    uint8_t *bytes = malloc(BYTES);
+    uint8_t *memory = malloc(BYTES);
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(firsts); i++) {
+        struct net *net = net_new(WEFT_MODE_SEAL, WEFT_MODE_SEAL);
+        struct headers seen = {0};
+        net->tap = count_headers;
+        net->tap_arg = &seen;
+        weft_peer peer = net_connect(net, 0, 1);
+        net_run(net, 100 * WEFT_NS_PER_MS);
+        struct peer *p = &net->end[0].ep->peers[peer];
+        p->tx_next_seq = p->tx_open_from = firsts[i];
+        net->end[1].ep->peers[net->end[1].peer].rx_open_from = firsts[i];
+        for (uint32_t n = 0; n < MESSAGES; n++) {
+            memset(bytes, (int)(n + 1), BYTES);
+            net_message(net, 0, peer, 1, bytes, BYTES, memory);
+            net_run(net, 100 * WEFT_NS_PER_MS);
+            assert_int_equal(net->end[0].sent, n + 1);
+            assert_memory_equal(memory, bytes, BYTES);
+        }
+        assert_int_equal(net_drops(net, 1), 0);
+        assert_true(seen.whole >= MESSAGES && seen.brief > seen.whole);
+        net_free(net);
+    }
+    free(memory);
+    free(bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +426,8 @@ int main(void)
         cmocka_unit_test(test_a_packet_for_a_connection_closed_before_accept),
         cmocka_unit_test(test_a_closed_connection_makes_room_before_a_handshake),
         cmocka_unit_test(test_a_slow_round_trip_does_not_delay_the_end),
+        cmocka_unit_test(test_a_short_header_is_checked_against_its_message),
+        cmocka_unit_test(test_short_headers_where_message_numbers_wrap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,6 +74,7 @@ static void sizes_are_those_of_the_tables(void **state)
     assert_int_equal(WEFT_REFUSED_BYTES, 8);
     assert_int_equal(WEFT_HEADER_BYTES, 16);
     assert_int_equal(WEFT_DATA_BYTES, 32);
+    assert_int_equal(WEFT_BRIEF_BYTES, 8);
     assert_int_equal(WEFT_TAG_BYTES, 16);
     assert_int_equal(WEFT_DATA_OVERHEAD_BYTES, 64);
     assert_int_equal(1472 - WEFT_DATA_OVERHEAD_BYTES, 1408);
@@ -105,6 +106,7 @@ static void constants_are_those_of_the_tables(void **state)
     assert_int_equal(WEFT_FLAG_PASS_END, 0x40);
     assert_int_equal(WEFT_FLAG_SENDER_LIMITED, 0x20);
     assert_int_equal(WEFT_FLAG_PRIORITY, 0x1c);
+    assert_int_equal(WEFT_FLAG_BRIEF, 0x10);
     assert_int_equal(WEFT_FLAG_CONTROL, 0x02);
     assert_int_equal(WEFT_FLAG_DATA, 0x01);
     assert_int_equal(WEFT_MODE_NONE, 0);
@@ -258,6 +260,34 @@ static void data(void **state)
     check_data_again(&p, &d, GOLDEN_DATA, sizeof(GOLDEN_DATA));
 }
 
+/* The grid is that of GOLDEN_DATA: 13 elements of 3 bytes, 4 in a chunk. */
+static void brief(void **state)
+{
+    (void)state;
+    struct weft_wire_packet p = check_packet(GOLDEN_BRIEF, sizeof(GOLDEN_BRIEF), WEFT_CLASS_PLAIN,
+                                             WEFT_FLAG_BRIEF | WEFT_FLAG_PASS_END);
+    assert_null(p.control);
+    struct weft_wire_brief b;
+    assert_int_equal(weft_wire_brief_decode(p.data, p.data_bytes, &b), WEFT_OK);
+    assert_int_equal(b.msg, 0x31f3);
+    assert_int_equal(b.chunk, 3);
+    assert_int_equal(b.clock, 0x91929394);
+    assert_ptr_equal(b.payload, GOLDEN_BRIEF + 24);
+    assert_int_equal(b.payload_bytes, 3);
+    struct weft_wire_data d = {
+        .msg = 0x000331f3, .total = 13, .chunk_elems = 4, .elem_bytes = 3, .lost_max = 1};
+    assert_int_equal(weft_wire_brief_complete(&b, &d), WEFT_OK);
+    assert_int_equal(d.chunks, 4);
+    assert_int_equal(d.elems, 1);
+    uint8_t out[OUT_BYTES];
+    struct weft_writer w = weft_writer_make(out, sizeof(out));
+    weft_wire_header_encode(&w, &p);
+    weft_wire_brief_encode(&w, &d);
+    weft_write_bytes(&w, d.payload, (size_t)d.elems * d.elem_bytes);
+    assert_int_equal(w.at - out, sizeof(GOLDEN_BRIEF));
+    assert_memory_equal(out, GOLDEN_BRIEF, sizeof(GOLDEN_BRIEF));
+}
+
 static void control_and_data(void **state)
 {
     (void)state;
@@ -403,6 +433,7 @@ int main(void)
         cmocka_unit_test(critical),
         cmocka_unit_test(small_frames),
         cmocka_unit_test(data),
+        cmocka_unit_test(brief),
         cmocka_unit_test(control_and_data),
         cmocka_unit_test(auth_and_seal_end_in_a_tag),
         cmocka_unit_test(hello),

@@ -34,6 +34,12 @@ static bool connection_taken(const uint8_t *bytes, size_t count)
         weft_wire_control_check(p.control, p.control_bytes, &eliciting) != WEFT_OK) {
         return false;
     }
+    if (weft_wire_is_brief(p.flags)) {
+        struct weft_wire_brief b;
+        d = (struct weft_wire_data){.total = 13, .chunk_elems = 4, .elem_bytes = 3, .lost_max = 1};
+        return weft_wire_brief_decode(p.data, p.data_bytes, &b) == WEFT_OK &&
+               weft_wire_brief_complete(&b, &d) == WEFT_OK;
+    }
     return p.data == NULL || weft_wire_data_decode(p.data, p.data_bytes, &d) == WEFT_OK;
 }
 
@@ -96,7 +102,7 @@ static const struct {
     ROW(GOLDEN_FINISH, connection_taken),    ROW(GOLDEN_PING, connection_taken),
     ROW(GOLDEN_CHALLENGE, connection_taken), ROW(GOLDEN_RESPONSE, connection_taken),
     ROW(GOLDEN_CLOSE, connection_taken),     ROW(GOLDEN_PADDING, connection_taken),
-        ROW(GOLDEN_DATA, connection_taken),
+    ROW(GOLDEN_DATA, connection_taken),      ROW(GOLDEN_BRIEF, connection_taken),
     ROW(GOLDEN_BOTH, connection_taken),      ROW(GOLDEN_AUTH, connection_taken),
     ROW(GOLDEN_SEAL, connection_taken),      ROW(GOLDEN_HELLO, hello_taken),
     ROW(GOLDEN_HELLO_AUTH, hello_taken),     ROW(GOLDEN_ACCEPT, accept_taken),
@@ -280,6 +286,11 @@ static const struct violation OF_FRAMES[] = {
 };
 
 static const struct violation OF_DATA[] = {
+    {"BRIEF and a priority", IN(GOLDEN_BRIEF), 1, 1, 0x54},
+    {"BRIEF and another priority", IN(GOLDEN_BRIEF), 1, 1, 0x58},
+    {"BRIEF of chunk N", IN(GOLDEN_BRIEF), 16, 4, 0xc7cc0004},
+    {"BRIEF of the largest chunk", IN(GOLDEN_BRIEF), 16, 4, 0xc7cfffff},
+    {"BRIEF of a chunk of another length", IN(GOLDEN_BRIEF), 16, 4, 0xc7cc0002},
     {"total 0", IN(GOLDEN_DATA), 24, 4, 0},
     {"chunk_elems 0", IN(GOLDEN_DATA), 28, 2, 0},
     {"elem_bytes 0", IN(GOLDEN_DATA), 30, 2, 0},

@@ -101,6 +101,14 @@ static const uint8_t GOLDEN_DATA[] = {
     0xd1, 0xd2, 0xd3,                               /* chunk */
 };
 
+/* 3.7: the same with the short header: message 0x31f3 of 2^14, chunk 3 of 2^18 (0x31f3 << 2 = 0xc7cc). */
+static const uint8_t GOLDEN_BRIEF[] = {
+    GOLDEN_HEADER(0x20, 0x50),
+    0xc7, 0xcc, 0x00, 0x03,                         /* msg, chunk */
+    0x91, 0x92, 0x93, 0x94,                         /* clock */
+    0xd1, 0xd2, 0xd3,                               /* chunk */
+};
+
 /* Two frames and a chunk of one float, every flag set: 2.1 lays no restriction on KEY_PHASE. */
 static const uint8_t GOLDEN_BOTH[] = {
     GOLDEN_HEADER(0x20, 0xff),

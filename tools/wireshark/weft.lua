@@ -32,6 +32,7 @@ local REFUSALS = { [1] = "version", [2] = "key", [3] = "mode", [4] = "full", [5]
 local LENGTHS = { [8] = 120, [9] = 112, [10] = 40, [11] = 32, [12] = 8 }
 local TAG_BYTES = 16
 local MASKED = 255
+local unpack = table.unpack or unpack -- Lua 5.1 has it elsewhere
 
 local f = {
     version = ProtoField.uint8("weft.version", "Version", base.DEC, nil, 0xf0),
@@ -42,6 +43,7 @@ local f = {
     pass_end = ProtoField.bool("weft.flags.pass_end", "PASS_END", 8, nil, 0x40),
     limited = ProtoField.bool("weft.flags.sender_limited", "SENDER_LIMITED", 8, nil, 0x20),
     priority = ProtoField.uint8("weft.flags.priority", "Priority", base.DEC, nil, 0x1c),
+    brief = ProtoField.bool("weft.flags.brief", "BRIEF", 8, nil, 0x10),
     has_control = ProtoField.bool("weft.flags.control", "CONTROL", 8, nil, 0x02),
     has_data = ProtoField.bool("weft.flags.data", "DATA", 8, nil, 0x01),
     data_count = ProtoField.uint16("weft.data_count", "DATA packets sent, low 16 bits"),
@@ -421,13 +423,35 @@ local function data(r, tree, info)
     return true
 end
 
+-- The short header: message and grid are those of a DATA packet before it.
+local function brief(r, tree, info)
+    local sub = tree:add(f.data, r.tvb(r.at, r.stop - r.at))
+    if not has(r, sub, 8, "BRIEF header") then
+        return false
+    end
+    local place = r.tvb(r.at, 4)
+    local msg, chunk = bit.rshift(place:uint(), 18), bit.band(place:uint(), 0x3ffff)
+    sub:add(f.msg, place, msg):append_text(" (low 14 bits)")
+    sub:add(f.chunk, place, chunk)
+    r.at = r.at + 4
+    take(r, sub, f.data_clock, 4)
+    info[#info + 1] = string.format("DATA %d chunk %d", msg, chunk)
+    local payload = r.stop - r.at
+    if payload < 1 then
+        return r.whole and fail(r, sub, "BRIEF: no payload")
+    end
+    take(r, sub, f.payload, payload)
+    return true
+end
+
 -- ---- connection packets -------------------------------------------------------------------------
 
 local function flags_tree(r, tree)
     local range = r.tvb(r.at, 1)
     local sub = tree:add(f.flags, range)
-    for _, field in ipairs({ f.key_phase, f.pass_end, f.limited, f.priority, f.has_control,
-                             f.has_data }) do
+    local has_data = bit.band(range:uint(), 0x01) ~= 0
+    for _, field in ipairs({ f.key_phase, f.pass_end, f.limited, has_data and f.priority or f.brief,
+                             f.has_control, f.has_data }) do
         sub:add(field, range)
     end
     r.at = r.at + 1
@@ -458,8 +482,13 @@ local function connection_packet(r, tree, class, info)
     info[#info + 1] = "#" .. tostring(number)
     local has_control = bit.band(flags, 0x02) ~= 0
     local has_data = bit.band(flags, 0x01) ~= 0
-    if not has_control and not has_data then
+    local has_brief = not has_data and bit.band(flags, 0x10) ~= 0
+    if not has_control and not has_data and not has_brief then
         fail(r, tree, "Neither CONTROL nor DATA")
+        return
+    end
+    if not has_data and bit.band(flags, has_brief and 0x0c or 0x7c) ~= 0 then
+        fail(r, tree, "Flags of DATA without DATA")
         return
     end
     if class == 2 then
@@ -495,6 +524,8 @@ local function connection_packet(r, tree, class, info)
     end
     if has_data then
         data(r, tree, info)
+    elseif has_brief then
+        brief(r, tree, info)
     elseif r.at ~= r.stop then
         fail(r, tree, "Bytes behind the control block, and no DATA")
     end
@@ -555,17 +586,40 @@ end
 
 -- Bytes of the first packet of a burst, or nil. A host that sends shows its capture what it hands to
 -- the card (GSO), packets of one connection in a row; the card cuts them. Only packets of DATA alone
--- are sent so, and their grid says how long they are. Of SEAL nobody can tell.
+-- are sent so, and their grid says how long they are; one with the short header ends where the next
+-- packet's connection id and number stand. Of SEAL nobody can tell.
+local function burst_brief(tvb, class)
+    local raw = tvb:raw()
+    local number = { raw:byte(9, 16) }
+    for i = 8, 1, -1 do
+        number[i] = (number[i] + 1) % 256
+        if number[i] ~= 0 then
+            break
+        end
+    end
+    local tag_bytes = class == VERSION * 16 + 1 and TAG_BYTES or 0
+    local at = raw:find(raw:sub(5, 8) .. string.char(unpack(number)), 24 + 1 + tag_bytes + 5, true)
+    if at == nil or raw:byte(at - 4) ~= class then
+        return nil
+    end
+    return at - 5
+end
+
 local function burst(tvb)
     local class = tvb(0, 1):uint()
-    if tvb:len() < 48 or (class ~= VERSION * 16 and class ~= VERSION * 16 + 1) or
-       bit.band(tvb(1, 1):uint(), 3) ~= 1 then
+    if tvb:len() < 48 or (class ~= VERSION * 16 and class ~= VERSION * 16 + 1) then
+        return nil
+    end
+    local flags = tvb(1, 1):uint()
+    if bit.band(flags, 0x1f) == 0x10 then
+        return burst_brief(tvb, class)
+    elseif bit.band(flags, 3) ~= 1 then
         return nil
     end
     local chunk, total = tvb(20, 4):uint(), tvb(24, 4):uint()
     local elems = math.min(tvb(28, 2):uint(), total - chunk * tvb(28, 2):uint())
     local bytes = 48 + elems * tvb(30, 2):uint() + (class == VERSION * 16 + 1 and TAG_BYTES or 0)
-    if elems < 1 or tvb:len() < bytes + 48 or tvb(bytes, 1):uint() ~= class or
+    if elems < 1 or tvb:len() < bytes + 24 or tvb(bytes, 1):uint() ~= class or
        tvb(bytes + 4, 4):uint() ~= tvb(4, 4):uint() then
         return nil
     end
@@ -639,9 +693,11 @@ local function looks_like_weft(tvb)
     end
     local flags = tvb(1, 1):uint()
     -- A packet number below 2^48 leaves two zero bytes; flags of DATA are zero without DATA.
-    return length >= 19 and tvb:len() >= 16 and bit.band(flags, 0x03) ~= 0 and
+    local of_message = bit.band(flags, 0x7c)
+    local is_brief = bit.band(flags, 0x1d) == 0x10
+    return length >= 19 and tvb:len() >= 16 and (bit.band(flags, 0x03) ~= 0 or is_brief) and
            tvb(8, 2):uint() == 0 and
-           (bit.band(flags, 0x01) ~= 0 or bit.band(flags, 0x7c) == 0)
+           (bit.band(flags, 0x01) ~= 0 or is_brief or of_message == 0)
 end
 
 weft:register_heuristic("udp", function(tvb, pinfo, root)
