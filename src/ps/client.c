@@ -639,7 +639,7 @@ bool weft_ps_clock_refused(const struct weft_ps_client *client,
             .table = (uint16_t)(i / client->config.shards),
             .shard = shard,
             .clock = link->clock_closed + 1,
-            .status = !link->gone ? WEFT_STATE
+            .status = !link->gone                    ? WEFT_STATE
                       : link->gone_status != WEFT_OK ? link->gone_status
                                                      : WEFT_DATA,
             .rpc_status = link->gone_rpc_status,
@@ -693,6 +693,19 @@ bool weft_ps_clock_known(const struct weft_ps_client *client, uint16_t table)
     return true;
 }
 
+/* The clock to be said next. A shard that lacks many, because it was restored or this worker came to it
+ * late, is told at once of all those for which no push is left to be sent. */
+static uint32_t clock_next(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                           const struct ps_link *link)
+{
+    uint32_t next = link->clock_closed + 1, now = client->tables[table].clock;
+    if (now <= next || link->pushes_open[0] > 0 || link->pushes_open[1] > 0) {
+        return next;
+    }
+    uint32_t before = weft_ps_first_push_clock(client, table, shard) - 1;
+    return before < now ? before : now;
+}
+
 static void clock_send(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
 {
     uint16_t table = (uint16_t)(index / client->config.shards);
@@ -709,6 +722,8 @@ static void clock_send(struct weft_ps_client *client, uint32_t index, uint64_t n
         .worker = client->config.worker,
         .t0_ns = ps_clock_ns(client),
     };
+    link->clock_said = clock_next(client, table, shard, link);
+    request.flags = link->clock_said > clock ? WEFT_RPC_UPTO : 0;
     weft_rpc_request_pack(&request, link->clock_request);
     struct weft_msg_send send = {
         .peer = client->ends[shard].peer,
@@ -716,8 +731,8 @@ static void clock_send(struct weft_ps_client *client, uint32_t index, uint64_t n
         .total = 1,
         .elem_bytes = WEFT_RPC_REQUEST_BYTES,
         .critical = 1,
-        .tag = weft_rpc_tag_pack(
-            (struct weft_rpc_tag){.op = WEFT_RPC_CLOCK, .table = table, .number = clock}),
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = WEFT_RPC_CLOCK, .table = table, .number = link->clock_said}),
         .deadline_ns = WEFT_NEVER,
         .user = WEFT_PS_USER | WEFT_PS_USER_CLOCK | index,
     };
@@ -740,11 +755,12 @@ static void clock_sent(struct weft_ps_client *client, uint32_t index,
         weft_ps_clock_refuse(client, link, true);
         return;
     }
-    client->clocks_open--;
-    link->clock_closed++;
+    uint32_t from = link->clock_closed;
+    link->clock_closed = link->clock_said;
+    client->clocks_open -= link->clock_closed - from;
     client->counters.clocks++;
     weft_ps_clock_moved(client, (uint16_t)(index / client->config.shards),
-                        index % client->config.shards);
+                        index % client->config.shards, from);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */

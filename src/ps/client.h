@@ -26,7 +26,7 @@
  *
  * The two ends tell each other which pushes they know. What is unfinished is sent again under its
  * number, so that each chunk counts at most once; CLOCKs that the shard does not know any more are
- * said again. Pushes that were finished, and that a restored shard lacks, are lost and counted. Those
+ * said again, those that have no pushes in one. Pushes that were finished, and that a restored shard lacks, are lost and counted. Those
  * under way whose clock a shrinking shard has ended meanwhile are done with what it took of them.
  * Pulled rows show that: a table of such a shard is what its checkpoint was. With replay_bytes the
  * client keeps what is finished, too, until the shard says that it is durable; then nothing is lost,
@@ -130,7 +130,7 @@ struct weft_ps_client_counters {
     uint64_t replay_bytes_now; /* of replay_bytes, in use at this time */
     uint64_t replay_full;      /* pushes put off because it was full, or nearly */
     uint64_t clocks_again;     /* finished, and to be said again to a shard that came back */
-    uint64_t pushes_passed;    /* refused in part or whole, for the shard had ended their clock without
+    uint64_t pushes_passed; /* refused in part or whole, for the shard had ended their clock without
                                 * this worker (shrink); not an error, but absent */
 };
 
@@ -240,8 +240,8 @@ bool weft_ps_clock_known(const struct weft_ps_client *client, uint16_t table);
 struct weft_ps_clock_refusal {
     uint16_t table;
     uint32_t shard;
-    uint32_t clock;      /* that it does not take */
-    weft_status status;  /* STATE: it refused it, for it knows another clock of this rank. After a
+    uint32_t clock;     /* that it does not take */
+    weft_status status; /* STATE: it refused it, for it knows another clock of this rank. After a
                           * break it could not go on: DATA, as rpc_status says; PROTO, its answer
                           * made no sense */
     uint16_t rpc_status;

@@ -136,6 +136,7 @@ struct ps_link {
     uint32_t clock_passed;   /* that the shard named when it went on after a break: pushes up to it that
                               * were under way may be too late */
     uint64_t blocked_round;  /* round in which a part of it could not go; later ones must wait */
+    uint32_t clock_said;     /* the CLOCK that is under way */
     bool clock_sending;
     bool clock_refused;
     uint8_t clock_request[WEFT_RPC_REQUEST_BYTES];
@@ -346,7 +347,11 @@ static inline bool ps_part_resumes(const struct ps_part *part)
 /* The answer to what resumes a table; NULL: it made no sense. */
 void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part *part,
                              const struct weft_rpc_reply *reply);
-/* CLOCK was taken: pushes of the clock after the next have come into reach. */
-void weft_ps_clock_moved(struct weft_ps_client *client, uint16_t table, uint32_t shard);
+/* CLOCK was taken, the one before was `from`: pushes of later clocks have come into reach. */
+void weft_ps_clock_moved(struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                         uint32_t from);
+/* Of the first push that is not sent; UINT32_MAX: there is none. */
+uint32_t weft_ps_first_push_clock(const struct weft_ps_client *client, uint16_t table,
+                                  uint32_t shard);
 
 #endif

@@ -310,17 +310,25 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
     report(client, link, part, clocks_again, lost + above - kept);
 }
 
-void weft_ps_clock_moved(struct weft_ps_client *client, uint16_t table, uint32_t shard)
+void weft_ps_clock_moved(struct weft_ps_client *client, uint16_t table, uint32_t shard,
+                         uint32_t from)
 {
     struct ps_link *link = ps_link_of(client, table, shard);
-    uint32_t reached = link->clock_closed + 2;
-    if (client->tables[table].clock + 1 < reached) {
-        return;
+    if (client->tables[table].clock <= link->clock_closed && link->clock_closed == from + 1) {
+        return; /* the usual: nothing is made yet for the clock that comes into reach */
     }
     FOR_PUSHES(client, table, shard, i)
     {
-        link->pushes_open[reached & 1] += client->parts[i].clock == reached;
+        uint32_t clock = client->parts[i].clock;
+        link->pushes_open[clock & 1] += clock > from + 2 && clock <= link->clock_closed + 2;
     }
+}
+
+uint32_t weft_ps_first_push_clock(const struct weft_ps_client *client, uint16_t table,
+                                  uint32_t shard)
+{
+    uint32_t first = next_push(client, table, client->ends[shard].queue_head);
+    return first == WEFT_PS_NONE ? UINT32_MAX : client->parts[first].clock;
 }
 
 bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_resumed *resumed_p)

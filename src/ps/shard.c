@@ -434,13 +434,16 @@ static bool clock_valid(const struct weft_shard *shard, const struct weft_msg_ev
         event->elem_bytes != WEFT_RPC_REQUEST_BYTES || event->total != 1 ||
         !weft_rpc_tag_unpack(event->tag, tag_p) ||
         weft_rpc_request_unpack(event->data, WEFT_RPC_REQUEST_BYTES, &request) != WEFT_OK ||
-        request.worker != rank || request.rows != 0 || request.flags != 0) {
+        request.worker != rank || request.rows != 0 || (request.flags & ~WEFT_RPC_UPTO) != 0) {
         return false;
     }
     const struct weft_table *table = shard_table(shard, tag_p->table);
-    return table != NULL && rank < table->spec.workers && tag_p->number > 0 &&
-           tag_p->number <=
-               shard->clocks[(size_t)tag_p->table * shard->config.workers_max + rank] + 1;
+    if (table == NULL || rank >= table->spec.workers || tag_p->number == 0) {
+        return false;
+    }
+    uint32_t clock = shard->clocks[(size_t)tag_p->table * shard->config.workers_max + rank];
+    return tag_p->number <= clock + 1 ||
+           ((request.flags & WEFT_RPC_UPTO) != 0 && tag_p->number <= WEFT_RPC_CLOCK_MAX);
 }
 
 static void clock_chunk(struct weft_shard *shard, const struct weft_msg_event *event, uint32_t rank,
@@ -464,11 +467,11 @@ bool weft_shard_clock_take(struct weft_shard *shard, uint16_t index, uint32_t ra
         shard->counters.clocks_again++;
         return true;
     }
-    if (number != *clock + 1) {
+    if (number > *clock + 1 && number > WEFT_RPC_CLOCK_MAX) {
         return false;
     }
     weft_shard_journal_clock(shard, index, rank, number);
-    ++*clock;
+    *clock = number;
     shard->counters.clocks++;
     struct weft_table *table = &shard->tables[index];
     if (table->spec.mode != WEFT_TABLE_BSP && *clock >= table->now) {

@@ -278,7 +278,7 @@ void weft_shard_slot_release(struct weft_shard *shard, uint32_t slot);
 /* Another process speaks for this rank. */
 void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
                              uint64_t now_ns);
-/* The rank has finished this clock. False: it is neither its next one nor finished before. */
+/* The rank has finished this clock, and those before. False: nobody gets that far. */
 bool weft_shard_clock_take(struct weft_shard *shard, uint16_t table, uint32_t rank, uint32_t clock,
                            uint64_t now_ns);
 

@@ -116,8 +116,12 @@ enum weft_rpc_flag {
     WEFT_RPC_RESUME = 2,     /* TABLE: the worker goes on where it was; see weft_rpc_pushes */
     WEFT_RPC_DURABLE = 4,    /* TABLE: tell this worker which of its pushes are safe */
     WEFT_RPC_CUT = 8,        /* PUSH: a checkpoint is wanted soon */
-    WEFT_RPC_FLAGS_ALL = 15,
+    WEFT_RPC_UPTO = 16,      /* CLOCK: all clocks up to this one, not the next one only */
+    WEFT_RPC_FLAGS_ALL = 31,
 };
+
+/* A clock that nobody reaches by steps; CLOCK with UPTO names no later one. */
+#define WEFT_RPC_CLOCK_MAX UINT32_C(0x7fffffff)
 
 struct weft_rpc_request {
     uint32_t rpc_id;          /* counted by the worker for each shard, from 1 */

@@ -509,6 +509,83 @@ static void refused(void **state)
     cluster_stop(&c);
 }
 
+static void clocks_to(struct cluster *c, uint32_t clock)
+{
+    while (weft_ps_clock_now(c->client[0], 0) < clock) {
+        cluster_clock(c, 0, 0);
+    }
+    cluster_run(c);
+}
+
+static void push_one(struct cluster *c)
+{
+    const uint64_t id = id_of(0);
+    const float row[DIM] = {-1, -1, -1, -1};
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push(c->client[0], 0, &id, row, 1, 0, c->net->now_ns, &op), WEFT_OK);
+    assert_int_equal(cluster_wait(c, 0, op).status, WEFT_OK);
+}
+
+/* A server that is restored far behind its worker is told in one CLOCK all those that have no pushes. */
+static void many_clocks_are_told_at_once(uint8_t mode)
+{
+    struct cluster c;
+    struct cluster_config config = cluster_config(1, 1);
+    struct weft_saved saved;
+    config.incarnation = 1;
+    config.shard.chunks_max = 64;
+    config.shard.checkpoints = true;
+    config.client.reconnect_ns = 10 * WEFT_NS_PER_S;
+    config.client.replay_bytes = LOG_BYTES;
+    cluster_start(&c, &config, 1, 7);
+    weft_saved_init(&saved, 2, 1);
+    struct weft_table_spec spec = {.dim = DIM, .mode = mode, .workers = 1, .learning_rate = 1};
+    spec.staleness = mode == WEFT_TABLE_SSP ? 3 : 0;
+    cluster_open(&c, &spec);
+    push_one(&c);
+    clocks_to(&c, 50);
+    weft_saved_begin(&saved, c.shard[0]);
+    assert_true(weft_saved_poll(&saved, c.shard[0]));
+    clocks_to(&c, 2000);
+    push_one(&c);
+    clocks_to(&c, 9000);
+    push_one(&c);
+    clocks_to(&c, 10000);
+    push_one(&c); /* of the clock in progress */
+    uint64_t before = weft_ps_client_counters(c.client[0])->clocks;
+    assert_int_equal(before, 10000);
+    fake_kill(c.net, 0);
+    cluster_shard_free(&c, 0);
+    c.shard[0] = cluster_shard_new(&c, &config, 0);
+    weft_saved_restore(&saved, c.shard[0]);
+    fake_revive(c.net, 0);
+    cluster_run(&c);
+    assert_int_equal(weft_ps_client_reconnect(c.client[0], 0, fake_peer(0), 0), WEFT_OK);
+    fake_connect(c.net, 0, 1);
+    cluster_poll(&c);
+    cluster_run(&c);
+    assert_int_equal(weft_shard_clock(c.shard[0], 0), 10000);
+    /* Up to 2000, 2001 with its push's up to 9000, 9001 with its, the rest. */
+    assert_in_range(weft_ps_client_counters(c.client[0])->clocks - before, 3, 5);
+    clocks_to(&c, 10003);
+    const uint64_t id = id_of(0);
+    float row[DIM] = {0};
+    weft_ps_op op;
+    assert_int_equal(weft_ps_pull(c.client[0], 0, &id, row, 1, 0, c.net->now_ns, &op), WEFT_OK);
+    assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);
+    assert_true(row[0] == 4);
+    weft_saved_fini(&saved);
+    cluster_stop(&c);
+}
+
+static void clocks_are_told_at_once(void **state)
+{
+    (void)state;
+    many_clocks_are_told_at_once(WEFT_TABLE_BSP);
+    many_clocks_are_told_at_once(WEFT_TABLE_SSP);
+    many_clocks_are_told_at_once(WEFT_TABLE_ASP);
+}
+
 /* Numbers are added to: one near the end of u64 would make the worker count for ever. */
 static void numbers_that_nobody_counted_to(void **state)
 {
@@ -550,6 +627,7 @@ int main(void)
         cmocka_unit_test(log_is_emptied),
         cmocka_unit_test(log_is_full),
         cmocka_unit_test(log_needs_checkpoints),
+        cmocka_unit_test(clocks_are_told_at_once),
         cmocka_unit_test(numbers_that_nobody_counted_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

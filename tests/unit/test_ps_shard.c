@@ -286,6 +286,14 @@ static int clock_by(struct bench *b, uint32_t node, uint32_t worker, uint32_t cl
     return (int)b->refused;
 }
 
+static int clock_upto(struct bench *b, uint32_t clock)
+{
+    struct request r = {WEFT_RPC_CLOCK, 0, clock, 40, 1, head_of(b, 0)};
+    r.head.flags = WEFT_RPC_UPTO;
+    (void)ask_from(b, WORKER, r);
+    return (int)b->refused;
+}
+
 static void clocks_go_by_one(void **state)
 {
     (void)state;
@@ -309,6 +317,12 @@ static void clocks_go_by_one(void **state)
     assert_true(weight(b, 7) == 2);
     assert_int_equal(weft_shard_counters(b->shard)->clocks, 2);
     assert_int_equal(weft_shard_counters(b->shard)->clocks_refused, 4);
+    assert_int_equal(clock_upto(b, 10), 0); /* many at once, when that is said */
+    assert_int_equal(clock_upto(b, 9), 0);
+    assert_int_equal(weft_shard_counters(b->shard)->clocks_again, 2);
+    assert_int_equal(clock_upto(b, WEFT_RPC_CLOCK_MAX + 1), 1);
+    assert_int_equal(clock_by(b, WORKER, 0, 12), 1);
+    assert_int_equal(clock_by(b, WORKER, 0, 11), 0);
     /* A CLOCK of another shape. */
     struct request r = {WEFT_RPC_CLOCK, 0, 2, 40, 2, head_of(b, 0)};
     assert_int_equal(ask(b, r), -1);
