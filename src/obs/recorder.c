@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -31,6 +32,7 @@ struct weft_recorder {
     int fd;
     uint64_t bytes; /* of whole blocks in the file */
     bool failed;    /* it has been said */
+    bool gone;      /* it was deleted, and cannot be made again */
     uint64_t began_ns;
     uint64_t cpu_began_ns;
     uint64_t texts;
@@ -108,21 +110,80 @@ static void block_write(struct weft_recorder *r, const struct weft_record *recor
     r->head.wall_ns = clock_read_ns(CLOCK_MONOTONIC) - r->began_ns;
     r->head.hash = weft_spool_hash(&r->head, records);
     size_t bytes = (size_t)count * sizeof(*records);
-    if (write_all(r, records, bytes)) {
+    if (!r->gone && write_all(r, records, bytes)) {
         r->bytes += sizeof(r->head) + bytes;
         r->head.first += count;
         return;
     }
     r->lost += count;
-    if (!r->failed) {
+    if (!r->failed && !r->gone) {
         r->failed = true;
         fprintf(stderr, "weft: records are lost, and counted, while %s cannot be written: %s\n",
                 r->spool, strerror(errno));
     }
 }
 
+/* ---- a spool that somebody deletes ------------------------------------------------------------ */
+
+static bool copy_spool(int from, int to, uint64_t bytes)
+{
+    off_t at = 0;
+    while ((uint64_t)at < bytes) {
+        ssize_t sent = sendfile(to, from, &at, bytes - (uint64_t)at);
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        }
+        if (sent <= 0) {
+            errno = sent == 0 ? EIO : errno;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What was written is there as long as it is open. */
+static bool make_again(struct weft_recorder *r)
+{
+    int fd = open(r->spool, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        return false;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || !copy_spool(r->fd, fd, r->bytes)) {
+        int why = errno;
+        (void)unlink(r->spool);
+        (void)close(fd);
+        errno = why;
+        return false;
+    }
+    (void)close(r->fd);
+    r->fd = fd;
+    return true;
+}
+
+/* Before every look at the rings: a name that is gone would be missed at the end only. */
+static void watch(struct weft_recorder *r)
+{
+    struct stat about;
+    if (r->gone || fstat(r->fd, &about) != 0 || about.st_nlink > 0) {
+        return;
+    }
+    if (make_again(r)) {
+        fprintf(stderr, "weft: %s was deleted while it is written; it was made again, whole\n",
+                r->spool);
+        return;
+    }
+    fprintf(stderr,
+            "weft: %s was deleted while it is written, and cannot be made again: %s; its records "
+            "are lost, and counted\n",
+            r->spool, strerror(errno));
+    r->gone = true;
+    r->lost += r->head.first - r->texts;
+    r->head.first = r->texts;
+}
+
 static void drain(struct weft_recorder *r)
 {
+    watch(r);
     for (uint32_t i = 0; i < r->ring_count; i++) {
         uint32_t count;
         const struct weft_record *records;

@@ -12,6 +12,9 @@
  * Full rings and full disks drop records, and count them; the first failure to write is said on
  * standard error, and as soon as the disk has room again, records are written again.
  *
+ * A spool that is deleted while it is written is made again from what is still open; where that fails,
+ * all records count as dropped. Either is said, within a period.
+ *
  * Source: docs/RECORDS.md.
  */
 #ifndef WEFT_OBS_RECORDER_H

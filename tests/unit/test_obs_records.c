@@ -326,6 +326,65 @@ static void spool_in_use_is_refused(void **state)
     weft_recorder_free(recorder);
 }
 
+/* ---- a spool that is deleted ----------------------------------------------------------------- */
+
+static void put_some(struct weft_record_ring *ring, uint32_t from, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        put_rpc(ring, 0, from + i);
+    }
+}
+
+static void await_counts(struct weft_recorder *recorder, uint64_t records, uint64_t dropped)
+{
+    struct weft_recorder_counts counts = {.records = UINT64_MAX};
+    while (counts.records != records || counts.dropped != dropped) {
+        weft_recorder_counts(recorder, &counts);
+        (void)usleep(1000);
+    }
+}
+
+static void deleted_spool_is_made_again(void **state)
+{
+    const struct place *place = *state;
+    struct weft_recorder *recorder = recorder_open(place);
+    struct weft_record_ring *ring = weft_recorder_ring(recorder);
+    put_some(ring, 1, 300);
+    await_counts(recorder, 300, 0);
+    assert_int_equal(unlink(place->spool), 0);
+    while (access(place->spool, F_OK) != 0) {
+        (void)usleep(1000);
+    }
+    put_some(ring, 301, 200);
+    await_counts(recorder, 500, 0);
+    assert_int_equal(unlink(place->spool), 0); /* its end looks, too */
+    weft_recorder_free(recorder);
+    struct weft_records_sum sum = make(place, false);
+    assert_int_equal(sum.rpcs, 500);
+    assert_int_equal(sum.bytes_skipped, 0);
+    assert_int_equal(sum.processes_cut, 0);
+    assert_int_equal(ask(place->file, "SELECT count(DISTINCT rpc) FROM rpc"), 500);
+}
+
+static void spool_without_a_folder_is_counted(void **state)
+{
+    const struct place *place = *state;
+    char away[80], spool[200];
+    struct weft_recorder *recorder = recorder_open(place);
+    struct weft_record_ring *ring = weft_recorder_ring(recorder);
+    put_some(ring, 1, 300);
+    await_counts(recorder, 300, 0);
+    snprintf(away, sizeof(away), "%s-away", place->folder);
+    snprintf(spool, sizeof(spool), "%s%s", away, place->spool + strlen(place->folder));
+    assert_int_equal(rename(place->folder, away), 0);
+    assert_int_equal(unlink(spool), 0);
+    await_counts(recorder, 0, 300);
+    assert_int_equal(rename(away, place->folder), 0);
+    put_some(ring, 301, 200);
+    await_counts(recorder, 0, 500);
+    weft_recorder_free(recorder);
+}
+
 static void spool_of_a_killed_process_is_kept(void **state)
 {
     const struct place *place = *state;
@@ -537,6 +596,8 @@ int main(void)
         TEST(one_file_of_several),
         TEST(several_are_read_as_one),
         TEST(spool_in_use_is_refused),
+        TEST(deleted_spool_is_made_again),
+        TEST(spool_without_a_folder_is_counted),
         TEST(spool_of_a_killed_process_is_kept),
         TEST(files_in_the_way),
         TEST(damaged_block_is_left_out),
