@@ -2,6 +2,7 @@
 
 #include "cli/recdb/recdb.h"
 #include "core/msg.h"
+#include "obs/records_db.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -115,8 +116,8 @@ static void sort_by_time(struct weft_trace_doc *doc)
             size_t a = low;
             size_t b = middle;
             for (size_t i = low; i < high; i++) {
-                bool left = a < middle &&
-                            (b == high || from[a].record.time_ns <= from[b].record.time_ns);
+                bool left =
+                    a < middle && (b == high || from[a].record.time_ns <= from[b].record.time_ns);
                 to[i] = left ? from[a++] : from[b++];
             }
         }
@@ -136,6 +137,10 @@ bool weft_trace_doc_load(const char *path, struct weft_trace_doc *doc_p)
                 "weft trace: %s is a database of records, not a trace of packets; `weft trace "
                 "summary`, `slow`, `hot` and `sql` read it\n",
                 path);
+        return false;
+    }
+    if (weft_records_is_json(path)) {
+        fprintf(stderr, "weft trace: %s " WEFT_RECORDS_JSON_WORDS "\n", path);
         return false;
     }
     size_t count = 0;

@@ -1,6 +1,7 @@
 #include "cli/recdb/recdb.h"
 
 #include "base/units.h"
+#include "obs/records_db.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -106,6 +107,9 @@ static bool check_file(struct weft_recdb *db, const char *path)
         return said(db, path,
                     "is a trace of packets, not a database of records; `weft trace summary`, "
                     "`msg` and `qlog` read it");
+    }
+    if (weft_records_is_json(path)) {
+        return said(db, path, WEFT_RECORDS_JSON_WORDS);
     }
     return said(db, path, "is no database of records; `--records FILE` of a run makes one");
 }

@@ -91,6 +91,10 @@ static weft_status add_spool(struct records_sink *sink, const char *path)
                                  status == WEFT_STATE ? "its process still writes it"
                                                       : strerror(errno));
     }
+    if (weft_records_is_json(path)) {
+        weft_spool_reader_close(&reader);
+        return weft_records_fail(sink->error, WEFT_DATA, "%.200s " WEFT_RECORDS_JSON_WORDS, path);
+    }
     uint32_t blocks = 0;
     while (status == WEFT_OK && weft_spool_reader_next(&reader)) {
         status = spool_block(sink, &reader, process, &facts);
@@ -315,14 +319,27 @@ static bool is_lines(const char *path)
     return dot != NULL && strcmp(dot, ".jsonl") == 0;
 }
 
-static bool is_spool(const char *path)
+static ssize_t begin_of(const char *path, char begin_p[8])
 {
-    char magic[8] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, magic, sizeof(magic)) : -1;
+    ssize_t got = fd >= 0 ? read(fd, begin_p, 8) : -1;
     if (fd >= 0) {
         (void)close(fd);
     }
+    return got;
+}
+
+bool weft_records_is_json(const char *path)
+{
+    char begin[8];
+    return begin_of(path, begin) == sizeof(begin) &&
+           memcmp(begin, "{\"table\"", sizeof(begin)) == 0;
+}
+
+static bool is_spool(const char *path)
+{
+    char magic[8] = "";
+    ssize_t got = begin_of(path, magic);
     /* What is nothing at all is taken for a spool, whose reader says so. */
     return got < (ssize_t)sizeof(magic) || memcmp(magic, "SQLite f", sizeof(magic)) != 0;
 }

@@ -49,4 +49,14 @@ weft_status weft_records_db_open(const char *const *paths, uint32_t count, struc
  * Errors:  WEFT_IO  from SQLite or out. */
 weft_status weft_records_db_jsonl(struct sqlite3 *db, FILE *out, struct weft_records_error *error);
 
+/* Whether a file begins as lines of JSON do, and what to say of one where it is of no use. */
+bool weft_records_is_json(const char *path);
+
+#define WEFT_RECORDS_JSON_WORDS                                                                    \
+    "has records as lines of JSON, which are for other programs: weft reads databases and "        \
+    "spools; "                                                                                     \
+    "record into a name that does not end in .jsonl (`weft trace export --format jsonl` makes "    \
+    "the "                                                                                         \
+    "lines of it)"
+
 #endif

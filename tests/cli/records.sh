@@ -67,6 +67,11 @@ tap_is "the report counts them" "$(jq '.counters.records_dropped' report.json)" 
 # ---- lines of JSON ----
 tap_run "train --records FILE.jsonl" "$WEFT_BIN" train --data "$data" --workers 1 --servers 1 \
     --epochs 1 --records r.jsonl --quiet
+for verb in "merge -o merged.db" summary slow hot; do
+    # shellcheck disable=SC2086 # words
+    tap_run_fails "lines are nothing for weft trace ${verb%% *}" 1 "$WEFT_BIN" trace $verb r.jsonl
+    tap_like "it says what is" "$(cat run.out)" 'r.jsonl.* has records as lines of JSON, .*name that does not end in .jsonl'
+done
 tap_is "each line is an object of a table" "$(jq -s 'map(.table) | unique | join(" ")' r.jsonl)" \
     '"active hot hot_total meta process rpc served"'
 tap_is "as many answers as requests" \

@@ -587,6 +587,26 @@ static void lines_are_the_same(void **state)
     assert_int_equal(metas, 6);
 }
 
+/* Lines are for others; who hands them to weft is told so. */
+static void lines_are_no_input(void **state)
+{
+    const struct place *place = *state;
+    struct weft_records_error error = {.text = ""};
+    struct weft_records_sum sum;
+    const char *const spool = place->spool, *const lines = place->lines;
+    record_some(place, 10);
+    make_of(&spool, 1, lines, false);
+    make(place, false);
+    assert_true(weft_records_is_json(lines));
+    assert_false(weft_records_is_json(spool));
+    assert_false(weft_records_is_json(place->file));
+    assert_false(weft_records_is_json(place->folder));
+    assert_int_equal(weft_records_make(&lines, 1, place->file, true, NULL, &sum, &error),
+                     WEFT_DATA);
+    assert_non_null(strstr(error.text, "r.jsonl has records as lines of JSON"));
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 10); /* as it was */
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, place_make, place_clear)
@@ -605,6 +625,7 @@ int main(void)
         TEST(what_is_no_spool_is_refused),
         TEST(full_disk_is_counted),
         TEST(lines_are_the_same),
+        TEST(lines_are_no_input),
         TEST(one_file_of_lines_of_several),
         TEST(numbers_of_processes_may_be_any),
     };
