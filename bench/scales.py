@@ -7,48 +7,41 @@ shards on one machine: CPU on both sides as in Fig. 8, the stages of an RPC as i
     bench/scales.py --from build/bench/scales.jsonl --plot docs/pictures/scales.png
 
 One machine cannot show the utilisation of each host: workers and shards share its processors, so the
-picture has the shares of the CPU time and what an RPC costs either side. Plotting takes gnuplot.
+picture has what an RPC costs either side, and the shares of its stages.
 """
-import argparse
-import json
-import os
-import subprocess
-import sys
+import loads
 
 STAGES = ("W_proc", "W_queue", "PS_proc", "PS_queue", "PS_wait", "N_tx")
 
 
 def options():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weft", default="build/weft")
+    parser = loads.parser(__doc__, "build/bench/scales.jsonl", 1)
     parser.add_argument("--scales", default="S1,S2,S3,S4,S5,S6")
     parser.add_argument("--rows", default="512")
     parser.add_argument("--rate", type=float, default=0, help="requests/s; 0 = closed loop")
-    parser.add_argument("--seconds", default="2")
-    parser.add_argument("--warmup", default="0.5")
-    parser.add_argument("--out", default="build/bench/scales.jsonl")
-    parser.add_argument("--from", dest="source", help="draw these runs instead of making them")
-    parser.add_argument("--plot")
     return parser.parse_args()
 
 
-def measure(args):
-    os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
-    runs = []
-    with open(args.out, "w", encoding="utf-8") as out:
-        for scale in args.scales.split(","):
-            command = [args.weft, "load", "--scale", scale, "--rows", args.rows, "--seconds",
-                       args.seconds, "--warmup", args.warmup, "--json"]
-            command += ["--rate", str(args.rate)] if args.rate > 0 else []
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
-            run = json.loads(done.stdout) | {"scale": scale}
-            out.write(json.dumps(run) + "\n")
-            out.flush()
-            runs.append(run)
-    return runs
+def points(args):
+    rate = ["--rate", str(args.rate)] if args.rate > 0 else []
+    return [({"scale": scale}, ["--scale", scale, "--rows", args.rows, *rate])
+            for scale in args.scales.split(",")]
+
+
+def grouped(runs):
+    """scale -> runs"""
+    scales = {}
+    for run in runs:
+        scales.setdefault(run["scale"], []).append(run)
+    return dict(sorted(scales.items()))
+
+
+def server_us(run):
+    return run["server_cpu_us_per_rpc"]
+
+
+def worker_us(run):
+    return run["worker_cpu_s"] / run["rpcs"] * 1e6
 
 
 def share(run):
@@ -56,18 +49,27 @@ def share(run):
     return run["server_cpu_s"] / (run["server_cpu_s"] + run["worker_cpu_s"])
 
 
-def table(runs):
-    print("scale workers shards  RPCs/s  server us/RPC worker us/RPC server share  active p50 p99  "
-          "rss MB  kind  " + "  ".join(f"{stage:>8}" for stage in STAGES))
-    for run in runs:
-        about, active = run["run"], run["active_connections_per_ms"]
+def stages(runs, kind):
+    return [loads.median(lambda run, s=stage: run["breakdown_us"][kind][s], runs)
+            for stage in STAGES]
+
+
+def table(scales):
+    print("scale workers shards  n  RPCs/s  server us/RPC (least, most)  worker us/RPC (least, most)  "
+          "server share  active p50 p99  rss MB  kind  "
+          + "  ".join(f"{stage:>8}" for stage in STAGES))
+    for scale, runs in scales.items():
+        about = runs[0]["run"]
+        active = [loads.median(lambda run, q=q: run["active_connections_per_ms"][q], runs)
+                  for q in ("p50", "p99")]
+        cells = "  ".join("%13.1f (%5.1f, %5.1f)" % loads.spread(what, runs)
+                          for what in (server_us, worker_us))
+        head = (f"{scale:5} {about['workers']:7} {about['servers']:6} {len(runs):2}  "
+                f"{loads.median(lambda run: run['rpcs_per_s'], runs):6.0f}  {cells}  "
+                f"{loads.median(share, runs):12.2f}  {active[0]:10g} {active[1]:3g}  "
+                f"{loads.median(lambda run: run['rss_mb'], runs):6.0f}")
         for kind in ("push", "pull"):
-            head = (f"{run['scale']:5} {about['workers']:7} {about['servers']:6}  "
-                    f"{run['rpcs_per_s']:6.0f}  {run['server_cpu_us_per_rpc']:13.1f} "
-                    f"{run['worker_cpu_s'] / run['rpcs'] * 1e6:13.1f} {share(run):12.2f}  "
-                    f"{active['p50']:10} {active['p99']:3}  {run['rss_mb']:6.0f}")
-            stages = "  ".join(f"{run['breakdown_us'][kind][stage]:8.1f}" for stage in STAGES)
-            print(f"{head}  {kind}  {stages}")
+            print(f"{head}  {kind}  " + "  ".join(f"{us:8.1f}" for us in stages(runs, kind)))
 
 
 SCRIPT = """set terminal pngcairo size 1000,420 font "Sans,9"
@@ -75,12 +77,13 @@ set output "%(path)s"
 set multiplot layout 1,2 title "S1 to S6 of [imc20] as logical workers and shards on one machine"
 set grid ytics
 set style data histograms
+set style histogram errorbars gap 1
 set boxwidth 0.8
 set style fill solid 0.7 border -1
 set key outside top
 set ylabel "CPU for each RPC, us"
 set yrange [0:*]
-plot $cpu using 2:xtic(1) title "shards", '' using 3 title "workers"
+plot $cpu using 2:3:4:xtic(1) title "shards", '' using 5:6:7 title "workers"
 set style histogram rowstacked
 set ylabel "share of an RPC's time (left push, right pull)"
 set yrange [0:1]
@@ -90,31 +93,27 @@ unset multiplot
 """
 
 
-def plot(runs, path):
-    cpu = stages = ""
-    for run in runs:
-        cpu += (f"{run['scale']} {run['server_cpu_us_per_rpc']} "
-                f"{run['worker_cpu_s'] / run['rpcs'] * 1e6}\n")
+def plot(scales, path):
+    cpu = parts = ""
+    for scale, runs in scales.items():
+        cells = [*loads.spread(server_us, runs), *loads.spread(worker_us, runs)]
+        cpu += f"{scale} " + " ".join(map(str, cells)) + "\n"
         for kind in ("push", "pull"):
-            parts = [run["breakdown_us"][kind][stage] for stage in STAGES]
-            shares = " ".join(str(part / (sum(parts) or 1)) for part in parts)
-            stages += f"{run['scale'] if kind == 'push' else '-'} {shares}\n"
+            means = stages(runs, kind)
+            shares = " ".join(str(mean / (sum(means) or 1)) for mean in means)
+            parts += f"{scale if kind == 'push' else '-'} {shares}\n"
     header = "scale " + " ".join(stage.replace("_", "\\\\_") for stage in STAGES)
-    script = f"$cpu << EOD\n{cpu}EOD\n$stages << EOD\n{header}\n{stages}EOD\n" + SCRIPT % {"path": path}
-    subprocess.run(["gnuplot"], input=script, text=True, check=True)
-    print(f"picture: {path}")
+    script = (f"$cpu << EOD\n{cpu}EOD\n$stages << EOD\n{header}\n{parts}EOD\n"
+              + SCRIPT % {"path": path})
+    loads.draw(script, path)
 
 
 def main():
     args = options()
-    if args.source:
-        with open(args.source, encoding="utf-8") as source:
-            runs = [json.loads(line) for line in source]
-    else:
-        runs = measure(args)
-    table(runs)
+    scales = grouped(loads.runs(args, points(args)))
+    table(scales)
     if args.plot:
-        plot(runs, args.plot)
+        plot(scales, args.plot)
 
 
 main()
