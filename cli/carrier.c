@@ -2,6 +2,8 @@
 
 #include "cli/tcp_cc.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *weft_carrier_parse(const char *text, void *value)
@@ -39,6 +41,11 @@ int weft_carrier_check(const struct weft_command *command, const struct weft_car
 
 int weft_carrier_find_cc(const struct weft_command *command, struct weft_carrier *carrier)
 {
+    if (weft_launch_peer_timeout_s(1) == 0) {
+        fprintf(stderr, "weft %s: WEFT_PEER_TIMEOUT_S is \"%.40s\"; it must be a number from 1 to 86400\n",
+                command->name, getenv("WEFT_PEER_TIMEOUT_S"));
+        return WEFT_EXIT_FAILED;
+    }
     return weft_cli_tcp_cc(command->name, "tcp-cc", &carrier->tcp_cc);
 }
 

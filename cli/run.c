@@ -219,6 +219,7 @@ static void make_worker(struct run *run, uint32_t w)
     tell_job(run, place);
     weft_place_set(place, "WEFT_SCHEDULER", "127.0.0.1:%u", run->scheduler_port);
     weft_place_set(place, "WEFT_SERVERS", "%s", addresses);
+    weft_place_set(place, "WEFT_PEER_TIMEOUT_S", "%u", run->carrier.peer_timeout_s);
     if (run->restarts > 0) {
         weft_place_set(place, "WEFT_RECONNECT_S", "%u", (unsigned)RECONNECT_S);
     }

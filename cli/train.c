@@ -690,7 +690,7 @@ int weft_cli_train(int argc, char **argv)
     train = (struct train){.job = WEFT_JOB_DEFAULTS, .servers = 2, .shards_per_server = 1,
                            .checkpoints = WEFT_CHECKPOINT_DEFAULTS};
     /* A child that died is seen at once; one that is silent waits for its turn on a busy machine. */
-    train.job.carrier.peer_timeout_s = TRAIN_PEER_TIMEOUT_S;
+    train.job.carrier.peer_timeout_s = weft_launch_peer_timeout_s(TRAIN_PEER_TIMEOUT_S);
     const struct weft_option options[] = {
         WEFT_JOB_OPTIONS(&train.job),
         WEFT_RECORDING_WINDOW_OPTION(&train.job.recording),

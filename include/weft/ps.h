@@ -91,7 +91,8 @@ struct weft_ps_config {
     uint32_t busy_poll_us;        /* look at the socket so long before a sleep; default 0 */
     uint64_t connect_timeout_ns;  /* how long to wait for servers that do not run yet, and for the
                                    * answer of weft_table_open; default 60 s */
-    uint64_t peer_timeout_ns;     /* a server that owes an answer so long is gone; default 5 s */
+    uint64_t peer_timeout_ns;     /* a server that owes an answer so long is gone; default 5 s, or
+                                   * WEFT_PEER_TIMEOUT_S of the environment */
     uint64_t keepalive_ns;        /* a server that was silent for so long while an operation waits
                                    * is asked whether it is there; default 1 s; at least 1 ms */
     uint32_t inject_loss_ppm;     /* drop arriving datagrams on purpose; default 0 */

@@ -72,7 +72,8 @@ struct weft_transport_config {
     uint32_t senders_expected;    /* peers that send to this one at a time, where the program knows
                                    * (it then paces them from the first packet); default 0 */
     uint64_t name;                /* told to peers in their UP event; opaque; default 0 */
-    uint64_t peer_timeout_ns;     /* a peer that owes an answer for so long is down; default 5 s */
+    uint64_t peer_timeout_ns;     /* a peer that owes an answer for so long is down; default 5 s, or
+                                   * WEFT_PEER_TIMEOUT_S of the environment */
     const char *congestion;       /* "dctcp" (NULL, the default), "delay", or "reno-fair" for a
                                    * link that is shared with TCP */
     uint32_t socket_buffer_bytes; /* asked of the kernel, each way; default 4 MiB */

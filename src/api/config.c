@@ -2,8 +2,10 @@
 
 #include "base/assert.h"
 #include "core/cc.h"
+#include "job/launch.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -78,7 +80,7 @@ void weft_transport_config_init(struct weft_transport_config *config_p, size_t s
         .message_bytes_max = 16 << 20,
         .receives_max = 64,
         .packet_bytes = 1472,
-        .peer_timeout_ns = 5 * WEFT_NS_PER_S,
+        .peer_timeout_ns = weft_api_peer_timeout_ns(),
         .socket_buffer_bytes = 4 << 20,
         .keepalive_ns = WEFT_NEVER,
         .idle_timeout_ns = WEFT_NEVER,
@@ -119,6 +121,25 @@ weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
     weft_transport_receive_init(ours_p, sizeof(*ours_p));
     return weft_api_struct_in(ours_p, sizeof(*ours_p), RECEIVE_BYTES_MIN, theirs, "receive",
                               "weft_transport_receive_init", error);
+}
+
+/* ---- the environment --------------------------------------------------------------------------- */
+
+enum { PEER_TIMEOUT_S = 5 };
+
+uint64_t weft_api_peer_timeout_ns(void)
+{
+    return weft_launch_peer_timeout_s(PEER_TIMEOUT_S) * WEFT_NS_PER_S;
+}
+
+weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_io_error *error)
+{
+    if (peer_timeout_ns > 0 || weft_api_peer_timeout_ns() > 0) {
+        return WEFT_OK; /* a zero of the program's own is refused with the other ranges */
+    }
+    return weft_io_fail(error, WEFT_DATA,
+                        "WEFT_PEER_TIMEOUT_S is \"%.40s\"; it must be a number from 1 to 86400",
+                        getenv("WEFT_PEER_TIMEOUT_S"));
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */
@@ -189,6 +210,9 @@ weft_status weft_api_config_read(const struct weft_transport_config *theirs,
     weft_status status =
         weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs, "config",
                            "weft_transport_config_init", error);
+    if (status == WEFT_OK) {
+        status = weft_api_peer_timeout_check(ours_p->peer_timeout_ns, error);
+    }
     if (status == WEFT_OK) {
         status = range_check(ours_p, error);
     }

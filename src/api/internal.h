@@ -58,6 +58,11 @@ weft_status weft_api_beyond_loopback(const char *host, struct weft_io_error *err
  * least bytes_min. */
 void weft_api_struct_out(void *theirs, const void *ours, size_t ours_bytes, size_t bytes_min);
 
+/* The peer timeout where nobody says another: WEFT_PEER_TIMEOUT_S of the environment, else 5 s. 0 when
+ * that is no number, which a configuration must not be opened with: weft_api_peer_timeout_check. */
+uint64_t weft_api_peer_timeout_ns(void);
+weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_io_error *error);
+
 /* Read a caller's struct of any age over ours, which holds the defaults of fields that an older one
  * lacks. `what` names it, `init` the function that makes it.
  * Errors:  WEFT_INVALID  not made by it. WEFT_UNSUPPORTED  it uses fields that are not known here. */

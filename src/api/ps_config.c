@@ -24,7 +24,7 @@ void weft_ps_config_init(struct weft_ps_config *config_p, size_t size)
         .missed_max = 65536,
         .lists_max = 4,
         .connect_timeout_ns = 60 * WEFT_NS_PER_S,
-        .peer_timeout_ns = 5 * WEFT_NS_PER_S,
+        .peer_timeout_ns = weft_api_peer_timeout_ns(),
         .keepalive_ns = WEFT_NS_PER_S,
         .reconnect_timeout_ns = WEFT_PS_RECONNECT_ENVIRONMENT,
         .replay_bytes = WEFT_PS_REPLAY_ENVIRONMENT,
@@ -262,6 +262,9 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
     weft_ps_config_init(ours_p, sizeof(*ours_p));
     weft_status status = weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs,
                                             "config", "weft_ps_config_init", error);
+    if (status == WEFT_OK) {
+        status = weft_api_peer_timeout_check(ours_p->peer_timeout_ns, error);
+    }
     if (status == WEFT_OK) {
         status = rank_check(ours_p, error);
     }

@@ -40,6 +40,18 @@ const char *weft_launch_environment(void *arg, const char *name)
     return getenv(name);
 }
 
+uint32_t weft_launch_peer_timeout_s(uint32_t fallback_s)
+{
+    const char *text = getenv("WEFT_PEER_TIMEOUT_S");
+    char *end;
+    if (text == NULL || text[0] == '\0') {
+        return fallback_s;
+    }
+    unsigned long seconds = strtoul(text, &end, 10);
+    bool good = text[0] >= '0' && text[0] <= '9' && *end == '\0';
+    return good && seconds >= 1 && seconds <= 86400 ? (uint32_t)seconds : 0;
+}
+
 /* ---- reading variables ----------------------------------------------------------------------- */
 
 /* An empty variable is one that is not set: scripts leave them behind. */

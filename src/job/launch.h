@@ -71,6 +71,10 @@ typedef const char *weft_launch_lookup(void *arg, const char *name);
 /* getenv; arg is not used. */
 const char *weft_launch_environment(void *arg, const char *name);
 
+/* WEFT_PEER_TIMEOUT_S: who owes an answer for so many seconds is taken for dead, unless a program or
+ * an option says otherwise. fallback_s when it is not set, 0 when it is no number from 1 to 86400. */
+uint32_t weft_launch_peer_timeout_s(uint32_t fallback_s);
+
 /* Fill in what flags leave open.
  *
  * flags:             what the command line says, else weft_launch_nothing. role: what this process

@@ -1,6 +1,7 @@
 /* <weft/ps.h> against real shards in threads: what arrives, what is lost, what is refused, and the
  * words for it. */
 #include "api_ps_server.h"
+#include "free_port.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -732,6 +733,12 @@ static void the_environment_fills_in(void **state)
     setenv("WEFT_ROLE", "server", 1);
     must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_DATA, "WEFT_ROLE");
     unsetenv("WEFT_ROLE");
+    setenv("WEFT_PEER_TIMEOUT_S", "77", 1);
+    assert_int_equal(config_for(NULL).peer_timeout_ns, 77 * WEFT_NS_PER_S);
+    setenv("WEFT_PEER_TIMEOUT_S", "7 s", 1);
+    config = config_for(NULL);
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_DATA, "WEFT_PEER_TIMEOUT_S is \"7 s\"");
+    unsetenv("WEFT_PEER_TIMEOUT_S");
     unsetenv("WEFT_SERVERS");
     site_stop(&site);
 }
@@ -857,9 +864,8 @@ static void the_server_may_come_later(void **state)
     (void)state;
     struct site site;
     pthread_t thread;
-    site_start(&site, 1, (struct ps_server_options){.workers = 1});
+    site_start(&site, 1, (struct ps_server_options){.workers = 1, .port = free_port()});
     test_server_stop(&site.servers[0]);
-    site.servers[0].options.port = site.servers[0].port;
     assert_int_equal(pthread_create(&thread, NULL, start_late, &site), 0);
     struct weft_ps_config config = config_for(site.list);
     config.peer_timeout_ns = WEFT_NS_PER_S; /* it gives up once, and tries again */
