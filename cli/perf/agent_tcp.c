@@ -37,7 +37,7 @@
 
 enum {
     BACKLOG = 512,
-    CONNECT_S = 10,
+    CONNECT_S = 60,
     CHUNK_BYTES = 1408, /* of drop-at-sender: a full packet of weft's */
     HEAD_BYTES = 14 + 20 + 32, /* of a segment: Ethernet, IPv4, TCP with time stamps */
 };
@@ -177,6 +177,16 @@ static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
     return add(agent, fd, other);
 }
 
+/* A time-out for receiving makes SIGCONT interrupt it. */
+static bool receive_number(int fd, uint32_t *number_p)
+{
+    ssize_t got;
+    do {
+        got = recv(fd, number_p, sizeof(*number_p), MSG_WAITALL);
+    } while (got < 0 && errno == EINTR);
+    return got == sizeof(*number_p);
+}
+
 static bool accept_one(struct weft_perf_agent *agent)
 {
     struct pollfd wait = {.fd = of(agent)->listener, .events = POLLIN};
@@ -188,8 +198,7 @@ static bool accept_one(struct weft_perf_agent *agent)
     }
     int fd = accept(of(agent)->listener, NULL, NULL);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    if (fd < 0 || recv(fd, &other, sizeof(other), MSG_WAITALL) != sizeof(other) ||
-        other >= agent->job->plan->participants) {
+    if (fd < 0 || !receive_number(fd, &other) || other >= agent->job->plan->participants) {
         (void)close(fd);
         return fail_errno(agent, "accepting a connection");
     }
