@@ -1,5 +1,6 @@
 /* What goes wrong is said in words: the status, the culprit, and what to do. */
 #include "api_pair.h"
+#include "free_port.h"
 
 static weft_status open_status(const struct weft_transport_config *config)
 {
@@ -112,10 +113,7 @@ static void structs_of_other_ages(void **state)
 static void nobody_there(bool thread)
 {
     struct weft_transport_config c = api_config();
-    c.accept = 1;
-    struct weft_transport *gone = api_open(&c);
-    uint16_t port = weft_transport_port(gone);
-    weft_transport_close(gone);
+    uint16_t port = free_port();
     c.peer_timeout_ns = 300 * WEFT_NS_PER_MS;
     c.thread = thread;
     struct weft_transport *t = api_open(&c);

@@ -1,4 +1,5 @@
 /* The doctor says something about everything, and advises only where something is wrong. */
+#include "free_port.h"
 #include "io/doctor.h"
 #include "io/sock.h"
 
@@ -60,7 +61,7 @@ static void port_is_tried(void **state)
     struct weft_sock_facts facts;
     struct weft_addr addr;
     int fd;
-    assert_int_equal(weft_sock_addr_parse("127.0.0.1", 0, &addr, NULL), WEFT_OK);
+    assert_int_equal(weft_sock_addr_parse("127.0.0.1", free_port(), &addr, NULL), WEFT_OK);
     assert_int_equal(weft_sock_open(&addr, &request, &fd, &facts, NULL), WEFT_OK);
     char name[16];
     (void)snprintf(name, sizeof(name), "port_%u", (unsigned)facts.port);

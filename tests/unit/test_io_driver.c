@@ -1,6 +1,7 @@
 /* What every messenger promises (core/msg.h), asked of weft's UDP and of TCP with the same words:
  * each case runs over both, the first ones in every security mode. */
 #include "driver_pair.h"
+#include "free_port.h"
 #include "wire/record.h"
 
 struct pair {
@@ -512,32 +513,31 @@ static void test_closed(void **state)
 static void test_restarted(void **state)
 {
     struct pair pair;
-    pair_open(&pair, state);
-    uint16_t port = weft_driver_port(pair.b.driver);
-    copies(&pair, 5000, 10);
-    node_close(&pair.b);
-    nodes_await(&pair.a, NULL, WEFT_EVENT_PEER_DOWN, 0);
-    struct weft_driver_config config = node_config(*state, 2);
-    config.udp.port = port;
-    node_open(&pair.b, &config);
-    assert_int_equal(weft_driver_port(pair.b.driver), port);
-    pair.a.count = 0;
-    pair.peer = node_connect(&pair.a, &pair.b);
-    nodes_await(&pair.a, &pair.b, WEFT_EVENT_PEER_UP, 0);
-    copies(&pair, 5000, 10);
-    pair_close(&pair);
+    uint16_t port = free_port();
+    struct weft_driver_config config = node_config(*state, 1);
+    node_open(&pair.a, &config);
+    for (int life = 0; life < 2; life++) {
+        config = node_config(*state, 2);
+        config.udp.port = port;
+        node_open(&pair.b, &config);
+        assert_int_equal(weft_driver_port(pair.b.driver), port);
+        pair.a.count = 0;
+        pair.peer = node_connect(&pair.a, &pair.b);
+        nodes_await(&pair.a, &pair.b, WEFT_EVENT_PEER_UP, 0);
+        copies(&pair, 5000, 10);
+        node_close(&pair.b);
+        nodes_await(&pair.a, NULL, WEFT_EVENT_PEER_DOWN, 0);
+    }
+    node_close(&pair.a);
 }
 
 /* Nobody is there: tried until the peer timeout. And somebody who comes late is found. */
 static void test_nobody_there(void **state)
 {
-    struct node b;
-    struct weft_driver_config config = node_config(*state, 2);
-    node_open(&b, &config);
-    uint16_t port = weft_driver_port(b.driver);
-    node_close(&b);
     struct node a;
-    config = node_config(*state, 1);
+    struct node b;
+    uint16_t port = free_port();
+    struct weft_driver_config config = node_config(*state, 1);
     config.udp.ep.peer_timeout_ns = 400 * WEFT_NS_PER_MS;
     node_open(&a, &config);
     weft_peer peer;

@@ -2,6 +2,7 @@
  * replaced, a coordinator that goes and returns at the same port, and what is said when nobody
  * answers. The coordinator is turned by a thread of the test. */
 #include "coordinator.h"
+#include "free_port.h"
 
 #include "io/member_thread.h"
 
@@ -115,7 +116,7 @@ static void survives_the_coordinator(void **state)
     static struct weft_member_state seen;
     struct coordinator c;
     struct weft_io_error error;
-    uint16_t port = coordinator_start(&c, 0, 1, lease_ns);
+    uint16_t port = coordinator_start(&c, free_port(), 1, lease_ns);
     struct weft_member_thread *server = member_start(port, WEFT_ROLE_SERVER, 2, 1);
     publish(server, "127.0.0.1", 7700);
     assert_int_equal(wait_for(server, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
@@ -142,10 +143,8 @@ static void nobody_answers(void **state)
 {
     (void)state;
     static struct weft_member_state seen;
-    struct coordinator c;
     struct weft_io_error error;
-    uint16_t port = coordinator_start(&c, 0, 1, lease_ns);
-    coordinator_stop(&c); /* a port at which nobody listens */
+    uint16_t port = free_port();
     struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
     assert_int_equal(weft_member_thread_wait(worker, WEFT_MEMBER_WAIT_JOINED,
                                              500 * WEFT_NS_PER_MS, NULL, &seen, &error),

@@ -32,11 +32,16 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* A process that was stopped and goes on ends its sleep early, but not twenty times in a row. */
 static void sleep_for(uint64_t ns)
 {
-    uint64_t until_ns = weft_clock_now_ns() + ns;
-    assert_false(weft_sleeper_sleep(&sleeper, until_ns));
-    assert_true(weft_clock_now_ns() >= until_ns);
+    bool whole = false;
+    for (int i = 0; i < 20 && !whole; i++) {
+        uint64_t until_ns = weft_clock_now_ns() + ns;
+        assert_false(weft_sleeper_sleep(&sleeper, until_ns));
+        whole = weft_clock_now_ns() >= until_ns;
+    }
+    assert_true(whole);
 }
 
 static void signal_fd(int readable)
@@ -116,7 +121,8 @@ static void a_wake_of_another_thread_ends_a_sleep_without_end(void **state)
     uint64_t value;
     assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
     atomic_store(&may_wake, true);
-    assert_true(weft_sleeper_sleep(&sleeper, WEFT_NEVER));
+    while (!weft_sleeper_sleep(&sleeper, WEFT_NEVER)) {
+    }
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 

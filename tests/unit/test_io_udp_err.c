@@ -1,4 +1,5 @@
 /* A port where nobody listens: the network says so, a hint comes of it, and nothing else. */
+#include "free_port.h"
 #include "io/clock.h"
 #include "io/udp.h"
 #include "io/udp_err.h"
@@ -68,14 +69,6 @@ static struct node open_at(const char *host, uint16_t port, bool accept, uint64_
     return node;
 }
 
-static uint16_t free_port(const char *host)
-{
-    struct node node = open_at(host, 0, false, WEFT_NS_PER_S);
-    uint16_t port = weft_udp_port(node.udp);
-    weft_udp_close(node.udp);
-    return port;
-}
-
 static weft_peer connect_to(struct node *node, const char *host, uint16_t port)
 {
     weft_peer peer;
@@ -103,7 +96,7 @@ static void late_server(const char *host, const char *shown)
     if (client.udp == NULL) {
         return;
     }
-    uint16_t port = free_port(host);
+    uint16_t port = free_port();
     char want[100];
     snprintf(want, sizeof(want), "nothing listens at %s:%u", shown, (unsigned)port);
     assert_string_equal(words(&client), "");
@@ -148,7 +141,7 @@ static void nobody_ever_comes(void **state)
 {
     (void)state;
     struct node client = open_at("127.0.0.1", 0, false, 300 * WEFT_NS_PER_MS);
-    uint16_t port = free_port("127.0.0.1");
+    uint16_t port = free_port();
     uint64_t from_ns = weft_clock_now_ns();
     weft_peer peer = connect_to(&client, "127.0.0.1", port);
     while (client.down == 0) {
@@ -209,7 +202,7 @@ static void a_connection_that_is_up_is_never_torn(void **state)
     uint64_t seq;
     uint64_t killed_ns = weft_clock_now_ns();
     assert_int_equal(client.msgr.ops->send(client.msgr.self, &send, killed_ns, &seq), WEFT_OK);
-    (void)connect_to(&client, "127.0.0.1", free_port("127.0.0.1"));
+    (void)connect_to(&client, "127.0.0.1", free_port());
     while (client.down_ns[up] == 0) {
         assert_true(weft_clock_now_ns() < killed_ns + LIMIT_NS);
         (void)weft_udp_step(client.udp, STEP_NS, drain, &client);

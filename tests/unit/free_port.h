@@ -1,0 +1,38 @@
+/* A port of loopback at which nobody listens, and which the kernel gives to nobody who asks for any: it
+ * gives those from 32768 on, while other programs open and close sockets beside this one. */
+#ifndef TESTS_UNIT_FREE_PORT_H
+#define TESTS_UNIT_FREE_PORT_H
+
+#include <arpa/inet.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static inline bool port_is_free(uint16_t port, int type)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET,
+                               .sin_port = htons(port),
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+    bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return is_free;
+}
+
+static inline uint16_t free_port(void)
+{
+    static uint32_t draws;
+    for (;;) {
+        /* Processes that begin one after the other are far apart. */
+        uint32_t draw = ((uint32_t)getpid() * 4999u + draws++) % 20000u;
+        uint16_t port = (uint16_t)(10000 + draw);
+        if (port_is_free(port, SOCK_DGRAM) && port_is_free(port, SOCK_STREAM)) {
+            return port;
+        }
+    }
+}
+
+#endif
