@@ -24,7 +24,7 @@ tap_is "as many facts in both" "$(jq '.facts | length' "$tap_tmp/json")" \
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 1 >"$tap_tmp/server" &
 server=$!
 tries=0
-until [ -s "$tap_tmp/server" ] || [ "$tries" = 200 ]; do
+until [ -s "$tap_tmp/server" ] || [ "$tries" = 2400 ]; do
     sleep 0.05
     tries=$((tries + 1))
 done

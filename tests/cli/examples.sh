@@ -60,7 +60,7 @@ meet() {
     ./recv 127.0.0.1 0 job.key 5 0.05 >recv.out 2>recv.err &
     receiver=$!
     tries=0
-    until [ -s recv.out ] || [ "$tries" = 200 ]; do
+    until [ -s recv.out ] || [ "$tries" = 2400 ]; do
         sleep 0.05
         tries=$((tries + 1))
     done
@@ -89,7 +89,8 @@ tap_is "port 0: exit status 1" "$status" 1
 tap_like "and a sentence" "$(cat send.err)" '^send: connect: port 0 is no port'
 # Nobody there: the reason and the next action, after the peer timeout of 5 s.
 status=0
-./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" job.key 1 2>send.err || status=$?
+WEFT_PEER_TIMEOUT_S=5 ./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" job.key 1 2>send.err ||
+    status=$?
 tap_is "nobody there: exit status 1" "$status" 1
 tap_like "and why" "$(cat send.err)" '^send: the receiver: nobody answered; .*firewall'
 
@@ -105,12 +106,13 @@ rm -f recv.out
 ./recv 127.0.0.1 0 job.key 1 >recv.out 2>recv.err &
 receiver=$!
 tries=0
-until [ -s recv.out ] || [ "$tries" = 200 ]; do
+until [ -s recv.out ] || [ "$tries" = 2400 ]; do
     sleep 0.05
     tries=$((tries + 1))
 done
 status=0
-./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" other.key 1 2>send.err || status=$?
+WEFT_PEER_TIMEOUT_S=5 ./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" other.key 1 2>send.err ||
+    status=$?
 tap_is "another key: exit status 1" "$status" 1
 tap_like "and it is said" "$(cat send.err)" 'job key is another'
 kill "$receiver"

@@ -17,7 +17,7 @@ unset MALLOC_PERTURB_
 jobs=${WEFT_KILLS:-2}
 seed=${WEFT_KILLS_SEED:-6}
 clocks=150
-patience=150 # seconds: what takes longer hangs
+patience=600 # seconds: what takes longer hangs
 
 # draw <seed>: a line of shell: workers, servers, mode, every, and kills as "KIND:PUSHES ..."
 draw() {

@@ -129,8 +129,8 @@ fetch "${at%/metrics}/targets" >targets.json
 tap_run "Prometheus can find them" jq -e 'map(.labels.role) == ["server", "worker"] and
     all(.targets | length == 1 and (.[0] | test("^127.0.0.1:[0-9]+$")))' targets.json
 top_at=${at#http://}
-"$WEFT_BIN" top --once "${top_at%/metrics}" >top.txt
-tap_like "and weft top does" "$(cat top.txt)" "^weft top: 1 server, 1 worker, 0 gone"
+found() { "$WEFT_BIN" top --once "${top_at%/metrics}" | grep "^weft top: 1 server, 1 worker, 0 gone"; }
+tap_run "and weft top does" wait_for found
 kill "$train"
 wait "$train" 2>/dev/null
 

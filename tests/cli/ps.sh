@@ -30,17 +30,14 @@ tap_run "another" "$WEFT_BIN" keygen other.key
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
 
-# serve <arguments...>: a server; its pid in $server and the list of its shards in WEFT_SERVERS.
+# serve <shards> <arguments...>: a server; its pid in $server and the list of its shards in WEFT_SERVERS.
 serve() {
+    shards=$1
+    shift
     rm -f server.out
-    "$WEFT_BIN" server "$@" >server.out 2>server.err &
+    "$WEFT_BIN" server --shards-per-server "$shards" "$@" >server.out 2>server.err &
     server=$!
-    tries=0
-    until grep -q '^shard .*:' server.out 2>/dev/null || [ "$tries" = 200 ]; do
-        sleep 0.05
-        tries=$((tries + 1))
-    done
-    sleep 0.1 # for the further shards
+    tap_until tap_lines "$shards" '^shard .*:' server.out
     WEFT_SERVERS=$(sed -n 's/^shard .*: //p' server.out | paste -sd, -)
     export WEFT_SERVERS
 }
@@ -63,7 +60,7 @@ accuracy() { # of both, 1 when at least 0.8
     cat 0.out 1.out | awk '/^accuracy/ { n += $2 >= 0.8 } END { print n + 0 }'
 }
 
-serve --workers 2 --port 0 --shards-per-server 2
+serve 2 --workers 2 --port 0
 both "ps_train" ./ps_train
 tap_is "both have learnt" "$(accuracy)" 2
 both "ps_train, once more on the same table," ./ps_train
@@ -71,7 +68,7 @@ tap_is "both know it already" "$(accuracy)" 2
 
 WEFT_WORKERS=2 WEFT_RANK=2 ./ps_train 2>run.err
 tap_like "a rank beyond the workers is told" "$(cat run.err)" 'rank 2 (from WEFT_RANK) does not exist in a job of 2 workers'
-WEFT_JOB_KEY=$(cat other.key) ./ps_train 2>run.err
+WEFT_PEER_TIMEOUT_S=5 WEFT_JOB_KEY=$(cat other.key) ./ps_train 2>run.err
 tap_like "another key is told" "$(cat run.err)" "lets nobody in: its job key is another; give"
 env -u WEFT_SERVERS ./ps_train 2>run.err
 tap_like "no servers named" "$(cat run.err)" 'WEFT_SERVERS'
@@ -85,11 +82,7 @@ wait "$server" 2>/dev/null
 # A job with a coordinator: nobody is told a rank, how many workers there are, or where the servers are.
 "$WEFT_BIN" scheduler --port 0 --workers 2 --shards 2 --until-done >scheduler.out 2>&1 &
 scheduler=$!
-tries=0
-until grep -q '^scheduler: ' scheduler.out || [ "$tries" = 1200 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
+tap_until grep -q '^scheduler: ' scheduler.out
 WEFT_SCHEDULER=$(sed -n 's/^scheduler: //p' scheduler.out)
 "$WEFT_BIN" server --scheduler "$WEFT_SCHEDULER" --port 0 --shards-per-server 2 >server.out 2>&1 &
 server=$!
@@ -105,8 +98,7 @@ tap_is "by a scheduler: workers, scheduler and server end well" "$status $(cat 0
 tap_is "and both have learnt" "$(accuracy)" 2
 
 # The worker first; then the server, at the port that it looks for.
-port=${WEFT_SERVERS%%,*}
-port=${port##*:}
+port=$(tap_port)
 WEFT_SERVERS=127.0.0.1:$port ./ps_train >0.out 2>0.err &
 worker=$!
 sleep 1
@@ -119,10 +111,16 @@ kill "$server"
 wait "$server" 2>/dev/null
 
 # Killed while a worker waits in a pull: it is told within the time-outs.
-serve --workers 2 --port 0
-WEFT_WORKERS=2 WEFT_RANK=0 ./ps_train >0.out 2>0.err &
+serve 1 --workers 2 --port 0 --metrics 0
+WEFT_PEER_TIMEOUT_S=10 WEFT_WORKERS=2 WEFT_RANK=0 ./ps_train >0.out 2>0.err &
 worker=$!
-sleep 0.5
+# It has pushed, so it pulls next.
+pushed() {
+    python3 -c 'import sys, urllib.request
+sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' \
+        "$(sed -n 's/^metrics: //p' server.out)" | grep -q '^weft_requests_total{.*kind="push".*} [1-9]'
+}
+tap_until pushed
 kill -9 "$server"
 wait "$server" 2>/dev/null
 status=0
@@ -133,7 +131,7 @@ tap_like "and is named" "$(cat 0.err)" 'the server of shard 0 at 127.0.0.1:[0-9]
 if command -v g++ >/dev/null; then
     build kv_worker "g++ -std=c++11 -Wconversion" "$examples/kv_worker.cc"
     build kv_test "g++ -std=c++17" "$WEFT_SOURCE_ROOT/tests/cli/kv_test.cc"
-    serve --workers 2 --port 0 --shards-per-server 2
+    serve 2 --workers 2 --port 0
     both "kv_worker" ./kv_worker
     tap_is "all sums are there" "$(cat 0.out 1.out | grep -c '^1000 of 1000 sums')" 2
     # Both have left: the sums are those of 50 pushes of 7 and of 8, but for what is pushed now.

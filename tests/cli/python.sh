@@ -54,7 +54,7 @@ export WEFT_JOB_KEY
 "$WEFT_BIN" server --workers 2 --port 0 >server.out 2>server.err &
 server=$!
 tries=0
-until grep -q '^shard .*:' server.out 2>/dev/null || [ "$tries" = 200 ]; do
+until grep -q '^shard .*:' server.out 2>/dev/null || [ "$tries" = 2400 ]; do
     sleep 0.05
     tries=$((tries + 1))
 done

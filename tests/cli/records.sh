@@ -8,11 +8,11 @@ data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
 cd "$tap_tmp" || exit 1
 # More than 99 % where all is meant: the wall clock, on which the kernel stamps, may be set meanwhile.
 
-# until_true <command...>: wait for a condition, at most 60 s.
+# until_true <command...>: wait for a condition, at most two minutes.
 until_true() {
     tries=0
     until "$@"; do
-        [ "$tries" -lt 1200 ] || return 1
+        [ "$tries" -lt 2400 ] || return 1
         tries=$((tries + 1))
         sleep 0.05
     done

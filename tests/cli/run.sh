@@ -44,6 +44,12 @@ pids() { # pids <file>: those that `weft run` started
     sed -n 's/^weft run: .*: pid \([0-9]*\)$/\1/p' "$1"
 }
 
+tap_run_fails "a patience that is no number" 1 env WEFT_PEER_TIMEOUT_S=ten "$weft" run -- true
+tap_like "is said" "$(cat run.out)" 'WEFT_PEER_TIMEOUT_S is "ten"; it must be a number'
+# shellcheck disable=SC2016 # the child's shell shall expand it
+tap_run "a run's patience" "$weft" run --peer-timeout 33 -- sh -c 'echo patience $WEFT_PEER_TIMEOUT_S'
+tap_like "is its workers'" "$(cat run.out)" '^\[worker 0\] patience 33$'
+
 # ---- weft run ----------------------------------------------------------------------------------
 
 # shellcheck disable=SC2016 # the child's shell shall expand it
@@ -157,12 +163,12 @@ port_of() { # port_of <file>: of a line NAME: HOST:PORT
     sed -n 's/^[a-z0-9 ]*: 127[^:]*:\([0-9]*\)$/\1/p' "$1" | head -n 1
 }
 
-# A port that is free now, and most likely still is when it is used.
-background free "$weft" scheduler $key --port 0
-port=$(port_of free.out)
+background alone "$weft" scheduler $key --port 0
+port_of alone.out >/dev/null
 kill $last
 wait $last
 tap_is "a scheduler alone ends by SIGTERM with 0" $? 0
+port=$(tap_port)
 
 # Any order: workers, server, scheduler.
 # shellcheck disable=SC2086
@@ -200,14 +206,14 @@ tap_like "it says what it found" "$(cat t1.out)" \
 wait
 
 # Who does not belong.
-background sc "$weft" scheduler $key --port "$port" --workers 2 --shards 2 --lease-ms 1500 \
+background sc "$weft" scheduler $key --port "$port" --workers 2 --shards 2 --lease-ms 10000 \
     --journal members
 sc=$last
 port_of sc.out >/dev/null
 background sv "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
 sv=$last
 first=$(port_of sv.out)
-common="$key --scheduler 127.0.0.1:$port --start-timeout 2"
+common="$key --scheduler 127.0.0.1:$port --start-timeout 120"
 # shellcheck disable=SC2086
 {
     tap_run_fails "another number of workers" 1 "$weft" $worker $common --workers 3
@@ -216,13 +222,12 @@ common="$key --scheduler 127.0.0.1:$port --start-timeout 2"
     tap_like "is refused in words, too" "$(cat run.out)" 'the job has 2 shards, not 3'
     tap_run_fails "another job's name" 1 env WEFT_JOB=other "$weft" server $common --port 0
     tap_like "is refused with both names" "$(cat run.out)" 'named "", not "other"'
-    tap_run_fails "another key" 1 "$weft" $worker --key-file other.key --start-timeout 2 \
-        --scheduler "127.0.0.1:$port"
-    tap_like "is said to be another key" "$(cat run.out)" 'no answer from the coordinator.* key'
+    tap_patient "another key is said to be one" 1 'no answer from the coordinator.* key' "$weft" \
+        $worker --key-file other.key --scheduler "127.0.0.1:$port" --start-timeout
     tap_run_fails "a rank that does not exist" 1 "$weft" $worker $common --rank 2
     tap_like "is refused with the numbers" "$(cat run.out)" 'rank 2 does not exist in a job of 2 wo'
-    tap_run_fails "a worker without all shards gives up" 1 "$weft" $worker $common
-    tap_like "and says what is missing" "$(cat run.out)" 'does not have all shards yet'
+    tap_patient "a worker without all shards gives up and says what is missing" 1 \
+        'does not have all shards yet' "$weft" $worker $common --start-timeout
     tap_run_fails "a shard that another server has" 1 "$weft" server $key --port 0 --shard-base 0 \
         --scheduler "127.0.0.1:$port"
     tap_like "is refused with its address" "$(cat run.out)" \

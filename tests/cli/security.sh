@@ -97,17 +97,19 @@ ends() {
 }
 a="--key-file $tap_tmp/a.key"
 b="--key-file $tap_tmp/b.key"
+# Who does not get in is told so when its peer timeout is over.
 ends "the same key" '' '' "$a" "$a"
 ends "more than asked" '' '' "$a" "$a --security seal"
 ends "another key" "job key is another.*this end's is $print_b" \
-    "no worker ever got in: a peer with another job key.*this end's is $print_a" "$a" "$b"
+    "no worker ever got in: a peer with another job key.*this end's is $print_a" "$a" \
+    "$b --peer-timeout 5"
 ends "another key, engine" "job key is another.*this end's is $print_b" \
-    "another job key" "$a" "$b --drive engine"
+    "another job key" "$a" "$b --drive engine --peer-timeout 5"
 ends "less than asked" 'does not take this security mode' 'another security mode' \
-    "$a --security seal" "$a"
+    "$a --security seal" "$a --peer-timeout 5"
 ends "none at the worker" 'does not take this security mode' 'another security mode' \
-    "$a" "--security none"
+    "$a" "--security none --peer-timeout 5"
 ends "none at the server" 'does not take this security mode' 'another security mode' \
-    "--security none" "$a"
+    "--security none" "$a --peer-timeout 5"
 
 tap_done

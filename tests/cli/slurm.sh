@@ -127,7 +127,7 @@ step="srun --overlap --label"
 wait
 END
 chmod +x job
-tap_run "scheduler, servers and workers as steps of one allocation" timeout 100 salloc -n 6 ./job
+tap_run "scheduler, servers and workers as steps of one allocation" timeout 300 salloc -n 6 ./job
 [ "$tap_got" = 0 ] || cat scheduler.out server.out worker.out | sed 's/^/#   /'
 tap_is "every worker has the rank that Slurm gave it" "$(sed -n \
     's/.*launched as worker \([0-9]\) (SLURM_\*), 3 workers.*/\1/p' worker.out | sort | tr '\n' ' ')" \

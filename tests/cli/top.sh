@@ -33,8 +33,16 @@ echo '[]' >nobody.json
 python3 "$here/serve.py" server.prom nobody.json one.port & one=$!
 wait_for test -s one.port
 port=$(cat one.port)
-"$WEFT_BIN" top --once "$port" >seen.txt
-tap_is "a server that answers" "$?" 0
+# shows <line> <argument...>: what is shown, in seen.txt, has it; who stands still for 5 s is gone.
+shows() {
+    line=$1
+    shift
+    "$WEFT_BIN" top --once "$@" >seen.txt
+    status=$?
+    grep -q "$line" seen.txt
+}
+wait_for shows '^9  *1 ' "$port"
+tap_is "a server that answers" "$status" 0
 tap_like "with its address" "$(cat seen.txt)" "^127.0.0.1:$port "
 tap_is "and its hottest rows" "$(grep -A9 '^HOT ROWS' seen.txt)" "HOT ROWS OF TABLE 0   updates    share
 18446744073709551615      500  50.000 %
@@ -46,9 +54,9 @@ sed 's/role="server"/role="train"/' server.prom >train.prom
 printf '[{"targets":["127.0.0.1:%s","/etc/passwd"],"labels":{"role":"server"}}, 5]\n' "$port" >job.json
 python3 "$here/serve.py" train.prom job.json two.port & two=$!
 wait_for test -s two.port
-"$WEFT_BIN" top --once "$(cat two.port)" >seen.txt
+wait_for shows ' 0 gone' "$(cat two.port)"
 tap_like "the servers of a job are found through it" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
-"$WEFT_BIN" top --once --targets job.json >seen.txt
+wait_for shows ' 0 gone' --targets job.json
 tap_like "and through a file" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
 
 if python3 -c 'import pty' 2>/dev/null; then

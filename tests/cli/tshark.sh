@@ -139,16 +139,15 @@ tap_is "another version is said to be one" "$(frames version.pcap weft.other_ver
 # ---- loopback ------------------------------------------------------------------------------------
 # The sender's bursts come to the capture uncut; the dissector cuts them as the card would.
 if [ "$(id -u)" = 0 ] && dumpcap -D 2>/dev/null | grep -q '\. lo'; then
-    port=$((20000 + $$ % 10000)) # others on this machine may use loopback too
+    port=$(tap_port) # others on this machine use loopback, too
     : >dumpcap.err
     dumpcap -i lo -B 64 -f "udp port $port" -w lo.pcap 2>dumpcap.err &
     pid=$!
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
-        grep -q '^File:' dumpcap.err && break
-        sleep 0.3
-    done
+    tap_until grep -q '^File:' dumpcap.err
     "$WEFT_BIN" train --workers 1 --servers 1 --port $port --epochs 2 --json >lo.json 2>/dev/null
-    sleep 1
+    sent=$(jq .counters.data_sent lo.json)
+    all_captured() { [ "$(values lo.pcap weft.data.msg | wc -l)" -ge "$sent" ]; }
+    tap_until all_captured
     kill -INT "$pid"
     wait "$pid"
     dropped=$(sed -n 's/.*dropped on interface .*: [0-9]*\/\([0-9]*\).*/\1/p' dumpcap.err)

@@ -4,6 +4,7 @@
 #   tap_run  "help names the verbs" "$WEFT_BIN" help          # passes when the command exits 0
 #   tap_is   "version" "$("$WEFT_BIN" --version)" "weft 0.1.0"
 #   tap_like "report has an AUC" "$(cat report.json)" '"test_auc"'   # a basic regular expression
+#   tap_until grep -q ready server.out
 #   tap_skip "train on a9a" "no data: set WEFT_DATA_DIR"
 #   tap_done                                                   # the plan; always the last line
 #
@@ -88,6 +89,48 @@ tap_like() {
         tap_fail "$1" "seen:   $2
 wanted: a line matching $3"
     fi
+}
+
+# tap_until <command...>: waits until it succeeds; false after two minutes, which bound what hangs.
+tap_until() {
+    tap_tries=2400
+    until "$@" >/dev/null 2>&1; do
+        tap_tries=$((tap_tries - 1))
+        [ $tap_tries -gt 0 ] || return 1
+        sleep 0.05
+    done
+}
+
+# tap_lines <n> <regular expression> <file>: it has so many such lines, or more
+tap_lines() {
+    [ "$(grep -c -e "$2" "$3" 2>/dev/null)" -ge "$1" ]
+}
+
+# tap_patient <name> <exit status> <basic regular expression> <command...>: passes when the command,
+# which is given seconds as its last word, ends so and says so. Who stood still for so long has more.
+tap_patient() {
+    tap_name=$1
+    tap_want=$2
+    tap_regex=$3
+    shift 3
+    for tap_seconds in 2 8 32 120; do
+        tap_keep "$@" $tap_seconds || true
+        if [ "$tap_got" = "$tap_want" ] && grep -q -e "$tap_regex" "$tap_tmp/run.out"; then
+            tap_pass "$tap_name"
+            return
+        fi
+    done
+    tap_fail "$tap_name" "exit $tap_got, wanted $tap_want and a line matching $tap_regex, from: $*
+$(cat "$tap_tmp/run.out")"
+}
+
+# tap_port: prints a port that nobody has now, nor is given by the kernel: it gives those from 32768 on.
+tap_port() {
+    for tap_draw in $(od -An -N40 -tu2 /dev/urandom); do
+        tap_port=$((10000 + tap_draw % 20000))
+        grep -q "$(printf ':%04X ' $tap_port)" /proc/net/udp* /proc/net/tcp* || break
+    done
+    echo $tap_port
 }
 
 tap_done() {
