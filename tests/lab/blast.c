@@ -1,17 +1,21 @@
 /* Counted datagrams between hosts of a lab: what tests/lab/network.sh measures rates, buffers and
  * losses with.
  *
- *   blast send ADDRESS COUNT    as fast as the socket takes them: the rate of the host's own queue,
- *                               or at once when its link has no limit
- *   blast recv COUNT QUIET_MS   until COUNT came, or none for QUIET_MS after the first; prints
- *                               "ready", then "packets N bytes B seconds S" (S: first to last, by the
- *                               kernel's stamps)
+ *   blast send ADDRESS COUNT        as fast as the socket takes them: the rate of the host's own
+ *                                   queue, or at once when its link has no limit
+ *   blast send ADDRESS COUNT marks  then, until the receiver has gone, a mark every 20 ms: what was
+ *                                   before a mark has arrived before it, or never will
+ *   blast recv COUNT                until COUNT came, or three marks; prints "ready", then
+ *                                   "packets N overflown O windows W mbit M"
  *
- * A datagram is a packet of 1514 bytes with its Ethernet header; `bytes` counts those.
+ * A datagram is a packet of 1514 bytes with its Ethernet header. M is the median rate of windows of
+ * 20 packets by the kernel's stamps: whoever stops a processor for a while spoils the windows of
+ * that while. O packets arrived at this host, and its socket had no room.
  */
 #include "base/units.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,7 +25,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PORT = 9900, PAYLOAD_BYTES = 1472, FRAME_BYTES = 1514, BATCH = 32, BUFFER_BYTES = 16 << 20 };
+enum { PORT = 9900, PAYLOAD_BYTES = 1472, FRAME_BYTES = 1514, BATCH = 32, BUFFER_BYTES = 64 << 20 };
+enum { WINDOW = 20, STAMPS_MAX = 1 << 16, MARKS = 3, MARK_MS = 20, HANGING_MS = 120000 };
+
+/* What came. */
+struct seen {
+    uint64_t packets;
+    uint32_t marks;
+    uint32_t overflown;
+    uint64_t stamps_ns[STAMPS_MAX];
+};
 
 static int fail(const char *what)
 {
@@ -29,13 +42,13 @@ static int fail(const char *what)
     return 1;
 }
 
-/* Batches of equal datagrams; control = with room for a time stamp each. */
+/* Batches of equal datagrams; control = with room for what the kernel tells about each. */
 static struct mmsghdr *batch(bool control)
 {
     static uint8_t payload[PAYLOAD_BYTES];
     static struct iovec vector = {payload, sizeof(payload)};
     static struct mmsghdr messages[BATCH];
-    static _Alignas(struct cmsghdr) uint8_t rooms[BATCH][CMSG_SPACE(sizeof(struct timespec))];
+    static _Alignas(struct cmsghdr) uint8_t rooms[BATCH][128];
     for (size_t i = 0; i < BATCH; i++) {
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &vector, .msg_iovlen = 1};
         if (control) {
@@ -46,18 +59,61 @@ static struct mmsghdr *batch(bool control)
     return messages;
 }
 
-/* When it arrived: a receiver that had no turn must not change what is measured. */
-static uint64_t stamp_ns(struct msghdr *message)
+/* A receiver that had no turn must not change what is measured: when it arrived, the kernel says. */
+static void note(struct seen *seen, struct mmsghdr *message)
 {
-    struct cmsghdr *head = CMSG_FIRSTHDR(message);
+    struct msghdr *head = &message->msg_hdr;
     struct timespec stamp = {0};
-    if (head != NULL && head->cmsg_type == SCM_TIMESTAMPNS) {
-        memcpy(&stamp, CMSG_DATA(head), sizeof(stamp));
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(head); c != NULL; c = CMSG_NXTHDR(head, c)) {
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+            memcpy(&stamp, CMSG_DATA(c), sizeof(stamp));
+        } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+            memcpy(&seen->overflown, CMSG_DATA(c), sizeof(seen->overflown));
+        }
     }
-    return (uint64_t)stamp.tv_sec * WEFT_NS_PER_S + (uint64_t)stamp.tv_nsec;
+    if (message->msg_len != PAYLOAD_BYTES) {
+        seen->marks++;
+    } else if (seen->packets++ < STAMPS_MAX) {
+        seen->stamps_ns[seen->packets - 1] =
+            (uint64_t)stamp.tv_sec * WEFT_NS_PER_S + (uint64_t)stamp.tv_nsec;
+    }
 }
 
-static int run_send(const char *to, uint64_t count)
+static int by_size(const void *a, const void *b)
+{
+    const double *x = a;
+    const double *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static void report(const struct seen *seen)
+{
+    static double mbit[STAMPS_MAX / WINDOW];
+    uint64_t stamps = weft_min_u64(seen->packets, STAMPS_MAX);
+    size_t windows = 0;
+    for (uint64_t i = 0; i + WINDOW < stamps; i += WINDOW) {
+        double ns = (double)(int64_t)(seen->stamps_ns[i + WINDOW] - seen->stamps_ns[i]);
+        mbit[windows++] = ns > 0 ? WINDOW * FRAME_BYTES * 8e3 / ns : 1e9;
+    }
+    qsort(mbit, windows, sizeof(mbit[0]), by_size);
+    printf("packets %llu overflown %u windows %zu mbit %.2f\n", (unsigned long long)seen->packets,
+           seen->overflown, windows, windows > 0 ? mbit[windows / 2] : 0.0);
+}
+
+/* Until an answer, or until nobody is there any more. */
+static int send_marks(int fd)
+{
+    struct pollfd answer = {.fd = fd, .events = POLLIN};
+    for (int waited_ms = 0; waited_ms < HANGING_MS; waited_ms += MARK_MS) {
+        if (poll(&answer, 1, MARK_MS) > 0 || send(fd, "", 1, 0) != 1) {
+            return 0;
+        }
+    }
+    errno = ETIMEDOUT;
+    return fail("blast send: marks");
+}
+
+static int run_send(const char *to, uint64_t count, bool marks)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PORT)};
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -72,10 +128,10 @@ static int run_send(const char *to, uint64_t count)
         }
         count -= (uint64_t)sent;
     }
-    return 0;
+    return marks ? send_marks(fd) : 0;
 }
 
-static int run_recv(uint64_t count, int quiet_ms)
+static int run_recv(uint64_t count)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PORT)};
     int size = BUFFER_BYTES;
@@ -84,35 +140,32 @@ static int run_recv(uint64_t count, int quiet_ms)
     if (socket_fd.fd < 0 ||
         setsockopt(socket_fd.fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) != 0 ||
         setsockopt(socket_fd.fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on)) != 0 ||
+        setsockopt(socket_fd.fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof(on)) != 0 ||
         bind(socket_fd.fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
         return fail("blast recv");
     }
     puts("ready");
     fflush(stdout);
-    uint64_t packets = 0;
-    uint64_t first_ns = 0;
-    uint64_t last_ns = 0;
-    while (packets < count && poll(&socket_fd, 1, packets == 0 ? 20000 : quiet_ms) > 0) {
+    static struct seen seen;
+    while (seen.packets < count && seen.marks < MARKS && poll(&socket_fd, 1, HANGING_MS) > 0) {
         struct mmsghdr *messages = batch(true);
         int got = recvmmsg(socket_fd.fd, messages, BATCH, MSG_DONTWAIT, NULL);
-        if (got > 0) {
-            last_ns = stamp_ns(&messages[got - 1].msg_hdr);
-            first_ns = packets == 0 ? stamp_ns(&messages[0].msg_hdr) : first_ns;
-            packets += (uint64_t)got;
+        for (int i = 0; i < got; i++) {
+            note(&seen, &messages[i]);
         }
     }
-    printf("packets %llu bytes %llu seconds %.6f\n", (unsigned long long)packets,
-           (unsigned long long)packets * FRAME_BYTES, (double)(last_ns - first_ns) / 1e9);
+    report(&seen);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 4 && strcmp(argv[1], "send") == 0) {
-        return run_send(argv[2], strtoull(argv[3], NULL, 10));
+    bool marks = argc == 5 && strcmp(argv[4], "marks") == 0;
+    if ((argc == 4 || marks) && strcmp(argv[1], "send") == 0) {
+        return run_send(argv[2], strtoull(argv[3], NULL, 10), marks);
     }
-    if (argc == 4 && strcmp(argv[1], "recv") == 0) {
-        return run_recv(strtoull(argv[2], NULL, 10), atoi(argv[3]));
+    if (argc == 3 && strcmp(argv[1], "recv") == 0) {
+        return run_recv(strtoull(argv[2], NULL, 10));
     }
     fprintf(stderr, "blast: read the top of blast.c\n");
     return 2;

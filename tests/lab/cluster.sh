@@ -67,7 +67,7 @@ tap_run_fails "exec: no such lab" 1 "$weft" lab exec "$a-x" 0 -- true
 "$weft" lab exec "$a" 0 -- sh -c 'trap "exit 9" USR1; echo ready; while :; do sleep 0.05; done' \
     >"$tap_tmp/ready" &
 exec=$!
-lab_until 5 grep -q ready "$tap_tmp/ready"
+lab_until 120 grep -q ready "$tap_tmp/ready"
 kill -USR1 "$exec"
 status=0
 wait "$exec" || status=$?
@@ -75,31 +75,31 @@ tap_is "exec: signals are passed on" "$status" 9
 
 "$weft" lab exec "$a" 0 -- sleep "$mark" &
 exec=$!
-lab_until 5 one_sleeper
+lab_until 120 one_sleeper
 kill -KILL "$exec"
 wait "$exec" 2>/dev/null
-tap_run "exec: the command ends with weft" lab_until 5 no_sleeper
+tap_run "exec: the command ends with weft" lab_until 120 no_sleeper
 
 # ---- a lab holds nothing of its maker's
 tap_run "who reads up's output sees its end" \
-    timeout 10 sh -c '"$0" lab up "$1" --hosts 2 7>&1 2>&1 | cat' "$weft" "$b"
+    timeout 120 sh -c '"$0" lab up "$1" --hosts 2 7>&1 2>&1 | cat' "$weft" "$b"
 tap_run "that lab is up" "$weft" lab down "$b"
 
 # ---- two at a time -----------------------------------------------------------------------------
 tap_run "a second lab beside it" "$weft" lab up "$b" --hosts 2 --rate none
 for lab in "$a" "$b"; do
-    "$weft" lab exec "$lab" 1 -- "$WEFT_BLAST" recv 1000 300 >"$tap_tmp/recv.$lab" &
-    lab_until 20 grep -q ready "$tap_tmp/recv.$lab"
+    "$weft" lab exec "$lab" 1 -- "$WEFT_BLAST" recv 1000 >"$tap_tmp/recv.$lab" &
+    lab_until 120 grep -q ready "$tap_tmp/recv.$lab"
 done
-"$weft" lab exec "$b" 0 -- "$WEFT_BLAST" send 10.77.0.2 200
-lab_until 20 grep -q packets "$tap_tmp/recv.$b"
+for row in "$b 200" "$a 1"; do # its marks end the receiver
+    "$weft" lab exec "${row% *}" 0 -- "$WEFT_BLAST" send 10.77.0.2 "${row#* }" marks
+    lab_until 120 grep -q packets "$tap_tmp/recv.${row% *}"
+done
 tap_like "the second lab's packets arrive in it" "$(cat "$tap_tmp/recv.$b")" '^packets 200 '
-"$weft" lab exec "$a" 0 -- "$WEFT_BLAST" send 10.77.0.2 1
-lab_until 20 grep -q packets "$tap_tmp/recv.$a"
 tap_like "and nowhere else" "$(cat "$tap_tmp/recv.$a")" '^packets [01] '
 
 "$weft" lab exec "$b" 0 -- setsid -f sleep "$mark" # a daemon in the lab
-lab_until 5 one_sleeper
+lab_until 120 one_sleeper
 network=$(network_of "$(pgrep -f "^sleep $mark")")
 holder=$(lab_fact "$b" holder)
 tap_run "down" "$weft" lab down "$b"
@@ -113,15 +113,15 @@ tap_run "the first still runs" "$weft" lab exec "$a" 1 -- true
 # ---- the holder is killed ----------------------------------------------------------------------
 "$weft" lab exec "$a" 0 -- sleep "$mark" &
 exec=$!
-lab_until 5 one_sleeper
+lab_until 120 one_sleeper
 network=$(network_of "$(pgrep -f "^sleep $mark")")
 holder=$(lab_fact "$a" holder)
 kill -KILL "$holder"
 status=0
 wait "$exec" || status=$?
 tap_is "kill -9 of the holder ends what runs in it" "$status" 137
-tap_run "and nothing sleeps on" lab_until 5 no_sleeper
-tap_run "the holder is gone" lab_until 5 gone "$holder"
+tap_run "and nothing sleeps on" lab_until 120 no_sleeper
+tap_run "the holder is gone" lab_until 120 gone "$holder"
 tap_is "its networks are gone, too" "$(in_use "$network")" 0
 tap_run_fails "status does not know it" 1 "$weft" lab status "$a"
 tap_is "the leftover entry was removed" "$(entries "$a")" 0
@@ -145,7 +145,7 @@ start_run() {
     env --default-signal=INT setsid "$weft" lab run --hosts 2 -- sh -c \
         'setsid -f sleep "$1"; "$0" lab exec "$WEFT_LAB" 1 -- sleep "$1"' "$weft" "$mark" &
     run=$!
-    lab_until 10 two_sleepers
+    lab_until 120 two_sleepers
     guard=$(pgrep -P "$run")
     holder=$(lab_fact "run-$run" holder)
 }
@@ -154,8 +154,8 @@ run_ended() {
     status=0
     wait "$run" 2>/dev/null || status=$?
     tap_is "$1: exit status" "$status" "$2"
-    tap_run "$1: no process is left" lab_until 5 no_sleeper
-    tap_run "$1: the holder is gone" lab_until 5 gone "$holder"
+    tap_run "$1: no process is left" lab_until 120 no_sleeper
+    tap_run "$1: the holder is gone" lab_until 120 gone "$holder"
     "$weft" lab status >/dev/null
     tap_is "$1: no entry is left" "$(entries "run-$run")" 0
     run=
@@ -179,17 +179,17 @@ run_ended "run, kill -9 of the holder: the command's end" 137
 # ---- a set-up that does not get through ----------------------------------------------------------
 setsid "$weft" lab run --hosts 200 -- true 2>"$tap_tmp/err" &
 run=$!
-lab_until 5 test -e "/run/weft/lab/run-$run"
+lab_until 120 test -e "/run/weft/lab/run-$run"
 holder=$(jq .holder "/run/weft/lab/run-$run")
 kill -INT "-$run"
 run_ended "Ctrl-C while it is made" 130
 "$weft" lab up "$a" --hosts 200 >"$tap_tmp/out" 2>&1 &
 run=$!
-lab_until 5 test -e "/run/weft/lab/$a"
+lab_until 120 test -e "/run/weft/lab/$a"
 holder=$(jq .holder "/run/weft/lab/$a")
 kill -KILL "$run"
 wait "$run" 2>/dev/null
-tap_run "kill -9 of up while it makes one: the holder goes" lab_until 5 gone "$holder"
+tap_run "kill -9 of up while it makes one: the holder goes" lab_until 120 gone "$holder"
 tap_run_fails "kill -9 of up: no lab" 1 "$weft" lab status "$a"
 tap_is "kill -9 of up: no entry" "$(entries "$a")" 0
 

@@ -29,3 +29,8 @@ lab_until() {
 lab_fact() {
     "$WEFT_BIN" lab status "$1" --json | jq -r ".[0].$2"
 }
+
+# lab_netns <lab> <host>: the path of a host's network, for programs that enter it themselves.
+lab_netns() {
+    echo "/proc/$(lab_fact "$1" holder)/root/run/weft/netns/h$2"
+}

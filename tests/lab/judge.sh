@@ -1,0 +1,64 @@
+# Measures against the wall clock, which a machine must not spoil: they source it after
+# tests/lib/tap.sh. WEFT_WITNESS is the program of tests/lab/witness.c.
+#
+# A measure that is right once is right: a machine whose processors are taken away makes links slower
+# and queues longer, never a wrong link right. One that is wrong counts only when a witness saw the
+# processors there all the while. Three such measures fail the test; when there are not so many, the
+# machine allows no judgement, and the test is skipped in words.
+
+judge_left=120 # seconds that this script may still spend on measures that were wrong
+
+judge_begin() {
+    : >"$tap_tmp/witness"
+    "$WEFT_WITNESS" >"$tap_tmp/witness" &
+    judge_witness=$!
+    until grep -q ready "$tap_tmp/witness"; do
+        kill -0 "$judge_witness" 2>/dev/null || break
+        sleep 0.01
+    done
+}
+
+# Sets judge_taken: what the machine did meanwhile, in words; empty when nothing.
+judge_end() {
+    kill -TERM "$judge_witness" 2>/dev/null
+    wait "$judge_witness"
+    judge_witness=
+    judge_said=$(tail -n 1 "$tap_tmp/witness")
+    judge_taken=$(echo "$judge_said" | awk '
+        $1 != "late" { print "the witness itself was lost"; exit }
+        $2 > 100 { why = why sprintf(", processors came late by %.1f %% of the time", $2 / 10) }
+        $4 > 100 { why = why sprintf(", one stood still for %d ms", $4) }
+        $6 > 100 { why = why sprintf(", the hypervisor took %.1f %%", $6 / 10) }
+        $8 > 600 { why = why sprintf(", %.1f processes wanted each of them", $8 / 100) }
+        END { print substr(why, 3) }')
+}
+
+# judge <name> <command...>: the command measures, sets seen (words), and is true when that is right.
+judge() {
+    judge_name=$1
+    shift
+    judge_tries=0
+    judge_wrong=0
+    judge_why=
+    while [ "$judge_wrong" -lt 3 ] && [ "$judge_tries" -lt 12 ] &&
+        { [ "$judge_left" -gt 0 ] || [ "$judge_tries" -lt 3 ]; }; do
+        judge_tries=$((judge_tries + 1))
+        judge_start=$(date +%s)
+        judge_begin
+        if "$@"; then
+            judge_end
+            tap_pass "$judge_name ($seen)"
+            return
+        fi
+        judge_end
+        judge_left=$((judge_left - $(date +%s) + judge_start))
+        echo "# $judge_name: seen $seen${judge_taken:+; $judge_taken}"
+        judge_why=${judge_taken:-$judge_why}
+        [ -n "$judge_taken" ] || judge_wrong=$((judge_wrong + 1))
+    done
+    if [ "$judge_wrong" -ge 3 ]; then
+        tap_fail "$judge_name" "seen, with the processors there: $seen ($judge_said)"
+    else
+        tap_skip "$judge_name" "this machine allows no judgement: $judge_why; seen $seen"
+    fi
+}
