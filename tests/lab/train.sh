@@ -96,7 +96,7 @@ begin() { # a job without an end, in the background; $job is its process
     "$WEFT_BIN" train --lab $lab --workers 3 --servers 1 --inject-seed $mark --epochs 10000 \
         --report "$tap_tmp/cut.json" >"$tap_tmp/out" 2>"$tap_tmp/err" &
     job=$!
-    lab_until 20 grep -q '^epoch 1/' "$tap_tmp/out"
+    lab_until 120 grep -q '^epoch 1/' "$tap_tmp/out"
 }
 begin
 tap_run "a long job has four processes" all_four
@@ -108,17 +108,17 @@ kill -INT $job
 wait $job
 tap_is "Ctrl-C: a failure" $? 1
 tap_like "that says so" "$(cat "$tap_tmp/err")" 'interrupted by signal 2'
-tap_run "and nobody is left" lab_until 5 nobody
+tap_run "and nobody is left" lab_until 120 nobody
 begin
 kill -KILL $job
 wait $job 2>/dev/null
-tap_run "kill -9: nobody is left" lab_until 5 nobody
+tap_run "kill -9: nobody is left" lab_until 120 nobody
 begin
 "$WEFT_BIN" lab down $lab >/dev/null
 wait $job
 tap_is "the lab ends under a job: a failure" $? 1
 tap_like "that names a process" "$(cat "$tap_tmp/err")" '\(server\|worker\) [0-2] (pid [0-9]*)'
-tap_run "and nobody is left" lab_until 5 nobody
+tap_run "and nobody is left" lab_until 120 nobody
 tap_is "no report of a job that was cut" "$(find "$tap_tmp" -name 'cut.json*')" ""
 
 # ---- a comparison on a network of its own -------------------------------------------------------
