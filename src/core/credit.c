@@ -47,7 +47,6 @@ static const uint64_t window_ns_first = 50 * WEFT_NS_PER_US; /* while little is 
 static const uint64_t slack_ns_most = WEFT_NS_PER_MS;
 static const uint64_t slack_ns_fast = 300 * WEFT_NS_PER_US;
 static const uint64_t slack_bytes_busy = 256000;
-static const uint64_t retell_ns = 50 * WEFT_NS_PER_US;
 static const uint64_t floor_ns = 5 * WEFT_NS_PER_S;
 
 static void share_join(struct weft_ep *ep, bool active)

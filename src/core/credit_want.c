@@ -12,8 +12,8 @@
 #include <string.h>
 
 /* DATA packets of this message that its sender still has to send, as far as this end can tell: the
- * rest of the pass, or what the bound lacks. Lost chunks within the bound are not sent again, and
- * credit for them would be a burst at the start of the next message. */
+ * rest of the pass and what it sends again meanwhile, or what the bound lacks. Credit for lost chunks
+ * that are not sent again would be a burst at the start of the next message. */
 static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
 {
     uint64_t missing = m->chunks - m->received_count;
@@ -29,10 +29,15 @@ static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
     if (bound == 0 || !alone || sent < m->received_count) {
         return missing;
     }
-    /* With resends and lost packets of other messages among `sent`, the end of the pass is further
-     * than it seems; what is left is approached in steps of an eighth, not one by one. */
     uint64_t left = m->chunks > sent ? m->chunks - sent : 0;
-    return weft_max_u64(weft_max_u64(lacking, left), missing / 8 + 1);
+    uint64_t most = (uint64_t)m->chunks + pass_again_max(m->lost_max);
+    uint64_t spare = pass_spare(m->lost_max);
+    uint64_t again = missing > spare ? missing - spare : 0;
+    again = weft_min_u64(again, most > sent ? most - sent : 0);
+    /* With more resends and lost packets of other messages among `sent`, the end of the pass is further
+     * than it seems; what is left is approached in steps of an eighth, not one by one. */
+    left = weft_max_u64(weft_max_u64(lacking, left), again);
+    return weft_max_u64(left, missing / 8 + 1);
 }
 
 uint64_t weft_core_credit_remaining(const struct peer *p)

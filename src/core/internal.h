@@ -48,7 +48,22 @@ static const uint64_t granularity_ns = 100 * WEFT_NS_PER_US;
 static const uint64_t max_ack_delay_ns = 100 * WEFT_NS_PER_US;
 static const uint64_t initial_rtt_ns = WEFT_NS_PER_MS;
 static const uint64_t pto_ns_max = WEFT_NS_PER_S;
+static const uint64_t retell_ns = 50 * WEFT_NS_PER_US; /* beyond two round trips: credit.c */
 static const uint64_t hello_first_ns = 10 * WEFT_NS_PER_MS;
+
+/* Rule 2: of the K chunks that a message may miss, an eighth is given up while the pass goes on. What
+ * is lost beyond that is sent again at once, up to half of K: the rest of the bound is for losses that
+ * would extend the message, and that half is the most that a lossy path adds to a message for which
+ * the bound is enough. Both ends count with it. */
+static inline uint32_t pass_spare(uint32_t lost_max)
+{
+    return lost_max / 8;
+}
+
+static inline uint32_t pass_again_max(uint32_t lost_max)
+{
+    return lost_max / 2 + lost_max % 2;
+}
 
 /* The wire's clock: 64 ns units, modulo 2^32. */
 static inline uint32_t wire_clock(uint64_t ns)
@@ -92,6 +107,7 @@ struct tx_msg {
     uint32_t lost_count;     /* declared lost, not sent again yet */
     uint32_t in_flight;      /* DATA packets */
     uint32_t resent;         /* DATA packets sent again, before the first was acknowledged */
+    uint32_t pass_resent;    /* DATA packets sent again while the pass went on */
     uint32_t peer_received;  /* what a note said it holds, at least */
     uint32_t critical_left;  /* critical chunks not acknowledged */
     uint32_t chunk_bytes;    /* of a full chunk */
@@ -281,6 +297,7 @@ struct peer {
     uint64_t rx_window[RX_WINDOW_BLOCKS]; /* packet numbers received, by block mod 64 */
     uint64_t pn_largest;           /* received */
     uint64_t pn_largest_ns;
+    uint64_t pn_late_ns;           /* when one came behind a larger number, last; 0 = never */
     uint64_t ack_low;              /* lowest block changed since the last ACK */
     uint64_t ack_low_before;       /* and in the ACK before */
     uint32_t ack_pending;          /* ack-eliciting packets not acknowledged */

@@ -16,6 +16,9 @@
 
 #include <string.h>
 
+/* A way that has reordered packets may do so again for as long. */
+static const uint64_t late_memory_ns = 10 * WEFT_NS_PER_S;
+
 /* ---- packet numbers -------------------------------------------------------------------------- */
 
 static void pn_commit(struct peer *p, uint64_t pn, uint64_t at_ns)
@@ -34,6 +37,8 @@ static void pn_commit(struct peer *p, uint64_t pn, uint64_t at_ns)
         }
         p->pn_largest = pn;
         p->pn_largest_ns = at_ns;
+    } else {
+        p->pn_late_ns = at_ns;
     }
     p->rx_window[block % RX_WINDOW_BLOCKS] |= UINT64_C(1) << (pn % 64);
     p->ack_low = weft_min_u64(p->ack_low, block);
@@ -182,6 +187,14 @@ static void rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m, uint6
     ev->at_ns = at_ns;
 }
 
+/* How long to wait behind the end of the pass for chunks that it has overtaken. On a way that has not
+ * reordered for a while there are none, and who waits only makes every message longer. */
+static uint64_t reorder_window(const struct peer *p, const struct rx_msg *m, uint64_t rtt_ns)
+{
+    bool reorders = p->pn_late_ns != 0 && m->pass_over_ns - p->pn_late_ns < late_memory_ns;
+    return reorders ? weft_max_u64(rtt_ns / 8, 100 * WEFT_NS_PER_US) : 0;
+}
+
 /* When this message may be closed although chunks are missing: rule 3. WEFT_NEVER = not yet. */
 static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
 {
@@ -191,14 +204,14 @@ static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
     }
     uint64_t rtt_ns = p->srtt_ns != 0 ? p->srtt_ns : initial_rtt_ns;
     if (m->pass_over) {
-        uint64_t window_ns = weft_max_u64(rtt_ns / 8, 100 * WEFT_NS_PER_US);
-        return weft_min_u64(at, m->pass_over_ns + window_ns);
+        return weft_min_u64(at, m->pass_over_ns + reorder_window(p, m, rtt_ns));
     }
     uint64_t since_ns = weft_core_credit_silent_since(p);
     if (p->sender_limited || since_ns == WEFT_NEVER) {
         return at; /* it may be waiting for its own limits, or for credit */
     }
-    uint64_t silence_ns = weft_max_u64(rtt_ns, 4 * p->data_gap_ns);
+    /* It is told again what it holds first, and has a round trip to answer: one grant may be lost. */
+    uint64_t silence_ns = weft_max_u64(3 * rtt_ns + retell_ns, 4 * p->data_gap_ns);
     return weft_min_u64(at, since_ns + silence_ns);
 }
 

@@ -192,6 +192,11 @@ static bool resend_due(const struct peer *p, const struct tx_msg *m)
     if (weft_core_critical_lost(m) < m->chunks) {
         return true;
     }
+    bool in_pass = m->pass_next < m->chunks;
+    if (in_pass && m->lost_count > pass_spare(m->lost_max) &&
+        m->pass_resent < pass_again_max(m->lost_max)) {
+        return true;
+    }
     if (weft_core_tx_satisfied(m)) {
         return false;
     }
@@ -263,6 +268,7 @@ void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again)
 {
     m->in_flight++;
     m->resent += again && m->acked_count == 0;
+    m->pass_resent += again && m->pass_next < m->chunks;
     if (!again) {
         WEFT_ASSERT(weft_perm_next(&m->perm) == chunk);
         m->pass_next++;

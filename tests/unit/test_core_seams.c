@@ -63,6 +63,30 @@ static void hello_forge(struct net *net, uint64_t name, uint64_t incarnation, ui
     net_deliver(net, &net->end[1], &from, bytes, sizeof(bytes));
 }
 
+/* Chunk `number` - `first` of a message of 10 elements, one a chunk, of which 2 may be missing. */
+static void chunk_forge(struct net *net, const struct peer *p, uint32_t msg, uint32_t first,
+                        uint32_t number, uint8_t flags)
+{
+    uint8_t bytes[WEFT_HEADER_BYTES + WEFT_DATA_BYTES + 4] = {0};
+    struct weft_wire_packet packet = {
+        .flags = WEFT_FLAG_DATA | flags,
+        .data_count = (uint16_t)number,
+        .connection_id = p->connection_id,
+        .number = number,
+    };
+    struct weft_wire_data data = {.msg = msg,
+                                  .chunk = number - first,
+                                  .total = 10,
+                                  .chunk_elems = 1,
+                                  .elem_bytes = 4,
+                                  .lost_max = 2};
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    struct weft_addr from = net_addr(50);
+    weft_wire_header_encode(&w, &packet);
+    weft_wire_data_encode(&w, &data);
+    net_deliver(net, &net->end[1], &from, bytes, sizeof(bytes));
+}
+
 static void data_forge(struct net *net, const struct peer *p, uint32_t msg)
 {
     uint8_t bytes[WEFT_HEADER_BYTES + WEFT_DATA_BYTES + 4] = {0};
@@ -291,6 +315,46 @@ static void test_a_slow_round_trip_does_not_delay_the_end(void **state)
     net_free(net);
 }
 
+/* ---- the end of a pass --------------------------------------------------------------------------- */
+
+/* Within its bound a message is over when its pass is, on a way that keeps the order; on one that has
+ * not, what was overtaken is waited for. */
+static void test_the_end_of_a_pass_is_waited_behind_only_where_packets_overtake(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
+    struct net_end *e = &net->end[1];
+    struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                     .sink = WEFT_SINK_HAND,
+                                     .memory_bytes = 40,
+                                     .count = 3,
+                                     .timeout_ns = WEFT_NEVER};
+    weft_expect_id id;
+    assert_int_equal(e->msgr.ops->expect(e->msgr.self, &expect, &id), WEFT_OK);
+    hello_forge(net, 1000, 7, 70);
+    const struct peer *p = &e->ep->peers[0];
+    for (uint32_t number = 1; number <= 8; number++) {
+        chunk_forge(net, p, 1, 1, number, number == 8 ? WEFT_FLAG_PASS_END : 0);
+    }
+    net_run(net, 0);
+    assert_int_equal(e->received, 1);
+    for (uint32_t number = 11; number <= 18; number++) { /* 13 behind 14 */
+        uint32_t swapped = number == 13 ? 14 : number == 14 ? 13 : number;
+        chunk_forge(net, p, 2, 11, swapped, number == 18 ? WEFT_FLAG_PASS_END : 0);
+    }
+    net_run(net, 99 * WEFT_NS_PER_US);
+    assert_int_equal(e->received, 1);
+    net_run(net, WEFT_NS_PER_MS);
+    assert_int_equal(e->received, 2);
+    net->now_ns += 11 * WEFT_NS_PER_S; /* it has kept the order since */
+    for (uint32_t number = 21; number <= 28; number++) {
+        chunk_forge(net, p, 3, 21, number, number == 28 ? WEFT_FLAG_PASS_END : 0);
+    }
+    net_run(net, 0);
+    assert_int_equal(e->received, 3);
+    net_free(net);
+}
+
 /* ---- the short header ---------------------------------------------------------------------------- */
 
 /* A chunk with the short header; `bytes` of payload. */
@@ -426,6 +490,7 @@ int main(void)
         cmocka_unit_test(test_a_packet_for_a_connection_closed_before_accept),
         cmocka_unit_test(test_a_closed_connection_makes_room_before_a_handshake),
         cmocka_unit_test(test_a_slow_round_trip_does_not_delay_the_end),
+        cmocka_unit_test(test_the_end_of_a_pass_is_waited_behind_only_where_packets_overtake),
         cmocka_unit_test(test_a_short_header_is_checked_against_its_message),
         cmocka_unit_test(test_short_headers_where_message_numbers_wrap),
     };
