@@ -236,7 +236,7 @@ tap_run "a table that is none" jq -e '(.is_declared | not) and .rows == [] and .
 
 # ---- refusals ----------------------------------------------------------------------------------
 
-tap_run_fails "a port that is taken" 1 timeout 60 "$WEFT_BIN" server --security none --port 0 \
+tap_run_fails "a port that is taken" 1 timeout 300 "$WEFT_BIN" server --security none --port 0 \
     --metrics "$port"
 tap_like "is said" "$(cat run.out)" "metrics: cannot listen at 127.0.0.1 port $port"
 tap_run_fails "no port" 2 "$WEFT_BIN" server --security none --metrics here
