@@ -72,44 +72,53 @@ kill "$train"
 wait "$train"
 
 # ---- two ends ----
-# ends <name> <sentence at the worker> <sentence at the server> <server's options> <worker's options>
-# An empty sentence: that end ends well.
-ends() {
+# attempt <number> <server's options> <worker's options>: what both said and their exit statuses
+attempt() {
+    out=$tap_tmp/ends.$1
     # Now: the background shell empties them only when it gets to run.
-    : >"$tap_tmp/server"
-    : >"$tap_tmp/server.err"
+    : >"$out.server"
+    : >"$out.server.err"
     # shellcheck disable=SC2086
-    "$WEFT_BIN" server --port 0 --workers 1 $4 >"$tap_tmp/server" 2>"$tap_tmp/server.err" &
+    "$WEFT_BIN" server --port 0 --workers 1 $2 >"$out.server" 2>"$out.server.err" &
     server=$!
-    until_true grep -q '^shard 0 of 1: ' "$tap_tmp/server"
-    port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server")
+    until_true grep -q '^shard 0 of 1: ' "$out.server"
+    port=$(sed -n 's/^shard 0 of 1: .*://p' "$out.server")
     # shellcheck disable=SC2086
-    "$WEFT_BIN" worker --data "$tap_tmp/rows.csv" --epochs 1 --servers "127.0.0.1:$port" $5 \
-        >"$tap_tmp/worker.out" 2>"$tap_tmp/worker.err"
+    "$WEFT_BIN" worker --data "$tap_tmp/rows.csv" --epochs 1 --servers "127.0.0.1:$port" $3 \
+        >"$out.worker" 2>"$out.worker.err"
     worker_status=$?
     kill "$server"
     server_status=0
     wait "$server" || server_status=$?
-    tap_is "$1: the worker's exit status" "$worker_status" "$([ -z "$2" ]; echo $?)"
-    tap_is "$1: the server's exit status" "$server_status" "$([ -z "$3" ]; echo $?)"
-    tap_like "$1: the worker says why" "$(cat "$tap_tmp/worker.err")" "${2:-^$}"
-    tap_like "$1: the server says why" "$(cat "$tap_tmp/server.err")" "${3:-^$}"
+    echo "$worker_status $server_status" >"$out.statuses"
+}
+# ends <number> <name> <sentence at the worker> <sentence at the server>: of an attempt that is over.
+# An empty sentence: that end ended well.
+ends() {
+    out=$tap_tmp/ends.$1
+    tap_is "$2: the exit statuses of worker and server" "$(cat "$out.statuses")" \
+        "$([ -z "$3" ]; echo $?) $([ -z "$4" ]; echo $?)"
+    tap_like "$2: the worker says why" "$(cat "$out.worker.err")" "${3:-^$}"
+    tap_like "$2: the server says why" "$(cat "$out.server.err")" "${4:-^$}"
 }
 a="--key-file $tap_tmp/a.key"
 b="--key-file $tap_tmp/b.key"
-# Who does not get in is told so when its peer timeout is over.
-ends "the same key" '' '' "$a" "$a"
-ends "more than asked" '' '' "$a" "$a --security seal"
-ends "another key" "job key is another.*this end's is $print_b" \
-    "no worker ever got in: a peer with another job key.*this end's is $print_a" "$a" \
-    "$b --peer-timeout 5"
-ends "another key, engine" "job key is another.*this end's is $print_b" \
-    "another job key" "$a" "$b --drive engine --peer-timeout 5"
-ends "less than asked" 'does not take this security mode' 'another security mode' \
-    "$a --security seal" "$a --peer-timeout 5"
-ends "none at the worker" 'does not take this security mode' 'another security mode' \
-    "$a" "--security none --peer-timeout 5"
-ends "none at the server" 'does not take this security mode' 'another security mode' \
-    "--security none" "$a --peer-timeout 5"
+# All at once: who does not get in is told so when its peer timeout is over.
+attempt 1 "$a" "$a" &
+attempt 2 "$a" "$a --security seal" &
+attempt 3 "$a" "$b --peer-timeout 5" &
+attempt 4 "$a" "$b --drive engine --peer-timeout 5" &
+attempt 5 "$a --security seal" "$a --peer-timeout 5" &
+attempt 6 "$a" "--security none --peer-timeout 5" &
+attempt 7 "--security none" "$a --peer-timeout 5" &
+wait
+ends 1 "the same key" '' ''
+ends 2 "more than asked" '' ''
+ends 3 "another key" "job key is another.*this end's is $print_b" \
+    "no worker ever got in: a peer with another job key.*this end's is $print_a"
+ends 4 "another key, engine" "job key is another.*this end's is $print_b" "another job key"
+ends 5 "less than asked" 'does not take this security mode' 'another security mode'
+ends 6 "none at the worker" 'does not take this security mode' 'another security mode'
+ends 7 "none at the server" 'does not take this security mode' 'another security mode'
 
 tap_done
