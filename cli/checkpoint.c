@@ -30,7 +30,7 @@ struct weft_checkpoint {
     uint32_t every_clocks; /* one of the two is 0 */
     uint64_t every_ns;
     struct weft_ckpt_set set; /* restored from; number 0 = none */
-    uint32_t set_clock;       /* the clock that it was cut at, told by the shards */
+    uint32_t set_clock;       /* the clock that it was cut at, told by the shards. Under the lock */
 
     pthread_t thread;
     bool started;
@@ -158,6 +158,9 @@ static weft_status feeds_init(struct weft_checkpoint *checkpoint, struct weft_ck
     checkpoint->feeds = calloc(count, sizeof(*checkpoint->feeds));
     checkpoint->memory = calloc(count, sizeof(*checkpoint->memory));
     bool have = checkpoint->feeds != NULL && checkpoint->memory != NULL;
+    for (uint32_t i = 0; checkpoint->feeds != NULL && i < count; i++) {
+        checkpoint->feeds[i].journal.fd = -1;
+    }
     for (uint32_t i = 0; have && i < count; i++) {
         checkpoint->feeds[i].owner = checkpoint;
         for (uint32_t b = 0; have && b < WEFT_CHECKPOINT_BUFFERS; b++) {
@@ -215,6 +218,7 @@ void weft_checkpoint_free(struct weft_checkpoint *checkpoint)
         for (uint32_t b = 0; b < WEFT_CHECKPOINT_BUFFERS; b++) {
             free(checkpoint->feeds[i].buffers[b].memory);
         }
+        weft_journal_file_close(&checkpoint->feeds[i].journal);
     }
     free(checkpoint->feeds);
     free(checkpoint->memory);
@@ -308,7 +312,8 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
         struct weft_checkpoint_feed *feed = &checkpoint->feeds[i];
         WEFT_ASSERT(feed->phase == WEFT_CHECKPOINT_IDLE);
-        feed->order = (struct weft_cut_order){.now = at_once,
+        feed->order = (struct weft_cut_order){.number = checkpoint->number,
+                                              .now = at_once,
                                               .clock = clock,
                                               .whole = whole,
                                               .memory = checkpoint->memory[i],
@@ -645,13 +650,32 @@ static void rest(struct weft_checkpoint *checkpoint)
     (void)pthread_cond_timedwait(&checkpoint->changed, &checkpoint->lock, &at);
 }
 
+/* With the lock held, but not while it is said. A shard's journal has no room, or has it again. */
+static void say_full(struct weft_checkpoint *checkpoint)
+{
+    for (uint32_t i = 0; i < checkpoint->config.count; i++) {
+        struct weft_checkpoint_feed *feed = &checkpoint->feeds[i];
+        if (feed->journal_full == feed->journal_said) {
+            continue;
+        }
+        feed->journal_said = feed->journal_full;
+        if (feed->journal_said) {
+            pthread_mutex_unlock(&checkpoint->lock);
+            say(checkpoint, false,
+                "shard %" PRIu32 ": the journal is full; what comes now is not in it until the "
+                "next checkpoint. More room: --journal-mib",
+                checkpoint->config.first + i);
+            pthread_mutex_lock(&checkpoint->lock);
+        }
+    }
+}
+
 static void *write_all(void *arg)
 {
     struct weft_checkpoint *checkpoint = arg;
     pthread_mutex_lock(&checkpoint->lock);
-    checkpoint->set_clock =
-        checkpoint->set.number == 0 ? 0 : standing_of(checkpoint).clock;
     while (!checkpoint->stop) {
+        say_full(checkpoint);
         consider(checkpoint);
         bool under_way = checkpoint->under_way;
         if (checkpoint->last && checkpoint->last_done && !under_way) {
@@ -747,22 +771,66 @@ static void publish(struct weft_checkpoint_feed *feed, const struct weft_shard *
     pthread_mutex_unlock(&feed->owner->lock);
 }
 
+/* Do again what the journal has behind the checkpoint, and go on with it. */
+static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
+                                uint32_t number, weft_checkpoint_supply *supply,
+                                struct weft_ckpt_error *error)
+{
+    struct weft_checkpoint *checkpoint = feed->owner;
+    const struct weft_checkpoint_options *options = &checkpoint->config.options;
+    const char *why;
+    if (options->journal.directory == NULL) {
+        return WEFT_OK;
+    }
+    weft_status status =
+        weft_journal_file_open(&feed->journal, &options->journal, number,
+                               !options->restore && !options->restarted, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_journal_replay(&feed->journal, &options->journal, shard, checkpoint->set.number,
+                                 supply, &why);
+    if (status != WEFT_OK) {
+        return weft_ckpt_fail(error, status, "no memory for a journal");
+    }
+    const struct weft_shard_journal_report *report = weft_shard_journal_report(shard);
+    if (why[0] != '\0') {
+        say(checkpoint, false, "shard %" PRIu32 ": the journal cannot be used: %s", number, why);
+    } else if (report->used) {
+        say(checkpoint, true, "shard %" PRIu32 ": journal: %" PRIu64 " chunks of pushes done again",
+            number, report->chunks);
+    }
+    if (report->refused > 0) {
+        say(checkpoint, false,
+            "shard %" PRIu32 ": %" PRIu64 " records of the journal could not be done again: no "
+            "memory for new rows",
+            number, report->refused);
+    }
+    publish(feed, shard);
+    return WEFT_OK;
+}
+
 weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
                                     uint32_t workers_max, weft_checkpoint_supply *supply,
                                     struct weft_ckpt_error *error)
 {
-    const struct weft_checkpoint *checkpoint = feed->owner;
+    struct weft_checkpoint *checkpoint = feed->owner;
     uint32_t number = checkpoint->config.first + (uint32_t)(feed - checkpoint->feeds);
-    if (checkpoint->set.number == 0) {
-        return WEFT_OK;
+    weft_status status = WEFT_OK;
+    if (checkpoint->set.number != 0) {
+        status = weft_checkpoint_load(checkpoint->config.options.directory, &checkpoint->set, shard,
+                                      number, checkpoint->config.shards, workers_max, supply,
+                                      error);
     }
-    weft_status status =
-        weft_checkpoint_load(checkpoint->config.options.directory, &checkpoint->set, shard, number,
-                             checkpoint->config.shards, workers_max, supply, error);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK && checkpoint->set.number != 0) {
         publish(feed, shard);
+        /* Before the journal: it is that of the checkpoint. */
+        pthread_mutex_lock(&checkpoint->lock);
+        checkpoint->set_clock =
+            feed->clock > checkpoint->set_clock ? feed->clock : checkpoint->set_clock;
+        pthread_mutex_unlock(&checkpoint->lock);
     }
-    return status;
+    return status == WEFT_OK ? keep_journal(feed, shard, number, supply, error) : status;
 }
 
 /* Fill the next buffer; false when the writer has not written it yet. */
@@ -840,11 +908,25 @@ static void take_wish(struct weft_checkpoint_feed *feed, const struct weft_shard
     pthread_mutex_unlock(&checkpoint->lock);
 }
 
+/* More room, and whether there is none. */
+static void look_at_journal(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
+{
+    weft_journal_grow(&feed->journal, shard);
+    if (weft_shard_journal_is_full(shard) == feed->journal_full) {
+        return;
+    }
+    pthread_mutex_lock(&feed->owner->lock);
+    feed->journal_full = !feed->journal_full;
+    pthread_cond_broadcast(&feed->owner->changed);
+    pthread_mutex_unlock(&feed->owner->lock);
+}
+
 bool weft_checkpoint_turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
     bool again = false;
     publish(feed, shard);
     take_wish(feed, shard);
+    look_at_journal(feed, shard);
     if (atomic_load_explicit(&feed->phase, memory_order_relaxed) == WEFT_CHECKPOINT_IDLE &&
         feed->durable_number == 0) {
         return false; /* an order wakes us, so it is seen in the next turn at the latest */

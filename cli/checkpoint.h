@@ -16,6 +16,7 @@
 #define WEFT_CLI_CHECKPOINT_H
 
 #include "cli/checkpoint_data.h"
+#include "cli/journal.h"
 
 #include "io/driver.h"
 
@@ -30,9 +31,11 @@ struct weft_checkpoint_options {
     uint32_t memory_mib; /* for copies of rows, each shard */
     bool restore;
     bool restarted; /* in the place of a process that died: go on from what there is, if anything */
+    struct weft_journal_options journal;
 };
 
-#define WEFT_CHECKPOINT_DEFAULTS {.whole_every = 1, .keep = 2, .memory_mib = 1024}
+#define WEFT_CHECKPOINT_DEFAULTS                                                                   \
+    {.whole_every = 1, .keep = 2, .memory_mib = 1024, .journal = WEFT_JOURNAL_DEFAULTS}
 
 /* Rows of an option table. */
 #define WEFT_CHECKPOINT_OPTIONS(options)                                                           \
@@ -88,6 +91,9 @@ struct weft_checkpoint_feed {
     size_t peak;
     uint64_t kept_number;             /* the shard's: of the last cut that was kept */
     _Atomic uint64_t durable_number;  /* of one that counts, and the shard has not heard it; 0 = none */
+    struct weft_journal_file journal; /* the shard's */
+    bool journal_full;   /* the shard writes, the writer says it once */
+    bool journal_said;
     struct weft_checkpoint_file file; /* the writer's */
     bool file_open;
     struct weft_ckpt_file done;
@@ -114,7 +120,8 @@ weft_status weft_checkpoint_new(const struct weft_checkpoint_config *config,
                                 struct weft_checkpoint **checkpoint_p,
                                 struct weft_ckpt_error *error);
 
-/* Restore the feed's shard, when that was asked for; on its thread, before it serves. */
+/* Restore the feed's shard, when that was asked for, do again what its journal has, and keep a journal
+ * from now on, when that was asked for; on its thread, before it serves. */
 weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
                                     uint32_t workers_max,
                                     weft_checkpoint_supply *supply,

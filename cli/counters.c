@@ -100,6 +100,8 @@ void weft_counters_add_shard(cJSON *into, const struct weft_shard_counters *shar
     SHARD(clocks_refused);
     SHARD(waits);
     SHARD(peers_ignored);
+    SHARD(journal_records);
+    SHARD(journal_full);
 #undef SHARD
 }
 

@@ -45,7 +45,7 @@ enum { SERVER_WORDS_MAX = 64, SERVER_OPTIONS_MAX = 40 };
 enum durability {
     DURABILITY_UNSAID,
     DURABILITY_NONE,   /* lost, and counted */
-    DURABILITY_REPLAY, /* workers keep them and send them again */
+    DURABILITY_REPLAY, /* the server's journal has them; workers keep them, too */
 };
 
 struct run {
@@ -179,6 +179,15 @@ static void make_scheduler(struct run *run)
     tell_job(run, place);
 }
 
+/* What a killed server's last checkpoint lacks it finds in its journal. A word of --server-options
+ * says where, or the folder of this run. */
+static bool keeps_journal(const struct run *run)
+{
+    return run->restarts > 0 && run->durability == DURABILITY_REPLAY &&
+           strstr(run->server_options, "--journal ") == NULL &&
+           strstr(run->server_options, "--journal=") == NULL;
+}
+
 static void make_server(struct run *run, uint32_t s)
 {
     struct weft_place *place = server_of(run, s);
@@ -199,6 +208,9 @@ static void make_server(struct run *run, uint32_t s)
             word(words, "%.*s", (int)bytes, at);
         }
         at += bytes;
+    }
+    if (keeps_journal(run)) {
+        word(words, "--journal=%s", run->folder);
     }
     word(words, "--port=%u", 0);
     tell_job(run, place);
@@ -639,7 +651,8 @@ int weft_cli_run(int argc, char **argv)
          "ends the run", WEFT_OPTION_U32, .value = &run.restarts, .max = 1000000},
         WEFT_DEATHS_OPTION(&run.on_death),
         {"durability", "WHAT", "with --restart, of pushes that a killed server's last checkpoint lacks:\n"
-         "replay = workers keep them and send them again; none = they are lost",
+         "replay = the server keeps a journal of them, and workers keep and send\n"
+         "again what that lacks; none = they are lost",
          WEFT_OPTION_CUSTOM, .value = &run.durability, .parse = parse_durability,
          .fallback = "replay when --server-options has --checkpoint, else none"},
         {"replay-bytes", "N", "memory of each worker for kept pushes: at least four times what it\n"

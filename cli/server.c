@@ -533,6 +533,11 @@ static int check_rest(const struct weft_command *command, struct server *server)
     if (server->checkpoints.restore && server->checkpoints.directory == NULL) {
         return weft_options_usage(command, "--restore needs --checkpoint: from where?");
     }
+    if (server->checkpoints.journal.directory != NULL && server->checkpoints.directory == NULL) {
+        return weft_options_usage(command, "--journal goes with --checkpoint: it keeps what came "
+                                           "after the newest one");
+    }
+    server->checkpoints.journal.job = weft_journal_job(server->membership.launch.job);
     if (server->keepalive_ms == UINT32_MAX) {
         server->keepalive_ms = server->on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;
     }
@@ -664,6 +669,7 @@ int weft_cli_server(int argc, char **argv)
          WEFT_OPTION_U32, .value = &server.idle_timeout_ms, .max = WEFT_JOB_SPAN_MS_MAX},
         WEFT_DEATHS_OPTION(&server.on_death),
         WEFT_CHECKPOINT_OPTIONS(&server.checkpoints),
+        WEFT_JOURNAL_OPTIONS(&server.checkpoints.journal),
         {"restore", NULL, "begin with the newest good checkpoint of --checkpoint, which may be of\n"
          "another number of shards", WEFT_OPTION_FLAG, .value = &server.checkpoints.restore},
         WEFT_METRICS_OPTIONS(&server.metrics_options),

@@ -10,13 +10,15 @@
  *     start C      a process begins behind clock C        issue C    the push of clock C begins
  *     ack C        it was answered                        lost N     pushes that restored shards lack
  *
- * check wants every row to count once; 0 times also where a process was killed between issue and ack,
- * and where a shard was restored from a checkpoint of an earlier clock: FOLDER/restored has a line
- * "SHARD CLOCK" for each time; with TALLY_REPLAY only of processes that died. Where no worker was killed, as many as the workers were told are lost.
+ * check wants every row to count once; 0 times also where a process was killed between issue and ack
+ * and its successor began behind that clock, and, without TALLY_REPLAY, where a shard was restored from
+ * a checkpoint of an earlier clock: FOLDER/restored has a line "SHARD CLOCK" for each time. Where no
+ * worker was killed, as many as the workers were told are lost.
  *
  * When the clocks of all are over, rank 0 pulls all rows into FOLDER/values; the others wait for it.
  *
  * TALLY_DIE="RANK CLOCK" kills the first process of that rank behind its push of that clock;
+ * TALLY_HOLD=CLOCK lets everybody wait for FOLDER/go behind their push of that clock;
  * TALLY_LATE=RANK lets a rank wait for FOLDER/late; with TALLY_TOGETHER nobody begins before all have
  * opened the table, with TALLY_ALONE rank 0 does not wait for the others' ends; TALLY_PAUSE_MS is the
  * time between two clocks, TALLY_MODE the consistency, TALLY_TRANSPORT and TALLY_PEER_MS are the
@@ -131,6 +133,14 @@ static void push(uint32_t rank, uint32_t clock)
     note("ack", clock);
 }
 
+/* What this process is waited for with may be gone meanwhile. */
+static void hold_if_asked(uint32_t clock)
+{
+    while (number_of("TALLY_HOLD", 0) == clock && !exists("go")) {
+        weft_ps_progress(ps, 10000000);
+    }
+}
+
 static void die_if_asked(uint32_t rank, uint32_t clock)
 {
     uint32_t who, when;
@@ -201,6 +211,7 @@ static int work(uint32_t clocks)
         uint32_t clock = weft_clock_ended(table) + 1;
         push(rank, clock);
         die_if_asked(rank, clock);
+        hold_if_asked(clock);
         must(weft_clock(table));
         note_lost();
         nanosleep(&pause, NULL);
@@ -227,8 +238,7 @@ static int work(uint32_t clocks)
 struct fate {
     bool issued;
     bool acked;
-    bool open;   /* a process ended between issue and ack: some of it may count */
-    bool orphan; /* of a process that ended before the last one of its rank began */
+    bool open; /* a process ended between issue and ack: some of it may count */
 };
 
 enum { RESTORES_MAX = 1000, SHARDS_MAX = 64 };
@@ -266,9 +276,6 @@ static void read_line(struct evidence *e, uint32_t rank, const char *what, uint6
             fate_of(e, rank, *under_way)->open = true;
         }
         *under_way = 0;
-        for (uint32_t c = 1; c <= e->clocks; c++) {
-            fate_of(e, rank, c)->orphan = fate_of(e, rank, c)->issued;
-        }
     } else if (strcmp(what, "lost") == 0) {
         e->told_lost += number;
     } else if (number <= e->clocks) {
@@ -323,10 +330,9 @@ static bool is_wrong(const struct evidence *e, uint32_t rank, uint32_t clock, ui
                      double value)
 {
     const struct fate *fate = fate_of(e, rank, clock);
-    /* With replay the process that pushed has it still, if it lives. */
-    bool may_be_lost = getenv("TALLY_REPLAY") == NULL || fate->orphan;
-    bool may_lack = fate->open || !fate->issued ||
-                    (may_be_lost && was_restored_before(e, shard, clock));
+    /* What was answered stays with replay, whoever dies. */
+    bool may_lack = !fate->acked;
+    may_lack |= getenv("TALLY_REPLAY") == NULL && was_restored_before(e, shard, clock);
     if (value == 1 || (value == 0 && may_lack)) {
         return false;
     }
@@ -337,7 +343,7 @@ static bool is_wrong(const struct evidence *e, uint32_t rank, uint32_t clock, ui
 
 static int judge(const struct evidence *e, FILE *values)
 {
-    uint32_t rank, clock, part, seen = 0, absent = 0, wrong = 0;
+    uint32_t rank, clock, part, seen = 0, absent = 0, unanswered = 0, wrong = 0;
     uint64_t lost = 0, last = UINT64_MAX;
     double value;
     static bool counted[SHARDS_MAX];
@@ -349,14 +355,16 @@ static int judge(const struct evidence *e, FILE *values)
         }
         seen++;
         absent += value == 0;
+        unanswered += value == 0 && !fate_of(e, rank, clock)->acked;
         wrong += is_wrong(e, rank, clock, shard, value);
         /* A push is one message for each shard. */
         lost += value == 0 && fate_of(e, rank, clock)->acked && !counted[shard];
         counted[shard] |= value == 0;
     }
     bool told = e->starts != e->workers || lost > 100 || lost == e->told_lost;
-    printf("%u rows, %u absent, %u wrong; %" PRIu64 " messages lost, %" PRIu64 " told%s\n", seen,
-           absent, wrong, lost, e->told_lost, told ? "" : ": NOT THE SAME");
+    printf("%u rows, %u absent, %u of these never answered, %u wrong; %" PRIu64
+           " messages lost, %" PRIu64 " told%s\n",
+           seen, absent, unanswered, wrong, lost, e->told_lost, told ? "" : ": NOT THE SAME");
     return seen == e->workers * e->clocks * PARTS && wrong == 0 && told ? 0 : 1;
 }
 

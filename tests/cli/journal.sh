@@ -1,0 +1,79 @@
+#!/bin/sh
+# A worker is killed, and servers before a checkpoint has what it pushed: it is there all the same,
+# once. Each step waits for the one before, so that every run does the same.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+TMPDIR=$tap_tmp
+export TMPDIR
+unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
+weft=$WEFT_BIN
+tally=$WEFT_TALLY_BIN
+unset MALLOC_PERTURB_
+
+# until_true <command...>
+until_true() {
+    tries=2400
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || return 1
+        sleep 0.05
+    done
+}
+
+# start <name> <mode> <durability> <word of the servers...>: 2 workers, 2 servers, 40 clocks; worker 1
+# dies behind its push of clock 15, and all wait behind those of clock 25
+start() {
+    name=$1
+    mkdir "$name"
+    TALLY_DIE="1 15" TALLY_HOLD=25 TALLY_MODE=$2 "$weft" run --peer-timeout 60 -n 2 -s 2 --restart 9 \
+        --durability "$3" --server-options "--checkpoint $PWD/$name.ckpt $4" -- \
+        "$tally" work "$name" 40 >"$name.out" 2>&1 &
+    run=$!
+}
+
+all_wait() { grep -q '^ack 25$' "$name/log.0" && grep -q '^ack 25$' "$name/log.1"; }
+
+# said <pattern>: how often it is in what the run says
+said() { grep -c "$1" "$name.out"; }
+
+more_than() { [ "$(said "$1")" -gt "$2" ]; }
+
+# kill_server <number>: and wait until another process is in its place
+kill_server() {
+    before=$(said "^weft run: server $1: shard $1: journal:")
+    kill -KILL "$(sed -n "s/^weft run: server $1: pid //p" "$name.out" | tail -n 1)"
+    until_true more_than "^weft run: server $1: shard $1: journal:" "$before"
+}
+
+finish() {
+    touch "$name/go"
+    wait "$run"
+}
+
+# exact: every row counts once, and there are all of them
+exact() {
+    TALLY_REPLAY=1 "$tally" check "$name" 2 40 2 >check.out && cat check.out &&
+        grep -q '^480 rows, 0 absent, 0 of these never answered, 0 wrong' check.out
+}
+
+for mode in bsp asp; do
+    start "$mode" $mode replay "--checkpoint-every 1000000"
+    tap_run "$mode: a worker dies, its successor goes on" until_true all_wait
+    tap_like "behind the clock that it had pushed for" "$(cat $mode/log.1)" '^start 15$'
+    tap_run "then a server dies, before any checkpoint" kill_server 0
+    tap_run "and again, and the other one" eval "kill_server 0 && kill_server 1"
+    tap_run "the job ends" finish
+    tap_run "every push counts once" exact
+done
+
+start between ssp:2 replay "--checkpoint-every 10"
+tap_run "a checkpoint before, none behind the worker's death" until_true all_wait
+tap_run "the servers die" eval "kill_server 0 && kill_server 1"
+tap_run "the job ends" finish
+tap_run "every push counts once" exact
+
+# What it costs to be without: the pushes are gone, and nothing counts twice.
+tap_run_fails "a journal needs checkpoints" 2 "$weft" server --journal here
+tap_like "in words" "$(cat run.out)" '--journal goes with --checkpoint'
+tap_done
