@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/prefetch.h"
+#include "base/units.h"
 #include "ps/table_internal.h"
 
 #include <stdlib.h>
@@ -55,18 +56,23 @@ static uint32_t updates_of(const struct weft_table *table, const struct weft_tab
 /* Counts that reach the threshold. */
 static uint32_t reaching(const uint32_t *counts, uint32_t n, uint64_t threshold)
 {
-    uint32_t reach = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        reach += counts[i] >= threshold;
+    uint32_t reach = 0, from = (uint32_t)threshold;
+    for (uint32_t i = 0; i < n && threshold <= UINT32_MAX; i++) {
+        reach += counts[i] >= from;
     }
     return reach;
 }
 
-/* The smallest above the present threshold that at most `top` counts reach. */
+/* The smallest above the present threshold that at most `top` counts reach. Nothing reaches what is
+ * above the highest count; rows that are pushed as often as each other come to one more each time. */
 static uint64_t next_threshold(const struct weft_hot *hot)
 {
     uint64_t low = hot->threshold; /* reached by too many, or not to be had */
-    uint64_t high = UINT64_C(1) << 32;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < hot->listed; i++) {
+        most = hot->counts[i] > most ? hot->counts[i] : most;
+    }
+    uint64_t high = weft_max_u64(low, most) + 1;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
         if (reaching(hot->counts, hot->listed, middle) <= hot->top) {

@@ -12,7 +12,7 @@
  * million of them were drawn.
  *
  *     Memory: 16 bytes x top for each table.  Cost: an addition and two comparisons an update;
- *     a rise reads 2 x top rows (a millisecond for 20,000), and at least `top` rows came before it.
+ *     a rise reads 2 x top rows (0.3 to 1 ms for 20,000), and at least `top` rows came before it.
  *
  * What it is not: a count of ids without a row. A row that is evicted takes its count with it, an id
  * that is not admitted has none (docs/TABLES.md); `exact` says whether either happened. Blocks of
