@@ -2,10 +2,12 @@
  * authenticated, beside a plain UDP program that moves the same bytes and a memcpy of them.
  *
  *   ps_rows [--rows N] [--dim N] [--keys N] [--ops N] [--rounds N] [--packet-bytes N] [--cpus two|one]
- *           [--only push|pull]
+ *           [--only push|pull] [--order made|mixed]
  *
  * Two loads: `rows` rows of `dim` floats an operation, drawn from a table of 100,000 rows in random
  * order; and `keys` keys of 1 float, the same ones each time, ascending, as ps-lite wants its keys.
+ * Rows are made in the order in which they are then asked for; with --order mixed in another one, so
+ * that nothing lies in line.
  * One operation at a time; an operation is timed from the call of weft_push or weft_pull until
  * weft_wait returns. A round measures weft's push, weft's pull, the plain program and memcpy in
  * turn, each `ops` times. Printed: the median over the rounds of (rows / median time of a round).
@@ -40,6 +42,7 @@ struct job {
     int cpus;
     bool pushes;
     bool pulls;
+    bool mixed;
 };
 
 /* One of the two. */
@@ -188,6 +191,33 @@ static void copy_ops(const struct job *job, struct load *load, size_t bytes)
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
+/* Each with one before it, drawn. */
+static void mix(uint64_t *ids, uint32_t count, uint64_t seed)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t other = (uint32_t)(weft_mix64(seed + i) % (i + 1));
+        uint64_t id = ids[i];
+        ids[i] = ids[other];
+        ids[other] = id;
+    }
+}
+
+/* Ids 0 .. count - 1, mixed up or in order. */
+static void load_init(struct load *load, const struct job *job, bool mixed)
+{
+    load->ids = calloc(load->ids_count, sizeof(*load->ids));
+    load->values = calloc((size_t)load->rows * load->dim, sizeof(*load->values));
+    load->op_us =
+        calloc(weft_max_u64(job->ops, load->ids_count / load->rows + 1), sizeof(*load->op_us));
+    WEFT_ASSERT(load->ids != NULL && load->values != NULL && load->op_us != NULL);
+    for (uint32_t i = 0; i < load->ids_count; i++) {
+        load->ids[i] = i;
+    }
+    if (mixed) {
+        mix(load->ids, load->ids_count, 0);
+    }
+}
+
 static bool flow_wanted(const struct job *job, int flow)
 {
     return flow == MEMCPY || (flow == PUSH || flow == UDP_PUSH ? job->pushes : job->pulls);
@@ -223,6 +253,9 @@ static void load_run(const struct job *job, struct weft_ps *ps, struct load *loa
     static double rate[FLOWS][BENCH_ROUNDS_MAX];
     static double ratio[FLOWS][BENCH_ROUNDS_MAX];
     weft_ops(ps, load, true, (load->ids_count + load->rows - 1) / load->rows); /* makes the rows */
+    if (job->mixed) {
+        mix(load->ids, load->ids_count, load->ids_count);
+    }
     for (uint32_t round = 0; round < job->rounds; round++) {
         for (int flow = 0; flow < FLOWS; flow++) {
             if (flow_wanted(job, flow)) {
@@ -249,21 +282,6 @@ static void load_run(const struct job *job, struct weft_ps *ps, struct load *loa
     }
 }
 
-/* Ids 0 .. count - 1, mixed up or in order. */
-static void load_init(struct load *load, const struct job *job, bool mixed)
-{
-    load->ids = calloc(load->ids_count, sizeof(*load->ids));
-    load->values = calloc((size_t)load->rows * load->dim, sizeof(*load->values));
-    load->op_us =
-        calloc(weft_max_u64(job->ops, load->ids_count / load->rows + 1), sizeof(*load->op_us));
-    WEFT_ASSERT(load->ids != NULL && load->values != NULL && load->op_us != NULL);
-    for (uint32_t i = 0; i < load->ids_count; i++) {
-        uint32_t other = mixed ? (uint32_t)(weft_mix64(i) % (i + 1)) : i;
-        load->ids[i] = load->ids[other];
-        load->ids[other] = i;
-    }
-}
-
 static void load_fini(struct load *load)
 {
     free(load->ids);
@@ -279,6 +297,11 @@ static bool number(const char *text, uint32_t least, uint32_t most, uint32_t *va
     return end != text && *end == '\0' && value >= least && value <= most;
 }
 
+static bool either(const char *text, const char *a, const char *b)
+{
+    return strcmp(text, a) == 0 || strcmp(text, b) == 0;
+}
+
 static bool parse(int argc, char **argv, struct job *job)
 {
     uint32_t packet_bytes = 0;
@@ -292,11 +315,12 @@ static bool parse(int argc, char **argv, struct job *job)
                : strcmp(name, "--rounds") == 0 ? number(text, 1, BENCH_ROUNDS_MAX, &job->rounds)
                : strcmp(name, "--packet-bytes") == 0 ? number(text, 256, 65000, &packet_bytes)
                : strcmp(name, "--udp-bytes") == 0 ? number(text, 256, DATAGRAM_MAX, &job->udp_bytes)
-               : strcmp(name, "--cpus") == 0
-                   ? strcmp(text, "one") == 0 || strcmp(text, "two") == 0
-                   : strcmp(name, "--only") == 0 &&
-                         (strcmp(text, "push") == 0 || strcmp(text, "pull") == 0);
+               : strcmp(name, "--cpus") == 0      ? either(text, "one", "two")
+               : strcmp(name, "--order") == 0
+                   ? either(text, "made", "mixed")
+                   : strcmp(name, "--only") == 0 && either(text, "push", "pull");
         job->cpus = strcmp(name, "--cpus") != 0 ? job->cpus : text[0] == 'o' ? 1 : 2;
+        job->mixed = strcmp(name, "--order") != 0 ? job->mixed : strcmp(text, "mixed") == 0;
         if (strcmp(name, "--only") == 0) {
             job->pushes = strcmp(text, "push") == 0;
             job->pulls = !job->pushes;
@@ -320,7 +344,7 @@ int main(int argc, char **argv)
         (void)fprintf(stderr,
                       "usage: ps_rows [--rows N] [--dim N] [--keys N] [--ops N] [--rounds N] "
                       "[--packet-bytes N]\n               [--udp-bytes N] [--cpus one|two] "
-                      "[--only push|pull]\n");
+                      "[--only push|pull] [--order made|mixed]\n");
         return 2;
     }
     bench_pin(job.cpus, 0);
