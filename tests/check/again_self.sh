@@ -15,6 +15,7 @@ cp "$tap_tmp/answer" "$tap_tmp/build/meson-logs/testlog.json"
 END
 chmod +x "$tap_tmp/bin/meson"
 PATH=$tap_tmp/bin:$PATH
+export AGAIN_PATIENCE=0
 
 # entry <suite> <name> <result> <return code> <output>
 entry() {
@@ -54,6 +55,14 @@ after "fails twice" "0 1 0" "cli_x "
 tap_is "and nothing is excused" "$(cat "$tap_tmp/said")" ""
 : >"$tap_tmp/answer"
 after "a second run without a result" "0 1 0" "cli_x "
+entry lab lab_x ERROR 1 "$bad" >"$tap_tmp/answer"
+entry lab lab_x ERROR 1 "$bad" >"$tap_tmp/first"
+after "a test of the lab that fails three times" "0 1 0" "lab_x lab_x "
+entry lab lab_x OK 0 "$good" >"$tap_tmp/answer"
+after "a test of the lab that passes the second time has no third" "1 0 0" "lab_x "
+AGAIN_PATIENCE=3 after "the wait for a calm machine ends" "1 0 0" "lab_x "
+entry lab lab_x ERROR -11 "$bad" >"$tap_tmp/answer"
+after "one that crashes the second time has no third either" "0 1 0" "lab_x "
 
 # run-tests with such a meson: its first status is explained by what then passed, and by nothing else.
 mkdir -p "$tap_tmp/tree/build/meson-logs"
