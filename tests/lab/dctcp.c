@@ -27,6 +27,8 @@
 
 enum { PORT = 7001 };
 
+static const double TURN_S = 0.05; /* one that lasts longer stood still */
+
 static double now_s(void)
 {
     struct timespec t;
@@ -98,15 +100,16 @@ static void look(const struct weft_dctcp *dctcp, struct seen *seen)
     }
 }
 
-/* Send as fast as it goes, receive in the same loop, and read the records every 20 ms. */
+/* Send as fast as it goes, receive in the same loop, and read the records every 20 ms. For so many
+ * seconds in which this process had its turn: while it stands still, it sends nothing. */
 static uint64_t transfer(int from, int to, double seconds, const struct weft_dctcp *dctcp,
                          struct seen *seen)
 {
     static char data[65536];
     uint64_t bytes = 0;
-    double end = now_s() + seconds;
     double looked = 0;
-    for (double now = now_s(); now < end; now = now_s()) {
+    double now = now_s();
+    while (seconds > 0) {
         struct pollfd fds[2] = {{.fd = from, .events = POLLOUT}, {.fd = to, .events = POLLIN}};
         if (poll(fds, 2, 20) < 0) {
             die("poll");
@@ -121,6 +124,9 @@ static uint64_t transfer(int from, int to, double seconds, const struct weft_dct
             look(dctcp, seen);
             looked = now;
         }
+        double after = now_s();
+        seconds -= fmin(after - now, TURN_S);
+        now = after;
     }
     /* What is on its way arrives, so that every mark has come back. */
     shutdown(from, SHUT_WR);

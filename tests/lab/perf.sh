@@ -4,6 +4,10 @@
 # and `weft perf compare` brings networks up and puts them away. No time is judged here.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/lab/lab.sh
+. "$WEFT_SOURCE_ROOT/tests/lab/lab.sh"
+# shellcheck source=tests/lab/judge.sh
+. "$WEFT_SOURCE_ROOT/tests/lab/judge.sh"
 unset WEFT_JOB_KEY WEFT_LAB
 lab=perf-$$
 if ! "$WEFT_BIN" lab up $lab --hosts 4 --rate 200mbit --buffer 64kb --loss 0.02 \
@@ -21,12 +25,12 @@ incast() {
     cp "$tap_tmp/run.out" "$tap_tmp/json"
 }
 
-# 72 packets of 1,408 bytes and 106 of headers; 200 Mbit/s.
+# 72 packets of 1,408 bytes, the first with 106 of headers, the others with 82; 200 Mbit/s.
 incast "weft"
 tap_run "names the network and its ideal time" jq -e --arg lab $lab '
     .lab == $lab and .topology == "star" and .rate_bps == 200000000 and .loss == 0.02 and
     .buffer == 65536 and .base_rtt_ms > 0 and .packet_payload_bytes == 1408 and
-    (.ideal_ms - .base_rtt_ms - 3 * (100000 + 72 * 106) * 8 / 200000 | fabs) < 1e-6 and
+    (.ideal_ms - .base_rtt_ms - 3 * (100000 + 106 + 71 * 82) * 8 / 200000 | fabs) < 1e-6 and
     (.p99_ratio - .round_ms.p99 / .ideal_ms | fabs) < 1e-9' "$tap_tmp/json"
 tap_run "the link was crossed: no round is shorter than its bytes allow" jq -e '
     .round_ms.p50 > 0.9 * .ideal_ms' "$tap_tmp/json"
@@ -44,7 +48,7 @@ else
 fi
 incast "weft in mode none has no tags" --security none
 tap_run "and a shorter ideal" jq -e '
-    (.ideal_ms - .base_rtt_ms - 3 * (100000 + 72 * 90) * 8 / 200000 | fabs) < 1e-6' "$tap_tmp/json"
+    (.ideal_ms - .base_rtt_ms - 3 * (100000 + 90 + 71 * 66) * 8 / 200000 | fabs) < 1e-6' "$tap_tmp/json"
 incast "a bound" --bound 0.1
 tap_run "lets losses be" jq -e '
     .delivered_fraction.mean < 1 and .delivered_fraction.min >= 0.9' "$tap_tmp/json"
@@ -54,7 +58,14 @@ incast "plain TCP, least timeout 5 ms" --transport tcp-raw --tcp-cc reno --tcp-r
 tap_run "its ideal, its losses, its timeout" jq -e '
     (.ideal_ms - .base_rtt_ms - 3 * (100000 + 70 * 66) * 8 / 200000 | fabs) < 1e-6 and
     .delivered_fraction.min == 1 and .retransmitted_packets > 0 and .cc == "reno" and
-    .tcp_rto_min_ms == 5 and .rto_ms >= 5 and .rto_ms < 150' "$tap_tmp/json"
+    .tcp_rto_min_ms == 5 and .rto_ms >= 5' "$tap_tmp/json"
+short() { # the kernel's own least timeout is 200 ms; what was measured of a link that stood still is added
+    "$WEFT_BIN" perf incast --lab $lab --senders 3 --bytes 100000 --rounds 10 --transport tcp-raw \
+        --tcp-cc reno --tcp-rto-min 5 --json >"$tap_tmp/json" 2>&1
+    seen="$(jq .rto_ms "$tap_tmp/json") ms"
+    jq -e '.rto_ms < 150' "$tap_tmp/json" >/dev/null
+}
+judge "and it is in use" short
 # All of it is in the senders' buffers at once; what is lost of it is sent again later, and counts. Of 60
 # segments none is lost in three rounds of ten.
 tries=0
@@ -68,8 +79,14 @@ tap_is "plain TCP's last round counts" "$((resent > 0))" 1
 incast "weft over TCP" --transport tcp
 tap_run "delivers all" jq -e '.delivered_fraction.min == 1 and .ideal_ms > 0' "$tap_tmp/json"
 incast "plain UDP" --transport udp-raw
-tap_run "does not" jq -e '.delivered_fraction.mean < 1 and .delivered_fraction.mean > 0.1' \
-    "$tap_tmp/json"
+tap_run "does not" jq -e '.delivered_fraction.mean < 1' "$tap_tmp/json"
+most() {
+    "$WEFT_BIN" perf incast --lab $lab --senders 3 --bytes 100000 --rounds 10 --transport udp-raw --json \
+        >"$tap_tmp/json" 2>&1
+    seen=$(jq .delivered_fraction.mean "$tap_tmp/json")
+    jq -e '.delivered_fraction.mean > 0.1' "$tap_tmp/json" >/dev/null
+}
+judge "but some of it" most
 tap_run "three senders, two of them on the receiver's host" "$WEFT_BIN" perf incast --lab $lab \
     --hosts 0,0,0,1 --senders 3 --bytes 100000 --rounds 3 --transport tcp-raw --tcp-cc reno --json
 tap_run "one message crosses the link" jq -e '
@@ -108,11 +125,14 @@ tap_run "links of two rates have no ideal" "$WEFT_BIN" lab run --hosts 2 --uplin
 tap_is "TCP has kept nothing from one run for the next" \
     "$("$WEFT_BIN" lab exec $lab 1 -- ip tcp_metrics show 2>&1)" ""
 
-# The lab ends under a run.
+# The lab ends under a run: when a megabyte has come to the receiver.
+received() { "$WEFT_BIN" lab exec $lab 0 -- cat /sys/class/net/eth0/statistics/rx_bytes; }
+before=$(received)
+under_way() { [ "$(received)" -gt "$((before + 1000000))" ]; }
 "$WEFT_BIN" perf incast --lab $lab --senders 3 --bytes 20000 --rounds 1000000 >"$tap_tmp/out" \
     2>"$tap_tmp/err" &
 perf=$!
-sleep 1
+lab_until 120 under_way
 "$WEFT_BIN" lab down $lab >/dev/null
 wait $perf
 tap_is "the lab ends: so does the run, as a failure" $? 1

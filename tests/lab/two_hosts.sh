@@ -46,7 +46,7 @@ run() {
     server=$!
     tries=0
     until grep -q '^shard 0' "$tap_tmp/server" || ! kill -0 "$server" 2>/dev/null ||
-        [ "$tries" = 200 ]; do
+        [ "$tries" = 2400 ]; do
         tries=$((tries + 1))
         sleep 0.05
     done
