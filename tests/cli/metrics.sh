@@ -129,8 +129,12 @@ fetch "${at%/metrics}/targets" >targets.json
 tap_run "Prometheus can find them" jq -e 'map(.labels.role) == ["server", "worker"] and
     all(.targets | length == 1 and (.[0] | test("^127.0.0.1:[0-9]+$")))' targets.json
 top_at=${at#http://}
-found() { "$WEFT_BIN" top --once "${top_at%/metrics}" | grep "^weft top: 1 server, 1 worker, 0 gone"; }
-tap_run "and weft top does" wait_for found
+# found <line>: weft top shows it, once everybody has answered in time
+found() {
+    "$WEFT_BIN" top --once "${top_at%/metrics}" >top.txt
+    grep -q "$1" top.txt
+}
+tap_run "and weft top does" wait_for found "^weft top: 1 server, 1 worker, 0 gone"
 kill "$train"
 wait "$train" 2>/dev/null
 
@@ -150,8 +154,7 @@ fetch "${at%/metrics}/targets" >targets.json
 tap_run "Prometheus can find the others" jq -e 'map(.labels.role) == ["scheduler", "server"]' \
     targets.json
 top_at=${at#http://}
-"$WEFT_BIN" top --once "${top_at%/metrics}" >top.txt
-tap_like "and so can weft top" "$(cat top.txt)" "^weft top: 1 server, 0 workers, 0 gone"
+tap_run "and so can weft top" wait_for found "^weft top: 1 server, 0 workers, 0 gone"
 tap_like "the coordinator, too" "$(cat top.txt)" "^SCHEDULER"
 : >over
 wait "$job"
@@ -165,10 +168,9 @@ at=$(sed -n 's/^metrics: //p' load.err)
 tap_run "its workers push" wait_for at_least 1 "$at" weft_client_messages_total kind=push
 tap_run "and pull" wait_for at_least 1 "$at" weft_load_request_latency_seconds_count kind=pull
 cp scrape.txt load.txt
-tap_is "all of them" "$(value load.txt weft_load_workers state=connected)" 3
+tap_run "all of them" wait_for at_least 3 "$at" weft_load_workers state=connected
 top_at=${at#http://}
-"$WEFT_BIN" top --once "${top_at%/metrics}" >top.txt
-tap_like "weft top has a line for it" "$(cat top.txt)" "^${top_at%/metrics}  *3 "
+tap_run "weft top has a line for it" wait_for found "^${top_at%/metrics}  *3 "
 kill "$load"
 wait "$load"
 tap_is "a scrape does not keep it from ending" $? 0

@@ -130,7 +130,7 @@ tap_port() {
         tap_port=$((10000 + tap_draw % 20000))
         grep -q "$(printf ':%04X ' $tap_port)" /proc/net/udp* /proc/net/tcp* || break
     done
-    echo $tap_port
+    echo "$tap_port"
 }
 
 tap_done() {
