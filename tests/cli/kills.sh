@@ -107,7 +107,7 @@ wait_for() {
     done
 }
 train() {
-    timeout $patience "$weft" run --peer-timeout 60 -n 2 -s 2 --restart 20 --server-options \
+    timeout $patience "$weft" run --peer-timeout 60 -n 2 -s 2 --restart 20 --durability replay --server-options \
         "--checkpoint $PWD/checkpoints --checkpoint-every 20" -- \
         "$weft" worker --peer-timeout 60 --epochs 3 >job.log 2>&1 &
     run=$!
