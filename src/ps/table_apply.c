@@ -5,8 +5,10 @@
 
 #include <string.h>
 
-/* Rows ahead of the one at work whose lines are asked for. */
-enum { AHEAD = 8 };
+enum {
+    AHEAD = 8, /* rows ahead of the one at work whose lines are asked for */
+    SPAN = 16, /* rows between two questions whether one has come to the threshold of ps/hot.h */
+};
 
 void weft_table_set_averaged(struct weft_table *table, uint32_t workers)
 {
@@ -144,7 +146,9 @@ uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *c
     return applied;
 }
 
-/* A row of the chunk has come to the threshold of ps/hot.h: rare, and so not in the loop. */
+/* A row of these has come to the threshold of ps/hot.h: rare, and so not in the loop. Of these, and
+ * not of the chunk: of 2,000 rows some 15 come to it while a table is young, and a second look at
+ * all of them was a fifth of the work. */
 static void look_at_all(struct weft_table *table, struct weft_table_row *const *rows,
                         uint32_t count)
 {
@@ -166,40 +170,44 @@ static void look_at_all(struct weft_table *table, struct weft_table_row *const *
         const uint32_t at = adds ? table->sums_at : 0, now = table->now;                           \
         const float rate = table->spec.learning_rate, divisor = (float)table->averaged;            \
         const bool watched = table->watch != NULL && (!adds || table->watch->is_cut);              \
-        const uint64_t hot_from = table->hot.threshold;                                            \
-        uint32_t applied = 0, reached = 0;                                                         \
-        for (uint32_t i = 0; i < count; i++, blocks += sizeof(float) * dim) {                      \
-            struct weft_table_row *row = rows[i];                                                  \
-            if (i + AHEAD < count) {                                                               \
-                prefetch_row(table, rows[i + AHEAD]);                                              \
-            }                                                                                      \
-            if (row == NULL) {                                                                     \
-                continue;                                                                          \
-            }                                                                                      \
-            if (watched) {                                                                         \
-                table_row_changes(table, row);                                                     \
-            }                                                                                      \
-            float *restrict values = table_weights(row) + at;                                      \
-            float gradient[(dim_known) == 0 ? WEFT_RPC_BLOCK_FLOATS : (dim_known)];                \
-            memcpy(gradient, blocks, sizeof(float) * dim);                                         \
-            if (adds) {                                                                            \
-                for (uint32_t k = 0; k < dim; k++) {                                               \
-                    values[k] += gradient[k];                                                      \
+        uint32_t applied = 0;                                                                      \
+        for (uint32_t from = 0, to; from < count; from = to) {                                     \
+            const uint64_t hot_from = table->hot.threshold;                                        \
+            uint32_t reached = 0;                                                                  \
+            to = count - from > SPAN ? from + SPAN : count;                                        \
+            for (uint32_t i = from; i < to; i++, blocks += sizeof(float) * dim) {                  \
+                struct weft_table_row *row = rows[i];                                              \
+                if (i + AHEAD < count) {                                                           \
+                    prefetch_row(table, rows[i + AHEAD]);                                          \
                 }                                                                                  \
-                table_touch(table, row);                                                           \
-            } else {                                                                               \
-                for (uint32_t k = 0; k < dim; k++) {                                               \
-                    float g = gradient[k] / divisor;                                               \
-                    values[k] -= rate * g;                                                         \
+                if (row == NULL) {                                                                 \
+                    continue;                                                                      \
                 }                                                                                  \
+                if (watched) {                                                                     \
+                    table_row_changes(table, row);                                                 \
+                }                                                                                  \
+                float *restrict values = table_weights(row) + at;                                  \
+                float gradient[(dim_known) == 0 ? WEFT_RPC_BLOCK_FLOATS : (dim_known)];            \
+                memcpy(gradient, blocks, sizeof(float) * dim);                                     \
+                if (adds) {                                                                        \
+                    for (uint32_t k = 0; k < dim; k++) {                                           \
+                        values[k] += gradient[k];                                                  \
+                    }                                                                              \
+                    table_touch(table, row);                                                       \
+                } else {                                                                           \
+                    for (uint32_t k = 0; k < dim; k++) {                                           \
+                        float g = gradient[k] / divisor;                                           \
+                        values[k] -= rate * g;                                                     \
+                    }                                                                              \
+                }                                                                                  \
+                row->clock = now;                                                                  \
+                row->count += row->count < UINT32_MAX;                                             \
+                reached |= table_hot_reaches(row, hot_from);                                       \
+                applied++;                                                                         \
             }                                                                                      \
-            row->clock = now;                                                                      \
-            row->count += row->count < UINT32_MAX;                                                 \
-            reached |= table_hot_reaches(row, hot_from);                                           \
-            applied++;                                                                             \
-        }                                                                                          \
-        if (reached) {                                                                             \
-            look_at_all(table, rows, count);                                                       \
+            if (reached) {                                                                         \
+                look_at_all(table, rows + from, to - from);                                        \
+            }                                                                                      \
         }                                                                                          \
         table->hot.updates += applied;                                                             \
         return applied;                                                                            \
