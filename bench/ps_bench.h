@@ -55,6 +55,7 @@ struct bench_server {
     pthread_cond_t opened;
     uint16_t port; /* 0 = not open yet */
     atomic_bool stop;
+    struct weft_provider *provider;
     struct weft_driver *driver;
     struct weft_shard *shard;
     struct weft_msgr msgr;
@@ -101,6 +102,7 @@ static inline struct weft_provider *bench_server_open(struct bench_server *serve
     driver.udp.ep.peers_max = 8;
     driver.udp.ep.expects_max = weft_shard_expects_max(&shard);
     driver.udp.ep.mode = WEFT_MODE_AUTH;
+    driver.udp.lockstep = WEFT_UDP_LOCKSTEP;
     driver.udp.loopback_packet_bytes =
         server->packet_bytes > 0 ? server->packet_bytes : WEFT_UDP_LOOPBACK_BYTES;
     memcpy(driver.udp.ep.psk, bench_key, sizeof(bench_key));
@@ -119,7 +121,7 @@ static inline void *bench_server_run(void *arg)
 {
     struct bench_server *server = arg;
     bench_pin(server->cpus, 1);
-    struct weft_provider *provider = bench_server_open(server);
+    server->provider = bench_server_open(server);
     pthread_mutex_lock(&server->lock);
     server->port = weft_driver_port(server->driver);
     pthread_cond_signal(&server->opened);
@@ -128,12 +130,6 @@ static inline void *bench_server_run(void *arg)
         (void)weft_driver_step(server->driver, weft_shard_has_work(server->shard) ? 0 : WEFT_NEVER,
                                bench_serve, server);
     }
-    weft_driver_close(server->driver);
-    for (void *slab; (slab = weft_shard_take_slab(server->shard)) != NULL;) {
-        free(slab);
-    }
-    weft_shard_free(server->shard);
-    weft_provider_free(provider);
     return NULL;
 }
 
@@ -154,6 +150,12 @@ static inline void bench_server_stop(struct bench_server *server)
     atomic_store(&server->stop, true);
     weft_driver_wake(server->driver);
     (void)pthread_join(server->thread, NULL);
+    weft_driver_close(server->driver);
+    for (void *slab; (slab = weft_shard_take_slab(server->shard)) != NULL;) {
+        free(slab);
+    }
+    weft_shard_free(server->shard);
+    weft_provider_free(server->provider);
 }
 
 /* ---- a worker -------------------------------------------------------------------------------- */

@@ -65,6 +65,7 @@ static struct weft_driver_config driver_config(const struct weft_shard_thread_co
     }
     driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, config->shard);
     driver.udp.loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
+    driver.udp.lockstep = WEFT_UDP_LOCKSTEP;
     driver.udp.ep.accept = 1;
     driver.udp.ep.senders_expected = (uint16_t)config->workers; /* a round is all of them at once */
     driver.udp.ep.credit_share = config->credit_share;

@@ -180,6 +180,7 @@ static void driver_config(const struct weft_ps *ps, const struct weft_ps_config 
                                           .rank = ps->worker,
                                           .seed = config->inject_seed};
     udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
+    udp->lockstep = WEFT_UDP_LOCKSTEP;
     udp->hold_ns = config->thread ? 0 : WEFT_UDP_HOLD_NS;
     udp->ep.name = weft_rpc_name(WEFT_ROLE_WORKER, ps->worker);
     udp->ep.peers_max = ps->shards + PEERS_SPARE;

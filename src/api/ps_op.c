@@ -114,9 +114,10 @@ weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
     if (ticket == NULL) {
         return no_such_op(ps);
     }
-    uint64_t end_ns = weft_time_add(weft_clock_now_ns(), timeout_ns);
+    bool timed = timeout_ns != WEFT_NEVER;
+    uint64_t end_ns = timed ? weft_time_add(weft_clock_now_ns(), timeout_ns) : WEFT_NEVER;
     while (!weft_ps_op_done(ps->client, ticket->op, &result)) {
-        uint64_t now_ns = weft_clock_now_ns();
+        uint64_t now_ns = timed ? weft_clock_now_ns() : 0;
         uint32_t shard;
         if (weft_api_ps_any_lost(ps, &shard)) {
             return give_up(ps, ticket, shard, result_p);

@@ -59,7 +59,7 @@ static void take(struct weft_rx *rx, struct weft_probe *probe)
     const struct weft_rx_buffer *buffers;
     uint32_t count;
     uint64_t now_ns;
-    (void)weft_rx_batch(rx, &counters, &now_ns, &buffers, &count);
+    (void)weft_rx_batch(rx, false, &counters, &now_ns, &buffers, &count);
     for (uint32_t i = 0; i < count; i++) {
         if (buffers[i].count == 0) {
             continue;

@@ -100,16 +100,29 @@ void weft_sleeper_prepare(struct weft_sleeper *sleeper, uint64_t until_ns)
     if (until_ns < sleeper->armed_ns || sleeper->armed_ns <= weft_clock_now_ns()) {
         arm(sleeper, until_ns);
     }
-    if (atomic_exchange(&sleeper->woken, 0) != 0) {
-        (void)read_off(sleeper->wake_fd);
+    (void)weft_sleeper_woken(sleeper);
+}
+
+bool weft_sleeper_woken(struct weft_sleeper *sleeper)
+{
+    if (atomic_load(&sleeper->woken) == 0) {
+        return false;
     }
+    atomic_store(&sleeper->woken, 0); /* as in sleep: before it is read off */
+    (void)read_off(sleeper->wake_fd);
+    return true;
+}
+
+void weft_sleeper_note_wake(struct weft_sleeper *sleeper)
+{
+    atomic_store(&sleeper->woken, 1);
 }
 
 void weft_sleeper_wake(struct weft_sleeper *sleeper)
 {
     int before = errno;
     uint64_t one = 1;
-    atomic_store(&sleeper->woken, 1);
+    weft_sleeper_note_wake(sleeper);
     /* Fails only when the count is at its top, and then the sleep ends anyhow. */
     ssize_t wrote = write(sleeper->wake_fd, &one, sizeof(one));
     (void)wrote;

@@ -45,6 +45,12 @@ bool weft_sleeper_sleep(struct weft_sleeper *sleeper, uint64_t until_ns);
  * the last call is taken off. until_ns as for sleep, and not past. */
 void weft_sleeper_prepare(struct weft_sleeper *sleeper, uint64_t until_ns);
 
+/* True when a wake came since the last sleep or call of this: it is taken off. */
+bool weft_sleeper_woken(struct weft_sleeper *sleeper);
+
+/* The half of a wake that weft_sleeper_woken and busy polling see. */
+void weft_sleeper_note_wake(struct weft_sleeper *sleeper);
+
 /* End the sleep that goes on, or the next one. */
 void weft_sleeper_wake(struct weft_sleeper *sleeper);
 

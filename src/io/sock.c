@@ -202,9 +202,8 @@ weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_
         (void)close(fd);
         return status;
     }
-    struct weft_addr bound_addr;
-    weft_sock_addr_canonical(&bound, &bound_addr);
-    facts.port = weft_sock_addr_port(&bound_addr);
+    weft_sock_addr_canonical(&bound, &facts.bound);
+    facts.port = weft_sock_addr_port(&facts.bound);
     *fd_p = fd;
     *facts_p = facts;
     return WEFT_OK;

@@ -49,6 +49,7 @@ struct weft_sock_facts {
     bool timestamps;
     bool ecn;
     uint16_t port;
+    struct weft_addr bound; /* with the port */
 };
 
 struct weft_sock_request {

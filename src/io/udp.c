@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "io/hold.h"
+#include "io/lockstep.h"
 #include "io/sleeper.h"
 #include "io/sock.h"
 #include "io/udp_err.h"
@@ -32,6 +33,9 @@ static const uint64_t close_wait_ns = 50 * WEFT_NS_PER_MS;
 struct weft_udp {
     int socket_fd;
     struct weft_sleeper sleeper;
+    struct weft_lockstep lockstep;
+    bool slept; /* this step, and not inside the receive call */
+    uint64_t taken_ns; /* when the last batch came out of the socket */
     bool more_to_receive; /* the last batch was full */
     bool more_to_send;    /* the last flush stopped at its limit */
     uint32_t timers_put_off; /* batches since the timers were due */
@@ -104,6 +108,10 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     if (status != WEFT_OK) {
         return weft_io_fail(error, status, "epoll, eventfd and timerfd: %s", strerror(errno));
     }
+    if (config->lockstep > 0 && weft_sock_addr_is_loopback(&addr) && config->loss.loss_ppm == 0) {
+        (void)!weft_lockstep_open(&udp->lockstep, udp->socket_fd, &udp->facts.bound,
+                                  config->lockstep);
+    }
     status = weft_rx_new(udp->socket_fd, &udp->rx);
     if (status != WEFT_OK) {
         return weft_io_fail(error, status, "no memory for receive buffers");
@@ -164,6 +172,7 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
     }
     udp->socket_fd = -1;
     weft_sleeper_init(&udp->sleeper);
+    weft_lockstep_init(&udp->lockstep);
     weft_status status = open_parts(config, udp, error);
     if (status == WEFT_OK && config->hold_ns > 0) {
         status = open_hold(config, udp, error);
@@ -186,11 +195,10 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
 
 /* ---- the crank ------------------------------------------------------------------------------- */
 
-static void flush(struct weft_udp *udp)
+static void flush(struct weft_udp *udp, uint64_t now_ns)
 {
     udp->more_to_send = false;
     for (int batch = 0; batch < FLUSH_BATCHES_MAX; batch++) {
-        uint64_t now_ns = weft_clock_now_ns();
         uint32_t count = 0;
         while (count < WEFT_TX_BATCH && weft_ep_send(udp->ep, now_ns, &udp->bursts[count]) > 0) {
             count++;
@@ -208,6 +216,7 @@ static void flush(struct weft_udp *udp)
         if (count < WEFT_TX_BATCH) {
             return;
         }
+        now_ns = weft_clock_now_ns();
     }
     udp->more_to_send = true;
 }
@@ -215,7 +224,7 @@ static void flush(struct weft_udp *udp)
 static void flush_all(struct weft_udp *udp)
 {
     do {
-        flush(udp);
+        flush(udp, weft_clock_now_ns());
     } while (udp->more_to_send);
 }
 
@@ -228,6 +237,9 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
                         weft_udp_handler *handler, void *arg)
 {
     uint32_t at = 0;
+    if (weft_lockstep_is_wake(&udp->lockstep, &buffer->from, buffer->count)) {
+        return;
+    }
     do { /* an empty datagram is one too */
         uint32_t left = buffer->count - at;
         uint32_t bytes = left < buffer->segment_bytes ? left : buffer->segment_bytes;
@@ -245,16 +257,16 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
 }
 
 /* One batch from the socket to the endpoint. Returns its datagrams. */
-static uint32_t receive(struct weft_udp *udp, weft_udp_handler *handler, void *arg)
+static uint32_t receive(struct weft_udp *udp, bool sleep, weft_udp_handler *handler, void *arg)
 {
     const struct weft_rx_buffer *buffers;
     uint32_t count;
-    uint64_t now_ns;
     uint64_t before = udp->counters.datagrams_received;
-    uint32_t received = weft_rx_batch(udp->rx, &udp->counters, &now_ns, &buffers, &count);
+    uint32_t received =
+        weft_rx_batch(udp->rx, sleep, &udp->counters, &udp->taken_ns, &buffers, &count);
     udp->more_to_receive = received == WEFT_RX_SLOTS;
     for (uint32_t i = 0; i < count; i++) {
-        take_buffer(udp, &buffers[i], now_ns, handler, arg);
+        take_buffer(udp, &buffers[i], udp->taken_ns, handler, arg);
     }
     return (uint32_t)(udp->counters.datagrams_received - before);
 }
@@ -265,7 +277,7 @@ static uint32_t busy_poll(struct weft_udp *udp, uint64_t until_ns, weft_udp_hand
 {
     uint64_t end_ns = weft_min_u64(until_ns, weft_clock_now_ns() + udp->busy_poll_ns);
     while (atomic_load(&udp->sleeper.woken) == 0 && weft_clock_now_ns() < end_ns) {
-        uint32_t taken = receive(udp, handler, arg);
+        uint32_t taken = receive(udp, false, handler, arg);
         if (taken > 0) {
             return taken;
         }
@@ -273,15 +285,33 @@ static uint32_t busy_poll(struct weft_udp *udp, uint64_t until_ns, weft_udp_hand
     return 0;
 }
 
+/* Sleep inside the receive call. True when the step need not sleep any more. */
+static bool receive_asleep(struct weft_udp *udp, weft_udp_handler *handler, void *arg,
+                           uint32_t *taken_p)
+{
+    uint32_t taken = 0;
+    weft_lockstep_begin(&udp->lockstep);
+    if (atomic_load(&udp->sleeper.woken) == 0) {
+        udp->counters.sleeps++;
+        udp->counters.sleeps_receiving++;
+        taken = receive(udp, true, handler, arg);
+    }
+    weft_lockstep_end(&udp->lockstep);
+    bool woken = weft_sleeper_woken(&udp->sleeper);
+    udp->counters.wakes += woken;
+    weft_lockstep_note(&udp->lockstep, taken > 0);
+    *taken_p = taken;
+    return taken > 0 || woken;
+}
+
 /* Sleep as long as nothing has to be done; returns datagrams that busy polling took already. */
-static uint32_t wait(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,
-                     void *arg)
+static uint32_t wait(struct weft_udp *udp, uint64_t now_ns, uint64_t timeout_ns,
+                     weft_udp_handler *handler, void *arg)
 {
     if (timeout_ns == 0 || udp->more_to_receive || udp->more_to_send) {
         return 0;
     }
     uint64_t until_ns = weft_ep_deadline(udp->ep);
-    uint64_t now_ns = weft_clock_now_ns();
     until_ns = weft_min_u64(until_ns, weft_time_add(now_ns, timeout_ns));
     if (until_ns > now_ns && udp->busy_poll_ns > 0) {
         uint32_t taken = busy_poll(udp, until_ns, handler, arg);
@@ -290,7 +320,14 @@ static uint32_t wait(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler
         }
         now_ns = weft_clock_now_ns();
     }
+    if (until_ns > now_ns && weft_lockstep_due(&udp->lockstep, until_ns - now_ns)) {
+        uint32_t taken;
+        if (receive_asleep(udp, handler, arg, &taken)) {
+            return taken;
+        }
+    }
     if (until_ns > now_ns) {
+        udp->slept = true;
         udp->counters.sleeps++;
         udp->counters.wakes += weft_sleeper_sleep(&udp->sleeper, until_ns);
     }
@@ -325,7 +362,7 @@ static void leave(struct weft_udp *udp, uint64_t now_ns)
     bool may_wait = udp->hold != NULL && weft_ep_only_done(udp->ep);
     bool later = may_wait && weft_hold_worth(udp->hold);
     if (!later) {
-        flush(udp);
+        flush(udp, weft_clock_now_ns());
     }
     observe(udp, false);
     if (may_wait) {
@@ -337,18 +374,23 @@ static void leave(struct weft_udp *udp, uint64_t now_ns)
 uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,
                        void *arg)
 {
+    uint64_t now_ns = weft_clock_now_ns();
     if (udp->hold != NULL) {
-        weft_hold_back(udp->hold, weft_clock_now_ns());
+        weft_hold_back(udp->hold, now_ns);
     }
-    flush(udp);
-    uint32_t taken = wait(udp, timeout_ns, handler, arg);
+    flush(udp, now_ns);
+    udp->slept = false;
+    uint32_t taken = wait(udp, now_ns, timeout_ns, handler, arg);
     if (taken == 0) {
-        taken = receive(udp, handler, arg);
+        taken = receive(udp, false, handler, arg);
+    }
+    if (udp->slept) {
+        weft_lockstep_note(&udp->lockstep, taken > 0);
     }
     if (weft_udp_errors_read(&udp->errors, udp->ep, &udp->counters)) {
         udp->sender.gso = udp->gso_before;
     }
-    uint64_t now_ns = weft_clock_now_ns();
+    now_ns = taken > 0 ? udp->taken_ns : weft_clock_now_ns(); /* reading it costs, too */
     timers(udp, now_ns);
     handler(arg, now_ns);
     leave(udp, now_ns);
@@ -373,7 +415,9 @@ bool weft_udp_rest(struct weft_udp *udp, uint64_t until_ns)
 
 void weft_udp_wake(struct weft_udp *udp)
 {
-    weft_sleeper_wake(&udp->sleeper);
+    weft_sleeper_note_wake(&udp->sleeper);
+    weft_lockstep_wake(&udp->lockstep);
+    weft_sleeper_wake(&udp->sleeper); /* last: who is woken may close at once */
 }
 
 void weft_udp_idle(struct weft_udp *udp)

@@ -38,6 +38,9 @@ struct weft_udp_config {
     uint32_t socket_buffer_bytes; /* asked for, each way; weft_udp_facts: granted */
     uint16_t loopback_packet_bytes; /* ep.packet_bytes where host is a loopback address, which takes
                                      * any; 0 (default) = ep.packet_bytes there, too */
+    uint32_t lockstep; /* > 0 (WEFT_UDP_LOCKSTEP): on a loopback address, when so many sleeps in a row
+                        * were ended by a datagram, sleep inside the receive call, which may miss a
+                        * deadline by a tick of the kernel's clock. 0 (default): always by the clock */
     uint64_t hold_ns; /* > 0: when a step ends and all that there is to say is that a message has
                        * arrived, it waits for the next step, if that came within so long the last
                        * time; without one a thread says it after 2 to 4 ms. 0 (default): it is said
@@ -58,6 +61,9 @@ enum { WEFT_UDP_LOOPBACK_BYTES = 32768 };
  * use a row, with room for other processes; below what the server waits before it asks. */
 #define WEFT_UDP_HOLD_NS (100 * WEFT_NS_PER_US)
 
+/* lockstep for both ends of a parameter server. */
+enum { WEFT_UDP_LOCKSTEP = 32 };
+
 /* Cumulative since open. What the endpoint dropped is in weft_ep_counters. */
 struct weft_udp_counters {
     uint64_t datagrams_received; /* after the split of merged ones, injected drops included */
@@ -77,6 +83,7 @@ struct weft_udp_counters {
     uint64_t recv_calls;    /* system calls */
     uint64_t send_calls;
     uint64_t sleeps;
+    uint64_t sleeps_receiving; /* of these, inside the receive call */
     uint64_t wakes;     /* sleeps ended by weft_udp_wake */
     uint64_t held;      /* steps that left a DONE for the next */
     uint64_t held_said; /* times that the thread spoke: there was no next step for long */

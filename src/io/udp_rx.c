@@ -15,11 +15,13 @@ enum {
     /* GRO size, arrival stamp, ECN field, overflow count. */
     CONTROL_BYTES = CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct timespec)) +
                     CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint32_t)),
+    SINGLES_MIN = 8,
 };
 
 struct weft_rx {
     int fd;
     uint32_t overflow_seen; /* the kernel's 32-bit count, as last reported */
+    uint32_t singles;       /* batches of one buffer in a row */
     struct mmsghdr messages[WEFT_RX_SLOTS];
     struct iovec iov[WEFT_RX_SLOTS];
     struct sockaddr_storage from[WEFT_RX_SLOTS];
@@ -56,9 +58,9 @@ void weft_rx_free(struct weft_rx *rx)
 }
 
 /* The kernel overwrites lengths and flags of each message it fills. */
-static void prepare(struct weft_rx *rx)
+static void prepare(struct weft_rx *rx, uint32_t slots)
 {
-    for (uint32_t i = 0; i < WEFT_RX_SLOTS; i++) {
+    for (uint32_t i = 0; i < slots; i++) {
         rx->messages[i].msg_hdr = (struct msghdr){
             .msg_name = &rx->from[i],
             .msg_namelen = sizeof(rx->from[i]),
@@ -137,11 +139,32 @@ static bool describe(struct weft_rx *rx, uint32_t i, const struct weft_clock_map
     return true;
 }
 
-uint32_t weft_rx_batch(struct weft_rx *rx, struct weft_udp_counters *counters, uint64_t *now_ns_p,
-                       const struct weft_rx_buffer **buffers_p, uint32_t *count_p)
+static int receive(struct weft_rx *rx, uint32_t slots, int flags)
 {
-    prepare(rx);
-    int received = recvmmsg(rx->fd, rx->messages, WEFT_RX_SLOTS, MSG_DONTWAIT, NULL);
+    prepare(rx, slots);
+    return recvmmsg(rx->fd, rx->messages, slots, flags, NULL);
+}
+
+/* Where one comes at a time recvmsg is the cheaper call; every 16th shows whether it still is so. */
+static int receive_asleep(struct weft_rx *rx)
+{
+    if (rx->singles < SINGLES_MIN || rx->singles % 16 == 0) {
+        int received = receive(rx, WEFT_RX_SLOTS, MSG_WAITFORONE); /* not for the others, too */
+        rx->singles = received <= 1 ? rx->singles + 1 : 0;
+        return received;
+    }
+    prepare(rx, 1);
+    ssize_t bytes = recvmsg(rx->fd, &rx->messages[0].msg_hdr, 0);
+    rx->messages[0].msg_len = (unsigned)bytes;
+    rx->singles++;
+    return bytes < 0 ? -1 : 1;
+}
+
+uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters *counters,
+                       uint64_t *now_ns_p, const struct weft_rx_buffer **buffers_p,
+                       uint32_t *count_p)
+{
+    int received = sleep ? receive_asleep(rx) : receive(rx, WEFT_RX_SLOTS, MSG_DONTWAIT);
     counters->recv_calls++;
     if (received < 0) {
         /* EAGAIN: nothing there. Others are news about a datagram sent earlier (ECONNREFUSED), that

@@ -27,12 +27,13 @@ struct weft_rx;
 weft_status weft_rx_new(int fd, struct weft_rx **rx_p);
 void weft_rx_free(struct weft_rx *rx);
 
-/* Take what has arrived, without sleeping. Returns the number of system-call messages received
+/* Take what has arrived; `sleep`: on a blocking socket, sleep until something has, or its time is
+ * up. Returns the number of system-call messages received
  * (WEFT_RX_SLOTS = there may be more); of these, truncated ones are counted and left out of
  * buffers.
  *
  * Owns:    buffers_p points into rx until the next batch. */
-uint32_t weft_rx_batch(struct weft_rx *rx, struct weft_udp_counters *counters, uint64_t *now_ns_p,
-                       const struct weft_rx_buffer **buffers_p, uint32_t *count_p);
+uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters *counters,
+                       uint64_t *now_ns_p, const struct weft_rx_buffer **buffers_p, uint32_t *count_p);
 
 #endif

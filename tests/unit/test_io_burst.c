@@ -92,7 +92,7 @@ static void receive(struct pair *pair, uint32_t count)
         const struct weft_rx_buffer *buffers;
         uint32_t buffer_count;
         uint64_t now_ns;
-        (void)weft_rx_batch(pair->rx, &pair->counters, &now_ns, &buffers, &buffer_count);
+        (void)weft_rx_batch(pair->rx, false, &pair->counters, &now_ns, &buffers, &buffer_count);
         for (uint32_t i = 0; i < buffer_count; i++) {
             assert_true(buffers[i].at_ns <= now_ns);
             take(pair, &buffers[i]);
@@ -229,7 +229,7 @@ static void full_receiver_is_counted(void **state)
         const struct weft_rx_buffer *buffers;
         uint32_t count;
         uint64_t now_ns;
-        (void)weft_rx_batch(pair->rx, &pair->counters, &now_ns, &buffers, &count);
+        (void)weft_rx_batch(pair->rx, false, &pair->counters, &now_ns, &buffers, &count);
     }
     /* The count comes with the next datagram that fits. */
     weft_sender_send(&pair->sender, pair->bursts, 1, &pair->counters);

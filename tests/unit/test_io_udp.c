@@ -13,6 +13,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -477,6 +478,70 @@ static void holding_loses_nothing(void **state)
     weft_udp_close(b.udp);
 }
 
+static void serve_in_lockstep(void *arg, uint64_t now_ns)
+{
+    struct node *node = arg;
+    uint32_t before = node->received;
+    drain(node, now_ns);
+    if (node->received > before) { /* back to where it came from; the next may come then */
+        float *memory = (float *)(void *)node->hand;
+        expect_floats(node, WEFT_SINK_COPY, memory, 4);
+        send_floats(node, node->peer, memory, 4);
+    }
+}
+
+struct server {
+    struct node node;
+    atomic_bool stop;
+};
+
+static void *serve(void *arg)
+{
+    struct server *server = arg;
+    while (!atomic_load(&server->stop)) {
+        (void)weft_udp_step(server->node.udp, WEFT_NEVER, serve_in_lockstep, &server->node);
+    }
+    return NULL;
+}
+
+/* Both ends sleep inside the receive call, and a wake ends the last sleep. */
+static void lockstep_loses_nothing(void **state)
+{
+    (void)state;
+    struct weft_udp_config config;
+    struct server server = {.stop = false};
+    struct node a;
+    pthread_t thread;
+    float there[4] = {0}, here[4], back[4];
+    small(&config);
+    config.lockstep = 1;
+    open_node(&config, &server.node);
+    config.hold_ns = WEFT_NEVER;
+    open_node(&config, &a);
+    server.node.hand = (uint8_t *)here;
+    expect_floats(&server.node, WEFT_SINK_COPY, here, 4);
+    weft_peer peer = connect_nodes(&a, &server.node, "127.0.0.1");
+    assert_int_equal(pthread_create(&thread, NULL, serve, &server), 0);
+    uint32_t rounds = 0;
+    while (rounds < 300 || weft_udp_counters(a.udp)->sleeps_receiving == 0) {
+        rounds++;
+        there[rounds % 4] = (float)rounds;
+        expect_floats(&a, WEFT_SINK_COPY, back, 4);
+        send_floats(&a, peer, there, 4);
+        while (a.received < rounds) { /* the test's own limit ends it */
+            (void)weft_udp_step(a.udp, WEFT_NEVER, drain, &a);
+        }
+        assert_memory_equal(back, there, sizeof(back));
+    }
+    atomic_store(&server.stop, true);
+    weft_udp_wake(server.node.udp);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(a.incomplete + server.node.incomplete, 0);
+    assert_int_equal(server.node.received, rounds);
+    weft_udp_close(a.udp);
+    weft_udp_close(server.node.udp);
+}
+
 static void close_tells_the_peer(void **state)
 {
     (void)state;
@@ -544,6 +609,7 @@ int main(void)
         cmocka_unit_test(sleep_ends_at_its_time),     cmocka_unit_test(close_tells_the_peer),
         cmocka_unit_test(what_is_held_is_said_without_its_owner),
         cmocka_unit_test(holding_loses_nothing),
+        cmocka_unit_test(lockstep_loses_nothing),
         cmocka_unit_test(nobody_there_is_silence),    cmocka_unit_test(ipv6_works_too),
     };
     return cmocka_run_group_tests_name("io udp", tests, NULL, NULL);
