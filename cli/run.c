@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const uint64_t ready_patience_ns = 30 * WEFT_NS_PER_S;
+static const uint64_t ready_patience_ns = 120 * WEFT_NS_PER_S;
 static const uint64_t end_grace_ns = 3 * WEFT_NS_PER_S;
 
 /* Before a process is started again, doubled each time: what fails at once must not spin. */

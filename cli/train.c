@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 /* A server that cannot say in this time that it is ready, or its counters, hangs. */
-#define SERVER_PATIENCE_NS (15 * WEFT_NS_PER_S)
+#define SERVER_PATIENCE_NS (120 * WEFT_NS_PER_S)
 
 /* After the first sign of trouble: time for other signs that may explain it better. */
 #define DIAGNOSIS_NS (300 * WEFT_NS_PER_MS)
@@ -481,10 +481,10 @@ static weft_status end_servers(struct train *train)
 static void print_failure(struct train *train)
 {
     uint64_t until_ns = weft_clock_now_ns() + DIAGNOSIS_NS;
-    uint64_t now_ns;
-    while (train->interrupted == 0 && train->killed == NULL &&
-           (now_ns = weft_clock_now_ns()) < until_ns) {
-        (void)hear(train, until_ns - now_ns);
+    bool more = true; /* what is there already is heard, too, however late it is by then */
+    while (train->interrupted == 0 && train->killed == NULL && more) {
+        uint64_t now_ns = weft_clock_now_ns();
+        more = hear(train, now_ns < until_ns ? until_ns - now_ns : 0);
     }
     const struct weft_process *process = train->killed != NULL ? train->killed : train->ended;
     char ending[128];

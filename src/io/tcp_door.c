@@ -2,8 +2,9 @@
  *
  * The three-way handshake of TCP has proved the address, so there are no cookies. A stranger costs
  * a descriptor and a struct tcp_conn; there are at most strangers_max of them, the oldest goes when
- * another comes, each has 5 s, and nothing is allocated for them. What is dear, Diffie-Hellman, is
- * done only for who shows the job key, and at a limited rate, for a recorded HELLO shows it too.
+ * another comes, each has 5 s, or a minute after ACCEPT, and nothing is allocated for them. What is
+ * dear, Diffie-Hellman, is done only for who shows the job key, and at a limited rate, for a recorded
+ * HELLO shows it too.
  *
  * Source: docs/PROTOCOL.md sections 8.1 and 10.1.
  */
@@ -17,6 +18,8 @@
 enum { GREETINGS_A_STEP = 16, HELLOS_BURST = 64 };
 
 static const uint64_t stranger_ns = 5 * WEFT_NS_PER_S;
+/* The other end takes itself for connected when it has read ACCEPT, and may stand still just then. */
+static const uint64_t half_open_ns = 60 * WEFT_NS_PER_S;
 
 /* ---- HELLO ----------------------------------------------------------------------------------- */
 
@@ -248,12 +251,17 @@ void weft_tcp_greet(struct weft_tcp *t, uint64_t now_ns)
     }
 }
 
+static uint64_t stranger_until(const struct tcp_conn *c)
+{
+    return c->since_ns + (c->state == TCP_CONN_HALF_OPEN ? half_open_ns : stranger_ns);
+}
+
 uint64_t weft_tcp_strangers_deadline(const struct weft_tcp *t)
 {
     uint64_t at = WEFT_NEVER;
     for (uint32_t i = 0; i < t->conns_max; i++) {
         const struct tcp_conn *c = &t->conns[i];
-        at = is_stranger(c) ? weft_min_u64(at, c->since_ns + stranger_ns) : at;
+        at = is_stranger(c) ? weft_min_u64(at, stranger_until(c)) : at;
     }
     return at;
 }
@@ -262,7 +270,7 @@ void weft_tcp_strangers_timer(struct weft_tcp *t, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < t->conns_max; i++) {
         struct tcp_conn *c = &t->conns[i];
-        if (is_stranger(c) && c->since_ns + stranger_ns <= now_ns) {
+        if (is_stranger(c) && stranger_until(c) <= now_ns) {
             t->counters.hello_refused++;
             weft_tcp_conn_free(t, c);
         }

@@ -593,6 +593,32 @@ static void test_slow_stranger(void **state)
     node_close(&n);
 }
 
+/* Began `ago_ns` ago: whether it is still there after a step. */
+static bool stays(struct node *n, uint64_t ago_ns)
+{
+    struct weft_tcp *t = inside(n);
+    uint64_t now_ns = weft_clock_now_ns();
+    for (uint32_t i = 0; i < t->conns_max; i++) {
+        t->conns[i].since_ns = now_ns - ago_ns;
+    }
+    (void)weft_driver_step(n->driver, 0, node_handle, n);
+    return conns_of(n) == 1;
+}
+
+/* One that was told ACCEPT may stand still before it says the first word. */
+static void test_slow_friend(void **state)
+{
+    (void)state;
+    struct node n;
+    struct weft_driver_config config = node_config(&tcp_none, 2);
+    node_open(&n, &config);
+    int fd = shaken(&n);
+    assert_true(stays(&n, 10 * WEFT_NS_PER_S));
+    assert_false(stays(&n, 60 * WEFT_NS_PER_S));
+    assert_int_equal(close(fd), 0);
+    node_close(&n);
+}
+
 /* No descriptor is left: the node looks away from its door instead of spinning, and opens it again. */
 static void test_no_descriptors(void **state)
 {
@@ -839,7 +865,8 @@ int main(void)
         cmocka_unit_test(test_garbage),      cmocka_unit_test(test_first_record),
         cmocka_unit_test(test_bad_data),     cmocka_unit_test(test_too_early),
            cmocka_unit_test(test_silent_strangers),
-        cmocka_unit_test(test_slow_stranger), cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_slow_stranger), cmocka_unit_test(test_slow_friend),
+        cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_tuning),       cmocka_unit_test(test_rto_min),
         cmocka_unit_test(test_ipv6),
