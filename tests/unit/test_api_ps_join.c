@@ -15,7 +15,7 @@
 
 enum { SHARDS = 2, WORKERS = 2 };
 
-static const uint64_t patience_ns = 60 * WEFT_NS_PER_S;
+static const uint64_t patience_ns = 300 * WEFT_NS_PER_S;
 static const uint64_t lease_ns = 2 * WEFT_NS_PER_S;
 
 /* A coordinator, and two shards that have joined its job. */

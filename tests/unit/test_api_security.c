@@ -151,16 +151,20 @@ static void strangers(const struct weft_transport_config *config_b,
     config.thread = 1;
     struct weft_transport *b = api_open(config_b);
     struct weft_transport *a = api_open(&config);
-    (void)api_connect(a, b);
     struct weft_transport_event event = {.size = sizeof(event)};
     uint64_t end_ns = weft_clock_now_ns() + api_limit_ns;
-    do {
-        assert_int_equal(weft_transport_wait(b, 400 * WEFT_NS_PER_MS, &event), WEFT_TIMEOUT);
-    } while (strstr(weft_transport_error(b), word_b) == NULL && weft_clock_now_ns() < end_ns);
-    if (strstr(weft_transport_error(b), word_b) == NULL) {
+    bool heard = false; /* a thread that is kept from its CPU may have said nothing in its time */
+    while (!heard && weft_clock_now_ns() < end_ns) {
+        (void)api_connect(a, b);
+        do {
+            assert_int_equal(weft_transport_wait(b, 400 * WEFT_NS_PER_MS, &event), WEFT_TIMEOUT);
+            heard |= strstr(weft_transport_error(b), word_b) != NULL;
+        } while (weft_transport_wait(a, 0, &event) != WEFT_OK);
+    }
+    if (!heard) {
         fail_msg("the accepting end says: %s", weft_transport_error(b));
     }
-    event = api_await(a, b, WEFT_TRANSPORT_DOWN);
+    assert_int_equal(event.type, WEFT_TRANSPORT_DOWN);
     assert_int_equal(event.down, WEFT_TRANSPORT_DOWN_NO_ANSWER);
     if (strstr(weft_transport_error(a), word_a) == NULL) {
         fail_msg("the connecting end says: %s", weft_transport_error(a));

@@ -283,6 +283,7 @@ static void why_nothing_comes(void **state)
 {
     (void)state;
     struct weft_transport_config c = api_config();
+    c.peer_timeout_ns = 60 * WEFT_NS_PER_S;
     struct weft_transport *b = api_open(&c);
     wait_says(b, "nothing arrived", "see that the other end runs");
     c.thread = 1;
