@@ -84,8 +84,8 @@ static void add_process(const struct weft_metrics *metrics, struct weft_expositi
                            "CPU time of the process, user and system.");
     weft_exposition_real(text, "process_cpu_seconds_total", NULL,
                          seconds(usage.ru_utime) + seconds(usage.ru_stime));
-    weft_exposition_family(text, "process_resident_memory_bytes", "gauge", "Memory in RAM.");
-    weft_exposition_u64(text, "process_resident_memory_bytes", NULL, resident_bytes());
+    weft_exposition_one(text, "process_resident_memory_bytes", "gauge", "Memory in RAM.",
+                        resident_bytes());
 }
 
 static void reply_metrics(struct weft_metrics *metrics, struct weft_http_reply *reply)

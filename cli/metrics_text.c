@@ -366,9 +366,13 @@ void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_wo
     add_rpc_latencies(text, "pull", &stats->pull);
 }
 
-void weft_metrics_text_age(struct weft_exposition *text, uint64_t age_ns)
+void weft_metrics_text_ages(struct weft_exposition *text)
 {
     weft_exposition_family(text, "weft_snapshot_age_seconds", "gauge",
                            "Since the figures were copied; a busy thread gives them later.");
-    weft_exposition_real(text, "weft_snapshot_age_seconds", NULL, (double)age_ns / 1e9);
+}
+
+void weft_metrics_text_age(struct weft_exposition *text, const char *labels, uint64_t age_ns)
+{
+    weft_exposition_real(text, "weft_snapshot_age_seconds", labels, (double)age_ns / 1e9);
 }

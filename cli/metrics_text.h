@@ -63,7 +63,9 @@ void weft_metrics_text_client(struct weft_exposition *text,
                               const struct weft_ps_client_counters *counters);
 void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_worker_stats *stats);
 
-/* Seconds since the figures were copied: those of a thread that is busy are of before. */
-void weft_metrics_text_age(struct weft_exposition *text, uint64_t age_ns);
+/* Seconds since the figures were copied: those of a thread that is busy are of before. The family,
+ * then a sample for each thing (labels NULL: there is one). */
+void weft_metrics_text_ages(struct weft_exposition *text);
+void weft_metrics_text_age(struct weft_exposition *text, const char *labels, uint64_t age_ns);
 
 #endif

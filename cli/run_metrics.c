@@ -32,9 +32,8 @@ static void add_run(void *arg, struct weft_exposition *text)
     add_roles(run, text, "weft_run_deaths_total", "counter",
               "Processes that ended before their work was done.", AT(deaths));
 #undef AT
-    weft_exposition_family(text, "weft_run_workers_finished", "gauge",
-                           "Workers that ended with status 0.");
-    weft_exposition_u64(text, "weft_run_workers_finished", NULL, run->finished);
+    weft_exposition_one(text, "weft_run_workers_finished", "gauge",
+                        "Workers that ended with status 0.", run->finished);
     pthread_mutex_unlock(&run->lock);
 }
 

@@ -14,32 +14,29 @@ static void copy_stats(void *arg, void *object)
     stats->workers = weft_roster_workers(coordinator->roster);
 }
 
-static void add_one(struct weft_exposition *text, const char *name, const char *type,
-                    const char *help, uint64_t value)
-{
-    weft_exposition_family(text, name, type, help);
-    weft_exposition_u64(text, name, NULL, value);
-}
-
 static void add_scheduler(void *arg, struct weft_exposition *text)
 {
     struct weft_scheduler_metrics *scheduler = arg;
     const struct weft_scheduler_stats *stats = &scheduler->stats;
     (void)weft_coordinator_ask(scheduler->coordinator, copy_stats, &scheduler->stats, PATIENCE_NS);
     weft_metrics_text_transport(text, &stats->transport);
-    add_one(text, "weft_members", "gauge", "Members that hold a lease.", stats->members);
-    add_one(text, "weft_job_workers", "gauge", "Workers of the job; 0 = not known yet.",
-            stats->workers);
-    add_one(text, "weft_leases_granted_total", "counter", "Leases given.", stats->roster.granted);
-    add_one(text, "weft_leases_taken_over_total", "counter",
-            "Of these, from an earlier process of the same member.", stats->roster.taken_over);
-    add_one(text, "weft_leases_lapsed_total", "counter", "Leases of members that were silent.",
-            stats->roster.lapsed);
-    add_one(text, "weft_leases_revived_total", "counter", "Of these, whose holder spoke again.",
-            stats->roster.revived);
-    add_one(text, "weft_member_requests_refused_total", "counter",
-            "Requests of members that were refused.", stats->roster.refused);
-    add_one(text, "weft_members_left_total", "counter", "Members that left.", stats->roster.left);
+    weft_exposition_one(text, "weft_members", "gauge", "Members that hold a lease.",
+                        stats->members);
+    weft_exposition_one(text, "weft_job_workers", "gauge", "Workers of the job; 0 = not known yet.",
+                        stats->workers);
+    weft_exposition_one(text, "weft_leases_granted_total", "counter", "Leases given.",
+                        stats->roster.granted);
+    weft_exposition_one(text, "weft_leases_taken_over_total", "counter",
+                        "Of these, from an earlier process of the same member.",
+                        stats->roster.taken_over);
+    weft_exposition_one(text, "weft_leases_lapsed_total", "counter",
+                        "Leases of members that were silent.", stats->roster.lapsed);
+    weft_exposition_one(text, "weft_leases_revived_total", "counter",
+                        "Of these, whose holder spoke again.", stats->roster.revived);
+    weft_exposition_one(text, "weft_member_requests_refused_total", "counter",
+                        "Requests of members that were refused.", stats->roster.refused);
+    weft_exposition_one(text, "weft_members_left_total", "counter", "Members that left.",
+                        stats->roster.left);
 }
 
 weft_status weft_scheduler_metrics_start(struct weft_scheduler_metrics *scheduler,

@@ -19,11 +19,10 @@ static void copy_stats(void *arg, void *object)
 
 static void add_ages(const struct weft_server_metrics *server, struct weft_exposition *text)
 {
-    weft_exposition_family(text, "weft_snapshot_age_seconds", "gauge",
-                           "Since the figures were copied; a busy thread gives them later.");
+    weft_metrics_text_ages(text);
     for (uint32_t i = 0; i < server->count; i++) {
-        weft_exposition_real(text, "weft_snapshot_age_seconds", server->stats[i].labels,
-                             (double)(weft_clock_now_ns() - server->taken_ns[i]) / 1e9);
+        weft_metrics_text_age(text, server->stats[i].labels,
+                              weft_clock_now_ns() - server->taken_ns[i]);
     }
 }
 

@@ -10,9 +10,8 @@ static void add_train(void *arg, struct weft_exposition *text)
                            "Processes of the job that said that they are ready.");
     weft_exposition_u64(text, "weft_train_processes", "role=\"server\"", train->servers_ready);
     weft_exposition_u64(text, "weft_train_processes", "role=\"worker\"", train->workers_ready);
-    weft_exposition_family(text, "weft_train_epochs_total", "counter",
-                           "Epochs finished, of all workers together.");
-    weft_exposition_u64(text, "weft_train_epochs_total", NULL, train->epochs);
+    weft_exposition_one(text, "weft_train_epochs_total", "counter",
+                        "Epochs finished, of all workers together.", train->epochs);
     pthread_mutex_unlock(&train->lock);
 }
 

@@ -15,7 +15,8 @@ static void add_worker(void *arg, struct weft_exposition *text)
     }
     if (worker->taken_ns != 0) {
         weft_metrics_text_worker(text, &worker->stats);
-        weft_metrics_text_age(text, weft_clock_now_ns() - worker->taken_ns);
+        weft_metrics_text_ages(text);
+        weft_metrics_text_age(text, NULL, weft_clock_now_ns() - worker->taken_ns);
     }
 }
 

@@ -59,12 +59,10 @@ static void add_text(const struct weft_load_figures *figures, uint32_t workers,
     weft_exposition_u64(text, "weft_load_workers", "state=\"connected\"", figures->connected);
     weft_exposition_u64(text, "weft_load_workers", "state=\"connecting\"",
                         workers - figures->connected);
-    weft_exposition_family(text, "weft_load_measuring", "gauge",
-                           "1 = what happens now is in the result.");
-    weft_exposition_u64(text, "weft_load_measuring", NULL, figures->measuring);
-    weft_exposition_family(text, "weft_load_requests_refused_total", "counter",
-                           "Requests that a server refused.");
-    weft_exposition_u64(text, "weft_load_requests_refused_total", NULL, figures->seen.refused);
+    weft_exposition_one(text, "weft_load_measuring", "gauge",
+                        "1 = what happens now is in the result.", figures->measuring);
+    weft_exposition_one(text, "weft_load_requests_refused_total", "counter",
+                        "Requests that a server refused.", figures->seen.refused);
     weft_exposition_family(text, latency, "histogram",
                            "Requests, from when they were due until their last answer.");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
@@ -89,7 +87,8 @@ static void add_load(void *arg, struct weft_exposition *text)
     if (figures != NULL) {
         sum(live, figures);
         add_text(figures, live->workers, text);
-        weft_metrics_text_age(text, weft_clock_now_ns() - oldest_ns);
+        weft_metrics_text_ages(text);
+        weft_metrics_text_age(text, NULL, weft_clock_now_ns() - oldest_ns);
     }
     free(figures);
 }

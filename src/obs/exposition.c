@@ -82,6 +82,13 @@ void weft_exposition_real(struct weft_exposition *text, const char *name, const 
     add(text, "%.15g\n", value);
 }
 
+void weft_exposition_one(struct weft_exposition *text, const char *name, const char *type,
+                         const char *help, uint64_t value)
+{
+    weft_exposition_family(text, name, type, help);
+    weft_exposition_u64(text, name, NULL, value);
+}
+
 void weft_exposition_hist(struct weft_exposition *text, const char *name, const char *labels,
                           const struct weft_hist *hist_ns)
 {

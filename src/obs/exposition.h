@@ -31,6 +31,9 @@ void weft_exposition_u64(struct weft_exposition *text, const char *name, const c
                          uint64_t value);
 void weft_exposition_real(struct weft_exposition *text, const char *name, const char *labels,
                           double value);
+/* A family of one sample without labels. */
+void weft_exposition_one(struct weft_exposition *text, const char *name, const char *type,
+                         const char *help, uint64_t value);
 void weft_exposition_hist(struct weft_exposition *text, const char *name, const char *labels,
                           const struct weft_hist *hist_ns);
 

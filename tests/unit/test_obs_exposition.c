@@ -16,11 +16,15 @@ static void test_samples(void **state)
     weft_exposition_u64(&text, "weft_a_total", NULL, 0);
     weft_exposition_u64(&text, "weft_a_total", "kind=\"push\"", UINT64_MAX);
     weft_exposition_real(&text, "weft_b_seconds", "", 1795341600.25);
+    weft_exposition_one(&text, "weft_c", "gauge", "How many.", 3);
     assert_string_equal(text.text, "# HELP weft_a_total What it counts.\n"
                                    "# TYPE weft_a_total counter\n"
                                    "weft_a_total 0\n"
                                    "weft_a_total{kind=\"push\"} 18446744073709551615\n"
-                                   "weft_b_seconds 1795341600.25\n");
+                                   "weft_b_seconds 1795341600.25\n"
+                                   "# HELP weft_c How many.\n"
+                                   "# TYPE weft_c gauge\n"
+                                   "weft_c 3\n");
     assert_int_equal(text.bytes, strlen(text.text));
     weft_exposition_fini(&text);
     assert_null(text.text);
