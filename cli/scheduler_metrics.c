@@ -14,12 +14,13 @@ static void copy_stats(void *arg, void *object)
     stats->workers = weft_roster_workers(coordinator->roster);
 }
 
-static void add_scheduler(void *arg, struct weft_exposition *text)
+static void ask(struct weft_coordinator *coordinator, struct weft_scheduler_stats *stats)
 {
-    struct weft_scheduler_metrics *scheduler = arg;
-    const struct weft_scheduler_stats *stats = &scheduler->stats;
-    (void)weft_coordinator_ask(scheduler->coordinator, copy_stats, &scheduler->stats, PATIENCE_NS);
-    weft_metrics_text_transport(text, &stats->transport);
+    (void)weft_coordinator_ask(coordinator, copy_stats, stats, PATIENCE_NS);
+}
+
+static void add_members(const struct weft_scheduler_stats *stats, struct weft_exposition *text)
+{
     weft_exposition_one(text, "weft_members", "gauge", "Members that hold a lease.",
                         stats->members);
     weft_exposition_one(text, "weft_job_workers", "gauge", "Workers of the job; 0 = not known yet.",
@@ -37,6 +38,22 @@ static void add_scheduler(void *arg, struct weft_exposition *text)
                         "Requests of members that were refused.", stats->roster.refused);
     weft_exposition_one(text, "weft_members_left_total", "counter", "Members that left.",
                         stats->roster.left);
+}
+
+void weft_scheduler_metrics_members(struct weft_coordinator *coordinator,
+                                    struct weft_scheduler_stats *stats,
+                                    struct weft_exposition *text)
+{
+    ask(coordinator, stats);
+    add_members(stats, text);
+}
+
+static void add_scheduler(void *arg, struct weft_exposition *text)
+{
+    struct weft_scheduler_metrics *scheduler = arg;
+    ask(scheduler->coordinator, &scheduler->stats);
+    weft_metrics_text_transport(text, &scheduler->stats.transport);
+    add_members(&scheduler->stats, text);
 }
 
 weft_status weft_scheduler_metrics_start(struct weft_scheduler_metrics *scheduler,

@@ -1,4 +1,5 @@
-/* /metrics of `weft scheduler`: who is in the job, copied by the coordinator's thread. */
+/* /metrics of `weft scheduler`, and of a server that is the coordinator, too: who is in the job, copied
+ * by the coordinator's thread. */
 #ifndef WEFT_CLI_SCHEDULER_METRICS_H
 #define WEFT_CLI_SCHEDULER_METRICS_H
 
@@ -17,6 +18,12 @@ struct weft_scheduler_metrics {
     struct weft_coordinator *coordinator;
     struct weft_scheduler_stats stats; /* as last copied */
 };
+
+/* Ask the coordinator, which runs in this process, and write who is in the job; as last copied where it
+ * does not come to it. */
+void weft_scheduler_metrics_members(struct weft_coordinator *coordinator,
+                                    struct weft_scheduler_stats *stats,
+                                    struct weft_exposition *text);
 
 /* Owns:    coordinator, started, is borrowed until stop.   Errors:  as weft_metrics_start. */
 weft_status weft_scheduler_metrics_start(struct weft_scheduler_metrics *scheduler,

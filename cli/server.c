@@ -236,9 +236,9 @@ static void tell_ready(struct server *server)
 static int start_metrics(struct server *server)
 {
     char error[WEFT_HTTP_ERROR_BYTES];
-    weft_status status =
-        weft_server_metrics_start(&server->metrics, &server->metrics_options, server->threads,
-                                  server->started, error);
+    weft_status status = weft_server_metrics_start(
+        &server->metrics, &server->metrics_options, server->threads, server->started,
+        server->coordinate_port != UINT32_MAX ? &server->coordinator : NULL, error);
     return status == WEFT_OK ? WEFT_EXIT_OK : fail(server, status, error);
 }
 

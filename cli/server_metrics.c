@@ -37,6 +37,9 @@ static void add_server(void *arg, struct weft_exposition *text)
     }
     weft_metrics_text_shards(text, server->stats, server->count);
     add_ages(server, text);
+    if (server->coordinator != NULL) {
+        weft_scheduler_metrics_members(server->coordinator, &server->members, text);
+    }
 }
 
 /* ---- /hot ------------------------------------------------------------------------------------ */
@@ -161,9 +164,11 @@ static weft_status open_server(struct weft_server_metrics *server,
 weft_status weft_server_metrics_start(struct weft_server_metrics *server,
                                       const struct weft_metrics_options *options,
                                       struct weft_shard_thread *threads, uint32_t count,
+                                      struct weft_coordinator *coordinator,
                                       char error_p[WEFT_HTTP_ERROR_BYTES])
 {
-    *server = (struct weft_server_metrics){.threads = threads, .count = count};
+    *server = (struct weft_server_metrics){
+        .threads = threads, .count = count, .coordinator = coordinator};
     if (options->host[0] == '\0') {
         return WEFT_OK;
     }

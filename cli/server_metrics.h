@@ -9,21 +9,25 @@
 
 #include "cli/metrics.h"
 #include "cli/metrics_text.h"
+#include "cli/scheduler_metrics.h"
 #include "cli/shard_thread.h"
 
 struct weft_server_metrics {
     struct weft_metrics metrics;
     struct weft_shard_thread *threads; /* (count,) borrowed */
     uint32_t count;
-    struct weft_shard_stats *stats; /* (count,) as last copied */
-    uint64_t *taken_ns;             /* (count,) */
+    struct weft_shard_stats *stats;       /* (count,) as last copied */
+    uint64_t *taken_ns;                   /* (count,) */
+    struct weft_coordinator *coordinator; /* of the same process; NULL = none */
+    struct weft_scheduler_stats members;
 };
 
-/* Owns:    threads, started, are borrowed until stop.
+/* Owns:    threads and coordinator, started, are borrowed until stop.
  * Errors:  as weft_metrics_start; WEFT_NOMEM. */
 weft_status weft_server_metrics_start(struct weft_server_metrics *server,
                                       const struct weft_metrics_options *options,
                                       struct weft_shard_thread *threads, uint32_t count,
+                                      struct weft_coordinator *coordinator,
                                       char error_p[WEFT_HTTP_ERROR_BYTES]);
 
 /* Before the threads are joined. A zeroed one is fine. */

@@ -117,6 +117,16 @@ fetch "$(sed -n 's/^metrics: //p' scheduler.out)" >scheduler.txt
 tap_is "it knows of its job" "$(value scheduler.txt weft_job_workers)" 1
 kill "$scheduler"
 
+"$WEFT_BIN" server --security none --port 0 --workers 1 --shards 1 --coordinate 0 --metrics 0 \
+    >both.out 2>both.err &
+scheduler=$!
+tap_run "a server that is the coordinator, too" wait_for grep -q '^metrics: ' both.out
+tap_run "knows of the job" wait_for at_least 1 "$(sed -n 's/^metrics: //p' both.out)" weft_job_workers
+cp scrape.txt both.txt
+tap_is "and of its shard" "$(value both.txt weft_workers_connected shard=0)" 0
+tap_is "no family comes twice" "$(grep '^# TYPE' both.txt | sort | uniq -d)" ""
+kill "$scheduler"
+
 "$WEFT_BIN" train --servers 1 --workers 1 --epochs 10000 --metrics 0 >train.out 2>train.err &
 train=$!
 tap_run "so does weft train" wait_for grep -q '^metrics: ' train.out
