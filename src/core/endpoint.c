@@ -84,13 +84,9 @@ static void peers_init(struct weft_ep *ep)
         p->lost_bits = p->in_flight_bits + c->tx_window_max / 64;
         p->heap_pos = UINT32_MAX;
         for (uint32_t m = 0; m < WEFT_MSGS_MAX; m++) {
-            p->tx[m].acked = bits;
-            p->tx[m].lost = bits + words;
-            p->tx[m].done = bits + 2 * words;
-            p->tx[m].must = bits + 3 * words;
-            p->rx[m].received = bits + 4 * words;
-            p->rx[m].must = bits + 5 * words;
-            bits += 6 * words;
+            p->tx[m].many = bits;
+            p->rx[m].many = bits + TX_MASKS * words;
+            bits += (TX_MASKS + RX_MASKS) * words;
         }
     }
 }
@@ -118,7 +114,8 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     ep->events = calloc(EVENTS_MAX, sizeof(*ep->events));
     ep->tx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*ep->tx_arena));
     ep->rx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*ep->rx_arena));
-    ep->bitmaps = calloc(peers * WEFT_MSGS_MAX * 6 * words, sizeof(*ep->bitmaps));
+    size_t masks = peers * WEFT_MSGS_MAX * (TX_MASKS + RX_MASKS);
+    ep->bitmaps = calloc(masks * words, sizeof(*ep->bitmaps));
     ep->packet_arena = calloc(peers * config->tx_window_max, sizeof(*ep->packet_arena));
     ep->packet_bits_arena = calloc(peers * 2 * (config->tx_window_max / 64), sizeof(uint64_t));
     if (!weft_core_trace_init(ep) ||
@@ -218,8 +215,9 @@ static bool ep_poll(void *self, struct weft_msg_event *event_p)
         return false;
     }
     *event_p = ep->events[ep->event_head];
-    ep->event_head = (ep->event_head + 1) % EVENTS_MAX;
+    /* An empty ring begins anew: few places that stay in the cache, not all of them in turn. */
     ep->event_count--;
+    ep->event_head = ep->event_count == 0 ? 0 : (ep->event_head + 1) % EVENTS_MAX;
     struct peer *p = &ep->peers[event_p->peer];
     p->events_unpolled -= event_p->type == WEFT_EVENT_SENT ||
                           event_p->type == WEFT_EVENT_RECEIVED ||

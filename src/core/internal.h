@@ -41,6 +41,9 @@ enum {
     ACK_EVERY = 64,
     REORDER_FIRST = 3,
     NOTES_MAX = 8,
+    FEW_CHUNKS = 64,                    /* masks of so many are a word beside their message */
+    TX_MASKS = 4,
+    RX_MASKS = 2,
     PROBES_UNHEARD_MAX = 1024, /* two a second for the longest silence that anybody waits through */
 };
 
@@ -121,6 +124,8 @@ struct tx_msg {
     uint64_t *lost;          /* N bits: lost_count of them */
     uint64_t *done;          /* N bits: mask of DONE, while its parts come in */
     uint64_t *must;          /* N bits, when masked: critical */
+    uint64_t few[TX_MASKS];  /* these four, up to FEW_CHUNKS */
+    uint64_t *many;          /* and beyond: of the arena */
     uint64_t must_parts[MASK_PARTS_WORDS]; /* parts of it that the receiver has to be told */
     uint64_t done_parts[MASK_PARTS_WORDS];
 };
@@ -157,6 +162,8 @@ struct rx_msg {
     uint8_t *memory;
     uint64_t *received;      /* N bits */
     uint64_t *must;          /* N bits, when critical = WEFT_CRITICAL_MASKED */
+    uint64_t few[RX_MASKS];  /* these two, up to FEW_CHUNKS */
+    uint64_t *many;          /* and beyond: of the arena */
     uint64_t must_parts[MASK_PARTS_WORDS]; /* parts of it that are there */
 };
 

@@ -6,7 +6,11 @@
 void weft_perm_init(struct weft_perm *perm, uint32_t n, uint64_t key)
 {
     WEFT_ASSERT(n >= 1 && n <= UINT32_C(1) << 31);
-    unsigned bits = n == 1 ? 0 : 32 - (unsigned)__builtin_clz(n - 1);
+    if (n == 1) { /* most messages of a parameter server: nothing to mix */
+        weft_perm_init_plain(perm, n, 0);
+        return;
+    }
+    unsigned bits = 32 - (unsigned)__builtin_clz(n - 1);
     *perm = (struct weft_perm){
         .n = n,
         .inputs = UINT32_C(1) << bits,

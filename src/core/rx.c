@@ -242,6 +242,20 @@ void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     }
 }
 
+/* As an outgoing message's. */
+static void masks_clear(const struct weft_ep *ep, struct rx_msg *m)
+{
+    bool few = m->chunks <= FEW_CHUNKS;
+    size_t stride = few ? 1 : WEFT_BITS_WORDS((size_t)ep->config.chunks_max);
+    m->received = few ? m->few : m->many;
+    m->must = m->received + stride;
+    size_t bytes = WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*m->received);
+    memset(m->received, 0, bytes);
+    if (m->critical == WEFT_CRITICAL_MASKED) {
+        memset(m->must, 0, bytes);
+    }
+}
+
 static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
                               const struct weft_wire_data *d, uint64_t at_ns, uint64_t now_ns)
 {
@@ -254,8 +268,7 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
     }
     struct rx_msg *m = &p->rx[seq & MSG_MASK];
     WEFT_ASSERT(m->state == RX_FREE);
-    uint64_t *bits = m->received;
-    uint64_t *must = m->must;
+    uint64_t *many = m->many;
     bool masked = d->critical == WEFT_CRITICAL_MASKED;
     *m = (struct rx_msg){
         .state = RX_OPEN,
@@ -274,13 +287,9 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
         .user = x->e.user,
         .timeout_ns = weft_time_add(now_ns, x->e.timeout_ns),
         .memory = x->e.memory,
-        .received = bits,
-        .must = must,
+        .many = many,
     };
-    memset(bits, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*bits));
-    if (masked) {
-        memset(must, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*must));
-    }
+    masks_clear(ep, m);
     p->rx_live |= UINT64_C(1) << (seq & MSG_MASK);
     weft_core_credit_open(ep, p, now_ns);
     trace(ep, p, WEFT_TRACE_MSG_OPENED, WEFT_TRACE_INCOMING, seq, m->chunks, m->lost_max,
@@ -420,14 +429,13 @@ static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
         rx_need_done(p, m);
     } else if (give_up) {
         /* Not one chunk came: nobody here knows of it, so no event; the sender gets its answer. */
-        uint64_t *bits = m->received;
-        uint64_t *must = m->must;
+        uint64_t *many = m->many;
         *m = (struct rx_msg){.state = RX_CLOSED,
                              .unpolled = m->unpolled,
                              .outcome = WEFT_MSG_SHORT,
                              .seq = seq,
-                             .received = bits,
-                             .must = must};
+                             .many = many};
+        masks_clear(ep, m);
         p->rx_closed |= UINT64_C(1) << (seq & MSG_MASK);
         rx_need_done(p, m);
     }

@@ -307,8 +307,10 @@ static void frame_finish(struct peer *p, struct weft_writer *w, unsigned slot)
 static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
                        struct weft_writer *w)
 {
-    struct weft_wire_frame frame = {.type = WEFT_FRAME_DONE};
+    struct weft_wire_frame frame;
     struct weft_wire_done *d = &frame.done;
+    frame.type = WEFT_FRAME_DONE;
+    memset(d, 0, offsetof(struct weft_wire_done, words)); /* not the kilobyte of them */
     size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
     size_t room = (weft_writer_left(w) - WEFT_DONE_BYTES) / 8;
     bool masked = m->received_count != m->chunks && m->received_count != 0;

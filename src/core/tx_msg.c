@@ -44,6 +44,23 @@ static void perm_choose(const struct weft_ep *ep, struct tx_msg *m)
     }
 }
 
+/* The masks of a short message lie beside it: each in a page of its own, which the arena's do, four
+ * misses of the cache and of the TLB were a good part of its cost. */
+static void masks_clear(const struct weft_ep *ep, struct tx_msg *m)
+{
+    bool few = m->chunks <= FEW_CHUNKS;
+    uint64_t *bits = few ? m->few : m->many;
+    size_t stride = few ? 1 : WEFT_BITS_WORDS((size_t)ep->config.chunks_max);
+    size_t bytes = WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*bits);
+    m->acked = bits;
+    m->lost = bits + stride;
+    m->done = bits + 2 * stride;
+    m->must = bits + 3 * stride;
+    memset(m->acked, 0, bytes);
+    memset(m->lost, 0, bytes);
+    memset(m->done, 0, bytes);
+}
+
 weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct weft_msg_send *send,
                               uint64_t now_ns, uint64_t *seq_p)
 {
@@ -60,10 +77,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         return WEFT_AGAIN; /* its SENT event still points to the mask */
     }
     p->tx_next_seq++;
-    uint64_t *acked = m->acked;
-    uint64_t *lost = m->lost;
-    uint64_t *done = m->done;
-    uint64_t *must = m->must;
+    uint64_t *many = m->many;
     uint32_t chunks = (uint32_t)weft_div_ceil_u64(send->total, chunk_elems);
     uint64_t lost_max = (uint64_t)send->bound_ppm * send->total / WEFT_PPM / chunk_elems;
     uint32_t critical = (uint32_t)weft_min_u64(send->critical, chunks);
@@ -85,15 +99,9 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .user = send->user,
         .deadline_ns = send->deadline_ns,
         .base = send->base,
-        .acked = acked,
-        .lost = lost,
-        .done = done,
-        .must = must,
+        .many = many,
     };
-    size_t words = WEFT_BITS_WORDS((size_t)chunks);
-    memset(acked, 0, words * sizeof(*acked));
-    memset(lost, 0, words * sizeof(*lost));
-    memset(done, 0, words * sizeof(*done));
+    masks_clear(ep, m);
     if (send->critical_mask != NULL) {
         weft_core_critical_open(m, send->critical_mask, critical);
     }
