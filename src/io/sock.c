@@ -146,6 +146,12 @@ void weft_sock_set_fragment(int fd, int family, bool fragment)
     }
 }
 
+bool weft_sock_set_ecn(int fd, int family, enum weft_ecn ecn)
+{
+    return family == AF_INET ? set_int(fd, IPPROTO_IP, IP_TOS, (int)ecn)
+                             : set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, (int)ecn);
+}
+
 static void set_options(int fd, int family, const struct weft_sock_request *request,
                         struct weft_sock_facts *facts_p)
 {

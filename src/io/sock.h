@@ -41,6 +41,9 @@ uint16_t weft_sock_addr_port(const struct weft_addr *addr);
  * long as the device takes, whatever the kernel believes to know of the path. */
 void weft_sock_set_fragment(int fd, int family, bool fragment);
 
+/* What datagrams are marked with that do not say it themselves. */
+bool weft_sock_set_ecn(int fd, int family, enum weft_ecn ecn);
+
 struct weft_sock_facts {
     uint32_t recv_buffer_bytes; /* as the kernel counts: twice what was granted */
     uint32_t send_buffer_bytes;

@@ -34,7 +34,8 @@ struct weft_udp {
     int socket_fd;
     struct weft_sleeper sleeper;
     struct weft_lockstep lockstep;
-    bool slept; /* this step, and not inside the receive call */
+    bool slept;   /* this step, and not inside the receive call */
+    bool handled; /* the handler has been called since the endpoint was last touched */
     uint64_t taken_ns; /* when the last batch came out of the socket */
     bool more_to_receive; /* the last batch was full */
     bool more_to_send;    /* the last flush stopped at its limit */
@@ -251,6 +252,7 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
             weft_ep_recv(udp->ep, &buffer->from, buffer->ecn, buffer->bytes + at, bytes,
                          buffer->at_ns, now_ns);
             handler(arg, now_ns);
+            udp->handled = true;
         }
         at += bytes;
     } while (at < buffer->count);
@@ -345,6 +347,7 @@ static void timers(struct weft_udp *udp, uint64_t now_ns)
         udp->timers_put_off++;
     } else {
         udp->timers_put_off = 0;
+        udp->handled = false;
         weft_ep_on_deadline(udp->ep, now_ns);
     }
 }
@@ -379,7 +382,7 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
         weft_hold_back(udp->hold, now_ns);
     }
     flush(udp, now_ns);
-    udp->slept = false;
+    udp->slept = udp->handled = false;
     uint32_t taken = wait(udp, now_ns, timeout_ns, handler, arg);
     if (taken == 0) {
         taken = receive(udp, false, handler, arg);
@@ -392,7 +395,9 @@ uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handl
     }
     now_ns = taken > 0 ? udp->taken_ns : weft_clock_now_ns(); /* reading it costs, too */
     timers(udp, now_ns);
-    handler(arg, now_ns);
+    if (!udp->handled) {
+        handler(arg, now_ns);
+    }
     leave(udp, now_ns);
     return taken;
 }

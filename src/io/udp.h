@@ -143,7 +143,8 @@ void weft_udp_exit(struct weft_udp *udp, bool entered);
 
 /* One turn of the crank: send what is ready; sleep until a datagram, a wake, the endpoint's
  * deadline or timeout_ns from now; take one batch of datagrams, calling handler after each; run
- * what is due, handler; send what is ready. handler is called at least once in each step.
+ * what is due, and handler if anything was; send what is ready. handler is called at least once in
+ * each step.
  * Returns the datagrams taken. timeout_ns 0 = do not sleep, WEFT_NEVER = as long as it takes.
  * Cost:    3 system calls in the steady state; a batch is at most 8 buffers of 64 KB. */
 uint32_t weft_udp_step(struct weft_udp *udp, uint64_t timeout_ns, weft_udp_handler *handler,

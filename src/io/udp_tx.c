@@ -25,6 +25,8 @@ enum {
     SOCKET_ERRORS_MAX = 8, /* pending errors read off for one message before it is given up */
     /* Splitting a burst cuts at most one buffer at each packet's end. */
     SPLIT_IOV_MAX = 3 * WEFT_TX_PACKETS_MAX,
+    SHORT_BYTES = 1024, /* a copy of so much is cheaper than a list of buffers */
+    UNLIKE_MAX = 16,    /* before the socket is set to another mark */
 };
 
 /* Control data of one message: segment size and ECN mark. */
@@ -43,9 +45,9 @@ static void control_add(struct msghdr *message, int level, int type, const void 
     message->msg_controllen += CMSG_SPACE(bytes);
 }
 
-static void message_init(struct mmsghdr *message, const struct weft_tx *burst,
-                         const struct iovec *iov, size_t iov_count, struct control *control,
-                         bool segmented)
+static void message_init(const struct weft_sender *sender, struct mmsghdr *message,
+                         const struct weft_tx *burst, const struct iovec *iov, size_t iov_count,
+                         struct control *control, bool segmented)
 {
     struct msghdr *hdr = &message->msg_hdr;
     *hdr = (struct msghdr){
@@ -59,7 +61,7 @@ static void message_init(struct mmsghdr *message, const struct weft_tx *burst,
         uint16_t segment_bytes = (uint16_t)burst->seg_bytes;
         control_add(hdr, SOL_UDP, UDP_SEGMENT, &segment_bytes, sizeof(segment_bytes));
     }
-    if (burst->ecn != WEFT_ECN_NOT) {
+    if (burst->ecn != sender->ecn) {
         int traffic_class = (int)burst->ecn;
         if (burst->addr.bytes_used == sizeof(struct sockaddr_in)) {
             control_add(hdr, IPPROTO_IP, IP_TOS, &traffic_class, sizeof(traffic_class));
@@ -122,8 +124,8 @@ static enum verdict judge(const struct weft_sender *sender, int number, bool seg
 }
 
 /* The datagrams of one burst as messages of their own. */
-static uint32_t split(const struct weft_tx *burst, struct mmsghdr *messages, struct iovec *iov,
-                      struct control *control)
+static uint32_t split(const struct weft_sender *sender, const struct weft_tx *burst,
+                      struct mmsghdr *messages, struct iovec *iov, struct control *control)
 {
     size_t source = 0;
     size_t offset = 0;
@@ -148,7 +150,7 @@ static uint32_t split(const struct weft_tx *burst, struct mmsghdr *messages, str
                 offset = 0;
             }
         }
-        message_init(&messages[i], burst, &iov[first], used - first, &control[i], false);
+        message_init(sender, &messages[i], burst, &iov[first], used - first, &control[i], false);
     }
     return burst->packets;
 }
@@ -185,7 +187,7 @@ static void send_singly(struct weft_sender *sender, const struct weft_tx *burst,
     struct mmsghdr messages[WEFT_TX_PACKETS_MAX];
     struct iovec iov[SPLIT_IOV_MAX];
     struct control control[WEFT_TX_PACKETS_MAX];
-    uint32_t count = split(burst, messages, iov, control);
+    uint32_t count = split(sender, burst, messages, iov, control);
     struct attempt attempt = {0};
     for (uint32_t done = 0; done < count;) {
         counters->send_calls++;
@@ -216,7 +218,7 @@ static uint32_t send_bursts(struct weft_sender *sender, const struct weft_tx *bu
     struct control control[WEFT_TX_BATCH];
     for (uint32_t i = 0; i < count; i++) {
         const struct iovec *iov = (const struct iovec *)(const void *)bursts[i].iov;
-        message_init(&messages[i], &bursts[i], iov, bursts[i].iov_count, &control[i],
+        message_init(sender, &messages[i], &bursts[i], iov, bursts[i].iov_count, &control[i],
                      bursts[i].packets > 1);
     }
     struct attempt attempt = {0};
@@ -254,7 +256,47 @@ static uint32_t send_bursts(struct weft_sender *sender, const struct weft_tx *bu
 
 void weft_sender_init(struct weft_sender *sender, int fd, int family, bool gso)
 {
-    *sender = (struct weft_sender){.fd = fd, .family = family, .send = sendmmsg, .gso = gso};
+    *sender = (struct weft_sender){
+        .fd = fd, .family = family, .send = sendmmsg, .gso = gso, .ecn = WEFT_ECN_NOT};
+}
+
+/* Does the socket mark by itself what this one wants? It is set anew when many want the same. */
+static bool marks_alike(struct weft_sender *sender, enum weft_ecn ecn)
+{
+    sender->unlike = ecn == sender->ecn ? 0 : sender->unlike + 1;
+    if (sender->unlike >= UNLIKE_MAX && weft_sock_set_ecn(sender->fd, sender->family, ecn)) {
+        sender->ecn = ecn;
+        sender->unlike = 0;
+    }
+    return ecn == sender->ecn;
+}
+
+/* One short datagram, as in a closed loop: copied together, and without control data, it takes the
+ * cheapest of all calls. False: it was not sent, whyever. */
+static bool send_short(struct weft_sender *sender, const struct weft_tx *burst,
+                       struct weft_udp_counters *counters)
+{
+    if (burst->packets != 1 || burst->bytes > SHORT_BYTES || sender->send != sendmmsg ||
+        !marks_alike(sender, burst->ecn)) {
+        return false;
+    }
+    uint8_t bytes[SHORT_BYTES];
+    size_t used = 0;
+    for (uint32_t i = 0; i < burst->iov_count; i++) {
+        memcpy(bytes + used, burst->iov[i].base, burst->iov[i].bytes);
+        used += burst->iov[i].bytes;
+    }
+    counters->send_calls++;
+    ssize_t sent = sendto(sender->fd, bytes, used, MSG_DONTWAIT,
+                          (const struct sockaddr *)(const void *)burst->addr.bytes,
+                          burst->addr.bytes_used);
+    if (sent < 0) {
+        return false; /* the other way asks again, and judges */
+    }
+    counters->bursts_sent++;
+    counters->datagrams_sent++;
+    counters->bytes_sent += (uint64_t)sent;
+    return true;
 }
 
 void weft_sender_send(struct weft_sender *sender, const struct weft_tx *bursts, uint32_t count,
@@ -273,6 +315,10 @@ void weft_sender_send(struct weft_sender *sender, const struct weft_tx *bursts, 
         while (done + run < count && bursts[done + run].fragment == bursts[done].fragment &&
                (sender->gso || bursts[done + run].packets == 1)) {
             run++;
+        }
+        if (run == 1 && send_short(sender, &bursts[done], counters)) {
+            done++;
+            continue;
         }
         done += send_bursts(sender, bursts + done, run, counters);
     }

@@ -17,6 +17,8 @@ struct weft_sender {
     int (*send)(int fd, struct mmsghdr *messages, unsigned int count, int flags);
     bool gso; /* turns false for good when the kernel or the route refuses a burst */
     bool fragmenting; /* what the socket is set to: DF clear */
+    enum weft_ecn ecn; /* the same: what it marks where a message does not say */
+    uint32_t unlike;   /* short datagrams in a row that wanted another mark */
     /* The last datagram that was too long for the route (EMSGSIZE). The owner tells the endpoint and
      * clears it; bytes 0 = none. */
     struct weft_addr too_big_addr;

@@ -200,6 +200,39 @@ static void marks_arrive(void **state)
     pair_free(pair);
 }
 
+/* Short ones go by a call of their own, which leaves the mark to the socket: each has the bytes and
+ * the mark of its burst all the same, whatever came before. */
+static void short_ones_arrive_as_they_are(void **state)
+{
+    (void)state;
+    enum { ROUND = 40 };
+    static const enum weft_ecn marks[] = {WEFT_ECN_ECT0, WEFT_ECN_NOT, WEFT_ECN_ECT0};
+    struct pair *pair = pair_new(true, false);
+    uint64_t sum = 0, bytes_sent = 0;
+    for (uint32_t i = 0; i < 3 * ROUND; i++) {
+        struct weft_tx *burst = &pair->bursts[0];
+        enum weft_ecn mark = i % 11 == 0 ? WEFT_ECN_ECT1 : marks[i / ROUND];
+        fill(pair, burst, 1, 1 + i * 12, 1 + i * 12);
+        burst->ecn = mark;
+        weft_sender_send(&pair->sender, pair->bursts, 1, &pair->counters);
+        receive(pair, i + 1);
+        for (uint32_t piece = 0; piece < burst->iov_count; piece++) {
+            const uint8_t *from = burst->iov[piece].base;
+            for (size_t k = 0; k < burst->iov[piece].bytes; k++) {
+                sum = sum * 31 + from[k];
+            }
+        }
+        bytes_sent += burst->bytes;
+        assert_int_equal(pair->bytes[i], burst->bytes);
+        assert_int_equal(pair->ecn[i], mark);
+        assert_true(pair->sum == sum);
+    }
+    assert_int_equal(pair->counters.datagrams_sent, 3 * ROUND);
+    assert_int_equal(pair->counters.bursts_sent, 3 * ROUND);
+    assert_int_equal(pair->counters.bytes_sent, bytes_sent);
+    pair_free(pair);
+}
+
 /* Too long for UDP: dropped and counted, and the burst behind it still goes out. */
 static void impossible_packet_is_a_loss(void **state)
 {
@@ -244,6 +277,7 @@ int main(void)
         cmocka_unit_test(same_bytes_with_and_without_offloads),
         cmocka_unit_test(refused_gso_falls_back_for_good),
         cmocka_unit_test(marks_arrive),
+        cmocka_unit_test(short_ones_arrive_as_they_are),
         cmocka_unit_test(impossible_packet_is_a_loss),
         cmocka_unit_test(full_receiver_is_counted),
     };
