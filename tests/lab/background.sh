@@ -91,7 +91,7 @@ wire=$(on_the_wire)
 "$WEFT_BIN" lab background "$lab" --sizes hadoop --load 0.1 >"$tap_tmp/out" 2>"$tap_tmp/err" &
 pid=$!
 lab_until 120 carried 1000000
-"$WEFT_BIN" lab down "$lab"
+"$WEFT_BIN" lab down "$lab" || kill -KILL $pid
 wait $pid
 tap_is "it ends with its lab, in words" "$? $(grep -c 'has the lab ended' "$tap_tmp/err")" "1 1"
 

@@ -6,7 +6,7 @@
 # processors there all the while. Three such measures fail the test; when there are not so many, the
 # machine allows no judgement, and the test is skipped in words.
 
-judge_left=120 # seconds that this script may still spend on measures that were wrong
+judge_left=60 # seconds that this script may still spend on measures that were wrong
 
 judge_begin() {
     : >"$tap_tmp/witness"

@@ -19,18 +19,19 @@ up() {
 netns() {
     lab_netns "$lab" "$1"
 }
-# One DCTCP flow from h0 to h1 for 2 s; the median of the queues towards h1 that were seen goes to $queue.
+# One DCTCP flow from h0 to h1 for 2 s; the median of the queues towards h1 that were seen while there was
+# one goes to $queue.
 dctcp() {
     "$WEFT_DCTCP" run "$(netns 1)" "$(netns 0)" 10.77.0.2 2 >"$tap_tmp/out" &
     local flow=$!
-    sleep 0.3
-    for _ in $(seq 30); do
+    while kill -0 "$flow" 2>/dev/null; do
         "$WEFT_BIN" lab exec "$lab" switch -- tc -s qdisc show dev h1
         sleep 0.02
-    done | sed -n 's/.*backlog \([0-9]*\)\([KM]*\)b .*/\1 \2/p' |
+    done | sed -n 's/.*backlog \([1-9][0-9]*\)\([KM]*\)b .*/\1 \2/p' |
         awk '{ print $1 * ($2 == "K" ? 1024 : $2 == "M" ? 1048576 : 1) }' | sort -n >"$tap_tmp/queues"
     wait "$flow"
     queue=$(sed -n "$(($(wc -l <"$tap_tmp/queues") / 2 + 1))p" "$tap_tmp/queues")
+    queue=${queue:-0}
     seen="median queue $queue bytes; $(tr '\n' ' ' <"$tap_tmp/out")"
 }
 holds() {

@@ -103,7 +103,7 @@ tcp() { # <congestion control>, for a second
     wait "$recv"
     bytes=$(sed -n 's/^bytes //p' "$tap_tmp/tcp")
     seen="$bytes bytes in a second"
-    within "$bytes" 15000000 30000000
+    within "$bytes" 8000000 30000000
 }
 for cc in reno cubic; do
     judge "TCP $cc moves data" tcp $cc

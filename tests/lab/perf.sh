@@ -133,7 +133,7 @@ under_way() { [ "$(received)" -gt "$((before + 1000000))" ]; }
     2>"$tap_tmp/err" &
 perf=$!
 lab_until 120 under_way
-"$WEFT_BIN" lab down $lab >/dev/null
+"$WEFT_BIN" lab down $lab >/dev/null || kill -KILL $perf
 wait $perf
 tap_is "the lab ends: so does the run, as a failure" $? 1
 tap_like "which says who ended" "$(cat "$tap_tmp/err")" '(host [0-3]).* killed'

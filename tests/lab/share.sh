@@ -73,13 +73,13 @@ hop_or_skip "TCP keeps its share" bottleneck
 median() {
     printf '%s\n' "$@" | sort -n | sed -n "$((($# + 1) / 2))p"
 }
-# Three turns that count, and the median; of twelve.
+# Three turns that count, and the median; of eight.
 totals=()
 tcps=()
 wefts=()
 why=
 turns=0
-while [ ${#totals[@]} -lt 3 ] && [ $turns -lt 12 ]; do
+while [ ${#totals[@]} -lt 3 ] && [ $turns -lt 8 ]; do
     turns=$((turns + 1))
     judge_begin
     void=

@@ -114,7 +114,7 @@ kill -KILL $job
 wait $job 2>/dev/null
 tap_run "kill -9: nobody is left" lab_until 120 nobody
 begin
-"$WEFT_BIN" lab down $lab >/dev/null
+"$WEFT_BIN" lab down $lab >/dev/null || kill -KILL $job
 wait $job
 tap_is "the lab ends under a job: a failure" $? 1
 tap_like "that names a process" "$(cat "$tap_tmp/err")" '\(server\|worker\) [0-2] (pid [0-9]*)'
