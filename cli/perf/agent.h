@@ -45,6 +45,7 @@ struct weft_perf_job {
     uint32_t round_s;              /* a round that takes longer has no answer */
     uint64_t seed;                 /* of what is dropped and of orders */
     bool realtime;                 /* all processes run at a real-time priority */
+    bool awake;                    /* and the processors do not halt */
     const char *trace;             /* weft: each participant writes this .participant-N; NULL = none */
 };
 

@@ -193,6 +193,7 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
     cJSON_AddNumberToObject(object, "rounds", outcome->result->rounds);
     cJSON_AddNumberToObject(object, "rounds_asked", job->rounds);
     cJSON_AddBoolToObject(object, "realtime", job->realtime);
+    cJSON_AddBoolToObject(object, "awake", job->awake);
     cJSON_AddNumberToObject(object, "warmup", job->warmup);
     cJSON_AddNumberToObject(object, "packet_bytes", job->packet_bytes);
     cJSON_AddBoolToObject(object, "dnf", outcome->result->dnf);

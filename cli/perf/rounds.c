@@ -8,6 +8,7 @@
 #include "core/cc.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,6 +228,20 @@ static int report(const struct pattern *pattern, const struct options *o,
     return result->interrupted ? WEFT_EXIT_FAILED : WEFT_EXIT_OK;
 }
 
+/* While this file is open the kernel waits for work without halting the processors (PM QoS; cyclictest
+ * does the same): a virtual machine's that halts is given to somebody else, and comes back when that
+ * one has had its turn. -1: there is no such file here; then they halt. */
+static int processors_keep(void)
+{
+    int32_t latency_us = 0;
+    int fd = open("/dev/cpu_dma_latency", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && write(fd, &latency_us, sizeof(latency_us)) != sizeof(latency_us)) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
+}
+
 static int run(const struct pattern *pattern, struct options *o)
 {
     struct weft_perf_place place;
@@ -244,6 +259,8 @@ static int run(const struct pattern *pattern, struct options *o)
         weft_perf_place_fini(&place);
         return fail(pattern, "--realtime: %s; run as root, or without it", strerror(errno));
     }
+    int kept = o->job.realtime ? processors_keep() : -1;
+    o->job.awake = kept >= 0;
     weft_stop_install();
     bool progress = isatty(STDERR_FILENO) == 1;
     int status = WEFT_EXIT_FAILED;
@@ -253,6 +270,9 @@ static int run(const struct pattern *pattern, struct options *o)
         (void)fail(pattern, "%s", "interrupted before the first round was measured");
     } else {
         status = report(pattern, o, &result);
+    }
+    if (kept >= 0) {
+        (void)close(kept);
     }
     weft_perf_result_fini(&result);
     weft_perf_place_fini(&place);
@@ -351,7 +371,7 @@ static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
          .value = &o.per_round},
         {"realtime", NULL, "run the participants at real-time priority (SCHED_FIFO, root), so that other\n"
                            "work on this machine does not delay them: hosts of a cluster have CPUs\n"
-                           "of their own",
+                           "of their own; and keep the processors from halting meanwhile",
          WEFT_OPTION_FLAG, .value = &o.job.realtime},
         {"trace", "FILE", "weft: each participant writes a trace of all packets, FILE.participant-N,\n"
                           "for `weft trace`; at most 1 GB each. --per-round says when rounds began",
