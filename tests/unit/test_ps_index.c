@@ -126,12 +126,16 @@ static void rows_in_line_are_followed(void **state)
     uint64_t ids[CHUNK];
     uint32_t followed = 0;
     weft_prng_init(&prng, 4);
-    table_make(&table, ROWS, &spec);
+    table_make(&table, ROWS + 1, &spec);
     for (uint64_t id = 0; id < ROWS; id++) {
         give_slabs(&table);
         assert_non_null(weft_table_obtain(&table, id * 3));
     }
     assert_true(table.slab_count > CHUNK / 100);
+    /* What the memory of a slab held before is no row. */
+    struct weft_table_row *stale = table_row_at(&table, ROWS);
+    *stale = (struct weft_table_row){.id = ROWS * 3, .number = ROWS | TABLE_ROW_LIVE};
+    assert_false(weft_table_follow(&table, (const uint64_t[]){ROWS * 3 - 3, ROWS * 3}, 2, rows));
     for (uint64_t first = 0; first + CHUNK <= ROWS; first++) {
         for (uint32_t i = 0; i < CHUNK; i++) {
             ids[i] = (first + i) * 3;
