@@ -138,9 +138,10 @@ static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
     WEFT_ASSERT(first + count <= shard->config.rows_per_rpc_max);
     weft_ps_load_ids(data + (size_t)head * slot->id_bytes, slot->id_bytes, count,
                      slot->ids + first);
-    for (uint32_t i = 0; i < count; i++) {
+    const struct weft_table *table = shard_table(shard, slot->table);
+    for (uint32_t i = 0; i < count && !weft_table_owns_all(table); i++) {
         uint64_t id = slot->ids[first + i];
-        if (!weft_table_owns(shard_table(shard, slot->table), id, weft_mix64(id))) {
+        if (!weft_table_owns(table, id, weft_mix64(id))) {
             shard_slot_reject(slot, WEFT_RPC_WRONG_SHARD);
             return false;
         }

@@ -137,6 +137,12 @@ void weft_table_begin(struct weft_table *table, uint32_t clock);
  * dense table. */
 bool weft_table_owns(const struct weft_table *table, uint64_t id, uint64_t hash);
 
+/* The only shard of a sparse table: there is no id that lives elsewhere, and none need be looked at. */
+static inline bool weft_table_owns_all(const struct weft_table *table)
+{
+    return table->spec.kind == WEFT_TABLE_SPARSE && table->limits.shards == 1;
+}
+
 /* The row of id, NULL when there is none. */
 struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t id);
 

@@ -57,7 +57,7 @@ bool weft_table_follow(const struct weft_table *table, const uint64_t *ids, uint
 /* ---- in any order ---------------------------------------------------------------------------- */
 
 /* Ids whose cache misses overlap: first those of the index, then those of the rows. Ids of a pull
- * that are followed, or are not, together. */
+ * that are followed at a time. */
 enum { GROUP = 32, PULL_PIECE = 512 };
 
 /* The rows that the tags of a group's ids speak for, before anything is known of the ids in them;
@@ -198,16 +198,15 @@ uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint
                              float *out, size_t stride)
 {
     struct weft_table_row *rows[PULL_PIECE];
-    uint32_t absent = 0, n;
-    for (uint32_t first = 0; first < count; first += n, out += n * stride) {
+    for (uint32_t first = 0, n; first < count; first += n, out += n * stride) {
         n = (uint32_t)weft_min_u64(PULL_PIECE, count - first);
         if (!weft_table_follow(table, ids + first, n, rows)) {
-            absent += read_any(table, ids + first, n, out, stride);
-            continue;
+            /* Nor are those behind it likely to be in line, and each attempt costs two misses. */
+            return read_any(table, ids + first, count - first, out, stride);
         }
         for (uint32_t i = 0; i < n; i++) {
             (void)read_row(table, rows[i], ids[first + i], out + i * stride, stride);
         }
     }
-    return absent;
+    return 0;
 }
