@@ -20,6 +20,12 @@
 #define LOOK_NS  (500 * WEFT_NS_PER_MS)
 #define AGAIN_NS (5 * WEFT_NS_PER_S)
 
+/* One that was asked for is cut at a clock to come. When none comes in this time, twice as long for the
+ * next, it is cut where the tables stand: that may be the end of another clock on another shard, but is
+ * right when nobody works. */
+#define PATIENCE_NS     (300 * WEFT_NS_PER_MS)
+#define PATIENCE_MAX_NS (60 * WEFT_NS_PER_S)
+
 /* At the end, a cut that does not come in this time waits for a worker who will not come. */
 #define LAST_CUT_NS (300 * WEFT_NS_PER_MS)
 
@@ -46,6 +52,9 @@ struct weft_checkpoint {
     bool under_way;
     bool ahead;         /* it waits for a clock that is to come */
     bool by_request;
+    bool at_once;        /* the next one by request: where the tables stand */
+    uint64_t patience_ns;
+    uint64_t impatient_ns; /* when the one under way by request is begun anew */
     uint32_t wanted_clock; /* by a worker that keeps its pushes, 0 = none; not where has_all */
     bool set_pending;   /* committed here; parts of others may be missing */
     uint64_t number;    /* of the one under way */
@@ -349,6 +358,15 @@ static uint32_t grid_of(const struct weft_checkpoint *checkpoint, uint32_t clock
     return (uint32_t)grid;
 }
 
+/* Programs that wait for one are told that there will be none. With the lock held. */
+static void refuse(struct weft_checkpoint *checkpoint, enum weft_rpc_status why)
+{
+    for (uint32_t i = 0; i < checkpoint->config.count; i++) {
+        checkpoint->feeds[i].refusal = (uint16_t)why;
+        wake(&checkpoint->feeds[i]);
+    }
+}
+
 /* Is it time for one? With the lock held. */
 static void consider(struct weft_checkpoint *checkpoint)
 {
@@ -374,11 +392,17 @@ static void consider(struct weft_checkpoint *checkpoint)
         ordered = send_order(checkpoint, false, checkpoint->last_clock);
     } else if (checkpoint->every_ns > 0 || checkpoint->requested) {
         /* Shards of one job are at most one clock apart (PROTOCOL.md section 7, "Clocks"). */
+        bool alone = checkpoint->config.count == 1; /* no other shard can stand elsewhere */
+        bool now_or_never = checkpoint->requested && (checkpoint->at_once || alone);
         checkpoint->by_request = checkpoint->requested;
+        checkpoint->ahead = !checkpoint->requested && s.has_bsp;
         checkpoint->requested = false;
-        ordered = send_order(checkpoint, !s.has_bsp, s.clock + 2);
+        checkpoint->impatient_ns = weft_time_add(now(), checkpoint->patience_ns);
+        ordered = send_order(checkpoint, now_or_never || !s.has_bsp,
+                             now_or_never ? s.clock : s.clock + 2);
     }
     if (!ordered) {
+        refuse(checkpoint, WEFT_RPC_NO_COPIES);
         checkpoint->next_ns = now() + AGAIN_NS;
         say(checkpoint, false, "no checkpoint: no memory to lend; --checkpoint-memory is too large");
     }
@@ -420,7 +444,9 @@ static void judge(struct weft_checkpoint *checkpoint, bool kept)
     take_back(checkpoint);
 }
 
-static void give_up(struct weft_checkpoint *checkpoint, const char *why)
+/* refusal: what programs that wait for it are told; OK = nothing, it is tried again. */
+static void give_up(struct weft_checkpoint *checkpoint, enum weft_rpc_status refusal,
+                    const char *why)
 {
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
         weft_checkpoint_file_abandon(&checkpoint->feeds[i].file);
@@ -428,6 +454,11 @@ static void give_up(struct weft_checkpoint *checkpoint, const char *why)
     }
     say(checkpoint, false, "checkpoint %" PRIu64 " given up: %s", checkpoint->number, why);
     checkpoint->next_ns = now() + AGAIN_NS;
+    if (refusal != WEFT_RPC_OK) {
+        pthread_mutex_lock(&checkpoint->lock);
+        refuse(checkpoint, refusal);
+        pthread_mutex_unlock(&checkpoint->lock);
+    }
     judge(checkpoint, false);
 }
 
@@ -526,6 +557,16 @@ static uint64_t bytes_on_disk(const struct weft_checkpoint *checkpoint)
     return bytes;
 }
 
+/* One by request came to nothing: the next way of the two, with more patience. */
+static void again_otherwise(struct weft_checkpoint *checkpoint)
+{
+    pthread_mutex_lock(&checkpoint->lock);
+    checkpoint->requested |= checkpoint->by_request;
+    pthread_mutex_unlock(&checkpoint->lock);
+    checkpoint->at_once = !checkpoint->at_once;
+    checkpoint->patience_ns = weft_min_u64(checkpoint->patience_ns * 2, PATIENCE_MAX_NS);
+}
+
 /* The last shard has given its last record. */
 static void finish(struct weft_checkpoint *checkpoint)
 {
@@ -533,13 +574,16 @@ static void finish(struct weft_checkpoint *checkpoint)
     uint32_t clock = 0;
     uint64_t rows = 0;
     if (!same_clocks(checkpoint, &clock)) {
-        give_up(checkpoint, "the shards were cut at different clocks");
+        again_otherwise(checkpoint);
+        give_up(checkpoint, WEFT_RPC_OK, "the shards were cut at different clocks");
         return;
     }
     if (commit(checkpoint, &error) != WEFT_OK) {
-        give_up(checkpoint, error.text);
+        give_up(checkpoint, WEFT_RPC_NOT_KEPT, error.text);
         return;
     }
+    checkpoint->at_once = false;
+    checkpoint->patience_ns = PATIENCE_NS;
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
         rows += checkpoint->feeds[i].rows;
     }
@@ -568,11 +612,12 @@ static bool serve(struct weft_checkpoint *checkpoint)
         weft_status status = WEFT_OK;
         busy |= serve_feed(checkpoint, i, &error, &status);
         if (status != WEFT_OK) {
-            give_up(checkpoint, error.text);
+            give_up(checkpoint, WEFT_RPC_NOT_KEPT, error.text);
             return true;
         }
     }
     const char *why = NULL;
+    enum weft_rpc_status refusal = WEFT_RPC_OK;
     pthread_mutex_lock(&checkpoint->lock);
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
         const struct weft_checkpoint_feed *feed = &checkpoint->feeds[i];
@@ -580,6 +625,9 @@ static bool serve(struct weft_checkpoint *checkpoint)
         streamed += feed->phase == WEFT_CHECKPOINT_STREAMED && empty && feed->file_open;
         if (feed->phase == WEFT_CHECKPOINT_FAILED) {
             why = why_text(feed->why);
+            refusal = feed->why != WEFT_CUT_LATE ? WEFT_RPC_NO_COPIES
+                      : has_all(checkpoint)      ? WEFT_RPC_OK
+                                                 : WEFT_RPC_CUT_LATE;
             checkpoint->requested |= checkpoint->by_request && feed->why == WEFT_CUT_LATE;
         } else if (feed->driver == NULL) {
             why = "the server ends";
@@ -591,7 +639,7 @@ static bool serve(struct weft_checkpoint *checkpoint)
     }
     pthread_mutex_unlock(&checkpoint->lock);
     if (why != NULL) {
-        give_up(checkpoint, why);
+        give_up(checkpoint, refusal, why);
         return true;
     }
     if (streamed == checkpoint->config.count) {
@@ -624,19 +672,26 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
     }
 }
 
-/* One that waits for a clock to come makes way for one that was asked for. */
+/* One that waits for a clock to come makes way for one that was asked for; one that was asked for is
+ * begun anew when its clock does not come. */
 static void make_way(struct weft_checkpoint *checkpoint)
 {
     bool waits = true;
     pthread_mutex_lock(&checkpoint->lock);
-    bool wanted = checkpoint->under_way && checkpoint->ahead &&
-                  (checkpoint->last || checkpoint->requested || checkpoint->wanted_clock > 0);
+    bool wish = checkpoint->requested || checkpoint->wanted_clock > 0;
+    bool ends = checkpoint->last && !checkpoint->last_done;
+    bool wanted = checkpoint->under_way && (ends || (checkpoint->ahead && wish));
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
         waits &= checkpoint->feeds[i].phase == WEFT_CHECKPOINT_WAITING ||
                  checkpoint->feeds[i].phase == WEFT_CHECKPOINT_ORDERED;
     }
+    bool impatient = checkpoint->under_way && checkpoint->by_request && !checkpoint->last &&
+                     checkpoint->config.count > 1 && now() >= checkpoint->impatient_ns;
     pthread_mutex_unlock(&checkpoint->lock);
-    if (wanted && waits) {
+    if (impatient && waits) {
+        again_otherwise(checkpoint);
+    }
+    if ((wanted || impatient) && waits) {
         judge(checkpoint, false);
     }
 }
@@ -700,6 +755,7 @@ static void *write_all(void *arg)
 weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint)
 {
     checkpoint->next_ns = now() + checkpoint->every_ns;
+    checkpoint->patience_ns = PATIENCE_NS;
     checkpoint->started =
         pthread_create(&checkpoint->thread, NULL, write_all, checkpoint) == 0;
     return checkpoint->started ? WEFT_OK : WEFT_IO;
@@ -878,14 +934,17 @@ static void watch_cut(struct weft_checkpoint_feed *feed, struct weft_shard *shar
 
 /* With the lock held. The last cut that was kept counts; or another one does, of which the shard has
  * not heard yet that it is kept, or has forgotten it for a newer one. */
-static void take_durable(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
+static bool take_durable(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
-    if (feed->durable_number != 0 && feed->durable_number <= feed->kept_number) {
-        if (feed->durable_number == feed->kept_number) {
-            weft_shard_durable(shard);
-        }
-        feed->durable_number = 0;
+    uint64_t number = feed->durable_number;
+    if (number == 0 || number > feed->kept_number) {
+        return false;
     }
+    if (number == feed->kept_number) {
+        weft_shard_durable(shard);
+    }
+    feed->durable_number = 0;
+    return true;
 }
 
 /* A worker has little room left for the pushes that it keeps. */
@@ -921,39 +980,50 @@ static void look_at_journal(struct weft_checkpoint_feed *feed, struct weft_shard
     pthread_mutex_unlock(&feed->owner->lock);
 }
 
+/* Programs that wait for a checkpoint are told so. */
+static bool take_refusal(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
+{
+    if (atomic_load_explicit(&feed->refusal, memory_order_relaxed) == 0) {
+        return false;
+    }
+    weft_shard_cut_refused(shard, atomic_exchange(&feed->refusal, 0));
+    return true;
+}
+
 bool weft_checkpoint_turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
-    bool again = false;
     publish(feed, shard);
     take_wish(feed, shard);
     look_at_journal(feed, shard);
+    bool again = take_refusal(feed, shard); /* what it has to say now goes out in the next turn */
     if (atomic_load_explicit(&feed->phase, memory_order_relaxed) == WEFT_CHECKPOINT_IDLE &&
         feed->durable_number == 0) {
-        return false; /* an order wakes us, so it is seen in the next turn at the latest */
+        return again; /* an order wakes us, so it is seen in the next turn at the latest */
     }
     pthread_mutex_lock(&feed->owner->lock);
-    take_durable(feed, shard);
+    again |= take_durable(feed, shard);
     switch (feed->phase) {
     case WEFT_CHECKPOINT_ORDERED:
         if (weft_shard_cut_begin(shard, &feed->order) == WEFT_OK) {
             feed->phase = WEFT_CHECKPOINT_WAITING;
             watch_cut(feed, shard);
-            again = feed->phase == WEFT_CHECKPOINT_STREAMING;
+            again |= feed->phase == WEFT_CHECKPOINT_STREAMING;
         }
         break;
     case WEFT_CHECKPOINT_WAITING:
         watch_cut(feed, shard);
-        again = feed->phase == WEFT_CHECKPOINT_STREAMING;
+        again |= feed->phase == WEFT_CHECKPOINT_STREAMING;
         break;
     case WEFT_CHECKPOINT_STREAMING:
-        again = fill_buffer(feed, shard);
+        again |= fill_buffer(feed, shard);
         break;
     case WEFT_CHECKPOINT_JUDGED:
         if (weft_shard_cut_state(shard) != WEFT_CUT_NONE) {
             weft_shard_cut_end(shard, feed->kept);
             feed->kept_number = feed->kept ? feed->owner->number : feed->kept_number;
-            take_durable(feed, shard);
+            (void)take_durable(feed, shard);
         }
+        again = true; /* another one may be wished */
         feed->phase = WEFT_CHECKPOINT_IDLE;
         pthread_cond_broadcast(&feed->owner->changed);
         break;

@@ -6,7 +6,7 @@
  *
  * Order: every N clocks (all servers of a job cut at the same clocks, so their parts go together),
  * every N seconds, on SIGUSR1, and at the end; the last three only where the process has all shards
- * of the job.
+ * of the job. And when workers ask.
  *
  * Thread:  new, begin, request, end, free: the main thread. restore, attach, turn: the shard's.
  *
@@ -89,6 +89,8 @@ struct weft_checkpoint_feed {
     bool has_bsp;
     uint64_t rows; /* of the checkpoint under way */
     size_t peak;
+    _Atomic uint16_t refusal; /* why there is none, for programs that asked; enum weft_rpc_status,
+                               * 0 = nothing is to be told */
     uint64_t kept_number;             /* the shard's: of the last cut that was kept */
     _Atomic uint64_t durable_number;  /* of one that counts, and the shard has not heard it; 0 = none */
     struct weft_journal_file journal; /* the shard's */

@@ -402,6 +402,20 @@ WEFT_API weft_status weft_clock(struct weft_ps_table *table);
 /* Clocks that this worker has ended. */
 WEFT_API uint32_t weft_clock_ended(const struct weft_ps_table *table);
 
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* Ask the servers for a checkpoint: begin, and return at once. The operation is over when it is on the
+ * disk and counts: weft_wait and weft_test say so, or why there is none. It holds what this worker had
+ * waited for before; with a "bsp" table it is cut at the end of a clock, so go on meanwhile. One
+ * process that has all shards of the job needs no further clock when all workers have flushed; servers
+ * that share them cut at the end of the clock behind the one in progress. Servers need --checkpoint.
+ *
+ * Owns:    gives *op_p, to be ended by weft_wait or weft_test.
+ * Errors:  WEFT_INVALID  no table is open.   WEFT_EXISTS  one is under way.
+ *          WEFT_AGAIN, WEFT_PEER  as weft_push. Of the operation: WEFT_DATA  a server makes none: it was
+ *          started without --checkpoint, its disk is full or fails; those before stay. */
+WEFT_API weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p);
+
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 /* One turn of the crank: sleep until something arrives, or timeout_ns has passed (0 = do not

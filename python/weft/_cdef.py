@@ -166,6 +166,7 @@ weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list
                                           struct weft_result *result_p);
 weft_status weft_clock(struct weft_ps_table *table);
 uint32_t weft_clock_ended(const struct weft_ps_table *table);
+weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p);
 void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);
 weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
 void weft_ps_idle(struct weft_ps *ps);

@@ -401,6 +401,18 @@ class PS:
         ]
         return self._begin_lists(pieces, True, bound, [piece.rows for piece in pieces])
 
+    def checkpoint(self):
+        """Ask the servers for a checkpoint. -> Op, whose wait() ends when it is on the disk
+
+        What was waited for before is in it. With a "bsp" table it is cut at the end of a clock, so
+        go on meanwhile, or let all workers flush. A server that makes none says why.
+        """
+        self._reap()
+        handle = ffi.new("uint64_t *")
+        self._call(lib.weft_ps_checkpoint, self._pointer(), handle)
+        self._lent[handle[0]] = None
+        return Op(self, handle[0], None)
+
     def flush(self, timeout=None):
         """Wait until every push and every clock has arrived, at most `timeout` seconds."""
         _patiently(

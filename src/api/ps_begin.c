@@ -101,9 +101,8 @@ static weft_status check_rows(struct weft_ps *ps, const struct ps_pieces *pieces
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static weft_status begin_failed(struct weft_ps *ps, bool is_pull, weft_status status)
+static weft_status begin_failed(struct weft_ps *ps, const char *what, weft_status status)
 {
-    const char *what = is_pull ? "pull" : "push";
     if (status == WEFT_AGAIN) {
         return weft_io_fail(&ps->error, status,
                             "%s: %u operations are under way or not waited for; end one with "
@@ -208,7 +207,7 @@ static weft_status begin_now(struct weft_ps *ps, const struct ps_pieces *pieces,
              : pieces->is_pull ? start_pull(ps, pieces, &op)
                                : start_push(ps, pieces, &op);
     if (status != WEFT_OK) {
-        return begin_failed(ps, pieces->is_pull, status);
+        return begin_failed(ps, pieces->is_pull ? "pull" : "push", status);
     }
     *op_p = ticket_take(ps, ticket, pieces, op);
     return WEFT_OK;
@@ -229,6 +228,38 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces
          * made room for it. */
         weft_api_ps_step(ps, ROOM_NS);
     }
+}
+
+weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
+{
+    struct ps_ticket *ticket = ticket_free(ps);
+    uint32_t shard;
+    weft_ps_op op;
+    if (op_p == NULL) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "op_p is NULL; weft_wait takes what it gives");
+    }
+    if (weft_api_ps_any_down(ps, &shard)) {
+        return weft_api_ps_gone(ps, shard);
+    }
+    weft_status status = ticket == NULL
+                             ? WEFT_AGAIN
+                             : weft_ps_client_checkpoint(ps->client, weft_clock_now_ns(), &op);
+    if (status == WEFT_STATE) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "a checkpoint is of tables; open one with weft_table_open before");
+    }
+    if (status == WEFT_EXISTS) {
+        return weft_io_fail(&ps->error, status,
+                            "a checkpoint is asked for already; end that with weft_wait before");
+    }
+    if (status != WEFT_OK) {
+        return begin_failed(ps, "checkpoint", status);
+    }
+    const struct ps_pieces none = {.is_pull = true};
+    *op_p = ticket_take(ps, ticket, &none, op);
+    ticket->is_checkpoint = true;
+    return WEFT_OK;
 }
 
 /* ---- one table ------------------------------------------------------------------------------- */

@@ -48,6 +48,7 @@ struct ps_ticket {
     const struct weft_ps_table *table; /* of the first list; NULL = there was none */
     uint32_t more;                     /* lists behind it */
     bool is_pull;
+    bool is_checkpoint;
 };
 
 struct weft_ps_table {

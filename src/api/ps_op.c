@@ -73,7 +73,11 @@ static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
     }
     char name[LISTS_NAME_BYTES], what[LISTS_NAME_BYTES + 16];
     name_lists(ticket, name, sizeof(name));
-    snprintf(what, sizeof(what), ticket->is_pull ? "pull of %s" : "push to %s", name);
+    snprintf(what, sizeof(what),
+             ticket->is_checkpoint ? "a checkpoint"
+             : ticket->is_pull     ? "pull of %s"
+                                   : "push to %s",
+             name);
     return weft_api_ps_refused(ps, what, result);
 }
 
@@ -99,6 +103,12 @@ static weft_status no_such_op(struct weft_ps *ps)
 static weft_status under_way(struct weft_ps *ps, const struct ps_ticket *ticket)
 {
     char name[LISTS_NAME_BYTES];
+    if (ticket->is_checkpoint) {
+        return weft_io_fail(
+            &ps->error, WEFT_TIMEOUT,
+            "the checkpoint is not made yet; go on, and wait again (a \"bsp\" table "
+            "is cut at the end of a clock)");
+    }
     name_lists(ticket, name, sizeof(name));
     return weft_io_fail(&ps->error, WEFT_TIMEOUT,
                         "%s %s is under way still; wait again (in \"bsp\" and \"ssp\" a pull "

@@ -188,7 +188,7 @@ static uint32_t op_take(struct weft_ps_client *client, uint8_t kind, uint16_t ta
         if (op->state == OP_FREE) {
             op->state = OP_ACTIVE;
             op->kind = kind;
-            op->abandoned = false;
+            op->abandoned = op->cut = false;
             op->logged = kind == WEFT_RPC_PUSH && ps_log_on(client);
             op->table = table;
             op->parts = op->parts_open = 0;
@@ -568,6 +568,46 @@ weft_status weft_ps_ask(struct weft_ps_client *client, uint16_t table, uint32_t 
     client->ops[index].bound_ppm = 0;
     uint32_t part = weft_ps_part_pull(client, index, &none, shard, NULL, 0);
     client->parts[part].clock = 0;
+    op_start(client, index, now_ns);
+    *op_p = index;
+    return WEFT_OK;
+}
+
+static bool cut_under_way(const struct weft_ps_client *client)
+{
+    for (uint32_t i = 0; i < client->config.ops_max; i++) {
+        if (client->ops[i].state == OP_ACTIVE && client->ops[i].cut) {
+            return true;
+        }
+    }
+    return false;
+}
+
+weft_status weft_ps_client_checkpoint(struct weft_ps_client *client, uint64_t now_ns,
+                                      weft_ps_op *op_p)
+{
+    uint16_t table = 0;
+    while (table < client->config.tables_max && client->tables[table].state != TABLE_OPEN) {
+        table++;
+    }
+    if (table == client->config.tables_max) {
+        return WEFT_STATE;
+    }
+    if (cut_under_way(client)) {
+        return WEFT_EXISTS;
+    }
+    uint32_t index = op_take(client, WEFT_RPC_PULL, table);
+    if (index == WEFT_PS_NONE) {
+        return WEFT_AGAIN;
+    }
+    const struct ps_list none = {.table = table, .id_bytes = sizeof(uint64_t)};
+    client->ops[index].bound_ppm = 0;
+    client->ops[index].cut = true;
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        struct ps_part *part = &client->parts[weft_ps_part_pull(client, index, &none, s, NULL, 0)];
+        part->cut = true;
+        part->clock = client->tables[table].clock + 2; /* over nowhere before this worker ends it */
+    }
     op_start(client, index, now_ns);
     *op_p = index;
     return WEFT_OK;

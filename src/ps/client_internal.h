@@ -73,6 +73,7 @@ struct ps_part {
     uint8_t kind;        /* enum weft_rpc_op */
     bool expected;       /* the reply's memory is posted */
     bool request_closed; /* SENT came */
+    bool cut;            /* PULL: it asks for a checkpoint */
     bool logged;         /* PUSH: in the log: it and its request stay until they are durable */
     bool begun;          /* PUSH: some chunks of it are applied, and must not be forgotten */
     bool counted;        /* PUSH: closed before its shard went away, and counted then */
@@ -109,6 +110,7 @@ struct ps_op {
     enum ps_op_state state;
     uint8_t kind;
     bool abandoned; /* released when it is done; ids and rows are not ours any more */
+    bool cut;       /* it asks for a checkpoint */
     uint16_t table; /* TABLE */
     uint32_t bound_ppm;
     uint32_t parts; /* made */

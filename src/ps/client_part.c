@@ -268,14 +268,14 @@ static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_pa
     return (ps_part_resumes(part) ? WEFT_RPC_RESUME : 0) |
            (is_table && ps_log_on(client) ? WEFT_RPC_DURABLE : 0) |
            (part->list.id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0) |
-           (is_push && weft_ps_log_filling(client) ? WEFT_RPC_CUT : 0);
+           (part->cut || (is_push && weft_ps_log_filling(client)) ? WEFT_RPC_CUT : 0);
 }
 
 static void write_head(struct weft_ps_client *client, const struct ps_part *part,
                        const struct ps_link *link)
 {
     bool is_pull = part->kind == WEFT_RPC_PULL;
-    bool after = is_pull && part->op != WEFT_PS_NONE && link->pushes_flying == 1 &&
+    bool after = is_pull && !part->cut && part->op != WEFT_PS_NONE && link->pushes_flying == 1 &&
                  client->tables[part->table].spec.mode != WEFT_TABLE_BSP;
     uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec);
     struct weft_rpc_request request = {
@@ -627,7 +627,7 @@ static void record(struct weft_ps_client *client, const struct ps_part *part,
                    const struct weft_msg_event *event, const struct weft_rpc_reply *reply,
                    const struct weft_rpc_latency *latency)
 {
-    if (part->op == WEFT_PS_NONE || part->kind == WEFT_RPC_TABLE) {
+    if (part->op == WEFT_PS_NONE || part->kind == WEFT_RPC_TABLE || part->cut) {
         return;
     }
     uint64_t total_ns = event->at_ns > reply->t0_ns ? event->at_ns - reply->t0_ns : 0;

@@ -87,7 +87,8 @@ static weft_status shard_init(struct weft_shard *shard)
     const struct weft_shard_config *config = &shard->config;
     shard->slots_per_worker = config->push_slots + config->pull_slots + 1;
     shard->slot_count = config->workers_max * shard->slots_per_worker;
-    shard->waiting = shard->ready = (struct shard_queue){WEFT_SHARD_NONE, WEFT_SHARD_NONE};
+    shard->waiting = shard->ready = shard->asking =
+        (struct shard_queue){WEFT_SHARD_NONE, WEFT_SHARD_NONE};
     shard->tables = calloc(config->tables_max, sizeof(*shard->tables));
     shard->clocks = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint32_t));
     shard->clock_min = calloc(config->tables_max, sizeof(*shard->clock_min));
@@ -315,6 +316,7 @@ static void worker_unbind(struct weft_shard *shard, uint32_t rank)
     }
     queue_drop_worker(shard, &shard->waiting, rank);
     queue_drop_worker(shard, &shard->ready, rank);
+    queue_drop_worker(shard, &shard->asking, rank);
 }
 
 void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t incarnation,
@@ -542,6 +544,9 @@ void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns)
     }
     if (shard->step_tables > 0) {
         weft_shard_step(shard, now_ns);
+    }
+    if (shard->cut_told) {
+        weft_shard_cut_tell(shard, now_ns);
     }
     weft_shard_send_ready(shard, now_ns);
     weft_shard_safe_send(shard, now_ns);

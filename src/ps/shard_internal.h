@@ -51,8 +51,9 @@ struct shard_slot {
     uint64_t overlap_ns;
     uint64_t wait_begin_ns;
     uint64_t wait_ns;
-    uint64_t *ids;   /* PULL: (rows_per_rpc_max,) */
-    uint8_t *answer; /* PULL: the largest reply; others: a head */
+    uint64_t cut_after; /* PULL with CUT: instants of cuts before it came */
+    uint64_t *ids;      /* PULL: (rows_per_rpc_max,) */
+    uint8_t *answer;    /* PULL: the largest reply; others: a head */
     uint32_t answer_elems;
     uint16_t answer_elem_bytes;
 };
@@ -112,9 +113,15 @@ struct weft_shard {
     uint64_t *safe_told; /* the same: of those, what the worker was told */
     bool safe_untold;    /* some worker may have to be told */
     uint32_t cut_wanted; /* highest clock that a worker wants in a checkpoint; 0 = none */
-    bool *restored;      /* (tables_max,): from a checkpoint, not opened since */
-    bool *members;       /* (tables_max, workers_max): opened the table, and lives */
-    uint32_t dead_rank;  /* the first that died, WEFT_SHARD_NONE = none has */
+    bool cut_asked;      /* a request for a checkpoint waits for a cut's instant */
+    bool cut_told;       /* look through `asking` */
+    uint32_t cut_asked_clock;
+    uint64_t cut_instants; /* of cuts, counted */
+    uint64_t cut_kept;     /* instant of the last cut that was kept, and of the last that counts */
+    uint64_t cut_counting;
+    bool *restored;                     /* (tables_max,): from a checkpoint, not opened since */
+    bool *members;                      /* (tables_max, workers_max): opened the table, and lives */
+    uint32_t dead_rank;                 /* the first that died, WEFT_SHARD_NONE = none has */
     struct weft_snapshot *snapshot;     /* NULL without checkpoints */
     struct weft_shard_journal *journal; /* NULL without */
     struct shard_partial *partials;     /* worker by worker */
@@ -126,6 +133,7 @@ struct weft_shard {
     uint32_t busy_count;     /* slots neither IDLE nor POSTED */
     uint32_t unposted_count; /* expectations that the transport still owes */
     struct shard_queue waiting;
+    struct shard_queue asking; /* PULLs with CUT */
     struct shard_queue ready;
     weft_peer replaced[WEFT_SHARD_REPLACED_MAX]; /* connections to be closed */
     uint32_t replaced_count;
@@ -239,6 +247,16 @@ void weft_shard_safe_unbind(struct weft_shard *shard, uint32_t rank, bool renewe
 void weft_shard_safe_forget(struct weft_shard *shard, uint16_t table, uint32_t rank);
 void weft_shard_safe_sent(struct weft_shard *shard, uint32_t rank, bool complete);
 void weft_shard_safe_send(struct weft_shard *shard, uint64_t now_ns);
+/* shard_cut.c: checkpoints that workers ask for */
+
+/* The request waits from now on. */
+void weft_shard_cut_ask(struct weft_shard *shard, struct shard_slot *slot);
+/* A cut has its instant; it is over, kept or not; the last that was kept counts. */
+void weft_shard_cut_instant(struct weft_shard *shard);
+void weft_shard_cut_over(struct weft_shard *shard, bool kept);
+void weft_shard_cut_counts(struct weft_shard *shard);
+/* Answer those whose checkpoint counts, or will not be. */
+void weft_shard_cut_tell(struct weft_shard *shard, uint64_t now_ns);
 /* A worker wants this clock in a checkpoint. */
 static inline void weft_shard_want_cut(struct weft_shard *shard, uint32_t clock)
 {
@@ -312,6 +330,8 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
                                const struct weft_msg_event *event, uint64_t now_ns);
 /* Answer the waiting pulls whose condition has come true. */
 void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns);
+/* Answer a request with a head alone. */
+void weft_shard_answer_head(struct weft_shard *shard, struct shard_slot *slot);
 /* Hand the ready replies to the transport, as far as it takes them. */
 void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns);
 

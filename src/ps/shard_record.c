@@ -60,11 +60,13 @@ static void count_latency(struct weft_shard_latencies *of, const struct weft_rpc
 void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot *slot,
                               const struct weft_rpc_reply *reply, uint64_t departure_ns)
 {
-    if (slot->op != WEFT_RPC_TABLE) {
+    bool counts = slot->op == WEFT_RPC_PUSH ||
+                  (slot->op == WEFT_RPC_PULL && (slot->request.flags & WEFT_RPC_CUT) == 0);
+    if (counts) {
         count_latency(slot->op == WEFT_RPC_PUSH ? &shard->push : &shard->pull, reply);
     }
     struct weft_record *record = weft_record_claim(shard->config.records);
-    if (record == NULL || slot->op == WEFT_RPC_TABLE) {
+    if (record == NULL || !counts) {
         return; /* claimed and not committed: the next one takes the place */
     }
     record->type = WEFT_RECORD_SERVED;

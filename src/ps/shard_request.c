@@ -112,16 +112,17 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
     slot->head_seen = true;
     uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : slot->rows;
     uint32_t flags = slot->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0;
-    uint32_t free_flags = slot->op == WEFT_RPC_TABLE  ? WEFT_RPC_RESUME | WEFT_RPC_DURABLE
-                          : slot->op == WEFT_RPC_PUSH ? WEFT_RPC_CUT
-                                                      : 0;
+    uint32_t free_flags = slot->op == WEFT_RPC_TABLE ? WEFT_RPC_RESUME | WEFT_RPC_DURABLE
+                          : slot->op == WEFT_RPC_PUSH || rows == 0 ? WEFT_RPC_CUT
+                                                                   : 0;
     if (slot->request.worker != slot->worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
     } else if (slot->request.rows != rows || (slot->request.flags & ~free_flags) != flags ||
                (slot->op == WEFT_RPC_PUSH && !slot->dead &&
                 slot->request.after_seq != (uint32_t)slot->number)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
-    } else if ((slot->request.flags & WEFT_RPC_CUT) != 0 && !slot->dead) {
+    } else if (slot->op == WEFT_RPC_PUSH && (slot->request.flags & WEFT_RPC_CUT) != 0 &&
+               !slot->dead) {
         size_t at = (size_t)slot->table * shard->config.workers_max + slot->worker;
         weft_shard_want_cut(shard, (uint32_t)weft_min_u64(slot->clock, shard->clocks[at] + 1));
     }
@@ -322,8 +323,7 @@ void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns)
     shard->ready = later;
 }
 
-/* Answer with the head alone. */
-static void answer_head(struct weft_shard *shard, struct shard_slot *slot)
+void weft_shard_answer_head(struct weft_shard *shard, struct shard_slot *slot)
 {
     slot->answer_elems = 1;
     slot->answer_elem_bytes = WEFT_RPC_REPLY_BYTES;
@@ -357,12 +357,12 @@ static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
     uint32_t blocks = weft_table_blocks(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
     if (slot->rows == 0) {
-        answer_head(shard, slot);
+        weft_shard_answer_head(shard, slot);
         return;
     }
     if (!answer_fits(shard, slot, elem_bytes, head_elems)) {
         shard_slot_note(slot, WEFT_RPC_TOO_LARGE);
-        answer_head(shard, slot);
+        weft_shard_answer_head(shard, slot);
         return;
     }
     uint8_t *out = slot->answer + (size_t)head_elems * elem_bytes;
@@ -414,8 +414,14 @@ static void pull_closed(struct weft_shard *shard, struct shard_slot *slot,
     if (event->received < event->chunks || (slot->request.after_seq != 0 && ahead >= 0)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     }
+    bool asks = (slot->request.flags & WEFT_RPC_CUT) != 0;
+    if (asks && shard->snapshot == NULL) {
+        shard_slot_reject(slot, WEFT_RPC_NO_CHECKPOINTS);
+    }
     if (slot->dead) {
-        answer_head(shard, slot);
+        weft_shard_answer_head(shard, slot);
+    } else if (asks) {
+        weft_shard_cut_ask(shard, slot);
     } else if (pull_allowed(shard, slot)) {
         answer_pull(shard, slot);
     } else {
@@ -451,7 +457,7 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
     if (is_push) {
         weft_shard_again_closed(shard, slot, is_short);
         weft_rpc_window_mark(&shard->workers[slot->worker].closed, slot->request.rpc_id);
-        answer_head(shard, slot);
+        weft_shard_answer_head(shard, slot);
         weft_shard_wake(shard, now_ns); /* sends the reply, too */
         return;
     }
@@ -460,7 +466,7 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
     } else if (resumes(slot) && slot->status == WEFT_RPC_OK) {
         answer_resume(shard, slot);
     } else {
-        answer_head(shard, slot);
+        weft_shard_answer_head(shard, slot);
     }
     weft_shard_send_ready(shard, now_ns);
 }

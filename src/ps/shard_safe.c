@@ -53,6 +53,7 @@ void weft_shard_durable(struct weft_shard *shard)
         }
     }
     shard->safe_untold = true;
+    weft_shard_cut_counts(shard);
     weft_shard_journal_durable(shard);
 }
 
@@ -126,11 +127,4 @@ void weft_shard_safe_send(struct weft_shard *shard, uint64_t now_ns)
             }
         }
     }
-}
-
-bool weft_shard_cut_wanted(const struct weft_shard *shard, uint32_t *clock_p)
-{
-    *clock_p = shard->cut_wanted;
-    enum weft_cut_state state = weft_shard_cut_state(shard);
-    return shard->cut_wanted > 0 && (state == WEFT_CUT_NONE || state == WEFT_CUT_WAITING);
 }

@@ -163,6 +163,9 @@ static void cut_table(struct weft_shard *shard, uint32_t t)
         snapshot->view.incarnations[w] = shard->workers[w].incarnation;
     }
     cut_partials(shard, t);
+    if (!snapshot->begun) {
+        weft_shard_cut_instant(shard);
+    }
     snapshot->begun = true;
 }
 
@@ -362,6 +365,7 @@ void weft_shard_cut_end(struct weft_shard *shard, bool kept)
     }
     snapshot->state = WEFT_CUT_NONE;
     snapshot->spill = (struct weft_spill){.memory = NULL};
+    weft_shard_cut_over(shard, kept);
 }
 
 size_t weft_shard_cut_peak(const struct weft_shard *shard)

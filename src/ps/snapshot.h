@@ -114,10 +114,14 @@ void weft_shard_cut_end(struct weft_shard *shard, bool kept);
  * weft_shard_cut_end(true). */
 void weft_shard_durable(struct weft_shard *shard);
 
-/* A worker that keeps its pushes has little room left, and asks for a cut that has this clock:
- * begin one, `now` where one process has all shards, else of this clock. False while there is no
- * such wish, or a cut is being taken; one that waits for its instant may be given up for it. */
+/* A worker that keeps its pushes has little room left, or a program asks for a checkpoint, which shall
+ * have this clock: begin a cut, as soon as it can be where one process has all shards, else of this
+ * clock. False while there is no such wish, or a cut is being taken; one that waits for its instant
+ * may be given up for it. A cut that is not kept is wished again. */
 bool weft_shard_cut_wanted(const struct weft_shard *shard, uint32_t *clock_p);
+
+/* The checkpoint that programs wait for will not be made: they are told this, NOT_KEPT for instance. */
+void weft_shard_cut_refused(struct weft_shard *shard, enum weft_rpc_status status);
 
 /* Bytes of the memory lent that were in use at most; for reports, before weft_shard_cut_end. */
 size_t weft_shard_cut_peak(const struct weft_shard *shard);

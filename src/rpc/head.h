@@ -58,7 +58,11 @@ enum weft_rpc_op {
     X(NOT_FINITE, "a gradient was infinite or not a number; its chunk was not applied")            \
     X(FULL, "no room for new rows; chunks with new rows were not applied")                         \
     X(TOO_LARGE, "more rows than this shard takes in one request") \
-    X(NOT_DURABLE, "this server takes no checkpoints, so no push is ever durable; give it --checkpoint or choose durability none")
+    X(NOT_DURABLE, "this server takes no checkpoints, so no push is ever durable; give it --checkpoint or choose durability none") \
+    X(NO_CHECKPOINTS, "this server makes no checkpoints; give it --checkpoint DIR")                \
+    X(NOT_KEPT, "the checkpoint could not be written, its disk is full or fails (the server's output says which); those before stay") \
+    X(NO_COPIES, "more rows changed while the checkpoint was written than --checkpoint-memory of the server has room for") \
+    X(CUT_LATE, "a shard had passed the clock at which all were to be cut; ask again")
 
 enum weft_rpc_status {
 #define X(name, text) WEFT_RPC_##name,
@@ -115,7 +119,7 @@ enum weft_rpc_flag {
     WEFT_RPC_NARROW_IDS = 1, /* PUSH, PULL: ids are u32 instead of u64 */
     WEFT_RPC_RESUME = 2,     /* TABLE: the worker goes on where it was; see weft_rpc_pushes */
     WEFT_RPC_DURABLE = 4,    /* TABLE: tell this worker which of its pushes are safe */
-    WEFT_RPC_CUT = 8,        /* PUSH: a checkpoint is wanted soon */
+    WEFT_RPC_CUT = 8,        /* PUSH: a checkpoint is wanted soon. PULL of no rows: answer when one counts */
     WEFT_RPC_UPTO = 16,      /* CLOCK: all clocks up to this one, not the next one only */
     WEFT_RPC_FLAGS_ALL = 31,
 };

@@ -22,12 +22,15 @@ WEFT = os.environ["WEFT_BIN"]
 class Servers:
     """`weft server` with a job key of its own, in the environment of this process, too."""
 
-    def __init__(self, shards=2, workers=2, arguments=()):
+    def __init__(self, shards=2, workers=2, arguments=(), full_disk=False):
         self.folder = tempfile.TemporaryDirectory()
         self.key = os.path.join(self.folder.name, "job.key")
         subprocess.run([WEFT, "keygen", self.key], check=True, capture_output=True)
         command = [WEFT, "server", "--key-file", self.key, "--port", "0"]
         command += ["--shards-per-server", str(shards), "--workers", str(workers), *arguments]
+        # A limit on the size of files, 4 KB, stands in for a full disk.
+        limit = ["sh", "-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"]
+        command = limit + command if full_disk else command
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         lines = [self.process.stdout.readline() for _ in range(shards)]
         self.list = ",".join(line.split(": ")[1].strip() for line in lines)
@@ -317,19 +320,72 @@ class TablesAndClocks(unittest.TestCase):
 class Checkpoints(unittest.TestCase):
     """What was pushed is in the files: whole, and as deltas; what is damaged is told."""
 
-    def save(self, servers, ps, bsp):
-        """Ask for a checkpoint that holds all that was pushed, and wait until it counts. With a
-        table in "bsp" that is at the end of a clock, so the clocks go on."""
+    def save(self, ps):
+        """Ask for a checkpoint that holds all that was pushed, and wait until it counts; nobody
+        ends a clock meanwhile."""
         ps.flush(timeout=120)
         before = checkpoint.numbers(self.folder)
-        servers.process.send_signal(signal.SIGUSR1)
-        end = time.monotonic() + 120
-        while checkpoint.numbers(self.folder) == before:
-            self.assertLess(time.monotonic(), end, "no checkpoint")
-            bsp.clock()
-            ps.flush(timeout=120)
-            time.sleep(0.02)
+        asked = ps.checkpoint()
+        with self.assertRaisesRegex(weft.ExistsError, "asked for already"):
+            ps.checkpoint()
+        asked.wait(timeout=120)
+        self.assertNotEqual(checkpoint.numbers(self.folder), before)
         return checkpoint.load(self.folder, verify=True)
+
+    def test_on_request_while_clocks_go_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = ["--checkpoint", folder + "/ckpt", "--checkpoint-every", "3600s"]
+            with Servers(shards=2, workers=1, arguments=arguments) as servers:
+                with servers.connect(peer_timeout_ns=60 * 10**9) as ps:
+                    table = ps.table(learning_rate=-1.0)
+                    ids, row = ids_of(50), np.ones((50, 1), dtype=np.float32)
+                    last = 0
+                    for _ in range(3):
+                        asked = ps.checkpoint()
+                        while not asked.done():
+                            table.push(ids, row)
+                            table.clock()
+                        saved = checkpoint.load(folder + "/ckpt", verify=True)
+                        self.assertGreater(saved.number, last)
+                        last = saved.number
+                        self.assertEqual(
+                            set(saved.tables[0].weights.ravel().tolist()), {saved.tables[0].clock}
+                        )
+
+    def test_a_request_that_fails_says_why(self):
+        with Servers(shards=2, workers=1) as servers, servers.connect() as ps:
+            with self.assertRaisesRegex(weft.InvalidError, "open one"):
+                ps.checkpoint()
+            ps.table(consistency="asp")
+            with self.assertRaisesRegex(weft.DataError, "checkpoint: refused .* --checkpoint DIR"):
+                ps.checkpoint().wait(timeout=120)
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = ["--checkpoint", folder + "/ckpt", "--checkpoint-every", "3600s"]
+            with Servers(shards=1, workers=1, arguments=arguments, full_disk=True) as servers:
+                with servers.connect(peer_timeout_ns=60 * 10**9) as ps:
+                    table = ps.table(dim=4, consistency="asp", learning_rate=-1.0)
+                    ids = ids_of(1000)
+                    table.push(ids, np.ones((1000, 4), dtype=np.float32))
+                    with self.assertRaisesRegex(weft.DataError, "disk is full or fails"):
+                        ps.checkpoint().wait(timeout=120)
+                    self.assertEqual(table.pull(ids).sum(), 4000)  # nothing else happened
+                    self.assertEqual(checkpoint.numbers(folder + "/ckpt"), [])
+
+    def test_a_server_ends_while_a_request_waits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = ["--checkpoint", folder + "/ckpt", "--checkpoint-every", "3600s"]
+            with Servers(shards=2, workers=1, arguments=arguments) as servers:
+                ps = servers.connect(peer_timeout_ns=60 * 10**9)
+                table = ps.table(learning_rate=-1.0)
+                table.push(ids_of(50), np.ones((50, 1), dtype=np.float32))
+                asked = ps.checkpoint()  # in the middle of a clock, which nobody ends
+                with self.assertRaises(weft.WaitTimeoutError):
+                    asked.wait(timeout=1)
+                servers.process.terminate()
+                with self.assertRaises(weft.PeerError):
+                    asked.wait(timeout=120)
+                ps.close()
+                self.assertEqual(servers.process.wait(timeout=120), 0)
 
     def test_what_was_pushed_is_there(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -351,7 +407,7 @@ class Checkpoints(unittest.TestCase):
         dense.push_range(np.ones(100, dtype=np.float32))
         dense.clock()
         want = dense.pull_range()
-        saved = self.save(servers, ps, dense)
+        saved = self.save(ps)
         table = saved.tables[0]
         self.assertEqual((saved.shards, sorted(saved.tables)), (2, [0, 1]))
         np.testing.assert_array_equal(table.ids, ids)
@@ -367,7 +423,7 @@ class Checkpoints(unittest.TestCase):
         new = np.array([1, 2, 3], dtype=np.uint64)
         for _ in range(2):
             sparse.push(np.concatenate((ids[:10], new)), np.ones((13, 4), dtype=np.float32))
-            saved = self.save(servers, ps, dense)
+            saved = self.save(ps)
         table = saved.tables[0]
         np.testing.assert_array_equal(table.ids, np.concatenate((new, ids)))
         np.testing.assert_array_equal(table.weights[:3], np.full((3, 4), 2))

@@ -1104,6 +1104,26 @@ static void a_refused_clock_is_said(void **state)
     site_stop(&site);
 }
 
+/* Checkpoints are made by `weft server` (tests/python/test_ps.py): here is one that makes none. */
+static void a_checkpoint_is_asked_for(void **state)
+{
+    (void)state;
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    struct weft_ps_config config = config_for(site.list);
+    struct weft_ps *ps = connect_with(&config);
+    uint64_t op;
+    must_fail(ps, weft_ps_checkpoint(ps, &op), WEFT_INVALID, "open one with weft_table_open");
+    struct weft_table_options options = adding("asp");
+    (void)open_table(ps, &options);
+    must_fail(ps, weft_ps_checkpoint(ps, NULL), WEFT_INVALID, "op_p is NULL");
+    must(ps, weft_ps_checkpoint(ps, &op));
+    must_fail(ps, weft_wait(ps, op, WEFT_NEVER, NULL), WEFT_DATA, "a checkpoint: refused by shard");
+    says(weft_ps_error(ps), "--checkpoint DIR");
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
 static void idle_is_allowed_any_time(void **state)
 {
     (void)state;
@@ -1162,6 +1182,7 @@ int main(void)
         cmocka_unit_test(a_dead_server_is_noticed),
         cmocka_unit_test(a_server_that_ends_says_so),
         cmocka_unit_test(a_refused_clock_is_said),
+        cmocka_unit_test(a_checkpoint_is_asked_for),
         cmocka_unit_test(idle_is_allowed_any_time),
     };
     return cmocka_run_group_tests_name("api_ps", tests, NULL, NULL);

@@ -71,9 +71,12 @@ static void assert_rows_equal(const struct rows *a, const struct rows *b)
 
 static struct weft_table_spec spec_of(uint8_t mode, uint32_t workers)
 {
-    return (struct weft_table_spec){
-        .dim = DIM, .optimizer = WEFT_OPTIMIZER_ADAGRAD, .mode = mode, .workers = (uint16_t)workers,
-        .learning_rate = 1, .epsilon = 1};
+    return (struct weft_table_spec){.dim = DIM,
+                                    .optimizer = WEFT_OPTIMIZER_ADAGRAD,
+                                    .mode = mode,
+                                    .workers = (uint16_t)workers,
+                                    .learning_rate = 1,
+                                    .epsilon = 1};
 }
 
 static void start(struct cluster *c, uint32_t shards, uint32_t workers, uint64_t seed)
@@ -571,17 +574,134 @@ static void another_rate(void **state)
     }
 }
 
+/* A cut from beginning to end, its records thrown away. */
+static void cut_once(struct cluster *c, uint32_t s, bool kept, bool counts)
+{
+    struct weft_cut_order cut;
+    void *memory = order(&cut, true, SPILL);
+    uint8_t buffer[BUFFER];
+    uint16_t table;
+    assert_int_equal(weft_shard_cut_begin(c->shard[s], &cut), WEFT_OK);
+    assert_int_equal(weft_shard_cut_state(c->shard[s]), WEFT_CUT_READY);
+    while (weft_shard_cut_take(c->shard[s], buffer, sizeof(buffer), &table) > 0) {
+    }
+    weft_shard_cut_end(c->shard[s], kept);
+    if (counts) {
+        weft_shard_durable(c->shard[s]);
+    }
+    free(memory);
+    cluster_poll(c);
+    cluster_run(c);
+}
+
+static bool is_wanted(const struct cluster *c, uint32_t s)
+{
+    uint32_t clock;
+    return weft_shard_cut_wanted(c->shard[s], &clock);
+}
+
+static weft_ps_op ask(struct cluster *c)
+{
+    weft_ps_op op;
+    assert_int_equal(weft_ps_client_checkpoint(c->client[0], c->net->now_ns, &op), WEFT_OK);
+    cluster_run(c);
+    return op;
+}
+
+/* Answered by a cut whose instant came after it, once that counts on every shard; work goes on. */
+static void asked_for(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 1);
+    weft_ps_op op;
+    start(&c, 2, 1, 1);
+    assert_int_equal(weft_ps_client_checkpoint(c.client[0], c.net->now_ns, &op), WEFT_STATE);
+    cluster_open(&c, &spec);
+    cluster_wait(&c, 0, push_some(&c, 0, 200));
+    weft_ps_op asked = ask(&c);
+    assert_int_equal(weft_ps_client_checkpoint(c.client[0], c.net->now_ns, &op), WEFT_EXISTS);
+    assert_true(is_wanted(&c, 0) && is_wanted(&c, 1));
+    for (uint32_t i = 0; i < 20; i++) {
+        uint64_t id = id_of(i);
+        float row[DIM];
+        cluster_wait(&c, 0, push_some(&c, 0, 50));
+        assert_int_equal(weft_ps_pull(c.client[0], 0, &id, row, 1, 0, c.net->now_ns, &op), WEFT_OK);
+        assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);
+    }
+    cut_once(&c, 0, true, true);
+    assert_true(!is_wanted(&c, 0) && is_wanted(&c, 1));
+    cut_once(&c, 1, false, false); /* comes to nothing: wanted again */
+    assert_true(is_wanted(&c, 1) && !weft_ps_op_done(c.client[0], asked, NULL));
+    cut_once(&c, 1, true, false); /* other servers' parts are missing */
+    assert_false(is_wanted(&c, 1) || weft_ps_op_done(c.client[0], asked, NULL));
+    weft_shard_durable(c.shard[1]);
+    cluster_poll(&c);
+    assert_int_equal(cluster_wait(&c, 0, asked).status, WEFT_OK);
+    asked = ask(&c); /* those before do not count */
+    weft_shard_durable(c.shard[0]);
+    weft_shard_durable(c.shard[1]);
+    cluster_poll(&c);
+    cluster_run(&c);
+    assert_false(weft_ps_op_done(c.client[0], asked, NULL));
+    weft_shard_cut_refused(c.shard[1], WEFT_RPC_NOT_KEPT);
+    cut_once(&c, 0, true, true);
+    struct weft_ps_result result = cluster_wait(&c, 0, asked);
+    assert_int_equal(result.status, WEFT_DATA);
+    assert_int_equal(result.rpc_status, WEFT_RPC_NOT_KEPT);
+    assert_int_equal(result.shard, 1);
+    (void)ask(&c); /* whoever asks and dies leaves nothing behind */
+    fake_kill(c.net, 2);
+    cluster_run(&c);
+    assert_false(weft_shard_busy(c.shard[0]) || weft_shard_busy(c.shard[1]));
+    cluster_stop(&c);
+}
+
+/* In BSP the clock that is named is one that this worker has not finished. */
+static void asked_for_in_step(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 1);
+    start(&c, 1, 1, 1);
+    cluster_open(&c, &spec);
+    for (uint32_t i = 0; i < 5; i++) {
+        cluster_clock(&c, 0, 0);
+    }
+    cluster_run(&c);
+    weft_ps_op asked = ask(&c);
+    uint32_t clock;
+    assert_true(weft_shard_cut_wanted(c.shard[0], &clock));
+    assert_int_equal(clock, 7);
+    cut_once(&c, 0, true, true); /* nobody works: it need not wait for that */
+    assert_int_equal(cluster_wait(&c, 0, asked).status, WEFT_OK);
+    assert_false(is_wanted(&c, 0));
+    cluster_stop(&c);
+}
+
+static void nobody_makes_one(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct cluster_config config = cluster_config(1, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 1);
+    cluster_start(&c, &config, 1, 1);
+    cluster_open(&c, &spec);
+    struct weft_ps_result result = cluster_wait(&c, 0, ask(&c));
+    assert_int_equal(result.status, WEFT_DATA);
+    assert_int_equal(result.rpc_status, WEFT_RPC_NO_CHECKPOINTS);
+    cluster_stop(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stream_is_the_cut),
-        cmocka_unit_test(memory_too_small),
-        cmocka_unit_test(bsp_boundary),
-        cmocka_unit_test(bsp_now_waits),
-        cmocka_unit_test(rows_that_go),
-        cmocka_unit_test(restored_on_other_shards),
-        cmocka_unit_test(counts_of_admission),
-        cmocka_unit_test(another_rate),
+        cmocka_unit_test(stream_is_the_cut),   cmocka_unit_test(memory_too_small),
+        cmocka_unit_test(bsp_boundary),        cmocka_unit_test(bsp_now_waits),
+        cmocka_unit_test(rows_that_go),        cmocka_unit_test(restored_on_other_shards),
+        cmocka_unit_test(counts_of_admission), cmocka_unit_test(another_rate),
+        cmocka_unit_test(asked_for),           cmocka_unit_test(asked_for_in_step),
+        cmocka_unit_test(nobody_makes_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
