@@ -3,8 +3,11 @@
  * of core/msg.h. The shard must neither crash nor leak a slot: when all messages are closed, it is
  * idle, or pulls wait for consistency.
  *
+ * Workers come back as the same process unless AGAIN is set with KILL, and number their pushes.
+ *
  * Input: records {op u8, flags u8, table u8, clock u8, elem_bytes u16, chunk_elems u16, total u16,
- * bytes u16} and the message's first bytes; the rest of a message is zero. */
+ * bytes u16} and the message's first bytes; the rest of a message is zero. The upper half of table
+ * is the low byte of a push's number. */
 #include "base/assert.h"
 #include "core/msg.h"
 #include "ps/shard.h"
@@ -125,11 +128,13 @@ static void close_replies(struct fake *fake)
     }
 }
 
-static void peer_event(struct fake *fake, enum weft_msg_event_type type, weft_peer peer)
+static void peer_event(struct fake *fake, enum weft_msg_event_type type, weft_peer peer,
+                       uint64_t incarnation)
 {
     struct weft_msg_event event = {.type = type,
                                    .peer = peer,
                                    .at_ns = fake->now_ns,
+                                   .incarnation = incarnation,
                                    .name = weft_rpc_name(WEFT_ROLE_WORKER, peer - 1)};
     weft_shard_event(fake->shard, &event, fake->now_ns);
 }
@@ -195,7 +200,10 @@ static size_t record(struct fake *fake, const uint8_t *data, size_t size)
     struct weft_msg_event event = {
         .peer = flags & FLAG_OTHER ? 2 : 1,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
-                   .op = data[0] % 5, .table = data[2], .number = data[3]}) |
+                   .op = data[0] % 5,
+                   .table = data[2] & 15,
+                   .low = data[0] % 5 == WEFT_RPC_PUSH ? data[2] >> 4 : 0,
+                   .number = data[3]}) |
                (uint64_t)(data[0] == 255) << 32,
         .elem_bytes = (uint16_t)(u16(data + 4) % 1408 + 1),
         .at_ns = fake->now_ns,
@@ -215,7 +223,8 @@ static size_t record(struct fake *fake, const uint8_t *data, size_t size)
     weft_shard_progress(fake->shard, fake->now_ns);
     close_replies(fake);
     if (flags & FLAG_KILL) {
-        peer_event(fake, flags & FLAG_HOLE ? WEFT_EVENT_PEER_UP : WEFT_EVENT_PEER_DOWN, event.peer);
+        peer_event(fake, flags & FLAG_HOLE ? WEFT_EVENT_PEER_UP : WEFT_EVENT_PEER_DOWN, event.peer,
+                   flags & FLAG_AGAIN ? fake->ids + 10 : event.peer);
     }
     uint16_t table;
     size_t slab;
@@ -245,16 +254,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.clock_arg = &fake;
     weft_status status = weft_shard_new(&config, (struct weft_msgr){&ops, &fake}, &fake.shard);
     WEFT_ASSERT(status == WEFT_OK);
-    peer_event(&fake, WEFT_EVENT_PEER_UP, 1);
-    peer_event(&fake, WEFT_EVENT_PEER_UP, 2);
+    peer_event(&fake, WEFT_EVENT_PEER_UP, 1, 1);
+    peer_event(&fake, WEFT_EVENT_PEER_UP, 2, 2);
     for (int i = 0; i < RECORDS_MAX && size >= 12; i++) {
         size_t used = record(&fake, data, size);
         data += used;
         size -= used;
     }
     /* Both workers leave: whatever waited is dropped, and no slot stays behind. */
-    peer_event(&fake, WEFT_EVENT_PEER_DOWN, 1);
-    peer_event(&fake, WEFT_EVENT_PEER_DOWN, 2);
+    peer_event(&fake, WEFT_EVENT_PEER_DOWN, 1, 0);
+    peer_event(&fake, WEFT_EVENT_PEER_DOWN, 2, 0);
     WEFT_ASSERT(!weft_shard_busy(fake.shard));
     for (int i = 0; i < EXPECTS; i++) {
         WEFT_ASSERT(!fake.expects[i].live);
