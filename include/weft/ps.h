@@ -120,6 +120,11 @@ struct weft_ps_config {
                                    * 0 = durability "none". Default WEFT_PS_REPLAY_ENVIRONMENT:
                                    * WEFT_REPLAY_BYTES, which `weft run --restart` sets where
                                    * servers make checkpoints, else 0. Needs reconnect_timeout_ns */
+    uint64_t call_timeout_ns;     /* how long weft_push, weft_pull, weft_clock, weft_table_open and
+                                   * their kin wait for a server that is away, for room in
+                                   * replay_bytes, or until the clock before has arrived: then they
+                                   * return WEFT_TIMEOUT with nothing done, to be called again. Those
+                                   * that end in _wait go on. Default WEFT_NEVER */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
@@ -284,6 +289,7 @@ struct weft_result {
  * Errors:  WEFT_INVALID      NULL with n > 0, n above rows_max, or bound_ppm out of range.
  *          WEFT_AGAIN        ops_max operations are under way: weft_wait for one, then again.
  *          WEFT_UNSUPPORTED  a row does not fit the packets of the network.
+ *          WEFT_TIMEOUT      config.call_timeout_ns is over: nothing is begun.
  *          WEFT_PEER         a server is gone: close, and connect again. */
 WEFT_API weft_status weft_push(struct weft_ps_table *table, const uint64_t *ids, const float *rows,
                                size_t n, uint32_t bound_ppm, uint64_t *op_p);

@@ -247,7 +247,7 @@ class Table:
 
     def clock(self):
         """End this worker's clock: its step is over."""
-        self._ps._call(lib.weft_clock, self._table)
+        _patiently(NEVER_NS, lambda part_ns: self._ps._call(lib.weft_clock, self._table))
 
     @property
     def clocks_ended(self):
@@ -487,6 +487,8 @@ class PS:
                 arguments = (self._pointer(), lists, len(pieces), _ppm(bound), handle)
                 self._call(function, *arguments)
                 break
+            except WaitTimeoutError:
+                pass  # a server is away, or a checkpoint must make room: go on, after Ctrl-C perhaps
             except AgainError:
                 if not self._reap_one():
                     raise
@@ -606,6 +608,7 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     struct = ffi.new("struct weft_ps_config *")
     lib.weft_ps_config_init(struct, ffi.sizeof("struct weft_ps_config"))
     struct.security = SECURITY[security]
+    struct.call_timeout_ns = SLICE_NS
     keep = []
     if key is not None:
         if not isinstance(key, (bytes, bytearray)) or len(key) != 32:

@@ -218,6 +218,7 @@ static weft_status begin_now(struct weft_ps *ps, const struct ps_pieces *pieces,
 
 weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p)
 {
+    uint64_t end_ns = 0;
     for (;;) {
         bool waits = (ps->any_away || ps->replay_bytes > 0) && ticket_free(ps) != NULL;
         weft_status status = begin_now(ps, pieces, op_p);
@@ -226,7 +227,10 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces
         }
         /* A push waits until the server is there again, or is given up, or until a checkpoint has
          * made room for it. */
-        weft_api_ps_step(ps, ROOM_NS);
+        status = weft_api_ps_linger(ps, ROOM_NS, &end_ns);
+        if (status != WEFT_OK) {
+            return status;
+        }
     }
 }
 

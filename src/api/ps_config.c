@@ -28,6 +28,7 @@ void weft_ps_config_init(struct weft_ps_config *config_p, size_t size)
         .keepalive_ns = WEFT_NS_PER_S,
         .reconnect_timeout_ns = WEFT_PS_RECONNECT_ENVIRONMENT,
         .replay_bytes = WEFT_PS_REPLAY_ENVIRONMENT,
+        .call_timeout_ns = WEFT_NEVER,
     };
     weft_api_struct_init(config_p, size, &config, sizeof(config), CONFIG_BYTES_MIN);
 }

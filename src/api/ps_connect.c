@@ -91,6 +91,21 @@ void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns)
     handle(ps, weft_clock_now_ns());
 }
 
+weft_status weft_api_ps_linger(struct weft_ps *ps, uint64_t most_ns, uint64_t *end_ns_p)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    *end_ns_p = *end_ns_p == 0 ? weft_time_add(now_ns, ps->call_timeout_ns) : *end_ns_p;
+    if (now_ns >= *end_ns_p) {
+        return weft_io_fail(&ps->error, WEFT_TIMEOUT,
+                            "%s for call_timeout_ns; call again to go on waiting",
+                            ps->any_away ? "a server is away"
+                                         : "a clock has not arrived, or replay_bytes is full,");
+    }
+    uint64_t left_ns = *end_ns_p == WEFT_NEVER ? WEFT_NEVER : *end_ns_p - now_ns;
+    weft_api_ps_step(ps, weft_min_u64(most_ns, left_ns));
+    return WEFT_OK;
+}
+
 void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns)
 {
     weft_api_ps_step(ps, timeout_ns);
@@ -367,6 +382,7 @@ static weft_status ps_init(struct weft_ps *ps, const struct weft_ps_config *conf
     ps->rows_max = config->rows_max;
     ps->lists_max = config->lists_max;
     ps->connect_timeout_ns = config->connect_timeout_ns;
+    ps->call_timeout_ns = config->call_timeout_ns;
     ps->reconnect_ns = config->reconnect_timeout_ns;
     ps->replay_bytes = config->replay_bytes;
     ps->tables = calloc(config->tables_max, sizeof(*ps->tables));

@@ -87,6 +87,7 @@ struct weft_ps {
     uint32_t rows_max;
     uint32_t lists_max;
     uint64_t connect_timeout_ns;
+    uint64_t call_timeout_ns;
 
     bool any_away;
     uint64_t reconnect_ns;        /* 0 = who goes is gone */
@@ -172,7 +173,7 @@ weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_pieces *pieces
 /* Where ids are a must, in a dense table, too. */
 weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *ids, size_t n);
 
-/* Check all, begin, and give a handle. */
+/* Check all, begin, and give a handle. Errors: WEFT_TIMEOUT also, after call_timeout_ns. */
 weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p);
 
 /* ps_op.c: every push and every clock has arrived. */
@@ -182,6 +183,10 @@ bool weft_api_ps_is_flushed(const struct weft_ps *ps);
 
 /* When records are wanted, by the configuration or the environment; needs the rank. */
 weft_status weft_api_ps_records_open(struct weft_ps *ps, const char *path);
+
+/* ps_connect.c: a call waits, for at most most_ns at a time; *end_ns_p is 0 before the first time.
+ * Errors:  WEFT_TIMEOUT  it has waited for call_timeout_ns. */
+weft_status weft_api_ps_linger(struct weft_ps *ps, uint64_t most_ns, uint64_t *end_ns_p);
 
 /* ps_words.c: each leaves a sentence and hands the status back. */
 

@@ -174,6 +174,17 @@ static void result_add(struct weft_result *sum, const struct weft_result *part, 
     sum->latency = part->latency;
 }
 
+/* Without a limit of time. */
+static weft_status begin_patiently(struct weft_ps *ps, const struct ps_pieces *pieces,
+                                   uint64_t *op_p)
+{
+    weft_status status;
+    do {
+        status = weft_api_ps_begin(ps, pieces, op_p);
+    } while (status == WEFT_TIMEOUT);
+    return status;
+}
+
 /* Rows at .. at + count - 1 of a piece. NULL stays NULL. */
 static struct ps_piece part_of(const struct ps_piece *whole, size_t at, size_t count)
 {
@@ -205,7 +216,7 @@ static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_
         const struct ps_pieces pieces = {&piece, 1, is_pull, bound_ppm};
         struct weft_result part = {.size = sizeof(part)};
         uint64_t op;
-        status = weft_api_ps_begin(ps, &pieces, &op);
+        status = begin_patiently(ps, &pieces, &op);
         if (status != WEFT_OK && at == 0) {
             return status;
         }
@@ -253,7 +264,10 @@ weft_status weft_push_lists_wait(struct weft_ps *ps, const struct weft_push_list
                                  uint32_t count, uint32_t bound_ppm, struct weft_result *result_p)
 {
     uint64_t op;
-    weft_status status = weft_push_lists(ps, lists, count, bound_ppm, &op);
+    weft_status status;
+    do {
+        status = weft_push_lists(ps, lists, count, bound_ppm, &op);
+    } while (status == WEFT_TIMEOUT);
     return status == WEFT_OK ? weft_wait(ps, op, WEFT_NEVER, result_p) : status;
 }
 
@@ -261,7 +275,10 @@ weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list
                                  uint32_t count, uint32_t bound_ppm, struct weft_result *result_p)
 {
     uint64_t op;
-    weft_status status = weft_pull_lists(ps, lists, count, bound_ppm, &op);
+    weft_status status;
+    do {
+        status = weft_pull_lists(ps, lists, count, bound_ppm, &op);
+    } while (status == WEFT_TIMEOUT);
     return status == WEFT_OK ? weft_wait(ps, op, WEFT_NEVER, result_p) : status;
 }
 
@@ -270,6 +287,7 @@ weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list
 weft_status weft_clock(struct weft_ps_table *table)
 {
     struct weft_ps *ps = table->ps;
+    uint64_t end_ns = 0;
     for (;;) {
         weft_status status = weft_ps_clock(ps->client, table->spec.table, weft_clock_now_ns());
         if (status == WEFT_OK) {
@@ -281,7 +299,10 @@ weft_status weft_clock(struct weft_ps_table *table)
         if (status != WEFT_AGAIN) {
             return weft_io_fail(&ps->error, status, "clock: %s", weft_status_text(status));
         }
-        weft_api_ps_step(ps, WEFT_NEVER);
+        status = weft_api_ps_linger(ps, WEFT_NEVER, &end_ns);
+        if (status != WEFT_OK) {
+            return status;
+        }
     }
 }
 

@@ -199,11 +199,15 @@ static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_o
 static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
                          const struct weft_table_options *o, const struct weft_table_spec *spec)
 {
-    weft_status status;
+    weft_status status, waited = WEFT_OK;
+    uint64_t end_ns = 0;
     while ((status = weft_ps_table_open(ps->client, spec, weft_clock_now_ns(), &table->op)) ==
                WEFT_AGAIN &&
-           ps->any_away) {
-        weft_api_ps_step(ps, WEFT_NEVER);
+           ps->any_away && waited == WEFT_OK) {
+        waited = weft_api_ps_linger(ps, WEFT_NEVER, &end_ns);
+    }
+    if (waited != WEFT_OK && status == WEFT_AGAIN) {
+        return waited;
     }
     if (status == WEFT_AGAIN) {
         return weft_io_fail(&ps->error, status,
@@ -237,7 +241,8 @@ static weft_status no_answer(struct weft_ps *ps)
 
 static weft_status finish(struct weft_ps *ps, struct weft_ps_table *table)
 {
-    uint64_t end_ns = weft_time_add(weft_clock_now_ns(), ps->connect_timeout_ns);
+    uint64_t patience_ns = weft_min_u64(ps->connect_timeout_ns, ps->call_timeout_ns);
+    uint64_t end_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
     struct weft_ps_result result;
     while (!weft_ps_op_done(ps->client, table->op, &result)) {
         uint64_t now_ns = weft_clock_now_ns();

@@ -546,6 +546,35 @@ class WhoIsThere(unittest.TestCase):
             ps.close()
 
 
+    def test_control_c_while_a_server_is_away(self):
+        """Whatever is called then can be interrupted, although the server may take its time."""
+        with Servers(shards=1, workers=1) as servers:
+            ps = servers.connect(
+                peer_timeout_ns=10**9, keepalive_ns=2 * 10**8, reconnect_timeout_ns=10**12
+            )
+            table = ps.table(consistency="asp", learning_rate=-1.0)
+            ids, row = ids_of(3), np.ones((3, 1), dtype=np.float32)
+            waiting = table.push_async(ids, row)
+            servers.process.kill()
+            while ps.counters()["servers_away"] == 0:
+                ps.progress(0.1)
+                if waiting.done():
+                    waiting = table.pull_async(ids)  # something must be owed, or it is not missed
+            table.clock()
+            for call in (
+                lambda: table.push(ids, row),
+                lambda: table.pull(ids),
+                table.clock,
+                ps.flush,
+                lambda: ps.table(1),
+                waiting.wait,
+            ):
+                with self.assertRaises(KeyboardInterrupt):
+                    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+                    call()
+            ps.close()
+
+
 class TapResult(unittest.TestResult):
     """One line of TAP for each test."""
 

@@ -123,7 +123,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, reconnect_timeout_ns, 136);
     AT(weft_ps_config, records, 144);
     AT(weft_ps_config, replay_bytes, 152);
-    SIZE(weft_ps_config, 160);
+    AT(weft_ps_config, call_timeout_ns, 160);
+    SIZE(weft_ps_config, 168);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);
