@@ -724,7 +724,9 @@ int weft_cli_train(int argc, char **argv)
             "loopback, or from host to host of a lab, with a job key made for this run unless one\n"
             "is given. A gradient or a pull reply may lose up to --loss-bound of its elements\n"
             "instead of waiting for retransmissions; --inject-loss makes the loss that loopback\n"
-            "does not have. Shows a line per epoch, then results and latencies. Ctrl-C ends it.",
+            "does not have. Shows a line per epoch, then results and latencies. Ctrl-C ends it.\n"
+            "A process that dies ends the run: with --checkpoint the next one goes on by --resume,\n"
+            "or `weft run --restart N -- weft worker ...` starts again by itself who dies.",
         .example = "  weft train --workers 4 --servers 2 --mode ssp:2 --loss-bound 0.10 \\\n"
                    "      --inject-loss 0.02 --report report.json",
         .options = options,

@@ -222,6 +222,8 @@ common="$key --scheduler 127.0.0.1:$port --start-timeout 120"
     tap_like "is refused in words, too" "$(cat run.out)" 'the job has 2 shards, not 3'
     tap_run_fails "another job's name" 1 env WEFT_JOB=other "$weft" server $common --port 0
     tap_like "is refused with both names" "$(cat run.out)" 'named "", not "other"'
+    tap_run_fails "a worker of another job" 1 env WEFT_JOB=other "$weft" $worker $common
+    tap_like "is refused with both names, too" "$(cat run.out)" 'named "", not "other"'
     tap_patient "another key is said to be one" 1 'no answer from the coordinator.* key' "$weft" \
         $worker --key-file other.key --scheduler "127.0.0.1:$port" --start-timeout
     tap_run_fails "a rank that does not exist" 1 "$weft" $worker $common --rank 2
@@ -233,8 +235,19 @@ common="$key --scheduler 127.0.0.1:$port --start-timeout 120"
     tap_like "is refused with its address" "$(cat run.out)" \
         "shard 0 belongs to another process, at 127.0.0.1 port $first, that is alive"
 }
-kill -KILL $sv
-wait $sv 2>/dev/null
+# A process that hangs says nothing by its heartbeats; nobody sees it from outside.
+kill -STOP $sv
+# shellcheck disable=SC2086
+background hung "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
+hung=$last
+tap_run "when it hangs its lease ends, and another server gets the shard" \
+    until_true 120 grep -q '^shard 0 of 2' hung.out
+kill -CONT $sv
+wait $sv
+tap_is "that it was replaced ends it when it goes on" $? 1
+tap_like "in words" "$(cat sv.out)" 'given this place away: another process has taken'
+kill -KILL $hung
+wait $hung 2>/dev/null
 # shellcheck disable=SC2086
 background sv2 "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
 sv2=$last
