@@ -429,6 +429,7 @@ static void what_is_held_is_said_without_its_owner(void **state)
     struct node a;
     struct node b;
     small(&config);
+    config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a machine may stand still */
     open_node(&config, &a);
     config.hold_ns = WEFT_NEVER;
     open_node(&config, &b);
@@ -458,6 +459,7 @@ static void holding_loses_nothing(void **state)
     struct node a;
     struct node b;
     small(&config);
+    config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a machine may stand still */
     config.hold_ns = WEFT_NEVER;
     open_node(&config, &a);
     open_node(&config, &b);
@@ -514,6 +516,7 @@ static void lockstep_loses_nothing(void **state)
     pthread_t thread;
     float there[4] = {0}, here[4], back[4];
     small(&config);
+    config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a machine may stand still */
     config.lockstep = 1;
     open_node(&config, &server.node);
     config.hold_ns = WEFT_NEVER;
