@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "ps/client.h"
+#include "ps/journal.h"
 #include "ps/shard.h"
 #include "sim/plan.h"
 #include "sim/saved.h"
@@ -17,10 +18,23 @@
 /* Bits of a float's mantissa bound workers x clocks. */
 enum { SHARDS_MAX = 4, WORKERS_MAX = 6, BITS_MAX = 22, IDS_MAX = 400, DEATHS_MAX = 4 };
 enum { STEPS_MAX = 20000000, SOCKET_PACKETS = 4096 };
+enum { JOURNAL_BYTES = 4 << 20, JOURNAL_BYTES_SMALL = 16 << 10 };
 
 static const uint64_t look_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t death_gap_ns = 30 * WEFT_NS_PER_MS;
 static const uint64_t drain_ns = 2 * WEFT_NS_PER_S;
+
+/* What brings back what a shard's checkpoint lacks. */
+enum keeper {
+    KEEPER_WORKERS,       /* they send it again */
+    KEEPER_BOTH,          /* its journal; workers would, too */
+    KEEPER_SMALL_JOURNAL, /* as BOTH, but it will be full, and workers must */
+    KEEPER_JOURNAL,       /* its journal alone */
+    KEEPER_NOBODY,        /* it is lost, and counted */
+    KEEPERS
+};
+static const char *const keeper_names[KEEPERS] = {"workers replay", "journal and workers",
+                                                  "small journal and workers", "journal", "nobody"};
 
 enum phase {
     PHASE_OPEN,
@@ -40,7 +54,12 @@ struct worker {
     weft_ps_op op;
     uint32_t n;         /* rows of the push under way */
     uint64_t delivered; /* elements, as the client was told */
-    float *rows;        /* (ids, dim) */
+    uint32_t lives;     /* behind the first process */
+    uint32_t cut_off;   /* clocks, bit by bit, whose push was not answered before its process died:
+                         * any of it may count */
+    uint64_t cut_off_elements; /* of these */
+    uint64_t lost;             /* pushes, as clients that died were told */
+    float *rows;               /* (ids, dim) */
 };
 
 struct ps {
@@ -56,6 +75,9 @@ struct ps {
     uint64_t closed_ns;
     uint32_t deaths;  /* of shards, which come back from their last checkpoint; workers replay */
     uint64_t died_ns; /* the last one */
+    enum keeper keeper;
+    bool mortal; /* workers die, too */
+    uint8_t *journal[SHARDS_MAX];
     struct weft_saved saved[SHARDS_MAX];
     uint32_t lives[SHARDS_MAX]; /* behind the first */
     uint32_t blocks;            /* of a row, once a shard has the table */
@@ -85,6 +107,26 @@ static uint32_t deaths_draw(const struct weft_swarm_table *table)
                        table->flavour == WEFT_SWARM_DENSE || table->flavour == WEFT_SWARM_WIDE;
     uint32_t deaths = (uint32_t)weft_prng_below(&prng, 2 * DEATHS_MAX);
     return leaves_none && table->push_bound_ppm == 0 && deaths <= DEATHS_MAX ? deaths : 0;
+}
+
+/* Only plain rows say exactly which pushes are in them, whatever is missing. */
+static void keeper_draw(struct ps *ps)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x6b6565706572));
+    bool plain = ps->table.flavour == WEFT_SWARM_PLAIN;
+    uint32_t drawn = (uint32_t)weft_prng_below(&prng, KEEPERS);
+    /* A part of a row, or another number of gradients in a mean, could not be told from a mistake. */
+    bool whole_rows =
+        plain || (ps->table.flavour == WEFT_SWARM_DENSE && ps->table.spec.mode != WEFT_TABLE_BSP);
+    ps->keeper = drawn == KEEPER_NOBODY && !plain ? KEEPER_JOURNAL : (enum keeper)drawn;
+    ps->mortal =
+        whole_rows && ps->deaths > 0 && (ps->keeper == KEEPER_BOTH || ps->keeper == KEEPER_JOURNAL);
+}
+
+static bool has_journal(const struct ps *ps)
+{
+    return ps->deaths > 0 && ps->keeper != KEEPER_WORKERS && ps->keeper != KEEPER_NOBODY;
 }
 
 static void ps_draw(struct ps *ps, uint64_t seed)
@@ -130,6 +172,7 @@ static void ps_draw(struct ps *ps, uint64_t seed)
         ps->id[i] = i;
     }
     ps->deaths = deaths_draw(&ps->table);
+    keeper_draw(ps);
     ps->plan.limit_ns = ps->plan.heal_ns + 30 * WEFT_NS_PER_S;
 }
 
@@ -179,6 +222,17 @@ static bool keeps_all(const struct ps *ps)
     return ps->table.flavour != WEFT_SWARM_ADMITTED && ps->table.flavour != WEFT_SWARM_EVICTING;
 }
 
+/* Nobody keeps what a shard that came back has lost. */
+static bool forgets(const struct ps *ps)
+{
+    return ps->deaths > 0 && ps->keeper == KEEPER_NOBODY;
+}
+
+static bool was_cut_off(const struct ps *ps, uint32_t w, uint32_t clock)
+{
+    return (ps->worker[w].cut_off >> clock & 1) != 0;
+}
+
 /* What row i of a pull must and may contain. */
 static void check_row(struct ps *ps, uint32_t w, uint32_t i, uint32_t need)
 {
@@ -198,7 +252,7 @@ static void check_row(struct ps *ps, uint32_t w, uint32_t i, uint32_t need)
             uint32_t bit =
                 weft_swarm_table_pushes(table, v, c, i) ? weft_swarm_table_bit(table, v, c) : 0;
             bool own = v == w && c < worker->clock;
-            must |= c < need || own ? bit : 0;
+            must |= (c < need || own) && !was_cut_off(ps, v, c) && !forgets(ps) ? bit : 0;
             may |= table->spec.mode != WEFT_TABLE_BSP || c < need ? bit : 0;
         }
     }
@@ -309,6 +363,10 @@ static void pushed(struct ps *ps, uint32_t w, const struct weft_ps_result *resul
     struct worker *worker = &ps->worker[w];
     worker->delivered += result->elements_delivered;
     uint64_t elements = (uint64_t)worker->n * blocks_of(ps);
+    if (was_cut_off(ps, w, worker->clock)) { /* nothing of it was there, and this is all of it */
+        worker->cut_off &= ~(UINT32_C(1) << worker->clock);
+        worker->cut_off_elements -= elements;
+    }
     bool whole = result->elements_delivered == elements;
     if (result->elements_sent != elements || (ps->table.push_bound_ppm == 0 && !whole) ||
         result->chunks_refused != 0) {
@@ -339,6 +397,7 @@ static bool worker_step(struct ps *ps, uint32_t w, uint64_t now_ns)
         break;
     case PHASE_OPENING:
         worker->phase += finished(ps, w, &result);
+        worker->clock = weft_ps_clock_now(worker->client, ps->table.spec.table);
         break;
     case PHASE_PULLING:
         if (finished(ps, w, &result)) {
@@ -431,6 +490,10 @@ static void note_blocks(struct ps *ps, uint32_t s)
 
 static void save(struct ps *ps, uint32_t s, uint64_t now_ns)
 {
+    uint32_t clock;
+    if (has_journal(ps) && weft_shard_cut_wanted(ps->shard[s], &clock)) {
+        weft_saved_begin(&ps->saved[s], ps->shard[s]);
+    }
     if (ps->deaths > 0 && weft_saved_poll(&ps->saved[s], ps->shard[s])) {
         weft_shard_durable(ps->shard[s]);
         weft_shard_progress(ps->shard[s], now_ns);
@@ -494,7 +557,8 @@ static struct weft_ps_client_config client_config(const struct ps *ps, uint32_t 
     config.missed_max = IDS_MAX;
     if (ps->deaths > 0) {
         config.reconnect_ns = 100 * WEFT_NS_PER_S;
-        config.replay_bytes = 16 << 20;
+        bool replays = ps->keeper != KEEPER_JOURNAL && ps->keeper != KEEPER_NOBODY;
+        config.replay_bytes = replays ? 16 << 20 : 0;
     }
     config.clock_ns = clock_ns;
     config.clock_arg = ps->world;
@@ -527,6 +591,28 @@ static void host_init(struct ps *ps, uint32_t host, uint64_t name, uint32_t expe
     WEFT_ASSERT(status == WEFT_OK);
 }
 
+/* What was done behind the checkpoint is done again, and written down from now on. */
+static void keep_journal(struct ps *ps, uint32_t s)
+{
+    if (!has_journal(ps)) {
+        return;
+    }
+    uint64_t bytes = ps->keeper == KEEPER_SMALL_JOURNAL ? JOURNAL_BYTES_SMALL : JOURNAL_BYTES;
+    const struct weft_shard_journal_config config = {.memory = ps->journal[s],
+                                                     .bytes = bytes,
+                                                     .bytes_max = bytes,
+                                                     .job = ps->table.seed,
+                                                     .checkpoint = ps->saved[s].number};
+    weft_status status = weft_shard_journal_init(ps->shard[s], &config);
+    WEFT_ASSERT(status == WEFT_OK);
+    while (weft_shard_journal_replay(ps->shard[s])) {
+        give_slabs(ps->shard[s]);
+    }
+    if (weft_shard_journal_report(ps->shard[s])->refused > 0) {
+        weft_world_fail(ps->world, "shard %" PRIu32 ": its journal cannot be done again", s);
+    }
+}
+
 static void shard_dies(struct ps *ps, uint32_t s)
 {
     struct weft_shard_config config = shard_config(ps, s);
@@ -544,6 +630,7 @@ static void shard_dies(struct ps *ps, uint32_t s)
     status = weft_shard_new(&config, weft_ep_msgr(weft_world_ep(ps->world, s)), &ps->shard[s]);
     WEFT_ASSERT(status == WEFT_OK);
     weft_saved_restore(&ps->saved[s], ps->shard[s]);
+    keep_journal(ps, s);
     weft_world_wake(ps->world, s, weft_world_now_ns(ps->world));
 }
 
@@ -554,26 +641,60 @@ static void make_shard(struct ps *ps, uint32_t s)
     weft_status status =
         weft_shard_new(&config, weft_ep_msgr(weft_world_ep(ps->world, s)), &ps->shard[s]);
     WEFT_ASSERT(status == WEFT_OK);
+    keep_journal(ps, s);
 }
 
-static void make_worker(struct ps *ps, uint32_t w)
+static void make_client(struct ps *ps, uint32_t w, uint64_t now_ns)
 {
     uint32_t host = ps->shards + w;
     weft_peer peers[SHARDS_MAX];
     struct weft_ps_client_config config = client_config(ps, w);
-    host_init(ps, host, weft_rpc_name(WEFT_ROLE_WORKER, w), weft_ps_client_expects_max(&config));
     struct weft_ep *ep = weft_world_ep(ps->world, host);
     for (uint32_t s = 0; s < ps->shards; s++) {
         struct weft_addr addr = weft_world_addr(s);
-        weft_status status = weft_ep_connect(ep, &addr, 0, &peers[s]);
+        weft_status status = weft_ep_connect(ep, &addr, now_ns, &peers[s]);
         WEFT_ASSERT(status == WEFT_OK);
     }
     weft_status status =
         weft_ps_client_new(&config, weft_ep_msgr(ep), peers, &ps->worker[w].client);
     WEFT_ASSERT(status == WEFT_OK);
+    weft_world_wake(ps->world, host, now_ns);
+}
+
+static void make_worker(struct ps *ps, uint32_t w)
+{
+    struct weft_ps_client_config config = client_config(ps, w);
+    host_init(ps, ps->shards + w, weft_rpc_name(WEFT_ROLE_WORKER, w),
+              weft_ps_client_expects_max(&config));
     ps->worker[w].rows = calloc((size_t)IDS_MAX * ps->table.spec.dim, sizeof(float));
     WEFT_ASSERT(ps->worker[w].rows != NULL);
-    weft_world_wake(ps->world, host, 0);
+    make_client(ps, w, 0);
+}
+
+/* Another process is in its place at once, and goes on where the shards say. */
+static void worker_dies(struct ps *ps, uint32_t w)
+{
+    struct worker *worker = &ps->worker[w];
+    struct weft_ps_client_config config = client_config(ps, w);
+    uint32_t h = ps->shards + w;
+    if (worker->phase == PHASE_DONE) {
+        return; /* it has ended */
+    }
+    if (worker->phase == PHASE_PUSHING && !was_cut_off(ps, w, worker->clock)) {
+        worker->cut_off |= UINT32_C(1) << worker->clock;
+        worker->cut_off_elements += (uint64_t)worker->n * blocks_of(ps);
+    }
+    struct weft_world_host_config host =
+        host_config(ps, h, weft_rpc_name(WEFT_ROLE_WORKER, w), weft_ps_client_expects_max(&config));
+    worker->lives++;
+    host.ep.incarnation += worker->lives;
+    host.ep.seed += worker->lives;
+    weft_status status = weft_world_restart(ps->world, h, &host);
+    WEFT_ASSERT(status == WEFT_OK);
+    worker->lost += weft_ps_client_counters(worker->client)->pushes_lost;
+    weft_ps_client_free(worker->client);
+    worker->phase = PHASE_OPEN;
+    make_client(ps, w, weft_world_now_ns(ps->world));
 }
 
 static struct ps *ps_new(uint64_t seed, const struct weft_world_tap *tap)
@@ -591,6 +712,8 @@ static struct ps *ps_new(uint64_t seed, const struct weft_world_tap *tap)
     ps->world = weft_world_new(&config);
     for (uint32_t s = 0; s < ps->shards; s++) {
         weft_saved_init(&ps->saved[s], 2, ps->table.workers);
+        ps->journal[s] = has_journal(ps) ? calloc(1, JOURNAL_BYTES) : NULL;
+        WEFT_ASSERT(ps->journal[s] != NULL || !has_journal(ps));
     }
     weft_plan_build(&ps->plan, weft_world_net(ps->world));
     for (uint32_t s = 0; s < ps->shards; s++) {
@@ -613,6 +736,7 @@ static void ps_free(struct ps *ps)
         }
         weft_shard_free(ps->shard[s]);
         weft_saved_fini(&ps->saved[s]);
+        free(ps->journal[s]);
     }
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         weft_ps_client_free(ps->worker[w].client);
@@ -663,7 +787,12 @@ static uint32_t check_kept(struct ps *ps, uint32_t i, const float *row)
     uint32_t all = table->flavour == WEFT_SWARM_EXPIRING
                        ? weft_swarm_table_unexpired(table, i, table->clocks)
                        : weft_swarm_table_all(table, i);
-    if (table->push_bound_ppm == 0 && keeps_all(ps) && set != all) {
+    uint32_t may_lack = 0;
+    for (uint32_t w = 0; w < table->workers; w++) {
+        may_lack |= ps->worker[w].cut_off << w * table->clocks;
+    }
+    may_lack = forgets(ps) ? all : may_lack;
+    if (table->push_bound_ppm == 0 && keeps_all(ps) && (set | may_lack) != (all | may_lack)) {
         weft_world_fail(ps->world, "row %" PRIu32 " at the end is %x, not %x", i, set, all);
     }
     uint32_t kept = (uint32_t)__builtin_popcount(set), came = (uint32_t)__builtin_popcount(all);
@@ -684,7 +813,11 @@ static void check_sums(struct ps *ps, uint64_t kept)
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         told += ps->worker[w].delivered;
     }
-    bool some_went = ps->table.flavour == WEFT_SWARM_EXPIRING;
+    bool some_went = ps->table.flavour == WEFT_SWARM_EXPIRING || forgets(ps);
+    uint64_t cut_off = 0;
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        cut_off += ps->worker[w].cut_off_elements;
+    }
     for (uint32_t s = 0; s < ps->shards; s++) {
         struct weft_shard_table_sums sums;
         weft_shard_table_sums(ps->shard[s], &sums);
@@ -698,10 +831,60 @@ static void check_sums(struct ps *ps, uint64_t kept)
                             s, sums.rows_made, sums.rows_evicted + sums.rows_expired, sums.rows);
         }
     }
-    if (some_went ? kept > told : kept != told) {
+    if (some_went ? kept > told : (kept < told || kept > told + cut_off)) {
         weft_world_fail(ps->world,
                         "the tables hold %" PRIu64 " contributions; workers were told %" PRIu64,
                         kept, told);
+    }
+}
+
+static bool is_absent(struct ps *ps, uint32_t w, uint32_t clock, uint32_t i)
+{
+    float row[WEFT_RPC_DIM_MAX];
+    uint32_t s = weft_table_spec_shard(&ps->table.spec, ps->id[i], ps->shards);
+    (void)weft_table_read(weft_shard_table(ps->shard[s], ps->table.spec.table), ps->id[i], row);
+    return ((uint32_t)-row[0] & weft_swarm_table_bit(&ps->table, w, clock)) == 0;
+}
+
+/* The messages of one push to one shard of which something is absent: its rows in their order, so
+ * many in each. */
+static uint64_t messages_absent(struct ps *ps, uint32_t w, uint32_t clock, uint32_t s)
+{
+    uint32_t rows = 0;
+    uint64_t absent = 0;
+    bool counted = false;
+    for (uint32_t i = 0; i < ps->table.ids; i++) {
+        if (weft_table_spec_shard(&ps->table.spec, ps->id[i], ps->shards) != s ||
+            !weft_swarm_table_pushes(&ps->table, w, clock, i)) {
+            continue;
+        }
+        counted = rows % ps->rows_per_rpc == 0 ? false : counted;
+        rows++;
+        if (!counted && is_absent(ps, w, clock, i)) {
+            counted = true;
+            absent++;
+        }
+    }
+    return absent;
+}
+
+/* Where nobody keeps pushes, what is absent is what the workers were told is lost. */
+static void check_lost(struct ps *ps)
+{
+    uint64_t absent = 0, told = 0;
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        told += ps->worker[w].lost;
+        told += weft_ps_client_counters(ps->worker[w].client)->pushes_lost;
+        for (uint32_t c = 0; forgets(ps) && c < ps->table.clocks; c++) {
+            for (uint32_t s = 0; s < ps->shards; s++) {
+                absent += messages_absent(ps, w, c, s);
+            }
+        }
+    }
+    if (absent != told) {
+        weft_world_fail(ps->world,
+                        "%" PRIu64 " messages of pushes are absent; workers were told %" PRIu64,
+                        absent, told);
     }
 }
 
@@ -717,6 +900,7 @@ static void check_tables(struct ps *ps)
         kept += (uint64_t)check_kept(ps, i, row) * blocks_of(ps);
     }
     check_sums(ps, kept);
+    check_lost(ps);
     for (uint32_t s = 0; s < ps->shards; s++) {
         if (weft_shard_clock(ps->shard[s], ps->table.spec.table) != ps->table.clocks) {
             weft_world_fail(ps->world, "shard %" PRIu32 " does not know the last clock", s);
@@ -736,17 +920,24 @@ static bool run_until(struct ps *ps, uint64_t until_ns)
 /* Checkpoints and deaths, at any time. False: something is wrong already. */
 static bool run_deaths(struct ps *ps)
 {
-    struct weft_prng prng;
+    struct weft_prng prng, worker_prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x64696573));
+    weft_prng_split(&worker_prng, ps->table.seed, UINT64_C(0x776469657300));
+    /* Much must have come since the checkpoint where nobody sends it again. */
+    bool by_workers = ps->keeper == KEEPER_WORKERS;
+    uint64_t gap_ns = by_workers ? death_gap_ns : 4 * death_gap_ns;
     for (uint32_t i = 0; i < 3 * ps->deaths; i++) {
-        ps->died_ns += weft_prng_below(&prng, death_gap_ns);
+        ps->died_ns += weft_prng_below(&prng, gap_ns);
         uint32_t s = (uint32_t)weft_prng_below(&prng, ps->shards);
         if (!run_until(ps, ps->died_ns)) {
             return false;
         }
+        if (ps->mortal && weft_prng_below(&worker_prng, 2) == 0) {
+            worker_dies(ps, (uint32_t)weft_prng_below(&worker_prng, ps->table.workers));
+        }
         if (i % 3 == 2) {
             shard_dies(ps, s);
-        } else {
+        } else if (by_workers || i % 3 == 0) {
             weft_saved_begin(&ps->saved[s], ps->shard[s]);
         }
     }
@@ -783,14 +974,16 @@ static void describe(const struct ps *ps, char *text, size_t bytes)
 {
     static const char *const modes[] = {"BSP", "SSP", "ASP"};
     const struct weft_swarm_table *table = &ps->table;
-    int used = snprintf(
-        text, bytes,
-        "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
-        " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
-        " rows an RPC, bounds %u and %u ppm; %s, optimizer %u, %" PRIu32 " deaths of shards\n",
-        ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
-        modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc, table->push_bound_ppm,
-        table->pull_bound_ppm, weft_swarm_table_name(table), table->spec.optimizer, ps->deaths);
+    int used = snprintf(text, bytes,
+                        "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
+                        " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
+                        " rows an RPC, bounds %u and %u ppm; %s, optimizer %u, %" PRIu32
+                        " deaths of shards%s, kept by: %s\n",
+                        ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
+                        modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc,
+                        table->push_bound_ppm, table->pull_bound_ppm, weft_swarm_table_name(table),
+                        table->spec.optimizer, ps->deaths, ps->mortal ? " and workers" : "",
+                        ps->deaths > 0 ? keeper_names[ps->keeper] : "-");
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
 }
 
