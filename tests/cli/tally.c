@@ -238,7 +238,8 @@ static int work(uint32_t clocks)
 struct fate {
     bool issued;
     bool acked;
-    bool open; /* a process ended between issue and ack: some of it may count */
+    bool cut; /* a process ended between issue and ack, and the next one was told to begin behind
+               * that clock: some of it may count */
 };
 
 enum { RESTORES_MAX = 1000, SHARDS_MAX = 64 };
@@ -272,8 +273,8 @@ static void read_line(struct evidence *e, uint32_t rank, const char *what, uint6
 {
     if (strcmp(what, "start") == 0) {
         e->starts++;
-        if (*under_way != 0) {
-            fate_of(e, rank, *under_way)->open = true;
+        if (*under_way != 0 && number >= *under_way) {
+            fate_of(e, rank, *under_way)->cut = true;
         }
         *under_way = 0;
     } else if (strcmp(what, "lost") == 0) {
@@ -331,13 +332,13 @@ static bool is_wrong(const struct evidence *e, uint32_t rank, uint32_t clock, ui
 {
     const struct fate *fate = fate_of(e, rank, clock);
     /* What was answered stays with replay, whoever dies. */
-    bool may_lack = !fate->acked;
+    bool may_lack = !fate->issued || fate->cut;
     may_lack |= getenv("TALLY_REPLAY") == NULL && was_restored_before(e, shard, clock);
     if (value == 1 || (value == 0 && may_lack)) {
         return false;
     }
     printf("worker %u clock %u shard %u counts %g times (issued %d, acked %d, cut %d)\n", rank,
-           clock, shard, value, fate->issued, fate->acked, fate->open);
+           clock, shard, value, fate->issued, fate->acked, fate->cut);
     return true;
 }
 

@@ -610,6 +610,63 @@ static void who_counts_is_known_again(void **state)
     }
 }
 
+/* Records that are whole, and say what no shard has written: nothing but that they are refused. */
+static void append_nonsense(struct rig *r, uint32_t s)
+{
+    const struct weft_ring_owner mine = {.shard = s, .shards = SHARDS, .job = 5};
+    const struct weft_ring_record *known[256], *record;
+    struct weft_ring ring;
+    uint32_t life = 0, n = 0;
+    assert_int_equal(weft_ring_open(&ring, r->memory[s], JOURNAL_BYTES, JOURNAL_BYTES, &mine),
+                     WEFT_OK);
+    while ((record = weft_ring_next(&ring, &life, &ring.end)) != NULL) {
+        known[n++ % 256] = record;
+    }
+    for (uint32_t i = 0; i < 100; i++) {
+        uint8_t bytes[2048];
+        const struct weft_ring_record *like = known[weft_prng_below(&r->prng, n < 256 ? n : 256)];
+        uint32_t count = like->bytes - sizeof(*like);
+        count = count < sizeof(bytes) ? count : sizeof(bytes);
+        memcpy(bytes, like + 1, count);
+        for (uint32_t k = 0; k < 1 + weft_prng_below(&r->prng, 4); k++) {
+            bytes[weft_prng_below(&r->prng, count < 40 ? count : 40)] =
+                (uint8_t)weft_prng_u64(&r->prng);
+        }
+        struct weft_ring_record head = {
+            .type = like->type, .table = like->table, .rank = like->rank};
+        if (weft_prng_below(&r->prng, 4) == 0) {
+            head.type = (uint16_t)weft_prng_range(&r->prng, 1, 12);
+            head.table = (uint16_t)weft_prng_below(&r->prng, 4);
+            head.rank = (uint32_t)weft_prng_below(&r->prng, 4);
+        }
+        count = weft_prng_below(&r->prng, 4) == 0 ? count / 2 : count;
+        (void)weft_ring_append(&ring, &head, NULL, 0, bytes, count);
+    }
+}
+
+static void takes_nothing_on_trust(void **state)
+{
+    (void)state;
+    uint64_t refused = 0;
+    for (uint64_t seed = 301; seed <= 330; seed++) {
+        rig_start(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, seed % 2 == 0, seed);
+        for (uint32_t step = 0; step < 300; step++) {
+            (void)cluster_step(&rig.c);
+            (void)work(&rig, step % WORKERS, true);
+        }
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            fake_kill(rig.c.net, s);
+            cluster_shard_free(&rig.c, s);
+            append_nonsense(&rig, s);
+            rig.c.shard[s] = cluster_shard_new(&rig.c, &rig.config, s);
+            open_journal(&rig, s);
+            refused += weft_shard_journal_report(rig.c.shard[s])->refused;
+        }
+        rig_stop(&rig);
+    }
+    assert_true(refused > 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -622,6 +679,7 @@ int main(void)
         cmocka_unit_test(nothing_answered_is_lost),
         cmocka_unit_test(optimizers_are_where_they_were),
         cmocka_unit_test(who_counts_is_known_again),
+        cmocka_unit_test(takes_nothing_on_trust),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
