@@ -8,6 +8,7 @@
 #include "crypto/provider.h"
 #include "io/clock.h"
 #include "io/driver.h"
+#include "ps/journal.h"
 #include "ps/shard.h"
 #include "weft/ps.h"
 #include "wire/packet.h"
@@ -50,6 +51,11 @@ struct bench_server {
     uint32_t rows_max;
     uint16_t packet_bytes; /* 0 = the default */
     struct weft_record_ring *records; /* NULL = none */
+    bool checkpoints;
+    void *journal; /* (journal_bytes,), all zero; NULL = none. Needs checkpoints */
+    uint64_t journal_bytes;
+    void (*turn)(void *arg, struct weft_shard *shard); /* after each batch; NULL = nothing */
+    void *turn_arg;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t opened;
@@ -82,6 +88,9 @@ static inline void bench_serve(void *arg, uint64_t now_ns)
         WEFT_ASSERT(slab != NULL);
         WEFT_ASSERT(weft_shard_add_slab(server->shard, table, slab, bytes) == WEFT_OK);
     }
+    if (server->turn != NULL) {
+        server->turn(server->turn_arg, server->shard);
+    }
 }
 
 static inline struct weft_provider *bench_server_open(struct bench_server *server)
@@ -97,6 +106,8 @@ static inline struct weft_provider *bench_server_open(struct bench_server *serve
     shard.clock_ns = bench_clock;
     shard.records = server->records;
     weft_driver_config_default(&driver);
+    shard.checkpoints = server->checkpoints;
+    shard.chunks_max = server->checkpoints ? driver.udp.ep.chunks_max : 0;
     driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, 0);
     driver.udp.ep.accept = 1;
     driver.udp.ep.peers_max = 8;
@@ -114,6 +125,12 @@ static inline struct weft_provider *bench_server_open(struct bench_server *serve
     }
     server->msgr = weft_driver_msgr(server->driver);
     WEFT_ASSERT(weft_shard_new(&shard, server->msgr, &server->shard) == WEFT_OK);
+    if (server->journal != NULL) {
+        const struct weft_shard_journal_config journal = {.memory = server->journal,
+                                                          .bytes = server->journal_bytes,
+                                                          .bytes_max = server->journal_bytes};
+        WEFT_ASSERT(weft_shard_journal_init(server->shard, &journal) == WEFT_OK);
+    }
     return provider;
 }
 
