@@ -19,8 +19,8 @@
 
 enum { LOOK_MS = 100 }; /* for the wish to stop */
 
-static const uint64_t open_ns = 20 * WEFT_NS_PER_S;
-static const uint64_t end_ns = 5 * WEFT_NS_PER_S;
+static const uint64_t open_ns = 120 * WEFT_NS_PER_S;
+static const uint64_t end_ns = 60 * WEFT_NS_PER_S;
 
 /* The first failure is the cause; those that follow are its consequences. */
 [[gnu::format(printf, 2, 3)]] static bool fail(struct weft_perf_fleet *fleet, const char *format,

@@ -14,7 +14,7 @@
 
 enum { TRIPS = 100 };
 
-static const uint64_t prepare_ns = 20 * WEFT_NS_PER_S;
+static const uint64_t prepare_ns = 120 * WEFT_NS_PER_S;
 static const uint64_t progress_after_ns = 2 * WEFT_NS_PER_S;
 
 /* CPU time of the machine, in the kernel's ticks. */
