@@ -23,7 +23,7 @@ enum {
     PATH_BYTES = 4096,
 };
 
-static const uint64_t connect_ns = 10 * WEFT_NS_PER_S;
+static const uint64_t connect_ns = 60 * WEFT_NS_PER_S;
 static const uint64_t step_ns = 20 * WEFT_NS_PER_MS;
 
 struct end {

@@ -14,7 +14,7 @@
 enum { DEPTH = 4 };
 
 static const uint64_t STEP_NS = 20 * WEFT_NS_PER_MS;
-static const uint64_t GIVE_UP_NS = 20 * WEFT_NS_PER_S;
+static const uint64_t GIVE_UP_NS = 120 * WEFT_NS_PER_S;
 
 struct end {
     const struct weft_stream_job *job;
