@@ -292,18 +292,20 @@ static bool receive_asleep(struct weft_udp *udp, weft_udp_handler *handler, void
                            uint32_t *taken_p)
 {
     uint32_t taken = 0;
+    bool signalled = false; /* which ends the other sleep, too */
     weft_lockstep_begin(&udp->lockstep);
     if (atomic_load(&udp->sleeper.woken) == 0) {
         udp->counters.sleeps++;
         udp->counters.sleeps_receiving++;
         taken = receive(udp, true, handler, arg);
+        signalled = weft_rx_interrupted(udp->rx);
     }
     weft_lockstep_end(&udp->lockstep);
     bool woken = weft_sleeper_woken(&udp->sleeper);
     udp->counters.wakes += woken;
     weft_lockstep_note(&udp->lockstep, taken > 0);
     *taken_p = taken;
-    return taken > 0 || woken;
+    return taken > 0 || woken || signalled;
 }
 
 /* Sleep as long as nothing has to be done; returns datagrams that busy polling took already. */

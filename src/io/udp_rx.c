@@ -22,6 +22,7 @@ struct weft_rx {
     int fd;
     uint32_t overflow_seen; /* the kernel's 32-bit count, as last reported */
     uint32_t singles;       /* batches of one buffer in a row */
+    bool interrupted;       /* the last batch was, by a signal */
     struct mmsghdr messages[WEFT_RX_SLOTS];
     struct iovec iov[WEFT_RX_SLOTS];
     struct sockaddr_storage from[WEFT_RX_SLOTS];
@@ -165,6 +166,7 @@ uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters 
                        uint32_t *count_p)
 {
     int received = sleep ? receive_asleep(rx) : receive(rx, WEFT_RX_SLOTS, MSG_DONTWAIT);
+    rx->interrupted = received < 0 && errno == EINTR;
     counters->recv_calls++;
     if (received < 0) {
         /* EAGAIN: nothing there. Others are news about a datagram sent earlier (ECONNREFUSED), that
@@ -184,4 +186,9 @@ uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters 
     *buffers_p = rx->buffers;
     *count_p = count;
     return (uint32_t)received;
+}
+
+bool weft_rx_interrupted(const struct weft_rx *rx)
+{
+    return rx->interrupted;
 }

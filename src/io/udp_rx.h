@@ -36,4 +36,7 @@ void weft_rx_free(struct weft_rx *rx);
 uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters *counters,
                        uint64_t *now_ns_p, const struct weft_rx_buffer **buffers_p, uint32_t *count_p);
 
+/* A signal ended the last batch before anything came. */
+bool weft_rx_interrupted(const struct weft_rx *rx);
+
 #endif

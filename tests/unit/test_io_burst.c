@@ -10,9 +10,15 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BUFFER_BYTES = 1 << 20, WAIT_MS = 120000, DATAGRAMS_MAX = 256 };
@@ -248,6 +254,53 @@ static void impossible_packet_is_a_loss(void **state)
     pair_free(pair);
 }
 
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+struct caller {
+    pthread_t whom;
+    atomic_bool done;
+};
+
+static void *call(void *arg)
+{
+    struct caller *caller = arg;
+    const struct timespec pause = {.tv_nsec = 1000000};
+    while (!atomic_load(&caller->done)) {
+        (void)pthread_kill(caller->whom, SIGUSR1);
+        (void)nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+static void a_signal_ends_a_sleep(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(true, true);
+    struct caller caller = {.whom = pthread_self()};
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    const struct timeval limit = {.tv_sec = 100};
+    pthread_t thread;
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    int flags = fcntl(pair->to_fd, F_GETFL);
+    assert_int_equal(fcntl(pair->to_fd, F_SETFL, flags & ~O_NONBLOCK), 0);
+    assert_int_equal(setsockopt(pair->to_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+    assert_int_equal(pthread_create(&thread, NULL, call, &caller), 0);
+    for (int i = 0; i < 20; i++) { /* by either call */
+        const struct weft_rx_buffer *buffers;
+        uint32_t count;
+        uint64_t now_ns;
+        assert_int_equal(
+            weft_rx_batch(pair->rx, true, &pair->counters, &now_ns, &buffers, &count), 0);
+        assert_true(weft_rx_interrupted(pair->rx));
+    }
+    atomic_store(&caller.done, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pair_free(pair);
+}
+
 static void full_receiver_is_counted(void **state)
 {
     (void)state;
@@ -280,6 +333,7 @@ int main(void)
         cmocka_unit_test(short_ones_arrive_as_they_are),
         cmocka_unit_test(impossible_packet_is_a_loss),
         cmocka_unit_test(full_receiver_is_counted),
+        cmocka_unit_test(a_signal_ends_a_sleep),
     };
     return cmocka_run_group_tests_name("io burst", tests, NULL, NULL);
 }
