@@ -375,12 +375,18 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
         return;
     }
     struct shard_worker *worker = &shard->workers[rank];
+    if (worker->up && event->incarnation != 0 && event->incarnation == worker->before) {
+        shard->counters.peers_ignored++;
+        replaced_add(shard, event->peer);
+        return;
+    }
     if (worker->up) {
         shard->counters.workers_replaced++;
         replaced_add(shard, worker->peer);
         worker_unbind(shard, rank);
     }
     if (event->incarnation == 0 || event->incarnation != worker->incarnation) {
+        worker->before = worker->incarnation;
         weft_shard_worker_renew(shard, rank, event->incarnation, now_ns);
         weft_shard_safe_unbind(shard, rank, true);
         worker->closed = (struct weft_rpc_window){0};

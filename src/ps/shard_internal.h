@@ -74,6 +74,8 @@ struct shard_worker {
     weft_peer peer;
     uint64_t up_ns;       /* when it connected */
     uint64_t incarnation; /* of the pushes in the windows; 0 = none */
+    uint64_t before;      /* of the process that this one took the rank from: one that hung, perhaps,
+                           * and woke up. It does not get it back while this one is there */
     bool clock_posted;
     weft_expect_id clock_expect;
     struct weft_rpc_window closed;

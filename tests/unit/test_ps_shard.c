@@ -704,6 +704,36 @@ static void a_rank_is_replaced(void **state)
     bench_free(b);
 }
 
+/* A process that was replaced, because it hung for instance, does not take its rank back. */
+static void who_was_replaced_stays_out(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(8);
+    weft_peer closed;
+    fake_break(b->net, SHARD, OTHER);
+    b->net->nodes[WORKER].incarnation = 100;
+    b->net->nodes[OTHER].incarnation = 200;
+    b->net->nodes[OTHER].name = weft_rpc_name(WEFT_ROLE_WORKER, 0);
+    fake_connect(b->net, SHARD, WORKER);
+    bench_run(b);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 1);
+    while (weft_shard_take_replaced(b->shard, &closed)) {
+    }
+    fake_connect(b->net, SHARD, OTHER);
+    bench_run(b);
+    assert_true(weft_shard_take_replaced(b->shard, &closed) && closed == fake_peer(WORKER));
+    fake_connect(b->net, SHARD, WORKER);
+    bench_run(b);
+    assert_true(weft_shard_take_replaced(b->shard, &closed) && closed == fake_peer(WORKER));
+    assert_int_equal(ask(b, push_of(b, 1, 7, -1)), -1);
+    assert_int_equal(ask_from(b, OTHER, push_of(b, 1, 7, -1)), WEFT_RPC_OK);
+    fake_break(b->net, SHARD, OTHER); /* the other one goes: then it is welcome */
+    fake_connect(b->net, SHARD, WORKER);
+    bench_run(b);
+    assert_int_equal(ask(b, push_of(b, 2, 7, -1)), WEFT_RPC_OK);
+    bench_free(b);
+}
+
 static void limits_are_checked(void **state)
 {
     (void)state;
@@ -752,6 +782,7 @@ int main(void)
         cmocka_unit_test(rows_cut_short),
         cmocka_unit_test(strangers_get_no_memory),
         cmocka_unit_test(a_rank_is_replaced),
+        cmocka_unit_test(who_was_replaced_stays_out),
         cmocka_unit_test(limits_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
