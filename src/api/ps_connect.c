@@ -96,6 +96,7 @@ weft_status weft_api_ps_linger(struct weft_ps *ps, uint64_t most_ns, uint64_t *e
     uint64_t now_ns = weft_clock_now_ns();
     *end_ns_p = *end_ns_p == 0 ? weft_time_add(now_ns, ps->call_timeout_ns) : *end_ns_p;
     if (now_ns >= *end_ns_p) {
+        weft_api_ps_step(ps, 0); /* who calls again and again with no time at all gets on, too */
         return weft_io_fail(&ps->error, WEFT_TIMEOUT,
                             "%s for call_timeout_ns; call again to go on waiting",
                             ps->any_away ? "a server is away"

@@ -191,7 +191,8 @@ static void rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m, uint6
  * reordered for a while there are none, and who waits only makes every message longer. */
 static uint64_t reorder_window(const struct peer *p, const struct rx_msg *m, uint64_t rtt_ns)
 {
-    bool reorders = p->pn_late_ns != 0 && m->pass_over_ns - p->pn_late_ns < late_memory_ns;
+    bool reorders =
+        p->pn_late_ns != 0 && m->pass_over_ns < weft_time_add(p->pn_late_ns, late_memory_ns);
     return reorders ? weft_max_u64(rtt_ns / 8, 100 * WEFT_NS_PER_US) : 0;
 }
 
@@ -427,11 +428,11 @@ static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
         }
     } else if (m->state == RX_CLOSED) {
         rx_need_done(p, m);
-    } else if (give_up) {
-        /* Not one chunk came: nobody here knows of it, so no event; the sender gets its answer. */
+    } else if (give_up && !m->unpolled) {
+        /* Not one chunk came: nobody here knows of it, so no event; the sender gets its answer.
+         * (While an event points to the mask of the place, it has to ask again.) */
         uint64_t *many = m->many;
         *m = (struct rx_msg){.state = RX_CLOSED,
-                             .unpolled = m->unpolled,
                              .outcome = WEFT_MSG_SHORT,
                              .seq = seq,
                              .many = many};
@@ -578,8 +579,9 @@ static weft_status brief_decode(const struct peer *p, const struct weft_wire_pac
         return WEFT_PROTO;
     }
     uint64_t seq = brief_seq(p, brief.msg);
-    const struct rx_msg *m = &p->rx[seq & MSG_MASK]; /* keeps its grid until its place is taken */
-    if (m->seq != seq) {
+    /* A place keeps its grid until it is taken, also by another peer. */
+    const struct rx_msg *m = &p->rx[seq & MSG_MASK];
+    if (m->seq != seq || (m->state == RX_FREE && seq >= p->rx_open_from)) {
         return seq < p->rx_open_from ? WEFT_NOTFOUND : WEFT_PROTO;
     }
     *data_p = (struct weft_wire_data){

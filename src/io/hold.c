@@ -8,7 +8,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/types.h>
 #include <time.h>
+#include <unistd.h>
 
 enum state {
     OWNED,    /* the owner has the endpoint */
@@ -25,6 +27,7 @@ struct weft_hold {
     bool no_thread;   /* there is none to be had */
     uint64_t left_ns; /* when it went; WEFT_NEVER = it is here */
     pthread_t thread;
+    pid_t maker; /* of the thread: in a forked process it is not there */
 
     atomic_int state;
     atomic_uint turn;   /* of giving: the thread tells by it whether it is still the same */
@@ -100,6 +103,7 @@ static bool thread_start(struct weft_hold *hold)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     hold->has_thread = pthread_create(&hold->thread, NULL, look_after, hold) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    hold->maker = getpid();
     hold->no_thread = !hold->has_thread;
     return hold->has_thread;
 }
@@ -139,7 +143,8 @@ bool weft_hold_take(struct weft_hold *hold)
     }
     hold->given = false;
     int given = GIVEN;
-    if (!atomic_compare_exchange_strong(&hold->state, &given, OWNED) && given == SPEAKING) {
+    if (!atomic_compare_exchange_strong(&hold->state, &given, OWNED) && given == SPEAKING &&
+        getpid() == hold->maker) {
         pthread_mutex_lock(&hold->lock);
         pthread_mutex_unlock(&hold->lock);
     }
@@ -281,6 +286,10 @@ void weft_hold_free(struct weft_hold *hold)
         return;
     }
     (void)weft_hold_take(hold);
+    if (hold->has_thread && getpid() != hold->maker) {
+        free(hold); /* forked: nobody is there who could leave what the thread slept on */
+        return;
+    }
     if (hold->has_thread) {
         pthread_mutex_lock(&hold->lock);
         hold->stopping = true;

@@ -303,6 +303,7 @@ static bool receive_asleep(struct weft_udp *udp, weft_udp_handler *handler, void
     weft_lockstep_end(&udp->lockstep);
     bool woken = weft_sleeper_woken(&udp->sleeper);
     udp->counters.wakes += woken;
+    udp->handled = udp->handled && !woken; /* what it was for may have come behind that look */
     weft_lockstep_note(&udp->lockstep, taken > 0);
     *taken_p = taken;
     return taken > 0 || woken || signalled;

@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Stands for the endpoint. */
 static struct {
@@ -171,6 +173,30 @@ static void what_is_held_at_the_end_is_not_said(void **state)
     assert_int_equal(weft_hold_said(NULL), 0);
 }
 
+/* A forked process has no such thread: it must neither wait for it nor for what that slept on. */
+static void a_forked_process_leaves_it_alone(void **state)
+{
+    (void)state;
+    for (int asleep = 0; asleep <= 1; asleep++) {
+        struct weft_hold *hold = make(WEFT_NEVER);
+        give(hold);
+        if (asleep) {
+            wait_for_said(hold, 1);
+        }
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            alarm(60);
+            weft_hold_free(hold);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        weft_hold_free(hold);
+    }
+}
+
 static void it_is_worth_it_after_a_short_absence(void **state)
 {
     (void)state;
@@ -258,6 +284,7 @@ int main(void)
         cmocka_unit_test(the_thread_speaks_for_who_stays_away),
         cmocka_unit_test(only_one_has_it),
         cmocka_unit_test(what_is_held_at_the_end_is_not_said),
+        cmocka_unit_test(a_forked_process_leaves_it_alone),
         cmocka_unit_test(it_is_worth_it_after_a_short_absence),
         cmocka_unit_test(looking_in_keeps_nothing_back),
         cmocka_unit_test(every_call_takes_it_back),
