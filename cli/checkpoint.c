@@ -65,6 +65,7 @@ struct weft_checkpoint {
     uint32_t since_whole;
     uint32_t last_clock;  /* that was ordered */
     uint64_t next_ns;
+    uint64_t again_ns; /* one failed: nothing before that, whoever asks */
     uint64_t begun_ns;
     void **memory; /* (count,): lent to the shards for copies */
 };
@@ -372,7 +373,8 @@ static void consider(struct weft_checkpoint *checkpoint)
 {
     struct standing s = standing_of(checkpoint);
     bool hurry = checkpoint->last || checkpoint->requested || checkpoint->wanted_clock > 0;
-    if (checkpoint->under_way || !s.has_tables || (!hurry && now() < checkpoint->next_ns)) {
+    if (checkpoint->under_way || !s.has_tables || (!hurry && now() < checkpoint->next_ns) ||
+        (!checkpoint->last && now() < checkpoint->again_ns)) {
         return;
     }
     bool ordered = true;
@@ -455,6 +457,7 @@ static void give_up(struct weft_checkpoint *checkpoint, enum weft_rpc_status ref
     say(checkpoint, false, "checkpoint %" PRIu64 " given up: %s", checkpoint->number, why);
     checkpoint->next_ns = now() + AGAIN_NS;
     if (refusal != WEFT_RPC_OK) {
+        checkpoint->again_ns = checkpoint->next_ns;
         pthread_mutex_lock(&checkpoint->lock);
         refuse(checkpoint, refusal);
         pthread_mutex_unlock(&checkpoint->lock);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -57,6 +58,14 @@ static weft_status map(struct weft_journal_file *file, bool fresh, uint64_t byte
     return WEFT_OK;
 }
 
+/* Whoever may write to the folder could have put another file of this user's in the place. */
+static bool is_ours(int fd)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+           info.st_nlink == 1;
+}
+
 weft_status weft_journal_file_open(struct weft_journal_file *file,
                                    const struct weft_journal_options *options, uint32_t shard,
                                    bool fresh, struct weft_ckpt_error *error)
@@ -71,12 +80,17 @@ weft_status weft_journal_file_open(struct weft_journal_file *file,
         return weft_ckpt_fail(error, WEFT_IO, "cannot make directory %s: %s", options->directory,
                               strerror(errno));
     }
-    file->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    file->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file->fd < 0) {
         return weft_ckpt_fail(error, WEFT_IO, "cannot open %s: %s", path, strerror(errno));
     }
     weft_status status = WEFT_OK;
-    if (flock(file->fd, LOCK_EX | LOCK_NB) != 0) {
+    if (!is_ours(file->fd)) {
+        status = weft_ckpt_fail(error, WEFT_IO,
+                                "%s is not a file of its own that belongs to this user: choose "
+                                "another directory",
+                                path);
+    } else if (flock(file->fd, LOCK_EX | LOCK_NB) != 0) {
         status = weft_ckpt_fail(error, WEFT_IO,
                                 "%s is another process's: two servers with the "
                                 "same shard?",
@@ -115,6 +129,10 @@ weft_status weft_journal_replay(struct weft_journal_file *file,
     weft_status status = weft_shard_journal_init(shard, &config);
     if (status == WEFT_DATA || status == WEFT_UNSUPPORTED || status == WEFT_EXISTS) {
         *why_p = why_not(status);
+        /* All of it: records of another job would lie where records of this one would. The head last:
+         * while it stands it is refused. */
+        memset((uint8_t *)file->memory + PAGE_BYTES, 0, file->bytes - PAGE_BYTES);
+        atomic_signal_fence(memory_order_seq_cst);
         memset(file->memory, 0, PAGE_BYTES);
         status = weft_shard_journal_init(shard, &config);
     }

@@ -45,7 +45,7 @@ struct weft_shard_journal_report {
  * Owns:    borrows config->memory until weft_shard_free.
  * Errors:  WEFT_DATA  not a journal, or its head is damaged. WEFT_UNSUPPORTED  of another version.
  *          WEFT_EXISTS  of another job or shard. Of these three the memory is as it was; clear its
- *          first 4,096 bytes to begin anew. WEFT_NOMEM. WEFT_STATE  the shard has no checkpoints. */
+ *          all of it, the first 4,096 bytes last, to begin anew. WEFT_NOMEM. WEFT_STATE  the shard has no checkpoints. */
 weft_status weft_shard_journal_init(struct weft_shard *shard,
                                     const struct weft_shard_journal_config *config);
 

@@ -134,15 +134,32 @@ void weft_shard_journal_left(struct weft_shard *shard, uint32_t rank)
     append_value(shard, RECORD_LEFT, 0, rank, 0);
 }
 
-/* A checkpoint would make room. */
+enum { CLOCKS_APART = 8 };
+
+/* A ring that has wrapped grows no more before the wrapped part is dropped. */
+static bool is_tight(const struct weft_shard_journal *journal)
+{
+    const struct weft_ring *ring = &journal->ring;
+    uint64_t used = weft_ring_used(ring);
+    bool wrapped = ring->end.at <= ring->begin.at && used > 0;
+    return journal->full || used > (wrapped ? ring->bytes : ring->bytes_max) / 2;
+}
+
+/* A checkpoint would make room. It counts where all shards were cut at one clock, and each asks by
+ * itself: they ask for clocks of one grid, and mostly for the same. */
 static void ask_for_cut(struct weft_shard *shard, const struct shard_slot *slot)
 {
     const struct weft_shard_journal *journal = shard->journal;
-    if (journal != NULL && !journal->replaying &&
-        weft_ring_used(&journal->ring) > journal->ring.bytes_max / 2) {
-        size_t at = (size_t)slot->table * shard->config.workers_max + slot->worker;
-        weft_shard_want_cut(shard, (uint32_t)weft_min_u64(slot->clock, shard->clocks[at] + 1));
+    if (journal == NULL || journal->replaying || !is_tight(journal)) {
+        return;
     }
+    size_t at = (size_t)slot->table * shard->config.workers_max + slot->worker;
+    uint64_t clock = weft_min_u64(slot->clock, (uint64_t)shard->clocks[at] + 1);
+    if (shard->config.shards > 1) {
+        clock = weft_min_u64((clock + CLOCKS_APART - 1) / CLOCKS_APART * CLOCKS_APART,
+                             UINT32_MAX - CLOCKS_APART);
+    }
+    weft_shard_want_cut(shard, (uint32_t)clock);
 }
 
 void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot *slot,
@@ -535,8 +552,7 @@ bool weft_shard_journal_replay(struct weft_shard *shard)
             return false;
         }
         if (record->position >= journal->needed && record->position < journal->oldest.position) {
-            journal->oldest = (struct weft_ring_place){
-                record->position, (uint64_t)((const uint8_t *)record - journal->ring.memory)};
+            journal->oldest = journal->cursor; /* in front of it, also where a wrap lies between */
         }
         journal->cursor.position = record->position;
         bool done = again_record(shard, record);
