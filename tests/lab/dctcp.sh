@@ -93,9 +93,17 @@ unmarked() {
         v["alpha_last"] <= 0.9375 ^ v["windows"] + 0.0001 &&
         v["cuts"] == v["losses"] && v["marked"] == 0')" = 1 ]
 }
+# formula <name> <counter> <condition>: which says nothing where nothing was counted.
+formula() {
+    if [ "$(holds "v[\"$2\"] > 0")" = 1 ]; then
+        tap_is "$1" "$(holds "$3")" 1
+    else
+        tap_skip "$1" "this machine allows no judgement: no $2 were seen"
+    fi
+}
 judge "no marks: ECN was negotiated, alpha fell by a sixteenth a window, no cut" unmarked
-tap_is "no marks: every window by the formula" \
-    "$(holds 'v["alpha_wrong"] + v["cut_wrong"] + v["loss_wrong"] == 0')" 1
+formula "no marks: every window by the formula" windows \
+    'v["alpha_wrong"] + v["cut_wrong"] + v["loss_wrong"] == 0'
 tap_is "detached, it is gone although its process is not" "$(value left)" 0
 fast() {
     run 2
@@ -117,8 +125,8 @@ tenth() {
         v["marked"] < 1.02 * '"$marks")" = 1 ]
 }
 judge "10 % marked: alpha is 0.1 in the mean, the echo is exact to 2 %, by early acknowledgements" tenth
-tap_is "10 % marked: every window and every cut by the formula" \
-    "$(holds 'v["alpha_wrong"] + v["cut_wrong"] == 0')" 1
+formula "10 % marked: every window and every cut by the formula" cuts \
+    'v["alpha_wrong"] + v["cut_wrong"] == 0'
 
 # Losses: half, like Reno.
 queue change 400000
@@ -128,7 +136,7 @@ lossy() {
     [ "$(holds 'v["losses"] > 5 && v["marked"] == 0')" = 1 ]
 }
 judge "losses are seen, and no marks" lossy
-tap_is "losses: windows are halved, whatever alpha is" "$(holds 'v["loss_wrong"] == 0')" 1
+formula "losses: windows are halved, whatever alpha is" losses 'v["loss_wrong"] == 0'
 
 # A peer that does not do ECN.
 rule

@@ -13,7 +13,10 @@ judge_begin() {
     "$WEFT_WITNESS" >"$tap_tmp/witness" &
     judge_witness=$!
     until grep -q ready "$tap_tmp/witness"; do
-        kill -0 "$judge_witness" 2>/dev/null || break
+        if ! kill -0 "$judge_witness" 2>/dev/null; then
+            tap_fail "the witness of the machine runs" "$WEFT_WITNESS ended before it was ready"
+            break
+        fi
         sleep 0.01
     done
 }
