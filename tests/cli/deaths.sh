@@ -3,24 +3,8 @@
 # job ends. Who comes late joins at the clock in progress.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
-cd "$tap_tmp" || exit 1
-TMPDIR=$tap_tmp
-export TMPDIR
-unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
-weft=$WEFT_BIN
-tally=$WEFT_TALLY_BIN
-unset MALLOC_PERTURB_
-
-# until_true <seconds> <command...>
-until_true() {
-    tries=$(($1 * 20))
-    shift
-    until "$@" >/dev/null 2>&1; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || return 1
-        sleep 0.05
-    done
-}
+# shellcheck source=tests/cli/tally_job.sh
+. "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
 
 mkdir wait shrink late fail asp alone
 tap_run "wait, the default: a worker dies and is started again" env TALLY_DIE="1 3" \

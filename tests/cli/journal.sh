@@ -3,23 +3,8 @@
 # once. Each step waits for the one before, so that every run does the same.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
-cd "$tap_tmp" || exit 1
-TMPDIR=$tap_tmp
-export TMPDIR
-unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
-weft=$WEFT_BIN
-tally=$WEFT_TALLY_BIN
-unset MALLOC_PERTURB_
-
-# until_true <command...>
-until_true() {
-    tries=2400
-    until "$@" >/dev/null 2>&1; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || return 1
-        sleep 0.05
-    done
-}
+# shellcheck source=tests/cli/tally_job.sh
+. "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
 
 # start <name> <mode> <durability> <word of the servers...>: 2 workers, 2 servers, 40 clocks; worker 1
 # dies behind its push of clock 15, and all wait behind those of clock 25
@@ -43,7 +28,7 @@ more_than() { [ "$(said "$1")" -gt "$2" ]; }
 kill_server() {
     before=$(said "^weft run: server $1: shard $1: journal:")
     kill -KILL "$(sed -n "s/^weft run: server $1: pid //p" "$name.out" | tail -n 1)"
-    until_true more_than "^weft run: server $1: shard $1: journal:" "$before"
+    until_true 120 more_than "^weft run: server $1: shard $1: journal:" "$before"
 }
 
 finish() {
@@ -59,7 +44,7 @@ exact() {
 
 for mode in bsp asp; do
     start "$mode" $mode replay "--checkpoint-every 1000000"
-    tap_run "$mode: a worker dies, its successor goes on" until_true all_wait
+    tap_run "$mode: a worker dies, its successor goes on" until_true 120 all_wait
     tap_like "behind the clock that it had pushed for" "$(cat $mode/log.1)" '^start 15$'
     tap_run "then a server dies, before any checkpoint" kill_server 0
     tap_run "and again, and the other one" eval "kill_server 0 && kill_server 1"
@@ -68,7 +53,7 @@ for mode in bsp asp; do
 done
 
 start between ssp:2 replay "--checkpoint-every 10"
-tap_run "a checkpoint before, none behind the worker's death" until_true all_wait
+tap_run "a checkpoint before, none behind the worker's death" until_true 120 all_wait
 tap_run "the servers die" eval "kill_server 0 && kill_server 1"
 tap_run "the job ends" finish
 tap_run "every push counts once" exact

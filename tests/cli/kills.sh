@@ -7,13 +7,8 @@
 #     WEFT_KILLS_SEED=17 WEFT_KILLS=1 ...                    job 17 alone
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
-cd "$tap_tmp" || exit 1
-TMPDIR=$tap_tmp
-export TMPDIR
-unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
-weft=$WEFT_BIN
-tally=$WEFT_TALLY_BIN
-unset MALLOC_PERTURB_
+# shellcheck source=tests/cli/tally_job.sh
+. "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
 jobs=${WEFT_KILLS:-2}
 seed=${WEFT_KILLS_SEED:-6}
 clocks=150
