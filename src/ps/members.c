@@ -77,6 +77,7 @@ void weft_shard_members_clear(struct weft_shard *shard)
         if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
             memset(member_of(shard, (uint16_t)t, 0), 0,
                    shard->config.workers_max * sizeof(*shard->members));
+            shard->restored[t] |= shard->tables[t].declared;
         }
     }
 }

@@ -152,24 +152,35 @@ weft_status weft_shard_restore_partial(struct weft_shard *shard,
     return WEFT_OK;
 }
 
-/* A worker opens a table that was restored and that nobody has opened since: what does not change
- * the rows may be new, the number of workers for instance. (FTRL's weights are those that its state
- * makes with its rate: with another they would jump.) */
-bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *spec)
+/* FTRL's weights are those that its state makes with its rate: with another they would jump. A journal
+ * may leave a BSP table in the middle of a clock: its sums are of as many workers as it had. */
+static bool may_become(const struct weft_table *table, const struct weft_table_spec *spec)
 {
-    struct weft_table *table = shard_table(shard, spec->table);
-    const struct weft_table_spec *old = &table->spec;
-    struct weft_table_spec allowed = *old;
-    allowed.workers = spec->workers;
-    if (old->optimizer != WEFT_OPTIMIZER_FTRL) {
+    struct weft_table_spec allowed = table->spec;
+    if (weft_table_settled(table)) {
+        allowed.workers = spec->workers;
+    }
+    if (allowed.optimizer != WEFT_OPTIMIZER_FTRL) {
         allowed.learning_rate = spec->learning_rate;
     }
     allowed.staleness = spec->staleness;
-    if (!shard->restored[spec->table] || !weft_table_spec_equal(&allowed, spec)) {
+    return weft_table_spec_equal(&allowed, spec);
+}
+
+/* A worker opens a table that another server has left, in a checkpoint or a journal, and that nobody
+ * has opened since: what does not change the rows may be new. A clock that ends just now (a rank's
+ * successor closes it) ends as it would have. */
+bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *spec)
+{
+    struct weft_table *table = shard_table(shard, spec->table);
+    while (shard->restored[spec->table] && shard->step_to[spec->table] != 0) {
+        weft_shard_step(shard, shard_clock_ns(shard));
+    }
+    if (!shard->restored[spec->table] || !may_become(table, spec)) {
         return false;
     }
     uint32_t *clocks = shard->clocks + (size_t)spec->table * shard->config.workers_max;
-    for (uint32_t w = old->workers; w < spec->workers; w++) {
+    for (uint32_t w = table->spec.workers; w < spec->workers; w++) {
         clocks[w] = shard->clock_min[spec->table];
     }
     table->spec = *spec;

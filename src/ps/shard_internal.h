@@ -74,7 +74,7 @@ struct shard_worker {
     weft_peer peer;
     uint64_t up_ns;       /* when it connected */
     uint64_t incarnation; /* of the pushes in the windows; 0 = none */
-    uint64_t before;      /* of the process that this one took the rank from: one that hung, perhaps,
+    uint64_t before; /* of the process that this one took the rank from: one that hung, perhaps,
                            * and woke up. It does not get it back while this one is there */
     bool clock_posted;
     weft_expect_id clock_expect;
@@ -121,7 +121,7 @@ struct weft_shard {
     uint64_t cut_instants; /* of cuts, counted */
     uint64_t cut_kept;     /* instant of the last cut that was kept, and of the last that counts */
     uint64_t cut_counting;
-    bool *restored;                     /* (tables_max,): from a checkpoint, not opened since */
+    bool *restored;                     /* (tables_max,): of a server before, not opened since */
     bool *members;                      /* (tables_max, workers_max): opened the table, and lives */
     uint32_t dead_rank;                 /* the first that died, WEFT_SHARD_NONE = none has */
     struct weft_snapshot *snapshot;     /* NULL without checkpoints */

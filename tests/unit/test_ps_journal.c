@@ -610,6 +610,83 @@ static void who_counts_is_known_again(void **state)
     }
 }
 
+/* Work without faults; some of it in a checkpoint. */
+static void rig_work(struct rig *r, bool cut)
+{
+    for (uint32_t step = 0; step < 600; step++) {
+        (void)cluster_step(&r->c);
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            if (cut && step == 300) {
+                weft_saved_begin(&r->saved[s], r->c.shard[s]);
+            }
+            (void)weft_saved_poll(&r->saved[s], r->c.shard[s]);
+        }
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            (void)work(r, w, true);
+        }
+    }
+}
+
+/* All servers go and come again; then a worker that opens the table as r->spec has it. */
+static enum weft_rpc_status comes_again(struct rig *r, uint32_t w, bool servers_too)
+{
+    for (uint32_t s = 0; servers_too && s < SHARDS; s++) {
+        shard_dies(r, s);
+    }
+    worker_dies(r, w);
+    cluster_poll(&r->c); /* they hear of each other */
+    r->workers[w].opening = false;
+    return (enum weft_rpc_status)cluster_wait(&r->c, w, r->workers[w].opening_op).rpc_status;
+}
+
+/* As after a checkpoint: who opens the table first may bring another rate. That is in the journal,
+ * too, and nobody else may bring a third. */
+static void takes_another_rate(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 401; seed <= 412; seed++) {
+        rig_start(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, false, seed);
+        rig_work(&rig, seed % 2 == 0);
+        for (uint32_t times = 3; times < 6; times++) {
+            rig.spec.learning_rate = (float)(times * WORKERS);
+            assert_int_equal(comes_again(&rig, 0, true), WEFT_RPC_OK);
+            for (uint32_t s = 0; s < SHARDS; s++) {
+                assert_true(weft_shard_table(rig.c.shard[s], 0)->spec.learning_rate ==
+                            rig.spec.learning_rate);
+            }
+            assert_int_equal(comes_again(&rig, 1, false), WEFT_RPC_OK);
+        }
+        rig.spec.learning_rate = WORKERS;
+        assert_int_equal(comes_again(&rig, 1, false), WEFT_RPC_SPEC_MISMATCH);
+        rig_stop(&rig);
+    }
+}
+
+/* But another number of workers not where a BSP clock holds sums of the old ones. */
+static void takes_another_number_of_workers(void **state)
+{
+    (void)state;
+    uint32_t taken = 0, refused = 0;
+    for (uint64_t seed = 501; seed <= 524; seed++) {
+        rig_start(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, false, seed);
+        rig_work(&rig, false);
+        if (seed % 2 == 0) {
+            settle(&rig);
+        }
+        rig.spec.workers = 1;
+        enum weft_rpc_status status = comes_again(&rig, 0, true);
+        bool settled = true;
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            settled &= weft_table_settled(weft_shard_table(rig.c.shard[s], 0));
+        }
+        assert_int_equal(status, settled ? WEFT_RPC_OK : WEFT_RPC_SPEC_MISMATCH);
+        taken += settled;
+        refused += !settled;
+        rig_stop(&rig);
+    }
+    assert_true(taken > 10 && refused > 2);
+}
+
 /* Records that are whole, and say what no shard has written: nothing but that they are refused. */
 static void append_nonsense(struct rig *r, uint32_t s)
 {
@@ -679,6 +756,8 @@ int main(void)
         cmocka_unit_test(nothing_answered_is_lost),
         cmocka_unit_test(optimizers_are_where_they_were),
         cmocka_unit_test(who_counts_is_known_again),
+        cmocka_unit_test(takes_another_rate),
+        cmocka_unit_test(takes_another_number_of_workers),
         cmocka_unit_test(takes_nothing_on_trust),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
