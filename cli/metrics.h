@@ -1,27 +1,11 @@
-/* What a process says of itself over HTTP while it runs: /metrics for Prometheus and `weft top`,
- * /hot for its hottest rows, /targets for where the other processes of the job say it.
- *
- * Off unless --metrics asks for it; on loopback unless that names a host. docs/METRICS.md has every
- * name.
- */
+/* The option --metrics; what it asks for is in metrics/serve.h. */
 #ifndef WEFT_CLI_METRICS_H
 #define WEFT_CLI_METRICS_H
 
 #include "cli/options.h"
-#include "obs/exposition.h"
-#include "obs/http.h"
-
-enum { WEFT_METRICS_HOST_BYTES = 64, WEFT_METRICS_URL_BYTES = 96 };
-
-struct weft_metrics_options {
-    char host[WEFT_METRICS_HOST_BYTES]; /* "" = no --metrics was given */
-    uint16_t port;                      /* 0 = any */
-};
+#include "metrics/serve.h"
 
 const char *weft_metrics_parse(const char *text, void *value);
-
-/* "[HOST:]PORT" with an IPv6 host in brackets; false when it is not that. */
-bool weft_metrics_address(const char *text, char host_p[WEFT_METRICS_HOST_BYTES], uint16_t *port_p);
 
 /* A row of an option table. */
 #define WEFT_METRICS_OPTIONS(metrics)                                                              \
@@ -31,33 +15,5 @@ bool weft_metrics_address(const char *text, char host_p[WEFT_METRICS_HOST_BYTES]
             "127.0.0.1 unless HOST is given, without a password; port 0 = any free",               \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_parse, .fallback = "not" \
     }
-
-struct weft_metrics_source {
-    const char *role; /* "server" */
-    void *arg;        /* borrowed until stop; of the functions, which the server's thread calls */
-    /* The role's own families. */
-    void (*families)(void *arg, struct weft_exposition *text);
-    /* The k hottest rows of a table as JSON, from malloc; NULL function: there are none here. */
-    char *(*hot)(void *arg, uint16_t table, uint32_t k);
-    /* Prometheus' HTTP service discovery, from malloc; NULL function: as above. */
-    char *(*targets)(void *arg);
-};
-
-struct weft_metrics {
-    struct weft_metrics_source source;
-    struct weft_http *http; /* NULL = off */
-    uint64_t begun_ns;
-    double begun_unix_s;
-    char url[WEFT_METRICS_URL_BYTES]; /* "http://127.0.0.1:9100/metrics" */
-};
-
-/* Nothing happens without --metrics.   Errors: as weft_http_start. */
-weft_status weft_metrics_start(struct weft_metrics *metrics,
-                               const struct weft_metrics_options *options,
-                               const struct weft_metrics_source *source,
-                               char error_p[WEFT_HTTP_ERROR_BYTES]);
-
-/* Before anything that the source's functions look at goes away. A zeroed one is fine. */
-void weft_metrics_stop(struct weft_metrics *metrics);
 
 #endif

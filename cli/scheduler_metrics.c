@@ -1,6 +1,6 @@
 #include "cli/scheduler_metrics.h"
 
-#include "cli/metrics_text.h"
+#include "metrics/text.h"
 
 #define PATIENCE_NS WEFT_NS_PER_S
 

@@ -8,9 +8,10 @@
 #define WEFT_CLI_SERVER_METRICS_H
 
 #include "cli/metrics.h"
-#include "cli/metrics_text.h"
 #include "cli/scheduler_metrics.h"
 #include "cli/shard_thread.h"
+#include "metrics/text.h"
+#include "metrics/text_shards.h"
 
 struct weft_server_metrics {
     struct weft_metrics metrics;

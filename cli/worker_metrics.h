@@ -8,7 +8,7 @@
 
 #include "cli/ask.h"
 #include "cli/metrics.h"
-#include "cli/metrics_text.h"
+#include "metrics/text.h"
 
 struct weft_worker_metrics {
     struct weft_metrics metrics;

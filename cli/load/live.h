@@ -11,7 +11,7 @@
 #include "cli/ask.h"
 #include "cli/load/worker.h"
 #include "cli/metrics.h"
-#include "cli/metrics_text.h"
+#include "metrics/text.h"
 
 /* Of one thread's workers. */
 struct weft_load_figures {

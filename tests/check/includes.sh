@@ -6,6 +6,7 @@
 #   sched sees base; agg sees base and wire       layers, beside
 #   ml sees base                                  the reference trainer's reader and models
 #   io crypto ckpt obs job sim lab                drivers: see layers, never each other
+#   metrics                                       figures of io, core and ps over HTTP: wires them with obs
 #   api                                           the public face: wires layers and drivers, as cli
 #   cli, tests, bench, lab, examples              may include anything; not checked here
 #   include/weft                                  public: <weft/...> and standard headers only
@@ -34,7 +35,8 @@ may_include() {
     sched | ml) echo "base" ;;
     agg) echo "base wire" ;;
     io | crypto | ckpt | obs | job | sim | lab) echo "$layers" ;;
-    api) echo "$layers io crypto job obs" ;;
+    metrics) echo "$layers io obs" ;;
+    api) echo "$layers io crypto job obs metrics" ;;
     *) echo "unknown" ;;
     esac
 }

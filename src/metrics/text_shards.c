@@ -1,0 +1,162 @@
+#include "metrics/text_shards.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define SHARD(field) offsetof(struct weft_shard_counters, field)
+
+static const struct weft_metrics_family shard[] = {
+    {"weft_requests_total", "counter", "kind=\"push\"", SHARD(pushes), "Requests closed, by kind."},
+    {"weft_requests_total", "counter", "kind=\"pull\"", SHARD(pulls), ""},
+    {"weft_requests_total", "counter", "kind=\"clock\"", SHARD(clocks), ""},
+    {"weft_requests_total", "counter", "kind=\"table\"", SHARD(tables), ""},
+    {"weft_requests_short_total", "counter", "", SHARD(requests_short),
+     "Requests of a worker that died in them."},
+    {"weft_requests_stale_total", "counter", "", SHARD(requests_stale),
+     "Requests of a connection that its worker had replaced."},
+    {"weft_replies_total", "counter", "", SHARD(replies), "Answers given to the transport."},
+    {"weft_replies_failed_total", "counter", "", SHARD(replies_failed), "Answers nobody took."},
+    {"weft_pulls_waited_total", "counter", "", SHARD(waits),
+     "Pulls that had to wait for a slower worker."},
+    {"weft_updates_applied_total", "counter", "", SHARD(elements_applied),
+     "Gradients of rows (or blocks of rows) applied."},
+    {"weft_rows_pulled_total", "counter", "", SHARD(rows_pulled), "Rows in answers."},
+    {"weft_rows_absent_total", "counter", "", SHARD(rows_absent),
+     "Of these, rows that do not exist: initial weights."},
+    {"weft_rows_stepped_total", "counter", "", SHARD(rows_stepped),
+     "BSP: steps of the optimizer at ends of clocks."},
+    {"weft_push_chunks_applied_total", "counter", "", SHARD(chunks_applied), "Chunks of pushes."},
+    {"weft_push_chunks_again_total", "counter", "", SHARD(chunks_again),
+     "Chunks of pushes sent again, applied before."},
+    {"weft_request_chunks_refused_total", "counter", "", SHARD(chunks_refused),
+     "Chunks of requests that were not valid."},
+    {"weft_chunks_without_room_total", "counter", "", SHARD(rows_refused),
+     "Of these, no memory for a new row."},
+    {"weft_workers_replaced_total", "counter", "", SHARD(workers_replaced),
+     "Ranks that connected again."},
+};
+
+#define SHARD_GAUGE(field) offsetof(struct weft_shard_gauges, field)
+
+static const struct weft_metrics_family shard_gauges[] = {
+    {"weft_workers_connected", "gauge", "", SHARD_GAUGE(workers_connected),
+     "Ranks with a connection."},
+    {"weft_workers_active", "gauge", "", SHARD_GAUGE(workers_active),
+     "Ranks that sent a request in the last second."},
+    {"weft_requests_open", "gauge", "", SHARD_GAUGE(requests_open),
+     "Requests begun and not answered."},
+};
+
+#define SUMS(field) offsetof(struct weft_shard_table_sums, field)
+
+static const struct weft_metrics_family sums[] = {
+    {"weft_rows_made_total", "counter", "", SUMS(rows_made), "Rows of all tables that came to be."},
+    {"weft_rows_evicted_total", "counter", "", SUMS(rows_evicted), "Rows that made room."},
+    {"weft_rows_expired_total", "counter", "", SUMS(rows_expired), "Rows whose time was over."},
+    {"weft_pushes_unadmitted_total", "counter", "", SUMS(unadmitted),
+     "Pushes of ids that have no row yet."},
+    {"weft_gradients_not_finite_total", "counter", "", SUMS(not_finite),
+     "Gradients clipped or dropped because they were not finite."},
+};
+
+/* One table of one shard; made for the text. */
+struct labeled_table {
+    char labels[WEFT_METRICS_LABELS_BYTES];
+    uint64_t rows;
+    uint64_t bytes;
+    uint64_t updates;
+    uint64_t clock;
+};
+
+#define LABELED(field) (offsetof(struct labeled_table, field) - WEFT_METRICS_LABELS_BYTES)
+
+static const struct weft_metrics_family tables[] = {
+    {"weft_table_rows", "gauge", "", LABELED(rows), "Rows that exist."},
+    {"weft_table_bytes", "gauge", "", LABELED(bytes), "Memory of rows, index and admission."},
+    {"weft_table_updates_total", "counter", "", LABELED(updates),
+     "Updates of rows since they were made, in checkpoints before this process included."},
+    {"weft_table_clock", "gauge", "", LABELED(clock), "Clock that all workers have finished."},
+};
+
+static void take_tables(struct weft_shard_stats *stats, const struct weft_shard *from)
+{
+    stats->table_count = 0;
+    for (uint32_t t = 0; t < weft_shard_tables_max(from); t++) {
+        const struct weft_table *table = weft_shard_table(from, (uint16_t)t);
+        struct weft_hot_total total;
+        if (table == NULL || stats->table_count == WEFT_METRICS_TABLES_MAX) {
+            continue;
+        }
+        weft_table_hot_total(table, &total);
+        stats->tables[stats->table_count++] = (struct weft_metrics_table){
+            .table = (uint16_t)t,
+            .clock = weft_shard_clock(from, (uint16_t)t),
+            .rows = weft_table_rows(table),
+            .bytes = weft_table_bytes(table),
+            .updates = total.updates,
+        };
+    }
+}
+
+void weft_shard_stats_take(struct weft_shard_stats *stats, struct weft_shard *from,
+                           struct weft_driver *driver, uint64_t now_ns)
+{
+    weft_driver_counters(driver, &stats->transport);
+    if (weft_driver_udp(driver) != NULL) {
+        weft_ep_gauges(weft_udp_ep(weft_driver_udp(driver)), &stats->gauges);
+    }
+    stats->shard = *weft_shard_counters(from);
+    weft_shard_gauges(from, now_ns, WEFT_NS_PER_S, &stats->shard_gauges);
+    weft_shard_table_sums(from, &stats->sums);
+    stats->push = *weft_shard_push_latencies(from);
+    stats->pull = *weft_shard_pull_latencies(from);
+    take_tables(stats, from);
+}
+
+static void add_served(struct weft_exposition *text, const char *own, const char *kind,
+                       const struct weft_shard_latencies *of)
+{
+    static const char name[] = "weft_served_latency_seconds";
+    weft_metrics_add_hist(text, name, own, kind, "ps_proc", &of->ps_proc);
+    weft_metrics_add_hist(text, name, own, kind, "ps_queue", &of->ps_queue);
+    weft_metrics_add_hist(text, name, own, kind, "ps_wait", &of->ps_wait);
+}
+
+static void add_tables(struct weft_exposition *text, const struct weft_shard_stats *stats,
+                       uint32_t count)
+{
+    static struct labeled_table all[32 * WEFT_METRICS_TABLES_MAX];
+    uint32_t used = 0;
+    for (uint32_t s = 0; s < count; s++) {
+        for (uint32_t t = 0; t < stats[s].table_count && used < WEFT_ARRAY_COUNT(all); t++) {
+            const struct weft_metrics_table *table = &stats[s].tables[t];
+            struct labeled_table *labeled = &all[used++];
+            *labeled = (struct labeled_table){.rows = table->rows,
+                                              .bytes = table->bytes,
+                                              .updates = table->updates,
+                                              .clock = table->clock};
+            snprintf(labeled->labels, sizeof(labeled->labels), "%.40s,table=\"%u\"",
+                     stats[s].labels, table->table);
+        }
+    }
+    WEFT_METRICS_FAMILIES(text, tables, all, WEFT_METRICS_LABELS_BYTES, used);
+}
+
+void weft_metrics_text_shards(struct weft_exposition *text, const struct weft_shard_stats *stats,
+                              uint32_t count)
+{
+#define AT(member) offsetof(struct weft_shard_stats, member)
+    weft_metrics_add_transport(text, stats, sizeof(*stats), AT(transport), count);
+    weft_metrics_add_gauges(text, stats, sizeof(*stats), AT(gauges), count);
+    WEFT_METRICS_FAMILIES(text, shard, stats, AT(shard), count);
+    WEFT_METRICS_FAMILIES(text, shard_gauges, stats, AT(shard_gauges), count);
+    WEFT_METRICS_FAMILIES(text, sums, stats, AT(sums), count);
+#undef AT
+    add_tables(text, stats, count);
+    weft_exposition_family(text, "weft_served_latency_seconds", "histogram",
+                           "Where the time of requests went, as the server has it.");
+    for (uint32_t i = 0; i < count; i++) {
+        add_served(text, stats[i].labels, "push", &stats[i].push);
+        add_served(text, stats[i].labels, "pull", &stats[i].pull);
+    }
+}

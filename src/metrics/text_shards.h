@@ -1,0 +1,44 @@
+/* The families of /metrics of servers: as text.h, for `count` shards at a time, each with its labels
+ * (`shard="0"`).
+ */
+#ifndef WEFT_METRICS_TEXT_SHARDS_H
+#define WEFT_METRICS_TEXT_SHARDS_H
+
+#include "core/endpoint.h"
+#include "io/driver.h"
+#include "metrics/family.h"
+#include "ps/shard.h"
+
+enum { WEFT_METRICS_TABLES_MAX = 64 };
+
+/* One table of a shard. */
+struct weft_metrics_table {
+    uint16_t table;
+    uint32_t clock; /* of the slowest worker */
+    uint64_t rows;
+    uint64_t bytes;
+    uint64_t updates;
+};
+
+/* A copy of all that a shard counts, made by its own thread. */
+struct weft_shard_stats {
+    char labels[WEFT_METRICS_LABELS_BYTES];
+    struct weft_driver_counters transport;
+    struct weft_ep_gauges gauges; /* zeros over TCP */
+    struct weft_shard_counters shard;
+    struct weft_shard_gauges shard_gauges;
+    struct weft_shard_table_sums sums;
+    struct weft_shard_latencies push;
+    struct weft_shard_latencies pull;
+    struct weft_metrics_table tables[WEFT_METRICS_TABLES_MAX]; /* the first so many */
+    uint32_t table_count;
+};
+
+/* Thread: the shard's. labels are left as they are. */
+void weft_shard_stats_take(struct weft_shard_stats *stats, struct weft_shard *shard,
+                           struct weft_driver *driver, uint64_t now_ns);
+
+void weft_metrics_text_shards(struct weft_exposition *text, const struct weft_shard_stats *stats,
+                              uint32_t count);
+
+#endif
