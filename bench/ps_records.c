@@ -1,206 +1,371 @@
-/* What the instrument costs: pushes and pulls with records on both sides, against the same without,
- * in slices that alternate, one worker and one shard, packets authenticated.
+/* What the instrument costs an RPC: pushes and pulls with records on both sides, against the same
+ * without, one worker and one shard, packets authenticated.
  *
- *   ps_records [--rows N] [--dim N] [--ops N] [--pairs N] [--null] [--cpus any]
+ *   ps_records [--rows N] [--dim N] [--slice N] [--blocks N] [--cpus any] [--seed N]
+ *   ps_records --only on|off [--rows N] [--dim N] [--slice N] [--blocks N]
  *
- * A slice is N operations, half of them pushes, eight under way at a time. A pair is a slice without
- * records and one with, in turn first; its ratio is time (and CPU time of the process: both sides and
- * the recorder's thread) with / without. --null compares without records against without: what the
- * machine does to such ratios by itself. All threads share CPU 0, so that throughput is the sum of all
- * that is done; --cpus any lets the kernel place them. Making the database comes after the job and is
- * not in it.
+ * What is looked for is below 1 %, and the machine by itself makes two equal seconds differ by three.
+ * So:
+ *
+ * - One server, one worker, one connection, one table: records are switched on and off inside them,
+ *   and nothing else, memory and placement included, differs. What follows a switch at once is not
+ *   measured.
+ * - Slices are short (200 operations, some 3 ms), so that both see the same machine. Operations go in
+ *   flights of eight under way at a time, half of them pushes; a slice's figure is the mean of the
+ *   middle half of its flights. The instrument's cost is in every flight alike, a processor that was
+ *   taken away is in few.
+ * - A block is two slices with and two without, in random order; its ratio is one pair / the other.
+ *   The answer is the median over blocks, with an interval from order statistics, which assumes
+ *   nothing of the distribution: the median is within with 95 %. The two slices without give the same
+ *   ratio for no difference at all, from the same blocks.
+ * - The recorders' threads do not work for one RPC but for thousands at a time, in whatever slice they
+ *   happen to run. So their part is not from slices: it is the CPU time of these threads, which the
+ *   kernel counts exactly, over the operations that were recorded, and is added. They look every 50 ms
+ *   at the rings of a process; here records are made half of the time, and they look every 100 ms, so
+ *   that they find as much at a time.
+ *
+ * All threads share CPU 0, so that throughput is the sum of all that is done; --cpus any lets the
+ * kernel place them. Not in it: making the database, which comes after the job, and what the kernel does
+ * later to bring the spool to the disk.
+ *
+ * --only does as many operations without measuring, for callgrind (bench/METRICS.md).
  */
 #define _GNU_SOURCE // CPU_SET
 #include "ps_bench.h"
 
+#include "api/ps_internal.h"
+#include "base/prng.h"
 #include "obs/recorder.h"
+#include "ps/client_internal.h"
+#include "ps/shard_internal.h"
 
-#include <time.h>
+#include <math.h>
 
-enum { FLIGHT = 8, ROWS_MAX = 4096, TABLE_ROWS = 100000 };
-
-struct side {
-    struct bench_server server;
-    struct weft_ps *ps;
-    struct weft_ps_table *table;
+enum {
+    FLIGHT = 8,
+    ROWS_MAX = 4096,
+    TABLE_ROWS = 100000,
+    SLICES = 4,
+    BLOCKS_MAX = 100000,
+    PARTS = 10
 };
+
+enum only { MEASURE, ONLY_ON, ONLY_OFF };
 
 struct job {
     uint32_t rows;
     uint32_t dim;
-    uint32_t ops;
-    uint32_t pairs;
-    bool null;
+    uint32_t flights; /* of a slice */
+    uint32_t blocks;
+    uint64_t seed;
     int cpus;
+    enum only only;
+};
+
+struct rig {
+    struct job job;
+    struct bench_server server;
+    struct weft_ps *ps;
+    struct weft_ps_table *table;
     uint64_t *ids;
     float *values;
+    double *times; /* (flights,) */
+    char folder[32];
+    char path[2][64];
+    struct weft_recorder *recorders[2]; /* of the server, of the worker */
+    struct weft_record_ring *rings[2];
+    atomic_bool wanted; /* records, by the server */
+    atomic_bool has;    /* records, the server */
+    uint64_t recorded;  /* operations */
 };
 
-struct cost {
-    double wall;
-    double cpu;
+struct block {
+    double on_ns; /* of an operation, the mean of two slices */
+    double off_ns;
+    double ratio;
+    double null;
 };
 
-static double cpu_s(void)
+/* ---- on and off ------------------------------------------------------------------------------ */
+
+static void switch_server(void *arg, struct weft_shard *shard)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    struct rig *rig = arg;
+    bool on = atomic_load_explicit(&rig->wanted, memory_order_relaxed);
+    shard->config.records = on ? rig->rings[0] : NULL;
+    atomic_store_explicit(&rig->has, on, memory_order_relaxed);
 }
 
-static void flight(const struct job *job, struct side *side)
+static void flight(struct rig *rig)
 {
+    const struct job *job = &rig->job;
     uint64_t ops[FLIGHT];
     size_t floats = (size_t)job->rows * job->dim;
     for (uint32_t i = 0; i < FLIGHT; i++) {
-        float *values = job->values + i * floats;
-        bench_must(side->ps, i % 2 == 0
-                                 ? weft_push(side->table, job->ids, values, job->rows, 0, &ops[i])
-                                 : weft_pull(side->table, job->ids, values, job->rows, 0, &ops[i]));
+        float *values = rig->values + i * floats;
+        bench_must(rig->ps, i % 2 == 0
+                                ? weft_push(rig->table, rig->ids, values, job->rows, 0, &ops[i])
+                                : weft_pull(rig->table, rig->ids, values, job->rows, 0, &ops[i]));
     }
     for (uint32_t i = 0; i < FLIGHT; i++) {
-        bench_must(side->ps, weft_wait(side->ps, ops[i], WEFT_NEVER, NULL));
+        bench_must(rig->ps, weft_wait(rig->ps, ops[i], WEFT_NEVER, NULL));
     }
+    rig->recorded += rig->ps->client->config.records != NULL ? FLIGHT : 0;
 }
 
-static struct cost slice(const struct job *job, struct side *side)
+/* The server's thread does its part after the next batch. */
+static void switch_to(struct rig *rig, bool on)
 {
-    struct cost cost = {(double)weft_clock_now_ns() / 1e9, cpu_s()};
-    for (uint32_t i = 0; i < job->ops; i += FLIGHT) {
-        flight(job, side);
+    atomic_store(&rig->wanted, on);
+    rig->ps->client->config.records = on ? rig->rings[1] : NULL;
+    do {
+        flight(rig);
+    } while (atomic_load(&rig->has) != on);
+    flight(rig);
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+/* ns of an operation: the mean of the middle half of the flights. */
+static double slice(struct rig *rig, bool on)
+{
+    uint32_t count = rig->job.flights;
+    switch_to(rig, on);
+    uint64_t before_ns = weft_clock_now_ns();
+    for (uint32_t i = 0; i < count; i++) {
+        flight(rig);
+        uint64_t now_ns = weft_clock_now_ns();
+        rig->times[i] = (double)(now_ns - before_ns) / FLIGHT;
+        before_ns = now_ns;
     }
-    return (struct cost){(double)weft_clock_now_ns() / 1e9 - cost.wall, cpu_s() - cost.cpu};
-}
-
-static void side_start(struct side *side, const struct job *job, struct weft_record_ring *records,
-                       const char *path)
-{
-    side->server =
-        (struct bench_server){.cpus = job->cpus, .rows_max = TABLE_ROWS, .records = records};
-    bench_server_start(&side->server);
-    if (path != NULL) {
-        (void)setenv("WEFT_RECORDS", path, 1);
-    } else {
-        (void)unsetenv("WEFT_RECORDS");
+    qsort(rig->times, count, sizeof(*rig->times), bench_compare);
+    double sum = 0;
+    for (uint32_t i = count / 4; i < count - count / 4; i++) {
+        sum += rig->times[i];
     }
-    side->ps = bench_connect(&side->server, job->rows);
-    side->table = bench_table(side->ps, 0, job->dim);
-    flight(job, side);
+    return sum / (count - 2 * (count / 4));
 }
 
-static void side_stop(struct side *side)
+static struct block one_block(struct rig *rig, struct weft_prng *prng)
 {
-    weft_ps_close(side->ps);
-    bench_server_stop(&side->server);
-}
-
-static void print_ratio(const char *what, double *ratios, uint32_t count)
-{
-    struct bench_spread spread = bench_spread(ratios, count);
-    printf("%s with / without: median %.4f (quartiles %.4f to %.4f, all %.4f to %.4f), n = %u\n",
-           what, spread.median, ratios[count / 4], ratios[count * 3 / 4], spread.least, spread.most,
-           count);
-}
-
-static void compare(const struct job *job, struct side *off, struct side *on)
-{
-    double wall[BENCH_ROUNDS_MAX], cpu[BENCH_ROUNDS_MAX], rate[BENCH_ROUNDS_MAX],
-        each[BENCH_ROUNDS_MAX];
-    for (uint32_t i = 0; i < job->pairs; i++) {
-        bool on_first = i % 2 == 1;
-        struct cost first = slice(job, on_first ? on : off);
-        struct cost second = slice(job, on_first ? off : on);
-        struct cost with = on_first ? first : second, without = on_first ? second : first;
-        wall[i] = with.wall / without.wall;
-        cpu[i] = with.cpu / without.cpu;
-        rate[i] = job->ops / without.wall;
-        each[i] = without.cpu / job->ops * 1e6;
+    uint32_t order[SLICES] = {0, 1, 2, 3}; /* the first two are on */
+    double ns[SLICES];
+    for (uint32_t i = SLICES; i > 1; i--) {
+        uint32_t with = (uint32_t)weft_prng_below(prng, i), was = order[i - 1];
+        order[i - 1] = order[with];
+        order[with] = was;
     }
-    printf("%u rows of %u floats: %.0f operations/s, %.2f us of CPU each, both sides\n", job->rows,
-           job->dim, bench_spread(rate, job->pairs).median, bench_spread(each, job->pairs).median);
-    print_ratio("time", wall, job->pairs);
-    print_ratio("CPU ", cpu, job->pairs);
+    for (uint32_t i = 0; i < SLICES; i++) {
+        ns[order[i]] = slice(rig, order[i] < 2);
+    }
+    return (struct block){.on_ns = (ns[0] + ns[1]) / 2,
+                          .off_ns = (ns[2] + ns[3]) / 2,
+                          .ratio = (ns[0] + ns[1]) / (ns[2] + ns[3]),
+                          .null = ns[2] / ns[3]};
 }
 
-static void run(struct job *job)
+struct median {
+    double at, low, high; /* it is from low to high with 95 % */
+    double quarter, three_quarters;
+};
+
+static struct median median(const struct block *blocks, uint32_t count, size_t member)
 {
-    char folder[] = "/tmp/weft-bench-XXXXXX", path[64], spool[96];
-    struct side off = {0}, on = {0};
-    struct weft_recorder *recorder = NULL;
+    double *values = malloc(count * sizeof(*values));
+    WEFT_ASSERT(values != NULL);
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(&values[i], (const uint8_t *)&blocks[i] + member, sizeof(*values));
+    }
+    qsort(values, count, sizeof(*values), bench_compare);
+    double below = floor((count - 1.96 * sqrt(count)) / 2);
+    uint32_t low = below > 0 ? (uint32_t)below : 0;
+    struct median m = {values[count / 2], values[low], values[count - 1 - low], values[count / 4],
+                       values[count * 3 / 4]};
+    free(values);
+    return m;
+}
+
+/* CPU time of both recorders' threads. */
+static double recorders_ns(const struct rig *rig)
+{
+    double sum = 0;
+    for (int i = 0; i < 2; i++) {
+        struct weft_recorder_counts counts;
+        weft_recorder_counts(rig->recorders[i], &counts);
+        sum += (double)counts.cpu_ns;
+    }
+    return sum;
+}
+
+static void print_ratio(const char *what, struct median m, double more)
+{
+    printf("%-26s %.4f (95 %%: %.4f to %.4f; quartiles %.4f to %.4f)\n", what, m.at + more,
+           m.low + more, m.high + more, m.quarter + more, m.three_quarters + more);
+}
+
+static void measure(struct rig *rig)
+{
+    const struct job *job = &rig->job;
+    struct weft_prng prng;
+    struct block *blocks = calloc(job->blocks, sizeof(*blocks));
+    double parts[PARTS], began_ns = recorders_ns(rig), part_ns = began_ns;
+    uint64_t began = rig->recorded, part = began;
+    uint32_t part_count = 0;
+    WEFT_ASSERT(blocks != NULL);
+    weft_prng_init(&prng, job->seed);
+    for (uint32_t i = 0; i < job->blocks; i++) {
+        blocks[i] = one_block(rig, &prng);
+        if ((i + 1) * PARTS / job->blocks > part_count) {
+            double now_ns = recorders_ns(rig);
+            parts[part_count++] = (now_ns - part_ns) / (double)(rig->recorded - part);
+            part_ns = now_ns;
+            part = rig->recorded;
+        }
+    }
+    double writer = (part_ns - began_ns) / (double)(part - began);
+    struct bench_spread spread = bench_spread(parts, part_count);
+    struct median off = median(blocks, job->blocks, offsetof(struct block, off_ns));
+    struct median ratio = median(blocks, job->blocks, offsetof(struct block, ratio));
+    printf("%u rows of %u floats, n = %u blocks of %u slices of %u operations, seed %llu\n",
+           job->rows, job->dim, job->blocks, SLICES, job->flights * FLIGHT,
+           (unsigned long long)job->seed);
+    printf("an operation without       %.0f ns (quartiles %.0f to %.0f)\n", off.at, off.quarter,
+           off.three_quarters);
+    print_ratio("off / off", median(blocks, job->blocks, offsetof(struct block, null)), 0);
+    print_ratio("serving and asking on / off", ratio, 0);
+    printf("recorders' threads         %.0f ns an operation (tenths of the run %.0f to %.0f)\n",
+           writer, spread.least, spread.most);
+    print_ratio("all on / off", ratio, writer / off.at);
+    printf(
+        "all, ns an operation       %.0f (95 %%: %.0f to %.0f), of which recorders' threads %.0f\n",
+        (ratio.at - 1) * off.at + writer, (ratio.low - 1) * off.at + writer,
+        (ratio.high - 1) * off.at + writer, writer);
+    free(blocks);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void recorder_start(struct rig *rig, int i)
+{
     struct weft_recorder_config config;
     struct weft_records_error error;
-    bench_pin(job->cpus, 0); /* threads inherit it */
-    job->ids = calloc(job->rows, sizeof(*job->ids));
-    job->values = calloc((size_t)job->rows * job->dim * FLIGHT, sizeof(*job->values));
-    WEFT_ASSERT(job->ids != NULL && job->values != NULL && mkdtemp(folder) != NULL);
-    for (uint32_t i = 0; i < job->rows; i++) {
-        job->ids[i] = i * 7 + 1;
-    }
-    (void)snprintf(path, sizeof(path), "%s/r.db", folder);
+    (void)snprintf(rig->path[i], sizeof(rig->path[i]), "%s/%d.db", rig->folder, i);
     weft_recorder_config_default(&config);
-    config.path = path;
-    config.role = "server";
-    config.window_ns = WEFT_NS_PER_MS;
-    if (!job->null) {
-        WEFT_ASSERT(weft_recorder_open(&config, &recorder, &error) == WEFT_OK);
+    config.path = rig->path[i];
+    config.role = i == 0 ? "server" : "worker";
+    config.window_ns = i == 0 ? WEFT_NS_PER_MS : 0;
+    config.period_us *= 2; /* records are made half of the time */
+    WEFT_ASSERT(weft_recorder_open(&config, &rig->recorders[i], &error) == WEFT_OK);
+    rig->rings[i] = weft_recorder_ring(rig->recorders[i]);
+    WEFT_ASSERT(rig->rings[i] != NULL);
+}
+
+static void start(struct rig *rig)
+{
+    const struct job *job = &rig->job;
+    bench_pin(job->cpus, 0); /* threads inherit it */
+    rig->ids = calloc(job->rows, sizeof(*rig->ids));
+    rig->values = calloc((size_t)job->rows * job->dim * FLIGHT, sizeof(*rig->values));
+    rig->times = calloc(job->flights, sizeof(*rig->times));
+    (void)snprintf(rig->folder, sizeof(rig->folder), "/tmp/weft-bench-XXXXXX");
+    WEFT_ASSERT(rig->ids != NULL && rig->values != NULL && rig->times != NULL &&
+                mkdtemp(rig->folder) != NULL);
+    for (uint32_t i = 0; i < job->rows; i++) {
+        rig->ids[i] = i * 7 + 1;
     }
-    side_start(&off, job, NULL, NULL);
-    side_start(&on, job, job->null ? NULL : weft_recorder_ring(recorder), job->null ? NULL : path);
-    compare(job, &off, &on);
-    side_stop(&off);
-    side_stop(&on);
-    if (!job->null) {
+    recorder_start(rig, 0);
+    recorder_start(rig, 1);
+    rig->server = (struct bench_server){
+        .cpus = job->cpus, .rows_max = TABLE_ROWS, .turn = switch_server, .turn_arg = rig};
+    bench_server_start(&rig->server);
+    (void)unsetenv("WEFT_RECORDS");
+    rig->ps = bench_connect(&rig->server, job->rows);
+    rig->table = bench_table(rig->ps, 0, job->dim);
+}
+
+static void stop(struct rig *rig)
+{
+    weft_ps_close(rig->ps);
+    bench_server_stop(&rig->server);
+    for (int i = 0; i < 2; i++) {
         struct weft_recorder_counts counts;
-        weft_recorder_finish(recorder);
-        weft_recorder_counts(recorder, &counts);
-        printf("the server's records: %llu written, %llu dropped\n",
+        weft_recorder_finish(rig->recorders[i]);
+        weft_recorder_counts(rig->recorders[i], &counts);
+        printf("the %s's records: %llu written, %llu dropped\n", i == 0 ? "server" : "worker",
                (unsigned long long)counts.records, (unsigned long long)counts.dropped);
-        (void)unlink(weft_recorder_spool(recorder));
-        weft_recorder_free(recorder);
-        (void)snprintf(spool, sizeof(spool), "%s.spool-worker-0", path);
-        (void)unlink(spool);
+        (void)unlink(weft_recorder_spool(rig->recorders[i]));
+        weft_recorder_free(rig->recorders[i]);
     }
-    (void)rmdir(folder);
-    free(job->ids);
-    free(job->values);
+    (void)rmdir(rig->folder);
+    free(rig->ids);
+    free(rig->values);
+    free(rig->times);
+}
+
+static void run_only(struct rig *rig)
+{
+    switch_to(rig, rig->job.only == ONLY_ON);
+    for (uint32_t i = 0; i < rig->job.blocks * SLICES * rig->job.flights; i++) {
+        flight(rig);
+    }
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static _Noreturn void usage(void)
+{
+    (void)fprintf(
+        stderr,
+        "usage: ps_records [--rows 1-%d] [--dim 1-64] [--slice OPERATIONS] [--blocks 1-%d] "
+        "[--cpus any] [--seed N] [--only on|off]\n",
+        ROWS_MAX, BLOCKS_MAX);
+    exit(2);
 }
 
 static uint32_t number(const char *text, uint32_t max)
 {
-    long value = text != NULL ? strtol(text, NULL, 10) : 0;
+    long value = strtol(text, NULL, 10);
     if (value < 1 || value > (long)max) {
-        (void)fprintf(stderr, "a number from 1 to %u is wanted\n", max);
-        exit(2);
+        usage();
     }
     return (uint32_t)value;
 }
 
+static void option(struct job *job, const char *name, const char *value)
+{
+    if (strcmp(name, "--rows") == 0) {
+        job->rows = number(value, ROWS_MAX);
+    } else if (strcmp(name, "--dim") == 0) {
+        job->dim = number(value, 64);
+    } else if (strcmp(name, "--slice") == 0) {
+        job->flights = (number(value, 1000000) + FLIGHT - 1) / FLIGHT;
+    } else if (strcmp(name, "--blocks") == 0) {
+        job->blocks = number(value, BLOCKS_MAX);
+    } else if (strcmp(name, "--seed") == 0) {
+        job->seed = number(value, UINT32_MAX);
+    } else if (strcmp(name, "--cpus") == 0 && strcmp(value, "any") == 0) {
+        job->cpus = 0;
+    } else if (strcmp(name, "--only") == 0 && strcmp(value, "on") == 0) {
+        job->only = ONLY_ON;
+    } else if (strcmp(name, "--only") == 0 && strcmp(value, "off") == 0) {
+        job->only = ONLY_OFF;
+    } else {
+        usage();
+    }
+}
+
 int main(int argc, char **argv)
 {
-    struct job job = {.rows = 1, .dim = 1, .ops = 4000, .pairs = 31, .cpus = 1};
-    for (int i = 1; i < argc; i++) {
-        const char *next = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(argv[i], "--null") == 0) {
-            job.null = true;
-            continue;
+    static struct rig rig = {
+        .job = {.rows = 1, .dim = 1, .flights = 25, .blocks = 400, .seed = 1, .cpus = 1}};
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 == argc) {
+            usage();
         }
-        i++;
-        if (strcmp(argv[i - 1], "--rows") == 0) {
-            job.rows = number(next, ROWS_MAX);
-        } else if (strcmp(argv[i - 1], "--dim") == 0) {
-            job.dim = number(next, 64);
-        } else if (strcmp(argv[i - 1], "--cpus") == 0 && next != NULL && strcmp(next, "any") == 0) {
-            job.cpus = 0;
-        } else if (strcmp(argv[i - 1], "--ops") == 0) {
-            job.ops = (number(next, 10000000) + FLIGHT - 1) / FLIGHT * FLIGHT;
-        } else if (strcmp(argv[i - 1], "--pairs") == 0) {
-            job.pairs = number(next, BENCH_ROUNDS_MAX);
-        } else {
-            (void)fprintf(stderr, "usage: ps_records [--rows N] [--dim N] [--ops N] [--pairs N] "
-                                  "[--null] [--cpus any]\n");
-            return 2;
-        }
+        option(&rig.job, argv[i], argv[i + 1]);
     }
-    run(&job);
+    start(&rig);
+    (rig.job.only == MEASURE ? measure : run_only)(&rig);
+    stop(&rig);
     return 0;
 }

@@ -35,6 +35,7 @@ struct weft_recorder {
     bool gone;      /* it was deleted, and cannot be made again */
     uint64_t began_ns;
     uint64_t cpu_began_ns;
+    uint64_t thread_cpu_ns; /* of the thread, when it has ended */
     uint64_t texts;
     uint64_t lost; /* records that found no room on the disk */
     uint32_t ring_count;
@@ -213,6 +214,7 @@ static void *run(void *arg)
         }
         drain(r);
     }
+    r->thread_cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     pthread_mutex_unlock(&r->lock);
     return NULL;
 }
@@ -381,9 +383,18 @@ void weft_recorder_add(struct weft_recorder *recorder, const struct weft_record 
     pthread_mutex_unlock(&recorder->lock);
 }
 
+/* Its thread holds the lock when it writes that it has ended, so it lives where it has not. */
+static uint64_t thread_cpu_ns(const struct weft_recorder *r)
+{
+    clockid_t clock;
+    bool lives = r->thread_cpu_ns == 0 && pthread_getcpuclockid(r->thread, &clock) == 0;
+    return lives ? clock_read_ns(clock) : r->thread_cpu_ns;
+}
+
 void weft_recorder_counts(struct weft_recorder *recorder, struct weft_recorder_counts *counts_p)
 {
     pthread_mutex_lock(&recorder->lock);
+    counts_p->cpu_ns = thread_cpu_ns(recorder);
     counts_p->records = recorder->head.first - recorder->texts;
     counts_p->dropped = dropped_so_far(recorder);
     pthread_mutex_unlock(&recorder->lock);

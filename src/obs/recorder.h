@@ -50,6 +50,7 @@ struct weft_recorder;
 struct weft_recorder_counts {
     uint64_t records; /* written to the spool */
     uint64_t dropped;
+    uint64_t cpu_ns; /* CPU time of the recorder's thread */
 };
 
 /* Make the spool and start the thread, which takes no signals.

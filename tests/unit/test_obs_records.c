@@ -168,6 +168,7 @@ static void all_that_was_made_is_there(void **state)
     struct weft_recorder_counts counts;
     weft_recorder_counts(recorder, &counts);
     assert_int_equal(counts.records, THREADS * EACH + 2);
+    assert_true(counts.cpu_ns > 0); /* of a thread that has ended, too */
     weft_recorder_free(recorder);
 
     struct weft_records_sum sum = make(place, false);
