@@ -29,7 +29,7 @@ struct weft_journal_options {
      "host, a file system in memory at best (/dev/shm)", WEFT_OPTION_STRING,                       \
      .value = &(options)->directory, .fallback = "none"},                                          \
     {"journal-mib", "MIB", "most that a shard's file may take; when half of it is full a\n"        \
-     "checkpoint is begun, when all is, nothing is kept until the next", WEFT_OPTION_U32,          \
+     "checkpoint is begun, at three quarters nothing is kept until the next", WEFT_OPTION_U32,          \
      .value = &(options)->mib, .min = 1, .max = 1u << 20}
 
 struct weft_journal_file {

@@ -13,9 +13,10 @@
  *     after each batch of events:  if (weft_shard_journal_wants(shard)) weft_shard_journal_grow
  *
  * A checkpoint that counts (weft_shard_durable) frees what it holds. When half of the memory is in
- * use the shard asks for a checkpoint (weft_shard_cut_wanted). When it is full, no more is written
- * down until the next cut, and counted: what is there still leads to a state that the shard had,
- * and workers that keep their pushes send again what it lacks.
+ * use the shard asks for a checkpoint (weft_shard_cut_wanted). When three quarters are, it is full: no
+ * more is written down until the next cut, and counted. What is there still leads to a state that the
+ * shard had, and workers that keep their pushes send again what it lacks; it stays until a checkpoint
+ * counts, for the last quarter is for what comes after the next cut.
  *
  * Source: docs/CHECKPOINTS.md, "The journal".
  */
@@ -44,7 +45,7 @@ struct weft_shard_journal_report {
  * is emptied.
  * Owns:    borrows config->memory until weft_shard_free.
  * Errors:  WEFT_DATA  not a journal, or its head is damaged. WEFT_UNSUPPORTED  of another version.
- *          WEFT_EXISTS  of another job or shard. Of these three the memory is as it was; clear its
+ *          WEFT_EXISTS  of another job or shard. Of these three the memory is as it was; clear
  *          all of it, the first 4,096 bytes last, to begin anew. WEFT_NOMEM. WEFT_STATE  the shard has no checkpoints. */
 weft_status weft_shard_journal_init(struct weft_shard *shard,
                                     const struct weft_shard_journal_config *config);

@@ -317,9 +317,24 @@ void weft_ring_drop(struct weft_ring *ring, struct weft_ring_place place)
     }
 }
 
+void weft_ring_cut_back(struct weft_ring *ring, struct weft_ring_place place)
+{
+    WEFT_ASSERT(place.position >= ring->begin.position && place.position <= ring->end.position);
+    ring->end = place;
+    ring->life++; /* what lies behind the next record is of an earlier one */
+    begin_write(ring);
+}
+
+bool weft_ring_spares(const struct weft_ring *ring, uint64_t bytes)
+{
+    uint64_t front = wrapped(ring) ? 0 : ring->begin.at - WEFT_RING_HEAD_BYTES;
+    return room(ring) + front >= weft_ring_reserve(ring) + bytes;
+}
+
 bool weft_ring_wants(const struct weft_ring *ring)
 {
     /* Where most of it is free in front, that is used again rather. */
     bool front = ring->begin.at - WEFT_RING_HEAD_BYTES > ring->bytes / 4 * 3;
-    return ring->bytes < ring->bytes_max && !wrapped(ring) && !front && room(ring) < low_bytes;
+    return ring->bytes < ring->bytes_max && !wrapped(ring) && !front &&
+           room(ring) < low_bytes + weft_ring_reserve(ring);
 }

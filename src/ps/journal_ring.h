@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEFT_RING_HEAD_BYTES = 4096, WEFT_RING_UNIT = 32, WEFT_RING_VERSION = 1 };
+enum { WEFT_RING_HEAD_BYTES = 4096, WEFT_RING_UNIT = 32, WEFT_RING_VERSION = 2 };
 
 /* Heads and bodies are multiples of the unit. */
 struct weft_ring_record {
@@ -88,6 +88,19 @@ static inline uint64_t weft_ring_used(const struct weft_ring *ring)
 {
     return ring->end.position - ring->begin.position;
 }
+
+/* What lies behind this place is not wanted: the next record comes here. To be written at once: till
+ * then who opens the ring finds what lay there. */
+void weft_ring_cut_back(struct weft_ring *ring, struct weft_ring_place place);
+
+/* A quarter: room that its user keeps for records of another kind. */
+static inline uint64_t weft_ring_reserve(const struct weft_ring *ring)
+{
+    return ring->bytes / 4;
+}
+
+/* Would as many bytes, head and all, leave the reserve as it is? */
+bool weft_ring_spares(const struct weft_ring *ring, uint64_t bytes);
 
 /* More memory, up to bytes_max, would be of use. */
 bool weft_ring_wants(const struct weft_ring *ring);

@@ -277,11 +277,13 @@ void weft_shard_journal_left(struct weft_shard *shard, uint32_t rank);
 /* spec and pushes as they came; pushes of RESUME, else NULL. */
 void weft_shard_journal_table(struct weft_shard *shard, uint16_t table, uint32_t rank,
                               const uint8_t *spec, const uint8_t *pushes);
-/* A cut: before its first table; of each table; when all are cut; when it is kept; when it counts. */
+/* A cut: before its first table; of each table; when all are cut; when it is kept, or not; when it
+ * counts. */
 void weft_shard_journal_cut_begin(struct weft_shard *shard);
 void weft_shard_journal_cut(struct weft_shard *shard, uint16_t table);
 void weft_shard_journal_cut_ready(struct weft_shard *shard, uint64_t checkpoint);
 void weft_shard_journal_cut_kept(struct weft_shard *shard);
+void weft_shard_journal_cut_failed(struct weft_shard *shard);
 void weft_shard_journal_durable(struct weft_shard *shard);
 void weft_shard_journal_fini(struct weft_shard *shard);
 /* What is being done again now, the checkpoint has of this table. */

@@ -5,6 +5,11 @@
  * own; MARK says which position of the journal that was, and what was done to a table before it is
  * passed over.
  *
+ * A journal that is full still leads from the last checkpoint that counts to a state that the shard
+ * had. That is not given up for a cut that may fail: what comes after its instant goes into a reserve,
+ * behind a GAP. Where that checkpoint is restored, the GAP is passed over with all before it; where an
+ * older one is, the journal ends at the GAP.
+ *
  * Source: docs/CHECKPOINTS.md, "The journal".
  */
 #include "ps/journal.h"
@@ -28,6 +33,7 @@ enum record_type {
     RECORD_TABLE,     /* struct table_body: the rank has opened the table */
     RECORD_MARK,      /* struct mark_body, then of each table: position, bits of its members */
     RECORD_LIFE,      /* another process goes on with the shard: all connections are gone */
+    RECORD_GAP,       /* here it was full; what follows leads on from the cut that begins here */
 };
 
 struct value_body {
@@ -77,7 +83,10 @@ struct weft_shard_journal {
     struct weft_ring_place *cut; /* (tables_max,): where the cut under way has each table */
     struct weft_ring_place kept; /* the oldest of those of the last cut that was kept */
     bool kept_any;
-    size_t words; /* bits of the members of a table */
+    struct weft_ring_place gap; /* gapped: of the one GAP that is there */
+    bool gapped;
+    bool gap_kept; /* a cut behind it was kept, but does not count yet */
+    size_t words;  /* bits of the members of a table */
     size_t mark_words;
     uint64_t *mark; /* (mark_words,): what MARK says behind its head */
 };
@@ -90,16 +99,21 @@ static bool writes(const struct weft_shard *shard)
     return journal != NULL && !journal->full && !journal->replaying;
 }
 
-static void append(struct weft_shard *shard, const struct weft_ring_record *head, const void *body,
+/* False: it does not fit, but for the reserve. */
+static bool append(struct weft_shard *shard, const struct weft_ring_record *head, const void *body,
                    size_t body_bytes, const void *data, size_t data_bytes)
 {
     struct weft_shard_journal *journal = shard->journal;
-    if (!weft_ring_append(&journal->ring, head, body, body_bytes, data, data_bytes)) {
+    uint64_t bytes = sizeof(*head) + body_bytes + data_bytes + WEFT_RING_UNIT;
+    bool may = head->type == RECORD_GAP || head->type == RECORD_MARK || journal->gapped ||
+               weft_ring_spares(&journal->ring, bytes);
+    if (!may || !weft_ring_append(&journal->ring, head, body, body_bytes, data, data_bytes)) {
+        shard->counters.journal_full += !journal->full;
         journal->full = true;
-        shard->counters.journal_full++;
-        return;
+        return false;
     }
     shard->counters.journal_records++;
+    return true;
 }
 
 static void append_value(struct weft_shard *shard, enum record_type type, uint16_t table,
@@ -108,7 +122,7 @@ static void append_value(struct weft_shard *shard, enum record_type type, uint16
     const struct weft_ring_record head = {.type = type, .table = table, .rank = rank};
     const struct value_body body = {.value = value};
     if (writes(shard)) {
-        append(shard, &head, &body, sizeof(body), NULL, 0);
+        (void)append(shard, &head, &body, sizeof(body), NULL, 0);
     }
 }
 
@@ -179,8 +193,8 @@ void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot 
                                     .elems = event->elems,
                                     .elem_bytes = event->elem_bytes,
                                     .chunk_elems = event->chunk_elems};
-    append(shard, &head, &body, sizeof(body), event->data,
-           (size_t)event->elems * event->elem_bytes);
+    (void)append(shard, &head, &body, sizeof(body), event->data,
+                 (size_t)event->elems * event->elem_bytes);
     ask_for_cut(shard, slot);
 }
 
@@ -196,7 +210,7 @@ void weft_shard_journal_table(struct weft_shard *shard, uint16_t table, uint32_t
     if (pushes != NULL) {
         memcpy(body.pushes, pushes, sizeof(body.pushes));
     }
-    append(shard, &head, &body, sizeof(body), NULL, 0);
+    (void)append(shard, &head, &body, sizeof(body), NULL, 0);
 }
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
@@ -206,6 +220,24 @@ static uint64_t *mark_of(const struct weft_shard_journal *journal, uint32_t tabl
     return journal->mark + table * (1 + journal->words);
 }
 
+/* Begin to write behind what is there. Not where that holds a cut that was kept: it may count soon, and
+ * the one after it will find room. */
+static void go_on_behind(struct weft_shard *shard)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    const struct weft_ring_record head = {.type = RECORD_GAP};
+    if (journal->gapped && journal->gap_kept) {
+        return;
+    }
+    if (journal->gapped) { /* of a cut that failed */
+        weft_ring_cut_back(&journal->ring, journal->gap);
+    }
+    journal->gap = journal->ring.end;
+    journal->gapped = append(shard, &head, NULL, 0, NULL, 0);
+    journal->gap_kept = false;
+    journal->full = !journal->gapped;
+}
+
 void weft_shard_journal_cut_begin(struct weft_shard *shard)
 {
     struct weft_shard_journal *journal = shard->journal;
@@ -213,10 +245,8 @@ void weft_shard_journal_cut_begin(struct weft_shard *shard)
         return;
     }
     memset(journal->mark, 0, journal->mark_words * sizeof(*journal->mark));
-    if (journal->full) { /* what it has leads to nowhere that this cut would need */
-        weft_ring_drop(&journal->ring, journal->ring.end);
-        journal->kept_any = false;
-        journal->full = false;
+    if (journal->full) {
+        go_on_behind(shard);
     }
 }
 
@@ -242,10 +272,9 @@ static void write_mark(struct weft_shard *shard, uint64_t checkpoint)
     const struct weft_ring_record head = {.type = RECORD_MARK};
     const struct mark_body body = {
         .checkpoint = checkpoint, .tables = shard->config.tables_max, .words = journal->words};
-    if (writes(shard)) {
-        append(shard, &head, &body, sizeof(body), journal->mark,
-               journal->mark_words * sizeof(*journal->mark));
-    }
+    /* When it is full, too: all that is written of what came after the cut is there. */
+    (void)append(shard, &head, &body, sizeof(body), journal->mark,
+                 journal->mark_words * sizeof(*journal->mark));
 }
 
 void weft_shard_journal_cut_ready(struct weft_shard *shard, uint64_t checkpoint)
@@ -269,6 +298,15 @@ void weft_shard_journal_cut_kept(struct weft_shard *shard)
         }
     }
     journal->kept_any = true;
+    journal->gap_kept = journal->gapped;
+}
+
+void weft_shard_journal_cut_failed(struct weft_shard *shard)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    if (journal != NULL && journal->gapped && !journal->gap_kept) {
+        journal->full = true; /* what is behind the gap leads on from nothing */
+    }
 }
 
 void weft_shard_journal_durable(struct weft_shard *shard)
@@ -277,6 +315,7 @@ void weft_shard_journal_durable(struct weft_shard *shard)
     if (journal != NULL && journal->kept_any &&
         journal->kept.position > journal->ring.begin.position) {
         weft_ring_drop(&journal->ring, journal->kept);
+        journal->gapped &= journal->ring.begin.position <= journal->gap.position;
     }
 }
 
@@ -518,6 +557,7 @@ static bool again_record(struct weft_shard *shard, const struct weft_ring_record
         weft_shard_members_clear(shard);
         return true;
     case RECORD_MARK:
+    case RECORD_GAP:
         return true;
     }
     return false;
@@ -536,6 +576,19 @@ static void replay_end(struct weft_shard *shard)
     }
 }
 
+/* Behind the GAP begins what leads on from a checkpoint that was not restored. */
+static bool ends_here(struct weft_shard_journal *journal, const struct weft_ring_record *record)
+{
+    if (record->type != RECORD_GAP || record->position < journal->needed) {
+        return false;
+    }
+    journal->ring.end = journal->cursor;
+    if (journal->oldest.position > journal->cursor.position) {
+        journal->oldest = journal->cursor;
+    }
+    return true;
+}
+
 bool weft_shard_journal_replay(struct weft_shard *shard)
 {
     struct weft_shard_journal *journal = shard->journal;
@@ -546,7 +599,7 @@ bool weft_shard_journal_replay(struct weft_shard *shard)
         struct weft_ring_place next = journal->cursor;
         const struct weft_ring_record *record =
             weft_ring_next(&journal->ring, &journal->cursor_life, &next);
-        if (record == NULL) {
+        if (record == NULL || ends_here(journal, record)) {
             shard->counters = before;
             replay_end(shard);
             return false;

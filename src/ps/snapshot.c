@@ -356,6 +356,8 @@ void weft_shard_cut_end(struct weft_shard *shard, bool kept)
     if (kept) {
         keep(shard);
         weft_shard_journal_cut_kept(shard);
+    } else if (snapshot->begun) {
+        weft_shard_journal_cut_failed(shard);
     }
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (snapshot->view.tables[t].present) {

@@ -169,6 +169,26 @@ static void leftovers_are_not_taken(void **state)
     free(memory);
 }
 
+/* What lies behind a place that was cut back to is not read, of whatever length the next record is. */
+static void cut_back_it_forgets(void **state)
+{
+    (void)state;
+    for (uint32_t bytes = 0; bytes < 200; bytes += 8) {
+        uint8_t *memory = ring_memory();
+        struct weft_ring ring, again;
+        open_ring(&ring, memory);
+        assert_true(put(&ring, 0, 40));
+        struct weft_ring_place place = ring.end;
+        assert_true(put(&ring, 1, 40) && put(&ring, 2, 40) && put(&ring, 3, 40));
+        weft_ring_cut_back(&ring, place);
+        assert_true(put(&ring, 1, bytes));
+        assert_int_equal(count(&ring, 0), 2);
+        open_ring(&again, memory);
+        assert_int_equal(count(&again, 0), 2);
+        free(memory);
+    }
+}
+
 static void says_when_it_is_full(void **state)
 {
     (void)state;
@@ -211,6 +231,7 @@ struct rig {
     struct weft_table_spec spec;
     struct weft_saved saved[SHARDS];
     uint8_t *memory[SHARDS];
+    uint64_t journal_bytes; /* of it that is used */
     struct worker workers[WORKERS];
     double answered[IDS];
     double cut_off[IDS]; /* by their worker's death before they were answered */
@@ -230,8 +251,8 @@ static uint64_t id_of(uint32_t i)
 static void open_journal(struct rig *rig, uint32_t s)
 {
     const struct weft_shard_journal_config config = {.memory = rig->memory[s],
-                                                     .bytes = JOURNAL_BYTES,
-                                                     .bytes_max = JOURNAL_BYTES,
+                                                     .bytes = rig->journal_bytes,
+                                                     .bytes_max = rig->journal_bytes,
                                                      .job = 5,
                                                      .checkpoint = rig->saved[s].number};
     assert_int_equal(weft_shard_journal_init(rig->c.shard[s], &config), WEFT_OK);
@@ -257,10 +278,13 @@ static void reconnect(struct rig *rig, uint32_t chance_ppm)
     }
 }
 
-static void rig_start(struct rig *rig, uint8_t mode, uint8_t optimizer, bool shrinks, uint64_t seed)
+static void rig_start_of(struct rig *rig, uint8_t mode, uint8_t optimizer, bool shrinks,
+                         uint64_t seed, uint64_t journal_bytes)
 {
-    *rig =
-        (struct rig){.config = cluster_config(SHARDS, WORKERS), .exact = true, .shrinks = shrinks};
+    *rig = (struct rig){.config = cluster_config(SHARDS, WORKERS),
+                        .journal_bytes = journal_bytes,
+                        .exact = true,
+                        .shrinks = shrinks};
     weft_prng_init(&rig->prng, seed);
     rig->spec = (struct weft_table_spec){.dim = DIM,
                                          .mode = mode,
@@ -295,6 +319,11 @@ static void rig_start(struct rig *rig, uint8_t mode, uint8_t optimizer, bool shr
     reconnect(rig, WEFT_PPM);
     cluster_run(&rig->c);
     cluster_open(&rig->c, &rig->spec);
+}
+
+static void rig_start(struct rig *rig, uint8_t mode, uint8_t optimizer, bool shrinks, uint64_t seed)
+{
+    rig_start_of(rig, mode, optimizer, shrinks, seed, JOURNAL_BYTES);
 }
 
 static void rig_stop(struct rig *rig)
@@ -337,12 +366,13 @@ static void tear(struct rig *rig, uint32_t s)
     struct weft_ring ring;
     const struct weft_ring_owner mine = {.shard = s, .shards = SHARDS, .job = 5};
     uint32_t life = 0;
-    assert_int_equal(weft_ring_open(&ring, rig->memory[s], JOURNAL_BYTES, JOURNAL_BYTES, &mine),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_ring_open(&ring, rig->memory[s], rig->journal_bytes, rig->journal_bytes, &mine),
+        WEFT_OK);
     while (weft_ring_next(&ring, &life, &ring.end) != NULL) {
     }
     end = &ring.end;
-    if (end->at + 256 <= JOURNAL_BYTES &&
+    if (end->at + 256 <= rig->journal_bytes &&
         (end->at > ring.begin.at || end->at + 256 < ring.begin.at)) {
         struct weft_ring_record torn = {
             .position = end->position, .bytes = 256, .life = ring.life, .type = 1, .check = 9};
@@ -687,6 +717,127 @@ static void takes_another_number_of_workers(void **state)
     assert_true(taken > 10 && refused > 2);
 }
 
+/* ---- full, and checkpoints that fail ---------------------------------------------------------- */
+
+enum { SMALL_BYTES = 5 * 4096, SPILL_BYTES = 1 << 20 };
+
+static void work_on(struct rig *r, uint32_t steps)
+{
+    for (uint32_t step = 0; step < steps; step++) {
+        (void)cluster_step(&r->c);
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            (void)work(r, w, true);
+        }
+    }
+}
+
+/* Another shard from the last checkpoint and this journal. */
+static struct weft_shard *twin_new(struct rig *r, uint32_t s, uint8_t *memory)
+{
+    struct weft_shard *alive = r->c.shard[s];
+    uint8_t *own = r->memory[s];
+    r->memory[s] = memory;
+    r->c.shard[s] = cluster_shard_new(&r->c, &r->config, s);
+    weft_saved_restore(&r->saved[s], r->c.shard[s]);
+    open_journal(r, s);
+    struct weft_shard *twin = r->c.shard[s];
+    r->memory[s] = own;
+    r->c.shard[s] = alive;
+    return twin;
+}
+
+static void twin_free(struct rig *r, uint32_t s, struct weft_shard *twin)
+{
+    struct weft_shard *alive = r->c.shard[s];
+    r->c.shard[s] = twin;
+    cluster_shard_free(&r->c, s);
+    r->c.shard[s] = alive;
+}
+
+/* A cut that the disk does not take, given up before its instant or at any time behind it; or taken,
+ * and nothing is heard of the other servers. True when it was taken. */
+static bool cut_in_vain(struct rig *r, uint32_t s, bool take)
+{
+    static uint64_t spill[SPILL_BYTES / 8], number = 1000;
+    const struct weft_cut_order order = {
+        .number = ++number, .now = true, .whole = true, .memory = spill, .bytes = SPILL_BYTES};
+    struct weft_shard *shard = r->c.shard[s];
+    uint8_t buffer[RECORD_MAX];
+    uint16_t table;
+    assert_int_equal(weft_shard_cut_begin(shard, &order), WEFT_OK);
+    work_on(r, (uint32_t)weft_prng_below(&r->prng, 200));
+    if (weft_shard_cut_state(shard) == WEFT_CUT_READY) {
+        (void)weft_shard_cut_take(shard, buffer, sizeof(buffer), &table);
+    }
+    work_on(r, (uint32_t)weft_prng_below(&r->prng, 50));
+    take &= weft_shard_cut_state(shard) == WEFT_CUT_READY;
+    weft_shard_cut_end(shard, take);
+    return take;
+}
+
+/* What was there when it got full is there as long as no other checkpoint counts; and that it is full,
+ * as long as nobody has taken one. */
+static void check_full(struct rig *r)
+{
+    uint8_t *copy = aligned_alloc(4096, JOURNAL_BYTES), *left = aligned_alloc(4096, JOURNAL_BYTES);
+    bool taken = false;
+    for (uint32_t steps = 0; !weft_shard_journal_is_full(r->c.shard[0]); steps++) {
+        assert_true(steps < 100000);
+        work_on(r, 1);
+    }
+    memcpy(copy, r->memory[0], JOURNAL_BYTES);
+    struct weft_shard *then = twin_new(r, 0, copy);
+    for (uint64_t i = weft_prng_below(&r->prng, 4); i > 0; i--) {
+        taken |= cut_in_vain(r, 0, weft_prng_below(&r->prng, 4) == 0);
+        assert_true(taken || weft_shard_journal_is_full(r->c.shard[0]));
+        work_on(r, (uint32_t)weft_prng_below(&r->prng, 50));
+    }
+    memcpy(left, r->memory[0], JOURNAL_BYTES);
+    struct weft_shard *now = twin_new(r, 0, left);
+    assert_same(then, now);
+    twin_free(r, 0, then);
+    twin_free(r, 0, now);
+    free(copy);
+    free(left);
+}
+
+/* One that a server would come back from; has the shard heard so? */
+static void cut_and_save(struct rig *r)
+{
+    struct weft_shard *shard = r->c.shard[0];
+    weft_saved_begin(&r->saved[0], shard);
+    while (!weft_saved_poll(&r->saved[0], shard)) {
+        work_on(r, 1);
+    }
+    if (weft_prng_below(&r->prng, 2) == 0) {
+        weft_shard_durable(shard);
+    }
+    work_on(r, (uint32_t)weft_prng_below(&r->prng, 30));
+}
+
+static void full_it_stays_until_a_checkpoint_counts(void **state)
+{
+    (void)state;
+    uint32_t whole = 0;
+    for (uint64_t seed = 601; seed <= 660; seed++) {
+        rig_start_of(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, false, seed, SMALL_BYTES);
+        for (uint32_t times = 0; times < 5; times++) {
+            check_full(&rig);
+            cut_and_save(&rig);
+            if (weft_prng_below(&rig.prng, 2) == 0) {
+                continue;
+            }
+            whole += !weft_shard_journal_is_full(rig.c.shard[0]);
+            shard_dies(&rig, 0);
+            for (uint32_t w = 0; w < WORKERS; w++) {
+                worker_dies(&rig, w);
+            }
+        }
+        rig_stop(&rig);
+    }
+    assert_true(whole > 60);
+}
+
 /* Records that are whole, and say what no shard has written: nothing but that they are refused. */
 static void append_nonsense(struct rig *r, uint32_t s)
 {
@@ -752,12 +903,14 @@ int main(void)
         cmocka_unit_test(refuses_what_is_not_its_own),
         cmocka_unit_test(ends_at_damage),
         cmocka_unit_test(leftovers_are_not_taken),
+        cmocka_unit_test(cut_back_it_forgets),
         cmocka_unit_test(says_when_it_is_full),
         cmocka_unit_test(nothing_answered_is_lost),
         cmocka_unit_test(optimizers_are_where_they_were),
         cmocka_unit_test(who_counts_is_known_again),
         cmocka_unit_test(takes_another_rate),
         cmocka_unit_test(takes_another_number_of_workers),
+        cmocka_unit_test(full_it_stays_until_a_checkpoint_counts),
         cmocka_unit_test(takes_nothing_on_trust),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
