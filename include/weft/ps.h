@@ -413,8 +413,10 @@ WEFT_API uint32_t weft_clock_ended(const struct weft_ps_table *table);
 /* Ask the servers for a checkpoint: begin, and return at once. The operation is over when it is on the
  * disk and counts: weft_wait and weft_test say so, or why there is none. It holds what this worker had
  * waited for before; with a "bsp" table it is cut at the end of a clock, so go on meanwhile. One
- * process that has all shards of the job needs no further clock when all workers have flushed; servers
- * that share them cut at the end of the clock behind the one in progress. Servers need --checkpoint.
+ * process that has all shards of the job needs no further clock when all workers have flushed. Servers
+ * that share them have no other common instant than the end of a clock, and cut at that of the clock
+ * behind the one in progress, whatever the mode: the operation is over when every worker has ended two
+ * more clocks, so who waits for it must not be who holds those up. Servers need --checkpoint.
  *
  * Owns:    gives *op_p, to be ended by weft_wait or weft_test.
  * Errors:  WEFT_INVALID  no table is open.   WEFT_EXISTS  one is under way.

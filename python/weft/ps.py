@@ -405,7 +405,8 @@ class PS:
         """Ask the servers for a checkpoint. -> Op, whose wait() ends when it is on the disk
 
         What was waited for before is in it. With a "bsp" table it is cut at the end of a clock, so
-        go on meanwhile, or let all workers flush. A server that makes none says why.
+        go on meanwhile, or let all workers flush. Where several servers share the shards that does
+        not do: every worker must end two more clocks, in any mode. A server that makes none says why.
         """
         self._reap()
         handle = ffi.new("uint64_t *")
