@@ -10,6 +10,9 @@
  *   bulk   EVP_CipherUpdate alone on one endless text, as `openssl speed -evp aes-128-gcm` does: no
  *          packets at all, so a floor for both
  *
+ * Raw and bulk are libcrypto's. So is weft with WEFT_IPSEC_MB=no, or where there is no ipsec-mb; the
+ * first line says who it is.
+ *
  * Below that what a handshake and a cookie are made of. One repetition measures everything once, so
  * that a busy moment of the machine falls on all ways alike; ratios are taken repetition by
  * repetition. Formulas: METRICS.md.
@@ -97,8 +100,7 @@ static void weft_packet(struct bench *b, enum operation operation)
         break;
     case OPEN:
         memcpy(b->work, b->sealed, b->bytes - HEADER_BYTES);
-        status = ops->aead_open(self, 0, 1, aad, 1, b->work, b->bytes - HEADER_BYTES,
-                                b->good_tag);
+        status = ops->aead_open(self, 0, 1, aad, 1, b->work, b->bytes - HEADER_BYTES, b->good_tag);
         break;
     case OPERATIONS:
         break;
@@ -234,8 +236,8 @@ static void packets(struct bench *b, uint32_t repetitions)
 
 /* ---- handshakes ------------------------------------------------------------------------------ */
 
-static const char *const small_names[] = {"dh_keypair", "dh", "hash 64 bytes", "hmac 64 bytes",
-                                          "aead_set 16", "aead_clear + set 32"};
+static const char *const small_names[] = {"dh_keypair",    "dh",          "hash 64 bytes",
+                                          "hmac 64 bytes", "aead_set 16", "aead_clear + set 32"};
 
 enum { SMALLS = sizeof(small_names) / sizeof(small_names[0]) };
 
@@ -320,6 +322,7 @@ int main(int argc, char **argv)
     struct weft_provider *provider = NULL;
     must(weft_provider_new(2, &provider) == WEFT_OK, "provider");
     b.crypto = weft_provider_crypto(provider);
+    printf("AES-GCM of weft: %s\n", weft_provider_aead(provider).text);
     must(b.crypto.ops->aead_set(b.crypto.self, 0, key, sizeof(key)) == WEFT_OK, "key");
     EVP_CIPHER *cipher = EVP_CIPHER_fetch(NULL, "AES-128-GCM", NULL);
     b.context = EVP_CIPHER_CTX_new();

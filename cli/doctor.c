@@ -73,11 +73,17 @@ static void add_security(struct weft_doctor *doctor, const char *key_file)
 {
     struct weft_provider *provider = NULL;
     weft_status status = weft_provider_new(1, &provider);
-    weft_provider_free(provider);
     add_fact(doctor, "libcrypto", status == WEFT_OK ? WEFT_FACT_OK : WEFT_FACT_MISSING,
              status == WEFT_OK ? "works" : "does not offer what weft needs",
-             status == WEFT_OK ? "" : "weft wants AES-GCM, X25519 and HMAC-SHA256 of OpenSSL 3; see "
-                                      "its configuration (openssl version -d)");
+             status == WEFT_OK ? ""
+                               : "weft wants AES-GCM, X25519 and HMAC-SHA256 of OpenSSL 3; see "
+                                 "its configuration (openssl version -d)");
+    if (status == WEFT_OK) {
+        const struct weft_provider_aead aead = weft_provider_aead(provider);
+        add_fact(doctor, "aes_gcm", aead.advice[0] == '\0' ? WEFT_FACT_OK : WEFT_FACT_WARN,
+                 aead.text, aead.advice);
+    }
+    weft_provider_free(provider);
     if (key_file == NULL) {
         return;
     }

@@ -59,7 +59,8 @@ struct weft_crypto_ops {
     /* Forget the key; of a slot without one it is no error. */
     void (*aead_clear)(void *self, uint32_t slot);
     /* Encrypt the text spans, in order, to out (their total length; NULL when there are none). The
-     * caller never repeats a nonce under one key with other bytes. */
+     * caller never repeats a nonce under one key with other bytes. Where there is text, additional
+     * data of more than one span is at most 1,024 bytes; to open, too. */
     weft_status (*aead_seal)(void *self, uint32_t slot, uint64_t nonce,
                              const struct weft_crypto_span *aad, size_t aad_count,
                              const struct weft_crypto_span *text, size_t text_count, uint8_t *out,

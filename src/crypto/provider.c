@@ -1,8 +1,10 @@
 #include "crypto/provider.h"
 
 #include "base/assert.h"
+#include "crypto/aead.h"
 #include "crypto/fork_guard.h"
 
+#include <endian.h>
 #include <limits.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
@@ -13,43 +15,32 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { IV_BYTES = 12, IV_PREFIX_BYTES = 4, SEAL = 1, OPEN = 0 };
-
-/* The context stays allocated from the first key on; key_bytes is 0 while there is none. */
-struct slot {
-    EVP_CIPHER_CTX *context;
-    size_t key_bytes;
-};
+enum { IV_PREFIX_BYTES = 4 };
 
 struct weft_provider {
     struct weft_fork_guard *guard;
     bool broken; /* a hash failed; see provider.h */
-    EVP_CIPHER *gcm_128;
-    EVP_CIPHER *gcm_256;
+    const struct weft_aead_ops *aead;
+    void *aead_self;
+    struct weft_provider_aead about_aead;
     EVP_MD *sha256;
     EVP_MAC *hmac;
     EVP_MD_CTX *hash_context;
     EVP_MAC_CTX *hmac_context;
-    uint8_t iv[IV_BYTES];
-    uint8_t tag[WEFT_AEAD_TAG_BYTES];
-    OSSL_PARAM tag_param[2]; /* points to tag: EVP_CIPHER_CTX_ctrl would build it for each packet */
+    uint8_t iv[WEFT_AEAD_IV_BYTES];
     uint32_t slot_count;
-    struct slot slots[];
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static bool fetch_all(struct weft_provider *provider)
 {
-    provider->gcm_128 = EVP_CIPHER_fetch(NULL, "AES-128-GCM", NULL);
-    provider->gcm_256 = EVP_CIPHER_fetch(NULL, "AES-256-GCM", NULL);
     provider->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
     provider->hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
     EVP_KEYMGMT *x25519 = EVP_KEYMGMT_fetch(NULL, "X25519", NULL);
     bool has_x25519 = x25519 != NULL;
     EVP_KEYMGMT_free(x25519);
-    return provider->gcm_128 != NULL && provider->gcm_256 != NULL && provider->sha256 != NULL &&
-           provider->hmac != NULL && has_x25519;
+    return provider->sha256 != NULL && provider->hmac != NULL && has_x25519;
 }
 
 /* The hash is set once; hmac takes it over from a context without a key. */
@@ -65,23 +56,25 @@ static bool make_contexts(struct weft_provider *provider)
            EVP_MAC_CTX_set_params(provider->hmac_context, digest) == 1;
 }
 
-weft_status weft_provider_new(uint32_t slots, struct weft_provider **provider_p)
+static weft_status make(uint32_t slots, const struct weft_aead_ops *aead,
+                        const struct weft_provider_aead *about, struct weft_provider **provider_p)
 {
-    struct weft_provider *provider =
-        calloc(1, sizeof(*provider) + (size_t)slots * sizeof(provider->slots[0]));
+    struct weft_provider *provider = calloc(1, sizeof(*provider));
     if (provider == NULL) {
         return WEFT_NOMEM;
     }
     provider->slot_count = slots;
-    provider->tag_param[0] = OSSL_PARAM_construct_octet_string(
-        OSSL_CIPHER_PARAM_AEAD_TAG, provider->tag, sizeof(provider->tag));
-    provider->tag_param[1] = OSSL_PARAM_construct_end();
+    provider->aead = aead;
+    provider->about_aead = *about;
     weft_status status = weft_fork_guard_new(&provider->guard);
     if (status == WEFT_OK && !fetch_all(provider)) {
         status = WEFT_UNSUPPORTED;
     }
     if (status == WEFT_OK && !make_contexts(provider)) {
         status = WEFT_NOMEM;
+    }
+    if (status == WEFT_OK) {
+        status = aead->make(slots, &provider->aead_self);
     }
     if (status != WEFT_OK) {
         weft_provider_free(provider);
@@ -91,23 +84,36 @@ weft_status weft_provider_new(uint32_t slots, struct weft_provider **provider_p)
     return WEFT_OK;
 }
 
+weft_status weft_provider_new(uint32_t slots, struct weft_provider **provider_p)
+{
+    struct weft_provider_aead about;
+    const struct weft_aead_ops *fast = weft_aead_ipsec_mb(&about);
+    return make(slots, fast != NULL ? fast : &weft_aead_libcrypto, &about, provider_p);
+}
+
+weft_status weft_provider_new_libcrypto(uint32_t slots, struct weft_provider **provider_p)
+{
+    static const struct weft_provider_aead about = {.text = "libcrypto", .advice = ""};
+    return make(slots, &weft_aead_libcrypto, &about, provider_p);
+}
+
 void weft_provider_free(struct weft_provider *provider)
 {
     if (provider == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < provider->slot_count; i++) {
-        EVP_CIPHER_CTX_free(provider->slots[i].context);
-    }
+    provider->aead->free(provider->aead_self);
     EVP_MAC_CTX_free(provider->hmac_context);
     EVP_MD_CTX_free(provider->hash_context);
     EVP_MAC_free(provider->hmac);
     EVP_MD_free(provider->sha256);
-    EVP_CIPHER_free(provider->gcm_256);
-    EVP_CIPHER_free(provider->gcm_128);
     weft_fork_guard_free(provider->guard);
-    OPENSSL_cleanse(provider->tag, sizeof(provider->tag));
     free(provider);
+}
+
+struct weft_provider_aead weft_provider_aead(const struct weft_provider *provider)
+{
+    return provider->about_aead;
 }
 
 /* WEFT_OK when this process may use the provider. */
@@ -169,8 +175,7 @@ static weft_status agree(EVP_PKEY_CTX *context, EVP_PKEY *peer, uint8_t shared_p
 {
     uint8_t shared[WEFT_DH_BYTES];
     size_t bytes = sizeof(shared);
-    if (EVP_PKEY_derive_init(context) != 1 ||
-        EVP_PKEY_derive_set_peer_ex(context, peer, 0) != 1) {
+    if (EVP_PKEY_derive_init(context) != 1 || EVP_PKEY_derive_set_peer_ex(context, peer, 0) != 1) {
         return WEFT_NOMEM;
     }
     /* A peer must not fill the thread's error queue, which may be the application's, too. */
@@ -250,73 +255,25 @@ static void op_aead_clear(void *self, uint32_t slot)
 {
     struct weft_provider *provider = self;
     WEFT_ASSERT(slot < provider->slot_count);
-    if (provider->slots[slot].key_bytes > 0) {
-        (void)EVP_CIPHER_CTX_reset(provider->slots[slot].context); /* erases the schedule */
-        provider->slots[slot].key_bytes = 0;
-    }
+    provider->aead->clear(provider->aead_self, slot);
 }
 
 static weft_status op_aead_set(void *self, uint32_t slot, const uint8_t *key, size_t key_bytes)
 {
     struct weft_provider *provider = self;
     WEFT_ASSERT(slot < provider->slot_count && (key_bytes == 16 || key_bytes == 32));
-    struct slot *at = &provider->slots[slot];
     weft_status status = fit(provider);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    op_aead_clear(self, slot);
-    if (at->context == NULL) {
-        at->context = EVP_CIPHER_CTX_new();
-        if (at->context == NULL) {
-            return WEFT_NOMEM;
-        }
-    }
-    const EVP_CIPHER *cipher = key_bytes == 16 ? provider->gcm_128 : provider->gcm_256;
-    if (EVP_CipherInit_ex(at->context, cipher, NULL, key, NULL, SEAL) != 1) {
-        (void)EVP_CIPHER_CTX_reset(at->context);
-        return WEFT_NOMEM;
-    }
-    at->key_bytes = key_bytes;
-    return WEFT_OK;
+    return status != WEFT_OK ? status
+                             : provider->aead->set(provider->aead_self, slot, key, key_bytes);
 }
 
-/* Begin a packet: the context keeps cipher and key schedule and takes direction and IV. GCM uses its
- * key schedule in the same direction to seal and to open, so one context does both. */
-static weft_status begin(struct weft_provider *provider, uint32_t slot, uint64_t nonce,
-                         int direction, EVP_CIPHER_CTX **context_p)
+/* May it be used, and the nonce as the cipher wants it. */
+static weft_status begin(struct weft_provider *provider, uint32_t slot, uint64_t nonce)
 {
     WEFT_ASSERT(slot < provider->slot_count);
-    weft_status status = fit(provider);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    WEFT_ASSERT(provider->slots[slot].key_bytes > 0);
-    uint8_t *iv = provider->iv;
-    for (int i = IV_BYTES - 1; i >= IV_PREFIX_BYTES; i--) {
-        iv[i] = (uint8_t)nonce;
-        nonce >>= 8;
-    }
-    *context_p = provider->slots[slot].context;
-    return EVP_CipherInit_ex(*context_p, NULL, NULL, NULL, iv, direction) == 1 ? WEFT_OK : WEFT_IO;
-}
-
-/* One stretch; out NULL = additional data. */
-static bool take(EVP_CIPHER_CTX *context, uint8_t *out, const void *bytes, size_t count)
-{
-    int done;
-    WEFT_ASSERT(count <= INT_MAX);
-    return EVP_CipherUpdate(context, out, &done, bytes, (int)count) == 1;
-}
-
-static bool take_aad(EVP_CIPHER_CTX *context, const struct weft_crypto_span *aad, size_t count)
-{
-    bool good = true;
-    for (size_t i = 0; good && i < count; i++) {
-        /* Zero bytes with a NULL result would be taken for the end. */
-        good = aad[i].bytes == 0 || take(context, NULL, aad[i].base, aad[i].bytes);
-    }
-    return good;
+    const uint64_t big = htobe64(nonce);
+    memcpy(provider->iv + IV_PREFIX_BYTES, &big, sizeof(big));
+    return fit(provider);
 }
 
 static weft_status op_aead_seal(void *self, uint32_t slot, uint64_t nonce,
@@ -325,24 +282,10 @@ static weft_status op_aead_seal(void *self, uint32_t slot, uint64_t nonce,
                                 uint8_t *out, uint8_t tag_p[WEFT_AEAD_TAG_BYTES])
 {
     struct weft_provider *provider = self;
-    EVP_CIPHER_CTX *context;
-    weft_status status = begin(provider, slot, nonce, SEAL, &context);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    bool good = take_aad(context, aad, aad_count);
-    for (size_t i = 0; good && i < text_count; i++) {
-        good = text[i].bytes == 0 || take(context, out, text[i].base, text[i].bytes);
-        out = text[i].bytes == 0 ? out : out + text[i].bytes;
-    }
-    int none;
-    uint8_t nowhere[EVP_MAX_BLOCK_LENGTH]; /* GCM leaves nothing over */
-    if (!good || EVP_CipherFinal_ex(context, nowhere, &none) != 1 ||
-        EVP_CIPHER_CTX_get_params(context, provider->tag_param) != 1) {
-        return WEFT_IO;
-    }
-    memcpy(tag_p, provider->tag, WEFT_AEAD_TAG_BYTES);
-    return WEFT_OK;
+    weft_status status = begin(provider, slot, nonce);
+    return status != WEFT_OK ? status
+                             : provider->aead->seal(provider->aead_self, slot, provider->iv, aad,
+                                                    aad_count, text, text_count, out, tag_p);
 }
 
 static weft_status op_aead_open(void *self, uint32_t slot, uint64_t nonce,
@@ -350,21 +293,16 @@ static weft_status op_aead_open(void *self, uint32_t slot, uint64_t nonce,
                                 size_t text_bytes, const uint8_t tag[WEFT_AEAD_TAG_BYTES])
 {
     struct weft_provider *provider = self;
-    EVP_CIPHER_CTX *context;
-    weft_status status = begin(provider, slot, nonce, OPEN, &context);
+    weft_status status = begin(provider, slot, nonce);
     if (status != WEFT_OK) {
         return status;
     }
-    memcpy(provider->tag, tag, WEFT_AEAD_TAG_BYTES);
-    if (EVP_CIPHER_CTX_set_params(context, provider->tag_param) != 1 ||
-        !take_aad(context, aad, aad_count) ||
-        (text_bytes > 0 && !take(context, text, text, text_bytes))) {
-        return WEFT_IO;
+    status = provider->aead->open(provider->aead_self, slot, provider->iv, aad, aad_count, text,
+                                  text_bytes, tag);
+    if (status == WEFT_PROTO && text_bytes > 0) {
+        memset(text, 0, text_bytes); /* what a stranger's bytes decrypt to stays in here */
     }
-    int none;
-    uint8_t nowhere[EVP_MAX_BLOCK_LENGTH];
-    /* Compared in constant time in there. */
-    return EVP_CipherFinal_ex(context, nowhere, &none) == 1 ? WEFT_OK : WEFT_PROTO;
+    return status;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

@@ -1,13 +1,16 @@
-/* The production provider of cryptography: OpenSSL's libcrypto behind core/crypto.h.
+/* The production provider of cryptography behind core/crypto.h: OpenSSL's libcrypto, and for AES-GCM Intel's
+ * ipsec-mb where the build found it and the processor is fit for it (crypto/aead.h).
  *
  * One provider serves one endpoint and, like it, one thread. Algorithms are fetched once, at
- * creation; each key slot has a cipher context whose key schedule is computed when the key is set,
- * so that a packet costs an IV, the cipher and a tag and no look-up.
+ * creation; a key slot keeps the key's schedule from when the key is set, so that a packet costs an IV,
+ * the cipher and a tag and no look-up.
  *
- * After fork() every operation of the child's copy is WEFT_STATE (crypto/fork_guard.h). Expanded keys lie in
- * libcrypto's own heap, which cannot be marked: the child's copy of them is out of reach through
- * this interface, not erased. A child that goes on without exec should make a provider of its own
- * and shake hands anew.
+ * After fork() every operation of the child's copy is WEFT_STATE (crypto/fork_guard.h). With ipsec-mb the
+ * child has no key either; libcrypto keeps expanded keys in its own heap, which cannot be marked: the child's
+ * copy of them is out of reach through this interface, not erased. A child that goes on without exec should
+ * make a provider of its own and shake hands anew.
+ *
+ * The environment may say WEFT_IPSEC_MB=no: then libcrypto does AES-GCM, too.
  *
  * Use:
  *     struct weft_job_key *key;            crypto/job_key.h
@@ -30,13 +33,24 @@ struct weft_provider;
 /* Owns:    gives *provider_p, to be freed with weft_provider_free after its endpoint is.
  * Errors:  WEFT_NOMEM.  WEFT_UNSUPPORTED  this host's libcrypto (its configuration, say) does not
  *          offer X25519, SHA-256, HMAC or AES-GCM.
- * Cost:    about 1.5 KB for each slot in use. */
+ * Cost:    1 to 1.5 KB for each slot in use. */
 weft_status weft_provider_new(uint32_t slots, struct weft_provider **provider_p);
+
+/* The same with libcrypto's AES-GCM, whatever else there is: to compare with. */
+weft_status weft_provider_new_libcrypto(uint32_t slots, struct weft_provider **provider_p);
+
+/* Who does AES-GCM, for a person. */
+struct weft_provider_aead {
+    char text[96]; /* "ipsec-mb 1.3.0 for AVX-512 and VAES"; or "libcrypto; " and why not that */
+    const char *advice; /* what would make it faster; "" = nothing */
+};
+struct weft_provider_aead weft_provider_aead(const struct weft_provider *provider);
 
 /* Erases all keys. NULL is fine; so is a forked child's copy. */
 void weft_provider_free(struct weft_provider *provider);
 
-/* What an endpoint is configured with; borrows the provider.
+/* What an endpoint is configured with; borrows the provider. Text that does not open is overwritten with
+ * zeros.
  *
  * hash and hmac cannot return a status. When libcrypto fails in one of them (memory), it gives
  * random bytes, which no peer will match, and all other operations are WEFT_IO from then on. */

@@ -1,7 +1,7 @@
 /* After a fork the child's provider and key are of no use, the parent's are as before. Three ways of
  * forking: fork(), a bare clone system call that no handler of the C library sees (the kernel's
  * wiping must tell), and fork() on a kernel that does not wipe (the handler must). Linked with
- * --wrap=madvise for the last.
+ * --wrap=madvise for the last, and to know where key schedules lie.
  */
 #include "crypto/job_key.h"
 #include "crypto/provider.h"
@@ -24,12 +24,19 @@ int __real_madvise(void *start, size_t bytes, int advice);
 int __wrap_madvise(void *start, size_t bytes, int advice);
 
 static bool kernel_wipes;
+static const uint8_t
+    *wiped; /* the largest mapping that forks are not to inherit: ipsec-mb's keys */
+static size_t wiped_bytes;
 
 int __wrap_madvise(void *start, size_t bytes, int advice)
 {
     if (advice == MADV_WIPEONFORK && !kernel_wipes) {
         errno = EINVAL;
         return -1;
+    }
+    if (advice == MADV_WIPEONFORK && bytes > wiped_bytes) {
+        wiped = start;
+        wiped_bytes = bytes;
     }
     return __real_madvise(start, bytes, advice);
 }
@@ -132,6 +139,42 @@ static void child_where_the_kernel_does_not_wipe(void **state)
     assert_int_equal(operations_that_work(), 0x7f);
 }
 
+static bool all_zero(const uint8_t *bytes, size_t count)
+{
+    uint8_t any = 0;
+    for (size_t i = 0; i < count; i++) {
+        any |= bytes[i];
+    }
+    return any == 0;
+}
+
+/* ipsec-mb's key schedules: gone when cleared, and not in a child at all. */
+static void key_schedules_are_erased(void **state)
+{
+    (void)state;
+    wiped_bytes = 0;
+    set_up(true);
+    if (strncmp(weft_provider_aead(provider).text, "ipsec-mb", 8) != 0 || wiped_bytes < 1024) {
+        print_message("AES-GCM here: %s\n", weft_provider_aead(provider).text);
+        skip();
+    }
+    assert_int_equal(crypto.ops->aead_set(crypto.self, 1, zeros, 32), WEFT_OK);
+    assert_false(all_zero(wiped, wiped_bytes / 2));
+    assert_false(all_zero(wiped + wiped_bytes / 2, wiped_bytes / 2));
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(all_zero(wiped, wiped_bytes) ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    crypto.ops->aead_clear(crypto.self, 0);
+    assert_true(all_zero(wiped, wiped_bytes / 2));
+    assert_false(all_zero(wiped + wiped_bytes / 2, wiped_bytes / 2));
+    crypto.ops->aead_clear(crypto.self, 1);
+    assert_true(all_zero(wiped, wiped_bytes));
+}
+
 /* What a child makes itself is good, there. */
 static void child_may_begin_anew(void **state)
 {
@@ -157,6 +200,7 @@ int main(void)
         cmocka_unit_test_teardown(child_of_fork, tear_down),
         cmocka_unit_test_teardown(child_of_a_bare_clone, tear_down),
         cmocka_unit_test_teardown(child_where_the_kernel_does_not_wipe, tear_down),
+        cmocka_unit_test_teardown(key_schedules_are_erased, tear_down),
         cmocka_unit_test_teardown(child_may_begin_anew, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

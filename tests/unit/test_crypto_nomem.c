@@ -24,6 +24,8 @@ void *__wrap_calloc(size_t count, size_t bytes);
 void *__real_mmap64(void *start, size_t bytes, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap64(void *start, size_t bytes, int protection, int flags, int fd, off_t offset);
 
+static weft_status (*new_provider)(uint32_t slots, struct weft_provider **provider_p);
+
 static uint32_t until_failure = UINT32_MAX; /* allocations that still succeed; UINT32_MAX = all */
 
 static bool fails_once;
@@ -84,7 +86,7 @@ static weft_status everything(bool *hashed_p)
     const struct weft_crypto_span text = {"text", 4};
     struct weft_provider *provider;
     *hashed_p = false;
-    weft_status status = weft_provider_new(4, &provider);
+    weft_status status = new_provider(4, &provider);
     if (status != WEFT_OK) {
         return status;
     }
@@ -158,7 +160,7 @@ static void packets_need_no_memory(void **state)
     uint8_t tag[16];
     const struct weft_crypto_span aad[] = {{payload, 48}, {payload + 48, 1392}};
     struct weft_provider *provider;
-    assert_int_equal(weft_provider_new(2, &provider), WEFT_OK);
+    assert_int_equal(new_provider(2, &provider), WEFT_OK);
     struct weft_crypto crypto = weft_provider_crypto(provider);
     assert_int_equal(crypto.ops->aead_set(crypto.self, 0, key, sizeof(key)), WEFT_OK);
     until_failure = 0;
@@ -170,6 +172,20 @@ static void packets_need_no_memory(void **state)
     assert_int_equal(opened, WEFT_OK);
     assert_int_equal(text, WEFT_OK);
     weft_provider_free(provider);
+}
+
+static int any_aead(void **state)
+{
+    (void)state;
+    new_provider = weft_provider_new;
+    return 0;
+}
+
+static int libcrypto_aead(void **state)
+{
+    (void)state;
+    new_provider = weft_provider_new_libcrypto;
+    return 0;
 }
 
 static void key_without_memory(void **state)
@@ -191,8 +207,11 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(provider_without_memory),
-        cmocka_unit_test(packets_need_no_memory),
+        cmocka_unit_test_setup(provider_without_memory, any_aead),
+        cmocka_unit_test_setup(packets_need_no_memory, any_aead),
+        {"provider_without_memory (libcrypto)", provider_without_memory, libcrypto_aead, NULL,
+         NULL},
+        {"packets_need_no_memory (libcrypto)", packets_need_no_memory, libcrypto_aead, NULL, NULL},
         cmocka_unit_test(key_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

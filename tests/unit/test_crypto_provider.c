@@ -31,6 +31,28 @@ static int open_provider(void **state)
     return 0;
 }
 
+static int open_libcrypto(void **state)
+{
+    (void)state;
+    assert_int_equal(weft_provider_new_libcrypto(SLOTS, &provider), WEFT_OK);
+    crypto = weft_provider_crypto(provider);
+    return 0;
+}
+
+/* AES-GCM is the fastest that this host has, unless asked otherwise. */
+static void it_says_who_does_aes_gcm(void **state)
+{
+    (void)state;
+    struct weft_provider *plain;
+    const struct weft_provider_aead about = weft_provider_aead(provider);
+    assert_true(strncmp(about.text, "ipsec-mb ", 9) == 0
+                    ? about.advice[0] == '\0'
+                    : strncmp(about.text, "libcrypto; ", 11) == 0);
+    assert_int_equal(weft_provider_new_libcrypto(SLOTS, &plain), WEFT_OK);
+    assert_string_equal(weft_provider_aead(plain).text, "libcrypto");
+    weft_provider_free(plain);
+}
+
 static int close_provider(void **state)
 {
     (void)state;
@@ -297,8 +319,8 @@ static void gcm_vectors(void **state)
         uint8_t tag[16];
         const struct weft_crypto_span text = {zeros, rows[i].text_bytes};
         assert_int_equal(crypto.ops->aead_set(crypto.self, 0, zeros, rows[i].key_bytes), WEFT_OK);
-        assert_int_equal(
-            crypto.ops->aead_seal(crypto.self, 0, 0, NULL, 0, &text, 1, out, tag), WEFT_OK);
+        assert_int_equal(crypto.ops->aead_seal(crypto.self, 0, 0, NULL, 0, &text, 1, out, tag),
+                         WEFT_OK);
         assert_hex(out, rows[i].cipher);
         assert_hex(tag, rows[i].tag);
     }
@@ -403,10 +425,10 @@ static void one_bit_is_enough(void **state)
         size_t byte = bit / 8;
         uint8_t flip = (uint8_t)(1u << bit % 8);
         memcpy(copy, sealed, sizeof(copy));
-        uint8_t *hit = byte < 16                ? &tag[byte]
-                       : byte < 16 + 48         ? &packet.aad[byte - 16]
-                       : byte < 16 + 48 + 100   ? &copy[byte - 64]
-                                                : NULL;
+        uint8_t *hit = byte < 16              ? &tag[byte]
+                       : byte < 16 + 48       ? &packet.aad[byte - 16]
+                       : byte < 16 + 48 + 100 ? &copy[byte - 64]
+                                              : NULL;
         if (hit != NULL) {
             *hit ^= flip;
         } else {
@@ -418,8 +440,8 @@ static void one_bit_is_enough(void **state)
             *hit ^= flip;
         }
     }
-    assert_int_equal(
-        crypto.ops->aead_open(crypto.self, 1, packet.nonce, &aad, 1, sealed, 100, tag), WEFT_OK);
+    assert_int_equal(crypto.ops->aead_open(crypto.self, 1, packet.nonce, &aad, 1, sealed, 100, tag),
+                     WEFT_OK);
     assert_memory_equal(sealed, packet.text, 100);
 }
 
@@ -435,8 +457,8 @@ static void slots_are_apart(void **state)
         assert_int_equal(crypto.ops->aead_set(crypto.self, i, keys[i], 16), WEFT_OK);
     }
     for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(
-            crypto.ops->aead_seal(crypto.self, i, 5, &aad, 1, NULL, 0, NULL, tags[i]), WEFT_OK);
+        assert_int_equal(crypto.ops->aead_seal(crypto.self, i, 5, &aad, 1, NULL, 0, NULL, tags[i]),
+                         WEFT_OK);
     }
     assert_memory_not_equal(tags[0], tags[1], 16);
     crypto.ops->aead_clear(crypto.self, 0);
@@ -471,6 +493,10 @@ static void wipe_wipes(void **state)
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_provider, close_provider)
+#define LIBCRYPTO(name)                                                                            \
+    {                                                                                              \
+#name " (libcrypto)", name, open_libcrypto, close_provider, NULL                           \
+    }
     const struct CMUnitTest tests[] = {
         CASE(x25519_vectors),
         CASE(x25519_thousand_times),
@@ -479,9 +505,14 @@ int main(void)
         CASE(sha256_vectors),
         CASE(hmac_vectors),
         CASE(gcm_vectors),
+        LIBCRYPTO(gcm_vectors),
         CASE(gcm_equals_the_oracle),
+        LIBCRYPTO(gcm_equals_the_oracle),
         CASE(one_bit_is_enough),
+        LIBCRYPTO(one_bit_is_enough),
         CASE(slots_are_apart),
+        LIBCRYPTO(slots_are_apart),
+        CASE(it_says_who_does_aes_gcm),
         CASE(random_bytes_differ),
         CASE(wipe_wipes),
     };
