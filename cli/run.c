@@ -31,6 +31,9 @@
 static const uint64_t ready_patience_ns = 120 * WEFT_NS_PER_S;
 static const uint64_t end_grace_ns = 3 * WEFT_NS_PER_S;
 
+/* A last checkpoint takes as long as the disk does. */
+static const uint64_t checkpoint_grace_ns = 120 * WEFT_NS_PER_S;
+
 /* Before a process is started again, doubled each time: what fails at once must not spin. */
 static const uint64_t restart_pause_ns = 50 * WEFT_NS_PER_MS;
 enum { RESTART_DOUBLINGS = 5 };
@@ -177,6 +180,11 @@ static void make_scheduler(struct run *run)
     word(words, "--journal=%s/members", run->folder);
     word(words, "--port=%u", 0); /* the last word: replaced when the port is known */
     tell_job(run, place);
+}
+
+static bool has_checkpoints(const struct run *run)
+{
+    return run->server_options != NULL && strstr(run->server_options, "--checkpoint") != NULL;
 }
 
 /* What a killed server's last checkpoint lacks it finds in its journal. A word of --server-options
@@ -499,7 +507,8 @@ static int run_all(struct run *run)
     bool good = start_metrics(run) && start_all(run) && supervise(run);
     weft_run_metrics_stop(&run->metrics);
     weft_squad_end(&run->squad, "worker", end_grace_ns);
-    weft_squad_end(&run->squad, "server", end_grace_ns);
+    weft_squad_end(&run->squad, "server",
+                   has_checkpoints(run) ? checkpoint_grace_ns : end_grace_ns);
     weft_squad_end(&run->squad, NULL, end_grace_ns);
     if (run->interrupted != 0) {
         fprintf(stderr, "weft run: interrupted by signal %d (%s); all processes were ended\n",
@@ -576,11 +585,6 @@ static const char *parse_durability(const char *text, void *value)
     }
     *(enum durability *)value = replay ? DURABILITY_REPLAY : DURABILITY_NONE;
     return NULL;
-}
-
-static bool has_checkpoints(const struct run *run)
-{
-    return run->server_options != NULL && strstr(run->server_options, "--checkpoint") != NULL;
 }
 
 static int check(const struct weft_command *command, struct run *run)

@@ -11,7 +11,9 @@
 #include "cli/crew.h"
 #include "cli/results.h"
 #include "cli/train_metrics.h"
+#include "cli/train_again.h"
 #include "cli/train_place.h"
+#include "cli/train_words.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
 
@@ -35,7 +37,6 @@
 
 enum {
     ERROR_BYTES = 900,
-    DIM_MAX_DEFAULT = 64, /* of `weft server` */
     TRAIN_PEER_TIMEOUT_S = 60,
 };
 
@@ -49,6 +50,7 @@ struct train {
     bool quiet;
     struct weft_checkpoint_options checkpoints;
     struct weft_metrics_options metrics_options;
+    struct weft_train_again again; /* --restart */
 
     struct weft_train_metrics metrics;
     FILE *progress;
@@ -79,16 +81,8 @@ static void add_common(struct train *train, struct weft_arguments *arguments)
         weft_train_metrics_add(&train->metrics_options, arguments);
     }
     weft_arguments_add(arguments, "--workers=%u", job->workers);
-    weft_arguments_add(arguments, "--inject-loss=%.6f", (double)job->inject_loss_ppm / WEFT_PPM);
-    weft_arguments_add(arguments, "--inject-seed=%llu", (unsigned long long)job->inject_seed);
-    weft_arguments_add(arguments, "--busy-poll-us=%u", job->busy_poll_us);
-    weft_arguments_add(arguments, "--security=%s", weft_security_mode_name(job->security.mode));
-    weft_arguments_add(arguments, "--transport=%s", weft_driver_kind_name(job->carrier.kind));
-    if (job->carrier.tcp_cc != NULL) {
-        weft_arguments_add(arguments, "--tcp-cc=%s", job->carrier.tcp_cc);
-    }
-    weft_arguments_add(arguments, "--tcp-rto-min=%u", job->carrier.tcp_rto_min_ms);
-    weft_arguments_add(arguments, "--peer-timeout=%u", job->carrier.peer_timeout_s);
+    weft_train_words_path(job, arguments);
+    weft_train_words_carrier(job, arguments);
     /* A lab's network ends on this machine, too. */
     if (train->place.lab != NULL && job->security.mode == WEFT_MODE_NONE) {
         weft_arguments_add(arguments, "--insecure-network");
@@ -162,30 +156,6 @@ static weft_status start(struct train *train, const char *role, uint32_t rank,
     return WEFT_OK;
 }
 
-static void add_checkpoints(struct train *train, struct weft_arguments *arguments)
-{
-    const struct weft_checkpoint_options *options = &train->checkpoints;
-    if (options->directory == NULL) {
-        return;
-    }
-    weft_arguments_add(arguments, "--checkpoint=%s", options->directory);
-    if (options->every != NULL) {
-        weft_arguments_add(arguments, "--checkpoint-every=%s", options->every);
-    }
-    weft_arguments_add(arguments, "--checkpoint-whole-every=%u", options->whole_every);
-    weft_arguments_add(arguments, "--checkpoint-keep=%u", options->keep);
-    weft_arguments_add(arguments, "--checkpoint-memory=%u", options->memory_mib);
-    if (options->restore) {
-        weft_arguments_add(arguments, "--restore");
-    }
-}
-
-/* Floats in a row of the table. */
-static uint32_t job_dim(const struct weft_job *job)
-{
-    return job->kind->has_factors ? 1 + job->settings.factors : 1;
-}
-
 static weft_status start_server(struct train *train, uint32_t rank)
 {
     struct weft_arguments arguments = {.count = 0};
@@ -195,16 +165,12 @@ static weft_status start_server(struct train *train, uint32_t rank)
     add_common(train, &arguments);
     weft_arguments_add(&arguments, "--port=%u", train->port != 0 ? train->port + base : 0);
     weft_arguments_add(&arguments, "--shards-per-server=%u", train->shards_per_server);
-    if (job_dim(&train->job) > DIM_MAX_DEFAULT) {
-        weft_arguments_add(&arguments, "--dim-max=%u", job_dim(&train->job));
-    }
     weft_arguments_add(&arguments, "--shard-base=%u", base);
     weft_arguments_add(&arguments, "--shards=%u", train->servers * train->shards_per_server);
-    add_checkpoints(train, &arguments);
+    weft_train_words_server(&train->job, &train->checkpoints, &arguments);
     weft_train_place_server(&train->place, rank, &arguments);
     add_trace(train, &arguments, "server", rank);
     add_records(train, &arguments);
-    weft_arguments_add(&arguments, "--active-window-us=%u", train->job.recording.window_us);
     return start(train, "server", rank, &arguments);
 }
 
@@ -212,34 +178,15 @@ static weft_status start_worker(struct train *train, uint32_t rank)
 {
     const struct weft_job *job = &train->job;
     struct weft_arguments arguments = {.count = 0};
-    char mode[32];
-    weft_job_mode_text(job->mode, mode, sizeof(mode));
     weft_arguments_add(&arguments, "weft");
     weft_arguments_add(&arguments, "worker");
     add_common(train, &arguments);
     weft_arguments_add(&arguments, "--servers=%s", train->addresses);
     weft_arguments_add(&arguments, "--rank=%u", rank);
-    weft_arguments_add(&arguments, "--keepalive-ms=%u", train->job.keepalive_ms);
     weft_arguments_add(&arguments, "--reconnect-s=%u", train->job.reconnect_s);
     weft_arguments_add(&arguments, "--replay-bytes=%llu",
                        (unsigned long long)train->job.replay_bytes);
-    weft_arguments_add(&arguments, "--model=%s", job->kind->name);
-    if (job->kind->has_factors) {
-        weft_arguments_add(&arguments, "--factors=%u", job->settings.factors);
-        weft_arguments_add(&arguments, "--init-scale=%.9g", (double)job->settings.init_scale);
-    }
-    weft_arguments_add(&arguments, "--l2=%.9g", (double)job->settings.l2);
-    weft_arguments_add(&arguments, "--data=%s", train->data_path);
-    weft_arguments_add(&arguments, "--format=%s", job->format);
-    weft_arguments_add(&arguments, "--mode=%s", mode);
-    weft_arguments_add(&arguments, "--loss-bound=%.6f", (double)job->bound_ppm / WEFT_PPM);
-    weft_arguments_add(&arguments, "--optimizer=%s", weft_job_optimizer_name(job->optimizer));
-    weft_arguments_add(&arguments, "--epochs=%u", job->epochs);
-    weft_arguments_add(&arguments, "--batch=%u", job->batch_rows);
-    weft_arguments_add(&arguments, "--lr=%.9g", (double)weft_job_rate(job));
-    weft_arguments_add(&arguments, "--seed=%llu", (unsigned long long)job->seed);
-    weft_arguments_add(&arguments, "--drive=%s", job->engine ? "engine" : "caller");
-    weft_until_add(&job->until, &arguments);
+    weft_train_words_worker(job, train->data_path, &arguments);
     weft_train_place_worker(&train->place, rank, &arguments);
     if (job->save != NULL && rank == 0) {
         weft_arguments_add(&arguments, "--save=%s", job->save);
@@ -608,6 +555,23 @@ static bool can_be_written(const char *path)
     return good;
 }
 
+static int run_again(struct train *train)
+{
+    struct weft_ml_error error = {.text = ""};
+    if (weft_job_locate(&train->job, &error, train->data_path) != WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    const struct weft_train_again_job what = {.job = &train->job,
+                                              .data_path = train->data_path,
+                                              .servers = train->servers,
+                                              .shards_per_server = train->shards_per_server,
+                                              .checkpoints = &train->checkpoints,
+                                              .metrics = &train->metrics_options};
+    return can_be_written(train->job.save) ? weft_train_again(&train->again, &what)
+                                           : WEFT_EXIT_FAILED;
+}
+
 /* The file's name without its folder and compression. */
 static void name_dataset(struct train *train)
 {
@@ -664,6 +628,31 @@ static int prepare_and_run(struct train *train)
     return result;
 }
 
+/* What a report says is measured from processes that begin and end together. */
+static int check_again(const struct weft_command *command, struct train *train)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } alone[] = {
+        {"report", train->report != NULL},
+        {"json", train->json},
+        {"quiet", train->quiet},
+        {"lab", train->place.lab != NULL},
+        {"port", train->port != 0},
+        {"trace", train->job.trace != NULL},
+        {"records", train->job.recording.path != NULL},
+        {"until-loss or --until-auc", weft_until_is_set(&train->job.until)},
+    };
+    for (size_t i = 0; train->again.restarts > 0 && i < WEFT_ARRAY_COUNT(alone); i++) {
+        if (alone[i].given) {
+            return weft_options_usage(command, "--%s does not go with --restart: it is of a run "
+                                               "without deaths", alone[i].name);
+        }
+    }
+    return weft_train_again_check(command, &train->again, &train->job, &train->checkpoints);
+}
+
 static int check(const struct weft_command *command, struct train *train)
 {
     uint32_t shards = train->servers * train->shards_per_server;
@@ -678,6 +667,10 @@ static int check(const struct weft_command *command, struct train *train)
     }
     if (train->checkpoints.restore && train->checkpoints.directory == NULL) {
         return weft_options_usage(command, "--resume needs --checkpoint: from where?");
+    }
+    int again = check_again(command, train);
+    if (again != WEFT_OPTIONS_RUN) {
+        return again;
     }
     weft_job_settle(&train->job);
     int status = weft_security_check(command, &train->job.security);
@@ -705,6 +698,7 @@ int weft_cli_train(int argc, char **argv)
         {"resume", NULL, "go on where the newest good checkpoint of --checkpoint ends, with the\n"
          "same --workers, --batch and --seed; servers and shards may be others", WEFT_OPTION_FLAG,
          .value = &train.checkpoints.restore},
+        WEFT_TRAIN_AGAIN_OPTIONS(&train.again),
         {"lab", "NAME", "put servers on the first hosts of this lab (`weft lab up`), workers on\n"
          "the following; where the hosts end, it begins again with host 0",
          WEFT_OPTION_STRING, .value = &train.place.lab, .fallback = "none: loopback"},
@@ -725,10 +719,12 @@ int weft_cli_train(int argc, char **argv)
             "is given. A gradient or a pull reply may lose up to --loss-bound of its elements\n"
             "instead of waiting for retransmissions; --inject-loss makes the loss that loopback\n"
             "does not have. Shows a line per epoch, then results and latencies. Ctrl-C ends it.\n"
-            "A process that dies ends the run: with --checkpoint the next one goes on by --resume,\n"
-            "or `weft run --restart N -- weft worker ...` starts again by itself who dies.",
+            "A process that dies ends the run, and with --checkpoint the next one goes on by\n"
+            "--resume. With --restart who dies is started again instead: the job is handed to\n"
+            "`weft run`, and what its workers say is shown as they say it, without a report.",
         .example = "  weft train --workers 4 --servers 2 --mode ssp:2 --loss-bound 0.10 \\\n"
-                   "      --inject-loss 0.02 --report report.json",
+                   "      --inject-loss 0.02 --report report.json\n"
+                   "  weft train --workers 4 --servers 2 --restart 3 --checkpoint ckpt",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
@@ -740,6 +736,9 @@ int weft_cli_train(int argc, char **argv)
     }
     if (status != WEFT_OPTIONS_RUN) {
         return status;
+    }
+    if (train.again.restarts > 0) {
+        return run_again(&train);
     }
     train.progress = train.quiet ? fopen("/dev/null", "we") : train.json ? stderr : stdout;
     if (train.progress == NULL) {

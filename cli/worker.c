@@ -429,6 +429,9 @@ static int train(struct worker *worker)
         return fail(worker, WEFT_STATE,
                     "the servers have finished all --epochs already; more of them train on");
     }
+    if (first >= worker->job.epochs) {
+        status = test(worker, worker->job.epochs - 1); /* which the one before may not have said */
+    }
     learner->stepped = stepped;
     learner->stepped_arg = worker;
     for (uint32_t epoch = first;

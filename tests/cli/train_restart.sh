@@ -1,0 +1,61 @@
+#!/bin/sh
+# `weft train --restart`: workers and a server are killed, and the job ends as if nothing had been. One
+# that is over before anybody could be killed is no failure: it was too quick, or the shell stood still.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+unset WEFT_DATA_DIR
+cd "$tap_tmp" || exit 1
+
+train() {
+    "$WEFT_BIN" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" --format adult "$@"
+}
+
+train --workers 2 --servers 2 --restart 9 --checkpoint ckpt --checkpoint-every 40 --epochs 8 \
+    --save model --peer-timeout 60 >out 2>&1 &
+run=$!
+
+over() { ! kill -0 $run 2>/dev/null; }
+again_or_over() { tap_lines "$2" "^weft run: $1 was killed" out || over; }
+
+# kill_one <role and rank> <how often it was killed then>: when it has begun, and has not ended
+kill_one() {
+    tap_until eval "tap_lines $2 '^weft run: $1: pid' out || over"
+    over || kill -KILL "$(sed -n "s/^weft run: $1: pid //p" out | tail -n 1)" 2>/dev/null
+    tap_until again_or_over "$1" "$2"
+}
+
+kill_one "worker 1" 1
+kill_one "server 0" 1
+kill_one "worker 0" 1
+kill_one "server 0" 2
+tap_run "it ends well" wait $run
+tap_like "as weft run does" "$(cat out)" '^weft run: all 2 workers have finished$'
+if [ "$(grep -c '; restart [1-9] of 9$' out)" -ge 3 ]; then
+    tap_pass "those that were killed were started again"
+else
+    tap_skip "those that were killed were started again" "the job was over before"
+fi
+auc=$(sed -n 's/^\[worker 0\] {"event":"test","epoch":8,.*"test_auc":\([0-9.]*\)}$/\1/p' out | tail -n 1)
+if awk "BEGIN { exit !(${auc:-0} >= 0.9) }"; then
+    tap_pass "the model is tested, and good"
+else
+    tap_fail "the model is tested, and good" "AUC \"$auc\"
+$(cat out)"
+fi
+tap_run "and written down" test -s model
+tap_run "the next one goes on from it" train --workers 2 --servers 1 --restart 1 --resume \
+    --checkpoint ckpt --checkpoint-every 40 --epochs 9
+tap_like "and not at the beginning" "$(cat run.out)" '^\[worker 0\] {"event":"ready".*"epoch":[1-8]}$'
+
+# ---- what does not go together ----
+refused() {
+    tap_run_fails "$1" 2 train --restart 2 $2
+    tap_like "in words" "$(cat run.out)" "$3"
+}
+refused "no checkpoint" "" '--restart needs --checkpoint'
+refused "a report" "--checkpoint other --report r.json" '--report does not go with --restart'
+refused "records" "--checkpoint other --records r.db" '--records does not go with --restart'
+refused "a target" "--checkpoint other --until-auc 0.9" 'until-auc does not go with --restart'
+refused "a durability of its own" "--checkpoint other --durability most" 'must be none or replay'
+tap_run_fails "durability of what?" 2 train --durability none
+tap_done
