@@ -224,6 +224,7 @@ static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
     json_known(object, "buffer", (double)network->buffer_bytes, lab);
     json_known(object, "ecn", network->ecn_bytes, network->ecn_bytes > 0);
     json_known(object, "base_rtt_ms", (double)network->base_rtt_ns / 1e6, network->base_rtt_ns > 0);
+    cJSON_AddBoolToObject(object, "htb_hysteresis", network->hysteresis);
     cJSON_AddStringToObject(object, "kernel", host.release);
     cJSON_AddNumberToObject(object, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));
 }

@@ -121,6 +121,7 @@ bool weft_perf_place_find(const char *lab, const char *hosts, uint32_t participa
         .loss_ppm = info->loss_ppm,
         .ecn_bytes = info->ecn_bytes,
         .hosts = info->hosts,
+        .hysteresis = info->hysteresis,
         .uneven = info->uneven,
     };
     (void)snprintf(place_p->network.topology, sizeof(place_p->network.topology), "%s",

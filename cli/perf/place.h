@@ -18,7 +18,8 @@ struct weft_perf_network {
     uint32_t loss_ppm;
     uint32_t ecn_bytes;
     uint32_t hosts;
-    bool uneven; /* rate_bps is not that of every link */
+    bool hysteresis; /* of the lab's buckets: docs/LAB.md */
+    bool uneven;     /* rate_bps is not that of every link */
     char topology[16];
 };
 

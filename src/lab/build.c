@@ -18,10 +18,25 @@
 enum { HOST_QUEUE_BYTES = 1000 * 1514, FRAME_BYTES = 1514 };
 
 /* What a bucket may send at once. Too small and the kernel's late timers cost rate; too large and it
- * is a second buffer: docs/LAB.md has what was measured. 200 us of the rate, at least two frames. */
-static uint64_t burst_bytes(uint64_t rate_bps)
+ * is a second buffer: docs/LAB.md has what was measured. 200 us of the rate, at least two frames. With
+ * hysteresis a class goes on until it owes a burst, and then waits until it owes nothing: half of it
+ * lets as much pass at once, with a timer for 100 us instead of one for each frame. */
+static uint64_t burst_bytes(uint64_t rate_bps, bool hysteresis)
 {
-    return weft_max_u64(rate_bps / 8 * 200 / 1000000, UINT64_C(2) * FRAME_BYTES);
+    uint64_t bytes = weft_max_u64(rate_bps / 8 * 200 / 1000000, UINT64_C(2) * FRAME_BYTES);
+    return hysteresis ? bytes / 2 : bytes;
+}
+
+bool weft_lab_hysteresis(void)
+{
+    int value = 0;
+    FILE *file = fopen("/sys/module/sch_htb/parameters/htb_hysteresis", "re");
+    if (file == NULL) {
+        return false;
+    }
+    bool on = fscanf(file, "%d", &value) == 1 && value != 0;
+    fclose(file);
+    return on;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -274,9 +289,10 @@ static void put_host(const struct weft_lab_spec *spec, uint32_t host, FILE *out)
 
 /* ---- queues and losses ----------------------------------------------------------------------- */
 
-static void put_class(const char *verb, const char *port, uint64_t rate_bps, FILE *out)
+static void put_class(const struct weft_lab_spec *spec, const char *verb, const char *port,
+                      uint64_t rate_bps, FILE *out)
 {
-    unsigned long long burst = burst_bytes(rate_bps);
+    unsigned long long burst = burst_bytes(rate_bps, spec->hysteresis);
     fprintf(out, "class %s dev %s parent 1: classid 1:1 htb rate %llubit burst %llub cburst %llub "
                  "quantum %d\n",
             verb, port, (unsigned long long)rate_bps, burst, burst, FRAME_BYTES);
@@ -284,11 +300,12 @@ static void put_class(const char *verb, const char *port, uint64_t rate_bps, FIL
 
 /* HTB with one class, not TBF, which sets its timer far more often, and that is dear on virtual
  * machines (docs/LAB.md). The queue is the class's. */
-static void put_bucket(const char *port, uint64_t rate_bps, uint64_t limit_bytes, FILE *out)
+static void put_bucket(const struct weft_lab_spec *spec, const char *port, uint64_t rate_bps,
+                       uint64_t limit_bytes, FILE *out)
 {
     if (rate_bps > 0) {
         fprintf(out, "qdisc add dev %s root handle 1: htb default 1\n", port);
-        put_class("add", port, rate_bps, out);
+        put_class(spec, "add", port, rate_bps, out);
         fprintf(out, "qdisc add dev %s parent 1:1 handle 10: bfifo limit %llub\n", port,
                 (unsigned long long)limit_bytes);
     }
@@ -300,12 +317,12 @@ static void put_leaf_queues(const struct weft_lab_spec *spec, uint32_t leaf, FIL
     for (uint32_t h = 0; h < spec->hosts; h++) {
         if (weft_lab_leaf_of(spec, h) == leaf) {
             weft_lab_host_name(h, port);
-            put_bucket(port, spec->links[h].down_bps, spec->buffer_bytes, out);
+            put_bucket(spec, port, spec->links[h].down_bps, spec->buffer_bytes, out);
         }
     }
     for (uint32_t r = spec->leaves; r < weft_lab_routers(spec); r++) {
         weft_lab_router_name(spec, r, port);
-        put_bucket(port, spec->core_bps, spec->buffer_bytes, out);
+        put_bucket(spec, port, spec->core_bps, spec->buffer_bytes, out);
     }
 }
 
@@ -314,7 +331,7 @@ static void put_spine_queues(const struct weft_lab_spec *spec, FILE *out)
     char port[WEFT_LAB_NODE_BYTES];
     for (uint32_t leaf = 0; leaf < spec->leaves; leaf++) {
         weft_lab_router_name(spec, leaf, port);
-        put_bucket(port, spec->core_bps, spec->buffer_bytes, out);
+        put_bucket(spec, port, spec->core_bps, spec->buffer_bytes, out);
     }
 }
 
@@ -446,7 +463,7 @@ static weft_status build_host(const struct weft_lab_spec *spec, uint32_t host,
         status = batch_run(&ip, ip_batch, error);
     }
     if (status == WEFT_OK && (status = batch_open(&tc, error)) == WEFT_OK) {
-        put_bucket("eth0", spec->links[host].up_bps, HOST_QUEUE_BYTES, tc.file);
+        put_bucket(spec, "eth0", spec->links[host].up_bps, HOST_QUEUE_BYTES, tc.file);
         status = batch_run(&tc, tc_batch, error);
     }
     if (status == WEFT_OK && spec->burst_ppm > 0) {
@@ -467,13 +484,13 @@ weft_status weft_lab_build(const struct weft_lab_spec *spec, struct weft_lab_err
     return status;
 }
 
-static weft_status change(const char *node, const char *port, uint64_t rate_bps,
-                          struct weft_lab_error *error)
+static weft_status change(const struct weft_lab_spec *spec, const char *node, const char *port,
+                          uint64_t rate_bps, struct weft_lab_error *error)
 {
     struct batch batch;
     weft_status status = weft_lab_go(node, error);
     if (status == WEFT_OK && (status = batch_open(&batch, error)) == WEFT_OK) {
-        put_class("change", port, rate_bps, batch.file);
+        put_class(spec, "change", port, rate_bps, batch.file);
         status = batch_run(&batch, tc_batch, error);
     }
     return status;
@@ -486,6 +503,6 @@ weft_status weft_lab_reshape(const struct weft_lab_spec *spec, uint32_t host,
     char leaf[WEFT_LAB_NODE_BYTES];
     weft_lab_host_name(host, node);
     weft_lab_router_name(spec, weft_lab_leaf_of(spec, host), leaf);
-    weft_status status = change(node, "eth0", link->up_bps, error);
-    return status == WEFT_OK ? change(leaf, node, link->down_bps, error) : status;
+    weft_status status = change(spec, node, "eth0", link->up_bps, error);
+    return status == WEFT_OK ? change(spec, leaf, node, link->down_bps, error) : status;
 }

@@ -24,6 +24,11 @@
 [[nodiscard]] weft_status weft_lab_build(const struct weft_lab_spec *spec,
                                          struct weft_lab_error *error);
 
+/* Whether the buckets of this machine (HTB, of the whole kernel) have hysteresis: a timer for a burst
+ * and not for each frame (docs/LAB.md). For spec->hysteresis, before the network is made; what a bucket
+ * made without passes at once doubles when it is turned on. */
+bool weft_lab_hysteresis(void);
+
 /* Move the calling process into the network of a node ("h3", "leaf0"): holder only. */
 [[nodiscard]] weft_status weft_lab_go(const char *node, struct weft_lab_error *error);
 

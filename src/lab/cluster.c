@@ -66,6 +66,8 @@ weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p,
             .loss_ppm = (uint32_t)weft_lab_fact_u64(facts, "loss_ppm"),
             .ecn_bytes = (uint32_t)weft_lab_fact_u64(facts, "ecn_bytes"),
             .base_rtt_ns = weft_lab_fact_u64(facts, "base_rtt_ns"),
+            .hysteresis =
+                cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(facts, "htb_hysteresis")),
         };
         info_p->uneven =
             cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(facts, "links_that_differ")) > 0 ||

@@ -29,6 +29,7 @@ struct weft_lab_info {
     uint32_t ecn_bytes;    /* a port marks at that queue length; 0 = no marks */
     uint64_t base_rtt_ns;  /* as measured when it came up, small packet host to host; 0 = unknown */
     char topology[16];     /* "star", "spine-leaf" */
+    bool hysteresis;       /* a timer for a burst and not for each frame (docs/LAB.md) */
     bool uneven;           /* some link has another rate than rate_bps, or will have */
 };
 

@@ -29,6 +29,7 @@
 struct report {
     weft_status status;
     uint64_t base_rtt_ns;
+    bool hysteresis;
     struct weft_lab_error error;
 };
 
@@ -230,8 +231,9 @@ static void detach(int log_fd, int dialogue)
     if (read(fd, &go, 1) != 1) { /* the caller ended, or did not get the name */
         _exit(1);
     }
-    struct report report = {.status = WEFT_OK};
+    struct report report = {.status = WEFT_OK, .hysteresis = weft_lab_hysteresis()};
     spec = *start->spec;
+    spec.hysteresis = report.hysteresis;
     int log_fd = start->tied ? -1 : open_log(spec.name);
     report.status = make_lab(&spec, &report.base_rtt_ns, &report.error);
     pid_t background = 0;
@@ -309,6 +311,7 @@ static weft_status await_report(int fd, int stop_fd, struct report *report,
 static weft_status publish(cJSON *facts, const struct report *report, struct weft_lab_error *error)
 {
     cJSON_AddNumberToObject(facts, "base_rtt_ns", (double)report->base_rtt_ns);
+    cJSON_AddBoolToObject(facts, "htb_hysteresis", report->hysteresis);
     cJSON_ReplaceItemInObjectCaseSensitive(facts, "state", cJSON_CreateString("up"));
     return weft_lab_registry_write(facts, error);
 }

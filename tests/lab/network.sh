@@ -53,6 +53,19 @@ rate_once() {
     within "$mbit" "$(awk "BEGIN { print $3 * 0.95 }")" "$(awk "BEGIN { print $3 * 1.03 }")"
 }
 
+# ---- what is the machine's -----------------------------------------------------------------------
+bucket() { # what the one towards h1 passes at once, in bytes
+    "$weft" lab exec "$lab" switch -- tc class show dev h1 | sed -n 's/.* burst \([0-9]*\)b .*/\1/p'
+}
+up --hosts 2 --rate 400mbit
+if [ "$(cat /sys/module/sch_htb/parameters/htb_hysteresis 2>/dev/null || echo 0)" = 0 ]; then
+    tap_is "this machine's HTB has no hysteresis" "$(lab_fact "$lab" htb_hysteresis)" false
+    between "a bucket passes 200 us at once" "$(bucket)" 9900 10100
+else
+    tap_is "this machine's HTB has hysteresis" "$(lab_fact "$lab" htb_hysteresis)" true
+    between "a bucket passes 100 us at once, and may owe as much" "$(bucket)" 4900 5100
+fi
+
 # ---- rates -------------------------------------------------------------------------------------
 up --hosts 3 --rate 100mbit --uplink 1=30mbit --downlink 2=20mbit --buffer 64kb
 rate "h0 to h1" 0 1 100 2000
