@@ -75,6 +75,7 @@ static struct weft_driver_config driver_config(const struct weft_load_worker *wo
     config.udp.ep.peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S;
     config.udp.ep.keepalive_ns = WEFT_NEVER;
     config.udp.ep.idle_timeout_ns = WEFT_NEVER;
+    config.udp.ep.confirm_later = 1; /* its thread turns it whenever something comes */
     return config;
 }
 

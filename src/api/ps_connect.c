@@ -198,6 +198,7 @@ static void driver_config(const struct weft_ps *ps, const struct weft_ps_config 
     udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     udp->lockstep = WEFT_UDP_LOCKSTEP;
     udp->hold_ns = config->thread ? 0 : WEFT_UDP_HOLD_NS;
+    udp->ep.confirm_later = config->thread ? 1 : 0; /* nobody turns the other between two calls */
     udp->ep.name = weft_rpc_name(WEFT_ROLE_WORKER, ps->worker);
     udp->ep.peers_max = ps->shards + PEERS_SPARE;
     udp->ep.expects_max = weft_ps_client_expects_max(client);

@@ -49,6 +49,7 @@ enum {
 
 static const uint64_t granularity_ns = 100 * WEFT_NS_PER_US;
 static const uint64_t max_ack_delay_ns = 100 * WEFT_NS_PER_US;
+static const uint64_t later_ns = 500 * WEFT_NS_PER_MS; /* of a confirmation that may come late */
 static const uint64_t initial_rtt_ns = WEFT_NS_PER_MS;
 static const uint64_t pto_ns_max = WEFT_NS_PER_S;
 static const uint64_t retell_ns = 50 * WEFT_NS_PER_US; /* beyond two round trips: credit.c */
@@ -81,6 +82,7 @@ enum tx_packet_kind {
     TX_PACKET_FINISH = 8, /* holds at least one FINISH */
     TX_PACKET_CRITICAL = 16, /* holds CRITICAL of msg: parts (chunk >> 16) on, chunk & 0xffff */
     TX_PACKET_MTU = 32,      /* asks whether `chunk` bytes pass; not in in_flight_bytes */
+    TX_PACKET_ANSWER = 64,   /* a whole message beside DONE: may be acknowledged late */
 };
 
 /* One packet sent; slot = packet number mod tx_window_max. */
@@ -281,6 +283,7 @@ struct peer {
     uint64_t round_end_pn;
     uint32_t ce_seen;
     bool idle;                     /* it said IDLE */
+    bool later;                    /* it said LATER: it confirms answers late */
     bool ecn_capable;              /* marks of this path count; path.c */
     struct weft_cc cc;
     struct path path;
@@ -290,6 +293,7 @@ struct peer {
     uint64_t tx_next_seq;
     uint64_t tx_open_from;
     uint64_t tx_active;            /* bit = seq mod WEFT_MSGS_MAX */
+    uint64_t tx_answers;           /* of these, bit = may be confirmed late */
     uint64_t tx_finish;            /* FINISH to send */
     uint64_t tx_critical;          /* bit = CRITICAL to send */
     uint64_t tx_deadline_ns;       /* least deadline of active messages */
@@ -300,6 +304,7 @@ struct peer {
     uint64_t rx_open_from;         /* the peer's */
     uint64_t rx_live;              /* bit = state OPEN */
     uint64_t rx_need_done;         /* bit = DONE to send */
+    uint64_t rx_later;             /* of these, bit = but that may wait */
     uint64_t rx_closed;            /* bit = state CLOSED */
     uint64_t rx_window[RX_WINDOW_BLOCKS]; /* packet numbers received, by block mod 64 */
     uint64_t pn_largest;           /* received */
@@ -524,6 +529,8 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
                         uint64_t at_ns, uint64_t now_ns);
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes);
+/* The peer asks again for what was answered: was the answer lost? */
+void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns);
 void weft_core_loss_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p);
 void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns);

@@ -98,6 +98,11 @@ static bool packet_in_flight(const struct weft_ep *ep, struct peer *p, uint64_t 
     return pn < p->pn_next && ((*bits_word(ep, p->in_flight_bits, pn) >> (pn % 64)) & 1) != 0;
 }
 
+static bool answer_at(const struct weft_ep *ep, const struct peer *p, uint64_t pn)
+{
+    return (packet_at(ep, p, pn)->kind & TX_PACKET_ANSWER) != 0;
+}
+
 static void packet_resolve(struct peer *p, const struct tx_packet *packet)
 {
     p->in_flight_bytes -= packet->bytes;
@@ -347,6 +352,7 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, const struct weft_wi
     p->echo_clock = ack->clock;
     p->echo_ns = at_ns;
     p->idle = (ack->flags & WEFT_ACK_IDLE) != 0;
+    p->later = (ack->flags & WEFT_ACK_LATER) != 0;
     for (unsigned i = 0; i < ack->note_count; i++) {
         struct tx_msg *m = weft_core_tx_find(p, ack->notes[i].msg);
         if (m != NULL && ack->notes[i].received <= m->pass_next) {
@@ -372,7 +378,8 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
     uint64_t largest_sent_ns = packet_at(ep, p, ack->largest)->sent_ns;
     struct weft_cc_sample sample = {.in_flight_bytes = p->in_flight_bytes};
     uint64_t oldest_sent_ns = packet_at(ep, p, p->pn_oldest)->sent_ns;
-    bool oldest_waits = packet_in_flight(ep, p, p->pn_oldest);
+    bool oldest_waits =
+        packet_in_flight(ep, p, p->pn_oldest) && !answer_at(ep, p, p->pn_oldest);
     ack_words(ep, p, ack, &sample);
     if (oldest_waits && !packet_in_flight(ep, p, p->pn_oldest)) {
         answer_note(p, oldest_sent_ns, at_ns);
@@ -380,7 +387,9 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
     weft_core_ecn_check(ep, p, ack);
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
     bool this_way = ack->largest >= p->path.first_pn;
-    if (sampled && this_way && at_ns >= largest_sent_ns) {
+    /* What may be acknowledged late says nothing of the way; its next message's echo does. */
+    bool late = answer_at(ep, p, ack->largest) && (uint64_t)ack->delay << 6 > max_ack_delay_ns;
+    if (sampled && this_way && !late && at_ns >= largest_sent_ns) {
         weft_core_rtt_sample(p, at_ns - largest_sent_ns, (uint64_t)ack->delay << 6);
         trace_rtt(ep, p);
     }
@@ -422,10 +431,19 @@ static uint64_t pto_interval(const struct peer *p)
     }
     /* The first two at one interval, then doubling. */
     uint32_t doublings = p->pto_count > 1 ? p->pto_count - 1 : 0;
-    if (doublings >= 20) {
-        return pto_ns_max;
+    uint64_t wait_ns = doublings >= 20 ? pto_ns_max
+                                       : weft_min_u64(base_ns << doublings, pto_ns_max);
+    bool all_later = p->tx_active != 0 && (p->tx_active & ~p->tx_answers) == 0;
+    return all_later ? later_ns + wait_ns : wait_ns;
+}
+
+/* When it asks a round trip after the answer went out, it has not got it. */
+void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns)
+{
+    if (p->tx_answers != 0 && p->probes == 0 && at_ns >= p->pto_base_ns + p->srtt_ns) {
+        p->probes = 1;
+        ep->counters.probes++;
     }
-    return weft_min_u64(base_ns << doublings, pto_ns_max);
 }
 
 void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)

@@ -44,11 +44,10 @@ static void pn_commit(struct peer *p, uint64_t pn, uint64_t at_ns)
     p->ack_low = weft_min_u64(p->ack_low, block);
 }
 
-static void ack_owe(struct peer *p, uint64_t now_ns)
+static void ack_owe(struct peer *p, uint64_t delay_ns, uint64_t now_ns)
 {
-    if (p->ack_pending++ == 0) {
-        p->ack_ns = now_ns + max_ack_delay_ns;
-    }
+    p->ack_pending++;
+    p->ack_ns = weft_min_u64(p->ack_ns, now_ns + delay_ns);
     if (p->ack_pending >= ACK_EVERY) {
         p->ack_now = true;
     }
@@ -94,7 +93,8 @@ void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     ack->ce = p->ce_received;
     ack->credit = weft_core_credit_told(ep, p);
     ack->open_from = (uint32_t)p->tx_open_from;
-    ack->flags = p->announce_idle > 0 ? WEFT_ACK_IDLE : 0;
+    ack->flags = (p->announce_idle > 0 ? WEFT_ACK_IDLE : 0) |
+                 (ep->config.confirm_later != 0 ? WEFT_ACK_LATER : 0);
     if (room >= WEFT_ACK_BYTES + NOTES_MAX * sizeof(struct weft_wire_note)) {
         ack->note_count = (uint8_t)ack_notes(p, ack);
     }
@@ -115,6 +115,7 @@ static void rx_free(struct peer *p, struct rx_msg *m)
     p->rx_live &= ~bit;
     p->rx_closed &= ~bit;
     p->rx_need_done &= ~bit;
+    p->rx_later &= ~bit;
 }
 
 /* The peer has confirmed all its messages below open_from. A claim about one that is still open
@@ -140,8 +141,10 @@ void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_fr
 
 static void rx_need_done(struct peer *p, struct rx_msg *m)
 {
+    uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
     m->done_word = 0;
-    p->rx_need_done |= UINT64_C(1) << (m->seq & MSG_MASK);
+    p->rx_need_done |= bit;
+    p->rx_later &= ~bit;
 }
 
 static void rx_event_fill(const struct weft_ep *ep, const struct peer *p, const struct rx_msg *m,
@@ -367,6 +370,7 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
     if (m->state == RX_CLOSED) {
         ep->counters.late_chunks++;
         rx_need_done(p, m);
+        weft_core_answer_again(ep, p, at_ns);
         /* An acknowledgement means "received"; of this one only when it is in the mask. */
         return d->chunk < m->chunks && weft_bits_test(m->received, d->chunk);
     }
@@ -457,14 +461,16 @@ static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id)
     return alive && p->connection_id == connection_id ? p : NULL;
 }
 
-/* False: a frame could not be taken in yet, and must come again. */
+/* False: a frame could not be taken in yet, and must come again. *frames_p: their types, as bits. */
 static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
-                        uint64_t at_ns, uint64_t now_ns)
+                        uint64_t at_ns, uint64_t now_ns, uint32_t *frames_p)
 {
     bool taken = true;
+    *frames_p = 0;
     struct weft_reader r = weft_reader_make(packet->control, packet->control_bytes);
     struct weft_wire_frame f;
     while (peer_connected(p) && weft_wire_frame_decode(&r, &f)) {
+        *frames_p |= UINT32_C(1) << f.type;
         switch (f.type) {
         case WEFT_FRAME_ACK:
             weft_core_ack_recv(ep, p, &f.ack, at_ns, now_ns);
@@ -608,6 +614,26 @@ static bool chunk_decode(struct weft_ep *ep, const struct peer *p,
     return status == WEFT_OK;
 }
 
+/* What there was before a packet acted. */
+struct before {
+    bool ack_now;
+    uint64_t tx_active;
+    uint64_t rx_closed;
+};
+
+/* Was the packet an answer, whole, with the DONE of what it answers? Its sender waits with its
+ * questions, and if it was lost our own for the DONE brings it again: so it may be confirmed with
+ * what we say next. Who talks seldom would spend a packet on it, and the other end two: it wakes for
+ * this one and acknowledges it. Who talks often has it confirmed no later than before. */
+static bool is_answer(const struct weft_ep *ep, const struct peer *p, uint32_t frames,
+                      const struct before *before)
+{
+    const uint32_t plain = UINT32_C(1) << WEFT_FRAME_ACK | UINT32_C(1) << WEFT_FRAME_DONE;
+    uint64_t closed = p->rx_closed & ~before->rx_closed;
+    return ep->config.confirm_later != 0 && (frames & ~plain) == 0 &&
+           (before->tx_active & ~p->tx_active) != 0 && closed != 0 && p->rx_live == 0;
+}
+
 void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
                            uint8_t *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
 {
@@ -668,9 +694,12 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
           has ? data.chunk : 0, count);
     packet_note(ep, p, ecn, &packet, count, at_ns, now_ns);
     weft_core_peer_ready(ep, p);
+    const struct before before = {
+        .ack_now = p->ack_now, .tx_active = p->tx_active, .rx_closed = p->rx_closed};
     bool acknowledge = true;
+    uint32_t frames = 0;
     if (packet.control != NULL) {
-        acknowledge = control_act(ep, p, &packet, at_ns, now_ns);
+        acknowledge = control_act(ep, p, &packet, at_ns, now_ns, &frames);
         if (!peer_connected(p)) {
             return;
         }
@@ -680,10 +709,15 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         bool pass_end = (packet.flags & WEFT_FLAG_PASS_END) != 0;
         acknowledge &= rx_data(ep, p, &data, pass_end, at_ns, now_ns);
     }
+    bool later = is_answer(ep, p, frames, &before);
+    if (later) {
+        p->rx_later |= p->rx_closed & ~before.rx_closed;
+        p->ack_now = before.ack_now;
+    }
     if (acknowledge) {
         pn_commit(p, packet.number, at_ns);
         if (eliciting) {
-            ack_owe(p, now_ns);
+            ack_owe(p, later ? later_ns : max_ack_delay_ns, now_ns);
         }
     }
     if (p->rx_live != 0) {

@@ -211,6 +211,7 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     uint32_t first_iov = tx->iov_count;
     uint32_t head_bytes = data_head_bytes(m);
     struct weft_writer body = weft_writer_make(head + WEFT_HEADER_BYTES, head_bytes);
+    p->tx_answers &= ~(UINT64_C(1) << (m->seq & MSG_MASK));
     uint8_t flags = data_write(ep, p, m, chunk, again, bytes, now_ns, &body);
     struct weft_writer w = weft_writer_make(head, WEFT_HEADER_BYTES);
     struct weft_wire_packet packet = header_make(p, flags);
@@ -270,9 +271,22 @@ static bool ring_has_room(const struct weft_ep *ep, const struct peer *p)
     return p->pn_next - p->pn_oldest < ep->config.tx_window_max - RING_RESERVE;
 }
 
-static bool done_due(const struct weft_ep *ep, const struct peer *p)
+static bool done_open(const struct weft_ep *ep, const struct peer *p)
 {
     return p->rx_need_done != 0 && ring_has_room(ep, p);
+}
+
+static bool done_due(const struct weft_ep *ep, const struct peer *p)
+{
+    return (p->rx_need_done & ~p->rx_later) != 0 && ring_has_room(ep, p);
+}
+
+/* A confirmation that may wait goes along with a message. */
+static bool done_rides(const struct weft_ep *ep, struct peer *p)
+{
+    uint32_t chunk;
+    bool again;
+    return p->rx_later != 0 && ring_has_room(ep, p) && weft_core_tx_peek(p, &chunk, &again) != NULL;
 }
 
 static bool control_due(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
@@ -356,6 +370,7 @@ static uint8_t frames_done(struct weft_ep *ep, struct peer *p, struct weft_write
         }
         p->rx[slot].done_word = 0;
         p->rx_need_done &= ~(UINT64_C(1) << slot);
+        p->rx_later &= ~(UINT64_C(1) << slot);
     }
     return kind;
 }
@@ -384,7 +399,7 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         p->tx_finish &= p->tx_finish - 1;
         kind |= TX_PACKET_FINISH;
     }
-    return done_due(ep, p) ? kind | frames_done(ep, p, w) : kind;
+    return done_open(ep, p) ? kind | frames_done(ep, p, w) : kind;
 }
 
 /* A small chunk fits behind the frames: a reply then takes its acknowledgements along. */
@@ -423,7 +438,10 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
         struct weft_writer w = weft_writer_make(frames.at, head_bytes);
         flags |= data_write(ep, p, m, chunk, again, (uint32_t)used + payload, now_ns, &w);
         used += head_bytes;
-        kind |= TX_PACKET_DATA;
+        bool answer = p->later && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0;
+        uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
+        p->tx_answers = answer ? p->tx_answers | bit : p->tx_answers & ~bit;
+        kind |= answer ? TX_PACKET_DATA | TX_PACKET_ANSWER : TX_PACKET_DATA;
     }
     struct weft_writer head = weft_writer_make(tx->scratch, CONTROL_OFFSET);
     struct weft_wire_packet packet = header_make(p, flags);
@@ -500,7 +518,7 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     if (m != NULL) {
         p->tx_finish |= UINT64_C(1) << (m->seq & MSG_MASK);
     } else {
-        p->need_ping = !done_due(ep, p);
+        p->need_ping = !done_open(ep, p);
     }
     return control_build(ep, p, now_ns, tx);
 }
@@ -571,7 +589,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
         return p->hello_ns <= now_ns ? weft_core_hello_build(ep, p, now_ns, tx) : 0;
     }
     if (p->state == PEER_CLOSING) {
-        if (p->need_close && p->path.close_sends == 0 && done_due(ep, p)) {
+        if (p->need_close && p->path.close_sends == 0 && done_open(ep, p)) {
             return control_build(ep, p, now_ns, tx);
         }
         return p->need_close ? close_build(ep, p, now_ns, tx) : 0;
@@ -599,7 +617,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     if (p->tx_critical != 0 && ring_has_room(ep, p)) {
         return critical_build(ep, p, now_ns, tx);
     }
-    if (control_due(ep, p, now_ns)) {
+    if (control_due(ep, p, now_ns) || done_rides(ep, p)) {
         return control_build(ep, p, now_ns, tx);
     }
     if (ring_has_room(ep, p) && weft_core_path_build(ep, p, now_ns, tx) > 0) {

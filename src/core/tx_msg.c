@@ -351,6 +351,7 @@ static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
     m->unpolled = true;
     p->events_unpolled++;
     p->tx_active &= ~bit;
+    p->tx_answers &= ~bit;
     p->tx_finish &= ~bit;
     p->tx_critical &= ~bit;
     while (p->tx_open_from < p->tx_next_seq && !p->tx[p->tx_open_from & MSG_MASK].active) {

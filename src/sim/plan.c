@@ -75,6 +75,7 @@ static void draw_endpoint(struct weft_prng *prng, struct weft_ep_config *ep)
 {
     ep->seed = weft_prng_u64(prng);
     ep->incarnation = weft_prng_u64(prng);
+    ep->confirm_later = ep->seed >> 63; /* no draw of its own: seeds keep what else they draw */
     ep->accept = 1;
     ep->tx_window_max = (uint32_t)PICK(prng, 256, 1024, 4096);
     ep->rx_window = (uint32_t)PICK(prng, 16, 64, 256, 1024);

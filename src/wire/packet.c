@@ -101,7 +101,7 @@ static bool ack_decode(struct weft_reader *r, struct weft_wire_ack *a)
     a->credit = weft_read_u32(r);
     a->open_from = weft_read_u32(r);
     if (r->bad || a->word_count > WEFT_ACK_WORDS_MAX || a->note_count > WEFT_ACK_NOTES_MAX ||
-        (a->flags & ~WEFT_ACK_IDLE) != 0) {
+        (a->flags & ~(WEFT_ACK_IDLE | WEFT_ACK_LATER)) != 0) {
         return false;
     }
     for (unsigned i = 0; i < a->word_count; i++) {

@@ -24,6 +24,8 @@ struct net_datagram {
     uint8_t *data;
 };
 
+struct net;
+
 struct net_end {
     struct weft_ep *ep;
     struct weft_toy_crypto *toy;
@@ -36,6 +38,8 @@ struct net_end {
     weft_peer peer;            /* of the last PEER_UP */
     enum weft_msg_down why;    /* of the last PEER_DOWN */
     enum weft_msg_outcome outcome; /* of the last SENT */
+    /* To each RECEIVED; NULL = none. */
+    void (*answer)(struct net *net, uint32_t end, weft_peer peer);
 };
 
 struct net {
@@ -116,8 +120,9 @@ static inline void net_free(struct net *net)
     free(net);
 }
 
-static inline void net_drain(struct net_end *e)
+static inline void net_drain(struct net *net, uint32_t end)
 {
+    struct net_end *e = &net->end[end];
     struct weft_msg_event ev;
     while (e->msgr.ops->poll(e->msgr.self, &ev)) {
         switch (ev.type) {
@@ -131,6 +136,9 @@ static inline void net_drain(struct net_end *e)
             break;
         case WEFT_EVENT_RECEIVED:
             e->received++;
+            if (e->answer != NULL) {
+                e->answer(net, end, ev.peer);
+            }
             break;
         case WEFT_EVENT_SENT:
             e->sent++;
@@ -204,7 +212,7 @@ static inline void net_deliver(struct net *net, struct net_end *to, const struct
     uint8_t *copy = malloc(bytes > 0 ? bytes : 1);
     memcpy(copy, data, bytes);
     weft_ep_recv(to->ep, from, WEFT_ECN_ECT0, copy, bytes, net->now_ns, net->now_ns);
-    net_drain(to);
+    net_drain(net, (uint32_t)(to - net->end));
     free(copy);
 }
 
@@ -234,7 +242,7 @@ static inline bool net_step(struct net *net, uint64_t until_ns)
     for (uint32_t i = 0; i < ENDS_MAX; i++) {
         if (net->end[i].ep != NULL) {
             weft_ep_on_deadline(net->end[i].ep, net->now_ns);
-            net_drain(&net->end[i]);
+            net_drain(net, i);
         }
     }
     return true;
