@@ -1,22 +1,32 @@
 #include "obs/http.h"
 
+#include "obs/http_library.h"
+
 #include <errno.h>
-#include <microhttpd.h>
 #include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { CONNECTIONS_MAX = 16, IDLE_S = 10, REQUEST_BYTES = 16384 };
 
 struct weft_http {
+    const struct weft_microhttpd *mhd;
     struct MHD_Daemon *daemon;
+    int listener;           /* the daemon's */
+    bool is_copy;           /* of a forked process: the thread is not there */
+    struct weft_http *next; /* of all that run */
     weft_http_handler *handler;
     void *arg;
 };
 
 struct weft_http_request {
+    const struct weft_microhttpd *mhd;
     struct MHD_Connection *connection;
     const char *path;
 };
@@ -28,40 +38,42 @@ const char *weft_http_path(const struct weft_http_request *request)
 
 const char *weft_http_query(const struct weft_http_request *request, const char *name)
 {
-    return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+    return request->mhd->lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
 /* ---- one request ----------------------------------------------------------------------------- */
 
-static enum MHD_Result send_reply(struct MHD_Connection *connection,
+static enum MHD_Result send_reply(const struct weft_microhttpd *mhd,
+                                  struct MHD_Connection *connection,
                                   const struct weft_http_reply *reply)
 {
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(reply->bytes, reply->body, MHD_RESPMEM_MUST_FREE);
+        mhd->create_response_from_buffer(reply->bytes, reply->body, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {
         free(reply->body);
         return MHD_NO;
     }
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply->type);
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    enum MHD_Result result = MHD_queue_response(connection, reply->code, response);
-    MHD_destroy_response(response);
+    (void)mhd->add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply->type);
+    (void)mhd->add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    enum MHD_Result result = mhd->queue_response(connection, reply->code, response);
+    mhd->destroy_response(response);
     return result;
 }
 
-static enum MHD_Result send_words(struct MHD_Connection *connection, unsigned code,
+static enum MHD_Result send_words(const struct weft_microhttpd *mhd,
+                                  struct MHD_Connection *connection, unsigned code,
                                   const char *words)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
+    struct MHD_Response *response = mhd->create_response_from_buffer(
         strlen(words), (void *)(uintptr_t)words, MHD_RESPMEM_PERSISTENT);
     if (response == NULL) {
         return MHD_NO;
     }
     if (code == MHD_HTTP_METHOD_NOT_ALLOWED) {
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+        (void)mhd->add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     }
-    enum MHD_Result result = MHD_queue_response(connection, code, response);
-    MHD_destroy_response(response);
+    enum MHD_Result result = mhd->queue_response(connection, code, response);
+    mhd->destroy_response(response);
     return result;
 }
 
@@ -74,7 +86,8 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
     (void)version;
     (void)upload;
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
-        return send_words(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD only\n");
+        return send_words(http->mhd, connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+                          "GET and HEAD only\n");
     }
     /* The first call is for the head alone; a body of a GET is read and forgotten. */
     if (*state == NULL) {
@@ -85,12 +98,67 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
         *upload_bytes = 0;
         return MHD_YES;
     }
-    const struct weft_http_request request = {.connection = connection, .path = url};
+    const struct weft_http_request request = {
+        .mhd = http->mhd, .connection = connection, .path = url};
     struct weft_http_reply reply = {.code = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
     http->handler(http->arg, &request, &reply);
-    return reply.body == NULL
-               ? send_words(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory\n")
-               : send_reply(connection, &reply);
+    return reply.body == NULL ? send_words(http->mhd, connection, MHD_HTTP_INTERNAL_SERVER_ERROR,
+                                           "out of memory\n")
+                              : send_reply(http->mhd, connection, &reply);
+}
+
+/* ---- forks ----------------------------------------------------------------------------------- */
+
+/* A forked process has the socket, and not the thread that answers there. It closes it, or whoever
+ * comes after its parent would find the port taken, and who asks would wait for ever. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct weft_http *all;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void)
+{
+    for (; all != NULL; all = all->next) {
+        (void)close(all->listener);
+        all->is_copy = true;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+static void enlist(struct weft_http *http)
+{
+    (void)pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
+    http->next = all;
+    all = http;
+    pthread_mutex_unlock(&lock);
+}
+
+static void strike_off(const struct weft_http *http)
+{
+    pthread_mutex_lock(&lock);
+    struct weft_http **at = &all;
+    while (*at != NULL && *at != http) {
+        at = &(*at)->next;
+    }
+    if (*at != NULL) {
+        *at = http->next;
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -115,27 +183,46 @@ static weft_status find_address(const struct weft_http_config *config, struct ad
     return WEFT_OK;
 }
 
+/* Its thread takes no signals: they are the program's. */
 static struct MHD_Daemon *start_daemon(struct weft_http *http, const struct addrinfo *info)
 {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC | MHD_USE_POLL;
     flags |= info->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0;
-    return MHD_start_daemon(flags, 0, NULL, NULL, answer, http, MHD_OPTION_SOCK_ADDR, info->ai_addr,
-                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
-                            MHD_OPTION_END);
+    sigset_t every, before;
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    struct MHD_Daemon *daemon = http->mhd->start_daemon(
+        flags, 0, NULL, NULL, answer, http, MHD_OPTION_SOCK_ADDR, info->ai_addr,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
+        MHD_OPTION_END);
+    int why = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = why;
+    return daemon;
+}
+
+static weft_status cannot_listen(const struct weft_http_config *config, const char *why,
+                                 char error_p[WEFT_HTTP_ERROR_BYTES])
+{
+    snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "cannot listen at %.60s port %u: %.90s", config->host,
+             config->port, why);
+    return WEFT_IO;
 }
 
 weft_status weft_http_start(const struct weft_http_config *config, struct weft_http **http_p,
                             char error_p[WEFT_HTTP_ERROR_BYTES])
 {
     struct addrinfo *info;
+    const char *missing;
     weft_status status = find_address(config, &info, error_p);
     if (status != WEFT_OK) {
         return status;
     }
-    struct weft_http *http = calloc(1, sizeof(*http));
+    const struct weft_microhttpd *mhd = weft_microhttpd_load(&missing);
+    struct weft_http *http = mhd != NULL ? calloc(1, sizeof(*http)) : NULL;
     if (http != NULL) {
+        http->mhd = mhd;
         http->handler = config->handler;
         http->arg = config->arg;
         errno = 0;
@@ -144,25 +231,31 @@ weft_status weft_http_start(const struct weft_http_config *config, struct weft_h
     int why = errno;
     freeaddrinfo(info);
     if (http == NULL || http->daemon == NULL) {
-        snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "cannot listen at %.100s port %u: %s",
-                 config->host, config->port, strerror(why != 0 ? why : ENOMEM));
         free(http);
-        return WEFT_IO;
+        return cannot_listen(config, mhd == NULL ? missing : strerror(why != 0 ? why : ENOMEM),
+                             error_p);
     }
+    http->listener = mhd->get_daemon_info(http->daemon, MHD_DAEMON_INFO_LISTEN_FD)->listen_fd;
+    enlist(http);
     *http_p = http;
     return WEFT_OK;
 }
 
 void weft_http_stop(struct weft_http *http)
 {
-    if (http != NULL) {
-        MHD_stop_daemon(http->daemon);
-        free(http);
+    if (http == NULL) {
+        return;
     }
+    if (!http->is_copy) { /* in a forked process nothing can be stopped: what is there stays */
+        strike_off(http);
+        http->mhd->stop_daemon(http->daemon);
+    }
+    free(http);
 }
 
 uint16_t weft_http_port(const struct weft_http *http)
 {
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    const union MHD_DaemonInfo *info =
+        http->mhd->get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
     return info != NULL ? info->port : 0;
 }

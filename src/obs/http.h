@@ -4,6 +4,8 @@
  * There is no authentication and no encryption: it binds loopback unless told otherwise, answers
  * reads alone, and changes nothing. At most 16 connections, each 10 s idle, 16 KiB of request.
  *
+ * In a process that is forked it is gone, without a trace in that one: the port is the parent's.
+ *
  * Source: docs/METRICS.md.
  */
 #ifndef WEFT_OBS_HTTP_H
@@ -38,11 +40,13 @@ struct weft_http_config {
 };
 
 /* Owns:    gives *http_p, to be ended with weft_http_stop.
- * Errors:  WEFT_INVALID  host is no address.  WEFT_IO  the port cannot be had.  error_p says it. */
+ * Errors:  WEFT_INVALID  host is no address.  WEFT_IO  the port cannot be had, or libmicrohttpd, which
+ *          is loaded here, is not installed.  error_p says it.
+ * Thread:  any. The server's own takes no signals. */
 weft_status weft_http_start(const struct weft_http_config *config, struct weft_http **http_p,
                             char error_p[WEFT_HTTP_ERROR_BYTES]);
 
-/* Waits for the handler to return. NULL is fine. */
+/* Waits for the handler to return. NULL is fine, and so is a copy in a forked process. */
 void weft_http_stop(struct weft_http *http);
 
 /* The port bound, host byte order. */

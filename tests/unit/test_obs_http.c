@@ -11,10 +11,12 @@
 
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Never what is tested. */
@@ -110,6 +112,96 @@ static void test_port_taken(void **state)
     weft_http_stop(NULL);
 }
 
+/* ---- many, slow ones, and forks -------------------------------------------------------------- */
+
+static int connect_to(uint16_t port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0) {
+        return fd;
+    }
+    (void)close(fd);
+    return -1;
+}
+
+static void say(int fd, const char *words)
+{
+    assert_int_equal(send(fd, words, strlen(words), MSG_NOSIGNAL), strlen(words));
+}
+
+/* Somebody who says half of a request, and one who never reads, keep nobody from an answer. */
+static void test_slow_clients(void **state)
+{
+    (void)state;
+    struct weft_http *http = start("127.0.0.1");
+    int half = connect_to(weft_http_port(http)), deaf = connect_to(weft_http_port(http));
+    say(half, "GET /metrics HTTP/1.1\r\nHost: ");
+    say(deaf, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    for (int i = 0; i < 3; i++) {
+        char *body = get(http, "/metrics");
+        assert_string_equal(body, "/metrics k=-");
+        free(body);
+    }
+    weft_http_stop(http); /* does not wait for them */
+    (void)close(half);
+    (void)close(deaf);
+}
+
+/* More than may be connected at a time: the others wait for their turn. */
+static void test_many_at_once(void **state)
+{
+    enum { MANY = 100 };
+    (void)state;
+    struct weft_http *http = start("127.0.0.1");
+    int fds[MANY];
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = connect_to(weft_http_port(http));
+        say(fds[i], "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    }
+    for (int i = 0; i < MANY; i++) {
+        char answer_text[1024] = "";
+        size_t have = 0;
+        ssize_t more;
+        while ((more = recv(fds[i], answer_text + have, sizeof(answer_text) - 1 - have, 0)) > 0) {
+            have += (size_t)more;
+        }
+        assert_non_null(strstr(answer_text, "/metrics k=-"));
+        (void)close(fds[i]);
+    }
+    weft_http_stop(http);
+}
+
+/* A forked process may live on: the port is free when the one that had the server stops it. */
+static void test_fork(void **state)
+{
+    (void)state;
+    int ends[2];
+    char end;
+    struct weft_http *http = start("127.0.0.1");
+    uint16_t port = weft_http_port(http);
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)close(ends[1]);
+        bool over = read(ends[0], &end, 1) == 0;
+        weft_http_stop(http); /* waits for no thread that is not there */
+        _exit(over ? 0 : 1);
+    }
+    (void)close(ends[0]);
+    char *body = get(http, "/metrics");
+    free(body);
+    weft_http_stop(http);
+    assert_int_equal(connect_to(port), -1);
+    (void)close(ends[1]);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 /* ---- a server that is none ------------------------------------------------------------------- */
 
 struct stranger {
@@ -182,9 +274,10 @@ static void test_silence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_port_taken), cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_answers),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_port_taken),   cmocka_unit_test(test_slow_clients),
+        cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_strangers),    cmocka_unit_test(test_silence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
