@@ -240,6 +240,7 @@ static void make_worker(struct run *run, uint32_t w)
     weft_place_set(place, "WEFT_SCHEDULER", "127.0.0.1:%u", run->scheduler_port);
     weft_place_set(place, "WEFT_SERVERS", "%s", addresses);
     weft_place_set(place, "WEFT_PEER_TIMEOUT_S", "%u", run->carrier.peer_timeout_s);
+    weft_run_metrics_tell(&run->metrics_options, run->folder, place);
     if (run->restarts > 0) {
         weft_place_set(place, "WEFT_RECONNECT_S", "%u", (unsigned)RECONNECT_S);
     }
@@ -492,7 +493,8 @@ static bool supervise(struct run *run)
 static bool start_metrics(struct run *run)
 {
     char error[WEFT_HTTP_ERROR_BYTES];
-    if (weft_run_metrics_start(&run->metrics, &run->metrics_options, error) != WEFT_OK) {
+    if (weft_run_metrics_start(&run->metrics, &run->metrics_options, run->folder,
+                               error) != WEFT_OK) {
         snprintf(run->error, sizeof(run->error), "%s", error);
         return false;
     }

@@ -37,22 +37,60 @@ static void add_run(void *arg, struct weft_exposition *text)
     pthread_mutex_unlock(&run->lock);
 }
 
+/* One file of a worker: [{"targets": ["HOST:PORT"], "labels": {"role": "worker", "rank": "3"}}]. */
+static void add_worker(struct weft_targets *targets, const char *folder, uint32_t rank)
+{
+    char path[512], text[512] = "", url[WEFT_METRICS_URL_BYTES];
+    snprintf(path, sizeof(path), "%s/worker-%u.json", folder, rank);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return;
+    }
+    size_t bytes = fread(text, 1, sizeof(text) - 1, file);
+    (void)fclose(file);
+    cJSON *list = cJSON_ParseWithLength(text, bytes);
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(list, 0), "targets");
+    const cJSON *first = cJSON_GetArrayItem(all, 0);
+    if (cJSON_IsString(first)) {
+        snprintf(url, sizeof(url), "http://%.80s", first->valuestring);
+        weft_targets_set(targets, "worker", rank, url);
+    }
+    cJSON_Delete(list);
+}
+
+/* Workers are programs of somebody else, with no channel to us: their files are read each time. */
 static char *list_targets(void *arg)
 {
     struct weft_run_metrics *run = arg;
     pthread_mutex_lock(&run->lock);
-    char *text = weft_targets_json(&run->targets);
+    struct weft_targets targets = run->targets;
+    uint32_t workers = run->workers;
     pthread_mutex_unlock(&run->lock);
-    return text;
+    for (uint32_t rank = 0; rank < workers; rank++) {
+        add_worker(&targets, run->folder, rank);
+    }
+    return weft_targets_json(&targets);
+}
+
+void weft_run_metrics_tell(const struct weft_metrics_options *options, const char *folder,
+                           struct weft_place *place)
+{
+    bool v6 = strchr(options->host, ':') != NULL;
+    if (options->host[0] != '\0') {
+        weft_place_set(place, "WEFT_METRICS", "%s%s%s:0", v6 ? "[" : "", options->host,
+                       v6 ? "]" : "");
+        weft_place_set(place, "WEFT_METRICS_TARGETS", "%s", folder);
+    }
 }
 
 weft_status weft_run_metrics_start(struct weft_run_metrics *run,
-                                   const struct weft_metrics_options *options,
+                                   const struct weft_metrics_options *options, const char *folder,
                                    char error_p[WEFT_HTTP_ERROR_BYTES])
 {
     const struct weft_metrics_source source = {
         .role = "run", .arg = run, .families = add_run, .targets = list_targets};
     pthread_mutex_init(&run->lock, NULL);
+    run->folder = folder;
     return weft_metrics_start(&run->metrics, options, &source, error_p);
 }
 
@@ -85,12 +123,14 @@ void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_squad
     pthread_mutex_lock(&run->lock);
     memset(run->of, 0, sizeof(run->of));
     run->finished = 0;
+    run->workers = 0;
     for (uint32_t i = 0; i < squad->count; i++) {
         const struct weft_place *place = &squad->places[i];
         if (place->role == NULL) {
             continue; /* not started yet */
         }
         int role = role_of(place);
+        run->workers += role == WEFT_RUN_ROLES - 1;
         bool runs = place->pid != 0, succeeded = has_succeeded(place);
         run->of[role].running += runs;
         run->of[role].starts += place->starts;

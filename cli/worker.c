@@ -163,6 +163,7 @@ static void copy_stats(void *arg, void *object)
     stats->pull = *weft_ps_client_pull_latencies(learner->client);
     stats->step_ns = worker->step_ns;
     stats->epochs = worker->epochs_done;
+    stats->has_epochs = true;
     stats->rank = worker->rank;
 }
 
@@ -171,7 +172,8 @@ static weft_status start_metrics(struct worker *worker)
 {
     char error[WEFT_HTTP_ERROR_BYTES];
     weft_status status =
-        weft_worker_metrics_start(&worker->metrics, &worker->metrics_options, copy_stats, error);
+        weft_worker_metrics_start(&worker->metrics, &worker->metrics_options, worker->rank,
+                                  copy_stats, error);
     if (status != WEFT_OK) {
         snprintf(worker->learner.error, sizeof(worker->learner.error), "%s", error);
     }

@@ -2,6 +2,8 @@
 
 #include "io/clock.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* For the training thread to come to the question. */
@@ -20,14 +22,10 @@ static void add_worker(void *arg, struct weft_exposition *text)
     }
 }
 
-weft_status weft_worker_metrics_start(struct weft_worker_metrics *worker,
-                                      const struct weft_metrics_options *options,
-                                      weft_ask_question *copy, char error_p[WEFT_HTTP_ERROR_BYTES])
+static weft_status start(struct weft_worker_metrics *worker,
+                         const struct weft_metrics_options *options, uint32_t rank,
+                         weft_ask_question *copy, char error_p[WEFT_HTTP_ERROR_BYTES])
 {
-    memset(worker, 0, sizeof(*worker));
-    if (options->host[0] == '\0') {
-        return WEFT_OK;
-    }
     const struct weft_metrics_source source = {
         .role = "worker", .arg = worker, .families = add_worker};
     worker->copy = copy;
@@ -36,13 +34,44 @@ weft_status weft_worker_metrics_start(struct weft_worker_metrics *worker,
     weft_status status = weft_metrics_start(&worker->metrics, options, &source, error_p);
     if (status != WEFT_OK) {
         weft_ask_fini(&worker->ask);
+        return status;
     }
+    weft_target_file_write(&worker->file, "worker", rank, worker->metrics.url);
     return status;
+}
+
+/* `weft run --metrics` asks all its workers in this way, whatever programs they are. */
+static void start_by_environment(struct weft_worker_metrics *worker, uint32_t rank,
+                                 weft_ask_question *copy)
+{
+    struct weft_metrics_options options;
+    char words[WEFT_HTTP_ERROR_BYTES] = "WEFT_METRICS must be " WEFT_METRICS_ADDRESS_WORDS;
+    const char *text = getenv("WEFT_METRICS");
+    if (text == NULL || text[0] == '\0') {
+        return;
+    }
+    if (!weft_metrics_address(text, options.host, &options.port) ||
+        start(worker, &options, rank, copy, words) != WEFT_OK) {
+        fprintf(stderr, "weft worker %u: %s; all else goes on without\n", rank, words);
+    }
+}
+
+weft_status weft_worker_metrics_start(struct weft_worker_metrics *worker,
+                                      const struct weft_metrics_options *options, uint32_t rank,
+                                      weft_ask_question *copy, char error_p[WEFT_HTTP_ERROR_BYTES])
+{
+    memset(worker, 0, sizeof(*worker));
+    if (options->host[0] != '\0') {
+        return start(worker, options, rank, copy, error_p);
+    }
+    start_by_environment(worker, rank, copy);
+    return WEFT_OK;
 }
 
 void weft_worker_metrics_stop(struct weft_worker_metrics *worker)
 {
     if (worker->metrics.http != NULL) {
+        weft_target_file_remove(&worker->file);
         weft_ask_close(&worker->ask);
         weft_metrics_stop(&worker->metrics);
         weft_ask_fini(&worker->ask);

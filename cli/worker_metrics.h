@@ -8,6 +8,7 @@
 
 #include "cli/ask.h"
 #include "cli/metrics.h"
+#include "metrics/target_file.h"
 #include "metrics/text.h"
 
 struct weft_worker_metrics {
@@ -16,11 +17,14 @@ struct weft_worker_metrics {
     weft_ask_question *copy; /* fills a struct weft_worker_stats from the object of the asks */
     struct weft_worker_stats stats;
     uint64_t taken_ns; /* 0 = never */
+    struct weft_target_file file;
 };
 
-/* Errors:  as weft_metrics_start. */
+/* Where the options say nothing WEFT_METRICS of the environment counts, as for programs of the C API;
+ * what comes of that is said on standard error and is no failure.
+ * Errors:  as weft_metrics_start. */
 weft_status weft_worker_metrics_start(struct weft_worker_metrics *worker,
-                                      const struct weft_metrics_options *options,
+                                      const struct weft_metrics_options *options, uint32_t rank,
                                       weft_ask_question *copy, char error_p[WEFT_HTTP_ERROR_BYTES]);
 
 /* Between two steps; object is what `copy` is given. Cost: one look at a flag. */

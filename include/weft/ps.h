@@ -125,6 +125,12 @@ struct weft_ps_config {
                                    * replay_bytes, or until the clock before has arrived: then they
                                    * return WEFT_TIMEOUT with nothing done, to be called again. Those
                                    * that end in _wait go on. Default WEFT_NEVER */
+    const char *metrics;          /* serve /metrics over HTTP, for Prometheus and `weft top`, in a
+                                   * thread of its own: "port" on 127.0.0.1, or "host:port", without
+                                   * a password; port 0 = any free one. weft_ps_metrics tells the
+                                   * address, and so does a line on standard error. Where it cannot
+                                   * be had, all else goes on without (docs/METRICS.md). NULL
+                                   * (default) = WEFT_METRICS; "" = none */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
@@ -171,6 +177,11 @@ WEFT_API const char *weft_ps_error(const struct weft_ps *ps);
 WEFT_API uint32_t weft_ps_worker(const struct weft_ps *ps);
 WEFT_API uint32_t weft_ps_workers(const struct weft_ps *ps);
 WEFT_API uint32_t weft_ps_shards(const struct weft_ps *ps);
+
+/* Where this worker serves its metrics, "http://127.0.0.1:41234/metrics"; "" when nobody asked for
+ * them, or when they could not be had: then weft_ps_error says why after weft_ps_connect.
+ * Owns:    valid until weft_ps_close. */
+WEFT_API const char *weft_ps_metrics(const struct weft_ps *ps);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 

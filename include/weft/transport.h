@@ -89,6 +89,12 @@ struct weft_transport_config {
     uint64_t idle_timeout_ns;     /* close a connection over which nothing was heard for so long and
                                    * nothing is outstanding: DOWN (IDLE) here, DOWN (CLOSED) there. At
                                    * least 1 ms; default WEFT_NEVER */
+    const char *metrics;          /* serve /metrics over HTTP, for Prometheus and `weft top`, in a
+                                   * thread of its own: "port" on 127.0.0.1, or "host:port", without
+                                   * a password; port 0 = any free one. weft_transport_metrics tells
+                                   * the address, and so does a line on standard error. Where it
+                                   * cannot be had, all else goes on without (docs/METRICS.md). NULL
+                                   * (default) = WEFT_METRICS; "" = none */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p), as the caller was compiled. */
@@ -117,6 +123,11 @@ WEFT_API void weft_transport_close(struct weft_transport *transport);
 
 /* The port bound. */
 WEFT_API uint16_t weft_transport_port(const struct weft_transport *transport);
+
+/* Where its metrics are served, "http://127.0.0.1:41234/metrics"; "" when nobody asked for them, or
+ * when they could not be had: then weft_transport_error says why after weft_transport_open.
+ * Owns:    valid until weft_transport_close. */
+WEFT_API const char *weft_transport_metrics(const struct weft_transport *transport);
 
 /* Why the last call on this transport failed and what to do about it: one sentence, "" when none
  * has. After a DOWN event: why that peer is down, with what was noticed of it (another key, another

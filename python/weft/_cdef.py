@@ -52,6 +52,7 @@ struct weft_ps_config {
     const char *records;
     uint64_t replay_bytes;
     uint64_t call_timeout_ns;
+    const char *metrics;
 };
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
@@ -61,6 +62,7 @@ const char *weft_ps_error(const struct weft_ps *ps);
 uint32_t weft_ps_worker(const struct weft_ps *ps);
 uint32_t weft_ps_workers(const struct weft_ps *ps);
 uint32_t weft_ps_shards(const struct weft_ps *ps);
+const char *weft_ps_metrics(const struct weft_ps *ps);
 struct weft_ps_table;
 struct weft_table_options {
     size_t size;

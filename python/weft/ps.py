@@ -348,6 +348,8 @@ class PS:
         self.worker = lib.weft_ps_worker(ps)
         self.workers = lib.weft_ps_workers(ps)
         self.shards = lib.weft_ps_shards(ps)
+        # "http://127.0.0.1:41234/metrics", or None; why not is on standard error.
+        self.metrics = text(lib.weft_ps_metrics(ps)) or None
 
     def table(self, number=0, dim=1, *, name=None, optimizer="sgd", consistency="bsp", **options):
         """Open table `number`, or join it. All workers must say the same.

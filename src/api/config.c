@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    CHUNKS_MAX = 262144,         /* of one message; core's limit */
-    PACKET_OVERHEAD_BYTES = 64,  /* docs/PROTOCOL.md section 3.7 */
+    CHUNKS_MAX = 262144,        /* of one message; core's limit */
+    PACKET_OVERHEAD_BYTES = 64, /* docs/PROTOCOL.md section 3.7 */
     CONFIG_BYTES_MIN = offsetof(struct weft_transport_config, inject_seed) + sizeof(uint32_t),
     SEND_BYTES_MIN = offsetof(struct weft_transport_send, user) + sizeof(void *),
     RECEIVE_BYTES_MIN = offsetof(struct weft_transport_receive, user) + sizeof(void *),
@@ -42,8 +42,8 @@ weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, 
     size_t size;
     memcpy(&size, theirs, sizeof(size)); /* the first member of every such struct */
     if (size < bytes_min) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "the size of this %s is %zu; call %s first", what, size, init);
+        return weft_io_fail(error, WEFT_INVALID, "the size of this %s is %zu; call %s first", what,
+                            size, init);
     }
     size_t common = size < ours_bytes ? size : ours_bytes;
     if (!is_zero((const uint8_t *)theirs + common, size - common)) {
@@ -207,14 +207,16 @@ weft_status weft_api_config_read(const struct weft_transport_config *theirs,
                                  struct weft_driver_config *driver_p, struct weft_io_error *error)
 {
     weft_transport_config_init(ours_p, sizeof(*ours_p));
-    weft_status status =
-        weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs, "config",
-                           "weft_transport_config_init", error);
+    weft_status status = weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs,
+                                            "config", "weft_transport_config_init", error);
     if (status == WEFT_OK) {
         status = weft_api_peer_timeout_check(ours_p->peer_timeout_ns, error);
     }
     if (status == WEFT_OK) {
         status = range_check(ours_p, error);
+    }
+    if (status == WEFT_OK) {
+        status = weft_api_metrics_check(ours_p->metrics, error);
     }
     if (status != WEFT_OK) {
         return status;

@@ -23,6 +23,8 @@ enum {
 /* A wait this long looks at the counters, so that it can say what it saw. */
 static const uint64_t explained_ns = 100 * WEFT_NS_PER_MS;
 
+static const uint64_t look_ns = 100 * WEFT_NS_PER_MS;
+
 /* ---- the queue of a caller-driven transport -------------------------------------------------- */
 
 static uint32_t peer_events_reserve(const struct weft_transport *t)
@@ -63,6 +65,7 @@ static void drain(void *arg, uint64_t now_ns)
         t->queued++;
         weft_event_ring_push(&t->ring, &event);
     }
+    weft_api_metrics_look(t->metrics);
 }
 
 static bool queue_poll(struct weft_transport *t, struct weft_msg_event *event_p)
@@ -74,6 +77,7 @@ static bool queue_poll(struct weft_transport *t, struct weft_msg_event *event_p)
 
 static bool engine_poll(struct weft_transport *t, struct weft_msg_event *event_p)
 {
+    weft_api_metrics_look(t->metrics);
     do {
         if (!t->msgr.ops->poll(t->msgr.self, event_p)) {
             return false;
@@ -155,8 +159,8 @@ static void fill_peer(struct weft_transport *t, const struct weft_msg_event *fro
 bool weft_transport_poll(struct weft_transport *transport, struct weft_transport_event *event_p)
 {
     struct weft_msg_event from;
-    bool got = transport->engine != NULL ? engine_poll(transport, &from)
-                                         : queue_poll(transport, &from);
+    bool got =
+        transport->engine != NULL ? engine_poll(transport, &from) : queue_poll(transport, &from);
     if (!got) {
         return false;
     }
@@ -185,6 +189,7 @@ bool weft_transport_poll(struct weft_transport *transport, struct weft_transport
 weft_status weft_transport_progress(struct weft_transport *transport, uint64_t timeout_ns)
 {
     if (transport->engine != NULL) {
+        weft_api_metrics_look(transport->metrics);
         return WEFT_OK;
     }
     if (!queue_fits(transport, 0)) {
@@ -201,6 +206,8 @@ static void turn(struct weft_transport *t, uint64_t end_ns, uint64_t now_ns)
 {
     uint64_t left_ns = end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns;
     if (t->engine != NULL) {
+        /* Who asks for metrics cannot end this sleep. */
+        left_ns = t->metrics != NULL ? weft_min_u64(left_ns, look_ns) : left_ns;
         (void)weft_engine_wait(t->engine, left_ns);
     } else {
         WEFT_ASSERT(queue_fits(t, 0)); /* nothing is queued: there is room for what was posted */

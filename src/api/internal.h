@@ -6,6 +6,7 @@
  *   security.c    the job key and the provider of cryptography
  *   event.c       poll, wait, progress: whoever turns the crank
  *   explain.c     words: why a peer is down, why nothing comes
+ *   metrics.c     /metrics: who asks for it, and where it is (metrics.h)
  *   mask.c        gaps, residuals, counts: pure functions
  *
  * The API adds no protocol. It turns public structs into those of core/msg.h and back, and keeps
@@ -14,6 +15,7 @@
 #ifndef WEFT_API_INTERNAL_H
 #define WEFT_API_INTERNAL_H
 
+#include "api/metrics.h"
 #include "crypto/provider.h"
 #include "io/engine.h"
 #include "io/event_ring.h"
@@ -21,9 +23,9 @@
 #include <weft/transport.h>
 
 struct weft_transport {
-    struct weft_driver *driver; /* the caller turns the crank; else NULL */
-    struct weft_engine *engine; /* a thread does; else NULL */
-    struct weft_msgr msgr;      /* of one of them */
+    struct weft_driver *driver;     /* the caller turns the crank; else NULL */
+    struct weft_engine *engine;     /* a thread does; else NULL */
+    struct weft_msgr msgr;          /* of one of them */
     struct weft_provider *provider; /* of its cryptography; NULL without any */
     uint64_t message_bytes_max;
     uint32_t packet_bytes;
@@ -39,6 +41,8 @@ struct weft_transport {
     struct weft_event_ring ring;
     uint32_t queued; /* events in it, the lent one included */
     bool lent;       /* the event polled last is still the caller's */
+
+    struct weft_api_metrics *metrics; /* NULL = they are not served */
 
     struct weft_io_error error;
 };
@@ -118,6 +122,7 @@ void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down do
 
 /* After a wait without an event: what was seen since `before` (NULL = it is not known). */
 weft_status weft_api_explain_timeout(struct weft_transport *t,
-                                     const struct weft_driver_counters *before, uint64_t timeout_ns);
+                                     const struct weft_driver_counters *before,
+                                     uint64_t timeout_ns);
 
 #endif

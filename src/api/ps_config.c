@@ -270,6 +270,9 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
         status = rank_check(ours_p, error);
     }
     if (status == WEFT_OK) {
+        status = weft_api_metrics_check(ours_p->metrics, error);
+    }
+    if (status == WEFT_OK) {
         status = environment_read(ours_p, launch_p, error);
     }
     if (status == WEFT_OK) {

@@ -76,6 +76,7 @@ static void handle(void *arg, uint64_t now_ns)
     if (ps->client != NULL) {
         weft_ps_client_progress(ps->client, now_ns);
     }
+    weft_api_ps_metrics_look(ps);
 }
 
 void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns)
@@ -87,7 +88,7 @@ void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns)
         (void)weft_driver_step(ps->driver, timeout_ns, handle, ps);
         return;
     }
-    (void)weft_engine_wait(ps->engine, timeout_ns);
+    (void)weft_engine_wait(ps->engine, weft_api_ps_metrics_sleep(ps, timeout_ns));
     handle(ps, weft_clock_now_ns());
 }
 
@@ -434,12 +435,14 @@ weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps 
         weft_ps_close(ps);
         return status;
     }
+    weft_api_ps_metrics_open(ps, ours.metrics);
     *ps_p = ps;
     return WEFT_OK;
 }
 
 static void end(struct weft_ps *ps, bool done)
 {
+    weft_api_ps_metrics_close(ps);
     /* The endpoint borrows the client's memory, so it goes first. */
     weft_engine_stop(ps->engine);
     weft_driver_close(ps->driver);

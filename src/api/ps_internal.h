@@ -6,6 +6,7 @@
  *   ps_reconnect.c servers that went away and come back
  *   ps_table.c     options in words -> a table's specification; opening
  *   ps_begin.c     push and pull: checked, and begun
+ *   ps_metrics.c   /metrics of a worker
  *   ps_records.c   where the time of its RPCs went, for `weft trace`
  *   ps_op.c        wait, test, both in one, clock, flush
  *   ps_words.c     why a server is gone or refuses, and what to do
@@ -17,6 +18,7 @@
 #define WEFT_API_PS_INTERNAL_H
 
 #include "api/internal.h"
+#include "api/metrics.h"
 #include "io/member_thread.h"
 #include "job/launch.h"
 #include "ps/client.h"
@@ -34,8 +36,8 @@ struct ps_server {
     bool is_down; /* with a client on top: for good */
     bool was_up;  /* when it went down */
     enum weft_msg_down down;
-    uint64_t name; /* of what answered */
-    bool is_away;  /* it was up, and is waited for: is_down is not set */
+    uint64_t name;          /* of what answered */
+    bool is_away;           /* it was up, and is waited for: is_down is not set */
     uint64_t again_ns;      /* when to connect next */
     uint64_t away_until_ns; /* when the client gives up */
 };
@@ -74,9 +76,10 @@ struct weft_ps {
     struct weft_engine *engine; /* a thread does; else NULL */
     struct weft_msgr msgr;      /* of one of them */
     struct weft_provider *provider;
-    struct weft_ps_client *client; /* NULL until all shards are up */
+    struct weft_ps_client *client;    /* NULL until all shards are up */
     struct weft_recorder *recorder;   /* NULL = nothing is recorded, as the next */
     struct weft_record_ring *records; /* the recorder's */
+    struct ps_metrics *metrics;       /* NULL = they are not served */
 
     uint32_t worker;
     uint32_t workers;
@@ -183,6 +186,20 @@ bool weft_api_ps_is_flushed(const struct weft_ps *ps);
 
 /* When records are wanted, by the configuration or the environment; needs the rank. */
 weft_status weft_api_ps_records_open(struct weft_ps *ps, const char *path);
+
+/* ps_metrics.c */
+
+/* Serve /metrics, if the configuration or the environment asks for it; needs the client. That it
+ * cannot be is no failure; ps->error says why. */
+void weft_api_ps_metrics_open(struct weft_ps *ps, const char *address);
+void weft_api_ps_metrics_close(struct weft_ps *ps);
+
+/* Within a step: the endpoint may be looked at. */
+void weft_api_ps_metrics_look(struct weft_ps *ps);
+/* This worker's clock of a table is over. */
+void weft_api_ps_metrics_step(struct weft_ps *ps, const struct weft_ps_table *table);
+/* How long a sleep may last: a thread's cannot be ended by who asks. */
+uint64_t weft_api_ps_metrics_sleep(const struct weft_ps *ps, uint64_t timeout_ns);
 
 /* ps_connect.c: a call waits, for at most most_ns at a time; *end_ns_p is 0 before the first time.
  * Errors:  WEFT_TIMEOUT  it has waited for call_timeout_ns. */

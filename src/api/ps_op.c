@@ -291,6 +291,7 @@ weft_status weft_clock(struct weft_ps_table *table)
     for (;;) {
         weft_status status = weft_ps_clock(ps->client, table->spec.table, weft_clock_now_ns());
         if (status == WEFT_OK) {
+            weft_api_ps_metrics_step(ps, table);
             return status;
         }
         if (status == WEFT_PEER) {

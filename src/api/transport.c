@@ -2,6 +2,7 @@
 
 #include "base/bits.h"
 #include "io/clock.h"
+#include "metrics/text.h"
 #include "wire/packet.h"
 
 #include <stdlib.h>
@@ -64,6 +65,65 @@ static weft_status open_driver(struct weft_transport *t, const struct weft_drive
     return status;
 }
 
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+struct transport_stats {
+    struct weft_driver_counters counters;
+    struct weft_ep_gauges gauges;
+};
+
+static void copy_figures(struct weft_driver *driver, void *arg)
+{
+    struct transport_stats *stats = arg;
+    struct weft_udp *udp = weft_driver_udp(driver);
+    bool entered = weft_udp_enter(udp);
+    weft_driver_counters(driver, &stats->counters);
+    weft_ep_gauges(weft_udp_ep(udp), &stats->gauges);
+    weft_udp_exit(udp, entered);
+}
+
+static void copy_stats(void *stats, void *object)
+{
+    weft_api_call(object, copy_figures, stats);
+}
+
+static void write_stats(const void *arg, struct weft_exposition *text)
+{
+    const struct transport_stats *stats = arg;
+    weft_metrics_text_transport(text, &stats->counters);
+    weft_metrics_text_gauges(text, &stats->gauges);
+}
+
+static void wake(void *object)
+{
+    const struct weft_transport *t = object;
+    if (t->driver != NULL) {
+        weft_driver_wake(t->driver);
+    }
+}
+
+static void open_metrics(struct weft_transport *t, const char *address)
+{
+    const struct weft_api_metrics_config config = {
+        .address = address,
+        .role = "transport",
+        .rank = WEFT_TARGET_NO_RANK,
+        .stats_bytes = sizeof(struct transport_stats),
+        .copy = copy_stats,
+        .write = write_stats,
+        .wake = wake,
+        .object = t,
+    };
+    weft_api_metrics_open(&config, &t->metrics, &t->error);
+}
+
+const char *weft_transport_metrics(const struct weft_transport *transport)
+{
+    return weft_api_metrics_url(transport->metrics);
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
 weft_status weft_transport_open(const struct weft_transport_config *config,
                                 struct weft_transport **transport_p)
 {
@@ -92,6 +152,9 @@ weft_status weft_transport_open(const struct weft_transport_config *config,
     if (status == WEFT_OK) {
         status = ours.thread ? open_engine(t, &driver) : open_driver(t, &driver);
     }
+    if (status == WEFT_OK) {
+        open_metrics(t, ours.metrics);
+    }
     weft_api_security_forget(&driver.udp.ep);
     if (status == WEFT_UNSUPPORTED && driver.udp.ep.mode == WEFT_MODE_NONE) {
         status = weft_api_beyond_loopback(driver.udp.host, &open_error);
@@ -109,6 +172,7 @@ void weft_transport_close(struct weft_transport *transport)
     if (transport == NULL) {
         return;
     }
+    weft_api_metrics_close(transport->metrics);
     weft_engine_stop(transport->engine);
     weft_driver_close(transport->driver);
     weft_provider_free(transport->provider);
@@ -235,8 +299,8 @@ static void mark_critical(const struct weft_transport_send *s, uint32_t chunk_el
     memset(mask, 0, WEFT_BITS_WORDS((size_t)chunks) * sizeof(*mask));
     for (uint32_t i = 0; i < s->critical_count; i++) {
         struct weft_range range = s->critical[i];
-        uint32_t end = (uint32_t)weft_div_ceil_u64((uint64_t)range.first + range.count,
-                                                   chunk_elems);
+        uint32_t end =
+            (uint32_t)weft_div_ceil_u64((uint64_t)range.first + range.count, chunk_elems);
         for (uint32_t c = range.first / chunk_elems; range.count > 0 && c < end; c++) {
             weft_bits_set(mask, c);
         }
@@ -261,8 +325,7 @@ static void post_send(struct weft_driver *driver, void *arg)
         .deadline_ns = weft_time_add(now_ns, s->timeout_ns),
         .user = (uintptr_t)s->user,
     };
-    uint32_t chunk_elems =
-        weft_driver_grid(driver, s->peer, s->elem_bytes, s->elements);
+    uint32_t chunk_elems = weft_driver_grid(driver, s->peer, s->elem_bytes, s->elements);
     uint64_t chunks = chunk_elems > 0 ? weft_div_ceil_u64(s->elements, chunk_elems) : UINT64_MAX;
     if (s->critical_count > 0 && chunks <= post->chunks_max) { /* else send will refuse it */
         mark_critical(s, chunk_elems, (uint32_t)chunks, post->mask);

@@ -136,8 +136,11 @@ static const struct weft_metrics_family client[] = {
 
 #define WORKER(field) offsetof(struct weft_worker_stats, field)
 
-static const struct weft_metrics_family worker[] = {
+static const struct weft_metrics_family epochs[] = {
     {"weft_worker_epochs_total", "counter", "", WORKER(epochs), "Epochs finished."},
+};
+
+static const struct weft_metrics_family worker[] = {
     {"weft_worker_rank", "gauge", "", WORKER(rank), "Rank in the job."},
 };
 
@@ -175,6 +178,9 @@ void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_wo
         weft_metrics_text_gauges(text, &stats->gauges);
     }
     weft_metrics_text_client(text, &stats->client);
+    if (stats->has_epochs) {
+        WEFT_METRICS_FAMILIES(text, epochs, stats, 0, 1);
+    }
     WEFT_METRICS_FAMILIES(text, worker, stats, 0, 1);
     weft_exposition_family(text, "weft_step_seconds", "histogram",
                            "From the end of a step to that of the next.");

@@ -20,7 +20,8 @@ struct weft_worker_stats {
     struct weft_hist step_ns;
     uint64_t epochs; /* finished */
     uint64_t rank;
-    bool has_gauges; /* the thread that copies turns the endpoint */
+    bool has_gauges; /* the endpoint has some: not over TCP */
+    bool has_epochs; /* the program knows of them */
 };
 
 void weft_metrics_text_transport(struct weft_exposition *text,

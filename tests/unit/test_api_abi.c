@@ -41,7 +41,8 @@ static void structs_are_where_programs_have_them(void **state)
     AT(weft_transport_config, inject_seed, 100);
     AT(weft_transport_config, keepalive_ns, 104);
     AT(weft_transport_config, idle_timeout_ns, 112);
-    SIZE(weft_transport_config, 120);
+    AT(weft_transport_config, metrics, 120);
+    SIZE(weft_transport_config, 128);
 
     AT(weft_transport_send, data, 8);
     AT(weft_transport_send, elements, 16);
@@ -124,7 +125,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, records, 144);
     AT(weft_ps_config, replay_bytes, 152);
     AT(weft_ps_config, call_timeout_ns, 160);
-    SIZE(weft_ps_config, 168);
+    AT(weft_ps_config, metrics, 168);
+    SIZE(weft_ps_config, 176);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);

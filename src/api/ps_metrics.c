@@ -1,0 +1,120 @@
+/* /metrics of a worker that is a program of its own: under the names of `weft worker`, so that what
+ * watches one watches the other. */
+#include "api/ps_internal.h"
+
+#include "io/clock.h"
+#include "metrics/text.h"
+
+#include <stdlib.h>
+
+/* For who asks, while a thread of ours turns the crank and nothing ends the caller's sleep. */
+static const uint64_t look_ns = 100 * WEFT_NS_PER_MS;
+
+struct ps_metrics {
+    struct weft_api_metrics *served;
+    const struct weft_ps_table *table; /* whose clocks are the steps: the first that ended one */
+    uint64_t step_began_ns;
+    struct weft_hist step_ns;
+};
+
+/* Where the endpoint may be touched. */
+static void copy_transport(struct weft_driver *driver, void *arg)
+{
+    struct weft_worker_stats *stats = arg;
+    struct weft_udp *udp = weft_driver_udp(driver);
+    weft_driver_counters(driver, &stats->transport);
+    stats->has_gauges = udp != NULL;
+    if (udp != NULL) {
+        bool entered = weft_udp_enter(udp);
+        weft_ep_gauges(weft_udp_ep(udp), &stats->gauges);
+        weft_udp_exit(udp, entered);
+    }
+}
+
+static void copy_stats(void *arg, void *object)
+{
+    struct weft_worker_stats *stats = arg;
+    struct weft_ps *ps = object;
+    weft_api_ps_call(ps, copy_transport, stats);
+    stats->client = *weft_ps_client_counters(ps->client);
+    stats->push = *weft_ps_client_push_latencies(ps->client);
+    stats->pull = *weft_ps_client_pull_latencies(ps->client);
+    stats->step_ns = ps->metrics->step_ns;
+    stats->rank = ps->worker;
+}
+
+static void write_stats(const void *stats, struct weft_exposition *text)
+{
+    weft_metrics_text_worker(text, stats);
+}
+
+static void wake(void *object)
+{
+    const struct weft_ps *ps = object;
+    if (ps->driver != NULL) {
+        weft_driver_wake(ps->driver);
+    }
+}
+
+void weft_api_ps_metrics_open(struct weft_ps *ps, const char *address)
+{
+    const struct weft_api_metrics_config config = {
+        .address = address,
+        .role = "worker",
+        .rank = ps->worker,
+        .stats_bytes = sizeof(struct weft_worker_stats),
+        .copy = copy_stats,
+        .write = write_stats,
+        .wake = wake,
+        .object = ps,
+    };
+    ps->metrics = calloc(1, sizeof(*ps->metrics));
+    if (ps->metrics == NULL) {
+        return;
+    }
+    weft_api_metrics_open(&config, &ps->metrics->served, &ps->error);
+    if (ps->metrics->served == NULL) {
+        free(ps->metrics);
+        ps->metrics = NULL;
+    }
+}
+
+void weft_api_ps_metrics_close(struct weft_ps *ps)
+{
+    if (ps->metrics != NULL) {
+        weft_api_metrics_close(ps->metrics->served);
+        free(ps->metrics);
+        ps->metrics = NULL;
+    }
+}
+
+void weft_api_ps_metrics_look(struct weft_ps *ps)
+{
+    if (ps->metrics != NULL) {
+        weft_api_metrics_look(ps->metrics->served);
+    }
+}
+
+void weft_api_ps_metrics_step(struct weft_ps *ps, const struct weft_ps_table *table)
+{
+    struct ps_metrics *metrics = ps->metrics;
+    if (metrics == NULL || (metrics->table != NULL && metrics->table != table)) {
+        return;
+    }
+    uint64_t now_ns = weft_clock_now_ns();
+    if (metrics->table != NULL) {
+        weft_hist_add(&metrics->step_ns, now_ns - metrics->step_began_ns);
+    }
+    metrics->table = table;
+    metrics->step_began_ns = now_ns;
+}
+
+uint64_t weft_api_ps_metrics_sleep(const struct weft_ps *ps, uint64_t timeout_ns)
+{
+    return ps->metrics != NULL ? weft_min_u64(timeout_ns, look_ns) : timeout_ns;
+}
+
+const char *weft_ps_metrics(const struct weft_ps *ps)
+{
+    return ps->metrics != NULL ? weft_api_metrics_url(ps->metrics->served) : "";
+}
