@@ -1,0 +1,93 @@
+/* The inside of the checkpoints of one process, shared by checkpoint.c (life, the main thread),
+ * checkpoint_order.c (when, and what the shards are told), checkpoint_write.c (the writer's thread) and
+ * checkpoint_feed.c (the shards' side). Not for others. */
+#ifndef WEFT_CLI_CHECKPOINT_INTERNAL_H
+#define WEFT_CLI_CHECKPOINT_INTERNAL_H
+
+#include "cli/checkpoint.h"
+
+#include "io/clock.h"
+
+/* A failed one is tried again after so long. */
+#define WEFT_CHECKPOINT_AGAIN_NS (5 * WEFT_NS_PER_S)
+
+/* One that was asked for is cut at a clock to come. When none comes in this time, twice as long for the
+ * next, it is cut where the tables stand: that may be the end of another clock on another shard, but is
+ * right when nobody works. */
+#define WEFT_CHECKPOINT_PATIENCE_NS     (300 * WEFT_NS_PER_MS)
+#define WEFT_CHECKPOINT_PATIENCE_MAX_NS (60 * WEFT_NS_PER_S)
+
+struct weft_checkpoint {
+    struct weft_checkpoint_config config;
+    uint32_t every_clocks; /* one of the two is 0 */
+    uint64_t every_ns;
+    struct weft_ckpt_set set; /* restored from; number 0 = none */
+    uint32_t set_clock;       /* the clock that it was cut at, told by the shards. Under the lock */
+
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* of what follows, and of the feeds */
+    pthread_cond_t changed;
+    bool stop;
+    bool requested;
+    bool last; /* the last one is wanted */
+    bool last_done;
+    struct weft_checkpoint_feed *feeds; /* (count,) */
+
+    /* The writer's own. */
+    bool under_way;
+    bool ahead; /* it waits for a clock that is to come */
+    bool by_request;
+    bool at_once; /* the next one by request: where the tables stand */
+    uint64_t patience_ns;
+    uint64_t impatient_ns; /* when the one under way by request is begun anew */
+    uint32_t wanted_clock; /* by a worker that keeps its pushes, 0 = none; not where has_all */
+    bool set_pending;      /* committed here; parts of others may be missing */
+    uint64_t number;       /* of the one under way */
+    uint64_t base;
+    uint64_t kept; /* the last one committed here in this run; 0 = none */
+    uint32_t kept_clock;
+    bool kept_any;
+    uint32_t since_whole;
+    uint32_t last_clock; /* that was ordered */
+    uint64_t next_ns;
+    uint64_t again_ns; /* one failed: nothing before that, whoever asks */
+    uint64_t begun_ns;
+    void **memory; /* (count,): lent to the shards for copies */
+};
+
+/* One line to whoever is told. */
+[[gnu::format(printf, 3, 4)]] void weft_checkpoint_say_line(struct weft_checkpoint *checkpoint,
+                                                            bool good, const char *format, ...);
+
+static inline bool weft_checkpoint_has_all(const struct weft_checkpoint *checkpoint)
+{
+    return checkpoint->config.count == checkpoint->config.shards;
+}
+
+/* ---- checkpoint_order.c: with the lock held ---------------------------------------------------- */
+
+struct weft_checkpoint_standing {
+    uint32_t clock; /* of the fastest shard */
+    bool has_tables;
+    bool has_bsp;
+};
+
+struct weft_checkpoint_standing weft_checkpoint_standing(const struct weft_checkpoint *checkpoint);
+
+void weft_checkpoint_wake(struct weft_checkpoint_feed *feed);
+
+/* Is it time for one? */
+void weft_checkpoint_consider(struct weft_checkpoint *checkpoint);
+
+/* Programs that wait for one are told that there will be none. */
+void weft_checkpoint_refuse(struct weft_checkpoint *checkpoint, enum weft_rpc_status why);
+
+/* Memory lent for copies; without the lock. */
+void weft_checkpoint_take_back(struct weft_checkpoint *checkpoint);
+
+/* ---- checkpoint_write.c: the thread ------------------------------------------------------------ */
+
+void *weft_checkpoint_write_all(void *checkpoint);
+
+#endif
