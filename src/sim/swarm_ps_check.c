@@ -1,0 +1,248 @@
+/* What must hold of a simulated parameter server: of each row that a worker pulls, and of the tables
+ * at the end. */
+#include "sim/swarm_ps_internal.h"
+
+#include "base/assert.h"
+#include "ps/journal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- what a row says ------------------------------------------------------------------------- */
+
+/* The set of pushes in a row, checked: whole, counted once each, and only such as may be in it. */
+static uint32_t row_set(struct swarm_ps *ps, uint32_t i, const float *row, const char *where)
+{
+    uint32_t possible = weft_swarm_table_all(&ps->table, i);
+    float top = (float)(UINT32_C(1) << BITS_MAX);
+    bool sane = -row[0] >= 0 && -row[0] < top && -row[1] >= 0 && -row[1] < top;
+    uint32_t set = sane ? (uint32_t)-row[0] : 0;
+    if (!sane || (float)set != -row[0] || (float)__builtin_popcount(set) != -row[1] ||
+        (set & ~possible) != 0) {
+        weft_world_fail(ps->world, "row %" PRIu32 " %s: %g and %g are no set of pushes", i, where,
+                        (double)row[0], (double)row[1]);
+    }
+    for (uint32_t d = 2; d < ps->table.spec.dim; d++) {
+        if (row[d] != row[1]) {
+            weft_world_fail(ps->world, "row %" PRIu32 " %s: column %" PRIu32 " differs", i, where,
+                            d);
+            break;
+        }
+    }
+    return set;
+}
+
+/* OPTIMIZER: just these weights, or, where a pull may lose rows, the zeros of before. */
+static void check_truth(struct swarm_ps *ps, uint32_t i, uint32_t version, const float *row,
+                        bool may_be_lost, const char *where)
+{
+    const float *truth = weft_swarm_table_truth(&ps->table, i, version);
+    bool lost = may_be_lost;
+    for (uint32_t d = 0; d < ps->table.spec.dim; d++) {
+        lost &= row[d] == 0;
+    }
+    if (!lost && memcmp(row, truth, ps->table.spec.dim * sizeof(float)) != 0) {
+        weft_world_fail(
+            ps->world, "row %" PRIu32 " %s is %.9g %.9g, not %.9g %.9g, after %" PRIu32 " clocks",
+            i, where, (double)row[0], (double)row[1], (double)truth[0], (double)truth[1], version);
+    }
+}
+
+/* Rows that say less than all that was pushed, as they should. */
+static bool keeps_all(const struct swarm_ps *ps)
+{
+    return ps->table.flavour != WEFT_SWARM_ADMITTED && ps->table.flavour != WEFT_SWARM_EVICTING;
+}
+
+/* Nobody keeps what a shard that came back has lost. */
+static bool forgets(const struct swarm_ps *ps)
+{
+    return ps->deaths > 0 && ps->keeper == KEEPER_NOBODY;
+}
+
+/* What row i of a pull must and may contain. */
+static void check_row(struct swarm_ps *ps, uint32_t w, uint32_t i, uint32_t need)
+{
+    const struct swarm_ps_worker *worker = &ps->worker[w];
+    const struct weft_swarm_table *table = &ps->table;
+    const float *row = worker->rows + (size_t)i * table->spec.dim;
+    if (table->flavour == WEFT_SWARM_OPTIMIZER) {
+        check_truth(ps, i, need, row, table->pull_bound_ppm > 0, "pulled");
+        return;
+    }
+    bool exact = table->push_bound_ppm == 0 && table->pull_bound_ppm == 0 && keeps_all(ps);
+    uint32_t set = row_set(ps, i, row, "pulled");
+    uint32_t must = 0;
+    uint32_t may = 0;
+    for (uint32_t v = 0; v < table->workers; v++) {
+        for (uint32_t c = 0; c < table->clocks; c++) {
+            uint32_t bit =
+                weft_swarm_table_pushes(table, v, c, i) ? weft_swarm_table_bit(table, v, c) : 0;
+            bool own = v == w && c < worker->clock;
+            must |= (c < need || own) && !ps_was_cut_off(ps, v, c) && !forgets(ps) ? bit : 0;
+            may |= table->spec.mode != WEFT_TABLE_BSP || c < need ? bit : 0;
+        }
+    }
+    if (table->flavour == WEFT_SWARM_EXPIRING) {
+        must = may = weft_swarm_table_unexpired(table, i, need);
+    }
+    if ((exact && (set & must) != must) || (set & ~may) != 0) {
+        weft_world_fail(ps->world,
+                        "worker %" PRIu32 " in clock %" PRIu32 " pulled row %" PRIu32
+                        " as %x; must %x, may %x",
+                        w, worker->clock, i, set, must, may);
+    }
+}
+
+void weft_swarm_ps_check_pulled(struct swarm_ps *ps, uint32_t w,
+                                const struct weft_ps_result *result)
+{
+    const struct swarm_ps_worker *worker = &ps->worker[w];
+    uint32_t mode = ps->table.spec.mode;
+    uint32_t need = mode == WEFT_TABLE_BSP ? worker->clock
+                    : mode == WEFT_TABLE_SSP && worker->clock > ps->table.spec.staleness
+                        ? worker->clock - ps->table.spec.staleness
+                        : 0;
+    if (result->clock < need) {
+        weft_world_fail(ps->world, "worker %" PRIu32 " in clock %" PRIu32 " got version %" PRIu32,
+                        w, worker->clock, result->clock);
+    }
+    for (uint32_t i = 0; i < ps->table.ids; i++) {
+        check_row(ps, w, i, need);
+    }
+}
+
+/* ---- at the end ------------------------------------------------------------------------------ */
+
+/* How many pushes row i kept, checked where all is known. */
+static uint32_t check_kept(struct swarm_ps *ps, uint32_t i, const float *row)
+{
+    const struct weft_swarm_table *table = &ps->table;
+    if (table->flavour == WEFT_SWARM_OPTIMIZER) {
+        check_truth(ps, i, table->clocks, row, false, "at the end");
+        return (uint32_t)__builtin_popcount(weft_swarm_table_all(table, i));
+    }
+    uint32_t set = row_set(ps, i, row, "at the end");
+    uint32_t all = table->flavour == WEFT_SWARM_EXPIRING
+                       ? weft_swarm_table_unexpired(table, i, table->clocks)
+                       : weft_swarm_table_all(table, i);
+    uint32_t may_lack = 0;
+    for (uint32_t w = 0; w < table->workers; w++) {
+        may_lack |= ps->worker[w].cut_off << w * table->clocks;
+    }
+    may_lack = forgets(ps) ? all : may_lack;
+    if (table->push_bound_ppm == 0 && keeps_all(ps) && (set | may_lack) != (all | may_lack)) {
+        weft_world_fail(ps->world, "row %" PRIu32 " at the end is %x, not %x", i, set, all);
+    }
+    uint32_t kept = (uint32_t)__builtin_popcount(set), came = (uint32_t)__builtin_popcount(all);
+    uint32_t waits = table->spec.admission_count - 1;
+    uint32_t least = came > waits ? came - waits : 0;
+    if (table->push_bound_ppm == 0 && table->flavour == WEFT_SWARM_ADMITTED &&
+        (kept < least || (kept > least && table->spec.admission == WEFT_ADMISSION_COUNTER))) {
+        weft_world_fail(ps->world, "row %" PRIu32 " kept %" PRIu32 " of %" PRIu32 " pushes", i,
+                        kept, came);
+    }
+    return kept;
+}
+
+/* Where every push is in a row or counted as left out, nothing is missing and nothing invented. */
+static void check_sums(struct swarm_ps *ps, uint64_t kept)
+{
+    uint64_t told = 0;
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        told += ps->worker[w].delivered;
+    }
+    bool some_went = ps->table.flavour == WEFT_SWARM_EXPIRING || forgets(ps);
+    uint64_t cut_off = 0;
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        cut_off += ps->worker[w].cut_off_elements;
+    }
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        struct weft_shard_table_sums sums;
+        weft_shard_table_sums(ps->shard[s], &sums);
+        kept += sums.unadmitted;
+        some_went |= sums.rows_evicted > 0;
+        if (sums.rows + sums.rows_evicted + sums.rows_expired != sums.rows_made ||
+            (ps->table.spec.rows_max > 0 && sums.rows > ps->table.spec.rows_max)) {
+            weft_world_fail(ps->world,
+                            "shard %" PRIu32 " made %" PRIu64 " rows, let %" PRIu64
+                            " go, and has %" PRIu64,
+                            s, sums.rows_made, sums.rows_evicted + sums.rows_expired, sums.rows);
+        }
+    }
+    if (some_went ? kept > told : (kept < told || kept > told + cut_off)) {
+        weft_world_fail(ps->world,
+                        "the tables hold %" PRIu64 " contributions; workers were told %" PRIu64,
+                        kept, told);
+    }
+}
+
+static bool is_absent(struct swarm_ps *ps, uint32_t w, uint32_t clock, uint32_t i)
+{
+    float row[WEFT_RPC_DIM_MAX];
+    uint32_t s = weft_table_spec_shard(&ps->table.spec, ps->id[i], ps->shards);
+    (void)weft_table_read(weft_shard_table(ps->shard[s], ps->table.spec.table), ps->id[i], row);
+    return ((uint32_t)-row[0] & weft_swarm_table_bit(&ps->table, w, clock)) == 0;
+}
+
+/* The messages of one push to one shard of which something is absent: its rows in their order, so
+ * many in each. */
+static uint64_t messages_absent(struct swarm_ps *ps, uint32_t w, uint32_t clock, uint32_t s)
+{
+    uint32_t rows = 0;
+    uint64_t absent = 0;
+    bool counted = false;
+    for (uint32_t i = 0; i < ps->table.ids; i++) {
+        if (weft_table_spec_shard(&ps->table.spec, ps->id[i], ps->shards) != s ||
+            !weft_swarm_table_pushes(&ps->table, w, clock, i)) {
+            continue;
+        }
+        counted = rows % ps->rows_per_rpc == 0 ? false : counted;
+        rows++;
+        if (!counted && is_absent(ps, w, clock, i)) {
+            counted = true;
+            absent++;
+        }
+    }
+    return absent;
+}
+
+/* Where nobody keeps pushes, what is absent is what the workers were told is lost. */
+static void check_lost(struct swarm_ps *ps)
+{
+    uint64_t absent = 0, told = 0;
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        told += ps->worker[w].lost;
+        told += weft_ps_client_counters(ps->worker[w].client)->pushes_lost;
+        for (uint32_t c = 0; forgets(ps) && c < ps->table.clocks; c++) {
+            for (uint32_t s = 0; s < ps->shards; s++) {
+                absent += messages_absent(ps, w, c, s);
+            }
+        }
+    }
+    if (absent != told) {
+        weft_world_fail(ps->world,
+                        "%" PRIu64 " messages of pushes are absent; workers were told %" PRIu64,
+                        absent, told);
+    }
+}
+
+/* The tables themselves: with bound 0 all that was pushed; together just what the workers were told
+ * was delivered. */
+void weft_swarm_ps_check_tables(struct swarm_ps *ps)
+{
+    uint64_t kept = 0;
+    for (uint32_t i = 0; i < ps->table.ids; i++) {
+        uint32_t s = weft_table_spec_shard(&ps->table.spec, ps->id[i], ps->shards);
+        float row[WEFT_RPC_DIM_MAX];
+        (void)weft_table_read(weft_shard_table(ps->shard[s], ps->table.spec.table), ps->id[i], row);
+        kept += (uint64_t)check_kept(ps, i, row) * ps_blocks(ps);
+    }
+    check_sums(ps, kept);
+    check_lost(ps);
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        if (weft_shard_clock(ps->shard[s], ps->table.spec.table) != ps->table.clocks) {
+            weft_world_fail(ps->world, "shard %" PRIu32 " does not know the last clock", s);
+        }
+    }
+}

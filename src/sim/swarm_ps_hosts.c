@@ -1,0 +1,470 @@
+/* The hosts of a simulated parameter server: workers that pull, push and clock, shards that serve them,
+ * and the deaths of both. */
+#include "sim/swarm_ps_internal.h"
+
+#include "base/assert.h"
+#include "ps/journal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SOCKET_PACKETS = 4096 };
+enum { JOURNAL_BYTES = 4 << 20, JOURNAL_BYTES_SMALL = 16 << 10 };
+
+/* ---- the workers ----------------------------------------------------------------------------- */
+
+static bool finished(struct swarm_ps *ps, uint32_t w, struct weft_ps_result *result_p)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    if (!weft_ps_op_done(worker->client, worker->op, result_p)) {
+        return false;
+    }
+    weft_ps_op_release(worker->client, worker->op);
+    if (result_p->status != WEFT_OK) {
+        weft_world_fail(ps->world, "worker %" PRIu32 " phase %d: %s, reason %u", w,
+                        (int)worker->phase, weft_status_name(result_p->status),
+                        result_p->rpc_status);
+    }
+    return true;
+}
+
+/* Go on when the call was taken, stay when it says AGAIN. */
+static bool taken(struct swarm_ps *ps, uint32_t w, weft_status status)
+{
+    if (status != WEFT_OK && status != WEFT_AGAIN) {
+        weft_world_fail(ps->world, "worker %" PRIu32 " phase %d: %s", w, (int)ps->worker[w].phase,
+                        weft_status_name(status));
+    }
+    return status == WEFT_OK;
+}
+
+static weft_status start_push(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    float *rows = malloc((size_t)IDS_MAX * ps->table.spec.dim * sizeof(*rows));
+    WEFT_ASSERT(rows != NULL);
+    worker->n = 0;
+    for (uint32_t i = 0; i < ps->table.ids; i++) {
+        if (!weft_swarm_table_pushes(&ps->table, w, worker->clock, i)) {
+            continue;
+        }
+        float *row = rows + (size_t)worker->n * ps->table.spec.dim;
+        for (uint32_t d = 0; d < ps->table.spec.dim; d++) {
+            uint32_t bit = weft_swarm_table_bit(&ps->table, w, worker->clock);
+            row[d] = (float)ps->table.workers * (d == 0 ? (float)bit : 1);
+        }
+        ps->picked[worker->n++] = ps->id[i];
+    }
+    /* All of a vector needs no ids. */
+    bool vector = ps->table.flavour == WEFT_SWARM_DENSE && worker->n == ps->table.ids;
+    const struct weft_ps_push_list list = {.table = ps->table.spec.table,
+                                           .n = worker->n,
+                                           .ids = vector ? NULL : ps->picked,
+                                           .rows = rows};
+    weft_status status =
+        weft_ps_push_lists(worker->client, &list, 1, ps->table.push_bound_ppm, now_ns, &worker->op);
+    free(rows);
+    return status;
+}
+
+/* Elements of a row; clients may have cut rows shorter than the seed said. */
+static weft_status start_pull(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    bool vector = ps->table.flavour == WEFT_SWARM_DENSE;
+    const struct weft_ps_pull_list list = {.table = ps->table.spec.table,
+                                           .n = ps->table.ids,
+                                           .ids = vector ? NULL : ps->id,
+                                           .rows_out = worker->rows};
+    return weft_ps_pull_lists(worker->client, &list, 1, ps->table.pull_bound_ppm, now_ns,
+                              &worker->op);
+}
+
+static void pushed(struct swarm_ps *ps, uint32_t w, const struct weft_ps_result *result)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    worker->delivered += result->elements_delivered;
+    uint64_t elements = (uint64_t)worker->n * ps_blocks(ps);
+    if (ps_was_cut_off(ps, w, worker->clock)) { /* nothing of it was there, and this is all of it */
+        worker->cut_off &= ~(UINT32_C(1) << worker->clock);
+        worker->cut_off_elements -= elements;
+    }
+    bool whole = result->elements_delivered == elements;
+    if (result->elements_sent != elements || (ps->table.push_bound_ppm == 0 && !whole) ||
+        result->chunks_refused != 0) {
+        weft_world_fail(ps->world,
+                        "worker %" PRIu32 ": pushed %" PRIu32 " rows, sent %" PRIu64
+                        ", delivered %" PRIu64,
+                        w, worker->n, result->elements_sent, result->elements_delivered);
+    }
+}
+
+/* One step of a worker; true when it got on. */
+static bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    struct weft_ps_result result;
+    enum phase before = worker->phase;
+    switch (worker->phase) {
+    case PHASE_OPEN:
+        worker->phase +=
+            taken(ps, w, weft_ps_table_open(worker->client, &ps->table.spec, now_ns, &worker->op));
+        break;
+    case PHASE_PULL:
+        memset(worker->rows, 0, (size_t)IDS_MAX * ps->table.spec.dim * sizeof(float));
+        worker->phase += taken(ps, w, start_pull(ps, w, now_ns));
+        break;
+    case PHASE_PUSH:
+        worker->phase += taken(ps, w, start_push(ps, w, now_ns));
+        break;
+    case PHASE_OPENING:
+        worker->phase += finished(ps, w, &result);
+        worker->clock = weft_ps_clock_now(worker->client, ps->table.spec.table);
+        break;
+    case PHASE_PULLING:
+        if (finished(ps, w, &result)) {
+            weft_swarm_ps_check_pulled(ps, w, &result);
+            worker->phase = worker->clock == ps->table.clocks ? PHASE_DONE : PHASE_PUSH;
+            ps->closed_ns = now_ns;
+        }
+        break;
+    case PHASE_PUSHING:
+        if (finished(ps, w, &result)) {
+            pushed(ps, w, &result);
+            worker->phase = PHASE_CLOCK;
+        }
+        break;
+    case PHASE_CLOCK:
+        if (taken(ps, w, weft_ps_clock(worker->client, ps->table.spec.table, now_ns))) {
+            worker->clock++;
+            worker->phase = PHASE_PULL;
+        }
+        break;
+    case PHASE_DONE:
+        break;
+    }
+    return worker->phase != before;
+}
+
+/* ---- the hosts ------------------------------------------------------------------------------- */
+
+static uint64_t clock_ns(void *arg)
+{
+    return weft_world_now_ns(arg);
+}
+
+static void on_wake(void *self, uint32_t host, uint64_t now_ns)
+{
+    (void)self;
+    (void)host;
+    (void)now_ns;
+}
+
+static void give_slabs(struct weft_shard *shard)
+{
+    uint16_t table;
+    size_t bytes;
+    while (weft_shard_wants_slab(shard, &table, &bytes)) {
+        void *slab = malloc(bytes);
+        WEFT_ASSERT(slab != NULL);
+        WEFT_ASSERT(weft_shard_add_slab(shard, table, slab, bytes) == WEFT_OK);
+    }
+}
+
+static void on_event(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns)
+{
+    struct swarm_ps *ps = self;
+    if (event->type == WEFT_EVENT_PEER_DOWN && ps->deaths == 0) {
+        weft_world_fail(ps->world, "host %" PRIu32 ": PEER_DOWN (%d), but nobody died", host,
+                        (int)event->down);
+    }
+    if (host < ps->shards) {
+        weft_shard_event(ps->shard[host], event, now_ns);
+        /* At every event: a batch of a slow host may bring more new rows than one slab has. */
+        give_slabs(ps->shard[host]);
+    } else {
+        weft_ps_client_event(ps->worker[host - ps->shards].client, event, now_ns);
+    }
+}
+
+static void connect_again(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        uint64_t until_ns;
+        weft_peer peer;
+        if (weft_ps_client_away(ps->worker[w].client, s, &until_ns)) {
+            struct weft_addr addr = weft_world_addr(s);
+            weft_status status =
+                weft_ep_connect(weft_world_ep(ps->world, ps->shards + w), &addr, now_ns, &peer);
+            WEFT_ASSERT(status == WEFT_OK);
+            status = weft_ps_client_reconnect(ps->worker[w].client, s, peer, now_ns);
+            WEFT_ASSERT(status == WEFT_OK);
+        }
+    }
+}
+
+/* A shard may be dead when it is asked. */
+static void note_blocks(struct swarm_ps *ps, uint32_t s)
+{
+    const struct weft_table *table = weft_shard_table(ps->shard[s], ps->table.spec.table);
+    ps->blocks = table != NULL ? weft_table_blocks(&table->spec) : ps->blocks;
+}
+
+static void save(struct swarm_ps *ps, uint32_t s, uint64_t now_ns)
+{
+    uint32_t clock;
+    if (ps_has_journal(ps) && weft_shard_cut_wanted(ps->shard[s], &clock)) {
+        weft_saved_begin(&ps->saved[s], ps->shard[s]);
+    }
+    if (ps->deaths > 0 && weft_saved_poll(&ps->saved[s], ps->shard[s])) {
+        weft_shard_durable(ps->shard[s]);
+        weft_shard_progress(ps->shard[s], now_ns);
+    }
+}
+
+static void on_batch(void *self, uint32_t host, uint64_t now_ns)
+{
+    struct swarm_ps *ps = self;
+    if (host >= ps->shards) {
+        uint32_t w = host - ps->shards;
+        connect_again(ps, w, now_ns);
+        weft_ps_client_progress(ps->worker[w].client, now_ns);
+        while (weft_world_wrong(ps->world)[0] == '\0' && weft_swarm_ps_worker_step(ps, w, now_ns)) {
+            weft_ps_client_progress(ps->worker[w].client, now_ns);
+        }
+        return;
+    }
+    do {
+        weft_shard_progress(ps->shard[host], now_ns);
+        save(ps, host, now_ns);
+        note_blocks(ps, host);
+    } while (weft_shard_has_work(ps->shard[host]));
+    give_slabs(ps->shard[host]);
+}
+
+static struct weft_shard_config shard_config(const struct swarm_ps *ps, uint32_t shard)
+{
+    struct weft_shard_config config;
+    weft_shard_config_default(&config);
+    config.shard = shard;
+    config.shards = ps->shards;
+    config.workers_max = ps->table.workers;
+    config.tables_max = 2;
+    config.rows_max = 2 * IDS_MAX;
+    config.dim_max = ps->table.spec.dim;
+    config.step_rows = 50; /* fewer than there are: clocks end in slices */
+    config.rows_per_rpc_max = ps->rows_per_rpc;
+    config.slab_bytes = 1 << 20; /* twice the rows of the longest packet, at least */
+    if (ps->deaths > 0) {
+        config.checkpoints = true;
+        config.chunks_max = 4 * IDS_MAX;
+    }
+    config.clock_ns = clock_ns;
+    config.clock_arg = ps->world;
+    return config;
+}
+
+static struct weft_ps_client_config client_config(const struct swarm_ps *ps, uint32_t w)
+{
+    struct weft_ps_client_config config;
+    weft_ps_client_config_default(&config);
+    config.worker = w;
+    config.shards = ps->shards;
+    config.tables_max = 2;
+    config.ops_max = 2;
+    config.lists_per_op_max = 1;
+    config.rows_per_op_max = IDS_MAX;
+    config.rows_per_rpc_max = ps->rows_per_rpc;
+    config.dim_max = ps->table.spec.dim;
+    config.missed_max = IDS_MAX;
+    if (ps->deaths > 0) {
+        config.reconnect_ns = 100 * WEFT_NS_PER_S;
+        bool replays = ps->keeper != KEEPER_JOURNAL && ps->keeper != KEEPER_NOBODY;
+        config.replay_bytes = replays ? 16 << 20 : 0;
+    }
+    config.clock_ns = clock_ns;
+    config.clock_arg = ps->world;
+    return config;
+}
+
+static struct weft_world_host_config host_config(struct swarm_ps *ps, uint32_t host, uint64_t name,
+                                                 uint32_t expects)
+{
+    struct weft_world_host_config config = {
+        .ep = ps->plan.host[host].ep,
+        .crank_delay_ns = ps->plan.host[host].crank_delay_ns,
+        .socket_packets = SOCKET_PACKETS,
+        .app = {.self = ps, .event = on_event, .wake = on_wake, .batch = on_batch},
+    };
+    config.ep.name = name;
+    config.ep.expects_max = expects;
+    config.ep.chunks_max = 4 * IDS_MAX;
+    config.ep.peer_timeout_ns = ps->plan.heal_ns + 20 * WEFT_NS_PER_S;
+    if (ps->deaths > 0) {
+        config.ep.keepalive_ns = 300 * WEFT_NS_PER_MS;
+    }
+    return config;
+}
+
+static void host_init(struct swarm_ps *ps, uint32_t host, uint64_t name, uint32_t expects)
+{
+    struct weft_world_host_config config = host_config(ps, host, name, expects);
+    weft_status status = weft_world_host_init(ps->world, host, &config);
+    WEFT_ASSERT(status == WEFT_OK);
+}
+
+/* What was done behind the checkpoint is done again, and written down from now on. */
+static void keep_journal(struct swarm_ps *ps, uint32_t s)
+{
+    if (!ps_has_journal(ps)) {
+        return;
+    }
+    uint64_t bytes = ps->keeper == KEEPER_SMALL_JOURNAL ? JOURNAL_BYTES_SMALL : JOURNAL_BYTES;
+    const struct weft_shard_journal_config config = {.memory = ps->journal[s],
+                                                     .bytes = bytes,
+                                                     .bytes_max = bytes,
+                                                     .job = ps->table.seed,
+                                                     .checkpoint = ps->saved[s].number};
+    weft_status status = weft_shard_journal_init(ps->shard[s], &config);
+    WEFT_ASSERT(status == WEFT_OK);
+    while (weft_shard_journal_replay(ps->shard[s])) {
+        give_slabs(ps->shard[s]);
+    }
+    if (weft_shard_journal_report(ps->shard[s])->refused > 0) {
+        weft_world_fail(ps->world, "shard %" PRIu32 ": its journal cannot be done again", s);
+    }
+}
+
+void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s)
+{
+    struct weft_shard_config config = shard_config(ps, s);
+    struct weft_world_host_config host =
+        host_config(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
+    host.ep.incarnation += ++ps->lives[s];
+    host.ep.seed += ps->lives[s];
+    weft_status status = weft_world_restart(ps->world, s, &host);
+    WEFT_ASSERT(status == WEFT_OK);
+    void *slab;
+    while ((slab = weft_shard_take_slab(ps->shard[s])) != NULL) {
+        free(slab);
+    }
+    weft_shard_free(ps->shard[s]);
+    status = weft_shard_new(&config, weft_ep_msgr(weft_world_ep(ps->world, s)), &ps->shard[s]);
+    WEFT_ASSERT(status == WEFT_OK);
+    weft_saved_restore(&ps->saved[s], ps->shard[s]);
+    keep_journal(ps, s);
+    weft_world_wake(ps->world, s, weft_world_now_ns(ps->world));
+}
+
+static void make_shard(struct swarm_ps *ps, uint32_t s)
+{
+    struct weft_shard_config config = shard_config(ps, s);
+    host_init(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
+    weft_status status =
+        weft_shard_new(&config, weft_ep_msgr(weft_world_ep(ps->world, s)), &ps->shard[s]);
+    WEFT_ASSERT(status == WEFT_OK);
+    keep_journal(ps, s);
+}
+
+static void make_client(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    uint32_t host = ps->shards + w;
+    weft_peer peers[SHARDS_MAX];
+    struct weft_ps_client_config config = client_config(ps, w);
+    struct weft_ep *ep = weft_world_ep(ps->world, host);
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        struct weft_addr addr = weft_world_addr(s);
+        weft_status status = weft_ep_connect(ep, &addr, now_ns, &peers[s]);
+        WEFT_ASSERT(status == WEFT_OK);
+    }
+    weft_status status =
+        weft_ps_client_new(&config, weft_ep_msgr(ep), peers, &ps->worker[w].client);
+    WEFT_ASSERT(status == WEFT_OK);
+    weft_world_wake(ps->world, host, now_ns);
+}
+
+static void make_worker(struct swarm_ps *ps, uint32_t w)
+{
+    struct weft_ps_client_config config = client_config(ps, w);
+    host_init(ps, ps->shards + w, weft_rpc_name(WEFT_ROLE_WORKER, w),
+              weft_ps_client_expects_max(&config));
+    ps->worker[w].rows = calloc((size_t)IDS_MAX * ps->table.spec.dim, sizeof(float));
+    WEFT_ASSERT(ps->worker[w].rows != NULL);
+    make_client(ps, w, 0);
+}
+
+/* Another process is in its place at once, and goes on where the shards say. */
+void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    struct weft_ps_client_config config = client_config(ps, w);
+    uint32_t h = ps->shards + w;
+    if (worker->phase == PHASE_DONE) {
+        return; /* it has ended */
+    }
+    if (worker->phase == PHASE_PUSHING && !ps_was_cut_off(ps, w, worker->clock)) {
+        worker->cut_off |= UINT32_C(1) << worker->clock;
+        worker->cut_off_elements += (uint64_t)worker->n * ps_blocks(ps);
+    }
+    struct weft_world_host_config host =
+        host_config(ps, h, weft_rpc_name(WEFT_ROLE_WORKER, w), weft_ps_client_expects_max(&config));
+    worker->lives++;
+    host.ep.incarnation += worker->lives;
+    host.ep.seed += worker->lives;
+    weft_status status = weft_world_restart(ps->world, h, &host);
+    WEFT_ASSERT(status == WEFT_OK);
+    worker->lost += weft_ps_client_counters(worker->client)->pushes_lost;
+    weft_ps_client_free(worker->client);
+    worker->phase = PHASE_OPEN;
+    make_client(ps, w, weft_world_now_ns(ps->world));
+}
+
+struct swarm_ps *weft_swarm_ps_new(uint64_t seed, const struct weft_world_tap *tap)
+{
+    struct swarm_ps *ps = calloc(1, sizeof(*ps));
+    WEFT_ASSERT(ps != NULL);
+    weft_swarm_ps_draw(ps, seed);
+    struct weft_world_config config = {
+        .hosts = ps->plan.hosts,
+        .seed = weft_mix64(seed ^ UINT64_C(0x776f726c64)),
+        .steps_max = STEPS_MAX,
+        .hostile = ps->plan.hostile,
+    };
+    config.tap = tap != NULL ? *tap : config.tap;
+    ps->world = weft_world_new(&config);
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        weft_saved_init(&ps->saved[s], 2, ps->table.workers);
+        ps->journal[s] = ps_has_journal(ps) ? calloc(1, JOURNAL_BYTES) : NULL;
+        WEFT_ASSERT(ps->journal[s] != NULL || !ps_has_journal(ps));
+    }
+    weft_plan_build(&ps->plan, weft_world_net(ps->world));
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        make_shard(ps, s);
+    }
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        make_worker(ps, w);
+    }
+    return ps;
+}
+
+void weft_swarm_ps_free(struct swarm_ps *ps)
+{
+    weft_swarm_table_fini(&ps->table);
+    weft_world_free(ps->world); /* first: endpoints borrow the memory of shards and clients */
+    for (uint32_t s = 0; s < ps->shards; s++) {
+        void *slab;
+        while ((slab = weft_shard_take_slab(ps->shard[s])) != NULL) {
+            free(slab);
+        }
+        weft_shard_free(ps->shard[s]);
+        weft_saved_fini(&ps->saved[s]);
+        free(ps->journal[s]);
+    }
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        weft_ps_client_free(ps->worker[w].client);
+        free(ps->worker[w].rows);
+    }
+    free(ps);
+}

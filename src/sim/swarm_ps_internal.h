@@ -1,0 +1,116 @@
+/* The inside of a simulated parameter server, shared by swarm_ps.c (drawing, the run), swarm_ps_hosts.c
+ * (shards and workers, and their deaths) and swarm_ps_check.c (what must hold). Not for others. */
+#ifndef WEFT_SIM_SWARM_PS_INTERNAL_H
+#define WEFT_SIM_SWARM_PS_INTERNAL_H
+
+#include "ps/client.h"
+#include "ps/shard.h"
+#include "sim/plan.h"
+#include "sim/saved.h"
+#include "sim/swarm_ps.h"
+#include "sim/swarm_table.h"
+#include "sim/world.h"
+
+/* Bits of a float's mantissa bound workers x clocks. */
+enum { SHARDS_MAX = 4, WORKERS_MAX = 6, BITS_MAX = 22, IDS_MAX = 400 };
+enum { STEPS_MAX = 20000000 };
+
+/* What brings back what a shard's checkpoint lacks. */
+enum keeper {
+    KEEPER_WORKERS,       /* they send it again */
+    KEEPER_BOTH,          /* its journal; workers would, too */
+    KEEPER_SMALL_JOURNAL, /* as BOTH, but it will be full, and workers must */
+    KEEPER_JOURNAL,       /* its journal alone */
+    KEEPER_NOBODY,        /* it is lost, and counted */
+    KEEPERS
+};
+
+enum phase {
+    PHASE_OPEN,
+    PHASE_OPENING,
+    PHASE_PULL,
+    PHASE_PULLING,
+    PHASE_PUSH,
+    PHASE_PUSHING,
+    PHASE_CLOCK,
+    PHASE_DONE
+};
+
+struct swarm_ps_worker {
+    struct weft_ps_client *client;
+    enum phase phase;
+    uint32_t clock; /* finished */
+    weft_ps_op op;
+    uint32_t n;         /* rows of the push under way */
+    uint64_t delivered; /* elements, as the client was told */
+    uint32_t lives;     /* behind the first process */
+    uint32_t cut_off;   /* clocks, bit by bit, whose push was not answered before its process died:
+                         * any of it may count */
+    uint64_t cut_off_elements; /* of these */
+    uint64_t lost;             /* pushes, as clients that died were told */
+    float *rows;               /* (ids, dim) */
+};
+
+struct swarm_ps {
+    struct weft_plan plan;
+    struct weft_world *world;
+    struct weft_swarm_table table;
+    uint32_t shards;
+    uint32_t rows_per_rpc;
+    struct weft_shard *shard[SHARDS_MAX];
+    struct swarm_ps_worker worker[WORKERS_MAX];
+    uint64_t id[IDS_MAX];
+    uint64_t picked[IDS_MAX];
+    uint64_t closed_ns;
+    uint32_t deaths;  /* of shards, which come back from their last checkpoint; workers replay */
+    uint64_t died_ns; /* the last one */
+    enum keeper keeper;
+    bool mortal; /* workers die, too */
+    uint8_t *journal[SHARDS_MAX];
+    struct weft_saved saved[SHARDS_MAX];
+    uint32_t lives[SHARDS_MAX]; /* behind the first */
+    uint32_t blocks;            /* of a row, once a shard has the table */
+};
+
+static inline bool ps_has_journal(const struct swarm_ps *ps)
+{
+    return ps->deaths > 0 && ps->keeper != KEEPER_WORKERS && ps->keeper != KEEPER_NOBODY;
+}
+
+static inline uint32_t ps_blocks(const struct swarm_ps *ps)
+{
+    return ps->blocks;
+}
+
+/* Did the worker's process die before the push of this clock was answered? */
+static inline bool ps_was_cut_off(const struct swarm_ps *ps, uint32_t w, uint32_t clock)
+{
+    return (ps->worker[w].cut_off >> clock & 1) != 0;
+}
+
+/* ---- swarm_ps_hosts.c ------------------------------------------------------------------------ */
+
+/* Owns: gives. */
+struct swarm_ps *weft_swarm_ps_new(uint64_t seed, const struct weft_world_tap *tap);
+void weft_swarm_ps_free(struct swarm_ps *ps);
+
+/* A process dies, and another one comes in its place. */
+void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s);
+void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w);
+
+/* ---- swarm_ps_check.c: what is wrong is the world's to tell -------------------------------------- */
+
+/* A worker's pull has come back. */
+void weft_swarm_ps_check_pulled(struct swarm_ps *ps, uint32_t w,
+                                const struct weft_ps_result *result);
+
+/* The tables themselves, at the end: with bound 0 all that was pushed; together just what the workers
+ * were told was delivered. */
+void weft_swarm_ps_check_tables(struct swarm_ps *ps);
+
+/* ---- swarm_ps.c ------------------------------------------------------------------------------ */
+
+/* The configuration, from the seed alone. */
+void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed);
+
+#endif
