@@ -318,9 +318,9 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
     run->lag_ns = lag_ns;
     run->progress = progress;
     run->began_ns = weft_clock_now_ns();
-    run->witness = is_pingpong(job) ? NULL : weft_perf_witness_new();
     bool started = weft_perf_fleet_start(job, security, &run->fleet);
     if (started) {
+        run->witness = is_pingpong(job) ? NULL : weft_perf_witness_new();
         do_all(run);
         keep_notes(run);
         judge_rounds(run);

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE /* syscall */
 #include "cli/perf/witness.h"
 
+#include "cli/perf/sleeper.h"
+
 #include "base/units.h"
 #include "io/clock.h"
 
@@ -30,7 +32,8 @@ struct sample {
 struct watch {
     int fd;
     struct perf_event_mmap_page *ring; /* one page, then ROOM_BYTES */
-    uint64_t last_ns;                  /* of the last sample; at first, when it was opened */
+    struct weft_perf_sleeper *sleeper; /* NULL: there is none */
+    uint64_t last_ns; /* of the last sample or wake; at first, when it was opened */
 };
 
 struct absence {
@@ -75,6 +78,8 @@ static bool watch_open(struct watch *watch, int processor)
         return false;
     }
     watch->ring = ring;
+    /* In step with the samples: one interrupt does for both. */
+    watch->sleeper = weft_perf_sleeper_new(processor, weft_clock_now_ns(), period_ns);
     return true;
 }
 
@@ -101,6 +106,7 @@ struct weft_perf_witness *weft_perf_witness_new(void)
 void weft_perf_witness_free(struct weft_perf_witness *witness)
 {
     for (uint32_t i = 0; witness != NULL && i < witness->watches; i++) {
+        weft_perf_sleeper_free(witness->watch[i].sleeper);
         (void)munmap(witness->watch[i].ring, ring_bytes());
         (void)close(witness->watch[i].fd);
     }
@@ -129,26 +135,50 @@ static void copy_out(const struct watch *watch, uint64_t at, void *to, size_t by
     memcpy((char *)to + first, room, bytes - first);
 }
 
-static void read_ring(struct weft_perf_witness *witness, struct watch *watch)
+/* The time of the next sample before `head`; WEFT_NEVER: there is none. */
+static uint64_t next_sample(struct watch *watch, uint64_t head)
 {
-    uint64_t head = __atomic_load_n(&watch->ring->data_head, __ATOMIC_ACQUIRE);
     uint64_t tail = watch->ring->data_tail;
-    while (tail < head) {
+    uint64_t time_ns = WEFT_NEVER;
+    while (tail < head && time_ns == WEFT_NEVER) {
         struct sample sample;
         copy_out(watch, tail, &sample.header, sizeof(sample.header));
         if (sample.header.type == PERF_RECORD_SAMPLE && sample.header.size == sizeof(sample)) {
             copy_out(watch, tail, &sample, sizeof(sample));
-            keep(witness, watch, sample.time_ns);
+            time_ns = sample.time_ns;
         }
         tail += sample.header.size;
     }
     __atomic_store_n(&watch->ring->data_tail, tail, __ATOMIC_RELEASE);
+    return time_ns;
+}
+
+static uint64_t next_wake(const struct watch *watch)
+{
+    return watch->sleeper != NULL ? weft_perf_sleeper_next(watch->sleeper) : WEFT_NEVER;
+}
+
+/* Samples and wakes in the order of their times. Where the sleeper goes on while this reads, only
+ * wakes come late, and those of before the last sample say nothing new. */
+static void read_both(struct weft_perf_witness *witness, struct watch *watch)
+{
+    uint64_t head = __atomic_load_n(&watch->ring->data_head, __ATOMIC_ACQUIRE);
+    uint64_t sample_ns = next_sample(watch, head);
+    uint64_t wake_ns = next_wake(watch);
+    while (sample_ns != WEFT_NEVER || wake_ns != WEFT_NEVER) {
+        keep(witness, watch, weft_min_u64(sample_ns, wake_ns));
+        if (sample_ns <= wake_ns) {
+            sample_ns = next_sample(watch, head);
+        } else {
+            wake_ns = next_wake(watch);
+        }
+    }
 }
 
 void weft_perf_witness_read(struct weft_perf_witness *witness)
 {
     for (uint32_t i = 0; i < witness->watches; i++) {
-        read_ring(witness, &witness->watch[i]);
+        read_both(witness, &witness->watch[i]);
     }
 }
 

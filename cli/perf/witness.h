@@ -1,11 +1,13 @@
 /* A witness to the machine: when was a processor taken away from the whole of it?
  *
- * On each processor the kernel's perf clock interrupts every millisecond and writes down the time.
- * Neither another process nor a network stack that works in soft interrupts can put it off; when the
- * next time is two milliseconds or more away, the processor was not there: the host of this virtual
- * machine had it. Such absences are the machine's and not the network's.
+ * On each processor the kernel's perf clock interrupts every millisecond and writes down the time,
+ * and a thread wakes every millisecond and does (cli/perf/sleeper.h). Neither another process nor a
+ * network stack that works in soft interrupts can put off the first; the second goes on while the
+ * processor is idle, when the first rests. When the next time of either is two milliseconds or more
+ * away, the processor was not there: the host of this virtual machine had it. Such absences are the
+ * machine's and not the network's.
  *
- * Threads: of one thread.
+ * Threads: of one thread. It has threads of its own: a process that forks does so before.
  */
 #ifndef WEFT_CLI_PERF_WITNESS_H
 #define WEFT_CLI_PERF_WITNESS_H

@@ -1,0 +1,107 @@
+#define _GNU_SOURCE /* CPU_SET, pthread_setaffinity_np */
+#include "cli/perf/sleeper.h"
+
+#include "base/units.h"
+#include "io/clock.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+enum {
+    ROOM = 16384,
+    PRIORITY = 2, /* the participants of --realtime have 1 */
+};
+
+struct weft_perf_sleeper {
+    pthread_t thread;
+    int processor;
+    uint64_t due_ns;
+    uint64_t period_ns;
+    atomic_bool stop;
+    uint64_t taken;       /* times that were asked for */
+    _Atomic uint64_t put; /* times that were written */
+    _Atomic uint64_t times_ns[ROOM];
+};
+
+static bool bind_to(int processor)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)processor, &set);
+    const struct sched_param priority = {.sched_priority = PRIORITY};
+    if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set) != 0) {
+        return false;
+    }
+    (void)pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
+    (void)prctl(PR_SET_TIMERSLACK, 1);
+    return true;
+}
+
+static void *sleep_and_note(void *arg)
+{
+    struct weft_perf_sleeper *s = arg;
+    bool bound = bind_to(s->processor);
+    while (bound && !atomic_load(&s->stop)) {
+        const struct timespec until = {(time_t)(s->due_ns / WEFT_NS_PER_S),
+                                       (long)(s->due_ns % WEFT_NS_PER_S)};
+        (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+        uint64_t now_ns = weft_clock_now_ns();
+        uint64_t put = atomic_load_explicit(&s->put, memory_order_relaxed);
+        atomic_store_explicit(&s->times_ns[put % ROOM], now_ns, memory_order_relaxed);
+        atomic_store_explicit(&s->put, put + 1, memory_order_release);
+        uint64_t late_ns = now_ns > s->due_ns ? now_ns - s->due_ns : 0;
+        s->due_ns += s->period_ns * (late_ns / s->period_ns + 1);
+    }
+    return NULL;
+}
+
+struct weft_perf_sleeper *weft_perf_sleeper_new(int processor, uint64_t phase_ns,
+                                                uint64_t period_ns)
+{
+    struct weft_perf_sleeper *s = calloc(1, sizeof(*s));
+    if (s == NULL) {
+        return NULL;
+    }
+    s->processor = processor;
+    s->due_ns = phase_ns;
+    s->period_ns = period_ns;
+    /* Signals are the caller's. */
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&s->thread, NULL, sleep_and_note, s) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!started) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void weft_perf_sleeper_free(struct weft_perf_sleeper *sleeper)
+{
+    if (sleeper != NULL) {
+        atomic_store(&sleeper->stop, true);
+        (void)pthread_join(sleeper->thread, NULL);
+        free(sleeper);
+    }
+}
+
+uint64_t weft_perf_sleeper_next(struct weft_perf_sleeper *sleeper)
+{
+    uint64_t put = atomic_load_explicit(&sleeper->put, memory_order_acquire);
+    if (put - sleeper->taken > ROOM) { /* half: what is read is not what is being written */
+        sleeper->taken = put - ROOM / 2;
+    }
+    return sleeper->taken == put
+               ? WEFT_NEVER
+               : atomic_load_explicit(&sleeper->times_ns[sleeper->taken++ % ROOM],
+                                      memory_order_relaxed);
+}

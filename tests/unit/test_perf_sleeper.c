@@ -1,0 +1,74 @@
+/* The witness's sleeper (cli/perf/sleeper.h): it writes down its wakes in order, and ends. */
+#define _GNU_SOURCE /* CPU_ISSET, sched_getaffinity */
+#include "cli/perf/sleeper.h"
+
+#include "base/units.h"
+#include "io/clock.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static int own_processor(void)
+{
+    cpu_set_t set;
+    assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
+    int processor = 0;
+    while (!CPU_ISSET((size_t)processor, &set)) {
+        processor++;
+    }
+    return processor;
+}
+
+/* Until it wakes: however long this machine takes for it. */
+static uint64_t wait_for(struct weft_perf_sleeper *sleeper)
+{
+    uint64_t time_ns;
+    while ((time_ns = weft_perf_sleeper_next(sleeper)) == WEFT_NEVER) {
+        const struct timespec pause = {.tv_nsec = 1000000};
+        (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+    }
+    return time_ns;
+}
+
+static void test_wakes_rise(void **state)
+{
+    (void)state;
+    uint64_t before_ns = weft_clock_now_ns();
+    struct weft_perf_sleeper *sleeper =
+        weft_perf_sleeper_new(own_processor(), before_ns, WEFT_NS_PER_MS);
+    assert_non_null(sleeper);
+    uint64_t last_ns = before_ns;
+    for (int i = 0; i < 5; i++) {
+        uint64_t time_ns = wait_for(sleeper);
+        assert_true(time_ns >= last_ns && time_ns <= weft_clock_now_ns());
+        last_ns = time_ns;
+    }
+    assert_true(last_ns - before_ns >= 4 * WEFT_NS_PER_MS); /* never early */
+    weft_perf_sleeper_free(sleeper);
+}
+
+static void test_no_such_processor(void **state)
+{
+    (void)state;
+    struct weft_perf_sleeper *sleeper =
+        weft_perf_sleeper_new(CPU_SETSIZE - 1, weft_clock_now_ns(), WEFT_NS_PER_MS);
+    assert_non_null(sleeper);
+    assert_true(weft_perf_sleeper_next(sleeper) == WEFT_NEVER);
+    weft_perf_sleeper_free(sleeper);
+    weft_perf_sleeper_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wakes_rise),
+        cmocka_unit_test(test_no_such_processor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
