@@ -21,9 +21,9 @@
 enum {
     SOCKET_BUFFER_BYTES = 4 << 20,
     SURE_BYTES = 1200, /* UDP payload that passes everywhere */
-    /* Batches sent before the socket is looked at again: acknowledgements must not wait for a whole
+    /* Bursts sent before the socket is looked at again: acknowledgements must not wait for a whole
      * window to be copied. */
-    FLUSH_BATCHES_MAX = 4,
+    FLUSH_BURSTS_MAX = 16,
     PUT_OFF_BATCHES_MAX = 32, /* for timers: 256 datagrams of as many peers */
     KERNEL_HEAD_BYTES = 832,
 };
@@ -196,14 +196,29 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
 
 /* ---- the crank ------------------------------------------------------------------------------- */
 
+/* Single packets share a system call; several of one burst go at once, not when the next are built.
+ * False: there is no more to send. */
+static bool fill_batch(struct weft_udp *udp, uint64_t now_ns, uint32_t *count_p)
+{
+    uint32_t count = 0;
+    bool more = true;
+    bool single = true;
+    while (more && single && count < WEFT_TX_BATCH) {
+        more = weft_ep_send(udp->ep, now_ns, &udp->bursts[count]) > 0;
+        single = more && udp->bursts[count].packets == 1;
+        count += more;
+    }
+    *count_p = count;
+    return more;
+}
+
 static void flush(struct weft_udp *udp, uint64_t now_ns)
 {
-    udp->more_to_send = false;
-    for (int batch = 0; batch < FLUSH_BATCHES_MAX; batch++) {
-        uint32_t count = 0;
-        while (count < WEFT_TX_BATCH && weft_ep_send(udp->ep, now_ns, &udp->bursts[count]) > 0) {
-            count++;
-        }
+    uint32_t bursts = 0;
+    bool more = true;
+    while (more && bursts < FLUSH_BURSTS_MAX) {
+        uint32_t count;
+        more = fill_batch(udp, now_ns, &count);
         if (count > 0) {
             weft_sender_send(&udp->sender, udp->bursts, count, &udp->counters);
         }
@@ -214,12 +229,10 @@ static void flush(struct weft_udp *udp, uint64_t now_ns)
             }
             udp->sender.too_big_bytes = 0;
         }
-        if (count < WEFT_TX_BATCH) {
-            return;
-        }
-        now_ns = weft_clock_now_ns();
+        bursts += count;
+        now_ns = more ? weft_clock_now_ns() : now_ns;
     }
-    udp->more_to_send = true;
+    udp->more_to_send = more;
 }
 
 static void flush_all(struct weft_udp *udp)

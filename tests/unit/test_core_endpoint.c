@@ -385,10 +385,42 @@ static void test_an_answer_that_is_there_is_not_asked_for(void **state)
     assert_int_equal(weft_ep_counters(t->ep[0])->probes, 0);
 }
 
+/* What is to be sent at once begins with a few packets, and each burst is at most twice what is under
+ * way: a link that was idle has something to carry while the next are built. */
+static void test_a_burst_begins_small(void **state)
+{
+    enum { ELEMS = 352 * 40 };
+    static struct weft_tx tx;
+    struct pair *t = *state;
+    float *values = floats_new(ELEMS);
+    float *memory = malloc(ELEMS * sizeof(*memory));
+    expect_floats(t, WEFT_SINK_COPY, memory, ELEMS);
+    struct peer *p = &t->ep[0]->peers[t->peer_of_0];
+    run_for(t, WEFT_NS_PER_MS);
+    p->credit = p->data_sent + 40;
+    p->cc.cwnd_bytes = UINT64_C(1) << 26; /* nothing but the burst limits */
+    p->cc.rate_bps = 0;
+    send_floats(t, values, ELEMS, 0);
+    uint32_t bursts = 0;
+    uint32_t under_way = p->in_flight_count;
+    assert_int_equal(under_way, 0);
+    for (uint32_t packets; (packets = weft_ep_send(t->ep[0], t->now_ns, &tx)) > 0; bursts++) {
+        assert_true(packets <= weft_max_u64(4, 2 * (uint64_t)under_way));
+        under_way = p->in_flight_count;
+        enqueue(t, 1, &tx);
+    }
+    assert_in_range(bursts, 4, 8); /* 4, 8, 24, the rest; the end of the pass says so apart */
+    run_for(t, WEFT_NS_PER_S);
+    assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
+    free(memory);
+    free(values);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
+        TEST(test_a_burst_begins_small),
         TEST(test_one_chunk_and_its_done),
         TEST(test_an_answer_that_is_there_is_not_asked_for),
         TEST(test_bound_zero_survives_loss),
