@@ -107,15 +107,20 @@ static void hold(struct credit *c, struct peer *p, uint32_t packets)
     p->credit_held = packets;
 }
 
-/* Count this peer anew, which has a message open. */
+/* Count this peer anew, which has a message open. What it holds beyond that message is the allowance
+ * for its next one, and is no more on its way than that of senders without a message. As long as
+ * it was counted, the link ran dry at the end of every message of an incast. */
 void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
 {
     uint32_t has = weft_core_credit_outstanding(p);
-    hold(&ep->credit, p, p->credit_silent ? 0 : has);
     p->credit_left = weft_core_credit_remaining(p);
+    hold(&ep->credit, p, p->credit_silent ? 0 : (uint32_t)weft_min_u64(has, p->credit_left));
     uint64_t useful = p->credit_left == 0 ? 0 : weft_max_u64(p->credit_left, ep->credit.allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);
-    want(ep, p, useful > has ? (uint32_t)(useful - has) : 0);
+    uint32_t room = useful > has ? (uint32_t)(useful - has) : 0;
+    /* What is for the next message alone goes in halves, not with a packet for every few. */
+    bool enough = has >= p->credit_left && has >= ep->credit.allowance / 2;
+    want(ep, p, enough ? 0 : room);
     rtt_look(&ep->credit, p, p->rtt_ns_min);
 }
 
