@@ -24,7 +24,7 @@ enum {
     /* Bursts sent before the socket is looked at again: acknowledgements must not wait for a whole
      * window to be copied. */
     FLUSH_BURSTS_MAX = 16,
-    PUT_OFF_BATCHES_MAX = 32, /* for timers: 256 datagrams of as many peers */
+    PUT_OFF_BATCHES_MAX = 8, /* for timers: 256 datagrams of as many peers */
     KERNEL_HEAD_BYTES = 832,
 };
 
@@ -277,9 +277,8 @@ static uint32_t receive(struct weft_udp *udp, bool sleep, weft_udp_handler *hand
     const struct weft_rx_buffer *buffers;
     uint32_t count;
     uint64_t before = udp->counters.datagrams_received;
-    uint32_t received =
-        weft_rx_batch(udp->rx, sleep, &udp->counters, &udp->taken_ns, &buffers, &count);
-    udp->more_to_receive = received == WEFT_RX_SLOTS;
+    (void)weft_rx_batch(udp->rx, sleep, &udp->counters, &udp->taken_ns, &buffers, &count);
+    udp->more_to_receive = weft_rx_more(udp->rx);
     for (uint32_t i = 0; i < count; i++) {
         take_buffer(udp, &buffers[i], udp->taken_ns, handler, arg);
     }

@@ -16,6 +16,7 @@ enum {
     CONTROL_BYTES = CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct timespec)) +
                     CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint32_t)),
     SINGLES_MIN = 8,
+    LONG_BYTES = 4096, /* a datagram of jumbo frames, or several that were merged */
 };
 
 struct weft_rx {
@@ -23,6 +24,9 @@ struct weft_rx {
     uint32_t overflow_seen; /* the kernel's 32-bit count, as last reported */
     uint32_t singles;       /* batches of one buffer in a row */
     bool interrupted;       /* the last batch was, by a signal */
+    bool more;              /* it was full */
+    uint32_t slots;         /* of the next batch */
+    uint32_t used;          /* messages, from the first, that the kernel has written to */
     struct mmsghdr messages[WEFT_RX_SLOTS];
     struct iovec iov[WEFT_RX_SLOTS];
     struct sockaddr_storage from[WEFT_RX_SLOTS];
@@ -46,6 +50,8 @@ weft_status weft_rx_new(int fd, struct weft_rx **rx_p)
         rx->iov[i] = (struct iovec){.iov_base = bytes + (size_t)i * WEFT_RX_SLOT_BYTES,
                                     .iov_len = WEFT_RX_SLOT_BYTES};
     }
+    rx->slots = WEFT_RX_SLOTS;
+    rx->used = WEFT_RX_SLOTS;
     *rx_p = rx;
     return WEFT_OK;
 }
@@ -59,9 +65,9 @@ void weft_rx_free(struct weft_rx *rx)
 }
 
 /* The kernel overwrites lengths and flags of each message it fills. */
-static void prepare(struct weft_rx *rx, uint32_t slots)
+static void prepare(struct weft_rx *rx)
 {
-    for (uint32_t i = 0; i < slots; i++) {
+    for (uint32_t i = 0; i < rx->used; i++) {
         rx->messages[i].msg_hdr = (struct msghdr){
             .msg_name = &rx->from[i],
             .msg_namelen = sizeof(rx->from[i]),
@@ -140,32 +146,42 @@ static bool describe(struct weft_rx *rx, uint32_t i, const struct weft_clock_map
     return true;
 }
 
-static int receive(struct weft_rx *rx, uint32_t slots, int flags)
+static int receive(struct weft_rx *rx, int flags)
 {
-    prepare(rx, slots);
-    return recvmmsg(rx->fd, rx->messages, slots, flags, NULL);
+    return recvmmsg(rx->fd, rx->messages, rx->slots, flags, NULL);
 }
 
 /* Where one comes at a time recvmsg is the cheaper call; every 16th shows whether it still is so. */
 static int receive_asleep(struct weft_rx *rx)
 {
     if (rx->singles < SINGLES_MIN || rx->singles % 16 == 0) {
-        int received = receive(rx, WEFT_RX_SLOTS, MSG_WAITFORONE); /* not for the others, too */
+        int received = receive(rx, MSG_WAITFORONE); /* not for the others, too */
         rx->singles = received <= 1 ? rx->singles + 1 : 0;
         return received;
     }
-    prepare(rx, 1);
     ssize_t bytes = recvmsg(rx->fd, &rx->messages[0].msg_hdr, 0);
     rx->messages[0].msg_len = (unsigned)bytes;
     rx->singles++;
     return bytes < 0 ? -1 : 1;
 }
 
+static void batch_note(struct weft_rx *rx, uint32_t received)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < received; i++) {
+        bytes += rx->messages[i].msg_len;
+    }
+    rx->more = received == rx->slots;
+    rx->used = received;
+    rx->slots = bytes > (uint64_t)received * LONG_BYTES ? WEFT_RX_SLOTS_LONG : WEFT_RX_SLOTS;
+}
+
 uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters *counters,
                        uint64_t *now_ns_p, const struct weft_rx_buffer **buffers_p,
                        uint32_t *count_p)
 {
-    int received = sleep ? receive_asleep(rx) : receive(rx, WEFT_RX_SLOTS, MSG_DONTWAIT);
+    prepare(rx);
+    int received = sleep ? receive_asleep(rx) : receive(rx, MSG_DONTWAIT);
     rx->interrupted = received < 0 && errno == EINTR;
     counters->recv_calls++;
     if (received < 0) {
@@ -177,6 +193,7 @@ uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters 
         }
         received = 0;
     }
+    batch_note(rx, (uint32_t)received);
     struct weft_clock_map map;
     *now_ns_p = weft_clock_map_refresh(&map);
     uint32_t count = 0;
@@ -186,6 +203,11 @@ uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters 
     *buffers_p = rx->buffers;
     *count_p = count;
     return (uint32_t)received;
+}
+
+bool weft_rx_more(const struct weft_rx *rx)
+{
+    return rx->more;
 }
 
 bool weft_rx_interrupted(const struct weft_rx *rx)

@@ -7,9 +7,11 @@
 #include "io/clock.h"
 #include "io/udp.h"
 
-/* A slot must take the longest datagram that GRO can merge, or it is cut. Eight slots stay within
- * a second-level cache, so that the layers above read what the kernel has just copied there. */
-enum { WEFT_RX_SLOTS = 8, WEFT_RX_SLOT_BYTES = 65536 };
+/* A slot must take the longest datagram that GRO can merge, or it is cut. Of long ones eight stay
+ * within a second-level cache, so that the layers above read what the kernel has just copied there;
+ * of packets of an Ethernet more do, and are taken at once: who was late has a hundred waiting, and
+ * answers them together. */
+enum { WEFT_RX_SLOTS = 32, WEFT_RX_SLOTS_LONG = 8, WEFT_RX_SLOT_BYTES = 65536 };
 
 /* One buffer of a batch: one datagram, or several of the same sender that GRO merged. */
 struct weft_rx_buffer {
@@ -28,13 +30,16 @@ weft_status weft_rx_new(int fd, struct weft_rx **rx_p);
 void weft_rx_free(struct weft_rx *rx);
 
 /* Take what has arrived; `sleep`: on a blocking socket, sleep until something has, or its time is
- * up. Returns the number of system-call messages received
- * (WEFT_RX_SLOTS = there may be more); of these, truncated ones are counted and left out of
- * buffers.
+ * up. Returns the number of system-call messages received; of these, truncated ones are counted and
+ * left out of buffers.
  *
  * Owns:    buffers_p points into rx until the next batch. */
 uint32_t weft_rx_batch(struct weft_rx *rx, bool sleep, struct weft_udp_counters *counters,
-                       uint64_t *now_ns_p, const struct weft_rx_buffer **buffers_p, uint32_t *count_p);
+                       uint64_t *now_ns_p, const struct weft_rx_buffer **buffers_p,
+                       uint32_t *count_p);
+
+/* There may be more: the last batch was as large as it could be. */
+bool weft_rx_more(const struct weft_rx *rx);
 
 /* A signal ended the last batch before anything came. */
 bool weft_rx_interrupted(const struct weft_rx *rx);
