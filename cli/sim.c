@@ -6,6 +6,7 @@
  * seeds, so the trace hash does not depend on --jobs.
  */
 #include "cli/options.h"
+#include "cli/sim_live.h"
 #include "cli/sim_tap.h"
 #include "cli/sim_verbs.h"
 #include "cli/verbs.h"
@@ -55,6 +56,8 @@ struct swarm {
     uint64_t messages;
     uint64_t packets;
     bool broken; /* a child ended badly after its last seed */
+    struct weft_metrics_options metrics;
+    struct weft_sim_live live;
 };
 
 static const char *parse_seeds(const char *text, void *value)
@@ -166,6 +169,7 @@ static void take_result(struct swarm *s, struct job *job, const struct weft_swar
     s->failed += !result->ok;
     s->messages += result->messages;
     s->packets += result->packets;
+    weft_sim_live_note(&s->live, result->ok, result->packets);
     if (s->verbose) {
         fprintf(out,
                 "seed %" PRIu64 ": %s, trace hash %016" PRIx64 ", %" PRIu64 " packets, %" PRIu64
@@ -297,7 +301,13 @@ static int swarm_run(struct swarm *s)
         fprintf(stderr, "weft sim swarm: out of memory\n");
         return WEFT_EXIT_FAILED;
     }
-    if (!jobs_run(s)) {
+    if (!weft_sim_live_start(&s->live, &s->metrics, count, "sim swarm")) {
+        free(s->outcomes);
+        return WEFT_EXIT_FAILED;
+    }
+    bool ran = jobs_run(s);
+    weft_sim_live_stop(&s->live);
+    if (!ran) {
         fprintf(stderr, "weft sim swarm: cannot start a process: %s\n", strerror(errno));
         free(s->outcomes);
         return WEFT_EXIT_FAILED;
@@ -341,6 +351,7 @@ static int verb_swarm(int argc, char **argv)
         {"verbose", NULL, "show what each seed draws", WEFT_OPTION_FLAG, .value = &swarm.verbose},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
          .value = &swarm.json},
+        WEFT_METRICS_OPTIONS(&swarm.metrics),
         WEFT_SIM_TAP_OPTIONS(&tap),
         {0},
     };

@@ -5,6 +5,7 @@
  * its cell and no other.
  */
 #include "cli/options.h"
+#include "cli/sim_live.h"
 #include "cli/sim_report.h"
 #include "cli/sim_verbs.h"
 
@@ -45,6 +46,8 @@ struct grid {
     uint32_t printed;
     uint32_t over;
     struct job job[JOBS_MAX];
+    struct weft_metrics_options metrics;
+    struct weft_sim_live live;
 };
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -179,6 +182,8 @@ static void job_read(struct grid *g, struct job *job)
     }
     g->done[job->cell] = true;
     job->pid = 0;
+    weft_sim_live_note(&g->live, weft_grid_verdict(&g->cells[job->cell], result) == NULL,
+                       result->packets);
     print_done(g);
 }
 
@@ -220,8 +225,13 @@ static int grid_run(struct grid *g)
                 g->config.senders);
         return WEFT_EXIT_USAGE;
     }
+    if (!weft_sim_live_start(&g->live, &g->metrics, g->count, "sim grid")) {
+        return WEFT_EXIT_FAILED;
+    }
     print_head(g);
-    if (!jobs_run(g)) {
+    bool ran = jobs_run(g);
+    weft_sim_live_stop(&g->live);
+    if (!ran) {
         fprintf(stderr, "weft sim grid: cannot start a process: %s\n", strerror(errno));
         return WEFT_EXIT_FAILED;
     }
@@ -248,6 +258,7 @@ int weft_cli_sim_grid(int argc, char **argv)
          .fallback = ""},
         {"jobs", "N", "processes at a time", WEFT_OPTION_U32, .value = &grid.jobs, .min = 1,
          .max = JOBS_MAX},
+        WEFT_METRICS_OPTIONS(&grid.metrics),
         {"json", NULL, "print the cells as one JSON object", WEFT_OPTION_FLAG,
          .value = &grid.json},
         {0},

@@ -224,6 +224,19 @@ bool weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t part
     return inet_pton(AF_INET, text, &addr_p->sin_addr) == 1;
 }
 
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+/* Between two turns: has the coordinator been asked for counters? */
+static void tell(struct weft_perf_agent *agent)
+{
+    uint32_t asked = atomic_load_explicit(&agent->shared->asked, memory_order_acquire);
+    if (asked != agent->told && agent->job->transport->counters != NULL) {
+        agent->job->transport->counters(agent, &agent->note->counters);
+        agent->told = asked;
+        atomic_store(&agent->note->told, asked);
+    }
+}
+
 /* ---- a round --------------------------------------------------------------------------------- */
 
 /* A shuffle's mappers take their reducers in another order each round. */
@@ -280,6 +293,7 @@ static bool run_round(struct weft_perf_agent *agent, uint32_t seen)
     while (good && !weft_perf_agent_is_through(agent) &&
            !atomic_load(&agent->shared->stopping)) {
         good = ops->turn(agent, turn_ns);
+        tell(agent);
     }
     while (good && ops->busy(agent) && !atomic_load(&agent->shared->stopping)) {
         good = ops->turn(agent, turn_ns);
@@ -322,6 +336,7 @@ static bool hear(struct weft_perf_agent *agent, struct weft_perf_message *messag
         if (!agent->job->transport->turn(agent, idle_turn_ns)) {
             return false;
         }
+        tell(agent);
     }
 }
 

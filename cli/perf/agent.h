@@ -22,6 +22,7 @@
 #define WEFT_PERF_NONE UINT32_MAX
 
 struct weft_perf_agent_ops;
+struct weft_perf_live;
 
 /* What a run is; the same for all participants, fixed before they are forked. */
 struct weft_perf_job {
@@ -44,6 +45,7 @@ struct weft_perf_job {
     uint32_t gap_us;
     uint32_t round_s;              /* a round that takes longer has no answer */
     uint64_t seed;                 /* of what is dropped and of orders */
+    struct weft_perf_live *live;   /* the coordinator's metrics; never NULL */
     bool realtime;                 /* all processes run at a real-time priority */
     bool awake;                    /* and the processors do not halt */
     const char *trace;             /* weft: each participant writes this .participant-N; NULL = none */
@@ -81,6 +83,7 @@ struct weft_perf_agent {
     uint32_t finished;
     uint32_t received;
     uint64_t trip_began_ns;
+    uint32_t told;    /* questions answered */
     void *self;       /* the transport's */
 };
 
@@ -97,6 +100,8 @@ struct weft_perf_agent_ops {
     bool (*turn)(struct weft_perf_agent *agent, uint64_t timeout_ns);
     bool (*busy)(struct weft_perf_agent *agent); /* something is outstanding */
     void (*account)(struct weft_perf_agent *agent); /* counters to the note */
+    /* All of them; NULL: it has none. */
+    void (*counters)(struct weft_perf_agent *agent, struct weft_driver_counters *counters_p);
     void (*close)(struct weft_perf_agent *agent);
 };
 

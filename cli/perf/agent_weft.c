@@ -405,16 +405,21 @@ static uint64_t wire_bytes(const struct weft_perf_agent *agent, uint32_t chunk_b
 
 static void account(struct weft_perf_agent *agent)
 {
-    struct weft_driver_counters counters;
-    weft_driver_counters(of(agent)->driver, &counters);
-    agent->note->retransmitted = counters.ep.retransmitted_packets;
-    agent->note->kernel_drops = counters.socket.kernel_drops;
+    struct weft_driver_counters now;
+    weft_driver_counters(of(agent)->driver, &now);
+    agent->note->retransmitted = now.ep.retransmitted_packets;
+    agent->note->kernel_drops = now.socket.kernel_drops;
     if (agent->out_count > 0) {
         uint32_t elems = weft_driver_grid(of(agent)->driver, of(agent)->peers[agent->outs[0].other],
                                           ELEM_BYTES, agent->job->bytes / ELEM_BYTES);
         agent->note->packet_bytes = elems * ELEM_BYTES;
         agent->note->wire_bytes = elems > 0 ? wire_bytes(agent, elems * ELEM_BYTES) : 0;
     }
+}
+
+static void counters(struct weft_perf_agent *agent, struct weft_driver_counters *counters_p)
+{
+    weft_driver_counters(of(agent)->driver, counters_p);
 }
 
 static void close_all(struct weft_perf_agent *agent)
@@ -437,6 +442,7 @@ const struct weft_perf_agent_ops weft_perf_agent_weft = {
     .turn = turn,
     .busy = busy,
     .account = account,
+    .counters = counters,
     .close = close_all,
 };
 
@@ -451,5 +457,6 @@ const struct weft_perf_agent_ops weft_perf_agent_tcp = {
     .turn = turn,
     .busy = busy,
     .account = account,
+    .counters = counters,
     .close = close_all,
 };

@@ -1,5 +1,6 @@
 /* `weft perf pingpong, incast, outcast, alltoall, shuffle`: the patterns that go in rounds. */
 #include "cli/options.h"
+#include "cli/perf/live.h"
 #include "cli/perf/outcome.h"
 #include "cli/perf/perf.h"
 #include "cli/perf/run.h"
@@ -110,6 +111,7 @@ struct options {
     const char *lab;
     const char *hosts;
     const char *per_round;
+    struct weft_metrics_options metrics;
     bool json;
 };
 
@@ -279,6 +281,23 @@ static int run(const struct pattern *pattern, struct options *o)
     return status;
 }
 
+/* What serves metrics begins before --realtime is heeded: it shall not go before the participants. */
+static int run_watched(const struct pattern *pattern, struct options *o)
+{
+    struct weft_perf_live live;
+    char error[WEFT_HTTP_ERROR_BYTES];
+    if (weft_perf_live_start(&live, &o->metrics, &o->job, error) != WEFT_OK) {
+        return fail(pattern, "%s", error);
+    }
+    if (live.metrics.http != NULL) {
+        fprintf(stderr, "metrics: %s\n", live.metrics.url);
+    }
+    o->job.live = &live;
+    int status = run(pattern, o);
+    weft_perf_live_stop(&live);
+    return status;
+}
+
 static int plan_and_run(const struct weft_command *command, const struct pattern *pattern,
                         struct options *o)
 {
@@ -302,7 +321,7 @@ static int plan_and_run(const struct weft_command *command, const struct pattern
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_cli_tcp_cc(pattern->name, "tcp-cc", &o->job.tcp_cc);
     }
-    return status == WEFT_OPTIONS_RUN ? run(pattern, o) : status;
+    return status == WEFT_OPTIONS_RUN ? run_watched(pattern, o) : status;
 }
 
 static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
@@ -353,6 +372,7 @@ static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
         {"drop-at-sender", "F", "tcp-raw: leave out this fraction of a message's chunks, at random",
          WEFT_OPTION_PPM, .value = &o.job.drop_ppm},
         WEFT_SECURITY_OPTIONS(&o.security),
+        WEFT_METRICS_OPTIONS(&o.metrics),
         {"packet-bytes", "N", "UDP payload of a full packet; TCP chooses for itself",
          WEFT_OPTION_U32, &o.job.packet_bytes, .min = PACKET_BYTES_MIN, .max = PACKET_BYTES_MAX},
         {"busy-poll-us", "N", "weft, tcp: look at the socket for so many us before a sleep",

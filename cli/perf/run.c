@@ -2,6 +2,7 @@
 
 #include "cli/perf/figures.h"
 #include "cli/perf/fleet.h"
+#include "cli/perf/live.h"
 #include "cli/perf/witness.h"
 #include "cli/stop.h"
 #include "io/clock.h"
@@ -217,8 +218,12 @@ static bool do_rounds(struct run *run, uint32_t first, uint32_t count, bool time
     run->result->dnf = heard == WEFT_PERF_TOO_LONG;
     run->result->interrupted = heard == WEFT_PERF_INTERRUPTED;
     if (heard == WEFT_PERF_ALL && timed) {
+        const uint64_t *round_ns = &run->result->round_ns[run->result->rounds];
         keep(run, count, go_ns);
+        weft_perf_live_round(run->job->live, round_ns, count, run->result->delivered_bytes);
         show(run);
+    } else if (heard == WEFT_PERF_ALL) {
+        weft_perf_live_warm(run->job->live, count);
     }
     return heard == WEFT_PERF_ALL;
 }
@@ -320,10 +325,12 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
     run->began_ns = weft_clock_now_ns();
     bool started = weft_perf_fleet_start(job, security, &run->fleet);
     if (started) {
+        weft_perf_live_see(job->live, run->fleet.shared);
         run->witness = is_pingpong(job) ? NULL : weft_perf_witness_new();
         do_all(run);
         keep_notes(run);
         judge_rounds(run);
+        weft_perf_live_see(job->live, NULL);
     }
     result_p->interrupted = result_p->interrupted || weft_stop_asked();
     bool good = weft_perf_fleet_end(&run->fleet) && (started || result_p->interrupted);

@@ -12,6 +12,7 @@
 #define WEFT_CLI_PERF_SHARED_H
 
 #include "cli/perf/plan.h"
+#include "io/driver.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -41,11 +42,14 @@ struct weft_perf_agent_note {
     char cc[16];            /* TCP: the congestion control in use */
     uint16_t port;
     char failure[WEFT_PERF_ERROR_BYTES];
+    _Atomic uint32_t told; /* the last question that is answered; while it is the one asked: */
+    struct weft_driver_counters counters;
 };
 
 struct weft_perf_shared {
     _Atomic uint32_t go;     /* a futex: counts rounds */
     atomic_bool stopping;    /* leave the round, it will not be used */
+    _Atomic uint32_t asked;  /* questions for counters, while it runs (live.h) */
     uint64_t trip_ns[WEFT_PERF_TRIPS_MAX];
     struct weft_perf_agent_note agents[WEFT_PERF_PARTICIPANTS_MAX];
     struct weft_perf_flow_note flows[WEFT_PERF_PAIRS_MAX];

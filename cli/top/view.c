@@ -157,7 +157,20 @@ static void draw_other(struct weft_top_view *view, const struct weft_top_target 
         now(&cells, target, "process_resident_memory_bytes"));
 }
 
-/* All of a role under one head; nothing when there is none. role "" = those that never answered. */
+/* Those that have no line of their own kind. */
+static bool is_other(const struct weft_top_target *target)
+{
+    static const char *const shown[] = {"server", "worker", "load", "scheduler", ""};
+    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
+        if (is_role(target, shown[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* All of a role under one head; nothing when there is none. role "" = those that never answered, NULL
+ * = the others. */
 static void draw_role(struct weft_top_view *view, const struct weft_top_target *targets,
                       uint32_t count, const char *role, const char *title, uint32_t width,
                       void (*draw)(struct weft_top_view *, const struct weft_top_target *,
@@ -165,7 +178,7 @@ static void draw_role(struct weft_top_view *view, const struct weft_top_target *
 {
     bool begun = false;
     for (uint32_t i = 0; i < count; i++) {
-        if (!is_role(&targets[i], role)) {
+        if (role != NULL ? !is_role(&targets[i], role) : !is_other(&targets[i])) {
             continue;
         }
         if (!begun) {
@@ -352,8 +365,7 @@ void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target
     draw_role(view, targets, count, "load",
               "LOAD                      workers push/s pull/s rows/s in B/s outB/s cpu%    mem",
               width, draw_load);
-    draw_role(view, targets, count, "train", "OTHERS", width, draw_other);
-    draw_role(view, targets, count, "run", "OTHERS", width, draw_other);
+    draw_role(view, targets, count, NULL, "OTHERS", width, draw_other);
     draw_role(view, targets, count, "scheduler", "SCHEDULER", width, draw_other);
     draw_role(view, targets, count, "", "NO ANSWER", width, draw_gone);
     draw_times(view, targets, count, width);

@@ -7,8 +7,8 @@
 cd "$tap_tmp" || exit 1
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER DMLC_ROLE DMLC_RANK RANK
 check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
-server='' worker='' prometheus='' scheduler='' train='' job='' load=''
-trap 'kill $server $worker $prometheus $scheduler $train $job $load 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
+server='' worker='' prometheus='' scheduler='' train='' job='' load='' perf='' sim=''
+trap 'kill $server $worker $prometheus $scheduler $train $job $load $perf $sim 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
 
 # wait_for <command...>: for two minutes; nothing here takes that long but a machine that stands still.
 wait_for() {
@@ -184,6 +184,30 @@ tap_run "weft top has a line for it" wait_for found "^${top_at%/metrics}  *3 "
 kill "$load"
 wait "$load"
 tap_is "a scrape does not keep it from ending" $? 0
+
+"$WEFT_BIN" perf incast --security none --senders 2 --rounds 1000000 --bytes 4000 --gap 1 --give-up 600 \
+    --metrics 0 >perf.out 2>perf.err &
+perf=$!
+tap_run "weft perf says where" wait_for grep -q '^metrics: ' perf.err
+at=$(sed -n 's/^metrics: //p' perf.err)
+tap_run "rounds are counted" wait_for at_least 1 "$at" weft_perf_rounds_total phase=measured
+tap_run "and what each participant has got" wait_for at_least 6 "$at" weft_messages_received_total \
+    participant=0
+cp scrape.txt perf.txt
+top_at=${at#http://}
+tap_run "weft top knows it" wait_for found "^${top_at%/metrics}  *perf"
+kill "$perf"
+wait "$perf"
+tap_like "it ends with what it has" "$(cat perf.out)" "rounds"
+
+"$WEFT_BIN" sim swarm --seeds 1..1000000 --metrics 0 >sim.out 2>sim.err &
+sim=$!
+tap_run "weft sim says where" wait_for grep -q '^metrics: ' sim.err
+tap_run "seeds are counted" wait_for at_least 1 "$(sed -n 's/^metrics: //p' sim.err)" \
+    weft_sim_runs_total result=good
+cp scrape.txt sim.txt
+kill "$sim"
+wait "$sim" 2>/dev/null
 at=$(sed -n 's/^metrics: //p' server.out)
 
 # ---- the format and the names ------------------------------------------------------------------
@@ -202,7 +226,10 @@ tap_run "the scheduler's text keeps the format" python3 "$check" format schedule
 tap_run "that of weft train keeps it" python3 "$check" format train.txt
 tap_run "and that of weft run" python3 "$check" format job.txt
 tap_run "and that of weft load" python3 "$check" format load.txt
-python3 "$check" names server.txt worker.txt scheduler.txt train.txt job.txt load.txt >names.txt
+tap_run "and that of weft perf" python3 "$check" format perf.txt
+tap_run "and that of weft sim" python3 "$check" format sim.txt
+python3 "$check" names server.txt worker.txt scheduler.txt train.txt job.txt load.txt perf.txt sim.txt \
+    >names.txt
 sed -n 's/^| `\([a-z_]*\)` | \(counter\|gauge\|histogram\) .*/\1/p' "$WEFT_SOURCE_ROOT/docs/METRICS.md" |
     sort >documented.txt
 tap_is "docs/METRICS.md has every name, and no other" "$(cat documented.txt)" "$(cat names.txt)"

@@ -1,0 +1,148 @@
+#include "cli/perf/live.h"
+
+#include "io/clock.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* For participants to come to the question. */
+static const uint64_t patience_ns = WEFT_NS_PER_S / 2;
+
+static bool have_all_told(const struct weft_perf_live *live, uint32_t asked)
+{
+    for (uint32_t i = 0; i < live->job->plan->participants; i++) {
+        if (atomic_load(&live->shared->agents[i].told) != asked) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A note is read only when its writer has told for this question: it writes for another one else. */
+static void ask(struct weft_perf_live *live)
+{
+    const struct timespec pause = {.tv_nsec = WEFT_NS_PER_MS};
+    uint64_t end_ns = weft_clock_now_ns() + patience_ns;
+    uint32_t asked = atomic_fetch_add(&live->shared->asked, 1) + 1;
+    while (!have_all_told(live, asked) && weft_clock_now_ns() < end_ns) {
+        (void)nanosleep(&pause, NULL);
+    }
+    for (uint32_t i = 0; i < live->job->plan->participants; i++) {
+        const struct weft_perf_agent_note *note = &live->shared->agents[i];
+        if (atomic_load(&note->told) == asked) {
+            live->parts[i].counters = note->counters;
+        }
+    }
+}
+
+static void add_progress(const struct weft_perf_live *live, struct weft_exposition *text)
+{
+    weft_exposition_one(text, "weft_perf_participants", "gauge", "Processes that take part.",
+                        live->job->plan->participants);
+    weft_exposition_one(text, "weft_perf_rounds_planned", "gauge", "Rounds that shall be measured.",
+                        live->job->rounds);
+    weft_exposition_family(text, "weft_perf_rounds_total", "counter", "Rounds done.");
+    weft_exposition_u64(text, "weft_perf_rounds_total", "phase=\"warmup\"", live->warmup);
+    weft_exposition_u64(text, "weft_perf_rounds_total", "phase=\"measured\"", live->measured);
+    weft_exposition_one(text, "weft_perf_delivered_bytes_total", "counter",
+                        "Bytes of messages that arrived in measured rounds.", live->bytes);
+    weft_exposition_family(text, "weft_perf_round_seconds", "histogram",
+                           "Measured rounds, from go to the last message's end.");
+    weft_exposition_hist(text, "weft_perf_round_seconds", NULL, &live->round_ns);
+}
+
+static void add_live(void *arg, struct weft_exposition *text)
+{
+    struct weft_perf_live *live = arg;
+    if (live->job->transport->counters != NULL) {
+        pthread_mutex_lock(&live->asking);
+        if (live->shared != NULL) {
+            ask(live);
+        }
+        weft_metrics_text_transports(text, live->parts, sizeof(*live->parts),
+                                     offsetof(struct weft_perf_live_part, counters),
+                                     live->job->plan->participants);
+        pthread_mutex_unlock(&live->asking);
+    }
+    pthread_mutex_lock(&live->lock);
+    add_progress(live, text);
+    pthread_mutex_unlock(&live->lock);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+weft_status weft_perf_live_start(struct weft_perf_live *live,
+                                 const struct weft_metrics_options *options,
+                                 const struct weft_perf_job *job,
+                                 char error_p[WEFT_HTTP_ERROR_BYTES])
+{
+    *live = (struct weft_perf_live){.job = job};
+    if (options->host[0] == '\0') {
+        return WEFT_OK;
+    }
+    live->parts = calloc(job->plan->participants, sizeof(*live->parts));
+    if (live->parts == NULL) {
+        snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "no memory for --metrics");
+        return WEFT_NOMEM;
+    }
+    for (uint32_t i = 0; i < job->plan->participants; i++) {
+        snprintf(live->parts[i].labels, sizeof(live->parts[i].labels), "participant=\"%u\"", i);
+    }
+    pthread_mutex_init(&live->asking, NULL);
+    pthread_mutex_init(&live->lock, NULL);
+    const struct weft_metrics_source source = {.role = "perf", .arg = live, .families = add_live};
+    weft_status status = weft_metrics_start(&live->metrics, options, &source, error_p);
+    if (status != WEFT_OK) {
+        weft_perf_live_stop(live);
+    }
+    return status;
+}
+
+void weft_perf_live_stop(struct weft_perf_live *live)
+{
+    weft_metrics_stop(&live->metrics);
+    if (live->parts != NULL) {
+        pthread_mutex_destroy(&live->asking);
+        pthread_mutex_destroy(&live->lock);
+    }
+    free(live->parts);
+    *live = (struct weft_perf_live){.shared = NULL};
+}
+
+/* ---- what happens ---------------------------------------------------------------------------- */
+
+void weft_perf_live_see(struct weft_perf_live *live, struct weft_perf_shared *shared)
+{
+    if (live->parts != NULL) {
+        pthread_mutex_lock(&live->asking);
+        live->shared = shared;
+        pthread_mutex_unlock(&live->asking);
+    }
+}
+
+void weft_perf_live_warm(struct weft_perf_live *live, uint32_t count)
+{
+    if (live->parts != NULL) {
+        pthread_mutex_lock(&live->lock);
+        live->warmup += count;
+        pthread_mutex_unlock(&live->lock);
+    }
+}
+
+void weft_perf_live_round(struct weft_perf_live *live, const uint64_t *round_ns, uint32_t count,
+                          uint64_t bytes)
+{
+    if (live->parts == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&live->lock);
+    live->measured += count;
+    live->bytes = bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        weft_hist_add(&live->round_ns, round_ns[i]);
+    }
+    pthread_mutex_unlock(&live->lock);
+}

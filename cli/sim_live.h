@@ -1,0 +1,30 @@
+/* /metrics of `weft sim swarm` and `weft sim grid`: how many of their runs are done and how many of
+ * these failed. A run itself lives on virtual time, in a process of its own, and says nothing before
+ * it is over; what its endpoints count is no rate of this machine, and not here.
+ */
+#ifndef WEFT_CLI_SIM_LIVE_H
+#define WEFT_CLI_SIM_LIVE_H
+
+#include "cli/metrics.h"
+
+#include <stdatomic.h>
+
+struct weft_sim_live {
+    struct weft_metrics metrics;
+    _Atomic uint64_t good;
+    _Atomic uint64_t failed;
+    _Atomic uint64_t packets;
+    uint64_t planned;
+};
+
+/* Serve them and say where, on standard error; nothing happens without --metrics. False: they cannot
+ * be had, which is said. planned: seeds or cells. command: "sim swarm". */
+bool weft_sim_live_start(struct weft_sim_live *live, const struct weft_metrics_options *options,
+                         uint64_t planned, const char *command);
+/* A zeroed one is fine. */
+void weft_sim_live_stop(struct weft_sim_live *live);
+
+/* A run is over. */
+void weft_sim_live_note(struct weft_sim_live *live, bool is_good, uint64_t packets);
+
+#endif
