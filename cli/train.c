@@ -7,24 +7,16 @@
  * out of turn ends the run.
  */
 #define _GNU_SOURCE
-#include "cli/checkpoint.h"
-#include "cli/crew.h"
-#include "cli/results.h"
-#include "cli/train_metrics.h"
-#include "cli/train_again.h"
-#include "cli/train_place.h"
-#include "cli/train_words.h"
+#include "cli/train_internal.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <libgen.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* A server that cannot say in this time that it is ready, or its counters, hangs. */
@@ -35,316 +27,18 @@
 
 #define STOP_GRACE_NS (2 * WEFT_NS_PER_S)
 
-enum {
-    ERROR_BYTES = 900,
-    TRAIN_PEER_TIMEOUT_S = 60,
-};
-
-struct train {
-    struct weft_job job;
-    uint32_t servers;
-    uint32_t shards_per_server;
-    uint32_t port;
-    const char *report;
-    bool json;
-    bool quiet;
-    struct weft_checkpoint_options checkpoints;
-    struct weft_metrics_options metrics_options;
-    struct weft_train_again again; /* --restart */
-
-    struct weft_train_metrics metrics;
-    FILE *progress;
-    char data_path[WEFT_ML_PATH_BYTES];
-    struct weft_crew crew;
-    struct weft_results results;
-    struct weft_train_place place;
-    char addresses[WEFT_JOB_SHARDS_MAX * 24]; /* of all shards: "127.0.0.1:65535,..." */
-    uint16_t ports[WEFT_JOB_SHARDS_MAX];
-    uint32_t servers_ready;
-    uint32_t workers_ready;
-    uint32_t epochs_last_ended; /* workers that are through the last epoch */
-    uint32_t workers_done;
-    uint32_t servers_done;
-    int interrupted;             /* the signal */
-    char error[ERROR_BYTES];     /* what the first process in trouble said of itself */
-    struct weft_process *killed; /* the first that a signal ended */
-    struct weft_process *ended;  /* the first that ended out of turn in another way */
-};
-
-/* ---- starting -------------------------------------------------------------------------------- */
-
-static void add_common(struct train *train, struct weft_arguments *arguments)
-{
-    const struct weft_job *job = &train->job;
-    /* Hosts of a lab have networks of their own, which nobody here could ask through. */
-    if (train->place.lab == NULL) {
-        weft_train_metrics_add(&train->metrics_options, arguments);
-    }
-    weft_arguments_add(arguments, "--workers=%u", job->workers);
-    weft_train_words_path(job, arguments);
-    weft_train_words_carrier(job, arguments);
-    /* A lab's network ends on this machine, too. */
-    if (train->place.lab != NULL && job->security.mode == WEFT_MODE_NONE) {
-        weft_arguments_add(arguments, "--insecure-network");
-    }
-}
-
-/* The key for one child lies in a pipe, complete, before the child is started. */
-static weft_status add_key(struct train *train, struct weft_arguments *arguments, int *fd_p)
-{
-    int ends[2];
-    *fd_p = -1;
-    if (train->job.security.key == NULL) {
-        return WEFT_OK;
-    }
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return WEFT_IO;
-    }
-    weft_status status = weft_job_key_write_fd(train->job.security.key, ends[1]);
-    (void)close(ends[1]);
-    if (status != WEFT_OK) {
-        (void)close(ends[0]);
-        return status;
-    }
-    weft_arguments_add(arguments, "--key-fd=%d", (int)WEFT_KEY_FD);
-    arguments->key_fd = ends[0];
-    *fd_p = ends[0];
-    return WEFT_OK;
-}
-
-/* One file per process. */
-static void add_trace(struct train *train, struct weft_arguments *arguments, const char *role,
-                      uint32_t rank)
-{
-    if (train->job.trace != NULL) {
-        weft_arguments_add(arguments, "--trace=%s.%s-%u", train->job.trace, role, rank);
-    }
-}
-
-/* Children leave their spools; the one file is made at the end. */
-static void add_records(struct train *train, struct weft_arguments *arguments)
-{
-    if (train->job.recording.path != NULL) {
-        weft_arguments_add(arguments, "--records=%s", train->job.recording.path);
-        weft_arguments_add(arguments, "--records-spool");
-    }
-}
-
-static weft_status start(struct train *train, const char *role, uint32_t rank,
-                         struct weft_arguments *arguments)
-{
-    struct weft_process *process;
-    int key_fd;
-    weft_status status = add_key(train, arguments, &key_fd);
-    if (status == WEFT_OK) {
-        status = weft_crew_start(&train->crew, role, rank, arguments, &process);
-    }
-    const char *lab_error = arguments->lab_error.text;
-    weft_arguments_fini(arguments);
-    if (key_fd >= 0) {
-        int why = errno;
-        (void)close(key_fd);
-        errno = why;
-    }
-    if (status != WEFT_OK) {
-        snprintf(train->error, sizeof(train->error), "cannot start %s %u: %s", role, rank,
-                 lab_error[0] != '\0' ? lab_error : strerror(errno));
-        return status;
-    }
-    fprintf(train->progress, "%s %u: pid %d\n", role, rank, (int)process->pid);
-    fflush(train->progress);
-    return WEFT_OK;
-}
-
-static weft_status start_server(struct train *train, uint32_t rank)
-{
-    struct weft_arguments arguments = {.count = 0};
-    uint32_t base = rank * train->shards_per_server;
-    weft_arguments_add(&arguments, "weft");
-    weft_arguments_add(&arguments, "server");
-    add_common(train, &arguments);
-    weft_arguments_add(&arguments, "--port=%u", train->port != 0 ? train->port + base : 0);
-    weft_arguments_add(&arguments, "--shards-per-server=%u", train->shards_per_server);
-    weft_arguments_add(&arguments, "--shard-base=%u", base);
-    weft_arguments_add(&arguments, "--shards=%u", train->servers * train->shards_per_server);
-    weft_train_words_server(&train->job, &train->checkpoints, &arguments);
-    weft_train_place_server(&train->place, rank, &arguments);
-    add_trace(train, &arguments, "server", rank);
-    add_records(train, &arguments);
-    return start(train, "server", rank, &arguments);
-}
-
-static weft_status start_worker(struct train *train, uint32_t rank)
-{
-    const struct weft_job *job = &train->job;
-    struct weft_arguments arguments = {.count = 0};
-    weft_arguments_add(&arguments, "weft");
-    weft_arguments_add(&arguments, "worker");
-    add_common(train, &arguments);
-    weft_arguments_add(&arguments, "--servers=%s", train->addresses);
-    weft_arguments_add(&arguments, "--rank=%u", rank);
-    weft_arguments_add(&arguments, "--reconnect-s=%u", train->job.reconnect_s);
-    weft_arguments_add(&arguments, "--replay-bytes=%llu",
-                       (unsigned long long)train->job.replay_bytes);
-    weft_train_words_worker(job, train->data_path, &arguments);
-    weft_train_place_worker(&train->place, rank, &arguments);
-    if (job->save != NULL && rank == 0) {
-        weft_arguments_add(&arguments, "--save=%s", job->save);
-    }
-    add_trace(train, &arguments, "worker", rank);
-    add_records(train, &arguments);
-    return start(train, "worker", rank, &arguments);
-}
-
-/* ---- hearing --------------------------------------------------------------------------------- */
-
-static bool is_server(const struct weft_process *process)
-{
-    return strcmp(process->role, "server") == 0;
-}
-
-/* Servers become ready in any order; their shards have a fixed one. */
-static void note_ports(struct train *train, const struct weft_process *process,
-                       const cJSON *message)
-{
-    const cJSON *ports = cJSON_GetObjectItemCaseSensitive(message, "ports");
-    for (uint32_t i = 0; i < train->shards_per_server; i++) {
-        const cJSON *port = cJSON_GetArrayItem(ports, (int)i);
-        train->ports[process->rank * train->shards_per_server + i] =
-            cJSON_IsNumber(port) ? (uint16_t)port->valuedouble : 0;
-    }
-}
-
-static void note_message(struct train *train, struct weft_process *process, const cJSON *message)
-{
-    const char *event = weft_channel_text(message, "event");
-    if (strcmp(event, "error") == 0) {
-        if (train->error[0] == '\0') {
-            snprintf(train->error, sizeof(train->error), "%s %u (pid %d): %s", process->role,
-                     process->rank, (int)process->pid, weft_channel_text(message, "text"));
-        }
-        return;
-    }
-    if (strcmp(event, "resumed") == 0) {
-        fprintf(train->progress, "worker %u: shard %.0f came back; %.0f pushes sent again, %.0f lost\n",
-                process->rank, weft_channel_number(message, "shard"),
-                weft_channel_number(message, "pushes_again"),
-                weft_channel_number(message, "pushes_lost"));
-        return;
-    }
-    if (strcmp(event, "checkpoint") == 0) {
-        fprintf(train->progress, "server %u: %s\n", process->rank,
-                weft_channel_text(message, "text"));
-        fflush(train->progress);
-        return;
-    }
-    if (weft_results_add(&train->results, process, message, weft_clock_now_ns()) != WEFT_OK) {
-        snprintf(train->error, sizeof(train->error), "%s %u (pid %d) sent an unreadable \"%s\"",
-                 process->role, process->rank, (int)process->pid, event);
-        return;
-    }
-    weft_train_metrics_note(&train->metrics, process, message);
-    if (strcmp(event, "ready") == 0) {
-        if (is_server(process)) {
-            note_ports(train, process, message);
-            train->servers_ready++;
-        } else {
-            train->workers_ready++;
-        }
-    } else if (strcmp(event, "done") == 0) {
-        train->servers_done += is_server(process);
-        train->workers_done += !is_server(process);
-    } else if (strcmp(event, "check") == 0) {
-        weft_until_log_show(&train->results.until, train->progress);
-    } else if (strcmp(event, "epoch") == 0) {
-        train->epochs_last_ended += weft_channel_number(message, "epoch") == train->job.epochs;
-    }
-    weft_results_show_epochs(&train->results, train->progress);
-}
-
-/* An end is in turn after "done"; a server says that only when it was told to end. */
-static void note_exit(struct train *train, struct weft_process *process)
-{
-    int status = process->wait_status;
-    bool in_turn = WIFEXITED(status) && WEXITSTATUS(status) == 0 && process->is_done;
-    if (in_turn) {
-        return;
-    }
-    if (WIFSIGNALED(status)) {
-        train->killed = train->killed != NULL ? train->killed : process;
-    } else {
-        train->ended = train->ended != NULL ? train->ended : process;
-    }
-}
-
-static bool in_trouble(const struct train *train)
-{
-    return train->error[0] != '\0' || train->killed != NULL || train->ended != NULL ||
-           train->interrupted != 0;
-}
-
-/* Take the next event; false when none came in timeout_ns. */
-static bool hear(struct train *train, uint64_t timeout_ns)
-{
-    struct weft_crew_event event;
-    weft_crew_next(&train->crew, timeout_ns, &event);
-    switch (event.type) {
-    case WEFT_CREW_MESSAGE:
-        event.process->is_done |= strcmp(weft_channel_text(event.object, "event"), "done") == 0;
-        note_message(train, event.process, event.object);
-        cJSON_Delete(event.object);
-        break;
-    case WEFT_CREW_EXITED:
-        note_exit(train, event.process);
-        break;
-    case WEFT_CREW_SIGNAL:
-        train->interrupted = event.signal;
-        break;
-    case WEFT_CREW_TIMEOUT:
-        return false;
-    }
-    return true;
-}
-
-/* Hear until *count reaches wanted. Errors: WEFT_PEER  the run is over; WEFT_TIMEOUT. */
-static weft_status await(struct train *train, const uint32_t *count, uint32_t wanted,
-                         uint64_t patience_ns, const char *what)
-{
-    uint64_t until_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
-    while (*count < wanted && !in_trouble(train)) {
-        uint64_t now_ns = weft_clock_now_ns();
-        if (now_ns >= until_ns) {
-            snprintf(train->error, sizeof(train->error), "%u of %u %s in time", *count, wanted,
-                     what);
-            return WEFT_TIMEOUT;
-        }
-        (void)hear(train, until_ns == WEFT_NEVER ? WEFT_NEVER : until_ns - now_ns);
-    }
-    return in_trouble(train) ? WEFT_PEER : WEFT_OK;
-}
-
-static void tell(struct train *train, const char *role, uint32_t rank_max, const char *word)
-{
-    for (uint32_t i = 0; i < train->crew.count; i++) {
-        struct weft_process *process = &train->crew.processes[i];
-        if (strcmp(process->role, role) == 0 && process->rank <= rank_max &&
-            process->channel.fd >= 0) {
-            /* One that is gone shows by its exit. */
-            (void)weft_channel_send(&process->channel, weft_channel_event(word));
-        }
-    }
-}
+enum { TRAIN_PEER_TIMEOUT_S = 60 };
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
 static weft_status start_all(struct train *train)
 {
     for (uint32_t s = 0; s < train->servers; s++) {
-        if (start_server(train, s) != WEFT_OK) {
+        if (weft_train_start_server(train, s) != WEFT_OK) {
             return WEFT_IO;
         }
     }
-    weft_status status = await(train, &train->servers_ready, train->servers, SERVER_PATIENCE_NS,
+    weft_status status = weft_train_await(train, &train->servers_ready, train->servers, SERVER_PATIENCE_NS,
                                "servers were ready");
     if (status != WEFT_OK) {
         return status;
@@ -359,12 +53,12 @@ static weft_status start_all(struct train *train)
     }
     fprintf(train->progress, "shards: %s\n", train->addresses);
     for (uint32_t w = 0; w < train->job.workers; w++) {
-        if (start_worker(train, w) != WEFT_OK) {
+        if (weft_train_start_worker(train, w) != WEFT_OK) {
             return WEFT_IO;
         }
     }
     /* No limit: a large file takes long to read, and a worker that cannot go on says so. */
-    return await(train, &train->workers_ready, train->job.workers, WEFT_NEVER, "");
+    return weft_train_await(train, &train->workers_ready, train->job.workers, WEFT_NEVER, "");
 }
 
 /* From check to check (until.h). */
@@ -375,19 +69,19 @@ static weft_status train_until(struct train *train)
     weft_status status = WEFT_OK;
     do {
         weft_until_log_go(log, weft_clock_now_ns());
-        tell(train, "worker", UINT32_MAX, "go");
-        status = await(train, &log->stopped, workers, WEFT_NEVER, "");
+        weft_train_tell(train, "worker", UINT32_MAX, "go");
+        status = weft_train_await(train, &log->stopped, workers, WEFT_NEVER, "");
         if (status == WEFT_OK) {
-            tell(train, "worker", 0, "test");
-            status = await(train, &log->tested, log->count, WEFT_NEVER, "");
+            weft_train_tell(train, "worker", 0, "test");
+            status = weft_train_await(train, &log->tested, log->count, WEFT_NEVER, "");
         }
     } while (status == WEFT_OK && !weft_until_is_over(log));
     if (status != WEFT_OK) {
         return status;
     }
     train->results.epoch_count = log->epoch;
-    tell(train, "worker", UINT32_MAX, "stop");
-    return await(train, &train->workers_done, workers, WEFT_NEVER, "");
+    weft_train_tell(train, "worker", UINT32_MAX, "stop");
+    return weft_train_await(train, &train->workers_done, workers, WEFT_NEVER, "");
 }
 
 static weft_status train_all(struct train *train)
@@ -400,11 +94,11 @@ static weft_status train_all(struct train *train)
     if (weft_until_is_set(&train->job.until)) {
         return train_until(train);
     }
-    tell(train, "worker", UINT32_MAX, "go");
-    weft_status status = await(train, &train->epochs_last_ended, workers, WEFT_NEVER, "");
+    weft_train_tell(train, "worker", UINT32_MAX, "go");
+    weft_status status = weft_train_await(train, &train->epochs_last_ended, workers, WEFT_NEVER, "");
     if (status == WEFT_OK) {
-        tell(train, "worker", 0, "test");
-        status = await(train, &train->workers_done, workers, WEFT_NEVER, "");
+        weft_train_tell(train, "worker", 0, "test");
+        status = weft_train_await(train, &train->workers_done, workers, WEFT_NEVER, "");
     }
     return status;
 }
@@ -412,14 +106,14 @@ static weft_status train_all(struct train *train)
 static weft_status end_servers(struct train *train)
 {
     for (uint32_t i = 0; i < train->crew.count; i++) {
-        if (is_server(&train->crew.processes[i]) && !train->crew.processes[i].exited) {
+        if (train_is_server(&train->crew.processes[i]) && !train->crew.processes[i].exited) {
             kill(train->crew.processes[i].pid, SIGTERM);
         }
     }
     /* A last checkpoint takes as long as the disk does. */
     uint64_t patience_ns =
         train->checkpoints.directory != NULL ? WEFT_NEVER : SERVER_PATIENCE_NS;
-    return await(train, &train->servers_done, train->servers, patience_ns,
+    return weft_train_await(train, &train->servers_done, train->servers, patience_ns,
                  "servers reported their counters");
 }
 
@@ -431,7 +125,7 @@ static void print_failure(struct train *train)
     bool more = true; /* what is there already is heard, too, however late it is by then */
     while (train->interrupted == 0 && train->killed == NULL && more) {
         uint64_t now_ns = weft_clock_now_ns();
-        more = hear(train, now_ns < until_ns ? until_ns - now_ns : 0);
+        more = weft_train_hear(train, now_ns < until_ns ? until_ns - now_ns : 0);
     }
     const struct weft_process *process = train->killed != NULL ? train->killed : train->ended;
     char ending[128];
