@@ -1,0 +1,93 @@
+/* The inside of `weft run`, shared by run.c (options, key, folder), run_places.c (commands and
+ * environments) and run_job.c (the supervisor). Not for others. */
+#ifndef WEFT_CLI_RUN_INTERNAL_H
+#define WEFT_CLI_RUN_INTERNAL_H
+
+#include "cli/deaths.h"
+#include "cli/job.h"
+#include "cli/run_metrics.h"
+#include "cli/security.h"
+
+#include <string.h>
+
+/* Of a server's command: our own, and those of --server-options. */
+enum { SERVER_WORDS_MAX = 64, SERVER_OPTIONS_MAX = 40 };
+
+/* What becomes of pushes that a server's last checkpoint does not have, when it is killed. */
+enum durability {
+    DURABILITY_UNSAID,
+    DURABILITY_NONE,   /* lost, and counted */
+    DURABILITY_REPLAY, /* the server's journal has them; workers keep them, too */
+};
+
+struct run {
+    uint32_t workers;
+    uint32_t servers;
+    uint32_t shards_per_server;
+    uint32_t restarts;
+    uint32_t lease_ms;
+    const char *job;
+    enum weft_worker_death on_death;
+    enum durability durability;
+    uint64_t replay_bytes;      /* of each worker */
+    uint32_t lost;              /* workers that died and are not started again (SHRINK) */
+    const char *server_options; /* words with blanks between them; NULL = none */
+    struct weft_carrier carrier;
+    struct weft_security security;
+    char **words; /* of the command */
+    struct weft_metrics_options metrics_options;
+    struct weft_run_metrics metrics;
+
+    struct weft_squad squad;
+    char folder[64];
+    char key[WEFT_JOB_KEY_TEXT_BYTES + 2]; /* text and newline; "" in mode none */
+    uint16_t scheduler_port;
+    uint16_t ports[WEFT_JOB_SHARDS_MAX];
+    uint64_t restart_ns[1 + WEFT_JOB_SHARDS_MAX + WEFT_JOB_WORKERS_MAX]; /* due; 0 = not */
+    char *scheduler_words[16];
+    char *server_words[WEFT_JOB_SHARDS_MAX][SERVER_WORDS_MAX];
+    bool was_ready[WEFT_JOB_SHARDS_MAX]; /* servers, once at least */
+    int interrupted;
+    char error[640]; /* why the run is over; "" = it is not */
+};
+
+static inline struct weft_place *run_scheduler(struct run *run)
+{
+    return &run->squad.places[0];
+}
+
+static inline struct weft_place *run_server(struct run *run, uint32_t s)
+{
+    return &run->squad.places[1 + s];
+}
+
+static inline struct weft_place *run_worker(struct run *run, uint32_t w)
+{
+    return &run->squad.places[1 + run->servers + w];
+}
+
+static inline bool run_has_checkpoints(const struct run *run)
+{
+    return run->server_options != NULL && strstr(run->server_options, "--checkpoint") != NULL;
+}
+
+/* ---- run_places.c ---------------------------------------------------------------------------- */
+
+void weft_run_make_scheduler(struct run *run);
+void weft_run_make_server(struct run *run, uint32_t s); /* the scheduler is ready */
+void weft_run_make_worker(struct run *run, uint32_t w); /* the servers are */
+
+/* Errors:  WEFT_IO  run->error says why. */
+weft_status weft_run_start(struct run *run, struct weft_place *place);
+
+/* One more word to a command that ends with NULL; the last one replaced; all of them freed. */
+[[gnu::format(printf, 2, 3)]] void weft_run_word(char **words, const char *format, ...);
+void weft_run_replace_last(char **words, const char *text);
+void weft_run_free_words(char **words);
+
+/* ---- run_job.c ------------------------------------------------------------------------------- */
+
+/* From the first process to the end of the last one. The exit status. */
+int weft_run_all(struct run *run);
+
+#endif

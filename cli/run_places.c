@@ -1,0 +1,182 @@
+/* Who is in a job of `weft run`: the command and the environment of each place. */
+#define _GNU_SOURCE
+#include "cli/run_internal.h"
+
+#include "cli/process.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+/* How long a worker waits for a server that is started again. */
+enum { RECONNECT_S = 60 };
+
+[[gnu::format(printf, 2, 3)]] void weft_run_word(char **words, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    char *text = NULL;
+    if (vasprintf(&text, format, list) < 0) {
+        fprintf(stderr, "weft: out of memory\n");
+        exit(1);
+    }
+    va_end(list);
+    while (*words != NULL) {
+        words++;
+    }
+    *words = text;
+}
+
+void weft_run_free_words(char **words)
+{
+    for (; *words != NULL; words++) {
+        free(*words);
+        *words = NULL;
+    }
+}
+
+static void add_common(struct run *run, char **words)
+{
+    weft_run_word(words, "--security=%s", weft_security_mode_name(run->security.mode));
+    weft_run_word(words, "--transport=%s", weft_driver_kind_name(run->carrier.kind));
+    if (run->carrier.tcp_cc != NULL) {
+        weft_run_word(words, "--tcp-cc=%s", run->carrier.tcp_cc);
+    }
+    weft_run_word(words, "--tcp-rto-min=%u", run->carrier.tcp_rto_min_ms);
+    weft_run_word(words, "--peer-timeout=%u", run->carrier.peer_timeout_s);
+    weft_run_word(words, "--control-fd=%d", (int)WEFT_CONTROL_FD);
+    char metrics[WEFT_TARGETS_OPTION_BYTES];
+    weft_targets_option(&run->metrics_options, metrics);
+    if (metrics[0] != '\0') {
+        weft_run_word(words, "%s", metrics);
+    }
+}
+
+/* What every process of the job is told. */
+static void tell_job(struct run *run, struct weft_place *place)
+{
+    uint64_t member = 0;
+    /* Names the place, not the process: who is started in it again takes over what it had. */
+    while (member == 0) {
+        if (getrandom(&member, sizeof(member), 0) != (ssize_t)sizeof(member)) {
+            member = 0;
+        }
+    }
+    weft_place_set(place, "WEFT_ROLE", "%s", place->role);
+    weft_place_set(place, "WEFT_MEMBER", "%016llx", (unsigned long long)member);
+    weft_place_set(place, "WEFT_WORKERS", "%u", run->workers);
+    weft_place_set(place, "WEFT_SHARDS", "%u", run->servers * run->shards_per_server);
+    weft_place_set(place, "WEFT_RANK", "%u", place->rank);
+    weft_place_set(place, "WEFT_LOCAL_RANK", "%u", place->rank);
+    if (run->job != NULL) {
+        weft_place_set(place, "WEFT_JOB", "%s", run->job);
+    }
+    if (run->key[0] != '\0') {
+        weft_place_set(place, "WEFT_JOB_KEY", "%.*s", (int)WEFT_JOB_KEY_TEXT_BYTES, run->key);
+    }
+}
+
+void weft_run_make_scheduler(struct run *run)
+{
+    struct weft_place *place = run_scheduler(run);
+    char **words = run->scheduler_words;
+    place->role = "scheduler";
+    place->words = words;
+    place->has_channel = true;
+    weft_run_word(words, "/proc/self/exe");
+    weft_run_word(words, "scheduler");
+    add_common(run, words);
+    weft_run_word(words, "--workers=%u", run->workers);
+    weft_run_word(words, "--shards=%u", run->servers * run->shards_per_server);
+    weft_run_word(words, "--lease-ms=%u", run->lease_ms);
+    weft_run_word(words, "--journal=%s/members", run->folder);
+    weft_run_word(words, "--port=%u", 0); /* the last word: replaced when the port is known */
+    tell_job(run, place);
+}
+
+/* What a killed server's last checkpoint lacks it finds in its journal. A word of --server-options
+ * says where, or the folder of this run. */
+static bool keeps_journal(const struct run *run)
+{
+    return run->restarts > 0 && run->durability == DURABILITY_REPLAY &&
+           strstr(run->server_options, "--journal ") == NULL &&
+           strstr(run->server_options, "--journal=") == NULL;
+}
+
+void weft_run_make_server(struct run *run, uint32_t s)
+{
+    struct weft_place *place = run_server(run, s);
+    char **words = run->server_words[s];
+    place->role = "server";
+    place->rank = s;
+    place->words = words;
+    place->has_channel = true;
+    weft_run_word(words, "/proc/self/exe");
+    weft_run_word(words, "server");
+    add_common(run, words);
+    weft_run_word(words, "--shards-per-server=%u", run->shards_per_server);
+    weft_run_word(words, "--scheduler=127.0.0.1:%u", run->scheduler_port);
+    weft_run_word(words, "--on-worker-death=%s", weft_deaths_name(run->on_death));
+    for (const char *at = run->server_options; at != NULL && *at != '\0'; at += strspn(at, " ")) {
+        size_t bytes = strcspn(at, " ");
+        if (bytes > 0) {
+            weft_run_word(words, "%.*s", (int)bytes, at);
+        }
+        at += bytes;
+    }
+    if (keeps_journal(run)) {
+        weft_run_word(words, "--journal=%s", run->folder);
+    }
+    weft_run_word(words, "--port=%u", 0);
+    tell_job(run, place);
+}
+
+void weft_run_make_worker(struct run *run, uint32_t w)
+{
+    struct weft_place *place = run_worker(run, w);
+    char addresses[WEFT_JOB_SHARDS_MAX * 24] = "";
+    for (uint32_t i = 0; i < run->servers * run->shards_per_server; i++) {
+        size_t used = strlen(addresses);
+        snprintf(addresses + used, sizeof(addresses) - used, "%s127.0.0.1:%u", i > 0 ? "," : "",
+                 run->ports[i]);
+    }
+    place->role = "worker";
+    place->rank = w;
+    place->words = run->words;
+    tell_job(run, place);
+    weft_place_set(place, "WEFT_SCHEDULER", "127.0.0.1:%u", run->scheduler_port);
+    weft_place_set(place, "WEFT_SERVERS", "%s", addresses);
+    weft_place_set(place, "WEFT_PEER_TIMEOUT_S", "%u", run->carrier.peer_timeout_s);
+    weft_run_metrics_tell(&run->metrics_options, run->folder, place);
+    if (run->restarts > 0) {
+        weft_place_set(place, "WEFT_RECONNECT_S", "%u", (unsigned)RECONNECT_S);
+    }
+    if (run->restarts > 0 && run->durability == DURABILITY_REPLAY) {
+        weft_place_set(place, "WEFT_REPLAY_BYTES", "%llu", (unsigned long long)run->replay_bytes);
+    }
+}
+
+weft_status weft_run_start(struct run *run, struct weft_place *place)
+{
+    weft_place_set(place, "WEFT_RESTART", "%u", place->starts);
+    if (weft_squad_start(&run->squad, place) != WEFT_OK) {
+        snprintf(run->error, sizeof(run->error), "cannot start %s %u: %s", place->role, place->rank,
+                 strerror(errno));
+        return WEFT_IO;
+    }
+    fprintf(stderr, "weft run: %s %u: pid %d\n", place->role, place->rank, (int)place->pid);
+    return WEFT_OK;
+}
+
+/* Where to listen is the last word of the commands of weft's own processes. */
+void weft_run_replace_last(char **words, const char *text)
+{
+    while (words[1] != NULL) {
+        words++;
+    }
+    free(*words);
+    *words = NULL;
+    weft_run_word(words, "%s", text);
+}
