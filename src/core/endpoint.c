@@ -82,7 +82,7 @@ static void peers_init(struct weft_ep *ep)
         p->packets = ep->packet_arena + (size_t)i * c->tx_window_max;
         p->in_flight_bits = ep->packet_bits_arena + (size_t)i * 2 * (c->tx_window_max / 64);
         p->lost_bits = p->in_flight_bits + c->tx_window_max / 64;
-        p->heap_pos = UINT32_MAX;
+        ep->heap_pos[i] = UINT32_MAX;
         for (uint32_t m = 0; m < WEFT_MSGS_MAX; m++) {
             p->tx[m].many = bits;
             p->rx[m].many = bits + TX_MASKS * words;
@@ -107,6 +107,7 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     size_t words = WEFT_BITS_WORDS((size_t)config->chunks_max);
     ep->peers = calloc(peers, sizeof(*ep->peers));
     ep->heap = calloc(peers, sizeof(*ep->heap));
+    ep->heap_pos = calloc(peers, sizeof(*ep->heap_pos));
     ep->ready = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->ready));
     ep->credit_active = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->credit_active));
     ep->credit_wants = calloc(WEFT_BITS_WORDS(peers), sizeof(*ep->credit_wants));
@@ -123,7 +124,7 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
         weft_ep_free(ep);
         return WEFT_NOMEM;
     }
-    if (ep->peers == NULL || ep->heap == NULL || ep->ready == NULL ||
+    if (ep->peers == NULL || ep->heap == NULL || ep->heap_pos == NULL || ep->ready == NULL ||
         ep->credit_active == NULL || ep->credit_wants == NULL || ep->credit_touched == NULL ||
         ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL ||
         ep->bitmaps == NULL || ep->packet_arena == NULL || ep->packet_bits_arena == NULL) {
@@ -166,6 +167,7 @@ void weft_ep_free(struct weft_ep *ep)
     free(ep->credit_touched);
     free(ep->ready);
     free(ep->heap);
+    free(ep->heap_pos);
     free(ep->peers);
     free(ep);
 }
@@ -234,61 +236,64 @@ static bool ep_poll(void *self, struct weft_msg_event *event_p)
 /* ---- deadlines: a heap of peers, each with its index in it
  * ------------------------------------ */
 
-static void heap_place(struct weft_ep *ep, uint32_t pos, uint32_t peer)
+/* Each peer's place in the heap lies beside it and not in the peer, so that to sift one touches no
+ * other, of which there may be hundreds that nothing else needs. */
+static void heap_place(struct weft_ep *ep, uint32_t pos, struct deadline d)
 {
-    ep->heap[pos] = peer;
-    ep->peers[peer].heap_pos = pos;
+    ep->heap[pos] = d;
+    ep->heap_pos[d.peer] = pos;
 }
 
 static void heap_sift_up(struct weft_ep *ep, uint32_t pos)
 {
-    uint32_t peer = ep->heap[pos];
+    struct deadline d = ep->heap[pos];
     while (pos > 0) {
         uint32_t parent = (pos - 1) / 2;
-        if (ep->peers[ep->heap[parent]].deadline_ns <= ep->peers[peer].deadline_ns) {
+        if (ep->heap[parent].at_ns <= d.at_ns) {
             break;
         }
         heap_place(ep, pos, ep->heap[parent]);
         pos = parent;
     }
-    heap_place(ep, pos, peer);
+    heap_place(ep, pos, d);
 }
 
 static void heap_sift_down(struct weft_ep *ep, uint32_t pos)
 {
-    uint32_t peer = ep->heap[pos];
+    struct deadline d = ep->heap[pos];
     for (;;) {
         uint32_t child = 2 * pos + 1;
         if (child >= ep->heap_count) {
             break;
         }
-        if (child + 1 < ep->heap_count && ep->peers[ep->heap[child + 1]].deadline_ns <
-                                              ep->peers[ep->heap[child]].deadline_ns) {
+        if (child + 1 < ep->heap_count && ep->heap[child + 1].at_ns < ep->heap[child].at_ns) {
             child++;
         }
-        if (ep->peers[peer].deadline_ns <= ep->peers[ep->heap[child]].deadline_ns) {
+        if (d.at_ns <= ep->heap[child].at_ns) {
             break;
         }
         heap_place(ep, pos, ep->heap[child]);
         pos = child;
     }
-    heap_place(ep, pos, peer);
+    heap_place(ep, pos, d);
 }
 
-static void heap_remove(struct weft_ep *ep, struct peer *p)
+static void heap_remove(struct weft_ep *ep, const struct peer *p)
 {
-    uint32_t pos = p->heap_pos;
+    uint32_t idx = peer_idx(ep, p);
+    uint32_t pos = ep->heap_pos[idx];
     if (pos == UINT32_MAX) {
         return;
     }
-    p->heap_pos = UINT32_MAX;
+    ep->heap_pos[idx] = UINT32_MAX;
     ep->heap_count--;
     if (pos == ep->heap_count) {
         return;
     }
+    uint32_t moved = ep->heap[ep->heap_count].peer;
     heap_place(ep, pos, ep->heap[ep->heap_count]);
     heap_sift_up(ep, pos);
-    heap_sift_down(ep, ep->peers[ep->heap[pos]].heap_pos);
+    heap_sift_down(ep, ep->heap_pos[moved]);
 }
 
 static uint64_t peer_deadline(const struct peer *p)
@@ -307,22 +312,23 @@ static uint64_t peer_deadline(const struct peer *p)
     return weft_min_u64(at, p->tx_deadline_ns);
 }
 
-static void peer_file(struct weft_ep *ep, struct peer *p)
+static void peer_file(struct weft_ep *ep, const struct peer *p)
 {
     uint64_t at = peer_deadline(p);
     if (at == WEFT_NEVER) {
         heap_remove(ep, p);
         return;
     }
-    if (p->heap_pos == UINT32_MAX) {
-        p->deadline_ns = at;
-        p->heap_pos = ep->heap_count++;
-        ep->heap[p->heap_pos] = peer_idx(ep, p);
-        heap_sift_up(ep, p->heap_pos);
-    } else if (at != p->deadline_ns) {
-        p->deadline_ns = at;
-        heap_sift_up(ep, p->heap_pos);
-        heap_sift_down(ep, p->heap_pos);
+    uint32_t idx = peer_idx(ep, p);
+    uint32_t pos = ep->heap_pos[idx];
+    if (pos == UINT32_MAX) {
+        pos = ep->heap_count++;
+        ep->heap[pos] = (struct deadline){.at_ns = at, .peer = idx};
+        heap_sift_up(ep, pos);
+    } else if (at != ep->heap[pos].at_ns) {
+        ep->heap[pos].at_ns = at;
+        heap_sift_up(ep, pos);
+        heap_sift_down(ep, ep->heap_pos[idx]);
     }
 }
 
@@ -337,7 +343,7 @@ uint64_t weft_ep_deadline(const struct weft_ep *ep)
         weft_bits_next_one(ep->ready, ep->peers_used, 0) < ep->peers_used) {
         return 0; /* send has not been called to its end */
     }
-    return ep->heap_count == 0 ? WEFT_NEVER : ep->peers[ep->heap[0]].deadline_ns;
+    return ep->heap_count == 0 ? WEFT_NEVER : ep->heap[0].at_ns;
 }
 
 static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -409,11 +415,12 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
 {
     ep->trace.now_ns = now_ns;
     while (ep->heap_count > 0 && ep->event_count + EVENTS_RESERVE <= EVENTS_MAX) {
-        struct peer *p = &ep->peers[ep->heap[0]];
-        if (p->deadline_ns > now_ns) {
+        const struct deadline due = ep->heap[0];
+        struct peer *p = &ep->peers[due.peer];
+        if (due.at_ns > now_ns) {
             return;
         }
-        if (p->deadline_ns > 0 && now_ns - p->deadline_ns > pause_ns(ep)) { /* 0: at once */
+        if (due.at_ns > 0 && now_ns - due.at_ns > pause_ns(ep)) { /* 0: at once */
             ep->resumed_ns = now_ns;
         }
         heap_remove(ep, p); /* filed again when send is done with it */
@@ -430,7 +437,6 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
 void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
 {
     struct peer fresh = {
-        .heap_pos = UINT32_MAX,
         .events_unpolled = p->events_unpolled,
         .packets = p->packets,
         .in_flight_bits = p->in_flight_bits,

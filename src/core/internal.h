@@ -230,8 +230,6 @@ struct peer {
     uint64_t name;
     uint64_t incarnation;
     uint32_t packet_bytes;         /* UDP payload to build */
-    uint32_t heap_pos;
-    uint64_t deadline_ns;          /* as filed in the heap */
     uint32_t events_unpolled;      /* SENT and RECEIVED in the ring: they point to masks here */
 
     /* handshake.c */
@@ -392,6 +390,11 @@ struct trace {
     uint64_t drops[WEFT_TRACE_DROP_END]; /* counters as last written */
 };
 
+struct deadline {
+    uint64_t at_ns;
+    uint32_t peer;
+};
+
 struct weft_ep {
     struct trace trace;
     struct weft_ep_config config;
@@ -399,7 +402,8 @@ struct weft_ep {
     struct weft_prng prng;
     struct peer *peers;
     uint32_t peers_used;           /* highest index in use + 1 */
-    uint32_t *heap;                /* peer indexes by deadline_ns */
+    struct deadline *heap;         /* of peers, by at_ns */
+    uint32_t *heap_pos;            /* of each peer; UINT32_MAX = not in it */
     uint32_t heap_count;
     uint64_t *ready;               /* bit = peer may have something to send */
     uint32_t send_cursor;
