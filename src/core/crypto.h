@@ -70,6 +70,9 @@ struct weft_crypto_ops {
                              const struct weft_crypto_span *aad, size_t aad_count, uint8_t *text,
                              size_t text_bytes, const uint8_t tag[WEFT_AEAD_TAG_BYTES]);
 
+    /* Ask the memory for the slot's key, which is about to be used. NULL: there is no such thing. */
+    void (*aead_ahead)(void *self, uint32_t slot);
+
     /* Overwrite, in a way that no compiler removes. */
     void (*wipe)(void *self, void *bytes, size_t count);
 };

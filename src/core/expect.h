@@ -43,6 +43,14 @@ weft_status weft_expects_post(struct weft_expects *expects, const struct weft_ms
 /* WEFT_NOTFOUND: used up, or never posted. */
 weft_status weft_expects_cancel(struct weft_expects *expects, weft_expect_id id);
 
+/* The one posted first of those for this peer alone; NULL: none. */
+static inline const struct weft_expect *weft_expects_first(const struct weft_expects *expects,
+                                                           weft_peer peer)
+{
+    uint32_t head = expects->lists[peer].head;
+    return head < expects->max ? &expects->slots[head] : NULL;
+}
+
 /* The expectation posted first that takes a message with this tag and size from peer; NULL: none.
  * Cost: the number of expectations for this peer and for any. */
 struct weft_expect *weft_expects_match(const struct weft_expects *expects, weft_peer peer,

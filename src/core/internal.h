@@ -1,6 +1,7 @@
 /* What the files of the endpoint share. Not for anyone outside src/core.
  *
  *   endpoint.c    tables, events, deadlines, the public calls
+ *   ahead.c       memory that is asked for before it is needed
  *   handshake.c   HELLO and ACCEPT
  *   secure.c, guard.c   keys and packets' tags; who may shake hands (core/secure.h)
  *   rx.c          incoming packets, incoming messages, the receiver's half of the bound
@@ -472,6 +473,11 @@ static inline bool peer_connected(const struct peer *p)
 {
     return p->state == PEER_OPEN || p->state == PEER_HALF_OPEN;
 }
+
+/* ahead.c: what verifying and taking apart the packet that has come of this peer will touch, and then
+ * what the layer above will. */
+void weft_core_ahead(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
+void weft_core_ahead_of_events(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
 
 /* handshake.c */
 /* The peer that waits for an answer to its HELLO; NULL. */

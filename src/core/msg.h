@@ -64,7 +64,11 @@ struct weft_msg_expect {
     uint32_t count;        /* messages taken by this expectation; COPY and ADD: 1 */
     uint64_t timeout_ns;   /* from the first chunk; then closed SHORT. WEFT_NEVER = none */
     uint64_t user;         /* returned in OPEN, CHUNK and RECEIVED */
+    const void *near;      /* WEFT_NEAR_BYTES that the caller touches when a message comes: asked of
+                            * the memory ahead, never read. NULL = none */
 };
+
+enum { WEFT_NEAR_BYTES = 256 };
 
 enum weft_msg_event_type {
     WEFT_EVENT_PEER_UP,   /* connected; name and incarnation are valid */

@@ -654,6 +654,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         ep->counters.bad_mode++;
         return;
     }
+    weft_core_ahead(ep, p, now_ns);
     enum replay seen = weft_core_replay_look(&p->sec, packet.number);
     if (seen != REPLAY_NEW) {
         ep->counters.duplicate_packets += seen == REPLAY_SEEN;
@@ -663,6 +664,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
     if (!weft_core_secure_open(ep, p, &packet, bytes, count, now_ns)) {
         return;
     }
+    weft_core_ahead_of_events(ep, p, now_ns);
     if (weft_wire_body_decode(bytes, count, &packet) != WEFT_OK) {
         ep->counters.bad_packet++;
         return;

@@ -363,6 +363,15 @@ bool weft_core_secure_open(struct weft_ep *ep, struct peer *p,
     return true;
 }
 
+void weft_core_secure_ahead(const struct weft_ep *ep, const struct peer *p)
+{
+    const struct weft_crypto *c = &ep->config.crypto;
+    if (p->sec.mode != WEFT_MODE_NONE && c->ops->aead_ahead != NULL) {
+        c->ops->aead_ahead(c->self, slot_recv(ep, p, p->sec.generation));
+        c->ops->aead_ahead(c->self, slot_send(ep, p));
+    }
+}
+
 void weft_core_secure_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (p->sec.previous && p->sec.previous_until_ns <= now_ns) {

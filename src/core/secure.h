@@ -109,6 +109,8 @@ bool weft_core_secure_seal(struct weft_ep *ep, struct peer *p, uint64_t pn, uint
 bool weft_core_secure_open(struct weft_ep *ep, struct peer *p,
                            const struct weft_wire_packet *header, uint8_t *bytes, size_t count,
                            uint64_t now_ns);
+/* Ask the memory for the keys of its next packets. */
+void weft_core_secure_ahead(const struct weft_ep *ep, const struct peer *p);
 void weft_core_secure_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 enum replay weft_core_replay_look(const struct secure *s, uint64_t pn);
 void weft_core_replay_commit(struct secure *s, uint64_t pn);

@@ -305,6 +305,14 @@ static weft_status op_aead_open(void *self, uint32_t slot, uint64_t nonce,
     return status;
 }
 
+static void op_aead_ahead(void *self, uint32_t slot)
+{
+    const struct weft_provider *provider = self;
+    if (provider->aead->ahead != NULL && slot < provider->slot_count) {
+        provider->aead->ahead(provider->aead_self, slot);
+    }
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static void op_wipe(void *self, void *bytes, size_t count)
@@ -326,6 +334,7 @@ struct weft_crypto weft_provider_crypto(struct weft_provider *provider)
         .aead_clear = op_aead_clear,
         .aead_seal = op_aead_seal,
         .aead_open = op_aead_open,
+        .aead_ahead = op_aead_ahead,
         .wipe = op_wipe,
     };
     return (struct weft_crypto){.ops = &ops, .self = provider};

@@ -279,7 +279,13 @@ static uint32_t receive(struct weft_udp *udp, bool sleep, weft_udp_handler *hand
     uint64_t before = udp->counters.datagrams_received;
     (void)weft_rx_batch(udp->rx, sleep, &udp->counters, &udp->taken_ns, &buffers, &count);
     udp->more_to_receive = weft_rx_more(udp->rx);
+    if (count > 0) {
+        weft_ep_ahead(udp->ep, buffers[0].bytes, buffers[0].count);
+    }
     for (uint32_t i = 0; i < count; i++) {
+        if (i + 1 < count) {
+            weft_ep_ahead(udp->ep, buffers[i + 1].bytes, buffers[i + 1].count);
+        }
         take_buffer(udp, &buffers[i], udp->taken_ns, handler, arg);
     }
     return (uint32_t)(udp->counters.datagrams_received - before);

@@ -3,6 +3,7 @@
 #include "ps/snapshot_internal.h"
 
 #include "base/assert.h"
+#include "base/prefetch.h"
 
 #include <stdlib.h>
 
@@ -210,7 +211,7 @@ uint32_t weft_shard_queue_pop(struct weft_shard *shard, struct shard_queue *queu
 /* Every expectation is for one request of one op of one worker, except CLOCK's, which needs no
  * memory and therefore never runs out. */
 static weft_status post(struct weft_shard *shard, weft_peer peer, uint8_t op, uint32_t count,
-                        uint64_t user, weft_expect_id *id_p)
+                        uint64_t user, const void *near, weft_expect_id *id_p)
 {
     struct weft_msg_expect expect = {
         .peer = peer,
@@ -221,6 +222,7 @@ static weft_status post(struct weft_shard *shard, weft_peer peer, uint8_t op, ui
         .count = count,
         .timeout_ns = WEFT_NEVER,
         .user = user,
+        .near = near,
     };
     return shard->msgr.ops->expect(shard->msgr.self, &expect, id_p);
 }
@@ -232,8 +234,8 @@ static void slot_post(struct weft_shard *shard, struct shard_slot *slot)
     if (!worker->up) {
         return;
     }
-    if (post(shard, worker->peer, slot->op, 1, (uint64_t)(slot - shard->slots), &slot->expect) !=
-        WEFT_OK) {
+    if (post(shard, worker->peer, slot->op, 1, (uint64_t)(slot - shard->slots), slot,
+             &slot->expect) != WEFT_OK) {
         shard->counters.slots_unposted++;
         shard->unposted_count++;
         return;
@@ -246,7 +248,7 @@ static void clock_post(struct weft_shard *shard, uint32_t rank)
 {
     struct shard_worker *worker = &shard->workers[rank];
     worker->clock_posted = post(shard, worker->peer, WEFT_RPC_CLOCK, UINT32_MAX, USER_CLOCK + rank,
-                                &worker->clock_expect) == WEFT_OK;
+                                NULL, &worker->clock_expect) == WEFT_OK;
     if (!worker->clock_posted) {
         shard->counters.slots_unposted++;
         shard->unposted_count++;
@@ -505,6 +507,8 @@ static void incoming(struct weft_shard *shard, const struct weft_msg_event *even
     WEFT_ASSERT(event->user < shard->slot_count);
     struct shard_slot *slot = &shard->slots[event->user];
     if (event->type == WEFT_EVENT_OPEN) {
+        weft_prefetch_to_write(slot->answer);
+        weft_prefetch_to_write(slot->ids);
         shard->busy_count++;
         weft_shard_record_open(shard, slot->worker, event->at_ns);
         weft_shard_request_open(shard, slot, event);

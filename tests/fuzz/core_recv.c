@@ -274,6 +274,7 @@ static void deliver(struct end *to, const struct weft_addr *from, const uint8_t 
     uint8_t *copy = malloc(count > 0 ? count : 1);
     WEFT_ASSERT(copy != NULL);
     memcpy(copy, bytes, count);
+    weft_ep_ahead(to->ep, copy, count);
     weft_ep_recv(to->ep, from, ecn, copy, count, world.now_ns, world.now_ns);
     events_take(to); /* CHUNK data lies in the copy */
     free(copy);

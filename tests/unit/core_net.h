@@ -211,6 +211,7 @@ static inline void net_deliver(struct net *net, struct net_end *to, const struct
 {
     uint8_t *copy = malloc(bytes > 0 ? bytes : 1);
     memcpy(copy, data, bytes);
+    weft_ep_ahead(to->ep, copy, bytes);
     weft_ep_recv(to->ep, from, WEFT_ECN_ECT0, copy, bytes, net->now_ns, net->now_ns);
     net_drain(net, (uint32_t)(to - net->end));
     free(copy);
