@@ -70,6 +70,7 @@ cJSON *weft_train_place_report(const struct weft_train_place *place)
     cJSON_AddNumberToObject(lab, "buffer", (double)info->buffer_bytes);
     cJSON_AddNumberToObject(lab, "loss", (double)info->loss_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(lab, "ecn", info->ecn_bytes);
+    cJSON_AddBoolToObject(lab, "htb_hysteresis", info->hysteresis);
     cJSON_AddNumberToObject(lab, "base_rtt_ms", (double)info->base_rtt_ns / WEFT_NS_PER_MS);
     return lab;
 }

@@ -198,6 +198,7 @@ static int plan(const struct weft_command *command, struct options *o)
     if (c->loopback && c->lab != NULL) {
         return weft_options_usage(command, "--loopback or --lab, not both");
     }
+    c->hysteresis = weft_compare_hysteresis(c);
     if (!plan_networks(o)) {
         return weft_options_usage(command, "more than %u networks", WEFT_COMPARE_NETWORKS_MAX);
     }

@@ -61,7 +61,8 @@ struct weft_compare {
     const char *security;
     const char *lab; /* an existing one; or, inside, the one of this network */
     bool loopback;
-    bool realtime; /* of the participants' processes */
+    bool realtime;   /* of the participants' processes */
+    bool hysteresis; /* weft_compare_hysteresis */
     uint32_t packet_bytes;
     uint32_t rounds;
     uint32_t repetitions;
@@ -105,6 +106,10 @@ const char *weft_compare_transport_parse(const char *text, struct weft_compare_t
 void weft_compare_path(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                        uint32_t repetition, const char *extension,
                        char path_p[static WEFT_COMPARE_PATH_BYTES]);
+
+/* Whether the buckets of its networks have HTB's hysteresis: those of the lab that is there, or of
+ * one that would be made now. False on loopback. */
+bool weft_compare_hysteresis(const struct weft_compare *compare);
 
 /* A finished result with the settings of this comparison, or NULL. Owns: gives. */
 cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, uint32_t transport,

@@ -12,6 +12,7 @@
 #include "cli/perf/place.h"
 #include "cli/stop.h"
 #include "io/clock.h"
+#include "lab/build.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,6 +88,18 @@ static bool has_text(const cJSON *object, const char *name, const char *text)
     return cJSON_IsString(item) && strcmp(item->valuestring, text) == 0;
 }
 
+bool weft_compare_hysteresis(const struct weft_compare *compare)
+{
+    struct weft_lab_info info;
+    struct weft_lab_error error;
+    if (compare->loopback) {
+        return false;
+    }
+    return compare->lab == NULL ? weft_lab_hysteresis()
+                                : weft_lab_find(compare->lab, &info, &error) == WEFT_OK &&
+                                      info.hysteresis;
+}
+
 /* False: a result of other settings, or of a run that was interrupted. */
 static bool is_ours(const struct weft_compare *compare, uint32_t transport, const cJSON *result)
 {
@@ -97,6 +110,8 @@ static bool is_ours(const struct weft_compare *compare, uint32_t transport, cons
            has_number(result, "packet_bytes", compare->packet_bytes) &&
            cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "realtime")) ==
                compare->realtime &&
+           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "htb_hysteresis")) ==
+               compare->hysteresis &&
            has_text(result, "security", security_of(compare, transport)) &&
            !cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "interrupted"));
 }

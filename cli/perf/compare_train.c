@@ -135,8 +135,11 @@ bool weft_compare_train_is_ours(const struct weft_compare *compare, const cJSON 
     const cJSON *until = cJSON_GetObjectItemCaseSensitive(result, "until");
     const cJSON *loss = cJSON_GetObjectItemCaseSensitive(until, "loss");
     const cJSON *steps = cJSON_GetObjectItemCaseSensitive(until, "check_steps");
+    const cJSON *lab = cJSON_GetObjectItemCaseSensitive(result, "lab");
     return cJSON_IsNumber(loss) && (float)loss->valuedouble == compare->train->until_loss &&
-           cJSON_IsNumber(steps) && steps->valuedouble == compare->train->check_steps;
+           cJSON_IsNumber(steps) && steps->valuedouble == compare->train->check_steps &&
+           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(lab, "htb_hysteresis")) ==
+               compare->hysteresis;
 }
 
 /* ---- planning -------------------------------------------------------------------------------- */
@@ -231,6 +234,7 @@ static int plan(const struct weft_command *command, struct options *o, int count
     if (c->loopback && c->lab != NULL) {
         return weft_options_usage(command, "--loopback or --lab, not both");
     }
+    c->hysteresis = weft_compare_hysteresis(c);
     const char *wrong = weft_compare_check_numbers(&o->losses, 0, 0.999);
     if (wrong != NULL) {
         return weft_options_usage(command, "--loss: \"%.40s\" is no fraction", wrong);

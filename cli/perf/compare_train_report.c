@@ -121,6 +121,7 @@ static void print_head(const struct weft_compare *compare, const struct weft_com
     if (n->loss != NULL) {
         printf("%s, buffer %s, loss %s", compare->rate, n->buffer, n->loss);
         printf(compare->ecn != NULL ? ", ECN at %s" : "", compare->ecn);
+        printf("%s", compare->hysteresis ? ", HTB with hysteresis" : "");
         printf(", background %s", n->background != NULL ? n->background : "none");
     } else if (compare->lab != NULL) {
         printf("lab %s", compare->lab);

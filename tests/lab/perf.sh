@@ -144,5 +144,14 @@ tap_run "compare on two networks of its own" "$WEFT_BIN" perf compare --loss 0,0
 tap_run "has four cells with ratios" jq -e '
     ([.networks[].loss] == [0, 0.02]) and ([.networks[].cells[]] | length) == 4 and
     all(.networks[].cells[]; .repetitions == 2 and .p99_ratio > 0.9)' "$tap_tmp/run.out"
+of_other_buckets=$(find "$tap_tmp/results" -name 'weft_0.1.json' | head -n 1)
+had=$(jq .htb_hysteresis "$of_other_buckets")
+jq '.htb_hysteresis |= not | .rounds_of_old = true' "$of_other_buckets" >"$tap_tmp/old"
+cp "$tap_tmp/old" "$of_other_buckets"
+tap_run "compare again, where one result is of other buckets" "$WEFT_BIN" perf compare --loss 0,0.02 \
+    --buffer 64kb --rate 203mbit --senders 2 --bytes 50000 --rounds 4 --repetitions 2 \
+    --transports weft:0,tcp-raw:reno:rto5 --out "$tap_tmp/results" --json
+tap_is "which is measured again" "$(jq -c '[.htb_hysteresis, .rounds_of_old]' "$of_other_buckets")" \
+    "[$had,null]"
 tap_is "and leaves no lab behind" "$("$WEFT_BIN" lab status | grep -c 203mbit)" 0
 tap_done
