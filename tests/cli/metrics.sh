@@ -8,7 +8,7 @@ cd "$tap_tmp" || exit 1
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER DMLC_ROLE DMLC_RANK RANK
 check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
 server='' worker='' prometheus='' scheduler='' train='' job='' load='' perf='' sim=''
-trap 'kill $server $worker $prometheus $scheduler $train $job $load $perf $sim 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
+tap_at_exit 'kill $server $worker $prometheus $scheduler $train $job $load $perf $sim 2>/dev/null; wait'
 
 # wait_for <command...>: for two minutes; nothing here takes that long but a machine that stands still.
 wait_for() {

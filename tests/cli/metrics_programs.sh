@@ -10,7 +10,7 @@ unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER WEFT_MEMBE
 unset DMLC_RANK RANK WORLD_SIZE WEFT_METRICS WEFT_METRICS_TARGETS
 check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
 run='' other=''
-trap 'kill $run $other 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
+tap_at_exit 'kill $run $other 2>/dev/null; wait'
 
 wait_for() { # for two minutes; nothing here takes that long but a machine that stands still
     tries=0

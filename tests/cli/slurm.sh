@@ -101,7 +101,7 @@ END
 controller=$!
 "$slurmd" -D -c -N "$host" -d "$stepd" >slurmd.out 2>&1 &
 node=$!
-trap 'scancel --user=root 2>/dev/null; kill $controller $node 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
+tap_at_exit 'scancel --user=root 2>/dev/null; kill $controller $node 2>/dev/null; wait'
 idle() { sinfo -h -o %T 2>/dev/null | grep -qx idle; }
 if ! until_true 60 idle; then
     tap_skip "a job under srun" "Slurm does not start here: $(cat ctld.out slurmd.out slurmd.log \

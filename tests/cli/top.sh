@@ -7,7 +7,7 @@ cd "$tap_tmp" || exit 1
 here=$WEFT_SOURCE_ROOT/tests/cli/top
 cp "$here/server.prom" "$here/worker.prom" .
 one='' two=''
-trap 'kill $one $two 2>/dev/null; wait; rm -rf "$tap_tmp"' EXIT
+tap_at_exit 'kill $one $two 2>/dev/null; wait'
 
 wait_for() { # two minutes
     tries=0

@@ -10,12 +10,65 @@
 #
 # $tap_tmp is a fresh folder, removed at exit. A script that dies before tap_done has no plan, and
 # both meson and tools/run-tests count that as a failure.
+#
+# What a sanitizer finds in any process that the test has started, in the background too and wherever
+# its output went, is printed at the end and fails the test. Processes that have to be ended at last:
+# tap_at_exit 'kill $server; wait', and not a trap of EXIT.
 
 tap_count=0
 tap_failed=0
+tap_last=
 tap_tmp=$(mktemp -d)
-trap 'rm -rf "$tap_tmp"' EXIT
+trap 'tap_exit' EXIT
 trap 'exit 1' INT TERM
+
+tap_sanitized=
+case ${WEFT_BUILD_NAME:-} in
+asan | tsan)
+    tap_sanitized=1
+    mkdir "$tap_tmp/.found" # hidden from a test's own *
+    # gcc's UBSan always writes to standard error; ASan reports the abort that follows.
+    export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_abort=1:log_path=$tap_tmp/.found/report"
+    export UBSAN_OPTIONS="${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}abort_on_error=1:log_path=$tap_tmp/.found/report"
+    export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}log_path=$tap_tmp/.found/report"
+    ;;
+esac
+
+# tap_at_exit <words>: evaluated once, by tap_done, or when the script ends before.
+tap_at_exit() { tap_last=$1; }
+
+tap_end_all() {
+    tap_words=$tap_last
+    tap_last=
+    eval "$tap_words"
+}
+
+# Prints what sanitizers have found, and forgets it: each report, and what a process that did not get
+# our environment has written to a file of the test.
+tap_findings() {
+    [ -n "$tap_sanitized" ] && [ -d "$tap_tmp/.found" ] || return 0
+    for tap_report in "$tap_tmp"/.found/*; do
+        [ -s "$tap_report" ] && cat "$tap_report"
+        rm -f "$tap_report"
+    done
+    for tap_report in $(grep -rlaE 'ERROR: [A-Za-z]*Sanitizer|WARNING: ThreadSanitizer|: runtime error: ' "$tap_tmp" 2>/dev/null); do
+        sed -n '/Sanitizer/,$p; /: runtime error: /,$p' "$tap_report" | head -n 60
+        rm -f "$tap_report"
+    done
+}
+
+tap_exit() {
+    tap_status=$?
+    trap - EXIT
+    tap_end_all
+    tap_seen=$(tap_findings)
+    rm -rf "$tap_tmp"
+    if [ -n "$tap_seen" ]; then
+        printf '%s\n' "$tap_seen" | sed 's/^/#   /'
+        tap_status=1
+    fi
+    exit $tap_status
+}
 
 tap_pass() {
     tap_count=$((tap_count + 1))
@@ -134,6 +187,9 @@ tap_port() {
 }
 
 tap_done() {
+    tap_end_all
+    tap_seen=$(tap_findings)
+    [ -z "$tap_seen" ] || tap_fail "no sanitizer finds anything, in no process" "$tap_seen"
     echo "1..$tap_count"
     [ "$tap_failed" = 0 ]
     exit

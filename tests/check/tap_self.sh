@@ -1,0 +1,57 @@
+#!/bin/sh
+# Shows that a test in shell fails for what a sanitizer finds in a process that nobody looks at:
+# tap_self.sh <the C compiler and its options>
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+printf 'int main(int argc, char **argv) { int a[2] = {0, 1}; return argv[0] ? a[argc * 2] : 0; }\n' \
+    >"$tap_tmp/bad.c"
+bad=$tap_tmp/bad
+if ! "$@" -g -fsanitize=address,undefined -fno-sanitize-recover=all -o "$bad" "$tap_tmp/bad.c" 2>"$tap_tmp/cc.out"; then
+    tap_skip "sanitizers' findings" "no sanitizers here: $(head -n 1 "$tap_tmp/cc.out")"
+    tap_done
+fi
+printf 'int main(void) { return 0; }\n' >"$tap_tmp/good.c"
+"$@" -g -fsanitize=address,undefined -o "$tap_tmp/good" "$tap_tmp/good.c"
+
+# inner <case> <wanted exit status> <regular expression>: a test of its own, from standard input
+inner() {
+    { echo '. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"'; echo "bad=$bad good=$tap_tmp/good"; cat; } >"$tap_tmp/inner.sh"
+    got=0
+    WEFT_BUILD_NAME=asan sh "$tap_tmp/inner.sh" >"$tap_tmp/inner.out" 2>&1 || got=$?
+    tap_is "$1" "$got" "$2"
+    tap_like "$1: what it says" "$(cat "$tap_tmp/inner.out")" "$3"
+}
+
+inner "nothing is found" 0 '^1\.\.1$' <<'END'
+"$good" >/dev/null 2>&1 &
+wait $!
+tap_pass "all is well"
+tap_done
+END
+inner "in the background, its output thrown away" 1 '^#   .*\(Sanitizer\|runtime error\)' <<'END'
+"$bad" >/dev/null 2>&1 &
+wait $!
+tap_pass "all is well"
+tap_done
+END
+tap_like "as a case that failed" "$(cat "$tap_tmp/inner.out")" '^not ok 2 - '
+tap_like "and the plan counts it" "$(cat "$tap_tmp/inner.out")" '^1\.\.2$'
+inner "in one that is ended at last" 1 '^not ok 2 - ' <<'END'
+mkfifo "$tap_tmp/wait"
+{ read -r word <"$tap_tmp/wait"; "$bad"; } >/dev/null 2>&1 &
+tap_at_exit 'echo go >"$tap_tmp/wait"; wait'
+tap_pass "all is well"
+tap_done
+END
+inner "in one without our environment, which writes to a file" 1 '^not ok 2 - ' <<'END'
+env -i "$bad" >"$tap_tmp/out" 2>&1 &
+wait $!
+tap_pass "all is well"
+tap_done
+END
+inner "in a test that dies" 1 '^#   .*\(Sanitizer\|runtime error\)' <<'END'
+"$bad" >/dev/null 2>&1
+exit 0
+END
+tap_done
