@@ -39,31 +39,3 @@ size_t weft_bits_nth_one(const uint64_t *words, size_t rank)
     }
     return word_idx * 64 + (size_t)__builtin_ctzll(word);
 }
-
-static size_t bits_next(const uint64_t *words, size_t bits, size_t from, uint64_t flip)
-{
-    if (from >= bits) {
-        return bits;
-    }
-    size_t word_idx = from / 64;
-    uint64_t word = (words[word_idx] ^ flip) & (UINT64_MAX << (from % 64));
-    while (word == 0) {
-        word_idx++;
-        if (word_idx * 64 >= bits) {
-            return bits;
-        }
-        word = words[word_idx] ^ flip;
-    }
-    size_t bit = word_idx * 64 + (size_t)__builtin_ctzll(word);
-    return bit < bits ? bit : bits;
-}
-
-size_t weft_bits_next_one(const uint64_t *words, size_t bits, size_t from)
-{
-    return bits_next(words, bits, from, 0);
-}
-
-size_t weft_bits_next_zero(const uint64_t *words, size_t bits, size_t from)
-{
-    return bits_next(words, bits, from, UINT64_MAX);
-}

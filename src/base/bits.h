@@ -32,8 +32,34 @@ size_t weft_bits_count(const uint64_t *words, size_t bits);
 /* The one that has `rank` ones before it; there must be more than `rank` ones. */
 size_t weft_bits_nth_one(const uint64_t *words, size_t rank);
 
+/* For the two below: flip is 0 or all ones. */
+static inline size_t weft_bits_next_(const uint64_t *words, size_t bits, size_t from, uint64_t flip)
+{
+    if (from >= bits) {
+        return bits;
+    }
+    size_t word_idx = from / 64;
+    uint64_t word = (words[word_idx] ^ flip) & (UINT64_MAX << (from % 64));
+    while (word == 0) {
+        word_idx++;
+        if (word_idx * 64 >= bits) {
+            return bits;
+        }
+        word = words[word_idx] ^ flip;
+    }
+    size_t bit = word_idx * 64 + (size_t)__builtin_ctzll(word);
+    return bit < bits ? bit : bits;
+}
+
 /* First one (or zero) at or after `from`; `bits` when there is none. */
-size_t weft_bits_next_one(const uint64_t *words, size_t bits, size_t from);
-size_t weft_bits_next_zero(const uint64_t *words, size_t bits, size_t from);
+static inline size_t weft_bits_next_one(const uint64_t *words, size_t bits, size_t from)
+{
+    return weft_bits_next_(words, bits, from, 0);
+}
+
+static inline size_t weft_bits_next_zero(const uint64_t *words, size_t bits, size_t from)
+{
+    return weft_bits_next_(words, bits, from, UINT64_MAX);
+}
 
 #endif

@@ -28,13 +28,22 @@ static const uint64_t refill_ns_max = 5 * WEFT_NS_PER_MS;
 
 /* ---- pacer ----------------------------------------------------------------------------------- */
 
+/* Both in 64 bits where that is enough, as nearly always: a division of 128 takes a call. */
 static uint64_t bytes_in(uint64_t rate_bps, uint64_t ns)
 {
+    uint64_t product;
+    if (!__builtin_mul_overflow(rate_bps, ns, &product)) {
+        return product / (8 * WEFT_NS_PER_S);
+    }
     return (uint64_t)((__extension__(unsigned __int128) rate_bps * ns) / (8 * WEFT_NS_PER_S));
 }
 
 static uint64_t time_of(uint64_t rate_bps, uint64_t bytes)
 {
+    uint64_t product;
+    if (!__builtin_mul_overflow(bytes, 8 * WEFT_NS_PER_S, &product)) {
+        return product / rate_bps;
+    }
     return (uint64_t)((__extension__(unsigned __int128) bytes * 8 * WEFT_NS_PER_S) / rate_bps);
 }
 
@@ -56,7 +65,8 @@ static void pacer_refill(struct peer *p, uint64_t now_ns)
         return;
     }
     /* More than the bucket holds need not be counted. */
-    uint64_t most_ns = weft_max_u64(refill_ns_max, time_of(p->cc.rate_bps, 2 * bucket_depth(p)));
+    const uint64_t depth = bucket_depth(p);
+    uint64_t most_ns = weft_max_u64(refill_ns_max, time_of(p->cc.rate_bps, 2 * depth));
     if (now_ns - p->tokens_ns > most_ns) {
         p->tokens_ns = now_ns - most_ns;
     }
@@ -64,8 +74,8 @@ static void pacer_refill(struct peer *p, uint64_t now_ns)
     /* Advance by the time of whole bytes only, or slow rates would lose the rest of each turn. */
     p->tokens_ns += time_of(p->cc.rate_bps, bytes);
     p->tokens_bytes += (int64_t)bytes;
-    if (p->tokens_bytes > (int64_t)bucket_depth(p)) {
-        p->tokens_bytes = (int64_t)bucket_depth(p);
+    if (p->tokens_bytes > (int64_t)depth) {
+        p->tokens_bytes = (int64_t)depth;
     }
 }
 
