@@ -1,0 +1,63 @@
+/* One thread of `weft load` and its workers. The thread's state is its own; what it and the one that
+ * waits for it tell each other is in the crowd.
+ */
+#ifndef WEFT_CLI_LOAD_GANG_H
+#define WEFT_CLI_LOAD_GANG_H
+
+#include "cli/load/crowd.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What the threads and the one that waits for them tell each other. */
+struct crowd {
+    const struct weft_load_crowd_config *config;
+    const float *gradients;
+    _Atomic uint32_t ready;  /* workers */
+    _Atomic uint32_t failed; /* workers */
+    _Atomic uint64_t go_ns;  /* 0 = not yet */
+    _Atomic bool stop;
+    struct weft_load_live live;
+};
+
+enum phase { CONNECTING, WARMING, MEASURING, OVER };
+
+struct gang {
+    struct crowd *crowd;
+    pthread_t thread;
+    uint32_t index;
+    struct weft_load_scene scene;
+    struct weft_load_seen seen;
+    struct weft_load_worker *workers; /* (count,) */
+    uint32_t count;
+    uint32_t first;   /* rank of the first */
+    uint32_t opened;  /* of these */
+    uint32_t settled; /* of these: connected, or failed */
+    bool *again;      /* (count,): to be turned before the next wait */
+    bool *told;       /* (count,): counted as ready or failed */
+    bool any_again;
+    int epoll_fd;
+    enum phase phase;
+    struct weft_load_packets packets_from;
+    uint64_t cpu_from_ns;
+    uint64_t server_cpu_from_ns;
+    uint64_t began_ns;
+    uint64_t warm_ns; /* the end of the warm-up */
+    struct weft_load_outcome *outcome;
+};
+
+/* A thread's share of the workers. False: no memory; to be freed all the same, as is a zeroed one whose
+ * epoll_fd is -1. */
+bool weft_load_gang_new(struct gang *gang, struct crowd *crowd, uint32_t index);
+void weft_load_gang_free(struct gang *gang);
+
+/* The thread: connect, warm up, measure, end. */
+void *weft_load_gang_run(void *gang);
+
+/* For cli/load/live.h. */
+void weft_load_gang_figures(void *arg, void *gang);
+
+void weft_load_latencies_merge(struct weft_ps_latencies *into,
+                               const struct weft_ps_latencies *from);
+
+#endif
