@@ -45,7 +45,7 @@ void weft_ep_ahead(const struct weft_ep *ep, const void *bytes, size_t count)
     lines(&p->pn_next, offsetof(struct peer, rx_window) - offsetof(struct peer, pn_next));
     lines(&p->rx_window[packet.number / 64 % RX_WINDOW_BLOCKS], 1);
     lines(&p->pn_largest, sizeof(*p) - offsetof(struct peer, pn_largest));
-    lines(&ep->expects.lists[idx], 1);
+    lines(&ep->expects.lists[idx], sizeof(*ep->expects.lists));
 }
 
 static void message_lines(const struct peer *p)
@@ -73,7 +73,7 @@ void weft_core_ahead(const struct weft_ep *ep, const struct peer *p, uint64_t no
     weft_core_secure_ahead(ep, p);
     message_lines(p);
     ring_lines(ep, p);
-    const struct weft_expect *first = weft_expects_first(&ep->expects, peer_idx(ep, p));
+    const struct weft_expect *first = weft_expects_likely(&ep->expects, peer_idx(ep, p));
     if (first != NULL) {
         lines(first, sizeof(*first));
     }
@@ -84,8 +84,12 @@ void weft_core_ahead_of_events(const struct weft_ep *ep, const struct peer *p, u
     if (now_ns - p->heard_ns < fresh_ns) {
         return;
     }
-    const struct weft_expect *first = weft_expects_first(&ep->expects, peer_idx(ep, p));
+    const struct weft_expect *first = weft_expects_likely(&ep->expects, peer_idx(ep, p));
     if (first != NULL && first->e.near != NULL) {
         lines(first->e.near, WEFT_NEAR_BYTES);
+    }
+    const struct tx_msg *oldest = &p->tx[p->tx_open_from & MSG_MASK];
+    if (oldest->active && oldest->near != NULL) {
+        lines(oldest->near, WEFT_NEAR_BYTES);
     }
 }

@@ -15,9 +15,21 @@ static uint32_t index_of(const struct weft_expects *expects, const struct weft_e
     return (uint32_t)(slot - expects->slots);
 }
 
-static struct weft_expect_list *list_of(const struct weft_expects *expects, weft_peer peer)
+static uint32_t kind_of(uint64_t tag)
+{
+    return 1 + (uint32_t)(tag >> 56) % (WEFT_EXPECT_KINDS - 1);
+}
+
+static struct weft_expect_lists *lists_of(const struct weft_expects *expects, weft_peer peer)
 {
     return &expects->lists[peer == WEFT_PEER_ANY ? expects->peers_max : peer];
+}
+
+static struct weft_expect_list *list_of(const struct weft_expects *expects,
+                                        const struct weft_msg_expect *e)
+{
+    bool one_kind = e->tag_mask >> 56 == UINT8_MAX;
+    return &lists_of(expects, e->peer)->of[one_kind ? kind_of(e->tag) : 0];
 }
 
 weft_status weft_expects_init(struct weft_expects *expects, uint32_t max, uint32_t peers_max)
@@ -31,7 +43,9 @@ weft_status weft_expects_init(struct weft_expects *expects, uint32_t max, uint32
         return WEFT_NOMEM;
     }
     for (uint32_t i = 0; i <= peers_max; i++) {
-        expects->lists[i].head = expects->lists[i].tail = NONE;
+        for (uint32_t kind = 0; kind < WEFT_EXPECT_KINDS; kind++) {
+            expects->lists[i].of[kind] = (struct weft_expect_list){NONE, NONE};
+        }
     }
     for (uint32_t i = max; i > 0; i--) {
         expects->slots[i - 1].next = expects->free_head;
@@ -49,7 +63,7 @@ void weft_expects_fini(struct weft_expects *expects)
 
 static void append(struct weft_expects *expects, struct weft_expect *slot)
 {
-    struct weft_expect_list *list = list_of(expects, slot->e.peer);
+    struct weft_expect_list *list = list_of(expects, &slot->e);
     uint32_t index = index_of(expects, slot);
     slot->next = NONE;
     slot->prev = list->tail;
@@ -63,7 +77,7 @@ static void append(struct weft_expects *expects, struct weft_expect *slot)
 
 static void release(struct weft_expects *expects, struct weft_expect *slot)
 {
-    struct weft_expect_list *list = list_of(expects, slot->e.peer);
+    struct weft_expect_list *list = list_of(expects, &slot->e);
     if (slot->prev == NONE) {
         list->head = slot->next;
     } else {
@@ -129,10 +143,16 @@ static struct weft_expect *first_fit(const struct weft_expects *expects,
 struct weft_expect *weft_expects_match(const struct weft_expects *expects, weft_peer peer,
                                        uint64_t tag, uint32_t total, uint16_t elem_bytes)
 {
-    struct weft_expect *own = first_fit(expects, list_of(expects, peer), tag, total, elem_bytes);
-    struct weft_expect *any =
-        first_fit(expects, list_of(expects, WEFT_PEER_ANY), tag, total, elem_bytes);
-    return own == NULL || (any != NULL && any->id < own->id) ? any : own;
+    uint32_t kinds[2] = {0, kind_of(tag)};
+    weft_peer whose[2] = {peer, WEFT_PEER_ANY};
+    struct weft_expect *first = NULL;
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct weft_expect_list *list = &lists_of(expects, whose[i / 2])->of[kinds[i % 2]];
+        struct weft_expect *x = first_fit(expects, list, tag, total, elem_bytes);
+        first = first == NULL || (x != NULL && x->id < first->id) ? x : first;
+    }
+    lists_of(expects, peer)->last = kinds[1];
+    return first;
 }
 
 void weft_expects_use(struct weft_expects *expects, struct weft_expect *slot)

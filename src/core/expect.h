@@ -19,12 +19,21 @@ struct weft_expect {
     uint32_t prev;
 };
 
-struct weft_expects {
-    struct weft_expect *slots; /* (max,) */
+/* In the order of posting: `of[0]` what takes tags of several first bytes, the others what takes one,
+ * by that byte. So a request of one kind does not walk past the memory for the others. */
+enum { WEFT_EXPECT_KINDS = 7 };
+
+struct weft_expect_lists {
     struct weft_expect_list {
         uint32_t head;
         uint32_t tail;
-    } * lists; /* (peers_max + 1,): the last is that of any peer */
+    } of[WEFT_EXPECT_KINDS];
+    uint32_t last; /* that the last message was taken from */
+};
+
+struct weft_expects {
+    struct weft_expect *slots; /* (max,) */
+    struct weft_expect_lists *lists; /* (peers_max + 1,): the last are those of any peer */
     uint32_t max;
     uint32_t peers_max;
     uint32_t free_head;
@@ -43,16 +52,17 @@ weft_status weft_expects_post(struct weft_expects *expects, const struct weft_ms
 /* WEFT_NOTFOUND: used up, or never posted. */
 weft_status weft_expects_cancel(struct weft_expects *expects, weft_expect_id id);
 
-/* The one posted first of those for this peer alone; NULL: none. */
-static inline const struct weft_expect *weft_expects_first(const struct weft_expects *expects,
-                                                           weft_peer peer)
+/* What takes the peer's next message if that is of the kind of the last one; NULL: nothing. */
+static inline const struct weft_expect *weft_expects_likely(const struct weft_expects *expects,
+                                                            weft_peer peer)
 {
-    uint32_t head = expects->lists[peer].head;
+    const struct weft_expect_lists *lists = &expects->lists[peer];
+    uint32_t head = lists->of[lists->last].head;
     return head < expects->max ? &expects->slots[head] : NULL;
 }
 
 /* The expectation posted first that takes a message with this tag and size from peer; NULL: none.
- * Cost: the number of expectations for this peer and for any. */
+ * Cost: the number of expectations for this peer and for any that take tags of its kind. */
 struct weft_expect *weft_expects_match(const struct weft_expects *expects, weft_peer peer,
                                        uint64_t tag, uint32_t total, uint16_t elem_bytes);
 

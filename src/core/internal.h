@@ -121,6 +121,7 @@ struct tx_msg {
     uint64_t tag;
     uint64_t user;
     uint64_t deadline_ns;
+    const void *near;        /* as sent: ahead.c */
     const uint8_t *base;
     struct weft_perm perm;
     uint64_t *acked;         /* N bits: the receiver is known to hold it */

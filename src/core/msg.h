@@ -51,7 +51,10 @@ struct weft_msg_send {
     uint64_t deadline_ns;  /* close SHORT at this time; WEFT_NEVER = never */
     uint64_t user;         /* returned in SENT */
     const uint64_t *critical_mask; /* more of them, one bit a chunk; read by send only; NULL = none */
+    const void *near;      /* WEFT_NEAR_BYTES that the caller touches at SENT; as of an expectation */
 };
+
+enum { WEFT_NEAR_BYTES = 256 };
 
 struct weft_msg_expect {
     weft_peer peer;        /* or WEFT_PEER_ANY */
@@ -67,8 +70,6 @@ struct weft_msg_expect {
     const void *near;      /* WEFT_NEAR_BYTES that the caller touches when a message comes: asked of
                             * the memory ahead, never read. NULL = none */
 };
-
-enum { WEFT_NEAR_BYTES = 256 };
 
 enum weft_msg_event_type {
     WEFT_EVENT_PEER_UP,   /* connected; name and incarnation are valid */

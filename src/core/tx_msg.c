@@ -97,6 +97,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .seq = seq,
         .tag = send->tag,
         .user = send->user,
+        .near = send->near,
         .deadline_ns = send->deadline_ns,
         .base = send->base,
         .many = many,

@@ -289,6 +289,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         }),
         .deadline_ns = WEFT_NEVER,
         .user = slot_index(shard, slot),
+        .near = slot,
     };
     if (send.bound_ppm > 0) {
         send.chunk_elems = reply_chunk_elems(shard, slot, send.bound_ppm);

@@ -17,17 +17,32 @@ struct plain {
 
 static uint8_t memory[64];
 
+/* First bytes 0 and 6 are of one list, the others of one each. */
+static uint64_t draw_tag(struct weft_prng *prng)
+{
+    uint64_t low = weft_prng_below(prng, 8) * 0x11;
+    return weft_prng_below(prng, 7) << 56 | low;
+}
+
+/* All of the tag, none of its first byte, that alone, some of it. */
+static uint64_t draw_mask(struct weft_prng *prng)
+{
+    static const uint64_t masks[] = {UINT64_MAX, 0xf0, UINT64_C(0xff) << 56,
+                                     UINT64_C(0x03) << 56 | 0xf0};
+    return masks[weft_prng_below(prng, 4)];
+}
+
 static struct weft_msg_expect draw_expect(struct weft_prng *prng)
 {
     bool hand = weft_prng_chance(prng, 300000);
-    uint64_t mask = weft_prng_chance(prng, 500000) ? UINT64_MAX : 0xf0;
+    uint64_t mask = draw_mask(prng);
     return (struct weft_msg_expect){
         .peer = weft_prng_chance(prng, 200000) ? WEFT_PEER_ANY
                                                : (weft_peer)weft_prng_below(prng, PEERS),
         .sink = hand                             ? WEFT_SINK_HAND
                 : weft_prng_chance(prng, 300000) ? WEFT_SINK_ADD
                                                  : WEFT_SINK_COPY,
-        .tag = weft_prng_below(prng, 8) * 0x11 & mask,
+        .tag = draw_tag(prng) & mask,
         .tag_mask = mask,
         .memory = hand ? NULL : memory,
         .memory_bytes = 8 * weft_prng_below(prng, 8),
@@ -69,7 +84,7 @@ static void post(struct weft_expects *expects, struct plain *all, struct weft_pr
 static void match(struct weft_expects *expects, struct plain *all, struct weft_prng *prng)
 {
     weft_peer peer = (weft_peer)weft_prng_below(prng, PEERS);
-    uint64_t tag = weft_prng_below(prng, 8) * 0x11;
+    uint64_t tag = draw_tag(prng);
     uint32_t total = 1 + (uint32_t)weft_prng_below(prng, 10);
     uint16_t elem_bytes = (uint16_t)(1 + weft_prng_below(prng, 8));
     struct weft_expect *x = weft_expects_match(expects, peer, tag, total, elem_bytes);
