@@ -1,12 +1,12 @@
 /* AES-GCM of one provider: numbered key slots, by one of two libraries. Internal to this folder.
  *
- *   weft_aead_libcrypto    OpenSSL's EVP interface: everywhere, and what the other one is tested against
- *   weft_aead_ipsec_mb()   Intel's ipsec-mb: direct calls without book-keeping, VAES where the processor
- *                          has it. Only where the build found it and the processor is fit
+ *   weft_aead_libcrypto    OpenSSL's EVP interface: everywhere; the other is tested against it
+ *   weft_aead_ipsec_mb()   Intel's ipsec-mb: direct calls without book-keeping, VAES where the
+ *                          processor has it. Only where the build found it and the processor is fit
  *
- * The caller (provider.c) has seen to it that slots are in range, that the process is no forked child, and
- * that additional data in several stretches beside text is at most WEFT_AEAD_AAD_MAX bytes. Lengths are
- * below INT_MAX. A slot that seals or opens has a key, or it is an assertion.
+ * The caller (provider.c) has seen to it that slots are in range, that the process is no forked
+ * child, and that additional data in several stretches beside text is at most WEFT_AEAD_AAD_MAX
+ * bytes. Lengths are below INT_MAX. A slot that seals or opens has a key, or it is an assertion.
  *
  * Source: core/crypto.h, of which these are the aead_* functions with the nonce written out.
  */

@@ -1,16 +1,18 @@
-/* AES-GCM by Intel's ipsec-mb, called directly: a function with a key schedule, no context to look up,
- * no parameters by name. A tag over a short packet costs a fifth of what EVP takes (bench/NOTEBOOK.md).
+/* AES-GCM by Intel's ipsec-mb, called directly: a function with a key schedule, no context to
+ * look up, no parameters by name. A tag over a short packet costs a fifth of what EVP takes
+ * (bench/NOTEBOOK.md).
  *
- * Errors. The library says that it refused something in a variable of the whole process, which other
- * threads' calls overwrite, and otherwise leaves its results unwritten. What it refuses are NULL
- * pointers and lengths that cannot be here. So that a refusal could never pass for success: a tag that
- * is to be compared begins as the complement of the one that came, one that is to be sent as zeros.
+ * Errors. The library says that it refused something in a variable of the whole process, which
+ * other threads' calls overwrite, and otherwise leaves its results unwritten. What it refuses are
+ * NULL pointers and lengths that cannot be here. So that a refusal could never pass for success:
+ * a tag that is to be compared begins as the complement of the one that came, one that is to be
+ * sent as zeros.
  *
- * Keys. Schedules lie in a mapping of their own, which a fork does not inherit and a core dump leaves out,
- * where the kernel can do that; unlike libcrypto's they are not in the child at all.
+ * Keys. Schedules lie in a mapping of their own, which a fork does not inherit and a core dump
+ * leaves out, where the kernel can do that; unlike libcrypto's they are not in the child at all.
  *
- * ipsec-mb 1.3 (Debian 12) sets that variable to 0 in each call: threads on several processors share its
- * cache line, which cost 0 to 30 ns a packet with two of them. From 1.4 on it does not.
+ * ipsec-mb 1.3 (Debian 12) sets that variable to 0 in each call: threads on several processors
+ * share its cache line, which cost 0 to 30 ns a packet with two of them. From 1.4 on it does not.
  *
  * Source: intel-ipsec-mb.h; NIST SP 800-38D; madvise(2).
  */
@@ -124,8 +126,8 @@ static weft_status aead_make(uint32_t slots, void **self_p)
         aead_free(aead);
         return WEFT_NOMEM;
     }
-    /* No harm where any of these is unknown: the fork guard refuses a child all the same. Of a table for
-     * thousands of peers only what is used is to be memory. */
+    /* No harm where any of these is unknown: the fork guard refuses a child all the same. Of a
+     * table for thousands of peers only what is used is to be memory. */
     (void)madvise(mapping, bytes, MADV_WIPEONFORK);
     (void)madvise(mapping, bytes, MADV_DONTDUMP);
     (void)madvise(mapping, bytes, MADV_NOHUGEPAGE);
@@ -162,7 +164,7 @@ static weft_status aead_set(void *self, uint32_t slot, const uint8_t *key, size_
     return WEFT_OK;
 }
 
-/* ---- additional data -------------------------------------------------------------------------- */
+/* ---- additional data ------------------------------------------------------------------------- */
 
 static size_t total(const struct weft_crypto_span *spans, size_t count)
 {
@@ -218,7 +220,7 @@ static void tag_of_many(struct aead *aead, const struct slot *at, const uint8_t 
     }
 }
 
-/* ---- packets ---------------------------------------------------------------------------------- */
+/* ---- packets --------------------------------------------------------------------------------- */
 
 static void encrypt(struct aead *aead, const struct slot *at, const uint8_t *iv,
                     struct weft_crypto_span aad, struct weft_crypto_span text, uint8_t *out,
@@ -299,8 +301,8 @@ static weft_status aead_open(void *self, uint32_t slot, const uint8_t iv[WEFT_AE
     return CRYPTO_memcmp(seen, tag, sizeof(seen)) == 0 ? WEFT_OK : WEFT_PROTO;
 }
 
-/* What a short packet takes of it: the round keys, and the first powers of the hash key, which are the
- * last. */
+/* What a short packet takes of it: the round keys, and the first powers of the hash key, which
+ * are the last. */
 static void aead_ahead(void *self, uint32_t slot)
 {
     const struct aead *aead = self;

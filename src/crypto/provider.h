@@ -1,14 +1,14 @@
-/* The production provider of cryptography behind core/crypto.h: OpenSSL's libcrypto, and for AES-GCM Intel's
- * ipsec-mb where the build found it and the processor is fit for it (crypto/aead.h).
+/* The production provider of cryptography behind core/crypto.h: OpenSSL's libcrypto, and for
+ * AES-GCM Intel's ipsec-mb where the build found it and the processor is fit (crypto/aead.h).
  *
  * One provider serves one endpoint and, like it, one thread. Algorithms are fetched once, at
- * creation; a key slot keeps the key's schedule from when the key is set, so that a packet costs an IV,
- * the cipher and a tag and no look-up.
+ * creation; a key slot keeps the key's schedule from when the key is set, so that a packet costs
+ * an IV, the cipher and a tag and no look-up.
  *
- * After fork() every operation of the child's copy is WEFT_STATE (crypto/fork_guard.h). With ipsec-mb the
- * child has no key either; libcrypto keeps expanded keys in its own heap, which cannot be marked: the child's
- * copy of them is out of reach through this interface, not erased. A child that goes on without exec should
- * make a provider of its own and shake hands anew.
+ * After fork() every operation of the child's copy is WEFT_STATE (crypto/fork_guard.h). With
+ * ipsec-mb the child has no key either; libcrypto keeps expanded keys in its own heap, which
+ * cannot be marked: the child's copy of them is out of reach through this interface, not erased.
+ * A child that goes on without exec should make a provider of its own and shake hands anew.
  *
  * The environment may say WEFT_IPSEC_MB=no: then libcrypto does AES-GCM, too.
  *
@@ -49,8 +49,8 @@ struct weft_provider_aead weft_provider_aead(const struct weft_provider *provide
 /* Erases all keys. NULL is fine; so is a forked child's copy. */
 void weft_provider_free(struct weft_provider *provider);
 
-/* What an endpoint is configured with; borrows the provider. Text that does not open is overwritten with
- * zeros.
+/* What an endpoint is configured with; borrows the provider. Text that does not open is
+ * overwritten with zeros.
  *
  * hash and hmac cannot return a status. When libcrypto fails in one of them (memory), it gives
  * random bytes, which no peer will match, and all other operations are WEFT_IO from then on. */

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/bootstrap beside a pretended apt: what is needed is installed or it fails, what weft does without
-# never makes it fail. The list is one of our own; nothing is installed.
+# tools/bootstrap beside a pretended apt: what is needed is installed or it fails, what weft does
+# without never makes it fail. The list is one of our own; nothing is installed.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 

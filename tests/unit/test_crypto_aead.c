@@ -1,8 +1,9 @@
-/* AES-GCM by ipsec-mb beside AES-GCM by libcrypto: equal bytes for all lengths and cuts, what one seals the
- * other opens, and no byte outside the given stretches is touched. Whole buffers end where memory ends,
- * because the sanitizers do not see what the library's assembler reads.
+/* AES-GCM by ipsec-mb beside AES-GCM by libcrypto: equal bytes for all lengths and cuts, what one
+ * seals the other opens, and no byte outside the given stretches is touched. Whole buffers end
+ * where memory ends, because the sanitizers do not see what the library's assembler reads.
  *
- * Skipped where the provider has no ipsec-mb; test_crypto_provider.c has the published vectors for both.
+ * Skipped where the provider has no ipsec-mb; test_crypto_provider.c has the published vectors
+ * for both.
  */
 #include "crypto/provider.h"
 
