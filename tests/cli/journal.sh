@@ -61,4 +61,48 @@ tap_run "every push counts once" exact
 # What it costs to be without: the pushes are gone, and nothing counts twice.
 tap_run_fails "a journal needs checkpoints" 2 "$weft" server --journal here
 tap_like "in words" "$(cat run.out)" '--journal goes with --checkpoint'
+
+# ---- full, and the disk as well: a limit on the size of files stands in for it ----
+# serve <limit of files, blocks of 512 bytes> <options...>
+serve() {
+    limit=$1
+    shift
+    : >server.out
+    (
+        ulimit -f "$limit"
+        trap '' XFSZ
+        exec "$weft" server --security none --port 0 --checkpoint full.ckpt --checkpoint-every 86400s \
+            --journal full.journal --journal-mib 1 "$@"
+    ) >server.out 2>&1 &
+    server=$!
+    tap_until grep -q '^shard 0' server.out
+    at=$(sed -n 's/^shard 0 of 1: //p' server.out)
+}
+
+# load_until <keys> <condition>: pushes to so many rows, until it holds
+load_until() {
+    for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        "$weft" load --security none --servers "$at" --workers 1 --mix 1:0 --keys "$1" --zipf-top 100:0.1 \
+            --start-timeout 60 --warmup 0 --seconds 1 >load.out 2>&1 || return 1
+        $2 && return
+    done
+    return 1
+}
+
+has_one() { grep -q 'checkpoint [0-9]*: clock' server.out; }
+# Two behind the last good one and a journal that is full: the second was begun then, if not the first.
+fails_when_full() {
+    awk '/checkpoint [0-9]*: clock/ { full = bad = 0 } /the journal is full/ { full = 1 }
+         /given up: .*File too large/ { bad += full } END { exit bad < 2 }' server.out
+}
+
+mkdir full.journal
+serve 2400
+tap_run "a checkpoint of few rows" load_until 2000 has_one
+tap_run "more of them than fit, and a journal that is full" load_until 100000000 fails_when_full
+kill -KILL $server
+serve unlimited --restore
+tap_like "what came before it was full is there" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes done again'
+kill $server
+wait $server
 tap_done
