@@ -1,235 +1,30 @@
-/* The journal: the ring of records with everything that can be wrong in its memory, and shards that
- * come back with it, to the bit, while workers and servers die at random instants. Gradients are 1, so
- * a row is minus the number of pushes that reached it. */
+/* The journal: shards that come back with it, to the bit, while workers and servers die at random
+ * instants. Its ring of records is test_ps_journal_ring.c's. */
 #include "ps/journal.h"
 #include "ps/journal_ring.h"
 #include "ps/shard_internal.h"
-#include "ps_cluster.h"
-#include "sim/saved.h"
+#include "ps_churn.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 
 #include <cmocka.h>
 
-/* ---- the ring -------------------------------------------------------------------------------- */
-
-enum { RING_BYTES = WEFT_RING_HEAD_BYTES + 2048 };
-
-static const struct weft_ring_owner owner = {.shard = 1, .shards = 3, .job = 77};
-
-static uint8_t *ring_memory(void)
-{
-    uint8_t *memory = aligned_alloc(4096, 8192);
-    assert_non_null(memory);
-    memset(memory, 0, 8192);
-    return memory;
-}
-
-static void open_ring(struct weft_ring *ring, uint8_t *memory)
-{
-    assert_int_equal(weft_ring_open(ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_OK);
-}
-
-static bool put(struct weft_ring *ring, uint32_t rank, size_t bytes)
-{
-    static uint8_t data[4096];
-    memset(data, (int)rank, bytes);
-    const struct weft_ring_record head = {.type = 5, .table = 6, .rank = rank};
-    return weft_ring_append(ring, &head, NULL, 0, data, bytes);
-}
-
-/* Reads to the end; ranks of the records must be first, first + 1, ... Returns how many. */
-static uint32_t count(struct weft_ring *ring, uint32_t first)
-{
-    const struct weft_ring_record *record;
-    uint32_t n = 0, life = 0;
-    ring->end = ring->begin;
-    while ((record = weft_ring_next(ring, &life, &ring->end)) != NULL) {
-        assert_int_equal(record->rank, first + n);
-        assert_int_equal(record->type, 5);
-        assert_int_equal(record->table, 6);
-        if (record->bytes > sizeof(*record)) {
-            assert_int_equal(*(const uint8_t *)(record + 1), (uint8_t)record->rank);
-        }
-        n++;
-    }
-    return n;
-}
-
-static void reads_what_was_written(void **state)
-{
-    (void)state;
-    uint8_t *memory = ring_memory();
-    struct weft_ring ring, again;
-    open_ring(&ring, memory);
-    assert_int_equal(ring.life, 1);
-    for (uint32_t i = 0; i < 10; i++) {
-        assert_true(put(&ring, i, i * 7));
-    }
-    open_ring(&again, memory);
-    assert_int_equal(again.life, 2);
-    assert_int_equal(count(&again, 0), 10);
-    assert_true(again.end.position == ring.end.position && again.end.at == ring.end.at);
-    free(memory);
-}
-
-/* Laps without end, and a process that dies at any of them. */
-static void goes_round(void **state)
-{
-    (void)state;
-    uint8_t *memory = ring_memory();
-    struct weft_ring ring;
-    struct weft_prng prng;
-    struct weft_ring_place places[64];
-    uint32_t first = 0, next = 0;
-    weft_prng_init(&prng, 3);
-    open_ring(&ring, memory);
-    for (uint32_t step = 0; step < 20000; step++) {
-        if (weft_prng_below(&prng, 3) > 0 && next - first < 60) {
-            places[next % 64] = ring.end;
-            next += put(&ring, next, weft_prng_below(&prng, 300));
-        } else if (first < next) {
-            first += 1 + (uint32_t)weft_prng_below(&prng, next - first);
-            weft_ring_drop(&ring, first == next ? ring.end : places[first % 64]);
-        }
-        if (weft_prng_below(&prng, 50) == 0) {
-            open_ring(&ring, memory);
-            assert_int_equal(count(&ring, first), next - first);
-        }
-    }
-    assert_true(next > 4000);
-    free(memory);
-}
-
-static void refuses_what_is_not_its_own(void **state)
-{
-    (void)state;
-    uint8_t *memory = ring_memory();
-    struct weft_ring ring;
-    open_ring(&ring, memory);
-    struct weft_ring_owner other = owner;
-    other.job++;
-    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &other), WEFT_EXISTS);
-    other = owner;
-    other.shard++;
-    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &other), WEFT_EXISTS);
-    memory[8] ^= 3; /* version */
-    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner),
-                     WEFT_UNSUPPORTED);
-    memory[8] ^= 3;
-    for (uint32_t i = 12; i < 40; i++) {
-        memory[i] ^= 0x10;
-        assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_DATA);
-        memory[i] ^= 0x10;
-    }
-    memory[0] ^= 1;
-    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_DATA);
-    memory[0] ^= 1;
-    open_ring(&ring, memory);
-    /* One of the two begins may be damaged, not both. */
-    memset(memory + 64, 0xff, 64);
-    open_ring(&ring, memory);
-    memset(memory + 64, 0xff, 128);
-    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_DATA);
-    free(memory);
-}
-
-/* Any byte of a record that is not as it was ends the journal in front of it. */
-static void ends_at_damage(void **state)
-{
-    (void)state;
-    uint8_t *memory = ring_memory();
-    struct weft_ring ring;
-    open_ring(&ring, memory);
-    assert_true(put(&ring, 0, 40) && put(&ring, 1, 90) && put(&ring, 2, 10));
-    uint32_t begin = WEFT_RING_HEAD_BYTES + 32 + 64, end = begin + 32 + 96;
-    for (uint32_t i = begin; i < end; i++) {
-        memory[i] ^= 0x81;
-        assert_int_equal(count(&ring, 0), 1);
-        memory[i] ^= 0x81;
-    }
-    assert_int_equal(count(&ring, 0), 3);
-    free(memory);
-}
-
-/* What an earlier process left behind the place where a later one went on is not taken. */
-static void leftovers_are_not_taken(void **state)
-{
-    (void)state;
-    uint8_t *memory = ring_memory();
-    struct weft_ring ring;
-    open_ring(&ring, memory);
-    assert_true(put(&ring, 0, 40) && put(&ring, 1, 40) && put(&ring, 2, 40));
-    memory[WEFT_RING_HEAD_BYTES + 96 + 40] ^= 1; /* the second is damaged */
-    open_ring(&ring, memory);
-    assert_int_equal(count(&ring, 0), 1);
-    assert_true(put(&ring, 1, 40)); /* just where it was; behind it lies the whole third */
-    assert_int_equal(count(&ring, 0), 2);
-    free(memory);
-}
-
-/* What lies behind a place that was cut back to is not read, of whatever length the next record is. */
-static void cut_back_it_forgets(void **state)
-{
-    (void)state;
-    for (uint32_t bytes = 0; bytes < 200; bytes += 8) {
-        uint8_t *memory = ring_memory();
-        struct weft_ring ring, again;
-        open_ring(&ring, memory);
-        assert_true(put(&ring, 0, 40));
-        struct weft_ring_place place = ring.end;
-        assert_true(put(&ring, 1, 40) && put(&ring, 2, 40) && put(&ring, 3, 40));
-        weft_ring_cut_back(&ring, place);
-        assert_true(put(&ring, 1, bytes));
-        assert_int_equal(count(&ring, 0), 2);
-        open_ring(&again, memory);
-        assert_int_equal(count(&again, 0), 2);
-        free(memory);
-    }
-}
-
-static void says_when_it_is_full(void **state)
-{
-    (void)state;
-    uint8_t *memory = ring_memory();
-    struct weft_ring ring;
-    open_ring(&ring, memory);
-    uint32_t n = 0;
-    while (put(&ring, n, 100)) {
-        n++;
-    }
-    assert_true(n >= 12);
-    assert_int_equal(count(&ring, 0), n);
-    assert_false(put(&ring, n, 100));
-    weft_ring_drop(&ring, ring.end);
-    assert_int_equal(weft_ring_used(&ring), 0);
-    assert_true(put(&ring, 0, 100) && put(&ring, 1, 500));
-    assert_int_equal(count(&ring, 0), 2);
-    free(memory);
-}
-
-/* ---- shards that come back -------------------------------------------------------------------- */
-
-enum { SHARDS = 2, WORKERS = 2, IDS = 40, DIM = 4, OPS = 3, CLOCKS_APART = 3 };
+enum { SHARDS = CHURN_SHARDS, WORKERS = CHURN_WORKERS, IDS = CHURN_IDS, DIM = CHURN_DIM, OPS = 3 };
 enum { JOURNAL_BYTES = 256 * 1024, LIVES_MAX = 60, RECORD_MAX = 512 };
 
 struct worker {
     struct {
         bool open;
         weft_ps_op op;
-        double picked[IDS];
+        uint32_t picked[IDS];
     } ops[OPS];
     bool opening;
     weft_ps_op opening_op;
 };
 
 struct rig {
-    struct cluster c;
-    struct cluster_config config;
-    struct weft_prng prng;
-    struct weft_table_spec spec;
-    struct weft_saved saved[SHARDS];
+    struct churn churn;
     uint8_t *memory[SHARDS];
     uint64_t journal_bytes; /* of it that is used */
     struct worker workers[WORKERS];
@@ -243,82 +38,44 @@ struct rig {
     bool shrinks; /* clocks go on without those that died */
 };
 
-static uint64_t id_of(uint32_t i)
-{
-    return weft_mix64(i + 1);
-}
-
 static void open_journal(struct rig *rig, uint32_t s)
 {
     const struct weft_shard_journal_config config = {.memory = rig->memory[s],
                                                      .bytes = rig->journal_bytes,
                                                      .bytes_max = rig->journal_bytes,
                                                      .job = 5,
-                                                     .checkpoint = rig->saved[s].number};
-    assert_int_equal(weft_shard_journal_init(rig->c.shard[s], &config), WEFT_OK);
-    while (weft_shard_journal_replay(rig->c.shard[s])) {
-        cluster_slabs(&rig->c, s);
-    }
-}
-
-static void reconnect(struct rig *rig, uint32_t chance_ppm)
-{
-    struct cluster *c = &rig->c;
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        for (uint32_t s = 0; s < SHARDS; s++) {
-            uint64_t until_ns;
-            if (weft_ps_client_away(c->client[w], s, &until_ns) &&
-                weft_prng_chance(&rig->prng, chance_ppm)) {
-                assert_int_equal(
-                    weft_ps_client_reconnect(c->client[w], s, fake_peer(s), c->net->now_ns),
-                    WEFT_OK);
-                fake_connect(c->net, SHARDS + w, s);
-            }
-        }
+                                                     .checkpoint = rig->churn.saved[s].number};
+    assert_int_equal(weft_shard_journal_init(rig->churn.c.shard[s], &config), WEFT_OK);
+    while (weft_shard_journal_replay(rig->churn.c.shard[s])) {
+        cluster_slabs(&rig->churn.c, s);
     }
 }
 
 static void rig_start_of(struct rig *rig, uint8_t mode, uint8_t optimizer, bool shrinks,
                          uint64_t seed, uint64_t journal_bytes)
 {
-    *rig = (struct rig){.config = cluster_config(SHARDS, WORKERS),
-                        .journal_bytes = journal_bytes,
-                        .exact = true,
-                        .shrinks = shrinks};
-    weft_prng_init(&rig->prng, seed);
-    rig->spec = (struct weft_table_spec){.dim = DIM,
-                                         .mode = mode,
-                                         .optimizer = optimizer,
-                                         .workers = WORKERS,
-                                         .staleness = mode == WEFT_TABLE_SSP ? 1 : 0,
-                                         .epsilon = optimizer == WEFT_OPTIMIZER_ADAGRAD ? 1 : 0,
-                                         .learning_rate = WORKERS};
-    rig->config.incarnation = 1000;
-    rig->config.shard.checkpoints = true;
-    rig->config.shard.on_death = shrinks ? WEFT_DEATH_SHRINK : WEFT_DEATH_WAIT;
-    rig->config.shard.chunks_max = 64;
-    rig->config.shard.push_slots = 1 + (uint32_t)weft_prng_below(&rig->prng, 4);
-    rig->config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
-    rig->config.client.replay_bytes = seed % 2 == 0 ? 200000 : 0;
-    rig->config.client.rows_per_rpc_max = 5 + (uint32_t)weft_prng_below(&rig->prng, 100);
-    cluster_start(&rig->c, &rig->config, WORKERS, seed);
-    rig->c.net->packet_bytes = 200;
+    *rig = (struct rig){.journal_bytes = journal_bytes, .exact = true, .shrinks = shrinks};
+    struct churn *churn = &rig->churn;
+    churn_init(churn, mode, seed);
+    churn->spec.optimizer = optimizer;
+    churn->spec.epsilon = optimizer == WEFT_OPTIMIZER_ADAGRAD ? 1 : 0;
+    churn->config.shard.on_death = shrinks ? WEFT_DEATH_SHRINK : WEFT_DEATH_WAIT;
+    churn->config.client.replay_bytes = seed % 2 == 0 ? 200000 : 0;
+    churn_start(churn, seed);
     for (uint32_t s = 0; s < SHARDS; s++) {
-        weft_saved_init(&rig->saved[s], 2, WORKERS);
         rig->memory[s] = aligned_alloc(4096, JOURNAL_BYTES);
         memset(rig->memory[s], 0, JOURNAL_BYTES);
         /* Another shard in its place, which has a journal before anybody connects. */
-        fake_kill(rig->c.net, s);
-        cluster_shard_free(&rig->c, s);
-        rig->c.shard[s] = cluster_shard_new(&rig->c, &rig->config, s);
+        fake_kill(churn->c.net, s);
+        churn_shard_free(churn, s, churn_shard_again(churn, s));
         open_journal(rig, s);
-        assert_false(weft_shard_journal_report(rig->c.shard[s])->used);
-        fake_revive(rig->c.net, s);
+        assert_false(weft_shard_journal_report(churn->c.shard[s])->used);
+        fake_revive(churn->c.net, s);
     }
-    cluster_run(&rig->c);
-    reconnect(rig, WEFT_PPM);
-    cluster_run(&rig->c);
-    cluster_open(&rig->c, &rig->spec);
+    cluster_run(&churn->c);
+    churn_reconnect(churn, WEFT_PPM);
+    cluster_run(&churn->c);
+    cluster_open(&churn->c, &churn->spec);
 }
 
 static void rig_start(struct rig *rig, uint8_t mode, uint8_t optimizer, bool shrinks, uint64_t seed)
@@ -328,9 +85,8 @@ static void rig_start(struct rig *rig, uint8_t mode, uint8_t optimizer, bool shr
 
 static void rig_stop(struct rig *rig)
 {
-    cluster_stop(&rig->c);
+    churn_stop(&rig->churn);
     for (uint32_t s = 0; s < SHARDS; s++) {
-        weft_saved_fini(&rig->saved[s]);
         free(rig->memory[s]);
     }
 }
@@ -344,7 +100,8 @@ static void assert_same(const struct weft_shard *a, const struct weft_shard *b)
     assert_int_equal(a->clock_min[0], b->clock_min[0]);
     for (uint32_t i = 0; ta != NULL && i < IDS; i++) {
         float ra[DIM], rb[DIM];
-        assert_int_equal(weft_table_read(ta, id_of(i), ra), weft_table_read(tb, id_of(i), rb));
+        assert_int_equal(weft_table_read(ta, churn_id(i), ra),
+                         weft_table_read(tb, churn_id(i), rb));
         assert_memory_equal(ra, rb, sizeof(ra));
     }
     for (uint32_t w = 0; w < workers; w++) {
@@ -383,7 +140,7 @@ static void tear(struct rig *rig, uint32_t s)
 
 static void shard_dies(struct rig *rig, uint32_t s)
 {
-    struct cluster *c = &rig->c;
+    struct cluster *c = &rig->churn.c;
     struct weft_shard *dead = c->shard[s];
     bool full = weft_shard_journal_is_full(dead);
     fake_kill(c->net, s);
@@ -391,11 +148,10 @@ static void shard_dies(struct rig *rig, uint32_t s)
         weft_shard_progress(dead, c->net->now_ns); /* rows that a clock's end has still to step */
     }
     rig->exact &= !full;
-    if (weft_prng_below(&rig->prng, 2) == 0) {
+    if (weft_prng_below(&rig->churn.prng, 2) == 0) {
         tear(rig, s);
     }
-    c->shard[s] = cluster_shard_new(c, &rig->config, s);
-    weft_saved_restore(&rig->saved[s], c->shard[s]);
+    (void)churn_shard_again(&rig->churn, s);
     open_journal(rig, s);
     assert_true(full || weft_shard_journal_report(c->shard[s])->used);
     assert_int_equal(weft_shard_journal_report(c->shard[s])->refused, 0);
@@ -403,17 +159,14 @@ static void shard_dies(struct rig *rig, uint32_t s)
     if (!full) {
         assert_same(dead, c->shard[s]);
     }
-    struct weft_shard *alive = c->shard[s];
-    c->shard[s] = dead;
-    cluster_shard_free(c, s);
-    c->shard[s] = alive;
+    churn_shard_free(&rig->churn, s, dead);
     fake_revive(c->net, s);
     rig->shard_deaths++;
 }
 
 static void worker_dies(struct rig *rig, uint32_t w)
 {
-    struct cluster *c = &rig->c;
+    struct cluster *c = &rig->churn.c;
     struct worker *worker = &rig->workers[w];
     weft_peer peers[SHARDS];
     uint32_t node = SHARDS + w;
@@ -435,7 +188,7 @@ static void worker_dies(struct rig *rig, uint32_t w)
     weft_ps_client_free(c->client[w]);
     fake_revive(c->net, node);
     c->net->nodes[node].incarnation += 10;
-    struct weft_ps_client_config config = rig->config.client;
+    struct weft_ps_client_config config = rig->churn.config.client;
     config.worker = w;
     config.clock_ns = fake_clock_ns;
     config.clock_arg = c->net;
@@ -448,7 +201,8 @@ static void worker_dies(struct rig *rig, uint32_t w)
         fake_connect(c->net, node, s);
     }
     assert_int_equal(
-        weft_ps_table_open(c->client[w], &rig->spec, c->net->now_ns, &worker->opening_op), WEFT_OK);
+        weft_ps_table_open(c->client[w], &rig->churn.spec, c->net->now_ns, &worker->opening_op),
+        WEFT_OK);
     worker->opening = true;
     rig->worker_deaths++;
 }
@@ -461,60 +215,38 @@ static bool any_opening(const struct rig *rig)
 
 static void faults(struct rig *rig)
 {
-    struct cluster *c = &rig->c;
-    uint32_t s = (uint32_t)weft_prng_below(&rig->prng, SHARDS);
-    uint32_t w = (uint32_t)weft_prng_below(&rig->prng, WORKERS);
+    struct cluster *c = &rig->churn.c;
+    uint32_t s = (uint32_t)weft_prng_below(&rig->churn.prng, SHARDS);
+    uint32_t w = (uint32_t)weft_prng_below(&rig->churn.prng, WORKERS);
     uint64_t until_ns;
-    if (weft_prng_chance(&rig->prng, 8000)) {
-        weft_saved_begin(&rig->saved[s], c->shard[s]);
+    if (weft_prng_chance(&rig->churn.prng, 8000)) {
+        weft_saved_begin(&rig->churn.saved[s], c->shard[s]);
     }
-    if (weft_prng_chance(&rig->prng, 3000) && !any_opening(rig)) {
+    if (weft_prng_chance(&rig->churn.prng, 3000) && !any_opening(rig)) {
         shard_dies(rig, s);
     }
     bool all_there = true;
     for (uint32_t i = 0; i < SHARDS; i++) {
         all_there &= !weft_ps_client_away(c->client[w], i, &until_ns);
     }
-    if (weft_prng_chance(&rig->prng, 3000) && all_there && !any_opening(rig)) {
+    if (weft_prng_chance(&rig->churn.prng, 3000) && all_there && !any_opening(rig)) {
         worker_dies(rig, w);
     }
-    for (s = 0; s < SHARDS; s++) {
-        uint32_t clock;
-        if (weft_shard_cut_wanted(c->shard[s], &clock)) {
-            weft_saved_begin(&rig->saved[s], c->shard[s]);
-        }
-        if (weft_saved_poll(&rig->saved[s], c->shard[s]) && weft_prng_below(&rig->prng, 4) > 0) {
-            weft_shard_durable(c->shard[s]);
-        }
-    }
-    reconnect(rig, 100000);
+    churn_cuts(&rig->churn);
+    churn_reconnect(&rig->churn, 100000);
 }
 
 static void start_push(struct rig *rig, uint32_t w, uint32_t i)
 {
     struct worker *worker = &rig->workers[w];
-    uint64_t ids[IDS];
-    float rows[IDS * DIM];
-    uint32_t n = 1 + (uint32_t)weft_prng_below(&rig->prng, IDS);
-    memset(worker->ops[i].picked, 0, sizeof(worker->ops[i].picked));
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t picked = (uint32_t)weft_prng_below(&rig->prng, IDS);
-        ids[k] = id_of(picked);
-        worker->ops[i].picked[picked]++;
-    }
-    for (uint32_t k = 0; k < n * DIM; k++) {
-        rows[k] = 1;
-    }
-    weft_status status =
-        weft_ps_push(rig->c.client[w], 0, ids, rows, n, 0, rig->c.net->now_ns, &worker->ops[i].op);
-    assert_true(status == WEFT_OK || status == WEFT_AGAIN);
-    worker->ops[i].open = status == WEFT_OK;
+    worker->ops[i].open =
+        churn_push(&rig->churn, w, IDS, worker->ops[i].picked, &worker->ops[i].op) == WEFT_OK;
 }
 
 static uint32_t work(struct rig *rig, uint32_t w, bool more)
 {
     struct worker *worker = &rig->workers[w];
-    struct weft_ps_client *client = rig->c.client[w];
+    struct weft_ps_client *client = rig->churn.c.client[w];
     struct weft_ps_result result;
     uint32_t open = 0;
     if (worker->opening) {
@@ -536,54 +268,30 @@ static uint32_t work(struct rig *rig, uint32_t w, bool more)
                 rig->answered[k] += worker->ops[i].picked[k];
             }
         }
-        if (more && !worker->ops[i].open && weft_prng_chance(&rig->prng, 200000)) {
+        if (more && !worker->ops[i].open && weft_prng_chance(&rig->churn.prng, 200000)) {
             start_push(rig, w, i);
         }
         open += worker->ops[i].open;
     }
-    uint32_t mine = weft_ps_clock_now(client, 0);
-    uint32_t other = weft_ps_clock_now(rig->c.client[1 - w], 0);
-    if (weft_prng_chance(&rig->prng, 20000) && mine < other + CLOCKS_APART) {
-        weft_status status = weft_ps_clock(client, 0, rig->c.net->now_ns);
-        assert_true(status == WEFT_OK || status == WEFT_AGAIN);
-    }
+    churn_clock(&rig->churn, w);
     return open;
 }
 
-/* To the end; then step what a BSP clock in progress holds. */
-static void settle(struct rig *rig)
+static uint32_t work_off(void *arg, uint32_t w)
 {
-    uint32_t open = 1, idle = 0, last = 0;
-    while (open > 0 || idle < 50) {
-        open = 0;
-        idle = cluster_step(&rig->c) ? 0 : idle + 1;
-        reconnect(rig, WEFT_PPM);
-        for (uint32_t w = 0; w < WORKERS; w++) {
-            open += work(rig, w, false);
-        }
-        WEFT_ASSERT(idle < 100000);
-    }
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        last = (uint32_t)weft_max_u64(last, weft_ps_clock_now(rig->c.client[w], 0) + 1);
-    }
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        while (weft_ps_clock_now(rig->c.client[w], 0) < last) {
-            cluster_clock(&rig->c, w, 0);
-        }
-    }
-    cluster_run(&rig->c);
+    return work(arg, w, false);
 }
 
-static void check_rows(struct rig *rig)
+static void settle(struct rig *rig)
+{
+    churn_settle(&rig->churn, work_off, rig);
+}
+
+static void check_rows(const struct rig *rig)
 {
     for (uint32_t i = 0; i < IDS; i++) {
-        float row[DIM];
-        uint32_t s = weft_table_spec_shard(&rig->spec, id_of(i), SHARDS);
-        (void)weft_table_read(weft_shard_table(rig->c.shard[s], 0), id_of(i), row);
-        for (uint32_t d = 0; d < DIM; d++) {
-            assert_true(-row[d] >= rig->answered[i]);
-            assert_true(-row[d] <= rig->answered[i] + rig->cut_off[i]);
-        }
+        double row = churn_row(&rig->churn, i);
+        assert_true(row >= rig->answered[i] && row <= rig->answered[i] + rig->cut_off[i]);
     }
 }
 
@@ -595,7 +303,7 @@ static void run(uint8_t mode, uint8_t optimizer, bool shrinks, uint64_t seed)
 {
     rig_start(&rig, mode, optimizer, shrinks, seed);
     for (uint32_t step = 0; step < 6000; step++) {
-        (void)cluster_step(&rig.c);
+        (void)cluster_step(&rig.churn.c);
         faults(&rig);
         for (uint32_t w = 0; w < WORKERS; w++) {
             (void)work(&rig, w, true);
@@ -603,7 +311,7 @@ static void run(uint8_t mode, uint8_t optimizer, bool shrinks, uint64_t seed)
     }
     settle(&rig);
     for (uint32_t w = 0; w < WORKERS; w++) {
-        rig.lost += weft_ps_client_counters(rig.c.client[w])->pushes_lost;
+        rig.lost += weft_ps_client_counters(rig.churn.c.client[w])->pushes_lost;
     }
     assert_true(rig.exact && rig.lost == 0);
     shard_deaths += rig.shard_deaths;
@@ -644,12 +352,12 @@ static void who_counts_is_known_again(void **state)
 static void rig_work(struct rig *r, bool cut)
 {
     for (uint32_t step = 0; step < 600; step++) {
-        (void)cluster_step(&r->c);
+        (void)cluster_step(&r->churn.c);
         for (uint32_t s = 0; s < SHARDS; s++) {
             if (cut && step == 300) {
-                weft_saved_begin(&r->saved[s], r->c.shard[s]);
+                weft_saved_begin(&r->churn.saved[s], r->churn.c.shard[s]);
             }
-            (void)weft_saved_poll(&r->saved[s], r->c.shard[s]);
+            (void)weft_saved_poll(&r->churn.saved[s], r->churn.c.shard[s]);
         }
         for (uint32_t w = 0; w < WORKERS; w++) {
             (void)work(r, w, true);
@@ -657,16 +365,16 @@ static void rig_work(struct rig *r, bool cut)
     }
 }
 
-/* All servers go and come again; then a worker that opens the table as r->spec has it. */
+/* All servers go and come again; then a worker that opens the table as r->churn.spec has it. */
 static enum weft_rpc_status comes_again(struct rig *r, uint32_t w, bool servers_too)
 {
     for (uint32_t s = 0; servers_too && s < SHARDS; s++) {
         shard_dies(r, s);
     }
     worker_dies(r, w);
-    cluster_poll(&r->c); /* they hear of each other */
+    cluster_poll(&r->churn.c); /* they hear of each other */
     r->workers[w].opening = false;
-    return (enum weft_rpc_status)cluster_wait(&r->c, w, r->workers[w].opening_op).rpc_status;
+    return (enum weft_rpc_status)cluster_wait(&r->churn.c, w, r->workers[w].opening_op).rpc_status;
 }
 
 /* As after a checkpoint: who opens the table first may bring another rate. That is in the journal,
@@ -678,15 +386,15 @@ static void takes_another_rate(void **state)
         rig_start(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, false, seed);
         rig_work(&rig, seed % 2 == 0);
         for (uint32_t times = 3; times < 6; times++) {
-            rig.spec.learning_rate = (float)(times * WORKERS);
+            rig.churn.spec.learning_rate = (float)(times * WORKERS);
             assert_int_equal(comes_again(&rig, 0, true), WEFT_RPC_OK);
             for (uint32_t s = 0; s < SHARDS; s++) {
-                assert_true(weft_shard_table(rig.c.shard[s], 0)->spec.learning_rate ==
-                            rig.spec.learning_rate);
+                assert_true(weft_shard_table(rig.churn.c.shard[s], 0)->spec.learning_rate ==
+                            rig.churn.spec.learning_rate);
             }
             assert_int_equal(comes_again(&rig, 1, false), WEFT_RPC_OK);
         }
-        rig.spec.learning_rate = WORKERS;
+        rig.churn.spec.learning_rate = WORKERS;
         assert_int_equal(comes_again(&rig, 1, false), WEFT_RPC_SPEC_MISMATCH);
         rig_stop(&rig);
     }
@@ -703,11 +411,11 @@ static void takes_another_number_of_workers(void **state)
         if (seed % 2 == 0) {
             settle(&rig);
         }
-        rig.spec.workers = 1;
+        rig.churn.spec.workers = 1;
         enum weft_rpc_status status = comes_again(&rig, 0, true);
         bool settled = true;
         for (uint32_t s = 0; s < SHARDS; s++) {
-            settled &= weft_table_settled(weft_shard_table(rig.c.shard[s], 0));
+            settled &= weft_table_settled(weft_shard_table(rig.churn.c.shard[s], 0));
         }
         assert_int_equal(status, settled ? WEFT_RPC_OK : WEFT_RPC_SPEC_MISMATCH);
         taken += settled;
@@ -724,7 +432,7 @@ enum { SMALL_BYTES = 5 * 4096, SPILL_BYTES = 1 << 20 };
 static void work_on(struct rig *r, uint32_t steps)
 {
     for (uint32_t step = 0; step < steps; step++) {
-        (void)cluster_step(&r->c);
+        (void)cluster_step(&r->churn.c);
         for (uint32_t w = 0; w < WORKERS; w++) {
             (void)work(r, w, true);
         }
@@ -734,24 +442,14 @@ static void work_on(struct rig *r, uint32_t steps)
 /* Another shard from the last checkpoint and this journal. */
 static struct weft_shard *twin_new(struct rig *r, uint32_t s, uint8_t *memory)
 {
-    struct weft_shard *alive = r->c.shard[s];
     uint8_t *own = r->memory[s];
+    struct weft_shard *alive = churn_shard_again(&r->churn, s);
     r->memory[s] = memory;
-    r->c.shard[s] = cluster_shard_new(&r->c, &r->config, s);
-    weft_saved_restore(&r->saved[s], r->c.shard[s]);
     open_journal(r, s);
-    struct weft_shard *twin = r->c.shard[s];
+    struct weft_shard *twin = r->churn.c.shard[s];
     r->memory[s] = own;
-    r->c.shard[s] = alive;
+    r->churn.c.shard[s] = alive;
     return twin;
-}
-
-static void twin_free(struct rig *r, uint32_t s, struct weft_shard *twin)
-{
-    struct weft_shard *alive = r->c.shard[s];
-    r->c.shard[s] = twin;
-    cluster_shard_free(&r->c, s);
-    r->c.shard[s] = alive;
 }
 
 /* A cut that the disk does not take, given up before its instant or at any time behind it; or taken,
@@ -761,15 +459,15 @@ static bool cut_in_vain(struct rig *r, uint32_t s, bool take)
     static uint64_t spill[SPILL_BYTES / 8], number = 1000;
     const struct weft_cut_order order = {
         .number = ++number, .now = true, .whole = true, .memory = spill, .bytes = SPILL_BYTES};
-    struct weft_shard *shard = r->c.shard[s];
+    struct weft_shard *shard = r->churn.c.shard[s];
     uint8_t buffer[RECORD_MAX];
     uint16_t table;
     assert_int_equal(weft_shard_cut_begin(shard, &order), WEFT_OK);
-    work_on(r, (uint32_t)weft_prng_below(&r->prng, 200));
+    work_on(r, (uint32_t)weft_prng_below(&r->churn.prng, 200));
     if (weft_shard_cut_state(shard) == WEFT_CUT_READY) {
         (void)weft_shard_cut_take(shard, buffer, sizeof(buffer), &table);
     }
-    work_on(r, (uint32_t)weft_prng_below(&r->prng, 50));
+    work_on(r, (uint32_t)weft_prng_below(&r->churn.prng, 50));
     take &= weft_shard_cut_state(shard) == WEFT_CUT_READY;
     weft_shard_cut_end(shard, take);
     return take;
@@ -781,22 +479,22 @@ static void check_full(struct rig *r)
 {
     uint8_t *copy = aligned_alloc(4096, JOURNAL_BYTES), *left = aligned_alloc(4096, JOURNAL_BYTES);
     bool taken = false;
-    for (uint32_t steps = 0; !weft_shard_journal_is_full(r->c.shard[0]); steps++) {
+    for (uint32_t steps = 0; !weft_shard_journal_is_full(r->churn.c.shard[0]); steps++) {
         assert_true(steps < 100000);
         work_on(r, 1);
     }
     memcpy(copy, r->memory[0], JOURNAL_BYTES);
     struct weft_shard *then = twin_new(r, 0, copy);
-    for (uint64_t i = weft_prng_below(&r->prng, 4); i > 0; i--) {
-        taken |= cut_in_vain(r, 0, weft_prng_below(&r->prng, 4) == 0);
-        assert_true(taken || weft_shard_journal_is_full(r->c.shard[0]));
-        work_on(r, (uint32_t)weft_prng_below(&r->prng, 50));
+    for (uint64_t i = weft_prng_below(&r->churn.prng, 4); i > 0; i--) {
+        taken |= cut_in_vain(r, 0, weft_prng_below(&r->churn.prng, 4) == 0);
+        assert_true(taken || weft_shard_journal_is_full(r->churn.c.shard[0]));
+        work_on(r, (uint32_t)weft_prng_below(&r->churn.prng, 50));
     }
     memcpy(left, r->memory[0], JOURNAL_BYTES);
     struct weft_shard *now = twin_new(r, 0, left);
     assert_same(then, now);
-    twin_free(r, 0, then);
-    twin_free(r, 0, now);
+    churn_shard_free(&r->churn, 0, then);
+    churn_shard_free(&r->churn, 0, now);
     free(copy);
     free(left);
 }
@@ -804,15 +502,15 @@ static void check_full(struct rig *r)
 /* One that a server would come back from; has the shard heard so? */
 static void cut_and_save(struct rig *r)
 {
-    struct weft_shard *shard = r->c.shard[0];
-    weft_saved_begin(&r->saved[0], shard);
-    while (!weft_saved_poll(&r->saved[0], shard)) {
+    struct weft_shard *shard = r->churn.c.shard[0];
+    weft_saved_begin(&r->churn.saved[0], shard);
+    while (!weft_saved_poll(&r->churn.saved[0], shard)) {
         work_on(r, 1);
     }
-    if (weft_prng_below(&r->prng, 2) == 0) {
+    if (weft_prng_below(&r->churn.prng, 2) == 0) {
         weft_shard_durable(shard);
     }
-    work_on(r, (uint32_t)weft_prng_below(&r->prng, 30));
+    work_on(r, (uint32_t)weft_prng_below(&r->churn.prng, 30));
 }
 
 static void full_it_stays_until_a_checkpoint_counts(void **state)
@@ -824,10 +522,10 @@ static void full_it_stays_until_a_checkpoint_counts(void **state)
         for (uint32_t times = 0; times < 5; times++) {
             check_full(&rig);
             cut_and_save(&rig);
-            if (weft_prng_below(&rig.prng, 2) == 0) {
+            if (weft_prng_below(&rig.churn.prng, 2) == 0) {
                 continue;
             }
-            whole += !weft_shard_journal_is_full(rig.c.shard[0]);
+            whole += !weft_shard_journal_is_full(rig.churn.c.shard[0]);
             shard_dies(&rig, 0);
             for (uint32_t w = 0; w < WORKERS; w++) {
                 worker_dies(&rig, w);
@@ -852,22 +550,23 @@ static void append_nonsense(struct rig *r, uint32_t s)
     }
     for (uint32_t i = 0; i < 100; i++) {
         uint8_t bytes[2048];
-        const struct weft_ring_record *like = known[weft_prng_below(&r->prng, n < 256 ? n : 256)];
+        const struct weft_ring_record *like =
+            known[weft_prng_below(&r->churn.prng, n < 256 ? n : 256)];
         uint32_t count = like->bytes - sizeof(*like);
         count = count < sizeof(bytes) ? count : sizeof(bytes);
         memcpy(bytes, like + 1, count);
-        for (uint32_t k = 0; k < 1 + weft_prng_below(&r->prng, 4); k++) {
-            bytes[weft_prng_below(&r->prng, count < 40 ? count : 40)] =
-                (uint8_t)weft_prng_u64(&r->prng);
+        for (uint32_t k = 0; k < 1 + weft_prng_below(&r->churn.prng, 4); k++) {
+            bytes[weft_prng_below(&r->churn.prng, count < 40 ? count : 40)] =
+                (uint8_t)weft_prng_u64(&r->churn.prng);
         }
         struct weft_ring_record head = {
             .type = like->type, .table = like->table, .rank = like->rank};
-        if (weft_prng_below(&r->prng, 4) == 0) {
-            head.type = (uint16_t)weft_prng_range(&r->prng, 1, 12);
-            head.table = (uint16_t)weft_prng_below(&r->prng, 4);
-            head.rank = (uint32_t)weft_prng_below(&r->prng, 4);
+        if (weft_prng_below(&r->churn.prng, 4) == 0) {
+            head.type = (uint16_t)weft_prng_range(&r->churn.prng, 1, 12);
+            head.table = (uint16_t)weft_prng_below(&r->churn.prng, 4);
+            head.rank = (uint32_t)weft_prng_below(&r->churn.prng, 4);
         }
-        count = weft_prng_below(&r->prng, 4) == 0 ? count / 2 : count;
+        count = weft_prng_below(&r->churn.prng, 4) == 0 ? count / 2 : count;
         (void)weft_ring_append(&ring, &head, NULL, 0, bytes, count);
     }
 }
@@ -879,16 +578,16 @@ static void takes_nothing_on_trust(void **state)
     for (uint64_t seed = 301; seed <= 330; seed++) {
         rig_start(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, seed % 2 == 0, seed);
         for (uint32_t step = 0; step < 300; step++) {
-            (void)cluster_step(&rig.c);
+            (void)cluster_step(&rig.churn.c);
             (void)work(&rig, step % WORKERS, true);
         }
         for (uint32_t s = 0; s < SHARDS; s++) {
-            fake_kill(rig.c.net, s);
-            cluster_shard_free(&rig.c, s);
+            fake_kill(rig.churn.c.net, s);
+            cluster_shard_free(&rig.churn.c, s);
             append_nonsense(&rig, s);
-            rig.c.shard[s] = cluster_shard_new(&rig.c, &rig.config, s);
+            rig.churn.c.shard[s] = cluster_shard_new(&rig.churn.c, &rig.churn.config, s);
             open_journal(&rig, s);
-            refused += weft_shard_journal_report(rig.c.shard[s])->refused;
+            refused += weft_shard_journal_report(rig.churn.c.shard[s])->refused;
         }
         rig_stop(&rig);
     }
@@ -898,13 +597,6 @@ static void takes_nothing_on_trust(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_was_written),
-        cmocka_unit_test(goes_round),
-        cmocka_unit_test(refuses_what_is_not_its_own),
-        cmocka_unit_test(ends_at_damage),
-        cmocka_unit_test(leftovers_are_not_taken),
-        cmocka_unit_test(cut_back_it_forgets),
-        cmocka_unit_test(says_when_it_is_full),
         cmocka_unit_test(nothing_answered_is_lost),
         cmocka_unit_test(optimizers_are_where_they_were),
         cmocka_unit_test(who_counts_is_known_again),

@@ -1,15 +1,14 @@
 /* Clients whose shards go away: connections that break, and servers that come back from a
- * checkpoint or from nothing, at random instants. Gradients are 1, so a row is minus the number of
- * pushes that reached it: what was pushed is there once, or is among what clients were told is lost. */
-#include "ps_cluster.h"
-#include "sim/saved.h"
+ * checkpoint or from nothing, at random instants: what was pushed is there once, or is among what
+ * clients were told is lost. */
+#include "ps_churn.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 
 #include <cmocka.h>
 
-enum { SHARDS = 2, WORKERS = 2, IDS = 40, DIM = 4, OPS = 3, PULLED = 10, CLOCKS_APART = 3 };
+enum { OPS = 3, PULLED = 10, DIM = CHURN_DIM, IDS = CHURN_IDS };
 
 struct worker {
     struct {
@@ -22,135 +21,60 @@ struct worker {
 };
 
 struct rig {
-    struct cluster c;
-    struct cluster_config config;
-    struct weft_prng prng;
-    struct weft_table_spec spec;
-    struct weft_saved saved[SHARDS];
-    struct worker workers[WORKERS];
+    struct churn churn;
+    struct worker workers[CHURN_WORKERS];
     uint32_t rows_max;
     bool replay;
     double pushed[IDS];
     uint64_t reports_lost;
 };
 
-static uint64_t id_of(uint32_t i)
-{
-    return weft_mix64(i + 1);
-}
-
 static void rig_start(struct rig *rig, uint8_t mode, uint32_t rows_max, bool replay, uint64_t seed)
 {
-    *rig = (struct rig){
-        .config = cluster_config(SHARDS, WORKERS), .rows_max = rows_max, .replay = replay};
-    weft_prng_init(&rig->prng, seed);
-    rig->spec = (struct weft_table_spec){.dim = DIM,
-                                         .mode = mode,
-                                         .workers = WORKERS,
-                                         .staleness = mode == WEFT_TABLE_SSP ? 1 : 0,
-                                         .learning_rate = WORKERS};
-    rig->config.incarnation = 1000;
-    rig->config.shard.checkpoints = true;
-    rig->config.shard.chunks_max = 64;
-    rig->config.shard.push_slots = 1 + (uint32_t)weft_prng_below(&rig->prng, 4);
-    rig->config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
-    rig->config.client.replay_bytes = replay ? 200000 : 0;
-    rig->config.client.rows_per_rpc_max = 5 + (uint32_t)weft_prng_below(&rig->prng, 100);
-    cluster_start(&rig->c, &rig->config, WORKERS, seed);
-    rig->c.net->packet_bytes = 200;
-    for (uint32_t s = 0; s < SHARDS; s++) {
-        weft_saved_init(&rig->saved[s], 2, WORKERS);
-    }
-    cluster_open(&rig->c, &rig->spec);
-}
-
-static void rig_stop(struct rig *rig)
-{
-    for (uint32_t s = 0; s < SHARDS; s++) {
-        weft_saved_fini(&rig->saved[s]);
-    }
-    cluster_stop(&rig->c);
+    *rig = (struct rig){.rows_max = rows_max, .replay = replay};
+    churn_init(&rig->churn, mode, seed);
+    rig->churn.config.client.replay_bytes = replay ? 200000 : 0;
+    churn_start(&rig->churn, seed);
+    cluster_open(&rig->churn.c, &rig->churn.spec);
 }
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 static void shard_dies(struct rig *rig, uint32_t s)
 {
-    struct cluster *c = &rig->c;
-    fake_kill(c->net, s);
-    cluster_shard_free(c, s);
-    c->shard[s] = cluster_shard_new(c, &rig->config, s);
-    weft_saved_restore(&rig->saved[s], c->shard[s]);
-    fake_revive(c->net, s);
-}
-
-/* Drivers connect again, sooner or later; some of the connections break before they are used. */
-static void reconnect(struct rig *rig, uint32_t chance_ppm)
-{
-    struct cluster *c = &rig->c;
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        for (uint32_t s = 0; s < SHARDS; s++) {
-            uint64_t until_ns;
-            if (weft_ps_client_away(c->client[w], s, &until_ns) &&
-                weft_prng_chance(&rig->prng, chance_ppm)) {
-                assert_int_equal(
-                    weft_ps_client_reconnect(c->client[w], s, fake_peer(s), c->net->now_ns),
-                    WEFT_OK);
-                assert_int_equal(
-                    weft_ps_client_reconnect(c->client[w], s, fake_peer(s), c->net->now_ns),
-                    WEFT_STATE);
-                fake_connect(c->net, SHARDS + w, s);
-            }
-        }
-    }
+    fake_kill(rig->churn.c.net, s);
+    churn_shard_free(&rig->churn, s, churn_shard_again(&rig->churn, s));
+    fake_revive(rig->churn.c.net, s);
 }
 
 static void faults(struct rig *rig, bool deaths)
 {
-    struct cluster *c = &rig->c;
-    uint32_t s = (uint32_t)weft_prng_below(&rig->prng, SHARDS);
-    uint32_t w = (uint32_t)weft_prng_below(&rig->prng, WORKERS);
+    struct churn *churn = &rig->churn;
+    struct cluster *c = &churn->c;
+    uint32_t s = (uint32_t)weft_prng_below(&churn->prng, CHURN_SHARDS);
+    uint32_t w = (uint32_t)weft_prng_below(&churn->prng, CHURN_WORKERS);
     uint64_t until_ns;
-    if (weft_prng_chance(&rig->prng, 5000) && !weft_ps_client_away(c->client[w], s, &until_ns)) {
-        fake_break(c->net, s, SHARDS + w);
+    if (weft_prng_chance(&churn->prng, 5000) && !weft_ps_client_away(c->client[w], s, &until_ns)) {
+        fake_break(c->net, s, CHURN_SHARDS + w);
     }
-    if (weft_prng_chance(&rig->prng, 20000)) {
-        weft_saved_begin(&rig->saved[s], c->shard[s]);
+    if (weft_prng_chance(&churn->prng, 20000)) {
+        weft_saved_begin(&churn->saved[s], c->shard[s]);
     }
-    if (deaths && weft_prng_chance(&rig->prng, 3000)) {
+    if (deaths && weft_prng_chance(&churn->prng, 3000)) {
         shard_dies(rig, s);
     }
-    for (s = 0; s < SHARDS; s++) {
-        uint32_t clock;
-        if (weft_shard_cut_wanted(c->shard[s], &clock)) {
-            weft_saved_begin(&rig->saved[s], c->shard[s]);
-        }
-        /* Now and then a server dies between the checkpoint and the news of it. */
-        if (weft_saved_poll(&rig->saved[s], c->shard[s]) && weft_prng_below(&rig->prng, 4) > 0) {
-            weft_shard_durable(c->shard[s]);
-        }
-    }
-    reconnect(rig, 100000);
+    churn_cuts(churn);
+    churn_reconnect(churn, 100000);
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
 static weft_status start_push(struct rig *rig, uint32_t w, weft_ps_op *op_p)
 {
-    uint64_t ids[IDS];
-    float rows[IDS * DIM];
-    uint32_t n = 1 + (uint32_t)weft_prng_below(&rig->prng, rig->rows_max), picked[IDS];
-    for (uint32_t i = 0; i < n; i++) {
-        picked[i] = (uint32_t)weft_prng_below(&rig->prng, IDS);
-        ids[i] = id_of(picked[i]);
-    }
-    for (uint32_t i = 0; i < n * DIM; i++) {
-        rows[i] = 1;
-    }
-    weft_status status =
-        weft_ps_push(rig->c.client[w], 0, ids, rows, n, 0, rig->c.net->now_ns, op_p);
-    for (uint32_t i = 0; status == WEFT_OK && i < n; i++) {
-        rig->pushed[picked[i]]++;
+    uint32_t picked[IDS];
+    weft_status status = churn_push(&rig->churn, w, rig->rows_max, picked, op_p);
+    for (uint32_t i = 0; status == WEFT_OK && i < IDS; i++) {
+        rig->pushed[i] += picked[i];
     }
     return status;
 }
@@ -159,23 +83,16 @@ static weft_status start_pull(struct rig *rig, uint32_t w, weft_ps_op *op_p)
 {
     struct worker *worker = &rig->workers[w];
     for (uint32_t i = 0; i < PULLED; i++) {
-        worker->pull_ids[i] = id_of((uint32_t)weft_prng_below(&rig->prng, IDS));
+        worker->pull_ids[i] = churn_id((uint32_t)weft_prng_below(&rig->churn.prng, IDS));
     }
-    return weft_ps_pull(rig->c.client[w], 0, worker->pull_ids, worker->pulled, PULLED, 0,
-                        rig->c.net->now_ns, op_p);
-}
-
-/* Nobody runs ahead of the slowest so far that all operations wait for it. */
-static bool clock_may_end(struct rig *rig, uint32_t w)
-{
-    uint32_t mine = weft_ps_clock_now(rig->c.client[w], 0);
-    return mine < weft_ps_clock_now(rig->c.client[1 - w], 0) + CLOCKS_APART;
+    return weft_ps_pull(rig->churn.c.client[w], 0, worker->pull_ids, worker->pulled, PULLED, 0,
+                        rig->churn.c.net->now_ns, op_p);
 }
 
 static uint32_t work(struct rig *rig, uint32_t w, bool more)
 {
     struct worker *worker = &rig->workers[w];
-    struct weft_ps_client *client = rig->c.client[w];
+    struct weft_ps_client *client = rig->churn.c.client[w];
     struct weft_ps_result result;
     uint32_t open = 0;
     for (uint32_t i = 0; i < OPS; i++) {
@@ -184,7 +101,7 @@ static uint32_t work(struct rig *rig, uint32_t w, bool more)
             weft_ps_op_release(client, worker->ops[i].op);
             worker->ops[i].open = false;
         }
-        if (more && !worker->ops[i].open && weft_prng_chance(&rig->prng, 200000)) {
+        if (more && !worker->ops[i].open && weft_prng_chance(&rig->churn.prng, 200000)) {
             bool pull = i == 0; /* one at a time: it borrows memory */
             weft_status status = pull ? start_pull(rig, w, &worker->ops[i].op)
                                       : start_push(rig, w, &worker->ops[i].op);
@@ -193,56 +110,26 @@ static uint32_t work(struct rig *rig, uint32_t w, bool more)
         }
         open += worker->ops[i].open;
     }
-    if (weft_prng_chance(&rig->prng, 20000) && clock_may_end(rig, w)) {
-        weft_status status = weft_ps_clock(client, 0, rig->c.net->now_ns);
-        assert_true(status == WEFT_OK || status == WEFT_AGAIN);
-    }
+    churn_clock(&rig->churn, w);
     struct weft_ps_resumed resumed;
     while (weft_ps_client_take_resumed(client, &resumed)) {
         rig->reports_lost += resumed.pushes_lost;
-        assert_true(resumed.shard < SHARDS && resumed.table == 0);
+        assert_true(resumed.shard < CHURN_SHARDS && resumed.table == 0);
     }
     return open;
 }
 
-/* To the end: clocks go on, for operations wait for them. */
-static void settle(struct rig *rig)
+static uint32_t work_off(void *arg, uint32_t w)
 {
-    uint32_t open = 1, idle = 0;
-    while (open > 0 || idle < 50) {
-        open = 0;
-        idle = cluster_step(&rig->c) ? 0 : idle + 1;
-        reconnect(rig, WEFT_PPM);
-        for (uint32_t w = 0; w < WORKERS; w++) {
-            open += work(rig, w, false);
-        }
-        WEFT_ASSERT(idle < 100000);
-    }
-    /* Step what a BSP clock in progress holds. */
-    uint32_t last = 0;
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        last = (uint32_t)weft_max_u64(last, weft_ps_clock_now(rig->c.client[w], 0) + 1);
-    }
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        while (weft_ps_clock_now(rig->c.client[w], 0) < last) {
-            cluster_clock(&rig->c, w, 0);
-        }
-    }
-    cluster_run(&rig->c);
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        assert_false(weft_ps_client_busy(rig->c.client[w]));
-    }
+    return work(arg, w, false);
 }
 
-static double row_of(struct rig *rig, uint32_t i)
+static void settle(struct rig *rig)
 {
-    float row[DIM];
-    uint32_t s = weft_table_spec_shard(&rig->spec, id_of(i), SHARDS);
-    (void)weft_table_read(weft_shard_table(rig->c.shard[s], 0), id_of(i), row);
-    for (uint32_t d = 1; d < DIM; d++) {
-        assert_true(row[d] == row[0]);
+    churn_settle(&rig->churn, work_off, rig);
+    for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
+        assert_false(weft_ps_client_busy(rig->churn.c.client[w]));
     }
-    return -(double)row[0];
 }
 
 static struct rig rig;
@@ -251,17 +138,18 @@ static void run(uint8_t mode, uint32_t rows_max, bool deaths, bool replay, uint6
 {
     rig_start(&rig, mode, rows_max, replay, seed);
     for (uint32_t step = 0; step < 6000; step++) {
-        (void)cluster_step(&rig.c);
+        (void)cluster_step(&rig.churn.c);
         faults(&rig, deaths);
-        for (uint32_t w = 0; w < WORKERS; w++) {
+        for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
             (void)work(&rig, w, true);
         }
     }
     settle(&rig);
     double pushed = 0, there = 0;
     uint64_t lost = 0, away = 0, durable = 0;
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        const struct weft_ps_client_counters *counters = weft_ps_client_counters(rig.c.client[w]);
+    for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
+        const struct weft_ps_client_counters *counters =
+            weft_ps_client_counters(rig.churn.c.client[w]);
         lost += counters->pushes_lost;
         away += counters->shards_away;
         durable += counters->pushes_durable;
@@ -269,7 +157,7 @@ static void run(uint8_t mode, uint32_t rows_max, bool deaths, bool replay, uint6
         assert_int_equal(counters->rpcs_refused, 0);
     }
     for (uint32_t i = 0; i < IDS; i++) {
-        double row = row_of(&rig, i);
+        double row = churn_row(&rig.churn, i);
         assert_true(row <= rig.pushed[i]);
         assert_true((deaths && !replay) || row == rig.pushed[i]);
         pushed += rig.pushed[i];
@@ -282,7 +170,7 @@ static void run(uint8_t mode, uint32_t rows_max, bool deaths, bool replay, uint6
     } else {
         assert_true(there + (double)lost * rows_max >= pushed);
     }
-    rig_stop(&rig);
+    churn_stop(&rig.churn);
 }
 
 static void connections_break(void **state)
@@ -330,7 +218,7 @@ static void waited_too_long(void **state)
     struct weft_table_spec spec = {
         .dim = DIM, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = 1};
     cluster_open(&c, &spec);
-    const uint64_t ids[2] = {id_of(0), id_of(1)};
+    const uint64_t ids[2] = {churn_id(0), churn_id(1)};
     float rows[2 * DIM] = {0};
     weft_ps_op op;
     uint64_t until_ns;
@@ -344,7 +232,7 @@ static void waited_too_long(void **state)
     uint64_t all[IDS];
     float out[IDS * DIM] = {0};
     for (uint32_t i = 0; i < IDS; i++) {
-        all[i] = id_of(i);
+        all[i] = churn_id(i);
     }
     assert_int_equal(weft_ps_pull(c.client[0], 0, all, out, IDS, 0, c.net->now_ns, &op), WEFT_OK);
     cluster_run(&c);
@@ -379,7 +267,7 @@ static weft_status log_push(struct cluster *c)
     float rows[PUSH_ROWS * DIM] = {0};
     weft_ps_op op;
     for (uint32_t i = 0; i < PUSH_ROWS; i++) {
-        ids[i] = id_of(i);
+        ids[i] = churn_id(i);
     }
     weft_status status =
         weft_ps_push(c->client[0], 0, ids, rows, PUSH_ROWS, 0, c->net->now_ns, &op);
@@ -493,7 +381,7 @@ static void refused(void **state)
     struct weft_table_spec spec = {
         .dim = DIM, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = 1};
     cluster_open(&c, &spec);
-    const uint64_t id = id_of(0);
+    const uint64_t id = churn_id(0);
     float row[DIM] = {0};
     weft_ps_op op;
     assert_int_equal(weft_ps_push(c.client[0], 0, &id, row, 1, 0, c.net->now_ns, &op), WEFT_OK);
@@ -519,7 +407,7 @@ static void clocks_to(struct cluster *c, uint32_t clock)
 
 static void push_one(struct cluster *c)
 {
-    const uint64_t id = id_of(0);
+    const uint64_t id = churn_id(0);
     const float row[DIM] = {-1, -1, -1, -1};
     weft_ps_op op;
     assert_int_equal(weft_ps_push(c->client[0], 0, &id, row, 1, 0, c->net->now_ns, &op), WEFT_OK);
@@ -568,7 +456,7 @@ static void many_clocks_are_told_at_once(uint8_t mode)
     /* Up to 2000, 2001 with its push's up to 9000, 9001 with its, the rest. */
     assert_in_range(weft_ps_client_counters(c.client[0])->clocks - before, 3, 5);
     clocks_to(&c, 10003);
-    const uint64_t id = id_of(0);
+    const uint64_t id = churn_id(0);
     float row[DIM] = {0};
     weft_ps_op op;
     assert_int_equal(weft_ps_pull(c.client[0], 0, &id, row, 1, 0, c.net->now_ns, &op), WEFT_OK);
@@ -600,7 +488,7 @@ static void numbers_that_nobody_counted_to(void **state)
         .dim = DIM, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = 1};
     cluster_open(&c, &spec);
     const struct weft_once pushes = {.newest = UINT64_MAX};
-    const uint64_t id = id_of(0);
+    const uint64_t id = churn_id(0);
     float row[DIM] = {0};
     weft_ps_op op;
     fake_break(c.net, 0, 1);
