@@ -11,12 +11,12 @@
 
 #include <xxhash.h>
 
-enum { BLOCK_BYTES = sizeof(struct weft_record) };
+enum { HEAD_BYTES = sizeof(struct weft_spool_head), UNIT_BYTES = WEFT_RECORD_UNIT_BYTES };
 
-uint64_t weft_spool_hash(const struct weft_spool_head *head, const struct weft_record *records)
+uint64_t weft_spool_hash(const struct weft_spool_head *head, const struct weft_record_unit *units)
 {
     const size_t from = offsetof(struct weft_spool_head, first);
-    uint64_t seed = XXH3_64bits(records, (size_t)head->count * BLOCK_BYTES);
+    uint64_t seed = XXH3_64bits(units, (size_t)head->units * UNIT_BYTES);
     return XXH3_64bits_withSeed((const uint8_t *)head + from, sizeof(*head) - from, seed);
 }
 
@@ -34,8 +34,8 @@ weft_status weft_spool_reader_open(const char *path, struct weft_spool_reader *r
         status = WEFT_STATE;
     } else {
         reader.bytes = (uint64_t)about.st_size;
-        reader.records = malloc((size_t)WEFT_SPOOL_COUNT_MAX * BLOCK_BYTES);
-        status = reader.records == NULL ? WEFT_NOMEM : WEFT_OK;
+        reader.units = malloc((size_t)WEFT_SPOOL_UNITS_MAX * UNIT_BYTES);
+        status = reader.units == NULL ? WEFT_NOMEM : WEFT_OK;
     }
     if (status != WEFT_OK) {
         int why = errno;
@@ -65,32 +65,47 @@ static bool read_all(int fd, void *out, size_t bytes, uint64_t at)
 static bool head_good(const struct weft_spool_head *head, uint64_t room)
 {
     return memcmp(head->magic, WEFT_SPOOL_MAGIC, sizeof(head->magic)) == 0 &&
-           head->order == WEFT_SPOOL_ORDER && head->count <= WEFT_SPOOL_COUNT_MAX &&
-           (uint64_t)head->count * BLOCK_BYTES <= room &&
+           head->order == WEFT_SPOOL_ORDER && head->units <= WEFT_SPOOL_UNITS_MAX &&
+           (uint64_t)head->units * UNIT_BYTES <= room &&
            memchr(head->role, '\0', sizeof(head->role)) != NULL;
+}
+
+/* They came from a ring, and nothing has changed them; but a file may be anybody's. */
+static bool units_good(const struct weft_spool_reader *reader)
+{
+    struct weft_record record;
+    uint32_t count = 0;
+    for (uint32_t at = 0, used; at < reader->head.units; at += used) {
+        used = weft_record_read(reader->units + at, reader->head.units - at, &record);
+        if (used == 0) {
+            return false;
+        }
+        count += record.type != WEFT_RECORD_NOTHING;
+    }
+    return count == reader->head.count;
 }
 
 /* The block at `at`, when it is good in every byte. */
 static bool read_block(struct weft_spool_reader *reader)
 {
-    uint64_t behind = reader->at + BLOCK_BYTES;
-    if (!read_all(reader->fd, &reader->head, BLOCK_BYTES, reader->at) ||
+    uint64_t behind = reader->at + HEAD_BYTES;
+    if (!read_all(reader->fd, &reader->head, HEAD_BYTES, reader->at) ||
         !head_good(&reader->head, reader->bytes - behind) ||
-        !read_all(reader->fd, reader->records, (size_t)reader->head.count * BLOCK_BYTES, behind)) {
+        !read_all(reader->fd, reader->units, (size_t)reader->head.units * UNIT_BYTES, behind)) {
         return false;
     }
-    return weft_spool_hash(&reader->head, reader->records) == reader->head.hash;
+    return weft_spool_hash(&reader->head, reader->units) == reader->head.hash && units_good(reader);
 }
 
 bool weft_spool_reader_next(struct weft_spool_reader *reader)
 {
-    while (reader->bytes - reader->at >= BLOCK_BYTES) {
+    while (reader->bytes - reader->at >= HEAD_BYTES) {
         if (read_block(reader)) {
-            reader->at += (uint64_t)BLOCK_BYTES * (1 + reader->head.count);
+            reader->at += HEAD_BYTES + (uint64_t)UNIT_BYTES * reader->head.units;
             return true;
         }
-        reader->at += BLOCK_BYTES; /* blocks begin at multiples of this only */
-        reader->skipped += BLOCK_BYTES;
+        reader->at += UNIT_BYTES; /* blocks begin at multiples of this only */
+        reader->skipped += UNIT_BYTES;
     }
     reader->skipped += reader->bytes - reader->at;
     reader->at = reader->bytes;
@@ -100,6 +115,6 @@ bool weft_spool_reader_next(struct weft_spool_reader *reader)
 void weft_spool_reader_close(struct weft_spool_reader *reader)
 {
     (void)close(reader->fd);
-    free(reader->records);
+    free(reader->units);
     *reader = (struct weft_spool_reader){.fd = -1};
 }

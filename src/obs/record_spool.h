@@ -1,11 +1,12 @@
 /* A spool: the records of one process, as they come, before a database is made of them. Not for
  * reading by people: obs/records_db.h makes of it what is.
  *
- * Blocks of 128 x (1 + count) bytes, in this machine's byte order, for they never leave it:
+ * Blocks of 128 + 32 x units bytes, in this machine's byte order, for they never leave it: this head,
+ * and records in the forms of rpc/record.h:
  *
  *   offset bytes  head
- *     0     8    magic "WEFTREC1"
- *     8     8    hash: XXH3 of the records, then of the head from offset 16 with that as the seed
+ *     0     8    magic "WEFTREC2"
+ *     8     8    hash: XXH3 of the units, then of the head from offset 16 with that as the seed
  *    16     8    records of the process before this block, texts included
  *    24     8    records dropped so far (full rings, full disk)
  *    32     8    CPU time of the process since the recorder was opened, ns
@@ -18,7 +19,8 @@
  *    76     4    0x01020304
  *    80     8    role: "worker", "server"; ends with zero
  *    88     1    1 = the last block: the process ended in order
- *    89    39    zero
+ *    92     4    units that follow
+ *    96    32    zero
  *
  * Every block says all of this, so that of a process that was killed only what was in its rings is
  * gone, and a damaged block takes no other one with it.
@@ -28,9 +30,9 @@
 
 #include "rpc/record.h"
 
-enum { WEFT_SPOOL_ROLE_BYTES = 8, WEFT_SPOOL_COUNT_MAX = 1 << 16 };
+enum { WEFT_SPOOL_ROLE_BYTES = 8, WEFT_SPOOL_UNITS_MAX = 1 << 17 };
 
-#define WEFT_SPOOL_MAGIC "WEFTREC1"
+#define WEFT_SPOOL_MAGIC "WEFTREC2"
 #define WEFT_SPOOL_ORDER UINT32_C(0x01020304)
 
 /* A record of the recorder itself: bytes[0] is a key, the text follows; the texts of one key are one
@@ -54,26 +56,29 @@ struct weft_spool_head {
     uint32_t order;
     char role[WEFT_SPOOL_ROLE_BYTES];
     uint8_t last;
-    uint8_t zero[39];
+    uint8_t zero[3];
+    uint32_t units;
+    uint8_t zero_too[32];
 };
 
-static_assert(sizeof(struct weft_spool_head) == sizeof(struct weft_record), "blocks of records");
+static_assert(sizeof(struct weft_spool_head) == 128, "the file's format");
 
 /* What the head's hash must be. */
-uint64_t weft_spool_hash(const struct weft_spool_head *head, const struct weft_record *records);
+uint64_t weft_spool_hash(const struct weft_spool_head *head, const struct weft_record_unit *units);
 
 struct weft_spool_reader {
     int fd;
     uint64_t at;
-    uint64_t bytes;              /* of the file */
-    struct weft_spool_head head; /* of the block last read */
-    struct weft_record *records; /* (head.count,) */
-    uint64_t skipped;            /* bytes that belong to no good block */
+    uint64_t bytes;                 /* of the file */
+    struct weft_spool_head head;    /* of the block last read */
+    struct weft_record_unit *units; /* (head.units,) of it */
+    uint64_t skipped;               /* bytes that belong to no good block */
 };
 
 /* Errors:  WEFT_IO  errno says why.  WEFT_STATE  its process still writes it.  WEFT_NOMEM. */
 weft_status weft_spool_reader_open(const char *path, struct weft_spool_reader *reader_p);
-/* The next good block into head and records; false at the end. */
+/* The next good block into head and units, which are whole records, head.count of them; false at the
+ * end. */
 bool weft_spool_reader_next(struct weft_spool_reader *reader);
 void weft_spool_reader_close(struct weft_spool_reader *reader);
 

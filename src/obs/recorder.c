@@ -56,7 +56,7 @@ weft_status weft_records_fail(struct weft_records_error *error, weft_status stat
 void weft_recorder_config_default(struct weft_recorder_config *config_p)
 {
     *config_p = (struct weft_recorder_config){
-        .role = "worker", .version = "", .command = "", .ring_slots = 32768, .period_us = 50000};
+        .role = "worker", .version = "", .command = "", .ring_slots = 65536, .period_us = 200000};
 }
 
 static uint64_t clock_read_ns(clockid_t clock)
@@ -69,10 +69,10 @@ static uint64_t clock_read_ns(clockid_t clock)
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Whole or not at all: a block that did not fit is written over by the next one. */
-static bool write_all(struct weft_recorder *r, const struct weft_record *records, size_t bytes)
+static bool write_all(struct weft_recorder *r, const struct weft_record_unit *units, size_t bytes)
 {
     struct iovec parts[2] = {{.iov_base = &r->head, .iov_len = sizeof(r->head)},
-                             {.iov_base = (void *)(uintptr_t)records, .iov_len = bytes}};
+                             {.iov_base = (void *)(uintptr_t)units, .iov_len = bytes}};
     size_t all = sizeof(r->head) + bytes;
     for (size_t done = 0; done < all;) {
         struct iovec *from = done < sizeof(r->head) ? &parts[0] : &parts[1];
@@ -88,7 +88,7 @@ static bool write_all(struct weft_recorder *r, const struct weft_record *records
         size_t head_done = done < sizeof(r->head) ? done : sizeof(r->head);
         parts[0] = (struct iovec){.iov_base = (uint8_t *)&r->head + head_done,
                                   .iov_len = sizeof(r->head) - head_done};
-        parts[1] = (struct iovec){.iov_base = (void *)((uintptr_t)records + (done - head_done)),
+        parts[1] = (struct iovec){.iov_base = (void *)((uintptr_t)units + (done - head_done)),
                                   .iov_len = bytes - (done - head_done)};
     }
     return true;
@@ -103,15 +103,17 @@ static uint64_t dropped_so_far(const struct weft_recorder *r)
     return dropped;
 }
 
-static void block_write(struct weft_recorder *r, const struct weft_record *records, uint32_t count)
+static void block_write(struct weft_recorder *r, const struct weft_record_unit *units,
+                        uint32_t unit_count, uint32_t count)
 {
     r->head.count = count;
+    r->head.units = unit_count;
     r->head.dropped = dropped_so_far(r);
     r->head.cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - r->cpu_began_ns;
     r->head.wall_ns = clock_read_ns(CLOCK_MONOTONIC) - r->began_ns;
-    r->head.hash = weft_spool_hash(&r->head, records);
-    size_t bytes = (size_t)count * sizeof(*records);
-    if (!r->gone && write_all(r, records, bytes)) {
+    r->head.hash = weft_spool_hash(&r->head, units);
+    size_t bytes = (size_t)unit_count * sizeof(*units);
+    if (!r->gone && write_all(r, units, bytes)) {
         r->bytes += sizeof(r->head) + bytes;
         r->head.first += count;
         return;
@@ -122,6 +124,14 @@ static void block_write(struct weft_recorder *r, const struct weft_record *recor
         fprintf(stderr, "weft: records are lost, and counted, while %s cannot be written: %s\n",
                 r->spool, strerror(errno));
     }
+}
+
+/* Records that are no units yet: as they are. */
+static void records_write(struct weft_recorder *r, const struct weft_record *records,
+                          uint32_t count)
+{
+    const struct weft_record_unit *units = (const void *)records;
+    block_write(r, units, count * WEFT_RECORD_UNITS, count);
 }
 
 /* ---- a spool that somebody deletes ------------------------------------------------------------ */
@@ -186,14 +196,12 @@ static void drain(struct weft_recorder *r)
 {
     watch(r);
     for (uint32_t i = 0; i < r->ring_count; i++) {
-        uint32_t count;
-        const struct weft_record *records;
         /* Twice: a ring's content lies in two pieces at most; what comes meanwhile can wait. */
         for (int piece = 0; piece < 2; piece++) {
-            records = weft_record_ring_peek(r->rings[i], &count);
-            count = (uint32_t)weft_min_u64(count, WEFT_SPOOL_COUNT_MAX);
+            uint32_t count;
+            const struct weft_record_unit *units = weft_record_ring_peek(r->rings[i], &count);
             if (count > 0) {
-                block_write(r, records, count);
+                block_write(r, units, count, weft_record_count(units, count));
                 weft_record_ring_take(r->rings[i], count);
             }
         }
@@ -283,7 +291,7 @@ static void text_write(struct weft_recorder *r, enum weft_spool_text key, const 
         text += bytes;
     }
     uint64_t before = r->head.first;
-    block_write(r, records, count);
+    records_write(r, records, count);
     r->texts += r->head.first - before;
 }
 
@@ -329,6 +337,7 @@ static weft_status thread_start(struct weft_recorder *r, struct weft_records_err
 weft_status weft_recorder_open(const struct weft_recorder_config *config,
                                struct weft_recorder **recorder_p, struct weft_records_error *error)
 {
+    WEFT_ASSERT(config->ring_slots <= WEFT_SPOOL_UNITS_MAX / WEFT_RECORD_RPC_UNITS);
     struct weft_recorder *r = calloc(1, sizeof(*r));
     if (r == NULL) {
         return weft_records_fail(error, WEFT_NOMEM, "no memory for records");
@@ -375,8 +384,8 @@ void weft_recorder_add(struct weft_recorder *recorder, const struct weft_record 
     pthread_mutex_lock(&recorder->lock);
     WEFT_ASSERT(!recorder->finished);
     while (count > 0) {
-        uint32_t some = (uint32_t)weft_min_u64(count, WEFT_SPOOL_COUNT_MAX);
-        block_write(recorder, records, some);
+        uint32_t some = (uint32_t)weft_min_u64(count, WEFT_SPOOL_UNITS_MAX / WEFT_RECORD_UNITS);
+        records_write(recorder, records, some);
         records += some;
         count -= some;
     }
@@ -413,8 +422,8 @@ void weft_recorder_finish(struct weft_recorder *recorder)
     pthread_join(recorder->thread, NULL);
     drain(recorder);
     recorder->head.last = 1;
-    struct weft_record none;
-    block_write(recorder, &none, 0);
+    const struct weft_record_unit none = {.bytes = {0}};
+    block_write(recorder, &none, 0, 0);
     /* Half a block that the disk took before it was full. */
     if (ftruncate(recorder->fd, (off_t)recorder->bytes) != 0) {
         fprintf(stderr, "weft: %s cannot be cut: %s\n", recorder->spool, strerror(errno));

@@ -45,11 +45,12 @@ static weft_status spool_block(struct records_sink *sink, const struct weft_spoo
     enum weft_records_table table;
     weft_status status = WEFT_OK;
     facts->head = reader->head;
-    for (uint32_t i = 0; status == WEFT_OK && i < reader->head.count; i++) {
-        const struct weft_record *record = &reader->records[i];
-        if (record->type == WEFT_RECORD_TEXT) {
-            add_text(facts, record);
-        } else if (weft_records_row(record, process, &table, values)) {
+    struct weft_record record;
+    for (uint32_t at = 0; status == WEFT_OK && at < reader->head.units;) {
+        at += weft_record_read(reader->units + at, reader->head.units - at, &record);
+        if (record.type == WEFT_RECORD_TEXT) {
+            add_text(facts, &record);
+        } else if (weft_records_row(&record, process, &table, values)) {
             facts->records++;
             status = weft_records_sink_row(sink, table, values);
         }

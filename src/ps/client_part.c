@@ -595,32 +595,26 @@ static bool take_answer(struct weft_ps_client *client, struct ps_part *part,
     return true;
 }
 
-/* Fill in place: this runs once for each RPC. */
 static void write_down(struct weft_ps_client *client, const struct ps_part *part,
                        const struct weft_msg_event *event, const struct weft_rpc_reply *reply,
                        const struct weft_rpc_latency *latency)
 {
-    struct weft_record *record = weft_record_claim(client->config.records);
-    if (record == NULL) {
-        return;
-    }
-    record->type = WEFT_RECORD_RPC;
-    record->table = part->table;
-    record->rpc = (struct weft_record_rpc){
-        .worker = client->config.worker,
-        .server = part->shard,
-        .rpc = part->rpc_id,
-        .iteration = part->iteration,
-        .rows = part->rows,
-        .status = reply->status,
-        .kind = part->kind,
-        .t0_ns = reply->t0_ns,
-        .t1_ns = event->at_ns,
-        .request_bytes = (uint64_t)part->request_elems * part->request_elem_bytes,
-        .reply_bytes = (uint64_t)event->total * event->elem_bytes,
-        .latency = *latency,
-    };
-    weft_record_commit(client->config.records);
+    weft_record_put_rpc(
+        client->config.records, part->table,
+        &(struct weft_record_rpc){
+            .worker = client->config.worker,
+            .server = part->shard,
+            .rpc = part->rpc_id,
+            .iteration = part->iteration,
+            .rows = part->rows,
+            .status = reply->status,
+            .kind = part->kind,
+            .t0_ns = reply->t0_ns,
+            .t1_ns = event->at_ns,
+            .request_bytes = (uint64_t)part->request_elems * part->request_elem_bytes,
+            .reply_bytes = (uint64_t)event->total * event->elem_bytes,
+            .latency = *latency,
+        });
 }
 
 static void record(struct weft_ps_client *client, const struct ps_part *part,

@@ -84,7 +84,7 @@ struct shard_worker {
     uint16_t safe_table;
     uint64_t safe_number;
     uint8_t safe_message[WEFT_RPC_SAFE_BYTES];
-    uint64_t active_window; /* 1 + number of the last window in which it began a request */
+    uint64_t active_window; /* number of the last window in which it began a request */
     uint64_t request_ns;    /* when it began the last one */
 };
 
@@ -139,7 +139,8 @@ struct weft_shard {
     struct shard_queue ready;
     weft_peer replaced[WEFT_SHARD_REPLACED_MAX]; /* connections to be closed */
     uint32_t replaced_count;
-    uint64_t active_window;             /* 1 + number of the window in progress; 0 = none yet */
+    uint64_t active_window;             /* windows begun; the last is in progress */
+    uint64_t active_start_ns;           /* of that */
     uint32_t active_count;              /* workers that began a request in it */
     struct weft_table_row **chunk_rows; /* (WEFT_SHARD_CHUNK_ROWS_MAX,) scratch, like the next */
     uint64_t *chunk_hashes;

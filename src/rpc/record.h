@@ -1,8 +1,20 @@
 /* Records: what happened to every RPC, for whoever wants to see it later, and the ring that carries
  * them from the thread that made them to the one that writes them down (obs/recorder.h).
  *
- * Making a record is filling in one struct of fixed size in the ring: no lock, no call, no text.
- * A full ring drops the record and counts it; nobody waits for the instrument.
+ * Making a record is filling in a struct in the ring: no lock, no call, no text. A full ring drops the
+ * record and counts it; nobody waits for the instrument.
+ *
+ * What a record costs is nearly all bytes: lines of the cache, and pages of a file. So those two of
+ * which there is one for each RPC are short in the ring and in the file, where their figures allow it,
+ * and nothing is lost by that: what follows from other figures is left out, and a duration has 32
+ * bits, 4.29 s. A record with a figure that does not fit is written as the struct is. Units of 32
+ * bytes, this machine's byte order:
+ *
+ *   form      units
+ *   0         1      nothing: what was left before the end of the ring
+ *   1-5, 255  4      struct weft_record as it is (255: obs/record_spool.h)
+ *   64-79     2      struct weft_record_rpc_short; 64 + kind
+ *   128-143   1      struct weft_record_served_short; 128 + kind
  *
  * Times are ns on the clock of the process' driver; on one host all processes have the same.
  *
@@ -33,6 +45,7 @@ struct weft_record_rpc {
     uint32_t rows;
     uint16_t status; /* enum weft_rpc_status of the answer */
     uint8_t kind;    /* enum weft_rpc_op */
+    uint8_t zero;
     uint64_t t0_ns;
     uint64_t t1_ns;
     uint64_t request_bytes; /* of the message, its head included */
@@ -45,6 +58,7 @@ struct weft_record_served {
     uint32_t worker;
     uint32_t rpc;
     uint8_t kind;
+    uint8_t zero[3];
     uint64_t arrival_ns; /* b: of the chunk that completed the request */
     uint64_t departure_ns;
     uint64_t ps_proc_ns;
@@ -73,8 +87,10 @@ struct weft_record_hot_total {
 };
 
 struct weft_record {
-    uint16_t type; /* enum weft_record_type */
+    uint8_t type; /* enum weft_record_type */
+    uint8_t zero;
     uint16_t table;
+    uint32_t zero_too;
     union {
         struct weft_record_rpc rpc;
         struct weft_record_served served;
@@ -85,57 +101,212 @@ struct weft_record {
     };
 };
 
-static_assert(sizeof(struct weft_record) == 128, "two cache lines; the spool's format");
+/* ---- as they are in the ring and in the file -------------------------------------------------- */
 
-/* One producer, one consumer; each index is written by one of them, and has a cache line of its
- * own. */
-struct weft_record_ring {
-    uint32_t slots; /* power of two */
-    struct weft_record *records;
-    _Alignas(64) atomic_uint tail; /* producer's: next to fill; free-running */
-    uint32_t head_seen;            /* producer's: what head was at least */
-    atomic_ullong dropped;         /* producer's: records that found no room */
-    _Alignas(64) atomic_uint head; /* consumer's: next to take */
+enum {
+    WEFT_RECORD_UNIT_BYTES = 32,
+    WEFT_RECORD_UNITS = 4, /* of a struct weft_record */
+    WEFT_RECORD_RPC_UNITS = 2,
+    WEFT_RECORD_SERVED_UNITS = 1,
+    WEFT_RECORD_NOTHING = 0,
+    WEFT_RECORD_RPC_SHORT = 64,
+    WEFT_RECORD_SERVED_SHORT = 128,
+    WEFT_RECORD_KINDS = 16,
 };
 
-/* Shape:   slots  a power of two.
- * Owns:    gives *ring_p. Allocates all memory it will use: 128 bytes a slot.
+struct weft_record_unit {
+    _Alignas(8) uint8_t bytes[WEFT_RECORD_UNIT_BYTES];
+};
+
+/* t1 = t0 + total; n_tx = total - ps_queue - ps_proc - ps_wait. */
+struct weft_record_rpc_short {
+    uint8_t form;
+    uint8_t status;
+    uint16_t table;
+    uint16_t worker;
+    uint16_t server;
+    uint32_t rpc;
+    uint32_t iteration;
+    uint64_t t0_ns;
+    uint32_t total_ns;
+    uint32_t rows;
+    uint32_t request_bytes;
+    uint32_t reply_bytes;
+    uint32_t w_proc_ns;
+    uint32_t w_queue_ns;
+    uint32_t ps_proc_ns;
+    uint32_t ps_overlap_ns;
+    uint32_t ps_wait_ns;
+    uint32_t ps_queue_ns;
+};
+
+/* departure = arrival + inside; ps_queue = inside - ps_proc - ps_wait. */
+struct weft_record_served_short {
+    uint8_t form;
+    uint8_t zero;
+    uint16_t table;
+    uint16_t worker;
+    uint16_t server;
+    uint64_t arrival_ns;
+    uint32_t rpc;
+    uint32_t inside_ns;
+    uint32_t ps_proc_ns;
+    uint32_t ps_wait_ns;
+};
+
+static_assert(sizeof(struct weft_record) == WEFT_RECORD_UNITS * WEFT_RECORD_UNIT_BYTES &&
+                  sizeof(struct weft_record_rpc_short) ==
+                      WEFT_RECORD_RPC_UNITS * WEFT_RECORD_UNIT_BYTES &&
+                  sizeof(struct weft_record_served_short) ==
+                      WEFT_RECORD_SERVED_UNITS * WEFT_RECORD_UNIT_BYTES,
+              "the spool's format");
+
+/* The first record of units (count,), as a struct; type WEFT_RECORD_NOTHING: none was there.
+ * Returns the units that it takes; 0: it has no such form, or not all of its units. */
+uint32_t weft_record_read(const struct weft_record_unit *units, uint32_t count,
+                          struct weft_record *record_p);
+
+/* Records in units (count,), which a ring gave. */
+uint32_t weft_record_count(const struct weft_record_unit *units, uint32_t count);
+
+/* ---- the ring -------------------------------------------------------------------------------- */
+
+/* One producer, one consumer; each position is written by one of them, and has a cache line of its
+ * own. A record lies in one piece. */
+struct weft_record_ring {
+    uint32_t units; /* power of two */
+    struct weft_record_unit *memory;
+    _Alignas(64) atomic_uint tail; /* producer's: next to fill; free-running */
+    uint32_t room;                 /* producer's: units from there on in one piece, free for sure */
+    struct weft_record_unit *next; /* producer's: tail's place, when there is room */
+    atomic_ullong dropped;         /* producer's: records that found no room */
+    _Alignas(64) atomic_uint head; /* consumer's: next to take; free-running */
+};
+
+/* Shape:   slots  a power of two; a slot is room for one RPC of a worker or two answers of a server,
+ *                 64 bytes. A record that is not short takes two.
+ * Owns:    gives *ring_p. Allocates all memory it will use.
  * Errors:  WEFT_NOMEM. */
 weft_status weft_record_ring_new(uint32_t slots, struct weft_record_ring **ring_p);
 void weft_record_ring_free(struct weft_record_ring *ring);
 
-/* Producer: memory for one record, to be filled and committed; NULL when the ring is full, and then
- * it is counted as dropped. ring = NULL: nothing is recorded.   Cost: no call, no system call. */
-static inline struct weft_record *weft_record_claim(struct weft_record_ring *ring)
+/* Producer, where there is no room as far as it knows: look again, go to the beginning, or count the
+ * record as dropped and return NULL. */
+void *weft_record_claim_slowly(struct weft_record_ring *ring, uint32_t units);
+
+/* Producer: memory for one record of so many units, to be filled and committed; NULL when the ring is
+ * full, and then it is counted as dropped.   Cost: no system call; seldom a call. */
+static inline void *weft_record_claim(struct weft_record_ring *ring, uint32_t units)
+{
+    return __builtin_expect(ring->room >= units, 1) ? ring->next
+                                                    : weft_record_claim_slowly(ring, units);
+}
+
+static inline void weft_record_commit(struct weft_record_ring *ring, uint32_t units)
+{
+    uint32_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    atomic_store_explicit(&ring->tail, tail + units, memory_order_release);
+    ring->room -= units;
+    ring->next += units;
+    /* The line after this one was last seen a ring ago: have it here in time. */
+    __builtin_prefetch(ring->next + WEFT_RECORD_RPC_UNITS, 1);
+}
+
+/* Producer: write a record as it is. ring = NULL: nothing is recorded, as below. */
+void weft_record_put(struct weft_record_ring *ring, const struct weft_record *record);
+
+static inline bool weft_record_rpc_fits(const struct weft_record_rpc *r)
+{
+    const struct weft_rpc_latency *l = &r->latency;
+    uint64_t total_ns = r->t1_ns - r->t0_ns;
+    uint64_t longs = total_ns | r->request_bytes | r->reply_bytes | l->w_proc_ns | l->w_queue_ns |
+                     l->ps_proc_ns | l->ps_overlap_ns | l->ps_wait_ns | l->ps_queue_ns;
+    return (longs >> 32 | (r->worker | r->server) >> 16 | r->status >> 8) == 0 &&
+           r->kind < WEFT_RECORD_KINDS &&
+           l->n_tx_ns == total_ns - l->ps_queue_ns - l->ps_proc_ns - l->ps_wait_ns;
+}
+
+static inline void weft_record_put_rpc(struct weft_record_ring *ring, uint16_t table,
+                                       const struct weft_record_rpc *r)
 {
     if (ring == NULL) {
-        return NULL;
+        return;
     }
-    uint32_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-    if (tail - ring->head_seen == ring->slots) {
-        ring->head_seen = atomic_load_explicit(&ring->head, memory_order_acquire);
-        if (tail - ring->head_seen == ring->slots) {
-            uint64_t dropped = atomic_load_explicit(&ring->dropped, memory_order_relaxed);
-            atomic_store_explicit(&ring->dropped, dropped + 1, memory_order_relaxed);
-            return NULL;
-        }
+    if (__builtin_expect(!weft_record_rpc_fits(r), 0)) {
+        struct weft_record whole = {.type = WEFT_RECORD_RPC, .table = table};
+        whole.rpc = *r;
+        weft_record_put(ring, &whole);
+        return;
     }
-    return &ring->records[tail & (ring->slots - 1)];
+    struct weft_record_rpc_short *record = weft_record_claim(ring, WEFT_RECORD_RPC_UNITS);
+    if (record == NULL) {
+        return;
+    }
+    *record = (struct weft_record_rpc_short){
+        .form = WEFT_RECORD_RPC_SHORT | r->kind,
+        .status = (uint8_t)r->status,
+        .table = table,
+        .worker = (uint16_t)r->worker,
+        .server = (uint16_t)r->server,
+        .rpc = r->rpc,
+        .iteration = r->iteration,
+        .t0_ns = r->t0_ns,
+        .total_ns = (uint32_t)(r->t1_ns - r->t0_ns),
+        .rows = r->rows,
+        .request_bytes = (uint32_t)r->request_bytes,
+        .reply_bytes = (uint32_t)r->reply_bytes,
+        .w_proc_ns = (uint32_t)r->latency.w_proc_ns,
+        .w_queue_ns = (uint32_t)r->latency.w_queue_ns,
+        .ps_proc_ns = (uint32_t)r->latency.ps_proc_ns,
+        .ps_overlap_ns = (uint32_t)r->latency.ps_overlap_ns,
+        .ps_wait_ns = (uint32_t)r->latency.ps_wait_ns,
+        .ps_queue_ns = (uint32_t)r->latency.ps_queue_ns,
+    };
+    weft_record_commit(ring, WEFT_RECORD_RPC_UNITS);
 }
 
-static inline void weft_record_commit(struct weft_record_ring *ring)
+static inline bool weft_record_served_fits(const struct weft_record_served *r)
 {
-    uint32_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-    atomic_store_explicit(&ring->tail, tail + 1, memory_order_release);
-    /* The next record's two lines were last seen a ring ago: have them here when it is made. */
-    const uint8_t *next = (const uint8_t *)&ring->records[(tail + 1) & (ring->slots - 1)];
-    __builtin_prefetch(next, 1);
-    __builtin_prefetch(next + 64, 1);
+    uint64_t inside_ns = r->departure_ns - r->arrival_ns;
+    uint64_t longs = inside_ns | r->ps_proc_ns | r->ps_wait_ns;
+    return (longs >> 32 | (r->worker | r->server) >> 16) == 0 && r->kind < WEFT_RECORD_KINDS &&
+           r->ps_queue_ns == inside_ns - r->ps_proc_ns - r->ps_wait_ns;
 }
 
-/* Consumer: the oldest records that lie in one piece, *count_p of them, 0 when there are none.
- * They stay until weft_record_ring_take. */
-const struct weft_record *weft_record_ring_peek(struct weft_record_ring *ring, uint32_t *count_p);
+static inline void weft_record_put_served(struct weft_record_ring *ring, uint16_t table,
+                                          const struct weft_record_served *r)
+{
+    if (ring == NULL) {
+        return;
+    }
+    if (__builtin_expect(!weft_record_served_fits(r), 0)) {
+        struct weft_record whole = {.type = WEFT_RECORD_SERVED, .table = table};
+        whole.served = *r;
+        weft_record_put(ring, &whole);
+        return;
+    }
+    struct weft_record_served_short *record = weft_record_claim(ring, WEFT_RECORD_SERVED_UNITS);
+    if (record == NULL) {
+        return;
+    }
+    *record = (struct weft_record_served_short){
+        .form = WEFT_RECORD_SERVED_SHORT | r->kind,
+        .table = table,
+        .worker = (uint16_t)r->worker,
+        .server = (uint16_t)r->server,
+        .arrival_ns = r->arrival_ns,
+        .rpc = r->rpc,
+        .inside_ns = (uint32_t)(r->departure_ns - r->arrival_ns),
+        .ps_proc_ns = (uint32_t)r->ps_proc_ns,
+        .ps_wait_ns = (uint32_t)r->ps_wait_ns,
+    };
+    weft_record_commit(ring, WEFT_RECORD_SERVED_UNITS);
+}
+
+/* Consumer: the oldest units that lie in one piece, *count_p of them, 0 when there are none: whole
+ * records. They stay until weft_record_ring_take. */
+const struct weft_record_unit *weft_record_ring_peek(struct weft_record_ring *ring,
+                                                     uint32_t *count_p);
 void weft_record_ring_take(struct weft_record_ring *ring, uint32_t count);
 
 /* Any thread: records dropped so far. */

@@ -95,6 +95,11 @@ tap_is "Ctrl-C: of all three processes" "$(ask c.db "SELECT count(*) FROM proces
 "$WEFT_BIN" train --data "$data" --workers 2 --servers 1 --epochs 10000 --records k.db >log 2>&1 &
 train=$!
 until_true grep -q '^epoch 3/' log
+# What the recorders have written is what is left: so each has written something of the job.
+all_wrote() {
+    [ "$(find . -name 'k.db.spool-*' -size +8k | wc -l)" -eq 3 ]
+}
+until_true all_wrote
 kill -KILL "$train"
 wait "$train" 2>/dev/null
 for pid in $(sed -n 's/^[a-z]* [0-9]*: pid //p' log); do

@@ -376,38 +376,57 @@ struct seen {
     struct weft_record_rpc rpc[8];
 };
 
-static const struct weft_record_served *served_of(const struct rig *rig,
-                                                  const struct weft_record_rpc *rpc)
+/* Of a node; they stay in its ring. Returns how many. */
+static uint32_t records_of(const struct rig *rig, uint32_t node, struct weft_record records[RING])
 {
-    uint32_t count;
-    const struct weft_record *records = weft_record_ring_peek(rig->ring[SERVER], &count);
+    uint32_t units, count = 0;
+    const struct weft_record_unit *at = weft_record_ring_peek(rig->ring[node], &units);
+    for (uint32_t used; units > 0; at += used, units -= used) {
+        assert_true(count < RING);
+        used = weft_record_read(at, units, &records[count++]);
+        assert_in_range(used, 1, units);
+    }
+    return count;
+}
+
+static void forget_records(const struct rig *rig, uint32_t node)
+{
+    uint32_t units;
+    (void)weft_record_ring_peek(rig->ring[node], &units);
+    weft_record_ring_take(rig->ring[node], units);
+}
+
+static struct weft_record_served served_of(const struct rig *rig, const struct weft_record_rpc *rpc)
+{
+    struct weft_record records[RING];
+    uint32_t count = records_of(rig, SERVER, records);
     for (uint32_t i = 0; i < count; i++) {
         if (records[i].type == WEFT_RECORD_SERVED && records[i].served.worker == rpc->worker &&
             records[i].served.rpc == rpc->rpc) {
-            return &records[i].served;
+            return records[i].served;
         }
     }
     fail_msg("rpc %u of worker %u has no record of the server", rpc->rpc, rpc->worker);
-    return NULL;
+    return (struct weft_record_served){0};
 }
 
 static void check_identity(const struct rig *rig, const struct weft_record_rpc *rpc)
 {
-    const struct weft_record_served *served = served_of(rig, rpc);
-    assert_int_equal(served->kind, rpc->kind);
-    assert_int_equal(served->ps_proc_ns, rpc->latency.ps_proc_ns);
-    assert_int_equal(served->ps_wait_ns, rpc->latency.ps_wait_ns);
-    assert_int_equal(served->ps_queue_ns, rpc->latency.ps_queue_ns);
-    assert_true(served->arrival_ns >= rpc->t0_ns && served->departure_ns <= rpc->t1_ns);
+    const struct weft_record_served served = served_of(rig, rpc);
+    assert_int_equal(served.kind, rpc->kind);
+    assert_int_equal(served.ps_proc_ns, rpc->latency.ps_proc_ns);
+    assert_int_equal(served.ps_wait_ns, rpc->latency.ps_wait_ns);
+    assert_int_equal(served.ps_queue_ns, rpc->latency.ps_queue_ns);
+    assert_true(served.arrival_ns >= rpc->t0_ns && served.departure_ns <= rpc->t1_ns);
     assert_int_equal(rpc->latency.n_tx_ns,
-                     (served->arrival_ns - rpc->t0_ns) + (rpc->t1_ns - served->departure_ns));
+                     (served.arrival_ns - rpc->t0_ns) + (rpc->t1_ns - served.departure_ns));
 }
 
 static struct seen look(const struct rig *rig, uint32_t w)
 {
     struct seen seen = {0};
-    uint32_t count;
-    const struct weft_record *records = weft_record_ring_peek(rig->ring[1 + w], &count);
+    struct weft_record records[RING];
+    uint32_t count = records_of(rig, 1 + w, records);
     assert_true(count <= WEFT_ARRAY_COUNT(seen.rpc));
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(records[i].type, WEFT_RECORD_RPC);
@@ -584,12 +603,9 @@ static void workers_of_each_window(void **state)
 {
     (void)state;
     struct rig *rig = rig_alone();
-    uint32_t count;
-    (void)weft_record_ring_peek(rig->ring[SERVER], &count);
-    weft_record_ring_take(rig->ring[SERVER], count);
+    struct weft_record records[RING];
     weft_shard_records_end(rig->shard); /* the window in which the table was opened */
-    (void)weft_record_ring_peek(rig->ring[SERVER], &count);
-    weft_record_ring_take(rig->ring[SERVER], count);
+    forget_records(rig, SERVER);
     /* Two requests of worker 0 in one window, then one in another, 50 ms later. */
     weft_ps_op first = push_start(rig, 0, 10), second = push_start(rig, 0, 10);
     wait_for(rig, 0, first);
@@ -598,8 +614,7 @@ static void workers_of_each_window(void **state)
     wait_for(rig, 0, pull_start(rig, 0, 10));
     weft_shard_records_end(rig->shard);
     weft_shard_records_end(rig->shard); /* nothing happened since */
-    const struct weft_record *records = weft_record_ring_peek(rig->ring[SERVER], &count);
-    uint32_t windows = 0;
+    uint32_t windows = 0, count = records_of(rig, SERVER, records);
     uint64_t last_ns = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (records[i].type == WEFT_RECORD_ACTIVE) {
@@ -619,18 +634,16 @@ static void both_workers_in_one_window(void **state)
     (void)state;
     struct rig *rig = rig_open();
     open_table(rig, WEFT_TABLE_ASP, WORKERS);
-    uint32_t count;
+    struct weft_record records[RING];
     weft_shard_records_end(rig->shard);
-    (void)weft_record_ring_peek(rig->ring[SERVER], &count);
-    weft_record_ring_take(rig->ring[SERVER], count);
+    forget_records(rig, SERVER);
     weft_ps_op a = pull_start(rig, 0, 1), b = pull_start(rig, 1, 1);
     finish_crank(rig, 1);
     finish_crank(rig, 2);
     wait_for(rig, 0, a);
     wait_for(rig, 1, b);
     weft_shard_records_end(rig->shard);
-    const struct weft_record *records = weft_record_ring_peek(rig->ring[SERVER], &count);
-    assert_int_equal(count, 3); /* two answers, one window */
+    assert_int_equal(records_of(rig, SERVER, records), 3); /* two answers, one window */
     assert_int_equal(records[2].type, WEFT_RECORD_ACTIVE);
     assert_int_equal(records[2].active.workers, 2);
     rig_close(rig);
