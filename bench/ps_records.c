@@ -10,19 +10,23 @@
  * - One server, one worker, one connection, one table: records are switched on and off inside them,
  *   and nothing else, memory and placement included, differs. What follows a switch at once is not
  *   measured.
- * - Slices are short (200 operations, some 3 ms), so that both see the same machine. Operations go in
- *   flights of eight under way at a time, half of them pushes; a slice's figure is the mean of the
- *   middle half of its flights. The instrument's cost is in every flight alike, a processor that was
- *   taken away is in few.
+ * - Operations go in flights of eight under way at a time, half of them pushes. How long a flight takes
+ *   depends mostly on how often the two threads happened to take turns in it, and on who else wanted
+ *   the processor: from 95 to 200 us. Nothing of that is the instrument's, whose work is the same in
+ *   every flight. So a slice (100 flights, some 10 ms) is told by the time that a tenth of its flights
+ *   do not exceed, where no chance is in it; of two equal slices that differs a fifth as much as the
+ *   mean does. The mean of the middle half is printed beside it, for who doubts that.
  * - A block is two slices with and two without, in random order; its ratio is one pair / the other.
  *   The answer is the median over blocks, with an interval from order statistics, which assumes
  *   nothing of the distribution: the median is within with 95 %. The two slices without give the same
  *   ratio for no difference at all, from the same blocks.
  * - The recorders' threads do not work for one RPC but for thousands at a time, in whatever slice they
- *   happen to run. So their part is not from slices: it is the CPU time of these threads, which the
- *   kernel counts exactly, over the operations that were recorded, and is added. They look every 50 ms
- *   at the rings of a process; here records are made half of the time, and they look every 100 ms, so
- *   that they find as much at a time.
+ *   happen to run. So their part is not from slices, but added: the CPU time of these threads, which
+ *   the kernel counts exactly, over the operations that were recorded; and what the flights after a look
+ *   are longer than others (means of middle halves), because the look took lines of the cache. The
+ *   flight into which it falls says nothing: long flights have more looks in them. Recorders look every
+ *   200 ms at the rings of a process; here records are made half of the time, and they look every
+ *   400 ms, so that they find as much at a time.
  *
  * All threads share CPU 0, so that throughput is the sum of all that is done; --cpus any lets the
  * kernel place them. Not in it: making the database, which comes after the job, and what the kernel does
@@ -46,8 +50,9 @@ enum {
     ROWS_MAX = 4096,
     TABLE_ROWS = 100000,
     SLICES = 4,
-    BLOCKS_MAX = 100000,
-    PARTS = 10
+    BLOCKS_MAX = 10000,
+    FLIGHTS_MAX = 10000,
+    AFTER = 4, /* the flight with a look in it, and three that may be slower for it */
 };
 
 enum only { MEASURE, ONLY_ON, ONLY_OFF };
@@ -69,21 +74,32 @@ struct rig {
     struct weft_ps_table *table;
     uint64_t *ids;
     float *values;
-    double *times; /* (flights,) */
+    double *sorted; /* (flights,) */
+    double *times;  /* of all flights that were measured, in order */
+    uint8_t *looks; /* that fell into each */
+    uint64_t timed;
     char folder[32];
     char path[2][64];
     struct weft_recorder *recorders[2]; /* of the server, of the worker */
     struct weft_record_ring *rings[2];
     atomic_bool wanted; /* records, by the server */
     atomic_bool has;    /* records, the server */
-    uint64_t recorded;  /* operations */
+    uint64_t done;      /* operations */
+    uint64_t recorded;  /* of these */
 };
 
 struct block {
-    double on_ns; /* of an operation, the mean of two slices */
-    double off_ns;
+    double off_ns; /* of an operation, the mean of two slices */
     double ratio;
     double null;
+    double middle_ratio;
+    double middle_null;
+};
+
+/* ns of an operation, twice. */
+struct slice {
+    double tenth;
+    double middle;
 };
 
 /* ---- on and off ------------------------------------------------------------------------------ */
@@ -110,6 +126,7 @@ static void flight(struct rig *rig)
     for (uint32_t i = 0; i < FLIGHT; i++) {
         bench_must(rig->ps, weft_wait(rig->ps, ops[i], WEFT_NEVER, NULL));
     }
+    rig->done += FLIGHT;
     rig->recorded += rig->ps->client->config.records != NULL ? FLIGHT : 0;
 }
 
@@ -126,42 +143,66 @@ static void switch_to(struct rig *rig, bool on)
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* ns of an operation: the mean of the middle half of the flights. */
-static double slice(struct rig *rig, bool on)
+/* Sorts them. */
+static double middle_mean(double *values, uint64_t count)
+{
+    double sum = 0;
+    qsort(values, count, sizeof(*values), bench_compare);
+    for (uint64_t i = count / 4; i < count - count / 4; i++) {
+        sum += values[i];
+    }
+    return sum / (double)(count - 2 * (count / 4));
+}
+
+/* Of a ring: changes when its recorder has taken records out of it. */
+static uint64_t taken(const struct rig *rig, int i)
+{
+    return atomic_load_explicit(&rig->rings[i]->head, memory_order_relaxed);
+}
+
+static struct slice slice(struct rig *rig, bool on)
 {
     uint32_t count = rig->job.flights;
+    double *times = &rig->times[rig->timed];
     switch_to(rig, on);
+    uint64_t before[2] = {taken(rig, 0), taken(rig, 1)};
     uint64_t before_ns = weft_clock_now_ns();
     for (uint32_t i = 0; i < count; i++) {
         flight(rig);
         uint64_t now_ns = weft_clock_now_ns();
-        rig->times[i] = (double)(now_ns - before_ns) / FLIGHT;
+        times[i] = (double)(now_ns - before_ns) / FLIGHT;
         before_ns = now_ns;
+        for (int r = 0; r < 2; r++) {
+            uint64_t now = taken(rig, r);
+            rig->looks[rig->timed + i] += now != before[r];
+            before[r] = now;
+        }
     }
-    qsort(rig->times, count, sizeof(*rig->times), bench_compare);
-    double sum = 0;
-    for (uint32_t i = count / 4; i < count - count / 4; i++) {
-        sum += rig->times[i];
-    }
-    return sum / (count - 2 * (count / 4));
+    rig->timed += count;
+    memcpy(rig->sorted, times, count * sizeof(*times));
+    double middle = middle_mean(rig->sorted, count);
+    return (struct slice){.tenth = rig->sorted[count / 10], .middle = middle};
 }
 
 static struct block one_block(struct rig *rig, struct weft_prng *prng)
 {
     uint32_t order[SLICES] = {0, 1, 2, 3}; /* the first two are on */
-    double ns[SLICES];
+    struct slice s[SLICES];
     for (uint32_t i = SLICES; i > 1; i--) {
         uint32_t with = (uint32_t)weft_prng_below(prng, i), was = order[i - 1];
         order[i - 1] = order[with];
         order[with] = was;
     }
     for (uint32_t i = 0; i < SLICES; i++) {
-        ns[order[i]] = slice(rig, order[i] < 2);
+        s[order[i]] = slice(rig, order[i] < 2);
     }
-    return (struct block){.on_ns = (ns[0] + ns[1]) / 2,
-                          .off_ns = (ns[2] + ns[3]) / 2,
-                          .ratio = (ns[0] + ns[1]) / (ns[2] + ns[3]),
-                          .null = ns[2] / ns[3]};
+    return (struct block){
+        .off_ns = (s[2].tenth + s[3].tenth) / 2,
+        .ratio = (s[0].tenth + s[1].tenth) / (s[2].tenth + s[3].tenth),
+        .null = s[2].tenth / s[3].tenth,
+        .middle_ratio = (s[0].middle + s[1].middle) / (s[2].middle + s[3].middle),
+        .middle_null = s[2].middle / s[3].middle,
+    };
 }
 
 struct median {
@@ -185,8 +226,15 @@ static struct median median(const struct block *blocks, uint32_t count, size_t m
     return m;
 }
 
-/* CPU time of both recorders' threads. */
-static double recorders_ns(const struct rig *rig)
+/* ---- the recorders' threads ------------------------------------------------------------------ */
+
+struct looks {
+    uint64_t count;
+    double cpu_ns;   /* of an operation that was recorded */
+    double after_ns; /* of an operation, by which the flights after looks are longer */
+};
+
+static double recorders_cpu_ns(const struct rig *rig)
 {
     double sum = 0;
     for (int i = 0; i < 2; i++) {
@@ -197,10 +245,71 @@ static double recorders_ns(const struct rig *rig)
     return sum;
 }
 
+/* Mean of the middle half of the flights `after` a look, with no other look in between; after = AFTER:
+ * of all those that come later. */
+static double flights_after(const struct rig *rig, uint32_t after)
+{
+    double *values = malloc(rig->timed * sizeof(*values));
+    uint64_t count = 0;
+    uint32_t since = AFTER;
+    WEFT_ASSERT(values != NULL);
+    for (uint64_t i = 0; i < rig->timed; i++) {
+        since = rig->looks[i] > 0 ? 0 : since + (since < AFTER);
+        if (since == after) {
+            values[count++] = rig->times[i] * FLIGHT;
+        }
+    }
+    double mean = count > 0 ? middle_mean(values, count) : 0;
+    free(values);
+    return mean;
+}
+
+static struct looks looks(const struct rig *rig, double cpu_ns, uint64_t recorded)
+{
+    struct looks l = {.cpu_ns = cpu_ns / (double)recorded};
+    double others = flights_after(rig, AFTER);
+    for (uint64_t i = 0; i < rig->timed; i++) {
+        l.count += rig->looks[i] > 0;
+    }
+    for (uint32_t after = 1; l.count > 0 && after < AFTER; after++) {
+        l.after_ns += flights_after(rig, after) - others;
+    }
+    /* Some looks fell between slices. */
+    double timed = (double)recorded * (double)rig->timed * FLIGHT / (double)rig->done;
+    l.after_ns *= (double)l.count / timed;
+    return l;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
 static void print_ratio(const char *what, struct median m, double more)
 {
-    printf("%-26s %.4f (95 %%: %.4f to %.4f; quartiles %.4f to %.4f)\n", what, m.at + more,
+    printf("%-34s %.4f (95 %%: %.4f to %.4f; quartiles %.4f to %.4f)\n", what, m.at + more,
            m.low + more, m.high + more, m.quarter + more, m.three_quarters + more);
+}
+
+#define MEDIAN(blocks, job, member) median(blocks, (job)->blocks, offsetof(struct block, member))
+
+static void print_all(const struct job *job, const struct block *blocks, struct looks l)
+{
+    struct median off = MEDIAN(blocks, job, off_ns), ratio = MEDIAN(blocks, job, ratio);
+    double looks_ns = l.cpu_ns + (l.after_ns > 0 ? l.after_ns : 0);
+    printf("%u rows of %u floats, n = %u blocks of %u slices of %u operations, seed %llu\n",
+           job->rows, job->dim, job->blocks, SLICES, job->flights * FLIGHT,
+           (unsigned long long)job->seed);
+    printf("an operation without               %.0f ns (quartiles %.0f to %.0f)\n", off.at,
+           off.quarter, off.three_quarters);
+    print_ratio("off / off", MEDIAN(blocks, job, null), 0);
+    print_ratio("on / off, but for the looks", ratio, 0);
+    print_ratio("  off / off, middle half", MEDIAN(blocks, job, middle_null), 0);
+    print_ratio("  on / off, middle half", MEDIAN(blocks, job, middle_ratio), 0);
+    printf("looks at the rings                 %.0f ns of CPU an operation, and %.0f after them (n "
+           "= %llu)\n",
+           l.cpu_ns, l.after_ns, (unsigned long long)l.count);
+    print_ratio("all on / off", ratio, looks_ns / off.at);
+    printf("all, ns an operation               %.0f (95 %%: %.0f to %.0f)\n",
+           (ratio.at - 1) * off.at + looks_ns, (ratio.low - 1) * off.at + looks_ns,
+           (ratio.high - 1) * off.at + looks_ns);
 }
 
 static void measure(struct rig *rig)
@@ -208,38 +317,15 @@ static void measure(struct rig *rig)
     const struct job *job = &rig->job;
     struct weft_prng prng;
     struct block *blocks = calloc(job->blocks, sizeof(*blocks));
-    double parts[PARTS], began_ns = recorders_ns(rig), part_ns = began_ns;
-    uint64_t began = rig->recorded, part = began;
-    uint32_t part_count = 0;
     WEFT_ASSERT(blocks != NULL);
     weft_prng_init(&prng, job->seed);
+    double cpu_ns = recorders_cpu_ns(rig);
+    uint64_t recorded = rig->recorded;
+    rig->done = 0;
     for (uint32_t i = 0; i < job->blocks; i++) {
         blocks[i] = one_block(rig, &prng);
-        if ((i + 1) * PARTS / job->blocks > part_count) {
-            double now_ns = recorders_ns(rig);
-            parts[part_count++] = (now_ns - part_ns) / (double)(rig->recorded - part);
-            part_ns = now_ns;
-            part = rig->recorded;
-        }
     }
-    double writer = (part_ns - began_ns) / (double)(part - began);
-    struct bench_spread spread = bench_spread(parts, part_count);
-    struct median off = median(blocks, job->blocks, offsetof(struct block, off_ns));
-    struct median ratio = median(blocks, job->blocks, offsetof(struct block, ratio));
-    printf("%u rows of %u floats, n = %u blocks of %u slices of %u operations, seed %llu\n",
-           job->rows, job->dim, job->blocks, SLICES, job->flights * FLIGHT,
-           (unsigned long long)job->seed);
-    printf("an operation without       %.0f ns (quartiles %.0f to %.0f)\n", off.at, off.quarter,
-           off.three_quarters);
-    print_ratio("off / off", median(blocks, job->blocks, offsetof(struct block, null)), 0);
-    print_ratio("serving and asking on / off", ratio, 0);
-    printf("recorders' threads         %.0f ns an operation (tenths of the run %.0f to %.0f)\n",
-           writer, spread.least, spread.most);
-    print_ratio("all on / off", ratio, writer / off.at);
-    printf(
-        "all, ns an operation       %.0f (95 %%: %.0f to %.0f), of which recorders' threads %.0f\n",
-        (ratio.at - 1) * off.at + writer, (ratio.low - 1) * off.at + writer,
-        (ratio.high - 1) * off.at + writer, writer);
+    print_all(job, blocks, looks(rig, recorders_cpu_ns(rig) - cpu_ns, rig->recorded - recorded));
     free(blocks);
 }
 
@@ -266,10 +352,13 @@ static void start(struct rig *rig)
     bench_pin(job->cpus, 0); /* threads inherit it */
     rig->ids = calloc(job->rows, sizeof(*rig->ids));
     rig->values = calloc((size_t)job->rows * job->dim * FLIGHT, sizeof(*rig->values));
-    rig->times = calloc(job->flights, sizeof(*rig->times));
+    uint64_t flights = (uint64_t)job->blocks * SLICES * job->flights;
+    rig->sorted = calloc(job->flights, sizeof(*rig->sorted));
+    rig->times = calloc(flights, sizeof(*rig->times));
+    rig->looks = calloc(flights, sizeof(*rig->looks));
     (void)snprintf(rig->folder, sizeof(rig->folder), "/tmp/weft-bench-XXXXXX");
-    WEFT_ASSERT(rig->ids != NULL && rig->values != NULL && rig->times != NULL &&
-                mkdtemp(rig->folder) != NULL);
+    WEFT_ASSERT(rig->ids != NULL && rig->values != NULL && rig->sorted != NULL &&
+                rig->times != NULL && rig->looks != NULL && mkdtemp(rig->folder) != NULL);
     for (uint32_t i = 0; i < job->rows; i++) {
         rig->ids[i] = i * 7 + 1;
     }
@@ -299,7 +388,9 @@ static void stop(struct rig *rig)
     (void)rmdir(rig->folder);
     free(rig->ids);
     free(rig->values);
+    free(rig->sorted);
     free(rig->times);
+    free(rig->looks);
 }
 
 static void run_only(struct rig *rig)
@@ -338,7 +429,7 @@ static void option(struct job *job, const char *name, const char *value)
     } else if (strcmp(name, "--dim") == 0) {
         job->dim = number(value, 64);
     } else if (strcmp(name, "--slice") == 0) {
-        job->flights = (number(value, 1000000) + FLIGHT - 1) / FLIGHT;
+        job->flights = (number(value, FLIGHTS_MAX * FLIGHT) + FLIGHT - 1) / FLIGHT;
     } else if (strcmp(name, "--blocks") == 0) {
         job->blocks = number(value, BLOCKS_MAX);
     } else if (strcmp(name, "--seed") == 0) {
@@ -357,7 +448,7 @@ static void option(struct job *job, const char *name, const char *value)
 int main(int argc, char **argv)
 {
     static struct rig rig = {
-        .job = {.rows = 1, .dim = 1, .flights = 25, .blocks = 400, .seed = 1, .cpus = 1}};
+        .job = {.rows = 1, .dim = 1, .flights = 100, .blocks = 100, .seed = 1, .cpus = 1}};
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 == argc) {
             usage();
