@@ -69,12 +69,11 @@ static bool config_valid(const struct weft_ep_config *c)
            c->hello_rate_max <= 1000000 && trace_valid(c->trace_records);
 }
 
-/* Each peer owns a slice of every arena for good; calloc's pages are touched only when used. */
+/* Each peer owns a slice of every arena for good. Nothing is written to the slices here: calloc's pages
+ * are memory only when they are used, and most peers have few messages under way, or do not exist. */
 static void peers_init(struct weft_ep *ep)
 {
     const struct weft_ep_config *c = &ep->config;
-    size_t words = WEFT_BITS_WORDS((size_t)c->chunks_max);
-    uint64_t *bits = ep->bitmaps;
     for (uint32_t i = 0; i < c->peers_max; i++) {
         struct peer *p = &ep->peers[i];
         p->tx = ep->tx_arena + (size_t)i * WEFT_MSGS_MAX;
@@ -83,11 +82,6 @@ static void peers_init(struct weft_ep *ep)
         p->in_flight_bits = ep->packet_bits_arena + (size_t)i * 2 * (c->tx_window_max / 64);
         p->lost_bits = p->in_flight_bits + c->tx_window_max / 64;
         ep->heap_pos[i] = UINT32_MAX;
-        for (uint32_t m = 0; m < WEFT_MSGS_MAX; m++) {
-            p->tx[m].many = bits;
-            p->rx[m].many = bits + TX_MASKS * words;
-            bits += (TX_MASKS + RX_MASKS) * words;
-        }
     }
 }
 
@@ -471,9 +465,13 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
     memset(p->in_flight_bits, 0, words * sizeof(uint64_t));
     memset(p->lost_bits, 0, words * sizeof(uint64_t));
     *p = fresh;
-    for (uint32_t i = 0; i < WEFT_MSGS_MAX; i++) {
-        p->tx[i].active = false;
-        p->rx[i].state = RX_FREE;
+    for (uint32_t i = 0; i < WEFT_MSGS_MAX; i++) { /* a place that was not used stays untouched */
+        if (p->tx[i].active) {
+            p->tx[i].active = false;
+        }
+        if (p->rx[i].state != RX_FREE) {
+            p->rx[i].state = RX_FREE;
+        }
     }
 }
 

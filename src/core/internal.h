@@ -128,8 +128,7 @@ struct tx_msg {
     uint64_t *lost;          /* N bits: lost_count of them */
     uint64_t *done;          /* N bits: mask of DONE, while its parts come in */
     uint64_t *must;          /* N bits, when masked: critical */
-    uint64_t few[TX_MASKS];  /* these four, up to FEW_CHUNKS */
-    uint64_t *many;          /* and beyond: of the arena */
+    uint64_t few[TX_MASKS];  /* these four, up to FEW_CHUNKS; beyond they are in the arena */
     uint64_t must_parts[MASK_PARTS_WORDS]; /* parts of it that the receiver has to be told */
     uint64_t done_parts[MASK_PARTS_WORDS];
 };
@@ -166,8 +165,7 @@ struct rx_msg {
     uint8_t *memory;
     uint64_t *received;      /* N bits */
     uint64_t *must;          /* N bits, when critical = WEFT_CRITICAL_MASKED */
-    uint64_t few[RX_MASKS];  /* these two, up to FEW_CHUNKS */
-    uint64_t *many;          /* and beyond: of the arena */
+    uint64_t few[RX_MASKS];  /* these two, up to FEW_CHUNKS; beyond they are in the arena */
     uint64_t must_parts[MASK_PARTS_WORDS]; /* parts of it that are there */
 };
 
@@ -421,7 +419,7 @@ struct weft_ep {
     uint64_t *credit_touched;      /* bit = to be counted again */
     struct guard guard;
     uint64_t rekey_packets;        /* packets under one send key */
-    uint64_t *bitmaps;             /* arena of all masks */
+    uint64_t *bitmaps;             /* arena of all masks: those of a place of tx_arena, then of rx_arena */
     struct tx_msg *tx_arena;
     struct rx_msg *rx_arena;
     struct tx_packet *packet_arena;

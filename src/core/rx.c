@@ -251,7 +251,8 @@ static void masks_clear(const struct weft_ep *ep, struct rx_msg *m)
 {
     bool few = m->chunks <= FEW_CHUNKS;
     size_t stride = few ? 1 : WEFT_BITS_WORDS((size_t)ep->config.chunks_max);
-    m->received = few ? m->few : m->many;
+    size_t place = (size_t)(m - ep->rx_arena) * (TX_MASKS + RX_MASKS) + TX_MASKS;
+    m->received = few ? m->few : ep->bitmaps + place * stride;
     m->must = m->received + stride;
     size_t bytes = WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*m->received);
     memset(m->received, 0, bytes);
@@ -272,7 +273,6 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
     }
     struct rx_msg *m = &p->rx[seq & MSG_MASK];
     WEFT_ASSERT(m->state == RX_FREE);
-    uint64_t *many = m->many;
     bool masked = d->critical == WEFT_CRITICAL_MASKED;
     *m = (struct rx_msg){
         .state = RX_OPEN,
@@ -291,7 +291,6 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
         .user = x->e.user,
         .timeout_ns = weft_time_add(now_ns, x->e.timeout_ns),
         .memory = x->e.memory,
-        .many = many,
     };
     masks_clear(ep, m);
     p->rx_live |= UINT64_C(1) << (seq & MSG_MASK);
@@ -435,11 +434,7 @@ static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
     } else if (give_up && !m->unpolled) {
         /* Not one chunk came: nobody here knows of it, so no event; the sender gets its answer.
          * (While an event points to the mask of the place, it has to ask again.) */
-        uint64_t *many = m->many;
-        *m = (struct rx_msg){.state = RX_CLOSED,
-                             .outcome = WEFT_MSG_SHORT,
-                             .seq = seq,
-                             .many = many};
+        *m = (struct rx_msg){.state = RX_CLOSED, .outcome = WEFT_MSG_SHORT, .seq = seq};
         masks_clear(ep, m);
         p->rx_closed |= UINT64_C(1) << (seq & MSG_MASK);
         rx_need_done(p, m);

@@ -49,8 +49,9 @@ static void perm_choose(const struct weft_ep *ep, struct tx_msg *m)
 static void masks_clear(const struct weft_ep *ep, struct tx_msg *m)
 {
     bool few = m->chunks <= FEW_CHUNKS;
-    uint64_t *bits = few ? m->few : m->many;
     size_t stride = few ? 1 : WEFT_BITS_WORDS((size_t)ep->config.chunks_max);
+    size_t place = (size_t)(m - ep->tx_arena) * (TX_MASKS + RX_MASKS);
+    uint64_t *bits = few ? m->few : ep->bitmaps + place * stride;
     size_t bytes = WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*bits);
     m->acked = bits;
     m->lost = bits + stride;
@@ -77,7 +78,6 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         return WEFT_AGAIN; /* its SENT event still points to the mask */
     }
     p->tx_next_seq++;
-    uint64_t *many = m->many;
     uint32_t chunks = (uint32_t)weft_div_ceil_u64(send->total, chunk_elems);
     uint64_t lost_max = (uint64_t)send->bound_ppm * send->total / WEFT_PPM / chunk_elems;
     uint32_t critical = (uint32_t)weft_min_u64(send->critical, chunks);
@@ -100,7 +100,6 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .near = send->near,
         .deadline_ns = send->deadline_ns,
         .base = send->base,
-        .many = many,
     };
     masks_clear(ep, m);
     if (send->critical_mask != NULL) {
