@@ -400,7 +400,7 @@ static uint64_t wire_bytes(const struct weft_perf_agent *agent, uint32_t chunk_b
     uint32_t tag = agent->job->mode == WEFT_MODE_NONE ? 0 : WEFT_TAG_BYTES;
     uint64_t rest = packets > 0 ? packets - 1 : 0; /* only the first describes the message */
     return bytes + packets * (NET_BYTES + WEFT_HEADER_BYTES + WEFT_DATA_BYTES + tag) -
-           rest * (WEFT_DATA_BYTES - WEFT_BRIEF_BYTES);
+           rest * WEFT_BRIEF_SAVED_BYTES;
 }
 
 static void account(struct weft_perf_agent *agent)

@@ -348,6 +348,14 @@ void weft_core_guard_unknown(struct weft_ep *ep, const struct weft_addr *from,
     ep->counters.unknown_sent += reply_end(ep, &w);
 }
 
+/* Of a packet with a short header who answered knew the low half alone. */
+static uint64_t unknown_number(const struct peer *p, const struct weft_wire_unknown *unknown)
+{
+    bool half = unknown->number <= UINT32_MAX;
+    return half ? weft_core_number_near(p->pn_next - 1, (uint32_t)unknown->number)
+                : unknown->number;
+}
+
 void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, const uint8_t *bytes,
                             size_t count, uint64_t now_ns)
 {
@@ -361,10 +369,11 @@ void weft_core_unknown_recv(struct weft_ep *ep, const struct weft_addr *from, co
         bucket_take(&ep->guard.unknowns_taken, UNKNOWNS_TAKEN_PER_S, UNKNOWNS_TAKEN_BURST, now_ns);
     for (uint32_t i = 0; look && i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
+        uint64_t number = unknown_number(p, &unknown);
         if (p->state != PEER_OPEN || p->sec.mode == WEFT_MODE_NONE ||
             p->remote_connection_id != unknown.connection_id ||
-            !addr_equal(&p->addr, from) || unknown.number <= p->pn_acked_largest ||
-            unknown.number >= p->pn_next) {
+            !addr_equal(&p->addr, from) || number <= p->pn_acked_largest ||
+            number >= p->pn_next) {
             continue; /* what was acknowledged was known */
         }
         uint8_t right[WEFT_MAC_BYTES];

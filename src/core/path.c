@@ -357,7 +357,7 @@ static size_t packet_bytes(const struct weft_wire_packet *packet)
 {
     size_t tag = packet->klass == WEFT_CLASS_PLAIN ? 0 : WEFT_TAG_BYTES;
     size_t control = packet->control == NULL ? 0 : 2 + packet->control_bytes;
-    return WEFT_HEADER_BYTES + control + packet->data_bytes + tag;
+    return weft_wire_header_bytes(packet->flags) + control + packet->data_bytes + tag;
 }
 
 bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_addr *from,

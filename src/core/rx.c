@@ -597,6 +597,16 @@ static weft_status brief_decode(const struct peer *p, const struct weft_wire_pac
     return weft_wire_brief_complete(&brief, data_p);
 }
 
+/* The whole number of a packet that has half of it; false when there is none with this half. */
+static bool number_complete(const struct peer *p, struct weft_wire_packet *packet)
+{
+    if (weft_wire_header_bytes(packet->flags) == WEFT_HEADER_BYTES) {
+        return true;
+    }
+    packet->number = weft_core_number_near(p->sec.seen_largest, (uint32_t)packet->number);
+    return packet->number != 0 && packet->number <= UINT64_MAX / 2;
+}
+
 /* The chunk that a packet ends in, with either header; counts what is refused. */
 static bool chunk_decode(struct weft_ep *ep, const struct peer *p,
                          const struct weft_wire_packet *packet, struct weft_wire_data *data_p)
@@ -650,6 +660,10 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         return;
     }
     weft_core_ahead(ep, p, now_ns);
+    if (!number_complete(p, &packet)) {
+        ep->counters.bad_packet++;
+        return;
+    }
     enum replay seen = weft_core_replay_look(&p->sec, packet.number);
     if (seen != REPLAY_NEW) {
         ep->counters.duplicate_packets += seen == REPLAY_SEEN;

@@ -244,22 +244,24 @@ static weft_status seal_seal(struct weft_ep *ep, struct peer *p, uint64_t pn, ui
 {
     const struct weft_crypto *c = &ep->config.crypto;
     struct weft_crypto_span text[3];
+    const uint8_t *head = tx->iov[first_iov].base;
+    size_t clear = weft_wire_header_bytes(head[1]);
     size_t bytes = 0;
     uint32_t count = tx->iov_count - first_iov;
     WEFT_ASSERT(count <= WEFT_ARRAY_COUNT(text));
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *base = tx->iov[first_iov + i].base;
-        size_t skip = i == 0 ? WEFT_HEADER_BYTES : 0;
+        size_t skip = i == 0 ? clear : 0;
         text[i] = (struct weft_crypto_span){base + skip, tx->iov[first_iov + i].bytes - skip};
         bytes += tx->iov[first_iov + i].bytes;
     }
     size_t start = tx->bytes - bytes;
     uint8_t *packet = tx->sealed + start;
     WEFT_ASSERT(tx->bytes + WEFT_TAG_BYTES <= sizeof(tx->sealed));
-    memcpy(packet, tx->iov[first_iov].base, WEFT_HEADER_BYTES);
-    struct weft_crypto_span aad = {packet, WEFT_HEADER_BYTES};
+    memcpy(packet, head, clear);
+    struct weft_crypto_span aad = {packet, clear};
     weft_status status = c->ops->aead_seal(c->self, slot_send(ep, p), pn, &aad, 1, text, count,
-                                           packet + WEFT_HEADER_BYTES, packet + bytes);
+                                           packet + clear, packet + bytes);
     tx->bytes += WEFT_TAG_BYTES;
     tx->iov[0] = (struct weft_ep_iov){.base = tx->sealed, .bytes = tx->bytes};
     tx->iov_count = 1;
@@ -341,7 +343,7 @@ bool weft_core_secure_open(struct weft_ep *ep, struct peer *p,
         return false;
     }
     size_t body = count - WEFT_TAG_BYTES;
-    size_t clear = s->mode == WEFT_MODE_AUTH ? body : WEFT_HEADER_BYTES;
+    size_t clear = s->mode == WEFT_MODE_AUTH ? body : weft_wire_header_bytes(header->flags);
     struct weft_crypto_span aad = {bytes, clear};
     weft_status status =
         c->ops->aead_open(c->self, slot_recv(ep, p, generation), header->number, &aad, 1,

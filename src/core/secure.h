@@ -112,6 +112,13 @@ bool weft_core_secure_open(struct weft_ep *ep, struct peer *p,
 /* Ask the memory for the keys of its next packets. */
 void weft_core_secure_ahead(const struct weft_ep *ep, const struct peer *p);
 void weft_core_secure_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+/* The packet number with this low half that is nearest to a known one; what is 2^31 away is in no
+ * window. Above 2^63: it lies below 0. */
+static inline uint64_t weft_core_number_near(uint64_t known, uint32_t low)
+{
+    int32_t ahead = (int32_t)(low - (uint32_t)known);
+    return known + (uint64_t)(int64_t)ahead;
+}
 enum replay weft_core_replay_look(const struct secure *s, uint64_t pn);
 void weft_core_replay_commit(struct secure *s, uint64_t pn);
 

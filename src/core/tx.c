@@ -160,10 +160,15 @@ static uint32_t data_head_bytes(const struct tx_msg *m)
     return m->acked_count > 0 ? WEFT_BRIEF_BYTES : WEFT_DATA_BYTES;
 }
 
+/* Both headers of a packet that is this message's chunk and no more. */
+static uint32_t burst_head_bytes(const struct tx_msg *m)
+{
+    return m->acked_count > 0 ? WEFT_HEADER_BRIEF_BYTES + WEFT_BRIEF_BYTES : DATA_HEAD_BYTES;
+}
+
 static uint32_t data_packet_bytes(const struct peer *p, const struct tx_msg *m, uint32_t chunk)
 {
-    return WEFT_HEADER_BYTES + data_head_bytes(m) + tx_chunk_bytes(m, chunk) +
-           secure_tag_bytes(&p->sec);
+    return burst_head_bytes(m) + tx_chunk_bytes(m, chunk) + secure_tag_bytes(&p->sec);
 }
 
 /* Take the chunk and write its DATA header; its flags come back for the packet header. */
@@ -220,16 +225,17 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     uint32_t payload = tx_chunk_bytes(m, chunk);
     uint32_t bytes = data_packet_bytes(p, m, chunk);
     uint32_t first_iov = tx->iov_count;
-    uint32_t head_bytes = data_head_bytes(m);
-    struct weft_writer body = weft_writer_make(head + WEFT_HEADER_BYTES, head_bytes);
+    uint32_t head_bytes = burst_head_bytes(m);
+    uint32_t header_bytes = head_bytes - data_head_bytes(m);
+    struct weft_writer body = weft_writer_make(head + header_bytes, data_head_bytes(m));
     p->tx_answers &= ~(UINT64_C(1) << (m->seq & MSG_MASK));
     uint8_t flags = data_write(ep, p, m, chunk, again, bytes, now_ns, &body);
-    struct weft_writer w = weft_writer_make(head, WEFT_HEADER_BYTES);
+    struct weft_writer w = weft_writer_make(head, header_bytes);
     struct weft_wire_packet packet = header_make(p, flags);
     weft_wire_header_encode(&w, &packet);
     WEFT_ASSERT(!w.bad && !body.bad);
     tx->fragment |= weft_core_path_room(p, bytes) > p->packet_bytes; /* the path has shrunk since its grid was made */
-    tx_iov(tx, head, WEFT_HEADER_BYTES + head_bytes);
+    tx_iov(tx, head, head_bytes);
     tx_iov(tx, chunk_at(m, chunk), payload);
     if (!weft_core_secure_seal(ep, p, p->pn_next, first_iov, tx)) {
         return false;

@@ -120,7 +120,7 @@ const char *weft_incast_config_check(const struct weft_incast_config *config)
 static uint64_t message_wire_bytes(const struct weft_incast_config *config)
 {
     uint64_t headers = WEFT_NET_OVERHEAD_BYTES + WEFT_DATA_OVERHEAD_BYTES;
-    uint64_t shorter = (uint64_t)(chunks_of(config) - 1) * (WEFT_DATA_BYTES - WEFT_BRIEF_BYTES);
+    uint64_t shorter = (uint64_t)(chunks_of(config) - 1) * WEFT_BRIEF_SAVED_BYTES;
     return config->message_bytes + chunks_of(config) * headers - shorter;
 }
 

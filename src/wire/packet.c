@@ -34,19 +34,22 @@ weft_status weft_wire_header_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p)
 {
     struct weft_reader r = weft_reader_make(bytes, count);
-    const uint8_t *at = weft_read_bytes(&r, WEFT_HEADER_BYTES);
+    size_t header_bytes =
+        count < 2 ? WEFT_HEADER_BYTES : weft_wire_header_bytes(((const uint8_t *)bytes)[1]);
+    const uint8_t *at = weft_read_bytes(&r, header_bytes);
     if (at == NULL) {
         return WEFT_PROTO;
     }
+    bool whole = header_bytes == WEFT_HEADER_BYTES;
     struct weft_wire_packet p = {
         .klass = at[0] & 15,
         .flags = at[1],
         .data_count = weft_get_u16(at + 2),
         .connection_id = weft_get_u32(at + 4),
-        .number = weft_get_u64(at + 8),
+        .number = whole ? weft_get_u64(at + 8) : weft_get_u32(at + 8),
     };
-    if (at[0] >> 4 != WEFT_WIRE_VERSION || p.klass > WEFT_CLASS_SEAL || p.number == 0 ||
-        !flags_valid(p.flags) ||
+    if (at[0] >> 4 != WEFT_WIRE_VERSION || p.klass > WEFT_CLASS_SEAL ||
+        (whole && p.number == 0) || !flags_valid(p.flags) ||
         (p.klass != WEFT_CLASS_PLAIN && weft_reader_left(&r) < WEFT_TAG_BYTES)) {
         return WEFT_PROTO;
     }
@@ -58,7 +61,8 @@ weft_status weft_wire_body_decode(const void *bytes, size_t count, struct weft_w
 {
     struct weft_reader r = weft_reader_make(bytes, count);
     size_t tag_bytes = packet->klass != WEFT_CLASS_PLAIN ? WEFT_TAG_BYTES : 0;
-    if (weft_read_bytes(&r, WEFT_HEADER_BYTES) == NULL || weft_reader_left(&r) < tag_bytes) {
+    if (weft_read_bytes(&r, weft_wire_header_bytes(packet->flags)) == NULL ||
+        weft_reader_left(&r) < tag_bytes) {
         return WEFT_PROTO;
     }
     r.end -= tag_bytes;
@@ -323,13 +327,19 @@ weft_status weft_wire_brief_complete(const struct weft_wire_brief *brief,
 
 void weft_wire_header_encode(struct weft_writer *w, const struct weft_wire_packet *packet)
 {
-    uint8_t *at = weft_write_take(w, WEFT_HEADER_BYTES);
-    if (at != NULL) {
-        at[0] = class_byte(packet->klass);
-        at[1] = packet->flags;
-        weft_put_u16(at + 2, packet->data_count);
-        weft_put_u32(at + 4, packet->connection_id);
+    size_t header_bytes = weft_wire_header_bytes(packet->flags);
+    uint8_t *at = weft_write_take(w, header_bytes);
+    if (at == NULL) {
+        return;
+    }
+    at[0] = class_byte(packet->klass);
+    at[1] = packet->flags;
+    weft_put_u16(at + 2, packet->data_count);
+    weft_put_u32(at + 4, packet->connection_id);
+    if (header_bytes == WEFT_HEADER_BYTES) {
         weft_put_u64(at + 8, packet->number);
+    } else {
+        weft_put_u32(at + 8, (uint32_t)packet->number);
     }
 }
 

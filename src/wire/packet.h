@@ -49,6 +49,7 @@ static inline bool weft_wire_is_brief(uint8_t flags)
 
 enum weft_wire_sizes {
     WEFT_HEADER_BYTES = 16,
+    WEFT_HEADER_BRIEF_BYTES = 12, /* of a packet that is a chunk with the short header and no more */
     WEFT_DATA_BYTES = 32,
     WEFT_BRIEF_BYTES = 8,
     WEFT_BRIEF_CHUNK_BITS = 18, /* the rest of 32 is the message's */
@@ -77,7 +78,17 @@ enum weft_wire_sizes {
     /* Header, DATA header and tag: what a message's first packet does not give to its chunk, in any
      * mode. Chunks are cut for that one. */
     WEFT_DATA_OVERHEAD_BYTES = 64,
+    /* So much shorter are the other packets of a message. */
+    WEFT_BRIEF_SAVED_BYTES = WEFT_HEADER_BYTES - WEFT_HEADER_BRIEF_BYTES + WEFT_DATA_BYTES -
+                             WEFT_BRIEF_BYTES,
 };
+
+/* Bytes of a connection packet before its control block or chunk, which are in clear in every mode. */
+static inline size_t weft_wire_header_bytes(uint8_t flags)
+{
+    uint8_t parts = flags & (WEFT_FLAG_DATA | WEFT_FLAG_BRIEF | WEFT_FLAG_CONTROL);
+    return parts == WEFT_FLAG_BRIEF ? WEFT_HEADER_BRIEF_BYTES : WEFT_HEADER_BYTES;
+}
 
 /* A connection packet, parsed; the pointers borrow the datagram. */
 struct weft_wire_packet {
@@ -85,7 +96,7 @@ struct weft_wire_packet {
     uint8_t flags;
     uint16_t data_count;
     uint32_t connection_id;
-    uint64_t number;
+    uint64_t number;           /* with a header of 12 bytes decode gives the low half */
     const uint8_t *control;    /* frames; NULL without CONTROL */
     size_t control_bytes;
     const uint8_t *data;       /* the header of DATA or BRIEF; NULL without a chunk */
@@ -254,8 +265,8 @@ struct weft_wire_brief {
 weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version_p,
                                uint8_t *class_p);
 
-/* The 16 bytes that are in clear in every mode; the rest of *packet_p is zero. WEFT_PROTO: too short
- * for its class, number 0, or flags that contradict each other. */
+/* The 12 or 16 bytes that are in clear in every mode; the rest of *packet_p is zero. WEFT_PROTO: too
+ * short for its class, number 0 (of 64 bits), or flags that contradict each other. */
 weft_status weft_wire_header_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p);
 

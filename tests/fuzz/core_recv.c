@@ -217,8 +217,11 @@ static void datagram_send(struct end *from, const uint8_t *bytes, size_t count)
         return; /* to a stranger, or lost */
     }
     if ((bytes[0] & 15) <= WEFT_CLASS_SEAL) {
-        struct weft_reader r = weft_reader_make(bytes + 8, 8);
-        to->number_to_it = weft_max_u64(to->number_to_it, weft_read_u64(&r));
+        /* Never as many as 2^32, so a short header has all of it. */
+        size_t number_bytes = weft_wire_header_bytes(bytes[1]) - 8;
+        struct weft_reader r = weft_reader_make(bytes + 8, number_bytes);
+        uint64_t number = number_bytes == 8 ? weft_read_u64(&r) : weft_read_u32(&r);
+        to->number_to_it = weft_max_u64(to->number_to_it, number);
     }
     struct datagram *d = &world.queue[world.queue_count++];
     d->to = to;
@@ -435,7 +438,7 @@ static size_t forged_seal(uint8_t *bytes, size_t count, uint8_t flags, uint64_t 
     uint32_t phase = (flags & WEFT_FLAG_KEY_PHASE) != 0;
     uint32_t generation = sec->generation + (phase != sec->generation % 2);
     uint32_t slot = idx * KEY_SLOTS + 1 + generation % (KEY_SLOTS - 1);
-    size_t clear = world.mode == WEFT_MODE_AUTH ? count : WEFT_HEADER_BYTES;
+    size_t clear = world.mode == WEFT_MODE_AUTH ? count : weft_wire_header_bytes(flags);
     weft_toy_crypto_forge(world.victim.toy, slot, number, bytes, clear, bytes + clear,
                           count - clear, bytes + clear, bytes + count);
     return count + WEFT_TAG_BYTES;

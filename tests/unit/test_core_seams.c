@@ -479,10 +479,75 @@ static void test_short_headers_where_message_numbers_wrap(void **state)
     free(bytes);
 }
 
+/* 32 bits of a packet's number travel with a short header: packets around every place where they begin
+ * anew are opened under their whole number, which the nonce has in it. */
+static void test_short_headers_where_packet_numbers_wrap(void **state)
+{
+    (void)state;
+    enum { BYTES = 200000 };
+    uint8_t *bytes = malloc(BYTES);
+    uint8_t *memory = malloc(BYTES);
+    for (uint64_t wraps = 1; wraps <= 3; wraps++) {
+        struct net *net = net_new(WEFT_MODE_SEAL, WEFT_MODE_SEAL);
+        struct headers seen = {0};
+        net->tap = count_headers;
+        net->tap_arg = &seen;
+        weft_peer peer = net_connect(net, 0, 1);
+        net_run(net, 100 * WEFT_NS_PER_MS);
+        struct peer *p = &net->end[0].ep->peers[peer];
+        assert_int_equal(p->in_flight_count, 0);
+        p->pn_next = p->pn_oldest = (wraps << 32) - 60;
+        memset(bytes, (int)wraps, BYTES);
+        net_message(net, 0, peer, 1, bytes, BYTES, memory);
+        net_run(net, 100 * WEFT_NS_PER_MS);
+        assert_int_equal(net->end[0].sent, 1);
+        assert_memory_equal(memory, bytes, BYTES);
+        assert_true(p->pn_next > wraps << 32);
+        assert_int_equal(net_drops(net, 1), 0);
+        assert_true(seen.brief > seen.whole);
+        net_free(net);
+    }
+    free(memory);
+    free(bytes);
+}
+
+static void test_the_nearest_packet_number(void **state)
+{
+    (void)state;
+    static const uint64_t known[] = {1, 0x7fffffff, 0xfffffff0, UINT64_C(0x100000000),
+                                     UINT64_C(0x5000000ff)};
+    static const int64_t ahead[] = {0, 1, 4096, INT32_MAX, -1, -4096, INT32_MIN};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(known); i++) {
+        for (size_t j = 0; j < WEFT_ARRAY_COUNT(ahead); j++) {
+            uint64_t number = known[i] + (uint64_t)ahead[j];
+            assert_int_equal(weft_core_number_near(known[i], (uint32_t)number), number);
+        }
+    }
+}
+
+/* A half that nothing is near to: refused before anything is remembered. */
+static void test_a_short_header_with_a_number_below_the_first(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
+    hello_forge(net, 1000, 7, 70);
+    const struct peer *p = &net->end[1].ep->peers[0];
+    const struct weft_ep_counters *c = net_counters(net, 1);
+    uint64_t bad = c->bad_packet;
+    brief_forge(net, p, 0, 1, 0, 4);
+    brief_forge(net, p, 0xfffffff0, 1, 0, 4);
+    assert_int_equal(c->bad_packet, bad + 2);
+    assert_int_equal(p->sec.seen_largest, 0);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_ping_is_lost),
+        cmocka_unit_test(test_short_headers_where_packet_numbers_wrap),
+        cmocka_unit_test(test_the_nearest_packet_number),
+        cmocka_unit_test(test_a_short_header_with_a_number_below_the_first),
         cmocka_unit_test(test_a_session_replaces_more_than_the_ring_of_events_takes),
         cmocka_unit_test(test_a_slot_is_not_taken_before_its_mask_was_seen),
         cmocka_unit_test(test_an_idle_peers_ping_keeps_nobody_busy),

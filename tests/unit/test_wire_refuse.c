@@ -288,9 +288,9 @@ static const struct violation OF_FRAMES[] = {
 static const struct violation OF_DATA[] = {
     {"BRIEF and a priority", IN(GOLDEN_BRIEF), 1, 1, 0x54},
     {"BRIEF and another priority", IN(GOLDEN_BRIEF), 1, 1, 0x58},
-    {"BRIEF of chunk N", IN(GOLDEN_BRIEF), 16, 4, 0xc7cc0004},
-    {"BRIEF of the largest chunk", IN(GOLDEN_BRIEF), 16, 4, 0xc7cfffff},
-    {"BRIEF of a chunk of another length", IN(GOLDEN_BRIEF), 16, 4, 0xc7cc0002},
+    {"BRIEF of chunk N", IN(GOLDEN_BRIEF), 12, 4, 0xc7cc0004},
+    {"BRIEF of the largest chunk", IN(GOLDEN_BRIEF), 12, 4, 0xc7cfffff},
+    {"BRIEF of a chunk of another length", IN(GOLDEN_BRIEF), 12, 4, 0xc7cc0002},
     {"total 0", IN(GOLDEN_DATA), 24, 4, 0},
     {"chunk_elems 0", IN(GOLDEN_DATA), 28, 2, 0},
     {"elem_bytes 0", IN(GOLDEN_DATA), 30, 2, 0},

@@ -103,7 +103,8 @@ static const uint8_t GOLDEN_DATA[] = {
 
 /* 3.7: the same with the short header: message 0x31f3 of 2^14, chunk 3 of 2^18 (0x31f3 << 2 = 0xc7cc). */
 static const uint8_t GOLDEN_BRIEF[] = {
-    GOLDEN_HEADER(0x20, 0x50),
+    0x20, 0x50, 0x01, 0x02, 0xa1, 0xa2, 0xa3, 0xa4, /* 2.1: the header, */
+    0x05, 0x06, 0x07, 0x08,                         /* with the number's low half */
     0xc7, 0xcc, 0x00, 0x03,                         /* msg, chunk */
     0x91, 0x92, 0x93, 0x94,                         /* clock */
     0xd1, 0xd2, 0xd3,                               /* chunk */

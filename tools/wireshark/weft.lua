@@ -59,6 +59,7 @@ local f = {
     ack_notes = ProtoField.uint8("weft.ack.notes", "Notes"),
     ack_flags = ProtoField.uint8("weft.ack.flags", "ACK flags", base.HEX),
     ack_idle = ProtoField.bool("weft.ack.idle", "IDLE", 8, nil, 0x01),
+    ack_later = ProtoField.bool("weft.ack.later", "LATER", 8, nil, 0x02),
     ack_largest = ProtoField.uint64("weft.ack.largest", "Largest"),
     ack_delay = ProtoField.uint32("weft.ack.delay", "Delay (64 ns)"),
     ack_clock = ProtoField.uint32("weft.ack.clock", "Clock (64 ns)"),
@@ -218,7 +219,9 @@ local function frame_ack(r, tree)
     local count = take(r, tree, f.ack_words, 1):uint()
     local notes = take(r, tree, f.ack_notes, 1):uint()
     local flags = r.tvb(r.at, 1)
-    tree:add(f.ack_flags, flags):add(f.ack_idle, flags)
+    local flags_tree = tree:add(f.ack_flags, flags)
+    flags_tree:add(f.ack_idle, flags)
+    flags_tree:add(f.ack_later, flags)
     r.at = r.at + 1
     local largest = u64(take(r, tree, f.ack_largest, 8))
     take(r, tree, f.ack_delay, 4)
@@ -227,7 +230,7 @@ local function frame_ack(r, tree)
     take(r, tree, f.ack_ce, 4)
     take(r, tree, f.ack_credit, 4)
     take(r, tree, f.ack_open_from, 4)
-    if count > 32 or notes > 32 or bit.band(flags:uint(), 0xfe) ~= 0 then
+    if count > 32 or notes > 32 or bit.band(flags:uint(), 0xfc) ~= 0 then
         return fail(r, tree, "ACK: a field is out of its range")
     end
     local block = largest / UInt64(64)
@@ -471,14 +474,16 @@ local function sealed(r, tree, info)
 end
 
 local function connection_packet(r, tree, class, info)
-    if not has(r, tree, 16, "Header") then
+    -- A chunk with the short header, and nothing else, has but half of its number.
+    local short = r.tvb:len() >= 12 and bit.band(r.tvb(1, 1):uint(), 0x13) == 0x10
+    if not has(r, tree, short and 12 or 16, "Header") then
         return
     end
     r.at = 1
     local flags = flags_tree(r, tree)
     take(r, tree, f.data_count, 2)
     take(r, tree, f.connection, 4)
-    local number = u64(take(r, tree, f.number, 8))
+    local number = u64(take(r, tree, f.number, short and 4 or 8))
     info[#info + 1] = "#" .. tostring(number)
     local has_control = bit.band(flags, 0x02) ~= 0
     local has_data = bit.band(flags, 0x01) ~= 0
@@ -590,15 +595,15 @@ end
 -- packet's connection id and number stand. Of SEAL nobody can tell.
 local function burst_brief(tvb, class)
     local raw = tvb:raw()
-    local number = { raw:byte(9, 16) }
-    for i = 8, 1, -1 do
+    local number = { raw:byte(9, 12) }
+    for i = 4, 1, -1 do
         number[i] = (number[i] + 1) % 256
         if number[i] ~= 0 then
             break
         end
     end
     local tag_bytes = class == VERSION * 16 + 1 and TAG_BYTES or 0
-    local at = raw:find(raw:sub(5, 8) .. string.char(unpack(number)), 24 + 1 + tag_bytes + 5, true)
+    local at = raw:find(raw:sub(5, 8) .. string.char(unpack(number)), 20 + 1 + tag_bytes + 5, true)
     if at == nil or raw:byte(at - 4) ~= class then
         return nil
     end
@@ -692,11 +697,13 @@ local function looks_like_weft(tvb)
         return length == LENGTHS[class] and (class < 10 or class == 12 or tvb(1, 3):uint() == 0)
     end
     local flags = tvb(1, 1):uint()
-    -- A packet number below 2^48 leaves two zero bytes; flags of DATA are zero without DATA.
+    -- A packet number below 2^48 leaves two zero bytes, where all of it is there; flags of DATA are
+    -- zero without DATA.
     local of_message = bit.band(flags, 0x7c)
     local is_brief = bit.band(flags, 0x1d) == 0x10
+    local is_short = bit.band(flags, 0x1f) == 0x10
     return length >= 19 and tvb:len() >= 16 and (bit.band(flags, 0x03) ~= 0 or is_brief) and
-           tvb(8, 2):uint() == 0 and
+           (is_short or tvb(8, 2):uint() == 0) and
            (bit.band(flags, 0x01) ~= 0 or is_brief or of_message == 0)
 end
 
