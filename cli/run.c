@@ -65,9 +65,9 @@ static int prepare_and_run(struct run *run)
         fprintf(stderr, "weft run: out of memory or descriptors: %s\n", strerror(errno));
     }
     weft_squad_fini(&run->squad); /* its keeper removes the folder */
-    weft_run_free_words(run->scheduler_words);
+    weft_arguments_fini(&run->scheduler_words);
     for (uint32_t s = 0; s < run->servers; s++) {
-        weft_run_free_words(run->server_words[s]);
+        weft_arguments_fini(&run->server_words[s]);
     }
     weft_job_key_wipe(run->key, sizeof(run->key));
     return result;

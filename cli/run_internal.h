@@ -5,13 +5,14 @@
 
 #include "cli/deaths.h"
 #include "cli/job.h"
+#include "cli/process.h"
 #include "cli/run_metrics.h"
 #include "cli/security.h"
 
 #include <string.h>
 
-/* Of a server's command: our own, and those of --server-options. */
-enum { SERVER_WORDS_MAX = 64, SERVER_OPTIONS_MAX = 40 };
+/* Words of --server-options; a server's command has some of its own. */
+enum { SERVER_OPTIONS_MAX = 40 };
 
 /* What becomes of pushes that a server's last checkpoint does not have, when it is killed. */
 enum durability {
@@ -44,8 +45,8 @@ struct run {
     uint16_t scheduler_port;
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
     uint64_t restart_ns[1 + WEFT_JOB_SHARDS_MAX + WEFT_JOB_WORKERS_MAX]; /* due; 0 = not */
-    char *scheduler_words[16];
-    char *server_words[WEFT_JOB_SHARDS_MAX][SERVER_WORDS_MAX];
+    struct weft_arguments scheduler_words;
+    struct weft_arguments server_words[WEFT_JOB_SHARDS_MAX];
     bool was_ready[WEFT_JOB_SHARDS_MAX]; /* servers, once at least */
     int interrupted;
     char error[640]; /* why the run is over; "" = it is not */
@@ -80,10 +81,7 @@ void weft_run_make_worker(struct run *run, uint32_t w); /* the servers are */
 /* Errors:  WEFT_IO  run->error says why. */
 weft_status weft_run_start(struct run *run, struct weft_place *place);
 
-/* One more word to a command that ends with NULL; the last one replaced; all of them freed. */
-[[gnu::format(printf, 2, 3)]] void weft_run_word(char **words, const char *format, ...);
-void weft_run_replace_last(char **words, const char *text);
-void weft_run_free_words(char **words);
+void weft_run_replace_last(struct weft_arguments *arguments, const char *text);
 
 /* ---- run_job.c ------------------------------------------------------------------------------- */
 

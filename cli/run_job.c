@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "cli/run_internal.h"
 
-#include "cli/process.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
 
@@ -33,11 +32,11 @@ static void keep_ports(struct run *run, uint32_t server)
     if (!run->was_ready[server]) {
         /* The next process goes on from the checkpoints of this one. */
         run->was_ready[server] = true;
-        weft_run_replace_last(run->server_words[server], "--restarted");
-        weft_run_word(run->server_words[server], "%s", text);
+        weft_run_replace_last(&run->server_words[server], "--restarted");
+        weft_arguments_add(&run->server_words[server], "%s", text);
         return;
     }
-    weft_run_replace_last(run->server_words[server], text);
+    weft_run_replace_last(&run->server_words[server], text);
 }
 
 static void note_ready(struct run *run, struct weft_place *place, const cJSON *message)
@@ -50,7 +49,7 @@ static void note_ready(struct run *run, struct weft_place *place, const cJSON *m
         char text[32];
         run->scheduler_port = port;
         snprintf(text, sizeof(text), "--port=%u", port);
-        weft_run_replace_last(run->scheduler_words, text);
+        weft_run_replace_last(&run->scheduler_words, text);
         return;
     }
     for (uint32_t i = 0; i < run->shards_per_server; i++) {

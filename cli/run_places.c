@@ -2,10 +2,9 @@
 #define _GNU_SOURCE
 #include "cli/run_internal.h"
 
-#include "cli/process.h"
+#include "cli/train_words.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -13,44 +12,14 @@
 /* How long a worker waits for a server that is started again. */
 enum { RECONNECT_S = 60 };
 
-[[gnu::format(printf, 2, 3)]] void weft_run_word(char **words, const char *format, ...)
+static void add_common(struct run *run, struct weft_arguments *arguments)
 {
-    va_list list;
-    va_start(list, format);
-    char *text = NULL;
-    if (vasprintf(&text, format, list) < 0) {
-        fprintf(stderr, "weft: out of memory\n");
-        exit(1);
-    }
-    va_end(list);
-    while (*words != NULL) {
-        words++;
-    }
-    *words = text;
-}
-
-void weft_run_free_words(char **words)
-{
-    for (; *words != NULL; words++) {
-        free(*words);
-        *words = NULL;
-    }
-}
-
-static void add_common(struct run *run, char **words)
-{
-    weft_run_word(words, "--security=%s", weft_security_mode_name(run->security.mode));
-    weft_run_word(words, "--transport=%s", weft_driver_kind_name(run->carrier.kind));
-    if (run->carrier.tcp_cc != NULL) {
-        weft_run_word(words, "--tcp-cc=%s", run->carrier.tcp_cc);
-    }
-    weft_run_word(words, "--tcp-rto-min=%u", run->carrier.tcp_rto_min_ms);
-    weft_run_word(words, "--peer-timeout=%u", run->carrier.peer_timeout_s);
-    weft_run_word(words, "--control-fd=%d", (int)WEFT_CONTROL_FD);
+    weft_train_words_carrier(&run->carrier, &run->security, arguments);
+    weft_arguments_add(arguments, "--control-fd=%d", (int)WEFT_CONTROL_FD);
     char metrics[WEFT_TARGETS_OPTION_BYTES];
     weft_targets_option(&run->metrics_options, metrics);
     if (metrics[0] != '\0') {
-        weft_run_word(words, "%s", metrics);
+        weft_arguments_add(arguments, "%s", metrics);
     }
 }
 
@@ -81,18 +50,19 @@ static void tell_job(struct run *run, struct weft_place *place)
 void weft_run_make_scheduler(struct run *run)
 {
     struct weft_place *place = run_scheduler(run);
-    char **words = run->scheduler_words;
+    struct weft_arguments *arguments = &run->scheduler_words;
     place->role = "scheduler";
-    place->words = words;
+    place->words = arguments->words;
     place->has_channel = true;
-    weft_run_word(words, "/proc/self/exe");
-    weft_run_word(words, "scheduler");
-    add_common(run, words);
-    weft_run_word(words, "--workers=%u", run->workers);
-    weft_run_word(words, "--shards=%u", run->servers * run->shards_per_server);
-    weft_run_word(words, "--lease-ms=%u", run->lease_ms);
-    weft_run_word(words, "--journal=%s/members", run->folder);
-    weft_run_word(words, "--port=%u", 0); /* the last word: replaced when the port is known */
+    weft_arguments_add(arguments, "/proc/self/exe");
+    weft_arguments_add(arguments, "scheduler");
+    add_common(run, arguments);
+    weft_arguments_add(arguments, "--workers=%u", run->workers);
+    weft_arguments_add(arguments, "--shards=%u", run->servers * run->shards_per_server);
+    weft_arguments_add(arguments, "--lease-ms=%u", run->lease_ms);
+    weft_arguments_add(arguments, "--journal=%s/members", run->folder);
+    weft_arguments_add(arguments, "--port=%u",
+                       0); /* the last word: replaced when the port is known */
     tell_job(run, place);
 }
 
@@ -108,28 +78,28 @@ static bool keeps_journal(const struct run *run)
 void weft_run_make_server(struct run *run, uint32_t s)
 {
     struct weft_place *place = run_server(run, s);
-    char **words = run->server_words[s];
+    struct weft_arguments *arguments = &run->server_words[s];
     place->role = "server";
     place->rank = s;
-    place->words = words;
+    place->words = arguments->words;
     place->has_channel = true;
-    weft_run_word(words, "/proc/self/exe");
-    weft_run_word(words, "server");
-    add_common(run, words);
-    weft_run_word(words, "--shards-per-server=%u", run->shards_per_server);
-    weft_run_word(words, "--scheduler=127.0.0.1:%u", run->scheduler_port);
-    weft_run_word(words, "--on-worker-death=%s", weft_deaths_name(run->on_death));
+    weft_arguments_add(arguments, "/proc/self/exe");
+    weft_arguments_add(arguments, "server");
+    add_common(run, arguments);
+    weft_arguments_add(arguments, "--shards-per-server=%u", run->shards_per_server);
+    weft_arguments_add(arguments, "--scheduler=127.0.0.1:%u", run->scheduler_port);
+    weft_arguments_add(arguments, "--on-worker-death=%s", weft_deaths_name(run->on_death));
     for (const char *at = run->server_options; at != NULL && *at != '\0'; at += strspn(at, " ")) {
         size_t bytes = strcspn(at, " ");
         if (bytes > 0) {
-            weft_run_word(words, "%.*s", (int)bytes, at);
+            weft_arguments_add(arguments, "%.*s", (int)bytes, at);
         }
         at += bytes;
     }
     if (keeps_journal(run)) {
-        weft_run_word(words, "--journal=%s", run->folder);
+        weft_arguments_add(arguments, "--journal=%s", run->folder);
     }
-    weft_run_word(words, "--port=%u", 0);
+    weft_arguments_add(arguments, "--port=%u", 0);
     tell_job(run, place);
 }
 
@@ -171,12 +141,8 @@ weft_status weft_run_start(struct run *run, struct weft_place *place)
 }
 
 /* Where to listen is the last word of the commands of weft's own processes. */
-void weft_run_replace_last(char **words, const char *text)
+void weft_run_replace_last(struct weft_arguments *arguments, const char *text)
 {
-    while (words[1] != NULL) {
-        words++;
-    }
-    free(*words);
-    *words = NULL;
-    weft_run_word(words, "%s", text);
+    free(arguments->words[--arguments->count]);
+    weft_arguments_add(arguments, "%s", text);
 }

@@ -72,7 +72,7 @@ static void add_run(const struct weft_train_again *again, const struct weft_trai
     if (job->security.key_file != NULL) {
         weft_arguments_add(arguments, "--key-file=%s", job->security.key_file);
     }
-    weft_train_words_carrier(job, arguments);
+    weft_train_words_carrier(&job->carrier, &job->security, arguments);
 }
 
 static void add_servers(const struct weft_train_again_job *what, struct weft_arguments *arguments)
@@ -94,7 +94,7 @@ static void add_workers(const struct weft_train_again *again,
     weft_arguments_add(arguments, "/proc/self/exe");
     weft_arguments_add(arguments, "worker");
     weft_train_words_path(job, arguments);
-    weft_train_words_carrier(job, arguments);
+    weft_train_words_carrier(&job->carrier, &job->security, arguments);
     weft_train_words_worker(job, what->data_path, arguments);
     if (again->has_reconnect) {
         weft_arguments_add(arguments, "--reconnect-s=%u", job->reconnect_s);

@@ -16,7 +16,7 @@ static void add_common(struct train *train, struct weft_arguments *arguments)
     }
     weft_arguments_add(arguments, "--workers=%u", job->workers);
     weft_train_words_path(job, arguments);
-    weft_train_words_carrier(job, arguments);
+    weft_train_words_carrier(&job->carrier, &job->security, arguments);
     /* A lab's network ends on this machine, too. */
     if (train->place.lab != NULL && job->security.mode == WEFT_MODE_NONE) {
         weft_arguments_add(arguments, "--insecure-network");

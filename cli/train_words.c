@@ -9,15 +9,17 @@ void weft_train_words_path(const struct weft_job *job, struct weft_arguments *ar
     weft_arguments_add(arguments, "--busy-poll-us=%u", job->busy_poll_us);
 }
 
-void weft_train_words_carrier(const struct weft_job *job, struct weft_arguments *arguments)
+void weft_train_words_carrier(const struct weft_carrier *carrier,
+                              const struct weft_security *security,
+                              struct weft_arguments *arguments)
 {
-    weft_arguments_add(arguments, "--security=%s", weft_security_mode_name(job->security.mode));
-    weft_arguments_add(arguments, "--transport=%s", weft_driver_kind_name(job->carrier.kind));
-    if (job->carrier.tcp_cc != NULL) {
-        weft_arguments_add(arguments, "--tcp-cc=%s", job->carrier.tcp_cc);
+    weft_arguments_add(arguments, "--security=%s", weft_security_mode_name(security->mode));
+    weft_arguments_add(arguments, "--transport=%s", weft_driver_kind_name(carrier->kind));
+    if (carrier->tcp_cc != NULL) {
+        weft_arguments_add(arguments, "--tcp-cc=%s", carrier->tcp_cc);
     }
-    weft_arguments_add(arguments, "--tcp-rto-min=%u", job->carrier.tcp_rto_min_ms);
-    weft_arguments_add(arguments, "--peer-timeout=%u", job->carrier.peer_timeout_s);
+    weft_arguments_add(arguments, "--tcp-rto-min=%u", carrier->tcp_rto_min_ms);
+    weft_arguments_add(arguments, "--peer-timeout=%u", carrier->peer_timeout_s);
 }
 
 /* Floats in a row of the table. */

@@ -11,8 +11,10 @@
 /* Of servers and workers: what is done to packets on purpose, and how long a socket is looked at. */
 void weft_train_words_path(const struct weft_job *job, struct weft_arguments *arguments);
 
-/* Of servers and workers: what carries the messages, and how it is secured, but for the key. */
-void weft_train_words_carrier(const struct weft_job *job, struct weft_arguments *arguments);
+/* Of all processes: what carries the messages, and how it is secured, but for the key. */
+void weft_train_words_carrier(const struct weft_carrier *carrier,
+                              const struct weft_security *security,
+                              struct weft_arguments *arguments);
 
 /* Of servers: rows, checkpoints. */
 void weft_train_words_server(const struct weft_job *job,
