@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 import unittest
+import urllib.request
 
 import numpy as np
 
@@ -170,6 +171,19 @@ class PushAndPull(unittest.TestCase):
         counters = self.ps.counters()
         self.assertGreater(counters["datagrams_sent"], 0)
         self.assertNotIn("size", counters)
+
+    def test_metrics(self):
+        self.assertIsNone(self.ps.metrics)
+        with self.servers.connect(worker=1, workers=2, metrics="0") as ps:
+            self.assertRegex(ps.metrics, r"^http://127\.0\.0\.1:[0-9]+/metrics$")
+            # Nobody is in the library meanwhile: what was copied when it connected is shown.
+            with urllib.request.urlopen(ps.metrics, timeout=120) as answer:
+                text = answer.read().decode()
+            self.assertIn("\nweft_worker_rank 1\n", text)
+            self.assertIn("\nweft_snapshot_age_seconds ", text)
+        with self.assertRaises(weft.InvalidError) as caught:
+            self.servers.connect(worker=1, workers=2, metrics="here")
+        self.assertIn("PORT or HOST:PORT", str(caught.exception))
 
     def test_several_threads_take_turns(self):
         ids, rows = ids_of(50) + 5 * 10**6, np.ones((50, 4), dtype=np.float32)
