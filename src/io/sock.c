@@ -163,10 +163,8 @@ static void set_options(int fd, int family, const struct weft_sock_request *requ
     (void)set_int(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);
     weft_sock_set_fragment(fd, family, false);
     facts_p->timestamps = set_int(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
-    if (!request->no_ecn) {
-        facts_p->ecn = family == AF_INET ? set_int(fd, IPPROTO_IP, IP_RECVTOS, 1)
-                                         : set_int(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
-    }
+    facts_p->ecn = family == AF_INET ? set_int(fd, IPPROTO_IP, IP_RECVTOS, 1)
+                                     : set_int(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
     /* Size 0 leaves the socket as it is: only the kernel's knowledge of the option is asked. */
     facts_p->gso = set_int(fd, SOL_UDP, UDP_SEGMENT, 0);
     facts_p->gro = request->gro && set_int(fd, SOL_UDP, UDP_GRO, 1);

@@ -58,7 +58,6 @@ struct weft_sock_facts {
 struct weft_sock_request {
     uint32_t buffer_bytes; /* each way */
     bool gro;
-    bool no_ecn; /* each datagram comes without its mark, which costs the kernel 0.1 us less */
 };
 
 /* A non-blocking socket bound to addr. What the kernel does not offer is missing in facts, never an

@@ -50,7 +50,6 @@ struct weft_udp {
     struct weft_sock_facts facts;
     int family;
     uint32_t peers_max;
-    bool known_ect;     /* loopback: marks arrive as sent, the kernel need not tell them */
     bool loopback_only; /* mode none, and nobody said that the network is meant */
     struct weft_udp_observer observer;
     struct weft_hold *hold; /* NULL = nothing is held back */
@@ -99,10 +98,8 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     if (status != WEFT_OK) {
         return status;
     }
-    udp->known_ect = weft_sock_addr_is_loopback(&addr);
     struct weft_sock_request request = {.buffer_bytes = config->socket_buffer_bytes,
-                                        .gro = config->gro != 0,
-                                        .no_ecn = udp->known_ect};
+                                        .gro = config->gro != 0};
     status = weft_sock_open(&addr, &request, &udp->socket_fd, &udp->facts, error);
     if (status != WEFT_OK) {
         return status;
@@ -254,7 +251,6 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
                         weft_udp_handler *handler, void *arg)
 {
     uint32_t at = 0;
-    enum weft_ecn ecn = udp->known_ect ? WEFT_ECN_ECT0 : buffer->ecn;
     if (weft_lockstep_is_wake(&udp->lockstep, &buffer->from, buffer->count)) {
         return;
     }
@@ -266,7 +262,7 @@ static void take_buffer(struct weft_udp *udp, const struct weft_rx_buffer *buffe
         if (weft_loss_next(&udp->loss)) {
             udp->counters.injected_drops++;
         } else {
-            weft_ep_recv(udp->ep, &buffer->from, ecn, buffer->bytes + at, bytes,
+            weft_ep_recv(udp->ep, &buffer->from, buffer->ecn, buffer->bytes + at, bytes,
                          buffer->at_ns, now_ns);
             handler(arg, now_ns);
             udp->handled = true;
@@ -572,6 +568,6 @@ void weft_udp_facts(const struct weft_udp *udp, struct weft_udp_facts *facts_p)
         .gso = udp->sender.gso,
         .gro = udp->facts.gro,
         .timestamps = udp->facts.timestamps,
-        .ecn = udp->facts.ecn || udp->known_ect,
+        .ecn = udp->facts.ecn,
     };
 }

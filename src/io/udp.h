@@ -96,7 +96,7 @@ struct weft_udp_facts {
     bool gso; /* in use now; turns false at the first refusal */
     bool gro;
     bool timestamps; /* arrival stamps come from the kernel */
-    bool ecn;        /* ECN marks of arriving packets are reported, or known (on loopback) */
+    bool ecn;        /* ECN marks of arriving packets are reported */
 };
 
 /* Called with the crank: poll the message interface until it has no event. It may call everything

@@ -234,26 +234,6 @@ static void without_gso_the_same(void **state)
 
 /* 5 % of all datagrams gone at each end, and the sums are right; the number dropped is what the
  * stream of this seed, role and rank says for as many datagrams, and lies within 4 sigma. */
-/* On loopback the kernel is not asked for marks: they count as arriving, at both ends. */
-static void marks_count_on_loopback(void **state)
-{
-    (void)state;
-    struct weft_udp_config config;
-    struct weft_udp_facts facts;
-    struct node a;
-    struct node b;
-    small(&config);
-    open_node(&config, &a);
-    open_node(&config, &b);
-    weft_udp_facts(a.udp, &facts);
-    assert_true(facts.ecn);
-    transfer(&a, &b, "127.0.0.1", WEFT_SINK_COPY, 2);
-    assert_int_equal(weft_ep_counters(weft_udp_ep(a.udp))->ecn_failed, 0);
-    assert_int_equal(weft_ep_counters(weft_udp_ep(b.udp))->ecn_failed, 0);
-    weft_udp_close(a.udp);
-    weft_udp_close(b.udp);
-}
-
 static void injected_loss_is_made_good(void **state)
 {
     (void)state;
@@ -339,12 +319,9 @@ static void bound_towards_the_peers(void **state)
         const char *hosts[2];
         const char *wanted;
     } rows[] = {
-        {{"127.0.0.1", "127.0.0.2"}, "127.0.0.1"},
-        {{"localhost", "192.0.2.1"}, "0.0.0.0"},
-        {{"192.0.2.1", "127.0.0.1"}, "0.0.0.0"},
-        {{"::1", "::1"}, "::1"},
-        {{"2001:db8::1", "::1"}, "::"},
-        {{"nonsense", "nonsense"}, "127.0.0.1"},
+        {{"127.0.0.1", "127.0.0.2"}, "127.0.0.1"}, {{"localhost", "192.0.2.1"}, "0.0.0.0"},
+        {{"192.0.2.1", "127.0.0.1"}, "0.0.0.0"},   {{"::1", "::1"}, "::1"},
+        {{"2001:db8::1", "::1"}, "::"},            {{"nonsense", "nonsense"}, "127.0.0.1"},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(rows); i++) {
         assert_string_equal(weft_udp_bind_towards(rows[i].hosts, 2), rows[i].wanted);
@@ -628,21 +605,15 @@ static void ipv6_works_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_go_both_ways),
-        cmocka_unit_test(without_gso_the_same),
-        cmocka_unit_test(marks_count_on_loopback),
-        cmocka_unit_test(injected_loss_is_made_good),
-        cmocka_unit_test(garbage_is_counted),
+        cmocka_unit_test(messages_go_both_ways),      cmocka_unit_test(without_gso_the_same),
+        cmocka_unit_test(injected_loss_is_made_good), cmocka_unit_test(garbage_is_counted),
         cmocka_unit_test(beyond_loopback_is_refused),
-        cmocka_unit_test(bound_towards_the_peers),
-        cmocka_unit_test(wake_ends_a_sleep),
-        cmocka_unit_test(sleep_ends_at_its_time),
-        cmocka_unit_test(close_tells_the_peer),
+        cmocka_unit_test(bound_towards_the_peers), cmocka_unit_test(wake_ends_a_sleep),
+        cmocka_unit_test(sleep_ends_at_its_time),     cmocka_unit_test(close_tells_the_peer),
         cmocka_unit_test(what_is_held_is_said_without_its_owner),
         cmocka_unit_test(holding_loses_nothing),
         cmocka_unit_test(lockstep_loses_nothing),
-        cmocka_unit_test(nobody_there_is_silence),
-        cmocka_unit_test(ipv6_works_too),
+        cmocka_unit_test(nobody_there_is_silence),    cmocka_unit_test(ipv6_works_too),
     };
     return cmocka_run_group_tests_name("io udp", tests, NULL, NULL);
 }
