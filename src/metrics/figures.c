@@ -5,13 +5,14 @@
 
 #include <errno.h>
 #include <time.h>
+#include <unistd.h>
 
 static const uint64_t fresh_ns = 100 * WEFT_NS_PER_MS;
 
 void weft_figures_init(struct weft_figures *figures, const struct weft_figures_config *config)
 {
     pthread_condattr_t attributes;
-    *figures = (struct weft_figures){.config = *config};
+    *figures = (struct weft_figures){.config = *config, .pid = getpid()};
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&figures->lock, NULL);
@@ -21,8 +22,12 @@ void weft_figures_init(struct weft_figures *figures, const struct weft_figures_c
     figures->taken_ns = weft_clock_now_ns();
 }
 
+/* In a forked process who waits is not there, and destroying would wait for it for ever. */
 void weft_figures_fini(struct weft_figures *figures)
 {
+    if (getpid() != figures->pid) {
+        return;
+    }
     pthread_cond_destroy(&figures->changed);
     pthread_mutex_destroy(&figures->lock);
 }

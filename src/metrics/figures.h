@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct weft_figures_config {
     void *stats;                             /* where the copy is; borrowed until fini */
@@ -34,10 +35,12 @@ struct weft_figures {
     pthread_cond_t changed;
     uint64_t taken_ns;
     bool was_missed; /* who asked last waited for nothing */
+    pid_t pid;       /* of who made it */
 };
 
 /* Makes the first copy, so there is always one. Thread: the owner. */
 void weft_figures_init(struct weft_figures *figures, const struct weft_figures_config *config);
+/* Also in a forked process, whatever the other thread was doing. */
 void weft_figures_fini(struct weft_figures *figures);
 
 void weft_figures_take(struct weft_figures *figures);
