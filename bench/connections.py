@@ -66,9 +66,9 @@ def table(series):
                   f"{loads.median(latency, runs):10.0f}  {loads.median(packets, runs):10.2f}")
 
 
-SCRIPT = """set terminal pngcairo size 1300,420 font "Sans,9"
+SCRIPT = """set terminal pngcairo size 1000,760 font "Sans,9"
 set output "%(path)s"
-set multiplot layout 1,3 title "One shard, loopback: weft and TCP (one connection for each worker)"
+set multiplot layout 2,2 title "One shard, loopback: weft and TCP (one connection for each worker)"
 set grid
 set key top left
 set xlabel "workers"
@@ -83,6 +83,13 @@ set logscale y
 set yrange [10:20000]
 plot %(latency)s
 set title "%(rate)g requests/s, of all workers together"
+unset logscale y
+set ylabel "server CPU for each RPC, us"
+set yrange [0:*]
+plot %(open_cost)s
+set ylabel "pull, p50, us"
+set logscale y
+set yrange [10:20000]
 plot %(open)s
 unset multiplot
 """
@@ -90,9 +97,12 @@ unset multiplot
 
 def plot(series, path):
     colours = {"weft": "blue", "tcp": "red"}
-    blocks, plots = "", {"cost": [], "latency": [], "open": []}
+    blocks, plots = "", {"cost": [], "latency": [], "open_cost": [], "open": []}
     for (transport, rows, rate), by_workers in sorted(series.items()):
-        for name, what in (("cost", cost), ("latency", latency)) if rate == 0 else (("open", latency),):
+        drawn = (("cost", cost), ("latency", latency))
+        if rate != 0:
+            drawn = (("open_cost", cost), ("open", latency))
+        for name, what in drawn:
             block = f"${name}_{transport}_{rows}"
             blocks += f"{block} << EOD\n"
             for workers in sorted(by_workers):
