@@ -544,7 +544,9 @@ static bool again_record(struct weft_shard *shard, const struct weft_ring_record
     case RECORD_TABLE:
         return again_in_table(shard, record);
     case RECORD_RENEWED:
-        if (record->rank < shard->config.workers_max) {
+        /* The checkpoint knows of those before, and of some behind them in front of a GAP. */
+        if (record->position >= shard->journal->needed &&
+            record->rank < shard->config.workers_max) {
             weft_shard_worker_renew(shard, record->rank, value_of(record), 0);
         }
         return record->rank < shard->config.workers_max;

@@ -536,6 +536,37 @@ static void full_it_stays_until_a_checkpoint_counts(void **state)
     assert_true(whole > 60);
 }
 
+/* Who comes anew while it is full is in no record: the checkpoint behind knows better than what the
+ * journal has of the time before, if the server dies before it has let go of that. */
+static void full_it_forgets_nobody_who_came_anew(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 701; seed <= 712; seed++) {
+        uint8_t *copy = aligned_alloc(4096, JOURNAL_BYTES);
+        rig_start_of(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, false, seed, SMALL_BYTES);
+        struct weft_shard *shard = rig.churn.c.shard[0];
+        for (uint32_t steps = 0; !weft_shard_journal_is_full(shard); steps++) {
+            assert_true(steps < 100000);
+            work_on(&rig, 1);
+        }
+        uint64_t before = shard->workers[0].incarnation;
+        worker_dies(&rig, 0);
+        work_on(&rig, 200);
+        assert_true(shard->workers[0].incarnation != before);
+        weft_saved_begin(&rig.churn.saved[0], shard);
+        while (!weft_saved_poll(&rig.churn.saved[0], shard)) {
+            work_on(&rig, 1);
+        }
+        memcpy(copy, rig.memory[0], JOURNAL_BYTES);
+        struct weft_shard *twin = twin_new(&rig, 0, copy);
+        assert_true(weft_shard_journal_report(twin)->used);
+        assert_true(twin->workers[0].incarnation == shard->workers[0].incarnation);
+        churn_shard_free(&rig.churn, 0, twin);
+        rig_stop(&rig);
+        free(copy);
+    }
+}
+
 /* Records that are whole, and say what no shard has written: nothing but that they are refused. */
 static void append_nonsense(struct rig *r, uint32_t s)
 {
@@ -603,6 +634,7 @@ int main(void)
         cmocka_unit_test(takes_another_rate),
         cmocka_unit_test(takes_another_number_of_workers),
         cmocka_unit_test(full_it_stays_until_a_checkpoint_counts),
+        cmocka_unit_test(full_it_forgets_nobody_who_came_anew),
         cmocka_unit_test(takes_nothing_on_trust),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
