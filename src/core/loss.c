@@ -486,6 +486,7 @@ void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         weft_core_ecn_silence(p);
     }
     p->pto_base_ns = now_ns;
+    p->tx_answers = 0; /* what is asked for is not waited for any longer than usual */
     p->probes = p->pto_count > 2 && peer_waiting(p) ? 2 : 1;
     ep->counters.probes++;
     trace(ep, p, WEFT_TRACE_PTO, 0, p->pn_next, p->pto_count, p->in_flight_count, 0);

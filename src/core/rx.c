@@ -626,16 +626,16 @@ struct before {
     uint64_t rx_closed;
 };
 
-/* Was the packet an answer, whole, with the DONE of what it answers? Its sender waits with its
+/* Was the packet, with a message of `chunks`, an answer, whole, with the DONE of what it answers? Its sender waits with its
  * questions, and if it was lost our own for the DONE brings it again: so it may be confirmed with
  * what we say next. Who talks seldom would spend a packet on it, and the other end two: it wakes for
  * this one and acknowledges it. Who talks often has it confirmed no later than before. */
 static bool is_answer(const struct weft_ep *ep, const struct peer *p, uint32_t frames,
-                      const struct before *before)
+                      uint32_t chunks, const struct before *before)
 {
     const uint32_t plain = UINT32_C(1) << WEFT_FRAME_ACK | UINT32_C(1) << WEFT_FRAME_DONE;
     uint64_t closed = p->rx_closed & ~before->rx_closed;
-    return ep->config.confirm_later != 0 && (frames & ~plain) == 0 &&
+    return ep->config.confirm_later != 0 && chunks == 1 && (frames & ~plain) == 0 &&
            (before->tx_active & ~p->tx_active) != 0 && closed != 0 && p->rx_live == 0;
 }
 
@@ -720,7 +720,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
         bool pass_end = (packet.flags & WEFT_FLAG_PASS_END) != 0;
         acknowledge &= rx_data(ep, p, &data, pass_end, at_ns, now_ns);
     }
-    bool later = is_answer(ep, p, frames, &before);
+    bool later = is_answer(ep, p, frames, has ? data.chunks : 0, &before);
     if (later) {
         p->rx_later |= p->rx_closed & ~before.rx_closed;
         p->ack_now = before.ack_now;

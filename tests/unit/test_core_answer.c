@@ -260,6 +260,50 @@ static void many_at_a_time(void **state)
     net_free(net);
 }
 
+/* Two chunks, of which the first goes beside the DONE. */
+static void answer_in_two(struct net *net, uint32_t end, weft_peer peer)
+{
+    static const float values[2] = {1, 2};
+    static float memory[2];
+    const struct net_end *e = &net->end[end], *to = &net->end[1 - end];
+    const struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                           .sink = WEFT_SINK_COPY,
+                                           .memory = memory,
+                                           .memory_bytes = sizeof(memory),
+                                           .count = 1,
+                                           .timeout_ns = WEFT_NEVER};
+    const struct weft_msg_send send = {.peer = peer,
+                                       .base = values,
+                                       .total = 2,
+                                       .elem_bytes = sizeof(*values),
+                                       .chunk_elems = 1,
+                                       .deadline_ns = WEFT_NEVER};
+    weft_expect_id id;
+    uint64_t seq;
+    assert_int_equal(to->msgr.ops->expect(to->msgr.self, &expect, &id), WEFT_OK);
+    assert_int_equal(e->msgr.ops->send(e->msgr.self, &send, net->now_ns, &seq), WEFT_OK);
+}
+
+/* Who sent it waits for its confirmation as ever: so it comes as ever, also when what closes it is the
+ * chunk with the DONE, sent again. */
+static void of_two_chunks_it_is_none(void **state)
+{
+    (void)state;
+    struct net *net = joined(true);
+    net->end[1].answer = answer_in_two;
+    for (uint32_t i = 0; i < ASKS; i++) {
+        lose.from = 1;
+        lose.count = 1;
+        ask(net);
+        net_run(net, gap_ns);
+        assert_int_equal(lose.count, 0);
+        assert_int_equal(net->end[1].sent, i + 2);
+    }
+    assert_int_equal(net_counters(net, 1)->probes, 0);
+    quiet(net);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +316,7 @@ int main(void)
         cmocka_unit_test(who_goes_to_sleep_confirms_first),
         cmocka_unit_test(who_closes_confirms_first),
         cmocka_unit_test(many_at_a_time),
+        cmocka_unit_test(of_two_chunks_it_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
