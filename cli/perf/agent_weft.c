@@ -114,7 +114,7 @@ static void on_up(struct weft_perf_agent *agent, const struct weft_msg_event *ev
     }
 }
 
-/* At the end all close, one before the other. */
+/* At the end, or when the coordinator has given up, all close, one before the other. */
 static bool on_down(struct weft_perf_agent *agent, const struct weft_msg_event *event)
 {
     static const char *const reasons[] = {
@@ -123,7 +123,8 @@ static bool on_down(struct weft_perf_agent *agent, const struct weft_msg_event *
         [WEFT_DOWN_IDLE] = "idle",               [WEFT_DOWN_RESTARTED] = "it restarted",
         [WEFT_DOWN_CRYPTO] = "cryptography failed",
     };
-    if (weft_perf_agent_is_through(agent) && event->down == WEFT_DOWN_CLOSED) {
+    bool ending = weft_perf_agent_is_through(agent) || atomic_load(&agent->shared->stopping);
+    if (ending && event->down == WEFT_DOWN_CLOSED) {
         return true;
     }
     char hint[WEFT_SECURITY_HINT_BYTES];
