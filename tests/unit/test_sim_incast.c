@@ -61,7 +61,7 @@ static void no_round_beats_the_wire(void **state)
     assert_true(result.p50_ns >= result.ideal_ns - config.rtt_ns);
     assert_true(result.p50_ns <= result.p99_ns && result.p99_ns <= result.max_ns);
     assert_true(result.queue_bytes_max <= config.buffer_bytes);
-    assert_true(result.goodput_bps[0] < UINT64_C(250000) * 1000000000 / 264620);
+    assert_true(result.goodput_bps[0] < UINT64_C(250000) * 1000000000 / 263912);
 }
 
 static void a_seed_is_a_run(void **state)
