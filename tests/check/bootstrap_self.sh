@@ -58,7 +58,7 @@ bootstrap "what is needed must install"    1 'update -qq|install needed|' KNOWS=
 bootstrap "nobody is asked for a luxury"   0 '' HAS=needed KNOWS=luxury FAKE_ID=1000
 bootstrap "but for what is needed"         1 '' KNOWS=luxury FAKE_ID=1000
 tap_like "with the command"  "$(cat "$tap_tmp/out")" 'apt-get install .* needed *$'
-mkdir "$tap_tmp/tree/build"
+mkdir "$tap_tmp/tree/build-asan"
 bootstrap "not before every build"         0 '' HAS=needed KNOWS=luxury
 
 tap_done
