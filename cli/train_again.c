@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool has_blank(const char *text)
+{
+    return text != NULL && strchr(text, ' ') != NULL;
+}
+
 int weft_train_again_check(const struct weft_command *command, struct weft_train_again *again,
                            const struct weft_job *job,
                            const struct weft_checkpoint_options *checkpoints)
@@ -27,9 +32,13 @@ int weft_train_again_check(const struct weft_command *command, struct weft_train
         return weft_options_usage(command, "--restart needs --checkpoint DIR: a server that is "
                                            "started again goes on from there");
     }
-    if (again->restarts > 0 && strchr(checkpoints->directory, ' ') != NULL) {
+    if (again->restarts > 0 && has_blank(checkpoints->directory)) {
         return weft_options_usage(command, "--restart takes no --checkpoint directory with a blank "
                                            "in its name");
+    }
+    if (again->restarts > 0 && has_blank(checkpoints->every)) {
+        return weft_options_usage(command, "--checkpoint-every \"%.40s\" has a blank in it",
+                                  checkpoints->every);
     }
     return WEFT_OPTIONS_RUN;
 }

@@ -57,5 +57,8 @@ refused "a report" "--checkpoint other --report r.json" '--report does not go wi
 refused "records" "--checkpoint other --records r.db" '--records does not go with --restart'
 refused "a target" "--checkpoint other --until-auc 0.9" 'until-auc does not go with --restart'
 refused "a durability of its own" "--checkpoint other --durability most" 'must be none or replay'
+tap_run_fails "words for the servers in one of ours" 2 train --restart 2 --checkpoint other \
+    --checkpoint-every "40 --restore"
+tap_like "in words" "$(cat run.out)" 'has a blank in it'
 tap_run_fails "durability of what?" 2 train --durability none
 tap_done
