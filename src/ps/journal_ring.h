@@ -9,8 +9,9 @@
  *     4,096  records, each a multiple of 32 bytes, up to the end of the memory
  *
  * A record has its position, counted in bytes since the journal began, and a check over all of it,
- * written last. Positions never come twice, so what an older lap left behind is told from what
- * follows; a record of an earlier life behind one of a later is a leftover, too. WRAP says that the
+ * written last. No position comes twice in one life, so what an older lap left behind is told from
+ * what follows; a record of an earlier life behind one of a later is a leftover, too, of an earlier
+ * process or from before the end was cut back (weft_ring_cut_back). WRAP says that the
  * next record lies at 4,096 again. All numbers as this host has them: a journal does not travel.
  *
  * Source: docs/CHECKPOINTS.md, "The journal".
