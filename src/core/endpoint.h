@@ -47,6 +47,9 @@ enum weft_ep_order {
     WEFT_ORDER_NONE,   /* the vector's order */
 };
 
+/* How long the confirmation of an answer may wait at an end that confirms late. */
+#define WEFT_CONFIRM_LATER_NS (500 * WEFT_NS_PER_MS)
+
 /* Limits and tunables; weft_ep_config_default fills in all of them. */
 struct weft_ep_config {
     uint64_t name;                /* told to peers; opaque */
@@ -71,8 +74,9 @@ struct weft_ep_config {
     uint8_t accept;               /* 1: HELLO of strangers opens a peer */
     uint8_t ecn;                  /* 1: mark packets ECT(0) */
     uint8_t confirm_later;        /* 1: an answer that came whole with the DONE of its request is
-                                   * confirmed with the next message, or after half a second. For
-                                   * who is always turned. Default 0: at once */
+                                   * confirmed with the next message, or
+                                   * WEFT_CONFIRM_LATER_NS later. For who is always turned.
+                                   * Default 0: at once */
     uint64_t peer_timeout_ns;     /* outstanding and silent this long = PEER_DOWN; WEFT_NEVER off */
     uint64_t keepalive_ns;        /* PING a peer that was silent this long; WEFT_NEVER = never */
     uint64_t idle_timeout_ns;     /* close a connection that was silent this long with nothing

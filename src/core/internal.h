@@ -50,7 +50,6 @@ enum {
 
 static const uint64_t granularity_ns = 100 * WEFT_NS_PER_US;
 static const uint64_t max_ack_delay_ns = 100 * WEFT_NS_PER_US;
-static const uint64_t later_ns = 500 * WEFT_NS_PER_MS; /* of a confirmation that may come late */
 static const uint64_t initial_rtt_ns = WEFT_NS_PER_MS;
 static const uint64_t pto_ns_max = WEFT_NS_PER_S;
 static const uint64_t retell_ns = 50 * WEFT_NS_PER_US; /* beyond two round trips: credit.c */

@@ -434,7 +434,7 @@ static uint64_t pto_interval(const struct peer *p)
     uint64_t wait_ns = doublings >= 20 ? pto_ns_max
                                        : weft_min_u64(base_ns << doublings, pto_ns_max);
     bool all_later = p->tx_active != 0 && (p->tx_active & ~p->tx_answers) == 0;
-    return all_later ? later_ns + wait_ns : wait_ns;
+    return all_later ? WEFT_CONFIRM_LATER_NS + wait_ns : wait_ns;
 }
 
 /* When it asks a round trip after the answer went out, it has not got it. */

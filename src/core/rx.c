@@ -728,7 +728,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
     if (acknowledge) {
         pn_commit(p, packet.number, at_ns);
         if (eliciting) {
-            ack_owe(p, later ? later_ns : max_ack_delay_ns, now_ns);
+            ack_owe(p, later ? WEFT_CONFIRM_LATER_NS : max_ack_delay_ns, now_ns);
         }
     }
     if (p->rx_live != 0) {

@@ -426,7 +426,11 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         p->tx_finish &= p->tx_finish - 1;
         kind |= TX_PACKET_FINISH;
     }
-    return done_open(ep, p) ? kind | frames_done(ep, p, w) : kind;
+    if (!done_open(ep, p)) {
+        p->rx_later = 0; /* what this acknowledges is not put off further: DONE when there is room */
+        return kind;
+    }
+    return kind | frames_done(ep, p, w);
 }
 
 /* A small chunk fits behind the frames: a reply then takes its acknowledgements along. */

@@ -92,10 +92,14 @@ uint64_t weft_finish_ns(const struct weft_plan *plan)
             trouble_ns = weft_max_u64(trouble_ns, msg->post_ns - msg->send_ns);
         }
     }
+    bool later = false;
+    for (uint32_t i = 0; i < plan->hosts; i++) {
+        later = later || plan->host[i].ep.confirm_later != 0;
+    }
     /* Packets that pass no more cost the time to notice it, and then go out one by one; an address
      * that is dead costs probes. */
     bool path = plan->mover != UINT32_MAX || plan->shrinker != UINT32_MAX ||
                 plan->host[0].ep.packet_bytes_sure != 0;
     return start_ns + weft_min_u64(trouble_ns, WEFT_NS_PER_S) + FACTOR * work_ns(plan) +
-           (path ? path_ns : 0);
+           (later ? WEFT_CONFIRM_LATER_NS : 0) + (path ? path_ns : 0);
 }

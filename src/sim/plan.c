@@ -75,7 +75,6 @@ static void draw_endpoint(struct weft_prng *prng, struct weft_ep_config *ep)
 {
     ep->seed = weft_prng_u64(prng);
     ep->incarnation = weft_prng_u64(prng);
-    ep->confirm_later = ep->seed >> 63; /* no draw of its own: seeds keep what else they draw */
     ep->accept = 1;
     ep->tx_window_max = (uint32_t)PICK(prng, 256, 1024, 4096);
     ep->rx_window = (uint32_t)PICK(prng, 16, 64, 256, 1024);
@@ -101,6 +100,9 @@ static void draw_hosts(struct weft_prng *prng, struct weft_plan *plan)
         host->ep.packet_bytes = (uint16_t)packet_bytes;
         host->ep.peers_max = 2 * plan->hosts + 2; /* crossing connections are two */
         draw_endpoint(prng, &host->ep);
+        /* In half of the plans, which may finish later, half of the hosts. No draw of its own: seeds
+         * keep what else they draw. */
+        host->ep.confirm_later = (plan->host[0].ep.seed >> 62 & host->ep.seed >> 63 & 1) != 0;
         host->crank_delay_ns = crank_delay_ns;
     }
 }
