@@ -2,6 +2,7 @@
  * words for it. */
 #include "api_ps_server.h"
 #include "free_port.h"
+#include "rpc/record.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -957,7 +958,7 @@ static void a_rank_is_for_one(void **state)
     site_stop(&site);
 }
 
-/* A spool of blocks of 128 bytes, one record of as many for each RPC in it. */
+/* A spool of blocks: a head of four units each, then two units for each usual RPC. */
 static void its_rpcs_are_recorded(void **state)
 {
     (void)state;
@@ -985,8 +986,8 @@ static void its_rpcs_are_recorded(void **state)
     says(weft_ps_error(NULL), "another process");
     weft_ps_close(ps);
     assert_int_equal(stat(spool, &about), 0);
-    assert_int_equal(about.st_size % 128, 0);
-    assert_true(about.st_size >= (RPCS + 2) * 128);
+    assert_int_equal(about.st_size % WEFT_RECORD_UNIT_BYTES, 0);
+    assert_true(about.st_size >= (4 + RPCS * WEFT_RECORD_RPC_UNITS) * WEFT_RECORD_UNIT_BYTES);
     config.records = "/nowhere/r.db";
     assert_int_equal(weft_ps_connect(&config, &second), WEFT_IO);
     says(weft_ps_error(NULL), "/nowhere/r.db");

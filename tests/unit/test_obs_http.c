@@ -179,19 +179,26 @@ static void test_fork(void **state)
 {
     (void)state;
     int ends[2];
+    int there[2];
     char end;
     struct weft_http *http = start("127.0.0.1");
     uint16_t port = weft_http_port(http);
     assert_int_equal(pipe(ends), 0);
+    assert_int_equal(pipe(there), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         (void)close(ends[1]);
+        (void)close(there[0]);
+        (void)close(there[1]); /* it has given the port back by now */
         bool over = read(ends[0], &end, 1) == 0;
         weft_http_stop(http); /* waits for no thread that is not there */
         _exit(over ? 0 : 1);
     }
     (void)close(ends[0]);
+    (void)close(there[1]);
+    assert_int_equal(read(there[0], &end, 1), 0);
+    (void)close(there[0]);
     char *body = get(http, "/metrics");
     free(body);
     weft_http_stop(http);
