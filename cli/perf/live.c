@@ -62,9 +62,9 @@ static void add_live(void *arg, struct weft_exposition *text)
         if (live->shared != NULL) {
             ask(live);
         }
-        weft_metrics_text_transports(text, live->parts, sizeof(*live->parts),
-                                     offsetof(struct weft_perf_live_part, counters),
-                                     live->job->plan->participants);
+        weft_metrics_add_transport(text, live->parts, sizeof(*live->parts),
+                                   offsetof(struct weft_perf_live_part, counters),
+                                   live->job->plan->participants);
         pthread_mutex_unlock(&live->asking);
     }
     pthread_mutex_lock(&live->lock);

@@ -103,12 +103,6 @@ void weft_metrics_text_transport(struct weft_exposition *text,
     weft_metrics_add_transport(text, counters, sizeof(*counters), 0, 1);
 }
 
-void weft_metrics_text_transports(struct weft_exposition *text, const void *things, size_t stride,
-                                  size_t at, uint32_t count)
-{
-    weft_metrics_add_transport(text, things, stride, at, count);
-}
-
 void weft_metrics_text_gauges(struct weft_exposition *text, const struct weft_ep_gauges *of)
 {
     weft_metrics_add_gauges(text, of, sizeof(*of), 0, 1);

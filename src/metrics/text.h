@@ -27,9 +27,6 @@ struct weft_worker_stats {
 
 void weft_metrics_text_transport(struct weft_exposition *text,
                                  const struct weft_driver_counters *counters);
-/* (count,) things of `stride` bytes, each with its labels as text first and its counters at `at` > 0. */
-void weft_metrics_text_transports(struct weft_exposition *text, const void *things, size_t stride,
-                                  size_t at, uint32_t count);
 void weft_metrics_text_gauges(struct weft_exposition *text, const struct weft_ep_gauges *of);
 void weft_metrics_text_client(struct weft_exposition *text,
                               const struct weft_ps_client_counters *counters);

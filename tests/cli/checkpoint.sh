@@ -7,15 +7,6 @@ unset WEFT_DATA_DIR
 data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
 dir=$tap_tmp/ckpt
 
-until_true() {
-    tries=0
-    until "$@"; do
-        [ "$tries" -lt 2400 ] || return 1
-        tries=$((tries + 1))
-        sleep 0.05
-    done
-}
-
 train() {
     "$WEFT_BIN" train --data "$data" --loss-bound 0 --workers 2 "$@"
 }
@@ -81,8 +72,8 @@ rm -rf "$dir"
 "$WEFT_BIN" train --data "$data" --loss-bound 0 --workers 2 --epochs 10000 --servers 2 \
     --checkpoint "$dir" --checkpoint-every 10 --checkpoint-whole-every 4 >"$tap_tmp/log" 2>&1 &
 train=$!
-until_true grep -q '^epoch 3/' "$tap_tmp/log" || tap_fail "it trains" "$(cat "$tap_tmp/log")"
-until_true promised >"$tap_tmp/promised" || tap_fail "both finish one" "$(cat "$tap_tmp/log")"
+tap_until grep -q '^epoch 3/' "$tap_tmp/log" || tap_fail "it trains" "$(cat "$tap_tmp/log")"
+tap_until promised || tap_fail "both finish one" "$(cat "$tap_tmp/log")"
 for pid in $(sed -n 's/^server [0-9]*: pid //p' "$tap_tmp/log"); do
     kill -9 "$pid"
 done
@@ -110,14 +101,14 @@ tap_run_fails "a directory that cannot be made" 1 server --checkpoint /dev/null/
 : >"$tap_tmp/port"
 "$WEFT_BIN" server --security none --port 0 --checkpoint "$tap_tmp/asked" >"$tap_tmp/port" 2>"$tap_tmp/log" &
 server=$!
-until_true grep -q '^shard 0' "$tap_tmp/port"
+tap_until grep -q '^shard 0' "$tap_tmp/port"
 port=$(sed -n 's/.*:\([0-9]*\)$/\1/p' "$tap_tmp/port")
 "$WEFT_BIN" worker --security none --servers "127.0.0.1:$port" --data "$data" --workers 1 \
     --epochs 10000 >"$tap_tmp/worker" 2>&1 &
 worker=$!
-until_true grep -q '"epoch"' "$tap_tmp/worker"
+tap_until grep -q '"epoch"' "$tap_tmp/worker"
 kill -USR1 "$server"
-tap_run "SIGUSR1 asks for one" until_true grep -q 'checkpoint [0-9]*: clock' "$tap_tmp/log"
+tap_run "SIGUSR1 asks for one" tap_until grep -q 'checkpoint [0-9]*: clock' "$tap_tmp/log"
 kill -USR1 "$server"
 kill -TERM "$server"
 status=0

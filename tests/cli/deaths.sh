@@ -24,7 +24,7 @@ tap_run "SSP shrinks, too" env TALLY_ALONE=1 TALLY_TOGETHER=1 TALLY_DIE="1 3" TA
 
 TALLY_ALONE=1 TALLY_LATE=2 "$weft" run --peer-timeout 60 -n 3 --on-worker-death shrink -- "$tally" work late 20 >late.out 2>&1 &
 run=$!
-tap_run "nobody waits for who has not come yet" until_true 120 test -f late/values
+tap_run "nobody waits for who has not come yet" tap_until test -f late/values
 touch late/late
 wait $run
 tap_is "who comes late belongs to the job" $? 0
@@ -39,7 +39,7 @@ tap_like "in words" "$(cat run.out)" 'worker 1 \(was killed by signal 9\|has die
 "$weft" server --key-file key --port 0 --workers 2 --transport tcp --on-worker-death fail \
     >server.out 2>&1 &
 server=$!
-tap_run "a server by itself" until_true 120 grep -q '^shard 0' server.out
+tap_run "a server by itself" tap_until grep -q '^shard 0' server.out
 WEFT_JOB_KEY=$(cat key)
 WEFT_SERVERS=$(sed -n 's/^shard 0 of 1: //p' server.out)
 export WEFT_JOB_KEY WEFT_SERVERS

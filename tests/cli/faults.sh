@@ -5,16 +5,6 @@
 unset WEFT_DATA_DIR
 data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
 
-# until_true <command...>: wait for a condition, at most two minutes.
-until_true() {
-    tries=0
-    until "$@"; do
-        [ "$tries" -lt 2400 ] || return 1
-        tries=$((tries + 1))
-        sleep 0.05
-    done
-}
-
 # start [options]: a long run in the background, until it trains. Sets $train.
 start() {
     rm -f "$tap_tmp/report.json"
@@ -22,7 +12,7 @@ start() {
     "$WEFT_BIN" train --data "$data" --epochs 10000 --report "$tap_tmp/report.json" "$@" \
         >"$tap_tmp/log" 2>&1 &
     train=$!
-    until_true grep -q '^epoch 1/' "$tap_tmp/log"
+    tap_until grep -q '^epoch 1/' "$tap_tmp/log"
 }
 
 # pid_of <role> <rank>
@@ -43,7 +33,7 @@ ended() {
     tap_like "$1: says why" "$(grep '^weft train: ' "$tap_tmp/log")" "$3"
     left=
     for pid in $(sed -n 's/^[a-z]* [0-9]*: pid //p' "$tap_tmp/log"); do
-        until_true is_gone "$pid" || left="$left $pid"
+        tap_until is_gone "$pid" || left="$left $pid"
     done
     tap_is "$1: no process left" "$left" ""
     tap_is "$1: no report, whole or partial" "$(find "$tap_tmp" -name 'report.json*')" ""
@@ -77,7 +67,7 @@ status=0
 wait "$train" 2>/dev/null || status=$?
 left=
 for pid in $(sed -n 's/^[a-z]* [0-9]*: pid //p' "$tap_tmp/log"); do
-    until_true is_gone "$pid" || left="$left $pid"
+    tap_until is_gone "$pid" || left="$left $pid"
 done
 tap_is "the parent killed: no process left" "$left" ""
 
@@ -86,7 +76,7 @@ tap_is "the parent killed: no process left" "$left" ""
 "$WEFT_BIN" keygen "$tap_tmp/job.key" >"$tap_tmp/keygen"
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 1 >"$tap_tmp/server" &
 server=$!
-until_true [ -s "$tap_tmp/server" ]
+tap_until [ -s "$tap_tmp/server" ]
 port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server")
 tap_run_fails "a port in use" 1 "$WEFT_BIN" train --data "$data" --servers 1 --port "$port"
 tap_like "is named" "$(cat "$tap_tmp/run.out")" "weft train: server 0 .*$port.*in use"
@@ -100,7 +90,7 @@ tap_like "names it" "$(cat "$tap_tmp/run.out")" "127.0.0.1:$port is gone: it has
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 1 --table-bytes 1000 \
     >"$tap_tmp/server3" &
 server=$!
-until_true [ -s "$tap_tmp/server3" ]
+tap_until [ -s "$tap_tmp/server3" ]
 port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server3")
 tap_run_fails "a full table ends the worker" 1 "$WEFT_BIN" worker \
     --key-file "$tap_tmp/job.key" --servers "127.0.0.1:$port" --workers 1
@@ -118,7 +108,7 @@ for mode in bsp asp; do
     "$WEFT_FORGETFUL_BIN" <"$tap_tmp/open" >"$tap_tmp/forgetful" &
     server=$!
     exec 3>"$tap_tmp/open"
-    until_true [ -s "$tap_tmp/forgetful" ]
+    tap_until [ -s "$tap_tmp/forgetful" ]
     tap_run_fails "a refused clock ends a worker ($mode)" 1 "$WEFT_BIN" worker --security none \
         --servers "127.0.0.1:$(cat "$tap_tmp/forgetful")" --workers 1 --mode $mode --batch 1000 --peer-timeout 60
     tap_like "which says what to do ($mode)" "$(cat "$tap_tmp/run.out")" \
@@ -130,16 +120,16 @@ done
 # ---- a server is killed while its worker waits for another worker: nothing is owed, but asked ----
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 2 >"$tap_tmp/server2" &
 server=$!
-until_true [ -s "$tap_tmp/server2" ]
+tap_until [ -s "$tap_tmp/server2" ]
 port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server2")
 "$WEFT_BIN" worker --key-file "$tap_tmp/job.key" --data "$data" --workers 2 --rank 0 \
     --servers "127.0.0.1:$port" --keepalive-ms 200 --peer-timeout 10 >"$tap_tmp/waits.out" 2>&1 &
 worker=$!
-until_true grep -q ready "$tap_tmp/waits.out"
+tap_until grep -q ready "$tap_tmp/waits.out"
 sleep 1
 kill -KILL "$server"
 wait "$server"
-until_true is_gone "$worker"
+tap_until is_gone "$worker"
 status=0
 wait "$worker" || status=$?
 tap_is "a worker that waits notices the death of its server" "$status" 1
@@ -163,7 +153,7 @@ noisy() {
     "$WEFT_BIN" train --data "$data" --loss-bound 0 --epochs "$1" --servers 1 \
         --report "$tap_tmp/noise.json" >"$tap_tmp/log" 2>&1 &
     train=$!
-    until_true grep -q '^training on' "$tap_tmp/log"
+    tap_until grep -q '^training on' "$tap_tmp/log"
     port=$(sed -n 's/^shards: 127.0.0.1:\([0-9]*\)$/\1/p' "$tap_tmp/log")
     seed=1
     while [ "$seed" -le 40 ]; do

@@ -28,7 +28,7 @@ more_than() { [ "$(said "$1")" -gt "$2" ]; }
 kill_server() {
     before=$(said "^weft run: server $1: shard $1: journal:")
     kill -KILL "$(sed -n "s/^weft run: server $1: pid //p" "$name.out" | tail -n 1)"
-    until_true 120 more_than "^weft run: server $1: shard $1: journal:" "$before"
+    tap_until more_than "^weft run: server $1: shard $1: journal:" "$before"
 }
 
 finish() {
@@ -44,7 +44,7 @@ exact() {
 
 for mode in bsp asp; do
     start "$mode" $mode replay "--checkpoint-every 1000000"
-    tap_run "$mode: a worker dies, its successor goes on" until_true 120 all_wait
+    tap_run "$mode: a worker dies, its successor goes on" tap_until all_wait
     tap_like "behind the clock that it had pushed for" "$(cat $mode/log.1)" '^start 15$'
     tap_run "then a server dies, before any checkpoint" kill_server 0
     tap_run "and again, and the other one" eval "kill_server 0 && kill_server 1"
@@ -53,7 +53,7 @@ for mode in bsp asp; do
 done
 
 start between ssp:2 replay "--checkpoint-every 10"
-tap_run "a checkpoint before, none behind the worker's death" until_true 120 all_wait
+tap_run "a checkpoint before, none behind the worker's death" tap_until all_wait
 tap_run "the servers die" eval "kill_server 0 && kill_server 1"
 tap_run "the job ends" finish
 tap_run "every push counts once" exact

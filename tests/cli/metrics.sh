@@ -10,16 +10,6 @@ check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
 server='' worker='' prometheus='' scheduler='' train='' job='' load='' perf='' sim=''
 tap_at_exit 'kill $server $worker $prometheus $scheduler $train $job $load $perf $sim 2>/dev/null; wait'
 
-# wait_for <command...>: for two minutes; nothing here takes that long but a machine that stands still.
-wait_for() {
-    tries=0
-    until "$@" 2>/dev/null; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 1200 ] || return 1
-        sleep 0.1
-    done
-}
-
 fetch() { # fetch <url>: no program of ours
     python3 -c 'import sys, urllib.request
 sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' "$1"
@@ -39,7 +29,7 @@ serve() {
     "$WEFT_BIN" server --security none --port 0 --shards-per-server 2 --workers 1 --peer-timeout 120 \
         --metrics 0 >server.out 2>server.err &
     server=$!
-    wait_for grep -q '^metrics: ' server.out
+    tap_until grep -q '^metrics: ' server.out
 }
 
 work() {
@@ -47,7 +37,7 @@ work() {
         --workers 1 --epochs 10000 --keepalive-ms 0 --peer-timeout 120 --metrics 0 \
         >worker.out 2>worker.err &
     worker=$!
-    wait_for grep -q '"metrics"' worker.out
+    tap_until grep -q '"metrics"' worker.out
 }
 
 # One epoch is through. A worker that has ended is replaced by another one.
@@ -60,10 +50,10 @@ tap_run "a server says where its metrics are" serve
 at=$(sed -n 's/^metrics: //p' server.out)
 tap_like "on loopback" "$at" '^http://127\.0\.0\.1:[0-9]*/metrics$'
 tap_run "a worker trains" work
-tap_run "its epochs are counted" wait_for is_training
+tap_run "its epochs are counted" tap_until is_training
 cp scrape.txt worker.txt
-tap_run "pushes are served" wait_for at_least 1 "$at" weft_requests_total kind=push
-tap_run "each shard has a worker" wait_for at_least 2 "$at" weft_workers_connected
+tap_run "pushes are served" tap_until at_least 1 "$at" weft_requests_total kind=push
+tap_run "each shard has a worker" tap_until at_least 2 "$at" weft_workers_connected
 fetch "$at" >server.txt
 
 # ---- Prometheus --------------------------------------------------------------------------------
@@ -81,7 +71,7 @@ END
     prometheus --config.file=prometheus.yml --storage.tsdb.path=data \
         --web.listen-address=127.0.0.1:0 >prometheus.out 2>&1 &
     prometheus=$!
-    wait_for grep -q 'msg="Listening on"' prometheus.out
+    tap_until grep -q 'msg="Listening on"' prometheus.out
 }
 
 # asked <expression> <jq condition on the value>
@@ -96,9 +86,9 @@ sys.stdout.write(urllib.request.urlopen("http://%s/api/v1/query?%s" % (sys.argv[
 
 if command -v prometheus >/dev/null; then
     tap_run "a Prometheus" start_prometheus
-    tap_run "scrapes the server" wait_for asked "up{instance=\"127.0.0.1:$port\"}" '. == 1'
-    tap_run "knows its workers" wait_for asked 'sum(weft_workers_connected)' '. >= 2'
-    tap_run "and quantiles of its latencies" wait_for asked \
+    tap_run "scrapes the server" tap_until asked "up{instance=\"127.0.0.1:$port\"}" '. == 1'
+    tap_run "knows its workers" tap_until asked 'sum(weft_workers_connected)' '. >= 2'
+    tap_run "and quantiles of its latencies" tap_until asked \
         'histogram_quantile(0.99, sum by (le) (weft_served_latency_seconds_bucket{part="ps_proc"}))' \
         '. > 0'
 else
@@ -112,7 +102,7 @@ kill "$worker"
 "$WEFT_BIN" scheduler --security none --port 0 --workers 1 --shards 1 --metrics 0 >scheduler.out \
     2>scheduler.err &
 scheduler=$!
-tap_run "a scheduler says where its metrics are" wait_for grep -q '^metrics: ' scheduler.out
+tap_run "a scheduler says where its metrics are" tap_until grep -q '^metrics: ' scheduler.out
 fetch "$(sed -n 's/^metrics: //p' scheduler.out)" >scheduler.txt
 tap_is "it knows of its job" "$(value scheduler.txt weft_job_workers)" 1
 kill "$scheduler"
@@ -120,8 +110,8 @@ kill "$scheduler"
 "$WEFT_BIN" server --security none --port 0 --workers 1 --shards 1 --coordinate 0 --metrics 0 \
     >both.out 2>both.err &
 scheduler=$!
-tap_run "a server that is the coordinator, too" wait_for grep -q '^metrics: ' both.out
-tap_run "knows of the job" wait_for at_least 1 "$(sed -n 's/^metrics: //p' both.out)" weft_job_workers
+tap_run "a server that is the coordinator, too" tap_until grep -q '^metrics: ' both.out
+tap_run "knows of the job" tap_until at_least 1 "$(sed -n 's/^metrics: //p' both.out)" weft_job_workers
 cp scrape.txt both.txt
 tap_is "and of its shard" "$(value both.txt weft_workers_connected shard=0)" 0
 tap_is "no family comes twice" "$(grep '^# TYPE' both.txt | sort | uniq -d)" ""
@@ -129,10 +119,10 @@ kill "$scheduler"
 
 "$WEFT_BIN" train --servers 1 --workers 1 --epochs 10000 --metrics 0 >train.out 2>train.err &
 train=$!
-tap_run "so does weft train" wait_for grep -q '^metrics: ' train.out
+tap_run "so does weft train" tap_until grep -q '^metrics: ' train.out
 at=$(sed -n 's/^metrics: //p' train.out)
-tap_run "its processes become ready" wait_for at_least 1 "$at" weft_train_processes role=worker
-tap_run "and finish epochs" wait_for at_least 1 "$at" weft_train_epochs_total
+tap_run "its processes become ready" tap_until at_least 1 "$at" weft_train_processes role=worker
+tap_run "and finish epochs" tap_until at_least 1 "$at" weft_train_epochs_total
 cp scrape.txt train.txt
 fetch "${at%/metrics}/targets" >targets.json
 # shellcheck disable=SC2016 # jq's
@@ -144,7 +134,7 @@ found() {
     "$WEFT_BIN" top --once "${top_at%/metrics}" >top.txt
     grep -q "$1" top.txt
 }
-tap_run "and weft top does" wait_for found "^weft top: 1 server, 1 worker, 0 gone"
+tap_run "and weft top does" tap_until found "^weft top: 1 server, 1 worker, 0 gone"
 kill "$train"
 wait "$train" 2>/dev/null
 
@@ -154,17 +144,17 @@ wait "$train" 2>/dev/null
     'test "$WEFT_RESTART" = 1 || exit 3
     until test -e over; do sleep 0.1; done' >job.out 2>job.err &
 job=$!
-tap_run "so does weft run" wait_for grep -q '^weft run: metrics: ' job.err
+tap_run "so does weft run" tap_until grep -q '^weft run: metrics: ' job.err
 at=$(sed -n 's/^weft run: metrics: //p' job.err)
-tap_run "it counts a death" wait_for at_least 1 "$at" weft_run_deaths_total role=worker
-tap_run "and who came after it" wait_for at_least 2 "$at" weft_run_starts_total role=worker
+tap_run "it counts a death" tap_until at_least 1 "$at" weft_run_deaths_total role=worker
+tap_run "and who came after it" tap_until at_least 2 "$at" weft_run_starts_total role=worker
 cp scrape.txt job.txt
 tap_is "who runs" "$(value job.txt weft_run_processes)" 3
 fetch "${at%/metrics}/targets" >targets.json
 tap_run "Prometheus can find the others" jq -e 'map(.labels.role) == ["scheduler", "server"]' \
     targets.json
 top_at=${at#http://}
-tap_run "and so can weft top" wait_for found "^weft top: 1 server, 0 workers, 0 gone"
+tap_run "and so can weft top" tap_until found "^weft top: 1 server, 0 workers, 0 gone"
 tap_like "the coordinator, too" "$(cat top.txt)" "^SCHEDULER"
 : >over
 wait "$job"
@@ -173,14 +163,14 @@ tap_is "the job ends in order" $? 0
 "$WEFT_BIN" load --local 1 --workers 3 --rows 4 --dim 4 --warmup 0 --seconds 3600 --metrics 0 \
     >load.out 2>load.err &
 load=$!
-tap_run "weft load says where, too" wait_for grep -q '^metrics: ' load.err
+tap_run "weft load says where, too" tap_until grep -q '^metrics: ' load.err
 at=$(sed -n 's/^metrics: //p' load.err)
-tap_run "its workers push" wait_for at_least 1 "$at" weft_client_messages_total kind=push
-tap_run "and pull" wait_for at_least 1 "$at" weft_load_request_latency_seconds_count kind=pull
+tap_run "its workers push" tap_until at_least 1 "$at" weft_client_messages_total kind=push
+tap_run "and pull" tap_until at_least 1 "$at" weft_load_request_latency_seconds_count kind=pull
 cp scrape.txt load.txt
-tap_run "all of them" wait_for at_least 3 "$at" weft_load_workers state=connected
+tap_run "all of them" tap_until at_least 3 "$at" weft_load_workers state=connected
 top_at=${at#http://}
-tap_run "weft top has a line for it" wait_for found "^${top_at%/metrics}  *3 "
+tap_run "weft top has a line for it" tap_until found "^${top_at%/metrics}  *3 "
 kill "$load"
 wait "$load"
 tap_is "a scrape does not keep it from ending" $? 0
@@ -188,22 +178,22 @@ tap_is "a scrape does not keep it from ending" $? 0
 "$WEFT_BIN" perf incast --security none --senders 2 --rounds 1000000 --bytes 4000 --gap 1 --give-up 600 \
     --metrics 0 >perf.out 2>perf.err &
 perf=$!
-tap_run "weft perf says where" wait_for grep -q '^metrics: ' perf.err
+tap_run "weft perf says where" tap_until grep -q '^metrics: ' perf.err
 at=$(sed -n 's/^metrics: //p' perf.err)
-tap_run "rounds are counted" wait_for at_least 1 "$at" weft_perf_rounds_total phase=measured
-tap_run "and what each participant has got" wait_for at_least 6 "$at" weft_messages_received_total \
+tap_run "rounds are counted" tap_until at_least 1 "$at" weft_perf_rounds_total phase=measured
+tap_run "and what each participant has got" tap_until at_least 6 "$at" weft_messages_received_total \
     participant=0
 cp scrape.txt perf.txt
 top_at=${at#http://}
-tap_run "weft top knows it" wait_for found "^${top_at%/metrics}  *perf"
+tap_run "weft top knows it" tap_until found "^${top_at%/metrics}  *perf"
 kill "$perf"
 wait "$perf"
 tap_like "it ends with what it has" "$(cat perf.out)" "rounds"
 
 "$WEFT_BIN" sim swarm --seeds 1..1000000 --metrics 0 >sim.out 2>sim.err &
 sim=$!
-tap_run "weft sim says where" wait_for grep -q '^metrics: ' sim.err
-tap_run "seeds are counted" wait_for at_least 1 "$(sed -n 's/^metrics: //p' sim.err)" \
+tap_run "weft sim says where" tap_until grep -q '^metrics: ' sim.err
+tap_run "seeds are counted" tap_until at_least 1 "$(sed -n 's/^metrics: //p' sim.err)" \
     weft_sim_runs_total result=good
 cp scrape.txt sim.txt
 kill "$sim"

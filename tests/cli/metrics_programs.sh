@@ -12,15 +12,6 @@ check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
 run='' other=''
 tap_at_exit 'kill $run $other 2>/dev/null; wait'
 
-wait_for() { # for two minutes; nothing here takes that long but a machine that stands still
-    tries=0
-    until "$@" 2>/dev/null; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 1200 ] || return 1
-        sleep 0.1
-    done
-}
-
 fetch() { # fetch <url>: no program of ours
     python3 -c 'import sys, urllib.request
 sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' "$1"
@@ -40,11 +31,11 @@ mkdir work
 TALLY_HOLD=4 TALLY_DIE="1 2" "$WEFT_BIN" run --metrics 0 --restart 1 --peer-timeout 120 -n 2 -s 1 -- \
     "$WEFT_TALLY_BIN" work work 5 >run.out 2>run.err &
 run=$!
-tap_run "a job with metrics" wait_for grep -q '^weft run: metrics: ' run.err
+tap_run "a job with metrics" tap_until grep -q '^weft run: metrics: ' run.err
 at=$(sed -n 's/^weft run: metrics: http:\/\///p' run.err)
 at=${at%/metrics}
 tap_run "each worker says where its own are, the one that came after a dead one, too" \
-    wait_for tap_lines 3 '^\[worker [01]\] weft: worker [01]: metrics: http://127\.0\.0\.1:[0-9]*/metrics$' run.err
+    tap_until tap_lines 3 '^\[worker [01]\] weft: worker [01]: metrics: http://127\.0\.0\.1:[0-9]*/metrics$' run.err
 fetch "http://$at/targets" >targets.json
 tap_run "they are targets" jq -e 'map(.labels.role + .labels.rank) ==
     ["scheduler0", "server0", "worker0", "worker1"]' targets.json
@@ -55,8 +46,8 @@ done >said.txt
 tap_is "at the addresses that they said last" "$(jq -r '.[2:][].targets[0]' targets.json)" \
     "$(cat said.txt)"
 first=http://$(head -n 1 said.txt)
-tap_run "pushes are counted" wait_for at_least 4 "$first/metrics" weft_client_messages_total kind=push
-tap_run "and steps" wait_for at_least 2 "$first/metrics" weft_step_seconds_count
+tap_run "pushes are counted" tap_until at_least 4 "$first/metrics" weft_client_messages_total kind=push
+tap_run "and steps" tap_until at_least 2 "$first/metrics" weft_step_seconds_count
 cp scrape.txt program.txt
 tap_is "with the rank" "$(python3 "$check" value program.txt weft_worker_rank)" 0
 tap_run "the text keeps the format" python3 "$check" format program.txt
@@ -70,7 +61,7 @@ found() {
     "$WEFT_BIN" top --once "$at" >top.txt
     grep -q "$1" top.txt
 }
-tap_run "weft top shows the whole job" wait_for found "^weft top: 1 server, 2 workers, 0 gone"
+tap_run "weft top shows the whole job" tap_until found "^weft top: 1 server, 2 workers, 0 gone"
 # A hundred at once, a page that is none, and a client who says half a word.
 tap_run "a hundred scrapes at once, beside one that is stuck" python3 -c '
 import concurrent.futures, socket, sys, urllib.error, urllib.request
@@ -98,7 +89,7 @@ tap_run "with every push counted once" "$WEFT_TALLY_BIN" check work 2 5 1
 
 "$WEFT_BIN" scheduler --security none --port 0 --workers 1 --shards 1 --metrics 0 >other.out 2>&1 &
 other=$!
-tap_run "somebody has a port" wait_for grep -q '^metrics: ' other.out
+tap_run "somebody has a port" tap_until grep -q '^metrics: ' other.out
 taken=$(sed -n 's/^metrics: http:\/\/127.0.0.1:\([0-9]*\)\/metrics/\1/p' other.out)
 mkdir busy
 tap_run "a worker that wants the same trains" env WEFT_METRICS="$taken" "$WEFT_BIN" run \
@@ -114,10 +105,10 @@ tap_like "is refused" "$(cat run.out)" 'WEFT_METRICS is "here"; it must be PORT 
 "$WEFT_BIN" run --metrics 0 --peer-timeout 120 -n 1 -s 1 -- "$WEFT_BIN" worker --epochs 10000 \
     --peer-timeout 120 >run2.out 2>run2.err &
 run=$!
-tap_run "a job of weft worker" wait_for grep -q '^weft run: metrics: ' run2.err
+tap_run "a job of weft worker" tap_until grep -q '^weft run: metrics: ' run2.err
 at=$(sed -n 's/^weft run: metrics: http:\/\///p' run2.err)
 at=${at%/metrics}
-tap_run "is shown in the same way" wait_for found "^weft top: 1 server, 1 worker, 0 gone"
+tap_run "is shown in the same way" tap_until found "^weft top: 1 server, 1 worker, 0 gone"
 kill "$run"
 wait "$run" 2>/dev/null
 run=''

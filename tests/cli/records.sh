@@ -8,16 +8,6 @@ data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
 cd "$tap_tmp" || exit 1
 # More than 99 % where all is meant: the wall clock, on which the kernel stamps, may be set meanwhile.
 
-# until_true <command...>: wait for a condition, at most two minutes.
-until_true() {
-    tries=0
-    until "$@"; do
-        [ "$tries" -lt 2400 ] || return 1
-        tries=$((tries + 1))
-        sleep 0.05
-    done
-}
-
 # is_gone <pid>: a child that nobody has waited for yet is gone too.
 is_gone() {
     ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null
@@ -81,7 +71,7 @@ tap_is "as many answers as requests" \
 : >log
 "$WEFT_BIN" train --data "$data" --workers 2 --servers 1 --epochs 10000 --records c.db >log 2>&1 &
 train=$!
-until_true grep -q '^epoch 1/' log
+tap_until grep -q '^epoch 1/' log
 kill -INT "$train"
 status=0
 wait "$train" || status=$?
@@ -94,16 +84,16 @@ tap_is "Ctrl-C: of all three processes" "$(ask c.db "SELECT count(*) FROM proces
 : >log
 "$WEFT_BIN" train --data "$data" --workers 2 --servers 1 --epochs 10000 --records k.db >log 2>&1 &
 train=$!
-until_true grep -q '^epoch 3/' log
+tap_until grep -q '^epoch 3/' log
 # What the recorders have written is what is left: so each has written something of the job.
 all_wrote() {
     [ "$(find . -name 'k.db.spool-*' -size +8k | wc -l)" -eq 3 ]
 }
-until_true all_wrote
+tap_until all_wrote
 kill -KILL "$train"
 wait "$train" 2>/dev/null
 for pid in $(sed -n 's/^[a-z]* [0-9]*: pid //p' log); do
-    until_true is_gone "$pid"
+    tap_until is_gone "$pid"
 done
 tap_is "killed: three spools are left, and no database" "$(spools) $(ls k.db 2>/dev/null)" "3 "
 tap_run "weft trace merge" "$WEFT_BIN" trace merge k.db.spool-* -o k.db
@@ -142,7 +132,7 @@ tap_like "says what to do" "$(cat run.out)" 'r.db is there already.*name another
 : >server
 "$WEFT_BIN" server --security none --peer-timeout 60 --port 0 --records s.db >server 2>&1 &
 server=$!
-until_true grep -q '^shard 0' server
+tap_until grep -q '^shard 0' server
 port=$(sed -n 's/^shard 0 .*:\([0-9]*\)$/\1/p' server)
 tap_run "a worker by hand" "$WEFT_BIN" worker --security none --peer-timeout 60 --servers "127.0.0.1:$port" \
     --data "$data" --epochs 1 --records s.db

@@ -21,16 +21,6 @@ unset MALLOC_PERTURB_
 awk 'BEGIN { for (i = 0; i < 120; i++) print i % 2, 10 + i % 5 ":1", 20 + i % 3 ":1" }' >tiny
 worker="worker --format libsvm --data $PWD/tiny --epochs 1 --batch 4"
 
-# until_true <seconds> <command...>
-until_true() {
-    tries=$(($1 * 20))
-    shift
-    until "$@" >/dev/null 2>&1; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || return 1
-        sleep 0.05
-    done
-}
 # all_gone <pid...>: none of them runs (a zombie of ours counts as gone)
 all_gone() {
     for pid in "$@"; do
@@ -106,21 +96,21 @@ background() {
 }
 # shellcheck disable=SC2016
 background term "$weft" run -n 2 -s 2 -- sh -c 'sleep 1000 & echo child $!; wait'
-tap_run "the run is under way" until_true 120 sh -c 'test "$(grep -c child term.out)" = 2'
+tap_run "the run is under way" tap_until sh -c 'test "$(grep -c child term.out)" = 2'
 kill -TERM $last
 wait $last
 tap_is "SIGTERM ends it with status 1" $? 1
 tap_like "and says so" "$(cat term.out)" 'interrupted by signal 15'
-tap_run "with all its children and theirs" until_true 120 all_gone $(pids term.out) \
+tap_run "with all its children and theirs" tap_until all_gone $(pids term.out) \
     $(sed -n 's/.*child //p' term.out)
 # shellcheck disable=SC2016
 background killed "$weft" run -n 2 -s 2 -- sh -c 'sleep 1000 & echo child $!; wait'
-tap_run "another run is under way" until_true 120 sh -c 'test "$(grep -c child killed.out)" = 2'
+tap_run "another run is under way" tap_until sh -c 'test "$(grep -c child killed.out)" = 2'
 kill -KILL $last
 wait $last 2>/dev/null
-tap_run "after its kill -9 nothing is left, grandchildren included" until_true 120 all_gone \
+tap_run "after its kill -9 nothing is left, grandchildren included" tap_until all_gone \
     $(pids killed.out) $(sed -n 's/.*child //p' killed.out)
-tap_run "nor its folder" until_true 120 sh -c '[ -z "$(ls -A "$TMPDIR")" ]'
+tap_run "nor its folder" tap_until sh -c '[ -z "$(ls -A "$TMPDIR")" ]'
 
 # The scheduler is killed while workers wait for a file; those that come later still join.
 cat >late <<'END'
@@ -130,10 +120,10 @@ exec "$@"
 END
 chmod +x late
 background away "$weft" run -n 3 -s 1 --restart 1 -- ./late "$weft" $worker
-tap_run "a run whose workers come late" until_true 120 grep -q 'worker 2: pid' away.out
+tap_run "a run whose workers come late" tap_until grep -q 'worker 2: pid' away.out
 scheduler=$(sed -n 's/^weft run: scheduler 0: pid //p' away.out)
 kill -KILL "$scheduler"
-tap_run "its scheduler is killed and started again" until_true 120 sh -c \
+tap_run "its scheduler is killed and started again" tap_until sh -c \
     'test "$(grep -c "scheduler 0: pid" away.out)" = 2'
 touch go
 wait $last
@@ -159,7 +149,7 @@ tap_is "$many workers start at once, $starts times, without a failed start" $fai
 "$weft" keygen other.key >/dev/null
 key="--key-file job.key"
 port_of() { # port_of <file>: of a line NAME: HOST:PORT
-    until_true 120 grep -q '^[a-z0-9 ]*: 127' "$1"
+    tap_until grep -q '^[a-z0-9 ]*: 127' "$1"
     sed -n 's/^[a-z0-9 ]*: 127[^:]*:\([0-9]*\)$/\1/p' "$1" | head -n 1
 }
 
@@ -241,7 +231,7 @@ kill -STOP $sv
 background hung "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
 hung=$last
 tap_run "when it hangs its lease ends, and another server gets the shard" \
-    until_true 120 grep -q '^shard 0 of 2' hung.out
+    tap_until grep -q '^shard 0 of 2' hung.out
 kill -CONT $sv
 wait $sv
 tap_is "that it was replaced ends it when it goes on" $? 1
@@ -252,7 +242,7 @@ wait $hung 2>/dev/null
 background sv2 "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
 sv2=$last
 tap_run "when it was killed its lease ends, and another server gets the shard" \
-    until_true 120 grep -q '^shard 0 of 2' sv2.out
+    tap_until grep -q '^shard 0 of 2' sv2.out
 
 # kill -9 of the scheduler: the journal brings back who was there, and both find it again.
 kill -KILL $sc
@@ -295,7 +285,7 @@ tap_like "does not fit" "$(cat run.out)" 'whole does not fit this job'
 {
     background both "$weft" server $key --coordinate 0 --port 0 --workers 1 --shards 1
     both=$last
-    until_true 120 grep -q '^shard 0' both.out
+    tap_until grep -q '^shard 0' both.out
     tap_run "a worker of a server that coordinates" "$weft" $worker $key \
         --scheduler "127.0.0.1:$(sed -n 's/^scheduler: .*:\([0-9]*\)$/\1/p' both.out)"
 }

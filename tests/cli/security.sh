@@ -13,15 +13,6 @@ key=$(cat "$tap_tmp/a.key")
 print_a=$("$WEFT_BIN" keygen --check --json "$tap_tmp/a.key" | jq -r .fingerprint)
 print_b=$("$WEFT_BIN" keygen --check --json "$tap_tmp/b.key" | jq -r .fingerprint)
 
-until_true() {
-    tries=0
-    until "$@" 2>/dev/null; do
-        [ "$tries" -lt 2400 ] || return 1
-        tries=$((tries + 1))
-        sleep 0.05
-    done
-}
-
 # ---- one machine ----
 train() { # train <name> <options...>: the report is $tap_tmp/<name>.json
     name=$1
@@ -55,7 +46,7 @@ done
 env WEFT_JOB_KEY="$key" "$WEFT_BIN" train --data "$tap_tmp/rows.csv" --epochs 10000 --workers 2 \
     >"$tap_tmp/log" 2>&1 &
 train=$!
-until_true grep -q '^epoch 1/' "$tap_tmp/log"
+tap_until grep -q '^epoch 1/' "$tap_tmp/log"
 pids="$train $(sed -n 's/^[a-z]* [0-9]*: pid //p' "$tap_tmp/log")"
 seen=
 count=0
@@ -81,7 +72,7 @@ attempt() {
     # shellcheck disable=SC2086
     "$WEFT_BIN" server --port 0 --workers 1 $2 >"$out.server" 2>"$out.server.err" &
     server=$!
-    until_true grep -q '^shard 0 of 1: ' "$out.server"
+    tap_until grep -q '^shard 0 of 1: ' "$out.server"
     port=$(sed -n 's/^shard 0 of 1: .*://p' "$out.server")
     # shellcheck disable=SC2086
     "$WEFT_BIN" worker --data "$tap_tmp/rows.csv" --epochs 1 --servers "127.0.0.1:$port" $3 \

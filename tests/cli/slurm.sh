@@ -40,22 +40,11 @@ if [ -n "$root" ]; then
     export LD_LIBRARY_PATH
 fi
 
-# until_true <seconds> <command...>
-until_true() {
-    tries=$(($1 * 20))
-    shift
-    until "$@" >/dev/null 2>&1; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || return 1
-        sleep 0.05
-    done
-}
-
 # Two ports that nobody has now, and most likely still has not when they are used.
 port() {
     "$weft" scheduler --security none --port 0 >port.out 2>&1 &
     probe=$!
-    until_true 60 grep -q '^scheduler: ' port.out
+    tap_until grep -q '^scheduler: ' port.out
     kill $probe
     wait $probe
     sed -n 's/^scheduler: .*:\([0-9]*\)$/\1/p' port.out
@@ -103,7 +92,7 @@ controller=$!
 node=$!
 tap_at_exit 'scancel --user=root 2>/dev/null; kill $controller $node 2>/dev/null; wait'
 idle() { sinfo -h -o %T 2>/dev/null | grep -qx idle; }
-if ! until_true 60 idle; then
+if ! tap_until idle; then
     tap_skip "a job under srun" "Slurm does not start here: $(cat ctld.out slurmd.out slurmd.log \
         slurmctld.log 2>/dev/null | grep -i 'error\|fatal' | tail -n 2 | tr '\n' ' ')"
     tap_done

@@ -6,16 +6,6 @@
 unset WEFT_DATA_DIR
 data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
 
-# until_true <command...>: wait for a condition, at most two minutes.
-until_true() {
-    tries=0
-    until "$@"; do
-        [ "$tries" -lt 2400 ] || return 1
-        tries=$((tries + 1))
-        sleep 0.05
-    done
-}
-
 # train <name> <options...>: the report is $tap_tmp/<name>.json.
 train() {
     name=$1
@@ -63,7 +53,7 @@ case $?:$(head -n 1 "$tap_tmp/err") in
     "$WEFT_BIN" server --transport tcp --tcp-cc dctcp --port 0 --key-file "$tap_tmp/dctcp.key" \
         >"$tap_tmp/dctcp.out" 2>"$tap_tmp/dctcp.err" &
     server=$!
-    until_true grep -q '^shard 0' "$tap_tmp/dctcp.out"
+    tap_until grep -q '^shard 0' "$tap_tmp/dctcp.out"
     tap_run "a server and a worker with dctcp" "$WEFT_BIN" worker --transport tcp --tcp-cc dctcp \
         --servers "$(sed -n 's/^shard 0 of 1: //p' "$tap_tmp/dctcp.out")" --data "$data" \
         --epochs 1 --key-file "$tap_tmp/dctcp.key"
@@ -79,7 +69,7 @@ esac
 "$WEFT_BIN" server --transport tcp --port 0 --workers 2 --key-file "$tap_tmp/job.key" \
     >"$tap_tmp/server.out" 2>"$tap_tmp/server.err" &
 server=$!
-until_true grep -q '^shard 0' "$tap_tmp/server.out"
+tap_until grep -q '^shard 0' "$tap_tmp/server.out"
 port=$(sed -n 's/^shard 0 of 1: 127.0.0.1://p' "$tap_tmp/server.out")
 worker() {
     "$WEFT_BIN" worker --transport tcp --servers "127.0.0.1:$port" --workers 2 --mode asp \
@@ -89,7 +79,7 @@ worker() {
 "$WEFT_BIN" worker --transport tcp --servers "127.0.0.1:$port" --workers 2 --mode asp --rank 0 \
     --data "$data" --key-file "$tap_tmp/job.key" --epochs 10000 >"$tap_tmp/w0" 2>&1 &
 victim=$!
-until_true grep -q '"event":"epoch"' "$tap_tmp/w0"
+tap_until grep -q '"event":"epoch"' "$tap_tmp/w0"
 kill -9 "$victim"
 wait "$victim" 2>/dev/null
 tap_run "the other worker trains to its end" worker --rank 1 --epochs 2

@@ -9,15 +9,6 @@ cp "$here/server.prom" "$here/worker.prom" .
 one='' two=''
 tap_at_exit 'kill $one $two 2>/dev/null; wait'
 
-wait_for() { # two minutes
-    tries=0
-    until "$@" 2>/dev/null; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 1200 ] || return 1
-        sleep 0.1
-    done
-}
-
 # ---- as text -----------------------------------------------------------------------------------
 
 "$WEFT_BIN" top --once ./server.prom ./worker.prom ./nobody.prom >seen.txt
@@ -31,7 +22,7 @@ tap_is "120 columns for whom wants them" "$(awk 'length > most {most = length} E
 
 echo '[]' >nobody.json
 python3 "$here/serve.py" server.prom nobody.json one.port & one=$!
-wait_for test -s one.port
+tap_until test -s one.port
 port=$(cat one.port)
 # shows <line> <argument...>: what is shown, in seen.txt, has it; who stands still for 5 s is gone.
 shows() {
@@ -41,7 +32,7 @@ shows() {
     status=$?
     grep -q "$line" seen.txt
 }
-wait_for shows '^9  *1 ' "$port"
+tap_until shows '^9  *1 ' "$port"
 tap_is "a server that answers" "$status" 0
 tap_like "with its address" "$(cat seen.txt)" "^127.0.0.1:$port "
 tap_is "and its hottest rows" "$(grep -A9 '^HOT ROWS' seen.txt)" "HOT ROWS OF TABLE 0   updates    share
@@ -53,10 +44,10 @@ tap_is "and its hottest rows" "$(grep -A9 '^HOT ROWS' seen.txt)" "HOT ROWS OF TA
 sed 's/role="server"/role="train"/' server.prom >train.prom
 printf '[{"targets":["127.0.0.1:%s","/etc/passwd"],"labels":{"role":"server"}}, 5]\n' "$port" >job.json
 python3 "$here/serve.py" train.prom job.json two.port & two=$!
-wait_for test -s two.port
-wait_for shows ' 0 gone' "$(cat two.port)"
+tap_until test -s two.port
+tap_until shows ' 0 gone' "$(cat two.port)"
 tap_like "the servers of a job are found through it" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
-wait_for shows ' 0 gone' --targets job.json
+tap_until shows ' 0 gone' --targets job.json
 tap_like "and through a file" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
 
 if python3 -c 'import pty' 2>/dev/null; then
