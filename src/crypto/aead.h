@@ -2,7 +2,8 @@
  *
  *   weft_aead_libcrypto    OpenSSL's EVP interface: everywhere; the other is tested against it
  *   weft_aead_ipsec_mb()   Intel's ipsec-mb: direct calls without book-keeping, VAES where the
- *                          processor has it. Only where the build found it and the processor is fit
+ *                          processor has it. Only where the build found its header, the library can
+ *                          be loaded (crypto/ipsec_mb_library.h) and the processor is fit
  *
  * The caller (provider.c) has seen to it that slots are in range, that the process is no forked
  * child, and that additional data in several stretches beside text is at most WEFT_AEAD_AAD_MAX

@@ -20,8 +20,8 @@
 
 #include "base/assert.h"
 #include "base/prefetch.h"
+#include "crypto/ipsec_mb_library.h"
 
-#include <intel-ipsec-mb.h>
 #include <openssl/crypto.h>
 #include <pthread.h>
 #include <stdalign.h>
@@ -32,6 +32,7 @@
 #include <sys/mman.h>
 
 /* The library's tables of functions, one for the process and never freed; it holds no key. */
+static const struct weft_ipsec_mb *library;
 static IMB_MGR *manager;
 static struct weft_provider_aead about;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -56,8 +57,10 @@ static void refuse(const char *why, const char *advice)
 {
     snprintf(about.text, sizeof(about.text), "libcrypto; %s", why);
     about.advice = advice;
-    free_mb_mgr(manager);
-    manager = NULL;
+    if (manager != NULL) {
+        library->free_mb_mgr(manager);
+        manager = NULL;
+    }
 }
 
 static void prepare(void)
@@ -69,26 +72,26 @@ static void prepare(void)
                                    "packet takes a quarter of the time");
         return;
     }
-    /* Its structures are part of its interface, and change. */
-    if (imb_get_version() != IMB_VERSION_NUM) {
-        refuse("ipsec-mb is another version than weft was built with", "make clean, then make");
+    library = weft_ipsec_mb_load(&about);
+    if (library == NULL) {
         return;
     }
-    manager = alloc_mb_mgr(0);
+    manager = library->alloc_mb_mgr(0);
     if (manager == NULL) {
         refuse("no memory for ipsec-mb", "");
         return;
     }
-    init_mb_mgr_auto(manager, &arch);
+    library->init_mb_mgr_auto(manager, &arch);
     const uint64_t wanted = IMB_FEATURE_AESNI | IMB_FEATURE_PCLMULQDQ;
     if ((manager->features & wanted) != wanted || arch < IMB_ARCH_SSE) {
         refuse("the processor lacks AES or carry-less multiplication", "");
-    } else if (imb_get_errno(manager) != 0 ||
+    } else if (library->imb_get_errno(manager) != 0 ||
                ((manager->features & IMB_FEATURE_SELF_TEST) != 0 &&
                 (manager->features & IMB_FEATURE_SELF_TEST_PASS) == 0)) {
         refuse("ipsec-mb fails its self-test here", "");
     } else {
-        snprintf(about.text, sizeof(about.text), "ipsec-mb %s for %s%s", imb_get_version_str(),
+        snprintf(about.text, sizeof(about.text), "ipsec-mb %s for %s%s",
+                 library->imb_get_version_str(),
                  arch == IMB_ARCH_AVX512 ? "AVX-512"
                  : arch > IMB_ARCH_SSE   ? "AVX"
                                          : "SSE",

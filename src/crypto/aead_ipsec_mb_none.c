@@ -9,7 +9,7 @@ const struct weft_aead_ops *weft_aead_ipsec_mb(struct weft_provider_aead *about_
 #ifdef __x86_64__
     about_p->advice =
         "ipsec-mb does the cryptography of a packet in a quarter of the time: install "
-        "libipsec-mb-dev (1.3 or later), then make clean and make";
+        "libipsec-mb-dev (1.3 to 2.0), then make clean and make";
 #else
     about_p->advice = ""; /* there is none for this processor */
 #endif

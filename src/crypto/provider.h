@@ -1,5 +1,6 @@
 /* The production provider of cryptography behind core/crypto.h: OpenSSL's libcrypto, and for
- * AES-GCM Intel's ipsec-mb where the build found it and the processor is fit (crypto/aead.h).
+ * AES-GCM Intel's ipsec-mb where it can be loaded and the processor is fit (crypto/aead.h). It is
+ * loaded when the first provider of a process is made, once and for good, by whichever thread.
  *
  * One provider serves one endpoint and, like it, one thread. Algorithms are fetched once, at
  * creation; a key slot keeps the key's schedule from when the key is set, so that a packet costs
@@ -10,7 +11,8 @@
  * cannot be marked: the child's copy of them is out of reach through this interface, not erased.
  * A child that goes on without exec should make a provider of its own and shake hands anew.
  *
- * The environment may say WEFT_IPSEC_MB=no: then libcrypto does AES-GCM, too.
+ * The environment may say WEFT_IPSEC_MB=no: then libcrypto does AES-GCM, too, and ipsec-mb is not
+ * even loaded.
  *
  * Use:
  *     struct weft_job_key *key;            crypto/job_key.h

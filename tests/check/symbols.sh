@@ -1,12 +1,14 @@
 #!/bin/sh
 # What libweft.so exports is what the public headers mark with WEFT_API, no more and no less, and the
-# version script and the manual pages know the same names. Usage: symbols.sh <root> <libweft.so> <soname>
+# version script and the manual pages know the same names; what is loaded on demand, neither it nor the
+# program is linked with. Usage: symbols.sh <root> <libweft.so> <soname> <weft>
 set -u
 LC_ALL=C
 export LC_ALL
 root=$1
 library=$2
 soname=$3
+program=$4
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
@@ -46,6 +48,14 @@ same "weft_transport(3) and weft_ps(3) have the prototypes of the headers" "$tmp
 readelf -d "$library" | sed -n 's/.*Library soname: \[\(.*\)\]/\1/p' >"$tmp/soname"
 echo "$soname" >"$tmp/wanted"
 same "the soname" "$tmp/wanted" "$tmp/soname"
+
+# Else neither would start where such a library is not installed (src/crypto/ipsec_mb_library.h,
+# src/obs/http_library.h).
+for binary in "$library" "$program"; do
+    readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$tmp/needed"
+    grep -v '^lib\(IPSec_MB\|microhttpd\)\.' "$tmp/needed" >"$tmp/wanted"
+    same "$(basename "$binary") needs nothing to start that is loaded on demand" "$tmp/wanted" "$tmp/needed"
+done
 
 echo "1..$count"
 exit $failed
