@@ -2,6 +2,7 @@
 #include "ps/client_internal.h"
 
 #include "base/assert.h"
+#include "base/bits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,8 +99,11 @@ static weft_status members_init(struct weft_ps_client *client)
     client->ops = calloc(config->ops_max, sizeof(*client->ops));
     client->parts = calloc(client->parts_total, sizeof(*client->parts));
     client->sort_start = calloc((size_t)config->shards * 2 + 1, sizeof(*client->sort_start));
+    client->sort_first =
+        calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_first));
     bool have = client->ends != NULL && client->tables != NULL && client->links != NULL &&
-                client->ops != NULL && client->parts != NULL && client->sort_start != NULL;
+                client->ops != NULL && client->parts != NULL && client->sort_start != NULL &&
+                client->sort_first != NULL;
     return have ? WEFT_OK : WEFT_NOMEM;
 }
 
@@ -176,6 +180,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     free(client->ops);
     free(client->parts);
     free(client->sort_start);
+    free(client->sort_first);
     free(client);
 }
 
@@ -319,7 +324,8 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
 }
 
 /* Rows by shard, those missed last time first; a counting sort. Afterwards the rows of shard s are
- * order[sort_start[2s] .. sort_start[2s + 2]). */
+ * order[sort_start[2s] .. sort_start[2s + 2]), and those of them that were missed end at
+ * sort_start[2s + 1]. */
 static void sort_rows(struct weft_ps_client *client, const struct ps_list *list, bool is_pull,
                       uint32_t *order)
 {
@@ -329,10 +335,14 @@ static void sort_rows(struct weft_ps_client *client, const struct ps_list *list,
     bool look = is_pull && missed->count > 0;
     uint32_t *start = client->sort_start;
     memset(start, 0, sizeof(*start) * (shards * 2 + 1));
+    memset(client->sort_first, 0, WEFT_BITS_WORDS(n) * sizeof(*client->sort_first));
     for (uint32_t i = 0; i < n; i++) {
         uint64_t id = ps_list_id(list, i);
         bool first = look && weft_ps_missed_has(missed, id);
-        client->counters.missed_first += first;
+        if (first) {
+            weft_bits_set(client->sort_first, i);
+            client->counters.missed_first++;
+        }
         start[weft_table_spec_shard(spec, id, shards) * 2 + !first]++;
     }
     uint32_t sum = 0;
@@ -343,7 +353,7 @@ static void sort_rows(struct weft_ps_client *client, const struct ps_list *list,
     }
     for (uint32_t i = 0; i < n; i++) {
         uint64_t id = ps_list_id(list, i);
-        bool first = look && weft_ps_missed_has(missed, id);
+        bool first = weft_bits_test(client->sort_first, i);
         order[start[weft_table_spec_shard(spec, id, shards) * 2 + !first]++] = i;
     }
     /* Placing moved every start to its end, which is the start of the next. */
@@ -459,11 +469,14 @@ static void list_parts(struct weft_ps_client *client, uint32_t index, const stru
     }
     sort_rows(client, list, !is_push, order);
     for (uint32_t s = 0; s < client->config.shards; s++) {
+        uint32_t missed_end = client->sort_start[2 * s + 1];
         uint32_t end = client->sort_start[2 * s + 2], count;
         for (uint32_t first = client->sort_start[2 * s]; first < end; first += count) {
             count = (uint32_t)weft_min_u64(end - first, client->config.rows_per_rpc_max);
-            (void)(is_push ? weft_ps_part_push : weft_ps_part_pull)(client, index, list, s,
-                                                                    order + first, count);
+            uint32_t part = (is_push ? weft_ps_part_push : weft_ps_part_pull)(
+                client, index, list, s, order + first, count);
+            uint32_t missed = first < missed_end ? missed_end - first : 0;
+            client->parts[part].rows_first = (uint32_t)weft_min_u64(missed, count);
         }
     }
 }

@@ -88,6 +88,7 @@ struct ps_part {
     struct ps_list list;   /* PULL: ids and out are borrowed until done */
     const uint32_t *order; /* (rows,): its rows of the list; NULL: all of it, in its order */
     uint32_t rows;
+    uint32_t rows_first; /* PULL: so many of them, at its beginning, had been missed */
     uint32_t bound_ppm; /* PUSH: of the request. PULL: of the answer */
     uint32_t clock;     /* PUSH: of the gradients. PULL: needed */
     uint32_t iteration; /* the worker's clock in progress when the operation was started */
@@ -221,6 +222,7 @@ struct weft_ps_client {
     uint32_t again_open;     /* pushes that were finished, and are under way again */
     struct ps_log log;
     uint32_t *sort_start;    /* (2 x shards + 1,) scratch */
+    uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
     uint32_t ops_active;
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
     uint32_t clocks_refused; /* links that are `clock_refused` */

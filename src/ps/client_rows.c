@@ -106,16 +106,8 @@ void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out)
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static void remember(struct weft_ps_client *client, struct ps_table *table, uint64_t id, bool came)
+static void missed_add(struct weft_ps_client *client, struct ps_table *table, uint64_t id)
 {
-    if (came) {
-        if (table->missed.count > 0) {
-            client->counters.missed_now -= table->missed.count;
-            weft_ps_missed_remove(&table->missed, id);
-            client->counters.missed_now += table->missed.count;
-        }
-        return;
-    }
     uint32_t before = table->missed.count;
     if (!weft_ps_missed_add(&table->missed, id)) {
         client->counters.missed_forgotten++;
@@ -123,7 +115,19 @@ static void remember(struct weft_ps_client *client, struct ps_table *table, uint
     client->counters.missed_now += table->missed.count - before;
 }
 
-/* Some chunks are missing, or have been: row by row, block by block. */
+/* Row r of the part came. Only those at its beginning were missed when it was asked for; one that
+ * another answer has missed since is asked for first once more, which does no harm. */
+static void missed_remove(struct weft_ps_client *client, struct ps_table *table,
+                          const struct ps_part *part, uint32_t r)
+{
+    if (r < part->rows_first) {
+        client->counters.missed_now -= table->missed.count;
+        weft_ps_missed_remove(&table->missed, ps_list_id(&part->list, ps_part_row(part, r)));
+        client->counters.missed_now += table->missed.count;
+    }
+}
+
+/* Any layout, row by row, block by block. */
 static void scatter_any(struct weft_ps_client *client, const struct ps_part *part,
                         const struct weft_msg_event *event)
 {
@@ -149,29 +153,71 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
             size_t at, used = ps_list_used(list, &table->spec, row, b, &at);
             memcpy(list->out + at, part->reply + (size_t)element * elem_bytes, used * 4);
         }
-        result->rows_missed += !came;
-        remember(client, table, ps_list_id(list, row), came);
+        if (came) {
+            missed_remove(client, table, part, r);
+        } else {
+            result->rows_missed++;
+            missed_add(client, table, ps_list_id(list, row));
+        }
     }
+}
+
+/* Whole rows r .. end - 1 of the part came. */
+static void rows_came(struct weft_ps_client *client, const struct ps_part *part,
+                      const uint8_t *rows, uint32_t r, uint32_t end)
+{
+    struct ps_table *table = &client->tables[part->table];
+    uint32_t dim = table->spec.dim;
+    size_t row_bytes = (size_t)dim * sizeof(float);
+    if (part->order == NULL) {
+        memcpy(part->list.out + (size_t)r * dim, rows + r * row_bytes, (end - r) * row_bytes);
+    } else {
+        for (uint32_t i = r; i < end; i++) {
+            copy_row(part->list.out + (size_t)part->order[i] * dim, rows + i * row_bytes, dim);
+        }
+    }
+    for (uint32_t i = r; i < end && i < part->rows_first; i++) {
+        missed_remove(client, table, part, i);
+    }
+}
+
+/* The row of an element behind a head of so many, where each is one, and there are so many rows. */
+static uint32_t row_of(size_t element, uint32_t head, uint32_t rows)
+{
+    return element > head ? (uint32_t)weft_min_u64(element - head, rows) : 0;
+}
+
+/* A row is an element: what lies between two missing chunks is copied at once. */
+static void scatter_whole(struct weft_ps_client *client, const struct ps_part *part,
+                          const struct weft_msg_event *event, const uint8_t *rows)
+{
+    struct ps_table *table = &client->tables[part->table];
+    uint32_t head = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, event->elem_bytes);
+    uint32_t r = 0;
+    for (size_t chunk = weft_bits_next_zero(event->mask, event->chunks, 0); chunk < event->chunks;
+         chunk = weft_bits_next_zero(event->mask, event->chunks, chunk + 1)) {
+        uint32_t begin = row_of(chunk * event->chunk_elems, head, part->rows);
+        uint32_t end = row_of((chunk + 1) * event->chunk_elems, head, part->rows);
+        rows_came(client, part, rows, r, begin);
+        client->ops[part->op].result.rows_missed += end - begin;
+        for (r = begin; r < end; r++) {
+            missed_add(client, table, ps_list_id(&part->list, ps_part_row(part, r)));
+        }
+    }
+    rows_came(client, part, rows, r, part->rows);
 }
 
 void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *part,
                           const struct weft_msg_event *event)
 {
-    const struct ps_table *table = &client->tables[part->table];
-    const struct weft_table_spec *spec = &table->spec;
-    const struct ps_list *list = &part->list;
-    bool all_came = event->received == event->chunks && table->missed.count == 0;
+    const struct weft_table_spec *spec = &client->tables[part->table].spec;
     const uint8_t *rows =
         part->reply +
         (size_t)weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, event->elem_bytes) * event->elem_bytes;
-    size_t row_bytes = (size_t)spec->dim * sizeof(float);
-    if (all_came && rows_plain(part, spec)) {
-        memcpy(list->out, rows, part->rows * row_bytes);
-    } else if (all_came && rows_whole(part, spec)) {
-        for (uint32_t r = 0; r < part->rows; r++) {
-            copy_row(list->out + (size_t)ps_part_row(part, r) * spec->dim, rows + r * row_bytes,
-                     spec->dim);
-        }
+    if (rows_whole(part, spec)) {
+        scatter_whole(client, part, event, rows);
+    } else if (event->received == event->chunks && rows_plain(part, spec)) {
+        rows_came(client, part, rows, 0, part->rows);
     } else {
         scatter_any(client, part, event);
     }
