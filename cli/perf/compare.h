@@ -166,4 +166,10 @@ bool weft_compare_plot_one(const struct weft_compare *compare, uint32_t network,
 /* A transport's name in quotes, without gnuplot's signs. */
 void weft_compare_plot_name(FILE *script, const char *name);
 
+/* Dashtype of the curve of transport t: gnuplot has eight colours, so the ninth is dashed. */
+static inline uint32_t weft_compare_plot_dash(uint32_t t)
+{
+    return 1 + t / 8;
+}
+
 #endif

@@ -95,8 +95,8 @@ static bool write_cdf(FILE *script, const struct weft_compare *compare, uint32_t
         }
     }
     for (uint32_t t = 0; t < compare->transport_count; t++) {
-        fprintf(script, "%s$t%u using 1:2 with steps linewidth 2 title ", t == 0 ? "plot " : ", ",
-                t);
+        fprintf(script, "%s$t%u using 1:2 with steps linewidth 2 dashtype %u title ",
+                t == 0 ? "plot " : ", ", t, weft_compare_plot_dash(t));
         weft_compare_plot_name(script, compare->transports[t].name);
     }
     fprintf(script, "\n");

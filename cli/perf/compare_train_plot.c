@@ -74,7 +74,9 @@ static bool write_loss(FILE *script, const struct weft_compare *compare, uint32_
     }
     fprintf(script, "plot ");
     for (uint32_t t = 0; t < compare->transport_count; t++) {
-        fprintf(script, "$t%u using 1:2 with linespoints linewidth 2 pointsize 0.6 title ", t);
+        fprintf(script,
+                "$t%u using 1:2 with linespoints linewidth 2 dashtype %u pointsize 0.6 title ", t,
+                weft_compare_plot_dash(t));
         weft_compare_plot_name(script, compare->transports[t].name);
         fprintf(script, ", ");
     }
