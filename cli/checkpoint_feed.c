@@ -77,6 +77,7 @@ static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_s
                                  number, report->refused);
     }
     publish(feed, shard);
+    weft_journal_grow(&feed->journal, shard); /* before anything comes that might find no room */
     return WEFT_OK;
 }
 

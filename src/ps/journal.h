@@ -16,7 +16,8 @@
  * use the shard asks for a checkpoint (weft_shard_cut_wanted). When three quarters are, it is full: no
  * more is written down until the next cut, and counted. What is there still leads to a state that the
  * shard had, and workers that keep their pushes send again what it lacks; it stays until a checkpoint
- * counts, for the last quarter is for what comes after the next cut.
+ * counts, for the last quarter is for what comes after the next cut. A server that comes back to a full
+ * journal goes on with it: it is full again when the first record finds no room, not before.
  *
  * Source: docs/CHECKPOINTS.md, "The journal".
  */

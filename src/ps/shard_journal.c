@@ -8,7 +8,9 @@
  * A journal that is full still leads from the last checkpoint that counts to a state that the shard
  * had. That is not given up for a cut that may fail: what comes after its instant goes into a reserve,
  * behind a GAP. Where that checkpoint is restored, the GAP is passed over with all before it; where an
- * older one is, the journal ends at the GAP.
+ * older one is, the journal ends at the GAP. LIFE may go into the reserve, too: it is what a shard that
+ * comes back to a journal without room has to write before it knows whether anything will follow. Never
+ * one behind another, so that it takes no more of the reserve however often the shard dies there.
  *
  * Source: docs/CHECKPOINTS.md, "The journal".
  */
@@ -79,6 +81,7 @@ struct weft_shard_journal {
     uint64_t needed;               /* position from which on the checkpoint may lack records */
     struct weft_ring_place oldest; /* of those the first */
     uint32_t cursor_life;
+    bool ends_in_life; /* the last record that was done again is LIFE */
     struct weft_shard_journal_report report;
     struct weft_ring_place *cut; /* (tables_max,): where the cut under way has each table */
     struct weft_ring_place kept; /* the oldest of those of the last cut that was kept */
@@ -99,14 +102,18 @@ static bool writes(const struct weft_shard *shard)
     return journal != NULL && !journal->full && !journal->replaying;
 }
 
+static bool may_use_reserve(const struct weft_shard_journal *journal, uint16_t type)
+{
+    return type == RECORD_GAP || type == RECORD_MARK || type == RECORD_LIFE || journal->gapped;
+}
+
 /* False: it does not fit, but for the reserve. */
 static bool append(struct weft_shard *shard, const struct weft_ring_record *head, const void *body,
                    size_t body_bytes, const void *data, size_t data_bytes)
 {
     struct weft_shard_journal *journal = shard->journal;
     uint64_t bytes = sizeof(*head) + body_bytes + data_bytes + WEFT_RING_UNIT;
-    bool may = head->type == RECORD_GAP || head->type == RECORD_MARK || journal->gapped ||
-               weft_ring_spares(&journal->ring, bytes);
+    bool may = may_use_reserve(journal, head->type) || weft_ring_spares(&journal->ring, bytes);
     if (!may || !weft_ring_append(&journal->ring, head, body, body_bytes, data, data_bytes)) {
         shard->counters.journal_full += !journal->full;
         journal->full = true;
@@ -572,9 +579,13 @@ static void replay_end(struct weft_shard *shard)
     journal->replaying = false;
     shard->dead_rank = WEFT_SHARD_NONE;
     weft_shard_members_clear(shard);
-    append_value(shard, RECORD_LIFE, 0, 0, 0);
+    /* What the checkpoint has goes first: it may be all but the reserve, and that full of what came
+     * behind a GAP. */
     if (journal->oldest.position > journal->ring.begin.position) {
         weft_ring_drop(&journal->ring, journal->oldest);
+    }
+    if (!journal->ends_in_life) {
+        append_value(shard, RECORD_LIFE, 0, 0, 0);
     }
 }
 
@@ -614,6 +625,7 @@ bool weft_shard_journal_replay(struct weft_shard *shard)
         while (shard->step_tables > 0) {
             weft_shard_step(shard, 0);
         }
+        journal->ends_in_life = record->type == RECORD_LIFE;
         journal->report.records++;
         journal->report.chunks += record->type == RECORD_CHUNK;
         journal->report.refused += !done;

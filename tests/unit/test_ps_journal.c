@@ -26,7 +26,8 @@ struct worker {
 struct rig {
     struct churn churn;
     uint8_t *memory[SHARDS];
-    uint64_t journal_bytes; /* of it that is used */
+    uint64_t journal_bytes;     /* of it that is used */
+    uint64_t journal_bytes_max; /* that may be */
     struct worker workers[WORKERS];
     double answered[IDS];
     double cut_off[IDS]; /* by their worker's death before they were answered */
@@ -42,7 +43,7 @@ static void open_journal(struct rig *rig, uint32_t s)
 {
     const struct weft_shard_journal_config config = {.memory = rig->memory[s],
                                                      .bytes = rig->journal_bytes,
-                                                     .bytes_max = rig->journal_bytes,
+                                                     .bytes_max = rig->journal_bytes_max,
                                                      .job = 5,
                                                      .checkpoint = rig->churn.saved[s].number};
     assert_int_equal(weft_shard_journal_init(rig->churn.c.shard[s], &config), WEFT_OK);
@@ -54,7 +55,10 @@ static void open_journal(struct rig *rig, uint32_t s)
 static void rig_start_of(struct rig *rig, uint8_t mode, uint8_t optimizer, bool shrinks,
                          uint64_t seed, uint64_t journal_bytes)
 {
-    *rig = (struct rig){.journal_bytes = journal_bytes, .exact = true, .shrinks = shrinks};
+    *rig = (struct rig){.journal_bytes = journal_bytes,
+                        .journal_bytes_max = journal_bytes,
+                        .exact = true,
+                        .shrinks = shrinks};
     struct churn *churn = &rig->churn;
     churn_init(churn, mode, seed);
     churn->spec.optimizer = optimizer;
@@ -428,6 +432,8 @@ static void takes_another_number_of_workers(void **state)
 /* ---- full, and checkpoints that fail ---------------------------------------------------------- */
 
 enum { SMALL_BYTES = 5 * 4096, SPILL_BYTES = 1 << 20 };
+/* As much as that is in use only when some of the reserve is. */
+enum { SMALL_USED = SMALL_BYTES - WEFT_RING_HEAD_BYTES - SMALL_BYTES / 4 };
 
 static void work_on(struct rig *r, uint32_t steps)
 {
@@ -436,6 +442,14 @@ static void work_on(struct rig *r, uint32_t steps)
         for (uint32_t w = 0; w < WORKERS; w++) {
             (void)work(r, w, true);
         }
+    }
+}
+
+static void fill_journal(struct rig *r)
+{
+    for (uint32_t steps = 0; !weft_shard_journal_is_full(r->churn.c.shard[0]); steps++) {
+        assert_true(steps < 100000);
+        work_on(r, 1);
     }
 }
 
@@ -479,10 +493,7 @@ static void check_full(struct rig *r)
 {
     uint8_t *copy = aligned_alloc(4096, JOURNAL_BYTES), *left = aligned_alloc(4096, JOURNAL_BYTES);
     bool taken = false;
-    for (uint32_t steps = 0; !weft_shard_journal_is_full(r->churn.c.shard[0]); steps++) {
-        assert_true(steps < 100000);
-        work_on(r, 1);
-    }
+    fill_journal(r);
     memcpy(copy, r->memory[0], JOURNAL_BYTES);
     struct weft_shard *then = twin_new(r, 0, copy);
     for (uint64_t i = weft_prng_below(&r->churn.prng, 4); i > 0; i--) {
@@ -545,10 +556,7 @@ static void full_it_forgets_nobody_who_came_anew(void **state)
         uint8_t *copy = aligned_alloc(4096, JOURNAL_BYTES);
         rig_start_of(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, false, seed, SMALL_BYTES);
         struct weft_shard *shard = rig.churn.c.shard[0];
-        for (uint32_t steps = 0; !weft_shard_journal_is_full(shard); steps++) {
-            assert_true(steps < 100000);
-            work_on(&rig, 1);
-        }
+        fill_journal(&rig);
         uint64_t before = shard->workers[0].incarnation;
         worker_dies(&rig, 0);
         work_on(&rig, 200);
@@ -564,6 +572,108 @@ static void full_it_forgets_nobody_who_came_anew(void **state)
         churn_shard_free(&rig.churn, 0, twin);
         rig_stop(&rig);
         free(copy);
+    }
+}
+
+/* ---- full, and another process goes on --------------------------------------------------------- */
+
+/* Workers in the place of those that there were. */
+static void workers_come(struct rig *r)
+{
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        worker_dies(r, w);
+    }
+}
+
+/* It writes down what is done to it, and the next one in its place has it. */
+static void check_keeps(struct rig *r)
+{
+    struct weft_shard *shard = r->churn.c.shard[0];
+    uint8_t *copy = aligned_alloc(4096, JOURNAL_BYTES);
+    uint64_t until = shard->counters.journal_records + 8;
+    for (uint32_t steps = 0; shard->counters.journal_records < until; steps++) {
+        assert_true(steps < 100000);
+        assert_false(weft_shard_journal_is_full(shard));
+        work_on(r, 1);
+    }
+    while (weft_shard_has_work(shard)) {
+        weft_shard_progress(shard, r->churn.c.net->now_ns);
+    }
+    assert_false(weft_shard_journal_is_full(shard));
+    memcpy(copy, r->memory[0], JOURNAL_BYTES);
+    struct weft_shard *twin = twin_new(r, 0, copy);
+    assert_true(weft_shard_journal_report(twin)->used);
+    assert_same(shard, twin);
+    churn_shard_free(&r->churn, 0, twin);
+    free(copy);
+}
+
+/* A checkpoint counts, and the shard dies before it hears so, with records in the reserve: of all that
+ * the next one needs only those, so it has room. */
+static void full_the_next_has_the_room_that_a_checkpoint_made(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 801; seed <= 824; seed++) {
+        rig_start_of(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, false, seed, SMALL_BYTES);
+        struct weft_shard *shard = rig.churn.c.shard[0];
+        fill_journal(&rig);
+        weft_saved_begin(&rig.churn.saved[0], shard);
+        while (!weft_saved_poll(&rig.churn.saved[0], shard)) {
+            work_on(&rig, 1);
+        }
+        for (uint32_t steps = 0; weft_shard_journal_used(shard) < SMALL_USED; steps++) {
+            assert_true(steps < 100000);
+            work_on(&rig, 1);
+        }
+        shard_dies(&rig, 0);
+        assert_false(weft_shard_journal_is_full(rig.churn.c.shard[0]));
+        workers_come(&rig);
+        check_keeps(&rig);
+        rig_stop(&rig);
+    }
+}
+
+/* The file could not grow, and now it can. */
+static void full_the_next_has_the_room_of_a_larger_file(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 831; seed <= 842; seed++) {
+        rig_start_of(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, false, seed, SMALL_BYTES);
+        fill_journal(&rig);
+        rig.journal_bytes_max = JOURNAL_BYTES;
+        shard_dies(&rig, 0);
+        assert_true(weft_shard_journal_wants(rig.churn.c.shard[0]));
+        weft_shard_journal_grow(rig.churn.c.shard[0], JOURNAL_BYTES);
+        rig.journal_bytes = JOURNAL_BYTES;
+        workers_come(&rig);
+        check_keeps(&rig);
+        rig_stop(&rig);
+    }
+}
+
+/* A shard that only comes and goes takes nothing of the reserve after the first time, so there is room
+ * for what follows the next cut. It is full when something is not written down, which is told once. */
+static void full_lives_leave_the_reserve(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 851; seed <= 856; seed++) {
+        rig_start_of(&rig, (uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, false, seed, SMALL_BYTES);
+        fill_journal(&rig);
+        shard_dies(&rig, 0);
+        uint64_t used = weft_shard_journal_used(rig.churn.c.shard[0]);
+        for (uint32_t times = 0; times < 100; times++) {
+            assert_false(weft_shard_journal_is_full(rig.churn.c.shard[0]));
+            shard_dies(&rig, 0);
+            assert_int_equal(weft_shard_journal_used(rig.churn.c.shard[0]), used);
+        }
+        assert_int_equal(rig.churn.c.shard[0]->counters.journal_full, 0);
+        workers_come(&rig);
+        fill_journal(&rig);
+        assert_int_equal(rig.churn.c.shard[0]->counters.journal_full, 1);
+        cut_and_save(&rig);
+        shard_dies(&rig, 0);
+        assert_true(weft_shard_journal_report(rig.churn.c.shard[0])->used);
+        rig_stop(&rig);
     }
 }
 
@@ -635,6 +745,9 @@ int main(void)
         cmocka_unit_test(takes_another_number_of_workers),
         cmocka_unit_test(full_it_stays_until_a_checkpoint_counts),
         cmocka_unit_test(full_it_forgets_nobody_who_came_anew),
+        cmocka_unit_test(full_the_next_has_the_room_that_a_checkpoint_made),
+        cmocka_unit_test(full_the_next_has_the_room_of_a_larger_file),
+        cmocka_unit_test(full_lives_leave_the_reserve),
         cmocka_unit_test(takes_nothing_on_trust),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
