@@ -85,8 +85,34 @@ static const char *parse_durability(const char *text, void *value)
     return NULL;
 }
 
+/* What workers heed, and passes through. */
+static int check_variable(const char *name, uint64_t max)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (text == NULL || text[0] == '\0') {
+        return WEFT_OPTIONS_RUN;
+    }
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value > max) {
+        fprintf(stderr, "weft run: %s is \"%.40s\"; it must be a number from 0 to %llu\n", name, text,
+                (unsigned long long)max);
+        return WEFT_EXIT_FAILED;
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+static int check_environment(void)
+{
+    int status = check_variable("WEFT_RECONNECT_S", 86400);
+    return status != WEFT_OPTIONS_RUN ? status
+                                      : check_variable("WEFT_REPLAY_BYTES", UINT64_C(1) << 40);
+}
+
 static int check(const struct weft_command *command, struct run *run)
 {
+    run->durability_said = run->durability != DURABILITY_UNSAID;
     if (run->durability == DURABILITY_REPLAY && !run_has_checkpoints(run)) {
         return weft_options_usage(command, "--durability replay goes with checkpoints: "
                                            "--server-options \"--checkpoint DIR\"");
@@ -111,6 +137,7 @@ static int check(const struct weft_command *command, struct run *run)
                                   (int)SERVER_OPTIONS_MAX);
     }
     int status = weft_carrier_check(command, &run->carrier, 0, NULL);
+    status = status == WEFT_OPTIONS_RUN ? check_environment() : status;
     return status != WEFT_OPTIONS_RUN ? status : weft_security_check(command, &run->security);
 }
 
@@ -139,7 +166,7 @@ int weft_cli_run(int argc, char **argv)
                        .servers = 1,
                        .shards_per_server = 1,
                        .lease_ms = 5000,
-                       .replay_bytes = UINT64_C(256) << 20,
+                       .replay_bytes = UINT64_MAX,
                        .carrier = WEFT_CARRIER_DEFAULTS,
                        .security = WEFT_SECURITY_DEFAULTS};
     const struct weft_option options[] = {
@@ -159,7 +186,7 @@ int weft_cli_run(int argc, char **argv)
          .fallback = "replay when --server-options has --checkpoint, else none"},
         {"replay-bytes", "N", "memory of each worker for kept pushes: at least four times what it\n"
          "pushes from one checkpoint to the next", WEFT_OPTION_U64, .value = &run.replay_bytes,
-         .min = 65536, .max = UINT64_C(1) << 40},
+         .min = 65536, .max = UINT64_C(1) << 40, .fallback = "WEFT_REPLAY_BYTES, else 256 MiB"},
         {"lease-ms", "MS", "as for `weft scheduler`", WEFT_OPTION_U32, .value = &run.lease_ms,
          .min = 100, .max = 3600000},
         WEFT_METRICS_OPTIONS(&run.metrics_options),

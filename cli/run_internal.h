@@ -30,7 +30,8 @@ struct run {
     const char *job;
     enum weft_worker_death on_death;
     enum durability durability;
-    uint64_t replay_bytes;      /* of each worker */
+    bool durability_said;       /* by an option */
+    uint64_t replay_bytes;      /* of each worker; UINT64_MAX = no option has said so */
     uint32_t lost;              /* workers that died and are not started again (SHRINK) */
     const char *server_options; /* words with blanks between them; NULL = none */
     struct weft_carrier carrier;

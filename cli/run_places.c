@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* How long a worker waits for a server that is started again. */
-enum { RECONNECT_S = 60 };
+/* How long a worker waits for a server that is started again, and what it keeps of its pushes for it:
+ * unless the user says otherwise. */
+enum { RECONNECT_S = 60, REPLAY_MIB = 256 };
 
 static void add_common(struct run *run, struct weft_arguments *arguments)
 {
@@ -103,6 +104,31 @@ void weft_run_make_server(struct run *run, uint32_t s)
     tell_job(run, place);
 }
 
+/* The environment says so; workers inherit it. Scripts leave empty variables behind. */
+static bool user_says(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text != NULL && text[0] != '\0';
+}
+
+/* What a worker does while a server is away. Options before variables, these before our defaults. */
+static void tell_patience(const struct run *run, struct weft_place *place)
+{
+    bool said = run->replay_bytes != UINT64_MAX;
+    uint64_t bytes = said ? run->replay_bytes : (uint64_t)REPLAY_MIB << 20;
+    if (run->restarts == 0) {
+        return;
+    }
+    if (!user_says("WEFT_RECONNECT_S")) {
+        weft_place_set(place, "WEFT_RECONNECT_S", "%u", (unsigned)RECONNECT_S);
+    }
+    if (run->durability == DURABILITY_REPLAY && (said || !user_says("WEFT_REPLAY_BYTES"))) {
+        weft_place_set(place, "WEFT_REPLAY_BYTES", "%llu", (unsigned long long)bytes);
+    } else if (run->durability == DURABILITY_NONE && run->durability_said) {
+        weft_place_set(place, "WEFT_REPLAY_BYTES", "0");
+    }
+}
+
 void weft_run_make_worker(struct run *run, uint32_t w)
 {
     struct weft_place *place = run_worker(run, w);
@@ -120,12 +146,7 @@ void weft_run_make_worker(struct run *run, uint32_t w)
     weft_place_set(place, "WEFT_SERVERS", "%s", addresses);
     weft_place_set(place, "WEFT_PEER_TIMEOUT_S", "%u", run->carrier.peer_timeout_s);
     weft_run_metrics_tell(&run->metrics_options, run->folder, place);
-    if (run->restarts > 0) {
-        weft_place_set(place, "WEFT_RECONNECT_S", "%u", (unsigned)RECONNECT_S);
-    }
-    if (run->restarts > 0 && run->durability == DURABILITY_REPLAY) {
-        weft_place_set(place, "WEFT_REPLAY_BYTES", "%llu", (unsigned long long)run->replay_bytes);
-    }
+    tell_patience(run, place);
 }
 
 weft_status weft_run_start(struct run *run, struct weft_place *place)

@@ -8,6 +8,7 @@ TMPDIR=$tap_tmp/t
 mkdir "$TMPDIR"
 export TMPDIR
 unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
+unset WEFT_RECONNECT_S WEFT_REPLAY_BYTES
 weft=$WEFT_BIN
 # How often 48 workers start at once; 50: WEFT_STARTS=50 meson test -C build cli_run
 starts=${WEFT_STARTS:-5}
@@ -39,6 +40,33 @@ tap_like "is said" "$(cat run.out)" 'WEFT_PEER_TIMEOUT_S is "ten"; it must be a 
 # shellcheck disable=SC2016 # the child's shell shall expand it
 tap_run "a run's patience" "$weft" run --peer-timeout 33 -- sh -c 'echo patience $WEFT_PEER_TIMEOUT_S'
 tap_like "is its workers'" "$(cat run.out)" '^\[worker 0\] patience 33$'
+
+# What workers do while a server is away: options, then what the user's environment says, then what
+# weft run finds right. It is told the worker as: seconds it waits, bytes of pushes that it keeps.
+# told <what> <expected> <variables and options...>
+told() {
+    what=$1
+    expected=$2
+    shift 2
+    variables=
+    while [ "${1#*=}" != "${1-}" ] && [ "${1#-}" = "${1-}" ]; do
+        variables="$variables $1"
+        shift
+    done
+    # shellcheck disable=SC2016,SC2086 # the child's shell shall expand the one, ours split the other
+    tap_run "$what" env $variables "$weft" run --peer-timeout 60 "$@" --server-options \
+        "--checkpoint $PWD/told" -- sh -c 'echo told $WEFT_RECONNECT_S, $WEFT_REPLAY_BYTES'
+    tap_like "is told the workers" "$(cat run.out)" "^\[worker 0\] told $expected\$"
+}
+told "what weft run finds right" "60, 268435456" --restart 1
+told "the environment's word" "7, 70000" WEFT_RECONNECT_S=7 WEFT_REPLAY_BYTES=70000 --restart 1
+told "nothing, said by the environment," "0, 0" WEFT_RECONNECT_S=0 WEFT_REPLAY_BYTES=0 --restart 1
+told "an option, not the environment's word" "60, 80000" WEFT_RECONNECT_S= WEFT_REPLAY_BYTES=70000 \
+    --restart 1 --replay-bytes 80000
+told "durability none, not the environment's word" "60, 0" WEFT_REPLAY_BYTES=70000 --restart 1 \
+    --durability none
+tap_run_fails "bytes that are no number" 1 env WEFT_REPLAY_BYTES=70k "$weft" run -- true
+tap_like "are said" "$(cat run.out)" 'WEFT_REPLAY_BYTES is "70k"; it must be a number from 0 to'
 
 # ---- weft run ----------------------------------------------------------------------------------
 
