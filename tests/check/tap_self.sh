@@ -54,4 +54,12 @@ inner "in a test that dies" 1 '^#   .*\(Sanitizer\|runtime error\)' <<'END'
 "$bad" >/dev/null 2>&1
 exit 0
 END
+inner "one that is told to end puts away what it has" 1 '^its folder: /' <<'END'
+tap_at_exit 'echo "its folder: $(ls -d "$tap_tmp")"'
+kill -TERM $$
+tap_pass "it goes on"
+tap_done
+END
+folder=$(sed -n 's/^its folder: //p' "$tap_tmp/inner.out")
+tap_is "and its folder at last" "$(ls -d "$folder" 2>/dev/null)" ""
 tap_done

@@ -10,12 +10,7 @@
 . "$WEFT_SOURCE_ROOT/tests/lab/judge.sh"
 
 lab=bg-$$
-put_away() {
-    "$WEFT_BIN" lab down "$lab" >/dev/null 2>&1
-    rm -rf "$tap_tmp"
-}
-trap put_away EXIT
-trap 'exit 1' INT TERM HUP
+tap_at_exit '"$WEFT_BIN" lab down "$lab" 2>/dev/null'
 
 if ! "$WEFT_BIN" lab up "$lab" --hosts 4 --rate 200mbit >"$tap_tmp/up" 2>&1; then
     tap_skip "background traffic" "no lab here: $(head -n 1 "$tap_tmp/up")"

@@ -15,9 +15,8 @@ cleanup() {
     "$weft" lab down "$a" 2>/dev/null
     "$weft" lab down "$b" 2>/dev/null
     [ -z "$run" ] || kill -KILL "$run" 2>/dev/null
-    rm -rf "$tap_tmp"
 }
-trap cleanup EXIT
+tap_at_exit cleanup
 
 machine() { # the machine's own network, as far as a lab could leave something in it
     ip -o link | sed 's/ mtu .*//'
@@ -189,6 +188,7 @@ lab_until 120 test -e "/run/weft/lab/$a"
 holder=$(jq .holder "/run/weft/lab/$a")
 kill -KILL "$run"
 wait "$run" 2>/dev/null
+run=
 tap_run "kill -9 of up while it makes one: the holder goes" lab_until 120 gone "$holder"
 tap_run_fails "kill -9 of up: no lab" 1 "$weft" lab status "$a"
 tap_is "kill -9 of up: no entry" "$(entries "$a")" 0

@@ -19,10 +19,8 @@ hop_down() {
     ip netns del "$a" 2>/dev/null
     ip netns del "$b" 2>/dev/null
     ip netns del "$s" 2>/dev/null
-    rm -rf "$tap_tmp"
 }
-trap hop_down EXIT
-trap 'exit 1' INT TERM HUP
+tap_at_exit hop_down
 
 hop_up() {
     ip netns add "$a" && ip netns add "$b" && ip netns add "$s" &&

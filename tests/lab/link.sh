@@ -10,7 +10,7 @@
 lab_or_skip
 
 lab=test-l-$$
-trap '"$WEFT_BIN" lab down "$lab" 2>/dev/null; rm -rf "$tap_tmp"' EXIT
+tap_at_exit '"$WEFT_BIN" lab down "$lab" 2>/dev/null'
 
 up() {
     "$WEFT_BIN" lab down "$lab" 2>/dev/null

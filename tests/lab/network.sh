@@ -12,7 +12,7 @@ lab_or_skip
 
 weft=$WEFT_BIN
 lab=test-n-$$
-trap '"$weft" lab down "$lab" 2>/dev/null; rm -rf "$tap_tmp"' EXIT
+tap_at_exit '"$weft" lab down "$lab" 2>/dev/null'
 
 # up <options...>
 up() {

@@ -10,12 +10,12 @@
 . "$WEFT_SOURCE_ROOT/tests/lab/judge.sh"
 unset WEFT_JOB_KEY WEFT_LAB
 lab=perf-$$
+tap_at_exit '"$WEFT_BIN" lab down $lab 2>/dev/null'
 if ! "$WEFT_BIN" lab up $lab --hosts 4 --rate 200mbit --buffer 64kb --loss 0.02 \
     >"$tap_tmp/up" 2>&1; then
     tap_skip "weft perf --lab" "no lab: $(tail -n 1 "$tap_tmp/up")"
     tap_done
 fi
-trap '"$WEFT_BIN" lab down $lab >/dev/null 2>&1; rm -rf "$tap_tmp"' EXIT
 
 incast() {
     name=$1

@@ -8,7 +8,7 @@
 lab_or_skip
 unset WEFT_JOB_KEY WEFT_LAB WEFT_DATA_DIR
 lab=train-$$
-trap '"$WEFT_BIN" lab down $lab >/dev/null 2>&1; rm -rf "$tap_tmp"' EXIT
+tap_at_exit '"$WEFT_BIN" lab down $lab 2>/dev/null'
 
 mark=$((1000000 + $$)) # --inject-seed of our jobs: their processes' name in the process list
 members() { ps -e -o args= | grep -c "^weft [sw].*--inject-seed=$mark\( \|\$\)"; }

@@ -7,6 +7,7 @@
 unset WEFT_DATA_DIR WEFT_JOB_KEY
 a=weft-a-$$
 b=weft-b-$$
+server=
 
 remove() {
     ip netns del "$a" 2>/dev/null
@@ -22,12 +23,11 @@ make() {
         ip -n "$a" link set lo up && ip -n "$b" link set lo up &&
         ip -n "$a" link set cable up && ip -n "$b" link set cable up
 }
+tap_at_exit 'kill $server 2>/dev/null; wait; remove'
 if ! make >"$tap_tmp/make" 2>&1; then
-    remove
     tap_skip "two hosts" "no network namespaces: $(head -n 1 "$tap_tmp/make")"
     tap_done
 fi
-trap 'remove; rm -rf "$tap_tmp"' EXIT
 
 awk 'BEGIN { for (i = 0; i < 2000; i++) printf "%d,Private,%d,9th,5,Divorced,Sales,Wife,White,Male," \
     "0,0,40,United-States,%s50K\n", 17 + i % 70, i, i % 3 ? "<=" : ">" }' >"$tap_tmp/rows.csv"
@@ -56,6 +56,7 @@ run() {
     kill "$server" 2>/dev/null
     server_status=0
     wait "$server" || server_status=$?
+    server=
     tap_is "$name: the worker's exit status" "$status" "$wanted"
     tap_is "$name: the server's exit status" "$server_status" "$wanted"
 }

@@ -12,15 +12,15 @@
 # both meson and tools/run-tests count that as a failure.
 #
 # What a sanitizer finds in any process that the test has started, in the background too and wherever
-# its output went, is printed at the end and fails the test. Processes that have to be ended at last:
-# tap_at_exit 'kill $server; wait', and not a trap of EXIT.
+# its output went, is printed at the end and fails the test. Processes that have to be ended at last,
+# and what else has to be put away: tap_at_exit 'kill $server; wait', and not a trap of EXIT.
 
 tap_count=0
 tap_failed=0
 tap_last=
 tap_tmp=$(mktemp -d)
 trap 'tap_exit' EXIT
-trap 'exit 1' INT TERM
+trap 'exit 1' INT TERM HUP
 
 tap_sanitized=
 case ${WEFT_BUILD_NAME:-} in
@@ -34,7 +34,8 @@ asan | tsan)
     ;;
 esac
 
-# tap_at_exit <words>: evaluated once, by tap_done, or when the script ends before.
+# tap_at_exit <words>: evaluated once, by tap_done, or when the script ends before; $tap_tmp is still
+# there. A second call takes the place of the first.
 tap_at_exit() { tap_last=$1; }
 
 tap_end_all() {
