@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Of a host's own queue: the 1000 packets that Linux gives an Ethernet interface. */
@@ -27,10 +28,29 @@ static uint64_t burst_bytes(uint64_t rate_bps, bool hysteresis)
     return hysteresis ? bytes / 2 : bytes;
 }
 
+static const char hysteresis_path[] = "/sys/module/sch_htb/parameters/htb_hysteresis";
+
+/* Where HTB is a module the kernel loads it with the first bucket, and only then is it known what its
+ * options say. That bucket is in a network of its own, of a process that ends. */
+static void make_first_bucket(void)
+{
+    static const char *const argv[] = {"tc", "qdisc", "add", "dev", "lo", "root", "htb", NULL};
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct weft_lab_error error;
+        _exit(unshare(CLONE_NEWNET) == 0 && weft_lab_tool(argv, "", &error) == WEFT_OK ? 0 : 1);
+    }
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
 bool weft_lab_hysteresis(void)
 {
     int value = 0;
-    FILE *file = fopen("/sys/module/sch_htb/parameters/htb_hysteresis", "re");
+    if (access(hysteresis_path, F_OK) != 0) {
+        make_first_bucket();
+    }
+    FILE *file = fopen(hysteresis_path, "re");
     if (file == NULL) {
         return false;
     }

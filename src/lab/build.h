@@ -26,7 +26,9 @@
 
 /* Whether the buckets of this machine (HTB, of the whole kernel) have hysteresis: a timer for a burst
  * and not for each frame (docs/LAB.md). For spec->hysteresis, before the network is made; what a bucket
- * made without passes at once doubles when it is turned on. */
+ * made without passes at once doubles when it is turned on. Where HTB is a module that nobody has used
+ * yet, it is loaded for that, by a process of its own; false also where that is refused (no root, no
+ * HTB), and then a lab is refused in words.   Cost: a read; that process once after a boot. */
 bool weft_lab_hysteresis(void);
 
 /* Move the calling process into the network of a node ("h3", "leaf0"): holder only. */

@@ -66,6 +66,34 @@ else
     between "a bucket passes 100 us at once, and may owe as much" "$(bucket)" 4900 5100
 fi
 
+# HTB as a module that has hysteresis among its options and is loaded by the first bucket after a boot:
+# a view of the machine's files, for the time of one command, in which the parameter comes with tc.
+mkdir "$tap_tmp/bin"
+cat >"$tap_tmp/bin/tc" <<END
+#!/bin/sh
+mkdir -p /sys/module/sch_htb/parameters
+echo 1 >/sys/module/sch_htb/parameters/htb_hysteresis
+exec $(PATH=$PATH:/usr/sbin:/sbin command -v tc) "\$@"
+END
+chmod +x "$tap_tmp/bin/tc"
+cat >"$tap_tmp/booted" <<'END'
+#!/bin/sh
+mount -t tmpfs none /sys/module/sch_htb || exit 77
+PATH=$1:$PATH
+shift
+exec "$@"
+END
+chmod +x "$tap_tmp/booted"
+"$weft" lab down "$lab"
+if unshare --mount "$tap_tmp/booted" "$tap_tmp/bin" true 2>"$tap_tmp/err"; then
+    tap_run "up, the first lab after a boot" unshare --mount "$tap_tmp/booted" "$tap_tmp/bin" \
+        "$weft" lab up "$lab" --hosts 2 --rate 400mbit
+    tap_is "what the module's options say is seen" "$(lab_fact "$lab" htb_hysteresis)" true
+    between "and its buckets are made for that" "$(bucket)" 4900 5100
+else
+    tap_skip "the first lab after a boot" "no such view of files here: $(head -n 1 "$tap_tmp/err")"
+fi
+
 # ---- rates -------------------------------------------------------------------------------------
 up --hosts 3 --rate 100mbit --uplink 1=30mbit --downlink 2=20mbit --buffer 64kb
 rate "h0 to h1" 0 1 100 2000
