@@ -432,6 +432,17 @@ static bool busy(struct weft_perf_agent *agent)
     return false;
 }
 
+/* One that has not what was asked for (its handshake came about without ECN) speaks for all. */
+static void note_cc(struct weft_perf_agent *agent, uint32_t i)
+{
+    char cc[sizeof(agent->note->cc)] = "";
+    socklen_t bytes = sizeof(cc) - 1;
+    (void)getsockopt(of(agent)->conns[i].fd, IPPROTO_TCP, TCP_CONGESTION, cc, &bytes);
+    if (i == 0 || (agent->job->tcp_cc != NULL && strcmp(cc, agent->job->tcp_cc) != 0)) {
+        memcpy(agent->note->cc, cc, sizeof(cc));
+    }
+}
+
 static void account(struct weft_perf_agent *agent)
 {
     agent->note->retransmitted = 0;
@@ -445,9 +456,7 @@ static void account(struct weft_perf_agent *agent)
         agent->note->retransmitted += info.tcpi_total_retrans;
         agent->note->rto_us = (uint32_t)weft_max_u64(agent->note->rto_us, info.tcpi_rto);
         agent->note->packet_bytes = info.tcpi_snd_mss;
-        bytes = sizeof(agent->note->cc);
-        (void)getsockopt(of(agent)->conns[i].fd, IPPROTO_TCP, TCP_CONGESTION, agent->note->cc,
-                         &bytes);
+        note_cc(agent, i);
     }
     if (agent->out_count > 0 && agent->note->packet_bytes > 0) {
         uint64_t bytes = agent->job->bytes;

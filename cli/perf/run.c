@@ -147,8 +147,16 @@ static void keep(struct run *run, uint32_t count, uint64_t go_ns)
     }
 }
 
-/* What the participants' notes say at the end; they are gone soon. */
+/* As within a participant: one with another than what was asked for speaks for all. */
+static void keep_cc(struct run *run, const struct weft_perf_agent_note *note)
+{
+    const char *asked = run->job->tcp_cc;
+    if (run->result->cc[0] == '\0' || (asked != NULL && strcmp(note->cc, asked) != 0)) {
+        memcpy(run->result->cc, note->cc, sizeof(run->result->cc));
+    }
+}
 
+/* What the participants' notes say at the end; they are gone soon. */
 static void keep_notes(struct run *run)
 {
     struct weft_perf_result *result = run->result;
@@ -159,7 +167,7 @@ static void keep_notes(struct run *run)
         result->rto_us = (uint32_t)weft_max_u64(result->rto_us, note->rto_us);
         if (note->wire_bytes > 0) {
             result->packet_bytes = note->packet_bytes;
-            memcpy(result->cc, note->cc, sizeof(result->cc));
+            keep_cc(run, note);
         }
     }
     result->start_lag_ms = weft_perf_summarize(run->lag_ns, result->rounds).p50_ms;

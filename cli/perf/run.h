@@ -32,7 +32,7 @@ struct weft_perf_result {
     uint64_t wire_bytes;   /* of a message, with headers; 0 = not known */
     uint32_t packet_bytes; /* payload of a full packet */
     uint32_t rto_us;       /* TCP: the largest in use at the end */
-    char cc[16];           /* TCP: the congestion control in use */
+    char cc[16];           /* TCP: the congestion control in use, as in the notes (shared.h) */
     double machine_busy; /* of all CPUs' time from the first to the last timed round, gaps included:
                           * how much was in use, by whomever; 0 = not known */
     double machine_cpu_s;  /* the same in CPU seconds */

@@ -39,7 +39,8 @@ struct weft_perf_agent_note {
     uint64_t wire_bytes;    /* sender: of one whole message with all headers; 0 = not known */
     uint32_t packet_bytes;  /* sender: payload of a full packet: weft's chunk, TCP's segment */
     uint32_t rto_us;        /* TCP: the largest timeout in use */
-    char cc[16];            /* TCP: the congestion control in use */
+    char cc[16];            /* TCP: the congestion control in use; of a connection that has not what
+                             * was asked for, where there is one */
     uint16_t port;
     char failure[WEFT_PERF_ERROR_BYTES];
     _Atomic uint32_t told; /* the last question that is answered; while it is the one asked: */

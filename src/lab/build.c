@@ -107,6 +107,7 @@ static weft_status set_all(bool router, struct weft_lab_error *error)
         {"ipv4/conf/all/accept_redirects", "0", false},
         {"ipv4/conf/default/accept_redirects", "0", false},
         {"ipv4/tcp_no_metrics_save", "1", false}, /* or a run begins with what the last one found */
+        {"ipv4/tcp_ecn_fallback", "0", false},    /* or a lost SYN makes Reno of DCTCP */
         {"ipv4/conf/all/send_redirects", "0", true},
         {"ipv4/conf/default/send_redirects", "0", true},
         {"ipv4/fib_multipath_hash_policy", "1", true},
