@@ -1,8 +1,23 @@
 #include "cli/metrics.h"
 
+#include <stdlib.h>
+
 const char *weft_metrics_parse(const char *text, void *value)
 {
     struct weft_metrics_options *options = value;
     return weft_metrics_address(text, options->host, &options->port) ? NULL
                                                                      : WEFT_METRICS_ADDRESS_WORDS;
+}
+
+int weft_metrics_check(const struct weft_command *command, const struct weft_metrics_options *given)
+{
+    struct weft_metrics_options options;
+    const char *text = getenv("WEFT_METRICS");
+    if ((given != NULL && given->host[0] != '\0') || text == NULL || text[0] == '\0' ||
+        weft_metrics_parse(text, &options) == NULL) {
+        return WEFT_OPTIONS_RUN;
+    }
+    return weft_options_usage(command,
+                              "WEFT_METRICS is \"%.80s\"; it must be " WEFT_METRICS_ADDRESS_WORDS,
+                              text);
 }

@@ -1,4 +1,5 @@
-/* The option --metrics; what it asks for is in metrics/serve.h. */
+/* The option --metrics, and WEFT_METRICS of the environment, which `weft worker` heeds without it, as
+ * programs of the C API do; what they ask for is in metrics/serve.h. */
 #ifndef WEFT_CLI_METRICS_H
 #define WEFT_CLI_METRICS_H
 
@@ -6,6 +7,12 @@
 #include "metrics/serve.h"
 
 const char *weft_metrics_parse(const char *text, void *value);
+
+/* WEFT_METRICS, for workers and for who starts them; it counts where --metrics was not given, or is
+ * not handed on (NULL). No such variable, and an empty one, are fine.
+ * WEFT_OPTIONS_RUN, or a usage error printed. */
+int weft_metrics_check(const struct weft_command *command,
+                       const struct weft_metrics_options *given);
 
 /* A row of an option table. */
 #define WEFT_METRICS_OPTIONS(metrics)                                                              \

@@ -136,7 +136,10 @@ static int check(const struct weft_command *command, struct run *run)
         return weft_options_usage(command, "--server-options has more than %d words",
                                   (int)SERVER_OPTIONS_MAX);
     }
-    int status = weft_carrier_check(command, &run->carrier, 0, NULL);
+    int status = weft_metrics_check(command, &run->metrics_options);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_carrier_check(command, &run->carrier, 0, NULL);
+    }
     status = status == WEFT_OPTIONS_RUN ? check_environment() : status;
     return status != WEFT_OPTIONS_RUN ? status : weft_security_check(command, &run->security);
 }

@@ -367,7 +367,12 @@ static int check(const struct weft_command *command, struct train *train)
         return again;
     }
     weft_job_settle(&train->job);
-    int status = weft_security_check(command, &train->job.security);
+    /* Workers of a lab are given no --metrics (train_start.c). */
+    bool in_lab = train->place.lab != NULL;
+    int status = weft_metrics_check(command, in_lab ? NULL : &train->metrics_options);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_security_check(command, &train->job.security);
+    }
     return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &train->job);
 }
 

@@ -584,9 +584,10 @@ static int check(const struct weft_command *command, struct worker *worker)
                                   "from 0 to %u",
                                   worker->rank, worker->job.workers, worker->job.workers - 1);
     }
-    int detected = detect(command, worker);
-    if (detected != WEFT_OPTIONS_RUN) {
-        return detected;
+    int status = weft_metrics_check(command, &worker->metrics_options);
+    status = status == WEFT_OPTIONS_RUN ? detect(command, worker) : status;
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
     }
     bool has_coordinator = weft_membership_has_coordinator(&worker->membership);
     if (worker->servers == NULL && !has_coordinator) {
@@ -614,7 +615,7 @@ static int check(const struct weft_command *command, struct worker *worker)
                                            "tells all workers when to end");
     }
     weft_job_settle(&worker->job);
-    int status = weft_security_check(command, &worker->job.security);
+    status = weft_security_check(command, &worker->job.security);
     return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &worker->job);
 }
 

@@ -45,13 +45,12 @@ static void start_by_environment(struct weft_worker_metrics *worker, uint32_t ra
                                  weft_ask_question *copy)
 {
     struct weft_metrics_options options;
-    char words[WEFT_HTTP_ERROR_BYTES] = "WEFT_METRICS must be " WEFT_METRICS_ADDRESS_WORDS;
+    char words[WEFT_HTTP_ERROR_BYTES];
     const char *text = getenv("WEFT_METRICS");
-    if (text == NULL || text[0] == '\0') {
-        return;
+    if (text == NULL || !weft_metrics_address(text, options.host, &options.port)) {
+        return; /* one that is no address was refused before */
     }
-    if (!weft_metrics_address(text, options.host, &options.port) ||
-        start(worker, &options, rank, copy, words) != WEFT_OK) {
+    if (start(worker, &options, rank, copy, words) != WEFT_OK) {
         fprintf(stderr, "weft worker %u: %s; all else goes on without\n", rank, words);
     }
 }

@@ -20,8 +20,9 @@ struct weft_worker_metrics {
     struct weft_target_file file;
 };
 
-/* Where the options say nothing WEFT_METRICS of the environment counts, as for programs of the C API;
- * what comes of that is said on standard error and is no failure.
+/* Where the options say nothing WEFT_METRICS of the environment counts, as for programs of the C API
+ * (checked before: weft_metrics_check); that it cannot be served there is said on standard
+ * error and is no failure.
  * Errors:  as weft_metrics_start. */
 weft_status weft_worker_metrics_start(struct weft_worker_metrics *worker,
                                       const struct weft_metrics_options *options, uint32_t rank,

@@ -80,6 +80,19 @@ unset WEFT_ROLE
 export WEFT_RANK=x
 refused 'WEFT_RANK is "x"' worker --servers 127.0.0.1:1
 unset WEFT_RANK
+# Workers heed it, where --metrics is not given; servers do not.
+export WEFT_METRICS=here
+wanted='WEFT_METRICS is "here"; it must be PORT or HOST:PORT with a port from 0 to 65535'
+refused "$wanted" worker --servers 127.0.0.1:1
+refused "$wanted" train
+refused "$wanted" train --lab none --metrics 0
+refused "$wanted" run -- true
+refused '--servers is missing' worker --metrics 0
+refused '--data is missing' train --metrics 0 --format libsvm
+refused '--key-file has no use' server --security none --key-file x
+WEFT_METRICS=
+refused '--servers is missing' worker
+unset WEFT_METRICS
 export WEFT_WORKERS=65
 refused '65 workers (from WEFT_WORKERS) are too many' worker --servers 127.0.0.1:1
 refused '65 workers (from WEFT_WORKERS) are too many' scheduler
