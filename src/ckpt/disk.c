@@ -18,6 +18,14 @@
 
 enum { COPY_BYTES = 1 << 18 };
 
+/* A tensor's bytes go to the disk in such windows; of so many the pages are given back. */
+enum { WINDOW_BYTES = 4 << 20, WINDOWS_BACK = 4, PAGE_BYTES = 4096 };
+
+struct progress {
+    uint64_t written;
+    uint64_t begun; /* offset in the file up to which it is on its way to the disk; 0 = none is */
+};
+
 struct weft_ckpt_writer {
     char path[WEFT_CKPT_PATH_BYTES]; /* the file's */
     char temporary[WEFT_CKPT_PATH_BYTES + sizeof(TEMPORARY)];
@@ -25,8 +33,8 @@ struct weft_ckpt_writer {
     int fd;
     struct weft_ckpt_head head;
     size_t head_bytes;
-    XXH3_state_t **hashes; /* (tensors,) */
-    uint64_t *written;     /* (tensors,) */
+    XXH3_state_t **hashes;     /* (tensors,) */
+    struct progress *progress; /* (tensors,) */
 };
 
 struct weft_ckpt_reader {
@@ -72,6 +80,30 @@ static weft_status write_at(int fd, const char *path, const void *bytes, size_t 
     return WEFT_OK;
 }
 
+/* Have a window on its way to the disk, and give back the pages of those before, as far as they are
+ * there. Where the disk keeps up, a checkpoint lives in few pages, used again and again: a large one
+ * takes no memory from others, touches none that is new to the machine (on a virtual one that was most
+ * of what writing cost) and leaves little to fsync. Where it does not, the pages lie there as they would
+ * without this: waiting for the disk here would leave the shards more rows to copy aside. Failures are
+ * fsync's to tell. */
+static void pass_on(struct weft_ckpt_writer *writer, uint32_t tensor)
+{
+    struct progress *p = &writer->progress[tensor];
+    uint64_t first = writer->head_bytes + writer->head.tensors[tensor].offset;
+    uint64_t page = first / PAGE_BYTES * PAGE_BYTES;
+    uint64_t from = weft_max_u64(p->begun, page);
+    uint64_t end = (first + p->written) / PAGE_BYTES * PAGE_BYTES;
+    if (end < from + WINDOW_BYTES) {
+        return;
+    }
+    uint64_t back = weft_min_u64(WINDOWS_BACK * (uint64_t)WINDOW_BYTES, from - page);
+    (void)sync_file_range(writer->fd, (off_t)from, (off_t)(end - from), SYNC_FILE_RANGE_WRITE);
+    if (back > 0) {
+        (void)posix_fadvise(writer->fd, (off_t)(from - back), (off_t)back, POSIX_FADV_DONTNEED);
+    }
+    p->begun = end;
+}
+
 static weft_status writer_init(struct weft_ckpt_writer *writer, const char *directory,
                                const char *name, struct weft_ckpt_error *error)
 {
@@ -84,8 +116,8 @@ static weft_status writer_init(struct weft_ckpt_writer *writer, const char *dire
     snprintf(writer->temporary, sizeof(writer->temporary), "%s" TEMPORARY, writer->path);
     uint32_t count = writer->head.tensor_count;
     writer->hashes = calloc(count + 1, sizeof(*writer->hashes));
-    writer->written = calloc(count + 1, sizeof(*writer->written));
-    bool have = writer->hashes != NULL && writer->written != NULL;
+    writer->progress = calloc(count + 1, sizeof(*writer->progress));
+    bool have = writer->hashes != NULL && writer->progress != NULL;
     for (uint32_t i = 0; have && i < count; i++) {
         writer->hashes[i] = XXH3_createState();
         have = writer->hashes[i] != NULL && XXH3_64bits_reset(writer->hashes[i]) == XXH_OK;
@@ -125,18 +157,20 @@ weft_status weft_ckpt_writer_put(struct weft_ckpt_writer *writer, uint32_t tenso
 {
     WEFT_ASSERT(tensor < writer->head.tensor_count);
     const struct weft_ckpt_tensor *t = &writer->head.tensors[tensor];
-    WEFT_ASSERT(count <= t->bytes - writer->written[tensor]);
+    uint64_t *written = &writer->progress[tensor].written;
+    WEFT_ASSERT(count <= t->bytes - *written);
     if (count == 0) {
         return WEFT_OK;
     }
-    weft_status status =
-        write_at(writer->fd, writer->temporary, bytes, count,
-                 writer->head_bytes + t->offset + writer->written[tensor], error);
-    if (status == WEFT_OK) {
-        writer->written[tensor] += count;
-        (void)XXH3_64bits_update(writer->hashes[tensor], bytes, count);
+    weft_status status = write_at(writer->fd, writer->temporary, bytes, count,
+                                  writer->head_bytes + t->offset + *written, error);
+    if (status != WEFT_OK) {
+        return status;
     }
-    return status;
+    *written += count;
+    (void)XXH3_64bits_update(writer->hashes[tensor], bytes, count);
+    pass_on(writer, tensor);
+    return WEFT_OK;
 }
 
 static void writer_free(struct weft_ckpt_writer *writer)
@@ -145,7 +179,7 @@ static void writer_free(struct weft_ckpt_writer *writer)
         XXH3_freeState(writer->hashes[i]);
     }
     free(writer->hashes);
-    free(writer->written);
+    free(writer->progress);
     weft_ckpt_head_fini(&writer->head);
     free(writer);
 }
@@ -167,7 +201,7 @@ static weft_status writer_finish(struct weft_ckpt_writer *writer, struct weft_ck
                                  struct weft_ckpt_error *error)
 {
     for (uint32_t i = 0; i < writer->head.tensor_count; i++) {
-        WEFT_ASSERT(writer->written[i] == writer->head.tensors[i].bytes);
+        WEFT_ASSERT(writer->progress[i].written == writer->head.tensors[i].bytes);
         writer->head.tensors[i].hash = XXH3_64bits_digest(writer->hashes[i]);
     }
     char *bytes;

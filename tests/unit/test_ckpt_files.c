@@ -105,6 +105,43 @@ static void must(weft_status status, const struct weft_ckpt_error *error)
     }
 }
 
+/* Larger than what the writer passes on to the disk at a time, in pieces that end within pages. */
+static void large_tensors(void **state)
+{
+    (void)state;
+    enum { WORDS = 3 << 20, PIECE = 100003 };
+    struct weft_ckpt_error error = {.text = ""};
+    struct weft_ckpt_head head = {.tensors = NULL};
+    struct weft_ckpt_writer *writer;
+    struct weft_ckpt_reader *reader;
+    struct weft_ckpt_file file;
+    uint64_t *words = malloc(WORDS * sizeof(*words)), *back = malloc(PIECE * sizeof(*back));
+    assert_true(words != NULL && back != NULL);
+    for (uint64_t i = 0; i < WORDS; i++) {
+        words[i] = i * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    assert_int_equal(weft_ckpt_head_add(&head, "a", WEFT_CKPT_U64, WORDS, 0), WEFT_OK);
+    assert_int_equal(weft_ckpt_head_add(&head, "b", WEFT_CKPT_U64, WORDS, 0), WEFT_OK);
+    must(weft_ckpt_writer_open(dir, "large", &head, &writer, &error), &error);
+    for (size_t at = 0; at < WORDS; at += PIECE) {
+        size_t bytes = (at + PIECE < WORDS ? PIECE : WORDS - at) * sizeof(*words);
+        must(weft_ckpt_writer_put(writer, 1, words + at, bytes, &error), &error);
+        must(weft_ckpt_writer_put(writer, 0, words + at, bytes, &error), &error);
+    }
+    must(weft_ckpt_writer_close(writer, &file, &error), &error);
+    must(weft_ckpt_reader_open(dir, &file, &reader, &error), &error);
+    must(weft_ckpt_reader_verify(reader, &error), &error);
+    for (size_t at = 0; at < 2 * (WORDS / PIECE); at++) {
+        const struct weft_ckpt_tensor *t = &weft_ckpt_reader_head(reader)->tensors[at % 2];
+        size_t from = at / 2 * PIECE;
+        must(weft_ckpt_reader_get(reader, t, from * 8, back, PIECE * 8, &error), &error);
+        assert_memory_equal(back, words + from, PIECE * 8);
+    }
+    weft_ckpt_reader_close(reader);
+    free(words);
+    free(back);
+}
+
 static uint32_t complaints;
 
 static void complain(void *arg, uint64_t number, const char *text)
@@ -347,6 +384,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(written_and_read, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(large_tensors, dir_make, dir_remove),
         cmocka_unit_test_setup_teardown(every_byte, dir_make, dir_remove),
         cmocka_unit_test_setup_teardown(parts_of_servers, dir_make, dir_remove),
         cmocka_unit_test_setup_teardown(deltas_and_pruning, dir_make, dir_remove),
