@@ -203,16 +203,26 @@ weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
     return status;
 }
 
-/* One column of the records, gathered, then written. */
-static weft_status put_column(struct weft_checkpoint_file *file, uint32_t tensor,
-                              const uint8_t *records, uint32_t count, size_t stride, size_t from,
-                              size_t bytes, struct weft_ckpt_error *error)
+/* Records into columns that lie one behind another: in one pass, for a batch is larger than the caches
+ * near the processor. */
+static void split(const struct weft_checkpoint_table *t, const uint8_t *records, size_t count,
+                  uint8_t *columns)
 {
-    WEFT_ASSERT(count * bytes <= file->columns_bytes);
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(file->columns + i * bytes, records + i * stride + from, bytes);
+    const size_t weights_bytes = t->dim * sizeof(float);
+    const size_t state_bytes = t->state_floats * sizeof(float);
+    uint8_t *clocks = columns + 8 * count, *counts = clocks + 4 * count;
+    uint8_t *weights = counts + 4 * count, *state = weights + weights_bytes * count;
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *record = records + i * t->record_bytes;
+        memcpy(columns + 8 * i, record, 8);
+        memcpy(clocks + 4 * i, record + 8, 4);
+        memcpy(counts + 4 * i, record + 12, 4);
+        memcpy(weights + weights_bytes * i, record + WEFT_TABLE_RECORD_HEAD, weights_bytes);
+        if (state_bytes > 0) {
+            memcpy(state + state_bytes * i, record + WEFT_TABLE_RECORD_HEAD + weights_bytes,
+                   state_bytes);
+        }
     }
-    return weft_ckpt_writer_put(file->writer, tensor, file->columns, count * bytes, error);
 }
 
 weft_status weft_checkpoint_file_rows(struct weft_checkpoint_file *file, uint16_t table,
@@ -221,12 +231,13 @@ weft_status weft_checkpoint_file_rows(struct weft_checkpoint_file *file, uint16_
 {
     const struct weft_checkpoint_table *t = &file->tables[table];
     const size_t sizes[] = {8, 4, 4, t->dim * sizeof(float), t->state_floats * sizeof(float)};
+    const uint8_t *column = file->columns;
     weft_status status = WEFT_OK;
-    size_t from = 0;
+    WEFT_ASSERT((size_t)count * t->record_bytes <= file->columns_bytes);
+    split(t, records, count, file->columns);
     for (uint32_t i = 0; status == WEFT_OK && i < WEFT_ARRAY_COUNT(sizes) && sizes[i] > 0; i++) {
-        status = put_column(file, t->ids + i, records, count, t->record_bytes, from, sizes[i],
-                            error);
-        from += sizes[i];
+        status = weft_ckpt_writer_put(file->writer, t->ids + i, column, count * sizes[i], error);
+        column += count * sizes[i];
     }
     return status;
 }
