@@ -6,7 +6,8 @@ and -1 to the other, which live on any shards. So at every boundary of a clock e
 zero, and in a checkpoint that was torn - between two shards, or by a row that was written after the
 next clock had reached it - some do not. Meanwhile SIGUSR1 asks for a checkpoint. Printed: the
 server's memory for each row, rows a second before, during and after the checkpoint, windows of
-0.1 s; then the pairs of what is restored on twice and on half as many shards.
+0.1 s; who had the processors meanwhile; then the pairs of what is restored on twice and on half as
+many shards.
 
     WEFT_BIN=build/weft PYTHONPATH=python bench/checkpoint_dip.py --rows 10000000 --folder /tmp/dip
     ... --check                      only the second half: restore from the folder, and look
@@ -33,6 +34,35 @@ BATCH = 65536
 WINDOW_S = 0.1
 BATCHES = 32  # drawn before; their ids are used in turn
 TABLE = {"number": 0, "dim": DIM, "learning_rate": -1.0, "consistency": "bsp", "name": "pairs"}
+
+
+def cpu_times(pid):
+    """Seconds of all processors since they began, by state, and of the threads of a process."""
+    tick = os.sysconf("SC_CLK_TCK")
+    with open("/proc/stat") as file:
+        fields = [int(word) / tick for word in file.readline().split()[1:9]]
+    user, nice, system, idle, iowait, irq, softirq, steal = fields
+    times = {"user": user + nice, "system": system + irq + softirq, "idle": idle + iowait,
+             "steal": steal}
+    for task in sorted(map(int, os.listdir(f"/proc/{pid}/task"))):
+        try:
+            with open(f"/proc/{pid}/task/{task}/stat") as file:
+                words = file.read().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        times[f"thread {task - pid}"] = [int(words[11]) / tick, int(words[12]) / tick]
+    times["worker"] = list(os.times()[:2])
+    return times
+
+
+def cpu_share(before, after, seconds):
+    """Processors in use between the two; a thread's in its program and in the kernel."""
+    def share(name):
+        if isinstance(after[name], list):
+            then = before.get(name, [0, 0])
+            return [round((b - a) / seconds, 2) for a, b in zip(then, after[name])]
+        return round((after[name] - before[name]) / seconds, 2)
+    return {name: share(name) for name in after}
 
 
 class Server:
@@ -123,10 +153,13 @@ def load(options):
     filled = fill(server, options.rows)
     row_bytes = (server.resident_bytes() - before) / options.rows
     work = Load(server, options.rows, min(options.batch, options.rows // 2 * 2))
+    pid = server.process.pid
+    cpu = [cpu_times(pid)]
     begin = time.monotonic()
     while time.monotonic() < begin + options.seconds or len(work.done) < 4:
         work.step()
     known = checkpoint.numbers(options.folder)
+    cpu.append(cpu_times(pid))
     asked = time.monotonic()
     server.process.send_signal(signal.SIGUSR1)
     while checkpoint.numbers(options.folder) == known:
@@ -134,12 +167,14 @@ def load(options):
         if time.monotonic() > asked + 600:
             raise SystemExit("no checkpoint came about")
     written = time.monotonic()
+    cpu.append(cpu_times(pid))
     most = server.resident_bytes()
     while time.monotonic() < written + options.seconds:
         work.step()
     quiet, quiet_least = work.rate(begin, asked)
     during, during_least = work.rate(asked, written)
     after, _ = work.rate(written, time.monotonic())
+    halves = [work.rate(t, t + 0.5)[0] for t in np.arange(asked, written - 0.5, 0.5)]
     server.stop()
     files = [os.path.join(options.folder, name) for name in os.listdir(options.folder)]
     print(json.dumps({
@@ -149,6 +184,9 @@ def load(options):
         "checkpoint_s": round(written - asked, 3),
         "memory_while_written_bytes_per_row": round((most - before) / options.rows, 1),
         "rows_per_s": {"before": round(quiet), "during": round(during), "after": round(after)},
+        "rows_per_s_of_half_seconds": [round(rate) for rate in halves],
+        "processors": {"before": cpu_share(cpu[0], cpu[1], asked - begin),
+                       "during": cpu_share(cpu[1], cpu[2], written - asked)},
         "slowest_window": {"before": round(quiet_least), "during": round(during_least)},
         "during_over_before": round(during / quiet, 3)}), flush=True)
 
