@@ -120,6 +120,8 @@ tenth() {
     run 2
     marks=$(counted)
     seen="$seen$marks marks arrived"
+    [ "$(holds 'v["losses"] > 0')" = 0 ] || judge_unfit="packets were lost, so the echo is not exact"
+    [ "$(holds 'v["windows"] > 200')" = 1 ] || judge_unfit="too few round trips for a mean"
     [ "$(holds 'v["windows"] > 200 && v["cuts"] > 100 && v["alpha_mean"] > 0.08 && v["alpha_mean"] < 0.13 &&
         v["acks"] > 0 && v["missed"] == 0 && v["marked"] > 0.98 * '"$marks"' &&
         v["marked"] < 1.02 * '"$marks")" = 1 ]

@@ -3,8 +3,9 @@
 #
 # A measure that is right once is right: a machine whose processors are taken away makes links slower
 # and queues longer, never a wrong link right. One that is wrong counts only when a witness saw the
-# processors there all the while. Three such measures fail the test; when there are not so many, the
-# machine allows no judgement, and the test is skipped in words.
+# processors there all the while, and the measure itself did not set judge_unfit: words for what
+# befell it that makes it no measure of what was asked. Three such measures fail the test; when there
+# are not so many, the machine allows no judgement, and the test is skipped in words.
 
 judge_left=60 # seconds that this script may still spend on measures that were wrong
 
@@ -37,6 +38,7 @@ judge_end() {
 }
 
 # judge <name> <command...>: the command measures, sets seen (words), and is true when that is right.
+# judge_unfit is empty when it begins.
 judge() {
     judge_name=$1
     shift
@@ -47,6 +49,7 @@ judge() {
         { [ "$judge_left" -gt 0 ] || [ "$judge_tries" -lt 3 ]; }; do
         judge_tries=$((judge_tries + 1))
         judge_start=$(date +%s)
+        judge_unfit=
         judge_begin
         if "$@"; then
             judge_end
@@ -54,6 +57,7 @@ judge() {
             return
         fi
         judge_end
+        judge_taken=${judge_taken:-$judge_unfit}
         judge_left=$((judge_left - $(date +%s) + judge_start))
         echo "# $judge_name: seen $seen${judge_taken:+; $judge_taken}"
         judge_why=${judge_taken:-$judge_why}
