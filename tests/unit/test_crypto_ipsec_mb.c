@@ -31,7 +31,7 @@ enum { THREADS = 8, FIT = IMB_FEATURE_AESNI | IMB_FEATURE_PCLMULQDQ };
 
 /* What the process finds. */
 struct world {
-    enum { AS_IT_IS, ABSENT, PRETENDED } library;
+    enum { AS_IT_IS, ABSENT, PRETENDED } found;
     const char *lacks; /* a function; NULL = none */
     unsigned version;
     bool without_memory;
@@ -103,7 +103,7 @@ void *__wrap_dlopen(const char *name, int flags)
 {
     seen->loads++;
     snprintf(seen->soname, sizeof(seen->soname), "%s", name);
-    switch (world.library) {
+    switch (world.found) {
     case ABSENT:
         return __real_dlopen("libIPSec_MB_that_nobody_has.so.1", flags);
     case PRETENDED:
@@ -116,7 +116,7 @@ void *__wrap_dlopen(const char *name, int flags)
 void *__wrap_dlsym(void *handle, const char *name)
 {
     void *address = NULL;
-    if (world.library != PRETENDED) {
+    if (world.found != PRETENDED) {
         return __real_dlsym(handle, name);
     }
     if (world.lacks != NULL && strcmp(name, world.lacks) == 0) {
@@ -241,7 +241,7 @@ static void assert_says(const char *text, const char *advice)
 static void as_it_is_here(void **state)
 {
     (void)state;
-    run((struct world){.library = AS_IT_IS});
+    run((struct world){.found = AS_IT_IS});
     assert_loaded_once();
     print_message("# AES-GCM here: %s\n", seen->text);
     assert_true(strncmp(seen->text, "libcrypto; ", 11) == 0 ||
@@ -252,7 +252,7 @@ static void as_it_is_here(void **state)
 static void loaded_once_by_many_threads(void **state)
 {
     (void)state;
-    run((struct world){.library = AS_IT_IS, .threads = true});
+    run((struct world){.found = AS_IT_IS, .threads = true});
     assert_loaded_once();
 }
 
@@ -262,7 +262,7 @@ static void absent(void **state)
     char text[sizeof(seen->text)];
     snprintf(text, sizeof(text), "libcrypto; libIPSec_MB.so.%d cannot be loaded",
              IMB_VERSION_NUM >> 16);
-    run((struct world){.library = ABSENT});
+    run((struct world){.found = ABSENT});
     assert_loaded_once();
     assert_says(text, "install ipsec-mb " IMB_VERSION_STR " (Debian: libipsec-mb");
     /* And the loader's own words. */
@@ -279,7 +279,7 @@ static void without_a_function(void **state)
     snprintf(text, sizeof(text), "libcrypto; libIPSec_MB.so.%d lacks a function",
              IMB_VERSION_NUM >> 16);
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(names); i++) {
-        run((struct world){.library = PRETENDED, .version = IMB_VERSION_NUM, .lacks = names[i]});
+        run((struct world){.found = PRETENDED, .version = IMB_VERSION_NUM, .lacks = names[i]});
         assert_loaded_once();
         assert_says(text, "install ipsec-mb " IMB_VERSION_STR);
         assert_int_equal(seen->made, 0);
@@ -295,7 +295,7 @@ static void of_another_version(void **state)
         IMB_VERSION_NUM - 0x100, IMB_VERSION_NUM + 0x10000, IMB_VERSION_NUM - 0x10000,
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(versions); i++) {
-        run((struct world){.library = PRETENDED, .version = versions[i], .features = FIT});
+        run((struct world){.found = PRETENDED, .version = versions[i], .features = FIT});
         assert_loaded_once();
         assert_says("libcrypto; ipsec-mb is 7.8.9, weft was built with " IMB_VERSION_STR,
                     "install ipsec-mb " IMB_VERSION_STR ", or build weft");
@@ -307,7 +307,7 @@ static void without_memory(void **state)
 {
     (void)state;
     run((struct world){
-        .library = PRETENDED, .version = IMB_VERSION_NUM, .without_memory = true, .features = FIT});
+        .found = PRETENDED, .version = IMB_VERSION_NUM, .without_memory = true, .features = FIT});
     assert_says("libcrypto; no memory for ipsec-mb", "");
     assert_int_equal(seen->freed, 0); /* there is nothing to free */
 }
@@ -327,7 +327,7 @@ static void unfit(void **state)
          "libcrypto; the processor lacks AES or carry-less multiplication"},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(rows); i++) {
-        run((struct world){.library = PRETENDED,
+        run((struct world){.found = PRETENDED,
                            .version = IMB_VERSION_NUM,
                            .features = rows[i].features,
                            .error = rows[i].error});
@@ -341,7 +341,7 @@ static void unfit(void **state)
 static void not_wanted(void **state)
 {
     (void)state;
-    run((struct world){.library = AS_IT_IS, .wish = "no"});
+    run((struct world){.found = AS_IT_IS, .wish = "no"});
     assert_says("libcrypto; WEFT_IPSEC_MB=no", "unset WEFT_IPSEC_MB");
     assert_int_equal(seen->loads, 0);
 }
