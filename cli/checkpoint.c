@@ -11,7 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { EVERY_CLOCKS_DEFAULT = 1000, EVERY_S_DEFAULT = 60 };
 
@@ -61,7 +65,100 @@ static weft_status parse_every(struct weft_checkpoint *checkpoint, struct weft_c
 
 static void complain(void *arg, uint64_t number, const char *text)
 {
-    weft_checkpoint_say_line(arg, false, "checkpoint %" PRIu64 " cannot be used: %s", number, text);
+    if (number == 0) {
+        weft_checkpoint_say_line(arg, false, "passed over: %s", text);
+    } else {
+        weft_checkpoint_say_line(arg, false, "checkpoint %" PRIu64 " cannot be used: %s", number,
+                                 text);
+    }
+}
+
+static void tell_moved(void *arg, uint64_t number, const char *text)
+{
+    weft_checkpoint_say_line(arg, false, "checkpoint %" PRIu64 ": %s", number, text);
+}
+
+/* Who this is, for other processes and for people. */
+static weft_status claim_make(const struct weft_checkpoint_config *config,
+                              struct weft_ckpt_claim *claim, struct weft_ckpt_error *error)
+{
+    time_t now = time(NULL);
+    struct tm utc;
+    *claim = (struct weft_ckpt_claim){.shards = config->shards,
+                                      .first = config->first,
+                                      .count = config->count,
+                                      .pid = (uint64_t)getpid()};
+    if (getrandom(&claim->process, sizeof(claim->process), 0) != sizeof(claim->process)) {
+        return weft_ckpt_fail(error, WEFT_IO, "cannot draw a random number: %s", strerror(errno));
+    }
+    if (gethostname(claim->host, sizeof(claim->host)) != 0) {
+        claim->host[0] = '\0';
+    }
+    claim->host[sizeof(claim->host) - 1] = '\0';
+    strftime(claim->time, sizeof(claim->time), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    return WEFT_OK;
+}
+
+/* Of a new job the directory must be free; there must be something to restore, when that was asked
+ * for. A server in the place of one that died takes what there is. */
+static weft_status judge(const struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+{
+    const struct weft_checkpoint_options *options = &checkpoint->config.options;
+    const struct weft_ckpt_history *history = weft_ckpt_log_history(checkpoint->log);
+    if (options->restarted) {
+        return WEFT_OK;
+    }
+    if (!options->restore && history->part_count > 0) {
+        return weft_ckpt_fail(error, WEFT_STATE,
+                              "%s holds checkpoints: restore from them, or name another directory",
+                              options->directory);
+    }
+    if (options->restore && weft_ckpt_history_newest(history, UINT64_MAX) == 0) {
+        return weft_ckpt_fail(error, WEFT_NOTFOUND, "%s holds no checkpoint to restore from",
+                              options->directory);
+    }
+    return WEFT_OK;
+}
+
+/* Whose place it is that this process takes. */
+static void say_replaced(struct weft_checkpoint *checkpoint)
+{
+    const struct weft_ckpt_history *history = weft_ckpt_log_history(checkpoint->log);
+    uint64_t mine = weft_ckpt_log_mine(checkpoint->log)->serial;
+    for (size_t i = 0; i < history->holder_count; i++) {
+        const struct weft_ckpt_holder *earlier = &history->holders[i];
+        if (earlier->replaced_by == mine) {
+            weft_checkpoint_say_line(
+                checkpoint, true,
+                "shards %u to %u are this server's now; process %" PRIu64
+                " on %s, which had them since %s, writes no more checkpoints",
+                earlier->claim.first, earlier->claim.first + earlier->claim.count - 1,
+                earlier->claim.pid, earlier->claim.host, earlier->claim.time);
+        }
+    }
+}
+
+/* The claim first: what is chosen then is among records that nobody can add to any more. */
+static weft_status claim_and_find(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+{
+    const struct weft_checkpoint_options *options = &checkpoint->config.options;
+    struct weft_ckpt_claim claim;
+    weft_status status = claim_make(&checkpoint->config, &claim, error);
+    status = status == WEFT_OK ? weft_ckpt_log_claim(checkpoint->log, &claim, error) : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    say_replaced(checkpoint);
+    if (!options->restore && !options->restarted) {
+        return WEFT_OK;
+    }
+    status = weft_ckpt_find(options->directory, weft_ckpt_log_history(checkpoint->log), complain,
+                            checkpoint, &checkpoint->set, error);
+    if (status == WEFT_OK && checkpoint->set.number == 0 && !options->restarted) {
+        return weft_ckpt_fail(error, WEFT_NOTFOUND, "%s holds no checkpoint to restore from",
+                              options->directory);
+    }
+    return status;
 }
 
 static weft_status look_over(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
@@ -71,31 +168,10 @@ static weft_status look_over(struct weft_checkpoint *checkpoint, struct weft_ckp
         return weft_ckpt_fail(error, WEFT_IO, "cannot make directory %s: %s", directory,
                               strerror(errno));
     }
-    const struct weft_checkpoint_config *config = &checkpoint->config;
-    bool restarted = config->options.restarted;
-    if (!config->options.restore && !restarted) {
-        bool any;
-        weft_status status = weft_ckpt_any(directory, &any, error);
-        if (status == WEFT_OK && any) {
-            return weft_ckpt_fail(error, WEFT_STATE,
-                                  "%s holds checkpoints: restore from them, or name another "
-                                  "directory",
-                                  directory);
-        }
-        return status;
-    }
-    weft_status status = weft_ckpt_find(directory, complain, checkpoint, &checkpoint->set, error);
-    if (status == WEFT_OK && checkpoint->set.number == 0 && !restarted) {
-        return weft_ckpt_fail(error, WEFT_NOTFOUND, "%s holds no checkpoint to restore from",
-                              directory);
-    }
-    if (status == WEFT_OK) {
-        /* The other servers live, and go on from what they have written. */
-        uint32_t first = restarted ? config->first : 0;
-        uint32_t last = restarted ? config->first + config->count - 1 : UINT32_MAX;
-        status = weft_ckpt_drop_after(directory, checkpoint->set.number, first, last, error);
-    }
-    return status;
+    weft_status status =
+        weft_ckpt_log_open(directory, complain, checkpoint, &checkpoint->log, error);
+    status = status == WEFT_OK ? judge(checkpoint, error) : status;
+    return status == WEFT_OK ? claim_and_find(checkpoint, error) : status;
 }
 
 static weft_status feeds_init(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
@@ -127,6 +203,7 @@ weft_status weft_checkpoint_new(const struct weft_checkpoint_config *config,
         return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for checkpoints");
     }
     checkpoint->config = *config;
+    checkpoint->replaced_fd = eventfd(0, EFD_CLOEXEC);
     pthread_mutex_init(&checkpoint->lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -169,6 +246,10 @@ void weft_checkpoint_free(struct weft_checkpoint *checkpoint)
     free(checkpoint->feeds);
     free(checkpoint->memory);
     weft_ckpt_set_fini(&checkpoint->set);
+    weft_ckpt_log_close(checkpoint->log);
+    if (checkpoint->replaced_fd >= 0) {
+        (void)close(checkpoint->replaced_fd);
+    }
     pthread_cond_destroy(&checkpoint->changed);
     pthread_mutex_destroy(&checkpoint->lock);
     free(checkpoint);
@@ -176,13 +257,67 @@ void weft_checkpoint_free(struct weft_checkpoint *checkpoint)
 
 /* ---- the main thread ------------------------------------------------------------------------- */
 
-weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint)
+/* The shards wait for this before they serve. */
+static void open_gate(struct weft_checkpoint *checkpoint, bool may_serve)
 {
+    pthread_mutex_lock(&checkpoint->lock);
+    checkpoint->gate = may_serve ? WEFT_CHECKPOINT_GATE_OPEN : WEFT_CHECKPOINT_GATE_SHUT;
+    pthread_cond_broadcast(&checkpoint->changed);
+    pthread_mutex_unlock(&checkpoint->lock);
+}
+
+bool weft_checkpoint_may_serve(struct weft_checkpoint_feed *feed)
+{
+    struct weft_checkpoint *checkpoint = feed->owner;
+    pthread_mutex_lock(&checkpoint->lock);
+    while (checkpoint->gate == WEFT_CHECKPOINT_GATE_CLOSED) {
+        pthread_cond_wait(&checkpoint->changed, &checkpoint->lock);
+    }
+    bool may = checkpoint->gate == WEFT_CHECKPOINT_GATE_OPEN;
+    pthread_mutex_unlock(&checkpoint->lock);
+    return may;
+}
+
+weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+{
+    const struct weft_checkpoint_options *options = &checkpoint->config.options;
+    struct weft_ckpt_error ignored = {.text = ""};
+    if (checkpoint->replaced_fd < 0) {
+        return weft_ckpt_fail(error, WEFT_IO, "eventfd is refused");
+    }
+    weft_status status = weft_ckpt_log_restored(checkpoint->log, checkpoint->set.number,
+                                                options->journal.directory != NULL, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    /* What cannot be moved is void where it is, too. */
+    if (weft_ckpt_set_aside(options->directory, checkpoint->log, tell_moved, checkpoint,
+                            &ignored) != WEFT_OK) {
+        weft_checkpoint_say_line(checkpoint, false, "%s", ignored.text);
+    }
     checkpoint->next_ns = weft_clock_now_ns() + checkpoint->every_ns;
     checkpoint->patience_ns = WEFT_CHECKPOINT_PATIENCE_NS;
     checkpoint->started =
         pthread_create(&checkpoint->thread, NULL, weft_checkpoint_write_all, checkpoint) == 0;
-    return checkpoint->started ? WEFT_OK : WEFT_IO;
+    if (!checkpoint->started) {
+        return weft_ckpt_fail(error, WEFT_IO, "cannot start a thread");
+    }
+    open_gate(checkpoint, true);
+    return WEFT_OK;
+}
+
+int weft_checkpoint_replaced_fd(const struct weft_checkpoint *checkpoint)
+{
+    return checkpoint->replaced_fd;
+}
+
+bool weft_checkpoint_is_replaced(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *why_p)
+{
+    pthread_mutex_lock(&checkpoint->lock);
+    bool replaced = checkpoint->replaced;
+    *why_p = checkpoint->replaced_why;
+    pthread_mutex_unlock(&checkpoint->lock);
+    return replaced;
 }
 
 bool weft_checkpoint_request(struct weft_checkpoint *checkpoint)
@@ -198,15 +333,20 @@ bool weft_checkpoint_request(struct weft_checkpoint *checkpoint)
     return true;
 }
 
-void weft_checkpoint_end(struct weft_checkpoint *checkpoint)
+void weft_checkpoint_end(struct weft_checkpoint *checkpoint, bool make_last)
 {
-    if (checkpoint == NULL || !checkpoint->started) {
+    if (checkpoint == NULL) {
+        return;
+    }
+    if (!checkpoint->started) {
+        open_gate(checkpoint, false);
         return;
     }
     pthread_mutex_lock(&checkpoint->lock);
     checkpoint->last = true;
     checkpoint->next_ns = 0;
-    checkpoint->last_done |= !weft_checkpoint_standing(checkpoint).has_tables;
+    checkpoint->stop = !make_last;
+    checkpoint->last_done |= !weft_checkpoint_standing(checkpoint).has_tables || !make_last;
     pthread_cond_signal(&checkpoint->changed);
     pthread_mutex_unlock(&checkpoint->lock);
     pthread_join(checkpoint->thread, NULL);

@@ -132,15 +132,27 @@ weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct we
 /* The number restored from; 0 = none. */
 uint64_t weft_checkpoint_restored(const struct weft_checkpoint *checkpoint);
 
-/* After the shards have started. Errors: WEFT_IO  no thread. */
-weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint);
+/* After the shards have started, which wait until then (weft_checkpoint_may_serve): put down what was
+ * restored, and start to write.
+ * Errors:  those of weft_ckpt_log_restored; WEFT_IO  no thread. error->text says it. */
+weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint,
+                                  struct weft_ckpt_error *error);
+
+/* On the shard's thread, after restore: wait for begin. False: the server ends instead. */
+bool weft_checkpoint_may_serve(struct weft_checkpoint_feed *feed);
+
+/* Readable when another process has taken this one's shards: serving on would show workers two
+ * states, and nothing that is written counts. */
+int weft_checkpoint_replaced_fd(const struct weft_checkpoint *checkpoint);
+bool weft_checkpoint_is_replaced(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *why_p);
 
 /* One now, as soon as it can be. False: this process does not have all shards. */
 bool weft_checkpoint_request(struct weft_checkpoint *checkpoint);
 
 /* The process shall end: finish what is being written, make a last one where the tables are between
- * two clocks, and stop the thread. The shards still run. NULL is fine. */
-void weft_checkpoint_end(struct weft_checkpoint *checkpoint);
+ * two clocks, and stop the thread. Without make_last (this server was replaced) what is being written
+ * is given up. The shards still run, or wait for begin. NULL is fine. */
+void weft_checkpoint_end(struct weft_checkpoint *checkpoint, bool make_last);
 
 /* After the shards have ended. NULL is fine. */
 void weft_checkpoint_free(struct weft_checkpoint *checkpoint);

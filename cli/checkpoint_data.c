@@ -193,7 +193,7 @@ weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
         return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a checkpoint");
     }
     uint32_t rest = head.tensor_count - 3;
-    weft_ckpt_data_name(place->number, place->shard, name);
+    weft_ckpt_data_name(place->number, place->shard, place->claim, name);
     weft_status status =
         weft_ckpt_writer_open(place->directory, name, &head, &file->writer, error);
     status = status == WEFT_OK ? put_rest(file, view, rest, error) : status;

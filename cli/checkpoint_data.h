@@ -13,7 +13,7 @@
 #ifndef WEFT_CLI_CHECKPOINT_DATA_H
 #define WEFT_CLI_CHECKPOINT_DATA_H
 
-#include "ckpt/manifest.h"
+#include "ckpt/directory.h"
 #include "ps/snapshot.h"
 
 struct weft_checkpoint_table {
@@ -35,6 +35,7 @@ struct weft_checkpoint_place {
     const char *directory;
     uint64_t number;
     uint64_t base; /* 0 = whole */
+    uint64_t claim; /* of this process */
     uint32_t shard;
     uint32_t shards;
 };

@@ -17,8 +17,16 @@
 #define WEFT_CHECKPOINT_PATIENCE_NS     (300 * WEFT_NS_PER_MS)
 #define WEFT_CHECKPOINT_PATIENCE_MAX_NS (60 * WEFT_NS_PER_S)
 
+enum weft_checkpoint_gate {
+    WEFT_CHECKPOINT_GATE_CLOSED, /* the shards may have started, and wait */
+    WEFT_CHECKPOINT_GATE_OPEN,
+    WEFT_CHECKPOINT_GATE_SHUT, /* the server ends before it began */
+};
+
 struct weft_checkpoint {
     struct weft_checkpoint_config config;
+    struct weft_ckpt_log *log; /* the main thread's until the writer's starts, then that one's */
+    int replaced_fd;           /* eventfd, written when `replaced` is */
     uint32_t every_clocks; /* one of the two is 0 */
     uint64_t every_ns;
     struct weft_ckpt_set set; /* restored from; number 0 = none */
@@ -28,6 +36,9 @@ struct weft_checkpoint {
     bool started;
     pthread_mutex_t lock; /* of what follows, and of the feeds */
     pthread_cond_t changed;
+    enum weft_checkpoint_gate gate;
+    bool replaced; /* another process has claimed these shards */
+    struct weft_ckpt_error replaced_why;
     bool stop;
     bool requested;
     bool last; /* the last one is wanted */

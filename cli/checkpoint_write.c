@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Whether other servers' parts are there is looked up so often. */
 #define LOOK_NS (500 * WEFT_NS_PER_MS)
@@ -80,6 +81,7 @@ static bool serve_feed(struct weft_checkpoint *checkpoint, uint32_t i,
         struct weft_checkpoint_place place = {.directory = checkpoint->config.options.directory,
                                               .number = checkpoint->number,
                                               .base = checkpoint->base,
+                                              .claim = weft_ckpt_log_mine(checkpoint->log)->serial,
                                               .shard = checkpoint->config.first + i,
                                               .shards = checkpoint->config.shards};
         checkpoint->begun_ns =
@@ -142,7 +144,11 @@ static weft_status commit(struct weft_checkpoint *checkpoint, struct weft_ckpt_e
         feed->file_open = false;
     }
     if (status == WEFT_OK) {
-        status = weft_ckpt_manifest_commit(checkpoint->config.options.directory, &manifest, error);
+        status = weft_ckpt_log_commit(checkpoint->log, &manifest, error);
+    }
+    if (status == WEFT_STATE) {
+        struct weft_ckpt_error ignored;
+        (void)!weft_ckpt_discard(checkpoint->config.options.directory, &manifest, &ignored);
     }
     weft_ckpt_manifest_fini(&manifest);
     return status;
@@ -154,7 +160,8 @@ static uint64_t bytes_on_disk(const struct weft_checkpoint *checkpoint)
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
         char name[WEFT_CKPT_FILE_BYTES], path[WEFT_CKPT_PATH_BYTES];
         struct stat info;
-        weft_ckpt_data_name(checkpoint->number, checkpoint->config.first + i, name);
+        weft_ckpt_data_name(checkpoint->number, checkpoint->config.first + i,
+                            weft_ckpt_log_mine(checkpoint->log)->serial, name);
         snprintf(path, sizeof(path), "%s/%s", checkpoint->config.options.directory, name);
         bytes += stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
     }
@@ -258,14 +265,35 @@ static bool serve(struct weft_checkpoint *checkpoint)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Does the last one count, have the other servers committed, too? Then older ones may go. */
+/* Another process has this one's shards. The main thread ends the server. */
+static void note_replaced(struct weft_checkpoint *checkpoint)
+{
+    struct weft_ckpt_error why = {.text = ""};
+    const uint64_t one = 1;
+    if (!weft_ckpt_log_replaced(checkpoint->log, &why)) {
+        return;
+    }
+    pthread_mutex_lock(&checkpoint->lock);
+    bool first = !checkpoint->replaced;
+    checkpoint->replaced = checkpoint->stop = true;
+    checkpoint->replaced_why = why;
+    pthread_mutex_unlock(&checkpoint->lock);
+    if (first) {
+        (void)!write(checkpoint->replaced_fd, &one, sizeof(one));
+    }
+}
+
+/* Does the last one count, have the other servers committed, too? Then older ones may go. A log that
+ * cannot be read now is read again the next time. */
 static void look_for_others(struct weft_checkpoint *checkpoint)
 {
     const char *directory = checkpoint->config.options.directory;
     struct weft_ckpt_error error = {.text = ""};
-    uint64_t newest;
-    if (!checkpoint->set_pending || weft_ckpt_newest(directory, &newest, &error) != WEFT_OK ||
-        newest < checkpoint->kept) {
+    bool is_read = weft_ckpt_log_refresh(checkpoint->log, &error) == WEFT_OK;
+    note_replaced(checkpoint);
+    if (!is_read || checkpoint->stop || !checkpoint->set_pending ||
+        weft_ckpt_history_newest(weft_ckpt_log_history(checkpoint->log), UINT64_MAX) <
+            checkpoint->kept) {
         return;
     }
     checkpoint->set_pending = false;
@@ -276,7 +304,7 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
     }
     pthread_mutex_unlock(&checkpoint->lock);
     if (checkpoint->config.first == 0 &&
-        weft_ckpt_prune(directory, checkpoint->config.options.keep, &error) != WEFT_OK) {
+        weft_ckpt_prune(directory, checkpoint->log, checkpoint->config.options.keep, &error) != WEFT_OK) {
         weft_checkpoint_say_line(checkpoint, false, "%s", error.text);
     }
 }
@@ -357,6 +385,10 @@ void *weft_checkpoint_write_all(void *arg)
         }
     }
     checkpoint->last_done = true;
+    bool under_way = checkpoint->under_way;
     pthread_mutex_unlock(&checkpoint->lock);
+    if (under_way) {
+        give_up(checkpoint, WEFT_RPC_OK, "the server was replaced");
+    }
     return NULL;
 }

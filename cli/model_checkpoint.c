@@ -1,6 +1,6 @@
 #include "cli/model_checkpoint.h"
 
-#include "ckpt/manifest.h"
+#include "ckpt/directory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -165,14 +165,24 @@ static weft_status settle(struct gathering *all, struct weft_model_file *file,
 static void complain(void *arg, uint64_t number, const char *text)
 {
     (void)arg;
-    fprintf(stderr, "weft: checkpoint %" PRIu64 " cannot be used: %s\n", number, text);
+    if (number == 0) {
+        fprintf(stderr, "weft: passed over: %s\n", text);
+    } else {
+        fprintf(stderr, "weft: checkpoint %" PRIu64 " cannot be used: %s\n", number, text);
+    }
 }
 
 static weft_status load(const char *directory, struct gathering *all, struct weft_model_file *file,
                         struct weft_ckpt_error *error)
 {
     struct weft_ckpt_set set;
-    weft_status status = weft_ckpt_find(directory, complain, NULL, &set, error);
+    struct weft_ckpt_log *log;
+    weft_status status = weft_ckpt_log_open(directory, complain, NULL, &log, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_ckpt_find(directory, weft_ckpt_log_history(log), complain, NULL, &set, error);
+    weft_ckpt_log_close(log);
     if (status != WEFT_OK) {
         return status;
     }

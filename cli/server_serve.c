@@ -100,6 +100,15 @@ static int look_at_membership(struct server *server)
     return weft_server_fail(server, WEFT_PEER, text);
 }
 
+/* The checkpoint directory says so: no coordinator is needed for that. */
+static int look_at_claim(struct server *server)
+{
+    struct weft_ckpt_error why;
+    return server->checkpoint != NULL && weft_checkpoint_is_replaced(server->checkpoint, &why)
+               ? weft_server_fail(server, WEFT_PEER, why.text)
+               : WEFT_EXIT_OK;
+}
+
 /* SIGUSR1 came; or another one, which is left in the descriptor's word: false. */
 static bool is_request(struct server *server, int signal_fd)
 {
@@ -149,12 +158,14 @@ static void wait_for_end(struct server *server, int signal_fd)
         {.fd = server->channel.fd, .events = POLLIN}, /* -1 is passed over */
         {.fd = member != NULL ? weft_member_thread_fd(member) : -1, .events = POLLIN},
         {.fd = server->lost_fd, .events = POLLIN},
+        {.fd = server->checkpoint != NULL ? weft_checkpoint_replaced_fd(server->checkpoint) : -1,
+         .events = POLLIN},
     };
     for (bool more = true; more;) {
         if (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
             continue;
         }
-        more = fds[2].revents == 0 && fds[3].revents == 0 &&
+        more = fds[2].revents == 0 && fds[3].revents == 0 && fds[4].revents == 0 &&
                (fds[0].revents == 0 || is_request(server, signal_fd)) &&
                (fds[1].revents == 0 || is_word(server));
     }
@@ -217,15 +228,18 @@ int weft_server_serve(struct server *server)
     weft_tracing_open(&server->tracing, server->trace);
     server->lost_fd = server->on_death == WEFT_DEATH_FAIL ? eventfd(0, EFD_CLOEXEC) : -1;
     int status = weft_server_start(server, signal_fd);
+    bool replaced = false;
     if (status == WEFT_EXIT_OK) {
         tell_ready(server);
         wait_for_end(server, signal_fd);
         status = look_at_membership(server);
+        status = status == WEFT_EXIT_OK ? look_at_claim(server) : status;
+        replaced = status != WEFT_EXIT_OK;
         status = status == WEFT_EXIT_OK ? look_for_lost(server) : status;
     }
     weft_membership_leave(&server->membership, true);
     weft_server_metrics_stop(&server->metrics);
-    weft_checkpoint_end(server->checkpoint);
+    weft_checkpoint_end(server->checkpoint, !replaced);
     for (uint32_t i = 0; i < server->started; i++) {
         weft_shard_thread_join(&server->threads[i]);
     }

@@ -20,7 +20,8 @@ static int open_checkpoints(struct server *server)
                                             .say_arg = server};
     struct weft_ckpt_error error = {.text = ""};
     weft_status status = weft_checkpoint_new(&config, &server->checkpoint, &error);
-    return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, status, error.text);
+    return status == WEFT_OK ? WEFT_EXIT_OK
+                             : weft_server_fail(server, WEFT_IO, error.text);
 }
 
 /* The shards serve. */
@@ -35,9 +36,9 @@ static int begin_checkpoints(struct server *server)
                  (unsigned long long)weft_checkpoint_restored(server->checkpoint));
         weft_server_say_checkpoint(server, true, text);
     }
-    return weft_checkpoint_begin(server->checkpoint) == WEFT_OK
-               ? WEFT_EXIT_OK
-               : weft_server_fail(server, WEFT_IO, "cannot start a thread");
+    struct weft_ckpt_error error = {.text = ""};
+    weft_status status = weft_checkpoint_begin(server->checkpoint, &error);
+    return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, WEFT_IO, error.text);
 }
 
 /* Of the i-th shard here; 0 = any. */

@@ -164,7 +164,8 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
     }
     weft_ask_open(&thread->ask);
     tell(thread, WEFT_OK, driver);
-    while (!atomic_load(&thread->stop)) {
+    bool may_serve = feed == NULL || weft_checkpoint_may_serve(feed);
+    while (may_serve && !atomic_load(&thread->stop)) {
         (void)weft_driver_step(
             driver, again || weft_shard_has_work(serving->shard) ? 0 : WEFT_NEVER, handle, serving);
         take_deaths(thread, serving->shard);

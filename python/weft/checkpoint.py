@@ -62,10 +62,10 @@ class Checkpoint:
 
 
 def numbers(directory):
-    """The checkpoints in a directory that have the manifests of all shards, oldest first."""
-    found = {int(path.name[:12]) for path in Path(directory).glob("*.manifest")
-             if re.fullmatch(r"\d{12}-\d{4}-\d{4}\.manifest", path.name)}
-    return [number for number in sorted(found) if _is_whole(_names(Path(directory), number))]
+    """The checkpoints in a directory that count, oldest first."""
+    parts = _Log(Path(directory)).parts
+    return [number for number in sorted({part["number"] for part in parts})
+            if _cover(parts, number)]
 
 
 def load(directory, number=None, verify=None):
@@ -106,29 +106,99 @@ def _hash_function():
     return hashed
 
 
-def _names(directory, number):
-    """The manifests of a number: (first shard, last shard, path)."""
-    names = []
-    for path in sorted(directory.glob(f"{number:012d}-*.manifest")):
-        parts = re.fullmatch(r"\d{12}-(\d{4})-(\d{4})\.manifest", path.name)
-        if parts:
-            names.append((int(parts[1]), int(parts[2]), path))
-    return names
+class _Log:
+    """What the records of a directory's log mean together (docs/CHECKPOINTS.md, "Who may write").
+
+    parts: the manifests that are valid, as dicts; "path" is the file that each one was read from.
+    """
+
+    def __init__(self, directory, hashed=None):
+        self.hashed = hashed
+        self.parts = []
+        self.damaged = []  # names of records
+        self.claims = {}  # serial -> record; "replaced" when another one followed
+        for path in sorted(directory.glob("*.manifest")):  # of version 1
+            if re.fullmatch(r"\d{12}-\d{4}-\d{4}\.manifest", path.name):
+                self._add(0, path)
+        serial = 1
+        while (path := directory / "log" / f"{serial:012d}").exists():
+            self._add(serial, path)
+            serial += 1
+
+    def _add(self, serial, path):
+        raw = path.read_bytes()
+        if not raw:
+            return  # it was removed
+        record = self._parse(path, raw)
+        if record.get("format") == "weft-checkpoint":
+            self._add_manifest(record, path)
+        elif record.get("kind") == "claim":
+            self._add_claim(serial, record)
+        elif record.get("kind") == "restored":
+            claim = self.claims.get(record["claim"])
+            if claim is not None and not claim["replaced"]:
+                self._void_after(claim, record["number"])
+
+    def _parse(self, path, raw):
+        """A damaged record is as if it were not there; one of a later version is not guessed at."""
+        try:
+            record = json.loads(raw)
+            if self.hashed:
+                digits = record["xxh3_64"]
+                zeroed = raw.replace(digits.encode(), b"0" * 16)
+                if self.hashed(zeroed) != int(digits, 16):
+                    raise ValueError("another checksum")
+            limit = 2 if record["format"] == "weft-checkpoint" else 1
+            if record["version"] > limit:
+                raise NotImplementedError(f"{path}: of version {record['version']}, which this "
+                                          "release does not read")
+            return record
+        except (ValueError, KeyError, TypeError):
+            self.damaged.append(f"{path.parent.name}/{path.name}")
+            return {}
+
+    def _add_claim(self, serial, record):
+        for claim in self.claims.values():
+            claim["replaced"] |= _overlap(record, claim["shards"], claim["first"], claim["count"])
+        self.claims[serial] = {**record, "replaced": False}
+        whole = {part["number"] for part in self.parts if _cover(self.parts, part["number"])}
+        self._void_after(record, max(whole, default=0))
+
+    def _void_after(self, claim, number):
+        self.parts = [part for part in self.parts if part["number"] <= number or not
+                      _overlap(claim, part["shards"], part["first"], len(part["files"]))]
+
+    def _add_manifest(self, record, path):
+        try:
+            fields = [record[key] for key in ("number", "base", "shards", "first")]
+            good = all(isinstance(field, int) and field >= 0 for field in fields)
+            for file in record["files"]:
+                good = good and isinstance(file["bytes"], int) and file["bytes"] >= 8
+                good = good and re.fullmatch(r"[0-9-]+\.safetensors", file["name"])
+        except (KeyError, TypeError):
+            good = False
+        claim = self.claims.get(record.get("claim"))
+        if good and not (claim and claim["replaced"]):
+            self.parts.append({**record, "path": path})
 
 
-def _is_whole(names):
-    """Does each go on where the one before ended, up to the number of shards?"""
-    at = 0
-    for first, last, _ in names:
-        if first != at or last < first:
-            return False
-        at = last + 1
-    if not names:
-        return False
-    try:
-        return json.loads(names[0][2].read_text())["shards"] == at
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+def _overlap(claim, shards, first, count):
+    """Has it a shard of these, or is it of another number of shards?"""
+    return claim["shards"] != shards or (claim["first"] < first + count
+                                         and first < claim["first"] + claim["count"])
+
+
+def _cover(parts, number):
+    """The parts of a number that have each shard once, in order; [] when they do not."""
+    found, at = [], 0
+    while not found or at < found[0]["shards"]:
+        part = next((part for part in parts if part["number"] == number and part["first"] == at
+                     and (not found or part["shards"] == found[0]["shards"])), None)
+        if part is None or not part["files"]:
+            return []
+        found.append(part)
+        at += len(part["files"])
+    return found
 
 
 class _Reader:
@@ -137,47 +207,33 @@ class _Reader:
         self.hashed = hashed
 
     def read(self, number):
-        names = _names(self.directory, number)
-        if not names:
+        log = _Log(self.directory, self.hashed)
+        parts, whole = log.parts, _cover(log.parts, number)
+        damaged = f"; damaged: {', '.join(log.damaged)}" if log.damaged else ""
+        if not whole and (damaged or any(part["number"] == number for part in parts)):
+            raise DamagedError(f"checkpoint {number} lacks the manifests of some shards{damaged}")
+        if not whole:
             raise FileNotFoundError(f"{self.directory} holds no checkpoint {number}")
-        if not _is_whole(names):
-            raise DamagedError(f"checkpoint {number} lacks the manifests of some shards")
-        tables, shards = {}, 0
-        for first, _, path in names:
-            chain = [self._manifest(path)]
+        tables, shards = {}, whole[0]["shards"]
+        for part in whole:
+            chain = [part]
             while chain[0]["base"] != 0:
-                path = self._beside(path, chain[0]["base"])
-                chain.insert(0, self._manifest(path))
+                chain.insert(0, self._base(parts, chain[0]))
                 if len(chain) > _CHAIN_MAX or chain[0]["number"] >= chain[1]["number"]:
-                    raise DamagedError(f"{path.name}: its deltas are based on one another")
-            shards = chain[-1]["shards"]
-            for i in range(len(chain[-1]["files"])):
-                self._shard(first + i, [link["files"][i] for link in chain], tables)
+                    raise DamagedError(f"{part['path']}: its deltas are based on one another")
+            for i in range(len(part["files"])):
+                self._shard(part["first"] + i, [link["files"][i] for link in chain], tables)
         merged = {number: _merge(parts) for number, parts in sorted(tables.items())}
         return Checkpoint(number, shards, merged)
 
-    def _beside(self, path, base):
-        return path.with_name(f"{base:012d}{path.name[12:]}")
-
-    def _manifest(self, path):
-        raw = path.read_bytes()
-        try:
-            manifest = json.loads(raw)
-            good = manifest["format"] == "weft-checkpoint" and manifest["version"] == 1
-            fields = [manifest[key] for key in ("number", "base", "shards", "first")]
-            good = good and all(isinstance(field, int) and field >= 0 for field in fields)
-            for file in manifest["files"]:
-                good = good and isinstance(file["bytes"], int) and file["bytes"] >= 8
-                good = good and re.fullmatch(r"[0-9-]+\.safetensors", file["name"])
-            digits = manifest["xxh3_64"]
-        except (ValueError, KeyError, TypeError):
-            raise DamagedError(f"{path.name} is damaged, or of another version") from None
-        if not good:
-            raise DamagedError(f"{path.name} is damaged, or of another version")
-        zeroed = raw.replace(digits.encode(), b"0" * 16)
-        if self.hashed and self.hashed(zeroed) != int(digits, 16):
-            raise DamagedError(f"{path.name} is damaged: its checksum is another")
-        return manifest
+    @staticmethod
+    def _base(parts, part):
+        for other in parts:
+            if (other["number"] == part["base"] and other["first"] == part["first"]
+                    and len(other["files"]) == len(part["files"])):
+                return other
+        raise DamagedError(f"{part['path']}: checkpoint {part['base']}, which it is based on, is "
+                           "not there")
 
     def _file(self, entry):
         """-> metadata, tensors by name. Views of the file, which is mapped."""

@@ -1,164 +1,16 @@
-/* A directory of checkpoints: find the one that counts, remove those that do not any more. */
 #define _GNU_SOURCE
+#include "ckpt/directory.h"
+
 #include "base/assert.h"
-#include "ckpt/manifest.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* One file that is ours by its name. */
-struct entry {
-    uint64_t number;
-    uint32_t first; /* shards */
-    uint32_t last;
-    bool is_manifest;
-    char name[WEFT_CKPT_FILE_BYTES];
-};
-
-struct entries {
-    struct entry *all; /* newest number first, then by shard */
-    size_t count;
-};
-
-/* ---- listing --------------------------------------------------------------------------------- */
-
-static bool parse_name(const char *name, struct entry *entry_p)
-{
-    char expected[WEFT_CKPT_FILE_BYTES];
-    struct entry e = {0};
-    size_t length = strlen(name);
-    if (length >= sizeof(e.name)) {
-        return false;
-    }
-    if (sscanf(name, "%12" SCNu64 "-%4u-%4u.manifest", &e.number, &e.first, &e.last) == 3 &&
-        e.last >= e.first) {
-        e.is_manifest = true;
-        weft_ckpt_manifest_name(e.number, e.first, e.last - e.first + 1, expected);
-    } else if (sscanf(name, "%12" SCNu64 "-%4u.safetensors", &e.number, &e.first) == 2) {
-        e.last = e.first;
-        weft_ckpt_data_name(e.number, e.first, expected);
-    } else {
-        return false;
-    }
-    memcpy(e.name, name, length + 1);
-    *entry_p = e;
-    return strcmp(name, expected) == 0 && e.number > 0;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    const struct entry *x = a, *y = b;
-    if (x->number != y->number) {
-        return x->number < y->number ? 1 : -1;
-    }
-    return x->first < y->first ? -1 : x->first > y->first;
-}
-
-static weft_status list(const char *directory, struct entries *entries_p,
-                        struct weft_ckpt_error *error)
-{
-    DIR *dir = opendir(directory);
-    struct entries entries = {NULL, 0};
-    size_t capacity = 0;
-    if (dir == NULL) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot read directory %s: %s", directory,
-                              strerror(errno));
-    }
-    for (const struct dirent *item; (item = readdir(dir)) != NULL;) {
-        struct entry entry;
-        if (!parse_name(item->d_name, &entry)) {
-            continue;
-        }
-        if (entries.count == capacity) {
-            capacity = capacity == 0 ? 64 : 2 * capacity;
-            struct entry *all = realloc(entries.all, capacity * sizeof(*all));
-            if (all == NULL) {
-                free(entries.all);
-                closedir(dir);
-                return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to list %s", directory);
-            }
-            entries.all = all;
-        }
-        entries.all[entries.count++] = entry;
-    }
-    closedir(dir);
-    if (entries.count > 0) {
-        qsort(entries.all, entries.count, sizeof(*entries.all), newest_first);
-    }
-    *entries_p = entries;
-    return WEFT_OK;
-}
-
-static weft_status load(const char *directory, const char *name,
-                        struct weft_ckpt_manifest *manifest_p, struct weft_ckpt_error *error)
-{
-    enum { BYTES_MAX = 4 << 20 };
-    char path[WEFT_CKPT_PATH_BYTES];
-    snprintf(path, sizeof(path), "%s/%s", directory, name);
-    FILE *file = fopen(path, "re");
-    char *bytes = malloc(BYTES_MAX);
-    weft_status status;
-    if (file == NULL || bytes == NULL) {
-        status = weft_ckpt_fail(error, WEFT_IO, "cannot read %s: %s", name, strerror(errno));
-    } else {
-        size_t count = fread(bytes, 1, BYTES_MAX, file);
-        struct weft_ckpt_error why = {.text = ""};
-        status = weft_ckpt_manifest_parse(bytes, count, manifest_p, &why);
-        if (status != WEFT_OK) {
-            (void)!weft_ckpt_fail(error, status, "%s: %.400s", name, why.text);
-        }
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    free(bytes);
-    return status;
-}
-
-/* Manifests of `number` that together have each shard once: their places in entries, how many in
- * *count_p. 0 when a shard is missing. The number of shards is known from a manifest alone. */
-static uint32_t complete(const char *directory, const struct entries *entries, uint64_t number,
-                         uint32_t *places, struct weft_ckpt_error *error)
-{
-    uint32_t count = 0, next = 0, shards = 0;
-    for (size_t i = 0; i < entries->count; i++) {
-        const struct entry *entry = &entries->all[i];
-        if (entry->number != number || !entry->is_manifest) {
-            continue;
-        }
-        struct weft_ckpt_manifest manifest;
-        weft_status status = load(directory, entry->name, &manifest, error);
-        if (status != WEFT_OK) {
-            return 0;
-        }
-        bool fits = manifest.number == number && manifest.first == entry->first &&
-                    manifest.count == entry->last - entry->first + 1 && entry->first == next &&
-                    (shards == 0 || shards == manifest.shards) && count < WEFT_CKPT_SHARDS_MAX;
-        shards = manifest.shards;
-        weft_ckpt_manifest_fini(&manifest);
-        if (entry->first > next) {
-            break; /* said below */
-        }
-        if (!fits) {
-            (void)!weft_ckpt_fail(error, WEFT_DATA, "%s does not go with the others", entry->name);
-            return 0;
-        }
-        places[count++] = (uint32_t)i;
-        next = entry->last + 1;
-    }
-    if (next != shards || shards == 0) {
-        (void)!weft_ckpt_fail(error, WEFT_DATA, "shard %u of %u is missing", next, shards);
-        return 0;
-    }
-    return count;
-}
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
@@ -169,11 +21,11 @@ void weft_ckpt_set_fini(struct weft_ckpt_set *set)
 }
 
 static weft_status set_add(struct weft_ckpt_set *set, uint32_t at, uint32_t shard,
-                           const struct weft_ckpt_file *file)
+                           const struct weft_ckpt_file *file, struct weft_ckpt_error *error)
 {
     void *files = realloc(set->files, (set->file_count + 1) * sizeof(*set->files));
     if (files == NULL) {
-        return WEFT_NOMEM;
+        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a list of files");
     }
     set->files = files;
     memmove(&set->files[at + 1], &set->files[at], (set->file_count - at) * sizeof(*set->files));
@@ -184,33 +36,29 @@ static weft_status set_add(struct weft_ckpt_set *set, uint32_t at, uint32_t shar
 }
 
 /* The files of one server: from the last delta back to the whole one. */
-static weft_status add_chain(const char *directory, const struct entry *last,
-                             struct weft_ckpt_set *set, struct weft_ckpt_error *error)
+static weft_status add_chain(const struct weft_ckpt_history *history,
+                             const struct weft_ckpt_part *last, struct weft_ckpt_set *set,
+                             struct weft_ckpt_error *error)
 {
-    uint32_t begin = set->file_count, shard_count = last->last - last->first + 1, links = 0;
-    uint64_t number = last->number;
-    while (number != 0) {
-        struct weft_ckpt_manifest m;
-        char name[WEFT_CKPT_FILE_BYTES];
-        weft_ckpt_manifest_name(number, last->first, shard_count, name);
-        weft_status status = load(directory, name, &m, error);
-        if (status != WEFT_OK) {
-            return status;
+    uint32_t begin = set->file_count, links = 0;
+    const struct weft_ckpt_part *part = last;
+    for (uint64_t number = last->manifest.number; number != 0; number = part->manifest.base) {
+        part = weft_ckpt_history_beside(history, &last->manifest, number);
+        if (part == NULL || ++links > WEFT_CKPT_CHAIN_MAX) {
+            return weft_ckpt_fail(error, WEFT_DATA,
+                                  "checkpoint %" PRIu64 ", which it is based on, is not there",
+                                  number);
         }
-        bool fits = m.number == number && m.first == last->first && m.count == shard_count &&
-                    links++ < WEFT_CKPT_CHAIN_MAX;
-        set->shards = m.shards;
-        for (uint32_t i = 0; fits && status == WEFT_OK && i < m.count; i++) {
+        for (uint32_t i = 0; i < part->manifest.count; i++) {
             /* Before what is there of this shard, which is newer. */
-            status = set_add(set, begin + i * links, m.first + i, &m.files[i]);
-        }
-        number = m.base;
-        weft_ckpt_manifest_fini(&m);
-        if (status != WEFT_OK || !fits) {
-            return weft_ckpt_fail(error, status != WEFT_OK ? status : WEFT_DATA,
-                                  "%s does not fit what is based on it", name);
+            weft_status status = set_add(set, begin + i * links, part->manifest.first + i,
+                                         &part->manifest.files[i], error);
+            if (status != WEFT_OK) {
+                return status;
+            }
         }
     }
+    set->shards = last->manifest.shards;
     return WEFT_OK;
 }
 
@@ -229,182 +77,328 @@ static weft_status verify(const char *directory, const struct weft_ckpt_set *set
     return status;
 }
 
-static weft_status try_number(const char *directory, const struct entries *entries,
+/* Errors: WEFT_DATA  it is to be passed over. Others: unreadable. */
+static weft_status try_number(const char *directory, const struct weft_ckpt_history *history,
                               uint64_t number, struct weft_ckpt_set *set_p,
                               struct weft_ckpt_error *error)
 {
     static _Thread_local uint32_t places[WEFT_CKPT_SHARDS_MAX];
     struct weft_ckpt_set set = {.number = number};
-    uint32_t count = complete(directory, entries, number, places, error);
-    weft_status status = count > 0 ? WEFT_OK : WEFT_DATA;
+    uint32_t count = weft_ckpt_history_complete(history, number, places);
+    weft_status status = WEFT_OK;
+    if (count == 0) {
+        status = weft_ckpt_fail(error, WEFT_DATA, "the parts of some shards were never written");
+    }
     for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
-        status = add_chain(directory, &entries->all[places[i]], &set, error);
+        status = add_chain(history, &history->parts[places[i]], &set, error);
     }
     status = status == WEFT_OK ? verify(directory, &set, error) : status;
     if (status != WEFT_OK) {
         weft_ckpt_set_fini(&set);
-        return status;
+        return status == WEFT_NOTFOUND ? WEFT_DATA : status;
     }
     *set_p = set;
     return WEFT_OK;
 }
 
-weft_status weft_ckpt_find(const char *directory, weft_ckpt_complaint *complain, void *arg,
-                           struct weft_ckpt_set *set_p, struct weft_ckpt_error *error)
+weft_status weft_ckpt_find(const char *directory, const struct weft_ckpt_history *history,
+                           weft_ckpt_complaint *complain, void *arg, struct weft_ckpt_set *set_p,
+                           struct weft_ckpt_error *error)
 {
-    struct entries entries;
-    weft_status status = list(directory, &entries, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
     *set_p = (struct weft_ckpt_set){0};
-    uint64_t last = 0;
-    for (size_t i = 0; i < entries.count && set_p->number == 0; i++) {
-        uint64_t number = entries.all[i].number;
-        if (!entries.all[i].is_manifest || number == last) {
-            continue; /* data without a manifest was never promised to be there */
+    uint64_t number = UINT64_MAX;
+    while ((number = weft_ckpt_history_newest_part(history, number)) != 0) {
+        struct weft_ckpt_error why = {.text = ""};
+        weft_status status = try_number(directory, history, number, set_p, &why);
+        if (status == WEFT_OK) {
+            return WEFT_OK;
         }
-        last = number;
-        if (try_number(directory, &entries, number, set_p, error) != WEFT_OK) {
-            complain(arg, number, error->text);
+        if (status != WEFT_DATA) {
+            return weft_ckpt_fail(error, status,
+                                  "checkpoint %" PRIu64 " cannot be read: %.300s. Nothing was "
+                                  "changed: mend that, and start again",
+                                  number, why.text);
         }
+        complain(arg, number, why.text);
     }
-    free(entries.all);
     return WEFT_OK;
 }
 
-weft_status weft_ckpt_newest(const char *directory, uint64_t *number_p,
-                             struct weft_ckpt_error *error)
+/* ---- moving and removing --------------------------------------------------------------------- */
+
+static weft_status join(const char *directory, const char *name, char *path,
+                        struct weft_ckpt_error *error)
 {
-    static _Thread_local uint32_t places[WEFT_CKPT_SHARDS_MAX];
-    struct entries entries;
-    weft_status status = list(directory, &entries, error);
-    if (status != WEFT_OK) {
-        return status;
+    int length = snprintf(path, WEFT_CKPT_PATH_BYTES, "%s/%s", directory, name);
+    if (length < 0 || length >= WEFT_CKPT_PATH_BYTES) {
+        return weft_ckpt_fail(error, WEFT_IO, "the directory's name is too long");
     }
-    *number_p = 0;
-    for (size_t i = 0; i < entries.count && *number_p == 0; i++) {
-        if (entries.all[i].is_manifest && complete(directory, &entries, entries.all[i].number,
-                                                   places, error) > 0) {
-            *number_p = entries.all[i].number;
-        }
-    }
-    free(entries.all);
     return WEFT_OK;
 }
 
-weft_status weft_ckpt_any(const char *directory, bool *any_p, struct weft_ckpt_error *error)
-{
-    struct entries entries;
-    weft_status status = list(directory, &entries, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    *any_p = false;
-    for (size_t i = 0; i < entries.count; i++) {
-        *any_p |= entries.all[i].is_manifest;
-    }
-    free(entries.all);
-    return WEFT_OK;
-}
-
-/* ---- removing -------------------------------------------------------------------------------- */
-
-static weft_status remove_entry(const char *directory, const struct entry *entry,
-                                struct weft_ckpt_error *error)
+static weft_status remove_file(const char *directory, const char *name,
+                               struct weft_ckpt_error *error)
 {
     char path[WEFT_CKPT_PATH_BYTES];
-    snprintf(path, sizeof(path), "%s/%s", directory, entry->name);
-    if (unlink(path) != 0 && errno != ENOENT) {
+    weft_status status = join(directory, name, path, error);
+    if (status == WEFT_OK && unlink(path) != 0 && errno != ENOENT) {
         return weft_ckpt_fail(error, WEFT_IO, "cannot remove %s: %s", path, strerror(errno));
+    }
+    return status;
+}
+
+/* Into quarantine/ under this name; where it is there, it is a leftover of the same move. */
+static weft_status move_file(const char *directory, const char *name, const char *to_name,
+                             bool copy, struct weft_ckpt_error *error)
+{
+    char from[WEFT_CKPT_PATH_BYTES], to[WEFT_CKPT_PATH_BYTES], inside[2 * WEFT_CKPT_FILE_BYTES];
+    snprintf(inside, sizeof(inside), "quarantine/%s", to_name);
+    weft_status status = join(directory, name, from, error);
+    status = status == WEFT_OK ? join(directory, inside, to, error) : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    int result = copy ? link(from, to) : rename(from, to);
+    if (result != 0 && errno != ENOENT && errno != EEXIST) {
+        return weft_ckpt_fail(error, WEFT_IO, "cannot move %s to quarantine: %s", from,
+                              strerror(errno));
     }
     return WEFT_OK;
 }
 
-weft_status weft_ckpt_drop_after(const char *directory, uint64_t number, uint32_t first,
-                                 uint32_t last, struct weft_ckpt_error *error)
+static void quarantine_name(const struct weft_ckpt_manifest *m, char *out)
 {
-    struct entries entries;
-    weft_status status = list(directory, &entries, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    for (size_t i = 0; status == WEFT_OK && i < entries.count; i++) {
-        const struct entry *entry = &entries.all[i];
-        if (entry->is_manifest && entry->number > number && entry->first >= first &&
-            entry->last <= last) {
-            status = remove_entry(directory, entry, error);
-        }
-    }
-    free(entries.all);
-    return status == WEFT_OK ? weft_ckpt_sync_directory(directory, error) : status;
+    snprintf(out, WEFT_CKPT_FILE_BYTES, "%012" PRIu64 "-%04u-%04u-%012" PRIu64 ".manifest",
+             m->number, m->first, m->first + m->count - 1, m->claim);
 }
 
-/* Mark what the shards first .. last of the checkpoint `number` need: their files, and what those are
- * based on, which is another number for each server. */
-static void mark(const char *directory, const struct entries *entries, uint64_t number,
-                 uint32_t first, uint32_t last, bool *needed)
+static void record_name(const struct weft_ckpt_part *part, char *out)
 {
-    for (size_t i = 0; i < entries->count; i++) {
-        const struct entry *entry = &entries->all[i];
-        if (entry->number != number || entry->first < first || entry->last > last || needed[i]) {
+    const struct weft_ckpt_manifest *m = &part->manifest;
+    if (part->serial != 0) {
+        weft_ckpt_log_name(part->serial, out);
+    } else {
+        weft_ckpt_manifest_name(m->number, m->first, m->count, out);
+    }
+}
+
+/* The manifest last: while it is where it was, it is void, and the rest is moved again. */
+static weft_status set_aside_part(const char *directory, struct weft_ckpt_log *log,
+                                  const struct weft_ckpt_part *part, struct weft_ckpt_error *error)
+{
+    const struct weft_ckpt_manifest *m = &part->manifest;
+    char name[WEFT_CKPT_FILE_BYTES], to[WEFT_CKPT_FILE_BYTES];
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; status == WEFT_OK && i < m->count; i++) {
+        status = move_file(directory, m->files[i].name, m->files[i].name, false, error);
+    }
+    record_name(part, name);
+    quarantine_name(m, to);
+    status = status == WEFT_OK ? move_file(directory, name, to, part->serial != 0, error) : status;
+    return status == WEFT_OK && part->serial != 0 ? weft_ckpt_log_clear(log, part->serial, error)
+                                                  : status;
+}
+
+static bool concerns(const struct weft_ckpt_claim *claim, const struct weft_ckpt_manifest *m)
+{
+    return m->shards != claim->shards ||
+           (m->first < claim->first + claim->count && claim->first < m->first + m->count);
+}
+
+static weft_status make_quarantine(const char *directory, struct weft_ckpt_error *error)
+{
+    char path[WEFT_CKPT_PATH_BYTES];
+    weft_status status = join(directory, "quarantine", path, error);
+    if (status == WEFT_OK && mkdir(path, 0777) != 0 && errno != EEXIST) {
+        return weft_ckpt_fail(error, WEFT_IO, "cannot make directory %s: %s", path,
+                              strerror(errno));
+    }
+    return status;
+}
+
+static weft_status set_aside_void(const char *directory, struct weft_ckpt_log *log,
+                                  weft_ckpt_complaint *tell, void *arg,
+                                  struct weft_ckpt_error *error)
+{
+    const struct weft_ckpt_history *history = weft_ckpt_log_history(log);
+    const struct weft_ckpt_claim *claim = &weft_ckpt_log_mine(log)->claim;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && i < history->part_count; i++) {
+        const struct weft_ckpt_part *part = &history->parts[i];
+        const struct weft_ckpt_manifest *m = &part->manifest;
+        if (!part->is_void || !concerns(claim, m)) {
             continue;
         }
-        needed[i] = true;
-        struct weft_ckpt_manifest m;
-        struct weft_ckpt_error ignored;
-        if (entry->is_manifest && load(directory, entry->name, &m, &ignored) == WEFT_OK) {
-            uint64_t base = m.base;
-            weft_ckpt_manifest_fini(&m);
-            if (base != 0) {
-                mark(directory, entries, base, entry->first, entry->last, needed);
+        status = make_quarantine(directory, error);
+        status = status == WEFT_OK ? set_aside_part(directory, log, part, error) : status;
+        if (status == WEFT_OK) {
+            char text[128];
+            snprintf(text, sizeof(text), "the part of shards %u to %u is in quarantine now",
+                     m->first, m->first + m->count - 1);
+            tell(arg, m->number, text);
+        }
+    }
+    return status;
+}
+
+/* ---- what killed writers left ---------------------------------------------------------------- */
+
+static bool has_manifest(const struct weft_ckpt_history *history, const char *name)
+{
+    for (size_t i = 0; i < history->part_count; i++) {
+        const struct weft_ckpt_manifest *m = &history->parts[i].manifest;
+        for (uint32_t f = 0; f < m->count; f++) {
+            if (strcmp(m->files[f].name, name) == 0) {
+                return true;
             }
-        }
-    }
-}
-
-/* What must stay. False when fewer than `keep` count: then nothing may go. */
-static bool mark_kept(const char *directory, const struct entries *entries, uint32_t keep,
-                      bool *needed)
-{
-    static _Thread_local uint32_t places[WEFT_CKPT_SHARDS_MAX];
-    uint64_t last = 0;
-    for (size_t i = 0; i < entries->count; i++) {
-        uint64_t number = entries->all[i].number;
-        if (number == last) {
-            continue;
-        }
-        last = number;
-        struct weft_ckpt_error ignored;
-        mark(directory, entries, number, 0, UINT32_MAX, needed); /* newer than the last one that counts, or it */
-        keep -= complete(directory, entries, number, places, &ignored) > 0;
-        if (keep == 0) {
-            return true;
         }
     }
     return false;
 }
 
-weft_status weft_ckpt_prune(const char *directory, uint32_t keep, struct weft_ckpt_error *error)
+/* The name's beginning is that of a data file of `claim` (0 = version 1), whose end is the rest. */
+static const char *parse_data_name(const char *name, uint64_t *claim_p)
+{
+    uint64_t number;
+    uint32_t shard;
+    char expected[WEFT_CKPT_FILE_BYTES];
+    *claim_p = 0;
+    int parts = sscanf(name, "%12" SCNu64 "-%4u-%12" SCNu64, &number, &shard, claim_p);
+    if (parts < 2) {
+        return NULL;
+    }
+    weft_ckpt_data_name(number, shard, parts == 3 ? *claim_p : 0, expected);
+    size_t length = strlen(expected);
+    return strncmp(name, expected, length) == 0 ? name + length : NULL;
+}
+
+static bool is_nobodys(const struct weft_ckpt_history *history, const char *name)
+{
+    uint64_t claim;
+    const char *rest = parse_data_name(name, &claim);
+    const struct weft_ckpt_holder *holder = weft_ckpt_history_holder(history, claim);
+    if (rest == NULL || (*rest != '\0' && strcmp(rest, WEFT_CKPT_TEMPORARY) != 0)) {
+        return false;
+    }
+    /* Of version 1 only what was never finished: its manifests may be read by another release. */
+    bool writer_is_gone = claim == 0 ? *rest != '\0' : holder != NULL && holder->replaced_by != 0;
+    return writer_is_gone && !has_manifest(history, name);
+}
+
+/* Remove the files of a folder that `is` says so of. */
+static weft_status sweep(const char *directory, const char *folder,
+                         const struct weft_ckpt_history *history,
+                         bool (*is)(const struct weft_ckpt_history *history, const char *name),
+                         struct weft_ckpt_error *error)
+{
+    char path[WEFT_CKPT_PATH_BYTES];
+    weft_status status = join(directory, folder, path, error);
+    DIR *dir = status == WEFT_OK ? opendir(path) : NULL;
+    if (dir == NULL) {
+        return status != WEFT_OK ? status
+                                 : weft_ckpt_fail(error, WEFT_IO, "cannot read directory %s: %s",
+                                                  path, strerror(errno));
+    }
+    for (const struct dirent *item; status == WEFT_OK && (item = readdir(dir)) != NULL;) {
+        if (is(history, item->d_name)) {
+            status = remove_file(path, item->d_name, error);
+        }
+    }
+    (void)closedir(dir);
+    return status;
+}
+
+/* A process that is about to link one writes it again (ckpt/log.c). */
+static bool is_temporary(const struct weft_ckpt_history *history, const char *name)
+{
+    (void)history;
+    size_t length = strlen(name), end = sizeof(WEFT_CKPT_TEMPORARY) - 1;
+    return length > end && strcmp(name + length - end, WEFT_CKPT_TEMPORARY) == 0;
+}
+
+weft_status weft_ckpt_set_aside(const char *directory, struct weft_ckpt_log *log,
+                                weft_ckpt_complaint *tell, void *arg,
+                                struct weft_ckpt_error *error)
+{
+    const struct weft_ckpt_history *history = weft_ckpt_log_history(log);
+    weft_status status = set_aside_void(directory, log, tell, arg, error);
+    status = status == WEFT_OK ? sweep(directory, ".", history, is_nobodys, error) : status;
+    return status == WEFT_OK ? sweep(directory, "log", history, is_temporary, error) : status;
+}
+
+weft_status weft_ckpt_discard(const char *directory, const struct weft_ckpt_manifest *manifest,
+                              struct weft_ckpt_error *error)
+{
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; status == WEFT_OK && i < manifest->count; i++) {
+        status = remove_file(directory, manifest->files[i].name, error);
+    }
+    return status;
+}
+
+/* ---- removing old ones ----------------------------------------------------------------------- */
+
+/* Mark what a part needs: itself, and what it is based on. */
+static void mark(const struct weft_ckpt_history *history, const struct weft_ckpt_part *part,
+                 bool *needed)
+{
+    while (part != NULL && !needed[part - history->parts]) {
+        const struct weft_ckpt_manifest *m = &part->manifest;
+        needed[part - history->parts] = true;
+        part = m->base != 0 ? weft_ckpt_history_beside(history, m, m->base) : NULL;
+    }
+}
+
+/* What must stay. False when fewer than `keep` count: then nothing may go. */
+static bool mark_kept(const struct weft_ckpt_history *history, uint32_t keep, bool *needed)
+{
+    uint64_t oldest = UINT64_MAX;
+    for (uint32_t i = 0; i < keep; i++) {
+        oldest = weft_ckpt_history_newest(history, oldest);
+        if (oldest == 0) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < history->part_count; i++) {
+        const struct weft_ckpt_part *part = &history->parts[i];
+        if (part->is_void || part->manifest.number >= oldest) {
+            mark(history, part, needed);
+        }
+    }
+    return true;
+}
+
+/* The manifest first: what has none was never promised. */
+static weft_status remove_part(const char *directory, struct weft_ckpt_log *log,
+                               const struct weft_ckpt_part *part, struct weft_ckpt_error *error)
+{
+    char name[WEFT_CKPT_FILE_BYTES];
+    record_name(part, name);
+    weft_status status = part->serial != 0 ? weft_ckpt_log_clear(log, part->serial, error)
+                                           : remove_file(directory, name, error);
+    return status == WEFT_OK ? weft_ckpt_discard(directory, &part->manifest, error) : status;
+}
+
+weft_status weft_ckpt_prune(const char *directory, struct weft_ckpt_log *log, uint32_t keep,
+                            struct weft_ckpt_error *error)
 {
     WEFT_ASSERT(keep >= 1);
-    struct entries entries;
-    weft_status status = list(directory, &entries, error);
-    if (status != WEFT_OK) {
-        return status;
+    const struct weft_ckpt_history *history = weft_ckpt_log_history(log);
+    bool *needed = calloc(history->part_count + 1, sizeof(*needed));
+    if (needed == NULL) {
+        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to list %s", directory);
     }
-    bool *needed = calloc(entries.count + 1, sizeof(*needed));
-    if (needed != NULL && mark_kept(directory, &entries, keep, needed)) {
-        /* Manifests first: what has none was never promised. */
-        for (int manifests = 1; manifests >= 0; manifests--) {
-            for (size_t i = 0; status == WEFT_OK && i < entries.count; i++) {
-                if (!needed[i] && entries.all[i].is_manifest == (manifests == 1)) {
-                    status = remove_entry(directory, &entries.all[i], error);
+    weft_status status = WEFT_OK;
+    if (mark_kept(history, keep, needed)) {
+        for (size_t i = history->part_count; status == WEFT_OK && i > 0; i--) {
+            if (!needed[i - 1]) {
+                status = remove_part(directory, log, &history->parts[i - 1], error);
+                if (status == WEFT_OK) {
+                    weft_ckpt_log_forget(log, i - 1);
                 }
             }
         }
     }
     free(needed);
-    free(entries.all);
     return status;
 }

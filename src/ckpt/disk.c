@@ -14,8 +14,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define TEMPORARY ".tmp"
-
 enum { COPY_BYTES = 1 << 18 };
 
 /* A tensor's bytes go to the disk in such windows; of so many the pages are given back. */
@@ -28,7 +26,7 @@ struct progress {
 
 struct weft_ckpt_writer {
     char path[WEFT_CKPT_PATH_BYTES]; /* the file's */
-    char temporary[WEFT_CKPT_PATH_BYTES + sizeof(TEMPORARY)];
+    char temporary[WEFT_CKPT_PATH_BYTES + sizeof(WEFT_CKPT_TEMPORARY)];
     char name[WEFT_CKPT_FILE_BYTES];
     int fd;
     struct weft_ckpt_head head;
@@ -113,7 +111,7 @@ static weft_status writer_init(struct weft_ckpt_writer *writer, const char *dire
     }
     WEFT_ASSERT(strlen(name) < sizeof(writer->name));
     snprintf(writer->name, sizeof(writer->name), "%s", name);
-    snprintf(writer->temporary, sizeof(writer->temporary), "%s" TEMPORARY, writer->path);
+    snprintf(writer->temporary, sizeof(writer->temporary), "%s" WEFT_CKPT_TEMPORARY, writer->path);
     uint32_t count = writer->head.tensor_count;
     writer->hashes = calloc(count + 1, sizeof(*writer->hashes));
     writer->progress = calloc(count + 1, sizeof(*writer->progress));
@@ -240,30 +238,20 @@ weft_status weft_ckpt_writer_close(struct weft_ckpt_writer *writer, struct weft_
     return WEFT_OK;
 }
 
-weft_status weft_ckpt_write_file(const char *directory, const char *name, const void *bytes,
-                                 size_t count, struct weft_ckpt_error *error)
+weft_status weft_ckpt_write_new(const char *path, const void *bytes, size_t count,
+                                struct weft_ckpt_error *error)
 {
-    char path[WEFT_CKPT_PATH_BYTES];
-    char temporary[WEFT_CKPT_PATH_BYTES + sizeof(TEMPORARY)];
-    weft_status status = path_make(path, directory, name, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    snprintf(temporary, sizeof(temporary), "%s" TEMPORARY, path);
-    int fd = open(temporary, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
     if (fd < 0) {
-        return fail_call(error, "create", temporary);
+        return fail_call(error, "create", path);
     }
-    status = write_at(fd, temporary, bytes, count, 0, error);
+    weft_status status = write_at(fd, path, bytes, count, 0, error);
     if (status == WEFT_OK && fsync(fd) != 0) {
-        status = fail_call(error, "synchronise", temporary);
+        status = fail_call(error, "synchronise", path);
     }
     (void)close(fd);
-    if (status == WEFT_OK && rename(temporary, path) != 0) {
-        status = fail_call(error, "rename", temporary);
-    }
     if (status != WEFT_OK) {
-        (void)unlink(temporary);
+        (void)unlink(path);
     }
     return status;
 }
@@ -356,8 +344,10 @@ weft_status weft_ckpt_reader_open(const char *directory, const struct weft_ckpt_
     weft_status status = path_make(reader->path, directory, file->name, error);
     if (status == WEFT_OK) {
         reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC);
+        bool is_absent = reader->fd < 0 && errno == ENOENT;
         status = reader->fd >= 0 ? read_head(reader, file, error)
                                  : fail_call(error, "open", reader->path);
+        status = is_absent ? WEFT_NOTFOUND : status;
     }
     if (status != WEFT_OK) {
         weft_ckpt_reader_close(reader);

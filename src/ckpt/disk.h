@@ -2,7 +2,7 @@
  * front to back, in any order among them; a reader checks every byte.
  *
  * A file is written under a temporary name, synchronised, then renamed; its directory is
- * synchronised by the one who commits (ckpt/manifest.h). Whatever goes wrong before, the temporary
+ * synchronised by the one who commits (ckpt/log.h). Names are the caller's alone. Whatever goes wrong before, the temporary
  * file is removed.
  *
  * Checksums are XXH3 (64 bits) of each tensor, kept in the head, and of the head, kept in the
@@ -15,6 +15,9 @@
 #define WEFT_CKPT_DISK_H
 
 #include "ckpt/head.h"
+
+/* How the name of a file that is not finished ends. */
+#define WEFT_CKPT_TEMPORARY ".tmp"
 
 enum { WEFT_CKPT_PATH_BYTES = 4096, WEFT_CKPT_FILE_BYTES = 64 };
 
@@ -47,17 +50,18 @@ weft_status weft_ckpt_writer_close(struct weft_ckpt_writer *writer, struct weft_
 /* NULL is fine. */
 void weft_ckpt_writer_abandon(struct weft_ckpt_writer *writer);
 
-/* A small file, at once, in the same way. Errors: WEFT_IO. */
-weft_status weft_ckpt_write_file(const char *directory, const char *name, const void *bytes,
-                                 size_t count, struct weft_ckpt_error *error);
+/* A small file of a name that is not there yet, at once, on the disk. Its name is not (see below).
+ * Errors: WEFT_IO: there is no such file then, unless it was there before. */
+weft_status weft_ckpt_write_new(const char *path, const void *bytes, size_t count,
+                                struct weft_ckpt_error *error);
 
 /* Make renames in the directory last. Errors: WEFT_IO. */
 weft_status weft_ckpt_sync_directory(const char *directory, struct weft_ckpt_error *error);
 
 struct weft_ckpt_reader;
 
-/* Errors:  WEFT_DATA  it is not the file that `file` tells of, or is damaged: error->text says
- *          where. WEFT_IO, WEFT_NOMEM. */
+/* Errors:  WEFT_NOTFOUND  there is no such file. WEFT_DATA  it is not the file that `file` names, or
+ *          is damaged: error->text says where. WEFT_IO, WEFT_NOMEM. */
 weft_status weft_ckpt_reader_open(const char *directory, const struct weft_ckpt_file *file,
                                   struct weft_ckpt_reader **reader_p,
                                   struct weft_ckpt_error *error);

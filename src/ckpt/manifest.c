@@ -1,19 +1,15 @@
 /* Manifests: their bytes. The directory is in directory.c. */
 #include "ckpt/manifest.h"
 
-#include "base/assert.h"
+#include "ckpt/json.h"
+#include "ckpt/sealed.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
-/* How a manifest ends, and where the checksum stands in that. */
-#define HASH_BEFORE "  \"xxh3_64\": \""
-#define HASH_AFTER  "\"\n}\n"
-enum { HASH_DIGITS = 16, HASH_FROM_END = HASH_DIGITS + sizeof(HASH_AFTER) - 1 };
+enum { HASH_DIGITS = 16 };
 
 void weft_ckpt_manifest_name(uint64_t number, uint32_t first, uint32_t count, char *out)
 {
@@ -21,9 +17,14 @@ void weft_ckpt_manifest_name(uint64_t number, uint32_t first, uint32_t count, ch
              first + count - 1);
 }
 
-void weft_ckpt_data_name(uint64_t number, uint32_t shard, char *out)
+void weft_ckpt_data_name(uint64_t number, uint32_t shard, uint64_t claim, char *out)
 {
-    snprintf(out, WEFT_CKPT_FILE_BYTES, "%012" PRIu64 "-%04u.safetensors", number, shard);
+    if (claim == 0) {
+        snprintf(out, WEFT_CKPT_FILE_BYTES, "%012" PRIu64 "-%04u.safetensors", number, shard);
+    } else {
+        snprintf(out, WEFT_CKPT_FILE_BYTES, "%012" PRIu64 "-%04u-%012" PRIu64 ".safetensors",
+                 number, shard, claim);
+    }
 }
 
 void weft_ckpt_manifest_fini(struct weft_ckpt_manifest *manifest)
@@ -34,13 +35,16 @@ void weft_ckpt_manifest_fini(struct weft_ckpt_manifest *manifest)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void print(const struct weft_ckpt_manifest *m, FILE *out)
+void weft_ckpt_manifest_print(const struct weft_ckpt_manifest *m, FILE *out)
 {
     fprintf(out,
             "{\n  \"format\": \"weft-checkpoint\",\n  \"version\": %d,\n"
-            "  \"number\": %" PRIu64 ",\n  \"base\": %" PRIu64
-            ",\n  \"shards\": %u,\n  \"first\": %u,\n  \"files\": [\n",
-            WEFT_CKPT_VERSION, m->number, m->base, m->shards, m->first);
+            "  \"number\": %" PRIu64 ",\n  \"base\": %" PRIu64 ",\n",
+            m->claim == 0 ? 1 : WEFT_CKPT_VERSION, m->number, m->base);
+    if (m->claim != 0) {
+        fprintf(out, "  \"claim\": %" PRIu64 ",\n", m->claim);
+    }
+    fprintf(out, "  \"shards\": %u,\n  \"first\": %u,\n  \"files\": [\n", m->shards, m->first);
     for (uint32_t i = 0; i < m->count; i++) {
         fprintf(out,
                 "    {\"name\": \"%s\", \"bytes\": %" PRIu64 ", \"head_xxh3_64\": \"%016" PRIx64
@@ -48,82 +52,11 @@ static void print(const struct weft_ckpt_manifest *m, FILE *out)
                 m->files[i].name, m->files[i].bytes, m->files[i].head_hash,
                 i + 1 < m->count ? "," : "");
     }
-    fprintf(out, "  ],\n%s%016d%s", HASH_BEFORE, 0, HASH_AFTER);
-}
-
-static uint64_t hash_of(const char *bytes, size_t count)
-{
-    XXH3_state_t *state = XXH3_createState();
-    uint64_t hash = 0;
-    if (state != NULL) {
-        static const char zeros[HASH_DIGITS + 1] = "0000000000000000";
-        (void)XXH3_64bits_reset(state);
-        (void)XXH3_64bits_update(state, bytes, count - HASH_FROM_END);
-        (void)XXH3_64bits_update(state, zeros, HASH_DIGITS);
-        (void)XXH3_64bits_update(state, HASH_AFTER, sizeof(HASH_AFTER) - 1);
-        hash = XXH3_64bits_digest(state);
-        XXH3_freeState(state);
-    }
-    return hash;
-}
-
-weft_status weft_ckpt_manifest_commit(const char *directory,
-                                      const struct weft_ckpt_manifest *manifest,
-                                      struct weft_ckpt_error *error)
-{
-    char *bytes = NULL;
-    size_t count = 0;
-    FILE *out = open_memstream(&bytes, &count);
-    if (out == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a manifest");
-    }
-    print(manifest, out);
-    bool failed = ferror(out) != 0;
-    if (fclose(out) != 0 || failed) {
-        free(bytes);
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a manifest");
-    }
-    char digits[HASH_DIGITS + 1];
-    snprintf(digits, sizeof(digits), "%016" PRIx64, hash_of(bytes, count));
-    memcpy(bytes + count - HASH_FROM_END, digits, HASH_DIGITS);
-    char name[WEFT_CKPT_FILE_BYTES];
-    weft_ckpt_manifest_name(manifest->number, manifest->first, manifest->count, name);
-    weft_status status = weft_ckpt_sync_directory(directory, error);
-    if (status == WEFT_OK) {
-        status = weft_ckpt_write_file(directory, name, bytes, count, error);
-    }
-    if (status == WEFT_OK) {
-        status = weft_ckpt_sync_directory(directory, error);
-    }
-    free(bytes);
-    return status;
+    fputs("  ],\n", out);
+    weft_ckpt_sealed_end(out);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
-
-static bool hash_good(const char *bytes, size_t count)
-{
-    static const size_t least = sizeof(HASH_BEFORE) - 1 + HASH_FROM_END;
-    char digits[HASH_DIGITS + 1];
-    if (count < least ||
-        memcmp(bytes + count - least, HASH_BEFORE, sizeof(HASH_BEFORE) - 1) != 0 ||
-        memcmp(bytes + count - (sizeof(HASH_AFTER) - 1), HASH_AFTER, sizeof(HASH_AFTER) - 1) !=
-            0) {
-        return false;
-    }
-    snprintf(digits, sizeof(digits), "%016" PRIx64, hash_of(bytes, count));
-    return memcmp(bytes + count - HASH_FROM_END, digits, HASH_DIGITS) == 0;
-}
-
-static bool take_number(const cJSON *root, const char *name, uint64_t max, uint64_t *value_p)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, name);
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) || item->valuedouble > (double)max) {
-        return false;
-    }
-    *value_p = (uint64_t)item->valuedouble;
-    return true;
-}
 
 static bool take_hex(const cJSON *item, uint64_t *value_p)
 {
@@ -139,10 +72,10 @@ static bool take_file(const cJSON *item, const struct weft_ckpt_manifest *m, uin
                       struct weft_ckpt_file *file)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
-    weft_ckpt_data_name(m->number, m->first + i, file->name);
+    weft_ckpt_data_name(m->number, m->first + i, m->claim, file->name);
     /* Names are ours to give: a manifest cannot point elsewhere. */
     return cJSON_IsString(name) && strcmp(name->valuestring, file->name) == 0 &&
-           take_number(item, "bytes", UINT64_C(1) << 53, &file->bytes) &&
+           weft_ckpt_json_number(item, "bytes", UINT64_C(1) << 53, &file->bytes) &&
            take_hex(cJSON_GetObjectItemCaseSensitive(item, "head_xxh3_64"), &file->head_hash);
 }
 
@@ -153,20 +86,25 @@ static weft_status take_all(const cJSON *root, struct weft_ckpt_manifest *m,
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
     uint64_t version, shards, first;
     if (!cJSON_IsString(format) || strcmp(format->valuestring, "weft-checkpoint") != 0 ||
-        !take_number(root, "version", UINT32_MAX, &version)) {
+        !weft_ckpt_json_number(root, "version", UINT32_MAX, &version)) {
         return weft_ckpt_fail(error, WEFT_DATA, "it is no manifest of a checkpoint");
     }
-    if (version != WEFT_CKPT_VERSION) {
-        return weft_ckpt_fail(error, WEFT_DATA,
-                              "it is of version %" PRIu64 "; this release reads version %d",
+    if (version > WEFT_CKPT_VERSION) {
+        return weft_ckpt_fail(error, WEFT_UNSUPPORTED,
+                              "it is of version %" PRIu64 "; this release reads up to version %d: "
+                              "use the release that wrote it, or a later one",
                               version, WEFT_CKPT_VERSION);
     }
     int count = cJSON_IsArray(files) ? cJSON_GetArraySize(files) : 0;
-    uint64_t numbers_max = UINT64_C(999999999999);
-    if (!take_number(root, "number", numbers_max, &m->number) || m->number == 0 ||
-        !take_number(root, "base", m->number - 1, &m->base) ||
-        !take_number(root, "shards", WEFT_CKPT_SHARDS_MAX, &shards) ||
-        !take_number(root, "first", WEFT_CKPT_SHARDS_MAX, &first) || count < 1 ||
+    m->claim = 0;
+    if (version > 1 &&
+        (!weft_ckpt_json_number(root, "claim", WEFT_CKPT_NUMBER_MAX, &m->claim) || m->claim == 0)) {
+        return weft_ckpt_fail(error, WEFT_DATA, "it contradicts itself");
+    }
+    if (!weft_ckpt_json_number(root, "number", WEFT_CKPT_NUMBER_MAX, &m->number) || m->number == 0 ||
+        !weft_ckpt_json_number(root, "base", m->number - 1, &m->base) ||
+        !weft_ckpt_json_number(root, "shards", WEFT_CKPT_SHARDS_MAX, &shards) ||
+        !weft_ckpt_json_number(root, "first", WEFT_CKPT_SHARDS_MAX, &first) || count < 1 ||
         first + (uint64_t)count > shards) {
         return weft_ckpt_fail(error, WEFT_DATA, "it contradicts itself");
     }
@@ -189,15 +127,19 @@ static weft_status take_all(const cJSON *root, struct weft_ckpt_manifest *m,
     return WEFT_OK;
 }
 
-weft_status weft_ckpt_manifest_parse(const char *bytes, size_t count,
+weft_status weft_ckpt_manifest_parse(char *bytes, size_t count,
                                      struct weft_ckpt_manifest *manifest_p,
                                      struct weft_ckpt_error *error)
 {
-    if (!hash_good(bytes, count)) {
+    if (!weft_ckpt_sealed_good(bytes, count)) {
         return weft_ckpt_fail(error, WEFT_DATA, "it is damaged");
     }
     cJSON *root = cJSON_ParseWithLength(bytes, count);
     struct weft_ckpt_manifest manifest = {0};
+    if (root == NULL) {
+        /* The checksum is right, so these are the bytes that were written. */
+        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to read it, or it is no JSON");
+    }
     weft_status status = take_all(root, &manifest, error);
     cJSON_Delete(root);
     if (status != WEFT_OK) {

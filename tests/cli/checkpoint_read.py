@@ -26,17 +26,23 @@ def read_file(path):
     return metadata, tensors
 
 
-def manifests(directory, number):
-    found = []
-    for path in sorted(glob.glob("%s/%012d-*.manifest" % (directory, number))):
+def manifests(directory, number=None):
+    """By their first shards; of two with the same one the later record of the log counts."""
+    found = {}
+    for path in sorted(glob.glob(directory + "/log/0*")):
         with open(path) as file:
-            found.append(json.load(file))
-    return found
+            record = json.loads(file.read() or "{}")
+        if record.get("format") == "weft-checkpoint" and number in (None, record["number"]):
+            found[record["number"], record["first"]] = record
+    return [found[key] for key in sorted(found)]
 
 
 def newest(directory):
-    numbers = sorted({int(os.path.basename(p)[:12]) for p in glob.glob(directory + "/*.manifest")})
-    return numbers[-1]
+    covered = {}
+    for manifest in manifests(directory):
+        key = manifest["number"], manifest["shards"]
+        covered[key] = covered.get(key, 0) + len(manifest["files"])
+    return max(number for (number, shards), files in covered.items() if files == shards)
 
 
 def mix(x):
@@ -50,7 +56,7 @@ def load(directory, number):
     """Rows of table 0 by id, and the clock; deltas upon what they are based on."""
     rows, clock, files = {}, None, 0
     for manifest in manifests(directory, number):
-        assert manifest["format"] == "weft-checkpoint" and manifest["version"] == 1
+        assert manifest["format"] == "weft-checkpoint" and manifest["version"] == 2
         chain = [manifest]
         while chain[0]["base"] != 0:
             same = [m for m in manifests(directory, chain[0]["base"])

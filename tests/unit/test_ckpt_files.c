@@ -1,108 +1,16 @@
 /* Checkpoint files: every byte counts, the newest good one is found, a full disk leaves what was
  * there, pruning never takes the last one. */
-#include "ckpt/manifest.h"
+#include "ckpt_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#include <dirent.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
-enum { ROWS = 20, DIM = 3 };
-
-static char dir[64];
-
-static int dir_make(void **state)
+/* A part of a checkpoint, by the server that has these shards. */
+static weft_status make(struct server *server, uint64_t number, uint64_t base,
+                        struct weft_ckpt_error *error)
 {
-    (void)state;
-    snprintf(dir, sizeof(dir), "/tmp/weft-ckpt-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static int dir_remove(void **state)
-{
-    (void)state;
-    char path[512];
-    DIR *list = opendir(dir);
-    for (const struct dirent *item; (item = readdir(list)) != NULL;) {
-        snprintf(path, sizeof(path), "%s/%s", dir, item->d_name);
-        unlink(path);
-    }
-    closedir(list);
-    return rmdir(dir);
-}
-
-static uint32_t files_in_dir(const char *part)
-{
-    uint32_t count = 0;
-    DIR *list = opendir(dir);
-    for (const struct dirent *item; (item = readdir(list)) != NULL;) {
-        count += item->d_name[0] != '.' && strstr(item->d_name, part) != NULL;
-    }
-    closedir(list);
-    return count;
-}
-
-static weft_status write_data(uint64_t number, uint32_t shard, struct weft_ckpt_file *file_p,
-                              struct weft_ckpt_error *error)
-{
-    struct weft_ckpt_head head = {.tensors = NULL};
-    struct weft_ckpt_writer *writer;
-    uint64_t ids[ROWS];
-    float weights[ROWS][DIM];
-    char name[WEFT_CKPT_FILE_BYTES];
-    assert_int_equal(weft_ckpt_head_add(&head, "ids", WEFT_CKPT_U64, ROWS, 0), WEFT_OK);
-    assert_int_equal(weft_ckpt_head_add(&head, "weights", WEFT_CKPT_F32, ROWS, DIM), WEFT_OK);
-    assert_int_equal(weft_ckpt_head_add(&head, "none", WEFT_CKPT_U32, 0, 5), WEFT_OK);
-    assert_int_equal(weft_ckpt_head_note(&head, "number", "%" PRIu64, number), WEFT_OK);
-    for (uint32_t i = 0; i < ROWS; i++) {
-        ids[i] = i * 1000 + shard;
-        weights[i][0] = weights[i][1] = weights[i][2] = (float)(number * 10 + i);
-    }
-    weft_ckpt_data_name(number, shard, name);
-    weft_status status = weft_ckpt_writer_open(dir, name, &head, &writer, error);
-    for (uint32_t i = 0; status == WEFT_OK && i < 2; i++) { /* two halves, in turn */
-        status = weft_ckpt_writer_put(writer, 1, weights[i * 10], sizeof(weights) / 2, error);
-        if (status == WEFT_OK) {
-            status = weft_ckpt_writer_put(writer, 0, ids + i * 10, sizeof(ids) / 2, error);
-        }
-        if (status != WEFT_OK) {
-            weft_ckpt_writer_abandon(writer);
-            return status;
-        }
-    }
-    return status == WEFT_OK ? weft_ckpt_writer_close(writer, file_p, error) : status;
-}
-
-static weft_status make(uint64_t number, uint64_t base, uint32_t shards, uint32_t first,
-                        uint32_t count, struct weft_ckpt_error *error)
-{
-    struct weft_ckpt_file files[4];
-    struct weft_ckpt_manifest m = {
-        .number = number, .base = base, .shards = shards, .first = first, .count = count};
-    m.files = files;
-    weft_status status = WEFT_OK;
-    for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
-        status = write_data(number, first + i, &files[i], error);
-    }
-    return status == WEFT_OK ? weft_ckpt_manifest_commit(dir, &m, error) : status;
-}
-
-static void must(weft_status status, const struct weft_ckpt_error *error)
-{
-    if (status != WEFT_OK) {
-        fail_msg("%s", error->text);
-    }
+    return server_write(server, number, base, error);
 }
 
 /* Larger than what the writer passes on to the disk at a time, in pieces that end within pages. */
@@ -142,39 +50,16 @@ static void large_tensors(void **state)
     free(back);
 }
 
-static uint32_t complaints;
-
-static void complain(void *arg, uint64_t number, const char *text)
-{
-    (void)arg;
-    (void)number;
-    assert_true(strlen(text) > 0);
-    complaints++;
-}
-
-static uint64_t find(struct weft_ckpt_set *set)
-{
-    struct weft_ckpt_error error = {.text = ""};
-    complaints = 0;
-    must(weft_ckpt_find(dir, complain, NULL, set, &error), &error);
-    return set->number;
-}
-
-static uint64_t found(void)
-{
-    struct weft_ckpt_set set;
-    uint64_t number = find(&set);
-    weft_ckpt_set_fini(&set);
-    return number;
-}
-
 static void written_and_read(void **state)
 {
     (void)state;
     struct weft_ckpt_error error = {.text = ""};
     struct weft_ckpt_set set;
+    struct server server;
     assert_int_equal(found(), 0);
-    must(make(7, 0, 2, 0, 2, &error), &error);
+    server_start(&server, 2, 0, 2);
+    must(make(&server, 7, 0, &error), &error);
+    server_end(&server);
     assert_int_equal(find(&set), 7);
     assert_int_equal(set.shards, 2);
     assert_int_equal(set.file_count, 2);
@@ -198,7 +83,7 @@ static void written_and_read(void **state)
         weft_ckpt_reader_close(reader);
     }
     weft_ckpt_set_fini(&set);
-    assert_int_equal(files_in_dir(".tmp"), 0);
+    assert_int_equal(files_in(".", ".tmp") + files_in("log", ".tmp"), 0);
 }
 
 static void flip(const char *path, long at, int bits)
@@ -216,12 +101,14 @@ static void every_byte(void **state)
 {
     (void)state;
     struct weft_ckpt_error error = {.text = ""};
-    must(make(1, 0, 1, 0, 1, &error), &error);
-    must(make(2, 0, 1, 0, 1, &error), &error);
+    struct server server;
+    server_start(&server, 1, 0, 1);
+    must(make(&server, 1, 0, &error), &error);
+    must(make(&server, 2, 0, &error), &error);
     assert_int_equal(found(), 2);
     char names[2][WEFT_CKPT_FILE_BYTES];
-    weft_ckpt_manifest_name(2, 0, 1, names[0]);
-    weft_ckpt_data_name(2, 0, names[1]);
+    weft_ckpt_log_name(4, names[0]); /* claim, restored, 1, 2 */
+    weft_ckpt_data_name(2, 0, 1, names[1]);
     for (uint32_t f = 0; f < 2; f++) {
         char path[256];
         struct stat info;
@@ -238,27 +125,30 @@ static void every_byte(void **state)
         }
         assert_int_equal(found(), 2);
     }
-    /* Torn: a file that ends anywhere. */
+    /* Torn: a file that ends anywhere; a data file that is gone. */
     for (uint32_t f = 0; f < 2; f++) {
-        char path[256];
-        struct stat info;
+        char path[256], bytes[4096];
         snprintf(path, sizeof(path), "%s/%s", dir, names[f]);
-        assert_int_equal(stat(path, &info), 0);
-        for (long size = info.st_size - 1; size >= 0; size -= 1 + size / 50) {
+        FILE *file = fopen(path, "r");
+        size_t count = fread(bytes, 1, sizeof(bytes), file);
+        fclose(file);
+        assert_true(count > 200 && count < sizeof(bytes));
+        for (long size = (long)count - 1; size >= 0; size -= 1 + size / 50) {
             assert_int_equal(truncate(path, size), 0);
             assert_int_equal(found(), 1);
         }
         unlink(path);
         assert_int_equal(found(), 1);
-        must(make(2, 0, 1, 0, 1, &error), &error);
+        must(weft_ckpt_write_new(path, bytes, count, &error), &error);
         assert_int_equal(found(), 2);
     }
+    server_end(&server);
 }
 
 static void version_is_checked(void **state)
 {
     (void)state;
-    char text[] = "{\"format\": \"weft-checkpoint\", \"version\": 2,\n"
+    char text[] = "{\"format\": \"weft-checkpoint\", \"version\": 3,\n"
                   "  \"xxh3_64\": \"0000000000000000\"\n}\n";
     struct weft_ckpt_manifest manifest;
     struct weft_ckpt_error error = {.text = ""};
@@ -267,8 +157,10 @@ static void version_is_checked(void **state)
     char digits[17];
     snprintf(digits, sizeof(digits), "%016" PRIx64, (uint64_t)XXH3_64bits(text, sizeof(text) - 1));
     memcpy(strstr(text, "0000"), digits, 16);
-    assert_int_equal(weft_ckpt_manifest_parse(text, sizeof(text) - 1, &manifest, &error), WEFT_DATA);
-    assert_string_equal(error.text, "it is of version 2; this release reads version 1");
+    assert_int_equal(weft_ckpt_manifest_parse(text, sizeof(text) - 1, &manifest, &error),
+                     WEFT_UNSUPPORTED);
+    assert_string_equal(error.text, "it is of version 3; this release reads up to version 2: use the "
+                                    "release that wrote it, or a later one");
 }
 
 /* Two servers: it counts when both have committed. */
@@ -276,21 +168,17 @@ static void parts_of_servers(void **state)
 {
     (void)state;
     struct weft_ckpt_error error = {.text = ""};
-    uint64_t newest;
-    must(make(5, 0, 3, 0, 2, &error), &error);
+    struct server a, b;
+    server_start(&a, 3, 0, 2);
+    server_start(&b, 3, 2, 1);
+    must(make(&a, 5, 0, &error), &error);
     assert_int_equal(found(), 0);
-    must(weft_ckpt_newest(dir, &newest, &error), &error);
-    assert_int_equal(newest, 0);
-    must(make(5, 0, 3, 2, 1, &error), &error);
-    must(make(6, 0, 3, 2, 1, &error), &error);
-    must(weft_ckpt_newest(dir, &newest, &error), &error);
-    assert_int_equal(newest, 5);
+    must(make(&b, 5, 0, &error), &error);
+    must(make(&b, 6, 0, &error), &error);
     assert_int_equal(found(), 5);
-    must(weft_ckpt_drop_after(dir, 5, 0, UINT32_MAX, &error), &error);
-    assert_int_equal(files_in_dir("000006-0002-0002.manifest"), 0);
-    must(make(6, 0, 4, 0, 2, &error), &error); /* of another number of shards */
-    must(make(6, 0, 3, 2, 1, &error), &error);
-    assert_int_equal(found(), 5);
+    assert_int_equal(complaints, 1);
+    server_end(&a);
+    server_end(&b);
 }
 
 static void deltas_and_pruning(void **state)
@@ -298,15 +186,12 @@ static void deltas_and_pruning(void **state)
     (void)state;
     struct weft_ckpt_error error = {.text = ""};
     struct weft_ckpt_set set;
-    bool any = true;
-    must(weft_ckpt_any(dir, &any, &error), &error);
-    assert_false(any);
-    must(make(1, 0, 2, 0, 2, &error), &error);
-    must(make(2, 0, 2, 0, 2, &error), &error);
-    must(make(3, 2, 2, 0, 2, &error), &error);
-    must(make(5, 3, 2, 0, 2, &error), &error);
-    must(weft_ckpt_any(dir, &any, &error), &error);
-    assert_true(any);
+    struct server a;
+    server_start(&a, 2, 0, 2);
+    must(make(&a, 1, 0, &error), &error);
+    must(make(&a, 2, 0, &error), &error);
+    must(make(&a, 3, 2, &error), &error);
+    must(make(&a, 5, 3, &error), &error);
     assert_int_equal(find(&set), 5);
     assert_int_equal(set.file_count, 6);
     static const char *const order[] = {"000000000002-0000", "000000000003-0000",
@@ -317,35 +202,79 @@ static void deltas_and_pruning(void **state)
         assert_int_equal(set.files[i].shard, i / 3);
     }
     weft_ckpt_set_fini(&set);
-    must(weft_ckpt_prune(dir, 5, &error), &error);
-    assert_int_equal(files_in_dir("manifest"), 4);
-    must(weft_ckpt_prune(dir, 1, &error), &error);
-    assert_int_equal(files_in_dir("manifest"), 3); /* what 5 is based on stays */
-    assert_int_equal(files_in_dir("safetensors"), 6);
+    must(server_look(&a, 5, 5, &error), &error);
+    assert_int_equal(files_in(".", "safetensors"), 8);
+    must(server_look(&a, 5, 1, &error), &error);
+    assert_int_equal(files_in(".", "safetensors"), 6); /* what 5 is based on stays */
     assert_int_equal(found(), 5);
-    must(make(8, 0, 2, 0, 1, &error), &error); /* does not count yet */
-    must(weft_ckpt_prune(dir, 1, &error), &error);
-    assert_int_equal(found(), 5);
-    must(make(8, 0, 2, 1, 1, &error), &error);
-    must(weft_ckpt_prune(dir, 1, &error), &error);
-    assert_int_equal(files_in_dir("manifest"), 2);
-    assert_int_equal(files_in_dir("safetensors"), 2);
-    assert_int_equal(found(), 8);
-    /* Each server has its own chain: that of the one does not hold on to the other's. */
-    must(make(10, 8, 2, 0, 1, &error), &error);
-    must(make(10, 0, 2, 1, 1, &error), &error);
-    must(make(11, 0, 2, 0, 1, &error), &error);
-    must(make(11, 10, 2, 1, 1, &error), &error);
-    must(weft_ckpt_prune(dir, 1, &error), &error);
-    assert_int_equal(files_in_dir("manifest"), 3);
-    assert_int_equal(files_in_dir("safetensors"), 3);
-    assert_int_equal(found(), 11);
-    must(make(8, 0, 2, 0, 2, &error), &error);
-    must(weft_ckpt_drop_after(dir, 8, 0, UINT32_MAX, &error), &error);
+    must(make(&a, 8, 0, &error), &error);
+    must(server_look(&a, 8, 1, &error), &error);
+    assert_int_equal(files_in(".", "safetensors"), 2);
     assert_int_equal(found(), 8);
     /* A delta whose base is gone is no checkpoint. */
-    must(make(9, 7, 2, 0, 2, &error), &error);
+    must(make(&a, 9, 7, &error), &error);
     assert_int_equal(found(), 8);
+    server_end(&a);
+}
+
+/* Each server has its own chain: that of the one does not hold on to the other's. */
+static void chains_of_servers(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server a, b;
+    server_start(&a, 2, 0, 1);
+    server_start(&b, 2, 1, 1);
+    must(make(&a, 8, 0, &error), &error);
+    must(make(&b, 8, 0, &error), &error);
+    must(make(&a, 10, 8, &error), &error);
+    must(server_look(&a, 10, 1, &error), &error); /* does not count yet */
+    assert_int_equal(found(), 8);
+    must(make(&b, 10, 0, &error), &error);
+    must(make(&a, 11, 0, &error), &error);
+    must(make(&b, 11, 10, &error), &error);
+    must(server_look(&a, 11, 1, &error), &error);
+    assert_int_equal(files_in(".", "safetensors"), 3);
+    assert_int_equal(found(), 11);
+    server_end(&a);
+    server_end(&b);
+}
+
+/* What a release before this one wrote: manifests beside the data files, and no log. */
+static void version_1(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct weft_ckpt_file files[2];
+    struct server a;
+    for (uint64_t number = 3; number <= 4; number++) {
+        struct weft_ckpt_manifest m = {
+            .number = number, .base = number == 4 ? 3 : 0, .shards = 2, .count = 2, .files = files};
+        const struct weft_ckpt_record record = {.kind = WEFT_CKPT_RECORD_MANIFEST, .manifest = m};
+        char name[WEFT_CKPT_FILE_BYTES], path[256], *bytes;
+        size_t count;
+        for (uint32_t s = 0; s < 2; s++) {
+            must(write_data(number, s, 0, &files[s], &error), &error);
+        }
+        must(weft_ckpt_record_print(&record, &bytes, &count, &error), &error);
+        weft_ckpt_manifest_name(number, 0, 2, name);
+        snprintf(path, sizeof(path), "%s/%s", dir, name);
+        must(weft_ckpt_write_new(path, bytes, count, &error), &error);
+        free(bytes);
+    }
+    assert_int_equal(found(), 4);
+    server_start(&a, 2, 0, 2);
+    assert_int_equal(a.set.number, 4);
+    assert_int_equal(a.set.file_count, 4);
+    must(make(&a, 5, 0, &error), &error);
+    must(server_look(&a, 5, 2, &error), &error);
+    assert_int_equal(files_in(".", "manifest"), 2); /* 4, and 3 on which it is based */
+    must(make(&a, 6, 0, &error), &error);
+    must(server_look(&a, 6, 2, &error), &error);
+    assert_int_equal(files_in(".", "manifest"), 0);
+    assert_int_equal(files_in(".", "safetensors"), 4);
+    assert_int_equal(found(), 6);
+    server_end(&a);
 }
 
 /* A write that fails at any point: said in words, nothing left over, the one before is found. */
@@ -354,7 +283,9 @@ static void disk_full(void **state)
     (void)state;
     struct weft_ckpt_error error = {.text = ""};
     struct rlimit before, limit;
-    must(make(1, 0, 1, 0, 1, &error), &error);
+    struct server server;
+    server_start(&server, 1, 0, 1);
+    must(make(&server, 1, 0, &error), &error);
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &before);
     limit = before;
@@ -363,7 +294,7 @@ static void disk_full(void **state)
         limit.rlim_cur = bytes;
         setrlimit(RLIMIT_FSIZE, &limit);
         error.text[0] = '\0';
-        weft_status status = make(2, 0, 1, 0, 1, &error);
+        weft_status status = make(&server, 2, 0, &error);
         setrlimit(RLIMIT_FSIZE, &before);
         if (status == WEFT_OK) {
             break;
@@ -371,12 +302,13 @@ static void disk_full(void **state)
         failed++;
         assert_int_equal(status, WEFT_IO);
         assert_non_null(strstr(error.text, "cannot write"));
-        assert_int_equal(files_in_dir(".tmp"), 0);
+        assert_int_equal(files_in(".", ".tmp") + files_in("log", ".tmp"), 0);
         assert_int_equal(found(), 1);
     }
     assert_true(failed > 20);
-    must(make(2, 0, 1, 0, 1, &error), &error);
+    must(make(&server, 2, 0, &error), &error);
     assert_int_equal(found(), 2);
+    server_end(&server);
     assert_int_equal(weft_ckpt_sync_directory("/nowhere/at/all", &error), WEFT_IO);
 }
 
@@ -388,6 +320,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_byte, dir_make, dir_remove),
         cmocka_unit_test_setup_teardown(parts_of_servers, dir_make, dir_remove),
         cmocka_unit_test_setup_teardown(deltas_and_pruning, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(chains_of_servers, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(version_1, dir_make, dir_remove),
         cmocka_unit_test_setup_teardown(disk_full, dir_make, dir_remove),
         cmocka_unit_test(version_is_checked),
     };

@@ -1,0 +1,478 @@
+/* Who may write into a checkpoint directory, and what counts: servers that are replaced at any moment,
+ * servers that must agree, a file system that fails at any call, and one on the network. */
+#include "ckpt_rig.h"
+#include "fault_fs.h"
+
+#include "ckpt/sealed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+static void write_part(struct server *server, uint64_t number)
+{
+    struct weft_ckpt_error error = {.text = ""};
+    must(server_write(server, number, 0, &error), &error);
+}
+
+static weft_status write_refused(struct server *server, uint64_t number)
+{
+    struct weft_ckpt_error error = {.text = ""};
+    weft_status status = server_write(server, number, 0, &error);
+    assert_true(status == WEFT_OK || error.text[0] != '\0');
+    return status;
+}
+
+/* ---- who may write --------------------------------------------------------------------------- */
+
+/* The one that was replaced wakes up: nothing that it writes counts, and nothing of its successor's is
+ * touched, whatever numbers they have. */
+static void replaced_writer(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server old, new;
+    server_start(&old, 1, 0, 1);
+    write_part(&old, 5);
+    must(server_look(&old, 5, 2, &error), &error);
+    server_start(&new, 1, 0, 1);
+    assert_int_equal(new.set.number, 5);
+    write_part(&new, 6);
+    must(server_look(&new, 6, 2, &error), &error);
+    assert_int_equal(write_refused(&old, 6), WEFT_STATE);
+    assert_int_equal(write_refused(&old, 99), WEFT_STATE);
+    assert_int_equal(server_look(&old, 5, 1, &error), WEFT_STATE);
+    assert_non_null(strstr(error.text, "was replaced: process"));
+    assert_int_equal(found(), 6);
+    assert_int_equal(complaints, 0);
+    assert_int_equal(files_in(".", "000000000099"), 0);
+    server_end(&old);
+    server_end(&new);
+}
+
+struct overtaken {
+    struct server *by;
+    bool done;
+};
+
+static void overtake(void *arg)
+{
+    struct overtaken *overtaken = arg;
+    if (!overtaken->done) {
+        overtaken->done = true;
+        server_start(overtaken->by, 1, 0, 1);
+    }
+}
+
+/* Stopped in front of link(2) itself, with everything checked. */
+static void replaced_before_the_link(void **state)
+{
+    (void)state;
+    struct server old, new;
+    struct overtaken overtaken = {.by = &new};
+    server_start(&old, 1, 0, 1);
+    write_part(&old, 5);
+    fault_fs_before_link(overtake, &overtaken);
+    assert_int_equal(write_refused(&old, 6), WEFT_STATE);
+    fault_fs_disarm();
+    assert_true(overtaken.done);
+    assert_int_equal(new.set.number, 5);
+    assert_int_equal(found(), 5);
+    assert_int_equal(files_in("log", ".tmp"), 0);
+    assert_int_equal(files_in(".", "000000000006"), 0);
+    server_end(&old);
+    server_end(&new);
+}
+
+/* Overtaken by another server's record, not by a successor's: it goes on with the next number. */
+static void write_seven(void *arg)
+{
+    struct overtaken *overtaken = arg;
+    if (!overtaken->done) {
+        overtaken->done = true;
+        write_part(overtaken->by, 7);
+    }
+}
+
+static void two_servers_at_once(void **state)
+{
+    (void)state;
+    struct server a, b;
+    struct overtaken overtaken = {.by = &b};
+    server_start(&a, 2, 0, 1);
+    server_start(&b, 2, 1, 1);
+    fault_fs_before_link(write_seven, &overtaken);
+    write_part(&a, 7);
+    fault_fs_disarm();
+    assert_true(overtaken.done);
+    assert_int_equal(found(), 7);
+    server_end(&a);
+    server_end(&b);
+}
+
+/* A part that the successor did not restore cannot be completed later into a mixture. */
+static void no_mixed_set(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server a, b, b2;
+    server_start(&a, 2, 0, 1);
+    server_start(&b, 2, 1, 1);
+    write_part(&a, 4);
+    write_part(&b, 4);
+    write_part(&b, 5);
+    server_start(&b2, 2, 1, 1);
+    assert_int_equal(b2.set.number, 4);
+    assert_int_equal(files_in("quarantine", "000000000005-0001"), 2); /* data and manifest */
+    write_part(&a, 5);
+    must(server_look(&a, 5, 1, &error), &error);
+    assert_int_equal(a.durable, 0);
+    assert_int_equal(found(), 4);
+    write_part(&b2, 5);
+    must(server_look(&a, 5, 1, &error), &error);
+    assert_int_equal(a.durable, 5);
+    assert_int_equal(found(), 5);
+    server_end(&a);
+    server_end(&b);
+    server_end(&b2);
+}
+
+/* All servers of a job restore one number, also where one of them finds the newest damaged. */
+static void servers_agree(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server a, b;
+    char path[256];
+    server_start(&a, 2, 0, 1);
+    server_start(&b, 2, 1, 1);
+    for (uint64_t number = 4; number <= 5; number++) {
+        write_part(&a, number);
+        write_part(&b, number);
+    }
+    server_end(&a);
+    server_end(&b);
+    /* Both start again. a has read it while it was good. */
+    server_start(&a, 2, 0, 1);
+    assert_int_equal(a.set.number, 5);
+    snprintf(path, sizeof(path), "%s/000000000005-0001-000000000003.safetensors", dir);
+    assert_int_equal(truncate(path, 100), 0);
+    assert_int_equal(server_try(&b, 2, 1, 1, &error), WEFT_AGAIN);
+    assert_non_null(strstr(error.text, "began from checkpoint 5"));
+    server_end(&b);
+    server_end(&a);
+    /* Start all again: the first one to serve says 4, and the other one goes along. */
+    assert_int_equal(server_try(&a, 2, 0, 1, &error), WEFT_OK);
+    assert_int_equal(a.set.number, 4);
+    server_start(&b, 2, 1, 1);
+    assert_int_equal(b.set.number, 4);
+    assert_int_equal(files_in("quarantine", "000000000005"), 4);
+    server_end(&b);
+    server_end(&a);
+}
+
+/* Another number of shards: what there was stays restorable until it is pruned, its writers are out. */
+static void other_shape(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server a, b, one;
+    server_start(&a, 2, 0, 1);
+    server_start(&b, 2, 1, 1);
+    write_part(&a, 3);
+    write_part(&b, 3);
+    server_start(&one, 1, 0, 1);
+    assert_int_equal(one.set.number, 3);
+    assert_int_equal(one.set.shards, 2);
+    assert_int_equal(write_refused(&a, 4), WEFT_STATE);
+    assert_int_equal(write_refused(&b, 4), WEFT_STATE);
+    write_part(&one, 4);
+    must(server_look(&one, 4, 1, &error), &error);
+    assert_int_equal(found(), 4);
+    assert_int_equal(files_in(".", "safetensors"), 1);
+    server_end(&a);
+    server_end(&b);
+    server_end(&one);
+}
+
+/* A damaged claim costs nothing of what its process wrote. */
+static void damaged_claim(void **state)
+{
+    (void)state;
+    struct server a;
+    char path[256];
+    server_start(&a, 1, 0, 1);
+    write_part(&a, 3);
+    server_end(&a);
+    snprintf(path, sizeof(path), "%s/log/000000000001", dir);
+    assert_int_equal(truncate(path, 20), 0);
+    assert_int_equal(found(), 3);
+    assert_int_equal(complaints, 2); /* the claim, and what was restored by it */
+    server_start(&a, 1, 0, 1);
+    assert_int_equal(a.set.number, 3);
+    server_end(&a);
+}
+
+static void later_version_stops(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct weft_ckpt_set set;
+    struct server a;
+    server_start(&a, 1, 0, 1);
+    write_part(&a, 3);
+    server_end(&a);
+    static const char later[] = "{\n  \"format\": \"weft-checkpoint-log\",\n  \"version\": 7,\n"
+                                "  \"xxh3_64\": \"0f7d6f3b1c1c1c1c\"\n}\n";
+    char path[256], text[sizeof(later)];
+    snprintf(path, sizeof(path), "%s/log/000000000004", dir);
+    memcpy(text, later, sizeof(later));
+    weft_ckpt_sealed_fill(text, sizeof(later) - 1);
+    must(weft_ckpt_write_new(path, text, sizeof(later) - 1, &error), &error);
+    assert_int_equal(find_try(&set, &error), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "version 7"));
+    assert_int_equal(server_try(&a, 1, 0, 1, &error), WEFT_UNSUPPORTED);
+    server_end(&a);
+    unlink(path);
+    assert_int_equal(found(), 3);
+}
+
+/* What killed writers left goes when their shards have another owner; a live one's stays. */
+static void leftovers(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server a, b;
+    struct weft_ckpt_file file;
+    char path[256];
+    server_start(&a, 2, 0, 1); /* records 1, 2 */
+    server_start(&b, 2, 1, 1); /* 3, 4 */
+    must(write_data(9, 0, 1, &file, &error), &error);
+    static const char *const temporary[] = {"000000000008-0000-000000000001.safetensors.tmp",
+                                            "000000000008-0001-000000000003.safetensors.tmp",
+                                            "000000000008-0000.safetensors.tmp", "log/1-1.tmp"};
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, temporary[i]);
+        must(weft_ckpt_write_new(path, "x", 1, &error), &error);
+    }
+    server_end(&a);
+    server_start(&a, 2, 0, 1);
+    assert_int_equal(files_in(".", "-000000000001."), 0);
+    assert_int_equal(files_in(".", "0000.safetensors.tmp"), 0);
+    assert_int_equal(files_in("log", ".tmp"), 0);
+    assert_int_equal(files_in(".", "000000000008-0001-000000000003"), 1);
+    server_end(&a);
+    server_end(&b);
+}
+
+/* Serial numbers stay taken: a log in which records were removed has no holes. */
+static void numbers_stay_taken(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server a;
+    server_start(&a, 1, 0, 1);
+    for (uint64_t number = 1; number <= 20; number++) {
+        write_part(&a, number);
+        must(server_look(&a, number, 2, &error), &error);
+    }
+    server_end(&a);
+    assert_int_equal(files_in(".", "safetensors"), 2);
+    for (uint32_t serial = 1; serial <= 22; serial++) {
+        char name[WEFT_CKPT_FILE_BYTES], path[256];
+        weft_ckpt_log_name(serial, name);
+        snprintf(path, sizeof(path), "%s/%s", dir, name);
+        assert_int_equal(access(path, F_OK), 0);
+    }
+    assert_int_equal(files_in("log", "0000"), 4); /* claim, restored, and two manifests */
+    assert_int_equal(found(), 20);
+}
+
+/* ---- failing file systems -------------------------------------------------------------------- */
+
+struct outcome {
+    bool started;
+    uint64_t durable;
+};
+
+/* The second server of two is started again and takes part in two more checkpoints. */
+static struct outcome scene(struct server *a)
+{
+    struct weft_ckpt_error error = {.text = ""};
+    struct outcome outcome = {.durable = 4};
+    struct server b;
+    weft_status status = server_try(&b, 2, 1, 1, &error);
+    outcome.started = status == WEFT_OK;
+    assert_true(outcome.started || error.text[0] != '\0');
+    for (uint64_t number = 5; status == WEFT_OK && number <= 6; number++) {
+        bool wrote_a = server_write(a, number, 0, &error) == WEFT_OK;
+        bool wrote_b = server_write(&b, number, number == 6 && b.durable == 5 ? 5 : 0, &error) == WEFT_OK;
+        if (wrote_a && server_look(a, number, 1, &error) == WEFT_OK) {
+            outcome.durable = a->durable > outcome.durable ? a->durable : outcome.durable;
+        }
+        if (wrote_b && server_look(&b, number, 0, &error) == WEFT_OK) {
+            outcome.durable = b.durable > outcome.durable ? b.durable : outcome.durable;
+        }
+    }
+    server_end(&b);
+    return outcome;
+}
+
+/* Two servers with checkpoints 3 and 4, and a part of 5 that was never completed. */
+static void set_scene(struct server *a)
+{
+    struct weft_ckpt_error error = {.text = ""};
+    struct server b;
+    server_start(a, 2, 0, 1);
+    server_start(&b, 2, 1, 1);
+    for (uint64_t number = 3; number <= 4; number++) {
+        write_part(a, number);
+        write_part(&b, number);
+        must(server_look(a, number, 2, &error), &error);
+    }
+    write_part(&b, 5);
+    server_end(&b);
+}
+
+/* One call after another fails, in each way. Whatever was said to be durable is found, and whole. */
+static void every_call_fails(void **state)
+{
+    (void)state;
+    static const struct {
+        enum fault_kind kind;
+        int why;
+    } faults[] = {{FAULT_ERRNO, EIO},    {FAULT_ERRNO, ENOSPC}, {FAULT_ERRNO, EMFILE},
+                  {FAULT_ERRNO, ESTALE}, {FAULT_ERRNO, EPERM},  {FAULT_SHORT, 0},
+                  {FAULT_UNCLEAR, 0}};
+    uint32_t calls = 0, runs = 0, stopped = 0;
+    for (uint32_t f = 0; f < sizeof(faults) / sizeof(faults[0]); f++) {
+        for (uint32_t at = 1;; at++) {
+            struct server a;
+            assert_int_equal(dir_make(NULL), 0);
+            set_scene(&a);
+            fault_fs_arm(at, faults[f].kind, faults[f].why);
+            struct outcome outcome = scene(&a);
+            bool met = fault_fs_met();
+            const char *name = met ? fault_fs_name() : "";
+            calls = fault_fs_calls() > calls ? fault_fs_calls() : calls;
+            fault_fs_disarm();
+            server_end(&a);
+            uint64_t number = found();
+            if (number < outcome.durable) {
+                fail_msg("call %u (%s) with %s: %" PRIu64 " was durable, %" PRIu64 " is found", at,
+                         name, faults[f].kind == FAULT_ERRNO ? strerror(faults[f].why) : "another way",
+                         outcome.durable, number);
+            }
+            assert_true(met || outcome.durable == 6);
+            stopped += !outcome.started;
+            runs++;
+            dir_remove(NULL);
+            if (!met) {
+                break;
+            }
+        }
+    }
+    print_message("# %u calls, %u runs, in %u of them the start was refused\n", calls, runs,
+                  stopped);
+    assert_true(calls > 200 && stopped > 200);
+}
+
+/* Where the start was refused nothing at all was moved, and the next one finds everything. */
+static void refused_start_changes_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t at = 1;; at++) {
+        struct weft_ckpt_error error = {.text = ""};
+        struct server a, b;
+        assert_int_equal(dir_make(NULL), 0);
+        set_scene(&a);
+        uint32_t files = files_in(".", "safetensors");
+        fault_fs_arm(at, FAULT_ERRNO, EIO);
+        weft_status status = server_try(&b, 2, 1, 1, &error);
+        bool met = fault_fs_met();
+        fault_fs_disarm();
+        server_end(&b);
+        if (status != WEFT_OK) {
+            assert_int_equal(files_in(".", "safetensors"), files);
+            assert_int_equal(files_in("quarantine", ""), 0);
+        }
+        server_start(&b, 2, 1, 1);
+        assert_int_equal(b.set.number, 4);
+        assert_int_equal(files_in(".", "safetensors") + files_in("quarantine", "safetensors"), files);
+        server_end(&b);
+        server_end(&a);
+        dir_remove(NULL);
+        if (!met) {
+            break;
+        }
+    }
+}
+
+/* The same scene where look-ups are stale and every link reports that the name was taken. */
+static void network_file_system(void **state)
+{
+    (void)state;
+    struct server a;
+    set_scene(&a);
+    fault_fs_network(3);
+    struct outcome outcome = scene(&a);
+    fault_fs_disarm();
+    assert_true(outcome.started);
+    assert_int_equal(outcome.durable, 6);
+    assert_int_equal(found(), 6);
+    server_end(&a);
+}
+
+/* Look-ups that stay stale: it is said, and nothing is guessed. */
+static void stale_for_good(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server a, b;
+    server_start(&a, 2, 0, 1);
+    fault_fs_network(1000);
+    weft_status status = server_try(&b, 2, 1, 1, &error);
+    fault_fs_disarm();
+    assert_int_equal(status, WEFT_IO);
+    assert_non_null(strstr(error.text, "is there and cannot be found"));
+    server_end(&a);
+    server_end(&b);
+}
+
+static void no_hard_links(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server a;
+    uint32_t at = 1;
+    weft_status status;
+    do {
+        fault_fs_arm(at++, FAULT_ERRNO, EPERM);
+        status = server_try(&a, 1, 0, 1, &error);
+        server_end(&a);
+    } while (fault_fs_met() && strcmp(fault_fs_name(), "link") != 0);
+    fault_fs_disarm();
+    assert_int_equal(status, WEFT_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "without hard links"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(replaced_writer, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(replaced_before_the_link, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(two_servers_at_once, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(no_mixed_set, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(servers_agree, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(other_shape, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(damaged_claim, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(later_version_stops, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(leftovers, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(numbers_stay_taken, dir_make, dir_remove),
+        cmocka_unit_test(every_call_fails),
+        cmocka_unit_test(refused_start_changes_nothing),
+        cmocka_unit_test_setup_teardown(network_file_system, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(stale_for_good, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(no_hard_links, dir_make, dir_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
