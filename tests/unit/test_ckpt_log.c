@@ -8,6 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 
+static int clean_up(void **state)
+{
+    fault_fs_disarm();
+    return dir_remove(state);
+}
+
 static void write_part(struct server *server, uint64_t number)
 {
     struct weft_ckpt_error error = {.text = ""};
@@ -302,6 +308,7 @@ static struct outcome scene(struct server *a)
     struct server b;
     weft_status status = server_try(&b, 2, 1, 1, &error);
     outcome.started = status == WEFT_OK;
+    assert_true(!outcome.started || b.set.number == 4); /* nothing is damaged */
     assert_true(outcome.started || error.text[0] != '\0');
     for (uint64_t number = 5; status == WEFT_OK && number <= 6; number++) {
         bool wrote_a = server_write(a, number, 0, &error) == WEFT_OK;
@@ -407,6 +414,34 @@ static void refused_start_changes_nothing(void **state)
     }
 }
 
+/* A part is four times on the disk: its data, their names, the record, the record's name. What is not is
+ * never promised. */
+static void synchronised_before_promised(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    uint32_t synchronised = 0;
+    for (uint32_t at = 1;; at++) {
+        struct server a;
+        assert_int_equal(dir_make(NULL), 0);
+        server_start(&a, 1, 0, 1);
+        fault_fs_arm(at, FAULT_ERRNO, EIO);
+        weft_status status = server_write(&a, 7, 0, &error);
+        bool met = fault_fs_met();
+        if (met && strcmp(fault_fs_name(), "fsync") == 0) {
+            synchronised++;
+            assert_int_equal(status, WEFT_IO);
+        }
+        fault_fs_disarm();
+        server_end(&a);
+        dir_remove(NULL);
+        if (!met) {
+            break;
+        }
+    }
+    assert_int_equal(synchronised, 4);
+}
+
 /* The same scene where look-ups are stale and every link reports that the name was taken. */
 static void network_file_system(void **state)
 {
@@ -458,21 +493,22 @@ static void no_hard_links(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(replaced_writer, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(replaced_before_the_link, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(two_servers_at_once, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(no_mixed_set, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(servers_agree, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(other_shape, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(damaged_claim, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(later_version_stops, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(leftovers, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(numbers_stay_taken, dir_make, dir_remove),
+        cmocka_unit_test_setup_teardown(replaced_writer, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(replaced_before_the_link, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(two_servers_at_once, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(no_mixed_set, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(servers_agree, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(other_shape, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(damaged_claim, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(later_version_stops, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(leftovers, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(numbers_stay_taken, dir_make, clean_up),
         cmocka_unit_test(every_call_fails),
         cmocka_unit_test(refused_start_changes_nothing),
-        cmocka_unit_test_setup_teardown(network_file_system, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(stale_for_good, dir_make, dir_remove),
-        cmocka_unit_test_setup_teardown(no_hard_links, dir_make, dir_remove),
+        cmocka_unit_test(synchronised_before_promised),
+        cmocka_unit_test_setup_teardown(network_file_system, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(stale_for_good, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(no_hard_links, dir_make, clean_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
