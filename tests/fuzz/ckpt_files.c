@@ -1,6 +1,8 @@
-/* Heads of data files and manifests, byte by byte: what is taken must hold together. The first byte
- * chooses; a manifest gets a checksum that is right, or nothing would come past it. */
-#include "ckpt/manifest.h"
+/* Heads of data files, manifests and records of the log, byte by byte: what is taken must hold together.
+ * The first byte chooses; manifests and records get a checksum that is right, or nothing would come past
+ * it. */
+#include "ckpt/history.h"
+#include "ckpt/sealed.h"
 
 #include "base/assert.h"
 
@@ -8,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,28 +32,65 @@ static void try_head(const uint8_t *data, size_t size, uint64_t file_bytes)
     weft_ckpt_head_fini(&head);
 }
 
-static void try_manifest(const uint8_t *data, size_t size)
+/* The bytes, and an end with the checksum that they should have; to be freed. */
+static char *sealed(const uint8_t *data, size_t size, size_t *count_p)
 {
     static const char end[] = "  \"xxh3_64\": \"0000000000000000\"\n}\n";
-    size_t count = size + sizeof(end) - 1;
-    char *text = malloc(count + 1);
+    char *text = malloc(size + sizeof(end));
     WEFT_ASSERT(text != NULL);
     memcpy(text, data, size);
     memcpy(text + size, end, sizeof(end));
-    char digits[17];
-    snprintf(digits, sizeof(digits), "%016llx", (unsigned long long)XXH3_64bits(text, count));
-    memcpy(text + count - 20, digits, 16);
+    *count_p = size + sizeof(end) - 1;
+    weft_ckpt_sealed_fill(text, *count_p);
+    return text;
+}
+
+static void check_manifest(const struct weft_ckpt_manifest *manifest)
+{
+    WEFT_ASSERT(manifest->number > manifest->base && manifest->count >= 1 &&
+                manifest->first + manifest->count <= manifest->shards);
+    for (uint32_t i = 0; i < manifest->count; i++) {
+        WEFT_ASSERT(strchr(manifest->files[i].name, '/') == NULL);
+    }
+}
+
+static void try_manifest(const uint8_t *data, size_t size)
+{
+    size_t count;
+    char *text = sealed(data, size, &count);
     struct weft_ckpt_manifest manifest;
     struct weft_ckpt_error error = {.text = ""};
     if (weft_ckpt_manifest_parse(text, count, &manifest, &error) == WEFT_OK) {
-        WEFT_ASSERT(manifest.number > manifest.base && manifest.count >= 1 &&
-                    manifest.first + manifest.count <= manifest.shards);
-        for (uint32_t i = 0; i < manifest.count; i++) {
-            WEFT_ASSERT(strchr(manifest.files[i].name, '/') == NULL);
-        }
+        check_manifest(&manifest);
         weft_ckpt_manifest_fini(&manifest);
     }
     free(text);
+}
+
+/* Three times, as records of one log: what they make of the history holds together. */
+static void try_record(const uint8_t *data, size_t size)
+{
+    struct weft_ckpt_history history = {0};
+    for (uint64_t serial = 1; serial <= 3; serial++) {
+        size_t count;
+        char *text = sealed(data, size, &count);
+        struct weft_ckpt_record record;
+        struct weft_ckpt_error error = {.text = ""};
+        if (weft_ckpt_record_parse(text, count, &record, &error) == WEFT_OK) {
+            WEFT_ASSERT(record.kind != WEFT_CKPT_RECORD_CLAIM ||
+                        (record.claim.count >= 1 &&
+                         record.claim.first + record.claim.count <= record.claim.shards));
+            (void)!weft_ckpt_history_add(&history, serial, &record);
+        } else {
+            WEFT_ASSERT(error.text[0] != '\0');
+        }
+        free(text);
+    }
+    for (size_t i = 0; i < history.part_count; i++) {
+        check_manifest(&history.parts[i].manifest);
+    }
+    (void)weft_ckpt_history_newest(&history, UINT64_MAX);
+    weft_ckpt_history_fini(&history);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -60,11 +98,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2) {
         return 0;
     }
-    if (data[0] % 2 == 0) {
+    if (data[0] != 'r' && data[0] % 2 == 0) {
         uint64_t length = 0;
         memcpy(&length, data + 1, size - 1 < 8 ? size - 1 : 8);
         try_head(data + 1, size - 1, size - 1 + data[0]);
         try_head(data + 1, size - 1, length + 8);
+    } else if (data[0] == 'r') {
+        try_record(data + 1, size - 1);
     } else {
         try_manifest(data + 1, size - 1);
     }
