@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "io/hold.h"
 #include "io/lockstep.h"
+#include "io/random.h"
 #include "io/sleeper.h"
 #include "io/sock.h"
 #include "io/udp_err.h"
@@ -14,7 +15,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -59,14 +59,6 @@ struct weft_udp {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static uint64_t os_random(void)
-{
-    uint64_t value = 0;
-    ssize_t got = getrandom(&value, sizeof(value), 0);
-    WEFT_ASSERT(got == (ssize_t)sizeof(value)); /* 8 bytes are never cut short nor refused */
-    return value;
-}
-
 void weft_udp_config_default(struct weft_udp_config *config_p)
 {
     *config_p = (struct weft_udp_config){
@@ -76,8 +68,8 @@ void weft_udp_config_default(struct weft_udp_config *config_p)
         .gro = 1,
     };
     weft_ep_config_default(&config_p->ep);
-    config_p->ep.incarnation = os_random();
-    config_p->ep.seed = os_random();
+    weft_os_random(&config_p->ep.incarnation, sizeof(config_p->ep.incarnation));
+    weft_os_random(&config_p->ep.seed, sizeof(config_p->ep.seed));
 }
 
 /* DATA packets that half of the receive buffer holds. The kernel counts more than the bytes of a

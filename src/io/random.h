@@ -1,0 +1,15 @@
+/* Bytes of the operating system's random source: for numbers that nobody else can guess. Keys that
+ * cryptography uses are src/crypto's business.
+ */
+#ifndef WEFT_IO_RANDOM_H
+#define WEFT_IO_RANDOM_H
+
+#include <stddef.h>
+
+enum { WEFT_OS_RANDOM_MAX = 256 };
+
+/* Shape:   out (bytes,), at most WEFT_OS_RANDOM_MAX of them: so many are neither cut short nor refused.
+ * Cost:    a system call. */
+void weft_os_random(void *out, size_t bytes);
+
+#endif
