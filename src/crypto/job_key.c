@@ -87,6 +87,25 @@ weft_status weft_job_key_fingerprint(const struct weft_job_key *key,
     return WEFT_OK;
 }
 
+weft_status weft_job_key_derive(const struct weft_job_key *key, const char *label,
+                                uint8_t out_p[WEFT_HASH_BYTES])
+{
+    enum { LABEL_MAX = 64 };
+    uint8_t secret[WEFT_PSK_BYTES], info[LABEL_MAX + 1];
+    size_t bytes = strlen(label), made = 0;
+    assert(bytes <= LABEL_MAX);
+    memcpy(info, label, bytes);
+    info[bytes] = 1;
+    weft_status status = weft_job_key_copy(key, secret);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    bool good = EVP_Q_mac(NULL, "HMAC", NULL, "SHA256", NULL, secret, sizeof(secret), info,
+                          bytes + 1, out_p, WEFT_HASH_BYTES, &made) != NULL;
+    OPENSSL_cleanse(secret, sizeof(secret));
+    return good && made == WEFT_HASH_BYTES ? WEFT_OK : WEFT_NOMEM;
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 static int digit_value(char c)

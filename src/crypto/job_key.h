@@ -78,6 +78,13 @@ void weft_job_key_wipe(void *bytes, size_t count);
 weft_status weft_job_key_fingerprint(const struct weft_job_key *key,
                                      char text_p[WEFT_JOB_KEY_FINGERPRINT_BYTES]);
 
+/* Another secret that all who have the key have in common, and that says nothing about the key:
+ * HMAC-SHA-256(key, label || 1), which is HKDF-Expand (RFC 5869) of one block.
+ *
+ * Errors:  WEFT_STATE  forked.   WEFT_NOMEM. */
+weft_status weft_job_key_derive(const struct weft_job_key *key, const char *label,
+                                uint8_t out_p[WEFT_HASH_BYTES]);
+
 /* Overwrites it. NULL is fine. */
 void weft_job_key_free(struct weft_job_key *key);
 

@@ -274,6 +274,26 @@ static void two_keys_differ(void **state)
     assert_int_equal(bytes[0][0] | bytes[1][31], 0);
 }
 
+/* As Python's hmac has it: hmac.new(bytes(range(32)), b"weft admission filter\1", "sha256"). */
+static void secrets_are_derived(void **state)
+{
+    (void)state;
+    static const uint8_t wanted[WEFT_HASH_BYTES] = {
+        0x04, 0xff, 0x6a, 0xc4, 0x72, 0x84, 0x96, 0x65,
+        0x6c, 0x74, 0xf9, 0x86, 0x2e, 0x7b, 0xae, 0x01,
+        0xd0, 0xf7, 0xa5, 0xcb, 0xd5, 0x2e, 0x14, 0xb0,
+        0xd5, 0xdd, 0xdb, 0x29, 0xf2, 0x1a, 0x8b, 0xc4};
+    struct weft_job_key *key = NULL;
+    uint8_t made[WEFT_HASH_BYTES], other[WEFT_HASH_BYTES];
+    put_file(KEY_TEXT, 0600);
+    assert_int_equal(weft_job_key_read(path, &key, &error), WEFT_OK);
+    assert_int_equal(weft_job_key_derive(key, "weft admission filter", made), WEFT_OK);
+    assert_memory_equal(made, wanted, sizeof(made));
+    assert_int_equal(weft_job_key_derive(key, "weft admission filters", other), WEFT_OK);
+    assert_memory_not_equal(made, other, sizeof(made));
+    weft_job_key_free(key);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +307,7 @@ int main(void)
         cmocka_unit_test(nowhere_to_write),
         cmocka_unit_test(through_a_pipe),
         cmocka_unit_test(two_keys_differ),
+        cmocka_unit_test(secrets_are_derived),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
