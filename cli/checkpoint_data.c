@@ -23,18 +23,43 @@ static uint32_t mask_words(const struct weft_cut_view *view)
     return words;
 }
 
+/* Bytes as hexadecimal digits. */
+static weft_status note_bytes(struct weft_ckpt_head *head, const char *name, const uint8_t *bytes,
+                              size_t count)
+{
+    char text[WEFT_CKPT_TEXT_BYTES];
+    WEFT_ASSERT(2 * count < sizeof(text));
+    for (size_t i = 0; i < count; i++) {
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    }
+    return weft_ckpt_head_note(head, name, "%s", text);
+}
+
+/* What the counts of admission were made with, and where it goes on. */
+static weft_status note_admission(struct weft_ckpt_head *head, const struct weft_cut_table *table)
+{
+    const struct weft_admission_counts *counted = &table->counted;
+    char name[WEFT_CKPT_NAME_BYTES];
+    if (weft_hash_key_is_zero(counted->key)) {
+        return WEFT_OK;
+    }
+    snprintf(name, sizeof(name), "table.%u.admission_key", table->spec.table);
+    weft_status status = note_bytes(head, name, counted->key, sizeof(counted->key));
+    snprintf(name, sizeof(name), "table.%u.admission_hand", table->spec.table);
+    return status == WEFT_OK && counted->count > 0
+               ? weft_ckpt_head_note(head, name, "%u", counted->hand)
+               : status;
+}
+
 static weft_status note_spec(struct weft_ckpt_head *head, const struct weft_cut_table *table)
 {
     static const char *const modes[] = {"BSP", "SSP", "ASP"};
     uint8_t packed[WEFT_RPC_SPEC_BYTES];
-    char name[WEFT_CKPT_NAME_BYTES], text[2 * sizeof(packed) + 1];
+    char name[WEFT_CKPT_NAME_BYTES];
     const struct weft_table_spec *spec = &table->spec;
     weft_table_spec_pack(spec, packed);
-    for (size_t i = 0; i < sizeof(packed); i++) {
-        snprintf(text + 2 * i, 3, "%02x", packed[i]);
-    }
     snprintf(name, sizeof(name), "table.%u.spec", spec->table);
-    weft_status status = weft_ckpt_head_note(head, name, "%s", text);
+    weft_status status = note_bytes(head, name, packed, sizeof(packed));
     snprintf(name, sizeof(name), "table.%u.about", spec->table);
     if (status == WEFT_OK) {
         status = weft_ckpt_head_note(head, name, "dim %u, optimizer %s, %s, %u workers", spec->dim,
@@ -77,7 +102,7 @@ static weft_status add_table(struct weft_checkpoint_file *file, struct weft_ckpt
                                                      .dim = dim,
                                                      .state_floats = floats - dim,
                                                      .record_bytes = table->record_bytes};
-    bool good = note_spec(head, table) == WEFT_OK &&
+    bool good = note_spec(head, table) == WEFT_OK && note_admission(head, table) == WEFT_OK &&
                 add(head, t, "ids", WEFT_CKPT_U64, table->rows, 0) == WEFT_OK &&
                 add(head, t, "clock", WEFT_CKPT_U32, table->rows, 0) == WEFT_OK &&
                 add(head, t, "count", WEFT_CKPT_U32, table->rows, 0) == WEFT_OK &&

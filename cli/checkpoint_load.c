@@ -3,6 +3,7 @@
  * pushes are taken, too. */
 #include "cli/checkpoint_data.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,23 +39,34 @@ static weft_status odd(const struct load *load, const char *what)
 
 /* ---- the specification ----------------------------------------------------------------------- */
 
-static bool read_spec(const struct load *load, uint16_t table, struct weft_table_spec *spec_p)
+static const char *note(const struct load *load, uint32_t table, const char *what)
 {
     char name[WEFT_CKPT_NAME_BYTES];
-    uint8_t packed[WEFT_RPC_SPEC_BYTES];
-    snprintf(name, sizeof(name), "table.%u.spec", table);
-    const char *text = weft_ckpt_head_text(load->head, name);
-    if (text == NULL || strlen(text) != 2 * sizeof(packed)) {
+    snprintf(name, sizeof(name), "table.%u.%s", table, what);
+    return weft_ckpt_head_text(load->head, name);
+}
+
+/* Of so many hexadecimal digits just as many bytes. */
+static bool parse_bytes(const char *text, uint8_t *bytes, size_t count)
+{
+    if (text == NULL || strlen(text) != 2 * count) {
         return false;
     }
-    for (size_t i = 0; i < sizeof(packed); i++) {
+    for (size_t i = 0; i < count; i++) {
         unsigned byte;
         if (sscanf(text + 2 * i, "%2x", &byte) != 1) {
             return false;
         }
-        packed[i] = (uint8_t)byte;
+        bytes[i] = (uint8_t)byte;
     }
-    return weft_table_spec_unpack(table, packed, sizeof(packed), spec_p) == WEFT_OK;
+    return true;
+}
+
+static bool read_spec(const struct load *load, uint16_t table, struct weft_table_spec *spec_p)
+{
+    uint8_t packed[WEFT_RPC_SPEC_BYTES];
+    return parse_bytes(note(load, table, "spec"), packed, sizeof(packed)) &&
+           weft_table_spec_unpack(table, packed, sizeof(packed), spec_p) == WEFT_OK;
 }
 
 static weft_status declare(const struct load *load, uint16_t table)
@@ -279,11 +291,18 @@ static weft_status give_counted(const struct load *load, uint16_t table,
     if (status == WEFT_AGAIN) {
         return weft_ckpt_fail(load->error, WEFT_NOMEM, "no memory for table %u's admission", table);
     }
+    if (status == WEFT_EXISTS) {
+        return weft_ckpt_fail(load->error, WEFT_DATA,
+                              "the filters of table %u were made with different keys and cannot be "
+                              "joined: restore on as many shards as the checkpoint has",
+                              table);
+    }
     return status == WEFT_OK ? status : odd(load, "counts of admission");
 }
 
 static weft_status load_filter(const struct load *load, uint16_t table,
-                               const struct weft_ckpt_tensor *t)
+                               const struct weft_ckpt_tensor *t,
+                               struct weft_admission_counts *counted)
 {
     if (t->bytes > UINT32_MAX) {
         return odd(load, "counts of admission");
@@ -295,9 +314,9 @@ static weft_status load_filter(const struct load *load, uint16_t table,
     weft_status status =
         weft_ckpt_reader_get(load->reader, t, 0, filter, t->bytes, load->error);
     if (status == WEFT_OK) {
-        const struct weft_admission_counts counted = {.filter = filter,
-                                                      .cells = (uint32_t)t->bytes};
-        status = give_counted(load, table, &counted);
+        counted->filter = filter;
+        counted->cells = (uint32_t)t->bytes;
+        status = give_counted(load, table, counted);
     }
     free(filter);
     return status;
@@ -305,8 +324,9 @@ static weft_status load_filter(const struct load *load, uint16_t table,
 
 static weft_status load_waiting(const struct load *load, uint16_t table,
                                 const struct weft_ckpt_tensor *ids,
-                                const struct weft_ckpt_tensor *counts)
+                                struct weft_admission_counts *counted)
 {
+    const struct weft_ckpt_tensor *counts = tensor(load, table, "waiting_counts");
     uint64_t rows = ids->shape[0];
     if (counts == NULL || ids->bytes != rows * 8 || counts->bytes != rows * 4) {
         return odd(load, "counts of admission");
@@ -320,25 +340,38 @@ static weft_status load_waiting(const struct load *load, uint16_t table,
                                           load->error);
         }
         if (status == WEFT_OK) {
-            const struct weft_admission_counts counted = {.ids = (const void *)load->records,
-                                                          .counts = (const void *)load->columns,
-                                                          .count = (uint32_t)n};
-            status = give_counted(load, table, &counted);
+            counted->ids = (const void *)load->records;
+            counted->counts = (const void *)load->columns;
+            counted->count = (uint32_t)n;
+            status = give_counted(load, table, counted);
         }
     }
     return status;
 }
 
-/* Earlier releases did not keep them. */
+/* Earlier releases kept no key, then there is none; before that, no counts. */
+static bool read_admission(const struct load *load, uint16_t table,
+                           struct weft_admission_counts *counted)
+{
+    const char *key = note(load, table, "admission_key");
+    const char *hand = note(load, table, "admission_hand");
+    return (key == NULL || parse_bytes(key, counted->key, sizeof(counted->key))) &&
+           (hand == NULL || sscanf(hand, "%" SCNu32, &counted->hand) == 1);
+}
+
 static weft_status load_counted(const struct load *load, uint16_t table)
 {
+    struct weft_admission_counts counted = {.count = 0};
+    if (!read_admission(load, table, &counted)) {
+        return odd(load, "counts of admission");
+    }
     const struct weft_ckpt_tensor *filter = tensor(load, table, "waiting_filter");
     const struct weft_ckpt_tensor *ids = tensor(load, table, "waiting_ids");
     if (filter != NULL) {
-        return load_filter(load, table, filter);
+        return load_filter(load, table, filter, &counted);
     }
-    return ids != NULL ? load_waiting(load, table, ids, tensor(load, table, "waiting_counts"))
-                       : WEFT_OK;
+    return ids != NULL ? load_waiting(load, table, ids, &counted)
+                       : give_counted(load, table, &counted);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

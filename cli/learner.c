@@ -2,6 +2,7 @@
 
 #include "cli/stop.h"
 #include "io/clock.h"
+#include "io/random.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -311,6 +312,7 @@ static weft_status open_client(struct weft_learner *learner, uint32_t rank)
     struct weft_ps_client_config config;
     weft_ps_client_config_default(&config);
     config.worker = rank;
+    weft_os_random(config.missed_key, sizeof(config.missed_key));
     config.shards = learner->shard_count;
     config.tables_max = 1;
     config.lists_per_op_max = 1;

@@ -1,7 +1,9 @@
 #include "cli/security.h"
 
 #include "io/error.h"
+#include "io/random.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -112,6 +114,25 @@ weft_status weft_security_arm(const struct weft_security *security, struct weft_
 void weft_security_disarm(struct weft_udp_config *config)
 {
     weft_job_key_wipe(config->ep.psk, sizeof(config->ep.psk));
+}
+
+weft_status weft_security_table_keys(const struct weft_security *security,
+                                     struct weft_table_keys *keys_p, struct weft_io_error *error)
+{
+    *keys_p = (struct weft_table_keys){0};
+    weft_os_random(keys_p->index, sizeof(keys_p->index));
+    weft_os_random(keys_p->counter, sizeof(keys_p->counter));
+    if (security->key == NULL) {
+        return WEFT_OK;
+    }
+    static_assert((int)WEFT_HASH_KEY_BYTES == (int)WEFT_HASH_BYTES);
+    weft_status status =
+        weft_job_key_derive(security->key, "weft admission filter", keys_p->filter);
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, status, "cannot derive a key from the job key: %s",
+                            weft_status_text(status));
+    }
+    return WEFT_OK;
 }
 
 void weft_security_hint(const struct weft_security *security, enum weft_ep_hint hint, char *text_p,

@@ -12,6 +12,7 @@
 #include "crypto/job_key.h"
 #include "crypto/provider.h"
 #include "io/udp.h"
+#include "ps/table.h"
 #include "wire/packet.h"
 
 struct weft_security {
@@ -66,6 +67,13 @@ void weft_security_fini(struct weft_security *security);
 weft_status weft_security_arm(const struct weft_security *security, struct weft_udp_config *config,
                               struct weft_provider **provider_p, struct weft_io_error *error);
 void weft_security_disarm(struct weft_udp_config *config);
+
+/* What a shard's tables hash ids with: drawn, but for what all shards of the job have in common, which
+ * is made of the job key; without one, zeros (ps/table.h).
+ *
+ * Errors:  those of weft_job_key_derive. */
+weft_status weft_security_table_keys(const struct weft_security *security,
+                                     struct weft_table_keys *keys_p, struct weft_io_error *error);
 
 /* The endpoint's hint for a person, with this end's fingerprint where keys differ; "" for none. */
 void weft_security_hint(const struct weft_security *security, enum weft_ep_hint hint, char *text_p,

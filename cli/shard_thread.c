@@ -224,7 +224,9 @@ static void *run(void *arg)
     config.chunks_max = chunks_max();
     struct weft_driver *driver = NULL;
     struct weft_provider *provider = NULL;
-    weft_status status = open_endpoint(thread, &config, &driver, &provider);
+    weft_status status =
+        weft_security_table_keys(thread->config.security, &config.keys, &thread->error);
+    status = status == WEFT_OK ? open_endpoint(thread, &config, &driver, &provider) : status;
     if (status != WEFT_OK) {
         weft_provider_free(provider);
         tell(thread, status, NULL);

@@ -1,6 +1,7 @@
 #include "cli/load/worker.h"
 
 #include "io/clock.h"
+#include "io/random.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,6 +42,7 @@ static struct weft_ps_client_config client_config(const struct weft_load_worker 
     struct weft_ps_client_config config;
     weft_ps_client_config_default(&config);
     config.worker = worker->rank;
+    weft_os_random(config.missed_key, sizeof(config.missed_key));
     config.shards = worker->scene->servers->count;
     config.tables_max = 1;
     config.ops_max = workload->in_flight;

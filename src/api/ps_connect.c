@@ -8,6 +8,7 @@
 #include "api/ps_internal.h"
 
 #include "io/clock.h"
+#include "io/random.h"
 #include "obs/recorder.h"
 #include "wire/packet.h"
 
@@ -170,6 +171,7 @@ static struct weft_ps_client_config client_config(const struct weft_ps *ps,
     client.rows_per_rpc_max = (uint32_t)weft_min_u64(ROWS_PER_RPC_MAX, RPC_BYTES_MAX / row_bytes);
     client.dim_max = config->dim_max;
     client.missed_max = config->missed_max;
+    weft_os_random(client.missed_key, sizeof(client.missed_key));
     client.reconnect_ns = config->reconnect_timeout_ns;
     client.replay_bytes = config->replay_bytes;
     client.clock_ns = clock_now;

@@ -16,13 +16,24 @@ static_assert(sizeof(struct cell) == 16);
 /* Bytes of the Bloom filter that an id raises; ids looked at before one is forgotten. */
 enum { PROBES = 4, LOOK = 8 };
 
-void weft_admission_init(struct weft_admission *admission, const struct weft_table_spec *spec)
+static void set_key(struct weft_admission *admission, const uint8_t key[WEFT_HASH_KEY_BYTES])
+{
+    memcpy(admission->key, key, sizeof(admission->key));
+    admission->hash_key = weft_hash_key(key);
+    admission->keyed = !weft_hash_key_is_zero(key);
+}
+
+void weft_admission_init(struct weft_admission *admission, const struct weft_table_spec *spec,
+                         const uint8_t key[WEFT_HASH_KEY_BYTES])
 {
     *admission = (struct weft_admission){
         .kind = spec->admission,
         .threshold = spec->admission_count,
         .cells = spec->admission_cells,
     };
+    if (spec->admission != WEFT_ADMISSION_ALL) {
+        set_key(admission, key);
+    }
 }
 
 size_t weft_admission_bytes(const struct weft_admission *admission)
@@ -36,6 +47,11 @@ void weft_admission_begin(struct weft_admission *admission, void *memory)
 {
     memset(memory, 0, weft_admission_bytes(admission));
     admission->memory = memory;
+}
+
+static uint64_t hash_of(const struct weft_admission *admission, uint64_t id)
+{
+    return admission->keyed ? weft_hash_keyed(&admission->hash_key, id) : weft_mix64(id);
 }
 
 static uint32_t scaled(uint32_t hash, uint32_t cells)
@@ -56,11 +72,16 @@ static uint32_t distance(const struct weft_admission *admission, uint32_t from, 
     return at >= from ? at - from : at + admission->cells - from;
 }
 
+static uint32_t home_of(const struct weft_admission *admission, uint64_t id)
+{
+    return scaled((uint32_t)hash_of(admission, id), admission->cells);
+}
+
 /* The cell of id, or the empty one where it would go. There always is an empty one. */
-static uint32_t cell_of(const struct weft_admission *admission, uint64_t id, uint64_t hash)
+static uint32_t cell_of(const struct weft_admission *admission, uint64_t id, uint32_t home)
 {
     const struct cell *cells = admission->memory;
-    uint32_t at = scaled((uint32_t)hash, admission->cells);
+    uint32_t at = home;
     while (cells[at].count > 0 && cells[at].id != id) {
         at = next_of(admission, at);
     }
@@ -98,33 +119,34 @@ static void forget_one(struct weft_admission *admission)
 }
 
 /* The id's cell, made where it has none; its count may be 0 then, and must not stay so. */
-static struct cell *cell_obtain(struct weft_admission *admission, uint64_t id, uint64_t hash)
+static struct cell *cell_obtain(struct weft_admission *admission, uint64_t id)
 {
     struct cell *cells = admission->memory;
-    uint32_t at = cell_of(admission, id, hash);
+    uint32_t home = home_of(admission, id), at = cell_of(admission, id, home);
     if (cells[at].count == 0) {
         if (admission->used == admission->cells - admission->cells / 8) {
             forget_one(admission);
-            at = cell_of(admission, id, hash);
+            at = cell_of(admission, id, home);
         }
-        cells[at] = (struct cell){.id = id, .home = scaled((uint32_t)hash, admission->cells)};
+        cells[at] = (struct cell){.id = id, .home = home};
         admission->used++;
     }
     return &cells[at];
 }
 
-static bool counter_count(struct weft_admission *admission, uint64_t id, uint64_t hash)
+static bool counter_count(struct weft_admission *admission, uint64_t id)
 {
-    struct cell *cell = cell_obtain(admission, id, hash);
+    struct cell *cell = cell_obtain(admission, id);
     cell->count += cell->count < UINT32_MAX;
     return cell->count >= admission->threshold;
 }
 
 /* ---- counting Bloom filter ------------------------------------------------------------------- */
 
-static bool bloom_count(struct weft_admission *admission, uint64_t hash)
+static bool bloom_count(struct weft_admission *admission, uint64_t id)
 {
     uint8_t *counters = admission->memory;
+    uint64_t hash = hash_of(admission, id);
     uint32_t first = (uint32_t)hash, step = (uint32_t)(hash >> 32) | 1;
     uint32_t at[PROBES];
     uint8_t least = UINT8_MAX;
@@ -139,19 +161,20 @@ static bool bloom_count(struct weft_admission *admission, uint64_t hash)
     return raised >= admission->threshold;
 }
 
-bool weft_admission_count(struct weft_admission *admission, uint64_t id, uint64_t hash)
+bool weft_admission_count(struct weft_admission *admission, uint64_t id)
 {
     WEFT_ASSERT(admission->memory != NULL);
-    return admission->kind == WEFT_ADMISSION_BLOOM ? bloom_count(admission, hash)
-                                                   : counter_count(admission, id, hash);
+    admission->begun = true;
+    return admission->kind == WEFT_ADMISSION_BLOOM ? bloom_count(admission, id)
+                                                   : counter_count(admission, id);
 }
 
-void weft_admission_done(struct weft_admission *admission, uint64_t id, uint64_t hash)
+void weft_admission_done(struct weft_admission *admission, uint64_t id)
 {
     if (admission->kind != WEFT_ADMISSION_COUNTER) {
         return;
     }
-    uint32_t at = cell_of(admission, id, hash);
+    uint32_t at = cell_of(admission, id, home_of(admission, id));
     if (((const struct cell *)admission->memory)[at].count > 0) {
         cell_remove(admission, at);
     }
@@ -174,22 +197,28 @@ static void counter_copy(const struct weft_admission *admission, uint64_t *ids,
 {
     const struct cell *cells = admission->memory;
     uint32_t *counts = (uint32_t *)(void *)(ids + admission->used);
-    uint32_t copied = 0;
-    for (uint32_t at = 0; at < admission->cells; at++) {
+    uint32_t copied = 0, begin = 0;
+    while (cells[begin].count > 0) { /* not in the middle of a run */
+        begin = next_of(admission, begin);
+    }
+    for (uint32_t at = next_of(admission, begin); at != begin; at = next_of(admission, at)) {
         if (cells[at].count > 0) {
             ids[copied] = cells[at].id;
             counts[copied++] = cells[at].count;
         }
     }
     WEFT_ASSERT(copied == admission->used);
-    *counts_p =
-        (struct weft_admission_counts){.ids = ids, .counts = counts, .count = admission->used};
+    counts_p->ids = ids;
+    counts_p->counts = counts;
+    counts_p->count = admission->used;
+    counts_p->hand = admission->hand;
 }
 
 void weft_admission_copy(const struct weft_admission *admission, void *memory,
                          struct weft_admission_counts *counts_p)
 {
     *counts_p = (struct weft_admission_counts){.count = 0};
+    memcpy(counts_p->key, admission->key, sizeof(counts_p->key));
     if (admission->memory == NULL) {
         return;
     }
@@ -197,23 +226,44 @@ void weft_admission_copy(const struct weft_admission *admission, void *memory,
         counter_copy(admission, memory, counts_p);
     } else if (admission->kind == WEFT_ADMISSION_BLOOM) {
         memcpy(memory, admission->memory, admission->cells);
-        *counts_p = (struct weft_admission_counts){.filter = memory, .cells = admission->cells};
+        counts_p->filter = memory;
+        counts_p->cells = admission->cells;
     }
 }
 
-void weft_admission_restore_count(struct weft_admission *admission, uint64_t id, uint64_t hash,
-                                  uint32_t count)
+weft_status weft_admission_restore_key(struct weft_admission *admission,
+                                       const uint8_t key[WEFT_HASH_KEY_BYTES])
+{
+    bool of_filter = admission->kind == WEFT_ADMISSION_BLOOM;
+    if (of_filter && admission->begun && memcmp(admission->key, key, sizeof(admission->key)) != 0) {
+        return WEFT_EXISTS;
+    }
+    if (!admission->begun && (of_filter || !weft_hash_key_is_zero(key))) {
+        set_key(admission, key);
+    }
+    return WEFT_OK;
+}
+
+void weft_admission_restore_count(struct weft_admission *admission, uint64_t id, uint32_t count)
 {
     WEFT_ASSERT(admission->memory != NULL && admission->kind == WEFT_ADMISSION_COUNTER);
+    admission->begun = true;
     if (count > 0) {
-        struct cell *cell = cell_obtain(admission, id, hash);
+        struct cell *cell = cell_obtain(admission, id);
         cell->count = cell->count > count ? cell->count : count;
     }
+}
+
+void weft_admission_restore_hand(struct weft_admission *admission, uint32_t hand)
+{
+    WEFT_ASSERT(admission->kind == WEFT_ADMISSION_COUNTER);
+    admission->hand = hand % admission->cells;
 }
 
 void weft_admission_restore_filter(struct weft_admission *admission, const uint8_t *filter)
 {
     WEFT_ASSERT(admission->memory != NULL && admission->kind == WEFT_ADMISSION_BLOOM);
+    admission->begun = true;
     uint8_t *counters = admission->memory;
     for (uint32_t i = 0; i < admission->cells; i++) {
         counters[i] = counters[i] > filter[i] ? counters[i] : filter[i];

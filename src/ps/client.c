@@ -135,7 +135,8 @@ static weft_status client_init(struct weft_ps_client *client, const weft_peer *p
         status = weft_ps_log_init(client);
     }
     for (uint32_t t = 0; status == WEFT_OK && t < client->config.tables_max; t++) {
-        status = weft_ps_missed_init(&client->tables[t].missed, client->config.missed_max);
+        status = weft_ps_missed_init(&client->tables[t].missed, client->config.missed_max,
+                                     client->config.missed_key);
     }
     return status;
 }

@@ -37,6 +37,7 @@
 #ifndef WEFT_PS_CLIENT_H
 #define WEFT_PS_CLIENT_H
 
+#include "base/hash_key.h"
 #include "base/hist.h"
 #include "core/msg.h"
 #include "rpc/latency.h"
@@ -59,6 +60,7 @@ struct weft_ps_client_config {
     uint32_t rows_per_op_max;  /* rows in one push or pull, all lists together */
     uint32_t rows_per_rpc_max; /* larger parts are split; at most the server's */
     uint32_t dim_max;
+    uint8_t missed_key[WEFT_HASH_KEY_BYTES]; /* drawn by the driver: nobody can guess it */
     uint32_t missed_max;             /* ids remembered as missed; more are forgotten, and counted */
     uint64_t reconnect_ns;           /* how long a shard may be away before what waits for it fails
                                       * with PEER; 0 = not at all */

@@ -1,11 +1,11 @@
 #include "ps/missed.h"
 
 #include "base/bits.h"
-#include "base/prng.h"
 
 #include <stdlib.h>
 
-weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_max)
+weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_max,
+                                const uint8_t key[WEFT_HASH_KEY_BYTES])
 {
     if (count_max > UINT32_C(1) << 28) {
         return WEFT_INVALID;
@@ -14,7 +14,8 @@ weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_ma
     while (size / 2 < count_max) {
         size *= 2;
     }
-    *missed = (struct weft_ps_missed){.mask = size - 1, .count_max = count_max};
+    *missed = (struct weft_ps_missed){
+        .key = weft_hash_key(key), .mask = size - 1, .count_max = count_max};
     missed->ids = calloc(size, sizeof(*missed->ids));
     missed->used = calloc(WEFT_BITS_WORDS(size), sizeof(*missed->used));
     if (missed->ids == NULL || missed->used == NULL) {
@@ -33,7 +34,7 @@ void weft_ps_missed_fini(struct weft_ps_missed *missed)
 
 static uint32_t home(const struct weft_ps_missed *missed, uint64_t id)
 {
-    return (uint32_t)weft_mix64(id) & missed->mask;
+    return (uint32_t)weft_hash_keyed(&missed->key, id) & missed->mask;
 }
 
 /* The place of id, or the free one where it would go. */

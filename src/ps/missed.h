@@ -6,12 +6,14 @@
 #ifndef WEFT_PS_MISSED_H
 #define WEFT_PS_MISSED_H
 
+#include "base/hash_key.h"
 #include "base/status.h"
 #include "base/units.h"
 
 #include <stdbool.h>
 
 struct weft_ps_missed {
+    struct weft_hash_key key;
     uint64_t *ids;  /* (mask + 1,) */
     uint64_t *used; /* bitmap of the same places: every u64 is a valid id */
     uint32_t mask;
@@ -19,8 +21,10 @@ struct weft_ps_missed {
     uint32_t count_max;
 };
 
-/* Errors: WEFT_NOMEM; WEFT_INVALID  count_max above 2^28. 0 is allowed: it forgets everything. */
-weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_max);
+/* key: bytes that who chooses the ids cannot guess.
+ * Errors: WEFT_NOMEM; WEFT_INVALID  count_max above 2^28. 0 is allowed: it forgets everything. */
+weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_max,
+                                const uint8_t key[WEFT_HASH_KEY_BYTES]);
 void weft_ps_missed_fini(struct weft_ps_missed *missed);
 
 bool weft_ps_missed_has(const struct weft_ps_missed *missed, uint64_t id);

@@ -30,7 +30,7 @@ weft_status weft_shard_restore_rows(struct weft_shard *shard, uint16_t index, co
     for (uint32_t i = 0; i < count; i++, record += record_bytes) {
         uint64_t id;
         memcpy(&id, record, sizeof(id));
-        if (!weft_table_owns(table, id, weft_mix64(id))) {
+        if (!weft_table_owns(table, id)) {
             continue;
         }
         weft_status status = weft_table_record_write(table, record);
@@ -59,6 +59,10 @@ weft_status weft_shard_restore_counted(struct weft_shard *shard, uint16_t index,
     struct weft_admission *admission = &table->admission;
     bool of_ids = admission->kind == WEFT_ADMISSION_COUNTER && counted->count > 0;
     bool of_filter = admission->kind == WEFT_ADMISSION_BLOOM && counted->filter != NULL;
+    bool keyed = of_filter || admission->kind == WEFT_ADMISSION_COUNTER;
+    if (keyed && weft_admission_restore_key(admission, counted->key) != WEFT_OK) {
+        return WEFT_EXISTS;
+    }
     if (!of_ids && !of_filter) {
         return WEFT_OK;
     }
@@ -72,10 +76,12 @@ weft_status weft_shard_restore_counted(struct weft_shard *shard, uint16_t index,
         weft_admission_restore_filter(admission, counted->filter);
     }
     for (uint32_t i = 0; of_ids && i < counted->count; i++) {
-        uint64_t id = counted->ids[i], hash = weft_mix64(id);
-        if (weft_table_owns(table, id, hash)) {
-            weft_admission_restore_count(admission, id, hash, counted->counts[i]);
+        if (weft_table_owns(table, counted->ids[i])) {
+            weft_admission_restore_count(admission, counted->ids[i], counted->counts[i]);
         }
+    }
+    if (of_ids) {
+        weft_admission_restore_hand(admission, counted->hand);
     }
     return WEFT_OK;
 }

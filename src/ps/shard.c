@@ -118,6 +118,7 @@ static weft_status shard_init(struct weft_shard *shard)
         .shard = config->shard,
         .shards = config->shards,
         .hot_top = config->hot_top,
+        .keys = config->keys,
     };
     for (uint32_t t = 0; status == WEFT_OK && t < config->tables_max; t++) {
         status = weft_table_init(&shard->tables[t], &limits);

@@ -51,6 +51,7 @@ struct weft_shard_config {
     uint64_t slab_bytes;       /* of row memory asked for at a time */
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
     enum weft_worker_death on_death;
+    struct weft_table_keys keys; /* drawn by the driver */
     uint32_t hot_top;    /* rows of each table with most updates that are known; 0 = none */
     uint32_t step_rows;  /* BSP: rows stepped at a time at the end of a clock, so that a large
                                 * table does not keep the shard from everything else */

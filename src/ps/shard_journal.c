@@ -22,6 +22,7 @@
 #include "base/assert.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,8 @@ struct table_body {
     uint8_t spec[WEFT_RPC_SPEC_BYTES];
     uint8_t pushes[WEFT_RPC_PUSHES_BYTES]; /* with resumes */
     uint64_t reserved;
+    uint8_t admission_key[WEFT_HASH_KEY_BYTES]; /* where the table has admission; earlier releases
+                                                 * end before it, too */
 };
 
 struct mark_body {
@@ -71,6 +74,7 @@ struct mark_body {
 static_assert(sizeof(struct value_body) % WEFT_RING_UNIT == 0);
 static_assert(sizeof(struct chunk_body) % WEFT_RING_UNIT == 0);
 static_assert(sizeof(struct table_body) % WEFT_RING_UNIT == 0);
+static_assert(offsetof(struct table_body, admission_key) % WEFT_RING_UNIT == 0);
 static_assert(sizeof(struct mark_body) % WEFT_RING_UNIT == 0);
 
 struct weft_shard_journal {
@@ -209,15 +213,20 @@ void weft_shard_journal_table(struct weft_shard *shard, uint16_t table, uint32_t
                               const uint8_t *spec, const uint8_t *pushes)
 {
     const struct weft_ring_record head = {.type = RECORD_TABLE, .table = table, .rank = rank};
+    const struct weft_admission *admission = &shard->tables[table].admission;
     struct table_body body = {.resumes = pushes != NULL};
     if (!writes(shard)) {
         return;
     }
     memcpy(body.spec, spec, sizeof(body.spec));
+    memcpy(body.admission_key, admission->key, sizeof(body.admission_key));
     if (pushes != NULL) {
         memcpy(body.pushes, pushes, sizeof(body.pushes));
     }
-    (void)append(shard, &head, &body, sizeof(body), NULL, 0);
+    (void)append(shard, &head, &body,
+                 admission->kind == WEFT_ADMISSION_ALL ? offsetof(struct table_body, admission_key)
+                                                       : sizeof(body),
+                 NULL, 0);
 }
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
@@ -489,18 +498,24 @@ static bool again_chunk(struct weft_shard *shard, const struct weft_ring_record 
 
 static bool again_table(struct weft_shard *shard, const struct weft_ring_record *record)
 {
-    struct table_body body;
+    struct table_body body = {.resumes = 0};
     struct weft_table_spec spec;
     struct weft_rpc_pushes theirs;
-    if (record->bytes < sizeof(*record) + sizeof(body)) {
+    if (record->bytes < sizeof(*record) + offsetof(struct table_body, admission_key)) {
         return false;
     }
-    memcpy(&body, record + 1, sizeof(body));
+    memcpy(&body, record + 1, weft_min_u64(sizeof(body), record->bytes - sizeof(*record)));
     if (weft_table_spec_unpack(record->table, body.spec, sizeof(body.spec), &spec) != WEFT_OK ||
         (body.resumes != 0 && weft_rpc_pushes_unpack(body.pushes, &theirs) != WEFT_OK)) {
         return false;
     }
-    return weft_shard_table_open(shard, &spec, record->rank) == WEFT_RPC_OK &&
+    bool is_new = !shard->tables[record->table].declared;
+    if (weft_shard_table_open(shard, &spec, record->rank) != WEFT_RPC_OK) {
+        return false;
+    }
+    /* The same ids are admitted, and forgotten, as the first time. */
+    return (!is_new || weft_admission_restore_key(&shard->tables[record->table].admission,
+                                                  body.admission_key) == WEFT_OK) &&
            (body.resumes == 0 ||
             weft_shard_again_resume(shard, record->table, record->rank, &theirs) == WEFT_RPC_OK);
 }

@@ -80,19 +80,26 @@ static bool chunk_finite(const struct weft_table *table, const struct push_chunk
     return true;
 }
 
-static bool hash_ids(struct weft_shard *shard, const struct weft_table *table,
+static bool all_here(const struct weft_shard *shard, const struct weft_table *table,
                      const struct push_chunk *chunk)
 {
     const bool hashed = table->spec.kind == WEFT_TABLE_SPARSE;
     const uint32_t shards = table->limits.shards, here = table->limits.shard;
-    bool all_here = true;
-    for (uint32_t i = 0; i < chunk->count; i++) {
+    bool all = true;
+    for (uint32_t i = 0; i < chunk->count && !weft_table_owns_all(table); i++) {
         uint64_t id = shard->chunk_ids[i];
-        shard->chunk_hashes[i] = weft_mix64(id);
-        all_here &= hashed ? shards == 1 || weft_hash_shard(shard->chunk_hashes[i], shards) == here
-                           : weft_table_owns(table, id, shard->chunk_hashes[i]);
+        all &= hashed ? weft_table_shard_of(id, shards) == here : weft_table_owns(table, id);
     }
-    return all_here;
+    return all;
+}
+
+static void hash_ids(struct weft_shard *shard, const struct weft_table *table,
+                     const struct push_chunk *chunk)
+{
+    const struct weft_hash_key key = table->index_key; /* no store below may change it */
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        shard->chunk_hashes[i] = weft_hash_keyed(&key, shard->chunk_ids[i]);
+    }
 }
 
 /* Everything that can be wrong with a chunk, found out before any of it is applied; the rows are
@@ -103,11 +110,14 @@ static enum weft_rpc_status validate(struct weft_shard *shard, struct weft_table
     weft_ps_load_ids(chunk->ids, chunk->id_bytes, chunk->count, shard->chunk_ids);
     /* Rows that are here are of this shard. */
     bool found = weft_table_follow(table, shard->chunk_ids, chunk->count, shard->chunk_rows);
-    if (!found && !hash_ids(shard, table, chunk)) {
+    if (!found && !all_here(shard, table, chunk)) {
         return WEFT_RPC_WRONG_SHARD;
     }
     if (table->spec.not_finite == WEFT_NOT_FINITE_REJECT && !chunk_finite(table, chunk)) {
         return WEFT_RPC_NOT_FINITE;
+    }
+    if (!found && table->spec.kind == WEFT_TABLE_SPARSE) {
+        hash_ids(shard, table, chunk);
     }
     if (!found && !weft_table_obtain_chunk(table, shard->chunk_ids, shard->chunk_hashes,
                                            chunk->first, chunk->count, shard->chunk_rows)) {

@@ -141,8 +141,7 @@ static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
                      slot->ids + first);
     const struct weft_table *table = shard_table(shard, slot->table);
     for (uint32_t i = 0; i < count && !weft_table_owns_all(table); i++) {
-        uint64_t id = slot->ids[first + i];
-        if (!weft_table_owns(table, id, weft_mix64(id))) {
+        if (!weft_table_owns(table, slot->ids[first + i])) {
             shard_slot_reject(slot, WEFT_RPC_WRONG_SHARD);
             return false;
         }

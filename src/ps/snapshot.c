@@ -124,6 +124,7 @@ static bool cut_counted(struct weft_snapshot *snapshot, const struct weft_admiss
     struct weft_spill *spill = &snapshot->spill;
     size_t bytes = weft_admission_copy_bytes(admission);
     *counted_p = (struct weft_admission_counts){.count = 0};
+    memcpy(counted_p->key, admission->key, sizeof(counted_p->key));
     if (bytes > 0) {
         if (bytes > spill->bytes || (spill->bytes - bytes) / 8 * 8 < spill->end) {
             return false;

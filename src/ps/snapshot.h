@@ -151,7 +151,7 @@ void weft_shard_restore_removed(struct weft_shard *shard, uint16_t table, const 
  * two counts the larger stays (ps/admission.h). A table whose specification asks for another kind
  * of admission takes nothing of it.
  * Errors:  WEFT_AGAIN  a slab is wanted: add it, and call again.
- *          WEFT_INVALID  a filter of another size. */
+ *          WEFT_INVALID  a filter of another size. WEFT_EXISTS  there is a filter of another key. */
 weft_status weft_shard_restore_counted(struct weft_shard *shard, uint16_t table,
                                        const struct weft_admission_counts *counted);
 

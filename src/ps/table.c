@@ -41,6 +41,7 @@ weft_status weft_table_init(struct weft_table *table, const struct weft_table_li
     *table = (struct weft_table){
         .limits = *limits,
         .slabs_max = (uint32_t)weft_div_ceil_u64(limits->rows_max, UINT64_C(1) << fewest_log2),
+        .index_key = weft_hash_key(limits->keys.index),
     };
     /* Not aligned_alloc, which would have to be cleared: what calloc gives is not touched yet. */
     size_t line = sizeof(*table->index);
@@ -142,7 +143,9 @@ weft_status weft_table_declare(struct weft_table *table, const struct weft_table
     table->averaged = spec->workers;
     table->rows_limit = 0;
     lay_out_rows(table);
-    weft_admission_init(&table->admission, spec);
+    weft_admission_init(&table->admission, spec,
+                        spec->admission == WEFT_ADMISSION_BLOOM ? table->limits.keys.filter
+                                                                : table->limits.keys.counter);
     if (table_is_dense(table)) {
         if (!fit_dense(table)) {
             return WEFT_INVALID;
@@ -327,7 +330,7 @@ void weft_table_remove(struct weft_table *table, struct weft_table_row *row)
     if (table->watch != NULL) {
         weft_table_watch_remove(table->watch, table, table_row_number(row));
     }
-    weft_table_index_remove(table, weft_mix64(row->id), table_row_number(row));
+    weft_table_index_remove(table, weft_table_hash(table, row->id), table_row_number(row));
     uint32_t number = table_row_number(row);
     row->number = number | (row->number & TABLE_ROW_HOT);
     row->touched_next = table->free_head;
@@ -337,13 +340,13 @@ void weft_table_remove(struct weft_table *table, struct weft_table_row *row)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-bool weft_table_owns(const struct weft_table *table, uint64_t id, uint64_t hash)
+bool weft_table_owns(const struct weft_table *table, uint64_t id)
 {
     const struct weft_table_limits *limits = &table->limits;
     if (table_is_dense(table)) {
         return id % limits->shards == limits->shard && id / limits->shards < table->rows_limit;
     }
-    return weft_hash_shard(hash, limits->shards) == limits->shard;
+    return weft_table_shard_of(id, limits->shards) == limits->shard;
 }
 
 static struct weft_table_row *dense_row(const struct weft_table *table, uint64_t id)
@@ -385,27 +388,27 @@ struct weft_table_row *weft_table_obtain_hashed(struct weft_table *table, uint64
     }
     bool filtered = asks && table->spec.admission != WEFT_ADMISSION_ALL;
     if (filtered && (!counts || table->admission.memory == NULL ||
-                     !weft_admission_count(&table->admission, id, hash))) {
+                     !weft_admission_count(&table->admission, id))) {
         table->counters.unadmitted += counts;
         return NULL;
     }
     struct weft_table_row *row = row_make(table, id, hash);
     *full_p |= row == NULL;
     if (filtered && row != NULL) {
-        weft_admission_done(&table->admission, id, hash);
+        weft_admission_done(&table->admission, id);
     }
     return row;
 }
 
 struct weft_table_row *weft_table_find(const struct weft_table *table, uint64_t id)
 {
-    return weft_table_find_hashed(table, id, weft_mix64(id));
+    return weft_table_find_hashed(table, id, weft_table_hash(table, id));
 }
 
 struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id)
 {
     bool full = false;
-    return weft_table_obtain_hashed(table, id, weft_mix64(id), false, false, &full);
+    return weft_table_obtain_hashed(table, id, weft_table_hash(table, id), false, false, &full);
 }
 
 const float *weft_table_weights(const struct weft_table *table, const struct weft_table_row *row)
@@ -463,9 +466,9 @@ static void row_fill(struct weft_table *table, struct weft_table_row *row,
 
 weft_status weft_table_restore(struct weft_table *table, const struct weft_table_view *view)
 {
-    uint64_t hash = weft_mix64(view->id);
+    uint64_t hash = weft_table_hash(table, view->id);
     if ((view->sums != NULL && weft_table_sums_floats(table) == 0) ||
-        !weft_table_owns(table, view->id, hash)) {
+        !weft_table_owns(table, view->id)) {
         return WEFT_INVALID;
     }
     struct weft_table_row *row = weft_table_find_hashed(table, view->id, hash);

@@ -19,12 +19,22 @@
 #ifndef WEFT_PS_TABLE_H
 #define WEFT_PS_TABLE_H
 
+#include "base/hash_key.h"
 #include "ps/admission.h"
 #include "ps/hot.h"
 #include "ps/optimizer.h"
 
 /* Rows that a table of one shard can number; a specification may ask for more, and gets fewer. */
 enum { WEFT_TABLE_ROWS_MAX = 1 << 29 };
+
+/* What ids are hashed with, so that nobody can choose ids whose searches are long: bytes that nobody
+ * can guess. Known to this process alone, but for the filter's, which all shards of a job share: filters
+ * of several shards become one where a checkpoint is restored on another number of them. */
+struct weft_table_keys {
+    uint8_t index[WEFT_HASH_KEY_BYTES];
+    uint8_t counter[WEFT_HASH_KEY_BYTES]; /* of a new table's admission; a restored one keeps its own */
+    uint8_t filter[WEFT_HASH_KEY_BYTES];  /* the same; all zeros: the public hash */
+};
 
 /* What the table may become, whatever is declared. */
 struct weft_table_limits {
@@ -36,6 +46,7 @@ struct weft_table_limits {
     uint32_t shard;      /* this one */
     uint32_t shards;
     uint32_t hot_top;    /* rows with most updates that are known (ps/hot.h); 0 = none */
+    struct weft_table_keys keys;
 };
 
 /* Cumulative. A row that was made and is not there was evicted or has expired. */
@@ -84,6 +95,7 @@ struct weft_table {
     uint32_t now;          /* clock in progress, of the fastest worker */
     uint32_t averaged;     /* workers whose gradients a sum is divided by; >= 1 */
     float fresh;           /* of the chunk being applied: weft_optimizer_block.fresh */
+    struct weft_hash_key index_key;
     struct weft_table_bucket *index; /* (index_mask + 1,), in index_memory at a cache line */
     void *index_memory;
     uint8_t **slabs;       /* (slabs_max,) */
@@ -133,14 +145,19 @@ void weft_table_begin(struct weft_table *table, uint32_t clock);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Is this shard the one on which row id lives? hash = weft_mix64(id). False too beyond the end of a
- * dense table. */
-bool weft_table_owns(const struct weft_table *table, uint64_t id, uint64_t hash);
+/* Is this shard the one on which row id lives? False too beyond the end of a dense table. */
+bool weft_table_owns(const struct weft_table *table, uint64_t id);
 
 /* The only shard of a sparse table: there is no id that lives elsewhere, and none need be looked at. */
 static inline bool weft_table_owns_all(const struct weft_table *table)
 {
     return table->spec.kind == WEFT_TABLE_SPARSE && table->limits.shards == 1;
+}
+
+/* Where the index has an id. Only this process knows: which shard has it is another hash's business. */
+static inline uint64_t weft_table_hash(const struct weft_table *table, uint64_t id)
+{
+    return weft_hash_keyed(&table->index_key, id);
 }
 
 /* The row of id, NULL when there is none. */
@@ -161,7 +178,8 @@ bool weft_table_follow(const struct weft_table *table, const uint64_t *ids, uint
 
 /* The rows of a chunk of a PUSH: NULL where the id is not admitted.
  *
- * Shape:   ids (count,); hashes (count,): weft_mix64 of each; rows_p (count,).
+ * Shape:   ids (count,); hashes (count,): weft_table_hash of each, unused where the table is dense;
+ *          rows_p (count,).
  *          first: element of the message, so that blocks of one row count as one push.
  * Errors:  false: there was no room for a row. Rows made before it stay, as they began. */
 bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, const uint64_t *hashes,

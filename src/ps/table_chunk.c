@@ -43,7 +43,8 @@ bool weft_table_follow(const struct weft_table *table, const uint64_t *ids, uint
     for (uint32_t done = 0, looks = 0; done < count; looks++) {
         uint32_t number = looks * RUN_MIN > done + RUN_MIN
                               ? 0
-                              : weft_table_index_find(table, ids[done], weft_mix64(ids[done]));
+                              : weft_table_index_find(table, ids[done],
+                                                      weft_table_hash(table, ids[done]));
         uint32_t run =
             number == 0 ? 0 : run_of(table, number - 1, ids + done, count - done, rows_p + done);
         if (run == 0) {
@@ -169,6 +170,7 @@ static uint32_t read_any(struct weft_table *table, const uint64_t *ids, uint32_t
                          size_t stride)
 {
     const bool sparse = !table_is_dense(table);
+    const struct weft_hash_key key = table->index_key; /* no store below may change it */
     uint64_t hashes[2 * GROUP];
     struct weft_table_row *guesses[GROUP];
     uint32_t absent = 0;
@@ -178,7 +180,7 @@ static uint32_t read_any(struct weft_table *table, const uint64_t *ids, uint32_t
             uint32_t from = i == 0 ? 0 : GROUP, n = (uint32_t)weft_min_u64(2 * GROUP, count - i);
             memcpy(hashes, hashes + GROUP, i == 0 ? 0 : GROUP * sizeof(*hashes));
             for (uint32_t k = from; k < n; k++) {
-                hashes[k] = weft_mix64(ids[i + k]);
+                hashes[k] = weft_hash_keyed(&key, ids[i + k]);
             }
             if (i == 0) {
                 guess_begin(table, hashes, n);
@@ -187,7 +189,7 @@ static uint32_t read_any(struct weft_table *table, const uint64_t *ids, uint32_t
         }
         struct weft_table_row *row = sparse ? guesses[i % GROUP] : NULL;
         if (!guess_right(table, row, ids[i], true)) {
-            row = weft_table_find_hashed(table, ids[i], weft_mix64(ids[i]));
+            row = weft_table_find_hashed(table, ids[i], weft_hash_keyed(&key, ids[i]));
         }
         absent += read_row(table, row, ids[i], out, stride);
     }

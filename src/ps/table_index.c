@@ -31,7 +31,7 @@ static void rebuild(struct weft_table *table)
         bool last = number == table->rows_begun;
         const struct weft_table_row *row = last ? NULL : table_row_at(table, number);
         if (!last && (row->number & TABLE_ROW_LIVE) != 0) {
-            hashes[kept] = weft_mix64(row->id);
+            hashes[kept] = weft_table_hash(table, row->id);
             numbers[kept] = number;
             weft_prefetch_to_write(table_home(table, hashes[kept++]));
         }

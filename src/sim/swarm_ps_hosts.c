@@ -244,6 +244,24 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
     give_slabs(ps->shard[host]);
 }
 
+static void draw_key(struct weft_prng *prng, uint8_t key[WEFT_HASH_KEY_BYTES])
+{
+    for (int i = 0; i < WEFT_HASH_KEY_BYTES; i++) {
+        key[i] = (uint8_t)weft_prng_below(prng, 256);
+    }
+}
+
+/* As processes draw them: each its own, but for the filter's. */
+static void draw_keys(const struct swarm_ps *ps, uint32_t shard, struct weft_table_keys *keys_p)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x66696c746572));
+    draw_key(&prng, keys_p->filter);
+    weft_prng_split(&prng, ps->table.seed, (uint64_t)ps->lives[shard] << 32 | shard);
+    draw_key(&prng, keys_p->index);
+    draw_key(&prng, keys_p->counter);
+}
+
 static struct weft_shard_config shard_config(const struct swarm_ps *ps, uint32_t shard)
 {
     struct weft_shard_config config;
@@ -261,6 +279,7 @@ static struct weft_shard_config shard_config(const struct swarm_ps *ps, uint32_t
         config.checkpoints = true;
         config.chunks_max = 4 * IDS_MAX;
     }
+    draw_keys(ps, shard, &config.keys);
     config.clock_ns = clock_ns;
     config.clock_arg = ps->world;
     return config;
@@ -279,6 +298,9 @@ static struct weft_ps_client_config client_config(const struct swarm_ps *ps, uin
     config.rows_per_rpc_max = ps->rows_per_rpc;
     config.dim_max = ps->table.spec.dim;
     config.missed_max = IDS_MAX;
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x6d6973736564) << 16 | w);
+    draw_key(&prng, config.missed_key);
     if (ps->deaths > 0) {
         config.reconnect_ns = 100 * WEFT_NS_PER_S;
         bool replays = ps->keeper != KEEPER_JOURNAL && ps->keeper != KEEPER_NOBODY;
@@ -339,10 +361,11 @@ static void keep_journal(struct swarm_ps *ps, uint32_t s)
 
 void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s)
 {
+    ps->lives[s]++;
     struct weft_shard_config config = shard_config(ps, s);
     struct weft_world_host_config host =
         host_config(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
-    host.ep.incarnation += ++ps->lives[s];
+    host.ep.incarnation += ps->lives[s];
     host.ep.seed += ps->lives[s];
     weft_status status = weft_world_restart(ps->world, s, &host);
     WEFT_ASSERT(status == WEFT_OK);

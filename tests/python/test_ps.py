@@ -1,6 +1,8 @@
 """The Python package against real servers. Prints TAP; run by tests/cli/python.sh."""
 
 import gc
+import glob
+import json
 import os
 import signal
 import subprocess
@@ -447,6 +449,16 @@ class Checkpoints(unittest.TestCase):
         first = checkpoint.load(self.folder, checkpoint.numbers(self.folder)[0], verify=False)
         np.testing.assert_array_equal(first.tables[0].weights, rows)
 
+    def admission_keys(self, table):
+        """What the shards of the newest checkpoint counted this table's ids with."""
+        keys, newest = [], checkpoint.numbers(self.folder)[-1]
+        for path in sorted(glob.glob(f"{self.folder}/{newest:012d}-*.safetensors")):
+            with open(path, "rb") as file:
+                head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            keys.append(head["__metadata__"][f"table.{table}.admission_key"])
+            self.assertRegex(keys[-1], "^[0-9a-f]{64}$")
+        return keys
+
     def test_ids_on_probation(self):
         """An id that was pushed twice of three times before a restart needs one push behind it."""
         with tempfile.TemporaryDirectory() as folder:
@@ -465,6 +477,10 @@ class Checkpoints(unittest.TestCase):
                         table.push(ids[:100], rows[:100])
                 servers.process.terminate()
                 servers.process.wait(timeout=120)  # it writes a last one
+            counters, filters = self.admission_keys(0), self.admission_keys(1)
+            self.assertEqual((len(counters), len(filters)), (2, 2))
+            self.assertNotEqual(counters[0], counters[1])  # drawn by each
+            self.assertEqual(filters[0], filters[1])  # of the job
             for shards in (2, 3):
                 again = [*arguments, "--restore"]
                 with Servers(shards=shards, workers=1, arguments=again) as servers:

@@ -89,6 +89,7 @@ static inline struct cluster_config cluster_config(uint32_t shards, uint32_t wor
     struct cluster_config config;
     weft_shard_config_default(&config.shard);
     weft_ps_client_config_default(&config.client);
+    memset(&config.shard.keys, 7, sizeof(config.shard.keys));
     config.shard.shards = config.client.shards = shards;
     config.shard.workers_max = workers;
     config.shard.rows_max = 20000;

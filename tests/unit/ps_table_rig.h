@@ -56,7 +56,7 @@ static inline bool obtain_chunk(struct weft_table *table, const uint64_t *ids, u
     uint64_t hashes[256];
     assert_true(count <= WEFT_ARRAY_COUNT(hashes));
     for (uint32_t i = 0; i < count; i++) {
-        hashes[i] = weft_mix64(ids[i]);
+        hashes[i] = weft_table_hash(table, ids[i]);
     }
     return weft_table_obtain_chunk(table, ids, hashes, 0, count, rows_p);
 }

@@ -9,7 +9,8 @@ static void *begin(struct weft_admission *admission, uint8_t kind, uint32_t coun
 {
     struct weft_table_spec spec = {
         .admission = kind, .admission_count = count, .admission_cells = cells};
-    weft_admission_init(admission, &spec);
+    const uint8_t key[WEFT_HASH_KEY_BYTES] = {1};
+    weft_admission_init(admission, &spec, key);
     size_t bytes = weft_admission_bytes(admission);
     void *memory = malloc(bytes);
     memset(memory, 0x5a, bytes);
@@ -32,10 +33,10 @@ static void counter_is_exact(void **state)
         for (int op = 0; op < 20000; op++) {
             uint64_t i = weft_prng_below(&prng, IDS);
             uint64_t id = i == 0 ? UINT64_MAX : i * UINT64_C(0x9e3779b97f4a7c15) * (seed & 1) + i;
-            bool admitted = weft_admission_count(&a, id, weft_mix64(id));
+            bool admitted = weft_admission_count(&a, id);
             assert_int_equal(admitted, ++counts[i] >= threshold);
             if (admitted && weft_prng_chance(&prng, 800000)) {
-                weft_admission_done(&a, id, weft_mix64(id));
+                weft_admission_done(&a, id);
                 counts[i] = 0;
             }
         }
@@ -53,8 +54,8 @@ static void counter_forgets_the_rare(void **state)
     uint32_t admitted_regulars = 0;
     for (uint64_t op = 0; op < 10000; op++) {
         uint64_t once = (UINT64_C(1) << 40) + op, regular = op % 20;
-        assert_false(weft_admission_count(&a, once, weft_mix64(once)));
-        admitted_regulars += weft_admission_count(&a, regular, weft_mix64(regular));
+        assert_false(weft_admission_count(&a, once));
+        admitted_regulars += weft_admission_count(&a, regular);
         assert_true(a.used <= 56);
     }
     assert_true(a.forgotten > 9000 && a.forgotten < 10000 + 500);
@@ -74,7 +75,7 @@ static void bloom_is_never_later(void **state)
         uint32_t counts[IDS] = {0};
         for (int op = 0; op < 5000; op++) {
             uint64_t id = weft_prng_below(&prng, IDS);
-            bool admitted = weft_admission_count(&a, id, weft_mix64(id));
+            bool admitted = weft_admission_count(&a, id);
             assert_true(admitted || ++counts[id] < threshold);
         }
         free(memory);
@@ -91,10 +92,10 @@ static void bloom_is_seldom_earlier(void **state)
     void *memory = begin(&a, WEFT_ADMISSION_BLOOM, 2, 8 * MANY);
     uint32_t early = 0, early_late = 0;
     for (uint64_t id = 0; id < MANY; id++) {
-        early += weft_admission_count(&a, id, weft_mix64(id));
+        early += weft_admission_count(&a, id);
     }
     for (uint64_t id = MANY; id < MANY + 1000; id++) {
-        early_late += weft_admission_count(&a, id, weft_mix64(id));
+        early_late += weft_admission_count(&a, id);
     }
     assert_in_range(early, 1, MANY / 60);
     assert_in_range(early_late, 10, 45);
@@ -115,8 +116,8 @@ static void counts_are_kept(void **state)
         assert_int_equal(weft_admission_copy_bytes(&a), 0);
         for (int op = 0; op < 500; op++) {
             uint64_t id = weft_prng_below(&prng, IDS);
-            if (++counts[id] <= 4 && weft_admission_count(&a, id, weft_mix64(id))) {
-                weft_admission_done(&a, id, weft_mix64(id));
+            if (++counts[id] <= 4 && weft_admission_count(&a, id)) {
+                weft_admission_done(&a, id);
             }
         }
         struct weft_admission_counts copy;
@@ -124,22 +125,86 @@ static void counts_are_kept(void **state)
         weft_admission_copy(&a, copied, &copy);
         for (uint32_t i = 0; i < copy.count; i++) {
             assert_int_equal(copy.counts[i], counts[copy.ids[i]]);
-            weft_admission_restore_count(&b, copy.ids[i], weft_mix64(copy.ids[i]), copy.counts[i]);
+            weft_admission_restore_count(&b, copy.ids[i], copy.counts[i]);
             /* The larger stays, and nothing is no count. */
-            weft_admission_restore_count(&b, copy.ids[i], weft_mix64(copy.ids[i]), 1);
-            weft_admission_restore_count(&b, IDS + i, weft_mix64(IDS + i), 0);
+            weft_admission_restore_count(&b, copy.ids[i], 1);
+            weft_admission_restore_count(&b, IDS + i, 0);
         }
         for (uint64_t id = 0; id < IDS; id++) {
             bool waits = counts[id] > 0 && counts[id] < 4;
             waiting += waits;
             assert_true(!waits ||
-                        weft_admission_count(&b, id, weft_mix64(id)) == (counts[id] + 1 == 4));
+                        weft_admission_count(&b, id) == (counts[id] + 1 == 4));
         }
         assert_int_equal(copy.count, waiting);
         assert_int_equal(b.used, waiting);
         free(copied);
         free(memory);
         free(other);
+    }
+}
+
+/* Full of ids, and put back: cell by cell where it was, so the same ids are forgotten from here on. */
+static void full_it_goes_on_alike(void **state)
+{
+    (void)state;
+    enum { CELLS = 128 };
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct weft_prng prng;
+        weft_prng_init(&prng, seed);
+        struct weft_admission a, b;
+        void *memory = begin(&a, WEFT_ADMISSION_COUNTER, 4, CELLS);
+        void *other = begin(&b, WEFT_ADMISSION_COUNTER, 4, CELLS);
+        b.key[0]++; /* of another process */
+        b.hash_key = weft_hash_key(b.key);
+        for (int op = 0; op < 3000; op++) {
+            uint64_t id = weft_prng_below(&prng, IDS);
+            if (weft_admission_count(&a, id)) {
+                weft_admission_done(&a, id);
+            }
+        }
+        assert_true(a.forgotten > 100);
+        struct weft_admission_counts copy;
+        void *copied = malloc(weft_admission_copy_bytes(&a));
+        weft_admission_copy(&a, copied, &copy);
+        assert_int_equal(weft_admission_restore_key(&b, copy.key), WEFT_OK);
+        for (uint32_t i = 0; i < copy.count; i++) {
+            weft_admission_restore_count(&b, copy.ids[i], copy.counts[i]);
+        }
+        weft_admission_restore_hand(&b, copy.hand);
+        for (int op = 0; op < 3000; op++) {
+            uint64_t id = weft_prng_below(&prng, IDS);
+            bool admitted = weft_admission_count(&a, id);
+            assert_int_equal(weft_admission_count(&b, id), admitted);
+            if (admitted) {
+                weft_admission_done(&a, id);
+                weft_admission_done(&b, id);
+            }
+        }
+        free(copied);
+        free(memory);
+        free(other);
+    }
+}
+
+/* Which keys are taken: one for a filter that has counted nothing, of ids only one that is there. */
+static void keys_are_taken_once(void **state)
+{
+    (void)state;
+    const uint8_t zeros[WEFT_HASH_KEY_BYTES] = {0}, two[WEFT_HASH_KEY_BYTES] = {2};
+    for (uint8_t kind = WEFT_ADMISSION_COUNTER; kind <= WEFT_ADMISSION_BLOOM; kind++) {
+        bool is_filter = kind == WEFT_ADMISSION_BLOOM;
+        struct weft_admission a;
+        void *memory = begin(&a, kind, 2, 1000);
+        assert_int_equal(weft_admission_restore_key(&a, zeros), WEFT_OK);
+        assert_int_equal(a.keyed, !is_filter); /* a filter of an earlier release keeps its function */
+        assert_int_equal(weft_admission_restore_key(&a, two), WEFT_OK);
+        assert_true(a.keyed && a.key[0] == 2);
+        assert_false(weft_admission_count(&a, 1));
+        assert_int_equal(weft_admission_restore_key(&a, two), WEFT_OK);
+        assert_int_equal(weft_admission_restore_key(&a, zeros), is_filter ? WEFT_EXISTS : WEFT_OK);
+        assert_int_equal(a.key[0], 2);
+        free(memory);
     }
 }
 
@@ -160,7 +225,7 @@ static void filters_join(void **state)
         }
         for (int op = 0; op < 300; op++) {
             uint64_t id = weft_prng_below(&prng, IDS);
-            (void)weft_admission_count(&a[id % SHARDS], id, weft_mix64(id));
+            (void)weft_admission_count(&a[id % SHARDS], id);
             counts[id]++;
         }
         for (uint32_t s = 0; s < SHARDS; s++) {
@@ -174,7 +239,7 @@ static void filters_join(void **state)
         for (uint64_t id = 0; id < IDS; id++) {
             bool admitted = false;
             for (uint32_t more = counts[id]; more < 5; more++) {
-                admitted = weft_admission_count(&joined, id, weft_mix64(id));
+                admitted = weft_admission_count(&joined, id);
             }
             assert_true(admitted || counts[id] >= 5);
         }
@@ -248,7 +313,7 @@ static void a_row_of_blocks_counts_once(void **state)
     const uint64_t ids[] = {5, 5, 5, 5, 5};
     uint64_t hashes[5];
     for (int i = 0; i < 5; i++) {
-        hashes[i] = weft_mix64(5);
+        hashes[i] = weft_table_hash(&table, 5);
     }
     struct weft_table_row *rows[5];
     /* Blocks 1 2 | 0 1 2 of two pushes. */
@@ -309,6 +374,8 @@ int main(void)
         cmocka_unit_test(counter_is_exact),     cmocka_unit_test(counter_forgets_the_rare),
         cmocka_unit_test(bloom_is_never_later), cmocka_unit_test(bloom_is_seldom_earlier),
         cmocka_unit_test(counts_are_kept),
+        cmocka_unit_test(full_it_goes_on_alike),
+        cmocka_unit_test(keys_are_taken_once),
         cmocka_unit_test(filters_join),
         cmocka_unit_test(a_table_asks),         cmocka_unit_test(a_row_of_blocks_counts_once),
         cmocka_unit_test(cells_are_limited),

@@ -26,13 +26,13 @@ static void tags_at_once_like_one_by_one(void **state)
 }
 
 /* Half of the ids have their home in one of few buckets, whatever the index' size here. */
-static void choose_ids(uint64_t *ids)
+static void choose_ids(const struct weft_table *table, uint64_t *ids)
 {
     uint64_t next = 0;
     for (uint32_t i = 0; i < IDS; i++) {
         do {
             next++;
-        } while (i % 2 == 0 && (weft_mix64(next) & 0x1ff) >= 4);
+        } while (i % 2 == 0 && (weft_table_hash(table, next) & 0x1ff) >= 4);
         ids[i] = next;
     }
 }
@@ -45,9 +45,9 @@ static void found_through_growth_and_removal(void **state)
     struct weft_prng prng;
     struct weft_table table;
     const struct weft_table_spec spec = {.dim = 1, .mode = WEFT_TABLE_ASP, .workers = 1};
-    choose_ids(ids);
     weft_prng_init(&prng, 2);
     table_make(&table, IDS, &spec);
+    choose_ids(&table, ids);
     assert_int_equal(table.index_mask, 63);
     uint32_t count = 0;
     for (int op = 0; op < OPS; op++) {
@@ -85,9 +85,9 @@ static void chunks_find_what_is_there(void **state)
     struct weft_table table;
     const struct weft_table_spec spec = {
         .dim = 1, .mode = WEFT_TABLE_ASP, .workers = 1, .eviction = WEFT_EVICTION_LRU};
-    choose_ids(ids);
     weft_prng_init(&prng, 3);
     table_make(&table, 400, &spec);
+    choose_ids(&table, ids);
     for (int op = 0; op < 2000; op++) {
         uint64_t chunk[200];
         struct weft_table_row *rows[200];

@@ -429,6 +429,59 @@ static void takes_another_number_of_workers(void **state)
     assert_true(taken > 10 && refused > 2);
 }
 
+/* Pushes for table 1 by worker 0, of more ids than its cells hold. */
+static void push_many(struct rig *r, uint32_t rounds)
+{
+    enum { MANY = 400, N = 100 };
+    for (uint32_t round = 0; round < rounds; round++) {
+        uint64_t ids[N];
+        float rows[N * DIM] = {0};
+        weft_ps_op op;
+        for (uint32_t i = 0; i < N; i++) {
+            ids[i] = churn_id((uint32_t)weft_prng_below(&r->churn.prng, MANY));
+        }
+        assert_int_equal(
+            weft_ps_push(r->churn.c.client[0], 1, ids, rows, N, 0, r->churn.c.net->now_ns, &op),
+            WEFT_OK);
+        cluster_wait(&r->churn.c, 0, op);
+    }
+}
+
+/* A process with keys of its own admits, and forgets, the ids that the dead one did. */
+static void admits_as_the_dead_one(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 551; seed <= 556; seed++) {
+        rig_start(&rig, WEFT_TABLE_ASP, WEFT_OPTIMIZER_SGD, false, seed);
+        struct churn *churn = &rig.churn;
+        struct weft_table_spec spec = churn->spec;
+        spec.table = 1;
+        spec.admission = seed % 2 == 0 ? WEFT_ADMISSION_COUNTER : WEFT_ADMISSION_BLOOM;
+        spec.admission_count = 5;
+        spec.admission_cells = 64;
+        cluster_open(&churn->c, &spec);
+        push_many(&rig, 8);
+        memset(&churn->config.shard.keys, (int)seed, sizeof(churn->config.shard.keys));
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            fake_kill(churn->c.net, s);
+            struct weft_shard *dead = churn_shard_again(churn, s);
+            open_journal(&rig, s);
+            const struct weft_table *was = weft_shard_table(dead, 1);
+            const struct weft_table *is = weft_shard_table(churn->c.shard[s], 1);
+            assert_int_equal(was->admission.forgotten > 0, spec.admission == WEFT_ADMISSION_COUNTER);
+            assert_true(weft_table_rows(was) > 0);
+            assert_int_equal(weft_table_rows(was), weft_table_rows(is));
+            assert_int_equal(was->admission.hand, is->admission.hand);
+            assert_memory_equal(was->admission.memory, is->admission.memory,
+                                weft_admission_bytes(&was->admission));
+            assert_memory_not_equal(&was->index_key, &is->index_key, sizeof(is->index_key));
+            churn_shard_free(churn, s, dead);
+            fake_revive(churn->c.net, s);
+        }
+        rig_stop(&rig);
+    }
+}
+
 /* ---- full, and checkpoints that fail ---------------------------------------------------------- */
 
 enum { SMALL_BYTES = 5 * 4096, SPILL_BYTES = 1 << 20 };
@@ -743,6 +796,7 @@ int main(void)
         cmocka_unit_test(who_counts_is_known_again),
         cmocka_unit_test(takes_another_rate),
         cmocka_unit_test(takes_another_number_of_workers),
+        cmocka_unit_test(admits_as_the_dead_one),
         cmocka_unit_test(full_it_stays_until_a_checkpoint_counts),
         cmocka_unit_test(full_it_forgets_nobody_who_came_anew),
         cmocka_unit_test(full_the_next_has_the_room_that_a_checkpoint_made),

@@ -270,7 +270,8 @@ static void missed_against_a_list(void **state)
     struct weft_prng prng;
     weft_prng_init(&prng, 4);
     struct weft_ps_missed missed;
-    assert_int_equal(weft_ps_missed_init(&missed, 100), WEFT_OK);
+    const uint8_t key[WEFT_HASH_KEY_BYTES] = {1};
+    assert_int_equal(weft_ps_missed_init(&missed, 100, key), WEFT_OK);
     bool in[IDS] = {false};
     uint32_t count = 0;
     for (int op = 0; op < 20000; op++) {
