@@ -1,7 +1,7 @@
 # Front door; Meson does the work (meson.build, docs/TESTING.md). `make help` lists the targets.
 # Every target first installs what is missing (tools/bootstrap; tools/packages.txt is the list).
 #
-#   PREFIX=/usr/local  DESTDIR=  FUZZ_SECONDS=60  JOBS=  CC=
+#   PREFIX=/usr/local  LIBDIR=  DESTDIR=  FUZZ_SECONDS=60  JOBS=  CC=
 
 PREFIX ?= /usr/local
 export JOBS FUZZ_SECONDS
@@ -37,12 +37,9 @@ fuzz: ## run the libFuzzer targets, FUZZ_SECONDS each
 	@tools/build fuzz
 	@tools/fuzz
 
-install: ## install to $(DESTDIR)$(PREFIX)
+install: ## install to $(DESTDIR)$(PREFIX), the library to LIBDIR below that
 	@tools/bootstrap
-	@tools/build release
-	@meson configure build -Dprefix='$(PREFIX)' && tools/build release
-	@DESTDIR='$(DESTDIR)' meson install -C build --no-rebuild --quiet
-	@echo "installed to $(DESTDIR)$(PREFIX)"
+	@PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' tools/install
 
 format: ## format all C files with .clang-format
 	@tools/bootstrap format

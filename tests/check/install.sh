@@ -1,0 +1,84 @@
+#!/bin/sh
+# `make install` puts the library where pkg-config and the loader of this system look, also where
+# there is no dpkg-architecture (no dpkg-dev), which meson would ask. The tree that it installs is a
+# small one of our own, with the real Makefile and tools.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+if [ ! -f /etc/debian_version ]; then
+    tap_skip "make install" "this is no Debian: the folder is meson's own choice"
+    tap_done
+fi
+unset MAKEFLAGS MFLAGS PREFIX LIBDIR DESTDIR PKG_CONFIG_PATH PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
+export WEFT_BOOTSTRAP=no
+
+tree=$tap_tmp/tree
+mkdir -p "$tree/tools" "$tap_tmp/bin"
+cp "$WEFT_SOURCE_ROOT/Makefile" "$tree/"
+cp "$WEFT_SOURCE_ROOT/tools/build" "$WEFT_SOURCE_ROOT/tools/install" \
+    "$WEFT_SOURCE_ROOT/tools/bootstrap" "$tree/tools/"
+echo 'int weft_answer(void) { return 42; }' >"$tree/answer.c"
+cat >"$tree/meson.build" <<'MESON'
+project('weft', 'c', version: '0.1.0', meson_version: '>=1.0.0')
+library = shared_library('weft', 'answer.c', version: '0.1.0', install: true)
+import('pkgconfig').generate(name: 'weft', description: 'a stand-in', libraries: library)
+MESON
+printf 'int weft_answer(void);\nint main(void) { return weft_answer() == 42 ? 0 : 1; }\n' >"$tap_tmp/user.c"
+
+# All programs of this system but dpkg-architecture, and with an ldconfig that changes nothing.
+for folder in $(echo "$PATH" | tr ':' ' ') /usr/sbin /sbin; do
+    ln -s "$folder"/* "$tap_tmp/bin/" 2>/dev/null
+done
+real_ldconfig=$(readlink -f "$tap_tmp/bin/ldconfig")
+rm -f "$tap_tmp/bin/dpkg-architecture" "$tap_tmp/bin/ldconfig"
+cat >"$tap_tmp/bin/ldconfig" <<'FAKE'
+#!/bin/sh
+echo "ldconfig $*" >>"$CALLS"
+FAKE
+chmod +x "$tap_tmp/bin/ldconfig"
+CALLS=$tap_tmp/calls
+PATH=$tap_tmp/bin
+export CALLS PATH
+tap_run_fails "dpkg-architecture is hidden" 127 sh -c 'dpkg-architecture -qDEB_HOST_MULTIARCH'
+
+# ---- as the README says it, into an empty root ----
+root=$tap_tmp/root
+tap_run "make install" make -C "$tree" install DESTDIR="$root"
+tap_is "of a package leaves the loader's list alone" "$(cat "$CALLS" 2>/dev/null)" ""
+found=$(find "$root" -name weft.pc)
+seen=${found#"$root"}
+tap_like "pkg-config looks in ${seen%/weft.pc}" \
+    ":$(pkg-config --variable pc_path pkg-config):" ":${seen%/weft.pc}:"
+found=$(find "$root" -name libweft.so.0)
+seen=${found#"$root"}
+# It names each folder, also those that do not exist.
+tap_like "the loader looks in ${seen%/libweft.so.0}" \
+    "$("$real_ldconfig" -N -X -v 2>&1 | grep ' \?/usr/local')" "\(^\|[ :]\)${seen%/libweft.so.0}:"
+
+# The usual places of that root.
+PKG_CONFIG_LIBDIR=$(pkg-config --variable pc_path pkg-config | sed "s#^#:#; s#:/#:$root/#g; s#^:##")
+tap_run "a program is compiled with what pkg-config says" \
+    sh -c 'cc "$1/user.c" $(PKG_CONFIG_LIBDIR=$2 PKG_CONFIG_SYSROOT_DIR=$3 pkg-config --cflags --libs weft) -o "$1/user"' \
+    sh "$tap_tmp" "$PKG_CONFIG_LIBDIR" "$root"
+tap_run "and runs" env LD_LIBRARY_PATH="${found%/libweft.so.0}" "$tap_tmp/user"
+
+# ---- the same folder with dpkg-dev, which is what meson itself would choose ----
+printf '#!/bin/sh\nexec cc -print-multiarch\n' >"$tap_tmp/bin/dpkg-architecture"
+chmod +x "$tap_tmp/bin/dpkg-architecture"
+tap_run "make install with dpkg-architecture" make -C "$tree" install DESTDIR="$tap_tmp/root-2"
+tap_is "installs to the same place" "$(cd "$tap_tmp/root-2" && find . | sort)" "$(cd "$root" && find . | sort)"
+
+# ---- elsewhere: said with what to do ----
+: >"$CALLS"
+tap_run "make install to a folder of one's own" make -C "$tree" install PREFIX="$tap_tmp/own" LIBDIR=lib
+out=$(cat "$tap_tmp/run.out")
+tap_like "renews the loader's list, as root" "$(id -u) $(cat "$CALLS")" '^0 ldconfig\|^[1-9]'
+PKG_CONFIG_PATH=$(echo "$out" | sed -n 's/.*export PKG_CONFIG_PATH=//p')
+LD_LIBRARY_PATH=$(echo "$out" | sed -n 's/.*export LD_LIBRARY_PATH=//p')
+tap_is "says where pkg-config has to look" "$PKG_CONFIG_PATH" "$tap_tmp/own/lib/pkgconfig"
+tap_is "and where the loader has to" "$LD_LIBRARY_PATH" "$tap_tmp/own/lib"
+export PKG_CONFIG_PATH LD_LIBRARY_PATH
+tap_run "with which a program is compiled" \
+    sh -c 'cc "$1/user.c" $(pkg-config --cflags --libs weft) -o "$1/user" && "$1/user"' sh "$tap_tmp"
+
+tap_done
