@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *weft_job_parse_model(const char *text, void *value)
 {
@@ -106,6 +107,21 @@ float weft_job_rate(const struct weft_job *job)
     return job->optimizer == WEFT_ML_SGD ? pace->sgd_rate : pace->adagrad_rate;
 }
 
+/* The folder `data` beside the program: a build folder has one. NULL = its path does not fit. */
+static const char *beside_program(char path_p[WEFT_ML_PATH_BYTES])
+{
+    static const char name[] = "data";
+    ssize_t bytes = readlink("/proc/self/exe", path_p, WEFT_ML_PATH_BYTES);
+    while (bytes > 0 && path_p[bytes - 1] != '/') {
+        bytes--;
+    }
+    if (bytes <= 0 || (size_t)bytes > WEFT_ML_PATH_BYTES - sizeof(name)) {
+        return NULL;
+    }
+    memcpy(path_p + bytes, name, sizeof(name));
+    return path_p;
+}
+
 weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
                             char path_p[WEFT_ML_PATH_BYTES])
 {
@@ -116,7 +132,8 @@ weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *er
     }
     const char *name = job->data != NULL ? job->data : format->shipped;
     WEFT_ASSERT(name != NULL); /* weft_job_check */
-    const char *const directories[] = {getenv("WEFT_DATA_DIR"), WEFT_DATA_SOURCE,
+    char beside[WEFT_ML_PATH_BYTES];
+    const char *const directories[] = {getenv("WEFT_DATA_DIR"), beside_program(beside),
                                        WEFT_DATA_INSTALLED};
     return weft_ml_locate(name, directories, WEFT_ARRAY_COUNT(directories), error, path_p);
 }

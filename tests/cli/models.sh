@@ -133,6 +133,10 @@ tap_run_fails "a model of ratings on data without" 1 "$WEFT_BIN" eval --model-fi
 tap_run_fails "no model named" 2 "$WEFT_BIN" eval --data x
 tap_run_fails "a folder that is not there" 1 "$WEFT_BIN" train --save "$tap_tmp/no/such"
 
+# ---- the data that ships ----
+tap_run "adult is found beside the program, wherever it is started" \
+    env -u WEFT_DATA_DIR sh -c 'cd / && exec "$WEFT_BIN" train --epochs 1 --batch 4096'
+
 # ---- what does not fit ----
 tap_run "mf wants ratings" sh -c '! "$WEFT_BIN" train --model mf 2>"$0"' "$tap_tmp/err"
 tap_like "and says so" "$(cat "$tap_tmp/err")" 'needs ratings; the format adult has none'

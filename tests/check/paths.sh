@@ -1,0 +1,23 @@
+#!/bin/sh
+# What is built does not say where: no path of the source tree or of the build folder is in the
+# program, in the library or in their debug information, or two builds from different folders would
+# differ. Usage: paths.sh <file>...
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+# paths_of <file>: the lines of text in it that hold such a path. ("../" is the way to the sources.)
+paths_of() {
+    strings -a -n 3 "$1" | grep -F -e "$WEFT_SOURCE_ROOT/" -e "$WEFT_BUILD_ROOT" -e ../src/ -e ../cli/ |
+        sort -u | head -n 20
+}
+
+for file in "$@"; do
+    tap_is "$(basename "$file") holds no path of where it was built" "$(paths_of "$file")" ""
+    tap_like "its debug information names sources from the root of the tree" \
+        "$(strings -a "$file")" '^src/base/assert\.c$'
+done
+
+echo "$WEFT_BUILD_ROOT/x.c" >"$tap_tmp/planted"
+tap_is "such a path is found" "$(paths_of "$tap_tmp/planted")" "$WEFT_BUILD_ROOT/x.c"
+
+tap_done
