@@ -15,8 +15,10 @@
  *                     weft_clock     (this worker's step is over)
  *     weft_ps_flush, weft_ps_close
  *
- * weft_pull and weft_push are the same without the wait: they return an operation, which weft_wait
- * or weft_test ends, so that a program computes meanwhile, or has several on their way.
+ * weft_pull and weft_push are the same without the wait: they send what the network takes now and
+ * return an operation, which weft_wait or weft_test ends, so that a program computes meanwhile, or
+ * has several on their way. What exceeds the congestion window is sent by later calls, or by the
+ * thread of config.thread.
  *
  * Consistency, for each table. Workers count their steps: weft_clock ends one. "bsp": the server
  * adds up the pushes of all workers of a clock, makes one optimizer step when the last worker has

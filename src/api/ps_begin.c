@@ -234,6 +234,17 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces
     }
 }
 
+/* For the forms that do not wait. */
+static weft_status begin_and_send(struct weft_ps *ps, const struct ps_pieces *pieces,
+                                  uint64_t *op_p)
+{
+    weft_status status = weft_api_ps_begin(ps, pieces, op_p);
+    if (status == WEFT_OK) {
+        weft_api_ps_flush(ps);
+    }
+    return status;
+}
+
 weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
 {
     struct ps_ticket *ticket = ticket_free(ps);
@@ -263,6 +274,7 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
     const struct ps_pieces none = {.is_pull = true};
     *op_p = ticket_take(ps, ticket, &none, op);
     ticket->is_checkpoint = true;
+    weft_api_ps_flush(ps);
     return WEFT_OK;
 }
 
@@ -272,7 +284,7 @@ static weft_status begin_one(const struct ps_piece *piece, bool is_pull, uint32_
                              uint64_t *op_p)
 {
     const struct ps_pieces pieces = {piece, 1, is_pull, bound_ppm};
-    return weft_api_ps_begin(piece->table->ps, &pieces, op_p);
+    return begin_and_send(piece->table->ps, &pieces, op_p);
 }
 
 weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *ids, size_t n)
@@ -347,7 +359,7 @@ weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lis
                                    .n = lists[i].n};
     }
     const struct ps_pieces pieces = {all, count, false, bound_ppm};
-    return weft_api_ps_begin(ps, &pieces, op_p);
+    return begin_and_send(ps, &pieces, op_p);
 }
 
 weft_status weft_pull_lists(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
@@ -366,5 +378,5 @@ weft_status weft_pull_lists(struct weft_ps *ps, const struct weft_pull_list *lis
                                    .n = lists[i].n};
     }
     const struct ps_pieces pieces = {all, count, true, bound_ppm};
-    return weft_api_ps_begin(ps, &pieces, op_p);
+    return begin_and_send(ps, &pieces, op_p);
 }

@@ -93,6 +93,13 @@ void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns)
     handle(ps, weft_clock_now_ns());
 }
 
+void weft_api_ps_flush(struct weft_ps *ps)
+{
+    if (ps->driver != NULL) { /* a thread has seen to it already */
+        weft_driver_flush(ps->driver);
+    }
+}
+
 weft_status weft_api_ps_linger(struct weft_ps *ps, uint64_t most_ns, uint64_t *end_ns_p)
 {
     uint64_t now_ns = weft_clock_now_ns();

@@ -148,6 +148,9 @@ enum weft_driver_kind weft_api_ps_driver_kind(const struct weft_ps_config *confi
 /* Sleep until something happens, at most timeout_ns, and take it. */
 void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns);
 
+/* An operation has begun, and its caller may compute before it waits: its first packets leave. */
+void weft_api_ps_flush(struct weft_ps *ps);
+
 /* Run `call` where the endpoint may be touched: here, or on the engine's thread. */
 void weft_api_ps_call(struct weft_ps *ps, weft_engine_fn *call, void *arg);
 

@@ -19,6 +19,7 @@ struct weft_driver_ops {
     int (*pollable)(const void *self);
     bool (*rest)(void *self, uint64_t until_ns);
     void (*wake)(void *self);
+    void (*flush)(void *self);
     void (*idle)(void *self);
     void (*close)(void *self);
     void (*counters)(void *self, struct weft_driver_counters *counters_p);
@@ -77,6 +78,11 @@ static bool udp_rest(void *self, uint64_t until_ns)
 static void udp_wake(void *self)
 {
     weft_udp_wake(self);
+}
+
+static void udp_flush(void *self)
+{
+    weft_udp_flush(self);
 }
 
 static void udp_idle(void *self)
@@ -144,6 +150,7 @@ static const struct weft_driver_ops udp_ops = {
     .pollable = udp_pollable,
     .rest = udp_rest,
     .wake = udp_wake,
+    .flush = udp_flush,
     .idle = udp_idle,
     .close = udp_close,
     .counters = udp_counters,
@@ -197,6 +204,11 @@ static void tcp_wake(void *self)
     weft_tcp_wake(self);
 }
 
+static void tcp_flush(void *self)
+{
+    weft_tcp_flush(self);
+}
+
 static void tcp_idle(void *self)
 {
     weft_tcp_idle(self);
@@ -248,6 +260,7 @@ static const struct weft_driver_ops tcp_ops = {
     .pollable = tcp_pollable,
     .rest = tcp_rest,
     .wake = tcp_wake,
+    .flush = tcp_flush,
     .idle = tcp_idle,
     .close = tcp_close,
     .counters = tcp_counters,
@@ -368,6 +381,11 @@ bool weft_driver_rest(struct weft_driver *driver, uint64_t until_ns)
 void weft_driver_wake(struct weft_driver *driver)
 {
     driver->ops->wake(driver->self);
+}
+
+void weft_driver_flush(struct weft_driver *driver)
+{
+    driver->ops->flush(driver->self);
 }
 
 void weft_driver_idle(struct weft_driver *driver)

@@ -71,11 +71,12 @@ struct weft_msgr weft_driver_msgr(struct weft_driver *driver);
 int weft_driver_pollable(const struct weft_driver *driver);
 bool weft_driver_rest(struct weft_driver *driver, uint64_t until_ns);
 
-/* As weft_udp_step, weft_udp_wake (any thread, signal handlers), weft_udp_idle. */
+/* As weft_udp_step, weft_udp_wake (any thread, signal handlers), weft_udp_flush, weft_udp_idle. */
 typedef void weft_driver_handler(void *arg, uint64_t now_ns);
 uint32_t weft_driver_step(struct weft_driver *driver, uint64_t timeout_ns,
                           weft_driver_handler *handler, void *arg);
 void weft_driver_wake(struct weft_driver *driver);
+void weft_driver_flush(struct weft_driver *driver);
 void weft_driver_idle(struct weft_driver *driver);
 
 /* CLOSE to all peers, then free. NULL is fine. */

@@ -292,6 +292,11 @@ void weft_tcp_wake(struct weft_tcp *t)
     weft_sleeper_wake(&t->sleeper);
 }
 
+void weft_tcp_flush(struct weft_tcp *t)
+{
+    flush(t);
+}
+
 void weft_tcp_idle(struct weft_tcp *t)
 {
     for (uint32_t i = 0; i < t->peers_used; i++) {

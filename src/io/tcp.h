@@ -66,6 +66,7 @@ uint32_t weft_tcp_step(struct weft_tcp *tcp, uint64_t timeout_ns, weft_driver_ha
 int weft_tcp_pollable(const struct weft_tcp *tcp);
 bool weft_tcp_rest(struct weft_tcp *tcp, uint64_t until_ns);
 void weft_tcp_wake(struct weft_tcp *tcp);
+void weft_tcp_flush(struct weft_tcp *tcp);
 void weft_tcp_idle(struct weft_tcp *tcp);
 void weft_tcp_close(struct weft_tcp *tcp);
 

@@ -438,6 +438,13 @@ void weft_udp_wake(struct weft_udp *udp)
     weft_sleeper_wake(&udp->sleeper); /* last: who is woken may close at once */
 }
 
+void weft_udp_flush(struct weft_udp *udp)
+{
+    bool entered = weft_udp_enter(udp);
+    flush_all(udp);
+    weft_udp_exit(udp, entered);
+}
+
 void weft_udp_idle(struct weft_udp *udp)
 {
     (void)weft_hold_take(udp->hold);

@@ -32,6 +32,7 @@ struct test_server {
     atomic_bool open;
     atomic_bool stop;
     atomic_bool deaf;
+    atomic_uint requests; /* pushes and pulls of which something has arrived */
     uint16_t port;
     struct weft_driver *driver;
     struct weft_shard *shard;
@@ -59,6 +60,11 @@ static inline void test_server_handle(void *arg, uint64_t now_ns)
     struct test_server *server = arg;
     struct weft_msg_event event;
     while (server->msgr.ops->poll(server->msgr.self, &event)) {
+        struct weft_rpc_tag tag;
+        if (event.type == WEFT_EVENT_OPEN && weft_rpc_tag_unpack(event.tag, &tag) &&
+            (tag.op == WEFT_RPC_PUSH || tag.op == WEFT_RPC_PULL)) {
+            atomic_fetch_add(&server->requests, 1);
+        }
         if (test_server_refuses(server, &event)) {
             server->msgr.ops->refuse(server->msgr.self, event.peer, event.seq);
         } else {

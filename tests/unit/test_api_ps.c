@@ -189,6 +189,62 @@ static void over_tcp(void **state)
     site_stop(&site);
 }
 
+/* Two minutes end what hangs; the worker is in none of its functions meanwhile. */
+static void must_be_requested(struct test_server *server, uint32_t requests)
+{
+    uint64_t end_ns = weft_clock_now_ns() + 120 * WEFT_NS_PER_S;
+    while (atomic_load(&server->requests) < requests) {
+        if (weft_clock_now_ns() > end_ns) {
+            fail_msg("of %u requests the server has seen %u", requests,
+                     atomic_load(&server->requests));
+        }
+        usleep(1000);
+    }
+}
+
+static void leave_at_once(bool tcp, uint32_t thread)
+{
+    enum { N = 300 };
+    static uint64_t ids[N];
+    static float rows[N * DIM], got[N * DIM];
+    struct site site;
+    struct test_server *server = &site.servers[0];
+    site_start(&site, 1, (struct ps_server_options){.workers = 1, .tcp = tcp});
+    struct weft_ps_config config = config_for(site.list);
+    config.transport = tcp ? "tcp" : "weft";
+    config.thread = thread;
+    struct weft_ps *ps = connect_with(&config);
+    struct weft_table_options options = adding("asp");
+    struct weft_ps_table *table = open_table(ps, &options);
+    uint64_t push, pull;
+    fill(ids, rows, N, 1);
+    must(ps, weft_push(table, ids, rows, N, 0, &push));
+    must_be_requested(server, 1);
+    must(ps, weft_pull(table, ids, got, N, 0, &pull));
+    must_be_requested(server, 2);
+    must(ps, weft_wait(ps, push, WEFT_NEVER, NULL));
+    must(ps, weft_wait(ps, pull, WEFT_NEVER, NULL));
+    const struct weft_push_list pushed = {.table = table, .ids = ids, .rows = rows, .n = N};
+    must(ps, weft_push_lists(ps, &pushed, 1, 0, &push));
+    must_be_requested(server, 3);
+    const struct weft_pull_list pulled = {.table = table, .ids = ids, .rows_p = got, .n = N};
+    must(ps, weft_pull_lists(ps, &pulled, 1, 0, &pull));
+    must_be_requested(server, 4);
+    must(ps, weft_wait(ps, push, WEFT_NEVER, NULL));
+    must(ps, weft_wait(ps, pull, WEFT_NEVER, NULL));
+    assert_true(got[0] == 2 * rows[0]);
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
+static void what_is_begun_leaves_before_it_is_waited_for(void **state)
+{
+    (void)state;
+    leave_at_once(false, 0);
+    leave_at_once(true, 0);
+    leave_at_once(false, 1);
+}
+
 static void long_lists_are_cut(void **state)
 {
     (void)state;
@@ -1157,6 +1213,7 @@ int main(void)
         cmocka_unit_test(pushes_add_and_pulls_read),
         cmocka_unit_test(a_thread_turns_the_crank),
         cmocka_unit_test(over_tcp),
+        cmocka_unit_test(what_is_begun_leaves_before_it_is_waited_for),
         cmocka_unit_test(long_lists_are_cut),
         cmocka_unit_test(operations_have_places),
         cmocka_unit_test(nothing_is_allowed_and_nonsense_is_not),
