@@ -348,8 +348,8 @@ WEFT_API weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t 
 
 /* ---- pieces of a vector, several tables ------------------------------------------------------- */
 
-/* A contiguous piece of a dense table, without ids: its rows first .. first + n - 1. Else as
- * weft_push, weft_pull and their forms with the wait, which take pieces of any length.
+/* A contiguous piece of a dense table, without a list of ids: its rows first .. first + n - 1. Else
+ * as weft_push, weft_pull and their forms with the wait, which take pieces of any length.
  *
  * Shape:   values (n, dim) float32, contiguous: n x dim floats of the vector, which begin at its
  *          first x dim. The piece that ends the vector ends where that does: with its `length`.
