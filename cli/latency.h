@@ -1,7 +1,7 @@
 /* The latencies of all RPCs of a job: per kind (push, pull) and part, one exact histogram each, so
  * that the quantiles of several workers are those of their RPCs together and not means of means.
  *
- * Source: docs/PROTOCOL.md section 7; [imc20] section 3.
+ * Source: docs/PROTOCOL.md section 7; [imc20] section 2.2.
  */
 #ifndef WEFT_CLI_LATENCY_H
 #define WEFT_CLI_LATENCY_H

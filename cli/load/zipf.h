@@ -1,9 +1,9 @@
 /* Keys whose popularity falls by Zipf's law: rank k of n is drawn with probability k^-s / H(n, s).
  *
- * Calibrated from what was measured, not from an exponent: "the top 20,000 of 150 million keys take
- * half of all updates" ([imc20] section 4, Fig. 10) fixes s. Sampling takes constant time whatever n
- * is and needs no table. Ranks are scrambled into ids by a bijection, so that the popular keys are
- * not neighbours: neither in a range nor in a low bit.
+ * Calibrated from what was measured, not from an exponent: of 150 million keys the top 20,000 take
+ * half of all updates ([imc20] section 4, Fig. 10; docs/papers.md on its sizes), which fixes s.
+ * Sampling takes constant time whatever n is and needs no table. Ranks are scrambled into ids by a
+ * bijection, so that the popular keys are not neighbours: neither in a range nor in a low bit.
  *
  * It is not a model of time: every draw is independent of those before it.
  *

@@ -262,8 +262,8 @@ static void hot(const struct weft_figure_run *run, struct weft_figure *figure, F
     struct weft_recdb_hot_share shares[WEFT_RECDB_HOT_LEVELS];
     figure->number = "10";
     figure->slug = "hot-parameters";
-    figure->paper = "of 150 million parameters the top 20,000 take 50 % (R1) to 70 % (R2) of all "
-                    "updates";
+    figure->paper = "the top 20,000 parameters take 50 % (R1) and 70 % (R2) of all updates; R2 has "
+                    "150 million (Table 1)";
     unsigned count = weft_recdb_hot_shares(&run->hotness, shares);
     if (count == 0 || run->hotness.updates == 0) {
         snprintf(figure->why_not, sizeof(figure->why_not), "the servers counted no updates");

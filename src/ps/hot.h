@@ -18,7 +18,7 @@
  * that is not admitted has none (docs/TABLES.md); `exact` says whether either happened. Blocks of
  * one row count once. Counts come back with a checkpoint and stay at 2^32 - 1.
  *
- * Source: [imc20] section 4.4, Fig. 10.
+ * Source: [imc20] section 4, Fig. 10.
  */
 #ifndef WEFT_PS_HOT_H
 #define WEFT_PS_HOT_H

@@ -1,9 +1,9 @@
-/* Where the time of one RPC went: the five latencies of [imc20] section 3, and the two that it
+/* Where the time of one RPC went: the five latencies of [imc20] section 2.2, and the two that it
  * folds into them. Durations in ns, made from stamps of two clocks that are never compared.
  *
  * b = arrival of the chunk that completed the request, t1 = arrival of the reply's last chunk.
  *
- * Source: docs/PROTOCOL.md section 7; [imc20] section 3.
+ * Source: docs/PROTOCOL.md section 7; [imc20] section 2.2.
  */
 #ifndef WEFT_RPC_LATENCY_H
 #define WEFT_RPC_LATENCY_H

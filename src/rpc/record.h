@@ -18,7 +18,7 @@
  *
  * Times are ns on the clock of the process' driver; on one host all processes have the same.
  *
- * Source: docs/RECORDS.md; docs/PROTOCOL.md section 7, "Latencies"; [imc20] section 3.
+ * Source: docs/RECORDS.md; docs/PROTOCOL.md section 7, "Latencies"; [imc20] section 2.2.
  */
 #ifndef WEFT_RPC_RECORD_H
 #define WEFT_RPC_RECORD_H
