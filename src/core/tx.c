@@ -435,23 +435,24 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 
 /* A small chunk fits behind the frames: a reply then takes its acknowledgements along. */
 static struct tx_msg *control_rider(struct weft_ep *ep, struct peer *p, size_t used,
-                                    uint64_t now_ns, uint32_t *chunk_p, bool *again_p)
+                                    uint32_t bytes_max, uint64_t now_ns, uint32_t *chunk_p,
+                                    bool *again_p)
 {
     struct tx_msg *m = weft_core_tx_peek(p, chunk_p, again_p);
     if (m == NULL) {
         return NULL;
     }
     size_t bytes = used + data_head_bytes(m) + tx_chunk_bytes(m, *chunk_p);
-    bool fits = bytes + WEFT_TAG_BYTES <= p->packet_bytes;
+    bool fits = bytes + WEFT_TAG_BYTES <= bytes_max;
     bytes += secure_tag_bytes(&p->sec);
     return fits && may_send(ep, p, (uint32_t)bytes, now_ns) ? m : NULL;
 }
 
-static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
-                              struct weft_tx *tx)
+static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes_max,
+                              uint64_t now_ns, struct weft_tx *tx)
 {
     tx_begin(ep, p, tx);
-    size_t room = weft_min_u64(p->packet_bytes, sizeof(tx->scratch) / 2) - WEFT_TAG_BYTES;
+    size_t room = weft_min_u64(bytes_max, sizeof(tx->scratch) / 2) - WEFT_TAG_BYTES;
     struct weft_writer frames =
         weft_writer_make(tx->scratch + CONTROL_OFFSET, room - CONTROL_OFFSET);
     uint8_t kind = frames_write(ep, p, now_ns, &frames);
@@ -461,7 +462,7 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
     uint32_t chunk = 0;
     bool again = false;
     uint8_t flags = WEFT_FLAG_CONTROL;
-    struct tx_msg *m = control_rider(ep, p, used, now_ns, &chunk, &again);
+    struct tx_msg *m = control_rider(ep, p, used, bytes_max, now_ns, &chunk, &again);
     uint32_t payload = 0;
     if (m != NULL) {
         payload = tx_chunk_bytes(m, chunk);
@@ -535,7 +536,8 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     struct tx_msg *m = NULL;
     /* Of two probes one is short where longer packets may not pass any more: its acknowledgement
      * tells the difference between a dead peer and a path that has shrunk. */
-    if (p->probes != 1 || p->pto_count <= 2 || p->packet_bytes <= p->path.base_bytes) {
+    bool small = p->probes == 1 && p->pto_count > 2 && p->packet_bytes > p->path.base_bytes;
+    if (!small) {
         m = weft_core_tx_probe(p, &chunk);
     }
     trace(ep, p, WEFT_TRACE_PROBE, 0, p->pn_next, m != NULL ? m->seq & UINT32_MAX : 0, chunk, 0);
@@ -551,7 +553,7 @@ static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     } else {
         p->need_ping = !done_open(ep, p);
     }
-    return control_build(ep, p, now_ns, tx);
+    return control_build(ep, p, small ? p->path.base_bytes : p->packet_bytes, now_ns, tx);
 }
 
 uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct weft_addr *addr,
@@ -621,7 +623,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     }
     if (p->state == PEER_CLOSING) {
         if (p->need_close && p->path.close_sends == 0 && done_open(ep, p)) {
-            return control_build(ep, p, now_ns, tx);
+            return control_build(ep, p, p->packet_bytes, now_ns, tx);
         }
         return p->need_close ? close_build(ep, p, now_ns, tx) : 0;
     }
@@ -649,7 +651,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
         return critical_build(ep, p, now_ns, tx);
     }
     if (control_due(ep, p, now_ns) || done_rides(ep, p)) {
-        return control_build(ep, p, now_ns, tx);
+        return control_build(ep, p, p->packet_bytes, now_ns, tx);
     }
     if (ring_has_room(ep, p) && weft_core_path_build(ep, p, now_ns, tx) > 0) {
         return 1;

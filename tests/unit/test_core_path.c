@@ -229,13 +229,9 @@ enum { FLOATS_MAX = 352 * 2000 };
 static float source[FLOATS_MAX];
 static float sink[64][FLOATS_MAX / 16];
 
-/* Post and send; laid_out as in weft_msg_send.chunk_elems. */
-static void transfer(struct net *t, uint32_t floats, uint32_t laid_out)
+static void post(struct net *t, uint64_t tag)
 {
-    static uint64_t tag = 100;
     struct weft_msgr to = weft_ep_msgr(t->ep[1]);
-    struct weft_msgr from = weft_ep_msgr(t->ep[0]);
-    tag++;
     struct weft_msg_expect e = {
         .peer = WEFT_PEER_ANY,
         .sink = WEFT_SINK_COPY,
@@ -246,6 +242,14 @@ static void transfer(struct net *t, uint32_t floats, uint32_t laid_out)
         .count = 1,
         .timeout_ns = WEFT_NEVER,
     };
+    weft_expect_id id;
+    assert_int_equal(to.ops->expect(to.self, &e, &id), WEFT_OK);
+}
+
+/* laid_out as in weft_msg_send.chunk_elems. */
+static void send_floats(struct net *t, uint64_t tag, uint32_t floats, uint32_t laid_out)
+{
+    struct weft_msgr from = weft_ep_msgr(t->ep[0]);
     struct weft_msg_send send = {
         .peer = t->peer,
         .base = source,
@@ -256,10 +260,16 @@ static void transfer(struct net *t, uint32_t floats, uint32_t laid_out)
         .deadline_ns = WEFT_NEVER,
     };
     assert_true(floats * sizeof(float) <= sizeof(sink[0]));
-    weft_expect_id id;
     uint64_t seq;
-    assert_int_equal(to.ops->expect(to.self, &e, &id), WEFT_OK);
     assert_int_equal(from.ops->send(from.self, &send, t->now_ns, &seq), WEFT_OK);
+}
+
+static void transfer(struct net *t, uint32_t floats, uint32_t laid_out)
+{
+    static uint64_t tag = 100;
+    tag++;
+    post(t, tag);
+    send_floats(t, tag, floats, laid_out);
 }
 
 static uint32_t size_now(const struct net *t)
@@ -417,6 +427,30 @@ static void test_black_hole_under_a_single_chunk(void **state)
     assert_int_equal(t->dones[0], 1);
     assert_int_equal(t->downs[0], 0);
     assert_int_equal(counters(t, 0)->mtu_black_holes, 1);
+}
+
+/* Confirmations alone: the packet that holds all DONEs is longer than what passes now, and the sender,
+ * which has them all, says nothing more. Its first message holds all of them back. */
+static void test_black_hole_under_confirmations(void **state)
+{
+    enum { MESSAGES = 52, FIRST_TAG = 1 };
+    struct net *t = *state;
+    open_both(t);
+    send_floats(t, FIRST_TAG, 10, 0);
+    for (uint32_t i = 1; i < MESSAGES; i++) {
+        transfer(t, 10, 0);
+    }
+    run_for(t, WEFT_NS_PER_S);
+    assert_int_equal(t->dones[0], MESSAGES - 1);
+    t->mtu = 1250;
+    post(t, FIRST_TAG);
+    while (t->dones[0] < MESSAGES) {
+        assert_true(step(t, t->now_ns + 10 * WEFT_NS_PER_S));
+    }
+    t->cut_closes = 1; /* the acknowledgement of the last DONE */
+    run_for(t, 30 * WEFT_NS_PER_S);
+    assert_int_equal(t->downs[0] + t->downs[1], 0);
+    assert_false(weft_ep_busy(t->ep[1]));
 }
 
 static void test_random_loss_is_no_black_hole(void **state)
@@ -818,6 +852,7 @@ int main(void)
         TEST(test_black_hole_in_the_middle_of_a_message),
         TEST(test_the_longest_message_on_a_short_path),
         TEST(test_black_hole_under_a_single_chunk),
+        TEST(test_black_hole_under_confirmations),
         TEST(test_random_loss_is_no_black_hole),
         TEST(test_a_path_that_grew_is_found_after_ten_minutes),
         TEST(test_a_device_that_refuses_is_believed),
