@@ -502,6 +502,31 @@ static void a_flood_of_hellos_grows_nothing(void **state)
     net_free(net);
 }
 
+/* A job starts: 64 HELLOs in one batch, and a cookie is demanded of all. */
+static void a_batch_of_hellos_is_answered_as_a_whole(void **state)
+{
+    (void)state;
+    enum { STARTING = 64 };
+    struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+    struct flood f = {0};
+    net->end[1].ep->config.half_open_max = 0;
+    net->keep = true;
+    net->tap = cut_to_server_tap;
+    net_connect(net, 0, 1);
+    net_pump(net);
+    net->keep = false;
+    net->tap = flood_tap;
+    net->tap_arg = &f;
+    assert_int_equal(net->kept[0].data[0] & 15, WEFT_CLASS_HELLO);
+    for (uint32_t i = 0; i < STARTING; i++) {
+        struct weft_addr from = net_addr(1000 + i);
+        net_deliver(net, &net->end[1], &from, net->kept[0].data, net->kept[0].bytes);
+    }
+    net_pump(net);
+    assert_int_equal(f.cookies, STARTING);
+    net_free(net);
+}
+
 static void a_full_table_never_gives_up_a_live_peer(void **state)
 {
     (void)state;
@@ -898,6 +923,7 @@ int main(void)
         cmocka_unit_test(repeated_hellos_make_one_session),
         cmocka_unit_test(another_hello_of_the_same_name_changes_nothing),
         cmocka_unit_test(a_flood_of_hellos_grows_nothing),
+        cmocka_unit_test(a_batch_of_hellos_is_answered_as_a_whole),
         cmocka_unit_test(a_full_table_never_gives_up_a_live_peer),
         cmocka_unit_test(the_unproven_make_room_first),
         cmocka_unit_test(a_cookie_is_good_for_one_address_and_a_while),
