@@ -194,6 +194,7 @@ static struct weft_net_packet *packet_copy(const struct weft_net_packet *packet)
     copy->fragment = packet->fragment;
     copy->hostile = packet->hostile;
     copy->flood = packet->flood;
+    copy->life = packet->life;
     memcpy(copy->bytes, packet->bytes, packet->count);
     return copy;
 }
@@ -408,6 +409,37 @@ uint64_t weft_net_packets(const struct weft_net *net)
         packets += net->links[i].counters.queued + net->links[i].counters.flying;
     }
     return packets;
+}
+
+static bool queue_any(const struct queue *queue,
+                      bool (*such)(const void *arg, const struct weft_net_packet *packet),
+                      const void *arg)
+{
+    for (const struct weft_net_packet *packet = queue->first; packet != NULL;
+         packet = packet->next) {
+        if (such(arg, packet)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weft_net_any(const struct weft_net *net,
+                  bool (*such)(const void *arg, const struct weft_net_packet *packet),
+                  const void *arg)
+{
+    for (uint32_t i = 0; i < net->hosts * 2; i++) {
+        if (queue_any(&net->links[i].sending, such, arg) ||
+            queue_any(&net->links[i].flying, such, arg)) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < net->heap.count; i++) {
+        if (such(arg, net->heap.events[i].object)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 const struct weft_net_link_counters *weft_net_link_counters(const struct weft_net *net,

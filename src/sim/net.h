@@ -82,6 +82,7 @@ struct weft_net_packet {
     bool hostile;   /* made by an attacker: a correct endpoint drops it */
     bool flood;     /* a real HELLO, from an invented address or sent again by an attacker: may be
                      * answered, must have no effect */
+    uint32_t life;  /* of the process that sent it; the world's */
     uint64_t at_ns; /* arrival at the host; set on delivery */
     uint32_t count;
     uint8_t bytes[];
@@ -150,6 +151,11 @@ bool weft_net_step(struct weft_net *net, struct weft_net_event *event_p);
 
 /* Packets in buffers and on wires. */
 uint64_t weft_net_packets(const struct weft_net *net);
+
+/* True when there is one such among them. Cost: a look at each. */
+bool weft_net_any(const struct weft_net *net,
+                  bool (*such)(const void *arg, const struct weft_net_packet *packet),
+                  const void *arg);
 
 const struct weft_net_link_counters *weft_net_link_counters(const struct weft_net *net,
                                                             uint32_t host, enum weft_net_dir dir);

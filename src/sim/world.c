@@ -39,6 +39,7 @@ struct host {
     uint64_t spun_at_ns;      /* spins counts the cranks at this time that changed nothing */
     uint32_t spins;
     uint32_t packet_bytes_max;
+    uint32_t life; /* of its process: how many were here before */
     bool alive;
     bool moved; /* its address is MOVED_ADDR + host */
     struct weft_world_host_counters counters;
@@ -259,12 +260,35 @@ weft_status weft_world_restart(struct weft_world *world, uint32_t host_idx,
     host->ep = NULL;
     host->toy = NULL;
     host->asleep_until_ns = 0;
+    host->life++;
     return host_open(world, host, config);
 }
 
 bool weft_world_alive(const struct weft_world *world, uint32_t host_idx)
 {
     return world->hosts[host_idx].alive;
+}
+
+static bool is_orphan(const void *arg, const struct weft_net_packet *packet)
+{
+    const struct weft_world *world = arg;
+    if (packet->hostile || packet->flood) { /* they lie about their sender */
+        return false;
+    }
+    const struct host *from = &world->hosts[packet->from];
+    return !from->alive || packet->life != from->life;
+}
+
+bool weft_world_orphans(const struct weft_world *world)
+{
+    bool orphans = weft_net_any(world->net, is_orphan, world);
+    for (uint32_t i = 0; i < world->config.hosts; i++) {
+        const struct weft_net_packet *packet = world->hosts[i].socket_first;
+        for (; packet != NULL; packet = packet->next) {
+            orphans |= is_orphan(world, packet);
+        }
+    }
+    return orphans;
 }
 
 /* ---- the crank ------------------------------------------------------------------------------- */
@@ -418,6 +442,7 @@ static void send_burst(struct weft_world *world, uint32_t host_idx, const struct
         struct weft_net_packet *packet = weft_net_packet_new(host_idx, to, tx->ecn, count);
         packet->from_addr += world->hosts[host_idx].moved ? MOVED_ADDR : 0;
         packet->fragment = tx->fragment;
+        packet->life = world->hosts[host_idx].life;
         for (uint32_t have = 0; have < count;) {
             size_t take = weft_min_u64(count - have, tx->iov[iov].bytes - iov_at);
             memcpy(packet->bytes + have, (const uint8_t *)tx->iov[iov].base + iov_at, take);

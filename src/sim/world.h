@@ -136,6 +136,9 @@ weft_status weft_world_restart(struct weft_world *world, uint32_t host,
                                const struct weft_world_host_config *config);
 bool weft_world_alive(const struct weft_world *world, uint32_t host);
 
+/* True while something that a process sent which is gone by now has yet to reach its host. */
+bool weft_world_orphans(const struct weft_world *world);
+
 /* Let it happen until `until_ns` (included). */
 enum weft_world_end weft_world_run(struct weft_world *world, uint64_t until_ns);
 
