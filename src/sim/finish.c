@@ -1,6 +1,12 @@
 #include "sim/finish.h"
 
-enum { FACTOR = 4, RTTS = 10, PACKET_OVERHEAD = WEFT_NET_OVERHEAD_BYTES + 64 };
+enum {
+    FACTOR = 4,
+    RTTS = 10,
+    PACKET_OVERHEAD = WEFT_NET_OVERHEAD_BYTES + 64,
+    SAFE_BYTES = 36000, /* docs/PROTOCOL.md section 5, "Credit" */
+    BUDGET_PACKETS_MIN = 4,
+};
 
 static const uint64_t unit_ns = 3 * WEFT_NS_PER_MS;
 static const uint64_t path_ns = 2 * WEFT_NS_PER_S;
@@ -10,6 +16,7 @@ struct load {
     uint64_t bytes[2]; /* by enum weft_net_dir */
     uint64_t packets;  /* that it receives */
     uint64_t rtt_ns;   /* the longest to those who send to it */
+    uint64_t peers;    /* that are connected with it */
 };
 
 static uint64_t send_ns(const struct weft_net_link_config *link, uint64_t bytes)
@@ -41,17 +48,44 @@ static void measure(const struct weft_plan *plan, struct load *loads)
     }
 }
 
+/* Connections that each host has, and what a flood may add to them. */
+static void measure_peers(const struct weft_plan *plan, struct load *loads)
+{
+    uint8_t flows[WEFT_PLAN_HOSTS_MAX][WEFT_PLAN_HOSTS_MAX] = {0};
+    for (uint32_t i = 0; i < plan->msgs; i++) {
+        flows[plan->msg[i].src][plan->msg[i].dst] = 1;
+    }
+    for (uint32_t i = 0; i < plan->hosts; i++) {
+        for (uint32_t j = 0; j < plan->hosts; j++) {
+            uint32_t both = flows[i][j] + flows[j][i];
+            loads[i].peers += plan->crossing ? both : both > 0;
+        }
+        loads[i].peers += plan->hostile.flood_ppm > 0 ? plan->host[i].ep.half_open_max : 0;
+    }
+}
+
+/* What each sender may begin with, by the receiver's least budget. A message that is complete with
+ * its first packet asks for no more. */
+static uint64_t allowance(const struct weft_ep_config *ep, uint64_t peers)
+{
+    uint64_t budget = SAFE_BYTES / (ep->packet_bytes + WEFT_NET_OVERHEAD_BYTES);
+    budget = weft_min_u64(weft_max_u64(budget, BUDGET_PACKETS_MIN), ep->rx_window);
+    uint64_t share = weft_min_u64(budget / weft_max_u64(peers, 1), ep->unscheduled);
+    return weft_max_u64(share, 1);
+}
+
 /* The longest series of messages from one host to another, in round trips. */
 static uint64_t smalls_ns(const struct weft_plan *plan, const struct load *loads)
 {
     uint64_t longest_ns = 0;
     for (uint32_t i = 0; i < plan->msgs; i++) {
         const struct weft_plan_msg *msg = &plan->msg[i];
+        const struct load *to = &loads[msg->dst];
         uint64_t count = 0;
         for (uint32_t j = 0; j < plan->msgs; j++) {
             count += plan->msg[j].src == msg->src && plan->msg[j].dst == msg->dst;
         }
-        uint64_t ns = count * loads[msg->dst].rtt_ns / plan->host[msg->dst].ep.unscheduled;
+        uint64_t ns = count * to->rtt_ns / allowance(&plan->host[msg->dst].ep, to->peers);
         longest_ns = weft_max_u64(longest_ns, ns);
     }
     return longest_ns;
@@ -65,6 +99,7 @@ static uint64_t work_ns(const struct weft_plan *plan)
     uint64_t windows_ns = 0;
     uint64_t rtt_ns_max = 0;
     measure(plan, loads);
+    measure_peers(plan, loads);
     for (uint32_t i = 0; i < plan->hosts; i++) {
         const struct weft_plan_host *host = &plan->host[i];
         uint64_t window = weft_min_u64(host->ep.rx_window, window_max);

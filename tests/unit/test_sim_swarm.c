@@ -73,6 +73,25 @@ static void a_seed_is_a_run(void **state)
     free(b);
 }
 
+/* What they found is mended; what it was is beside each. */
+static void seeds_that_failed_once(void **state)
+{
+    (void)state;
+    static const uint64_t seeds[] = {
+        5003661, 9000572, /* a packet of a process that had died came after the end: PEER_UP */
+        5008465, 9000476, /* the same: OPEN */
+        802692,           /* of 51 HELLOs in one batch 16 got a cookie, the others had to wait */
+        805368,           /* one hundred short messages: the bound counted on larger batches */
+        9000832,          /* DONEs in packets longer than the path, and no probe that was shorter */
+    };
+    static struct weft_swarm_result r;
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(seeds); i++) {
+        weft_swarm_run(seeds[i], NULL, &r);
+        assert_string_equal(r.failure, "");
+        assert_true(r.ok);
+    }
+}
+
 static void the_combined_hash_sees_every_part(void **state)
 {
     (void)state;
@@ -214,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_stay_in_their_limits),
         cmocka_unit_test(a_seed_is_a_run),
+        cmocka_unit_test(seeds_that_failed_once),
         cmocka_unit_test(the_combined_hash_sees_every_part),
         cmocka_unit_test(the_path_has_faults),
         cmocka_unit_test(connections_end_before_their_time),
