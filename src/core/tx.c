@@ -95,7 +95,7 @@ static bool pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns)
 
 static bool window_open(const struct peer *p, uint64_t bytes)
 {
-    return p->in_flight_bytes + bytes <= p->cc.cwnd_bytes || p->in_flight_count == 0;
+    return p->in_flight_bytes + bytes <= p->cc.cwnd_bytes || p->in_flight_bytes == 0;
 }
 
 static bool may_send(const struct weft_ep *ep, struct peer *p, uint32_t bytes, uint64_t now_ns)

@@ -416,6 +416,26 @@ static void test_the_longest_message_on_a_short_path(void **state)
     assert_true(t->fragmented > 0);
 }
 
+/* A size that is asked for is on its way, and does not pass. A chunk that was laid out for a longer path
+ * is larger than the window, and does not wait for what becomes of the other. */
+static void test_a_size_in_question_holds_no_chunk_back(void **state)
+{
+    enum { LONG_CHUNK = 2208 };
+    struct net *t = *state;
+    t->config[0].packet_bytes = 8972;
+    t->config[0].packet_bytes_sure = 1200;
+    t->config[1].packet_bytes = 8972;
+    t->mtu = 1300;
+    open_both(t); /* 50 ms: the third try is given up after 70 */
+    struct peer *p = &t->ep[0]->peers[t->peer];
+    assert_true(p->path.probe_pn != 0);
+    p->cc.cwnd_bytes = WEFT_CC_PACKETS_MIN * p->packet_bytes;
+    assert_true(p->cc.cwnd_bytes < LONG_CHUNK * sizeof(float));
+    transfer(t, LONG_CHUNK, LONG_CHUNK);
+    run_for(t, 100 * WEFT_NS_PER_US); /* two trips of 20; a probe would take 200 */
+    assert_int_equal(t->dones[0], 1);
+}
+
 /* One chunk, and nothing else that could be acknowledged: the probes must find out. */
 static void test_black_hole_under_a_single_chunk(void **state)
 {
@@ -851,6 +871,7 @@ int main(void)
         TEST(test_lost_probes_are_no_congestion),
         TEST(test_black_hole_in_the_middle_of_a_message),
         TEST(test_the_longest_message_on_a_short_path),
+        TEST(test_a_size_in_question_holds_no_chunk_back),
         TEST(test_black_hole_under_a_single_chunk),
         TEST(test_black_hole_under_confirmations),
         TEST(test_random_loss_is_no_black_hole),
