@@ -257,6 +257,11 @@ static uint64_t next_end_ns(const struct weft_roster *roster, uint8_t role)
     return end_ns;
 }
 
+static bool epoch_is_likely(const struct weft_roster *roster, uint64_t claimed)
+{
+    return claimed <= roster->epoch_last || claimed - roster->epoch_last <= WEFT_MEMBER_EPOCHS_AHEAD;
+}
+
 /* An epoch above all that were given. A coordinator that lost its journal learns from the members
  * how far the numbers were. */
 static uint64_t next_epoch(const struct weft_roster *roster, uint64_t claimed)
@@ -342,6 +347,9 @@ static uint16_t join(struct weft_roster *roster, const struct weft_member_reques
                      uint64_t now_ns, struct weft_member_reply *reply, struct entry **entry_p,
                      bool *changed_p)
 {
+    if (!epoch_is_likely(roster, request->epoch)) {
+        return WEFT_MEMBER_BAD_REQUEST;
+    }
     uint16_t status = agree(roster, request);
     status = status == WEFT_MEMBER_OK ? in_range(roster, request) : status;
     if (status != WEFT_MEMBER_OK) {
@@ -563,7 +571,8 @@ weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
 {
     struct weft_member_reply reply;
     struct entry *entry = find_member(roster, record->member);
-    if (agree(roster, record) != WEFT_MEMBER_OK || in_range(roster, record) != WEFT_MEMBER_OK) {
+    if (!epoch_is_likely(roster, record->epoch) || agree(roster, record) != WEFT_MEMBER_OK ||
+        in_range(roster, record) != WEFT_MEMBER_OK) {
         return WEFT_DATA;
     }
     if (op == WEFT_MEMBER_LEAVE) {

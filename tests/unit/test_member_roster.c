@@ -343,6 +343,38 @@ static void members_bring_back(void **state)
     assert_int_equal(b->reply.epoch, 42);
 }
 
+/* An epoch that no coordinator can have given would leave none to give, or none above it. */
+static void absurd_epochs_are_refused(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request q = worker(10, 0);
+    q.epoch = UINT64_MAX;
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_BAD_REQUEST);
+    assert_false(b->changed);
+    assert_int_equal(weft_roster_counters(b->roster)->refused, 1);
+    q.epoch = WEFT_MEMBER_EPOCHS_AHEAD + 1;
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_BAD_REQUEST);
+    q.epoch = WEFT_MEMBER_EPOCHS_AHEAD;
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
+    assert_true(b->reply.epoch == q.epoch);
+    struct weft_member_request other = worker(11, 1);
+    assert_int_equal(join(b, &other, 0), WEFT_MEMBER_OK);
+    assert_true(b->reply.epoch == q.epoch + 1);
+}
+
+static void a_journal_with_an_absurd_epoch_is_not_taken(void **state)
+{
+    struct bench *b = *state;
+    struct weft_member_request q = worker(10, 0);
+    q.epoch = UINT64_MAX;
+    q.workers = 2;
+    q.shards = 4;
+    assert_int_equal(weft_roster_restore(b->roster, WEFT_MEMBER_REGISTER, &q, 0), WEFT_DATA);
+    assert_int_equal(weft_roster_restore(b->roster, WEFT_MEMBER_LEAVE, &q, 0), WEFT_DATA);
+    q.epoch = 7;
+    assert_int_equal(weft_roster_restore(b->roster, WEFT_MEMBER_REGISTER, &q, 0), WEFT_OK);
+}
+
 static void table_is_bounded(void **state)
 {
     struct bench *b = *state;
@@ -383,6 +415,8 @@ int main(void)
                                        TEST(over_when_all_are_done),
                                        TEST(journal_brings_back),
                                        TEST(members_bring_back),
+                                       TEST(absurd_epochs_are_refused),
+                                       TEST(a_journal_with_an_absurd_epoch_is_not_taken),
                                        TEST(table_is_bounded),
                                        cmocka_unit_test(limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
