@@ -186,10 +186,12 @@ struct path {
     uint64_t probe_ns;         /* given up at */
     uint64_t raise_ns;         /* search again from then on; WEFT_NEVER = no need */
     uint64_t large_pn;         /* newest packet longer than the base that is known to have passed */
+    uint32_t large_bytes;      /* its size; sizes as packet_bytes, with the tag's room */
     uint64_t small_pn;         /* newest short packet that has passed */
     uint64_t small_counted_pn; /* as it was when the last round was counted */
     uint64_t large_lost_ns;    /* when the last one counted in large_lost was sent */
-    uint32_t large_lost;       /* rounds in a row in which all such packets were lost */
+    uint32_t large_lost;       /* rounds in a row that lost such packets */
+    uint32_t large_lost_bytes; /* the least of them: none as long has passed since; 0 = none */
 
     /* ECN: path.c */
     enum path_ecn ecn;

@@ -5,8 +5,8 @@
  * with padding behind it, on its own, not counted in flight. The longest that is allowed is asked
  * for first and, beside it, the usual one below, so that on most networks one round trip settles
  * the matter; then the usual sizes downwards, then halves of what is left. A size is given up after
- * three tries. When two rounds in a row lose every packet longer than the base and in each of
- * them a shorter one passes, the path may have shrunk - or the other end may have posted no memory
+ * three tries. When two rounds in a row lose packets longer than the base, and shorter ones pass in
+ * each of them but none as long, the path may have shrunk - or the other end may have posted no memory
  * for what they carry, or a switch may be full. So the size in use is asked for, too; when that
  * fails like a new one would: back to the base, and the search begins anew. Messages
  * that are open keep their grid; their packets may then be fragmented.
@@ -53,14 +53,21 @@ uint32_t weft_core_path_room(const struct peer *p, uint32_t bytes)
     return bytes - secure_tag_bytes(&p->sec) + WEFT_TAG_BYTES;
 }
 
+static void doubt_end(struct path *path)
+{
+    path->large_lost = 0;
+    path->large_lost_ns = 0;
+    path->large_lost_bytes = 0;
+}
+
 static void size_set(struct peer *p, uint32_t bytes)
 {
     struct path *path = &p->path;
     p->packet_bytes = bytes;
     p->cc.packet_bytes = bytes;
     path->large_pn = p->pn_next - 1; /* what was sent before tells nothing about this size */
-    path->large_lost = 0;
-    path->large_lost_ns = 0;
+    path->large_bytes = UINT32_MAX;
+    doubt_end(path);
 }
 
 /* The longest usual size between the two, 0 if there is none. */
@@ -157,8 +164,7 @@ static void probe_passed(struct weft_ep *ep, struct peer *p, uint32_t bytes, uin
                                                            : path->refused_bytes;
     }
     if (bytes >= p->packet_bytes) {
-        path->large_lost = 0;
-        path->large_lost_ns = 0;
+        doubt_end(path);
     }
     /* A longer one that is still on its way (a companion came first) keeps its tries. */
     if (bytes >= path->probe_bytes && path->probe_bytes != 0) {
@@ -170,11 +176,16 @@ static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
                        const struct tx_packet *packet)
 {
     struct path *path = &p->path;
-    bool large = weft_core_path_room(p, packet->bytes) > path->base_bytes && weft_core_path_room(p, packet->bytes) <= p->packet_bytes;
-    if (!large || pn <= path->large_pn || path->small_pn <= path->small_counted_pn ||
+    uint32_t bytes = weft_core_path_room(p, packet->bytes);
+    bool large = bytes > path->base_bytes && bytes <= p->packet_bytes;
+    bool passed_since = pn <= path->large_pn && bytes <= path->large_bytes;
+    if (!large || passed_since || path->small_pn <= path->small_counted_pn ||
         packet->sent_ns < weft_time_add(path->large_lost_ns, p->srtt_ns)) {
         return; /* of the same round as one that was counted, or nothing short passed since */
     }
+    path->large_lost_bytes = path->large_lost == 0
+                                 ? bytes
+                                 : (uint32_t)weft_min_u64(path->large_lost_bytes, bytes);
     path->small_counted_pn = path->small_pn;
     path->large_lost_ns = packet->sent_ns + 1;
     if (++path->large_lost >= BLACK_HOLE_ROUNDS && !path->confirming) {
@@ -273,6 +284,22 @@ void weft_core_ecn_check(struct weft_ep *ep, struct peer *p, const struct weft_w
 
 /* ---- what the loss detection tells ----------------------------------------------------------- */
 
+/* A packet that passes refutes the loss of those that are not longer. */
+static void size_passed(struct peer *p, uint64_t pn, uint32_t bytes)
+{
+    struct path *path = &p->path;
+    if (bytes <= path->base_bytes || bytes < path->large_lost_bytes) {
+        path->small_pn = weft_max_u64(path->small_pn, pn);
+    }
+    if (bytes > path->base_bytes && bytes <= p->packet_bytes && pn > path->large_pn) {
+        path->large_pn = pn;
+        path->large_bytes = bytes;
+        if (bytes >= path->large_lost_bytes) {
+            doubt_end(path);
+        }
+    }
+}
+
 void weft_core_path_acked(struct weft_ep *ep, struct peer *p, uint64_t pn,
                           const struct tx_packet *packet)
 {
@@ -283,12 +310,8 @@ void weft_core_path_acked(struct weft_ep *ep, struct peer *p, uint64_t pn,
     path->ecn_acked += packet->ect;
     if (packet->kind & TX_PACKET_MTU) {
         probe_passed(ep, p, packet->chunk, packet->sent_ns);
-    } else if (weft_core_path_room(p, packet->bytes) <= path->base_bytes) {
-        path->small_pn = weft_max_u64(path->small_pn, pn);
-    } else if (pn > path->large_pn && weft_core_path_room(p, packet->bytes) <= p->packet_bytes) {
-        path->large_pn = pn;
-        path->large_lost = 0;
-        path->large_lost_ns = 0;
+    } else {
+        size_passed(p, pn, weft_core_path_room(p, packet->bytes));
     }
 }
 

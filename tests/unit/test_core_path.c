@@ -416,6 +416,25 @@ static void test_the_longest_message_on_a_short_path(void **state)
     assert_true(t->fragmented > 0);
 }
 
+/* What passes is longer than the base, and says nothing of what is longer still. */
+static void test_black_hole_above_what_passes(void **state)
+{
+    struct net *t = *state;
+    open_both(t);
+    t->mtu = 1400;
+    for (uint32_t i = 0; i < 200; i++) {
+        transfer(t, 352, 0);
+        transfer(t, 320, 0); /* 1,328 bytes */
+        run_for(t, 100 * WEFT_NS_PER_US);
+        if (counters(t, 0)->mtu_black_holes > 0) {
+            break;
+        }
+    }
+    assert_int_equal(counters(t, 0)->mtu_black_holes, 1);
+    run_for(t, WEFT_NS_PER_S);
+    assert_false(weft_ep_busy(t->ep[0]));
+}
+
 /* A size that is asked for is on its way, and does not pass. A chunk that was laid out for a longer path
  * is larger than the window, and does not wait for what becomes of the other. */
 static void test_a_size_in_question_holds_no_chunk_back(void **state)
@@ -871,6 +890,7 @@ int main(void)
         TEST(test_lost_probes_are_no_congestion),
         TEST(test_black_hole_in_the_middle_of_a_message),
         TEST(test_the_longest_message_on_a_short_path),
+        TEST(test_black_hole_above_what_passes),
         TEST(test_a_size_in_question_holds_no_chunk_back),
         TEST(test_black_hole_under_a_single_chunk),
         TEST(test_black_hole_under_confirmations),
