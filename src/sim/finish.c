@@ -3,7 +3,8 @@
 enum {
     FACTOR = 4,
     RTTS = 10,
-    PACKET_OVERHEAD = WEFT_NET_OVERHEAD_BYTES + 64,
+    HEADER_BYTES = 64, /* of a DATA packet, the tag included */
+    PACKET_OVERHEAD = WEFT_NET_OVERHEAD_BYTES + HEADER_BYTES,
     SAFE_BYTES = 36000, /* docs/PROTOCOL.md section 5, "Credit" */
     BUDGET_PACKETS_MIN = 4,
 };
@@ -113,6 +114,26 @@ static uint64_t work_ns(const struct weft_plan *plan)
     return transfer_ns + windows_ns + smalls_ns(plan, loads) + RTTS * rtt_ns_max + unit_ns;
 }
 
+/* The longest series of chunks from one host to another that no longer fit the path. */
+static uint64_t fragments_ns(const struct weft_plan *plan)
+{
+    uint64_t longest_ns = 0;
+    for (uint32_t i = 0; i < plan->msgs && plan->shrinker != UINT32_MAX; i++) {
+        const struct weft_plan_msg *msg = &plan->msg[i];
+        uint64_t chunks = 0;
+        for (uint32_t j = 0; j < plan->msgs; j++) {
+            const struct weft_plan_msg *other = &plan->msg[j];
+            bool same = other->src == msg->src && other->dst == msg->dst;
+            uint32_t bytes = other->chunk_elems * other->elem_bytes + HEADER_BYTES;
+            chunks += same && bytes > plan->mtu_bytes ? other->chunks : 0;
+        }
+        bool short_path = msg->src == plan->shrinker || msg->dst == plan->shrinker;
+        uint64_t ns = chunks * rtt_ns(&plan->host[msg->src], &plan->host[msg->dst]);
+        longest_ns = weft_max_u64(longest_ns, short_path ? ns : 0);
+    }
+    return longest_ns;
+}
+
 uint64_t weft_finish_ns(const struct weft_plan *plan)
 {
     uint64_t start_ns = plan->heal_ns;
@@ -136,5 +157,5 @@ uint64_t weft_finish_ns(const struct weft_plan *plan)
     bool path = plan->mover != UINT32_MAX || plan->shrinker != UINT32_MAX ||
                 plan->host[0].ep.packet_bytes_sure != 0;
     return start_ns + weft_min_u64(trouble_ns, WEFT_NS_PER_S) + FACTOR * work_ns(plan) +
-           (later ? WEFT_CONFIRM_LATER_NS : 0) + (path ? path_ns : 0);
+           (later ? WEFT_CONFIRM_LATER_NS : 0) + (path ? path_ns : 0) + fragments_ns(plan);
 }

@@ -4,12 +4,17 @@
  * closed every message, computed from the plan alone. Not a tight bound: docs/SIMULATOR.md has how
  * it was calibrated.
  *
- *     finish = start + backoff + later + FACTOR x (transfer + windows + smalls + 10 x rtt + 3 ms)
+ *     finish = start + backoff + later + path + fragments
+ *              + FACTOR x (transfer + windows + smalls + 10 x rtt + 3 ms)
  *
  * start     the last of: the network healed, a message queued, memory posted
  * backoff   what a probe may sleep then: its pauses double, so no longer than the trouble lasted
  *           (faults, or memory not posted), and at most a second
  * later     what the confirmation of an answer may wait at an end that confirms late
+ * path      two seconds, where the longest packets have to be found, do not pass any more, or the
+ *           address changes: what that costs is probes
+ * fragments where a path has shrunk, chunks that were laid out before may each be longer than the
+ *           window, which counts in packets that pass: they go out one by one, one a round trip
  * transfer  the busiest link sends all that crosses it, once
  * windows   the busiest receiver takes all packets in windows of its receive buffer, one a round trip
  * smalls    the longest series of messages of one sender for one receiver goes out in batches that

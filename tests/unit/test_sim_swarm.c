@@ -82,6 +82,8 @@ static void seeds_that_failed_once(void **state)
         5008465, 9000476, /* the same: OPEN */
         802692,           /* of 51 HELLOs in one batch 16 got a cookie, the others had to wait */
         805368,           /* one hundred short messages: the bound counted on larger batches */
+        20013502,         /* a black hole above what still passed was not seen */
+        20018447,         /* a path that shrank: chunks of six packets go one by one */
         10001346,         /* each chunk waited for a probe of a size that did not pass */
         9000832,          /* DONEs in packets longer than the path, and no probe that was shorter */
     };
