@@ -49,6 +49,19 @@ static uint32_t lowest(const struct weft_shard *shard, uint16_t index)
     return min;
 }
 
+/* The clock that all but the fastest rank leave behind: what one rank alone claims moves nobody's
+ * rows into the past. Ranks that do not count have been moved along. */
+uint32_t weft_shard_clock_reached(const struct weft_shard *shard, uint16_t index)
+{
+    const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
+    uint32_t first = clocks[0], second = 0;
+    for (uint32_t w = 1; w < shard->tables[index].spec.workers; w++) {
+        second = clocks[w] > first ? first : clocks[w] > second ? clocks[w] : second;
+        first = clocks[w] > first ? clocks[w] : first;
+    }
+    return shard->tables[index].spec.workers == 1 ? first : second;
+}
+
 /* Whose gradients a sum holds: of those that count and, in BSP, of those that were taken out in this
  * clock after they had pushed for it. */
 static void average(struct weft_shard *shard, uint16_t index)

@@ -97,7 +97,9 @@ static void find_min(struct weft_shard *shard, uint16_t index)
         max = clocks[w] > max ? clocks[w] : max;
     }
     shard->clock_min[index] = min;
-    uint32_t now = (table->spec.mode == WEFT_TABLE_BSP ? min : max) + 1;
+    bool bsp = table->spec.mode == WEFT_TABLE_BSP;
+    uint32_t now = (bsp ? min : weft_shard_clock_reached(shard, index)) + 1;
+    weft_table_set_newest(table, (bsp ? min : max) + 1);
     weft_table_set_now(table, now > table->now ? now : table->now);
 }
 

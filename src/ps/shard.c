@@ -484,11 +484,13 @@ bool weft_shard_clock_take(struct weft_shard *shard, uint16_t index, uint32_t ra
     weft_shard_journal_clock(shard, index, rank, number);
     *clock = number;
     shard->counters.clocks++;
-    struct weft_table *table = &shard->tables[index];
-    if (table->spec.mode != WEFT_TABLE_BSP && *clock >= table->now) {
-        weft_table_set_now(table, *clock + 1);
-    }
     weft_shard_clock_advance(shard, index, now_ns);
+    struct weft_table *table = &shard->tables[index];
+    uint32_t reached = weft_shard_clock_reached(shard, index);
+    if (table->spec.mode != WEFT_TABLE_BSP) {
+        weft_table_set_newest(table, *clock + 1);
+        weft_table_set_now(table, reached >= table->now ? reached + 1 : table->now);
+    }
     return true;
 }
 

@@ -14,6 +14,9 @@ static enum weft_rpc_status allowed(const struct weft_shard *shard, const struct
     if (!weft_shard_member_counts(shard, slot->table, slot->worker)) {
         return WEFT_RPC_STALE_CLOCK;
     }
+    if (slot->clock > WEFT_RPC_CLOCK_MAX) {
+        return WEFT_RPC_BAD_REQUEST;
+    }
     size_t at = (size_t)slot->table * shard->config.workers_max + slot->worker;
     if (slot->clock <= shard->clocks[at]) {
         return WEFT_RPC_STALE_CLOCK;

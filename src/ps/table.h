@@ -92,7 +92,9 @@ struct weft_table {
     uint32_t step_at;       /* the next place to look at */
     bool step_walks;        /* the latter: most places are to be stepped, and lie side by side */
     uint32_t step_averaged; /* W, as it was when stepping began */
-    uint32_t now;          /* clock in progress, of the fastest worker */
+    uint32_t now;          /* clock in progress; SSP, ASP: of the fastest worker but one, which one alone
+                            * cannot move */
+    uint32_t newest;       /* SSP, ASP: of the fastest */
     uint32_t averaged;     /* workers whose gradients a sum is divided by; >= 1 */
     float fresh;           /* of the chunk being applied: weft_optimizer_block.fresh */
     struct weft_hash_key index_key;
@@ -139,6 +141,9 @@ void weft_table_set_averaged(struct weft_table *table, uint32_t workers);
 
 /* The clock that is in progress: never less than before. */
 void weft_table_set_now(struct weft_table *table, uint32_t now);
+
+/* The clock that the fastest worker is in, where it is not that of the rows: AdaDelay's. */
+void weft_table_set_newest(struct weft_table *table, uint32_t newest);
 
 /* What follows is the gradient of this clock, until the next begin. */
 void weft_table_begin(struct weft_table *table, uint32_t clock);

@@ -21,10 +21,16 @@ void weft_table_set_now(struct weft_table *table, uint32_t now)
     table->now = now;
 }
 
+void weft_table_set_newest(struct weft_table *table, uint32_t newest)
+{
+    table->newest = newest > table->newest ? newest : table->newest;
+}
+
 void weft_table_begin(struct weft_table *table, uint32_t clock)
 {
-    float delay = clock < table->now ? (float)(table->now - clock) : 0;
-    table->fresh = (float)table->now / ((float)table->now + delay);
+    uint32_t newest = table->newest > table->now ? table->newest : table->now;
+    float delay = clock < newest ? (float)(newest - clock) : 0;
+    table->fresh = (float)newest / ((float)newest + delay);
     if (table->spec.eviction == WEFT_EVICTION_TTL) {
         weft_table_sweep(table);
     }

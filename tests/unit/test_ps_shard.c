@@ -294,6 +294,32 @@ static int clock_upto(struct bench *b, uint32_t clock)
     return (int)b->refused;
 }
 
+/* One worker that claims to be far ahead expires no rows of the others, neither now nor after them. */
+static void one_worker_does_not_move_time(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(3);
+    struct weft_table_spec spec = {.table = 0,
+                                   .dim = 1,
+                                   .mode = WEFT_TABLE_ASP,
+                                   .workers = 2,
+                                   .learning_rate = 1,
+                                   .eviction = WEFT_EVICTION_TTL,
+                                   .ttl = 5};
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    assert_int_equal(ask(b, push_of(b, 1, 7, -4)), WEFT_RPC_OK);
+    assert_int_equal(clock_upto(b, WEFT_RPC_CLOCK_MAX), 0);
+    assert_true(weight(b, 7) == 2);
+    assert_int_equal(ask(b, push_of(b, WEFT_RPC_CLOCK_MAX + 1, 8, -4)), WEFT_RPC_BAD_REQUEST);
+    for (uint32_t clock = 1; clock <= 5; clock++) {
+        assert_int_equal(clock_by(b, OTHER, 1, clock), 0);
+        assert_true(weight(b, 7) == 2);
+    }
+    assert_int_equal(clock_by(b, OTHER, 1, 6), 0); /* the other one's clocks count */
+    assert_true(weight(b, 7) == 0);
+    bench_free(b);
+}
+
 static void clocks_go_by_one(void **state)
 {
     (void)state;
@@ -769,6 +795,7 @@ int main(void)
         cmocka_unit_test(pushes_by_hand),
         cmocka_unit_test(narrow_ids_by_hand),
         cmocka_unit_test(hostile_pushes),
+        cmocka_unit_test(one_worker_does_not_move_time),
         cmocka_unit_test(clocks_go_by_one),
         cmocka_unit_test(pulls_by_hand),
         cmocka_unit_test(rows_larger_than_a_packet),
