@@ -98,12 +98,16 @@ static weft_status members_init(struct weft_ps_client *client)
     client->links = calloc(links, sizeof(*client->links));
     client->ops = calloc(config->ops_max, sizeof(*client->ops));
     client->parts = calloc(client->parts_total, sizeof(*client->parts));
-    client->sort_start = calloc((size_t)config->shards * 2 + 1, sizeof(*client->sort_start));
+    client->sort_start = calloc((size_t)config->shards * 3 + 1, sizeof(*client->sort_start));
     client->sort_first =
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_first));
+    client->sort_must =
+        calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_must));
+    client->critical =
+        calloc(WEFT_BITS_WORDS((size_t)WEFT_PS_CHUNKS_MAX), sizeof(*client->critical));
     bool have = client->ends != NULL && client->tables != NULL && client->links != NULL &&
                 client->ops != NULL && client->parts != NULL && client->sort_start != NULL &&
-                client->sort_first != NULL;
+                client->sort_first != NULL && client->sort_must != NULL && client->critical != NULL;
     return have ? WEFT_OK : WEFT_NOMEM;
 }
 
@@ -135,8 +139,11 @@ static weft_status client_init(struct weft_ps_client *client, const weft_peer *p
         status = weft_ps_log_init(client);
     }
     for (uint32_t t = 0; status == WEFT_OK && t < client->config.tables_max; t++) {
-        status = weft_ps_missed_init(&client->tables[t].missed, client->config.missed_max,
-                                     client->config.missed_key);
+        struct weft_ps_missed *both[] = {&client->tables[t].missed, &client->tables[t].push_missed};
+        for (int i = 0; status == WEFT_OK && i < 2; i++) {
+            status = weft_ps_missed_init(both[i], client->config.missed_max,
+                                         client->config.missed_key);
+        }
     }
     return status;
 }
@@ -173,6 +180,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     }
     for (uint32_t t = 0; client->tables != NULL && t < client->config.tables_max; t++) {
         weft_ps_missed_fini(&client->tables[t].missed);
+        weft_ps_missed_fini(&client->tables[t].push_missed);
     }
     weft_ps_log_fini(client);
     free(client->ends);
@@ -182,6 +190,8 @@ void weft_ps_client_free(struct weft_ps_client *client)
     free(client->parts);
     free(client->sort_start);
     free(client->sort_first);
+    free(client->sort_must);
+    free(client->critical);
     free(client);
 }
 
@@ -324,41 +334,62 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
     return WEFT_OK;
 }
 
-/* Rows by shard, those missed last time first; a counting sort. Afterwards the rows of shard s are
- * order[sort_start[2s] .. sort_start[2s + 2]), and those of them that were missed end at
- * sort_start[2s + 1]. */
+/* Where a row goes among those of its shard. */
+enum { SORT_MUST, SORT_FIRST, SORT_REST, SORT_KINDS };
+
+static uint32_t sort_kind(const struct weft_ps_client *client, uint32_t row)
+{
+    return weft_bits_test(client->sort_must, row)    ? SORT_MUST
+           : weft_bits_test(client->sort_first, row) ? SORT_FIRST
+                                                     : SORT_REST;
+}
+
+/* Which rows of a pull were missed the last time, and the last two times. */
+static void sort_look(struct weft_ps_client *client, const struct ps_list *list, bool is_pull)
+{
+    const struct weft_ps_missed *missed = &client->tables[list->table].missed;
+    size_t bytes = WEFT_BITS_WORDS((size_t)list->n) * sizeof(uint64_t);
+    memset(client->sort_first, 0, bytes);
+    memset(client->sort_must, 0, bytes);
+    for (uint32_t i = 0; is_pull && missed->count > 0 && i < list->n; i++) {
+        uint64_t id = ps_list_id(list, i);
+        if (weft_ps_missed_has(missed, id)) {
+            weft_bits_set(client->sort_first, i);
+            client->counters.missed_first++;
+        }
+        if (weft_ps_missed_twice(missed, id)) {
+            weft_bits_set(client->sort_must, i);
+        }
+    }
+}
+
+/* Rows by shard, those missed first, and before them those missed twice running; a counting sort.
+ * Afterwards the rows of shard s are order[sort_start[3s] .. sort_start[3s + 3]), those of them that
+ * were missed twice end at sort_start[3s + 1], and those that were missed at sort_start[3s + 2]. */
 static void sort_rows(struct weft_ps_client *client, const struct ps_list *list, bool is_pull,
                       uint32_t *order)
 {
     uint32_t shards = client->config.shards, n = list->n;
-    const struct weft_ps_missed *missed = &client->tables[list->table].missed;
     const struct weft_table_spec *spec = &client->tables[list->table].spec;
-    bool look = is_pull && missed->count > 0;
     uint32_t *start = client->sort_start;
-    memset(start, 0, sizeof(*start) * (shards * 2 + 1));
-    memset(client->sort_first, 0, WEFT_BITS_WORDS(n) * sizeof(*client->sort_first));
+    memset(start, 0, sizeof(*start) * (shards * SORT_KINDS + 1));
+    sort_look(client, list, is_pull);
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t id = ps_list_id(list, i);
-        bool first = look && weft_ps_missed_has(missed, id);
-        if (first) {
-            weft_bits_set(client->sort_first, i);
-            client->counters.missed_first++;
-        }
-        start[weft_table_spec_shard(spec, id, shards) * 2 + !first]++;
+        uint32_t shard = weft_table_spec_shard(spec, ps_list_id(list, i), shards);
+        start[shard * SORT_KINDS + sort_kind(client, i)]++;
     }
     uint32_t sum = 0;
-    for (uint32_t k = 0; k <= shards * 2; k++) {
+    for (uint32_t k = 0; k <= shards * SORT_KINDS; k++) {
         uint32_t count = start[k];
         start[k] = sum;
         sum += count;
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t id = ps_list_id(list, i);
-        bool first = weft_bits_test(client->sort_first, i);
-        order[start[weft_table_spec_shard(spec, id, shards) * 2 + !first]++] = i;
+        uint32_t shard = weft_table_spec_shard(spec, ps_list_id(list, i), shards);
+        order[start[shard * SORT_KINDS + sort_kind(client, i)]++] = i;
     }
     /* Placing moved every start to its end, which is the start of the next. */
-    for (uint32_t k = shards * 2; k > 0; k--) {
+    for (uint32_t k = shards * SORT_KINDS; k > 0; k--) {
         start[k] = start[k - 1];
     }
     start[0] = 0;
@@ -459,6 +490,12 @@ static void one_shard_parts(struct weft_ps_client *client, uint32_t index,
     }
 }
 
+/* So many of the rows first .. first + count - 1 lie before `end`. */
+static uint32_t rows_before(uint32_t end, uint32_t first, uint32_t count)
+{
+    return first < end ? (uint32_t)weft_min_u64(end - first, count) : 0;
+}
+
 /* The parts of one list; its rows' order is written behind that of the lists before. */
 static void list_parts(struct weft_ps_client *client, uint32_t index, const struct ps_list *list,
                        uint32_t *order)
@@ -470,14 +507,15 @@ static void list_parts(struct weft_ps_client *client, uint32_t index, const stru
     }
     sort_rows(client, list, !is_push, order);
     for (uint32_t s = 0; s < client->config.shards; s++) {
-        uint32_t missed_end = client->sort_start[2 * s + 1];
-        uint32_t end = client->sort_start[2 * s + 2], count;
-        for (uint32_t first = client->sort_start[2 * s]; first < end; first += count) {
+        const uint32_t *start = &client->sort_start[SORT_KINDS * s];
+        uint32_t end = start[SORT_KINDS], count;
+        for (uint32_t first = start[0]; first < end; first += count) {
             count = (uint32_t)weft_min_u64(end - first, client->config.rows_per_rpc_max);
-            uint32_t part = (is_push ? weft_ps_part_push : weft_ps_part_pull)(
+            uint32_t made = (is_push ? weft_ps_part_push : weft_ps_part_pull)(
                 client, index, list, s, order + first, count);
-            uint32_t missed = first < missed_end ? missed_end - first : 0;
-            client->parts[part].rows_first = (uint32_t)weft_min_u64(missed, count);
+            struct ps_part *part = &client->parts[made];
+            part->rows_must = rows_before(start[SORT_FIRST], first, count);
+            part->rows_first = rows_before(start[SORT_REST], first, count);
         }
     }
 }

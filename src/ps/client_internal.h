@@ -1,6 +1,6 @@
 /* The inside of a client, shared by client.c (life, operations, clocks, events), client_part.c (one
- * RPC: build, send, take the answer) and client_resume.c (a shard that goes away and comes back). Not
- * for others.
+ * RPC: build, send, take the answer), client_missed.c (pushes that were missing twice) and
+ * client_resume.c (a shard that goes away and comes back). Not for others.
  *
  * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
  * table and a shard there is a link with the state that orders pushes, clocks and pulls.
@@ -89,6 +89,7 @@ struct ps_part {
     const uint32_t *order; /* (rows,): its rows of the list; NULL: all of it, in its order */
     uint32_t rows;
     uint32_t rows_first; /* PULL: so many of them, at its beginning, had been missed */
+    uint32_t rows_must;  /* and of these so many twice running */
     uint32_t bound_ppm; /* PUSH: of the request. PULL: of the answer */
     uint32_t clock;     /* PUSH: of the gradients. PULL: needed */
     uint32_t iteration; /* the worker's clock in progress when the operation was started */
@@ -186,6 +187,7 @@ struct ps_table {
     bool passed;    /* a shard has finished it for this worker, which has not ended its step since,
                      * nor pushed for the next clock */
     struct weft_ps_missed missed;
+    struct weft_ps_missed push_missed; /* of pushes */
 };
 
 /* Pushes that are kept: a ring of parts, and one of bytes with their requests, in the same order. */
@@ -221,8 +223,10 @@ struct weft_ps_client {
     uint32_t resumed_untold; /* links */
     uint32_t again_open;     /* pushes that were finished, and are under way again */
     struct ps_log log;
-    uint32_t *sort_start;    /* (2 x shards + 1,) scratch */
+    uint32_t *sort_start;    /* (3 x shards + 1,) scratch */
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
+    uint64_t *sort_must;     /* the same */
+    uint64_t *critical;      /* (WEFT_PS_CHUNKS_MAX,) bits, scratch */
     uint32_t ops_active;
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
     uint32_t clocks_refused; /* links that are `clock_refused` */
@@ -249,6 +253,17 @@ static inline uint64_t ps_clock_ns(const struct weft_ps_client *client)
 #define WEFT_PS_USER       (UINT64_C(1) << 63)
 #define WEFT_PS_USER_CLOCK (UINT64_C(1) << 62) /* the rest is a link, else a part */
 #define WEFT_PS_USER_SAFE  (UINT64_C(1) << 61) /* the rest is a shard */
+
+/* client_missed.c: rule 7 of docs/PROTOCOL.md section 6, for pushes */
+
+enum { WEFT_PS_CHUNKS_MAX = 1 << 18 };
+
+/* For weft_msg_send.critical_mask of a push of so many chunks; NULL = no chunk. Owns: borrowed until
+ * the next call. */
+const uint64_t *weft_ps_push_critical(struct weft_ps_client *client, const struct ps_part *part);
+/* The push was SENT. */
+void weft_ps_push_note(struct weft_ps_client *client, const struct ps_part *part,
+                       const struct weft_msg_event *event);
 
 /* client_part.c */
 

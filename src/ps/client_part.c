@@ -282,6 +282,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .rpc_id = part->rpc_id,
         .worker = client->config.worker,
         .t0_ns = ps_clock_ns(client),
+        .rows_must = is_pull ? part->rows_must : 0,
         .after_seq = after ? link->flying_xor : (uint32_t)part->number,
         .need_clock = is_pull ? part->clock : 0,
         .reply_bound_ppm = is_pull ? part->bound_ppm : 0,
@@ -319,6 +320,7 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
         }),
         .deadline_ns = WEFT_NEVER,
         .user = WEFT_PS_USER | part_index(client, part),
+        .critical_mask = is_push ? weft_ps_push_critical(client, part) : NULL,
     };
     uint64_t seq;
     weft_status status = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq);
@@ -539,6 +541,7 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
     part->refused = event->refused;
     if (part->kind == WEFT_RPC_PUSH) {
         push_closed(client, part, true);
+        weft_ps_push_note(client, part, event);
         if (!part->counted) {
             count_flow(client, part, event, WEFT_RPC_REQUEST_BYTES);
             part->counted = true;

@@ -18,7 +18,8 @@ weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_ma
         .key = weft_hash_key(key), .mask = size - 1, .count_max = count_max};
     missed->ids = calloc(size, sizeof(*missed->ids));
     missed->used = calloc(WEFT_BITS_WORDS(size), sizeof(*missed->used));
-    if (missed->ids == NULL || missed->used == NULL) {
+    missed->twice = calloc(WEFT_BITS_WORDS(size), sizeof(*missed->twice));
+    if (missed->ids == NULL || missed->used == NULL || missed->twice == NULL) {
         weft_ps_missed_fini(missed);
         return WEFT_NOMEM;
     }
@@ -29,6 +30,7 @@ void weft_ps_missed_fini(struct weft_ps_missed *missed)
 {
     free(missed->ids);
     free(missed->used);
+    free(missed->twice);
     *missed = (struct weft_ps_missed){0};
 }
 
@@ -52,10 +54,21 @@ bool weft_ps_missed_has(const struct weft_ps_missed *missed, uint64_t id)
     return missed->count > 0 && weft_bits_test(missed->used, probe(missed, id));
 }
 
+bool weft_ps_missed_twice(const struct weft_ps_missed *missed, uint64_t id)
+{
+    if (missed->twice_count == 0) {
+        return false;
+    }
+    uint32_t at = probe(missed, id);
+    return weft_bits_test(missed->used, at) && weft_bits_test(missed->twice, at);
+}
+
 bool weft_ps_missed_add(struct weft_ps_missed *missed, uint64_t id)
 {
     uint32_t at = probe(missed, id);
     if (weft_bits_test(missed->used, at)) {
+        missed->twice_count += !weft_bits_test(missed->twice, at);
+        weft_bits_set(missed->twice, at);
         return true;
     }
     if (missed->count == missed->count_max) {
@@ -67,6 +80,15 @@ bool weft_ps_missed_add(struct weft_ps_missed *missed, uint64_t id)
     return true;
 }
 
+static void twice_put(struct weft_ps_missed *missed, uint32_t at, bool twice)
+{
+    if (twice) {
+        weft_bits_set(missed->twice, at);
+    } else {
+        weft_bits_clear(missed->twice, at);
+    }
+}
+
 void weft_ps_missed_remove(struct weft_ps_missed *missed, uint64_t id)
 {
     uint32_t hole = probe(missed, id);
@@ -74,14 +96,17 @@ void weft_ps_missed_remove(struct weft_ps_missed *missed, uint64_t id)
         return;
     }
     missed->count--;
+    missed->twice_count -= weft_bits_test(missed->twice, hole);
     for (uint32_t at = (hole + 1) & missed->mask; weft_bits_test(missed->used, at);
          at = (at + 1) & missed->mask) {
         /* Move back what may lie in the hole: it is at least as far from home as from there. */
         uint32_t from_home = (at - home(missed, missed->ids[at])) & missed->mask;
         if (from_home >= ((at - hole) & missed->mask)) {
             missed->ids[hole] = missed->ids[at];
+            twice_put(missed, hole, weft_bits_test(missed->twice, at));
             hole = at;
         }
     }
     weft_bits_clear(missed->used, hole);
+    weft_bits_clear(missed->twice, hole);
 }

@@ -1,4 +1,5 @@
-/* The ids whose rows a worker asked for and did not get, of one table: a bounded set.
+/* The ids of one table whose rows a worker asked for and did not get, or pushed in vain, the last time
+ * or the last two times: a bounded set.
  *
  * Open addressing with linear probing, half full at most; removal shifts back what follows, so
  * there are no tombstones and the cost stays that of a lookup.
@@ -16,6 +17,8 @@ struct weft_ps_missed {
     struct weft_hash_key key;
     uint64_t *ids;  /* (mask + 1,) */
     uint64_t *used; /* bitmap of the same places: every u64 is a valid id */
+    uint64_t *twice; /* bitmap: added again without a removal */
+    uint32_t twice_count;
     uint32_t mask;
     uint32_t count;
     uint32_t count_max;
@@ -28,6 +31,9 @@ weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_ma
 void weft_ps_missed_fini(struct weft_ps_missed *missed);
 
 bool weft_ps_missed_has(const struct weft_ps_missed *missed, uint64_t id);
+
+/* It was added at least twice since it was last removed. */
+bool weft_ps_missed_twice(const struct weft_ps_missed *missed, uint64_t id);
 
 /* False when there was no room. */
 bool weft_ps_missed_add(struct weft_ps_missed *missed, uint64_t id);

@@ -3,6 +3,7 @@
 #include "ps/snapshot_internal.h"
 
 #include "base/assert.h"
+#include "base/bits.h"
 #include "base/prefetch.h"
 
 #include <stdlib.h>
@@ -98,6 +99,8 @@ static weft_status shard_init(struct weft_shard *shard)
     shard->slots = calloc(shard->slot_count, sizeof(*shard->slots));
     shard->pushes =
         calloc((size_t)config->tables_max * config->workers_max, sizeof(*shard->pushes));
+    shard->critical =
+        calloc(WEFT_BITS_WORDS((size_t)WEFT_SHARD_CHUNKS_MAX), sizeof(*shard->critical));
     shard->restored = calloc(config->tables_max, sizeof(*shard->restored));
     shard->chunk_rows = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(struct weft_table_row *));
     shard->chunk_hashes = calloc(WEFT_SHARD_CHUNK_ROWS_MAX, sizeof(*shard->chunk_hashes));
@@ -105,7 +108,7 @@ static weft_status shard_init(struct weft_shard *shard)
     if (shard->tables == NULL || shard->clocks == NULL || shard->clock_min == NULL ||
         shard->step_to == NULL || shard->workers == NULL || shard->slots == NULL ||
         shard->chunk_rows == NULL || shard->chunk_hashes == NULL || shard->chunk_ids == NULL ||
-        shard->pushes == NULL || shard->restored == NULL) {
+        shard->pushes == NULL || shard->restored == NULL || shard->critical == NULL) {
         return WEFT_NOMEM;
     }
     weft_status status = weft_shard_members_init(shard);
@@ -171,6 +174,7 @@ void weft_shard_free(struct weft_shard *shard)
     weft_shard_partials_fini(shard);
     weft_shard_safe_fini(shard);
     free(shard->pushes);
+    free(shard->critical);
     free(shard->restored);
     free(shard->members);
     free(shard->tables);

@@ -11,6 +11,9 @@
 /* Most elements in a chunk of a PUSH that is looked at: so many of 8 bytes fit a record of TCP. */
 enum { WEFT_SHARD_CHUNK_ROWS_MAX = 8192 };
 
+/* Chunks of an answer, as many as a message can have. */
+enum { WEFT_SHARD_CHUNKS_MAX = 1 << 18 };
+
 #define WEFT_SHARD_NONE UINT32_MAX
 
 /* `user` of what tells a worker that pushes are durable: this plus its rank. */
@@ -110,6 +113,7 @@ struct weft_shard {
     uint32_t step_tables;         /* so many of them */
     struct shard_worker *workers; /* (workers_max,) */
     struct weft_once *pushes;     /* (tables_max, workers_max) */
+    uint64_t *critical;  /* (WEFT_SHARD_CHUNKS_MAX,) bits, scratch */
     uint64_t *safe;      /* (tables_max, workers_max): pushes that are durable; NULL without
                                    * checkpoints */
     uint64_t *safe_told; /* the same: of those, what the worker was told */

@@ -11,7 +11,10 @@
 #include "ps/shard_internal.h"
 
 #include "base/assert.h"
+#include "base/bits.h"
 #include "ps/layout.h"
+
+enum { LEADING_MAX = 254 }; /* critical chunks that DATA can name; core/msg.h */
 
 static uint32_t slot_index(const struct weft_shard *shard, const struct shard_slot *slot)
 {
@@ -118,6 +121,7 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
     if (slot->request.worker != slot->worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
     } else if (slot->request.rows != rows || (slot->request.flags & ~free_flags) != flags ||
+               (slot->op != WEFT_RPC_PULL && slot->request.rows_must != 0) ||
                (slot->op == WEFT_RPC_PUSH && !slot->dead &&
                 slot->request.after_seq != (uint32_t)slot->number)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
@@ -255,6 +259,23 @@ static uint16_t reply_chunk_elems(const struct weft_shard *shard, const struct s
         weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes), bound_ppm);
 }
 
+/* Rule 7: what the worker has missed twice running, and asked for first, is critical. */
+static void must_arrive(struct weft_shard *shard, const struct shard_slot *slot,
+                        struct weft_msg_send *send)
+{
+    const struct weft_table_spec *spec = &shard->tables[slot->table].spec;
+    uint64_t elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, send->elem_bytes) +
+                     (uint64_t)slot->request.rows_must * weft_table_blocks(spec);
+    uint64_t must = weft_div_ceil_u64(elems, send->chunk_elems);
+    uint64_t chunks = weft_div_ceil_u64(send->total, send->chunk_elems);
+    send->critical = (uint8_t)weft_min_u64(must, LEADING_MAX);
+    if (must > LEADING_MAX && chunks <= WEFT_SHARD_CHUNKS_MAX) {
+        memset(shard->critical, 0, WEFT_BITS_WORDS(chunks) * sizeof(*shard->critical));
+        weft_bits_fill(shard->critical, must);
+        send->critical_mask = shard->critical;
+    }
+}
+
 /* The head is written last, because it tells the time of departure. */
 static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
@@ -292,6 +313,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
     };
     if (send.bound_ppm > 0) {
         send.chunk_elems = reply_chunk_elems(shard, slot, send.bound_ppm);
+        must_arrive(shard, slot, &send);
     }
     uint64_t seq;
     weft_status status = shard->msgr.ops->send(shard->msgr.self, &send, now_ns, &seq);
@@ -382,7 +404,7 @@ static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
 
 static bool pull_allowed(const struct weft_shard *shard, const struct shard_slot *slot)
 {
-    uint32_t after = (uint32_t)slot->request.after_seq;
+    uint32_t after = slot->request.after_seq;
     return shard->step_to[slot->table] == 0 &&
            shard->clock_min[slot->table] >= slot->request.need_clock &&
            (after == 0 || weft_rpc_window_test(&shard->workers[slot->worker].closed, after));
@@ -410,7 +432,7 @@ static void pull_closed(struct weft_shard *shard, struct shard_slot *slot,
 {
     /* Ids that were lost: the bound of a PULL must be 0. An id from the future of this very worker
      * could never come true behind it. */
-    int32_t ahead = (int32_t)((uint32_t)slot->request.after_seq - slot->request.rpc_id);
+    int32_t ahead = (int32_t)(slot->request.after_seq - slot->request.rpc_id);
     if (event->received < event->chunks || (slot->request.after_seq != 0 && ahead >= 0)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     }

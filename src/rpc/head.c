@@ -28,7 +28,8 @@ void weft_rpc_request_pack(const struct weft_rpc_request *request, void *out)
     weft_write_u32(&w, request->rpc_id);
     weft_write_u32(&w, request->worker);
     weft_write_u64(&w, request->t0_ns);
-    weft_write_u64(&w, request->after_seq);
+    weft_write_u32(&w, request->rows_must);
+    weft_write_u32(&w, request->after_seq);
     weft_write_u32(&w, request->need_clock);
     weft_write_u32(&w, request->reply_bound_ppm);
     weft_write_u32(&w, request->rows);
@@ -44,14 +45,15 @@ weft_status weft_rpc_request_unpack(const void *bytes, size_t count,
         .rpc_id = weft_read_u32(&r),
         .worker = weft_read_u32(&r),
         .t0_ns = weft_read_u64(&r),
-        .after_seq = weft_read_u64(&r),
+        .rows_must = weft_read_u32(&r),
+        .after_seq = weft_read_u32(&r),
         .need_clock = weft_read_u32(&r),
         .reply_bound_ppm = weft_read_u32(&r),
         .rows = weft_read_u32(&r),
         .flags = weft_read_u32(&r),
     };
     if (r.bad || (request.flags & ~(uint32_t)WEFT_RPC_FLAGS_ALL) != 0 || request.rpc_id == 0 ||
-        request.after_seq > UINT32_MAX || request.reply_bound_ppm >= WEFT_PPM) {
+        request.rows_must > request.rows || request.reply_bound_ppm >= WEFT_PPM) {
         return WEFT_PROTO;
     }
     *request_p = request;

@@ -156,7 +156,9 @@ static inline weft_status fake_send(void *self, const struct weft_msg_send *send
     uint64_t lose = (uint64_t)send->bound_ppm * send->total / elems / WEFT_PPM;
     lose = lose >= m->chunks ? m->chunks - 1 : lose;
     for (uint32_t c = 0; c < m->chunks; c++) {
-        if (c >= send->critical && lose > 0 && weft_prng_chance(&net->prng, net->loss_ppm)) {
+        bool must = c < send->critical ||
+                    (send->critical_mask != NULL && weft_bits_test(send->critical_mask, c));
+        if (!must && lose > 0 && weft_prng_chance(&net->prng, net->loss_ppm)) {
             lose--;
             continue;
         }

@@ -483,6 +483,75 @@ static void missed_rows_come_first(void **state)
     cluster_stop(&c);
 }
 
+/* Rule 7: what was missing twice running is there the third time, however many rows that are. */
+static void nothing_is_missing_three_times(bool is_push, uint32_t dim, uint32_t shards)
+{
+    enum { ROUNDS = 30 };
+    struct cluster_config config = cluster_config(shards, 1);
+    config.shard.dim_max = config.client.dim_max = dim;
+    config.client.rows_per_rpc_max = config.shard.rows_per_rpc_max = MANY;
+    struct cluster c;
+    cluster_start(&c, &config, 1, dim);
+    struct weft_table_spec spec = sgd_spec(dim, WEFT_TABLE_ASP, 1);
+    cluster_open(&c, &spec);
+    static uint64_t ids[MANY];
+    static float before[MANY];
+    uint8_t running[MANY] = {0};
+    uint32_t twice = 0;
+    float *rows = calloc((size_t)MANY * dim, sizeof(float));
+    fill_ids(ids, MANY);
+    memset(before, 0, sizeof(before));
+    for (uint32_t i = 0; !is_push && i < MANY * dim; i++) {
+        rows[i] = -1;
+    }
+    assert_true(is_push || push(&c, 0, ids, rows, MANY).status == WEFT_OK);
+    for (int round = 0; round < ROUNDS; round++) {
+        weft_ps_op op;
+        for (uint32_t i = 0; i < MANY * dim; i++) {
+            rows[i] = is_push ? -1 : 0;
+        }
+        c.net->loss_ppm = 1000000;
+        assert_int_equal(is_push
+                             ? weft_ps_push(c.client[0], 0, ids, rows, MANY, 400000, 0, &op)
+                             : weft_ps_pull(c.client[0], 0, ids, rows, MANY, 400000, 0, &op),
+                         WEFT_OK);
+        assert_true(cluster_wait(&c, 0, op).rpcs_short > 0);
+        c.net->loss_ppm = 0;
+        assert_true(!is_push || pull(&c, 0, ids, rows, MANY).status == WEFT_OK);
+        for (uint32_t i = 0; i < MANY; i++) {
+            bool came = is_push;
+            for (uint32_t d = 0; !is_push && d < dim; d += 256) {
+                came = d == 0 ? rows[i * dim] != 0 : came && rows[i * dim + d] != 0;
+            }
+            came = is_push ? rows[i * dim] != before[i] : came;
+            before[i] = rows[i * dim];
+            running[i] = came ? 0 : running[i] + 1;
+            twice += running[i] == 2;
+            assert_true(running[i] <= 2);
+        }
+    }
+    assert_true(twice > 0); /* it was put to the test */
+    free(rows);
+    cluster_stop(&c);
+}
+
+static void rows_are_not_missing_three_times(void **state)
+{
+    (void)state;
+    nothing_is_missing_three_times(false, 1, 1);
+    nothing_is_missing_three_times(false, 16, 2);
+    nothing_is_missing_three_times(false, 256, 1);
+    nothing_is_missing_three_times(false, 600, 2);
+}
+
+static void gradients_are_not_missing_three_times(void **state)
+{
+    (void)state;
+    nothing_is_missing_three_times(true, 1, 1);
+    nothing_is_missing_three_times(true, 16, 2);
+    nothing_is_missing_three_times(true, 256, 1);
+}
+
 /* What the client says was delivered is what the shards applied, each element once. */
 static void lossy_pushes_are_counted(void **state)
 {
@@ -885,6 +954,8 @@ int main(void)
         cmocka_unit_test(ssp_holds_at_the_bound),
         cmocka_unit_test(gaps_keep_old_values),
         cmocka_unit_test(missed_rows_come_first),
+        cmocka_unit_test(rows_are_not_missing_three_times),
+        cmocka_unit_test(gradients_are_not_missing_three_times),
         cmocka_unit_test(lossy_pushes_are_counted),
         cmocka_unit_test(empty_operations),
         cmocka_unit_test(tables_must_agree),

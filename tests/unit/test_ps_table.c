@@ -272,7 +272,7 @@ static void missed_against_a_list(void **state)
     struct weft_ps_missed missed;
     const uint8_t key[WEFT_HASH_KEY_BYTES] = {1};
     assert_int_equal(weft_ps_missed_init(&missed, 100, key), WEFT_OK);
-    bool in[IDS] = {false};
+    bool in[IDS] = {false}, twice[IDS] = {false};
     uint32_t count = 0;
     for (int op = 0; op < 20000; op++) {
         uint32_t i = (uint32_t)weft_prng_below(&prng, IDS);
@@ -280,13 +280,15 @@ static void missed_against_a_list(void **state)
             bool room = in[i] || count < 100;
             assert_int_equal(weft_ps_missed_add(&missed, id_of(i)), room);
             count += room && !in[i];
+            twice[i] = in[i];
             in[i] = room;
         } else {
             weft_ps_missed_remove(&missed, id_of(i));
             count -= in[i];
-            in[i] = false;
+            in[i] = twice[i] = false;
         }
         i = (uint32_t)weft_prng_below(&prng, IDS);
+        assert_int_equal(weft_ps_missed_twice(&missed, id_of(i)), twice[i]);
         assert_int_equal(weft_ps_missed_has(&missed, id_of(i)), in[i]);
         assert_int_equal(missed.count, count);
     }

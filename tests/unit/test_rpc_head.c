@@ -13,11 +13,11 @@ static void request_bytes(void **state)
 {
     (void)state;
     const struct weft_rpc_request request = {
-        0x01020304, 7,      0x1112131415161718, 0x21,
+        0x01020304, 7,      0x1112131415161718, 0x5152, 0x21,
         0x31323334, 250000, 0x41424344,         WEFT_RPC_NARROW_IDS};
     static const uint8_t wanted[WEFT_RPC_REQUEST_BYTES] = {
         1,    2,    3,    4,    0,    0,    0,    7,    0x11, 0x12, 0x13, 0x14, 0x15, 0x16,
-        0x17, 0x18, 0,    0,    0,    0,    0,    0,    0,    0x21, 0x31, 0x32, 0x33, 0x34,
+        0x17, 0x18, 0,    0,    0x51, 0x52, 0,    0,    0,    0x21, 0x31, 0x32, 0x33, 0x34,
         0,    3,    0xd0, 0x90, 0x41, 0x42, 0x43, 0x44, 0,    0,    0,    1};
     uint8_t bytes[WEFT_RPC_REQUEST_BYTES];
     weft_rpc_request_pack(&request, bytes);
@@ -44,7 +44,7 @@ static void request_refused(void **state)
         size_t at;
         uint8_t value;
     } breaks[] = {{3, 0} /* rpc_id 0 */,
-                  {19, 1} /* after_seq >= 2^32 */,
+                  {19, 1} /* more rows must not be missing than there are */,
                   {28, 1} /* bound >= 10^6 */,
                   {39, 0x80} /* an unknown flag */,
                   {36, 1} /* another */};
