@@ -99,6 +99,7 @@ void weft_counters_add_shard(cJSON *into, const struct weft_shard_counters *shar
     SHARD(rows_refused);
     SHARD(clocks_refused);
     SHARD(waits);
+    SHARD(workers_refused);
     SHARD(peers_ignored);
     SHARD(journal_records);
     SHARD(journal_full);

@@ -75,6 +75,11 @@ static void handle(void *arg, uint64_t now_ns)
     weft_ps_client_progress(learner->client, now_ns);
 }
 
+static bool is_replaced(const struct weft_learner_shard *shard)
+{
+    return shard->is_down && shard->down == WEFT_DOWN_REPLACED;
+}
+
 static weft_status fail_shard(struct weft_learner *learner, uint32_t shard)
 {
     static const char *const reasons[] = {
@@ -85,11 +90,19 @@ static weft_status fail_shard(struct weft_learner *learner, uint32_t shard)
         [WEFT_DOWN_RESTARTED] = "it was restarted, or has dropped this connection",
         [WEFT_DOWN_CRYPTO] = "the cryptography of this process failed",
         [WEFT_DOWN_IDLE] = "nothing was outstanding for too long",
+        [WEFT_DOWN_REPLACED] = "", /* has words of its own */
     };
     if (shard >= learner->shard_count) {
         return fail(learner, WEFT_PEER, "a server is gone");
     }
     const struct weft_learner_shard *gone = &learner->shards[shard];
+    if (is_replaced(gone)) {
+        return fail(learner, WEFT_PEER,
+                    "the server of shard %u at %s:%u closed the connection: another process has rank "
+                    "%u now. Give each worker a --rank of its own. A process that was replaced "
+                    "because it did not answer cannot go on",
+                    shard, gone->host, gone->port, learner->rank);
+    }
     char hint[WEFT_SECURITY_HINT_BYTES];
     weft_security_hint(&learner->job->security, weft_drive_hint(&learner->drive), hint,
                        sizeof(hint));
@@ -135,11 +148,12 @@ static void connect_again(struct weft_learner *learner, uint32_t s, uint64_t now
     if (learner->locate != NULL) {
         learner->locate(learner->locate_arg, s, shard);
     }
-    shard->again_ns = now_ns + PAUSE_MS * WEFT_NS_PER_MS;
+    shard->again_ns = now_ns + PAUSE_MS * WEFT_NS_PER_MS; /* if it cannot even begin */
     if (weft_drive_connect(&learner->drive, shard->host, shard->port, &shard->peer, &error) ==
             WEFT_OK &&
         weft_ps_client_reconnect(learner->client, s, shard->peer, now_ns) == WEFT_OK) {
         shard->is_down = false;
+        shard->again_ns = 0;
     }
 }
 
@@ -151,9 +165,12 @@ static bool look_after(struct weft_learner *learner, uint32_t s)
     if (!shard->is_down && shard->until_ns == 0) {
         return true;
     }
+    if (is_replaced(shard)) {
+        return false;
+    }
     if (weft_ps_client_away(learner->client, s, &until_ns)) {
         shard->until_ns = until_ns;
-        if (now_ns >= shard->again_ns) {
+        if (now_ns >= weft_max_u64(shard->again_ns, weft_ps_client_again_ns(learner->client, s))) {
             connect_again(learner, s, now_ns);
         }
         return true;
@@ -369,7 +386,12 @@ weft_status weft_learner_init(struct weft_learner *learner, const struct weft_jo
                               struct weft_learner_shard *shards, uint32_t shard_count)
 {
     *learner = (struct weft_learner){
-        .job = job, .dataset = dataset, .shards = shards, .shard_count = shard_count};
+        .job = job,
+        .dataset = dataset,
+        .shards = shards,
+        .shard_count = shard_count,
+        .rank = rank,
+    };
     weft_status status = allocate(learner, rank);
     if (status == WEFT_OK) {
         status = open_client(learner, rank);

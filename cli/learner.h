@@ -37,6 +37,7 @@ struct weft_learner {
     const struct weft_ml_dataset *dataset;  /* borrowed */
     struct weft_learner_shard *shards;      /* (shard_count,), borrowed */
     uint32_t shard_count;
+    uint32_t rank;
 
     struct weft_drive drive;
     struct weft_tracing tracing;    /* of this process */

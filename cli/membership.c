@@ -101,7 +101,7 @@ weft_status weft_membership_join(struct weft_membership *membership,
     config.member = (struct weft_member_client_config){
         .role = span > 0 ? WEFT_ROLE_SERVER : WEFT_ROLE_WORKER,
         /* Without a supervisor that names the place: a name that nobody else has. */
-        .member = launch->member != 0 ? launch->member : config.driver.udp.ep.incarnation | 1,
+        .member = launch->member != 0 ? launch->member : config.driver.udp.ep.seed | 1,
         .incarnation = (uint64_t)launch->restart + 1,
         .rank = launch->rank, /* UNKNOWN and NONE are the same number */
         .workers = or_zero(launch->workers),

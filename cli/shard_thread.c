@@ -153,6 +153,19 @@ static void tell_lost(struct weft_shard_thread *thread, const struct weft_shard 
     }
 }
 
+static void close_replaced(struct weft_driver *driver, struct weft_shard *shard)
+{
+    weft_peer peer;
+    bool for_good;
+    while (weft_shard_take_replaced(shard, &peer, &for_good)) {
+        if (for_good) {
+            weft_driver_refuse(driver, peer);
+        } else {
+            weft_driver_disconnect(driver, peer);
+        }
+    }
+}
+
 static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
                   struct serving *serving)
 {
@@ -171,9 +184,7 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
         take_deaths(thread, serving->shard);
         tell_lost(thread, serving->shard);
         again = feed != NULL && weft_checkpoint_turn(feed, serving->shard);
-        for (weft_peer peer; weft_shard_take_replaced(serving->shard, &peer);) {
-            weft_driver_disconnect(driver, peer);
-        }
+        close_replaced(driver, serving->shard);
         note_hint(thread, weft_driver_hint(driver));
         weft_ask_answer(&thread->ask, &view);
     }

@@ -121,7 +121,7 @@ static bool on_down(struct weft_perf_agent *agent, const struct weft_msg_event *
         [WEFT_DOWN_CLOSED] = "it closed",        [WEFT_DOWN_SILENT] = "it does not answer",
         [WEFT_DOWN_PROTOCOL] = "it broke the protocol", [WEFT_DOWN_LOCAL] = "closed here",
         [WEFT_DOWN_IDLE] = "idle",               [WEFT_DOWN_RESTARTED] = "it restarted",
-        [WEFT_DOWN_CRYPTO] = "cryptography failed",
+        [WEFT_DOWN_CRYPTO] = "cryptography failed", [WEFT_DOWN_REPLACED] = "it was replaced",
     };
     bool ending = weft_perf_agent_is_through(agent) || atomic_load(&agent->shared->stopping);
     if (ending && event->down == WEFT_DOWN_CLOSED) {

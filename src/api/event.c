@@ -93,6 +93,7 @@ static uint32_t public_down(enum weft_msg_down down, bool was_up)
 {
     switch (down) {
     case WEFT_DOWN_CLOSED:
+    case WEFT_DOWN_REPLACED: /* by a parameter server alone, which does not connect to these */
         return WEFT_TRANSPORT_DOWN_CLOSED;
     case WEFT_DOWN_SILENT:
         return was_up ? WEFT_TRANSPORT_DOWN_SILENT : WEFT_TRANSPORT_DOWN_NO_ANSWER;

@@ -47,7 +47,8 @@ static void note_peer(struct weft_ps *ps, const struct weft_msg_event *event)
             note_up(server, event);
         } else {
             server->was_up = server->is_up;
-            if (ps->client != NULL && ps->reconnect_ns > 0) {
+            if (ps->client != NULL && ps->reconnect_ns > 0 &&
+                event->down != WEFT_DOWN_REPLACED) {
                 weft_api_ps_note_away(ps, server);
             } else {
                 ps->any_down = true;

@@ -75,7 +75,7 @@ static weft_status start(struct weft_ps *ps, const struct weft_ps_config *config
         (struct weft_api_security){config->security, config->key_file, config->key};
     weft_driver_config_default(&thread.driver);
     thread.driver.kind = weft_api_ps_driver_kind(config);
-    thread.member = member_config(&membership->launch, thread.driver.udp.ep.incarnation);
+    thread.member = member_config(&membership->launch, thread.driver.udp.ep.seed);
     return weft_member_thread_start(&thread, &membership->thread, &ps->error);
 }
 

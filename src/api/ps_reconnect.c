@@ -2,7 +2,8 @@
  *
  * The client (ps/client.h) keeps what is unfinished and asks for a connection to the shard; here is
  * who makes it: to the address of before or, in a job with a coordinator, to where that says the
- * shard is now. An attempt that fails is made again after a pause, until the client gives up.
+ * shard is now. An attempt that fails is made again after a pause, which the client chooses, until it
+ * gives up.
  */
 #include "api/ps_internal.h"
 
@@ -10,12 +11,13 @@
 
 #include <string.h>
 
+/* How often to look, and how soon again where a connection cannot even begin. */
 static const uint64_t pause_ns = 100 * WEFT_NS_PER_MS;
 
 void weft_api_ps_note_away(struct weft_ps *ps, struct ps_server *server)
 {
     server->is_away = true;
-    server->again_ns = weft_clock_now_ns() + (server->is_up ? 0 : pause_ns);
+    server->again_ns = 0;
     ps->any_away = true;
 }
 
@@ -61,7 +63,7 @@ static void look_after(struct weft_ps *ps, uint32_t s, uint64_t now_ns)
         return;
     }
     server->away_until_ns = until_ns;
-    if (now_ns < server->again_ns) {
+    if (now_ns < weft_max_u64(server->again_ns, weft_ps_client_again_ns(ps->client, s))) {
         return;
     }
     look_up(ps, s);

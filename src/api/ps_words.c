@@ -66,7 +66,7 @@ static const char *down_text(enum weft_msg_down down)
 {
     switch (down) {
     case WEFT_DOWN_CLOSED:
-        return "it ended, or another worker has come with this rank";
+        return "it ended, or gave this connection up";
     case WEFT_DOWN_SILENT:
         return "it did not answer for peer_timeout_ns: it died, or the network is cut";
     case WEFT_DOWN_PROTOCOL:
@@ -80,6 +80,8 @@ static const char *down_text(enum weft_msg_down down)
                "or config.thread, where a step takes long)";
     case WEFT_DOWN_CRYPTO:
         return "the cryptography of this process failed; a process that was forked connects anew";
+    case WEFT_DOWN_REPLACED:
+        break; /* has words of its own */
     }
     return "its connection is down";
 }
@@ -94,6 +96,13 @@ weft_status weft_api_ps_gone(struct weft_ps *ps, uint32_t shard)
                             "a server did not keep what it promised; close, and connect again");
     }
     const struct ps_server *server = &ps->servers[shard];
+    if (server->is_down && server->down == WEFT_DOWN_REPLACED) {
+        return weft_io_fail(&ps->error, WEFT_PEER,
+                            "the server of shard %u at %s:%u closed the connection: another process "
+                            "has the rank of worker %u now. Give each worker a rank of its own. A "
+                            "process that was replaced because it did not answer cannot go on",
+                            shard, server->host, server->port, ps->worker);
+    }
     return weft_io_fail(&ps->error, WEFT_PEER,
                         "the server of shard %u at %s:%u is gone: %s; see its output, close, and "
                         "connect again",

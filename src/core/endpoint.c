@@ -634,7 +634,7 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
     return WEFT_OK;
 }
 
-void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
+static void close_with(struct weft_ep *ep, weft_peer peer, uint16_t code, uint64_t now_ns)
 {
     if (peer >= ep->peers_used || ep->peers[peer].state == PEER_FREE ||
         ep->peers[peer].state == PEER_CLOSING) {
@@ -648,7 +648,17 @@ void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
         weft_core_peer_ready(ep, p);
         return;
     }
-    weft_core_close(ep, p, WEFT_DOWN_LOCAL, WEFT_CLOSE_FINISHED, now_ns);
+    weft_core_close(ep, p, WEFT_DOWN_LOCAL, code, now_ns);
+}
+
+void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
+{
+    close_with(ep, peer, WEFT_CLOSE_FINISHED, now_ns);
+}
+
+void weft_ep_refuse(struct weft_ep *ep, weft_peer peer, uint64_t now_ns)
+{
+    close_with(ep, peer, WEFT_CLOSE_REPLACED, now_ns);
 }
 
 static bool state_find(const struct weft_ep *ep, enum peer_state state,

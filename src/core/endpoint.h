@@ -53,7 +53,7 @@ enum weft_ep_order {
 /* Limits and tunables; weft_ep_config_default fills in all of them. */
 struct weft_ep_config {
     uint64_t name;                /* told to peers; opaque */
-    uint64_t incarnation;         /* random per start; told to peers */
+    uint64_t incarnation;         /* of this start, larger than that of an earlier one; told to peers */
     uint64_t seed;                /* of connection ids and permutations */
     uint32_t peers_max;           /* table size; memory is taken for all of them at once */
     uint32_t chunks_max;          /* largest message, in chunks; <= 262,144. One that needs more
@@ -217,6 +217,9 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
  * answer came or is not waited for any more. A peer that is half open, of which nobody was told, is
  * forgotten without a word or an event. */
 void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
+
+/* The same, and the other end's PEER_DOWN says REPLACED: another process has its place. */
+void weft_ep_refuse(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 
 /* Announce to all peers with nothing outstanding that this endpoint will not be progressed for a
  * while, which they take for their sleep_timeout_ns. The next recv ends it. */

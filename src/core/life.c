@@ -53,7 +53,8 @@ void weft_core_close(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
 /* CLOSE came: answer it once, and once for each that comes again. */
 void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uint64_t now_ns)
 {
-    weft_core_peer_end(ep, p, WEFT_DOWN_CLOSED, code, now_ns);
+    bool replaced = code == WEFT_CLOSE_REPLACED;
+    weft_core_peer_end(ep, p, replaced ? WEFT_DOWN_REPLACED : WEFT_DOWN_CLOSED, code, now_ns);
     closing_begin(ep, p, WEFT_CLOSE_FINISHED, now_ns);
     p->rx_need_done = 0;
     p->path.close_told = true;

@@ -97,6 +97,8 @@ enum weft_msg_down {
     WEFT_DOWN_RESTARTED, /* it no longer knows this connection, or has opened a new one: connect
                           * anew */
     WEFT_DOWN_CRYPTO,   /* the cryptography of this process failed: it was forked, say */
+    WEFT_DOWN_REPLACED, /* it said CLOSE because another process has the place of this one: it will
+                         * not take this process back */
 };
 
 struct weft_msg_event {

@@ -14,6 +14,7 @@ struct weft_driver_ops {
     weft_status (*connect)(void *self, const char *host, uint16_t port, weft_peer *peer_p,
                            struct weft_io_error *error);
     void (*disconnect)(void *self, weft_peer peer);
+    void (*refuse)(void *self, weft_peer peer);
     struct weft_msgr (*msgr)(void *self);
     uint32_t (*step)(void *self, uint64_t timeout_ns, weft_driver_handler *handler, void *arg);
     int (*pollable)(const void *self);
@@ -52,6 +53,13 @@ static void udp_disconnect(void *self, weft_peer peer)
 {
     bool entered = weft_udp_enter(self);
     weft_ep_close(weft_udp_ep(self), peer, weft_clock_now_ns());
+    weft_udp_exit(self, entered);
+}
+
+static void udp_refuse(void *self, weft_peer peer)
+{
+    bool entered = weft_udp_enter(self);
+    weft_ep_refuse(weft_udp_ep(self), peer, weft_clock_now_ns());
     weft_udp_exit(self, entered);
 }
 
@@ -145,6 +153,7 @@ static const struct weft_driver_ops udp_ops = {
     .port = udp_port,
     .connect = udp_connect,
     .disconnect = udp_disconnect,
+    .refuse = udp_refuse,
     .msgr = udp_msgr,
     .step = udp_step,
     .pollable = udp_pollable,
@@ -177,6 +186,11 @@ static weft_status tcp_connect(void *self, const char *host, uint16_t port, weft
 static void tcp_disconnect(void *self, weft_peer peer)
 {
     weft_tcp_disconnect(self, peer);
+}
+
+static void tcp_refuse(void *self, weft_peer peer)
+{
+    weft_tcp_refuse_peer(self, peer);
 }
 
 static struct weft_msgr tcp_msgr(void *self)
@@ -255,6 +269,7 @@ static const struct weft_driver_ops tcp_ops = {
     .port = tcp_port,
     .connect = tcp_connect,
     .disconnect = tcp_disconnect,
+    .refuse = tcp_refuse,
     .msgr = tcp_msgr,
     .step = tcp_step,
     .pollable = tcp_pollable,
@@ -355,6 +370,11 @@ weft_status weft_driver_connect(struct weft_driver *driver, const char *host, ui
 void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer)
 {
     driver->ops->disconnect(driver->self, peer);
+}
+
+void weft_driver_refuse(struct weft_driver *driver, weft_peer peer)
+{
+    driver->ops->refuse(driver->self, peer);
 }
 
 struct weft_msgr weft_driver_msgr(struct weft_driver *driver)

@@ -65,6 +65,9 @@ weft_status weft_driver_connect(struct weft_driver *driver, const char *host, ui
 /* End one connection: weft_ep_close. PEER_DOWN (LOCAL) follows. */
 void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer);
 
+/* The same by weft_ep_refuse: the other end's PEER_DOWN says REPLACED. */
+void weft_driver_refuse(struct weft_driver *driver, weft_peer peer);
+
 struct weft_msgr weft_driver_msgr(struct weft_driver *driver);
 
 /* As weft_udp_pollable and weft_udp_rest: for a thread that turns many transports. */

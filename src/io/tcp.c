@@ -380,7 +380,7 @@ weft_status weft_tcp_connect(struct weft_tcp *t, const char *host, uint16_t port
     return WEFT_OK;
 }
 
-void weft_tcp_disconnect(struct weft_tcp *t, weft_peer peer)
+static void disconnect_with(struct weft_tcp *t, weft_peer peer, uint16_t code)
 {
     uint64_t now_ns = weft_clock_now_ns();
     struct tcp_peer *p = peer < t->peers_used ? &t->peers[peer] : NULL;
@@ -388,11 +388,21 @@ void weft_tcp_disconnect(struct weft_tcp *t, weft_peer peer)
         return;
     }
     p->need_close = true;
-    p->close_code = WEFT_CLOSE_FINISHED;
+    p->close_code = code;
     weft_tcp_write(t, p, now_ns);
     if (p->state != TCP_PEER_FREE) { /* writing may have found that the provider fails */
         weft_tcp_peer_down(t, p, WEFT_DOWN_LOCAL, 0, now_ns);
     }
+}
+
+void weft_tcp_disconnect(struct weft_tcp *t, weft_peer peer)
+{
+    disconnect_with(t, peer, WEFT_CLOSE_FINISHED);
+}
+
+void weft_tcp_refuse_peer(struct weft_tcp *t, weft_peer peer)
+{
+    disconnect_with(t, peer, WEFT_CLOSE_REPLACED);
 }
 
 bool weft_tcp_busy(const struct weft_tcp *t)

@@ -56,6 +56,8 @@ weft_status weft_tcp_connect(struct weft_tcp *tcp, const char *host, uint16_t po
 /* As weft_driver_disconnect, weft_driver_busy. CLOSE is lost if the socket has no room for it: the
  * other end then sees a connection that broke. */
 void weft_tcp_disconnect(struct weft_tcp *tcp, weft_peer peer);
+/* As weft_driver_refuse. */
+void weft_tcp_refuse_peer(struct weft_tcp *tcp, weft_peer peer);
 bool weft_tcp_busy(const struct weft_tcp *tcp);
 
 struct weft_msgr weft_tcp_msgr(struct weft_tcp *tcp);

@@ -314,7 +314,10 @@ static bool frame_act(struct weft_tcp *t, struct tcp_peer *p,
         tcp_peer_ready(t, p);
         break;
     case WEFT_FRAME_CLOSE:
-        weft_tcp_peer_down(t, p, WEFT_DOWN_CLOSED, f->other.close_code, at_ns);
+        weft_tcp_peer_down(t, p,
+                           f->other.close_code == WEFT_CLOSE_REPLACED ? WEFT_DOWN_REPLACED
+                                                                      : WEFT_DOWN_CLOSED,
+                           f->other.close_code, at_ns);
         return false;
     case WEFT_FRAME_HOLD:
         weft_tcp_tx_hold(t, p, f->msg, true);

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -59,6 +60,23 @@ struct weft_udp {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+/* Unix time in ms, then 22 random bits: of two processes of one rank the later one has the larger. Of
+ * two endpoints of this process, too, in one ms. */
+static uint64_t new_incarnation(void)
+{
+    static atomic_uint_fast64_t last;
+    struct timespec now;
+    uint64_t random;
+    weft_os_random(&random, sizeof(random));
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / WEFT_NS_PER_MS;
+    uint64_t wanted = ms << 22 | random >> 42, before = atomic_load(&last), next;
+    do {
+        next = weft_max_u64(wanted, before + 1);
+    } while (!atomic_compare_exchange_weak(&last, &before, next));
+    return next;
+}
+
 void weft_udp_config_default(struct weft_udp_config *config_p)
 {
     *config_p = (struct weft_udp_config){
@@ -68,7 +86,7 @@ void weft_udp_config_default(struct weft_udp_config *config_p)
         .gro = 1,
     };
     weft_ep_config_default(&config_p->ep);
-    weft_os_random(&config_p->ep.incarnation, sizeof(config_p->ep.incarnation));
+    config_p->ep.incarnation = new_incarnation();
     weft_os_random(&config_p->ep.seed, sizeof(config_p->ep.seed));
 }
 

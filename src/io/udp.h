@@ -105,7 +105,7 @@ struct weft_udp_facts {
 typedef void weft_udp_handler(void *arg, uint64_t now_ns);
 
 /* "127.0.0.1", any port, 4 MB buffers, GSO and GRO on, no loss; ep from weft_ep_config_default with
- * incarnation and seed drawn from the operating system. */
+ * incarnation of this moment and seed drawn from the operating system. */
 void weft_udp_config_default(struct weft_udp_config *config_p);
 
 /* Owns:    gives *udp_p, to be ended with weft_udp_close.

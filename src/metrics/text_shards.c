@@ -34,6 +34,8 @@ static const struct weft_metrics_family shard[] = {
      "Of these, no memory for a new row."},
     {"weft_workers_replaced_total", "counter", "", SHARD(workers_replaced),
      "Ranks that connected again."},
+    {"weft_workers_refused_total", "counter", "", SHARD(workers_refused),
+     "Connections of processes that had lost their rank to another one."},
 };
 
 #define SHARD_GAUGE(field) offsetof(struct weft_shard_gauges, field)

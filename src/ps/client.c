@@ -160,6 +160,7 @@ weft_status weft_ps_client_new(const struct weft_ps_client_config *config, struc
     }
     client->config = *config;
     client->msgr = msgr;
+    weft_prng_split(&client->prng, config->seed, config->worker);
     weft_status status = client_init(client, shard_peers);
     if (status != WEFT_OK) {
         weft_ps_client_free(client);
@@ -866,7 +867,7 @@ static void peer_down(struct weft_ps_client *client, const struct weft_msg_event
         if (gone_before || end->peer != event->peer) {
             continue;
         }
-        if (client->config.reconnect_ns > 0) {
+        if (client->config.reconnect_ns > 0 && event->down != WEFT_DOWN_REPLACED) {
             weft_ps_shard_away(client, s, now_ns);
         } else {
             weft_ps_shard_down(client, s);
@@ -874,10 +875,17 @@ static void peer_down(struct weft_ps_client *client, const struct weft_msg_event
     }
 }
 
-static void peer_up(struct weft_ps_client *client, const struct weft_msg_event *event)
+static void peer_up(struct weft_ps_client *client, const struct weft_msg_event *event,
+                    uint64_t now_ns)
 {
     for (uint32_t s = 0; s < client->config.shards; s++) {
-        if (client->ends[s].connecting && client->ends[s].peer == event->peer) {
+        struct ps_shard_end *end = &client->ends[s];
+        bool gone = end->down || (end->away && !end->connecting);
+        if (gone || end->peer != event->peer) {
+            continue;
+        }
+        end->up_ns = now_ns;
+        if (end->connecting) {
             weft_ps_shard_back(client, s);
         }
     }
@@ -891,7 +899,7 @@ void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_e
         return;
     }
     if (event->type == WEFT_EVENT_PEER_UP) {
-        peer_up(client, event);
+        peer_up(client, event, now_ns);
         return;
     }
     if (!(event->user & WEFT_PS_USER)) {

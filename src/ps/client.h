@@ -19,9 +19,11 @@
  * A shard that goes away (config.reconnect_ns): its operations wait, weft_ps_push says AGAIN, and the
  * driver connects to where the shard is now and hands the new connection over:
  *
- *     after a batch of events:  for each shard s: if weft_ps_client_away(client, s):
+ *     after a batch of events:  for each shard s: if weft_ps_client_away(client, s) and
+ *         now >= weft_ps_client_again_ns(client, s):
  *         connect; weft_ps_client_reconnect(client, s, peer).  A connection that fails is another
- *         PEER_DOWN: the shard is still away, connect again.
+ *         PEER_DOWN: the shard is still away, connect again. PEER_DOWN (REPLACED) is not waited for:
+ *         another process has this worker's rank, and what is unfinished fails.
  *     after weft_ps_client_progress:  weft_ps_client_take_resumed, for reports.
  *
  * The two ends tell each other which pushes they know. What is unfinished is sent again under its
@@ -69,6 +71,7 @@ struct weft_ps_client_config {
                                       * that came back without them. 0 = durability none. Needs
                                       * reconnect_ns, and servers that take checkpoints */
     uint32_t replay_messages_max;    /* of these, how many; with replay_bytes >= 1 */
+    uint64_t seed;                   /* of the pauses between attempts to connect; the rank is mixed in */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
     struct weft_record_ring *records; /* a record of every push and pull that is answered; borrowed
@@ -285,6 +288,10 @@ void weft_ps_op_abandon(struct weft_ps_client *client, weft_ps_op op);
 /* True while the shard's connection is gone and waited for: connect to it, then hand the connection
  * over. *until_ns_p: when weft_ps_client_progress gives it up. False for one that is given up. */
 bool weft_ps_client_away(const struct weft_ps_client *client, uint32_t shard, uint64_t *until_ns_p);
+
+/* When to connect to a shard that is away: at once after a connection that held, else after a pause
+ * that grows to a second. */
+uint64_t weft_ps_client_again_ns(const struct weft_ps_client *client, uint32_t shard);
 
 /* A new connection, connected or connecting, to the shard that is away.
  * Errors:  WEFT_STATE  it is not away. */

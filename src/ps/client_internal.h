@@ -8,6 +8,7 @@
 #ifndef WEFT_PS_CLIENT_INTERNAL_H
 #define WEFT_PS_CLIENT_INTERNAL_H
 
+#include "base/prng.h"
 #include "ps/client.h"
 #include "ps/layout.h"
 #include "ps/missed.h"
@@ -167,6 +168,9 @@ struct ps_shard_end {
     bool away;       /* waited for; nothing of it is in the transport */
     bool connecting; /* away, but `peer` is a new connection that is not up yet */
     uint64_t away_until_ns;
+    uint64_t up_ns;             /* when the last connection came up */
+    uint64_t again_ns;          /* away: no attempt to connect before */
+    uint64_t again_interval_ns; /* 0: the last connection held */
     uint32_t begun_open; /* parts that are `begun`: others wait for them, for a shard keeps the
                           * chunks of few at a time */
     uint32_t resuming;   /* its links that are */
@@ -231,6 +235,7 @@ struct weft_ps_client {
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
     uint32_t clocks_refused; /* links that are `clock_refused` */
     uint64_t round;       /* of progress */
+    struct weft_prng prng; /* of the pauses between attempts to connect */
 };
 
 static inline struct ps_link *ps_link_of(struct weft_ps_client *client, uint16_t table,

@@ -13,6 +13,12 @@
 
 #include "base/assert.h"
 
+/* From one attempt to connect to the next: twice as long each time, less up to half of it at random,
+ * so that the workers of a server do not come all at once. A connection that held for the longest
+ * pause begins anew; else a server that takes connections and ends them would be asked without end. */
+static const uint64_t again_first_ns = 10 * WEFT_NS_PER_MS;
+static const uint64_t again_most_ns = WEFT_NS_PER_S;
+
 void weft_ps_resumes_init(struct weft_ps_client *client)
 {
     uint32_t links = client->config.tables_max * client->config.shards;
@@ -33,9 +39,23 @@ void weft_ps_resumes_init(struct weft_ps_client *client)
 
 /* ---- going ----------------------------------------------------------------------------------- */
 
+static void again_plan(struct weft_ps_client *client, struct ps_shard_end *end, uint64_t now_ns)
+{
+    if (!end->connecting && now_ns - end->up_ns >= again_most_ns) {
+        end->again_interval_ns = 0;
+        end->again_ns = now_ns;
+        return;
+    }
+    uint64_t pause_ns = weft_min_u64(
+        end->again_interval_ns == 0 ? again_first_ns : 2 * end->again_interval_ns, again_most_ns);
+    end->again_interval_ns = pause_ns;
+    end->again_ns = now_ns + pause_ns / 2 + weft_prng_below(&client->prng, pause_ns / 2 + 1);
+}
+
 void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
 {
     struct ps_shard_end *end = &client->ends[shard];
+    again_plan(client, end, now_ns);
     if (end->connecting) {
         end->connecting = false; /* it never came up: nothing was sent */
         return;
@@ -98,6 +118,11 @@ bool weft_ps_client_away(const struct weft_ps_client *client, uint32_t shard, ui
 }
 
 /* ---- coming back ----------------------------------------------------------------------------- */
+
+uint64_t weft_ps_client_again_ns(const struct weft_ps_client *client, uint32_t shard)
+{
+    return client->ends[shard].again_ns;
+}
 
 static uint32_t next_push(const struct weft_ps_client *client, uint16_t table, uint32_t index)
 {

@@ -343,13 +343,14 @@ void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t i
             weft_shard_safe_forget(shard, (uint16_t)t, rank);
         }
     }
+    weft_retired_add(&shard->workers[rank].retired, shard->workers[rank].incarnation);
     shard->workers[rank].incarnation = incarnation;
 }
 
-static void replaced_add(struct weft_shard *shard, weft_peer peer)
+static void replaced_add(struct weft_shard *shard, weft_peer peer, bool for_good)
 {
     if (shard->replaced_count < WEFT_SHARD_REPLACED_MAX) {
-        shard->replaced[shard->replaced_count++] = peer;
+        shard->replaced[shard->replaced_count++] = (struct shard_replaced){peer, for_good};
     }
 }
 
@@ -358,20 +359,35 @@ static void replaced_remove(struct weft_shard *shard, weft_peer peer)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < shard->replaced_count; i++) {
-        if (shard->replaced[i] != peer) {
+        if (shard->replaced[i].peer != peer) {
             shard->replaced[kept++] = shard->replaced[i];
         }
     }
     shard->replaced_count = kept;
 }
 
-bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p)
+bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p, bool *for_good_p)
 {
     if (shard->replaced_count == 0) {
         return false;
     }
-    *peer_p = shard->replaced[--shard->replaced_count];
+    const struct shard_replaced *replaced = &shard->replaced[--shard->replaced_count];
+    *peer_p = replaced->peer;
+    *for_good_p = replaced->for_good;
     return true;
+}
+
+/* Whether a process may not have the rank. One that lost it does not get it back, even if nobody has
+ * it: what it pushed is not known any more, and would count twice. One that is not known (it never
+ * connected, or the shard was restored from before it did) and began before the process that is
+ * connected waits until that is gone: most likely it hung, or else its host's clock is behind. */
+static bool is_refused(const struct shard_worker *worker, uint64_t incarnation, bool *for_good_p)
+{
+    if (incarnation == 0 || incarnation == worker->incarnation) {
+        return false;
+    }
+    *for_good_p = weft_retired_has(&worker->retired, incarnation);
+    return *for_good_p || (worker->up && incarnation < worker->incarnation);
 }
 
 static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event, uint64_t now_ns)
@@ -382,18 +398,19 @@ static void peer_up(struct weft_shard *shard, const struct weft_msg_event *event
         return;
     }
     struct shard_worker *worker = &shard->workers[rank];
-    if (worker->up && event->incarnation != 0 && event->incarnation == worker->before) {
-        shard->counters.peers_ignored++;
-        replaced_add(shard, event->peer);
+    bool for_good, renewed;
+    if (is_refused(worker, event->incarnation, &for_good)) {
+        shard->counters.workers_refused++;
+        replaced_add(shard, event->peer, for_good);
         return;
     }
+    renewed = event->incarnation == 0 || event->incarnation != worker->incarnation;
     if (worker->up) {
         shard->counters.workers_replaced++;
-        replaced_add(shard, worker->peer);
+        replaced_add(shard, worker->peer, renewed);
         worker_unbind(shard, rank);
     }
-    if (event->incarnation == 0 || event->incarnation != worker->incarnation) {
-        worker->before = worker->incarnation;
+    if (renewed) {
         weft_shard_worker_renew(shard, rank, event->incarnation, now_ns);
         weft_shard_safe_unbind(shard, rank, true);
         worker->closed = (struct weft_rpc_window){0};
@@ -432,7 +449,7 @@ void weft_shard_worker_died(struct weft_shard *shard, uint32_t rank, uint64_t at
     }
     struct shard_worker *worker = &shard->workers[rank];
     if (worker->up && worker->up_ns < at_ns) {
-        replaced_add(shard, worker->peer);
+        replaced_add(shard, worker->peer, false);
         worker_unbind(shard, rank);
         weft_shard_journal_left(shard, rank);
         weft_shard_members_leave(shard, rank, true, now_ns);

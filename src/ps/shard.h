@@ -89,6 +89,8 @@ struct weft_shard_counters {
     uint64_t clocks_skipped; /* ended for a worker that had died in them */
     uint64_t waits;          /* pulls that had to wait for consistency */
     uint64_t workers_replaced;
+    uint64_t workers_refused; /* connections of processes that had lost their rank to another, or that
+                                * began before the one connected */
     uint64_t workers_joined; /* SHRINK: tables opened by a rank that was out; so is the next */
     uint64_t workers_left;
     uint64_t peers_ignored;   /* connected, but not a worker of this server */
@@ -159,10 +161,11 @@ weft_status weft_shard_add_slab(struct weft_shard *shard, uint16_t table, void *
 /* At the end: gives back one slab after another, then NULL. */
 void *weft_shard_take_slab(struct weft_shard *shard);
 
-/* The connection of a worker whose rank has connected again, for the driver to close: two processes
- * with one rank are a mistake, and the older one learns of it this way. False when there is none.
+/* A connection of a rank that another connection has, for the driver to close. False when there is
+ * none. *for_good_p: another process has the rank, and this one will not get it back; the driver says
+ * so by WEFT_CLOSE_REPLACED, and the process ends. Else it may connect again.
  * Call it after a step of the driver, not inside. */
-bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p);
+bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p, bool *for_good_p);
 
 /* Write down the window of active workers that is not over yet: once, at the end. */
 void weft_shard_records_end(struct weft_shard *shard);

@@ -4,6 +4,7 @@
 #define WEFT_PS_SHARD_INTERNAL_H
 
 #include "ps/once.h"
+#include "ps/retired.h"
 #include "ps/shard.h"
 #include "rpc/latency.h"
 #include "rpc/window.h"
@@ -77,8 +78,7 @@ struct shard_worker {
     weft_peer peer;
     uint64_t up_ns;       /* when it connected */
     uint64_t incarnation; /* of the pushes in the windows; 0 = none */
-    uint64_t before; /* of the process that this one took the rank from: one that hung, perhaps,
-                           * and woke up. It does not get it back while this one is there */
+    struct weft_retired retired; /* processes that lost the rank: they hung, perhaps, and wake up */
     bool clock_posted;
     weft_expect_id clock_expect;
     struct weft_rpc_window closed;
@@ -99,6 +99,12 @@ struct shard_queue {
 
 /* More of them at a time stay open, as idle connections do. */
 enum { WEFT_SHARD_REPLACED_MAX = 64 };
+
+/* A connection that the driver has to close. */
+struct shard_replaced {
+    weft_peer peer;
+    bool for_good; /* the rank is another process's */
+};
 
 struct weft_shard {
     struct weft_shard_config config;
@@ -141,7 +147,7 @@ struct weft_shard {
     struct shard_queue waiting;
     struct shard_queue asking; /* PULLs with CUT */
     struct shard_queue ready;
-    weft_peer replaced[WEFT_SHARD_REPLACED_MAX]; /* connections to be closed */
+    struct shard_replaced replaced[WEFT_SHARD_REPLACED_MAX];
     uint32_t replaced_count;
     uint64_t active_window;             /* windows begun; the last is in progress */
     uint64_t active_start_ns;           /* of that */

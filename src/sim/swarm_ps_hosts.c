@@ -194,12 +194,19 @@ static void connect_again(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     for (uint32_t s = 0; s < ps->shards; s++) {
         uint64_t until_ns;
         weft_peer peer;
-        if (weft_ps_client_away(ps->worker[w].client, s, &until_ns)) {
+        struct weft_ps_client *client = ps->worker[w].client;
+        if (!weft_ps_client_away(client, s, &until_ns)) {
+            continue;
+        }
+        uint64_t again_ns = weft_ps_client_again_ns(client, s);
+        if (now_ns < again_ns) {
+            weft_world_wake(ps->world, ps->shards + w, again_ns);
+        } else {
             struct weft_addr addr = weft_world_addr(s);
             weft_status status =
                 weft_ep_connect(weft_world_ep(ps->world, ps->shards + w), &addr, now_ns, &peer);
             WEFT_ASSERT(status == WEFT_OK);
-            status = weft_ps_client_reconnect(ps->worker[w].client, s, peer, now_ns);
+            status = weft_ps_client_reconnect(client, s, peer, now_ns);
             WEFT_ASSERT(status == WEFT_OK);
         }
     }

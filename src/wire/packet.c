@@ -220,7 +220,7 @@ bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *
         break;
     case WEFT_FRAME_CLOSE:
         frame_p->close_code = weft_read_u16(reader);
-        ok = frame_p->close_code <= WEFT_CLOSE_IDLE;
+        ok = frame_p->close_code <= WEFT_CLOSE_REPLACED;
         break;
     case WEFT_FRAME_CRITICAL:
         ok = critical_decode(reader, &frame_p->critical);

@@ -177,7 +177,13 @@ enum weft_wire_frame_type {
 enum { WEFT_ACK_IDLE = 0x01, WEFT_ACK_LATER = 0x02 };
 enum { WEFT_DONE_COMPLETE = 0, WEFT_DONE_SHORT = 1 };
 enum { WEFT_FINISH_SHORT = 0x01 };
-enum { WEFT_CLOSE_FINISHED = 0, WEFT_CLOSE_SILENT = 1, WEFT_CLOSE_PROTOCOL = 2, WEFT_CLOSE_IDLE = 3 };
+enum {
+    WEFT_CLOSE_FINISHED = 0,
+    WEFT_CLOSE_SILENT = 1,
+    WEFT_CLOSE_PROTOCOL = 2,
+    WEFT_CLOSE_IDLE = 3,
+    WEFT_CLOSE_REPLACED = 4, /* another process has the place of this one: do not connect again */
+};
 
 struct weft_wire_note {
     uint32_t msg;

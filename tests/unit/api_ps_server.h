@@ -122,8 +122,9 @@ static inline void *test_server_run(void *arg)
             (void)nanosleep(&pause, NULL);
         } else {
             (void)weft_driver_step(server->driver, 5 * WEFT_NS_PER_MS, test_server_handle, server);
-            for (weft_peer peer; weft_shard_take_replaced(server->shard, &peer);) {
-                weft_driver_disconnect(server->driver, peer);
+            weft_peer peer;
+            for (bool for_good; weft_shard_take_replaced(server->shard, &peer, &for_good);) {
+                (for_good ? weft_driver_refuse : weft_driver_disconnect)(server->driver, peer);
             }
         }
     }

@@ -86,7 +86,7 @@ struct cluster_config {
 
 static inline struct cluster_config cluster_config(uint32_t shards, uint32_t workers)
 {
-    struct cluster_config config;
+    struct cluster_config config = {.incarnation = 0};
     weft_shard_config_default(&config.shard);
     weft_ps_client_config_default(&config.client);
     memset(&config.shard.keys, 7, sizeof(config.shard.keys));

@@ -989,15 +989,15 @@ static void a_rank_beyond_the_servers_workers(void **state)
     site_stop(&site);
 }
 
-/* Two processes with one rank: the older one is told. */
-static void a_rank_is_for_one(void **state)
+/* Two processes with one rank: the older one is told, and does not come back. */
+static void a_rank_is_for_one(uint64_t reconnect_ns)
 {
-    (void)state;
     uint64_t id = 9;
     float one[DIM] = {1, 1, 1, 1}, got[DIM];
     struct site site;
     site_start(&site, 2, (struct ps_server_options){.workers = 1});
     struct weft_ps_config config = config_for(site.list);
+    config.reconnect_timeout_ns = reconnect_ns;
     struct weft_table_options options = adding("asp");
     struct weft_ps *older = connect_with(&config);
     struct weft_ps_table *table = open_table(older, &options);
@@ -1005,13 +1005,25 @@ static void a_rank_is_for_one(void **state)
     struct weft_ps_table *other = open_table(newer, &options);
     must(newer, weft_push_wait(other, &id, one, 1, 0, NULL));
     must_fail(older, weft_push_wait(table, &id, one, 1, 0, NULL), WEFT_PEER,
-              "another worker has come with this rank");
+              "another process has the rank of worker 0");
     must(newer, weft_pull_wait(other, &id, got, 1, 0, NULL));
     assert_true(got[0] == 1.0F);
     weft_ps_close(older);
     must(newer, weft_push_wait(other, &id, one, 1, 0, NULL));
     weft_ps_close(newer);
     site_stop(&site);
+}
+
+static void a_rank_is_for_one_without_reconnect(void **state)
+{
+    (void)state;
+    a_rank_is_for_one(0);
+}
+
+static void a_rank_is_for_one_with_reconnect(void **state)
+{
+    (void)state;
+    a_rank_is_for_one(3600 * WEFT_NS_PER_S);
 }
 
 /* A spool of blocks: a head of four units each, then two units for each usual RPC. */
@@ -1235,7 +1247,8 @@ int main(void)
         cmocka_unit_test(nobody_there_is_said_in_time),
         cmocka_unit_test(the_order_of_shards_is_checked),
         cmocka_unit_test(a_rank_beyond_the_servers_workers),
-        cmocka_unit_test(a_rank_is_for_one),
+        cmocka_unit_test(a_rank_is_for_one_without_reconnect),
+        cmocka_unit_test(a_rank_is_for_one_with_reconnect),
         cmocka_unit_test(its_rpcs_are_recorded),
         cmocka_unit_test(a_dead_server_is_noticed),
         cmocka_unit_test(a_server_that_ends_says_so),

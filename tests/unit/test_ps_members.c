@@ -360,17 +360,117 @@ static void a_supervisor_knows_first(void **state)
     struct cluster *c = shrinking(2, 1);
     struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
     weft_peer peer;
+    bool for_good;
     cluster_open(c, &spec);
     step(c, 0, -2);
     cluster_run(c);
     weft_shard_worker_died(c->shard[0], 1, 0, c->net->now_ns); /* the process before this one */
     weft_shard_worker_died(c->shard[0], 9, UINT64_MAX, c->net->now_ns);
-    assert_false(weft_shard_take_replaced(c->shard[0], &peer));
+    assert_false(weft_shard_take_replaced(c->shard[0], &peer, &for_good));
     assert_int_equal(weft_shard_clock(c->shard[0], 0), 0);
     weft_shard_worker_died(c->shard[0], 1, c->net->now_ns, c->net->now_ns);
     assert_int_equal(weft_shard_clock(c->shard[0], 0), 1);
-    assert_true(weft_shard_take_replaced(c->shard[0], &peer));
+    assert_true(weft_shard_take_replaced(c->shard[0], &peer, &for_good));
     assert_int_equal(peer, fake_peer(2));
+    assert_false(for_good);
+    cluster_free(c);
+}
+
+/* ---- several processes of one rank ----------------------------------------------------------- */
+
+static void process_up(struct cluster *c, weft_peer peer, uint64_t incarnation)
+{
+    const struct weft_msg_event up = {.type = WEFT_EVENT_PEER_UP,
+                                      .peer = peer,
+                                      .name = weft_rpc_name(WEFT_ROLE_WORKER, 1),
+                                      .incarnation = incarnation};
+    weft_shard_event(c->shard[0], &up, c->net->now_ns);
+}
+
+static void process_gone(struct cluster *c, weft_peer peer)
+{
+    const struct weft_msg_event down = {
+        .type = WEFT_EVENT_PEER_DOWN, .peer = peer, .down = WEFT_DOWN_SILENT};
+    weft_shard_event(c->shard[0], &down, c->net->now_ns);
+}
+
+static void assert_closed(struct cluster *c, weft_peer expected, bool expected_for_good)
+{
+    weft_peer peer;
+    bool for_good;
+    assert_true(weft_shard_take_replaced(c->shard[0], &peer, &for_good));
+    assert_int_equal(peer, expected);
+    assert_int_equal(for_good, expected_for_good);
+    assert_false(weft_shard_take_replaced(c->shard[0], &peer, &for_good));
+}
+
+static void assert_none_closed(struct cluster *c)
+{
+    weft_peer peer;
+    bool for_good;
+    assert_false(weft_shard_take_replaced(c->shard[0], &peer, &for_good));
+}
+
+/* One hung, the second too; the third is at work when the first and the second wake up. */
+static void whoever_lost_the_rank_does_not_get_it_back(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(2, 1);
+    process_gone(c, fake_peer(2));
+    process_up(c, 50, 10);
+    process_up(c, 51, 20);
+    assert_closed(c, 50, true);
+    process_up(c, 52, 30);
+    assert_closed(c, 51, true);
+    process_up(c, 53, 10);
+    assert_closed(c, 53, true);
+    process_up(c, 54, 20);
+    assert_closed(c, 54, true);
+    process_gone(c, 52); /* not even when nobody has it */
+    process_up(c, 55, 10);
+    assert_closed(c, 55, true);
+    process_up(c, 56, 30);
+    assert_none_closed(c);
+    process_up(c, 57, 30); /* the same process over a new connection */
+    assert_closed(c, 56, false);
+    assert_int_equal(weft_shard_counters(c->shard[0])->workers_replaced, 3);
+    assert_int_equal(weft_shard_counters(c->shard[0])->workers_refused, 3);
+    cluster_free(c);
+}
+
+/* Hundreds of processes of a rank, one after the other, their clocks a little apart: none that lost
+ * the rank gets it back, and none that is new is refused. */
+static void the_memory_of_replaced_processes_is_bounded(void **state)
+{
+    (void)state;
+    enum { PROCESSES = 300 };
+    struct cluster *c = shrinking(2, 1);
+    process_gone(c, fake_peer(2));
+    for (uint64_t i = 1; i <= PROCESSES; i++) {
+        uint64_t incarnation = 1000 * i + (i % 7) * 1500; /* the next may be smaller */
+        process_up(c, 100, incarnation);
+        assert_none_closed(c);
+        process_gone(c, 100);
+        for (uint64_t before = 1; before < i; before++) {
+            process_up(c, 101, 1000 * before + (before % 7) * 1500);
+            assert_closed(c, 101, true);
+        }
+    }
+    cluster_free(c);
+}
+
+/* One that hung before it ever connected: it may come when the rank is free, not before. */
+static void an_older_process_waits_for_the_rank(void **state)
+{
+    (void)state;
+    struct cluster *c = shrinking(2, 1);
+    process_gone(c, fake_peer(2));
+    process_up(c, 50, 20);
+    process_up(c, 51, 10);
+    assert_closed(c, 51, false);
+    process_gone(c, 50);
+    process_up(c, 52, 10);
+    assert_none_closed(c);
     cluster_free(c);
 }
 
@@ -607,6 +707,9 @@ int main(void)
         cmocka_unit_test(ssp_does_not_wait_for_the_dead),
         cmocka_unit_test(asp_divides_by_those_there_are),
         cmocka_unit_test(a_supervisor_knows_first),
+        cmocka_unit_test(whoever_lost_the_rank_does_not_get_it_back),
+        cmocka_unit_test(the_memory_of_replaced_processes_is_bounded),
+        cmocka_unit_test(an_older_process_waits_for_the_rank),
         cmocka_unit_test(whoever_dies_each_clock_counts_once),
         cmocka_unit_test(who_was_away_goes_on_where_the_others_are),
         cmocka_unit_test(a_push_whose_clock_is_passed_is_absent),

@@ -397,6 +397,121 @@ static void refused(void **state)
     cluster_stop(&c);
 }
 
+/* ---- how often it is tried ------------------------------------------------------------------- */
+
+static struct cluster *waiting(uint32_t workers)
+{
+    struct cluster *c = calloc(1, sizeof(*c));
+    assert_non_null(c);
+    struct cluster_config config = cluster_config(1, workers);
+    config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    cluster_start(c, &config, workers, 7);
+    return c;
+}
+
+static void waiting_free(struct cluster *c)
+{
+    cluster_stop(c);
+    free(c);
+}
+
+static void tell(struct cluster *c, uint32_t w, enum weft_msg_event_type type,
+                 enum weft_msg_down down, uint64_t now_ns)
+{
+    const struct weft_msg_event event = {.type = type, .peer = fake_peer(0), .down = down};
+    weft_ps_client_event(c->client[w], &event, now_ns);
+}
+
+/* A shard that takes each connection and ends it at once, for so long; a driver that looks every
+ * millisecond. Returns how often it connected. pauses_p: the sum of squares of all pauses, in ms. */
+static uint32_t attempts_within(struct cluster *c, uint32_t w, uint64_t span_ns, uint64_t *pauses_p)
+{
+    uint64_t until_ns, last_ns = 0;
+    uint32_t attempts = 0;
+    *pauses_p = 0;
+    for (uint64_t now_ns = 0; now_ns < span_ns; now_ns += WEFT_NS_PER_MS) {
+        if (!weft_ps_client_away(c->client[w], 0, &until_ns) ||
+            now_ns < weft_ps_client_again_ns(c->client[w], 0)) {
+            continue;
+        }
+        assert_int_equal(weft_ps_client_reconnect(c->client[w], 0, fake_peer(0), now_ns), WEFT_OK);
+        tell(c, w, WEFT_EVENT_PEER_UP, 0, now_ns);
+        tell(c, w, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_CLOSED, now_ns);
+        uint64_t pause_ms = (now_ns - last_ns) / WEFT_NS_PER_MS;
+        assert_true(pause_ms <= 1000);
+        *pauses_p += pause_ms * pause_ms;
+        last_ns = now_ns;
+        attempts++;
+    }
+    return attempts;
+}
+
+static void a_shard_that_ends_connections_is_asked_ever_more_rarely(void **state)
+{
+    (void)state;
+    uint64_t pauses[2], same;
+    struct cluster *c = waiting(2);
+    for (uint32_t w = 0; w < 2; w++) {
+        tell(c, w, WEFT_EVENT_PEER_UP, 0, 0);
+        tell(c, w, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_CLOSED, 0);
+        uint32_t attempts = attempts_within(c, w, 60 * WEFT_NS_PER_S, &pauses[w]);
+        assert_in_range(attempts, 60, 127); /* 60 s by pauses of 0.5 to 1 s, and 7 shorter ones */
+    }
+    assert_int_not_equal(pauses[0], pauses[1]);
+    waiting_free(c);
+    c = waiting(1);
+    tell(c, 0, WEFT_EVENT_PEER_UP, 0, 0);
+    tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_CLOSED, 0);
+    (void)attempts_within(c, 0, 60 * WEFT_NS_PER_S, &same);
+    assert_int_equal(same, pauses[0]);
+    waiting_free(c);
+}
+
+static void a_connection_that_held_is_made_again_at_once(void **state)
+{
+    (void)state;
+    struct cluster *c = waiting(1);
+    uint64_t now_ns = 0, pauses;
+    tell(c, 0, WEFT_EVENT_PEER_UP, 0, now_ns);
+    tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_SILENT, now_ns);
+    (void)attempts_within(c, 0, 10 * WEFT_NS_PER_S, &pauses);
+    now_ns = 11 * WEFT_NS_PER_S;
+    assert_int_equal(weft_ps_client_reconnect(c->client[0], 0, fake_peer(0), now_ns), WEFT_OK);
+    tell(c, 0, WEFT_EVENT_PEER_UP, 0, now_ns);
+    now_ns += WEFT_NS_PER_S;
+    tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_SILENT, now_ns);
+    assert_true(weft_ps_client_again_ns(c->client[0], 0) <= now_ns);
+    /* And from there on pauses are short again. */
+    assert_int_equal(weft_ps_client_reconnect(c->client[0], 0, fake_peer(0), now_ns), WEFT_OK);
+    tell(c, 0, WEFT_EVENT_PEER_UP, 0, now_ns);
+    tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_SILENT, now_ns);
+    uint64_t pause_ns = weft_ps_client_again_ns(c->client[0], 0) - now_ns;
+    assert_in_range(pause_ns, 5 * WEFT_NS_PER_MS, 10 * WEFT_NS_PER_MS);
+    waiting_free(c);
+}
+
+static void who_was_replaced_does_not_try_again(void **state)
+{
+    (void)state;
+    struct cluster *c = waiting(1);
+    struct weft_table_spec spec = {
+        .dim = DIM, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = 1};
+    cluster_open(c, &spec);
+    const uint64_t id = churn_id(0);
+    uint64_t until_ns;
+    float row[DIM] = {0};
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push(c->client[0], 0, &id, row, 1, 0, c->net->now_ns, &op), WEFT_OK);
+    tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_REPLACED, c->net->now_ns);
+    assert_false(weft_ps_client_away(c->client[0], 0, &until_ns));
+    struct weft_ps_result result = cluster_wait(c, 0, op);
+    assert_int_equal(result.status, WEFT_PEER);
+    assert_int_equal(weft_ps_clock(c->client[0], 0, c->net->now_ns), WEFT_PEER);
+    waiting_free(c);
+}
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
+
 static void clocks_to(struct cluster *c, uint32_t clock)
 {
     while (weft_ps_clock_now(c->client[0], 0) < clock) {
@@ -515,6 +630,9 @@ int main(void)
         cmocka_unit_test(log_is_emptied),
         cmocka_unit_test(log_is_full),
         cmocka_unit_test(log_needs_checkpoints),
+        cmocka_unit_test(a_shard_that_ends_connections_is_asked_ever_more_rarely),
+        cmocka_unit_test(a_connection_that_held_is_made_again_at_once),
+        cmocka_unit_test(who_was_replaced_does_not_try_again),
         cmocka_unit_test(clocks_are_told_at_once),
         cmocka_unit_test(numbers_that_nobody_counted_to),
     };

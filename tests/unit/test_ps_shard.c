@@ -736,6 +736,7 @@ static void who_was_replaced_stays_out(void **state)
     (void)state;
     struct bench *b = bench_new(8);
     weft_peer closed;
+    bool for_good;
     fake_break(b->net, SHARD, OTHER);
     b->net->nodes[WORKER].incarnation = 100;
     b->net->nodes[OTHER].incarnation = 200;
@@ -743,20 +744,25 @@ static void who_was_replaced_stays_out(void **state)
     fake_connect(b->net, SHARD, WORKER);
     bench_run(b);
     declare(b, 0, 1, WEFT_TABLE_ASP, 1);
-    while (weft_shard_take_replaced(b->shard, &closed)) {
+    while (weft_shard_take_replaced(b->shard, &closed, &for_good)) {
     }
     fake_connect(b->net, SHARD, OTHER);
     bench_run(b);
-    assert_true(weft_shard_take_replaced(b->shard, &closed) && closed == fake_peer(WORKER));
+    assert_true(weft_shard_take_replaced(b->shard, &closed, &for_good) && for_good);
+    assert_int_equal(closed, fake_peer(WORKER));
     fake_connect(b->net, SHARD, WORKER);
     bench_run(b);
-    assert_true(weft_shard_take_replaced(b->shard, &closed) && closed == fake_peer(WORKER));
+    assert_true(weft_shard_take_replaced(b->shard, &closed, &for_good) && for_good);
+    assert_int_equal(closed, fake_peer(WORKER));
     assert_int_equal(ask(b, push_of(b, 1, 7, -1)), -1);
     assert_int_equal(ask_from(b, OTHER, push_of(b, 1, 7, -1)), WEFT_RPC_OK);
-    fake_break(b->net, SHARD, OTHER); /* the other one goes: then it is welcome */
+    fake_break(b->net, SHARD, OTHER); /* the other one goes: what it pushed is forgotten all the same */
     fake_connect(b->net, SHARD, WORKER);
     bench_run(b);
-    assert_int_equal(ask(b, push_of(b, 2, 7, -1)), WEFT_RPC_OK);
+    assert_int_equal(ask(b, push_of(b, 2, 7, -1)), -1);
+    fake_connect(b->net, SHARD, OTHER);
+    bench_run(b);
+    assert_int_equal(ask_from(b, OTHER, push_of(b, 2, 7, -1)), WEFT_RPC_OK);
     bench_free(b);
 }
 

@@ -127,6 +127,7 @@ static void constants_are_those_of_the_tables(void **state)
     assert_int_equal(WEFT_CLOSE_SILENT, 1);
     assert_int_equal(WEFT_CLOSE_PROTOCOL, 2);
     assert_int_equal(WEFT_CLOSE_IDLE, 3);
+    assert_int_equal(WEFT_CLOSE_REPLACED, 4);
 }
 
 static void ack(void **state)

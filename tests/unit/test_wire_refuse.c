@@ -276,7 +276,7 @@ static const struct violation OF_FRAMES[] = {
     {"DONE with first far beyond", IN(GOLDEN_DONE), 38, 4, 0xffffffc0},
     {"DONE with the bit of chunk N", IN(GOLDEN_DONE), 50, 8, 0x100},
     {"DONE with the highest bit of the last word", IN(GOLDEN_DONE), 50, 8, UINT64_C(1) << 63},
-    {"CLOSE of code 4", IN(GOLDEN_CLOSE), 19, 2, 4},
+    {"CLOSE of code 5", IN(GOLDEN_CLOSE), 19, 2, 5},
     {"CLOSE of code 256", IN(GOLDEN_CLOSE), 19, 2, 256},
     {"PADDING that is not zero", IN(GOLDEN_PADDING), 22, 1, 1},
     {"PADDING whose last byte is not zero", IN(GOLDEN_PADDING), 23, 1, 0x80},

@@ -114,7 +114,7 @@ static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
         f->token = any_u64(prng);
         break;
     case WEFT_FRAME_CLOSE:
-        f->close_code = (uint16_t)weft_prng_below(prng, 4);
+        f->close_code = (uint16_t)weft_prng_below(prng, 5);
         break;
     case WEFT_FRAME_PADDING:
         f->padding_bytes = (uint16_t)weft_prng_below(prng, 100);
