@@ -136,6 +136,8 @@ static weft_status make_head(struct weft_checkpoint_file *file, struct weft_ckpt
                                       PARTIAL_WORDS) == WEFT_OK;
     good = good && weft_ckpt_head_add(head, "partials.mask", WEFT_CKPT_U64, view->partial_count,
                                       mask_words(view)) == WEFT_OK;
+    good = good && weft_ckpt_head_add(head, "workers.retired", WEFT_CKPT_U64, view->workers_max,
+                                      1 + WEFT_RETIRED_MAX) == WEFT_OK;
     return good ? WEFT_OK : WEFT_NOMEM;
 }
 
@@ -198,7 +200,9 @@ static weft_status put_rest(struct weft_checkpoint_file *file, const struct weft
                                           words * sizeof(*p->mask), error);
         }
     }
-    return status;
+    return status == WEFT_OK ? weft_ckpt_writer_put(file->writer, tensor + 3, view->retired,
+                                                    workers * sizeof(*view->retired), error)
+                             : status;
 }
 
 weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
@@ -217,7 +221,7 @@ weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
         weft_checkpoint_file_abandon(file);
         return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a checkpoint");
     }
-    uint32_t rest = head.tensor_count - 3;
+    uint32_t rest = head.tensor_count - 4;
     weft_ckpt_data_name(place->number, place->shard, place->claim, name);
     weft_status status =
         weft_ckpt_writer_open(place->directory, name, &head, &file->writer, error);

@@ -5,7 +5,7 @@
  *     table.T.removed u64 (r): ids that are gone since the checkpoint that a delta is based on
  *     table.T.waiting_ids u64 (w), .waiting_counts u32 (w), or table.T.waiting_filter u8 (c): what
  *     admission has counted; absent when it counts nothing
- *     workers.incarnations u64 (W)
+ *     workers.incarnations u64 (W), workers.retired u64 (W, 17): struct weft_retired of each rank
  *     partials.head u64 (p, 5), partials.mask u64 (p, m): pushes of which some chunks are applied
  *
  * T is the table's number. docs/CHECKPOINTS.md says it for readers in other languages.

@@ -251,6 +251,24 @@ static weft_status load_partials(const struct load *load)
     return status;
 }
 
+/* Checkpoints of earlier releases do not know it. */
+static weft_status load_retired(const struct load *load)
+{
+    const struct weft_ckpt_tensor *t = weft_ckpt_head_find(load->head, "workers.retired");
+    struct weft_retired *retired;
+    uint32_t count;
+    if (t == NULL) {
+        return WEFT_OK;
+    }
+    weft_status status = read_all(load, t, sizeof(*retired), (void **)&retired, &count);
+    if (status == WEFT_OK) {
+        weft_shard_restore_retired(load->shard, retired,
+                                   count < load->workers_max ? count : load->workers_max);
+        free(retired);
+    }
+    return status;
+}
+
 static weft_status load_windows(const struct load *load)
 {
     uint64_t *incarnations;
@@ -264,7 +282,8 @@ static weft_status load_windows(const struct load *load)
     weft_shard_restore_incarnations(load->shard, incarnations,
                                     count < load->workers_max ? count : load->workers_max);
     free(incarnations);
-    return load_partials(load);
+    status = load_retired(load);
+    return status == WEFT_OK ? load_partials(load) : status;
 }
 
 /* Before the rows of the same file: what went may have come again. */

@@ -141,6 +141,15 @@ void weft_shard_restore_incarnations(struct weft_shard *shard, const uint64_t *i
     }
 }
 
+void weft_shard_restore_retired(struct weft_shard *shard, const struct weft_retired *retired,
+                                uint32_t count)
+{
+    WEFT_ASSERT(count <= shard->config.workers_max);
+    for (uint32_t w = 0; w < count; w++) {
+        shard->workers[w].retired = retired[w];
+    }
+}
+
 weft_status weft_shard_restore_partial(struct weft_shard *shard,
                                        const struct weft_cut_partial *from)
 {

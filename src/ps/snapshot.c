@@ -39,12 +39,13 @@ static weft_status snapshot_init(struct weft_shard *shard)
     view->workers_max = config->workers_max;
     snapshot->mask_words = WEFT_BITS_WORDS((size_t)config->chunks_max);
     view->incarnations = calloc(config->workers_max, sizeof(*view->incarnations));
+    view->retired = calloc(config->workers_max, sizeof(*view->retired));
     view->partials = calloc(shard->partial_count, sizeof(*view->partials));
     snapshot->masks = calloc(shard->partial_count * snapshot->mask_words, sizeof(uint64_t));
     snapshot->kept = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint64_t));
     snapshot->kept_incarnations = calloc(config->workers_max, sizeof(uint64_t));
-    if (view->incarnations == NULL || view->partials == NULL || snapshot->masks == NULL ||
-        snapshot->kept == NULL || snapshot->kept_incarnations == NULL) {
+    if (view->incarnations == NULL || view->retired == NULL || view->partials == NULL ||
+        snapshot->masks == NULL || snapshot->kept == NULL || snapshot->kept_incarnations == NULL) {
         return WEFT_NOMEM;
     }
     return tables_init(snapshot, config);
@@ -78,6 +79,7 @@ void weft_snapshot_fini(struct weft_shard *shard)
     }
     free(snapshot->view.tables);
     free(snapshot->view.incarnations);
+    free(snapshot->view.retired);
     free(snapshot->view.partials);
     free(snapshot->watches);
     free(snapshot->masks);
@@ -162,6 +164,7 @@ static void cut_table(struct weft_shard *shard, uint32_t t)
     memcpy(table->pushes, shard->pushes + (size_t)t * workers, workers * sizeof(*table->pushes));
     for (uint32_t w = 0; w < workers; w++) {
         snapshot->view.incarnations[w] = shard->workers[w].incarnation;
+        snapshot->view.retired[w] = shard->workers[w].retired;
     }
     cut_partials(shard, t);
     if (!snapshot->begun) {

@@ -28,6 +28,7 @@
 #define WEFT_PS_SNAPSHOT_H
 
 #include "ps/once.h"
+#include "ps/retired.h"
 #include "ps/shard.h"
 
 enum weft_cut_state {
@@ -86,6 +87,7 @@ struct weft_cut_view {
     bool whole;
     struct weft_cut_table *tables; /* (tables_max,) */
     uint64_t *incarnations;        /* (workers_max,); 0 = never connected */
+    struct weft_retired *retired;  /* (workers_max,): processes that lost each rank */
     struct weft_cut_partial *partials;
     uint32_t partial_count;
 };
@@ -168,6 +170,9 @@ void weft_shard_restore_pushes(struct weft_shard *shard, uint16_t table,
                                const struct weft_once *pushes, uint32_t count);
 void weft_shard_restore_incarnations(struct weft_shard *shard, const uint64_t *incarnations,
                                      uint32_t count);
+/* Shape: retired (count,). A checkpoint of an earlier release has none. */
+void weft_shard_restore_retired(struct weft_shard *shard, const struct weft_retired *retired,
+                                uint32_t count);
 /* Errors:  WEFT_INVALID  it does not fit: beyond limits. */
 weft_status weft_shard_restore_partial(struct weft_shard *shard,
                                        const struct weft_cut_partial *partial);

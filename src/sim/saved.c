@@ -19,6 +19,7 @@ void weft_saved_init(struct weft_saved *saved, uint32_t tables_max, uint32_t wor
     *saved = (struct weft_saved){.tables_max = tables_max, .workers_max = workers_max};
     saved->tables = get(tables_max, sizeof(*saved->tables));
     saved->incarnations = get(workers_max, sizeof(*saved->incarnations));
+    saved->retired = get(workers_max, sizeof(*saved->retired));
     for (uint32_t t = 0; t < tables_max; t++) {
         saved->tables[t].clocks = get(workers_max, sizeof(uint32_t));
         saved->tables[t].pushes = get(workers_max, sizeof(struct weft_once));
@@ -45,6 +46,7 @@ void weft_saved_fini(struct weft_saved *saved)
     }
     free(saved->tables);
     free(saved->incarnations);
+    free(saved->retired);
     free(saved->spill);
     *saved = (struct weft_saved){0};
 }
@@ -84,6 +86,7 @@ static void copy_partials(struct weft_saved *saved, const struct weft_cut_view *
 static void copy_view(struct weft_saved *saved, const struct weft_cut_view *view)
 {
     memcpy(saved->incarnations, view->incarnations, saved->workers_max * sizeof(uint64_t));
+    memcpy(saved->retired, view->retired, saved->workers_max * sizeof(*saved->retired));
     copy_partials(saved, view);
     for (uint32_t t = 0; t < saved->tables_max; t++) {
         const struct weft_cut_table *from = &view->tables[t];
@@ -172,6 +175,7 @@ void weft_saved_restore(struct weft_saved *saved, struct weft_shard *shard)
         }
     }
     weft_shard_restore_incarnations(shard, saved->incarnations, saved->workers_max);
+    weft_shard_restore_retired(shard, saved->retired, saved->workers_max);
     for (uint32_t i = 0; i < saved->partial_count; i++) {
         weft_status status = weft_shard_restore_partial(shard, &saved->partials[i]);
         WEFT_ASSERT(status == WEFT_OK);

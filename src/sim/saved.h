@@ -25,6 +25,7 @@ struct weft_saved {
     uint32_t workers_max;
     struct weft_saved_table *tables;
     uint64_t *incarnations;
+    struct weft_retired *retired;
     struct weft_cut_partial *partials;
     uint32_t partial_count;
     void *spill;

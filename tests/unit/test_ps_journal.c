@@ -95,6 +95,16 @@ static void rig_stop(struct rig *rig)
     }
 }
 
+/* Whoever had lost its rank has lost it still. */
+static void assert_same_retired(const struct weft_shard *a, const struct weft_shard *b, uint32_t w)
+{
+    for (uint32_t i = 0; i < WEFT_RETIRED_MAX; i++) {
+        uint64_t incarnation = a->workers[w].retired.incarnations[i];
+        assert_true(incarnation == 0 || weft_retired_has(&b->workers[w].retired, incarnation));
+    }
+    assert_true(a->workers[w].retired.floor == b->workers[w].retired.floor);
+}
+
 /* Every table, clock and window of the two, but for pushes of which no chunk was applied. */
 static void assert_same(const struct weft_shard *a, const struct weft_shard *b)
 {
@@ -113,6 +123,7 @@ static void assert_same(const struct weft_shard *a, const struct weft_shard *b)
         uint64_t newest = weft_max_u64(oa->newest, ob->newest);
         assert_int_equal(a->clocks[w], b->clocks[w]);
         assert_true(a->workers[w].incarnation == b->workers[w].incarnation);
+        assert_same_retired(a, b, w);
         assert_int_equal(oa->clock, ob->clock);
         for (uint64_t n = 1; n <= newest; n++) {
             assert_int_equal(weft_once_test(oa, n), weft_once_test(ob, n));
