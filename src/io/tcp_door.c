@@ -1,10 +1,13 @@
 /* The accepting end: strangers, who may come in, and who goes when there are too many.
  *
- * The three-way handshake of TCP has proved the address, so there are no cookies. A stranger costs
- * a descriptor and a struct tcp_conn; there are at most strangers_max of them, the oldest goes when
- * another comes, each has 5 s, or a minute after ACCEPT, and nothing is allocated for them. What is
- * dear, Diffie-Hellman, is done only for who shows the job key, and at a limited rate, for a recorded
- * HELLO shows it too.
+ * A stranger costs a descriptor and a struct tcp_conn; there are at most strangers_max of them, the
+ * oldest goes when another comes, each has 5 s, or a minute after ACCEPT, and nothing is allocated for
+ * them. What is expensive, Diffie-Hellman, is done only for a HELLO with the MAC of the job key.
+ *
+ * A recorded HELLO has that MAC too. The three-way handshake of TCP has proved the address, but not
+ * that HELLO was made for this connection. So when many handshakes are under way, or came, HELLO must
+ * bring a cookie: 16 random bytes of this connection, under the MAC. Who has only recorded HELLOs
+ * cannot bring it, and costs two HMACs. Handshakes without one cannot crowd out those with one.
  *
  * Source: docs/PROTOCOL.md sections 8.1 and 10.1.
  */
@@ -15,11 +18,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { GREETINGS_A_STEP = 16, HELLOS_BURST = 64 };
+enum { GREETINGS_A_STEP = 16, HELLOS_BURST = 64, UNPROVEN_SHARE = 4 };
 
 static const uint64_t stranger_ns = 5 * WEFT_NS_PER_S;
 /* The other end takes itself for connected when it has read ACCEPT, and may stand still just then. */
 static const uint64_t half_open_ns = 60 * WEFT_NS_PER_S;
+/* A replay that leaves at once and comes again would otherwise get a handshake for each that expires. */
+static const uint64_t cookies_ns = 5 * WEFT_NS_PER_S;
 
 /* ---- HELLO ----------------------------------------------------------------------------------- */
 
@@ -32,6 +37,46 @@ static bool hello_in_rate(struct weft_tcp *t, uint64_t now_ns)
     }
     t->hellos_full_ns = full_ns + each_ns;
     return true;
+}
+
+/* Handshakes that may be recordings hold at most a quarter of the places. */
+static bool unproven_fit(const struct weft_tcp *t)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < t->conns_max; i++) {
+        count += t->conns[i].state == TCP_CONN_HALF_OPEN && !t->conns[i].proven;
+    }
+    return count < weft_max_u64(t->strangers_max / UNPROVEN_SHARE, 1);
+}
+
+static bool cookie_needed(struct weft_tcp *t, uint64_t now_ns)
+{
+    if (now_ns >= t->cookies_until_ns && unproven_fit(t) && hello_in_rate(t, now_ns)) {
+        return false;
+    }
+    t->cookies_until_ns = now_ns + cookies_ns;
+    return true;
+}
+
+/* Ask for HELLO once more, with a cookie. */
+static bool cookie_ask(struct weft_tcp *t, struct tcp_conn *c, const struct weft_wire_hello *hello)
+{
+    const struct weft_crypto *crypto = &t->config.ep.crypto;
+    struct weft_wire_cookie cookie = {.connection_id = hello->connection_id};
+    uint8_t bytes[WEFT_COOKIE_BYTES];
+    if (crypto->ops->random(crypto->self, c->cookie, sizeof(c->cookie)) != WEFT_OK) {
+        weft_tcp_crypto_failed(t);
+        return false;
+    }
+    memcpy(cookie.cookie, c->cookie, sizeof(cookie.cookie));
+    struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
+    weft_wire_cookie_encode(&w, &cookie);
+    weft_tcp_mac_make(t, bytes, sizeof(bytes) - WEFT_MAC_BYTES,
+                      bytes + sizeof(bytes) - WEFT_MAC_BYTES);
+    t->counters.cookies_sent++;
+    c->asked_cookie = true;
+    c->in_bytes = 0;
+    return weft_tcp_conn_write(t, c, bytes, sizeof(bytes));
 }
 
 void weft_tcp_refuse(struct weft_tcp *t, struct tcp_conn *c, enum weft_wire_refusal reason)
@@ -112,24 +157,12 @@ static weft_status accept_write(struct weft_tcp *t, struct tcp_conn *c,
     return status;
 }
 
-static bool hello_answer(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
+static bool hello_accept(struct weft_tcp *t, struct tcp_conn *c,
+                         const struct weft_wire_hello *hello)
 {
-    struct weft_wire_hello hello;
     uint8_t bytes[WEFT_ACCEPT_BYTES];
-    if (weft_wire_hello_decode(c->in, WEFT_HELLO_BYTES, &hello) != WEFT_OK) {
-        t->counters.bad_packet++;
-        return false;
-    }
-    if (!hello_verify(t, c, &hello)) {
-        return false;
-    }
-    if (!weft_tcp_peer_room(t) || !hello_in_rate(t, now_ns)) {
-        t->counters.hello_refused++;
-        weft_tcp_refuse(t, c, WEFT_REFUSED_FULL);
-        return false;
-    }
-    c->mode = hello.mode;
-    weft_status status = accept_write(t, c, &hello, bytes);
+    c->mode = hello->mode;
+    weft_status status = accept_write(t, c, hello, bytes);
     t->counters.bad_tag += status == WEFT_PROTO;
     if (status != WEFT_OK && status != WEFT_PROTO) {
         weft_tcp_crypto_failed(t);
@@ -137,11 +170,36 @@ static bool hello_answer(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns
     if (status != WEFT_OK || !weft_tcp_conn_write(t, c, bytes, sizeof(bytes))) {
         return false;
     }
-    c->name = hello.name;
-    c->incarnation = hello.incarnation;
+    c->name = hello->name;
+    c->incarnation = hello->incarnation;
     c->state = TCP_CONN_HALF_OPEN;
     c->in_bytes = 0;
     return true;
+}
+
+static bool hello_answer(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
+{
+    struct weft_wire_hello hello;
+    if (weft_wire_hello_decode(c->in, WEFT_HELLO_BYTES, &hello) != WEFT_OK) {
+        t->counters.bad_packet++;
+        return false;
+    }
+    if (!hello_verify(t, c, &hello)) {
+        return false;
+    }
+    bool secure = hello.mode != WEFT_MODE_NONE;
+    if (!weft_tcp_peer_room(t) || (!secure && !hello_in_rate(t, now_ns))) {
+        t->counters.hello_refused++;
+        weft_tcp_refuse(t, c, WEFT_REFUSED_FULL);
+        return false;
+    }
+    if (c->asked_cookie) {
+        c->proven = memcmp(hello.cookie, c->cookie, sizeof(c->cookie)) == 0;
+        t->counters.bad_tag += !c->proven;
+        return c->proven && hello_accept(t, c, &hello);
+    }
+    return secure && cookie_needed(t, now_ns) ? cookie_ask(t, c, &hello)
+                                              : hello_accept(t, c, &hello);
 }
 
 void weft_tcp_hello_take(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
@@ -205,7 +263,13 @@ static bool is_stranger(const struct tcp_conn *c)
     return c->state == TCP_CONN_STRANGER || c->state == TCP_CONN_HALF_OPEN;
 }
 
-/* Room for one more: if need be, those go first who have said nothing, then the oldest. */
+/* The oldest of the lowest rank goes first. */
+static uint32_t rank_of(const struct tcp_conn *c)
+{
+    return c->state == TCP_CONN_STRANGER ? 0 : c->proven ? 2 : 1;
+}
+
+/* Room for one more. */
 static void stranger_room(struct weft_tcp *t)
 {
     struct tcp_conn *oldest = NULL;
@@ -217,8 +281,8 @@ static void stranger_room(struct weft_tcp *t)
         }
         count++;
         bool before = oldest == NULL ||
-                      (c->state == oldest->state ? c->since_ns < oldest->since_ns
-                                                 : c->state == TCP_CONN_STRANGER);
+                      (rank_of(c) == rank_of(oldest) ? c->since_ns < oldest->since_ns
+                                                     : rank_of(c) < rank_of(oldest));
         oldest = before ? c : oldest;
     }
     if (count >= t->strangers_max) {

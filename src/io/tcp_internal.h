@@ -63,7 +63,7 @@ enum tcp_conn_state {
     TCP_CONN_FREE,
     TCP_CONN_CALLING,   /* connect() is under way */
     TCP_CONN_ASKED,     /* HELLO is sent, ACCEPT or REFUSED awaited */
-    TCP_CONN_STRANGER,  /* accepted by the kernel, HELLO awaited */
+    TCP_CONN_STRANGER,  /* accepted by the kernel, HELLO awaited, the one with a cookie perhaps */
     TCP_CONN_HALF_OPEN, /* ACCEPT is sent, the first record awaited */
     TCP_CONN_OPEN,
 };
@@ -77,10 +77,14 @@ struct tcp_conn {
     bool keyed;
     uint8_t mode;          /* enum weft_wire_mode */
     struct tcp_peer *peer; /* NULL: a stranger's */
+    bool asked_cookie;     /* COOKIE was sent, or came: once */
+    bool proven;           /* HALF_OPEN: its HELLO was made for this connection */
     uint64_t since_ns;
     uint64_t name;         /* what HELLO said */
     uint64_t incarnation;
-    struct weft_noise noise; /* ASKED */
+    uint8_t cookie[WEFT_COOKIE_VALUE_BYTES]; /* that HELLO must bring */
+    uint8_t hello[WEFT_HELLO_BYTES];         /* ASKED: what was sent */
+    struct weft_noise noise;                 /* ASKED */
     struct tcp_keys send;
     struct tcp_keys recv;
     uint64_t send_records; /* built so far */
@@ -251,6 +255,7 @@ struct weft_tcp {
     uint8_t mac_key[WEFT_HASH_BYTES];
     uint64_t rekey_records;
     uint64_t hellos_full_ns; /* when the bucket of handshakes would be full again */
+    uint64_t cookies_until_ns; /* each HELLO needs a cookie until then */
     enum weft_ep_hint hint;
     struct weft_udp_errors unreached; /* number and addr: of the last attempt that failed so */
     struct weft_udp_counters socket;

@@ -21,12 +21,16 @@ void weft_tcp_crypto_failed(struct weft_tcp *t)
     t->hint = WEFT_HINT_CRYPTO;
 }
 
-/* The label keeps handshakes of the two transports apart: neither takes the other's. */
+/* The label keeps handshakes of the two transports apart: neither takes the other's. The cookie counts
+ * as zeros, for HELLO is made before it is known. */
 void weft_tcp_noise_begin(struct weft_tcp *t, const uint8_t *hello, struct weft_noise *noise)
 {
-    struct weft_crypto_span prologue[2] = {{label, sizeof(label) - 1}, {hello, PROLOGUE_BYTES}};
+    static const uint8_t no_cookie[WEFT_COOKIE_VALUE_BYTES];
+    struct weft_crypto_span prologue[3] = {{label, sizeof(label) - 1},
+                                           {hello, PROLOGUE_BYTES - WEFT_COOKIE_VALUE_BYTES},
+                                           {no_cookie, sizeof(no_cookie)}};
     uint32_t slot = weft_ep_crypto_slots(t->config.ep.peers_max) - 1;
-    weft_noise_init(noise, &t->config.ep.crypto, slot, t->config.ep.psk, prologue, 2);
+    weft_noise_init(noise, &t->config.ep.crypto, slot, t->config.ep.psk, prologue, 3);
 }
 
 static weft_status keys_set(struct weft_tcp *t, struct tcp_keys *keys)

@@ -2,11 +2,13 @@
  *
  *     connector                       acceptor
  *     connect()            ---->      accept(): a stranger, who has 120 bytes and 5 s
- *     HELLO                ---->      mode, job key, MAC, Noise: half open
+ *     HELLO                ---->      mode, job key, MAC
+ *                          <----      if need be COOKIE, and HELLO again with it
+ *                                     Noise: half open
  *                          <----      ACCEPT (or REFUSED, and the connection ends)
  *     first record (PING)  ---->      verified: now it is a peer
  *
- * HELLO, ACCEPT and REFUSED are those of docs/PROTOCOL.md section 2, sent once each. The
+ * HELLO, COOKIE, ACCEPT and REFUSED are those of docs/PROTOCOL.md section 2. The
  * accepting end is in tcp_door.c.
  *
  * An attempt that fails is made again after 10 ms, then twice as long up to 1 s, until the peer
@@ -161,6 +163,15 @@ void weft_tcp_call(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     weft_tcp_conn_wants_out(t, c, true);
 }
 
+static void hello_sign(struct weft_tcp *t, const struct weft_wire_hello *hello,
+                       uint8_t bytes[WEFT_HELLO_BYTES])
+{
+    struct weft_writer w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
+    weft_wire_hello_encode(&w, hello);
+    weft_tcp_mac_make(t, bytes, WEFT_HELLO_BYTES - WEFT_MAC_BYTES,
+                      bytes + WEFT_HELLO_BYTES - WEFT_MAC_BYTES);
+}
+
 static weft_status hello_write(struct weft_tcp *t, struct tcp_conn *c,
                                uint8_t bytes[WEFT_HELLO_BYTES])
 {
@@ -182,10 +193,7 @@ static weft_status hello_write(struct weft_tcp *t, struct tcp_conn *c,
     weft_tcp_noise_begin(t, bytes, &c->noise);
     weft_status status = weft_noise_hello_write(&c->noise, NULL, 0, hello.ephemeral, hello.tag);
     if (status == WEFT_OK) {
-        w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
-        weft_wire_hello_encode(&w, &hello);
-        weft_tcp_mac_make(t, bytes, WEFT_HELLO_BYTES - WEFT_MAC_BYTES,
-                          bytes + WEFT_HELLO_BYTES - WEFT_MAC_BYTES);
+        hello_sign(t, &hello, bytes);
     }
     return status;
 }
@@ -195,24 +203,46 @@ static void call_ended(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
 {
     int failed = 0;
     socklen_t bytes = sizeof(failed);
-    uint8_t hello[WEFT_HELLO_BYTES];
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &failed, &bytes) != 0 || failed != 0) {
         note_unreached(t, c->peer, failed);
         shake_failed(t, c, now_ns);
         return;
     }
-    weft_status status = hello_write(t, c, hello);
+    weft_status status = hello_write(t, c, c->hello);
     if (status != WEFT_OK) {
         weft_tcp_crypto_failed(t);
         weft_tcp_peer_down(t, c->peer, WEFT_DOWN_CRYPTO, 0, now_ns);
         return;
     }
-    if (!weft_tcp_conn_write(t, c, hello, sizeof(hello))) {
+    if (!weft_tcp_conn_write(t, c, c->hello, sizeof(c->hello))) {
         shake_failed(t, c, now_ns);
         return;
     }
     c->state = TCP_CONN_ASKED;
     weft_tcp_conn_wants_out(t, c, false);
+}
+
+/* COOKIE came: the same HELLO again, with it. False: it is not from the other end. */
+static bool cookie_take(struct weft_tcp *t, struct tcp_conn *c)
+{
+    struct weft_wire_cookie cookie;
+    struct weft_wire_hello hello;
+    if (weft_wire_cookie_decode(c->in, WEFT_COOKIE_BYTES, &cookie) != WEFT_OK ||
+        weft_wire_hello_decode(c->hello, WEFT_HELLO_BYTES, &hello) != WEFT_OK ||
+        c->mode == WEFT_MODE_NONE || c->asked_cookie ||
+        cookie.connection_id != hello.connection_id) {
+        t->counters.bad_packet++;
+        return false;
+    }
+    if (!weft_tcp_mac_valid(t, c->in, WEFT_COOKIE_BYTES - WEFT_MAC_BYTES, cookie.mac)) {
+        t->counters.bad_tag++;
+        return false;
+    }
+    memcpy(hello.cookie, cookie.cookie, sizeof(hello.cookie));
+    hello_sign(t, &hello, c->hello);
+    c->asked_cookie = true;
+    c->in_bytes = 0;
+    return weft_tcp_conn_write(t, c, c->hello, sizeof(c->hello));
 }
 
 static void refused(struct weft_tcp *t, const uint8_t *bytes)
@@ -313,7 +343,29 @@ static uint32_t wanted(const struct tcp_conn *c)
     if (klass == WEFT_CLASS_REFUSED) {
         return WEFT_REFUSED_BYTES;
     }
-    return klass == WEFT_CLASS_ACCEPT && version == WEFT_WIRE_VERSION ? WEFT_ACCEPT_BYTES : 0;
+    if (version != WEFT_WIRE_VERSION) {
+        return 0;
+    }
+    return klass == WEFT_CLASS_ACCEPT   ? WEFT_ACCEPT_BYTES
+           : klass == WEFT_CLASS_COOKIE ? WEFT_COOKIE_BYTES
+                                        : 0;
+}
+
+static void asked_complete(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
+{
+    switch (c->in[0] & 15) {
+    case WEFT_CLASS_REFUSED:
+        refused(t, c->in);
+        shake_failed(t, c, now_ns);
+        break;
+    case WEFT_CLASS_COOKIE:
+        if (!cookie_take(t, c)) {
+            shake_failed(t, c, now_ns);
+        }
+        break;
+    default: /* wanted() has let nothing else through */
+        accepted(t, c, now_ns);
+    }
 }
 
 /* All that was wanted is there. */
@@ -322,12 +374,7 @@ static void complete(struct weft_tcp *t, struct tcp_conn *c, uint64_t now_ns)
     if (c->state == TCP_CONN_HALF_OPEN) {
         weft_tcp_first_record(t, c, now_ns);
     } else if (c->state == TCP_CONN_ASKED) {
-        if ((c->in[0] & 15) == WEFT_CLASS_REFUSED) {
-            refused(t, c->in);
-            shake_failed(t, c, now_ns);
-        } else {
-            accepted(t, c, now_ns);
-        }
+        asked_complete(t, c, now_ns);
     } else if (c->in[0] >> 4 != WEFT_WIRE_VERSION) {
         t->counters.bad_version++;
         t->hint = WEFT_HINT_VERSION;

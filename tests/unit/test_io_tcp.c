@@ -371,6 +371,146 @@ static void test_garbage(void **state)
     ends_close(&ends);
 }
 
+/* ---- a recorded HELLO ------------------------------------------------------------------------ */
+
+/* A provider that counts Diffie-Hellman: what a stranger must not be able to ask for. */
+static uint64_t dh_count;
+static const struct weft_crypto_ops *counted_ops;
+
+static weft_status counted_dh(void *self, const uint8_t secret[WEFT_DH_BYTES],
+                              const uint8_t public[WEFT_DH_BYTES], uint8_t shared_p[WEFT_DH_BYTES])
+{
+    dh_count++;
+    return counted_ops->dh(self, secret, public, shared_p);
+}
+
+static void count_dh(const struct node *n)
+{
+    static struct weft_crypto_ops ops;
+    struct weft_crypto *crypto = &inside(n)->config.ep.crypto;
+    counted_ops = crypto->ops;
+    ops = *crypto->ops;
+    ops.dh = counted_dh;
+    crypto->ops = &ops;
+    dh_count = 0;
+}
+
+/* What an honest worker sends first, taken from the wire: it connects to a socket of ours. */
+static void record_hello(uint8_t hello[WEFT_HELLO_BYTES])
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(addr);
+    struct weft_io_error error = {.text = ""};
+    struct node honest;
+    weft_peer peer;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), fd = -1;
+    assert_int_equal(bind(listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &bytes), 0);
+    struct weft_driver_config config = node_config(&tcp_auth, 9);
+    node_open(&honest, &config);
+    assert_int_equal(weft_driver_connect(honest.driver, "127.0.0.1", ntohs(addr.sin_port), &peer,
+                                         &error),
+                     WEFT_OK);
+    ssize_t got = 0;
+    while (got < WEFT_HELLO_BYTES) {
+        nodes_turn(&honest, NULL);
+        fd = fd >= 0 ? fd : accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        got = fd >= 0 ? recv(fd, hello, WEFT_HELLO_BYTES, MSG_PEEK) : 0;
+    }
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(close(listener), 0);
+    node_close(&honest);
+}
+
+/* An attacker with one recorded HELLO and some descriptors: each is used again and again, the oldest
+ * first, and kept open meanwhile or closed at once. */
+enum { REPLAY_SOCKETS = 200 };
+
+struct replayer {
+    uint8_t hello[WEFT_HELLO_BYTES];
+    bool leaves; /* closes each connection as soon as it has said HELLO */
+    bool insists; /* says HELLO again when it is answered */
+    int fds[REPLAY_SOCKETS];
+    uint32_t sent;
+};
+
+static void replay(struct replayer *r, const struct node *to, uint32_t count)
+{
+    uint8_t answer[WEFT_ACCEPT_BYTES];
+    for (uint32_t i = 0; i < count; i++) {
+        int *fd = &r->fds[r->sent++ % REPLAY_SOCKETS];
+        if (*fd >= 0) {
+            assert_int_equal(close(*fd), 0);
+        }
+        *fd = stranger(to);
+        say(*fd, r->hello, sizeof(r->hello));
+        if (r->leaves) {
+            assert_int_equal(close(*fd), 0);
+            *fd = -1;
+        }
+    }
+    for (uint32_t i = 0; r->insists && i < REPLAY_SOCKETS; i++) {
+        if (r->fds[i] >= 0 && recv(r->fds[i], answer, sizeof(answer), 0) > 0) {
+            (void)!send(r->fds[i], r->hello, sizeof(r->hello), MSG_NOSIGNAL);
+        }
+    }
+}
+
+/* Thousands of copies of a HELLO with the right MAC, before honest workers come and meanwhile: they
+ * come in by their first attempts, and the copies cost next to no Diffie-Hellman. */
+static void replayed_hello(bool leaves, bool insists)
+{
+    enum { BEFORE = 2000, WORKERS = 5, A_TURN = 8 };
+    struct replayer r = {.leaves = leaves, .insists = insists};
+    struct node server, worker[WORKERS];
+    memset(r.fds, -1, sizeof(r.fds));
+    record_hello(r.hello);
+    struct weft_driver_config config = node_config(&tcp_auth, 1);
+    config.udp.ep.peers_max = 64;
+    node_open(&server, &config);
+    count_dh(&server);
+    while (r.sent < BEFORE) {
+        replay(&r, &server, A_TURN);
+        nodes_turn(&server, NULL);
+    }
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        config = node_config(&tcp_auth, 2 + w);
+        node_open(&worker[w], &config);
+        node_connect(&worker[w], &server);
+        uint64_t end_ns = weft_clock_now_ns() + node_limit_ns;
+        while (node_count(&server, WEFT_EVENT_PEER_UP) <= w) {
+            replay(&r, &server, A_TURN);
+            nodes_turn(&server, &worker[w]);
+            assert_true(weft_clock_now_ns() < end_ns);
+        }
+    }
+    uint32_t again = 0;
+    for (uint32_t w = 0; w < WORKERS; w++) { /* each attempt that fails doubles the pause */
+        again += inside(&worker[w])->peers[0].retry_interval_ns > 10 * WEFT_NS_PER_MS;
+    }
+    print_message("%u copies, %llu Diffie-Hellmans, %u of %u workers had to try again\n", r.sent,
+                  (unsigned long long)dh_count, again, (unsigned)WORKERS);
+    assert_int_equal(again, 0);
+    assert_in_range(dh_count, 2 * WORKERS, 2 * (WORKERS + 64));
+    assert_true(conns_of(&server) <= WORKERS + inside(&server)->strangers_max);
+    for (uint32_t i = 0; i < REPLAY_SOCKETS; i++) {
+        (void)(r.fds[i] >= 0 && close(r.fds[i]));
+    }
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        node_close(&worker[w]);
+    }
+    node_close(&server);
+}
+
+static void test_replayed_hello(void **state)
+{
+    (void)state;
+    replayed_hello(false, false);
+    replayed_hello(false, true);
+    replayed_hello(true, false);
+}
+
 /* The other end of a mode-none handshake by hand, up to a first record. */
 static int shaken(struct node *n)
 {
@@ -862,7 +1002,8 @@ int main(void)
         cmocka_unit_test(test_told_at_once), cmocka_unit_test(test_forked),
         cmocka_unit_test(test_forked_close), cmocka_unit_test(test_asleep),
         cmocka_unit_test(test_slept),
-        cmocka_unit_test(test_garbage),      cmocka_unit_test(test_first_record),
+        cmocka_unit_test(test_garbage),      cmocka_unit_test(test_replayed_hello),
+        cmocka_unit_test(test_first_record),
         cmocka_unit_test(test_bad_data),     cmocka_unit_test(test_too_early),
            cmocka_unit_test(test_silent_strangers),
         cmocka_unit_test(test_slow_stranger), cmocka_unit_test(test_slow_friend),
