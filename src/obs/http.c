@@ -1,6 +1,7 @@
 #include "obs/http.h"
 
 #include "obs/http_library.h"
+#include "obs/http_slots.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -13,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CONNECTIONS_MAX = 16, IDLE_S = 10, REQUEST_BYTES = 16384 };
+enum { IDLE_S = 10, REQUEST_BYTES = 16384 };
 
 struct weft_http {
     const struct weft_microhttpd *mhd;
@@ -23,6 +24,7 @@ struct weft_http {
     struct weft_http *next; /* of all that run */
     weft_http_handler *handler;
     void *arg;
+    struct weft_http_slots slots; /* the thread's */
 };
 
 struct weft_http_request {
@@ -39,6 +41,38 @@ const char *weft_http_path(const struct weft_http_request *request)
 const char *weft_http_query(const struct weft_http_request *request, const char *name)
 {
     return request->mhd->lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+/* ---- who is there ---------------------------------------------------------------------------- */
+
+static struct weft_http_slot *slot_of(const struct weft_http *http,
+                                      struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        http->mhd->get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info != NULL ? info->socket_context : NULL;
+}
+
+static void came_or_went(void *arg, struct MHD_Connection *connection, void **context,
+                         enum MHD_ConnectionNotificationCode code)
+{
+    struct weft_http *http = arg;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        weft_http_slots_drop(*context);
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        http->mhd->get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *context = info != NULL ? weft_http_slots_take(&http->slots, info->connect_fd) : NULL;
+}
+
+static void completed(void *arg, struct MHD_Connection *connection, void **state,
+                      enum MHD_RequestTerminationCode code)
+{
+    struct weft_http *http = arg;
+    (void)state;
+    (void)code;
+    weft_http_slots_turn(&http->slots, slot_of(http, connection), WEFT_HTTP_ASKING);
 }
 
 /* ---- one request ----------------------------------------------------------------------------- */
@@ -98,6 +132,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
         *upload_bytes = 0;
         return MHD_YES;
     }
+    weft_http_slots_turn(&http->slots, slot_of(http, connection), WEFT_HTTP_ANSWERING);
     const struct weft_http_request request = {
         .mhd = http->mhd, .connection = connection, .path = url};
     struct weft_http_reply reply = {.code = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
@@ -193,9 +228,10 @@ static struct MHD_Daemon *start_daemon(struct weft_http *http, const struct addr
     pthread_sigmask(SIG_SETMASK, &every, &before);
     struct MHD_Daemon *daemon = http->mhd->start_daemon(
         flags, 0, NULL, NULL, answer, http, MHD_OPTION_SOCK_ADDR, info->ai_addr,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
-        MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)WEFT_HTTP_CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION, came_or_went, http,
+        MHD_OPTION_NOTIFY_COMPLETED, completed, http, MHD_OPTION_END);
     int why = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = why;

@@ -2,7 +2,8 @@
  * its own. libmicrohttpd parses what strangers send; here are the limits.
  *
  * There is no authentication and no encryption: it binds loopback unless told otherwise, answers
- * reads alone, and changes nothing. At most 16 connections, each 10 s idle, 16 KiB of request.
+ * reads alone, and changes nothing. At most 64 connections, each 10 s idle, 16 KiB of request; when
+ * there are many the one that has kept the server waiting longest goes (obs/http_slots.h).
  *
  * In a process that is forked it is gone, without a trace in that one: the port is the parent's.
  *

@@ -13,6 +13,7 @@
     X(start_daemon)                                                                                \
     X(stop_daemon)                                                                                 \
     X(get_daemon_info)                                                                             \
+    X(get_connection_info)                                                                         \
     X(lookup_connection_value)                                                                     \
     X(create_response_from_buffer)                                                                 \
     X(add_response_header)                                                                         \

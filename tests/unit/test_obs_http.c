@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -130,6 +131,69 @@ static int connect_to(uint16_t port)
 static void say(int fd, const char *words)
 {
     assert_int_equal(send(fd, words, strlen(words), MSG_NOSIGNAL), strlen(words));
+}
+
+/* ---- half requests --------------------------------------------------------------------------- */
+
+enum { HALVES_MAX = 200 };
+
+static bool is_open(int fd)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got < 0 && errno == EAGAIN;
+}
+
+/* So many have said half of a request and say no more. A scrape is answered beside them: it need not
+ * wait until they are given up, for `open` of them, the newest, are there still when it is through. */
+static void among_halves(const char *half, int count, int open)
+{
+    struct weft_http *http = start("127.0.0.1");
+    int fds[HALVES_MAX], still = 0;
+    for (int i = 0; i < count; i++) {
+        fds[i] = connect_to(weft_http_port(http));
+        say(fds[i], half);
+    }
+    char *body = get(http, "/metrics");
+    assert_string_equal(body, "/metrics k=-");
+    free(body);
+    for (int i = count - open; i < count; i++) {
+        still += is_open(fds[i]);
+    }
+    print_message("%d halves, %d of the newest %d open\n", count, still, open);
+    assert_int_equal(still, open);
+    weft_http_stop(http);
+    for (int i = 0; i < count; i++) {
+        (void)close(fds[i]);
+    }
+}
+
+static void test_half_requests(void **state)
+{
+    (void)state;
+    among_halves("GET /metrics HTTP/1.1\r\nHost: ", 16, 16);
+    among_halves("GET /metrics HTTP/1.1\r\nHost: ", 64, 40);
+    among_halves("GET /metrics HTTP/1.1\r\nHost: ", HALVES_MAX, 40);
+    among_halves("G", HALVES_MAX, 40);
+}
+
+/* The same of those who do not read what they asked for. */
+static void test_deaf_clients(void **state)
+{
+    (void)state;
+    struct weft_http *http = start("127.0.0.1");
+    int fds[HALVES_MAX];
+    for (int i = 0; i < HALVES_MAX; i++) {
+        fds[i] = connect_to(weft_http_port(http));
+        say(fds[i], "GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    }
+    char *body = get(http, "/metrics");
+    assert_string_equal(body, "/metrics k=-");
+    free(body);
+    weft_http_stop(http);
+    for (int i = 0; i < HALVES_MAX; i++) {
+        (void)close(fds[i]);
+    }
 }
 
 /* Somebody who says half of a request, and one who never reads, keep nobody from an answer. */
@@ -282,7 +346,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers),      cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_port_taken),   cmocka_unit_test(test_slow_clients),
+        cmocka_unit_test(test_port_taken),   cmocka_unit_test(test_half_requests),
+        cmocka_unit_test(test_deaf_clients),
+        cmocka_unit_test(test_slow_clients),
         cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_fork),
         cmocka_unit_test(test_strangers),    cmocka_unit_test(test_silence),
     };
