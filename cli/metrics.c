@@ -1,5 +1,6 @@
 #include "cli/metrics.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 const char *weft_metrics_parse(const char *text, void *value)
@@ -7,6 +8,17 @@ const char *weft_metrics_parse(const char *text, void *value)
     struct weft_metrics_options *options = value;
     return weft_metrics_address(text, options->host, &options->port) ? NULL
                                                                      : WEFT_METRICS_ADDRESS_WORDS;
+}
+
+const char *weft_metrics_host_parse(const char *text, void *value)
+{
+    const char *before = getenv("WEFT_METRICS_HOST");
+    char all[WEFT_METRICS_HOSTS_BYTES];
+    (void)value;
+    before = before != NULL ? before : "";
+    int bytes = snprintf(all, sizeof(all), "%s%s%s", before, before[0] != '\0' ? "," : "", text);
+    bool good = text[0] != '\0' && weft_metrics_hosts_valid(text) && bytes < (int)sizeof(all);
+    return good && setenv("WEFT_METRICS_HOST", all, 1) == 0 ? NULL : WEFT_METRICS_HOSTS_WORDS;
 }
 
 int weft_metrics_check(const struct weft_command *command, const struct weft_metrics_options *given)

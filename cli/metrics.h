@@ -1,5 +1,5 @@
-/* The option --metrics, and WEFT_METRICS of the environment, which `weft worker` heeds without it, as
- * programs of the C API do; what they ask for is in metrics/serve.h. */
+/* The options --metrics and --metrics-host, and WEFT_METRICS of the environment, which `weft worker`
+ * heeds without them, as programs of the C API do; what they ask for is in metrics/serve.h. */
 #ifndef WEFT_CLI_METRICS_H
 #define WEFT_CLI_METRICS_H
 
@@ -8,19 +8,30 @@
 
 const char *weft_metrics_parse(const char *text, void *value);
 
+/* Adds to WEFT_METRICS_HOST, where weft_metrics_start reads it and children find it; value is not
+ * looked at. */
+const char *weft_metrics_host_parse(const char *text, void *value);
+
 /* WEFT_METRICS, for workers and for who starts them; it counts where --metrics was not given, or is
  * not handed on (NULL). No such variable, and an empty one, are fine.
  * WEFT_OPTIONS_RUN, or a usage error printed. */
 int weft_metrics_check(const struct weft_command *command,
                        const struct weft_metrics_options *given);
 
-/* A row of an option table. */
+/* Rows of an option table. */
 #define WEFT_METRICS_OPTIONS(metrics)                                                              \
     {                                                                                              \
         "metrics", "[HOST:]PORT",                                                                  \
             "serve /metrics over HTTP here, for Prometheus and `weft top`: on\n"                   \
             "127.0.0.1 unless HOST is given, without a password; port 0 = any free",               \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_parse, .fallback = "not" \
+    },                                                                                             \
+    {                                                                                              \
+        "metrics-host", "NAME[,NAME...]",                                                          \
+            "also answer HTTP requests whose Host header has this name; may be\n"                  \
+            "repeated. Always answered: localhost, HOST, the address asked",                       \
+            WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_host_parse,              \
+            .fallback = "none"                                                                     \
     }
 
 #endif

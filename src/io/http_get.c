@@ -59,7 +59,7 @@ static weft_status ask(const struct get *get, const char *path, struct weft_io_e
 {
     char request[512];
     int bytes = snprintf(request, sizeof(request),
-                         "GET %s HTTP/1.0\r\nHost: weft\r\nConnection: close\r\n\r\n", path);
+                         "GET %s HTTP/1.0\r\nConnection: close\r\n\r\n", path);
     if (bytes >= (int)sizeof(request)) {
         return weft_io_fail(error, WEFT_INVALID, "too long a path");
     }

@@ -137,12 +137,25 @@ static void reply_hot(struct weft_metrics *metrics, const struct weft_http_reque
     reply_json(reply, metrics->source.hot(metrics->source.arg, (uint16_t)table, (uint32_t)k));
 }
 
+static bool is_host_allowed(const struct weft_metrics *metrics,
+                            const struct weft_http_request *request)
+{
+    const struct weft_metrics_hosts hosts = {metrics->bound, metrics->hosts};
+    char local[WEFT_HTTP_ADDRESS_BYTES];
+    weft_http_local(request, local);
+    return weft_metrics_hosts_allow(&hosts, weft_http_header(request, "Host"), local);
+}
+
 static void handle(void *arg, const struct weft_http_request *request,
                    struct weft_http_reply *reply)
 {
     struct weft_metrics *metrics = arg;
     const char *path = weft_http_path(request);
-    if (strcmp(path, "/metrics") == 0) {
+    if (!is_host_allowed(metrics, request)) {
+        reply_text(reply, 403,
+                   "weft: the Host of this request is not a name of this process; ask by address, "
+                   "or start it with --metrics-host NAME or WEFT_METRICS_HOST=NAME\n");
+    } else if (strcmp(path, "/metrics") == 0) {
         reply_metrics(metrics, reply);
     } else if (strcmp(path, "/hot") == 0 && metrics->source.hot != NULL) {
         reply_hot(metrics, request, reply);
@@ -156,6 +169,24 @@ static void handle(void *arg, const struct weft_http_request *request,
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
+
+/* The names by which it may be asked. */
+static weft_status take_hosts(struct weft_metrics *metrics,
+                              const struct weft_metrics_options *options,
+                              char error_p[WEFT_HTTP_ERROR_BYTES])
+{
+    const char *list = getenv("WEFT_METRICS_HOST");
+    list = list != NULL ? list : "";
+    if (!weft_metrics_hosts_valid(list)) {
+        snprintf(error_p, WEFT_HTTP_ERROR_BYTES,
+                 "metrics: WEFT_METRICS_HOST is \"%.40s\"; it must be " WEFT_METRICS_HOSTS_WORDS,
+                 list);
+        return WEFT_INVALID;
+    }
+    snprintf(metrics->bound, sizeof(metrics->bound), "%s", options->host);
+    snprintf(metrics->hosts, sizeof(metrics->hosts), "%s", list);
+    return WEFT_OK;
+}
 
 weft_status weft_metrics_start(struct weft_metrics *metrics,
                                const struct weft_metrics_options *options,
@@ -171,7 +202,11 @@ weft_status weft_metrics_start(struct weft_metrics *metrics,
     }
     clock_gettime(CLOCK_REALTIME, &now);
     metrics->begun_unix_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-    weft_status status = weft_resolve(options->host, host, &why);
+    weft_status status = take_hosts(metrics, options, error_p);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_resolve(options->host, host, &why);
     if (status != WEFT_OK) {
         snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "metrics: %.160s", why.text);
         return status;

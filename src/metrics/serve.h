@@ -1,12 +1,13 @@
 /* What a process says of itself over HTTP while it runs: /metrics for Prometheus and `weft top`,
  * /hot for its hottest rows, /targets for where the other processes of the job say it.
  *
- * Off unless --metrics asks for it; on loopback unless that names a host. docs/METRICS.md has every
- * name.
+ * Off unless --metrics asks for it; on loopback unless that names a host. Requests are answered whose
+ * Host header names this process (metrics/hosts.h). docs/METRICS.md has every name.
  */
 #ifndef WEFT_METRICS_SERVE_H
 #define WEFT_METRICS_SERVE_H
 
+#include "metrics/hosts.h"
 #include "obs/exposition.h"
 #include "obs/http.h"
 
@@ -42,9 +43,13 @@ struct weft_metrics {
     uint64_t begun_ns;
     double begun_unix_s;
     char url[WEFT_METRICS_URL_BYTES]; /* "http://127.0.0.1:9100/metrics" */
+    char bound[WEFT_METRICS_HOST_BYTES];  /* options.host */
+    char hosts[WEFT_METRICS_HOSTS_BYTES]; /* WEFT_METRICS_HOST */
 };
 
-/* Nothing happens without --metrics.   Errors: as weft_http_start. */
+/* Nothing happens without --metrics. Other names of this host are in WEFT_METRICS_HOST of the
+ * environment (--metrics-host sets it, so that processes started by this one have it too).
+ * Errors:  as weft_http_start; WEFT_INVALID also: WEFT_METRICS_HOST is no list of names. */
 weft_status weft_metrics_start(struct weft_metrics *metrics,
                                const struct weft_metrics_options *options,
                                const struct weft_metrics_source *source,

@@ -43,6 +43,25 @@ const char *weft_http_query(const struct weft_http_request *request, const char 
     return request->mhd->lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
+const char *weft_http_header(const struct weft_http_request *request, const char *name)
+{
+    return request->mhd->lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+void weft_http_local(const struct weft_http_request *request,
+                     char address_p[WEFT_HTTP_ADDRESS_BYTES])
+{
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof(address);
+    const union MHD_ConnectionInfo *info =
+        request->mhd->get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info == NULL || getsockname(info->connect_fd, (struct sockaddr *)&address, &bytes) != 0 ||
+        getnameinfo((struct sockaddr *)&address, bytes, address_p, WEFT_HTTP_ADDRESS_BYTES, NULL, 0,
+                    NI_NUMERICHOST) != 0) {
+        address_p[0] = '\0';
+    }
+}
+
 /* ---- who is there ---------------------------------------------------------------------------- */
 
 static struct weft_http_slot *slot_of(const struct weft_http *http,

@@ -58,6 +58,15 @@ uint16_t weft_http_port(const struct weft_http *http);
 /* "/metrics"; without the query. */
 const char *weft_http_path(const struct weft_http_request *request);
 
+/* The value of a header, NULL when it is not there. */
+const char *weft_http_header(const struct weft_http_request *request, const char *name);
+
+enum { WEFT_HTTP_ADDRESS_BYTES = 48 };
+
+/* The address of this end of the connection, numeric; "" when it cannot be had. */
+void weft_http_local(const struct weft_http_request *request,
+                     char address_p[WEFT_HTTP_ADDRESS_BYTES]);
+
 /* The value of ?name=value, decoded; NULL when it is not there. */
 const char *weft_http_query(const struct weft_http_request *request, const char *name);
 

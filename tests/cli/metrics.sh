@@ -15,6 +15,22 @@ fetch() { # fetch <url>: no program of ours
 sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' "$1"
 }
 
+# status_as <host> <url>: of a request that has this Host; "" = none
+status_as() {
+    python3 - "$@" <<'END'
+import sys, http.client, urllib.parse
+host, url = sys.argv[1], urllib.parse.urlsplit(sys.argv[2])
+connection = http.client.HTTPConnection(url.netloc, timeout=60)
+connection._http_vsn, connection._http_vsn_str = (11, "HTTP/1.1") if host else (10, "HTTP/1.0")
+connection.putrequest("GET", url.path, skip_host=True, skip_accept_encoding=True)
+if host:
+    connection.putheader("Host", host)
+connection.endheaders()
+reply = connection.getresponse()
+print(reply.status, reply.read(300).decode().split("\n")[0] if reply.status == 403 else "")
+END
+}
+
 value() { python3 "$check" value "$@"; }
 
 # at_least <n> <url> <name> [label=value]: one scrape, kept in scrape.txt
@@ -27,7 +43,7 @@ at_least() {
 
 serve() {
     "$WEFT_BIN" server --security none --port 0 --shards-per-server 2 --workers 1 --peer-timeout 120 \
-        --metrics 0 >server.out 2>server.err &
+        --metrics 0 --metrics-host node7,node8 --metrics-host 192.0.2.7 >server.out 2>server.err &
     server=$!
     tap_until grep -q '^metrics: ' server.out
 }
@@ -49,6 +65,15 @@ is_training() {
 tap_run "a server says where its metrics are" serve
 at=$(sed -n 's/^metrics: //p' server.out)
 tap_like "on loopback" "$at" '^http://127\.0\.0\.1:[0-9]*/metrics$'
+for host in localhost 127.0.0.1:9101 node7:9101 NODE8 192.0.2.7 ''; do
+    tap_is "it answers Host '$host'" "$(status_as "$host" "$at")" "200 "
+done
+for host in attacker.example node7.attacker.example 192.0.2.8; do
+    tap_like "it refuses Host $host" "$(status_as "$host" "$at")" '^403 .*--metrics-host NAME'
+    tap_like "for hot rows, too" "$(status_as "$host" "${at%metrics}hot")" '^403 '
+done
+"$WEFT_BIN" server --metrics 0 --metrics-host 'a b' >refused.out 2>&1
+tap_is "no name" "$? $(grep -c 'names or addresses with commas' refused.out)" "2 1"
 tap_run "a worker trains" work
 tap_run "its epochs are counted" tap_until is_training
 cp scrape.txt worker.txt
@@ -117,7 +142,7 @@ tap_is "and of its shard" "$(value both.txt weft_workers_connected shard=0)" 0
 tap_is "no family comes twice" "$(grep '^# TYPE' both.txt | sort | uniq -d)" ""
 kill "$scheduler"
 
-"$WEFT_BIN" train --servers 1 --workers 1 --epochs 10000 --metrics 0 >train.out 2>train.err &
+"$WEFT_BIN" train --servers 1 --workers 1 --epochs 10000 --metrics 0 --metrics-host node9 >train.out 2>train.err &
 train=$!
 tap_run "so does weft train" tap_until grep -q '^metrics: ' train.out
 at=$(sed -n 's/^metrics: //p' train.out)
@@ -125,6 +150,10 @@ tap_run "its processes become ready" tap_until at_least 1 "$at" weft_train_proce
 tap_run "and finish epochs" tap_until at_least 1 "$at" weft_train_epochs_total
 cp scrape.txt train.txt
 fetch "${at%/metrics}/targets" >targets.json
+tap_like "not for another site" "$(status_as attacker.example "${at%metrics}targets")" '^403 '
+tap_is "but by a name that was given" "$(status_as node9 "${at%metrics}targets")" "200 "
+tap_is "which its worker has, too" \
+    "$(status_as node9 "http://$(jq -r '.[1].targets[0]' targets.json)/metrics")" "200 "
 # shellcheck disable=SC2016 # jq's
 tap_run "Prometheus can find them" jq -e 'map(.labels.role) == ["server", "worker"] and
     all(.targets | length == 1 and (.[0] | test("^127.0.0.1:[0-9]+$")))' targets.json
