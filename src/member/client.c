@@ -229,6 +229,7 @@ static void answered(struct weft_member_client *client, const struct call *call,
         break;
     case WEFT_MEMBER_HEARTBEAT:
         if (reply->status == WEFT_MEMBER_SUPERSEDED) {
+            client->state.refusal = *reply;
             client->state.phase = WEFT_MEMBER_REPLACED;
         } else if (reply->status != WEFT_MEMBER_OK) {
             client->register_ns = now_ns;

@@ -191,6 +191,7 @@ static void serve(struct weft_member_service *service, weft_peer peer, uint8_t o
         service->askers[peer].have_version = request->have_version;
         return;
     }
+    uint64_t revived = weft_roster_counters(service->config.roster)->revived;
     bool changed = weft_roster_handle(service->config.roster, op, request, now_ns, &reply, &record);
     bool safe = changed ? write_record(service, op, &record)
                         : !(service->is_broken && op == WEFT_MEMBER_REGISTER);
@@ -204,6 +205,9 @@ static void serve(struct weft_member_service *service, weft_peer peer, uint8_t o
         note(service,
              op == WEFT_MEMBER_LEAVE ? WEFT_MEMBER_NOTE_LEFT : WEFT_MEMBER_NOTE_JOINED, &record,
              reply.status);
+    }
+    if (weft_roster_counters(service->config.roster)->revived > revived) {
+        note(service, WEFT_MEMBER_NOTE_REVIVED, &record, reply.status);
     }
 }
 

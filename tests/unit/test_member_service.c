@@ -47,7 +47,8 @@ static bool on_sync(void *arg)
 static void on_note(void *arg, enum weft_member_note what, const struct weft_member_request *who,
                     uint16_t status)
 {
-    static const char *const names[] = {"joined", "refused", "left", "lapsed", "complete"};
+    static const char *const names[] = {"joined", "refused", "left",
+                                        "lapsed", "revived", "complete"};
     struct bench *b = arg;
     size_t used = strlen(b->notes);
     (void)who;
@@ -310,6 +311,62 @@ static void registers_again(void **state)
     bench_free(&b);
 }
 
+/* A server that slept: its place lapses, and is its own again when it speaks; when another process has
+ * it meanwhile, the next heartbeat says so. */
+static void a_server_sleeps(void **state)
+{
+    (void)state;
+    struct bench b = bench_make(11);
+    serve(&b);
+    add(&b, 2, WEFT_ROLE_SERVER, 0);
+    settle(&b);
+    b.paused = 2;
+    pass(&b, 6 * WEFT_NS_PER_S);
+    assert_string_equal(b.notes, "joined lapsed ");
+    b.paused = 0;
+    pass(&b, 2 * WEFT_NS_PER_S);
+    assert_string_equal(b.notes, "joined lapsed revived ");
+    assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINED);
+    b.paused = 2;
+    pass(&b, 6 * WEFT_NS_PER_S);
+    add(&b, 3, WEFT_ROLE_SERVER, 0);
+    settle(&b);
+    b.paused = 0;
+    pass(&b, 2 * WEFT_NS_PER_S);
+    assert_int_equal(state_of(&b, 3)->phase, WEFT_MEMBER_JOINED);
+    assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_REPLACED);
+    assert_int_equal(state_of(&b, 2)->refusal.status, WEFT_MEMBER_SUPERSEDED); /* said in words */
+    assert_string_equal(b.notes, "joined lapsed revived lapsed joined refused! refused! ");
+    bench_free(&b);
+}
+
+/* The same, replaced by a later process of its own place, as a supervisor starts it: the heartbeat
+ * itself is refused. */
+static void a_server_sleeps_and_its_supervisor_replaces_it(void **state)
+{
+    (void)state;
+    struct bench b = bench_make(12);
+    serve(&b);
+    add(&b, 2, WEFT_ROLE_SERVER, 0);
+    settle(&b);
+    b.paused = 2;
+    const struct weft_member_client_config later = {.role = WEFT_ROLE_SERVER,
+                                                    .member = 2,
+                                                    .incarnation = 2,
+                                                    .rank = WEFT_MEMBER_NONE,
+                                                    .first = 0,
+                                                    .span = 2};
+    b.net->nodes[3].name = weft_rpc_name(WEFT_ROLE_MEMBER, 3);
+    assert_int_equal(weft_member_client_new(&later, fake_msgr(b.net, 3), &b.clients[3]), WEFT_OK);
+    settle(&b);
+    assert_int_equal(state_of(&b, 3)->phase, WEFT_MEMBER_JOINED);
+    b.paused = 0;
+    pass(&b, 2 * WEFT_NS_PER_S);
+    assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_REPLACED);
+    assert_int_equal(state_of(&b, 2)->refusal.status, WEFT_MEMBER_SUPERSEDED);
+    bench_free(&b);
+}
+
 static void broken_journal(void **state)
 {
     (void)state;
@@ -381,6 +438,8 @@ int main(void)
         cmocka_unit_test(any_order),      cmocka_unit_test(a_moved_shard_is_told),
         cmocka_unit_test(a_claim_is_given_up), cmocka_unit_test(leaving),
         cmocka_unit_test(coordinator_dies_and_returns), cmocka_unit_test(registers_again),
+        cmocka_unit_test(a_server_sleeps),
+        cmocka_unit_test(a_server_sleeps_and_its_supervisor_replaces_it),
         cmocka_unit_test(broken_journal),
         cmocka_unit_test(strangers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
