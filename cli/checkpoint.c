@@ -343,10 +343,13 @@ void weft_checkpoint_end(struct weft_checkpoint *checkpoint, bool make_last)
         return;
     }
     pthread_mutex_lock(&checkpoint->lock);
-    checkpoint->last = true;
-    checkpoint->next_ns = 0;
-    checkpoint->stop = !make_last;
-    checkpoint->last_done |= !weft_checkpoint_standing(checkpoint).has_tables || !make_last;
+    if (make_last) {
+        checkpoint->last = true;
+        checkpoint->next_ns = 0;
+        checkpoint->last_done |= !weft_checkpoint_standing(checkpoint).has_tables;
+    } else {
+        checkpoint->stop = true;
+    }
     pthread_cond_signal(&checkpoint->changed);
     pthread_mutex_unlock(&checkpoint->lock);
     pthread_join(checkpoint->thread, NULL);

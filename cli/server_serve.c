@@ -84,8 +84,10 @@ static void tell_ready(struct server *server)
     }
     fflush(stdout);
 }
-/* Another process has this one's shards: serving on would show workers two truths. */
-static int look_at_membership(struct server *server)
+
+/* Another process has this one's shards: serving on would show workers two truths, and a last
+ * checkpoint would be of the wrong one. */
+static int look_at_membership(struct server *server, bool *was_replaced_p)
 {
     char text[WEFT_IO_ERROR_BYTES];
     struct weft_member_state state;
@@ -96,6 +98,7 @@ static int look_at_membership(struct server *server)
     if (state.phase != WEFT_MEMBER_REPLACED && state.phase != WEFT_MEMBER_IS_REFUSED) {
         return WEFT_EXIT_OK;
     }
+    *was_replaced_p = true;
     weft_member_thread_words(server->membership.thread, text, sizeof(text));
     return weft_server_fail(server, WEFT_PEER, text);
 }
