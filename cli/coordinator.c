@@ -88,6 +88,10 @@ static void note(void *arg, enum weft_member_note what, const struct weft_member
     if (who != NULL) {
         name_member(who, name, sizeof(name));
     }
+    if (coordinator->config.lapsed != NULL &&
+        (what == WEFT_MEMBER_NOTE_LAPSED || what == WEFT_MEMBER_NOTE_REVIVED)) {
+        coordinator->config.lapsed(coordinator->config.arg, who, what == WEFT_MEMBER_NOTE_LAPSED);
+    }
     if (what == WEFT_MEMBER_NOTE_LAPSED) {
         fprintf(stderr, "weft %s: %s has been silent for its lease; its place is free\n",
                 coordinator->config.name, name);

@@ -23,6 +23,10 @@ struct weft_coordinator_config {
     const struct weft_security *security; /* loaded; borrowed until stop */
     const char *name; /* of the verb, for lines on standard error */
     bool quiet;       /* only what went wrong */
+    /* The lease of a member lapsed, or it spoke again before its place was given away. On the
+     * coordinator's thread. NULL = nobody wants to know. */
+    void (*lapsed)(void *arg, const struct weft_member_request *who, bool lapsed);
+    void *arg;
 };
 
 struct weft_coordinator {

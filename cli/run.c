@@ -59,7 +59,8 @@ static int prepare_and_run(struct run *run)
         return WEFT_EXIT_FAILED;
     }
     int result = WEFT_EXIT_FAILED;
-    if (weft_squad_init(&run->squad, 1 + run->servers + run->workers, run->folder) == WEFT_OK) {
+    if (weft_squad_init(&run->squad, 1 + run->servers + run->workers, run->servers, run->folder) ==
+        WEFT_OK) {
         result = weft_run_all(run);
     } else {
         fprintf(stderr, "weft run: out of memory or descriptors: %s\n", strerror(errno));

@@ -45,7 +45,9 @@ struct run {
     char key[WEFT_JOB_KEY_TEXT_BYTES + 2]; /* text and newline; "" in mode none */
     uint16_t scheduler_port;
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
-    uint64_t restart_ns[1 + WEFT_JOB_SHARDS_MAX + WEFT_JOB_WORKERS_MAX]; /* due; 0 = not */
+    /* Due; 0 = not. The last places are spare ones (cli/squad.h), and never due. */
+    uint64_t restart_ns[1 + 2 * WEFT_JOB_SHARDS_MAX + WEFT_JOB_WORKERS_MAX];
+    uint64_t replace_ns[WEFT_JOB_SHARDS_MAX]; /* of a server whose lease lapsed; 0 = not */
     struct weft_arguments scheduler_words;
     struct weft_arguments server_words[WEFT_JOB_SHARDS_MAX];
     bool was_ready[WEFT_JOB_SHARDS_MAX]; /* servers, once at least */
@@ -78,6 +80,9 @@ static inline bool run_has_checkpoints(const struct run *run)
 void weft_run_make_scheduler(struct run *run);
 void weft_run_make_server(struct run *run, uint32_t s); /* the scheduler is ready */
 void weft_run_make_worker(struct run *run, uint32_t w); /* the servers are */
+
+/* What a worker is told of where the shards are. */
+void weft_run_tell_servers(struct run *run, struct weft_place *worker);
 
 /* Errors:  WEFT_IO  run->error says why. */
 weft_status weft_run_start(struct run *run, struct weft_place *place);

@@ -19,6 +19,10 @@ static const uint64_t checkpoint_grace_ns = 120 * WEFT_NS_PER_S;
 static const uint64_t restart_pause_ns = 50 * WEFT_NS_PER_MS;
 enum { RESTART_DOUBLINGS = 5 };
 
+/* A machine that stood still lets all leases lapse at once: who is there speaks again soon. Of the
+ * lease. */
+enum { REPLACE_AFTER_DIVISOR = 2 };
+
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void keep_ports(struct run *run, uint32_t server)
@@ -48,6 +52,7 @@ static void note_ready(struct run *run, struct weft_place *place, const cJSON *m
     if (place == run_scheduler(run)) {
         char text[32];
         run->scheduler_port = port;
+        memset(run->replace_ns, 0, sizeof(run->replace_ns)); /* it gives every lease anew */
         snprintf(text, sizeof(text), "--port=%u", port);
         weft_run_replace_last(&run->scheduler_words, text);
         return;
@@ -58,6 +63,11 @@ static void note_ready(struct run *run, struct weft_place *place, const cJSON *m
             cJSON_IsNumber(item) ? (uint16_t)item->valuedouble : 0;
     }
     keep_ports(run, place->rank);
+    for (uint32_t w = 0; w < run->workers; w++) {
+        if (run_worker(run, w)->role != NULL) {
+            weft_run_tell_servers(run, run_worker(run, w)); /* its next process */
+        }
+    }
 }
 
 /* The servers learn of it now, not when a connection has been silent for long. */
@@ -83,10 +93,58 @@ static void give_up(struct run *run, struct weft_place *place, bool is_worker, c
     }
 }
 
-static void note_exit(struct run *run, struct weft_place *place)
+/* The coordinator has not heard of a server for its lease, or has heard of it again. */
+static void note_lease(struct run *run, const cJSON *message, bool lapsed)
+{
+    uint32_t s = (uint32_t)weft_channel_number(message, "first") / run->shards_per_server;
+    if (s >= run->servers ||
+        run_server(run, s)->starts != (uint32_t)weft_channel_number(message, "incarnation")) {
+        return; /* of a process that was replaced */
+    }
+    uint64_t patience_ns = run->lease_ms * WEFT_NS_PER_MS / REPLACE_AFTER_DIVISOR;
+    run->replace_ns[s] = lapsed ? weft_clock_now_ns() + patience_ns : 0;
+}
+
+/* The process of a server's place does not react. It may be stopped, or wait for a disk: it is left
+ * alone, for nobody can know that a kill ends it soon, and another one takes its shards at other
+ * ports. When it wakes up it hears that it was replaced, and ends. */
+static void replace(struct run *run, uint32_t s)
+{
+    struct weft_place *place = run_server(run, s);
+    pid_t pid = place->pid;
+    if (pid == 0) {
+        return; /* it died meanwhile */
+    }
+    if (place->starts > run->restarts) {
+        fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease; it "
+                        "is not replaced: --restart %u\n",
+                s, (int)pid, run->restarts);
+        return;
+    }
+    if (!weft_squad_retire(&run->squad, place)) {
+        fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease; it "
+                        "is not replaced: %u replaced processes have not ended yet\n",
+                s, (int)pid, run->servers);
+        run->replace_ns[s] = weft_clock_now_ns() + run->lease_ms * WEFT_NS_PER_MS;
+        return;
+    }
+    fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease, and is "
+                    "replaced; restart %u of %u\n",
+            s, (int)pid, place->starts, run->restarts);
+    weft_run_replace_last(&run->server_words[s], "--port=0");
+    (void)weft_run_start(run, place); /* a failure is in run->error */
+}
+
+static void note_exit(struct run *run, struct weft_place *place, pid_t pid)
 {
     char how[160];
     const struct weft_process process = {.wait_status = place->wait_status};
+    if (place->is_retired) { /* its place is another one's */
+        weft_process_ending(&process, how, sizeof(how));
+        fprintf(stderr, "weft run: %s %u: the process that was replaced (pid %d) %s\n", place->role,
+                place->rank, (int)pid, how);
+        return;
+    }
     bool is_worker = strcmp(place->role, "worker") == 0;
     if (is_worker && WIFEXITED(place->wait_status) && WEXITSTATUS(place->wait_status) == 0) {
         place->is_finished = true;
@@ -111,16 +169,18 @@ static void note_exit(struct run *run, struct weft_place *place)
 static void note_message(struct run *run, struct weft_place *place, const cJSON *message)
 {
     const char *event = weft_channel_text(message, "event");
-    if (strcmp(event, "ready") == 0) {
+    if (strcmp(event, "ready") == 0 && !place->is_retired) {
         note_ready(run, place, message);
         weft_run_metrics_note(&run->metrics, place, message);
+    } else if (strcmp(event, "lapsed") == 0 || strcmp(event, "revived") == 0) {
+        note_lease(run, message, strcmp(event, "lapsed") == 0);
     } else if (strcmp(event, "error") == 0 || strcmp(event, "checkpoint") == 0) {
-        fprintf(stderr, "weft run: %s %u: %s\n", place->role, place->rank,
-                weft_channel_text(message, "text"));
+        fprintf(stderr, "weft run: %s %u%s: %s\n", place->role, place->rank,
+                place->is_retired ? " (replaced)" : "", weft_channel_text(message, "text"));
     }
 }
 
-/* Start what is due again; returns when the next one is. */
+/* Start what is due again, and replace what is silent; returns when the next one is due. */
 static uint64_t restart_due(struct run *run)
 {
     uint64_t next_ns = WEFT_NEVER;
@@ -136,6 +196,15 @@ static uint64_t restart_due(struct run *run)
         } else {
             next_ns = *due_ns < next_ns ? *due_ns : next_ns;
         }
+    }
+    for (uint32_t s = 0; s < run->servers; s++) {
+        uint64_t due_ns = run->replace_ns[s];
+        if (due_ns != 0 && due_ns <= now_ns) {
+            run->replace_ns[s] = 0;
+            replace(run, s);
+            due_ns = run->replace_ns[s];
+        }
+        next_ns = due_ns != 0 && due_ns < next_ns ? due_ns : next_ns;
     }
     return next_ns;
 }
@@ -161,7 +230,7 @@ static bool turn(struct run *run, uint64_t until_ns)
         cJSON_Delete(event.object);
         break;
     case WEFT_SQUAD_EXITED:
-        note_exit(run, event.place);
+        note_exit(run, event.place, event.pid);
         break;
     case WEFT_SQUAD_SIGNAL:
         run->interrupted = event.signal;

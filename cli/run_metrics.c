@@ -126,8 +126,8 @@ void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_squad
     run->workers = 0;
     for (uint32_t i = 0; i < squad->count; i++) {
         const struct weft_place *place = &squad->places[i];
-        if (place->role == NULL) {
-            continue; /* not started yet */
+        if (place->role == NULL || place->is_retired) {
+            continue; /* not started yet; or counted as a death in the place that it had */
         }
         int role = role_of(place);
         run->workers += role == WEFT_RUN_ROLES - 1;

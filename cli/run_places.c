@@ -129,21 +129,26 @@ static void tell_patience(const struct run *run, struct weft_place *place)
     }
 }
 
-void weft_run_make_worker(struct run *run, uint32_t w)
+void weft_run_tell_servers(struct run *run, struct weft_place *worker)
 {
-    struct weft_place *place = run_worker(run, w);
     char addresses[WEFT_JOB_SHARDS_MAX * 24] = "";
     for (uint32_t i = 0; i < run->servers * run->shards_per_server; i++) {
         size_t used = strlen(addresses);
         snprintf(addresses + used, sizeof(addresses) - used, "%s127.0.0.1:%u", i > 0 ? "," : "",
                  run->ports[i]);
     }
+    weft_place_set(worker, "WEFT_SERVERS", "%s", addresses);
+}
+
+void weft_run_make_worker(struct run *run, uint32_t w)
+{
+    struct weft_place *place = run_worker(run, w);
     place->role = "worker";
     place->rank = w;
     place->words = run->words;
     tell_job(run, place);
     weft_place_set(place, "WEFT_SCHEDULER", "127.0.0.1:%u", run->scheduler_port);
-    weft_place_set(place, "WEFT_SERVERS", "%s", addresses);
+    weft_run_tell_servers(run, place);
     weft_place_set(place, "WEFT_PEER_TIMEOUT_S", "%u", run->carrier.peer_timeout_s);
     weft_run_metrics_tell(&run->metrics_options, run->folder, place);
     tell_patience(run, place);

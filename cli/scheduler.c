@@ -31,16 +31,25 @@ struct scheduler {
 
     struct weft_metrics_options metrics_options;
     struct weft_channel channel;
+    pthread_mutex_t channel_lock;
     struct weft_coordinator coordinator;
     struct weft_scheduler_metrics metrics;
 };
+
+/* The main thread's events, and those of the coordinator's, must not mix. */
+static void send_event(struct scheduler *scheduler, cJSON *event)
+{
+    pthread_mutex_lock(&scheduler->channel_lock);
+    (void)weft_channel_send(&scheduler->channel, event);
+    pthread_mutex_unlock(&scheduler->channel_lock);
+}
 
 static int fail(struct scheduler *scheduler, weft_status status, const char *text)
 {
     if (scheduler->channel.fd >= 0) {
         cJSON *event = weft_channel_event("error");
         cJSON_AddStringToObject(event, "text", text);
-        (void)weft_channel_send(&scheduler->channel, event);
+        send_event(scheduler, event);
     } else {
         fprintf(stderr, "weft scheduler: %s\n", text);
     }
@@ -57,7 +66,7 @@ static void tell_ready(struct scheduler *scheduler)
         if (scheduler->metrics.metrics.http != NULL) {
             cJSON_AddStringToObject(event, "metrics", scheduler->metrics.metrics.url);
         }
-        (void)weft_channel_send(&scheduler->channel, event);
+        send_event(scheduler, event);
         return;
     }
     printf("scheduler: %s:%u\n", scheduler->host, port);
@@ -65,6 +74,19 @@ static void tell_ready(struct scheduler *scheduler)
         printf("metrics: %s\n", scheduler->metrics.metrics.url);
     }
     fflush(stdout);
+}
+
+/* `weft run` replaces a server whose lease has lapsed. */
+static void tell_lapsed(void *arg, const struct weft_member_request *who, bool lapsed)
+{
+    struct scheduler *scheduler = arg;
+    if (who->role != WEFT_ROLE_SERVER) {
+        return;
+    }
+    cJSON *event = weft_channel_event(lapsed ? "lapsed" : "revived");
+    cJSON_AddNumberToObject(event, "first", who->first);
+    cJSON_AddNumberToObject(event, "incarnation", (double)who->incarnation);
+    send_event(scheduler, event);
 }
 
 /* Until a signal, the end of the parent, or (with --until-done) that of the work. */
@@ -79,7 +101,7 @@ static void wait_for_end(struct scheduler *scheduler, int signal_fd)
     }
 }
 
-static struct weft_coordinator_config configure(const struct scheduler *scheduler)
+static struct weft_coordinator_config configure(struct scheduler *scheduler)
 {
     const struct weft_launch *launch = &scheduler->membership.launch;
     struct weft_coordinator_config config = {.host = scheduler->host,
@@ -98,6 +120,8 @@ static struct weft_coordinator_config configure(const struct scheduler *schedule
     config.roster.shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
     config.roster.tell_over = scheduler->until_done;
     memcpy(config.roster.job, launch->job, sizeof(config.roster.job));
+    config.lapsed = scheduler->channel.fd >= 0 ? tell_lapsed : NULL;
+    config.arg = scheduler;
     return config;
 }
 
@@ -130,7 +154,7 @@ static int serve(struct scheduler *scheduler)
     weft_scheduler_metrics_stop(&scheduler->metrics);
     weft_coordinator_stop(&scheduler->coordinator);
     if (scheduler->channel.fd >= 0) {
-        (void)weft_channel_send(&scheduler->channel, weft_channel_event("done"));
+        send_event(scheduler, weft_channel_event("done"));
     }
     close(signal_fd);
     return status == WEFT_OK ? WEFT_EXIT_OK : fail(scheduler, status, why);
@@ -182,7 +206,8 @@ int weft_cli_scheduler(int argc, char **argv)
                                    .carrier = WEFT_CARRIER_DEFAULTS,
                                    .membership = WEFT_MEMBERSHIP_DEFAULTS,
                                    .security = WEFT_SECURITY_DEFAULTS,
-                                   .channel = {.fd = -1}};
+                                   .channel = {.fd = -1},
+                                   .channel_lock = PTHREAD_MUTEX_INITIALIZER};
     const struct weft_option options[] = {
         {"host", "ADDRESS", "address to bind, numeric; 0.0.0.0 = every one of this host",
          WEFT_OPTION_STRING, .value = &scheduler.host},

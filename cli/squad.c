@@ -96,9 +96,12 @@ static weft_status start_keeper(struct weft_squad *squad, const char *folder)
 
 /* ---- start and end of the squad -------------------------------------------------------------- */
 
-weft_status weft_squad_init(struct weft_squad *squad, uint32_t count, const char *folder)
+weft_status weft_squad_init(struct weft_squad *squad, uint32_t count, uint32_t spares,
+                            const char *folder)
 {
-    *squad = (struct weft_squad){.count = count, .signal_fd = -1, .keeper_fd = -1};
+    count += spares;
+    *squad = (struct weft_squad){
+        .count = count, .spares = spares, .signal_fd = -1, .keeper_fd = -1};
     squad->places = need(calloc(count, sizeof(*squad->places)));
     squad->fds = need(calloc((size_t)count * FDS_PER_PLACE + 1, sizeof(*squad->fds)));
     for (uint32_t i = 0; i < count; i++) {
@@ -306,12 +309,38 @@ weft_status weft_squad_start(struct weft_squad *squad, struct weft_place *place)
     return WEFT_OK;
 }
 
+bool weft_squad_retire(struct weft_squad *squad, struct weft_place *place)
+{
+    for (uint32_t i = squad->count - squad->spares; i < squad->count; i++) {
+        struct weft_place *spare = &squad->places[i];
+        if (spare->pid != 0) {
+            continue;
+        }
+        weft_channel_fini(&spare->channel);
+        *spare = (struct weft_place){.role = place->role,
+                                     .rank = place->rank,
+                                     .is_retired = true,
+                                     .pid = place->pid,
+                                     .channel = place->channel,
+                                     .out = {place->out[0], place->out[1]}};
+        squad->groups[i] = place->pid;
+        squad->groups[place - squad->places] = 0;
+        place->pid = 0;
+        place->is_ready = false;
+        place->channel = (struct weft_channel){.fd = -1};
+        place->out[0].fd = place->out[1].fd = -1;
+        return true;
+    }
+    return false;
+}
+
 /* ---- output ---------------------------------------------------------------------------------- */
 
 static void print_line(const struct weft_place *place, const struct weft_squad_stream *stream,
                        size_t count)
 {
-    dprintf(stream->to, "[%s %u] %.*s\n", place->role, place->rank, (int)count, stream->bytes);
+    dprintf(stream->to, "[%s %u%s] %.*s\n", place->role, place->rank,
+            place->is_retired ? ", replaced" : "", (int)count, stream->bytes);
 }
 
 /* Whole lines; a line that is too long is cut into several. */
@@ -415,9 +444,10 @@ static bool take(struct weft_squad *squad, struct weft_squad_event *event_p)
         }
     }
     for (uint32_t i = 0; i < squad->count; i++) {
+        pid_t pid = squad->places[i].pid;
         if (reap(squad, &squad->places[i])) {
-            *event_p = (struct weft_squad_event){.type = WEFT_SQUAD_EXITED,
-                                                 .place = &squad->places[i]};
+            *event_p = (struct weft_squad_event){
+                .type = WEFT_SQUAD_EXITED, .place = &squad->places[i], .pid = pid};
             return true;
         }
     }

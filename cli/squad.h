@@ -4,6 +4,9 @@
  * out as whole lines with the place's name before them. A place may have a channel (cli/channel.h):
  * weft's own programs say "ready" on it.
  *
+ * A process that does not react but lives can be retired: it moves to a spare place, where its output,
+ * its channel and its end are still attended to, and its own place can be started again.
+ *
  * Nothing outlives this program, however it ends: the kernel kills each direct child
  * (PR_SET_PDEATHSIG), and a keeper, a small process that waits for nothing but our end, kills the
  * process groups of all of them, grandchildren included, and removes a folder.
@@ -42,14 +45,16 @@ struct weft_place {
     uint32_t starts;
     bool is_ready;    /* it said so on its channel */
     bool is_finished; /* ended as it should, and is not to be started again */
+    bool is_retired;  /* a spare place: its process was replaced in the place that it had */
     int wait_status;  /* of its last process */
     struct weft_channel channel;
     struct weft_squad_stream out[2];
 };
 
 struct weft_squad {
-    struct weft_place *places; /* (count,) */
+    struct weft_place *places; /* (count,): the last `spares` are for retired processes */
     uint32_t count;
+    uint32_t spares;
     struct pollfd *fds;
     int signal_fd;
     pid_t keeper;
@@ -68,14 +73,16 @@ struct weft_squad_event {
     enum weft_squad_event_type type;
     struct weft_place *place;
     cJSON *object;
+    pid_t pid; /* EXITED: it was */
     int signal;
 };
 
-/* Room for `count` places, zeroed. Takes over SIGINT, SIGTERM, SIGHUP and SIGCHLD of this thread.
+/* Room for `count` places and `spares` more, zeroed. Takes over SIGINT, SIGTERM, SIGHUP and SIGCHLD of this thread.
  *
  * folder:  the keeper removes it with the files in it when this program dies; NULL = none.
  * Errors:  WEFT_IO (errno says why), WEFT_NOMEM. */
-weft_status weft_squad_init(struct weft_squad *squad, uint32_t count, const char *folder);
+weft_status weft_squad_init(struct weft_squad *squad, uint32_t count, uint32_t spares,
+                            const char *folder);
 
 /* Set NAME=value for the place's next process; one of the same name is replaced. */
 [[gnu::format(printf, 3, 4)]] void weft_place_set(struct weft_place *place, const char *name,
@@ -85,6 +92,10 @@ weft_status weft_squad_init(struct weft_squad *squad, uint32_t count, const char
  * empty.
  * Errors:  WEFT_IO  errno says why. A command that cannot be executed ends with status 127. */
 weft_status weft_squad_start(struct weft_squad *squad, struct weft_place *place);
+
+/* Move the place's process to a spare place, alive or stopped as it is: the place can be started again.
+ * False: every spare place has a process that has not ended yet. */
+bool weft_squad_retire(struct weft_squad *squad, struct weft_place *place);
 
 /* The next event; TIMEOUT after timeout_ns (WEFT_NEVER = none). Output is passed on meanwhile. */
 void weft_squad_next(struct weft_squad *squad, uint64_t timeout_ns,

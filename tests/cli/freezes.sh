@@ -1,0 +1,200 @@
+#!/bin/sh
+# Servers that are frozen (SIGSTOP) for longer than their lease, under `weft run --restart`: the
+# supervisor replaces them; they thaw after their successor's first checkpoint, learn that they were
+# replaced, and end by themselves. Then the successor is killed, too, so that what the woken process may
+# have done to checkpoints and journals shows. Whatever was answered counts once.
+#
+#     WEFT_FREEZES=30 meson test -C build cli_freezes -t 0    30 jobs, of two freezes each
+#     WEFT_FREEZES_SEED=17 WEFT_FREEZES=1 ...                 job 17 alone
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/cli/tally_job.sh
+. "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
+jobs=${WEFT_FREEZES:-0}
+seed=${WEFT_FREEZES_SEED:-1}
+clocks=150
+patience=300 # seconds: what takes longer hangs
+lease_ms=1000
+run=
+tap_at_exit '[ -z "$run" ] || kill "$run" 2>/dev/null; wait'
+
+# draw <seed>: a line of shell: workers, servers, mode, every, and events as "KIND:PUSHES ...". A freeze
+# is "any" (at that number of pushes) or "write" (when the next file appears among the checkpoints);
+# with "kill" behind it the successor is killed when the process that was frozen has ended.
+draw() {
+    awk -v seed="$1" -v clocks=$clocks 'BEGIN {
+        srand(seed)
+        for (i = 0; i < 10; i++) rand()
+        w = 1 + int(rand() * 3); s = 1 + int(rand() * 2)
+        split("bsp ssp:2 asp", modes, " ")
+        for (k = 1; k <= 2; k++) {
+            # The first checkpoints are there; enough clocks are left for more.
+            at = int(w * clocks * (0.15 + 0.35 * (k - 1) + 0.15 * rand()))
+            x = rand()
+            if (x < 0.25) events = events "worker-" int(rand() * w) ":" at " "
+            else if (x < 0.4) events = events "scheduler-0:" at " "
+            how = (rand() < 0.5 ? "any" : "write") (rand() < 0.7 ? "+kill" : "")
+            events = events "freeze-" int(rand() * s) "-" how ":" at " "
+        }
+        printf "workers=%d servers=%d mode=%s every=%d events=\"%s\"\n", w, s, modes[1 + int(rand() * 3)], 5 + int(rand() * 10), events
+    }'
+}
+
+# alive <pid>: it runs (a zombie does not)
+alive() {
+    case $(ps -o stat= -p "$1") in
+    '' | Z*) return 1 ;;
+    esac
+}
+
+pushes() { cat log/log.* 2>/dev/null | grep -c '^ack'; }
+
+pid_of() { # pid_of <role> <rank>: of the newest process in that place
+    sed -n "s/^weft run: $1 $2: pid //p" job.log | tail -n 1
+}
+
+# wait_until <run's pid> <command...>: it succeeds; false when the run has ended before
+wait_until() {
+    run_pid=$1
+    shift
+    until "$@"; do
+        alive "$run_pid" || return 1
+        sleep 0.02
+    done
+}
+
+has_pushes() { [ "$(pushes)" -ge "$1" ]; }
+has_successor() { [ "$(pid_of server "$1")" != "$2" ]; }
+has_ended() { ! alive "$1"; }
+
+# has_checkpoint <server> <pid>: the process has made one, by itself
+has_checkpoint() {
+    awk -v start="weft run: server $1: pid $2" -v mark="weft run: server $1: checkpoint [0-9]*: clock" '
+        $0 == start { on = 1 } on && $0 ~ mark { found = 1 } END { exit !found }' job.log
+}
+
+# until_file <pid of the run>: a file appears among the checkpoints that was not there. No sleep: the next
+# step of writing is microseconds away.
+until_file() {
+    set -- "$1" checkpoints/*
+    before=$*
+    rounds=0
+    while [ "$before" = "$*" ]; do
+        set -- "$1" checkpoints/*
+        rounds=$((rounds + 1))
+        [ $((rounds % 1000)) -ne 0 ] || alive "$1" || return 1
+    done
+}
+
+# freeze_one <run's pid> <server> <how>: 0 when the frozen process thawed after a checkpoint of its
+# successor and ended by itself, told that it was replaced
+freeze_one() {
+    frozen=$(pid_of server "$2")
+    wait_until "$1" has_checkpoint "$2" "$frozen" || return 1
+    case $3 in
+    write*) until_file "$1" || return 1 ;;
+    esac
+    kill -STOP "$frozen" || return 1
+    echo "# server $2 (pid $frozen) frozen ($3) at $(pushes) pushes"
+    wait_until "$1" has_successor "$2" "$frozen" || return 1
+    successor=$(pid_of server "$2")
+    wait_until "$1" has_checkpoint "$2" "$successor" || return 1
+    kill -CONT "$frozen"
+    echo "# it thaws after a checkpoint of its successor (pid $successor), at $(pushes) pushes"
+    wait_until "$1" has_ended "$frozen" || return 1
+    wait_until "$1" grep -q "the process that was replaced (pid $frozen) ended with exit status 1" \
+        job.log || return 1
+    case $3 in
+    *+kill)
+        echo "# the successor is killed at $(pushes) pushes"
+        kill -KILL "$(pid_of server "$2")" 2>/dev/null
+        ;;
+    esac
+}
+
+# one_job <seed>
+one_job() {
+    eval "$(draw "$1")"
+    echo "# seed $1: $workers workers, $servers servers, $mode, checkpoint every $every: $events"
+    rm -rf job && mkdir -p job/log job/checkpoints && cd job || return 1
+    TALLY_MODE=$mode TALLY_PAUSE_MS=20 TALLY_PEER_MS=2000 TALLY_HOLD=$((clocks - 1)) \
+        timeout $patience "$weft" run --peer-timeout 2 --lease-ms $lease_ms -n "$workers" -s "$servers" \
+        --restart 100 --durability replay --server-options \
+        "--checkpoint $PWD/checkpoints --checkpoint-every $every" -- \
+        "$tally" work log $clocks >job.log 2>&1 &
+    run=$!
+    good=true
+    for event in $events; do
+        wait_until $run has_pushes "${event#*:}" || good=false
+        what=${event%:*}
+        case $what in
+        freeze-*)
+            what=${what#freeze-}
+            freeze_one $run "${what%%-*}" "${what#*-}" || good=false
+            ;;
+        *)
+            kill -KILL "$(pid_of "${what%-*}" "${what#*-}")" 2>/dev/null
+            echo "# $what killed at $(pushes) pushes"
+            ;;
+        esac
+    done
+    : >log/go
+    wait $run
+    status=$?
+    run=
+    : >log/restored
+    TALLY_REPLAY=1 "$tally" check log "$workers" $clocks "$servers" >check.out 2>&1
+    checked=$?
+    tail -n 1 check.out | sed 's/^/# /'
+    unreadable=0
+    # Nothing was wrong with any disk.
+    ! grep -q 'cannot be used\|damaged' job.log || unreadable=1
+    if [ $status -ne 0 ] || [ $checked -ne 0 ] || [ $unreadable -ne 0 ] || ! $good; then
+        sed 's/^/# run: /' job.log | grep -v 'checkpoint [0-9]*: clock' | tail -n 40
+        head -n 20 check.out | sed 's/^/# check: /'
+    fi
+    cd .. || return 1
+    $good && [ $status -eq 0 ] && [ $checked -eq 0 ] && [ $unreadable -eq 0 ]
+}
+
+# Without checkpoints nothing is shared between the two processes but the workers.
+alone() {
+    mkdir -p alone/log && cd alone || return 1
+    TALLY_PAUSE_MS=20 TALLY_PEER_MS=2000 TALLY_HOLD=$((clocks - 1)) timeout $patience "$weft" run \
+        --peer-timeout 2 --lease-ms $lease_ms -n 2 --restart 3 -- "$tally" work log $clocks >job.log 2>&1 &
+    run=$!
+    result=0
+    wait_until $run has_pushes 50 || result=1
+    frozen=$(pid_of server 0)
+    kill -STOP "$frozen"
+    at=$(pushes)
+    wait_until $run has_pushes $((at + 50)) || result=1
+    alive "$frozen" || result=1 # it was not killed
+    kill -CONT "$frozen"
+    wait_until $run grep -q "the process that was replaced (pid $frozen) ended with exit status 1" \
+        job.log || result=1
+    : >log/go
+    wait $run || result=1
+    run=
+    cat job.log
+    cd .. && return $result
+}
+tap_run "a frozen server is replaced, and the job goes on" alone
+tap_like "it is said" "$(cat run.out)" \
+    '^weft run: server 0 (pid [0-9]*) has been silent for longer than its lease, and is replaced; restart 1 of 3$'
+tap_like "what woke up hears it" "$(cat run.out)" \
+    '^weft run: server 0 (replaced): the coordinator .* has given this place away: another process has taken'
+
+i=0
+while [ $i -lt "$jobs" ]; do
+    one_job $((seed + i)) >job.out 2>&1
+    result=$?
+    grep '^#' job.out
+    if [ $result -eq 0 ]; then
+        tap_pass "job $((seed + i)) survives what thaws"
+    else
+        tap_fail "job $((seed + i)) survives what thaws" "$(tail -n 70 job.out)"
+    fi
+    i=$((i + 1))
+done
+tap_done
