@@ -3,6 +3,7 @@
 #include "io/clock.h"
 #include "io/resolve.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,10 +35,37 @@ static bool record(void *arg, uint8_t op, const uint8_t *bytes, size_t count)
            weft_journal_append(coordinator->journal, op, bytes, count) == WEFT_OK;
 }
 
+static size_t supply(void *arg, uint32_t i, uint8_t *op_p, uint8_t body[WEFT_JOURNAL_BODY_MAX])
+{
+    struct weft_coordinator *coordinator = arg;
+    struct weft_member_request record;
+    static_assert((int)WEFT_MEMBER_REQUEST_BYTES_MAX <= (int)WEFT_JOURNAL_BODY_MAX);
+    return weft_roster_record(coordinator->roster, i, op_p, &record)
+               ? weft_member_request_pack(&record, body)
+               : 0;
+}
+
+/* What the roster says now is all that the records say. False: the journal is as long as it was. */
+static bool compact(struct weft_coordinator *coordinator)
+{
+    struct weft_job_error why = {.text = ""};
+    if (!weft_journal_is_long(coordinator->journal)) {
+        return false;
+    }
+    weft_status status = weft_journal_compact(coordinator->journal, supply, coordinator, &why);
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft %s: %s; it goes on growing, and this is tried again when it is twice as "
+                        "long\n",
+                coordinator->config.name, why.text);
+    }
+    return status == WEFT_OK;
+}
+
 static bool sync_records(void *arg)
 {
     struct weft_coordinator *coordinator = arg;
-    return coordinator->journal == NULL || weft_journal_sync(coordinator->journal) == WEFT_OK;
+    return coordinator->journal == NULL || compact(coordinator) ||
+           weft_journal_sync(coordinator->journal) == WEFT_OK;
 }
 
 static weft_status open_journal(struct weft_coordinator *coordinator, struct weft_io_error *error)
@@ -59,6 +87,7 @@ static weft_status open_journal(struct weft_coordinator *coordinator, struct wef
         fprintf(stderr, torn_bytes > 0 ? "; %llu bytes that were not whole were cut off\n" : "\n",
                 (unsigned long long)torn_bytes);
     }
+    (void)compact(coordinator);
     return WEFT_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,10 +16,14 @@
 
 static const char magic[16] = "weft members 1\n";
 
-enum { HEAD_BYTES = 16, FILE_BYTES_MAX = 64 << 20 };
+enum { HEAD_BYTES = 16, LONG_BYTES = 1 << 20, SECTOR_BYTES = 512 };
 
 struct weft_journal {
     int fd;
+    uint64_t bytes;
+    uint64_t bytes_compact; /* when it was last written anew, or that failed */
+    bool is_renamed;        /* its name is not known to be on the disk */
+    char *path;             /* as the kernel resolves it: a link stays a link */
 };
 
 static uint64_t checksum(const uint8_t head[8], const uint8_t *body, size_t count)
@@ -78,15 +83,24 @@ static bool all_zero(const uint8_t *bytes, size_t count)
     return true;
 }
 
-/* A record that cannot be read is a torn tail when the file ends within it, or holds nothing more
- * but the zeros that a file system leaves. */
-static bool is_torn(const uint8_t *at, size_t left)
+/* A record that cannot be read is a torn tail when the file ends within it, or is zeros from there on or
+ * from a sector within it on. One that is there to its end and wrong was damaged later: it may have been
+ * synced and answered. */
+static bool is_torn(const uint8_t *file, size_t at, size_t count)
 {
-    if (left < HEAD_BYTES || all_zero(at, left)) {
+    size_t left = count - at;
+    if (left < HEAD_BYTES || all_zero(file + at, left)) {
         return true;
     }
-    uint64_t bytes = HEAD_BYTES + (uint64_t)weft_get_u32(at);
-    return head_is_good(at) && (bytes >= left || all_zero(at + bytes, left - bytes));
+    uint64_t bytes = HEAD_BYTES + (uint64_t)weft_get_u32(file + at);
+    if (!head_is_good(file + at)) {
+        return false;
+    }
+    size_t sector = at / SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES;
+    while (bytes <= left && sector < at + bytes && !all_zero(file + sector, count - sector)) {
+        sector += SECTOR_BYTES;
+    }
+    return bytes > left || sector < at + bytes;
 }
 
 /* *used_p: bytes of whole records. */
@@ -101,7 +115,7 @@ static weft_status replay(const uint8_t *bytes, size_t count, weft_journal_apply
         bool good = left >= HEAD_BYTES && head_is_good(head) && body > 0 &&
                     body <= WEFT_JOURNAL_BODY_MAX && left - HEAD_BYTES >= body &&
                     weft_get_u64(head + 8) == checksum(head, head + HEAD_BYTES, body);
-        if (!good && is_torn(head, left)) {
+        if (!good && is_torn(bytes, at, count)) {
             break;
         }
         if (!good) {
@@ -145,19 +159,31 @@ static weft_status begin(int fd, const char *path, struct weft_job_error *error)
     return WEFT_OK;
 }
 
-static weft_status load(int fd, size_t count, const char *path, weft_journal_apply *apply,
-                        void *arg, uint64_t *torn_bytes_p, struct weft_job_error *error)
+static weft_status not_ours(const char *path, struct weft_job_error *error)
+{
+    return weft_job_fail(error, WEFT_DATA, "%.160s is no journal of `weft scheduler`", path);
+}
+
+static weft_status load(struct weft_journal *journal, size_t count, const char *path,
+                        weft_journal_apply *apply, void *arg, uint64_t *torn_bytes_p,
+                        struct weft_job_error *error)
 {
     size_t used = 0;
+    uint8_t head[sizeof(magic)];
+    size_t head_bytes = count < sizeof(head) ? count : sizeof(head);
+    if (!read_all(journal->fd, head, head_bytes)) {
+        return weft_job_fail(error, WEFT_IO, "cannot read %.160s: %s", path, strerror(errno));
+    }
+    if (memcmp(head, magic, head_bytes) != 0) {
+        return not_ours(path, error); /* before memory is taken for a file of any size */
+    }
     uint8_t *bytes = malloc(count);
     if (bytes == NULL) {
-        return weft_job_fail(error, WEFT_NOMEM, "out of memory for %.160s", path);
+        return weft_job_fail(error, WEFT_NOMEM, "no memory for the %zu bytes of %.160s", count, path);
     }
     weft_status status = WEFT_OK;
-    if (!read_all(fd, bytes, count)) {
+    if (!read_all(journal->fd, bytes, count)) {
         status = weft_job_fail(error, WEFT_IO, "cannot read %.160s: %s", path, strerror(errno));
-    } else if (memcmp(bytes, magic, count < sizeof(magic) ? count : sizeof(magic)) != 0) {
-        status = weft_job_fail(error, WEFT_DATA, "%.160s is no journal of `weft scheduler`", path);
     } else if (count >= sizeof(magic)) {
         status = replay(bytes, count, apply, arg, path, &used, error);
     }
@@ -165,34 +191,52 @@ static weft_status load(int fd, size_t count, const char *path, weft_journal_app
     if (status != WEFT_OK) {
         return status;
     }
-    if (used < count && (ftruncate(fd, (off_t)used) != 0 || fsync(fd) != 0)) {
+    if (used < count && (ftruncate(journal->fd, (off_t)used) != 0 || fsync(journal->fd) != 0)) {
         return weft_job_fail(error, WEFT_IO, "cannot cut %.160s: %s", path, strerror(errno));
     }
     *torn_bytes_p = count - used;
-    return used == 0 ? begin(fd, path, error) : WEFT_OK;
+    journal->bytes = used;
+    return used == 0 ? begin(journal->fd, path, error) : WEFT_OK;
 }
 
-static weft_status open_locked(int fd, const char *path, weft_journal_apply *apply, void *arg,
-                               uint64_t *torn_bytes_p, struct weft_job_error *error)
+/* Another coordinator may have given the name to a new file between our open and our lock. */
+static bool has_name(int fd, const char *path)
+{
+    struct stat ours, named;
+    return fstat(fd, &ours) == 0 && stat(path, &named) == 0 && ours.st_ino == named.st_ino &&
+           ours.st_dev == named.st_dev;
+}
+
+static weft_status open_locked(struct weft_journal *journal, const char *path,
+                               weft_journal_apply *apply, void *arg, uint64_t *torn_bytes_p,
+                               struct weft_job_error *error)
 {
     struct stat about;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        return weft_job_fail(error, errno == EWOULDBLOCK ? WEFT_EXISTS : WEFT_IO,
-                             "%.160s is in use by another coordinator", path);
+    bool is_locked = flock(journal->fd, LOCK_EX | LOCK_NB) == 0;
+    if (!is_locked && errno != EWOULDBLOCK) {
+        return weft_job_fail(error, WEFT_IO, "cannot lock %.160s: %s", path, strerror(errno));
     }
-    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size > FILE_BYTES_MAX) {
-        return weft_job_fail(error, WEFT_DATA, "%.160s is no journal of `weft scheduler`", path);
+    if (!is_locked || !has_name(journal->fd, path)) {
+        return weft_job_fail(error, WEFT_EXISTS, "%.160s is in use by another coordinator", path);
     }
-    return about.st_size == 0
-               ? begin(fd, path, error)
-               : load(fd, (size_t)about.st_size, path, apply, arg, torn_bytes_p, error);
+    journal->path = realpath(path, NULL);
+    if (journal->path == NULL || fstat(journal->fd, &about) != 0) {
+        return weft_job_fail(error, WEFT_IO, "cannot open %.160s: %s", path, strerror(errno));
+    }
+    if (!S_ISREG(about.st_mode)) {
+        return not_ours(path, error);
+    }
+    journal->bytes = sizeof(magic);
+    return about.st_size == 0 ? begin(journal->fd, path, error)
+                              : load(journal, (size_t)about.st_size, path, apply, arg, torn_bytes_p,
+                                     error);
 }
 
 weft_status weft_journal_open(const char *path, weft_journal_apply *apply, void *arg,
                               struct weft_journal **journal_p, uint64_t *torn_bytes_p,
                               struct weft_job_error *error)
 {
-    struct weft_journal *journal = malloc(sizeof(*journal));
+    struct weft_journal *journal = calloc(1, sizeof(*journal));
     if (journal == NULL) {
         return weft_job_fail(error, WEFT_NOMEM, "out of memory");
     }
@@ -202,7 +246,7 @@ weft_status weft_journal_open(const char *path, weft_journal_apply *apply, void 
         free(journal);
         return weft_job_fail(error, WEFT_IO, "cannot open %.160s: %s", path, strerror(errno));
     }
-    weft_status status = open_locked(journal->fd, path, apply, arg, torn_bytes_p, error);
+    weft_status status = open_locked(journal, path, apply, arg, torn_bytes_p, error);
     if (status != WEFT_OK) {
         weft_journal_close(journal);
         return status;
@@ -211,29 +255,99 @@ weft_status weft_journal_open(const char *path, weft_journal_apply *apply, void 
     return WEFT_OK;
 }
 
-weft_status weft_journal_append(struct weft_journal *journal, uint8_t op, const uint8_t *bytes,
-                                size_t count)
+static bool put_record(int fd, uint8_t op, const uint8_t *bytes, size_t count)
 {
     uint8_t record[HEAD_BYTES + WEFT_JOURNAL_BODY_MAX];
-    if (count == 0 || count > WEFT_JOURNAL_BODY_MAX) {
-        return WEFT_INVALID;
-    }
     weft_put_u32(record, (uint32_t)count);
     weft_put_u32(record + 4, op_word((uint32_t)count, op));
     memcpy(record + HEAD_BYTES, bytes, count);
     weft_put_u64(record + 8, checksum(record, record + HEAD_BYTES, count));
-    return write_all(journal->fd, record, HEAD_BYTES + count) ? WEFT_OK : WEFT_IO;
+    return write_all(fd, record, HEAD_BYTES + count);
+}
+
+weft_status weft_journal_append(struct weft_journal *journal, uint8_t op, const uint8_t *bytes,
+                                size_t count)
+{
+    if (count == 0 || count > WEFT_JOURNAL_BODY_MAX) {
+        return WEFT_INVALID;
+    }
+    journal->bytes += HEAD_BYTES + count;
+    return put_record(journal->fd, op, bytes, count) ? WEFT_OK : WEFT_IO;
 }
 
 weft_status weft_journal_sync(struct weft_journal *journal)
 {
-    return fdatasync(journal->fd) == 0 ? WEFT_OK : WEFT_IO;
+    if (fdatasync(journal->fd) != 0 || (journal->is_renamed && !sync_folder(journal->path))) {
+        return WEFT_IO;
+    }
+    journal->is_renamed = false;
+    return WEFT_OK;
+}
+
+/* ---- written anew ---------------------------------------------------------------------------- */
+
+bool weft_journal_is_long(const struct weft_journal *journal)
+{
+    return journal->bytes >= LONG_BYTES && journal->bytes >= 2 * journal->bytes_compact;
+}
+
+/* The lock comes before the name: who opens that finds it locked. */
+static bool fill(int fd, weft_journal_supply *supply, void *arg, uint64_t *bytes_p)
+{
+    uint8_t body[WEFT_JOURNAL_BODY_MAX];
+    uint8_t op;
+    size_t count;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 ||
+        !write_all(fd, (const uint8_t *)magic, sizeof(magic))) {
+        return false;
+    }
+    *bytes_p = sizeof(magic);
+    for (uint32_t i = 0; (count = supply(arg, i, &op, body)) > 0; i++) {
+        if (!put_record(fd, op, body, count)) {
+            return false;
+        }
+        *bytes_p += HEAD_BYTES + count;
+    }
+    return fsync(fd) == 0;
+}
+
+weft_status weft_journal_compact(struct weft_journal *journal, weft_journal_supply *supply, void *arg,
+                                 struct weft_job_error *error)
+{
+    char *name = NULL;
+    uint64_t bytes = 0;
+    journal->bytes_compact = journal->bytes;
+    if (asprintf(&name, "%s.new", journal->path) < 0) {
+        return weft_job_fail(error, WEFT_NOMEM, "out of memory");
+    }
+    (void)unlink(name); /* of one that died in the middle of this */
+    int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0 || !fill(fd, supply, arg, &bytes) || rename(name, journal->path) != 0) {
+        weft_status status = weft_job_fail(error, WEFT_IO, "cannot write %.160s anew: %s",
+                                           journal->path, strerror(errno));
+        if (fd >= 0) {
+            (void)close(fd);
+            (void)unlink(name);
+        }
+        free(name);
+        return status;
+    }
+    free(name);
+    (void)close(journal->fd);
+    journal->fd = fd;
+    journal->bytes = journal->bytes_compact = bytes;
+    journal->is_renamed = true;
+    weft_status status = weft_journal_sync(journal);
+    return status == WEFT_OK ? WEFT_OK
+                             : weft_job_fail(error, status, "cannot sync the folder of %.160s: %s",
+                                             journal->path, strerror(errno));
 }
 
 void weft_journal_close(struct weft_journal *journal)
 {
     if (journal != NULL) {
         close(journal->fd);
+        free(journal->path);
         free(journal);
     }
 }

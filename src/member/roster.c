@@ -611,6 +611,58 @@ weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
     return WEFT_OK;
 }
 
+/* A farewell of nobody who is in the table: it says how far the epochs were, and, with a rank, that its
+ * work is done. */
+static struct weft_member_request farewell(const struct weft_roster *roster, uint32_t rank)
+{
+    uint64_t member = 1;
+    while (find_member(roster, member) != NULL) {
+        member++;
+    }
+    struct weft_member_request record = {.rpc_id = 1,
+                                         .role = WEFT_ROLE_WORKER,
+                                         .flags = rank != WEFT_MEMBER_NONE ? WEFT_MEMBER_DONE : 0,
+                                         .member = member,
+                                         .rank = rank,
+                                         .workers = roster->workers,
+                                         .shards = roster->shard_count,
+                                         .first = WEFT_MEMBER_NONE,
+                                         .epoch = roster->epoch_last};
+    if (roster->workers == 0) { /* of which nothing can be said then */
+        record.role = WEFT_ROLE_SERVER;
+        record.span = 1;
+    }
+    memcpy(record.job, roster->job, sizeof(record.job));
+    return record;
+}
+
+bool weft_roster_record(const struct weft_roster *roster, uint32_t i, uint8_t *op_p,
+                        struct weft_member_request *record_p)
+{
+    if (roster->epoch_last == 0) {
+        return false; /* nobody was ever here */
+    }
+    *op_p = WEFT_MEMBER_LEAVE;
+    if (i-- == 0) {
+        *record_p = farewell(roster, WEFT_MEMBER_NONE);
+        return true;
+    }
+    for (uint32_t rank = 0; rank < roster->workers; rank++) {
+        if (roster->done[rank] && i-- == 0) {
+            *record_p = farewell(roster, rank);
+            return true;
+        }
+    }
+    *op_p = WEFT_MEMBER_REGISTER;
+    for (uint32_t e = 0; e < roster->config.members_max; e++) {
+        if (roster->entries[e].member != 0 && i-- == 0) {
+            *record_p = record_of(roster, &roster->entries[e]);
+            return true;
+        }
+    }
+    return false;
+}
+
 uint32_t weft_roster_members(const struct weft_roster *roster)
 {
     uint32_t count = 0;

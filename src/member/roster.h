@@ -81,6 +81,11 @@ bool weft_roster_lapse(struct weft_roster *roster, uint64_t now_ns,
 weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
                                 const struct weft_member_request *record, uint64_t now_ns);
 
+/* The i-th of the records that bring a new roster to this one's state when they are restored in this
+ * order: for a journal that begins anew. False: there are no more. */
+bool weft_roster_record(const struct weft_roster *roster, uint32_t i, uint8_t *op_p,
+                        struct weft_member_request *record_p);
+
 uint32_t weft_roster_members(const struct weft_roster *roster);
 uint32_t weft_roster_workers(const struct weft_roster *roster); /* W, 0 = not known */
 

@@ -307,6 +307,22 @@ tap_like "is not overwritten" "$(cat members run.out)" '^something else'
 tap_run_fails "the journal of another job" 1 "$weft" scheduler $key --port 0 --journal whole \
     --workers 9
 tap_like "does not fit" "$(cat run.out)" 'whole does not fit this job'
+# A journal of a long life, half a megabyte of joins and leaves beyond what is kept.
+if python3 -c '' 2>/dev/null; then
+    python3 "$WEFT_SOURCE_ROOT/tests/cli/members_make.py" long 1500000
+    for time in first second; do
+        # shellcheck disable=SC2086
+        background long-$time "$weft" scheduler $key --port 0 --journal long
+        port_of long-$time.out >/dev/null
+        kill -KILL $last
+        wait $last 2>/dev/null
+        tap_like "a long journal is read, the $time time" "$(cat long-$time.out)" \
+            '^weft scheduler: 1 members from long$'
+        tap_is "and is one record for the epochs and one for the member" "$(wc -c <long | tr -d ' ')" 240
+    done
+else
+    tap_skip "a long journal is read" "no python3"
+fi
 
 # A server that is the coordinator, too.
 # shellcheck disable=SC2086

@@ -1,5 +1,6 @@
 /* The coordinator's state machine: leases, epochs, who is refused and why, what the journal brings
  * back. Time is a number. */
+#include "base/prng.h"
 #include "member/roster.h"
 
 #include <setjmp.h>
@@ -402,6 +403,103 @@ static void limits(void **state)
     assert_null(roster);
 }
 
+/* ---- records of a journal that begins anew --------------------------------------------------- */
+
+enum { RECORDS_MAX = 32 };
+
+/* All of them, packed; returns how many. */
+static uint32_t records_of(const struct weft_roster *roster, uint8_t ops[RECORDS_MAX],
+                           uint8_t bytes[RECORDS_MAX][WEFT_MEMBER_REQUEST_BYTES_MAX])
+{
+    struct weft_member_request record;
+    uint32_t n = 0;
+    memset(bytes, 0, (size_t)RECORDS_MAX * WEFT_MEMBER_REQUEST_BYTES_MAX);
+    while (weft_roster_record(roster, n, &ops[n], &record)) {
+        size_t count = weft_member_request_pack(&record, bytes[n]);
+        struct weft_member_request again;
+        assert_int_equal(weft_member_request_unpack(ops[n], bytes[n], count, &again), WEFT_OK);
+        assert_true(++n < RECORDS_MAX);
+    }
+    return n;
+}
+
+/* A roster that is made from another one's records has the same ones, and gives the same answers. */
+static void compare_restored(struct bench *b, const struct weft_roster_config *config)
+{
+    static uint8_t bytes[2][RECORDS_MAX][WEFT_MEMBER_REQUEST_BYTES_MAX];
+    uint8_t ops[2][RECORDS_MAX];
+    struct bench other = {0};
+    struct weft_member_request record;
+    uint8_t op;
+    assert_int_equal(weft_roster_new(config, &other.roster), WEFT_OK);
+    uint32_t n = records_of(b->roster, ops[0], bytes[0]);
+    for (uint32_t i = 0; weft_roster_record(b->roster, i, &op, &record); i++) {
+        assert_int_equal(weft_roster_restore(other.roster, op, &record, 0), WEFT_OK);
+    }
+    assert_int_equal(records_of(other.roster, ops[1], bytes[1]), n);
+    assert_memory_equal(ops[0], ops[1], n);
+    assert_memory_equal(bytes[0], bytes[1], n * sizeof(bytes[0][0]));
+    assert_int_equal(weft_roster_members(other.roster), weft_roster_members(b->roster));
+    assert_int_equal(weft_roster_is_over(other.roster), weft_roster_is_over(b->roster));
+    /* The next lease has the same epoch. */
+    struct weft_member_request q = worker(99, WEFT_MEMBER_NONE);
+    q.workers = 2;
+    memcpy(q.job, "j", 2);
+    uint16_t status = join(&other, &q, 0);
+    struct weft_member_reply reply = other.reply;
+    assert_int_equal(join(b, &q, 0), status);
+    assert_true(status != WEFT_MEMBER_OK || (b->reply.epoch == reply.epoch));
+    q.epoch = b->reply.epoch;
+    if (status == WEFT_MEMBER_OK) {
+        assert_int_equal(b->reply.rank, reply.rank);
+        assert_int_equal(ask(b, WEFT_MEMBER_LEAVE, &q, 0), WEFT_MEMBER_OK);
+    }
+    weft_roster_free(other.roster);
+}
+
+static void records_say_all(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct weft_prng prng;
+        struct weft_roster_config config;
+        struct bench b = {0};
+        weft_prng_init(&prng, seed);
+        weft_roster_config_default(&config);
+        config.members_max = 8;
+        config.workers = weft_prng_below(&prng, 2) ? 2 : 0; /* else as the first member says */
+        config.shards = 0;
+        assert_int_equal(weft_roster_new(&config, &b.roster), WEFT_OK);
+        assert_int_equal(records_of(b.roster, (uint8_t[RECORDS_MAX]){0},
+                                    (uint8_t[RECORDS_MAX][WEFT_MEMBER_REQUEST_BYTES_MAX]){0}),
+                         0);
+        for (uint32_t i = 0; i < 60; i++) {
+            uint64_t member = 1 + weft_prng_below(&prng, 6);
+            struct weft_member_request q =
+                member <= 3 ? worker(member, (uint32_t)weft_prng_below(&prng, 2))
+                            : server(member, 2 * (uint32_t)weft_prng_below(&prng, 2),
+                                     (uint16_t)(weft_prng_below(&prng, 2) * 7700));
+            q.workers = 2;
+            q.shards = 4;
+            memcpy(q.job, "j", 2);
+            q.incarnation = 1 + weft_prng_below(&prng, 3);
+            uint64_t what = weft_prng_below(&prng, 4);
+            if (what == 0) {
+                /* Of what it really has. */
+                (void)join(&b, &q, 0);
+                q.epoch = b.reply.epoch;
+                q.count = 0;
+                q.flags = weft_prng_below(&prng, 2) ? WEFT_MEMBER_DONE : 0;
+                (void)ask(&b, WEFT_MEMBER_LEAVE, &q, 0);
+            } else {
+                (void)join(&b, &q, 0);
+            }
+            compare_restored(&b, &config);
+        }
+        weft_roster_free(b.roster);
+    }
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -418,6 +516,7 @@ int main(void)
                                        TEST(absurd_epochs_are_refused),
                                        TEST(a_journal_with_an_absurd_epoch_is_not_taken),
                                        TEST(table_is_bounded),
+                                       cmocka_unit_test(records_say_all),
                                        cmocka_unit_test(limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
