@@ -13,7 +13,7 @@
  *    damaged).
  *  - A checkpoint counts when valid manifests of one number have each shard of the job once.
  *
- * Pure: no file is read here, the simulator has the same rules (sim links this file).
+ * Pure: no file is read here. The simulator has the same rules (sim/dirlog.h).
  *
  * Thread:  one at a time.
  *

@@ -107,6 +107,15 @@ static void copy_view(struct weft_saved *saved, const struct weft_cut_view *view
 
 bool weft_saved_poll(struct weft_saved *saved, struct weft_shard *shard)
 {
+    if (!weft_saved_take(saved, shard)) {
+        return false;
+    }
+    weft_shard_cut_end(shard, true);
+    return true;
+}
+
+bool weft_saved_take(struct weft_saved *saved, struct weft_shard *shard)
+{
     if (!saved->begun || weft_shard_cut_state(shard) == WEFT_CUT_WAITING) {
         return false;
     }
@@ -129,7 +138,6 @@ bool weft_saved_poll(struct weft_saved *saved, struct weft_shard *shard)
     }
     free(buffer);
     WEFT_ASSERT(weft_shard_cut_state(shard) == WEFT_CUT_READY);
-    weft_shard_cut_end(shard, true);
     saved->present = true;
     saved->number = saved->ordered;
     return true;

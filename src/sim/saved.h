@@ -42,6 +42,10 @@ void weft_saved_begin(struct weft_saved *saved, struct weft_shard *shard);
  * before. */
 bool weft_saved_poll(struct weft_saved *saved, struct weft_shard *shard);
 
+/* The same, but the shard does not hear yet whether the checkpoint counts: weft_shard_cut_end is due when
+ * this has returned true. */
+bool weft_saved_take(struct weft_saved *saved, struct weft_shard *shard);
+
 /* Into a shard that nobody has connected to; nothing where there is no checkpoint. A cut that was
  * under way is forgotten. */
 void weft_saved_restore(struct weft_saved *saved, struct weft_shard *shard);

@@ -5,6 +5,7 @@
 #include "sim/finish.h"
 #include "sim/hash.h"
 #include "sim/swarm_internal.h"
+#include "sim/swarm_member.h"
 #include "sim/swarm_ps.h"
 
 #include <inttypes.h>
@@ -282,7 +283,9 @@ static void run_messages(uint64_t seed, const struct weft_world_tap *tap,
 void weft_swarm_run(uint64_t seed, const struct weft_world_tap *tap,
                     struct weft_swarm_result *result_p)
 {
-    if (seed % PS_EVERY == 0) {
+    if (seed % PS_EVERY == 0 && weft_swarm_member_has(seed)) {
+        weft_swarm_member_run(seed, false, tap, result_p);
+    } else if (seed % PS_EVERY == 0) {
         weft_swarm_ps_run(seed, tap, result_p);
     } else {
         run_messages(seed, tap, result_p);

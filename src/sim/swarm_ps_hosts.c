@@ -102,7 +102,7 @@ static void pushed(struct swarm_ps *ps, uint32_t w, const struct weft_ps_result 
 }
 
 /* One step of a worker; true when it got on. */
-static bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
     struct weft_ps_result result;
@@ -162,7 +162,7 @@ static void on_wake(void *self, uint32_t host, uint64_t now_ns)
     (void)now_ns;
 }
 
-static void give_slabs(struct weft_shard *shard)
+void weft_swarm_ps_give_slabs(struct weft_shard *shard)
 {
     uint16_t table;
     size_t bytes;
@@ -183,7 +183,7 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     if (host < ps->shards) {
         weft_shard_event(ps->shard[host], event, now_ns);
         /* At every event: a batch of a slow host may bring more new rows than one slab has. */
-        give_slabs(ps->shard[host]);
+        weft_swarm_ps_give_slabs(ps->shard[host]);
     } else {
         weft_ps_client_event(ps->worker[host - ps->shards].client, event, now_ns);
     }
@@ -248,7 +248,7 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
         save(ps, host, now_ns);
         note_blocks(ps, host);
     } while (weft_shard_has_work(ps->shard[host]));
-    give_slabs(ps->shard[host]);
+    weft_swarm_ps_give_slabs(ps->shard[host]);
 }
 
 static void draw_key(struct weft_prng *prng, uint8_t key[WEFT_HASH_KEY_BYTES])
@@ -269,7 +269,7 @@ static void draw_keys(const struct swarm_ps *ps, uint32_t shard, struct weft_tab
     draw_key(&prng, keys_p->counter);
 }
 
-static struct weft_shard_config shard_config(const struct swarm_ps *ps, uint32_t shard)
+struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, uint32_t shard)
 {
     struct weft_shard_config config;
     weft_shard_config_default(&config);
@@ -292,7 +292,7 @@ static struct weft_shard_config shard_config(const struct swarm_ps *ps, uint32_t
     return config;
 }
 
-static struct weft_ps_client_config client_config(const struct swarm_ps *ps, uint32_t w)
+struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *ps, uint32_t w)
 {
     struct weft_ps_client_config config;
     weft_ps_client_config_default(&config);
@@ -359,7 +359,7 @@ static void keep_journal(struct swarm_ps *ps, uint32_t s)
     weft_status status = weft_shard_journal_init(ps->shard[s], &config);
     WEFT_ASSERT(status == WEFT_OK);
     while (weft_shard_journal_replay(ps->shard[s])) {
-        give_slabs(ps->shard[s]);
+        weft_swarm_ps_give_slabs(ps->shard[s]);
     }
     if (weft_shard_journal_report(ps->shard[s])->refused > 0) {
         weft_world_fail(ps->world, "shard %" PRIu32 ": its journal cannot be done again", s);
@@ -369,7 +369,7 @@ static void keep_journal(struct swarm_ps *ps, uint32_t s)
 void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s)
 {
     ps->lives[s]++;
-    struct weft_shard_config config = shard_config(ps, s);
+    struct weft_shard_config config = weft_swarm_ps_shard_config(ps, s);
     struct weft_world_host_config host =
         host_config(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
     host.ep.incarnation += ps->lives[s];
@@ -390,7 +390,7 @@ void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s)
 
 static void make_shard(struct swarm_ps *ps, uint32_t s)
 {
-    struct weft_shard_config config = shard_config(ps, s);
+    struct weft_shard_config config = weft_swarm_ps_shard_config(ps, s);
     host_init(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
     weft_status status =
         weft_shard_new(&config, weft_ep_msgr(weft_world_ep(ps->world, s)), &ps->shard[s]);
@@ -402,7 +402,7 @@ static void make_client(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     uint32_t host = ps->shards + w;
     weft_peer peers[SHARDS_MAX];
-    struct weft_ps_client_config config = client_config(ps, w);
+    struct weft_ps_client_config config = weft_swarm_ps_client_config(ps, w);
     struct weft_ep *ep = weft_world_ep(ps->world, host);
     for (uint32_t s = 0; s < ps->shards; s++) {
         struct weft_addr addr = weft_world_addr(s);
@@ -417,7 +417,7 @@ static void make_client(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 
 static void make_worker(struct swarm_ps *ps, uint32_t w)
 {
-    struct weft_ps_client_config config = client_config(ps, w);
+    struct weft_ps_client_config config = weft_swarm_ps_client_config(ps, w);
     host_init(ps, ps->shards + w, weft_rpc_name(WEFT_ROLE_WORKER, w),
               weft_ps_client_expects_max(&config));
     ps->worker[w].rows = calloc((size_t)IDS_MAX * ps->table.spec.dim, sizeof(float));
@@ -429,7 +429,7 @@ static void make_worker(struct swarm_ps *ps, uint32_t w)
 void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
-    struct weft_ps_client_config config = client_config(ps, w);
+    struct weft_ps_client_config config = weft_swarm_ps_client_config(ps, w);
     uint32_t h = ps->shards + w;
     if (worker->phase == PHASE_DONE) {
         return; /* it has ended */

@@ -98,6 +98,13 @@ void weft_swarm_ps_free(struct swarm_ps *ps);
 void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s);
 void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w);
 
+/* What the seeds with a coordinator (sim/swarm_member.h) share. One step of a worker; true when it got
+ * on. */
+bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
+void weft_swarm_ps_give_slabs(struct weft_shard *shard);
+struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, uint32_t shard);
+struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *ps, uint32_t w);
+
 /* ---- swarm_ps_check.c: what is wrong is the world's to tell -------------------------------------- */
 
 /* A worker's pull has come back. */
