@@ -104,12 +104,14 @@ static int look_at_membership(struct server *server, bool *was_replaced_p)
 }
 
 /* The checkpoint directory says so: no coordinator is needed for that. */
-static int look_at_claim(struct server *server)
+static int look_at_claim(struct server *server, bool *was_replaced_p)
 {
     struct weft_ckpt_error why;
-    return server->checkpoint != NULL && weft_checkpoint_is_replaced(server->checkpoint, &why)
-               ? weft_server_fail(server, WEFT_PEER, why.text)
-               : WEFT_EXIT_OK;
+    if (server->checkpoint == NULL || !weft_checkpoint_is_replaced(server->checkpoint, &why)) {
+        return WEFT_EXIT_OK;
+    }
+    *was_replaced_p = true;
+    return weft_server_fail(server, WEFT_PEER, why.text);
 }
 
 /* SIGUSR1 came; or another one, which is left in the descriptor's word: false. */
@@ -230,14 +232,13 @@ int weft_server_serve(struct server *server)
     }
     weft_tracing_open(&server->tracing, server->trace);
     server->lost_fd = server->on_death == WEFT_DEATH_FAIL ? eventfd(0, EFD_CLOEXEC) : -1;
-    int status = weft_server_start(server, signal_fd);
     bool replaced = false;
+    int status = weft_server_start(server, signal_fd);
     if (status == WEFT_EXIT_OK) {
         tell_ready(server);
         wait_for_end(server, signal_fd);
-        status = look_at_membership(server);
-        status = status == WEFT_EXIT_OK ? look_at_claim(server) : status;
-        replaced = status != WEFT_EXIT_OK;
+        status = look_at_membership(server, &replaced);
+        status = status == WEFT_EXIT_OK ? look_at_claim(server, &replaced) : status;
         status = status == WEFT_EXIT_OK ? look_for_lost(server) : status;
     }
     weft_membership_leave(&server->membership, true);

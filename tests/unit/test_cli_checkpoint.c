@@ -29,7 +29,7 @@ static int remove_folder(void **state)
     (void)state;
     for (uint32_t s = 0; s < SHARDS_MAX; s++) {
         char name[WEFT_CKPT_FILE_BYTES], path[sizeof(folder) + sizeof(name)];
-        weft_ckpt_data_name(1, s, name);
+        weft_ckpt_data_name(1, s, 0, name);
         snprintf(path, sizeof(path), "%s/%s", folder, name);
         (void)unlink(path);
     }
