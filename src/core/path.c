@@ -6,9 +6,9 @@
  * for first and, beside it, the usual one below, so that on most networks one round trip settles
  * the matter; then the usual sizes downwards, then halves of what is left. A size is given up after
  * three tries. When two rounds in a row lose packets longer than the base, and shorter ones pass in
- * each of them but none as long, the path may have shrunk - or the other end may have posted no memory
- * for what they carry, or a switch may be full. So the size in use is asked for, too; when that
- * fails like a new one would: back to the base, and the search begins anew. Messages
+ * each of them but none as long, the path may have shrunk - or the other end may have posted no
+ * memory for what they carry, or a switch may be full. So the size in use is asked for, too; when
+ * that fails like a new one would: back to the base, and the search begins anew. Messages
  * that are open keep their grid; their packets may then be fragmented.
  *
  * ECN. Marks are believed after the peer has counted as many marked packets as it has acknowledged.

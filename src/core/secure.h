@@ -19,8 +19,8 @@ struct peer;
 enum {
     KEY_SLOTS = 4,          /* of each peer: send; receive previous, current and next */
     REPLAY_BLOCKS = 64,     /* packet numbers remembered: 64 x 64 */
-    REPLIES_MAX = 64,       /* answers without a connection that wait for the next send: more than one
-                             * batch of datagrams can ask for */
+    REPLIES_MAX = 64,       /* answers without a connection that wait for the next send: more than
+                             * one batch of datagrams can ask for */
     REPLY_BYTES_MAX = WEFT_COOKIE_BYTES,
 };
 

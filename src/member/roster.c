@@ -259,7 +259,8 @@ static uint64_t next_end_ns(const struct weft_roster *roster, uint8_t role)
 
 static bool epoch_is_likely(const struct weft_roster *roster, uint64_t claimed)
 {
-    return claimed <= roster->epoch_last || claimed - roster->epoch_last <= WEFT_MEMBER_EPOCHS_AHEAD;
+    return claimed <= roster->epoch_last ||
+           claimed - roster->epoch_last <= WEFT_MEMBER_EPOCHS_AHEAD;
 }
 
 /* An epoch above all that were given. A coordinator that lost its journal learns from the members

@@ -20,9 +20,9 @@
 
 #include "member/format.h"
 
-/* A member may claim an epoch so far above all that this coordinator knows of, for a coordinator that
- * lost its journal learns from claims. No job comes to as many leases; what is beyond is a lie, and
- * would use up the numbers. */
+/* A member may claim an epoch so far above all that this coordinator knows of, for a coordinator
+ * that lost its journal learns from claims. No job comes to as many leases; what is beyond is a
+ * lie, and would use up the numbers. */
 #define WEFT_MEMBER_EPOCHS_AHEAD (UINT64_C(1) << 32)
 
 struct weft_roster;

@@ -365,8 +365,9 @@ static void sort_look(struct weft_ps_client *client, const struct ps_list *list,
 }
 
 /* Rows by shard, those missed first, and before them those missed twice running; a counting sort.
- * Afterwards the rows of shard s are order[sort_start[3s] .. sort_start[3s + 3]), those of them that
- * were missed twice end at sort_start[3s + 1], and those that were missed at sort_start[3s + 2]. */
+ * Afterwards the rows of shard s are order[sort_start[3s] .. sort_start[3s + 3]), those of them
+ * that were missed twice end at sort_start[3s + 1], and those that were missed at
+ * sort_start[3s + 2]. */
 static void sort_rows(struct weft_ps_client *client, const struct ps_list *list, bool is_pull,
                       uint32_t *order)
 {

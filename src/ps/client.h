@@ -125,7 +125,7 @@ struct weft_ps_client_counters {
     uint64_t rpcs_failed;      /* the shard was gone */
     uint64_t missed_now;       /* ids remembered as missed at this time */
     uint64_t missed_first;     /* ids that were put first because they had been missed */
-    uint64_t missed_forgotten; /* missed_max was reached */
+    uint64_t missed_forgotten; /* missed_max was reached, of pulls or of pushes */
     uint64_t again;            /* sends and expectations the transport put off */
     uint64_t shards_away;      /* connections that ended and were waited for */
     uint64_t resumes;          /* tables of shards that went on */

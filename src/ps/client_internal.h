@@ -263,8 +263,8 @@ static inline uint64_t ps_clock_ns(const struct weft_ps_client *client)
 
 enum { WEFT_PS_CHUNKS_MAX = 1 << 18 };
 
-/* For weft_msg_send.critical_mask of a push of so many chunks; NULL = no chunk. Owns: borrowed until
- * the next call. */
+/* For weft_msg_send.critical_mask of this push; NULL = no chunk. Owns: borrowed until the next
+ * call. */
 const uint64_t *weft_ps_push_critical(struct weft_ps_client *client, const struct ps_part *part);
 /* The push was SENT. */
 void weft_ps_push_note(struct weft_ps_client *client, const struct ps_part *part,

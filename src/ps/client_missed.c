@@ -3,11 +3,11 @@
  *
  * By id, for the rows of a sparse table are others in every push, and those of a dense table lie
  * elsewhere when the packets of the path become shorter; the ids of a dense table are ranges of its
- * vector. The ids are read from the request itself, which is there until SENT whoever made it. While
- * nothing is missing there is nothing to look up.
+ * vector. The ids are read from the request itself, which is there until SENT whoever made it.
+ * While nothing is missing there is nothing to look up.
  *
- * Pulls have the same rule: their rows are asked for first (client.c), and the shard is told how many
- * of them must not be missing.
+ * Pulls have the same rule: their rows are asked for first (client.c), and the shard is told how
+ * many of them must not be missing.
  *
  * Source: docs/PROTOCOL.md section 6, rule 7, and section 7.
  */

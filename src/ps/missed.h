@@ -1,5 +1,5 @@
-/* The ids of one table whose rows a worker asked for and did not get, or pushed in vain, the last time
- * or the last two times: a bounded set.
+/* The ids of one table whose rows a worker asked for and did not get, or pushed in vain, the last
+ * time or the last two times: a bounded set.
  *
  * Open addressing with linear probing, half full at most; removal shifts back what follows, so
  * there are no tombstones and the cost stays that of a lookup.
@@ -15,8 +15,8 @@
 
 struct weft_ps_missed {
     struct weft_hash_key key;
-    uint64_t *ids;  /* (mask + 1,) */
-    uint64_t *used; /* bitmap of the same places: every u64 is a valid id */
+    uint64_t *ids;   /* (mask + 1,) */
+    uint64_t *used;  /* bitmap of the same places: every u64 is a valid id */
     uint64_t *twice; /* bitmap: added again without a removal */
     uint32_t twice_count;
     uint32_t mask;

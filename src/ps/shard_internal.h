@@ -246,7 +246,7 @@ void weft_shard_members_clear(struct weft_shard *shard);
 void weft_shard_close_short(struct weft_shard *shard, uint16_t table, uint32_t rank);
 /* The clock of the table moved for some worker, or somebody left: has the slowest one moved? */
 void weft_shard_clock_advance(struct weft_shard *shard, uint16_t table, uint64_t now_ns);
-/* SSP, ASP: the clock that a rank besides the fastest has finished, or the only one; that of the rows. */
+/* SSP, ASP: the clock of rows, which a rank besides the fastest has finished, or the only one. */
 uint32_t weft_shard_clock_reached(const struct weft_shard *shard, uint16_t table);
 /* A slice of every table whose rows are being stepped. */
 void weft_shard_step(struct weft_shard *shard, uint64_t now_ns);

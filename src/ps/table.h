@@ -92,8 +92,8 @@ struct weft_table {
     uint32_t step_at;       /* the next place to look at */
     bool step_walks;        /* the latter: most places are to be stepped, and lie side by side */
     uint32_t step_averaged; /* W, as it was when stepping began */
-    uint32_t now;          /* clock in progress; SSP, ASP: of the fastest worker but one, which one alone
-                            * cannot move */
+    uint32_t now;          /* clock in progress; SSP, ASP: of the fastest worker but one, which no
+                            * worker alone can move */
     uint32_t newest;       /* SSP, ASP: of the fastest */
     uint32_t averaged;     /* workers whose gradients a sum is divided by; >= 1 */
     float fresh;           /* of the chunk being applied: weft_optimizer_block.fresh */

@@ -131,7 +131,7 @@ struct weft_rpc_request {
     uint32_t rpc_id;          /* counted by the worker for each shard, from 1 */
     uint32_t worker;          /* rank */
     uint64_t t0_ns;           /* worker's clock at send; echoed */
-    uint32_t rows_must;       /* PULL: leading rows of the answer that must not be missing; <= rows */
+    uint32_t rows_must;       /* PULL: leading rows that must not be missing; <= rows */
     uint32_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none. PUSH: the
                                * push's own number modulo 2^32, ps/once.h; 0 = none */
     uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for */

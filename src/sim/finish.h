@@ -18,7 +18,7 @@
  * transfer  the busiest link sends all that crosses it, once
  * windows   the busiest receiver takes all packets in windows of its receive buffer, one a round trip
  * smalls    the longest series of messages of one sender for one receiver goes out in batches that
- *           may begin without credit, one a round trip. A batch is the allowance of docs/PROTOCOL.md
+ *           may begin without credit, one a round trip. A batch is the allowance of PROTOCOL.md
  *           section 5: 36,000 bytes in the receiver's longest packets, four at least, shared by all
  *           that are connected with it, and not more than `unscheduled`. A receiver cannot know of
  *           messages that have not begun, so a series of short ones never gets more

@@ -435,8 +435,8 @@ static void test_black_hole_above_what_passes(void **state)
     assert_false(weft_ep_busy(t->ep[0]));
 }
 
-/* A size that is asked for is on its way, and does not pass. A chunk that was laid out for a longer path
- * is larger than the window, and does not wait for what becomes of the other. */
+/* A size that is asked for is on its way, and does not pass. A chunk laid out for a longer path is
+ * larger than the window, and does not wait for what becomes of the other. */
 static void test_a_size_in_question_holds_no_chunk_back(void **state)
 {
     enum { LONG_CHUNK = 2208 };
@@ -468,8 +468,8 @@ static void test_black_hole_under_a_single_chunk(void **state)
     assert_int_equal(counters(t, 0)->mtu_black_holes, 1);
 }
 
-/* Confirmations alone: the packet that holds all DONEs is longer than what passes now, and the sender,
- * which has them all, says nothing more. Its first message holds all of them back. */
+/* Confirmations alone: the packet that holds all DONEs is longer than what passes now, and the
+ * sender, which has them all, says nothing more. Its first message holds all of them back. */
 static void test_black_hole_under_confirmations(void **state)
 {
     enum { MESSAGES = 52, FIRST_TAG = 1 };

@@ -294,7 +294,7 @@ static int clock_upto(struct bench *b, uint32_t clock)
     return (int)b->refused;
 }
 
-/* One worker that claims to be far ahead expires no rows of the others, neither now nor after them. */
+/* One worker that claims to be far ahead expires no rows of the others, now or later. */
 static void one_worker_does_not_move_time(void **state)
 {
     (void)state;
