@@ -627,6 +627,20 @@ static void test_silence_and_idle(void **state)
     pair_close(&pair);
 }
 
+/* Who is refused is told that it is not by chance. */
+static void test_refused_for_good(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, state);
+    weft_driver_refuse(pair.b.driver, node_find(&pair.b, WEFT_EVENT_PEER_UP, 0)->e.peer);
+    assert_int_equal(nodes_await(&pair.b, &pair.a, WEFT_EVENT_PEER_DOWN, 0)->e.down,
+                     WEFT_DOWN_LOCAL);
+    const struct node_event *other = nodes_await(&pair.a, &pair.b, WEFT_EVENT_PEER_DOWN, 0);
+    assert_int_equal(other->e.down, WEFT_DOWN_REPLACED);
+    assert_int_equal(other->e.close_code, WEFT_CLOSE_REPLACED);
+    pair_close(&pair);
+}
+
 static void test_idle_timeout(void **state)
 {
     struct pair pair;
@@ -799,6 +813,7 @@ int main(void)
         BOTH(test_nobody_there),
         BOTH(test_call_each_other),
         BOTH(test_silence_and_idle),
+        BOTH(test_refused_for_good),
         BOTH(test_idle_timeout),
         BOTH(test_wrong_key_and_mode),
         BOTH(test_higher_mode),

@@ -468,6 +468,7 @@ static void replayed_hello(bool leaves, bool insists)
     record_hello(r.hello);
     struct weft_driver_config config = node_config(&tcp_auth, 1);
     config.udp.ep.peers_max = 64;
+    config.udp.ep.hello_rate_max = 1; /* behind the 64 at once: how slow this machine is counts little */
     node_open(&server, &config);
     count_dh(&server);
     while (r.sent < BEFORE) {
@@ -492,7 +493,7 @@ static void replayed_hello(bool leaves, bool insists)
     print_message("%u copies, %llu Diffie-Hellmans, %u of %u workers had to try again\n", r.sent,
                   (unsigned long long)dh_count, again, (unsigned)WORKERS);
     assert_int_equal(again, 0);
-    assert_in_range(dh_count, 2 * WORKERS, 2 * (WORKERS + 64));
+    assert_in_range(dh_count, WORKERS, WORKERS + 128);
     assert_true(conns_of(&server) <= WORKERS + inside(&server)->strangers_max);
     for (uint32_t i = 0; i < REPLAY_SOCKETS; i++) {
         (void)(r.fds[i] >= 0 && close(r.fds[i]));
@@ -509,6 +510,48 @@ static void test_replayed_hello(void **state)
     replayed_hello(false, false);
     replayed_hello(false, true);
     replayed_hello(true, false);
+}
+
+/* A COOKIE from somebody who lacks the job key is an attempt that failed, and no more. */
+static void test_false_cookie(void **state)
+{
+    (void)state;
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(addr);
+    struct weft_io_error error = {.text = ""};
+    uint8_t hello[WEFT_HELLO_BYTES], answer[WEFT_COOKIE_BYTES];
+    struct node n;
+    weft_peer peer;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &bytes), 0);
+    struct weft_driver_config config = node_config(&tcp_auth, 9);
+    node_open(&n, &config);
+    assert_int_equal(weft_driver_connect(n.driver, "127.0.0.1", ntohs(addr.sin_port), &peer,
+                                         &error),
+                     WEFT_OK);
+    for (uint64_t turn = 1; turn <= 2; turn++) {
+        int fd = -1;
+        ssize_t got = 0;
+        while (got < WEFT_HELLO_BYTES) {
+            nodes_turn(&n, NULL);
+            fd = fd >= 0 ? fd : accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+            got = fd >= 0 ? recv(fd, hello, sizeof(hello), MSG_PEEK) : 0;
+        }
+        struct weft_wire_cookie cookie = {.connection_id = weft_get_u32(hello + 4)};
+        struct weft_writer w = weft_writer_make(answer, sizeof(answer));
+        memset(cookie.cookie, 3, sizeof(cookie.cookie));
+        weft_wire_cookie_encode(&w, &cookie);
+        say(fd, answer, sizeof(answer));
+        while (counters_of(&n).ep.bad_tag < turn) {
+            nodes_turn(&n, NULL);
+        }
+        assert_int_equal(close(fd), 0);
+    }
+    assert_int_equal(node_count(&n, WEFT_EVENT_PEER_UP), 0);
+    assert_int_equal(close(listener), 0);
+    node_close(&n);
 }
 
 /* The other end of a mode-none handshake by hand, up to a first record. */
@@ -1003,6 +1046,7 @@ int main(void)
         cmocka_unit_test(test_forked_close), cmocka_unit_test(test_asleep),
         cmocka_unit_test(test_slept),
         cmocka_unit_test(test_garbage),      cmocka_unit_test(test_replayed_hello),
+        cmocka_unit_test(test_false_cookie),
         cmocka_unit_test(test_first_record),
         cmocka_unit_test(test_bad_data),     cmocka_unit_test(test_too_early),
            cmocka_unit_test(test_silent_strangers),
