@@ -12,8 +12,8 @@
 . "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
 jobs=${WEFT_FREEZES:-0}
 seed=${WEFT_FREEZES_SEED:-1}
-clocks=150
-patience=300 # seconds: what takes longer hangs
+clocks=300
+patience=600 # seconds: what takes longer hangs
 lease_ms=1000
 # A sanitizer's own library must come first.
 preload=$WEFT_FREEZER_LIB
@@ -59,19 +59,20 @@ pid_of() { # pid_of <role> <rank>: of the newest process in that place
     sed -n "s/^weft run: $1 $2: pid //p" job.log | tail -n 1
 }
 
-# wait_until <run's pid> <command...>: it succeeds; false when the run has ended before
+# wait_until <run's pid> <command...>: it succeeds; false when the run has ended before, or the workers are
+# through (on a slow machine), so that no checkpoint comes any more
 wait_until() {
     run_pid=$1
     shift
     until "$@"; do
-        alive "$run_pid" || return 1
+        alive "$run_pid" && ! is_through || return 1
         sleep 0.02
     done
 }
 
+is_through() { [ "$(pushes)" -ge $((workers * (clocks - 1))) ]; }
 has_pushes() { [ "$(pushes)" -ge "$1" ]; }
 has_successor() { [ "$(pid_of server "$1")" != "$2" ]; }
-has_ended() { ! alive "$1"; }
 
 # has_checkpoint <server> <pid>: the process has made one, by itself
 has_checkpoint() {
@@ -93,23 +94,30 @@ is_serving() {
 }
 
 # freeze_one <run's pid> <server> <how>: 0 when the frozen process thawed after a checkpoint of its
-# successor and ended by itself, told that it was replaced
+# successor and ended by itself, told that it was replaced; or when the workers were through before
 freeze_one() {
-    wait_until "$1" is_serving "$2" || return 1
+    wait_until "$1" is_serving "$2" || is_through || return 1
+    ! is_through || return 0
     frozen=$(pid_of server "$2")
     case $3${preload:-none} in
     step*none) kill -STOP "$frozen" || return 1 ;;
     step*)
         step=${3#step}
         echo "${step%+*}" >freezer/server.new && mv freezer/server.new "freezer/server-$2"
-        wait_until "$1" is_stopped "$frozen" || return 1
+        if ! wait_until "$1" is_stopped "$frozen"; then
+            rm -f "freezer/server-$2"
+            kill -STOP "$frozen" || return 1
+        fi
         ;;
     *) kill -STOP "$frozen" || return 1 ;;
     esac
     echo "# server $2 (pid $frozen) frozen ($3) at $(pushes) pushes"
-    wait_until "$1" has_successor "$2" "$frozen" || return 1
+    until has_successor "$2" "$frozen"; do
+        alive "$1" || return 1
+        sleep 0.02
+    done
     successor=$(pid_of server "$2")
-    wait_until "$1" has_checkpoint "$2" "$successor" || return 1
+    wait_until "$1" has_checkpoint "$2" "$successor" && full=$((full + 1)) || is_through || return 1
     case $3 in
     *+dead)
         echo "# the successor is killed at $(pushes) pushes"
@@ -117,10 +125,11 @@ freeze_one() {
         ;;
     esac
     kill -CONT "$frozen"
-    echo "# it thaws after a checkpoint of its successor (pid $successor), at $(pushes) pushes"
-    wait_until "$1" has_ended "$frozen" || return 1
-    wait_until "$1" grep -q "the process that was replaced (pid $frozen) ended with exit status 1" \
-        job.log || return 1
+    echo "# it thaws, its successor is pid $successor, at $(pushes) pushes"
+    until grep -q "the process that was replaced (pid $frozen) ended with exit status 1" job.log; do
+        alive "$1" || return 1
+        sleep 0.02
+    done
     case $3 in
     *+kill)
         echo "# the successor is killed at $(pushes) pushes"
@@ -134,7 +143,7 @@ one_job() {
     eval "$(draw "$1")"
     echo "# seed $1: $workers workers, $servers servers, $mode, checkpoint every $every: $events"
     rm -rf job && mkdir -p job/log job/freezer && cd job || return 1
-    TALLY_MODE=$mode TALLY_PAUSE_MS=20 TALLY_PEER_MS=2000 TALLY_HOLD=$((clocks - 1)) \
+    TALLY_MODE=$mode TALLY_PAUSE_MS=30 TALLY_PEER_MS=2000 TALLY_HOLD=$((clocks - 1)) \
         FREEZER=$PWD/freezer LD_PRELOAD=$preload \
         timeout $patience "$weft" run --peer-timeout 2 --lease-ms $lease_ms -n "$workers" -s "$servers" \
         --restart 100 --durability replay --server-options \
@@ -142,8 +151,9 @@ one_job() {
         "$tally" work log $clocks >job.log 2>&1 &
     run=$!
     good=true
+    full=0 # freezes after which the successor made a checkpoint before the thaw
     for event in $events; do
-        wait_until $run has_pushes "${event#*:}" || good=false
+        wait_until $run has_pushes "${event#*:}" || is_through || good=false
         what=${event%:*}
         case $what in
         freeze-*)
@@ -164,6 +174,7 @@ one_job() {
     TALLY_REPLAY=1 "$tally" check log "$workers" $clocks "$servers" >check.out 2>&1
     checked=$?
     tail -n 1 check.out | sed 's/^/# /'
+    echo "# full freezes: $full"
     unreadable=0
     # Nothing was wrong with any disk. A checkpoint that another server had no time for is none.
     ! grep 'cannot be used\|damaged' job.log | grep -qv 'is missing$' || unreadable=1
@@ -172,14 +183,15 @@ one_job() {
         head -n 20 check.out | sed 's/^/# check: /'
     fi
     cd .. || return 1
-    $good && [ $status -eq 0 ] && [ $checked -eq 0 ] && [ $unreadable -eq 0 ]
+    $good && [ $full -gt 0 ] && [ $status -eq 0 ] && [ $checked -eq 0 ] && [ $unreadable -eq 0 ]
 }
 
 # Without checkpoints nothing is shared between the two processes but the workers.
 alone() {
+    workers=2
     mkdir -p alone/log && cd alone || return 1
     TALLY_PAUSE_MS=20 TALLY_PEER_MS=2000 TALLY_HOLD=$((clocks - 1)) timeout $patience "$weft" run \
-        --peer-timeout 2 --lease-ms $lease_ms -n 2 --restart 3 -- "$tally" work log $clocks >job.log 2>&1 &
+        --peer-timeout 2 --lease-ms $lease_ms -n $workers --restart 3 -- "$tally" work log $clocks >job.log 2>&1 &
     run=$!
     result=0
     wait_until $run has_pushes 50 || result=1
