@@ -308,6 +308,7 @@ static weft_status open_tcp(const struct weft_driver_config *config, struct weft
                             "has made whole");
     }
     struct weft_tcp_config tcp = {
+        .before_send = config->udp.before_send,
         .host = config->udp.host,
         .port = config->udp.port,
         .busy_poll_us = config->udp.busy_poll_us,

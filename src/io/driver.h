@@ -24,7 +24,7 @@ enum weft_driver_kind { WEFT_DRIVER_UDP, WEFT_DRIVER_TCP };
 
 struct weft_driver_config {
     enum weft_driver_kind kind;
-    /* Of both: host, port, busy_poll_us, insecure_network, and of ep: name, incarnation, seed, the
+    /* Of both: before_send, host, port, busy_poll_us, insecure_network, and of ep: name, incarnation, seed, the
      * sizes of tables, accept, the times, security. socket_buffer_bytes is UDP's; the kernel sizes
      * TCP's by itself. */
     struct weft_udp_config udp;

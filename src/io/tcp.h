@@ -23,6 +23,7 @@
 struct weft_tcp;
 
 struct weft_tcp_config {
+    struct weft_udp_before_send before_send;
     const char *host;         /* address to bind: numeric IPv4 or IPv6, or "localhost" */
     uint16_t port;            /* to listen at; 0 = any free one */
     uint16_t busy_poll_us;

@@ -333,6 +333,9 @@ static enum written batch_write(struct weft_tcp *t, struct tcp_peer *p, uint64_t
     struct tcp_out *out = &p->out;
     struct msghdr msg = {.msg_iov = out->iov + out->iov_at,
                          .msg_iovlen = out->iov_count - out->iov_at};
+    if (t->config.before_send.call != NULL) {
+        t->config.before_send.call(t->config.before_send.arg);
+    }
     ssize_t sent = sendmsg(p->conn->fd, &msg, MSG_NOSIGNAL);
     t->socket.send_calls++;
     if (sent < 0) {

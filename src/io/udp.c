@@ -53,6 +53,7 @@ struct weft_udp {
     uint32_t peers_max;
     bool loopback_only; /* mode none, and nobody said that the network is meant */
     struct weft_udp_observer observer;
+    struct weft_udp_before_send before_send;
     struct weft_hold *hold; /* NULL = nothing is held back */
     struct weft_udp_counters counters;
     struct weft_tx bursts[WEFT_TX_BATCH];
@@ -198,6 +199,7 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
     udp->busy_poll_ns = config->busy_poll_us * WEFT_NS_PER_US;
     udp->peers_max = config->ep.peers_max;
     udp->observer = config->observer;
+    udp->before_send = config->before_send;
     weft_loss_init(&udp->loss, &config->loss);
     weft_clock_timers_exact();
     *udp_p = udp;
@@ -229,6 +231,9 @@ static void flush(struct weft_udp *udp, uint64_t now_ns)
     while (more && bursts < FLUSH_BURSTS_MAX) {
         uint32_t count;
         more = fill_batch(udp, now_ns, &count);
+        if (count > 0 && udp->before_send.call != NULL) {
+            udp->before_send.call(udp->before_send.arg);
+        }
         if (count > 0) {
             weft_sender_send(&udp->sender, udp->bursts, count, &udp->counters);
         }

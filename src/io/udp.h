@@ -30,8 +30,16 @@ struct weft_udp_observer {
     void *arg;
 };
 
+/* Called before packets leave (over TCP: bytes of open connections), as often as there are some: what
+ * they confirm can be made to last first. Zeroed = not. Thread: the one that calls step. */
+struct weft_udp_before_send {
+    void (*call)(void *arg);
+    void *arg;
+};
+
 struct weft_udp_config {
     struct weft_udp_observer observer;
+    struct weft_udp_before_send before_send;
     const char *host;             /* address to bind: numeric IPv4 or IPv6, or "localhost" */
     uint16_t port;                /* 0 = any free one; weft_udp_port tells */
     uint16_t busy_poll_us;        /* look at the socket so long before a sleep; 0 = not */
