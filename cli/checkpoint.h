@@ -94,8 +94,10 @@ struct weft_checkpoint_feed {
     uint64_t kept_number;             /* the shard's: of the last cut that was kept */
     _Atomic uint64_t durable_number;  /* of one that counts, and the shard has not heard it; 0 = none */
     struct weft_journal_file journal; /* the shard's */
-    bool journal_full;   /* the shard writes, the writer says it once */
-    bool journal_said;
+    bool journal_full;   /* the shard writes these two, the writer says each once */
+    bool journal_failed;
+    bool journal_full_said;
+    bool journal_failed_said;
     struct weft_checkpoint_file file; /* the writer's */
     bool file_open;
     struct weft_ckpt_file done;
@@ -165,5 +167,10 @@ void weft_checkpoint_attach(struct weft_checkpoint_feed *feed, struct weft_drive
 
 /* After each batch of events. True: call again soon, without sleeping. */
 bool weft_checkpoint_turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard);
+
+/* On the shard's thread. commits: the journal is to be on the disk before anything is sent, which is
+ * what commit does. */
+bool weft_checkpoint_commits(const struct weft_checkpoint_feed *feed);
+void weft_checkpoint_commit(struct weft_checkpoint_feed *feed, struct weft_shard *shard);
 
 #endif

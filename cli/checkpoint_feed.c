@@ -1,7 +1,9 @@
 /* The shards' side of a checkpoint: each on its own thread, between batches of events. */
 #include "cli/checkpoint_internal.h"
 
+#include <dirent.h>
 #include <inttypes.h>
+#include <stdio.h>
 
 void weft_checkpoint_attach(struct weft_checkpoint_feed *feed, struct weft_driver *driver)
 {
@@ -39,32 +41,55 @@ static void publish(struct weft_checkpoint_feed *feed, const struct weft_shard *
     pthread_mutex_unlock(&feed->owner->lock);
 }
 
-/* Do again what the journal has behind the checkpoint, and go on with it. */
-static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
-                                uint32_t number, weft_checkpoint_supply *supply,
-                                struct weft_ckpt_error *error)
+/* ---- the journal ----------------------------------------------------------------------------- */
+
+/* The claims whose journals of this shard lie in the directory; 0 = none. */
+static void list_claims(const struct weft_checkpoint_feed *feed, uint64_t *first_p,
+                        uint64_t *last_p)
 {
-    struct weft_checkpoint *checkpoint = feed->owner;
-    const struct weft_checkpoint_options *options = &checkpoint->config.options;
-    const char *why;
-    if (options->journal.directory == NULL) {
-        return WEFT_OK;
+    const struct weft_checkpoint *checkpoint = feed->owner;
+    uint32_t number = checkpoint->config.first + (uint32_t)(feed - checkpoint->feeds), shard;
+    uint64_t claim;
+    DIR *directory = opendir(checkpoint->config.options.journal.directory);
+    *first_p = *last_p = 0;
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        if (sscanf(entry->d_name, "journal-%4" SCNu32 "-%12" SCNu64, &shard, &claim) == 2 &&
+            shard == number && claim > 0) {
+            *first_p = *first_p == 0 ? claim : weft_min_u64(*first_p, claim);
+            *last_p = weft_max_u64(*last_p, claim);
+        }
     }
-    weft_status status = weft_journal_file_open(&feed->journal, &options->journal, number,
-                                                !options->restore && !options->restarted, error);
-    if (status != WEFT_OK) {
-        return status;
+    if (directory != NULL) {
+        (void)closedir(directory);
     }
-    status = weft_journal_replay(&feed->journal, &options->journal, shard, checkpoint->set.number,
-                                 supply, &why);
-    if (status != WEFT_OK) {
-        return weft_ckpt_fail(error, status, "no memory for a journal");
-    }
+}
+
+/* The number of this process's claim to the shard. */
+static uint64_t claim_of(const struct weft_checkpoint_feed *feed)
+{
+    uint64_t first, last;
+    list_claims(feed, &first, &last);
+    return last + 1;
+}
+
+/* That of the process whose place it takes, 0 = none. Of several that lie there it is the first: it is
+ * removed before the process that has taken its place serves, and those behind it died before that. */
+static uint64_t former_of(const struct weft_checkpoint_feed *feed)
+{
+    const struct weft_checkpoint_options *options = &feed->owner->config.options;
+    uint64_t first, last;
+    list_claims(feed, &first, &last);
+    return options->restore || options->restarted ? first : 0;
+}
+
+static void say_journal(struct weft_checkpoint *checkpoint, const struct weft_shard *shard,
+                        uint32_t number, const struct weft_journal_news *news)
+{
     const struct weft_shard_journal_report *report = weft_shard_journal_report(shard);
-    if (why[0] != '\0') {
-        weft_checkpoint_say_line(checkpoint, false,
-                                 "shard %" PRIu32 ": the journal cannot be used: %s", number, why);
-    } else if (report->used) {
+    if (news->text[0] != '\0') {
+        weft_checkpoint_say_line(checkpoint, false, "shard %" PRIu32 ": %s", number, news->text);
+    }
+    if (report->used) {
         weft_checkpoint_say_line(
             checkpoint, true, "shard %" PRIu32 ": journal: %" PRIu64 " chunks of pushes done again",
             number, report->chunks);
@@ -76,9 +101,38 @@ static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_s
                                  "memory for new rows",
                                  number, report->refused);
     }
-    publish(feed, shard);
-    weft_journal_grow(&feed->journal, shard); /* before anything comes that might find no room */
-    return WEFT_OK;
+}
+
+/* Do again what the journal of the process before has behind the checkpoint, and keep an own one. */
+static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
+                                uint32_t number, weft_checkpoint_supply *supply,
+                                struct weft_ckpt_error *error)
+{
+    struct weft_checkpoint *checkpoint = feed->owner;
+    const struct weft_checkpoint_options *options = &checkpoint->config.options;
+    if (options->journal.directory == NULL) {
+        return WEFT_OK;
+    }
+    const struct weft_journal_names names = {.shard = number,
+                                             .claim = claim_of(feed),
+                                             .former = former_of(feed),
+                                             .fresh = !options->restore && !options->restarted};
+    struct weft_journal_news news;
+    weft_status status =
+        weft_journal_file_open(&feed->journal, &options->journal, &names, &news, error);
+    if (status == WEFT_OK) {
+        status = weft_journal_replay(&feed->journal, shard, checkpoint->set.number, supply, &news,
+                                     error);
+    }
+    if (status == WEFT_OK) {
+        say_journal(checkpoint, shard, number, &news);
+        status = weft_journal_release_former(&feed->journal, error);
+    }
+    if (status == WEFT_OK) {
+        publish(feed, shard);
+        weft_journal_turn(&feed->journal, shard); /* room before anything comes that finds none */
+    }
+    return status;
 }
 
 weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
@@ -182,15 +236,17 @@ static void take_wish(struct weft_checkpoint_feed *feed, const struct weft_shard
     pthread_mutex_unlock(&checkpoint->lock);
 }
 
-/* More room, and whether there is none. */
+/* More room, and whether there is none, or no file any more. */
 static void look_at_journal(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
-    weft_journal_grow(&feed->journal, shard);
-    if (weft_shard_journal_is_full(shard) == feed->journal_full) {
+    weft_journal_turn(&feed->journal, shard);
+    if (weft_shard_journal_is_full(shard) == feed->journal_full &&
+        feed->journal.failed == feed->journal_failed) {
         return;
     }
     pthread_mutex_lock(&feed->owner->lock);
-    feed->journal_full = !feed->journal_full;
+    feed->journal_full = weft_shard_journal_is_full(shard);
+    feed->journal_failed = feed->journal.failed;
     pthread_cond_broadcast(&feed->owner->changed);
     pthread_mutex_unlock(&feed->owner->lock);
 }
@@ -205,7 +261,7 @@ static bool take_refusal(struct weft_checkpoint_feed *feed, struct weft_shard *s
     return true;
 }
 
-bool weft_checkpoint_turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
+static bool turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
     publish(feed, shard);
     take_wish(feed, shard);
@@ -249,4 +305,22 @@ bool weft_checkpoint_turn(struct weft_checkpoint_feed *feed, struct weft_shard *
     }
     pthread_mutex_unlock(&feed->owner->lock);
     return again;
+}
+
+bool weft_checkpoint_turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
+{
+    bool again = turn(feed, shard);
+    weft_journal_commit_freed(&feed->journal, shard);
+    return again;
+}
+
+bool weft_checkpoint_commits(const struct weft_checkpoint_feed *feed)
+{
+    const struct weft_journal_options *journal = &feed->owner->config.options.journal;
+    return journal->directory != NULL && journal->sync;
+}
+
+void weft_checkpoint_commit(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
+{
+    weft_journal_commit(&feed->journal, shard);
 }

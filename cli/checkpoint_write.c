@@ -343,24 +343,35 @@ static void rest(struct weft_checkpoint *checkpoint)
     (void)pthread_cond_timedwait(&checkpoint->changed, &checkpoint->lock, &at);
 }
 
-/* With the lock held, but not while it is said. A shard's journal has no room, or has it again. */
-static void say_full(struct weft_checkpoint *checkpoint)
+/* With the lock held, but not while it is said: one line about a shard's journal, or none. */
+static void say_of_journal(struct weft_checkpoint *checkpoint, uint32_t i, const char *text)
+{
+    if (text != NULL) {
+        pthread_mutex_unlock(&checkpoint->lock);
+        weft_checkpoint_say_line(checkpoint, false, "shard %" PRIu32 ": %s",
+                                 checkpoint->config.first + i, text);
+        pthread_mutex_lock(&checkpoint->lock);
+    }
+}
+
+/* A shard's journal has no room, or has it again, or has failed. */
+static void say_journals(struct weft_checkpoint *checkpoint)
 {
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
         struct weft_checkpoint_feed *feed = &checkpoint->feeds[i];
-        if (feed->journal_full == feed->journal_said) {
-            continue;
-        }
-        feed->journal_said = feed->journal_full;
-        if (feed->journal_said) {
-            pthread_mutex_unlock(&checkpoint->lock);
-            weft_checkpoint_say_line(checkpoint, false,
-                                     "shard %" PRIu32
-                                     ": the journal is full; what comes now is not in it until the "
-                                     "next checkpoint. More room: --journal-mib",
-                                     checkpoint->config.first + i);
-            pthread_mutex_lock(&checkpoint->lock);
-        }
+        bool full = feed->journal_full && !feed->journal_full_said;
+        bool failed = feed->journal_failed && !feed->journal_failed_said;
+        feed->journal_full_said = feed->journal_full;
+        feed->journal_failed_said = feed->journal_failed;
+        say_of_journal(checkpoint, i,
+                       full ? "the journal is full; what comes now is not in it until the next "
+                              "checkpoint. More room: --journal-mib"
+                            : NULL);
+        say_of_journal(checkpoint, i,
+                       failed ? "the journal failed (its disk is full, or cannot be written); what "
+                                "comes now is not in it until the server is started again. "
+                                "Checkpoints, and pushes that workers keep, still hold"
+                              : NULL);
     }
 }
 
@@ -369,7 +380,7 @@ void *weft_checkpoint_write_all(void *arg)
     struct weft_checkpoint *checkpoint = arg;
     pthread_mutex_lock(&checkpoint->lock);
     while (!checkpoint->stop) {
-        say_full(checkpoint);
+        say_journals(checkpoint);
         weft_checkpoint_consider(checkpoint);
         bool under_way = checkpoint->under_way;
         if (checkpoint->last && checkpoint->last_done && !under_way) {

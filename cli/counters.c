@@ -103,6 +103,7 @@ void weft_counters_add_shard(cJSON *into, const struct weft_shard_counters *shar
     SHARD(peers_ignored);
     SHARD(journal_records);
     SHARD(journal_full);
+    SHARD(journal_failed);
 #undef SHARD
 }
 

@@ -89,6 +89,15 @@ static void supply_slabs(struct weft_shard *shard)
     }
 }
 
+/* Before answers leave: what they say was done is in the journal, and that on the disk. */
+static void commit(void *arg)
+{
+    struct serving *serving = arg;
+    if (serving->shard != NULL) { /* not yet: nothing was done */
+        weft_checkpoint_commit(serving->config->checkpoint, serving->shard);
+    }
+}
+
 static void handle(void *arg, uint64_t now_ns)
 {
     struct serving *serving = arg;
@@ -203,11 +212,14 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
 }
 
 static weft_status open_endpoint(struct weft_shard_thread *thread,
-                                 const struct weft_shard_config *config,
+                                 const struct weft_shard_config *config, struct serving *serving,
                                  struct weft_driver **driver_p,
                                  struct weft_provider **provider_p)
 {
     struct weft_driver_config armed = driver_config(&thread->config, config);
+    if (thread->config.checkpoint != NULL && weft_checkpoint_commits(thread->config.checkpoint)) {
+        armed.udp.before_send = (struct weft_udp_before_send){.call = commit, .arg = serving};
+    }
     weft_status status =
         weft_security_arm(thread->config.security, &armed.udp, provider_p, &thread->error);
     if (status == WEFT_OK) {
@@ -235,15 +247,17 @@ static void *run(void *arg)
     config.chunks_max = chunks_max();
     struct weft_driver *driver = NULL;
     struct weft_provider *provider = NULL;
+    struct serving serving = {.config = &thread->config};
     weft_status status =
         weft_security_table_keys(thread->config.security, &config.keys, &thread->error);
-    status = status == WEFT_OK ? open_endpoint(thread, &config, &driver, &provider) : status;
+    status = status == WEFT_OK ? open_endpoint(thread, &config, &serving, &driver, &provider)
+                               : status;
     if (status != WEFT_OK) {
         weft_provider_free(provider);
         tell(thread, status, NULL);
         return NULL;
     }
-    struct serving serving = {.config = &thread->config, .msgr = weft_driver_msgr(driver)};
+    serving.msgr = weft_driver_msgr(driver);
     status = weft_shard_new(&config, serving.msgr, &serving.shard);
     if (status == WEFT_OK && thread->config.checkpoint != NULL) {
         struct weft_ckpt_error error = {.text = ""};

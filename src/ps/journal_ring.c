@@ -20,6 +20,7 @@ struct head {
     uint32_t shards;
     uint32_t reserved;
     uint64_t job;
+    uint64_t lineage; /* of version 2: the check, and nothing behind it */
     uint64_t check;
 };
 
@@ -28,10 +29,21 @@ struct begin {
     uint64_t position;
     uint64_t at;
     uint64_t life;
+    uint64_t records; /* of version 2: the check, and nothing behind it */
     uint64_t check;
 };
 
-enum { BEGIN_AT = 64, BEGIN_STRIDE = 64 };
+struct end {
+    uint64_t seq;
+    uint64_t position;
+    uint64_t records;
+    uint64_t life;
+    uint64_t check;
+};
+
+enum { BEGIN_AT = 64, END_AT = 192, SLOT_STRIDE = 64, VERSION_WITHOUT_END = 2 };
+
+static_assert(sizeof(struct head) <= BEGIN_AT && sizeof(struct begin) <= SLOT_STRIDE);
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
@@ -116,83 +128,150 @@ static uint64_t words_check(const uint64_t *words, size_t count)
     return sum;
 }
 
+/* Version 2 ends before the lineage. */
 static uint64_t head_check(const struct head *head)
 {
     const uint64_t words[] = {head->magic, (uint64_t)head->version << 32 | head->shard,
-                              (uint64_t)head->shards << 32 | head->reserved, head->job};
-    return words_check(words, WEFT_ARRAY_COUNT(words));
+                              (uint64_t)head->shards << 32 | head->reserved, head->job,
+                              head->lineage};
+    bool old = head->version == VERSION_WITHOUT_END;
+    return words_check(words, WEFT_ARRAY_COUNT(words) - old);
 }
 
-static uint64_t begin_check(const struct begin *begin)
+static uint64_t begin_check(const struct begin *begin, bool old)
 {
-    const uint64_t words[] = {begin->seq, begin->position, begin->at, begin->life};
+    const uint64_t words[] = {begin->seq, begin->position, begin->at, begin->life, begin->records};
+    return words_check(words, WEFT_ARRAY_COUNT(words) - old);
+}
+
+static uint64_t end_check(const struct end *end)
+{
+    const uint64_t words[] = {end->seq, end->position, end->records, end->life};
     return words_check(words, WEFT_ARRAY_COUNT(words));
 }
 
-/* ---- where it begins ------------------------------------------------------------------------- */
+/* ---- where it begins and ends ---------------------------------------------------------------- */
 
-/* Into the place of the older of the two, the check last: whoever dies in here leaves the other. */
+/* Into the place of the older of the two, after all that was stored before: a process that dies in
+ * here leaves the other. */
+static void slot_write(struct weft_ring *ring, uint32_t at, uint64_t seq, const void *slot,
+                       size_t bytes)
+{
+    atomic_thread_fence(memory_order_release);
+    memcpy(ring->memory + at + seq % 2 * SLOT_STRIDE, slot, bytes);
+    atomic_thread_fence(memory_order_release);
+}
+
 static void begin_write(struct weft_ring *ring)
 {
-    struct begin begin = {.seq = ++ring->seq,
+    struct begin begin = {.seq = ++ring->begin_seq,
                           .position = ring->begin.position,
                           .at = ring->begin.at,
-                          .life = ring->life};
-    begin.check = begin_check(&begin);
-    atomic_thread_fence(memory_order_release);
-    memcpy(ring->memory + BEGIN_AT + ring->seq % 2 * BEGIN_STRIDE, &begin, sizeof(begin));
-    atomic_thread_fence(memory_order_release);
+                          .life = ring->life,
+                          .records = ring->begin.records};
+    begin.check = begin_check(&begin, false);
+    slot_write(ring, BEGIN_AT, begin.seq, &begin, sizeof(begin));
 }
 
-static bool begin_read(struct weft_ring *ring)
+static void end_write(struct weft_ring *ring)
 {
+    struct end end = {.seq = ++ring->end_seq,
+                      .position = ring->end.position,
+                      .records = ring->end.records,
+                      .life = ring->life};
+    end.check = end_check(&end);
+    slot_write(ring, END_AT, end.seq, &end, sizeof(end));
+}
+
+static bool begin_read(struct weft_ring_reader *reader)
+{
+    bool old = reader->version == VERSION_WITHOUT_END;
     bool found = false;
+    uint64_t seq = 0;
     for (int i = 0; i < 2; i++) {
         struct begin begin;
-        memcpy(&begin, ring->memory + BEGIN_AT + i * BEGIN_STRIDE, sizeof(begin));
-        if (begin.check != begin_check(&begin) || begin.at < WEFT_RING_HEAD_BYTES ||
-            begin.at > ring->bytes || begin.at % WEFT_RING_UNIT != 0 ||
-            begin.life > UINT32_MAX - 1 || begin.seq < ring->seq) {
+        memcpy(&begin, reader->memory + BEGIN_AT + i * SLOT_STRIDE, sizeof(begin));
+        if ((old ? begin.records : begin.check) != begin_check(&begin, old) ||
+            begin.at < WEFT_RING_HEAD_BYTES || begin.at > reader->bytes ||
+            begin.at % WEFT_RING_UNIT != 0 || begin.position % WEFT_RING_UNIT != 0 ||
+            begin.life > UINT32_MAX - 1 || begin.seq < seq) {
             continue;
         }
-        ring->seq = begin.seq;
-        ring->begin = (struct weft_ring_place){begin.position, begin.at};
-        ring->life = (uint32_t)begin.life;
+        seq = begin.seq;
+        reader->begin =
+            (struct weft_ring_place){begin.position, begin.at, old ? 0 : begin.records};
+        reader->life = (uint32_t)begin.life;
         found = true;
     }
     return found;
 }
 
-static weft_status head_read(const struct weft_ring *ring, const struct weft_ring_owner *owner)
+static void last_read(struct weft_ring_reader *reader)
+{
+    uint64_t seq = 0;
+    for (int i = 0; i < 2; i++) {
+        struct end end;
+        memcpy(&end, reader->memory + END_AT + i * SLOT_STRIDE, sizeof(end));
+        if (end.check == end_check(&end) && end.seq >= seq) {
+            seq = end.seq;
+            reader->last =
+                (struct weft_ring_place){.position = end.position, .records = end.records};
+            reader->has_last = true;
+        }
+    }
+}
+
+/* The check of version 2 lies where the lineage is. */
+static weft_status head_read(struct weft_ring_reader *reader, const struct weft_ring_owner *owner)
 {
     struct head head;
-    memcpy(&head, ring->memory, sizeof(head));
+    memcpy(&head, reader->memory, sizeof(head));
     if (head.magic != magic) {
         return WEFT_DATA;
     }
-    if (head.version != WEFT_RING_VERSION) {
+    bool old = head.version == VERSION_WITHOUT_END;
+    if (head.version != WEFT_RING_VERSION && !old) {
         return WEFT_UNSUPPORTED;
     }
-    if (head.check != head_check(&head)) {
+    if ((old ? head.lineage : head.check) != head_check(&head)) {
         return WEFT_DATA;
     }
+    reader->version = head.version;
+    reader->lineage = old ? 0 : head.lineage;
     bool ours =
         head.shard == owner->shard && head.shards == owner->shards && head.job == owner->job;
     return ours ? WEFT_OK : WEFT_EXISTS;
 }
 
-/* The head is written last: before that the memory is blank. */
-static void make(struct weft_ring *ring, const struct weft_ring_owner *owner)
+bool weft_ring_lineage(const void *memory, uint64_t *lineage_p)
 {
-    struct head head = {.magic = magic,
-                        .version = WEFT_RING_VERSION,
-                        .shard = owner->shard,
-                        .shards = owner->shards,
-                        .job = owner->job};
-    head.check = head_check(&head);
-    ring->begin = (struct weft_ring_place){0, WEFT_RING_HEAD_BYTES};
-    begin_write(ring);
-    memcpy(ring->memory, &head, sizeof(head));
+    struct head head;
+    memcpy(&head, memory, sizeof(head));
+    if (head.magic != magic || head.version != WEFT_RING_VERSION ||
+        head.check != head_check(&head)) {
+        return false;
+    }
+    *lineage_p = head.lineage;
+    return true;
+}
+
+weft_status weft_ring_read(struct weft_ring_reader *reader, const void *memory, uint64_t bytes,
+                           const struct weft_ring_owner *owner)
+{
+    WEFT_ASSERT(bytes > WEFT_RING_HEAD_BYTES);
+    struct weft_ring_reader read = {.memory = memory, .bytes = bytes};
+    weft_status status = head_read(&read, owner);
+    if (status == WEFT_OK && !begin_read(&read)) {
+        status = WEFT_DATA;
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (read.version != VERSION_WITHOUT_END) {
+        last_read(&read);
+    }
+    *reader = read;
+    return WEFT_OK;
 }
 
 static bool is_blank(const uint8_t *memory)
@@ -201,44 +280,42 @@ static bool is_blank(const uint8_t *memory)
     return memcmp(memory, zeros, sizeof(zeros)) == 0;
 }
 
-weft_status weft_ring_open(struct weft_ring *ring, void *memory, uint64_t bytes, uint64_t bytes_max,
-                           const struct weft_ring_owner *owner)
+/* The head is written last: before that the memory is blank. */
+void weft_ring_make(struct weft_ring *ring, void *memory, uint64_t bytes, uint64_t bytes_max,
+                    const struct weft_ring_owner *owner, uint64_t lineage, uint64_t position)
 {
     WEFT_ASSERT(bytes > WEFT_RING_HEAD_BYTES && bytes <= bytes_max && bytes % WEFT_RING_UNIT == 0);
-    struct weft_ring opened = {.memory = memory, .bytes = bytes, .bytes_max = bytes_max};
-    if (is_blank(memory)) {
-        make(&opened, owner);
-    } else {
-        weft_status status = head_read(&opened, owner);
-        if (status == WEFT_OK && !begin_read(&opened)) {
-            status = WEFT_DATA;
-        }
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
-    opened.life++;
-    opened.end = opened.begin;
-    begin_write(&opened);
-    *ring = opened;
-    return WEFT_OK;
+    WEFT_ASSERT(is_blank(memory));
+    struct head head = {.magic = magic,
+                        .version = WEFT_RING_VERSION,
+                        .shard = owner->shard,
+                        .shards = owner->shards,
+                        .job = owner->job,
+                        .lineage = lineage};
+    head.check = head_check(&head);
+    *ring = (struct weft_ring){.memory = memory, .bytes = bytes, .bytes_max = bytes_max, .life = 1};
+    ring->begin = ring->end =
+        (struct weft_ring_place){.position = position, .at = WEFT_RING_HEAD_BYTES};
+    begin_write(ring);
+    end_write(ring);
+    memcpy(ring->memory, &head, sizeof(head));
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-const struct weft_ring_record *weft_ring_next(const struct weft_ring *ring, uint32_t *life_p,
-                                              struct weft_ring_place *place_p)
+const struct weft_ring_record *weft_ring_next(const struct weft_ring_reader *reader,
+                                              uint32_t *life_p, struct weft_ring_place *place_p)
 {
     for (;;) {
         struct weft_ring_place place = *place_p;
-        if (place.at + WEFT_RING_UNIT > ring->bytes) {
+        if (place.at + WEFT_RING_UNIT > reader->bytes) {
             return NULL;
         }
-        const void *at = ring->memory + place.at;
+        const void *at = reader->memory + place.at;
         const struct weft_ring_record *record = at;
         if (record->position != place.position || record->bytes < WEFT_RING_UNIT ||
-            record->bytes % WEFT_RING_UNIT != 0 || record->bytes > ring->bytes - place.at ||
-            record->life < *life_p || record->life > ring->life) {
+            record->bytes % WEFT_RING_UNIT != 0 || record->bytes > reader->bytes - place.at ||
+            record->life < *life_p || record->life > reader->life) {
             return NULL;
         }
         struct lanes lanes = lanes_new(record->position);
@@ -246,10 +323,13 @@ const struct weft_ring_record *weft_ring_next(const struct weft_ring *ring, uint
         if (record->check != record_check(record, lanes)) {
             return NULL;
         }
+        bool wraps = record->type == WEFT_RING_WRAP;
+        bool is_users = !wraps && record->type != WEFT_RING_FILLER;
         *life_p = record->life;
         place_p->position += record->bytes;
-        place_p->at = record->type == 0 ? WEFT_RING_HEAD_BYTES : place.at + record->bytes;
-        if (record->type != 0) {
+        place_p->at = wraps ? WEFT_RING_HEAD_BYTES : place.at + record->bytes;
+        place_p->records += is_users;
+        if (is_users) {
             return record;
         }
     }
@@ -286,6 +366,13 @@ static void write_record(struct weft_ring *ring, const struct weft_ring_record *
     ring->end.at += bytes;
 }
 
+/* A record of this layer. The end behind it is written with the next one. */
+static void write_plain(struct weft_ring *ring, uint16_t type)
+{
+    const struct weft_ring_record plain = {.type = type};
+    write_record(ring, &plain, NULL, 0, NULL, 0, WEFT_RING_UNIT);
+}
+
 bool weft_ring_append(struct weft_ring *ring, const struct weft_ring_record *head, const void *body,
                       size_t body_bytes, const void *data, size_t data_bytes)
 {
@@ -297,14 +384,31 @@ bool weft_ring_append(struct weft_ring *ring, const struct weft_ring_record *hea
         return false;
     }
     if (bytes > room(ring)) {
-        const struct weft_ring_record wrap = {.type = 0};
-        write_record(ring, &wrap, NULL, 0, NULL, 0, WEFT_RING_UNIT);
+        write_plain(ring, WEFT_RING_WRAP);
         ring->end.at = WEFT_RING_HEAD_BYTES;
     }
     if (wrapped(ring) && bytes == room(ring)) {
         return false; /* an end at the begin would look like nothing used */
     }
     write_record(ring, head, body, body_bytes, data, data_bytes, bytes);
+    ring->end.records++;
+    end_write(ring);
+    return true;
+}
+
+bool weft_ring_copy(struct weft_ring *ring, const struct weft_ring_record *record)
+{
+    WEFT_ASSERT(record->position >= ring->end.position && !wrapped(ring));
+    uint64_t gap = record->position - ring->end.position;
+    if (gap % WEFT_RING_UNIT != 0 || gap > room(ring) || record->bytes > room(ring) - gap) {
+        return false;
+    }
+    while (ring->end.position < record->position) {
+        write_plain(ring, WEFT_RING_FILLER);
+    }
+    write_record(ring, record, record + 1, record->bytes - sizeof(*record), NULL, 0, record->bytes);
+    ring->end.records++;
+    end_write(ring);
     return true;
 }
 
@@ -323,6 +427,7 @@ void weft_ring_cut_back(struct weft_ring *ring, struct weft_ring_place place)
     ring->end = place;
     ring->life++; /* what lies behind the next record is of an earlier one */
     begin_write(ring);
+    end_write(ring);
 }
 
 bool weft_ring_spares(const struct weft_ring *ring, uint64_t bytes)

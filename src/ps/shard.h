@@ -97,6 +97,7 @@ struct weft_shard_counters {
     uint64_t slots_unposted;  /* expectations the transport had no room for; tried again */
     uint64_t journal_records; /* written down (ps/journal.h) */
     uint64_t journal_full;    /* times that the journal had no room, and ended until the next cut */
+    uint64_t journal_failed;  /* 1: its memory failed, and nothing is written down any more */
     uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by what they said */
 };
 

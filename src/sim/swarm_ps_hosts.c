@@ -344,26 +344,35 @@ static void host_init(struct swarm_ps *ps, uint32_t host, uint64_t name, uint32_
     WEFT_ASSERT(status == WEFT_OK);
 }
 
-/* What was done behind the checkpoint is done again, and written down from now on. */
+/* What was done behind the checkpoint is done again, and written into a journal of its own from now
+ * on. The one of the process before is read, and then given up. */
 static void keep_journal(struct swarm_ps *ps, uint32_t s)
 {
     if (!ps_has_journal(ps)) {
         return;
     }
     uint64_t bytes = ps->keeper == KEEPER_SMALL_JOURNAL ? JOURNAL_BYTES_SMALL : JOURNAL_BYTES;
+    uint8_t *former = ps->journal[s];
+    ps->journal[s] = calloc(1, bytes);
+    WEFT_ASSERT(ps->journal[s] != NULL);
     const struct weft_shard_journal_config config = {.memory = ps->journal[s],
                                                      .bytes = bytes,
                                                      .bytes_max = bytes,
                                                      .job = ps->table.seed,
-                                                     .checkpoint = ps->saved[s].number};
+                                                     .checkpoint = ps->saved[s].number,
+                                                     .lineage = 1,
+                                                     .source = former,
+                                                     .source_bytes = bytes};
     weft_status status = weft_shard_journal_init(ps->shard[s], &config);
     WEFT_ASSERT(status == WEFT_OK);
     while (weft_shard_journal_replay(ps->shard[s])) {
         weft_swarm_ps_give_slabs(ps->shard[s]);
     }
-    if (weft_shard_journal_report(ps->shard[s])->refused > 0) {
+    const struct weft_shard_journal_report *report = weft_shard_journal_report(ps->shard[s]);
+    if (report->refused > 0 || report->damaged) {
         weft_world_fail(ps->world, "shard %" PRIu32 ": its journal cannot be done again", s);
     }
+    free(former);
 }
 
 void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s)
@@ -466,8 +475,6 @@ struct swarm_ps *weft_swarm_ps_new(uint64_t seed, const struct weft_world_tap *t
     ps->world = weft_world_new(&config);
     for (uint32_t s = 0; s < ps->shards; s++) {
         weft_saved_init(&ps->saved[s], 2, ps->table.workers);
-        ps->journal[s] = ps_has_journal(ps) ? calloc(1, JOURNAL_BYTES) : NULL;
-        WEFT_ASSERT(ps->journal[s] != NULL || !ps_has_journal(ps));
     }
     weft_plan_build(&ps->plan, weft_world_net(ps->world));
     for (uint32_t s = 0; s < ps->shards; s++) {

@@ -39,17 +39,27 @@ struct rig {
     bool shrinks; /* clocks go on without those that died */
 };
 
+/* Into memory of its own, from that of the process before, which is given up. */
 static void open_journal(struct rig *rig, uint32_t s)
 {
+    uint8_t *former = rig->memory[s];
+    rig->memory[s] = aligned_alloc(4096, JOURNAL_BYTES);
+    memset(rig->memory[s], 0, JOURNAL_BYTES);
     const struct weft_shard_journal_config config = {.memory = rig->memory[s],
                                                      .bytes = rig->journal_bytes,
                                                      .bytes_max = rig->journal_bytes_max,
                                                      .job = 5,
-                                                     .checkpoint = rig->churn.saved[s].number};
+                                                     .checkpoint = rig->churn.saved[s].number,
+                                                     .lineage = 8,
+                                                     .source = former,
+                                                     .source_bytes = rig->journal_bytes};
     assert_int_equal(weft_shard_journal_init(rig->churn.c.shard[s], &config), WEFT_OK);
     while (weft_shard_journal_replay(rig->churn.c.shard[s])) {
+        assert_false(weft_shard_journal_stalls(rig->churn.c.shard[s]));
         cluster_slabs(&rig->churn.c, s);
     }
+    assert_false(weft_shard_journal_report(rig->churn.c.shard[s])->damaged);
+    free(former);
 }
 
 static void rig_start_of(struct rig *rig, uint8_t mode, uint8_t optimizer, bool shrinks,
@@ -67,8 +77,6 @@ static void rig_start_of(struct rig *rig, uint8_t mode, uint8_t optimizer, bool 
     churn->config.client.replay_bytes = seed % 2 == 0 ? 200000 : 0;
     churn_start(churn, seed);
     for (uint32_t s = 0; s < SHARDS; s++) {
-        rig->memory[s] = aligned_alloc(4096, JOURNAL_BYTES);
-        memset(rig->memory[s], 0, JOURNAL_BYTES);
         /* Another shard in its place, which has a journal before anybody connects. */
         fake_kill(churn->c.net, s);
         churn_shard_free(churn, s, churn_shard_again(churn, s));
@@ -131,25 +139,34 @@ static void assert_same(const struct weft_shard *a, const struct weft_shard *b)
     }
 }
 
+static struct weft_ring_place end_of(const struct weft_ring_reader *reader)
+{
+    struct weft_ring_place end = reader->begin;
+    uint32_t life = 0;
+    while (weft_ring_next(reader, &life, &end) != NULL) {
+    }
+    return end;
+}
+
+static struct weft_ring_reader read_journal(const struct rig *rig, uint32_t s)
+{
+    const struct weft_ring_owner mine = {.shard = s, .shards = SHARDS, .job = 5};
+    struct weft_ring_reader reader;
+    assert_int_equal(weft_ring_read(&reader, rig->memory[s], rig->journal_bytes, &mine), WEFT_OK);
+    return reader;
+}
+
 /* Half a record behind the last one: it was not answered, and is not there. */
 static void tear(struct rig *rig, uint32_t s)
 {
-    const struct weft_ring_place *end = NULL;
-    struct weft_ring ring;
-    const struct weft_ring_owner mine = {.shard = s, .shards = SHARDS, .job = 5};
-    uint32_t life = 0;
-    assert_int_equal(
-        weft_ring_open(&ring, rig->memory[s], rig->journal_bytes, rig->journal_bytes, &mine),
-        WEFT_OK);
-    while (weft_ring_next(&ring, &life, &ring.end) != NULL) {
-    }
-    end = &ring.end;
-    if (end->at + 256 <= rig->journal_bytes &&
-        (end->at > ring.begin.at || end->at + 256 < ring.begin.at)) {
+    struct weft_ring_reader reader = read_journal(rig, s);
+    struct weft_ring_place end = end_of(&reader);
+    if (end.at + 256 <= rig->journal_bytes &&
+        (end.at > reader.begin.at || end.at + 256 < reader.begin.at)) {
         struct weft_ring_record torn = {
-            .position = end->position, .bytes = 256, .life = ring.life, .type = 1, .check = 9};
-        memcpy(rig->memory[s] + end->at, &torn, sizeof(torn));
-        memset(rig->memory[s] + end->at + sizeof(torn), 0x55, 100);
+            .position = end.position, .bytes = 256, .life = reader.life, .type = 1, .check = 9};
+        memcpy(rig->memory[s] + end.at, &torn, sizeof(torn));
+        memset(rig->memory[s] + end.at + sizeof(torn), 0x55, 100);
     }
 }
 
@@ -517,14 +534,16 @@ static void fill_journal(struct rig *r)
     }
 }
 
-/* Another shard from the last checkpoint and this journal. */
-static struct weft_shard *twin_new(struct rig *r, uint32_t s, uint8_t *memory)
+/* Another shard from the last checkpoint and a copy of this journal. */
+static struct weft_shard *twin_new(struct rig *r, uint32_t s, const uint8_t *memory)
 {
     uint8_t *own = r->memory[s];
     struct weft_shard *alive = churn_shard_again(&r->churn, s);
-    r->memory[s] = memory;
+    r->memory[s] = aligned_alloc(4096, JOURNAL_BYTES);
+    memcpy(r->memory[s], memory, JOURNAL_BYTES);
     open_journal(r, s);
     struct weft_shard *twin = r->churn.c.shard[s];
+    free(r->memory[s]); /* it writes nothing more */
     r->memory[s] = own;
     r->churn.c.shard[s] = alive;
     return twin;
@@ -741,18 +760,31 @@ static void full_lives_leave_the_reserve(void **state)
     }
 }
 
+/* Go on with a journal as its own process would. */
+static struct weft_ring go_on(struct rig *r, uint32_t s)
+{
+    struct weft_ring_reader reader = read_journal(r, s);
+    return (struct weft_ring){.memory = r->memory[s],
+                              .bytes = JOURNAL_BYTES,
+                              .bytes_max = JOURNAL_BYTES,
+                              .begin = reader.begin,
+                              .end = end_of(&reader),
+                              .begin_seq = 1000000,
+                              .end_seq = 1000000,
+                              .life = reader.life};
+}
+
 /* Records that are whole, and say what no shard has written: nothing but that they are refused. */
 static void append_nonsense(struct rig *r, uint32_t s)
 {
-    const struct weft_ring_owner mine = {.shard = s, .shards = SHARDS, .job = 5};
     const struct weft_ring_record *known[256], *record;
-    struct weft_ring ring;
+    struct weft_ring_reader reader = read_journal(r, s);
+    struct weft_ring_place at = reader.begin;
     uint32_t life = 0, n = 0;
-    assert_int_equal(weft_ring_open(&ring, r->memory[s], JOURNAL_BYTES, JOURNAL_BYTES, &mine),
-                     WEFT_OK);
-    while ((record = weft_ring_next(&ring, &life, &ring.end)) != NULL) {
+    while ((record = weft_ring_next(&reader, &life, &at)) != NULL) {
         known[n++ % 256] = record;
     }
+    struct weft_ring ring = go_on(r, s);
     for (uint32_t i = 0; i < 100; i++) {
         uint8_t bytes[2048];
         const struct weft_ring_record *like =

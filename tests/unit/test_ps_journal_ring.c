@@ -10,21 +10,26 @@
 
 #include <cmocka.h>
 
-enum { RING_BYTES = WEFT_RING_HEAD_BYTES + 2048 };
+enum { RING_BYTES = WEFT_RING_HEAD_BYTES + 2048, MEMORY_BYTES = 8192, LINEAGE = 99 };
 
 static const struct weft_ring_owner owner = {.shard = 1, .shards = 3, .job = 77};
 
 static uint8_t *ring_memory(void)
 {
-    uint8_t *memory = aligned_alloc(4096, 8192);
+    uint8_t *memory = aligned_alloc(4096, MEMORY_BYTES);
     assert_non_null(memory);
-    memset(memory, 0, 8192);
+    memset(memory, 0, MEMORY_BYTES);
     return memory;
 }
 
-static void open_ring(struct weft_ring *ring, uint8_t *memory)
+static void make_ring(struct weft_ring *ring, uint8_t *memory)
 {
-    assert_int_equal(weft_ring_open(ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_OK);
+    weft_ring_make(ring, memory, RING_BYTES, RING_BYTES, &owner, LINEAGE, 0);
+}
+
+static weft_status read_ring(struct weft_ring_reader *reader, const uint8_t *memory)
+{
+    return weft_ring_read(reader, memory, RING_BYTES, &owner);
 }
 
 static bool put(struct weft_ring *ring, uint32_t rank, size_t bytes)
@@ -36,12 +41,14 @@ static bool put(struct weft_ring *ring, uint32_t rank, size_t bytes)
 }
 
 /* Reads to the end; ranks of the records must be first, first + 1, ... Returns how many. */
-static uint32_t count(struct weft_ring *ring, uint32_t first)
+static uint32_t count(const uint8_t *memory, uint32_t first, struct weft_ring_reader *reader,
+                      struct weft_ring_place *end_p)
 {
     const struct weft_ring_record *record;
     uint32_t n = 0, life = 0;
-    ring->end = ring->begin;
-    while ((record = weft_ring_next(ring, &life, &ring->end)) != NULL) {
+    assert_int_equal(read_ring(reader, memory), WEFT_OK);
+    *end_p = reader->begin;
+    while ((record = weft_ring_next(reader, &life, end_p)) != NULL) {
         assert_int_equal(record->rank, first + n);
         assert_int_equal(record->type, 5);
         assert_int_equal(record->table, 6);
@@ -53,24 +60,38 @@ static uint32_t count(struct weft_ring *ring, uint32_t first)
     return n;
 }
 
+/* And nothing was lost: the reader comes to where the writer was. */
+static uint32_t count_all(const uint8_t *memory, uint32_t first)
+{
+    struct weft_ring_reader reader;
+    struct weft_ring_place end;
+    uint32_t n = count(memory, first, &reader, &end);
+    assert_true(reader.has_last && end.position >= reader.last.position);
+    assert_int_equal(end.records - reader.begin.records, n);
+    return n;
+}
+
 static void reads_what_was_written(void **state)
 {
     (void)state;
     uint8_t *memory = ring_memory();
-    struct weft_ring ring, again;
-    open_ring(&ring, memory);
-    assert_int_equal(ring.life, 1);
+    struct weft_ring ring;
+    struct weft_ring_reader reader;
+    struct weft_ring_place end;
+    make_ring(&ring, memory);
+    assert_int_equal(count_all(memory, 0), 0);
     for (uint32_t i = 0; i < 10; i++) {
         assert_true(put(&ring, i, i * 7));
     }
-    open_ring(&again, memory);
-    assert_int_equal(again.life, 2);
-    assert_int_equal(count(&again, 0), 10);
-    assert_true(again.end.position == ring.end.position && again.end.at == ring.end.at);
+    assert_int_equal(count(memory, 0, &reader, &end), 10);
+    assert_true(end.position == ring.end.position && end.at == ring.end.at);
+    assert_true(reader.last.position == ring.end.position && reader.last.records == 10);
+    assert_int_equal(reader.lineage, LINEAGE);
+    assert_int_equal(reader.version, WEFT_RING_VERSION);
     free(memory);
 }
 
-/* Laps without end, and a process that dies at any of them. */
+/* Laps without end, read at any of them. */
 static void goes_round(void **state)
 {
     (void)state;
@@ -80,7 +101,7 @@ static void goes_round(void **state)
     struct weft_ring_place places[64];
     uint32_t first = 0, next = 0;
     weft_prng_init(&prng, 3);
-    open_ring(&ring, memory);
+    make_ring(&ring, memory);
     for (uint32_t step = 0; step < 20000; step++) {
         if (weft_prng_below(&prng, 3) > 0 && next - first < 60) {
             places[next % 64] = ring.end;
@@ -90,12 +111,78 @@ static void goes_round(void **state)
             weft_ring_drop(&ring, first == next ? ring.end : places[first % 64]);
         }
         if (weft_prng_below(&prng, 50) == 0) {
-            open_ring(&ring, memory);
-            assert_int_equal(count(&ring, first), next - first);
+            assert_int_equal(count_all(memory, first), next - first);
         }
     }
     assert_true(next > 4000);
     free(memory);
+}
+
+/* What is copied lies at the positions that it had, whatever wraps lay between, and the copy goes on
+ * like any other. */
+static void a_copy_stands_alone(void **state)
+{
+    (void)state;
+    struct weft_prng prng;
+    weft_prng_init(&prng, 4);
+    uint32_t wrapped = 0;
+    for (uint32_t round = 0; round < 300; round++) {
+        uint8_t *memory = ring_memory(), *other = ring_memory();
+        struct weft_ring ring, own;
+        struct weft_ring_reader reader;
+        const struct weft_ring_record *record;
+        uint32_t first = 0, next = 0, life = 0;
+        struct weft_ring_place places[300];
+        make_ring(&ring, memory);
+        for (uint32_t step = 0; step < round; step++) {
+            places[next] = ring.end;
+            next += put(&ring, next, weft_prng_below(&prng, 300));
+            if (next - first > 3) {
+                weft_ring_drop(&ring, places[first += 2]);
+            }
+        }
+        assert_int_equal(read_ring(&reader, memory), WEFT_OK);
+        weft_ring_make(&own, other, RING_BYTES, RING_BYTES, &owner, LINEAGE, reader.begin.position);
+        for (struct weft_ring_place at = reader.begin;
+             (record = weft_ring_next(&reader, &life, &at)) != NULL;) {
+            assert_true(weft_ring_copy(&own, record));
+            assert_true(own.end.position == record->position + record->bytes);
+        }
+        wrapped += ring.end.at <= ring.begin.at && next > first;
+        assert_true(own.end.position == ring.end.position);
+        assert_int_equal(count_all(other, first), next - first);
+        weft_ring_drop(&own, own.end);
+        assert_true(put(&own, next, 100) && put(&own, next + 1, 200));
+        assert_int_equal(count_all(other, next), 2);
+        free(memory);
+        free(other);
+    }
+    assert_true(wrapped > 50);
+}
+
+static void a_copy_that_does_not_fit_changes_nothing(void **state)
+{
+    (void)state;
+    uint8_t *memory = ring_memory(), *other = ring_memory(), *before = ring_memory();
+    struct weft_ring ring, own;
+    struct weft_ring_reader reader;
+    uint32_t life = 0;
+    make_ring(&ring, memory);
+    assert_true(put(&ring, 0, 900) && put(&ring, 1, 900));
+    assert_int_equal(read_ring(&reader, memory), WEFT_OK);
+    weft_ring_make(&own, other, WEFT_RING_HEAD_BYTES + 1024, RING_BYTES, &owner, LINEAGE, 0);
+    struct weft_ring_place at = reader.begin;
+    assert_true(weft_ring_copy(&own, weft_ring_next(&reader, &life, &at)));
+    const struct weft_ring_record *record = weft_ring_next(&reader, &life, &at);
+    memcpy(before, other, MEMORY_BYTES);
+    assert_false(weft_ring_copy(&own, record));
+    assert_memory_equal(before, other, MEMORY_BYTES);
+    own.bytes = RING_BYTES;
+    assert_true(weft_ring_copy(&own, record));
+    assert_int_equal(count_all(other, 0), 2);
+    free(memory);
+    free(other);
+    free(before);
 }
 
 static void refuses_what_is_not_its_own(void **state)
@@ -103,65 +190,87 @@ static void refuses_what_is_not_its_own(void **state)
     (void)state;
     uint8_t *memory = ring_memory();
     struct weft_ring ring;
-    open_ring(&ring, memory);
+    struct weft_ring_reader reader;
+    uint64_t lineage;
+    make_ring(&ring, memory);
+    assert_true(weft_ring_lineage(memory, &lineage) && lineage == LINEAGE);
     struct weft_ring_owner other = owner;
     other.job++;
-    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &other), WEFT_EXISTS);
+    assert_int_equal(weft_ring_read(&reader, memory, RING_BYTES, &other), WEFT_EXISTS);
     other = owner;
     other.shard++;
-    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &other), WEFT_EXISTS);
-    memory[8] ^= 3; /* version */
-    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner),
-                     WEFT_UNSUPPORTED);
-    memory[8] ^= 3;
-    for (uint32_t i = 12; i < 40; i++) {
+    assert_int_equal(weft_ring_read(&reader, memory, RING_BYTES, &other), WEFT_EXISTS);
+    memory[8]++; /* version */
+    assert_int_equal(read_ring(&reader, memory), WEFT_UNSUPPORTED);
+    memory[8]--;
+    for (uint32_t i = 12; i < 48; i++) {
         memory[i] ^= 0x10;
-        assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_DATA);
+        assert_int_equal(read_ring(&reader, memory), WEFT_DATA);
+        assert_false(weft_ring_lineage(memory, &lineage));
         memory[i] ^= 0x10;
     }
     memory[0] ^= 1;
-    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_DATA);
+    assert_int_equal(read_ring(&reader, memory), WEFT_DATA);
     memory[0] ^= 1;
-    open_ring(&ring, memory);
+    assert_int_equal(read_ring(&reader, memory), WEFT_OK);
     /* One of the two begins may be damaged, not both. */
+    weft_ring_drop(&ring, ring.end);
+    assert_true(put(&ring, 0, 1));
     memset(memory + 64, 0xff, 64);
-    open_ring(&ring, memory);
+    assert_int_equal(read_ring(&reader, memory), WEFT_OK);
     memset(memory + 64, 0xff, 128);
-    assert_int_equal(weft_ring_open(&ring, memory, RING_BYTES, RING_BYTES, &owner), WEFT_DATA);
+    assert_int_equal(read_ring(&reader, memory), WEFT_DATA);
     free(memory);
 }
 
-/* Any byte of a record that is not as it was ends the journal in front of it. */
-static void ends_at_damage(void **state)
+/* Any byte of a record that is not as it was ends the journal in front of it, and what lay behind is
+ * known to be lost. */
+static void damage_is_told_from_the_end(void **state)
 {
     (void)state;
     uint8_t *memory = ring_memory();
     struct weft_ring ring;
-    open_ring(&ring, memory);
+    struct weft_ring_reader reader;
+    struct weft_ring_place end;
+    make_ring(&ring, memory);
     assert_true(put(&ring, 0, 40) && put(&ring, 1, 90) && put(&ring, 2, 10));
-    uint32_t begin = WEFT_RING_HEAD_BYTES + 32 + 64, end = begin + 32 + 96;
-    for (uint32_t i = begin; i < end; i++) {
+    uint32_t begin = WEFT_RING_HEAD_BYTES + 32 + 64, behind = begin + 32 + 96;
+    for (uint32_t i = begin; i < behind; i++) {
         memory[i] ^= 0x81;
-        assert_int_equal(count(&ring, 0), 1);
+        assert_int_equal(count(memory, 0, &reader, &end), 1);
+        assert_true(reader.has_last);
+        assert_int_equal(reader.last.records - end.records, 2);
+        assert_int_equal(reader.last.position - end.position, 32 + 96 + 32 + 32);
         memory[i] ^= 0x81;
     }
-    assert_int_equal(count(&ring, 0), 3);
+    assert_int_equal(count_all(memory, 0), 3);
     free(memory);
 }
 
-/* What an earlier process left behind the place where a later one went on is not taken. */
-static void leftovers_are_not_taken(void **state)
+/* A process that was killed between the record and the end behind it; and while it wrote that end,
+ * which leaves the one before. */
+static void an_end_that_lags_is_no_damage(void **state)
 {
     (void)state;
-    uint8_t *memory = ring_memory();
+    uint8_t *memory = ring_memory(), head[512];
     struct weft_ring ring;
-    open_ring(&ring, memory);
-    assert_true(put(&ring, 0, 40) && put(&ring, 1, 40) && put(&ring, 2, 40));
-    memory[WEFT_RING_HEAD_BYTES + 96 + 40] ^= 1; /* the second is damaged */
-    open_ring(&ring, memory);
-    assert_int_equal(count(&ring, 0), 1);
-    assert_true(put(&ring, 1, 40)); /* just where it was; behind it lies the whole third */
-    assert_int_equal(count(&ring, 0), 2);
+    struct weft_ring_reader reader;
+    struct weft_ring_place end;
+    make_ring(&ring, memory);
+    assert_true(put(&ring, 0, 40) && put(&ring, 1, 90));
+    memcpy(head, memory, sizeof(head));
+    assert_true(put(&ring, 2, 10));
+    uint8_t *slot = memory + 192 + ring.end_seq % 2 * 64;
+    for (uint32_t i = 0; i < 40; i++) {
+        slot[i] ^= 0x40;
+        assert_int_equal(count_all(memory, 0), 3);
+        slot[i] ^= 0x40;
+    }
+    memcpy(memory, head, sizeof(head));
+    assert_int_equal(count_all(memory, 0), 3);
+    memset(memory + 192, 0xff, 128); /* both: damage, of an extent that is not known */
+    assert_int_equal(count(memory, 0, &reader, &end), 3);
+    assert_false(reader.has_last);
     free(memory);
 }
 
@@ -171,16 +280,15 @@ static void cut_back_it_forgets(void **state)
     (void)state;
     for (uint32_t bytes = 0; bytes < 200; bytes += 8) {
         uint8_t *memory = ring_memory();
-        struct weft_ring ring, again;
-        open_ring(&ring, memory);
+        struct weft_ring ring;
+        make_ring(&ring, memory);
         assert_true(put(&ring, 0, 40));
         struct weft_ring_place place = ring.end;
         assert_true(put(&ring, 1, 40) && put(&ring, 2, 40) && put(&ring, 3, 40));
         weft_ring_cut_back(&ring, place);
+        assert_int_equal(count_all(memory, 0), 4); /* what lay there still does */
         assert_true(put(&ring, 1, bytes));
-        assert_int_equal(count(&ring, 0), 2);
-        open_ring(&again, memory);
-        assert_int_equal(count(&again, 0), 2);
+        assert_int_equal(count_all(memory, 0), 2);
         free(memory);
     }
 }
@@ -190,28 +298,74 @@ static void says_when_it_is_full(void **state)
     (void)state;
     uint8_t *memory = ring_memory();
     struct weft_ring ring;
-    open_ring(&ring, memory);
+    make_ring(&ring, memory);
     uint32_t n = 0;
     while (put(&ring, n, 100)) {
         n++;
     }
     assert_true(n >= 12);
-    assert_int_equal(count(&ring, 0), n);
+    assert_int_equal(count_all(memory, 0), n);
     assert_false(put(&ring, n, 100));
     weft_ring_drop(&ring, ring.end);
     assert_int_equal(weft_ring_used(&ring), 0);
     assert_true(put(&ring, 0, 100) && put(&ring, 1, 500));
-    assert_int_equal(count(&ring, 0), 2);
+    assert_int_equal(count_all(memory, 0), 2);
+    free(memory);
+}
+
+/* Bytes that another process left, of any length and with anything changed: read to some end. */
+static void reads_nothing_outside(void **state)
+{
+    (void)state;
+    struct weft_prng prng;
+    weft_prng_init(&prng, 5);
+    uint8_t *memory = ring_memory();
+    struct weft_ring ring;
+    make_ring(&ring, memory);
+    for (uint32_t i = 0; i < 14; i++) {
+        assert_true(put(&ring, i, i * 9));
+    }
+    uint32_t opened = 0;
+    for (uint32_t round = 0; round < 20000; round++) {
+        uint64_t bytes = WEFT_RING_HEAD_BYTES + 32 * weft_prng_range(&prng, 1, 64);
+        uint8_t *copy = malloc(bytes); /* of the length, so that a sanitizer sees the end */
+        assert_non_null(copy);
+        memcpy(copy, memory, bytes);
+        for (uint64_t k = weft_prng_below(&prng, 4); k > 0; k--) {
+            uint64_t at = weft_prng_below(&prng, 2) == 0
+                              ? weft_prng_below(&prng, 320)
+                              : WEFT_RING_HEAD_BYTES +
+                                    weft_prng_below(&prng, bytes - WEFT_RING_HEAD_BYTES);
+            copy[at] = (uint8_t)weft_prng_u64(&prng);
+        }
+        struct weft_ring_reader reader;
+        if (weft_ring_read(&reader, copy, bytes, &owner) == WEFT_OK) {
+            struct weft_ring_place at = reader.begin;
+            uint32_t life = 0;
+            while (weft_ring_next(&reader, &life, &at) != NULL) {
+                assert_true(at.at <= bytes);
+            }
+            opened++;
+        }
+        free(copy);
+    }
+    assert_true(opened > 1000);
     free(memory);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_was_written),      cmocka_unit_test(goes_round),
-        cmocka_unit_test(refuses_what_is_not_its_own), cmocka_unit_test(ends_at_damage),
-        cmocka_unit_test(leftovers_are_not_taken),     cmocka_unit_test(cut_back_it_forgets),
+        cmocka_unit_test(reads_what_was_written),
+        cmocka_unit_test(goes_round),
+        cmocka_unit_test(a_copy_stands_alone),
+        cmocka_unit_test(a_copy_that_does_not_fit_changes_nothing),
+        cmocka_unit_test(refuses_what_is_not_its_own),
+        cmocka_unit_test(damage_is_told_from_the_end),
+        cmocka_unit_test(an_end_that_lags_is_no_damage),
+        cmocka_unit_test(cut_back_it_forgets),
         cmocka_unit_test(says_when_it_is_full),
+        cmocka_unit_test(reads_nothing_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
