@@ -233,7 +233,7 @@ static void say(struct weft_journal_file *file, const struct weft_shard_journal_
         weft_journal_news_add(news, "%s cannot be used: %s; what it holds is not done again. %s",
                               path,
                               why == WEFT_DATA
-                                  ? "its head is damaged"
+                                  ? "its head is damaged, or it was cut off"
                                   : "it is of another job, or of another number of shards",
                               aside);
     } else if (report->end_unknown) {
@@ -263,12 +263,6 @@ static void say(struct weft_journal_file *file, const struct weft_shard_journal_
     }
 }
 
-static bool is_blank(const struct weft_journal_former *former)
-{
-    static const uint8_t zeros[JOURNAL_PAGE_BYTES];
-    return memcmp(former->memory, zeros, sizeof(zeros)) == 0;
-}
-
 /* Of the other one some had reached the disk, and it will be removed. */
 static weft_status sync_all(struct weft_journal_file *file, struct weft_shard *shard,
                             struct weft_ckpt_error *error)
@@ -290,7 +284,7 @@ weft_status weft_journal_replay(struct weft_journal_file *file, struct weft_shar
                                 uint64_t checkpoint, weft_checkpoint_supply *supply,
                                 struct weft_journal_news *news, struct weft_ckpt_error *error)
 {
-    bool with_former = file->former.memory != NULL && !is_blank(&file->former);
+    bool with_former = file->former.memory != NULL;
     weft_status why = init(file, shard, checkpoint, with_former), status = why;
     if (with_former && (why == WEFT_DATA || why == WEFT_EXISTS)) {
         status = init(file, shard, checkpoint, false);

@@ -19,8 +19,7 @@ struct weft_map_guard {
 
 static struct weft_map_guard guards[GUARDS_MAX];
 static struct sigaction before;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of taking a place */
-static bool installed;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of installing, and of taking a place */
 
 static void pass_on(int signal_number, siginfo_t *info, void *context)
 {
@@ -66,15 +65,19 @@ static void on_bus(int signal_number, siginfo_t *info, void *context)
     errno = kept;
 }
 
+/* Once; and again when something else has put a handler of its own in the way since. */
 static bool install(void)
 {
-    if (installed) {
+    struct sigaction action = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO | SA_ONSTACK}, now;
+    (void)sigemptyset(&action.sa_mask);
+    if (sigaction(SIGBUS, NULL, &now) != 0) {
+        return false;
+    }
+    if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_bus) {
         return true;
     }
-    struct sigaction action = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    (void)sigemptyset(&action.sa_mask);
-    installed = sigaction(SIGBUS, &action, &before) == 0;
-    return installed;
+    before = now;
+    return sigaction(SIGBUS, &action, NULL) == 0;
 }
 
 static struct weft_map_guard *take_place(void)

@@ -19,7 +19,7 @@
 
 struct weft_map_guard; /* one region */
 
-/* Guard the pages [memory, memory + bytes). The first call of a process installs the handler.
+/* Guard the pages [memory, memory + bytes). It installs the handler, if it is not there.
  * Owns:    gives *guard_p, to be ended with weft_map_guard_remove before the region is unmapped.
  * Errors:  WEFT_IO  no handler could be installed, or too many regions: errno says which. */
 weft_status weft_map_guard_add(void *memory, size_t bytes, struct weft_map_guard **guard_p);
