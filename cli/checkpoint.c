@@ -290,6 +290,12 @@ weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct wef
     if (status != WEFT_OK) {
         return status;
     }
+    for (uint32_t i = 0; status == WEFT_OK && i < checkpoint->config.count; i++) {
+        status = weft_journal_release_former(&checkpoint->feeds[i].journal, error);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
     /* What cannot be moved is void where it is, too. */
     if (weft_ckpt_set_aside(options->directory, checkpoint->log, tell_moved, checkpoint,
                             &ignored) != WEFT_OK) {

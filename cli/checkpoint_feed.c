@@ -1,9 +1,7 @@
 /* The shards' side of a checkpoint: each on its own thread, between batches of events. */
 #include "cli/checkpoint_internal.h"
 
-#include <dirent.h>
 #include <inttypes.h>
-#include <stdio.h>
 
 void weft_checkpoint_attach(struct weft_checkpoint_feed *feed, struct weft_driver *driver)
 {
@@ -43,43 +41,20 @@ static void publish(struct weft_checkpoint_feed *feed, const struct weft_shard *
 
 /* ---- the journal ----------------------------------------------------------------------------- */
 
-/* The claims whose journals of this shard lie in the directory; 0 = none. */
-static void list_claims(const struct weft_checkpoint_feed *feed, uint64_t *first_p,
-                        uint64_t *last_p)
+/* Whose journals are this shard's: this process's, and that of the last one before it that served. */
+static struct weft_journal_names names_of(const struct weft_checkpoint_feed *feed, uint32_t shard)
 {
     const struct weft_checkpoint *checkpoint = feed->owner;
-    uint32_t number = checkpoint->config.first + (uint32_t)(feed - checkpoint->feeds), shard;
-    uint64_t claim;
-    DIR *directory = opendir(checkpoint->config.options.journal.directory);
-    *first_p = *last_p = 0;
-    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
-        if (sscanf(entry->d_name, "journal-%4" SCNu32 "-%12" SCNu64, &shard, &claim) == 2 &&
-            shard == number && claim > 0) {
-            *first_p = *first_p == 0 ? claim : weft_min_u64(*first_p, claim);
-            *last_p = weft_max_u64(*last_p, claim);
-        }
-    }
-    if (directory != NULL) {
-        (void)closedir(directory);
-    }
-}
-
-/* The number of this process's claim to the shard. */
-static uint64_t claim_of(const struct weft_checkpoint_feed *feed)
-{
-    uint64_t first, last;
-    list_claims(feed, &first, &last);
-    return last + 1;
-}
-
-/* That of the process whose place it takes, 0 = none. Of several that lie there it is the first: it is
- * removed before the process that has taken its place serves, and those behind it died before that. */
-static uint64_t former_of(const struct weft_checkpoint_feed *feed)
-{
-    const struct weft_checkpoint_options *options = &feed->owner->config.options;
-    uint64_t first, last;
-    list_claims(feed, &first, &last);
-    return options->restore || options->restarted ? first : 0;
+    const struct weft_checkpoint_options *options = &checkpoint->config.options;
+    uint64_t claim = weft_ckpt_log_mine(checkpoint->log)->serial;
+    const struct weft_ckpt_holder *former = weft_ckpt_history_former(
+        weft_ckpt_log_history(checkpoint->log), claim, shard, checkpoint->config.shards);
+    bool fresh = !options->restore && !options->restarted;
+    return (struct weft_journal_names){
+        .shard = shard,
+        .claim = claim,
+        .former = !fresh && former != NULL && former->journal ? former->serial : 0,
+        .fresh = fresh};
 }
 
 static void say_journal(struct weft_checkpoint *checkpoint, const struct weft_shard *shard,
@@ -113,10 +88,7 @@ static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_s
     if (options->journal.directory == NULL) {
         return WEFT_OK;
     }
-    const struct weft_journal_names names = {.shard = number,
-                                             .claim = claim_of(feed),
-                                             .former = former_of(feed),
-                                             .fresh = !options->restore && !options->restarted};
+    const struct weft_journal_names names = names_of(feed, number);
     struct weft_journal_news news;
     weft_status status =
         weft_journal_file_open(&feed->journal, &options->journal, &names, &news, error);
@@ -126,9 +98,6 @@ static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_s
     }
     if (status == WEFT_OK) {
         say_journal(checkpoint, shard, number, &news);
-        status = weft_journal_release_former(&feed->journal, error);
-    }
-    if (status == WEFT_OK) {
         publish(feed, shard);
         weft_journal_turn(&feed->journal, shard); /* room before anything comes that finds none */
     }
