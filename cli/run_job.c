@@ -145,6 +145,9 @@ static void note_exit(struct run *run, struct weft_place *place, pid_t pid)
                 place->rank, (int)pid, how);
         return;
     }
+    if (strcmp(place->role, "server") == 0) {
+        run->replace_ns[place->rank] = 0; /* its successor speaks */
+    }
     bool is_worker = strcmp(place->role, "worker") == 0;
     if (is_worker && WIFEXITED(place->wait_status) && WEXITSTATUS(place->wait_status) == 0) {
         place->is_finished = true;
