@@ -187,33 +187,51 @@ one_job() {
 }
 
 # Without checkpoints nothing is shared between the two processes but the workers.
-alone() {
+freeze_alone() { # freeze_alone <folder>: into it; sets run, result and frozen
     workers=2
-    mkdir -p alone/log && cd alone || return 1
+    mkdir -p "$1/log" && cd "$1" || return 1
     TALLY_PAUSE_MS=20 TALLY_PEER_MS=2000 TALLY_HOLD=$((clocks - 1)) timeout $patience "$weft" run \
-        --peer-timeout 2 --lease-ms $lease_ms -n $workers --restart 3 -- "$tally" work log $clocks >job.log 2>&1 &
+        --peer-timeout 2 --lease-ms $lease_ms -n $workers --restart 3 -- "$tally" work log $clocks \
+        >job.log 2>&1 &
     run=$!
     result=0
     wait_until $run has_pushes 50 || result=1
     frozen=$(pid_of server 0)
     kill -STOP "$frozen"
-    at=$(pushes)
-    wait_until $run has_pushes $((at + 50)) || result=1
-    alive "$frozen" || result=1 # it was not killed
-    kill -CONT "$frozen"
-    wait_until $run grep -q "the process that was replaced (pid $frozen) ended with exit status 1" \
-        job.log || result=1
+}
+end_alone() { # out of it, with the result
     : >log/go
     wait $run || result=1
     run=
     cat job.log
     cd .. && return $result
 }
+alone() {
+    freeze_alone alone
+    at=$(pushes)
+    wait_until $run has_pushes $((at + 50)) || result=1
+    alive "$frozen" || result=1 # it was not killed
+    kill -CONT "$frozen"
+    wait_until $run grep -q "the process that was replaced (pid $frozen) ended with exit status 1" \
+        job.log || result=1
+    end_alone
+}
+dead() {
+    freeze_alone dead
+    wait_until $run grep -q 'has been silent for its lease; its place is free' job.log || result=1
+    kill -KILL "$frozen"
+    wait_until $run has_successor 0 "$frozen" || result=1
+    at=$(pushes)
+    wait_until $run has_pushes $((at + 200)) || result=1 # longer than half a lease
+    end_alone
+}
 tap_run "a frozen server is replaced, and the job goes on" alone
 tap_like "it is said" "$(cat run.out)" \
     '^weft run: server 0 (pid [0-9]*) has been silent for longer than its lease, and is replaced; restart 1 of 3$'
 tap_like "what woke up hears it" "$(cat run.out)" \
     '^weft run: server 0 (replaced): the coordinator .* has given this place away: another process has taken'
+tap_run "one that dies when its lease has lapsed is started again" dead
+tap_is "once" "$(grep -c '^weft run: server 0: pid' run.out)" 2
 
 i=0
 while [ $i -lt "$jobs" ]; do
