@@ -122,6 +122,13 @@ static const char *beside_program(char path_p[WEFT_ML_PATH_BYTES])
     return path_p;
 }
 
+bool weft_job_searches_rate(const struct weft_job *job)
+{
+    const struct weft_ml_format *format;
+    return job->learning_rate == 0.0F && !job->kind->has_factors &&
+           weft_ml_format_find(job->format, NULL, &format) == WEFT_OK && format->has_scale;
+}
+
 weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
                             char path_p[WEFT_ML_PATH_BYTES])
 {

@@ -38,7 +38,7 @@ struct weft_job {
     enum weft_ml_optimizer optimizer;
     uint32_t epochs;
     uint32_t batch_rows;
-    float learning_rate; /* 0 = the default of model and optimizer; see weft_job_rate */
+    float learning_rate; /* 0 = weft_job_rate; a worker fills in what weft_job_find_rate found */
     uint64_t seed;
     uint32_t inject_loss_ppm;
     uint64_t inject_seed;
@@ -125,8 +125,10 @@ const char *weft_job_parse_drive(const char *text, void *value);
      .min = 1, .max = 10000, .fallback = "3 for lr, 16 for fm, 12 for mf"},                        \
     {"batch", "N", "rows per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,       \
      .min = 1, .max = 1000000},                                                                    \
-    {"lr", "X", "learning rate", WEFT_OPTION_F32, .value = &(job)->learning_rate,                  \
-     .fallback = "0.1 for lr, 0.2 for fm and mf; with sgd 0.4, 2, 1"},                                                  \
+    {"lr", "X", "learning rate; for logistic regression on libsvm data the default is\n"           \
+     "searched for on a sample of the training rows, the same for all workers", WEFT_OPTION_F32,   \
+     .value = &(job)->learning_rate,                                                               \
+     .fallback = "0.1 for lr, 0.2 for fm and mf; with sgd 0.4, 2, 1"},                             \
     {"seed", "N", "of the order of the rows and of the first factors; the same seed\n"             \
      "gives the same batches",                                                                     \
      WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
@@ -162,6 +164,10 @@ const char *weft_job_optimizer_name(enum weft_ml_optimizer optimizer);
 
 /* The learning rate asked for, or the optimizer's default. */
 float weft_job_rate(const struct weft_job *job);
+
+/* Without --lr the workers search for the rate in the data (ml/rate.h): it has a scale of its own,
+ * and the model is a logistic regression. */
+bool weft_job_searches_rate(const struct weft_job *job);
 
 /* Find the data file of a job that was checked.   Errors: those of weft_ml_locate. */
 weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,

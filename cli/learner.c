@@ -378,7 +378,15 @@ static weft_status open_table(struct weft_learner *learner)
         return fail_status(learner, status, "opening the table");
     }
     struct weft_ps_result result;
-    return finish(learner, op, "the table was", &result);
+    status = finish(learner, op, "the table was", &result);
+    if (status == WEFT_DATA && result.rpc_status == WEFT_RPC_SPEC_MISMATCH) {
+        return fail(learner, status,
+                    "the table was refused by shard %u: %s (here: learning rate %.7g; another "
+                    "worker or a checkpoint may have another: give all workers the same --lr)",
+                    result.shard, weft_rpc_status_text(result.rpc_status),
+                    (double)weft_job_rate(job));
+    }
+    return status;
 }
 
 weft_status weft_learner_init(struct weft_learner *learner, const struct weft_job *job,

@@ -152,6 +152,9 @@ weft_status weft_results_add(struct weft_results *results, const struct weft_pro
             results->rows_train = (uint32_t)weft_channel_number(message, "rows_train");
             results->rows_test = (uint32_t)weft_channel_number(message, "rows_test");
             results->features = (uint32_t)weft_channel_number(message, "features");
+            results->learning_rate = (float)weft_channel_number(message, "learning_rate");
+            results->learning_rate_rows =
+                (uint32_t)weft_channel_number(message, "learning_rate_rows");
             results->epochs_before = (uint32_t)weft_channel_number(message, "epoch");
             results->epochs_shown = results->epochs_before;
         }
@@ -315,6 +318,12 @@ static void add_float(cJSON *report, const char *key, float value)
     cJSON_AddRawToObject(report, key, text);
 }
 
+void weft_results_add_rate(cJSON *object, float rate, uint32_t sample_rows)
+{
+    add_float(object, "learning_rate", rate);
+    cJSON_AddNumberToObject(object, "learning_rate_rows", sample_rows);
+}
+
 static void add_settings(const struct weft_results *results, cJSON *report)
 {
     const struct weft_job *job = results->job;
@@ -343,7 +352,7 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddNumberToObject(report, "injected_loss", (double)job->inject_loss_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "inject_seed", (double)job->inject_seed);
     cJSON_AddStringToObject(report, "optimizer", weft_job_optimizer_name(job->optimizer));
-    add_float(report, "learning_rate", weft_job_rate(job));
+    weft_results_add_rate(report, results->learning_rate, results->learning_rate_rows);
     cJSON_AddNumberToObject(report, "batch", job->batch_rows);
     cJSON_AddNumberToObject(report, "seed", (double)job->seed);
     cJSON_AddNumberToObject(report, "epochs", results->epoch_count);

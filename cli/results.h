@@ -35,6 +35,8 @@ struct weft_results {
     uint32_t rows_train;
     uint32_t rows_test;
     uint32_t features;
+    float learning_rate;         /* as the workers say: given, the default, or found in the data */
+    uint32_t learning_rate_rows; /* of the sample on which it was found; 0 = it was not */
     uint32_t epoch_count; /* as asked for, or fewer when a target was met */
     struct weft_hist step_ns; /* of all workers: from the end of a step to that of the next */
     struct weft_until_log until;
@@ -64,6 +66,9 @@ void weft_results_show(const struct weft_results *results, FILE *out);
 
 /* The report; NULL when out of memory.   Owns: gives the object. */
 cJSON *weft_results_report(const struct weft_results *results);
+
+/* "learning_rate" and "learning_rate_rows" into a report, or into what a worker says. */
+void weft_results_add_rate(cJSON *object, float rate, uint32_t sample_rows);
 
 /* Write text and a newline to path, whole or not at all: a neighbour file, then rename.
  * Errors:  WEFT_IO  errno says why; path is as it was. */

@@ -90,6 +90,11 @@ static weft_status train_all(struct train *train)
     train->results.begun_ns = weft_clock_now_ns();
     fprintf(train->progress, "training on %u rows, testing on %u; %u features\n",
             train->results.rows_train, train->results.rows_test, train->results.features);
+    if (train->results.learning_rate_rows > 0) {
+        fprintf(train->progress,
+                "learning rate %.4g, found on a sample of %u rows; --lr sets another\n",
+                (double)train->results.learning_rate, train->results.learning_rate_rows);
+    }
     fflush(train->progress);
     if (weft_until_is_set(&train->job.until)) {
         return train_until(train);

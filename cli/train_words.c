@@ -76,7 +76,9 @@ void weft_train_words_worker(const struct weft_job *job, const char *data_path,
     weft_arguments_add(arguments, "--optimizer=%s", weft_job_optimizer_name(job->optimizer));
     weft_arguments_add(arguments, "--epochs=%u", job->epochs);
     weft_arguments_add(arguments, "--batch=%u", job->batch_rows);
-    weft_arguments_add(arguments, "--lr=%.9g", (double)weft_job_rate(job));
+    if (!weft_job_searches_rate(job)) {
+        weft_arguments_add(arguments, "--lr=%.9g", (double)weft_job_rate(job));
+    }
     weft_arguments_add(arguments, "--seed=%llu", (unsigned long long)job->seed);
     weft_arguments_add(arguments, "--drive=%s", job->engine ? "engine" : "caller");
     weft_until_add(&job->until, arguments);

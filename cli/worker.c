@@ -6,10 +6,12 @@
 #include "cli/membership.h"
 #include "cli/model_file.h"
 #include "cli/process.h"
+#include "cli/results.h"
 #include "cli/stop.h"
 #include "cli/verbs.h"
 #include "cli/worker_metrics.h"
 #include "io/clock.h"
+#include "ml/rate.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -33,6 +35,7 @@ struct worker {
     struct weft_learner_shard shards[WEFT_JOB_SHARDS_MAX];
     uint32_t shard_count;
     struct weft_ml_dataset dataset;
+    uint32_t rate_rows; /* of the sample on which the learning rate was found; 0 = it was not */
     struct weft_learner learner;
 
     struct weft_hist step_ns;     /* from the end of a step to that of the next */
@@ -130,6 +133,27 @@ static weft_status check_data(const struct weft_ml_model_kind *kind,
     return WEFT_OK;
 }
 
+/* Every worker of a job searches alone, in the same data, and finds the same. One with other data is
+ * refused by the servers, for its table is another. */
+static weft_status find_rate(struct worker *worker, struct weft_ml_error *error)
+{
+    struct weft_ml_rate found;
+    if (!weft_job_searches_rate(&worker->job)) {
+        return WEFT_OK;
+    }
+    uint32_t steps =
+        weft_ml_share_steps(&worker->dataset, worker->job.workers, worker->job.batch_rows);
+    weft_status status = weft_ml_rate_find(&worker->dataset, worker->job.optimizer,
+                                           worker->job.settings.l2, steps, &found);
+    if (status != WEFT_OK) {
+        return weft_ml_fail(error, status, "the search for a learning rate: %s; give --lr",
+                            weft_status_text(status));
+    }
+    worker->job.learning_rate = found.rate;
+    worker->rate_rows = found.rows;
+    return WEFT_OK;
+}
+
 static weft_status load(struct worker *worker, struct weft_ml_error *error)
 {
     char path[WEFT_ML_PATH_BYTES];
@@ -189,6 +213,7 @@ static void say_ready(struct worker *worker)
     cJSON_AddNumberToObject(event, "rows_test", worker->dataset.test_count);
     cJSON_AddNumberToObject(event, "features", worker->dataset.feature_count);
     cJSON_AddNumberToObject(event, "epoch", weft_learner_first_epoch(&worker->learner));
+    weft_results_add_rate(event, weft_job_rate(&worker->job), worker->rate_rows);
     if (worker->metrics.metrics.http != NULL) {
         cJSON_AddStringToObject(event, "metrics", worker->metrics.metrics.url);
     }
@@ -523,6 +548,7 @@ static int run(struct worker *worker)
     }
     status = load(worker, &error);
     status = status == WEFT_OK ? join_job(worker, &error) : status;
+    status = status == WEFT_OK ? find_rate(worker, &error) : status;
     status = status == WEFT_OK ? open_records(worker, &error) : status;
     int result = status == WEFT_OK ? train(worker) : fail(worker, status, error.text);
     weft_worker_metrics_stop(&worker->metrics);

@@ -23,6 +23,7 @@ const struct weft_ml_format weft_ml_formats[] = {
     {
         .name = "libsvm",
         .help = "lines of `label index:value ...`, labels 0/1 or -1/+1",
+        .has_scale = true,
         .parse = weft_ml_libsvm_parse,
     },
     {

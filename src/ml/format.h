@@ -27,6 +27,7 @@ struct weft_ml_format {
     const char *help;    /* one line */
     const char *shipped; /* file name (locate.h) when the user names none; NULL = must name one */
     bool has_ratings;    /* every row is a user, an item (a larger id) and a rating */
+    bool has_scale;      /* values are the file's, at whatever scale; else most are 1 */
     weft_ml_parse_fn *parse;
 };
 

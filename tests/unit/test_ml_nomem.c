@@ -3,6 +3,7 @@
  * and by the address sanitizer). Linked with --wrap for malloc, calloc, realloc and free.
  * Source: libuv's test-loop-oom.
  */
+#include "ml/rate.h"
 #include "ml/reference.h"
 
 #include <setjmp.h>
@@ -93,16 +94,38 @@ static weft_status whole_run(void)
     return status;
 }
 
-static void every_allocation_may_fail(void **state)
+/* Search for a rate, in the text above many times over. */
+static weft_status whole_search(void)
 {
-    (void)state;
+    enum { TIMES = 60 };
+    static char large[TIMES * (sizeof(text) - 1)];
+    const struct weft_ml_format *format = NULL;
+    struct weft_ml_dataset set;
+    struct weft_ml_error error = {0};
+    struct weft_ml_rate found;
+    for (size_t i = 0; i < TIMES; i++) {
+        memcpy(large + i * (sizeof(text) - 1), text, sizeof(text) - 1);
+    }
+    assert_int_equal(weft_ml_format_find("libsvm", NULL, &format), WEFT_OK);
+    weft_status status =
+        weft_ml_dataset_load_memory("oom", large, sizeof(large), format, &error, &set);
+    if (status == WEFT_OK) {
+        status = weft_ml_rate_find(&set, WEFT_ML_ADAGRAD, 0, 4, &found);
+        assert_true(status != WEFT_OK || found.rows >= WEFT_ML_RATE_ROWS_MIN);
+        weft_ml_dataset_fini(&set);
+    }
+    return status;
+}
+
+static void every_allocation_may_fail_in(weft_status whole(void))
+{
     enum { RUNS_MAX = 1000 };
     weft_status status = WEFT_NOMEM;
     uint32_t run = 0;
     for (; status != WEFT_OK && run < RUNS_MAX; run++) {
         int64_t live_before = live_blocks;
         until_failure = run;
-        status = whole_run();
+        status = whole();
         until_failure = UINT32_MAX;
         if (status != WEFT_OK) {
             assert_int_equal(status, WEFT_NOMEM);
@@ -113,11 +136,24 @@ static void every_allocation_may_fail(void **state)
     assert_true(run > 20); /* the run does allocate that often; fewer means the wrap is off */
 }
 
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    every_allocation_may_fail_in(whole_run);
+}
+
+static void every_allocation_of_a_search_may_fail(void **state)
+{
+    (void)state;
+    every_allocation_may_fail_in(whole_search);
+}
+
 int main(void)
 {
     until_failure = UINT32_MAX;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(every_allocation_of_a_search_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
