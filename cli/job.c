@@ -56,6 +56,16 @@ const char *weft_job_parse_mode(const char *text, void *value)
     return NULL;
 }
 
+const char *weft_job_parse_average(const char *text, void *value)
+{
+    bool contributors = strcmp(text, "contributors") == 0;
+    if (!contributors && strcmp(text, "workers") != 0) {
+        return "workers or contributors";
+    }
+    *(bool *)value = contributors;
+    return NULL;
+}
+
 const char *weft_job_parse_optimizer(const char *text, void *value)
 {
     enum weft_ml_optimizer *optimizer = value;
@@ -91,6 +101,11 @@ void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes)
 uint64_t weft_job_span_ns(uint32_t ms)
 {
     return ms == 0 ? WEFT_NEVER : ms * WEFT_NS_PER_MS;
+}
+
+const char *weft_job_average_name(bool contributors)
+{
+    return contributors ? "contributors" : "workers";
 }
 
 const char *weft_job_optimizer_name(enum weft_ml_optimizer optimizer)

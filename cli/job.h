@@ -35,6 +35,7 @@ struct weft_job {
     uint32_t workers;
     struct weft_job_mode mode;
     uint32_t bound_ppm;
+    bool contributors; /* gradients of a row are averaged over those that came, not over workers */
     enum weft_ml_optimizer optimizer;
     uint32_t epochs;
     uint32_t batch_rows;
@@ -87,6 +88,7 @@ const char *weft_job_parse_model(const char *text, void *value);
 const char *weft_job_parse_l2(const char *text, void *value);
 const char *weft_job_parse_format(const char *text, void *value);
 const char *weft_job_parse_mode(const char *text, void *value);
+const char *weft_job_parse_average(const char *text, void *value);
 const char *weft_job_parse_optimizer(const char *text, void *value);
 const char *weft_job_parse_drive(const char *text, void *value);
 
@@ -119,6 +121,10 @@ const char *weft_job_parse_drive(const char *text, void *value);
      .parse = weft_job_parse_mode, .fallback = "bsp"},                                             \
     {"loss-bound", "F", "fraction of each push and pull reply that may be left out, 0 to\n"        \
      "below 1; 0 = everything arrives", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
+    {"average", "WHAT", "workers = a row's gradients are divided by the number of workers;\n"        \
+     "contributors = by the number of gradients that came for it in the step\n"                     \
+     "(bsp), or not at all (ssp, asp)", WEFT_OPTION_CUSTOM, .value = &(job)->contributors,         \
+     .parse = weft_job_parse_average, .fallback = "workers"},                                      \
     {"optimizer", "NAME", "adagrad or sgd; runs on the servers", WEFT_OPTION_CUSTOM,               \
      .value = &(job)->optimizer, .parse = weft_job_parse_optimizer, .fallback = "adagrad"},        \
     {"epochs", "N", "passes over the training rows", WEFT_OPTION_U32, .value = &(job)->epochs,     \
@@ -160,6 +166,7 @@ const char *weft_job_parse_drive(const char *text, void *value);
 
 /* "bsp", "ssp:2", "asp". */
 void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes);
+const char *weft_job_average_name(bool contributors);
 const char *weft_job_optimizer_name(enum weft_ml_optimizer optimizer);
 
 /* The learning rate asked for, or the optimizer's default. */

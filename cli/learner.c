@@ -372,6 +372,7 @@ static weft_status open_table(struct weft_learner *learner)
         .init_skip = learner->model.kind->has_factors ? 1 : 0,
         .init_seed = learner->model.init_seed,
     };
+    spec.average = weft_table_average_of(&spec, job->contributors);
     weft_ps_op op;
     weft_status status = weft_ps_table_open(learner->client, &spec, weft_clock_now_ns(), &op);
     if (status != WEFT_OK) {

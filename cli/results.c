@@ -351,6 +351,7 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddNumberToObject(report, "loss_bound", (double)job->bound_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "injected_loss", (double)job->inject_loss_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "inject_seed", (double)job->inject_seed);
+    cJSON_AddStringToObject(report, "average", weft_job_average_name(job->contributors));
     cJSON_AddStringToObject(report, "optimizer", weft_job_optimizer_name(job->optimizer));
     weft_results_add_rate(report, results->learning_rate, results->learning_rate_rows);
     cJSON_AddNumberToObject(report, "batch", job->batch_rows);

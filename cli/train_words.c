@@ -73,6 +73,7 @@ void weft_train_words_worker(const struct weft_job *job, const char *data_path,
     weft_arguments_add(arguments, "--format=%s", job->format);
     weft_arguments_add(arguments, "--mode=%s", mode);
     weft_arguments_add(arguments, "--loss-bound=%.6f", (double)job->bound_ppm / WEFT_PPM);
+    weft_arguments_add(arguments, "--average=%s", weft_job_average_name(job->contributors));
     weft_arguments_add(arguments, "--optimizer=%s", weft_job_optimizer_name(job->optimizer));
     weft_arguments_add(arguments, "--epochs=%u", job->epochs);
     weft_arguments_add(arguments, "--batch=%u", job->batch_rows);

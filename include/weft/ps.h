@@ -230,10 +230,14 @@ struct weft_table_options {
                                * function of init_seed, id and column; default 0 */
     float clip;               /* "clip" */
     uint32_t reserved;        /* 0 */
+    const char *average;      /* what a sum of gradients is divided by: "workers", or "contributors" =
+                               * in "bsp" the gradients that came for the row (its block) in the
+                               * clock, else 1, each being a step of its own. NULL (default) =
+                               * "contributors" of a dense table in "bsp", else "workers" */
 };
 
 /* The defaults, and those of the named optimizer. A name that this library does not know is refused
- * by weft_table_open, which lists those that it does. With g the gradient divided by `workers`:
+ * by weft_table_open, which lists those that it does. With g the gradient divided as `average` says:
  *
  *     sgd       w -= rate g                                           rate 0.1
  *     momentum  v = beta1 v + g;  w -= rate v                         rate 0.01, beta1 0.9

@@ -93,6 +93,7 @@ struct weft_table_options {
     float init_scale;
     float clip;
     uint32_t reserved;
+    const char *average;
 };
 void weft_table_options_init(struct weft_table_options *options_p, size_t size,
                                       const char *optimizer);

@@ -355,7 +355,8 @@ class PS:
         """Open table `number`, or join it. All workers must say the same.
 
         options: further fields of struct weft_table_options, such as learning_rate; defaults are
-        those of the optimizer.
+        those of the optimizer. average="contributors" divides the sum of a row's gradients by how
+        many came in the clock, "workers" by the number of workers.
         """
         keep = [text.encode() for text in (optimizer, consistency, name or f"table {number}")]
         struct = ffi.new("struct weft_table_options *")

@@ -62,6 +62,21 @@ static weft_status word_of(struct weft_ps *ps, const char *field, const char *te
                         words[3] != NULL ? words[3] : "", words[3] != NULL ? "\"" : "");
 }
 
+/* After kind and mode are known, which decide how it is written. */
+static weft_status read_average(struct weft_ps *ps, const char *text,
+                                struct weft_table_spec *spec_p)
+{
+    bool contributors = text != NULL && strcmp(text, "contributors") == 0;
+    if (text != NULL && !contributors && strcmp(text, "workers") != 0) {
+        return weft_io_fail(&ps->error, WEFT_INVALID,
+                            "average is \"%.40s\"; choose \"workers\" or \"contributors\"", text);
+    }
+    if (text != NULL) {
+        spec_p->average = weft_table_average_of(spec_p, contributors);
+    }
+    return WEFT_OK;
+}
+
 static weft_status read_words(struct weft_ps *ps, const struct weft_table_options *o,
                               struct weft_table_spec *spec_p)
 {
@@ -94,7 +109,7 @@ static weft_status read_words(struct weft_ps *ps, const struct weft_table_option
                             "clocks N, or \"asp\"",
                             o->consistency);
     }
-    return status;
+    return status == WEFT_OK ? read_average(ps, o->average, spec_p) : status;
 }
 
 static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_options *o)

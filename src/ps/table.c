@@ -81,8 +81,8 @@ static void lay_out_rows(struct weft_table *table)
     table->steps_at = table->slots_at + spec->dim * table->optimizer->slots;
     table->sums_at = table->steps_at + table->blocks * table->optimizer->steps;
     table->counts_at = table->sums_at + (sums ? spec->dim : 0);
-    table->row_bytes =
-        row_bytes_of(table->counts_at + (sums && table_is_dense(table) ? table->blocks : 0));
+    table->counts = sums && weft_table_averages_contributors(spec);
+    table->row_bytes = row_bytes_of(table->counts_at + (table->counts ? table->blocks : 0));
     table->slab_rows_log2 = slab_rows_log2_of(table->limits.slab_bytes, table->row_bytes);
 }
 
@@ -172,7 +172,7 @@ uint32_t weft_table_state_floats(const struct weft_table *table)
 uint32_t weft_table_sums_floats(const struct weft_table *table)
 {
     return table->spec.mode != WEFT_TABLE_BSP ? 0
-           : table_is_dense(table)            ? table->spec.dim + table->blocks
+           : table->counts                    ? table->spec.dim + table->blocks
                                               : table->spec.dim;
 }
 

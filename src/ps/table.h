@@ -71,10 +71,11 @@ struct weft_table {
     uint32_t row_bytes; /* a multiple of 8 */
     uint32_t blocks;    /* of a row */
     uint32_t block_floats;
+    bool counts;       /* BSP, a mean over contributors: each block counts its gradients of the clock */
     uint32_t slots_at; /* where a row's parts begin, in floats behind its header */
     uint32_t steps_at;
     uint32_t sums_at;
-    uint32_t counts_at; /* BSP, dense: gradients of each block */
+    uint32_t counts_at; /* counts: gradients of each block, behind its sum */
     uint32_t slab_rows_log2;
     uint32_t rows;       /* that exist */
     uint32_t rows_begun; /* places of slabs used so far; of these, rows exist or are free */
@@ -95,7 +96,7 @@ struct weft_table {
     uint32_t now;          /* clock in progress; SSP, ASP: of the fastest worker but one, which no
                             * worker alone can move */
     uint32_t newest;       /* SSP, ASP: of the fastest */
-    uint32_t averaged;     /* workers whose gradients a sum is divided by; >= 1 */
+    uint32_t averaged;     /* workers that take part; >= 1 */
     float fresh;           /* of the chunk being applied: weft_optimizer_block.fresh */
     struct weft_hash_key index_key;
     struct weft_table_bucket *index; /* (index_mask + 1,), in index_memory at a cache line */

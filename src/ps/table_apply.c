@@ -65,7 +65,7 @@ void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row,
     for (uint32_t i = 0; i < used; i++) {
         sums[i] += add[i];
     }
-    if (table_is_dense(table)) {
+    if (table->counts) {
         table_counts(table, row)[block] += 1;
     }
     note_use(table, row, block);
@@ -90,11 +90,17 @@ static void step_block(const struct weft_table *table, struct weft_table_row *ro
     table->optimizer->step(&table->spec, &work);
 }
 
+/* Of a gradient that is a step of its own: then it is its own mean over contributors. */
+static float divisor_at_once(const struct weft_table *table)
+{
+    return weft_table_averages_contributors(&table->spec) ? 1 : (float)table->averaged;
+}
+
 void weft_table_step(struct weft_table *table, struct weft_table_row *row, uint32_t block,
                      const float *gradient)
 {
     table_row_changes(table, row);
-    step_block(table, row, block, gradient, (float)table->averaged);
+    step_block(table, row, block, gradient, divisor_at_once(table));
     note_use(table, row, block);
 }
 
@@ -174,7 +180,8 @@ static void look_at_all(struct weft_table *table, struct weft_table_row *const *
     {                                                                                              \
         const uint32_t dim = (dim_known) == 0 ? table->spec.dim : (dim_known);                     \
         const uint32_t at = adds ? table->sums_at : 0, now = table->now;                           \
-        const float rate = table->spec.learning_rate, divisor = (float)table->averaged;            \
+        const float rate = table->spec.learning_rate, divisor = divisor_at_once(table);            \
+        const bool counts = adds && table->counts;                                                 \
         const bool watched = table->watch != NULL && (!adds || table->watch->is_cut);              \
         uint32_t applied = 0;                                                                      \
         for (uint32_t from = 0, to; from < count; from = to) {                                     \
@@ -198,6 +205,9 @@ static void look_at_all(struct weft_table *table, struct weft_table_row *const *
                 if (adds) {                                                                        \
                     for (uint32_t k = 0; k < dim; k++) {                                           \
                         values[k] += gradient[k];                                                  \
+                    }                                                                              \
+                    if (counts) {                                                                  \
+                        values[dim] += 1; /* behind the sum of a row of one block */               \
                     }                                                                              \
                     table_touch(table, row);                                                       \
                 } else {                                                                           \
@@ -254,13 +264,13 @@ uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const
 
 /* ---- the end of a clock ---------------------------------------------------------------------- */
 
-/* Dense: the mean of what came for a block; where nothing came, nothing happens. */
+/* Contributors: the mean of what came for a block; where nothing came, nothing happens. */
 static void step_row(struct weft_table *table, struct weft_table_row *row)
 {
     float *sums = table_sums(table, row);
     const float *counts = table_counts(table, row);
     for (uint32_t block = 0; block < table->blocks; block++) {
-        float divisor = table_is_dense(table) ? counts[block] : (float)table->step_averaged;
+        float divisor = table->counts ? counts[block] : (float)table->step_averaged;
         if (divisor > 0) {
             step_block(table, row, block, sums + (size_t)block * table->block_floats, divisor);
         }

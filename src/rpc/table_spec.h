@@ -64,6 +64,15 @@ enum weft_table_not_finite {
     WEFT_NOT_FINITE_DROP = 2,   /* its element of the message (a block of a row) is left out */
 };
 
+/* What a gradient is divided by. What is usual for the kind and the mode of a table is said by USUAL
+ * alone, so that equal tables have equal bytes. */
+enum weft_table_average {
+    WEFT_AVERAGE_USUAL = 0,        /* CONTRIBUTORS for a dense table in BSP, else WORKERS */
+    WEFT_AVERAGE_WORKERS = 1,      /* W, however many gradients came */
+    WEFT_AVERAGE_CONTRIBUTORS = 2, /* BSP: the gradients that came for the block of the row in the
+                                    * clock; else 1, as every gradient is a step of its own */
+};
+
 /* `table` is its number and travels in the tag; the rest is the body of TABLE. Limits and cells
  * are those of each shard. */
 struct weft_table_spec {
@@ -71,7 +80,7 @@ struct weft_table_spec {
     uint32_t dim;        /* floats in a row; 1 .. WEFT_RPC_DIM_MAX */
     uint8_t optimizer;   /* enum weft_optimizer_kind */
     uint8_t mode;        /* enum weft_table_mode */
-    uint16_t workers;    /* W: clocks come from ranks 0 .. W-1, gradients are divided by W; >= 1 */
+    uint16_t workers;    /* W: clocks come from ranks 0 .. W-1; gradients as `average` says; >= 1 */
     uint32_t staleness;  /* SSP: clocks that a pull may be behind; 0 in the other modes */
     float learning_rate; /* finite; FTRL: > 0 */
     float epsilon;       /* Adagrad, AdaDelay, Adam; FTRL's beta; >= 0 */
@@ -96,6 +105,7 @@ struct weft_table_spec {
     uint64_t length;          /* DENSE: floats in the vector, >= 1 */
     uint16_t block_floats;    /* of an element: WEFT_RPC_BLOCK_FLOATS_MIN .. min(dim, 256), for packets
                                * that hold no longer one; 0 = min(dim, 256) */
+    uint8_t average;          /* enum weft_table_average */
 };
 
 /* out has WEFT_RPC_SPEC_BYTES. */
@@ -107,6 +117,27 @@ weft_status weft_table_spec_unpack(uint16_t table, const void *bytes, size_t cou
 
 bool weft_table_spec_valid(const struct weft_table_spec *spec);
 bool weft_table_spec_equal(const struct weft_table_spec *a, const struct weft_table_spec *b);
+
+/* ---- averages ---------------------------------------------------------------------------------- */
+
+static inline bool weft_table_usually_contributors(const struct weft_table_spec *spec)
+{
+    return spec->kind == WEFT_TABLE_DENSE && spec->mode == WEFT_TABLE_BSP;
+}
+
+/* A mean over contributors, else over workers. */
+static inline bool weft_table_averages_contributors(const struct weft_table_spec *spec)
+{
+    return spec->average == WEFT_AVERAGE_USUAL ? weft_table_usually_contributors(spec)
+                                               : spec->average == WEFT_AVERAGE_CONTRIBUTORS;
+}
+
+/* The value of `average` that says so in a table of this kind and mode. */
+static inline uint8_t weft_table_average_of(const struct weft_table_spec *spec, bool contributors)
+{
+    uint8_t other = contributors ? WEFT_AVERAGE_CONTRIBUTORS : WEFT_AVERAGE_WORKERS;
+    return contributors == weft_table_usually_contributors(spec) ? WEFT_AVERAGE_USUAL : other;
+}
 
 /* ---- rows as elements ------------------------------------------------------------------------ */
 

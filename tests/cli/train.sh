@@ -86,6 +86,10 @@ tap_run "json" sh -c '"$WEFT_BIN" train --json --epochs 1 --workers 2 --servers 
 tap_run "standard output is the file's object alone" cmp "$tap_tmp/json.out" "$tap_tmp/json.json"
 tap_like "progress is on standard error" "$(cat "$tap_tmp/json.err")" '^epoch 1/1 '
 holds "SGD learns" json '.optimizer == "sgd" and .test_auc > 0.89 and .shards_per_server == 3'
+holds "the mean is over workers unless asked" json '.average == "workers"'
+train contributors --average contributors --epochs 1 --loss-bound 0.35 --inject-loss 0.3
+holds "a mean over contributors learns" contributors '.average == "contributors" and
+    .test_auc > 0.915 and .delivered_fraction < 1'
 train engine --drive engine --epochs 1 --loss-bound 0 --inject-loss 0.02
 holds "an engine thread does the same" engine '.test_auc >= 0.90 and .delivered_fraction == 1'
 

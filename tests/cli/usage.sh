@@ -57,6 +57,7 @@ refused '--mode "ssp".*bsp, ssp:N (such as ssp:2) or asp' train --mode ssp
 refused '--mode "ssp:-1"' train --mode ssp:-1
 refused '--mode "BSP"' train --mode BSP
 refused '--optimizer "adam".*adagrad or sgd' train --optimizer adam
+refused '--average "median".*workers or contributors' train --average median
 refused '--model "dnn".*lr' train --model dnn
 refused '--format "csv".*adult, adult3, libsvm, movielens, tsv or criteo' train --format csv
 refused '--lr "0".*above 0' train --lr 0

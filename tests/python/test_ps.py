@@ -290,12 +290,29 @@ class TablesAndClocks(unittest.TestCase):
                 ps.table(0, rate=1)
             with self.assertRaisesRegex(weft.InvalidError, "dim is -1"):
                 ps.table(0, dim=-1)
+            with self.assertRaisesRegex(weft.InvalidError, 'average is "mode"; choose "workers"'):
+                ps.table(0, average="mode")
             first = ps.table(1, dim=2, optimizer="adagrad", learning_rate=0.5)
             self.assertEqual(repr(first), "<weft.Table table 1, dim 2>")
             with self.assertRaisesRegex(weft.ExistsError, "opened already"):
                 ps.table(1, dim=2)
             with servers.connect() as again, self.assertRaisesRegex(weft.DataError, "other values"):
                 again.table(1, dim=3)
+
+    def test_the_mean_over_contributors(self):
+        """Two workers in step; row 1 gets a gradient from both, row 2 from one."""
+        for average, one in (("workers", 1.5), ("contributors", 3)):
+            with Servers(shards=2, workers=2) as servers:
+                a, b = (servers.connect(worker=rank, workers=2) for rank in range(2))
+                with a, b:
+                    tables = [ps.table(0, learning_rate=-1.0, average=average) for ps in (a, b)]
+                    tables[0].push(np.array([1, 2]), np.array([[1], [3]], dtype=np.float32))
+                    tables[1].push(np.array([1]), np.array([[5]], dtype=np.float32))
+                    for ps, table in zip((a, b), tables):
+                        table.clock()
+                        ps.flush(timeout=120)
+                    got = tables[0].pull(np.array([1, 2]))
+                    np.testing.assert_array_equal(got, [[3], [one]])
 
     def test_workers_in_step(self):
         with Servers(shards=2, workers=2) as servers:

@@ -482,6 +482,40 @@ static void several_tables_in_one_operation(void **state)
     site_stop(&site);
 }
 
+/* One worker of a table that counts two: the mean over workers halves what it pushes, that over
+ * contributors does not, in either mode. */
+static void means_are_over_workers_or_contributors(void **state)
+{
+    (void)state;
+    static const char *const averages[] = {NULL, "workers", "contributors"};
+    const uint64_t id = 5;
+    const float eights[DIM] = {8, 8, 8};
+    struct site site;
+    site_start(&site, 1, (struct ps_server_options){.workers = 2});
+    struct weft_ps_config config = config_for(site.list);
+    config.tables_max = 8;
+    struct weft_ps *ps = connect_with(&config);
+    for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(averages); i++) {
+        struct weft_table_options options = adding("asp");
+        float got[DIM];
+        options.number = i;
+        options.workers = 2;
+        options.average = averages[i];
+        struct weft_ps_table *table = open_table(ps, &options);
+        must(ps, weft_push_wait(table, &id, eights, 1, 0, NULL));
+        must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
+        assert_true(got[0] == (i == 2 ? 8 : 4));
+    }
+    struct weft_table_options options = adding("bsp");
+    struct weft_ps_table *table;
+    options.number = 3;
+    options.average = "median";
+    must_fail(ps, weft_table_open(ps, &options, &table), WEFT_INVALID,
+              "average is \"median\"; choose \"workers\" or \"contributors\"");
+    weft_ps_close(ps);
+    site_stop(&site);
+}
+
 static void lists_go_as_a_whole_or_not_at_all(void **state)
 {
     (void)state;
@@ -1232,6 +1266,7 @@ int main(void)
         cmocka_unit_test(a_vector_needs_no_ids),
         cmocka_unit_test(a_piece_must_be_there),
         cmocka_unit_test(several_tables_in_one_operation),
+        cmocka_unit_test(means_are_over_workers_or_contributors),
         cmocka_unit_test(lists_go_as_a_whole_or_not_at_all),
         cmocka_unit_test(gradients_must_be_finite),
         cmocka_unit_test(a_full_table_says_so),

@@ -182,14 +182,17 @@ static float any_float(struct weft_prng *prng)
            (weft_prng_below(prng, 4) == 0 ? 0x1p-140F : 0x1p-19F);
 }
 
-static void apply_run(uint32_t dim, uint8_t mode, uint32_t workers)
+static void apply_run(uint32_t dim, uint8_t mode, uint32_t workers, uint8_t average)
 {
     enum { N = 64 };
     static uint8_t bytes[1 + N * 64 * 4];
     struct weft_prng prng;
     struct weft_table quick, slow;
-    const struct weft_table_spec spec = {
-        .dim = dim, .mode = mode, .workers = (uint16_t)workers, .learning_rate = 0.3F};
+    const struct weft_table_spec spec = {.dim = dim,
+                                         .mode = mode,
+                                         .workers = (uint16_t)workers,
+                                         .learning_rate = 0.3F,
+                                         .average = average};
     struct weft_table *tables[] = {&quick, &slow};
     weft_prng_init(&prng, dim * 7 + mode);
     for (int t = 0; t < 2; t++) {
@@ -237,9 +240,12 @@ static void quick_like_slow_bit_for_bit(void **state)
     (void)state;
     static const uint32_t dims[] = {1, 2, 5, 16, 17, 64};
     for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(dims); i++) {
-        apply_run(dims[i], WEFT_TABLE_ASP, 3);
-        apply_run(dims[i], WEFT_TABLE_BSP, 3);
-        apply_run(dims[i], WEFT_TABLE_BSP, 1);
+        for (uint8_t average = 0; average <= WEFT_AVERAGE_CONTRIBUTORS;
+             average += WEFT_AVERAGE_CONTRIBUTORS) {
+            apply_run(dims[i], WEFT_TABLE_ASP, 3, average);
+            apply_run(dims[i], WEFT_TABLE_BSP, 3, average);
+            apply_run(dims[i], WEFT_TABLE_BSP, 1, average);
+        }
     }
 }
 

@@ -178,27 +178,26 @@ static void lists_are_checked_together(void **state)
     cluster_stop(&c);
 }
 
-/* ---- dense ----------------------------------------------------------------------------------- */
+/* ---- means ----------------------------------------------------------------------------------- */
 
-/* Two workers push a whole vector, and chunks of it are lost: each block moves by the mean of what
- * came for it, and what came is what the workers were told. */
-static void dense_mean_under_loss(void **state)
+/* Two workers push all rows, and chunks of them are lost: each row moves by the mean of what came for
+ * it, and what came is what the workers were told. ids: NULL, as of a dense table. */
+static void mean_under_loss(const struct weft_table_spec *spec, const uint64_t *ids)
 {
-    (void)state;
     uint32_t seen[4] = {0};
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct cluster c;
         start(&c, 2, 2, seed);
-        struct weft_table_spec spec = dense_spec(2, WEFT_TABLE_BSP, 2);
-        cluster_open(&c, &spec);
+        cluster_open(&c, spec);
         c.net->loss_ppm = 500000;
         uint64_t delivered = 0;
         for (uint32_t w = 0; w < 2; w++) {
-            float vector[LENGTH];
-            for (int i = 0; i < LENGTH; i++) {
+            float vector[ROWS * DIM];
+            for (int i = 0; i < ROWS * DIM; i++) {
                 vector[i] = w == 0 ? -3 : -5;
             }
-            const struct weft_ps_push_list list = {.table = 2, .n = ROWS, .rows = vector};
+            const struct weft_ps_push_list list = {
+                .table = 2, .ids = ids, .n = ROWS, .rows = vector};
             weft_ps_op op;
             assert_int_equal(weft_ps_push_lists(c.client[w], &list, 1, 600000, 0, &op), WEFT_OK);
             struct weft_ps_result result = cluster_wait(&c, w, op);
@@ -207,8 +206,9 @@ static void dense_mean_under_loss(void **state)
             cluster_clock(&c, w, 2);
         }
         c.net->loss_ppm = 0;
-        float out[LENGTH];
-        const struct weft_ps_pull_list all = {.table = 2, .n = ROWS, .rows_out = out};
+        float out[ROWS * DIM];
+        const struct weft_ps_pull_list all = {
+            .table = 2, .ids = ids, .n = ROWS, .rows_out = out};
         weft_ps_op op;
         assert_int_equal(weft_ps_pull_lists(c.client[0], &all, 1, 0, 0, &op), WEFT_OK);
         assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);
@@ -224,6 +224,26 @@ static void dense_mean_under_loss(void **state)
         cluster_stop(&c);
     }
     assert_true(seen[0] > 0 && seen[1] > 0 && seen[2] > 0 && seen[3] > 0);
+}
+
+static void dense_mean_under_loss(void **state)
+{
+    (void)state;
+    struct weft_table_spec spec = dense_spec(2, WEFT_TABLE_BSP, 2);
+    mean_under_loss(&spec, NULL);
+}
+
+static void sparse_mean_under_loss(void **state)
+{
+    (void)state;
+    uint64_t ids[ROWS];
+    struct weft_table_spec spec = sparse_spec(2, DIM, WEFT_TABLE_BSP);
+    spec.workers = 2;
+    spec.average = WEFT_AVERAGE_CONTRIBUTORS;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        ids[i] = 1000 + 7 * i;
+    }
+    mean_under_loss(&spec, ids);
 }
 
 /* ---- short packets --------------------------------------------------------------------------- */
@@ -289,6 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_in_one_operation), cmocka_unit_test(lists_are_checked_together),
+        cmocka_unit_test(sparse_mean_under_loss),
         cmocka_unit_test(dense_mean_under_loss),   cmocka_unit_test(rows_in_short_packets),
         cmocka_unit_test(blocks_as_asked),
     };

@@ -221,6 +221,17 @@ static const struct change changes[] = {
     {{PLAIN, .rows_max = 1 << 30}, {PLAIN, .rows_max = (1 << 30) + 1}},
     {{PLAIN, .block_floats = 8}, {PLAIN, .block_floats = 7}},
     {{PLAIN, .block_floats = 16}, {PLAIN, .block_floats = 17}},
+    /* What is usual is said by 0 alone. */
+    {{PLAIN, .average = WEFT_AVERAGE_CONTRIBUTORS}, {PLAIN, .average = WEFT_AVERAGE_WORKERS}},
+    {{PLAIN, .mode = WEFT_TABLE_ASP, .average = WEFT_AVERAGE_CONTRIBUTORS},
+     {PLAIN, .mode = WEFT_TABLE_ASP, .average = WEFT_AVERAGE_WORKERS}},
+    {{PLAIN, .kind = WEFT_TABLE_DENSE, .length = 5, .average = WEFT_AVERAGE_WORKERS},
+     {PLAIN, .kind = WEFT_TABLE_DENSE, .length = 5, .average = WEFT_AVERAGE_CONTRIBUTORS}},
+    {{PLAIN, .mode = WEFT_TABLE_ASP, .kind = WEFT_TABLE_DENSE, .length = 5,
+      .average = WEFT_AVERAGE_CONTRIBUTORS},
+     {PLAIN, .mode = WEFT_TABLE_ASP, .kind = WEFT_TABLE_DENSE, .length = 5,
+      .average = WEFT_AVERAGE_WORKERS}},
+    {{PLAIN}, {PLAIN, .average = 3}},
 };
 
 static void one_change(void **state)
@@ -272,7 +283,8 @@ static void spec_bytes(void **state)
                                          .rows_max = 0x71727374,
                                          .bytes_max = 0x8182838485868788,
                                          .length = 0x9192939495969798,
-                                         .block_floats = 0xa1a2};
+                                         .block_floats = 0xa1a2,
+                                         .average = 0xb1};
     static const uint8_t wanted[WEFT_RPC_SPEC_BYTES] = {
         1,    2,    3,    4,    5,    6,    7,    8,    0,    0,    0,    9,    0x3f, 0x80, 0,
         0,    0x40, 0,    0,    0,    0x40, 0x80, 0,    0,    0x41, 0,    0,    0,    0x41, 0x80,
@@ -280,7 +292,7 @@ static void spec_bytes(void **state)
         0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34,
         0x43, 0x80, 0,    0,    0x41, 0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63,
         0x64, 0x71, 0x72, 0x73, 0x74, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x91, 0x92,
-        0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0xa1, 0xa2, 0,    0,    0,    0,    0,    0};
+        0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0xa1, 0xa2, 0xb1, 0,    0,    0,    0,    0};
     uint8_t bytes[WEFT_RPC_SPEC_BYTES];
     weft_table_spec_pack(&spec, bytes);
     assert_memory_equal(bytes, wanted, sizeof(wanted));
