@@ -68,18 +68,16 @@ key="--key-file $PWD/job.key"
 "$WEFT_BIN" server $key --port "$port" --workers 3 >server.out 2>&1 &
 server=$!
 tap_at_exit 'kill $server 2>/dev/null; wait'
-worker() { # worker <rank> <file> <options...>
-    rank=$1
-    file=$2
-    shift 2
+worker() { # worker <rank> <file>
     # shellcheck disable=SC2086
-    "$WEFT_BIN" worker $key --servers "127.0.0.1:$port" --workers 3 --rank "$rank" --format libsvm \
-        --data "$PWD/$file" --epochs 1 --batch 64 "$@" >"worker$rank.out" 2>"worker$rank.err"
+    "$WEFT_BIN" worker $key --servers "127.0.0.1:$port" --workers 3 --rank "$1" --format libsvm \
+        --data "$PWD/$2" --epochs 1 --batch 64 >"worker$1.out" 2>"worker$1.err"
 }
 worker 0 small & first=$!
-worker 1 small --epochs 1 & second=$!
+worker 1 small & second=$!
 tap_until grep -q '"ready"' worker0.out
 tap_until grep -q '"ready"' worker1.out
+tap_like "a worker by hand searches, too" "$(cat worker0.out)" '"learning_rate_rows":[1-9]'
 tap_is "two workers, one rate" "$(sed -n 's/.*"ready".*"learning_rate":\([0-9.]*\).*/\1/p' worker0.out)" \
     "$(sed -n 's/.*"ready".*"learning_rate":\([0-9.]*\).*/\1/p' worker1.out)"
 worker 2 smaller
