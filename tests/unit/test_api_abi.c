@@ -155,7 +155,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_table_options, init_scale, 140);
     AT(weft_table_options, clip, 144);
     AT(weft_table_options, reserved, 148);
-    SIZE(weft_table_options, 152);
+    AT(weft_table_options, average, 152);
+    SIZE(weft_table_options, 160);
 
     AT(weft_ps_latency, w_proc_ns, 0);
     AT(weft_ps_latency, w_queue_ns, 8);
