@@ -281,7 +281,8 @@ struct weft_result {
     size_t size;                    /* the caller sets it to sizeof(result) before a call */
     uint64_t elements_sent;         /* pushed by us, or answered to a pull by the servers */
     uint64_t elements_delivered;    /* of these, that arrived; the rest was lost within the bound */
-    uint64_t rows_missed;           /* pull: rows that did not come whole: old values stayed */
+    uint64_t rows_missed;           /* rows that did not arrive whole: of a pull, old values stayed;
+                                     * of a push, gradients are lost. weft_result_gap names them */
     uint32_t chunks_refused;        /* push: packets that a server refused; see the error text */
     uint32_t requests;              /* that it was cut into: one or more for each shard with rows */
     uint32_t requests_short;        /* of these, with something lost */
@@ -330,6 +331,21 @@ WEFT_API weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout
 /* The same without waiting: turns the crank once.
  * Errors:  WEFT_AGAIN  it is under way still. Others as weft_wait. */
 WEFT_API weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *result_p);
+
+/* Which rows the operation has missed that ended last: the one of which weft_wait, weft_test or a
+ * form with the wait in it has just written the result. Row i is the i-th of ids (or of the piece;
+ * of several lists, counted over all of them in their order); those of parts behind one that failed
+ * are not named. Of a push they are the rows of which a gradient did not arrive; which chunks a
+ * server refused (chunks_refused) is not known here, so only when it refused all are they named, and
+ * of an operation that failed with WEFT_PEER those not known to have arrived.
+ *
+ * weft_result_gap: the first run of such rows at or behind row `from`; false when there is none. All:
+ *     for (size_t at = 0; weft_result_gap(ps, at, &first, &count); at = first + count)
+ * weft_result_missed: the same as bits, bit i % 64 of word i / 64 is row i, 1 = missed. Writes at
+ * most `words` words; returns how many rows the operation had. */
+WEFT_API bool weft_result_gap(const struct weft_ps *ps, size_t from, size_t *first_p,
+                              size_t *count_p);
+WEFT_API size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, size_t words);
 
 /* weft_push and weft_pull with the wait in it, for any n: long lists go in parts of rows_max, whose
  * results are added up. Without a limit of time: it ends when it is done or a server is gone.

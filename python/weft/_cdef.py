@@ -127,6 +127,9 @@ weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids, float *r
 weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
                                struct weft_result *result_p);
 weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *result_p);
+bool weft_result_gap(const struct weft_ps *ps, size_t from, size_t *first_p,
+                              size_t *count_p);
+size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, size_t words);
 weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids,
                                     const float *rows, size_t n, uint32_t bound_ppm,
                                     struct weft_result *result_p);

@@ -7,7 +7,7 @@ Nothing here copies rows: an array that cannot be used in place is refused with 
 import operator
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ._library import AgainError, Error, InvalidError, WaitTimeoutError, error_o
 
 NEVER_NS = 2**64 - 1
 SLICE_NS = 100_000_000  # a wait looks for Ctrl-C so often
+
+NOTHING = np.zeros(0, dtype=np.int64)
+NOTHING.flags.writeable = False
 
 SECURITY = {
     "auth": lib.WEFT_TRANSPORT_AUTH,
@@ -49,9 +52,12 @@ class Result:
     clock: int
     shard: int
     latency: Latency
+    # (rows_missed,) int64: the rows of the operation that did not arrive whole, ascending; of several
+    # lists, counted over all of them in their order. ids[result.missed] are their ids.
+    missed: np.ndarray = field(compare=False, repr=False)
 
-    def plus(self, later):
-        """This and a later part of the same list."""
+    def plus(self, later, at):
+        """This and a later part of the same list, which begins at row `at` of it."""
         return Result(
             self.elements_sent + later.elements_sent,
             self.elements_delivered + later.elements_delivered,
@@ -62,16 +68,26 @@ class Result:
             min(self.clock, later.clock),
             later.shard,
             later.latency,
+            np.concatenate([self.missed, later.missed + at]),
         )
 
 
 def _fields(struct, kind):
-    """The fields of a C struct that a dataclass names, latency apart."""
-    return [getattr(struct, name) for name in kind.__dataclass_fields__ if name != "latency"]
+    """The fields of a C struct that a dataclass names, but for what is no number."""
+    names = [name for name in kind.__dataclass_fields__ if name not in ("latency", "missed")]
+    return [getattr(struct, name) for name in names]
 
 
-def _result(struct):
-    return Result(*_fields(struct, Result), Latency(*_fields(struct.latency, Latency)))
+def _result(struct, missed):
+    return Result(*_fields(struct, Result), Latency(*_fields(struct.latency, Latency)), missed)
+
+
+def _missed(ps):
+    """Rows that the operation that has just ended has missed."""
+    rows = lib.weft_result_missed(ps, ffi.NULL, 0)
+    bits = np.zeros((rows + 63) // 64, dtype="<u8")
+    lib.weft_result_missed(ps, _pointer_to("uint64_t *", bits), len(bits))
+    return np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little"))
 
 
 def _ns(seconds, what):
@@ -299,7 +315,7 @@ class Table:
         for at in range(0, max(piece.n, 1), most):
             part = piece.part(at, most)
             op = self._ps._begin_lists([part], is_pull, bound, None)
-            total = op.wait() if total is None else total.plus(op.wait())
+            total = op.wait() if total is None else total.plus(op.wait(), at)
         return total
 
 
@@ -506,11 +522,14 @@ class PS:
         self._alive()
         return self._ps
 
-    def _call(self, function, *arguments):
-        """Call into C, as the only thread; raise what went wrong."""
+    def _call(self, function, *arguments, ended=None):
+        """Call into C, as the only thread; raise what went wrong. ended(): what is to be read before
+        another thread's turn."""
         with self._lock:
             self._alive()
             status = function(*arguments)
+            if ended is not None:
+                ended()
             if status == lib.WEFT_OK:
                 return
             words = text(lib.weft_ps_error(self._ps))
@@ -521,15 +540,20 @@ class PS:
         takes longer."""
         struct = ffi.new("struct weft_result *")
         struct.size = ffi.sizeof("struct weft_result")
-        error = None
+        error, missed = None, NOTHING
+
+        def ended():
+            nonlocal missed
+            missed = _missed(self._ps) if struct.rows_missed else NOTHING
+
         try:
-            self._call(function, self._pointer(), handle, *arguments, struct)
+            self._call(function, self._pointer(), handle, *arguments, struct, ended=ended)
         except Error as caught:
             error = caught
         if error is not None and error.status in ("WEFT_TIMEOUT", "WEFT_AGAIN"):
             return error, None
         self._lent.pop(handle, None)
-        result = _result(struct)
+        result = _result(struct, missed)
         if error is not None:
             error.result = result
         return error, result

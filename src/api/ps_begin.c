@@ -76,14 +76,20 @@ weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_pieces *pieces
     return status;
 }
 
-/* What fits one operation. */
-static weft_status check_rows(struct weft_ps *ps, const struct ps_pieces *pieces)
+static size_t rows_of(const struct ps_pieces *pieces)
 {
     size_t rows = 0;
     for (uint32_t i = 0; i < pieces->count; i++) {
         size_t n = pieces->all[i].n;
         rows = n > SIZE_MAX - rows ? SIZE_MAX : rows + n;
     }
+    return rows;
+}
+
+/* What fits one operation. */
+static weft_status check_rows(struct weft_ps *ps, const struct ps_pieces *pieces)
+{
+    size_t rows = rows_of(pieces);
     if (rows <= ps->rows_max) {
         return WEFT_OK;
     }
@@ -179,6 +185,7 @@ static uint64_t ticket_take(struct weft_ps *ps, struct ps_ticket *ticket,
         .op = op,
         .table = pieces->count > 0 ? pieces->all[0].table : NULL,
         .more = pieces->count > 0 ? pieces->count - 1 : 0,
+        .rows = rows_of(pieces),
         .is_pull = pieces->is_pull,
     };
     return (uint64_t)ticket->stamp << 32 | ((uint64_t)(ticket - ps->tickets) + 1);

@@ -394,6 +394,11 @@ static weft_status ps_init(struct weft_ps *ps, const struct weft_ps_config *conf
         return weft_io_fail(&ps->error, WEFT_NOMEM, "no memory for %u tables and %u operations",
                             config->tables_max, config->ops_max);
     }
+    weft_status missed = weft_api_ps_missed_begin(ps, config->rows_max);
+    if (missed != WEFT_OK) {
+        return missed;
+    }
+    ps->missed.rows = 0;
     weft_status status =
         ps->membership.launch.coordinator_port != 0
             ? weft_api_ps_join(ps, config)
@@ -453,6 +458,7 @@ static void end(struct weft_ps *ps, bool done)
     free(ps->servers);
     free(ps->tables);
     free(ps->tickets);
+    free(ps->missed.bits);
     free(ps);
 }
 

@@ -8,6 +8,7 @@
  *   ps_begin.c     push and pull: checked, and begun
  *   ps_metrics.c   /metrics of a worker
  *   ps_records.c   where the time of its RPCs went, for `weft trace`
+ *   ps_missed.c    which rows an operation has missed
  *   ps_op.c        wait, test, both in one, clock, flush
  *   ps_words.c     why a server is gone or refuses, and what to do
  *
@@ -49,8 +50,17 @@ struct ps_ticket {
     weft_ps_op op;
     const struct weft_ps_table *table; /* of the first list; NULL = there was none */
     uint32_t more;                     /* lists behind it */
+    size_t rows; /* of all lists */
     bool is_pull;
     bool is_checkpoint;
+};
+
+/* Rows that the operation that ended last has missed, or, of one in parts, those so far. */
+struct ps_missed_rows {
+    uint64_t *bits;
+    size_t words_max; /* that there is memory for */
+    size_t rows;
+    size_t base; /* row that the part's first one is */
 };
 
 struct weft_ps_table {
@@ -99,6 +109,8 @@ struct weft_ps {
     struct ps_server *servers;    /* (shards,) */
     struct weft_ps_table *tables; /* (tables_max,) */
     struct ps_ticket *tickets;    /* (ops_max,) */
+    struct ps_missed_rows missed;
+    bool in_parts; /* the operation that is waited for is a part of a longer one */
     struct weft_io_error error;
 };
 
@@ -178,6 +190,15 @@ weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *id
 
 /* Check all, begin, and give a handle. Errors: WEFT_TIMEOUT also, after call_timeout_ns. */
 weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p);
+
+/* ps_missed.c */
+
+/* An operation of so many rows has ended, or is begun in parts: none is missed yet.
+ * Errors: WEFT_NOMEM; not with up to rows_max rows. */
+weft_status weft_api_ps_missed_begin(struct weft_ps *ps, size_t rows);
+/* Those that the client's operation has missed; or all of so many. */
+void weft_api_ps_missed_take(struct weft_ps *ps, weft_ps_op op);
+void weft_api_ps_missed_all(struct weft_ps *ps, size_t rows);
 
 /* ps_op.c: every push and every clock has arrived. */
 bool weft_api_ps_is_flushed(const struct weft_ps *ps);

@@ -115,7 +115,8 @@ static weft_status ops_init(struct weft_ps_client *client)
         struct ps_op *op = &client->ops[i];
         op->order = calloc(config->rows_per_op_max, sizeof(*op->order));
         op->buffer = calloc(1, buffer_bytes);
-        if (op->order == NULL || op->buffer == NULL) {
+        op->missed = calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*op->missed));
+        if (op->order == NULL || op->buffer == NULL || op->missed == NULL) {
             return WEFT_NOMEM;
         }
     }
@@ -169,6 +170,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     for (uint32_t i = 0; client->ops != NULL && i < client->config.ops_max; i++) {
         free(client->ops[i].order);
         free(client->ops[i].buffer);
+        free(client->ops[i].missed);
     }
     for (uint32_t t = 0; client->tables != NULL && t < client->config.tables_max; t++) {
         weft_ps_missed_fini(&client->tables[t].missed);
@@ -198,6 +200,10 @@ static uint32_t op_take(struct weft_ps_client *client, uint8_t kind, uint16_t ta
             op->table = table;
             op->parts = op->parts_open = 0;
             op->buffer_used = 0;
+            if (op->result.rows_missed > 0) {
+                memset(op->missed, 0, WEFT_BITS_WORDS(op->rows) * sizeof(*op->missed));
+            }
+            op->rows = 0;
             op->result = (struct weft_ps_result){.clock = UINT32_MAX};
             client->ops_active++;
             return i;
@@ -502,6 +508,8 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     uint32_t *order = client->ops[index].order;
     client->ops[index].bound_ppm = bound_ppm;
     for (uint32_t i = 0; i < count; i++) {
+        lists[i].at = client->ops[index].rows;
+        client->ops[index].rows += lists[i].n;
         client->tables[lists[i].table].passed &= !is_push;
         list_parts(client, index, &lists[i], order);
         order += lists[i].n;

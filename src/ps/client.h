@@ -85,7 +85,8 @@ struct weft_ps_result {
     uint32_t chunks_refused; /* push: by the server */
     uint64_t elements_sent;  /* blocks of rows: pushed by us, or by the server in answers */
     uint64_t elements_delivered;
-    uint64_t rows_missed;            /* pull: that kept an old value, in whole or in part */
+    uint64_t rows_missed; /* pull: that kept an old value, in whole or in part. Push: of which a
+                           * gradient was lost. Which they are: weft_ps_op_missed */
     uint32_t clock;                  /* lowest version among the answers */
     struct weft_rpc_latency latency; /* of the RPC that finished last */
 };
@@ -272,6 +273,13 @@ void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns);
 /* True when the operation is finished; then *result_p is filled in (NULL: not wanted). */
 bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op op,
                      struct weft_ps_result *result_p);
+
+/* Rows of an operation that is done which did not arrive whole: one bit a row, counted over its lists
+ * in their order. Of parts that failed or were refused as a whole it names all; of a push of which a
+ * shard refused chunks (chunks_refused) it does not say which. NULL: there is none.
+ * Owns:    valid until the operation is released. */
+const uint64_t *weft_ps_op_missed(const struct weft_ps_client *client, weft_ps_op op,
+                                  uint32_t *rows_p);
 
 /* Give the operation back; it must be done. */
 void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op op);

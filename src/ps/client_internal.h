@@ -1,6 +1,6 @@
 /* The inside of a client, shared by client.c (life, operations, clocks, events), client_part.c (one
- * RPC: build, send, take the answer) and client_resume.c (a shard that goes away and comes back). Not
- * for others.
+ * RPC: build, send, take the answer), client_loss.c (which rows were missed) and client_resume.c (a
+ * shard that goes away and comes back). Not for others.
  *
  * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
  * table and a shard there is a link with the state that orders pushes, clocks and pulls.
@@ -30,6 +30,7 @@ enum ps_part_state {
 struct ps_list {
     uint16_t table;
     uint32_t n;
+    uint32_t at; /* row of the operation that its first one is */
     const uint64_t *ids; /* NULL: first, first + 1, ... of a dense table */
     uint64_t first;
     uint8_t id_bytes; /* in requests */
@@ -60,6 +61,7 @@ static inline struct ps_list ps_list_slice(const struct ps_list *list, uint32_t 
     struct ps_list slice = *list;
     uint64_t skipped = (uint64_t)first * dim;
     slice.n = count;
+    slice.at += first;
     slice.first += first;
     slice.ids = list->ids == NULL ? NULL : list->ids + first;
     slice.floats = list->floats > skipped ? list->floats - skipped : 0;
@@ -121,6 +123,8 @@ struct ps_op {
     uint32_t *order; /* (rows_per_op_max,): rows of its lists, list by list, by shard */
     uint8_t *buffer; /* requests and replies of its parts */
     size_t buffer_used;
+    uint64_t *missed; /* (rows_per_op_max,) bits: rows of which something was missed */
+    uint32_t rows;    /* of all its lists */
     struct weft_ps_result result;
 };
 
@@ -286,6 +290,18 @@ void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out);
 /* Copy what came into the caller's rows; what did not come keeps its old value, and is remembered. */
 void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *part,
                           const struct weft_msg_event *event);
+
+/* client_loss.c: which rows of an operation did not arrive whole */
+
+/* Of the part. Says so of each once. */
+void weft_ps_row_missed(struct weft_ps_client *client, const struct ps_part *part, uint32_t r);
+/* All of its rows: it failed, or was refused. */
+void weft_ps_part_missed(struct weft_ps_client *client, const struct ps_part *part);
+/* The same of a pull; nothing of a push, whose mask tells. */
+void weft_ps_pull_missed(struct weft_ps_client *client, const struct ps_part *part);
+/* A push is closed: those of the chunks that its mask lacks, or all when all were refused. */
+void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *part,
+                         const struct weft_msg_event *event);
 
 /* client.c */
 void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);

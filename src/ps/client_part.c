@@ -483,6 +483,9 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
     client->counters.rpcs_failed++;
     const struct ps_link *link = ps_link_of(client, part->table, part->shard);
     note_status(client, part, link->gone ? link->gone_status : status, link->gone_rpc_status);
+    if (!part->counted) {
+        weft_ps_part_missed(client, part);
+    }
     part_done(client, part);
 }
 
@@ -508,7 +511,7 @@ static void count_flow(struct weft_ps_client *client, struct ps_part *part,
     uint32_t head_elems = weft_rpc_head_elems(head_bytes, event->elem_bytes);
     uint32_t sent = event->total - head_elems, got = delivered(event, head_elems);
     bool is_short = event->received < event->chunks;
-    if (event->outcome == WEFT_MSG_UNKNOWN && part->bound_ppm == 0) {
+    if (event->outcome == WEFT_MSG_UNKNOWN && part->bound_ppm == 0 && part->reply_closed) {
         got = sent; /* it was answered, but its shard died before it confirmed the last chunks */
         is_short = false;
     }
@@ -523,6 +526,9 @@ static void count_flow(struct weft_ps_client *client, struct ps_part *part,
     result->elements_delivered += got;
     result->rpcs_short += is_short;
     result->chunks_refused += event->refused;
+    if (is_push && (is_short || event->refused > 0)) {
+        weft_ps_push_missed(client, part, event);
+    }
 }
 
 void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
@@ -661,6 +667,9 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
     client->counters.pushes_lost +=
         part->op == WEFT_PS_NONE && part->logged && reply->status != WEFT_RPC_OK;
     note_status(client, part, WEFT_OK, part->passed ? WEFT_RPC_OK : reply->status);
+    if (reply->status != WEFT_RPC_OK) {
+        weft_ps_pull_missed(client, part);
+    }
     struct weft_rpc_latency latency =
         weft_rpc_latency_make(reply, event->at_ns, taken_ns, ps_clock_ns(client));
     record(client, part, event, reply, &latency);
@@ -688,6 +697,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         /* Less than the bound promises: nothing of it is used, the rows keep their old values. */
         client->counters.rpcs_failed++;
         note_status(client, part, WEFT_PEER, WEFT_RPC_OK);
+        weft_ps_pull_missed(client, part);
     } else if (ps_part_resumes(part)) {
         bool good = take_answer(client, part, event, &reply);
         client->counters.replies_bad += !good;
@@ -697,6 +707,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
     } else {
         client->counters.replies_bad++;
         note_status(client, part, WEFT_PROTO, WEFT_RPC_OK);
+        weft_ps_pull_missed(client, part);
     }
     if (part->request_closed) {
         part_done(client, part);

@@ -132,7 +132,6 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
                         const struct weft_msg_event *event)
 {
     struct ps_table *table = &client->tables[part->table];
-    struct weft_ps_result *result = &client->ops[part->op].result;
     const struct ps_list *list = &part->list;
     uint32_t blocks = weft_table_blocks(&table->spec);
     uint32_t elem_bytes = event->elem_bytes;
@@ -156,7 +155,7 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
         if (came) {
             missed_remove(client, table, part, r);
         } else {
-            result->rows_missed++;
+            weft_ps_row_missed(client, part, r);
             missed_add(client, table, ps_list_id(list, row));
         }
     }
@@ -199,8 +198,8 @@ static void scatter_whole(struct weft_ps_client *client, const struct ps_part *p
         uint32_t begin = row_of(chunk * event->chunk_elems, head, part->rows);
         uint32_t end = row_of((chunk + 1) * event->chunk_elems, head, part->rows);
         rows_came(client, part, rows, r, begin);
-        client->ops[part->op].result.rows_missed += end - begin;
         for (r = begin; r < end; r++) {
+            weft_ps_row_missed(client, part, r);
             missed_add(client, table, ps_list_id(&part->list, ps_part_row(part, r)));
         }
     }

@@ -329,6 +329,30 @@ class TablesAndClocks(unittest.TestCase):
                 kept = int((out[:, 0] == -7).sum())
                 self.assertGreater(kept, 0)
                 self.assertEqual(table.last_result.rows_missed, kept)
+                missed = table.last_result.missed
+                np.testing.assert_array_equal(missed, np.flatnonzero(out[:, 0] == -7))
+
+    def test_lost_rows_are_named(self):
+        with Servers(shards=2, workers=1, arguments=["--inject-loss", "0.2"]) as servers:
+            with servers.connect(rows_max=7000, lists_max=2) as ps:
+                tables = [
+                    ps.table(i, dim=4, learning_rate=-1.0, consistency="asp") for i in range(2)
+                ]
+                ids = ids_of(20000)  # goes in three parts
+                rows = np.ones((20000, 4), dtype=np.float32)
+                result = tables[0].push(ids, rows, bound=0.3)
+                sums = tables[0].pull(ids)
+                self.assertGreater(result.rows_missed, 0)
+                self.assertEqual(result.rows_missed, len(result.missed))
+                np.testing.assert_array_equal(np.flatnonzero(sums[:, 0] == 0), result.missed)
+                # Of several tables: rows are counted over all lists.
+                result = ps.push([(table, ids[:3500], rows[:3500]) for table in tables], bound=0.3)
+                sums = np.concatenate(
+                    [tables[0].pull(ids[:3500]) - sums[:3500], tables[1].pull(ids[:3500])]
+                )
+                self.assertGreater(result.rows_missed, 0)
+                np.testing.assert_array_equal(np.flatnonzero(sums[:, 0] == 0), result.missed)
+                self.assertEqual(len(tables[0].push(ids, rows).missed), 0)
 
 
 class Checkpoints(unittest.TestCase):
