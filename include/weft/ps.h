@@ -228,6 +228,13 @@ struct weft_table_options {
                                * function of init_seed, id and column; default 0 */
     float clip;               /* "clip" */
     uint32_t reserved;        /* 0 */
+
+    /* From here on this worker's own: the servers are not told, other workers may differ. */
+    uint32_t last_rows;       /* remember the last value of so many rows that were pulled, for pulls
+                               * with `fill`; of more, the one remembered first is forgotten. Takes
+                               * last_rows x (16 + 4 x dim) bytes, reserved at once and used as
+                               * needed, and a lookup for each row of every pull. Default 0 */
+    uint32_t reserved2;       /* 0 */
 };
 
 /* The defaults, and those of the named optimizer. A name that this library does not know is refused
@@ -421,6 +428,29 @@ WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_
                                           uint32_t count, uint32_t bound_ppm,
                                           struct weft_result *result_p);
 
+/* How an operation is done. */
+struct weft_op_options {
+    size_t size;        /* set by weft_op_options_init */
+    uint32_t bound_ppm; /* default 0 */
+    uint32_t reserved;  /* 0 */
+    uint64_t fill;      /* pull: bit i = the memory of list i holds no old values (bit 63: of all
+                         * from 63 on). What does not come reads as the last value that this worker
+                         * has pulled of the row (last_rows of the table), else as the row begins
+                         * (init_scale and its kin). Default 0: it keeps what it holds */
+};
+
+WEFT_API void weft_op_options_init(struct weft_op_options *options_p, size_t size);
+
+/* weft_push_lists and weft_pull_lists with more to say.
+ * Owns:    borrows options until return.
+ * Errors:  as those; WEFT_INVALID also: an option is out of range. */
+WEFT_API weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *lists,
+                                    uint32_t count, const struct weft_op_options *options,
+                                    uint64_t *op_p);
+WEFT_API weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *lists,
+                                    uint32_t count, const struct weft_op_options *options,
+                                    uint64_t *op_p);
+
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
 /* End this worker's clock of a table, that is: its step. The servers are told when the pushes of
@@ -498,6 +528,7 @@ struct weft_ps_counters {
     uint64_t replay_bytes_now;  /* of replay_bytes, in use */
     uint64_t pushes_passed;     /* messages that came in part or not at all, because a server had gone
                                  * on without this worker and ended their clock */
+    uint64_t last_forgotten;    /* rows whose last value made room for another's (last_rows) */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

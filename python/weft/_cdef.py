@@ -93,6 +93,8 @@ struct weft_table_options {
     float init_scale;
     float clip;
     uint32_t reserved;
+    uint32_t last_rows;
+    uint32_t reserved2;
 };
 void weft_table_options_init(struct weft_table_options *options_p, size_t size,
                                       const char *optimizer);
@@ -170,6 +172,19 @@ weft_status weft_push_lists_wait(struct weft_ps *ps, const struct weft_push_list
 weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list *lists,
                                           uint32_t count, uint32_t bound_ppm,
                                           struct weft_result *result_p);
+struct weft_op_options {
+    size_t size;
+    uint32_t bound_ppm;
+    uint32_t reserved;
+    uint64_t fill;
+};
+void weft_op_options_init(struct weft_op_options *options_p, size_t size);
+weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *lists,
+                                    uint32_t count, const struct weft_op_options *options,
+                                    uint64_t *op_p);
+weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *lists,
+                                    uint32_t count, const struct weft_op_options *options,
+                                    uint64_t *op_p);
 weft_status weft_clock(struct weft_ps_table *table);
 uint32_t weft_clock_ended(const struct weft_ps_table *table);
 weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p);
@@ -206,6 +221,7 @@ struct weft_ps_counters {
     uint64_t pushes_durable;
     uint64_t replay_bytes_now;
     uint64_t pushes_passed;
+    uint64_t last_forgotten;
 };
 void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
 """

@@ -16,6 +16,8 @@ from ._library import AgainError, Error, InvalidError, WaitTimeoutError, error_o
 NEVER_NS = 2**64 - 1
 SLICE_NS = 100_000_000  # a wait looks for Ctrl-C so often
 
+LAST_ROWS = 65_536  # last values that a table remembers unless told otherwise
+
 NOTHING = np.zeros(0, dtype=np.int64)
 NOTHING.flags.writeable = False
 
@@ -224,17 +226,23 @@ class Table:
         return self._begin(self._ids_piece(ids, rows, "rows", False), False, bound)
 
     def pull_async(self, ids, out=None, bound=0.0):
-        """Begin to fetch rows, into `out` (n, dim) float32 or a new array. -> Op"""
-        return self._begin(self._ids_piece(ids, out, "out", True), True, bound)
+        """Begin to fetch rows, into `out` (n, dim) float32 or a new array. -> Op
+
+        What is lost within the bound keeps its value in `out`; in a new array it reads as the last
+        value that was pulled of the row, or as the row begins.
+        """
+        return self._begin(self._ids_piece(ids, out, "out", True), True, bound, fill=out is None)
 
     def push(self, ids, rows, bound=0.0):
         """Add gradients to rows and wait. -> Result"""
         return self._in_parts(self._ids_piece(ids, rows, "rows", False), False, bound)
 
     def pull(self, ids, out=None, bound=0.0):
-        """Fetch rows and wait. -> out, or a new array (n, dim). `last_result`: what was lost."""
+        """Fetch rows, as pull_async, and wait. -> out, or a new array (n, dim). `last_result`: what
+        was lost.
+        """
         piece = self._ids_piece(ids, out, "out", True)
-        self.last_result = self._in_parts(piece, True, bound)
+        self.last_result = self._in_parts(piece, True, bound, fill=out is None)
         return piece.rows
 
     def push_range(self, values, first=0, bound=0.0):
@@ -250,7 +258,7 @@ class Table:
         -> out, or a new array (floats,). `last_result`: what was lost.
         """
         piece = self._range_piece(first, out, "out", True, n)
-        self.last_result = self._in_parts(piece, True, bound)
+        self.last_result = self._in_parts(piece, True, bound, fill=out is None)
         return piece.rows
 
     def push_range_async(self, values, first=0, bound=0.0):
@@ -259,7 +267,8 @@ class Table:
 
     def pull_range_async(self, first=0, n=None, out=None, bound=0.0):
         """Begin a pull_range. -> Op"""
-        return self._begin(self._range_piece(first, out, "out", True, n), True, bound)
+        piece = self._range_piece(first, out, "out", True, n)
+        return self._begin(piece, True, bound, fill=out is None)
 
     def clock(self):
         """End this worker's clock: its step is over."""
@@ -306,15 +315,16 @@ class Table:
             return self._range_piece(where, rows, "out" if writable else "values", writable)
         return self._ids_piece(where, rows, "out" if writable else "rows", writable)
 
-    def _begin(self, piece, is_pull, bound):
-        return self._ps._begin_lists([piece], is_pull, bound, piece.rows if is_pull else None)
+    def _begin(self, piece, is_pull, bound, **how):
+        value = piece.rows if is_pull else None
+        return self._ps._begin_lists([piece], is_pull, value, bound=bound, **how)
 
-    def _in_parts(self, piece, is_pull, bound):
+    def _in_parts(self, piece, is_pull, bound, **how):
         most = self._ps.rows_max
         total = None
         for at in range(0, max(piece.n, 1), most):
             part = piece.part(at, most)
-            op = self._ps._begin_lists([part], is_pull, bound, None)
+            op = self._ps._begin_lists([part], is_pull, None, bound=bound, **how)
             total = op.wait() if total is None else total.plus(op.wait(), at)
         return total
 
@@ -378,6 +388,7 @@ class PS:
         lib.weft_table_options_init(struct, ffi.sizeof("struct weft_table_options"), _c(keep[0]))
         strings = [_c(one) for one in keep]
         struct.optimizer, struct.consistency, struct.name = strings
+        options.setdefault("last_rows", LAST_ROWS)
         _set(struct, {"number": number, "dim": dim, **options}, strings)
         table = ffi.new("struct weft_ps_table **")
         _patiently(
@@ -409,15 +420,18 @@ class PS:
     def push_async(self, lists, bound=0.0):
         """Begin a push to several tables. -> Op"""
         pieces = [_table_of(table)._piece(where, rows, False) for table, where, rows in lists]
-        return self._begin_lists(pieces, False, bound, None)
+        return self._begin_lists(pieces, False, None, bound=bound)
 
     def pull_async(self, lists, bound=0.0):
         """Begin a pull of several tables. -> Op, whose wait() returns the list of arrays"""
+        lists = list(lists)
         pieces = [
             _table_of(table)._piece(where, out[0] if out else None, True)
             for table, where, *out in lists
         ]
-        return self._begin_lists(pieces, True, bound, [piece.rows for piece in pieces])
+        value = [piece.rows for piece in pieces]
+        fill = sum(1 << i for i, (_, _, *out) in enumerate(lists[:64]) if not out or out[0] is None)
+        return self._begin_lists(pieces, True, value, bound=bound, fill=fill)
 
     def checkpoint(self):
         """Ask the servers for a checkpoint. -> Op, whose wait() ends when it is on the disk
@@ -493,18 +507,20 @@ class PS:
                 how(ps)
             self._lent.clear()
 
-    def _begin_lists(self, pieces, is_pull, bound, value):
+    def _begin_lists(self, pieces, is_pull, value, *, bound, fill=0):
         self._reap()
         handle = ffi.new("uint64_t *")
         kind = "struct weft_pull_list[]" if is_pull else "struct weft_push_list[]"
         lists = ffi.new(kind, len(pieces))
         for struct, piece in zip(lists, pieces):
             piece.write(struct, is_pull)
-        function = lib.weft_pull_lists if is_pull else lib.weft_push_lists
+        function = lib.weft_pull_with if is_pull else lib.weft_push_with
+        how = ffi.new("struct weft_op_options *")
+        lib.weft_op_options_init(how, ffi.sizeof("struct weft_op_options"))
+        how.bound_ppm, how.fill = _ppm(bound), fill
         while True:
             try:
-                arguments = (self._pointer(), lists, len(pieces), _ppm(bound), handle)
-                self._call(function, *arguments)
+                self._call(function, self._pointer(), lists, len(pieces), how, handle)
                 break
             except WaitTimeoutError:
                 pass  # a server is away, or a checkpoint must make room: go on, after Ctrl-C perhaps

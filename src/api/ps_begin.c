@@ -68,10 +68,10 @@ weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_pieces *pieces
     for (uint32_t i = 0; status == WEFT_OK && i < pieces->count; i++) {
         status = check_piece(ps, &pieces->all[i], pieces->is_pull);
     }
-    if (status == WEFT_OK && pieces->bound_ppm >= WEFT_PPM) {
+    if (status == WEFT_OK && pieces->how.bound_ppm >= WEFT_PPM) {
         return weft_io_fail(&ps->error, WEFT_INVALID,
                             "bound_ppm is %u; it must be below 1000000, for something must arrive",
-                            pieces->bound_ppm);
+                            pieces->how.bound_ppm);
     }
     return status;
 }
@@ -136,6 +136,11 @@ static weft_status begin_failed(struct weft_ps *ps, const char *what, weft_statu
     return weft_io_fail(&ps->error, status, "%s: %s", what, weft_status_text(status));
 }
 
+static struct weft_ps_how how_of(const struct ps_pieces *pieces)
+{
+    return (struct weft_ps_how){.bound_ppm = pieces->how.bound_ppm, .fill = pieces->how.fill};
+}
+
 static weft_status start_push(struct weft_ps *ps, const struct ps_pieces *pieces, weft_ps_op *op_p)
 {
     struct weft_ps_push_list lists[WEFT_PS_LISTS_MAX];
@@ -147,8 +152,8 @@ static weft_status start_push(struct weft_ps *ps, const struct ps_pieces *pieces
                                               .first = piece->first,
                                               .rows = piece->in};
     }
-    return weft_ps_push_lists(ps->client, lists, pieces->count, pieces->bound_ppm,
-                              weft_clock_now_ns(), op_p);
+    const struct weft_ps_how how = how_of(pieces);
+    return weft_ps_push_how(ps->client, lists, pieces->count, &how, weft_clock_now_ns(), op_p);
 }
 
 static weft_status start_pull(struct weft_ps *ps, const struct ps_pieces *pieces, weft_ps_op *op_p)
@@ -162,8 +167,8 @@ static weft_status start_pull(struct weft_ps *ps, const struct ps_pieces *pieces
                                               .first = piece->first,
                                               .rows_out = piece->out};
     }
-    return weft_ps_pull_lists(ps->client, lists, pieces->count, pieces->bound_ppm,
-                              weft_clock_now_ns(), op_p);
+    const struct weft_ps_how how = how_of(pieces);
+    return weft_ps_pull_how(ps->client, lists, pieces->count, &how, weft_clock_now_ns(), op_p);
 }
 
 static struct ps_ticket *ticket_free(struct weft_ps *ps)
@@ -278,7 +283,7 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
 static weft_status begin_one(const struct ps_piece *piece, bool is_pull, uint32_t bound_ppm,
                              uint64_t *op_p)
 {
-    const struct ps_pieces pieces = {piece, 1, is_pull, bound_ppm};
+    const struct ps_pieces pieces = {piece, 1, is_pull, {.bound_ppm = bound_ppm}};
     return weft_api_ps_begin(piece->table->ps, &pieces, op_p);
 }
 
@@ -338,40 +343,54 @@ static weft_status check_count(struct weft_ps *ps, const void *lists, uint32_t c
     return WEFT_OK;
 }
 
-weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,
-                            uint32_t bound_ppm, uint64_t *op_p)
+weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,
+                           const struct weft_op_options *options, uint64_t *op_p)
 {
     struct ps_piece all[WEFT_PS_LISTS_MAX];
+    struct ps_pieces pieces = {.all = all, .count = count};
     weft_status status = check_count(ps, lists, count);
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        status = weft_api_ps_op_options_read(options, &pieces.how, &ps->error);
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
         all[i] = (struct ps_piece){.table = lists[i].table,
                                    .ids = lists[i].ids,
                                    .first = lists[i].first,
                                    .in = lists[i].rows,
                                    .n = lists[i].n};
     }
-    const struct ps_pieces pieces = {all, count, false, bound_ppm};
-    return weft_api_ps_begin(ps, &pieces, op_p);
+    return status == WEFT_OK ? weft_api_ps_begin(ps, &pieces, op_p) : status;
 }
 
-weft_status weft_pull_lists(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
-                            uint32_t bound_ppm, uint64_t *op_p)
+weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
+                           const struct weft_op_options *options, uint64_t *op_p)
 {
     struct ps_piece all[WEFT_PS_LISTS_MAX];
+    struct ps_pieces pieces = {.all = all, .count = count, .is_pull = true};
     weft_status status = check_count(ps, lists, count);
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        status = weft_api_ps_op_options_read(options, &pieces.how, &ps->error);
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
         all[i] = (struct ps_piece){.table = lists[i].table,
                                    .ids = lists[i].ids,
                                    .first = lists[i].first,
                                    .out = lists[i].rows_p,
                                    .n = lists[i].n};
     }
-    const struct ps_pieces pieces = {all, count, true, bound_ppm};
-    return weft_api_ps_begin(ps, &pieces, op_p);
+    return status == WEFT_OK ? weft_api_ps_begin(ps, &pieces, op_p) : status;
+}
+
+weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,
+                            uint32_t bound_ppm, uint64_t *op_p)
+{
+    const struct weft_op_options options = {.size = sizeof(options), .bound_ppm = bound_ppm};
+    return weft_push_with(ps, lists, count, &options, op_p);
+}
+
+weft_status weft_pull_lists(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
+                            uint32_t bound_ppm, uint64_t *op_p)
+{
+    const struct weft_op_options options = {.size = sizeof(options), .bound_ppm = bound_ppm};
+    return weft_pull_with(ps, lists, count, &options, op_p);
 }

@@ -456,6 +456,7 @@ static void end(struct weft_ps *ps, bool done)
     weft_recorder_free(ps->recorder);
     weft_api_ps_leave(ps, done);
     free(ps->servers);
+    weft_api_ps_tables_free(ps);
     free(ps->tables);
     free(ps->tickets);
     free(ps->missed.bits);
@@ -534,6 +535,7 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .pushes_durable = client->pushes_durable,
         .replay_bytes_now = client->replay_bytes_now,
         .pushes_passed = client->pushes_passed,
+        .last_forgotten = client->last_forgotten,
     };
     weft_api_ps_counters_out(counters_p, &ours);
 }

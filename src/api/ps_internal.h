@@ -66,6 +66,7 @@ struct ps_missed_rows {
 struct weft_ps_table {
     struct weft_ps *ps;
     struct weft_table_spec spec;
+    void *last; /* memory of last values; NULL = there is none */
     bool opening; /* TABLE is under way: `op` */
     bool open;
     weft_ps_op op;
@@ -138,6 +139,10 @@ weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
 weft_status weft_api_ps_servers_parse(const char *text, struct ps_server **servers_p,
                                       uint32_t *count_p, struct weft_io_error *error);
 
+weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
+                                        struct weft_op_options *ours_p,
+                                        struct weft_io_error *error);
+
 /* Least sizes of structs that the library writes into. */
 void weft_api_ps_result_out(struct weft_result *result_p, const struct weft_result *ours);
 void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
@@ -152,6 +157,9 @@ weft_status weft_api_ps_join(struct weft_ps *ps, const struct weft_ps_config *co
 
 /* `done`: its work is. Who never joined is fine. */
 void weft_api_ps_leave(struct weft_ps *ps, bool done);
+
+/* ps_table.c: what tables keep in this process. */
+void weft_api_ps_tables_free(struct weft_ps *ps);
 
 /* ps_connect.c */
 
@@ -179,7 +187,7 @@ struct ps_pieces {
     const struct ps_piece *all; /* (count,) */
     uint32_t count;
     bool is_pull;
-    uint32_t bound_ppm;
+    struct weft_op_options how;
 };
 
 /* Does this make sense, but for the limits of one operation? */

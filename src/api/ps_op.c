@@ -228,7 +228,7 @@ static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_
 {
     struct weft_ps *ps = whole->table->ps;
     struct weft_result sum = {.size = sizeof(sum)};
-    const struct ps_pieces check = {whole, 1, is_pull, bound_ppm};
+    const struct ps_pieces check = {whole, 1, is_pull, {.bound_ppm = bound_ppm}};
     weft_status status = weft_api_ps_check(ps, &check);
     if (status == WEFT_OK) {
         status = weft_api_ps_missed_begin(ps, whole->n);
@@ -239,7 +239,7 @@ static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_
     size_t at = 0;
     do {
         const struct ps_piece piece = part_of(whole, at, weft_min_u64(whole->n - at, ps->rows_max));
-        const struct ps_pieces pieces = {&piece, 1, is_pull, bound_ppm};
+        const struct ps_pieces pieces = {&piece, 1, is_pull, {.bound_ppm = bound_ppm}};
         struct weft_result part = {.size = sizeof(part)};
         uint64_t op;
         status = begin_patiently(ps, &pieces, &op);

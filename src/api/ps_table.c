@@ -1,6 +1,7 @@
 /* Tables: options in words become a specification, which all shards and all workers must share. */
 #include "api/ps_internal.h"
 
+#include "base/assert.h"
 #include "io/clock.h"
 
 #include <errno.h>
@@ -108,6 +109,7 @@ static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_opt
         {"number", o->number, 0, ps->tables_max - 1},
         {"dim", o->dim, 1, ps->dim_max},
         {"workers", o->workers, 0, WEFT_RPC_WORKERS_MAX},
+        {"last_rows", o->last_rows, 0, WEFT_ROW_STORE_MAX},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
         if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
@@ -196,11 +198,47 @@ static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_o
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* Memory for what this worker keeps of the table. */
+static weft_status keep(struct weft_ps *ps, struct weft_ps_table *table,
+                        const struct weft_table_options *o)
+{
+    free(table->last);
+    table->last = o->last_rows > 0 ? malloc(weft_row_store_bytes(o->last_rows, o->dim)) : NULL;
+    if (o->last_rows > 0 && table->last == NULL) {
+        return weft_io_fail(&ps->error, WEFT_NOMEM,
+                            "no memory for the last values of %u rows of %u floats; lower "
+                            "last_rows",
+                            o->last_rows, o->dim);
+    }
+    return WEFT_OK;
+}
+
+/* The client has the table now. */
+static void lend(struct weft_ps *ps, const struct weft_ps_table *table,
+                 const struct weft_table_options *o)
+{
+    if (o->last_rows > 0) {
+        weft_status status =
+            weft_ps_client_remember(ps->client, table->spec.table, table->last, o->last_rows);
+        WEFT_ASSERT(status == WEFT_OK);
+    }
+}
+
+void weft_api_ps_tables_free(struct weft_ps *ps)
+{
+    for (uint32_t t = 0; ps->tables != NULL && t < ps->tables_max; t++) {
+        free(ps->tables[t].last);
+    }
+}
+
 static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
                          const struct weft_table_options *o, const struct weft_table_spec *spec)
 {
-    weft_status status, waited = WEFT_OK;
     uint64_t end_ns = 0;
+    weft_status waited = WEFT_OK, status = keep(ps, table, o);
+    if (status != WEFT_OK) {
+        return status;
+    }
     while ((status = weft_ps_table_open(ps->client, spec, weft_clock_now_ns(), &table->op)) ==
                WEFT_AGAIN &&
            ps->any_away && waited == WEFT_OK) {
@@ -222,6 +260,7 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
     table->ps = ps;
     table->spec = *spec;
     table->opening = true;
+    lend(ps, table, o);
     if (o->name != NULL) {
         snprintf(table->name, sizeof(table->name), "%s", o->name);
     } else {
@@ -277,7 +316,7 @@ weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options 
     struct weft_table_options o;
     struct weft_table_spec spec;
     weft_status status = weft_api_ps_options_read(options, &o, &ps->error);
-    if (status == WEFT_OK && o.reserved != 0) {
+    if (status == WEFT_OK && (o.reserved != 0 || o.reserved2 != 0)) {
         return weft_io_fail(&ps->error, WEFT_UNSUPPORTED,
                             "options.reserved is not 0; begin with weft_table_options_init");
     }

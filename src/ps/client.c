@@ -319,6 +319,7 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
         return WEFT_AGAIN;
     }
     table->state = TABLE_OPENING;
+    table->last = (struct weft_row_store){0};
     table->spec = *spec;
     table->spec.block_floats = fitting_block(client, spec);
     for (uint32_t s = 0; s < client->config.shards; s++) {
@@ -488,13 +489,13 @@ static void list_parts(struct weft_ps_client *client, uint32_t index, const stru
 }
 
 static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, struct ps_list *lists,
-                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
                                weft_ps_op *op_p)
 {
     bool is_push = kind == WEFT_RPC_PUSH;
     weft_status status = is_push && any_away(client)
                              ? WEFT_AGAIN
-                             : lists_check(client, lists, count, is_push, bound_ppm);
+                             : lists_check(client, lists, count, is_push, how->bound_ppm);
     if (status == WEFT_OK && is_push && ps_log_on(client)) {
         status = weft_ps_log_room(client, lists, count, now_ns);
     }
@@ -506,9 +507,10 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
         return WEFT_AGAIN;
     }
     uint32_t *order = client->ops[index].order;
-    client->ops[index].bound_ppm = bound_ppm;
+    client->ops[index].bound_ppm = how->bound_ppm;
     for (uint32_t i = 0; i < count; i++) {
         lists[i].at = client->ops[index].rows;
+        lists[i].fill = how->fill >> weft_min_u64(i, 63) & 1;
         client->ops[index].rows += lists[i].n;
         client->tables[lists[i].table].passed &= !is_push;
         list_parts(client, index, &lists[i], order);
@@ -519,9 +521,9 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     return WEFT_OK;
 }
 
-weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
-                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
-                               weft_ps_op *op_p)
+weft_status weft_ps_push_how(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
+                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                             weft_ps_op *op_p)
 {
     struct ps_list inside[WEFT_PS_LISTS_MAX];
     if (count > client->config.lists_per_op_max) {
@@ -534,12 +536,20 @@ weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_
                                      .first = lists[i].first,
                                      .values = lists[i].rows};
     }
-    return lists_start(client, WEFT_RPC_PUSH, inside, count, bound_ppm, now_ns, op_p);
+    return lists_start(client, WEFT_RPC_PUSH, inside, count, how, now_ns, op_p);
 }
 
-weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
                                uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
                                weft_ps_op *op_p)
+{
+    const struct weft_ps_how how = {.bound_ppm = bound_ppm};
+    return weft_ps_push_how(client, lists, count, &how, now_ns, op_p);
+}
+
+weft_status weft_ps_pull_how(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                             weft_ps_op *op_p)
 {
     struct ps_list inside[WEFT_PS_LISTS_MAX];
     if (count > client->config.lists_per_op_max) {
@@ -552,7 +562,15 @@ weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_
                                      .first = lists[i].first,
                                      .out = lists[i].rows_out};
     }
-    return lists_start(client, WEFT_RPC_PULL, inside, count, bound_ppm, now_ns, op_p);
+    return lists_start(client, WEFT_RPC_PULL, inside, count, how, now_ns, op_p);
+}
+
+weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p)
+{
+    const struct weft_ps_how how = {.bound_ppm = bound_ppm};
+    return weft_ps_pull_how(client, lists, count, &how, now_ns, op_p);
 }
 
 weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,

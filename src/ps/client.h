@@ -41,6 +41,7 @@
 #include "core/msg.h"
 #include "rpc/latency.h"
 #include "rpc/record.h"
+#include "ps/row_store.h"
 
 struct weft_ps_client;
 
@@ -122,6 +123,7 @@ struct weft_ps_client_counters {
     uint64_t missed_now;       /* ids remembered as missed at this time */
     uint64_t missed_first;     /* ids that were put first because they had been missed */
     uint64_t missed_forgotten; /* missed_max was reached */
+    uint64_t last_forgotten;   /* rows whose last value made room for another's */
     uint64_t again;            /* sends and expectations the transport put off */
     uint64_t shards_away;      /* connections that ended and were waited for */
     uint64_t resumes;          /* tables of shards that went on */
@@ -232,6 +234,29 @@ weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_
 weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
                                uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
                                weft_ps_op *op_p);
+
+/* How an operation is done. */
+struct weft_ps_how {
+    uint32_t bound_ppm;
+    uint64_t fill; /* pull: bit i = rows_out of list i holds nothing on entry (bit 63: of all from 63
+                    * on). What does not come reads as the last value that this client had of it
+                    * (weft_ps_client_remember), or as the row begins */
+};
+
+/* The same two with more to say. */
+weft_status weft_ps_push_how(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
+                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                             weft_ps_op *op_p);
+weft_status weft_ps_pull_how(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                             weft_ps_op *op_p);
+
+/* Remember the last value of so many rows of a table; of more, that which was first put there goes.
+ * Every pull of the table from now on costs a lookup for each row.
+ * Owns:    borrows memory, of weft_row_store_bytes(rows_max, dim), until free.
+ * Errors:  WEFT_STATE  the table is not declared.   WEFT_INVALID  rows_max. */
+weft_status weft_ps_client_remember(struct weft_ps_client *client, uint16_t table, void *memory,
+                                    uint32_t rows_max);
 
 /* Finish this worker's clock. Told to each shard when the pushes of this clock to it are closed.
  * Where a shard went on without this worker (shrink) since its last clock, and nothing was pushed

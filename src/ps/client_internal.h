@@ -1,6 +1,6 @@
 /* The inside of a client, shared by client.c (life, operations, clocks, events), client_part.c (one
- * RPC: build, send, take the answer), client_loss.c (which rows were missed) and client_resume.c (a
- * shard that goes away and comes back). Not for others.
+ * RPC: build, send, take the answer), client_loss.c (which rows were missed), client_last.c (what
+ * they were before) and client_resume.c (a shard that goes away and comes back). Not for others.
  *
  * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
  * table and a shard there is a link with the state that orders pushes, clocks and pulls.
@@ -12,6 +12,7 @@
 #include "ps/layout.h"
 #include "ps/missed.h"
 #include "ps/once.h"
+#include "ps/table.h"
 
 #define WEFT_PS_NONE UINT32_MAX
 
@@ -34,6 +35,7 @@ struct ps_list {
     const uint64_t *ids; /* NULL: first, first + 1, ... of a dense table */
     uint64_t first;
     uint8_t id_bytes; /* in requests */
+    bool fill;        /* pull: `out` holds no old values */
     uint64_t floats; /* that the caller's memory has: n x dim, or less at a dense vector's end */
     const float *values; /* push */
     float *out;          /* pull */
@@ -190,6 +192,7 @@ struct ps_table {
     bool passed;    /* a shard has finished it for this worker, which has not ended its step since,
                      * nor pushed for the next clock */
     struct weft_ps_missed missed;
+    struct weft_row_store last; /* values that were pulled */
 };
 
 /* Pushes that are kept: a ring of parts, and one of bytes with their requests, in the same order. */
@@ -302,6 +305,15 @@ void weft_ps_pull_missed(struct weft_ps_client *client, const struct ps_part *pa
 /* A push is closed: those of the chunks that its mask lacks, or all when all were refused. */
 void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *part,
                          const struct weft_msg_event *event);
+
+/* client_last.c */
+
+/* A block of a row came. Only where table->last.rows_max > 0. */
+void weft_ps_last_put(struct weft_ps_client *client, struct ps_table *table, uint64_t id,
+                      uint32_t offset, const void *floats, uint32_t count);
+/* Row r of a PULL's part, a block of it, did not come: where its operation wants that, the last value. */
+void weft_ps_last_fill(struct weft_ps_client *client, const struct ps_part *part, uint32_t r,
+                       uint32_t block);
 
 /* client.c */
 void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);

@@ -20,8 +20,15 @@ void weft_ps_part_missed(struct weft_ps_client *client, const struct ps_part *pa
 
 void weft_ps_pull_missed(struct weft_ps_client *client, const struct ps_part *part)
 {
-    if (part->kind == WEFT_RPC_PULL) {
-        weft_ps_part_missed(client, part);
+    if (part->kind != WEFT_RPC_PULL || part->op == WEFT_PS_NONE) {
+        return;
+    }
+    weft_ps_part_missed(client, part);
+    uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec);
+    for (uint32_t r = 0; part->list.fill && r < part->rows; r++) {
+        for (uint32_t b = 0; b < blocks; b++) {
+            weft_ps_last_fill(client, part, r, b);
+        }
     }
 }
 

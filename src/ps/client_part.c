@@ -483,7 +483,9 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
     client->counters.rpcs_failed++;
     const struct ps_link *link = ps_link_of(client, part->table, part->shard);
     note_status(client, part, link->gone ? link->gone_status : status, link->gone_rpc_status);
-    if (!part->counted) {
+    if (part->kind == WEFT_RPC_PULL) {
+        weft_ps_pull_missed(client, part);
+    } else if (!part->counted) {
         weft_ps_part_missed(client, part);
     }
     part_done(client, part);

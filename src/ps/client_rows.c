@@ -146,11 +146,17 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
                 chunk++;
             }
             if (!weft_bits_test(event->mask, chunk)) {
+                weft_ps_last_fill(client, part, r, b);
                 came = false;
                 continue;
             }
             size_t at, used = ps_list_used(list, &table->spec, row, b, &at);
-            memcpy(list->out + at, part->reply + (size_t)element * elem_bytes, used * 4);
+            const uint8_t *floats = part->reply + (size_t)element * elem_bytes;
+            memcpy(list->out + at, floats, used * 4);
+            if (table->last.rows_max > 0) {
+                weft_ps_last_put(client, table, ps_list_id(list, row),
+                                 b * weft_table_block_floats(&table->spec), floats, (uint32_t)used);
+            }
         }
         if (came) {
             missed_remove(client, table, part, r);
@@ -174,6 +180,10 @@ static void rows_came(struct weft_ps_client *client, const struct ps_part *part,
         for (uint32_t i = r; i < end; i++) {
             copy_row(part->list.out + (size_t)part->order[i] * dim, rows + i * row_bytes, dim);
         }
+    }
+    for (uint32_t i = r; table->last.rows_max > 0 && i < end; i++) {
+        weft_ps_last_put(client, table, ps_list_id(&part->list, ps_part_row(part, i)), 0,
+                         rows + i * row_bytes, dim);
     }
     for (uint32_t i = r; i < end && i < part->rows_first; i++) {
         missed_remove(client, table, part, i);
@@ -200,6 +210,7 @@ static void scatter_whole(struct weft_ps_client *client, const struct ps_part *p
         rows_came(client, part, rows, r, begin);
         for (r = begin; r < end; r++) {
             weft_ps_row_missed(client, part, r);
+            weft_ps_last_fill(client, part, r, 0);
             missed_add(client, table, ps_list_id(&part->list, ps_part_row(part, r)));
         }
     }

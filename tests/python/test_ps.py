@@ -332,6 +332,56 @@ class TablesAndClocks(unittest.TestCase):
                 missed = table.last_result.missed
                 np.testing.assert_array_equal(missed, np.flatnonzero(out[:, 0] == -7))
 
+    def test_what_is_lost_reads_as_before(self):
+        arguments = ["--inject-loss", "0.2"]
+        with Servers(shards=2, workers=1, arguments=arguments) as servers:
+            with servers.connect(rows_max=7000, inject_loss_ppm=200000) as ps:
+                options = {"learning_rate": -1.0, "consistency": "asp"}
+                table = ps.table(0, dim=4, init_scale=0.5, init_seed=7, init_skip=1, **options)
+                few = ps.table(1, dim=4, last_rows=1000, **options)
+                ids = ids_of(20000)
+                rows = np.ones((20000, 4), dtype=np.float32)
+                # Nothing was pulled before: as the rows begin.
+                first = table.pull(ids, bound=0.4)
+                self.assertGreater(table.last_result.rows_missed, 0)
+                np.testing.assert_array_equal(first, table.pull(ids))
+                self.assertTrue((first[:, 0] == 0).all() and (first[:, 1:] != 0).all())
+                # Then: as they were pulled last.
+                table.push(ids, rows)
+                got = table.pull(ids, bound=0.4)
+                want = first + 1
+                missed = table.last_result.missed
+                want[missed] = first[missed]
+                np.testing.assert_array_equal(got, want)
+                op = table.pull_async(ids[:7000], bound=0.4)
+                got = op.wait()
+                missed = op.result.missed
+                self.assertGreater(len(missed), 0)
+                want[:7000] = np.where(
+                    np.isin(np.arange(7000), missed)[:, None], want[:7000], first[:7000] + 1
+                )
+                np.testing.assert_array_equal(got, want[:7000])
+                table.pull(ids)
+                # Of several tables; `out` keeps what it holds.
+                out = np.full((3000, 4), 9, dtype=np.float32)
+                got, kept = ps.pull([(table, ids[:3000]), (few, ids[:3000], out)], bound=0.4)
+                missed = ps.last_result.missed
+                self.assertGreater(len(missed), 0)
+                np.testing.assert_array_equal(got, first[:3000] + 1)
+                late = np.isin(np.arange(3000), missed - 3000)
+                self.assertTrue((kept[late] == 9).all() and (kept[~late] == 0).all())
+                # More rows than are remembered: those forgotten read as they begin.
+                few.push(ids, rows)
+                few.pull(ids)
+                few.pull(ids[:100])
+                got = few.pull(ids, bound=0.4)
+                self.assertTrue(np.isin(got, (0, 1)).all())
+                self.assertGreater(ps.counters()["last_forgotten"], 0)
+                dense = ps.table(2, dim=16, length=20008, init_scale=0.5, **options)
+                first = dense.pull_range(bound=0.4)
+                self.assertGreater(dense.last_result.rows_missed, 0)
+                np.testing.assert_array_equal(first, dense.pull_range())
+
     def test_lost_rows_are_named(self):
         with Servers(shards=2, workers=1, arguments=["--inject-loss", "0.2"]) as servers:
             with servers.connect(rows_max=7000, lists_max=2) as ps:

@@ -155,7 +155,14 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_table_options, init_scale, 140);
     AT(weft_table_options, clip, 144);
     AT(weft_table_options, reserved, 148);
-    SIZE(weft_table_options, 152);
+    AT(weft_table_options, last_rows, 152);
+    AT(weft_table_options, reserved2, 156);
+    SIZE(weft_table_options, 160);
+
+    AT(weft_op_options, bound_ppm, 8);
+    AT(weft_op_options, reserved, 12);
+    AT(weft_op_options, fill, 16);
+    SIZE(weft_op_options, 24);
 
     AT(weft_ps_latency, w_proc_ns, 0);
     AT(weft_ps_latency, w_queue_ns, 8);
@@ -194,7 +201,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_counters, pushes_lost, 200);
     AT(weft_ps_counters, replay_bytes_now, 216);
     AT(weft_ps_counters, pushes_passed, 224);
-    SIZE(weft_ps_counters, 232);
+    AT(weft_ps_counters, last_forgotten, 232);
+    SIZE(weft_ps_counters, 240);
 }
 
 /* A program of any age: what it does not have is not touched, what it has and we do not is refused. */
