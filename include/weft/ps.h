@@ -234,7 +234,11 @@ struct weft_table_options {
                                * with `fill`; of more, the one remembered first is forgotten. Takes
                                * last_rows x (16 + 4 x dim) bytes, reserved at once and used as
                                * needed, and a lookup for each row of every pull. Default 0 */
-    uint32_t reserved2;       /* 0 */
+    uint32_t feedback_rows;   /* error feedback: what pushes lose within their bound is kept, by id,
+                               * and added to this worker's next push of that id; of so many rows,
+                               * and when more are lost they are counted (feedback_dropped). Takes
+                               * feedback_rows x (16 + 4 x dim) bytes, as above. 0 (default) = what
+                               * is lost is gone */
 };
 
 /* The defaults, and those of the named optimizer. A name that this library does not know is refused
@@ -428,6 +432,18 @@ WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_
                                           uint32_t count, uint32_t bound_ppm,
                                           struct weft_result *result_p);
 
+/* What error feedback (feedback_rows) keeps of a table: gradients that were lost and not pushed again
+ * yet. A push of zeros for these ids, with bound 0, sends it.
+ *
+ * The sum of all that was pushed is at any time the sum of what arrived and of what is kept, but for
+ * feedback_dropped elements; and for pushes that failed and chunks that a server refused, of which
+ * nothing is kept. What is kept dies with this worker.
+ *
+ * Shape:   ids_p (max,), rows_p (max, dim) or NULL; written as far as there are such rows.
+ * Returns how many there are: with max = 0, ids_p may be NULL. */
+WEFT_API size_t weft_table_kept(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
+                                size_t max);
+
 /* How an operation is done. */
 struct weft_op_options {
     size_t size;        /* set by weft_op_options_init */
@@ -529,6 +545,11 @@ struct weft_ps_counters {
     uint64_t pushes_passed;     /* messages that came in part or not at all, because a server had gone
                                  * on without this worker and ended their clock */
     uint64_t last_forgotten;    /* rows whose last value made room for another's (last_rows) */
+    uint64_t feedback_rows_now; /* rows of which lost gradients are kept (feedback_rows) */
+    uint64_t feedback_kept;     /* elements that were lost and kept */
+    uint64_t feedback_added;    /* elements to which what was kept has been added */
+    uint64_t feedback_dropped;  /* elements lost and not kept: no room, infinite or not a number, or
+                                 * the server went before it said what it had */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

@@ -94,7 +94,7 @@ struct weft_table_options {
     float clip;
     uint32_t reserved;
     uint32_t last_rows;
-    uint32_t reserved2;
+    uint32_t feedback_rows;
 };
 void weft_table_options_init(struct weft_table_options *options_p, size_t size,
                                       const char *optimizer);
@@ -172,6 +172,8 @@ weft_status weft_push_lists_wait(struct weft_ps *ps, const struct weft_push_list
 weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list *lists,
                                           uint32_t count, uint32_t bound_ppm,
                                           struct weft_result *result_p);
+size_t weft_table_kept(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
+                                size_t max);
 struct weft_op_options {
     size_t size;
     uint32_t bound_ppm;
@@ -222,6 +224,10 @@ struct weft_ps_counters {
     uint64_t replay_bytes_now;
     uint64_t pushes_passed;
     uint64_t last_forgotten;
+    uint64_t feedback_rows_now;
+    uint64_t feedback_kept;
+    uint64_t feedback_added;
+    uint64_t feedback_dropped;
 };
 void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
 """

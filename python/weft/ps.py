@@ -270,6 +270,20 @@ class Table:
         piece = self._range_piece(first, out, "out", True, n)
         return self._begin(piece, True, bound, fill=out is None)
 
+    def kept(self):
+        """What error feedback (feedback_rows) keeps. -> ids (n,), rows (n, dim)
+
+        A push of zeros for these ids with bound 0 sends it.
+        """
+        with self._ps._lock:
+            self._ps._alive()
+            n = lib.weft_table_kept(self._table, ffi.NULL, ffi.NULL, 0)
+            ids, rows = np.zeros(n, np.uint64), np.zeros((n, self.dim), np.float32)
+            lib.weft_table_kept(
+                self._table, _pointer_to("uint64_t *", ids), _pointer_to("float *", rows), n
+            )
+        return ids, rows
+
     def clock(self):
         """End this worker's clock: its step is over."""
         _patiently(NEVER_NS, lambda part_ns: self._ps._call(lib.weft_clock, self._table))

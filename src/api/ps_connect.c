@@ -536,6 +536,10 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .replay_bytes_now = client->replay_bytes_now,
         .pushes_passed = client->pushes_passed,
         .last_forgotten = client->last_forgotten,
+        .feedback_rows_now = client->feedback_rows_now,
+        .feedback_kept = client->feedback_kept,
+        .feedback_added = client->feedback_added,
+        .feedback_dropped = client->feedback_dropped,
     };
     weft_api_ps_counters_out(counters_p, &ours);
 }

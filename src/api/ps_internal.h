@@ -66,7 +66,8 @@ struct ps_missed_rows {
 struct weft_ps_table {
     struct weft_ps *ps;
     struct weft_table_spec spec;
-    void *last; /* memory of last values; NULL = there is none */
+    void *last; /* memory of last values; NULL = there is none, as the next */
+    void *kept; /* memory of error feedback */
     bool opening; /* TABLE is under way: `op` */
     bool open;
     weft_ps_op op;

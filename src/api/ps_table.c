@@ -110,6 +110,7 @@ static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_opt
         {"dim", o->dim, 1, ps->dim_max},
         {"workers", o->workers, 0, WEFT_RPC_WORKERS_MAX},
         {"last_rows", o->last_rows, 0, WEFT_ROW_STORE_MAX},
+        {"feedback_rows", o->feedback_rows, 0, WEFT_ROW_STORE_MAX},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
         if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
@@ -198,37 +199,56 @@ static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_o
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Memory for what this worker keeps of the table. */
+/* Memory for rows that this worker keeps of the table; NULL without. */
+static weft_status keep_rows(struct weft_ps *ps, const char *field, uint32_t rows, uint32_t dim,
+                             void **memory_p)
+{
+    free(*memory_p);
+    *memory_p = rows > 0 ? malloc(weft_row_store_bytes(rows, dim)) : NULL;
+    if (rows > 0 && *memory_p == NULL) {
+        return weft_io_fail(&ps->error, WEFT_NOMEM,
+                            "no memory for %s of %u rows of %u floats; lower it", field, rows, dim);
+    }
+    return WEFT_OK;
+}
+
 static weft_status keep(struct weft_ps *ps, struct weft_ps_table *table,
                         const struct weft_table_options *o)
 {
-    free(table->last);
-    table->last = o->last_rows > 0 ? malloc(weft_row_store_bytes(o->last_rows, o->dim)) : NULL;
-    if (o->last_rows > 0 && table->last == NULL) {
-        return weft_io_fail(&ps->error, WEFT_NOMEM,
-                            "no memory for the last values of %u rows of %u floats; lower "
-                            "last_rows",
-                            o->last_rows, o->dim);
-    }
-    return WEFT_OK;
+    weft_status status = keep_rows(ps, "last_rows", o->last_rows, o->dim, &table->last);
+    return status != WEFT_OK
+               ? status
+               : keep_rows(ps, "feedback_rows", o->feedback_rows, o->dim, &table->kept);
 }
 
 /* The client has the table now. */
 static void lend(struct weft_ps *ps, const struct weft_ps_table *table,
                  const struct weft_table_options *o)
 {
+    weft_status status = WEFT_OK;
+    uint16_t number = table->spec.table;
     if (o->last_rows > 0) {
-        weft_status status =
-            weft_ps_client_remember(ps->client, table->spec.table, table->last, o->last_rows);
-        WEFT_ASSERT(status == WEFT_OK);
+        status = weft_ps_client_remember(ps->client, number, table->last, o->last_rows);
     }
+    if (status == WEFT_OK && o->feedback_rows > 0) {
+        status = weft_ps_client_feedback(ps->client, number, table->kept, o->feedback_rows);
+    }
+    WEFT_ASSERT(status == WEFT_OK);
 }
 
 void weft_api_ps_tables_free(struct weft_ps *ps)
 {
     for (uint32_t t = 0; ps->tables != NULL && t < ps->tables_max; t++) {
         free(ps->tables[t].last);
+        free(ps->tables[t].kept);
     }
+}
+
+size_t weft_table_kept(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
+                       size_t max)
+{
+    return weft_ps_client_kept(table->ps->client, table->spec.table, ids_p, rows_p,
+                               (uint32_t)weft_min_u64(max, UINT32_MAX));
 }
 
 static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
@@ -316,7 +336,7 @@ weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options 
     struct weft_table_options o;
     struct weft_table_spec spec;
     weft_status status = weft_api_ps_options_read(options, &o, &ps->error);
-    if (status == WEFT_OK && (o.reserved != 0 || o.reserved2 != 0)) {
+    if (status == WEFT_OK && o.reserved != 0) {
         return weft_io_fail(&ps->error, WEFT_UNSUPPORTED,
                             "options.reserved is not 0; begin with weft_table_options_init");
     }

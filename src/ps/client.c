@@ -319,7 +319,7 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
         return WEFT_AGAIN;
     }
     table->state = TABLE_OPENING;
-    table->last = (struct weft_row_store){0};
+    table->last = table->kept = (struct weft_row_store){0};
     table->spec = *spec;
     table->spec.block_floats = fitting_block(client, spec);
     for (uint32_t s = 0; s < client->config.shards; s++) {

@@ -124,6 +124,11 @@ struct weft_ps_client_counters {
     uint64_t missed_first;     /* ids that were put first because they had been missed */
     uint64_t missed_forgotten; /* missed_max was reached */
     uint64_t last_forgotten;   /* rows whose last value made room for another's */
+    uint64_t feedback_rows_now; /* rows of which something is kept at this time */
+    uint64_t feedback_kept;     /* elements that were lost and kept */
+    uint64_t feedback_added;    /* elements to which kept ones were added */
+    uint64_t feedback_dropped;  /* elements that were lost and not kept: no room, not finite, or
+                                 * it is not known whether they arrived */
     uint64_t again;            /* sends and expectations the transport put off */
     uint64_t shards_away;      /* connections that ended and were waited for */
     uint64_t resumes;          /* tables of shards that went on */
@@ -257,6 +262,19 @@ weft_status weft_ps_pull_how(struct weft_ps_client *client, const struct weft_ps
  * Errors:  WEFT_STATE  the table is not declared.   WEFT_INVALID  rows_max. */
 weft_status weft_ps_client_remember(struct weft_ps_client *client, uint16_t table, void *memory,
                                     uint32_t rows_max);
+
+/* Error feedback: keep what pushes of a table lose, by id, and add it to the next push of that id; so
+ * many rows at most, of more the loss is counted (feedback_dropped). Of what a shard refuses, and of
+ * pushes that fail, nothing is kept.
+ * Owns:    borrows memory, of weft_row_store_bytes(rows_max, dim), until free.
+ * Errors:  as weft_ps_client_remember. */
+weft_status weft_ps_client_feedback(struct weft_ps_client *client, uint16_t table, void *memory,
+                                    uint32_t rows_max);
+
+/* What is kept: at most max ids and, where rows_p is not NULL, their rows (max, dim). Returns how many
+ * there are. A push of zeros for an id sends what is kept of it. */
+uint32_t weft_ps_client_kept(const struct weft_ps_client *client, uint16_t table, uint64_t *ids_p,
+                             float *rows_p, uint32_t max);
 
 /* Finish this worker's clock. Told to each shard when the pushes of this clock to it are closed.
  * Where a shard went on without this worker (shrink) since its last clock, and nothing was pushed

@@ -1,6 +1,6 @@
 /* The inside of a client, shared by client.c (life, operations, clocks, events), client_part.c (one
  * RPC: build, send, take the answer), client_loss.c (which rows were missed), client_last.c (what
- * they were before) and client_resume.c (a shard that goes away and comes back). Not for others.
+ * they were before), residual.c (gradients that were lost) and client_resume.c (a shard that goes away and comes back). Not for others.
  *
  * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
  * table and a shard there is a link with the state that orders pushes, clocks and pulls.
@@ -81,6 +81,7 @@ struct ps_part {
     bool logged;         /* PUSH: in the log: it and its request stay until they are durable */
     bool begun;          /* PUSH: some chunks of it are applied, and must not be forgotten */
     bool counted;        /* PUSH: closed before its shard went away, and counted then */
+    bool resent;         /* PUSH: sent before; what arrived then is not known, so all of it must */
     bool reply_closed;   /* RECEIVED came */
     bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
     bool is_short;       /* PUSH: of the request; so are the next two */
@@ -193,6 +194,7 @@ struct ps_table {
                      * nor pushed for the next clock */
     struct weft_ps_missed missed;
     struct weft_row_store last; /* values that were pulled */
+    struct weft_row_store kept; /* gradients that were lost */
 };
 
 /* Pushes that are kept: a ring of parts, and one of bytes with their requests, in the same order. */
@@ -305,6 +307,15 @@ void weft_ps_pull_missed(struct weft_ps_client *client, const struct ps_part *pa
 /* A push is closed: those of the chunks that its mask lacks, or all when all were refused. */
 void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *part,
                          const struct weft_msg_event *event);
+
+/* residual.c */
+
+/* A chunk of a push was gathered: add what is kept of its rows. */
+void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *part, uint8_t *chunk,
+                          struct weft_ps_chunk_rows place);
+/* A push is closed: keep what its mask lacks, if the table does that, and never send it again. */
+void weft_ps_residual_keep(struct weft_ps_client *client, const struct ps_part *part,
+                           const struct weft_msg_event *event);
 
 /* client_last.c */
 

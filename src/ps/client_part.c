@@ -112,9 +112,11 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
     part->request_chunk_elems = (uint16_t)chunk_elems;
     for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {
         uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, total - begin);
-        weft_ps_rows_gather(
-            part, &table->spec, part->request + (size_t)begin * elem_bytes,
-            weft_ps_chunk_rows(elem_bytes, list->id_bytes, chunk_elems, head_elems, k, elems));
+        uint8_t *chunk = part->request + (size_t)begin * elem_bytes;
+        struct weft_ps_chunk_rows place =
+            weft_ps_chunk_rows(elem_bytes, list->id_bytes, chunk_elems, head_elems, k, elems);
+        weft_ps_rows_gather(part, &table->spec, chunk, place);
+        weft_ps_residual_add(client, part, chunk, place);
     }
     return part_index(client, part);
 }
@@ -310,7 +312,7 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
         .elem_bytes = part->request_elem_bytes,
         .chunk_elems = part->request_chunk_elems,
         .critical = 1,
-        .bound_ppm = is_push ? part->bound_ppm : 0,
+        .bound_ppm = is_push && !part->resent ? part->bound_ppm : 0,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = part->kind,
             .table = part->table,
@@ -456,6 +458,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         weft_ps_push_opened(client, part); /* confirmed, but perhaps not by what comes back */
     }
     part->expected = part->request_closed = part->begun = false;
+    part->resent |= flew;
     if (part->op == WEFT_PS_NONE && !is_push) {
         part->clock = 0; /* a gate: what comes back may be far from the clock that it asked for */
     }
@@ -530,6 +533,9 @@ static void count_flow(struct weft_ps_client *client, struct ps_part *part,
     result->chunks_refused += event->refused;
     if (is_push && (is_short || event->refused > 0)) {
         weft_ps_push_missed(client, part, event);
+    }
+    if (is_push && is_short) {
+        weft_ps_residual_keep(client, part, event);
     }
 }
 

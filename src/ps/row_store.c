@@ -91,3 +91,21 @@ void weft_row_store_remove(struct weft_row_store *store, uint64_t id)
     store->free = place + 1;
     store->count--;
 }
+
+uint32_t weft_row_store_list(const struct weft_row_store *store, uint64_t *ids_p, float *rows_p,
+                             uint32_t max)
+{
+    uint32_t count = 0;
+    for (uint32_t head = 0; store->count > 0 && head <= store->mask && count < max; head++) {
+        for (uint32_t link = store->heads[head]; link != 0 && count < max;
+             link = store->next[link - 1]) {
+            ids_p[count] = store->ids[link - 1];
+            if (rows_p != NULL) {
+                memcpy(rows_p + (size_t)count * store->dim, row_at(store, link - 1),
+                       store->dim * sizeof(*rows_p));
+            }
+            count++;
+        }
+    }
+    return store->count;
+}

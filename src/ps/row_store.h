@@ -44,6 +44,10 @@ float *weft_row_store_add(struct weft_row_store *store, uint64_t id);
 /* The same; without room, in the place of the row that was put there longest ago. rows_max >= 1. */
 float *weft_row_store_replace(struct weft_row_store *store, uint64_t id);
 
+/* So many ids, and (rows_p != NULL) their rows, at most max. Returns how many rows there are. */
+uint32_t weft_row_store_list(const struct weft_row_store *store, uint64_t *ids_p, float *rows_p,
+                             uint32_t max);
+
 /* Nothing when it is not there. */
 void weft_row_store_remove(struct weft_row_store *store, uint64_t id);
 

@@ -382,6 +382,29 @@ class TablesAndClocks(unittest.TestCase):
                 self.assertGreater(dense.last_result.rows_missed, 0)
                 np.testing.assert_array_equal(first, dense.pull_range())
 
+    def test_what_is_lost_is_pushed_later(self):
+        with Servers(shards=2, workers=1, arguments=["--inject-loss", "0.2"]) as servers:
+            with servers.connect(rows_max=7000) as ps:
+                table = ps.table(
+                    dim=4, learning_rate=-1.0, consistency="asp", feedback_rows=20000
+                )
+                ids, random = ids_of(20000), np.random.default_rng(1)
+                pushed = np.zeros((20000, 4), dtype=np.float32)
+                for _ in range(5):
+                    rows = random.integers(1, 100, (20000, 4)).astype(np.float32)
+                    result = table.push(ids, rows, bound=0.3)
+                    self.assertGreater(result.rows_missed, 0)
+                    pushed += rows
+                kept_ids, kept = table.kept()
+                np.testing.assert_array_equal(np.sort(kept_ids), ids[result.missed])
+                there = table.pull(ids)
+                there[kept_ids // 7919] += kept
+                np.testing.assert_array_equal(there, pushed)
+                self.assertEqual(ps.counters()["feedback_dropped"], 0)
+                table.push(kept_ids, np.zeros_like(kept))
+                self.assertEqual(len(table.kept()[0]), 0)
+                np.testing.assert_array_equal(table.pull(ids), pushed)
+
     def test_lost_rows_are_named(self):
         with Servers(shards=2, workers=1, arguments=["--inject-loss", "0.2"]) as servers:
             with servers.connect(rows_max=7000, lists_max=2) as ps:

@@ -156,7 +156,7 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_table_options, clip, 144);
     AT(weft_table_options, reserved, 148);
     AT(weft_table_options, last_rows, 152);
-    AT(weft_table_options, reserved2, 156);
+    AT(weft_table_options, feedback_rows, 156);
     SIZE(weft_table_options, 160);
 
     AT(weft_op_options, bound_ppm, 8);
@@ -202,7 +202,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_counters, replay_bytes_now, 216);
     AT(weft_ps_counters, pushes_passed, 224);
     AT(weft_ps_counters, last_forgotten, 232);
-    SIZE(weft_ps_counters, 240);
+    AT(weft_ps_counters, feedback_dropped, 264);
+    SIZE(weft_ps_counters, 272);
 }
 
 /* A program of any age: what it does not have is not touched, what it has and we do not is refused. */

@@ -1,4 +1,5 @@
-/* What a worker knows of loss: which rows of an operation did not arrive whole. Values are whole
+/* What a worker knows of loss: which rows of an operation did not arrive whole, and what it keeps of
+ * them to push it later. Values are whole
  * numbers, so that sums are exact. */
 #include "ps_cluster.h"
 
@@ -6,6 +7,8 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+
+#include <math.h>
 
 enum { N = 600, TABLES = 2 };
 
@@ -207,11 +210,196 @@ static void failed_rows_are_named(void **state)
     cluster_stop(&c);
 }
 
+/* ---- error feedback -------------------------------------------------------------------------- */
+
+enum { FEW = 150 };
+
+struct feedback {
+    struct cluster c;
+    struct weft_prng prng;
+    uint32_t dim, rows_max;
+    void *memory;
+    uint64_t ids[FEW];
+    double pushed[FEW];
+};
+
+static void feedback_start(struct feedback *f, uint32_t shards, uint32_t dim, uint32_t rows_max,
+                           uint64_t seed)
+{
+    struct cluster_config config = config_of(shards, 1, dim);
+    *f = (struct feedback){.dim = dim, .rows_max = rows_max};
+    weft_prng_init(&f->prng, seed);
+    cluster_start(&f->c, &config, 1, seed);
+    f->c.net->packet_bytes = dim > 200 ? 1408 : 200;
+    f->memory = malloc(weft_row_store_bytes(rows_max, dim));
+    assert_int_equal(weft_ps_client_feedback(f->c.client[0], 0, f->memory, rows_max), WEFT_STATE);
+    struct weft_table_spec spec = adding(0, dim, WEFT_TABLE_ASP, 1);
+    cluster_open(&f->c, &spec);
+    assert_int_equal(weft_ps_client_feedback(f->c.client[0], 0, f->memory, 0), WEFT_INVALID);
+    assert_int_equal(weft_ps_client_feedback(f->c.client[0], 0, f->memory, rows_max), WEFT_OK);
+    ids_fill(f->ids, FEW, 9);
+}
+
+/* Up to 200 rows of whole numbers, ids in any order and more than once. */
+static weft_ps_op feedback_push(struct feedback *f, uint32_t bound_ppm)
+{
+    uint64_t ids[200];
+    uint32_t n = 1 + (uint32_t)weft_prng_below(&f->prng, 200);
+    float *rows = malloc((size_t)n * f->dim * sizeof(*rows));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = (uint32_t)weft_prng_below(&f->prng, FEW);
+        float value = 1 + (float)weft_prng_below(&f->prng, 9);
+        ids[i] = f->ids[k];
+        f->pushed[k] += value;
+        values_fill(rows + (size_t)i * f->dim, f->dim, value);
+    }
+    weft_ps_op op;
+    assert_int_equal(
+        weft_ps_push(f->c.client[0], 0, ids, rows, n, bound_ppm, f->c.net->now_ns, &op), WEFT_OK);
+    free(rows); /* borrowed until return */
+    return op;
+}
+
+/* -> elements that lack: pushed and neither there nor kept; a row's blocks may differ. */
+static double feedback_lacking(struct feedback *f)
+{
+    double lacking = 0;
+    float *kept = malloc((size_t)f->rows_max * f->dim * sizeof(*kept));
+    float *row = malloc(f->dim * sizeof(*row));
+    uint64_t *ids = malloc(f->rows_max * sizeof(*ids));
+    uint32_t n = weft_ps_client_kept(f->c.client[0], 0, ids, kept, f->rows_max);
+    assert_int_equal(n, weft_ps_client_counters(f->c.client[0])->feedback_rows_now);
+    for (uint32_t k = 0; k < FEW; k++) {
+        struct weft_table_spec spec = adding(0, f->dim, WEFT_TABLE_ASP, 1);
+        uint32_t s = weft_table_spec_shard(&spec, f->ids[k], f->c.shards);
+        (void)weft_table_read(weft_shard_table(f->c.shard[s], 0), f->ids[k], row);
+        for (uint32_t d = 0; d < f->dim; d++) {
+            double sum = row[d];
+            for (uint32_t i = 0; i < n; i++) {
+                sum += ids[i] == f->ids[k] ? kept[(size_t)i * f->dim + d] : 0;
+            }
+            assert_true(sum <= f->pushed[k]);
+            lacking += f->pushed[k] - sum;
+        }
+    }
+    free(kept);
+    free(row);
+    free(ids);
+    return lacking;
+}
+
+static void feedback_stop(struct feedback *f)
+{
+    cluster_stop(&f->c);
+    free(f->memory);
+}
+
+/* Several pushes under way, one in three fully reliable. */
+static void feedback_pushes(struct feedback *f, uint32_t rounds)
+{
+    for (uint32_t round = 0; round < rounds; round++) {
+        weft_ps_op ops[3];
+        for (uint32_t i = 0; i < 3; i++) {
+            ops[i] = feedback_push(f, weft_prng_below(&f->prng, 3) == 0 ? 0 : 600000);
+            for (uint64_t step = weft_prng_below(&f->prng, 10); step > 0; step--) {
+                (void)cluster_step(&f->c);
+            }
+        }
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_int_equal(cluster_wait(&f->c, 0, ops[i]).status, WEFT_OK);
+        }
+    }
+}
+
+static void feedback_run(uint32_t shards, uint32_t dim, uint64_t seed)
+{
+    struct feedback f;
+    feedback_start(&f, shards, dim, FEW, seed);
+    f.c.net->loss_ppm = 500000;
+    feedback_pushes(&f, 12);
+    const struct weft_ps_client_counters *counters = weft_ps_client_counters(f.c.client[0]);
+    assert_true(feedback_lacking(&f) == 0);
+    assert_true(counters->feedback_added > 0 && counters->feedback_rows_now > 0);
+    assert_int_equal(counters->feedback_dropped, 0);
+    /* Zeros send what is kept. */
+    f.c.net->loss_ppm = 0;
+    float *zeros = calloc((size_t)FEW * dim, sizeof(*zeros));
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push(f.c.client[0], 0, f.ids, zeros, FEW, 0, f.c.net->now_ns, &op),
+                     WEFT_OK);
+    assert_int_equal(cluster_wait(&f.c, 0, op).status, WEFT_OK);
+    assert_int_equal(counters->feedback_rows_now, 0);
+    assert_true(feedback_lacking(&f) == 0);
+    free(zeros);
+    feedback_stop(&f);
+}
+
+static void what_is_lost_is_pushed_later(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t shards = 1; shards <= 3; shards += 2) {
+            feedback_run(shards, dims[i], 200 + i);
+        }
+    }
+}
+
+/* Room for five rows; all gradients are 1, so that what lacks is counted. */
+static void more_than_fits_is_counted(void **state)
+{
+    (void)state;
+    struct feedback f;
+    feedback_start(&f, 2, 4, 5, 3);
+    f.c.net->loss_ppm = 500000;
+    float rows[FEW * 4];
+    values_fill(rows, FEW * 4, 1);
+    const struct weft_ps_client_counters *counters = weft_ps_client_counters(f.c.client[0]);
+    for (uint32_t round = 0; round < 20; round++) {
+        weft_ps_op op;
+        uint32_t n = 20 + (uint32_t)weft_prng_below(&f.prng, FEW - 20);
+        for (uint32_t k = 0; k < n; k++) {
+            f.pushed[k] += 1;
+        }
+        assert_int_equal(
+            weft_ps_push(f.c.client[0], 0, f.ids, rows, n, 600000, f.c.net->now_ns, &op), WEFT_OK);
+        (void)cluster_wait(&f.c, 0, op);
+        assert_true(counters->feedback_rows_now <= 5);
+        /* An element dropped is 4 floats of 1, and of what had been added to it. */
+        double lacking = feedback_lacking(&f) / 4;
+        assert_true(lacking >= (double)counters->feedback_dropped &&
+                    lacking <= (double)(counters->feedback_dropped + counters->feedback_added));
+    }
+    assert_true(counters->feedback_dropped > 0);
+    feedback_stop(&f);
+}
+
+/* What is not finite would spoil the pushes after it. */
+static void only_numbers_are_kept(void **state)
+{
+    (void)state;
+    struct feedback f;
+    feedback_start(&f, 1, 4, FEW, 4);
+    f.c.net->loss_ppm = 1000000;
+    float rows[FEW * 4];
+    values_fill(rows, FEW * 4, INFINITY);
+    weft_ps_op op;
+    assert_int_equal(
+        weft_ps_push(f.c.client[0], 0, f.ids, rows, FEW, 600000, f.c.net->now_ns, &op), WEFT_OK);
+    assert_int_equal(cluster_wait(&f.c, 0, op).status, WEFT_DATA);
+    const struct weft_ps_client_counters *counters = weft_ps_client_counters(f.c.client[0]);
+    assert_true(counters->feedback_dropped > 0);
+    assert_int_equal(counters->feedback_kept, 0);
+    feedback_stop(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(missed_rows_are_named),
         cmocka_unit_test(failed_rows_are_named),
+        cmocka_unit_test(what_is_lost_is_pushed_later),
+        cmocka_unit_test(more_than_fits_is_counted),
+        cmocka_unit_test(only_numbers_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
