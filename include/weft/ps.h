@@ -27,7 +27,7 @@
  * Loss. Every push and pull takes a bound: the fraction of its packets that may stay missing. A
  * push that lost rows has lost their gradients; a pull leaves the old values in the rows that did
  * not come, remembers their ids, and asks for them first next time. struct weft_result counts both.
- * With bound 0, which is safe for everything, nothing is ever missing.
+ * With bound 0, which is safe for everything, nothing is ever missing, unless a deadline is set.
  *
  * Who turns the crank. By default the calling thread: things move only inside these functions. A
  * program that computes for longer than the server's patience (5 s) between two of them says
@@ -239,6 +239,8 @@ struct weft_table_options {
                                * and when more are lost they are counted (feedback_dropped). Takes
                                * feedback_rows x (16 + 4 x dim) bytes, as above. 0 (default) = what
                                * is lost is gone */
+    uint64_t deadline_ns;     /* of operations that name none: see struct weft_op_options. Default
+                               * WEFT_NEVER */
 };
 
 /* The defaults, and those of the named optimizer. A name that this library does not know is refused
@@ -453,6 +455,14 @@ struct weft_op_options {
                          * from 63 on). What does not come reads as the last value that this worker
                          * has pulled of the row (last_rows of the table), else as the row begins
                          * (init_scale and its kin). Default 0: it keeps what it holds */
+    uint64_t deadline_ns; /* so long after its begin the operation ends with what has arrived, also
+                         * below the bound; the rest is missed (weft_result_gap), the status is OK.
+                         * A pull is over at that time, whatever it waits for, and keeps its place
+                         * until its answers have come. A push is over when the servers have said
+                         * what they have, about a round trip later; what they have not never
+                         * counts, and what was not sent yet is not sent. Only what had been sent
+                         * when a connection broke is sent again, whole. WEFT_NEVER = none; default
+                         * 0 = the shortest deadline of its tables */
 };
 
 WEFT_API void weft_op_options_init(struct weft_op_options *options_p, size_t size);
@@ -550,6 +560,7 @@ struct weft_ps_counters {
     uint64_t feedback_added;    /* elements to which what was kept has been added */
     uint64_t feedback_dropped;  /* elements lost and not kept: no room, infinite or not a number, or
                                  * the server went before it said what it had */
+    uint64_t late;              /* requests that a deadline ended, or kept from being sent */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

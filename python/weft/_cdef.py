@@ -95,6 +95,7 @@ struct weft_table_options {
     uint32_t reserved;
     uint32_t last_rows;
     uint32_t feedback_rows;
+    uint64_t deadline_ns;
 };
 void weft_table_options_init(struct weft_table_options *options_p, size_t size,
                                       const char *optimizer);
@@ -179,6 +180,7 @@ struct weft_op_options {
     uint32_t bound_ppm;
     uint32_t reserved;
     uint64_t fill;
+    uint64_t deadline_ns;
 };
 void weft_op_options_init(struct weft_op_options *options_p, size_t size);
 weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *lists,
@@ -228,6 +230,7 @@ struct weft_ps_counters {
     uint64_t feedback_kept;
     uint64_t feedback_added;
     uint64_t feedback_dropped;
+    uint64_t late;
 };
 void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
 """

@@ -221,54 +221,54 @@ class Table:
         self.dim = dim
         self.length = length  # floats of a dense table's vector; 0 = sparse
 
-    def push_async(self, ids, rows, bound=0.0):
+    def push_async(self, ids, rows, bound=0.0, deadline=None):
         """Begin to add gradients to rows: ids (n,) uint64, rows (n, dim) float32. -> Op"""
-        return self._begin(self._ids_piece(ids, rows, "rows", False), False, bound)
+        return self._begin(self._ids_piece(ids, rows, "rows", False), False, bound, deadline)
 
-    def pull_async(self, ids, out=None, bound=0.0):
+    def pull_async(self, ids, out=None, bound=0.0, deadline=None):
         """Begin to fetch rows, into `out` (n, dim) float32 or a new array. -> Op
 
         What is lost within the bound keeps its value in `out`; in a new array it reads as the last
         value that was pulled of the row, or as the row begins.
         """
-        return self._begin(self._ids_piece(ids, out, "out", True), True, bound, fill=out is None)
+        return self._begin(self._ids_piece(ids, out, "out", True), True, bound, deadline, fill=out is None)
 
-    def push(self, ids, rows, bound=0.0):
+    def push(self, ids, rows, bound=0.0, deadline=None):
         """Add gradients to rows and wait. -> Result"""
-        return self._in_parts(self._ids_piece(ids, rows, "rows", False), False, bound)
+        return self._in_parts(self._ids_piece(ids, rows, "rows", False), False, bound, deadline)
 
-    def pull(self, ids, out=None, bound=0.0):
+    def pull(self, ids, out=None, bound=0.0, deadline=None):
         """Fetch rows, as pull_async, and wait. -> out, or a new array (n, dim). `last_result`: what
         was lost.
         """
         piece = self._ids_piece(ids, out, "out", True)
-        self.last_result = self._in_parts(piece, True, bound, fill=out is None)
+        self.last_result = self._in_parts(piece, True, bound, deadline, fill=out is None)
         return piece.rows
 
-    def push_range(self, values, first=0, bound=0.0):
+    def push_range(self, values, first=0, bound=0.0, deadline=None):
         """Add gradients to a piece of a dense table, which begins at row `first`, and wait.
 
         values: float32, (floats,) or (n, dim): whole rows, up to the vector's end. -> Result
         """
-        return self._in_parts(self._range_piece(first, values, "values", False), False, bound)
+        return self._in_parts(self._range_piece(first, values, "values", False), False, bound, deadline)
 
-    def pull_range(self, first=0, n=None, out=None, bound=0.0):
+    def pull_range(self, first=0, n=None, out=None, bound=0.0, deadline=None):
         """Fetch rows first .. first + n - 1 of a dense table (n None: to the end), and wait.
 
         -> out, or a new array (floats,). `last_result`: what was lost.
         """
         piece = self._range_piece(first, out, "out", True, n)
-        self.last_result = self._in_parts(piece, True, bound, fill=out is None)
+        self.last_result = self._in_parts(piece, True, bound, deadline, fill=out is None)
         return piece.rows
 
-    def push_range_async(self, values, first=0, bound=0.0):
+    def push_range_async(self, values, first=0, bound=0.0, deadline=None):
         """Begin a push_range. -> Op"""
-        return self._begin(self._range_piece(first, values, "values", False), False, bound)
+        return self._begin(self._range_piece(first, values, "values", False), False, bound, deadline)
 
-    def pull_range_async(self, first=0, n=None, out=None, bound=0.0):
+    def pull_range_async(self, first=0, n=None, out=None, bound=0.0, deadline=None):
         """Begin a pull_range. -> Op"""
         piece = self._range_piece(first, out, "out", True, n)
-        return self._begin(piece, True, bound, fill=out is None)
+        return self._begin(piece, True, bound, deadline, fill=out is None)
 
     def kept(self):
         """What error feedback (feedback_rows) keeps. -> ids (n,), rows (n, dim)
@@ -329,16 +329,16 @@ class Table:
             return self._range_piece(where, rows, "out" if writable else "values", writable)
         return self._ids_piece(where, rows, "out" if writable else "rows", writable)
 
-    def _begin(self, piece, is_pull, bound, **how):
+    def _begin(self, piece, is_pull, bound, deadline, **how):
         value = piece.rows if is_pull else None
-        return self._ps._begin_lists([piece], is_pull, value, bound=bound, **how)
+        return self._ps._begin_lists([piece], is_pull, value, bound=bound, deadline=deadline, **how)
 
-    def _in_parts(self, piece, is_pull, bound, **how):
+    def _in_parts(self, piece, is_pull, bound, deadline, **how):
         most = self._ps.rows_max
         total = None
         for at in range(0, max(piece.n, 1), most):
             part = piece.part(at, most)
-            op = self._ps._begin_lists([part], is_pull, None, bound=bound, **how)
+            op = self._ps._begin_lists([part], is_pull, None, bound=bound, deadline=deadline, **how)
             total = op.wait() if total is None else total.plus(op.wait(), at)
         return total
 
@@ -412,31 +412,31 @@ class PS:
         length = options.get("length", 0)
         return Table(self, table[0], number, name or f"table {number}", dim, length)
 
-    def push(self, lists, bound=0.0):
+    def push(self, lists, bound=0.0, deadline=None):
         """Add gradients to several tables in one operation, and wait. -> Result
 
         lists: of (table, ids, rows), or (table, first, values) for a piece of a dense table.
         Their rows together are at most rows_max.
         """
-        return self.push_async(lists, bound).wait()
+        return self.push_async(lists, bound, deadline).wait()
 
-    def pull(self, lists, bound=0.0):
+    def pull(self, lists, bound=0.0, deadline=None):
         """Fetch rows of several tables in one operation, and wait. -> list of arrays
 
         lists: of (table, ids) or (table, ids, out); for a piece of a dense table (table, first)
         to its end, or (table, first, out). `last_result`: what was lost.
         """
-        op = self.pull_async(lists, bound)
+        op = self.pull_async(lists, bound, deadline)
         rows = op.wait()
         self.last_result = op.result
         return rows
 
-    def push_async(self, lists, bound=0.0):
+    def push_async(self, lists, bound=0.0, deadline=None):
         """Begin a push to several tables. -> Op"""
         pieces = [_table_of(table)._piece(where, rows, False) for table, where, rows in lists]
-        return self._begin_lists(pieces, False, None, bound=bound)
+        return self._begin_lists(pieces, False, None, bound=bound, deadline=deadline)
 
-    def pull_async(self, lists, bound=0.0):
+    def pull_async(self, lists, bound=0.0, deadline=None):
         """Begin a pull of several tables. -> Op, whose wait() returns the list of arrays"""
         lists = list(lists)
         pieces = [
@@ -445,7 +445,7 @@ class PS:
         ]
         value = [piece.rows for piece in pieces]
         fill = sum(1 << i for i, (_, _, *out) in enumerate(lists[:64]) if not out or out[0] is None)
-        return self._begin_lists(pieces, True, value, bound=bound, fill=fill)
+        return self._begin_lists(pieces, True, value, bound=bound, deadline=deadline, fill=fill)
 
     def checkpoint(self):
         """Ask the servers for a checkpoint. -> Op, whose wait() ends when it is on the disk
@@ -521,7 +521,7 @@ class PS:
                 how(ps)
             self._lent.clear()
 
-    def _begin_lists(self, pieces, is_pull, value, *, bound, fill=0):
+    def _begin_lists(self, pieces, is_pull, value, *, bound, deadline, fill=0):
         self._reap()
         handle = ffi.new("uint64_t *")
         kind = "struct weft_pull_list[]" if is_pull else "struct weft_push_list[]"
@@ -532,6 +532,7 @@ class PS:
         how = ffi.new("struct weft_op_options *")
         lib.weft_op_options_init(how, ffi.sizeof("struct weft_op_options"))
         how.bound_ppm, how.fill = _ppm(bound), fill
+        how.deadline_ns = 0 if deadline is None else max(1, _ns(deadline, "deadline"))
         while True:
             try:
                 self._call(function, self._pointer(), lists, len(pieces), how, handle)

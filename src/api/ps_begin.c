@@ -138,7 +138,17 @@ static weft_status begin_failed(struct weft_ps *ps, const char *what, weft_statu
 
 static struct weft_ps_how how_of(const struct ps_pieces *pieces)
 {
-    return (struct weft_ps_how){.bound_ppm = pieces->how.bound_ppm, .fill = pieces->how.fill};
+    uint64_t after_ns = pieces->how.deadline_ns;
+    for (uint32_t i = 0; pieces->how.deadline_ns == 0 && i < pieces->count; i++) {
+        uint64_t of_table_ns = pieces->all[i].table->deadline_ns;
+        after_ns = i == 0 ? of_table_ns : weft_min_u64(after_ns, of_table_ns);
+    }
+    bool timed = after_ns != WEFT_NEVER && after_ns > 0;
+    return (struct weft_ps_how){
+        .bound_ppm = pieces->how.bound_ppm,
+        .fill = pieces->how.fill,
+        .deadline_ns = timed ? weft_time_add(weft_clock_now_ns(), after_ns) : 0,
+    };
 }
 
 static weft_status start_push(struct weft_ps *ps, const struct ps_pieces *pieces, weft_ps_op *op_p)
@@ -232,13 +242,13 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces
 {
     uint64_t end_ns = 0;
     for (;;) {
-        bool waits = (ps->any_away || ps->replay_bytes > 0) && ticket_free(ps) != NULL;
+        bool waits = ticket_free(ps) != NULL; /* else it is the caller's to end an operation */
         weft_status status = begin_now(ps, pieces, op_p);
         if (status != WEFT_AGAIN || !waits) {
             return status;
         }
         /* A push waits until the server is there again, or is given up, or until a checkpoint has
-         * made room for it. */
+         * made room for it; all wait for the answers of pulls that a deadline has ended. */
         status = weft_api_ps_linger(ps, ROOM_NS, &end_ns);
         if (status != WEFT_OK) {
             return status;

@@ -59,7 +59,8 @@ void weft_table_options_init(struct weft_table_options *options_p, size_t size,
                                          .admission = "all",
                                          .eviction = "none",
                                          .not_finite = "reject",
-                                         .dim = 1};
+                                         .dim = 1,
+                                         .deadline_ns = WEFT_NEVER};
     for (size_t i = 0; optimizer != NULL && i < WEFT_ARRAY_COUNT(defaults); i++) {
         if (strcmp(defaults[i].optimizer, optimizer) == 0) {
             options.learning_rate = defaults[i].rate;

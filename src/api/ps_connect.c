@@ -84,6 +84,11 @@ void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns)
     if (ps->any_away) {
         timeout_ns = weft_min_u64(timeout_ns, weft_api_ps_reconnect(ps));
     }
+    uint64_t due_ns = ps->client != NULL ? weft_ps_client_deadline(ps->client) : WEFT_NEVER;
+    if (due_ns != WEFT_NEVER) {
+        uint64_t now_ns = weft_clock_now_ns();
+        timeout_ns = weft_min_u64(timeout_ns, due_ns > now_ns ? due_ns - now_ns : 0);
+    }
     if (ps->engine == NULL) {
         (void)weft_driver_step(ps->driver, timeout_ns, handle, ps);
         return;
@@ -535,6 +540,7 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .pushes_durable = client->pushes_durable,
         .replay_bytes_now = client->replay_bytes_now,
         .pushes_passed = client->pushes_passed,
+        .late = client->late,
         .last_forgotten = client->last_forgotten,
         .feedback_rows_now = client->feedback_rows_now,
         .feedback_kept = client->feedback_kept,

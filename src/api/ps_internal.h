@@ -68,6 +68,7 @@ struct weft_ps_table {
     struct weft_table_spec spec;
     void *last; /* memory of last values; NULL = there is none, as the next */
     void *kept; /* memory of error feedback */
+    uint64_t deadline_ns; /* of operations that name none */
     bool opening; /* TABLE is under way: `op` */
     bool open;
     weft_ps_op op;

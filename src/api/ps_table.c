@@ -279,6 +279,7 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
     }
     table->ps = ps;
     table->spec = *spec;
+    table->deadline_ns = o->deadline_ns > 0 ? o->deadline_ns : WEFT_NEVER;
     table->opening = true;
     lend(ps, table, o);
     if (o->name != NULL) {

@@ -153,6 +153,7 @@ weft_status weft_ps_client_new(const struct weft_ps_client_config *config, struc
     }
     client->config = *config;
     client->msgr = msgr;
+    client->deadline_ns = WEFT_NEVER;
     weft_status status = client_init(client, shard_peers);
     if (status != WEFT_OK) {
         weft_ps_client_free(client);
@@ -195,7 +196,8 @@ static uint32_t op_take(struct weft_ps_client *client, uint8_t kind, uint16_t ta
         if (op->state == OP_FREE) {
             op->state = OP_ACTIVE;
             op->kind = kind;
-            op->abandoned = op->cut = false;
+            op->abandoned = op->cut = op->expired = op->late = false;
+            op->deadline_ns = WEFT_NEVER;
             op->logged = kind == WEFT_RPC_PUSH && ps_log_on(client);
             op->table = table;
             op->parts = op->parts_open = 0;
@@ -224,16 +226,21 @@ static void clock_resume(struct weft_ps_client *client, uint16_t index)
     weft_ps_clocks_count(client);
 }
 
-static void op_finish(struct weft_ps_client *client, struct ps_op *op)
+void weft_ps_result_settle(const struct ps_op *op, struct weft_ps_result *result)
 {
-    op->state = OP_DONE;
-    client->ops_active--;
-    struct weft_ps_result *result = &op->result;
     result->rpcs = op->parts;
     result->clock = result->clock == UINT32_MAX ? 0 : result->clock;
     if (result->status == WEFT_OK && result->rpc_status != WEFT_RPC_OK) {
         result->status = WEFT_DATA;
     }
+}
+
+static void op_finish(struct weft_ps_client *client, struct ps_op *op)
+{
+    op->state = OP_DONE;
+    client->ops_active--;
+    struct weft_ps_result *result = &op->result;
+    weft_ps_result_settle(op, result);
     if (op->kind == WEFT_RPC_TABLE) {
         client->tables[op->table].state = result->status == WEFT_OK ? TABLE_OPEN : TABLE_CLOSED;
         if (result->status == WEFT_OK) {
@@ -508,6 +515,8 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     }
     uint32_t *order = client->ops[index].order;
     client->ops[index].bound_ppm = how->bound_ppm;
+    client->ops[index].deadline_ns = how->deadline_ns > 0 ? how->deadline_ns : WEFT_NEVER;
+    weft_ps_deadline_arm(client, &client->ops[index]);
     for (uint32_t i = 0; i < count; i++) {
         lists[i].at = client->ops[index].rows;
         lists[i].fill = how->fill >> weft_min_u64(i, 63) & 1;
@@ -657,18 +666,22 @@ bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op index,
 {
     WEFT_ASSERT(index < client->config.ops_max && client->ops[index].state != OP_FREE);
     const struct ps_op *op = &client->ops[index];
-    if (op->state != OP_DONE) {
+    if (op->state != OP_DONE && !op->late) {
         return false;
     }
     if (result_p != NULL) {
-        *result_p = op->result;
+        *result_p = op->late ? op->told : op->result;
     }
     return true;
 }
 
 void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op index)
 {
-    WEFT_ASSERT(index < client->config.ops_max && client->ops[index].state == OP_DONE);
+    WEFT_ASSERT(weft_ps_op_done(client, index, NULL));
+    if (client->ops[index].state == OP_ACTIVE) {
+        client->ops[index].abandoned = true; /* late: its answers are still to come */
+        return;
+    }
     for (uint32_t i = 0; !client->ops[index].logged && i < client->ops[index].parts; i++) {
         client->parts[index * client->parts_per_op + i].state = PART_FREE;
     }
@@ -900,6 +913,9 @@ void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
 {
     client->round++;
     weft_ps_shards_overdue(client, now_ns);
+    if (now_ns >= client->deadline_ns) {
+        weft_ps_deadlines(client, now_ns);
+    }
     for (uint32_t s = 0; s < client->config.shards; s++) {
         if (!client->ends[s].down && !client->ends[s].away) {
             weft_ps_safe_expect(client, s);

@@ -129,6 +129,7 @@ struct weft_ps_client_counters {
     uint64_t feedback_added;    /* elements to which kept ones were added */
     uint64_t feedback_dropped;  /* elements that were lost and not kept: no room, not finite, or
                                  * it is not known whether they arrived */
+    uint64_t late;             /* pulls' requests and pushes that a deadline ended or kept back */
     uint64_t again;            /* sends and expectations the transport put off */
     uint64_t shards_away;      /* connections that ended and were waited for */
     uint64_t resumes;          /* tables of shards that went on */
@@ -246,6 +247,14 @@ struct weft_ps_how {
     uint64_t fill; /* pull: bit i = rows_out of list i holds nothing on entry (bit 63: of all from 63
                     * on). What does not come reads as the last value that this client had of it
                     * (weft_ps_client_remember), or as the row begins */
+    uint64_t deadline_ns; /* on the clock of now_ns; 0 = none. Then the operation ends with what has
+                           * arrived. A pull is done at this time: rows that have not come are
+                           * missed, and its place is free when their answers have come. Of a push
+                           * nothing is sent any more: it is done when the shards have said what
+                           * they have; the rest never counts. What waits to be sent, for a clock or
+                           * for a shard that is away, is not sent. What was sent to a shard whose
+                           * connection broke meanwhile is sent again all the same: what of it
+                           * arrived is not known */
 };
 
 /* The same two with more to say. */
@@ -323,6 +332,10 @@ bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op op,
  * Owns:    valid until the operation is released. */
 const uint64_t *weft_ps_op_missed(const struct weft_ps_client *client, weft_ps_op op,
                                   uint32_t *rows_p);
+
+/* When weft_ps_client_progress must be called at the latest, for a deadline; WEFT_NEVER = there is
+ * none. */
+uint64_t weft_ps_client_deadline(const struct weft_ps_client *client);
 
 /* Give the operation back; it must be done. */
 void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op op);

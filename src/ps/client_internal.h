@@ -1,6 +1,7 @@
 /* The inside of a client, shared by client.c (life, operations, clocks, events), client_part.c (one
  * RPC: build, send, take the answer), client_loss.c (which rows were missed), client_last.c (what
- * they were before), residual.c (gradients that were lost) and client_resume.c (a shard that goes away and comes back). Not for others.
+ * they were before), residual.c (gradients that were lost),
+ * client_deadline.c (operations whose time is over) and client_resume.c (a shard that goes away and comes back). Not for others.
  *
  * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
  * table and a shard there is a link with the state that orders pushes, clocks and pulls.
@@ -81,6 +82,8 @@ struct ps_part {
     bool logged;         /* PUSH: in the log: it and its request stay until they are durable */
     bool begun;          /* PUSH: some chunks of it are applied, and must not be forgotten */
     bool counted;        /* PUSH: closed before its shard went away, and counted then */
+    bool head_only;      /* PUSH: its rows stay here: they were lost at its deadline */
+    bool voided;         /* PUSH: they were never sent, and never are */
     bool resent;         /* PUSH: sent before; what arrived then is not known, so all of it must */
     bool reply_closed;   /* RECEIVED came */
     bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
@@ -128,6 +131,10 @@ struct ps_op {
     size_t buffer_used;
     uint64_t *missed; /* (rows_per_op_max,) bits: rows of which something was missed */
     uint32_t rows;    /* of all its lists */
+    uint64_t deadline_ns;
+    bool expired; /* the deadline was seen to */
+    bool late;    /* PULL: done for the caller, with `told`; answers are still to come */
+    struct weft_ps_result told;
     struct weft_ps_result result;
 };
 
@@ -236,6 +243,7 @@ struct weft_ps_client {
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
     uint32_t clocks_refused; /* links that are `clock_refused` */
     uint64_t round;       /* of progress */
+    uint64_t deadline_ns; /* when the next operation expires; may be too early */
 };
 
 static inline struct ps_link *ps_link_of(struct weft_ps_client *client, uint16_t table,
@@ -278,12 +286,20 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t part,
                         const struct weft_msg_event *event);
 /* Into the queue of its shard, where its birth says. */
 void weft_ps_part_enqueue(struct weft_ps_client *client, uint32_t part);
+/* Out of it: a pull that is never sent, and done. */
+void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t part);
 /* A push of the two clocks behind the last that the shard has taken counts as open. */
 void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part);
 /* Its shard has gone away and is waited for: it will be sent again, unless it was answered. */
 void weft_ps_part_wait(struct weft_ps_client *client, uint32_t part);
 /* The shard is gone, or the request cannot be sent. */
 void weft_ps_part_fail(struct weft_ps_client *client, uint32_t part, weft_status status);
+
+/* Is the caller's memory still ours? */
+static inline bool ps_op_lent(const struct ps_op *op)
+{
+    return !op->abandoned && !op->late;
+}
 
 /* client_rows.c: between the caller's rows and messages */
 
@@ -292,6 +308,8 @@ void weft_ps_rows_gather(const struct ps_part *part, const struct weft_table_spe
                          uint8_t *chunk, struct weft_ps_chunk_rows place);
 /* The ids of a PULL. */
 void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out);
+/* Remember that a pull has missed a row, to ask for it first next time. */
+void weft_ps_missed_note(struct weft_ps_client *client, struct ps_table *table, uint64_t id);
 /* Copy what came into the caller's rows; what did not come keeps its old value, and is remembered. */
 void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *part,
                           const struct weft_msg_event *event);
@@ -308,6 +326,15 @@ void weft_ps_pull_missed(struct weft_ps_client *client, const struct ps_part *pa
 void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *part,
                          const struct weft_msg_event *event);
 
+/* client_deadline.c */
+
+/* End operations whose time is over. */
+void weft_ps_deadlines(struct weft_ps_client *client, uint64_t now_ns);
+/* An operation begins: see to its deadline in time. */
+void weft_ps_deadline_arm(struct weft_ps_client *client, const struct ps_op *op);
+/* A push was closed SHORT, without its head: send that alone, so that it is answered. */
+void weft_ps_push_headless(struct weft_ps_client *client, uint32_t part);
+
 /* residual.c */
 
 /* A chunk of a push was gathered: add what is kept of its rows. */
@@ -316,6 +343,8 @@ void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *p
 /* A push is closed: keep what its mask lacks, if the table does that, and never send it again. */
 void weft_ps_residual_keep(struct weft_ps_client *client, const struct ps_part *part,
                            const struct weft_msg_event *event);
+/* A push is not sent at all: keep all of it. */
+void weft_ps_residual_keep_all(struct weft_ps_client *client, const struct ps_part *part);
 
 /* client_last.c */
 
@@ -328,6 +357,8 @@ void weft_ps_last_fill(struct weft_ps_client *client, const struct ps_part *part
 
 /* client.c */
 void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);
+/* As the caller sees it, when no more will come. */
+void weft_ps_result_settle(const struct ps_op *op, struct weft_ps_result *result);
 /* Next rpc_id towards a shard; never 0. */
 uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
 /* clocks_open anew. */

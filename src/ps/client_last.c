@@ -54,7 +54,7 @@ void weft_ps_last_fill(struct weft_ps_client *client, const struct ps_part *part
                        uint32_t block)
 {
     const struct ps_table *table = &client->tables[part->table];
-    if (!part->list.fill || client->ops[part->op].abandoned) {
+    if (!part->list.fill || !ps_op_lent(&client->ops[part->op])) {
         return;
     }
     uint32_t row = ps_part_row(part, r);

@@ -106,7 +106,7 @@ void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out)
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static void missed_add(struct weft_ps_client *client, struct ps_table *table, uint64_t id)
+void weft_ps_missed_note(struct weft_ps_client *client, struct ps_table *table, uint64_t id)
 {
     uint32_t before = table->missed.count;
     if (!weft_ps_missed_add(&table->missed, id)) {
@@ -162,7 +162,7 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
             missed_remove(client, table, part, r);
         } else {
             weft_ps_row_missed(client, part, r);
-            missed_add(client, table, ps_list_id(list, row));
+            weft_ps_missed_note(client, table, ps_list_id(list, row));
         }
     }
 }
@@ -211,7 +211,7 @@ static void scatter_whole(struct weft_ps_client *client, const struct ps_part *p
         for (r = begin; r < end; r++) {
             weft_ps_row_missed(client, part, r);
             weft_ps_last_fill(client, part, r, 0);
-            missed_add(client, table, ps_list_id(&part->list, ps_part_row(part, r)));
+            weft_ps_missed_note(client, table, ps_list_id(&part->list, ps_part_row(part, r)));
         }
     }
     rows_came(client, part, rows, r, part->rows);

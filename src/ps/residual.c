@@ -146,6 +146,19 @@ static void chunk_lost(struct weft_ps_client *client, const struct ps_part *part
            place.count * ((size_t)event->elem_bytes - part->list.id_bytes));
 }
 
+void weft_ps_residual_keep_all(struct weft_ps_client *client, const struct ps_part *part)
+{
+    if (part->request_chunk_elems == 0) {
+        return; /* its shard is gone: nothing was gathered */
+    }
+    const struct weft_msg_event grid = {.total = part->request_elems,
+                                        .elem_bytes = part->request_elem_bytes,
+                                        .chunk_elems = part->request_chunk_elems};
+    for (uint32_t k = 0; (uint64_t)k * grid.chunk_elems < grid.total; k++) {
+        chunk_lost(client, part, &grid, k, true);
+    }
+}
+
 void weft_ps_residual_keep(struct weft_ps_client *client, const struct ps_part *part,
                            const struct weft_msg_event *event)
 {

@@ -405,6 +405,44 @@ class TablesAndClocks(unittest.TestCase):
                 self.assertEqual(len(table.kept()[0]), 0)
                 np.testing.assert_array_equal(table.pull(ids), pushed)
 
+    def test_on_time(self):
+        arguments = ["--inject-loss", "0.2"]
+        with Servers(shards=2, workers=2, arguments=arguments) as servers:
+            ps = servers.connect(workers=2, inject_loss_ppm=200000)
+            options = {"learning_rate": -2.0, "dim": 4}
+            table = ps.table(0, consistency="asp", feedback_rows=20000, **options)
+            late = ps.table(1, deadline_ns=50 * 10**6, init_scale=0.5, **options)
+            ids, rows = ids_of(20000), np.ones((20000, 4), dtype=np.float32)
+            pushed, missed = np.zeros((20000, 4), dtype=np.float32), 0
+            for deadline in (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 60):
+                missed += table.push(ids, rows, deadline=deadline).rows_missed
+                pushed += rows
+                kept_ids, kept = table.kept()
+                there = table.pull(ids)
+                there[kept_ids // 7919] += kept
+                np.testing.assert_array_equal(there, pushed)
+            self.assertGreater(missed, 0)
+            self.assertGreater(ps.counters()["late"], 0)
+            whole = table.pull(ids)
+            for deadline in (1e-6, 1e-4, 1e-3, 3e-3, 60):
+                out = np.full((20000, 4), -7, dtype=np.float32)
+                table.pull(ids, out=out, deadline=deadline)
+                want = whole.copy()
+                want[table.last_result.missed] = -7
+                np.testing.assert_array_equal(out, want)
+                np.testing.assert_array_equal(table.pull(ids, deadline=deadline), whole)
+            # A pull that another worker keeps waiting; the default is the table's.
+            late.clock()
+            for _ in range(3):
+                begins = late.pull(ids[:100])
+                self.assertEqual(late.last_result.rows_missed, 100)
+                self.assertTrue((begins != 0).all())
+            with self.assertRaises(weft.WaitTimeoutError):
+                late.pull_async(ids[:100], deadline=60).wait(timeout=0.2)
+            with self.assertRaisesRegex(weft.InvalidError, "deadline is -1"):
+                table.pull(ids, deadline=-1)
+            ps.close()
+
     def test_lost_rows_are_named(self):
         with Servers(shards=2, workers=1, arguments=["--inject-loss", "0.2"]) as servers:
             with servers.connect(rows_max=7000, lists_max=2) as ps:

@@ -157,12 +157,14 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_table_options, reserved, 148);
     AT(weft_table_options, last_rows, 152);
     AT(weft_table_options, feedback_rows, 156);
-    SIZE(weft_table_options, 160);
+    AT(weft_table_options, deadline_ns, 160);
+    SIZE(weft_table_options, 168);
 
     AT(weft_op_options, bound_ppm, 8);
     AT(weft_op_options, reserved, 12);
     AT(weft_op_options, fill, 16);
-    SIZE(weft_op_options, 24);
+    AT(weft_op_options, deadline_ns, 24);
+    SIZE(weft_op_options, 32);
 
     AT(weft_ps_latency, w_proc_ns, 0);
     AT(weft_ps_latency, w_queue_ns, 8);
@@ -203,7 +205,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_counters, pushes_passed, 224);
     AT(weft_ps_counters, last_forgotten, 232);
     AT(weft_ps_counters, feedback_dropped, 264);
-    SIZE(weft_ps_counters, 272);
+    AT(weft_ps_counters, late, 272);
+    SIZE(weft_ps_counters, 280);
 }
 
 /* A program of any age: what it does not have is not touched, what it has and we do not is refused. */

@@ -1,5 +1,5 @@
-/* What a worker knows of loss: which rows of an operation did not arrive whole, and what it keeps of
- * them to push it later. Values are whole
+/* What a worker knows of loss: which rows of an operation did not arrive whole, what it keeps of
+ * them to push it later, and operations that end at their deadline. Values are whole
  * numbers, so that sums are exact. */
 #include "ps_cluster.h"
 
@@ -392,6 +392,136 @@ static void only_numbers_are_kept(void **state)
     feedback_stop(&f);
 }
 
+/* ---- deadlines ------------------------------------------------------------------------------- */
+
+/* Pulls that end while their answers arrive: what is not missed is there, what is missed reads as it
+ * was before, and the answers that come later change nothing. */
+static void pulls_end_in_time(void **state)
+{
+    (void)state;
+    uint64_t missed[WEFT_BITS_WORDS(TABLES * N)], lost = 0, came = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        uint32_t dim = dims[seed % 3];
+        struct cluster_config config = config_of(2, 1, dim);
+        config.client.ops_max = 3;
+        struct cluster c;
+        cluster_start(&c, &config, 1, seed);
+        struct weft_table_spec spec = adding(0, dim, WEFT_TABLE_ASP, 1);
+        cluster_open(&c, &spec);
+        static uint64_t ids[N];
+        float *rows = malloc((size_t)N * dim * sizeof(*rows));
+        ids_fill(ids, N, 0);
+        values_fill(rows, (size_t)N * dim, 1);
+        weft_ps_op op;
+        assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, N, 0, 0, &op), WEFT_OK);
+        assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);
+        for (uint32_t round = 0; round < 10; round++) {
+            const struct weft_ps_pull_list list = {.n = N, .ids = ids, .rows_out = rows};
+            struct weft_ps_how how = {.deadline_ns = c.net->now_ns + 1000 * (1 + 40 * round)};
+            weft_status status;
+            values_fill(rows, (size_t)N * dim, -3);
+            while ((status = weft_ps_pull_how(c.client[0], &list, 1, &how, c.net->now_ns, &op)) ==
+                   WEFT_AGAIN) {
+                assert_true(cluster_step(&c)); /* places are kept until the answers have come */
+            }
+            assert_int_equal(status, WEFT_OK);
+            struct weft_ps_result result = finish(&c, op, missed);
+            assert_int_equal(result.status, WEFT_OK);
+            assert_true(result.elements_delivered <= result.elements_sent);
+            for (uint32_t i = 0; i < N; i++) {
+                bool whole = row_is(rows + (size_t)i * dim, dim, 1);
+                assert_int_equal(weft_bits_test(missed, i), !whole);
+                assert_true(whole || dim > 256 || row_is(rows + (size_t)i * dim, dim, -3));
+                lost += !whole;
+                came += whole;
+            }
+            values_fill(rows, (size_t)N * dim, 9);
+            for (uint32_t step = 0; step < 20; step++) {
+                (void)cluster_step(&c);
+            }
+            assert_true(row_is(rows, N * dim, 9)); /* the memory is the caller's again */
+        }
+        cluster_run(&c);
+        assert_false(weft_ps_client_busy(c.client[0]));
+        assert_int_equal(weft_ps_client_counters(c.client[0])->replies_bad, 0);
+        weft_ps_client_progress(c.client[0], WEFT_NEVER - 1);
+        assert_int_equal(weft_ps_client_deadline(c.client[0]), WEFT_NEVER);
+        free(rows);
+        cluster_stop(&c);
+    }
+    assert_true(lost > 1000 && came > 1000);
+}
+
+/* A pull that waits for another worker ends without it; so does one for a shard that is away. */
+static void nobody_is_waited_for(void **state)
+{
+    (void)state;
+    struct cluster_config config = config_of(1, 2, 4);
+    config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    struct cluster c;
+    cluster_start(&c, &config, 2, 1);
+    struct weft_table_spec spec = adding(0, 4, WEFT_TABLE_BSP, 2);
+    spec.init_scale = 0.5F;
+    cluster_open(&c, &spec);
+    cluster_clock(&c, 0, 0);
+    cluster_run(&c);
+    uint64_t missed[WEFT_BITS_WORDS(TABLES * N)], id = 5;
+    float row[4] = {0}, begins[4];
+    weft_table_fill_initial(&spec, id, begins);
+    const struct weft_ps_pull_list list = {.n = 1, .ids = &id, .rows_out = row};
+    for (uint32_t away = 0; away < 2; away++) {
+        struct weft_ps_how how = {.fill = 1, .deadline_ns = c.net->now_ns + WEFT_NS_PER_MS};
+        weft_ps_op op;
+        assert_int_equal(weft_ps_pull_how(c.client[0], &list, 1, &how, c.net->now_ns, &op),
+                         WEFT_OK);
+        cluster_run(&c);
+        assert_false(weft_ps_op_done(c.client[0], op, NULL));
+        assert_true(weft_ps_client_deadline(c.client[0]) >= how.deadline_ns);
+        c.net->now_ns = weft_ps_client_deadline(c.client[0]);
+        struct weft_ps_result result = finish(&c, op, missed);
+        assert_int_equal(result.status, WEFT_OK);
+        assert_int_equal(result.rows_missed, 1);
+        assert_memory_equal(row, begins, sizeof(row));
+        memset(row, 0, sizeof(row));
+        if (away == 0) {
+            assert_true(weft_ps_client_busy(c.client[0]));
+            fake_break(c.net, 0, 1);
+            cluster_poll(&c);
+        }
+    }
+    assert_false(weft_ps_client_busy(c.client[0])); /* with the connection the answers are gone */
+    cluster_stop(&c);
+}
+
+/* A deadline that is over before anything can go: nothing counts, all of it is kept. */
+static void what_was_not_sent_never_counts(void **state)
+{
+    (void)state;
+    struct feedback f;
+    feedback_start(&f, 2, 300, FEW, 7);
+    float *rows = malloc((size_t)FEW * 300 * sizeof(*rows));
+    values_fill(rows, (size_t)FEW * 300, 2);
+    for (uint32_t k = 0; k < FEW; k++) {
+        f.pushed[k] = 2;
+    }
+    uint64_t missed[WEFT_BITS_WORDS(TABLES * N)];
+    const struct weft_ps_push_list list = {.n = FEW, .ids = f.ids, .rows = rows};
+    struct weft_ps_how how = {.deadline_ns = 1};
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push_how(f.c.client[0], &list, 1, &how, f.c.net->now_ns, &op),
+                     WEFT_OK);
+    struct weft_ps_result result = finish(&f.c, op, missed);
+    assert_int_equal(result.status, WEFT_OK);
+    assert_int_equal(result.elements_delivered, 0);
+    assert_int_equal(result.elements_sent, FEW * 2);
+    assert_int_equal(result.rows_missed, FEW);
+    assert_int_equal(weft_shard_counters(f.c.shard[0])->elements_applied, 0);
+    assert_int_equal(weft_ps_client_counters(f.c.client[0])->feedback_rows_now, FEW);
+    assert_true(feedback_lacking(&f) == 0);
+    free(rows);
+    feedback_stop(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,6 +530,9 @@ int main(void)
         cmocka_unit_test(what_is_lost_is_pushed_later),
         cmocka_unit_test(more_than_fits_is_counted),
         cmocka_unit_test(only_numbers_are_kept),
+        cmocka_unit_test(pulls_end_in_time),
+        cmocka_unit_test(nobody_is_waited_for),
+        cmocka_unit_test(what_was_not_sent_never_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,6 +217,27 @@ static void losses_are_kept(void **state)
     assert_true(kept > 1000);
 }
 
+/* The same with deadlines, and little else lost: pushes end with what had arrived, or are not sent. */
+static void what_is_late_is_kept(void **state)
+{
+    (void)state;
+    uint64_t kept = 0, late = 0;
+    for (uint64_t seed = 501; seed <= 540; seed++) {
+        bool replay = seed % 2 == 0;
+        rig_start(&rig, (uint8_t)(seed % 3), IDS, replay, seed);
+        lose(&rig);
+        rig.churn.how.bound_ppm = seed % 4 < 2 ? 0 : 300000;
+        rig.churn.in_time_ns = 200000;
+        rig_run(&rig, replay);
+        kept += conserved(&rig, true);
+        for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
+            late += weft_ps_client_counters(rig.churn.c.client[w])->late;
+        }
+        rig_stop(&rig);
+    }
+    assert_true(kept > 1000 && late > 1000);
+}
+
 static void run(uint8_t mode, uint32_t rows_max, bool deaths, bool replay, uint64_t seed)
 {
     rig_start(&rig, mode, rows_max, replay, seed);
@@ -585,6 +606,7 @@ int main(void)
         cmocka_unit_test(servers_come_back_in_the_middle_of_pushes),
         cmocka_unit_test(replayed),
         cmocka_unit_test(losses_are_kept),
+        cmocka_unit_test(what_is_late_is_kept),
         cmocka_unit_test(waited_too_long),
         cmocka_unit_test(refused),
         cmocka_unit_test(log_is_emptied),
