@@ -1,7 +1,7 @@
 /* The inside of a client, shared by client.c (life, operations, clocks, events), client_part.c (one
  * RPC: build, send, take the answer), client_loss.c (which rows were missed), client_last.c (what
- * they were before), residual.c (gradients that were lost),
- * client_deadline.c (operations whose time is over) and client_resume.c (a shard that goes away and comes back). Not for others.
+ * they were before), residual.c (gradients that were lost), client_deadline.c (operations whose time
+ * is over) and client_resume.c (a shard that goes away and comes back). Not for others.
  *
  * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
  * table and a shard there is a link with the state that orders pushes, clocks and pulls.

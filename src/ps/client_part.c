@@ -588,7 +588,9 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
         !part->reply_closed) {
         return; /* PEER_DOWN follows: then it waits to be sent again */
     }
-    part->refused += event->refused;
+    if (!part->head_only) {
+        part->refused = event->refused;
+    }
     if (part->kind == WEFT_RPC_PUSH) {
         if (!part->counted) {
             count_flow(client, part, event, WEFT_RPC_REQUEST_BYTES);
