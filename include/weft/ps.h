@@ -29,7 +29,7 @@
  * Loss. Every push and pull takes a bound: the fraction of its packets that may stay missing. A
  * push that lost rows has lost their gradients; a pull leaves the old values in the rows that did
  * not come, remembers their ids, and asks for them first next time. struct weft_result counts both.
- * With bound 0, which is safe for everything, nothing is ever missing.
+ * With bound 0, which is safe for everything, nothing is ever missing, unless a deadline is set.
  *
  * Who turns the crank. By default the calling thread: things move only inside these functions. A
  * program that computes for longer than the server's patience (5 s) between two of them says
@@ -234,6 +234,19 @@ struct weft_table_options {
                                * in "bsp" the gradients that came for the row (its block) in the
                                * clock, else 1, each being a step of its own. NULL (default) =
                                * "contributors" of a dense table in "bsp", else "workers" */
+
+    /* From here on this worker's own: the servers are not told, other workers may differ. */
+    uint32_t last_rows;       /* remember the last value of so many rows that were pulled, for pulls
+                               * with `fill`; of more, the one remembered first is forgotten. Takes
+                               * last_rows x (16 + 4 x dim) bytes, reserved at once and used as
+                               * needed, and a lookup for each row of every pull. Default 0 */
+    uint32_t feedback_rows;   /* error feedback: what pushes lose within their bound is kept, by id,
+                               * and added to this worker's next push of that id; of so many rows,
+                               * and when more are lost they are counted (feedback_dropped). Takes
+                               * feedback_rows x (16 + 4 x dim) bytes, as above. 0 (default) = what
+                               * is lost is gone */
+    uint64_t deadline_ns;     /* of operations that name none: see struct weft_op_options. Default
+                               * WEFT_NEVER */
 };
 
 /* The defaults, and those of the named optimizer. A name that this library does not know is refused
@@ -287,7 +300,8 @@ struct weft_result {
     size_t size;                    /* the caller sets it to sizeof(result) before a call */
     uint64_t elements_sent;         /* pushed by us, or answered to a pull by the servers */
     uint64_t elements_delivered;    /* of these, that arrived; the rest was lost within the bound */
-    uint64_t rows_missed;           /* pull: rows that did not come whole: old values stayed */
+    uint64_t rows_missed;           /* rows that did not arrive whole: of a pull, old values stayed;
+                                     * of a push, gradients are lost. weft_result_gap names them */
     uint32_t chunks_refused;        /* push: packets that a server refused; see the error text */
     uint32_t requests;              /* that it was cut into: one or more for each shard with rows */
     uint32_t requests_short;        /* of these, with something lost */
@@ -336,6 +350,21 @@ WEFT_API weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout
 /* The same without waiting: turns the crank once.
  * Errors:  WEFT_AGAIN  it is under way still. Others as weft_wait. */
 WEFT_API weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *result_p);
+
+/* Which rows the operation has missed that ended last: the one of which weft_wait, weft_test or a
+ * form with the wait in it has just written the result. Row i is the i-th of ids (or of the piece;
+ * of several lists, counted over all of them in their order); those of parts behind one that failed
+ * are not named. Of a push they are the rows of which a gradient did not arrive; which chunks a
+ * server refused (chunks_refused) is not known here, so only when it refused all are they named, and
+ * of an operation that failed with WEFT_PEER those not known to have arrived.
+ *
+ * weft_result_gap: the first run of such rows at or behind row `from`; false when there is none. All:
+ *     for (size_t at = 0; weft_result_gap(ps, at, &first, &count); at = first + count)
+ * weft_result_missed: the same as bits, bit i % 64 of word i / 64 is row i, 1 = missed. Writes at
+ * most `words` words; returns how many rows the operation had. */
+WEFT_API bool weft_result_gap(const struct weft_ps *ps, size_t from, size_t *first_p,
+                              size_t *count_p);
+WEFT_API size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, size_t words);
 
 /* weft_push and weft_pull with the wait in it, for any n: long lists go in parts of rows_max, whose
  * results are added up. Without a limit of time: it ends when it is done or a server is gone.
@@ -410,6 +439,49 @@ WEFT_API weft_status weft_push_lists_wait(struct weft_ps *ps, const struct weft_
 WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list *lists,
                                           uint32_t count, uint32_t bound_ppm,
                                           struct weft_result *result_p);
+
+/* What error feedback (feedback_rows) keeps of a table: gradients that were lost and not pushed again
+ * yet. A push of zeros for these ids, with bound 0, sends it.
+ *
+ * The sum of all that was pushed is at any time the sum of what arrived and of what is kept, but for
+ * feedback_dropped elements; and for pushes that failed and chunks that a server refused, of which
+ * nothing is kept. What is kept dies with this worker.
+ *
+ * Shape:   ids_p (max,), rows_p (max, dim) or NULL; written as far as there are such rows.
+ * Returns how many there are: with max = 0, ids_p may be NULL. */
+WEFT_API size_t weft_table_kept(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
+                                size_t max);
+
+/* How an operation is done. */
+struct weft_op_options {
+    size_t size;        /* set by weft_op_options_init */
+    uint32_t bound_ppm; /* default 0 */
+    uint32_t reserved;  /* 0 */
+    uint64_t fill;      /* pull: bit i = the memory of list i holds no old values (bit 63: of all
+                         * from 63 on). What does not come reads as the last value that this worker
+                         * has pulled of the row (last_rows of the table), else as the row begins
+                         * (init_scale and its kin). Default 0: it keeps what it holds */
+    uint64_t deadline_ns; /* so long after its begin the operation ends with what has arrived, also
+                         * below the bound; the rest is missed (weft_result_gap), the status is OK.
+                         * A pull is over at that time, whatever it waits for, and keeps its place
+                         * until its answers have come. A push is over when the servers have said
+                         * what they have, about a round trip later; what they have not never
+                         * counts, and what was not sent yet is not sent. Only what had been sent
+                         * when a connection broke is sent again, whole. WEFT_NEVER = none; default
+                         * 0 = the shortest deadline of its tables */
+};
+
+WEFT_API void weft_op_options_init(struct weft_op_options *options_p, size_t size);
+
+/* weft_push_lists and weft_pull_lists with more to say.
+ * Owns:    borrows options until return.
+ * Errors:  as those; WEFT_INVALID also: an option is out of range. */
+WEFT_API weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *lists,
+                                    uint32_t count, const struct weft_op_options *options,
+                                    uint64_t *op_p);
+WEFT_API weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *lists,
+                                    uint32_t count, const struct weft_op_options *options,
+                                    uint64_t *op_p);
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
@@ -488,6 +560,13 @@ struct weft_ps_counters {
     uint64_t replay_bytes_now;  /* of replay_bytes, in use */
     uint64_t pushes_passed;     /* messages that came in part or not at all, because a server had gone
                                  * on without this worker and ended their clock */
+    uint64_t last_forgotten;    /* rows whose last value made room for another's (last_rows) */
+    uint64_t feedback_rows_now; /* rows of which lost gradients are kept (feedback_rows) */
+    uint64_t feedback_kept;     /* elements that were lost and kept */
+    uint64_t feedback_added;    /* elements to which what was kept has been added */
+    uint64_t feedback_dropped;  /* elements lost and not kept: no room, infinite or not a number, or
+                                 * the server went before it said what it had */
+    uint64_t late;              /* requests that a deadline ended, or kept from being sent */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

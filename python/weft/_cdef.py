@@ -94,6 +94,9 @@ struct weft_table_options {
     float clip;
     uint32_t reserved;
     const char *average;
+    uint32_t last_rows;
+    uint32_t feedback_rows;
+    uint64_t deadline_ns;
 };
 void weft_table_options_init(struct weft_table_options *options_p, size_t size,
                                       const char *optimizer);
@@ -128,6 +131,9 @@ weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids, float *r
 weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
                                struct weft_result *result_p);
 weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *result_p);
+bool weft_result_gap(const struct weft_ps *ps, size_t from, size_t *first_p,
+                              size_t *count_p);
+size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, size_t words);
 weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids,
                                     const float *rows, size_t n, uint32_t bound_ppm,
                                     struct weft_result *result_p);
@@ -168,6 +174,22 @@ weft_status weft_push_lists_wait(struct weft_ps *ps, const struct weft_push_list
 weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_pull_list *lists,
                                           uint32_t count, uint32_t bound_ppm,
                                           struct weft_result *result_p);
+size_t weft_table_kept(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
+                                size_t max);
+struct weft_op_options {
+    size_t size;
+    uint32_t bound_ppm;
+    uint32_t reserved;
+    uint64_t fill;
+    uint64_t deadline_ns;
+};
+void weft_op_options_init(struct weft_op_options *options_p, size_t size);
+weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *lists,
+                                    uint32_t count, const struct weft_op_options *options,
+                                    uint64_t *op_p);
+weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *lists,
+                                    uint32_t count, const struct weft_op_options *options,
+                                    uint64_t *op_p);
 weft_status weft_clock(struct weft_ps_table *table);
 uint32_t weft_clock_ended(const struct weft_ps_table *table);
 weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p);
@@ -204,6 +226,12 @@ struct weft_ps_counters {
     uint64_t pushes_durable;
     uint64_t replay_bytes_now;
     uint64_t pushes_passed;
+    uint64_t last_forgotten;
+    uint64_t feedback_rows_now;
+    uint64_t feedback_kept;
+    uint64_t feedback_added;
+    uint64_t feedback_dropped;
+    uint64_t late;
 };
 void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);
 """

@@ -7,7 +7,7 @@ Nothing here copies rows: an array that cannot be used in place is refused with 
 import operator
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from ._library import AgainError, Error, InvalidError, WaitTimeoutError, error_o
 
 NEVER_NS = 2**64 - 1
 SLICE_NS = 100_000_000  # a wait looks for Ctrl-C so often
+
+LAST_ROWS = 65_536  # last values that a table remembers unless told otherwise
+
+NOTHING = np.zeros(0, dtype=np.int64)
+NOTHING.flags.writeable = False
 
 SECURITY = {
     "auth": lib.WEFT_TRANSPORT_AUTH,
@@ -49,9 +54,12 @@ class Result:
     clock: int
     shard: int
     latency: Latency
+    # (rows_missed,) int64: the rows of the operation that did not arrive whole, ascending; of several
+    # lists, counted over all of them in their order. ids[result.missed] are their ids.
+    missed: np.ndarray = field(compare=False, repr=False)
 
-    def plus(self, later):
-        """This and a later part of the same list."""
+    def plus(self, later, at):
+        """This and a later part of the same list, which begins at row `at` of it."""
         return Result(
             self.elements_sent + later.elements_sent,
             self.elements_delivered + later.elements_delivered,
@@ -62,16 +70,26 @@ class Result:
             min(self.clock, later.clock),
             later.shard,
             later.latency,
+            np.concatenate([self.missed, later.missed + at]),
         )
 
 
 def _fields(struct, kind):
-    """The fields of a C struct that a dataclass names, latency apart."""
-    return [getattr(struct, name) for name in kind.__dataclass_fields__ if name != "latency"]
+    """The fields of a C struct that a dataclass names, but for what is no number."""
+    names = [name for name in kind.__dataclass_fields__ if name not in ("latency", "missed")]
+    return [getattr(struct, name) for name in names]
 
 
-def _result(struct):
-    return Result(*_fields(struct, Result), Latency(*_fields(struct.latency, Latency)))
+def _result(struct, missed):
+    return Result(*_fields(struct, Result), Latency(*_fields(struct.latency, Latency)), missed)
+
+
+def _missed(ps):
+    """Rows that the operation that has just ended has missed."""
+    rows = lib.weft_result_missed(ps, ffi.NULL, 0)
+    bits = np.zeros((rows + 63) // 64, dtype="<u8")
+    lib.weft_result_missed(ps, _pointer_to("uint64_t *", bits), len(bits))
+    return np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little"))
 
 
 def _ns(seconds, what):
@@ -203,47 +221,68 @@ class Table:
         self.dim = dim
         self.length = length  # floats of a dense table's vector; 0 = sparse
 
-    def push_async(self, ids, rows, bound=0.0):
+    def push_async(self, ids, rows, bound=0.0, deadline=None):
         """Begin to add gradients to rows: ids (n,) uint64, rows (n, dim) float32. -> Op"""
-        return self._begin(self._ids_piece(ids, rows, "rows", False), False, bound)
+        return self._begin(self._ids_piece(ids, rows, "rows", False), False, bound, deadline)
 
-    def pull_async(self, ids, out=None, bound=0.0):
-        """Begin to fetch rows, into `out` (n, dim) float32 or a new array. -> Op"""
-        return self._begin(self._ids_piece(ids, out, "out", True), True, bound)
+    def pull_async(self, ids, out=None, bound=0.0, deadline=None):
+        """Begin to fetch rows, into `out` (n, dim) float32 or a new array. -> Op
 
-    def push(self, ids, rows, bound=0.0):
+        What is lost within the bound keeps its value in `out`; in a new array it reads as the last
+        value that was pulled of the row, or as the row begins.
+        """
+        return self._begin(self._ids_piece(ids, out, "out", True), True, bound, deadline, fill=out is None)
+
+    def push(self, ids, rows, bound=0.0, deadline=None):
         """Add gradients to rows and wait. -> Result"""
-        return self._in_parts(self._ids_piece(ids, rows, "rows", False), False, bound)
+        return self._in_parts(self._ids_piece(ids, rows, "rows", False), False, bound, deadline)
 
-    def pull(self, ids, out=None, bound=0.0):
-        """Fetch rows and wait. -> out, or a new array (n, dim). `last_result`: what was lost."""
+    def pull(self, ids, out=None, bound=0.0, deadline=None):
+        """Fetch rows, as pull_async, and wait. -> out, or a new array (n, dim). `last_result`: what
+        was lost.
+        """
         piece = self._ids_piece(ids, out, "out", True)
-        self.last_result = self._in_parts(piece, True, bound)
+        self.last_result = self._in_parts(piece, True, bound, deadline, fill=out is None)
         return piece.rows
 
-    def push_range(self, values, first=0, bound=0.0):
+    def push_range(self, values, first=0, bound=0.0, deadline=None):
         """Add gradients to a piece of a dense table, which begins at row `first`, and wait.
 
         values: float32, (floats,) or (n, dim): whole rows, up to the vector's end. -> Result
         """
-        return self._in_parts(self._range_piece(first, values, "values", False), False, bound)
+        return self._in_parts(self._range_piece(first, values, "values", False), False, bound, deadline)
 
-    def pull_range(self, first=0, n=None, out=None, bound=0.0):
+    def pull_range(self, first=0, n=None, out=None, bound=0.0, deadline=None):
         """Fetch rows first .. first + n - 1 of a dense table (n None: to the end), and wait.
 
         -> out, or a new array (floats,). `last_result`: what was lost.
         """
         piece = self._range_piece(first, out, "out", True, n)
-        self.last_result = self._in_parts(piece, True, bound)
+        self.last_result = self._in_parts(piece, True, bound, deadline, fill=out is None)
         return piece.rows
 
-    def push_range_async(self, values, first=0, bound=0.0):
+    def push_range_async(self, values, first=0, bound=0.0, deadline=None):
         """Begin a push_range. -> Op"""
-        return self._begin(self._range_piece(first, values, "values", False), False, bound)
+        return self._begin(self._range_piece(first, values, "values", False), False, bound, deadline)
 
-    def pull_range_async(self, first=0, n=None, out=None, bound=0.0):
+    def pull_range_async(self, first=0, n=None, out=None, bound=0.0, deadline=None):
         """Begin a pull_range. -> Op"""
-        return self._begin(self._range_piece(first, out, "out", True, n), True, bound)
+        piece = self._range_piece(first, out, "out", True, n)
+        return self._begin(piece, True, bound, deadline, fill=out is None)
+
+    def kept(self):
+        """What error feedback (feedback_rows) keeps. -> ids (n,), rows (n, dim)
+
+        A push of zeros for these ids with bound 0 sends it.
+        """
+        with self._ps._lock:
+            self._ps._alive()
+            n = lib.weft_table_kept(self._table, ffi.NULL, ffi.NULL, 0)
+            ids, rows = np.zeros(n, np.uint64), np.zeros((n, self.dim), np.float32)
+            lib.weft_table_kept(
+                self._table, _pointer_to("uint64_t *", ids), _pointer_to("float *", rows), n
+            )
+        return ids, rows
 
     def clock(self):
         """End this worker's clock: its step is over."""
@@ -290,16 +329,17 @@ class Table:
             return self._range_piece(where, rows, "out" if writable else "values", writable)
         return self._ids_piece(where, rows, "out" if writable else "rows", writable)
 
-    def _begin(self, piece, is_pull, bound):
-        return self._ps._begin_lists([piece], is_pull, bound, piece.rows if is_pull else None)
+    def _begin(self, piece, is_pull, bound, deadline, **how):
+        value = piece.rows if is_pull else None
+        return self._ps._begin_lists([piece], is_pull, value, bound=bound, deadline=deadline, **how)
 
-    def _in_parts(self, piece, is_pull, bound):
+    def _in_parts(self, piece, is_pull, bound, deadline, **how):
         most = self._ps.rows_max
         total = None
         for at in range(0, max(piece.n, 1), most):
             part = piece.part(at, most)
-            op = self._ps._begin_lists([part], is_pull, bound, None)
-            total = op.wait() if total is None else total.plus(op.wait())
+            op = self._ps._begin_lists([part], is_pull, None, bound=bound, deadline=deadline, **how)
+            total = op.wait() if total is None else total.plus(op.wait(), at)
         return total
 
 
@@ -363,6 +403,7 @@ class PS:
         lib.weft_table_options_init(struct, ffi.sizeof("struct weft_table_options"), _c(keep[0]))
         strings = [_c(one) for one in keep]
         struct.optimizer, struct.consistency, struct.name = strings
+        options.setdefault("last_rows", LAST_ROWS)
         _set(struct, {"number": number, "dim": dim, **options}, strings)
         table = ffi.new("struct weft_ps_table **")
         _patiently(
@@ -372,37 +413,40 @@ class PS:
         length = options.get("length", 0)
         return Table(self, table[0], number, name or f"table {number}", dim, length)
 
-    def push(self, lists, bound=0.0):
+    def push(self, lists, bound=0.0, deadline=None):
         """Add gradients to several tables in one operation, and wait. -> Result
 
         lists: of (table, ids, rows), or (table, first, values) for a piece of a dense table.
         Their rows together are at most rows_max.
         """
-        return self.push_async(lists, bound).wait()
+        return self.push_async(lists, bound, deadline).wait()
 
-    def pull(self, lists, bound=0.0):
+    def pull(self, lists, bound=0.0, deadline=None):
         """Fetch rows of several tables in one operation, and wait. -> list of arrays
 
         lists: of (table, ids) or (table, ids, out); for a piece of a dense table (table, first)
         to its end, or (table, first, out). `last_result`: what was lost.
         """
-        op = self.pull_async(lists, bound)
+        op = self.pull_async(lists, bound, deadline)
         rows = op.wait()
         self.last_result = op.result
         return rows
 
-    def push_async(self, lists, bound=0.0):
+    def push_async(self, lists, bound=0.0, deadline=None):
         """Begin a push to several tables. -> Op"""
         pieces = [_table_of(table)._piece(where, rows, False) for table, where, rows in lists]
-        return self._begin_lists(pieces, False, bound, None)
+        return self._begin_lists(pieces, False, None, bound=bound, deadline=deadline)
 
-    def pull_async(self, lists, bound=0.0):
+    def pull_async(self, lists, bound=0.0, deadline=None):
         """Begin a pull of several tables. -> Op, whose wait() returns the list of arrays"""
+        lists = list(lists)
         pieces = [
             _table_of(table)._piece(where, out[0] if out else None, True)
             for table, where, *out in lists
         ]
-        return self._begin_lists(pieces, True, bound, [piece.rows for piece in pieces])
+        value = [piece.rows for piece in pieces]
+        fill = sum(1 << i for i, (_, _, *out) in enumerate(lists[:64]) if not out or out[0] is None)
+        return self._begin_lists(pieces, True, value, bound=bound, deadline=deadline, fill=fill)
 
     def checkpoint(self):
         """Ask the servers for a checkpoint. -> Op, whose wait() ends when it is on the disk
@@ -478,18 +522,21 @@ class PS:
                 how(ps)
             self._lent.clear()
 
-    def _begin_lists(self, pieces, is_pull, bound, value):
+    def _begin_lists(self, pieces, is_pull, value, *, bound, deadline, fill=0):
         self._reap()
         handle = ffi.new("uint64_t *")
         kind = "struct weft_pull_list[]" if is_pull else "struct weft_push_list[]"
         lists = ffi.new(kind, len(pieces))
         for struct, piece in zip(lists, pieces):
             piece.write(struct, is_pull)
-        function = lib.weft_pull_lists if is_pull else lib.weft_push_lists
+        function = lib.weft_pull_with if is_pull else lib.weft_push_with
+        how = ffi.new("struct weft_op_options *")
+        lib.weft_op_options_init(how, ffi.sizeof("struct weft_op_options"))
+        how.bound_ppm, how.fill = _ppm(bound), fill
+        how.deadline_ns = 0 if deadline is None else max(1, _ns(deadline, "deadline"))
         while True:
             try:
-                arguments = (self._pointer(), lists, len(pieces), _ppm(bound), handle)
-                self._call(function, *arguments)
+                self._call(function, self._pointer(), lists, len(pieces), how, handle)
                 break
             except WaitTimeoutError:
                 pass  # a server is away, or a checkpoint must make room: go on, after Ctrl-C perhaps
@@ -507,11 +554,14 @@ class PS:
         self._alive()
         return self._ps
 
-    def _call(self, function, *arguments):
-        """Call into C, as the only thread; raise what went wrong."""
+    def _call(self, function, *arguments, ended=None):
+        """Call into C, as the only thread; raise what went wrong. ended(): what is to be read before
+        another thread's turn."""
         with self._lock:
             self._alive()
             status = function(*arguments)
+            if ended is not None:
+                ended()
             if status == lib.WEFT_OK:
                 return
             words = text(lib.weft_ps_error(self._ps))
@@ -522,15 +572,20 @@ class PS:
         takes longer."""
         struct = ffi.new("struct weft_result *")
         struct.size = ffi.sizeof("struct weft_result")
-        error = None
+        error, missed = None, NOTHING
+
+        def ended():
+            nonlocal missed
+            missed = _missed(self._ps) if struct.rows_missed else NOTHING
+
         try:
-            self._call(function, self._pointer(), handle, *arguments, struct)
+            self._call(function, self._pointer(), handle, *arguments, struct, ended=ended)
         except Error as caught:
             error = caught
         if error is not None and error.status in ("WEFT_TIMEOUT", "WEFT_AGAIN"):
             return error, None
         self._lent.pop(handle, None)
-        result = _result(struct)
+        result = _result(struct, missed)
         if error is not None:
             error.result = result
         return error, result

@@ -68,22 +68,28 @@ weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_pieces *pieces
     for (uint32_t i = 0; status == WEFT_OK && i < pieces->count; i++) {
         status = check_piece(ps, &pieces->all[i], pieces->is_pull);
     }
-    if (status == WEFT_OK && pieces->bound_ppm >= WEFT_PPM) {
+    if (status == WEFT_OK && pieces->how.bound_ppm >= WEFT_PPM) {
         return weft_io_fail(&ps->error, WEFT_INVALID,
                             "bound_ppm is %u; it must be below 1000000, for something must arrive",
-                            pieces->bound_ppm);
+                            pieces->how.bound_ppm);
     }
     return status;
 }
 
-/* What fits one operation. */
-static weft_status check_rows(struct weft_ps *ps, const struct ps_pieces *pieces)
+static size_t rows_of(const struct ps_pieces *pieces)
 {
     size_t rows = 0;
     for (uint32_t i = 0; i < pieces->count; i++) {
         size_t n = pieces->all[i].n;
         rows = n > SIZE_MAX - rows ? SIZE_MAX : rows + n;
     }
+    return rows;
+}
+
+/* What fits one operation. */
+static weft_status check_rows(struct weft_ps *ps, const struct ps_pieces *pieces)
+{
+    size_t rows = rows_of(pieces);
     if (rows <= ps->rows_max) {
         return WEFT_OK;
     }
@@ -130,6 +136,21 @@ static weft_status begin_failed(struct weft_ps *ps, const char *what, weft_statu
     return weft_io_fail(&ps->error, status, "%s: %s", what, weft_status_text(status));
 }
 
+static struct weft_ps_how how_of(const struct ps_pieces *pieces)
+{
+    uint64_t after_ns = pieces->how.deadline_ns;
+    for (uint32_t i = 0; pieces->how.deadline_ns == 0 && i < pieces->count; i++) {
+        uint64_t of_table_ns = pieces->all[i].table->deadline_ns;
+        after_ns = i == 0 ? of_table_ns : weft_min_u64(after_ns, of_table_ns);
+    }
+    bool timed = after_ns != WEFT_NEVER && after_ns > 0;
+    return (struct weft_ps_how){
+        .bound_ppm = pieces->how.bound_ppm,
+        .fill = pieces->how.fill,
+        .deadline_ns = timed ? weft_time_add(weft_clock_now_ns(), after_ns) : 0,
+    };
+}
+
 static weft_status start_push(struct weft_ps *ps, const struct ps_pieces *pieces, weft_ps_op *op_p)
 {
     struct weft_ps_push_list lists[WEFT_PS_LISTS_MAX];
@@ -141,8 +162,8 @@ static weft_status start_push(struct weft_ps *ps, const struct ps_pieces *pieces
                                               .first = piece->first,
                                               .rows = piece->in};
     }
-    return weft_ps_push_lists(ps->client, lists, pieces->count, pieces->bound_ppm,
-                              weft_clock_now_ns(), op_p);
+    const struct weft_ps_how how = how_of(pieces);
+    return weft_ps_push_how(ps->client, lists, pieces->count, &how, weft_clock_now_ns(), op_p);
 }
 
 static weft_status start_pull(struct weft_ps *ps, const struct ps_pieces *pieces, weft_ps_op *op_p)
@@ -156,8 +177,8 @@ static weft_status start_pull(struct weft_ps *ps, const struct ps_pieces *pieces
                                               .first = piece->first,
                                               .rows_out = piece->out};
     }
-    return weft_ps_pull_lists(ps->client, lists, pieces->count, pieces->bound_ppm,
-                              weft_clock_now_ns(), op_p);
+    const struct weft_ps_how how = how_of(pieces);
+    return weft_ps_pull_how(ps->client, lists, pieces->count, &how, weft_clock_now_ns(), op_p);
 }
 
 static struct ps_ticket *ticket_free(struct weft_ps *ps)
@@ -179,6 +200,7 @@ static uint64_t ticket_take(struct weft_ps *ps, struct ps_ticket *ticket,
         .op = op,
         .table = pieces->count > 0 ? pieces->all[0].table : NULL,
         .more = pieces->count > 0 ? pieces->count - 1 : 0,
+        .rows = rows_of(pieces),
         .is_pull = pieces->is_pull,
     };
     return (uint64_t)ticket->stamp << 32 | ((uint64_t)(ticket - ps->tickets) + 1);
@@ -220,13 +242,13 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces
 {
     uint64_t end_ns = 0;
     for (;;) {
-        bool waits = (ps->any_away || ps->replay_bytes > 0) && ticket_free(ps) != NULL;
+        bool waits = ticket_free(ps) != NULL; /* else it is the caller's to end an operation */
         weft_status status = begin_now(ps, pieces, op_p);
         if (status != WEFT_AGAIN || !waits) {
             return status;
         }
         /* A push waits until the server is there again, or is given up, or until a checkpoint has
-         * made room for it. */
+         * made room for it; all wait for the answers of pulls that a deadline has ended. */
         status = weft_api_ps_linger(ps, ROOM_NS, &end_ns);
         if (status != WEFT_OK) {
             return status;
@@ -283,7 +305,7 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
 static weft_status begin_one(const struct ps_piece *piece, bool is_pull, uint32_t bound_ppm,
                              uint64_t *op_p)
 {
-    const struct ps_pieces pieces = {piece, 1, is_pull, bound_ppm};
+    const struct ps_pieces pieces = {piece, 1, is_pull, {.bound_ppm = bound_ppm}};
     return begin_and_send(piece->table->ps, &pieces, op_p);
 }
 
@@ -343,40 +365,54 @@ static weft_status check_count(struct weft_ps *ps, const void *lists, uint32_t c
     return WEFT_OK;
 }
 
-weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,
-                            uint32_t bound_ppm, uint64_t *op_p)
+weft_status weft_push_with(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,
+                           const struct weft_op_options *options, uint64_t *op_p)
 {
     struct ps_piece all[WEFT_PS_LISTS_MAX];
+    struct ps_pieces pieces = {.all = all, .count = count};
     weft_status status = check_count(ps, lists, count);
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        status = weft_api_ps_op_options_read(options, &pieces.how, &ps->error);
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
         all[i] = (struct ps_piece){.table = lists[i].table,
                                    .ids = lists[i].ids,
                                    .first = lists[i].first,
                                    .in = lists[i].rows,
                                    .n = lists[i].n};
     }
-    const struct ps_pieces pieces = {all, count, false, bound_ppm};
-    return begin_and_send(ps, &pieces, op_p);
+    return status == WEFT_OK ? begin_and_send(ps, &pieces, op_p) : status;
 }
 
-weft_status weft_pull_lists(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
-                            uint32_t bound_ppm, uint64_t *op_p)
+weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
+                           const struct weft_op_options *options, uint64_t *op_p)
 {
     struct ps_piece all[WEFT_PS_LISTS_MAX];
+    struct ps_pieces pieces = {.all = all, .count = count, .is_pull = true};
     weft_status status = check_count(ps, lists, count);
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        status = weft_api_ps_op_options_read(options, &pieces.how, &ps->error);
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
         all[i] = (struct ps_piece){.table = lists[i].table,
                                    .ids = lists[i].ids,
                                    .first = lists[i].first,
                                    .out = lists[i].rows_p,
                                    .n = lists[i].n};
     }
-    const struct ps_pieces pieces = {all, count, true, bound_ppm};
-    return begin_and_send(ps, &pieces, op_p);
+    return status == WEFT_OK ? begin_and_send(ps, &pieces, op_p) : status;
+}
+
+weft_status weft_push_lists(struct weft_ps *ps, const struct weft_push_list *lists, uint32_t count,
+                            uint32_t bound_ppm, uint64_t *op_p)
+{
+    const struct weft_op_options options = {.size = sizeof(options), .bound_ppm = bound_ppm};
+    return weft_push_with(ps, lists, count, &options, op_p);
+}
+
+weft_status weft_pull_lists(struct weft_ps *ps, const struct weft_pull_list *lists, uint32_t count,
+                            uint32_t bound_ppm, uint64_t *op_p)
+{
+    const struct weft_op_options options = {.size = sizeof(options), .bound_ppm = bound_ppm};
+    return weft_pull_with(ps, lists, count, &options, op_p);
 }

@@ -8,6 +8,7 @@ enum {
     CONFIG_BYTES_MIN = offsetof(struct weft_ps_config, inject_seed) + sizeof(uint32_t),
     OPTIONS_BYTES_MIN = offsetof(struct weft_table_options, reserved) + sizeof(uint32_t),
     RESULT_BYTES_MIN = offsetof(struct weft_result, latency) + sizeof(struct weft_ps_latency),
+    OP_OPTIONS_BYTES_MIN = offsetof(struct weft_op_options, fill) + sizeof(uint64_t),
     COUNTERS_BYTES_MIN = offsetof(struct weft_ps_counters, injected_drops) + sizeof(uint64_t),
 };
 
@@ -58,7 +59,8 @@ void weft_table_options_init(struct weft_table_options *options_p, size_t size,
                                          .admission = "all",
                                          .eviction = "none",
                                          .not_finite = "reject",
-                                         .dim = 1};
+                                         .dim = 1,
+                                         .deadline_ns = WEFT_NEVER};
     for (size_t i = 0; optimizer != NULL && i < WEFT_ARRAY_COUNT(defaults); i++) {
         if (strcmp(defaults[i].optimizer, optimizer) == 0) {
             options.learning_rate = defaults[i].rate;
@@ -77,6 +79,30 @@ weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
     weft_table_options_init(ours_p, sizeof(*ours_p), NULL);
     return weft_api_struct_in(ours_p, sizeof(*ours_p), OPTIONS_BYTES_MIN, theirs,
                               "set of table options", "weft_table_options_init", error);
+}
+
+void weft_op_options_init(struct weft_op_options *options_p, size_t size)
+{
+    const struct weft_op_options options = {.bound_ppm = 0};
+    weft_api_struct_init(options_p, size, &options, sizeof(options), OP_OPTIONS_BYTES_MIN);
+}
+
+weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
+                                        struct weft_op_options *ours_p, struct weft_io_error *error)
+{
+    if (theirs == NULL) {
+        return weft_io_fail(error, WEFT_INVALID,
+                            "options is NULL; fill them with weft_op_options_init");
+    }
+    weft_op_options_init(ours_p, sizeof(*ours_p));
+    weft_status status =
+        weft_api_struct_in(ours_p, sizeof(*ours_p), OP_OPTIONS_BYTES_MIN, theirs,
+                           "set of operation options", "weft_op_options_init", error);
+    if (status == WEFT_OK && ours_p->reserved != 0) {
+        return weft_io_fail(error, WEFT_UNSUPPORTED,
+                            "options.reserved is not 0; begin with weft_op_options_init");
+    }
+    return status;
 }
 
 void weft_api_ps_result_out(struct weft_result *result_p, const struct weft_result *ours)

@@ -86,6 +86,11 @@ void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns)
     if (ps->any_away) {
         timeout_ns = weft_min_u64(timeout_ns, weft_api_ps_reconnect(ps));
     }
+    uint64_t due_ns = ps->client != NULL ? weft_ps_client_deadline(ps->client) : WEFT_NEVER;
+    if (due_ns != WEFT_NEVER) {
+        uint64_t now_ns = weft_clock_now_ns();
+        timeout_ns = weft_min_u64(timeout_ns, due_ns > now_ns ? due_ns - now_ns : 0);
+    }
     if (ps->engine == NULL) {
         (void)weft_driver_step(ps->driver, timeout_ns, handle, ps);
         return;
@@ -404,6 +409,11 @@ static weft_status ps_init(struct weft_ps *ps, const struct weft_ps_config *conf
         return weft_io_fail(&ps->error, WEFT_NOMEM, "no memory for %u tables and %u operations",
                             config->tables_max, config->ops_max);
     }
+    weft_status missed = weft_api_ps_missed_begin(ps, config->rows_max);
+    if (missed != WEFT_OK) {
+        return missed;
+    }
+    ps->missed.rows = 0;
     weft_status status =
         ps->membership.launch.coordinator_port != 0
             ? weft_api_ps_join(ps, config)
@@ -461,8 +471,10 @@ static void end(struct weft_ps *ps, bool done)
     weft_recorder_free(ps->recorder);
     weft_api_ps_leave(ps, done);
     free(ps->servers);
+    weft_api_ps_tables_free(ps);
     free(ps->tables);
     free(ps->tickets);
+    free(ps->missed.bits);
     free(ps);
 }
 
@@ -538,6 +550,12 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
         .pushes_durable = client->pushes_durable,
         .replay_bytes_now = client->replay_bytes_now,
         .pushes_passed = client->pushes_passed,
+        .late = client->late,
+        .last_forgotten = client->last_forgotten,
+        .feedback_rows_now = client->feedback_rows_now,
+        .feedback_kept = client->feedback_kept,
+        .feedback_added = client->feedback_added,
+        .feedback_dropped = client->feedback_dropped,
     };
     weft_api_ps_counters_out(counters_p, &ours);
 }

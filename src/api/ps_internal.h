@@ -8,6 +8,7 @@
  *   ps_begin.c     push and pull: checked, and begun
  *   ps_metrics.c   /metrics of a worker
  *   ps_records.c   where the time of its RPCs went, for `weft trace`
+ *   ps_missed.c    which rows an operation has missed
  *   ps_op.c        wait, test, both in one, clock, flush
  *   ps_words.c     why a server is gone or refuses, and what to do
  *
@@ -49,13 +50,25 @@ struct ps_ticket {
     weft_ps_op op;
     const struct weft_ps_table *table; /* of the first list; NULL = there was none */
     uint32_t more;                     /* lists behind it */
+    size_t rows; /* of all lists */
     bool is_pull;
     bool is_checkpoint;
+};
+
+/* Rows that the operation that ended last has missed, or, of one in parts, those so far. */
+struct ps_missed_rows {
+    uint64_t *bits;
+    size_t words_max; /* that there is memory for */
+    size_t rows;
+    size_t base; /* row that the part's first one is */
 };
 
 struct weft_ps_table {
     struct weft_ps *ps;
     struct weft_table_spec spec;
+    void *last; /* memory of last values; NULL = there is none, as the next */
+    void *kept; /* memory of error feedback */
+    uint64_t deadline_ns; /* of operations that name none */
     bool opening; /* TABLE is under way: `op` */
     bool open;
     weft_ps_op op;
@@ -99,6 +112,8 @@ struct weft_ps {
     struct ps_server *servers;    /* (shards,) */
     struct weft_ps_table *tables; /* (tables_max,) */
     struct ps_ticket *tickets;    /* (ops_max,) */
+    struct ps_missed_rows missed;
+    bool in_parts; /* the operation that is waited for is a part of a longer one */
     struct weft_io_error error;
 };
 
@@ -126,6 +141,10 @@ weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
 weft_status weft_api_ps_servers_parse(const char *text, struct ps_server **servers_p,
                                       uint32_t *count_p, struct weft_io_error *error);
 
+weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
+                                        struct weft_op_options *ours_p,
+                                        struct weft_io_error *error);
+
 /* Least sizes of structs that the library writes into. */
 void weft_api_ps_result_out(struct weft_result *result_p, const struct weft_result *ours);
 void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
@@ -140,6 +159,9 @@ weft_status weft_api_ps_join(struct weft_ps *ps, const struct weft_ps_config *co
 
 /* `done`: its work is. Who never joined is fine. */
 void weft_api_ps_leave(struct weft_ps *ps, bool done);
+
+/* ps_table.c: what tables keep in this process. */
+void weft_api_ps_tables_free(struct weft_ps *ps);
 
 /* ps_connect.c */
 
@@ -170,7 +192,7 @@ struct ps_pieces {
     const struct ps_piece *all; /* (count,) */
     uint32_t count;
     bool is_pull;
-    uint32_t bound_ppm;
+    struct weft_op_options how;
 };
 
 /* Does this make sense, but for the limits of one operation? */
@@ -181,6 +203,15 @@ weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *id
 
 /* Check all, begin, and give a handle. Errors: WEFT_TIMEOUT also, after call_timeout_ns. */
 weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p);
+
+/* ps_missed.c */
+
+/* An operation of so many rows has ended, or is begun in parts: none is missed yet.
+ * Errors: WEFT_NOMEM; not with up to rows_max rows. */
+weft_status weft_api_ps_missed_begin(struct weft_ps *ps, size_t rows);
+/* Those that the client's operation has missed; or all of so many. */
+void weft_api_ps_missed_take(struct weft_ps *ps, weft_ps_op op);
+void weft_api_ps_missed_all(struct weft_ps *ps, size_t rows);
 
 /* ps_op.c: every push and every clock has arrived. */
 bool weft_api_ps_is_flushed(const struct weft_ps *ps);

@@ -6,6 +6,7 @@
  */
 #include "api/ps_internal.h"
 
+#include "base/assert.h"
 #include "io/clock.h"
 
 #include <stdio.h>
@@ -60,11 +61,22 @@ static void name_lists(const struct ps_ticket *ticket, char *name_p, size_t byte
     }
 }
 
+/* What it has missed will be asked for. */
+static void missed_begin(struct weft_ps *ps, const struct ps_ticket *ticket)
+{
+    if (!ps->in_parts) {
+        weft_status status = weft_api_ps_missed_begin(ps, ticket->rows);
+        WEFT_ASSERT(status == WEFT_OK); /* there is memory for rows_max rows */
+    }
+}
+
 /* The operation is over: give its place back. */
 static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
                        const struct weft_ps_result *result, struct weft_result *result_p)
 {
     struct weft_result ours = result_of(result);
+    missed_begin(ps, ticket);
+    weft_api_ps_missed_take(ps, ticket->op);
     weft_ps_op_release(ps->client, ticket->op);
     ticket->in_use = false;
     weft_api_ps_result_out(result_p, &ours);
@@ -86,7 +98,9 @@ static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
 static weft_status give_up(struct weft_ps *ps, struct ps_ticket *ticket, uint32_t shard,
                            struct weft_result *result_p)
 {
-    const struct weft_result nothing = {.shard = shard};
+    const struct weft_result nothing = {.shard = shard, .rows_missed = ticket->rows};
+    missed_begin(ps, ticket);
+    weft_api_ps_missed_all(ps, ticket->rows);
     weft_ps_op_abandon(ps->client, ticket->op);
     ticket->in_use = false;
     weft_api_ps_result_out(result_p, &nothing);
@@ -199,21 +213,33 @@ static struct ps_piece part_of(const struct ps_piece *whole, size_t at, size_t c
     };
 }
 
+static weft_status wait_part(struct weft_ps *ps, uint64_t op, size_t at, struct weft_result *part_p)
+{
+    ps->missed.base = at;
+    ps->in_parts = true;
+    weft_status status = weft_wait(ps, op, WEFT_NEVER, part_p);
+    ps->in_parts = false;
+    return status;
+}
+
 /* One part after the other, up to the first that fails. */
 static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_t bound_ppm,
                              struct weft_result *result_p)
 {
     struct weft_ps *ps = whole->table->ps;
     struct weft_result sum = {.size = sizeof(sum)};
-    const struct ps_pieces check = {whole, 1, is_pull, bound_ppm};
+    const struct ps_pieces check = {whole, 1, is_pull, {.bound_ppm = bound_ppm}};
     weft_status status = weft_api_ps_check(ps, &check);
+    if (status == WEFT_OK) {
+        status = weft_api_ps_missed_begin(ps, whole->n);
+    }
     if (status != WEFT_OK) {
         return status;
     }
     size_t at = 0;
     do {
         const struct ps_piece piece = part_of(whole, at, weft_min_u64(whole->n - at, ps->rows_max));
-        const struct ps_pieces pieces = {&piece, 1, is_pull, bound_ppm};
+        const struct ps_pieces pieces = {&piece, 1, is_pull, {.bound_ppm = bound_ppm}};
         struct weft_result part = {.size = sizeof(part)};
         uint64_t op;
         status = begin_patiently(ps, &pieces, &op);
@@ -221,7 +247,7 @@ static weft_status all_parts(const struct ps_piece *whole, bool is_pull, uint32_
             return status;
         }
         if (status == WEFT_OK) {
-            status = weft_wait(ps, op, WEFT_NEVER, &part);
+            status = wait_part(ps, op, at, &part);
             result_add(&sum, &part, at == 0);
         }
         at += piece.n;

@@ -1,6 +1,7 @@
 /* Tables: options in words become a specification, which all shards and all workers must share. */
 #include "api/ps_internal.h"
 
+#include "base/assert.h"
 #include "io/clock.h"
 
 #include <errno.h>
@@ -123,6 +124,8 @@ static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_opt
         {"number", o->number, 0, ps->tables_max - 1},
         {"dim", o->dim, 1, ps->dim_max},
         {"workers", o->workers, 0, WEFT_RPC_WORKERS_MAX},
+        {"last_rows", o->last_rows, 0, WEFT_ROW_STORE_MAX},
+        {"feedback_rows", o->feedback_rows, 0, WEFT_ROW_STORE_MAX},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
         if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
@@ -211,11 +214,66 @@ static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_o
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* Memory for rows that this worker keeps of the table; NULL without. */
+static weft_status keep_rows(struct weft_ps *ps, const char *field, uint32_t rows, uint32_t dim,
+                             void **memory_p)
+{
+    free(*memory_p);
+    *memory_p = rows > 0 ? malloc(weft_row_store_bytes(rows, dim)) : NULL;
+    if (rows > 0 && *memory_p == NULL) {
+        return weft_io_fail(&ps->error, WEFT_NOMEM,
+                            "no memory for %s of %u rows of %u floats; lower it", field, rows, dim);
+    }
+    return WEFT_OK;
+}
+
+static weft_status keep(struct weft_ps *ps, struct weft_ps_table *table,
+                        const struct weft_table_options *o)
+{
+    weft_status status = keep_rows(ps, "last_rows", o->last_rows, o->dim, &table->last);
+    return status != WEFT_OK
+               ? status
+               : keep_rows(ps, "feedback_rows", o->feedback_rows, o->dim, &table->kept);
+}
+
+/* The client has the table now. */
+static void lend(struct weft_ps *ps, const struct weft_ps_table *table,
+                 const struct weft_table_options *o)
+{
+    weft_status status = WEFT_OK;
+    uint16_t number = table->spec.table;
+    if (o->last_rows > 0) {
+        status = weft_ps_client_remember(ps->client, number, table->last, o->last_rows);
+    }
+    if (status == WEFT_OK && o->feedback_rows > 0) {
+        status = weft_ps_client_feedback(ps->client, number, table->kept, o->feedback_rows);
+    }
+    WEFT_ASSERT(status == WEFT_OK);
+}
+
+void weft_api_ps_tables_free(struct weft_ps *ps)
+{
+    for (uint32_t t = 0; ps->tables != NULL && t < ps->tables_max; t++) {
+        free(ps->tables[t].last);
+        free(ps->tables[t].kept);
+    }
+}
+
+size_t weft_table_kept(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
+                       size_t max)
+{
+    return weft_ps_client_kept(table->ps->client, table->spec.table, ids_p, rows_p,
+                               (uint32_t)weft_min_u64(max, UINT32_MAX));
+}
+
 static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
                          const struct weft_table_options *o, const struct weft_table_spec *spec)
 {
-    weft_status status, waited = WEFT_OK;
     uint64_t end_ns = 0;
+    weft_status waited = WEFT_OK, status = keep(ps, table, o);
+    if (status != WEFT_OK) {
+        return status;
+    }
     while ((status = weft_ps_table_open(ps->client, spec, weft_clock_now_ns(), &table->op)) ==
                WEFT_AGAIN &&
            ps->any_away && waited == WEFT_OK) {
@@ -236,7 +294,9 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
     }
     table->ps = ps;
     table->spec = *spec;
+    table->deadline_ns = o->deadline_ns > 0 ? o->deadline_ns : WEFT_NEVER;
     table->opening = true;
+    lend(ps, table, o);
     if (o->name != NULL) {
         snprintf(table->name, sizeof(table->name), "%s", o->name);
     } else {

@@ -66,6 +66,8 @@ struct weft_msg_expect {
                             * total x elem_bytes taken */
     uint32_t count;        /* messages taken by this expectation; COPY and ADD: 1 */
     uint64_t timeout_ns;   /* from the first chunk; then closed SHORT. WEFT_NEVER = none */
+    uint64_t until_ns;     /* closed SHORT at this time; with its first chunk when that comes later.
+                            * 0 = none */
     uint64_t user;         /* returned in OPEN, CHUNK and RECEIVED */
     const void *near;      /* WEFT_NEAR_BYTES that the caller touches when a message comes: asked of
                             * the memory ahead, never read. NULL = none */
@@ -119,6 +121,7 @@ struct weft_msg_event {
     const void *data;        /* CHUNK: elems x elem_bytes bytes, unaligned */
     const uint64_t *mask;    /* RECEIVED, SENT: N bits, 1 = received; valid until the next call */
     enum weft_msg_outcome outcome; /* RECEIVED, SENT */
+    bool sender_gone;              /* RECEIVED: closed because the connection ended: PEER_DOWN comes */
     enum weft_msg_down down;       /* PEER_DOWN */
     uint16_t close_code;           /* PEER_DOWN, CLOSED: what its CLOSE said */
     uint64_t name;           /* PEER_UP, PEER_DOWN: the peer's name and incarnation */

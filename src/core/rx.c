@@ -161,7 +161,8 @@ static void rx_event_fill(const struct weft_ep *ep, const struct peer *p, const 
     ev->received = m->received_count;
 }
 
-static void rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m, uint64_t at_ns)
+static struct weft_msg_event *rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
+                                       uint64_t at_ns)
 {
     bool all = m->received_count == m->chunks;
     bool enough = all || (m->chunks - m->received_count <= m->lost_max && m->critical_left == 0);
@@ -188,6 +189,7 @@ static void rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m, uint6
     ev->outcome = m->outcome;
     ev->mask = m->received;
     ev->at_ns = at_ns;
+    return ev;
 }
 
 /* How long to wait behind the end of the pass for chunks that it has overtaken. On a way that has not
@@ -233,7 +235,7 @@ void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
         struct rx_msg *m = &p->rx[__builtin_ctzll(live)];
         if (rx_close_time(p, m) <= now_ns) {
-            rx_close(ep, p, m, now_ns);
+            (void)rx_close(ep, p, m, now_ns);
         }
     }
     weft_core_rx_timer_arm(p);
@@ -242,7 +244,7 @@ void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        rx_close(ep, p, &p->rx[__builtin_ctzll(live)], now_ns);
+        rx_close(ep, p, &p->rx[__builtin_ctzll(live)], now_ns)->sender_gone = true;
     }
 }
 
@@ -289,7 +291,7 @@ static struct rx_msg *rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
         .seq = seq,
         .tag = d->tag,
         .user = x->e.user,
-        .timeout_ns = weft_time_add(now_ns, x->e.timeout_ns),
+        .timeout_ns = weft_expect_end(&x->e, now_ns),
         .memory = x->e.memory,
     };
     masks_clear(ep, m);
@@ -397,7 +399,7 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
         p->ack_now = true;
     }
     if (m->received_count == m->chunks) {
-        rx_close(ep, p, m, at_ns);
+        (void)rx_close(ep, p, m, at_ns);
         p->ack_now = true;
     }
     return true;
@@ -427,7 +429,7 @@ static void finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wi
             m->pass_over_ns = now_ns;
         }
         if (give_up) {
-            rx_close(ep, p, m, now_ns);
+            (void)rx_close(ep, p, m, now_ns);
         }
     } else if (m->state == RX_CLOSED) {
         rx_need_done(p, m);

@@ -38,7 +38,8 @@ static struct weft_msg_event *event_push(struct weft_tcp *t, const struct tcp_pe
     return ev;
 }
 
-static void rx_close(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, uint64_t at_ns)
+static struct weft_msg_event *rx_close(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m,
+                                       uint64_t at_ns)
 {
     bool all = m->received_count == m->chunks;
     bool enough = all || (m->chunks - m->received_count <= m->lost_max && m->critical_left == 0);
@@ -56,12 +57,13 @@ static void rx_close(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, u
     ev->outcome = m->outcome;
     ev->mask = m->received;
     tcp_peer_ready(t, p);
+    return ev;
 }
 
 void weft_tcp_rx_close_all(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 {
     for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
-        rx_close(t, p, &p->rx[__builtin_ctzll(live)], now_ns);
+        rx_close(t, p, &p->rx[__builtin_ctzll(live)], now_ns)->sender_gone = true;
     }
 }
 
@@ -71,7 +73,7 @@ void weft_tcp_rx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
         struct tcp_rx *m = &p->rx[__builtin_ctzll(live)];
         if (m->timeout_ns <= now_ns) {
-            rx_close(t, p, m, now_ns);
+            (void)rx_close(t, p, m, now_ns);
         } else {
             p->rx_timer_ns = weft_min_u64(p->rx_timer_ns, m->timeout_ns);
         }
@@ -92,7 +94,7 @@ static bool rx_open(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, ui
     m->sink = x->e.sink;
     m->user = x->e.user;
     m->memory = x->e.memory;
-    m->timeout_ns = weft_time_add(at_ns, x->e.timeout_ns);
+    m->timeout_ns = weft_expect_end(&x->e, at_ns);
     m->critical_left = m->critical == WEFT_CRITICAL_MASKED ? UINT32_MAX : m->critical;
     memset(m->received, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*m->received));
     weft_expects_use(&t->expects, x);
@@ -205,7 +207,7 @@ static void rx_chunk(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m,
         ev->data = d->payload;
     }
     if (m->received_count == m->chunks) {
-        rx_close(t, p, m, at_ns);
+        (void)rx_close(t, p, m, at_ns);
     }
 }
 
@@ -258,7 +260,7 @@ static bool finish_take(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, ui
     }
     struct tcp_rx *m = &p->rx[seq & TCP_MSG_MASK];
     if (m->seq == seq && m->state == TCP_RX_OPEN) {
-        rx_close(t, p, m, at_ns);
+        (void)rx_close(t, p, m, at_ns);
     } else if (m->seq < seq || m->state == TCP_RX_HELD) {
         if (m->seq < seq && !slot_over(p, m)) {
             return false;

@@ -119,7 +119,8 @@ static weft_status ops_init(struct weft_ps_client *client)
         struct ps_op *op = &client->ops[i];
         op->order = calloc(config->rows_per_op_max, sizeof(*op->order));
         op->buffer = calloc(1, buffer_bytes);
-        if (op->order == NULL || op->buffer == NULL) {
+        op->missed = calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*op->missed));
+        if (op->order == NULL || op->buffer == NULL || op->missed == NULL) {
             return WEFT_NOMEM;
         }
     }
@@ -161,6 +162,7 @@ weft_status weft_ps_client_new(const struct weft_ps_client_config *config, struc
     client->config = *config;
     client->msgr = msgr;
     weft_prng_split(&client->prng, config->seed, config->worker);
+    client->deadline_ns = WEFT_NEVER;
     weft_status status = client_init(client, shard_peers);
     if (status != WEFT_OK) {
         weft_ps_client_free(client);
@@ -178,6 +180,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     for (uint32_t i = 0; client->ops != NULL && i < client->config.ops_max; i++) {
         free(client->ops[i].order);
         free(client->ops[i].buffer);
+        free(client->ops[i].missed);
     }
     for (uint32_t t = 0; client->tables != NULL && t < client->config.tables_max; t++) {
         weft_ps_missed_fini(&client->tables[t].missed);
@@ -205,11 +208,16 @@ static uint32_t op_take(struct weft_ps_client *client, uint8_t kind, uint16_t ta
         if (op->state == OP_FREE) {
             op->state = OP_ACTIVE;
             op->kind = kind;
-            op->abandoned = op->cut = false;
+            op->abandoned = op->cut = op->expired = op->late = false;
+            op->deadline_ns = WEFT_NEVER;
             op->logged = kind == WEFT_RPC_PUSH && ps_log_on(client);
             op->table = table;
             op->parts = op->parts_open = 0;
             op->buffer_used = 0;
+            if (op->result.rows_missed > 0) {
+                memset(op->missed, 0, WEFT_BITS_WORDS(op->rows) * sizeof(*op->missed));
+            }
+            op->rows = 0;
             op->result = (struct weft_ps_result){.clock = UINT32_MAX};
             client->ops_active++;
             return i;
@@ -230,16 +238,21 @@ static void clock_resume(struct weft_ps_client *client, uint16_t index)
     weft_ps_clocks_count(client);
 }
 
-static void op_finish(struct weft_ps_client *client, struct ps_op *op)
+void weft_ps_result_settle(const struct ps_op *op, struct weft_ps_result *result)
 {
-    op->state = OP_DONE;
-    client->ops_active--;
-    struct weft_ps_result *result = &op->result;
     result->rpcs = op->parts;
     result->clock = result->clock == UINT32_MAX ? 0 : result->clock;
     if (result->status == WEFT_OK && result->rpc_status != WEFT_RPC_OK) {
         result->status = WEFT_DATA;
     }
+}
+
+static void op_finish(struct weft_ps_client *client, struct ps_op *op)
+{
+    op->state = OP_DONE;
+    client->ops_active--;
+    struct weft_ps_result *result = &op->result;
+    weft_ps_result_settle(op, result);
     if (op->kind == WEFT_RPC_TABLE) {
         client->tables[op->table].state = result->status == WEFT_OK ? TABLE_OPEN : TABLE_CLOSED;
         if (result->status == WEFT_OK) {
@@ -325,6 +338,7 @@ weft_status weft_ps_table_open(struct weft_ps_client *client, const struct weft_
         return WEFT_AGAIN;
     }
     table->state = TABLE_OPENING;
+    table->last = table->kept = (struct weft_row_store){0};
     table->spec = *spec;
     table->spec.block_floats = fitting_block(client, spec);
     for (uint32_t s = 0; s < client->config.shards; s++) {
@@ -523,13 +537,13 @@ static void list_parts(struct weft_ps_client *client, uint32_t index, const stru
 }
 
 static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, struct ps_list *lists,
-                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
                                weft_ps_op *op_p)
 {
     bool is_push = kind == WEFT_RPC_PUSH;
     weft_status status = is_push && any_away(client)
                              ? WEFT_AGAIN
-                             : lists_check(client, lists, count, is_push, bound_ppm);
+                             : lists_check(client, lists, count, is_push, how->bound_ppm);
     if (status == WEFT_OK && is_push && ps_log_on(client)) {
         status = weft_ps_log_room(client, lists, count, now_ns);
     }
@@ -541,8 +555,13 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
         return WEFT_AGAIN;
     }
     uint32_t *order = client->ops[index].order;
-    client->ops[index].bound_ppm = bound_ppm;
+    client->ops[index].bound_ppm = how->bound_ppm;
+    client->ops[index].deadline_ns = how->deadline_ns > 0 ? how->deadline_ns : WEFT_NEVER;
+    weft_ps_deadline_arm(client, &client->ops[index]);
     for (uint32_t i = 0; i < count; i++) {
+        lists[i].at = client->ops[index].rows;
+        lists[i].fill = how->fill >> weft_min_u64(i, 63) & 1;
+        client->ops[index].rows += lists[i].n;
         client->tables[lists[i].table].passed &= !is_push;
         list_parts(client, index, &lists[i], order);
         order += lists[i].n;
@@ -552,9 +571,9 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     return WEFT_OK;
 }
 
-weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
-                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
-                               weft_ps_op *op_p)
+weft_status weft_ps_push_how(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
+                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                             weft_ps_op *op_p)
 {
     struct ps_list inside[WEFT_PS_LISTS_MAX];
     if (count > client->config.lists_per_op_max) {
@@ -567,12 +586,20 @@ weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_
                                      .first = lists[i].first,
                                      .values = lists[i].rows};
     }
-    return lists_start(client, WEFT_RPC_PUSH, inside, count, bound_ppm, now_ns, op_p);
+    return lists_start(client, WEFT_RPC_PUSH, inside, count, how, now_ns, op_p);
 }
 
-weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+weft_status weft_ps_push_lists(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
                                uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
                                weft_ps_op *op_p)
+{
+    const struct weft_ps_how how = {.bound_ppm = bound_ppm};
+    return weft_ps_push_how(client, lists, count, &how, now_ns, op_p);
+}
+
+weft_status weft_ps_pull_how(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                             weft_ps_op *op_p)
 {
     struct ps_list inside[WEFT_PS_LISTS_MAX];
     if (count > client->config.lists_per_op_max) {
@@ -585,7 +612,15 @@ weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_
                                      .first = lists[i].first,
                                      .out = lists[i].rows_out};
     }
-    return lists_start(client, WEFT_RPC_PULL, inside, count, bound_ppm, now_ns, op_p);
+    return lists_start(client, WEFT_RPC_PULL, inside, count, how, now_ns, op_p);
+}
+
+weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+                               uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
+                               weft_ps_op *op_p)
+{
+    const struct weft_ps_how how = {.bound_ppm = bound_ppm};
+    return weft_ps_pull_how(client, lists, count, &how, now_ns, op_p);
 }
 
 weft_status weft_ps_push(struct weft_ps_client *client, uint16_t table, const uint64_t *ids,
@@ -672,18 +707,22 @@ bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op index,
 {
     WEFT_ASSERT(index < client->config.ops_max && client->ops[index].state != OP_FREE);
     const struct ps_op *op = &client->ops[index];
-    if (op->state != OP_DONE) {
+    if (op->state != OP_DONE && !op->late) {
         return false;
     }
     if (result_p != NULL) {
-        *result_p = op->result;
+        *result_p = op->late ? op->told : op->result;
     }
     return true;
 }
 
 void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op index)
 {
-    WEFT_ASSERT(index < client->config.ops_max && client->ops[index].state == OP_DONE);
+    WEFT_ASSERT(weft_ps_op_done(client, index, NULL));
+    if (client->ops[index].state == OP_ACTIVE) {
+        client->ops[index].abandoned = true; /* late: its answers are still to come */
+        return;
+    }
     for (uint32_t i = 0; !client->ops[index].logged && i < client->ops[index].parts; i++) {
         client->parts[index * client->parts_per_op + i].state = PART_FREE;
     }
@@ -922,6 +961,9 @@ void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
 {
     client->round++;
     weft_ps_shards_overdue(client, now_ns);
+    if (now_ns >= client->deadline_ns) {
+        weft_ps_deadlines(client, now_ns);
+    }
     for (uint32_t s = 0; s < client->config.shards; s++) {
         if (!client->ends[s].down && !client->ends[s].away) {
             weft_ps_safe_expect(client, s);

@@ -44,6 +44,7 @@
 #include "core/msg.h"
 #include "rpc/latency.h"
 #include "rpc/record.h"
+#include "ps/row_store.h"
 
 struct weft_ps_client;
 
@@ -62,7 +63,8 @@ struct weft_ps_client_config {
     uint32_t rows_per_op_max;  /* rows in one push or pull, all lists together */
     uint32_t rows_per_rpc_max; /* larger parts are split; at most the server's */
     uint32_t dim_max;
-    uint8_t missed_key[WEFT_HASH_KEY_BYTES]; /* drawn by the driver: nobody can guess it */
+    uint8_t missed_key[WEFT_HASH_KEY_BYTES]; /* of sets and stores of ids; drawn by the driver:
+                                              * nobody can guess it */
     uint32_t missed_max;             /* ids remembered as missed; more are forgotten, and counted */
     uint64_t reconnect_ns;           /* how long a shard may be away before what waits for it fails
                                       * with PEER; 0 = not at all */
@@ -90,7 +92,8 @@ struct weft_ps_result {
     uint32_t chunks_refused; /* push: by the server */
     uint64_t elements_sent;  /* blocks of rows: pushed by us, or by the server in answers */
     uint64_t elements_delivered;
-    uint64_t rows_missed;            /* pull: that kept an old value, in whole or in part */
+    uint64_t rows_missed; /* pull: that kept an old value, in whole or in part. Push: of which a
+                           * gradient was lost. Which they are: weft_ps_op_missed */
     uint32_t clock;                  /* lowest version among the answers */
     struct weft_rpc_latency latency; /* of the RPC that finished last */
 };
@@ -126,6 +129,13 @@ struct weft_ps_client_counters {
     uint64_t missed_now;       /* ids remembered as missed at this time */
     uint64_t missed_first;     /* ids that were put first because they had been missed */
     uint64_t missed_forgotten; /* missed_max was reached, of pulls or of pushes */
+    uint64_t last_forgotten;   /* rows whose last value made room for another's */
+    uint64_t feedback_rows_now; /* rows of which something is kept at this time */
+    uint64_t feedback_kept;     /* elements that were lost and kept */
+    uint64_t feedback_added;    /* elements to which kept ones were added */
+    uint64_t feedback_dropped;  /* elements that were lost and not kept: no room, not finite, or
+                                 * it is not known whether they arrived */
+    uint64_t late;             /* pulls' requests and pushes that a deadline ended or kept back */
     uint64_t again;            /* sends and expectations the transport put off */
     uint64_t shards_away;      /* connections that ended and were waited for */
     uint64_t resumes;          /* tables of shards that went on */
@@ -237,6 +247,50 @@ weft_status weft_ps_pull_lists(struct weft_ps_client *client, const struct weft_
                                uint32_t count, uint32_t bound_ppm, uint64_t now_ns,
                                weft_ps_op *op_p);
 
+/* How an operation is done. */
+struct weft_ps_how {
+    uint32_t bound_ppm;
+    uint64_t fill; /* pull: bit i = rows_out of list i holds nothing on entry (bit 63: of all from 63
+                    * on). What does not come reads as the last value that this client had of it
+                    * (weft_ps_client_remember), or as the row begins */
+    uint64_t deadline_ns; /* on the clock of now_ns; 0 = none. Then the operation ends with what has
+                           * arrived. A pull is done at this time: rows that have not come are
+                           * missed, and its place is free when their answers have come. Of a push
+                           * nothing is sent any more: it is done when the shards have said what
+                           * they have; the rest never counts. What waits to be sent, for a clock or
+                           * for a shard that is away, is not sent. What was sent to a shard whose
+                           * connection broke meanwhile is sent again all the same: what of it
+                           * arrived is not known */
+};
+
+/* The same two with more to say. */
+weft_status weft_ps_push_how(struct weft_ps_client *client, const struct weft_ps_push_list *lists,
+                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                             weft_ps_op *op_p);
+weft_status weft_ps_pull_how(struct weft_ps_client *client, const struct weft_ps_pull_list *lists,
+                             uint32_t count, const struct weft_ps_how *how, uint64_t now_ns,
+                             weft_ps_op *op_p);
+
+/* Remember the last value of so many rows of a table; of more, that which was first put there goes.
+ * Every pull of the table from now on costs a lookup for each row.
+ * Owns:    borrows memory, of weft_row_store_bytes(rows_max, dim), until free.
+ * Errors:  WEFT_STATE  the table is not declared.   WEFT_INVALID  rows_max. */
+weft_status weft_ps_client_remember(struct weft_ps_client *client, uint16_t table, void *memory,
+                                    uint32_t rows_max);
+
+/* Error feedback: keep what pushes of a table lose, by id, and add it to the next push of that id; so
+ * many rows at most, of more the loss is counted (feedback_dropped). Of what a shard refuses, and of
+ * pushes that fail, nothing is kept.
+ * Owns:    borrows memory, of weft_row_store_bytes(rows_max, dim), until free.
+ * Errors:  as weft_ps_client_remember. */
+weft_status weft_ps_client_feedback(struct weft_ps_client *client, uint16_t table, void *memory,
+                                    uint32_t rows_max);
+
+/* What is kept: at most max ids and, where rows_p is not NULL, their rows (max, dim). Returns how many
+ * there are. A push of zeros for an id sends what is kept of it. */
+uint32_t weft_ps_client_kept(const struct weft_ps_client *client, uint16_t table, uint64_t *ids_p,
+                             float *rows_p, uint32_t max);
+
 /* Finish this worker's clock. Told to each shard when the pushes of this clock to it are closed.
  * Where a shard went on without this worker (shrink) since its last clock, and nothing was pushed
  * since, that clock is over already: this finishes none.
@@ -277,6 +331,17 @@ void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns);
 /* True when the operation is finished; then *result_p is filled in (NULL: not wanted). */
 bool weft_ps_op_done(const struct weft_ps_client *client, weft_ps_op op,
                      struct weft_ps_result *result_p);
+
+/* Rows of an operation that is done which did not arrive whole: one bit a row, counted over its lists
+ * in their order. Of parts that failed or were refused as a whole it names all; of a push of which a
+ * shard refused chunks (chunks_refused) it does not say which. NULL: there is none.
+ * Owns:    valid until the operation is released. */
+const uint64_t *weft_ps_op_missed(const struct weft_ps_client *client, weft_ps_op op,
+                                  uint32_t *rows_p);
+
+/* When weft_ps_client_progress must be called at the latest, for a deadline; WEFT_NEVER = there is
+ * none. */
+uint64_t weft_ps_client_deadline(const struct weft_ps_client *client);
 
 /* Give the operation back; it must be done. */
 void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op op);

@@ -1,6 +1,8 @@
 /* The inside of a client, shared by client.c (life, operations, clocks, events), client_part.c (one
- * RPC: build, send, take the answer), client_missed.c (pushes that were missing twice) and
- * client_resume.c (a shard that goes away and comes back). Not for others.
+ * RPC: build, send, take the answer), client_missed.c (pushes that were missing twice), client_loss.c
+ * (which rows were missed), client_last.c (what they were before), residual.c (gradients that were
+ * lost), client_deadline.c (operations whose time is over) and client_resume.c (a shard that goes away
+ * and comes back). Not for others.
  *
  * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
  * table and a shard there is a link with the state that orders pushes, clocks and pulls.
@@ -13,6 +15,7 @@
 #include "ps/layout.h"
 #include "ps/missed.h"
 #include "ps/once.h"
+#include "ps/table.h"
 
 #define WEFT_PS_NONE UINT32_MAX
 
@@ -31,9 +34,11 @@ enum ps_part_state {
 struct ps_list {
     uint16_t table;
     uint32_t n;
+    uint32_t at; /* row of the operation that its first one is */
     const uint64_t *ids; /* NULL: first, first + 1, ... of a dense table */
     uint64_t first;
     uint8_t id_bytes; /* in requests */
+    bool fill;        /* pull: `out` holds no old values */
     uint64_t floats; /* that the caller's memory has: n x dim, or less at a dense vector's end */
     const float *values; /* push */
     float *out;          /* pull */
@@ -61,6 +66,7 @@ static inline struct ps_list ps_list_slice(const struct ps_list *list, uint32_t 
     struct ps_list slice = *list;
     uint64_t skipped = (uint64_t)first * dim;
     slice.n = count;
+    slice.at += first;
     slice.first += first;
     slice.ids = list->ids == NULL ? NULL : list->ids + first;
     slice.floats = list->floats > skipped ? list->floats - skipped : 0;
@@ -78,6 +84,9 @@ struct ps_part {
     bool logged;         /* PUSH: in the log: it and its request stay until they are durable */
     bool begun;          /* PUSH: some chunks of it are applied, and must not be forgotten */
     bool counted;        /* PUSH: closed before its shard went away, and counted then */
+    bool head_only;      /* PUSH: its rows stay here: they were lost at its deadline */
+    bool voided;         /* PUSH: they were never sent, and never are */
+    bool resent;         /* PUSH: sent before; what arrived then is not known, so all of it must */
     bool reply_closed;   /* RECEIVED came */
     bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
     bool is_short;       /* PUSH: of the request; so are the next two */
@@ -123,6 +132,12 @@ struct ps_op {
     uint32_t *order; /* (rows_per_op_max,): rows of its lists, list by list, by shard */
     uint8_t *buffer; /* requests and replies of its parts */
     size_t buffer_used;
+    uint64_t *missed; /* (rows_per_op_max,) bits: rows of which something was missed */
+    uint32_t rows;    /* of all its lists */
+    uint64_t deadline_ns;
+    bool expired; /* the deadline was seen to */
+    bool late;    /* PULL: done for the caller, with `told`; answers are still to come */
+    struct weft_ps_result told;
     struct weft_ps_result result;
 };
 
@@ -192,6 +207,8 @@ struct ps_table {
                      * nor pushed for the next clock */
     struct weft_ps_missed missed;
     struct weft_ps_missed push_missed; /* of pushes */
+    struct weft_row_store last; /* values that were pulled */
+    struct weft_row_store kept; /* gradients that were lost */
 };
 
 /* Pushes that are kept: a ring of parts, and one of bytes with their requests, in the same order. */
@@ -236,6 +253,7 @@ struct weft_ps_client {
     uint32_t clocks_refused; /* links that are `clock_refused` */
     uint64_t round;       /* of progress */
     struct weft_prng prng; /* of the pauses between attempts to connect */
+    uint64_t deadline_ns; /* when the next operation expires; may be too early */
 };
 
 static inline struct ps_link *ps_link_of(struct weft_ps_client *client, uint16_t table,
@@ -289,12 +307,20 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t part,
                         const struct weft_msg_event *event);
 /* Into the queue of its shard, where its birth says. */
 void weft_ps_part_enqueue(struct weft_ps_client *client, uint32_t part);
+/* Out of it: a pull that is never sent, and done. */
+void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t part);
 /* A push of the two clocks behind the last that the shard has taken counts as open. */
 void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part);
 /* Its shard has gone away and is waited for: it will be sent again, unless it was answered. */
 void weft_ps_part_wait(struct weft_ps_client *client, uint32_t part);
 /* The shard is gone, or the request cannot be sent. */
 void weft_ps_part_fail(struct weft_ps_client *client, uint32_t part, weft_status status);
+
+/* Is the caller's memory still ours? */
+static inline bool ps_op_lent(const struct ps_op *op)
+{
+    return !op->abandoned && !op->late;
+}
 
 /* client_rows.c: between the caller's rows and messages */
 
@@ -303,12 +329,57 @@ void weft_ps_rows_gather(const struct ps_part *part, const struct weft_table_spe
                          uint8_t *chunk, struct weft_ps_chunk_rows place);
 /* The ids of a PULL. */
 void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out);
+/* Remember that a pull has missed a row, to ask for it first next time. */
+void weft_ps_missed_note(struct weft_ps_client *client, struct ps_table *table, uint64_t id);
 /* Copy what came into the caller's rows; what did not come keeps its old value, and is remembered. */
 void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *part,
                           const struct weft_msg_event *event);
 
+/* client_loss.c: which rows of an operation did not arrive whole */
+
+/* Of the part. Says so of each once. */
+void weft_ps_row_missed(struct weft_ps_client *client, const struct ps_part *part, uint32_t r);
+/* All of its rows: it failed, or was refused. */
+void weft_ps_part_missed(struct weft_ps_client *client, const struct ps_part *part);
+/* The same of a pull; nothing of a push, whose mask tells. */
+void weft_ps_pull_missed(struct weft_ps_client *client, const struct ps_part *part);
+/* A push is closed: those of the chunks that its mask lacks, or all when all were refused. */
+void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *part,
+                         const struct weft_msg_event *event);
+
+/* client_deadline.c */
+
+/* End operations whose time is over. */
+void weft_ps_deadlines(struct weft_ps_client *client, uint64_t now_ns);
+/* An operation begins: see to its deadline in time. */
+void weft_ps_deadline_arm(struct weft_ps_client *client, const struct ps_op *op);
+/* A push was closed SHORT, without its head: send that alone, so that it is answered. */
+void weft_ps_push_headless(struct weft_ps_client *client, uint32_t part);
+
+/* residual.c */
+
+/* A chunk of a push was gathered: add what is kept of its rows. */
+void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *part, uint8_t *chunk,
+                          struct weft_ps_chunk_rows place);
+/* A push is closed: keep what its mask lacks, if the table does that, and never send it again. */
+void weft_ps_residual_keep(struct weft_ps_client *client, const struct ps_part *part,
+                           const struct weft_msg_event *event);
+/* A push is not sent at all: keep all of it. */
+void weft_ps_residual_keep_all(struct weft_ps_client *client, const struct ps_part *part);
+
+/* client_last.c */
+
+/* A block of a row came. Only where table->last.rows_max > 0. */
+void weft_ps_last_put(struct weft_ps_client *client, struct ps_table *table, uint64_t id,
+                      uint32_t offset, const void *floats, uint32_t count);
+/* Row r of a PULL's part, a block of it, did not come: where its operation wants that, the last value. */
+void weft_ps_last_fill(struct weft_ps_client *client, const struct ps_part *part, uint32_t r,
+                       uint32_t block);
+
 /* client.c */
 void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);
+/* As the caller sees it, when no more will come. */
+void weft_ps_result_settle(const struct ps_op *op, struct weft_ps_result *result);
 /* Next rpc_id towards a shard; never 0. */
 uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
 /* clocks_open anew. */

@@ -221,6 +221,8 @@ uint32_t weft_ps_log_again(struct weft_ps_client *client, uint16_t table, uint32
             continue;
         }
         part->state = PART_QUEUED;
+        part->resent = true;
+        part->head_only = part->voided;
         part->expected = part->request_closed = part->reply_closed = part->begun = false;
         weft_ps_part_enqueue(client, (uint32_t)(part - client->parts));
         again++;

@@ -112,9 +112,11 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
     part->request_chunk_elems = (uint16_t)chunk_elems;
     for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {
         uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, total - begin);
-        weft_ps_rows_gather(
-            part, &table->spec, part->request + (size_t)begin * elem_bytes,
-            weft_ps_chunk_rows(elem_bytes, list->id_bytes, chunk_elems, head_elems, k, elems));
+        uint8_t *chunk = part->request + (size_t)begin * elem_bytes;
+        struct weft_ps_chunk_rows place =
+            weft_ps_chunk_rows(elem_bytes, list->id_bytes, chunk_elems, head_elems, k, elems);
+        weft_ps_rows_gather(part, &table->spec, chunk, place);
+        weft_ps_residual_add(client, part, chunk, place);
     }
     return part_index(client, part);
 }
@@ -143,6 +145,8 @@ uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const str
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
+
+static void part_done(struct weft_ps_client *client, struct ps_part *part);
 
 void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
 {
@@ -205,6 +209,23 @@ static void gate_ask(struct weft_ps_client *client, const struct ps_part *push)
  * messages that may be unconfirmed, or that CLOCK, and the pushes before it, could not go. */
 enum { PULLS_OPEN_MAX = WEFT_MSGS_MAX / 2 };
 
+void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_part *part = &client->parts[index];
+    struct ps_shard_end *end = &client->ends[part->shard];
+    uint32_t before = WEFT_PS_NONE;
+    WEFT_ASSERT(part->state == PART_QUEUED && part->kind == WEFT_RPC_PULL);
+    for (uint32_t i = end->queue_head; i != index; i = client->parts[i].next) {
+        before = i;
+    }
+    *(before == WEFT_PS_NONE ? &end->queue_head : &client->parts[before].next) = part->next;
+    end->queue_tail = end->queue_tail == index ? before : end->queue_tail;
+    if (part->expected) {
+        (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
+    }
+    part_done(client, part);
+}
+
 static bool part_may_go(struct weft_ps_client *client, const struct ps_part *part,
                         const struct ps_link *link)
 {
@@ -241,6 +262,15 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     return true;
 }
 
+/* When an answer is closed at the latest; 0 = never. */
+static uint64_t reply_until(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    uint64_t deadline_ns = part->kind == WEFT_RPC_PULL && part->op != WEFT_PS_NONE
+                               ? client->ops[part->op].deadline_ns
+                               : WEFT_NEVER;
+    return deadline_ns == WEFT_NEVER ? 0 : deadline_ns;
+}
+
 static weft_status post_reply(struct weft_ps_client *client, struct ps_part *part)
 {
     part->rpc_id = weft_ps_rpc_id(client, part->shard);
@@ -257,6 +287,7 @@ static weft_status post_reply(struct weft_ps_client *client, struct ps_part *par
         .memory_bytes = part->reply_bytes,
         .count = 1,
         .timeout_ns = WEFT_NEVER,
+        .until_ns = reply_until(client, part),
         .user = WEFT_PS_USER | part_index(client, part),
     };
     return client->msgr.ops->expect(client->msgr.self, &expect, &part->expect);
@@ -286,7 +317,9 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .after_seq = after ? link->flying_xor : (uint32_t)part->number,
         .need_clock = is_pull ? part->clock : 0,
         .reply_bound_ppm = is_pull ? part->bound_ppm : 0,
-        .rows = part->kind == WEFT_RPC_PUSH ? part->rows * blocks : part->rows,
+        .rows = part->head_only                 ? 0
+                : part->kind == WEFT_RPC_PUSH ? part->rows * blocks
+                                              : part->rows,
         .flags = flags_of(client, part),
     };
     weft_rpc_request_pack(&request, part->request);
@@ -304,23 +337,27 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
     }
     write_head(client, part, link);
     bool is_push = part->kind == WEFT_RPC_PUSH;
+    bool may_lose = is_push && !part->resent && !part->head_only;
     struct weft_msg_send send = {
         .peer = client->ends[part->shard].peer,
         .base = part->request,
-        .total = part->request_elems,
+        .total = part->head_only
+                     ? weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, part->request_elem_bytes)
+                     : part->request_elems,
         .elem_bytes = part->request_elem_bytes,
         .chunk_elems = part->request_chunk_elems,
         .critical = 1,
-        .bound_ppm = is_push ? part->bound_ppm : 0,
+        .bound_ppm = may_lose ? part->bound_ppm : 0,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = part->kind,
             .table = part->table,
             .number = part->clock,
             .low = (uint8_t)part->number,
         }),
-        .deadline_ns = WEFT_NEVER,
+        .deadline_ns = may_lose ? client->ops[part->op].deadline_ns : WEFT_NEVER,
         .user = WEFT_PS_USER | part_index(client, part),
-        .critical_mask = is_push ? weft_ps_push_critical(client, part) : NULL,
+        .critical_mask =
+            is_push && !part->head_only ? weft_ps_push_critical(client, part) : NULL,
     };
     uint64_t seq;
     weft_status status = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq);
@@ -454,10 +491,16 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         part_done(client, part);
         return;
     }
+    if (flew && !is_push && part->op != WEFT_PS_NONE && client->ops[part->op].late) {
+        part_done(client, part); /* nobody waits for its answer, which will not come */
+        return;
+    }
     if (is_push && part->request_closed) {
         weft_ps_push_opened(client, part); /* confirmed, but perhaps not by what comes back */
     }
     part->expected = part->request_closed = part->begun = false;
+    part->resent |= flew;
+    part->head_only = part->voided;
     if (part->op == WEFT_PS_NONE && !is_push) {
         part->clock = 0; /* a gate: what comes back may be far from the clock that it asked for */
     }
@@ -485,6 +528,11 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
     client->counters.rpcs_failed++;
     const struct ps_link *link = ps_link_of(client, part->table, part->shard);
     note_status(client, part, link->gone ? link->gone_status : status, link->gone_rpc_status);
+    if (part->kind == WEFT_RPC_PULL) {
+        weft_ps_pull_missed(client, part);
+    } else if (!part->counted) {
+        weft_ps_part_missed(client, part);
+    }
     part_done(client, part);
 }
 
@@ -510,7 +558,7 @@ static void count_flow(struct weft_ps_client *client, struct ps_part *part,
     uint32_t head_elems = weft_rpc_head_elems(head_bytes, event->elem_bytes);
     uint32_t sent = event->total - head_elems, got = delivered(event, head_elems);
     bool is_short = event->received < event->chunks;
-    if (event->outcome == WEFT_MSG_UNKNOWN && part->bound_ppm == 0) {
+    if (event->outcome == WEFT_MSG_UNKNOWN && part->bound_ppm == 0 && part->reply_closed) {
         got = sent; /* it was answered, but its shard died before it confirmed the last chunks */
         is_short = false;
     }
@@ -525,6 +573,12 @@ static void count_flow(struct weft_ps_client *client, struct ps_part *part,
     result->elements_delivered += got;
     result->rpcs_short += is_short;
     result->chunks_refused += event->refused;
+    if (is_push && (is_short || event->refused > 0)) {
+        weft_ps_push_missed(client, part, event);
+    }
+    if (is_push && is_short) {
+        weft_ps_residual_keep(client, part, event);
+    }
 }
 
 void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
@@ -537,16 +591,27 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
         !part->reply_closed) {
         return; /* PEER_DOWN follows: then it waits to be sent again */
     }
-    part->request_closed = true;
-    part->refused = event->refused;
+    if (!part->head_only) {
+        part->refused = event->refused;
+    }
     if (part->kind == WEFT_RPC_PUSH) {
-        push_closed(client, part, true);
-        weft_ps_push_note(client, part, event);
+        if (!part->head_only) {
+            weft_ps_push_note(client, part, event);
+        }
         if (!part->counted) {
             count_flow(client, part, event, WEFT_RPC_REQUEST_BYTES);
             part->counted = true;
         }
+        if (event->outcome == WEFT_MSG_SHORT) {
+            client->counters.late++;
+            if (event->mask == NULL || !weft_bits_test(event->mask, 0)) {
+                weft_ps_push_headless(client, index);
+                return;
+            }
+        }
+        push_closed(client, part, true);
     }
+    part->request_closed = true;
     if (part->reply_closed) {
         part_done(client, part);
     }
@@ -556,12 +621,12 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
 
 /* An answer with rows must have exactly the grid that was asked for. */
 static bool rows_match(struct weft_ps_client *client, const struct ps_part *part,
-                       const struct weft_msg_event *event, const struct weft_rpc_reply *reply)
+                       const struct weft_msg_event *event)
 {
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
     uint16_t elem_bytes = weft_table_pull_elem_bytes(spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes);
-    return reply->rows == part->rows && event->elem_bytes == elem_bytes &&
+    return event->elem_bytes == elem_bytes &&
            event->chunk_elems >= head_elems &&
            event->total == head_elems + part->rows * weft_table_blocks(spec);
 }
@@ -588,10 +653,10 @@ static bool take_answer(struct weft_ps_client *client, struct ps_part *part,
     if (!rows_wanted) {
         return event->elem_bytes == WEFT_RPC_REPLY_BYTES && event->total == 1;
     }
-    if (!rows_match(client, part, event, reply_p)) {
+    if (reply_p->rows != part->rows || !rows_match(client, part, event)) {
         return false;
     }
-    if (!client->ops[part->op].abandoned) {
+    if (ps_op_lent(&client->ops[part->op])) {
         weft_ps_rows_scatter(client, part, event);
     }
     count_flow(client, part, event, WEFT_RPC_REPLY_BYTES);
@@ -664,6 +729,9 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
     client->counters.pushes_lost +=
         part->op == WEFT_PS_NONE && part->logged && reply->status != WEFT_RPC_OK;
     note_status(client, part, WEFT_OK, part->passed ? WEFT_RPC_OK : reply->status);
+    if (reply->status != WEFT_RPC_OK) {
+        weft_ps_pull_missed(client, part);
+    }
     struct weft_rpc_latency latency =
         weft_rpc_latency_make(reply, event->at_ns, taken_ns, ps_clock_ns(client));
     record(client, part, event, reply, &latency);
@@ -676,21 +744,39 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
     }
 }
 
+/* Rows that came by the deadline, but not what says how long it all took. */
+static void take_headless(struct weft_ps_client *client, struct ps_part *part,
+                          const struct weft_msg_event *event)
+{
+    if (!rows_match(client, part, event)) {
+        weft_ps_pull_missed(client, part); /* it was no answer with rows */
+        return;
+    }
+    if (ps_op_lent(&client->ops[part->op])) {
+        weft_ps_rows_scatter(client, part, event);
+    }
+    count_flow(client, part, event, WEFT_RPC_REPLY_BYTES);
+}
+
 void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
                         const struct weft_msg_event *event)
 {
     struct ps_part *part = &client->parts[index];
     WEFT_ASSERT(part->state == PART_FLYING && !part->reply_closed);
-    if (event->outcome != WEFT_MSG_COMPLETE && client->config.reconnect_ns > 0) {
+    bool gone = event->outcome != WEFT_MSG_COMPLETE && event->sender_gone;
+    if (gone && client->config.reconnect_ns > 0) {
         return; /* only because the shard has gone: PEER_DOWN follows */
     }
     uint64_t taken_ns = ps_clock_ns(client);
     struct weft_rpc_reply reply;
     part->reply_closed = true;
-    if (event->outcome != WEFT_MSG_COMPLETE) {
+    if (gone) {
         /* Less than the bound promises: nothing of it is used, the rows keep their old values. */
         client->counters.rpcs_failed++;
         note_status(client, part, WEFT_PEER, WEFT_RPC_OK);
+        weft_ps_pull_missed(client, part);
+    } else if (event->outcome != WEFT_MSG_COMPLETE && !weft_bits_test(event->mask, 0)) {
+        take_headless(client, part, event);
     } else if (ps_part_resumes(part)) {
         bool good = take_answer(client, part, event, &reply);
         client->counters.replies_bad += !good;
@@ -700,6 +786,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
     } else {
         client->counters.replies_bad++;
         note_status(client, part, WEFT_PROTO, WEFT_RPC_OK);
+        weft_ps_pull_missed(client, part);
     }
     if (part->request_closed) {
         part_done(client, part);

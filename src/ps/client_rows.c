@@ -106,7 +106,7 @@ void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out)
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static void missed_add(struct weft_ps_client *client, struct ps_table *table, uint64_t id)
+void weft_ps_missed_note(struct weft_ps_client *client, struct ps_table *table, uint64_t id)
 {
     uint32_t before = table->missed.count;
     if (!weft_ps_missed_add(&table->missed, id)) {
@@ -132,7 +132,6 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
                         const struct weft_msg_event *event)
 {
     struct ps_table *table = &client->tables[part->table];
-    struct weft_ps_result *result = &client->ops[part->op].result;
     const struct ps_list *list = &part->list;
     uint32_t blocks = weft_table_blocks(&table->spec);
     uint32_t elem_bytes = event->elem_bytes;
@@ -147,17 +146,23 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
                 chunk++;
             }
             if (!weft_bits_test(event->mask, chunk)) {
+                weft_ps_last_fill(client, part, r, b);
                 came = false;
                 continue;
             }
             size_t at, used = ps_list_used(list, &table->spec, row, b, &at);
-            memcpy(list->out + at, part->reply + (size_t)element * elem_bytes, used * 4);
+            const uint8_t *floats = part->reply + (size_t)element * elem_bytes;
+            memcpy(list->out + at, floats, used * 4);
+            if (table->last.rows_max > 0) {
+                weft_ps_last_put(client, table, ps_list_id(list, row),
+                                 b * weft_table_block_floats(&table->spec), floats, (uint32_t)used);
+            }
         }
         if (came) {
             missed_remove(client, table, part, r);
         } else {
-            result->rows_missed++;
-            missed_add(client, table, ps_list_id(list, row));
+            weft_ps_row_missed(client, part, r);
+            weft_ps_missed_note(client, table, ps_list_id(list, row));
         }
     }
 }
@@ -175,6 +180,10 @@ static void rows_came(struct weft_ps_client *client, const struct ps_part *part,
         for (uint32_t i = r; i < end; i++) {
             copy_row(part->list.out + (size_t)part->order[i] * dim, rows + i * row_bytes, dim);
         }
+    }
+    for (uint32_t i = r; table->last.rows_max > 0 && i < end; i++) {
+        weft_ps_last_put(client, table, ps_list_id(&part->list, ps_part_row(part, i)), 0,
+                         rows + i * row_bytes, dim);
     }
     for (uint32_t i = r; i < end && i < part->rows_first; i++) {
         missed_remove(client, table, part, i);
@@ -199,9 +208,10 @@ static void scatter_whole(struct weft_ps_client *client, const struct ps_part *p
         uint32_t begin = row_of(chunk * event->chunk_elems, head, part->rows);
         uint32_t end = row_of((chunk + 1) * event->chunk_elems, head, part->rows);
         rows_came(client, part, rows, r, begin);
-        client->ops[part->op].result.rows_missed += end - begin;
         for (r = begin; r < end; r++) {
-            missed_add(client, table, ps_list_id(&part->list, ps_part_row(part, r)));
+            weft_ps_row_missed(client, part, r);
+            weft_ps_last_fill(client, part, r, 0);
+            weft_ps_missed_note(client, table, ps_list_id(&part->list, ps_part_row(part, r)));
         }
     }
     rows_came(client, part, rows, r, part->rows);

@@ -470,6 +470,10 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
     bool is_short = event->outcome != WEFT_MSG_COMPLETE;
     count_closed(shard, slot, is_short);
     bool is_push = slot->op == WEFT_RPC_PUSH;
+    if (is_push && !slot->stale && (slot->head_seen || is_short)) {
+        /* SHORT is the end of it, too, when its worker gave it up; not when the connection ended. */
+        weft_shard_again_closed(shard, slot, is_short && event->sender_gone);
+    }
     if (slot->stale || !slot->head_seen || (is_short && !is_push)) {
         weft_shard_slot_release(shard, slot_index(shard, slot));
         return;
@@ -477,7 +481,6 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
     slot->b_ns = event->at_ns;
     weft_rpc_spans_split(&slot->spans, slot->b_ns, &slot->overlap_ns, &slot->proc_ns);
     if (is_push) {
-        weft_shard_again_closed(shard, slot, is_short);
         weft_rpc_window_mark(&shard->workers[slot->worker].closed, slot->request.rpc_id);
         weft_shard_answer_head(shard, slot);
         weft_shard_wake(shard, now_ns); /* sends the reply, too */

@@ -151,6 +151,9 @@ void weft_table_begin(struct weft_table *table, uint32_t clock);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+/* The weights that row id begins with. Shape: out (dim,). */
+void weft_table_fill_initial(const struct weft_table_spec *spec, uint64_t id, float *out);
+
 /* Is this shard the one on which row id lives? False too beyond the end of a dense table. */
 bool weft_table_owns(const struct weft_table *table, uint64_t id);
 

@@ -135,8 +135,6 @@ static inline void table_hot_restore(struct weft_table *table, struct weft_table
 
 /* table.c */
 
-/* The weights that row id begins with. */
-void weft_table_fill_initial(const struct weft_table_spec *spec, uint64_t id, float *out);
 /* The row of id unless its time is over. hash = weft_table_hash, here and below. */
 struct weft_table_row *weft_table_find_hashed(const struct weft_table *table, uint64_t id,
                                               uint64_t hash);

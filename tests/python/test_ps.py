@@ -348,6 +348,141 @@ class TablesAndClocks(unittest.TestCase):
                 kept = int((out[:, 0] == -7).sum())
                 self.assertGreater(kept, 0)
                 self.assertEqual(table.last_result.rows_missed, kept)
+                missed = table.last_result.missed
+                np.testing.assert_array_equal(missed, np.flatnonzero(out[:, 0] == -7))
+
+    def test_what_is_lost_reads_as_before(self):
+        arguments = ["--inject-loss", "0.2"]
+        with Servers(shards=2, workers=1, arguments=arguments) as servers:
+            with servers.connect(rows_max=7000, inject_loss_ppm=200000) as ps:
+                options = {"learning_rate": -1.0, "consistency": "asp"}
+                table = ps.table(0, dim=4, init_scale=0.5, init_seed=7, init_skip=1, **options)
+                few = ps.table(1, dim=4, last_rows=1000, **options)
+                ids = ids_of(20000)
+                rows = np.ones((20000, 4), dtype=np.float32)
+                # Nothing was pulled before: as the rows begin.
+                first = table.pull(ids, bound=0.4)
+                self.assertGreater(table.last_result.rows_missed, 0)
+                np.testing.assert_array_equal(first, table.pull(ids))
+                self.assertTrue((first[:, 0] == 0).all() and (first[:, 1:] != 0).all())
+                # Then: as they were pulled last.
+                table.push(ids, rows)
+                got = table.pull(ids, bound=0.4)
+                want = first + 1
+                missed = table.last_result.missed
+                want[missed] = first[missed]
+                np.testing.assert_array_equal(got, want)
+                op = table.pull_async(ids[:7000], bound=0.4)
+                got = op.wait()
+                missed = op.result.missed
+                self.assertGreater(len(missed), 0)
+                want[:7000] = np.where(
+                    np.isin(np.arange(7000), missed)[:, None], want[:7000], first[:7000] + 1
+                )
+                np.testing.assert_array_equal(got, want[:7000])
+                table.pull(ids)
+                # Of several tables; `out` keeps what it holds.
+                out = np.full((3000, 4), 9, dtype=np.float32)
+                got, kept = ps.pull([(table, ids[:3000]), (few, ids[:3000], out)], bound=0.4)
+                missed = ps.last_result.missed
+                self.assertGreater(len(missed), 0)
+                np.testing.assert_array_equal(got, first[:3000] + 1)
+                late = np.isin(np.arange(3000), missed - 3000)
+                self.assertTrue((kept[late] == 9).all() and (kept[~late] == 0).all())
+                # More rows than are remembered: those forgotten read as they begin.
+                few.push(ids, rows)
+                few.pull(ids)
+                few.pull(ids[:100])
+                got = few.pull(ids, bound=0.4)
+                self.assertTrue(np.isin(got, (0, 1)).all())
+                self.assertGreater(ps.counters()["last_forgotten"], 0)
+                dense = ps.table(2, dim=16, length=20008, init_scale=0.5, **options)
+                first = dense.pull_range(bound=0.4)
+                self.assertGreater(dense.last_result.rows_missed, 0)
+                np.testing.assert_array_equal(first, dense.pull_range())
+
+    def test_what_is_lost_is_pushed_later(self):
+        with Servers(shards=2, workers=1, arguments=["--inject-loss", "0.2"]) as servers:
+            with servers.connect(rows_max=7000) as ps:
+                table = ps.table(
+                    dim=4, learning_rate=-1.0, consistency="asp", feedback_rows=20000
+                )
+                ids, random = ids_of(20000), np.random.default_rng(1)
+                pushed = np.zeros((20000, 4), dtype=np.float32)
+                for _ in range(5):
+                    rows = random.integers(1, 100, (20000, 4)).astype(np.float32)
+                    result = table.push(ids, rows, bound=0.3)
+                    self.assertGreater(result.rows_missed, 0)
+                    pushed += rows
+                kept_ids, kept = table.kept()
+                np.testing.assert_array_equal(np.sort(kept_ids), ids[result.missed])
+                there = table.pull(ids)
+                there[kept_ids // 7919] += kept
+                np.testing.assert_array_equal(there, pushed)
+                self.assertEqual(ps.counters()["feedback_dropped"], 0)
+                table.push(kept_ids, np.zeros_like(kept))
+                self.assertEqual(len(table.kept()[0]), 0)
+                np.testing.assert_array_equal(table.pull(ids), pushed)
+
+    def test_on_time(self):
+        arguments = ["--inject-loss", "0.2"]
+        with Servers(shards=2, workers=2, arguments=arguments) as servers:
+            ps = servers.connect(workers=2, inject_loss_ppm=200000)
+            options = {"learning_rate": -2.0, "dim": 4}
+            table = ps.table(0, consistency="asp", feedback_rows=20000, **options)
+            late = ps.table(1, deadline_ns=50 * 10**6, init_scale=0.5, **options)
+            ids, rows = ids_of(20000), np.ones((20000, 4), dtype=np.float32)
+            pushed, missed = np.zeros((20000, 4), dtype=np.float32), 0
+            for deadline in (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 60):
+                missed += table.push(ids, rows, deadline=deadline).rows_missed
+                pushed += rows
+                kept_ids, kept = table.kept()
+                there = table.pull(ids)
+                there[kept_ids // 7919] += kept
+                np.testing.assert_array_equal(there, pushed)
+            self.assertGreater(missed, 0)
+            self.assertGreater(ps.counters()["late"], 0)
+            whole = table.pull(ids)
+            for deadline in (1e-6, 1e-4, 1e-3, 3e-3, 60):
+                out = np.full((20000, 4), -7, dtype=np.float32)
+                table.pull(ids, out=out, deadline=deadline)
+                want = whole.copy()
+                want[table.last_result.missed] = -7
+                np.testing.assert_array_equal(out, want)
+                np.testing.assert_array_equal(table.pull(ids, deadline=deadline), whole)
+            # A pull that another worker keeps waiting; the default is the table's.
+            late.clock()
+            for _ in range(3):
+                begins = late.pull(ids[:100])
+                self.assertEqual(late.last_result.rows_missed, 100)
+                self.assertTrue((begins != 0).all())
+            with self.assertRaises(weft.WaitTimeoutError):
+                late.pull_async(ids[:100], deadline=60).wait(timeout=0.2)
+            with self.assertRaisesRegex(weft.InvalidError, "deadline is -1"):
+                table.pull(ids, deadline=-1)
+            ps.close()
+
+    def test_lost_rows_are_named(self):
+        with Servers(shards=2, workers=1, arguments=["--inject-loss", "0.2"]) as servers:
+            with servers.connect(rows_max=7000, lists_max=2) as ps:
+                tables = [
+                    ps.table(i, dim=4, learning_rate=-1.0, consistency="asp") for i in range(2)
+                ]
+                ids = ids_of(20000)  # goes in three parts
+                rows = np.ones((20000, 4), dtype=np.float32)
+                result = tables[0].push(ids, rows, bound=0.3)
+                sums = tables[0].pull(ids)
+                self.assertGreater(result.rows_missed, 0)
+                self.assertEqual(result.rows_missed, len(result.missed))
+                np.testing.assert_array_equal(np.flatnonzero(sums[:, 0] == 0), result.missed)
+                # Of several tables: rows are counted over all lists.
+                result = ps.push([(table, ids[:3500], rows[:3500]) for table in tables], bound=0.3)
+                sums = np.concatenate(
+                    [tables[0].pull(ids[:3500]) - sums[:3500], tables[1].pull(ids[:3500])]
+                )
+                self.assertGreater(result.rows_missed, 0)
+                np.testing.assert_array_equal(np.flatnonzero(sums[:, 0] == 0), result.missed)
+                self.assertEqual(len(tables[0].push(ids, rows).missed), 0)
 
 
 class Checkpoints(unittest.TestCase):

@@ -36,6 +36,7 @@ struct fake_message {
     uint64_t user; /* at the receiver */
     enum weft_msg_sink sink;
     uint8_t *memory;
+    uint64_t until_ns; /* of its expectation; 0 = none */
 };
 
 struct fake_expect {
@@ -227,6 +228,7 @@ static inline void fake_close(struct fake_net *net, struct fake_message *m,
         struct weft_msg_event *event = fake_event(&net->nodes[m->to], WEFT_EVENT_RECEIVED);
         fake_event_grid(&net->nodes[m->to], event, m, false);
         event->outcome = outcome == WEFT_MSG_UNKNOWN ? WEFT_MSG_SHORT : outcome;
+        event->sender_gone = outcome == WEFT_MSG_UNKNOWN;
     }
     if (!net->nodes[m->from].dead) {
         struct weft_msg_event *event = fake_event(&net->nodes[m->from], WEFT_EVENT_SENT);
@@ -260,6 +262,7 @@ static inline bool fake_match(struct fake_net *net, struct fake_message *m)
         m->user = e->expect.user;
         m->sink = e->expect.sink;
         m->memory = e->expect.memory;
+        m->until_ns = e->expect.until_ns;
         e->live = --e->expect.count > 0;
         fake_event_grid(node, fake_event(node, WEFT_EVENT_OPEN), m, false);
         return true;
@@ -293,6 +296,13 @@ static inline void fake_deliver(struct fake_net *net, struct fake_message *m, ui
     event->data = net->chunk + 1;
 }
 
+/* Has one end closed it by its deadline? A message of which no chunk came waits for the first. */
+static inline bool fake_late(const struct fake_net *net, const struct fake_message *m)
+{
+    bool until = m->open && m->received > 0 && m->until_ns > 0 && net->now_ns >= m->until_ns;
+    return m->left > 0 && (net->now_ns >= m->send.deadline_ns || until);
+}
+
 /* Deliver one chunk of some message; false when nothing can move. All nodes must poll to the end
  * afterwards. A message whose last chunk has come is closed one step later, as DONE would be. */
 static inline bool fake_step(struct fake_net *net)
@@ -301,6 +311,10 @@ static inline bool fake_step(struct fake_net *net)
     net->now_ns += 1000;
     for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
         struct fake_message *m = &net->messages[(start + i) % FAKE_MESSAGES];
+        if (m->live && fake_late(net, m)) {
+            fake_close(net, m, WEFT_MSG_SHORT);
+            return true;
+        }
         if (!m->live || m->held || (!m->open && !fake_match(net, m))) {
             continue;
         }

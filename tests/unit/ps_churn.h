@@ -20,6 +20,8 @@ struct churn {
     struct weft_prng prng;
     struct weft_table_spec spec;
     struct weft_saved saved[CHURN_SHARDS];
+    struct weft_ps_how how; /* of pushes; all 0: nothing may be lost */
+    uint64_t in_time_ns;    /* deadlines of pushes are up to so far away; 0 = none */
 };
 
 static inline uint64_t churn_id(uint32_t i)
@@ -132,8 +134,13 @@ static inline weft_status churn_push(struct churn *churn, uint32_t w, uint32_t r
     for (uint32_t i = 0; i < n * CHURN_DIM; i++) {
         rows[i] = 1;
     }
-    weft_status status =
-        weft_ps_push(churn->c.client[w], 0, ids, rows, n, 0, churn->c.net->now_ns, op_p);
+    const struct weft_ps_push_list list = {.n = n, .ids = ids, .rows = rows};
+    churn->how.deadline_ns = churn->in_time_ns == 0 ? 0
+                                                    : churn->c.net->now_ns +
+                                                          weft_prng_below(&churn->prng,
+                                                                          churn->in_time_ns);
+    weft_status status = weft_ps_push_how(churn->c.client[w], &list, 1, &churn->how,
+                                          churn->c.net->now_ns, op_p);
     WEFT_ASSERT(status == WEFT_OK || status == WEFT_AGAIN);
     return status;
 }

@@ -156,7 +156,16 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_table_options, clip, 144);
     AT(weft_table_options, reserved, 148);
     AT(weft_table_options, average, 152);
-    SIZE(weft_table_options, 160);
+    AT(weft_table_options, last_rows, 160);
+    AT(weft_table_options, feedback_rows, 164);
+    AT(weft_table_options, deadline_ns, 168);
+    SIZE(weft_table_options, 176);
+
+    AT(weft_op_options, bound_ppm, 8);
+    AT(weft_op_options, reserved, 12);
+    AT(weft_op_options, fill, 16);
+    AT(weft_op_options, deadline_ns, 24);
+    SIZE(weft_op_options, 32);
 
     AT(weft_ps_latency, w_proc_ns, 0);
     AT(weft_ps_latency, w_queue_ns, 8);
@@ -195,7 +204,10 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_counters, pushes_lost, 200);
     AT(weft_ps_counters, replay_bytes_now, 216);
     AT(weft_ps_counters, pushes_passed, 224);
-    SIZE(weft_ps_counters, 232);
+    AT(weft_ps_counters, last_forgotten, 232);
+    AT(weft_ps_counters, feedback_dropped, 264);
+    AT(weft_ps_counters, late, 272);
+    SIZE(weft_ps_counters, 280);
 }
 
 /* A program of any age: what it does not have is not touched, what it has and we do not is refused. */

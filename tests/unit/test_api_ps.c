@@ -1,6 +1,7 @@
 /* <weft/ps.h> against real shards in threads: what arrives, what is lost, what is refused, and the
  * words for it. */
 #include "api_ps_server.h"
+#include "base/bits.h"
 #include "free_port.h"
 #include "rpc/record.h"
 
@@ -836,6 +837,28 @@ static void the_environment_fills_in(void **state)
 
 /* ---- what is lost ---------------------------------------------------------------------------- */
 
+/* Rows that the push before named as missed are those that did not change. */
+static void lost_pushes_are_named(struct weft_ps *ps, struct weft_ps_table *table,
+                                  const struct weft_result *result,
+                                  const uint64_t *ids, const float *rows, size_t n)
+{
+    uint64_t *bits = calloc(n / 64 + 2, sizeof(*bits));
+    float *got = calloc(n * DIM, sizeof(*got));
+    bits[n / 64 + 1] = UINT64_MAX; /* beyond what it needs: cleared */
+    assert_int_equal(weft_result_missed(ps, bits, n / 64 + 2), n);
+    assert_int_equal(bits[n / 64 + 1], 0);
+    assert_int_equal(weft_bits_count(bits, n), result->rows_missed);
+    must(ps, weft_pull_wait(table, ids, got, n, 0, NULL));
+    for (size_t i = 0; i < n; i++) {
+        float times = weft_bits_test(bits, i) ? 1 : 2;
+        assert_true(got[i * DIM] == times * rows[i * DIM]);
+    }
+    size_t first, count;
+    assert_false(weft_result_gap(ps, 0, &first, &count)); /* of the pull, which had bound 0 */
+    free(bits);
+    free(got);
+}
+
 static void losses_are_counted_and_old_values_stay(void **state)
 {
     (void)state;
@@ -860,6 +883,8 @@ static void losses_are_counted_and_old_values_stay(void **state)
     must(ps, weft_push_wait(table, ids, rows, N, 400000, &result));
     assert_int_equal(result.elements_sent, N);
     assert_true(result.elements_delivered >= N * 6 / 10 && result.elements_delivered < N);
+    assert_int_equal(result.rows_missed, N - result.elements_delivered);
+    lost_pushes_are_named(ps, table, &result, ids, rows, N);
     assert_int_equal(result.requests_short, result.requests);
     for (uint32_t i = 0; i < N * DIM; i++) {
         got[i] = -7;
@@ -872,6 +897,14 @@ static void losses_are_counted_and_old_values_stay(void **state)
     assert_true(kept > 0);
     assert_int_equal(result.rows_missed, kept);
     assert_int_equal(result.elements_delivered, N - kept);
+    size_t named = 0, first, count;
+    for (size_t at = 0; weft_result_gap(ps, at, &first, &count); at = first + count) {
+        for (size_t i = first; i < first + count; i++) {
+            assert_true(got[i * DIM] == -7);
+        }
+        named += count;
+    }
+    assert_int_equal(named, kept);
     struct weft_ps_counters counters = {.size = sizeof(counters)};
     weft_ps_counters_get(ps, &counters);
     assert_int_equal(counters.missed_now, kept);

@@ -1,0 +1,134 @@
+/* Operations with a deadline.
+ *
+ * Loss is data: what has not arrived at the deadline is missed, as if it had been lost on the way,
+ * however much that is, and the operation's status is OK.
+ *
+ * A pull is over at that time. The transport closes answers that are arriving (until_ns); what is then
+ * still to come is waited for without the caller: an answer for which no memory is posted would keep
+ * its shard's.
+ *
+ * A push is over when its shards have said what they have: only they know, and what was lost must be
+ * lost at both ends. The transport ends the message (FINISH with SHORT), the shard closes the push and
+ * its number. Where the head was lost, or nothing was sent, the head alone follows, under the same
+ * number, so that every push has its answer and no number is left out.
+ *
+ * Source: docs/PROTOCOL.md section 7, "On time".
+ */
+#include "ps/client_internal.h"
+
+/* The transport closes what is arriving at the deadline; hear of that first. */
+#define LATE_NS WEFT_NS_PER_MS
+
+static uint64_t due_ns(const struct ps_op *op)
+{
+    return weft_time_add(op->deadline_ns, op->kind == WEFT_RPC_PULL ? LATE_NS : 0);
+}
+
+void weft_ps_deadline_arm(struct weft_ps_client *client, const struct ps_op *op)
+{
+    client->deadline_ns = weft_min_u64(client->deadline_ns, due_ns(op));
+}
+
+uint64_t weft_ps_client_deadline(const struct weft_ps_client *client)
+{
+    return client->deadline_ns;
+}
+
+/* ---- pulls ----------------------------------------------------------------------------------- */
+
+/* No row of this part comes, for the caller. */
+static void part_late(struct weft_ps_client *client, struct ps_part *part)
+{
+    struct ps_table *table = &client->tables[part->table];
+    struct weft_ps_result *result = &client->ops[part->op].result;
+    weft_ps_pull_missed(client, part);
+    for (uint32_t r = 0; r < part->rows; r++) {
+        weft_ps_missed_note(client, table, ps_list_id(&part->list, ps_part_row(part, r)));
+    }
+    result->elements_sent += (uint64_t)part->rows * weft_table_blocks(&table->spec);
+    result->rpcs_short++;
+    client->counters.late++;
+}
+
+static void pull_expired(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_op *op = &client->ops[index];
+    for (uint32_t i = 0; i < op->parts && ps_op_lent(op); i++) {
+        struct ps_part *part = &client->parts[ps_op_part(client, index, i)];
+        if ((part->state == PART_FLYING && !part->reply_closed) || part->state == PART_QUEUED) {
+            part_late(client, part);
+        }
+    }
+    op->told = op->result;
+    op->late = ps_op_lent(op);
+    weft_ps_result_settle(op, &op->told);
+    for (uint32_t i = 0; i < op->parts && op->state == OP_ACTIVE; i++) {
+        uint32_t part = ps_op_part(client, index, i);
+        if (client->parts[part].state == PART_QUEUED) {
+            weft_ps_part_withdraw(client, part);
+        }
+    }
+}
+
+/* ---- pushes ---------------------------------------------------------------------------------- */
+
+static void push_void(struct weft_ps_client *client, struct ps_part *part)
+{
+    struct weft_ps_result *result = &client->ops[part->op].result;
+    uint64_t elements =
+        (uint64_t)part->rows * weft_table_blocks(&client->tables[part->table].spec);
+    part->head_only = part->voided = part->counted = part->is_short = true;
+    weft_ps_part_missed(client, part);
+    weft_ps_residual_keep_all(client, part);
+    client->counters.late++;
+    client->counters.push.messages++;
+    client->counters.push.messages_short++;
+    client->counters.push.elements_sent += elements;
+    result->elements_sent += elements;
+    result->rpcs_short++;
+}
+
+static void push_expired(struct weft_ps_client *client, uint32_t index)
+{
+    const struct ps_op *op = &client->ops[index];
+    for (uint32_t i = 0; i < op->parts; i++) {
+        struct ps_part *part = &client->parts[ps_op_part(client, index, i)];
+        if (part->state == PART_QUEUED && !part->resent && !part->head_only) {
+            push_void(client, part);
+        }
+    }
+}
+
+void weft_ps_push_headless(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_part *part = &client->parts[index];
+    struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    link->pushes_flying--;
+    link->flying_xor ^= part->rpc_id;
+    part->head_only = part->resent = true;
+    part->state = PART_QUEUED;
+    weft_ps_part_enqueue(client, index);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+void weft_ps_deadlines(struct weft_ps_client *client, uint64_t now_ns)
+{
+    client->deadline_ns = WEFT_NEVER;
+    for (uint32_t i = 0; i < client->config.ops_max; i++) {
+        struct ps_op *op = &client->ops[i];
+        if (op->state != OP_ACTIVE || op->expired || op->deadline_ns == WEFT_NEVER) {
+            continue;
+        }
+        if (now_ns < due_ns(op)) {
+            weft_ps_deadline_arm(client, op);
+            continue;
+        }
+        op->expired = true;
+        if (op->kind == WEFT_RPC_PULL) {
+            pull_expired(client, i);
+        } else {
+            push_expired(client, i);
+        }
+    }
+}

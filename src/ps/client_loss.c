@@ -1,0 +1,68 @@
+/* Which rows of an operation did not arrive whole: one bit a row, for the caller. */
+#include "ps/client_internal.h"
+
+#include "base/bits.h"
+
+void weft_ps_row_missed(struct weft_ps_client *client, const struct ps_part *part, uint32_t r)
+{
+    struct ps_op *op = &client->ops[part->op];
+    uint32_t row = part->list.at + ps_part_row(part, r);
+    op->result.rows_missed += !weft_bits_test(op->missed, row);
+    weft_bits_set(op->missed, row);
+}
+
+void weft_ps_part_missed(struct weft_ps_client *client, const struct ps_part *part)
+{
+    for (uint32_t r = 0; part->op != WEFT_PS_NONE && r < part->rows; r++) {
+        weft_ps_row_missed(client, part, r);
+    }
+}
+
+void weft_ps_pull_missed(struct weft_ps_client *client, const struct ps_part *part)
+{
+    if (part->kind != WEFT_RPC_PULL || part->op == WEFT_PS_NONE) {
+        return;
+    }
+    weft_ps_part_missed(client, part);
+    uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec);
+    for (uint32_t r = 0; part->list.fill && r < part->rows; r++) {
+        for (uint32_t b = 0; b < blocks; b++) {
+            weft_ps_last_fill(client, part, r, b);
+        }
+    }
+}
+
+/* Rows of the elements before `element` of a message whose head has so many, the last one perhaps
+ * in part. */
+static uint32_t rows_until(uint64_t element, uint32_t head, uint32_t blocks)
+{
+    return element > head ? (uint32_t)weft_div_ceil_u64(element - head, blocks) : 0;
+}
+
+void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *part,
+                         const struct weft_msg_event *event)
+{
+    if (event->mask == NULL || event->refused == event->received) {
+        weft_ps_part_missed(client, part);
+        return;
+    }
+    uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec);
+    uint32_t head = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
+    for (size_t chunk = weft_bits_next_zero(event->mask, event->chunks, 0); chunk < event->chunks;
+         chunk = weft_bits_next_zero(event->mask, event->chunks, chunk + 1)) {
+        uint64_t begin = (uint64_t)chunk * event->chunk_elems;
+        uint64_t end = weft_min_u64(begin + event->chunk_elems, event->total);
+        uint32_t first = begin > head ? (uint32_t)((begin - head) / blocks) : 0;
+        for (uint32_t r = first; r < rows_until(end, head, blocks); r++) {
+            weft_ps_row_missed(client, part, r);
+        }
+    }
+}
+
+const uint64_t *weft_ps_op_missed(const struct weft_ps_client *client, weft_ps_op index,
+                                  uint32_t *rows_p)
+{
+    const struct ps_op *op = &client->ops[index];
+    *rows_p = op->rows;
+    return op->result.rows_missed > 0 ? op->missed : NULL;
+}
