@@ -1,6 +1,7 @@
 #!/bin/sh
 # A journal and the process after: its predecessor is frozen, or its file is damaged, of another job or of a
-# version to come. What was written down is done again, or it is said what is not; it is never gone.
+# version to come. What was written down is done again, or it is said what is not; it is never gone. And a
+# journal whose pages fail while its server lives.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 weft=$WEFT_BIN
@@ -85,4 +86,19 @@ tap_run "another job" serve --restarted
 tap_like "says that it is not used" "$(cat server.out)" 'of another job.* It is kept, in quarantine'
 tap_is "it is kept" "$(aside)" 2
 crash KILL
+
+# ---- pages that fail: a file that is cut off stands in for a disk ----
+unset WEFT_JOB
+rm -rf here ckpt
+mkdir here
+tap_run "a server that has each answer wait for the disk" serve --journal-fsync
+tap_run "and pushes" load
+truncate -s 4096 "$(journal)"
+tap_run "pushes behind the file's end" load
+tap_run "the server says so" tap_until grep -q 'the journal failed' server.out
+tap_run "lives, and takes more" load
+kill "$server"
+wait "$server"
+tap_is "and says it once" "$(grep -c 'the journal failed' server.out)" 1
+tap_like "and in its counters" "$(tr -d '[:space:]' <server.out)" '"shard_journal_failed":1,'
 tap_done

@@ -84,6 +84,36 @@ static void test_both_ways(void **state)
     pair_close(&pair);
 }
 
+static void count_call(void *arg)
+{
+    ++*(uint32_t *)arg;
+}
+
+/* The owner is called before what it sends can reach the other end: each message of b's has a call behind
+ * its send, and the call comes before the message. */
+static void test_before_send(void **state)
+{
+    const struct variant *v = *state;
+    uint32_t calls = 0;
+    struct pair pair, back;
+    struct weft_driver_config config = node_config(v, 1);
+    node_open(&pair.a, &config);
+    config = node_config(v, 2);
+    config.udp.before_send = (struct weft_udp_before_send){.call = count_call, .arg = &calls};
+    node_open(&pair.b, &config);
+    pair.peer = node_connect(&pair.a, &pair.b);
+    assert_int_equal(nodes_await(&pair.a, &pair.b, WEFT_EVENT_PEER_UP, 0)->e.name, 2);
+    assert_int_equal(nodes_await(&pair.b, &pair.a, WEFT_EVENT_PEER_UP, 0)->e.name, 1);
+    back = (struct pair){.a = pair.b, .b = pair.a};
+    back.peer = node_find(&pair.b, WEFT_EVENT_PEER_UP, 0)->e.peer;
+    for (uint64_t i = 0; i < 20; i++) {
+        uint32_t before = calls;
+        copies(&back, 100, 10 + 2 * i);
+        assert_true(calls > before);
+    }
+    pair_close(&back);
+}
+
 static void test_add(void **state)
 {
     enum { COUNT = 100001, TIMES = 3 };
@@ -794,6 +824,7 @@ int main(void)
         ALL(test_hand),
         ALL(test_memory_comes_late),
         BOTH(test_both_ways),
+        BOTH(test_before_send),
         BOTH(test_add),
         BOTH(test_own_grid),
         BOTH(test_window),
