@@ -87,7 +87,7 @@ uint64_t weft_journal_job(const char *name);
 /* Make the shard's file, and read the one of the process before.
  * Owns:    borrows options until weft_journal_file_close.
  * Errors:  WEFT_IO, WEFT_NOMEM, with error->text: the file cannot be made, the disk is full; the other
- *          one cannot be read. Nothing was changed but that a file may have been made. */
+ *          one cannot be read. Of the own file nothing is left, and the other one is as it was. */
 weft_status weft_journal_file_open(struct weft_journal_file *file,
                                    const struct weft_journal_options *options,
                                    const struct weft_journal_names *names,
