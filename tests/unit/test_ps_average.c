@@ -21,7 +21,7 @@ static struct weft_table_spec spec_of(uint8_t kind, uint8_t mode, uint32_t dim, 
 static void push(struct weft_table *table, uint64_t id, uint32_t block, float g)
 {
     float gradient[WEFT_RPC_BLOCK_FLOATS];
-    uint64_t hash = weft_mix64(id);
+    uint64_t hash = weft_table_hash(table, id);
     struct weft_table_row *row;
     for (uint32_t i = 0; i < WEFT_RPC_BLOCK_FLOATS; i++) {
         gradient[i] = g;
