@@ -34,7 +34,7 @@ tap_like "says what it wrote" "$(cat "$tap_tmp/run.out")" \
     '^server 1: checkpoint [0-9]*: clock [0-9]*, [0-9]* rows that changed, [0-9]* bytes'
 tap_like "and at the end" "$(cat "$tap_tmp/run.out")" '^server 0: checkpoint 96: clock 96'
 # 20 whole, 40 and 60 upon it, 80 whole, 96 upon it, when the machine keeps up.
-kept=$(find "$dir" -name '*-0000-*.safetensors' | wc -l)
+kept=$(find "$dir" -maxdepth 1 -name '*-0000-*.safetensors' | wc -l)
 tap_is "keeps three, and what they are based on ($kept)" "$((kept >= 2 && kept <= 6))" 1
 tap_run_fails "checkpoints are not written over" 1 train --epochs 3 --checkpoint "$dir"
 tap_like "says why" "$(cat "$tap_tmp/run.out")" 'holds checkpoints: restore from them'
@@ -123,7 +123,7 @@ tap_run "and what is there is good" sh -c \
      kill \$pid; wait \$pid && grep -q 'restored from' '$tap_tmp/up'"
 
 # ---- damaged ----
-newest=$(find "$dir" -name '*.safetensors' | sort | tail -n 1)
+newest=$(find "$dir" -maxdepth 1 -name '*.safetensors' | sort | tail -n 1)
 printf 'X' | dd of="$newest" bs=1 seek=9000 conv=notrunc 2>/dev/null
 tap_run "a damaged one is passed over" train --epochs 7 --servers 1 --checkpoint "$dir" --resume
 tap_like "and named" "$(cat "$tap_tmp/run.out")" \
