@@ -177,7 +177,8 @@ one_job() {
     echo "# full freezes: $full"
     unreadable=0
     # Nothing was wrong with any disk. A checkpoint that another server had no time for is none.
-    ! grep 'cannot be used\|damaged' job.log | grep -qv 'is missing$' || unreadable=1
+    ! grep 'cannot be used\|damaged' job.log | grep -qv 'is missing$\|were never written$' ||
+        unreadable=1
     if [ $status -ne 0 ] || [ $checked -ne 0 ] || [ $unreadable -ne 0 ] || ! $good; then
         sed 's/^/# run: /' job.log | grep -v 'checkpoint [0-9]*: clock' | tail -n 40
         head -n 20 check.out | sed 's/^/# check: /'
