@@ -6,8 +6,8 @@
  *
  * A recorded HELLO has that MAC too. The three-way handshake of TCP has proved the address, but not
  * that HELLO was made for this connection. So when many handshakes are under way, or came, HELLO must
- * bring a cookie: 16 random bytes of this connection, under the MAC. Who has only recorded HELLOs
- * cannot bring it, and costs two HMACs. Handshakes without one cannot crowd out those with one.
+ * bring a cookie: 16 random bytes of this connection, under the MAC. An attacker that
+ * only replays recorded HELLOs cannot produce it, and costs two HMACs. Handshakes without one cannot crowd out those with one.
  *
  * Source: docs/PROTOCOL.md sections 8.1 and 10.1.
  */

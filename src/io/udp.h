@@ -169,8 +169,8 @@ bool weft_udp_rest(struct weft_udp *udp, uint64_t until_ns);
 /* End the sleep of a step that runs now, or of the next one. Thread: any; also a signal handler. */
 void weft_udp_wake(struct weft_udp *udp);
 
-/* Send what is ready, as far as window and pacer let it; take nothing. For who has handed over a message
- * and does something else before the next step. */
+/* Send what is ready, as far as window and pacer allow; receive nothing. For a caller that has posted a
+ * message and does something else before its next step. */
 void weft_udp_flush(struct weft_udp *udp);
 
 /* Tell peers that this socket will not be looked at for a while (weft_ep_idle), and send it. */
