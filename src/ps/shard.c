@@ -330,21 +330,23 @@ void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t i
                              uint64_t now_ns)
 {
     weft_shard_journal_renewed(shard, rank, incarnation);
-    weft_shard_members_leave(shard, rank, true, now_ns);
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
             weft_shard_close_short(shard, (uint16_t)t, rank);
-            weft_shard_clock_advance(shard, (uint16_t)t, now_ns);
-        }
-    }
-    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
-        if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
             weft_shard_again_forget(shard, (uint16_t)t, rank);
             weft_shard_safe_forget(shard, (uint16_t)t, rank);
         }
     }
     weft_retired_add(&shard->workers[rank].retired, shard->workers[rank].incarnation);
     shard->workers[rank].incarnation = incarnation;
+    /* Only now: a clock that moves may cut a checkpoint, behind the record above. With the windows of the
+     * process before, what this one pushes would be taken for pushed already by who restores it. */
+    weft_shard_members_leave(shard, rank, true, now_ns);
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
+            weft_shard_clock_advance(shard, (uint16_t)t, now_ns);
+        }
+    }
 }
 
 static void replaced_add(struct weft_shard *shard, weft_peer peer, bool for_good)

@@ -52,6 +52,18 @@ for mode in bsp asp; do
     tap_run "every push counts once" exact
 done
 
+# The worker's death ends clock 15, for which its CLOCK is missing: the checkpoint is cut in the middle of
+# its successor's coming.
+for mode in bsp asp; do
+    start "cut-$mode" $mode replay "--checkpoint-every 15"
+    tap_run "$mode: a worker's death lets a checkpoint begin" tap_until all_wait
+    tap_run "it is kept" tap_until sh -c "grep -q '^weft run: server 0: checkpoint 15: clock 15' $name.out &&
+        grep -q '^weft run: server 1: checkpoint 15: clock 15' $name.out"
+    tap_run "the servers die" eval "kill_server 0 && kill_server 1"
+    tap_run "the job ends" finish
+    tap_run "what the successor pushed counts once" exact
+done
+
 start between ssp:2 replay "--checkpoint-every 10"
 tap_run "a checkpoint before, none behind the worker's death" tap_until all_wait
 tap_run "the servers die" eval "kill_server 0 && kill_server 1"
