@@ -139,23 +139,29 @@ static void say_replaced(struct weft_checkpoint *checkpoint)
 }
 
 /* The claim first: what is chosen then is among records that nobody can add to any more. */
-static weft_status claim_and_find(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
 {
     const struct weft_checkpoint_options *options = &checkpoint->config.options;
+    const struct weft_ckpt_history *history = weft_ckpt_log_history(checkpoint->log);
+    bool is_new = !options->restore && !options->restarted;
     struct weft_ckpt_claim claim;
     weft_status status = claim_make(&checkpoint->config, &claim, error);
-    status = status == WEFT_OK ? weft_ckpt_log_claim(checkpoint->log, &claim, error) : status;
+    status =
+        status == WEFT_OK ? weft_ckpt_log_claim(checkpoint->log, &claim, is_new, error) : status;
     if (status != WEFT_OK) {
         return status;
     }
     say_replaced(checkpoint);
-    if (!options->restore && !options->restarted) {
+    if (is_new) {
         return WEFT_OK;
     }
-    status = weft_ckpt_find(options->directory, weft_ckpt_log_history(checkpoint->log), complain,
-                            checkpoint, &checkpoint->set, error);
-    if (status == WEFT_OK && checkpoint->set.number == 0 && !options->restarted) {
-        return weft_ckpt_fail(error, WEFT_NOTFOUND, "%s holds no checkpoint to restore from",
+    status = weft_ckpt_find(options->directory, history, complain, checkpoint, &checkpoint->set,
+                            error);
+    if (status == WEFT_OK && checkpoint->set.number == 0 &&
+        (!options->restarted || weft_ckpt_history_newest(history, UINT64_MAX) != 0)) {
+        return weft_ckpt_fail(error, WEFT_NOTFOUND,
+                              "%s holds no checkpoint that can be used; nothing was changed. Mend "
+                              "it, or move it away to begin empty",
                               options->directory);
     }
     return status;
@@ -170,8 +176,7 @@ static weft_status look_over(struct weft_checkpoint *checkpoint, struct weft_ckp
     }
     weft_status status =
         weft_ckpt_log_open(directory, complain, checkpoint, &checkpoint->log, error);
-    status = status == WEFT_OK ? judge(checkpoint, error) : status;
-    return status == WEFT_OK ? claim_and_find(checkpoint, error) : status;
+    return status == WEFT_OK ? judge(checkpoint, error) : status;
 }
 
 static weft_status feeds_init(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)

@@ -50,11 +50,38 @@ static struct weft_journal_names names_of(const struct weft_checkpoint_feed *fee
     const struct weft_ckpt_holder *former = weft_ckpt_history_former(
         weft_ckpt_log_history(checkpoint->log), claim, shard, checkpoint->config.shards);
     bool fresh = !options->restore && !options->restarted;
+    uint64_t served = former != NULL ? former->serial : 0;
     return (struct weft_journal_names){
         .shard = shard,
         .claim = claim,
-        .former = !fresh && former != NULL && former->journal ? former->serial : 0,
-        .fresh = fresh};
+        .former = !fresh && former != NULL && former->journal ? served : 0,
+        .fresh = fresh,
+        .doubtful = !fresh && weft_ckpt_log_damaged(checkpoint->log) > served};
+}
+
+/* Journals that nobody reads: this process keeps none, or has another number of shards. */
+static void say_unread(const struct weft_checkpoint_feed *feed,
+                       const struct weft_journal_names *names)
+{
+    struct weft_checkpoint *checkpoint = feed->owner;
+    const struct weft_ckpt_history *history = weft_ckpt_log_history(checkpoint->log);
+    bool keeps = checkpoint->config.options.journal.directory != NULL;
+    for (size_t i = history->holder_count; i > 0 && !names->fresh; i--) {
+        const struct weft_ckpt_holder *earlier = &history->holders[i - 1];
+        if (earlier->serial >= names->claim || !earlier->restored) {
+            continue;
+        }
+        bool same = earlier->claim.shards == checkpoint->config.shards;
+        if (earlier->journal && earlier->replaced_by == names->claim && (!same || !keeps)) {
+            weft_checkpoint_say_line(
+                checkpoint, false,
+                "the journals of process %" PRIu64 " on %s are not read: %s; what it did after the "
+                "checkpoint is not done again",
+                earlier->claim.pid, earlier->claim.host,
+                same ? "this server was started without --journal"
+                     : "they are of another number of shards");
+        }
+    }
 }
 
 static void say_journal(struct weft_checkpoint *checkpoint, const struct weft_shard *shard,
@@ -85,10 +112,13 @@ static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_s
 {
     struct weft_checkpoint *checkpoint = feed->owner;
     const struct weft_checkpoint_options *options = &checkpoint->config.options;
+    const struct weft_journal_names names = names_of(feed, number);
+    if (feed == checkpoint->feeds) {
+        say_unread(feed, &names); /* once */
+    }
     if (options->journal.directory == NULL) {
         return WEFT_OK;
     }
-    const struct weft_journal_names names = names_of(feed, number);
     struct weft_journal_news news;
     weft_status status =
         weft_journal_file_open(&feed->journal, &options->journal, &names, &news, error);
@@ -110,8 +140,10 @@ weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct we
 {
     struct weft_checkpoint *checkpoint = feed->owner;
     uint32_t number = checkpoint->config.first + (uint32_t)(feed - checkpoint->feeds);
-    weft_status status = WEFT_OK;
-    if (checkpoint->set.number != 0) {
+    weft_status status = weft_ckpt_log_mine(checkpoint->log) == NULL
+                             ? weft_checkpoint_claim(checkpoint, error)
+                             : WEFT_OK;
+    if (status == WEFT_OK && checkpoint->set.number != 0) {
         status =
             weft_checkpoint_load(checkpoint->config.options.directory, &checkpoint->set, shard,
                                  number, checkpoint->config.shards, workers_max, supply, error);

@@ -57,6 +57,8 @@ struct weft_checkpoint {
     uint64_t number;       /* of the one under way */
     uint64_t base;
     uint64_t kept; /* the last one committed here in this run; 0 = none */
+    uint64_t unclear; /* the last number of which it is not known whether it counts; 0 = none */
+    bool log_said;    /* that the log cannot be read */
     uint32_t kept_clock;
     bool kept_any;
     uint32_t since_whole;
@@ -75,6 +77,12 @@ static inline bool weft_checkpoint_has_all(const struct weft_checkpoint *checkpo
 {
     return checkpoint->config.count == checkpoint->config.shards;
 }
+
+/* The claim to this process's shards, and what is to be restored: once, on the first shard's thread, while
+ * the main thread waits for it. The shard has its port then: a server that is started twice by mistake
+ * ends there, before it takes the shards of the one that runs. */
+weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint,
+                                  struct weft_ckpt_error *error);
 
 /* ---- checkpoint_order.c: with the lock held ---------------------------------------------------- */
 

@@ -63,21 +63,33 @@ static uint64_t number_for(const struct weft_checkpoint *checkpoint, uint32_t cl
 {
     uint64_t number = checkpoint->set.number + clock;
     number -= checkpoint->set_clock < clock ? checkpoint->set_clock : clock;
-    uint64_t last =
-        checkpoint->kept > checkpoint->set.number ? checkpoint->kept : checkpoint->set.number;
+    uint64_t last = weft_max_u64(weft_max_u64(checkpoint->kept, checkpoint->set.number),
+                                 checkpoint->unclear);
     return weft_checkpoint_has_all(checkpoint) && number <= last ? last + 1 : number;
 }
 
 /* With the lock held. False when there is no memory to lend. */
 static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_t clock)
 {
+    uint64_t number = number_for(checkpoint, clock);
+    if (checkpoint->unclear != 0 && number <= checkpoint->unclear) {
+        /* A part of that number may count: not the same again. The next clock has another one. */
+        checkpoint->next_ns = weft_clock_now_ns() + WEFT_CHECKPOINT_AGAIN_NS;
+        checkpoint->again_ns = checkpoint->next_ns;
+        return true;
+    }
     if (!lend(checkpoint)) {
         weft_checkpoint_take_back(checkpoint);
         return false;
     }
     uint32_t whole_every = checkpoint->config.options.whole_every;
-    bool whole = checkpoint->kept == 0 || checkpoint->since_whole + 1 >= whole_every;
-    checkpoint->number = number_for(checkpoint, clock);
+    /* Another server has found a part of the last one damaged: then nothing can be based on it. */
+    bool has_base = checkpoint->kept != 0 &&
+                    weft_ckpt_history_has(weft_ckpt_log_history(checkpoint->log),
+                                          weft_ckpt_log_mine(checkpoint->log)->serial,
+                                          checkpoint->kept);
+    bool whole = !has_base || checkpoint->since_whole + 1 >= whole_every;
+    checkpoint->number = number;
     checkpoint->base = whole ? 0 : checkpoint->kept;
     checkpoint->under_way = true;
     checkpoint->begun_ns = 0;

@@ -125,6 +125,32 @@ static bool same_clocks(const struct weft_checkpoint *checkpoint, uint32_t *cloc
     return true;
 }
 
+/* The files of the process, then the manifest. What certainly does not count leaves nothing. */
+static weft_status commit_files(struct weft_checkpoint *checkpoint,
+                                struct weft_ckpt_manifest *manifest, struct weft_ckpt_error *error)
+{
+    struct weft_ckpt_error ignored;
+    uint32_t count = manifest->count, closed = 0;
+    weft_status status = WEFT_OK;
+    bool may_count = false;
+    while (status == WEFT_OK && closed < count) {
+        struct weft_checkpoint_feed *feed = &checkpoint->feeds[closed];
+        status = weft_checkpoint_file_close(&feed->file, &manifest->files[closed], error);
+        feed->file_open = false;
+        closed += status == WEFT_OK;
+    }
+    if (status == WEFT_OK) {
+        status = weft_ckpt_log_commit(checkpoint->log, manifest, &may_count, error);
+    }
+    if (status != WEFT_OK && may_count) {
+        checkpoint->unclear = checkpoint->number;
+    } else if (status != WEFT_OK) {
+        manifest->count = closed;
+        (void)!weft_ckpt_discard(checkpoint->config.options.directory, manifest, &ignored);
+    }
+    return status;
+}
+
 static weft_status commit(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
 {
     uint32_t count = checkpoint->config.count;
@@ -137,19 +163,7 @@ static weft_status commit(struct weft_checkpoint *checkpoint, struct weft_ckpt_e
     if (manifest.files == NULL) {
         return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a manifest");
     }
-    weft_status status = WEFT_OK;
-    for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
-        struct weft_checkpoint_feed *feed = &checkpoint->feeds[i];
-        status = weft_checkpoint_file_close(&feed->file, &manifest.files[i], error);
-        feed->file_open = false;
-    }
-    if (status == WEFT_OK) {
-        status = weft_ckpt_log_commit(checkpoint->log, &manifest, error);
-    }
-    if (status == WEFT_STATE) {
-        struct weft_ckpt_error ignored;
-        (void)!weft_ckpt_discard(checkpoint->config.options.directory, &manifest, &ignored);
-    }
+    weft_status status = commit_files(checkpoint, &manifest, error);
     weft_ckpt_manifest_fini(&manifest);
     return status;
 }
@@ -266,12 +280,12 @@ static bool serve(struct weft_checkpoint *checkpoint)
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 /* Another process has this one's shards. The main thread ends the server. */
-static void note_replaced(struct weft_checkpoint *checkpoint)
+static bool note_replaced(struct weft_checkpoint *checkpoint)
 {
     struct weft_ckpt_error why = {.text = ""};
     const uint64_t one = 1;
     if (!weft_ckpt_log_replaced(checkpoint->log, &why)) {
-        return;
+        return false;
     }
     pthread_mutex_lock(&checkpoint->lock);
     bool first = !checkpoint->replaced;
@@ -281,6 +295,7 @@ static void note_replaced(struct weft_checkpoint *checkpoint)
     if (first) {
         (void)!write(checkpoint->replaced_fd, &one, sizeof(one));
     }
+    return true;
 }
 
 /* Does the last one count, have the other servers committed, too? Then older ones may go. A log that
@@ -290,8 +305,14 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
     const char *directory = checkpoint->config.options.directory;
     struct weft_ckpt_error error = {.text = ""};
     bool is_read = weft_ckpt_log_refresh(checkpoint->log, &error) == WEFT_OK;
-    note_replaced(checkpoint);
-    if (!is_read || checkpoint->stop || !checkpoint->set_pending ||
+    bool replaced = note_replaced(checkpoint);
+    if (!is_read && !checkpoint->log_said) {
+        weft_checkpoint_say_line(checkpoint, false,
+                                 "%s; no checkpoint is known to count until that is mended",
+                                 error.text);
+    }
+    checkpoint->log_said = !is_read;
+    if (!is_read || replaced || !checkpoint->set_pending ||
         weft_ckpt_history_newest(weft_ckpt_log_history(checkpoint->log), UINT64_MAX) <
             checkpoint->kept) {
         return;
@@ -304,7 +325,8 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
     }
     pthread_mutex_unlock(&checkpoint->lock);
     if (checkpoint->config.first == 0 &&
-        weft_ckpt_prune(directory, checkpoint->log, checkpoint->config.options.keep, &error) != WEFT_OK) {
+        weft_ckpt_prune(directory, checkpoint->log, checkpoint->config.options.keep, &error) != WEFT_OK &&
+        !note_replaced(checkpoint)) {
         weft_checkpoint_say_line(checkpoint, false, "%s", error.text);
     }
 }

@@ -51,6 +51,8 @@ struct weft_journal_names {
     uint64_t former; /* of the process before, whose journal is read; 0 = there was none, but one of
                       * the last release may lie there, under the shard's name alone */
     bool fresh;      /* nothing is to be read */
+    bool doubtful;   /* a record is damaged that may have said that another process served after
+                      * `former`: while its journal is there, nobody can say whose is to be read */
 };
 
 /* That of the process before. */

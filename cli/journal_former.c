@@ -138,8 +138,9 @@ static bool is_other_claim(const struct weft_journal_names *names, const char *n
            *claim_p != names->former;
 }
 
-/* All that is of the former one's lineage, but for that itself. One that cannot be looked at or removed
- * stays: no process reads it. */
+/* All that is of the former one's lineage, but for that itself: removed, if its process never served;
+ * else (its successor ended before it could put it aside) moved to quarantine/. One that cannot be
+ * looked at, removed or moved stays: no process reads it. */
 static void remove_leftovers(const struct weft_journal_file *file)
 {
     uint64_t lineage, claim;
@@ -153,12 +154,36 @@ static void remove_leftovers(const struct weft_journal_file *file)
         if (is_other_claim(&file->names, entry->d_name, &claim) &&
             weft_journal_path(file->options, file->names.shard, claim, path, &ignored) == WEFT_OK &&
             is_leftover(path, lineage)) {
-            (void)unlink(path);
+            (void)!(claim < file->names.former
+                        ? weft_journal_put_aside(file->options, path, &ignored) == WEFT_OK
+                        : unlink(path) == 0);
         }
     }
     if (directory != NULL) {
         (void)closedir(directory);
     }
+}
+
+/* A journal of a process behind the former one, which may have served, or not. */
+static weft_status refuse_doubt(const struct weft_journal_file *file, struct weft_ckpt_error *error)
+{
+    weft_status status = WEFT_OK;
+    uint64_t claim;
+    DIR *directory = file->names.doubtful ? opendir(file->options->directory) : NULL;
+    for (struct dirent *entry;
+         status == WEFT_OK && directory != NULL && (entry = readdir(directory)) != NULL;) {
+        if (is_other_claim(&file->names, entry->d_name, &claim) && claim > file->names.former) {
+            status = weft_ckpt_fail(error, WEFT_DATA,
+                                    "%.200s/%.60s may be the journal of the process before, but the "
+                                    "record of the checkpoint directory that says so is damaged: "
+                                    "move the file away to begin without it",
+                                    file->options->directory, entry->d_name);
+        }
+    }
+    if (directory != NULL) {
+        (void)closedir(directory);
+    }
+    return status;
 }
 
 weft_status weft_journal_former_read(struct weft_journal_file *file,
@@ -169,6 +194,10 @@ weft_status weft_journal_former_read(struct weft_journal_file *file,
     weft_status status = weft_journal_path(file->options, file->names.shard, file->names.former,
                                            path, error);
     if (status != WEFT_OK || file->names.fresh) {
+        return status;
+    }
+    status = refuse_doubt(file, error);
+    if (status != WEFT_OK) {
         return status;
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

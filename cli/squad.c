@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,8 +43,11 @@ static void remove_folder(const char *path)
 {
     DIR *folder = path != NULL ? opendir(path) : NULL;
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        if (entry->d_name[0] != '.') {
-            unlinkat(dirfd(folder), entry->d_name, 0);
+        char inside[PATH_MAX];
+        int length = snprintf(inside, sizeof(inside), "%s/%s", path, entry->d_name);
+        if (entry->d_name[0] != '.' && unlinkat(dirfd(folder), entry->d_name, 0) != 0 &&
+            length < (int)sizeof(inside)) {
+            remove_folder(inside); /* quarantine/ of journals */
         }
     }
     if (folder != NULL) {

@@ -147,9 +147,9 @@ static weft_status remove_file(const char *directory, const char *name,
     return status;
 }
 
-/* Into quarantine/ under this name; where it is there, it is a leftover of the same move. */
+/* Into quarantine/ under this name. *moved_p becomes true when the file was not there before. */
 static weft_status move_file(const char *directory, const char *name, const char *to_name,
-                             bool copy, struct weft_ckpt_error *error)
+                             bool copy, bool *moved_p, struct weft_ckpt_error *error)
 {
     char from[WEFT_CKPT_PATH_BYTES], to[WEFT_CKPT_PATH_BYTES], inside[2 * WEFT_CKPT_FILE_BYTES];
     snprintf(inside, sizeof(inside), "quarantine/%s", to_name);
@@ -163,6 +163,7 @@ static weft_status move_file(const char *directory, const char *name, const char
         return weft_ckpt_fail(error, WEFT_IO, "cannot move %s to quarantine: %s", from,
                               strerror(errno));
     }
+    *moved_p |= result == 0;
     return WEFT_OK;
 }
 
@@ -182,21 +183,20 @@ static void record_name(const struct weft_ckpt_part *part, char *out)
     }
 }
 
-/* The manifest last: while it is where it was, it is void, and the rest is moved again. */
-static weft_status set_aside_part(const char *directory, struct weft_ckpt_log *log,
-                                  const struct weft_ckpt_part *part, struct weft_ckpt_error *error)
+/* The data files, and a second name for the manifest. */
+static weft_status set_aside_part(const char *directory, const struct weft_ckpt_part *part,
+                                  bool *moved_p, struct weft_ckpt_error *error)
 {
     const struct weft_ckpt_manifest *m = &part->manifest;
     char name[WEFT_CKPT_FILE_BYTES], to[WEFT_CKPT_FILE_BYTES];
     weft_status status = WEFT_OK;
     for (uint32_t i = 0; status == WEFT_OK && i < m->count; i++) {
-        status = move_file(directory, m->files[i].name, m->files[i].name, false, error);
+        status =
+            move_file(directory, m->files[i].name, m->files[i].name, false, moved_p, error);
     }
     record_name(part, name);
     quarantine_name(m, to);
-    status = status == WEFT_OK ? move_file(directory, name, to, part->serial != 0, error) : status;
-    return status == WEFT_OK && part->serial != 0 ? weft_ckpt_log_clear(log, part->serial, error)
-                                                  : status;
+    return status == WEFT_OK ? move_file(directory, name, to, true, moved_p, error) : status;
 }
 
 static bool concerns(const struct weft_ckpt_claim *claim, const struct weft_ckpt_manifest *m)
@@ -229,9 +229,10 @@ static weft_status set_aside_void(const char *directory, struct weft_ckpt_log *l
         if (!part->is_void || !concerns(claim, m)) {
             continue;
         }
+        bool moved = false;
         status = make_quarantine(directory, error);
-        status = status == WEFT_OK ? set_aside_part(directory, log, part, error) : status;
-        if (status == WEFT_OK) {
+        status = status == WEFT_OK ? set_aside_part(directory, part, &moved, error) : status;
+        if (status == WEFT_OK && moved) {
             char text[128];
             snprintf(text, sizeof(text), "the part of shards %u to %u is in quarantine now",
                      m->first, m->first + m->count - 1);
@@ -285,12 +286,21 @@ static bool is_nobodys(const struct weft_ckpt_history *history, const char *name
     return writer_is_gone && !has_manifest(history, name);
 }
 
-/* Remove the files of a folder that `is` says so of. */
+/* A process that is about to link one writes it again (ckpt/log.c). */
+static bool is_temporary(const struct weft_ckpt_history *history, const char *name)
+{
+    (void)history;
+    size_t length = strlen(name), end = sizeof(WEFT_CKPT_TEMPORARY) - 1;
+    return length > end && strcmp(name + length - end, WEFT_CKPT_TEMPORARY) == 0;
+}
+
+/* Remove the files of a folder that `is` says so of; those that were finished are moved, if `keep`. */
 static weft_status sweep(const char *directory, const char *folder,
-                         const struct weft_ckpt_history *history,
+                         const struct weft_ckpt_history *history, bool keep,
                          bool (*is)(const struct weft_ckpt_history *history, const char *name),
                          struct weft_ckpt_error *error)
 {
+    bool moved = false;
     char path[WEFT_CKPT_PATH_BYTES];
     weft_status status = join(directory, folder, path, error);
     DIR *dir = status == WEFT_OK ? opendir(path) : NULL;
@@ -300,20 +310,20 @@ static weft_status sweep(const char *directory, const char *folder,
                                                   path, strerror(errno));
     }
     for (const struct dirent *item; status == WEFT_OK && (item = readdir(dir)) != NULL;) {
-        if (is(history, item->d_name)) {
+        if (!is(history, item->d_name)) {
+            continue;
+        }
+        if (keep && !is_temporary(history, item->d_name)) {
+            status = make_quarantine(directory, error);
+            status = status == WEFT_OK ? move_file(directory, item->d_name, item->d_name, false,
+                                                   &moved, error)
+                                       : status;
+        } else {
             status = remove_file(path, item->d_name, error);
         }
     }
     (void)closedir(dir);
     return status;
-}
-
-/* A process that is about to link one writes it again (ckpt/log.c). */
-static bool is_temporary(const struct weft_ckpt_history *history, const char *name)
-{
-    (void)history;
-    size_t length = strlen(name), end = sizeof(WEFT_CKPT_TEMPORARY) - 1;
-    return length > end && strcmp(name + length - end, WEFT_CKPT_TEMPORARY) == 0;
 }
 
 weft_status weft_ckpt_set_aside(const char *directory, struct weft_ckpt_log *log,
@@ -322,8 +332,9 @@ weft_status weft_ckpt_set_aside(const char *directory, struct weft_ckpt_log *log
 {
     const struct weft_ckpt_history *history = weft_ckpt_log_history(log);
     weft_status status = set_aside_void(directory, log, tell, arg, error);
-    status = status == WEFT_OK ? sweep(directory, ".", history, is_nobodys, error) : status;
-    return status == WEFT_OK ? sweep(directory, "log", history, is_temporary, error) : status;
+    bool keep = weft_ckpt_log_damaged(log) != 0;
+    status = status == WEFT_OK ? sweep(directory, ".", history, keep, is_nobodys, error) : status;
+    return status == WEFT_OK ? sweep(directory, "log", history, false, is_temporary, error) : status;
 }
 
 weft_status weft_ckpt_discard(const char *directory, const struct weft_ckpt_manifest *manifest,
@@ -361,7 +372,7 @@ static bool mark_kept(const struct weft_ckpt_history *history, uint32_t keep, bo
     }
     for (size_t i = 0; i < history->part_count; i++) {
         const struct weft_ckpt_part *part = &history->parts[i];
-        if (part->is_void || part->manifest.number >= oldest) {
+        if (part->manifest.number >= oldest) {
             mark(history, part, needed);
         }
     }
@@ -391,11 +402,19 @@ weft_status weft_ckpt_prune(const char *directory, struct weft_ckpt_log *log, ui
     weft_status status = WEFT_OK;
     if (mark_kept(history, keep, needed)) {
         for (size_t i = history->part_count; status == WEFT_OK && i > 0; i--) {
-            if (!needed[i - 1]) {
-                status = remove_part(directory, log, &history->parts[i - 1], error);
-                if (status == WEFT_OK) {
-                    weft_ckpt_log_forget(log, i - 1);
-                }
+            if (needed[i - 1]) {
+                continue;
+            }
+            /* A process that was stopped in here, and replaced, removes no more than the part at hand. */
+            status = weft_ckpt_log_refresh(log, error);
+            if (status == WEFT_OK && weft_ckpt_log_replaced(log, error)) {
+                status = WEFT_STATE;
+            }
+            status = status == WEFT_OK
+                         ? remove_part(directory, log, &history->parts[i - 1], error)
+                         : status;
+            if (status == WEFT_OK) {
+                weft_ckpt_log_forget(log, i - 1);
             }
         }
     }

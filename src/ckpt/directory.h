@@ -33,8 +33,10 @@ weft_status weft_ckpt_find(const char *directory, const struct weft_ckpt_history
 void weft_ckpt_set_fini(struct weft_ckpt_set *set);
 
 /* Move what is void of the shards of this process's claim, and of another number of shards, to
- * DIR/quarantine, and remove what killed writers left: temporary files, and data files of replaced
- * claims that no manifest names. After weft_ckpt_log_restored.
+ * DIR/quarantine, with a copy of its manifest: the record stays, for what earlier records mean depends
+ * on it. Remove what killed writers left: temporary files, and data files of replaced claims that no
+ * manifest names (while a record of the log is damaged, it may have named them: they are moved, too).
+ * After weft_ckpt_log_restored.
  * Errors:  WEFT_IO, WEFT_NOMEM: something stays where it was, which does no harm. */
 weft_status weft_ckpt_set_aside(const char *directory, struct weft_ckpt_log *log,
                                 weft_ckpt_complaint *tell, void *arg,
@@ -47,7 +49,8 @@ weft_status weft_ckpt_discard(const char *directory, const struct weft_ckpt_mani
 
 /* Keep the newest `keep` >= 1 checkpoints that count, what their deltas are based on, and what is
  * newer; remove the rest. Only after this process's own manifest has been added.
- * Errors: WEFT_IO, WEFT_NOMEM: something is left over, and nothing that counts is gone. */
+ * Errors: WEFT_STATE  this process was replaced meanwhile. WEFT_IO, WEFT_NOMEM: something is left over.
+ *         Nothing that counts is gone. */
 weft_status weft_ckpt_prune(const char *directory, struct weft_ckpt_log *log, uint32_t keep,
                             struct weft_ckpt_error *error);
 

@@ -62,6 +62,18 @@ static const struct weft_ckpt_part *part_at(const struct weft_ckpt_history *hist
     return NULL;
 }
 
+/* All that it is based on is there, and valid. */
+static bool has_bases(const struct weft_ckpt_history *history, const struct weft_ckpt_part *part)
+{
+    for (uint32_t links = 1; part != NULL && part->manifest.base != 0; links++) {
+        if (links > WEFT_CKPT_CHAIN_MAX) {
+            return false;
+        }
+        part = weft_ckpt_history_beside(history, &part->manifest, part->manifest.base);
+    }
+    return part != NULL;
+}
+
 uint32_t weft_ckpt_history_complete(const struct weft_ckpt_history *history, uint64_t number,
                                     uint32_t *places)
 {
@@ -69,7 +81,7 @@ uint32_t weft_ckpt_history_complete(const struct weft_ckpt_history *history, uin
     do {
         const struct weft_ckpt_part *part =
             part_at(history, number, shards, next, &places[count]);
-        if (part == NULL) {
+        if (part == NULL || !has_bases(history, part)) {
             return 0;
         }
         shards = part->manifest.shards;
@@ -101,6 +113,18 @@ uint64_t weft_ckpt_history_newest(const struct weft_ckpt_history *history, uint6
     return number;
 }
 
+bool weft_ckpt_history_has(const struct weft_ckpt_history *history, uint64_t claim,
+                           uint64_t number)
+{
+    for (size_t i = 0; i < history->part_count; i++) {
+        const struct weft_ckpt_part *part = &history->parts[i];
+        if (!part->is_void && part->manifest.claim == claim && part->manifest.number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const struct weft_ckpt_part *weft_ckpt_history_beside(const struct weft_ckpt_history *history,
                                                       const struct weft_ckpt_manifest *like,
                                                       uint64_t number)
@@ -120,6 +144,20 @@ const struct weft_ckpt_holder *weft_ckpt_history_former(const struct weft_ckpt_h
         if (holder->serial < before && holder->restored && holder->claim.shards == shards &&
             overlaps(&holder->claim, shards, shard, 1)) {
             return holder;
+        }
+    }
+    return NULL;
+}
+
+const struct weft_ckpt_holder *weft_ckpt_history_overtaken(const struct weft_ckpt_history *history,
+                                                           const struct weft_ckpt_claim *claim,
+                                                           uint64_t since)
+{
+    for (size_t i = 0; i < history->holder_count; i++) {
+        const struct weft_ckpt_claim *other = &history->holders[i].claim;
+        if (history->holders[i].serial >= since &&
+            overlaps(claim, other->shards, other->first, other->count)) {
+            return &history->holders[i];
         }
     }
     return NULL;
@@ -206,6 +244,17 @@ static weft_status claim_of(struct weft_ckpt_history *history,
     return *holder_p != NULL ? WEFT_OK : holder_new(history, manifest->claim, &claim, holder_p);
 }
 
+/* Checkpoints that counted, and were not restored: they are damaged, whoever wrote the damaged part. */
+static void void_damaged(struct weft_ckpt_history *history, uint64_t number)
+{
+    uint64_t newest;
+    while ((newest = weft_ckpt_history_newest(history, UINT64_MAX)) > number) {
+        for (size_t i = 0; i < history->part_count; i++) {
+            history->parts[i].is_void |= history->parts[i].manifest.number == newest;
+        }
+    }
+}
+
 static weft_status add_restored(struct weft_ckpt_history *history,
                                 const struct weft_ckpt_restored *restored)
 {
@@ -217,6 +266,7 @@ static weft_status add_restored(struct weft_ckpt_history *history,
         holder->restored = true;
         holder->journal = restored->journal;
         holder->number = restored->number;
+        void_damaged(history, restored->number);
         void_after(history, &holder->claim, restored->number);
     }
     return WEFT_OK;

@@ -9,9 +9,10 @@
  *  - A claim also settles what its predecessors wrote: checkpoints that count by then stay; newer parts
  *    of the claim's shards are void, or a later part of another server could complete a checkpoint that
  *    the claim's process has not restored.
- *  - A restored record says which checkpoint was read. Newer parts of its shards are void (they were
- *    damaged).
- *  - A checkpoint counts when valid manifests of one number have each shard of the job once.
+ *  - A restored record says which checkpoint was read. Newer parts of its shards are void, and so are
+ *    all parts of newer checkpoints that counted: one of their files is damaged.
+ *  - A checkpoint counts when valid manifests of one number have each shard of the job once, and what
+ *    they are based on is valid, too.
  *
  * Pure: no file is read here. The simulator has the same rules (sim/dirlog.h).
  *
@@ -74,6 +75,10 @@ uint64_t weft_ckpt_history_newest_part(const struct weft_ckpt_history *history, 
 uint32_t weft_ckpt_history_complete(const struct weft_ckpt_history *history, uint64_t number,
                                     uint32_t *places);
 
+/* Is the part of this number that the process of this claim wrote there, and valid? */
+bool weft_ckpt_history_has(const struct weft_ckpt_history *history, uint64_t claim,
+                           uint64_t number);
+
 /* The valid part of this number that has just the shards of `like`; NULL when there is none. */
 const struct weft_ckpt_part *weft_ckpt_history_beside(const struct weft_ckpt_history *history,
                                                       const struct weft_ckpt_manifest *like,
@@ -84,6 +89,11 @@ const struct weft_ckpt_part *weft_ckpt_history_beside(const struct weft_ckpt_his
 const struct weft_ckpt_holder *weft_ckpt_history_former(const struct weft_ckpt_history *history,
                                                         uint64_t before, uint32_t shard,
                                                         uint32_t shards);
+
+/* A claim of this serial or a later one to a shard of `claim`; NULL = none. */
+const struct weft_ckpt_holder *weft_ckpt_history_overtaken(const struct weft_ckpt_history *history,
+                                                           const struct weft_ckpt_claim *claim,
+                                                           uint64_t since);
 
 /* A server that serves, or served last, from another checkpoint than `number` and has written nothing
  * since: beside it a server that restores `number` would make a mixture. NULL = none. */

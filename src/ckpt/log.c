@@ -25,6 +25,9 @@ struct weft_ckpt_log {
     void *arg;
     struct weft_ckpt_history history;
     uint64_t next;  /* serial of the record to read or add */
+    uint64_t opened;  /* the first that was not there when the log was opened */
+    uint64_t damaged; /* the last that is damaged; 0 = none */
+    bool tried;       /* link(2) was called for the record being added */
     uint64_t mine;  /* serial of this process's claim; 0 = none */
     uint64_t token; /* names its temporary files */
     uint32_t temporaries;
@@ -115,6 +118,7 @@ static weft_status take_bytes(struct weft_ckpt_log *log, uint64_t serial, const 
         }
     }
     if (status == WEFT_DATA) {
+        log->damaged = serial > 0 ? serial : log->damaged;
         say_damaged(log, 0, name, why.text);
         return WEFT_OK;
     }
@@ -221,8 +225,14 @@ weft_status weft_ckpt_log_open(const char *directory, weft_ckpt_complaint *compl
         weft_ckpt_log_close(log);
         return status;
     }
+    log->opened = log->next;
     *log_p = log;
     return WEFT_OK;
+}
+
+uint64_t weft_ckpt_log_damaged(const struct weft_ckpt_log *log)
+{
+    return log->damaged;
 }
 
 void weft_ckpt_log_close(struct weft_ckpt_log *log)
@@ -291,14 +301,18 @@ static bool has_no_links(int why)
 
 /* One attempt. Errors: WEFT_EXISTS  the number is taken. WEFT_NOTFOUND  somebody has tidied the
  * temporary file away. */
-static weft_status take_serial(const struct weft_ckpt_log *log, const char *temporary,
+static weft_status take_serial(struct weft_ckpt_log *log, const char *temporary,
                                struct weft_ckpt_error *error)
 {
     char name[WEFT_CKPT_FILE_BYTES], path[WEFT_CKPT_PATH_BYTES];
     weft_ckpt_log_name(log->next, name);
     weft_status status = path_of(log, name, path, error);
-    if (status != WEFT_OK || link(temporary, path) == 0) {
+    if (status != WEFT_OK) {
         return status;
+    }
+    log->tried = true;
+    if (link(temporary, path) == 0) {
+        return WEFT_OK;
     }
     int why = errno;
     if (is_linked(temporary)) {
@@ -356,6 +370,7 @@ static weft_status add(struct weft_ckpt_log *log, const struct weft_ckpt_record 
     if (status != WEFT_OK) {
         return status;
     }
+    log->tried = false;
     status = WEFT_NOTFOUND;
     for (uint32_t i = 0; status == WEFT_NOTFOUND && i < TRIES; i++) {
         status = write_temporary(log, bytes, count, temporary, error);
@@ -369,12 +384,30 @@ static weft_status add(struct weft_ckpt_log *log, const struct weft_ckpt_record 
     return status == WEFT_OK ? sync_log(log, error) : status;
 }
 
-static weft_status always(const struct weft_ckpt_log *log, const void *arg,
-                          struct weft_ckpt_error *error)
+struct claim_wish {
+    const struct weft_ckpt_claim *claim;
+    bool is_new;
+};
+
+/* What this process was told to do was judged by what the log had when it was opened. */
+static weft_status if_not_overtaken(const struct weft_ckpt_log *log, const void *arg,
+                                    struct weft_ckpt_error *error)
 {
-    (void)log;
-    (void)arg;
-    (void)error;
+    const struct claim_wish *wish = arg;
+    const struct weft_ckpt_holder *by =
+        weft_ckpt_history_overtaken(&log->history, wish->claim, log->opened);
+    if (by != NULL) {
+        return weft_ckpt_fail(error, WEFT_STATE,
+                              "process %" PRIu64 " on %s has claimed shards %u to %u of %s while "
+                              "this server was starting: it has them, this server ends",
+                              by->claim.pid, by->claim.host, by->claim.first,
+                              by->claim.first + by->claim.count - 1, log->directory);
+    }
+    if (wish->is_new && log->history.part_count > 0) {
+        return weft_ckpt_fail(error, WEFT_STATE,
+                              "%s holds checkpoints: restore from them, or name another directory",
+                              log->directory);
+    }
     return WEFT_OK;
 }
 
@@ -389,14 +422,16 @@ static weft_status make_folder(const struct weft_ckpt_log *log, struct weft_ckpt
 }
 
 weft_status weft_ckpt_log_claim(struct weft_ckpt_log *log, const struct weft_ckpt_claim *claim,
-                                struct weft_ckpt_error *error)
+                                bool is_new, struct weft_ckpt_error *error)
 {
     WEFT_ASSERT(log->mine == 0);
     const struct weft_ckpt_record record = {.kind = WEFT_CKPT_RECORD_CLAIM, .claim = *claim};
+    const struct claim_wish wish = {.claim = claim, .is_new = is_new};
     uint64_t serial = 0;
     log->token = claim->process;
     weft_status status = make_folder(log, error);
-    status = status == WEFT_OK ? add(log, &record, always, NULL, &serial, error) : status;
+    status =
+        status == WEFT_OK ? add(log, &record, if_not_overtaken, &wish, &serial, error) : status;
     log->mine = status == WEFT_OK ? serial : 0;
     return status;
 }
@@ -439,15 +474,18 @@ weft_status weft_ckpt_log_restored(struct weft_ckpt_log *log, uint64_t number, b
 }
 
 weft_status weft_ckpt_log_commit(struct weft_ckpt_log *log, struct weft_ckpt_manifest *manifest,
-                                 struct weft_ckpt_error *error)
+                                 bool *may_count_p, struct weft_ckpt_error *error)
 {
     WEFT_ASSERT(log->mine != 0);
     manifest->claim = log->mine;
     const struct weft_ckpt_record record = {.kind = WEFT_CKPT_RECORD_MANIFEST,
                                             .manifest = *manifest};
     uint64_t serial;
+    log->tried = false;
     weft_status status = weft_ckpt_sync_directory(log->directory, error);
-    return status == WEFT_OK ? add(log, &record, if_mine, NULL, &serial, error) : status;
+    status = status == WEFT_OK ? add(log, &record, if_mine, NULL, &serial, error) : status;
+    *may_count_p = status != WEFT_STATE && log->tried;
+    return status;
 }
 
 weft_status weft_ckpt_log_clear(struct weft_ckpt_log *log, uint64_t serial,

@@ -44,9 +44,16 @@ weft_status weft_ckpt_log_refresh(struct weft_ckpt_log *log, struct weft_ckpt_er
 const struct weft_ckpt_history *weft_ckpt_log_history(const struct weft_ckpt_log *log);
 
 /* Add the claim of this process, once. From here on the log is its own.
- * Errors:  WEFT_IO, WEFT_NOMEM, as open; WEFT_UNSUPPORTED  the file system has no hard links. */
+ *
+ * is_new:  the job is new, and the directory must hold no part of a checkpoint.
+ * Errors:  WEFT_STATE  somebody has claimed a shard of this process, or (is_new) written a part, since
+ *          the log was opened: this process was overtaken while it started, and must end. WEFT_IO,
+ *          WEFT_NOMEM, as open; WEFT_UNSUPPORTED  the file system has no hard links. */
 weft_status weft_ckpt_log_claim(struct weft_ckpt_log *log, const struct weft_ckpt_claim *claim,
-                                struct weft_ckpt_error *error);
+                                bool is_new, struct weft_ckpt_error *error);
+
+/* Records that were passed over because they are damaged; the largest serial of one, 0 = none. */
+uint64_t weft_ckpt_log_damaged(const struct weft_ckpt_log *log);
 
 /* This process's; NULL before the claim. Valid as the history is. */
 const struct weft_ckpt_holder *weft_ckpt_log_mine(const struct weft_ckpt_log *log);
@@ -62,10 +69,10 @@ weft_status weft_ckpt_log_restored(struct weft_ckpt_log *log, uint64_t number, b
 /* A part of a checkpoint is on the disk: synchronise the directory, add the manifest, synchronise the
  * log. manifest->claim is filled in here.
  * Errors:  WEFT_STATE  this process was replaced: nothing was added, and it must stop. WEFT_IO,
- *          WEFT_NOMEM: do not promise anything; it is not known whether the part counts, so the files
- *          must stay where they are. */
+ *          WEFT_NOMEM: do not promise anything. When *may_count_p it is not known whether the part
+ *          counts: its files must stay as they are, and its number must not be used again. */
 weft_status weft_ckpt_log_commit(struct weft_ckpt_log *log, struct weft_ckpt_manifest *manifest,
-                                 struct weft_ckpt_error *error);
+                                 bool *may_count_p, struct weft_ckpt_error *error);
 
 /* Put an empty file in the place of a record, whose manifest was removed or moved away.
  * Errors:  WEFT_IO. */

@@ -152,14 +152,23 @@ static uint64_t end_check(const struct end *end)
 
 /* ---- where it begins and ends ---------------------------------------------------------------- */
 
-/* Into the place of the older of the two, after all that was stored before: a process that dies in
- * here leaves the other. */
+/* Store `bytes` of which the last 8 are a check: that comes after the rest and after all that was stored
+ * before, and nothing is stored before it that comes later in the program. 8-byte aligned. */
+static void store_checked(uint8_t *to, const void *from, size_t bytes)
+{
+    uint64_t check;
+    size_t rest = bytes - sizeof(check);
+    memcpy(to, from, rest);
+    memcpy(&check, (const uint8_t *)from + rest, sizeof(check));
+    atomic_store_explicit((_Atomic uint64_t *)(void *)(to + rest), check, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Into the place of the older of the two: a process that dies in here leaves the other. */
 static void slot_write(struct weft_ring *ring, uint32_t at, uint64_t seq, const void *slot,
                        size_t bytes)
 {
-    atomic_thread_fence(memory_order_release);
-    memcpy(ring->memory + at + seq % 2 * SLOT_STRIDE, slot, bytes);
-    atomic_thread_fence(memory_order_release);
+    store_checked(ring->memory + at + seq % 2 * SLOT_STRIDE, slot, bytes);
 }
 
 static void begin_write(struct weft_ring *ring)
@@ -360,8 +369,7 @@ static void write_record(struct weft_ring *ring, const struct weft_ring_record *
     lanes_copy(&lanes, at + WEFT_RING_UNIT, body, body_bytes);
     lanes_copy(&lanes, at + WEFT_RING_UNIT + body_bytes, data, data_bytes);
     record.check = record_check(&record, lanes);
-    atomic_thread_fence(memory_order_release);
-    memcpy(at, &record, sizeof(record));
+    store_checked(at, &record, sizeof(record));
     ring->end.position += bytes;
     ring->end.at += bytes;
 }

@@ -10,7 +10,7 @@
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/cli/tally_job.sh
 . "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
-jobs=${WEFT_FREEZES:-0}
+jobs=${WEFT_FREEZES:-1}
 seed=${WEFT_FREEZES_SEED:-1}
 clocks=300
 patience=600 # seconds: what takes longer hangs

@@ -156,7 +156,7 @@ static weft_status server_try(struct server *server, uint32_t shards, uint32_t f
                                           .time = "now"};
     *server = (struct server){.shards = shards, .first = first, .count = count};
     weft_status status = weft_ckpt_log_open(dir, complain, NULL, &server->log, error);
-    status = status == WEFT_OK ? weft_ckpt_log_claim(server->log, &claim, error) : status;
+    status = status == WEFT_OK ? weft_ckpt_log_claim(server->log, &claim, false, error) : status;
     if (status == WEFT_OK) {
         status = weft_ckpt_find(dir, weft_ckpt_log_history(server->log), complain, NULL,
                                 &server->set, error);
@@ -203,8 +203,9 @@ static weft_status server_write(struct server *server, uint64_t number, uint64_t
     }
     if (status == WEFT_OK) {
         struct weft_ckpt_error ignored;
-        status = weft_ckpt_log_commit(server->log, &m, error);
-        if (status == WEFT_STATE) {
+        bool may_count;
+        status = weft_ckpt_log_commit(server->log, &m, &may_count, error);
+        if (status != WEFT_OK && !may_count) {
             (void)!weft_ckpt_discard(dir, &m, &ignored);
         }
     }

@@ -89,6 +89,51 @@ static void replaced_before_the_link(void **state)
     server_end(&new);
 }
 
+/* Stopped while it starts, and another process took its place: it does not take it back. */
+static void start_and_write(void *arg)
+{
+    struct overtaken *overtaken = arg;
+    if (!overtaken->done) {
+        overtaken->done = true;
+        server_start(overtaken->by, 1, 0, 1);
+        write_part(overtaken->by, 5);
+    }
+}
+
+static void overtaken_while_it_starts(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server late, other;
+    struct overtaken overtaken = {.by = &other};
+    fault_fs_before_link(start_and_write, &overtaken);
+    assert_int_equal(server_try(&late, 1, 0, 1, &error), WEFT_STATE);
+    fault_fs_disarm();
+    assert_non_null(strstr(error.text, "while this server was starting"));
+    assert_int_equal(found(), 5);
+    write_part(&other, 6);
+    assert_int_equal(found(), 6);
+    server_end(&late);
+    server_end(&other);
+}
+
+/* The directory of a new job was empty when it was looked at, and is not any more. */
+static void a_new_job_begins_in_an_empty_directory(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    const struct weft_ckpt_claim claim = {.shards = 2, .first = 0, .count = 1, .process = 99};
+    struct weft_ckpt_log *log;
+    struct server b;
+    must(weft_ckpt_log_open(dir, complain, NULL, &log, &error), &error);
+    server_start(&b, 2, 1, 1);
+    write_part(&b, 5);
+    assert_int_equal(weft_ckpt_log_claim(log, &claim, true, &error), WEFT_STATE);
+    assert_non_null(strstr(error.text, "holds checkpoints"));
+    weft_ckpt_log_close(log);
+    server_end(&b);
+}
+
 /* Overtaken by another server's record, not by a successor's: it goes on with the next number. */
 static void write_seven(void *arg)
 {
@@ -173,6 +218,102 @@ static void servers_agree(void **state)
     assert_int_equal(b.set.number, 4);
     assert_int_equal(files_in("quarantine", "000000000005"), 4);
     server_end(&b);
+    server_end(&a);
+}
+
+static void damage(uint64_t number, uint32_t shard, uint64_t claim)
+{
+    char name[WEFT_CKPT_FILE_BYTES], path[256];
+    weft_ckpt_data_name(number, shard, claim, name);
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    assert_int_equal(truncate(path, 100), 0);
+}
+
+/* A part that another server's start has found damaged does not complete a checkpoint of that number
+ * again, nor one that is based on it; and who reads the log later finds the same as those who live. */
+static void damaged_parts_stay_out(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server a, b, a2;
+    server_start(&a, 2, 0, 1);
+    server_start(&b, 2, 1, 1);
+    for (uint64_t number = 100; number <= 110; number += 10) {
+        write_part(&a, number);
+        write_part(&b, number);
+    }
+    must(server_look(&a, 110, 2, &error), &error);
+    damage(110, 1, 3); /* b's */
+    server_start(&a2, 2, 0, 1);
+    assert_int_equal(a2.set.number, 100);
+    write_part(&a2, 110);
+    must(server_look(&a2, 110, 1, &error), &error);
+    assert_int_equal(a2.durable, 100);
+    assert_int_equal(found(), 100);
+    write_part(&a2, 120);
+    must(server_write(&b, 120, 110, &error), &error); /* b has not heard of it */
+    must(server_look(&a2, 120, 1, &error), &error);
+    assert_int_equal(a2.durable, 100);
+    assert_int_equal(found(), 100);
+    assert_false(weft_ckpt_history_has(weft_ckpt_log_history(b.log), 3, 110));
+    write_part(&a2, 130);
+    write_part(&b, 130);
+    must(server_look(&a2, 130, 1, &error), &error);
+    assert_int_equal(a2.durable, 130);
+    assert_int_equal(found(), 130);
+    server_end(&a);
+    server_end(&b);
+    server_end(&a2);
+}
+
+/* What was set aside keeps its record: what an earlier claim settled would be something else without. */
+static void later_readers_agree(void **state)
+{
+    (void)state;
+    struct weft_ckpt_error error = {.text = ""};
+    struct server a, b, b2, a2;
+    server_start(&a, 2, 0, 1);
+    server_start(&b, 2, 1, 1);
+    for (uint64_t number = 100; number <= 110; number += 10) {
+        write_part(&a, number);
+        write_part(&b, number);
+    }
+    server_start(&b2, 2, 1, 1);
+    assert_int_equal(b2.set.number, 110);
+    write_part(&b2, 120);
+    damage(110, 0, 1); /* a's */
+    server_start(&a2, 2, 0, 1);
+    assert_int_equal(a2.set.number, 100);
+    write_part(&a2, 110);
+    must(server_look(&a2, 110, 1, &error), &error);
+    assert_int_equal(found(), a2.durable);
+    write_part(&a2, 130);
+    write_part(&b2, 130);
+    must(server_look(&a2, 130, 1, &error), &error);
+    assert_int_equal(found(), a2.durable);
+    assert_int_equal(a2.durable, 130);
+    server_end(&a);
+    server_end(&b);
+    server_end(&b2);
+    server_end(&a2);
+}
+
+/* A damaged manifest: the files that it named are not taken for a killed writer's. */
+static void damaged_manifest_keeps_its_files(void **state)
+{
+    (void)state;
+    struct server a;
+    char path[256];
+    server_start(&a, 1, 0, 1); /* records 1, 2 */
+    write_part(&a, 3);
+    write_part(&a, 4);
+    server_end(&a);
+    snprintf(path, sizeof(path), "%s/log/000000000004", dir);
+    assert_int_equal(truncate(path, 20), 0);
+    server_start(&a, 1, 0, 1);
+    assert_int_equal(a.set.number, 3);
+    assert_int_equal(files_in("quarantine", "000000000004-0000"), 1);
+    assert_int_equal(files_in(".", "safetensors"), 1);
     server_end(&a);
 }
 
@@ -496,6 +637,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(replaced_writer, dir_make, clean_up),
         cmocka_unit_test_setup_teardown(replaced_before_the_link, dir_make, clean_up),
         cmocka_unit_test_setup_teardown(two_servers_at_once, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(overtaken_while_it_starts, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(a_new_job_begins_in_an_empty_directory, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(damaged_parts_stay_out, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(later_readers_agree, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(damaged_manifest_keeps_its_files, dir_make, clean_up),
         cmocka_unit_test_setup_teardown(no_mixed_set, dir_make, clean_up),
         cmocka_unit_test_setup_teardown(servers_agree, dir_make, clean_up),
         cmocka_unit_test_setup_teardown(other_shape, dir_make, clean_up),
