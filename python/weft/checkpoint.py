@@ -137,6 +137,7 @@ class _Log:
         elif record.get("kind") == "restored":
             claim = self.claims.get(record["claim"])
             if claim is not None and not claim["replaced"]:
+                self._void_damaged(record["number"])
                 self._void_after(claim, record["number"])
 
     def _parse(self, path, raw):
@@ -161,8 +162,16 @@ class _Log:
         for claim in self.claims.values():
             claim["replaced"] |= _overlap(record, claim["shards"], claim["first"], claim["count"])
         self.claims[serial] = {**record, "replaced": False}
+        self._void_after(record, self._newest())
+
+    def _void_damaged(self, number):
+        """Newer checkpoints that counted, and were not restored."""
+        while (newest := self._newest()) > number:
+            self.parts = [part for part in self.parts if part["number"] != newest]
+
+    def _newest(self):
         whole = {part["number"] for part in self.parts if _cover(self.parts, part["number"])}
-        self._void_after(record, max(whole, default=0))
+        return max(whole, default=0)
 
     def _void_after(self, claim, number):
         self.parts = [part for part in self.parts if part["number"] <= number or not
@@ -172,6 +181,7 @@ class _Log:
         try:
             fields = [record[key] for key in ("number", "base", "shards", "first")]
             good = all(isinstance(field, int) and field >= 0 for field in fields)
+            good = good and record["base"] < record["number"]
             for file in record["files"]:
                 good = good and isinstance(file["bytes"], int) and file["bytes"] >= 8
                 good = good and re.fullmatch(r"[0-9-]+\.safetensors", file["name"])
@@ -188,13 +198,28 @@ def _overlap(claim, shards, first, count):
                                          and first < claim["first"] + claim["count"])
 
 
+def _base(parts, part):
+    """The part that a delta is based on; None when it is not there."""
+    return next((other for other in parts
+                 if other["number"] == part["base"] and other["first"] == part["first"]
+                 and len(other["files"]) == len(part["files"])), None)
+
+
+def _has_bases(parts, part):
+    for _ in range(_CHAIN_MAX):
+        if part is None or part["base"] == 0:
+            return part is not None
+        part = _base(parts, part)
+    return False
+
+
 def _cover(parts, number):
     """The parts of a number that have each shard once, in order; [] when they do not."""
     found, at = [], 0
     while not found or at < found[0]["shards"]:
         part = next((part for part in parts if part["number"] == number and part["first"] == at
                      and (not found or part["shards"] == found[0]["shards"])), None)
-        if part is None or not part["files"]:
+        if part is None or not part["files"] or not _has_bases(parts, part):
             return []
         found.append(part)
         at += len(part["files"])
@@ -218,22 +243,11 @@ class _Reader:
         for part in whole:
             chain = [part]
             while chain[0]["base"] != 0:
-                chain.insert(0, self._base(parts, chain[0]))
-                if len(chain) > _CHAIN_MAX or chain[0]["number"] >= chain[1]["number"]:
-                    raise DamagedError(f"{part['path']}: its deltas are based on one another")
+                chain.insert(0, _base(parts, chain[0]))
             for i in range(len(part["files"])):
                 self._shard(part["first"] + i, [link["files"][i] for link in chain], tables)
         merged = {number: _merge(parts) for number, parts in sorted(tables.items())}
         return Checkpoint(number, shards, merged)
-
-    @staticmethod
-    def _base(parts, part):
-        for other in parts:
-            if (other["number"] == part["base"] and other["first"] == part["first"]
-                    and len(other["files"]) == len(part["files"])):
-                return other
-        raise DamagedError(f"{part['path']}: checkpoint {part['base']}, which it is based on, is "
-                           "not there")
 
     def _file(self, entry):
         """-> metadata, tensors by name. Views of the file, which is mapped."""
