@@ -42,6 +42,7 @@ static void part_late(struct weft_ps_client *client, struct ps_part *part)
     struct ps_table *table = &client->tables[part->table];
     struct weft_ps_result *result = &client->ops[part->op].result;
     weft_ps_pull_missed(client, part);
+    weft_ps_missed_begin(&table->missed);
     for (uint32_t r = 0; r < part->rows; r++) {
         weft_ps_missed_note(client, table, ps_list_id(&part->list, ps_part_row(part, r)));
     }

@@ -71,7 +71,38 @@ const uint64_t *weft_ps_push_critical(struct weft_ps_client *client, const struc
     return client->critical;
 }
 
-/* Those that came first: an id may be in a chunk that came and in one that did not. */
+static bool chunk_came(const struct weft_msg_event *event, uint32_t chunk)
+{
+    return event->mask != NULL && weft_bits_test(event->mask, chunk);
+}
+
+/* Each row once, when its last block was looked at: the missing ones, or those that came whole. */
+static void note_rows(struct weft_ps_client *client, const struct ps_part *part,
+                      const struct weft_msg_event *event, bool missing)
+{
+    struct weft_ps_missed *missed = &client->tables[part->table].push_missed;
+    uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec), block = 0;
+    bool came = true;
+    for (uint32_t chunk = 0; chunk < chunks_of(part); chunk++) {
+        struct ids ids = ids_of(part, chunk);
+        for (uint32_t i = 0; i < ids.count; i++) {
+            came = came && chunk_came(event, chunk);
+            if (++block < blocks) {
+                continue;
+            }
+            uint64_t id = id_at(part, ids, i);
+            if (missing && !came) {
+                client->counters.missed_forgotten += !weft_ps_missed_add(missed, id);
+            } else if (!missing && came && !weft_ps_missed_now(missed, id)) {
+                weft_ps_missed_remove(missed, id);
+            }
+            block = 0;
+            came = true;
+        }
+    }
+}
+
+/* The missing ones first: an id may be in the push several times, and is missing if any is. */
 void weft_ps_push_note(struct weft_ps_client *client, const struct ps_part *part,
                        const struct weft_msg_event *event)
 {
@@ -79,17 +110,11 @@ void weft_ps_push_note(struct weft_ps_client *client, const struct ps_part *part
     if (event->mask == NULL || event->outcome == WEFT_MSG_UNKNOWN) {
         return;
     }
-    for (uint32_t chunk = 0; chunk < event->chunks && missed->count > 0; chunk++) {
-        struct ids ids = ids_of(part, chunk);
-        for (uint32_t i = 0; weft_bits_test(event->mask, chunk) && i < ids.count; i++) {
-            weft_ps_missed_remove(missed, id_at(part, ids, i));
-        }
+    weft_ps_missed_begin(missed);
+    if (event->received < event->chunks) {
+        note_rows(client, part, event, true);
     }
-    for (size_t chunk = weft_bits_next_zero(event->mask, event->chunks, 0); chunk < event->chunks;
-         chunk = weft_bits_next_zero(event->mask, event->chunks, chunk + 1)) {
-        struct ids ids = ids_of(part, (uint32_t)chunk);
-        for (uint32_t i = 0; i < ids.count; i++) {
-            client->counters.missed_forgotten += !weft_ps_missed_add(missed, id_at(part, ids, i));
-        }
+    if (missed->count > 0) {
+        note_rows(client, part, event, false);
     }
 }

@@ -221,6 +221,7 @@ void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *p
                           const struct weft_msg_event *event)
 {
     const struct weft_table_spec *spec = &client->tables[part->table].spec;
+    weft_ps_missed_begin(&client->tables[part->table].missed);
     const uint8_t *rows =
         part->reply +
         (size_t)weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, event->elem_bytes) * event->elem_bytes;

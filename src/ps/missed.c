@@ -19,7 +19,9 @@ weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_ma
     missed->ids = calloc(size, sizeof(*missed->ids));
     missed->used = calloc(WEFT_BITS_WORDS(size), sizeof(*missed->used));
     missed->twice = calloc(WEFT_BITS_WORDS(size), sizeof(*missed->twice));
-    if (missed->ids == NULL || missed->used == NULL || missed->twice == NULL) {
+    missed->added = calloc(size, sizeof(*missed->added));
+    if (missed->ids == NULL || missed->used == NULL || missed->twice == NULL ||
+        missed->added == NULL) {
         weft_ps_missed_fini(missed);
         return WEFT_NOMEM;
     }
@@ -31,6 +33,7 @@ void weft_ps_missed_fini(struct weft_ps_missed *missed)
     free(missed->ids);
     free(missed->used);
     free(missed->twice);
+    free(missed->added);
     *missed = (struct weft_ps_missed){0};
 }
 
@@ -63,23 +66,6 @@ bool weft_ps_missed_twice(const struct weft_ps_missed *missed, uint64_t id)
     return weft_bits_test(missed->used, at) && weft_bits_test(missed->twice, at);
 }
 
-bool weft_ps_missed_add(struct weft_ps_missed *missed, uint64_t id)
-{
-    uint32_t at = probe(missed, id);
-    if (weft_bits_test(missed->used, at)) {
-        missed->twice_count += !weft_bits_test(missed->twice, at);
-        weft_bits_set(missed->twice, at);
-        return true;
-    }
-    if (missed->count == missed->count_max) {
-        return false;
-    }
-    missed->ids[at] = id;
-    weft_bits_set(missed->used, at);
-    missed->count++;
-    return true;
-}
-
 static void twice_put(struct weft_ps_missed *missed, uint32_t at, bool twice)
 {
     if (twice) {
@@ -87,6 +73,37 @@ static void twice_put(struct weft_ps_missed *missed, uint32_t at, bool twice)
     } else {
         weft_bits_clear(missed->twice, at);
     }
+}
+
+void weft_ps_missed_begin(struct weft_ps_missed *missed)
+{
+    missed->message++;
+}
+
+bool weft_ps_missed_now(const struct weft_ps_missed *missed, uint64_t id)
+{
+    uint32_t at = probe(missed, id);
+    return weft_bits_test(missed->used, at) && missed->added[at] == missed->message;
+}
+
+bool weft_ps_missed_add(struct weft_ps_missed *missed, uint64_t id)
+{
+    uint32_t at = probe(missed, id);
+    if (weft_bits_test(missed->used, at)) {
+        bool again = missed->added[at] != missed->message;
+        missed->twice_count += again && !weft_bits_test(missed->twice, at);
+        twice_put(missed, at, again || weft_bits_test(missed->twice, at));
+        missed->added[at] = missed->message;
+        return true;
+    }
+    if (missed->count == missed->count_max) {
+        return false;
+    }
+    missed->ids[at] = id;
+    missed->added[at] = missed->message;
+    weft_bits_set(missed->used, at);
+    missed->count++;
+    return true;
 }
 
 void weft_ps_missed_remove(struct weft_ps_missed *missed, uint64_t id)
@@ -103,6 +120,7 @@ void weft_ps_missed_remove(struct weft_ps_missed *missed, uint64_t id)
         uint32_t from_home = (at - home(missed, missed->ids[at])) & missed->mask;
         if (from_home >= ((at - hole) & missed->mask)) {
             missed->ids[hole] = missed->ids[at];
+            missed->added[hole] = missed->added[at];
             twice_put(missed, hole, weft_bits_test(missed->twice, at));
             hole = at;
         }

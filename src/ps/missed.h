@@ -17,7 +17,9 @@ struct weft_ps_missed {
     struct weft_hash_key key;
     uint64_t *ids;   /* (mask + 1,) */
     uint64_t *used;  /* bitmap of the same places: every u64 is a valid id */
-    uint64_t *twice; /* bitmap: added again without a removal */
+    uint64_t *twice; /* bitmap: added again, of a later message, without a removal */
+    uint32_t *added; /* of the same places: the message of which it was added last */
+    uint32_t message;
     uint32_t twice_count;
     uint32_t mask;
     uint32_t count;
@@ -32,8 +34,15 @@ void weft_ps_missed_fini(struct weft_ps_missed *missed);
 
 bool weft_ps_missed_has(const struct weft_ps_missed *missed, uint64_t id);
 
-/* It was added at least twice since it was last removed. */
+/* It was added of at least two messages since it was last removed. */
 bool weft_ps_missed_twice(const struct weft_ps_missed *missed, uint64_t id);
+
+/* What is added from here on is of another message: an id may be in one several times, and counts
+ * once. */
+void weft_ps_missed_begin(struct weft_ps_missed *missed);
+
+/* It was added since weft_ps_missed_begin. */
+bool weft_ps_missed_now(const struct weft_ps_missed *missed, uint64_t id);
 
 /* False when there was no room. */
 bool weft_ps_missed_add(struct weft_ps_missed *missed, uint64_t id);

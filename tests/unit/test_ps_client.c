@@ -495,7 +495,7 @@ static void nothing_is_missing_three_times(bool is_push, uint32_t dim, uint32_t 
     struct weft_table_spec spec = sgd_spec(dim, WEFT_TABLE_ASP, 1);
     cluster_open(&c, &spec);
     static uint64_t ids[MANY];
-    static float before[MANY];
+    static float before[MANY][3];
     uint8_t running[MANY] = {0};
     uint32_t twice = 0;
     float *rows = calloc((size_t)MANY * dim, sizeof(float));
@@ -510,7 +510,7 @@ static void nothing_is_missing_three_times(bool is_push, uint32_t dim, uint32_t 
         for (uint32_t i = 0; i < MANY * dim; i++) {
             rows[i] = is_push ? -1 : 0;
         }
-        c.net->loss_ppm = 1000000;
+        c.net->loss_ppm = is_push && dim > 256 ? 400000 : 1000000; /* some blocks of a row */
         assert_int_equal(is_push
                              ? weft_ps_push(c.client[0], 0, ids, rows, MANY, 400000, 0, &op)
                              : weft_ps_pull(c.client[0], 0, ids, rows, MANY, 400000, 0, &op),
@@ -519,12 +519,12 @@ static void nothing_is_missing_three_times(bool is_push, uint32_t dim, uint32_t 
         c.net->loss_ppm = 0;
         assert_true(!is_push || pull(&c, 0, ids, rows, MANY).status == WEFT_OK);
         for (uint32_t i = 0; i < MANY; i++) {
-            bool came = is_push;
-            for (uint32_t d = 0; !is_push && d < dim; d += 256) {
-                came = d == 0 ? rows[i * dim] != 0 : came && rows[i * dim + d] != 0;
+            bool came = true;
+            for (uint32_t b = 0; b * 256 < dim; b++) {
+                float now = rows[i * dim + b * 256];
+                came = came && now != (is_push ? before[i][b] : 0);
+                before[i][b] = now;
             }
-            came = is_push ? rows[i * dim] != before[i] : came;
-            before[i] = rows[i * dim];
             running[i] = came ? 0 : running[i] + 1;
             twice += running[i] == 2;
             assert_true(running[i] <= 2);
@@ -550,6 +550,42 @@ static void gradients_are_not_missing_three_times(void **state)
     nothing_is_missing_three_times(true, 1, 1);
     nothing_is_missing_three_times(true, 16, 2);
     nothing_is_missing_three_times(true, 256, 1);
+    nothing_is_missing_three_times(true, 512, 1);
+    nothing_is_missing_three_times(true, 600, 2);
+}
+
+/* Four blocks are pushed, each in a chunk of its own, and the first two that may be missing are.
+ * wanted: bits of the rows, push by push. */
+static void missing_in_turn(uint32_t dim, uint32_t n, const uint64_t *ids, const uint64_t wanted[3])
+{
+    struct cluster_config config = cluster_config(1, 1);
+    config.shard.dim_max = config.client.dim_max = dim;
+    struct cluster c;
+    cluster_start(&c, &config, 1, 3);
+    struct weft_table_spec spec = sgd_spec(dim, WEFT_TABLE_ASP, 1);
+    cluster_open(&c, &spec);
+    static const float rows[4 * 256];
+    c.net->loss_ppm = 1000000;
+    for (uint32_t round = 0; round < 3; round++) {
+        weft_ps_op op;
+        uint32_t count;
+        assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, n, 500000, 0, &op), WEFT_OK);
+        cluster_run(&c);
+        assert_true(weft_ps_op_done(c.client[0], op, NULL));
+        const uint64_t *missed = weft_ps_op_missed(c.client[0], op, &count);
+        assert_int_equal(missed == NULL ? 0 : missed[0], wanted[round]);
+        weft_ps_op_release(c.client[0], op);
+    }
+    cluster_stop(&c);
+}
+
+/* Twice is two pushes: not two blocks of a row, nor an id that is there twice. */
+static void a_row_is_missing_once_a_push(void **state)
+{
+    (void)state;
+    missing_in_turn(512, 2, (const uint64_t[]){5, 6}, (const uint64_t[]){1, 1, 2});
+    missing_in_turn(256, 4, (const uint64_t[]){5, 5, 6, 6}, (const uint64_t[]){3, 3, 12});
+    missing_in_turn(256, 4, (const uint64_t[]){5, 6, 5, 6}, (const uint64_t[]){3, 3, 0});
 }
 
 /* What the client says was delivered is what the shards applied, each element once. */
@@ -956,6 +992,7 @@ int main(void)
         cmocka_unit_test(missed_rows_come_first),
         cmocka_unit_test(rows_are_not_missing_three_times),
         cmocka_unit_test(gradients_are_not_missing_three_times),
+        cmocka_unit_test(a_row_is_missing_once_a_push),
         cmocka_unit_test(lossy_pushes_are_counted),
         cmocka_unit_test(empty_operations),
         cmocka_unit_test(tables_must_agree),

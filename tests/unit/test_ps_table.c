@@ -273,15 +273,20 @@ static void missed_against_a_list(void **state)
     const uint8_t key[WEFT_HASH_KEY_BYTES] = {1};
     assert_int_equal(weft_ps_missed_init(&missed, 100, key), WEFT_OK);
     bool in[IDS] = {false}, twice[IDS] = {false};
-    uint32_t count = 0;
+    uint32_t count = 0, message = 0, added[IDS];
     for (int op = 0; op < 20000; op++) {
         uint32_t i = (uint32_t)weft_prng_below(&prng, IDS);
+        if (weft_prng_chance(&prng, 20000)) {
+            weft_ps_missed_begin(&missed);
+            message++;
+        }
         if (weft_prng_chance(&prng, 500000)) {
             bool room = in[i] || count < 100;
             assert_int_equal(weft_ps_missed_add(&missed, id_of(i)), room);
             count += room && !in[i];
-            twice[i] = in[i];
+            twice[i] = twice[i] || (in[i] && added[i] != message);
             in[i] = room;
+            added[i] = message;
         } else {
             weft_ps_missed_remove(&missed, id_of(i));
             count -= in[i];
@@ -290,6 +295,7 @@ static void missed_against_a_list(void **state)
         i = (uint32_t)weft_prng_below(&prng, IDS);
         assert_int_equal(weft_ps_missed_twice(&missed, id_of(i)), twice[i]);
         assert_int_equal(weft_ps_missed_has(&missed, id_of(i)), in[i]);
+        assert_int_equal(weft_ps_missed_now(&missed, id_of(i)), in[i] && added[i] == message);
         assert_int_equal(missed.count, count);
     }
     weft_ps_missed_fini(&missed);
