@@ -767,6 +767,9 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
     if (gone && client->config.reconnect_ns > 0) {
         return; /* only because the shard has gone: PEER_DOWN follows */
     }
+    /* A shard ends no answer before it is whole, or as whole as its bound wants. */
+    bool is_short = event->outcome != WEFT_MSG_COMPLETE;
+    bool may_be_short = reply_until(client, part) != 0;
     uint64_t taken_ns = ps_clock_ns(client);
     struct weft_rpc_reply reply;
     part->reply_closed = true;
@@ -775,13 +778,13 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         client->counters.rpcs_failed++;
         note_status(client, part, WEFT_PEER, WEFT_RPC_OK);
         weft_ps_pull_missed(client, part);
-    } else if (event->outcome != WEFT_MSG_COMPLETE && !weft_bits_test(event->mask, 0)) {
+    } else if (is_short && may_be_short && !weft_bits_test(event->mask, 0)) {
         take_headless(client, part, event);
     } else if (ps_part_resumes(part)) {
-        bool good = take_answer(client, part, event, &reply);
+        bool good = !is_short && take_answer(client, part, event, &reply);
         client->counters.replies_bad += !good;
         weft_ps_resume_answered(client, part, good ? &reply : NULL);
-    } else if (take_answer(client, part, event, &reply)) {
+    } else if ((!is_short || may_be_short) && take_answer(client, part, event, &reply)) {
         answered(client, part, event, &reply, taken_ns);
     } else {
         client->counters.replies_bad++;

@@ -522,6 +522,93 @@ static void what_was_not_sent_never_counts(void **state)
     feedback_stop(&f);
 }
 
+/* ---- a shard that breaks the protocol -------------------------------------------------------- */
+
+static struct fake_message *answer_find(struct cluster *c)
+{
+    for (;;) {
+        for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+            struct fake_message *m = &c->net->messages[i];
+            if (m->live && m->from == 0 && m->to == 1) {
+                return m;
+            }
+        }
+        assert_true(cluster_step(c));
+    }
+}
+
+/* Of the next answer come the chunks first .. end - 1; there the shard ends it. */
+static void answer_ends(struct cluster *c, uint32_t first, uint32_t end)
+{
+    struct fake_message *m = answer_find(c);
+    assert_true(fake_match(c->net, m));
+    for (uint32_t k = first; k < end; k++) {
+        fake_deliver(c->net, m, k);
+    }
+    fake_close(c->net, m, WEFT_MSG_SHORT);
+    cluster_poll(c);
+}
+
+static void bad_answer(struct cluster *c, weft_ps_op op, uint32_t first, uint32_t end)
+{
+    uint64_t before = weft_ps_client_counters(c->client[0])->replies_bad;
+    answer_ends(c, first, end);
+    assert_int_equal(cluster_wait(c, 0, op).status, WEFT_PROTO);
+    assert_int_equal(weft_ps_client_counters(c->client[0])->replies_bad, before + 1);
+}
+
+static void answers_that_end_too_early_are_bad(void **state)
+{
+    (void)state;
+    struct cluster_config config = config_of(1, 1, 300);
+    struct cluster c;
+    cluster_start(&c, &config, 1, 1);
+    struct weft_table_spec spec = adding(0, 300, WEFT_TABLE_ASP, 1), other = spec;
+    other.table = 1;
+    cluster_open(&c, &spec);
+    uint64_t ids[4];
+    static float rows[4 * 300];
+    ids_fill(ids, 4, 0);
+    weft_ps_op op;
+    assert_int_equal(weft_ps_table_open(c.client[0], &other, c.net->now_ns, &op), WEFT_OK);
+    bad_answer(&c, op, 0, 0);
+    assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, 4, 0, c.net->now_ns, &op), WEFT_OK);
+    bad_answer(&c, op, 0, 0);
+    for (uint32_t end = 0; end <= 3; end++) { /* nothing; the head; rows without it; and with it */
+        assert_int_equal(weft_ps_pull(c.client[0], 0, ids, rows, 4, 0, c.net->now_ns, &op),
+                         WEFT_OK);
+        bad_answer(&c, op, end == 2, end);
+    }
+    assert_int_equal(weft_ps_pull(c.client[0], 0, ids, rows, 4, 0, c.net->now_ns, &op), WEFT_OK);
+    assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);
+    cluster_stop(&c);
+}
+
+/* What waits for the answer to RESUME is told, and does not wait without end. */
+static void resuming_ends_with_a_bad_answer(void **state)
+{
+    (void)state;
+    struct cluster_config config = config_of(1, 1, 4);
+    config.incarnation = 1;
+    config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    struct cluster c;
+    cluster_start(&c, &config, 1, 1);
+    struct weft_table_spec spec = adding(0, 4, WEFT_TABLE_ASP, 1);
+    cluster_open(&c, &spec);
+    fake_break(c.net, 0, 1);
+    cluster_poll(&c);
+    const uint64_t id = 5;
+    float row[4] = {0};
+    weft_ps_op op;
+    assert_int_equal(weft_ps_pull(c.client[0], 0, &id, row, 1, 0, c.net->now_ns, &op), WEFT_OK);
+    assert_int_equal(weft_ps_client_reconnect(c.client[0], 0, fake_peer(0), c.net->now_ns),
+                     WEFT_OK);
+    fake_connect(c.net, 0, 1);
+    cluster_poll(&c);
+    bad_answer(&c, op, 0, 0);
+    cluster_stop(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -533,6 +620,8 @@ int main(void)
         cmocka_unit_test(pulls_end_in_time),
         cmocka_unit_test(nobody_is_waited_for),
         cmocka_unit_test(what_was_not_sent_never_counts),
+        cmocka_unit_test(answers_that_end_too_early_are_bad),
+        cmocka_unit_test(resuming_ends_with_a_bad_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
