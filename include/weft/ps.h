@@ -108,7 +108,8 @@ struct weft_ps_config {
                                    * (docs/RUN.md), unless `servers` is set; "" = none */
     uint64_t reconnect_timeout_ns; /* how long a server that went away may take to come back, started
                                    * anew from its checkpoint for instance; operations wait for it
-                                   * meanwhile. 0 = what goes is gone. Default
+                                   * meanwhile. A connection that ends within a second does not
+                                   * begin this time anew. 0 = what goes is gone. Default
                                    * WEFT_PS_RECONNECT_ENVIRONMENT: WEFT_RECONNECT_S seconds, which
                                    * `weft run --restart` sets, else 0 */
     const char *records;          /* write down where the time of every push and pull went, to the

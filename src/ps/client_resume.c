@@ -55,13 +55,17 @@ static void again_plan(struct weft_ps_client *client, struct ps_shard_end *end, 
 void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
 {
     struct ps_shard_end *end = &client->ends[shard];
+    bool first = end->again_interval_ns == 0;
     again_plan(client, end, now_ns);
     if (end->connecting) {
         end->connecting = false; /* it never came up: nothing was sent */
         return;
     }
     end->away = true;
-    end->away_until_ns = weft_time_add(now_ns, client->config.reconnect_ns);
+    if (first || end->again_interval_ns == 0) {
+        /* One that comes up and ends at once does not begin the time anew. */
+        end->away_until_ns = weft_time_add(now_ns, client->config.reconnect_ns);
+    }
     client->counters.shards_away++;
     for (uint32_t i = 0; i < client->parts_total; i++) {
         const struct ps_part *part = &client->parts[i];

@@ -562,11 +562,39 @@ static void a_shard_that_ends_connections_is_asked_ever_more_rarely(void **state
     waiting_free(c);
 }
 
+/* It does so to who may not have the rank for now; what it is asked for fails in time. */
+static void a_shard_that_ends_connections_is_given_up(void **state)
+{
+    (void)state;
+    struct cluster *c = waiting(1);
+    struct weft_table_spec spec = {
+        .dim = DIM, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = 1};
+    const uint64_t id = churn_id(0);
+    uint64_t pauses, until_ns;
+    float row[DIM];
+    weft_ps_op op;
+    struct weft_ps_result result;
+    cluster_open(c, &spec);
+    tell(c, 0, WEFT_EVENT_PEER_UP, 0, 0);
+    tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_CLOSED, 0);
+    assert_int_equal(weft_ps_pull(c->client[0], 0, &id, row, 1, 0, 0, &op), WEFT_OK);
+    (void)attempts_within(c, 0, 1000 * WEFT_NS_PER_S, &pauses);
+    weft_ps_client_progress(c->client[0], 1000 * WEFT_NS_PER_S - 1);
+    assert_true(weft_ps_client_away(c->client[0], 0, &until_ns));
+    assert_int_equal(until_ns, 1000 * WEFT_NS_PER_S);
+    assert_false(weft_ps_op_done(c->client[0], op, NULL));
+    weft_ps_client_progress(c->client[0], until_ns);
+    assert_true(weft_ps_op_done(c->client[0], op, &result));
+    assert_int_equal(result.status, WEFT_PEER);
+    weft_ps_op_release(c->client[0], op);
+    waiting_free(c);
+}
+
 static void a_connection_that_held_is_made_again_at_once(void **state)
 {
     (void)state;
     struct cluster *c = waiting(1);
-    uint64_t now_ns = 0, pauses;
+    uint64_t now_ns = 0, pauses, until_ns;
     tell(c, 0, WEFT_EVENT_PEER_UP, 0, now_ns);
     tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_SILENT, now_ns);
     (void)attempts_within(c, 0, 10 * WEFT_NS_PER_S, &pauses);
@@ -576,6 +604,8 @@ static void a_connection_that_held_is_made_again_at_once(void **state)
     now_ns += WEFT_NS_PER_S;
     tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_SILENT, now_ns);
     assert_true(weft_ps_client_again_ns(c->client[0], 0) <= now_ns);
+    assert_true(weft_ps_client_away(c->client[0], 0, &until_ns));
+    assert_int_equal(until_ns, now_ns + 1000 * WEFT_NS_PER_S); /* the time begins anew, too */
     /* And from there on pauses are short again. */
     assert_int_equal(weft_ps_client_reconnect(c->client[0], 0, fake_peer(0), now_ns), WEFT_OK);
     tell(c, 0, WEFT_EVENT_PEER_UP, 0, now_ns);
@@ -728,6 +758,7 @@ int main(void)
         cmocka_unit_test(log_is_full),
         cmocka_unit_test(log_needs_checkpoints),
         cmocka_unit_test(a_shard_that_ends_connections_is_asked_ever_more_rarely),
+        cmocka_unit_test(a_shard_that_ends_connections_is_given_up),
         cmocka_unit_test(a_connection_that_held_is_made_again_at_once),
         cmocka_unit_test(who_was_replaced_does_not_try_again),
         cmocka_unit_test(clocks_are_told_at_once),
