@@ -23,6 +23,9 @@ enum {
 };
 
 static const uint64_t turn_ns = 200 * WEFT_NS_PER_MS;
+/* From one connection to the next attempt: a server may end each at once, of a rank that another
+ * process has for now. */
+static const uint64_t again_ns = 200 * WEFT_NS_PER_MS;
 
 /* Of the last connect that failed in this thread: there is no ps to keep it. */
 static _Thread_local struct weft_io_error connect_error;
@@ -270,6 +273,7 @@ static weft_status open_endpoint(struct weft_ps *ps, const struct weft_ps_config
 static weft_status connect_one(struct weft_ps *ps, struct ps_server *server)
 {
     server->is_up = server->is_down = server->was_up = false;
+    server->again_ns = weft_time_add(weft_clock_now_ns(), again_ns);
     weft_status status =
         ps->engine != NULL
             ? weft_engine_connect(ps->engine, server->host, server->port, &server->peer, &ps->error)
@@ -323,6 +327,12 @@ static weft_status connect_again(struct weft_ps *ps, uint32_t s)
 {
     struct ps_server *server = &ps->servers[s];
     char hint[WEFT_UDP_UNREACHED_BYTES];
+    if (server->down == WEFT_DOWN_REPLACED) {
+        return weft_api_ps_gone(ps, s);
+    }
+    if (server->was_up && weft_clock_now_ns() < server->again_ns) {
+        return WEFT_OK;
+    }
     if (!server->was_up && weft_api_ps_hint(ps, hint)) {
         return weft_io_fail(&ps->error, WEFT_PEER, "the server at %s:%u lets nobody in: %s",
                             server->host, server->port, hint);

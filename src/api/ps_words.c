@@ -66,7 +66,7 @@ static const char *down_text(enum weft_msg_down down)
 {
     switch (down) {
     case WEFT_DOWN_CLOSED:
-        return "it ended, or gave this connection up";
+        return "it ended, or gave this connection up, or a later process has this rank";
     case WEFT_DOWN_SILENT:
         return "it did not answer for peer_timeout_ns: it died, or the network is cut";
     case WEFT_DOWN_PROTOCOL:

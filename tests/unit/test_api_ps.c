@@ -1094,6 +1094,47 @@ static void a_rank_is_for_one_with_reconnect(void **state)
 }
 
 /* A spool of blocks: a head of four units each, then two units for each usual RPC. */
+struct early {
+    struct weft_ps_config config;
+    pthread_t thread;
+    atomic_bool over;
+    weft_status status;
+    char words[512];
+};
+
+static void *connect_early(void *arg)
+{
+    struct early *early = arg;
+    struct weft_ps *ps = NULL;
+    early->status = weft_ps_connect(&early->config, &ps);
+    snprintf(early->words, sizeof(early->words), "%s", weft_ps_error(NULL));
+    atomic_store(&early->over, true);
+    return NULL;
+}
+
+/* Shard 1 is not there yet when another process takes the rank at shard 0. */
+static void a_rank_is_taken_while_connecting(void **state)
+{
+    (void)state;
+    struct site site;
+    site_start(&site, 2, (struct ps_server_options){.workers = 1});
+    test_server_stop(&site.servers[1]);
+    struct early early = {.config = config_for(site.list)};
+    early.config.connect_timeout_ns = 20 * WEFT_NS_PER_S;
+    assert_int_equal(pthread_create(&early.thread, NULL, connect_early, &early), 0);
+    struct weft_ps_config config = config_for(site.list);
+    config.connect_timeout_ns = 1000 * ms_ns;
+    while (!atomic_load(&early.over)) {
+        struct weft_ps *ps = NULL;
+        assert_int_not_equal(weft_ps_connect(&config, &ps), WEFT_OK);
+    }
+    (void)pthread_join(early.thread, NULL);
+    assert_int_equal(early.status, WEFT_PEER);
+    says(early.words, "another process has the rank of worker 0");
+    site.count = 1;
+    site_stop(&site);
+}
+
 static void its_rpcs_are_recorded(void **state)
 {
     (void)state;
@@ -1317,6 +1358,7 @@ int main(void)
         cmocka_unit_test(a_rank_beyond_the_servers_workers),
         cmocka_unit_test(a_rank_is_for_one_without_reconnect),
         cmocka_unit_test(a_rank_is_for_one_with_reconnect),
+        cmocka_unit_test(a_rank_is_taken_while_connecting),
         cmocka_unit_test(its_rpcs_are_recorded),
         cmocka_unit_test(a_dead_server_is_noticed),
         cmocka_unit_test(a_server_that_ends_says_so),
