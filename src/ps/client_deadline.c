@@ -80,6 +80,7 @@ static void push_void(struct weft_ps_client *client, struct ps_part *part)
         (uint64_t)part->rows * weft_table_blocks(&client->tables[part->table].spec);
     part->head_only = part->voided = part->counted = part->is_short = true;
     weft_ps_part_missed(client, part);
+    weft_ps_push_note_all(client, part);
     weft_ps_residual_keep_all(client, part);
     client->counters.late++;
     client->counters.push.messages++;

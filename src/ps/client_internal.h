@@ -287,6 +287,8 @@ const uint64_t *weft_ps_push_critical(struct weft_ps_client *client, const struc
 /* The push was SENT. */
 void weft_ps_push_note(struct weft_ps_client *client, const struct ps_part *part,
                        const struct weft_msg_event *event);
+/* The push is not sent at all. */
+void weft_ps_push_note_all(struct weft_ps_client *client, const struct ps_part *part);
 
 /* client_part.c */
 

@@ -595,10 +595,8 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
         part->refused = event->refused;
     }
     if (part->kind == WEFT_RPC_PUSH) {
-        if (!part->head_only) {
+        if (!part->counted) { /* else only zeros stand for what was lost then */
             weft_ps_push_note(client, part, event);
-        }
-        if (!part->counted) {
             count_flow(client, part, event, WEFT_RPC_REQUEST_BYTES);
             part->counted = true;
         }

@@ -522,7 +522,37 @@ static void what_was_not_sent_never_counts(void **state)
     feedback_stop(&f);
 }
 
-/* ---- a shard that breaks the protocol -------------------------------------------------------- */
+/* ---- not three times -------------------------------------------------------------------------- */
+
+static void again_start(struct cluster *c)
+{
+    struct cluster_config config = config_of(1, 1, 256);
+    config.incarnation = 1;
+    config.shard.chunks_max = 64;
+    config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    cluster_start(c, &config, 1, 1);
+    struct weft_table_spec spec = adding(0, 256, WEFT_TABLE_ASP, 1);
+    cluster_open(c, &spec);
+    c->net->loss_ppm = 1000000;
+}
+
+/* A row is a chunk: of two one may be lost, and it is the first that is not critical. */
+static weft_ps_op two_rows(struct cluster *c)
+{
+    static const float rows[2 * 256];
+    const uint64_t ids[] = {5, 6};
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push(c->client[0], 0, ids, rows, 2, 400000, c->net->now_ns, &op),
+                     WEFT_OK);
+    return op;
+}
+
+static void must_miss(struct cluster *c, weft_ps_op op, uint64_t wanted)
+{
+    uint64_t missed[WEFT_BITS_WORDS(TABLES * N)];
+    assert_int_equal(finish(c, op, missed).status, WEFT_OK);
+    assert_int_equal(missed[0], wanted);
+}
 
 static struct fake_message *answer_find(struct cluster *c)
 {
@@ -536,6 +566,49 @@ static struct fake_message *answer_find(struct cluster *c)
         assert_true(cluster_step(c));
     }
 }
+
+/* What goes again has zeros for what was lost: that it arrives does not bring the row. */
+static void zeros_that_arrive_are_no_row(void **state)
+{
+    (void)state;
+    struct cluster c;
+    again_start(&c);
+    weft_ps_op op = two_rows(&c);
+    answer_find(&c)->held = true;
+    cluster_run(&c);
+    fake_break(c.net, 0, 1);
+    cluster_poll(&c);
+    assert_int_equal(weft_ps_client_reconnect(c.client[0], 0, fake_peer(0), c.net->now_ns),
+                     WEFT_OK);
+    fake_connect(c.net, 0, 1);
+    cluster_poll(&c);
+    must_miss(&c, op, 1);
+    assert_int_equal(weft_ps_client_counters(c.client[0])->pushes_again, 1);
+    must_miss(&c, two_rows(&c), 1);
+    must_miss(&c, two_rows(&c), 2);
+    cluster_stop(&c);
+}
+
+static void what_was_not_sent_is_missing(void **state)
+{
+    (void)state;
+    struct cluster c;
+    again_start(&c);
+    static const float rows[256];
+    const uint64_t id = 5;
+    const struct weft_ps_push_list list = {.n = 1, .ids = &id, .rows = rows};
+    struct weft_ps_how how = {.deadline_ns = 1};
+    for (uint32_t i = 0; i < 2; i++) {
+        weft_ps_op op;
+        assert_int_equal(weft_ps_push_how(c.client[0], &list, 1, &how, c.net->now_ns, &op),
+                         WEFT_OK);
+        must_miss(&c, op, 1);
+    }
+    must_miss(&c, two_rows(&c), 2);
+    cluster_stop(&c);
+}
+
+/* ---- a shard that breaks the protocol -------------------------------------------------------- */
 
 /* Of the next answer come the chunks first .. end - 1; there the shard ends it. */
 static void answer_ends(struct cluster *c, uint32_t first, uint32_t end)
@@ -620,6 +693,8 @@ int main(void)
         cmocka_unit_test(pulls_end_in_time),
         cmocka_unit_test(nobody_is_waited_for),
         cmocka_unit_test(what_was_not_sent_never_counts),
+        cmocka_unit_test(zeros_that_arrive_are_no_row),
+        cmocka_unit_test(what_was_not_sent_is_missing),
         cmocka_unit_test(answers_that_end_too_early_are_bad),
         cmocka_unit_test(resuming_ends_with_a_bad_answer),
     };
