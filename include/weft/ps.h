@@ -234,18 +234,21 @@ struct weft_table_options {
     const char *average;      /* what a sum of gradients is divided by: "workers", or "contributors" =
                                * in "bsp" the gradients that came for the row (its block) in the
                                * clock, else 1, each being a step of its own. NULL (default) =
-                               * "contributors" of a dense table in "bsp", else "workers" */
+                               * "contributors" of a dense table in "bsp", else "workers". Zeros
+                               * are a gradient, too, also those that go again after a break in the
+                               * place of what was lost: they count, make rows and are counted by
+                               * admission */
 
     /* From here on this worker's own: the servers are not told, other workers may differ. */
     uint32_t last_rows;       /* remember the last value of so many rows that were pulled, for pulls
                                * with `fill`; of more, the one remembered first is forgotten. Takes
-                               * last_rows x (16 + 4 x dim) bytes, reserved at once and used as
+                               * at most last_rows x (20 + 4 x dim) + 64 bytes, reserved at once and used as
                                * needed, and a lookup for each row of every pull. Default 0 */
-    uint32_t feedback_rows;   /* error feedback: what pushes lose within their bound is kept, by id,
-                               * and added to this worker's next push of that id; of so many rows,
-                               * and when more are lost they are counted (feedback_dropped). Takes
-                               * feedback_rows x (16 + 4 x dim) bytes, as above. 0 (default) = what
-                               * is lost is gone */
+    uint32_t feedback_rows;   /* error feedback: what pushes lose, within their bound or at a
+                               * deadline, is kept, by id, and added to this worker's next push of
+                               * that id; of so many rows, and when more are lost they are counted
+                               * (feedback_dropped). Takes at most feedback_rows x (20 + 4 x dim)
+                               * + 64 bytes, as above. 0 (default) = what is lost is gone */
     uint64_t deadline_ns;     /* of operations that name none: see struct weft_op_options. Default
                                * WEFT_NEVER */
 };
@@ -442,11 +445,12 @@ WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_
                                           struct weft_result *result_p);
 
 /* What error feedback (feedback_rows) keeps of a table: gradients that were lost and not pushed again
- * yet. A push of zeros for these ids, with bound 0, sends it.
+ * yet. A push of zeros for these ids, with bound 0, sends it; it is a gradient of these rows like any
+ * other (see `average`).
  *
  * The sum of all that was pushed is at any time the sum of what arrived and of what is kept, but for
- * feedback_dropped elements; and for pushes that failed and chunks that a server refused, of which
- * nothing is kept. What is kept dies with this worker.
+ * feedback_dropped elements; and for pushes that failed, with what had been added to them, and chunks
+ * that a server refused, of which nothing is kept. What is kept dies with this worker.
  *
  * Shape:   ids_p (max,), rows_p (max, dim) or NULL; written as far as there are such rows.
  * Returns how many there are: with max = 0, ids_p may be NULL. */

@@ -53,7 +53,8 @@ enum weft_ep_order {
 /* Limits and tunables; weft_ep_config_default fills in all of them. */
 struct weft_ep_config {
     uint64_t name;                /* told to peers; opaque */
-    uint64_t incarnation;         /* of this start, larger than that of an earlier one; told to peers */
+    uint64_t incarnation;         /* of this start, told to peers; larger than that of an earlier one
+                                   * where the clocks of both hosts agree */
     uint64_t seed;                /* of connection ids and permutations */
     uint32_t peers_max;           /* table size; memory is taken for all of them at once */
     uint32_t chunks_max;          /* largest message, in chunks; <= 262,144. One that needs more
