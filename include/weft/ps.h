@@ -364,8 +364,8 @@ WEFT_API weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_resu
  *
  * weft_result_gap: the first run of such rows at or behind row `from`; false when there is none. All:
  *     for (size_t at = 0; weft_result_gap(ps, at, &first, &count); at = first + count)
- * weft_result_missed: the same as bits, bit i % 64 of word i / 64 is row i, 1 = missed. Writes at
- * most `words` words; returns how many rows the operation had. */
+ * weft_result_missed: the same as bits, bit i % 64 of word i / 64 is row i, 1 = missed. Writes
+ * `words` words, zeros behind the last row; returns how many rows the operation had. */
 WEFT_API bool weft_result_gap(const struct weft_ps *ps, size_t from, size_t *first_p,
                               size_t *count_p);
 WEFT_API size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, size_t words);

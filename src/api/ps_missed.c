@@ -70,6 +70,8 @@ size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, size_t wor
     size_t have = weft_min_u64(words, WEFT_BITS_WORDS(missed->rows));
     if (have > 0) {
         memcpy(bits_p, missed->bits, have * sizeof(*bits_p));
+    }
+    if (words > have) {
         memset(bits_p + have, 0, (words - have) * sizeof(*bits_p));
     }
     return missed->rows;

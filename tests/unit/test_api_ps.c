@@ -337,6 +337,9 @@ static void nothing_is_allowed_and_nonsense_is_not(void **state)
     must(ps, weft_push_wait(table, NULL, NULL, 0, 0, &result));
     assert_int_equal(result.requests, 0);
     must(ps, weft_pull_wait(table, NULL, NULL, 0, 0, NULL));
+    uint64_t none[2] = {UINT64_MAX, UINT64_MAX};
+    assert_int_equal(weft_result_missed(ps, none, 2), 0);
+    assert_true(none[0] == 0 && none[1] == 0);
     must(ps, weft_pull(table, &id, row, 0, 0, &op));
     must(ps, weft_test(ps, op, NULL));
     must_fail(ps, weft_push(table, NULL, row, 1, 0, &op), WEFT_INVALID, "ids is NULL");
