@@ -178,6 +178,11 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
         return weft_io_fail(error, WEFT_INVALID, "loss of %u parts per million is more than all",
                             config->loss.loss_ppm);
     }
+    if (config->hold_ns > 0 && config->before_send.call != NULL) {
+        return weft_io_fail(error, WEFT_INVALID,
+                            "before_send does not go with hold_ns, whose thread sends, too; set "
+                            "hold_ns to 0");
+    }
     struct weft_udp *udp = calloc(1, sizeof(*udp));
     if (udp == NULL) {
         return weft_io_fail(error, WEFT_NOMEM, "no memory for a socket");

@@ -31,7 +31,8 @@ struct weft_udp_observer {
 };
 
 /* Called before packets leave (over TCP: bytes of open connections), as often as there are some: what
- * they confirm can be made to last first. Zeroed = not. Thread: the one that calls step. */
+ * they confirm can be made to last first. Zeroed = not. Thread: the one that calls step; with hold_ns
+ * another would send, too, so the two are refused together. */
 struct weft_udp_before_send {
     void (*call)(void *arg);
     void *arg;

@@ -448,6 +448,26 @@ static void what_is_held_is_said_without_its_owner(void **state)
     weft_udp_close(b.udp);
 }
 
+static void called_by_nobody(void *arg)
+{
+    (void)arg;
+}
+
+/* It would be called by the thread that says what is held. */
+static void holding_calls_nobody_before_it_sends(void **state)
+{
+    (void)state;
+    struct weft_udp_config config;
+    struct weft_udp *udp = NULL;
+    struct weft_io_error error = {{0}};
+    small(&config);
+    config.hold_ns = WEFT_NEVER;
+    config.before_send.call = called_by_nobody;
+    assert_int_equal(weft_udp_open(&config, &udp, &error), WEFT_INVALID);
+    assert_non_null(strstr(error.text, "hold_ns"));
+    assert_null(udp);
+}
+
 /* Whatever the thread and the owner do at the same time. */
 static void holding_loses_nothing(void **state)
 {
@@ -611,6 +631,7 @@ int main(void)
         cmocka_unit_test(bound_towards_the_peers), cmocka_unit_test(wake_ends_a_sleep),
         cmocka_unit_test(sleep_ends_at_its_time),     cmocka_unit_test(close_tells_the_peer),
         cmocka_unit_test(what_is_held_is_said_without_its_owner),
+        cmocka_unit_test(holding_calls_nobody_before_it_sends),
         cmocka_unit_test(holding_loses_nothing),
         cmocka_unit_test(lockstep_loses_nothing),
         cmocka_unit_test(nobody_there_is_silence),    cmocka_unit_test(ipv6_works_too),
