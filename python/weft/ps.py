@@ -426,6 +426,7 @@ class PS:
 
         lists: of (table, ids) or (table, ids, out); for a piece of a dense table (table, first)
         to its end, or (table, first, out). `last_result`: what was lost.
+        Of the lists from number 63 on, counted from 0, all have an `out`, or none.
         """
         op = self.pull_async(lists, bound, deadline)
         rows = op.wait()
@@ -445,7 +446,12 @@ class PS:
             for table, where, *out in lists
         ]
         value = [piece.rows for piece in pieces]
-        fill = sum(1 << i for i, (_, _, *out) in enumerate(lists[:64]) if not out or out[0] is None)
+        new = [not out or out[0] is None for _, _, *out in lists]
+        if len(set(new[63:])) > 1:
+            raise InvalidError(
+                "some lists from number 63 on (from 0) have an array; give each of them one, or none"
+            )
+        fill = sum(1 << i for i, is_new in enumerate(new[:64]) if is_new)
         return self._begin_lists(pieces, True, value, bound=bound, deadline=deadline, fill=fill)
 
     def checkpoint(self):

@@ -273,6 +273,14 @@ class PiecesAndLists(unittest.TestCase):
             (lambda: self.ps.pull([(self.sparse, 1)]), TypeError, "is sparse"),
             (lambda: self.ps.pull([("clicks", ids)]), TypeError, "weft.Table"),
             (lambda: self.ps.pull([(self.sparse, ids)] * 5), ValueError, "lists_max"),
+            (
+                lambda: self.ps.pull(
+                    [(self.dense, 0)] * 64 + [(self.dense, 0, np.zeros(8, dtype=np.float32))]
+                ),
+                ValueError,
+                "from number 63 on",
+            ),
+            (lambda: self.ps.pull([(self.dense, 0)] * 65), ValueError, "lists_max"),
             (lambda: self.ps.pull([(self.dense, 0)]), ValueError, "rows_max"),
         ]:
             with self.assertRaisesRegex(kind, words):
