@@ -105,11 +105,21 @@ static void move_along(struct weft_shard *shard, uint16_t index)
     }
 }
 
+void weft_shard_now_follow(struct weft_shard *shard, uint16_t index)
+{
+    struct weft_table *table = &shard->tables[index];
+    uint32_t reached = weft_shard_clock_reached(shard, index);
+    if (table->spec.mode != WEFT_TABLE_BSP && reached >= table->now) {
+        weft_table_set_now(table, reached + 1);
+    }
+}
+
 /* The slowest one has finished clock min, and what that means for the rows is done. */
 static void advanced(struct weft_shard *shard, uint16_t index, uint32_t min, uint64_t now_ns)
 {
     shard->clock_min[index] = min;
     move_along(shard, index);
+    weft_shard_now_follow(shard, index);
     weft_snapshot_boundary(shard, index);
     weft_shard_wake(shard, now_ns);
 }

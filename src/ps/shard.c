@@ -508,11 +508,9 @@ bool weft_shard_clock_take(struct weft_shard *shard, uint16_t index, uint32_t ra
     *clock = number;
     shard->counters.clocks++;
     weft_shard_clock_advance(shard, index, now_ns);
-    struct weft_table *table = &shard->tables[index];
-    uint32_t reached = weft_shard_clock_reached(shard, index);
-    if (table->spec.mode != WEFT_TABLE_BSP) {
-        weft_table_set_newest(table, *clock + 1);
-        weft_table_set_now(table, reached >= table->now ? reached + 1 : table->now);
+    weft_shard_now_follow(shard, index);
+    if (shard->tables[index].spec.mode != WEFT_TABLE_BSP) {
+        weft_table_set_newest(&shard->tables[index], *clock + 1);
     }
     return true;
 }

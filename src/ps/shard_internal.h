@@ -248,6 +248,8 @@ void weft_shard_close_short(struct weft_shard *shard, uint16_t table, uint32_t r
 void weft_shard_clock_advance(struct weft_shard *shard, uint16_t table, uint64_t now_ns);
 /* SSP, ASP: the clock of rows, which a rank besides the fastest has finished, or the only one. */
 uint32_t weft_shard_clock_reached(const struct weft_shard *shard, uint16_t table);
+/* The clock of rows goes there; in BSP it goes with the steps. */
+void weft_shard_now_follow(struct weft_shard *shard, uint16_t table);
 /* A slice of every table whose rows are being stepped. */
 void weft_shard_step(struct weft_shard *shard, uint64_t now_ns);
 

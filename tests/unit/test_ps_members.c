@@ -606,6 +606,30 @@ static void who_was_away_goes_on_where_the_others_are(void **state)
     cluster_free(c);
 }
 
+/* The clock of rows is that of the fastest but one; who left is where the slowest of the others is. */
+static void the_clock_of_rows_goes_on_without_the_slowest(void **state)
+{
+    (void)state;
+    const uint8_t modes[] = {WEFT_TABLE_SSP, WEFT_TABLE_ASP};
+    for (uint32_t m = 0; m < 2; m++) {
+        struct cluster *c = shrinking(2, 1);
+        struct weft_table_spec spec = spec_of(modes[m], 2);
+        cluster_open(c, &spec);
+        for (uint32_t i = 0; i < 10; i++) {
+            step(c, 0, 1);
+        }
+        step(c, 1, 1);
+        cluster_run(c);
+        assert_int_equal(weft_shard_table(c->shard[0], 0)->now, 2);
+        die(c, 1);
+        assert_int_equal(weft_shard_table(c->shard[0], 0)->now, 11);
+        step(c, 0, 1);
+        cluster_run(c);
+        assert_int_equal(weft_shard_table(c->shard[0], 0)->now, 12);
+        cluster_free(c);
+    }
+}
+
 enum { MANY = 200 };
 
 static weft_ps_op push_many(struct cluster *c, uint32_t w)
@@ -712,6 +736,7 @@ int main(void)
         cmocka_unit_test(an_older_process_waits_for_the_rank),
         cmocka_unit_test(whoever_dies_each_clock_counts_once),
         cmocka_unit_test(who_was_away_goes_on_where_the_others_are),
+        cmocka_unit_test(the_clock_of_rows_goes_on_without_the_slowest),
         cmocka_unit_test(a_push_whose_clock_is_passed_is_absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
