@@ -242,8 +242,8 @@ struct weft_table_options {
     /* From here on this worker's own: the servers are not told, other workers may differ. */
     uint32_t last_rows;       /* remember the last value of so many rows that were pulled, for pulls
                                * with `fill`; of more, the one remembered first is forgotten. Takes
-                               * at most last_rows x (20 + 4 x dim) + 64 bytes, reserved at once and used as
-                               * needed, and a lookup for each row of every pull. Default 0 */
+                               * at most last_rows x (20 + 4 x dim) + 64 bytes, reserved at once and
+                               * used as needed, and a lookup for each row of every pull. Default 0 */
     uint32_t feedback_rows;   /* error feedback: what pushes lose, within their bound or at a
                                * deadline, is kept, by id, and added to this worker's next push of
                                * that id; of so many rows, and when more are lost they are counted

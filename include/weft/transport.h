@@ -281,7 +281,7 @@ struct weft_transport_event {
     uint32_t down;         /* DOWN: enum weft_transport_down; weft_transport_error: in words */
     uint64_t name;         /* UP, DOWN: as the peer was configured */
     uint64_t incarnation;  /* UP, DOWN: another for each start of the peer; a later one is larger
-                          * where the clocks of both hosts agree */
+                            * where the clocks of both hosts agree */
     struct weft_mask mask; /* SENT, RECEIVED; bits stay valid until the next _poll or _wait */
 };
 
