@@ -24,7 +24,7 @@ enum {
 
 static const uint64_t turn_ns = 200 * WEFT_NS_PER_MS;
 /* From one connection to the next attempt: a server may end each at once, of a rank that another
- * process has for now. */
+ * process has meanwhile. */
 static const uint64_t again_ns = 200 * WEFT_NS_PER_MS;
 
 /* Of the last connect that failed in this thread: there is no ps to keep it. */

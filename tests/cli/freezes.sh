@@ -234,16 +234,5 @@ tap_like "what woke up hears it" "$(cat run.out)" \
 tap_run "one that dies when its lease has lapsed is started again" dead
 tap_is "once" "$(grep -c '^weft run: server 0: pid' run.out)" 2
 
-i=0
-while [ $i -lt "$jobs" ]; do
-    one_job $((seed + i)) >job.out 2>&1
-    result=$?
-    grep '^#' job.out
-    if [ $result -eq 0 ]; then
-        tap_pass "job $((seed + i)) survives what thaws"
-    else
-        tap_fail "job $((seed + i)) survives what thaws" "$(tail -n 70 job.out)"
-    fi
-    i=$((i + 1))
-done
+tally_jobs "$jobs" "$seed" "survives what thaws"
 tap_done

@@ -117,16 +117,5 @@ cp job.log train.out
 auc=$(sed -n 's/^\[worker 0\] {"event":"test","epoch":3.*"test_auc":\([0-9.]*\).*/\1/p' train.out)
 tap_run "with the quality of one that nobody disturbs ($auc)" awk "BEGIN { exit !(${auc:-0} > 0.915) }"
 
-i=0
-while [ $i -lt "$jobs" ]; do
-    one_job $((seed + i)) >job.out 2>&1
-    result=$?
-    grep '^#' job.out
-    if [ $result -eq 0 ]; then
-        tap_pass "job $((seed + i)) survives what is killed"
-    else
-        tap_fail "job $((seed + i)) survives what is killed" "$(tail -n 70 job.out)"
-    fi
-    i=$((i + 1))
-done
+tally_jobs "$jobs" "$seed" "survives what is killed"
 tap_done

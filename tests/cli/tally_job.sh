@@ -7,3 +7,19 @@ unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS W
 weft=$WEFT_BIN
 tally=$WEFT_TALLY_BIN
 unset MALLOC_PERTURB_
+
+# tally_jobs <jobs> <seed> <words>: one_job, of the script, with this seed and those behind it; a case each.
+tally_jobs() {
+    i=0
+    while [ $i -lt "$1" ]; do
+        one_job $(($2 + i)) >job.out 2>&1
+        result=$?
+        grep '^#' job.out
+        if [ $result -eq 0 ]; then
+            tap_pass "job $(($2 + i)) $3"
+        else
+            tap_fail "job $(($2 + i)) $3" "$(tail -n 70 job.out)"
+        fi
+        i=$((i + 1))
+    done
+}

@@ -562,7 +562,7 @@ static void a_shard_that_ends_connections_is_asked_ever_more_rarely(void **state
     waiting_free(c);
 }
 
-/* It does so to who may not have the rank for now; what it is asked for fails in time. */
+/* As it does while another process has the rank; what the client is asked for fails in time. */
 static void a_shard_that_ends_connections_is_given_up(void **state)
 {
     (void)state;
