@@ -54,7 +54,7 @@ static void *map_file(const struct job *job)
     return memory;
 }
 
-/* On the shard's thread, between two batches: as cli/checkpoint.c does, but into memory. */
+/* On the shard's thread, between two batches: as src/node/checkpoint.c does, but into memory. */
 static void keep(void *arg, struct weft_shard *shard)
 {
     struct side *side = arg;

@@ -1,7 +1,7 @@
 /* `weft doctor`: what this host has and lacks for weft, as a table or as JSON. */
 #include "cli/options.h"
-#include "cli/security.h"
 #include "cli/verbs.h"
+#include "node/security.h"
 
 #include "base/units.h"
 #include "io/doctor.h"

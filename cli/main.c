@@ -1,6 +1,6 @@
 /* The one binary `weft`: finds the verb and hands over. One file per verb. */
-#include "cli/recording.h"
 #include "cli/verbs.h"
+#include "node/recording.h"
 
 #include "cli/options.h"
 

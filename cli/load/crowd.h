@@ -35,7 +35,7 @@ struct weft_load_outcome {
 struct weft_load_crowd_config {
     const struct weft_load_workload *workload;
     struct weft_load_servers *servers;
-    const struct weft_carrier *carrier;
+    const struct weft_transport_options *transport;
     const struct weft_security *security;
     const struct weft_zipf *zipf;
     struct weft_recording *recording; /* open, or off */

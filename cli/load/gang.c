@@ -123,7 +123,7 @@ static struct weft_load_packets packets_now(const struct gang *gang)
     return packets;
 }
 
-/* weft_ask_question: of a gang, for weft_load_live. */
+/* weft_stats_query_fn: of a gang, for weft_load_live. */
 void weft_load_gang_figures(void *arg, void *object)
 {
     struct weft_load_figures *figures = arg;
@@ -347,7 +347,7 @@ bool weft_load_gang_new(struct gang *gang, struct crowd *crowd, uint32_t index)
     gang->scene = (struct weft_load_scene){
         .workload = w,
         .servers = config->servers,
-        .carrier = config->carrier,
+        .transport = config->transport,
         .security = config->security,
         .zipf = config->zipf,
         .records = weft_recording_ring(config->recording),

@@ -78,7 +78,7 @@ static void add_load(void *arg, struct weft_exposition *text)
     uint64_t oldest_ns = WEFT_NEVER;
     for (uint32_t i = 0; i < live->count; i++) {
         struct weft_load_part *part = &live->parts[i];
-        if (weft_ask(&part->ask, live->copy, &part->figures, NULL, NULL, PATIENCE_NS)) {
+        if (weft_stats_query_ask(&part->ask, live->copy, &part->figures, NULL, NULL, PATIENCE_NS)) {
             part->taken_ns = weft_clock_now_ns();
         }
         oldest_ns = weft_min_u64(oldest_ns, part->taken_ns);
@@ -95,7 +95,7 @@ static void add_load(void *arg, struct weft_exposition *text)
 
 weft_status weft_load_live_start(struct weft_load_live *live,
                                  const struct weft_metrics_options *options, uint32_t workers,
-                                 uint32_t threads, weft_ask_question *copy,
+                                 uint32_t threads, weft_stats_query_fn *copy,
                                  char error_p[WEFT_HTTP_ERROR_BYTES])
 {
     *live = (struct weft_load_live){.copy = copy, .workers = workers};
@@ -109,8 +109,8 @@ weft_status weft_load_live_start(struct weft_load_live *live,
     }
     for (; live->count < threads; live->count++) {
         live->parts[live->count].taken_ns = weft_clock_now_ns();
-        weft_ask_init(&live->parts[live->count].ask);
-        weft_ask_open(&live->parts[live->count].ask);
+        weft_stats_query_init(&live->parts[live->count].ask);
+        weft_stats_query_open(&live->parts[live->count].ask);
     }
     const struct weft_metrics_source source = {.role = "load", .arg = live, .families = add_load};
     weft_status status = weft_metrics_start(&live->metrics, options, &source, error_p);
@@ -123,7 +123,7 @@ weft_status weft_load_live_start(struct weft_load_live *live,
 void weft_load_live_leave(struct weft_load_live *live, uint32_t thread)
 {
     if (live->parts != NULL) {
-        weft_ask_close(&live->parts[thread].ask);
+        weft_stats_query_close(&live->parts[thread].ask);
     }
 }
 
@@ -131,7 +131,7 @@ void weft_load_live_stop(struct weft_load_live *live)
 {
     weft_metrics_stop(&live->metrics);
     for (uint32_t i = 0; i < live->count; i++) {
-        weft_ask_fini(&live->parts[i].ask);
+        weft_stats_query_fini(&live->parts[i].ask);
     }
     free(live->parts);
     *live = (struct weft_load_live){0};

@@ -8,10 +8,10 @@
 #ifndef WEFT_CLI_LOAD_LIVE_H
 #define WEFT_CLI_LOAD_LIVE_H
 
-#include "cli/ask.h"
 #include "cli/load/worker.h"
 #include "cli/metrics.h"
 #include "metrics/text.h"
+#include "node/stats_query.h"
 
 /* Of one thread's workers. */
 struct weft_load_figures {
@@ -24,14 +24,14 @@ struct weft_load_figures {
 
 /* One thread. */
 struct weft_load_part {
-    struct weft_ask ask;
+    struct weft_stats_query ask;
     struct weft_load_figures figures; /* as last copied */
     uint64_t taken_ns;
 };
 
 struct weft_load_live {
     struct weft_metrics metrics;
-    weft_ask_question *copy;      /* fills a struct weft_load_figures from the object of the asks */
+    weft_stats_query_fn *copy;      /* fills a struct weft_load_figures from the object of the asks */
     struct weft_load_part *parts; /* (count,); NULL = off */
     uint32_t count;
     uint32_t workers;
@@ -41,7 +41,7 @@ struct weft_load_live {
  * Errors:  as weft_metrics_start; WEFT_NOMEM. live is zeroed then. */
 weft_status weft_load_live_start(struct weft_load_live *live,
                                  const struct weft_metrics_options *options, uint32_t workers,
-                                 uint32_t threads, weft_ask_question *copy,
+                                 uint32_t threads, weft_stats_query_fn *copy,
                                  char error_p[WEFT_HTTP_ERROR_BYTES]);
 /* After the threads have ended, before what `copy` looks at goes away. A zeroed one is fine. */
 void weft_load_live_stop(struct weft_load_live *live);
@@ -50,7 +50,7 @@ void weft_load_live_stop(struct weft_load_live *live);
 static inline void weft_load_live_look(struct weft_load_live *live, uint32_t thread, void *object)
 {
     if (live->parts != NULL) {
-        weft_ask_answer(&live->parts[thread].ask, object);
+        weft_stats_query_poll(&live->parts[thread].ask, object);
     }
 }
 

@@ -1,6 +1,6 @@
 #include "cli/load/report.h"
 
-#include "cli/latency.h"
+#include "cli/train/latency.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>

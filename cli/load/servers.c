@@ -71,7 +71,7 @@ static struct weft_shard_thread_config thread_config(const struct weft_load_serv
         .busy_poll_us = (uint16_t)config->busy_poll_us,
         .keepalive_ns = WEFT_NEVER,
         .idle_timeout_ns = WEFT_NEVER,
-        .carrier = *config->carrier,
+        .transport = *config->transport,
         .security = config->security,
         .recorder = config->recording->recorder,
         .on_request = on_request,

@@ -10,8 +10,8 @@
 
 #include "cli/load/active.h"
 #include "cli/load/workload.h"
-#include "cli/recording.h"
-#include "cli/shard_thread.h"
+#include "node/recording.h"
+#include "node/shard_thread.h"
 
 #include <stdatomic.h>
 
@@ -49,7 +49,7 @@ bool weft_load_servers_parse(struct weft_load_servers *servers, const char *text
 
 struct weft_load_servers_config {
     const struct weft_load_workload *workload;
-    const struct weft_carrier *carrier;
+    const struct weft_transport_options *transport;
     const struct weft_security *security; /* loaded */
     struct weft_recording *recording;     /* open, or off */
     uint32_t busy_poll_us;

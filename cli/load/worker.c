@@ -66,7 +66,7 @@ static struct weft_driver_config driver_config(const struct weft_load_worker *wo
     }
     struct weft_driver_config config;
     weft_driver_config_default(&config);
-    weft_carrier_apply(scene->carrier, &config);
+    weft_transport_options_apply(scene->transport, &config);
     config.udp.host = weft_udp_bind_towards(hosts, scene->servers->count);
     config.udp.socket_buffer_bytes = SOCKET_BUFFER_BYTES;
     config.udp.loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;

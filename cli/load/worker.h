@@ -36,7 +36,7 @@ struct weft_load_seen {
 struct weft_load_scene {
     const struct weft_load_workload *workload;
     const struct weft_load_servers *servers;
-    const struct weft_carrier *carrier;
+    const struct weft_transport_options *transport;
     const struct weft_security *security;
     const struct weft_zipf *zipf;
     struct weft_record_ring *records; /* of this thread; NULL = none */

@@ -1,3 +1,4 @@
+#include "cli/options.h"
 #include "cli/perf/agent.h"
 
 #include "base/assert.h"

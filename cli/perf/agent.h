@@ -13,7 +13,7 @@
 
 #include "cli/perf/place.h"
 #include "cli/perf/shared.h"
-#include "cli/security.h"
+#include "node/security.h"
 
 #include <netinet/in.h>
 #include <stddef.h>

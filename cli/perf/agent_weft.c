@@ -5,9 +5,9 @@
 #include "cli/perf/agent.h"
 
 #include "base/bits.h"
-#include "cli/tracing.h"
 #include "io/clock.h"
 #include "io/driver.h"
+#include "node/tracing.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,11 +7,12 @@
 #define _GNU_SOURCE
 #include "cli/perf/compare.h"
 
+#include "cli/node_options.h"
 #include "cli/options.h"
 #include "cli/perf/compare_train.h"
 #include "cli/perf/perf.h"
-#include "cli/security.h"
 #include "cli/stop.h"
+#include "node/security.h"
 
 #include <errno.h>
 #include <ftw.h>

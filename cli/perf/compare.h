@@ -3,7 +3,7 @@
 #define WEFT_CLI_PERF_COMPARE_H
 
 #include "cli/perf/figures.h"
-#include "cli/process.h"
+#include "cli/train/process.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>

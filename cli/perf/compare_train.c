@@ -4,17 +4,18 @@
  * What is compared is the training time to an equal loss on the test rows: the target is given, or
  * it is what a run without any loss reaches on loopback in --epochs, and a little more
  * (--tolerance). The check of the target and the clock are those of `weft train --until-loss`
- * (cli/until.h): the start of processes, the reading of data and the tests are not in the time.
+ * (cli/train/until.h): the start of processes, the reading of data and the tests are not in the time.
  * Where nothing may be missing all jobs take the same steps; with a bound they may take others, and
  * the time has them all in it.
  */
 #define _GNU_SOURCE
 #include "cli/perf/compare_train.h"
 
-#include "cli/carrier.h"
-#include "cli/job.h"
+#include "cli/node_options.h"
 #include "cli/perf/perf.h"
-#include "cli/security.h"
+#include "cli/train/job.h"
+#include "node/security.h"
+#include "node/transport_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* `weft perf pingpong, incast, outcast, alltoall, shuffle`: the patterns that go in rounds. */
+#include "cli/node_options.h"
 #include "cli/options.h"
 #include "cli/perf/live.h"
 #include "cli/perf/outcome.h"
@@ -371,7 +372,7 @@ static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
          .min = 1, .max = 10000, .fallback = "the kernel's, 200"},
         {"drop-at-sender", "F", "tcp-raw: leave out this fraction of a message's chunks, at random",
          WEFT_OPTION_PPM, .value = &o.job.drop_ppm},
-        WEFT_SECURITY_OPTIONS(&o.security),
+        WEFT_SECURITY_ROWS(&o.security),
         WEFT_METRICS_OPTIONS(&o.metrics),
         {"packet-bytes", "N", "UDP payload of a full packet; TCP chooses for itself",
          WEFT_OPTION_U32, &o.job.packet_bytes, .min = PACKET_BYTES_MIN, .max = PACKET_BYTES_MAX},

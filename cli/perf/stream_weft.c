@@ -2,9 +2,9 @@
  * that the end of one overlaps the next, as a model's tensors do. */
 #include "cli/perf/stream.h"
 
-#include "cli/security.h"
 #include "io/clock.h"
 #include "io/udp.h"
+#include "node/security.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

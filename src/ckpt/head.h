@@ -8,7 +8,7 @@
  * Stricter than the format: tensors are of at most two dimensions and one of the types below, they
  * lie without gaps, and each has the checksum of its bytes among the metadata, "xxh3_64.<tensor>".
  *
- * Not here: the file (ckpt/writer.h, ckpt/reader.h), and which tensors there are (cli/checkpoint.h).
+ * Not here: the file (ckpt/writer.h, ckpt/reader.h), and which tensors there are (node/checkpoint.h).
  *
  * Source: docs/CHECKPOINTS.md; github.com/huggingface/safetensors, "Format".
  */

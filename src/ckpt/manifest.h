@@ -12,7 +12,7 @@
  *     000000000012-0000.safetensors                    its shard 0
  *     000000000013-0000-000000000057.safetensors       version 2: shard 0, of the process of claim 57
  *
- * Not here: what lies in the data files (cli/checkpoint_data.h).
+ * Not here: what lies in the data files (node/checkpoint_data.h).
  *
  * Source: docs/CHECKPOINTS.md.
  */

@@ -6,7 +6,7 @@
  * copy, told how old it is, and waits for the owner once and not again before it came back.
  * While nobody asks, the owner reads one flag.
  *
- * Differs from cli/ask.h, whose owner is a loop of ours that comes by within milliseconds.
+ * Differs from node/stats_query.h, whose owner is a loop of ours that comes by within milliseconds.
  *
  * Thread:  look: the owner, who never waits for a reader. The others: one other thread at a time.
  */

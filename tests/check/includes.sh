@@ -6,8 +6,9 @@
 #   sched sees base; agg sees base and wire       layers, beside
 #   ml sees base                                  the reference trainer's reader and models
 #   io crypto ckpt obs job sim lab                drivers: see layers, never each other
+#   node                                          a process of a job: wires layers and drivers
 #   metrics                                       figures of io, core and ps over HTTP: wires them with obs
-#   api                                           the public face: wires layers and drivers, as cli
+#   api                                           the public face: wires node, layers and drivers, as cli
 #   cli, tests, bench, lab, examples              may include anything; not checked here
 #   include/weft                                  public: <weft/...> and standard headers only
 #                                                 (ps_lite.h is C++: its standard headers, too)
@@ -35,8 +36,9 @@ may_include() {
     sched | ml) echo "base" ;;
     agg) echo "base wire" ;;
     io | crypto | ckpt | obs | job | sim | lab) echo "$layers" ;;
+    node) echo "$layers io crypto ckpt obs job" ;;
     metrics) echo "$layers io obs" ;;
-    api) echo "$layers io crypto job obs metrics" ;;
+    api) echo "$layers io crypto job obs node metrics" ;;
     *) echo "unknown" ;;
     esac
 }

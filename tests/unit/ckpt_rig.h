@@ -142,7 +142,7 @@ static void complain(void *arg, uint64_t number, const char *text)
     complaints++;
 }
 
-/* Open, claim, restore, serve: as cli/checkpoint.c does. After an error server->log may be there. */
+/* Open, claim, restore, serve: as src/node/checkpoint.c does. After an error server->log may be there. */
 static weft_status server_try(struct server *server, uint32_t shards, uint32_t first,
                               uint32_t count, struct weft_ckpt_error *error)
 {

@@ -1,0 +1,191 @@
+/* `weft lab`: emulated clusters on this machine. This file: the list of verbs, status, down. */
+#include "cli/lab/options.h"
+#include "cli/lab/verbs.h"
+#include "cli/verbs.h"
+
+#include "lab/holder.h"
+#include "lab/registry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- status ---------------------------------------------------------------------------------- */
+
+static void print_row(const cJSON *facts)
+{
+    char rate[32];
+    char buffer[32];
+    printf("%-16s %-9s %-10s %5llu  %-8s %-8s %-8g %6.0f us  %llu\n",
+           weft_lab_fact_text(facts, "name"), weft_lab_fact_text(facts, "state"),
+           weft_lab_fact_text(facts, "topology"),
+           (unsigned long long)weft_lab_fact_u64(facts, "hosts"),
+           weft_lab_rate_text(weft_lab_fact_u64(facts, "rate_bps"), rate, sizeof(rate)),
+           weft_lab_bytes_text(weft_lab_fact_u64(facts, "buffer_bytes"), buffer, sizeof(buffer)),
+           (double)weft_lab_fact_u64(facts, "loss_ppm") / 1e6,
+           (double)weft_lab_fact_u64(facts, "base_rtt_ns") / 1e3,
+           (unsigned long long)weft_lab_fact_u64(facts, "holder"));
+}
+
+static int print_labs(const cJSON *labs, bool json)
+{
+    if (json) {
+        char *text = cJSON_Print(labs);
+        if (text == NULL) {
+            fprintf(stderr, "weft lab status: out of memory\n");
+            return WEFT_EXIT_FAILED;
+        }
+        puts(text);
+        cJSON_free(text);
+        return WEFT_EXIT_OK;
+    }
+    if (cJSON_GetArraySize(labs) == 0) {
+        puts("no lab is up; `weft lab up NAME` makes one");
+        return WEFT_EXIT_OK;
+    }
+    printf("%-16s %-9s %-10s %5s  %-8s %-8s %-8s %9s  %s\n", "name", "state", "topology", "hosts",
+           "rate", "buffer", "loss", "rtt", "holder");
+    const cJSON *facts;
+    cJSON_ArrayForEach(facts, labs) {
+        print_row(facts);
+    }
+    return WEFT_EXIT_OK;
+}
+
+static int verb_status(int argc, char **argv)
+{
+    const char *name = NULL;
+    bool json = false;
+    const struct weft_option options[] = {
+        {"json", NULL, "print all that is known as a JSON array of labs", WEFT_OPTION_FLAG,
+         .value = &json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "lab status",
+        .summary = "list the labs of this machine, or one",
+        .arguments = "[NAME]",
+        .operand = &name,
+        .description = "Exit status 1 when NAME is given and is not up.",
+        .example = "  weft lab status\n  weft lab status demo --json | jq '.[0].holder'",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (name == NULL) {
+        cJSON *labs = weft_lab_registry_list();
+        status = print_labs(labs, json);
+        cJSON_Delete(labs);
+        return status;
+    }
+    cJSON *facts = weft_lab_registry_get(name);
+    if (facts == NULL) {
+        fprintf(stderr, "weft lab status: no lab named \"%.40s\" is up\n", name);
+        return WEFT_EXIT_FAILED;
+    }
+    cJSON *labs = cJSON_CreateArray();
+    cJSON_AddItemToArray(labs, facts);
+    status = print_labs(labs, json);
+    cJSON_Delete(labs);
+    return status;
+}
+
+/* ---- down ------------------------------------------------------------------------------------ */
+
+static int verb_down(int argc, char **argv)
+{
+    const char *name = NULL;
+    const struct weft_option options[] = {{0}};
+    const struct weft_command command = {
+        .name = "lab down",
+        .summary = "end a lab and all processes in it",
+        .arguments = "NAME",
+        .operand = &name,
+        .description = "Returns when the processes are gone. A lab that is being set up can be "
+                       "ended, too.",
+        .example = "  weft lab down demo",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (name == NULL) {
+        return weft_options_usage(&command, "which lab? `weft lab status` lists them");
+    }
+    struct weft_lab_error error = {.text = ""};
+    struct weft_lab_info info = {0};
+    cJSON *facts = weft_lab_registry_get(name);
+    if (facts == NULL) {
+        fprintf(stderr, "weft lab down: no lab named \"%.40s\" is up; `weft lab status` lists "
+                        "them\n",
+                name);
+        return WEFT_EXIT_FAILED;
+    }
+    snprintf(info.name, sizeof(info.name), "%s", name);
+    info.holder = (pid_t)weft_lab_fact_u64(facts, "holder");
+    cJSON_Delete(facts);
+    if (weft_lab_end(&info, &error) != WEFT_OK) {
+        fprintf(stderr, "weft lab down: %s\n", error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    return WEFT_EXIT_OK;
+}
+
+/* ---- the verb -------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+} verbs[] = {
+    {"up", "make a lab that stays", weft_cli_lab_up},
+    {"exec", "run a command on a host of a lab", weft_cli_lab_exec},
+    {"status", "list the labs of this machine", verb_status},
+    {"down", "end a lab and all processes in it", verb_down},
+    {"background", "fill a lab with flows of a published size distribution", weft_cli_lab_background},
+    {"run", "make a lab, run one command, and end the lab whatever happens", weft_cli_lab_run},
+};
+
+enum { VERB_COUNT = sizeof(verbs) / sizeof(verbs[0]) };
+
+static void print_help(void)
+{
+    printf("weft lab: emulated clusters on this machine, of real kernel networks\n"
+           "\nusage: weft lab VERB [options]\n"
+           "\nEvery host is a network namespace with its own TCP stack; links have a rate, switch\n"
+           "ports a buffer that overflows, packets get lost when asked. Addresses are the same in\n"
+           "every lab: host 0 is 10.77.0.1 and named h0, host 1 is 10.77.0.2 and named h1. Takes\n"
+           "root. Nothing of the machine's own network is touched, and when the lab's one holding\n"
+           "process ends, the kernel removes everything.\n\nverbs:\n");
+    for (size_t i = 0; i < VERB_COUNT; i++) {
+        printf("  %-10s  %s\n", verbs[i].name, verbs[i].summary);
+    }
+    printf("\n`weft lab VERB --help` explains a verb\n"
+           "\nexample:\n"
+           "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"
+           "  weft lab exec demo 0 -- ping -c 3 h1\n"
+           "  weft lab exec demo switch -- tc -s qdisc show dev h0\n"
+           "  weft lab down demo\n"
+           "  weft lab run --hosts 2 --rate 100mbit --on 0 -- ping -c 3 h1\n");
+}
+
+int weft_cli_lab(int argc, char **argv)
+{
+    const char *word = argc >= 2 ? argv[1] : "";
+    for (size_t i = 0; i < VERB_COUNT; i++) {
+        if (strcmp(word, verbs[i].name) == 0) {
+            return verbs[i].run(argc - 1, argv + 1);
+        }
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        print_help();
+        return WEFT_EXIT_OK;
+    }
+    fprintf(stderr, word[0] == '\0' ? "weft lab: a verb is missing%.0s\n"
+                                    : "weft lab: unknown verb \"%.80s\"\n",
+            word);
+    fprintf(stderr, "`weft lab --help` lists the verbs\n");
+    return WEFT_EXIT_USAGE;
+}

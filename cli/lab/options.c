@@ -1,0 +1,267 @@
+#include "cli/lab/options.h"
+
+#include "base/units.h"
+#include "lab/background.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Two frames: with less, a port could not even hold one behind the one that it sends. */
+static const uint64_t buffer_bytes_min = UINT64_C(2) * 1514;
+
+static const char rate_allowed[] = "a rate such as 1gbit, 100mbit or 64kbit (8kbit .. 100gbit), "
+                                   "or none";
+
+static const uint64_t core_bps_default = UINT64_C(1000000000);
+static const uint64_t core_not_given = UINT64_MAX;
+
+void weft_lab_options_init(struct weft_lab_options *o)
+{
+    *o = (struct weft_lab_options){.hosts = 4,
+                                   .core_bps = core_not_given,
+                                   .rate_bps = UINT64_C(1000000000),
+                                   .buffer_bytes = UINT64_C(128) * 1024};
+}
+
+void weft_lab_options_fini(struct weft_lab_options *o)
+{
+    weft_lab_trace_free(&o->trace);
+}
+
+const char *weft_lab_option_topology(const char *text, void *value)
+{
+    bool *spine_leaf = value;
+    *spine_leaf = strcmp(text, "spine-leaf") == 0;
+    return *spine_leaf || strcmp(text, "star") == 0 ? NULL : "star or spine-leaf";
+}
+
+const char *weft_lab_option_rate(const char *text, void *value)
+{
+    uint64_t *rate_bps = value;
+    if (strcmp(text, "none") == 0) {
+        *rate_bps = 0;
+        return NULL;
+    }
+    return weft_lab_parse_rate(text, rate_bps) ? NULL : rate_allowed;
+}
+
+const char *weft_lab_option_bytes(const char *text, void *value)
+{
+    uint64_t *bytes = value;
+    return weft_lab_parse_bytes(text, bytes) && *bytes >= buffer_bytes_min
+               ? NULL
+               : "a size such as 128kb or 9000, from 3028 bytes (two frames) to 1024mb";
+}
+
+const char *weft_lab_option_rates(const char *text, void *value)
+{
+    static const char allowed[] = "HOST=RATE, such as 0=100mbit";
+    struct weft_lab_rates *rates = value;
+    char host[WEFT_LAB_NODE_BYTES];
+    const char *equals = strchr(text, '=');
+    if (equals == NULL || (size_t)(equals - text) >= sizeof(host) ||
+        rates->count == WEFT_LAB_HOSTS_MAX) {
+        return allowed;
+    }
+    snprintf(host, sizeof(host), "%.*s", (int)(equals - text), text);
+    bool good = weft_lab_parse_host(host, WEFT_LAB_HOSTS_MAX, &rates->hosts[rates->count]) &&
+                weft_lab_option_rate(equals + 1, &rates->rates_bps[rates->count]) == NULL;
+    rates->count += good;
+    return good ? NULL : allowed;
+}
+
+/* Bursts of one can lose every other packet at most: after each, the link is good for one. */
+const char *weft_lab_option_bursts(const char *text, void *value)
+{
+    static const char allowed[] = "FRACTION:PACKETS, such as 0.01:5: up to 0.3, bursts of 1 to 10000";
+    struct weft_lab_bursts *bursts = value;
+    char *end;
+    double loss = strtod(text, &end);
+    if (end == text || *end != ':' || !(loss >= 1e-6 && loss <= 0.3)) {
+        return allowed;
+    }
+    const char *packets_text = end + 1;
+    double packets = strtod(packets_text, &end);
+    if (end == packets_text || *end != '\0' || !(packets >= 1 && packets <= 10000)) {
+        return allowed;
+    }
+    *bursts = (struct weft_lab_bursts){(uint32_t)(loss * WEFT_PPM + 0.5), packets};
+    return NULL;
+}
+
+/* ---- together -------------------------------------------------------------------------------- */
+
+static int set_links(const struct weft_lab_options *o, const struct weft_command *command,
+                     struct weft_lab_spec *spec)
+{
+    weft_lab_spec_links(spec);
+    const struct weft_lab_rates *both[] = {&o->up, &o->down};
+    for (size_t way = 0; way < 2; way++) {
+        for (uint32_t i = 0; i < both[way]->count; i++) {
+            uint32_t host = both[way]->hosts[i];
+            if (host >= spec->hosts) {
+                return weft_options_usage(command, "--%s: there is no host %u; the last is %u",
+                                          way == 0 ? "uplink" : "downlink", host,
+                                          spec->hosts - 1);
+            }
+            struct weft_lab_link *link = &spec->links[host];
+            *(way == 0 ? &link->up_bps : &link->down_bps) = both[way]->rates_bps[i];
+        }
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+static int read_trace(struct weft_lab_options *o, const struct weft_command *command,
+                      struct weft_lab_spec *spec)
+{
+    struct weft_lab_error error = {.text = ""};
+    if (o->trace_path == NULL) {
+        return WEFT_OPTIONS_RUN;
+    }
+    if (weft_lab_trace_read(o->trace_path, spec->hosts, &o->trace, &error) != WEFT_OK) {
+        return weft_options_usage(command, "--trace: %s", error.text);
+    }
+    for (size_t i = 0; i < o->trace.count; i++) {
+        const struct weft_lab_step *step = &o->trace.steps[i];
+        const struct weft_lab_link *link = &spec->links[step->host];
+        if ((step->link.up_bps != 0 && link->up_bps == 0) ||
+            (step->link.down_bps != 0 && link->down_bps == 0)) {
+            return weft_options_usage(command,
+                                      "--trace: h%u has a link without a limit; give it a rate that "
+                                      "can change",
+                                      step->host);
+        }
+    }
+    snprintf(spec->trace, sizeof(spec->trace), "%s", o->trace_path);
+    return WEFT_OPTIONS_RUN;
+}
+
+/* The holder reads a file of sizes from another folder. */
+static int check_background(const struct weft_lab_options *o, const struct weft_command *command,
+                            struct weft_lab_spec *spec)
+{
+    static struct weft_flow_sizes sizes;
+    struct weft_lab_error error = {.text = ""};
+    uint32_t load_ppm;
+    char path[PATH_MAX];
+    if (o->background == NULL) {
+        return WEFT_OPTIONS_RUN;
+    }
+    if (weft_background_parse(o->background, &sizes, &load_ppm, &error) != WEFT_OK) {
+        return weft_options_usage(command, "--background: %s", error.text);
+    }
+    if (o->rate_bps == 0 || spec->hosts < 2) {
+        return weft_options_usage(command, "--background takes a --rate, and two hosts");
+    }
+    int name_bytes = (int)(strrchr(o->background, ':') - o->background);
+    snprintf(path, sizeof(path), "%.*s", name_bytes, o->background);
+    char *full = weft_flow_sizes_published(path) ? NULL : realpath(path, NULL);
+    int length = snprintf(spec->background, sizeof(spec->background), "%s%s",
+                          full != NULL ? full : path, o->background + name_bytes);
+    free(full);
+    return length < (int)sizeof(spec->background)
+               ? WEFT_OPTIONS_RUN
+               : weft_options_usage(command, "--background: the file's path is too long");
+}
+
+/* What only a spine-leaf has, given for a star, would be a misunderstanding. */
+static int check_topology(struct weft_lab_options *o, const struct weft_command *command)
+{
+    if (!o->spine_leaf && (o->leaves != 0 || o->spines != 0 || o->core_bps != core_not_given)) {
+        return weft_options_usage(command,
+                                  "--leaves, --spines and --core-rate go with --topology "
+                                  "spine-leaf");
+    }
+    o->leaves = o->leaves != 0 ? o->leaves : 2;
+    o->spines = o->spines != 0 ? o->spines : 2;
+    o->core_bps = o->core_bps != core_not_given ? o->core_bps : core_bps_default;
+    return WEFT_OPTIONS_RUN;
+}
+
+/* Marks that never come look like a network without congestion. */
+static int check_ecn(const struct weft_lab_options *o, const struct weft_command *command)
+{
+    if (o->ecn_bytes >= o->buffer_bytes) {
+        return weft_options_usage(command, "--ecn %llu is not below --buffer %llu: no packet would "
+                                           "be marked",
+                                  (unsigned long long)o->ecn_bytes,
+                                  (unsigned long long)o->buffer_bytes);
+    }
+    if (o->ecn_bytes > 0 && o->rate_bps == 0 && o->down.count == 0 && !o->spine_leaf) {
+        return weft_options_usage(command, "--ecn takes a --rate: without one no queue builds up");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command *command,
+                          const char *name, struct weft_lab_spec *spec_p)
+{
+    int status = check_topology(o, command);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    *spec_p = (struct weft_lab_spec){
+        .hosts = o->spine_leaf ? o->hosts * o->leaves : o->hosts,
+        .leaves = o->spine_leaf ? o->leaves : 1,
+        .spines = o->spine_leaf ? o->spines : 0,
+        .rate_bps = o->rate_bps,
+        .core_bps = o->spine_leaf ? o->core_bps : 0,
+        .buffer_bytes = o->buffer_bytes,
+        .loss_ppm = o->loss_ppm,
+        .burst_ppm = o->burst.loss_ppm,
+        .burst_packets = o->burst.packets,
+        .ecn_bytes = (uint32_t)o->ecn_bytes,
+    };
+    if (!weft_lab_name_ok(name)) {
+        return weft_options_usage(command, "\"%.40s\" cannot be the name of a lab; letters, digits "
+                                           "and dashes can, at most %d",
+                                  name, WEFT_LAB_NAME_BYTES - 1);
+    }
+    snprintf(spec_p->name, sizeof(spec_p->name), "%s", name);
+    if (spec_p->hosts > WEFT_LAB_HOSTS_MAX) {
+        return weft_options_usage(command, "%u leaves of %u hosts are more than %d hosts",
+                                  o->leaves, o->hosts, WEFT_LAB_HOSTS_MAX);
+    }
+    status = check_ecn(o, command);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    status = check_background(o, command, spec_p);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    status = set_links(o, command, spec_p);
+    return status == WEFT_OPTIONS_RUN ? read_trace(o, command, spec_p) : status;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+const char *weft_lab_rate_text(uint64_t rate_bps, char *room, size_t bytes)
+{
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}};
+    size_t i = 0;
+    while (i < 3 && (double)rate_bps < units[i].factor) {
+        i++;
+    }
+    if (rate_bps == 0) {
+        snprintf(room, bytes, "none");
+    } else {
+        snprintf(room, bytes, "%.6g%s", (double)rate_bps / units[i].factor, units[i].name);
+    }
+    return room;
+}
+
+const char *weft_lab_bytes_text(uint64_t count, char *room, size_t bytes)
+{
+    if (count % 1024 == 0) {
+        snprintf(room, bytes, "%llukb", (unsigned long long)(count / 1024));
+    } else {
+        snprintf(room, bytes, "%llub", (unsigned long long)count);
+    }
+    return room;
+}

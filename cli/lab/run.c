@@ -1,0 +1,374 @@
+/* `weft lab exec`: a command on a host. `weft lab run`: a lab for the time of one command.
+ *
+ * `run` is three processes, so that nothing depends on one of them being asked politely:
+ *
+ *     weft lab run --- guard --+-- holder (process 1 of the lab)
+ *                              +-- the command
+ *
+ * The guard has the kernel tell it when weft ends (PR_SET_PDEATHSIG), and both adopt the orphans of
+ * their descendants (PR_SET_CHILD_SUBREAPER). So when weft is killed by SIGKILL, the guard ends the
+ * lab, the command and whatever the command started; when the guard is, weft does. Signals are
+ * passed on to the command; the terminal's own (Ctrl-C) reach it anyway.
+ */
+#define _GNU_SOURCE
+#include "cli/lab/options.h"
+#include "cli/lab/verbs.h"
+
+#include "base/units.h"
+#include "lab/holder.h"
+#include "lab/registry.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Of a shell: the command was not found, could not be run, or died of signal n (128 + n). */
+enum { EXIT_NOT_FOUND = 127, EXIT_NOT_RUN = 126, EXIT_SIGNAL = 128 };
+
+/* ---- signals and children -------------------------------------------------------------------- */
+
+static const int passed_on[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
+                                SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
+
+/* The signals of interest and SIGCHLD, from now on to be read; `old` is for the command. */
+static int listen_to_signals(sigset_t *old)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(passed_on); i++) {
+        sigaddset(&signals, passed_on[i]);
+    }
+    sigprocmask(SIG_BLOCK, &signals, old);
+    return signalfd(-1, &signals, SFD_CLOEXEC);
+}
+
+static int exit_status_of(int wait_status)
+{
+    return WIFSIGNALED(wait_status) ? EXIT_SIGNAL + WTERMSIG(wait_status)
+                                    : WEXITSTATUS(wait_status);
+}
+
+/* Wait for the child's end, pass signals on, collect whoever else ends. With a
+ * parent that is not 0, also until that one ends; then the result is false. */
+static bool mind(pid_t child, int signal_fd, pid_t parent, int *exit_status_p)
+{
+    for (;;) {
+        struct signalfd_siginfo info;
+        if (read(signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info)) {
+            continue; /* interrupted */
+        }
+        int wait_status;
+        pid_t ended;
+        while ((ended = waitpid(-1, &wait_status, WNOHANG)) > 0) {
+            if (ended == child) {
+                *exit_status_p = exit_status_of(wait_status);
+                return true;
+            }
+        }
+        if (parent != 0 && getppid() != parent) {
+            return false;
+        }
+        if (info.ssi_signo != SIGCHLD && info.ssi_code <= 0) { /* sent by a process */
+            kill(child, (int)info.ssi_signo);
+        }
+    }
+}
+
+/* SIGKILL to every child, and to those that we adopt by that, until there is none. A kernel without
+ * the list (CONFIG_PROC_CHILDREN) still ends the holder and the command, which die with the guard. */
+static void end_descendants(void)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+    do {
+        FILE *file = fopen(path, "re");
+        int pid;
+        while (file != NULL && fscanf(file, "%d", &pid) == 1) {
+            kill(pid, SIGKILL);
+        }
+        if (file == NULL) {
+            return;
+        }
+        fclose(file);
+    } while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
+}
+
+[[gnu::noreturn]] static void become(char **words, const sigset_t *mask)
+{
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    execvp(words[0], words);
+    int why = errno;
+    fprintf(stderr, "weft lab: cannot run %s: %s\n", words[0], strerror(why));
+    _exit(why == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN);
+}
+
+/* ---- exec ------------------------------------------------------------------------------------ */
+
+/* A host by number or name, or a router by name: the name of the node, or false. */
+static bool find_node(const struct weft_lab_info *info, const char *text,
+                      char node[WEFT_LAB_NODE_BYTES])
+{
+    uint32_t host;
+    char path[128];
+    if (weft_lab_parse_host(text, info->hosts, &host)) {
+        weft_lab_host_name(host, node);
+        return true;
+    }
+    snprintf(path, sizeof(path), "/proc/%d/root/run/weft/netns/%s", (int)info->holder, text);
+    if (!weft_lab_name_ok(text) || strlen(text) >= WEFT_LAB_NODE_BYTES ||
+        (access(path, F_OK) != 0 && errno != EACCES)) {
+        return false;
+    }
+    snprintf(node, WEFT_LAB_NODE_BYTES, "%s", text);
+    return true;
+}
+
+static int exec_in(const struct weft_lab_info *info, const char *node, char **words)
+{
+    struct weft_lab_error error = {.text = ""};
+    sigset_t mask;
+    int signal_fd = listen_to_signals(&mask);
+    pid_t pid;
+    if (weft_lab_fork_node(info, node, &pid, &error) != WEFT_OK) {
+        fprintf(stderr, "weft lab exec: %s\n", error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    if (pid == 0) {
+        become(words, &mask);
+    }
+    int status = WEFT_EXIT_FAILED;
+    (void)mind(pid, signal_fd, 0, &status);
+    close(signal_fd);
+    return status;
+}
+
+static const struct weft_option no_options[] = {{0}};
+
+static const struct weft_command exec_command = {
+    .name = "lab exec",
+    .summary = "run a command on a host of a lab",
+    .arguments = "NAME HOST -- CMD...",
+    .description =
+        "HOST is 0 or h0 for the first host; switch, leaf0 or spine0 for what is between them. The\n"
+        "command has the host's network, name and /sys, the lab's processes in /proc, and the files\n"
+        "of the machine. It ends when the lab ends. The exit status is the command's; 128 + n when\n"
+        "signal n ended it, 127 when there is no such command. Signals are passed on.",
+    .example = "  weft lab exec demo 0 -- ping -c 3 h1\n"
+               "  weft lab exec demo h1 -- sh -c 'ss -ti | head'\n"
+               "  weft lab exec demo switch -- tc -s qdisc",
+    .options = no_options,
+};
+
+int weft_cli_lab_exec(int argc, char **argv)
+{
+    if (argc < 2 || argv[1][0] == '-') {
+        int status = weft_options_parse(&exec_command, argc, argv);
+        if (status != WEFT_OPTIONS_RUN) {
+            return status;
+        }
+    }
+    if (argc < 3 || strcmp(argv[2], "--") == 0) {
+        return weft_options_usage(&exec_command, "it takes the lab's name and a host");
+    }
+    int words = argc > 3 && strcmp(argv[3], "--") == 0 ? 4 : 3;
+    if (words >= argc) {
+        return weft_options_usage(&exec_command, "the command is missing: after NAME HOST --");
+    }
+    struct weft_lab_info info;
+    struct weft_lab_error error = {.text = ""};
+    char node[WEFT_LAB_NODE_BYTES];
+    if (weft_lab_find(argv[1], &info, &error) != WEFT_OK) {
+        fprintf(stderr, "weft lab exec: %s\n", error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    if (!find_node(&info, argv[2], node)) {
+        return weft_options_usage(&exec_command, "lab %s has no host \"%.40s\"; it has 0 .. %u",
+                                  info.name, argv[2], info.hosts - 1);
+    }
+    return exec_in(&info, node, argv + words);
+}
+
+/* ---- run ------------------------------------------------------------------------------------- */
+
+struct run {
+    struct weft_lab_options options;
+    struct weft_lab_spec spec;
+    const char *on; /* NULL = on the machine */
+    uint32_t host;
+    char **words;
+    sigset_t mask; /* for the command */
+    int signal_fd;
+};
+
+/* On the machine, the command dies with the guard. */
+static pid_t fork_here(void)
+{
+    pid_t guard = getpid();
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != guard) {
+            _exit(EXIT_NOT_RUN);
+        }
+    }
+    return pid;
+}
+
+static int run_command(struct run *run, const struct weft_lab_info *info, pid_t parent)
+{
+    struct weft_lab_error error = {.text = ""};
+    pid_t pid = -1;
+    setenv("WEFT_LAB", info->name, 1);
+    if (run->on == NULL) {
+        pid = fork_here();
+    } else if (weft_lab_fork(info, run->host, &pid, &error) != WEFT_OK) {
+        fprintf(stderr, "weft lab run: %s\n", error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    if (pid == 0) {
+        become(run->words, &run->mask);
+    }
+    if (pid < 0) {
+        fprintf(stderr, "weft lab run: cannot start a process: %s\n", strerror(errno));
+        return WEFT_EXIT_FAILED;
+    }
+    int status = WEFT_EXIT_FAILED;
+    (void)mind(pid, run->signal_fd, parent, &status);
+    return status;
+}
+
+/* When weft was interrupted while the lab was being made: by which signal. */
+static int interrupted(int stop_fd)
+{
+    struct signalfd_siginfo info;
+    ssize_t bytes = read(stop_fd, &info, sizeof(info));
+    return bytes == (ssize_t)sizeof(info) ? EXIT_SIGNAL + (int)info.ssi_signo : WEFT_EXIT_FAILED;
+}
+
+static int run_lab(struct run *run, pid_t parent)
+{
+    struct weft_lab_error error = {.text = ""};
+    struct weft_lab_info info;
+    int stop_fd = weft_cli_lab_stop_fd();
+    const struct weft_lab_start start = {
+        .spec = &run->spec, .trace = &run->options.trace, .tied = true, .stop_fd = stop_fd};
+    weft_status made = weft_lab_start(&start, &info, &error);
+    int status = made == WEFT_STATE ? interrupted(stop_fd) : WEFT_EXIT_FAILED;
+    close(stop_fd);
+    if (made != WEFT_OK) {
+        fprintf(stderr, "weft lab run: %s\n", error.text);
+        return status;
+    }
+    status = run_command(run, &info, parent);
+    end_descendants();
+    weft_lab_registry_remove(info.name, info.holder);
+    return status;
+}
+
+static int guard_run(struct run *run, pid_t parent)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) {
+        return WEFT_EXIT_FAILED;
+    }
+    return run_lab(run, parent);
+}
+
+/* When the guard was killed, its descendants are ours now, but for the holder, which the kernel ends
+ * with the guard; its entry stays. */
+static void clean_up_after_guard(const char *name)
+{
+    end_descendants();
+    cJSON_Delete(weft_lab_registry_get(name));
+}
+
+static int run_guarded(struct run *run)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    pid_t parent = getpid();
+    run->signal_fd = listen_to_signals(&run->mask);
+    fflush(NULL);
+    pid_t guard = fork();
+    if (guard == 0) {
+        exit(guard_run(run, parent));
+    }
+    if (guard < 0) {
+        fprintf(stderr, "weft lab run: cannot start a process: %s\n", strerror(errno));
+        return WEFT_EXIT_FAILED;
+    }
+    int status = WEFT_EXIT_FAILED;
+    (void)mind(guard, run->signal_fd, 0, &status);
+    clean_up_after_guard(run->spec.name);
+    return status;
+}
+
+/* Position of "--" in argv, or argc. */
+static int find_dashes(int argc, char **argv)
+{
+    int at = 1;
+    while (at < argc && strcmp(argv[at], "--") != 0) {
+        at++;
+    }
+    return at;
+}
+
+static int run_spec(struct run *run, const struct weft_command *command)
+{
+    char name[WEFT_LAB_NAME_BYTES];
+    snprintf(name, sizeof(name), "run-%d", (int)getpid());
+    int status = weft_lab_options_spec(&run->options, command, name, &run->spec);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (run->on != NULL && !weft_lab_parse_host(run->on, run->spec.hosts, &run->host)) {
+        return weft_options_usage(command, "--on: there is no host \"%.40s\"; the last is %u",
+                                  run->on, run->spec.hosts - 1);
+    }
+    return run_guarded(run);
+}
+
+int weft_cli_lab_run(int argc, char **argv)
+{
+    static struct run run;
+    weft_lab_options_init(&run.options);
+    const struct weft_option options[] = {
+        WEFT_LAB_OPTIONS(&run.options),
+        {"on", "HOST", "run the command on that host; else on the machine", WEFT_OPTION_STRING,
+         &run.on, .fallback = ""},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "lab run",
+        .summary = "make a lab, run one command, and end the lab whatever happens",
+        .arguments = "-- CMD...",
+        .description =
+            "The command finds the lab's name in WEFT_LAB. When it ends, the lab and everything\n"
+            "that the command has started end, too; so they do when weft is killed, even by\n"
+            "SIGKILL. The exit status is the command's; 128 + n when signal n ended it, 127 when\n"
+            "there is no such command.",
+        .example =
+            "  weft lab run --hosts 2 --rate 100mbit --on 0 -- ping -c 3 h1\n"
+            "  weft lab run --hosts 9 --loss 0.01 -- sh -c 'weft lab exec $WEFT_LAB 1 -- ip route'",
+        .options = options,
+    };
+    int dashes = find_dashes(argc, argv);
+    int status = weft_options_parse(&command, dashes, argv);
+    if (status == WEFT_OPTIONS_RUN && dashes + 1 >= argc) {
+        status = weft_options_usage(&command, "the command is missing: after --");
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        run.words = argv + dashes + 1;
+        status = run_spec(&run, &command);
+    }
+    weft_lab_options_fini(&run.options);
+    return status;
+}

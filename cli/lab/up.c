@@ -1,0 +1,98 @@
+/* `weft lab up`: make a lab that stays. */
+#define _GNU_SOURCE
+#include "cli/lab/options.h"
+#include "cli/lab/verbs.h"
+
+#include "base/units.h"
+#include "lab/holder.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static void print_lab(const struct weft_lab_spec *spec, const struct weft_lab_info *info)
+{
+    char first[WEFT_LAB_ADDRESS_BYTES];
+    char last[WEFT_LAB_ADDRESS_BYTES];
+    char rate[32];
+    char buffer[32];
+    weft_lab_address(info, 0, first);
+    weft_lab_address(info, info->hosts - 1, last);
+    printf("lab %s is up: %s, hosts 0 .. %u at %s .. %s\n", info->name, info->topology,
+           info->hosts - 1, first, last);
+    printf("links %s, switch buffers %s, loss %g; every host reaches every other, there and back "
+           "in %.0f us\n",
+           weft_lab_rate_text(spec->rate_bps, rate, sizeof(rate)),
+           weft_lab_bytes_text(spec->buffer_bytes, buffer, sizeof(buffer)), spec->loss_ppm / 1e6,
+           (double)info->base_rtt_ns / 1e3);
+    printf("  weft lab exec %s 0 -- CMD...   runs a command on host 0\n"
+           "  weft lab down %s               ends it\n",
+           info->name, info->name);
+}
+
+int weft_cli_lab_stop_fd(void)
+{
+    static const int stopping[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(stopping); i++) {
+        sigaddset(&signals, stopping[i]);
+    }
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    return signalfd(-1, &signals, SFD_CLOEXEC);
+}
+
+static int make(struct weft_lab_options *o, const struct weft_lab_spec *spec)
+{
+    int stop_fd = weft_cli_lab_stop_fd();
+    struct weft_lab_start start = {.spec = spec, .trace = &o->trace, .stop_fd = stop_fd};
+    struct weft_lab_info info;
+    struct weft_lab_error error = {.text = ""};
+    weft_status status = weft_lab_start(&start, &info, &error);
+    close(stop_fd);
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft lab up: %s\n", error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    print_lab(spec, &info);
+    return WEFT_EXIT_OK;
+}
+
+int weft_cli_lab_up(int argc, char **argv)
+{
+    static struct weft_lab_options o;
+    static struct weft_lab_spec spec;
+    const char *name = NULL;
+    weft_lab_options_init(&o);
+    const struct weft_option options[] = {WEFT_LAB_OPTIONS(&o), {0}};
+    const struct weft_command command = {
+        .name = "lab up",
+        .summary = "make a lab that stays until `weft lab down`",
+        .arguments = "NAME",
+        .operand = &name,
+        .description =
+            "Returns when every host has reached every other. A switch port towards a host is the\n"
+            "bottleneck: a token bucket whose queue drops what does not fit into --buffer. Losses\n"
+            "strike behind it, packet by packet (segmentation offloads are off), once on the way\n"
+            "of each packet. Takes root; a set-up that fails leaves nothing. docs/LAB.md has more.",
+        .example = "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"
+                   "  weft lab up slow --hosts 3 --uplink 1=100mbit --downlink 1=100mbit\n"
+                   "  weft lab up core --topology spine-leaf --spines 2 --leaves 4 --hosts 8 "
+                   "--core-rate 2gbit",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (name == NULL) {
+        return weft_options_usage(&command, "the lab needs a name");
+    }
+    status = weft_lab_options_spec(&o, &command, name, &spec);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = make(&o, &spec);
+    }
+    weft_lab_options_fini(&o);
+    return status;
+}

@@ -1,0 +1,335 @@
+/* `weft load`: many logical workers from one machine, as pgbench is to PostgreSQL. */
+#include "cli/load/report.h"
+#include "cli/node_options.h"
+#include "cli/stop.h"
+#include "cli/verbs.h"
+#include "node/recording.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+struct load {
+    struct weft_load_workload workload;
+    const char *workload_file;
+    bool print_workload;
+    const char *server_list;
+    struct weft_load_servers servers;
+    struct weft_transport_options transport;
+    struct weft_security security;
+    uint32_t threads;
+    uint32_t busy_poll_us;
+    uint32_t start_timeout_s;
+    bool json;
+    struct weft_recording recording;
+    struct weft_metrics_options metrics;
+    struct weft_zipf zipf;
+};
+
+enum { THREADS_MAX = 64, BUSY_POLL_US_MAX = 10000, FDS_SPARE = 64 };
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static int check_keys(const struct weft_command *command, struct load *load)
+{
+    const struct weft_load_workload *w = &load->workload;
+    double exponent;
+    if (w->id_bits == 32 && w->keys > UINT64_C(1) << 32) {
+        return weft_options_usage(command, "--id-bits 32 has room for 4294967296 keys");
+    }
+    if (weft_zipf_calibrate(w->top.keys, w->keys, w->top.share, &exponent) != WEFT_OK ||
+        weft_zipf_init(&load->zipf, w->keys, exponent, (uint8_t)w->id_bits, w->seed) != WEFT_OK) {
+        return weft_options_usage(command,
+                                  "--zipf-top %llu:%g does not go with --keys %llu: the most "
+                                  "popular must be fewer than all, and take their share of the "
+                                  "keys (%g) at least",
+                                  (unsigned long long)w->top.keys, w->top.share,
+                                  (unsigned long long)w->keys,
+                                  (double)w->top.keys / (double)w->keys);
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+static int check(const struct weft_command *command, struct load *load)
+{
+    struct weft_load_workload *w = &load->workload;
+    int status = check_keys(command, load);
+    if (status != WEFT_OPTIONS_RUN || load->print_workload) {
+        return status;
+    }
+    if (load->server_list != NULL && w->shards != 0) {
+        return weft_options_usage(command, "--servers and --local (or --scale) exclude each other");
+    }
+    if (load->server_list == NULL && w->shards == 0) {
+        return weft_options_usage(command, "which servers? --local S starts S shards here, "
+                                           "--servers names running ones");
+    }
+    if (load->server_list != NULL && !weft_load_servers_parse(&load->servers, load->server_list)) {
+        return weft_options_usage(command,
+                                  "--servers \"%.80s\" is not allowed; it must be HOST:PORT,... "
+                                  "with at most %d shards",
+                                  load->server_list, (int)WEFT_LOAD_SHARDS_MAX);
+    }
+    if (w->shards != 0 && load->servers.server_pid != 0) {
+        return weft_options_usage(command, "--server-pid goes with --servers");
+    }
+    load->threads = load->threads < w->workers ? load->threads : w->workers;
+    status = weft_security_check(command, &load->security);
+    return status != WEFT_OPTIONS_RUN ? status
+                                      : weft_transport_options_check(command, &load->transport, 0, NULL);
+}
+
+/* An endpoint has a socket, an epoll, an event and a timer; over TCP also a socket for each shard,
+ * which has one itself. */
+static bool enough_files(const struct load *load)
+{
+    const struct weft_load_workload *w = &load->workload;
+    bool tcp = load->transport.kind == WEFT_DRIVER_TCP;
+    uint64_t shards = load->servers.count != 0 ? load->servers.count : w->shards;
+    uint64_t wanted = (uint64_t)w->workers * (4 + (tcp ? shards : 0)) +
+                      (uint64_t)w->shards * (5 + (tcp ? w->workers : 0)) + FDS_SPARE;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
+        return true;
+    }
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur < wanted) {
+        fprintf(stderr,
+                "weft load: this takes %llu open files, and the limit is %llu: fewer --workers%s, "
+                "or a higher limit (ulimit -Hn)\n",
+                (unsigned long long)wanted, (unsigned long long)limit.rlim_cur,
+                tcp ? " or shards" : "");
+        return false;
+    }
+    return true;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static int report(const struct load *load, const struct weft_load_outcome *outcome,
+                  uint64_t records_dropped)
+{
+    const struct weft_load_report about = {
+        .workload = &load->workload,
+        .servers = &load->servers,
+        .outcome = outcome,
+        .zipf = &load->zipf,
+        .transport = weft_driver_kind_name(load->transport.kind),
+        .security = weft_security_mode_name(load->security.mode),
+        .threads = load->threads,
+        .records_dropped = records_dropped,
+    };
+    if (!outcome->is_measured) {
+        fprintf(stderr, "weft load: interrupted before the measurement began\n");
+        return WEFT_EXIT_FAILED;
+    }
+    if (load->json) {
+        return weft_load_report_json(&about) ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    }
+    weft_load_report_text(&about);
+    return WEFT_EXIT_OK;
+}
+
+static int run_crowd(struct load *load)
+{
+    const struct weft_load_crowd_config config = {
+        .workload = &load->workload,
+        .servers = &load->servers,
+        .transport = &load->transport,
+        .security = &load->security,
+        .zipf = &load->zipf,
+        .recording = &load->recording,
+        .metrics = &load->metrics,
+        .threads = load->threads,
+        /* Shards of this process are there. */
+        .patience_ns =
+            load->workload.shards == 0 ? load->start_timeout_s * WEFT_NS_PER_S : WEFT_NEVER,
+    };
+    char error[WEFT_LOAD_ERROR_BYTES];
+    struct weft_load_outcome *outcome = calloc(1, sizeof(*outcome));
+    if (outcome == NULL) {
+        fprintf(stderr, "weft load: no memory\n");
+        return WEFT_EXIT_FAILED;
+    }
+    int result = WEFT_EXIT_FAILED;
+    weft_status status = weft_load_crowd_run(&config, outcome, error);
+    weft_load_servers_stop(&load->servers);
+    struct weft_recorder_counts records = weft_recording_finish(&load->recording);
+    if (status == WEFT_OK) {
+        result = report(load, outcome, records.dropped);
+    } else {
+        fprintf(stderr, "weft load: %s\n", error);
+    }
+    free(outcome);
+    return result;
+}
+
+static int serve_and_run(struct load *load)
+{
+    struct weft_io_error error = {.text = ""};
+    weft_status status = WEFT_OK;
+    if (load->workload.shards != 0) {
+        const struct weft_load_servers_config config = {
+            .workload = &load->workload,
+            .transport = &load->transport,
+            .security = &load->security,
+            .recording = &load->recording,
+            .busy_poll_us = load->busy_poll_us,
+        };
+        status = weft_load_servers_start(&load->servers, &config, &error);
+    }
+    int result = WEFT_EXIT_FAILED;
+    if (status == WEFT_OK) {
+        result = run_crowd(load);
+    } else {
+        fprintf(stderr, "weft load: %s\n", error.text);
+    }
+    weft_load_servers_fini(&load->servers);
+    return result;
+}
+
+static int run(struct load *load)
+{
+    struct weft_crypto_error key_error = {.text = ""};
+    struct weft_records_error records_error = {.text = ""};
+    bool local = load->workload.shards != 0;
+    if (!enough_files(load)) {
+        return WEFT_EXIT_FAILED;
+    }
+    weft_stop_install();
+    /* Shards of this process and its workers: a key that nobody else ever sees is as good as any. */
+    if (weft_security_load(&load->security, local, &key_error) != WEFT_OK) {
+        fprintf(stderr, "weft load: %s\n", key_error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    /* One process that may be both; the servers' role has what theirs needs. */
+    if (weft_recording_open(&load->recording, local ? "server" : "worker", 0, &records_error) !=
+        WEFT_OK) {
+        fprintf(stderr, "weft load: --records: %s\n", records_error.text);
+        weft_security_fini(&load->security);
+        return WEFT_EXIT_FAILED;
+    }
+    int result = serve_and_run(load);
+    if (!weft_recording_close(&load->recording, "load")) {
+        result = WEFT_EXIT_FAILED;
+    }
+    weft_security_fini(&load->security);
+    return result;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+/* --workload comes before all other options, wherever it stands: they win over it. */
+static int read_workload(const struct weft_command *command, int argc, char **argv)
+{
+    static const char word[] = "--workload";
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], word) == 0 && i + 1 < argc) {
+            return weft_load_workload_read(command, argv[i + 1]);
+        }
+        if (strncmp(argv[i], word, sizeof(word) - 1) == 0 && argv[i][sizeof(word) - 1] == '=') {
+            return weft_load_workload_read(command, argv[i] + sizeof(word));
+        }
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+static uint32_t default_threads(void)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return cpus < 1 ? 1 : cpus > THREADS_MAX ? THREADS_MAX : (uint32_t)cpus;
+}
+
+static int parse_and_run(const struct weft_command *command, struct load *load, int argc,
+                         char **argv)
+{
+    int status = read_workload(command, argc, argv);
+    uint32_t shards = load->workload.shards;
+    if (status == WEFT_OPTIONS_RUN) {
+        load->workload.shards = 0;
+        status = weft_options_parse(command, argc, argv);
+    }
+    /* --servers wins over the file's `local`, too. */
+    if (load->workload.shards == 0 && load->server_list == NULL) {
+        load->workload.shards = shards;
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check(command, load);
+    }
+    if (status == WEFT_OPTIONS_RUN && load->print_workload) {
+        weft_load_workload_print(&load->workload, stdout);
+        return fflush(stdout) == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_transport_options_find_cc(command, &load->transport);
+    }
+    return status == WEFT_OPTIONS_RUN ? run(load) : status;
+}
+
+int weft_cli_load(int argc, char **argv)
+{
+    static struct load load; /* large, and there is one */
+    load = (struct load){.workload = WEFT_LOAD_WORKLOAD_DEFAULTS,
+                         .security = WEFT_SECURITY_DEFAULTS,
+                         .threads = default_threads(),
+                         .start_timeout_s = 5,
+                         .servers = {.rows_max = 1u << 21},
+                         .recording = WEFT_RECORDING_DEFAULTS};
+    weft_recording_command(argc, argv);
+    const struct weft_option options[] = {
+        {"servers", "LIST",
+         "HOST:PORT of every shard of running servers, in their order,\n"
+         "separated by commas; HOST is a numeric address",
+         WEFT_OPTION_STRING, .value = &load.server_list, .fallback = ""},
+        WEFT_LOAD_WORKLOAD_OPTIONS(&load.workload),
+        {"workload", "FILE",
+         "take the workload from a file of `key = value`; options of the\n"
+         "command line win over it",
+         WEFT_OPTION_STRING, .value = &load.workload_file, .fallback = ""},
+        {"print-workload", NULL, "print the workload as such a file and end", WEFT_OPTION_FLAG,
+         .value = &load.print_workload},
+        {"threads", "N", "threads that turn the workers", WEFT_OPTION_U32, .value = &load.threads,
+         .min = 1, .max = THREADS_MAX, .fallback = "one for each CPU"},
+        {"server-rows", "N",
+         "--local: rows of the table, all shards together; when it is full the\n"
+         "row goes that was not used for the longest time",
+         WEFT_OPTION_U32, .value = &load.servers.rows_max, .min = 1024, .max = 1u << 28},
+        {"server-pid", "PID", "--servers: the process whose CPU time is the servers'",
+         WEFT_OPTION_U32, .value = &load.servers.server_pid, .min = 1, .max = INT32_MAX,
+         .fallback = "not known"},
+        {"start-timeout", "S",
+         "--servers: give up when for so long none of them has answered, or the\n"
+         "network or a server says why it will not",
+         WEFT_OPTION_U32, .value = &load.start_timeout_s, .min = 1, .max = 3600},
+        {"busy-poll", "US", "--local: shards look at the socket so long before they sleep",
+         WEFT_OPTION_U32, .value = &load.busy_poll_us, .max = BUSY_POLL_US_MAX},
+        {"json", NULL, "print one JSON object instead of a table", WEFT_OPTION_FLAG,
+         .value = &load.json},
+        WEFT_RECORDING_ROWS(&load.recording),
+        WEFT_METRICS_OPTIONS(&load.metrics),
+        WEFT_TRANSPORT_ROWS(&load.transport),
+        WEFT_SECURITY_NETWORK_ROWS(&load.security),
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "load",
+        .summary = "load parameter servers with many logical workers, and say where the time goes",
+        .description =
+            "Each worker has an endpoint, a rank and a connection to every shard; a few threads "
+            "turn\n"
+            "them all. Keys follow Zipf's law as measured in production ([imc20]: the top 20,000 "
+            "of\n"
+            "150 million take half of all updates). Prints throughput, latencies of requests, the\n"
+            "five stages of an RPC, and what it costs the servers and the workers in CPU time.\n"
+            "Ctrl-C ends it early with the result so far. docs/LOAD.md explains every figure.",
+        .example = "  weft load --local 1 --workers 200 --rows 64 --dim 16 --seconds 5\n"
+                   "  weft load --local 1 --workers 200 --rows 0 --transport tcp --json\n"
+                   "  weft load --scale S1 --zipf-top 20000:0.7 --rate 20000\n"
+                   "  weft load --servers 10.0.0.1:7700,10.0.0.2:7700 --key-file job.key",
+        .options = options,
+    };
+    return parse_and_run(&command, &load, argc, argv);
+}

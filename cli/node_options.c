@@ -1,0 +1,121 @@
+#include "cli/node_options.h"
+
+#include "cli/tcp_cc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *weft_security_parse_mode(const char *text, void *value)
+{
+    for (uint8_t mode = 0; mode <= WEFT_MODE_SEAL; mode++) {
+        if (strcmp(text, weft_security_mode_name(mode)) == 0) {
+            *(uint8_t *)value = mode;
+            return NULL;
+        }
+    }
+    return "auth, seal or none";
+}
+
+int weft_security_check(const struct weft_command *command, const struct weft_security *security)
+{
+    if (security->insecure_network && security->mode != WEFT_MODE_NONE) {
+        return weft_options_usage(command, "--insecure-network means something only with "
+                                           "--security none");
+    }
+    if (security->key_file != NULL && security->mode == WEFT_MODE_NONE) {
+        return weft_options_usage(command, "--key-file has no use with --security none");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+const char *weft_transport_options_parse(const char *text, void *value)
+{
+    static const enum weft_driver_kind kinds[] = {WEFT_DRIVER_UDP, WEFT_DRIVER_TCP};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(kinds); i++) {
+        if (strcmp(text, weft_driver_kind_name(kinds[i])) == 0) {
+            *(enum weft_driver_kind *)value = kinds[i];
+            return NULL;
+        }
+    }
+    return "weft or tcp";
+}
+
+int weft_transport_options_check(const struct weft_command *command, const struct weft_transport_options *transport,
+                       uint32_t inject_loss_ppm, const char *trace)
+{
+    bool tuned = transport->tcp_cc != NULL || transport->tcp_rto_min_ms != 0;
+    if (transport->kind == WEFT_DRIVER_UDP) {
+        return !tuned ? WEFT_OPTIONS_RUN
+                      : weft_options_usage(command, "--tcp-cc and --tcp-rto-min mean something "
+                                                    "only with --transport tcp");
+    }
+    if (inject_loss_ppm != 0) {
+        return weft_options_usage(command, "--inject-loss has no use with --transport tcp: the "
+                                           "kernel sends again what is lost; make the network "
+                                           "lose packets instead");
+    }
+    if (trace != NULL) {
+        return weft_options_usage(command, "--trace records weft's packets; over TCP there are "
+                                           "none");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+int weft_transport_options_find_cc(const struct weft_command *command, struct weft_transport_options *transport)
+{
+    if (weft_launch_peer_timeout_s(1) == 0) {
+        fprintf(stderr, "weft %s: WEFT_PEER_TIMEOUT_S is \"%.40s\"; it must be a number from 1 to 86400\n",
+                command->name, getenv("WEFT_PEER_TIMEOUT_S"));
+        return WEFT_EXIT_FAILED;
+    }
+    return weft_cli_tcp_cc(command->name, "tcp-cc", &transport->tcp_cc);
+}
+
+static const char *nothing(void *arg, const char *name)
+{
+    (void)arg;
+    (void)name;
+    return NULL;
+}
+
+/* A source that is not a flag has answered. */
+static bool is_told(const struct weft_launch *launch)
+{
+    const char *const from[] = {launch->role_from,    launch->rank_from,
+                                launch->workers_from, launch->shards_from,
+                                launch->servers_from, launch->coordinator_from};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(from); i++) {
+        if (from[i] != NULL && from[i][0] != '-') {
+            return true;
+        }
+    }
+    return launch->rank_left_from != NULL;
+}
+
+int weft_membership_detect(struct weft_membership *membership, const struct weft_command *command,
+                           const struct weft_launch *flags, uint32_t shards_per_server,
+                           bool environment)
+{
+    struct weft_launch given = *flags;
+    struct weft_job_error error = {.text = ""};
+    const char *scheduler = membership->scheduler;
+    if (scheduler != NULL &&
+        !weft_launch_endpoint_parse(scheduler, strlen(scheduler), given.coordinator_host,
+                                    sizeof(given.coordinator_host), &given.coordinator_port)) {
+        return weft_options_usage(command, "--scheduler \"%.80s\" is not allowed; it must be "
+                                           "HOST:PORT",
+                                  scheduler);
+    }
+    if (weft_launch_detect(&given, shards_per_server,
+                           environment ? weft_launch_environment : nothing, NULL,
+                           &membership->launch, &error) != WEFT_OK) {
+        return weft_options_usage(command, "%s", error.text);
+    }
+    if (is_told(&membership->launch)) {
+        char text[WEFT_LAUNCH_TEXT_BYTES];
+        weft_launch_text(&membership->launch, text, sizeof(text));
+        fprintf(stderr, "weft %s: launched as %s\n", command->name, text);
+    }
+    return WEFT_OPTIONS_RUN;
+}

@@ -1,0 +1,152 @@
+#include "cli/run/metrics.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static const char *const roles[WEFT_RUN_ROLES] = {"scheduler", "server", "worker"};
+
+/* One family with a sample for each role; offset: of a role's figure within of[]. */
+static void add_roles(const struct weft_run_metrics *run, struct weft_exposition *text,
+                      const char *name, const char *type, const char *help, size_t offset)
+{
+    weft_exposition_family(text, name, type, help);
+    for (int role = 0; role < WEFT_RUN_ROLES; role++) {
+        char labels[32];
+        uint64_t value;
+        memcpy(&value, (const char *)&run->of[role] + offset, sizeof(value));
+        snprintf(labels, sizeof(labels), "role=\"%s\"", roles[role]);
+        weft_exposition_u64(text, name, labels, value);
+    }
+}
+
+static void add_run(void *arg, struct weft_exposition *text)
+{
+    struct weft_run_metrics *run = arg;
+    pthread_mutex_lock(&run->lock);
+#define AT(member) ((size_t)((const char *)&run->of[0].member - (const char *)&run->of[0]))
+    add_roles(run, text, "weft_run_processes", "gauge", "Processes of the job that run.",
+              AT(running));
+    add_roles(run, text, "weft_run_starts_total", "counter",
+              "Processes started, those in place of a dead one included.", AT(starts));
+    add_roles(run, text, "weft_run_deaths_total", "counter",
+              "Processes that ended before their work was done.", AT(deaths));
+#undef AT
+    weft_exposition_one(text, "weft_run_workers_finished", "gauge",
+                        "Workers that ended with status 0.", run->finished);
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* One file of a worker: [{"targets": ["HOST:PORT"], "labels": {"role": "worker", "rank": "3"}}]. */
+static void add_worker(struct weft_targets *targets, const char *folder, uint32_t rank)
+{
+    char path[512], text[512] = "", url[WEFT_METRICS_URL_BYTES];
+    snprintf(path, sizeof(path), "%s/worker-%u.json", folder, rank);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return;
+    }
+    size_t bytes = fread(text, 1, sizeof(text) - 1, file);
+    (void)fclose(file);
+    cJSON *list = cJSON_ParseWithLength(text, bytes);
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(list, 0), "targets");
+    const cJSON *first = cJSON_GetArrayItem(all, 0);
+    if (cJSON_IsString(first)) {
+        snprintf(url, sizeof(url), "http://%.80s", first->valuestring);
+        weft_targets_set(targets, "worker", rank, url);
+    }
+    cJSON_Delete(list);
+}
+
+/* Workers are programs of somebody else, with no channel to us: their files are read each time. */
+static char *list_targets(void *arg)
+{
+    struct weft_run_metrics *run = arg;
+    pthread_mutex_lock(&run->lock);
+    struct weft_targets targets = run->targets;
+    uint32_t workers = run->workers;
+    pthread_mutex_unlock(&run->lock);
+    for (uint32_t rank = 0; rank < workers; rank++) {
+        add_worker(&targets, run->folder, rank);
+    }
+    return weft_targets_json(&targets);
+}
+
+void weft_run_metrics_tell(const struct weft_metrics_options *options, const char *folder,
+                           struct weft_place *place)
+{
+    bool v6 = strchr(options->host, ':') != NULL;
+    if (options->host[0] != '\0') {
+        weft_place_set(place, "WEFT_METRICS", "%s%s%s:0", v6 ? "[" : "", options->host,
+                       v6 ? "]" : "");
+        weft_place_set(place, "WEFT_METRICS_TARGETS", "%s", folder);
+    }
+}
+
+weft_status weft_run_metrics_start(struct weft_run_metrics *run,
+                                   const struct weft_metrics_options *options, const char *folder,
+                                   char error_p[WEFT_HTTP_ERROR_BYTES])
+{
+    const struct weft_metrics_source source = {
+        .role = "run", .arg = run, .families = add_run, .targets = list_targets};
+    pthread_mutex_init(&run->lock, NULL);
+    run->folder = folder;
+    return weft_metrics_start(&run->metrics, options, &source, error_p);
+}
+
+void weft_run_metrics_stop(struct weft_run_metrics *run)
+{
+    weft_metrics_stop(&run->metrics);
+}
+
+static int role_of(const struct weft_place *place)
+{
+    int role = 0;
+    while (role < WEFT_RUN_ROLES - 1 && strcmp(roles[role], place->role) != 0) {
+        role++;
+    }
+    return role;
+}
+
+/* A worker whose death is not repaired is finished, too, but not with status 0. */
+static bool has_succeeded(const struct weft_place *place)
+{
+    return place->is_finished && WIFEXITED(place->wait_status) &&
+           WEXITSTATUS(place->wait_status) == 0;
+}
+
+void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_squad *squad)
+{
+    if (run->metrics.http == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&run->lock);
+    memset(run->of, 0, sizeof(run->of));
+    run->finished = 0;
+    run->workers = 0;
+    for (uint32_t i = 0; i < squad->count; i++) {
+        const struct weft_place *place = &squad->places[i];
+        if (place->role == NULL || place->is_retired) {
+            continue; /* not started yet; or counted as a death in the place that it had */
+        }
+        int role = role_of(place);
+        run->workers += role == WEFT_RUN_ROLES - 1;
+        bool runs = place->pid != 0, succeeded = has_succeeded(place);
+        run->of[role].running += runs;
+        run->of[role].starts += place->starts;
+        run->of[role].deaths += place->starts - runs - succeeded;
+        run->finished += succeeded;
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_place *place,
+                           const cJSON *message)
+{
+    if (run->metrics.http != NULL) {
+        pthread_mutex_lock(&run->lock);
+        weft_targets_set(&run->targets, place->role, place->rank,
+                         weft_channel_text(message, "metrics"));
+        pthread_mutex_unlock(&run->lock);
+    }
+}

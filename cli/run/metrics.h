@@ -1,0 +1,48 @@
+/* /metrics and /targets of `weft run`: which processes of the job run and how often they died, and
+ * where the coordinator, the servers and the workers serve the rest.
+ */
+#ifndef WEFT_CLI_RUN_METRICS_H
+#define WEFT_CLI_RUN_METRICS_H
+
+#include "cli/run/squad.h"
+#include "cli/targets.h"
+
+#include <pthread.h>
+
+enum { WEFT_RUN_ROLES = 3 };
+
+struct weft_run_metrics {
+    struct weft_metrics metrics;
+    pthread_mutex_t lock;        /* of what follows */
+    struct weft_targets targets; /* of coordinator and servers */
+    struct {
+        uint64_t running;
+        uint64_t starts;
+        uint64_t deaths; /* ended otherwise than a finished worker does */
+    } of[WEFT_RUN_ROLES];
+    uint32_t workers;  /* places of them */
+    uint64_t finished; /* workers that ended with status 0 */
+    /* Where workers write down their targets (metrics/target_file.h). Borrowed. */
+    const char *folder;
+};
+
+/* Errors:  as weft_metrics_start. */
+weft_status weft_run_metrics_start(struct weft_run_metrics *run,
+                                   const struct weft_metrics_options *options, const char *folder,
+                                   char error_p[WEFT_HTTP_ERROR_BYTES]);
+/* A zeroed one is fine. */
+void weft_run_metrics_stop(struct weft_run_metrics *run);
+
+/* What a worker is told, so that it serves metrics at a free port of the same host and says where;
+ * nothing without --metrics. */
+void weft_run_metrics_tell(const struct weft_metrics_options *options, const char *folder,
+                           struct weft_place *place);
+
+/* Count again. */
+void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_squad *squad);
+
+/* The place's process is ready, and said this. */
+void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_place *place,
+                           const cJSON *message);
+
+#endif

@@ -1,0 +1,73 @@
+#include "cli/server/coordinator_metrics.h"
+
+#include "metrics/text.h"
+
+#define PATIENCE_NS WEFT_NS_PER_S
+
+static void copy_stats(void *arg, void *object)
+{
+    struct weft_scheduler_stats *stats = arg;
+    const struct weft_coordinator *coordinator = object;
+    weft_driver_counters(coordinator->driver, &stats->transport);
+    stats->roster = *weft_roster_counters(coordinator->roster);
+    stats->members = weft_roster_members(coordinator->roster);
+    stats->workers = weft_roster_workers(coordinator->roster);
+}
+
+static void ask(struct weft_coordinator *coordinator, struct weft_scheduler_stats *stats)
+{
+    (void)weft_coordinator_query(coordinator, copy_stats, stats, PATIENCE_NS);
+}
+
+static void add_members(const struct weft_scheduler_stats *stats, struct weft_exposition *text)
+{
+    weft_exposition_one(text, "weft_members", "gauge", "Members that hold a lease.",
+                        stats->members);
+    weft_exposition_one(text, "weft_job_workers", "gauge", "Workers of the job; 0 = not known yet.",
+                        stats->workers);
+    weft_exposition_one(text, "weft_leases_granted_total", "counter", "Leases given.",
+                        stats->roster.granted);
+    weft_exposition_one(text, "weft_leases_taken_over_total", "counter",
+                        "Of these, from an earlier process of the same member.",
+                        stats->roster.taken_over);
+    weft_exposition_one(text, "weft_leases_lapsed_total", "counter",
+                        "Leases of members that were silent.", stats->roster.lapsed);
+    weft_exposition_one(text, "weft_leases_revived_total", "counter",
+                        "Of these, whose holder spoke again.", stats->roster.revived);
+    weft_exposition_one(text, "weft_member_requests_refused_total", "counter",
+                        "Requests of members that were refused.", stats->roster.refused);
+    weft_exposition_one(text, "weft_members_left_total", "counter", "Members that left.",
+                        stats->roster.left);
+}
+
+void weft_scheduler_metrics_members(struct weft_coordinator *coordinator,
+                                    struct weft_scheduler_stats *stats,
+                                    struct weft_exposition *text)
+{
+    ask(coordinator, stats);
+    add_members(stats, text);
+}
+
+static void add_scheduler(void *arg, struct weft_exposition *text)
+{
+    struct weft_scheduler_metrics *scheduler = arg;
+    ask(scheduler->coordinator, &scheduler->stats);
+    weft_metrics_text_transport(text, &scheduler->stats.transport);
+    add_members(&scheduler->stats, text);
+}
+
+weft_status weft_scheduler_metrics_start(struct weft_scheduler_metrics *scheduler,
+                                         const struct weft_metrics_options *options,
+                                         struct weft_coordinator *coordinator,
+                                         char error_p[WEFT_HTTP_ERROR_BYTES])
+{
+    *scheduler = (struct weft_scheduler_metrics){.coordinator = coordinator};
+    const struct weft_metrics_source source = {
+        .role = "scheduler", .arg = scheduler, .families = add_scheduler};
+    return weft_metrics_start(&scheduler->metrics, options, &source, error_p);
+}
+
+void weft_scheduler_metrics_stop(struct weft_scheduler_metrics *scheduler)
+{
+    weft_metrics_stop(&scheduler->metrics);
+}

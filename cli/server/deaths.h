@@ -1,0 +1,34 @@
+/* What a server does when a worker dies, as an option; and the word of a supervisor that one has.
+ *
+ * A supervisor on the same machine (`weft run`, `weft train`) sees a death at once, long before a
+ * connection over UDP falls silent, and tells the servers over their channels.
+ */
+#ifndef WEFT_CLI_SERVER_DEATHS_H
+#define WEFT_CLI_SERVER_DEATHS_H
+
+#include "ps/shard.h"
+
+#include <cjson/cJSON.h>
+
+/* For WEFT_OPTION_CUSTOM; value is an enum weft_worker_death. */
+const char *weft_deaths_parse(const char *text, void *value);
+/* "wait", "shrink", "fail". */
+const char *weft_deaths_name(enum weft_worker_death death);
+
+/* Row of an option table. */
+#define WEFT_DEATHS_OPTION(death)                                                                  \
+    {                                                                                              \
+        "on-worker-death", "WHAT",                                                                 \
+            "wait = clocks stand until its rank is there again, for instance started\n"            \
+            "anew, so that a mean is always over all workers; shrink = the others go\n"            \
+            "on, and who comes joins at the clock in progress; fail = the job ends,\n"             \
+            "also when a connection breaks",                                                       \
+            WEFT_OPTION_CUSTOM, .value = (death), .parse = weft_deaths_parse, .fallback = "wait"   \
+    }
+
+/* The message that the process of this rank has died, now. */
+cJSON *weft_deaths_event(uint32_t rank);
+/* False: the message is another one. */
+bool weft_deaths_take(const cJSON *message, uint32_t *rank_p, uint64_t *at_ns_p);
+
+#endif

@@ -1,0 +1,76 @@
+/* The inside of `weft server`, shared by server.c (options), server_start.c (from the job's word to
+ * shards that serve) and server_serve.c (until the end). Not for others. */
+#ifndef WEFT_CLI_SERVER_INTERNAL_H
+#define WEFT_CLI_SERVER_INTERNAL_H
+
+#include "cli/server/metrics.h"
+#include "cli/train/job.h"
+#include "cli/train/process.h"
+#include "node/checkpoint.h"
+#include "node/coordinator.h"
+#include "node/membership.h"
+#include "node/recording.h"
+#include "node/security.h"
+#include "node/shard_thread.h"
+
+struct server {
+    const char *host;
+    uint32_t port;
+    uint32_t shards_here;
+    uint32_t shard_base;
+    uint32_t shards;
+    struct weft_credit_share credit_share;
+    uint32_t workers;
+    uint32_t rows_max;
+    uint64_t table_bytes;
+    uint32_t tables_max;
+    uint32_t dim_max;
+    uint32_t inject_loss_ppm;
+    uint64_t inject_seed;
+    uint32_t busy_poll_us;
+    uint32_t keepalive_ms;
+    uint32_t idle_timeout_ms;
+    enum weft_worker_death on_death;
+    bool restarted; /* in place of one that died */
+    int lost_fd;    /* FAIL: who died; else -1 */
+    const char *trace;
+    struct weft_recording recording;
+    uint32_t control_fd; /* 0 = none: standard input is never a channel */
+    struct weft_transport_options transport;
+    struct weft_security security;
+    struct weft_checkpoint_options checkpoints;
+    struct weft_membership membership;
+    uint32_t coordinate_port; /* UINT32_MAX = be no coordinator */
+    const char *ports;        /* "p,p,...", from `weft run`; NULL = as port says */
+    const char *advertise;    /* what workers are told to connect to; NULL = host */
+
+    struct weft_metrics_options metrics_options;
+    uint32_t hot_top;
+
+    struct weft_server_metrics metrics;
+    struct weft_checkpoint *checkpoint; /* NULL = none are made */
+    struct weft_coordinator coordinator;
+    struct weft_tracing tracing;
+    struct weft_channel channel;
+    uint32_t started;
+    struct weft_shard_thread threads[WEFT_JOB_SHARDS_MAX];
+};
+
+/* On a channel the parent speaks for us; else we speak on standard error. The exit status. */
+int weft_server_fail(struct server *server, weft_status status, const char *text);
+
+/* ---- server_start.c -------------------------------------------------------------------------- */
+
+/* All of it: coordinator, lease, checkpoints, shards, metrics. signal_fd: a signal that comes on it
+ * ends the waiting. An exit status; what was started is to be ended in each case. */
+int weft_server_start(struct server *server, int signal_fd);
+
+/* ---- server_serve.c -------------------------------------------------------------------------- */
+
+/* From the checkpoints' own thread, too; the main thread says nothing meanwhile. */
+void weft_server_say_checkpoint(void *server, bool good, const char *text);
+
+/* The exit status. */
+int weft_server_serve(struct server *server);
+
+#endif

@@ -1,0 +1,37 @@
+/* /metrics and /hot of `weft server`: the figures of each shard, copied by the shard's own thread
+ * when somebody asks.
+ *
+ * A shard that does not come to it in a second (it sends a checkpoint, the machine is loaded) is
+ * shown as it was the last time; weft_snapshot_age_seconds says how long ago that is.
+ */
+#ifndef WEFT_CLI_SERVER_METRICS_H
+#define WEFT_CLI_SERVER_METRICS_H
+
+#include "cli/metrics.h"
+#include "cli/server/coordinator_metrics.h"
+#include "metrics/text.h"
+#include "metrics/text_shards.h"
+#include "node/shard_thread.h"
+
+struct weft_server_metrics {
+    struct weft_metrics metrics;
+    struct weft_shard_thread *threads; /* (count,) borrowed */
+    uint32_t count;
+    struct weft_shard_stats *stats;       /* (count,) as last copied */
+    uint64_t *taken_ns;                   /* (count,) */
+    struct weft_coordinator *coordinator; /* of the same process; NULL = none */
+    struct weft_scheduler_stats members;
+};
+
+/* Owns:    threads and coordinator, started, are borrowed until stop.
+ * Errors:  as weft_metrics_start; WEFT_NOMEM. */
+weft_status weft_server_metrics_start(struct weft_server_metrics *server,
+                                      const struct weft_metrics_options *options,
+                                      struct weft_shard_thread *threads, uint32_t count,
+                                      struct weft_coordinator *coordinator,
+                                      char error_p[WEFT_HTTP_ERROR_BYTES]);
+
+/* Before the threads are joined. A zeroed one is fine. */
+void weft_server_metrics_stop(struct weft_server_metrics *server);
+
+#endif

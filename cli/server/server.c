@@ -1,0 +1,211 @@
+/* `weft server`: shards of the parameters, one thread and one port each, until told to end. */
+#include "cli/node_options.h"
+#include "cli/server/internal.h"
+
+#include "cli/server/deaths.h"
+#include "cli/verbs.h"
+
+#include <string.h>
+
+enum { DEFAULT_WORKERS = 16, KEEPALIVE_MS = 5000 /* where a worker's death matters */ };
+
+static int check_rest(const struct weft_command *command, struct server *server)
+{
+    if (server->workers > WEFT_JOB_WORKERS_MAX) {
+        return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
+                                  server->workers, server->membership.launch.workers_from,
+                                  (int)WEFT_JOB_WORKERS_MAX);
+    }
+    if (server->port != 0 && server->port + server->shards_here - 1 > UINT16_MAX) {
+        return weft_options_usage(command, "there are no %u ports from --port %u on",
+                                  server->shards_here, server->port);
+    }
+    if (server->checkpoints.restore && server->checkpoints.directory == NULL) {
+        return weft_options_usage(command, "--restore needs --checkpoint: from where?");
+    }
+    if (server->checkpoints.journal.directory != NULL && server->checkpoints.directory == NULL) {
+        return weft_options_usage(command, "--journal goes with --checkpoint: it keeps what came "
+                                           "after the newest one");
+    }
+    server->checkpoints.journal.job = weft_journal_job(server->membership.launch.job);
+    if (server->keepalive_ms == UINT32_MAX) {
+        server->keepalive_ms = server->on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;
+    }
+    int status =
+        weft_transport_options_check(command, &server->transport, server->inject_loss_ppm, server->trace);
+    return status != WEFT_OPTIONS_RUN ? status
+                                      : weft_security_check(command, &server->security);
+}
+
+/* What the table of options cannot say: how the options fit together. */
+static int check(const struct weft_command *command, struct server *server)
+{
+    struct weft_launch flags = weft_launch_nothing();
+    flags.role = WEFT_LAUNCH_SERVER;
+    flags.shards = server->shards != 0 ? server->shards : WEFT_LAUNCH_UNKNOWN;
+    flags.workers = server->workers != 0 ? server->workers : WEFT_LAUNCH_UNKNOWN;
+    /* A child of `weft train` is told everything; one of `weft run` has a coordinator. */
+    bool environment = server->control_fd == 0 || server->membership.scheduler != NULL;
+    int detected = weft_membership_detect(&server->membership, command, &flags,
+                                          server->shards_here, environment);
+    if (detected != WEFT_OPTIONS_RUN) {
+        return detected;
+    }
+    const struct weft_launch *launch = &server->membership.launch;
+    server->workers = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : DEFAULT_WORKERS;
+    bool in_job = launch->coordinator_port != 0 || server->coordinate_port != UINT32_MAX;
+    if (in_job) {
+        return check_rest(command, server);
+    }
+    server->shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
+    if (server->shard_base == UINT32_MAX) {
+        bool has_rank = launch->rank != WEFT_LAUNCH_UNKNOWN;
+        server->shard_base = has_rank ? launch->rank * server->shards_here : 0;
+    }
+    if (server->shards == 0) {
+        server->shards = server->shard_base + server->shards_here;
+    }
+    if (server->shard_base + server->shards_here > server->shards) {
+        return weft_options_usage(command, "shards %u to %u do not lie within --shards %u",
+                                  server->shard_base, server->shard_base + server->shards_here - 1,
+                                  server->shards);
+    }
+    return check_rest(command, server);
+}
+
+static int load_and_serve(struct server *server)
+{
+    struct weft_crypto_error error = {.text = ""};
+    weft_status status = weft_security_load(&server->security, false, &error);
+    int result = status == WEFT_OK ? weft_server_serve(server) : weft_server_fail(server, status, error.text);
+    weft_security_fini(&server->security);
+    return result;
+}
+
+int weft_cli_server(int argc, char **argv)
+{
+    static struct server server; /* large, and there is one */
+    server = (struct server){.host = "127.0.0.1",
+                             .port = 7700,
+                             .transport = WEFT_TRANSPORT_DEFAULTS,
+                             .shards_here = 1,
+                             .shard_base = UINT32_MAX,
+                             .coordinate_port = UINT32_MAX,
+                             .membership = WEFT_MEMBERSHIP_DEFAULTS,
+                             .rows_max = 4194304,
+                             .tables_max = 4,
+                             .dim_max = 64,
+                             .keepalive_ms = UINT32_MAX,
+                             .lost_fd = -1,
+                             .inject_seed = 1,
+                             .hot_top = 20000,
+                             .security = WEFT_SECURITY_DEFAULTS,
+                             .recording = WEFT_RECORDING_DEFAULTS,
+                             .checkpoints = WEFT_CHECKPOINT_DEFAULTS,
+                             .channel = {.fd = -1}};
+    const struct weft_option options[] = {
+        {"host", "ADDRESS",
+         "address to bind, numeric; 0.0.0.0 = every one of this host",
+         WEFT_OPTION_STRING, .value = &server.host},
+        {"port", "P", "port (UDP; with --transport tcp TCP) of the first shard; the next ones follow; 0 = any free",
+         WEFT_OPTION_U32, .value = &server.port, .max = UINT16_MAX},
+        {"shards-per-server", "N", "shards, each a thread and a port", WEFT_OPTION_U32,
+         .value = &server.shards_here, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
+        {"shard-base", "I", "number of the first shard here", WEFT_OPTION_U32,
+         .value = &server.shard_base, .max = WEFT_JOB_SHARDS_MAX - 1,
+         .fallback = "the launcher's rank times --shards-per-server, else 0"},
+        {"shards", "N", "shards in the whole job", WEFT_OPTION_U32, .value = &server.shards,
+         .min = 1, .max = WEFT_JOB_SHARDS_MAX, .fallback = "those here and before"},
+        {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32, .value = &server.workers,
+         .min = 1, .max = WEFT_JOB_WORKERS_MAX, .fallback = "as the job says, else 16"},
+        WEFT_MEMBERSHIP_ROWS(&server.membership),
+        {"advertise", "ADDRESS", "a name or address of this host that workers reach it by",
+         WEFT_OPTION_STRING, .value = &server.advertise,
+         .fallback = "--host, or the way to the coordinator"},
+        {"coordinate", "P", "be the coordinator, too, at this port; 0 = any free: for a job\n"
+         "without `weft scheduler`; its members are lost when this ends",
+         WEFT_OPTION_U32, .value = &server.coordinate_port, .max = UINT16_MAX,
+         .fallback = "not"},
+        {"rows-max", "N", "rows that a shard takes for each table; further ones are refused and\n"
+         "counted",
+         WEFT_OPTION_U32, .value = &server.rows_max, .min = 1, .max = 1u << 28},
+        {"table-bytes", "N",
+         "bytes that a shard's part of a table may take, its index and the counts\n"
+         "of its admission included; 0 = as many as rows-max rows need, and at\n"
+         "most as many again for those counts",
+         WEFT_OPTION_U64, .value = &server.table_bytes},
+        {"tables", "N", "tables that workers may make, numbered 0 to N-1", WEFT_OPTION_U32,
+         .value = &server.tables_max, .min = 1, .max = 4096},
+        {"dim-max", "N", "floats in the longest row of any table", WEFT_OPTION_U32,
+         .value = &server.dim_max, .min = 1, .max = WEFT_RPC_DIM_MAX},
+        WEFT_TRANSPORT_ROWS(&server.transport),
+        WEFT_SECURITY_NETWORK_ROWS(&server.security),
+        {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,
+         .value = &server.inject_loss_ppm},
+        {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,
+         .value = &server.inject_seed},
+        {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,
+         .value = &server.busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},
+        {"keepalive-ms", "N",
+         "ask a worker that was silent for so many ms whether it is there; when\n"
+         "nothing comes for --peer-timeout then, it is given up. 0 = only a worker that\n"
+         "owes an answer is asked. Longer than the longest step of workers, or\n"
+         "with their --drive engine",
+         WEFT_OPTION_U32, .value = &server.keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX,
+         .fallback = "0; with --on-worker-death shrink or fail 5000"},
+        {"idle-timeout-ms", "N",
+         "close a worker's connection over which nothing was heard for so many\n"
+         "ms, with nothing outstanding; 0 = never",
+         WEFT_OPTION_U32, .value = &server.idle_timeout_ms, .max = WEFT_JOB_SPAN_MS_MAX},
+        WEFT_DEATHS_OPTION(&server.on_death),
+        WEFT_CHECKPOINT_ROWS(&server.checkpoints),
+        WEFT_JOURNAL_ROWS(&server.checkpoints.journal),
+        {"restore", NULL, "begin with the newest good checkpoint of --checkpoint, which may be of\n"
+         "another number of shards", WEFT_OPTION_FLAG, .value = &server.checkpoints.restore},
+        WEFT_METRICS_OPTIONS(&server.metrics_options),
+        {"hot-top", "N",
+         "rows of each table with most updates that a shard knows, for /hot and\n"
+         "records; 16 bytes each; 0 = none",
+         WEFT_OPTION_U32, .value = &server.hot_top, .max = WEFT_HOT_TOP_MAX},
+        {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
+         .fallback = "none"},
+        WEFT_RECORDING_ROWS(&server.recording),
+        WEFT_RECORDING_WINDOW_ROW(&server.recording),
+        WEFT_RECORDING_CHILD_ROW(&server.recording),
+        {"ports", "P,...", "one for each shard, from `weft run`", WEFT_OPTION_STRING,
+         .value = &server.ports, .hidden = true},
+        {"restarted", NULL, "in place of one that was ready and died, from `weft run`", WEFT_OPTION_FLAG,
+         .value = &server.restarted, .hidden = true},
+        {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
+         .value = &server.control_fd, .hidden = true},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "server",
+        .summary = "serve shards of the parameters",
+        .description =
+            "Each shard is one thread with one port and a slice of all rows; workers name the\n"
+            "ports of all shards in order. Prints a line for each shard when it can be reached.\n"
+            "Ctrl-C or SIGTERM ends it; then the counters are printed as a JSON object.",
+        .example = "  weft keygen job.key\n"
+                   "  weft server --key-file job.key --shards-per-server 2 --workers 1 &\n"
+                   "  weft worker --key-file job.key --servers 127.0.0.1:7700,127.0.0.1:7701",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check(&command, &server);
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_transport_options_find_cc(&command, &server.transport);
+    }
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (server.control_fd != 0) {
+        server.channel.fd = (int)server.control_fd;
+    }
+    status = load_and_serve(&server);
+    weft_channel_fini(&server.channel);
+    return status;
+}

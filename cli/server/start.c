@@ -1,0 +1,222 @@
+/* How a server comes to serve: the job, checkpoints, shards. */
+#include "cli/server/internal.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int open_checkpoints(struct server *server)
+{
+    if (server->checkpoints.directory == NULL) {
+        return WEFT_EXIT_OK;
+    }
+    server->checkpoints.restarted = server->restarted;
+    struct weft_checkpoint_config config = {.options = server->checkpoints,
+                                            .first = server->shard_base,
+                                            .count = server->shards_here,
+                                            .shards = server->shards,
+                                            .say = weft_server_say_checkpoint,
+                                            .say_arg = server};
+    struct weft_ckpt_error error = {.text = ""};
+    weft_status status = weft_checkpoint_new(&config, &server->checkpoint, &error);
+    return status == WEFT_OK ? WEFT_EXIT_OK
+                             : weft_server_fail(server, WEFT_IO, error.text);
+}
+
+/* The shards serve. */
+static int begin_checkpoints(struct server *server)
+{
+    if (server->checkpoint == NULL) {
+        return WEFT_EXIT_OK;
+    }
+    if (weft_checkpoint_restored(server->checkpoint) != 0) {
+        char text[64];
+        snprintf(text, sizeof(text), "restored from checkpoint %llu",
+                 (unsigned long long)weft_checkpoint_restored(server->checkpoint));
+        weft_server_say_checkpoint(server, true, text);
+    }
+    struct weft_ckpt_error error = {.text = ""};
+    weft_status status = weft_checkpoint_begin(server->checkpoint, &error);
+    return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, WEFT_IO, error.text);
+}
+
+/* Of the i-th shard here; 0 = any. */
+static uint16_t port_of(const struct server *server, uint32_t i)
+{
+    const char *at = server->ports;
+    if (at == NULL) {
+        return (uint16_t)(server->port != 0 ? server->port + i : 0);
+    }
+    for (; i > 0 && at != NULL; i--) {
+        at = strchr(at, ',');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return at != NULL ? (uint16_t)strtoul(at, NULL, 10) : 0;
+}
+
+static int start_shards(struct server *server)
+{
+    for (uint32_t i = 0; i < server->shards_here; i++) {
+        struct weft_shard_thread_config config = {
+            .host = server->host,
+            .port = port_of(server, i),
+            .shard = server->shard_base + i,
+            .shards = server->shards,
+            .workers = server->workers,
+            .rows_max = server->rows_max,
+            .table_bytes_max = server->table_bytes,
+            .tables_max = server->tables_max,
+            .dim_max = server->dim_max,
+            .credit_share = &server->credit_share,
+            .busy_poll_us = (uint16_t)server->busy_poll_us,
+            .keepalive_ns = weft_job_span_ns(server->keepalive_ms),
+            .idle_timeout_ns = weft_job_span_ns(server->idle_timeout_ms),
+            .on_death = server->on_death,
+            .lost_fd = server->lost_fd,
+            .loss = {.loss_ppm = server->inject_loss_ppm,
+                     .role = WEFT_ROLE_SERVER,
+                     .rank = server->shard_base + i,
+                     .seed = server->inject_seed},
+            .transport = server->transport,
+            .security = &server->security,
+            .hot_top = server->hot_top,
+            .quiet = server->channel.fd >= 0,
+            .tracing = &server->tracing,
+            .records = weft_recording_ring(&server->recording),
+            .recorder = server->recording.recorder,
+            .active_window_ns = server->recording.window_us * WEFT_NS_PER_US,
+            .checkpoint =
+                server->checkpoint != NULL ? weft_checkpoint_feed(server->checkpoint, i) : NULL,
+        };
+        struct weft_io_error error = {.text = ""};
+        weft_status status = weft_shard_thread_start(&server->threads[i], &config, &error);
+        if (status != WEFT_OK) {
+            return weft_server_fail(server, status, error.text);
+        }
+        server->started++;
+    }
+    return WEFT_EXIT_OK;
+}
+
+static int start_metrics(struct server *server)
+{
+    char error[WEFT_HTTP_ERROR_BYTES];
+    weft_status status = weft_server_metrics_start(
+        &server->metrics, &server->metrics_options, server->threads, server->started,
+        server->coordinate_port != UINT32_MAX ? &server->coordinator : NULL, error);
+    return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, status, error);
+}
+
+static int signal_fd_asked = -1; /* for is_asked, which takes no argument */
+
+static bool is_asked(void)
+{
+    struct pollfd fd = {.fd = signal_fd_asked, .events = POLLIN};
+    return poll(&fd, 1, 0) > 0;
+}
+
+/* The coordinator of a job that has none of its own. */
+static int coordinate(struct server *server)
+{
+    struct weft_io_error error = {.text = ""};
+    struct weft_coordinator_config config = {.host = server->host,
+                                             .port = (uint16_t)server->coordinate_port,
+                                             .transport = server->transport,
+                                             .security = &server->security,
+                                             .name = "server",
+                                             .quiet = server->channel.fd >= 0};
+    struct weft_launch *launch = &server->membership.launch;
+    weft_roster_config_default(&config.roster);
+    config.roster.workers = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : 0;
+    config.roster.shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
+    weft_status status = weft_coordinator_start(&server->coordinator, &config, &error);
+    if (status != WEFT_OK) {
+        return weft_server_fail(server, status, error.text);
+    }
+    snprintf(launch->coordinator_host, sizeof(launch->coordinator_host), "%s",
+             weft_resolve_is_wildcard(server->host) ? "127.0.0.1" : server->host);
+    launch->coordinator_port = weft_coordinator_port(&server->coordinator);
+    if (server->channel.fd < 0) {
+        printf("scheduler: %s:%u\n", server->host, launch->coordinator_port);
+        fflush(stdout);
+    }
+    return WEFT_EXIT_OK;
+}
+
+/* The lease comes first: a server that is refused never opens a port. */
+static int join_job(struct server *server)
+{
+    struct weft_io_error error = {.text = ""};
+    struct weft_member_state state;
+    const struct weft_launch *launch = &server->membership.launch;
+    uint32_t first = server->shard_base;
+    if (first == UINT32_MAX && launch->rank != WEFT_LAUNCH_UNKNOWN) {
+        first = launch->rank * server->shards_here;
+    }
+    weft_status status = weft_membership_join(&server->membership, &server->security,
+                                              &server->transport, first, server->shards_here,
+                                              WEFT_MEMBER_WAIT_JOINED, is_asked, &state, &error);
+    if (status != WEFT_OK) {
+        return weft_server_fail(server, WEFT_PEER, error.text);
+    }
+    server->shard_base = state.grant.first;
+    server->shards = state.grant.shards;
+    server->workers = state.grant.workers != 0 ? state.grant.workers : server->workers;
+    return WEFT_EXIT_OK;
+}
+
+/* Where workers reach this server: as said, or as bound, or the way to the coordinator. */
+static int publish(struct server *server)
+{
+    struct weft_member_address addresses[WEFT_JOB_SHARDS_MAX];
+    char host[WEFT_RESOLVE_TEXT_BYTES];
+    struct weft_io_error error = {.text = ""};
+    const char *named = server->advertise != NULL ? server->advertise : server->host;
+    weft_status status = weft_resolve(named, host, &error);
+    if (status == WEFT_OK && weft_resolve_is_wildcard(host)) {
+        char coordinator[WEFT_RESOLVE_TEXT_BYTES];
+        status = weft_resolve(server->membership.launch.coordinator_host, coordinator, &error);
+        status = status == WEFT_OK ? weft_resolve_local(coordinator, host, &error) : status;
+    }
+    for (uint32_t i = 0; status == WEFT_OK && i < server->started; i++) {
+        status = weft_resolve_member_address(host, server->threads[i].port, &addresses[i], &error);
+    }
+    if (status != WEFT_OK) {
+        return weft_server_fail(server, WEFT_IO, error.text);
+    }
+    weft_member_thread_publish(server->membership.thread, addresses);
+    return WEFT_EXIT_OK;
+}
+
+/* The first shard's number is in the spool's name. */
+static int open_records(struct server *server)
+{
+    struct weft_records_error error = {.text = ""};
+    weft_status status =
+        weft_recording_open(&server->recording, "server", server->shard_base, &error);
+    return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, WEFT_IO, error.text);
+}
+
+int weft_server_start(struct server *server, int signal_fd)
+{
+    signal_fd_asked = signal_fd;
+    int status = WEFT_EXIT_OK;
+    if (server->coordinate_port != UINT32_MAX) {
+        status = coordinate(server);
+    }
+    bool has_coordinator = weft_membership_has_coordinator(&server->membership);
+    if (status == WEFT_EXIT_OK && has_coordinator) {
+        status = join_job(server);
+    }
+    /* What is restored depends on which shards these are. */
+    status = status == WEFT_EXIT_OK ? open_checkpoints(server) : status;
+    status = status == WEFT_EXIT_OK ? open_records(server) : status;
+    status = status == WEFT_EXIT_OK ? start_shards(server) : status;
+    status = status == WEFT_EXIT_OK ? begin_checkpoints(server) : status;
+    status = status == WEFT_EXIT_OK ? start_metrics(server) : status;
+    if (status == WEFT_EXIT_OK && has_coordinator) {
+        status = publish(server);
+    }
+    return status;
+}

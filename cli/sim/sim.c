@@ -1,0 +1,414 @@
+/* `weft sim swarm`: many seeds, each a whole cluster on virtual time with faults.
+ *
+ * Seeds run in child processes, so an assertion or a sanitizer's finding costs one seed and not the
+ * run: the parent sees which seed the child was at, reports it, and starts another child behind it.
+ * Child j of n takes seeds first + j, first + j + n, ...; results are combined in the order of the
+ * seeds, so the trace hash does not depend on --jobs.
+ */
+#include "cli/options.h"
+#include "cli/sim/live.h"
+#include "cli/sim/tap.h"
+#include "cli/sim/verbs.h"
+#include "cli/verbs.h"
+
+#include "base/assert.h"
+#include "sim/swarm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A seed takes milliseconds. One that takes this long never ends, and is reported as signal 14. */
+enum { JOBS_MAX = 64, FAILED_SHOWN_MAX = 1000, SEED_SECONDS_MAX = 120 };
+static const uint64_t seeds_count_max = 10000000;
+
+struct seeds {
+    uint64_t first;
+    uint64_t last; /* included */
+};
+
+struct job {
+    pid_t pid;     /* 0 = not running */
+    int fd;        /* results come here */
+    uint64_t next; /* the seed whose result comes next; beyond last = done */
+};
+
+/* What is kept of a seed until all are there. */
+struct outcome {
+    bool ok;
+    uint64_t trace_hash;
+};
+
+struct swarm {
+    struct seeds seeds;
+    uint32_t jobs;
+    bool json;
+    bool verbose;
+    struct job job[JOBS_MAX];
+    struct outcome *outcomes;
+    uint64_t done;
+    uint64_t failed;
+    uint64_t messages;
+    uint64_t packets;
+    bool broken; /* a child ended badly after its last seed */
+    struct weft_metrics_options metrics;
+    struct weft_sim_live live;
+};
+
+static const char *parse_seeds(const char *text, void *value)
+{
+    static const char allowed[] = "A..B with A <= B, at most ten million seeds";
+    struct seeds *seeds = value;
+    char *end = NULL;
+    if (text[0] < '0' || text[0] > '9') {
+        return allowed;
+    }
+    errno = 0;
+    seeds->first = strtoull(text, &end, 10);
+    if (strncmp(end, "..", 2) != 0 || end[2] < '0' || end[2] > '9') {
+        return allowed;
+    }
+    seeds->last = strtoull(end + 2, &end, 10);
+    bool good = errno == 0 && *end == '\0' && seeds->first <= seeds->last &&
+                seeds->last - seeds->first < seeds_count_max;
+    return good ? NULL : allowed;
+}
+
+/* ---- the child ------------------------------------------------------------------------------- */
+
+static uint64_t child_seed;
+
+static void on_assert(const char *file, int line, const char *expression)
+{
+    fprintf(stderr, "seed %" PRIu64 ": assertion failed: %s:%d: %s\n", child_seed, file, line,
+            expression);
+    abort();
+}
+
+static bool write_all(int fd, const void *bytes, size_t count)
+{
+    const char *at = bytes;
+    while (count > 0) {
+        ssize_t wrote = write(fd, at, count);
+        if (wrote < 0 && errno == EINTR) {
+            continue;
+        }
+        if (wrote <= 0) {
+            return false;
+        }
+        at += wrote;
+        count -= (size_t)wrote;
+    }
+    return true;
+}
+
+/* Ends with exit, not _exit: LeakSanitizer looks there. */
+[[gnu::noreturn]] static void child_run(const struct swarm *s, uint64_t from, int fd)
+{
+    static struct weft_swarm_result result;
+    weft_assert_set_handler(on_assert);
+    for (uint64_t seed = from; seed <= s->seeds.last && seed >= from; seed += s->jobs) {
+        child_seed = seed;
+        alarm(SEED_SECONDS_MAX);
+        weft_swarm_run(seed, NULL, &result);
+        if (!write_all(fd, &result, sizeof(result))) {
+            exit(WEFT_EXIT_FAILED);
+        }
+    }
+    close(fd);
+    exit(WEFT_EXIT_OK);
+}
+
+/* ---- the parent ------------------------------------------------------------------------------ */
+
+static bool job_start(struct swarm *s, struct job *job)
+{
+    int fds[2];
+    fflush(NULL);
+    if (pipe(fds) != 0) {
+        return false;
+    }
+    job->pid = fork();
+    if (job->pid < 0) {
+        close(fds[0]);
+        close(fds[1]);
+        job->pid = 0;
+        return false;
+    }
+    if (job->pid == 0) {
+        close(fds[0]);
+        child_run(s, job->next, fds[1]);
+    }
+    close(fds[1]);
+    job->fd = fds[0];
+    return true;
+}
+
+static void progress(const struct swarm *s)
+{
+    uint64_t count = s->seeds.last - s->seeds.first + 1;
+    uint64_t tenth = count / 10;
+    if (tenth > 0 && s->done % tenth == 0) {
+        fprintf(stderr, "%" PRIu64 " of %" PRIu64 " seeds, %" PRIu64 " failed\n", s->done, count,
+                s->failed);
+    }
+}
+
+static void take_result(struct swarm *s, struct job *job, const struct weft_swarm_result *result)
+{
+    FILE *out = s->json ? stderr : stdout;
+    struct outcome *outcome = &s->outcomes[result->seed - s->seeds.first];
+    *outcome = (struct outcome){result->ok, result->trace_hash};
+    job->next = result->seed + s->jobs < result->seed ? UINT64_MAX : result->seed + s->jobs;
+    s->done++;
+    s->failed += !result->ok;
+    s->messages += result->messages;
+    s->packets += result->packets;
+    weft_sim_live_note(&s->live, result->ok, result->packets);
+    if (s->verbose) {
+        fprintf(out,
+                "seed %" PRIu64 ": %s, trace hash %016" PRIx64 ", %" PRIu64 " packets, %" PRIu64
+                " events, closed at %" PRIu64 " ns\n%s",
+                result->seed, result->ok ? "good" : "FAILED", result->trace_hash, result->packets,
+                result->steps, result->virtual_ns, result->plan);
+    }
+    if (!result->ok) {
+        fprintf(stderr,
+                "seed %" PRIu64 " failed: %s\n  repeat: weft sim swarm --seeds %" PRIu64
+                "..%" PRIu64 " --verbose\n",
+                result->seed, result->failure, result->seed, result->seed);
+    }
+    progress(s);
+}
+
+/* A child has closed its pipe. When seeds are left, the one it was at ended it. */
+static bool job_ended(struct swarm *s, struct job *job)
+{
+    int status = 0;
+    close(job->fd);
+    while (waitpid(job->pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    job->pid = 0;
+    if (job->next > s->seeds.last) {
+        if (status != 0) {
+            fprintf(stderr,
+                    "weft sim swarm: a process ended badly after its last seed (wait status %d)\n",
+                    status);
+            s->broken = true;
+        }
+        return true;
+    }
+    struct weft_swarm_result result = {.seed = job->next};
+    snprintf(result.failure, sizeof(result.failure), "the process ended (%s %d)",
+             WIFSIGNALED(status) ? "signal" : "status",
+             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    take_result(s, job, &result);
+    return job->next > s->seeds.last || job_start(s, job);
+}
+
+/* One result, or the end of the child. */
+static bool job_read(struct swarm *s, struct job *job)
+{
+    static struct weft_swarm_result result;
+    char *at = (char *)&result;
+    size_t have = 0;
+    while (have < sizeof(result)) {
+        ssize_t count = read(job->fd, at + have, sizeof(result) - have);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count <= 0) {
+            return job_ended(s, job);
+        }
+        have += (size_t)count;
+    }
+    take_result(s, job, &result);
+    return true;
+}
+
+static bool jobs_run(struct swarm *s)
+{
+    for (uint32_t j = 0; j < s->jobs; j++) {
+        s->job[j].next = s->seeds.first + j;
+        if (!job_start(s, &s->job[j])) {
+            return false;
+        }
+    }
+    for (;;) {
+        struct pollfd polls[JOBS_MAX];
+        struct job *jobs[JOBS_MAX];
+        nfds_t count = 0;
+        for (uint32_t j = 0; j < s->jobs; j++) {
+            if (s->job[j].pid != 0) {
+                polls[count] = (struct pollfd){.fd = s->job[j].fd, .events = POLLIN};
+                jobs[count++] = &s->job[j];
+            }
+        }
+        if (count == 0) {
+            return true;
+        }
+        if (poll(polls, count, -1) < 0 && errno != EINTR) {
+            return false;
+        }
+        for (nfds_t i = 0; i < count; i++) {
+            if (polls[i].revents != 0 && !job_read(s, jobs[i])) {
+                return false;
+            }
+        }
+    }
+}
+
+static uint64_t combine(const struct swarm *s)
+{
+    uint64_t hash = WEFT_SWARM_COMBINE_INIT;
+    for (uint64_t i = 0; i <= s->seeds.last - s->seeds.first; i++) {
+        struct weft_swarm_result result = {.seed = s->seeds.first + i,
+                                           .ok = s->outcomes[i].ok,
+                                           .trace_hash = s->outcomes[i].trace_hash};
+        hash = weft_swarm_combine(hash, &result);
+    }
+    return hash;
+}
+
+static void print_json(const struct swarm *s, uint64_t hash)
+{
+    const char *comma = "";
+    uint64_t shown = 0;
+    printf("{\"seeds\": %" PRIu64 ", \"failed\": [", s->done);
+    for (uint64_t i = 0; i < s->done && shown < FAILED_SHOWN_MAX; i++) {
+        if (!s->outcomes[i].ok) {
+            printf("%s%" PRIu64, comma, s->seeds.first + i);
+            comma = ", ";
+            shown++;
+        }
+    }
+    printf("], \"failed_count\": %" PRIu64 ", \"messages\": %" PRIu64 ", \"packets\": %" PRIu64
+           ", \"trace_hash\": \"%016" PRIx64 "\"}\n",
+           s->failed, s->messages, s->packets, hash);
+}
+
+static int swarm_run(struct swarm *s)
+{
+    uint64_t count = s->seeds.last - s->seeds.first + 1;
+    s->jobs = s->jobs > count ? (uint32_t)count : s->jobs;
+    s->outcomes = calloc(count, sizeof(*s->outcomes));
+    if (s->outcomes == NULL) {
+        fprintf(stderr, "weft sim swarm: out of memory\n");
+        return WEFT_EXIT_FAILED;
+    }
+    if (!weft_sim_live_start(&s->live, &s->metrics, count, "sim swarm")) {
+        free(s->outcomes);
+        return WEFT_EXIT_FAILED;
+    }
+    bool ran = jobs_run(s);
+    weft_sim_live_stop(&s->live);
+    if (!ran) {
+        fprintf(stderr, "weft sim swarm: cannot start a process: %s\n", strerror(errno));
+        free(s->outcomes);
+        return WEFT_EXIT_FAILED;
+    }
+    uint64_t hash = combine(s);
+    if (s->json) {
+        print_json(s, hash);
+    } else {
+        printf("%" PRIu64 " seeds, %" PRIu64 " failed, %" PRIu64 " messages, %" PRIu64 " packets\n",
+               s->done, s->failed, s->messages, s->packets);
+        printf("trace hash %016" PRIx64 "\n", hash);
+    }
+    free(s->outcomes);
+    return s->failed == 0 && !s->broken ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+/* The seed runs twice: here, for the files, and then as always, for the report. */
+static int swarm_run_tapped(struct swarm *s, struct weft_sim_tap *tap)
+{
+    static struct weft_swarm_result result;
+    bool good = weft_sim_tap_open(tap);
+    if (good) {
+        weft_swarm_run(s->seeds.first, &tap->tap, &result);
+    }
+    good &= weft_sim_tap_close(tap);
+    if (!good) {
+        return WEFT_EXIT_FAILED;
+    }
+    return swarm_run(s);
+}
+
+static int verb_swarm(int argc, char **argv)
+{
+    struct swarm swarm = {.seeds = {1, 100}, .jobs = 1};
+    struct weft_sim_tap tap = {0};
+    const struct weft_option options[] = {
+        {"seeds", "A..B", "seeds to run, both ends included", WEFT_OPTION_CUSTOM, &swarm.seeds,
+         .fallback = "1..100", .parse = parse_seeds},
+        {"jobs", "N", "processes at a time", WEFT_OPTION_U32, &swarm.jobs, .min = 1,
+         .max = JOBS_MAX},
+        {"verbose", NULL, "show what each seed draws", WEFT_OPTION_FLAG, .value = &swarm.verbose},
+        {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
+         .value = &swarm.json},
+        WEFT_METRICS_OPTIONS(&swarm.metrics),
+        WEFT_SIM_TAP_OPTIONS(&tap),
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "sim swarm",
+        .summary =
+            "run seeds: each a whole cluster on virtual time with faults, checked to the end",
+        .description =
+            "A seed draws hosts, links, faults and messages. Faults come first; then the network\n"
+            "heals and every message must be closed as promised. The last line is a hash of all\n"
+            "that happened: the same seeds give the same hash on every machine and in every "
+            "build.\n"
+            "Exit status 1 when a seed failed.",
+        .example =
+            "  weft sim swarm --seeds 1..1000 --jobs 2\n  weft sim swarm --seeds 57..57 --verbose",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (tap.trace == NULL && tap.pcap == NULL) {
+        return swarm_run(&swarm);
+    }
+    if (swarm.seeds.first != swarm.seeds.last) {
+        return weft_options_usage(&command, "--trace and --pcap are for one seed: --seeds %" PRIu64
+                                  "..%" PRIu64, swarm.seeds.first, swarm.seeds.first);
+    }
+    return swarm_run_tapped(&swarm, &tap);
+}
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "weft sim: run clusters on virtual time, repeatable from a seed\n"
+                 "\nusage: weft sim VERB [options]\n\nverbs:\n"
+                 "  swarm   many seeds, each a whole cluster with faults, checked to the end\n"
+                 "  incast  many senders, one downlink, one message each a round: round times\n"
+                 "  grid    the incast grid: round times of every cell against its limit\n"
+                 "\n`weft sim VERB --help` explains a verb\n");
+}
+
+int weft_cli_sim(int argc, char **argv)
+{
+    if (argc >= 2 && strcmp(argv[1], "swarm") == 0) {
+        return verb_swarm(argc - 1, argv + 1);
+    }
+    if (argc >= 2 && strcmp(argv[1], "incast") == 0) {
+        return weft_cli_sim_incast(argc - 1, argv + 1);
+    }
+    if (argc >= 2 && strcmp(argv[1], "grid") == 0) {
+        return weft_cli_sim_grid(argc - 1, argv + 1);
+    }
+    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        print_help(stdout);
+        return WEFT_EXIT_OK;
+    }
+    fprintf(stderr, argc < 2 ? "weft sim: a verb is missing\n" : "weft sim: unknown verb\n");
+    fprintf(stderr, "`weft sim --help` lists the verbs\n");
+    return WEFT_EXIT_USAGE;
+}

@@ -1,0 +1,72 @@
+/* What one pass over the RPCs of a run tells: histograms of every stage, sums of every server and
+ * worker. Constant memory but for the list of servers and workers.
+ *
+ * Quantiles are the upper edges of log-linear buckets (base/hist.h), so at most 3.2 % above the
+ * true value; means, shares and maxima are exact.
+ */
+#ifndef WEFT_CLI_TRACE_DIGEST_H
+#define WEFT_CLI_TRACE_DIGEST_H
+
+#include "base/hist.h"
+#include "cli/trace/records.h"
+
+struct weft_recdb_kind_digest {
+    uint64_t failed; /* ended with a status; in nothing below */
+    uint64_t rows;
+    uint64_t request_bytes;
+    uint64_t reply_bytes;
+    struct weft_hist requests; /* sizes in bytes */
+    struct weft_hist replies;
+    struct weft_hist total;
+    struct weft_hist overlap;
+    struct weft_hist stages[WEFT_RECDB_STAGES];
+};
+
+/* Of one server or one worker. */
+struct weft_recdb_party {
+    uint32_t id;
+    uint64_t rpcs;
+    uint64_t total_ns;
+    uint64_t max_ns;
+    uint64_t stage_ns[WEFT_RECDB_STAGES];
+};
+
+struct weft_recdb_parties {
+    struct weft_recdb_party *list; /* by id */
+    size_t count;
+    size_t room;
+};
+
+struct weft_recdb_role {
+    uint64_t processes;
+    uint64_t records;
+    uint64_t dropped;
+    uint64_t cpu_ns;
+    uint64_t wall_ns; /* sums over the processes */
+};
+
+struct weft_recdb_digest {
+    struct weft_recdb_kind_digest kinds[WEFT_RECDB_KINDS];
+    struct weft_recdb_parties servers;
+    struct weft_recdb_parties workers;
+    struct weft_recdb_role roles[2]; /* workers, servers */
+    struct weft_hist active;         /* workers in a window of a server */
+    uint64_t window_ns;
+    uint64_t first_ns;
+    uint64_t last_ns;
+    uint64_t odd; /* RPCs whose stages do not add up to t1 - t0 */
+};
+
+/* Errors:  false, said.   Owns: *digest_p, 300 KB, is freed with fini, also after false. */
+bool weft_recdb_digest_make(struct weft_recdb *db, struct weft_recdb_digest *digest_p);
+void weft_recdb_digest_fini(struct weft_recdb_digest *digest);
+
+/* Put one RPC in; digest_make does it for all. */
+void weft_recdb_digest_add(struct weft_recdb_digest *digest, const struct weft_recdb_rpc *rpc);
+
+uint64_t weft_recdb_digest_rpcs(const struct weft_recdb_digest *digest);
+double weft_recdb_mean(const struct weft_hist *hist);
+/* Part of the stage in the time of all RPCs of that kind, in [0, 1]. */
+double weft_recdb_share(const struct weft_recdb_kind_digest *kind, unsigned stage);
+
+#endif

@@ -1,0 +1,153 @@
+#define _GNU_SOURCE
+#include "cli/trace/figure.h"
+
+#include "base/units.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CAPTION_COLUMNS = 128, CAPTION_LINES_MAX = 8 };
+
+void weft_figure_quoted(FILE *script, const char *text)
+{
+    fputc('\'', script);
+    for (; *text != '\0'; text++) {
+        fputs(*text == '\'' ? "''" : "", script);
+        if (*text != '\'') {
+            fputc((unsigned char)*text < ' ' ? ' ' : *text, script);
+        }
+    }
+    fputc('\'', script);
+}
+
+void weft_figure_cdf(FILE *script, const char *name, const struct weft_hist *hist, double scale)
+{
+    uint64_t seen = 0;
+    fprintf(script, "$%s << EOD\n", name);
+    for (size_t i = 0; i < WEFT_HIST_BUCKETS; i++) {
+        if (hist->buckets[i] > 0) {
+            double edge = (double)weft_min_u64(weft_hist_upper_edge(i), hist->max) / scale;
+            if (seen == 0) {
+                fprintf(script, "%.6g 0\n", edge); /* the curve rises from the ground */
+            }
+            seen += hist->buckets[i];
+            fprintf(script, "%.6g %.6f\n", edge, (double)seen / (double)hist->count);
+        }
+    }
+    fprintf(script, "EOD\n");
+}
+
+const char *weft_figure_verdict_name(enum weft_figure_verdict verdict)
+{
+    static const char *const names[] = {"agrees", "partly", "differs", "cannot tell"};
+    return names[verdict];
+}
+
+/* ---- words below the picture ----------------------------------------------------------------- */
+
+struct caption {
+    char lines[CAPTION_LINES_MAX][CAPTION_COLUMNS + 1];
+    unsigned count;
+};
+
+/* Cut at blanks. */
+static void caption_add(struct caption *caption, const char *text)
+{
+    while (*text != '\0' && caption->count < CAPTION_LINES_MAX) {
+        size_t cut = strlen(text);
+        if (cut > CAPTION_COLUMNS) {
+            cut = CAPTION_COLUMNS;
+            while (cut > CAPTION_COLUMNS / 2 && text[cut] != ' ') {
+                cut--;
+            }
+        }
+        snprintf(caption->lines[caption->count++], CAPTION_COLUMNS + 1, "%.*s", (int)cut, text);
+        text += cut;
+        text += *text == ' ';
+    }
+}
+
+static void print_caption(FILE *script, const struct weft_figure *figure)
+{
+    struct caption caption = {.count = 0};
+    char line[WEFT_FIGURE_WORDS + 64];
+    snprintf(line, sizeof(line), "paper: %s", figure->paper);
+    caption_add(&caption, line);
+    snprintf(line, sizeof(line), "here (%s): %s", weft_figure_verdict_name(figure->verdict),
+             figure->here);
+    caption_add(&caption, line);
+    /* Lines of 17 pixels from below; the plot ends above them. */
+    double height = 600;
+    fprintf(script, "set bmargin at screen %.4f\n", (17 * (caption.count + 0.5) + 55) / height);
+    for (unsigned i = 0; i < caption.count; i++) {
+        fprintf(script, "set label ");
+        weft_figure_quoted(script, caption.lines[i]);
+        fprintf(script, " at screen 0.02,%.4f left noenhanced font 'sans,10'\n",
+                17 * (caption.count - i - 0.3) / height);
+    }
+}
+
+static void print_head(FILE *script, const struct weft_figure *figure)
+{
+    char title[512];
+    fprintf(script, "set terminal pngcairo size 1000,600 font 'sans,11'\nset output '%s'\n",
+            figure->png);
+    snprintf(title, sizeof(title), "[imc20] Figure %s, here: %s", figure->number,
+             figure->run != NULL ? figure->run->title : "several runs");
+    fprintf(script, "set title ");
+    weft_figure_quoted(script, title);
+    fprintf(script, " noenhanced font 'sans,10'\n");
+    print_caption(script, figure);
+}
+
+/* ---- gnuplot --------------------------------------------------------------------------------- */
+
+static bool run_gnuplot(const char *folder, const char *script, bool *no_gnuplot_p)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (chdir(folder) == 0) {
+            execlp("gnuplot", "gnuplot", script, (char *)NULL);
+        }
+        _exit(errno == ENOENT ? 127 : 126);
+    }
+    int status = -1;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        return true;
+    }
+    *no_gnuplot_p = pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 127;
+    if (!*no_gnuplot_p) {
+        fprintf(stderr, "weft trace figures: gnuplot failed on %s/%s\n", folder, script);
+    }
+    return false;
+}
+
+bool weft_figure_draw(const struct weft_figure *figure, const char *body, const char *folder,
+                      bool *no_gnuplot_p)
+{
+    char name[2 * WEFT_FIGURE_NAME];
+    snprintf(name, sizeof(name), "%s", figure->png);
+    memcpy(strrchr(name, '.'), ".gp", 4);
+    char *path = NULL;
+    if (asprintf(&path, "%s/%s", folder, name) < 0) {
+        path = NULL;
+    }
+    FILE *script = fopen(weft_recdb_need(path), "we");
+    bool good = script != NULL;
+    if (good) {
+        print_head(script, figure);
+        fputs(body, script);
+        good = ferror(script) == 0;
+        good = fclose(script) == 0 && good;
+    }
+    if (!good) {
+        fprintf(stderr, "weft trace figures: %s: %s\n", path, strerror(errno));
+    }
+    free(path);
+    return good && run_gnuplot(folder, name, no_gnuplot_p);
+}

@@ -1,0 +1,78 @@
+#include "cli/trace/figure.h"
+
+#include "base/units.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The file's name without folders and ending; what a shell or gnuplot could misread becomes '-'. */
+static void take_name(const char *file, char name[WEFT_FIGURE_NAME])
+{
+    const char *slash = strrchr(file, '/');
+    snprintf(name, WEFT_FIGURE_NAME, "%s", slash != NULL ? slash + 1 : file);
+    char *dot = strrchr(name, '.');
+    if (dot != NULL && dot != name) {
+        *dot = '\0';
+    }
+    for (char *at = name; *at != '\0'; at++) {
+        bool good = isalnum((unsigned char)*at) || *at == '_' || *at == '.';
+        *at = good ? *at : '-';
+    }
+}
+
+static void take_title(struct weft_recdb *db, struct weft_figure_run *run)
+{
+    const char *command = weft_recdb_meta(db, "command");
+    snprintf(run->title, sizeof(run->title), "%.*s", 140, command[0] != '\0' ? command : run->file);
+    bool tcp =
+        strstr(command, "--transport tcp") != NULL || strstr(command, "--transport=tcp") != NULL;
+    snprintf(run->transport, sizeof(run->transport), "%s", tcp ? "tcp" : "weft");
+}
+
+/* In the order of their times, not of their numbers: a worker that was started again counts anew. */
+static void take_intervals(struct weft_recdb *db, struct weft_figure_run *run)
+{
+    sqlite3_stmt *statement = weft_recdb_query(
+        db, "SELECT worker, server, t0_ns FROM rpc WHERE kind IN (1, 2) AND t0_ns >= 0"
+            " ORDER BY worker, server, t0_ns");
+    int64_t worker = -1;
+    int64_t server = -1;
+    int64_t last_ns = 0;
+    while (weft_recdb_row(db, statement)) {
+        int64_t t0_ns = sqlite3_column_int64(statement, 2);
+        bool same = sqlite3_column_int64(statement, 0) == worker &&
+                    sqlite3_column_int64(statement, 1) == server;
+        if (same && t0_ns >= last_ns) {
+            weft_hist_add(&run->intervals_ns, (uint64_t)(t0_ns - last_ns));
+        }
+        worker = sqlite3_column_int64(statement, 0);
+        server = sqlite3_column_int64(statement, 1);
+        last_ns = t0_ns;
+    }
+    sqlite3_finalize(statement);
+}
+
+bool weft_figure_run_make(const char *file, struct weft_figure_run *run_p)
+{
+    struct weft_recdb db;
+    memset(run_p, 0, sizeof(*run_p));
+    run_p->file = file;
+    take_name(file, run_p->name);
+    bool good = weft_recdb_open("trace figures", &run_p->file, 1, &db);
+    if (good) {
+        take_title(&db, run_p);
+        good = weft_recdb_digest_make(&db, &run_p->digest);
+        take_intervals(&db, run_p);
+        good = weft_recdb_hotness_make(&db, UINT32_MAX, &run_p->hotness) && good && !db.said;
+        run_p->refused = db.refused;
+    }
+    weft_recdb_close(&db);
+    return good;
+}
+
+void weft_figure_run_fini(struct weft_figure_run *run)
+{
+    weft_recdb_digest_fini(&run->digest);
+    weft_recdb_hotness_fini(&run->hotness);
+}

@@ -1,0 +1,140 @@
+/* `weft trace hot`: the most updated parameters and their share of all updates. */
+#include "base/units.h"
+#include "cli/options.h"
+#include "cli/trace/hotness.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct query {
+    uint32_t top;
+    uint32_t table;
+    bool json;
+};
+
+static void print_json(const struct weft_recdb_hotness *hotness, const struct query *query)
+{
+    struct weft_recdb_hot_share shares[WEFT_RECDB_HOT_LEVELS];
+    unsigned count = weft_recdb_hot_shares(hotness, shares);
+    cJSON *object = weft_recdb_need(cJSON_CreateObject());
+    cJSON_AddNumberToObject(object, "updates", (double)hotness->updates);
+    cJSON_AddNumberToObject(object, "kept", (double)hotness->count);
+    cJSON_AddBoolToObject(object, "exact", hotness->exact);
+    cJSON *list = cJSON_AddArrayToObject(object, "shares");
+    for (unsigned i = 0; i < count; i++) {
+        cJSON *share = cJSON_CreateObject();
+        cJSON_AddNumberToObject(share, "top", (double)shares[i].k);
+        cJSON_AddNumberToObject(share, "share", shares[i].high);
+        cJSON_AddNumberToObject(share, "at_least", shares[i].low);
+        cJSON_AddBoolToObject(share, "sure", shares[i].k <= hotness->sure);
+        cJSON_AddItemToArray(list, share);
+    }
+    list = cJSON_AddArrayToObject(object, "hot");
+    for (size_t i = 0; i < hotness->count && i < query->top; i++) {
+        char id[24];
+        cJSON *hot = cJSON_CreateObject();
+        snprintf(id, sizeof(id), "%" PRIu64, hotness->list[i].id);
+        cJSON_AddNumberToObject(hot, "table", hotness->list[i].table);
+        cJSON_AddStringToObject(hot, "id", id); /* a number of JSON holds 53 bits */
+        cJSON_AddNumberToObject(hot, "updates", (double)hotness->list[i].updates);
+        cJSON_AddNumberToObject(hot, "error", (double)hotness->list[i].error);
+        cJSON_AddItemToArray(list, hot);
+    }
+    char *text = weft_recdb_need(cJSON_PrintUnformatted(object));
+    puts(text);
+    cJSON_free(text);
+    cJSON_Delete(object);
+}
+
+static void print_shares(const struct weft_recdb_hotness *hotness)
+{
+    struct weft_recdb_hot_share shares[WEFT_RECDB_HOT_LEVELS];
+    unsigned count = weft_recdb_hot_shares(hotness, shares);
+    bool unsure = false;
+    for (unsigned i = 0; i < count; i++) {
+        bool last = i + 1 == count;
+        printf("  top %-9" PRIu64 " %6.2f %%", shares[i].k, 100 * shares[i].high);
+        if (shares[i].low < shares[i].high) {
+            printf(", at least %.2f %%", 100 * shares[i].low);
+        }
+        unsure = unsure || (shares[i].k > hotness->sure && !last);
+        printf("%s%s\n", shares[i].k > hotness->sure && !last ? " *" : "",
+               last ? "  (all that were kept)" : "");
+    }
+    if (unsure) {
+        printf("  * the shortest list of a server has %zu; others beyond that may belong here\n",
+               hotness->sure);
+    }
+}
+
+static void print_text(const struct weft_recdb_hotness *hotness, const struct query *query)
+{
+    if (hotness->updates == 0) {
+        printf("no updates were counted in this run\n");
+        return;
+    }
+    printf("%" PRIu64 " updates; %zu parameters kept; %s\n", hotness->updates, hotness->count,
+           hotness->exact ? "every parameter was counted (exact)"
+                          : "approximate: a count may be too high by its error");
+    print_shares(hotness);
+    printf("%6s %6s %20s %14s %12s %9s\n", "rank", "table", "id", "updates", "error", "share");
+    for (size_t i = 0; i < hotness->count && i < query->top; i++) {
+        const struct weft_recdb_hot *hot = &hotness->list[i];
+        printf("%6zu %6" PRIu32 " %20" PRIu64 " %14" PRIu64 " %12" PRIu64 " %7.3f %%\n", i + 1,
+               hot->table, hot->id, hot->updates, hot->error,
+               100 * (double)hot->updates / (double)hotness->updates);
+    }
+}
+
+static int run(const char *const *files, unsigned count, const struct query *query)
+{
+    struct weft_recdb db;
+    struct weft_recdb_hotness hotness = {0};
+    bool good = weft_recdb_open("trace hot", files, count, &db) &&
+                weft_recdb_hotness_make(&db, query->table, &hotness);
+    if (good && query->json) {
+        print_json(&hotness, query);
+    } else if (good) {
+        print_text(&hotness, query);
+    }
+    weft_recdb_hotness_fini(&hotness);
+    weft_recdb_close(&db);
+    return good && fflush(stdout) == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+int weft_cli_recdb_hot(int argc, char **argv)
+{
+    struct query query = {.top = 20, .table = UINT32_MAX};
+    const char **files = weft_recdb_need(calloc((size_t)argc, sizeof(*files)));
+    unsigned count = weft_recdb_take_words(&argc, argv, files);
+    const struct weft_option options[] = {
+        {"top", "K", "list so many parameters", WEFT_OPTION_U32, &query.top, .min = 1},
+        {"table", "T", "only of this table, by its number", WEFT_OPTION_U32, &query.table,
+         .max = UINT32_MAX - 1, .fallback = "all"},
+        {"json", NULL, "print all of it as one JSON object; ids are strings", WEFT_OPTION_FLAG,
+         .value = &query.json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "trace hot FILE...",
+        .summary = "the parameters with the most updates, and the share of the top k",
+        .description =
+            "FILE is a database that --records wrote; several are parts of one run. Servers keep\n"
+            "their most updated parameters. Where they do not count all of them, a count may be "
+            "too\n"
+            "high by its error, so a share has a lower end, too.",
+        .example = "  weft trace hot run.db\n"
+                   "  weft trace hot run.db --json | jq '.shares[] | select(.top == 1000)'",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = count > 0 ? run(files, count, &query)
+                           : weft_options_usage(&command,
+                                                "which file? It comes first: weft trace hot FILE");
+    }
+    free(files);
+    return status;
+}

@@ -1,0 +1,102 @@
+#include "cli/trace/hotness.h"
+
+#include "base/units.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void take_list(struct weft_recdb *db, const char *where, struct weft_recdb_hotness *hotness)
+{
+    char *sql = weft_recdb_need(
+        sqlite3_mprintf("SELECT id, sum(updates), sum(error), tbl FROM hot %s GROUP BY tbl, id"
+                        " ORDER BY 2 DESC, tbl, id",
+                        where));
+    sqlite3_stmt *statement = weft_recdb_query(db, sql);
+    size_t room = 0;
+    while (weft_recdb_row(db, statement)) {
+        if (hotness->count == room) {
+            room = room * 2 + 256;
+            hotness->list = weft_recdb_need(realloc(hotness->list, room * sizeof(*hotness->list)));
+        }
+        hotness->list[hotness->count++] = (struct weft_recdb_hot){
+            .id = (uint64_t)sqlite3_column_int64(statement, 0),
+            .updates = weft_recdb_u64(statement, 1),
+            .error = weft_recdb_u64(statement, 2),
+            .table = (uint32_t)weft_recdb_u64(statement, 3),
+        };
+    }
+    sqlite3_finalize(statement);
+    sqlite3_free(sql);
+}
+
+static void take_total(struct weft_recdb *db, const char *where, struct weft_recdb_hotness *hotness)
+{
+    char *sql = weft_recdb_need(
+        sqlite3_mprintf("SELECT sum(updates), min(exact) FROM hot_total %s", where));
+    sqlite3_stmt *statement = weft_recdb_query(db, sql);
+    if (weft_recdb_row(db, statement)) {
+        hotness->updates = weft_recdb_u64(statement, 0);
+        hotness->exact = sqlite3_column_int(statement, 1) == 1;
+    }
+    sqlite3_finalize(statement);
+    sqlite3_free(sql);
+}
+
+/* The k most updated of all are among the k most updated of each server, if each keeps k. */
+static size_t shortest_list(struct weft_recdb *db, const char *where)
+{
+    char *sql = weft_recdb_need(sqlite3_mprintf(
+        "SELECT min(n) FROM (SELECT count(*) AS n FROM hot %s GROUP BY server, tbl)", where));
+    size_t shortest = (size_t)weft_recdb_number(db, sql);
+    sqlite3_free(sql);
+    return shortest;
+}
+
+bool weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,
+                             struct weft_recdb_hotness *hotness_p)
+{
+    char where[32] = "";
+    if (table != UINT32_MAX) {
+        snprintf(where, sizeof(where), "WHERE tbl = %u", table);
+    }
+    *hotness_p = (struct weft_recdb_hotness){0};
+    take_list(db, where, hotness_p);
+    take_total(db, where, hotness_p);
+    hotness_p->sure = hotness_p->exact ? SIZE_MAX : shortest_list(db, where);
+    return !db->said;
+}
+
+void weft_recdb_hotness_fini(struct weft_recdb_hotness *hotness)
+{
+    free(hotness->list);
+}
+
+static double part(uint64_t of, uint64_t all)
+{
+    return all == 0 ? 0 : of >= all ? 1 : (double)of / (double)all;
+}
+
+unsigned weft_recdb_hot_shares(const struct weft_recdb_hotness *hotness,
+                               struct weft_recdb_hot_share shares_p[WEFT_RECDB_HOT_LEVELS])
+{
+    static const uint64_t levels[] = {1, 10, 100, 1000, 10000, 20000, 100000, 1000000, 10000000};
+    unsigned count = 0;
+    size_t next = 0;
+    uint64_t high = 0;
+    uint64_t low = 0;
+    for (size_t i = 0; i < hotness->count; i++) {
+        const struct weft_recdb_hot *hot = &hotness->list[i];
+        high += hot->updates;
+        low += hot->updates > hot->error ? hot->updates - hot->error : 0;
+        bool is_level = next < WEFT_ARRAY_COUNT(levels) && i + 1 == levels[next];
+        next += is_level;
+        if (is_level || i + 1 == hotness->count) {
+            shares_p[count++] = (struct weft_recdb_hot_share){
+                .k = i + 1,
+                .low = part(low, hotness->updates),
+                .high = part(high, hotness->updates),
+            };
+        }
+    }
+    return count;
+}

@@ -1,0 +1,45 @@
+/* How much of all updates goes to the most updated parameters, from `hot` and `hot_total`. */
+#ifndef WEFT_CLI_TRACE_HOTNESS_H
+#define WEFT_CLI_TRACE_HOTNESS_H
+
+#include "cli/trace/records.h"
+
+#include <stddef.h>
+
+struct weft_recdb_hot {
+    uint64_t id;
+    uint64_t updates; /* at most `error` too many */
+    uint64_t error;
+    uint32_t table;
+};
+
+struct weft_recdb_hotness {
+    struct weft_recdb_hot *list; /* most updated first */
+    size_t count;
+    uint64_t updates; /* of all parameters */
+    bool exact;       /* every server counted every parameter */
+    size_t sure;      /* the top k is what it is for k up to here; beyond, a server's list may have
+                         ended before */
+};
+
+/* Share of the top k in all updates: no more than high, no less than low. */
+struct weft_recdb_hot_share {
+    uint64_t k;
+    double low;
+    double high;
+};
+
+enum { WEFT_RECDB_HOT_LEVELS = 16 };
+
+/* table = UINT32_MAX: all of them.
+ * Errors:  false, said.   Owns: *hotness_p is freed with fini, also after false. */
+bool weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,
+                             struct weft_recdb_hotness *hotness_p);
+void weft_recdb_hotness_fini(struct weft_recdb_hotness *hotness);
+
+/* For k = 1, 10, 100, ..., and 20,000 (the paper's), as far as parameters were kept; at last all
+ * that were kept. The number of them is returned. */
+unsigned weft_recdb_hot_shares(const struct weft_recdb_hotness *hotness,
+                               struct weft_recdb_hot_share shares_p[WEFT_RECDB_HOT_LEVELS]);
+
+#endif

@@ -1,0 +1,129 @@
+/* A records database (docs/RECORDS.md) as the verbs of `weft trace` read it: opened read-only, its
+ * kind and schema checked, its rows checked one by one in weft_recdb_next and nowhere else.
+ *
+ * Several files are parts of one run: they are read as one, through views that are the union of
+ * their tables. What is wrong is said on standard error, once; the functions then return false.
+ */
+#ifndef WEFT_CLI_TRACE_RECORDS_H
+#define WEFT_CLI_TRACE_RECORDS_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    WEFT_RECDB_FILES_MAX = 10, /* what SQLite attaches */
+    WEFT_RECDB_MORE = 19,      /* the first further column of a scan */
+};
+
+/* In the order in which an RPC goes through them; the names are the paper's. */
+enum weft_recdb_stage {
+    WEFT_RECDB_N_TX,
+    WEFT_RECDB_PS_QUEUE,
+    WEFT_RECDB_PS_WAIT,
+    WEFT_RECDB_PS_PROC,
+    WEFT_RECDB_W_QUEUE,
+    WEFT_RECDB_W_PROC,
+    WEFT_RECDB_STAGES,
+};
+
+enum weft_recdb_kind { WEFT_RECDB_PUSH, WEFT_RECDB_PULL, WEFT_RECDB_KINDS };
+
+const char *weft_recdb_stage_name(unsigned stage);
+const char *weft_recdb_kind_name(unsigned kind);
+
+struct weft_recdb_rpc {
+    uint32_t worker;
+    uint32_t server;
+    uint64_t rpc;
+    uint64_t iteration;
+    uint64_t rows;
+    uint64_t t0_ns;
+    uint64_t t1_ns; /* not before t0 */
+    uint64_t request_bytes;
+    uint64_t reply_bytes;
+    uint64_t stage_ns[WEFT_RECDB_STAGES];
+    uint64_t overlap_ns; /* inside N_tx */
+    uint64_t total_ns;   /* t1 - t0, then W_queue and W_proc: all six stages */
+    int64_t status;      /* 0: it went well */
+    uint32_t table;
+    unsigned kind;
+};
+
+struct weft_recdb {
+    sqlite3 *sqlite;
+    const char *verb; /* of the messages: "trace slow" */
+    const char *const *files;
+    unsigned file_count;
+    uint64_t refused; /* rows of rpc that cannot be */
+    bool said;        /* an error was printed */
+};
+
+/* True when the file begins as an SQLite database does; false without a word for any other. */
+bool weft_recdb_is_sqlite(const char *path);
+
+/* Errors:  false, said: a file is missing, is no database, is one of something else, or is of
+ *          another version of the schema.
+ * Owns:    borrows verb and files; *db_p is closed with weft_recdb_close, also after false. */
+bool weft_recdb_open(const char *verb, const char *const *files, unsigned count,
+                     struct weft_recdb *db_p);
+void weft_recdb_close(struct weft_recdb *db);
+
+/* A statement, or NULL, said. weft_recdb_row is true with a row, false at the end and, said, on an
+ * error. */
+sqlite3_stmt *weft_recdb_query(struct weft_recdb *db, const char *sql);
+bool weft_recdb_row(struct weft_recdb *db, sqlite3_stmt *statement);
+
+/* Never negative: what is, counts as zero. */
+uint64_t weft_recdb_u64(sqlite3_stmt *statement, int column);
+
+/* The first column of the first row, or 0. */
+uint64_t weft_recdb_number(struct weft_recdb *db, const char *sql);
+/* A value of meta, or "".   Owns: valid until the next call. */
+const char *weft_recdb_meta(struct weft_recdb *db, const char *key);
+
+/* All RPCs, from `SELECT ..., more FROM rpc` with `tail` behind it (JOIN, WHERE, ORDER BY); both may be
+ * "". Further columns begin at WEFT_RECDB_MORE. Rows that cannot be (an unknown kind, a time below zero, a reply before its request) are left out and
+ * counted in db->refused.
+ *
+ *     sqlite3_stmt *scan = weft_recdb_scan(db, "", "");
+ *     while (weft_recdb_next(db, scan, &rpc)) { ... }
+ *     sqlite3_finalize(scan);
+ */
+sqlite3_stmt *weft_recdb_scan(struct weft_recdb *db, const char *more, const char *tail);
+bool weft_recdb_next(struct weft_recdb *db, sqlite3_stmt *scan, struct weft_recdb_rpc *rpc_p);
+
+/* An RPC as its server saw it; the stages lie between arrival and departure. */
+struct weft_recdb_served {
+    uint32_t worker;
+    uint32_t server;
+    uint64_t rpc;
+    uint64_t arrival_ns;
+    uint64_t queue_ns;
+    uint64_t wait_ns;
+    uint64_t proc_ns;
+    unsigned kind;
+};
+
+/* Likewise, from `served`. */
+sqlite3_stmt *weft_recdb_served_scan(struct weft_recdb *db, const char *tail);
+bool weft_recdb_served_next(struct weft_recdb *db, sqlite3_stmt *scan,
+                            struct weft_recdb_served *served_p);
+
+/* Out of memory ends the program. */
+void *weft_recdb_need(void *memory);
+
+/* Take the words before the first option out of argv: files, and what else a verb takes. "-n" and
+ * "-o" become "--count" and "--out".
+ * Owns:    words_p points into argv; the count is at most argc. */
+unsigned weft_recdb_take_words(int *argc, char **argv, const char **words_p);
+
+/* The verbs; argv[0] is the verb. Summary is of files that are known to be databases. */
+int weft_cli_recdb_summary(const char *const *files, unsigned count, bool json);
+int weft_cli_recdb_slow(int argc, char **argv);
+int weft_cli_recdb_hot(int argc, char **argv);
+int weft_cli_recdb_sql(int argc, char **argv);
+int weft_cli_recdb_export(int argc, char **argv);
+int weft_cli_recdb_figures(int argc, char **argv);
+
+#endif

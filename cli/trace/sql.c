@@ -1,0 +1,244 @@
+/* `weft trace sql`: a question of one's own to a records database, read-only.
+ *
+ * The table on the terminal needs its widths before its first line; they are those of the first
+ * LOOK_AHEAD rows, so that a long answer streams.
+ */
+#include "base/units.h"
+#include "cli/options.h"
+#include "cli/trace/cell.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOK_AHEAD = 200, WIDTH_MAX = 60 };
+
+enum form { AS_TABLE, AS_JSON, AS_CSV };
+
+/* Only what reads; the file itself is opened read-only besides. */
+static int authorize(void *context, int action, const char *first, const char *second,
+                     const char *database, const char *trigger)
+{
+    (void)context;
+    (void)database;
+    (void)trigger;
+    switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_READ:
+    case SQLITE_RECURSIVE:
+        return SQLITE_OK;
+    case SQLITE_FUNCTION:
+        return second != NULL && sqlite3_stricmp(second, "load_extension") == 0 ? SQLITE_DENY
+                                                                                : SQLITE_OK;
+    case SQLITE_PRAGMA:
+        return first != NULL && (sqlite3_stricmp(first, "table_info") == 0 ||
+                                 sqlite3_stricmp(first, "index_list") == 0)
+                   ? SQLITE_OK
+                   : SQLITE_DENY;
+    default:
+        return SQLITE_DENY;
+    }
+}
+
+static int bad_query(const char *what)
+{
+    fprintf(stderr, "weft trace sql: %s\n`weft trace sql FILE --schema` lists tables and columns\n",
+            what);
+    return WEFT_EXIT_FAILED;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+struct sheet {
+    int columns;
+    unsigned *widths;
+    bool *right; /* numbers */
+    char **cells;
+    size_t rows;
+};
+
+static char *cell_text(sqlite3_stmt *statement, int column)
+{
+    const unsigned char *text = sqlite3_column_text(statement, column);
+    char *copy = weft_recdb_need(strdup(text != NULL ? (const char *)text : "-"));
+    for (char *at = copy; *at != '\0'; at++) {
+        *at = (unsigned char)*at < ' ' ? ' ' : *at; /* nothing that moves the cursor */
+    }
+    return copy;
+}
+
+static void sheet_row(struct sheet *sheet, sqlite3_stmt *statement)
+{
+    for (int c = 0; c < sheet->columns; c++) {
+        char *cell = cell_text(statement, c);
+        int type = sqlite3_column_type(statement, c);
+        unsigned width = (unsigned)weft_min_u64(strlen(cell), WIDTH_MAX);
+        sheet->widths[c] = width > sheet->widths[c] ? width : sheet->widths[c];
+        sheet->right[c] = sheet->right[c] || type == SQLITE_INTEGER || type == SQLITE_FLOAT;
+        sheet->cells[sheet->rows * (size_t)sheet->columns + (size_t)c] = cell;
+    }
+    sheet->rows++;
+}
+
+static void print_cell(const struct sheet *sheet, int column, const char *text)
+{
+    int width = (int)sheet->widths[column];
+    bool last = column + 1 == sheet->columns;
+    printf("%*s%s", sheet->right[column] ? width : last ? 0 : -width, text, last ? "\n" : "  ");
+}
+
+static void sheet_print(struct sheet *sheet, sqlite3_stmt *statement)
+{
+    for (int c = 0; c < sheet->columns; c++) {
+        print_cell(sheet, c, sqlite3_column_name(statement, c));
+    }
+    for (size_t i = 0; i < sheet->rows * (size_t)sheet->columns; i++) {
+        print_cell(sheet, (int)(i % (size_t)sheet->columns), sheet->cells[i]);
+        free(sheet->cells[i]);
+    }
+}
+
+static void print_table(struct weft_recdb *db, sqlite3_stmt *statement)
+{
+    int columns = sqlite3_column_count(statement);
+    struct sheet sheet = {.columns = columns};
+    sheet.widths = weft_recdb_need(calloc((size_t)columns, sizeof(*sheet.widths)));
+    sheet.right = weft_recdb_need(calloc((size_t)columns, sizeof(*sheet.right)));
+    sheet.cells = weft_recdb_need(calloc((size_t)columns * LOOK_AHEAD, sizeof(*sheet.cells)));
+    for (int c = 0; c < columns; c++) {
+        sheet.widths[c] =
+            (unsigned)weft_min_u64(strlen(sqlite3_column_name(statement, c)), WIDTH_MAX);
+    }
+    bool more;
+    while ((more = weft_recdb_row(db, statement)) && sheet.rows < LOOK_AHEAD) {
+        sheet_row(&sheet, statement);
+    }
+    sheet_print(&sheet, statement);
+    for (; more; more = weft_recdb_row(db, statement)) {
+        for (int c = 0; c < columns; c++) {
+            char *cell = cell_text(statement, c);
+            print_cell(&sheet, c, cell);
+            free(cell);
+        }
+    }
+    free(sheet.widths);
+    free(sheet.right);
+    free(sheet.cells);
+}
+
+/* ---- others ---------------------------------------------------------------------------------- */
+
+static void print_json(struct weft_recdb *db, sqlite3_stmt *statement)
+{
+    const char *comma = "[";
+    while (weft_recdb_row(db, statement)) {
+        fputs(comma, stdout);
+        weft_recdb_json_row(stdout, statement, NULL);
+        comma = ",\n";
+    }
+    puts(comma[0] == '[' ? "[]" : "]");
+}
+
+static void print_csv(struct weft_recdb *db, sqlite3_stmt *statement)
+{
+    weft_recdb_csv_head(stdout, statement);
+    while (weft_recdb_row(db, statement)) {
+        weft_recdb_csv_row(stdout, statement);
+    }
+}
+
+static void print_schema(struct weft_recdb *db)
+{
+    sqlite3_stmt *statement = weft_recdb_query(
+        db, "SELECT sql FROM main.sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, rowid");
+    while (weft_recdb_row(db, statement)) {
+        printf("%s;\n", (const char *)sqlite3_column_text(statement, 0));
+    }
+    sqlite3_finalize(statement);
+}
+
+static int answer(struct weft_recdb *db, const char *question, enum form form)
+{
+    sqlite3_stmt *statement = NULL;
+    const char *rest = "";
+    (void)sqlite3_set_authorizer(db->sqlite, authorize, NULL);
+    int result = sqlite3_prepare_v2(db->sqlite, question, -1, &statement, &rest);
+    if (result == SQLITE_AUTH) {
+        return bad_query("only questions are answered (SELECT); the file stays as it is");
+    }
+    if (result != SQLITE_OK) {
+        return bad_query(sqlite3_errmsg(db->sqlite));
+    }
+    if (statement == NULL || rest[strspn(rest, " \t\r\n;")] != '\0' ||
+        sqlite3_column_count(statement) == 0) {
+        sqlite3_finalize(statement);
+        return bad_query("one SELECT, please, no more and no less");
+    }
+    form == AS_JSON  ? print_json(db, statement)
+    : form == AS_CSV ? print_csv(db, statement)
+                     : print_table(db, statement);
+    sqlite3_finalize(statement);
+    return db->said ? WEFT_EXIT_FAILED : WEFT_EXIT_OK;
+}
+
+static int run(const char *const *files, unsigned count, const char *question, enum form form)
+{
+    struct weft_recdb db;
+    int status = WEFT_EXIT_FAILED;
+    if (weft_recdb_open("trace sql", files, count, &db)) {
+        status = WEFT_EXIT_OK;
+        if (question == NULL) {
+            print_schema(&db);
+        } else {
+            status = answer(&db, question, form);
+        }
+    }
+    weft_recdb_close(&db);
+    return fflush(stdout) == 0 ? status : WEFT_EXIT_FAILED;
+}
+
+int weft_cli_recdb_sql(int argc, char **argv)
+{
+    bool json = false;
+    bool csv = false;
+    bool schema = false;
+    const char **words = weft_recdb_need(calloc((size_t)argc, sizeof(*words)));
+    unsigned count = weft_recdb_take_words(&argc, argv, words);
+    const struct weft_option options[] = {
+        {"json", NULL, "print an array of objects", WEFT_OPTION_FLAG, .value = &json},
+        {"csv", NULL, "print comma-separated values, names first", WEFT_OPTION_FLAG, .value = &csv},
+        {"schema", NULL, "show the tables, columns and indexes instead", WEFT_OPTION_FLAG,
+         .value = &schema},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "trace sql FILE... 'SELECT ...'",
+        .summary = "ask a records database in SQL; nothing is changed",
+        .description = "FILE is a database that --records wrote; several are parts of one run, and "
+                       "their tables\n"
+                       "are read as one. docs/RECORDS.md explains the columns. kind is 1 for push, "
+                       "2 for pull.",
+        .example =
+            "  weft trace sql run.db --schema\n"
+            "  weft trace sql run.db 'SELECT kind, avg(n_tx_ns) / 1e3 AS us FROM rpc GROUP BY "
+            "kind'\n"
+            "  weft trace sql run.db 'SELECT * FROM rpc WHERE worker = 3' --csv >worker-3.csv",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    unsigned files = schema ? count : count - (count > 0);
+    if (status == WEFT_OPTIONS_RUN && json && csv) {
+        status = weft_options_usage(&command, "--json and --csv exclude each other");
+    } else if (status == WEFT_OPTIONS_RUN && files == 0) {
+        status = weft_options_usage(&command,
+                                    schema ? "which file? It comes first"
+                                           : "FILE and a SELECT, in this order, before options");
+    } else if (status == WEFT_OPTIONS_RUN) {
+        status = run(words, files, schema ? NULL : words[count - 1],
+                     json  ? AS_JSON
+                     : csv ? AS_CSV
+                           : AS_TABLE);
+    }
+    free(words);
+    return status;
+}

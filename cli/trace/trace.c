@@ -1,0 +1,469 @@
+/* `weft trace`: what a trace of packets and a database of records tell. summary of a trace is here;
+ * msg and qlog are in files of their own, what reads records is in recdb/. */
+#include "cli/options.h"
+#include "cli/trace/load.h"
+#include "cli/trace/records.h"
+#include "cli/verbs.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOWEST = 5 };
+
+/* ---- messages: from opened to closed --------------------------------------------------------- */
+
+struct edge {
+    uint64_t seq;
+    uint64_t time_ns;
+    uint16_t peer;
+    uint8_t direction;
+    uint8_t is_close;
+    uint8_t flags;
+};
+
+struct life {
+    uint64_t seq;
+    uint64_t ns;
+    uint16_t peer;
+    uint8_t direction;
+};
+
+/* Of one endpoint. */
+struct tally {
+    uint64_t types[WEFT_TRACE_TYPE_END];
+    uint64_t unknown_types;
+    uint64_t drops[WEFT_TRACE_DROP_END];
+    uint64_t data_sent;
+    uint64_t outcomes[2][3]; /* by direction */
+    uint64_t first_ns;
+    uint64_t last_ns;
+    uint64_t *rtts_ns;
+    size_t rtt_count;
+    struct edge *edges;
+    size_t edge_count;
+    struct life *lives; /* closed messages, shortest first */
+    size_t life_count;
+};
+
+static void *need(void *memory)
+{
+    if (memory == NULL) {
+        fprintf(stderr, "weft trace: out of memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+    const uint64_t *x = a;
+    const uint64_t *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static int compare_lives(const void *a, const void *b)
+{
+    const struct life *x = a;
+    const struct life *y = b;
+    return (x->ns > y->ns) - (x->ns < y->ns);
+}
+
+/* A slot of the peer table that is used again begins with message 1 again, but later. */
+static int compare_edges(const void *a, const void *b)
+{
+    const struct edge *x = a;
+    const struct edge *y = b;
+    if (x->direction != y->direction) {
+        return x->direction - y->direction;
+    }
+    if (x->peer != y->peer) {
+        return x->peer - y->peer;
+    }
+    if (x->seq != y->seq) {
+        return x->seq < y->seq ? -1 : 1;
+    }
+    if (x->time_ns != y->time_ns) {
+        return x->time_ns < y->time_ns ? -1 : 1;
+    }
+    return x->is_close - y->is_close;
+}
+
+/* A message whose beginning was overwritten, or that is still open, has no time. */
+static void lives_find(struct tally *t)
+{
+    if (t->edge_count == 0) {
+        return;
+    }
+    qsort(t->edges, t->edge_count, sizeof(*t->edges), compare_edges);
+    t->lives = need(calloc(t->edge_count, sizeof(*t->lives)));
+    for (size_t i = 1; i < t->edge_count; i++) {
+        const struct edge *open = &t->edges[i - 1];
+        const struct edge *close = &t->edges[i];
+        if (open->is_close == 0 && close->is_close != 0 && open->seq == close->seq &&
+            open->peer == close->peer && open->direction == close->direction) {
+            t->lives[t->life_count++] = (struct life){.seq = close->seq,
+                                                      .ns = close->time_ns - open->time_ns,
+                                                      .peer = close->peer,
+                                                      .direction = close->direction};
+        }
+    }
+    if (t->life_count > 0) {
+        qsort(t->lives, t->life_count, sizeof(*t->lives), compare_lives);
+    }
+}
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+static void edge_add(struct tally *t, const struct weft_trace_record *r)
+{
+    bool is_close = r->type == WEFT_TRACE_MSG_CLOSED;
+    unsigned direction = r->flags & 1;
+    t->edges[t->edge_count++] = (struct edge){.seq = r->number,
+                                              .time_ns = r->time_ns,
+                                              .peer = r->peer,
+                                              .direction = (uint8_t)direction,
+                                              .is_close = is_close};
+    if (is_close && r->flags >> 1 <= 2) {
+        t->outcomes[direction][r->flags >> 1]++;
+    }
+}
+
+static void record_add(struct tally *t, const struct weft_trace_record *r)
+{
+    if (r->type == WEFT_TRACE_NONE || r->type >= WEFT_TRACE_TYPE_END) {
+        t->unknown_types++;
+        return;
+    }
+    t->types[r->type]++;
+    t->data_sent += r->type == WEFT_TRACE_PACKET_SENT && (r->flags & WEFT_TRACE_HAS_DATA) != 0;
+    if (r->type == WEFT_TRACE_DROPPED && r->flags < WEFT_TRACE_DROP_END) {
+        t->drops[r->flags] += r->a;
+    } else if (r->type == WEFT_TRACE_RTT) {
+        t->rtts_ns[t->rtt_count++] = r->a;
+    } else if (r->type == WEFT_TRACE_MSG_OPENED || r->type == WEFT_TRACE_MSG_CLOSED) {
+        edge_add(t, r);
+    }
+}
+
+static void tally_make(const struct weft_trace_doc *doc, uint32_t endpoint, struct tally *t)
+{
+    size_t rtts = 0;
+    size_t edges = 0;
+    *t = (struct tally){.first_ns = UINT64_MAX};
+    for (size_t i = 0; i < doc->count; i++) {
+        uint8_t type = doc->entries[i].record.type;
+        rtts += type == WEFT_TRACE_RTT;
+        edges += type == WEFT_TRACE_MSG_OPENED || type == WEFT_TRACE_MSG_CLOSED;
+    }
+    t->rtts_ns = need(calloc(rtts + 1, sizeof(*t->rtts_ns)));
+    t->edges = need(calloc(edges + 1, sizeof(*t->edges)));
+    for (size_t i = 0; i < doc->count; i++) {
+        const struct weft_trace_record *r = &doc->entries[i].record;
+        if (doc->entries[i].endpoint == endpoint) {
+            t->first_ns = r->time_ns < t->first_ns ? r->time_ns : t->first_ns;
+            t->last_ns = r->time_ns > t->last_ns ? r->time_ns : t->last_ns;
+            record_add(t, r);
+        }
+    }
+    if (t->rtt_count > 0) {
+        qsort(t->rtts_ns, t->rtt_count, sizeof(*t->rtts_ns), compare_u64);
+    }
+    lives_find(t);
+}
+
+static void tally_fini(struct tally *t)
+{
+    free(t->rtts_ns);
+    free(t->edges);
+    free(t->lives);
+}
+
+static uint64_t span_ns(const struct tally *t)
+{
+    return t->last_ns >= t->first_ns ? t->last_ns - t->first_ns : 0;
+}
+
+/* Place of the nearest rank. */
+static size_t rank(size_t count, size_t percent)
+{
+    size_t nth = (count * percent + 99) / 100;
+    return nth == 0 ? 0 : nth - 1;
+}
+
+/* Times of one direction only: the lists are short, so they are gone through. */
+static size_t lives_of(const struct tally *t, unsigned direction, uint64_t *ns)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < t->life_count; i++) {
+        if (t->lives[i].direction == direction) {
+            ns[count++] = t->lives[i].ns;
+        }
+    }
+    return count;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static cJSON *quantiles_json(const uint64_t *sorted, size_t count)
+{
+    cJSON *object = need(cJSON_CreateObject());
+    cJSON_AddNumberToObject(object, "count", (double)count);
+    if (count > 0) {
+        cJSON_AddNumberToObject(object, "p50", (double)sorted[rank(count, 50)]);
+        cJSON_AddNumberToObject(object, "p90", (double)sorted[rank(count, 90)]);
+        cJSON_AddNumberToObject(object, "p99", (double)sorted[rank(count, 99)]);
+        cJSON_AddNumberToObject(object, "max", (double)sorted[count - 1]);
+    }
+    return object;
+}
+
+static void messages_json(cJSON *into, const struct tally *t, unsigned direction, uint64_t *scratch)
+{
+    cJSON *object = cJSON_AddObjectToObject(into, weft_trace_direction_name(direction));
+    cJSON_AddNumberToObject(object, "complete", (double)t->outcomes[direction][0]);
+    cJSON_AddNumberToObject(object, "short", (double)t->outcomes[direction][1]);
+    cJSON_AddNumberToObject(object, "unknown", (double)t->outcomes[direction][2]);
+    size_t count = lives_of(t, direction, scratch);
+    cJSON_AddItemToObject(object, "completion_ns", quantiles_json(scratch, count));
+}
+
+static void slowest_json(cJSON *into, const struct tally *t)
+{
+    cJSON *list = cJSON_AddArrayToObject(into, "slowest");
+    for (size_t i = 0; i < SLOWEST && i < t->life_count; i++) {
+        const struct life *life = &t->lives[t->life_count - 1 - i];
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddNumberToObject(object, "msg", (double)life->seq);
+        cJSON_AddNumberToObject(object, "peer", life->peer);
+        cJSON_AddStringToObject(object, "direction", weft_trace_direction_name(life->direction));
+        cJSON_AddNumberToObject(object, "ns", (double)life->ns);
+        cJSON_AddItemToArray(list, object);
+    }
+}
+
+static cJSON *endpoint_json(const struct weft_trace_doc_endpoint *e, const struct tally *t)
+{
+    cJSON *object = need(cJSON_CreateObject());
+    cJSON_AddStringToObject(object, "label", e->about.label);
+    cJSON_AddNumberToObject(object, "records", (double)e->records);
+    cJSON_AddNumberToObject(object, "overwritten", (double)e->overwritten);
+    cJSON_AddNumberToObject(object, "span_ns", (double)span_ns(t));
+    cJSON_AddNumberToObject(object, "data_sent", (double)t->data_sent);
+    cJSON *events = cJSON_AddObjectToObject(object, "events");
+    for (unsigned type = 1; type < WEFT_TRACE_TYPE_END; type++) {
+        cJSON_AddNumberToObject(events, weft_trace_type_name(type), (double)t->types[type]);
+    }
+    cJSON_AddNumberToObject(events, "of_other_versions", (double)t->unknown_types);
+    cJSON *drops = cJSON_AddObjectToObject(object, "drops");
+    for (unsigned reason = 0; reason < WEFT_TRACE_DROP_END; reason++) {
+        cJSON_AddNumberToObject(drops, weft_trace_drop_name(reason), (double)t->drops[reason]);
+    }
+    uint64_t *scratch = need(calloc(t->life_count + 1, sizeof(*scratch)));
+    cJSON_AddItemToObject(object, "rtt_ns", quantiles_json(t->rtts_ns, t->rtt_count));
+    messages_json(object, t, WEFT_TRACE_OUTGOING, scratch);
+    messages_json(object, t, WEFT_TRACE_INCOMING, scratch);
+    free(scratch);
+    slowest_json(object, t);
+    if (e->counters > 0) {
+        cJSON *counters = cJSON_AddObjectToObject(object, "counters");
+        for (uint32_t i = 0; i < e->counters; i++) {
+            cJSON_AddNumberToObject(counters, e->names[i], (double)e->values[i]);
+        }
+    }
+    return object;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void quantiles_print(const char *what, const uint64_t *sorted, size_t count)
+{
+    if (count > 0) {
+        printf("  %-22s p50 %.1f us, p90 %.1f, p99 %.1f, max %.1f (%zu)\n", what,
+               (double)sorted[rank(count, 50)] / 1e3, (double)sorted[rank(count, 90)] / 1e3,
+               (double)sorted[rank(count, 99)] / 1e3, (double)sorted[count - 1] / 1e3, count);
+    }
+}
+
+static void messages_print(const struct tally *t, unsigned direction, uint64_t *scratch)
+{
+    const uint64_t *o = t->outcomes[direction];
+    if (o[0] + o[1] + o[2] == 0) {
+        return;
+    }
+    printf("  %s messages: %" PRIu64 " complete, %" PRIu64 " short, %" PRIu64 " unknown\n",
+           weft_trace_direction_name(direction), o[0], o[1], o[2]);
+    quantiles_print("  from open to closed", scratch, lives_of(t, direction, scratch));
+}
+
+static void drops_print(const struct tally *t)
+{
+    const char *comma = "  dropped: ";
+    for (unsigned reason = 0; reason < WEFT_TRACE_DROP_END; reason++) {
+        if (t->drops[reason] > 0) {
+            printf("%s%s %" PRIu64, comma, weft_trace_drop_name(reason), t->drops[reason]);
+            comma = ", ";
+        }
+    }
+    if (comma[1] == ' ' && comma[0] == ',') {
+        printf("\n");
+    }
+}
+
+static void endpoint_print(const struct weft_trace_doc_endpoint *e, uint32_t idx,
+                           const struct tally *t)
+{
+    printf("%s (endpoint %" PRIu32 "): %" PRIu64 " records in %.3f ms", e->about.label, idx,
+           e->records, (double)span_ns(t) / 1e6);
+    if (e->overwritten > 0) {
+        printf("; %" PRIu64 " more were overwritten before they could be read", e->overwritten);
+    }
+    printf("%s\n", e->counters == 0 ? "; it did not end in order" : "");
+    uint64_t lost = t->types[WEFT_TRACE_PACKET_LOST];
+    uint64_t sent = t->types[WEFT_TRACE_PACKET_SENT];
+    printf("  packets: %" PRIu64 " sent (%" PRIu64 " with DATA), %" PRIu64 " received, %" PRIu64
+           " declared lost (%.2f %% of those with DATA), %" PRIu64 " of these wrongly\n",
+           sent, t->data_sent, t->types[WEFT_TRACE_PACKET_RECEIVED], lost,
+           t->data_sent > 0 ? 100.0 * (double)lost / (double)t->data_sent : 0.0,
+           t->types[WEFT_TRACE_PACKET_SPURIOUS]);
+    printf("  chunks sent again: %" PRIu64 "; probe timeouts: %" PRIu64 "\n",
+           t->types[WEFT_TRACE_CHUNK_AGAIN], t->types[WEFT_TRACE_PTO]);
+    drops_print(t);
+    quantiles_print("round-trip time", t->rtts_ns, t->rtt_count);
+    uint64_t *scratch = need(calloc(t->life_count + 1, sizeof(*scratch)));
+    messages_print(t, WEFT_TRACE_OUTGOING, scratch);
+    messages_print(t, WEFT_TRACE_INCOMING, scratch);
+    free(scratch);
+    for (size_t i = 0; i < SLOWEST && i < t->life_count; i++) {
+        const struct life *life = &t->lives[t->life_count - 1 - i];
+        printf("%s%s message %" PRIu64 ", peer %u: %.1f us\n",
+               i == 0 ? "  slowest: " : "           ", weft_trace_direction_name(life->direction), life->seq, life->peer,
+               (double)life->ns / 1e3);
+    }
+}
+
+static void summarize(const struct weft_trace_doc *doc, bool json)
+{
+    cJSON *list = json ? need(cJSON_CreateArray()) : NULL;
+    for (uint32_t i = 0; i < doc->endpoint_count; i++) {
+        struct tally t;
+        tally_make(doc, i, &t);
+        if (json) {
+            cJSON_AddItemToArray(list, endpoint_json(&doc->endpoints[i], &t));
+        } else {
+            endpoint_print(&doc->endpoints[i], i, &t);
+        }
+        tally_fini(&t);
+    }
+    if (json) {
+        cJSON *object = need(cJSON_CreateObject());
+        cJSON_AddBoolToObject(object, "truncated", doc->truncated);
+        cJSON_AddItemToObject(object, "endpoints", list);
+        char *text = need(cJSON_PrintUnformatted(object));
+        puts(text);
+        cJSON_free(text);
+        cJSON_Delete(object);
+    }
+}
+
+static int summarize_trace(const char *file, bool json)
+{
+    struct weft_trace_doc doc;
+    bool good = weft_trace_doc_load(file, &doc);
+    if (good) {
+        summarize(&doc, json);
+    }
+    weft_trace_doc_fini(&doc);
+    return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+int weft_cli_trace_summary(int argc, char **argv)
+{
+    bool json = false;
+    const char **files = need(calloc((size_t)argc, sizeof(*files)));
+    unsigned count = weft_recdb_take_words(&argc, argv, files);
+    const struct weft_option options[] = {
+        {"json", NULL, "print everything as one JSON object", WEFT_OPTION_FLAG, .value = &json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "trace summary FILE...",
+        .summary = "of records: where the time of RPCs went; of a trace: packets, losses, times",
+        .description =
+            "What FILE is, a database of --records or a trace of --trace, is told from its content.\n"
+            "\n"
+            "Records: mean, quantiles and share of every stage of pushes and pulls, the slowest\n"
+            "servers, workers heard within a window, CPU time. Several files are parts of one run.\n"
+            "Quantiles are at most 3.2 % too high; means, shares and maxima are exact.\n"
+            "\n"
+            "Traces: each endpoint of the file has a part of its own. The times of messages run from\n"
+            "the call of send (incoming: from their first chunk) until they are closed.",
+        .example = "  weft train --records run.db && weft trace summary run.db\n"
+                   "  weft train --trace t && weft trace summary t.server-0",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN && count == 0) {
+        status = weft_options_usage(&command, "which file? It comes first: weft trace summary FILE");
+    } else if (status == WEFT_OPTIONS_RUN && (count > 1 || weft_recdb_is_sqlite(files[0]))) {
+        status = weft_cli_recdb_summary(files, count, json);
+    } else if (status == WEFT_OPTIONS_RUN) {
+        status = summarize_trace(files[0], json);
+    }
+    free(files);
+    return status;
+}
+
+/* ---- the verb -------------------------------------------------------------------------------- */
+
+static void print_help(FILE *out)
+{
+    fprintf(out,
+            "weft trace: read what --records and --trace wrote\n"
+            "\nusage: weft trace VERB FILE [options]\n\nverbs:\n"
+            "  summary  of records or of a trace: where the time went\n"
+            "  slow     of records: the slowest RPCs, and which stage made them so\n"
+            "  hot      of records: the most updated parameters and their share\n"
+            "  figures  of records: pictures as in [imc20], its findings beside those of the run\n"
+            "  sql      of records: a question of your own\n"
+            "  export   of records: Chrome trace (Perfetto), JSON lines, CSV\n"
+            "  msg      of a trace: the life of one message, as a table\n"
+            "  qlog     of a trace: all of it as qlog, for the tools that draw QUIC\n"
+            "  merge    one file of records of several, or of what a killed run left\n"
+            "\n`weft trace VERB --help` explains a verb\n"
+            "\nexample:\n  weft train --records run.db\n  weft trace summary run.db\n"
+            "  weft trace slow run.db\n\n  weft train --inject-loss 0.02 --trace t\n"
+            "  weft trace summary t.worker-0\n"
+            "  weft trace msg t.worker-0 --msg 17\n  weft trace qlog t.worker-0 -o t.sqlog\n");
+}
+
+int weft_cli_trace(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } verbs[] = {
+        {"summary", weft_cli_trace_summary},
+        {"slow", weft_cli_recdb_slow},
+        {"hot", weft_cli_recdb_hot},
+        {"sql", weft_cli_recdb_sql},
+        {"export", weft_cli_recdb_export},
+        {"figures", weft_cli_recdb_figures},
+        {"msg", weft_cli_trace_msg},
+        {"qlog", weft_cli_trace_qlog},
+        {"merge", weft_cli_trace_merge},
+    };
+    for (size_t i = 0; argc >= 2 && i < WEFT_ARRAY_COUNT(verbs); i++) {
+        if (strcmp(argv[1], verbs[i].name) == 0) {
+            return verbs[i].run(argc - 1, argv + 1);
+        }
+    }
+    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        print_help(stdout);
+        return WEFT_EXIT_OK;
+    }
+    fprintf(stderr, argc < 2 ? "weft trace: a verb is missing\n" : "weft trace: unknown verb\n");
+    fprintf(stderr, "`weft trace --help` lists the verbs\n");
+    return WEFT_EXIT_USAGE;
+}

@@ -1,0 +1,343 @@
+/* `weft eval` and `weft predict`: a saved model, or the newest checkpoint of a directory, on a data
+ * file. No servers: the model is read into this process (cli/train/model_file.h, model_checkpoint.h). */
+#include "cli/train/job.h"
+#include "cli/train/model_checkpoint.h"
+#include "cli/verbs.h"
+#include "ml/metrics.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum which { ROWS_TEST, ROWS_TRAIN, ROWS_ALL };
+
+static const char *const which_names[] = {
+    [ROWS_TEST] = "test", [ROWS_TRAIN] = "train", [ROWS_ALL] = "all"};
+
+struct eval {
+    const char *verb;
+    const char *model_path;
+    const char *data;
+    const char *format_name; /* NULL = the model's */
+    const struct weft_ml_model_kind *kind; /* of a checkpoint; NULL = not said */
+    bool is_checkpoint;
+    enum which which;
+    const char *output; /* predict; NULL = standard output */
+    bool json;          /* eval */
+
+    struct weft_model_file file;
+    struct weft_ml_dataset dataset;
+    struct weft_ml_batch batch; /* the rows asked for */
+    float *rows;                /* (batch.id_count, dim) */
+    uint32_t known;             /* of the batch's ids, by the model */
+};
+
+static int fail(const struct eval *eval, const char *text)
+{
+    fprintf(stderr, "weft %s: %s\n", eval->verb, text);
+    return WEFT_EXIT_FAILED;
+}
+
+static const char *parse_which(const char *text, void *value)
+{
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(which_names); i++) {
+        if (strcmp(text, which_names[i]) == 0) {
+            *(enum which *)value = (enum which)i;
+            return NULL;
+        }
+    }
+    return "test, train or all";
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* A checkpoint has rows, and nothing that says what they are. */
+static int name_model(struct eval *eval)
+{
+    struct weft_ml_error error = {.text = ""};
+    uint32_t dim = eval->file.model.dim;
+    const struct weft_ml_model_kind *kind = eval->kind;
+    if (kind == NULL) {
+        (void)!weft_ml_model_find("lr", &error, &kind);
+    }
+    struct weft_ml_model_settings settings = kind->settings;
+    settings.factors = dim - 1;
+    if (kind->has_factors != (dim > 1)) {
+        fprintf(stderr,
+                "weft %s: the rows of the checkpoint have %u floats, which is no %s; say which "
+                "model it is: --model\n",
+                eval->verb, dim, kind->name);
+        return WEFT_EXIT_FAILED;
+    }
+    if (weft_ml_model_init(&eval->file.model, kind, &settings, 0, &eval->dataset) != WEFT_OK) {
+        return fail(eval, "the model predicts ratings, and the format of the data has none");
+    }
+    return WEFT_EXIT_OK;
+}
+
+static int load_data(struct eval *eval)
+{
+    struct weft_ml_error error = {.text = ""};
+    const struct weft_ml_format *format = eval->file.format;
+    char path[WEFT_ML_PATH_BYTES];
+    if (eval->format_name != NULL) {
+        (void)!weft_ml_format_find(eval->format_name, &error, &format); /* parsed: it is known */
+    }
+    struct weft_job job = {.format = format->name, .data = eval->data};
+    if (weft_job_locate(&job, &error, path) != WEFT_OK ||
+        weft_ml_dataset_load(path, format, &error, &eval->dataset) != WEFT_OK) {
+        return fail(eval, error.text);
+    }
+    if (eval->is_checkpoint) {
+        return name_model(eval);
+    }
+    if (eval->file.model.kind->predicts_ratings && !eval->dataset.has_ratings) {
+        return fail(eval, "the model predicts ratings, and the format of the data has none");
+    }
+    return WEFT_EXIT_OK;
+}
+
+/* The rows asked for, in the order of the file, as one batch, and what the model knows of it. */
+static int choose_rows(struct eval *eval)
+{
+    const struct weft_ml_dataset *set = &eval->dataset;
+    uint32_t *all = malloc(set->row_count * sizeof(*all));
+    const uint32_t *rows = eval->which == ROWS_TEST ? set->test_rows : set->train_rows;
+    uint32_t count = eval->which == ROWS_TEST ? set->test_count : set->train_count;
+    weft_status status = all != NULL ? weft_ml_batch_init(&eval->batch, set) : WEFT_NOMEM;
+    if (status == WEFT_OK && eval->which == ROWS_ALL) {
+        for (uint32_t r = 0; r < set->row_count; r++) {
+            all[r] = r;
+        }
+        rows = all;
+        count = set->row_count;
+    }
+    if (status == WEFT_OK) {
+        status = weft_ml_batch_build(&eval->batch, rows, count);
+    }
+    free(all);
+    if (status == WEFT_OK) {
+        eval->rows = calloc((size_t)eval->batch.id_count * eval->file.model.dim + 1, sizeof(float));
+        status = eval->rows != NULL ? WEFT_OK : WEFT_NOMEM;
+    }
+    if (status != WEFT_OK) {
+        return fail(eval, "out of memory");
+    }
+    eval->known = weft_model_file_rows(&eval->file, eval->batch.ids, eval->batch.id_count,
+                                       eval->rows);
+    return WEFT_EXIT_OK;
+}
+
+static int load(struct eval *eval)
+{
+    struct weft_ckpt_error error = {.text = ""};
+    struct stat info;
+    eval->is_checkpoint = stat(eval->model_path, &info) == 0 && S_ISDIR(info.st_mode);
+    if (eval->is_checkpoint && eval->format_name == NULL) {
+        return fail(eval, "a checkpoint does not say of which data it is: --format");
+    }
+    if (!eval->is_checkpoint && eval->kind != NULL) {
+        return fail(eval, "--model goes with a checkpoint; a saved model knows what it is");
+    }
+    weft_status read = eval->is_checkpoint
+                           ? weft_model_checkpoint_load(eval->model_path, &eval->file, &error)
+                           : weft_model_file_load(eval->model_path, &eval->file, &error);
+    if (read != WEFT_OK) {
+        return fail(eval, error.text);
+    }
+    int status = load_data(eval);
+    return status == WEFT_EXIT_OK ? choose_rows(eval) : status;
+}
+
+static void unload(struct eval *eval)
+{
+    weft_ml_batch_fini(&eval->batch);
+    weft_ml_dataset_fini(&eval->dataset);
+    weft_model_file_fini(&eval->file);
+    free(eval->rows);
+}
+
+static int check(const struct weft_command *command, const struct eval *eval)
+{
+    if (eval->model_path == NULL) {
+        return weft_options_usage(command, "--model-file is missing: which model?");
+    }
+    if (eval->data == NULL) {
+        return weft_options_usage(command, "--data is missing: on which data?");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+/* ---- eval ------------------------------------------------------------------------------------ */
+
+static cJSON *report_of(const struct eval *eval, const struct weft_ml_quality *quality)
+{
+    cJSON *report = cJSON_CreateObject();
+    cJSON_AddStringToObject(report, "model", eval->file.model.kind->name);
+    cJSON_AddStringToObject(report, "rows", which_names[eval->which]);
+    cJSON_AddNumberToObject(report, "row_count", quality->row_count);
+    cJSON_AddNumberToObject(report, "features", eval->batch.id_count);
+    cJSON_AddNumberToObject(report, "features_unknown", eval->batch.id_count - eval->known);
+    if (eval->file.model.kind->predicts_ratings) {
+        cJSON_AddNumberToObject(report, "rmse", quality->rmse);
+    } else {
+        cJSON_AddNumberToObject(report, "auc", quality->auc);
+        cJSON_AddNumberToObject(report, "logloss", quality->log_loss);
+    }
+    return report;
+}
+
+static void show(const struct eval *eval, const struct weft_ml_quality *quality)
+{
+    printf("%u rows (%s), %u features, %u of them unknown to the model\n", quality->row_count,
+           which_names[eval->which], eval->batch.id_count, eval->batch.id_count - eval->known);
+    if (eval->file.model.kind->predicts_ratings) {
+        printf("RMSE %.4f\n", quality->rmse);
+    } else {
+        printf("AUC %.4f, log-loss %.4f\n", quality->auc, quality->log_loss);
+    }
+}
+
+static int evaluate(struct eval *eval)
+{
+    struct weft_ml_quality quality;
+    if (eval->batch.row_count == 0) {
+        return fail(eval, "there are no such rows in the data");
+    }
+    weft_status status =
+        weft_ml_model_evaluate(&eval->file.model, &eval->batch, eval->rows, &quality);
+    if (status == WEFT_DATA) {
+        return fail(eval, "all rows are of one class: there is no AUC");
+    }
+    if (status != WEFT_OK) {
+        return fail(eval, "out of memory");
+    }
+    if (!eval->json) {
+        show(eval, &quality);
+        return fflush(stdout) == 0 ? WEFT_EXIT_OK : fail(eval, "cannot write");
+    }
+    cJSON *report = report_of(eval, &quality);
+    char *text = cJSON_Print(report);
+    cJSON_Delete(report);
+    bool good = text != NULL && puts(text) >= 0 && fflush(stdout) == 0;
+    cJSON_free(text);
+    return good ? WEFT_EXIT_OK : fail(eval, "cannot write");
+}
+
+int weft_cli_eval(int argc, char **argv)
+{
+    struct eval eval = {.verb = "eval", .which = ROWS_TEST};
+    const struct weft_option options[] = {
+        {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",
+         WEFT_OPTION_STRING, .value = &eval.model_path, .fallback = ""},
+        {"model", "NAME", "of a checkpoint: lr, fm or mf", WEFT_OPTION_CUSTOM, .value = &eval.kind,
+         .parse = weft_job_parse_model, .fallback = "lr; a saved model knows"},
+        {"data", "PATH", "data file, found as `weft train` finds it", WEFT_OPTION_STRING,
+         .value = &eval.data, .fallback = ""},
+        {"format", "NAME", "of the data", WEFT_OPTION_CUSTOM, .value = &eval.format_name,
+         .parse = weft_job_parse_format, .fallback = "the one that the model was trained on"},
+        {"rows", "WHICH", "test = those that training leaves out, train, or all",
+         WEFT_OPTION_CUSTOM, .value = &eval.which, .parse = parse_which, .fallback = "test"},
+        {"json", NULL, "print a JSON object", WEFT_OPTION_FLAG, .value = &eval.json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "eval",
+        .summary = "how good a saved model is on a data file",
+        .description =
+            "AUC and log-loss, or for a model of ratings the RMSE. Features that the model does not\n"
+            "know count as absent. Of a directory of checkpoints the newest is read; its data are\n"
+            "to be those of the training where the model is mf: the mean rating is not in it.",
+        .example = "  weft train --model fm --save model.safetensors\n"
+                   "  weft eval --model-file model.safetensors --data adult.data\n"
+                   "  weft eval --model-file ckpt --model fm --format adult --data adult.data",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    status = status == WEFT_OPTIONS_RUN ? check(&command, &eval) : status;
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    status = load(&eval);
+    status = status == WEFT_EXIT_OK ? evaluate(&eval) : status;
+    unload(&eval);
+    return status;
+}
+
+/* ---- predict --------------------------------------------------------------------------------- */
+
+static bool print_scores(const struct eval *eval, const float *scores, FILE *out)
+{
+    bool is_rating = eval->file.model.kind->predicts_ratings;
+    for (uint32_t r = 0; r < eval->batch.row_count; r++) {
+        double score = (double)scores[r];
+        fprintf(out, "%.6g\n", is_rating ? score : weft_ml_sigmoid(score));
+    }
+    return fflush(out) == 0 && ferror(out) == 0;
+}
+
+static int predict(struct eval *eval)
+{
+    float *scores = calloc((size_t)eval->batch.row_count + 1, sizeof(*scores));
+    if (scores == NULL) {
+        return fail(eval, "out of memory");
+    }
+    FILE *out = eval->output != NULL ? fopen(eval->output, "we") : stdout;
+    bool good = out != NULL;
+    if (good) {
+        weft_ml_model_scores(&eval->file.model, &eval->batch, eval->rows, scores);
+        good = print_scores(eval, scores, out);
+    }
+    int why = errno;
+    if (out != NULL && eval->output != NULL) {
+        good = fclose(out) == 0 && good;
+    }
+    free(scores);
+    if (!good) {
+        fprintf(stderr, "weft predict: cannot write %s: %s\n",
+                eval->output != NULL ? eval->output : "standard output", strerror(why));
+    }
+    return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+int weft_cli_predict(int argc, char **argv)
+{
+    struct eval eval = {.verb = "predict", .which = ROWS_ALL};
+    const struct weft_option options[] = {
+        {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",
+         WEFT_OPTION_STRING, .value = &eval.model_path, .fallback = ""},
+        {"model", "NAME", "of a checkpoint: lr, fm or mf", WEFT_OPTION_CUSTOM, .value = &eval.kind,
+         .parse = weft_job_parse_model, .fallback = "lr; a saved model knows"},
+        {"data", "PATH", "data file, found as `weft train` finds it", WEFT_OPTION_STRING,
+         .value = &eval.data, .fallback = ""},
+        {"format", "NAME", "of the data", WEFT_OPTION_CUSTOM, .value = &eval.format_name,
+         .parse = weft_job_parse_format, .fallback = "the one that the model was trained on"},
+        {"rows", "WHICH", "test = those that training leaves out, train, or all",
+         WEFT_OPTION_CUSTOM, .value = &eval.which, .parse = parse_which, .fallback = "all"},
+        {"output", "FILE", "write here", WEFT_OPTION_STRING, .value = &eval.output,
+         .fallback = "standard output"},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "predict",
+        .summary = "what a saved model says of each row of a data file",
+        .description =
+            "One line a row, in the order of the file: the probability of label 1, or the rating.\n"
+            "The rows need labels, which are not used (any that the format admits will do).\n"
+            "Features that the model does not know count as absent.",
+        .example = "  weft predict --model-file model.safetensors --data adult.data --rows test",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    status = status == WEFT_OPTIONS_RUN ? check(&command, &eval) : status;
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    status = load(&eval);
+    status = status == WEFT_EXIT_OK ? predict(&eval) : status;
+    unload(&eval);
+    return status;
+}

@@ -1,0 +1,137 @@
+/* What the processes of `weft train` say, and how they end. */
+#include "cli/train/internal.h"
+
+#include "io/clock.h"
+
+#include <sys/wait.h>
+
+/* Servers become ready in any order; their shards have a fixed one. */
+static void note_ports(struct train *train, const struct weft_process *process,
+                       const cJSON *message)
+{
+    const cJSON *ports = cJSON_GetObjectItemCaseSensitive(message, "ports");
+    for (uint32_t i = 0; i < train->shards_per_server; i++) {
+        const cJSON *port = cJSON_GetArrayItem(ports, (int)i);
+        train->ports[process->rank * train->shards_per_server + i] =
+            cJSON_IsNumber(port) ? (uint16_t)port->valuedouble : 0;
+    }
+}
+
+static void note_message(struct train *train, struct weft_process *process, const cJSON *message)
+{
+    const char *event = weft_channel_text(message, "event");
+    if (strcmp(event, "error") == 0) {
+        if (train->error[0] == '\0') {
+            snprintf(train->error, sizeof(train->error), "%s %u (pid %d): %s", process->role,
+                     process->rank, (int)process->pid, weft_channel_text(message, "text"));
+        }
+        return;
+    }
+    if (strcmp(event, "resumed") == 0) {
+        fprintf(train->progress,
+                "worker %u: shard %.0f came back; %.0f pushes sent again, %.0f lost\n",
+                process->rank, weft_channel_number(message, "shard"),
+                weft_channel_number(message, "pushes_again"),
+                weft_channel_number(message, "pushes_lost"));
+        return;
+    }
+    if (strcmp(event, "checkpoint") == 0) {
+        fprintf(train->progress, "server %u: %s\n", process->rank,
+                weft_channel_text(message, "text"));
+        fflush(train->progress);
+        return;
+    }
+    if (weft_results_add(&train->results, process, message, weft_clock_now_ns()) != WEFT_OK) {
+        snprintf(train->error, sizeof(train->error), "%s %u (pid %d) sent an unreadable \"%s\"",
+                 process->role, process->rank, (int)process->pid, event);
+        return;
+    }
+    weft_train_metrics_note(&train->metrics, process, message);
+    if (strcmp(event, "ready") == 0) {
+        if (train_is_server(process)) {
+            note_ports(train, process, message);
+            train->servers_ready++;
+        } else {
+            train->workers_ready++;
+        }
+    } else if (strcmp(event, "done") == 0) {
+        train->servers_done += train_is_server(process);
+        train->workers_done += !train_is_server(process);
+    } else if (strcmp(event, "check") == 0) {
+        weft_until_log_show(&train->results.until, train->progress);
+    } else if (strcmp(event, "epoch") == 0) {
+        train->epochs_last_ended += weft_channel_number(message, "epoch") == train->job.epochs;
+    }
+    weft_results_show_epochs(&train->results, train->progress);
+}
+
+/* An end is in turn after "done"; a server says that only when it was told to end. */
+static void note_exit(struct train *train, struct weft_process *process)
+{
+    int status = process->wait_status;
+    bool in_turn = WIFEXITED(status) && WEXITSTATUS(status) == 0 && process->is_done;
+    if (in_turn) {
+        return;
+    }
+    if (WIFSIGNALED(status)) {
+        train->killed = train->killed != NULL ? train->killed : process;
+    } else {
+        train->ended = train->ended != NULL ? train->ended : process;
+    }
+}
+
+bool weft_train_in_trouble(const struct train *train)
+{
+    return train->error[0] != '\0' || train->killed != NULL || train->ended != NULL ||
+           train->interrupted != 0;
+}
+
+bool weft_train_hear(struct train *train, uint64_t timeout_ns)
+{
+    struct weft_crew_event event;
+    weft_crew_next(&train->crew, timeout_ns, &event);
+    switch (event.type) {
+    case WEFT_CREW_MESSAGE:
+        event.process->is_done |= strcmp(weft_channel_text(event.object, "event"), "done") == 0;
+        note_message(train, event.process, event.object);
+        cJSON_Delete(event.object);
+        break;
+    case WEFT_CREW_EXITED:
+        note_exit(train, event.process);
+        break;
+    case WEFT_CREW_SIGNAL:
+        train->interrupted = event.signal;
+        break;
+    case WEFT_CREW_TIMEOUT:
+        return false;
+    }
+    return true;
+}
+
+weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_t wanted,
+                             uint64_t patience_ns, const char *what)
+{
+    uint64_t until_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
+    while (*count < wanted && !weft_train_in_trouble(train)) {
+        uint64_t now_ns = weft_clock_now_ns();
+        if (now_ns >= until_ns) {
+            snprintf(train->error, sizeof(train->error), "%u of %u %s in time", *count, wanted,
+                     what);
+            return WEFT_TIMEOUT;
+        }
+        (void)weft_train_hear(train, until_ns == WEFT_NEVER ? WEFT_NEVER : until_ns - now_ns);
+    }
+    return weft_train_in_trouble(train) ? WEFT_PEER : WEFT_OK;
+}
+
+void weft_train_tell(struct train *train, const char *role, uint32_t rank_max, const char *word)
+{
+    for (uint32_t i = 0; i < train->crew.count; i++) {
+        struct weft_process *process = &train->crew.processes[i];
+        if (strcmp(process->role, role) == 0 && process->rank <= rank_max &&
+            process->channel.fd >= 0) {
+            /* One that is gone shows by its exit. */
+            (void)weft_channel_send(&process->channel, weft_channel_event(word));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+/* The inside of `weft train`, shared by train.c (the order of things, the options), train_start.c (its
+ * processes) and train_hear.c (what they say, and how they end). Not for others. */
+#ifndef WEFT_CLI_TRAIN_INTERNAL_H
+#define WEFT_CLI_TRAIN_INTERNAL_H
+
+#include "cli/train/crew.h"
+#include "cli/train/hosts.h"
+#include "cli/train/metrics.h"
+#include "cli/train/restart.h"
+#include "cli/train/results.h"
+#include "node/checkpoint.h"
+
+#include <string.h>
+
+enum { WEFT_TRAIN_ERROR_BYTES = 900 };
+
+struct train {
+    struct weft_job job;
+    uint32_t servers;
+    uint32_t shards_per_server;
+    uint32_t port;
+    const char *report;
+    bool json;
+    bool quiet;
+    struct weft_checkpoint_options checkpoints;
+    struct weft_metrics_options metrics_options;
+    struct weft_train_again again; /* --restart */
+
+    struct weft_train_metrics metrics;
+    FILE *progress;
+    char data_path[WEFT_ML_PATH_BYTES];
+    struct weft_crew crew;
+    struct weft_results results;
+    struct weft_train_place place;
+    char addresses[WEFT_JOB_SHARDS_MAX * 24]; /* of all shards: "127.0.0.1:65535,..." */
+    uint16_t ports[WEFT_JOB_SHARDS_MAX];
+    uint32_t servers_ready;
+    uint32_t workers_ready;
+    uint32_t epochs_last_ended; /* workers that are through the last epoch */
+    uint32_t workers_done;
+    uint32_t servers_done;
+    int interrupted;                    /* the signal */
+    char error[WEFT_TRAIN_ERROR_BYTES]; /* what the first process in trouble said of itself */
+    struct weft_process *killed;        /* the first that a signal ended */
+    struct weft_process *ended;         /* the first that ended out of turn in another way */
+};
+
+static inline bool train_is_server(const struct weft_process *process)
+{
+    return strcmp(process->role, "server") == 0;
+}
+
+/* ---- train_start.c: WEFT_IO, and train->error says why -------------------------------------------- */
+
+weft_status weft_train_start_server(struct train *train, uint32_t rank);
+weft_status weft_train_start_worker(struct train *train, uint32_t rank);
+
+/* ---- train_hear.c ---------------------------------------------------------------------------- */
+
+/* Some process has ended out of turn, or says that it cannot go on; or we shall end. */
+bool weft_train_in_trouble(const struct train *train);
+
+/* Take the next event; false when none came in timeout_ns. */
+bool weft_train_hear(struct train *train, uint64_t timeout_ns);
+
+/* Hear until *count reaches wanted. Errors: WEFT_PEER  the run is over; WEFT_TIMEOUT. */
+weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_t wanted,
+                             uint64_t patience_ns, const char *what);
+
+/* Say a word to the processes of a role, up to a rank. */
+void weft_train_tell(struct train *train, const char *role, uint32_t rank_max, const char *word);
+
+#endif

@@ -1,0 +1,208 @@
+#include "cli/node_options.h"
+#include "cli/train/job.h"
+
+#include "base/assert.h"
+#include "ml/number.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *weft_job_parse_model(const char *text, void *value)
+{
+    const struct weft_ml_model_kind *kind;
+    if (weft_ml_model_find(text, NULL, &kind) != WEFT_OK) {
+        return "lr, fm or mf";
+    }
+    *(const struct weft_ml_model_kind **)value = kind;
+    return NULL;
+}
+
+const char *weft_job_parse_l2(const char *text, void *value)
+{
+    float l2;
+    if (!weft_ml_number_f32(text, strlen(text), &l2) || l2 < 0.0F) {
+        return "a number of at least 0, such as 0.04";
+    }
+    *(float *)value = l2;
+    return NULL;
+}
+
+const char *weft_job_parse_format(const char *text, void *value)
+{
+    const struct weft_ml_format *format;
+    if (weft_ml_format_find(text, NULL, &format) != WEFT_OK) {
+        return "adult, adult3, libsvm, movielens, tsv or criteo";
+    }
+    *(const char **)value = format->name;
+    return NULL;
+}
+
+const char *weft_job_parse_mode(const char *text, void *value)
+{
+    struct weft_job_mode mode = {.kind = WEFT_JOB_BSP};
+    if (strcmp(text, "asp") == 0) {
+        mode.kind = WEFT_JOB_ASP;
+    } else if (strncmp(text, "ssp:", 4) == 0) {
+        uint64_t staleness;
+        if (!weft_ml_number_u64(text + 4, strlen(text + 4), &staleness) || staleness > 1000000) {
+            return "ssp:N with N a whole number from 0 to 1000000, such as ssp:2";
+        }
+        mode = (struct weft_job_mode){.kind = WEFT_JOB_SSP, .staleness = (uint32_t)staleness};
+    } else if (strcmp(text, "bsp") != 0) {
+        return "bsp, ssp:N (such as ssp:2) or asp";
+    }
+    *(struct weft_job_mode *)value = mode;
+    return NULL;
+}
+
+const char *weft_job_parse_average(const char *text, void *value)
+{
+    bool contributors = strcmp(text, "contributors") == 0;
+    if (!contributors && strcmp(text, "workers") != 0) {
+        return "workers or contributors";
+    }
+    *(bool *)value = contributors;
+    return NULL;
+}
+
+const char *weft_job_parse_optimizer(const char *text, void *value)
+{
+    enum weft_ml_optimizer *optimizer = value;
+    if (strcmp(text, "adagrad") == 0) {
+        *optimizer = WEFT_ML_ADAGRAD;
+    } else if (strcmp(text, "sgd") == 0) {
+        *optimizer = WEFT_ML_SGD;
+    } else {
+        return "adagrad or sgd";
+    }
+    return NULL;
+}
+
+const char *weft_job_parse_drive(const char *text, void *value)
+{
+    bool engine = strcmp(text, "engine") == 0;
+    if (!engine && strcmp(text, "caller") != 0) {
+        return "caller or engine";
+    }
+    *(bool *)value = engine;
+    return NULL;
+}
+
+void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes)
+{
+    if (mode.kind == WEFT_JOB_SSP) {
+        snprintf(text, bytes, "ssp:%u", mode.staleness);
+    } else {
+        snprintf(text, bytes, "%s", mode.kind == WEFT_JOB_BSP ? "bsp" : "asp");
+    }
+}
+
+uint64_t weft_job_span_ns(uint32_t ms)
+{
+    return ms == 0 ? WEFT_NEVER : ms * WEFT_NS_PER_MS;
+}
+
+const char *weft_job_average_name(bool contributors)
+{
+    return contributors ? "contributors" : "workers";
+}
+
+const char *weft_job_optimizer_name(enum weft_ml_optimizer optimizer)
+{
+    return optimizer == WEFT_ML_SGD ? "sgd" : "adagrad";
+}
+
+float weft_job_rate(const struct weft_job *job)
+{
+    if (job->learning_rate > 0.0F) {
+        return job->learning_rate;
+    }
+    const struct weft_ml_model_pace *pace = &job->kind->pace;
+    return job->optimizer == WEFT_ML_SGD ? pace->sgd_rate : pace->adagrad_rate;
+}
+
+/* The folder `data` beside the program: a build folder has one. NULL = its path does not fit. */
+static const char *beside_program(char path_p[WEFT_ML_PATH_BYTES])
+{
+    static const char name[] = "data";
+    ssize_t bytes = readlink("/proc/self/exe", path_p, WEFT_ML_PATH_BYTES);
+    while (bytes > 0 && path_p[bytes - 1] != '/') {
+        bytes--;
+    }
+    if (bytes <= 0 || (size_t)bytes > WEFT_ML_PATH_BYTES - sizeof(name)) {
+        return NULL;
+    }
+    memcpy(path_p + bytes, name, sizeof(name));
+    return path_p;
+}
+
+bool weft_job_searches_rate(const struct weft_job *job)
+{
+    const struct weft_ml_format *format;
+    return job->learning_rate == 0.0F && !job->kind->has_factors &&
+           weft_ml_format_find(job->format, NULL, &format) == WEFT_OK && format->has_scale;
+}
+
+weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
+                            char path_p[WEFT_ML_PATH_BYTES])
+{
+    const struct weft_ml_format *format;
+    weft_status status = weft_ml_format_find(job->format, error, &format);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    const char *name = job->data != NULL ? job->data : format->shipped;
+    WEFT_ASSERT(name != NULL); /* weft_job_check */
+    char beside[WEFT_ML_PATH_BYTES];
+    const char *const directories[] = {getenv("WEFT_DATA_DIR"), beside_program(beside),
+                                       WEFT_DATA_INSTALLED};
+    return weft_ml_locate(name, directories, WEFT_ARRAY_COUNT(directories), error, path_p);
+}
+
+void weft_job_settle(struct weft_job *job)
+{
+    const struct weft_ml_model_settings *usual = &job->kind->settings;
+    struct weft_ml_model_settings *settings = &job->settings;
+    settings->factors = settings->factors > 0 ? settings->factors : usual->factors;
+    settings->init_scale = settings->init_scale > 0 ? settings->init_scale : usual->init_scale;
+    settings->l2 = settings->l2 >= 0 ? settings->l2 : usual->l2;
+    job->epochs = job->epochs > 0 ? job->epochs : job->kind->pace.epochs;
+    if (job->reconnect_s == UINT32_MAX) {
+        const char *text = getenv("WEFT_RECONNECT_S");
+        unsigned long seconds = text != NULL ? strtoul(text, NULL, 10) : 0;
+        job->reconnect_s = (uint32_t)(seconds <= 86400 ? seconds : 86400);
+    }
+    if (job->replay_bytes == UINT64_MAX) {
+        const char *text = getenv("WEFT_REPLAY_BYTES");
+        job->replay_bytes = text != NULL ? strtoull(text, NULL, 10) : 0;
+    }
+    /* Pushes are kept for servers that come back. */
+    job->replay_bytes = job->reconnect_s > 0 ? job->replay_bytes : 0;
+}
+
+int weft_job_check(const struct weft_command *command, const struct weft_job *job)
+{
+    const struct weft_ml_format *format;
+    if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK && format->shipped == NULL &&
+        job->data == NULL) {
+        return weft_options_usage(command, "--data is missing: no data ships in the format %s",
+                                  format->name);
+    }
+    if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK &&
+        job->kind->predicts_ratings && !format->has_ratings) {
+        return weft_options_usage(command, "--model %s needs ratings; the format %s has none "
+                                           "(--format movielens has)",
+                                  job->kind->name, format->name);
+    }
+    if (job->kind->predicts_ratings && weft_until_is_set(&job->until)) {
+        return weft_options_usage(command, "--until-loss and --until-auc are of models of clicks; "
+                                           "--model %s has neither",
+                                  job->kind->name);
+    }
+    int status = weft_until_verify(command, &job->until);
+    return status != WEFT_OPTIONS_RUN
+               ? status
+               : weft_transport_options_check(command, &job->transport, job->inject_loss_ppm, job->trace);
+}

@@ -1,0 +1,190 @@
+/* What one training job is: the settings that `weft train` and its workers share, and the options
+ * that set them. The same table serves both verbs, so that what train passes on, worker takes.
+ */
+#ifndef WEFT_CLI_TRAIN_JOB_H
+#define WEFT_CLI_TRAIN_JOB_H
+
+#include "cli/node_options.h"
+#include "cli/options.h"
+#include "cli/train/until.h"
+#include "node/recording.h"
+#include "node/security.h"
+#include "node/tracing.h"
+#include "node/transport_options.h"
+
+#include "base/status.h"
+#include "ml/dataset.h"
+#include "ml/defaults.h"
+#include "ml/locate.h"
+#include "ml/reference.h"
+
+/* Limits that keep every table of the endpoints small; this release runs on one machine. */
+enum { WEFT_JOB_WORKERS_MAX = 64, WEFT_JOB_SHARDS_MAX = 32 };
+
+enum weft_job_mode_kind { WEFT_JOB_BSP, WEFT_JOB_SSP, WEFT_JOB_ASP };
+
+struct weft_job_mode {
+    enum weft_job_mode_kind kind;
+    uint32_t staleness; /* SSP: clocks that a worker may be ahead of the slowest */
+};
+
+struct weft_job {
+    const struct weft_ml_model_kind *kind;
+    struct weft_ml_model_settings settings; /* weft_job_settle replaces what was not given */
+    const char *data;   /* as the user wrote it; NULL = the format's shipped file */
+    const char *format;
+    uint32_t workers;
+    struct weft_job_mode mode;
+    uint32_t bound_ppm;
+    bool contributors; /* gradients of a row are averaged over those that came, not over workers */
+    enum weft_ml_optimizer optimizer;
+    uint32_t epochs;
+    uint32_t batch_rows;
+    float learning_rate; /* 0 = weft_job_rate; a worker fills in what weft_job_find_rate found */
+    uint64_t seed;
+    uint32_t inject_loss_ppm;
+    uint64_t inject_seed;
+    uint32_t busy_poll_us;
+    uint32_t keepalive_ms; /* 0 = never */
+    uint32_t reconnect_s;  /* UINT32_MAX = as the environment says */
+    uint64_t replay_bytes; /* UINT64_MAX = as the environment says */
+    const char *trace; /* file to write the trace to; NULL = none */
+    struct weft_recording recording;
+    struct weft_record_ring *records; /* of this process's client; NULL = none */
+    const char *save;  /* file to write the trained model to; NULL = none */
+    bool engine; /* --drive engine: the endpoint has a thread of its own */
+    struct weft_until until;
+    struct weft_transport_options transport;
+    struct weft_security security;
+};
+
+enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000, WEFT_JOB_SPAN_MS_MAX = 24 * 3600 * 1000 };
+
+#define WEFT_JOB_BUSY_POLL_HELP                                                                    \
+    "look at the socket for so many us before a sleep: faster answers\n"                           \
+    "where every thread has a CPU of its own, much slower where not;\n0 = sleep at once"
+
+#define WEFT_JOB_KEEPALIVE_HELP                                                                    \
+    "ask a server that was silent for so many ms whether it is there; when\n"                      \
+    "nothing comes for --peer-timeout then, the run ends. 0 = never: a worker that\n"                         \
+    "waits for others does not notice that a server was killed"
+
+/* As the endpoint takes it. */
+uint64_t weft_job_span_ns(uint32_t ms);
+
+#define WEFT_JOB_DEFAULTS                                                                          \
+    {                                                                                              \
+        .kind = &weft_ml_model_kinds[0], .settings = {.l2 = -1.0F}, .format = "adult",             \
+        .workers = 4, .mode = {.kind = WEFT_JOB_BSP},                                              \
+        .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD,                                         \
+        .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
+        .keepalive_ms = 1000, .reconnect_s = UINT32_MAX, .replay_bytes = UINT64_MAX,                                                                      \
+        .transport = WEFT_TRANSPORT_DEFAULTS,                                                          \
+        .until = WEFT_UNTIL_DEFAULTS,                                                              \
+        .recording = WEFT_RECORDING_DEFAULTS,                                                      \
+        .security = WEFT_SECURITY_DEFAULTS,                                                        \
+    }
+
+const char *weft_job_parse_model(const char *text, void *value);
+const char *weft_job_parse_l2(const char *text, void *value);
+const char *weft_job_parse_format(const char *text, void *value);
+const char *weft_job_parse_mode(const char *text, void *value);
+const char *weft_job_parse_average(const char *text, void *value);
+const char *weft_job_parse_optimizer(const char *text, void *value);
+const char *weft_job_parse_drive(const char *text, void *value);
+
+/* Rows of an option table. */
+#define WEFT_JOB_OPTIONS(job)                                                                      \
+    {"model", "NAME", "lr = logistic regression, fm = factorization machine,\n"                    \
+     "mf = matrix factorization of ratings", WEFT_OPTION_CUSTOM, .value = &(job)->kind,            \
+     .parse = weft_job_parse_model, .fallback = "lr"},                                             \
+    {"factors", "N", "factors of a feature (fm, mf)", WEFT_OPTION_U32,                             \
+     .value = &(job)->settings.factors, .min = 1, .max = WEFT_ML_FACTORS_MAX,                      \
+     .fallback = "63 for fm, 16 for mf"},                                                          \
+    {"l2", "X", "pull of the weights towards 0, for each row that names them", WEFT_OPTION_CUSTOM, \
+     .value = &(job)->settings.l2, .parse = weft_job_parse_l2,                                     \
+     .fallback = "0 for lr, 0.04 for fm, 0.1 for mf"},                                             \
+    {"init-scale", "X", "factors begin uniform in [-X, X)", WEFT_OPTION_F32,                       \
+     .value = &(job)->settings.init_scale, .fallback = "0.05"},                                    \
+    {"data", "PATH", "data file, plain, .zst or .gz; a bare name is also looked for in\n"          \
+     "$WEFT_DATA_DIR and in weft's own data folder", WEFT_OPTION_STRING, .value = &(job)->data,    \
+     .fallback = "the file shipped for the format"},                                               \
+    {"format", "NAME", "adult = UCI Adult CSV, adult3 = the same with 15 times the features,\n"    \
+     "libsvm = lines of `label index:value ...`, movielens = ratings.csv,\n"                       \
+     "tsv = label and categories, criteo = with 13 integers before them",                          \
+     WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
+     .fallback = "adult"},                                                                         \
+    {"workers", "N", "worker processes in the job", WEFT_OPTION_U32, .value = &(job)->workers,     \
+     .min = 1, .max = WEFT_JOB_WORKERS_MAX,                                                        \
+     .fallback = (job)->workers == 0 ? "as the launcher says, else 1" : NULL},                     \
+    {"mode", "MODE", "bsp = all workers step together; ssp:N = a worker may be N steps\n"          \
+     "ahead of the slowest; asp = nobody waits", WEFT_OPTION_CUSTOM, .value = &(job)->mode,        \
+     .parse = weft_job_parse_mode, .fallback = "bsp"},                                             \
+    {"loss-bound", "F", "fraction of each push and pull reply that may be left out, 0 to\n"        \
+     "below 1; 0 = everything arrives", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
+    {"average", "WHAT", "workers = a row's gradients are divided by the number of workers;\n"        \
+     "contributors = by the number of gradients that came for it in the step\n"                     \
+     "(bsp), or not at all (ssp, asp)", WEFT_OPTION_CUSTOM, .value = &(job)->contributors,         \
+     .parse = weft_job_parse_average, .fallback = "workers"},                                      \
+    {"optimizer", "NAME", "adagrad or sgd; runs on the servers", WEFT_OPTION_CUSTOM,               \
+     .value = &(job)->optimizer, .parse = weft_job_parse_optimizer, .fallback = "adagrad"},        \
+    {"epochs", "N", "passes over the training rows", WEFT_OPTION_U32, .value = &(job)->epochs,     \
+     .min = 1, .max = 10000, .fallback = "3 for lr, 16 for fm, 12 for mf"},                        \
+    {"batch", "N", "rows per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,       \
+     .min = 1, .max = 1000000},                                                                    \
+    {"lr", "X", "learning rate; for logistic regression on libsvm data the default is\n"           \
+     "searched for on a sample of the training rows, the same for all workers", WEFT_OPTION_F32,   \
+     .value = &(job)->learning_rate,                                                               \
+     .fallback = "0.1 for lr, 0.2 for fm and mf; with sgd 0.4, 2, 1"},                             \
+    {"seed", "N", "of the order of the rows and of the first factors; the same seed\n"             \
+     "gives the same batches",                                                                     \
+     WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
+    {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose, in every\n"         \
+     "process", WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                \
+    {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,                              \
+     .value = &(job)->inject_seed},                                                                \
+    {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,                                \
+     .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
+    {"keepalive-ms", "N", WEFT_JOB_KEEPALIVE_HELP, WEFT_OPTION_U32,                                \
+     .value = &(job)->keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},                                  \
+    {"reconnect-s", "S", "how long a server that went away may take to come back, started anew\n"           \
+     "from its checkpoint for instance; 0 = what goes is gone", WEFT_OPTION_U32,                 \
+     .value = &(job)->reconnect_s, .max = 86400, .fallback = "WEFT_RECONNECT_S, else 0"}, \
+    {"replay-bytes", "N", "memory for pushes that no checkpoint has yet; they are sent again to a\n"     \
+     "server that came back without them; 0 = durability none: they are lost",                    \
+     WEFT_OPTION_U64, .value = &(job)->replay_bytes, .max = UINT64_C(1) << 40,                     \
+     .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                    \
+    {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,              \
+     .fallback = "none"},                                                                          \
+    WEFT_RECORDING_ROWS(&(job)->recording),                                                     \
+    {"save", "FILE", "write the trained model here, for `weft eval` and `weft predict`",           \
+     WEFT_OPTION_STRING, .value = &(job)->save, .fallback = "not"},                                \
+    {"drive", "WHO", "caller = the training thread turns the transport's crank;\n"                 \
+     "engine = a thread of its own does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,             \
+     .parse = weft_job_parse_drive, .fallback = "caller"},                                         \
+    WEFT_UNTIL_OPTIONS(&(job)->until),                                                             \
+    WEFT_TRANSPORT_ROWS(&(job)->transport)
+
+/* "bsp", "ssp:2", "asp". */
+void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes);
+const char *weft_job_average_name(bool contributors);
+const char *weft_job_optimizer_name(enum weft_ml_optimizer optimizer);
+
+/* The learning rate asked for, or the optimizer's default. */
+float weft_job_rate(const struct weft_job *job);
+
+/* Without --lr the workers search for the rate in the data (ml/rate.h): it has a scale of its own,
+ * and the model is a logistic regression. */
+bool weft_job_searches_rate(const struct weft_job *job);
+
+/* Find the data file of a job that was checked.   Errors: those of weft_ml_locate. */
+weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
+                            char path_p[WEFT_ML_PATH_BYTES]);
+
+/* Fill in what was not given and what depends on the model: settings, epochs. */
+void weft_job_settle(struct weft_job *job);
+
+/* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
+int weft_job_check(const struct weft_command *command, const struct weft_job *job);
+
+#endif

@@ -1,0 +1,107 @@
+/* One worker's training: batches from its share of the rows, weights from the servers, gradients to
+ * them. The step is
+ *
+ *     rows -> ids;  pull their rows of the table (bound);  gradient;  push it (bound);  CLOCK
+ *
+ * The push and the CLOCK travel while the next batch is built. A weight that a bounded pull leaves
+ * out keeps the value this worker saw last. A gradient that a bounded push leaves out is gone.
+ *
+ * The model (ml/model.h) says how wide a row of the table is, where it begins, and what the gradient
+ * is; nothing here knows more of it.
+ *
+ * Source: docs/MODELS.md section 2; ps/client.h.
+ */
+#ifndef WEFT_CLI_TRAIN_LEARNER_H
+#define WEFT_CLI_TRAIN_LEARNER_H
+
+#include "cli/train/job.h"
+#include "ml/model.h"
+#include "ml/share.h"
+#include "node/endpoint.h"
+#include "ps/client.h"
+
+enum { WEFT_LEARNER_ERROR_BYTES = 640 };
+
+struct weft_learner_shard {
+    char host[64];
+    uint16_t port;
+    weft_peer peer;
+    bool is_down;
+    enum weft_msg_down down;
+    uint64_t again_ns; /* away: when to connect next */
+    uint64_t until_ns; /* away: when it is given up; 0 = it is there */
+};
+
+struct weft_learner {
+    const struct weft_job *job;             /* borrowed; so is its security, loaded */
+    const struct weft_ml_dataset *dataset;  /* borrowed */
+    struct weft_learner_shard *shards;      /* (shard_count,), borrowed */
+    uint32_t shard_count;
+    uint32_t rank;
+
+    struct weft_endpoint endpoint;
+    struct weft_tracing tracing;    /* of this process */
+    struct weft_tracing_feed trace; /* of its endpoint */
+    struct weft_msgr msgr;
+    struct weft_ps_client *client;
+    /* Where shard s is now; NULL = where it was. */
+    void (*locate)(void *arg, uint32_t s, struct weft_learner_shard *shard);
+    void *locate_arg;
+    struct weft_ml_model model;
+    struct weft_ml_share share;
+    struct weft_ml_batch batch;      /* of a step */
+    struct weft_ml_batch test_batch; /* all test rows */
+    float *seen;      /* (feature_count, model.dim): the weights as last pulled, by column */
+    float *weights;   /* (feature_count, model.dim): of a batch; so is the next */
+    float *gradient;
+    bool is_pushing;  /* a push is under way; its result is not looked at yet */
+    weft_ps_op push;
+    /* Called after each step, unless NULL; it may set is_over: then no step follows. */
+    weft_status (*stepped)(void *arg, uint32_t epoch, uint32_t step, uint32_t steps);
+    void *stepped_arg;
+    bool is_over;
+    uint64_t test_elements;           /* of pulls that were for tests alone */
+    uint64_t test_elements_delivered;
+
+    char error[WEFT_LEARNER_ERROR_BYTES]; /* one line, after a status other than OK */
+};
+
+/* Connect to all shards and declare the table.
+ *
+ * Shape:   shards (shard_count,): host and port filled in.
+ * Errors:  WEFT_PEER         a server does not answer; error names it.
+ *          WEFT_UNSUPPORTED  without security beyond loopback.   WEFT_TIMEOUT  asked to stop.
+ *          WEFT_DATA         a server refused, or the model diverged.
+ *          Others as the functions called. weft_learner_fini is due also after an error. */
+weft_status weft_learner_init(struct weft_learner *learner, const struct weft_job *job,
+                              uint32_t rank, const struct weft_ml_dataset *dataset,
+                              struct weft_learner_shard *shards, uint32_t shard_count);
+void weft_learner_fini(struct weft_learner *learner);
+
+/* The epoch, from 0, in which a job that was resumed goes on; 0 for a new one. */
+uint32_t weft_learner_first_epoch(const struct weft_learner *learner);
+
+/* One epoch, from 0 (where the job was resumed, from that step on), or its beginning when is_over was
+ * set. Returns when all its pushes and clocks are closed; *loss_p is the mean loss
+ * over steps, before their updates.   Errors: as init. */
+weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p);
+
+/* Wait until all pushes and clocks are closed, as at the end of an epoch.   Errors: as init. */
+weft_status weft_learner_settle(struct weft_learner *learner);
+
+/* Quality on the test rows with the servers' weights, pulled whole.   Errors: as init. */
+weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quality *quality_p);
+
+/* Every row of the table that the data set names, pulled whole; valid until the next step or test.
+ * Shape:   *ids_p (count,) ascending; *rows_p (count, model.dim).   Errors: as init. */
+weft_status weft_learner_rows(struct weft_learner *learner, const uint64_t **ids_p,
+                              const float **rows_p, uint32_t *count_p);
+
+/* Serve the transport for a while with nothing to do: answers what peers still ask. */
+void weft_learner_idle(struct weft_learner *learner, uint64_t timeout_ns);
+
+/* Elements promised and delivered in pushes and pull replies, tests left out. */
+void weft_learner_delivery(const struct weft_learner *learner, uint64_t *elements_p,
+                           uint64_t *delivered_p);
+
+#endif

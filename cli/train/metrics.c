@@ -1,0 +1,71 @@
+#include "cli/train/metrics.h"
+
+#include <string.h>
+
+static void add_train(void *arg, struct weft_exposition *text)
+{
+    struct weft_train_metrics *train = arg;
+    pthread_mutex_lock(&train->lock);
+    weft_exposition_family(text, "weft_train_processes", "gauge",
+                           "Processes of the job that said that they are ready.");
+    weft_exposition_u64(text, "weft_train_processes", "role=\"server\"", train->servers_ready);
+    weft_exposition_u64(text, "weft_train_processes", "role=\"worker\"", train->workers_ready);
+    weft_exposition_one(text, "weft_train_epochs_total", "counter",
+                        "Epochs finished, of all workers together.", train->epochs);
+    pthread_mutex_unlock(&train->lock);
+}
+
+/* Prometheus' HTTP service discovery. */
+static char *list_targets(void *arg)
+{
+    struct weft_train_metrics *train = arg;
+    pthread_mutex_lock(&train->lock);
+    char *text = weft_targets_json(&train->targets);
+    pthread_mutex_unlock(&train->lock);
+    return text;
+}
+
+weft_status weft_train_metrics_start(struct weft_train_metrics *train,
+                                     const struct weft_metrics_options *options,
+                                     char error_p[WEFT_HTTP_ERROR_BYTES])
+{
+    const struct weft_metrics_source source = {
+        .role = "train", .arg = train, .families = add_train, .targets = list_targets};
+    pthread_mutex_init(&train->lock, NULL);
+    return weft_metrics_start(&train->metrics, options, &source, error_p);
+}
+
+void weft_train_metrics_stop(struct weft_train_metrics *train)
+{
+    weft_metrics_stop(&train->metrics);
+}
+
+void weft_train_metrics_add(const struct weft_metrics_options *options,
+                            struct weft_arguments *arguments)
+{
+    char text[WEFT_TARGETS_OPTION_BYTES];
+    weft_targets_option(options, text);
+    if (text[0] != '\0') {
+        weft_arguments_add(arguments, "%s", text);
+    }
+}
+
+void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft_process *process,
+                             const cJSON *message)
+{
+    if (train->metrics.http == NULL) {
+        return;
+    }
+    const char *event = weft_channel_text(message, "event");
+    bool is_ready = strcmp(event, "ready") == 0;
+    pthread_mutex_lock(&train->lock);
+    train->epochs += strcmp(event, "epoch") == 0;
+    if (is_ready) {
+        bool server = strcmp(process->role, "server") == 0;
+        train->servers_ready += server;
+        train->workers_ready += !server;
+        weft_targets_set(&train->targets, process->role, process->rank,
+                         weft_channel_text(message, "metrics"));
+    }
+    pthread_mutex_unlock(&train->lock);
+}

@@ -1,0 +1,35 @@
+/* /metrics and /targets of `weft train`: how far the job is, and where its processes say the rest.
+ */
+#ifndef WEFT_CLI_TRAIN_METRICS_H
+#define WEFT_CLI_TRAIN_METRICS_H
+
+#include "cli/targets.h"
+#include "cli/train/process.h"
+
+#include <pthread.h>
+
+struct weft_train_metrics {
+    struct weft_metrics metrics;
+    pthread_mutex_t lock; /* of what follows */
+    struct weft_targets targets;
+    uint32_t servers_ready;
+    uint32_t workers_ready;
+    uint64_t epochs; /* finished, of all workers together */
+};
+
+/* Errors:  as weft_metrics_start. */
+weft_status weft_train_metrics_start(struct weft_train_metrics *train,
+                                     const struct weft_metrics_options *options,
+                                     char error_p[WEFT_HTTP_ERROR_BYTES]);
+/* A zeroed one is fine. */
+void weft_train_metrics_stop(struct weft_train_metrics *train);
+
+/* What a child needs to be told; nothing without --metrics. */
+void weft_train_metrics_add(const struct weft_metrics_options *options,
+                            struct weft_arguments *arguments);
+
+/* A child said this. */
+void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft_process *process,
+                             const cJSON *message);
+
+#endif

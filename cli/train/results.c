@@ -1,0 +1,470 @@
+#include "cli/train/results.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+weft_status weft_results_init(struct weft_results *results, const struct weft_job *job)
+{
+    *results = (struct weft_results){
+        .job = job,
+        .epoch_count = job->epochs,
+        .until = {.until = &job->until},
+        .epochs = calloc(job->epochs, sizeof(*results->epochs)),
+        .workers = calloc(job->workers, sizeof(*results->workers)),
+        .counters = cJSON_CreateObject(),
+        .latency = calloc(1, sizeof(*results->latency)),
+    };
+    if (results->epochs == NULL || results->workers == NULL || results->counters == NULL ||
+        results->latency == NULL) {
+        weft_results_fini(results);
+        return WEFT_NOMEM;
+    }
+    return WEFT_OK;
+}
+
+void weft_results_fini(struct weft_results *results)
+{
+    free(results->epochs);
+    free(results->workers);
+    free(results->latency);
+    weft_until_log_fini(&results->until);
+    cJSON_Delete(results->counters);
+    *results = (struct weft_results){0};
+}
+
+/* ---- taking in ------------------------------------------------------------------------------- */
+
+/* Numbers of `from` are added to those of the same name in `into`. */
+static weft_status sum_up(const cJSON *from, cJSON *into)
+{
+    if (!cJSON_IsObject(from)) {
+        return WEFT_DATA;
+    }
+    for (const cJSON *item = from->child; item != NULL; item = item->next) {
+        cJSON *sum = cJSON_GetObjectItemCaseSensitive(into, item->string);
+        if (!cJSON_IsNumber(item)) {
+            return WEFT_DATA;
+        }
+        if (sum == NULL) {
+            cJSON_AddNumberToObject(into, item->string, item->valuedouble);
+        } else {
+            cJSON_SetNumberHelper(sum, sum->valuedouble + item->valuedouble);
+        }
+    }
+    return WEFT_OK;
+}
+
+static struct weft_results_epoch *epoch_of(struct weft_results *results, const cJSON *message)
+{
+    double number = weft_channel_number(message, "epoch");
+    if (!(number >= 1.0 && number <= results->job->epochs)) {
+        return NULL;
+    }
+    return &results->epochs[(uint32_t)number - 1];
+}
+
+static bool predicts_ratings(const struct weft_results *results)
+{
+    return results->job->kind->predicts_ratings;
+}
+
+static bool has_number(const cJSON *message, const char *key)
+{
+    return cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(message, key));
+}
+
+static weft_status add_epoch(struct weft_results *results, uint32_t rank, const cJSON *message,
+                             uint64_t at_ns)
+{
+    struct weft_results_epoch *epoch = epoch_of(results, message);
+    if (epoch == NULL || rank >= results->job->workers) {
+        return WEFT_DATA;
+    }
+    const char *loss_key = predicts_ratings(results) ? "train_mse" : "train_logloss";
+    if (!has_number(message, loss_key) || !has_number(message, "elements") ||
+        !has_number(message, "elements_delivered")) {
+        return WEFT_DATA;
+    }
+    epoch->workers_ended++;
+    epoch->train_loss_sum += weft_channel_number(message, loss_key);
+    epoch->ended_ns = at_ns;
+    results->workers[rank] = (struct weft_results_worker){
+        .elements = weft_channel_number(message, "elements"),
+        .elements_delivered = weft_channel_number(message, "elements_delivered"),
+    };
+    return WEFT_OK;
+}
+
+static weft_status add_test(struct weft_results *results, const cJSON *message)
+{
+    struct weft_results_epoch *epoch = epoch_of(results, message);
+    if (epoch != NULL && predicts_ratings(results) && has_number(message, "test_rmse")) {
+        epoch->tested = true;
+        epoch->test_rmse = weft_channel_number(message, "test_rmse");
+        return WEFT_OK;
+    }
+    if (epoch == NULL || !has_number(message, "test_logloss") || !has_number(message, "test_auc")) {
+        return WEFT_DATA;
+    }
+    epoch->tested = true;
+    epoch->test_logloss = weft_channel_number(message, "test_logloss");
+    epoch->test_auc = weft_channel_number(message, "test_auc");
+    return WEFT_OK;
+}
+
+static weft_status add_done(struct weft_results *results, const cJSON *message)
+{
+    const cJSON *latency = cJSON_GetObjectItemCaseSensitive(message, "latency");
+    if (latency != NULL) {
+        weft_status status = weft_latency_unpack_add(latency, results->latency);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    const cJSON *steps = cJSON_GetObjectItemCaseSensitive(message, "step_ns");
+    if (steps != NULL && weft_latency_unpack_one_add(steps, &results->step_ns) != WEFT_OK) {
+        return WEFT_DATA;
+    }
+    return sum_up(cJSON_GetObjectItemCaseSensitive(message, "counters"), results->counters);
+}
+
+weft_status weft_results_add(struct weft_results *results, const struct weft_process *process,
+                             const cJSON *message, uint64_t at_ns)
+{
+    const char *event = weft_channel_text(message, "event");
+    if (strcmp(event, "epoch") == 0) {
+        return add_epoch(results, process->rank, message, at_ns);
+    }
+    if (strcmp(event, "test") == 0) {
+        return add_test(results, message);
+    }
+    if (strcmp(event, "stopped") == 0 || strcmp(event, "check") == 0) {
+        return weft_until_log_add(&results->until, message, at_ns);
+    }
+    if (strcmp(event, "done") == 0) {
+        return add_done(results, message);
+    }
+    if (strcmp(event, "ready") == 0) {
+        if (strcmp(process->role, "worker") == 0) {
+            results->rows_train = (uint32_t)weft_channel_number(message, "rows_train");
+            results->rows_test = (uint32_t)weft_channel_number(message, "rows_test");
+            results->features = (uint32_t)weft_channel_number(message, "features");
+            results->learning_rate = (float)weft_channel_number(message, "learning_rate");
+            results->learning_rate_rows =
+                (uint32_t)weft_channel_number(message, "learning_rate_rows");
+            results->epochs_before = (uint32_t)weft_channel_number(message, "epoch");
+            results->epochs_shown = results->epochs_before;
+        }
+        return WEFT_OK;
+    }
+    return WEFT_DATA;
+}
+
+/* ---- derived figures ------------------------------------------------------------------------- */
+
+static double counter(const struct weft_results *results, const char *name)
+{
+    return weft_channel_number(results->counters, name);
+}
+
+/* Rows trained on, all epochs together; the last may have been cut short. */
+static double samples(const struct weft_results *results)
+{
+    const struct weft_until_log *log = &results->until;
+    double whole =
+        (double)results->rows_train * (results->epoch_count - results->epochs_before);
+    if (log->tested == 0 || log->steps_per_epoch == 0) {
+        return whole;
+    }
+    return (double)results->rows_train * log->checks[log->tested - 1].step / log->steps_per_epoch;
+}
+
+/* 1 when nothing was promised. */
+static double fraction(double delivered, double promised)
+{
+    return promised > 0.0 ? delivered / promised : 1.0;
+}
+
+static double wall_s(const struct weft_results *results)
+{
+    const struct weft_results_epoch *last = &results->epochs[results->epoch_count - 1];
+    return (double)(last->ended_ns - results->begun_ns) / (double)WEFT_NS_PER_S;
+}
+
+static double rate(double samples, double seconds)
+{
+    return seconds > 0.0 ? samples / seconds : 0.0;
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+static void quality_text(const struct weft_results *results, const struct weft_results_epoch *epoch,
+                         char *text, size_t bytes)
+{
+    if (predicts_ratings(results)) {
+        snprintf(text, bytes, "test RMSE %.4f", epoch->test_rmse);
+    } else {
+        snprintf(text, bytes, "test loss %.4f  AUC %.4f", epoch->test_logloss, epoch->test_auc);
+    }
+}
+
+static void show_epoch(struct weft_results *results, uint32_t index, FILE *out)
+{
+    const struct weft_results_epoch *epoch = &results->epochs[index];
+    uint64_t from_ns = index > results->epochs_before ? epoch[-1].ended_ns : results->begun_ns;
+    double seconds = (double)(epoch->ended_ns - from_ns) / (double)WEFT_NS_PER_S;
+    double elements = 0.0;
+    double delivered = 0.0;
+    for (uint32_t w = 0; w < results->job->workers; w++) {
+        elements += results->workers[w].elements;
+        delivered += results->workers[w].elements_delivered;
+    }
+    char quality[64];
+    quality_text(results, epoch, quality, sizeof(quality));
+    fprintf(out, "epoch %u/%u  train loss %.4f  %s  %9.0f samples/s  delivered %.3f %%\n",
+            index + 1, results->job->epochs, epoch->train_loss_sum / results->job->workers, quality,
+            rate(results->rows_train, seconds), 100.0 * fraction(delivered, elements));
+    fflush(out);
+}
+
+void weft_results_show_epochs(struct weft_results *results, FILE *out)
+{
+    while (results->epochs_shown < results->epoch_count) {
+        const struct weft_results_epoch *epoch = &results->epochs[results->epochs_shown];
+        if (!epoch->tested || epoch->workers_ended < results->job->workers) {
+            return;
+        }
+        show_epoch(results, results->epochs_shown++, out);
+    }
+}
+
+static const char *const part_meaning[WEFT_LATENCY_PARTS] = {
+    [WEFT_LATENCY_W_PROC] = "worker: takes the reply in",
+    [WEFT_LATENCY_W_QUEUE] = "worker: the reply waits to be taken up",
+    [WEFT_LATENCY_PS_PROC] = "server: works on the request",
+    [WEFT_LATENCY_PS_QUEUE] = "server: request and reply wait",
+    [WEFT_LATENCY_N_TX] = "network and transport, both ways",
+    [WEFT_LATENCY_PS_WAIT] = "server: waits for other workers",
+};
+
+static void show_latencies(const struct weft_results *results, FILE *out)
+{
+    fprintf(out, "\n  %-10s %10s %10s %10s %10s\n", "us", "push p50", "push p99", "pull p50",
+            "pull p99");
+    for (int part = 0; part < WEFT_LATENCY_PARTS; part++) {
+        fprintf(out, "  %-10s", weft_latency_part_names[part]);
+        for (int kind = 0; kind < WEFT_LATENCY_KINDS; kind++) {
+            const struct weft_hist *hist = &results->latency->of[kind][part];
+            fprintf(out, " %10.1f %10.1f",
+                    (double)weft_hist_quantile(hist, 500000) / (double)WEFT_NS_PER_US,
+                    (double)weft_hist_quantile(hist, 990000) / (double)WEFT_NS_PER_US);
+        }
+        fprintf(out, "   %s\n", part_meaning[part]);
+    }
+}
+
+static void show_steps(const struct weft_results *results, FILE *out)
+{
+    const struct weft_hist *hist = &results->step_ns;
+    double ms = (double)WEFT_NS_PER_MS;
+    if (weft_until_is_set(&results->job->until)) {
+        fprintf(out, "  %-30s %12.3f s   %s\n", "of it until the last check",
+                (double)results->until.training_ns / (double)WEFT_NS_PER_S,
+                weft_until_is_met(&results->until) ? "target reached" : "target NOT reached");
+    }
+    fprintf(out, "  %-30s %12.3f ms  p99 %.3f ms\n", "a step, p50",
+            (double)weft_hist_quantile(hist, 500000) / ms,
+            (double)weft_hist_quantile(hist, 990000) / ms);
+}
+
+void weft_results_show(const struct weft_results *results, FILE *out)
+{
+    const struct weft_results_epoch *last = &results->epochs[results->epoch_count - 1];
+    double received = counter(results, "datagrams_received");
+    double dropped = counter(results, "injected_drops");
+    double seconds = wall_s(results);
+    if (predicts_ratings(results)) {
+        fprintf(out, "\n  %-30s %12.4f\n", "test RMSE", last->test_rmse);
+    } else {
+        fprintf(out, "\n  %-30s %12.4f\n", "test AUC", last->test_auc);
+        fprintf(out, "  %-30s %12.4f\n", "test log-loss", last->test_logloss);
+    }
+    fprintf(out, "  %-30s %12.3f s\n", "training time", seconds);
+    show_steps(results, out);
+    fprintf(out, "  %-30s %12.0f /s\n", "samples", rate(samples(results), seconds));
+    fprintf(out, "  %-30s %12.3f %%\n", "delivered",
+            100.0 * fraction(counter(results, "elements_delivered"), counter(results, "elements")));
+    fprintf(out, "  %-30s %12.0f\n", "messages", counter(results, "messages"));
+    fprintf(out, "  %-30s %12.0f\n", "of these closed short", counter(results, "messages_short"));
+    fprintf(out, "  %-30s %12.0f\n", "datagrams received", received);
+    fprintf(out, "  %-30s %12.0f   %.3f %%\n", "dropped on purpose", dropped,
+            received > 0.0 ? 100.0 * dropped / received : 0.0);
+    fprintf(out, "  %-30s %12.0f\n", "packets sent again",
+            counter(results, "retransmitted_packets"));
+    show_latencies(results, out);
+    fflush(out);
+}
+
+/* ---- for programs ---------------------------------------------------------------------------- */
+
+/* A float in the digits that it has: 0.1, not 0.10000000149. */
+static void add_float(cJSON *report, const char *key, float value)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%.7g", (double)value);
+    cJSON_AddRawToObject(report, key, text);
+}
+
+void weft_results_add_rate(cJSON *object, float rate, uint32_t sample_rows)
+{
+    add_float(object, "learning_rate", rate);
+    cJSON_AddNumberToObject(object, "learning_rate_rows", sample_rows);
+}
+
+static void add_settings(const struct weft_results *results, cJSON *report)
+{
+    const struct weft_job *job = results->job;
+    char mode[32];
+    weft_job_mode_text(job->mode, mode, sizeof(mode));
+    cJSON_AddStringToObject(report, "weft_version", WEFT_VERSION);
+    cJSON_AddStringToObject(report, "model", job->kind->name);
+    if (job->kind->has_factors) {
+        cJSON_AddNumberToObject(report, "factors", job->settings.factors);
+        add_float(report, "init_scale", job->settings.init_scale);
+    }
+    add_float(report, "l2", job->settings.l2);
+    cJSON_AddStringToObject(report, "dataset", results->dataset);
+    cJSON_AddStringToObject(report, "format", job->format);
+    cJSON_AddNumberToObject(report, "rows_train", results->rows_train);
+    cJSON_AddNumberToObject(report, "rows_test", results->rows_test);
+    cJSON_AddNumberToObject(report, "features", results->features);
+    cJSON_AddNumberToObject(report, "workers", job->workers);
+    cJSON_AddNumberToObject(report, "servers", results->servers);
+    cJSON_AddNumberToObject(report, "shards_per_server", results->shards_per_server);
+    cJSON_AddStringToObject(report, "mode", mode);
+    cJSON_AddStringToObject(report, "security", weft_security_mode_name(job->security.mode));
+    cJSON_AddStringToObject(report, "transport", weft_driver_kind_name(job->transport.kind));
+    cJSON_AddStringToObject(report, "drive", job->engine ? "engine" : "caller");
+    cJSON_AddNumberToObject(report, "loss_bound", (double)job->bound_ppm / WEFT_PPM);
+    cJSON_AddNumberToObject(report, "injected_loss", (double)job->inject_loss_ppm / WEFT_PPM);
+    cJSON_AddNumberToObject(report, "inject_seed", (double)job->inject_seed);
+    cJSON_AddStringToObject(report, "average", weft_job_average_name(job->contributors));
+    cJSON_AddStringToObject(report, "optimizer", weft_job_optimizer_name(job->optimizer));
+    weft_results_add_rate(report, results->learning_rate, results->learning_rate_rows);
+    cJSON_AddNumberToObject(report, "batch", job->batch_rows);
+    cJSON_AddNumberToObject(report, "seed", (double)job->seed);
+    cJSON_AddNumberToObject(report, "epochs", results->epoch_count);
+}
+
+static void add_quality(const struct weft_results *results, cJSON *report)
+{
+    const struct weft_results_epoch *last = &results->epochs[results->epoch_count - 1];
+    bool ratings = predicts_ratings(results);
+    cJSON *train = cJSON_AddArrayToObject(report, ratings ? "train_mse" : "train_logloss");
+    cJSON *test = cJSON_AddArrayToObject(report, ratings ? "epoch_test_rmse" : "epoch_test_auc");
+    for (uint32_t e = 0; e < results->epoch_count; e++) {
+        const struct weft_results_epoch *epoch = &results->epochs[e];
+        if (e < results->epochs_before) {
+            cJSON_AddItemToArray(train, cJSON_CreateNull());
+            cJSON_AddItemToArray(test, cJSON_CreateNull());
+            continue;
+        }
+        cJSON_AddItemToArray(train,
+                             cJSON_CreateNumber(epoch->train_loss_sum / results->job->workers));
+        cJSON_AddItemToArray(
+            test, cJSON_CreateNumber(ratings ? epoch->test_rmse : epoch->test_auc));
+    }
+    if (ratings) {
+        cJSON_AddNumberToObject(report, "test_rmse", last->test_rmse);
+        return;
+    }
+    cJSON_AddNumberToObject(report, "test_logloss", last->test_logloss);
+    cJSON_AddNumberToObject(report, "test_auc", last->test_auc);
+}
+
+static void add_steps(const struct weft_results *results, cJSON *report)
+{
+    const struct weft_hist *hist = &results->step_ns;
+    double ms = (double)WEFT_NS_PER_MS;
+    cJSON *steps = cJSON_AddObjectToObject(report, "step_ms");
+    cJSON_AddNumberToObject(steps, "count", (double)hist->count);
+    cJSON_AddNumberToObject(steps, "mean",
+                            hist->count > 0 ? (double)hist->sum / (double)hist->count / ms : 0.0);
+    cJSON_AddNumberToObject(steps, "p50", (double)weft_hist_quantile(hist, 500000) / ms);
+    cJSON_AddNumberToObject(steps, "p90", (double)weft_hist_quantile(hist, 900000) / ms);
+    cJSON_AddNumberToObject(steps, "p99", (double)weft_hist_quantile(hist, 990000) / ms);
+    cJSON_AddNumberToObject(steps, "max", (double)hist->max / ms);
+}
+
+static void add_traffic(const struct weft_results *results, cJSON *report)
+{
+    static const char *const names[] = {"datagrams_received", "injected_drops", "messages",
+                                        "messages_short", "retransmitted_packets"};
+    double seconds = wall_s(results);
+    cJSON_AddNumberToObject(report, "wall_s", seconds);
+    cJSON_AddNumberToObject(report, "samples_per_s",
+                            rate(samples(results), seconds));
+    cJSON_AddNumberToObject(
+        report, "delivered_fraction",
+        fraction(counter(results, "elements_delivered"), counter(results, "elements")));
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(names); i++) {
+        cJSON_AddNumberToObject(report, names[i], counter(results, names[i]));
+    }
+}
+
+cJSON *weft_results_report(const struct weft_results *results)
+{
+    cJSON *report = cJSON_CreateObject();
+    add_settings(results, report);
+    add_quality(results, report);
+    add_traffic(results, report);
+    add_steps(results, report);
+    cJSON_AddItemToObject(report, "until", weft_until_log_report(&results->until));
+    cJSON_AddItemToObject(report, "latency_us", weft_latency_quantiles_us(results->latency));
+    cJSON_AddItemToObject(report, "counters", cJSON_Duplicate(results->counters, true));
+    return report;
+}
+
+static weft_status write_all(int fd, const char *text, size_t bytes)
+{
+    for (size_t at = 0; at < bytes;) {
+        ssize_t written = write(fd, text + at, bytes - at);
+        if (written < 0 && errno != EINTR) {
+            return WEFT_IO;
+        }
+        at += written > 0 ? (size_t)written : 0;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_results_write(const char *path, const char *text)
+{
+    char *neighbour = malloc(strlen(path) + sizeof(".new.4294967295"));
+    if (neighbour == NULL) {
+        return WEFT_IO;
+    }
+    sprintf(neighbour, "%s.new.%u", path, (unsigned)getpid());
+    weft_status status = WEFT_IO;
+    int fd = open(neighbour, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd >= 0) {
+        status = write_all(fd, text, strlen(text));
+        if (status == WEFT_OK) {
+            status = write_all(fd, "\n", 1);
+        }
+        /* A report that a power cut empties would look like one of a run that measured nothing. */
+        if (status == WEFT_OK && (fsync(fd) != 0 || rename(neighbour, path) != 0)) {
+            status = WEFT_IO;
+        }
+        int why = errno;
+        close(fd);
+        if (status != WEFT_OK) {
+            unlink(neighbour);
+        }
+        errno = why;
+    }
+    free(neighbour);
+    return status;
+}

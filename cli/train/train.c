@@ -1,0 +1,459 @@
+/* `weft train`: a whole job on this machine. Starts servers and workers as processes, shows the
+ * run, and writes the report.
+ *
+ * The order of things: servers ready; workers ready (data read, table declared); "go" to all, the
+ * clock starts; epochs; when all workers are through the last one, "test" to worker 0; workers
+ * done; servers are told to end and report their counters; tables, report. Any process that ends
+ * out of turn ends the run.
+ */
+#define _GNU_SOURCE
+#include "cli/node_options.h"
+#include "cli/train/internal.h"
+#include "cli/verbs.h"
+#include "io/clock.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A server that cannot say in this time that it is ready, or its counters, hangs. */
+#define SERVER_PATIENCE_NS (120 * WEFT_NS_PER_S)
+
+/* After the first sign of trouble: time for other signs that may explain it better. */
+#define DIAGNOSIS_NS (300 * WEFT_NS_PER_MS)
+
+#define STOP_GRACE_NS (2 * WEFT_NS_PER_S)
+
+enum { TRAIN_PEER_TIMEOUT_S = 60 };
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static weft_status start_all(struct train *train)
+{
+    for (uint32_t s = 0; s < train->servers; s++) {
+        if (weft_train_start_server(train, s) != WEFT_OK) {
+            return WEFT_IO;
+        }
+    }
+    weft_status status = weft_train_await(train, &train->servers_ready, train->servers, SERVER_PATIENCE_NS,
+                               "servers were ready");
+    if (status != WEFT_OK) {
+        return status;
+    }
+    uint32_t shards = train->servers * train->shards_per_server;
+    for (uint32_t s = 0; s < shards; s++) {
+        size_t used = strlen(train->addresses);
+        char host[WEFT_LAB_ADDRESS_BYTES];
+        weft_train_place_address(&train->place, s / train->shards_per_server, host);
+        snprintf(train->addresses + used, sizeof(train->addresses) - used, "%s%s:%u",
+                 s > 0 ? "," : "", host, train->ports[s]);
+    }
+    fprintf(train->progress, "shards: %s\n", train->addresses);
+    for (uint32_t w = 0; w < train->job.workers; w++) {
+        if (weft_train_start_worker(train, w) != WEFT_OK) {
+            return WEFT_IO;
+        }
+    }
+    /* No limit: a large file takes long to read, and a worker that cannot go on says so. */
+    return weft_train_await(train, &train->workers_ready, train->job.workers, WEFT_NEVER, "");
+}
+
+/* From check to check (until.h). */
+static weft_status train_until(struct train *train)
+{
+    struct weft_until_log *log = &train->results.until;
+    uint32_t workers = train->job.workers;
+    weft_status status = WEFT_OK;
+    do {
+        weft_until_log_go(log, weft_clock_now_ns());
+        weft_train_tell(train, "worker", UINT32_MAX, "go");
+        status = weft_train_await(train, &log->stopped, workers, WEFT_NEVER, "");
+        if (status == WEFT_OK) {
+            weft_train_tell(train, "worker", 0, "test");
+            status = weft_train_await(train, &log->tested, log->count, WEFT_NEVER, "");
+        }
+    } while (status == WEFT_OK && !weft_until_is_over(log));
+    if (status != WEFT_OK) {
+        return status;
+    }
+    train->results.epoch_count = log->epoch;
+    weft_train_tell(train, "worker", UINT32_MAX, "stop");
+    return weft_train_await(train, &train->workers_done, workers, WEFT_NEVER, "");
+}
+
+static weft_status train_all(struct train *train)
+{
+    uint32_t workers = train->job.workers;
+    train->results.begun_ns = weft_clock_now_ns();
+    fprintf(train->progress, "training on %u rows, testing on %u; %u features\n",
+            train->results.rows_train, train->results.rows_test, train->results.features);
+    if (train->results.learning_rate_rows > 0) {
+        fprintf(train->progress,
+                "learning rate %.4g, found on a sample of %u rows; --lr sets another\n",
+                (double)train->results.learning_rate, train->results.learning_rate_rows);
+    }
+    fflush(train->progress);
+    if (weft_until_is_set(&train->job.until)) {
+        return train_until(train);
+    }
+    weft_train_tell(train, "worker", UINT32_MAX, "go");
+    weft_status status = weft_train_await(train, &train->epochs_last_ended, workers, WEFT_NEVER, "");
+    if (status == WEFT_OK) {
+        weft_train_tell(train, "worker", 0, "test");
+        status = weft_train_await(train, &train->workers_done, workers, WEFT_NEVER, "");
+    }
+    return status;
+}
+
+static weft_status end_servers(struct train *train)
+{
+    for (uint32_t i = 0; i < train->crew.count; i++) {
+        if (train_is_server(&train->crew.processes[i]) && !train->crew.processes[i].exited) {
+            kill(train->crew.processes[i].pid, SIGTERM);
+        }
+    }
+    /* A last checkpoint takes as long as the disk does. */
+    uint64_t patience_ns =
+        train->checkpoints.directory != NULL ? WEFT_NEVER : SERVER_PATIENCE_NS;
+    return weft_train_await(train, &train->servers_done, train->servers, patience_ns,
+                 "servers reported their counters");
+}
+
+/* Say why the run is over, as exactly as the signs allow: a process that was killed explains the
+ * others' complaints, a complaint explains an exit. */
+static void print_failure(struct train *train)
+{
+    uint64_t until_ns = weft_clock_now_ns() + DIAGNOSIS_NS;
+    bool more = true; /* what is there already is heard, too, however late it is by then */
+    while (train->interrupted == 0 && train->killed == NULL && more) {
+        uint64_t now_ns = weft_clock_now_ns();
+        more = weft_train_hear(train, now_ns < until_ns ? until_ns - now_ns : 0);
+    }
+    const struct weft_process *process = train->killed != NULL ? train->killed : train->ended;
+    char ending[128];
+    if (train->interrupted != 0) {
+        fprintf(stderr, "weft train: interrupted by signal %d (%s)", train->interrupted,
+                strsignal(train->interrupted));
+    } else if (process != NULL && (train->killed != NULL || train->error[0] == '\0')) {
+        weft_process_ending(process, ending, sizeof(ending));
+        fprintf(stderr, "weft train: %s %u (pid %d) %s", process->role, process->rank,
+                (int)process->pid, ending);
+    } else {
+        fprintf(stderr, "weft train: %s", train->error);
+    }
+}
+
+static int report(struct train *train)
+{
+    weft_results_show(&train->results, train->progress);
+    cJSON *object = weft_results_report(&train->results);
+    cJSON_AddItemToObject(object, "lab", weft_train_place_report(&train->place));
+    char *text = cJSON_Print(object);
+    cJSON_Delete(object);
+    if (text == NULL) {
+        fprintf(stderr, "weft train: out of memory for the report\n");
+        return WEFT_EXIT_FAILED;
+    }
+    int result = WEFT_EXIT_OK;
+    if (train->report != NULL && weft_results_write(train->report, text) != WEFT_OK) {
+        fprintf(stderr, "weft train: cannot write %s: %s\n", train->report, strerror(errno));
+        result = WEFT_EXIT_FAILED;
+    } else if (train->report != NULL) {
+        fprintf(train->progress, "\nreport: %s\n", train->report);
+    }
+    if (train->json) {
+        puts(text);
+        if (fflush(stdout) != 0) {
+            result = WEFT_EXIT_FAILED;
+        }
+    }
+    cJSON_free(text);
+    return result;
+}
+
+/* After all processes have ended, in whatever way: what they recorded is worth most when something
+ * went wrong. */
+static bool make_records(struct train *train)
+{
+    const struct weft_recording_spools spools = {.servers = train->servers,
+                                                 .shards_per_server = train->shards_per_server,
+                                                 .workers = train->job.workers};
+    const char *path = train->job.recording.path;
+    struct weft_records_sum sum;
+    if (path == NULL) {
+        return true;
+    }
+    if (!weft_recording_merge(path, &spools, "train", &sum)) {
+        return false;
+    }
+    fprintf(train->progress, "\nrecords: %s: %llu RPCs, %llu records dropped\n", path,
+            (unsigned long long)sum.rpcs, (unsigned long long)sum.dropped);
+    return true;
+}
+
+static weft_status start_metrics(struct train *train)
+{
+    char error[WEFT_HTTP_ERROR_BYTES];
+    weft_status status = weft_train_metrics_start(&train->metrics, &train->metrics_options, error);
+    if (status != WEFT_OK) {
+        snprintf(train->error, sizeof(train->error), "%s", error);
+    } else if (train->metrics.metrics.http != NULL) {
+        fprintf(train->progress, "metrics: %s\n", train->metrics.metrics.url);
+        fflush(train->progress);
+    }
+    return status;
+}
+
+static int run(struct train *train)
+{
+    weft_status status = start_metrics(train);
+    status = status == WEFT_OK ? start_all(train) : status;
+    if (status == WEFT_OK) {
+        status = train_all(train);
+    }
+    if (status == WEFT_OK) {
+        status = end_servers(train);
+    }
+    if (status != WEFT_OK) {
+        print_failure(train);
+    }
+    weft_train_metrics_stop(&train->metrics);
+    weft_crew_stop(&train->crew, STOP_GRACE_NS);
+    bool recorded = make_records(train);
+    if (status != WEFT_OK) {
+        fprintf(stderr,
+                "\nweft train: all processes of the run were ended; no report was written\n");
+        return WEFT_EXIT_FAILED;
+    }
+    int result = report(train);
+    return recorded ? result : WEFT_EXIT_FAILED;
+}
+
+/* ---- before the run -------------------------------------------------------------------------- */
+
+/* What would fail only after the training shall fail before it. */
+static bool can_be_written(const char *path)
+{
+    if (path == NULL) {
+        return true;
+    }
+    struct stat about;
+    char *copy = strdup(path);
+    bool good = copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
+    if (good && stat(path, &about) == 0 && S_ISDIR(about.st_mode)) {
+        errno = EISDIR;
+        good = false;
+    }
+    if (!good) {
+        fprintf(stderr, "weft train: cannot write %s: %s\n", path, strerror(errno));
+    }
+    free(copy);
+    return good;
+}
+
+static int run_again(struct train *train)
+{
+    struct weft_ml_error error = {.text = ""};
+    if (weft_job_locate(&train->job, &error, train->data_path) != WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    const struct weft_train_again_job what = {.job = &train->job,
+                                              .data_path = train->data_path,
+                                              .servers = train->servers,
+                                              .shards_per_server = train->shards_per_server,
+                                              .checkpoints = &train->checkpoints,
+                                              .metrics = &train->metrics_options};
+    return can_be_written(train->job.save) ? weft_train_again(&train->again, &what)
+                                           : WEFT_EXIT_FAILED;
+}
+
+/* The file's name without its folder and compression. */
+static void name_dataset(struct train *train)
+{
+    const char *slash = strrchr(train->data_path, '/');
+    const char *name = slash != NULL ? slash + 1 : train->data_path;
+    char *out = train->results.dataset;
+    snprintf(out, sizeof(train->results.dataset), "%.*s", (int)sizeof(train->results.dataset) - 1,
+             name);
+    char *dot = strrchr(out, '.');
+    if (dot != NULL && dot != out && (strcmp(dot, ".zst") == 0 || strcmp(dot, ".gz") == 0)) {
+        *dot = '\0';
+    }
+}
+
+static int prepare_and_run(struct train *train)
+{
+    struct weft_crypto_error key_error = {.text = ""};
+    struct weft_ml_error error = {.text = ""};
+    /* All processes are our children, so a key that nobody else ever sees is as good as any. */
+    if (weft_security_load(&train->job.security, true, &key_error) != WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", key_error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    if (weft_job_locate(&train->job, &error, train->data_path) != WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    if (!can_be_written(train->report) || !can_be_written(train->job.save)) {
+        return WEFT_EXIT_FAILED;
+    }
+    struct weft_records_error records_error = {.text = ""};
+    if (train->job.recording.path != NULL &&
+        weft_records_check_path(train->job.recording.path, true, &records_error) != WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", records_error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    struct weft_lab_error lab_error;
+    if (weft_train_place_find(&train->place, train->servers, train->job.workers, &lab_error) !=
+        WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", lab_error.text);
+        return WEFT_EXIT_FAILED;
+    }
+    if (weft_results_init(&train->results, &train->job) != WEFT_OK ||
+        weft_crew_init(&train->crew, train->servers + train->job.workers) != WEFT_OK) {
+        fprintf(stderr, "weft train: out of memory or descriptors\n");
+        return WEFT_EXIT_FAILED;
+    }
+    train->results.servers = train->servers;
+    train->results.shards_per_server = train->shards_per_server;
+    name_dataset(train);
+    int result = run(train);
+    weft_crew_fini(&train->crew);
+    weft_results_fini(&train->results);
+    return result;
+}
+
+/* What a report says is measured from processes that begin and end together. */
+static int check_again(const struct weft_command *command, struct train *train)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } alone[] = {
+        {"report", train->report != NULL},
+        {"json", train->json},
+        {"quiet", train->quiet},
+        {"lab", train->place.lab != NULL},
+        {"port", train->port != 0},
+        {"trace", train->job.trace != NULL},
+        {"records", train->job.recording.path != NULL},
+        {"until-loss or --until-auc", weft_until_is_set(&train->job.until)},
+    };
+    for (size_t i = 0; train->again.restarts > 0 && i < WEFT_ARRAY_COUNT(alone); i++) {
+        if (alone[i].given) {
+            return weft_options_usage(command, "--%s does not go with --restart: it is of a run "
+                                               "without deaths", alone[i].name);
+        }
+    }
+    return weft_train_again_check(command, &train->again, &train->job, &train->checkpoints);
+}
+
+static int check(const struct weft_command *command, struct train *train)
+{
+    uint32_t shards = train->servers * train->shards_per_server;
+    if (shards > WEFT_JOB_SHARDS_MAX) {
+        return weft_options_usage(
+            command, "%u servers of %u shards are too many; at most %d shards", train->servers,
+            train->shards_per_server, (int)WEFT_JOB_SHARDS_MAX);
+    }
+    if (train->port != 0 && train->port + shards - 1 > UINT16_MAX) {
+        return weft_options_usage(command, "there are no %u ports from --port %u on", shards,
+                                  train->port);
+    }
+    if (train->checkpoints.restore && train->checkpoints.directory == NULL) {
+        return weft_options_usage(command, "--resume needs --checkpoint: from where?");
+    }
+    int again = check_again(command, train);
+    if (again != WEFT_OPTIONS_RUN) {
+        return again;
+    }
+    weft_job_settle(&train->job);
+    /* Workers of a lab are given no --metrics (train_start.c). */
+    bool in_lab = train->place.lab != NULL;
+    int status = weft_metrics_check(command, in_lab ? NULL : &train->metrics_options);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_security_check(command, &train->job.security);
+    }
+    return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &train->job);
+}
+
+int weft_cli_train(int argc, char **argv)
+{
+    static struct train train; /* large, and there is one */
+    train = (struct train){.job = WEFT_JOB_DEFAULTS, .servers = 2, .shards_per_server = 1,
+                           .checkpoints = WEFT_CHECKPOINT_DEFAULTS};
+    /* A child that died is seen at once; one that is silent waits for its turn on a busy machine. */
+    train.job.transport.peer_timeout_s = weft_launch_peer_timeout_s(TRAIN_PEER_TIMEOUT_S);
+    const struct weft_option options[] = {
+        WEFT_JOB_OPTIONS(&train.job),
+        WEFT_RECORDING_WINDOW_ROW(&train.job.recording),
+        WEFT_SECURITY_ROWS(&train.job.security),
+        {"servers", "N", "server processes", WEFT_OPTION_U32, .value = &train.servers, .min = 1,
+         .max = WEFT_JOB_SHARDS_MAX},
+        {"shards-per-server", "N", "shards of each server, each a thread and a port",
+         WEFT_OPTION_U32, .value = &train.shards_per_server, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
+        {"port", "P", "port of the first shard, the others follow; 0 = any free",
+         WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
+        WEFT_CHECKPOINT_ROWS(&train.checkpoints),
+        {"resume", NULL, "go on where the newest good checkpoint of --checkpoint ends, with the\n"
+         "same --workers, --batch and --seed; servers and shards may be others", WEFT_OPTION_FLAG,
+         .value = &train.checkpoints.restore},
+        WEFT_TRAIN_AGAIN_OPTIONS(&train.again),
+        {"lab", "NAME", "put servers on the first hosts of this lab (`weft lab up`), workers on\n"
+         "the following; where the hosts end, it begins again with host 0",
+         WEFT_OPTION_STRING, .value = &train.place.lab, .fallback = "none: loopback"},
+        WEFT_METRICS_OPTIONS(&train.metrics_options),
+        {"report", "FILE", "write the JSON report here", WEFT_OPTION_STRING,
+         .value = &train.report},
+        {"json", NULL, "the report alone on standard output, progress on standard error",
+         WEFT_OPTION_FLAG, .value = &train.json},
+        {"quiet", NULL, "show no progress", WEFT_OPTION_FLAG, .value = &train.quiet},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "train",
+        .summary = "train a model on this machine: starts servers and workers and shows the run",
+        .description =
+            "Every worker and every server is a process of its own; they talk over UDP on\n"
+            "loopback, or from host to host of a lab, with a job key made for this run unless one\n"
+            "is given. A gradient or a pull reply may lose up to --loss-bound of its elements\n"
+            "instead of waiting for retransmissions; --inject-loss makes the loss that loopback\n"
+            "does not have. Shows a line per epoch, then results and latencies. Ctrl-C ends it.\n"
+            "A process that dies ends the run, and with --checkpoint the next one goes on by\n"
+            "--resume. With --restart who dies is started again instead: the job is handed to\n"
+            "`weft run`, and what its workers say is shown as they say it, without a report.",
+        .example = "  weft train --workers 4 --servers 2 --mode ssp:2 --loss-bound 0.10 \\\n"
+                   "      --inject-loss 0.02 --report report.json\n"
+                   "  weft train --workers 4 --servers 2 --restart 3 --checkpoint ckpt",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check(&command, &train);
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_transport_options_find_cc(&command, &train.job.transport);
+    }
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (train.again.restarts > 0) {
+        return run_again(&train);
+    }
+    train.progress = train.quiet ? fopen("/dev/null", "we") : train.json ? stderr : stdout;
+    if (train.progress == NULL) {
+        fprintf(stderr, "weft train: /dev/null: %s\n", strerror(errno));
+        return WEFT_EXIT_FAILED;
+    }
+    status = prepare_and_run(&train);
+    if (train.quiet) {
+        (void)fclose(train.progress);
+    }
+    weft_security_fini(&train.job.security);
+    return status;
+}

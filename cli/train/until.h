@@ -1,0 +1,105 @@
+/* When a job ends by what it has learned instead of by its epochs: the options, the tests at fixed
+ * steps, and the time to the one that was good enough.
+ *
+ * Every --check-steps steps, and at the end of each epoch, all workers stop: their pushes and clocks
+ * are closed. Then worker 0 pulls the weights whole and tests them on all test rows, and the parent
+ * says go or stop. So the model that is tested is the one after exactly that many steps of every
+ * worker, in every mode and over every transport, and a job without losses ends at the same step
+ * whatever carries it. The parent's clock runs from its word until the last worker has stopped: what
+ * it adds up is training, without start-up and without tests.
+ *
+ * With several targets all of them must be met.
+ */
+#ifndef WEFT_CLI_TRAIN_UNTIL_H
+#define WEFT_CLI_TRAIN_UNTIL_H
+
+#include "cli/options.h"
+#include "cli/train/process.h"
+
+#include "base/status.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+
+enum { WEFT_UNTIL_STEPS = 10 };
+
+struct weft_until {
+    float loss; /* at most; 0 = no target */
+    float auc;  /* at least; 0 = no target */
+    uint32_t check_steps;
+    uint32_t give_up_s; /* seconds of training; 0 = never */
+};
+
+#define WEFT_UNTIL_DEFAULTS {.check_steps = WEFT_UNTIL_STEPS}
+
+/* Rows of an option table. */
+#define WEFT_UNTIL_OPTIONS(until)                                                                  \
+    {"until-loss", "X", "end when the log-loss on the test rows is at most X, else after\n"        \
+     "--epochs; looked at every --check-steps steps, while all workers wait", WEFT_OPTION_F32,     \
+     .value = &(until)->loss, .fallback = ""},                                                     \
+    {"until-auc", "X", "the same for an AUC of at least X", WEFT_OPTION_F32,                       \
+     .value = &(until)->auc, .fallback = ""},                                                      \
+    {"check-steps", "N", "steps from test to test of --until-loss and --until-auc; the end of\n"   \
+     "an epoch is tested, too", WEFT_OPTION_U32, .value = &(until)->check_steps, .min = 1,         \
+     .max = 1000000},                                                                              \
+    {"give-up", "S", "end without the target after S seconds of training; 0 = never",              \
+     WEFT_OPTION_U32, .value = &(until)->give_up_s, .max = 86400}
+
+/* Some target is set. */
+bool weft_until_is_set(const struct weft_until *until);
+
+/* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
+int weft_until_verify(const struct weft_command *command, const struct weft_until *until);
+
+/* Pass on to a worker. */
+void weft_until_add(const struct weft_until *until, struct weft_arguments *arguments);
+
+/* True when a worker stops after this step of an epoch of `steps`, all counted from 0. */
+bool weft_until_is_check(const struct weft_until *until, uint32_t epoch, uint32_t step,
+                         uint32_t steps);
+
+/* ---- the parent's side ----------------------------------------------------------------------- */
+
+struct weft_until_check {
+    uint32_t step;        /* steps of each worker so far */
+    uint64_t training_ns; /* until here, without start-up and tests */
+    double test_logloss;
+    double test_auc;
+};
+
+struct weft_until_log {
+    const struct weft_until *until;  /* borrowed */
+    struct weft_until_check *checks; /* (capacity,) */
+    uint32_t count;
+    uint32_t capacity;
+    uint32_t stopped;      /* workers that have stopped at the check that is due */
+    uint32_t tested;       /* checks tested: count or count - 1 */
+    uint32_t epoch;        /* of the last stop, from 1 */
+    uint32_t steps_per_epoch;
+    bool is_last;          /* there is no step behind it */
+    uint64_t went_ns;      /* when the word was given */
+    uint64_t stopped_ns;   /* when the last worker had stopped */
+    uint64_t training_ns;
+};
+
+/* A log that is all zero but for `until` is ready. */
+void weft_until_log_fini(struct weft_until_log *log);
+
+/* The parent has said go. */
+void weft_until_log_go(struct weft_until_log *log, uint64_t now_ns);
+
+/* Take in "stopped" or "check".
+ * Errors:  WEFT_DATA  it lacks something.   WEFT_NOMEM. */
+weft_status weft_until_log_add(struct weft_until_log *log, const cJSON *message, uint64_t at_ns);
+
+/* After a check: whether its targets are met, and whether the job is over, met or not. */
+bool weft_until_is_met(const struct weft_until_log *log);
+bool weft_until_is_over(const struct weft_until_log *log);
+
+/* A line about the last check. */
+void weft_until_log_show(const struct weft_until_log *log, FILE *out);
+
+/* For the report: targets, whether they were met, when, and every check.   Owns: gives. */
+cJSON *weft_until_log_report(const struct weft_until_log *log);
+
+#endif

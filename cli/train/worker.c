@@ -1,0 +1,705 @@
+/* `weft worker`: one worker of a training job, against servers that run already. */
+#include "cli/address.h"
+#include "cli/counters.h"
+#include "cli/node_options.h"
+#include "cli/stop.h"
+#include "cli/train/latency.h"
+#include "cli/train/learner.h"
+#include "cli/train/model_file.h"
+#include "cli/train/process.h"
+#include "cli/train/results.h"
+#include "cli/train/worker_metrics.h"
+#include "cli/verbs.h"
+#include "io/clock.h"
+#include "ml/rate.h"
+#include "node/membership.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How often the parent's channel is looked at while the transport is served. */
+#define WORD_POLL_NS (500 * WEFT_NS_PER_US)
+
+struct worker {
+    struct weft_job job;
+    uint32_t rank;
+    const char *servers;
+    uint32_t control_fd; /* 0 = none */
+    struct weft_membership membership;
+    struct weft_metrics_options metrics_options;
+
+    struct weft_worker_metrics metrics;
+    uint32_t epochs_done;
+    struct weft_channel channel;
+    struct weft_learner_shard shards[WEFT_JOB_SHARDS_MAX];
+    uint32_t shard_count;
+    struct weft_ml_dataset dataset;
+    uint32_t rate_rows; /* of the sample on which the learning rate was found; 0 = it was not */
+    struct weft_learner learner;
+
+    struct weft_hist step_ns;     /* from the end of a step to that of the next */
+    uint64_t step_begun_ns;
+    struct weft_ml_quality quality; /* of the last check of --until-... */
+};
+
+/* ---- talking --------------------------------------------------------------------------------- */
+
+/* To the parent, or as a line on standard output. */
+static void say(struct worker *worker, cJSON *event)
+{
+    if (worker->channel.fd >= 0) {
+        (void)weft_channel_send(&worker->channel, event);
+        return;
+    }
+    char *text = cJSON_PrintUnformatted(event);
+    cJSON_Delete(event);
+    if (text != NULL) {
+        puts(text);
+        fflush(stdout);
+        cJSON_free(text);
+    }
+}
+
+static int fail(struct worker *worker, weft_status status, const char *text)
+{
+    if (worker->channel.fd >= 0) {
+        cJSON *event = weft_channel_event("error");
+        cJSON_AddStringToObject(event, "text", text);
+        say(worker, event);
+    } else {
+        fprintf(stderr, "weft worker: %s\n", text);
+    }
+    return status == WEFT_UNSUPPORTED ? WEFT_EXIT_USAGE : WEFT_EXIT_FAILED;
+}
+
+/* Wait for one of two words of the parent, serving the transport meanwhile: a peer that gets no
+ * answer would take this worker for dead. Returns the one that came; NULL: interrupted, or the
+ * parent is gone. */
+static const char *wait_for_either(struct worker *worker, const char *word, const char *other)
+{
+    for (;;) {
+        struct pollfd fd = {.fd = worker->channel.fd, .events = POLLIN};
+        cJSON *object = NULL;
+        if (poll(&fd, 1, 0) > 0) {
+            if (weft_channel_next(&worker->channel, &object) != WEFT_OK) {
+                return NULL;
+            }
+            const char *event = weft_channel_text(object, "event");
+            bool is_word = strcmp(event, word) == 0;
+            bool is_other = strcmp(event, other) == 0;
+            cJSON_Delete(object);
+            if (is_word || is_other) {
+                return is_word ? word : other;
+            }
+        }
+        if (weft_stop_asked()) {
+            return NULL;
+        }
+        weft_worker_metrics_look(&worker->metrics, worker);
+        weft_learner_idle(&worker->learner, WORD_POLL_NS);
+    }
+}
+
+/* Without a parent there is nothing to wait for. */
+static bool wait_for_word(struct worker *worker, const char *word)
+{
+    return worker->channel.fd < 0 || wait_for_either(worker, word, word) != NULL;
+}
+
+/* ---- the data -------------------------------------------------------------------------------- */
+
+static weft_status check_data(const struct weft_ml_model_kind *kind,
+                              const struct weft_ml_dataset *dataset, const char *path,
+                              struct weft_ml_error *error)
+{
+    uint32_t positive = 0;
+    for (uint32_t i = 0; i < dataset->test_count; i++) {
+        positive += dataset->labels[dataset->test_rows[i]];
+    }
+    if (dataset->train_count == 0) {
+        return weft_ml_fail(error, WEFT_DATA, "%s: all %u rows are test rows; nothing to train on",
+                            path, dataset->row_count);
+    }
+    if (kind->predicts_ratings && dataset->test_count == 0) {
+        return weft_ml_fail(error, WEFT_DATA, "%s: none of the %u rows is a test row", path,
+                            dataset->row_count);
+    }
+    if (!kind->predicts_ratings && (positive == 0 || positive == dataset->test_count)) {
+        return weft_ml_fail(error, WEFT_DATA,
+                            "%s: %u of the %u test rows are positive; an AUC needs both classes",
+                            path, positive, dataset->test_count);
+    }
+    return WEFT_OK;
+}
+
+/* Every worker of a job searches alone, in the same data, and finds the same. One with other data is
+ * refused by the servers, for its table is another. */
+static weft_status find_rate(struct worker *worker, struct weft_ml_error *error)
+{
+    struct weft_ml_rate found;
+    if (!weft_job_searches_rate(&worker->job)) {
+        return WEFT_OK;
+    }
+    uint32_t steps =
+        weft_ml_share_steps(&worker->dataset, worker->job.workers, worker->job.batch_rows);
+    weft_status status = weft_ml_rate_find(&worker->dataset, worker->job.optimizer,
+                                           worker->job.settings.l2, steps, &found);
+    if (status != WEFT_OK) {
+        return weft_ml_fail(error, status, "the search for a learning rate: %s; give --lr",
+                            weft_status_text(status));
+    }
+    worker->job.learning_rate = found.rate;
+    worker->rate_rows = found.rows;
+    return WEFT_OK;
+}
+
+static weft_status load(struct worker *worker, struct weft_ml_error *error)
+{
+    char path[WEFT_ML_PATH_BYTES];
+    const struct weft_ml_format *format;
+    weft_status status = weft_job_locate(&worker->job, error, path);
+    if (status == WEFT_OK) {
+        status = weft_ml_format_find(worker->job.format, error, &format);
+    }
+    if (status == WEFT_OK) {
+        status = weft_ml_dataset_load(path, format, error, &worker->dataset);
+    }
+    return status == WEFT_OK ? check_data(worker->job.kind, &worker->dataset, path, error) : status;
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static void copy_stats(void *arg, void *object)
+{
+    struct weft_worker_stats *stats = arg;
+    struct worker *worker = object;
+    struct weft_learner *learner = &worker->learner;
+    struct weft_udp *udp =
+        learner->endpoint.driver != NULL ? weft_driver_udp(learner->endpoint.driver) : NULL;
+    weft_endpoint_counters(&learner->endpoint, &stats->transport);
+    stats->has_gauges = udp != NULL;
+    if (udp != NULL) {
+        weft_ep_gauges(weft_udp_ep(udp), &stats->gauges);
+    }
+    stats->client = *weft_ps_client_counters(learner->client);
+    stats->push = *weft_ps_client_push_latencies(learner->client);
+    stats->pull = *weft_ps_client_pull_latencies(learner->client);
+    stats->step_ns = worker->step_ns;
+    stats->epochs = worker->epochs_done;
+    stats->has_epochs = true;
+    stats->rank = worker->rank;
+}
+
+/* The parent hears the address with "ready". */
+static weft_status start_metrics(struct worker *worker)
+{
+    char error[WEFT_HTTP_ERROR_BYTES];
+    weft_status status =
+        weft_worker_metrics_start(&worker->metrics, &worker->metrics_options, worker->rank,
+                                  copy_stats, error);
+    if (status != WEFT_OK) {
+        snprintf(worker->learner.error, sizeof(worker->learner.error), "%s", error);
+    }
+    return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static void say_ready(struct worker *worker)
+{
+    cJSON *event = weft_channel_event("ready");
+    cJSON_AddNumberToObject(event, "rows_train", worker->dataset.train_count);
+    cJSON_AddNumberToObject(event, "rows_test", worker->dataset.test_count);
+    cJSON_AddNumberToObject(event, "features", worker->dataset.feature_count);
+    cJSON_AddNumberToObject(event, "epoch", weft_learner_first_epoch(&worker->learner));
+    weft_results_add_rate(event, weft_job_rate(&worker->job), worker->rate_rows);
+    if (worker->metrics.metrics.http != NULL) {
+        cJSON_AddStringToObject(event, "metrics", worker->metrics.metrics.url);
+    }
+    say(worker, event);
+}
+
+static const char *loss_key(const struct worker *worker)
+{
+    return worker->job.kind->predicts_ratings ? "train_mse" : "train_logloss";
+}
+
+static void say_epoch(struct worker *worker, uint32_t epoch, double loss)
+{
+    uint64_t elements;
+    uint64_t delivered;
+    weft_learner_delivery(&worker->learner, &elements, &delivered);
+    cJSON *event = weft_channel_event("epoch");
+    cJSON_AddNumberToObject(event, "epoch", epoch + 1);
+    cJSON_AddNumberToObject(event, loss_key(worker), loss);
+    cJSON_AddNumberToObject(event, "elements", (double)elements);
+    cJSON_AddNumberToObject(event, "elements_delivered", (double)delivered);
+    say(worker, event);
+}
+
+static void say_test(struct worker *worker, uint32_t epoch, const struct weft_ml_quality *quality)
+{
+    cJSON *event = weft_channel_event("test");
+    cJSON_AddNumberToObject(event, "epoch", epoch + 1);
+    if (worker->job.kind->predicts_ratings) {
+        cJSON_AddNumberToObject(event, "test_rmse", quality->rmse);
+    } else {
+        cJSON_AddNumberToObject(event, "test_logloss", quality->log_loss);
+        cJSON_AddNumberToObject(event, "test_auc", quality->auc);
+    }
+    say(worker, event);
+}
+
+static void collect(struct weft_hist *parts, const struct weft_ps_latencies *from)
+{
+    parts[WEFT_LATENCY_W_PROC] = from->w_proc;
+    parts[WEFT_LATENCY_W_QUEUE] = from->w_queue;
+    parts[WEFT_LATENCY_PS_PROC] = from->ps_proc;
+    parts[WEFT_LATENCY_PS_QUEUE] = from->ps_queue;
+    parts[WEFT_LATENCY_N_TX] = from->n_tx;
+    parts[WEFT_LATENCY_PS_WAIT] = from->ps_wait;
+}
+
+static void say_done(struct worker *worker)
+{
+    struct weft_recorder_counts records = weft_recording_finish(&worker->job.recording);
+    static struct weft_latency latency; /* 190 KB, and there is one */
+    struct weft_learner *learner = &worker->learner;
+    struct weft_driver_counters transport;
+    uint64_t elements;
+    uint64_t delivered;
+    weft_endpoint_counters(&learner->endpoint, &transport);
+    weft_learner_delivery(learner, &elements, &delivered);
+    collect(latency.of[WEFT_LATENCY_PUSH], weft_ps_client_push_latencies(learner->client));
+    collect(latency.of[WEFT_LATENCY_PULL], weft_ps_client_pull_latencies(learner->client));
+
+    cJSON *event = weft_channel_event("done");
+    cJSON *counters = cJSON_AddObjectToObject(event, "counters");
+    weft_counters_add_transport(counters, &transport);
+    weft_counters_add_client(counters, weft_ps_client_counters(learner->client));
+    weft_counters_add(counters, "elements", elements);
+    weft_counters_add(counters, "elements_delivered", delivered);
+    weft_counters_add(counters, "records", records.records);
+    weft_counters_add(counters, "records_dropped", records.dropped);
+    if (worker->channel.fd >= 0) {
+        cJSON_AddItemToObject(event, "latency", weft_latency_pack(&latency));
+        cJSON_AddItemToObject(event, "step_ns", weft_latency_pack_one(&worker->step_ns));
+    } else {
+        cJSON_AddItemToObject(event, "latency_us", weft_latency_quantiles_us(&latency));
+    }
+    say(worker, event);
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static void say_stopped(struct worker *worker, uint32_t epoch, uint32_t step, uint32_t steps)
+{
+    bool last = step + 1 == steps && epoch + 1 == worker->job.epochs;
+    cJSON *event = weft_channel_event("stopped");
+    cJSON_AddNumberToObject(event, "epoch", epoch + 1);
+    cJSON_AddNumberToObject(event, "step", (double)epoch * steps + step + 1);
+    cJSON_AddNumberToObject(event, "steps", steps);
+    cJSON_AddBoolToObject(event, "last", last);
+    say(worker, event);
+}
+
+static void say_check(struct worker *worker)
+{
+    cJSON *event = weft_channel_event("check");
+    cJSON_AddNumberToObject(event, "test_logloss", worker->quality.log_loss);
+    cJSON_AddNumberToObject(event, "test_auc", worker->quality.auc);
+    say(worker, event);
+}
+
+/* Shards that went away and came back since the last step. */
+static void say_resumed(struct worker *worker)
+{
+    struct weft_ps_resumed resumed;
+    while (weft_ps_client_take_resumed(worker->learner.client, &resumed)) {
+        cJSON *event = weft_channel_event("resumed");
+        cJSON_AddNumberToObject(event, "shard", resumed.shard);
+        cJSON_AddNumberToObject(event, "clock", resumed.clock);
+        cJSON_AddNumberToObject(event, "clocks_again", resumed.clocks_again);
+        cJSON_AddNumberToObject(event, "pushes_again", (double)resumed.pushes_again);
+        cJSON_AddNumberToObject(event, "pushes_lost", (double)resumed.pushes_lost);
+        say(worker, event);
+    }
+}
+
+static weft_status interrupted(struct worker *worker)
+{
+    snprintf(worker->learner.error, sizeof(worker->learner.error), "interrupted");
+    return WEFT_TIMEOUT;
+}
+
+/* All workers stop; rank 0 tests when the parent has heard it from all; go on, or not (until.h). */
+static weft_status check_model(struct worker *worker, uint32_t epoch, uint32_t step,
+                               uint32_t steps)
+{
+    weft_status status = weft_learner_settle(&worker->learner);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    say_stopped(worker, epoch, step, steps);
+    if (worker->rank == 0) {
+        if (!wait_for_word(worker, "test")) {
+            return interrupted(worker);
+        }
+        status = weft_learner_test(&worker->learner, &worker->quality);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        say_check(worker);
+    }
+    const char *word = wait_for_either(worker, "go", "stop");
+    worker->learner.is_over = word != NULL && strcmp(word, "stop") == 0;
+    return word != NULL ? WEFT_OK : interrupted(worker);
+}
+
+static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t steps)
+{
+    struct worker *worker = arg;
+    say_resumed(worker);
+    uint64_t now_ns = weft_clock_now_ns();
+    weft_hist_add(&worker->step_ns, now_ns - worker->step_begun_ns);
+    worker->step_begun_ns = now_ns;
+    weft_worker_metrics_look(&worker->metrics, worker);
+    if (!weft_until_is_check(&worker->job.until, epoch, step, steps)) {
+        return WEFT_OK;
+    }
+    weft_status status = check_model(worker, epoch, step, steps);
+    worker->step_begun_ns = weft_clock_now_ns();
+    return status;
+}
+
+/* Rank 0 tests after each epoch. After the last one it waits for the parent's word that all
+ * workers are through, so that the final figure is that of the final model in every mode. */
+static weft_status test(struct worker *worker, uint32_t epoch)
+{
+    bool is_last = epoch + 1 == worker->job.epochs;
+    if (worker->rank != 0) {
+        return WEFT_OK;
+    }
+    if (weft_until_is_set(&worker->job.until)) {
+        say_test(worker, epoch, &worker->quality); /* of the check that ended the epoch */
+        return WEFT_OK;
+    }
+    if (is_last && !wait_for_word(worker, "test")) {
+        return interrupted(worker);
+    }
+    struct weft_ml_quality quality;
+    weft_status status = weft_learner_test(&worker->learner, &quality);
+    if (status == WEFT_OK) {
+        say_test(worker, epoch, &quality);
+    }
+    return status;
+}
+
+/* Rank 0 writes the model down, after the last test. */
+static weft_status save(struct worker *worker)
+{
+    struct weft_learner *learner = &worker->learner;
+    struct weft_ckpt_error error = {.text = ""};
+    const uint64_t *ids;
+    const float *rows;
+    uint32_t count;
+    if (worker->job.save == NULL || worker->rank != 0) {
+        return WEFT_OK;
+    }
+    weft_status status = weft_learner_rows(learner, &ids, &rows, &count);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_model_file_save(worker->job.save, &learner->model, worker->job.format, ids, rows,
+                                  count, &error);
+    if (status != WEFT_OK) {
+        snprintf(learner->error, sizeof(learner->error), "%s", error.text);
+    }
+    return status;
+}
+
+/* The coordinator's word of where a shard is now. */
+static void locate(void *arg, uint32_t s, struct weft_learner_shard *shard)
+{
+    struct worker *worker = arg;
+    struct weft_member_state state;
+    weft_member_thread_state(worker->membership.thread, &state);
+    if (state.list.count == worker->shard_count) {
+        char host[WEFT_RESOLVE_TEXT_BYTES];
+        weft_resolve_member_host(&state.list.addresses[s], host);
+        snprintf(shard->host, sizeof(shard->host), "%s", host);
+        shard->port = state.list.addresses[s].port;
+    }
+}
+
+static int train(struct worker *worker)
+{
+    struct weft_learner *learner = &worker->learner;
+    weft_status status = weft_learner_init(learner, &worker->job, worker->rank, &worker->dataset,
+                                           worker->shards, worker->shard_count);
+    status = status == WEFT_OK ? start_metrics(worker) : status;
+    if (status != WEFT_OK) {
+        return fail(worker, status, learner->error);
+    }
+    if (worker->membership.thread != NULL) {
+        learner->locate = locate;
+        learner->locate_arg = worker;
+    }
+    say_ready(worker);
+    if (!wait_for_word(worker, "go")) {
+        return fail(worker, WEFT_TIMEOUT, "interrupted");
+    }
+    uint32_t first = weft_learner_first_epoch(learner);
+    /* A process that was started again may find that the one before it had done everything. */
+    if (first >= worker->job.epochs && worker->membership.launch.restart == 0) {
+        return fail(worker, WEFT_STATE,
+                    "the servers have finished all --epochs already; more of them train on");
+    }
+    if (first >= worker->job.epochs) {
+        status = test(worker, worker->job.epochs - 1); /* which the one before may not have said */
+    }
+    learner->stepped = stepped;
+    learner->stepped_arg = worker;
+    for (uint32_t epoch = first;
+         status == WEFT_OK && epoch < worker->job.epochs && !learner->is_over; epoch++) {
+        double loss;
+        if (weft_learner_first_epoch(learner) > epoch) {
+            continue; /* done by the others, while the servers had given this worker up */
+        }
+        worker->step_begun_ns = weft_clock_now_ns();
+        status = weft_learner_epoch(learner, epoch, &loss);
+        if (status == WEFT_OK) {
+            worker->epochs_done++;
+            say_epoch(worker, epoch, loss);
+            status = test(worker, epoch);
+        }
+    }
+    if (status == WEFT_OK) {
+        status = save(worker);
+    }
+    if (status != WEFT_OK) {
+        return fail(worker, status, learner->error);
+    }
+    say_done(worker);
+    return WEFT_EXIT_OK;
+}
+
+/* ---- the job --------------------------------------------------------------------------------- */
+
+static void take_list(struct worker *worker, const struct weft_member_reply *list)
+{
+    worker->shard_count = list->count;
+    for (uint32_t s = 0; s < list->count; s++) {
+        char host[WEFT_RESOLVE_TEXT_BYTES];
+        weft_resolve_member_host(&list->addresses[s], host);
+        snprintf(worker->shards[s].host, sizeof(worker->shards[s].host), "%s", host);
+        worker->shards[s].port = list->addresses[s].port;
+    }
+}
+
+/* Where the shards are, which rank this is, and how many workers there are. */
+static weft_status join_job(struct worker *worker, struct weft_ml_error *error)
+{
+    struct weft_io_error why = {.text = ""};
+    struct weft_member_state state;
+    if (!weft_membership_has_coordinator(&worker->membership)) {
+        return WEFT_OK;
+    }
+    weft_status status = weft_membership_join(
+        &worker->membership, &worker->job.security, &worker->job.transport, WEFT_MEMBER_NONE, 0,
+        WEFT_MEMBER_WAIT_LISTED, weft_stop_asked, &state, &why);
+    if (status != WEFT_OK) {
+        return weft_ml_fail(error, WEFT_PEER, "%s", why.text);
+    }
+    if (state.list.count > WEFT_JOB_SHARDS_MAX || state.grant.workers > WEFT_JOB_WORKERS_MAX) {
+        return weft_ml_fail(error, WEFT_DATA, "the job has %u shards and %u workers; this release "
+                                              "takes %d and %d",
+                            state.list.count, state.grant.workers, (int)WEFT_JOB_SHARDS_MAX,
+                            (int)WEFT_JOB_WORKERS_MAX);
+    }
+    worker->rank = state.grant.rank;
+    worker->job.workers = state.grant.workers;
+    take_list(worker, &state.list);
+    return WEFT_OK;
+}
+
+/* Now that the rank is known, which is in the spool's name. */
+static weft_status open_records(struct worker *worker, struct weft_ml_error *error)
+{
+    struct weft_records_error why = {.text = ""};
+    weft_status status =
+        weft_recording_open(&worker->job.recording, "worker", worker->rank, &why);
+    if (status != WEFT_OK) {
+        return weft_ml_fail(error, WEFT_IO, "--records: %s", why.text);
+    }
+    worker->job.records = weft_recording_ring(&worker->job.recording);
+    return WEFT_OK;
+}
+
+static int run(struct worker *worker)
+{
+    struct weft_crypto_error key_error = {.text = ""};
+    struct weft_ml_error error = {.text = ""};
+    weft_stop_install();
+    weft_status status = weft_security_load(&worker->job.security, false, &key_error);
+    if (status != WEFT_OK) {
+        return fail(worker, status, key_error.text);
+    }
+    status = load(worker, &error);
+    status = status == WEFT_OK ? join_job(worker, &error) : status;
+    status = status == WEFT_OK ? find_rate(worker, &error) : status;
+    status = status == WEFT_OK ? open_records(worker, &error) : status;
+    int result = status == WEFT_OK ? train(worker) : fail(worker, status, error.text);
+    weft_worker_metrics_stop(&worker->metrics);
+    weft_learner_fini(&worker->learner);
+    if (!weft_recording_close(&worker->job.recording, "worker")) {
+        result = WEFT_EXIT_FAILED;
+    }
+    weft_membership_leave(&worker->membership, result == WEFT_EXIT_OK);
+    weft_ml_dataset_fini(&worker->dataset);
+    weft_security_fini(&worker->job.security);
+    return result;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static bool parse_servers(struct worker *worker)
+{
+    for (const char *at = worker->servers;; at++) {
+        size_t bytes = strcspn(at, ",");
+        if (worker->shard_count == WEFT_JOB_SHARDS_MAX ||
+            !weft_cli_address_parse(at, bytes, worker->shards[worker->shard_count].host,
+                                    sizeof(worker->shards[0].host),
+                                    &worker->shards[worker->shard_count].port)) {
+            return false;
+        }
+        worker->shard_count++;
+        at += bytes;
+        if (*at == '\0') {
+            return true;
+        }
+    }
+}
+
+/* Who this is, as far as flags and the environment say. */
+static int detect(const struct weft_command *command, struct worker *worker)
+{
+    struct weft_launch flags = weft_launch_nothing();
+    flags.role = WEFT_LAUNCH_WORKER;
+    flags.rank = worker->rank;
+    flags.workers = worker->job.workers != 0 ? worker->job.workers : WEFT_LAUNCH_UNKNOWN;
+    flags.servers = worker->servers;
+    int status = weft_membership_detect(&worker->membership, command, &flags, 1,
+                                        worker->control_fd == 0);
+    const struct weft_launch *launch = &worker->membership.launch;
+    if (status == WEFT_OPTIONS_RUN) {
+        worker->servers = launch->servers;
+        worker->rank = launch->rank != WEFT_LAUNCH_UNKNOWN ? launch->rank : 0;
+        worker->job.workers = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : 1;
+    }
+    return status;
+}
+
+static int check(const struct weft_command *command, struct worker *worker)
+{
+    if (worker->rank != WEFT_LAUNCH_UNKNOWN && worker->job.workers != 0 &&
+        worker->rank >= worker->job.workers) {
+        return weft_options_usage(command,
+                                  "--rank %u is not allowed; with --workers %u it must be "
+                                  "from 0 to %u",
+                                  worker->rank, worker->job.workers, worker->job.workers - 1);
+    }
+    int status = weft_metrics_check(command, &worker->metrics_options);
+    status = status == WEFT_OPTIONS_RUN ? detect(command, worker) : status;
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    bool has_coordinator = weft_membership_has_coordinator(&worker->membership);
+    if (worker->servers == NULL && !has_coordinator) {
+        return weft_options_usage(command, "--servers is missing: which servers? (or --scheduler: "
+                                           "who knows them?)");
+    }
+    if (!has_coordinator && !parse_servers(worker)) {
+        return weft_options_usage(command,
+                                  "--servers \"%.80s\" is not allowed; it must be HOST:PORT,... "
+                                  "with at most %d shards",
+                                  worker->servers, (int)WEFT_JOB_SHARDS_MAX);
+    }
+    if (worker->job.workers > WEFT_JOB_WORKERS_MAX) {
+        return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
+                                  worker->job.workers, worker->membership.launch.workers_from,
+                                  (int)WEFT_JOB_WORKERS_MAX);
+    }
+    if (!has_coordinator && worker->rank >= worker->job.workers) {
+        return weft_options_usage(command, "--rank %u goes with --workers", worker->rank);
+    }
+    if (worker->control_fd != 0) {
+        worker->channel.fd = (int)worker->control_fd;
+    } else if (weft_until_is_set(&worker->job.until)) {
+        return weft_options_usage(command, "--until-loss and --until-auc take `weft train`, which "
+                                           "tells all workers when to end");
+    }
+    weft_job_settle(&worker->job);
+    status = weft_security_check(command, &worker->job.security);
+    return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &worker->job);
+}
+
+int weft_cli_worker(int argc, char **argv)
+{
+    static struct worker worker; /* large, and there is one */
+    worker = (struct worker){.job = WEFT_JOB_DEFAULTS,
+                             .rank = WEFT_LAUNCH_UNKNOWN,
+                             .membership = WEFT_MEMBERSHIP_DEFAULTS,
+                             .channel = {.fd = -1}};
+    worker.job.workers = 0;
+    const struct weft_option options[] = {
+        {"servers", "LIST",
+         "HOST:PORT of every shard, in their order, separated by commas;\n"
+         "HOST is a numeric address",
+         WEFT_OPTION_STRING, .value = &worker.servers, .fallback = "as the coordinator says"},
+        {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
+         .max = WEFT_JOB_WORKERS_MAX - 1,
+         .fallback = "as the launcher or the coordinator says, else 0"},
+        WEFT_MEMBERSHIP_ROWS(&worker.membership),
+        WEFT_JOB_OPTIONS(&worker.job),
+        WEFT_SECURITY_NETWORK_ROWS(&worker.job.security),
+        WEFT_RECORDING_CHILD_ROW(&worker.job.recording),
+        WEFT_METRICS_OPTIONS(&worker.metrics_options),
+        {"control-fd", "FD", "channel to `weft train`", WEFT_OPTION_U32,
+         .value = &worker.control_fd, .hidden = true},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "worker",
+        .summary = "train on one share of the data against running servers",
+        .description =
+            "All workers of a job must be given the same options but --rank; worker r of W trains\n"
+            "on the rows r, r + W, r + 2W, ... of the training rows. Prints one JSON object a "
+            "line:\n"
+            "ready, epoch (its own training loss), test (rank 0: quality on the test rows, with\n"
+            "weights that are pulled whole), resumed (a server came back) and done (counters and\n"
+            "latencies). A server that does not answer for --peer-timeout, and does not come back\n"
+            "within --reconnect-s, ends it with exit status 1. What is not given is taken from the\n"
+            "variables of torchrun, mpirun, srun or `weft run` (docs/RUN.md).",
+        .example = "  weft keygen job.key\n"
+                   "  weft server --key-file job.key --workers 2 &\n"
+                   "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 0 &\n"
+                   "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 1",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check(&command, &worker);
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_transport_options_find_cc(&command, &worker.job.transport);
+    }
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    status = run(&worker);
+    weft_channel_fini(&worker.channel);
+    return status;
+}

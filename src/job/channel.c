@@ -1,0 +1,116 @@
+#include "job/channel.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { READ_BYTES = 65536 };
+
+/* The program's own bookkeeping: a few kilobytes. There is no sensible way on without them. */
+static void *need(void *memory)
+{
+    if (memory == NULL) {
+        fprintf(stderr, "weft: out of memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+cJSON *weft_channel_event(const char *event)
+{
+    cJSON *object = need(cJSON_CreateObject());
+    need(cJSON_AddStringToObject(object, "event", event));
+    return object;
+}
+
+weft_status weft_channel_send(struct weft_channel *channel, cJSON *object)
+{
+    char *text = need(cJSON_PrintUnformatted(object));
+    cJSON_Delete(object);
+    size_t bytes = strlen(text);
+    text[bytes++] = '\n'; /* takes the place of the final zero; written by length */
+    weft_status status = WEFT_OK;
+    for (size_t at = 0; at < bytes;) {
+        /* MSG_NOSIGNAL: a parent that is gone is a status here, not SIGPIPE. */
+        ssize_t written = send(channel->fd, text + at, bytes - at, MSG_NOSIGNAL);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written < 0) {
+            status = WEFT_PEER;
+            break;
+        }
+        at += (size_t)written;
+    }
+    cJSON_free(text);
+    return status;
+}
+
+/* Take the first whole line out of the buffer; *object_p stays NULL when there is none. */
+static weft_status take_line(struct weft_channel *channel, cJSON **object_p)
+{
+    char *end = channel->count > 0 ? memchr(channel->bytes, '\n', channel->count) : NULL;
+    if (end == NULL) {
+        *object_p = NULL;
+        return WEFT_OK;
+    }
+    size_t bytes = (size_t)(end - channel->bytes);
+    cJSON *object = cJSON_ParseWithLength(channel->bytes, bytes);
+    channel->count -= bytes + 1;
+    memmove(channel->bytes, end + 1, channel->count);
+    if (!cJSON_IsObject(object)) {
+        cJSON_Delete(object);
+        return WEFT_DATA;
+    }
+    *object_p = object;
+    return WEFT_OK;
+}
+
+weft_status weft_channel_next(struct weft_channel *channel, cJSON **object_p)
+{
+    for (;;) {
+        weft_status status = take_line(channel, object_p);
+        if (status != WEFT_OK || *object_p != NULL) {
+            return status;
+        }
+        if (channel->capacity - channel->count < READ_BYTES) {
+            channel->capacity += READ_BYTES;
+            channel->bytes = need(realloc(channel->bytes, channel->capacity));
+        }
+        ssize_t got = read(channel->fd, channel->bytes + channel->count, READ_BYTES);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            return WEFT_OK;
+        }
+        if (got <= 0) {
+            return WEFT_PEER;
+        }
+        channel->count += (size_t)got;
+    }
+}
+
+void weft_channel_fini(struct weft_channel *channel)
+{
+    if (channel->fd >= 0) {
+        close(channel->fd);
+    }
+    free(channel->bytes);
+    *channel = (struct weft_channel){.fd = -1};
+}
+
+const char *weft_channel_text(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    return text != NULL ? text : "";
+}
+
+double weft_channel_number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0.0;
+}

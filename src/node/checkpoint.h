@@ -1,0 +1,160 @@
+/* The checkpoints of one server process: when, by whom, and the thread that writes them.
+ *
+ * Every shard thread has a feed. When an order is out it cuts (ps/snapshot.h), and hands records in
+ * two buffers to the writer's thread, which alone touches files; neither ever waits for the other
+ * with a lock held. The writer commits when all shards of the process are through.
+ *
+ * Order: every N clocks (all servers of a job cut at the same clocks, so their parts go together),
+ * every N seconds, on SIGUSR1, and at the end; the last three only where the process has all shards
+ * of the job. And when workers ask.
+ *
+ * Thread:  new, begin, request, end, free: the main thread. restore, attach, turn: the shard's.
+ *
+ * Source: docs/CHECKPOINTS.md.
+ */
+#ifndef WEFT_NODE_CHECKPOINT_H
+#define WEFT_NODE_CHECKPOINT_H
+
+#include "node/checkpoint_data.h"
+#include "node/journal.h"
+
+#include "io/driver.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct weft_checkpoint_options {
+    const char *directory; /* NULL = none are made */
+    const char *every;     /* "1000" clocks, "60s"; NULL = the default */
+    uint32_t whole_every;  /* one of so many is whole, the others are deltas */
+    uint32_t keep;
+    uint32_t memory_mib; /* for copies of rows, each shard */
+    bool restore;
+    bool restarted; /* in the place of a process that died: go on from what there is, if anything */
+    struct weft_journal_options journal;
+};
+
+#define WEFT_CHECKPOINT_DEFAULTS                                                                   \
+    {.whole_every = 1, .keep = 2, .memory_mib = 1024, .journal = WEFT_JOURNAL_DEFAULTS}
+
+enum weft_checkpoint_phase {
+    WEFT_CHECKPOINT_IDLE,
+    WEFT_CHECKPOINT_ORDERED,   /* the shard has not taken the order up */
+    WEFT_CHECKPOINT_WAITING,   /* for its instant */
+    WEFT_CHECKPOINT_STREAMING, /* buffers go to the writer */
+    WEFT_CHECKPOINT_STREAMED,  /* all have gone; the writer decides */
+    WEFT_CHECKPOINT_FAILED,    /* by the shard */
+    WEFT_CHECKPOINT_JUDGED,    /* the writer has decided; the shard has not heard it */
+};
+
+enum { WEFT_CHECKPOINT_BUFFERS = 2, WEFT_CHECKPOINT_BUFFER_BYTES = 1 << 20 };
+
+struct weft_checkpoint_buffer {
+    uint8_t *memory;
+    uint16_t table;
+    uint32_t count; /* records; 0 = free */
+};
+
+/* Between one shard's thread and the writer. All under the lock of the process, but what is said to
+ * be the one's or the other's. */
+struct weft_checkpoint_feed {
+    struct weft_checkpoint *owner;
+    _Atomic enum weft_checkpoint_phase phase; /* the shard looks at it without the lock, too */
+    enum weft_cut_why why; /* FAILED */
+    bool kept;             /* JUDGED */
+    struct weft_cut_order order;
+    const struct weft_cut_view *view; /* STREAMING */
+    struct weft_checkpoint_buffer buffers[WEFT_CHECKPOINT_BUFFERS];
+    uint32_t fill; /* the shard's: buffer to fill next */
+    uint32_t take; /* the writer's: buffer to write next */
+    struct weft_driver *driver; /* to wake; NULL when the thread is not there */
+    uint32_t clock;             /* the largest of its tables'; the shard alone writes these three */
+    bool has_tables;
+    bool has_bsp;
+    uint64_t rows; /* of the checkpoint under way */
+    size_t peak;
+    _Atomic uint16_t refusal; /* why there is none, for programs that asked; enum weft_rpc_status,
+                               * 0 = nothing is to be told */
+    uint64_t kept_number;             /* the shard's: of the last cut that was kept */
+    _Atomic uint64_t durable_number;  /* of one that counts, and the shard has not heard it; 0 = none */
+    struct weft_journal_file journal; /* the shard's */
+    bool journal_full;   /* the shard writes these two, the writer says each once */
+    bool journal_failed;
+    bool journal_full_said;
+    bool journal_failed_said;
+    struct weft_checkpoint_file file; /* the writer's */
+    bool file_open;
+    struct weft_ckpt_file done;
+};
+
+struct weft_checkpoint;
+
+/* What is said about a checkpoint: good or bad news, in one line. */
+typedef void weft_checkpoint_say(void *arg, bool good, const char *text);
+
+struct weft_checkpoint_config {
+    struct weft_checkpoint_options options;
+    uint32_t first; /* shards of this process */
+    uint32_t count;
+    uint32_t shards; /* of the job */
+    weft_checkpoint_say *say; /* from the writer's thread, too */
+    void *say_arg;
+};
+
+/* Look the directory over, find what is to be restored.
+ * Errors:  WEFT_INVALID  options; WEFT_STATE  there are checkpoints, and nobody said what to do with
+ *          them; WEFT_NOTFOUND  nothing to restore; WEFT_IO, WEFT_NOMEM. error->text says it. */
+weft_status weft_checkpoint_new(const struct weft_checkpoint_config *config,
+                                struct weft_checkpoint **checkpoint_p,
+                                struct weft_ckpt_error *error);
+
+/* Restore the feed's shard, when that was asked for, do again what its journal has, and keep a journal
+ * from now on, when that was asked for; on its thread, before it serves. */
+weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
+                                    uint32_t workers_max,
+                                    weft_checkpoint_supply *supply,
+                                    struct weft_ckpt_error *error);
+
+/* The number restored from; 0 = none. */
+uint64_t weft_checkpoint_restored(const struct weft_checkpoint *checkpoint);
+
+/* After the shards have started, which wait until then (weft_checkpoint_may_serve): put down what was
+ * restored, and start to write.
+ * Errors:  those of weft_ckpt_log_restored; WEFT_IO  no thread. error->text says it. */
+weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint,
+                                  struct weft_ckpt_error *error);
+
+/* On the shard's thread, after restore: wait for begin. False: the server ends instead. */
+bool weft_checkpoint_may_serve(struct weft_checkpoint_feed *feed);
+
+/* Readable when another process has taken this one's shards: serving on would show workers two
+ * states, and nothing that is written counts. */
+int weft_checkpoint_replaced_fd(const struct weft_checkpoint *checkpoint);
+bool weft_checkpoint_is_replaced(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *why_p);
+
+/* One now, as soon as it can be. False: this process does not have all shards. */
+bool weft_checkpoint_request(struct weft_checkpoint *checkpoint);
+
+/* The process shall end: finish what is being written, make a last one where the tables are between
+ * two clocks, and stop the thread. Without make_last (this server was replaced) what is being written
+ * is given up. The shards still run, or wait for begin. NULL is fine. */
+void weft_checkpoint_end(struct weft_checkpoint *checkpoint, bool make_last);
+
+/* After the shards have ended. NULL is fine. */
+void weft_checkpoint_free(struct weft_checkpoint *checkpoint);
+
+/* The feed of shard first + i. */
+struct weft_checkpoint_feed *weft_checkpoint_feed(struct weft_checkpoint *checkpoint, uint32_t i);
+
+/* On the shard's thread. attach: from now on driver may be woken; NULL = no more. */
+void weft_checkpoint_attach(struct weft_checkpoint_feed *feed, struct weft_driver *driver);
+
+/* After each batch of events. True: call again soon, without sleeping. */
+bool weft_checkpoint_turn(struct weft_checkpoint_feed *feed, struct weft_shard *shard);
+
+/* On the shard's thread. commits: the journal is to be on the disk before anything is sent, which is
+ * what commit does. */
+bool weft_checkpoint_commits(const struct weft_checkpoint_feed *feed);
+void weft_checkpoint_commit(struct weft_checkpoint_feed *feed, struct weft_shard *shard);
+
+#endif

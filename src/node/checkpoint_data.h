@@ -1,0 +1,70 @@
+/* What a checkpoint's data file holds: a shard's snapshot as tensors, and back.
+ *
+ *     table.T.ids u64 (n), .clock u32 (n), .count u32 (n), .weights f32 (n, dim), .state f32 (n, k)
+ *     table.T.worker_clocks u32 (W), table.T.pushes u64 (W, 18): struct weft_once of each rank
+ *     table.T.removed u64 (r): ids that are gone since the checkpoint that a delta is based on
+ *     table.T.waiting_ids u64 (w), .waiting_counts u32 (w), or table.T.waiting_filter u8 (c): what
+ *     admission has counted; absent when it counts nothing
+ *     workers.incarnations u64 (W), workers.retired u64 (W, 17): struct weft_retired of each rank
+ *     partials.head u64 (p, 5), partials.mask u64 (p, m): pushes of which some chunks are applied
+ *
+ * T is the table's number. docs/CHECKPOINTS.md says it for readers in other languages.
+ */
+#ifndef WEFT_NODE_CHECKPOINT_DATA_H
+#define WEFT_NODE_CHECKPOINT_DATA_H
+
+#include "ckpt/directory.h"
+#include "ps/snapshot.h"
+
+struct weft_checkpoint_table {
+    uint32_t ids; /* number of the tensor; .clock, .count, .weights, .state follow */
+    uint32_t dim;
+    uint32_t state_floats;
+    uint32_t record_bytes;
+};
+
+/* One data file being written. Thread: the writer's. */
+struct weft_checkpoint_file {
+    struct weft_ckpt_writer *writer;
+    struct weft_checkpoint_table *tables; /* (tables_max,) */
+    uint8_t *columns;                     /* scratch of one batch of records */
+    size_t columns_bytes;
+};
+
+struct weft_checkpoint_place {
+    const char *directory;
+    uint64_t number;
+    uint64_t base; /* 0 = whole */
+    uint64_t claim; /* of this process */
+    uint32_t shard;
+    uint32_t shards;
+};
+
+/* Shape:   batches of rows will have at most batch_bytes.
+ * Owns:    borrows view until return.
+ * Errors:  those of weft_ckpt_writer_open. */
+weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
+                                      const struct weft_checkpoint_place *place,
+                                      const struct weft_cut_view *view, size_t batch_bytes,
+                                      struct weft_ckpt_error *error);
+/* Shape:   records as weft_shard_cut_take gave them. */
+weft_status weft_checkpoint_file_rows(struct weft_checkpoint_file *file, uint16_t table,
+                                      const uint8_t *records, uint32_t count,
+                                      struct weft_ckpt_error *error);
+weft_status weft_checkpoint_file_close(struct weft_checkpoint_file *file,
+                                       struct weft_ckpt_file *file_p,
+                                       struct weft_ckpt_error *error);
+/* A zeroed file is fine. */
+void weft_checkpoint_file_abandon(struct weft_checkpoint_file *file);
+
+/* Called when the shard wants slabs. */
+typedef void weft_checkpoint_supply(struct weft_shard *shard);
+
+/* What of a checkpoint is shard `shard` of `shards`, into a shard that nobody has connected to.
+ * Errors:  WEFT_DATA, WEFT_IO  the files. WEFT_NOMEM, WEFT_INVALID  it does not fit this shard. */
+weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_set *set,
+                                 struct weft_shard *shard, uint32_t number, uint32_t shards,
+                                 uint32_t workers_max, weft_checkpoint_supply *supply,
+                                 struct weft_ckpt_error *error);
+
+#endif

@@ -1,0 +1,112 @@
+/* The inside of the checkpoints of one process, shared by checkpoint.c (life, the main thread),
+ * checkpoint_order.c (when, and what the shards are told), checkpoint_write.c (the writer's thread) and
+ * checkpoint_feed.c (the shards' side). Not for others. */
+#ifndef WEFT_NODE_CHECKPOINT_INTERNAL_H
+#define WEFT_NODE_CHECKPOINT_INTERNAL_H
+
+#include "node/checkpoint.h"
+
+#include "io/clock.h"
+
+/* A failed one is tried again after so long. */
+#define WEFT_CHECKPOINT_AGAIN_NS (5 * WEFT_NS_PER_S)
+
+/* One that was asked for is cut at a clock to come. When none comes in this time, twice as long for the
+ * next, it is cut where the tables stand: that may be the end of another clock on another shard, but is
+ * right when nobody works. */
+#define WEFT_CHECKPOINT_PATIENCE_NS     (300 * WEFT_NS_PER_MS)
+#define WEFT_CHECKPOINT_PATIENCE_MAX_NS (60 * WEFT_NS_PER_S)
+
+enum weft_checkpoint_gate {
+    WEFT_CHECKPOINT_GATE_CLOSED, /* the shards may have started, and wait */
+    WEFT_CHECKPOINT_GATE_OPEN,
+    WEFT_CHECKPOINT_GATE_SHUT, /* the server ends before it began */
+};
+
+struct weft_checkpoint {
+    struct weft_checkpoint_config config;
+    struct weft_ckpt_log *log; /* the main thread's until the writer's starts, then that one's */
+    int replaced_fd;           /* eventfd, written when `replaced` is */
+    uint32_t every_clocks; /* one of the two is 0 */
+    uint64_t every_ns;
+    struct weft_ckpt_set set; /* restored from; number 0 = none */
+    uint32_t set_clock;       /* the clock that it was cut at, told by the shards. Under the lock */
+
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* of what follows, and of the feeds */
+    pthread_cond_t changed;
+    enum weft_checkpoint_gate gate;
+    bool replaced; /* another process has claimed these shards */
+    struct weft_ckpt_error replaced_why;
+    bool stop;
+    bool requested;
+    bool last; /* the last one is wanted */
+    bool last_done;
+    struct weft_checkpoint_feed *feeds; /* (count,) */
+
+    /* The writer's own. */
+    bool under_way;
+    bool ahead; /* it waits for a clock that is to come */
+    bool by_request;
+    bool at_once; /* the next one by request: where the tables stand */
+    uint64_t patience_ns;
+    uint64_t impatient_ns; /* when the one under way by request is begun anew */
+    uint32_t wanted_clock; /* by a worker that keeps its pushes, 0 = none; not where has_all */
+    bool set_pending;      /* committed here; parts of others may be missing */
+    uint64_t number;       /* of the one under way */
+    uint64_t base;
+    uint64_t kept; /* the last one committed here in this run; 0 = none */
+    uint64_t unclear; /* the last number of which it is not known whether it counts; 0 = none */
+    bool log_said;    /* that the log cannot be read */
+    uint32_t kept_clock;
+    bool kept_any;
+    uint32_t since_whole;
+    uint32_t last_clock; /* that was ordered */
+    uint64_t next_ns;
+    uint64_t again_ns; /* one failed: nothing before that, whoever asks */
+    uint64_t begun_ns;
+    void **memory; /* (count,): lent to the shards for copies */
+};
+
+/* One line to whoever is told. */
+[[gnu::format(printf, 3, 4)]] void weft_checkpoint_say_line(struct weft_checkpoint *checkpoint,
+                                                            bool good, const char *format, ...);
+
+static inline bool weft_checkpoint_has_all(const struct weft_checkpoint *checkpoint)
+{
+    return checkpoint->config.count == checkpoint->config.shards;
+}
+
+/* The claim to this process's shards, and what is to be restored: once, on the first shard's thread, while
+ * the main thread waits for it. The shard has its port then: a server that is started twice by mistake
+ * ends there, before it takes the shards of the one that runs. */
+weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint,
+                                  struct weft_ckpt_error *error);
+
+/* ---- checkpoint_order.c: with the lock held ---------------------------------------------------- */
+
+struct weft_checkpoint_standing {
+    uint32_t clock; /* of the fastest shard */
+    bool has_tables;
+    bool has_bsp;
+};
+
+struct weft_checkpoint_standing weft_checkpoint_standing(const struct weft_checkpoint *checkpoint);
+
+void weft_checkpoint_wake(struct weft_checkpoint_feed *feed);
+
+/* Is it time for one? */
+void weft_checkpoint_consider(struct weft_checkpoint *checkpoint);
+
+/* Programs that wait for one are told that there will be none. */
+void weft_checkpoint_refuse(struct weft_checkpoint *checkpoint, enum weft_rpc_status why);
+
+/* Memory lent for copies; without the lock. */
+void weft_checkpoint_take_back(struct weft_checkpoint *checkpoint);
+
+/* ---- checkpoint_write.c: the thread ------------------------------------------------------------ */
+
+void *weft_checkpoint_write_all(void *checkpoint);
+
+#endif

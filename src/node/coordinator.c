@@ -1,0 +1,321 @@
+#include "node/coordinator.h"
+
+#include "io/clock.h"
+#include "io/resolve.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Servers that have not heard in this time that the work is done will not. */
+static const uint64_t over_patience_ns = 10 * WEFT_NS_PER_S;
+
+enum { SLOTS = 128 };
+
+/* ---- the journal ----------------------------------------------------------------------------- */
+
+static weft_status restore(void *arg, uint8_t op, const uint8_t *bytes, size_t count)
+{
+    struct weft_coordinator *coordinator = arg;
+    struct weft_member_request record;
+    weft_status status = weft_member_request_unpack(op, bytes, count, &record);
+    return status == WEFT_OK ? weft_roster_restore(coordinator->roster, op, &record,
+                                                   weft_clock_now_ns())
+                             : WEFT_DATA;
+}
+
+static bool record(void *arg, uint8_t op, const uint8_t *bytes, size_t count)
+{
+    struct weft_coordinator *coordinator = arg;
+    return coordinator->journal == NULL ||
+           weft_journal_append(coordinator->journal, op, bytes, count) == WEFT_OK;
+}
+
+static size_t supply(void *arg, uint32_t i, uint8_t *op_p, uint8_t body[WEFT_JOURNAL_BODY_MAX])
+{
+    struct weft_coordinator *coordinator = arg;
+    struct weft_member_request record;
+    static_assert((int)WEFT_MEMBER_REQUEST_BYTES_MAX <= (int)WEFT_JOURNAL_BODY_MAX);
+    return weft_roster_record(coordinator->roster, i, op_p, &record)
+               ? weft_member_request_pack(&record, body)
+               : 0;
+}
+
+/* What the roster says now is all that the records say. False: the journal is as long as it was. */
+static bool compact(struct weft_coordinator *coordinator)
+{
+    struct weft_job_error why = {.text = ""};
+    if (!weft_journal_is_long(coordinator->journal)) {
+        return false;
+    }
+    weft_status status = weft_journal_compact(coordinator->journal, supply, coordinator, &why);
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft %s: %s; it goes on growing, and this is tried again when it is twice as "
+                        "long\n",
+                coordinator->config.name, why.text);
+    }
+    return status == WEFT_OK;
+}
+
+static bool sync_records(void *arg)
+{
+    struct weft_coordinator *coordinator = arg;
+    return coordinator->journal == NULL || compact(coordinator) ||
+           weft_journal_sync(coordinator->journal) == WEFT_OK;
+}
+
+static weft_status open_journal(struct weft_coordinator *coordinator, struct weft_io_error *error)
+{
+    struct weft_job_error why = {.text = ""};
+    uint64_t torn_bytes;
+    const char *path = coordinator->config.journal;
+    if (path == NULL) {
+        return WEFT_OK;
+    }
+    weft_status status =
+        weft_journal_open(path, restore, coordinator, &coordinator->journal, &torn_bytes, &why);
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, status, "%s", why.text);
+    }
+    uint32_t members = weft_roster_members(coordinator->roster);
+    if (!coordinator->config.quiet && (members > 0 || torn_bytes > 0)) {
+        fprintf(stderr, "weft %s: %u members from %s", coordinator->config.name, members, path);
+        fprintf(stderr, torn_bytes > 0 ? "; %llu bytes that were not whole were cut off\n" : "\n",
+                (unsigned long long)torn_bytes);
+    }
+    (void)compact(coordinator);
+    return WEFT_OK;
+}
+
+/* ---- for a person ---------------------------------------------------------------------------- */
+
+static void name_member(const struct weft_member_request *who, char *text_p, size_t bytes)
+{
+    if (who->role == WEFT_ROLE_WORKER && who->rank != WEFT_MEMBER_NONE) {
+        snprintf(text_p, bytes, "worker %u", who->rank);
+    } else if (who->role == WEFT_ROLE_WORKER) {
+        snprintf(text_p, bytes, "a worker");
+    } else if (who->first != WEFT_MEMBER_NONE && who->span > 1) {
+        snprintf(text_p, bytes, "the server of shards %u to %u", who->first,
+                 who->first + who->span - 1);
+    } else if (who->first != WEFT_MEMBER_NONE) {
+        snprintf(text_p, bytes, "the server of shard %u", who->first);
+    } else {
+        snprintf(text_p, bytes, "a server");
+    }
+}
+
+static void note(void *arg, enum weft_member_note what, const struct weft_member_request *who,
+                 uint16_t status)
+{
+    struct weft_coordinator *coordinator = arg;
+    char name[64] = "";
+    if (who != NULL) {
+        name_member(who, name, sizeof(name));
+    }
+    if (coordinator->config.lapsed != NULL &&
+        (what == WEFT_MEMBER_NOTE_LAPSED || what == WEFT_MEMBER_NOTE_REVIVED)) {
+        coordinator->config.lapsed(coordinator->config.arg, who, what == WEFT_MEMBER_NOTE_LAPSED);
+    }
+    if (what == WEFT_MEMBER_NOTE_LAPSED) {
+        fprintf(stderr, "weft %s: %s has been silent for its lease; its place is free\n",
+                coordinator->config.name, name);
+    } else if (what == WEFT_MEMBER_NOTE_REFUSED && status != WEFT_MEMBER_UNKNOWN_MEMBER &&
+               status != WEFT_MEMBER_CLAIMED && status != WEFT_MEMBER_FULL) {
+        /* Claims are repeated for as long as a lease; who makes them says it himself. */
+        fprintf(stderr, "weft %s: %s was refused: %s\n", coordinator->config.name, name,
+                weft_member_status_text(status));
+    } else if (!coordinator->config.quiet && what == WEFT_MEMBER_NOTE_JOINED && who->count > 0) {
+        char host[WEFT_RESOLVE_TEXT_BYTES];
+        weft_resolve_member_host(&who->addresses[0], host);
+        fprintf(stderr, "weft %s: %s is at %s port %u, epoch %llu\n", coordinator->config.name,
+                name, host, who->addresses[0].port, (unsigned long long)who->epoch);
+    } else if (!coordinator->config.quiet && what == WEFT_MEMBER_NOTE_COMPLETE) {
+        fprintf(stderr, "weft %s: all shards are there\n", coordinator->config.name);
+    }
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* All workers are done: end when the servers have left, too, or have had time enough. */
+static void look_whether_over(struct weft_coordinator *coordinator, uint64_t now_ns)
+{
+    if (!weft_roster_is_over(coordinator->roster)) {
+        coordinator->over_ns = 0;
+        return;
+    }
+    coordinator->over_ns = coordinator->over_ns != 0 ? coordinator->over_ns : now_ns;
+    if (weft_roster_members(coordinator->roster) == 0 ||
+        now_ns - coordinator->over_ns >= over_patience_ns) {
+        uint64_t one = 1;
+        (void)!write(coordinator->over_fd, &one, sizeof(one));
+    }
+}
+
+static void handle(void *arg, uint64_t now_ns)
+{
+    struct weft_coordinator *coordinator = arg;
+    struct weft_msgr msgr = weft_driver_msgr(coordinator->driver);
+    struct weft_msg_event event;
+    while (msgr.ops->poll(msgr.self, &event)) {
+        weft_member_service_event(coordinator->service, &event, now_ns);
+    }
+    weft_member_service_progress(coordinator->service, now_ns);
+    if (weft_member_service_is_broken(coordinator->service) && !coordinator->said_broken) {
+        coordinator->said_broken = true;
+        fprintf(stderr,
+                "weft %s: cannot write %s: %s; the work goes on, but nobody can join any more\n",
+                coordinator->config.name, coordinator->config.journal, strerror(errno));
+    }
+    look_whether_over(coordinator, now_ns);
+}
+
+static void *run(void *arg)
+{
+    struct weft_coordinator *coordinator = arg;
+    while (!atomic_load(&coordinator->stop)) {
+        uint64_t now_ns = weft_clock_now_ns();
+        uint64_t until_ns = weft_member_service_deadline(coordinator->service);
+        if (coordinator->over_ns != 0) {
+            until_ns = weft_min_u64(until_ns, now_ns + WEFT_NS_PER_S);
+        }
+        uint64_t timeout_ns = until_ns == WEFT_NEVER ? WEFT_NEVER
+                              : until_ns > now_ns    ? until_ns - now_ns
+                                                     : 0;
+        (void)weft_driver_step(coordinator->driver, timeout_ns, handle, coordinator);
+        weft_stats_query_poll(&coordinator->ask, coordinator);
+    }
+    weft_stats_query_close(&coordinator->ask);
+    pthread_mutex_lock(&coordinator->lock);
+    coordinator->awake = NULL;
+    pthread_mutex_unlock(&coordinator->lock);
+    return NULL;
+}
+
+/* ---- start and stop -------------------------------------------------------------------------- */
+
+static weft_status open_driver(struct weft_coordinator *coordinator, struct weft_io_error *error)
+{
+    const struct weft_coordinator_config *config = &coordinator->config;
+    struct weft_driver_config driver;
+    weft_driver_config_default(&driver);
+    weft_transport_options_apply(&config->transport, &driver);
+    driver.udp.host = config->host;
+    driver.udp.port = config->port;
+    driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_COORDINATOR, 0);
+    driver.udp.ep.accept = 1;
+    /* Twice the members: one that restarts connects before its old connection is given up. */
+    driver.udp.ep.peers_max = 2 * config->roster.members_max;
+    driver.udp.ep.chunks_max = 256;
+    driver.udp.ep.tx_window_max = 256;
+    driver.udp.ep.expects_max = SLOTS;
+    /* Members speak five times in a lease; who has been silent for many is not there. */
+    driver.udp.ep.idle_timeout_ns = 30 * WEFT_NS_PER_S + 4 * config->roster.lease_ns;
+    weft_status status =
+        weft_security_arm(config->security, &driver.udp, &coordinator->provider, error);
+    if (status == WEFT_OK) {
+        status = weft_driver_open(&driver, &coordinator->driver, error);
+    }
+    weft_security_disarm(&driver.udp);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    const struct weft_member_service_config service = {.peers_max = driver.udp.ep.peers_max,
+                                                       .slots = SLOTS,
+                                                       .shards_max = config->roster.shards_max,
+                                                       .roster = coordinator->roster,
+                                                       .record = record,
+                                                       .sync = sync_records,
+                                                       .note = note,
+                                                       .arg = coordinator};
+    return weft_member_service_new(&service, weft_driver_msgr(coordinator->driver),
+                                   &coordinator->service);
+}
+
+static void release(struct weft_coordinator *coordinator)
+{
+    /* The endpoint borrows the service's memory, so it goes first. */
+    weft_driver_close(coordinator->driver);
+    weft_provider_free(coordinator->provider);
+    weft_member_service_free(coordinator->service);
+    weft_journal_close(coordinator->journal);
+    weft_roster_free(coordinator->roster);
+    if (coordinator->over_fd >= 0) {
+        close(coordinator->over_fd);
+    }
+}
+
+static weft_status start(struct weft_coordinator *coordinator, struct weft_io_error *error)
+{
+    weft_status status = weft_roster_new(&coordinator->config.roster, &coordinator->roster);
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, status, "cannot make the list of members: %s",
+                            weft_status_text(status));
+    }
+    if (coordinator->over_fd < 0) {
+        return weft_io_fail(error, WEFT_IO, "eventfd: %s", strerror(errno));
+    }
+    status = open_journal(coordinator, error);
+    status = status == WEFT_OK ? open_driver(coordinator, error) : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    coordinator->awake = coordinator->driver;
+    weft_stats_query_open(&coordinator->ask);
+    int why = pthread_create(&coordinator->thread, NULL, run, coordinator);
+    return why == 0 ? WEFT_OK
+                    : weft_io_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
+}
+
+weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
+                                   const struct weft_coordinator_config *config,
+                                   struct weft_io_error *error)
+{
+    *coordinator = (struct weft_coordinator){.config = *config};
+    coordinator->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&coordinator->lock, NULL);
+    weft_stats_query_init(&coordinator->ask);
+    weft_status status = start(coordinator, error);
+    if (status != WEFT_OK) {
+        release(coordinator);
+    }
+    coordinator->is_running = status == WEFT_OK;
+    return status;
+}
+
+uint16_t weft_coordinator_port(const struct weft_coordinator *coordinator)
+{
+    return weft_driver_port(coordinator->driver);
+}
+
+static void wake(void *arg)
+{
+    struct weft_coordinator *coordinator = arg;
+    pthread_mutex_lock(&coordinator->lock);
+    if (coordinator->awake != NULL) {
+        weft_driver_wake(coordinator->awake);
+    }
+    pthread_mutex_unlock(&coordinator->lock);
+}
+
+bool weft_coordinator_query(struct weft_coordinator *coordinator, weft_stats_query_fn *question,
+                          void *arg, uint64_t timeout_ns)
+{
+    return weft_stats_query_ask(&coordinator->ask, question, arg, wake, coordinator, timeout_ns);
+}
+
+void weft_coordinator_stop(struct weft_coordinator *coordinator)
+{
+    if (!coordinator->is_running) {
+        return;
+    }
+    atomic_store(&coordinator->stop, true);
+    wake(coordinator);
+    pthread_join(coordinator->thread, NULL);
+    release(coordinator);
+    coordinator->is_running = false;
+}

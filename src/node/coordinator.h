@@ -1,0 +1,65 @@
+/* The coordinator in a thread: an endpoint that members connect to, the roster, its journal.
+ *
+ * `weft scheduler` runs it and waits; `weft server --coordinate` has it beside its shards.
+ */
+#ifndef WEFT_NODE_COORDINATOR_H
+#define WEFT_NODE_COORDINATOR_H
+
+#include "job/journal.h"
+#include "member/service.h"
+#include "node/security.h"
+#include "node/stats_query.h"
+#include "node/transport_options.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct weft_coordinator_config {
+    const char *host;
+    uint16_t port;       /* 0 = any */
+    const char *journal; /* NULL = none */
+    struct weft_roster_config roster;
+    struct weft_transport_options transport;
+    const struct weft_security *security; /* loaded; borrowed until stop */
+    const char *name; /* of the verb, for lines on standard error */
+    bool quiet;       /* only what went wrong */
+    /* The lease of a member lapsed, or it spoke again before its place was given away. On the
+     * coordinator's thread. NULL = nobody wants to know. */
+    void (*lapsed)(void *arg, const struct weft_member_request *who, bool lapsed);
+    void *arg;
+};
+
+struct weft_coordinator {
+    struct weft_coordinator_config config;
+    struct weft_roster *roster;
+    struct weft_member_service *service;
+    struct weft_journal *journal;
+    struct weft_driver *driver;
+    struct weft_provider *provider;
+    pthread_t thread;
+    bool is_running;
+    int over_fd; /* readable when all workers have left and done their work, and the servers heard */
+    bool said_broken;
+    uint64_t over_ns; /* when the last worker left; 0 = not yet */
+    atomic_bool stop;
+    struct weft_stats_query ask;
+    pthread_mutex_t lock; /* of awake */
+    struct weft_driver *awake;
+};
+
+/* Open everything, in this thread; then start the thread that serves.
+ * Owns:    coordinator is the caller's, at a fixed place until stop, which is due only after OK.
+ * Errors:  as weft_driver_open and weft_journal_open, in words in error. */
+weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
+                                   const struct weft_coordinator_config *config,
+                                   struct weft_io_error *error);
+
+/* Have its thread answer a question about the coordinator. As weft_stats_query. */
+bool weft_coordinator_query(struct weft_coordinator *coordinator, weft_stats_query_fn *question,
+                          void *arg, uint64_t timeout_ns);
+
+uint16_t weft_coordinator_port(const struct weft_coordinator *coordinator);
+
+void weft_coordinator_stop(struct weft_coordinator *coordinator);
+
+#endif

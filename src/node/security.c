@@ -1,0 +1,128 @@
+#include "node/security.h"
+
+#include "io/error.h"
+#include "io/random.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const names[] = {
+    [WEFT_MODE_NONE] = "none", [WEFT_MODE_AUTH] = "auth", [WEFT_MODE_SEAL] = "seal"};
+
+const char *weft_security_mode_name(uint8_t mode)
+{
+    return names[mode];
+}
+
+/* The key that the options name. */
+static weft_status find(struct weft_security *security, struct weft_crypto_error *error)
+{
+    if (security->key_fd != 0) {
+        int fd = (int)security->key_fd;
+        weft_status status =
+            weft_job_key_read_fd(fd, "the key from the parent", &security->key, error);
+        (void)close(fd);
+        return status;
+    }
+    if (security->key_file != NULL) {
+        return weft_job_key_read(security->key_file, &security->key, error);
+    }
+    return WEFT_NOTFOUND;
+}
+
+weft_status weft_security_load(struct weft_security *security, bool fresh,
+                               struct weft_crypto_error *error)
+{
+    struct weft_job_key *from_environment = NULL;
+    weft_status taken = weft_job_key_take_environment(&from_environment, error);
+    if (security->mode == WEFT_MODE_NONE) {
+        weft_job_key_free(from_environment);
+        return WEFT_OK;
+    }
+    if (security->key_fd != 0 || security->key_file != NULL) {
+        weft_job_key_free(from_environment);
+        return find(security, error);
+    }
+    if (taken != WEFT_NOTFOUND) {
+        security->key = from_environment;
+        return taken;
+    }
+    if (fresh) {
+        return weft_job_key_random(&security->key, error);
+    }
+    return weft_crypto_fail(error, WEFT_NOTFOUND,
+                            "no job key: make one with `weft keygen job.key`, copy it to every "
+                            "host, and start all processes with --key-file job.key");
+}
+
+void weft_security_fini(struct weft_security *security)
+{
+    weft_job_key_free(security->key);
+    security->key = NULL;
+}
+
+weft_status weft_security_arm(const struct weft_security *security, struct weft_udp_config *config,
+                              struct weft_provider **provider_p, struct weft_io_error *error)
+{
+    *provider_p = NULL;
+    config->ep.mode = security->mode;
+    config->insecure_network = security->insecure_network;
+    if (security->mode == WEFT_MODE_NONE) {
+        return WEFT_OK;
+    }
+    struct weft_provider *provider = NULL;
+    weft_status status = weft_provider_new(weft_ep_crypto_slots(config->ep.peers_max), &provider);
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, status, "libcrypto cannot be used: %s",
+                            weft_status_text(status));
+    }
+    status = weft_job_key_copy(security->key, config->ep.psk);
+    if (status != WEFT_OK) {
+        weft_provider_free(provider);
+        return weft_io_fail(error, status, "the job key did not survive a fork");
+    }
+    config->ep.crypto = weft_provider_crypto(provider);
+    *provider_p = provider;
+    return WEFT_OK;
+}
+
+void weft_security_disarm(struct weft_udp_config *config)
+{
+    weft_job_key_wipe(config->ep.psk, sizeof(config->ep.psk));
+}
+
+weft_status weft_security_table_keys(const struct weft_security *security,
+                                     struct weft_table_keys *keys_p, struct weft_io_error *error)
+{
+    *keys_p = (struct weft_table_keys){0};
+    weft_os_random(keys_p->index, sizeof(keys_p->index));
+    weft_os_random(keys_p->counter, sizeof(keys_p->counter));
+    if (security->key == NULL) {
+        return WEFT_OK;
+    }
+    static_assert((int)WEFT_HASH_KEY_BYTES == (int)WEFT_HASH_BYTES);
+    weft_status status =
+        weft_job_key_derive(security->key, "weft admission filter", keys_p->filter);
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, status, "cannot derive a key from the job key: %s",
+                            weft_status_text(status));
+    }
+    return WEFT_OK;
+}
+
+void weft_security_hint(const struct weft_security *security, enum weft_ep_hint hint, char *text_p,
+                        size_t bytes)
+{
+    char fingerprint[WEFT_JOB_KEY_FINGERPRINT_BYTES];
+    const char *sentence = weft_ep_hint_text(hint);
+    bool about_keys = hint == WEFT_HINT_KEY || hint == WEFT_HINT_TOLD_KEY;
+    if (about_keys && security->key != NULL &&
+        weft_job_key_fingerprint(security->key, fingerprint) == WEFT_OK) {
+        snprintf(text_p, bytes, "%s (this end's is %s; `weft keygen --check FILE` shows it)",
+                 sentence, fingerprint);
+    } else {
+        snprintf(text_p, bytes, "%s", sentence);
+    }
+}

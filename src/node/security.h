@@ -1,0 +1,62 @@
+/* Security of an endpoint: where the job key comes from, and outfitting a configuration with provider
+ * and key.
+ *
+ * The key, in this order: from the parent, which hands it to its children through a pipe; from a key
+ * file; from the environment variable WEFT_JOB_KEY; and where the caller says that all processes are
+ * its own children, a fresh one. It is never an argument: those are for all to see.
+ */
+#ifndef WEFT_NODE_SECURITY_H
+#define WEFT_NODE_SECURITY_H
+
+#include "crypto/job_key.h"
+#include "crypto/provider.h"
+#include "io/udp.h"
+#include "ps/table.h"
+#include "wire/packet.h"
+
+struct weft_security {
+    uint8_t mode;          /* enum weft_wire_mode */
+    bool insecure_network;
+    const char *key_file;  /* NULL = not given */
+    uint32_t key_fd;       /* 0 = none */
+
+    struct weft_job_key *key; /* after weft_security_load; NULL in mode none */
+};
+
+#define WEFT_SECURITY_DEFAULTS {.mode = WEFT_MODE_AUTH}
+
+const char *weft_security_mode_name(uint8_t mode);
+
+/* Find the key. Takes WEFT_JOB_KEY out of the environment, whatever is used.
+ *
+ * fresh:   make a key when none is given.
+ * Owns:    weft_security_fini is due, also after an error.
+ * Errors:  those of crypto/job_key.h; error->text says what to do. */
+weft_status weft_security_load(struct weft_security *security, bool fresh,
+                               struct weft_crypto_error *error);
+void weft_security_fini(struct weft_security *security);
+
+/* Set mode, provider and key in a configuration whose peers_max is final. The provider belongs to
+ * the thread of that endpoint; free it when the endpoint is closed.
+ *
+ * Owns:    gives *provider_p (NULL in mode none); config->ep.psk holds the key afterwards: wipe it
+ *          with weft_security_disarm as soon as the endpoint is open.
+ * Errors:  as weft_provider_new; WEFT_STATE. */
+weft_status weft_security_arm(const struct weft_security *security, struct weft_udp_config *config,
+                              struct weft_provider **provider_p, struct weft_io_error *error);
+void weft_security_disarm(struct weft_udp_config *config);
+
+/* What a shard's tables hash ids with: drawn, but for what all shards of the job have in common, which
+ * is made of the job key; without one, zeros (ps/table.h).
+ *
+ * Errors:  those of weft_job_key_derive. */
+weft_status weft_security_table_keys(const struct weft_security *security,
+                                     struct weft_table_keys *keys_p, struct weft_io_error *error);
+
+/* The endpoint's hint for a person, with this end's fingerprint where keys differ; "" for none. */
+void weft_security_hint(const struct weft_security *security, enum weft_ep_hint hint, char *text_p,
+                        size_t bytes);
+
+enum { WEFT_SECURITY_HINT_BYTES = 320 };
+
+#endif

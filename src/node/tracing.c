@@ -1,0 +1,59 @@
+#include "node/tracing.h"
+
+#include "io/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { RING_RECORDS = 65536 }; /* 2 MB: what an endpoint does between two turns of its crank */
+
+static const uint64_t file_bytes_max = UINT64_C(1) << 30;
+
+void weft_tracing_open(struct weft_tracing *tracing, const char *path)
+{
+    *tracing = (struct weft_tracing){0};
+    if (path == NULL) {
+        return;
+    }
+    weft_status status = weft_trace_writer_open(path, file_bytes_max, &tracing->writer);
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft: no trace: %s: %s\n", path,
+                status == WEFT_NOMEM ? "out of memory" : strerror(errno));
+    }
+}
+
+static void look(void *arg, struct weft_ep *ep, bool last)
+{
+    struct weft_tracing_feed *feed = arg;
+    weft_trace_feed_look(&feed->feed, ep, feed->ring_records, last);
+}
+
+/* What to add to weft_clock_now_ns to get the time since 1970. */
+static uint64_t wall_offset_ns(void)
+{
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    uint64_t wall_ns = (uint64_t)wall.tv_sec * WEFT_NS_PER_S + (uint64_t)wall.tv_nsec;
+    return wall_ns - weft_clock_now_ns();
+}
+
+void weft_tracing_attach(struct weft_tracing *tracing, const char *label,
+                         struct weft_udp_config *config, struct weft_tracing_feed *feed_p)
+{
+    *feed_p = (struct weft_tracing_feed){.ring_records = RING_RECORDS};
+    if (tracing == NULL || tracing->writer == NULL) {
+        return;
+    }
+    config->ep.trace_records = RING_RECORDS;
+    config->observer = (struct weft_udp_observer){.look = look, .arg = feed_p};
+    weft_trace_feed_init(tracing->writer, label, config->ep.name, config->ep.incarnation,
+                         wall_offset_ns(), &feed_p->feed);
+}
+
+void weft_tracing_close(struct weft_tracing *tracing)
+{
+    (void)weft_trace_writer_close(tracing->writer); /* it has said what there is to say */
+    *tracing = (struct weft_tracing){0};
+}

@@ -1,0 +1,29 @@
+/* --trace FILE of the verbs that run endpoints: who writes what into the one file of a process. */
+#ifndef WEFT_NODE_TRACING_H
+#define WEFT_NODE_TRACING_H
+
+#include "io/udp.h"
+#include "obs/trace_file.h"
+
+struct weft_tracing {
+    struct weft_trace_writer *writer; /* NULL = off */
+};
+
+/* Of one endpoint; at a fixed place while the endpoint lives. */
+struct weft_tracing_feed {
+    struct weft_trace_feed feed;
+    uint32_t ring_records;
+};
+
+/* path = NULL: off. A file that cannot be made is said once on standard error; the run goes on
+ * without. path is borrowed until close. */
+void weft_tracing_open(struct weft_tracing *tracing, const char *path);
+
+/* Trace the endpoint that will be opened with this configuration. */
+void weft_tracing_attach(struct weft_tracing *tracing, const char *label,
+                         struct weft_udp_config *config, struct weft_tracing_feed *feed_p);
+
+/* After the endpoints were closed. */
+void weft_tracing_close(struct weft_tracing *tracing);
+
+#endif
