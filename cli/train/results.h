@@ -1,7 +1,7 @@
 /* What a job measured: the children's messages merged, shown, and written as the JSON report.
  *
  * Every figure is a sum over processes, an exact merge of histograms, or a time taken by the
- * parent; nothing is estimated. README.md ("The report") says what each key means.
+ * parent; nothing is estimated. docs/REPORT.md says what each key means.
  */
 #ifndef WEFT_CLI_TRAIN_RESULTS_H
 #define WEFT_CLI_TRAIN_RESULTS_H

@@ -29,7 +29,7 @@ from ._library import (
 )
 from .ps import PS, Latency, Op, Result, Table, connect
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "PS",

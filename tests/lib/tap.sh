@@ -2,7 +2,7 @@
 #
 #   . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 #   tap_run  "help names the verbs" "$WEFT_BIN" help          # passes when the command exits 0
-#   tap_is   "version" "$("$WEFT_BIN" --version)" "weft 0.1.0"
+#   tap_is   "version" "$("$WEFT_BIN" --version)" "weft 0.2.0"
 #   tap_like "report has an AUC" "$(cat report.json)" '"test_auc"'   # a basic regular expression
 #   tap_until grep -q ready server.out
 #   tap_skip "train on a9a" "no data: set WEFT_DATA_DIR"
