@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WORD_BYTES_MAX = 64, HELP_COLUMN = 30 };
@@ -14,6 +15,17 @@ static uint64_t option_max(const struct weft_option *option)
 {
     uint64_t top = option->type == WEFT_OPTION_U32 ? UINT32_MAX : UINT64_MAX;
     return option->max != 0 ? option->max : top;
+}
+
+/* "a, b or c". */
+static void list_choices(const char *const *choices, char *room, size_t bytes)
+{
+    size_t used = 0;
+    room[0] = '\0';
+    for (size_t i = 0; choices[i] != NULL && used < bytes; i++) {
+        const char *before = i == 0 ? "" : choices[i + 1] == NULL ? " or " : ", ";
+        used += (size_t)snprintf(room + used, bytes - used, "%s%s", before, choices[i]);
+    }
 }
 
 /* What the option accepts, as the end of a sentence; `room` is the caller's. */
@@ -33,6 +45,16 @@ static const char *option_allows(const struct weft_option *option, char *room, s
         return "a fraction of at least 0 and below 1, such as 0.10";
     case WEFT_OPTION_F32:
         return "a number above 0, such as 0.1";
+    case WEFT_OPTION_F64:
+        if (option->most > 0) {
+            snprintf(room, bytes, "a number from %g to %g", option->least, option->most);
+        } else {
+            snprintf(room, bytes, "a number of at least %g", option->least);
+        }
+        return room;
+    case WEFT_OPTION_CHOICE:
+        list_choices(option->choices, room, bytes);
+        return room;
     case WEFT_OPTION_STRING:
         return "a text that is not empty";
     case WEFT_OPTION_FLAG:
@@ -79,6 +101,29 @@ static bool set_positive(const struct weft_option *option, const char *text)
     return true;
 }
 
+static bool set_real(const struct weft_option *option, const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(value) || value < option->least ||
+        (option->most > 0 && value > option->most)) {
+        return false;
+    }
+    *(double *)option->value = value;
+    return true;
+}
+
+static bool set_choice(const struct weft_option *option, const char *text)
+{
+    for (uint32_t i = 0; option->choices[i] != NULL; i++) {
+        if (strcmp(option->choices[i], text) == 0) {
+            *(uint32_t *)option->value = i;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Store the argument; NULL on success, else what is allowed. */
 static const char *option_set(const struct weft_option *option, const char *text, char *room,
                               size_t bytes)
@@ -100,6 +145,12 @@ static const char *option_set(const struct weft_option *option, const char *text
         break;
     case WEFT_OPTION_F32:
         good = set_positive(option, text);
+        break;
+    case WEFT_OPTION_F64:
+        good = set_real(option, text);
+        break;
+    case WEFT_OPTION_CHOICE:
+        good = set_choice(option, text);
         break;
     case WEFT_OPTION_CUSTOM:
         return option->parse(text, option->value);
@@ -190,6 +241,12 @@ static void print_default(const struct weft_option *option)
     case WEFT_OPTION_F32:
         printf(" (default: %g)", (double)*(const float *)option->value);
         break;
+    case WEFT_OPTION_F64:
+        printf(" (default: %g)", *(const double *)option->value);
+        break;
+    case WEFT_OPTION_CHOICE:
+        printf(" (default: %s)", option->choices[*(const uint32_t *)option->value]);
+        break;
     case WEFT_OPTION_FLAG:
     case WEFT_OPTION_CUSTOM:
         break;
@@ -265,6 +322,17 @@ static const struct weft_option *find(const struct weft_command *command, const 
     return NULL;
 }
 
+/* "-o": by its letter. */
+static const struct weft_option *find_letter(const struct weft_command *command, const char *word)
+{
+    for (const struct weft_option *option = command->options; option->name != NULL; option++) {
+        if (option->letter != 0 && word[0] == '-' && word[1] == option->letter && word[2] == '\0') {
+            return option;
+        }
+    }
+    return NULL;
+}
+
 static int unknown(const struct weft_command *command, const char *word, const char *name,
                    size_t bytes)
 {
@@ -295,7 +363,8 @@ int weft_options_parse(const struct weft_command *command, int argc, char **argv
             weft_options_help(command);
             return WEFT_EXIT_OK;
         }
-        bool is_operand = strncmp(word, "--", 2) != 0;
+        const struct weft_option *option = find_letter(command, word);
+        bool is_operand = option == NULL && strncmp(word, "--", 2) != 0;
         if (is_operand && command->operand != NULL && *command->operand == NULL &&
             word[0] != '\0') {
             *command->operand = word;
@@ -310,14 +379,17 @@ int weft_options_parse(const struct weft_command *command, int argc, char **argv
             return weft_options_usage(command, "\"%.80s\" is no option; options begin with --",
                                       word);
         }
-        const char *name = word + 2;
-        const char *equals = strchr(name, '=');
-        size_t name_bytes = equals != NULL ? (size_t)(equals - name) : strlen(name);
-        const struct weft_option *option = find(command, name, name_bytes);
+        const char *text = NULL;
         if (option == NULL) {
-            return unknown(command, word, name, name_bytes);
+            const char *name = word + 2;
+            const char *equals = strchr(name, '=');
+            size_t name_bytes = equals != NULL ? (size_t)(equals - name) : strlen(name);
+            option = find(command, name, name_bytes);
+            if (option == NULL) {
+                return unknown(command, word, name, name_bytes);
+            }
+            text = equals != NULL ? equals + 1 : NULL;
         }
-        const char *text = equals != NULL ? equals + 1 : NULL;
         if (option->type == WEFT_OPTION_FLAG && text != NULL) {
             return weft_options_usage(command, "--%s takes no argument", option->name);
         }

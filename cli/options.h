@@ -14,8 +14,8 @@
  *         return status;
  *     }
  *
- * It is not getopt: no short options but -h, no abbreviations, no order that matters. `--name
- * value` and `--name=value` are the same.
+ * It is not getopt: no short options but -h and those with a letter, no abbreviations, no order that
+ * matters. `--name value` and `--name=value` are the same.
  */
 #ifndef WEFT_CLI_OPTIONS_H
 #define WEFT_CLI_OPTIONS_H
@@ -36,6 +36,8 @@ enum weft_option_type {
     WEFT_OPTION_U64,    /* uint64_t in [min, max] */
     WEFT_OPTION_PPM,    /* uint32_t parts per million, written as a decimal in [0, 1) */
     WEFT_OPTION_F32,    /* float, finite, above 0 */
+    WEFT_OPTION_F64,    /* double in [least, most]; most = 0 means no limit */
+    WEFT_OPTION_CHOICE, /* an enum or uint32_t: the index in `choices` */
     WEFT_OPTION_CUSTOM, /* parse() decides */
 };
 
@@ -51,6 +53,10 @@ struct weft_option {
     /* CUSTOM: NULL on success, else what is allowed ("N..M with N <= M"). */
     const char *(*parse)(const char *text, void *value);
     bool hidden;          /* not in --help: for the program's own use */
+    const char *const *choices; /* CHOICE: ends with NULL. Help's default and refusals name them */
+    double least;         /* F64 */
+    double most;
+    char letter;          /* 'o': -o means this option, too; 0 = none */
 };
 
 struct weft_command {

@@ -1,0 +1,142 @@
+#include "cli/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool weft_output_json(const char *verb, cJSON *object, bool pretty)
+{
+    char *text = NULL;
+    if (object != NULL) {
+        text = pretty ? cJSON_Print(object) : cJSON_PrintUnformatted(object);
+    }
+    cJSON_Delete(object);
+    if (text == NULL) {
+        fprintf(stderr, "weft %s: out of memory\n", verb);
+        return false;
+    }
+    bool good = puts(text) >= 0 && fflush(stdout) == 0;
+    if (!good) {
+        fprintf(stderr, "weft %s: standard output: %s\n", verb, strerror(errno));
+    }
+    cJSON_free(text);
+    return good;
+}
+
+void weft_json_add_known(cJSON *object, const char *key, double value, bool known)
+{
+    cJSON_AddItemToObject(object, key, known ? cJSON_CreateNumber(value) : cJSON_CreateNull());
+}
+
+void weft_json_add_text(cJSON *object, const char *key, const char *text)
+{
+    cJSON_AddItemToObject(object, key, text != NULL ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
+bool weft_json_number_at(const cJSON *object, const char *path, double *value_p)
+{
+    for (const char *dot; (dot = strchr(path, '.')) != NULL; path = dot + 1) {
+        char key[64];
+        (void)snprintf(key, sizeof(key), "%.*s", (int)(dot - path), path);
+        object = cJSON_GetObjectItemCaseSensitive(object, key);
+    }
+    object = cJSON_GetObjectItemCaseSensitive(object, path);
+    if (!cJSON_IsNumber(object)) {
+        return false;
+    }
+    *value_p = object->valuedouble;
+    return true;
+}
+
+double weft_times_mean(const struct weft_hist *hist)
+{
+    return hist->count > 0 ? (double)hist->sum / (double)hist->count : 0.0;
+}
+
+cJSON *weft_json_add_times(cJSON *object, const char *key, const struct weft_hist *hist,
+                           unsigned which, double unit_ns)
+{
+    static const struct {
+        unsigned which;
+        const char *key;
+        uint32_t ppm;
+    } quantiles[] = {
+        {WEFT_TIMES_P50, "p50", 500000},
+        {WEFT_TIMES_P90, "p90", 900000},
+        {WEFT_TIMES_P99, "p99", 990000},
+    };
+    cJSON *times = cJSON_AddObjectToObject(object, key);
+    if (which & WEFT_TIMES_COUNT) {
+        cJSON_AddNumberToObject(times, "count", (double)hist->count);
+    }
+    if (which & WEFT_TIMES_MEAN) {
+        cJSON_AddNumberToObject(times, "mean", weft_times_mean(hist) / unit_ns);
+    }
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(quantiles); i++) {
+        if (which & quantiles[i].which) {
+            cJSON_AddNumberToObject(times, quantiles[i].key,
+                                    (double)weft_hist_quantile(hist, quantiles[i].ppm) / unit_ns);
+        }
+    }
+    if (which & WEFT_TIMES_MAX) {
+        cJSON_AddNumberToObject(times, "max", (double)hist->max / unit_ns);
+    }
+    return times;
+}
+
+weft_status weft_file_read(const char *path, size_t bytes_max, char **text_p, size_t *bytes_p)
+{
+    FILE *file = fopen(path, "rbe");
+    size_t room = 0, bytes = 0, got = 1;
+    char *text = NULL;
+    while (file != NULL && got > 0 && bytes <= bytes_max) {
+        if (bytes + 1 >= room) {
+            room = room == 0 ? 65536 : 2 * room;
+            char *more = realloc(text, room);
+            if (more == NULL) {
+                free(text);
+                (void)fclose(file);
+                errno = ENOMEM;
+                return WEFT_NOMEM;
+            }
+            text = more;
+        }
+        got = fread(text + bytes, 1, room - bytes - 1, file);
+        bytes += got;
+    }
+    int why = file == NULL || ferror(file) ? errno : bytes > bytes_max ? EFBIG : 0;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    if (why != 0) {
+        free(text);
+        errno = why;
+        return WEFT_IO;
+    }
+    text[bytes] = '\0';
+    *text_p = text;
+    *bytes_p = bytes;
+    return WEFT_OK;
+}
+
+FILE *weft_output_open(const char *path)
+{
+    return path != NULL ? fopen(path, "we") : stdout;
+}
+
+bool weft_output_close(const char *verb, const char *path, FILE *out, bool good)
+{
+    int why = errno;
+    if (out != NULL) {
+        errno = 0;
+        bool written = ferror(out) == 0 && fflush(out) == 0;
+        written = (out == stdout || fclose(out) == 0) && written;
+        why = good && !written && errno != 0 ? errno : why;
+        good = good && written;
+    }
+    if (!good || out == NULL) {
+        fprintf(stderr, "weft %s: %s: %s\n", verb, path != NULL ? path : "standard output",
+                strerror(why));
+    }
+    return good && out != NULL;
+}
