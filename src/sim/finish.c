@@ -136,11 +136,16 @@ static uint64_t fragments_ns(const struct weft_plan *plan)
 
 uint64_t weft_finish_ns(const struct weft_plan *plan)
 {
-    uint64_t start_ns = plan->heal_ns;
-    uint64_t trouble_ns = plan->heal_ns;
     if (plan->victim != UINT32_MAX || plan->closes > 0) {
         return WEFT_NEVER; /* who waits for a connection that is gone may have to wait it out */
     }
+    return weft_finish_alive_ns(plan);
+}
+
+uint64_t weft_finish_alive_ns(const struct weft_plan *plan)
+{
+    uint64_t start_ns = plan->heal_ns;
+    uint64_t trouble_ns = plan->heal_ns;
     for (uint32_t i = 0; i < plan->msgs; i++) {
         const struct weft_plan_msg *msg = &plan->msg[i];
         start_ns = weft_max_u64(start_ns, weft_max_u64(msg->send_ns, msg->post_ns));

@@ -32,4 +32,8 @@
 /* WEFT_NEVER when a host dies: then the peers' patience decides. */
 uint64_t weft_finish_ns(const struct weft_plan *plan);
 
+/* The formula as if no host died and no connection was closed. The plan's limit is later: a message
+ * that is open by then is stuck, and not only waiting for its turn. */
+uint64_t weft_finish_alive_ns(const struct weft_plan *plan);
+
 #endif

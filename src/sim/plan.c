@@ -1,5 +1,6 @@
 #include "sim/plan.h"
 
+#include "sim/finish.h"
 #include "wire/packet.h"
 
 #include <inttypes.h>
@@ -386,9 +387,23 @@ static uint64_t last_start_ns(const struct weft_plan *plan)
     return plan->victim == UINT32_MAX ? last_ns : weft_max_u64(last_ns, plan->kill_ns);
 }
 
-/* Long enough for every byte to cross the slowest link ten times, and for probes that have backed
- * off to a second to come again a few times. */
-static void set_limits(struct weft_prng *prng, struct weft_plan *plan)
+static void set_patience(struct weft_prng *prng, struct weft_plan *plan)
+{
+    bool dies = plan->victim != UINT32_MAX;
+    uint64_t patience_ns = plan->heal_ns + range(prng, 5, dies ? 8 : 30) * SEC;
+    for (uint32_t i = 0; i < plan->hosts; i++) {
+        plan->host[i].ep.peer_timeout_ns = patience_ns;
+    }
+    plan->limit_ns = dies ? 2 * patience_ns : 0;
+}
+
+/* What a network without faults needs, added to the patience that is in limit_ns already: each byte
+ * crosses the slowest link ten times, or the bound on slowness when that is later. The bound counts
+ * round trips too: a few thousand chunks in windows of 16 packets, 20 ms each, outlast any link.
+ * Ten seconds more let probes that have backed off to a second come again a few times.
+ *
+ * Follows all draws, because they change the bound. */
+static void set_limit(struct weft_plan *plan)
 {
     uint64_t bytes = 0;
     uint64_t rate_bps = UINT64_MAX;
@@ -398,14 +413,10 @@ static void set_limits(struct weft_prng *prng, struct weft_plan *plan)
     for (uint32_t i = 0; i < plan->hosts; i++) {
         rate_bps = weft_min_u64(rate_bps, plan->host[i].links[0].rate_bps);
     }
-    bool dies = plan->victim != UINT32_MAX;
-    uint64_t patience_ns = plan->heal_ns + range(prng, 5, dies ? 8 : 30) * SEC;
-    for (uint32_t i = 0; i < plan->hosts; i++) {
-        plan->host[i].ep.peer_timeout_ns = patience_ns;
-    }
     uint64_t transfer_ns = bytes * 8 * 1000 / (rate_bps / 1000000);
-    plan->limit_ns =
-        last_start_ns(plan) + 10 * transfer_ns + 10 * SEC + (dies ? 2 * patience_ns : 0);
+    uint64_t work_ns =
+        weft_max_u64(last_start_ns(plan) + 10 * transfer_ns, weft_finish_alive_ns(plan));
+    plan->limit_ns += work_ns + 10 * SEC;
 }
 
 void weft_plan_draw_cluster(struct weft_prng *prng, struct weft_plan *plan_p)
@@ -613,10 +624,11 @@ void weft_plan_draw(uint64_t seed, struct weft_plan *plan_p)
         plan_p->kill_ns = weft_prng_below(&prng, 50 * MS);
     }
     size_tables(plan_p);
-    set_limits(&prng, plan_p);
+    set_patience(&prng, plan_p);
     weft_plan_draw_security(plan_p);
     draw_path(plan_p);
     draw_ends(plan_p);
+    set_limit(plan_p);
 }
 
 void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)

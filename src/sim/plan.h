@@ -74,7 +74,7 @@ struct weft_plan {
     uint64_t shrink_ns;
     uint32_t mtu_bytes;
     uint64_t heal_ns;          /* the last fault is over */
-    uint64_t limit_ns;         /* everything must be closed by then */
+    uint64_t limit_ns;         /* what is open then is stuck; later than finish.h */
     uint32_t victim;           /* dies at kill_ns; UINT32_MAX = nobody */
     bool reborn;               /* and a new process comes up at its address at once */
     uint64_t kill_ns;

@@ -1,5 +1,6 @@
 /* The swarm by itself: what is drawn stays in its limits, a seed is a run, the hash combines. */
 #include "sim/attack.h"
+#include "sim/finish.h"
 #include "sim/plan.h"
 #include "sim/swarm.h"
 
@@ -52,6 +53,29 @@ static void plans_stay_in_their_limits(void **state)
     free(plan);
 }
 
+/* The limit is for what never ends. A message that only waits for its turn, in the windows and
+ * round trips of its plan, is judged by the bound on slowness. */
+static void a_limit_is_later_than_the_bound_on_slowness(void **state)
+{
+    (void)state;
+    static struct weft_plan plan;
+    uint32_t bounded = 0;
+    uint32_t patient = 0;
+    uint32_t tightest = 0;
+    for (uint64_t seed = 60077001; seed <= 60077500; seed++) {
+        weft_plan_draw(seed, &plan);
+        uint64_t alive_ns = weft_finish_alive_ns(&plan);
+        bool ends = plan.victim != UINT32_MAX || plan.closes > 0;
+        uint64_t patience_ns = ends ? 2 * plan.host[0].ep.peer_timeout_ns : 0;
+        assert_true(weft_finish_ns(&plan) == (ends ? WEFT_NEVER : alive_ns));
+        assert_true(plan.limit_ns >= alive_ns + patience_ns + 10 * WEFT_NS_PER_S);
+        bounded += !ends;
+        patient += ends;
+        tightest += plan.limit_ns == alive_ns + patience_ns + 10 * WEFT_NS_PER_S;
+    }
+    assert_true(bounded > 100 && patient > 50 && tightest > 20);
+}
+
 static void a_seed_is_a_run(void **state)
 {
     (void)state;
@@ -86,6 +110,7 @@ static void seeds_that_failed_once(void **state)
         20018447,         /* a path that shrank: chunks of six packets go one by one */
         10001346,         /* each chunk waited for a probe of a size that did not pass */
         9000832,          /* DONEs in packets longer than the path, and no probe that was shorter */
+        60077341,         /* 16 packets and 20 ms a round trip: the limit was before the bound */
     };
     static struct weft_swarm_result r;
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(seeds); i++) {
@@ -235,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_stay_in_their_limits),
+        cmocka_unit_test(a_limit_is_later_than_the_bound_on_slowness),
         cmocka_unit_test(a_seed_is_a_run),
         cmocka_unit_test(seeds_that_failed_once),
         cmocka_unit_test(the_combined_hash_sees_every_part),
