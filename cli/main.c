@@ -12,24 +12,24 @@ static const struct {
     const char *summary;
     int (*run)(int argc, char **argv); /* argv[0] is the verb */
 } verbs[] = {
-    {"train", "train a model on this machine: starts servers and workers and shows the run",
+    {"train", "train a model on this machine: start servers and workers, show the run",
      weft_cli_train},
-    {"run", "start a job on this machine: scheduler, servers, and workers that you name",
+    {"run", "run your own workers on this machine, with servers and restarts",
      weft_cli_run},
     {"scheduler", "let the members of a job find each other", weft_cli_scheduler},
     {"server", "serve shards of the parameters", weft_cli_server},
-    {"worker", "train on one share of the data against running servers", weft_cli_worker},
-    {"eval", "how good a saved model is on a data file", weft_cli_eval},
-    {"predict", "what a saved model says of each row of a data file", weft_cli_predict},
+    {"worker", "train on one share of the data, with servers that run already", weft_cli_worker},
+    {"eval", "evaluate a saved model on a data file", weft_cli_eval},
+    {"predict", "print the prediction of a saved model for each row of a data file", weft_cli_predict},
     {"keygen", "make the key that the processes of a job share", weft_cli_keygen},
-    {"doctor", "say what this host has and lacks", weft_cli_doctor},
-    {"load", "load parameter servers with many workers, and say where the time goes",
+    {"doctor", "check this host's network setup", weft_cli_doctor},
+    {"load", "load parameter servers with many workers and measure latencies",
      weft_cli_load},
-    {"top", "watch the processes of a job live: rates, where the time goes, hot rows", weft_cli_top},
-    {"trace", "read what --records and --trace wrote: where the time went", weft_cli_trace},
-    {"perf", "measure transports on this host", weft_cli_perf},
-    {"lab", "emulate a cluster on this machine, with real kernel networks", weft_cli_lab},
-    {"sim", "run clusters on virtual time, repeatable from a seed", weft_cli_sim},
+    {"top", "show a running job live: rates, latencies, hot rows", weft_cli_top},
+    {"trace", "analyse records and traces of a job: where the time went", weft_cli_trace},
+    {"perf", "measure transports: weft, TCP and UDP", weft_cli_perf},
+    {"lab", "emulate a cluster on this machine with network namespaces", weft_cli_lab},
+    {"sim", "simulate clusters in virtual time, reproducible from a seed", weft_cli_sim},
 };
 
 enum { VERB_COUNT = sizeof(verbs) / sizeof(verbs[0]) };
@@ -41,9 +41,9 @@ static void print_help(void)
     for (size_t i = 0; i < VERB_COUNT; i++) {
         printf("  %-9s  %s\n", verbs[i].name, verbs[i].summary);
     }
-    printf("\n`weft VERB --help` explains a verb; `weft --version` prints the version.\n"
+    printf("\n`weft VERB --help` describes a verb; `weft --version` prints the version.\n"
            "\nexample:\n  weft train --workers 4 --servers 2 --loss-bound 0.10 --inject-loss 0.02\n"
-           "\nexit status: 0 success, 1 the run failed, 2 the command line is wrong\n");
+           "\nexit status: 0 success, 1 the run failed, 2 wrong usage\n");
 }
 
 static int unknown_verb(const char *word)

@@ -22,14 +22,14 @@ int weft_metrics_check(const struct weft_command *command,
 #define WEFT_METRICS_OPTIONS(metrics)                                                              \
     {                                                                                              \
         "metrics", "[HOST:]PORT",                                                                  \
-            "serve /metrics over HTTP here, for Prometheus and `weft top`: on\n"                   \
-            "127.0.0.1 unless HOST is given, without a password; port 0 = any free",               \
+            "serve /metrics over HTTP, for Prometheus and `weft top`: on 127.0.0.1\n"              \
+     "unless HOST is given, without a password; port 0 = any free port",                           \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_parse, .fallback = "not" \
     },                                                                                             \
     {                                                                                              \
         "metrics-host", "NAME[,NAME...]",                                                          \
-            "also answer HTTP requests whose Host header has this name; may be\n"                  \
-            "repeated. Always answered: localhost, HOST, the address asked",                       \
+            "also answer HTTP requests whose Host header is NAME; may be repeated.\n"              \
+     "localhost, HOST and the bound address are always answered",                                  \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_host_parse,              \
             .fallback = "none"                                                                     \
     }

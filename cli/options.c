@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD_BYTES_MAX = 64, HELP_COLUMN = 30 };
+enum { WORD_BYTES_MAX = 64, HELP_COLUMN = 30, HELP_WIDTH = 100 };
 
 static uint64_t option_max(const struct weft_option *option)
 {
@@ -215,37 +215,37 @@ const char *weft_options_closest(const char *word, const char *const *names)
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
-static void print_default(const struct weft_option *option)
+/* The default as text; "" when none is shown. */
+static void default_text(const struct weft_option *option, char *room, size_t bytes)
 {
+    room[0] = '\0';
     if (option->fallback != NULL) {
-        if (option->fallback[0] != '\0') {
-            printf(" (default: %s)", option->fallback);
-        }
+        snprintf(room, bytes, "%s", option->fallback);
         return;
     }
     switch (option->type) {
     case WEFT_OPTION_STRING:
         if (*(const char **)option->value != NULL) {
-            printf(" (default: %s)", *(const char **)option->value);
+            snprintf(room, bytes, "%s", *(const char **)option->value);
         }
         break;
     case WEFT_OPTION_U32:
-        printf(" (default: %u)", *(const uint32_t *)option->value);
+        snprintf(room, bytes, "%u", *(const uint32_t *)option->value);
         break;
     case WEFT_OPTION_U64:
-        printf(" (default: %llu)", (unsigned long long)*(const uint64_t *)option->value);
+        snprintf(room, bytes, "%llu", (unsigned long long)*(const uint64_t *)option->value);
         break;
     case WEFT_OPTION_PPM:
-        printf(" (default: %g)", (double)*(const uint32_t *)option->value / WEFT_PPM);
+        snprintf(room, bytes, "%g", (double)*(const uint32_t *)option->value / WEFT_PPM);
         break;
     case WEFT_OPTION_F32:
-        printf(" (default: %g)", (double)*(const float *)option->value);
+        snprintf(room, bytes, "%g", (double)*(const float *)option->value);
         break;
     case WEFT_OPTION_F64:
-        printf(" (default: %g)", *(const double *)option->value);
+        snprintf(room, bytes, "%g", *(const double *)option->value);
         break;
     case WEFT_OPTION_CHOICE:
-        printf(" (default: %s)", option->choices[*(const uint32_t *)option->value]);
+        snprintf(room, bytes, "%s", option->choices[*(const uint32_t *)option->value]);
         break;
     case WEFT_OPTION_FLAG:
     case WEFT_OPTION_CUSTOM:
@@ -253,14 +253,23 @@ static void print_default(const struct weft_option *option)
     }
 }
 
-/* The help text; further lines of it stand under the first. */
-static void print_text(const char *text)
+/* The help text; further lines of it stand under the first. The default goes behind it, or on a line
+ * of its own where that would be too long. */
+static void print_text(const struct weft_option *option)
 {
-    for (; *text != '\0'; text++) {
+    char room[256];
+    int column = HELP_COLUMN;
+    for (const char *text = option->help; *text != '\0'; text++) {
         putchar(*text);
+        column++;
         if (*text == '\n') {
-            printf("%*s", HELP_COLUMN, "");
+            column = printf("%*s", HELP_COLUMN, "");
         }
+    }
+    default_text(option, room, sizeof(room));
+    if (room[0] != '\0') {
+        bool fits = column + strlen(" (default: )") + strlen(room) <= HELP_WIDTH;
+        printf("%s%*s(default: %s)", fits ? " " : "\n", fits ? 0 : HELP_COLUMN, "", room);
     }
 }
 
@@ -273,8 +282,7 @@ static void print_option(const struct weft_option *option)
         width = 0;
     }
     printf("%*s", HELP_COLUMN - width, "");
-    print_text(option->help);
-    print_default(option);
+    print_text(option);
     putchar('\n');
 }
 

@@ -206,7 +206,7 @@ int weft_cli_run(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "run",
-        .summary = "start a job on this machine: scheduler, servers, and workers that you name",
+        .summary = "run your own workers on this machine, with servers and restarts",
         .arguments = "-- CMD [ARGUMENTS]",
         .description =
             "CMD is anything that takes who it is from the environment: `weft worker`, or a\n"

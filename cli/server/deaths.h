@@ -19,10 +19,10 @@ const char *weft_deaths_name(enum weft_worker_death death);
 #define WEFT_DEATHS_OPTION(death)                                                                  \
     {                                                                                              \
         "on-worker-death", "WHAT",                                                                 \
-            "wait = clocks stand until its rank is there again, for instance started\n"            \
-            "anew, so that a mean is always over all workers; shrink = the others go\n"            \
-            "on, and who comes joins at the clock in progress; fail = the job ends,\n"             \
-            "also when a connection breaks",                                                       \
+            "wait = block clocks until the rank rejoins, so that a mean is always\n"               \
+     "over all workers; shrink = continue with the others, and a worker that\n"                    \
+     "rejoins starts at the current clock; fail = end the job, also when a\n"                      \
+     "connection breaks",                                                                          \
             WEFT_OPTION_CUSTOM, .value = (death), .parse = weft_deaths_parse, .fallback = "wait"   \
     }
 

@@ -246,7 +246,7 @@ int weft_cli_eval(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "eval",
-        .summary = "how good a saved model is on a data file",
+        .summary = "evaluate a saved model on a data file",
         .description =
             "AUC and log-loss, or for a model of ratings the RMSE. Features that the model does not\n"
             "know count as absent. Of a directory of checkpoints the newest is read; its data are\n"
@@ -323,7 +323,7 @@ int weft_cli_predict(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "predict",
-        .summary = "what a saved model says of each row of a data file",
+        .summary = "print the prediction of a saved model for each row of a data file",
         .description =
             "One line a row, in the order of the file: the probability of label 1, or the rating.\n"
             "The rows need labels, which are not used (any that the format admits will do).\n"

@@ -61,13 +61,13 @@ struct weft_job {
 enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000, WEFT_JOB_SPAN_MS_MAX = 24 * 3600 * 1000 };
 
 #define WEFT_JOB_BUSY_POLL_HELP                                                                    \
-    "look at the socket for so many us before a sleep: faster answers\n"                           \
-    "where every thread has a CPU of its own, much slower where not;\n0 = sleep at once"
+    "busy-poll the socket for N us before sleeping: replies are faster where\n"                    \
+    "every thread has its own CPU, and much slower where not; 0 = off"
 
 #define WEFT_JOB_KEEPALIVE_HELP                                                                    \
-    "ask a server that was silent for so many ms whether it is there; when\n"                      \
-    "nothing comes for --peer-timeout then, the run ends. 0 = never: a worker that\n"                         \
-    "waits for others does not notice that a server was killed"
+    "probe a server that has been silent for N ms; without a reply for\n"                          \
+    "--peer-timeout the run ends. 0 = never: a worker that waits for other\n"                      \
+    "workers then does not notice that a server was killed"
 
 /* As the endpoint takes it. */
 uint64_t weft_job_span_ns(uint32_t ms);
@@ -78,8 +78,8 @@ uint64_t weft_job_span_ns(uint32_t ms);
         .workers = 4, .mode = {.kind = WEFT_JOB_BSP},                                              \
         .bound_ppm = 100000, .optimizer = WEFT_ML_ADAGRAD,                                         \
         .batch_rows = WEFT_ML_DEFAULT_BATCH_ROWS, .seed = WEFT_ML_DEFAULT_SEED, .inject_seed = 1,  \
-        .keepalive_ms = 1000, .reconnect_s = UINT32_MAX, .replay_bytes = UINT64_MAX,                                                                      \
-        .transport = WEFT_TRANSPORT_DEFAULTS,                                                          \
+        .keepalive_ms = 1000, .reconnect_s = UINT32_MAX, .replay_bytes = UINT64_MAX,               \
+        .transport = WEFT_TRANSPORT_DEFAULTS,                                                      \
         .until = WEFT_UNTIL_DEFAULTS,                                                              \
         .recording = WEFT_RECORDING_DEFAULTS,                                                      \
         .security = WEFT_SECURITY_DEFAULTS,                                                        \
@@ -98,69 +98,69 @@ const char *weft_job_parse_drive(const char *text, void *value);
     {"model", "NAME", "lr = logistic regression, fm = factorization machine,\n"                    \
      "mf = matrix factorization of ratings", WEFT_OPTION_CUSTOM, .value = &(job)->kind,            \
      .parse = weft_job_parse_model, .fallback = "lr"},                                             \
-    {"factors", "N", "factors of a feature (fm, mf)", WEFT_OPTION_U32,                             \
+    {"factors", "N", "number of factors of a feature (fm, mf)", WEFT_OPTION_U32,                   \
      .value = &(job)->settings.factors, .min = 1, .max = WEFT_ML_FACTORS_MAX,                      \
      .fallback = "63 for fm, 16 for mf"},                                                          \
-    {"l2", "X", "pull of the weights towards 0, for each row that names them", WEFT_OPTION_CUSTOM, \
+    {"l2", "X", "L2 regularization, applied to the rows that a batch uses", WEFT_OPTION_CUSTOM,    \
      .value = &(job)->settings.l2, .parse = weft_job_parse_l2,                                     \
      .fallback = "0 for lr, 0.04 for fm, 0.1 for mf"},                                             \
-    {"init-scale", "X", "factors begin uniform in [-X, X)", WEFT_OPTION_F32,                       \
+    {"init-scale", "X", "initial factors are uniform in [-X, X)", WEFT_OPTION_F32,                 \
      .value = &(job)->settings.init_scale, .fallback = "0.05"},                                    \
-    {"data", "PATH", "data file, plain, .zst or .gz; a bare name is also looked for in\n"          \
-     "$WEFT_DATA_DIR and in weft's own data folder", WEFT_OPTION_STRING, .value = &(job)->data,    \
+    {"data", "PATH", "data file, plain, .zst or .gz; a name without a folder is also\n"            \
+     "searched for in $WEFT_DATA_DIR and in the data that weft installs", WEFT_OPTION_STRING, .value = &(job)->data,\
      .fallback = "the file shipped for the format"},                                               \
-    {"format", "NAME", "adult = UCI Adult CSV, adult3 = the same with 15 times the features,\n"    \
-     "libsvm = lines of `label index:value ...`, movielens = ratings.csv,\n"                       \
-     "tsv = label and categories, criteo = with 13 integers before them",                          \
+    {"format", "NAME", "adult = UCI Adult CSV; adult3 = the same with crosses of three\n"          \
+     "columns, 15 times the features; libsvm = `label index:value ...`;\n"                         \
+     "movielens = ratings.csv; tsv = label and categories; criteo = tsv\n"                         \
+     "with 13 integer columns first",                                                              \
      WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
      .fallback = "adult"},                                                                         \
-    {"workers", "N", "worker processes in the job", WEFT_OPTION_U32, .value = &(job)->workers,     \
+    {"workers", "N", "number of workers in the job", WEFT_OPTION_U32, .value = &(job)->workers,    \
      .min = 1, .max = WEFT_JOB_WORKERS_MAX,                                                        \
      .fallback = (job)->workers == 0 ? "as the launcher says, else 1" : NULL},                     \
-    {"mode", "MODE", "bsp = all workers step together; ssp:N = a worker may be N steps\n"          \
-     "ahead of the slowest; asp = nobody waits", WEFT_OPTION_CUSTOM, .value = &(job)->mode,        \
+    {"mode", "MODE", "consistency: bsp = all workers step together; ssp:N = a worker may\n"        \
+     "be N steps ahead of the slowest; asp = workers never wait", WEFT_OPTION_CUSTOM, .value = &(job)->mode,\
      .parse = weft_job_parse_mode, .fallback = "bsp"},                                             \
-    {"loss-bound", "F", "fraction of each push and pull reply that may be left out, 0 to\n"        \
-     "below 1; 0 = everything arrives", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
-    {"average", "WHAT", "workers = a row's gradients are divided by the number of workers;\n"        \
-     "contributors = by the number of gradients that came for it in the step\n"                     \
-     "(bsp), or not at all (ssp, asp)", WEFT_OPTION_CUSTOM, .value = &(job)->contributors,         \
+    {"loss-bound", "F", "fraction of each push and pull reply that may be missing, from 0 to\n"    \
+     "below 1; 0 = all of it must arrive", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},           \
+    {"average", "WHAT", "workers = divide a row's gradients by the number of workers;\n"           \
+     "contributors = by the number of gradients received in the step (bsp),\n"                     \
+     "or not at all (ssp, asp)", WEFT_OPTION_CUSTOM, .value = &(job)->contributors,                \
      .parse = weft_job_parse_average, .fallback = "workers"},                                      \
-    {"optimizer", "NAME", "adagrad or sgd; runs on the servers", WEFT_OPTION_CUSTOM,               \
+    {"optimizer", "NAME", "adagrad or sgd; it runs on the servers", WEFT_OPTION_CUSTOM,            \
      .value = &(job)->optimizer, .parse = weft_job_parse_optimizer, .fallback = "adagrad"},        \
     {"epochs", "N", "passes over the training rows", WEFT_OPTION_U32, .value = &(job)->epochs,     \
      .min = 1, .max = 10000, .fallback = "3 for lr, 16 for fm, 12 for mf"},                        \
     {"batch", "N", "rows per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,       \
      .min = 1, .max = 1000000},                                                                    \
     {"lr", "X", "learning rate; for logistic regression on libsvm data the default is\n"           \
-     "searched for on a sample of the training rows, the same for all workers", WEFT_OPTION_F32,   \
+     "found by a search on a sample of the training rows", WEFT_OPTION_F32,                        \
      .value = &(job)->learning_rate,                                                               \
      .fallback = "0.1 for lr, 0.2 for fm and mf; with sgd 0.4, 2, 1"},                             \
-    {"seed", "N", "of the order of the rows and of the first factors; the same seed\n"             \
+    {"seed", "N", "seed of the row order and of the initial factors; the same seed\n"              \
      "gives the same batches",                                                                     \
      WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
-    {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose, in every\n"         \
-     "process", WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                \
-    {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,                              \
+    {"inject-loss", "F", "drop this fraction of the arriving datagrams, in every process", WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},\
+    {"inject-seed", "N", "seed of the dropped datagrams", WEFT_OPTION_U64,                         \
      .value = &(job)->inject_seed},                                                                \
     {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
     {"keepalive-ms", "N", WEFT_JOB_KEEPALIVE_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},                                  \
-    {"reconnect-s", "S", "how long a server that went away may take to come back, started anew\n"           \
-     "from its checkpoint for instance; 0 = what goes is gone", WEFT_OPTION_U32,                 \
-     .value = &(job)->reconnect_s, .max = 86400, .fallback = "WEFT_RECONNECT_S, else 0"}, \
-    {"replay-bytes", "N", "memory for pushes that no checkpoint has yet; they are sent again to a\n"     \
-     "server that came back without them; 0 = durability none: they are lost",                    \
+    {"reconnect-s", "S", "wait up to S seconds for a server that went away, for example until\n"   \
+     "it is restarted from its checkpoint; 0 = do not wait", WEFT_OPTION_U32,                      \
+     .value = &(job)->reconnect_s, .max = 86400, .fallback = "WEFT_RECONNECT_S, else 0"},          \
+    {"replay-bytes", "N", "memory for pushes that are not in a checkpoint yet; they are sent\n"    \
+     "again to a server that was restored without them; 0 = keep none",                            \
      WEFT_OPTION_U64, .value = &(job)->replay_bytes, .max = UINT64_C(1) << 40,                     \
-     .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                    \
-    {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,              \
+     .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                     \
+    {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,               \
      .fallback = "none"},                                                                          \
-    WEFT_RECORDING_ROWS(&(job)->recording),                                                     \
-    {"save", "FILE", "write the trained model here, for `weft eval` and `weft predict`",           \
+    WEFT_RECORDING_ROWS(&(job)->recording),                                                        \
+    {"save", "FILE", "write the trained model to FILE, for `weft eval` and `weft predict`",        \
      WEFT_OPTION_STRING, .value = &(job)->save, .fallback = "not"},                                \
-    {"drive", "WHO", "caller = the training thread turns the transport's crank;\n"                 \
-     "engine = a thread of its own does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,             \
+    {"drive", "WHO", "caller = the training thread progresses the transport; engine = a\n"         \
+     "progress thread does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,                          \
      .parse = weft_job_parse_drive, .fallback = "caller"},                                         \
     WEFT_UNTIL_OPTIONS(&(job)->until),                                                             \
     WEFT_TRANSPORT_ROWS(&(job)->transport)

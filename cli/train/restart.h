@@ -18,11 +18,11 @@ struct weft_train_again {
 
 /* Rows of an option table. */
 #define WEFT_TRAIN_AGAIN_OPTIONS(again)                                                            \
-    {"restart", "N", "start a process that died again, so often for each, as `weft run`\n"         \
-     "does; needs --checkpoint, and makes no report. 0 = the first death ends\n"                   \
-     "the run", WEFT_OPTION_U32, .value = &(again)->restarts, .max = 1000000},                     \
-    {"durability", "WHAT", "with --restart, of pushes that a killed server's last checkpoint\n"    \
-     "lacks: replay = they are in its journal; none = they are lost", WEFT_OPTION_STRING,          \
+    {"restart", "N", "restart a process that dies, up to N times each, as `weft run` does;\n"      \
+     "needs --checkpoint and writes no report. 0 = the first death ends the\n"                     \
+     "run", WEFT_OPTION_U32, .value = &(again)->restarts, .max = 1000000},                         \
+    {"durability", "WHAT", "with --restart: replay = a killed server's pushes since its last\n"    \
+     "checkpoint are restored from its journal; none = they are lost", WEFT_OPTION_STRING,         \
      .value = &(again)->durability, .fallback = "replay"}
 
 struct weft_train_again_job {

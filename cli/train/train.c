@@ -393,40 +393,40 @@ int weft_cli_train(int argc, char **argv)
         WEFT_JOB_OPTIONS(&train.job),
         WEFT_RECORDING_WINDOW_ROW(&train.job.recording),
         WEFT_SECURITY_ROWS(&train.job.security),
-        {"servers", "N", "server processes", WEFT_OPTION_U32, .value = &train.servers, .min = 1,
+        {"servers", "N", "number of server processes", WEFT_OPTION_U32, .value = &train.servers, .min = 1,
          .max = WEFT_JOB_SHARDS_MAX},
-        {"shards-per-server", "N", "shards of each server, each a thread and a port",
+        {"shards-per-server", "N", "shards of each server; each is a thread with its own port",
          WEFT_OPTION_U32, .value = &train.shards_per_server, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
-        {"port", "P", "port of the first shard, the others follow; 0 = any free",
+        {"port", "P", "port of the first shard; the next shards use the next ports; 0 = any",
          WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
         WEFT_CHECKPOINT_ROWS(&train.checkpoints),
-        {"resume", NULL, "go on where the newest good checkpoint of --checkpoint ends, with the\n"
-         "same --workers, --batch and --seed; servers and shards may be others", WEFT_OPTION_FLAG,
+        {"resume", NULL, "continue from the newest good checkpoint in --checkpoint, with the same\n"
+         "--workers, --batch and --seed; the number of servers may differ", WEFT_OPTION_FLAG,
          .value = &train.checkpoints.restore},
         WEFT_TRAIN_AGAIN_OPTIONS(&train.again),
-        {"lab", "NAME", "put servers on the first hosts of this lab (`weft lab up`), workers on\n"
-         "the following; where the hosts end, it begins again with host 0",
+        {"lab", "NAME", "run the servers on the first hosts of this lab (`weft lab up`) and the\n"
+         "workers on the following ones, wrapping around at the last host",
          WEFT_OPTION_STRING, .value = &train.place.lab, .fallback = "none: loopback"},
         WEFT_METRICS_OPTIONS(&train.metrics_options),
-        {"report", "FILE", "write the JSON report here", WEFT_OPTION_STRING,
+        {"report", "FILE", "write the JSON report to FILE", WEFT_OPTION_STRING,
          .value = &train.report},
-        {"json", NULL, "the report alone on standard output, progress on standard error",
+        {"json", NULL, "print only the report on standard output; progress goes to standard error",
          WEFT_OPTION_FLAG, .value = &train.json},
         {"quiet", NULL, "show no progress", WEFT_OPTION_FLAG, .value = &train.quiet},
         {0},
     };
     const struct weft_command command = {
         .name = "train",
-        .summary = "train a model on this machine: starts servers and workers and shows the run",
+        .summary = "train a model on this machine: start servers and workers, show the run",
         .description =
-            "Every worker and every server is a process of its own; they talk over UDP on\n"
-            "loopback, or from host to host of a lab, with a job key made for this run unless one\n"
-            "is given. A gradient or a pull reply may lose up to --loss-bound of its elements\n"
-            "instead of waiting for retransmissions; --inject-loss makes the loss that loopback\n"
-            "does not have. Shows a line per epoch, then results and latencies. Ctrl-C ends it.\n"
-            "A process that dies ends the run, and with --checkpoint the next one goes on by\n"
-            "--resume. With --restart who dies is started again instead: the job is handed to\n"
-            "`weft run`, and what its workers say is shown as they say it, without a report.",
+            "Every worker and every server is a separate process. They communicate over UDP on\n"
+            "loopback, or between the hosts of a lab, with a job key that is made for this run\n"
+            "unless one is given. A push or a pull reply may lose up to --loss-bound of its\n"
+            "elements instead of waiting for retransmissions; --inject-loss drops packets, because\n"
+            "loopback does not. Prints a line per epoch, then results and latencies. Ctrl-C ends\n"
+            "all processes. If a process dies, the run ends; with --checkpoint the next run can\n"
+            "continue with --resume. With --restart, processes that die are restarted instead;\n"
+            "the workers' output is then shown as it comes, and no report is written.",
         .example = "  weft train --workers 4 --servers 2 --mode ssp:2 --loss-bound 0.10 \\\n"
                    "      --inject-loss 0.02 --report report.json\n"
                    "  weft train --workers 4 --servers 2 --restart 3 --checkpoint ckpt",

@@ -34,15 +34,15 @@ struct weft_until {
 
 /* Rows of an option table. */
 #define WEFT_UNTIL_OPTIONS(until)                                                                  \
-    {"until-loss", "X", "end when the log-loss on the test rows is at most X, else after\n"        \
-     "--epochs; looked at every --check-steps steps, while all workers wait", WEFT_OPTION_F32,     \
+    {"until-loss", "X", "stop when the log-loss on the test rows is at most X; tested every\n"     \
+     "--check-steps steps while the workers wait; at most --epochs", WEFT_OPTION_F32,              \
      .value = &(until)->loss, .fallback = ""},                                                     \
-    {"until-auc", "X", "the same for an AUC of at least X", WEFT_OPTION_F32,                       \
+    {"until-auc", "X", "stop when the AUC on the test rows is at least X", WEFT_OPTION_F32,        \
      .value = &(until)->auc, .fallback = ""},                                                      \
-    {"check-steps", "N", "steps from test to test of --until-loss and --until-auc; the end of\n"   \
-     "an epoch is tested, too", WEFT_OPTION_U32, .value = &(until)->check_steps, .min = 1,         \
+    {"check-steps", "N", "steps between tests for --until-loss and --until-auc; the end of an\n"   \
+     "epoch is tested, too", WEFT_OPTION_U32, .value = &(until)->check_steps, .min = 1,            \
      .max = 1000000},                                                                              \
-    {"give-up", "S", "end without the target after S seconds of training; 0 = never",              \
+    {"give-up", "S", "stop after S seconds of training if the target is not reached; 0 = never",   \
      WEFT_OPTION_U32, .value = &(until)->give_up_s, .max = 86400}
 
 /* Some target is set. */
