@@ -213,6 +213,7 @@ struct path {
     /* life.c */
     uint64_t timer_ns;         /* least of all timers of this struct */
     uint64_t ping_ns;          /* last keep-alive */
+    uint64_t idle_pn;          /* number of the newest packet that said IDLE or ended it */
     uint16_t close_code;
     uint8_t close_sends;       /* CLOSEs sent */
     bool close_told;           /* PEER_DOWN was raised */
@@ -535,7 +536,8 @@ static inline uint32_t weft_core_credit_outstanding(const struct peer *p)
 /* loss.c */
 uint64_t weft_core_pto_base(const struct peer *p);
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns);
-void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack,
+void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                        const struct weft_wire_ack *ack,
                         uint64_t at_ns, uint64_t now_ns);
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes);
@@ -665,5 +667,8 @@ void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uin
 void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
                             const struct weft_wire_packet *packet);
 bool weft_core_closing(const struct peer *p);
+/* A valid packet said IDLE, or of a peer that had said it: did not. */
+void weft_core_idle_note(struct peer *p, uint64_t pn);
+void weft_core_awake_note(struct peer *p, uint64_t pn, uint64_t now_ns);
 
 #endif

@@ -104,6 +104,31 @@ static void closing_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     }
 }
 
+/* ---- a peer that said IDLE ------------------------------------------------------------------- */
+
+/* A peer says IDLE and then nothing, so this must not depend on the order in which its packets
+ * arrive: the newest one counts. If an IDLE that was overtaken counted, nothing would be sent to a
+ * peer that is there; if an older packet behind IDLE did, one that sleeps would be asked, and declared
+ * dead. */
+void weft_core_idle_note(struct peer *p, uint64_t pn)
+{
+    if (pn >= weft_max_u64(p->sec.seen_largest, p->path.idle_pn)) {
+        p->idle = true;
+        p->path.idle_pn = pn;
+        p->wait_since_ns = WEFT_NEVER; /* when it is there again it has the whole time to answer */
+    }
+}
+
+void weft_core_awake_note(struct peer *p, uint64_t pn, uint64_t now_ns)
+{
+    if (pn > p->path.idle_pn) {
+        p->idle = false;
+        p->path.idle_pn = pn;
+        p->pto_count = 0;
+        p->pto_base_ns = now_ns;
+    }
+}
+
 /* ---- timers ---------------------------------------------------------------------------------- */
 
 static uint64_t closing_deadline(struct peer *p)

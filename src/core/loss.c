@@ -336,8 +336,8 @@ static void ack_words(struct weft_ep *ep, struct peer *p, const struct weft_wire
     }
 }
 
-static void ack_numbers(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack,
-                        uint64_t at_ns)
+static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                        const struct weft_wire_ack *ack, uint64_t at_ns)
 {
     int32_t credit_ahead = (int32_t)(ack->credit - p->credit);
     if (credit_ahead > 0) {
@@ -351,7 +351,9 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, const struct weft_wi
     }
     p->echo_clock = ack->clock;
     p->echo_ns = at_ns;
-    p->idle = (ack->flags & WEFT_ACK_IDLE) != 0;
+    if (ack->flags & WEFT_ACK_IDLE) {
+        weft_core_idle_note(p, pn);
+    }
     p->later = (ack->flags & WEFT_ACK_LATER) != 0;
     for (unsigned i = 0; i < ack->note_count; i++) {
         struct tx_msg *m = weft_core_tx_find(p, ack->notes[i].msg);
@@ -361,14 +363,14 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, const struct weft_wi
     }
 }
 
-void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack,
-                        uint64_t at_ns, uint64_t now_ns)
+void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                        const struct weft_wire_ack *ack, uint64_t at_ns, uint64_t now_ns)
 {
     if (ack->largest >= p->pn_next) {
         ep->counters.bad_ack++;
         return;
     }
-    ack_numbers(ep, p, ack, at_ns);
+    ack_numbers(ep, p, pn, ack, at_ns);
     if (ack->word_count == 0) {
         return;
     }

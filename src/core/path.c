@@ -361,19 +361,46 @@ static void path_restart(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     search_begin(ep, p, now_ns);
 }
 
-static bool holds_response(const struct weft_wire_packet *packet, uint64_t token)
+/* What counts of a packet from another address. */
+struct stray {
+    bool response; /* it answers our challenge */
+    bool idle;
+};
+
+static struct stray stray_look(const struct peer *p, const struct weft_wire_packet *packet)
 {
+    struct stray stray = {0};
     if (packet->control == NULL) {
-        return false;
+        return stray;
     }
     struct weft_reader r = weft_reader_make(packet->control, packet->control_bytes);
     struct weft_wire_frame frame;
     while (weft_wire_frame_decode(&r, &frame)) {
-        if (frame.type == WEFT_FRAME_PATH_RESPONSE && frame.token == token) {
-            return true;
-        }
+        stray.response |=
+            frame.type == WEFT_FRAME_PATH_RESPONSE && frame.token == p->path.token;
+        stray.idle |= frame.type == WEFT_FRAME_ACK && (frame.ack.flags & WEFT_ACK_IDLE) != 0 &&
+                      frame.ack.largest < p->pn_next;
     }
-    return false;
+    return stray;
+}
+
+/* A peer that moves and then says IDLE answers no challenge before it wakes up, and the address that
+ * it is asked at meanwhile is no more: it would be declared dead. So IDLE counts from any address,
+ * and so does its end. Nothing is sent for it. A copy says what the original says, whose number is
+ * above all that acted; in mode none, who can invent a packet can answer the challenge as well. */
+static void stray_idle(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
+                       bool idle, uint64_t now_ns)
+{
+    bool newest = packet->number > p->sec.seen_largest;
+    if (p->state != PEER_OPEN || !newest || (!idle && !p->idle)) {
+        return;
+    }
+    if (idle) {
+        weft_core_idle_note(p, packet->number);
+    } else {
+        weft_core_awake_note(p, packet->number, now_ns);
+    }
+    weft_core_peer_ready(ep, p); /* its timers are others now */
 }
 
 static size_t packet_bytes(const struct weft_wire_packet *packet)
@@ -389,7 +416,8 @@ bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_
     struct path *path = &p->path;
     bool asked = path->challenge_ns != 0;
     bool same = asked && addr_equal(&path->new_addr, from);
-    if (same && holds_response(packet, path->token)) {
+    const struct stray stray = stray_look(p, packet);
+    if (same && stray.response) {
         p->addr = *from;
         path->challenge_ns = 0;
         path->challenge_due = false;
@@ -397,6 +425,7 @@ bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_
         path_restart(ep, p, now_ns);
         return true;
     }
+    stray_idle(ep, p, packet, stray.idle, now_ns);
     size_t challenge_bytes = WEFT_HEADER_BYTES + 2 + WEFT_PATH_BYTES + WEFT_TAG_BYTES;
     bool early = asked && now_ns < path->challenge_ns + challenge_every_ns;
     if (early || AMPLIFICATION * packet_bytes(packet) < challenge_bytes) {

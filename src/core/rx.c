@@ -470,7 +470,7 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
         *frames_p |= UINT32_C(1) << f.type;
         switch (f.type) {
         case WEFT_FRAME_ACK:
-            weft_core_ack_recv(ep, p, &f.ack, at_ns, now_ns);
+            weft_core_ack_recv(ep, p, packet->number, &f.ack, at_ns, now_ns);
             break;
         case WEFT_FRAME_DONE:
             weft_core_done_recv(ep, p, &f.done, now_ns);
@@ -528,9 +528,7 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
     weft_core_credit_packet(ep, p, ahead, bytes, packet->data != NULL,
                             ecn == WEFT_ECN_CE, at_ns);
     if (p->idle) {
-        p->idle = false;
-        p->pto_count = 0;
-        p->pto_base_ns = now_ns;
+        weft_core_awake_note(p, packet->number, now_ns);
     }
     p->heard_ns = now_ns;
     p->announce_idle = 0;

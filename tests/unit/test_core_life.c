@@ -297,6 +297,130 @@ static void a_half_open_peer_is_closed_without_a_word(void **state)
     }
 }
 
+/* ---- a sleeper that moves -------------------------------------------------------------------- */
+
+/* End 0 sends, but its new address loses the first datagrams, and what is sent to it waits. */
+static bool asleep_elsewhere(struct net *net, struct net_datagram *d)
+{
+    uint32_t *lose = net->tap_arg;
+    if (!addr_equal(&d->from, &net->end[0].addr)) {
+        return false;
+    }
+    *lose -= *lose > 0;
+    return *lose == 0;
+}
+
+/* DONE is the last that end 0 hears at its first address; it moves, says IDLE and sleeps. */
+static struct net *moved_to_sleep(uint8_t mode, uint64_t rekey_packets, uint32_t *lose)
+{
+    static const float values[352];
+    static float got[352];
+    struct net *net = net_empty();
+    for (uint32_t end = 0; end < 2; end++) {
+        struct weft_ep_config config;
+        net_config(&config, mode);
+        config.rekey_packets = rekey_packets;
+        end_open(net, end, &config);
+    }
+    weft_peer peer = net_connect(net, 0, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    net_message(net, 0, peer, 1, values, sizeof(values), got);
+    while (net->end[0].sent == 0) {
+        assert_true(net_step(net, net->now_ns + WEFT_NS_PER_S));
+    }
+    net->end[0].addr = net_addr(7);
+    net->tap = asleep_elsewhere;
+    net->tap_arg = lose;
+    weft_ep_idle(net->end[0].ep, net->now_ns);
+    return net;
+}
+
+static void a_sleeper_that_moved_is_waited_for(void **state)
+{
+    (void)state;
+    static const float values[352];
+    static float got[352];
+    for (uint8_t mode = WEFT_MODE_NONE; mode <= WEFT_MODE_SEAL; mode++) {
+        for (uint32_t lost = 0; lost <= 2; lost += 2) {
+            uint32_t lose = lost + 1;
+            struct net *net = moved_to_sleep(mode, lost == 0 ? 0 : 2, &lose);
+            uint64_t rekeys = net_counters(net, 0)->rekeys;
+            net_run(net, 60 * WEFT_NS_PER_S);
+            assert_int_equal(net->end[1].downs, 0);
+            assert_true(net->end[1].ep->peers[0].idle);
+            assert_int_equal(net->end[1].ep->peers[0].addr.bytes[0], 1); /* not followed yet */
+            net->tap = NULL;
+            net_message(net, 0, 0, 1, values, sizeof(values), got);
+            net_run(net, WEFT_NS_PER_S);
+            assert_int_equal(net->end[0].sent, 2);
+            assert_int_equal(net->end[1].received, 2);
+            assert_int_equal(net->end[1].downs, 0);
+            assert_int_equal(net_counters(net, 1)->path_changes, 1);
+            assert_true(mode == WEFT_MODE_NONE || lost == 0 ||
+                        net_counters(net, 0)->rekeys > rekeys);
+            net_free(net);
+        }
+    }
+}
+
+/* It is there again, but nothing that is sent to it arrives: like any other it has the peer timeout. */
+static void a_sleeper_that_wakes_elsewhere_must_answer(void **state)
+{
+    (void)state;
+    static const float values[352];
+    static float got[352];
+    uint32_t lose = 0;
+    struct net *net = moved_to_sleep(WEFT_MODE_AUTH, 0, &lose);
+    net_run(net, 60 * WEFT_NS_PER_S);
+    net_message(net, 0, 0, 1, values, sizeof(values), got);
+    net_run(net, 4900 * WEFT_NS_PER_MS);
+    assert_false(net->end[1].ep->peers[0].idle);
+    assert_int_equal(net->end[1].downs, 0);
+    net_run(net, 2 * WEFT_NS_PER_S);
+    assert_int_equal(net->end[1].downs, 1);
+    assert_int_equal(net->end[1].why, WEFT_DOWN_SILENT);
+    net_free(net);
+}
+
+static void ping_kept(struct net *net)
+{
+    net->end[0].ep->peers[0].need_ping = true;
+    weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[0]);
+    net_pump(net);
+}
+
+/* PING, IDLE three times, PING: whatever comes first, the newest of what has come counts. */
+static void the_newest_packet_says_who_sleeps(void **state)
+{
+    (void)state;
+    enum { PING, IDLE_1, IDLE_2, IDLE_3, PING_AFTER, PACKETS };
+    static const struct {
+        uint8_t packet;
+        bool idle;
+    } order[] = {{IDLE_2, true}, {PING, true}, {IDLE_1, true}, {PING_AFTER, false}, {IDLE_3, false}};
+    for (int moved = 0; moved < 2; moved++) {
+        struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+        struct weft_addr first = net->end[0].addr;
+        net_connect(net, 0, 1);
+        net_run(net, 10 * WEFT_NS_PER_MS);
+        net->keep = true;
+        net->tap = lose_all;
+        ping_kept(net);
+        weft_ep_idle(net->end[0].ep, net->now_ns);
+        net_pump(net);
+        ping_kept(net);
+        assert_int_equal(net->kept_count, PACKETS);
+        for (size_t i = 0; i < WEFT_ARRAY_COUNT(order); i++) {
+            const struct net_datagram *d = &net->kept[order[i].packet];
+            struct weft_addr second = net_addr(7);
+            bool from_first = !moved || order[i].packet == PING;
+            net_deliver(net, &net->end[1], from_first ? &first : &second, d->data, d->bytes);
+            assert_int_equal(net->end[1].ep->peers[0].idle, order[i].idle);
+        }
+        net_free(net);
+    }
+}
+
 /* ---- what nobody may guess ------------------------------------------------------------------- */
 
 static bool redirect(struct net *net, struct net_datagram *d)
@@ -424,6 +548,9 @@ int main(void)
         cmocka_unit_test(a_keepalive_finds_the_dead),
         cmocka_unit_test(a_slow_answer_to_a_keepalive_is_one),
         cmocka_unit_test(a_sleeper_is_asked_nothing),
+        cmocka_unit_test(a_sleeper_that_moved_is_waited_for),
+        cmocka_unit_test(a_sleeper_that_wakes_elsewhere_must_answer),
+        cmocka_unit_test(the_newest_packet_says_who_sleeps),
         cmocka_unit_test(a_half_open_peer_is_closed_without_a_word),
         cmocka_unit_test(what_was_given_up_does_not_replace),
         cmocka_unit_test(a_challenge_is_drawn_by_the_provider),
