@@ -690,6 +690,7 @@ void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
         struct peer *p = &ep->peers[i];
         if (p->state == PEER_OPEN && weft_core_peer_quiet(p) && p->pn_largest > 0) {
             p->announce_idle = 3; /* not acknowledged, so said more than once */
+            p->path.idle_said = true;
             weft_core_peer_ready(ep, p);
         } else if (p->rx_later != 0) {
             p->rx_later = 0; /* before it goes away */

@@ -502,8 +502,8 @@ uint32_t weft_core_path_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
         weft_core_packet_sent(ep, p, now_ns, 0, 0, 0, 0);
         return 1;
     }
-    if (p->state != PEER_OPEN || p->idle) {
-        return 0;
+    if (p->state != PEER_OPEN || p->idle || path->idle_said) {
+        return 0; /* behind IDLE, a probe would say that this end is there */
     }
     if (path->raise_ns <= now_ns) { /* looked at only while something is sent: no timer of its own */
         search_begin(ep, p, now_ns);

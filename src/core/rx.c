@@ -532,6 +532,7 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
     }
     p->heard_ns = now_ns;
     p->announce_idle = 0;
+    p->path.idle_said = false;
     p->wait_since_ns = WEFT_NEVER; /* alive; whether it makes progress is another question */
     p->ect_received += ecn == WEFT_ECN_ECT0 || ecn == WEFT_ECN_ECT1;
     p->ce_received += ecn == WEFT_ECN_CE;

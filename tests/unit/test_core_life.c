@@ -421,6 +421,43 @@ static void the_newest_packet_says_who_sleeps(void **state)
     }
 }
 
+/* A search for longer packets that is due when it goes to sleep: its question would be the newest
+ * packet, and not say IDLE. */
+static void a_sleeper_asks_for_no_sizes(void **state)
+{
+    (void)state;
+    struct weft_ep_config config;
+    struct net *net = net_empty();
+    net_config(&config, WEFT_MODE_AUTH);
+    config.packet_bytes = 8972;
+    config.packet_bytes_sure = 1200;
+    end_open(net, 0, &config);
+    net_config(&config, WEFT_MODE_AUTH);
+    config.keepalive_ns = WEFT_NS_PER_S;
+    end_open(net, 1, &config);
+    weft_peer peer = net_connect(net, 0, 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    struct peer *p = &net->end[0].ep->peers[peer];
+    p->packet_bytes = 1200; /* as if it had ended there ten minutes ago */
+    p->path.raise_ns = net->now_ns;
+    uint64_t probes = net_counters(net, 0)->mtu_probes;
+    weft_ep_idle(net->end[0].ep, net->now_ns);
+    net_pump(net);
+    net->tap = lose_from_0;
+    net_run(net, 60 * WEFT_NS_PER_S);
+    assert_true(net->end[1].ep->peers[0].idle);
+    assert_int_equal(net->end[1].downs, 0);
+    assert_int_equal(net_counters(net, 0)->mtu_probes, probes);
+    net->tap = NULL; /* awake: it asks as soon as it has heard something */
+    static const float values[352];
+    static float got[352];
+    net_message(net, 0, peer, 1, values, sizeof(values), got);
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].sent, 1);
+    assert_true(net_counters(net, 0)->mtu_probes > probes);
+    net_free(net);
+}
+
 /* ---- what nobody may guess ------------------------------------------------------------------- */
 
 static bool redirect(struct net *net, struct net_datagram *d)
@@ -551,6 +588,7 @@ int main(void)
         cmocka_unit_test(a_sleeper_that_moved_is_waited_for),
         cmocka_unit_test(a_sleeper_that_wakes_elsewhere_must_answer),
         cmocka_unit_test(the_newest_packet_says_who_sleeps),
+        cmocka_unit_test(a_sleeper_asks_for_no_sizes),
         cmocka_unit_test(a_half_open_peer_is_closed_without_a_word),
         cmocka_unit_test(what_was_given_up_does_not_replace),
         cmocka_unit_test(a_challenge_is_drawn_by_the_provider),
