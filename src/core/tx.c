@@ -84,8 +84,15 @@ static bool pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns)
     if (p->cc.rate_bps == 0 || p->tokens_bytes >= (int64_t)bytes) {
         return true;
     }
+    /* A chunk of a grid from before the path shrank may be longer than the bucket is deep: it goes
+     * when the bucket is full, and the bucket owes the rest. */
+    uint64_t depth = bucket_depth(p);
+    uint64_t enough = weft_min_u64(bytes, depth);
+    if (p->tokens_bytes >= (int64_t)enough) {
+        return true;
+    }
     /* Wake for half a bucket, not for one packet. */
-    int64_t want = (int64_t)weft_max_u64(bytes, bucket_depth(p) / 2);
+    int64_t want = (int64_t)weft_max_u64(enough, depth / 2);
     uint64_t wait_ns = time_of(p->cc.rate_bps, (uint64_t)(want - p->tokens_bytes));
     p->pace_ns = now_ns + weft_max_u64(wait_ns, 1);
     return false;

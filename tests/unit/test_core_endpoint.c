@@ -416,11 +416,41 @@ static void test_a_burst_begins_small(void **state)
     free(values);
 }
 
+/* A chunk longer than the pacer's bucket, as after the path has shrunk, goes when the bucket is full:
+ * it does not wait for a probe. */
+static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
+{
+    enum { ELEMS = 352 * 2, BUCKET_BYTES = 1280 };
+    static struct weft_tx tx;
+    struct pair *t = *state;
+    float *values = floats_new(ELEMS);
+    struct peer *p = &t->ep[0]->peers[t->peer_of_0];
+    run_for(t, WEFT_NS_PER_MS);
+    send_floats(t, values, ELEMS, 0);
+    p->packet_bytes = BUCKET_BYTES / 10;
+    p->cc.cwnd_bytes = BUCKET_BYTES;
+    p->cc.rate_bps = 10000000;
+    p->tokens_bytes = 0;
+    p->tokens_ns = t->now_ns;
+    p->srtt_ns = WEFT_NS_PER_S; /* no probe soon */
+    uint64_t full_ns = t->now_ns + BUCKET_BYTES * 8 * WEFT_NS_PER_S / p->cc.rate_bps;
+    assert_int_equal(weft_ep_send(t->ep[0], t->now_ns, &tx), 0);
+    assert_in_range(weft_ep_deadline(t->ep[0]), full_ns, full_ns + 1000);
+    t->now_ns = weft_ep_deadline(t->ep[0]);
+    weft_ep_on_deadline(t->ep[0], t->now_ns);
+    assert_int_equal(weft_ep_send(t->ep[0], t->now_ns, &tx), 1);
+    assert_true(tx.bytes > BUCKET_BYTES);
+    assert_true(p->tokens_bytes < 0); /* the rest is owed: the rate is kept */
+    assert_int_equal(weft_ep_counters(t->ep[0])->probes, 0);
+    free(values);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_a_burst_begins_small),
+        TEST(test_a_full_bucket_lets_a_longer_chunk_go),
         TEST(test_one_chunk_and_its_done),
         TEST(test_an_answer_that_is_there_is_not_asked_for),
         TEST(test_bound_zero_survives_loss),
