@@ -49,9 +49,9 @@ struct weft_cc {
     uint32_t packet_bytes;
     bool slow_start;
     bool round_full;           /* the window was in use in this round */
+    bool marks;                /* this path has marked a packet; "delay" does not look */
     struct weft_cc_loss loss;
     /* of dctcp */
-    bool marks;                /* this path has marked a packet */
     uint32_t alpha_ppm;        /* smoothed fraction of marked packets, g = 1/16 */
     uint32_t round_ce;         /* counts within the current round */
     uint32_t round_acked;

@@ -31,6 +31,7 @@ static bool is_event(const struct weft_cc *cc, const struct weft_cc_sample *s)
 static void reno_on_ack(struct weft_cc *cc, const struct weft_cc_sample *s)
 {
     weft_cc_loss_measure(&cc->loss, s); /* rule 2 of the bound asks for it */
+    cc->marks |= s->ce_packets > 0; /* the pacer asks for it */
     if (is_event(cc, s)) {
         weft_cc_cut(cc, WEFT_PPM / 2);
         cc->recovery_ns = s->now_ns;

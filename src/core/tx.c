@@ -5,7 +5,8 @@
  *
  * The pacer is a token bucket at the congestion controller's rate. Its depth is what that rate
  * sends in 100 us, at least ten packets: timers of an ordinary kernel are not finer, and a
- * shallower bucket would turn their lateness into lost throughput.
+ * shallower bucket would turn their lateness into lost throughput. On a long path that marks it is
+ * at least two packets (bursts_cost).
  */
 #include "core/internal.h"
 
@@ -20,6 +21,8 @@ enum {
     LIMITED_PACKETS = 8,
     FINISH_CHUNKS_MIN = 16, /* shorter messages are not worth another packet */
     BURST_FIRST = 4,        /* packets */
+    BUCKET_PACKETS = 10,
+    BUCKET_PACKETS_MARKED = 2, /* one, and one for a timer that was late */
 };
 
 static const uint64_t bucket_ns = 100 * WEFT_NS_PER_US;
@@ -47,6 +50,16 @@ static uint64_t time_of(uint64_t rate_bps, uint64_t bytes)
     return (uint64_t)((__extension__(unsigned __int128) bytes * 8 * WEFT_NS_PER_S) / rate_bps);
 }
 
+/* A switch port that is slower than ours and marks at a few packets marks a burst even when its link
+ * is idle. Marks of that kind hold the window at the size of a burst: 10 packets in 13 ms on a link of
+ * 10 Gbit/s. Where the path is more than half of the round trip the window can go out packet by
+ * packet, so the bucket is shallow there (RFC 9002 section 7.7). Where the hosts are most of it,
+ * credit still goes out in bursts. */
+static bool bursts_cost(const struct peer *p)
+{
+    return p->cc.marks && p->srtt_ns / 2 < p->rtt_ns_min;
+}
+
 /* 100 us of the rate, ten packets, or half a window up to one GSO burst, whichever is most: where the
  * window is far beyond the pipe, as with hosts that answer late, a grant of credit may go out as
  * it is. With 100 us alone each grant waited for a timer, and eight senders left a link idle for
@@ -54,7 +67,10 @@ static uint64_t time_of(uint64_t rate_bps, uint64_t bytes)
 static uint64_t bucket_depth(const struct peer *p)
 {
     uint64_t least = weft_min_u64(p->cc.cwnd_bytes / 2, burst_bytes);
-    least = weft_max_u64(least, 10 * (uint64_t)p->packet_bytes);
+    least = weft_max_u64(least, BUCKET_PACKETS * (uint64_t)p->packet_bytes);
+    if (bursts_cost(p)) {
+        least = BUCKET_PACKETS_MARKED * (uint64_t)p->packet_bytes;
+    }
     return weft_max_u64(bytes_in(p->cc.rate_bps, bucket_ns), least);
 }
 

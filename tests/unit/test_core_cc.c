@@ -182,7 +182,9 @@ static void test_reno_fair_halves_once_per_window(void **state)
     round_trip(&cc, &now, 0, 0, rtt_ns);
     assert_int_equal(cc.cwnd_bytes, 80 * PACKET + 2 * (PACKET * 67 / 100));
     cc.cwnd_bytes = 100 * PACKET;
+    assert_false(cc.marks);
     round_trip(&cc, &now, 0, 10000, rtt_ns); /* one mark counts as a loss */
+    assert_true(cc.marks);
     assert_int_equal(cc.cwnd_bytes, 50 * PACKET);
     cc.ops->on_silence(&cc);
     assert_true(cc.cwnd_bytes >= 2 * PACKET && cc.cwnd_bytes <= 4 * PACKET);

@@ -445,12 +445,63 @@ static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
     free(values);
 }
 
+/* Packets that go out at once when the pacer has been idle for long. */
+static uint32_t idle_burst(struct pair *t, bool marks, uint64_t srtt_ns, uint64_t rtt_ns_min)
+{
+    static struct weft_tx tx;
+    struct peer *p = &t->ep[0]->peers[t->peer_of_0];
+    p->cc.marks = marks;
+    p->cc.cwnd_bytes = (uint64_t)30 * p->packet_bytes;
+    p->cc.rate_bps = 30000000; /* a packet takes four times the 100 us */
+    p->srtt_ns = srtt_ns;
+    p->rtt_ns_min = rtt_ns_min;
+    p->tokens_bytes = INT32_MAX;
+    p->tokens_ns = t->now_ns;
+    uint32_t before = p->data_sent;
+    while (weft_ep_send(t->ep[0], t->now_ns, &tx) > 0) {
+        enqueue(t, 1, &tx);
+    }
+    return p->data_sent - before;
+}
+
+/* A path that marks gets no bursts if it is long; hosts that answer late get them all the same. */
+static void test_a_long_path_that_marks_gets_no_bursts(void **state)
+{
+    enum { ELEMS = 352 * 40 };
+    static const uint64_t long_ns = 13 * WEFT_NS_PER_MS;
+    static const struct {
+        bool marks;
+        uint64_t rtt_ns_min;
+        uint32_t packets;
+    } cases[] = {
+        {false, long_ns, 15}, /* half a window */
+        {true, long_ns, 2},
+        {true, long_ns / 2, 15},
+        {true, long_ns / 2 + 1, 2},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
+        void *fresh;
+        setup(&fresh);
+        struct pair *t = fresh;
+        float *values = floats_new(ELEMS);
+        run_for(t, WEFT_NS_PER_MS);
+        send_floats(t, values, ELEMS, 0);
+        t->ep[0]->peers[t->peer_of_0].credit += 40;
+        uint32_t packets = idle_burst(t, cases[i].marks, long_ns, cases[i].rtt_ns_min);
+        assert_int_equal(packets, cases[i].packets);
+        teardown(&fresh);
+        free(values);
+    }
+    (void)state;
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_a_burst_begins_small),
         TEST(test_a_full_bucket_lets_a_longer_chunk_go),
+        cmocka_unit_test(test_a_long_path_that_marks_gets_no_bursts),
         TEST(test_one_chunk_and_its_done),
         TEST(test_an_answer_that_is_there_is_not_asked_for),
         TEST(test_bound_zero_survives_loss),
