@@ -213,12 +213,12 @@ struct path {
     /* life.c */
     uint64_t timer_ns;         /* least of all timers of this struct */
     uint64_t ping_ns;          /* last keep-alive */
-    bool idle_said;            /* by this end, which has heard nothing since */
     uint64_t idle_pn;          /* number of the newest packet that said IDLE or ended it */
     uint16_t close_code;
     uint8_t close_sends;       /* CLOSEs sent */
     bool close_told;           /* PEER_DOWN was raised */
     bool close_answered;
+    bool idle_said;            /* by this end, which has heard nothing since */
     uint64_t close_ns;         /* send CLOSE again at */
     uint64_t drain_ns;         /* forget the connection at */
 };
