@@ -1,5 +1,7 @@
 #include "job/channel.h"
 
+#include "job/error.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,26 +11,16 @@
 
 enum { READ_BYTES = 65536 };
 
-/* The program's own bookkeeping: a few kilobytes. There is no sensible way on without them. */
-static void *need(void *memory)
-{
-    if (memory == NULL) {
-        fprintf(stderr, "weft: out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
-
 cJSON *weft_channel_event(const char *event)
 {
-    cJSON *object = need(cJSON_CreateObject());
-    need(cJSON_AddStringToObject(object, "event", event));
+    cJSON *object = weft_job_need(cJSON_CreateObject());
+    weft_job_need(cJSON_AddStringToObject(object, "event", event));
     return object;
 }
 
 weft_status weft_channel_send(struct weft_channel *channel, cJSON *object)
 {
-    char *text = need(cJSON_PrintUnformatted(object));
+    char *text = weft_job_need(cJSON_PrintUnformatted(object));
     cJSON_Delete(object);
     size_t bytes = strlen(text);
     text[bytes++] = '\n'; /* takes the place of the final zero; written by length */
@@ -78,7 +70,7 @@ weft_status weft_channel_next(struct weft_channel *channel, cJSON **object_p)
         }
         if (channel->capacity - channel->count < READ_BYTES) {
             channel->capacity += READ_BYTES;
-            channel->bytes = need(realloc(channel->bytes, channel->capacity));
+            channel->bytes = weft_job_need(realloc(channel->bytes, channel->capacity));
         }
         ssize_t got = read(channel->fd, channel->bytes + channel->count, READ_BYTES);
         if (got < 0 && errno == EINTR) {
@@ -113,4 +105,13 @@ double weft_channel_number(const cJSON *object, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     return cJSON_IsNumber(item) ? item->valuedouble : 0.0;
+}
+
+void weft_channel_ports(const cJSON *object, uint16_t *ports_p, uint32_t count)
+{
+    const cJSON *ports = cJSON_GetObjectItemCaseSensitive(object, "ports");
+    for (uint32_t i = 0; i < count; i++) {
+        const cJSON *port = cJSON_GetArrayItem(ports, (int)i);
+        ports_p[i] = cJSON_IsNumber(port) ? (uint16_t)port->valuedouble : 0;
+    }
 }

@@ -1,4 +1,4 @@
-/* JSON objects, one a line, between `weft train` and the processes it started.
+/* JSON objects, one a line, between a supervisor and the processes it started.
  *
  * One stream socket per child, both ways: the child says ready, epoch, done or error; the parent
  * says go. Its end of file tells each side that the other is gone. This is a private agreement of
@@ -11,6 +11,7 @@
 
 #include <cjson/cJSON.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct weft_channel {
     int fd; /* -1 = none */
@@ -37,5 +38,7 @@ void weft_channel_fini(struct weft_channel *channel);
 /* The string or number of a key; "" or 0 when it is missing. */
 const char *weft_channel_text(const cJSON *object, const char *key);
 double weft_channel_number(const cJSON *object, const char *key);
+/* The first `count` numbers of the list "ports"; 0 for those that are missing. */
+void weft_channel_ports(const cJSON *object, uint16_t *ports_p, uint32_t count);
 
 #endif

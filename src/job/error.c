@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 weft_status weft_job_fail(struct weft_job_error *error, weft_status status, const char *format, ...)
 {
@@ -12,4 +13,13 @@ weft_status weft_job_fail(struct weft_job_error *error, weft_status status, cons
         va_end(list);
     }
     return status;
+}
+
+void *weft_job_need(void *memory)
+{
+    if (memory == NULL) {
+        fprintf(stderr, "weft: out of memory\n");
+        exit(1);
+    }
+    return memory;
 }

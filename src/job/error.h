@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 
-enum { WEFT_JOB_ERROR_BYTES = 320 };
+enum { WEFT_JOB_ERROR_BYTES = 640 };
 
 struct weft_job_error {
     char text[WEFT_JOB_ERROR_BYTES]; /* without a full stop or newline */
@@ -14,5 +14,9 @@ struct weft_job_error {
 [[gnu::format(printf, 3, 4)]] weft_status weft_job_fail(struct weft_job_error *error,
                                                         weft_status status, const char *format,
                                                         ...);
+
+/* The program's own bookkeeping, a few kilobytes: there is no sensible way on without it. Returns the
+ * memory, or ends the program where it is NULL. */
+[[gnu::returns_nonnull]] void *weft_job_need(void *memory);
 
 #endif
