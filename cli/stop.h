@@ -1,7 +1,7 @@
 /* Being asked to end: SIGINT, SIGTERM or SIGHUP sets a flag, and a sleeping socket is woken.
  *
- * For the verbs that run one thread. `weft train` reads signals from a descriptor instead (crew.h),
- * and so does `weft server` (server.c).
+ * For the verbs that run one thread. `weft train` and `weft run` get signals from their supervisor
+ * (job/supervisor.h), `weft server` reads them from a descriptor (server.c).
  */
 #ifndef WEFT_CLI_STOP_H
 #define WEFT_CLI_STOP_H

@@ -49,13 +49,10 @@ char *weft_targets_json(const struct weft_targets *targets)
     return text;
 }
 
-void weft_targets_option(const struct weft_metrics_options *options,
-                         char text_p[WEFT_TARGETS_OPTION_BYTES])
+void weft_targets_add(const struct weft_metrics_options *options, struct weft_args *args)
 {
     bool v6 = strchr(options->host, ':') != NULL;
-    text_p[0] = '\0';
     if (options->host[0] != '\0') {
-        snprintf(text_p, WEFT_TARGETS_OPTION_BYTES, "--metrics=%s%s%s:0", v6 ? "[" : "",
-                 options->host, v6 ? "]" : "");
+        weft_args_add(args, "--metrics=%s%s%s:0", v6 ? "[" : "", options->host, v6 ? "]" : "");
     }
 }

@@ -7,8 +7,9 @@
 #define WEFT_CLI_TARGETS_H
 
 #include "cli/metrics.h"
+#include "job/args.h"
 
-enum { WEFT_TARGETS_MAX = 160, WEFT_TARGETS_OPTION_BYTES = WEFT_METRICS_HOST_BYTES + 16 };
+enum { WEFT_TARGETS_MAX = 160 };
 
 struct weft_targets {
     struct {
@@ -27,8 +28,7 @@ void weft_targets_set(struct weft_targets *targets, const char *role, uint32_t r
 /* [{"targets": ["127.0.0.1:41234"], "labels": {"role": "server", "rank": "0"}}, ...], from malloc. */
 char *weft_targets_json(const struct weft_targets *targets);
 
-/* What a child is told so that it takes a free port of the same host; "" without --metrics. */
-void weft_targets_option(const struct weft_metrics_options *options,
-                         char text_p[WEFT_TARGETS_OPTION_BYTES]);
+/* What a child is told so that it takes a free port of the same host; nothing without --metrics. */
+void weft_targets_add(const struct weft_metrics_options *options, struct weft_args *args);
 
 #endif

@@ -3,7 +3,7 @@
 #define WEFT_CLI_PERF_COMPARE_H
 
 #include "cli/perf/figures.h"
-#include "cli/train/process.h"
+#include "job/args.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
@@ -121,7 +121,7 @@ cJSON *weft_compare_read(const char *path);
 /* Run this program with these arguments until it ends; asked to stop, it is asked as well. Its
  * standard output goes to `output`, NULL = to our standard error. True: it succeeded.
  * Owns: takes the arguments. */
-bool weft_compare_run_self(struct weft_arguments *arguments, const char *output);
+bool weft_compare_run_self(struct weft_args *args, const char *output);
 
 /* Measure what is not there yet; networks are brought up, one after the other, as needed. Returns
  * the number of measurements that failed or were not made. */

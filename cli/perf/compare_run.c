@@ -150,7 +150,7 @@ static uint32_t missing(const struct weft_compare *compare, uint32_t network)
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-bool weft_compare_run_self(struct weft_arguments *arguments, const char *output)
+bool weft_compare_run_self(struct weft_args *args, const char *output)
 {
     (void)fflush(NULL);
     pid_t pid = fork();
@@ -159,7 +159,7 @@ bool weft_compare_run_self(struct weft_arguments *arguments, const char *output)
                                 : STDERR_FILENO;
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0) {
-            execv("/proc/self/exe", arguments->words);
+            execv("/proc/self/exe", args->list);
         }
         _exit(127);
     }
@@ -169,34 +169,34 @@ bool weft_compare_run_self(struct weft_arguments *arguments, const char *output)
             (void)kill(pid, SIGTERM);
         }
     }
-    weft_arguments_fini(arguments);
+    weft_args_fini(args);
     return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 static void add_rounds(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                        uint32_t repetition, const char *rounds,
-                       struct weft_arguments *arguments)
+                       struct weft_args *args)
 {
     const struct weft_compare_network *n = &compare->networks[network];
     const struct weft_compare_transport *t = &compare->transports[transport];
-    weft_arguments_add(arguments, "perf");
-    weft_arguments_add(arguments, "%s", compare->pattern);
+    weft_args_add(args, "perf");
+    weft_args_add(args, "%s", compare->pattern);
     if (t->secure) {
-        weft_arguments_add(arguments, "--security=%s", compare->security);
+        weft_args_add(args, "--security=%s", compare->security);
     }
     for (uint32_t i = 0; i < t->word_count; i++) {
-        weft_arguments_add(arguments, "%s", t->words[i]);
+        weft_args_add(args, "%s", t->words[i]);
     }
-    weft_arguments_add(arguments, "--senders=%s", n->senders);
-    weft_arguments_add(arguments, "--bytes=%s", n->bytes);
-    weft_arguments_add(arguments, "--rounds=%u", compare->rounds);
-    weft_arguments_add(arguments, "--packet-bytes=%u", compare->packet_bytes);
-    weft_arguments_add(arguments, "--seed=%u", repetition + 1);
-    weft_arguments_add(arguments, "--per-round=%s", rounds);
+    weft_args_add(args, "--senders=%s", n->senders);
+    weft_args_add(args, "--bytes=%s", n->bytes);
+    weft_args_add(args, "--rounds=%u", compare->rounds);
+    weft_args_add(args, "--packet-bytes=%u", compare->packet_bytes);
+    weft_args_add(args, "--seed=%u", repetition + 1);
+    weft_args_add(args, "--per-round=%s", rounds);
     if (compare->realtime) {
-        weft_arguments_add(arguments, "--realtime");
+        weft_args_add(args, "--realtime");
     }
-    weft_arguments_add(arguments, "--json");
+    weft_args_add(args, "--json");
 }
 
 static bool measure_one(const struct weft_compare *compare, uint32_t network, uint32_t transport,
@@ -210,18 +210,18 @@ static bool measure_one(const struct weft_compare *compare, uint32_t network, ui
     weft_compare_path(compare, network, transport, repetition, "rounds", rounds);
     (void)snprintf(json_new, sizeof(json_new), "%s.new", json);
     (void)snprintf(rounds_new, sizeof(rounds_new), "%s.new", rounds);
-    struct weft_arguments arguments = {0};
-    weft_arguments_add(&arguments, "weft");
+    struct weft_args args = {0};
+    weft_args_add(&args, "weft");
     if (compare->train != NULL) {
-        weft_arguments_add(&arguments, "train");
-        weft_compare_train_add(compare, transport, &arguments);
+        weft_args_add(&args, "train");
+        weft_compare_train_add(compare, transport, &args);
     } else {
-        add_rounds(compare, network, transport, repetition, rounds_new, &arguments);
+        add_rounds(compare, network, transport, repetition, rounds_new, &args);
     }
     if (compare->lab != NULL) {
-        weft_arguments_add(&arguments, "--lab=%s", compare->lab);
+        weft_args_add(&args, "--lab=%s", compare->lab);
     }
-    bool good = weft_compare_run_self(&arguments, json_new) &&
+    bool good = weft_compare_run_self(&args, json_new) &&
                 (compare->train != NULL || rename(rounds_new, rounds) == 0) &&
                 rename(json_new, json) == 0;
     if (!good) {
@@ -261,26 +261,26 @@ static uint32_t measure_here(const struct weft_compare *compare, uint32_t networ
 }
 
 static void add_lab(const struct weft_compare *compare, uint32_t network,
-                    struct weft_arguments *arguments)
+                    struct weft_args *args)
 {
     const struct weft_compare_network *n = &compare->networks[network];
-    weft_arguments_add(arguments, "weft");
-    weft_arguments_add(arguments, "lab");
-    weft_arguments_add(arguments, "run");
-    weft_arguments_add(arguments, "--hosts=%u", n->hosts);
-    weft_arguments_add(arguments, "--rate=%s", compare->rate);
-    weft_arguments_add(arguments, "--buffer=%s", n->buffer);
-    weft_arguments_add(arguments, "--loss=%s", n->loss);
+    weft_args_add(args, "weft");
+    weft_args_add(args, "lab");
+    weft_args_add(args, "run");
+    weft_args_add(args, "--hosts=%u", n->hosts);
+    weft_args_add(args, "--rate=%s", compare->rate);
+    weft_args_add(args, "--buffer=%s", n->buffer);
+    weft_args_add(args, "--loss=%s", n->loss);
     if (compare->ecn != NULL) {
-        weft_arguments_add(arguments, "--ecn=%s", compare->ecn);
+        weft_args_add(args, "--ecn=%s", compare->ecn);
     }
     if (n->background != NULL) {
-        weft_arguments_add(arguments, "--background=%s", n->background);
+        weft_args_add(args, "--background=%s", n->background);
     }
-    weft_arguments_add(arguments, "--");
+    weft_args_add(args, "--");
 }
 
-static void add_list(struct weft_arguments *arguments, const struct weft_compare *compare)
+static void add_list(struct weft_args *args, const struct weft_compare *compare)
 {
     char list[1200] = "";
     for (uint32_t i = 0; i < compare->transport_count; i++) {
@@ -288,39 +288,39 @@ static void add_list(struct weft_arguments *arguments, const struct weft_compare
         (void)snprintf(list + at, sizeof(list) - at, "%s%s", i > 0 ? "," : "",
                        compare->transports[i].name);
     }
-    weft_arguments_add(arguments, "--transports=%s", list);
+    weft_args_add(args, "--transports=%s", list);
 }
 
 /* This program again, in a lab of its own, whose name it finds in WEFT_LAB. */
 static bool measure_inside(const struct weft_compare *compare, uint32_t network)
 {
     const struct weft_compare_network *n = &compare->networks[network];
-    struct weft_arguments arguments = {0};
+    struct weft_args args = {0};
     char self[256] = "/proc/self/exe";
     ssize_t got = readlink("/proc/self/exe", self, sizeof(self) - 1);
     self[got > 0 ? (size_t)got : strlen(self)] = '\0';
-    add_lab(compare, network, &arguments);
-    weft_arguments_add(&arguments, "%s", self);
-    weft_arguments_add(&arguments, "perf");
-    weft_arguments_add(&arguments, "compare");
-    weft_arguments_add(&arguments, "--inside=%s", n->name);
-    add_list(&arguments, compare);
-    weft_arguments_add(&arguments, "--security=%s", compare->security);
-    weft_arguments_add(&arguments, "--repetitions=%u", compare->repetitions);
-    weft_arguments_add(&arguments, "--out=%s", compare->out);
+    add_lab(compare, network, &args);
+    weft_args_add(&args, "%s", self);
+    weft_args_add(&args, "perf");
+    weft_args_add(&args, "compare");
+    weft_args_add(&args, "--inside=%s", n->name);
+    add_list(&args, compare);
+    weft_args_add(&args, "--security=%s", compare->security);
+    weft_args_add(&args, "--repetitions=%u", compare->repetitions);
+    weft_args_add(&args, "--out=%s", compare->out);
     if (compare->train != NULL) {
-        weft_compare_train_add_inside(compare, &arguments);
+        weft_compare_train_add_inside(compare, &args);
     } else {
-        weft_arguments_add(&arguments, "--pattern=%s", compare->pattern);
-        weft_arguments_add(&arguments, "--senders=%s", n->senders);
-        weft_arguments_add(&arguments, "--bytes=%s", n->bytes);
-        weft_arguments_add(&arguments, "--rounds=%u", compare->rounds);
-        weft_arguments_add(&arguments, "--packet-bytes=%u", compare->packet_bytes);
+        weft_args_add(&args, "--pattern=%s", compare->pattern);
+        weft_args_add(&args, "--senders=%s", n->senders);
+        weft_args_add(&args, "--bytes=%s", n->bytes);
+        weft_args_add(&args, "--rounds=%u", compare->rounds);
+        weft_args_add(&args, "--packet-bytes=%u", compare->packet_bytes);
         if (compare->realtime) {
-            weft_arguments_add(&arguments, "--realtime");
+            weft_args_add(&args, "--realtime");
         }
     }
-    return weft_compare_run_self(&arguments, NULL);
+    return weft_compare_run_self(&args, NULL);
 }
 
 static bool make_folder(const struct weft_compare *compare, uint32_t network)

@@ -33,23 +33,23 @@ static bool refer(const struct weft_compare *compare, double *loss_p)
 {
     const struct weft_compare_train *t = compare->train;
     char path[WEFT_COMPARE_PATH_BYTES];
-    struct weft_arguments arguments = {0};
-    weft_arguments_add(&arguments, "weft");
-    weft_arguments_add(&arguments, "train");
+    struct weft_args args = {0};
+    weft_args_add(&args, "weft");
+    weft_args_add(&args, "train");
     for (uint32_t i = 0; i < t->word_count; i++) {
-        weft_arguments_add(&arguments, "%s", t->words[i]);
+        weft_args_add(&args, "%s", t->words[i]);
     }
-    weft_arguments_add(&arguments, "--workers=%u", t->workers);
-    weft_arguments_add(&arguments, "--servers=%u", t->servers);
-    weft_arguments_add(&arguments, "--epochs=%u", t->epochs);
-    weft_arguments_add(&arguments, "--loss-bound=0");
-    weft_arguments_add(&arguments, "--json");
-    weft_arguments_add(&arguments, "--quiet");
+    weft_args_add(&args, "--workers=%u", t->workers);
+    weft_args_add(&args, "--servers=%u", t->servers);
+    weft_args_add(&args, "--epochs=%u", t->epochs);
+    weft_args_add(&args, "--loss-bound=0");
+    weft_args_add(&args, "--json");
+    weft_args_add(&args, "--quiet");
     (void)snprintf(path, sizeof(path), "%s/reference.json", compare->out);
     if (isatty(STDERR_FILENO) == 1) {
         fprintf(stderr, "reference run: %s\n", t->joined);
     }
-    cJSON *report = weft_compare_run_self(&arguments, path) ? weft_compare_read(path) : NULL;
+    cJSON *report = weft_compare_run_self(&args, path) ? weft_compare_read(path) : NULL;
     *loss_p = number(report, "test_logloss");
     cJSON_Delete(report);
     if (!(*loss_p > 0)) {

@@ -90,44 +90,44 @@ static int take_words(const struct weft_command *command, struct options *o, int
 }
 
 void weft_compare_train_add(const struct weft_compare *compare, uint32_t transport,
-                            struct weft_arguments *arguments)
+                            struct weft_args *args)
 {
     const struct weft_compare_train *t = compare->train;
     const struct weft_compare_transport *over = &compare->transports[transport];
     for (uint32_t i = 0; i < t->word_count; i++) {
-        weft_arguments_add(arguments, "%s", t->words[i]);
+        weft_args_add(args, "%s", t->words[i]);
     }
-    weft_arguments_add(arguments, "--security=%s", compare->security);
-    weft_arguments_add(arguments, "--loss-bound=0");
+    weft_args_add(args, "--security=%s", compare->security);
+    weft_args_add(args, "--loss-bound=0");
     for (uint32_t i = 0; i + 1 < over->word_count; i += 2) {
         bool bound = strcmp(over->words[i], "--bound") == 0;
-        weft_arguments_add(arguments, "%s=%s", bound ? "--loss-bound" : over->words[i],
+        weft_args_add(args, "%s=%s", bound ? "--loss-bound" : over->words[i],
                            over->words[i + 1]);
     }
-    weft_arguments_add(arguments, "--workers=%u", t->workers);
-    weft_arguments_add(arguments, "--servers=%u", t->servers);
-    weft_arguments_add(arguments, "--epochs=%u", 2 * t->epochs);
-    weft_arguments_add(arguments, "--until-loss=%.9g", (double)t->until_loss);
-    weft_arguments_add(arguments, "--check-steps=%u", t->check_steps);
-    weft_arguments_add(arguments, "--give-up=%u", t->give_up_s);
-    weft_arguments_add(arguments, "--json");
-    weft_arguments_add(arguments, "--quiet");
+    weft_args_add(args, "--workers=%u", t->workers);
+    weft_args_add(args, "--servers=%u", t->servers);
+    weft_args_add(args, "--epochs=%u", 2 * t->epochs);
+    weft_args_add(args, "--until-loss=%.9g", (double)t->until_loss);
+    weft_args_add(args, "--check-steps=%u", t->check_steps);
+    weft_args_add(args, "--give-up=%u", t->give_up_s);
+    weft_args_add(args, "--json");
+    weft_args_add(args, "--quiet");
 }
 
 void weft_compare_train_add_inside(const struct weft_compare *compare,
-                                   struct weft_arguments *arguments)
+                                   struct weft_args *args)
 {
     const struct weft_compare_train *t = compare->train;
-    weft_arguments_add(arguments, "--train");
-    weft_arguments_add(arguments, "--workers=%u", t->workers);
-    weft_arguments_add(arguments, "--servers=%u", t->servers);
-    weft_arguments_add(arguments, "--epochs=%u", t->epochs);
-    weft_arguments_add(arguments, "--until-loss=%.9g", (double)t->until_loss);
-    weft_arguments_add(arguments, "--check-steps=%u", t->check_steps);
-    weft_arguments_add(arguments, "--give-up=%u", t->give_up_s);
-    weft_arguments_add(arguments, "--");
+    weft_args_add(args, "--train");
+    weft_args_add(args, "--workers=%u", t->workers);
+    weft_args_add(args, "--servers=%u", t->servers);
+    weft_args_add(args, "--epochs=%u", t->epochs);
+    weft_args_add(args, "--until-loss=%.9g", (double)t->until_loss);
+    weft_args_add(args, "--check-steps=%u", t->check_steps);
+    weft_args_add(args, "--give-up=%u", t->give_up_s);
+    weft_args_add(args, "--");
     for (uint32_t i = 0; i < t->word_count; i++) {
-        weft_arguments_add(arguments, "%s", t->words[i]);
+        weft_args_add(args, "%s", t->words[i]);
     }
 }
 

@@ -43,11 +43,11 @@ struct weft_compare_jobs {
 
 /* Its option words, after `weft train`: what is measured, not where. */
 void weft_compare_train_add(const struct weft_compare *compare, uint32_t transport,
-                            struct weft_arguments *arguments);
+                            struct weft_args *args);
 
 /* What this program needs to measure on a network that it is in; nothing may follow. */
 void weft_compare_train_add_inside(const struct weft_compare *compare,
-                                   struct weft_arguments *arguments);
+                                   struct weft_args *args);
 
 /* True when a report of `weft train` is of this comparison. */
 bool weft_compare_train_is_ours(const struct weft_compare *compare, const cJSON *result);

@@ -5,6 +5,7 @@
  *                   repetition with the median time; the target is a horizontal line
  */
 #include "cli/perf/compare_train.h"
+#include "job/channel.h"
 
 #include <errno.h>
 #include <string.h>

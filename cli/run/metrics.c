@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
 static const char *const roles[WEFT_RUN_ROLES] = {"scheduler", "server", "worker"};
 
@@ -73,13 +72,13 @@ static char *list_targets(void *arg)
 }
 
 void weft_run_metrics_tell(const struct weft_metrics_options *options, const char *folder,
-                           struct weft_place *place)
+                           struct weft_slot *slot)
 {
     bool v6 = strchr(options->host, ':') != NULL;
     if (options->host[0] != '\0') {
-        weft_place_set(place, "WEFT_METRICS", "%s%s%s:0", v6 ? "[" : "", options->host,
+        weft_slot_setenv(slot, "WEFT_METRICS", "%s%s%s:0", v6 ? "[" : "", options->host,
                        v6 ? "]" : "");
-        weft_place_set(place, "WEFT_METRICS_TARGETS", "%s", folder);
+        weft_slot_setenv(slot, "WEFT_METRICS_TARGETS", "%s", folder);
     }
 }
 
@@ -99,23 +98,22 @@ void weft_run_metrics_stop(struct weft_run_metrics *run)
     weft_metrics_stop(&run->metrics);
 }
 
-static int role_of(const struct weft_place *place)
+static int role_of(const struct weft_slot *slot)
 {
     int role = 0;
-    while (role < WEFT_RUN_ROLES - 1 && strcmp(roles[role], place->role) != 0) {
+    while (role < WEFT_RUN_ROLES - 1 && strcmp(roles[role], slot->role) != 0) {
         role++;
     }
     return role;
 }
 
 /* A worker whose death is not repaired is finished, too, but not with status 0. */
-static bool has_succeeded(const struct weft_place *place)
+static bool has_succeeded(const struct weft_slot *slot)
 {
-    return place->is_finished && WIFEXITED(place->wait_status) &&
-           WEXITSTATUS(place->wait_status) == 0;
+    return slot->is_done && slot->wait_status == 0;
 }
 
-void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_squad *squad)
+void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_supervisor *supervisor)
 {
     if (run->metrics.http == NULL) {
         return;
@@ -124,28 +122,28 @@ void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_squad
     memset(run->of, 0, sizeof(run->of));
     run->finished = 0;
     run->workers = 0;
-    for (uint32_t i = 0; i < squad->count; i++) {
-        const struct weft_place *place = &squad->places[i];
-        if (place->role == NULL || place->is_retired) {
-            continue; /* not started yet; or counted as a death in the place that it had */
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        const struct weft_slot *slot = &supervisor->slots[i];
+        if (slot->role == NULL || slot->is_retired) {
+            continue; /* not started yet; or counted as a death in the slot that it had */
         }
-        int role = role_of(place);
+        int role = role_of(slot);
         run->workers += role == WEFT_RUN_ROLES - 1;
-        bool runs = place->pid != 0, succeeded = has_succeeded(place);
+        bool runs = slot->is_running, succeeded = has_succeeded(slot);
         run->of[role].running += runs;
-        run->of[role].starts += place->starts;
-        run->of[role].deaths += place->starts - runs - succeeded;
+        run->of[role].starts += slot->starts;
+        run->of[role].deaths += slot->starts - runs - succeeded;
         run->finished += succeeded;
     }
     pthread_mutex_unlock(&run->lock);
 }
 
-void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_place *place,
+void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_slot *slot,
                            const cJSON *message)
 {
     if (run->metrics.http != NULL) {
         pthread_mutex_lock(&run->lock);
-        weft_targets_set(&run->targets, place->role, place->rank,
+        weft_targets_set(&run->targets, slot->role, slot->rank,
                          weft_channel_text(message, "metrics"));
         pthread_mutex_unlock(&run->lock);
     }

@@ -4,8 +4,8 @@
 #ifndef WEFT_CLI_RUN_METRICS_H
 #define WEFT_CLI_RUN_METRICS_H
 
-#include "cli/run/squad.h"
 #include "cli/targets.h"
+#include "job/supervisor.h"
 
 #include <pthread.h>
 
@@ -20,7 +20,7 @@ struct weft_run_metrics {
         uint64_t starts;
         uint64_t deaths; /* ended otherwise than a finished worker does */
     } of[WEFT_RUN_ROLES];
-    uint32_t workers;  /* places of them */
+    uint32_t workers;  /* slots of them */
     uint64_t finished; /* workers that ended with status 0 */
     /* Where workers write down their targets (metrics/target_file.h). Borrowed. */
     const char *folder;
@@ -36,13 +36,13 @@ void weft_run_metrics_stop(struct weft_run_metrics *run);
 /* What a worker is told, so that it serves metrics at a free port of the same host and says where;
  * nothing without --metrics. */
 void weft_run_metrics_tell(const struct weft_metrics_options *options, const char *folder,
-                           struct weft_place *place);
+                           struct weft_slot *slot);
 
 /* Count again. */
-void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_squad *squad);
+void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_supervisor *supervisor);
 
-/* The place's process is ready, and said this. */
-void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_place *place,
+/* The slot's process is ready, and said this. */
+void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_slot *slot,
                            const cJSON *message);
 
 #endif

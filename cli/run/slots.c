@@ -1,10 +1,8 @@
-/* Who is in a job of `weft run`: the command and the environment of each place. */
-#define _GNU_SOURCE
+/* Who is in a job of `weft run`: the command and the environment of each slot. */
 #include "cli/run/internal.h"
 
 #include "cli/train/args.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -13,95 +11,79 @@
  * unless the user says otherwise. */
 enum { RECONNECT_S = 60, REPLAY_MIB = 256 };
 
-static void add_common(struct run *run, struct weft_arguments *arguments)
+/* A last checkpoint takes as long as the disk does. */
+static const uint64_t checkpoint_grace_ns = 120 * WEFT_NS_PER_S;
+
+/* A process of weft's own. Where it listens is its last argument: supervise.c replaces it. */
+static void begin_own(struct run *run, struct weft_slot *slot, const char *role, uint32_t rank)
 {
-    weft_train_words_carrier(&run->transport, &run->security, arguments);
-    weft_arguments_add(arguments, "--control-fd=%d", (int)WEFT_CONTROL_FD);
-    char metrics[WEFT_TARGETS_OPTION_BYTES];
-    weft_targets_option(&run->metrics_options, metrics);
-    if (metrics[0] != '\0') {
-        weft_arguments_add(arguments, "%s", metrics);
-    }
+    slot->role = role;
+    slot->rank = rank;
+    slot->has_channel = true;
+    slot->is_prefixed = true;
+    weft_args_add(&slot->args, "/proc/self/exe");
+    weft_args_add(&slot->args, "%s", role);
+    weft_train_args_transport(&run->options->transport, &run->options->security, &slot->args);
+    weft_args_add(&slot->args, "--control-fd=%d", (int)WEFT_CONTROL_FD);
+    weft_targets_add(&run->options->metrics, &slot->args);
 }
 
 /* What every process of the job is told. */
-static void tell_job(struct run *run, struct weft_place *place)
+static void tell_job(struct run *run, struct weft_slot *slot)
 {
     uint64_t member = 0;
-    /* Names the place, not the process: who is started in it again takes over what it had. */
+    /* Names the slot, not the process: who is started in it again takes over what it had. */
     while (member == 0) {
         if (getrandom(&member, sizeof(member), 0) != (ssize_t)sizeof(member)) {
             member = 0;
         }
     }
-    weft_place_set(place, "WEFT_ROLE", "%s", place->role);
-    weft_place_set(place, "WEFT_MEMBER", "%016llx", (unsigned long long)member);
-    weft_place_set(place, "WEFT_WORKERS", "%u", run->workers);
-    weft_place_set(place, "WEFT_SHARDS", "%u", run->servers * run->shards_per_server);
-    weft_place_set(place, "WEFT_RANK", "%u", place->rank);
-    weft_place_set(place, "WEFT_LOCAL_RANK", "%u", place->rank);
-    if (run->job != NULL) {
-        weft_place_set(place, "WEFT_JOB", "%s", run->job);
+    weft_slot_setenv(slot, "WEFT_ROLE", "%s", slot->role);
+    weft_slot_setenv(slot, "WEFT_MEMBER", "%016llx", (unsigned long long)member);
+    weft_slot_setenv(slot, "WEFT_WORKERS", "%u", run->options->workers);
+    weft_slot_setenv(slot, "WEFT_SHARDS", "%u",
+                     run->options->servers * run->options->shards_per_server);
+    weft_slot_setenv(slot, "WEFT_RANK", "%u", slot->rank);
+    weft_slot_setenv(slot, "WEFT_LOCAL_RANK", "%u", slot->rank);
+    if (run->options->job != NULL) {
+        weft_slot_setenv(slot, "WEFT_JOB", "%s", run->options->job);
     }
     if (run->key[0] != '\0') {
-        weft_place_set(place, "WEFT_JOB_KEY", "%.*s", (int)WEFT_JOB_KEY_TEXT_BYTES, run->key);
+        weft_slot_setenv(slot, "WEFT_JOB_KEY", "%.*s", (int)WEFT_JOB_KEY_TEXT_BYTES, run->key);
     }
 }
 
 void weft_run_make_scheduler(struct run *run)
 {
-    struct weft_place *place = run_scheduler(run);
-    struct weft_arguments *arguments = &run->scheduler_words;
-    place->role = "scheduler";
-    place->words = arguments->words;
-    place->has_channel = true;
-    weft_arguments_add(arguments, "/proc/self/exe");
-    weft_arguments_add(arguments, "scheduler");
-    add_common(run, arguments);
-    weft_arguments_add(arguments, "--workers=%u", run->workers);
-    weft_arguments_add(arguments, "--shards=%u", run->servers * run->shards_per_server);
-    weft_arguments_add(arguments, "--lease-ms=%u", run->lease_ms);
-    weft_arguments_add(arguments, "--journal=%s/members", run->folder);
-    weft_arguments_add(arguments, "--port=%u",
-                       0); /* the last word: replaced when the port is known */
-    tell_job(run, place);
-}
-
-/* What a killed server's last checkpoint lacks it finds in its journal. A word of --server-options
- * says where, or the folder of this run. */
-static bool keeps_journal(const struct run *run)
-{
-    return run->restarts > 0 && run->durability == DURABILITY_REPLAY &&
-           strstr(run->server_options, "--journal ") == NULL &&
-           strstr(run->server_options, "--journal=") == NULL;
+    struct weft_slot *slot = run_scheduler(run);
+    begin_own(run, slot, "scheduler", 0);
+    weft_args_add(&slot->args, "--workers=%u", run->options->workers);
+    weft_args_add(&slot->args, "--shards=%u",
+                  run->options->servers * run->options->shards_per_server);
+    weft_args_add(&slot->args, "--lease-ms=%u", run->options->lease_ms);
+    weft_args_add(&slot->args, "--journal=%s/members", run->folder);
+    weft_args_add(&slot->args, "--port=0");
+    tell_job(run, slot);
 }
 
 void weft_run_make_server(struct run *run, uint32_t s)
 {
-    struct weft_place *place = run_server(run, s);
-    struct weft_arguments *arguments = &run->server_words[s];
-    place->role = "server";
-    place->rank = s;
-    place->words = arguments->words;
-    place->has_channel = true;
-    weft_arguments_add(arguments, "/proc/self/exe");
-    weft_arguments_add(arguments, "server");
-    add_common(run, arguments);
-    weft_arguments_add(arguments, "--shards-per-server=%u", run->shards_per_server);
-    weft_arguments_add(arguments, "--scheduler=127.0.0.1:%u", run->scheduler_port);
-    weft_arguments_add(arguments, "--on-worker-death=%s", weft_deaths_name(run->on_death));
-    for (const char *at = run->server_options; at != NULL && *at != '\0'; at += strspn(at, " ")) {
-        size_t bytes = strcspn(at, " ");
-        if (bytes > 0) {
-            weft_arguments_add(arguments, "%.*s", (int)bytes, at);
-        }
-        at += bytes;
+    struct weft_slot *slot = run_server(run, s);
+    begin_own(run, slot, "server", s);
+    weft_args_add(&slot->args, "--shards-per-server=%u", run->options->shards_per_server);
+    weft_args_add(&slot->args, "--scheduler=127.0.0.1:%u", run->scheduler_port);
+    weft_args_add(&slot->args, "--on-worker-death=%s", weft_deaths_name(run->options->on_death));
+    weft_args_add_all(&slot->args, run->options->server_args.list);
+    /* What a killed server's last checkpoint lacks it finds in its journal. */
+    if (run->options->restarts > 0 && run->replays &&
+        !weft_run_servers_have(run->options, "journal")) {
+        weft_args_add(&slot->args, "--journal=%s", run->folder);
     }
-    if (keeps_journal(run)) {
-        weft_arguments_add(arguments, "--journal=%s", run->folder);
+    weft_args_add(&slot->args, "--port=0");
+    if (weft_run_servers_have(run->options, "checkpoint")) {
+        slot->grace_ns = checkpoint_grace_ns;
     }
-    weft_arguments_add(arguments, "--port=%u", 0);
-    tell_job(run, place);
+    tell_job(run, slot);
 }
 
 /* The environment says so; workers inherit it. Scripts leave empty variables behind. */
@@ -112,63 +94,59 @@ static bool user_says(const char *variable)
 }
 
 /* What a worker does while a server is away. Options before variables, these before our defaults. */
-static void tell_patience(const struct run *run, struct weft_place *place)
+static void tell_patience(const struct run *run, struct weft_slot *slot)
 {
-    bool said = run->replay_bytes != UINT64_MAX;
-    uint64_t bytes = said ? run->replay_bytes : (uint64_t)REPLAY_MIB << 20;
-    if (run->restarts == 0) {
+    const struct weft_run_options *options = run->options;
+    bool said = options->replay_bytes != UINT64_MAX;
+    uint64_t bytes = said ? options->replay_bytes : (uint64_t)REPLAY_MIB << 20;
+    if (options->restarts == 0) {
         return;
     }
     if (!user_says("WEFT_RECONNECT_S")) {
-        weft_place_set(place, "WEFT_RECONNECT_S", "%u", (unsigned)RECONNECT_S);
+        weft_slot_setenv(slot, "WEFT_RECONNECT_S", "%u", (unsigned)RECONNECT_S);
     }
-    if (run->durability == DURABILITY_REPLAY && (said || !user_says("WEFT_REPLAY_BYTES"))) {
-        weft_place_set(place, "WEFT_REPLAY_BYTES", "%llu", (unsigned long long)bytes);
-    } else if (run->durability == DURABILITY_NONE && run->durability_said) {
-        weft_place_set(place, "WEFT_REPLAY_BYTES", "0");
+    if (run->replays && (said || !user_says("WEFT_REPLAY_BYTES"))) {
+        weft_slot_setenv(slot, "WEFT_REPLAY_BYTES", "%llu", (unsigned long long)bytes);
+    } else if (options->durability == WEFT_RUN_DURABILITY_NONE) {
+        weft_slot_setenv(slot, "WEFT_REPLAY_BYTES", "0");
     }
 }
 
-void weft_run_tell_servers(struct run *run, struct weft_place *worker)
+void weft_run_tell_servers(struct run *run, struct weft_slot *worker)
 {
     char addresses[WEFT_JOB_SHARDS_MAX * 24] = "";
-    for (uint32_t i = 0; i < run->servers * run->shards_per_server; i++) {
+    for (uint32_t i = 0; i < run->options->servers * run->options->shards_per_server; i++) {
         size_t used = strlen(addresses);
         snprintf(addresses + used, sizeof(addresses) - used, "%s127.0.0.1:%u", i > 0 ? "," : "",
                  run->ports[i]);
     }
-    weft_place_set(worker, "WEFT_SERVERS", "%s", addresses);
+    weft_slot_setenv(worker, "WEFT_SERVERS", "%s", addresses);
 }
 
 void weft_run_make_worker(struct run *run, uint32_t w)
 {
-    struct weft_place *place = run_worker(run, w);
-    place->role = "worker";
-    place->rank = w;
-    place->words = run->words;
-    tell_job(run, place);
-    weft_place_set(place, "WEFT_SCHEDULER", "127.0.0.1:%u", run->scheduler_port);
-    weft_run_tell_servers(run, place);
-    weft_place_set(place, "WEFT_PEER_TIMEOUT_S", "%u", run->transport.peer_timeout_s);
-    weft_run_metrics_tell(&run->metrics_options, run->folder, place);
-    tell_patience(run, place);
+    struct weft_slot *slot = run_worker(run, w);
+    slot->role = "worker";
+    slot->rank = w;
+    slot->is_prefixed = true;
+    weft_args_add_all(&slot->args, run->options->worker_args.list);
+    tell_job(run, slot);
+    weft_slot_setenv(slot, "WEFT_SCHEDULER", "127.0.0.1:%u", run->scheduler_port);
+    weft_run_tell_servers(run, slot);
+    weft_slot_setenv(slot, "WEFT_PEER_TIMEOUT_S", "%u", run->options->transport.peer_timeout_s);
+    weft_run_metrics_tell(&run->options->metrics, run->folder, slot);
+    tell_patience(run, slot);
 }
 
-weft_status weft_run_start(struct run *run, struct weft_place *place)
+weft_status weft_run_start(struct run *run, struct weft_slot *slot)
 {
-    weft_place_set(place, "WEFT_RESTART", "%u", place->starts);
-    if (weft_squad_start(&run->squad, place) != WEFT_OK) {
-        snprintf(run->error, sizeof(run->error), "cannot start %s %u: %s", place->role, place->rank,
-                 strerror(errno));
+    struct weft_job_error error;
+    weft_slot_setenv(slot, "WEFT_RESTART", "%u", slot->starts);
+    if (weft_supervisor_start(&run->supervisor, slot, &error) != WEFT_OK) {
+        snprintf(run->error, sizeof(run->error), "cannot start %s %u: %.600s", slot->role,
+                 slot->rank, error.text);
         return WEFT_IO;
     }
-    fprintf(stderr, "weft run: %s %u: pid %d\n", place->role, place->rank, (int)place->pid);
+    fprintf(stderr, "weft run: %s %u: pid %d\n", slot->role, slot->rank, (int)slot->pid);
     return WEFT_OK;
-}
-
-/* Where to listen is the last word of the commands of weft's own processes. */
-void weft_run_replace_last(struct weft_arguments *arguments, const char *text)
-{
-    free(arguments->words[--arguments->count]);
-    weft_arguments_add(arguments, "%s", text);
 }

@@ -1,4 +1,4 @@
-/* The supervisor of `weft run`: starts all places in their order, starts again what dies, ends all. */
+/* What `weft run` does with its processes: starts all in their order, starts again what dies, ends all. */
 #define _GNU_SOURCE
 #include "cli/run/internal.h"
 
@@ -6,18 +6,9 @@
 #include "io/clock.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
+#include <string.h>
 
 static const uint64_t ready_patience_ns = 120 * WEFT_NS_PER_S;
-static const uint64_t end_grace_ns = 3 * WEFT_NS_PER_S;
-
-/* A last checkpoint takes as long as the disk does. */
-static const uint64_t checkpoint_grace_ns = 120 * WEFT_NS_PER_S;
-
-/* Before a process is started again, doubled each time: what fails at once must not spin. */
-static const uint64_t restart_pause_ns = 50 * WEFT_NS_PER_MS;
-enum { RESTART_DOUBLINGS = 5 };
 
 /* A machine that stood still lets all leases lapse at once: who is there speaks again soon. Of the
  * lease. */
@@ -28,42 +19,35 @@ enum { REPLACE_AFTER_DIVISOR = 2 };
 static void keep_ports(struct run *run, uint32_t server)
 {
     char text[WEFT_JOB_SHARDS_MAX * 6 + 16] = "--ports=";
-    for (uint32_t i = 0; i < run->shards_per_server; i++) {
+    for (uint32_t i = 0; i < run->options->shards_per_server; i++) {
         size_t used = strlen(text);
         snprintf(text + used, sizeof(text) - used, "%s%u", i > 0 ? "," : "",
-                 run->ports[server * run->shards_per_server + i]);
+                 run->ports[server * run->options->shards_per_server + i]);
     }
+    struct weft_args *args = &run_server(run, server)->args;
     if (!run->was_ready[server]) {
         /* The next process goes on from the checkpoints of this one. */
         run->was_ready[server] = true;
-        weft_run_replace_last(&run->server_words[server], "--restarted");
-        weft_arguments_add(&run->server_words[server], "%s", text);
+        weft_args_set(args, args->count - 1, "--restarted");
+        weft_args_add(args, "%s", text);
         return;
     }
-    weft_run_replace_last(&run->server_words[server], text);
+    weft_args_set(args, args->count - 1, "%s", text);
 }
 
-static void note_ready(struct run *run, struct weft_place *place, const cJSON *message)
+static void note_ready(struct run *run, struct weft_slot *slot, const cJSON *message)
 {
-    const cJSON *ports = cJSON_GetObjectItemCaseSensitive(message, "ports");
-    const cJSON *first = cJSON_GetArrayItem(ports, 0);
-    uint16_t port = cJSON_IsNumber(first) ? (uint16_t)first->valuedouble : 0;
-    place->is_ready = true;
-    if (place == run_scheduler(run)) {
-        char text[32];
-        run->scheduler_port = port;
+    uint32_t shards = run->options->shards_per_server;
+    slot->is_ready = true;
+    if (slot == run_scheduler(run)) {
+        weft_channel_ports(message, &run->scheduler_port, 1);
         memset(run->replace_ns, 0, sizeof(run->replace_ns)); /* it gives every lease anew */
-        snprintf(text, sizeof(text), "--port=%u", port);
-        weft_run_replace_last(&run->scheduler_words, text);
+        weft_args_set(&slot->args, slot->args.count - 1, "--port=%u", run->scheduler_port);
         return;
     }
-    for (uint32_t i = 0; i < run->shards_per_server; i++) {
-        const cJSON *item = cJSON_GetArrayItem(ports, (int)i);
-        run->ports[place->rank * run->shards_per_server + i] =
-            cJSON_IsNumber(item) ? (uint16_t)item->valuedouble : 0;
-    }
-    keep_ports(run, place->rank);
-    for (uint32_t w = 0; w < run->workers; w++) {
+    weft_channel_ports(message, run->ports + slot->rank * shards, shards);
+    keep_ports(run, slot->rank);
+    for (uint32_t w = 0; w < run->options->workers; w++) {
         if (run_worker(run, w)->role != NULL) {
             weft_run_tell_servers(run, run_worker(run, w)); /* its next process */
         }
@@ -73,141 +57,123 @@ static void note_ready(struct run *run, struct weft_place *place, const cJSON *m
 /* The servers learn of it now, not when a connection has been silent for long. */
 static void tell_death(struct run *run, uint32_t rank)
 {
-    for (uint32_t s = 0; s < run->servers; s++) {
-        struct weft_place *server = run_server(run, s);
-        if (server->pid != 0 && server->channel.fd >= 0) {
+    for (uint32_t s = 0; s < run->options->servers; s++) {
+        struct weft_slot *server = run_server(run, s);
+        if (server->is_running && server->channel.fd >= 0) {
             (void)weft_channel_send(&server->channel, weft_deaths_event(rank));
         }
     }
 }
 
-/* A place whose process has died as often as it may: the end of the run, or of this worker alone. */
-static void give_up(struct run *run, struct weft_place *place, bool is_worker, const char *how)
+/* A slot whose process has died as often as it may: the end of the run, or of this worker alone. */
+static void give_up(struct run *run, struct weft_slot *slot, bool is_worker, const char *how)
 {
-    const char *more = run->restarts > 0 ? ", once more than --restart allows" : "";
-    if (is_worker && run->on_death == WEFT_DEATH_SHRINK && ++run->lost < run->workers) {
-        place->is_finished = true;
-        fprintf(stderr, "weft run: worker %u %s%s; the others go on\n", place->rank, how, more);
+    const char *more = run->options->restarts > 0 ? ", once more than --restart allows" : "";
+    if (is_worker && run->options->on_death == WEFT_DEATH_SHRINK &&
+        ++run->lost < run->options->workers) {
+        slot->is_done = true;
+        fprintf(stderr, "weft run: worker %u %s%s; the others go on\n", slot->rank, how, more);
     } else if (run->error[0] == '\0') {
-        snprintf(run->error, sizeof(run->error), "%s %u %s%s", place->role, place->rank, how, more);
+        snprintf(run->error, sizeof(run->error), "%s %u %s%s", slot->role, slot->rank, how, more);
     }
 }
 
 /* The coordinator has not heard of a server for its lease, or has heard of it again. */
 static void note_lease(struct run *run, const cJSON *message, bool lapsed)
 {
-    uint32_t s = (uint32_t)weft_channel_number(message, "first") / run->shards_per_server;
-    if (s >= run->servers ||
+    uint32_t s = (uint32_t)weft_channel_number(message, "first") / run->options->shards_per_server;
+    if (s >= run->options->servers ||
         run_server(run, s)->starts != (uint32_t)weft_channel_number(message, "incarnation")) {
         return; /* of a process that was replaced */
     }
-    uint64_t patience_ns = run->lease_ms * WEFT_NS_PER_MS / REPLACE_AFTER_DIVISOR;
+    uint64_t patience_ns = run->options->lease_ms * WEFT_NS_PER_MS / REPLACE_AFTER_DIVISOR;
     run->replace_ns[s] = lapsed ? weft_clock_now_ns() + patience_ns : 0;
 }
 
-/* The process of a server's place does not react. It may be stopped, or wait for a disk: it is left
+/* The process of a server's slot does not react. It may be stopped, or wait for a disk: it is left
  * alone, for nobody can know that a kill ends it soon, and another one takes its shards at other
  * ports. When it wakes up it hears that it was replaced, and ends. */
 static void replace(struct run *run, uint32_t s)
 {
-    struct weft_place *place = run_server(run, s);
-    pid_t pid = place->pid;
-    if (pid == 0) {
+    struct weft_slot *slot = run_server(run, s);
+    pid_t pid = slot->pid;
+    if (!slot->is_running) {
         return; /* it died meanwhile */
     }
-    if (place->starts > run->restarts) {
+    if (slot->starts > run->options->restarts) {
         fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease; it "
                         "is not replaced: --restart %u\n",
-                s, (int)pid, run->restarts);
+                s, (int)pid, run->options->restarts);
         return;
     }
-    if (!weft_squad_retire(&run->squad, place)) {
+    if (!weft_supervisor_retire(&run->supervisor, slot)) {
         fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease; it "
                         "is not replaced: %u replaced processes have not ended yet\n",
-                s, (int)pid, run->servers);
-        run->replace_ns[s] = weft_clock_now_ns() + run->lease_ms * WEFT_NS_PER_MS;
+                s, (int)pid, run->options->servers);
+        run->replace_ns[s] = weft_clock_now_ns() + run->options->lease_ms * WEFT_NS_PER_MS;
         return;
     }
     fprintf(stderr, "weft run: server %u (pid %d) has been silent for longer than its lease, and is "
                     "replaced; restart %u of %u\n",
-            s, (int)pid, place->starts, run->restarts);
-    weft_run_replace_last(&run->server_words[s], "--port=0");
-    (void)weft_run_start(run, place); /* a failure is in run->error */
+            s, (int)pid, slot->starts, run->options->restarts);
+    weft_args_set(&slot->args, slot->args.count - 1, "--port=0");
+    (void)weft_run_start(run, slot); /* a failure is in run->error */
 }
 
-static void note_exit(struct run *run, struct weft_place *place, pid_t pid)
+static void note_exit(struct run *run, struct weft_slot *slot)
 {
     char how[160];
-    const struct weft_process process = {.wait_status = place->wait_status};
-    if (place->is_retired) { /* its place is another one's */
-        weft_process_ending(&process, how, sizeof(how));
-        fprintf(stderr, "weft run: %s %u: the process that was replaced (pid %d) %s\n", place->role,
-                place->rank, (int)pid, how);
+    weft_slot_ending(slot, how, sizeof(how));
+    if (slot->is_retired) { /* its slot is another one's */
+        fprintf(stderr, "weft run: %s %u: the process that was replaced (pid %d) %s\n", slot->role,
+                slot->rank, (int)slot->pid, how);
         return;
     }
-    if (strcmp(place->role, "server") == 0) {
-        run->replace_ns[place->rank] = 0; /* its successor speaks */
+    if (strcmp(slot->role, "server") == 0) {
+        run->replace_ns[slot->rank] = 0; /* its successor speaks */
     }
-    bool is_worker = strcmp(place->role, "worker") == 0;
-    if (is_worker && WIFEXITED(place->wait_status) && WEXITSTATUS(place->wait_status) == 0) {
-        place->is_finished = true;
+    bool is_worker = strcmp(slot->role, "worker") == 0;
+    if (is_worker && slot->wait_status == 0) {
+        slot->is_done = true;
         return;
     }
-    weft_process_ending(&process, how, sizeof(how));
     if (is_worker) {
-        tell_death(run, place->rank);
+        tell_death(run, slot->rank);
     }
-    if (place->starts > run->restarts || (is_worker && run->on_death == WEFT_DEATH_FAIL)) {
-        give_up(run, place, is_worker, how);
+    if ((is_worker && run->options->on_death == WEFT_DEATH_FAIL) ||
+        !weft_supervisor_restart(&run->supervisor, slot)) {
+        give_up(run, slot, is_worker, how);
         return;
     }
-    uint32_t doublings =
-        place->starts - 1 < RESTART_DOUBLINGS ? place->starts - 1 : RESTART_DOUBLINGS;
-    run->restart_ns[place - run->squad.places] =
-        weft_clock_now_ns() + (restart_pause_ns << doublings);
-    fprintf(stderr, "weft run: %s %u %s; restart %u of %u\n", place->role, place->rank, how,
-            place->starts, run->restarts);
+    fprintf(stderr, "weft run: %s %u %s; restart %u of %u\n", slot->role, slot->rank, how,
+            slot->starts, run->options->restarts);
 }
 
-static void note_message(struct run *run, struct weft_place *place, const cJSON *message)
+static void note_message(struct run *run, struct weft_slot *slot, const cJSON *message)
 {
     const char *event = weft_channel_text(message, "event");
-    if (strcmp(event, "ready") == 0 && !place->is_retired) {
-        note_ready(run, place, message);
-        weft_run_metrics_note(&run->metrics, place, message);
+    if (strcmp(event, "ready") == 0 && !slot->is_retired) {
+        note_ready(run, slot, message);
+        weft_run_metrics_note(&run->metrics, slot, message);
     } else if (strcmp(event, "lapsed") == 0 || strcmp(event, "revived") == 0) {
         note_lease(run, message, strcmp(event, "lapsed") == 0);
     } else if (strcmp(event, "error") == 0 || strcmp(event, "checkpoint") == 0) {
-        fprintf(stderr, "weft run: %s %u%s: %s\n", place->role, place->rank,
-                place->is_retired ? " (replaced)" : "", weft_channel_text(message, "text"));
+        fprintf(stderr, "weft run: %s %u%s: %s\n", slot->role, slot->rank,
+                slot->is_retired ? " (replaced)" : "", weft_channel_text(message, "text"));
     }
 }
 
-/* Start what is due again, and replace what is silent; returns when the next one is due. */
-static uint64_t restart_due(struct run *run)
+/* Replace servers that are silent; returns when the next one is due. */
+static uint64_t replace_due(struct run *run)
 {
     uint64_t next_ns = WEFT_NEVER;
     uint64_t now_ns = weft_clock_now_ns();
-    for (uint32_t i = 0; i < run->squad.count; i++) {
-        uint64_t *due_ns = &run->restart_ns[i];
-        if (*due_ns == 0) {
-            continue;
-        }
-        if (*due_ns <= now_ns) {
-            *due_ns = 0;
-            (void)weft_run_start(run, &run->squad.places[i]); /* a failure is in run->error */
-        } else {
-            next_ns = *due_ns < next_ns ? *due_ns : next_ns;
-        }
-    }
-    for (uint32_t s = 0; s < run->servers; s++) {
-        uint64_t due_ns = run->replace_ns[s];
-        if (due_ns != 0 && due_ns <= now_ns) {
+    for (uint32_t s = 0; s < run->options->servers; s++) {
+        if (run->replace_ns[s] != 0 && run->replace_ns[s] <= now_ns) {
             run->replace_ns[s] = 0;
             replace(run, s);
-            due_ns = run->replace_ns[s];
         }
-        next_ns = due_ns != 0 && due_ns < next_ns ? due_ns : next_ns;
+        next_ns = run->replace_ns[s] != 0 ? weft_min_u64(next_ns, run->replace_ns[s]) : next_ns;
     }
     return next_ns;
 }
@@ -215,30 +181,33 @@ static uint64_t restart_due(struct run *run)
 /* One event, or the passing of until_ns; false when the run is over. */
 static bool turn(struct run *run, uint64_t until_ns)
 {
-    struct weft_squad_event event;
-    uint64_t next_ns = restart_due(run);
+    struct weft_supervisor_event event;
+    until_ns = weft_min_u64(until_ns, replace_due(run));
     uint64_t now_ns = weft_clock_now_ns();
-    next_ns = until_ns < next_ns ? until_ns : next_ns;
-    uint64_t timeout_ns = next_ns == WEFT_NEVER ? WEFT_NEVER
-                          : next_ns > now_ns    ? next_ns - now_ns
-                                                : 0;
     if (run->error[0] != '\0') {
         return false;
     }
-    weft_run_metrics_look(&run->metrics, &run->squad);
-    weft_squad_next(&run->squad, timeout_ns, &event);
+    weft_run_metrics_look(&run->metrics, &run->supervisor);
+    weft_supervisor_next(&run->supervisor,
+                         until_ns == WEFT_NEVER ? WEFT_NEVER
+                         : until_ns > now_ns    ? until_ns - now_ns
+                                                : 0,
+                         &event);
     switch (event.type) {
-    case WEFT_SQUAD_MESSAGE:
-        note_message(run, event.place, event.object);
+    case WEFT_SUPERVISOR_MESSAGE:
+        note_message(run, event.slot, event.object);
         cJSON_Delete(event.object);
         break;
-    case WEFT_SQUAD_EXITED:
-        note_exit(run, event.place, event.pid);
+    case WEFT_SUPERVISOR_EXITED:
+        note_exit(run, event.slot);
         break;
-    case WEFT_SQUAD_SIGNAL:
+    case WEFT_SUPERVISOR_DUE:
+        (void)weft_run_start(run, event.slot); /* a failure is in run->error */
+        break;
+    case WEFT_SUPERVISOR_SIGNAL:
         run->interrupted = event.signal;
         break;
-    case WEFT_SQUAD_TIMEOUT:
+    case WEFT_SUPERVISOR_TIMEOUT:
         break;
     }
     return run->interrupted == 0 && run->error[0] == '\0';
@@ -252,14 +221,14 @@ static bool await_ready(struct run *run, uint32_t first, uint32_t count)
     for (;;) {
         uint32_t ready = 0;
         for (uint32_t i = first; i < first + count; i++) {
-            ready += run->squad.places[i].is_ready;
+            ready += run->supervisor.slots[i].is_ready;
         }
         if (ready == count) {
             return true;
         }
         if (weft_clock_now_ns() >= until_ns) {
             snprintf(run->error, sizeof(run->error), "%u of %u %ss were ready in time", ready,
-                     count, run->squad.places[first].role);
+                     count, run->supervisor.slots[first].role);
             return false;
         }
         if (!turn(run, until_ns)) {
@@ -274,16 +243,16 @@ static bool start_all(struct run *run)
     if (weft_run_start(run, run_scheduler(run)) != WEFT_OK || !await_ready(run, 0, 1)) {
         return false;
     }
-    for (uint32_t s = 0; s < run->servers; s++) {
+    for (uint32_t s = 0; s < run->options->servers; s++) {
         weft_run_make_server(run, s);
         if (weft_run_start(run, run_server(run, s)) != WEFT_OK) {
             return false;
         }
     }
-    if (!await_ready(run, 1, run->servers)) {
+    if (!await_ready(run, 1, run->options->servers)) {
         return false;
     }
-    for (uint32_t w = 0; w < run->workers; w++) {
+    for (uint32_t w = 0; w < run->options->workers; w++) {
         weft_run_make_worker(run, w);
         if (weft_run_start(run, run_worker(run, w)) != WEFT_OK) {
             return false;
@@ -296,10 +265,10 @@ static bool supervise(struct run *run)
 {
     for (;;) {
         uint32_t finished = 0;
-        for (uint32_t w = 0; w < run->workers; w++) {
-            finished += run_worker(run, w)->is_finished;
+        for (uint32_t w = 0; w < run->options->workers; w++) {
+            finished += run_worker(run, w)->is_done;
         }
-        if (finished == run->workers) {
+        if (finished == run->options->workers) {
             return true;
         }
         if (!turn(run, WEFT_NEVER)) {
@@ -311,7 +280,7 @@ static bool supervise(struct run *run)
 static bool start_metrics(struct run *run)
 {
     char error[WEFT_HTTP_ERROR_BYTES];
-    if (weft_run_metrics_start(&run->metrics, &run->metrics_options, run->folder, error) !=
+    if (weft_run_metrics_start(&run->metrics, &run->options->metrics, run->folder, error) !=
         WEFT_OK) {
         snprintf(run->error, sizeof(run->error), "%s", error);
         return false;
@@ -326,17 +295,16 @@ int weft_run_all(struct run *run)
 {
     bool good = start_metrics(run) && start_all(run) && supervise(run);
     weft_run_metrics_stop(&run->metrics);
-    weft_squad_end(&run->squad, "worker", end_grace_ns);
-    weft_squad_end(&run->squad, "server",
-                   run_has_checkpoints(run) ? checkpoint_grace_ns : end_grace_ns);
-    weft_squad_end(&run->squad, NULL, end_grace_ns);
+    weft_supervisor_stop(&run->supervisor, "worker");
+    weft_supervisor_stop(&run->supervisor, "server");
+    weft_supervisor_stop(&run->supervisor, NULL);
     if (run->interrupted != 0) {
         fprintf(stderr, "weft run: interrupted by signal %d (%s); all processes were ended\n",
                 run->interrupted, strsignal(run->interrupted));
     } else if (!good) {
         fprintf(stderr, "weft run: %s; all processes were ended\n", run->error);
     } else {
-        fprintf(stderr, "weft run: all %u workers have finished\n", run->workers - run->lost);
+        fprintf(stderr, "weft run: all %u workers have finished\n", run->options->workers - run->lost);
     }
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }

@@ -5,7 +5,7 @@
 
 #include "cli/server/metrics.h"
 #include "cli/train/job.h"
-#include "cli/train/process.h"
+#include "job/channel.h"
 #include "node/checkpoint.h"
 #include "node/coordinator.h"
 #include "node/membership.h"

@@ -5,58 +5,48 @@
 
 #include <sys/wait.h>
 
-/* Servers become ready in any order; their shards have a fixed one. */
-static void note_ports(struct train *train, const struct weft_process *process,
-                       const cJSON *message)
-{
-    const cJSON *ports = cJSON_GetObjectItemCaseSensitive(message, "ports");
-    for (uint32_t i = 0; i < train->shards_per_server; i++) {
-        const cJSON *port = cJSON_GetArrayItem(ports, (int)i);
-        train->ports[process->rank * train->shards_per_server + i] =
-            cJSON_IsNumber(port) ? (uint16_t)port->valuedouble : 0;
-    }
-}
-
-static void note_message(struct train *train, struct weft_process *process, const cJSON *message)
+static void note_message(struct train *train, struct weft_slot *slot, const cJSON *message)
 {
     const char *event = weft_channel_text(message, "event");
     if (strcmp(event, "error") == 0) {
         if (train->error[0] == '\0') {
-            snprintf(train->error, sizeof(train->error), "%s %u (pid %d): %s", process->role,
-                     process->rank, (int)process->pid, weft_channel_text(message, "text"));
+            snprintf(train->error, sizeof(train->error), "%s %u (pid %d): %s", slot->role,
+                     slot->rank, (int)slot->pid, weft_channel_text(message, "text"));
         }
         return;
     }
     if (strcmp(event, "resumed") == 0) {
         fprintf(train->progress,
                 "worker %u: shard %.0f came back; %.0f pushes sent again, %.0f lost\n",
-                process->rank, weft_channel_number(message, "shard"),
+                slot->rank, weft_channel_number(message, "shard"),
                 weft_channel_number(message, "pushes_again"),
                 weft_channel_number(message, "pushes_lost"));
         return;
     }
     if (strcmp(event, "checkpoint") == 0) {
-        fprintf(train->progress, "server %u: %s\n", process->rank,
+        fprintf(train->progress, "server %u: %s\n", slot->rank,
                 weft_channel_text(message, "text"));
         fflush(train->progress);
         return;
     }
-    if (weft_results_add(&train->results, process, message, weft_clock_now_ns()) != WEFT_OK) {
+    if (weft_results_add(&train->results, slot, message, weft_clock_now_ns()) != WEFT_OK) {
         snprintf(train->error, sizeof(train->error), "%s %u (pid %d) sent an unreadable \"%s\"",
-                 process->role, process->rank, (int)process->pid, event);
+                 slot->role, slot->rank, (int)slot->pid, event);
         return;
     }
-    weft_train_metrics_note(&train->metrics, process, message);
+    weft_train_metrics_note(&train->metrics, slot, message);
     if (strcmp(event, "ready") == 0) {
-        if (train_is_server(process)) {
-            note_ports(train, process, message);
+        if (train_is_server(slot)) {
+            /* Servers become ready in any order; their shards have a fixed one. */
+            uint32_t shards = train->shards_per_server;
+            weft_channel_ports(message, train->ports + slot->rank * shards, shards);
             train->servers_ready++;
         } else {
             train->workers_ready++;
         }
     } else if (strcmp(event, "done") == 0) {
-        train->servers_done += train_is_server(process);
-        train->workers_done += !train_is_server(process);
+        train->servers_done += train_is_server(slot);
+        train->workers_done += !train_is_server(slot);
     } else if (strcmp(event, "check") == 0) {
         weft_until_log_show(&train->results.until, train->progress);
     } else if (strcmp(event, "epoch") == 0) {
@@ -66,17 +56,15 @@ static void note_message(struct train *train, struct weft_process *process, cons
 }
 
 /* An end is in turn after "done"; a server says that only when it was told to end. */
-static void note_exit(struct train *train, struct weft_process *process)
+static void note_exit(struct train *train, struct weft_slot *slot)
 {
-    int status = process->wait_status;
-    bool in_turn = WIFEXITED(status) && WEXITSTATUS(status) == 0 && process->is_done;
-    if (in_turn) {
+    if (slot->wait_status == 0 && slot->is_done) {
         return;
     }
-    if (WIFSIGNALED(status)) {
-        train->killed = train->killed != NULL ? train->killed : process;
+    if (WIFSIGNALED(slot->wait_status)) {
+        train->killed = train->killed != NULL ? train->killed : slot;
     } else {
-        train->ended = train->ended != NULL ? train->ended : process;
+        train->ended = train->ended != NULL ? train->ended : slot;
     }
 }
 
@@ -88,21 +76,22 @@ bool weft_train_in_trouble(const struct train *train)
 
 bool weft_train_hear(struct train *train, uint64_t timeout_ns)
 {
-    struct weft_crew_event event;
-    weft_crew_next(&train->crew, timeout_ns, &event);
+    struct weft_supervisor_event event;
+    weft_supervisor_next(&train->supervisor, timeout_ns, &event);
     switch (event.type) {
-    case WEFT_CREW_MESSAGE:
-        event.process->is_done |= strcmp(weft_channel_text(event.object, "event"), "done") == 0;
-        note_message(train, event.process, event.object);
+    case WEFT_SUPERVISOR_MESSAGE:
+        event.slot->is_done |= strcmp(weft_channel_text(event.object, "event"), "done") == 0;
+        note_message(train, event.slot, event.object);
         cJSON_Delete(event.object);
         break;
-    case WEFT_CREW_EXITED:
-        note_exit(train, event.process);
+    case WEFT_SUPERVISOR_EXITED:
+        note_exit(train, event.slot);
         break;
-    case WEFT_CREW_SIGNAL:
+    case WEFT_SUPERVISOR_SIGNAL:
         train->interrupted = event.signal;
         break;
-    case WEFT_CREW_TIMEOUT:
+    case WEFT_SUPERVISOR_DUE: /* nobody asks for restarts */
+    case WEFT_SUPERVISOR_TIMEOUT:
         return false;
     }
     return true;
@@ -126,12 +115,12 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
 
 void weft_train_tell(struct train *train, const char *role, uint32_t rank_max, const char *word)
 {
-    for (uint32_t i = 0; i < train->crew.count; i++) {
-        struct weft_process *process = &train->crew.processes[i];
-        if (strcmp(process->role, role) == 0 && process->rank <= rank_max &&
-            process->channel.fd >= 0) {
+    for (uint32_t i = 0; i < train->supervisor.count; i++) {
+        struct weft_slot *slot = &train->supervisor.slots[i];
+        if (slot->is_running && strcmp(slot->role, role) == 0 && slot->rank <= rank_max &&
+            slot->channel.fd >= 0) {
             /* One that is gone shows by its exit. */
-            (void)weft_channel_send(&process->channel, weft_channel_event(word));
+            (void)weft_channel_send(&slot->channel, weft_channel_event(word));
         }
     }
 }

@@ -7,34 +7,31 @@
 #ifndef WEFT_CLI_TRAIN_HOSTS_H
 #define WEFT_CLI_TRAIN_HOSTS_H
 
-#include "cli/train/process.h"
+#include "job/error.h"
 #include "lab/cluster.h"
 
 #include <cjson/cJSON.h>
+#include <sys/types.h>
 
-struct weft_train_place {
+struct weft_train_hosts {
     const char *lab;           /* its name; NULL = loopback */
     struct weft_lab_info info; /* when in a lab */
-    uint32_t servers;
 };
 
 /* Find the lab, if one is named; servers and workers are counts.
  * Errors:  WEFT_NOTFOUND, WEFT_STATE, WEFT_IO  as weft_lab_find.
  *          WEFT_INVALID  one host: nothing would cross the network.   error->text says what to do. */
-weft_status weft_train_place_find(struct weft_train_place *place, uint32_t servers,
+weft_status weft_train_hosts_find(struct weft_train_hosts *hosts, uint32_t servers,
                                   uint32_t workers, struct weft_lab_error *error);
 
 /* Numeric address of a server. */
-void weft_train_place_address(const struct weft_train_place *place, uint32_t server,
+void weft_train_hosts_address(const struct weft_train_hosts *hosts, uint32_t server,
                               char out[WEFT_LAB_ADDRESS_BYTES]);
 
-/* Let the child of these arguments start where it belongs. */
-void weft_train_place_server(const struct weft_train_place *place, uint32_t server,
-                             struct weft_arguments *arguments);
-void weft_train_place_worker(const struct weft_train_place *place, uint32_t worker,
-                             struct weft_arguments *arguments);
+/* A child on the host of process i: servers come first. For weft_supervisor_policy, in a lab. */
+pid_t weft_train_hosts_fork(void *hosts, uint32_t process, struct weft_job_error *error_p);
 
 /* For the report: the lab and its network, or null.   Owns: gives. */
-cJSON *weft_train_place_report(const struct weft_train_place *place);
+cJSON *weft_train_hosts_report(const struct weft_train_hosts *hosts);
 
 #endif

@@ -1,13 +1,13 @@
-/* The inside of `weft train`, shared by train.c (the order of things, the options), train_start.c (its
- * processes) and train_hear.c (what they say, and how they end). Not for others. */
+/* The inside of `weft train`, shared by train.c (the order of things, the options), start.c (its
+ * processes) and events.c (what they say, and how they end). Not for others. */
 #ifndef WEFT_CLI_TRAIN_INTERNAL_H
 #define WEFT_CLI_TRAIN_INTERNAL_H
 
-#include "cli/train/crew.h"
+#include "cli/run/run.h"
 #include "cli/train/hosts.h"
 #include "cli/train/metrics.h"
-#include "cli/train/restart.h"
 #include "cli/train/results.h"
+#include "job/supervisor.h"
 #include "node/checkpoint.h"
 
 #include <string.h>
@@ -24,14 +24,17 @@ struct train {
     bool quiet;
     struct weft_checkpoint_options checkpoints;
     struct weft_metrics_options metrics_options;
-    struct weft_train_again again; /* --restart */
+    uint32_t restarts; /* 0 = the first death ends the run */
+    enum weft_run_durability durability;
+    bool has_reconnect; /* --reconnect-s, --replay-bytes were given */
+    bool has_replay;
 
     struct weft_train_metrics metrics;
     FILE *progress;
     char data_path[WEFT_ML_PATH_BYTES];
-    struct weft_crew crew;
+    struct weft_supervisor supervisor;
     struct weft_results results;
-    struct weft_train_place place;
+    struct weft_train_hosts hosts;
     char addresses[WEFT_JOB_SHARDS_MAX * 24]; /* of all shards: "127.0.0.1:65535,..." */
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
     uint32_t servers_ready;
@@ -41,21 +44,21 @@ struct train {
     uint32_t servers_done;
     int interrupted;                    /* the signal */
     char error[WEFT_TRAIN_ERROR_BYTES]; /* what the first process in trouble said of itself */
-    struct weft_process *killed;        /* the first that a signal ended */
-    struct weft_process *ended;         /* the first that ended out of turn in another way */
+    struct weft_slot *killed;           /* the first that a signal ended */
+    struct weft_slot *ended;            /* the first that ended out of turn in another way */
 };
 
-static inline bool train_is_server(const struct weft_process *process)
+static inline bool train_is_server(const struct weft_slot *slot)
 {
-    return strcmp(process->role, "server") == 0;
+    return strcmp(slot->role, "server") == 0;
 }
 
-/* ---- train_start.c: WEFT_IO, and train->error says why -------------------------------------------- */
+/* ---- start.c: WEFT_IO, and train->error says why --------------------------------------------- */
 
 weft_status weft_train_start_server(struct train *train, uint32_t rank);
 weft_status weft_train_start_worker(struct train *train, uint32_t rank);
 
-/* ---- train_hear.c ---------------------------------------------------------------------------- */
+/* ---- events.c -------------------------------------------------------------------------------- */
 
 /* Some process has ended out of turn, or says that it cannot go on; or we shall end. */
 bool weft_train_in_trouble(const struct train *train);
@@ -69,5 +72,13 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
 
 /* Say a word to the processes of a role, up to a rank. */
 void weft_train_tell(struct train *train, const char *role, uint32_t rank_max, const char *word);
+
+/* ---- restart.c ------------------------------------------------------------------------------- */
+
+/* WEFT_OPTIONS_RUN, or a usage error printed. */
+int weft_train_restart_check(const struct weft_command *command, const struct train *train);
+
+/* Run the job to its end, those that die started again. The exit status. */
+int weft_train_restart(struct train *train);
 
 #endif

@@ -40,17 +40,7 @@ void weft_train_metrics_stop(struct weft_train_metrics *train)
     weft_metrics_stop(&train->metrics);
 }
 
-void weft_train_metrics_add(const struct weft_metrics_options *options,
-                            struct weft_arguments *arguments)
-{
-    char text[WEFT_TARGETS_OPTION_BYTES];
-    weft_targets_option(options, text);
-    if (text[0] != '\0') {
-        weft_arguments_add(arguments, "%s", text);
-    }
-}
-
-void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft_process *process,
+void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft_slot *slot,
                              const cJSON *message)
 {
     if (train->metrics.http == NULL) {
@@ -61,10 +51,10 @@ void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft
     pthread_mutex_lock(&train->lock);
     train->epochs += strcmp(event, "epoch") == 0;
     if (is_ready) {
-        bool server = strcmp(process->role, "server") == 0;
+        bool server = strcmp(slot->role, "server") == 0;
         train->servers_ready += server;
         train->workers_ready += !server;
-        weft_targets_set(&train->targets, process->role, process->rank,
+        weft_targets_set(&train->targets, slot->role, slot->rank,
                          weft_channel_text(message, "metrics"));
     }
     pthread_mutex_unlock(&train->lock);

@@ -4,7 +4,7 @@
 #define WEFT_CLI_TRAIN_METRICS_H
 
 #include "cli/targets.h"
-#include "cli/train/process.h"
+#include "job/supervisor.h"
 
 #include <pthread.h>
 
@@ -24,12 +24,8 @@ weft_status weft_train_metrics_start(struct weft_train_metrics *train,
 /* A zeroed one is fine. */
 void weft_train_metrics_stop(struct weft_train_metrics *train);
 
-/* What a child needs to be told; nothing without --metrics. */
-void weft_train_metrics_add(const struct weft_metrics_options *options,
-                            struct weft_arguments *arguments);
-
 /* A child said this. */
-void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft_process *process,
+void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft_slot *slot,
                              const cJSON *message);
 
 #endif

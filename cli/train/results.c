@@ -131,12 +131,12 @@ static weft_status add_done(struct weft_results *results, const cJSON *message)
     return sum_up(cJSON_GetObjectItemCaseSensitive(message, "counters"), results->counters);
 }
 
-weft_status weft_results_add(struct weft_results *results, const struct weft_process *process,
+weft_status weft_results_add(struct weft_results *results, const struct weft_slot *slot,
                              const cJSON *message, uint64_t at_ns)
 {
     const char *event = weft_channel_text(message, "event");
     if (strcmp(event, "epoch") == 0) {
-        return add_epoch(results, process->rank, message, at_ns);
+        return add_epoch(results, slot->rank, message, at_ns);
     }
     if (strcmp(event, "test") == 0) {
         return add_test(results, message);
@@ -148,7 +148,7 @@ weft_status weft_results_add(struct weft_results *results, const struct weft_pro
         return add_done(results, message);
     }
     if (strcmp(event, "ready") == 0) {
-        if (strcmp(process->role, "worker") == 0) {
+        if (strcmp(slot->role, "worker") == 0) {
             results->rows_train = (uint32_t)weft_channel_number(message, "rows_train");
             results->rows_test = (uint32_t)weft_channel_number(message, "rows_test");
             results->features = (uint32_t)weft_channel_number(message, "features");

@@ -8,7 +8,7 @@
 
 #include "cli/train/job.h"
 #include "cli/train/latency.h"
-#include "cli/train/process.h"
+#include "job/supervisor.h"
 
 #include <stdio.h>
 
@@ -55,7 +55,7 @@ void weft_results_fini(struct weft_results *results);
 
 /* Take in a message: ready, epoch, test, stopped, check or done; at_ns is when it came.
  * Errors:  WEFT_DATA  it lacks something. */
-weft_status weft_results_add(struct weft_results *results, const struct weft_process *process,
+weft_status weft_results_add(struct weft_results *results, const struct weft_slot *slot,
                              const cJSON *message, uint64_t at_ns);
 
 /* Print a line for each epoch that is complete and not yet shown. */

@@ -1,131 +1,97 @@
 /* The processes of `weft train`: their command lines, their keys. */
-#define _GNU_SOURCE
 #include "cli/train/args.h"
 #include "cli/train/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <unistd.h>
 
-static void add_common(struct train *train, struct weft_arguments *arguments)
+static void add_common(struct train *train, struct weft_args *args)
 {
     const struct weft_job *job = &train->job;
     /* Hosts of a lab have networks of their own, which nobody here could ask through. */
-    if (train->place.lab == NULL) {
-        weft_train_metrics_add(&train->metrics_options, arguments);
+    if (train->hosts.lab == NULL) {
+        weft_targets_add(&train->metrics_options, args);
     }
-    weft_arguments_add(arguments, "--workers=%u", job->workers);
-    weft_train_words_path(job, arguments);
-    weft_train_words_carrier(&job->transport, &job->security, arguments);
+    weft_args_add(args, "--control-fd=%d", (int)WEFT_CONTROL_FD);
+    weft_args_add(args, "--workers=%u", job->workers);
+    weft_train_args_path(job, args);
+    weft_train_args_transport(&job->transport, &job->security, args);
     /* A lab's network ends on this machine, too. */
-    if (train->place.lab != NULL && job->security.mode == WEFT_MODE_NONE) {
-        weft_arguments_add(arguments, "--insecure-network");
+    if (train->hosts.lab != NULL && job->security.mode == WEFT_MODE_NONE) {
+        weft_args_add(args, "--insecure-network");
     }
 }
 
-/* The key for one child lies in a pipe, complete, before the child is started. */
-static weft_status add_key(struct train *train, struct weft_arguments *arguments, int *fd_p)
+/* Standard output is the report's; a trace and a spool of records for each process. */
+static weft_status start(struct train *train, struct weft_slot *slot)
 {
-    int ends[2];
-    *fd_p = -1;
-    if (train->job.security.key == NULL) {
-        return WEFT_OK;
-    }
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return WEFT_IO;
-    }
-    weft_status status = weft_job_key_write_fd(train->job.security.key, ends[1]);
-    (void)close(ends[1]);
-    if (status != WEFT_OK) {
-        (void)close(ends[0]);
-        return status;
-    }
-    weft_arguments_add(arguments, "--key-fd=%d", (int)WEFT_KEY_FD);
-    arguments->key_fd = ends[0];
-    *fd_p = ends[0];
-    return WEFT_OK;
-}
-
-/* One file per process. */
-static void add_trace(struct train *train, struct weft_arguments *arguments, const char *role,
-                      uint32_t rank)
-{
+    struct weft_args *args = &slot->args;
+    struct weft_job_error error;
+    slot->program = "/proc/self/exe";
+    slot->has_channel = true;
+    slot->stdout_fd = STDERR_FILENO;
     if (train->job.trace != NULL) {
-        weft_arguments_add(arguments, "--trace=%s.%s-%u", train->job.trace, role, rank);
+        weft_args_add(args, "--trace=%s.%s-%u", train->job.trace, slot->role, slot->rank);
     }
-}
-
-/* Children leave their spools; the one file is made at the end. */
-static void add_records(struct train *train, struct weft_arguments *arguments)
-{
     if (train->job.recording.path != NULL) {
-        weft_arguments_add(arguments, "--records=%s", train->job.recording.path);
-        weft_arguments_add(arguments, "--records-spool");
+        weft_args_add(args, "--records=%s", train->job.recording.path);
+        weft_args_add(args, "--records-spool"); /* the one file is made at the end */
     }
-}
-
-static weft_status start(struct train *train, const char *role, uint32_t rank,
-                         struct weft_arguments *arguments)
-{
-    struct weft_process *process;
-    int key_fd;
-    weft_status status = add_key(train, arguments, &key_fd);
-    if (status == WEFT_OK) {
-        status = weft_crew_start(&train->crew, role, rank, arguments, &process);
+    weft_status status = weft_security_key_pipe(&train->job.security, &slot->key_fd);
+    if (slot->key_fd > 0) {
+        weft_args_add(args, "--key-fd=%d", (int)WEFT_KEY_FD);
     }
-    const char *lab_error = arguments->lab_error.text;
-    weft_arguments_fini(arguments);
-    if (key_fd >= 0) {
-        int why = errno;
-        (void)close(key_fd);
-        errno = why;
-    }
+    status = status != WEFT_OK ? weft_job_fail(&error, status, "%s", strerror(errno))
+                               : weft_supervisor_start(&train->supervisor, slot, &error);
     if (status != WEFT_OK) {
-        snprintf(train->error, sizeof(train->error), "cannot start %s %u: %s", role, rank,
-                 lab_error[0] != '\0' ? lab_error : strerror(errno));
+        snprintf(train->error, sizeof(train->error), "cannot start %s %u: %s", slot->role,
+                 slot->rank, error.text);
         return status;
     }
-    fprintf(train->progress, "%s %u: pid %d\n", role, rank, (int)process->pid);
+    fprintf(train->progress, "%s %u: pid %d\n", slot->role, slot->rank, (int)slot->pid);
     fflush(train->progress);
     return WEFT_OK;
 }
 
 weft_status weft_train_start_server(struct train *train, uint32_t rank)
 {
-    struct weft_arguments arguments = {.count = 0};
+    struct weft_slot *slot = &train->supervisor.slots[rank];
+    struct weft_args *args = &slot->args;
     uint32_t base = rank * train->shards_per_server;
-    weft_arguments_add(&arguments, "weft");
-    weft_arguments_add(&arguments, "server");
-    add_common(train, &arguments);
-    weft_arguments_add(&arguments, "--port=%u", train->port != 0 ? train->port + base : 0);
-    weft_arguments_add(&arguments, "--shards-per-server=%u", train->shards_per_server);
-    weft_arguments_add(&arguments, "--shard-base=%u", base);
-    weft_arguments_add(&arguments, "--shards=%u", train->servers * train->shards_per_server);
-    weft_train_words_server(&train->job, &train->checkpoints, &arguments);
-    weft_train_place_server(&train->place, rank, &arguments);
-    add_trace(train, &arguments, "server", rank);
-    add_records(train, &arguments);
-    return start(train, "server", rank, &arguments);
+    char host[WEFT_LAB_ADDRESS_BYTES];
+    weft_train_hosts_address(&train->hosts, rank, host);
+    slot->role = "server";
+    slot->rank = rank;
+    weft_args_add(args, "weft");
+    weft_args_add(args, "server");
+    add_common(train, args);
+    weft_args_add(args, "--port=%u", train->port != 0 ? train->port + base : 0);
+    weft_args_add(args, "--shards-per-server=%u", train->shards_per_server);
+    weft_args_add(args, "--shard-base=%u", base);
+    weft_args_add(args, "--shards=%u", train->servers * train->shards_per_server);
+    weft_train_args_server(&train->job, &train->checkpoints, args);
+    weft_args_add(args, "--host=%s", host);
+    return start(train, slot);
 }
 
 weft_status weft_train_start_worker(struct train *train, uint32_t rank)
 {
     const struct weft_job *job = &train->job;
-    struct weft_arguments arguments = {.count = 0};
-    weft_arguments_add(&arguments, "weft");
-    weft_arguments_add(&arguments, "worker");
-    add_common(train, &arguments);
-    weft_arguments_add(&arguments, "--servers=%s", train->addresses);
-    weft_arguments_add(&arguments, "--rank=%u", rank);
-    weft_arguments_add(&arguments, "--reconnect-s=%u", train->job.reconnect_s);
-    weft_arguments_add(&arguments, "--replay-bytes=%llu",
+    struct weft_slot *slot = &train->supervisor.slots[train->servers + rank];
+    struct weft_args *args = &slot->args;
+    slot->role = "worker";
+    slot->rank = rank;
+    weft_args_add(args, "weft");
+    weft_args_add(args, "worker");
+    add_common(train, args);
+    weft_args_add(args, "--servers=%s", train->addresses);
+    weft_args_add(args, "--rank=%u", rank);
+    weft_args_add(args, "--reconnect-s=%u", train->job.reconnect_s);
+    weft_args_add(args, "--replay-bytes=%llu",
                        (unsigned long long)train->job.replay_bytes);
-    weft_train_words_worker(job, train->data_path, &arguments);
-    weft_train_place_worker(&train->place, rank, &arguments);
+    weft_train_args_worker(job, train->data_path, args);
     if (job->save != NULL && rank == 0) {
-        weft_arguments_add(&arguments, "--save=%s", job->save);
+        weft_args_add(args, "--save=%s", job->save);
     }
-    add_trace(train, &arguments, "worker", rank);
-    add_records(train, &arguments);
-    return start(train, "worker", rank, &arguments);
+    return start(train, slot);
 }

@@ -48,7 +48,7 @@ static weft_status start_all(struct train *train)
     for (uint32_t s = 0; s < shards; s++) {
         size_t used = strlen(train->addresses);
         char host[WEFT_LAB_ADDRESS_BYTES];
-        weft_train_place_address(&train->place, s / train->shards_per_server, host);
+        weft_train_hosts_address(&train->hosts, s / train->shards_per_server, host);
         snprintf(train->addresses + used, sizeof(train->addresses) - used, "%s%s:%u",
                  s > 0 ? "," : "", host, train->ports[s]);
     }
@@ -111,9 +111,9 @@ static weft_status train_all(struct train *train)
 
 static weft_status end_servers(struct train *train)
 {
-    for (uint32_t i = 0; i < train->crew.count; i++) {
-        if (train_is_server(&train->crew.processes[i]) && !train->crew.processes[i].exited) {
-            kill(train->crew.processes[i].pid, SIGTERM);
+    for (uint32_t s = 0; s < train->servers; s++) {
+        if (train->supervisor.slots[s].is_running) {
+            kill(train->supervisor.slots[s].pid, SIGTERM);
         }
     }
     /* A last checkpoint takes as long as the disk does. */
@@ -133,15 +133,15 @@ static void print_failure(struct train *train)
         uint64_t now_ns = weft_clock_now_ns();
         more = weft_train_hear(train, now_ns < until_ns ? until_ns - now_ns : 0);
     }
-    const struct weft_process *process = train->killed != NULL ? train->killed : train->ended;
+    const struct weft_slot *slot = train->killed != NULL ? train->killed : train->ended;
     char ending[128];
     if (train->interrupted != 0) {
         fprintf(stderr, "weft train: interrupted by signal %d (%s)", train->interrupted,
                 strsignal(train->interrupted));
-    } else if (process != NULL && (train->killed != NULL || train->error[0] == '\0')) {
-        weft_process_ending(process, ending, sizeof(ending));
-        fprintf(stderr, "weft train: %s %u (pid %d) %s", process->role, process->rank,
-                (int)process->pid, ending);
+    } else if (slot != NULL && (train->killed != NULL || train->error[0] == '\0')) {
+        weft_slot_ending(slot, ending, sizeof(ending));
+        fprintf(stderr, "weft train: %s %u (pid %d) %s", slot->role, slot->rank, (int)slot->pid,
+                ending);
     } else {
         fprintf(stderr, "weft train: %s", train->error);
     }
@@ -151,7 +151,7 @@ static int report(struct train *train)
 {
     weft_results_show(&train->results, train->progress);
     cJSON *object = weft_results_report(&train->results);
-    cJSON_AddItemToObject(object, "lab", weft_train_place_report(&train->place));
+    cJSON_AddItemToObject(object, "lab", weft_train_hosts_report(&train->hosts));
     char *text = cJSON_Print(object);
     cJSON_Delete(object);
     if (text == NULL) {
@@ -222,7 +222,7 @@ static int run(struct train *train)
         print_failure(train);
     }
     weft_train_metrics_stop(&train->metrics);
-    weft_crew_stop(&train->crew, STOP_GRACE_NS);
+    weft_supervisor_stop(&train->supervisor, NULL);
     bool recorded = make_records(train);
     if (status != WEFT_OK) {
         fprintf(stderr,
@@ -255,23 +255,6 @@ static bool can_be_written(const char *path)
     return good;
 }
 
-static int run_again(struct train *train)
-{
-    struct weft_ml_error error = {.text = ""};
-    if (weft_job_locate(&train->job, &error, train->data_path) != WEFT_OK) {
-        fprintf(stderr, "weft train: %s\n", error.text);
-        return WEFT_EXIT_FAILED;
-    }
-    const struct weft_train_again_job what = {.job = &train->job,
-                                              .data_path = train->data_path,
-                                              .servers = train->servers,
-                                              .shards_per_server = train->shards_per_server,
-                                              .checkpoints = &train->checkpoints,
-                                              .metrics = &train->metrics_options};
-    return can_be_written(train->job.save) ? weft_train_again(&train->again, &what)
-                                           : WEFT_EXIT_FAILED;
-}
-
 /* The file's name without its folder and compression. */
 static void name_dataset(struct train *train)
 {
@@ -290,16 +273,19 @@ static int prepare_and_run(struct train *train)
 {
     struct weft_crypto_error key_error = {.text = ""};
     struct weft_ml_error error = {.text = ""};
-    /* All processes are our children, so a key that nobody else ever sees is as good as any. */
-    if (weft_security_load(&train->job.security, true, &key_error) != WEFT_OK) {
-        fprintf(stderr, "weft train: %s\n", key_error.text);
-        return WEFT_EXIT_FAILED;
-    }
     if (weft_job_locate(&train->job, &error, train->data_path) != WEFT_OK) {
         fprintf(stderr, "weft train: %s\n", error.text);
         return WEFT_EXIT_FAILED;
     }
     if (!can_be_written(train->report) || !can_be_written(train->job.save)) {
+        return WEFT_EXIT_FAILED;
+    }
+    if (train->restarts > 0) {
+        return weft_train_restart(train);
+    }
+    /* All processes are our children, so a key that nobody else ever sees is as good as any. */
+    if (weft_security_load(&train->job.security, true, &key_error) != WEFT_OK) {
+        fprintf(stderr, "weft train: %s\n", key_error.text);
         return WEFT_EXIT_FAILED;
     }
     struct weft_records_error records_error = {.text = ""};
@@ -309,48 +295,33 @@ static int prepare_and_run(struct train *train)
         return WEFT_EXIT_FAILED;
     }
     struct weft_lab_error lab_error;
-    if (weft_train_place_find(&train->place, train->servers, train->job.workers, &lab_error) !=
+    if (weft_train_hosts_find(&train->hosts, train->servers, train->job.workers, &lab_error) !=
         WEFT_OK) {
         fprintf(stderr, "weft train: %s\n", lab_error.text);
         return WEFT_EXIT_FAILED;
     }
-    if (weft_results_init(&train->results, &train->job) != WEFT_OK ||
-        weft_crew_init(&train->crew, train->servers + train->job.workers) != WEFT_OK) {
-        fprintf(stderr, "weft train: out of memory or descriptors\n");
+    if (weft_results_init(&train->results, &train->job) != WEFT_OK) {
+        fprintf(stderr, "weft train: out of memory\n");
         return WEFT_EXIT_FAILED;
     }
     train->results.servers = train->servers;
     train->results.shards_per_server = train->shards_per_server;
     name_dataset(train);
-    int result = run(train);
-    weft_crew_fini(&train->crew);
+    const struct weft_supervisor_policy policy = {
+        .grace_ns = STOP_GRACE_NS,
+        .takes_signals = true,
+        .fork = train->hosts.lab != NULL ? weft_train_hosts_fork : NULL,
+        .context = &train->hosts};
+    int result = WEFT_EXIT_FAILED;
+    if (weft_supervisor_init(&train->supervisor, &policy, train->servers + train->job.workers, 0) ==
+        WEFT_OK) {
+        result = run(train);
+    } else {
+        fprintf(stderr, "weft train: out of memory or descriptors: %s\n", strerror(errno));
+    }
+    weft_supervisor_fini(&train->supervisor);
     weft_results_fini(&train->results);
     return result;
-}
-
-/* What a report says is measured from processes that begin and end together. */
-static int check_again(const struct weft_command *command, struct train *train)
-{
-    const struct {
-        const char *name;
-        bool given;
-    } alone[] = {
-        {"report", train->report != NULL},
-        {"json", train->json},
-        {"quiet", train->quiet},
-        {"lab", train->place.lab != NULL},
-        {"port", train->port != 0},
-        {"trace", train->job.trace != NULL},
-        {"records", train->job.recording.path != NULL},
-        {"until-loss or --until-auc", weft_until_is_set(&train->job.until)},
-    };
-    for (size_t i = 0; train->again.restarts > 0 && i < WEFT_ARRAY_COUNT(alone); i++) {
-        if (alone[i].given) {
-            return weft_options_usage(command, "--%s does not go with --restart: it is of a run "
-                                               "without deaths", alone[i].name);
-        }
-    }
-    return weft_train_again_check(command, &train->again, &train->job, &train->checkpoints);
 }
 
 static int check(const struct weft_command *command, struct train *train)
@@ -368,14 +339,16 @@ static int check(const struct weft_command *command, struct train *train)
     if (train->checkpoints.restore && train->checkpoints.directory == NULL) {
         return weft_options_usage(command, "--resume needs --checkpoint: from where?");
     }
-    int again = check_again(command, train);
-    if (again != WEFT_OPTIONS_RUN) {
-        return again;
+    int status = weft_train_restart_check(command, train);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
     }
+    train->has_reconnect = train->job.reconnect_s != UINT32_MAX;
+    train->has_replay = train->job.replay_bytes != UINT64_MAX;
     weft_job_settle(&train->job);
-    /* Workers of a lab are given no --metrics (train_start.c). */
-    bool in_lab = train->place.lab != NULL;
-    int status = weft_metrics_check(command, in_lab ? NULL : &train->metrics_options);
+    /* Workers of a lab are given no --metrics (start.c). */
+    bool in_lab = train->hosts.lab != NULL;
+    status = weft_metrics_check(command, in_lab ? NULL : &train->metrics_options);
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_security_check(command, &train->job.security);
     }
@@ -403,10 +376,15 @@ int weft_cli_train(int argc, char **argv)
         {"resume", NULL, "continue from the newest good checkpoint in --checkpoint, with the same\n"
          "--workers, --batch and --seed; the number of servers may differ", WEFT_OPTION_FLAG,
          .value = &train.checkpoints.restore},
-        WEFT_TRAIN_AGAIN_OPTIONS(&train.again),
+        {"restart", "N", "restart a process that dies, up to N times each, as `weft run` does;\n"
+         "needs --checkpoint and writes no report. 0 = the first death ends the\n"
+         "run", WEFT_OPTION_U32, .value = &train.restarts, .max = 1000000},
+        {"durability", "WHAT", "with --restart: replay = a killed server's pushes since its last\n"
+         "checkpoint are restored from its journal; none = they are lost", WEFT_OPTION_CUSTOM,
+         .value = &train.durability, .parse = weft_run_parse_durability, .fallback = "replay"},
         {"lab", "NAME", "run the servers on the first hosts of this lab (`weft lab up`) and the\n"
          "workers on the following ones, wrapping around at the last host",
-         WEFT_OPTION_STRING, .value = &train.place.lab, .fallback = "none: loopback"},
+         WEFT_OPTION_STRING, .value = &train.hosts.lab, .fallback = "none: loopback"},
         WEFT_METRICS_OPTIONS(&train.metrics_options),
         {"report", "FILE", "write the JSON report to FILE", WEFT_OPTION_STRING,
          .value = &train.report},
@@ -441,9 +419,6 @@ int weft_cli_train(int argc, char **argv)
     }
     if (status != WEFT_OPTIONS_RUN) {
         return status;
-    }
-    if (train.again.restarts > 0) {
-        return run_again(&train);
     }
     train.progress = train.quiet ? fopen("/dev/null", "we") : train.json ? stderr : stdout;
     if (train.progress == NULL) {

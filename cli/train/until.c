@@ -24,15 +24,15 @@ int weft_until_verify(const struct weft_command *command, const struct weft_unti
     return WEFT_OPTIONS_RUN;
 }
 
-void weft_until_add(const struct weft_until *until, struct weft_arguments *arguments)
+void weft_until_add(const struct weft_until *until, struct weft_args *args)
 {
     if (until->loss > 0.0F) {
-        weft_arguments_add(arguments, "--until-loss=%.9g", (double)until->loss);
+        weft_args_add(args, "--until-loss=%.9g", (double)until->loss);
     }
     if (until->auc > 0.0F) {
-        weft_arguments_add(arguments, "--until-auc=%.9g", (double)until->auc);
+        weft_args_add(args, "--until-auc=%.9g", (double)until->auc);
     }
-    weft_arguments_add(arguments, "--check-steps=%u", until->check_steps);
+    weft_args_add(args, "--check-steps=%u", until->check_steps);
 }
 
 bool weft_until_is_check(const struct weft_until *until, uint32_t epoch, uint32_t step,

@@ -14,7 +14,7 @@
 #define WEFT_CLI_TRAIN_UNTIL_H
 
 #include "cli/options.h"
-#include "cli/train/process.h"
+#include "job/args.h"
 
 #include "base/status.h"
 
@@ -52,7 +52,7 @@ bool weft_until_is_set(const struct weft_until *until);
 int weft_until_verify(const struct weft_command *command, const struct weft_until *until);
 
 /* Pass on to a worker. */
-void weft_until_add(const struct weft_until *until, struct weft_arguments *arguments);
+void weft_until_add(const struct weft_until *until, struct weft_args *args);
 
 /* True when a worker stops after this step of an epoch of `steps`, all counted from 0. */
 bool weft_until_is_check(const struct weft_until *until, uint32_t epoch, uint32_t step,

@@ -6,7 +6,7 @@
 #include "cli/train/latency.h"
 #include "cli/train/learner.h"
 #include "cli/train/model_file.h"
-#include "cli/train/process.h"
+#include "job/channel.h"
 #include "cli/train/results.h"
 #include "cli/train/worker_metrics.h"
 #include "cli/verbs.h"

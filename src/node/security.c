@@ -1,9 +1,12 @@
+#define _GNU_SOURCE // pipe2
 #include "node/security.h"
 
 #include "io/error.h"
 #include "io/random.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,6 +64,28 @@ void weft_security_fini(struct weft_security *security)
 {
     weft_job_key_free(security->key);
     security->key = NULL;
+}
+
+weft_status weft_security_key_pipe(const struct weft_security *security, int *fd_p)
+{
+    int ends[2];
+    *fd_p = 0;
+    if (security->key == NULL) {
+        return WEFT_OK;
+    }
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return WEFT_IO;
+    }
+    weft_status status = weft_job_key_write_fd(security->key, ends[1]);
+    int why = errno;
+    (void)close(ends[1]);
+    if (status != WEFT_OK) {
+        (void)close(ends[0]);
+        errno = why;
+        return status;
+    }
+    *fd_p = ends[0];
+    return WEFT_OK;
 }
 
 weft_status weft_security_arm(const struct weft_security *security, struct weft_udp_config *config,

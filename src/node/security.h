@@ -36,6 +36,12 @@ weft_status weft_security_load(struct weft_security *security, bool fresh,
                                struct weft_crypto_error *error);
 void weft_security_fini(struct weft_security *security);
 
+/* A pipe with the key's text and a newline, complete, to be handed to a child as its key_fd; 0 in mode
+ * none.
+ * Owns:    gives *fd_p.
+ * Errors:  WEFT_IO  errno says why. */
+weft_status weft_security_key_pipe(const struct weft_security *security, int *fd_p);
+
 /* Set mode, provider and key in a configuration whose peers_max is final. The provider belongs to
  * the thread of that endpoint; free it when the endpoint is closed.
  *

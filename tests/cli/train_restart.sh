@@ -10,7 +10,8 @@ train() {
     "$WEFT_BIN" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" --format adult "$@"
 }
 
-train --workers 2 --servers 2 --restart 9 --checkpoint ckpt --checkpoint-every 40 --epochs 8 \
+# A name with a blank is as good as any.
+train --workers 2 --servers 2 --restart 9 --checkpoint "c kpt" --checkpoint-every 40 --epochs 8 \
     --save model --peer-timeout 60 >out 2>&1 &
 run=$!
 
@@ -43,8 +44,9 @@ else
 $(cat out)"
 fi
 tap_run "and written down" test -s model
+tap_run "checkpoints are in the folder that was named" test -n "$(ls "c kpt")"
 tap_run "the next one goes on from it" train --workers 2 --servers 1 --restart 1 --resume \
-    --checkpoint ckpt --checkpoint-every 40 --epochs 9
+    --checkpoint "c kpt" --checkpoint-every 40 --epochs 9
 tap_like "and not at the beginning" "$(cat run.out)" '^\[worker 0\] {"event":"ready".*"epoch":[1-8][,}]'
 
 # ---- what does not go together ----
@@ -57,8 +59,8 @@ refused "a report" "--checkpoint other --report r.json" '--report does not go wi
 refused "records" "--checkpoint other --records r.db" '--records does not go with --restart'
 refused "a target" "--checkpoint other --until-auc 0.9" 'until-auc does not go with --restart'
 refused "a durability of its own" "--checkpoint other --durability most" 'must be none or replay'
-tap_run_fails "words for the servers in one of ours" 2 train --restart 2 --checkpoint other \
+tap_run_fails "two arguments for the servers in one of ours" 1 train --restart 2 --checkpoint other \
     --checkpoint-every "40 --restore"
-tap_like "in words" "$(cat run.out)" 'has a blank in it'
+tap_like "are one to them" "$(cat run.out)" 'checkpoint-every 40 --restore is not allowed'
 tap_run_fails "durability of what?" 2 train --durability none
 tap_done

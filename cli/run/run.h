@@ -1,0 +1,54 @@
+/* A job on this machine as `weft run` runs it: coordinator, servers and workers, and those that die
+ * started again. For `weft run` itself and for `weft train --restart`. */
+#ifndef WEFT_CLI_RUN_RUN_H
+#define WEFT_CLI_RUN_RUN_H
+
+#include "cli/metrics.h"
+#include "job/args.h"
+#include "node/security.h"
+#include "node/transport_options.h"
+#include "ps/shard.h"
+
+/* What becomes of pushes that a server's last checkpoint does not have, when it is killed. */
+enum weft_run_durability {
+    WEFT_RUN_DURABILITY_UNSAID, /* replay where servers write checkpoints, else none */
+    WEFT_RUN_DURABILITY_NONE,   /* lost, and counted */
+    WEFT_RUN_DURABILITY_REPLAY, /* the server's journal has them; workers keep them, too */
+};
+
+struct weft_run_options {
+    uint32_t workers;
+    uint32_t servers;
+    uint32_t shards_per_server;
+    uint32_t restarts; /* of each process; 0 = the first death ends the run */
+    uint32_t lease_ms;
+    const char *job; /* NULL = without a name */
+    enum weft_worker_death on_death;
+    enum weft_run_durability durability;
+    uint64_t replay_bytes; /* of each worker; UINT64_MAX = as WEFT_REPLAY_BYTES says */
+    struct weft_transport_options transport;
+    struct weft_security security; /* not loaded */
+    struct weft_metrics_options metrics;
+    struct weft_args server_args; /* for every `weft server`, beside what all servers are told */
+    struct weft_args worker_args; /* the command of every worker */
+};
+
+#define WEFT_RUN_DEFAULTS                                                                          \
+    {.workers = 1,                                                                                 \
+     .servers = 1,                                                                                 \
+     .shards_per_server = 1,                                                                       \
+     .lease_ms = 5000,                                                                             \
+     .replay_bytes = UINT64_MAX,                                                                   \
+     .transport = WEFT_TRANSPORT_DEFAULTS,                                                         \
+     .security = WEFT_SECURITY_DEFAULTS}
+
+/* "none" or "replay"; for WEFT_OPTION_CUSTOM. */
+const char *weft_run_parse_durability(const char *text, void *value);
+
+/* True when an argument of the servers is --NAME or --NAME=VALUE. */
+bool weft_run_servers_have(const struct weft_run_options *options, const char *name);
+
+/* From the first process to the end of the last one. The exit status; what went wrong is printed. */
+int weft_run(const struct weft_run_options *options);
+
+#endif
