@@ -115,7 +115,7 @@ int weft_cli_doctor(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "doctor",
-        .summary = "check this host's network setup",
+        .summary = "check this host's socket buffers, offloads, MTU and ports",
         .description =
             "Tries what weft uses (socket buffers, GSO and GRO, time stamps, ECN, MTU, ports) and\n"
             "says what to do where the host falls short. Nothing is changed and nothing is sent\n"

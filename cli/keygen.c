@@ -92,7 +92,7 @@ int weft_cli_keygen(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "keygen",
-        .summary = "make the key that the processes of a job share",
+        .summary = "create the secret key that the processes of a job share",
         .arguments = "FILE",
         .operand = &path,
         .description =

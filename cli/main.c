@@ -12,22 +12,22 @@ static const struct {
     const char *summary;
     int (*run)(int argc, char **argv); /* argv[0] is the verb */
 } verbs[] = {
-    {"train", "train a model on this machine: start servers and workers, show the run",
+    {"train", "train a model on this machine, with servers and workers as processes",
      weft_cli_train},
-    {"run", "run your own workers on this machine, with servers and restarts",
+    {"run", "start servers and your own worker program; restart what fails",
      weft_cli_run},
-    {"scheduler", "let the members of a job find each other", weft_cli_scheduler},
+    {"scheduler", "run the rendezvous point of a job", weft_cli_scheduler},
     {"server", "serve shards of the parameters", weft_cli_server},
-    {"worker", "train on one share of the data, with servers that run already", weft_cli_worker},
+    {"worker", "train on one part of the data, using servers that already run", weft_cli_worker},
     {"eval", "evaluate a saved model on a data file", weft_cli_eval},
-    {"predict", "print the prediction of a saved model for each row of a data file", weft_cli_predict},
-    {"keygen", "make the key that the processes of a job share", weft_cli_keygen},
-    {"doctor", "check this host's network setup", weft_cli_doctor},
-    {"load", "load parameter servers with many workers and measure latencies",
+    {"predict", "print a saved model's prediction for each example of a data file", weft_cli_predict},
+    {"keygen", "create the secret key that the processes of a job share", weft_cli_keygen},
+    {"doctor", "check this host's socket buffers, offloads, MTU and ports", weft_cli_doctor},
+    {"load", "load-test parameter servers with many simulated workers",
      weft_cli_load},
-    {"top", "show a running job live: rates, latencies, hot rows", weft_cli_top},
-    {"trace", "analyse records and traces of a job: where the time went", weft_cli_trace},
-    {"perf", "measure transports: weft, TCP and UDP", weft_cli_perf},
+    {"top", "show a running job live: rates, latencies, most-used rows", weft_cli_top},
+    {"trace", "analyse RPC records and packet traces of a job", weft_cli_trace},
+    {"perf", "benchmark weft against TCP and UDP", weft_cli_perf},
     {"lab", "emulate a cluster on this machine with network namespaces", weft_cli_lab},
     {"sim", "simulate clusters in virtual time, reproducible from a seed", weft_cli_sim},
 };
@@ -42,7 +42,7 @@ static void print_help(void)
         printf("  %-9s  %s\n", verbs[i].name, verbs[i].summary);
     }
     printf("\n`weft VERB --help` describes a verb; `weft --version` prints the version.\n"
-           "\nexample:\n  weft train --workers 4 --servers 2 --loss-bound 0.10 --inject-loss 0.02\n"
+           "\nexample:\n  weft train --workers 4 --servers 2 --batch 1024 --loss-bound 0.10 --inject-loss 0.02\n"
            "\nexit status: 0 success, 1 the run failed, 2 wrong usage\n");
 }
 

@@ -24,14 +24,14 @@ int weft_metrics_check(const struct weft_command *command,
         "metrics", "[HOST:]PORT",                                                                  \
             "serve /metrics over HTTP, for Prometheus and `weft top`: on 127.0.0.1\n"              \
      "unless HOST is given, without a password; port 0 = any free port",                           \
-            WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_parse, .fallback = "not" \
+            WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_parse, .fallback = "" \
     },                                                                                             \
     {                                                                                              \
         "metrics-host", "NAME[,NAME...]",                                                          \
-            "also answer HTTP requests whose Host header is NAME; may be repeated.\n"              \
-     "localhost, HOST and the bound address are always answered",                                  \
+            "also accept NAME in the Host header of HTTP requests; others than\n"                  \
+     "localhost, HOST and the bound address are refused (DNS rebinding)",                          \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_host_parse,              \
-            .fallback = "none"                                                                     \
+            .fallback = ""                                                                     \
     }
 
 #endif

@@ -17,10 +17,11 @@
 
 const char *weft_security_parse_mode(const char *text, void *value);
 #define WEFT_SECURITY_ROWS(security)                                                               \
-    {"security", "MODE", "auth = packets are authenticated, payload is readable; seal =\n"         \
-     "authenticated and encrypted; none = neither, on this machine only", WEFT_OPTION_CUSTOM,      \
+    {"security", "MODE", "auth = packets are authenticated, the payload is readable; seal =\n"     \
+     "authenticated and encrypted; none = neither, refused beyond loopback", WEFT_OPTION_CUSTOM,   \
      .value = &(security)->mode, .parse = weft_security_parse_mode, .fallback = "auth"},           \
-    {"key-file", "FILE", "the job key, from `weft keygen`; without it the variable WEFT_JOB_KEY",  \
+    {"key-file", "FILE", "file with the job key, from `weft keygen`; without it the key is taken\n"\
+     "from the variable WEFT_JOB_KEY",                                                             \
      WEFT_OPTION_STRING, .value = &(security)->key_file, .fallback = ""}
 
 /* For verbs whose endpoints may be reached from beyond this machine. */
@@ -40,13 +41,12 @@ int weft_security_check(const struct weft_command *command, const struct weft_se
 const char *weft_transport_options_parse(const char *text, void *value);
 
 #define WEFT_TRANSPORT_ROWS(transport)                                                             \
-    {"transport", "NAME", "weft = UDP; tcp = the same messages over TCP, all delivered completely:\n"\
-     "for comparison, or where UDP is blocked", WEFT_OPTION_CUSTOM,                                \
+    {"transport", "NAME", "weft = UDP; tcp = the same messages over kernel TCP, all delivered\n"   \
+     "completely, for comparison or where UDP is blocked", WEFT_OPTION_CUSTOM,                     \
      .value = &(transport)->kind, .parse = weft_transport_options_parse, .fallback = "weft"},      \
-    {"tcp-cc", "NAME", "congestion control of TCP: dctcp, or one that the kernel has, such as\n"   \
-     "cubic or bbr",                                                                               \
+    {"tcp-cc", "NAME", "congestion control of TCP, such as cubic, bbr or dctcp",                   \
      WEFT_OPTION_STRING, .value = &(transport)->tcp_cc, .fallback = "the host's"},                 \
-    {"tcp-rto-min", "MS", "minimum retransmission timeout of TCP; the kernel rounds up to its\n"   \
+    {"tcp-rto-min", "MS", "minimum retransmission timeout of TCP, rounded up to the kernel's\n"    \
      "tick; 0 = the host's setting, usually 200", WEFT_OPTION_U32,                                 \
      .value = &(transport)->tcp_rto_min_ms, .max = 60000},                                         \
     {"peer-timeout", "S", "declare a peer dead after S seconds without a reply; the environment\n" \
@@ -84,17 +84,18 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
 
 #define WEFT_CHECKPOINT_ROWS(options)                                                              \
     {"checkpoint", "DIR", "write checkpoints to DIR, which all servers of the job share; SIGUSR1\n"\
-     "requests one", WEFT_OPTION_STRING,                                                           \
+     "to a server requests one", WEFT_OPTION_STRING,                                               \
      .value = &(options)->directory, .fallback = "none"},                                          \
-    {"checkpoint-every", "N", "make a checkpoint every N clocks, or every N seconds (60s)",        \
+    {"checkpoint-every", "N", "make a checkpoint every N steps, or every N seconds with the suffix s\n"\
+     "(60s)",                                                                                      \
      WEFT_OPTION_STRING, .value = &(options)->every,                                               \
-     .fallback = "60s where one process has all shards, else 1000"},                               \
-    {"checkpoint-whole-every", "N", "make every Nth checkpoint a full one; the others hold the rows that\n"\
-     "changed", WEFT_OPTION_U32, .value = &(options)->whole_every, .min = 1, .max = 1000},         \
-    {"checkpoint-keep", "N", "keep the newest N checkpoints, and remove older ones", WEFT_OPTION_U32,\
+     .fallback = "60s if one process has all shards, else 1000"},                               \
+    {"checkpoint-whole-every", "N", "make every Nth checkpoint complete; the others hold the rows that\n"\
+     "changed since the one before", WEFT_OPTION_U32, .value = &(options)->whole_every, .min = 1, .max = 1000},\
+    {"checkpoint-keep", "N", "keep the newest N checkpoints and what they depend on", WEFT_OPTION_U32,\
      .value = &(options)->keep, .min = 1, .max = 1000000},                                         \
     {"checkpoint-memory", "MIB", "memory of each shard for copies of rows that change while a checkpoint\n"\
-     "is written; if it is used up, the checkpoint is abandoned", WEFT_OPTION_U32,                 \
+     "is written; if it is used up, the checkpoint is abandoned and reported", WEFT_OPTION_U32,    \
      .value = &(options)->memory_mib, .min = 1, .max = 1u << 20}
 
 #define WEFT_JOURNAL_ROWS(options)                                                                 \
@@ -115,8 +116,8 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
 #define WEFT_RECORDING_ROWS(recording)                                                             \
     {                                                                                              \
         "records", "FILE",                                                                         \
-            "record where the time of every RPC went, for `weft trace`: a SQLite\n"                \
-     "database, or JSON lines if FILE ends in .jsonl (docs/RECORDS.md)",                           \
+            "record a latency breakdown of every push and pull, for `weft trace`: a\n"             \
+     "SQLite database, or JSON lines if FILE ends in .jsonl (docs/RECORDS.md)",                    \
             WEFT_OPTION_STRING, .value = &(recording)->path, .fallback = "none"                    \
     }
 
@@ -134,7 +135,7 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
     }
 
 #define WEFT_TRACING_HELP                                                                          \
-    "write a trace of all packets and messages, for `weft trace`, up to 1 GB;\n"                   \
-    "`weft train` writes one file per process: FILE.worker-0, FILE.server-0 ..."
+    "write a trace of packets and messages, at most 1 GB per process, for\n"                       \
+    "`weft trace`; a job writes one per process: FILE.worker-0, FILE.server-0 ..."
 
 #endif

@@ -59,6 +59,7 @@ static const char *option_allows(const struct weft_option *option, char *room, s
         return "a text that is not empty";
     case WEFT_OPTION_FLAG:
     case WEFT_OPTION_CUSTOM:
+    case WEFT_OPTION_HEADING:
         break;
     }
     return "something else";
@@ -158,6 +159,8 @@ static const char *option_set(const struct weft_option *option, const char *text
         *(bool *)option->value = true;
         good = true;
         break;
+    case WEFT_OPTION_HEADING:
+        break;
     }
     return good ? NULL : option_allows(option, room, bytes);
 }
@@ -249,6 +252,7 @@ static void default_text(const struct weft_option *option, char *room, size_t by
         break;
     case WEFT_OPTION_FLAG:
     case WEFT_OPTION_CUSTOM:
+    case WEFT_OPTION_HEADING:
         break;
     }
 }
@@ -294,9 +298,13 @@ void weft_options_help(const struct weft_command *command)
     if (command->description != NULL) {
         printf("\n%s\n", command->description);
     }
-    printf("\noptions:\n");
+    if (command->options->type != WEFT_OPTION_HEADING) {
+        printf("\noptions:\n");
+    }
     for (const struct weft_option *option = command->options; option->name != NULL; option++) {
-        if (!option->hidden) {
+        if (option->type == WEFT_OPTION_HEADING) {
+            printf("\n%s options:\n", option->help);
+        } else if (!option->hidden) {
             print_option(option);
         }
     }
@@ -323,7 +331,8 @@ static const struct weft_option *find(const struct weft_command *command, const 
                                       size_t bytes)
 {
     for (const struct weft_option *option = command->options; option->name != NULL; option++) {
-        if (strlen(option->name) == bytes && memcmp(option->name, name, bytes) == 0) {
+        if (option->type != WEFT_OPTION_HEADING && strlen(option->name) == bytes &&
+            memcmp(option->name, name, bytes) == 0) {
             return option;
         }
     }
@@ -348,7 +357,7 @@ static int unknown(const struct weft_command *command, const char *word, const c
     const char *names[NAMES_MAX + 1];
     size_t count = 0;
     for (const struct weft_option *option = command->options; option->name != NULL; option++) {
-        if (!option->hidden && count < NAMES_MAX) {
+        if (!option->hidden && option->type != WEFT_OPTION_HEADING && count < NAMES_MAX) {
             names[count++] = option->name;
         }
     }

@@ -39,6 +39,7 @@ enum weft_option_type {
     WEFT_OPTION_F64,    /* double in [least, most]; most = 0 means no limit */
     WEFT_OPTION_CHOICE, /* an enum or uint32_t: the index in `choices` */
     WEFT_OPTION_CUSTOM, /* parse() decides */
+    WEFT_OPTION_HEADING, /* no option: `help` is the heading of those that follow */
 };
 
 struct weft_option {
@@ -58,6 +59,8 @@ struct weft_option {
     double most;
     char letter;          /* 'o': -o means this option, too; 0 = none */
 };
+
+#define WEFT_OPTIONS_HEADING(text) {"", NULL, text, WEFT_OPTION_HEADING, .value = NULL}
 
 struct weft_command {
     const char *name;        /* "train", "sim swarm" */

@@ -99,6 +99,12 @@ section == "name" {
     next
 }
 /^options:$/ { close_list(); open_list("The options are:"); section = "options"; next }
+/^[a-z ]+ options:$/ {
+    close_list()
+    open_list(toupper(substr($0, 1, 1)) substr($0, 2))
+    section = "options"
+    next
+}
 /^verbs:$/ { close_list(); open_list("The verbs are:"); section = "verbs"; next }
 /^example:$/ { close_list(); section = "example"; example = ""; next }
 /^exit status: / { next }                   # the section below says it

@@ -316,7 +316,7 @@ int weft_cli_load(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "load",
-        .summary = "load parameter servers with many logical workers and measure latencies",
+        .summary = "load-test parameter servers with many simulated workers",
         .description =
             "Each worker has an endpoint, a rank and a connection to every shard; a few threads "
             "turn\n"

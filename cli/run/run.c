@@ -227,7 +227,7 @@ int weft_cli_run(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "run",
-        .summary = "run your own workers on this machine, with servers and restarts",
+        .summary = "start servers and your own worker program; restart what fails",
         .arguments = "-- CMD [ARGUMENTS]",
         .description =
             "CMD is anything that takes who it is from the environment: `weft worker`, or a\n"

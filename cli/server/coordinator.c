@@ -242,7 +242,7 @@ int weft_cli_scheduler(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "scheduler",
-        .summary = "let the members of a job find each other",
+        .summary = "run the rendezvous point of a job",
         .description =
             "Servers register their shards here, workers ask where all shards are and get a rank\n"
             "if they have none; whoever is silent for longer than the lease may be replaced. Work\n"

@@ -323,7 +323,7 @@ int weft_cli_predict(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "predict",
-        .summary = "print the prediction of a saved model for each row of a data file",
+        .summary = "print a saved model's prediction for each example of a data file",
         .description =
             "One line a row, in the order of the file: the probability of label 1, or the rating.\n"
             "The rows need labels, which are not used (any that the format admits will do).\n"

@@ -61,13 +61,13 @@ struct weft_job {
 enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000, WEFT_JOB_SPAN_MS_MAX = 24 * 3600 * 1000 };
 
 #define WEFT_JOB_BUSY_POLL_HELP                                                                    \
-    "busy-poll the socket for N us before sleeping: replies are faster where\n"                    \
-    "every thread has its own CPU, and much slower where not; 0 = off"
+    "busy-poll the socket for N us before sleeping: replies arrive faster if\n"                    \
+    "every thread has its own CPU, much slower if threads share CPUs; 0 = off"
 
 #define WEFT_JOB_KEEPALIVE_HELP                                                                    \
-    "probe a server that has been silent for N ms; without a reply for\n"                          \
-    "--peer-timeout the run ends. 0 = never: a worker that waits for other\n"                      \
-    "workers then does not notice that a server was killed"
+    "probe a server after N ms of silence, so that its death is noticed while\n"                   \
+    "a worker only waits for other workers; it is declared dead after\n"                           \
+    "--peer-timeout. 0 = do not probe"
 
 /* As the endpoint takes it. */
 uint64_t weft_job_span_ns(uint32_t ms);
@@ -95,75 +95,82 @@ const char *weft_job_parse_drive(const char *text, void *value);
 
 /* Rows of an option table. */
 #define WEFT_JOB_OPTIONS(job)                                                                      \
+    WEFT_OPTIONS_HEADING("model and data"),                                                        \
     {"model", "NAME", "lr = logistic regression, fm = factorization machine,\n"                    \
      "mf = matrix factorization of ratings", WEFT_OPTION_CUSTOM, .value = &(job)->kind,            \
      .parse = weft_job_parse_model, .fallback = "lr"},                                             \
-    {"factors", "N", "number of factors of a feature (fm, mf)", WEFT_OPTION_U32,                   \
+    {"factors", "N", "dimension of the latent vectors (fm, mf)", WEFT_OPTION_U32,                  \
      .value = &(job)->settings.factors, .min = 1, .max = WEFT_ML_FACTORS_MAX,                      \
      .fallback = "63 for fm, 16 for mf"},                                                          \
-    {"l2", "X", "L2 regularization, applied to the rows that a batch uses", WEFT_OPTION_CUSTOM,    \
-     .value = &(job)->settings.l2, .parse = weft_job_parse_l2,                                     \
+    {"l2", "X", "L2 regularization of the table rows that a batch touches",                        \
+     WEFT_OPTION_CUSTOM, .value = &(job)->settings.l2, .parse = weft_job_parse_l2,                 \
      .fallback = "0 for lr, 0.04 for fm, 0.1 for mf"},                                             \
-    {"init-scale", "X", "initial factors are uniform in [-X, X)", WEFT_OPTION_F32,                 \
+    {"init-scale", "X", "latent vectors are initialized uniformly in [-X, X)", WEFT_OPTION_F32,    \
      .value = &(job)->settings.init_scale, .fallback = "0.05"},                                    \
-    {"data", "PATH", "data file, plain, .zst or .gz; a name without a folder is also\n"            \
-     "searched for in $WEFT_DATA_DIR and in the data that weft installs", WEFT_OPTION_STRING, .value = &(job)->data,\
-     .fallback = "the file shipped for the format"},                                               \
-    {"format", "NAME", "adult = UCI Adult CSV; adult3 = the same with crosses of three\n"          \
-     "columns, 15 times the features; libsvm = `label index:value ...`;\n"                         \
-     "movielens = ratings.csv; tsv = label and categories; criteo = tsv\n"                         \
-     "with 13 integer columns first",                                                              \
+    {"data", "PATH", "data file, plain, .zst or .gz; a bare file name is looked for in the\n"      \
+     "current directory, in $WEFT_DATA_DIR and in weft's data directory", WEFT_OPTION_STRING,      \
+     .value = &(job)->data, .fallback = "the file that comes with the format, such as Adult"},     \
+    {"format", "NAME", "adult = UCI Adult CSV; adult3 = adult with crosses of three columns\n"     \
+     "added (15 times as many features); libsvm = `label index:value ...`;\n"                      \
+     "movielens = ratings.csv; tsv = label and categories; criteo = label,\n"                      \
+     "13 integers, 26 categories",                                                                 \
      WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
      .fallback = "adult"},                                                                         \
+    {"optimizer", "NAME", "adagrad or sgd; it runs on the servers", WEFT_OPTION_CUSTOM,            \
+     .value = &(job)->optimizer, .parse = weft_job_parse_optimizer, .fallback = "adagrad"},        \
+    {"epochs", "N", "passes over the training examples", WEFT_OPTION_U32, .value = &(job)->epochs, \
+     .min = 1, .max = 10000, .fallback = "3 for lr, 16 for fm, 12 for mf"},                        \
+    {"batch", "N", "examples per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,   \
+     .min = 1, .max = 1000000},                                                                    \
+    {"lr", "X", "learning rate; for logistic regression on libsvm data the default is\n"           \
+     "found by a search on a sample of the training examples", WEFT_OPTION_F32,                    \
+     .value = &(job)->learning_rate,                                                               \
+     .fallback = "adagrad: lr 0.1, fm 0.2, mf 0.2; sgd: lr 0.4, fm 2, mf 1"},                      \
+    {"seed", "N", "seed of the order of examples and of the latent vectors; the same seed\n"       \
+     "and --workers give the same batches",                                                        \
+     WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
+    WEFT_UNTIL_OPTIONS(&(job)->until),                                                             \
+    {"save", "FILE", "write the trained model to FILE, for `weft eval` and `weft predict`",        \
+     WEFT_OPTION_STRING, .value = &(job)->save, .fallback = ""},                                   \
+    WEFT_OPTIONS_HEADING("consistency and packet loss"),                                           \
     {"workers", "N", "number of workers in the job", WEFT_OPTION_U32, .value = &(job)->workers,    \
      .min = 1, .max = WEFT_JOB_WORKERS_MAX,                                                        \
      .fallback = (job)->workers == 0 ? "as the launcher says, else 1" : NULL},                     \
-    {"mode", "MODE", "consistency: bsp = all workers step together; ssp:N = a worker may\n"        \
-     "be N steps ahead of the slowest; asp = workers never wait", WEFT_OPTION_CUSTOM, .value = &(job)->mode,\
-     .parse = weft_job_parse_mode, .fallback = "bsp"},                                             \
-    {"loss-bound", "F", "fraction of each push and pull reply that may be missing, from 0 to\n"    \
-     "below 1; 0 = all of it must arrive", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},           \
+    {"mode", "MODE", "bsp = all workers step together; ssp:N = a worker may be N steps ahead\n"    \
+     "of the slowest; asp = workers never wait for each other", WEFT_OPTION_CUSTOM,                \
+     .value = &(job)->mode, .parse = weft_job_parse_mode, .fallback = "bsp"},                      \
+    {"loss-bound", "F", "accept each push and each pull reply with up to this fraction of its\n"   \
+     "packets missing, rounded down to whole packets, 0 <= F < 1; what is\n"                       \
+     "missing beyond it is sent again", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
     {"average", "WHAT", "workers = divide a row's gradients by the number of workers;\n"           \
-     "contributors = by the number of gradients received in the step (bsp),\n"                     \
-     "or not at all (ssp, asp)", WEFT_OPTION_CUSTOM, .value = &(job)->contributors,                \
+     "contributors = divide them by the number of gradients that arrived for\n"                    \
+     "the row in the step; with ssp and asp they are then summed",                                 \
+     WEFT_OPTION_CUSTOM, .value = &(job)->contributors,                                            \
      .parse = weft_job_parse_average, .fallback = "workers"},                                      \
-    {"optimizer", "NAME", "adagrad or sgd; it runs on the servers", WEFT_OPTION_CUSTOM,            \
-     .value = &(job)->optimizer, .parse = weft_job_parse_optimizer, .fallback = "adagrad"},        \
-    {"epochs", "N", "passes over the training rows", WEFT_OPTION_U32, .value = &(job)->epochs,     \
-     .min = 1, .max = 10000, .fallback = "3 for lr, 16 for fm, 12 for mf"},                        \
-    {"batch", "N", "rows per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,       \
-     .min = 1, .max = 1000000},                                                                    \
-    {"lr", "X", "learning rate; for logistic regression on libsvm data the default is\n"           \
-     "found by a search on a sample of the training rows", WEFT_OPTION_F32,                        \
-     .value = &(job)->learning_rate,                                                               \
-     .fallback = "0.1 for lr, 0.2 for fm and mf; with sgd 0.4, 2, 1"},                             \
-    {"seed", "N", "seed of the row order and of the initial factors; the same seed\n"              \
-     "gives the same batches",                                                                     \
-     WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
-    {"inject-loss", "F", "drop this fraction of the arriving datagrams, in every process", WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},\
-    {"inject-seed", "N", "seed of the dropped datagrams", WEFT_OPTION_U64,                         \
+    {"inject-loss", "F", "drop this fraction of the packets that arrive at each process",          \
+     WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                           \
+    {"inject-seed", "N", "seed of the dropped packets", WEFT_OPTION_U64,                           \
      .value = &(job)->inject_seed},                                                                \
+    WEFT_OPTIONS_HEADING("transport"),                                                             \
+    WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \
+    {"drive", "WHO", "caller = the training thread also sends and receives; engine = a\n"          \
+     "background thread does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,                        \
+     .parse = weft_job_parse_drive, .fallback = "caller"},                                         \
     {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
     {"keepalive-ms", "N", WEFT_JOB_KEEPALIVE_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX},                                  \
     {"reconnect-s", "S", "wait up to S seconds for a server that went away, for example until\n"   \
-     "it is restarted from its checkpoint; 0 = do not wait", WEFT_OPTION_U32,                      \
+     "it has been restarted; 0 = do not wait", WEFT_OPTION_U32,                                    \
      .value = &(job)->reconnect_s, .max = 86400, .fallback = "WEFT_RECONNECT_S, else 0"},          \
-    {"replay-bytes", "N", "memory for pushes that are not in a checkpoint yet; they are sent\n"    \
-     "again to a server that was restored without them; 0 = keep none",                            \
+    {"replay-bytes", "N", "memory in each worker for pushes that are not in a checkpoint yet, to\n"\
+     "send them again to a server that lost them; 0 = keep none",                                  \
      WEFT_OPTION_U64, .value = &(job)->replay_bytes, .max = UINT64_C(1) << 40,                     \
      .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                     \
+    WEFT_OPTIONS_HEADING("measurement"),                                                           \
     {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &(job)->trace,               \
-     .fallback = "none"},                                                                          \
-    WEFT_RECORDING_ROWS(&(job)->recording),                                                        \
-    {"save", "FILE", "write the trained model to FILE, for `weft eval` and `weft predict`",        \
-     WEFT_OPTION_STRING, .value = &(job)->save, .fallback = "not"},                                \
-    {"drive", "WHO", "caller = the training thread progresses the transport; engine = a\n"         \
-     "progress thread does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,                          \
-     .parse = weft_job_parse_drive, .fallback = "caller"},                                         \
-    WEFT_UNTIL_OPTIONS(&(job)->until),                                                             \
-    WEFT_TRANSPORT_ROWS(&(job)->transport)
+     .fallback = ""},                                                                              \
+    WEFT_RECORDING_ROWS(&(job)->recording)
 
 /* "bsp", "ssp:2", "asp". */
 void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes);

@@ -365,7 +365,9 @@ int weft_cli_train(int argc, char **argv)
     const struct weft_option options[] = {
         WEFT_JOB_OPTIONS(&train.job),
         WEFT_RECORDING_WINDOW_ROW(&train.job.recording),
+        WEFT_OPTIONS_HEADING("security"),
         WEFT_SECURITY_ROWS(&train.job.security),
+        WEFT_OPTIONS_HEADING("processes"),
         {"servers", "N", "number of server processes", WEFT_OPTION_U32, .value = &train.servers, .min = 1,
          .max = WEFT_JOB_SHARDS_MAX},
         {"shards-per-server", "N", "shards of each server; each is a thread with its own port",
@@ -373,39 +375,39 @@ int weft_cli_train(int argc, char **argv)
         {"port", "P", "port of the first shard; the next shards use the next ports; 0 = any",
          WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
         WEFT_CHECKPOINT_ROWS(&train.checkpoints),
-        {"resume", NULL, "continue from the newest good checkpoint in --checkpoint, with the same\n"
-         "--workers, --batch and --seed; the number of servers may differ", WEFT_OPTION_FLAG,
+        {"resume", NULL, "continue from the newest complete checkpoint in the directory of\n"
+         "--checkpoint, with the same --workers, --batch and --seed; the number\n"
+         "of servers may differ", WEFT_OPTION_FLAG,
          .value = &train.checkpoints.restore},
-        {"restart", "N", "restart a process that dies, up to N times each, as `weft run` does;\n"
-         "needs --checkpoint and writes no report. 0 = the first death ends the\n"
-         "run", WEFT_OPTION_U32, .value = &train.restarts, .max = 1000000},
-        {"durability", "WHAT", "with --restart: replay = a killed server's pushes since its last\n"
-         "checkpoint are restored from its journal; none = they are lost", WEFT_OPTION_CUSTOM,
+        {"restart", "N", "restart processes that die, each up to N times; needs --checkpoint,\n"
+         "and --report is refused. 0 = the first death ends the run", WEFT_OPTION_U32, .value = &train.restarts, .max = 1000000},
+        {"durability", "WHAT", "with --restart: replay = restore what a killed server had received\n"
+         "after its last checkpoint from its journal; none = it is lost", WEFT_OPTION_CUSTOM,
          .value = &train.durability, .parse = weft_run_parse_durability, .fallback = "replay"},
-        {"lab", "NAME", "run the servers on the first hosts of this lab (`weft lab up`) and the\n"
-         "workers on the following ones, wrapping around at the last host",
-         WEFT_OPTION_STRING, .value = &train.hosts.lab, .fallback = "none: loopback"},
+        {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
+         "up`), the workers on the next ones, starting again at the first host",
+         WEFT_OPTION_STRING, .value = &train.hosts.lab, .fallback = "loopback"},
         WEFT_METRICS_OPTIONS(&train.metrics_options),
-        {"report", "FILE", "write the JSON report to FILE", WEFT_OPTION_STRING,
+        {"report", "FILE", "write the JSON report to FILE (docs/REPORT.md)", WEFT_OPTION_STRING,
          .value = &train.report},
-        {"json", NULL, "print only the report on standard output; progress goes to standard error",
+        {"json", NULL, "print the report, and nothing else, on standard output",
          WEFT_OPTION_FLAG, .value = &train.json},
         {"quiet", NULL, "show no progress", WEFT_OPTION_FLAG, .value = &train.quiet},
         {0},
     };
     const struct weft_command command = {
         .name = "train",
-        .summary = "train a model on this machine: start servers and workers, show the run",
+        .summary = "train a model on this machine, with servers and workers as processes",
         .description =
             "Every worker and every server is a separate process. They communicate over UDP on\n"
-            "loopback, or between the hosts of a lab, with a job key that is made for this run\n"
-            "unless one is given. A push or a pull reply may lose up to --loss-bound of its\n"
-            "elements instead of waiting for retransmissions; --inject-loss drops packets, because\n"
-            "loopback does not. Prints a line per epoch, then results and latencies. Ctrl-C ends\n"
-            "all processes. If a process dies, the run ends; with --checkpoint the next run can\n"
-            "continue with --resume. With --restart, processes that die are restarted instead;\n"
-            "the workers' output is then shown as it comes, and no report is written.",
-        .example = "  weft train --workers 4 --servers 2 --mode ssp:2 --loss-bound 0.10 \\\n"
+            "loopback, or between the emulated hosts of `weft lab`. Packets are authenticated with\n"
+            "the job key: --key-file, else WEFT_JOB_KEY, else a key made for this run. Each push and\n"
+            "pull reply is accepted with up to --loss-bound of its packets missing, by default a\n"
+            "tenth; loopback hardly loses packets, so --inject-loss drops some. The run prints a\n"
+            "line per epoch, then results and latencies. Ctrl-C ends all processes. If a process\n"
+            "dies, the run ends; with --checkpoint the next run can continue with --resume. With\n"
+            "--restart, processes that die are restarted instead, and no report is written.",
+        .example = "  weft train --workers 4 --servers 2 --batch 1024 --loss-bound 0.10 \\\n"
                    "      --inject-loss 0.02 --report report.json\n"
                    "  weft train --workers 4 --servers 2 --restart 3 --checkpoint ckpt",
         .options = options,

@@ -34,10 +34,10 @@ struct weft_until {
 
 /* Rows of an option table. */
 #define WEFT_UNTIL_OPTIONS(until)                                                                  \
-    {"until-loss", "X", "stop when the log-loss on the test rows is at most X; tested every\n"     \
-     "--check-steps steps while the workers wait; at most --epochs", WEFT_OPTION_F32,              \
+    {"until-loss", "X", "stop when the log-loss on the test examples is at most X; the workers\n"  \
+     "pause for each test. Training ends after --epochs in any case", WEFT_OPTION_F32,             \
      .value = &(until)->loss, .fallback = ""},                                                     \
-    {"until-auc", "X", "stop when the AUC on the test rows is at least X", WEFT_OPTION_F32,        \
+    {"until-auc", "X", "stop when the AUC on the test examples is at least X", WEFT_OPTION_F32,    \
      .value = &(until)->auc, .fallback = ""},                                                      \
     {"check-steps", "N", "steps between tests for --until-loss and --until-auc; the end of an\n"   \
      "epoch is tested, too", WEFT_OPTION_U32, .value = &(until)->check_steps, .min = 1,            \

@@ -673,7 +673,7 @@ int weft_cli_worker(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "worker",
-        .summary = "train on one share of the data, with servers that run already",
+        .summary = "train on one part of the data, using servers that already run",
         .description =
             "All workers of a job must be given the same options but --rank; worker r of W trains\n"
             "on the rows r, r + W, r + 2W, ... of the training rows. Prints one JSON object a "
