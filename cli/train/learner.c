@@ -294,10 +294,12 @@ static const char *bind_host(const struct weft_learner *learner)
 static weft_status open_endpoint(struct weft_learner *learner, uint32_t rank,
                                  const struct weft_ps_client_config *client)
 {
-    struct weft_driver_config driver;
-    weft_driver_config_default(&driver);
-    weft_transport_options_apply(&learner->job->transport, &driver);
-    struct weft_udp_config *config = &driver.udp;
+    struct weft_endpoint_config endpoint;
+    weft_endpoint_config_default(&endpoint);
+    endpoint.security = &learner->job->security;
+    endpoint.thread = learner->job->engine;
+    weft_transport_options_apply(&learner->job->transport, &endpoint.driver);
+    struct weft_udp_config *config = &endpoint.driver.udp;
     config->host = bind_host(learner);
     config->loss = (struct weft_loss_config){.loss_ppm = learner->job->inject_loss_ppm,
                                              .role = WEFT_ROLE_WORKER,
@@ -314,8 +316,7 @@ static weft_status open_endpoint(struct weft_learner *learner, uint32_t rank,
     snprintf(label, sizeof(label), "worker %u", rank);
     weft_tracing_open(&learner->tracing, learner->job->trace);
     weft_tracing_attach(&learner->tracing, label, config, &learner->trace);
-    weft_status status = weft_endpoint_open(&driver, &learner->job->security, learner->job->engine,
-                                         &learner->endpoint, &error);
+    weft_status status = weft_endpoint_open(&endpoint, &learner->endpoint, &error);
     weft_stop_wakes(learner->endpoint.driver);
     for (uint32_t s = 0; status == WEFT_OK && s < learner->shard_count; s++) {
         status = weft_endpoint_connect(&learner->endpoint, learner->shards[s].host,
@@ -346,7 +347,7 @@ static weft_status open_client(struct weft_learner *learner, uint32_t rank)
     for (uint32_t s = 0; s < learner->shard_count; s++) {
         peers[s] = learner->shards[s].peer;
     }
-    learner->msgr = weft_endpoint_msgr(&learner->endpoint);
+    learner->msgr = learner->endpoint.msgr;
     status = weft_ps_client_new(&config, learner->msgr, peers, &learner->client);
     return status == WEFT_OK ? status : fail_status(learner, status, "parameter-server client");
 }

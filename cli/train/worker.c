@@ -176,13 +176,8 @@ static void copy_stats(void *arg, void *object)
     struct weft_worker_stats *stats = arg;
     struct worker *worker = object;
     struct weft_learner *learner = &worker->learner;
-    struct weft_udp *udp =
-        learner->endpoint.driver != NULL ? weft_driver_udp(learner->endpoint.driver) : NULL;
-    weft_endpoint_counters(&learner->endpoint, &stats->transport);
-    stats->has_gauges = udp != NULL;
-    if (udp != NULL) {
-        weft_ep_gauges(weft_udp_ep(udp), &stats->gauges);
-    }
+    stats->has_gauges =
+        weft_endpoint_stats(&learner->endpoint, &stats->transport, &stats->gauges);
     stats->client = *weft_ps_client_counters(learner->client);
     stats->push = *weft_ps_client_push_latencies(learner->client);
     stats->pull = *weft_ps_client_pull_latencies(learner->client);

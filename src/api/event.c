@@ -1,10 +1,10 @@
-/* Events, and whoever turns the crank for them.
+/* Events, and progress, which makes them.
  *
  * A caller-driven endpoint wants its events taken after every datagram, while the application takes
  * one at a time; in between they wait in a ring. It never overflows: every posted send and receive
  * has reserved its place there, each datagram raises at most one event of a peer (UP, DOWN), and no
- * turn of the crank begins unless a whole batch of those would fit. An engine has such a ring of
- * its own.
+ * step begins unless a whole batch of those would fit. A thread has such a ring of its own, from
+ * which poll takes directly.
  */
 #include "api/internal.h"
 
@@ -41,7 +41,7 @@ weft_status weft_api_queue_init(struct weft_transport *t, uint32_t posted_max)
     return weft_event_ring_init(&t->ring, slots, t->chunks_max);
 }
 
-/* True when `more` further posts, and then a turn of the crank, find room. */
+/* True when `more` further posts, and then a step, find room. */
 static bool queue_fits(const struct weft_transport *t, uint32_t more)
 {
     return t->queued + t->posted + more + peer_events_reserve(t) <= t->ring.slots;
@@ -49,21 +49,29 @@ static bool queue_fits(const struct weft_transport *t, uint32_t more)
 
 bool weft_api_queue_has_room(const struct weft_transport *t)
 {
-    return t->engine != NULL || queue_fits(t, 1);
+    return weft_endpoint_has_thread(&t->endpoint) || queue_fits(t, 1);
 }
 
-static void drain(void *arg, uint64_t now_ns)
+static void drain(struct weft_transport *t)
 {
-    (void)now_ns;
-    struct weft_transport *t = arg;
+    struct weft_msgr msgr = t->endpoint.msgr;
     struct weft_msg_event event;
-    while (t->msgr.ops->poll(t->msgr.self, &event)) {
+    while (msgr.ops->poll(msgr.self, &event)) {
         if (event.type == WEFT_EVENT_OPEN) {
             continue;
         }
         t->posted -= event.type == WEFT_EVENT_SENT || event.type == WEFT_EVENT_RECEIVED;
         t->queued++;
         weft_event_ring_push(&t->ring, &event);
+    }
+}
+
+static void handle(void *arg, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct weft_transport *t = arg;
+    if (!weft_endpoint_has_thread(&t->endpoint)) {
+        drain(t);
     }
     weft_api_metrics_look(t->metrics);
 }
@@ -75,11 +83,12 @@ static bool queue_poll(struct weft_transport *t, struct weft_msg_event *event_p)
     return t->lent;
 }
 
-static bool engine_poll(struct weft_transport *t, struct weft_msg_event *event_p)
+static bool thread_poll(struct weft_transport *t, struct weft_msg_event *event_p)
 {
+    struct weft_msgr msgr = t->endpoint.msgr;
     weft_api_metrics_look(t->metrics);
     do {
-        if (!t->msgr.ops->poll(t->msgr.self, event_p)) {
+        if (!msgr.ops->poll(msgr.self, event_p)) {
             return false;
         }
     } while (event_p->type == WEFT_EVENT_OPEN);
@@ -160,9 +169,8 @@ static void fill_peer(struct weft_transport *t, const struct weft_msg_event *fro
 bool weft_transport_poll(struct weft_transport *transport, struct weft_transport_event *event_p)
 {
     struct weft_msg_event from;
-    bool got =
-        transport->engine != NULL ? engine_poll(transport, &from) : queue_poll(transport, &from);
-    if (!got) {
+    if (!(weft_endpoint_has_thread(&transport->endpoint) ? thread_poll(transport, &from)
+                                                         : queue_poll(transport, &from))) {
         return false;
     }
     struct weft_transport_event to = {.peer = from.peer};
@@ -185,11 +193,11 @@ bool weft_transport_poll(struct weft_transport *transport, struct weft_transport
     return true;
 }
 
-/* ---- turning the crank ----------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 weft_status weft_transport_progress(struct weft_transport *transport, uint64_t timeout_ns)
 {
-    if (transport->engine != NULL) {
+    if (weft_endpoint_has_thread(&transport->endpoint)) {
         weft_api_metrics_look(transport->metrics);
         return WEFT_OK;
     }
@@ -198,22 +206,20 @@ weft_status weft_transport_progress(struct weft_transport *transport, uint64_t t
                             "%u events wait; take them with weft_transport_poll",
                             transport->queued);
     }
-    (void)weft_driver_step(transport->driver, timeout_ns, drain, transport);
+    weft_endpoint_step(&transport->endpoint, timeout_ns, handle, transport);
     return WEFT_OK;
 }
 
 /* Sleep until there may be an event, or end_ns. */
-static void turn(struct weft_transport *t, uint64_t end_ns, uint64_t now_ns)
+static void step(struct weft_transport *t, uint64_t end_ns, uint64_t now_ns)
 {
     uint64_t left_ns = end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns;
-    if (t->engine != NULL) {
-        /* Who asks for metrics cannot end this sleep. */
-        left_ns = t->metrics != NULL ? weft_min_u64(left_ns, look_ns) : left_ns;
-        (void)weft_engine_wait(t->engine, left_ns);
-    } else {
+    if (!weft_endpoint_has_thread(&t->endpoint)) {
         WEFT_ASSERT(queue_fits(t, 0)); /* nothing is queued: there is room for what was posted */
-        (void)weft_driver_step(t->driver, left_ns, drain, t);
+    } else if (t->metrics != NULL) {
+        left_ns = weft_min_u64(left_ns, look_ns); /* a request for metrics cannot end this sleep */
     }
+    weft_endpoint_step(&t->endpoint, left_ns, handle, t);
 }
 
 static bool wait_until(struct weft_transport *t, uint64_t end_ns,
@@ -221,7 +227,7 @@ static bool wait_until(struct weft_transport *t, uint64_t end_ns,
 {
     bool got = weft_transport_poll(t, event_p);
     for (uint64_t now_ns = weft_clock_now_ns(); !got; now_ns = weft_clock_now_ns()) {
-        turn(t, weft_max_u64(end_ns, now_ns), now_ns);
+        step(t, weft_max_u64(end_ns, now_ns), now_ns);
         got = weft_transport_poll(t, event_p);
         if (now_ns >= end_ns) {
             break;
@@ -243,14 +249,14 @@ weft_status weft_transport_wait(struct weft_transport *transport, uint64_t timeo
         return weft_api_explain_timeout(transport, NULL, timeout_ns);
     }
     struct weft_driver_counters before;
-    weft_api_counters_read(transport, &before);
+    weft_endpoint_counters(&transport->endpoint, &before);
     if (wait_until(transport, end_ns, event_p)) {
         return WEFT_OK;
     }
     return weft_api_explain_timeout(transport, &before, timeout_ns);
 }
 
-static void ask_busy(struct weft_driver *driver, void *arg)
+static void read_busy(struct weft_driver *driver, void *arg)
 {
     *(bool *)arg = weft_driver_busy(driver);
 }
@@ -258,7 +264,7 @@ static void ask_busy(struct weft_driver *driver, void *arg)
 static bool busy(struct weft_transport *t)
 {
     bool is_busy;
-    weft_api_call(t, ask_busy, &is_busy);
+    weft_endpoint_call(&t->endpoint, read_busy, &is_busy);
     return is_busy;
 }
 
@@ -274,7 +280,7 @@ weft_status weft_transport_flush(struct weft_transport *transport, uint64_t time
                                 "give up with weft_transport_close",
                                 (unsigned long long)(timeout_ns / WEFT_NS_PER_MS));
         }
-        if (transport->engine != NULL) {
+        if (weft_endpoint_has_thread(&transport->endpoint)) {
             struct timespec pause = {.tv_nsec = (long)weft_min_u64(look_again_ns, end_ns - now_ns)};
             (void)nanosleep(&pause, NULL);
         } else {

@@ -34,34 +34,15 @@ const char *weft_down_text(enum weft_transport_down down)
     return "for an unknown reason";
 }
 
-void weft_api_counters_read(struct weft_transport *t, struct weft_driver_counters *counters_p)
-{
-    if (t->engine != NULL) {
-        weft_engine_counters(t->engine, counters_p);
-    } else {
-        weft_driver_counters(t->driver, counters_p);
-    }
-}
-
-static void ask_hint(struct weft_driver *driver, void *arg)
-{
-    *(const char **)arg = weft_ep_hint_text(weft_driver_hint(driver));
-}
-
-static void ask_unreached(struct weft_driver *driver, void *text)
-{
-    weft_driver_unreached(driver, text);
-}
-
 void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down)
 {
     const char *hint = "";
     char unreached[WEFT_UDP_UNREACHED_BYTES];
     if (down == WEFT_TRANSPORT_DOWN_NO_ANSWER || down == WEFT_TRANSPORT_DOWN_SILENT) {
-        weft_api_call(t, ask_hint, &hint);
+        hint = weft_ep_hint_text(weft_endpoint_hint(&t->endpoint));
     }
     if (down == WEFT_TRANSPORT_DOWN_NO_ANSWER && hint[0] == '\0') {
-        weft_api_call(t, ask_unreached, unreached);
+        weft_endpoint_unreached(&t->endpoint, unreached);
         hint = unreached;
     }
     (void)weft_io_fail(&t->error, WEFT_PEER, "%s%s%s", weft_down_text(down),
@@ -83,7 +64,7 @@ void weft_transport_counters_get(struct weft_transport *transport,
                                  struct weft_transport_counters *counters_p)
 {
     struct weft_driver_counters c;
-    weft_api_counters_read(transport, &c);
+    weft_endpoint_counters(&transport->endpoint, &c);
     struct weft_transport_counters ours = {
         .datagrams_sent = c.socket.datagrams_sent,
         .datagrams_received = c.socket.datagrams_received,
@@ -117,12 +98,12 @@ weft_status weft_api_explain_timeout(struct weft_transport *t,
         return weft_io_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; wait longer", ms);
     }
     struct weft_driver_counters now;
-    weft_api_counters_read(t, &now);
+    weft_endpoint_counters(&t->endpoint, &now);
     const struct weft_ep_counters *a = &before->ep;
     const struct weft_ep_counters *b = &now.ep;
     const char *hint = "";
     if (unauthentic_packets(b) + b->refused > unauthentic_packets(a) + a->refused) {
-        weft_api_call(t, ask_hint, &hint);
+        hint = weft_ep_hint_text(weft_endpoint_hint(&t->endpoint));
     }
     if (hint[0] != '\0') {
         return weft_io_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; %s", ms, hint);

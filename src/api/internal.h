@@ -3,8 +3,8 @@
  *
  *   config.c      the structs that callers fill: defaults, growth, ranges
  *   transport.c   open, close, connect, send, receive
- *   security.c    the job key and the provider of cryptography
- *   event.c       poll, wait, progress: whoever turns the crank
+ *   security.c    the job key
+ *   event.c       poll, wait, progress
  *   explain.c     words: why a peer is down, why nothing comes
  *   metrics.c     /metrics: who asks for it, and where it is (metrics.h)
  *   mask.c        gaps, residuals, counts: pure functions
@@ -16,17 +16,13 @@
 #define WEFT_API_INTERNAL_H
 
 #include "api/metrics.h"
-#include "crypto/provider.h"
-#include "io/engine.h"
 #include "io/event_ring.h"
+#include "node/endpoint.h"
 
 #include <weft/transport.h>
 
 struct weft_transport {
-    struct weft_driver *driver;     /* the caller turns the crank; else NULL */
-    struct weft_engine *engine;     /* a thread does; else NULL */
-    struct weft_msgr msgr;          /* of one of them */
-    struct weft_provider *provider; /* of its cryptography; NULL without any */
+    struct weft_endpoint endpoint;
     uint64_t message_bytes_max;
     uint32_t packet_bytes;
     uint32_t peers_max;
@@ -46,15 +42,6 @@ struct weft_transport {
 
     struct weft_io_error error;
 };
-
-/* transport.c */
-
-/* Run `call` where the endpoint may be touched: here, or on the engine's thread. */
-void weft_api_call(struct weft_transport *t, weft_engine_fn *call, void *arg);
-
-/* WEFT_UNSUPPORTED without security. The driver's own words speak of the program's options; a caller
- * of this library has others. */
-weft_status weft_api_beyond_loopback(const char *host, struct weft_io_error *error);
 
 /* config.c */
 
@@ -98,12 +85,9 @@ struct weft_api_security {
     const uint8_t *key;
 };
 
-/* Mode, key and provider into ep, whose peers_max is set. Forget the key when ep is open.
- * Owns:    gives *provider_p; unchanged without security. */
-weft_status weft_api_security_open(const struct weft_api_security *config,
-                                   struct weft_ep_config *ep, struct weft_provider **provider_p,
-                                   struct weft_io_error *error);
-void weft_api_security_forget(struct weft_ep_config *ep);
+/* Owns:    weft_security_fini is due, also after an error.   Errors: as weft_security_load. */
+weft_status weft_api_security_load(const struct weft_api_security *config,
+                                   struct weft_security *security_p, struct weft_io_error *error);
 
 /* event.c */
 
@@ -114,8 +98,6 @@ weft_status weft_api_queue_init(struct weft_transport *t, uint32_t posted_max);
 bool weft_api_queue_has_room(const struct weft_transport *t);
 
 /* explain.c */
-
-void weft_api_counters_read(struct weft_transport *t, struct weft_driver_counters *counters_p);
 
 /* Leave the words for a DOWN event in the transport's error text. */
 void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down);

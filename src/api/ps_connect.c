@@ -67,7 +67,7 @@ static void handle(void *arg, uint64_t now_ns)
 {
     struct weft_ps *ps = arg;
     struct weft_msg_event event;
-    while (ps->msgr.ops->poll(ps->msgr.self, &event)) {
+    while (ps->endpoint.msgr.ops->poll(ps->endpoint.msgr.self, &event)) {
         if (event.type == WEFT_EVENT_PEER_UP && !weft_api_ps_is_shard(ps, &event)) {
             continue; /* in time it is given up */
         }
@@ -94,19 +94,15 @@ void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns)
         uint64_t now_ns = weft_clock_now_ns();
         timeout_ns = weft_min_u64(timeout_ns, due_ns > now_ns ? due_ns - now_ns : 0);
     }
-    if (ps->engine == NULL) {
-        (void)weft_driver_step(ps->driver, timeout_ns, handle, ps);
-        return;
+    if (weft_endpoint_has_thread(&ps->endpoint)) {
+        timeout_ns = weft_api_ps_metrics_sleep(ps, timeout_ns);
     }
-    (void)weft_engine_wait(ps->engine, weft_api_ps_metrics_sleep(ps, timeout_ns));
-    handle(ps, weft_clock_now_ns());
+    weft_endpoint_step(&ps->endpoint, timeout_ns, handle, ps);
 }
 
 void weft_api_ps_flush(struct weft_ps *ps)
 {
-    if (ps->driver != NULL) { /* a thread has seen to it already */
-        weft_driver_flush(ps->driver);
-    }
+    weft_endpoint_flush(&ps->endpoint);
 }
 
 weft_status weft_api_ps_linger(struct weft_ps *ps, uint64_t most_ns, uint64_t *end_ns_p)
@@ -132,18 +128,7 @@ void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns)
 
 void weft_ps_idle(struct weft_ps *ps)
 {
-    if (ps->driver != NULL) {
-        weft_driver_idle(ps->driver);
-    }
-}
-
-void weft_api_ps_call(struct weft_ps *ps, weft_engine_fn *call, void *arg)
-{
-    if (ps->engine != NULL) {
-        weft_engine_call(ps->engine, call, arg);
-    } else {
-        call(ps->driver, arg);
-    }
+    weft_endpoint_idle(&ps->endpoint);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -225,31 +210,8 @@ static void driver_config(const struct weft_ps *ps, const struct weft_ps_config 
     udp->ep.keepalive_ns = config->keepalive_ns;
 }
 
-static weft_status open_armed(struct weft_ps *ps, const struct weft_ps_config *config,
-                              const struct weft_driver_config *driver)
-{
-    weft_status status;
-    if (config->thread) {
-        struct weft_engine_config engine;
-        weft_engine_config_default(&engine);
-        engine.driver = *driver;
-        status = weft_engine_start(&engine, &ps->engine, &ps->error);
-        weft_api_security_forget(&engine.driver.udp.ep);
-        if (status == WEFT_OK) {
-            ps->msgr = weft_engine_msgr(ps->engine);
-        }
-        return status;
-    }
-    status = weft_driver_open(driver, &ps->driver, &ps->error);
-    if (status == WEFT_OK) {
-        ps->msgr = weft_driver_msgr(ps->driver);
-    }
-    return status;
-}
-
 static weft_status open_endpoint(struct weft_ps *ps, const struct weft_ps_config *config)
 {
-    const struct weft_api_security security = {config->security, config->key_file, config->key};
     const struct weft_ps_client_config client = client_config(ps, config);
     if (weft_ps_client_expects_max(&client) > UINT16_MAX) {
         return weft_io_fail(&ps->error, WEFT_INVALID,
@@ -257,15 +219,9 @@ static weft_status open_endpoint(struct weft_ps *ps, const struct weft_ps_config
                             "is more than 65535; lower one of them",
                             client.rows_per_rpc_max);
     }
-    struct weft_driver_config driver;
-    driver_config(ps, config, &client, &driver);
-    weft_status status =
-        weft_api_security_open(&security, &driver.udp.ep, &ps->provider, &ps->error);
-    if (status == WEFT_OK) {
-        status = open_armed(ps, config, &driver);
-    }
-    weft_api_security_forget(&driver.udp.ep);
-    return status;
+    struct weft_endpoint_config endpoint = {.security = &ps->security, .thread = config->thread};
+    driver_config(ps, config, &client, &endpoint.driver);
+    return weft_endpoint_open(&endpoint, &ps->endpoint, &ps->error);
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
@@ -274,14 +230,8 @@ static weft_status connect_one(struct weft_ps *ps, struct ps_server *server)
 {
     server->is_up = server->is_down = server->was_up = false;
     server->again_ns = weft_time_add(weft_clock_now_ns(), again_ns);
-    weft_status status =
-        ps->engine != NULL
-            ? weft_engine_connect(ps->engine, server->host, server->port, &server->peer, &ps->error)
-            : weft_driver_connect(ps->driver, server->host, server->port, &server->peer,
-                                  &ps->error);
-    if (status == WEFT_UNSUPPORTED) {
-        return weft_api_beyond_loopback(server->host, &ps->error);
-    }
+    weft_status status = weft_endpoint_connect(&ps->endpoint, server->host, server->port,
+                                               &server->peer, &ps->error);
     if (status == WEFT_NOMEM) { /* the connections before are not forgotten yet */
         server->peer = WEFT_PEER_ANY;
         server->is_down = true;
@@ -388,7 +338,7 @@ static weft_status make_client(struct weft_ps *ps, const struct weft_ps_config *
         peers[s] = ps->servers[s].peer;
     }
     const struct weft_ps_client_config client = client_config(ps, config);
-    weft_status status = weft_ps_client_new(&client, ps->msgr, peers, &ps->client);
+    weft_status status = weft_ps_client_new(&client, ps->endpoint.msgr, peers, &ps->client);
     free(peers);
     if (status == WEFT_NOMEM) {
         return weft_io_fail(&ps->error, status,
@@ -424,10 +374,17 @@ static weft_status ps_init(struct weft_ps *ps, const struct weft_ps_config *conf
         return missed;
     }
     ps->missed.rows = 0;
+    const struct weft_api_security security = {config->security, config->key_file, config->key};
+    bool joins = ps->membership.launch.coordinator_port != 0;
     weft_status status =
-        ps->membership.launch.coordinator_port != 0
-            ? weft_api_ps_join(ps, config)
-            : weft_api_ps_servers_parse(config->servers, &ps->servers, &ps->shards, &ps->error);
+        joins ? WEFT_OK
+              : weft_api_ps_servers_parse(config->servers, &ps->servers, &ps->shards, &ps->error);
+    if (status == WEFT_OK) {
+        status = weft_api_security_load(&security, &ps->security, &ps->error);
+    }
+    if (status == WEFT_OK && joins) {
+        status = weft_api_ps_join(ps, config);
+    }
     if (status == WEFT_OK) {
         status = open_endpoint(ps, config);
     }
@@ -474,12 +431,11 @@ static void end(struct weft_ps *ps, bool done)
 {
     weft_api_ps_metrics_close(ps);
     /* The endpoint borrows the client's memory, so it goes first. */
-    weft_engine_stop(ps->engine);
-    weft_driver_close(ps->driver);
-    weft_provider_free(ps->provider);
+    weft_endpoint_close(&ps->endpoint);
     weft_ps_client_free(ps->client);
     weft_recorder_free(ps->recorder);
     weft_api_ps_leave(ps, done);
+    weft_security_fini(&ps->security);
     free(ps->servers);
     weft_api_ps_tables_free(ps);
     free(ps->tables);
@@ -526,11 +482,7 @@ void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_
 {
     const struct weft_ps_client_counters *client = weft_ps_client_counters(ps->client);
     struct weft_driver_counters driver;
-    if (ps->engine != NULL) {
-        weft_engine_counters(ps->engine, &driver);
-    } else {
-        weft_driver_counters(ps->driver, &driver);
-    }
+    weft_endpoint_counters(&ps->endpoint, &driver);
     const struct weft_ps_counters ours = {
         .push_messages = client->push.messages,
         .push_messages_short = client->push.messages_short,

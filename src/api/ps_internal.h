@@ -78,17 +78,15 @@ struct weft_ps_table {
 /* Of a job with a coordinator. */
 struct ps_membership {
     struct weft_launch launch; /* coordinator_port 0 = there is none */
-    struct weft_api_security security;
+    const struct weft_security *security;
     struct weft_provider *provider; /* the thread's */
     struct weft_member_thread *thread;
 };
 
 struct weft_ps {
     struct ps_membership membership;
-    struct weft_driver *driver; /* the caller turns the crank; else NULL */
-    struct weft_engine *engine; /* a thread does; else NULL */
-    struct weft_msgr msgr;      /* of one of them */
-    struct weft_provider *provider;
+    struct weft_security security;
+    struct weft_endpoint endpoint;
     struct weft_ps_client *client;    /* NULL until all shards are up */
     struct weft_recorder *recorder;   /* NULL = nothing is recorded, as the next */
     struct weft_record_ring *records; /* the recorder's */
@@ -172,9 +170,6 @@ void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* An operation has begun, and its caller may compute before it waits: its first packets leave. */
 void weft_api_ps_flush(struct weft_ps *ps);
-
-/* Run `call` where the endpoint may be touched: here, or on the engine's thread. */
-void weft_api_ps_call(struct weft_ps *ps, weft_engine_fn *call, void *arg);
 
 /* ps_begin.c */
 

@@ -22,13 +22,13 @@ static_assert((int)WEFT_LAUNCH_JOB_BYTES == (int)WEFT_MEMBER_JOB_BYTES);
 static weft_status arm(void *arg, struct weft_udp_config *udp, struct weft_io_error *error)
 {
     struct ps_membership *membership = arg;
-    return weft_api_security_open(&membership->security, &udp->ep, &membership->provider, error);
+    return weft_security_arm(membership->security, udp, &membership->provider, error);
 }
 
 static void disarm(void *arg, struct weft_udp_config *udp)
 {
     (void)arg;
-    weft_api_security_forget(&udp->ep);
+    weft_security_disarm(udp);
 }
 
 static void closed(void *arg)
@@ -71,8 +71,7 @@ static weft_status start(struct weft_ps *ps, const struct weft_ps_config *config
                                                .disarm = disarm,
                                                .closed = closed,
                                                .arg = membership};
-    membership->security =
-        (struct weft_api_security){config->security, config->key_file, config->key};
+    membership->security = &ps->security;
     weft_driver_config_default(&thread.driver);
     thread.driver.kind = weft_api_ps_driver_kind(config);
     thread.member = member_config(&membership->launch, thread.driver.udp.ep.seed);

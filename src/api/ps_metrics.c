@@ -17,25 +17,11 @@ struct ps_metrics {
     struct weft_hist step_ns;
 };
 
-/* Where the endpoint may be touched. */
-static void copy_transport(struct weft_driver *driver, void *arg)
-{
-    struct weft_worker_stats *stats = arg;
-    struct weft_udp *udp = weft_driver_udp(driver);
-    weft_driver_counters(driver, &stats->transport);
-    stats->has_gauges = udp != NULL;
-    if (udp != NULL) {
-        bool entered = weft_udp_enter(udp);
-        weft_ep_gauges(weft_udp_ep(udp), &stats->gauges);
-        weft_udp_exit(udp, entered);
-    }
-}
-
 static void copy_stats(void *arg, void *object)
 {
     struct weft_worker_stats *stats = arg;
     struct weft_ps *ps = object;
-    weft_api_ps_call(ps, copy_transport, stats);
+    stats->has_gauges = weft_endpoint_stats(&ps->endpoint, &stats->transport, &stats->gauges);
     stats->client = *weft_ps_client_counters(ps->client);
     stats->push = *weft_ps_client_push_latencies(ps->client);
     stats->pull = *weft_ps_client_pull_latencies(ps->client);
@@ -50,10 +36,8 @@ static void write_stats(const void *stats, struct weft_exposition *text)
 
 static void wake(void *object)
 {
-    const struct weft_ps *ps = object;
-    if (ps->driver != NULL) {
-        weft_driver_wake(ps->driver);
-    }
+    struct weft_ps *ps = object;
+    weft_endpoint_wake(&ps->endpoint);
 }
 
 void weft_api_ps_metrics_open(struct weft_ps *ps, const char *address)

@@ -37,10 +37,8 @@ static void look_up(struct weft_ps *ps, uint32_t s)
 
 static weft_status connect_to(struct weft_ps *ps, struct ps_server *server)
 {
-    return ps->engine != NULL ? weft_engine_connect(ps->engine, server->host, server->port,
-                                                    &server->peer, &ps->error)
-                              : weft_driver_connect(ps->driver, server->host, server->port,
-                                                    &server->peer, &ps->error);
+    return weft_endpoint_connect(&ps->endpoint, server->host, server->port, &server->peer,
+                                 &ps->error);
 }
 
 /* Given up: for good. */

@@ -3,16 +3,6 @@
 
 #include <stdio.h>
 
-static void ask_hint(struct weft_driver *driver, void *arg)
-{
-    *(enum weft_ep_hint *)arg = weft_driver_hint(driver);
-}
-
-static void ask_unreached(struct weft_driver *driver, void *text)
-{
-    weft_driver_unreached(driver, text);
-}
-
 /* The endpoint's own words speak of the program's options. */
 static const char *hint_text(enum weft_ep_hint hint)
 {
@@ -41,10 +31,9 @@ static const char *hint_text(enum weft_ep_hint hint)
 
 bool weft_api_ps_hint(struct weft_ps *ps, char text_p[WEFT_UDP_UNREACHED_BYTES])
 {
-    enum weft_ep_hint hint = WEFT_HINT_NONE;
-    weft_api_ps_call(ps, ask_hint, &hint);
+    enum weft_ep_hint hint = weft_endpoint_hint(&ps->endpoint);
     if (hint == WEFT_HINT_NONE) {
-        weft_api_ps_call(ps, ask_unreached, text_p);
+        weft_endpoint_unreached(&ps->endpoint, text_p);
         return false;
     }
     snprintf(text_p, WEFT_UDP_UNREACHED_BYTES, "%s", hint_text(hint));

@@ -3,7 +3,6 @@
 #include "base/bits.h"
 #include "io/clock.h"
 #include "metrics/text.h"
-#include "wire/packet.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,15 +16,6 @@ enum {
 /* Of the last open that failed in this thread: there is no transport to keep it. */
 static _Thread_local struct weft_io_error open_error;
 
-weft_status weft_api_beyond_loopback(const char *host, struct weft_io_error *error)
-{
-    return weft_io_fail(error, WEFT_UNSUPPORTED,
-                        "%s is beyond loopback, where anybody could change what travels without "
-                        "authentication; set security to WEFT_TRANSPORT_AUTH or "
-                        "WEFT_TRANSPORT_SEAL and name a key file",
-                        host);
-}
-
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static uint32_t posted_max(const struct weft_driver_config *config)
@@ -35,33 +25,26 @@ static uint32_t posted_max(const struct weft_driver_config *config)
     return (uint32_t)weft_min_u64(posts, EVENTS_KEPT_MAX);
 }
 
-static weft_status open_engine(struct weft_transport *t, const struct weft_driver_config *driver)
+static weft_status open_endpoint(struct weft_transport *t,
+                                 const struct weft_transport_config *ours,
+                                 const struct weft_driver_config *driver)
 {
-    struct weft_engine_config config;
-    weft_engine_config_default(&config);
-    config.driver = *driver;
-    while (config.events_max < posted_max(driver)) {
-        config.events_max *= 2;
+    const struct weft_api_security from = {ours->security, ours->key_file, ours->key};
+    struct weft_security security;
+    const struct weft_endpoint_config config = {.driver = *driver,
+                                                .security = &security,
+                                                .thread = ours->thread,
+                                                .events_max = posted_max(driver)};
+    weft_status status = weft_api_security_load(&from, &security, &open_error);
+    if (status == WEFT_OK && !ours->thread &&
+        (status = weft_api_queue_init(t, posted_max(driver))) != WEFT_OK) {
+        (void)weft_io_fail(&open_error, status,
+                           "no memory for events; lower peers_max or message_bytes_max");
     }
-    weft_status status = weft_engine_start(&config, &t->engine, &open_error);
-    weft_api_security_forget(&config.driver.udp.ep);
     if (status == WEFT_OK) {
-        t->msgr = weft_engine_msgr(t->engine);
+        status = weft_endpoint_open(&config, &t->endpoint, &open_error);
     }
-    return status;
-}
-
-static weft_status open_driver(struct weft_transport *t, const struct weft_driver_config *driver)
-{
-    weft_status status = weft_api_queue_init(t, posted_max(driver));
-    if (status != WEFT_OK) {
-        return weft_io_fail(&open_error, status,
-                            "no memory for events; lower peers_max or message_bytes_max");
-    }
-    status = weft_driver_open(driver, &t->driver, &open_error);
-    if (status == WEFT_OK) {
-        t->msgr = weft_driver_msgr(t->driver);
-    }
+    weft_security_fini(&security);
     return status;
 }
 
@@ -72,19 +55,11 @@ struct transport_stats {
     struct weft_ep_gauges gauges;
 };
 
-static void copy_figures(struct weft_driver *driver, void *arg)
+static void copy_stats(void *arg, void *object)
 {
     struct transport_stats *stats = arg;
-    struct weft_udp *udp = weft_driver_udp(driver);
-    bool entered = weft_udp_enter(udp);
-    weft_driver_counters(driver, &stats->counters);
-    weft_ep_gauges(weft_udp_ep(udp), &stats->gauges);
-    weft_udp_exit(udp, entered);
-}
-
-static void copy_stats(void *stats, void *object)
-{
-    weft_api_call(object, copy_figures, stats);
+    struct weft_transport *t = object;
+    (void)weft_endpoint_stats(&t->endpoint, &stats->counters, &stats->gauges);
 }
 
 static void write_stats(const void *arg, struct weft_exposition *text)
@@ -96,10 +71,8 @@ static void write_stats(const void *arg, struct weft_exposition *text)
 
 static void wake(void *object)
 {
-    const struct weft_transport *t = object;
-    if (t->driver != NULL) {
-        weft_driver_wake(t->driver);
-    }
+    struct weft_transport *t = object;
+    weft_endpoint_wake(&t->endpoint);
 }
 
 static void open_metrics(struct weft_transport *t, const char *address)
@@ -146,23 +119,13 @@ weft_status weft_transport_open(const struct weft_transport_config *config,
     if (t->up == NULL || t->critical_mask == NULL) {
         status = weft_io_fail(&open_error, WEFT_NOMEM, "no memory for a transport");
     } else {
-        const struct weft_api_security security = {ours.security, ours.key_file, ours.key};
-        status = weft_api_security_open(&security, &driver.udp.ep, &t->provider, &open_error);
-    }
-    if (status == WEFT_OK) {
-        status = ours.thread ? open_engine(t, &driver) : open_driver(t, &driver);
-    }
-    if (status == WEFT_OK) {
-        open_metrics(t, ours.metrics);
-    }
-    weft_api_security_forget(&driver.udp.ep);
-    if (status == WEFT_UNSUPPORTED && driver.udp.ep.mode == WEFT_MODE_NONE) {
-        status = weft_api_beyond_loopback(driver.udp.host, &open_error);
+        status = open_endpoint(t, &ours, &driver);
     }
     if (status != WEFT_OK) {
         weft_transport_close(t);
         return status;
     }
+    open_metrics(t, ours.metrics);
     *transport_p = t;
     return WEFT_OK;
 }
@@ -173,9 +136,7 @@ void weft_transport_close(struct weft_transport *transport)
         return;
     }
     weft_api_metrics_close(transport->metrics);
-    weft_engine_stop(transport->engine);
-    weft_driver_close(transport->driver);
-    weft_provider_free(transport->provider);
+    weft_endpoint_close(&transport->endpoint);
     weft_event_ring_fini(&transport->ring);
     free(transport->critical_mask);
     free(transport->up);
@@ -184,22 +145,12 @@ void weft_transport_close(struct weft_transport *transport)
 
 uint16_t weft_transport_port(const struct weft_transport *transport)
 {
-    return transport->engine != NULL ? weft_engine_port(transport->engine)
-                                     : weft_driver_port(transport->driver);
+    return weft_endpoint_port(&transport->endpoint);
 }
 
 const char *weft_transport_error(const struct weft_transport *transport)
 {
     return transport != NULL ? transport->error.text : open_error.text;
-}
-
-void weft_api_call(struct weft_transport *t, weft_engine_fn *call, void *arg)
-{
-    if (t->engine != NULL) {
-        weft_engine_call(t->engine, call, arg);
-    } else {
-        call(t->driver, arg);
-    }
 }
 
 /* ---- peers ----------------------------------------------------------------------------------- */
@@ -211,12 +162,7 @@ weft_status weft_transport_connect(struct weft_transport *transport, const char 
     if (host == NULL) {
         return weft_io_fail(&t->error, WEFT_INVALID, "host is NULL; name the address to reach");
     }
-    weft_status status = t->engine != NULL
-                             ? weft_engine_connect(t->engine, host, port, peer_p, &t->error)
-                             : weft_driver_connect(t->driver, host, port, peer_p, &t->error);
-    if (status == WEFT_UNSUPPORTED) {
-        return weft_api_beyond_loopback(host, &t->error);
-    }
+    weft_status status = weft_endpoint_connect(&t->endpoint, host, port, peer_p, &t->error);
     if (status == WEFT_NOMEM) {
         return weft_io_fail(&t->error, status,
                             "all %u connections are in use; raise peers_max or disconnect one",
@@ -225,14 +171,9 @@ weft_status weft_transport_connect(struct weft_transport *transport, const char 
     return status;
 }
 
-static void close_peer(struct weft_driver *driver, void *arg)
-{
-    weft_driver_disconnect(driver, *(const uint32_t *)arg);
-}
-
 void weft_transport_disconnect(struct weft_transport *transport, uint32_t peer)
 {
-    weft_api_call(transport, close_peer, &peer);
+    weft_endpoint_disconnect(&transport->endpoint, peer);
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -376,7 +317,7 @@ weft_status weft_transport_send(struct weft_transport *transport,
         return queue_full(t);
     }
     struct post post = {.send = &s, .mask = t->critical_mask, .chunks_max = t->chunks_max};
-    weft_api_call(t, post_send, &post);
+    weft_endpoint_call(&t->endpoint, post_send, &post);
     if (post.status != WEFT_OK) {
         return send_failed(t, post.status, s.peer);
     }
@@ -434,7 +375,7 @@ weft_status weft_transport_receive(struct weft_transport *transport,
         .user = (uintptr_t)r.user,
     };
     weft_expect_id id;
-    status = t->msgr.ops->expect(t->msgr.self, &core, &id);
+    status = t->endpoint.msgr.ops->expect(t->endpoint.msgr.self, &core, &id);
     if (status == WEFT_NOMEM) {
         return weft_io_fail(&t->error, status,
                             "receives_max receives are posted; wait for one to be used, or raise "
@@ -450,7 +391,8 @@ weft_status weft_transport_receive(struct weft_transport *transport,
 
 weft_status weft_transport_cancel(struct weft_transport *transport, uint64_t receive_id)
 {
-    weft_status status = transport->msgr.ops->cancel(transport->msgr.self, receive_id);
+    struct weft_msgr msgr = transport->endpoint.msgr;
+    weft_status status = msgr.ops->cancel(msgr.self, receive_id);
     if (status != WEFT_OK) {
         return weft_io_fail(&transport->error, status,
                             "a message has matched this receive; its RECEIVED event has come or "

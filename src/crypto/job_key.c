@@ -57,6 +57,18 @@ weft_status weft_job_key_random(struct weft_job_key **key_p, struct weft_crypto_
     return WEFT_OK;
 }
 
+weft_status weft_job_key_of(const uint8_t bytes[WEFT_PSK_BYTES], struct weft_job_key **key_p,
+                            struct weft_crypto_error *error)
+{
+    struct weft_job_key *key = NULL;
+    weft_status status = key_new(&key, error);
+    if (status == WEFT_OK) {
+        memcpy(key->guard.secret, bytes, WEFT_PSK_BYTES);
+        *key_p = key;
+    }
+    return status;
+}
+
 weft_status weft_job_key_copy(const struct weft_job_key *key, uint8_t bytes_p[WEFT_PSK_BYTES])
 {
     if (!weft_fork_guard_holds(&key->guard)) {

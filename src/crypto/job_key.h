@@ -25,9 +25,13 @@ enum {
 
 /* A key nobody has yet.
  *
- * Owns:    gives *key_p, to be freed with weft_job_key_free; so do the next three.
+ * Owns:    gives *key_p, to be freed with weft_job_key_free; so do the next four.
  * Errors:  WEFT_NOMEM; WEFT_IO  the operating system gives no randomness. */
 weft_status weft_job_key_random(struct weft_job_key **key_p, struct weft_crypto_error *error);
+
+/* A copy of these bytes, which stay the caller's to wipe.   Errors:  WEFT_NOMEM. */
+weft_status weft_job_key_of(const uint8_t bytes[WEFT_PSK_BYTES], struct weft_job_key **key_p,
+                            struct weft_crypto_error *error);
 
 /* From a file.
  *

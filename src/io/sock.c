@@ -63,8 +63,9 @@ weft_status weft_sock_addr_usable(const char *host, uint16_t port, bool loopback
     if (loopback_only && !weft_sock_addr_is_loopback(&addr)) {
         return weft_io_fail(error, WEFT_UNSUPPORTED,
                             "%s is beyond loopback, and without security anybody on that network "
-                            "can read and change parameters: use --security auth or seal with a "
-                            "key (`weft keygen`), or say --insecure-network if that is meant",
+                            "can read and change what is sent: set security to auth or seal and "
+                            "name a key file (`weft keygen`); the commands also have "
+                            "--insecure-network, if that is meant",
                             host);
     }
     *addr_p = addr;

@@ -1,5 +1,11 @@
-/* A worker's endpoint either turned by the training thread (io/driver.h), or by a thread of its own
- * (io/engine.h). The training loop sees one interface.
+/* The endpoint of a process: UDP or TCP, with the job's security, and its progress made either by the
+ * caller (io/driver.h) or by a thread of its own (io/engine.h). One interface for the two: who uses it
+ * asks for a thread when it opens, and nowhere else.
+ *
+ * It is not for the shards of a server, which use a driver directly: they hold what a thread of its own
+ * would have to copy.
+ *
+ * Thread:  the one that opened it, except weft_endpoint_wake.
  */
 #ifndef WEFT_NODE_ENDPOINT_H
 #define WEFT_NODE_ENDPOINT_H
@@ -7,36 +13,64 @@
 #include "io/engine.h"
 #include "node/security.h"
 
-/* Polls the message interface until it has no event. */
-typedef void weft_endpoint_handler(void *arg, uint64_t now_ns);
-
-struct weft_endpoint {
-    struct weft_driver *driver; /* one of the two */
-    struct weft_engine *engine;
-    struct weft_provider *provider; /* NULL in mode none */
+struct weft_endpoint_config {
+    struct weft_driver_config driver;     /* mode, key and cryptography are set by open */
+    const struct weft_security *security; /* loaded */
+    bool thread;                          /* a thread of its own makes progress */
+    uint32_t events_max;                  /* with a thread: least length of its event ring */
 };
 
-/* Errors:  as weft_security_arm and weft_driver_open. */
-weft_status weft_endpoint_open(const struct weft_driver_config *config,
-                            const struct weft_security *security, bool engine,
-                            struct weft_endpoint *endpoint_p, struct weft_io_error *error);
+struct weft_endpoint {
+    struct weft_driver *driver;     /* NULL with a thread, or before open */
+    struct weft_engine *engine;     /* NULL without */
+    struct weft_provider *provider; /* NULL in mode none */
+    struct weft_msgr msgr;
+};
+
+void weft_endpoint_config_default(struct weft_endpoint_config *config_p);
+
+/* Owns:    borrows config and security until return; no copy of the key is left but the endpoint's.
+ *          weft_endpoint_close is due; after an error it may be left out.
+ * Errors:  as weft_security_arm, weft_driver_open and weft_engine_start. */
+weft_status weft_endpoint_open(const struct weft_endpoint_config *config,
+                               struct weft_endpoint *endpoint_p, struct weft_io_error *error);
+
+static inline bool weft_endpoint_has_thread(const struct weft_endpoint *endpoint)
+{
+    return endpoint->engine != NULL;
+}
+
+uint16_t weft_endpoint_port(const struct weft_endpoint *endpoint);
 
 /* Errors:  as weft_driver_connect. */
 weft_status weft_endpoint_connect(struct weft_endpoint *endpoint, const char *host, uint16_t port,
-                               weft_peer *peer_p, struct weft_io_error *error);
+                                  weft_peer *peer_p, struct weft_io_error *error);
+void weft_endpoint_disconnect(struct weft_endpoint *endpoint, weft_peer peer);
 
-struct weft_msgr weft_endpoint_msgr(struct weft_endpoint *endpoint);
+/* Make progress: sleep until something happens, at most timeout_ns, and call handler, which polls the
+ * message interface until it has no event. */
+void weft_endpoint_step(struct weft_endpoint *endpoint, uint64_t timeout_ns,
+                        weft_driver_handler *handler, void *arg);
 
-/* Sleep until something happens, at most timeout_ns, then call handler. */
-void weft_endpoint_step(struct weft_endpoint *endpoint, uint64_t timeout_ns, weft_endpoint_handler *handler,
-                     void *arg);
+/* As those of io/driver.h; with a thread, which does so by itself, there is nothing to do. */
+void weft_endpoint_flush(struct weft_endpoint *endpoint);
+void weft_endpoint_idle(struct weft_endpoint *endpoint);
 
-void weft_endpoint_counters(struct weft_endpoint *endpoint, struct weft_driver_counters *counters_p);
+/* End the sleep of a step; with a thread it lasts. Thread: any. */
+void weft_endpoint_wake(struct weft_endpoint *endpoint);
 
-/* Why connections do not come about, as far as the endpoint can tell. */
+/* Run `call` where the driver may be touched, and wait for its return: for what is not offered here. */
+void weft_endpoint_call(struct weft_endpoint *endpoint, weft_engine_fn *call, void *arg);
+
+void weft_endpoint_counters(struct weft_endpoint *endpoint,
+                            struct weft_driver_counters *counters_p);
+
+/* Counters and gauges of the same moment. False: over TCP there are no gauges. */
+bool weft_endpoint_stats(struct weft_endpoint *endpoint, struct weft_driver_counters *counters_p,
+                         struct weft_ep_gauges *gauges_p);
+
+/* Why connections do not come about: what the other end said, and what the network said. */
 enum weft_ep_hint weft_endpoint_hint(struct weft_endpoint *endpoint);
-
-/* As weft_udp_unreached: what the network says of connections that do not come about. */
 void weft_endpoint_unreached(struct weft_endpoint *endpoint, char text_p[WEFT_UDP_UNREACHED_BYTES]);
 
 /* A zeroed one is fine. */

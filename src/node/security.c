@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,45 +20,89 @@ const char *weft_security_mode_name(uint8_t mode)
     return names[mode];
 }
 
-/* The key that the options name. */
-static weft_status find(struct weft_security *security, struct weft_crypto_error *error)
+/* ---- finding the key ------------------------------------------------------------------------- */
+
+static pthread_mutex_t environment_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct weft_job_key *environment_key; /* taken once, kept for the life of the process */
+
+static weft_status take_environment(struct weft_crypto_error *error)
 {
+    return environment_key != NULL ? WEFT_OK
+                                   : weft_job_key_take_environment(&environment_key, error);
+}
+
+static weft_status from_environment(struct weft_job_key **key_p, struct weft_crypto_error *error)
+{
+    uint8_t bytes[WEFT_PSK_BYTES];
+    pthread_mutex_lock(&environment_lock);
+    weft_status status = take_environment(error);
+    if (status == WEFT_OK) {
+        status = weft_job_key_copy(environment_key, bytes);
+    }
+    pthread_mutex_unlock(&environment_lock);
+    if (status == WEFT_STATE) {
+        return weft_crypto_fail(error, status,
+                                "the job key of WEFT_JOB_KEY does not outlive a fork; connect in "
+                                "the process that read it, or use a key file");
+    }
+    if (status == WEFT_OK) {
+        status = weft_job_key_of(bytes, key_p, error);
+    }
+    weft_job_key_wipe(bytes, sizeof(bytes));
+    return status;
+}
+
+/* Another key is used: children must not inherit this one either. */
+static void forget_variable(void)
+{
+    struct weft_crypto_error ignored;
+    pthread_mutex_lock(&environment_lock);
+    (void)take_environment(&ignored);
+    pthread_mutex_unlock(&environment_lock);
+}
+
+static weft_status from_parent(int fd, struct weft_job_key **key_p, struct weft_crypto_error *error)
+{
+    weft_status status = weft_job_key_read_fd(fd, "the key from the parent", key_p, error);
+    (void)close(fd);
+    return status;
+}
+
+static weft_status find(struct weft_security *security, bool fresh, struct weft_crypto_error *error)
+{
+    if (security->mode == WEFT_MODE_NONE) {
+        return WEFT_OK;
+    }
+    if (security->key_bytes != NULL) {
+        return weft_job_key_of(security->key_bytes, &security->key, error);
+    }
     if (security->key_fd != 0) {
-        int fd = (int)security->key_fd;
-        weft_status status =
-            weft_job_key_read_fd(fd, "the key from the parent", &security->key, error);
-        (void)close(fd);
-        return status;
+        return from_parent((int)security->key_fd, &security->key, error);
     }
     if (security->key_file != NULL) {
         return weft_job_key_read(security->key_file, &security->key, error);
     }
-    return WEFT_NOTFOUND;
-}
-
-weft_status weft_security_load(struct weft_security *security, bool fresh,
-                               struct weft_crypto_error *error)
-{
-    struct weft_job_key *from_environment = NULL;
-    weft_status taken = weft_job_key_take_environment(&from_environment, error);
-    if (security->mode == WEFT_MODE_NONE) {
-        weft_job_key_free(from_environment);
-        return WEFT_OK;
-    }
-    if (security->key_fd != 0 || security->key_file != NULL) {
-        weft_job_key_free(from_environment);
-        return find(security, error);
-    }
-    if (taken != WEFT_NOTFOUND) {
-        security->key = from_environment;
-        return taken;
+    weft_status status = from_environment(&security->key, error);
+    if (status != WEFT_NOTFOUND) {
+        return status;
     }
     if (fresh) {
         return weft_job_key_random(&security->key, error);
     }
     return weft_crypto_fail(error, WEFT_NOTFOUND,
-                            "no job key: make one with `weft keygen job.key`, copy it to every "
-                            "host, and start all processes with --key-file job.key");
+                            "there is no job key: make one with `weft keygen job.key`, copy it to "
+                            "every host, and give it to every process: --key-file job.key, "
+                            "key_file of a configuration, or its text in WEFT_JOB_KEY");
+}
+
+weft_status weft_security_load(struct weft_security *security, bool fresh,
+                               struct weft_crypto_error *error)
+{
+    weft_status status = find(security, fresh, error);
+    if (!security->keep_variable) {
+        forget_variable();
+    }
+    return status;
 }
 
 void weft_security_fini(struct weft_security *security)

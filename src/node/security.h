@@ -1,9 +1,15 @@
-/* Security of an endpoint: where the job key comes from, and outfitting a configuration with provider
- * and key.
+/* Security of a process: where its job key comes from, and equipping the configuration of an endpoint
+ * with provider and key.
  *
- * The key, in this order: from the parent, which hands it to its children through a pipe; from a key
- * file; from the environment variable WEFT_JOB_KEY; and where the caller says that all processes are
- * its own children, a fresh one. It is never an argument: those are for all to see.
+ * The key comes, in this order: from bytes that a program has; from the parent, which hands it to its
+ * children through a pipe; from a key file; from the environment variable WEFT_JOB_KEY; and where the
+ * caller says that all processes are its own children, it is a fresh one. It is never an argument of a
+ * command: everybody can read those.
+ *
+ * The variable is removed when it is read, so that children do not inherit it; the process keeps the
+ * key, in memory that a fork does not inherit, for what it opens later.
+ *
+ * Source: docs/PROTOCOL.md section 8.
  */
 #ifndef WEFT_NODE_SECURITY_H
 #define WEFT_NODE_SECURITY_H
@@ -16,9 +22,12 @@
 
 struct weft_security {
     uint8_t mode;          /* enum weft_wire_mode */
-    bool insecure_network;
-    const char *key_file;  /* NULL = not given */
-    uint32_t key_fd;       /* 0 = none */
+    bool insecure_network; /* mode none beyond loopback, too */
+    const uint8_t *key_bytes; /* (WEFT_PSK_BYTES,); NULL = not given */
+    const char *key_file;     /* NULL = not given */
+    uint32_t key_fd;          /* 0 = none; weft_security_load closes it */
+    bool keep_variable;       /* WEFT_JOB_KEY stays in the environment unless its key is used: a
+                               * library does not change its program's environment without need */
 
     struct weft_job_key *key; /* after weft_security_load; NULL in mode none */
 };
@@ -27,11 +36,13 @@ struct weft_security {
 
 const char *weft_security_mode_name(uint8_t mode);
 
-/* Find the key. Takes WEFT_JOB_KEY out of the environment, whatever is used.
+/* Find the key.
  *
  * fresh:   make a key when none is given.
- * Owns:    weft_security_fini is due, also after an error.
- * Errors:  those of crypto/job_key.h; error->text says what to do. */
+ * Owns:    copies key_bytes; weft_security_fini is due, also after an error.
+ * Errors:  WEFT_NOTFOUND  there is none.   WEFT_STATE  that of the environment was read before a fork.
+ *          Others as in crypto/job_key.h.   error->text says what to do.
+ * Thread:  any, but no other may use the environment meanwhile. */
 weft_status weft_security_load(struct weft_security *security, bool fresh,
                                struct weft_crypto_error *error);
 void weft_security_fini(struct weft_security *security);
@@ -43,7 +54,7 @@ void weft_security_fini(struct weft_security *security);
 weft_status weft_security_key_pipe(const struct weft_security *security, int *fd_p);
 
 /* Set mode, provider and key in a configuration whose peers_max is final. The provider belongs to
- * the thread of that endpoint; free it when the endpoint is closed.
+ * the thread of that endpoint; free it after the endpoint. weft_endpoint_open does all this.
  *
  * Owns:    gives *provider_p (NULL in mode none); config->ep.psk holds the key afterwards: wipe it
  *          with weft_security_disarm as soon as the endpoint is open.
@@ -59,7 +70,7 @@ void weft_security_disarm(struct weft_udp_config *config);
 weft_status weft_security_table_keys(const struct weft_security *security,
                                      struct weft_table_keys *keys_p, struct weft_io_error *error);
 
-/* The endpoint's hint for a person, with this end's fingerprint where keys differ; "" for none. */
+/* An endpoint's hint as a sentence, with this end's fingerprint where keys differ; "" for none. */
 void weft_security_hint(const struct weft_security *security, enum weft_ep_hint hint, char *text_p,
                         size_t bytes);
 

@@ -113,7 +113,7 @@ static void no_key_is_said(void **state)
     (void)state;
     (void)unsetenv("WEFT_JOB_KEY");
     struct weft_transport_config config = keyed(NULL, WEFT_TRANSPORT_AUTH);
-    open_says(&config, WEFT_NOTFOUND, "no job key", "weft keygen FILE");
+    open_says(&config, WEFT_NOTFOUND, "no job key", "weft keygen job.key");
     config.key_file = "/nonexistent/job.key";
     open_says(&config, WEFT_NOTFOUND, "/nonexistent/job.key", "weft keygen");
     config.key_file = key_file(0644);
