@@ -127,14 +127,14 @@ static void flight(struct rig *rig)
         bench_must(rig->ps, weft_wait(rig->ps, ops[i], WEFT_NEVER, NULL));
     }
     rig->done += FLIGHT;
-    rig->recorded += rig->ps->client->config.records != NULL ? FLIGHT : 0;
+    rig->recorded += rig->ps->worker.client->config.records != NULL ? FLIGHT : 0;
 }
 
 /* The server's thread does its part after the next batch. */
 static void switch_to(struct rig *rig, bool on)
 {
     atomic_store(&rig->wanted, on);
-    rig->ps->client->config.records = on ? rig->rings[1] : NULL;
+    rig->ps->worker.client->config.records = on ? rig->rings[1] : NULL;
     do {
         flight(rig);
     } while (atomic_load(&rig->has) != on);

@@ -154,9 +154,16 @@ static int join_job(struct server *server)
     if (first == UINT32_MAX && launch->rank != WEFT_LAUNCH_UNKNOWN) {
         first = launch->rank * server->shards_here;
     }
-    weft_status status = weft_membership_join(&server->membership, &server->security,
-                                              &server->transport, first, server->shards_here,
-                                              WEFT_MEMBER_WAIT_JOINED, is_asked, &state, &error);
+    const struct weft_membership_join join = {
+        .security = &server->security,
+        .transport = &server->transport,
+        .first = first,
+        .span = server->shards_here,
+        .what = WEFT_MEMBER_WAIT_JOINED,
+        .patience_ns = server->membership.patience_s * WEFT_NS_PER_S,
+        .stop = is_asked,
+    };
+    weft_status status = weft_membership_join(&server->membership, &join, &state, &error);
     if (status != WEFT_OK) {
         return weft_server_fail(server, WEFT_PEER, error.text);
     }

@@ -502,9 +502,15 @@ static weft_status join_job(struct worker *worker, struct weft_ml_error *error)
     if (!weft_membership_has_coordinator(&worker->membership)) {
         return WEFT_OK;
     }
-    weft_status status = weft_membership_join(
-        &worker->membership, &worker->job.security, &worker->job.transport, WEFT_MEMBER_NONE, 0,
-        WEFT_MEMBER_WAIT_LISTED, weft_stop_asked, &state, &why);
+    const struct weft_membership_join join = {
+        .security = &worker->job.security,
+        .transport = &worker->job.transport,
+        .first = WEFT_MEMBER_NONE,
+        .what = WEFT_MEMBER_WAIT_LISTED,
+        .patience_ns = worker->membership.patience_s * WEFT_NS_PER_S,
+        .stop = weft_stop_asked,
+    };
+    weft_status status = weft_membership_join(&worker->membership, &join, &state, &why);
     if (status != WEFT_OK) {
         return weft_ml_fail(error, WEFT_PEER, "%s", why.text);
     }

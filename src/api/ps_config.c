@@ -312,46 +312,7 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
 
 /* ---- the list of servers --------------------------------------------------------------------- */
 
-static bool parse_port(const char *text, size_t bytes, uint16_t *port_p)
-{
-    uint32_t port = 0;
-    if (bytes == 0 || bytes > 5) {
-        return false;
-    }
-    for (size_t i = 0; i < bytes; i++) {
-        if (text[i] < '0' || text[i] > '9') {
-            return false;
-        }
-        port = port * 10 + (uint32_t)(text[i] - '0');
-    }
-    *port_p = (uint16_t)port;
-    return port >= 1 && port <= UINT16_MAX;
-}
-
-/* "host:port" of `bytes`; an IPv6 host may stand in brackets. */
-static bool parse_server(const char *text, size_t bytes, struct ps_server *server_p)
-{
-    size_t colon = bytes;
-    while (colon > 0 && text[colon - 1] != ':') {
-        colon--;
-    }
-    if (colon == 0 || !parse_port(text + colon, bytes - colon, &server_p->port)) {
-        return false;
-    }
-    size_t host_bytes = colon - 1;
-    if (host_bytes >= 2 && text[0] == '[' && text[host_bytes - 1] == ']') {
-        text++;
-        host_bytes -= 2;
-    }
-    if (host_bytes == 0 || host_bytes >= sizeof(server_p->host)) {
-        return false;
-    }
-    memcpy(server_p->host, text, host_bytes);
-    server_p->host[host_bytes] = '\0';
-    return true;
-}
-
-weft_status weft_api_ps_servers_parse(const char *text, struct ps_server **servers_p,
+weft_status weft_api_ps_servers_parse(const char *text, struct weft_launch_address **servers_p,
                                       uint32_t *count_p, struct weft_io_error *error)
 {
     size_t count = 1;
@@ -362,22 +323,18 @@ weft_status weft_api_ps_servers_parse(const char *text, struct ps_server **serve
         return weft_io_fail(error, WEFT_INVALID, "servers names %zu shards; %d is the most", count,
                             WEFT_PS_SHARDS_MAX);
     }
-    struct ps_server *servers = calloc(count, sizeof(*servers));
+    struct weft_launch_address *servers = calloc(count, sizeof(*servers));
     if (servers == NULL) {
         return weft_io_fail(error, WEFT_NOMEM, "no memory for the list of servers");
     }
-    for (size_t i = 0; i < count; i++) {
-        size_t bytes = strcspn(text, ",");
-        if (!parse_server(text, bytes, &servers[i])) {
-            free(servers);
-            return weft_io_fail(error, WEFT_INVALID,
-                                "\"%.*s\" in servers is not host:port; write \"10.0.0.1:7700\", "
-                                "separated by commas, shard 0 first",
-                                (int)weft_min_u64(bytes, 60), text);
-        }
-        text += bytes + (i + 1 < count);
+    const char *bad = weft_launch_servers_parse(text, servers, (uint32_t)count, count_p);
+    if (bad != NULL) {
+        free(servers);
+        return weft_io_fail(error, WEFT_INVALID,
+                            "\"%.*s\" in servers is not host:port; write \"10.0.0.1:7700\", "
+                            "separated by commas, shard 0 first",
+                            (int)weft_min_u64(strcspn(bad, ","), 60), bad);
     }
     *servers_p = servers;
-    *count_p = (uint32_t)count;
     return WEFT_OK;
 }

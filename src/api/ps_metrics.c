@@ -21,12 +21,12 @@ static void copy_stats(void *arg, void *object)
 {
     struct weft_worker_stats *stats = arg;
     struct weft_ps *ps = object;
-    stats->has_gauges = weft_endpoint_stats(&ps->endpoint, &stats->transport, &stats->gauges);
-    stats->client = *weft_ps_client_counters(ps->client);
-    stats->push = *weft_ps_client_push_latencies(ps->client);
-    stats->pull = *weft_ps_client_pull_latencies(ps->client);
+    stats->has_gauges = weft_endpoint_stats(&ps->worker.endpoint, &stats->transport, &stats->gauges);
+    stats->client = *weft_ps_client_counters(ps->worker.client);
+    stats->push = *weft_ps_client_push_latencies(ps->worker.client);
+    stats->pull = *weft_ps_client_pull_latencies(ps->worker.client);
     stats->step_ns = ps->metrics->step_ns;
-    stats->rank = ps->worker;
+    stats->rank = ps->worker.rank;
 }
 
 static void write_stats(const void *stats, struct weft_exposition *text)
@@ -37,7 +37,7 @@ static void write_stats(const void *stats, struct weft_exposition *text)
 static void wake(void *object)
 {
     struct weft_ps *ps = object;
-    weft_endpoint_wake(&ps->endpoint);
+    weft_endpoint_wake(&ps->worker.endpoint);
 }
 
 void weft_api_ps_metrics_open(struct weft_ps *ps, const char *address)
@@ -45,7 +45,7 @@ void weft_api_ps_metrics_open(struct weft_ps *ps, const char *address)
     const struct weft_api_metrics_config config = {
         .address = address,
         .role = "worker",
-        .rank = ps->worker,
+        .rank = ps->worker.rank,
         .stats_bytes = sizeof(struct weft_worker_stats),
         .copy = copy_stats,
         .write = write_stats,
@@ -56,7 +56,7 @@ void weft_api_ps_metrics_open(struct weft_ps *ps, const char *address)
     if (ps->metrics == NULL) {
         return;
     }
-    weft_api_metrics_open(&config, &ps->metrics->served, &ps->error);
+    weft_api_metrics_open(&config, &ps->metrics->served, &ps->worker.error);
     if (ps->metrics->served == NULL) {
         free(ps->metrics);
         ps->metrics = NULL;

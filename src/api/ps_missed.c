@@ -17,7 +17,7 @@ weft_status weft_api_ps_missed_begin(struct weft_ps *ps, size_t rows)
     if (words > missed->words_max) {
         uint64_t *bits = realloc(missed->bits, words * sizeof(*bits));
         if (bits == NULL) {
-            return weft_io_fail(&ps->error, WEFT_NOMEM,
+            return weft_io_fail(&ps->worker.error, WEFT_NOMEM,
                                 "no memory for a bit for each of %zu rows; cut the list", rows);
         }
         missed->bits = bits;
@@ -42,7 +42,7 @@ void weft_api_ps_missed_take(struct weft_ps *ps, weft_ps_op op)
 {
     struct ps_missed_rows *missed = &ps->missed;
     uint32_t rows;
-    const uint64_t *bits = weft_ps_op_missed(ps->client, op, &rows);
+    const uint64_t *bits = weft_ps_op_missed(ps->worker.client, op, &rows);
     for (size_t i = bits != NULL ? weft_bits_next_one(bits, rows, 0) : rows; i < rows;
          i = weft_bits_next_one(bits, rows, i + 1)) {
         weft_bits_set(missed->bits, missed->base + i);

@@ -77,7 +77,7 @@ static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
     struct weft_result ours = result_of(result);
     missed_begin(ps, ticket);
     weft_api_ps_missed_take(ps, ticket->op);
-    weft_ps_op_release(ps->client, ticket->op);
+    weft_ps_op_release(ps->worker.client, ticket->op);
     ticket->in_use = false;
     weft_api_ps_result_out(result_p, &ours);
     if (result->status == WEFT_OK) {
@@ -90,7 +90,7 @@ static weft_status end(struct weft_ps *ps, struct ps_ticket *ticket,
              : ticket->is_pull     ? "pull of %s"
                                    : "push to %s",
              name);
-    return weft_api_ps_refused(ps, what, result);
+    return weft_worker_refused(&ps->worker, what, result);
 }
 
 /* A shard is gone, or takes no clocks. Another one may make it wait yet, for a slow worker: no need to
@@ -101,15 +101,15 @@ static weft_status give_up(struct weft_ps *ps, struct ps_ticket *ticket, uint32_
     const struct weft_result nothing = {.shard = shard, .rows_missed = ticket->rows};
     missed_begin(ps, ticket);
     weft_api_ps_missed_all(ps, ticket->rows);
-    weft_ps_op_abandon(ps->client, ticket->op);
+    weft_ps_op_abandon(ps->worker.client, ticket->op);
     ticket->in_use = false;
     weft_api_ps_result_out(result_p, &nothing);
-    return weft_api_ps_lost(ps);
+    return weft_worker_lost(&ps->worker);
 }
 
 static weft_status no_such_op(struct weft_ps *ps)
 {
-    return weft_io_fail(&ps->error, WEFT_INVALID,
+    return weft_io_fail(&ps->worker.error, WEFT_INVALID,
                         "there is no such operation: it was waited for already, or is of another "
                         "ps");
 }
@@ -119,12 +119,12 @@ static weft_status under_way(struct weft_ps *ps, const struct ps_ticket *ticket)
     char name[LISTS_NAME_BYTES];
     if (ticket->is_checkpoint) {
         return weft_io_fail(
-            &ps->error, WEFT_TIMEOUT,
+            &ps->worker.error, WEFT_TIMEOUT,
             "the checkpoint is not made yet; go on, and wait again (a \"bsp\" table "
             "is cut at the end of a clock)");
     }
     name_lists(ticket, name, sizeof(name));
-    return weft_io_fail(&ps->error, WEFT_TIMEOUT,
+    return weft_io_fail(&ps->worker.error, WEFT_TIMEOUT,
                         "%s %s is under way still; wait again (in \"bsp\" and \"ssp\" a pull "
                         "waits for the slowest worker)",
                         ticket->is_pull ? "the pull of" : "the push to", name);
@@ -140,10 +140,10 @@ weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
     }
     bool timed = timeout_ns != WEFT_NEVER;
     uint64_t end_ns = timed ? weft_time_add(weft_clock_now_ns(), timeout_ns) : WEFT_NEVER;
-    while (!weft_ps_op_done(ps->client, ticket->op, &result)) {
+    while (!weft_ps_op_done(ps->worker.client, ticket->op, &result)) {
         uint64_t now_ns = timed ? weft_clock_now_ns() : 0;
         uint32_t shard;
-        if (weft_api_ps_any_lost(ps, &shard)) {
+        if (weft_worker_is_lost(&ps->worker, &shard)) {
             return give_up(ps, ticket, shard, result_p);
         }
         if (now_ns >= end_ns) {
@@ -161,14 +161,14 @@ weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *resul
     if (ticket == NULL) {
         return no_such_op(ps);
     }
-    if (!weft_ps_op_done(ps->client, ticket->op, &result)) {
+    if (!weft_ps_op_done(ps->worker.client, ticket->op, &result)) {
         weft_api_ps_step(ps, 0);
     }
-    if (!weft_ps_op_done(ps->client, ticket->op, &result)) {
+    if (!weft_ps_op_done(ps->worker.client, ticket->op, &result)) {
         uint32_t shard;
-        return weft_api_ps_any_lost(ps, &shard)
+        return weft_worker_is_lost(&ps->worker, &shard)
                    ? give_up(ps, ticket, shard, result_p)
-                   : weft_io_fail(&ps->error, WEFT_AGAIN, "the operation is under way still");
+                   : weft_io_fail(&ps->worker.error, WEFT_AGAIN, "the operation is under way still");
     }
     return end(ps, ticket, &result, result_p);
 }
@@ -315,18 +315,18 @@ weft_status weft_clock(struct weft_ps_table *table)
     struct weft_ps *ps = table->ps;
     uint64_t end_ns = 0;
     for (;;) {
-        weft_status status = weft_ps_clock(ps->client, table->spec.table, weft_clock_now_ns());
+        weft_status status = weft_ps_clock(ps->worker.client, table->spec.table, weft_clock_now_ns());
         if (status == WEFT_OK) {
             weft_api_ps_metrics_step(ps, table);
             return status;
         }
         if (status == WEFT_PEER) {
-            return weft_api_ps_lost(ps);
+            return weft_worker_lost(&ps->worker);
         }
         if (status != WEFT_AGAIN) {
-            return weft_io_fail(&ps->error, status, "clock: %s", weft_status_text(status));
+            return weft_io_fail(&ps->worker.error, status, "clock: %s", weft_status_text(status));
         }
-        status = weft_api_ps_linger(ps, WEFT_NEVER, &end_ns);
+        status = weft_api_ps_wait_and_retry(ps, WEFT_NEVER, &end_ns);
         if (status != WEFT_OK) {
             return status;
         }
@@ -335,7 +335,7 @@ weft_status weft_clock(struct weft_ps_table *table)
 
 uint32_t weft_clock_ended(const struct weft_ps_table *table)
 {
-    return weft_ps_clock_now(table->ps->client, table->spec.table);
+    return weft_ps_clock_now(table->ps->worker.client, table->spec.table);
 }
 
 /* ---- flush ----------------------------------------------------------------------------------- */
@@ -344,12 +344,12 @@ bool weft_api_ps_is_flushed(const struct weft_ps *ps)
 {
     for (uint32_t i = 0; i < ps->ops_max; i++) {
         const struct ps_ticket *ticket = &ps->tickets[i];
-        if (ticket->in_use && !ticket->is_pull && !weft_ps_op_done(ps->client, ticket->op, NULL)) {
+        if (ticket->in_use && !ticket->is_pull && !weft_ps_op_done(ps->worker.client, ticket->op, NULL)) {
             return false;
         }
     }
     for (uint32_t t = 0; t < ps->tables_max; t++) {
-        if (ps->tables[t].open && !weft_ps_clock_known(ps->client, (uint16_t)t)) {
+        if (ps->tables[t].open && !weft_ps_clock_known(ps->worker.client, (uint16_t)t)) {
             return false;
         }
     }
@@ -362,12 +362,12 @@ weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns)
     while (!weft_api_ps_is_flushed(ps)) {
         uint64_t now_ns = weft_clock_now_ns();
         uint32_t shard;
-        if (weft_api_ps_any_lost(ps, &shard)) {
-            return weft_api_ps_lost(ps);
+        if (weft_worker_is_lost(&ps->worker, &shard)) {
+            return weft_worker_lost(&ps->worker);
         }
         if (now_ns >= end_ns) {
             return weft_io_fail(
-                &ps->error, WEFT_TIMEOUT,
+                &ps->worker.error, WEFT_TIMEOUT,
                 "pushes or clocks have not arrived yet; wait again, or give them up "
                 "with weft_ps_close");
         }

@@ -8,8 +8,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-weft_status weft_api_ps_records_open(struct weft_ps *ps, const char *path)
+weft_status weft_api_ps_records_open(struct weft_ps *ps, const struct weft_ps_config *from)
 {
+    const char *path = from->records;
     struct weft_recorder_config config;
     struct weft_records_error error = {.text = ""};
     path = path != NULL ? path : getenv("WEFT_RECORDS");
@@ -18,13 +19,13 @@ weft_status weft_api_ps_records_open(struct weft_ps *ps, const char *path)
     }
     weft_recorder_config_default(&config);
     config.path = path;
-    config.rank = ps->worker;
+    config.rank = from->worker;
     config.command = program_invocation_name;
     weft_status status = weft_recorder_open(&config, &ps->recorder, &error);
     if (status != WEFT_OK) {
-        return weft_io_fail(&ps->error, status, "records: %.400s", error.text);
+        return weft_io_fail(&ps->worker.error, status, "records: %.400s", error.text);
     }
     ps->records = weft_recorder_ring(ps->recorder);
     return ps->records != NULL ? WEFT_OK
-                               : weft_io_fail(&ps->error, WEFT_NOMEM, "no memory for records");
+                               : weft_io_fail(&ps->worker.error, WEFT_NOMEM, "no memory for records");
 }

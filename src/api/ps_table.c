@@ -20,7 +20,7 @@ static weft_status unknown_optimizer(struct weft_ps *ps, const char *name)
         snprintf(known + used, sizeof(known) - used, "%s\"%s\"", i > 0 ? ", " : "",
                  weft_optimizers[i]->name);
     }
-    return weft_io_fail(&ps->error, WEFT_INVALID,
+    return weft_io_fail(&ps->worker.error, WEFT_INVALID,
                         "optimizer \"%.40s\" is not known; choose one of %s",
                         name != NULL ? name : "(NULL)", known);
 }
@@ -57,7 +57,7 @@ static weft_status word_of(struct weft_ps *ps, const char *field, const char *te
             return WEFT_OK;
         }
     }
-    return weft_io_fail(&ps->error, WEFT_INVALID,
+    return weft_io_fail(&ps->worker.error, WEFT_INVALID,
                         "%s is \"%.40s\"; choose one of \"%s\", \"%s\", \"%s\"%s%s%s", field, text,
                         words[0], words[1], words[2], words[3] != NULL ? ", \"" : "",
                         words[3] != NULL ? words[3] : "", words[3] != NULL ? "\"" : "");
@@ -69,7 +69,7 @@ static weft_status read_average(struct weft_ps *ps, const char *text,
 {
     bool contributors = text != NULL && strcmp(text, "contributors") == 0;
     if (text != NULL && !contributors && strcmp(text, "workers") != 0) {
-        return weft_io_fail(&ps->error, WEFT_INVALID,
+        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
                             "average is \"%.40s\"; choose \"workers\" or \"contributors\"", text);
     }
     if (text != NULL) {
@@ -105,7 +105,7 @@ static weft_status read_words(struct weft_ps *ps, const struct weft_table_option
         status = word_of(ps, "not_finite", o->not_finite, policies, &spec_p->not_finite);
     }
     if (status == WEFT_OK && !parse_consistency(o->consistency, spec_p)) {
-        return weft_io_fail(&ps->error, WEFT_INVALID,
+        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
                             "consistency is \"%.40s\"; choose \"bsp\", \"ssp:N\" with a number of "
                             "clocks N, or \"asp\"",
                             o->consistency);
@@ -130,7 +130,7 @@ static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_opt
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
         if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
             return weft_io_fail(
-                &ps->error, WEFT_INVALID,
+                &ps->worker.error, WEFT_INVALID,
                 "%s is %llu; it must be from %llu to %llu (tables_max and dim_max of "
                 "the config raise what is too low)",
                 fields[i].name, (unsigned long long)fields[i].value,
@@ -153,7 +153,7 @@ static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_opt
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(floats); i++) {
         if (!isfinite(floats[i].value)) {
-            return weft_io_fail(&ps->error, WEFT_INVALID, "%s is not a finite number",
+            return weft_io_fail(&ps->worker.error, WEFT_INVALID, "%s is not a finite number",
                                 floats[i].name);
         }
     }
@@ -202,7 +202,7 @@ static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_o
     }
     if (!weft_table_spec_valid(&spec)) {
         return weft_io_fail(
-            &ps->error, WEFT_INVALID,
+            &ps->worker.error, WEFT_INVALID,
             "the options do not fit each other: one is out of range (docs/TABLES.md), "
             "or is not 0 although the optimizer \"%s\" or another option does not "
             "use it; begin with weft_table_options_init(..., \"%s\")",
@@ -221,7 +221,7 @@ static weft_status keep_rows(struct weft_ps *ps, const char *field, uint32_t row
     free(*memory_p);
     *memory_p = rows > 0 ? malloc(weft_row_store_bytes(rows, dim)) : NULL;
     if (rows > 0 && *memory_p == NULL) {
-        return weft_io_fail(&ps->error, WEFT_NOMEM,
+        return weft_io_fail(&ps->worker.error, WEFT_NOMEM,
                             "no memory for %s of %u rows of %u floats; lower it", field, rows, dim);
     }
     return WEFT_OK;
@@ -243,10 +243,10 @@ static void lend(struct weft_ps *ps, const struct weft_ps_table *table,
     weft_status status = WEFT_OK;
     uint16_t number = table->spec.table;
     if (o->last_rows > 0) {
-        status = weft_ps_client_remember(ps->client, number, table->last, o->last_rows);
+        status = weft_ps_client_remember(ps->worker.client, number, table->last, o->last_rows);
     }
     if (status == WEFT_OK && o->feedback_rows > 0) {
-        status = weft_ps_client_feedback(ps->client, number, table->kept, o->feedback_rows);
+        status = weft_ps_client_feedback(ps->worker.client, number, table->kept, o->feedback_rows);
     }
     WEFT_ASSERT(status == WEFT_OK);
 }
@@ -262,7 +262,7 @@ void weft_api_ps_tables_free(struct weft_ps *ps)
 size_t weft_table_kept(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
                        size_t max)
 {
-    return weft_ps_client_kept(table->ps->client, table->spec.table, ids_p, rows_p,
+    return weft_ps_client_kept(table->ps->worker.client, table->spec.table, ids_p, rows_p,
                                (uint32_t)weft_min_u64(max, UINT32_MAX));
 }
 
@@ -274,22 +274,22 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
     if (status != WEFT_OK) {
         return status;
     }
-    while ((status = weft_ps_table_open(ps->client, spec, weft_clock_now_ns(), &table->op)) ==
+    while ((status = weft_ps_table_open(ps->worker.client, spec, weft_clock_now_ns(), &table->op)) ==
                WEFT_AGAIN &&
-           ps->any_away && waited == WEFT_OK) {
-        waited = weft_api_ps_linger(ps, WEFT_NEVER, &end_ns);
+           ps->worker.any_away && waited == WEFT_OK) {
+        waited = weft_api_ps_wait_and_retry(ps, WEFT_NEVER, &end_ns);
     }
     if (waited != WEFT_OK && status == WEFT_AGAIN) {
         return waited;
     }
     if (status == WEFT_AGAIN) {
-        return weft_io_fail(&ps->error, status,
+        return weft_io_fail(&ps->worker.error, status,
                             "%u operations are under way; end one with weft_wait, then open the "
                             "table",
                             ps->ops_max);
     }
     if (status != WEFT_OK) {
-        return weft_io_fail(&ps->error, status, "opening table %u: %s", spec->table,
+        return weft_io_fail(&ps->worker.error, status, "opening table %u: %s", spec->table,
                             weft_status_text(status));
     }
     table->ps = ps;
@@ -308,10 +308,10 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
 /* A server that is there and does not take the request knows no worker of this rank. */
 static weft_status no_answer(struct weft_ps *ps)
 {
-    return weft_io_fail(&ps->error, WEFT_TIMEOUT,
+    return weft_io_fail(&ps->worker.error, WEFT_TIMEOUT,
                         "the servers are there, but take nothing from worker %u; start them with "
                         "--workers above the highest rank (%u workers are configured here)",
-                        ps->worker, ps->workers);
+                        ps->worker.rank, ps->workers);
 }
 
 static weft_status finish(struct weft_ps *ps, struct weft_ps_table *table)
@@ -319,23 +319,23 @@ static weft_status finish(struct weft_ps *ps, struct weft_ps_table *table)
     uint64_t patience_ns = weft_min_u64(ps->connect_timeout_ns, ps->call_timeout_ns);
     uint64_t end_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
     struct weft_ps_result result;
-    while (!weft_ps_op_done(ps->client, table->op, &result)) {
+    while (!weft_ps_op_done(ps->worker.client, table->op, &result)) {
         uint64_t now_ns = weft_clock_now_ns();
         uint32_t shard;
-        if (weft_api_ps_any_down(ps, &shard)) {
-            return weft_api_ps_gone(ps, shard);
+        if (weft_worker_is_down(&ps->worker, &shard)) {
+            return weft_worker_gone(&ps->worker, shard);
         }
         if (now_ns >= end_ns) {
             return no_answer(ps);
         }
         weft_api_ps_step(ps, end_ns - now_ns);
     }
-    weft_ps_op_release(ps->client, table->op);
+    weft_ps_op_release(ps->worker.client, table->op);
     table->opening = false;
     if (result.status != WEFT_OK) {
         char what[WEFT_PS_NAME_BYTES + 16];
         snprintf(what, sizeof(what), "opening %s", table->name);
-        return weft_api_ps_refused(ps, what, &result);
+        return weft_worker_refused(&ps->worker, what, &result);
     }
     table->open = true;
     return WEFT_OK;
@@ -345,15 +345,15 @@ weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options 
                             struct weft_ps_table **table_p)
 {
     if (options == NULL || table_p == NULL) {
-        return weft_io_fail(&ps->error, WEFT_INVALID,
+        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
                             "options or table_p is NULL; fill options with "
                             "weft_table_options_init");
     }
     struct weft_table_options o;
     struct weft_table_spec spec;
-    weft_status status = weft_api_ps_options_read(options, &o, &ps->error);
+    weft_status status = weft_api_ps_options_read(options, &o, &ps->worker.error);
     if (status == WEFT_OK && o.reserved != 0) {
-        return weft_io_fail(&ps->error, WEFT_UNSUPPORTED,
+        return weft_io_fail(&ps->worker.error, WEFT_UNSUPPORTED,
                             "options.reserved is not 0; begin with weft_table_options_init");
     }
     if (status == WEFT_OK) {
@@ -365,7 +365,7 @@ weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options 
     struct weft_ps_table *table = &ps->tables[spec.table];
     bool again = table->opening && weft_table_spec_equal(&table->spec, &spec);
     if (table->open || (table->opening && !again)) {
-        return weft_io_fail(&ps->error, WEFT_EXISTS,
+        return weft_io_fail(&ps->worker.error, WEFT_EXISTS,
                             "table %u is opened already, as \"%s\"; use that, or another number",
                             spec.table, table->name);
     }

@@ -132,6 +132,25 @@ bool weft_launch_endpoint_parse(const char *text, size_t bytes, char *host_p, si
     return true;
 }
 
+const char *weft_launch_servers_parse(const char *text, struct weft_launch_address *servers_p,
+                                      uint32_t max, uint32_t *count_p)
+{
+    *count_p = 0;
+    for (;;) {
+        size_t bytes = strcspn(text, ",");
+        struct weft_launch_address *at = &servers_p[*count_p];
+        if (*count_p == max ||
+            !weft_launch_endpoint_parse(text, bytes, at->host, sizeof(at->host), &at->port)) {
+            return text;
+        }
+        *count_p += 1;
+        if (text[bytes] == '\0') {
+            return NULL;
+        }
+        text += bytes + 1;
+    }
+}
+
 /* ---- the questions --------------------------------------------------------------------------- */
 
 static weft_status take_role(const struct detection *d, const char *name)

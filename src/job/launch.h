@@ -38,7 +38,12 @@ enum weft_launch_role {
 /* A number that nobody has told. */
 #define WEFT_LAUNCH_UNKNOWN UINT32_MAX
 
-enum { WEFT_LAUNCH_HOST_BYTES = 256, WEFT_LAUNCH_JOB_BYTES = 32, WEFT_LAUNCH_TEXT_BYTES = 640 };
+enum {
+    WEFT_LAUNCH_HOST_BYTES = 256,
+    WEFT_LAUNCH_ADDRESS_BYTES = 64,
+    WEFT_LAUNCH_JOB_BYTES = 32,
+    WEFT_LAUNCH_TEXT_BYTES = 640,
+};
 
 struct weft_launch {
     enum weft_launch_role role;
@@ -88,6 +93,17 @@ weft_status weft_launch_detect(const struct weft_launch *flags, uint32_t shards_
 /* "HOST:PORT", "[v6]:PORT" in the first `bytes` of text; false when it is not that. */
 bool weft_launch_endpoint_parse(const char *text, size_t bytes, char *host_p, size_t host_bytes,
                                 uint16_t *port_p);
+
+/* One of a list of servers. */
+struct weft_launch_address {
+    char host[WEFT_LAUNCH_ADDRESS_BYTES]; /* numeric */
+    uint16_t port;
+};
+
+/* "HOST:PORT,HOST:PORT", of at most max entries. Returns NULL, or where the entry begins that is not
+ * that, or is one too many; *count_p are those before it. */
+const char *weft_launch_servers_parse(const char *text, struct weft_launch_address *servers_p,
+                                      uint32_t max, uint32_t *count_p);
 
 /* One line: what was detected, and from where. */
 void weft_launch_text(const struct weft_launch *launch, char *text_p, size_t bytes);

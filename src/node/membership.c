@@ -32,43 +32,64 @@ static uint32_t or_zero(uint32_t number)
     return number == WEFT_LAUNCH_UNKNOWN ? 0 : number;
 }
 
-weft_status weft_membership_join(struct weft_membership *membership,
-                                 const struct weft_security *security,
-                                 const struct weft_transport_options *transport, uint32_t first, uint32_t span,
-                                 enum weft_member_wait what, bool (*stop)(void),
-                                 struct weft_member_state *state_p, struct weft_io_error *error)
+static struct weft_member_client_config member_config(const struct weft_launch *launch,
+                                                      const struct weft_membership_join *join,
+                                                      uint64_t random)
 {
-    const struct weft_launch *launch = &membership->launch;
-    struct weft_member_thread_config config = {.host = launch->coordinator_host,
-                                               .port = launch->coordinator_port,
-                                               .arm = arm,
-                                               .disarm = disarm,
-                                               .closed = closed,
-                                               .arg = membership};
-    membership->security = security;
-    membership->transport = *transport;
-    weft_driver_config_default(&config.driver);
-    weft_transport_options_apply(&membership->transport, &config.driver);
-    config.member = (struct weft_member_client_config){
-        .role = span > 0 ? WEFT_ROLE_SERVER : WEFT_ROLE_WORKER,
-        /* Without a supervisor that names the place: a name that nobody else has. */
-        .member = launch->member != 0 ? launch->member : config.driver.udp.ep.seed | 1,
+    static_assert(WEFT_LAUNCH_UNKNOWN == WEFT_MEMBER_NONE);
+    static_assert((int)WEFT_LAUNCH_JOB_BYTES == (int)WEFT_MEMBER_JOB_BYTES);
+    struct weft_member_client_config member = {
+        .role = join->span > 0 ? WEFT_ROLE_SERVER : WEFT_ROLE_WORKER,
+        /* Without a supervisor that names the slot: a name that nobody else has. */
+        .member = launch->member != 0 ? launch->member : random | 1,
         .incarnation = (uint64_t)launch->restart + 1,
         .rank = launch->rank, /* UNKNOWN and NONE are the same number */
         .workers = or_zero(launch->workers),
         .shards = or_zero(launch->shards),
-        .first = first,
-        .span = span,
+        .first = join->first,
+        .span = join->span,
     };
-    static_assert(WEFT_LAUNCH_UNKNOWN == WEFT_MEMBER_NONE);
-    static_assert((int)WEFT_LAUNCH_JOB_BYTES == (int)WEFT_MEMBER_JOB_BYTES);
-    memcpy(config.member.job, launch->job, sizeof(config.member.job));
+    memcpy(member.job, launch->job, sizeof(member.job));
+    return member;
+}
+
+weft_status weft_membership_join(struct weft_membership *membership,
+                                 const struct weft_membership_join *join,
+                                 struct weft_member_state *state_p, struct weft_io_error *error)
+{
+    struct weft_member_thread_config config = {.host = membership->launch.coordinator_host,
+                                               .port = membership->launch.coordinator_port,
+                                               .arm = arm,
+                                               .disarm = disarm,
+                                               .closed = closed,
+                                               .arg = membership};
+    membership->security = join->security;
+    weft_driver_config_default(&config.driver);
+    weft_transport_options_apply(join->transport, &config.driver);
+    config.member = member_config(&membership->launch, join, config.driver.udp.ep.seed);
     weft_status status = weft_member_thread_start(&config, &membership->thread, error);
     if (status != WEFT_OK) {
         return status;
     }
-    return weft_member_thread_wait(membership->thread, what,
-                                   membership->patience_s * WEFT_NS_PER_S, stop, state_p, error);
+    return weft_member_thread_wait(membership->thread, join->what, join->patience_ns, join->stop,
+                                   state_p, error);
+}
+
+bool weft_membership_locate(struct weft_membership *membership, uint32_t shard, uint32_t shards,
+                            struct weft_launch_address *address_p)
+{
+    static_assert((int)WEFT_RESOLVE_TEXT_BYTES == (int)WEFT_LAUNCH_ADDRESS_BYTES);
+    struct weft_member_state state;
+    if (membership->thread == NULL) {
+        return false;
+    }
+    weft_member_thread_state(membership->thread, &state);
+    if (state.list.count != shards) {
+        return false;
+    }
+    weft_resolve_member_host(&state.list.addresses[shard], address_p->host);
+    address_p->port = state.list.addresses[shard].port;
+    return true;
 }
 
 void weft_membership_leave(struct weft_membership *membership, bool done)

@@ -1,5 +1,6 @@
-/* How a process joins its job: the coordinator that the launch environment (job/launch.h) or its user
- * names, asked by a thread of its own (io/member_thread.h).
+/* How a process joins its job: the coordinator that the launch environment (job/launch.h), a program
+ * or an option names, asked by a thread of its own (io/member_thread.h). It gives a worker its rank, the
+ * number of workers and the servers; later it knows where a server that went away is now.
  */
 #ifndef WEFT_NODE_MEMBERSHIP_H
 #define WEFT_NODE_MEMBERSHIP_H
@@ -10,31 +11,41 @@
 #include "node/transport_options.h"
 
 struct weft_membership {
-    const char *scheduler; /* --scheduler; NULL = not given */
-    uint32_t patience_s;
-    struct weft_launch launch;    /* after weft_membership_detect */
+    const char *scheduler; /* option; NULL = not given */
+    uint32_t patience_s;   /* option */
+    struct weft_launch launch; /* coordinator_port 0 = there is none */
     const struct weft_security *security;
-    struct weft_transport_options transport;
-    struct weft_provider *provider; /* the member thread's */
-    struct weft_member_thread *thread; /* after weft_membership_join; NULL = there is no coordinator */
+    struct weft_provider *provider;    /* the member thread's */
+    struct weft_member_thread *thread; /* NULL = nobody joined */
 };
 
 #define WEFT_MEMBERSHIP_DEFAULTS {.patience_s = 60}
 
-/* Is there a coordinator to join? */
 bool weft_membership_has_coordinator(const struct weft_membership *membership);
 
-/* Register and wait for the lease, or also for all shards. first, span: of a server, else NONE, 0.
+struct weft_membership_join {
+    const struct weft_security *security; /* loaded */
+    const struct weft_transport_options *transport;
+    uint32_t first; /* of a server: its first shard, or WEFT_MEMBER_NONE */
+    uint32_t span;  /* of a server: how many shards; 0 = a worker */
+    enum weft_member_wait what;
+    uint64_t patience_ns;
+    bool (*stop)(void); /* NULL = nothing ends the wait */
+};
+
+/* Register and wait for the lease, or also for all shards.
  *
- * Owns:    borrows security, loaded, until weft_membership_leave, which is due also after an error.
+ * Owns:    borrows join->security until weft_membership_leave, which is due also after an error.
  * Errors:  as weft_member_thread_wait. */
 weft_status weft_membership_join(struct weft_membership *membership,
-                                 const struct weft_security *security,
-                                 const struct weft_transport_options *transport, uint32_t first, uint32_t span,
-                                 enum weft_member_wait what, bool (*stop)(void),
+                                 const struct weft_membership_join *join,
                                  struct weft_member_state *state_p, struct weft_io_error *error);
 
-/* A membership that never joined is fine. */
+/* Where a shard is now. False: nobody joined, or the coordinator does not know all `shards`. */
+bool weft_membership_locate(struct weft_membership *membership, uint32_t shard, uint32_t shards,
+                            struct weft_launch_address *address_p);
+
+/* done: the work is. A membership that never joined is fine. */
 void weft_membership_leave(struct weft_membership *membership, bool done);
 
 #endif

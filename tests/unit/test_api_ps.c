@@ -1027,7 +1027,7 @@ static void the_order_of_shards_is_checked(void **state)
     snprintf(swapped, sizeof(swapped), "127.0.0.1:%u,127.0.0.1:%u", (unsigned)site.servers[1].port,
              (unsigned)site.servers[0].port);
     struct weft_ps_config config = config_for(swapped);
-    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_INVALID, "stands at the place of shard");
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_INVALID, "in the list of servers");
     site_stop(&site);
     site_start(&site, 1, (struct ps_server_options){.workers = 1, .name = 77});
     config.servers = site.list;

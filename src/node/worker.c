@@ -1,0 +1,239 @@
+/* Opening: a worker's endpoint and its connections to all shards.
+ *
+ * With connect_timeout_ns: the processes of a job start in any order, so a server that does not answer
+ * yet is tried again. What waiting does not mend, another job key or another shard than the list says,
+ * fails at once. The client is made when all are up: for it, a peer that is down is down for good.
+ */
+#include "node/worker.h"
+
+#include "io/clock.h"
+#include "io/random.h"
+
+#include <stdlib.h>
+
+enum { PEERS_SPARE = 4 }; /* a connection that ended keeps its place for a moment */
+
+static const uint64_t step_ns = 200 * WEFT_NS_PER_MS;
+/* From one attempt to the next: a server may refuse a rank that another process has at once. */
+static const uint64_t retry_ns = 200 * WEFT_NS_PER_MS;
+
+void weft_worker_config_default(struct weft_worker_config *config_p)
+{
+    *config_p = (struct weft_worker_config){.arg = NULL};
+    weft_endpoint_config_default(&config_p->endpoint);
+    config_p->endpoint.driver.udp.host = NULL;
+    weft_ps_client_config_default(&config_p->client);
+}
+
+/* ---- the endpoint ---------------------------------------------------------------------------- */
+
+/* Without security the wildcard would be refused before a server's address, which says more. */
+static const char *bind_host(const struct weft_worker *worker, const char *hosts[])
+{
+    for (uint32_t s = 0; s < worker->shards; s++) {
+        hosts[s] = worker->servers[s].address.host;
+    }
+    const char *host = weft_udp_bind_towards(hosts, worker->shards);
+    if (worker->security->mode != WEFT_MODE_NONE || worker->security->insecure_network) {
+        return host;
+    }
+    return host[0] == ':' ? "::1" : "127.0.0.1";
+}
+
+static weft_status open_endpoint(struct weft_worker *worker,
+                                 const struct weft_worker_config *config)
+{
+    struct weft_endpoint_config endpoint = config->endpoint;
+    struct weft_udp_config *udp = &endpoint.driver.udp;
+    bool connects_again = config->connect_timeout_ns > 0 || config->client.reconnect_ns > 0;
+    const char **hosts = calloc(worker->shards, sizeof(*hosts));
+    if (hosts == NULL) {
+        return weft_io_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
+    }
+    udp->host = udp->host != NULL ? udp->host : bind_host(worker, hosts);
+    free(hosts);
+    udp->loss.role = WEFT_ROLE_WORKER;
+    udp->loss.rank = worker->rank;
+    udp->ep.name = weft_rpc_name(WEFT_ROLE_WORKER, worker->rank);
+    udp->ep.peers_max = worker->shards + (connects_again ? PEERS_SPARE : 0);
+    udp->ep.expects_max = weft_ps_client_expects_max(&config->client);
+    worker->peer_timeout_ns = udp->ep.peer_timeout_ns;
+    return weft_endpoint_open(&endpoint, &worker->endpoint, &worker->error);
+}
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+static weft_status connect_one(struct weft_worker *worker, struct weft_worker_server *server)
+{
+    const struct weft_launch_address *address = &server->address;
+    server->is_up = server->is_down = server->was_up = false;
+    server->retry_ns = weft_time_add(weft_clock_now_ns(), retry_ns);
+    weft_status status = weft_endpoint_connect(&worker->endpoint, address->host, address->port,
+                                               &server->peer, &worker->error);
+    if (status == WEFT_NOMEM) { /* the connections before are not forgotten yet */
+        server->peer = WEFT_PEER_ANY;
+        server->is_down = true;
+        return WEFT_OK;
+    }
+    return status;
+}
+
+/* Is what answers the shard of that place in the list? */
+static weft_status check_name(struct weft_worker *worker, uint32_t s)
+{
+    const struct weft_worker_server *server = &worker->servers[s];
+    uint32_t shard = (uint32_t)server->name;
+    if (server->name >> 32 != WEFT_ROLE_SERVER) {
+        return weft_io_fail(&worker->error, WEFT_INVALID,
+                            "what answers at %s:%u is no `weft server`; name the ports that it "
+                            "prints",
+                            server->address.host, server->address.port);
+    }
+    if (shard != s) {
+        return weft_io_fail(&worker->error, WEFT_INVALID,
+                            "%s:%u is shard %u, but number %u in the list of servers; name the "
+                            "servers in the order of their shards, shard 0 first",
+                            server->address.host, server->address.port, shard, s);
+    }
+    return WEFT_OK;
+}
+
+static weft_status timed_out(struct weft_worker *worker, uint32_t s)
+{
+    const struct weft_launch_address *address = &worker->servers[s].address;
+    char hint[WEFT_SECURITY_HINT_BYTES];
+    (void)weft_worker_hint(worker, hint);
+    return weft_io_fail(&worker->error, WEFT_TIMEOUT,
+                        "no server answers at %s:%u (shard %u of %u); start `weft server` there, "
+                        "or correct the list of servers, or wait longer%s%s",
+                        address->host, address->port, s, worker->shards, hint[0] != '\0' ? "; " : "",
+                        hint);
+}
+
+/* A connection that did not come about, or broke before all were there: why, or once more. */
+static weft_status connect_again(struct weft_worker *worker, uint32_t s)
+{
+    struct weft_worker_server *server = &worker->servers[s];
+    char hint[WEFT_SECURITY_HINT_BYTES];
+    if (server->down == WEFT_DOWN_REPLACED) {
+        return weft_worker_gone(worker, s);
+    }
+    if (server->was_up && weft_clock_now_ns() < server->retry_ns) {
+        return WEFT_OK;
+    }
+    if (!server->was_up && weft_worker_hint(worker, hint)) {
+        return weft_io_fail(&worker->error, WEFT_PEER,
+                            "the server at %s:%u refused the connection: %s", server->address.host,
+                            server->address.port, hint);
+    }
+    return connect_one(worker, server);
+}
+
+/* Look at all shards once; *waiting_p is one that is not up yet, or `shards`. */
+static weft_status connect_due(struct weft_worker *worker, uint32_t *waiting_p)
+{
+    weft_status status = WEFT_OK;
+    *waiting_p = worker->shards;
+    for (uint32_t s = worker->shards; status == WEFT_OK && s-- > 0;) {
+        if (worker->servers[s].is_up) {
+            status = check_name(worker, s);
+        } else {
+            *waiting_p = s;
+            status = worker->servers[s].is_down ? connect_again(worker, s) : WEFT_OK;
+        }
+    }
+    return status;
+}
+
+static weft_status connect_all(struct weft_worker *worker, uint64_t timeout_ns)
+{
+    uint64_t end_ns = weft_time_add(weft_clock_now_ns(), timeout_ns);
+    weft_status status = WEFT_OK;
+    for (uint32_t s = 0; status == WEFT_OK && s < worker->shards; s++) {
+        status = connect_one(worker, &worker->servers[s]);
+    }
+    while (status == WEFT_OK && timeout_ns > 0) {
+        uint32_t waiting;
+        status = connect_due(worker, &waiting);
+        if (status != WEFT_OK || waiting == worker->shards) {
+            break;
+        }
+        uint64_t now_ns = weft_clock_now_ns();
+        if (now_ns >= end_ns) {
+            return timed_out(worker, waiting);
+        }
+        weft_worker_progress(worker, weft_min_u64(step_ns, end_ns - now_ns));
+    }
+    return status;
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+static uint64_t clock_now(void *arg)
+{
+    (void)arg;
+    return weft_clock_now_ns();
+}
+
+static weft_status make_client(struct weft_worker *worker, const struct weft_worker_config *config)
+{
+    struct weft_ps_client_config client = config->client;
+    weft_peer *peers = calloc(worker->shards, sizeof(*peers));
+    if (peers == NULL) {
+        return weft_io_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
+    }
+    for (uint32_t s = 0; s < worker->shards; s++) {
+        peers[s] = worker->servers[s].peer;
+    }
+    client.clock_ns = clock_now;
+    weft_os_random(client.missed_key, sizeof(client.missed_key));
+    weft_status status =
+        weft_ps_client_new(&client, worker->endpoint.msgr, peers, &worker->client);
+    free(peers);
+    if (status == WEFT_NOMEM) {
+        return weft_io_fail(&worker->error, status,
+                            "no memory for %u operations of %u rows of %u floats; lower one of "
+                            "these",
+                            client.ops_max, client.rows_per_op_max, client.dim_max);
+    }
+    return status == WEFT_OK ? status
+                             : weft_io_fail(&worker->error, status, "parameter-server client: %s",
+                                            weft_status_text(status));
+}
+
+weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worker_config *config)
+{
+    uint32_t shards = config->client.shards;
+    *worker = (struct weft_worker){
+        .servers = calloc(shards, sizeof(*worker->servers)),
+        .shards = shards,
+        .rank = config->client.worker,
+        .reconnect_ns = config->client.reconnect_ns,
+        .security = config->endpoint.security,
+        .membership = config->membership,
+        .on_progress = config->on_progress,
+        .arg = config->arg,
+    };
+    if (worker->servers == NULL) {
+        return weft_io_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
+    }
+    for (uint32_t s = 0; s < shards; s++) {
+        worker->servers[s].address = config->servers[s];
+    }
+    weft_status status = open_endpoint(worker, config);
+    if (status == WEFT_OK) {
+        status = connect_all(worker, config->connect_timeout_ns);
+    }
+    return status == WEFT_OK ? make_client(worker, config) : status;
+}
+
+void weft_worker_close(struct weft_worker *worker)
+{
+    /* The endpoint borrows the client's memory, so it goes first. */
+    weft_endpoint_close(&worker->endpoint);
+    weft_ps_client_free(worker->client);
+    free(worker->servers);
+    worker->client = NULL;
+    worker->servers = NULL;
+    worker->shards = 0;
+}

@@ -1,0 +1,98 @@
+/* A worker of a job: its endpoint, its connections to all shards, and the client on top (ps/client.h).
+ * It connects, waits for servers that start late, makes progress, connects again to a server that went
+ * away, and says in words why one is gone. What is pushed and pulled is its user's: <weft/ps.h>,
+ * `weft worker`, `weft load`.
+ *
+ * Use:     weft_worker_open; operations of the client, and weft_worker_progress until they are done or
+ *          weft_worker_is_lost; weft_worker_close.
+ * Thread:  the one that opened it.
+ */
+#ifndef WEFT_NODE_WORKER_H
+#define WEFT_NODE_WORKER_H
+
+#include "node/endpoint.h"
+#include "node/membership.h"
+#include "ps/client.h"
+
+struct weft_worker_config {
+    /* Set by open: name, peers_max, expects_max, role and rank of injected loss, and where host is
+     * NULL the address to bind. */
+    struct weft_endpoint_config endpoint;
+    struct weft_ps_client_config client; /* worker, shards; set by open: missed_key, clock_ns */
+    const struct weft_launch_address *servers; /* (client.shards,), shard 0 first; copied */
+    struct weft_membership *membership; /* asked where a server that went away is now; NULL = nobody */
+    /* > 0: open returns when all servers are connected, or after so long; for one that does not answer,
+     * or is another than the list says, it fails. 0: operations wait for the connections, and fail
+     * when a server has not answered for the endpoint's peer timeout. */
+    uint64_t connect_timeout_ns;
+    /* After each batch of events, within a step; NULL = none. */
+    void (*on_progress)(void *arg, uint64_t now_ns);
+    void *arg;
+};
+
+struct weft_worker_server {
+    struct weft_launch_address address;
+    weft_peer peer;
+    uint64_t name;           /* of the process that answered */
+    enum weft_msg_down down; /* why it went down last */
+    bool is_up;
+    bool was_up;       /* when it went down */
+    bool is_down;      /* with a client: for good */
+    bool is_away;      /* it went down, and the client waits for it; is_down is not set */
+    uint64_t retry_ns; /* when to connect next */
+    uint64_t until_ns; /* away: when the client gives it up */
+};
+
+struct weft_worker {
+    struct weft_endpoint endpoint;
+    struct weft_ps_client *client;
+    struct weft_worker_server *servers; /* (shards,) */
+    uint32_t shards;
+    uint32_t rank;
+    bool any_away;
+    bool any_down; /* one has been, at some time */
+    uint64_t reconnect_ns;
+    uint64_t peer_timeout_ns;
+    const struct weft_security *security;
+    struct weft_membership *membership;
+    void (*on_progress)(void *arg, uint64_t now_ns);
+    void *arg;
+    struct weft_io_error error; /* a sentence, after a status other than OK */
+};
+
+void weft_worker_config_default(struct weft_worker_config *config_p);
+
+/* Owns:    borrows security and membership until weft_worker_close, which is due also after an error.
+ * Errors:  as weft_endpoint_open and _connect, weft_ps_client_new; with connect_timeout_ns
+ *          WEFT_TIMEOUT  a server does not answer.   WEFT_PEER  it refused the connection.
+ *          WEFT_INVALID  what answers is not that shard. */
+weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worker_config *config);
+
+/* Connect to servers that are away and due; sleep until something happens, at most timeout_ns, and feed
+ * it to the client. */
+void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns);
+
+/* A server is gone for good: which. */
+bool weft_worker_is_down(const struct weft_worker *worker, uint32_t *shard_p);
+
+/* The same, or one takes no clocks of this worker any more, so that what waits for those never ends.
+ * weft_worker_lost says it. */
+bool weft_worker_is_lost(const struct weft_worker *worker, uint32_t *shard_p);
+
+/* Why connections do not come about, as this end, the other or the network says; "" for nothing. True
+ * when waiting longer does not help. */
+bool weft_worker_hint(struct weft_worker *worker, char text_p[WEFT_SECURITY_HINT_BYTES]);
+
+/* Each leaves a sentence with the next action in worker->error, and returns the status. */
+
+weft_status weft_worker_lost(struct weft_worker *worker);
+/* Shard `shard` is gone; any that is, where it is not. */
+weft_status weft_worker_gone(struct weft_worker *worker, uint32_t shard);
+/* An operation ended with a status other than OK. what: such as "push to weights". */
+weft_status weft_worker_refused(struct weft_worker *worker, const char *what,
+                                const struct weft_ps_result *result);
+
+/* A zeroed one is fine. */
+void weft_worker_close(struct weft_worker *worker);
+
+#endif

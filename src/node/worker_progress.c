@@ -1,0 +1,141 @@
+/* Progress: events to the client, and connections again to servers that went away.
+ *
+ * The client keeps what is unfinished and asks for a connection to the shard. This makes it: to the
+ * address of before or, in a job with a coordinator, to where that says the shard is now. An attempt
+ * that fails is made again after a pause, which the client chooses, until it gives up.
+ */
+#include "io/clock.h"
+#include "node/worker.h"
+
+/* How often to look for a server that is away, and the pause when connecting cannot even begin. */
+static const uint64_t pause_ns = 100 * WEFT_NS_PER_MS;
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* False: what answers at the address of a shard that was away is not that shard. In time the client
+ * gives the shard up. */
+static bool note_up(struct weft_worker *worker, uint32_t s, const struct weft_msg_event *event)
+{
+    struct weft_worker_server *server = &worker->servers[s];
+    if (server->is_away && event->name != weft_rpc_name(WEFT_ROLE_SERVER, s)) {
+        return false;
+    }
+    server->is_up = true;
+    server->is_down = server->is_away = false;
+    server->name = event->name;
+    return true;
+}
+
+static void note_down(struct weft_worker *worker, uint32_t s, const struct weft_msg_event *event)
+{
+    struct weft_worker_server *server = &worker->servers[s];
+    bool waits = worker->client != NULL && worker->reconnect_ns > 0 &&
+                 event->down != WEFT_DOWN_REPLACED;
+    if (waits) {
+        server->is_away = worker->any_away = true;
+        server->retry_ns = 0;
+    } else {
+        server->is_down = worker->any_down = true;
+    }
+    server->was_up = server->is_up;
+    server->is_up = false;
+    server->down = event->down;
+}
+
+/* False: not for the client. */
+static bool note_peer(struct weft_worker *worker, const struct weft_msg_event *event)
+{
+    for (uint32_t s = 0; s < worker->shards; s++) {
+        if (worker->servers[s].peer != event->peer) {
+            continue;
+        }
+        if (event->type == WEFT_EVENT_PEER_DOWN) {
+            note_down(worker, s, event);
+        } else if (!note_up(worker, s, event)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void handle(void *arg, uint64_t now_ns)
+{
+    struct weft_worker *worker = arg;
+    struct weft_msgr msgr = worker->endpoint.msgr;
+    struct weft_msg_event event;
+    while (msgr.ops->poll(msgr.self, &event)) {
+        bool of_peer = event.type == WEFT_EVENT_PEER_UP || event.type == WEFT_EVENT_PEER_DOWN;
+        if (of_peer && !note_peer(worker, &event)) {
+            continue;
+        }
+        if (worker->client != NULL) {
+            weft_ps_client_event(worker->client, &event, now_ns);
+        }
+    }
+    if (worker->client != NULL) {
+        weft_ps_client_progress(worker->client, now_ns);
+    }
+    if (worker->on_progress != NULL) {
+        worker->on_progress(worker->arg, now_ns);
+    }
+}
+
+/* ---- servers that are away ------------------------------------------------------------------- */
+
+static void connect_to(struct weft_worker *worker, uint32_t s, uint64_t now_ns)
+{
+    struct weft_worker_server *server = &worker->servers[s];
+    if (worker->membership != NULL) {
+        (void)weft_membership_locate(worker->membership, s, worker->shards, &server->address);
+    }
+    if (weft_endpoint_connect(&worker->endpoint, server->address.host, server->address.port,
+                              &server->peer, &worker->error) != WEFT_OK ||
+        weft_ps_client_reconnect(worker->client, s, server->peer, now_ns) != WEFT_OK) {
+        server->peer = WEFT_PEER_ANY;
+        server->retry_ns = now_ns + pause_ns;
+    }
+}
+
+static void maintain_one(struct weft_worker *worker, uint32_t s, uint64_t now_ns)
+{
+    struct weft_worker_server *server = &worker->servers[s];
+    uint64_t until_ns;
+    if (weft_ps_client_away(worker->client, s, &until_ns)) {
+        server->until_ns = until_ns;
+        if (now_ns >= weft_max_u64(server->retry_ns, weft_ps_client_again_ns(worker->client, s))) {
+            connect_to(worker, s, now_ns);
+        }
+    } else if (now_ns >= server->until_ns) { /* else it is connecting */
+        server->is_away = false;
+        server->is_down = worker->any_down = true;
+    }
+}
+
+/* Returns how long a sleep may last. */
+static uint64_t maintain(struct weft_worker *worker)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    bool any = false;
+    for (uint32_t s = 0; s < worker->shards; s++) {
+        if (worker->servers[s].is_away) {
+            maintain_one(worker, s, now_ns);
+        }
+        any |= worker->servers[s].is_away;
+    }
+    worker->any_away = any;
+    return any ? pause_ns : WEFT_NEVER;
+}
+
+void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns)
+{
+    if (worker->any_away) {
+        timeout_ns = weft_min_u64(timeout_ns, maintain(worker));
+    }
+    uint64_t due_ns =
+        worker->client != NULL ? weft_ps_client_deadline(worker->client) : WEFT_NEVER;
+    if (due_ns != WEFT_NEVER) {
+        uint64_t now_ns = weft_clock_now_ns();
+        timeout_ns = weft_min_u64(timeout_ns, due_ns > now_ns ? due_ns - now_ns : 0);
+    }
+    weft_endpoint_step(&worker->endpoint, timeout_ns, handle, worker);
+}
