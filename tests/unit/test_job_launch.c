@@ -308,6 +308,29 @@ static void endpoints(void **state)
     assert_int_equal(port, 65535);
 }
 
+static void lists_of_servers(void **state)
+{
+    (void)state;
+    struct weft_launch_address servers[3];
+    uint32_t count;
+    assert_null(weft_launch_servers_parse("10.0.0.1:7700,[::1]:7701", servers, 3, &count));
+    assert_int_equal(count, 2);
+    assert_string_equal(servers[0].host, "10.0.0.1");
+    assert_string_equal(servers[1].host, "::1");
+    assert_int_equal(servers[1].port, 7701);
+    /* Where it is wrong, or goes on too long. */
+    static const struct {
+        const char *text;
+        size_t at;
+    } bad[] = {{"", 0},      {"a:1,", 4},   {",a:1", 0},           {"a:1,b,c:3", 4},
+               {"::1:7", 0}, {"a:1;b:2", 0}, {"a:1,b:2,c:3,d:4", 12}};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_ptr_equal(weft_launch_servers_parse(bad[i].text, servers, 3, &count),
+                         bad[i].text + bad[i].at);
+    }
+    assert_int_equal(count, 3);
+}
+
 static void environment(void **state)
 {
     (void)state;
@@ -321,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sources), cmocka_unit_test(flags_win), cmocka_unit_test(numbers),
-        cmocka_unit_test(endpoints), cmocka_unit_test(environment)};
+        cmocka_unit_test(endpoints), cmocka_unit_test(lists_of_servers),
+        cmocka_unit_test(environment)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
