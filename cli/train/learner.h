@@ -9,6 +9,8 @@
  * The model (ml/model.h) says how wide a row of the table is, where it begins, and what the gradient
  * is; nothing here knows more of it.
  *
+ * Connections are node/worker.h's matter.
+ *
  * Source: docs/MODELS.md section 2; ps/client.h.
  */
 #ifndef WEFT_CLI_TRAIN_LEARNER_H
@@ -17,36 +19,14 @@
 #include "cli/train/job.h"
 #include "ml/model.h"
 #include "ml/share.h"
-#include "node/endpoint.h"
-#include "ps/client.h"
-
-enum { WEFT_LEARNER_ERROR_BYTES = 640 };
-
-struct weft_learner_shard {
-    char host[64];
-    uint16_t port;
-    weft_peer peer;
-    bool is_down;
-    enum weft_msg_down down;
-    uint64_t again_ns; /* away: when to connect next */
-    uint64_t until_ns; /* away: when it is given up; 0 = it is there */
-};
+#include "node/worker.h"
 
 struct weft_learner {
     const struct weft_job *job;             /* borrowed; so is its security, loaded */
     const struct weft_ml_dataset *dataset;  /* borrowed */
-    struct weft_learner_shard *shards;      /* (shard_count,), borrowed */
-    uint32_t shard_count;
-    uint32_t rank;
-
-    struct weft_endpoint endpoint;
+    struct weft_worker worker; /* its error is one line, after a status other than OK */
     struct weft_tracing tracing;    /* of this process */
     struct weft_tracing_feed trace; /* of its endpoint */
-    struct weft_msgr msgr;
-    struct weft_ps_client *client;
-    /* Where shard s is now; NULL = where it was. */
-    void (*locate)(void *arg, uint32_t s, struct weft_learner_shard *shard);
-    void *locate_arg;
     struct weft_ml_model model;
     struct weft_ml_share share;
     struct weft_ml_batch batch;      /* of a step */
@@ -62,20 +42,20 @@ struct weft_learner {
     bool is_over;
     uint64_t test_elements;           /* of pulls that were for tests alone */
     uint64_t test_elements_delivered;
-
-    char error[WEFT_LEARNER_ERROR_BYTES]; /* one line, after a status other than OK */
 };
 
 /* Connect to all shards and declare the table.
  *
- * Shape:   shards (shard_count,): host and port filled in.
- * Errors:  WEFT_PEER         a server does not answer; error names it.
+ * Shape:   servers (count,), shard 0 first.
+ * Owns:    borrows membership, which is asked where a server that went away is now.
+ * Errors:  WEFT_PEER         a server does not answer; worker.error names it.
  *          WEFT_UNSUPPORTED  without security beyond loopback.   WEFT_TIMEOUT  asked to stop.
  *          WEFT_DATA         a server refused, or the model diverged.
  *          Others as the functions called. weft_learner_fini is due also after an error. */
 weft_status weft_learner_init(struct weft_learner *learner, const struct weft_job *job,
                               uint32_t rank, const struct weft_ml_dataset *dataset,
-                              struct weft_learner_shard *shards, uint32_t shard_count);
+                              const struct weft_launch_address *servers, uint32_t count,
+                              struct weft_membership *membership);
 void weft_learner_fini(struct weft_learner *learner);
 
 /* The epoch, from 0, in which a job that was resumed goes on; 0 for a new one. */
@@ -96,9 +76,6 @@ weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quali
  * Shape:   *ids_p (count,) ascending; *rows_p (count, model.dim).   Errors: as init. */
 weft_status weft_learner_rows(struct weft_learner *learner, const uint64_t **ids_p,
                               const float **rows_p, uint32_t *count_p);
-
-/* Serve the transport for a while with nothing to do: answers what peers still ask. */
-void weft_learner_idle(struct weft_learner *learner, uint64_t timeout_ns);
 
 /* Elements promised and delivered in pushes and pull replies, tests left out. */
 void weft_learner_delivery(const struct weft_learner *learner, uint64_t *elements_p,

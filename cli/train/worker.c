@@ -1,5 +1,4 @@
 /* `weft worker`: one worker of a training job, against servers that run already. */
-#include "cli/address.h"
 #include "cli/counters.h"
 #include "cli/node_options.h"
 #include "cli/stop.h"
@@ -33,7 +32,7 @@ struct worker {
     struct weft_worker_metrics metrics;
     uint32_t epochs_done;
     struct weft_channel channel;
-    struct weft_learner_shard shards[WEFT_JOB_SHARDS_MAX];
+    struct weft_launch_address addresses[WEFT_JOB_SHARDS_MAX]; /* of the servers */
     uint32_t shard_count;
     struct weft_ml_dataset dataset;
     uint32_t rate_rows; /* of the sample on which the learning rate was found; 0 = it was not */
@@ -98,7 +97,7 @@ static const char *wait_for_either(struct worker *worker, const char *word, cons
             return NULL;
         }
         weft_worker_metrics_look(&worker->metrics, worker);
-        weft_learner_idle(&worker->learner, WORD_POLL_NS);
+        weft_worker_progress(&worker->learner.worker, WORD_POLL_NS);
     }
 }
 
@@ -177,10 +176,10 @@ static void copy_stats(void *arg, void *object)
     struct worker *worker = object;
     struct weft_learner *learner = &worker->learner;
     stats->has_gauges =
-        weft_endpoint_stats(&learner->endpoint, &stats->transport, &stats->gauges);
-    stats->client = *weft_ps_client_counters(learner->client);
-    stats->push = *weft_ps_client_push_latencies(learner->client);
-    stats->pull = *weft_ps_client_pull_latencies(learner->client);
+        weft_endpoint_stats(&learner->worker.endpoint, &stats->transport, &stats->gauges);
+    stats->client = *weft_ps_client_counters(learner->worker.client);
+    stats->push = *weft_ps_client_push_latencies(learner->worker.client);
+    stats->pull = *weft_ps_client_pull_latencies(learner->worker.client);
     stats->step_ns = worker->step_ns;
     stats->epochs = worker->epochs_done;
     stats->has_epochs = true;
@@ -195,7 +194,7 @@ static weft_status start_metrics(struct worker *worker)
         weft_worker_metrics_start(&worker->metrics, &worker->metrics_options, worker->rank,
                                   copy_stats, error);
     if (status != WEFT_OK) {
-        snprintf(worker->learner.error, sizeof(worker->learner.error), "%s", error);
+        (void)weft_io_fail(&worker->learner.worker.error, status, "%s", error);
     }
     return status;
 }
@@ -265,15 +264,15 @@ static void say_done(struct worker *worker)
     struct weft_driver_counters transport;
     uint64_t elements;
     uint64_t delivered;
-    weft_endpoint_counters(&learner->endpoint, &transport);
+    weft_endpoint_counters(&learner->worker.endpoint, &transport);
     weft_learner_delivery(learner, &elements, &delivered);
-    collect(latency.of[WEFT_LATENCY_PUSH], weft_ps_client_push_latencies(learner->client));
-    collect(latency.of[WEFT_LATENCY_PULL], weft_ps_client_pull_latencies(learner->client));
+    collect(latency.of[WEFT_LATENCY_PUSH], weft_ps_client_push_latencies(learner->worker.client));
+    collect(latency.of[WEFT_LATENCY_PULL], weft_ps_client_pull_latencies(learner->worker.client));
 
     cJSON *event = weft_channel_event("done");
     cJSON *counters = cJSON_AddObjectToObject(event, "counters");
     weft_counters_add_transport(counters, &transport);
-    weft_counters_add_client(counters, weft_ps_client_counters(learner->client));
+    weft_counters_add_client(counters, weft_ps_client_counters(learner->worker.client));
     weft_counters_add(counters, "elements", elements);
     weft_counters_add(counters, "elements_delivered", delivered);
     weft_counters_add(counters, "records", records.records);
@@ -312,7 +311,7 @@ static void say_check(struct worker *worker)
 static void say_resumed(struct worker *worker)
 {
     struct weft_ps_resumed resumed;
-    while (weft_ps_client_take_resumed(worker->learner.client, &resumed)) {
+    while (weft_ps_client_take_resumed(worker->learner.worker.client, &resumed)) {
         cJSON *event = weft_channel_event("resumed");
         cJSON_AddNumberToObject(event, "shard", resumed.shard);
         cJSON_AddNumberToObject(event, "clock", resumed.clock);
@@ -325,8 +324,7 @@ static void say_resumed(struct worker *worker)
 
 static weft_status interrupted(struct worker *worker)
 {
-    snprintf(worker->learner.error, sizeof(worker->learner.error), "interrupted");
-    return WEFT_TIMEOUT;
+    return weft_io_fail(&worker->learner.worker.error, WEFT_TIMEOUT, "interrupted");
 }
 
 /* All workers stop; rank 0 tests when the parent has heard it from all; go on, or not (until.h). */
@@ -409,38 +407,19 @@ static weft_status save(struct worker *worker)
     }
     status = weft_model_file_save(worker->job.save, &learner->model, worker->job.format, ids, rows,
                                   count, &error);
-    if (status != WEFT_OK) {
-        snprintf(learner->error, sizeof(learner->error), "%s", error.text);
-    }
-    return status;
-}
-
-/* The coordinator's word of where a shard is now. */
-static void locate(void *arg, uint32_t s, struct weft_learner_shard *shard)
-{
-    struct worker *worker = arg;
-    struct weft_member_state state;
-    weft_member_thread_state(worker->membership.thread, &state);
-    if (state.list.count == worker->shard_count) {
-        char host[WEFT_RESOLVE_TEXT_BYTES];
-        weft_resolve_member_host(&state.list.addresses[s], host);
-        snprintf(shard->host, sizeof(shard->host), "%s", host);
-        shard->port = state.list.addresses[s].port;
-    }
+    return status == WEFT_OK ? status
+                             : weft_io_fail(&learner->worker.error, status, "%s", error.text);
 }
 
 static int train(struct worker *worker)
 {
     struct weft_learner *learner = &worker->learner;
     weft_status status = weft_learner_init(learner, &worker->job, worker->rank, &worker->dataset,
-                                           worker->shards, worker->shard_count);
+                                           worker->addresses, worker->shard_count,
+                                           &worker->membership);
     status = status == WEFT_OK ? start_metrics(worker) : status;
     if (status != WEFT_OK) {
-        return fail(worker, status, learner->error);
-    }
-    if (worker->membership.thread != NULL) {
-        learner->locate = locate;
-        learner->locate_arg = worker;
+        return fail(worker, status, learner->worker.error.text);
     }
     say_ready(worker);
     if (!wait_for_word(worker, "go")) {
@@ -475,24 +454,13 @@ static int train(struct worker *worker)
         status = save(worker);
     }
     if (status != WEFT_OK) {
-        return fail(worker, status, learner->error);
+        return fail(worker, status, learner->worker.error.text);
     }
     say_done(worker);
     return WEFT_EXIT_OK;
 }
 
 /* ---- the job --------------------------------------------------------------------------------- */
-
-static void take_list(struct worker *worker, const struct weft_member_reply *list)
-{
-    worker->shard_count = list->count;
-    for (uint32_t s = 0; s < list->count; s++) {
-        char host[WEFT_RESOLVE_TEXT_BYTES];
-        weft_resolve_member_host(&list->addresses[s], host);
-        snprintf(worker->shards[s].host, sizeof(worker->shards[s].host), "%s", host);
-        worker->shards[s].port = list->addresses[s].port;
-    }
-}
 
 /* Where the shards are, which rank this is, and how many workers there are. */
 static weft_status join_job(struct worker *worker, struct weft_ml_error *error)
@@ -522,7 +490,11 @@ static weft_status join_job(struct worker *worker, struct weft_ml_error *error)
     }
     worker->rank = state.grant.rank;
     worker->job.workers = state.grant.workers;
-    take_list(worker, &state.list);
+    worker->shard_count = state.list.count;
+    for (uint32_t s = 0; s < state.list.count; s++) {
+        (void)weft_membership_locate(&worker->membership, s, state.list.count,
+                                     &worker->addresses[s]);
+    }
     return WEFT_OK;
 }
 
@@ -566,24 +538,6 @@ static int run(struct worker *worker)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static bool parse_servers(struct worker *worker)
-{
-    for (const char *at = worker->servers;; at++) {
-        size_t bytes = strcspn(at, ",");
-        if (worker->shard_count == WEFT_JOB_SHARDS_MAX ||
-            !weft_cli_address_parse(at, bytes, worker->shards[worker->shard_count].host,
-                                    sizeof(worker->shards[0].host),
-                                    &worker->shards[worker->shard_count].port)) {
-            return false;
-        }
-        worker->shard_count++;
-        at += bytes;
-        if (*at == '\0') {
-            return true;
-        }
-    }
-}
-
 /* Who this is, as far as flags and the environment say. */
 static int detect(const struct weft_command *command, struct worker *worker)
 {
@@ -622,7 +576,9 @@ static int check(const struct weft_command *command, struct worker *worker)
         return weft_options_usage(command, "--servers is missing: which servers? (or --scheduler: "
                                            "who knows them?)");
     }
-    if (!has_coordinator && !parse_servers(worker)) {
+    if (!has_coordinator &&
+        weft_launch_servers_parse(worker->servers, worker->addresses, WEFT_JOB_SHARDS_MAX,
+                                  &worker->shard_count) != NULL) {
         return weft_options_usage(command,
                                   "--servers \"%.80s\" is not allowed; it must be HOST:PORT,... "
                                   "with at most %d shards",

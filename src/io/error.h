@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/units.h"
 
-enum { WEFT_IO_ERROR_BYTES = 320 };
+enum { WEFT_IO_ERROR_BYTES = 640 };
 
 struct weft_io_error {
     char text[WEFT_IO_ERROR_BYTES]; /* without a full stop or newline */
