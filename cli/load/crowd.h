@@ -44,7 +44,7 @@ struct weft_load_crowd_config {
     uint64_t patience_ns; /* with servers that do not answer at the start; WEFT_NEVER = for ever */
 };
 
-enum { WEFT_LOAD_ERROR_BYTES = 512 };
+enum { WEFT_LOAD_ERROR_BYTES = 768 };
 
 /* Connect, warm up, measure, disconnect. Returns when all is done, or a signal of cli/stop.h came:
  * then the outcome is that of the time until then.

@@ -114,7 +114,7 @@ static struct weft_load_packets packets_now(const struct gang *gang)
     struct weft_load_packets packets = {0};
     for (uint32_t i = 0; i < gang->opened; i++) {
         struct weft_driver_counters counters;
-        weft_driver_counters(gang->workers[i].driver, &counters);
+        weft_driver_counters(gang->workers[i].node.endpoint.driver, &counters);
         packets.sent += counters.socket.datagrams_sent;
         packets.received += counters.socket.datagrams_received;
         packets.again += counters.ep.retransmitted_packets;
@@ -133,8 +133,8 @@ void weft_load_gang_figures(void *arg, void *object)
     for (uint32_t i = 0; i < gang->opened; i++) {
         const struct weft_load_worker *worker = &gang->workers[i];
         struct weft_driver_counters transport;
-        weft_driver_counters(worker->driver, &transport);
-        weft_load_figures_add(figures, &transport, weft_ps_client_counters(worker->client));
+        weft_driver_counters(worker->node.endpoint.driver, &transport);
+        weft_load_figures_add(figures, &transport, weft_ps_client_counters(worker->node.client));
         figures->connected += worker->state == WEFT_LOAD_READY;
     }
 }
@@ -159,7 +159,7 @@ static void measure(struct gang *gang, uint64_t now_ns)
     gang->scene.measure_to_ns = now_ns + (uint64_t)(seconds * (double)WEFT_NS_PER_S);
     gang->phase = MEASURING;
     for (uint32_t i = 0; i < gang->opened; i++) {
-        weft_ps_client_latencies_clear(gang->workers[i].client);
+        weft_ps_client_latencies_clear(gang->workers[i].node.client);
     }
     if (gang->index == 0) {
         gang->outcome->server_cpu_known =
@@ -203,7 +203,7 @@ static void keep(struct gang *gang, uint64_t now_ns)
         outcome->rss_bytes = rss_bytes();
     }
     for (uint32_t i = 0; i < gang->opened; i++) {
-        const struct weft_ps_client *client = gang->workers[i].client;
+        const struct weft_ps_client *client = gang->workers[i].node.client;
         weft_load_latencies_merge(&outcome->rpc[WEFT_LOAD_PUSH],
                                   weft_ps_client_push_latencies(client));
         weft_load_latencies_merge(&outcome->rpc[WEFT_LOAD_PULL],
@@ -251,7 +251,7 @@ static bool open_one(struct gang *gang, uint32_t index)
     weft_status status = weft_load_worker_init(worker, &gang->scene, gang->first + index);
     if (status == WEFT_OK) {
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
-        int fd = weft_driver_pollable(worker->driver);
+        int fd = weft_driver_pollable(worker->node.endpoint.driver);
         if (epoll_ctl(gang->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) {
             gang->opened++;
             turn(gang, index);

@@ -66,7 +66,9 @@ static int check(const struct weft_command *command, struct load *load)
         return weft_options_usage(command, "which servers? --local S starts S shards here, "
                                            "--servers names running ones");
     }
-    if (load->server_list != NULL && !weft_load_servers_parse(&load->servers, load->server_list)) {
+    if (load->server_list != NULL &&
+        weft_launch_servers_parse(load->server_list, load->servers.shards, WEFT_LOAD_SHARDS_MAX,
+                                  &load->servers.count) != NULL) {
         return weft_options_usage(command,
                                   "--servers \"%.80s\" is not allowed; it must be HOST:PORT,... "
                                   "with at most %d shards",

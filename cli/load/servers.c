@@ -1,7 +1,5 @@
 #include "cli/load/servers.h"
 
-#include "cli/address.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,27 +10,6 @@ enum {
     PEER_TIMEOUT_S = 60, /* hundreds of endpoints share a few CPUs: silence is no death */
     HOT_TOP = 20000,     /* as `weft server` */
 };
-
-/* ---- named ones ------------------------------------------------------------------------------ */
-
-bool weft_load_servers_parse(struct weft_load_servers *servers, const char *text)
-{
-    servers->count = 0;
-    for (const char *at = text;; at++) {
-        size_t bytes = strcspn(at, ",");
-        if (servers->count == WEFT_LOAD_SHARDS_MAX ||
-            !weft_cli_address_parse(at, bytes, servers->shards[servers->count].host,
-                                    sizeof(servers->shards[0].host),
-                                    &servers->shards[servers->count].port)) {
-            return false;
-        }
-        servers->count++;
-        at += bytes;
-        if (*at == '\0') {
-            return true;
-        }
-    }
-}
 
 /* ---- local ones ------------------------------------------------------------------------------ */
 
@@ -99,7 +76,7 @@ static weft_status start_one(struct weft_load_servers *servers, uint32_t shard,
     if (status == WEFT_OK) {
         servers->running++;
         servers->shards[shard] =
-            (struct weft_load_shard){.host = "127.0.0.1", .port = local->thread.port};
+            (struct weft_launch_address){.host = "127.0.0.1", .port = local->thread.port};
     }
     return status;
 }

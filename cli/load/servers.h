@@ -15,13 +15,6 @@
 
 #include <stdatomic.h>
 
-enum { WEFT_LOAD_HOST_BYTES = 64 };
-
-struct weft_load_shard {
-    char host[WEFT_LOAD_HOST_BYTES];
-    uint16_t port;
-};
-
 struct weft_load_servers;
 
 /* One shard that runs here, as its thread sees it. */
@@ -31,7 +24,7 @@ struct weft_load_local {
 };
 
 struct weft_load_servers {
-    struct weft_load_shard shards[WEFT_LOAD_SHARDS_MAX];
+    struct weft_launch_address shards[WEFT_LOAD_SHARDS_MAX];
     uint32_t count;
     uint32_t server_pid;           /* --server-pid; 0 = not known */
     uint32_t rows_max;             /* of all shards together; local ones */
@@ -43,9 +36,6 @@ struct weft_load_servers {
     _Atomic uint64_t measure_from_ns;
     _Atomic uint64_t measure_to_ns;
 };
-
-/* "HOST:PORT,...": false when it is not. */
-bool weft_load_servers_parse(struct weft_load_servers *servers, const char *text);
 
 struct weft_load_servers_config {
     const struct weft_load_workload *workload;

@@ -1,7 +1,6 @@
 #include "cli/load/worker.h"
 
 #include "io/clock.h"
-#include "io/random.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,18 +11,11 @@ enum {
     TABLE = 0,
     TX_WINDOW = 256, /* packets in flight to one shard: the least that there is */
     PEER_TIMEOUT_S = 60,
-    WHY_BYTES = WEFT_UDP_UNREACHED_BYTES,
     SOCKET_BUFFER_BYTES = 1 << 20,
 };
 
 /* Between two looks: a process that was stopped has not waited. */
 static const uint64_t look_ns_max = 100 * WEFT_NS_PER_MS;
-
-static uint64_t clock_now(void *arg)
-{
-    (void)arg;
-    return weft_clock_now_ns();
-}
 
 static weft_status fail(struct weft_load_worker *worker, weft_status status, const char *what)
 {
@@ -34,70 +26,42 @@ static weft_status fail(struct weft_load_worker *worker, weft_status status, con
     return status;
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* In the words of node/worker.h. */
+static weft_status fail_node(struct weft_load_worker *worker, weft_status status)
+{
+    return fail(worker, status, worker->node.error.text);
+}
 
-static struct weft_ps_client_config client_config(const struct weft_load_worker *worker)
+/* ---- what it opens ---------------------------------------------------------------------------- */
+
+static void set_client(const struct weft_load_worker *worker, struct weft_ps_client_config *client)
 {
     const struct weft_load_workload *workload = worker->scene->workload;
-    struct weft_ps_client_config config;
-    weft_ps_client_config_default(&config);
-    config.worker = worker->rank;
-    weft_os_random(config.missed_key, sizeof(config.missed_key));
-    config.shards = worker->scene->servers->count;
-    config.tables_max = 1;
-    config.ops_max = workload->in_flight;
-    config.lists_per_op_max = 1;
-    config.rows_per_op_max = workload->rows > 0 ? workload->rows : 1;
-    config.rows_per_rpc_max = config.rows_per_op_max;
-    config.dim_max = workload->dim;
-    config.missed_max = 1; /* every pull is asked for whole */
-    config.records = worker->scene->records;
-    config.clock_ns = clock_now;
-    return config;
+    client->worker = worker->rank;
+    client->shards = worker->scene->servers->count;
+    client->tables_max = 1;
+    client->ops_max = workload->in_flight;
+    client->lists_per_op_max = 1;
+    client->rows_per_op_max = workload->rows > 0 ? workload->rows : 1;
+    client->rows_per_rpc_max = client->rows_per_op_max;
+    client->dim_max = workload->dim;
+    client->missed_max = 1; /* every pull is asked for whole */
+    client->records = worker->scene->records;
 }
 
-static struct weft_driver_config driver_config(const struct weft_load_worker *worker,
-                                               const struct weft_ps_client_config *client)
+static void set_endpoint(const struct weft_load_worker *worker,
+                         struct weft_endpoint_config *endpoint)
 {
-    const struct weft_load_scene *scene = worker->scene;
-    const char *hosts[WEFT_LOAD_SHARDS_MAX];
-    for (uint32_t s = 0; s < scene->servers->count; s++) {
-        hosts[s] = scene->servers->shards[s].host;
-    }
-    struct weft_driver_config config;
-    weft_driver_config_default(&config);
-    weft_transport_options_apply(scene->transport, &config);
-    config.udp.host = weft_udp_bind_towards(hosts, scene->servers->count);
-    config.udp.socket_buffer_bytes = SOCKET_BUFFER_BYTES;
-    config.udp.loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
-    config.udp.ep.name = weft_rpc_name(WEFT_ROLE_WORKER, worker->rank);
-    config.udp.ep.peers_max = scene->servers->count;
-    config.udp.ep.expects_max = weft_ps_client_expects_max(client);
-    config.udp.ep.tx_window_max = TX_WINDOW;
-    config.udp.ep.peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S;
-    config.udp.ep.keepalive_ns = WEFT_NEVER;
-    config.udp.ep.idle_timeout_ns = WEFT_NEVER;
-    config.udp.ep.confirm_later = 1; /* its thread turns it whenever something comes */
-    return config;
-}
-
-static weft_status connect_all(struct weft_load_worker *worker,
-                               const struct weft_ps_client_config *client)
-{
-    const struct weft_load_scene *scene = worker->scene;
-    struct weft_io_error error = {.text = ""};
-    struct weft_driver_config config = driver_config(worker, client);
-    weft_status status = weft_security_arm(scene->security, &config.udp, &worker->provider, &error);
-    if (status == WEFT_OK) {
-        status = weft_driver_open(&config, &worker->driver, &error);
-    }
-    weft_security_disarm(&config.udp);
-    for (uint32_t s = 0; status == WEFT_OK && s < scene->servers->count; s++) {
-        const struct weft_load_shard *shard = &scene->servers->shards[s];
-        status = weft_driver_connect(worker->driver, shard->host, shard->port, &worker->peers[s],
-                                     &error);
-    }
-    return status == WEFT_OK ? status : fail(worker, status, error.text);
+    struct weft_udp_config *udp = &endpoint->driver.udp;
+    endpoint->security = worker->scene->security;
+    weft_transport_options_apply(worker->scene->transport, &endpoint->driver);
+    udp->socket_buffer_bytes = SOCKET_BUFFER_BYTES;
+    udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
+    udp->ep.tx_window_max = TX_WINDOW;
+    udp->ep.peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S;
+    udp->ep.keepalive_ns = WEFT_NEVER;
+    udp->ep.idle_timeout_ns = WEFT_NEVER;
+    udp->ep.confirm_later = 1; /* its thread makes progress whenever something comes */
 }
 
 /* Rows as a model's embeddings have them; who waits for nobody. When the shard is full the row that
@@ -114,51 +78,22 @@ static weft_status declare(struct weft_load_worker *worker)
         .eviction = WEFT_EVICTION_LRU,
     };
     weft_status status =
-        weft_ps_table_open(worker->client, &spec, weft_clock_now_ns(), &worker->opening);
+        weft_ps_table_open(worker->node.client, &spec, weft_clock_now_ns(), &worker->opening);
     return status == WEFT_OK ? status : fail(worker, status, weft_status_text(status));
 }
 
 static weft_status allocate(struct weft_load_worker *worker)
 {
     const struct weft_load_workload *workload = worker->scene->workload;
-    worker->peers = calloc(worker->scene->servers->count, sizeof(*worker->peers));
     worker->requests = calloc(workload->in_flight, sizeof(*worker->requests));
     worker->ids = calloc((size_t)workload->in_flight * workload->rows + 1, sizeof(*worker->ids));
-    if (worker->peers == NULL || worker->requests == NULL || worker->ids == NULL) {
+    if (worker->requests == NULL || worker->ids == NULL) {
         return fail(worker, WEFT_NOMEM, "no memory");
     }
     for (uint32_t i = 0; i < workload->in_flight; i++) {
         worker->requests[i].ids = worker->ids + (size_t)i * workload->rows;
     }
     return WEFT_OK;
-}
-
-weft_status weft_load_worker_init(struct weft_load_worker *worker,
-                                  const struct weft_load_scene *scene, uint32_t rank)
-{
-    *worker = (struct weft_load_worker){.scene = scene, .rank = rank};
-    weft_prng_split(&worker->prng, scene->workload->seed, rank);
-    struct weft_ps_client_config config = client_config(worker);
-    weft_status status = allocate(worker);
-    if (status == WEFT_OK) {
-        status = connect_all(worker, &config);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    worker->msgr = weft_driver_msgr(worker->driver);
-    status = weft_ps_client_new(&config, worker->msgr, worker->peers, &worker->client);
-    return status == WEFT_OK ? declare(worker) : fail(worker, status, weft_status_text(status));
-}
-
-void weft_load_worker_fini(struct weft_load_worker *worker)
-{
-    weft_driver_close(worker->driver); /* it borrows the client's memory, so it goes first */
-    weft_provider_free(worker->provider);
-    weft_ps_client_free(worker->client);
-    free(worker->peers);
-    free(worker->requests);
-    free(worker->ids);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -185,14 +120,14 @@ static weft_status send_request(struct weft_load_worker *worker, struct weft_loa
     uint32_t rows = scene->workload->rows;
     if (rows == 0) {
         uint32_t shard = (uint32_t)weft_prng_below(&worker->prng, scene->servers->count);
-        return weft_ps_ask(worker->client, TABLE, shard, now_ns, &request->op);
+        return weft_ps_ask(worker->node.client, TABLE, shard, now_ns, &request->op);
     }
     draw_ids(worker, request->ids);
     if (request->kind == WEFT_LOAD_PUSH) {
-        return weft_ps_push(worker->client, TABLE, request->ids, scene->gradients, rows, 0, now_ns,
+        return weft_ps_push(worker->node.client, TABLE, request->ids, scene->gradients, rows, 0, now_ns,
                             &request->op);
     }
-    return weft_ps_pull(worker->client, TABLE, request->ids, scene->weights, rows, 0, now_ns,
+    return weft_ps_pull(worker->node.client, TABLE, request->ids, scene->weights, rows, 0, now_ns,
                         &request->op);
 }
 
@@ -251,11 +186,11 @@ static void finished(struct weft_load_worker *worker, struct weft_load_request *
 {
     const struct weft_load_scene *scene = worker->scene;
     uint64_t now_ns = weft_clock_now_ns();
-    weft_ps_op_release(worker->client, request->op);
+    weft_ps_op_release(worker->node.client, request->op);
     request->busy = false;
     worker->busy_count--;
     if (result->status == WEFT_PEER || result->status == WEFT_PROTO) {
-        (void)fail(worker, result->status, "a server is gone");
+        (void)fail_node(worker, weft_worker_gone(&worker->node, result->shard));
         return;
     }
     if (scene->seen != NULL) {
@@ -274,7 +209,7 @@ static void take_finished(struct weft_load_worker *worker)
     struct weft_ps_result result;
     for (uint32_t i = 0; i < worker->scene->workload->in_flight; i++) {
         struct weft_load_request *request = &worker->requests[i];
-        if (request->busy && weft_ps_op_done(worker->client, request->op, &result)) {
+        if (request->busy && weft_ps_op_done(worker->node.client, request->op, &result)) {
             finished(worker, request, &result);
         }
     }
@@ -283,29 +218,23 @@ static void take_finished(struct weft_load_worker *worker)
 static void take_opened(struct weft_load_worker *worker)
 {
     struct weft_ps_result result;
-    if (!weft_ps_op_done(worker->client, worker->opening, &result)) {
+    if (!weft_ps_op_done(worker->node.client, worker->opening, &result)) {
         return;
     }
-    weft_ps_op_release(worker->client, worker->opening);
+    weft_ps_op_release(worker->node.client, worker->opening);
     if (result.status == WEFT_OK) {
         worker->state = WEFT_LOAD_READY;
-    } else if (result.status == WEFT_DATA) {
-        (void)fail(worker, result.status, weft_rpc_status_text(result.rpc_status));
     } else {
-        (void)fail(worker, result.status, "a server cannot be reached");
+        (void)fail_node(worker, weft_worker_refused(&worker->node, "opening the table", &result));
     }
 }
 
-/* ---- turning --------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
-static void handle(void *arg, uint64_t now_ns)
+static void on_progress(void *arg, uint64_t now_ns)
 {
+    (void)now_ns;
     struct weft_load_worker *worker = arg;
-    struct weft_msg_event event;
-    while (worker->msgr.ops->poll(worker->msgr.self, &event)) {
-        weft_ps_client_event(worker->client, &event, now_ns);
-    }
-    weft_ps_client_progress(worker->client, now_ns);
     if (worker->state == WEFT_LOAD_OPENING) {
         take_opened(worker);
     }
@@ -315,24 +244,18 @@ static void handle(void *arg, uint64_t now_ns)
     }
 }
 
-/* Nobody knows more than this: what was told, by whom; "" = nothing, and nobody has answered; false:
- * they are only slow. */
-static bool is_hopeless(const struct weft_load_worker *worker, char why_p[WHY_BYTES])
+/* True when somebody said why, or nobody has answered at all; false: they are only slow. */
+static bool is_hopeless(struct weft_load_worker *worker, char why_p[WEFT_SECURITY_HINT_BYTES])
 {
     struct weft_driver_counters counters;
-    enum weft_ep_hint hint = weft_driver_hint(worker->driver);
-    if (hint != WEFT_HINT_NONE) {
-        snprintf(why_p, WHY_BYTES, "%s", weft_ep_hint_text(hint));
-        return true;
-    }
-    weft_driver_unreached(worker->driver, why_p);
-    weft_driver_counters(worker->driver, &counters);
+    (void)weft_worker_hint(&worker->node, why_p);
+    weft_endpoint_counters(&worker->node.endpoint, &counters);
     return why_p[0] != '\0' || counters.socket.datagrams_received == 0;
 }
 
 void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
 {
-    char why[WHY_BYTES], text[WEFT_LOAD_WHY_BYTES];
+    char why[WEFT_SECURITY_HINT_BYTES], text[WEFT_IO_ERROR_BYTES];
     uint64_t patience_ns = worker->scene->patience_ns;
     uint64_t since_ns = worker->looked_ns != 0 ? now_ns - worker->looked_ns : 0;
     worker->looked_ns = now_ns;
@@ -359,10 +282,10 @@ void weft_load_worker_go(struct weft_load_worker *worker, uint64_t now_ns)
 
 bool weft_load_worker_turn(struct weft_load_worker *worker)
 {
-    (void)weft_driver_step(worker->driver, 0, handle, worker);
+    weft_worker_progress(&worker->node, 0);
     bool waits = worker->busy_count < worker->scene->workload->in_flight;
     bool open = worker->is_running && worker->scene->workload->rate > 0;
-    return weft_driver_rest(worker->driver, open && waits ? worker->next_ns : WEFT_NEVER);
+    return weft_driver_rest(worker->node.endpoint.driver, open && waits ? worker->next_ns : WEFT_NEVER);
 }
 
 static void unanswered(struct weft_load_worker *worker, enum weft_load_kind kind, uint64_t due_ns)
@@ -389,4 +312,33 @@ void weft_load_worker_halt(struct weft_load_worker *worker)
         }
     }
     worker->is_running = false;
+}
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+weft_status weft_load_worker_init(struct weft_load_worker *worker,
+                                  const struct weft_load_scene *scene, uint32_t rank)
+{
+    *worker = (struct weft_load_worker){.scene = scene, .rank = rank};
+    weft_prng_split(&worker->prng, scene->workload->seed, rank);
+    weft_status status = allocate(worker);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    struct weft_worker_config config;
+    weft_worker_config_default(&config);
+    set_client(worker, &config.client);
+    set_endpoint(worker, &config.endpoint);
+    config.servers = scene->servers->shards;
+    config.on_progress = on_progress;
+    config.arg = worker;
+    status = weft_worker_open(&worker->node, &config);
+    return status == WEFT_OK ? declare(worker) : fail_node(worker, status);
+}
+
+void weft_load_worker_fini(struct weft_load_worker *worker)
+{
+    weft_worker_close(&worker->node);
+    free(worker->requests);
+    free(worker->ids);
 }

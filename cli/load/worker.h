@@ -1,5 +1,5 @@
-/* One logical worker of a load: an endpoint, a rank and a client of its own, and the requests that it
- * has under way. Many of them are turned by one thread (crowd.h).
+/* One logical worker of a load: a node/worker.h of its own, and the requests that it has under way.
+ * One thread makes the progress of many of them (crowd.h).
  *
  * Closed loop: a place for a request that falls free is taken at once. Open loop: requests are due
  * at times drawn beforehand (Poisson), whatever became of the earlier ones; one that finds no free
@@ -11,9 +11,7 @@
 
 #include "cli/load/servers.h"
 #include "cli/load/zipf.h"
-#include "ps/client.h"
-
-enum { WEFT_LOAD_WHY_BYTES = 384 };
+#include "node/worker.h"
 
 enum weft_load_kind { WEFT_LOAD_PUSH, WEFT_LOAD_PULL, WEFT_LOAD_KINDS };
 
@@ -67,11 +65,7 @@ struct weft_load_worker {
     const struct weft_load_scene *scene;
     uint32_t rank;
     enum weft_load_state state;
-    struct weft_driver *driver;
-    struct weft_provider *provider;
-    struct weft_msgr msgr;
-    struct weft_ps_client *client;
-    weft_peer *peers; /* (shards,) */
+    struct weft_worker node;
     struct weft_prng prng;
     weft_ps_op opening;
     struct weft_load_request *requests; /* (in_flight,) */
@@ -81,7 +75,7 @@ struct weft_load_worker {
     bool is_running;    /* starts requests */
     uint64_t looked_ns; /* weft_load_worker_look */
     uint64_t waited_ns; /* for the servers */
-    char error[32 + WEFT_LOAD_WHY_BYTES];
+    char error[32 + WEFT_IO_ERROR_BYTES];
 };
 
 /* Open the endpoint, begin the connections and declare the table. Owns: weft_load_worker_fini is
