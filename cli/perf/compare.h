@@ -1,8 +1,12 @@
-/* What the parts of `weft perf compare` share (compare.c has the essay). */
+/* What the parts of `weft perf compare` share (compare.c has the essay).
+ *
+ * Two operations are compared: rounds of a pattern (compare_rounds.c) and training jobs
+ * (compare_train.c). What they differ in is struct weft_compare_op; all else is common.
+ */
 #ifndef WEFT_CLI_PERF_COMPARE_H
 #define WEFT_CLI_PERF_COMPARE_H
 
-#include "cli/perf/figures.h"
+#include "cli/options.h"
 #include "job/args.h"
 
 #include <cjson/cJSON.h>
@@ -16,9 +20,13 @@ enum {
     WEFT_COMPARE_NAME_BYTES = 128,
     WEFT_COMPARE_PATH_BYTES = 1024,
     WEFT_COMPARE_REPETITIONS_MAX = 101,
+    WEFT_COMPARE_FIGURES_MAX = 16,
+    WEFT_COMPARE_WORDS_BYTES = 1024,
     /* Behind it come the network's and the measurement's names. */
     WEFT_COMPARE_OUT_BYTES_MAX = WEFT_COMPARE_PATH_BYTES - 2 * WEFT_COMPARE_NAME_BYTES - 32,
 };
+
+/* ---- what is compared ------------------------------------------------------------------------ */
 
 /* "a,b,c", cut. */
 struct weft_compare_list {
@@ -38,20 +46,47 @@ struct weft_compare_transport {
 };
 
 struct weft_compare_network {
-    const char *senders;
+    const char *senders; /* of rounds, as bytes; else NULL */
     const char *bytes;
     const char *loss; /* NULL: of the lab that is there, or loopback */
     const char *buffer;
     const char *background;             /* NULL: none */
     uint32_t hosts;                     /* of a lab made for it */
+    uint32_t hosts_min;                 /* of one that is there */
     char name[WEFT_COMPARE_NAME_BYTES]; /* folder of its cells */
 };
 
-struct weft_compare_train;
+struct weft_compare_rounds {
+    struct weft_compare_list senders;
+    struct weft_compare_list bytes;
+    uint32_t pattern;
+    uint32_t rounds;
+    uint32_t packet_bytes;
+    bool realtime; /* of the participants' processes */
+};
+
+struct weft_compare_train {
+    struct weft_compare_list backgrounds;
+    const char *const *words; /* options of `weft train` */
+    uint32_t word_count;
+    char joined[WEFT_COMPARE_WORDS_BYTES]; /* the same with blanks, and the counts below */
+    uint32_t workers;
+    uint32_t servers;
+    uint32_t epochs;        /* of the reference run; a measured one may take twice as many */
+    uint32_t check_steps;
+    uint32_t give_up_s;
+    float until_loss;       /* the target; 0 = not known yet */
+    uint32_t tolerance_ppm; /* of the reference run's loss */
+    double reference_loss;  /* 0 = no reference run: the target was given */
+};
 
 struct weft_compare {
-    const char *pattern;
-    struct weft_compare_train *train; /* NULL: rounds of the pattern, else jobs (compare_train.h) */
+    const struct weft_compare_op *op;
+    struct weft_compare_rounds rounds; /* the own options of one operation; the other is unused */
+    struct weft_compare_train train;
+    struct weft_compare_list transport_names;
+    struct weft_compare_list losses;
+    struct weft_compare_list buffers;
     struct weft_compare_transport transports[WEFT_COMPARE_LIST_MAX];
     uint32_t transport_count;
     struct weft_compare_network networks[WEFT_COMPARE_NETWORKS_MAX];
@@ -61,44 +96,121 @@ struct weft_compare {
     const char *security;
     const char *lab; /* an existing one; or, inside, the one of this network */
     bool loopback;
-    bool realtime;   /* of the participants' processes */
-    bool hysteresis; /* weft_compare_hysteresis */
-    uint32_t packet_bytes;
-    uint32_t rounds;
+    bool hysteresis; /* the buckets of its networks have HTB's; false on loopback */
     uint32_t repetitions;
-    const char *out; /* the folder of the results */
+    const char *out;    /* the folder of the results */
+    const char *inside; /* name of the network that this process runs in, made for it */
+    int argc;           /* of this program, for the one inside: up to "--" */
+    char **argv;
+};
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+enum weft_compare_of {
+    WEFT_COMPARE_MEDIAN, /* over the repetitions that had an answer; so the next three */
+    WEFT_COMPARE_LEAST,
+    WEFT_COMPARE_MOST,
+    WEFT_COMPARE_P90,     /* the nearest rank: of fewer than ten the most */
+    WEFT_COMPARE_RATIO,   /* figure `by` over figure `over`; 0 = not known */
+    WEFT_COMPARE_TO_BEST, /* figure `by` over the best TCP's; 0 = not known */
+    WEFT_COMPARE_OWN,     /* the operation's `more` sets it */
+};
+
+enum weft_compare_known {
+    WEFT_COMPARE_ANSWERED, /* null, and "-", without an answer */
+    WEFT_COMPARE_NOT_ZERO, /* also when it is 0 */
+    WEFT_COMPARE_ALWAYS,
+};
+
+/* A figure of a cell: a member of its JSON and, with a head, a column of the table. */
+struct weft_compare_figure {
+    const char *path; /* in a run's report, as "round_ms.p99"; NULL: not there */
+    const char *head; /* of the column; NULL = there is none */
+    int width;
+    int digits;
+    const char *key; /* in ours; NULL: the path */
+    bool percent; /* the column shows a fraction as such */
+    enum weft_compare_of of;
+    enum weft_compare_known known;
+    uint32_t by;
+    uint32_t over;
 };
 
 /* Several runs of one transport on one network. */
 struct weft_compare_cell {
     uint32_t runs;
-    uint32_t dnf;    /* of these, without an answer */
-    bool answered;   /* most runs were: the medians stand for something */
-    double ideal_ms; /* 0 = not known */
-    double mean_ms;  /* medians over the runs, also below */
-    double p50_ms;
-    double p90_ms;
-    double p99_ms;
-    double max_ms;
-    double delivered_mean;
-    double delivered_min; /* the least of all runs */
-    double goodput_gbps;
-    double retransmitted;
-    double cpu_s_per_gb;
-    uint32_t undisturbed_rounds; /* of all runs together */
-    double undisturbed_p50_ms;   /* of all of them in one; 0: there are none */
-    double undisturbed_p99_ms;
+    uint32_t dnf;     /* of these, without an answer */
+    bool answered;    /* most runs were: the figures stand for something */
+    uint32_t typical; /* the repetition with the (lower) median of op->rank_by */
+    double values[WEFT_COMPARE_FIGURES_MAX];
 };
 
-/* ---- what is compared (compare_spec.c) ------------------------------------------------------- */
+/* ---- an operation ---------------------------------------------------------------------------- */
 
-/* NULL, or what is allowed. */
-const char *weft_compare_list_cut(const char *text, struct weft_compare_list *list_p);
+struct weft_compare_picture {
+    const char *kind; /* NAME-KIND.png */
+    /* False: no memory. */
+    bool (*write)(FILE *script, const struct weft_compare *compare, uint32_t network,
+                  const struct weft_compare_cell *cells);
+};
 
-/* The first item that is not a number from least to most, or NULL. */
+struct weft_compare_op {
+    const char *transports_allowed; /* the end of a sentence */
+    const char *transports;         /* the default */
+    const struct weft_compare_figure *figures;
+    uint32_t figure_count;
+    uint32_t rank_by;    /* the best TCP has the least of it, */
+    uint32_t whole;      /* and 1 of this: one that leaves data out does less. UINT32_MAX = none */
+    bool nulls;          /* what a network has not is null in JSON, else left out */
+    bool writes_rounds;  /* a run writes the times of its rounds */
+
+    bool (*takes)(const struct weft_compare_transport *transport); /* NULL: all of them */
+    /* Judge the own options and add the networks. WEFT_OPTIONS_RUN or the exit status. */
+    int (*plan)(const struct weft_command *command, struct weft_compare *compare);
+    /* In the folder of results, before all. False: standard error says why. NULL: nothing. */
+    bool (*prepare)(struct weft_compare *compare);
+    /* The words of `weft` that measure; but for --lab. */
+    void (*add_run)(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                    uint32_t repetition, const char *rounds, struct weft_args *args);
+    /* What this program, inside, needs beyond what it was called with. */
+    void (*add_inside)(const struct weft_compare *compare, uint32_t network,
+                       struct weft_args *args);
+    /* False: a run with other settings, or one that was interrupted. */
+    bool (*is_ours)(const struct weft_compare *compare, uint32_t transport, const cJSON *run);
+    bool (*has_answer)(const cJSON *run);
+    /* WEFT_COMPARE_OWN figures; NULL: there are none. */
+    void (*more)(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                 struct weft_compare_cell *cell);
+    void (*text_head)(const struct weft_compare *compare, uint32_t network);
+    void (*text_tail)(const struct weft_compare *compare, const struct weft_compare_cell *cells,
+                      uint32_t best); /* NULL: nothing */
+    void (*json_head)(const struct weft_compare *compare, cJSON *object);
+    void (*title)(FILE *script, const struct weft_compare *compare, uint32_t network);
+    struct weft_compare_picture pictures[2];
+};
+
+/* ---- the verb (compare.c) -------------------------------------------------------------------- */
+
+/* `own`: the operation's options and texts; the common options are added. The exit status. */
+int weft_compare_main(struct weft_compare *compare, const struct weft_command *own, int argc,
+                      char **argv);
+int weft_perf_compare_train(int argc, char **argv);
+
+/* A network for each buffer and loss, or the one that is there; `like` has the rest, and the first
+ * part of the name. Past WEFT_COMPARE_NETWORKS_MAX they are only counted. */
+void weft_compare_add_networks(struct weft_compare *compare,
+                               const struct weft_compare_network *like);
+
+/* ---- words (compare_spec.c) ------------------------------------------------------------------ */
+
+/* For a CUSTOM option whose value is a struct weft_compare_list. */
+const char *weft_compare_list_cut(const char *text, void *list);
+
+/* The first item that is not a number from least to most and, unless multiple_of is 0, a whole one
+ * and a multiple of that; or NULL. */
 const char *weft_compare_check_numbers(const struct weft_compare_list *list, double least,
-                                       double most);
-const char *weft_compare_transport_parse(const char *text, struct weft_compare_transport *p);
+                                       double most, uint32_t multiple_of);
+bool weft_compare_transport_parse(const char *text, struct weft_compare_transport *p);
 
 /* ---- measuring (compare_run.c) --------------------------------------------------------------- */
 
@@ -107,19 +219,22 @@ void weft_compare_path(const struct weft_compare *compare, uint32_t network, uin
                        uint32_t repetition, const char *extension,
                        char path_p[static WEFT_COMPARE_PATH_BYTES]);
 
-/* Whether the buckets of its networks have HTB's hysteresis: those of the lab that is there, or of
- * one that would be made now. False on loopback. */
-bool weft_compare_hysteresis(const struct weft_compare *compare);
-
 /* A finished result with the settings of this comparison, or NULL. Owns: gives. */
 cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                          uint32_t repetition);
 
-/* The object in a file, or NULL. Owns: gives. */
-cJSON *weft_compare_read(const char *path);
+/* The object in a file of the folder of results, or NULL. Owns: gives. */
+cJSON *weft_compare_read(const struct weft_compare *compare, const char *name);
+/* False, with a sentence on standard error. NULL counts as no memory. */
+bool weft_compare_write(const struct weft_compare *compare, const char *name, const cJSON *object,
+                        bool pretty);
+
+/* The number at a path such as "round_ms.p99", 0 when there is none; whether a member is true. */
+double weft_compare_number(const cJSON *object, const char *path);
+bool weft_compare_is_true(const cJSON *object, const char *key);
 
 /* Run this program with these arguments until it ends; asked to stop, it is asked as well. Its
- * standard output goes to `output`, NULL = to our standard error. True: it succeeded.
+ * standard output goes to the file `output`, NULL = to our standard error. True: it succeeded.
  * Owns: takes the arguments. */
 bool weft_compare_run_self(struct weft_args *args, const char *output);
 
@@ -127,49 +242,28 @@ bool weft_compare_run_self(struct weft_args *args, const char *output);
  * the number of measurements that failed or were not made. */
 uint32_t weft_compare_measure(const struct weft_compare *compare);
 
-/* ---- round times (compare_rounds.c) ---------------------------------------------------------- */
-
-struct weft_compare_times {
-    double *values; /* ms, ascending */
-    size_t count;
-    size_t room;
-};
-
-/* All rounds of all repetitions, or only those during which the machine took no processor away
- * (weft perf --realtime notes it). False: no memory. Owns: gives values; free() them in any case. */
-bool weft_compare_times_read(const struct weft_compare *compare, uint32_t network,
-                             uint32_t transport, bool undisturbed,
-                             struct weft_compare_times *times_p);
-
 /* ---- results (compare_report.c, compare_plot.c) ---------------------------------------------- */
 
-struct weft_compare_cell weft_compare_cell_of(const struct weft_compare *compare, uint32_t network,
-                                              uint32_t transport);
-void weft_compare_text(const struct weft_compare *compare);
+/* The cells of a network, one a transport, and the best TCP among them, UINT32_MAX: none answered.
+ * NULL: no memory. Owns: gives. */
+struct weft_compare_cell *weft_compare_cells(const struct weft_compare *compare, uint32_t network,
+                                             uint32_t *best_p);
 
-/* Measure and report; the exit status. inside: in a network made for it, where only measuring is
- * due. */
-int weft_compare_run(struct weft_compare *compare, bool inside, bool json, const char *plot);
+/* All results as an object, NULL: no memory; and as a table, unless `quiet`. Owns: gives. */
+cJSON *weft_compare_report(const struct weft_compare *compare, bool quiet);
 
-/* NULL: no memory. Owns: gives. */
-char *weft_compare_json(const struct weft_compare *compare);
+/* "1gbit, buffer 450kb, loss 0.01", "lab demo". */
+void weft_compare_print_network(FILE *out, const struct weft_compare *compare, uint32_t network);
 
-/* For each network NAME-cdf.png and NAME-bars.png, with the gnuplot scripts that made them; false:
- * a sentence is on standard error. */
+/* For each network its pictures, with the gnuplot scripts that made them; false: a sentence is on
+ * standard error. */
 bool weft_compare_plot(const struct weft_compare *compare, const char *folder);
 
-/* One picture of that kind, NAME-KIND.png, from a script that `write` writes; the folder is there. */
-bool weft_compare_plot_one(const struct weft_compare *compare, uint32_t network, const char *folder,
-                           const char *kind,
-                           bool (*write)(FILE *, const struct weft_compare *, uint32_t));
-
-/* A transport's name in quotes, without gnuplot's signs. */
-void weft_compare_plot_name(FILE *script, const char *name);
-
-/* Dashtype of the curve of transport t: gnuplot has eight colours, so the ninth is dashed. */
-static inline uint32_t weft_compare_plot_dash(uint32_t t)
-{
-    return 1 + t / 8;
-}
+/* Bars of two figures of each transport, with what gnuplot draws beside them. */
+void weft_compare_plot_bars(FILE *script, const struct weft_compare *compare,
+                            const struct weft_compare_cell *cells, const uint32_t figures[2],
+                            const char *axis, const char *const titles[2], const char *beside);
+/* The curves of the transports, whose points are in the data blocks $t0, $t1, ... */
+void weft_compare_plot_curves(FILE *script, const struct weft_compare *compare, const char *style);
 
 #endif

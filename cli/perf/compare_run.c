@@ -1,5 +1,5 @@
-/* The measurements of a comparison: each is `weft perf PATTERN --json` in a process of its own, so
- * one that fails takes nothing with it, and its result is a file that appears as a whole.
+/* The measurements of a comparison: each is this program in a process of its own, so one that fails
+ * takes nothing with it, and its result is a file that appears as a whole.
  *
  * A network is brought up once, by `weft lab run`, which puts it away whatever happens; in it runs
  * this program again (--inside), with the same arguments, and measures what is missing.
@@ -7,12 +7,9 @@
 #define _GNU_SOURCE
 #include "cli/perf/compare.h"
 
-#include "cli/options.h"
-#include "cli/perf/compare_train.h"
+#include "cli/output.h"
 #include "cli/perf/place.h"
 #include "cli/stop.h"
-#include "io/clock.h"
-#include "lab/build.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +21,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { FILE_BYTES_MAX = 64 << 20 };
 
 /* ---- results as files ------------------------------------------------------------------------ */
 
@@ -40,80 +39,47 @@ void weft_compare_path(const struct weft_compare *compare, uint32_t network, uin
     }
 }
 
-static char *read_whole(const char *path)
+static cJSON *read_object(const char *path)
 {
-    FILE *file = fopen(path, "r");
-    if (file == NULL) {
+    char *text;
+    size_t bytes;
+    if (weft_file_read(path, FILE_BYTES_MAX, &text, &bytes) != WEFT_OK) {
         return NULL;
     }
-    char *text = NULL;
-    size_t room = 0;
-    ssize_t got = getdelim(&text, &room, '\0', file);
-    (void)fclose(file);
-    if (got < 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
-}
-
-cJSON *weft_compare_read(const char *path)
-{
-    char *text = read_whole(path);
-    cJSON *object = text != NULL ? cJSON_Parse(text) : NULL;
+    cJSON *object = cJSON_Parse(text);
     free(text);
     return object;
 }
 
-static bool has_number(const cJSON *object, const char *name, double value)
+cJSON *weft_compare_read(const struct weft_compare *compare, const char *name)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    return cJSON_IsNumber(item) && item->valuedouble == value;
+    char path[WEFT_COMPARE_PATH_BYTES];
+    (void)snprintf(path, sizeof(path), "%s/%s", compare->out, name);
+    return read_object(path);
 }
 
-/* What a report of that transport says of its security: its own word, else that of --security. */
-static const char *security_of(const struct weft_compare *compare, uint32_t transport)
+bool weft_compare_write(const struct weft_compare *compare, const char *name, const cJSON *object,
+                        bool pretty)
 {
-    const struct weft_compare_transport *t = &compare->transports[transport];
-    const char *mode = t->secure ? compare->security : "none";
-    for (uint32_t i = 0; i + 1 < t->word_count; i += 2) {
-        mode = strcmp(t->words[i], "--security") == 0 ? t->words[i + 1] : mode;
-    }
-    return mode;
+    char path[WEFT_COMPARE_PATH_BYTES];
+    (void)snprintf(path, sizeof(path), "%s/%s", compare->out, name);
+    char *text = pretty ? cJSON_Print(object) : cJSON_PrintUnformatted(object);
+    FILE *file = text != NULL ? weft_output_open(path) : NULL;
+    bool good = file != NULL && fprintf(file, "%s\n", text) > 0;
+    cJSON_free(text);
+    return weft_output_close("perf compare", path, file, good);
 }
 
-static bool has_text(const cJSON *object, const char *name, const char *text)
+double weft_compare_number(const cJSON *object, const char *path)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    return cJSON_IsString(item) && strcmp(item->valuestring, text) == 0;
+    double value = 0;
+    (void)weft_json_number_at(object, path, &value);
+    return value;
 }
 
-bool weft_compare_hysteresis(const struct weft_compare *compare)
+bool weft_compare_is_true(const cJSON *object, const char *key)
 {
-    struct weft_lab_info info;
-    struct weft_lab_error error;
-    if (compare->loopback) {
-        return false;
-    }
-    return compare->lab == NULL ? weft_lab_hysteresis()
-                                : weft_lab_find(compare->lab, &info, &error) == WEFT_OK &&
-                                      info.hysteresis;
-}
-
-/* False: a result of other settings, or of a run that was interrupted. */
-static bool is_ours(const struct weft_compare *compare, uint32_t transport, const cJSON *result)
-{
-    if (compare->train != NULL) {
-        return weft_compare_train_is_ours(compare, result);
-    }
-    return has_number(result, "rounds_asked", compare->rounds) &&
-           has_number(result, "packet_bytes", compare->packet_bytes) &&
-           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "realtime")) ==
-               compare->realtime &&
-           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "htb_hysteresis")) ==
-               compare->hysteresis &&
-           has_text(result, "security", security_of(compare, transport)) &&
-           !cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "interrupted"));
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, key));
 }
 
 cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, uint32_t transport,
@@ -121,8 +87,8 @@ cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, u
 {
     char path[WEFT_COMPARE_PATH_BYTES];
     weft_compare_path(compare, network, transport, repetition, "json", path);
-    cJSON *result = weft_compare_read(path);
-    if (result != NULL && !is_ours(compare, transport, result)) {
+    cJSON *result = read_object(path);
+    if (result != NULL && !compare->op->is_ours(compare, transport, result)) {
         cJSON_Delete(result);
         result = NULL;
     }
@@ -173,32 +139,6 @@ bool weft_compare_run_self(struct weft_args *args, const char *output)
     return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void add_rounds(const struct weft_compare *compare, uint32_t network, uint32_t transport,
-                       uint32_t repetition, const char *rounds,
-                       struct weft_args *args)
-{
-    const struct weft_compare_network *n = &compare->networks[network];
-    const struct weft_compare_transport *t = &compare->transports[transport];
-    weft_args_add(args, "perf");
-    weft_args_add(args, "%s", compare->pattern);
-    if (t->secure) {
-        weft_args_add(args, "--security=%s", compare->security);
-    }
-    for (uint32_t i = 0; i < t->word_count; i++) {
-        weft_args_add(args, "%s", t->words[i]);
-    }
-    weft_args_add(args, "--senders=%s", n->senders);
-    weft_args_add(args, "--bytes=%s", n->bytes);
-    weft_args_add(args, "--rounds=%u", compare->rounds);
-    weft_args_add(args, "--packet-bytes=%u", compare->packet_bytes);
-    weft_args_add(args, "--seed=%u", repetition + 1);
-    weft_args_add(args, "--per-round=%s", rounds);
-    if (compare->realtime) {
-        weft_args_add(args, "--realtime");
-    }
-    weft_args_add(args, "--json");
-}
-
 static bool measure_one(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                         uint32_t repetition)
 {
@@ -212,17 +152,12 @@ static bool measure_one(const struct weft_compare *compare, uint32_t network, ui
     (void)snprintf(rounds_new, sizeof(rounds_new), "%s.new", rounds);
     struct weft_args args = {0};
     weft_args_add(&args, "weft");
-    if (compare->train != NULL) {
-        weft_args_add(&args, "train");
-        weft_compare_train_add(compare, transport, &args);
-    } else {
-        add_rounds(compare, network, transport, repetition, rounds_new, &args);
-    }
+    compare->op->add_run(compare, network, transport, repetition, rounds_new, &args);
     if (compare->lab != NULL) {
         weft_args_add(&args, "--lab=%s", compare->lab);
     }
     bool good = weft_compare_run_self(&args, json_new) &&
-                (compare->train != NULL || rename(rounds_new, rounds) == 0) &&
+                (!compare->op->writes_rounds || rename(rounds_new, rounds) == 0) &&
                 rename(json_new, json) == 0;
     if (!good) {
         (void)unlink(json_new);
@@ -280,21 +215,10 @@ static void add_lab(const struct weft_compare *compare, uint32_t network,
     weft_args_add(args, "--");
 }
 
-static void add_list(struct weft_args *args, const struct weft_compare *compare)
-{
-    char list[1200] = "";
-    for (uint32_t i = 0; i < compare->transport_count; i++) {
-        size_t at = strlen(list);
-        (void)snprintf(list + at, sizeof(list) - at, "%s%s", i > 0 ? "," : "",
-                       compare->transports[i].name);
-    }
-    weft_args_add(args, "--transports=%s", list);
-}
-
-/* This program again, in a lab of its own, whose name it finds in WEFT_LAB. */
+/* This program again, as it was called, in a lab of its own, whose name it finds in WEFT_LAB. Of an
+ * option that comes twice the second counts. */
 static bool measure_inside(const struct weft_compare *compare, uint32_t network)
 {
-    const struct weft_compare_network *n = &compare->networks[network];
     struct weft_args args = {0};
     char self[256] = "/proc/self/exe";
     ssize_t got = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -302,24 +226,12 @@ static bool measure_inside(const struct weft_compare *compare, uint32_t network)
     add_lab(compare, network, &args);
     weft_args_add(&args, "%s", self);
     weft_args_add(&args, "perf");
-    weft_args_add(&args, "compare");
-    weft_args_add(&args, "--inside=%s", n->name);
-    add_list(&args, compare);
-    weft_args_add(&args, "--security=%s", compare->security);
-    weft_args_add(&args, "--repetitions=%u", compare->repetitions);
-    weft_args_add(&args, "--out=%s", compare->out);
-    if (compare->train != NULL) {
-        weft_compare_train_add_inside(compare, &args);
-    } else {
-        weft_args_add(&args, "--pattern=%s", compare->pattern);
-        weft_args_add(&args, "--senders=%s", n->senders);
-        weft_args_add(&args, "--bytes=%s", n->bytes);
-        weft_args_add(&args, "--rounds=%u", compare->rounds);
-        weft_args_add(&args, "--packet-bytes=%u", compare->packet_bytes);
-        if (compare->realtime) {
-            weft_args_add(&args, "--realtime");
-        }
+    for (int i = 0; i < compare->argc; i++) {
+        weft_args_add(&args, "%s", compare->argv[i]);
     }
+    weft_args_add(&args, "--inside=%s", compare->networks[network].name);
+    weft_args_add(&args, "--out=%s", compare->out);
+    compare->op->add_inside(compare, network, &args);
     return weft_compare_run_self(&args, NULL);
 }
 
@@ -339,9 +251,8 @@ static bool has_lab(const struct weft_compare *compare, uint32_t network)
 {
     struct weft_perf_place place;
     char error[WEFT_PERF_PLACE_ERROR_BYTES];
-    /* A job's processes may share hosts. */
-    uint32_t hosts = compare->train != NULL ? 2 : compare->networks[network].hosts;
-    bool there = weft_perf_place_find(compare->lab, NULL, hosts, &place, error);
+    bool there = weft_perf_place_find(compare->lab, NULL, compare->networks[network].hosts_min,
+                                      &place, error);
     weft_perf_place_fini(&place);
     if (!there) {
         fprintf(stderr, "weft perf compare: %s\n", error);

@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *weft_compare_list_cut(const char *text, struct weft_compare_list *list_p)
+const char *weft_compare_list_cut(const char *text, void *list)
 {
+    struct weft_compare_list *list_p = list;
     *list_p = (struct weft_compare_list){0};
     if (strlen(text) >= sizeof(list_p->room)) {
         return "a shorter list";
@@ -30,6 +31,22 @@ const char *weft_compare_list_cut(const char *text, struct weft_compare_list *li
             return "a list with commas, such as 0,0.01";
         }
         list_p->items[list_p->count++] = item;
+    }
+    return NULL;
+}
+
+const char *weft_compare_check_numbers(const struct weft_compare_list *list, double least,
+                                       double most, uint32_t multiple_of)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        const char *item = list->items[i];
+        char *end;
+        double value = strtod(item, &end);
+        bool whole = item[strspn(item, "0123456789")] == '\0';
+        if (end == item || *end != '\0' || !(value >= least && value <= most) ||
+            (multiple_of > 0 && (!whole || strtoul(item, NULL, 10) % multiple_of != 0))) {
+            return item;
+        }
     }
     return NULL;
 }
@@ -82,14 +99,11 @@ static bool parse_part(struct weft_compare_transport *p, const char *part, bool 
            (p->is_weft ? weft_cc_find(part) != NULL : p->is_tcp && part[0] != '\0');
 }
 
-const char *weft_compare_transport_parse(const char *text, struct weft_compare_transport *p)
+bool weft_compare_transport_parse(const char *text, struct weft_compare_transport *p)
 {
-    static const char allowed[] =
-        "weft[:BOUND][:CC], tcp[:BOUND][:CC][:rtoMS], tcp-raw[:CC][:rtoMS][:dropF] or udp-raw, as "
-        "in weft:0.1,tcp-raw:cubic:rto5";
     char room[96];
     if (strlen(text) >= sizeof(room)) {
-        return allowed;
+        return false;
     }
     strcpy(room, text);
     char *rest = room;
@@ -99,15 +113,15 @@ const char *weft_compare_transport_parse(const char *text, struct weft_compare_t
     p->is_tcp = strcmp(name, "tcp") == 0 || strcmp(name, "tcp-raw") == 0;
     bool raw = strcmp(name, "tcp-raw") == 0 || strcmp(name, "udp-raw") == 0;
     if (!p->is_weft && !p->is_tcp && !raw) {
-        return allowed;
+        return false;
     }
     p->secure = !raw;
     add(p, "--transport", name);
     while (rest != NULL) {
         const char *part = strsep(&rest, ":");
         if (p->word_count + 2 > WEFT_ARRAY_COUNT(p->words) || !parse_part(p, part, raw)) {
-            return allowed;
+            return false;
         }
     }
-    return NULL;
+    return true;
 }

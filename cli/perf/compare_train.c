@@ -1,5 +1,5 @@
-/* `weft perf compare --train`: the same training job over several transports, on several networks,
- * each until it has learned as much.
+/* Training jobs as what `weft perf compare --train` compares: the same job over several transports,
+ * on several networks, each until it has learned as much.
  *
  * What is compared is the training time to an equal loss on the test rows: the target is given, or
  * it is what a run without any loss reaches on loopback in --epochs, and a little more
@@ -7,38 +7,26 @@
  * (cli/train/until.h): the start of processes, the reading of data and the tests are not in the time.
  * Where nothing may be missing all jobs take the same steps; with a bound they may take others, and
  * the time has them all in it.
+ *
+ * A file says which job a folder of results is of; the reference run's report is beside it:
+ *
+ *     DIR/job.json   {"job": "--workers 8 ...", "reference_loss": X or 0, "until_loss": Y}
+ *
+ * Pictures, two for each network:
+ *
+ *   NAME-time.png   bars of the training time to the target: median, and p90 over the repetitions
+ *   NAME-loss.png   the loss on the test rows over the training time, one curve a transport, of its
+ *                   repetition with the median time; the target is a horizontal line
  */
-#define _GNU_SOURCE
-#include "cli/perf/compare_train.h"
-
-#include "cli/node_options.h"
+#include "base/units.h"
+#include "cli/output.h"
+#include "cli/perf/compare.h"
 #include "cli/perf/perf.h"
 #include "cli/train/job.h"
-#include "node/security.h"
-#include "node/transport_options.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct options {
-    struct weft_compare compare;
-    struct weft_compare_train train;
-    struct weft_compare_list transports;
-    struct weft_compare_list losses;
-    struct weft_compare_list buffers;
-    struct weft_compare_list backgrounds;
-    const char *plot;
-    const char *inside;
-    uint8_t mode;
-    bool json;
-    bool is_train; /* the flag that led here */
-};
-
-static const char *parse_list(const char *text, void *value)
-{
-    return weft_compare_list_cut(text, value);
-}
+#include <unistd.h>
 
 /* ---- the words of the job -------------------------------------------------------------------- */
 
@@ -61,27 +49,24 @@ static bool is_taken(const char *word)
 }
 
 /* What stands behind "--", or the larger model (docs/MODELS.md, section 5). */
-static int take_words(const struct weft_command *command, struct options *o, int count,
-                      char **words)
+static int join_words(const struct weft_command *command, struct weft_compare *c)
 {
     static const char *const larger[] = {"--format", "adult3", "--lr", "0.02"};
-    struct weft_compare_train *t = &o->train;
-    const char *const *from = count > 0 ? (const char *const *)words : larger;
-    t->word_count = count > 0 ? (uint32_t)count : WEFT_ARRAY_COUNT(larger);
-    if (t->word_count > WEFT_COMPARE_WORDS_MAX) {
-        return weft_options_usage(command, "more than %d words behind --",
-                                  (int)WEFT_COMPARE_WORDS_MAX);
+    struct weft_compare_train *t = &c->train;
+    if (t->word_count == 0) {
+        t->words = larger;
+        t->word_count = WEFT_ARRAY_COUNT(larger);
     }
-    int at = snprintf(t->joined, sizeof(t->joined), "--workers %u --servers %u --epochs %u --security %s",
-                      t->workers, t->servers, t->epochs, o->compare.security);
+    int at = snprintf(t->joined, sizeof(t->joined),
+                      "--workers %u --servers %u --epochs %u --security %s", t->workers,
+                      t->servers, t->epochs, c->security);
     for (uint32_t i = 0; i < t->word_count; i++) {
-        t->words[i] = from[i];
-        if (is_taken(from[i])) {
+        if (is_taken(t->words[i])) {
             return weft_options_usage(command, "%.40s belongs before --, or is set by the "
                                                "comparison itself",
-                                      from[i]);
+                                      t->words[i]);
         }
-        at += snprintf(t->joined + at, sizeof(t->joined) - (size_t)at, " %s", from[i]);
+        at += snprintf(t->joined + at, sizeof(t->joined) - (size_t)at, " %s", t->words[i]);
         if ((size_t)at >= sizeof(t->joined)) {
             return weft_options_usage(command, "the words behind -- are too long");
         }
@@ -89,228 +74,329 @@ static int take_words(const struct weft_command *command, struct options *o, int
     return WEFT_OPTIONS_RUN;
 }
 
-void weft_compare_train_add(const struct weft_compare *compare, uint32_t transport,
-                            struct weft_args *args)
+/* The job, behind what says how it ends and over what it goes. */
+static void add_job(const struct weft_compare_train *t, struct weft_args *args)
 {
-    const struct weft_compare_train *t = compare->train;
-    const struct weft_compare_transport *over = &compare->transports[transport];
+    weft_args_add(args, "train");
     for (uint32_t i = 0; i < t->word_count; i++) {
         weft_args_add(args, "%s", t->words[i]);
     }
-    weft_args_add(args, "--security=%s", compare->security);
+    weft_args_add(args, "--workers=%u", t->workers);
+    weft_args_add(args, "--servers=%u", t->servers);
     weft_args_add(args, "--loss-bound=0");
+    weft_args_add(args, "--json");
+    weft_args_add(args, "--quiet");
+}
+
+static void add_run(const struct weft_compare *compare, uint32_t network, uint32_t transport,
+                    uint32_t repetition, const char *rounds, struct weft_args *args)
+{
+    const struct weft_compare_train *t = &compare->train;
+    const struct weft_compare_transport *over = &compare->transports[transport];
+    (void)network;
+    (void)repetition;
+    (void)rounds;
+    add_job(t, args);
+    weft_args_add(args, "--security=%s", compare->security);
     for (uint32_t i = 0; i + 1 < over->word_count; i += 2) {
         bool bound = strcmp(over->words[i], "--bound") == 0;
         weft_args_add(args, "%s=%s", bound ? "--loss-bound" : over->words[i],
                            over->words[i + 1]);
     }
-    weft_args_add(args, "--workers=%u", t->workers);
-    weft_args_add(args, "--servers=%u", t->servers);
     weft_args_add(args, "--epochs=%u", 2 * t->epochs);
     weft_args_add(args, "--until-loss=%.9g", (double)t->until_loss);
     weft_args_add(args, "--check-steps=%u", t->check_steps);
     weft_args_add(args, "--give-up=%u", t->give_up_s);
-    weft_args_add(args, "--json");
-    weft_args_add(args, "--quiet");
 }
 
-void weft_compare_train_add_inside(const struct weft_compare *compare,
-                                   struct weft_args *args)
+static void add_inside(const struct weft_compare *compare, uint32_t network,
+                       struct weft_args *args)
 {
-    const struct weft_compare_train *t = compare->train;
-    weft_args_add(args, "--train");
-    weft_args_add(args, "--workers=%u", t->workers);
-    weft_args_add(args, "--servers=%u", t->servers);
-    weft_args_add(args, "--epochs=%u", t->epochs);
+    const struct weft_compare_train *t = &compare->train;
+    (void)network;
     weft_args_add(args, "--until-loss=%.9g", (double)t->until_loss);
-    weft_args_add(args, "--check-steps=%u", t->check_steps);
-    weft_args_add(args, "--give-up=%u", t->give_up_s);
     weft_args_add(args, "--");
     for (uint32_t i = 0; i < t->word_count; i++) {
         weft_args_add(args, "%s", t->words[i]);
     }
 }
 
-bool weft_compare_train_is_ours(const struct weft_compare *compare, const cJSON *result)
+static bool is_ours(const struct weft_compare *compare, uint32_t transport, const cJSON *run)
 {
-    const cJSON *until = cJSON_GetObjectItemCaseSensitive(result, "until");
-    const cJSON *loss = cJSON_GetObjectItemCaseSensitive(until, "loss");
-    const cJSON *steps = cJSON_GetObjectItemCaseSensitive(until, "check_steps");
-    const cJSON *lab = cJSON_GetObjectItemCaseSensitive(result, "lab");
-    return cJSON_IsNumber(loss) && (float)loss->valuedouble == compare->train->until_loss &&
-           cJSON_IsNumber(steps) && steps->valuedouble == compare->train->check_steps &&
-           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(lab, "htb_hysteresis")) ==
-               compare->hysteresis;
+    const cJSON *lab = cJSON_GetObjectItemCaseSensitive(run, "lab");
+    (void)transport;
+    return (float)weft_compare_number(run, "until.loss") == compare->train.until_loss &&
+           weft_compare_number(run, "until.check_steps") == compare->train.check_steps &&
+           weft_compare_is_true(lab, "htb_hysteresis") == compare->hysteresis;
 }
 
-/* ---- planning -------------------------------------------------------------------------------- */
-
-/* Of all that a transport can be, what `weft train` has. */
-static int plan_transports(const struct weft_command *command, struct options *o)
+static bool has_answer(const cJSON *run)
 {
-    struct weft_compare *c = &o->compare;
-    for (uint32_t i = 0; i < o->transports.count; i++) {
-        struct weft_compare_transport *over = &c->transports[i];
-        const char *text = o->transports.items[i];
-        bool good = weft_compare_transport_parse(text, over) == NULL && over->secure;
-        for (uint32_t w = 0; good && w < over->word_count; w += 2) {
-            good = strcmp(over->words[w], "--cc") != 0;
-        }
-        if (!good) {
-            return weft_options_usage(command,
-                                      "--transports: \"%.60s\" is not allowed; a job takes "
-                                      "weft[:BOUND] or tcp[:CC][:rtoMS], each with none, auth or "
-                                      "seal, as in weft:0.1,tcp:cubic:rto5:none",
-                                      text);
-        }
-    }
-    c->transport_count = o->transports.count;
-    return WEFT_OPTIONS_RUN;
+    return weft_compare_is_true(cJSON_GetObjectItemCaseSensitive(run, "until"), "reached");
 }
 
-static void name_network(const struct options *o, struct weft_compare_network *n)
+/* ---- the target ------------------------------------------------------------------------------ */
+
+/* The loss of the reference run; false: it failed, which is said. */
+static bool refer(const struct weft_compare *compare, double *loss_p)
 {
-    const struct weft_compare *c = &o->compare;
-    if (o->inside != NULL) {
-        (void)snprintf(n->name, sizeof(n->name), "%s", o->inside);
-    } else if (n->loss != NULL) {
-        (void)snprintf(n->name, sizeof(n->name), "train-%ux%u-%s-%s-loss%s%s%s%s%s",
-                       o->train.workers, o->train.servers, c->rate, n->buffer, n->loss,
-                       c->ecn != NULL ? "-ecn" : "", c->ecn != NULL ? c->ecn : "",
-                       n->background != NULL ? "-" : "",
-                       n->background != NULL ? n->background : "");
-    } else {
-        (void)snprintf(n->name, sizeof(n->name), "train-%ux%u-%s", o->train.workers,
-                       o->train.servers, c->lab != NULL ? c->lab : "loopback");
+    const struct weft_compare_train *t = &compare->train;
+    char path[WEFT_COMPARE_PATH_BYTES];
+    struct weft_args args = {0};
+    weft_args_add(&args, "weft");
+    add_job(t, &args);
+    weft_args_add(&args, "--epochs=%u", t->epochs);
+    (void)snprintf(path, sizeof(path), "%s/reference.json", compare->out);
+    if (isatty(STDERR_FILENO) == 1) {
+        fprintf(stderr, "reference run: %s\n", t->joined);
     }
-    for (char *at = n->name; *at != '\0'; at++) {
-        *at = *at == '/' || *at == '\'' || *at == ':' ? '_' : *at;
+    bool good = weft_compare_run_self(&args, path);
+    cJSON *report = good ? weft_compare_read(compare, "reference.json") : NULL;
+    *loss_p = weft_compare_number(report, "test_logloss");
+    cJSON_Delete(report);
+    if (!(*loss_p > 0)) {
+        fprintf(stderr, "weft perf compare: the reference run failed: weft train %s\n", t->joined);
+    }
+    return *loss_p > 0;
+}
+
+static bool write_job(const struct weft_compare *compare)
+{
+    const struct weft_compare_train *t = &compare->train;
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "job", t->joined);
+    cJSON_AddNumberToObject(object, "reference_loss", t->reference_loss);
+    cJSON_AddNumberToObject(object, "until_loss", (double)t->until_loss);
+    bool good = weft_compare_write(compare, "job.json", object, true);
+    cJSON_Delete(object);
+    return good;
+}
+
+/* The target as a float that prints alike wherever it is passed on. */
+static float with_tolerance(double loss, uint32_t tolerance_ppm)
+{
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%.6f", loss * (1 + (double)tolerance_ppm / WEFT_PPM));
+    return strtof(text, NULL);
+}
+
+static bool prepare(struct weft_compare *compare)
+{
+    struct weft_compare_train *t = &compare->train;
+    cJSON *before = weft_compare_read(compare, "job.json");
+    const cJSON *job = cJSON_GetObjectItemCaseSensitive(before, "job");
+    bool other = cJSON_IsString(job) && strcmp(job->valuestring, t->joined) != 0;
+    if (other) {
+        fprintf(stderr, "weft perf compare: %s has results of another job: %s\nuse another --out\n",
+                compare->out, job->valuestring);
+    }
+    t->reference_loss = weft_compare_number(before, "reference_loss");
+    cJSON_Delete(before);
+    if (other) {
+        return false;
+    }
+    if (!(t->until_loss > 0)) {
+        if (!(t->reference_loss > 0) && !refer(compare, &t->reference_loss)) {
+            return false;
+        }
+        t->until_loss = with_tolerance(t->reference_loss, t->tolerance_ppm);
+    }
+    return write_job(compare);
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+enum {
+    TIME, TIME_P90, TIME_MIN, TIME_MAX, TO_BEST, STEPS, EPOCHS, LOSS, DELIVERED, RESENT, STEP_P50,
+    STEP_P99, FIGURES
+};
+
+static const struct weft_compare_figure figures[FIGURES] = {
+    [TIME] = {"until.training_s", "median s", 9, 3, "training_s.median"},
+    [TIME_P90] = {"until.training_s", "p90 s", 9, 3, "training_s.p90", .of = WEFT_COMPARE_P90},
+    [TIME_MIN] = {"until.training_s", .key = "training_s.min", .of = WEFT_COMPARE_LEAST},
+    [TIME_MAX] = {"until.training_s", .key = "training_s.max", .of = WEFT_COMPARE_MOST},
+    [TO_BEST] = {NULL, "/best TCP", 9, 3, "ratio_to_best_tcp", .of = WEFT_COMPARE_TO_BEST,
+                 .known = WEFT_COMPARE_NOT_ZERO, .by = TIME},
+    [STEPS] = {"until.steps", "steps", 6, 0, "steps"},
+    [EPOCHS] = {"until.epochs", "epochs", 6, 2, "epochs"},
+    [LOSS] = {"test_logloss", "loss", 8, 4},
+    [DELIVERED] = {"delivered_fraction", "delivered", 9, 2, .percent = true},
+    [RESENT] = {"retransmitted_packets", "resent", 8, 0},
+    [STEP_P50] = {"step_ms.p50", "step p50", 9, 2},
+    [STEP_P99] = {"step_ms.p99", "p99 ms", 9, 2},
+};
+
+/* ---- text, JSON and pictures ----------------------------------------------------------------- */
+
+/* With the background, which only jobs have. */
+static void print_network(FILE *out, const struct weft_compare *compare, uint32_t network)
+{
+    const struct weft_compare_network *n = &compare->networks[network];
+    weft_compare_print_network(out, compare, network);
+    if (n->loss != NULL) {
+        fprintf(out, ", background %s", n->background != NULL ? n->background : "none");
     }
 }
 
-static bool plan_networks(struct options *o)
+static void text_head(const struct weft_compare *compare, uint32_t network)
 {
-    struct weft_compare *c = &o->compare;
-    bool given = c->lab != NULL || c->loopback;
-    for (uint32_t b = 0; b < (given ? 1 : o->backgrounds.count); b++) {
-        for (uint32_t q = 0; q < (given ? 1 : o->buffers.count); q++) {
-            for (uint32_t l = 0; l < (given ? 1 : o->losses.count); l++) {
-                if (c->network_count == WEFT_COMPARE_NETWORKS_MAX) {
-                    return false;
-                }
-                struct weft_compare_network *n = &c->networks[c->network_count++];
-                *n = (struct weft_compare_network){.hosts = o->train.workers + o->train.servers};
-                if (!given) {
-                    bool none = strcmp(o->backgrounds.items[b], "none") == 0;
-                    n->loss = o->losses.items[l];
-                    n->buffer = o->buffers.items[q];
-                    n->background = none ? NULL : o->backgrounds.items[b];
-                }
-                name_network(o, n);
-            }
-        }
+    const struct weft_compare_train *t = &compare->train;
+    printf("weft train %s\n", t->joined);
+    print_network(stdout, compare, network);
+    printf(": training time to a test log-loss of %.4f", (double)t->until_loss);
+    if (t->reference_loss > 0) {
+        printf(" (%.4f without loss, on loopback)", t->reference_loss);
     }
+    printf(",\nlooked at every %u steps; medians of %u jobs; without start-up and tests\n",
+           t->check_steps, compare->repetitions);
+}
+
+static void json_head(const struct weft_compare *compare, cJSON *object)
+{
+    const struct weft_compare_train *t = &compare->train;
+    cJSON_AddStringToObject(object, "job", t->joined);
+    cJSON_AddNumberToObject(object, "repetitions", compare->repetitions);
+    cJSON_AddNumberToObject(object, "until_loss", (double)t->until_loss);
+    weft_json_add_known(object, "reference_loss", t->reference_loss, t->reference_loss > 0);
+    cJSON_AddNumberToObject(object, "check_steps", t->check_steps);
+}
+
+static void title(FILE *script, const struct weft_compare *compare, uint32_t network)
+{
+    const struct weft_compare_train *t = &compare->train;
+    fprintf(script, "training to a test log-loss of %.4f, %u workers, %u servers, ",
+            (double)t->until_loss, t->workers, t->servers);
+    print_network(script, compare, network);
+}
+
+static bool write_time(FILE *script, const struct weft_compare *compare, uint32_t network,
+                       const struct weft_compare_cell *cells)
+{
+    static const uint32_t times[] = {TIME, TIME_P90};
+    static const char *const titles[] = {"median", "p90"};
+    (void)network;
+    weft_compare_plot_bars(script, compare, cells, times, "training time, s", titles, "");
     return true;
 }
 
-static int plan(const struct weft_command *command, struct options *o, int count, char **words)
+static void write_curve(FILE *script, const struct weft_compare *compare, uint32_t network,
+                        uint32_t transport, uint32_t repetition)
 {
-    struct weft_compare *c = &o->compare;
-    c->security = weft_security_mode_name(o->mode);
-    int status = take_words(command, o, count, words);
-    if (status == WEFT_OPTIONS_RUN) {
-        status = plan_transports(command, o);
+    cJSON *run = weft_compare_load(compare, network, transport, repetition);
+    const cJSON *until = cJSON_GetObjectItemCaseSensitive(run, "until");
+    const cJSON *checks = cJSON_GetObjectItemCaseSensitive(until, "checks");
+    const cJSON *check;
+    fprintf(script, "$t%u << EOD\n%s", transport, checks == NULL ? "NaN NaN\n" : "");
+    cJSON_ArrayForEach(check, checks)
+    {
+        fprintf(script, "%.6f %.6f\n", weft_compare_number(check, "training_s"),
+                weft_compare_number(check, "test_logloss"));
     }
-    if (status != WEFT_OPTIONS_RUN) {
-        return status;
-    }
-    c->train = &o->train;
-    if (c->out != NULL && strlen(c->out) > WEFT_COMPARE_OUT_BYTES_MAX) {
-        return weft_options_usage(command, "--out: a path of at most %d bytes, please",
-                                  (int)WEFT_COMPARE_OUT_BYTES_MAX);
-    }
-    if (o->inside != NULL && (c->lab = getenv("WEFT_LAB")) == NULL) {
-        return weft_options_usage(command, "--inside without WEFT_LAB: no network is there");
-    }
-    if (c->loopback && c->lab != NULL) {
-        return weft_options_usage(command, "--loopback or --lab, not both");
-    }
-    c->hysteresis = weft_compare_hysteresis(c);
-    const char *wrong = weft_compare_check_numbers(&o->losses, 0, 0.999);
-    if (wrong != NULL) {
-        return weft_options_usage(command, "--loss: \"%.40s\" is no fraction", wrong);
-    }
-    return plan_networks(o) ? WEFT_OPTIONS_RUN
-                            : weft_options_usage(command, "more than %u networks",
-                                                 WEFT_COMPARE_NETWORKS_MAX);
+    fprintf(script, "EOD\n");
+    cJSON_Delete(run);
 }
 
-/* ---- the verb -------------------------------------------------------------------------------- */
-
-static void set_defaults(struct options *o)
+static bool write_loss(FILE *script, const struct weft_compare *compare, uint32_t network,
+                       const struct weft_compare_cell *cells)
 {
-    (void)weft_compare_list_cut("weft:0,weft:0.1,tcp:cubic:none,tcp:cubic:rto5:none,tcp:bbr:none,"
-                                "tcp:bbr:rto5:none",
-                                &o->transports);
-    (void)weft_compare_list_cut("0.01", &o->losses);
-    (void)weft_compare_list_cut("450kb", &o->buffers);
-    (void)weft_compare_list_cut("none", &o->backgrounds);
+    fprintf(script, "set xlabel 'training time, s'\nset ylabel 'log-loss on the test rows'\n"
+                    "set logscale x\nset key right top\n");
+    for (uint32_t t = 0; t < compare->transport_count; t++) {
+        write_curve(script, compare, network, t, cells[t].typical);
+    }
+    weft_compare_plot_curves(script, compare, "linespoints pointsize 0.6");
+    fprintf(script, ", %.6f with lines dashtype 2 linecolor 'black' title 'target'\n",
+            (double)compare->train.until_loss);
+    return true;
 }
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* Of all that a transport can be, what `weft train` has. */
+static bool takes(const struct weft_compare_transport *transport)
+{
+    bool good = transport->secure;
+    for (uint32_t i = 0; i < transport->word_count; i += 2) {
+        good = good && strcmp(transport->words[i], "--cc") != 0;
+    }
+    return good;
+}
+
+static int plan(const struct weft_command *command, struct weft_compare *c)
+{
+    const struct weft_compare_train *t = &c->train;
+    bool given = c->lab != NULL || c->loopback;
+    for (uint32_t b = 0; b < (given ? 1 : t->backgrounds.count); b++) {
+        /* A job's processes may share hosts. */
+        struct weft_compare_network like = {.hosts = t->workers + t->servers, .hosts_min = 2};
+        if (strcmp(t->backgrounds.items[b], "none") != 0) {
+            like.background = t->backgrounds.items[b];
+        }
+        (void)snprintf(like.name, sizeof(like.name), "train-%ux%u", t->workers, t->servers);
+        weft_compare_add_networks(c, &like);
+    }
+    return join_words(command, c);
+}
+
+static const struct weft_compare_op op = {
+    .transports_allowed = "a job takes weft[:BOUND] or tcp[:CC][:rtoMS], each with none, auth or "
+                          "seal, as in weft:0.1,tcp:cubic:rto5:none",
+    .transports = "weft:0,weft:0.1,tcp:cubic:none,tcp:cubic:rto5:none,tcp:bbr:none,"
+                  "tcp:bbr:rto5:none",
+    .figures = figures,
+    .figure_count = FIGURES,
+    .rank_by = TIME,
+    .whole = UINT32_MAX,
+    .nulls = true,
+    .takes = takes,
+    .plan = plan,
+    .prepare = prepare,
+    .add_run = add_run,
+    .add_inside = add_inside,
+    .is_ours = is_ours,
+    .has_answer = has_answer,
+    .text_head = text_head,
+    .json_head = json_head,
+    .title = title,
+    .pictures = {{"time", write_time}, {"loss", write_loss}},
+};
 
 int weft_perf_compare_train(int argc, char **argv)
 {
-    static struct options o = {
-        .compare = {.rate = "1gbit", .repetitions = 5},
+    static struct weft_compare compare = {
+        .op = &op,
         .train = {.workers = 8, .servers = 1, .epochs = 6, .check_steps = 6, .give_up_s = 300,
                   .tolerance_ppm = 5000},
-        .mode = WEFT_MODE_AUTH,
     };
-    set_defaults(&o);
+    struct weft_compare_train *t = &compare.train;
+    bool is_train = true; /* the flag that led here */
+    (void)weft_compare_list_cut("none", &t->backgrounds);
     const struct weft_option options[] = {
         {"train", NULL, "training jobs instead of rounds", WEFT_OPTION_FLAG,
-         .value = &o.is_train},
+         .value = &is_train},
         {"transports", "LIST", "weft and tcp, each with a bound (0.1) and none, auth or seal; tcp\n"
                                "with a congestion control and rto5 (--tcp-rto-min)",
-         WEFT_OPTION_CUSTOM, &o.transports,
+         WEFT_OPTION_CUSTOM, &compare.transport_names,
          .fallback = "weft:0,weft:0.1,\n"
                      "tcp:cubic:none,tcp:cubic:rto5:none,tcp:bbr:none,tcp:bbr:rto5:none",
-         .parse = parse_list},
-        {"workers", "N", "workers of the job", WEFT_OPTION_U32, &o.train.workers, .min = 1,
+         .parse = weft_compare_list_cut},
+        {"workers", "N", "workers of the job", WEFT_OPTION_U32, &t->workers, .min = 1,
          .max = WEFT_JOB_WORKERS_MAX},
-        {"servers", "N", "servers of the job", WEFT_OPTION_U32, &o.train.servers, .min = 1,
+        {"servers", "N", "servers of the job", WEFT_OPTION_U32, &t->servers, .min = 1,
          .max = WEFT_JOB_SHARDS_MAX},
         {"epochs", "N", "of the reference run; a measured one ends after twice as many",
-         WEFT_OPTION_U32, &o.train.epochs, .min = 1, .max = 5000},
+         WEFT_OPTION_U32, &t->epochs, .min = 1, .max = 5000},
         {"until-loss", "X", "the target: log-loss on the test rows", WEFT_OPTION_F32,
-         .value = &o.train.until_loss, .fallback = "that of the reference run,\nand --tolerance"},
+         .value = &t->until_loss, .fallback = "that of the reference run,\nand --tolerance"},
         {"tolerance", "F", "how much more than the loss of the reference run is as good",
-         WEFT_OPTION_PPM, .value = &o.train.tolerance_ppm},
+         WEFT_OPTION_PPM, .value = &t->tolerance_ppm},
         {"check-steps", "N", "steps between looks at the target", WEFT_OPTION_U32,
-         &o.train.check_steps, .min = 1, .max = 1000000},
+         &t->check_steps, .min = 1, .max = 1000000},
         {"give-up", "S", "a job without the target after S seconds of training is DNF; 0 = never",
-         WEFT_OPTION_U32, &o.train.give_up_s, .max = 86400},
-        {"loss", "LIST", "fractions of packets that are lost", WEFT_OPTION_CUSTOM, &o.losses,
-         .fallback = "0.01", .parse = parse_list},
-        {"buffer", "LIST", "queues of the switch ports", WEFT_OPTION_CUSTOM, &o.buffers,
-         .fallback = "450kb", .parse = parse_list},
+         WEFT_OPTION_U32, &t->give_up_s, .max = 86400},
         {"background", "LIST", "other traffic, SIZES:LOAD or none", WEFT_OPTION_CUSTOM,
-         &o.backgrounds, .fallback = "none", .parse = parse_list},
-        {"rate", "RATE", "of each link", WEFT_OPTION_STRING, .value = &o.compare.rate},
-        {"ecn", "BYTES", "mark packets from this queue length on", WEFT_OPTION_STRING,
-         .value = &o.compare.ecn, .fallback = "no marks"},
-        {"repetitions", "N", "jobs over each transport on each network", WEFT_OPTION_U32,
-         &o.compare.repetitions, .min = 1, .max = WEFT_COMPARE_REPETITIONS_MAX},
-        {"security", "MODE", "auth, seal or none, where the transport does not say",
-         WEFT_OPTION_CUSTOM, &o.mode, .fallback = "auth", .parse = weft_security_parse_mode},
-        {"lab", "NAME", "on this lab, which is up, instead of networks made for it",
-         WEFT_OPTION_STRING, .value = &o.compare.lab, .fallback = "none"},
-        {"loopback", NULL, "on loopback", WEFT_OPTION_FLAG, .value = &o.compare.loopback},
-        {"out", "DIR", "keep each report there; those that are there are not repeated",
-         WEFT_OPTION_STRING, .value = &o.compare.out, .fallback = "a temporary folder"},
-        {"plot", "DIR", "draw PNGs there, with gnuplot", WEFT_OPTION_STRING, .value = &o.plot},
-        {"json", NULL, "print all results as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
-        {"inside", "NAME", "the network that this process is in", WEFT_OPTION_STRING,
-         .value = &o.inside, .hidden = true},
+         &t->backgrounds, .fallback = "none", .parse = weft_compare_list_cut},
         {0},
     };
     const struct weft_command command = {
@@ -332,11 +418,9 @@ int weft_perf_compare_train(int argc, char **argv)
     while (own < argc && strcmp(argv[own], "--") != 0) {
         own++;
     }
-    int status = weft_options_parse(&command, own, argv);
-    if (status == WEFT_OPTIONS_RUN) {
-        status = plan(&command, &o, own < argc ? argc - own - 1 : 0, argv + own + 1);
+    if (own < argc) {
+        t->words = (const char *const *)(argv + own + 1);
+        t->word_count = (uint32_t)(argc - own - 1);
     }
-    return status == WEFT_OPTIONS_RUN
-               ? weft_compare_run(&o.compare, o.inside != NULL, o.json, o.plot)
-               : status;
+    return weft_compare_main(&compare, &command, own, argv);
 }
