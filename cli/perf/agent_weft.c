@@ -21,9 +21,9 @@ enum {
     SEGMENT_HEAD_BYTES = 14 + 20 + 32,
     RECORD_HEAD_BYTES = WEFT_DATA_OVERHEAD_BYTES,
     PATH_BYTES = 4096,
+    CONNECT_S = 60,
 };
 
-static const uint64_t connect_ns = 60 * WEFT_NS_PER_S;
 static const uint64_t step_ns = 20 * WEFT_NS_PER_MS;
 
 struct end {
@@ -353,7 +353,7 @@ static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
 
 static bool connect_all(struct weft_perf_agent *agent)
 {
-    uint64_t end_ns = weft_clock_now_ns() + connect_ns;
+    uint64_t end_ns = weft_clock_now_ns() + CONNECT_S * WEFT_NS_PER_S;
     for (uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE); other != WEFT_PERF_NONE;
          other = weft_perf_agent_peer(agent, other)) {
         if (weft_perf_plan_connects(agent->job->plan, agent->me, other) &&
@@ -366,8 +366,8 @@ static bool connect_all(struct weft_perf_agent *agent)
             return false;
         }
         if (weft_clock_now_ns() > end_ns) {
-            return weft_perf_agent_fail(agent, "%u of %u connections came about within 10 s",
-                                        of(agent)->up, peers_of(agent));
+            return weft_perf_agent_fail(agent, "only %u of %u connections came about within %d s",
+                                        of(agent)->up, peers_of(agent), CONNECT_S);
         }
     }
     return true;

@@ -17,9 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100 }; /* for the wish to stop */
+enum {
+    LOOK_MS = 100, /* for the wish to stop */
+    OPEN_S = 120,
+};
 
-static const uint64_t open_ns = 120 * WEFT_NS_PER_S;
 static const uint64_t end_ns = 60 * WEFT_NS_PER_S;
 
 /* The first failure is the cause; those that follow are its consequences. */
@@ -119,11 +121,13 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
             return false;
         }
     }
-    switch (weft_perf_fleet_hear(fleet_p, WEFT_PERF_OPEN, weft_clock_now_ns() + open_ns)) {
+    switch (weft_perf_fleet_hear(fleet_p, WEFT_PERF_OPEN,
+                                 weft_clock_now_ns() + OPEN_S * WEFT_NS_PER_S)) {
     case WEFT_PERF_ALL:
         return true;
     case WEFT_PERF_TOO_LONG:
-        return fail(fleet_p, "the participants did not open their sockets within 20 s");
+        return fail(fleet_p, "the participants did not open their sockets within %d s",
+                    OPEN_S);
     case WEFT_PERF_INTERRUPTED:
     case WEFT_PERF_BROKEN:
         break;
