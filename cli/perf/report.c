@@ -1,7 +1,8 @@
 #include "cli/perf/report.h"
 
-#include <cjson/cJSON.h>
-#include <stdio.h>
+#include "cli/output.h"
+#include "cli/perf/figures.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -13,20 +14,11 @@ struct summary {
     double max;
 };
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts the values. */
+/* Of the values; sorts them. */
 static struct summary summarize(double *values, uint32_t count)
 {
-    qsort(values, count, sizeof(*values), compare);
-    return (struct summary){.median = (values[(count - 1) / 2] + values[count / 2]) / 2,
-                            .min = values[0],
-                            .max = values[count - 1]};
+    double median = weft_perf_median(values, count);
+    return (struct summary){.median = median, .min = values[0], .max = values[count - 1]};
 }
 
 static struct summary goodput_of(const struct weft_perf_flow *flow, uint32_t rounds, double *room)
@@ -55,20 +47,13 @@ static struct summary ratio_of(const struct weft_perf_flow *a, const struct weft
     return summarize(room, rounds);
 }
 
-static uint64_t retransmitted_of(const struct weft_perf_flow *flow, uint32_t rounds)
+/* Of all rounds: what is counted, not measured. */
+static struct weft_perf_sample counts_of(const struct weft_perf_flow *flow, uint32_t rounds)
 {
-    uint64_t sum = 0;
+    struct weft_perf_sample sum = {0};
     for (uint32_t i = 0; i < rounds; i++) {
-        sum += flow->samples[i].retransmitted;
-    }
-    return sum;
-}
-
-static uint64_t lost_of(const struct weft_perf_flow *flow, uint32_t rounds)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < rounds; i++) {
-        sum += flow->samples[i].lost;
+        sum.retransmitted += flow->samples[i].retransmitted;
+        sum.lost += flow->samples[i].lost;
     }
     return sum;
 }
@@ -96,10 +81,10 @@ bool weft_perf_report_text(const struct weft_perf_report *r)
     for (uint32_t i = 0; i < r->flow_count; i++) {
         const struct weft_perf_flow *flow = &r->flows[i];
         struct summary s = goodput_of(flow, r->rounds, room);
+        struct weft_perf_sample counts = counts_of(flow, r->rounds);
         printf("%-22s %8.2f %8.2f %8.2f %12.3f %14llu %6llu\n", flow->name, s.median, s.min, s.max,
-               cpu_of(flow, r->rounds, room).median,
-               (unsigned long long)retransmitted_of(flow, r->rounds),
-               (unsigned long long)lost_of(flow, r->rounds));
+               cpu_of(flow, r->rounds, room).median, (unsigned long long)counts.retransmitted,
+               (unsigned long long)counts.lost);
     }
     for (uint32_t i = 0; i < r->flow_count; i++) {
         for (uint32_t j = 0; j < r->flow_count; j++) {
@@ -126,6 +111,12 @@ static void json_summary(cJSON *object, const char *name, struct summary s)
     cJSON_AddNumberToObject(object, key, s.max);
 }
 
+static void json_counts(cJSON *object, const struct weft_perf_sample *sample)
+{
+    cJSON_AddNumberToObject(object, "retransmitted", (double)sample->retransmitted);
+    cJSON_AddNumberToObject(object, "lost", (double)sample->lost);
+}
+
 static void json_flow(cJSON *object, const struct weft_perf_flow *flow, uint32_t rounds,
                       double *room)
 {
@@ -133,16 +124,14 @@ static void json_flow(cJSON *object, const struct weft_perf_flow *flow, uint32_t
     cJSON_AddStringToObject(object, "security", flow->security);
     json_summary(object, "goodput_gbps", goodput_of(flow, rounds, room));
     json_summary(object, "cpu_s", cpu_of(flow, rounds, room));
-    cJSON_AddNumberToObject(object, "retransmitted", (double)retransmitted_of(flow, rounds));
-    cJSON_AddNumberToObject(object, "lost", (double)lost_of(flow, rounds));
+    struct weft_perf_sample counts = counts_of(flow, rounds);
+    json_counts(object, &counts);
     cJSON *each = cJSON_AddArrayToObject(object, "per_round");
     for (uint32_t i = 0; i < rounds; i++) {
-        const struct weft_perf_sample *sample = &flow->samples[i];
         cJSON *item = cJSON_CreateObject();
-        cJSON_AddNumberToObject(item, "goodput_gbps", sample->goodput_gbps);
-        cJSON_AddNumberToObject(item, "cpu_s", sample->cpu_s);
-        cJSON_AddNumberToObject(item, "retransmitted", (double)sample->retransmitted);
-        cJSON_AddNumberToObject(item, "lost", (double)sample->lost);
+        cJSON_AddNumberToObject(item, "goodput_gbps", flow->samples[i].goodput_gbps);
+        cJSON_AddNumberToObject(item, "cpu_s", flow->samples[i].cpu_s);
+        json_counts(item, &flow->samples[i]);
         cJSON_AddItemToArray(each, item);
     }
 }
@@ -194,17 +183,7 @@ static cJSON *json_build(const struct weft_perf_report *r, double *room)
 bool weft_perf_report_json(const struct weft_perf_report *r)
 {
     double *room = calloc(r->rounds, sizeof(*room));
-    if (room == NULL) {
-        return false;
-    }
-    cJSON *object = json_build(r, room);
-    char *text = cJSON_PrintUnformatted(object);
-    cJSON_Delete(object);
+    cJSON *object = room != NULL ? json_build(r, room) : NULL;
     free(room);
-    if (text == NULL) {
-        return false;
-    }
-    puts(text);
-    cJSON_free(text);
-    return true;
+    return weft_output_json("perf stream", object, false);
 }
