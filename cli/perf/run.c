@@ -25,13 +25,17 @@ struct ticks {
     unsigned long long stolen; /* by the host of a virtual machine */
 };
 
+struct counts {
+    uint64_t retransmitted;
+    uint64_t kernel_drops;
+};
+
 struct run {
     const struct weft_perf_job *job;
     struct weft_perf_fleet fleet;
     struct weft_perf_result *result;
     uint64_t *lag_ns;              /* of each round */
-    uint64_t retransmitted_before; /* in the warm-up */
-    uint64_t drops_before;
+    struct counts before;          /* in the warm-up */
     uint64_t began_ns;
     uint64_t shown_ns;
     struct weft_perf_witness *witness; /* NULL: nobody watches the processors */
@@ -61,20 +65,13 @@ static struct ticks ticks_now(void)
 
 /* ---- keeping --------------------------------------------------------------------------------- */
 
-static uint64_t retransmitted(const struct run *run)
+/* Of all participants, the warm-up included. */
+static struct counts counts_of(const struct run *run)
 {
-    uint64_t sum = 0;
+    struct counts sum = {0};
     for (uint32_t i = 0; i < run->job->plan->participants; i++) {
-        sum += run->fleet.shared->agents[i].retransmitted;
-    }
-    return sum;
-}
-
-static uint64_t kernel_drops(const struct run *run)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < run->job->plan->participants; i++) {
-        sum += run->fleet.shared->agents[i].kernel_drops;
+        sum.retransmitted += run->fleet.shared->agents[i].retransmitted;
+        sum.kernel_drops += run->fleet.shared->agents[i].kernel_drops;
     }
     return sum;
 }
@@ -128,8 +125,9 @@ static void keep_trips(struct run *run, uint32_t count)
 
 static void keep_counters(struct run *run)
 {
-    run->result->retransmitted = retransmitted(run) - run->retransmitted_before;
-    run->result->kernel_drops = kernel_drops(run) - run->drops_before;
+    struct counts now = counts_of(run);
+    run->result->retransmitted = now.retransmitted - run->before.retransmitted;
+    run->result->kernel_drops = now.kernel_drops - run->before.kernel_drops;
 }
 
 static void keep(struct run *run, uint32_t count, uint64_t go_ns)
@@ -192,17 +190,27 @@ static void rest(const struct run *run)
     (void)nanosleep(&gap, NULL);
 }
 
+/* Wait for that word of all. False: it did not come, and why is in the result. */
+static bool hear(struct run *run, enum weft_perf_word word, uint64_t until_ns)
+{
+    enum weft_perf_heard heard = weft_perf_fleet_hear(&run->fleet, word, until_ns);
+    run->result->dnf = heard == WEFT_PERF_TOO_LONG;
+    run->result->interrupted = heard == WEFT_PERF_INTERRUPTED;
+    return heard == WEFT_PERF_ALL;
+}
+
+static bool ask(struct run *run, const struct weft_perf_message *message, enum weft_perf_word answer)
+{
+    weft_perf_fleet_say(&run->fleet, message);
+    return hear(run, answer, weft_clock_now_ns() + prepare_ns);
+}
+
 /* The counters of all rounds so far: a TCP sender is through when its bytes are in the kernel's
  * buffer, and what is lost of them is sent again after that. */
 static bool count_all(struct run *run)
 {
-    const struct weft_perf_message message = {.word = WEFT_PERF_COUNT};
     rest(run);
-    weft_perf_fleet_say(&run->fleet, &message);
-    enum weft_perf_heard heard =
-        weft_perf_fleet_hear(&run->fleet, WEFT_PERF_COUNTED, weft_clock_now_ns() + prepare_ns);
-    run->result->interrupted = heard == WEFT_PERF_INTERRUPTED;
-    return heard == WEFT_PERF_ALL;
+    return ask(run, &(struct weft_perf_message){.word = WEFT_PERF_COUNT}, WEFT_PERF_COUNTED);
 }
 
 /* Rounds [first, first + count), timed or not. False: no more. */
@@ -211,49 +219,39 @@ static bool do_rounds(struct run *run, uint32_t first, uint32_t count, bool time
     const struct weft_perf_message prepare = {
         .word = WEFT_PERF_PREPARE, .round = first, .count = count, .timed = timed};
     rest(run);
-    weft_perf_fleet_say(&run->fleet, &prepare);
-    enum weft_perf_heard heard =
-        weft_perf_fleet_hear(&run->fleet, WEFT_PERF_READY, weft_clock_now_ns() + prepare_ns);
-    uint64_t go_ns = 0;
-    if (heard == WEFT_PERF_ALL) {
-        for (uint32_t i = 0; i < run->job->plan->participants; i++) {
-            run->fleet.members[i].said = false;
-        }
-        go_ns = weft_perf_shared_go(run->fleet.shared);
-        heard = weft_perf_fleet_hear(&run->fleet, WEFT_PERF_THROUGH,
-                                     go_ns + run->job->round_s * WEFT_NS_PER_S);
+    if (!ask(run, &prepare, WEFT_PERF_READY)) {
+        return false;
     }
-    run->result->dnf = heard == WEFT_PERF_TOO_LONG;
-    run->result->interrupted = heard == WEFT_PERF_INTERRUPTED;
-    if (heard == WEFT_PERF_ALL && timed) {
+    for (uint32_t i = 0; i < run->job->plan->participants; i++) {
+        run->fleet.members[i].said = false;
+    }
+    uint64_t go_ns = weft_perf_shared_go(run->fleet.shared);
+    if (!hear(run, WEFT_PERF_THROUGH, go_ns + run->job->round_s * WEFT_NS_PER_S)) {
+        return false;
+    }
+    if (timed) {
         const uint64_t *round_ns = &run->result->round_ns[run->result->rounds];
         keep(run, count, go_ns);
         weft_perf_live_round(run->job->live, round_ns, count, run->result->delivered_bytes);
         show(run);
-    } else if (heard == WEFT_PERF_ALL) {
+    } else {
         weft_perf_live_warm(run->job->live, count);
     }
-    return heard == WEFT_PERF_ALL;
+    return true;
 }
 
 static void do_all(struct run *run)
 {
     const struct weft_perf_job *job = run->job;
-    const struct weft_perf_message connect = {.word = WEFT_PERF_CONNECT};
     uint32_t batch = is_pingpong(job) ? TRIPS : 1;
-    weft_perf_fleet_say(&run->fleet, &connect);
-    enum weft_perf_heard heard =
-        weft_perf_fleet_hear(&run->fleet, WEFT_PERF_CONNECTED, weft_clock_now_ns() + prepare_ns);
-    run->result->dnf = heard == WEFT_PERF_TOO_LONG;
-    run->result->interrupted = heard == WEFT_PERF_INTERRUPTED;
-    bool good = heard == WEFT_PERF_ALL;
+    bool good = ask(run, &(struct weft_perf_message){.word = WEFT_PERF_CONNECT},
+                    WEFT_PERF_CONNECTED);
     for (uint32_t round = 0; good && round < job->warmup; round += batch) {
         uint32_t count = (uint32_t)weft_min_u64(batch, job->warmup - round);
         good = do_rounds(run, round, count, false);
     }
     good = good && count_all(run);
-    run->retransmitted_before = retransmitted(run);
-    run->drops_before = kernel_drops(run);
+    run->before = counts_of(run);
     struct ticks before = ticks_now();
     for (uint32_t round = 0; good && round < job->rounds; round += batch) {
         uint32_t count = (uint32_t)weft_min_u64(batch, job->rounds - round);
