@@ -1,10 +1,9 @@
 #include "cli/perf/outcome.h"
 
+#include "cli/output.h"
 #include "cli/tcp_cc.h"
 #include "core/cc.h"
 
-#include <cjson/cJSON.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,16 +169,6 @@ static void json_times(cJSON *object, const char *name, const struct weft_perf_s
     cJSON_AddNumberToObject(item, "max", s->max_ms);
 }
 
-/* null: not known, or there is none. */
-static void json_known(cJSON *object, const char *name, double value, bool known)
-{
-    if (known) {
-        cJSON_AddNumberToObject(object, name, value);
-    } else {
-        cJSON_AddNullToObject(object, name);
-    }
-}
-
 static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
 {
     const struct weft_perf_job *job = outcome->job;
@@ -188,7 +177,7 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
     cJSON_AddStringToObject(object, "security", security_of(job));
     cJSON_AddStringToObject(object, "cc", cc_of(outcome));
     cJSON_AddNumberToObject(object, "senders", outcome->senders);
-    json_known(object, "receivers", outcome->receivers, job->plan->pattern == WEFT_PERF_SHUFFLE);
+    weft_json_add_known(object, "receivers", outcome->receivers, job->plan->pattern == WEFT_PERF_SHUFFLE);
     cJSON_AddNumberToObject(object, "bytes", job->bytes);
     cJSON_AddNumberToObject(object, "rounds", outcome->result->rounds);
     cJSON_AddNumberToObject(object, "rounds_asked", job->rounds);
@@ -200,10 +189,10 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
     cJSON_AddBoolToObject(object, "interrupted", outcome->result->interrupted);
     cJSON_AddNumberToObject(object, "bound", job->bound_ppm / 1e6);
     cJSON_AddNumberToObject(object, "drop_at_sender", job->drop_ppm / 1e6);
-    json_known(object, "deadline_ms", job->deadline_ms, job->deadline_ms > 0);
-    json_known(object, "tcp_rto_min_ms", job->tcp_rto_min_us / 1e3, job->tcp_rto_min_us > 0);
-    json_known(object, "rto_ms", outcome->result->rto_us / 1e3, outcome->result->rto_us > 0);
-    json_known(object, "parallel", job->plan->parallel, job->plan->pattern == WEFT_PERF_SHUFFLE);
+    weft_json_add_known(object, "deadline_ms", job->deadline_ms, job->deadline_ms > 0);
+    weft_json_add_known(object, "tcp_rto_min_ms", job->tcp_rto_min_us / 1e3, job->tcp_rto_min_us > 0);
+    weft_json_add_known(object, "rto_ms", outcome->result->rto_us / 1e3, outcome->result->rto_us > 0);
+    weft_json_add_known(object, "parallel", job->plan->parallel, job->plan->pattern == WEFT_PERF_SHUFFLE);
 }
 
 static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
@@ -212,18 +201,14 @@ static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
     struct utsname host = {0};
     bool lab = outcome->job->place->lab != NULL;
     (void)uname(&host);
-    if (lab) {
-        cJSON_AddStringToObject(object, "lab", outcome->job->place->lab);
-        cJSON_AddStringToObject(object, "topology", network->topology);
-    } else {
-        cJSON_AddNullToObject(object, "lab");
-        cJSON_AddStringToObject(object, "topology", "loopback");
-    }
-    json_known(object, "rate_bps", (double)network->rate_bps, network->rate_bps > 0);
-    json_known(object, "loss", network->loss_ppm / 1e6, lab);
-    json_known(object, "buffer", (double)network->buffer_bytes, lab);
-    json_known(object, "ecn", network->ecn_bytes, network->ecn_bytes > 0);
-    json_known(object, "base_rtt_ms", (double)network->base_rtt_ns / 1e6, network->base_rtt_ns > 0);
+    weft_json_add_text(object, "lab", outcome->job->place->lab);
+    cJSON_AddStringToObject(object, "topology", lab ? network->topology : "loopback");
+    weft_json_add_known(object, "rate_bps", (double)network->rate_bps, network->rate_bps > 0);
+    weft_json_add_known(object, "loss", network->loss_ppm / 1e6, lab);
+    weft_json_add_known(object, "buffer", (double)network->buffer_bytes, lab);
+    weft_json_add_known(object, "ecn", network->ecn_bytes, network->ecn_bytes > 0);
+    weft_json_add_known(object, "base_rtt_ms", (double)network->base_rtt_ns / 1e6,
+                        network->base_rtt_ns > 0);
     cJSON_AddBoolToObject(object, "htb_hysteresis", network->hysteresis);
     cJSON_AddStringToObject(object, "kernel", host.release);
     cJSON_AddNumberToObject(object, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));
@@ -246,12 +231,14 @@ static void json_figures(cJSON *object, const struct weft_perf_outcome *outcome)
 {
     const struct weft_perf_result *result = outcome->result;
     bool ideal = outcome->ideal_ms > 0;
-    json_known(object, "ideal_ms", outcome->ideal_ms, ideal);
+    weft_json_add_known(object, "ideal_ms", outcome->ideal_ms, ideal);
     json_times(object, "round_ms", &outcome->round);
     json_times(object, "flow_ms", &outcome->flow);
     json_undisturbed(object, outcome);
-    json_known(object, "mean_ratio", ideal ? outcome->round.mean_ms / outcome->ideal_ms : 0, ideal);
-    json_known(object, "p99_ratio", ideal ? outcome->round.p99_ms / outcome->ideal_ms : 0, ideal);
+    weft_json_add_known(object, "mean_ratio",
+                        ideal ? outcome->round.mean_ms / outcome->ideal_ms : 0, ideal);
+    weft_json_add_known(object, "p99_ratio",
+                        ideal ? outcome->round.p99_ms / outcome->ideal_ms : 0, ideal);
     cJSON *delivered = cJSON_AddObjectToObject(object, "delivered_fraction");
     cJSON_AddNumberToObject(delivered, "mean", delivered_mean(result));
     cJSON_AddNumberToObject(delivered, "min", result->rounds > 0 ? result->delivered_min : 0);
@@ -262,9 +249,9 @@ static void json_figures(cJSON *object, const struct weft_perf_outcome *outcome)
     cJSON_AddNumberToObject(object, "wire_bytes", (double)result->wire_bytes);
     cJSON_AddNumberToObject(object, "cpu_s", (double)result->cpu_ns / 1e9);
     cJSON_AddNumberToObject(object, "cpu_s_per_gb", cpu_s_per_gb(result));
-    json_known(object, "machine_busy", result->machine_busy, result->machine_busy > 0);
-    json_known(object, "machine_cpu_s", result->machine_cpu_s, result->machine_busy > 0);
-    json_known(object, "machine_stolen", result->machine_stolen, result->machine_busy > 0);
+    weft_json_add_known(object, "machine_busy", result->machine_busy, result->machine_busy > 0);
+    weft_json_add_known(object, "machine_cpu_s", result->machine_cpu_s, result->machine_busy > 0);
+    weft_json_add_known(object, "machine_stolen", result->machine_stolen, result->machine_busy > 0);
     cJSON_AddNumberToObject(object, "start_lag_ms", result->start_lag_ms);
 }
 
@@ -274,14 +261,7 @@ bool weft_perf_outcome_json(const struct weft_perf_outcome *outcome)
     json_job(object, outcome);
     json_network(object, outcome);
     json_figures(object, outcome);
-    char *text = cJSON_PrintUnformatted(object);
-    cJSON_Delete(object);
-    if (text == NULL) {
-        return false;
-    }
-    puts(text);
-    cJSON_free(text);
-    return true;
+    return weft_output_json("perf", object, false);
 }
 
 /* ---- round by round -------------------------------------------------------------------------- */
@@ -290,9 +270,9 @@ bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const cha
 {
     const struct weft_perf_result *result = outcome->result;
     uint32_t flows = is_pingpong(outcome->job) ? 0 : outcome->job->plan->flow_count;
-    FILE *file = fopen(path, "w");
+    FILE *file = weft_output_open(path);
     if (file == NULL) {
-        return false;
+        return weft_output_close("perf", path, file, false);
     }
     fprintf(file, "# round round_ms delivered");
     for (uint32_t i = 0; i < flows; i++) {
@@ -319,6 +299,5 @@ bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const cha
         }
     }
     fprintf(file, "\n");
-    bool bad = ferror(file) != 0;
-    return fclose(file) == 0 && !bad;
+    return weft_output_close("perf", path, file, true);
 }

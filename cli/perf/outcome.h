@@ -22,12 +22,13 @@ bool weft_perf_outcome_make(const struct weft_perf_job *job, const struct weft_p
                             uint32_t senders, uint32_t receivers,
                             struct weft_perf_outcome *outcome_p);
 
-/* On standard output. */
+/* On standard output. False here and below: standard error says why. */
 void weft_perf_outcome_text(const struct weft_perf_outcome *outcome);
 bool weft_perf_outcome_json(const struct weft_perf_outcome *outcome);
 
 /* One line a round: its number, its time, the fraction delivered, the times of its flows, when it
- * began, and whether the machine left it alone (with --realtime); a head with # names the columns. False: errno says why. */
+ * began, and whether the machine left it alone (with --realtime); a head with # names the
+ * columns. */
 bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const char *path);
 
 #endif

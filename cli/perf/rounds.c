@@ -218,17 +218,16 @@ static int report(const struct pattern *pattern, const struct options *o,
     if (!weft_perf_outcome_make(&o->job, result, o->senders, o->receivers, &outcome)) {
         return fail(pattern, "%s", "out of memory");
     }
+    bool good = !result->interrupted;
     if (o->json) {
-        (void)weft_perf_outcome_json(&outcome);
+        good = weft_perf_outcome_json(&outcome) && good;
     } else {
         weft_perf_outcome_text(&outcome);
     }
-    if (o->per_round != NULL && !weft_perf_outcome_rounds(&outcome, o->per_round)) {
-        fprintf(stderr, "weft %s: --per-round %s: %s\n", pattern->name, o->per_round,
-                strerror(errno));
-        return WEFT_EXIT_FAILED;
+    if (o->per_round != NULL) {
+        good = weft_perf_outcome_rounds(&outcome, o->per_round) && good;
     }
-    return result->interrupted ? WEFT_EXIT_FAILED : WEFT_EXIT_OK;
+    return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
 /* While this file is open the kernel waits for work without halting the processors (PM QoS; cyclictest
