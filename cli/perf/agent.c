@@ -6,7 +6,6 @@
 #include "base/prng.h"
 #include "io/clock.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -215,14 +214,19 @@ uint32_t weft_perf_agent_peer(const struct weft_perf_agent *agent, uint32_t othe
 
 /* ---- for sockets programs -------------------------------------------------------------------- */
 
-bool weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t participant,
+bool weft_perf_agent_bind(struct weft_perf_agent *agent, int fd)
+{
+    struct sockaddr_in addr;
+    bool good = weft_perf_place_bind(agent->job->place, agent->me, fd, &addr);
+    agent->note->port = ntohs(addr.sin_port);
+    return good;
+}
+
+void weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t participant,
                               struct sockaddr_in *addr_p)
 {
-    char text[WEFT_PERF_ADDRESS_BYTES];
-    weft_perf_place_address(agent->job->place, participant, text);
-    *addr_p = (struct sockaddr_in){.sin_family = AF_INET,
-                                   .sin_port = htons(agent->shared->agents[participant].port)};
-    return inet_pton(AF_INET, text, &addr_p->sin_addr) == 1;
+    weft_perf_place_sockaddr(agent->job->place, participant,
+                             agent->shared->agents[participant].port, addr_p);
 }
 
 /* ---- metrics --------------------------------------------------------------------------------- */
@@ -296,7 +300,8 @@ static bool run_round(struct weft_perf_agent *agent, uint32_t seen)
         good = ops->turn(agent, turn_ns);
         tell(agent);
     }
-    while (good && ops->busy(agent) && !atomic_load(&agent->shared->stopping)) {
+    while (good && ops->busy != NULL && ops->busy(agent) &&
+           !atomic_load(&agent->shared->stopping)) {
         good = ops->turn(agent, turn_ns);
     }
     if (agent->timed) {
@@ -385,8 +390,9 @@ static bool outfit(struct weft_perf_agent *agent)
     agent->outs = calloc(plan->participants, sizeof(*agent->outs));
     agent->order = calloc(plan->participants, sizeof(*agent->order));
     agent->source = malloc(agent->job->bytes);
+    agent->self = calloc(1, agent->job->transport->self_bytes);
     bool good = agent->ins != NULL && agent->outs != NULL && agent->order != NULL &&
-                agent->source != NULL;
+                agent->source != NULL && agent->self != NULL;
     for (uint32_t i = 0; good && i < plan->flow_count; i++) {
         const struct weft_perf_pair *pair = &plan->flows[i];
         if (pair->to == agent->me) {
@@ -409,6 +415,7 @@ static void discard(struct weft_perf_agent *agent)
     free(agent->outs);
     free(agent->order);
     free(agent->source);
+    free(agent->self);
     weft_security_fini(&agent->security);
 }
 
@@ -429,11 +436,11 @@ int weft_perf_agent_run(const struct weft_perf_job *job, struct weft_perf_shared
 {
     struct weft_perf_agent agent = {
         .job = job, .shared = shared, .note = &shared->agents[me], .me = me, .channel = channel};
-    bool good = settle_in(&agent, key_fd) && job->transport->open(&agent);
+    bool good = settle_in(&agent, key_fd);
     if (good) {
-        good = say(&agent, WEFT_PERF_OPEN) && obey(&agent);
+        good = job->transport->open(&agent) && say(&agent, WEFT_PERF_OPEN) && obey(&agent);
+        job->transport->close(&agent);
     }
-    job->transport->close(&agent);
     if (!good) {
         (void)say(&agent, WEFT_PERF_FAILED);
     }

@@ -15,7 +15,6 @@
 #include "cli/perf/shared.h"
 #include "node/security.h"
 
-#include <netinet/in.h>
 #include <stddef.h>
 
 /* No such end of a flow. */
@@ -93,16 +92,17 @@ struct weft_perf_agent_ops {
     bool secure;  /* takes --security */
     bool bounded; /* takes --bound and --deadline */
     bool kernel_tcp;
+    size_t self_bytes; /* of agent->self, which is zeros before open and freed after close */
     bool (*open)(struct weft_perf_agent *agent); /* sets note->port */
     bool (*connect)(struct weft_perf_agent *agent);
     bool (*prepare)(struct weft_perf_agent *agent);
     /* Sleep for at most timeout_ns; start what may start, take what came. */
     bool (*turn)(struct weft_perf_agent *agent, uint64_t timeout_ns);
-    bool (*busy)(struct weft_perf_agent *agent); /* something is outstanding */
+    bool (*busy)(struct weft_perf_agent *agent); /* something is outstanding; NULL: never */
     void (*account)(struct weft_perf_agent *agent); /* counters to the note */
     /* All of them; NULL: it has none. */
     void (*counters)(struct weft_perf_agent *agent, struct weft_driver_counters *counters_p);
-    void (*close)(struct weft_perf_agent *agent);
+    void (*close)(struct weft_perf_agent *agent); /* due after an open that failed, too */
 };
 
 extern const struct weft_perf_agent_ops weft_perf_agent_weft;
@@ -145,8 +145,9 @@ uint32_t weft_perf_agent_out_to(const struct weft_perf_agent *agent, uint32_t ot
  * first, and the answer when there are no more. */
 uint32_t weft_perf_agent_peer(const struct weft_perf_agent *agent, uint32_t other);
 
-/* Where that participant listens; its port is known once it is open. False: no IPv4 address. */
-bool weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t participant,
+/* Bind this participant's socket, for its note's port; and where another one's then is. */
+bool weft_perf_agent_bind(struct weft_perf_agent *agent, int fd);
+void weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t participant,
                               struct sockaddr_in *addr_p);
 
 #endif

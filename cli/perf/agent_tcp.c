@@ -114,28 +114,16 @@ static bool tune(struct weft_perf_agent *agent, int fd)
 
 static bool open_tcp(struct weft_perf_agent *agent)
 {
-    struct side *side = calloc(1, sizeof(*side));
-    if (side == NULL) {
-        return weft_perf_agent_fail(agent, "no memory");
-    }
-    agent->self = side;
+    struct side *side = of(agent);
     side->acked = agent->job->plan->pattern == WEFT_PERF_SHUFFLE;
     side->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in addr;
-    socklen_t bytes = sizeof(addr);
-    agent->note->port = 0;
     /* Before listen(): a congestion control with ECN has a word in the handshake. */
     if (side->listener >= 0 && !tune(agent, side->listener)) {
         return false;
     }
-    if (side->listener < 0 || !weft_perf_agent_sockaddr(agent, agent->me, &addr) ||
-        bind(side->listener, (struct sockaddr *)&addr, sizeof(addr)) != 0 ||
-        listen(side->listener, BACKLOG) != 0 ||
-        getsockname(side->listener, (struct sockaddr *)&addr, &bytes) != 0) {
-        return fail_errno(agent, "listening");
-    }
-    agent->note->port = ntohs(addr.sin_port);
-    return true;
+    bool good = side->listener >= 0 && weft_perf_agent_bind(agent, side->listener) &&
+                listen(side->listener, BACKLOG) == 0;
+    return good || fail_errno(agent, "listening");
 }
 
 static bool add(struct weft_perf_agent *agent, int fd, uint32_t other)
@@ -161,9 +149,10 @@ static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
     struct sockaddr_in addr;
     uint32_t me = agent->me;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || !weft_perf_agent_sockaddr(agent, other, &addr)) {
+    if (fd < 0) {
         return fail_errno(agent, "a socket");
     }
+    weft_perf_agent_sockaddr(agent, other, &addr);
     if (!tune(agent, fd)) {
         (void)close(fd);
         return false;
@@ -426,12 +415,6 @@ static bool turn(struct weft_perf_agent *agent, uint64_t timeout_ns)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static bool busy(struct weft_perf_agent *agent)
-{
-    (void)agent;
-    return false;
-}
-
 /* One that has not what was asked for (its handshake came about without ECN) speaks for all. */
 static void note_cc(struct weft_perf_agent *agent, uint32_t i)
 {
@@ -467,26 +450,22 @@ static void account(struct weft_perf_agent *agent)
 
 static void close_all(struct weft_perf_agent *agent)
 {
-    if (agent->self == NULL) {
-        return;
-    }
     for (uint32_t i = 0; i < of(agent)->conn_count; i++) {
         (void)close(of(agent)->conns[i].fd);
         free(of(agent)->conns[i].thinned);
         free(of(agent)->conns[i].kept);
     }
     (void)close(of(agent)->listener);
-    free(agent->self);
 }
 
 const struct weft_perf_agent_ops weft_perf_agent_tcp_raw = {
     .name = "tcp-raw",
     .kernel_tcp = true,
+    .self_bytes = sizeof(struct side),
     .open = open_tcp,
     .connect = connect_all,
     .prepare = prepare,
     .turn = turn,
-    .busy = busy,
     .account = account,
     .close = close_all,
 };

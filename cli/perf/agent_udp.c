@@ -66,29 +66,19 @@ static struct side *of(const struct weft_perf_agent *agent)
 
 static bool open_udp(struct weft_perf_agent *agent)
 {
-    struct side *side = calloc(1, sizeof(*side));
-    if (side == NULL) {
-        return weft_perf_agent_fail(agent, "no memory");
-    }
-    agent->self = side;
+    struct side *side = of(agent);
     int bytes = BUFFER_BYTES;
-    struct sockaddr_in addr;
-    socklen_t addr_bytes = sizeof(addr);
-    agent->note->port = 0;
     side->out = WEFT_PERF_NONE;
     side->chunk_bytes = (agent->job->packet_bytes - (uint32_t)sizeof(struct header)) / 4 * 4;
     side->chunks = (uint32_t)weft_div_ceil_u64(agent->job->bytes, side->chunk_bytes);
     side->ins = calloc(agent->job->plan->participants, sizeof(*side->ins));
     side->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (side->ins == NULL || side->fd < 0 || !weft_perf_agent_sockaddr(agent, agent->me, &addr) ||
-        bind(side->fd, (struct sockaddr *)&addr, sizeof(addr)) != 0 ||
-        getsockname(side->fd, (struct sockaddr *)&addr, &addr_bytes) != 0) {
+    if (side->ins == NULL || side->fd < 0 || !weft_perf_agent_bind(agent, side->fd)) {
         return weft_perf_agent_fail(agent, "a UDP socket: %s", strerror(errno));
     }
     if (setsockopt(side->fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) != 0) {
         (void)setsockopt(side->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
     }
-    agent->note->port = ntohs(addr.sin_port);
     return true;
 }
 
@@ -96,9 +86,7 @@ static bool connect_all(struct weft_perf_agent *agent)
 {
     for (uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE); other != WEFT_PERF_NONE;
          other = weft_perf_agent_peer(agent, other)) {
-        if (!weft_perf_agent_sockaddr(agent, other, &of(agent)->addrs[other])) {
-            return weft_perf_agent_fail(agent, "participant %u has no address", other);
-        }
+        weft_perf_agent_sockaddr(agent, other, &of(agent)->addrs[other]);
     }
     return true;
 }
@@ -277,12 +265,6 @@ static bool turn(struct weft_perf_agent *agent, uint64_t timeout_ns)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static bool busy(struct weft_perf_agent *agent)
-{
-    (void)agent;
-    return false;
-}
-
 static void account(struct weft_perf_agent *agent)
 {
     uint64_t bytes = agent->job->bytes;
@@ -293,20 +275,17 @@ static void account(struct weft_perf_agent *agent)
 
 static void close_all(struct weft_perf_agent *agent)
 {
-    if (agent->self != NULL) {
-        (void)close(of(agent)->fd);
-        free(of(agent)->ins);
-        free(agent->self);
-    }
+    (void)close(of(agent)->fd);
+    free(of(agent)->ins);
 }
 
 const struct weft_perf_agent_ops weft_perf_agent_udp_raw = {
     .name = "udp-raw",
+    .self_bytes = sizeof(struct side),
     .open = open_udp,
     .connect = connect_all,
     .prepare = prepare,
     .turn = turn,
-    .busy = busy,
     .account = account,
     .close = close_all,
 };

@@ -30,7 +30,6 @@ struct end {
     struct weft_driver *driver;
     struct weft_provider *provider;
     struct weft_msgr msgr;
-    enum weft_driver_kind kind;
     uint32_t up;       /* peers */
     uint32_t waiting;  /* an out that found no room; WEFT_PERF_NONE */
     bool broken;
@@ -270,7 +269,7 @@ static void configure(const struct weft_perf_agent *agent, struct weft_driver_co
 {
     const struct weft_perf_job *job = agent->job;
     struct weft_ep_config *ep = &config->udp.ep;
-    config->kind = of(agent)->kind;
+    config->kind = job->transport->kernel_tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
     config->tcp_cc = job->tcp_cc;
     config->tcp_rto_min_ns = job->tcp_rto_min_us * WEFT_NS_PER_US;
     config->udp.host = of(agent)->address;
@@ -298,14 +297,9 @@ static void trace(struct weft_perf_agent *agent, struct weft_udp_config *config)
     weft_tracing_attach(&end->tracing, "participant", config, &end->feed);
 }
 
-static bool open_kind(struct weft_perf_agent *agent, enum weft_driver_kind kind)
+static bool open_end(struct weft_perf_agent *agent)
 {
-    struct end *end = calloc(1, sizeof(*end));
-    if (end == NULL) {
-        return weft_perf_agent_fail(agent, "no memory");
-    }
-    agent->self = end;
-    end->kind = kind;
+    struct end *end = of(agent);
     end->waiting = WEFT_PERF_NONE;
     for (uint32_t i = 0; i < WEFT_PERF_PARTICIPANTS_MAX; i++) {
         end->peers[i] = WEFT_PEER_ANY;
@@ -329,16 +323,6 @@ static bool open_kind(struct weft_perf_agent *agent, enum weft_driver_kind kind)
     agent->note->port = weft_driver_port(end->driver);
     note_cc(agent);
     return true;
-}
-
-static bool open_weft(struct weft_perf_agent *agent)
-{
-    return open_kind(agent, WEFT_DRIVER_UDP);
-}
-
-static bool open_tcp(struct weft_perf_agent *agent)
-{
-    return open_kind(agent, WEFT_DRIVER_TCP);
 }
 
 static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
@@ -394,7 +378,7 @@ static uint64_t wire_bytes(const struct weft_perf_agent *agent, uint32_t chunk_b
 {
     uint64_t bytes = agent->job->bytes;
     uint64_t packets = weft_div_ceil_u64(bytes, chunk_bytes);
-    if (of(agent)->kind == WEFT_DRIVER_TCP) {
+    if (agent->job->transport->kernel_tcp) {
         uint64_t stream = bytes + packets * RECORD_HEAD_BYTES;
         return stream + weft_div_ceil_u64(stream, SEGMENT_BYTES) * SEGMENT_HEAD_BYTES;
     }
@@ -425,19 +409,17 @@ static void counters(struct weft_perf_agent *agent, struct weft_driver_counters 
 
 static void close_all(struct weft_perf_agent *agent)
 {
-    if (agent->self != NULL) {
-        weft_driver_close(of(agent)->driver);
-        weft_tracing_close(&of(agent)->tracing);
-        weft_provider_free(of(agent)->provider);
-        free(agent->self);
-    }
+    weft_driver_close(of(agent)->driver);
+    weft_tracing_close(&of(agent)->tracing);
+    weft_provider_free(of(agent)->provider);
 }
 
 const struct weft_perf_agent_ops weft_perf_agent_weft = {
     .name = "weft",
     .secure = true,
     .bounded = true,
-    .open = open_weft,
+    .self_bytes = sizeof(struct end),
+    .open = open_end,
     .connect = connect_all,
     .prepare = prepare,
     .turn = turn,
@@ -452,7 +434,8 @@ const struct weft_perf_agent_ops weft_perf_agent_tcp = {
     .secure = true,
     .bounded = true,
     .kernel_tcp = true,
-    .open = open_tcp,
+    .self_bytes = sizeof(struct end),
+    .open = open_end,
     .connect = connect_all,
     .prepare = prepare,
     .turn = turn,

@@ -253,7 +253,6 @@ static bool has_lab(const struct weft_compare *compare, uint32_t network)
     char error[WEFT_PERF_PLACE_ERROR_BYTES];
     bool there = weft_perf_place_find(compare->lab, NULL, compare->networks[network].hosts_min,
                                       &place, error);
-    weft_perf_place_fini(&place);
     if (!there) {
         fprintf(stderr, "weft perf compare: %s\n", error);
     }

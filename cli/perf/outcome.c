@@ -86,7 +86,7 @@ static double cpu_s_per_gb(const struct weft_perf_result *result)
 static void print_head(const struct weft_perf_outcome *outcome)
 {
     const struct weft_perf_job *job = outcome->job;
-    const struct weft_perf_network *network = &job->place->network;
+    const struct weft_lab_info *network = &job->place->network;
     printf("%s: ", weft_perf_pattern_name(job->plan->pattern));
     if (job->plan->pattern == WEFT_PERF_SHUFFLE) {
         printf("%u mappers x %u reducers", outcome->senders, outcome->receivers);
@@ -197,7 +197,7 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
 
 static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
 {
-    const struct weft_perf_network *network = &outcome->job->place->network;
+    const struct weft_lab_info *network = &outcome->job->place->network;
     struct utsname host = {0};
     bool lab = outcome->job->place->lab != NULL;
     (void)uname(&host);

@@ -2,19 +2,15 @@
 #include "cli/perf/place.h"
 
 #include "base/assert.h"
-#include "lab/cluster.h"
 
-#include <assert.h>
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static_assert((int)WEFT_PERF_ADDRESS_BYTES == (int)WEFT_LAB_ADDRESS_BYTES);
 
 [[gnu::format(printf, 2, 3)]] static bool fail(char *error, const char *format, ...)
 {
@@ -106,41 +102,18 @@ bool weft_perf_place_find(const char *lab, const char *hosts, uint32_t participa
         return true;
     }
     struct weft_lab_error lab_error;
-    struct weft_lab_info *info = calloc(1, sizeof(*info));
-    place_p->info = info;
-    if (info == NULL) {
-        return fail(error, "no memory");
-    }
-    if (weft_lab_find(lab, info, &lab_error) != WEFT_OK) {
+    if (weft_lab_find(lab, &place_p->network, &lab_error) != WEFT_OK) {
         return fail(error, "%s", lab_error.text);
     }
-    place_p->network = (struct weft_perf_network){
-        .rate_bps = info->rate_bps,
-        .buffer_bytes = info->buffer_bytes,
-        .base_rtt_ns = info->base_rtt_ns,
-        .loss_ppm = info->loss_ppm,
-        .ecn_bytes = info->ecn_bytes,
-        .hosts = info->hosts,
-        .hysteresis = info->hysteresis,
-        .uneven = info->uneven,
-    };
-    (void)snprintf(place_p->network.topology, sizeof(place_p->network.topology), "%s",
-                   info->topology);
     return place_on_hosts(hosts, participants, place_p, error);
-}
-
-void weft_perf_place_fini(struct weft_perf_place *place)
-{
-    free(place->info);
-    place->info = NULL;
 }
 
 bool weft_perf_place_fork(const struct weft_perf_place *place, uint32_t participant, pid_t *pid_p,
                           char *error)
 {
-    if (place->info != NULL) {
+    if (place->lab != NULL) {
         struct weft_lab_error lab_error;
-        return weft_lab_fork(place->info, place->hosts[participant], pid_p, &lab_error) ==
+        return weft_lab_fork(&place->network, place->hosts[participant], pid_p, &lab_error) ==
                    WEFT_OK ||
                fail(error, "%s", lab_error.text);
     }
@@ -158,10 +131,10 @@ bool weft_perf_place_visit(const struct weft_perf_place *place, uint32_t partici
     struct weft_lab_error lab_error;
     int there = -1;
     *home_p = -1;
-    if (place->info == NULL) {
+    if (place->lab == NULL) {
         return true;
     }
-    if (weft_lab_netns(place->info, place->hosts[participant], &there, &lab_error) != WEFT_OK) {
+    if (weft_lab_netns(&place->network, place->hosts[participant], &there, &lab_error) != WEFT_OK) {
         return fail(error, "%s", lab_error.text);
     }
     int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -188,9 +161,42 @@ void weft_perf_place_return(int home)
 void weft_perf_place_address(const struct weft_perf_place *place, uint32_t participant,
                              char address_p[WEFT_PERF_ADDRESS_BYTES])
 {
-    if (place->info != NULL) {
-        weft_lab_address(place->info, place->hosts[participant], address_p);
+    if (place->lab != NULL) {
+        weft_lab_address(&place->network, place->hosts[participant], address_p);
     } else {
         (void)snprintf(address_p, WEFT_PERF_ADDRESS_BYTES, "127.0.0.1");
     }
+}
+
+void weft_perf_place_sockaddr(const struct weft_perf_place *place, uint32_t participant,
+                              uint16_t port, struct sockaddr_in *addr_p)
+{
+    char text[WEFT_PERF_ADDRESS_BYTES];
+    weft_perf_place_address(place, participant, text);
+    *addr_p = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+    (void)inet_pton(AF_INET, text, &addr_p->sin_addr);
+}
+
+int weft_perf_place_socket(const struct weft_perf_place *place, uint32_t participant, int type,
+                           char *error)
+{
+    int home;
+    if (!weft_perf_place_visit(place, participant, &home, error)) {
+        return -1;
+    }
+    int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        (void)fail(error, "a socket: %s", strerror(errno));
+    }
+    weft_perf_place_return(home);
+    return fd;
+}
+
+bool weft_perf_place_bind(const struct weft_perf_place *place, uint32_t participant, int fd,
+                          struct sockaddr_in *addr_p)
+{
+    socklen_t bytes = sizeof(*addr_p);
+    weft_perf_place_sockaddr(place, participant, 0, addr_p);
+    return bind(fd, (struct sockaddr *)addr_p, bytes) == 0 &&
+           getsockname(fd, (struct sockaddr *)addr_p, &bytes) == 0;
 }

@@ -250,7 +250,6 @@ static int run(const struct pattern *pattern, struct options *o)
     struct weft_perf_result result;
     char error[WEFT_PERF_PLACE_ERROR_BYTES + WEFT_PERF_ERROR_BYTES];
     if (!weft_perf_place_find(o->lab, o->hosts, o->job.plan->participants, &place, error)) {
-        weft_perf_place_fini(&place);
         return fail(pattern, "%s", error);
     }
     o->job.place = &place;
@@ -258,7 +257,6 @@ static int run(const struct pattern *pattern, struct options *o)
     o->security.mode = o->job.mode;
     if (o->job.realtime &&
         sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}) != 0) {
-        weft_perf_place_fini(&place);
         return fail(pattern, "--realtime: %s; run as root, or without it", strerror(errno));
     }
     int kept = o->job.realtime ? processors_keep() : -1;
@@ -277,7 +275,6 @@ static int run(const struct pattern *pattern, struct options *o)
         (void)close(kept);
     }
     weft_perf_result_fini(&result);
-    weft_perf_place_fini(&place);
     return status;
 }
 

@@ -378,7 +378,7 @@ static uint32_t busiest(const struct weft_perf_job *job)
 
 double weft_perf_ideal_ms(const struct weft_perf_job *job, const struct weft_perf_result *result)
 {
-    const struct weft_perf_network *network = &job->place->network;
+    const struct weft_lab_info *network = &job->place->network;
     uint32_t messages = network->rate_bps != 0 && !network->uneven ? busiest(job) : 0;
     if (messages == 0 || result->wire_bytes == 0) {
         return 0;

@@ -386,12 +386,9 @@ int weft_perf_stream(int argc, char **argv)
         return status;
     }
     char error[WEFT_PERF_PLACE_ERROR_BYTES];
-    if (weft_perf_place_find(o.lab, o.hosts, 2, &o.place, error)) {
-        status = stream_run(&o, &plan);
-    } else {
+    if (!weft_perf_place_find(o.lab, o.hosts, 2, &o.place, error)) {
         fprintf(stderr, "weft perf stream: %s\n", error);
-        status = WEFT_EXIT_FAILED;
+        return WEFT_EXIT_FAILED;
     }
-    weft_perf_place_fini(&o.place);
-    return status;
+    return stream_run(&o, &plan);
 }

@@ -43,41 +43,24 @@ static void *send_all(void *arg)
     return NULL;
 }
 
-static int socket_of(const struct weft_perf_place *place, uint32_t participant, char *error)
-{
-    int home;
-    if (!weft_perf_place_visit(place, participant, &home, error)) {
-        return -1;
-    }
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "a TCP socket: %s", strerror(errno));
-    }
-    weft_perf_place_return(home);
-    return fd;
-}
-
 static bool open_pair(const struct weft_perf_place *place, int fds[2], char *error)
 {
-    char text[WEFT_PERF_ADDRESS_BYTES];
-    struct sockaddr_in addr = {.sin_family = AF_INET};
-    socklen_t bytes = sizeof(addr);
-    weft_perf_place_address(place, WEFT_STREAM_RECEIVER, text);
-    (void)inet_pton(AF_INET, text, &addr.sin_addr);
-    int listener = socket_of(place, WEFT_STREAM_RECEIVER, error);
-    fds[0] = listener >= 0 ? socket_of(place, WEFT_STREAM_SENDER, error) : -1;
-    fds[1] = -1;
-    if (listener < 0 || fds[0] < 0) {
+    struct sockaddr_in addr;
+    int listener = weft_perf_place_socket(place, WEFT_STREAM_RECEIVER, SOCK_STREAM, error);
+    fds[0] = listener >= 0
+                 ? weft_perf_place_socket(place, WEFT_STREAM_SENDER, SOCK_STREAM, error)
+                 : -1;
+    if (fds[0] < 0) {
         (void)close(listener);
         return false;
     }
-    bool open = bind(listener, (struct sockaddr *)&addr, sizeof(addr)) == 0 &&
+    bool open = weft_perf_place_bind(place, WEFT_STREAM_RECEIVER, listener, &addr) &&
                 listen(listener, 1) == 0 &&
-                getsockname(listener, (struct sockaddr *)&addr, &bytes) == 0 &&
                 connect(fds[0], (struct sockaddr *)&addr, sizeof(addr)) == 0 &&
                 (fds[1] = accept(listener, NULL, NULL)) >= 0;
     if (!open) {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "TCP at %s: %s", text, strerror(errno));
+        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "TCP at %s: %s",
+                       inet_ntoa(addr.sin_addr), strerror(errno));
         (void)close(fds[0]);
     }
     (void)close(listener);

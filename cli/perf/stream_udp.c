@@ -54,23 +54,15 @@ static bool open_pair(const struct weft_perf_place *place, int fds[2], char *err
 {
     static const uint32_t participants[2] = {WEFT_STREAM_SENDER, WEFT_STREAM_RECEIVER};
     struct sockaddr_in addr[2];
-    char text[WEFT_PERF_ADDRESS_BYTES];
-    int home;
     int bytes_wanted = SOCKET_BUFFER_BYTES;
     int on = 1;
     bool good = true;
     for (int i = 0; i < 2; i++) {
-        weft_perf_place_address(place, participants[i], text);
-        addr[i] = (struct sockaddr_in){.sin_family = AF_INET};
-        (void)inet_pton(AF_INET, text, &addr[i].sin_addr);
-        socklen_t bytes = sizeof(addr[i]);
-        if (!weft_perf_place_visit(place, participants[i], &home, error)) {
+        fds[i] = weft_perf_place_socket(place, participants[i], SOCK_DGRAM, error);
+        if (fds[i] < 0) {
             return false;
         }
-        fds[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        weft_perf_place_return(home);
-        good = good && bind(fds[i], (struct sockaddr *)&addr[i], bytes) == 0 &&
-               getsockname(fds[i], (struct sockaddr *)&addr[i], &bytes) == 0 &&
+        good = good && weft_perf_place_bind(place, participants[i], fds[i], &addr[i]) &&
                setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &bytes_wanted, sizeof(int)) == 0 &&
                setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &bytes_wanted, sizeof(int)) == 0;
     }
@@ -79,7 +71,8 @@ static bool open_pair(const struct weft_perf_place *place, int fds[2], char *err
         good = good && connect(fds[i], (struct sockaddr *)&addr[1 - i], sizeof(addr[i])) == 0;
     }
     if (!good) {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "UDP at %s: %s", text, strerror(errno));
+        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "UDP at %s: %s",
+                       inet_ntoa(addr[0].sin_addr), strerror(errno));
     }
     return good;
 }
