@@ -12,11 +12,11 @@ static const struct {
     int (*run)(int argc, char **argv);
 } patterns[] = {
     {"stream", "goodput of one flow of float vectors", weft_perf_stream},
-    {"pingpong", "round trips of a message and its answer", weft_perf_pingpong},
-    {"incast", "many senders, one receiver, a message each in a round", weft_perf_incast},
-    {"outcast", "one sender, many receivers, a message to each in a round", weft_perf_outcast},
-    {"alltoall", "each sends a message to each other in a round", weft_perf_alltoall},
-    {"shuffle", "each mapper sends to each reducer, a few messages at once", weft_perf_shuffle},
+    {"pingpong", "round trips of a message and its answer", weft_perf_rounds},
+    {"incast", "many senders, one receiver, a message each in a round", weft_perf_rounds},
+    {"outcast", "one sender, many receivers, a message to each in a round", weft_perf_rounds},
+    {"alltoall", "each sends a message to each other in a round", weft_perf_rounds},
+    {"shuffle", "each mapper sends to each reducer, a few messages at once", weft_perf_rounds},
     {"compare", "the same rounds over several transports and networks, side by side",
      weft_perf_compare},
 };

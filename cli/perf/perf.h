@@ -3,11 +3,7 @@
 #define WEFT_CLI_PERF_PERF_H
 
 int weft_perf_stream(int argc, char **argv);
-int weft_perf_pingpong(int argc, char **argv);
-int weft_perf_incast(int argc, char **argv);
-int weft_perf_outcast(int argc, char **argv);
-int weft_perf_alltoall(int argc, char **argv);
-int weft_perf_shuffle(int argc, char **argv);
+int weft_perf_rounds(int argc, char **argv); /* pingpong to shuffle: enum weft_perf_pattern */
 int weft_perf_compare(int argc, char **argv);
 
 #endif

@@ -101,9 +101,16 @@ static const struct pattern patterns[] = {
      .gap_ms = 5},
 };
 
+static const char *const transport_names[] = {"weft", "tcp", "tcp-raw", "udp-raw", NULL};
+
+static const struct weft_perf_agent_ops *const transports[] = {
+    &weft_perf_agent_weft, &weft_perf_agent_tcp, &weft_perf_agent_tcp_raw,
+    &weft_perf_agent_udp_raw};
+
 struct options {
     struct weft_security security;
     struct weft_perf_job job;
+    uint32_t transport;
     uint32_t senders;
     uint32_t receivers;
     uint32_t parallel;
@@ -117,20 +124,6 @@ struct options {
 };
 
 /* ---- options --------------------------------------------------------------------------------- */
-
-static const char *parse_transport(const char *text, void *value)
-{
-    static const struct weft_perf_agent_ops *const all[] = {
-        &weft_perf_agent_weft, &weft_perf_agent_tcp, &weft_perf_agent_tcp_raw,
-        &weft_perf_agent_udp_raw};
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(all); i++) {
-        if (strcmp(text, all[i]->name) == 0) {
-            *(const struct weft_perf_agent_ops **)value = all[i];
-            return NULL;
-        }
-    }
-    return "weft, tcp, tcp-raw or udp-raw";
-}
 
 static const char *parse_cc(const char *text, void *value)
 {
@@ -309,6 +302,7 @@ static int plan_and_run(const struct weft_command *command, const struct pattern
                                   WEFT_PERF_PARTICIPANTS_MAX, WEFT_PERF_PAIRS_MAX);
     }
     o->job.plan = &plan;
+    o->job.transport = transports[o->transport];
     o->job.tcp_rto_min_us = o->rto_min_ms * 1000;
     o->job.gap_us = o->gap_ms * 1000;
     int status = check_transport(command, o);
@@ -321,12 +315,15 @@ static int plan_and_run(const struct weft_command *command, const struct pattern
     return status == WEFT_OPTIONS_RUN ? run_watched(pattern, o) : status;
 }
 
-static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
+int weft_perf_rounds(int argc, char **argv)
 {
+    enum weft_perf_pattern which = WEFT_PERF_PINGPONG;
+    while (strcmp(argv[0], weft_perf_pattern_name(which)) != 0) {
+        which++;
+    }
     const struct pattern *pattern = &patterns[which];
     struct options o = {.security = WEFT_SECURITY_DEFAULTS,
-                        .job = {.transport = &weft_perf_agent_weft,
-                                .bytes = pattern->bytes,
+                        .job = {.bytes = pattern->bytes,
                                 .rounds = pattern->rounds,
                                 .warmup = pattern->warmup,
                                 .packet_bytes = 1472,
@@ -355,7 +352,7 @@ static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
         {"gap", "MS", "rest between rounds", WEFT_OPTION_U32, &o.gap_ms, .max = 10000},
         {"transport", "NAME", "weft; tcp: the same messages over kernel TCP; tcp-raw, udp-raw:\n"
                               "plain sockets programs",
-         WEFT_OPTION_CUSTOM, &o.job.transport, .fallback = "weft", .parse = parse_transport},
+         WEFT_OPTION_CHOICE, &o.transport, .choices = transport_names},
         {"bound", "F", "fraction of a message that may be missing", WEFT_OPTION_PPM,
          .value = &o.job.bound_ppm},
         {"deadline", "MS", "close a message with what it has after so long", WEFT_OPTION_U32,
@@ -410,29 +407,4 @@ static int rounds_main(enum weft_perf_pattern which, int argc, char **argv)
         status = weft_security_check(&command, &o.security);
     }
     return status == WEFT_OPTIONS_RUN ? plan_and_run(&command, pattern, &o) : status;
-}
-
-int weft_perf_pingpong(int argc, char **argv)
-{
-    return rounds_main(WEFT_PERF_PINGPONG, argc, argv);
-}
-
-int weft_perf_incast(int argc, char **argv)
-{
-    return rounds_main(WEFT_PERF_INCAST, argc, argv);
-}
-
-int weft_perf_outcast(int argc, char **argv)
-{
-    return rounds_main(WEFT_PERF_OUTCAST, argc, argv);
-}
-
-int weft_perf_alltoall(int argc, char **argv)
-{
-    return rounds_main(WEFT_PERF_ALLTOALL, argc, argv);
-}
-
-int weft_perf_shuffle(int argc, char **argv)
-{
-    return rounds_main(WEFT_PERF_SHUFFLE, argc, argv);
 }

@@ -32,12 +32,14 @@ enum {
     WARMUP_BYTES = 8000000, /* enough to leave slow start */
 };
 
-/* The transports, as bits: `all` is the three of them. */
-enum { WEFT = 1, UDP_RAW = 2, TCP_RAW = 4 };
+enum { WEFT, UDP_RAW, TCP_RAW, ALL };
+
+static const char *const transports[] = {"weft", "udp-raw", "tcp-raw", "all", NULL};
+static const char *const securities[] = {"none", "auth", "seal", "all", NULL};
 
 struct options {
-    uint32_t transports;
-    uint32_t securities; /* bit = enum weft_wire_mode; of weft alone */
+    uint32_t transport;
+    uint32_t security; /* enum weft_wire_mode or ALL; of weft alone */
     uint32_t packet_bytes;
     uint32_t message_bytes;
     uint64_t bytes;
@@ -162,7 +164,6 @@ static bool measure_all(struct plan *plan, const struct options *options)
 static void plan_add(struct plan *plan, const char *name, const char *transport,
                      enum weft_wire_mode security, weft_stream_run *run)
 {
-    static const char *const securities[] = {"none", "auth", "seal"};
     struct weft_perf_flow *flow = &plan->flows[plan->flow_count];
     *flow = (struct weft_perf_flow){
         .name = name, .transport = transport, .security = securities[security]};
@@ -170,18 +171,23 @@ static void plan_add(struct plan *plan, const char *name, const char *transport,
     plan->securities[plan->flow_count++] = security;
 }
 
+static bool chosen(uint32_t choice, uint32_t one)
+{
+    return choice == one || choice == ALL;
+}
+
 static void plan_flows(struct plan *plan, const struct options *options)
 {
     static const char *const names[] = {"weft none", "weft auth", "weft seal"};
     for (enum weft_wire_mode mode = WEFT_MODE_NONE; mode <= WEFT_MODE_SEAL; mode++) {
-        if ((options->transports & WEFT) != 0 && (options->securities >> mode & 1) != 0) {
+        if (chosen(options->transport, WEFT) && chosen(options->security, mode)) {
             plan_add(plan, names[mode], "weft", mode, weft_stream_weft);
         }
     }
-    if ((options->transports & UDP_RAW) != 0) {
+    if (chosen(options->transport, UDP_RAW)) {
         plan_add(plan, "udp-raw", "udp-raw", WEFT_MODE_NONE, weft_stream_udp_raw);
     }
-    if ((options->transports & TCP_RAW) != 0) {
+    if (chosen(options->transport, TCP_RAW)) {
         plan_add(plan, "tcp-raw", "tcp-raw", WEFT_MODE_NONE, weft_stream_tcp_raw);
     }
 }
@@ -229,7 +235,7 @@ static int plan_check(const struct weft_command *command, const struct options *
                                   options->message_bytes, chunks, plan->job.chunk_floats * 4,
                                   CHUNKS_MAX);
     }
-    if (options->securities > 1u << WEFT_MODE_AUTH && (options->transports & WEFT) == 0) {
+    if (options->security > WEFT_MODE_AUTH && !chosen(options->transport, WEFT)) {
         return weft_options_usage(command, "--security is of --transport weft; the raw programs "
                                            "have none");
     }
@@ -237,40 +243,6 @@ static int plan_check(const struct weft_command *command, const struct options *
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
-
-static const char *parse_transport(const char *text, void *value)
-{
-    static const struct {
-        const char *name;
-        uint32_t bits;
-    } names[] = {{"weft", WEFT},
-                 {"udp-raw", UDP_RAW},
-                 {"tcp-raw", TCP_RAW},
-                 {"all", WEFT | UDP_RAW | TCP_RAW}};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strcmp(text, names[i].name) == 0) {
-            *(uint32_t *)value = names[i].bits;
-            return NULL;
-        }
-    }
-    return "weft, udp-raw, tcp-raw or all";
-}
-
-static const char *parse_security(const char *text, void *value)
-{
-    static const char *const names[] = {"none", "auth", "seal"};
-    for (uint32_t mode = WEFT_MODE_NONE; mode <= WEFT_MODE_SEAL; mode++) {
-        if (strcmp(text, names[mode]) == 0) {
-            *(uint32_t *)value = 1u << mode;
-            return NULL;
-        }
-    }
-    if (strcmp(text, "all") == 0) {
-        *(uint32_t *)value = 7;
-        return NULL;
-    }
-    return "none, auth, seal or all";
-}
 
 /* "S,R": two CPUs that this process may use. */
 static const char *parse_cpus(const char *text, void *value)
@@ -322,8 +294,8 @@ static int stream_run(const struct options *options, struct plan *plan)
 
 int weft_perf_stream(int argc, char **argv)
 {
-    struct options o = {.transports = WEFT,
-                        .securities = 1u << WEFT_MODE_AUTH,
+    struct options o = {.transport = WEFT,
+                        .security = WEFT_MODE_AUTH,
                         .packet_bytes = 1472,
                         .message_bytes = 4000000,
                         .bytes = 1000000000,
@@ -332,9 +304,9 @@ int weft_perf_stream(int argc, char **argv)
     const struct weft_option options[] = {
         {"transport", "NAME", "weft, udp-raw (bare GSO and GRO sockets), tcp-raw (kernel TCP), or\n"
                               "all: each of them in every round, with ratios",
-         WEFT_OPTION_CUSTOM, &o.transports, .fallback = "weft", .parse = parse_transport},
+         WEFT_OPTION_CHOICE, &o.transport, .choices = transports},
         {"security", "MODE", "of weft's packets: none, auth, seal, or all three in turn",
-         WEFT_OPTION_CUSTOM, &o.securities, .fallback = "auth", .parse = parse_security},
+         WEFT_OPTION_CHOICE, &o.security, .choices = securities},
         {"packet-bytes", "N", "UDP payload of a full packet, weft's headers included;\n"
                               "TCP chooses for itself",
          WEFT_OPTION_U32, &o.packet_bytes, .min = PACKET_BYTES_MIN, .max = PACKET_BYTES_MAX},
