@@ -290,7 +290,7 @@ static void print_option(const struct weft_option *option)
     putchar('\n');
 }
 
-void weft_options_help(const struct weft_command *command)
+static void print_help(const struct weft_command *command)
 {
     printf("weft %s: %s\n\nusage: weft %s [options]%s%s\n", command->name, command->summary,
            command->name, command->arguments != NULL ? " " : "",
@@ -374,25 +374,27 @@ static int unknown(const struct weft_command *command, const char *word, const c
 
 int weft_options_parse(const struct weft_command *command, int argc, char **argv)
 {
+    if (command->operands != NULL) {
+        *command->operands = (const char *const *)(argv + 1);
+    }
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            weft_options_help(command);
+            print_help(command);
             return WEFT_EXIT_OK;
         }
         const struct weft_option *option = find_letter(command, word);
-        bool is_operand = option == NULL && strncmp(word, "--", 2) != 0;
+        bool is_operand = option == NULL && word[0] != '-';
         if (is_operand && command->operand != NULL && *command->operand == NULL &&
             word[0] != '\0') {
             *command->operand = word;
             continue;
         }
-        if (is_operand && command->operands != NULL &&
-            *command->operand_count < command->operands_max && word[0] != '\0') {
-            command->operands[(*command->operand_count)++] = word;
+        if (is_operand && command->operands != NULL) {
+            argv[++*command->operand_count] = argv[i]; /* at most i: argv[i] has been read */
             continue;
         }
-        if (is_operand) {
+        if (option == NULL && strncmp(word, "--", 2) != 0) {
             return weft_options_usage(command, "\"%.80s\" is no option; options begin with --",
                                       word);
         }

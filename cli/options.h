@@ -67,8 +67,8 @@ struct weft_command {
     const char *summary;     /* one line */
     const char *arguments;   /* of the usage line, after the options; NULL = takes none */
     const char **operand;    /* takes the one word that is no option; NULL = there is none */
-    const char **operands;   /* or takes all of them, (operands_max,); NULL = the above */
-    uint32_t operands_max;
+    const char *const **operands; /* or all of them, (*operand_count,): argv, in which they move
+                                     to the front. One may be empty; NULL = the above */
     uint32_t *operand_count;
     const char *description; /* paragraphs; NULL = none */
     const char *example;     /* lines that can be pasted; NULL = none */
@@ -85,8 +85,6 @@ int weft_options_parse(const struct weft_command *command, int argc, char **argv
  * WEFT_EXIT_USAGE. For what only the verb itself can judge. */
 [[gnu::format(printf, 2, 3)]] int weft_options_usage(const struct weft_command *command,
                                                      const char *format, ...);
-
-void weft_options_help(const struct weft_command *command);
 
 /* The name nearest to `word` that is near enough to be a slip, or NULL. names ends with NULL. */
 const char *weft_options_closest(const char *word, const char *const *names);

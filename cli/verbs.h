@@ -18,4 +18,25 @@ int weft_cli_perf(int argc, char **argv);
 int weft_cli_lab(int argc, char **argv);
 int weft_cli_sim(int argc, char **argv);
 
+struct weft_verb {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+};
+
+/* A command that is a list of verbs: `weft`, `weft lab`. */
+struct weft_verb_list {
+    const char *name;        /* "weft lab" */
+    const char *word;        /* what is listed: "verb" */
+    const char *summary;     /* one line */
+    const char *usage;       /* "VERB [options]" */
+    const char *description; /* paragraphs before the list; NULL = none */
+    const char *notes;       /* behind it: where there is more help, examples */
+    const struct weft_verb *verbs; /* ends with a NULL name */
+};
+
+/* Run the verb that argv[1] names, or print the help. Else a sentence on standard error, with the
+ * verb that may have been meant, and WEFT_EXIT_USAGE. */
+int weft_verbs_run(const struct weft_verb_list *list, int argc, char **argv);
+
 #endif

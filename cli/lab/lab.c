@@ -135,57 +135,37 @@ static int verb_down(int argc, char **argv)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    const char *summary;
-    int (*run)(int argc, char **argv);
-} verbs[] = {
+static const struct weft_verb verbs[] = {
     {"up", "make a lab that stays", weft_cli_lab_up},
     {"exec", "run a command on a host of a lab", weft_cli_lab_exec},
     {"status", "list the labs of this machine", verb_status},
     {"down", "end a lab and all processes in it", verb_down},
     {"background", "fill a lab with flows of a published size distribution", weft_cli_lab_background},
     {"run", "make a lab, run one command, and end the lab whatever happens", weft_cli_lab_run},
+    {0},
 };
-
-enum { VERB_COUNT = sizeof(verbs) / sizeof(verbs[0]) };
-
-static void print_help(void)
-{
-    printf("weft lab: emulated clusters on this machine, of real kernel networks\n"
-           "\nusage: weft lab VERB [options]\n"
-           "\nEvery host is a network namespace with its own TCP stack; links have a rate, switch\n"
-           "ports a buffer that overflows, packets get lost when asked. Addresses are the same in\n"
-           "every lab: host 0 is 10.77.0.1 and named h0, host 1 is 10.77.0.2 and named h1. Takes\n"
-           "root. Nothing of the machine's own network is touched, and when the lab's one holding\n"
-           "process ends, the kernel removes everything.\n\nverbs:\n");
-    for (size_t i = 0; i < VERB_COUNT; i++) {
-        printf("  %-10s  %s\n", verbs[i].name, verbs[i].summary);
-    }
-    printf("\n`weft lab VERB --help` explains a verb\n"
-           "\nexample:\n"
-           "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"
-           "  weft lab exec demo 0 -- ping -c 3 h1\n"
-           "  weft lab exec demo switch -- tc -s qdisc show dev h0\n"
-           "  weft lab down demo\n"
-           "  weft lab run --hosts 2 --rate 100mbit --on 0 -- ping -c 3 h1\n");
-}
 
 int weft_cli_lab(int argc, char **argv)
 {
-    const char *word = argc >= 2 ? argv[1] : "";
-    for (size_t i = 0; i < VERB_COUNT; i++) {
-        if (strcmp(word, verbs[i].name) == 0) {
-            return verbs[i].run(argc - 1, argv + 1);
-        }
-    }
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-        print_help();
-        return WEFT_EXIT_OK;
-    }
-    fprintf(stderr, word[0] == '\0' ? "weft lab: a verb is missing%.0s\n"
-                                    : "weft lab: unknown verb \"%.80s\"\n",
-            word);
-    fprintf(stderr, "`weft lab --help` lists the verbs\n");
-    return WEFT_EXIT_USAGE;
+    static const struct weft_verb_list list = {
+        .name = "weft lab",
+        .word = "verb",
+        .summary = "emulated clusters on this machine, of real kernel networks",
+        .usage = "VERB [options]",
+        .description =
+            "Every host is a network namespace with its own TCP stack; links have a rate, switch\n"
+            "ports a buffer that overflows, packets get lost when asked. Addresses are the same in\n"
+            "every lab: host 0 is 10.77.0.1 and named h0, host 1 is 10.77.0.2 and named h1. Takes\n"
+            "root. Nothing of the machine's own network is touched, and when the lab's one holding\n"
+            "process ends, the kernel removes everything.",
+        .notes = "`weft lab VERB --help` explains a verb\n"
+                 "\nexample:\n"
+                 "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"
+                 "  weft lab exec demo 0 -- ping -c 3 h1\n"
+                 "  weft lab exec demo switch -- tc -s qdisc show dev h0\n"
+                 "  weft lab down demo\n"
+                 "  weft lab run --hosts 2 --rate 100mbit --on 0 -- ping -c 3 h1",
+        .verbs = verbs,
+    };
+    return weft_verbs_run(&list, argc, argv);
 }

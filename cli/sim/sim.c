@@ -383,32 +383,22 @@ static int verb_swarm(int argc, char **argv)
     return swarm_run_tapped(&swarm, &tap);
 }
 
-static void print_help(FILE *out)
-{
-    fprintf(out, "weft sim: run clusters on virtual time, repeatable from a seed\n"
-                 "\nusage: weft sim VERB [options]\n\nverbs:\n"
-                 "  swarm   many seeds, each a whole cluster with faults, checked to the end\n"
-                 "  incast  many senders, one downlink, one message each a round: round times\n"
-                 "  grid    the incast grid: round times of every cell against its limit\n"
-                 "\n`weft sim VERB --help` explains a verb\n");
-}
-
 int weft_cli_sim(int argc, char **argv)
 {
-    if (argc >= 2 && strcmp(argv[1], "swarm") == 0) {
-        return verb_swarm(argc - 1, argv + 1);
-    }
-    if (argc >= 2 && strcmp(argv[1], "incast") == 0) {
-        return weft_cli_sim_incast(argc - 1, argv + 1);
-    }
-    if (argc >= 2 && strcmp(argv[1], "grid") == 0) {
-        return weft_cli_sim_grid(argc - 1, argv + 1);
-    }
-    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        print_help(stdout);
-        return WEFT_EXIT_OK;
-    }
-    fprintf(stderr, argc < 2 ? "weft sim: a verb is missing\n" : "weft sim: unknown verb\n");
-    fprintf(stderr, "`weft sim --help` lists the verbs\n");
-    return WEFT_EXIT_USAGE;
+    static const struct weft_verb verbs[] = {
+        {"swarm", "many seeds, each a whole cluster with faults, checked to the end", verb_swarm},
+        {"incast", "many senders, one downlink, one message each a round: round times",
+         weft_cli_sim_incast},
+        {"grid", "the incast grid: round times of every cell against its limit", weft_cli_sim_grid},
+        {0},
+    };
+    static const struct weft_verb_list list = {
+        .name = "weft sim",
+        .word = "verb",
+        .summary = "run clusters on virtual time, repeatable from a seed",
+        .usage = "VERB [options]",
+        .notes = "`weft sim VERB --help` explains a verb",
+        .verbs = verbs,
+    };
+    return weft_verbs_run(&list, argc, argv);
 }

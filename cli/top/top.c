@@ -13,13 +13,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { WORDS_MAX = WEFT_TOP_TARGETS_MAX, ONCE_WIDTH = 80, TARGETS_BYTES_MAX = 1 << 20 };
+enum { ONCE_WIDTH = 80, TARGETS_BYTES_MAX = 1 << 20 };
 
 /* For one process to answer: a busy one takes a second for each shard that does not come to it. */
 #define PATIENCE_NS (5 * WEFT_NS_PER_S)
 
 struct top {
-    const char *words[WORDS_MAX];
+    const char *const *words;
     uint32_t word_count;
     const char *targets_file;
     uint32_t interval_ms;
@@ -245,8 +245,7 @@ int weft_cli_top(int argc, char **argv)
         .summary =
             "watch the processes of a job live: rates, where the time goes, hot rows, losses",
         .arguments = "[HOST:]PORT...",
-        .operands = top.words,
-        .operands_max = WORDS_MAX,
+        .operands = &top.words,
         .operand_count = &top.word_count,
         .description =
             "Reads what servers, workers and `weft train` serve with --metrics. One process, or\n"

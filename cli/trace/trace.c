@@ -417,53 +417,34 @@ int weft_cli_trace_summary(int argc, char **argv)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static void print_help(FILE *out)
-{
-    fprintf(out,
-            "weft trace: read what --records and --trace wrote\n"
-            "\nusage: weft trace VERB FILE [options]\n\nverbs:\n"
-            "  summary  of records or of a trace: where the time went\n"
-            "  slow     of records: the slowest RPCs, and which stage made them so\n"
-            "  hot      of records: the most updated parameters and their share\n"
-            "  figures  of records: pictures as in [imc20], its findings beside those of the run\n"
-            "  sql      of records: a question of your own\n"
-            "  export   of records: Chrome trace (Perfetto), JSON lines, CSV\n"
-            "  msg      of a trace: the life of one message, as a table\n"
-            "  qlog     of a trace: all of it as qlog, for the tools that draw QUIC\n"
-            "  merge    one file of records of several, or of what a killed run left\n"
-            "\n`weft trace VERB --help` explains a verb\n"
-            "\nexample:\n  weft train --records run.db\n  weft trace summary run.db\n"
-            "  weft trace slow run.db\n\n  weft train --inject-loss 0.02 --trace t\n"
-            "  weft trace summary t.worker-0\n"
-            "  weft trace msg t.worker-0 --msg 17\n  weft trace qlog t.worker-0 -o t.sqlog\n");
-}
-
 int weft_cli_trace(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int (*run)(int argc, char **argv);
-    } verbs[] = {
-        {"summary", weft_cli_trace_summary},
-        {"slow", weft_cli_recdb_slow},
-        {"hot", weft_cli_recdb_hot},
-        {"sql", weft_cli_recdb_sql},
-        {"export", weft_cli_recdb_export},
-        {"figures", weft_cli_recdb_figures},
-        {"msg", weft_cli_trace_msg},
-        {"qlog", weft_cli_trace_qlog},
-        {"merge", weft_cli_trace_merge},
+    static const struct weft_verb verbs[] = {
+        {"summary", "of records or of a trace: where the time went", weft_cli_trace_summary},
+        {"slow", "of records: the slowest RPCs, and which stage made them so", weft_cli_recdb_slow},
+        {"hot", "of records: the most updated parameters and their share", weft_cli_recdb_hot},
+        {"figures", "of records: pictures as in [imc20], its findings beside those of the run",
+         weft_cli_recdb_figures},
+        {"sql", "of records: a question of your own", weft_cli_recdb_sql},
+        {"export", "of records: Chrome trace (Perfetto), JSON lines, CSV", weft_cli_recdb_export},
+        {"msg", "of a trace: the life of one message, as a table", weft_cli_trace_msg},
+        {"qlog", "of a trace: all of it as qlog, for the tools that draw QUIC",
+         weft_cli_trace_qlog},
+        {"merge", "one file of records of several, or of what a killed run left",
+         weft_cli_trace_merge},
+        {0},
     };
-    for (size_t i = 0; argc >= 2 && i < WEFT_ARRAY_COUNT(verbs); i++) {
-        if (strcmp(argv[1], verbs[i].name) == 0) {
-            return verbs[i].run(argc - 1, argv + 1);
-        }
-    }
-    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        print_help(stdout);
-        return WEFT_EXIT_OK;
-    }
-    fprintf(stderr, argc < 2 ? "weft trace: a verb is missing\n" : "weft trace: unknown verb\n");
-    fprintf(stderr, "`weft trace --help` lists the verbs\n");
-    return WEFT_EXIT_USAGE;
+    static const struct weft_verb_list list = {
+        .name = "weft trace",
+        .word = "verb",
+        .summary = "read what --records and --trace wrote",
+        .usage = "VERB FILE [options]",
+        .notes = "`weft trace VERB --help` explains a verb\n"
+                 "\nexample:\n  weft train --records run.db\n  weft trace summary run.db\n"
+                 "  weft trace slow run.db\n\n  weft train --inject-loss 0.02 --trace t\n"
+                 "  weft trace summary t.worker-0\n"
+                 "  weft trace msg t.worker-0 --msg 17\n  weft trace qlog t.worker-0 -o t.sqlog",
+        .verbs = verbs,
+    };
+    return weft_verbs_run(&list, argc, argv);
 }
