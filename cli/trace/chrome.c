@@ -82,34 +82,39 @@ static bool has_key(const struct chrome *chrome, size_t at, uint64_t key)
     return at < chrome->track_count && chrome->tracks[at].key == key;
 }
 
+/* The name and the place of a process or, with a tid, of a thread. */
+static void put_name(struct chrome *chrome, uint64_t pid, unsigned tid, const char *name)
+{
+    const char *what = tid > 0 ? "thread" : "process";
+    char of[48];
+    snprintf(of, sizeof(of), tid > 0 ? "\"pid\":%" PRIu64 ",\"tid\":%u" : "\"pid\":%" PRIu64, pid,
+             tid);
+    fprintf(chrome->out,
+            "%s{\"ph\":\"M\",\"name\":\"%s_name\",%s,\"args\":{\"name\":\"%s\"}},\n"
+            "{\"ph\":\"M\",\"name\":\"%s_sort_index\",%s,\"args\":{\"sort_index\":%" PRIu64 "}}",
+            chrome->comma, what, of, name, what, of, tid > 0 ? tid : pid);
+    chrome->comma = ",\n";
+}
+
 static void name_process(struct chrome *chrome, const struct slice *slice)
 {
     bool server = slice->track >= TRACK_PS_QUEUE;
-    fprintf(chrome->out,
-            "%s{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%" PRIu64
-            ",\"args\":{\"name\":\"%s %" PRIu32 "\"}},\n"
-            "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%" PRIu64
-            ",\"args\":{\"sort_index\":%" PRIu64 "}}",
-            chrome->comma, pid_of(slice), server ? "server" : "worker",
-            server ? slice->server : slice->worker, pid_of(slice), pid_of(slice));
-    chrome->comma = ",\n";
+    char name[32];
+    snprintf(name, sizeof(name), "%s %" PRIu32, server ? "server" : "worker",
+             server ? slice->server : slice->worker);
+    put_name(chrome, pid_of(slice), 0, name);
+}
+
+static unsigned tid_of(const struct slice *slice, uint32_t lane)
+{
+    return slice->track * 1000u + lane + 1;
 }
 
 static void name_thread(struct chrome *chrome, const struct slice *slice, uint32_t lane)
 {
-    unsigned tid = slice->track * 1000u + lane + 1;
-    char number[16] = "";
-    if (lane > 0) {
-        snprintf(number, sizeof(number), " %u", lane + 1);
-    }
-    fprintf(chrome->out,
-            "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%" PRIu64
-            ",\"tid\":%u,\"args\":{\"name\":\"%s%s\"}},\n"
-            "{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":%" PRIu64
-            ",\"tid\":%u,\"args\":{\"sort_index\":%u}}",
-            chrome->comma, pid_of(slice), tid, track_names[slice->track], number, pid_of(slice),
-            tid, tid);
-    chrome->comma = ",\n";
+    char name[32];
+    snprintf(name, sizeof(name), lane > 0 ? "%s %u" : "%s", track_names[slice->track], lane + 1);
+    put_name(chrome, pid_of(slice), tid_of(slice, lane), name);
 }
 
 static struct track *track_of(struct chrome *chrome, const struct slice *slice)
@@ -202,8 +207,7 @@ static void put_slice(struct chrome *chrome, const struct slice *slice,
     fprintf(out,
             ",\"pid\":%" PRIu64 ",\"tid\":%u,\"args\":{\"worker\":%" PRIu32 ",\"server\":%" PRIu32
             ",\"rpc\":%" PRIu64,
-            pid_of(slice), slice->track * 1000u + lane + 1, slice->worker, slice->server,
-            slice->rpc);
+            pid_of(slice), tid_of(slice, lane), slice->worker, slice->server, slice->rpc);
     if (slice->part != NULL) {
         fprintf(out, ",\"part\":\"%s\"", slice->part);
     }
@@ -361,11 +365,10 @@ static void put_servers(struct weft_recdb *db, struct chrome *chrome, const char
 
 static void put_head(struct weft_recdb *db, FILE *out)
 {
-    static const char *const keys[] = {"command", "host", "started_utc", "weft_version"};
     const char *comma = "{\"displayTimeUnit\":\"ns\",\"otherData\":{";
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(keys); i++) {
-        fprintf(out, "%s\"%s\":", comma, keys[i]);
-        weft_recdb_json_text(out, weft_recdb_meta(db, keys[i]));
+    for (const char *const *key = weft_recdb_about; *key != NULL; key++) {
+        fprintf(out, "%s\"%s\":", comma, *key);
+        weft_recdb_json_text(out, weft_recdb_meta(db, *key));
         comma = ",";
     }
     fputs("},\n\"traceEvents\":[\n", out);

@@ -134,11 +134,6 @@ uint64_t weft_recdb_digest_rpcs(const struct weft_recdb_digest *digest)
     return rpcs;
 }
 
-double weft_recdb_mean(const struct weft_hist *hist)
-{
-    return hist->count > 0 ? (double)hist->sum / (double)hist->count : 0;
-}
-
 double weft_recdb_share(const struct weft_recdb_kind_digest *kind, unsigned stage)
 {
     return kind->total.sum > 0 ? (double)kind->stages[stage].sum / (double)kind->total.sum : 0;

@@ -65,7 +65,6 @@ void weft_recdb_digest_fini(struct weft_recdb_digest *digest);
 void weft_recdb_digest_add(struct weft_recdb_digest *digest, const struct weft_recdb_rpc *rpc);
 
 uint64_t weft_recdb_digest_rpcs(const struct weft_recdb_digest *digest);
-double weft_recdb_mean(const struct weft_hist *hist);
 /* Part of the stage in the time of all RPCs of that kind, in [0, 1]. */
 double weft_recdb_share(const struct weft_recdb_kind_digest *kind, unsigned stage);
 

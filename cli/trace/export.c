@@ -1,51 +1,23 @@
 /* `weft trace export`: records for other tools. Everything streams. */
-#include "base/units.h"
-#include "cli/options.h"
+#include "cli/output.h"
 #include "cli/trace/cell.h"
 #include "cli/trace/chrome.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum format { FORMAT_NONE, FORMAT_JSONL, FORMAT_CHROME, FORMAT_CSV };
+enum { FORMAT_JSONL, FORMAT_CHROME, FORMAT_CSV };
+enum { NOT_GIVEN = UINT32_MAX };
 
 struct query {
-    enum format format;
-    const char *table;
+    uint32_t format;
+    uint32_t table; /* of weft_recdb_tables */
     const char *out;
     float from_s;
     float to_s;
     uint32_t worker;
     uint32_t server;
 };
-
-static const char *const tables[] = {"meta",   "process", "rpc",      "served",
-                                     "active", "hot",     "hot_total"};
-
-static const char *parse_format(const char *text, void *value)
-{
-    static const char *const names[] = {"", "jsonl", "chrome", "csv"};
-    for (unsigned i = FORMAT_JSONL; i < WEFT_ARRAY_COUNT(names); i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *(enum format *)value = i;
-            return NULL;
-        }
-    }
-    return "jsonl, chrome or csv";
-}
-
-static const char *parse_table(const char *text, void *value)
-{
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(tables); i++) {
-        if (strcmp(text, tables[i]) == 0) {
-            *(const char **)value = tables[i];
-            return NULL;
-        }
-    }
-    return "meta, process, rpc, served, active, hot or hot_total";
-}
 
 /* The query's part of rpc or served as a WHERE. Seconds count from the first request.
  * Owns: gives it, for sqlite3_free. */
@@ -63,10 +35,10 @@ static char *where_of(struct weft_recdb *db, const struct query *query, const ch
                                     (long long)(first_ns + (uint64_t)(query->to_s * 1e9)));
         }
     }
-    if (query->worker != UINT32_MAX) {
+    if (query->worker != NOT_GIVEN) {
         where = sqlite3_mprintf("%z AND %s.worker = %u", where, table, query->worker);
     }
-    if (query->server != UINT32_MAX) {
+    if (query->server != NOT_GIVEN) {
         where = sqlite3_mprintf("%z AND %s.server = %u", where, table, query->server);
     }
     return weft_recdb_need(where);
@@ -127,54 +99,33 @@ static void put_chrome(struct weft_recdb *db, const struct query *query, FILE *o
     sqlite3_free(served_where);
 }
 
-static bool put_all(struct weft_recdb *db, const struct query *query, FILE *out)
+static bool run(struct weft_recdb *db, void *arg)
 {
+    const struct query *query = arg;
+    FILE *out = weft_output_open(query->out);
+    if (out == NULL) {
+        return weft_output_close("trace export", query->out, NULL, false);
+    }
+    bool all = query->table == NOT_GIVEN && query->format == FORMAT_JSONL;
     if (query->format == FORMAT_CHROME) {
         put_chrome(db, query, out);
-    } else if (query->table != NULL || query->format == FORMAT_CSV) {
-        put_table(db, query, query->table != NULL ? query->table : "rpc", out);
-    } else {
-        for (size_t i = 0; i < WEFT_ARRAY_COUNT(tables); i++) {
-            put_table(db, query, tables[i], out);
-        }
+    } else if (!all) {
+        bool is_given = query->table != NOT_GIVEN;
+        put_table(db, query, is_given ? weft_recdb_tables[query->table] : "rpc", out);
     }
-    return !db->said;
-}
-
-static bool write_out(struct weft_recdb *db, const struct query *query)
-{
-    FILE *out = query->out != NULL ? fopen(query->out, "we") : stdout;
-    bool good = out != NULL;
-    bool asked = good && put_all(db, query, out);
-    good = good && fflush(out) == 0 && ferror(out) == 0;
-    if (out != NULL && out != stdout) {
-        good = fclose(out) == 0 && good;
+    for (size_t i = 0; all && weft_recdb_tables[i] != NULL; i++) {
+        put_table(db, query, weft_recdb_tables[i], out);
     }
-    if (!good) {
-        fprintf(stderr, "weft trace export: %s: %s\n",
-                query->out != NULL ? query->out : "standard output", strerror(errno));
-    }
-    return good && asked;
-}
-
-static int run(const char *const *files, unsigned count, const struct query *query)
-{
-    struct weft_recdb db;
-    bool good = weft_recdb_open("trace export", files, count, &db) && write_out(&db, query);
-    weft_recdb_close(&db);
-    return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    return weft_output_close("trace export", query->out, out, true) && !db->said;
 }
 
 /* What is wrong with the words, or NULL. */
-static const char *objection(unsigned files, const struct query *query)
+static const char *objection(const struct query *query)
 {
-    if (files == 0) {
-        return "which file? It comes first: weft trace export FILE --format chrome";
-    }
-    if (query->format == FORMAT_NONE) {
+    if (query->format == NOT_GIVEN) {
         return "--format is missing: jsonl, chrome or csv";
     }
-    if (query->format == FORMAT_CHROME && query->table != NULL) {
+    if (query->format == FORMAT_CHROME && query->table != NOT_GIVEN) {
         return "--table is for jsonl and csv";
     }
     if (query->to_s > 0 && query->to_s <= query->from_s) {
@@ -185,18 +136,18 @@ static const char *objection(unsigned files, const struct query *query)
 
 int weft_cli_recdb_export(int argc, char **argv)
 {
-    struct query q = {.worker = UINT32_MAX, .server = UINT32_MAX};
-    const char **files = weft_recdb_need(calloc((size_t)argc, sizeof(*files)));
-    unsigned count = weft_recdb_take_words(&argc, argv, files);
+    static const char *const formats[] = {"jsonl", "chrome", "csv", NULL};
+    struct query q = {.format = NOT_GIVEN, .table = NOT_GIVEN, .worker = NOT_GIVEN, .server = NOT_GIVEN};
+    struct weft_recdb_files files;
     const struct weft_option options[] = {
         {"format", "F",
          "jsonl: a line for each row; csv: one table;\n"
          "chrome: a Chrome trace, for ui.perfetto.dev",
-         WEFT_OPTION_CUSTOM, &q.format, .parse = parse_format, .fallback = ""},
+         WEFT_OPTION_CHOICE, &q.format, .choices = formats, .fallback = ""},
         {"out", "OUT", "file to write; also -o OUT", WEFT_OPTION_STRING, .value = &q.out,
-         .fallback = "standard output"},
-        {"table", "NAME", "only this table of the database", WEFT_OPTION_CUSTOM, &q.table,
-         .parse = parse_table, .fallback = "jsonl: all, csv: rpc"},
+         .fallback = "standard output", .letter = 'o'},
+        {"table", "NAME", "only this table of the database", WEFT_OPTION_CHOICE, &q.table,
+         .choices = weft_recdb_tables, .fallback = "jsonl: all, csv: rpc"},
         {"from", "S", "RPCs that begin so many seconds after the first, or later", WEFT_OPTION_F32,
          &q.from_s, .fallback = "0"},
         {"to", "S", "and before so many seconds", WEFT_OPTION_F32, &q.to_s, .fallback = "the end"},
@@ -206,8 +157,8 @@ int weft_cli_recdb_export(int argc, char **argv)
          .max = UINT32_MAX - 1, .fallback = "all"},
         {0},
     };
-    const struct weft_command command = {
-        .name = "trace export FILE...",
+    struct weft_command command = {
+        .name = "trace export",
         .summary = "records for other tools: Chrome trace, JSON lines, CSV",
         .description =
             "FILE is a database that --records wrote; several are parts of one run. A Chrome "
@@ -219,11 +170,10 @@ int weft_cli_recdb_export(int argc, char **argv)
                    "  weft trace export run.db --format jsonl | jq -c 'select(.table == \"rpc\")'",
         .options = options,
     };
-    int status = weft_options_parse(&command, argc, argv);
-    if (status == WEFT_OPTIONS_RUN) {
-        const char *why = objection(count, &q);
-        status = why != NULL ? weft_options_usage(&command, "%s", why) : run(files, count, &q);
+    int status = weft_recdb_parse(&command, &files, argc, argv);
+    const char *why = objection(&q);
+    if (status == WEFT_OPTIONS_RUN && why != NULL) {
+        status = weft_options_usage(&command, "%s", why);
     }
-    free(files);
-    return status;
+    return status == WEFT_OPTIONS_RUN ? weft_recdb_run(&command, &files, run, &q) : status;
 }

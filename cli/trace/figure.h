@@ -8,12 +8,18 @@
 #ifndef WEFT_CLI_TRACE_FIGURE_H
 #define WEFT_CLI_TRACE_FIGURE_H
 
+#include "cli/gnuplot.h"
+#include "cli/output.h"
 #include "cli/trace/digest.h"
 #include "cli/trace/hotness.h"
 
-#include <stdio.h>
 
-enum { WEFT_FIGURE_WORDS = 640, WEFT_FIGURE_NAME = 96, WEFT_FIGURE_RUNS_MAX = 64 };
+enum {
+    WEFT_FIGURE_WORDS = 640,
+    WEFT_FIGURE_NAME = 96,
+    WEFT_FIGURE_RUNS_MAX = 64,
+    WEFT_FIGURES_MAX = 6 * WEFT_FIGURE_RUNS_MAX + 2,
+};
 
 /* What the records of one run say. */
 struct weft_figure_run {
@@ -34,10 +40,24 @@ enum weft_figure_verdict {
     WEFT_FIGURE_OPEN, /* the run cannot tell */
 };
 
-struct weft_figure {
+struct weft_figure;
+
+struct weft_figure_kind {
     const char *number; /* "7a" */
     const char *slug;   /* "intervals" */
     const char *paper;  /* its finding */
+    /* One of the two: write the body of the script, unless there is a reason not to. */
+    void (*of_one)(const struct weft_figure_run *run, struct weft_figure *figure, FILE *body);
+    void (*of_runs)(const struct weft_figure_run *runs, unsigned count, struct weft_figure *figure,
+                    FILE *body);
+};
+
+/* 4, 5, 6, 7a, 7b, 10 of each run; 8, 9, which compare runs. Both end with a NULL number. */
+extern const struct weft_figure_kind weft_figures_of_one[];
+extern const struct weft_figure_kind weft_figures_of_runs[];
+
+struct weft_figure {
+    const struct weft_figure_kind *kind;
     char here[WEFT_FIGURE_WORDS];
     char why_not[WEFT_FIGURE_WORDS]; /* not empty: no picture, for this reason */
     enum weft_figure_verdict verdict;
@@ -49,18 +69,6 @@ struct weft_figure {
 bool weft_figure_run_make(const char *file, struct weft_figure_run *run_p);
 void weft_figure_run_fini(struct weft_figure_run *run);
 
-/* Figures of one run: 4, 5, 6, 7a, 7b, 10. The body is written only if there is no reason not to. */
-enum { WEFT_FIGURES_OF_ONE = 6 };
-typedef void weft_figure_one_fn(const struct weft_figure_run *run, struct weft_figure *figure,
-                                FILE *body);
-extern weft_figure_one_fn *const weft_figures_of_one[WEFT_FIGURES_OF_ONE];
-
-/* Figures that compare runs: 8, 9. */
-enum { WEFT_FIGURES_OF_RUNS = 2 };
-typedef void weft_figure_runs_fn(const struct weft_figure_run *runs, unsigned count,
-                                 struct weft_figure *figure, FILE *body);
-extern weft_figure_runs_fn *const weft_figures_of_runs[WEFT_FIGURES_OF_RUNS];
-
 /* ---- drawing --------------------------------------------------------------------------------- */
 
 /* In quotes of gnuplot, whatever it holds. */
@@ -69,9 +77,12 @@ void weft_figure_quoted(FILE *script, const char *text);
 void weft_figure_cdf(FILE *script, const char *name, const struct weft_hist *hist, double scale);
 const char *weft_figure_verdict_name(enum weft_figure_verdict verdict);
 
-/* Write folder/PNG's script of head, body and words, and draw it.
- * Errors:  false, said; *no_gnuplot_p is set when only the program is missing. */
-bool weft_figure_draw(const struct weft_figure *figure, const char *body, const char *folder,
-                      bool *no_gnuplot_p);
+/* Write folder/PNG's script of head, body and words, and draw it. */
+enum weft_gnuplot weft_figure_draw(const struct weft_figure *figure, const char *body,
+                                   const char *folder);
+
+/* Make folder/name with what `write` puts in it. False, said: it cannot be written. */
+bool weft_figure_file(const char *folder, const char *name, void (*write)(FILE *out, const void *arg),
+                      const void *arg);
 
 #endif

@@ -5,7 +5,6 @@
 #include "cli/trace/figure.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* p99 / p50 of an exponential distribution is ln 100 / ln 2: a heavier tail is above it. */
 static const double exponential_tail = 6.64;
@@ -54,9 +53,6 @@ static void two_cdfs(FILE *body, const struct weft_hist *push, const struct weft
 
 static void latency(const struct weft_figure_run *run, struct weft_figure *figure, FILE *body)
 {
-    figure->number = "4";
-    figure->slug = "latency";
-    figure->paper = "latencies have a heavy tail, and pushes take longer than pulls";
     if (!has_both(run, figure)) {
         return;
     }
@@ -101,9 +97,6 @@ static bool is_papers_two(const unsigned two[2])
 
 static void stages(const struct weft_figure_run *run, struct weft_figure *figure, FILE *body)
 {
-    figure->number = "5";
-    figure->slug = "stages";
-    figure->paper = "PS_proc and N_tx are the largest parts of pushes and of pulls";
     if (!has_both(run, figure)) {
         return;
     }
@@ -119,7 +112,7 @@ static void stages(const struct weft_figure_run *run, struct weft_figure *figure
             "%s%s: %s %.0f %% and %s %.0f %% of a mean of %.0f us", k > 0 ? "; " : "",
             weft_recdb_kind_name(k), weft_recdb_stage_name(two[0]),
             100 * weft_recdb_share(kind, two[0]), weft_recdb_stage_name(two[1]),
-            100 * weft_recdb_share(kind, two[1]), weft_recdb_mean(&kind->total) / 1e3);
+            100 * weft_recdb_share(kind, two[1]), weft_times_mean(&kind->total) / 1e3);
     }
     figure->verdict = agreeing == 2   ? WEFT_FIGURE_AGREES
                       : agreeing == 1 ? WEFT_FIGURE_PARTLY
@@ -147,10 +140,6 @@ static void stages(const struct weft_figure_run *run, struct weft_figure *figure
 
 static void sizes(const struct weft_figure_run *run, struct weft_figure *figure, FILE *body)
 {
-    figure->number = "6";
-    figure->slug = "reply-sizes";
-    figure->paper = "replies to pulls are much larger than those to pushes, which are like "
-                    "acknowledgements";
     if (!has_both(run, figure)) {
         return;
     }
@@ -174,10 +163,6 @@ static void sizes(const struct weft_figure_run *run, struct weft_figure *figure,
 static void intervals(const struct weft_figure_run *run, struct weft_figure *figure, FILE *body)
 {
     const struct weft_hist *ns = &run->intervals_ns;
-    figure->number = "7a";
-    figure->slug = "intervals";
-    figure->paper = "most intervals between a worker's RPCs to a server are very short, a few are "
-                    "long: a push or pull is many RPCs, and between them the worker computes";
     if (ns->count == 0) {
         snprintf(figure->why_not, sizeof(figure->why_not),
                  "no worker sent two requests to one server");
@@ -203,9 +188,6 @@ static void active(const struct weft_figure_run *run, struct weft_figure *figure
 {
     const struct weft_hist *workers = &run->digest.active;
     size_t all = run->digest.workers.count;
-    figure->number = "7b";
-    figure->slug = "active-workers";
-    figure->paper = "a server hears 50 to 200 workers within 1,000 us";
     if (workers->count == 0) {
         snprintf(figure->why_not, sizeof(figure->why_not), "the servers counted no active workers");
         return;
@@ -260,10 +242,6 @@ static void hot_words(const struct weft_figure_run *run, struct weft_figure *fig
 static void hot(const struct weft_figure_run *run, struct weft_figure *figure, FILE *body)
 {
     struct weft_recdb_hot_share shares[WEFT_RECDB_HOT_LEVELS];
-    figure->number = "10";
-    figure->slug = "hot-parameters";
-    figure->paper = "the top 20,000 parameters take 50 % (R1) and 70 % (R2) of all updates; R2 has "
-                    "150 million (Table 1)";
     unsigned count = weft_recdb_hot_shares(&run->hotness, shares);
     if (count == 0 || run->hotness.updates == 0) {
         snprintf(figure->why_not, sizeof(figure->why_not), "the servers counted no updates");
@@ -285,5 +263,22 @@ static void hot(const struct weft_figure_run *run, struct weft_figure *figure, F
                                : ", '' using 0:3 with points pt 7 lc 'black' title 'at least'");
 }
 
-weft_figure_one_fn *const weft_figures_of_one[WEFT_FIGURES_OF_ONE] = {latency,   stages, sizes,
-                                                                      intervals, active, hot};
+const struct weft_figure_kind weft_figures_of_one[] = {
+    {"4", "latency", "latencies have a heavy tail, and pushes take longer than pulls",
+     .of_one = latency},
+    {"5", "stages", "PS_proc and N_tx are the largest parts of pushes and of pulls",
+     .of_one = stages},
+    {"6", "reply-sizes",
+     "replies to pulls are much larger than those to pushes, which are like acknowledgements",
+     .of_one = sizes},
+    {"7a", "intervals",
+     "most intervals between a worker's RPCs to a server are very short, a few are long: a push or "
+     "pull is many RPCs, and between them the worker computes",
+     .of_one = intervals},
+    {"7b", "active-workers", "a server hears 50 to 200 workers within 1,000 us", .of_one = active},
+    {"10", "hot-parameters",
+     "the top 20,000 parameters take 50 % (R1) and 70 % (R2) of all updates; R2 has 150 million "
+     "(Table 1)",
+     .of_one = hot},
+    {0},
+};

@@ -3,11 +3,8 @@
 
 #include "base/units.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { CAPTION_COLUMNS = 128, CAPTION_LINES_MAX = 8 };
 
@@ -74,7 +71,7 @@ static void print_caption(FILE *script, const struct weft_figure *figure)
 {
     struct caption caption = {.count = 0};
     char line[WEFT_FIGURE_WORDS + 64];
-    snprintf(line, sizeof(line), "paper: %s", figure->paper);
+    snprintf(line, sizeof(line), "paper: %s", figure->kind->paper);
     caption_add(&caption, line);
     snprintf(line, sizeof(line), "here (%s): %s", weft_figure_verdict_name(figure->verdict),
              figure->here);
@@ -95,7 +92,7 @@ static void print_head(FILE *script, const struct weft_figure *figure)
     char title[512];
     fprintf(script, "set terminal pngcairo size 1000,600 font 'sans,11'\nset output '%s'\n",
             figure->png);
-    snprintf(title, sizeof(title), "[imc20] Figure %s, here: %s", figure->number,
+    snprintf(title, sizeof(title), "[imc20] Figure %s, here: %s", figure->kind->number,
              figure->run != NULL ? figure->run->title : "several runs");
     fprintf(script, "set title ");
     weft_figure_quoted(script, title);
@@ -103,51 +100,44 @@ static void print_head(FILE *script, const struct weft_figure *figure)
     print_caption(script, figure);
 }
 
-/* ---- gnuplot --------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
-static bool run_gnuplot(const char *folder, const char *script, bool *no_gnuplot_p)
+bool weft_figure_file(const char *folder, const char *name, void (*write)(FILE *out, const void *arg),
+                      const void *arg)
 {
-    pid_t pid = fork();
-    if (pid == 0) {
-        if (chdir(folder) == 0) {
-            execlp("gnuplot", "gnuplot", script, (char *)NULL);
-        }
-        _exit(errno == ENOENT ? 127 : 126);
-    }
-    int status = -1;
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-        return true;
-    }
-    *no_gnuplot_p = pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 127;
-    if (!*no_gnuplot_p) {
-        fprintf(stderr, "weft trace figures: gnuplot failed on %s/%s\n", folder, script);
-    }
-    return false;
-}
-
-bool weft_figure_draw(const struct weft_figure *figure, const char *body, const char *folder,
-                      bool *no_gnuplot_p)
-{
-    char name[2 * WEFT_FIGURE_NAME];
-    snprintf(name, sizeof(name), "%s", figure->png);
-    memcpy(strrchr(name, '.'), ".gp", 4);
     char *path = NULL;
     if (asprintf(&path, "%s/%s", folder, name) < 0) {
         path = NULL;
     }
-    FILE *script = fopen(weft_recdb_need(path), "we");
-    bool good = script != NULL;
-    if (good) {
-        print_head(script, figure);
-        fputs(body, script);
-        good = ferror(script) == 0;
-        good = fclose(script) == 0 && good;
+    FILE *out = weft_output_open(weft_recdb_need(path));
+    if (out != NULL) {
+        write(out, arg);
     }
-    if (!good) {
-        fprintf(stderr, "weft trace figures: %s: %s\n", path, strerror(errno));
-    }
+    bool good = weft_output_close("trace figures", path, out, out != NULL);
     free(path);
-    return good && run_gnuplot(folder, name, no_gnuplot_p);
+    return good;
+}
+
+struct script {
+    const struct weft_figure *figure;
+    const char *body;
+};
+
+static void print_script(FILE *out, const void *arg)
+{
+    const struct script *script = arg;
+    print_head(out, script->figure);
+    fputs(script->body, out);
+}
+
+enum weft_gnuplot weft_figure_draw(const struct weft_figure *figure, const char *body,
+                                   const char *folder)
+{
+    char name[2 * WEFT_FIGURE_NAME];
+    const struct script script = {figure, body};
+    snprintf(name, sizeof(name), "%s", figure->png);
+    memcpy(strrchr(name, '.'), ".gp", 4);
+    return weft_figure_file(folder, name, print_script, &script)
+               ? weft_gnuplot_run("trace figures", folder, name)
+               : WEFT_GNUPLOT_FAILED;
 }

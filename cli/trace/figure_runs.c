@@ -80,11 +80,6 @@ static void cpu(const struct weft_figure_run *runs, unsigned count, struct weft_
 {
     const struct weft_figure_run *in_order[WEFT_FIGURE_RUNS_MAX];
     unsigned kept = sorted(runs, count, in_order);
-    figure->number = "8";
-    figure->slug = "cpu";
-    figure->paper =
-        "as the system grows (4 workers to a server), workers' CPU utilisation falls and "
-        "servers' rises, to 90 %";
     if (!compares(runs, count, kept, figure)) {
         return;
     }
@@ -182,10 +177,6 @@ static void cost(const struct weft_figure_run *runs, unsigned count, struct weft
     unsigned kept = sorted(runs, count, in_order);
     char weft[WEFT_FIGURE_WORDS / 2 - 8];
     char tcp[WEFT_FIGURE_WORDS / 2 - 8];
-    figure->number = "9";
-    figure->slug = "cost";
-    figure->paper = "the cost of an RPC grows linearly with the number of connections, even when "
-                    "requests are empty";
     if (!compares(runs, count, kept, figure)) {
         return;
     }
@@ -216,4 +207,14 @@ static void cost(const struct weft_figure_run *runs, unsigned count, struct weft
     fprintf(body, "\n");
 }
 
-weft_figure_runs_fn *const weft_figures_of_runs[WEFT_FIGURES_OF_RUNS] = {cpu, cost};
+const struct weft_figure_kind weft_figures_of_runs[] = {
+    {"8", "cpu",
+     "as the system grows (4 workers to a server), workers' CPU utilisation falls and servers' "
+     "rises, to 90 %",
+     .of_runs = cpu},
+    {"9", "cost",
+     "the cost of an RPC grows linearly with the number of connections, even when requests are "
+     "empty",
+     .of_runs = cost},
+    {0},
+};

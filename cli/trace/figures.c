@@ -1,18 +1,12 @@
 /* `weft trace figures`: the paper's figures from runs, and in words what the paper found and what they
  * show. */
-#define _GNU_SOURCE
-#include "base/units.h"
-#include "cli/options.h"
 #include "cli/trace/figure.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-enum { FIGURES_MAX = WEFT_FIGURE_RUNS_MAX * WEFT_FIGURES_OF_ONE + WEFT_FIGURES_OF_RUNS };
 
 struct album {
     struct weft_figure_run *runs;
@@ -26,39 +20,6 @@ struct album {
 };
 
 /* ---- making ---------------------------------------------------------------------------------- */
-
-/* Exactly one of fn_one and fn_runs. */
-static void make(struct album *album, const struct weft_figure_run *run, weft_figure_one_fn *fn_one,
-                 weft_figure_runs_fn *fn_runs)
-{
-    struct weft_figure *figure = &album->figures[album->figure_count++];
-    char *body = NULL;
-    size_t bytes = 0;
-    FILE *stream = weft_recdb_need(open_memstream(&body, &bytes));
-    figure->run = run;
-    if (fn_one != NULL) {
-        fn_one(run, figure, stream);
-    } else {
-        fn_runs(album->runs, album->run_count, figure, stream);
-    }
-    bool written = fclose(stream) == 0;
-    bool many = album->run_count > 1 && run != NULL;
-    snprintf(figure->png, sizeof(figure->png), "%s%sfig%s-%s.png", many ? run->name : "",
-             many ? "-" : "", figure->number, figure->slug);
-    if (figure->why_not[0] == '\0') {
-        bool drawn = written && weft_figure_draw(figure, body, album->folder, &album->no_gnuplot);
-        album->good = album->good && drawn;
-        if (!drawn) {
-            snprintf(figure->why_not, sizeof(figure->why_not), "%s",
-                     album->no_gnuplot ? "gnuplot is missing" : "it could not be drawn");
-        }
-    }
-    free(body);
-}
-
-/* In the order of the functions. */
-static const char *const numbers_of_one[WEFT_FIGURES_OF_ONE] = {"4", "5", "6", "7a", "7b", "10"};
-static const char *const numbers_of_runs[WEFT_FIGURES_OF_RUNS] = {"8", "9"};
 
 static bool is_word(const char *word, size_t bytes, const char *number)
 {
@@ -76,18 +37,19 @@ static bool wanted(const char *only, const char *number)
     return only == NULL;
 }
 
+static bool has_number(const struct weft_figure_kind *kinds, const char *word)
+{
+    while (kinds->number != NULL && !is_word(word, strcspn(word, ","), kinds->number)) {
+        kinds++;
+    }
+    return kinds->number != NULL;
+}
+
 static const char *parse_only(const char *text, void *value)
 {
     for (const char *word = text; word != NULL; word = strchr(word, ',')) {
         word += *word == ',';
-        bool known = false;
-        for (unsigned i = 0; i < WEFT_FIGURES_OF_ONE; i++) {
-            known = known || is_word(word, strcspn(word, ","), numbers_of_one[i]);
-        }
-        for (unsigned i = 0; i < WEFT_FIGURES_OF_RUNS; i++) {
-            known = known || is_word(word, strcspn(word, ","), numbers_of_runs[i]);
-        }
-        if (!known) {
+        if (!has_number(weft_figures_of_one, word) && !has_number(weft_figures_of_runs, word)) {
             return "some of 4, 5, 6, 7a, 7b, 8, 9, 10, with commas between";
         }
     }
@@ -95,19 +57,49 @@ static const char *parse_only(const char *text, void *value)
     return NULL;
 }
 
-static void make_all(struct album *album)
+static void make(struct album *album, const struct weft_figure_run *run,
+                 const struct weft_figure_kind *kind)
 {
-    for (unsigned r = 0; r < album->run_count; r++) {
-        for (unsigned i = 0; i < WEFT_FIGURES_OF_ONE; i++) {
-            if (wanted(album->only, numbers_of_one[i])) {
-                make(album, &album->runs[r], weft_figures_of_one[i], NULL);
-            }
+    if (!wanted(album->only, kind->number)) {
+        return;
+    }
+    struct weft_figure *figure = &album->figures[album->figure_count++];
+    char *body = NULL;
+    size_t bytes = 0;
+    FILE *stream = weft_recdb_need(open_memstream(&body, &bytes));
+    *figure = (struct weft_figure){.kind = kind, .run = run};
+    if (run != NULL) {
+        kind->of_one(run, figure, stream);
+    } else {
+        kind->of_runs(album->runs, album->run_count, figure, stream);
+    }
+    bool written = fclose(stream) == 0;
+    bool many = album->run_count > 1 && run != NULL;
+    snprintf(figure->png, sizeof(figure->png), "%s%sfig%s-%s.png", many ? run->name : "",
+             many ? "-" : "", kind->number, kind->slug);
+    if (figure->why_not[0] == '\0') {
+        enum weft_gnuplot drawn =
+            written ? weft_figure_draw(figure, body, album->folder) : WEFT_GNUPLOT_FAILED;
+        album->no_gnuplot = album->no_gnuplot || drawn == WEFT_GNUPLOT_MISSING;
+        album->good = album->good && drawn == WEFT_GNUPLOT_DRAWN;
+        if (drawn != WEFT_GNUPLOT_DRAWN) {
+            snprintf(figure->why_not, sizeof(figure->why_not), "%s",
+                     drawn == WEFT_GNUPLOT_MISSING ? "gnuplot is missing" : "it could not be drawn");
         }
     }
-    for (unsigned i = 0; i < WEFT_FIGURES_OF_RUNS; i++) {
-        if (wanted(album->only, numbers_of_runs[i])) {
-            make(album, NULL, NULL, weft_figures_of_runs[i]);
+    free(body);
+}
+
+static void make_all(struct album *album)
+{
+    const struct weft_figure_kind *kind;
+    for (unsigned r = 0; r < album->run_count; r++) {
+        for (kind = weft_figures_of_one; kind->number != NULL; kind++) {
+            make(album, &album->runs[r], kind);
         }
+    }
+    for (kind = weft_figures_of_runs; kind->number != NULL; kind++) {
+        make(album, NULL, kind);
     }
 }
 
@@ -125,12 +117,12 @@ static void number_names(struct album *album)
     }
 }
 
-static bool load(struct album *album, const char *const *files, unsigned count)
+static bool load(struct album *album, const struct weft_recdb_files *files)
 {
     bool good = true;
-    for (unsigned i = 0; good && i < count; i++) {
+    for (unsigned i = 0; good && i < files->count; i++) {
         album->run_count++;
-        good = weft_figure_run_make(files[i], &album->runs[i]);
+        good = weft_figure_run_make(files->paths[i], &album->runs[i]);
     }
     number_names(album);
     return good;
@@ -138,18 +130,19 @@ static bool load(struct album *album, const char *const *files, unsigned count)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static void print_text(const struct album *album, FILE *out)
+static void print_text(FILE *out, const void *arg)
 {
+    const struct album *album = arg;
     for (unsigned i = 0; i < album->figure_count; i++) {
         const struct weft_figure *f = &album->figures[i];
         const char *run = album->run_count > 1 && f->run != NULL ? f->run->file : "";
         if (f->why_not[0] != '\0' && f->here[0] == '\0') {
-            fprintf(out, "figure %s %s%sis left out: %s\n", f->number, run,
+            fprintf(out, "figure %s %s%sis left out: %s\n", f->kind->number, run,
                     run[0] != '\0' ? " " : "", f->why_not);
             continue;
         }
-        fprintf(out, "figure %s: %s\n  paper: %s\n  here (%s): %s\n", f->number,
-                f->why_not[0] != '\0' ? f->why_not : f->png, f->paper,
+        fprintf(out, "figure %s: %s\n  paper: %s\n  here (%s): %s\n", f->kind->number,
+                f->why_not[0] != '\0' ? f->why_not : f->png, f->kind->paper,
                 weft_figure_verdict_name(f->verdict), f->here);
     }
     for (unsigned i = 0; i < album->run_count; i++) {
@@ -164,9 +157,10 @@ static void print_text(const struct album *album, FILE *out)
     }
 }
 
-static char *json_of(const struct album *album)
+static void print_json(FILE *out, const void *arg)
 {
-    cJSON *object = weft_recdb_need(cJSON_CreateObject());
+    const struct album *album = arg;
+    cJSON *object = cJSON_CreateObject();
     cJSON *runs = cJSON_AddArrayToObject(object, "runs");
     for (unsigned i = 0; i < album->run_count; i++) {
         const struct weft_figure_run *run = &album->runs[i];
@@ -185,13 +179,11 @@ static char *json_of(const struct album *album)
         const struct weft_figure *f = &album->figures[i];
         bool made = f->why_not[0] == '\0';
         cJSON *one = cJSON_CreateObject();
-        cJSON_AddStringToObject(one, "figure", f->number);
-        cJSON_AddItemToObject(
-            one, "file", f->run != NULL ? cJSON_CreateString(f->run->file) : cJSON_CreateNull());
-        cJSON_AddItemToObject(one, "png", made ? cJSON_CreateString(f->png) : cJSON_CreateNull());
-        cJSON_AddItemToObject(one, "left_out",
-                              made ? cJSON_CreateNull() : cJSON_CreateString(f->why_not));
-        cJSON_AddStringToObject(one, "paper", f->paper);
+        cJSON_AddStringToObject(one, "figure", f->kind->number);
+        weft_json_add_text(one, "file", f->run != NULL ? f->run->file : NULL);
+        weft_json_add_text(one, "png", made ? f->png : NULL);
+        weft_json_add_text(one, "left_out", made ? NULL : f->why_not);
+        cJSON_AddStringToObject(one, "paper", f->kind->paper);
         cJSON_AddStringToObject(one, "here", f->here);
         cJSON_AddStringToObject(one, "verdict",
                                 f->here[0] != '\0' ? weft_figure_verdict_name(f->verdict)
@@ -200,67 +192,37 @@ static char *json_of(const struct album *album)
     }
     char *text = weft_recdb_need(cJSON_PrintUnformatted(object));
     cJSON_Delete(object);
-    return text;
-}
-
-static bool write_file(const struct album *album, const char *name, const char *json)
-{
-    char *path = NULL;
-    if (asprintf(&path, "%s/%s", album->folder, name) < 0) {
-        path = NULL;
-    }
-    FILE *out = fopen(weft_recdb_need(path), "we");
-    bool good = out != NULL;
-    if (good) {
-        if (json != NULL) {
-            fprintf(out, "%s\n", json);
-        } else {
-            print_text(album, out);
-        }
-        good = ferror(out) == 0;
-        good = fclose(out) == 0 && good;
-    }
-    if (!good) {
-        fprintf(stderr, "weft trace figures: %s: %s\n", path, strerror(errno));
-    }
-    free(path);
-    return good;
+    fprintf(out, "%s\n", text);
+    free(text);
 }
 
 static bool report(const struct album *album, bool json)
 {
-    char *text = json_of(album);
-    bool good = write_file(album, "findings.txt", NULL) && write_file(album, "figures.json", text);
-    if (json) {
-        puts(text);
-    } else {
-        print_text(album, stdout);
-    }
-    free(text);
+    bool good = weft_figure_file(album->folder, "findings.txt", print_text, album) &&
+                weft_figure_file(album->folder, "figures.json", print_json, album);
+    (json ? print_json : print_text)(stdout, album);
     if (album->no_gnuplot) {
-        fprintf(stderr,
-                "weft trace figures: drawing needs gnuplot (Debian: apt-get install "
-                "gnuplot-nox); the scripts are in %s\n",
+        fprintf(stderr, "weft trace figures: drawing " WEFT_GNUPLOT_ADVICE
+                        "; the scripts are in %s\n",
                 album->folder);
     }
-    return good && fflush(stdout) == 0;
+    return weft_output_close("trace figures", NULL, stdout, true) && good;
 }
 
-static int run(const char *const *files, unsigned count, const char *folder, const char *only,
-               bool json)
+static int run(const struct weft_recdb_files *files, const char *folder, const char *only, bool json)
 {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         fprintf(stderr, "weft trace figures: %s: %s\n", folder, strerror(errno));
         return WEFT_EXIT_FAILED;
     }
     struct album album = {
-        .runs = weft_recdb_need(calloc(count, sizeof(*album.runs))),
-        .figures = weft_recdb_need(calloc(FIGURES_MAX, sizeof(*album.figures))),
+        .runs = weft_recdb_need(calloc(files->count, sizeof(*album.runs))),
+        .figures = weft_recdb_need(calloc(WEFT_FIGURES_MAX, sizeof(*album.figures))),
         .folder = folder,
         .only = only,
         .good = true,
     };
-    bool good = load(&album, files, count);
+    bool good = load(&album, files);
     if (good) {
         make_all(&album);
         good = report(&album, json) && album.good;
@@ -278,18 +240,17 @@ int weft_cli_recdb_figures(int argc, char **argv)
     const char *folder = "figures";
     const char *only = NULL;
     bool json = false;
-    const char **files = weft_recdb_need(calloc((size_t)argc, sizeof(*files)));
-    unsigned count = weft_recdb_take_words(&argc, argv, files);
+    struct weft_recdb_files files;
     const struct weft_option options[] = {
         {"out", "DIR", "folder of the pictures; is made; also -o DIR", WEFT_OPTION_STRING,
-         .value = &folder},
+         .value = &folder, .letter = 'o'},
         {"only", "LIST", "these figures: some of 4, 5, 6, 7a, 7b, 8, 9, 10, with commas between",
          WEFT_OPTION_CUSTOM, &only, .parse = parse_only, .fallback = "all"},
         {"json", NULL, "print the findings as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         {0},
     };
-    const struct weft_command command = {
-        .name = "trace figures FILE...",
+    struct weft_command command = {
+        .name = "trace figures",
         .summary = "the figures of [imc20] from runs of your own, and both findings in words",
         .description =
             "Each FILE is the database that --records of one run wrote (parts of a run: merge "
@@ -309,15 +270,9 @@ int weft_cli_recdb_figures(int argc, char **argv)
                    "'.figures[].verdict'",
         .options = options,
     };
-    int status = weft_options_parse(&command, argc, argv);
-    if (status == WEFT_OPTIONS_RUN && count == 0) {
-        status =
-            weft_options_usage(&command, "which file? It comes first: weft trace figures FILE");
-    } else if (status == WEFT_OPTIONS_RUN && count > WEFT_FIGURE_RUNS_MAX) {
+    int status = weft_recdb_parse(&command, &files, argc, argv);
+    if (status == WEFT_OPTIONS_RUN && files.count > WEFT_FIGURE_RUNS_MAX) {
         status = weft_options_usage(&command, "at most %d files", WEFT_FIGURE_RUNS_MAX);
-    } else if (status == WEFT_OPTIONS_RUN) {
-        status = run(files, count, folder, only, json);
     }
-    free(files);
-    return status;
+    return status == WEFT_OPTIONS_RUN ? run(&files, folder, only, json) : status;
 }

@@ -1,12 +1,8 @@
 /* `weft trace hot`: the most updated parameters and their share of all updates. */
-#include "base/units.h"
-#include "cli/options.h"
+#include "cli/output.h"
 #include "cli/trace/hotness.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 struct query {
     uint32_t top;
@@ -14,11 +10,11 @@ struct query {
     bool json;
 };
 
-static void print_json(const struct weft_recdb_hotness *hotness, const struct query *query)
+static bool print_json(const struct weft_recdb_hotness *hotness, const struct query *query)
 {
     struct weft_recdb_hot_share shares[WEFT_RECDB_HOT_LEVELS];
     unsigned count = weft_recdb_hot_shares(hotness, shares);
-    cJSON *object = weft_recdb_need(cJSON_CreateObject());
+    cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "updates", (double)hotness->updates);
     cJSON_AddNumberToObject(object, "kept", (double)hotness->count);
     cJSON_AddBoolToObject(object, "exact", hotness->exact);
@@ -42,10 +38,7 @@ static void print_json(const struct weft_recdb_hotness *hotness, const struct qu
         cJSON_AddNumberToObject(hot, "error", (double)hotness->list[i].error);
         cJSON_AddItemToArray(list, hot);
     }
-    char *text = weft_recdb_need(cJSON_PrintUnformatted(object));
-    puts(text);
-    cJSON_free(text);
-    cJSON_Delete(object);
+    return weft_output_json("trace hot", object, false);
 }
 
 static void print_shares(const struct weft_recdb_hotness *hotness)
@@ -69,11 +62,11 @@ static void print_shares(const struct weft_recdb_hotness *hotness)
     }
 }
 
-static void print_text(const struct weft_recdb_hotness *hotness, const struct query *query)
+static bool print_text(const struct weft_recdb_hotness *hotness, const struct query *query)
 {
     if (hotness->updates == 0) {
         printf("no updates were counted in this run\n");
-        return;
+        return true;
     }
     printf("%" PRIu64 " updates; %zu parameters kept; %s\n", hotness->updates, hotness->count,
            hotness->exact ? "every parameter was counted (exact)"
@@ -86,29 +79,23 @@ static void print_text(const struct weft_recdb_hotness *hotness, const struct qu
                hot->table, hot->id, hot->updates, hot->error,
                100 * (double)hot->updates / (double)hotness->updates);
     }
+    return true;
 }
 
-static int run(const char *const *files, unsigned count, const struct query *query)
+static bool run(struct weft_recdb *db, void *arg)
 {
-    struct weft_recdb db;
-    struct weft_recdb_hotness hotness = {0};
-    bool good = weft_recdb_open("trace hot", files, count, &db) &&
-                weft_recdb_hotness_make(&db, query->table, &hotness);
-    if (good && query->json) {
-        print_json(&hotness, query);
-    } else if (good) {
-        print_text(&hotness, query);
-    }
+    const struct query *query = arg;
+    struct weft_recdb_hotness hotness;
+    bool good = weft_recdb_hotness_make(db, query->table, &hotness) &&
+                (query->json ? print_json : print_text)(&hotness, query);
     weft_recdb_hotness_fini(&hotness);
-    weft_recdb_close(&db);
-    return good && fflush(stdout) == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    return good;
 }
 
 int weft_cli_recdb_hot(int argc, char **argv)
 {
     struct query query = {.top = 20, .table = UINT32_MAX};
-    const char **files = weft_recdb_need(calloc((size_t)argc, sizeof(*files)));
-    unsigned count = weft_recdb_take_words(&argc, argv, files);
+    struct weft_recdb_files files;
     const struct weft_option options[] = {
         {"top", "K", "list so many parameters", WEFT_OPTION_U32, &query.top, .min = 1},
         {"table", "T", "only of this table, by its number", WEFT_OPTION_U32, &query.table,
@@ -117,8 +104,8 @@ int weft_cli_recdb_hot(int argc, char **argv)
          .value = &query.json},
         {0},
     };
-    const struct weft_command command = {
-        .name = "trace hot FILE...",
+    struct weft_command command = {
+        .name = "trace hot",
         .summary = "the parameters with the most updates, and the share of the top k",
         .description =
             "FILE is a database that --records wrote; several are parts of one run. Servers keep\n"
@@ -129,12 +116,6 @@ int weft_cli_recdb_hot(int argc, char **argv)
                    "  weft trace hot run.db --json | jq '.shares[] | select(.top == 1000)'",
         .options = options,
     };
-    int status = weft_options_parse(&command, argc, argv);
-    if (status == WEFT_OPTIONS_RUN) {
-        status = count > 0 ? run(files, count, &query)
-                           : weft_options_usage(&command,
-                                                "which file? It comes first: weft trace hot FILE");
-    }
-    free(files);
-    return status;
+    int status = weft_recdb_parse(&command, &files, argc, argv);
+    return status == WEFT_OPTIONS_RUN ? weft_recdb_run(&command, &files, run, &query) : status;
 }

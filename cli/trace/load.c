@@ -1,5 +1,6 @@
 #include "cli/trace/load.h"
 
+#include "cli/output.h"
 #include "cli/trace/records.h"
 #include "core/msg.h"
 #include "obs/records_db.h"
@@ -7,49 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- the file -------------------------------------------------------------------------------- */
-
-static void *need(void *memory)
-{
-    if (memory == NULL) {
-        fprintf(stderr, "weft trace: out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
-
-static uint8_t *read_all(const char *path, size_t *count_p)
-{
-    FILE *file = fopen(path, "rbe");
-    if (file == NULL) {
-        fprintf(stderr, "weft trace: %s: %s\n", path, strerror(errno));
-        return NULL;
-    }
-    size_t capacity = 1 << 20;
-    size_t count = 0;
-    uint8_t *bytes = need(malloc(capacity));
-    for (;;) {
-        size_t got = fread(bytes + count, 1, capacity - count, file);
-        count += got;
-        if (got == 0) {
-            break;
-        }
-        if (count == capacity) {
-            capacity *= 2;
-            bytes = need(realloc(bytes, capacity));
-        }
-    }
-    bool bad = ferror(file) != 0;
-    fclose(file);
-    if (bad) {
-        fprintf(stderr, "weft trace: %s cannot be read\n", path);
-        free(bytes);
-        return NULL;
-    }
-    *count_p = count;
-    return bytes;
-}
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -59,7 +17,7 @@ static bool take_endpoint(struct weft_trace_doc *doc, const struct weft_trace_bl
         return false;
     }
     size_t bytes = (doc->endpoint_count + 1) * sizeof(*doc->endpoints);
-    doc->endpoints = need(realloc(doc->endpoints, bytes));
+    doc->endpoints = weft_recdb_need(realloc(doc->endpoints, bytes));
     struct weft_trace_doc_endpoint *e = &doc->endpoints[doc->endpoint_count++];
     memset(e, 0, sizeof(*e));
     weft_trace_block_endpoint(block, &e->about);
@@ -69,11 +27,12 @@ static bool take_endpoint(struct weft_trace_doc *doc, const struct weft_trace_bl
 static void take_records(struct weft_trace_doc *doc, const struct weft_trace_block *block)
 {
     size_t bytes = (doc->count + block->count) * sizeof(*doc->entries);
-    doc->entries = bytes == 0 ? doc->entries : need(realloc(doc->entries, bytes));
+    doc->entries = bytes == 0 ? doc->entries : weft_recdb_need(realloc(doc->entries, bytes));
     for (uint32_t i = 0; i < block->count; i++) {
-        struct weft_trace_entry *entry = &doc->entries[doc->count++];
+        struct weft_trace_entry *entry = &doc->entries[doc->count];
         weft_trace_block_record(block, i, &entry->record);
         entry->endpoint = block->endpoint;
+        entry->order = (uint32_t)doc->count++;
     }
     doc->endpoints[block->endpoint].records += block->count;
     doc->endpoints[block->endpoint].overwritten += block->overwritten;
@@ -104,29 +63,14 @@ static bool take_block(struct weft_trace_doc *doc, const struct weft_trace_block
     return true;
 }
 
-/* By time; equal times keep the order of the file, which is that of an endpoint's records. */
-static void sort_by_time(struct weft_trace_doc *doc)
+/* Equal times keep the order of the file, which is that of an endpoint's records. */
+static int by_time(const void *a, const void *b)
 {
-    struct weft_trace_entry *from = doc->entries;
-    struct weft_trace_entry *to = need(malloc((doc->count + 1) * sizeof(*to)));
-    for (size_t width = 1; width < doc->count; width *= 2) {
-        for (size_t low = 0; low < doc->count; low += 2 * width) {
-            size_t middle = low + width < doc->count ? low + width : doc->count;
-            size_t high = low + 2 * width < doc->count ? low + 2 * width : doc->count;
-            size_t a = low;
-            size_t b = middle;
-            for (size_t i = low; i < high; i++) {
-                bool left =
-                    a < middle && (b == high || from[a].record.time_ns <= from[b].record.time_ns);
-                to[i] = left ? from[a++] : from[b++];
-            }
-        }
-        struct weft_trace_entry *swap = from;
-        from = to;
-        to = swap;
-    }
-    doc->entries = from;
-    free(to);
+    const struct weft_trace_entry *x = a;
+    const struct weft_trace_entry *y = b;
+    uint64_t x_ns = x->record.time_ns;
+    uint64_t y_ns = y->record.time_ns;
+    return x_ns != y_ns ? (x_ns > y_ns) - (x_ns < y_ns) : (x->order > y->order) - (x->order < y->order);
 }
 
 bool weft_trace_doc_load(const char *path, struct weft_trace_doc *doc_p)
@@ -143,15 +87,16 @@ bool weft_trace_doc_load(const char *path, struct weft_trace_doc *doc_p)
         fprintf(stderr, "weft trace: %s " WEFT_RECORDS_JSON_WORDS "\n", path);
         return false;
     }
-    size_t count = 0;
-    uint8_t *bytes = read_all(path, &count);
-    if (bytes == NULL) {
+    char *bytes;
+    size_t count;
+    if (weft_file_read(path, SIZE_MAX / 4, &bytes, &count) != WEFT_OK) {
+        fprintf(stderr, "weft trace: %s: %s\n", path, strerror(errno));
         return false;
     }
     struct weft_trace_reader reader;
     struct weft_trace_block block;
     bool good = count > 0;
-    weft_trace_reader_init(&reader, bytes, count);
+    weft_trace_reader_init(&reader, (const uint8_t *)bytes, count);
     while (good && weft_trace_reader_next(&reader, &block)) {
         good = take_block(doc_p, &block);
     }
@@ -165,7 +110,9 @@ bool weft_trace_doc_load(const char *path, struct weft_trace_doc *doc_p)
     if (reader.truncated) {
         fprintf(stderr, "weft trace: %s is cut off; what follows is what it holds\n", path);
     }
-    sort_by_time(doc_p);
+    if (doc_p->count > 0) {
+        qsort(doc_p->entries, doc_p->count, sizeof(*doc_p->entries), by_time);
+    }
     return true;
 }
 
@@ -193,21 +140,4 @@ const char *weft_trace_outcome_name(unsigned flags)
     default:
         return "unknown";
     }
-}
-
-const char *weft_trace_take_file(int *argc, char **argv)
-{
-    for (int i = 1; i < *argc; i++) {
-        if (strcmp(argv[i], "-o") == 0) {
-            static char out[] = "--out";
-            argv[i] = out;
-        }
-    }
-    if (*argc < 2 || argv[1][0] == '-') {
-        return NULL;
-    }
-    const char *file = argv[1];
-    memmove(argv + 1, argv + 2, (size_t)(*argc - 1) * sizeof(*argv));
-    (*argc)--;
-    return file;
 }

@@ -11,6 +11,7 @@ enum { WEFT_TRACE_COUNTERS_MAX = 64 };
 struct weft_trace_entry {
     struct weft_trace_record record;
     uint16_t endpoint;
+    uint32_t order; /* in the file */
 };
 
 struct weft_trace_doc_endpoint {
@@ -42,12 +43,8 @@ int weft_cli_trace_msg(int argc, char **argv);
 int weft_cli_trace_qlog(int argc, char **argv);
 int weft_cli_trace_merge(int argc, char **argv);
 
-/* What is said on and of the message's direction, and how it ended. */
+/* The direction of a message, and how it ended. */
 const char *weft_trace_direction_name(unsigned flags);
 const char *weft_trace_outcome_name(unsigned flags);
-
-/* Take FILE, the word after the verb, out of argv; NULL when an option stands there. "-o" becomes
- * "--out". */
-const char *weft_trace_take_file(int *argc, char **argv);
 
 #endif

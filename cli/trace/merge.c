@@ -1,32 +1,9 @@
 /* `weft trace merge`: one file of records from what several processes, or killed ones, left. */
-#include "cli/options.h"
 #include "cli/trace/load.h"
+#include "cli/trace/records.h"
 #include "obs/records_db.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Words that are no options, and "-o FILE" in its long form; argv keeps the rest. */
-static uint32_t take_inputs(int *argc, char **argv, const char **inputs)
-{
-    static char output[] = "--output";
-    uint32_t count = 0;
-    int kept = 1;
-    for (int i = 1; i < *argc; i++) {
-        bool is_output = strcmp(argv[i], "-o") == 0 || strcmp(argv[i], output) == 0;
-        if (argv[i][0] != '-' && argv[i][0] != '\0') {
-            inputs[count++] = argv[i];
-            continue;
-        }
-        argv[kept++] = is_output ? output : argv[i];
-        if (is_output && i + 1 < *argc) {
-            argv[kept++] = argv[++i];
-        }
-    }
-    *argc = kept;
-    return count;
-}
 
 static int merge(const char *const *inputs, uint32_t count, const char *output)
 {
@@ -56,18 +33,18 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
 
 int weft_cli_trace_merge(int argc, char **argv)
 {
+    struct weft_recdb_files files;
     const char *output = NULL;
     const struct weft_option options[] = {
         {"output", "FILE",
          "what to make (also -o FILE); it replaces a file that is there. Lines of\n"
          "JSON when it ends in .jsonl, else a SQLite database",
-         WEFT_OPTION_STRING, .value = &output, .fallback = ""},
+         WEFT_OPTION_STRING, .value = &output, .fallback = "", .letter = 'o'},
         {0},
     };
-    const struct weft_command command = {
+    struct weft_command command = {
         .name = "trace merge",
         .summary = "one file of records of several",
-        .arguments = "FILE...",
         .description =
             "FILEs are databases that --records made, and spools: what a process writes while it\n"
             "runs (FILE.spool-worker-0) and leaves when it is killed. Every block of a spool is\n"
@@ -75,22 +52,9 @@ int weft_cli_trace_merge(int argc, char **argv)
         .example = "  weft trace merge r.db.spool-* -o r.db",
         .options = options,
     };
-    const char **inputs = calloc((size_t)argc + 1, sizeof(*inputs));
-    if (inputs == NULL) {
-        fprintf(stderr, "weft trace merge: out of memory\n");
-        return WEFT_EXIT_FAILED;
-    }
-    uint32_t count = take_inputs(&argc, argv, inputs);
-    int status = weft_options_parse(&command, argc, argv);
-    if (status == WEFT_OPTIONS_RUN && count == 0) {
-        status = weft_options_usage(&command, "which files? weft trace merge FILE... -o FILE");
-    }
+    int status = weft_recdb_parse(&command, &files, argc, argv);
     if (status == WEFT_OPTIONS_RUN && output == NULL) {
         status = weft_options_usage(&command, "-o is missing: which file is to be made?");
     }
-    if (status == WEFT_OPTIONS_RUN) {
-        status = merge(inputs, count, output);
-    }
-    free(inputs);
-    return status;
+    return status == WEFT_OPTIONS_RUN ? merge(files.paths, files.count, output) : status;
 }

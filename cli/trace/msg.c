@@ -1,12 +1,10 @@
 /* `weft trace msg`: the life of one message, line by line. */
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/trace/load.h"
 #include "wire/packet.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ANY = UINT32_MAX };
 
@@ -190,6 +188,7 @@ static int show_all(const struct weft_trace_doc *doc, const struct query *query)
     enum { SHOWN_MAX = 256 };
     static struct which shown[SHOWN_MAX];
     size_t count = 0;
+    bool good = true;
     cJSON *list = query->json ? cJSON_CreateArray() : NULL;
     for (size_t i = 0; i < doc->count && count < SHOWN_MAX; i++) {
         const struct weft_trace_entry *entry = &doc->entries[i];
@@ -209,21 +208,18 @@ static int show_all(const struct weft_trace_doc *doc, const struct query *query)
         }
     }
     if (query->json) {
-        char *text = cJSON_PrintUnformatted(list);
-        puts(text != NULL ? text : "[]");
-        cJSON_free(text);
-        cJSON_Delete(list);
+        good = weft_output_json("trace msg", list, false);
     }
     if (count == 0) {
         fprintf(stderr, "weft trace msg: there is no message %" PRIu64 " in it\n", query->msg);
     }
-    return count > 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    return good && count > 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
 int weft_cli_trace_msg(int argc, char **argv)
 {
     struct query query = {.endpoint = ANY, .peer = ANY};
-    const char *file = weft_trace_take_file(&argc, argv);
+    const char *file = NULL;
     const struct weft_option options[] = {
         {"msg", "N", "sequence number of the message, from 1", WEFT_OPTION_U64, &query.msg,
          .min = 1, .fallback = ""},
@@ -236,8 +232,10 @@ int weft_cli_trace_msg(int argc, char **argv)
         {0},
     };
     const struct weft_command command = {
-        .name = "trace msg FILE",
+        .name = "trace msg",
         .summary = "the life of one message, as a table",
+        .arguments = "FILE",
+        .operand = &file,
         .description =
             "Messages are counted from 1 by each sender for each receiver, so one number may name\n"
             "several; each has a table. `weft trace summary` names the slowest ones. Times are us\n"
@@ -250,7 +248,7 @@ int weft_cli_trace_msg(int argc, char **argv)
         return status;
     }
     if (file == NULL) {
-        return weft_options_usage(&command, "which file? It comes first: weft trace msg FILE");
+        return weft_options_usage(&command, "which file? weft trace msg FILE");
     }
     if (query.msg == 0) {
         return weft_options_usage(&command, "--msg is missing: which message?");

@@ -5,42 +5,31 @@
  * the rest. What QUIC's events have no field for is the event's field "weft".
  */
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/trace/load.h"
+#include "cli/trace/records.h"
 #include "wire/packet.h"
 
-#include <cjson/cJSON.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-static void *need(void *memory)
-{
-    if (memory == NULL) {
-        fprintf(stderr, "weft trace: out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
 
 static cJSON *child(cJSON *object, const char *name)
 {
-    return need(cJSON_AddObjectToObject(object, name));
+    return weft_recdb_need(cJSON_AddObjectToObject(object, name));
 }
 
 static void number(cJSON *object, const char *name, uint64_t value)
 {
-    need(cJSON_AddNumberToObject(object, name, (double)value));
+    weft_recdb_need(cJSON_AddNumberToObject(object, name, (double)value));
 }
 
 static void text(cJSON *object, const char *name, const char *value)
 {
-    need(cJSON_AddStringToObject(object, name, value));
+    weft_recdb_need(cJSON_AddStringToObject(object, name, value));
 }
 
 static void milliseconds(cJSON *object, const char *name, uint64_t ns)
 {
-    need(cJSON_AddNumberToObject(object, name, (double)ns / 1e6));
+    weft_recdb_need(cJSON_AddNumberToObject(object, name, (double)ns / 1e6));
 }
 
 /* 64 bits do not fit a JSON number. */
@@ -53,7 +42,7 @@ static void hexadecimal(cJSON *object, const char *name, uint64_t value)
 
 static bool put(FILE *out, cJSON *object)
 {
-    char *line = need(cJSON_PrintUnformatted(object));
+    char *line = weft_recdb_need(cJSON_PrintUnformatted(object));
     cJSON_Delete(object);
     bool good = fprintf(out, "\x1e%s\n", line) > 0;
     cJSON_free(line);
@@ -64,7 +53,7 @@ static bool put(FILE *out, cJSON *object)
 
 static cJSON *head(const struct weft_trace_doc *doc, const char *path)
 {
-    cJSON *file = need(cJSON_CreateObject());
+    cJSON *file = weft_recdb_need(cJSON_CreateObject());
     text(file, "file_schema", "urn:ietf:params:qlog:file:sequential");
     text(file, "serialization_format", "application/qlog+json-seq");
     text(file, "title", path);
@@ -79,9 +68,9 @@ static cJSON *head(const struct weft_trace_doc *doc, const char *path)
     cJSON *vantage = child(trace, "vantage_point");
     text(vantage, "name", doc->endpoint_count == 1 ? doc->endpoints[0].about.label : "weft");
     text(vantage, "type", "unknown");
-    cJSON *schemas = need(cJSON_AddArrayToObject(trace, "event_schemas"));
-    cJSON_AddItemToArray(schemas, need(cJSON_CreateString("urn:ietf:params:qlog:events:quic")));
-    cJSON_AddItemToArray(schemas, need(cJSON_CreateString("weft:qlog/events/1")));
+    cJSON *schemas = weft_recdb_need(cJSON_AddArrayToObject(trace, "event_schemas"));
+    cJSON_AddItemToArray(schemas, weft_recdb_need(cJSON_CreateString("urn:ietf:params:qlog:events:quic")));
+    cJSON_AddItemToArray(schemas, weft_recdb_need(cJSON_CreateString("weft:qlog/events/1")));
     return file;
 }
 
@@ -90,10 +79,10 @@ static cJSON *head(const struct weft_trace_doc *doc, const char *path)
 static void holds_put(cJSON *weft, unsigned flags)
 {
     static const char *const names[] = {"data", "done", "probe", "finish", "critical"};
-    cJSON *holds = need(cJSON_AddArrayToObject(weft, "holds"));
+    cJSON *holds = weft_recdb_need(cJSON_AddArrayToObject(weft, "holds"));
     for (unsigned i = 0; i < WEFT_ARRAY_COUNT(names); i++) {
         if ((flags >> i & 1) != 0) {
-            cJSON_AddItemToArray(holds, need(cJSON_CreateString(names[i])));
+            cJSON_AddItemToArray(holds, weft_recdb_need(cJSON_CreateString(names[i])));
         }
     }
 }
@@ -112,7 +101,7 @@ static void packet_put(cJSON *event, cJSON *data, const struct weft_trace_record
     number(header, "packet_number", r->number);
     number(child(data, "raw"), "length", r->c);
     if (r->type == WEFT_TRACE_PACKET_RECEIVED) {
-        need(cJSON_AddBoolToObject(weft, "pass_end", (r->flags & WEFT_FLAG_PASS_END) != 0));
+        weft_recdb_need(cJSON_AddBoolToObject(weft, "pass_end", (r->flags & WEFT_FLAG_PASS_END) != 0));
     } else {
         holds_put(weft, r->flags);
     }
@@ -126,133 +115,137 @@ static void packet_put(cJSON *event, cJSON *data, const struct weft_trace_record
 
 static void acked_put(cJSON *event, cJSON *data, const struct weft_trace_record *r)
 {
-    cJSON *numbers = need(cJSON_AddArrayToObject(data, "packet_numbers"));
-    cJSON_AddItemToArray(numbers, need(cJSON_CreateNumber((double)r->number)));
+    cJSON *numbers = weft_recdb_need(cJSON_AddArrayToObject(data, "packet_numbers"));
+    cJSON_AddItemToArray(numbers, weft_recdb_need(cJSON_CreateNumber((double)r->number)));
     if ((r->flags & WEFT_TRACE_HAS_DATA) != 0) {
         chunk_put(child(event, "weft"), r);
     }
 }
 
+/* ---- all else: fields of the record ---------------------------------------------------------- */
+
 static const char *class_name(unsigned klass)
 {
-    switch (klass) {
-    case WEFT_CLASS_HELLO:
-        return "HELLO";
-    case WEFT_CLASS_ACCEPT:
-        return "ACCEPT";
-    case WEFT_CLASS_COOKIE:
-        return "COOKIE";
-    case WEFT_CLASS_UNKNOWN:
-        return "UNKNOWN";
-    case WEFT_CLASS_REFUSED:
-        return "REFUSED";
-    default:
-        return "other";
-    }
+    static const char *const names[] = {
+        [WEFT_CLASS_HELLO] = "HELLO",     [WEFT_CLASS_ACCEPT] = "ACCEPT",
+        [WEFT_CLASS_COOKIE] = "COOKIE",   [WEFT_CLASS_UNKNOWN] = "UNKNOWN",
+        [WEFT_CLASS_REFUSED] = "REFUSED",
+    };
+    return klass < WEFT_ARRAY_COUNT(names) && names[klass] != NULL ? names[klass] : "other";
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
-static void message_put(cJSON *data, const struct weft_trace_record *r)
+static const char *done_name(unsigned status)
 {
-    number(data, "seq", r->number);
-    text(data, "direction", weft_trace_direction_name(r->flags));
-    if (r->type == WEFT_TRACE_MSG_OPENED) {
-        number(data, "chunks", r->a);
-        number(data, "lost_max", r->b);
-        number(data, "chunk_bytes", r->c);
-    } else if (r->type == WEFT_TRACE_MSG_TAG) {
-        hexadecimal(data, "tag", (uint64_t)r->a << 32 | r->b);
-        number(data, "elements", r->c);
+    return status == WEFT_DONE_COMPLETE ? "complete" : "short";
+}
+
+static const char *drop_name(unsigned reason)
+{
+    const char *name = weft_trace_drop_name(reason);
+    return name != NULL ? name : "unknown";
+}
+
+enum value { OF_NUMBER, OF_A, OF_B, OF_C, OF_AB, OF_TYPE };
+enum form { AS_NUMBER, AS_HEX, AS_MS, AS_BPS };
+
+struct field {
+    const char *name;
+    enum value value;
+    enum form form;
+    const char *(*text)(unsigned flags); /* or this, of the flags */
+    const char *constant;                /* or this */
+    bool is_of_weft;                     /* QUIC's event has no such field */
+};
+
+enum { FIELDS_MAX = 6 };
+
+/* By type, in the order in which they are written. Fields of weft's own events have the names of
+ * core/trace.h. */
+static const struct field fields[WEFT_TRACE_TYPE_END][FIELDS_MAX] = {
+    /* of a later version: its numbers as they are */
+    [WEFT_TRACE_NONE] = {{"type", OF_TYPE},
+                         {"number", OF_NUMBER, AS_HEX},
+                         {"a", OF_A},
+                         {"b", OF_B},
+                         {"c", OF_C}},
+    [WEFT_TRACE_CHUNK_AGAIN] = {{"packet_number", OF_NUMBER}, {"msg", OF_A}, {"chunk", OF_B}},
+    [WEFT_TRACE_PROBE] = {{"packet_number", OF_NUMBER}, {"msg", OF_A}, {"chunk", OF_B}},
+    [WEFT_TRACE_HANDSHAKE_SENT] = {{"packet", .text = class_name}, {"length", OF_C}},
+    [WEFT_TRACE_HANDSHAKE_RECEIVED] = {{"packet", .text = class_name}, {"length", OF_C}},
+    [WEFT_TRACE_MSG_OPENED] = {{"seq", OF_NUMBER},
+                               {"direction", .text = weft_trace_direction_name},
+                               {"chunks", OF_A},
+                               {"lost_max", OF_B},
+                               {"chunk_bytes", OF_C}},
+    [WEFT_TRACE_MSG_TAG] = {{"seq", OF_NUMBER},
+                            {"direction", .text = weft_trace_direction_name},
+                            {"tag", OF_AB, AS_HEX},
+                            {"elements", OF_C}},
+    [WEFT_TRACE_MSG_CLOSED] = {{"seq", OF_NUMBER},
+                               {"direction", .text = weft_trace_direction_name},
+                               {"outcome", .text = weft_trace_outcome_name},
+                               {"received", OF_A},
+                               {"chunks", OF_B},
+                               {"refused", OF_C}},
+    [WEFT_TRACE_RTT] = {{"min_rtt", OF_NUMBER, AS_MS},
+                        {"latest_rtt", OF_A, AS_MS},
+                        {"smoothed_rtt", OF_B, AS_MS},
+                        {"rtt_variance", OF_C, AS_MS}},
+    [WEFT_TRACE_CC] = {{"congestion_window", OF_NUMBER},
+                       {"bytes_in_flight", OF_B},
+                       {"pacing_rate", OF_A, AS_BPS},
+                       {"credit_packets", OF_C, .is_of_weft = true}},
+    [WEFT_TRACE_PATH] = {{"loss_ppm", OF_A}, {"ce_packets", OF_B}, {"lost_packets", OF_C}},
+    [WEFT_TRACE_PTO] = {{"timer_type", .constant = "pto"},
+                        {"event_type", .constant = "expired"},
+                        {"pto_count", OF_A, .is_of_weft = true},
+                        {"packets_in_flight", OF_B, .is_of_weft = true}},
+    [WEFT_TRACE_DONE_SENT] = {{"msg", OF_NUMBER},
+                              {"status", .text = done_name},
+                              {"received", OF_A},
+                              {"words", OF_B},
+                              {"first", OF_C}},
+    [WEFT_TRACE_DONE_RECEIVED] = {{"msg", OF_NUMBER},
+                                  {"status", .text = done_name},
+                                  {"received", OF_A},
+                                  {"words", OF_B},
+                                  {"first", OF_C}},
+    [WEFT_TRACE_CREDIT_GRANTED] = {{"credit", OF_NUMBER}, {"added", OF_A}, {"data_packets", OF_B}},
+    [WEFT_TRACE_CREDIT_RECEIVED] = {{"credit", OF_NUMBER}, {"added", OF_A}, {"data_packets", OF_B}},
+    [WEFT_TRACE_PEER_UP] = {{"name", OF_NUMBER, AS_HEX}, {"connection_id", OF_A}},
+    [WEFT_TRACE_PEER_DOWN] = {{"name", OF_NUMBER, AS_HEX}, {"reason", OF_A}},
+    [WEFT_TRACE_DROPPED] = {{"reason", .text = drop_name}, {"count", OF_A}},
+};
+
+static uint64_t value_of(const struct weft_trace_record *r, enum value value)
+{
+    const uint64_t values[] = {[OF_NUMBER] = r->number, [OF_A] = r->a,
+                               [OF_B] = r->b,           [OF_C] = r->c,
+                               [OF_AB] = (uint64_t)r->a << 32 | r->b, [OF_TYPE] = r->type};
+    return values[value];
+}
+
+static void field_put(cJSON *into, const struct field *field, const struct weft_trace_record *r)
+{
+    uint64_t value = value_of(r, field->value);
+    if (field->constant != NULL || field->text != NULL) {
+        text(into, field->name, field->constant != NULL ? field->constant : field->text(r->flags));
+    } else if (field->form == AS_HEX) {
+        hexadecimal(into, field->name, value);
+    } else if (field->form == AS_MS) {
+        milliseconds(into, field->name, value);
     } else {
-        text(data, "outcome", weft_trace_outcome_name(r->flags));
-        number(data, "received", r->a);
-        number(data, "chunks", r->b);
-        number(data, "refused", r->c);
+        number(into, field->name, field->form == AS_BPS ? value * 1000 : value);
     }
 }
 
-static void done_put(cJSON *data, const struct weft_trace_record *r)
+static void fields_put(cJSON *event, cJSON *data, const struct weft_trace_record *r)
 {
-    number(data, "msg", r->number);
-    text(data, "status", r->flags == WEFT_DONE_COMPLETE ? "complete" : "short");
-    number(data, "received", r->a);
-    number(data, "words", r->b);
-    number(data, "first", r->c);
-}
-
-/* ---- state ----------------------------------------------------------------------------------- */
-
-static void rtt_put(cJSON *data, const struct weft_trace_record *r)
-{
-    milliseconds(data, "min_rtt", r->number);
-    milliseconds(data, "latest_rtt", r->a);
-    milliseconds(data, "smoothed_rtt", r->b);
-    milliseconds(data, "rtt_variance", r->c);
-}
-
-static void congestion_put(cJSON *event, cJSON *data, const struct weft_trace_record *r)
-{
-    number(data, "congestion_window", r->number);
-    number(data, "bytes_in_flight", r->b);
-    number(data, "pacing_rate", (uint64_t)r->a * 1000);
-    number(child(event, "weft"), "credit_packets", r->c);
-}
-
-static void timer_put(cJSON *event, cJSON *data, const struct weft_trace_record *r)
-{
-    text(data, "timer_type", "pto");
-    text(data, "event_type", "expired");
-    cJSON *weft = child(event, "weft");
-    number(weft, "pto_count", r->a);
-    number(weft, "packets_in_flight", r->b);
-}
-
-/* What only weft has; the fields have the names of core/trace.h. */
-static void other_put(cJSON *data, const struct weft_trace_record *r)
-{
-    switch ((enum weft_trace_type)r->type) {
-    case WEFT_TRACE_CHUNK_AGAIN:
-    case WEFT_TRACE_PROBE:
-        number(data, "packet_number", r->number);
-        chunk_put(data, r);
-        break;
-    case WEFT_TRACE_HANDSHAKE_SENT:
-    case WEFT_TRACE_HANDSHAKE_RECEIVED:
-        text(data, "packet", class_name(r->flags));
-        number(data, "length", r->c);
-        break;
-    case WEFT_TRACE_PATH:
-        number(data, "loss_ppm", r->a);
-        number(data, "ce_packets", r->b);
-        number(data, "lost_packets", r->c);
-        break;
-    case WEFT_TRACE_CREDIT_GRANTED:
-    case WEFT_TRACE_CREDIT_RECEIVED:
-        number(data, "credit", r->number);
-        number(data, "added", r->a);
-        number(data, "data_packets", r->b);
-        break;
-    case WEFT_TRACE_PEER_UP:
-        hexadecimal(data, "name", r->number);
-        number(data, "connection_id", r->a);
-        break;
-    case WEFT_TRACE_PEER_DOWN:
-        hexadecimal(data, "name", r->number);
-        number(data, "reason", r->a);
-        break;
-    case WEFT_TRACE_DROPPED:
-        text(data, "reason", weft_trace_drop_name(r->flags) != NULL ? weft_trace_drop_name(r->flags)
-                                                                    : "unknown");
-        number(data, "count", r->a);
-        break;
-    default: /* a later version's record: its numbers as they are */
-        number(data, "type", r->type);
-        hexadecimal(data, "number", r->number);
-        number(data, "a", r->a);
-        number(data, "b", r->b);
-        number(data, "c", r->c);
-        break;
+    const struct field *list = fields[r->type < WEFT_TRACE_TYPE_END ? r->type : WEFT_TRACE_NONE];
+    cJSON *weft = NULL;
+    for (unsigned i = 0; i < FIELDS_MAX && list[i].name != NULL; i++) {
+        weft = weft == NULL && list[i].is_of_weft ? child(event, "weft") : weft;
+        field_put(list[i].is_of_weft ? weft : data, &list[i], r);
     }
 }
 
@@ -261,57 +254,26 @@ static void other_put(cJSON *data, const struct weft_trace_record *r)
 /* NULL: the record's own name, in the namespace weft. */
 static const char *standard_name(unsigned type)
 {
-    switch (type) {
-    case WEFT_TRACE_PACKET_SENT:
-        return "quic:packet_sent";
-    case WEFT_TRACE_PACKET_RECEIVED:
-        return "quic:packet_received";
-    case WEFT_TRACE_PACKET_ACKED:
-        return "quic:packets_acked";
-    case WEFT_TRACE_PACKET_LOST:
-        return "quic:packet_lost";
-    case WEFT_TRACE_RTT:
-    case WEFT_TRACE_CC:
-        return "quic:recovery_metrics_updated";
-    case WEFT_TRACE_PTO:
-        return "quic:timer_updated";
-    default:
-        return NULL;
-    }
+    static const char *const names[WEFT_TRACE_TYPE_END] = {
+        [WEFT_TRACE_PACKET_SENT] = "quic:packet_sent",
+        [WEFT_TRACE_PACKET_RECEIVED] = "quic:packet_received",
+        [WEFT_TRACE_PACKET_ACKED] = "quic:packets_acked",
+        [WEFT_TRACE_PACKET_LOST] = "quic:packet_lost",
+        [WEFT_TRACE_RTT] = "quic:recovery_metrics_updated",
+        [WEFT_TRACE_CC] = "quic:recovery_metrics_updated",
+        [WEFT_TRACE_PTO] = "quic:timer_updated",
+    };
+    return type < WEFT_TRACE_TYPE_END ? names[type] : NULL;
 }
 
 static void data_put(cJSON *event, cJSON *data, const struct weft_trace_record *r)
 {
-    switch ((enum weft_trace_type)r->type) {
-    case WEFT_TRACE_PACKET_SENT:
-    case WEFT_TRACE_PACKET_RECEIVED:
-    case WEFT_TRACE_PACKET_LOST:
-    case WEFT_TRACE_PACKET_SPURIOUS:
-        packet_put(event, data, r);
-        break;
-    case WEFT_TRACE_PACKET_ACKED:
+    if (r->type == WEFT_TRACE_PACKET_ACKED) {
         acked_put(event, data, r);
-        break;
-    case WEFT_TRACE_MSG_OPENED:
-    case WEFT_TRACE_MSG_TAG:
-    case WEFT_TRACE_MSG_CLOSED:
-        message_put(data, r);
-        break;
-    case WEFT_TRACE_DONE_SENT:
-    case WEFT_TRACE_DONE_RECEIVED:
-        done_put(data, r);
-        break;
-    case WEFT_TRACE_RTT:
-        rtt_put(data, r);
-        break;
-    case WEFT_TRACE_CC:
-        congestion_put(event, data, r);
-        break;
-    case WEFT_TRACE_PTO:
-        timer_put(event, data, r);
-        break;
-    default:
-        other_put(data, r);
+    } else if (r->type >= WEFT_TRACE_PACKET_SENT && r->type <= WEFT_TRACE_PACKET_SPURIOUS) {
+        packet_put(event, data, r);
+    } else {
+        fields_put(event, data, r);
     }
 }
 
@@ -329,7 +291,7 @@ static cJSON *event_make(const struct weft_trace_doc *doc, const struct weft_tra
     } else {
         snprintf(group, sizeof(group), "%s, peer %u", label, r->peer);
     }
-    cJSON *event = need(cJSON_CreateObject());
+    cJSON *event = weft_recdb_need(cJSON_CreateObject());
     milliseconds(event, "time", r->time_ns);
     text(event, "name", standard != NULL ? standard : name);
     text(event, "group_id", group);
@@ -337,29 +299,17 @@ static cJSON *event_make(const struct weft_trace_doc *doc, const struct weft_tra
     return event;
 }
 
-static bool write_all(const struct weft_trace_doc *doc, const char *path, FILE *out)
-{
-    bool good = put(out, head(doc, path));
-    for (size_t i = 0; good && i < doc->count; i++) {
-        good = put(out, event_make(doc, &doc->entries[i]));
-    }
-    return fflush(out) == 0 && good;
-}
-
 static int run(const char *path, const char *out_path)
 {
     struct weft_trace_doc doc;
     bool good = weft_trace_doc_load(path, &doc);
     if (good) {
-        FILE *out = out_path != NULL ? fopen(out_path, "we") : stdout;
-        good = out != NULL && write_all(&doc, path, out);
-        if (out != NULL && out != stdout) {
-            good = fclose(out) == 0 && good;
+        FILE *out = weft_output_open(out_path);
+        good = out != NULL && put(out, head(&doc, path));
+        for (size_t i = 0; good && i < doc.count; i++) {
+            good = put(out, event_make(&doc, &doc.entries[i]));
         }
-        if (!good) {
-            fprintf(stderr, "weft trace qlog: %s: %s\n", out_path != NULL ? out_path : "output",
-                    strerror(errno));
-        }
+        good = weft_output_close("trace qlog", out_path, out, good);
     }
     weft_trace_doc_fini(&doc);
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
@@ -369,17 +319,19 @@ int weft_cli_trace_qlog(int argc, char **argv)
 {
     const char *out = NULL;
     bool json = false;
-    const char *file = weft_trace_take_file(&argc, argv);
+    const char *file = NULL;
     const struct weft_option options[] = {
         {"out", "OUT", "file to write; also -o OUT", WEFT_OPTION_STRING, .value = &out,
-         .fallback = "standard output"},
+         .fallback = "standard output", .letter = 'o'},
         {"json", NULL, "qlog is JSON; accepted as by the other verbs", WEFT_OPTION_FLAG,
          .value = &json},
         {0},
     };
     const struct weft_command command = {
-        .name = "trace qlog FILE",
+        .name = "trace qlog",
         .summary = "a trace as qlog, for the tools that draw QUIC",
+        .arguments = "FILE",
+        .operand = &file,
         .description =
             "Writes JSON-SEQ: each record begins with the byte 0x1e and is one line of JSON; for\n"
             "tools that want plain lines: `tr -d '\\036'`. Times are ms of the process's clock.",
@@ -393,7 +345,7 @@ int weft_cli_trace_qlog(int argc, char **argv)
         return status;
     }
     if (file == NULL) {
-        return weft_options_usage(&command, "which file? It comes first: weft trace qlog FILE");
+        return weft_options_usage(&command, "which file? weft trace qlog FILE");
     }
     return run(file, out);
 }

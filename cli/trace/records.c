@@ -1,6 +1,6 @@
 #include "cli/trace/records.h"
 
-#include "base/units.h"
+#include "cli/output.h"
 #include "obs/records_db.h"
 
 #include <errno.h>
@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const tables[] = {"meta",   "process", "rpc",      "served",
-                                     "active", "hot",     "hot_total"};
+const char *const weft_recdb_tables[] = {"meta",   "process", "rpc",       "served",
+                                         "active", "hot",     "hot_total", NULL};
+const char *const weft_recdb_about[] = {"command", "host", "started_utc", "weft_version", NULL};
 
 const char *weft_recdb_stage_name(unsigned stage)
 {
@@ -32,25 +33,27 @@ void *weft_recdb_need(void *memory)
     return memory;
 }
 
-unsigned weft_recdb_take_words(int *argc, char **argv, const char **words_p)
+int weft_recdb_parse(struct weft_command *command, struct weft_recdb_files *files_p, int argc,
+                     char **argv)
 {
-    static char out[] = "--out";
-    static char count_option[] = "--count";
-    unsigned count = 0;
-    while (1 + (int)count < *argc && argv[1 + count][0] != '-') {
-        words_p[count] = argv[1 + count];
-        count++;
-    }
-    memmove(argv + 1, argv + 1 + count, (size_t)(*argc - (int)count) * sizeof(*argv));
-    *argc -= (int)count;
-    for (int i = 1; i < *argc; i++) {
-        if (strcmp(argv[i], "-o") == 0) {
-            argv[i] = out;
-        } else if (strcmp(argv[i], "-n") == 0) {
-            argv[i] = count_option;
-        }
-    }
-    return count;
+    *files_p = (struct weft_recdb_files){0};
+    command->arguments = "FILE...";
+    command->operands = &files_p->paths;
+    command->operand_count = &files_p->count;
+    int status = weft_options_parse(command, argc, argv);
+    return status == WEFT_OPTIONS_RUN && files_p->count == 0
+               ? weft_options_usage(command, "which file? weft %s FILE", command->name)
+               : status;
+}
+
+int weft_recdb_run(const struct weft_command *command, const struct weft_recdb_files *files,
+                   bool (*run)(struct weft_recdb *db, void *arg), void *arg)
+{
+    struct weft_recdb db;
+    bool good = weft_recdb_open(command->name, files->paths, files->count, &db) && run(&db, arg);
+    weft_recdb_close(&db);
+    return good && weft_output_close(command->name, NULL, stdout, true) ? WEFT_EXIT_OK
+                                                                       : WEFT_EXIT_FAILED;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -146,11 +149,11 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
     if (idx > 0) {
         snprintf(schema, sizeof(schema), "r%u", idx);
     }
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(tables); i++) {
-        if (!has_table(db, schema, tables[i])) {
+    for (const char *const *table = weft_recdb_tables; *table != NULL; table++) {
+        if (!has_table(db, schema, *table)) {
             char what[96];
             snprintf(what, sizeof(what),
-                     "is no database of records: its table %s is missing, or damaged", tables[i]);
+                     "is no database of records: its table %s is missing, or damaged", *table);
             return said(db, db->files[idx], what);
         }
     }
@@ -223,8 +226,8 @@ bool weft_recdb_open(const char *verb, const char *const *files, unsigned count,
     for (unsigned i = 1; good && i < count; i++) {
         good = attach(db_p, i) && check_schema(db_p, i);
     }
-    for (size_t i = 0; good && count > 1 && i < WEFT_ARRAY_COUNT(tables); i++) {
-        good = make_view(db_p, tables[i]);
+    for (size_t i = 0; good && count > 1 && weft_recdb_tables[i] != NULL; i++) {
+        good = make_view(db_p, weft_recdb_tables[i]);
     }
     return good;
 }

@@ -7,6 +7,8 @@
 #ifndef WEFT_CLI_TRACE_RECORDS_H
 #define WEFT_CLI_TRACE_RECORDS_H
 
+#include "cli/options.h"
+
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,6 +31,8 @@ enum weft_recdb_stage {
 
 enum weft_recdb_kind { WEFT_RECDB_PUSH, WEFT_RECDB_PULL, WEFT_RECDB_KINDS };
 
+extern const char *const weft_recdb_tables[]; /* ends with NULL, as the next */
+extern const char *const weft_recdb_about[];  /* keys of meta: of which run it is */
 const char *weft_recdb_stage_name(unsigned stage);
 const char *weft_recdb_kind_name(unsigned kind);
 
@@ -113,13 +117,25 @@ bool weft_recdb_served_next(struct weft_recdb *db, sqlite3_stmt *scan,
 /* Out of memory ends the program. */
 void *weft_recdb_need(void *memory);
 
-/* Take the words before the first option out of argv: files, and what else a verb takes. "-n" and
- * "-o" become "--count" and "--out".
- * Owns:    words_p points into argv; the count is at most argc. */
-unsigned weft_recdb_take_words(int *argc, char **argv, const char **words_p);
+/* What the verbs share: FILE... of the command line, and the life of a database. */
+struct weft_recdb_files {
+    const char *const *paths;
+    uint32_t count;
+};
 
-/* The verbs; argv[0] is the verb. Summary is of files that are known to be databases. */
-int weft_cli_recdb_summary(const char *const *files, unsigned count, bool json);
+/* As weft_options_parse; completes the command with FILE..., of which there must be one. */
+int weft_recdb_parse(struct weft_command *command, struct weft_recdb_files *files_p, int argc,
+                     char **argv);
+
+/* Open the files, run, close, and make sure that all of standard output was written. run: false,
+ * said. Returns the exit status. */
+int weft_recdb_run(const struct weft_command *command, const struct weft_recdb_files *files,
+                   bool (*run)(struct weft_recdb *db, void *arg), void *arg);
+
+/* `weft trace summary` of databases; arg: a bool, as JSON. */
+bool weft_recdb_summary(struct weft_recdb *db, void *arg);
+
+/* The verbs; argv[0] is the verb. */
 int weft_cli_recdb_slow(int argc, char **argv);
 int weft_cli_recdb_hot(int argc, char **argv);
 int weft_cli_recdb_sql(int argc, char **argv);

@@ -2,24 +2,22 @@
  *
  * The stage that made an RPC slow is the one with the largest excess over the median of that stage
  * among the RPCs of the same kind; its part of the sum of all such excesses says how far it alone is
- * to blame. One pass: histograms for the medians, a heap for the slowest.
+ * to blame. One pass: histograms for the medians, a list of the slowest.
  */
-#include "base/units.h"
-#include "cli/options.h"
+#include "cli/output.h"
 #include "cli/trace/digest.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SLOW_MAX = 100000 };
 
 struct slow {
-    struct weft_recdb_rpc *heap; /* the least slow on top, later sorted */
+    struct weft_recdb_rpc *list; /* (2 * wanted,) */
     uint32_t count;
-    uint32_t room;
+    uint32_t wanted;
+    uint64_t least_ns; /* faster ones are none of them */
+    bool json;
 };
 
 struct blame {
@@ -27,49 +25,6 @@ struct blame {
     uint64_t median_ns;
     double part; /* of all excess over the medians */
 };
-
-static void swap(struct weft_recdb_rpc *a, struct weft_recdb_rpc *b)
-{
-    struct weft_recdb_rpc kept = *a;
-    *a = *b;
-    *b = kept;
-}
-
-static void sink(struct slow *slow, uint32_t at)
-{
-    for (;;) {
-        uint32_t least = at;
-        for (uint32_t child = 2 * at + 1; child <= 2 * at + 2 && child < slow->count; child++) {
-            if (slow->heap[child].total_ns < slow->heap[least].total_ns) {
-                least = child;
-            }
-        }
-        if (least == at) {
-            return;
-        }
-        swap(&slow->heap[at], &slow->heap[least]);
-        at = least;
-    }
-}
-
-static void rise(struct slow *slow, uint32_t at)
-{
-    while (at > 0 && slow->heap[at].total_ns < slow->heap[(at - 1) / 2].total_ns) {
-        swap(&slow->heap[at], &slow->heap[(at - 1) / 2]);
-        at = (at - 1) / 2;
-    }
-}
-
-static void keep(struct slow *slow, const struct weft_recdb_rpc *rpc)
-{
-    if (slow->count < slow->room) {
-        slow->heap[slow->count++] = *rpc;
-        rise(slow, slow->count - 1);
-    } else if (rpc->total_ns > slow->heap[0].total_ns) {
-        slow->heap[0] = *rpc;
-        sink(slow, 0);
-    }
-}
 
 static int slowest_first(const void *a, const void *b)
 {
@@ -79,6 +34,15 @@ static int slowest_first(const void *a, const void *b)
         return (x->total_ns < y->total_ns) - (x->total_ns > y->total_ns);
     }
     return (x->t0_ns > y->t0_ns) - (x->t0_ns < y->t0_ns);
+}
+
+static void keep_slowest(struct slow *slow)
+{
+    qsort(slow->list, slow->count, sizeof(*slow->list), slowest_first);
+    if (slow->count > slow->wanted) {
+        slow->count = slow->wanted;
+        slow->least_ns = slow->list[slow->count - 1].total_ns;
+    }
 }
 
 static struct blame blame_of(const struct weft_recdb_rpc *rpc,
@@ -106,7 +70,7 @@ static struct blame blame_of(const struct weft_recdb_rpc *rpc,
 static cJSON *rpc_json(const struct weft_recdb_rpc *rpc, const struct weft_recdb_digest *digest)
 {
     struct blame blame = blame_of(rpc, digest);
-    cJSON *object = weft_recdb_need(cJSON_CreateObject());
+    cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "kind", weft_recdb_kind_name(rpc->kind));
     cJSON_AddNumberToObject(object, "worker", rpc->worker);
     cJSON_AddNumberToObject(object, "server", rpc->server);
@@ -126,25 +90,22 @@ static cJSON *rpc_json(const struct weft_recdb_rpc *rpc, const struct weft_recdb
     return object;
 }
 
-static void print_json(const struct slow *slow, const struct weft_recdb_digest *digest)
+static bool print_json(const struct slow *slow, const struct weft_recdb_digest *digest)
 {
-    cJSON *list = weft_recdb_need(cJSON_CreateArray());
+    cJSON *list = cJSON_CreateArray();
     for (uint32_t i = 0; i < slow->count; i++) {
-        cJSON_AddItemToArray(list, rpc_json(&slow->heap[i], digest));
+        cJSON_AddItemToArray(list, rpc_json(&slow->list[i], digest));
     }
-    char *text = weft_recdb_need(cJSON_PrintUnformatted(list));
-    puts(text);
-    cJSON_free(text);
-    cJSON_Delete(list);
+    return weft_output_json("trace slow", list, false);
 }
 
-static void print_text(const struct slow *slow, const struct weft_recdb_digest *digest)
+static bool print_text(const struct slow *slow, const struct weft_recdb_digest *digest)
 {
     uint32_t blamed[WEFT_RECDB_STAGES] = {0};
     printf("%12s  %-4s %6s %6s %10s %9s %7s %9s  %s\n", "latency us", "kind", "worker", "server",
            "rpc", "iteration", "rows", "at s", "because of");
     for (uint32_t i = 0; i < slow->count; i++) {
-        const struct weft_recdb_rpc *rpc = &slow->heap[i];
+        const struct weft_recdb_rpc *rpc = &slow->list[i];
         struct blame blame = blame_of(rpc, digest);
         blamed[blame.stage]++;
         printf("%12.1f  %-4s %6" PRIu32 " %6" PRIu32 " %10" PRIu64 " %9" PRIu64 " %7" PRIu64
@@ -163,56 +124,46 @@ static void print_text(const struct slow *slow, const struct weft_recdb_digest *
         }
     }
     printf("%s", slow->count > 0 ? "\n" : "no RPC is in it\n");
+    return true;
 }
 
-static bool find(struct weft_recdb *db, struct weft_recdb_digest *digest, struct slow *slow)
+static bool run(struct weft_recdb *db, void *arg)
 {
-    digest->first_ns = UINT64_MAX;
+    static struct weft_recdb_digest digest = {.first_ns = UINT64_MAX};
+    struct slow *slow = arg;
+    slow->list = weft_recdb_need(calloc(2 * (size_t)slow->wanted, sizeof(*slow->list)));
     sqlite3_stmt *scan = weft_recdb_scan(db, "", "");
     struct weft_recdb_rpc rpc;
     while (weft_recdb_next(db, scan, &rpc)) {
-        weft_recdb_digest_add(digest, &rpc);
-        if (rpc.status == 0) {
-            keep(slow, &rpc);
+        weft_recdb_digest_add(&digest, &rpc);
+        if (rpc.status == 0 && rpc.total_ns >= slow->least_ns) {
+            slow->list[slow->count++] = rpc;
+        }
+        if (slow->count == 2 * slow->wanted) {
+            keep_slowest(slow);
         }
     }
     sqlite3_finalize(scan);
-    qsort(slow->heap, slow->count, sizeof(*slow->heap), slowest_first);
-    return !db->said;
-}
-
-static int run(const char *const *files, unsigned count, uint32_t room, bool json)
-{
-    struct weft_recdb db;
-    struct weft_recdb_digest *digest = weft_recdb_need(calloc(1, sizeof(*digest)));
-    struct slow slow = {.room = room, .heap = weft_recdb_need(calloc(room, sizeof(*slow.heap)))};
-    bool good = weft_recdb_open("trace slow", files, count, &db) && find(&db, digest, &slow);
-    if (good && json) {
-        print_json(&slow, digest);
-    } else if (good) {
-        print_text(&slow, digest);
-    }
-    free(slow.heap);
-    weft_recdb_digest_fini(digest);
-    free(digest);
-    weft_recdb_close(&db);
-    return good && fflush(stdout) == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    keep_slowest(slow);
+    bool good = !db->said && (slow->json ? print_json : print_text)(slow, &digest);
+    free(slow->list);
+    weft_recdb_digest_fini(&digest);
+    return good;
 }
 
 int weft_cli_recdb_slow(int argc, char **argv)
 {
-    uint32_t room = 20;
-    bool json = false;
-    const char **files = weft_recdb_need(calloc((size_t)argc, sizeof(*files)));
-    unsigned count = weft_recdb_take_words(&argc, argv, files);
+    struct slow slow = {.wanted = 20};
+    struct weft_recdb_files files;
     const struct weft_option options[] = {
-        {"count", "N", "how many; also -n N", WEFT_OPTION_U32, &room, .min = 1, .max = SLOW_MAX},
+        {"count", "N", "how many; also -n N", WEFT_OPTION_U32, &slow.wanted, .min = 1,
+         .max = SLOW_MAX, .letter = 'n'},
         {"json", NULL, "print them as one JSON array, with all stages", WEFT_OPTION_FLAG,
-         .value = &json},
+         .value = &slow.json},
         {0},
     };
-    const struct weft_command command = {
-        .name = "trace slow FILE...",
+    struct weft_command command = {
+        .name = "trace slow",
         .summary = "the slowest RPCs of a run, and which stage made them so",
         .description =
             "FILE is a database that --records wrote; several are parts of one run. Latency is "
@@ -224,12 +175,6 @@ int weft_cli_recdb_slow(int argc, char **argv)
                    "  weft trace slow run.db --json | jq '.[0].stages_us'",
         .options = options,
     };
-    int status = weft_options_parse(&command, argc, argv);
-    if (status == WEFT_OPTIONS_RUN) {
-        status = count > 0 ? run(files, count, room, json)
-                           : weft_options_usage(&command,
-                                                "which file? It comes first: weft trace slow FILE");
-    }
-    free(files);
-    return status;
+    int status = weft_recdb_parse(&command, &files, argc, argv);
+    return status == WEFT_OPTIONS_RUN ? weft_recdb_run(&command, &files, run, &slow) : status;
 }

@@ -4,16 +4,18 @@
  * LOOK_AHEAD rows, so that a long answer streams.
  */
 #include "base/units.h"
-#include "cli/options.h"
 #include "cli/trace/cell.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LOOK_AHEAD = 200, WIDTH_MAX = 60 };
 
-enum form { AS_TABLE, AS_JSON, AS_CSV };
+struct query {
+    const char *question; /* NULL: show the schema */
+    bool json;
+    bool csv;
+};
 
 /* Only what reads; the file itself is opened read-only besides. */
 static int authorize(void *context, int action, const char *first, const char *second,
@@ -40,11 +42,11 @@ static int authorize(void *context, int action, const char *first, const char *s
     }
 }
 
-static int bad_query(const char *what)
+static bool bad_query(const char *what)
 {
     fprintf(stderr, "weft trace sql: %s\n`weft trace sql FILE --schema` lists tables and columns\n",
             what);
-    return WEFT_EXIT_FAILED;
+    return false;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -147,7 +149,7 @@ static void print_csv(struct weft_recdb *db, sqlite3_stmt *statement)
     }
 }
 
-static void print_schema(struct weft_recdb *db)
+static bool print_schema(struct weft_recdb *db)
 {
     sqlite3_stmt *statement = weft_recdb_query(
         db, "SELECT sql FROM main.sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, rowid");
@@ -155,14 +157,19 @@ static void print_schema(struct weft_recdb *db)
         printf("%s;\n", (const char *)sqlite3_column_text(statement, 0));
     }
     sqlite3_finalize(statement);
+    return true;
 }
 
-static int answer(struct weft_recdb *db, const char *question, enum form form)
+static bool run(struct weft_recdb *db, void *arg)
 {
+    const struct query *query = arg;
+    if (query->question == NULL) {
+        return print_schema(db);
+    }
     sqlite3_stmt *statement = NULL;
     const char *rest = "";
     (void)sqlite3_set_authorizer(db->sqlite, authorize, NULL);
-    int result = sqlite3_prepare_v2(db->sqlite, question, -1, &statement, &rest);
+    int result = sqlite3_prepare_v2(db->sqlite, query->question, -1, &statement, &rest);
     if (result == SQLITE_AUTH) {
         return bad_query("only questions are answered (SELECT); the file stays as it is");
     }
@@ -174,46 +181,30 @@ static int answer(struct weft_recdb *db, const char *question, enum form form)
         sqlite3_finalize(statement);
         return bad_query("one SELECT, please, no more and no less");
     }
-    form == AS_JSON  ? print_json(db, statement)
-    : form == AS_CSV ? print_csv(db, statement)
-                     : print_table(db, statement);
+    (query->json ? print_json : query->csv ? print_csv : print_table)(db, statement);
     sqlite3_finalize(statement);
-    return db->said ? WEFT_EXIT_FAILED : WEFT_EXIT_OK;
-}
-
-static int run(const char *const *files, unsigned count, const char *question, enum form form)
-{
-    struct weft_recdb db;
-    int status = WEFT_EXIT_FAILED;
-    if (weft_recdb_open("trace sql", files, count, &db)) {
-        status = WEFT_EXIT_OK;
-        if (question == NULL) {
-            print_schema(&db);
-        } else {
-            status = answer(&db, question, form);
-        }
-    }
-    weft_recdb_close(&db);
-    return fflush(stdout) == 0 ? status : WEFT_EXIT_FAILED;
+    return !db->said;
 }
 
 int weft_cli_recdb_sql(int argc, char **argv)
 {
-    bool json = false;
-    bool csv = false;
+    struct query query = {0};
     bool schema = false;
-    const char **words = weft_recdb_need(calloc((size_t)argc, sizeof(*words)));
-    unsigned count = weft_recdb_take_words(&argc, argv, words);
+    struct weft_recdb_files files = {0};
     const struct weft_option options[] = {
-        {"json", NULL, "print an array of objects", WEFT_OPTION_FLAG, .value = &json},
-        {"csv", NULL, "print comma-separated values, names first", WEFT_OPTION_FLAG, .value = &csv},
+        {"json", NULL, "print an array of objects", WEFT_OPTION_FLAG, .value = &query.json},
+        {"csv", NULL, "print comma-separated values, names first", WEFT_OPTION_FLAG,
+         .value = &query.csv},
         {"schema", NULL, "show the tables, columns and indexes instead", WEFT_OPTION_FLAG,
          .value = &schema},
         {0},
     };
     const struct weft_command command = {
-        .name = "trace sql FILE... 'SELECT ...'",
+        .name = "trace sql",
         .summary = "ask a records database in SQL; nothing is changed",
+        .arguments = "FILE... 'SELECT ...'",
+        .operands = &files.paths,
+        .operand_count = &files.count,
         .description = "FILE is a database that --records wrote; several are parts of one run, and "
                        "their tables\n"
                        "are read as one. docs/RECORDS.md explains the columns. kind is 1 for push, "
@@ -226,19 +217,14 @@ int weft_cli_recdb_sql(int argc, char **argv)
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
-    unsigned files = schema ? count : count - (count > 0);
-    if (status == WEFT_OPTIONS_RUN && json && csv) {
-        status = weft_options_usage(&command, "--json and --csv exclude each other");
-    } else if (status == WEFT_OPTIONS_RUN && files == 0) {
-        status = weft_options_usage(&command,
-                                    schema ? "which file? It comes first"
-                                           : "FILE and a SELECT, in this order, before options");
-    } else if (status == WEFT_OPTIONS_RUN) {
-        status = run(words, files, schema ? NULL : words[count - 1],
-                     json  ? AS_JSON
-                     : csv ? AS_CSV
-                           : AS_TABLE);
+    if (status == WEFT_OPTIONS_RUN && !schema && files.count > 0) {
+        query.question = files.paths[--files.count];
     }
-    free(words);
-    return status;
+    if (status == WEFT_OPTIONS_RUN && query.json && query.csv) {
+        status = weft_options_usage(&command, "--json and --csv exclude each other");
+    } else if (status == WEFT_OPTIONS_RUN && files.count == 0) {
+        status = weft_options_usage(&command, schema ? "which file?"
+                                                     : "FILE and a SELECT, in this order");
+    }
+    return status == WEFT_OPTIONS_RUN ? weft_recdb_run(&command, &files, run, &query) : status;
 }

@@ -1,11 +1,8 @@
 /* `weft trace summary` of a records database. */
-#include "base/units.h"
-#include "cli/options.h"
+#include "cli/output.h"
 #include "cli/trace/digest.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { SERVERS_SHOWN = 8 };
@@ -42,39 +39,35 @@ static double span_s(const struct weft_recdb_digest *d)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static cJSON *times_json(const struct weft_hist *hist)
+static cJSON *add_times(cJSON *object, const char *key, const struct weft_hist *hist)
 {
-    cJSON *object = weft_recdb_need(cJSON_CreateObject());
-    cJSON_AddNumberToObject(object, "mean", us(weft_recdb_mean(hist)));
-    cJSON_AddNumberToObject(object, "p50", us((double)weft_hist_quantile(hist, 500000)));
-    cJSON_AddNumberToObject(object, "p90", us((double)weft_hist_quantile(hist, 900000)));
-    cJSON_AddNumberToObject(object, "p99", us((double)weft_hist_quantile(hist, 990000)));
-    cJSON_AddNumberToObject(object, "max", us((double)hist->max));
-    return object;
+    return weft_json_add_times(object, key, hist,
+                               WEFT_TIMES_MEAN | WEFT_TIMES_P50 | WEFT_TIMES_P90 |
+                                   WEFT_TIMES_P99 | WEFT_TIMES_MAX,
+                               1e3);
 }
 
 static cJSON *kind_json(const struct weft_recdb_kind_digest *kind)
 {
-    cJSON *object = weft_recdb_need(cJSON_CreateObject());
+    cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "rpcs", (double)kind->total.count);
     cJSON_AddNumberToObject(object, "failed", (double)kind->failed);
     cJSON_AddNumberToObject(object, "rows", (double)kind->rows);
     cJSON_AddNumberToObject(object, "request_bytes", (double)kind->request_bytes);
     cJSON_AddNumberToObject(object, "reply_bytes", (double)kind->reply_bytes);
-    cJSON_AddItemToObject(object, "latency_us", times_json(&kind->total));
+    (void)add_times(object, "latency_us", &kind->total);
     cJSON *stages = cJSON_AddObjectToObject(object, "stages_us");
     for (unsigned i = 0; i < WEFT_RECDB_STAGES; i++) {
-        cJSON *stage = times_json(&kind->stages[i]);
+        cJSON *stage = add_times(stages, weft_recdb_stage_name(i), &kind->stages[i]);
         cJSON_AddNumberToObject(stage, "share", weft_recdb_share(kind, i));
-        cJSON_AddItemToObject(stages, weft_recdb_stage_name(i), stage);
     }
-    cJSON_AddItemToObject(object, "PS_overlap_us", times_json(&kind->overlap));
+    (void)add_times(object, "PS_overlap_us", &kind->overlap);
     return object;
 }
 
 static cJSON *server_json(const struct weft_recdb_party *server)
 {
-    cJSON *object = weft_recdb_need(cJSON_CreateObject());
+    cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "server", server->id);
     cJSON_AddNumberToObject(object, "rpcs", (double)server->rpcs);
     double rpcs = (double)server->rpcs;
@@ -108,13 +101,12 @@ static void active_json(cJSON *into, const struct weft_recdb_digest *d)
     cJSON_AddNumberToObject(object, "max", (double)d->active.max);
 }
 
-static void print_json(struct weft_recdb *db, const struct weft_recdb_digest *d)
+static bool print_json(struct weft_recdb *db, struct weft_recdb_digest *d)
 {
-    cJSON *object = weft_recdb_need(cJSON_CreateObject());
-    cJSON_AddStringToObject(object, "command", weft_recdb_meta(db, "command"));
-    cJSON_AddStringToObject(object, "host", weft_recdb_meta(db, "host"));
-    cJSON_AddStringToObject(object, "started_utc", weft_recdb_meta(db, "started_utc"));
-    cJSON_AddStringToObject(object, "weft_version", weft_recdb_meta(db, "weft_version"));
+    cJSON *object = cJSON_CreateObject();
+    for (const char *const *key = weft_recdb_about; *key != NULL; key++) {
+        cJSON_AddStringToObject(object, *key, weft_recdb_meta(db, *key));
+    }
     cJSON_AddNumberToObject(object, "rpcs", (double)weft_recdb_digest_rpcs(d));
     cJSON_AddNumberToObject(object, "dropped", (double)dropped(d));
     cJSON_AddNumberToObject(object, "refused", (double)db->refused);
@@ -133,17 +125,14 @@ static void print_json(struct weft_recdb *db, const struct weft_recdb_digest *d)
     cJSON *cpu = cJSON_AddObjectToObject(object, "cpu");
     role_json(cpu, "worker", &d->roles[0]);
     role_json(cpu, "server", &d->roles[1]);
-    char *text = weft_recdb_need(cJSON_PrintUnformatted(object));
-    puts(text);
-    cJSON_free(text);
-    cJSON_Delete(object);
+    return weft_output_json("trace summary", object, false);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_times(const char *name, const struct weft_hist *hist, double share)
 {
-    printf("  %-10s %10.1f %10.1f %10.1f %10.1f %12.1f", name, us(weft_recdb_mean(hist)),
+    printf("  %-10s %10.1f %10.1f %10.1f %10.1f %12.1f", name, us(weft_times_mean(hist)),
            us((double)weft_hist_quantile(hist, 500000)),
            us((double)weft_hist_quantile(hist, 900000)),
            us((double)weft_hist_quantile(hist, 990000)), us((double)hist->max));
@@ -221,7 +210,7 @@ static void print_losses(const struct weft_recdb *db, const struct weft_recdb_di
     }
 }
 
-static void print_text(struct weft_recdb *db, struct weft_recdb_digest *d)
+static bool print_text(struct weft_recdb *db, struct weft_recdb_digest *d)
 {
     printf("%" PRIu64 " RPCs of %zu workers to %zu servers in %.3f s\n", weft_recdb_digest_rpcs(d),
            d->workers.count, d->servers.count, span_s(d));
@@ -251,21 +240,14 @@ static void print_text(struct weft_recdb *db, struct weft_recdb_digest *d)
                    both ? "; the workers' is in it, for they are no processes of their own" : "");
         }
     }
+    return true;
 }
 
-int weft_cli_recdb_summary(const char *const *files, unsigned count, bool json)
+bool weft_recdb_summary(struct weft_recdb *db, void *arg)
 {
-    struct weft_recdb db;
-    struct weft_recdb_digest *digest = weft_recdb_need(calloc(1, sizeof(*digest)));
-    bool good =
-        weft_recdb_open("trace summary", files, count, &db) && weft_recdb_digest_make(&db, digest);
-    if (good && json) {
-        print_json(&db, digest);
-    } else if (good) {
-        print_text(&db, digest);
-    }
-    weft_recdb_digest_fini(digest);
-    free(digest);
-    weft_recdb_close(&db);
-    return good && fflush(stdout) == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    static struct weft_recdb_digest digest;
+    const bool *json = arg;
+    bool good = weft_recdb_digest_make(db, &digest) && (*json ? print_json : print_text)(db, &digest);
+    weft_recdb_digest_fini(&digest);
+    return good;
 }

@@ -1,14 +1,12 @@
 /* `weft trace`: what a trace of packets and a database of records tell. summary of a trace is here;
- * msg and qlog are in files of their own, what reads records is in recdb/. */
-#include "cli/options.h"
+ * the other verbs are in files of their own. */
+#include "cli/output.h"
 #include "cli/trace/load.h"
 #include "cli/trace/records.h"
 #include "cli/verbs.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SLOWEST = 5 };
 
@@ -46,15 +44,6 @@ struct tally {
     struct life *lives; /* closed messages, shortest first */
     size_t life_count;
 };
-
-static void *need(void *memory)
-{
-    if (memory == NULL) {
-        fprintf(stderr, "weft trace: out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
 
 static int compare_u64(const void *a, const void *b)
 {
@@ -97,7 +86,7 @@ static void lives_find(struct tally *t)
         return;
     }
     qsort(t->edges, t->edge_count, sizeof(*t->edges), compare_edges);
-    t->lives = need(calloc(t->edge_count, sizeof(*t->lives)));
+    t->lives = weft_recdb_need(calloc(t->edge_count, sizeof(*t->lives)));
     for (size_t i = 1; i < t->edge_count; i++) {
         const struct edge *open = &t->edges[i - 1];
         const struct edge *close = &t->edges[i];
@@ -157,8 +146,8 @@ static void tally_make(const struct weft_trace_doc *doc, uint32_t endpoint, stru
         rtts += type == WEFT_TRACE_RTT;
         edges += type == WEFT_TRACE_MSG_OPENED || type == WEFT_TRACE_MSG_CLOSED;
     }
-    t->rtts_ns = need(calloc(rtts + 1, sizeof(*t->rtts_ns)));
-    t->edges = need(calloc(edges + 1, sizeof(*t->edges)));
+    t->rtts_ns = weft_recdb_need(calloc(rtts + 1, sizeof(*t->rtts_ns)));
+    t->edges = weft_recdb_need(calloc(edges + 1, sizeof(*t->edges)));
     for (size_t i = 0; i < doc->count; i++) {
         const struct weft_trace_record *r = &doc->entries[i].record;
         if (doc->entries[i].endpoint == endpoint) {
@@ -208,7 +197,7 @@ static size_t lives_of(const struct tally *t, unsigned direction, uint64_t *ns)
 
 static cJSON *quantiles_json(const uint64_t *sorted, size_t count)
 {
-    cJSON *object = need(cJSON_CreateObject());
+    cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "count", (double)count);
     if (count > 0) {
         cJSON_AddNumberToObject(object, "p50", (double)sorted[rank(count, 50)]);
@@ -245,7 +234,7 @@ static void slowest_json(cJSON *into, const struct tally *t)
 
 static cJSON *endpoint_json(const struct weft_trace_doc_endpoint *e, const struct tally *t)
 {
-    cJSON *object = need(cJSON_CreateObject());
+    cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "label", e->about.label);
     cJSON_AddNumberToObject(object, "records", (double)e->records);
     cJSON_AddNumberToObject(object, "overwritten", (double)e->overwritten);
@@ -260,7 +249,7 @@ static cJSON *endpoint_json(const struct weft_trace_doc_endpoint *e, const struc
     for (unsigned reason = 0; reason < WEFT_TRACE_DROP_END; reason++) {
         cJSON_AddNumberToObject(drops, weft_trace_drop_name(reason), (double)t->drops[reason]);
     }
-    uint64_t *scratch = need(calloc(t->life_count + 1, sizeof(*scratch)));
+    uint64_t *scratch = weft_recdb_need(calloc(t->life_count + 1, sizeof(*scratch)));
     cJSON_AddItemToObject(object, "rtt_ns", quantiles_json(t->rtts_ns, t->rtt_count));
     messages_json(object, t, WEFT_TRACE_OUTGOING, scratch);
     messages_json(object, t, WEFT_TRACE_INCOMING, scratch);
@@ -331,7 +320,7 @@ static void endpoint_print(const struct weft_trace_doc_endpoint *e, uint32_t idx
            t->types[WEFT_TRACE_CHUNK_AGAIN], t->types[WEFT_TRACE_PTO]);
     drops_print(t);
     quantiles_print("round-trip time", t->rtts_ns, t->rtt_count);
-    uint64_t *scratch = need(calloc(t->life_count + 1, sizeof(*scratch)));
+    uint64_t *scratch = weft_recdb_need(calloc(t->life_count + 1, sizeof(*scratch)));
     messages_print(t, WEFT_TRACE_OUTGOING, scratch);
     messages_print(t, WEFT_TRACE_INCOMING, scratch);
     free(scratch);
@@ -343,9 +332,11 @@ static void endpoint_print(const struct weft_trace_doc_endpoint *e, uint32_t idx
     }
 }
 
-static void summarize(const struct weft_trace_doc *doc, bool json)
+static bool summarize(const struct weft_trace_doc *doc, bool json)
 {
-    cJSON *list = json ? need(cJSON_CreateArray()) : NULL;
+    cJSON *object = json ? cJSON_CreateObject() : NULL;
+    (void)cJSON_AddBoolToObject(object, "truncated", doc->truncated);
+    cJSON *list = cJSON_AddArrayToObject(object, "endpoints");
     for (uint32_t i = 0; i < doc->endpoint_count; i++) {
         struct tally t;
         tally_make(doc, i, &t);
@@ -356,24 +347,13 @@ static void summarize(const struct weft_trace_doc *doc, bool json)
         }
         tally_fini(&t);
     }
-    if (json) {
-        cJSON *object = need(cJSON_CreateObject());
-        cJSON_AddBoolToObject(object, "truncated", doc->truncated);
-        cJSON_AddItemToObject(object, "endpoints", list);
-        char *text = need(cJSON_PrintUnformatted(object));
-        puts(text);
-        cJSON_free(text);
-        cJSON_Delete(object);
-    }
+    return json ? weft_output_json("trace summary", object, false) : fflush(stdout) == 0;
 }
 
 static int summarize_trace(const char *file, bool json)
 {
     struct weft_trace_doc doc;
-    bool good = weft_trace_doc_load(file, &doc);
-    if (good) {
-        summarize(&doc, json);
-    }
+    bool good = weft_trace_doc_load(file, &doc) && summarize(&doc, json);
     weft_trace_doc_fini(&doc);
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
@@ -381,14 +361,13 @@ static int summarize_trace(const char *file, bool json)
 int weft_cli_trace_summary(int argc, char **argv)
 {
     bool json = false;
-    const char **files = need(calloc((size_t)argc, sizeof(*files)));
-    unsigned count = weft_recdb_take_words(&argc, argv, files);
+    struct weft_recdb_files files;
     const struct weft_option options[] = {
         {"json", NULL, "print everything as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         {0},
     };
-    const struct weft_command command = {
-        .name = "trace summary FILE...",
+    struct weft_command command = {
+        .name = "trace summary",
         .summary = "of records: where the time of RPCs went; of a trace: packets, losses, times",
         .description =
             "What FILE is, a database of --records or a trace of --trace, is told from its content.\n"
@@ -403,16 +382,13 @@ int weft_cli_trace_summary(int argc, char **argv)
                    "  weft train --trace t && weft trace summary t.server-0",
         .options = options,
     };
-    int status = weft_options_parse(&command, argc, argv);
-    if (status == WEFT_OPTIONS_RUN && count == 0) {
-        status = weft_options_usage(&command, "which file? It comes first: weft trace summary FILE");
-    } else if (status == WEFT_OPTIONS_RUN && (count > 1 || weft_recdb_is_sqlite(files[0]))) {
-        status = weft_cli_recdb_summary(files, count, json);
-    } else if (status == WEFT_OPTIONS_RUN) {
-        status = summarize_trace(files[0], json);
+    int status = weft_recdb_parse(&command, &files, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
     }
-    free(files);
-    return status;
+    return files.count > 1 || weft_recdb_is_sqlite(files.paths[0])
+               ? weft_recdb_run(&command, &files, weft_recdb_summary, &json)
+               : summarize_trace(files.paths[0], json);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
