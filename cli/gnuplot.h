@@ -1,5 +1,5 @@
-/* Pictures by gnuplot. A script holds its data and stays beside its picture, so that `gnuplot NAME.gp`
- * draws it again. */
+/* Pictures by gnuplot. A script holds its data and stays beside its picture: `gnuplot NAME.gp` draws
+ * it again. */
 #ifndef WEFT_CLI_GNUPLOT_H
 #define WEFT_CLI_GNUPLOT_H
 

@@ -3,21 +3,16 @@
  * Two processes: the one that makes the traffic is a member of the lab and ends with it; this one
  * waits for it and passes on the wish to stop.
  */
-#define _GNU_SOURCE
 #include "cli/lab/options.h"
 #include "cli/lab/verbs.h"
+#include "cli/output.h"
 #include "cli/tcp_cc.h"
 
 #include "lab/background.h"
 
-#include <cjson/cJSON.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 struct background {
@@ -45,11 +40,6 @@ static double ms(uint64_t ns)
     return (double)ns / 1e6;
 }
 
-static double mean_ms(const struct weft_hist *hist)
-{
-    return hist->count > 0 ? ms(hist->sum) / (double)hist->count : 0;
-}
-
 static void print_table(const struct background *b)
 {
     static const char *const classes[WEFT_BACKGROUND_CLASSES] = {
@@ -75,7 +65,7 @@ static void print_table(const struct background *b)
     for (int i = 0; i < WEFT_BACKGROUND_CLASSES; i++) {
         const struct weft_hist *hist = &r->completion_ns[i];
         printf("%-16s %10llu %12.3f %12.3f %12.3f %12.3f\n", classes[i],
-               (unsigned long long)hist->count, mean_ms(hist),
+               (unsigned long long)hist->count, weft_times_mean(hist) / 1e6,
                ms(weft_hist_quantile(hist, 500000)), ms(weft_hist_quantile(hist, 990000)),
                ms(hist->max));
     }
@@ -115,7 +105,7 @@ static cJSON *report_json(const struct background *b)
         const struct weft_hist *hist = &r->completion_ns[i];
         cJSON *item = cJSON_AddObjectToObject(completion, weft_background_class_names[i]);
         cJSON_AddNumberToObject(item, "flows", (double)hist->count);
-        cJSON_AddNumberToObject(item, "mean", mean_ms(hist));
+        cJSON_AddNumberToObject(item, "mean", weft_times_mean(hist) / 1e6);
         cJSON_AddNumberToObject(item, "p50", ms(weft_hist_quantile(hist, 500000)));
         cJSON_AddNumberToObject(item, "p99", ms(weft_hist_quantile(hist, 990000)));
         cJSON_AddNumberToObject(item, "max", ms(hist->max));
@@ -125,19 +115,11 @@ static cJSON *report_json(const struct background *b)
 
 static int show(const struct background *b)
 {
-    if (!b->json) {
-        print_table(b);
-        return WEFT_EXIT_OK;
+    if (b->json) {
+        return weft_output_json("lab background", report_json(b), true) ? WEFT_EXIT_OK
+                                                                        : WEFT_EXIT_FAILED;
     }
-    cJSON *object = report_json(b);
-    char *text = cJSON_Print(object);
-    cJSON_Delete(object);
-    if (text == NULL) {
-        fprintf(stderr, "weft lab background: out of memory\n");
-        return WEFT_EXIT_FAILED;
-    }
-    puts(text);
-    cJSON_free(text);
+    print_table(b);
     return WEFT_EXIT_OK;
 }
 
@@ -145,8 +127,7 @@ static int show(const struct background *b)
 
 static int failed(const struct weft_lab_error *error)
 {
-    fprintf(stderr, "weft lab background: %s\n", error->text);
-    return WEFT_EXIT_FAILED;
+    return weft_cli_lab_failed("lab background", error);
 }
 
 /* In the member. Does not return: what is above on the stack is the other's. */
@@ -160,28 +141,17 @@ static int failed(const struct weft_lab_error *error)
     _exit(status);
 }
 
-/* Wait for the member; a signal that asks us to stop asks it. */
-static int mind(pid_t pid, int stop_fd)
+/* Wait for the member, which gets the signals that ask to stop. */
+static int wait_for(pid_t pid, int signal_fd)
 {
-    int pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    struct pollfd polls[] = {{.fd = pid_fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
-    while (polls[0].revents == 0 && pid_fd >= 0) {
-        if (poll(polls, 2, -1) > 0 && polls[1].revents != 0) {
-            kill(pid, SIGTERM);
-            polls[1].fd = -1;
-        }
+    int status = WEFT_EXIT_FAILED;
+    (void)weft_cli_lab_wait(pid, signal_fd, 0, &status);
+    if (status > WEFT_LAB_EXIT_SIGNAL) {
+        fprintf(stderr, "weft lab background: ended by signal %d (has the lab ended?)\n",
+                status - WEFT_LAB_EXIT_SIGNAL);
+        status = WEFT_EXIT_FAILED;
     }
-    int wait_status = 0;
-    waitpid(pid, &wait_status, 0);
-    if (pid_fd >= 0) {
-        close(pid_fd);
-    }
-    if (WIFEXITED(wait_status)) {
-        return WEXITSTATUS(wait_status);
-    }
-    fprintf(stderr, "weft lab background: ended by signal %d (has the lab ended?)\n",
-            WTERMSIG(wait_status));
-    return WEFT_EXIT_FAILED;
+    return status;
 }
 
 /* The namespaces' descriptors stay in the member alone, so that they end with the lab. */
@@ -195,7 +165,8 @@ static int start(struct background *b)
         status = weft_lab_netns(&b->info, open_count, &b->netns[open_count], &error);
     }
     open_count -= status != WEFT_OK;
-    int stop_fd = weft_cli_lab_stop_fd();
+    sigset_t mask;
+    int signal_fd = weft_cli_lab_signals(&mask);
     pid_t pid = -1;
     if (status == WEFT_OK) {
         status = weft_lab_fork(&b->info, 0, &pid, &error);
@@ -206,23 +177,12 @@ static int start(struct background *b)
     for (uint32_t i = 0; i < open_count; i++) {
         close(b->netns[i]);
     }
-    int result = status == WEFT_OK ? mind(pid, stop_fd) : failed(&error);
-    close(stop_fd);
+    int result = status == WEFT_OK ? wait_for(pid, signal_fd) : failed(&error);
+    close(signal_fd);
     return result;
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
-
-static const char *parse_load(const char *text, void *value)
-{
-    char *end;
-    double load = strtod(text, &end);
-    if (end == text || *end != '\0' || !(load >= 1e-6 && load <= 10)) {
-        return "a fraction of the link rate, above 0, at most 10";
-    }
-    *(double *)value = load;
-    return NULL;
-}
 
 static int configure(struct background *b, const struct weft_command *command, const char *name)
 {
@@ -277,7 +237,7 @@ int weft_cli_lab_background(int argc, char **argv)
         {"sizes", "SIZES", "websearch, datamining, hadoop, or a file of lines \"BYTES PROBABILITY\"",
          WEFT_OPTION_STRING, .value = &b.sizes_name},
         {"load", "FRACTION", "of each host's link rate, in the flows' own bytes",
-         WEFT_OPTION_CUSTOM, &b.load, .fallback = "0.3", .parse = parse_load},
+         WEFT_OPTION_F64, &b.load, .least = 1e-6, .most = 10},
         {"rate", "RATE", "what the load is a fraction of", WEFT_OPTION_CUSTOM, &b.rate_bps,
          .fallback = "the lab's", .parse = weft_lab_option_rate},
         {"seconds", "N", "flows arrive for so long; 0 = until Ctrl-C or the lab's end",

@@ -1,6 +1,7 @@
 /* `weft lab`: emulated clusters on this machine. This file: the list of verbs, status, down. */
 #include "cli/lab/options.h"
 #include "cli/lab/verbs.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 
 #include "lab/holder.h"
@@ -26,21 +27,11 @@ static void print_row(const cJSON *facts)
            (unsigned long long)weft_lab_fact_u64(facts, "holder"));
 }
 
-static int print_labs(const cJSON *labs, bool json)
+static void print_labs(const cJSON *labs)
 {
-    if (json) {
-        char *text = cJSON_Print(labs);
-        if (text == NULL) {
-            fprintf(stderr, "weft lab status: out of memory\n");
-            return WEFT_EXIT_FAILED;
-        }
-        puts(text);
-        cJSON_free(text);
-        return WEFT_EXIT_OK;
-    }
     if (cJSON_GetArraySize(labs) == 0) {
         puts("no lab is up; `weft lab up NAME` makes one");
-        return WEFT_EXIT_OK;
+        return;
     }
     printf("%-16s %-9s %-10s %5s  %-8s %-8s %-8s %9s  %s\n", "name", "state", "topology", "hosts",
            "rate", "buffer", "loss", "rtt", "holder");
@@ -48,7 +39,6 @@ static int print_labs(const cJSON *labs, bool json)
     cJSON_ArrayForEach(facts, labs) {
         print_row(facts);
     }
-    return WEFT_EXIT_OK;
 }
 
 static int verb_status(int argc, char **argv)
@@ -73,22 +63,18 @@ static int verb_status(int argc, char **argv)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    if (name == NULL) {
-        cJSON *labs = weft_lab_registry_list();
-        status = print_labs(labs, json);
-        cJSON_Delete(labs);
-        return status;
-    }
-    cJSON *facts = weft_lab_registry_get(name);
-    if (facts == NULL) {
+    cJSON *labs = name == NULL ? weft_lab_registry_list() : cJSON_CreateArray();
+    if (name != NULL && !cJSON_AddItemToArray(labs, weft_lab_registry_get(name))) {
         fprintf(stderr, "weft lab status: no lab named \"%.40s\" is up\n", name);
+        cJSON_Delete(labs);
         return WEFT_EXIT_FAILED;
     }
-    cJSON *labs = cJSON_CreateArray();
-    cJSON_AddItemToArray(labs, facts);
-    status = print_labs(labs, json);
+    if (json) {
+        return weft_output_json("lab status", labs, true) ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    }
+    print_labs(labs);
     cJSON_Delete(labs);
-    return status;
+    return WEFT_EXIT_OK;
 }
 
 /* ---- down ------------------------------------------------------------------------------------ */
@@ -126,11 +112,8 @@ static int verb_down(int argc, char **argv)
     snprintf(info.name, sizeof(info.name), "%s", name);
     info.holder = (pid_t)weft_lab_fact_u64(facts, "holder");
     cJSON_Delete(facts);
-    if (weft_lab_end(&info, &error) != WEFT_OK) {
-        fprintf(stderr, "weft lab down: %s\n", error.text);
-        return WEFT_EXIT_FAILED;
-    }
-    return WEFT_EXIT_OK;
+    return weft_lab_end(&info, &error) == WEFT_OK ? WEFT_EXIT_OK
+                                                  : weft_cli_lab_failed(command.name, &error);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */

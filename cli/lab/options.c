@@ -17,24 +17,19 @@ static const char rate_allowed[] = "a rate such as 1gbit, 100mbit or 64kbit (8kb
 static const uint64_t core_bps_default = UINT64_C(1000000000);
 static const uint64_t core_not_given = UINT64_MAX;
 
+const char *const weft_lab_topologies[] = {"star", "spine-leaf", NULL};
+
 void weft_lab_options_init(struct weft_lab_options *o)
 {
-    *o = (struct weft_lab_options){.hosts = 4,
-                                   .core_bps = core_not_given,
-                                   .rate_bps = UINT64_C(1000000000),
-                                   .buffer_bytes = UINT64_C(128) * 1024};
+    *o = (struct weft_lab_options){.spec = {.hosts = 4,
+                                            .core_bps = core_not_given,
+                                            .rate_bps = UINT64_C(1000000000),
+                                            .buffer_bytes = UINT64_C(128) * 1024}};
 }
 
 void weft_lab_options_fini(struct weft_lab_options *o)
 {
     weft_lab_trace_free(&o->trace);
-}
-
-const char *weft_lab_option_topology(const char *text, void *value)
-{
-    bool *spine_leaf = value;
-    *spine_leaf = strcmp(text, "spine-leaf") == 0;
-    return *spine_leaf || strcmp(text, "star") == 0 ? NULL : "star or spine-leaf";
 }
 
 const char *weft_lab_option_rate(const char *text, void *value)
@@ -76,7 +71,7 @@ const char *weft_lab_option_rates(const char *text, void *value)
 const char *weft_lab_option_bursts(const char *text, void *value)
 {
     static const char allowed[] = "FRACTION:PACKETS, such as 0.01:5: up to 0.3, bursts of 1 to 10000";
-    struct weft_lab_bursts *bursts = value;
+    struct weft_lab_spec *spec = value;
     char *end;
     double loss = strtod(text, &end);
     if (end == text || *end != ':' || !(loss >= 1e-6 && loss <= 0.3)) {
@@ -87,15 +82,16 @@ const char *weft_lab_option_bursts(const char *text, void *value)
     if (end == packets_text || *end != '\0' || !(packets >= 1 && packets <= 10000)) {
         return allowed;
     }
-    *bursts = (struct weft_lab_bursts){(uint32_t)(loss * WEFT_PPM + 0.5), packets};
+    spec->burst_ppm = (uint32_t)(loss * WEFT_PPM + 0.5);
+    spec->burst_packets = packets;
     return NULL;
 }
 
 /* ---- together -------------------------------------------------------------------------------- */
 
-static int set_links(const struct weft_lab_options *o, const struct weft_command *command,
-                     struct weft_lab_spec *spec)
+static int set_links(struct weft_lab_options *o, const struct weft_command *command)
 {
+    struct weft_lab_spec *spec = &o->spec;
     weft_lab_spec_links(spec);
     const struct weft_lab_rates *both[] = {&o->up, &o->down};
     for (size_t way = 0; way < 2; way++) {
@@ -113,9 +109,9 @@ static int set_links(const struct weft_lab_options *o, const struct weft_command
     return WEFT_OPTIONS_RUN;
 }
 
-static int read_trace(struct weft_lab_options *o, const struct weft_command *command,
-                      struct weft_lab_spec *spec)
+static int read_trace(struct weft_lab_options *o, const struct weft_command *command)
 {
+    struct weft_lab_spec *spec = &o->spec;
     struct weft_lab_error error = {.text = ""};
     if (o->trace_path == NULL) {
         return WEFT_OPTIONS_RUN;
@@ -139,9 +135,9 @@ static int read_trace(struct weft_lab_options *o, const struct weft_command *com
 }
 
 /* The holder reads a file of sizes from another folder. */
-static int check_background(const struct weft_lab_options *o, const struct weft_command *command,
-                            struct weft_lab_spec *spec)
+static int check_background(struct weft_lab_options *o, const struct weft_command *command)
 {
+    struct weft_lab_spec *spec = &o->spec;
     static struct weft_flow_sizes sizes;
     struct weft_lab_error error = {.text = ""};
     uint32_t load_ppm;
@@ -152,7 +148,7 @@ static int check_background(const struct weft_lab_options *o, const struct weft_
     if (weft_background_parse(o->background, &sizes, &load_ppm, &error) != WEFT_OK) {
         return weft_options_usage(command, "--background: %s", error.text);
     }
-    if (o->rate_bps == 0 || spec->hosts < 2) {
+    if (spec->rate_bps == 0 || spec->hosts < 2) {
         return weft_options_usage(command, "--background takes a --rate, and two hosts");
     }
     int name_bytes = (int)(strrchr(o->background, ':') - o->background);
@@ -167,73 +163,62 @@ static int check_background(const struct weft_lab_options *o, const struct weft_
 }
 
 /* What only a spine-leaf has, given for a star, would be a misunderstanding. */
-static int check_topology(struct weft_lab_options *o, const struct weft_command *command)
+static int set_topology(struct weft_lab_spec *spec, bool spine_leaf,
+                        const struct weft_command *command)
 {
-    if (!o->spine_leaf && (o->leaves != 0 || o->spines != 0 || o->core_bps != core_not_given)) {
+    bool core_given = spec->core_bps != core_not_given;
+    if (!spine_leaf && (spec->leaves != 0 || spec->spines != 0 || core_given)) {
         return weft_options_usage(command,
                                   "--leaves, --spines and --core-rate go with --topology "
                                   "spine-leaf");
     }
-    o->leaves = o->leaves != 0 ? o->leaves : 2;
-    o->spines = o->spines != 0 ? o->spines : 2;
-    o->core_bps = o->core_bps != core_not_given ? o->core_bps : core_bps_default;
+    if (!spine_leaf) {
+        spec->leaves = 1;
+        spec->core_bps = 0;
+        return WEFT_OPTIONS_RUN;
+    }
+    spec->leaves = spec->leaves != 0 ? spec->leaves : 2;
+    spec->spines = spec->spines != 0 ? spec->spines : 2;
+    spec->core_bps = core_given ? spec->core_bps : core_bps_default;
+    if (spec->hosts * spec->leaves > WEFT_LAB_HOSTS_MAX) {
+        return weft_options_usage(command, "%u leaves of %u hosts are more than %d hosts",
+                                  spec->leaves, spec->hosts, WEFT_LAB_HOSTS_MAX);
+    }
+    spec->hosts *= spec->leaves;
     return WEFT_OPTIONS_RUN;
 }
 
 /* Marks that never come look like a network without congestion. */
-static int check_ecn(const struct weft_lab_options *o, const struct weft_command *command)
+static int set_ecn(struct weft_lab_options *o, const struct weft_command *command)
 {
-    if (o->ecn_bytes >= o->buffer_bytes) {
+    const struct weft_lab_spec *spec = &o->spec;
+    if (o->ecn_bytes >= spec->buffer_bytes) {
         return weft_options_usage(command, "--ecn %llu is not below --buffer %llu: no packet would "
                                            "be marked",
                                   (unsigned long long)o->ecn_bytes,
-                                  (unsigned long long)o->buffer_bytes);
+                                  (unsigned long long)spec->buffer_bytes);
     }
-    if (o->ecn_bytes > 0 && o->rate_bps == 0 && o->down.count == 0 && !o->spine_leaf) {
+    if (o->ecn_bytes > 0 && spec->rate_bps == 0 && o->down.count == 0 && spec->spines == 0) {
         return weft_options_usage(command, "--ecn takes a --rate: without one no queue builds up");
     }
+    o->spec.ecn_bytes = (uint32_t)o->ecn_bytes;
     return WEFT_OPTIONS_RUN;
 }
 
 int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command *command,
-                          const char *name, struct weft_lab_spec *spec_p)
+                          const char *name)
 {
-    int status = check_topology(o, command);
-    if (status != WEFT_OPTIONS_RUN) {
-        return status;
-    }
-    *spec_p = (struct weft_lab_spec){
-        .hosts = o->spine_leaf ? o->hosts * o->leaves : o->hosts,
-        .leaves = o->spine_leaf ? o->leaves : 1,
-        .spines = o->spine_leaf ? o->spines : 0,
-        .rate_bps = o->rate_bps,
-        .core_bps = o->spine_leaf ? o->core_bps : 0,
-        .buffer_bytes = o->buffer_bytes,
-        .loss_ppm = o->loss_ppm,
-        .burst_ppm = o->burst.loss_ppm,
-        .burst_packets = o->burst.packets,
-        .ecn_bytes = (uint32_t)o->ecn_bytes,
-    };
     if (!weft_lab_name_ok(name)) {
         return weft_options_usage(command, "\"%.40s\" cannot be the name of a lab; letters, digits "
                                            "and dashes can, at most %d",
                                   name, WEFT_LAB_NAME_BYTES - 1);
     }
-    snprintf(spec_p->name, sizeof(spec_p->name), "%s", name);
-    if (spec_p->hosts > WEFT_LAB_HOSTS_MAX) {
-        return weft_options_usage(command, "%u leaves of %u hosts are more than %d hosts",
-                                  o->leaves, o->hosts, WEFT_LAB_HOSTS_MAX);
-    }
-    status = check_ecn(o, command);
-    if (status != WEFT_OPTIONS_RUN) {
-        return status;
-    }
-    status = check_background(o, command, spec_p);
-    if (status != WEFT_OPTIONS_RUN) {
-        return status;
-    }
-    status = set_links(o, command, spec_p);
-    return status == WEFT_OPTIONS_RUN ? read_trace(o, command, spec_p) : status;
+    snprintf(o->spec.name, sizeof(o->spec.name), "%s", name);
+    int status = set_topology(&o->spec, o->topology == 1, command);
+    status = status == WEFT_OPTIONS_RUN ? set_ecn(o, command) : status;
+    status = status == WEFT_OPTIONS_RUN ? check_background(o, command) : status;
+    status = status == WEFT_OPTIONS_RUN ? set_links(o, command) : status;
+    return status == WEFT_OPTIONS_RUN ? read_trace(o, command) : status;
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */

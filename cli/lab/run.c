@@ -28,16 +28,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Of a shell: the command was not found, could not be run, or died of signal n (128 + n). */
-enum { EXIT_NOT_FOUND = 127, EXIT_NOT_RUN = 126, EXIT_SIGNAL = 128 };
-
 /* ---- signals and children -------------------------------------------------------------------- */
 
 static const int passed_on[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
                                 SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
 
-/* The signals of interest and SIGCHLD, from now on to be read; `old` is for the command. */
-static int listen_to_signals(sigset_t *old)
+int weft_cli_lab_signals(sigset_t *old_p)
 {
     sigset_t signals;
     sigemptyset(&signals);
@@ -45,19 +41,17 @@ static int listen_to_signals(sigset_t *old)
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(passed_on); i++) {
         sigaddset(&signals, passed_on[i]);
     }
-    sigprocmask(SIG_BLOCK, &signals, old);
+    sigprocmask(SIG_BLOCK, &signals, old_p);
     return signalfd(-1, &signals, SFD_CLOEXEC);
 }
 
 static int exit_status_of(int wait_status)
 {
-    return WIFSIGNALED(wait_status) ? EXIT_SIGNAL + WTERMSIG(wait_status)
+    return WIFSIGNALED(wait_status) ? WEFT_LAB_EXIT_SIGNAL + WTERMSIG(wait_status)
                                     : WEXITSTATUS(wait_status);
 }
 
-/* Wait for the child's end, pass signals on, collect whoever else ends. With a
- * parent that is not 0, also until that one ends; then the result is false. */
-static bool mind(pid_t child, int signal_fd, pid_t parent, int *exit_status_p)
+bool weft_cli_lab_wait(pid_t child, int signal_fd, pid_t parent, int *exit_status_p)
 {
     for (;;) {
         struct signalfd_siginfo info;
@@ -106,7 +100,7 @@ static void end_descendants(void)
     execvp(words[0], words);
     int why = errno;
     fprintf(stderr, "weft lab: cannot run %s: %s\n", words[0], strerror(why));
-    _exit(why == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN);
+    _exit(why == ENOENT ? WEFT_LAB_EXIT_NOT_FOUND : WEFT_LAB_EXIT_NOT_RUN);
 }
 
 /* ---- exec ------------------------------------------------------------------------------------ */
@@ -134,17 +128,16 @@ static int exec_in(const struct weft_lab_info *info, const char *node, char **wo
 {
     struct weft_lab_error error = {.text = ""};
     sigset_t mask;
-    int signal_fd = listen_to_signals(&mask);
+    int signal_fd = weft_cli_lab_signals(&mask);
     pid_t pid;
     if (weft_lab_fork_node(info, node, &pid, &error) != WEFT_OK) {
-        fprintf(stderr, "weft lab exec: %s\n", error.text);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_lab_failed("lab exec", &error);
     }
     if (pid == 0) {
         become(words, &mask);
     }
     int status = WEFT_EXIT_FAILED;
-    (void)mind(pid, signal_fd, 0, &status);
+    (void)weft_cli_lab_wait(pid, signal_fd, 0, &status);
     close(signal_fd);
     return status;
 }
@@ -185,8 +178,7 @@ int weft_cli_lab_exec(int argc, char **argv)
     struct weft_lab_error error = {.text = ""};
     char node[WEFT_LAB_NODE_BYTES];
     if (weft_lab_find(argv[1], &info, &error) != WEFT_OK) {
-        fprintf(stderr, "weft lab exec: %s\n", error.text);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_lab_failed("lab exec", &error);
     }
     if (!find_node(&info, argv[2], node)) {
         return weft_options_usage(&exec_command, "lab %s has no host \"%.40s\"; it has 0 .. %u",
@@ -199,7 +191,6 @@ int weft_cli_lab_exec(int argc, char **argv)
 
 struct run {
     struct weft_lab_options options;
-    struct weft_lab_spec spec;
     const char *on; /* NULL = on the machine */
     uint32_t host;
     char **words;
@@ -216,7 +207,7 @@ static pid_t fork_here(void)
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != guard) {
-            _exit(EXIT_NOT_RUN);
+            _exit(WEFT_LAB_EXIT_NOT_RUN);
         }
     }
     return pid;
@@ -230,8 +221,7 @@ static int run_command(struct run *run, const struct weft_lab_info *info, pid_t 
     if (run->on == NULL) {
         pid = fork_here();
     } else if (weft_lab_fork(info, run->host, &pid, &error) != WEFT_OK) {
-        fprintf(stderr, "weft lab run: %s\n", error.text);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_lab_failed("lab run", &error);
     }
     if (pid == 0) {
         become(run->words, &run->mask);
@@ -241,7 +231,7 @@ static int run_command(struct run *run, const struct weft_lab_info *info, pid_t 
         return WEFT_EXIT_FAILED;
     }
     int status = WEFT_EXIT_FAILED;
-    (void)mind(pid, run->signal_fd, parent, &status);
+    (void)weft_cli_lab_wait(pid, run->signal_fd, parent, &status);
     return status;
 }
 
@@ -250,7 +240,7 @@ static int interrupted(int stop_fd)
 {
     struct signalfd_siginfo info;
     ssize_t bytes = read(stop_fd, &info, sizeof(info));
-    return bytes == (ssize_t)sizeof(info) ? EXIT_SIGNAL + (int)info.ssi_signo : WEFT_EXIT_FAILED;
+    return bytes == (ssize_t)sizeof(info) ? WEFT_LAB_EXIT_SIGNAL + (int)info.ssi_signo : WEFT_EXIT_FAILED;
 }
 
 static int run_lab(struct run *run, pid_t parent)
@@ -259,7 +249,7 @@ static int run_lab(struct run *run, pid_t parent)
     struct weft_lab_info info;
     int stop_fd = weft_cli_lab_stop_fd();
     const struct weft_lab_start start = {
-        .spec = &run->spec, .trace = &run->options.trace, .tied = true, .stop_fd = stop_fd};
+        .spec = &run->options.spec, .trace = &run->options.trace, .tied = true, .stop_fd = stop_fd};
     weft_status made = weft_lab_start(&start, &info, &error);
     int status = made == WEFT_STATE ? interrupted(stop_fd) : WEFT_EXIT_FAILED;
     close(stop_fd);
@@ -295,7 +285,7 @@ static int run_guarded(struct run *run)
 {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t parent = getpid();
-    run->signal_fd = listen_to_signals(&run->mask);
+    run->signal_fd = weft_cli_lab_signals(&run->mask);
     fflush(NULL);
     pid_t guard = fork();
     if (guard == 0) {
@@ -306,8 +296,8 @@ static int run_guarded(struct run *run)
         return WEFT_EXIT_FAILED;
     }
     int status = WEFT_EXIT_FAILED;
-    (void)mind(guard, run->signal_fd, 0, &status);
-    clean_up_after_guard(run->spec.name);
+    (void)weft_cli_lab_wait(guard, run->signal_fd, 0, &status);
+    clean_up_after_guard(run->options.spec.name);
     return status;
 }
 
@@ -325,13 +315,13 @@ static int run_spec(struct run *run, const struct weft_command *command)
 {
     char name[WEFT_LAB_NAME_BYTES];
     snprintf(name, sizeof(name), "run-%d", (int)getpid());
-    int status = weft_lab_options_spec(&run->options, command, name, &run->spec);
+    int status = weft_lab_options_spec(&run->options, command, name);
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    if (run->on != NULL && !weft_lab_parse_host(run->on, run->spec.hosts, &run->host)) {
+    if (run->on != NULL && !weft_lab_parse_host(run->on, run->options.spec.hosts, &run->host)) {
         return weft_options_usage(command, "--on: there is no host \"%.40s\"; the last is %u",
-                                  run->on, run->spec.hosts - 1);
+                                  run->on, run->options.spec.hosts - 1);
     }
     return run_guarded(run);
 }

@@ -31,6 +31,12 @@ static void print_lab(const struct weft_lab_spec *spec, const struct weft_lab_in
            info->name, info->name);
 }
 
+int weft_cli_lab_failed(const char *verb, const struct weft_lab_error *error)
+{
+    fprintf(stderr, "weft %s: %s\n", verb, error->text);
+    return WEFT_EXIT_FAILED;
+}
+
 int weft_cli_lab_stop_fd(void)
 {
     static const int stopping[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -43,26 +49,24 @@ int weft_cli_lab_stop_fd(void)
     return signalfd(-1, &signals, SFD_CLOEXEC);
 }
 
-static int make(struct weft_lab_options *o, const struct weft_lab_spec *spec)
+static int make(const struct weft_lab_options *o)
 {
     int stop_fd = weft_cli_lab_stop_fd();
-    struct weft_lab_start start = {.spec = spec, .trace = &o->trace, .stop_fd = stop_fd};
+    struct weft_lab_start start = {.spec = &o->spec, .trace = &o->trace, .stop_fd = stop_fd};
     struct weft_lab_info info;
     struct weft_lab_error error = {.text = ""};
     weft_status status = weft_lab_start(&start, &info, &error);
     close(stop_fd);
     if (status != WEFT_OK) {
-        fprintf(stderr, "weft lab up: %s\n", error.text);
-        return WEFT_EXIT_FAILED;
+        return weft_cli_lab_failed("lab up", &error);
     }
-    print_lab(spec, &info);
+    print_lab(&o->spec, &info);
     return WEFT_EXIT_OK;
 }
 
 int weft_cli_lab_up(int argc, char **argv)
 {
     static struct weft_lab_options o;
-    static struct weft_lab_spec spec;
     const char *name = NULL;
     weft_lab_options_init(&o);
     const struct weft_option options[] = {WEFT_LAB_OPTIONS(&o), {0}};
@@ -89,9 +93,9 @@ int weft_cli_lab_up(int argc, char **argv)
     if (name == NULL) {
         return weft_options_usage(&command, "the lab needs a name");
     }
-    status = weft_lab_options_spec(&o, &command, name, &spec);
+    status = weft_lab_options_spec(&o, &command, name);
     if (status == WEFT_OPTIONS_RUN) {
-        status = make(&o, &spec);
+        status = make(&o);
     }
     weft_lab_options_fini(&o);
     return status;

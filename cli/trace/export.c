@@ -137,7 +137,8 @@ static const char *objection(const struct query *query)
 int weft_cli_recdb_export(int argc, char **argv)
 {
     static const char *const formats[] = {"jsonl", "chrome", "csv", NULL};
-    struct query q = {.format = NOT_GIVEN, .table = NOT_GIVEN, .worker = NOT_GIVEN, .server = NOT_GIVEN};
+    struct query q = {
+        .format = NOT_GIVEN, .table = NOT_GIVEN, .worker = NOT_GIVEN, .server = NOT_GIVEN};
     struct weft_recdb_files files;
     const struct weft_option options[] = {
         {"format", "F",

@@ -82,7 +82,7 @@ enum weft_gnuplot weft_figure_draw(const struct weft_figure *figure, const char 
                                    const char *folder);
 
 /* Make folder/name with what `write` puts in it. False, said: it cannot be written. */
-bool weft_figure_file(const char *folder, const char *name, void (*write)(FILE *out, const void *arg),
-                      const void *arg);
+bool weft_figure_file(const char *folder, const char *name,
+                      void (*write)(FILE *out, const void *arg), const void *arg);
 
 #endif

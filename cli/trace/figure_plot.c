@@ -102,8 +102,8 @@ static void print_head(FILE *script, const struct weft_figure *figure)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-bool weft_figure_file(const char *folder, const char *name, void (*write)(FILE *out, const void *arg),
-                      const void *arg)
+bool weft_figure_file(const char *folder, const char *name,
+                      void (*write)(FILE *out, const void *arg), const void *arg)
 {
     char *path = NULL;
     if (asprintf(&path, "%s/%s", folder, name) < 0) {

@@ -209,7 +209,8 @@ static bool report(const struct album *album, bool json)
     return weft_output_close("trace figures", NULL, stdout, true) && good;
 }
 
-static int run(const struct weft_recdb_files *files, const char *folder, const char *only, bool json)
+static int run(const struct weft_recdb_files *files, const char *folder, const char *only,
+               bool json)
 {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         fprintf(stderr, "weft trace figures: %s: %s\n", folder, strerror(errno));

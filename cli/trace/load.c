@@ -70,7 +70,8 @@ static int by_time(const void *a, const void *b)
     const struct weft_trace_entry *y = b;
     uint64_t x_ns = x->record.time_ns;
     uint64_t y_ns = y->record.time_ns;
-    return x_ns != y_ns ? (x_ns > y_ns) - (x_ns < y_ns) : (x->order > y->order) - (x->order < y->order);
+    return x_ns != y_ns ? (x_ns > y_ns) - (x_ns < y_ns)
+                        : (x->order > y->order) - (x->order < y->order);
 }
 
 bool weft_trace_doc_load(const char *path, struct weft_trace_doc *doc_p)

@@ -247,7 +247,8 @@ bool weft_recdb_summary(struct weft_recdb *db, void *arg)
 {
     static struct weft_recdb_digest digest;
     const bool *json = arg;
-    bool good = weft_recdb_digest_make(db, &digest) && (*json ? print_json : print_text)(db, &digest);
+    bool good =
+        weft_recdb_digest_make(db, &digest) && (*json ? print_json : print_text)(db, &digest);
     weft_recdb_digest_fini(&digest);
     return good;
 }
