@@ -1,13 +1,12 @@
 #include "cli/top/target.h"
 
+#include "cli/output.h"
 #include "io/clock.h"
 #include "io/http_get.h"
 #include "io/resolve.h"
 #include "ml/number.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,29 +44,15 @@ void weft_top_target_fini(struct weft_top_target *target)
 
 /* ---- a scrape -------------------------------------------------------------------------------- */
 
-static weft_status read_file(const char *path, char **text_p, struct weft_io_error *error)
-{
-    FILE *file = fopen(path, "re");
-    size_t bytes = 0, room = WEFT_HTTP_GET_BYTES_MAX;
-    char *text = file != NULL ? malloc(room + 1) : NULL;
-    if (text != NULL) {
-        bytes = fread(text, 1, room, file);
-        text[bytes] = '\0';
-    }
-    int why = errno;
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    *text_p = text;
-    return text != NULL ? WEFT_OK : weft_io_fail(error, WEFT_IO, "%s", strerror(why));
-}
-
 static weft_status fetch(const struct weft_top_target *target, const char *path,
                          uint64_t timeout_ns, char **text_p, struct weft_io_error *error)
 {
-    return target->file != NULL
-               ? read_file(target->file, text_p, error)
-               : weft_http_get(target->host, target->port, path, timeout_ns, text_p, error);
+    size_t bytes;
+    if (target->file == NULL) {
+        return weft_http_get(target->host, target->port, path, timeout_ns, text_p, error);
+    }
+    weft_status status = weft_file_read(target->file, WEFT_HTTP_GET_BYTES_MAX, text_p, &bytes);
+    return status == WEFT_OK ? WEFT_OK : weft_io_fail(error, status, "%s", strerror(errno));
 }
 
 static void take_hot(struct weft_top_target *target, const cJSON *object)
@@ -149,11 +134,4 @@ double weft_top_rate(const struct weft_top_target *target, const char *name, con
                          ? (double)(target->now_ns - target->before_ns) / 1e9
                          : weft_samples_sum(&target->now, "weft_uptime_seconds", NULL);
     return seconds > 0 ? growth(target, name, with) / seconds : 0;
-}
-
-double weft_top_mean(const struct weft_top_target *target, const char *a, const char *b,
-                     const char *with)
-{
-    double grown = growth(target, b, with);
-    return grown > 0 ? growth(target, a, with) / grown : 0;
 }

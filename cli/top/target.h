@@ -42,8 +42,4 @@ void weft_top_target_poll(struct weft_top_target *target, uint64_t timeout_ns);
 /* Per second, between the last two scrapes; without one before since the process began. */
 double weft_top_rate(const struct weft_top_target *target, const char *name, const char *with);
 
-/* The growth of a and that of b, as a mean: a per b. 0 where b did not grow. */
-double weft_top_mean(const struct weft_top_target *target, const char *a, const char *b,
-                     const char *with);
-
 #endif

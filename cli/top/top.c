@@ -1,4 +1,5 @@
 /* `weft top`: what the processes of a job do, live, from their /metrics. */
+#include "cli/output.h"
 #include "cli/stop.h"
 #include "cli/top/screen.h"
 #include "cli/top/view.h"
@@ -6,9 +7,7 @@
 #include "io/clock.h"
 #include "io/http_get.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -74,16 +73,15 @@ static uint32_t add_discovered(struct top *top, const char *text)
 
 static bool read_targets(struct top *top)
 {
-    static char text[TARGETS_BYTES_MAX + 1];
-    FILE *file = fopen(top->targets_file, "re");
-    if (file == NULL) {
+    char *text;
+    size_t bytes;
+    if (weft_file_read(top->targets_file, TARGETS_BYTES_MAX, &text, &bytes) != WEFT_OK) {
         fprintf(stderr, "weft top: cannot read %s: %s\n", top->targets_file, strerror(errno));
         return false;
     }
-    size_t bytes = fread(text, 1, TARGETS_BYTES_MAX, file);
-    text[bytes] = '\0';
-    (void)fclose(file);
-    if (add_discovered(top, text) == 0) {
+    uint32_t found = add_discovered(top, text);
+    free(text);
+    if (found == 0) {
         fprintf(stderr,
                 "weft top: %s names nobody; it must be JSON like [{\"targets\": "
                 "[\"127.0.0.1:9101\"]}]\n",
@@ -126,16 +124,6 @@ static void poll_all(struct top *top)
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
-static bool is_anybody_there(const struct top *top)
-{
-    for (uint32_t i = 0; i < top->count; i++) {
-        if (!top->targets[i].is_gone) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int show_once(struct top *top)
 {
     poll_all(top);
@@ -149,7 +137,11 @@ static int show_once(struct top *top)
     for (uint32_t i = 0; i < top->view.count; i++) {
         puts(top->view.lines[i]);
     }
-    return is_anybody_there(top) ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    uint32_t there = 0;
+    for (uint32_t i = 0; i < top->count; i++) {
+        there += !top->targets[i].is_gone;
+    }
+    return there > 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
 static void draw(struct top *top)

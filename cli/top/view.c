@@ -37,7 +37,8 @@ static void head(struct weft_top_view *view, uint32_t width, const char *text)
     view->is_head[view->count > 0 ? view->count - 1 : 0] = true;
 }
 
-const char *weft_top_short(double value, char text_p[16])
+/* 1234567 -> "1.2M": at most six characters. */
+static const char *short_text(double value, char text_p[16])
 {
     static const char units[] = " kMGTP";
     unsigned unit = 0;
@@ -79,12 +80,12 @@ struct cells {
 static const char *rate(struct cells *cells, const struct weft_top_target *target, const char *name,
                         const char *with)
 {
-    return weft_top_short(weft_top_rate(target, name, with), cells->text[cells->used++]);
+    return short_text(weft_top_rate(target, name, with), cells->text[cells->used++]);
 }
 
 static const char *now(struct cells *cells, const struct weft_top_target *target, const char *name)
 {
-    return weft_top_short(weft_samples_sum(&target->now, name, NULL), cells->text[cells->used++]);
+    return short_text(weft_samples_sum(&target->now, name, NULL), cells->text[cells->used++]);
 }
 
 static void draw_gone(struct weft_top_view *view, const struct weft_top_target *target,
@@ -93,10 +94,24 @@ static void draw_gone(struct weft_top_view *view, const struct weft_top_target *
     add(view, width, "%-21.21s gone: %s", target->name, target->why);
 }
 
+/* The columns of those that send and get messages; `first` has 11 columns. */
+static void draw_row(struct weft_top_view *view, const struct weft_top_target *target,
+                     uint32_t width, const char *first, const char *messages, const char *rows,
+                     const char *rows_with)
+{
+    struct cells cells = {.used = 0};
+    add(view, width, "%-21.21s %11s %6s %6s %6s %6s %6s %4.0f %6s", target->name, first,
+        rate(&cells, target, messages, "kind=\"push\""),
+        rate(&cells, target, messages, "kind=\"pull\""), rate(&cells, target, rows, rows_with),
+        rate(&cells, target, "weft_received_bytes_total", NULL),
+        rate(&cells, target, "weft_sent_bytes_total", NULL),
+        100 * weft_top_rate(target, "process_cpu_seconds_total", NULL),
+        now(&cells, target, "process_resident_memory_bytes"));
+}
+
 static void draw_server(struct weft_top_view *view, const struct weft_top_target *target,
                         uint32_t width)
 {
-    struct cells cells = {.used = 0};
     uint32_t shards = 0;
     for (uint32_t i = 0; i < target->now.count; i++) {
         shards += strcmp(target->now.at[i].name, "weft_workers_connected") == 0;
@@ -104,48 +119,34 @@ static void draw_server(struct weft_top_view *view, const struct weft_top_target
     double connected = weft_samples_sum(&target->now, "weft_workers_connected", NULL);
     double active = weft_samples_sum(&target->now, "weft_workers_active", NULL);
     char workers[32];
+    char first[64];
     snprintf(workers, sizeof(workers), "%.0f/%.0f", shards > 0 ? active / shards : 0,
              shards > 0 ? connected / shards : 0);
-    add(view, width, "%-21.21s %3u %7s %6s %6s %6s %6s %6s %4.0f %6s", target->name, shards,
-        workers, rate(&cells, target, "weft_requests_total", "kind=\"push\""),
-        rate(&cells, target, "weft_requests_total", "kind=\"pull\""),
-        rate(&cells, target, "weft_updates_applied_total", NULL),
-        rate(&cells, target, "weft_received_bytes_total", NULL),
-        rate(&cells, target, "weft_sent_bytes_total", NULL),
-        100 * weft_top_rate(target, "process_cpu_seconds_total", NULL),
-        now(&cells, target, "process_resident_memory_bytes"));
+    snprintf(first, sizeof(first), "%3u %7s", shards, workers);
+    draw_row(view, target, width, first, "weft_requests_total", "weft_updates_applied_total", NULL);
 }
 
 static void draw_worker(struct weft_top_view *view, const struct weft_top_target *target,
                         uint32_t width)
 {
-    struct cells cells = {.used = 0};
-    add(view, width, "%-21.21s %3.0f %7s %6s %6s %6s %6s %6s %4.0f %6s", target->name,
-        weft_samples_sum(&target->now, "weft_worker_rank", NULL),
-        rate(&cells, target, "weft_step_seconds_count", NULL),
-        rate(&cells, target, "weft_client_messages_total", "kind=\"push\""),
-        rate(&cells, target, "weft_client_messages_total", "kind=\"pull\""),
-        rate(&cells, target, "weft_client_elements_total", "kind=\"push\""),
-        rate(&cells, target, "weft_received_bytes_total", NULL),
-        rate(&cells, target, "weft_sent_bytes_total", NULL),
-        100 * weft_top_rate(target, "process_cpu_seconds_total", NULL),
-        now(&cells, target, "process_resident_memory_bytes"));
+    char first[64];
+    char steps[16];
+    snprintf(first, sizeof(first), "%3.0f %7s",
+             weft_samples_sum(&target->now, "weft_worker_rank", NULL),
+             short_text(weft_top_rate(target, "weft_step_seconds_count", NULL), steps));
+    draw_row(view, target, width, first, "weft_client_messages_total", "weft_client_elements_total",
+             "kind=\"push\"");
 }
 
 /* `weft load`: its workers are many in one process. */
 static void draw_load(struct weft_top_view *view, const struct weft_top_target *target,
                       uint32_t width)
 {
-    struct cells cells = {.used = 0};
-    add(view, width, "%-21.21s %11.0f %6s %6s %6s %6s %6s %4.0f %6s", target->name,
-        weft_samples_sum(&target->now, "weft_load_workers", "state=\"connected\""),
-        rate(&cells, target, "weft_client_messages_total", "kind=\"push\""),
-        rate(&cells, target, "weft_client_messages_total", "kind=\"pull\""),
-        rate(&cells, target, "weft_client_elements_total", NULL),
-        rate(&cells, target, "weft_received_bytes_total", NULL),
-        rate(&cells, target, "weft_sent_bytes_total", NULL),
-        100 * weft_top_rate(target, "process_cpu_seconds_total", NULL),
-        now(&cells, target, "process_resident_memory_bytes"));
+    char first[64];
+    snprintf(first, sizeof(first), "%.0f",
+             weft_samples_sum(&target->now, "weft_load_workers", "state=\"connected\""));
+    draw_row(view, target, width, first, "weft_client_messages_total", "weft_client_elements_total",
+             NULL);
 }
 
 static void draw_other(struct weft_top_view *view, const struct weft_top_target *target,
@@ -255,7 +256,7 @@ static void draw_times(struct weft_top_view *view, const struct weft_top_target 
             continue;
         }
         draw_bar(bar, width - 18, us, total);
-        add(view, width, "%s %6s us  |%s|", kinds[k], weft_top_short(total, text), bar);
+        add(view, width, "%s %6s us  |%s|", kinds[k], short_text(total, text), bar);
     }
 }
 
@@ -287,17 +288,17 @@ static void draw_network(struct weft_top_view *view, const struct weft_top_targe
     double lost = sum_rate(targets, count, "weft_packets_lost_total");
     head(view, width, "NETWORK");
     add(view, width, "packets/s %s  lost %s (%.2f %%)  sent again %s  marked %s  dropped here %s",
-        weft_top_short(sent, text[0]), weft_top_short(lost, text[1]),
+        short_text(sent, text[0]), short_text(lost, text[1]),
         sent > 0 ? 100 * lost / sent : 0.0,
-        weft_top_short(sum_rate(targets, count, "weft_packets_retransmitted_total"), text[2]),
-        weft_top_short(sum_rate(targets, count, "weft_packets_marked_total"), text[3]),
-        weft_top_short(sum_rate(targets, count, "weft_datagrams_dropped_total"), text[4]));
+        short_text(sum_rate(targets, count, "weft_packets_retransmitted_total"), text[2]),
+        short_text(sum_rate(targets, count, "weft_packets_marked_total"), text[3]),
+        short_text(sum_rate(targets, count, "weft_datagrams_dropped_total"), text[4]));
     add(view, width, "chunks left out/s %s  credit: %s of %s packets out, %s of %s senders wait",
-        weft_top_short(sum_rate(targets, count, "weft_chunks_missing_total"), text[0]),
-        weft_top_short(sum_now(targets, count, "weft_credit_outstanding_packets"), text[1]),
-        weft_top_short(sum_now(targets, count, "weft_credit_budget_packets"), text[2]),
-        weft_top_short(sum_now(targets, count, "weft_senders_waiting"), text[3]),
-        weft_top_short(sum_now(targets, count, "weft_senders_active"), text[4]));
+        short_text(sum_rate(targets, count, "weft_chunks_missing_total"), text[0]),
+        short_text(sum_now(targets, count, "weft_credit_outstanding_packets"), text[1]),
+        short_text(sum_now(targets, count, "weft_credit_budget_packets"), text[2]),
+        short_text(sum_now(targets, count, "weft_senders_waiting"), text[3]),
+        short_text(sum_now(targets, count, "weft_senders_active"), text[4]));
 }
 
 /* The hottest of all servers together; each has its own rows. */
@@ -330,7 +331,7 @@ static void draw_hot(struct weft_top_view *view, const struct weft_top_target *t
     head(view, width, "HOT ROWS OF TABLE 0   updates    share");
     for (int i = 0; i < 5 && hot != NULL; i++, hot = next_hot(targets, count, taken)) {
         char text[16];
-        add(view, width, "%-20s %8s %7.3f %%", hot->id, weft_top_short(hot->updates, text),
+        add(view, width, "%-20s %8s %7.3f %%", hot->id, short_text(hot->updates, text),
             updates > 0 ? 100 * hot->updates / updates : 0.0);
     }
 }

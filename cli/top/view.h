@@ -18,7 +18,4 @@ struct weft_top_view {
 void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target *targets,
                         uint32_t count, uint32_t width);
 
-/* 1234567 -> "1.2M": at most six characters. */
-const char *weft_top_short(double value, char text_p[16]);
-
 #endif
