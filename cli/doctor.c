@@ -1,16 +1,13 @@
 /* `weft doctor`: what this host has and lacks for weft, as a table or as JSON. */
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "node/security.h"
 
-#include "base/units.h"
 #include "io/doctor.h"
 
-#include <cjson/cJSON.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-static int print_json(const struct weft_doctor *doctor, bool ok)
+static bool print_json(const struct weft_doctor *doctor, bool ok)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddBoolToObject(object, "ok", ok);
@@ -24,15 +21,7 @@ static int print_json(const struct weft_doctor *doctor, bool ok)
         cJSON_AddStringToObject(item, "advice", fact->advice);
         cJSON_AddItemToArray(facts, item);
     }
-    char *text = cJSON_Print(object);
-    cJSON_Delete(object);
-    if (text == NULL) {
-        fprintf(stderr, "weft doctor: out of memory\n");
-        return WEFT_EXIT_FAILED;
-    }
-    puts(text);
-    cJSON_free(text);
-    return ok ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+    return weft_output_json("doctor", object, true);
 }
 
 static void print_table(const struct weft_doctor *doctor)
@@ -135,8 +124,9 @@ int weft_cli_doctor(int argc, char **argv)
         ok = ok && doctor.facts[i].state != WEFT_FACT_MISSING;
     }
     if (json) {
-        return print_json(&doctor, ok);
+        ok = print_json(&doctor, ok) && ok;
+    } else {
+        print_table(&doctor);
     }
-    print_table(&doctor);
     return ok ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }

@@ -1,45 +1,26 @@
 /* `weft keygen`: makes a job key, or says which key a file holds. */
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "crypto/job_key.h"
 
-#include <cjson/cJSON.h>
-#include <stdio.h>
-
-/* The last word: the answer must not be half written. */
-static int flushed(void)
-{
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("weft keygen: cannot write the answer");
-        return WEFT_EXIT_FAILED;
-    }
-    return WEFT_EXIT_OK;
-}
-
-static int print_json(const char *path, const char *fingerprint)
+static bool print_json(const char *path, const char *fingerprint)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "path", path);
     cJSON_AddStringToObject(object, "fingerprint", fingerprint);
-    char *text = cJSON_Print(object);
-    cJSON_Delete(object);
-    if (text == NULL) {
-        fprintf(stderr, "weft keygen: out of memory\n");
-        return WEFT_EXIT_FAILED;
-    }
-    puts(text);
-    cJSON_free(text);
-    return flushed();
+    return weft_output_json("keygen", object, true);
 }
 
-static int print_text(const char *path, const char *fingerprint, bool made)
+/* The answer must not be half written. */
+static bool print_text(const char *path, const char *fingerprint, bool made)
 {
     printf("%s: key %s\n", path, fingerprint);
     if (made) {
         printf("copy it to every host of the job over a safe way (scp), and give it to weft with\n"
                "--key-file; `weft keygen --check FILE` must print the same 8 digits there\n");
     }
-    return flushed();
+    return weft_output_close("keygen", NULL, stdout, true);
 }
 
 static weft_status make(const char *path, struct weft_job_key **key_p,
@@ -75,7 +56,8 @@ static int keygen(const char *path, bool check, bool json)
         fprintf(stderr, "weft keygen: no fingerprint: %s\n", weft_status_text(status));
         return WEFT_EXIT_FAILED;
     }
-    return json ? print_json(path, fingerprint) : print_text(path, fingerprint, !check);
+    bool good = json ? print_json(path, fingerprint) : print_text(path, fingerprint, !check);
+    return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
 int weft_cli_keygen(int argc, char **argv)

@@ -1,21 +1,18 @@
 /* `weft eval` and `weft predict`: a saved model, or the newest checkpoint of a directory, on a data
  * file. No servers: the model is read into this process (cli/train/model_file.h, model_checkpoint.h). */
+#include "cli/output.h"
 #include "cli/train/job.h"
 #include "cli/train/model_checkpoint.h"
 #include "cli/verbs.h"
 #include "ml/metrics.h"
 
-#include <cjson/cJSON.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 enum which { ROWS_TEST, ROWS_TRAIN, ROWS_ALL };
 
 static const char *const which_names[] = {
-    [ROWS_TEST] = "test", [ROWS_TRAIN] = "train", [ROWS_ALL] = "all"};
+    [ROWS_TEST] = "test", [ROWS_TRAIN] = "train", [ROWS_ALL] = "all", NULL};
 
 struct eval {
     const char *verb;
@@ -24,7 +21,7 @@ struct eval {
     const char *format_name; /* NULL = the model's */
     const struct weft_ml_model_kind *kind; /* of a checkpoint; NULL = not said */
     bool is_checkpoint;
-    enum which which;
+    uint32_t which; /* rows */
     const char *output; /* predict; NULL = standard output */
     bool json;          /* eval */
 
@@ -41,16 +38,18 @@ static int fail(const struct eval *eval, const char *text)
     return WEFT_EXIT_FAILED;
 }
 
-static const char *parse_which(const char *text, void *value)
-{
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(which_names); i++) {
-        if (strcmp(text, which_names[i]) == 0) {
-            *(enum which *)value = (enum which)i;
-            return NULL;
-        }
-    }
-    return "test, train or all";
-}
+/* The rows of both tables of options. */
+#define WEFT_EVAL_OPTIONS(e)                                                                       \
+    {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",        \
+     WEFT_OPTION_STRING, .value = &(e)->model_path, .fallback = ""},                               \
+    {"model", "NAME", "of a checkpoint: lr, fm or mf", WEFT_OPTION_CUSTOM, .value = &(e)->kind,    \
+     .parse = weft_job_parse_model, .fallback = "lr; a saved model knows"},                        \
+    {"data", "PATH", "data file, found as `weft train` finds it", WEFT_OPTION_STRING,              \
+     .value = &(e)->data, .fallback = ""},                                                         \
+    {"format", "NAME", "of the data", WEFT_OPTION_CUSTOM, .value = &(e)->format_name,              \
+     .parse = weft_job_parse_format, .fallback = "the one that the model was trained on"},         \
+    {"rows", "WHICH", "test = those that training leaves out, train, or all", WEFT_OPTION_CHOICE,  \
+     .value = &(e)->which, .choices = which_names}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -160,20 +159,29 @@ static void unload(struct eval *eval)
     free(eval->rows);
 }
 
-static int check(const struct weft_command *command, const struct eval *eval)
+/* Parse, load, run. */
+static int run(struct eval *eval, const struct weft_command *command, int argc, char **argv,
+               int (*run_loaded)(struct eval *))
 {
+    int status = weft_options_parse(command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
     if (eval->model_path == NULL) {
         return weft_options_usage(command, "--model-file is missing: which model?");
     }
     if (eval->data == NULL) {
         return weft_options_usage(command, "--data is missing: on which data?");
     }
-    return WEFT_OPTIONS_RUN;
+    status = load(eval);
+    status = status == WEFT_EXIT_OK ? run_loaded(eval) : status;
+    unload(eval);
+    return status;
 }
 
 /* ---- eval ------------------------------------------------------------------------------------ */
 
-static cJSON *report_of(const struct eval *eval, const struct weft_ml_quality *quality)
+static bool print_json(const struct eval *eval, const struct weft_ml_quality *quality)
 {
     cJSON *report = cJSON_CreateObject();
     cJSON_AddStringToObject(report, "model", eval->file.model.kind->name);
@@ -187,10 +195,10 @@ static cJSON *report_of(const struct eval *eval, const struct weft_ml_quality *q
         cJSON_AddNumberToObject(report, "auc", quality->auc);
         cJSON_AddNumberToObject(report, "logloss", quality->log_loss);
     }
-    return report;
+    return weft_output_json("eval", report, true);
 }
 
-static void show(const struct eval *eval, const struct weft_ml_quality *quality)
+static bool print_text(const struct eval *eval, const struct weft_ml_quality *quality)
 {
     printf("%u rows (%s), %u features, %u of them unknown to the model\n", quality->row_count,
            which_names[eval->which], eval->batch.id_count, eval->batch.id_count - eval->known);
@@ -199,6 +207,7 @@ static void show(const struct eval *eval, const struct weft_ml_quality *quality)
     } else {
         printf("AUC %.4f, log-loss %.4f\n", quality->auc, quality->log_loss);
     }
+    return weft_output_close("eval", NULL, stdout, true);
 }
 
 static int evaluate(struct eval *eval)
@@ -215,32 +224,15 @@ static int evaluate(struct eval *eval)
     if (status != WEFT_OK) {
         return fail(eval, "out of memory");
     }
-    if (!eval->json) {
-        show(eval, &quality);
-        return fflush(stdout) == 0 ? WEFT_EXIT_OK : fail(eval, "cannot write");
-    }
-    cJSON *report = report_of(eval, &quality);
-    char *text = cJSON_Print(report);
-    cJSON_Delete(report);
-    bool good = text != NULL && puts(text) >= 0 && fflush(stdout) == 0;
-    cJSON_free(text);
-    return good ? WEFT_EXIT_OK : fail(eval, "cannot write");
+    return (eval->json ? print_json : print_text)(eval, &quality) ? WEFT_EXIT_OK
+                                                                 : WEFT_EXIT_FAILED;
 }
 
 int weft_cli_eval(int argc, char **argv)
 {
     struct eval eval = {.verb = "eval", .which = ROWS_TEST};
     const struct weft_option options[] = {
-        {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",
-         WEFT_OPTION_STRING, .value = &eval.model_path, .fallback = ""},
-        {"model", "NAME", "of a checkpoint: lr, fm or mf", WEFT_OPTION_CUSTOM, .value = &eval.kind,
-         .parse = weft_job_parse_model, .fallback = "lr; a saved model knows"},
-        {"data", "PATH", "data file, found as `weft train` finds it", WEFT_OPTION_STRING,
-         .value = &eval.data, .fallback = ""},
-        {"format", "NAME", "of the data", WEFT_OPTION_CUSTOM, .value = &eval.format_name,
-         .parse = weft_job_parse_format, .fallback = "the one that the model was trained on"},
-        {"rows", "WHICH", "test = those that training leaves out, train, or all",
-         WEFT_OPTION_CUSTOM, .value = &eval.which, .parse = parse_which, .fallback = "test"},
+        WEFT_EVAL_OPTIONS(&eval),
         {"json", NULL, "print a JSON object", WEFT_OPTION_FLAG, .value = &eval.json},
         {0},
     };
@@ -256,50 +248,26 @@ int weft_cli_eval(int argc, char **argv)
                    "  weft eval --model-file ckpt --model fm --format adult --data adult.data",
         .options = options,
     };
-    int status = weft_options_parse(&command, argc, argv);
-    status = status == WEFT_OPTIONS_RUN ? check(&command, &eval) : status;
-    if (status != WEFT_OPTIONS_RUN) {
-        return status;
-    }
-    status = load(&eval);
-    status = status == WEFT_EXIT_OK ? evaluate(&eval) : status;
-    unload(&eval);
-    return status;
+    return run(&eval, &command, argc, argv, evaluate);
 }
 
 /* ---- predict --------------------------------------------------------------------------------- */
 
-static bool print_scores(const struct eval *eval, const float *scores, FILE *out)
-{
-    bool is_rating = eval->file.model.kind->predicts_ratings;
-    for (uint32_t r = 0; r < eval->batch.row_count; r++) {
-        double score = (double)scores[r];
-        fprintf(out, "%.6g\n", is_rating ? score : weft_ml_sigmoid(score));
-    }
-    return fflush(out) == 0 && ferror(out) == 0;
-}
-
 static int predict(struct eval *eval)
 {
+    bool is_rating = eval->file.model.kind->predicts_ratings;
     float *scores = calloc((size_t)eval->batch.row_count + 1, sizeof(*scores));
     if (scores == NULL) {
         return fail(eval, "out of memory");
     }
-    FILE *out = eval->output != NULL ? fopen(eval->output, "we") : stdout;
-    bool good = out != NULL;
-    if (good) {
-        weft_ml_model_scores(&eval->file.model, &eval->batch, eval->rows, scores);
-        good = print_scores(eval, scores, out);
+    weft_ml_model_scores(&eval->file.model, &eval->batch, eval->rows, scores);
+    FILE *out = weft_output_open(eval->output);
+    for (uint32_t r = 0; out != NULL && r < eval->batch.row_count; r++) {
+        double score = (double)scores[r];
+        fprintf(out, "%.6g\n", is_rating ? score : weft_ml_sigmoid(score));
     }
-    int why = errno;
-    if (out != NULL && eval->output != NULL) {
-        good = fclose(out) == 0 && good;
-    }
+    bool good = weft_output_close("predict", eval->output, out, out != NULL);
     free(scores);
-    if (!good) {
-        fprintf(stderr, "weft predict: cannot write %s: %s\n",
-                eval->output != NULL ? eval->output : "standard output", strerror(why));
-    }
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
@@ -307,16 +275,7 @@ int weft_cli_predict(int argc, char **argv)
 {
     struct eval eval = {.verb = "predict", .which = ROWS_ALL};
     const struct weft_option options[] = {
-        {"model-file", "PATH", "what `weft train --save` wrote, or a directory of checkpoints",
-         WEFT_OPTION_STRING, .value = &eval.model_path, .fallback = ""},
-        {"model", "NAME", "of a checkpoint: lr, fm or mf", WEFT_OPTION_CUSTOM, .value = &eval.kind,
-         .parse = weft_job_parse_model, .fallback = "lr; a saved model knows"},
-        {"data", "PATH", "data file, found as `weft train` finds it", WEFT_OPTION_STRING,
-         .value = &eval.data, .fallback = ""},
-        {"format", "NAME", "of the data", WEFT_OPTION_CUSTOM, .value = &eval.format_name,
-         .parse = weft_job_parse_format, .fallback = "the one that the model was trained on"},
-        {"rows", "WHICH", "test = those that training leaves out, train, or all",
-         WEFT_OPTION_CUSTOM, .value = &eval.which, .parse = parse_which, .fallback = "all"},
+        WEFT_EVAL_OPTIONS(&eval),
         {"output", "FILE", "write here", WEFT_OPTION_STRING, .value = &eval.output,
          .fallback = "standard output"},
         {0},
@@ -331,13 +290,5 @@ int weft_cli_predict(int argc, char **argv)
         .example = "  weft predict --model-file model.safetensors --data adult.data --rows test",
         .options = options,
     };
-    int status = weft_options_parse(&command, argc, argv);
-    status = status == WEFT_OPTIONS_RUN ? check(&command, &eval) : status;
-    if (status != WEFT_OPTIONS_RUN) {
-        return status;
-    }
-    status = load(&eval);
-    status = status == WEFT_EXIT_OK ? predict(&eval) : status;
-    unload(&eval);
-    return status;
+    return run(&eval, &command, argc, argv, predict);
 }
