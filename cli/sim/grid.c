@@ -242,12 +242,13 @@ static int grid_run(struct grid *g)
 int weft_cli_sim_grid(int argc, char **argv)
 {
     static struct grid grid = {.config = {.seed = 1}, .jobs = 1};
-    const char *network = "both";
+    static const char *const networks[] = {"1g", "40g", "both", NULL};
+    uint32_t network = 2;
     const struct weft_option options[] = {
         {"thin", NULL, "the part that fits in a test run", WEFT_OPTION_FLAG,
          .value = &grid.config.thin},
-        {"network", "NAME", "1g (250 KB, 50 us), 40g (10 MB, 10 us) or both", WEFT_OPTION_STRING,
-         .value = &network},
+        {"network", "NAME", "1g (250 KB, 50 us), 40g (10 MB, 10 us) or both", WEFT_OPTION_CHOICE,
+         .value = &network, .choices = networks},
         {"rounds", "N", "of each cell; without it 500, or as many as fit in the thin grid",
          WEFT_OPTION_U32, .value = &grid.config.rounds, .min = 1, .max = WEFT_INCAST_ROUNDS_MAX,
          .fallback = ""},
@@ -277,12 +278,8 @@ int weft_cli_sim_grid(int argc, char **argv)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    bool both = strcmp(network, "both") == 0;
-    grid.config.slow_network = both || strcmp(network, "1g") == 0;
-    grid.config.fast_network = both || strcmp(network, "40g") == 0;
-    if (!grid.config.slow_network && !grid.config.fast_network) {
-        return weft_options_usage(&command, "a network is 1g, 40g or both");
-    }
+    grid.config.slow_network = network != 1;
+    grid.config.fast_network = network != 0;
     struct weft_incast_config probe;
     weft_incast_config_default(&probe);
     probe.cc_name = grid.config.cc_name;
