@@ -379,8 +379,9 @@ bool weft_recdb_chrome(struct weft_recdb *db, const char *where, const char *ser
 {
     struct chrome chrome = {.out = out, .comma = ""};
     chrome.origin_ns = weft_recdb_number(
-        db, "SELECT min(t) FROM (SELECT min(t0_ns) AS t FROM rpc WHERE t0_ns >= 0 UNION ALL"
-            " SELECT min(arrival_ns) FROM served WHERE arrival_ns >= 0)");
+        db, weft_recdb_query(db, "SELECT min(t) FROM (SELECT min(t0_ns) AS t FROM rpc"
+                                 " WHERE t0_ns >= 0 UNION ALL SELECT min(arrival_ns) FROM served"
+                                 " WHERE arrival_ns >= 0)"));
     put_head(db, out);
     put_workers(db, &chrome, where);
     put_servers(db, &chrome, served_where);

@@ -27,7 +27,8 @@ static char *where_of(struct weft_recdb *db, const struct query *query, const ch
     const char *time = rpc ? "t0_ns" : "arrival_ns";
     char *where = sqlite3_mprintf("WHERE 1");
     if (query->from_s > 0 || query->to_s > 0) {
-        uint64_t first_ns = weft_recdb_number(db, "SELECT min(t0_ns) FROM rpc");
+        uint64_t first_ns =
+            weft_recdb_number(db, weft_recdb_query(db, "SELECT min(t0_ns) FROM rpc"));
         where = sqlite3_mprintf("%z AND %s.%s >= %lld", where, table, time,
                                 (long long)(first_ns + (uint64_t)(query->from_s * 1e9)));
         if (query->to_s > 0) {
@@ -53,9 +54,8 @@ static void put_table(struct weft_recdb *db, const struct query *query, const ch
                       FILE *out)
 {
     char *where = has_where(table) ? where_of(db, query, table) : NULL;
-    char *sql =
-        weft_recdb_need(sqlite3_mprintf("SELECT * FROM %s %s", table, where != NULL ? where : ""));
-    sqlite3_stmt *statement = weft_recdb_query(db, sql);
+    sqlite3_stmt *statement =
+        weft_recdb_query(db, "SELECT * FROM %s %s", table, where != NULL ? where : "");
     if (query->format == FORMAT_CSV && statement != NULL) {
         weft_recdb_csv_head(out, statement);
     }
@@ -68,7 +68,6 @@ static void put_table(struct weft_recdb *db, const struct query *query, const ch
         }
     }
     sqlite3_finalize(statement);
-    sqlite3_free(sql);
     sqlite3_free(where);
 }
 

@@ -7,11 +7,11 @@
 
 static void take_list(struct weft_recdb *db, const char *where, struct weft_recdb_hotness *hotness)
 {
-    char *sql = weft_recdb_need(
-        sqlite3_mprintf("SELECT id, sum(updates), sum(error), tbl FROM hot %s GROUP BY tbl, id"
-                        " ORDER BY 2 DESC, tbl, id",
-                        where));
-    sqlite3_stmt *statement = weft_recdb_query(db, sql);
+    sqlite3_stmt *statement =
+        weft_recdb_query(db,
+                         "SELECT id, sum(updates), sum(error), tbl FROM hot %s GROUP BY tbl, id"
+                         " ORDER BY 2 DESC, tbl, id",
+                         where);
     size_t room = 0;
     while (weft_recdb_row(db, statement)) {
         if (hotness->count == room) {
@@ -26,30 +26,25 @@ static void take_list(struct weft_recdb *db, const char *where, struct weft_recd
         };
     }
     sqlite3_finalize(statement);
-    sqlite3_free(sql);
 }
 
 static void take_total(struct weft_recdb *db, const char *where, struct weft_recdb_hotness *hotness)
 {
-    char *sql = weft_recdb_need(
-        sqlite3_mprintf("SELECT sum(updates), min(exact) FROM hot_total %s", where));
-    sqlite3_stmt *statement = weft_recdb_query(db, sql);
+    sqlite3_stmt *statement =
+        weft_recdb_query(db, "SELECT sum(updates), min(exact) FROM hot_total %s", where);
     if (weft_recdb_row(db, statement)) {
         hotness->updates = weft_recdb_u64(statement, 0);
         hotness->exact = sqlite3_column_int(statement, 1) == 1;
     }
     sqlite3_finalize(statement);
-    sqlite3_free(sql);
 }
 
 /* The k most updated of all are among the k most updated of each server, if each keeps k. */
 static size_t shortest_list(struct weft_recdb *db, const char *where)
 {
-    char *sql = weft_recdb_need(sqlite3_mprintf(
-        "SELECT min(n) FROM (SELECT count(*) AS n FROM hot %s GROUP BY server, tbl)", where));
-    size_t shortest = (size_t)weft_recdb_number(db, sql);
-    sqlite3_free(sql);
-    return shortest;
+    sqlite3_stmt *statement = weft_recdb_query(
+        db, "SELECT min(n) FROM (SELECT count(*) AS n FROM hot %s GROUP BY server, tbl)", where);
+    return (size_t)weft_recdb_number(db, statement);
 }
 
 bool weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,

@@ -4,6 +4,7 @@
 #include "obs/records_db.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,11 +158,9 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
             return said(db, db->files[idx], what);
         }
     }
-    char *sql = weft_recdb_need(sqlite3_mprintf(
-        "SELECT 1 FROM %s.meta WHERE key = 'schema_version' AND value = '1'", schema));
-    bool good = weft_recdb_number(db, sql) == 1;
-    sqlite3_free(sql);
-    return good ||
+    sqlite3_stmt *statement = weft_recdb_query(
+        db, "SELECT 1 FROM %s.meta WHERE key = 'schema_version' AND value = '1'", schema);
+    return weft_recdb_number(db, statement) == 1 ||
            said(db, db->files[idx], "is of a version of the schema that this weft does not know");
 }
 
@@ -169,16 +168,14 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
 static char *union_sql(struct weft_recdb *db, const char *table)
 {
     char *columns = sqlite3_mprintf("");
-    char *sql = weft_recdb_need(sqlite3_mprintf("PRAGMA main.table_info(%s)", table));
-    sqlite3_stmt *statement = weft_recdb_query(db, sql);
+    sqlite3_stmt *statement = weft_recdb_query(db, "PRAGMA main.table_info(%s)", table);
     while (weft_recdb_row(db, statement)) {
         columns = sqlite3_mprintf("%z%s\"%w\"", columns, columns[0] != '\0' ? ", " : "",
                                   sqlite3_column_text(statement, 1));
         weft_recdb_need(columns);
     }
     sqlite3_finalize(statement);
-    sqlite3_free(sql);
-    sql = sqlite3_mprintf("SELECT %s FROM main.%s", columns, table);
+    char *sql = sqlite3_mprintf("SELECT %s FROM main.%s", columns, table);
     for (unsigned i = 1; i < db->file_count; i++) {
         sql = sqlite3_mprintf("%z UNION ALL SELECT %s FROM r%u.%s", sql, columns, i, table);
     }
@@ -242,13 +239,17 @@ void weft_recdb_close(struct weft_recdb *db)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-sqlite3_stmt *weft_recdb_query(struct weft_recdb *db, const char *sql)
+sqlite3_stmt *weft_recdb_query(struct weft_recdb *db, const char *format, ...)
 {
     sqlite3_stmt *statement = NULL;
+    va_list args;
+    va_start(args, format);
+    char *sql = weft_recdb_need(sqlite3_vmprintf(format, args));
+    va_end(args);
     if (sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) != SQLITE_OK) {
         (void)sqlite_said(db);
-        return NULL;
     }
+    sqlite3_free(sql);
     return statement;
 }
 
@@ -267,9 +268,8 @@ uint64_t weft_recdb_u64(sqlite3_stmt *statement, int column)
     return value > 0 ? (uint64_t)value : 0;
 }
 
-uint64_t weft_recdb_number(struct weft_recdb *db, const char *sql)
+uint64_t weft_recdb_number(struct weft_recdb *db, sqlite3_stmt *statement)
 {
-    sqlite3_stmt *statement = weft_recdb_query(db, sql);
     uint64_t number = weft_recdb_row(db, statement) ? weft_recdb_u64(statement, 0) : 0;
     sqlite3_finalize(statement);
     return number;
@@ -297,15 +297,13 @@ const char *weft_recdb_meta(struct weft_recdb *db, const char *key)
 
 sqlite3_stmt *weft_recdb_scan(struct weft_recdb *db, const char *more, const char *tail)
 {
-    char *sql = weft_recdb_need(sqlite3_mprintf(
+    return weft_recdb_query(
+        db,
         "SELECT rpc.worker, rpc.server, rpc.rpc, rpc.iteration, rpc.kind, rpc.status, rpc.rows,"
         " rpc.t0_ns, rpc.t1_ns, rpc.request_bytes, rpc.reply_bytes, rpc.n_tx_ns, rpc.ps_queue_ns,"
         " rpc.ps_wait_ns, rpc.ps_proc_ns, rpc.w_queue_ns, rpc.w_proc_ns, rpc.ps_overlap_ns,"
         " rpc.tbl%s FROM rpc %s",
-        more, tail));
-    sqlite3_stmt *scan = weft_recdb_query(db, sql);
-    sqlite3_free(sql);
-    return scan;
+        more, tail);
 }
 
 /* Times stay below this, so that sums of them do not wrap: 2^56 ns are two years. */
@@ -363,13 +361,10 @@ bool weft_recdb_next(struct weft_recdb *db, sqlite3_stmt *scan, struct weft_recd
 
 sqlite3_stmt *weft_recdb_served_scan(struct weft_recdb *db, const char *tail)
 {
-    char *sql = weft_recdb_need(
-        sqlite3_mprintf("SELECT worker, server, kind, ps_queue_ns, ps_wait_ns, ps_proc_ns,"
-                        " arrival_ns, rpc FROM served %s",
-                        tail));
-    sqlite3_stmt *scan = weft_recdb_query(db, sql);
-    sqlite3_free(sql);
-    return scan;
+    return weft_recdb_query(db,
+                            "SELECT worker, server, kind, ps_queue_ns, ps_wait_ns, ps_proc_ns,"
+                            " arrival_ns, rpc FROM served %s",
+                            tail);
 }
 
 bool weft_recdb_served_next(struct weft_recdb *db, sqlite3_stmt *scan,

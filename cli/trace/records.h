@@ -73,22 +73,22 @@ bool weft_recdb_open(const char *verb, const char *const *files, unsigned count,
                      struct weft_recdb *db_p);
 void weft_recdb_close(struct weft_recdb *db);
 
-/* A statement, or NULL, said. weft_recdb_row is true with a row, false at the end and, said, on an
- * error. */
-sqlite3_stmt *weft_recdb_query(struct weft_recdb *db, const char *sql);
+/* A statement, from a format of sqlite3_mprintf; NULL, said. weft_recdb_row is true with a row, false
+ * at the end and, said, on an error. */
+sqlite3_stmt *weft_recdb_query(struct weft_recdb *db, const char *format, ...);
 bool weft_recdb_row(struct weft_recdb *db, sqlite3_stmt *statement);
 
 /* Never negative: what is, counts as zero. */
 uint64_t weft_recdb_u64(sqlite3_stmt *statement, int column);
 
-/* The first column of the first row, or 0. */
-uint64_t weft_recdb_number(struct weft_recdb *db, const char *sql);
+/* The first column of the first row, or 0.   Owns: takes the statement. */
+uint64_t weft_recdb_number(struct weft_recdb *db, sqlite3_stmt *statement);
 /* A value of meta, or "".   Owns: valid until the next call. */
 const char *weft_recdb_meta(struct weft_recdb *db, const char *key);
 
-/* All RPCs, from `SELECT ..., more FROM rpc` with `tail` behind it (JOIN, WHERE, ORDER BY); both may be
- * "". Further columns begin at WEFT_RECDB_MORE. Rows that cannot be (an unknown kind, a time below zero, a reply before its request) are left out and
- * counted in db->refused.
+/* All RPCs, from `SELECT ..., more FROM rpc` with `tail` behind it (JOIN, WHERE, ORDER BY); both may
+ * be "". Further columns begin at WEFT_RECDB_MORE. Rows that cannot be (an unknown kind, a time below
+ * zero, a reply before its request) are left out and counted in db->refused.
  *
  *     sqlite3_stmt *scan = weft_recdb_scan(db, "", "");
  *     while (weft_recdb_next(db, scan, &rpc)) { ... }
