@@ -128,16 +128,7 @@ int weft_run(const struct weft_run_options *options)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-const char *weft_run_parse_durability(const char *text, void *value)
-{
-    bool replay = strcmp(text, "replay") == 0;
-    if (!replay && strcmp(text, "none") != 0) {
-        return "none or replay";
-    }
-    *(enum weft_run_durability *)value =
-        replay ? WEFT_RUN_DURABILITY_REPLAY : WEFT_RUN_DURABILITY_NONE;
-    return NULL;
-}
+const char *const weft_run_durabilities[] = {"none", "replay", NULL};
 
 static int check(const struct weft_command *command, const struct weft_run_options *options)
 {
@@ -161,22 +152,15 @@ static int check(const struct weft_command *command, const struct weft_run_optio
     return status != WEFT_OPTIONS_RUN ? status : weft_security_check(command, &options->security);
 }
 
-/* The words behind "--" are the command; -n and -s, which everybody expects, as the parser spells
- * them. Returns the words before. */
+/* What is behind "--" is the command. Returns the number of arguments before. */
 static int split(struct weft_run_options *run, int argc, char **argv)
 {
-    static char workers[] = "--workers";
-    static char servers[] = "--servers";
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            weft_args_add_all(&run->worker_args, argv + i + 1);
-            return i;
-        }
-        if (strcmp(argv[i], "-n") == 0 || strcmp(argv[i], "-s") == 0) {
-            argv[i] = argv[i][1] == 'n' ? workers : servers;
-        }
+    int count = 1;
+    while (count < argc && strcmp(argv[count], "--") != 0) {
+        count++;
     }
-    return argc;
+    weft_args_add_all(&run->worker_args, argv + (count < argc ? count + 1 : argc));
+    return count;
 }
 
 /* --server-options: arguments with blanks between them. */
@@ -197,9 +181,9 @@ int weft_cli_run(int argc, char **argv)
     struct weft_run_options run = WEFT_RUN_DEFAULTS;
     const struct weft_option options[] = {
         {"workers", "N", "copies of CMD; -n N is the same", WEFT_OPTION_U32, .value = &run.workers,
-         .min = 1, .max = WEFT_JOB_WORKERS_MAX},
+         .min = 1, .max = WEFT_JOB_WORKERS_MAX, .letter = 'n'},
         {"servers", "N", "processes of `weft server`; -s N is the same", WEFT_OPTION_U32,
-         .value = &run.servers, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
+         .value = &run.servers, .min = 1, .max = WEFT_JOB_SHARDS_MAX, .letter = 's'},
         {"shards-per-server", "N", "shards of each server, each a thread and a port",
          WEFT_OPTION_U32, .value = &run.shards_per_server, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
         {"restart", "N", "start a process that died again, so often for each; 0 = the first death\n"
@@ -208,7 +192,7 @@ int weft_cli_run(int argc, char **argv)
         {"durability", "WHAT", "with --restart, of pushes that a killed server's last checkpoint lacks:\n"
          "replay = the server keeps a journal of them, and workers keep and send\n"
          "again what that lacks; none = they are lost",
-         WEFT_OPTION_CUSTOM, .value = &run.durability, .parse = weft_run_parse_durability,
+         WEFT_OPTION_CHOICE, .value = &run.durability, .choices = weft_run_durabilities,
          .fallback = "replay when --server-options has --checkpoint, else none"},
         {"replay-bytes", "N", "memory of each worker for kept pushes: at least four times what it\n"
          "pushes from one checkpoint to the next", WEFT_OPTION_U64, .value = &run.replay_bytes,

@@ -11,10 +11,13 @@
 
 /* What becomes of pushes that a server's last checkpoint does not have, when it is killed. */
 enum weft_run_durability {
-    WEFT_RUN_DURABILITY_UNSAID, /* replay where servers write checkpoints, else none */
     WEFT_RUN_DURABILITY_NONE,   /* lost, and counted */
     WEFT_RUN_DURABILITY_REPLAY, /* the server's journal has them; workers keep them, too */
+    WEFT_RUN_DURABILITY_UNSAID, /* replay where servers write checkpoints, else none */
 };
+
+/* For WEFT_OPTION_CHOICE. */
+extern const char *const weft_run_durabilities[];
 
 struct weft_run_options {
     uint32_t workers;
@@ -38,12 +41,10 @@ struct weft_run_options {
      .servers = 1,                                                                                 \
      .shards_per_server = 1,                                                                       \
      .lease_ms = 5000,                                                                             \
+     .durability = WEFT_RUN_DURABILITY_UNSAID,                                                     \
      .replay_bytes = UINT64_MAX,                                                                   \
      .transport = WEFT_TRANSPORT_DEFAULTS,                                                         \
      .security = WEFT_SECURITY_DEFAULTS}
-
-/* "none" or "replay"; for WEFT_OPTION_CUSTOM. */
-const char *weft_run_parse_durability(const char *text, void *value);
 
 /* True when an argument of the servers is --NAME or --NAME=VALUE. */
 bool weft_run_servers_have(const struct weft_run_options *options, const char *name);

@@ -359,6 +359,7 @@ int weft_cli_train(int argc, char **argv)
 {
     static struct train train; /* large, and there is one */
     train = (struct train){.job = WEFT_JOB_DEFAULTS, .servers = 2, .shards_per_server = 1,
+                           .durability = WEFT_RUN_DURABILITY_UNSAID,
                            .checkpoints = WEFT_CHECKPOINT_DEFAULTS};
     /* A child that died is seen at once; one that is silent waits for its turn on a busy machine. */
     train.job.transport.peer_timeout_s = weft_launch_peer_timeout_s(TRAIN_PEER_TIMEOUT_S);
@@ -380,10 +381,11 @@ int weft_cli_train(int argc, char **argv)
          "of servers may differ", WEFT_OPTION_FLAG,
          .value = &train.checkpoints.restore},
         {"restart", "N", "restart processes that die, each up to N times; needs --checkpoint,\n"
-         "and --report is refused. 0 = the first death ends the run", WEFT_OPTION_U32, .value = &train.restarts, .max = 1000000},
+         "and --report is refused. 0 = the first death ends the run", WEFT_OPTION_U32,
+         .value = &train.restarts, .max = 1000000},
         {"durability", "WHAT", "with --restart: replay = restore what a killed server had received\n"
-         "after its last checkpoint from its journal; none = it is lost", WEFT_OPTION_CUSTOM,
-         .value = &train.durability, .parse = weft_run_parse_durability, .fallback = "replay"},
+         "after its last checkpoint from its journal; none = it is lost", WEFT_OPTION_CHOICE,
+         .value = &train.durability, .choices = weft_run_durabilities, .fallback = "replay"},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
          "up`), the workers on the next ones, starting again at the first host",
          WEFT_OPTION_STRING, .value = &train.hosts.lab, .fallback = "loopback"},
