@@ -48,13 +48,6 @@ struct summary {
     double cpu_us;
 };
 
-static uint64_t cpu_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * WEFT_NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
 /* side: 0 asks, 1 answers. A refusal is ignored. */
 static void pin(const struct job *job, unsigned side)
 {
@@ -73,10 +66,10 @@ static void note(struct job *job, uint32_t trip, uint64_t began_ns)
         job->trip_ns[trip - WARMUP] = weft_clock_now_ns() - began_ns;
     }
     if (trip == WARMUP - 1) {
-        job->cpu_ns = cpu_ns();
+        job->cpu_ns = weft_clock_cpu_ns();
     }
     if (trip == WARMUP + job->trips - 1) {
-        job->cpu_ns = cpu_ns() - job->cpu_ns;
+        job->cpu_ns = weft_clock_cpu_ns() - job->cpu_ns;
     }
 }
 

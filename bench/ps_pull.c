@@ -38,9 +38,7 @@ static double now_us(void)
 
 static double cpu_us(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+    return (double)weft_clock_cpu_ns() / 1e3;
 }
 
 static void note(struct job *job, uint32_t trip, double began_us)

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 static const uint64_t turn_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t idle_turn_ns = 2 * WEFT_NS_PER_MS; /* between rounds: a word may have come */
@@ -28,13 +27,6 @@ bool weft_perf_agent_fail(struct weft_perf_agent *agent, const char *format, ...
         va_end(arguments);
     }
     return false;
-}
-
-static uint64_t cpu_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * WEFT_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
 /* ---- contents -------------------------------------------------------------------------------- */
@@ -294,7 +286,7 @@ static bool run_round(struct weft_perf_agent *agent, uint32_t seen)
 {
     const struct weft_perf_agent_ops *ops = agent->job->transport;
     bool good = weft_perf_shared_wait(agent->shared, seen);
-    uint64_t cpu_before_ns = cpu_ns();
+    uint64_t cpu_before_ns = weft_clock_cpu_ns();
     while (good && !weft_perf_agent_is_through(agent) &&
            !atomic_load(&agent->shared->stopping)) {
         good = ops->turn(agent, turn_ns);
@@ -305,7 +297,7 @@ static bool run_round(struct weft_perf_agent *agent, uint32_t seen)
         good = ops->turn(agent, turn_ns);
     }
     if (agent->timed) {
-        agent->note->cpu_ns += cpu_ns() - cpu_before_ns;
+        agent->note->cpu_ns += weft_clock_cpu_ns() - cpu_before_ns;
     }
     ops->account(agent);
     return good || atomic_load(&agent->shared->stopping);

@@ -15,12 +15,12 @@
 #include "cli/perf/perf.h"
 #include "cli/perf/report.h"
 #include "cli/perf/stream.h"
+#include "io/clock.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     ROUNDS_MAX = 1000,
@@ -55,17 +55,10 @@ struct options {
 
 /* ---- what the flows share -------------------------------------------------------------------- */
 
-static uint64_t read_ns(clockid_t clock)
-{
-    struct timespec t;
-    (void)clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 struct weft_stream_mark weft_stream_mark(void)
 {
-    return (struct weft_stream_mark){.at_ns = read_ns(CLOCK_MONOTONIC),
-                                     .cpu_ns = read_ns(CLOCK_PROCESS_CPUTIME_ID)};
+    return (struct weft_stream_mark){.at_ns = weft_clock_now_ns(),
+                                     .cpu_ns = weft_clock_cpu_ns()};
 }
 
 void weft_stream_pin(int cpu)

@@ -17,6 +17,11 @@ uint64_t weft_clock_now_ns(void)
     return read_ns(CLOCK_MONOTONIC);
 }
 
+uint64_t weft_clock_cpu_ns(void)
+{
+    return read_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 uint64_t weft_clock_map_refresh(struct weft_clock_map *map_p)
 {
     /* Real time first: a thread that is preempted between the two makes stamps look late, which the

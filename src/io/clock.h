@@ -14,6 +14,9 @@
 
 uint64_t weft_clock_now_ns(void);
 
+/* CPU time of all threads of the process, the kernel's part included. */
+uint64_t weft_clock_cpu_ns(void);
+
 /* Difference of the two clocks at one moment; refresh it once for each batch of packets. */
 struct weft_clock_map {
     int64_t realtime_ahead_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */

@@ -72,6 +72,20 @@ static void map_follows_the_real_clocks(void **state)
     assert_true(at_ns + 50 * WEFT_NS_PER_MS >= before_ns);
 }
 
+static void cpu_time_is_that_of_work(void **state)
+{
+    (void)state;
+    const struct timespec pause = {.tv_nsec = 60 * 1000 * 1000};
+    uint64_t before_ns = weft_clock_cpu_ns();
+    assert_int_equal(nanosleep(&pause, NULL), 0);
+    uint64_t slept_ns = weft_clock_cpu_ns() - before_ns;
+    assert_true(slept_ns < 30 * WEFT_NS_PER_MS);
+    uint64_t end_ns = weft_clock_now_ns() + 60 * WEFT_NS_PER_S;
+    while (weft_clock_cpu_ns() - before_ns - slept_ns < 5 * WEFT_NS_PER_MS) {
+        assert_true(weft_clock_now_ns() < end_ns);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -80,6 +94,7 @@ int main(void)
         cmocka_unit_test(realtime_may_be_behind),
         cmocka_unit_test(impossible_stamps_are_now),
         cmocka_unit_test(map_follows_the_real_clocks),
+        cmocka_unit_test(cpu_time_is_that_of_work),
     };
     return cmocka_run_group_tests_name("io clock", tests, NULL, NULL);
 }
