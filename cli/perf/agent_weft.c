@@ -10,7 +10,6 @@
 #include "node/tracing.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {

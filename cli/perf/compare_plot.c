@@ -1,5 +1,6 @@
 /* Pictures of a comparison, drawn by gnuplot: two for each network, which its operation describes.
- * The scripts hold their data and stay beside the pictures: `gnuplot NAME-cdf.gp` draws it again. */
+ * The scripts hold their data and stay beside the pictures: `gnuplot NAME-cdf.gp` draws it again.
+ */
 #define _GNU_SOURCE
 #include "cli/output.h"
 #include "cli/perf/compare.h"

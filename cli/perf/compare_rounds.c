@@ -47,7 +47,8 @@ static void read_file(const char *path, bool undisturbed, struct times *times)
 }
 
 /* All rounds of all repetitions, or only those during which the machine took no processor away
- * (weft perf --realtime notes it). False: no memory. Owns: gives values; free() them in any case. */
+ * (weft perf --realtime notes it). False: no memory.
+ * Owns: gives values; free() them in any case. */
 static bool read_times(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                        bool undisturbed, struct times *times_p)
 {

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* For participants to come to the question. */
@@ -132,8 +131,8 @@ void weft_perf_live_warm(struct weft_perf_live *live, uint32_t count)
     }
 }
 
-void weft_perf_live_round(struct weft_perf_live *live, const uint64_t *round_ns, uint32_t count,
-                          uint64_t bytes)
+void weft_perf_live_round(struct weft_perf_live *live, const struct weft_perf_round *rounds,
+                          uint32_t count, uint64_t bytes)
 {
     if (live->parts == NULL) {
         return;
@@ -142,7 +141,7 @@ void weft_perf_live_round(struct weft_perf_live *live, const uint64_t *round_ns,
     live->measured += count;
     live->bytes = bytes;
     for (uint32_t i = 0; i < count; i++) {
-        weft_hist_add(&live->round_ns, round_ns[i]);
+        weft_hist_add(&live->round_ns, rounds[i].ns);
     }
     pthread_mutex_unlock(&live->lock);
 }

@@ -10,7 +10,7 @@
 #define WEFT_CLI_PERF_LIVE_H
 
 #include "cli/metrics.h"
-#include "cli/perf/agent.h"
+#include "cli/perf/run.h"
 #include "metrics/text.h"
 
 #include <pthread.h>
@@ -47,7 +47,7 @@ void weft_perf_live_see(struct weft_perf_live *live, struct weft_perf_shared *sh
 
 /* Rounds are done, in the warm-up; or measured ones, (count,) of them. */
 void weft_perf_live_warm(struct weft_perf_live *live, uint32_t count);
-void weft_perf_live_round(struct weft_perf_live *live, const uint64_t *round_ns, uint32_t count,
-                          uint64_t bytes);
+void weft_perf_live_round(struct weft_perf_live *live, const struct weft_perf_round *rounds,
+                          uint32_t count, uint64_t bytes);
 
 #endif

@@ -27,11 +27,13 @@ bool weft_perf_outcome_make(const struct weft_perf_job *job, const struct weft_p
     }
     *outcome_p = (struct weft_perf_outcome){
         .job = job, .result = result, .senders = senders, .receivers = receivers};
-    memcpy(room, result->round_ns, result->rounds * sizeof(*room));
+    for (uint32_t i = 0; i < result->rounds; i++) {
+        room[i] = result->each[i].ns;
+    }
     outcome_p->round = weft_perf_summarize(room, result->rounds);
     for (uint32_t i = 0; i < result->rounds; i++) {
-        if (result->undisturbed[i]) {
-            room[outcome_p->undisturbed_rounds++] = result->round_ns[i];
+        if (result->each[i].undisturbed) {
+            room[outcome_p->undisturbed_rounds++] = result->each[i].ns;
         }
     }
     outcome_p->undisturbed = weft_perf_summarize(room, outcome_p->undisturbed_rounds);
@@ -62,7 +64,7 @@ static double delivered_mean(const struct weft_perf_result *result)
 {
     double sum = 0;
     for (uint32_t i = 0; i < result->rounds; i++) {
-        sum += result->delivered[i];
+        sum += result->each[i].delivered;
     }
     return result->rounds > 0 ? sum / result->rounds : 0;
 }
@@ -172,12 +174,14 @@ static void json_times(cJSON *object, const char *name, const struct weft_perf_s
 static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
 {
     const struct weft_perf_job *job = outcome->job;
+    uint32_t rto_us = outcome->result->rto_us;
+    bool shuffle = job->plan->pattern == WEFT_PERF_SHUFFLE;
     cJSON_AddStringToObject(object, "pattern", weft_perf_pattern_name(job->plan->pattern));
     cJSON_AddStringToObject(object, "transport", job->transport->name);
     cJSON_AddStringToObject(object, "security", security_of(job));
     cJSON_AddStringToObject(object, "cc", cc_of(outcome));
     cJSON_AddNumberToObject(object, "senders", outcome->senders);
-    weft_json_add_known(object, "receivers", outcome->receivers, job->plan->pattern == WEFT_PERF_SHUFFLE);
+    weft_json_add_known(object, "receivers", outcome->receivers, shuffle);
     cJSON_AddNumberToObject(object, "bytes", job->bytes);
     cJSON_AddNumberToObject(object, "rounds", outcome->result->rounds);
     cJSON_AddNumberToObject(object, "rounds_asked", job->rounds);
@@ -190,9 +194,10 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
     cJSON_AddNumberToObject(object, "bound", job->bound_ppm / 1e6);
     cJSON_AddNumberToObject(object, "drop_at_sender", job->drop_ppm / 1e6);
     weft_json_add_known(object, "deadline_ms", job->deadline_ms, job->deadline_ms > 0);
-    weft_json_add_known(object, "tcp_rto_min_ms", job->tcp_rto_min_us / 1e3, job->tcp_rto_min_us > 0);
-    weft_json_add_known(object, "rto_ms", outcome->result->rto_us / 1e3, outcome->result->rto_us > 0);
-    weft_json_add_known(object, "parallel", job->plan->parallel, job->plan->pattern == WEFT_PERF_SHUFFLE);
+    weft_json_add_known(object, "tcp_rto_min_ms", job->tcp_rto_min_us / 1e3,
+                        job->tcp_rto_min_us > 0);
+    weft_json_add_known(object, "rto_ms", rto_us / 1e3, rto_us > 0);
+    weft_json_add_known(object, "parallel", job->plan->parallel, shuffle);
 }
 
 static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
@@ -286,16 +291,16 @@ bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const cha
         fprintf(file, " undisturbed");
     }
     for (uint32_t round = 0; round < result->rounds; round++) {
-        fprintf(file, "\n%u %.6f %.6f", round, (double)result->round_ns[round] / 1e6,
-                result->delivered[round]);
+        const struct weft_perf_round *r = &result->each[round];
+        fprintf(file, "\n%u %.6f %.6f", round, (double)r->ns / 1e6, r->delivered);
         for (uint32_t i = 0; i < flows; i++) {
             fprintf(file, " %.6f", (double)result->flow_ns[(size_t)round * flows + i] / 1e6);
         }
         if (flows > 0) {
-            fprintf(file, " %llu", (unsigned long long)result->go_ns[round]);
+            fprintf(file, " %llu", (unsigned long long)r->go_ns);
         }
         if (result->window_ns > 0) {
-            fprintf(file, " %d", result->undisturbed[round]);
+            fprintf(file, " %d", r->undisturbed);
         }
     }
     fprintf(file, "\n");

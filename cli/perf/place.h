@@ -41,7 +41,8 @@ void weft_perf_place_return(int home);
 int weft_perf_place_socket(const struct weft_perf_place *place, uint32_t participant, int type,
                            char *error);
 
-/* Bind a socket to that participant's address; *addr_p is where it then is. False: errno says why. */
+/* Bind a socket to that participant's address; *addr_p is where it then is. False: errno says
+ * why. */
 bool weft_perf_place_bind(const struct weft_perf_place *place, uint32_t participant, int fd,
                           struct sockaddr_in *addr_p);
 

@@ -16,37 +16,28 @@ static void add_all_to_all(struct weft_perf_plan *plan, uint32_t count)
     }
 }
 
-static uint64_t flows_of(enum weft_perf_pattern pattern, uint64_t senders, uint64_t receivers)
+static void measure(enum weft_perf_pattern pattern, uint64_t senders, uint64_t receivers,
+                    uint64_t *participants_p, uint64_t *flows_p)
 {
     switch (pattern) {
     case WEFT_PERF_PINGPONG:
-        return 2;
+        *participants_p = 2;
+        *flows_p = 2;
+        break;
     case WEFT_PERF_ALLTOALL:
-        return senders * (senders - 1);
+        *participants_p = senders;
+        *flows_p = senders * (senders - 1);
+        break;
     case WEFT_PERF_SHUFFLE:
-        return senders * receivers;
+        *participants_p = senders + receivers;
+        *flows_p = senders * receivers;
+        break;
     case WEFT_PERF_INCAST:
     case WEFT_PERF_OUTCAST:
+        *participants_p = senders + 1;
+        *flows_p = senders;
         break;
     }
-    return senders;
-}
-
-static uint64_t participants_of(enum weft_perf_pattern pattern, uint64_t senders,
-                                uint64_t receivers)
-{
-    switch (pattern) {
-    case WEFT_PERF_PINGPONG:
-        return 2;
-    case WEFT_PERF_ALLTOALL:
-        return senders;
-    case WEFT_PERF_SHUFFLE:
-        return senders + receivers;
-    case WEFT_PERF_INCAST:
-    case WEFT_PERF_OUTCAST:
-        break;
-    }
-    return senders + 1;
 }
 
 static void add_flows(struct weft_perf_plan *plan, uint32_t senders, uint32_t receivers)
@@ -80,13 +71,15 @@ static void add_flows(struct weft_perf_plan *plan, uint32_t senders, uint32_t re
 bool weft_perf_plan_make(enum weft_perf_pattern pattern, uint32_t senders, uint32_t receivers,
                          uint32_t parallel, struct weft_perf_plan *plan_p)
 {
-    if (flows_of(pattern, senders, receivers) > WEFT_PERF_PAIRS_MAX ||
-        participants_of(pattern, senders, receivers) > WEFT_PERF_PARTICIPANTS_MAX) {
+    uint64_t participants = 0;
+    uint64_t flows = 0;
+    measure(pattern, senders, receivers, &participants, &flows);
+    if (flows > WEFT_PERF_PAIRS_MAX || participants > WEFT_PERF_PARTICIPANTS_MAX) {
         return false;
     }
     plan_p->pattern = pattern;
     plan_p->flow_count = 0;
-    plan_p->participants = (uint32_t)participants_of(pattern, senders, receivers);
+    plan_p->participants = (uint32_t)participants;
     plan_p->parallel = parallel > 0 ? parallel : WEFT_PERF_PAIRS_MAX;
     add_flows(plan_p, senders, receivers);
     return true;
@@ -102,32 +95,16 @@ const char *weft_perf_pattern_name(enum weft_perf_pattern pattern)
     return names[pattern];
 }
 
-static bool only_sends(const struct weft_perf_plan *plan, uint32_t participant)
-{
-    for (uint32_t i = 0; i < plan->flow_count; i++) {
-        if (plan->flows[i].to == participant) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool only_receives(const struct weft_perf_plan *plan, uint32_t participant)
-{
-    for (uint32_t i = 0; i < plan->flow_count; i++) {
-        if (plan->flows[i].from == participant) {
-            return false;
-        }
-    }
-    return true;
-}
-
 void weft_perf_plan_role(const struct weft_perf_plan *plan, uint32_t participant, char *text_p,
                          unsigned bytes)
 {
-    const char *role = only_sends(plan, participant)      ? "sender"
-                       : only_receives(plan, participant) ? "receiver"
-                                                          : "participant";
+    bool sends = false;
+    bool receives = false;
+    for (uint32_t i = 0; i < plan->flow_count; i++) {
+        sends = sends || plan->flows[i].from == participant;
+        receives = receives || plan->flows[i].to == participant;
+    }
+    const char *role = !receives ? "sender" : !sends ? "receiver" : "participant";
     (void)snprintf(text_p, bytes, "%s %u", role, participant);
 }
 

@@ -89,7 +89,7 @@ static void keep_delivered(struct run *run, uint32_t count)
         result->delivered_bytes += flow->bytes;
     }
     for (uint32_t i = 0; i < count; i++) {
-        result->delivered[result->rounds + i] = sum / run->job->plan->flow_count;
+        result->each[result->rounds + i].delivered = sum / run->job->plan->flow_count;
     }
 }
 
@@ -107,8 +107,8 @@ static void keep_times(struct run *run, uint64_t go_ns)
         last_ns = weft_max_u64(last_ns, flow->done_ns);
         started_ns = weft_max_u64(started_ns, flow->started_ns);
     }
-    result->round_ns[result->rounds] = last_ns - go_ns;
-    result->go_ns[result->rounds] = go_ns;
+    result->each[result->rounds].ns = last_ns - go_ns;
+    result->each[result->rounds].go_ns = go_ns;
     result->elapsed_ns += last_ns - go_ns;
     run->lag_ns[result->rounds] = own_start ? 0 : started_ns - go_ns;
 }
@@ -117,7 +117,7 @@ static void keep_trips(struct run *run, uint32_t count)
 {
     struct weft_perf_result *result = run->result;
     for (uint32_t i = 0; i < count; i++) {
-        result->round_ns[result->rounds + i] = run->fleet.shared->trip_ns[i];
+        result->each[result->rounds + i].ns = run->fleet.shared->trip_ns[i];
         result->elapsed_ns += run->fleet.shared->trip_ns[i];
         run->lag_ns[result->rounds + i] = 0;
     }
@@ -199,7 +199,8 @@ static bool hear(struct run *run, enum weft_perf_word word, uint64_t until_ns)
     return heard == WEFT_PERF_ALL;
 }
 
-static bool ask(struct run *run, const struct weft_perf_message *message, enum weft_perf_word answer)
+static bool ask(struct run *run, const struct weft_perf_message *message,
+                enum weft_perf_word answer)
 {
     weft_perf_fleet_say(&run->fleet, message);
     return hear(run, answer, weft_clock_now_ns() + prepare_ns);
@@ -230,9 +231,9 @@ static bool do_rounds(struct run *run, uint32_t first, uint32_t count, bool time
         return false;
     }
     if (timed) {
-        const uint64_t *round_ns = &run->result->round_ns[run->result->rounds];
+        const struct weft_perf_round *rounds = &run->result->each[run->result->rounds];
         keep(run, count, go_ns);
-        weft_perf_live_round(run->job->live, round_ns, count, run->result->delivered_bytes);
+        weft_perf_live_round(run->job->live, rounds, count, run->result->delivered_bytes);
         show(run);
     } else {
         weft_perf_live_warm(run->job->live, count);
@@ -284,32 +285,25 @@ static void judge_rounds(struct run *run)
     weft_perf_witness_read(run->witness);
     result->window_ns = (uint64_t)(ideal_ms * 1.25e6);
     for (uint32_t i = 0; i < result->rounds; i++) {
-        result->undisturbed[i] = weft_perf_witness_undisturbed(
-            run->witness, result->go_ns[i], result->go_ns[i] + result->window_ns);
+        struct weft_perf_round *round = &result->each[i];
+        round->undisturbed = weft_perf_witness_undisturbed(run->witness, round->go_ns,
+                                                           round->go_ns + result->window_ns);
     }
 }
 
 static bool result_new(const struct weft_perf_job *job, struct weft_perf_result *result_p)
 {
-    size_t rounds = job->rounds;
+    size_t flows = is_pingpong(job) ? 1 : job->plan->flow_count;
     *result_p = (struct weft_perf_result){.delivered_min = 1};
-    result_p->round_ns = calloc(rounds, sizeof(uint64_t));
-    result_p->flow_ns =
-        calloc(rounds * (is_pingpong(job) ? 1 : job->plan->flow_count), sizeof(uint64_t));
-    result_p->go_ns = calloc(rounds, sizeof(uint64_t));
-    result_p->delivered = calloc(rounds, sizeof(double));
-    result_p->undisturbed = calloc(rounds, sizeof(bool));
-    return result_p->round_ns != NULL && result_p->go_ns != NULL && result_p->flow_ns != NULL &&
-           result_p->delivered != NULL && result_p->undisturbed != NULL;
+    result_p->each = calloc(job->rounds, sizeof(*result_p->each));
+    result_p->flow_ns = calloc(job->rounds * flows, sizeof(*result_p->flow_ns));
+    return result_p->each != NULL && result_p->flow_ns != NULL;
 }
 
 void weft_perf_result_fini(struct weft_perf_result *result)
 {
-    free(result->round_ns);
-    free(result->go_ns);
+    free(result->each);
     free(result->flow_ns);
-    free(result->delivered);
-    free(result->undisturbed);
 }
 
 bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *security,

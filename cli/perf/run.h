@@ -13,16 +13,20 @@
 
 #include "cli/perf/agent.h"
 
+struct weft_perf_round {
+    uint64_t ns;
+    uint64_t go_ns;   /* on the clock of traces; pingpong: 0 */
+    double delivered; /* mean over the messages */
+    bool undisturbed; /* no processor was taken away from its go for window_ns */
+};
+
 struct weft_perf_result {
     uint32_t rounds; /* measured: fewer than asked for when it was broken off */
     bool dnf;        /* a round had no answer */
     bool interrupted;
-    uint64_t *round_ns;   /* rounds of them */
-    uint64_t *go_ns;      /* of each round, on the clock of traces; pingpong: 0 */
+    struct weft_perf_round *each; /* (rounds,) */
     uint64_t *flow_ns;    /* rounds x flows; pingpong: none */
-    bool *undisturbed;    /* rounds: no processor was taken away from their go for window_ns */
     uint64_t window_ns;   /* 1.25 times the ideal; 0: nobody watched the processors */
-    double *delivered;    /* rounds: mean over the messages */
     double delivered_min; /* over all messages */
     uint64_t delivered_bytes;
     uint64_t retransmitted;
