@@ -4,6 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void say(void *verb, enum weft_node_level level, const char *text)
+{
+    (void)level;
+    if (verb != NULL) {
+        fprintf(stderr, "weft %s: %s\n", (const char *)verb, text);
+    } else {
+        fprintf(stderr, "weft: %s\n", text);
+    }
+}
+
+static void say_warning(void *verb, enum weft_node_level level, const char *text)
+{
+    if (level == WEFT_NODE_WARNING) {
+        say(verb, level, text);
+    }
+}
+
+struct weft_node_log weft_output_log(const char *verb, bool warnings_only)
+{
+    return (struct weft_node_log){.say = warnings_only ? say_warning : say,
+                                  .arg = (void *)(uintptr_t)verb};
+}
+
 bool weft_output_json(const char *verb, cJSON *object, bool pretty)
 {
     char *text = NULL;

@@ -6,10 +6,15 @@
 
 #include "base/hist.h"
 #include "base/status.h"
+#include "node/log.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stdio.h>
+
+/* What node logs, on standard error: "weft VERB: ...", or "weft: ..." for NULL. warnings_only: a
+ * parent reads this process's channel, and needs no more. */
+struct weft_node_log weft_output_log(const char *verb, bool warnings_only);
 
 /* Print the object on standard output and delete it. False: "weft VERB: ..." on standard error says
  * why. NULL counts as no memory. */

@@ -1,6 +1,7 @@
 /* `weft load`: many logical workers from one machine, as pgbench is to PostgreSQL. */
 #include "cli/load/report.h"
 #include "cli/node_options.h"
+#include "cli/output.h"
 #include "cli/stop.h"
 #include "cli/verbs.h"
 #include "node/recording.h"
@@ -208,14 +209,14 @@ static int run(struct load *load)
         return WEFT_EXIT_FAILED;
     }
     /* One process that may be both; the servers' role has what theirs needs. */
-    if (weft_recording_open(&load->recording, local ? "server" : "worker", 0, &records_error) !=
-        WEFT_OK) {
+    if (weft_recording_open(&load->recording, local ? "server" : "worker", 0,
+                            weft_output_log("load", false), &records_error) != WEFT_OK) {
         fprintf(stderr, "weft load: --records: %s\n", records_error.text);
         weft_security_fini(&load->security);
         return WEFT_EXIT_FAILED;
     }
     int result = serve_and_run(load);
-    if (!weft_recording_close(&load->recording, "load")) {
+    if (!weft_recording_close(&load->recording)) {
         result = WEFT_EXIT_FAILED;
     }
     weft_security_fini(&load->security);

@@ -5,6 +5,7 @@
 #include "cli/perf/agent.h"
 
 #include "base/bits.h"
+#include "cli/output.h"
 #include "io/clock.h"
 #include "io/driver.h"
 #include "node/tracing.h"
@@ -291,7 +292,7 @@ static void trace(struct weft_perf_agent *agent, struct weft_udp_config *config)
     if (agent->job->trace != NULL) {
         (void)snprintf(end->trace, sizeof(end->trace), "%s.participant-%u", agent->job->trace,
                        agent->me);
-        weft_tracing_open(&end->tracing, end->trace);
+        weft_tracing_open(&end->tracing, end->trace, weft_output_log(NULL, false));
     }
     weft_tracing_attach(&end->tracing, "participant", config, &end->feed);
 }

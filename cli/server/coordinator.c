@@ -1,6 +1,7 @@
 /* `weft scheduler`: the coordinator, through which the members of a job find each other. */
 #define _GNU_SOURCE
 #include "cli/node_options.h"
+#include "cli/output.h"
 #include "cli/server/coordinator_metrics.h"
 #include "cli/train/job.h"
 #include "cli/verbs.h"
@@ -110,8 +111,8 @@ static struct weft_coordinator_config configure(struct scheduler *scheduler)
                                              .journal = scheduler->journal,
                                              .transport = scheduler->transport,
                                              .security = &scheduler->security,
-                                             .name = "scheduler",
-                                             .quiet = scheduler->channel.fd >= 0};
+                                             .log = weft_output_log(
+                                                 "scheduler", scheduler->channel.fd >= 0)};
     weft_roster_config_default(&config.roster);
     config.roster.workers_max = WEFT_JOB_WORKERS_MAX;
     config.roster.shards_max = WEFT_JOB_SHARDS_MAX;

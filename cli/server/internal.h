@@ -68,7 +68,7 @@ int weft_server_start(struct server *server, int signal_fd);
 /* ---- server_serve.c -------------------------------------------------------------------------- */
 
 /* From the checkpoints' own thread, too; the main thread says nothing meanwhile. */
-void weft_server_say_checkpoint(void *server, bool good, const char *text);
+void weft_server_say_checkpoint(void *server, enum weft_node_level level, const char *text);
 
 /* The exit status. */
 int weft_server_serve(struct server *server);

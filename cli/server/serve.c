@@ -3,6 +3,7 @@
 #include "cli/server/internal.h"
 
 #include "cli/counters.h"
+#include "cli/output.h"
 #include "cli/server/deaths.h"
 
 #include <poll.h>
@@ -47,12 +48,12 @@ static int judge(struct server *server)
     return weft_server_fail(server, WEFT_PEER, text);
 }
 
-void weft_server_say_checkpoint(void *arg, bool good, const char *text)
+void weft_server_say_checkpoint(void *arg, enum weft_node_level level, const char *text)
 {
     struct server *server = arg;
     if (server->channel.fd >= 0) {
         cJSON *event = weft_channel_event("checkpoint");
-        cJSON_AddBoolToObject(event, "good", good);
+        cJSON_AddBoolToObject(event, "good", level == WEFT_NODE_INFO);
         cJSON_AddStringToObject(event, "text", text);
         (void)weft_channel_send(&server->channel, event);
     } else {
@@ -122,11 +123,12 @@ static bool is_request(struct server *server, int signal_fd)
         return false;
     }
     if (server->checkpoint == NULL) {
-        weft_server_say_checkpoint(server, false,
+        weft_server_say_checkpoint(server, WEFT_NODE_WARNING,
                                    "SIGUSR1 asks for a checkpoint, but there is no --checkpoint");
     } else if (!weft_checkpoint_request(server->checkpoint)) {
         weft_server_say_checkpoint(
-            server, false, "SIGUSR1: this server has not all shards; see --checkpoint-every");
+            server, WEFT_NODE_WARNING,
+            "SIGUSR1: this server has not all shards; see --checkpoint-every");
     }
     return true;
 }
@@ -230,7 +232,7 @@ int weft_server_serve(struct server *server)
     if (signal_fd < 0) {
         return weft_server_fail(server, WEFT_IO, "signalfd is refused");
     }
-    weft_tracing_open(&server->tracing, server->trace);
+    weft_tracing_open(&server->tracing, server->trace, weft_output_log(NULL, false));
     server->lost_fd = server->on_death == WEFT_DEATH_FAIL ? eventfd(0, EFD_CLOEXEC) : -1;
     bool replaced = false;
     int status = weft_server_start(server, signal_fd);
@@ -251,7 +253,7 @@ int weft_server_serve(struct server *server)
         tell_counters(server);
         status = judge(server);
     }
-    if (!weft_recording_close(&server->recording, "server")) {
+    if (!weft_recording_close(&server->recording)) {
         status = WEFT_EXIT_FAILED;
     }
     weft_checkpoint_free(server->checkpoint);

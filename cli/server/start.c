@@ -1,6 +1,8 @@
 /* How a server comes to serve: the job, checkpoints, shards. */
 #include "cli/server/internal.h"
 
+#include "cli/output.h"
+
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +18,7 @@ static int open_checkpoints(struct server *server)
                                             .first = server->shard_base,
                                             .count = server->shards_here,
                                             .shards = server->shards,
-                                            .say = weft_server_say_checkpoint,
-                                            .say_arg = server};
+                                            .log = {weft_server_say_checkpoint, server}};
     struct weft_ckpt_error error = {.text = ""};
     weft_status status = weft_checkpoint_new(&config, &server->checkpoint, &error);
     return status == WEFT_OK ? WEFT_EXIT_OK
@@ -34,7 +35,7 @@ static int begin_checkpoints(struct server *server)
         char text[64];
         snprintf(text, sizeof(text), "restored from checkpoint %llu",
                  (unsigned long long)weft_checkpoint_restored(server->checkpoint));
-        weft_server_say_checkpoint(server, true, text);
+        weft_server_say_checkpoint(server, WEFT_NODE_INFO, text);
     }
     struct weft_ckpt_error error = {.text = ""};
     weft_status status = weft_checkpoint_begin(server->checkpoint, &error);
@@ -81,7 +82,7 @@ static int start_shards(struct server *server)
             .transport = server->transport,
             .security = &server->security,
             .hot_top = server->hot_top,
-            .quiet = server->channel.fd >= 0,
+            .log = weft_output_log("server", server->channel.fd >= 0),
             .tracing = &server->tracing,
             .records = weft_recording_ring(&server->recording),
             .recorder = server->recording.recorder,
@@ -124,8 +125,8 @@ static int coordinate(struct server *server)
                                              .port = (uint16_t)server->coordinate_port,
                                              .transport = server->transport,
                                              .security = &server->security,
-                                             .name = "server",
-                                             .quiet = server->channel.fd >= 0};
+                                             .log = weft_output_log(
+                                                 "server", server->channel.fd >= 0)};
     struct weft_launch *launch = &server->membership.launch;
     weft_roster_config_default(&config.roster);
     config.roster.workers = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : 0;
@@ -201,7 +202,8 @@ static int open_records(struct server *server)
 {
     struct weft_records_error error = {.text = ""};
     weft_status status =
-        weft_recording_open(&server->recording, "server", server->shard_base, &error);
+        weft_recording_open(&server->recording, "server", server->shard_base,
+                            weft_output_log("server", false), &error);
     return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, WEFT_IO, error.text);
 }
 

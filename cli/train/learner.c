@@ -1,5 +1,6 @@
 #include "cli/train/learner.h"
 
+#include "cli/output.h"
 #include "cli/stop.h"
 #include "io/clock.h"
 
@@ -107,7 +108,7 @@ static void set_endpoint(struct weft_learner *learner, uint32_t rank,
     udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     udp->ep.keepalive_ns = weft_job_span_ns(job->keepalive_ms);
     snprintf(label, sizeof(label), "worker %u", rank);
-    weft_tracing_open(&learner->tracing, job->trace);
+    weft_tracing_open(&learner->tracing, job->trace, weft_output_log(NULL, false));
     weft_tracing_attach(&learner->tracing, label, udp, &learner->trace);
 }
 

@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "cli/node_options.h"
+#include "cli/output.h"
 #include "cli/train/internal.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
@@ -187,7 +188,7 @@ static bool make_records(struct train *train)
     if (path == NULL) {
         return true;
     }
-    if (!weft_recording_merge(path, &spools, "train", &sum)) {
+    if (!weft_recording_merge(path, &spools, weft_output_log("train", false), &sum)) {
         return false;
     }
     fprintf(train->progress, "\nrecords: %s: %llu RPCs, %llu records dropped\n", path,

@@ -1,6 +1,7 @@
 /* `weft worker`: one worker of a training job, against servers that run already. */
 #include "cli/counters.h"
 #include "cli/node_options.h"
+#include "cli/output.h"
 #include "cli/stop.h"
 #include "cli/train/latency.h"
 #include "cli/train/learner.h"
@@ -503,7 +504,8 @@ static weft_status open_records(struct worker *worker, struct weft_ml_error *err
 {
     struct weft_records_error why = {.text = ""};
     weft_status status =
-        weft_recording_open(&worker->job.recording, "worker", worker->rank, &why);
+        weft_recording_open(&worker->job.recording, "worker", worker->rank,
+                            weft_output_log("worker", false), &why);
     if (status != WEFT_OK) {
         return weft_ml_fail(error, WEFT_IO, "--records: %s", why.text);
     }
@@ -527,7 +529,7 @@ static int run(struct worker *worker)
     int result = status == WEFT_OK ? train(worker) : fail(worker, status, error.text);
     weft_worker_metrics_stop(&worker->metrics);
     weft_learner_fini(&worker->learner);
-    if (!weft_recording_close(&worker->job.recording, "worker")) {
+    if (!weft_recording_close(&worker->job.recording)) {
         result = WEFT_EXIT_FAILED;
     }
     weft_membership_leave(&worker->membership, result == WEFT_EXIT_OK);

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,17 +17,6 @@
 #include <unistd.h>
 
 enum { EVERY_CLOCKS_DEFAULT = 1000, EVERY_S_DEFAULT = 60 };
-
-void weft_checkpoint_say_line(struct weft_checkpoint *checkpoint, bool good, const char *format,
-                              ...)
-{
-    char text[WEFT_CKPT_ERROR_BYTES + 128];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    checkpoint->config.say(checkpoint->config.say_arg, good, text);
-}
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
@@ -65,17 +53,19 @@ static weft_status parse_every(struct weft_checkpoint *checkpoint, struct weft_c
 
 static void complain(void *arg, uint64_t number, const char *text)
 {
+    const struct weft_checkpoint *checkpoint = arg;
     if (number == 0) {
-        weft_checkpoint_say_line(arg, false, "passed over: %s", text);
+        weft_node_warn(&checkpoint->config.log, "passed over: %s", text);
     } else {
-        weft_checkpoint_say_line(arg, false, "checkpoint %" PRIu64 " cannot be used: %s", number,
-                                 text);
+        weft_node_warn(&checkpoint->config.log, "checkpoint %" PRIu64 " cannot be used: %s", number,
+                       text);
     }
 }
 
 static void tell_moved(void *arg, uint64_t number, const char *text)
 {
-    weft_checkpoint_say_line(arg, false, "checkpoint %" PRIu64 ": %s", number, text);
+    const struct weft_checkpoint *checkpoint = arg;
+    weft_node_warn(&checkpoint->config.log, "checkpoint %" PRIu64 ": %s", number, text);
 }
 
 /* Who this is, for other processes and for people. */
@@ -128,8 +118,8 @@ static void say_replaced(struct weft_checkpoint *checkpoint)
     for (size_t i = 0; i < history->holder_count; i++) {
         const struct weft_ckpt_holder *earlier = &history->holders[i];
         if (earlier->replaced_by == mine) {
-            weft_checkpoint_say_line(
-                checkpoint, true,
+            weft_node_info(
+                &checkpoint->config.log,
                 "shards %u to %u are this server's now; process %" PRIu64
                 " on %s, which had them since %s, writes no more checkpoints",
                 earlier->claim.first, earlier->claim.first + earlier->claim.count - 1,
@@ -304,7 +294,7 @@ weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct wef
     /* What cannot be moved is void where it is, too. */
     if (weft_ckpt_set_aside(options->directory, checkpoint->log, tell_moved, checkpoint,
                             &ignored) != WEFT_OK) {
-        weft_checkpoint_say_line(checkpoint, false, "%s", ignored.text);
+        weft_node_warn(&checkpoint->config.log, "%s", ignored.text);
     }
     checkpoint->next_ns = weft_clock_now_ns() + checkpoint->every_ns;
     checkpoint->patience_ns = WEFT_CHECKPOINT_PATIENCE_NS;

@@ -17,6 +17,7 @@
 
 #include "node/checkpoint_data.h"
 #include "node/journal.h"
+#include "node/log.h"
 
 #include "io/driver.h"
 
@@ -89,16 +90,12 @@ struct weft_checkpoint_feed {
 
 struct weft_checkpoint;
 
-/* What is said about a checkpoint: good or bad news, in one line. */
-typedef void weft_checkpoint_say(void *arg, bool good, const char *text);
-
 struct weft_checkpoint_config {
     struct weft_checkpoint_options options;
     uint32_t first; /* shards of this process */
     uint32_t count;
     uint32_t shards; /* of the job */
-    weft_checkpoint_say *say; /* from the writer's thread, too */
-    void *say_arg;
+    struct weft_node_log log;
 };
 
 /* Look the directory over, find what is to be restored.

@@ -73,8 +73,8 @@ static void say_unread(const struct weft_checkpoint_feed *feed,
         }
         bool same = earlier->claim.shards == checkpoint->config.shards;
         if (earlier->journal && earlier->replaced_by == names->claim && (!same || !keeps)) {
-            weft_checkpoint_say_line(
-                checkpoint, false,
+            weft_node_warn(
+                &checkpoint->config.log,
                 "the journals of process %" PRIu64 " on %s are not read: %s; what it did after the "
                 "checkpoint is not done again",
                 earlier->claim.pid, earlier->claim.host,
@@ -89,19 +89,18 @@ static void say_journal(struct weft_checkpoint *checkpoint, const struct weft_sh
 {
     const struct weft_shard_journal_report *report = weft_shard_journal_report(shard);
     if (news->text[0] != '\0') {
-        weft_checkpoint_say_line(checkpoint, false, "shard %" PRIu32 ": %s", number, news->text);
+        weft_node_warn(&checkpoint->config.log, "shard %" PRIu32 ": %s", number, news->text);
     }
     if (report->used) {
-        weft_checkpoint_say_line(
-            checkpoint, true, "shard %" PRIu32 ": journal: %" PRIu64 " chunks of pushes done again",
-            number, report->chunks);
+        weft_node_info(&checkpoint->config.log,
+                       "shard %" PRIu32 ": journal: %" PRIu64 " chunks of pushes done again",
+                       number, report->chunks);
     }
     if (report->refused > 0) {
-        weft_checkpoint_say_line(checkpoint, false,
-                                 "shard %" PRIu32 ": %" PRIu64
-                                 " records of the journal could not be done again: no "
-                                 "memory for new rows",
-                                 number, report->refused);
+        weft_node_warn(&checkpoint->config.log,
+                       "shard %" PRIu32 ": %" PRIu64
+                       " records of the journal could not be done again: no memory for new rows",
+                       number, report->refused);
     }
 }
 

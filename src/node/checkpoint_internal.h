@@ -69,10 +69,6 @@ struct weft_checkpoint {
     void **memory; /* (count,): lent to the shards for copies */
 };
 
-/* One line to whoever is told. */
-[[gnu::format(printf, 3, 4)]] void weft_checkpoint_say_line(struct weft_checkpoint *checkpoint,
-                                                            bool good, const char *format, ...);
-
 static inline bool weft_checkpoint_has_all(const struct weft_checkpoint *checkpoint)
 {
     return checkpoint->config.count == checkpoint->config.shards;

@@ -180,8 +180,7 @@ void weft_checkpoint_consider(struct weft_checkpoint *checkpoint)
     if (!ordered) {
         weft_checkpoint_refuse(checkpoint, WEFT_RPC_NO_COPIES);
         checkpoint->next_ns = weft_clock_now_ns() + WEFT_CHECKPOINT_AGAIN_NS;
-        weft_checkpoint_say_line(
-            checkpoint, false,
-            "no checkpoint: no memory to lend; --checkpoint-memory is too large");
+        weft_node_warn(&checkpoint->config.log,
+                       "no checkpoint: no memory to lend; --checkpoint-memory is too large");
     }
 }

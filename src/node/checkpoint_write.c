@@ -55,8 +55,8 @@ static void give_up(struct weft_checkpoint *checkpoint, enum weft_rpc_status ref
         weft_checkpoint_file_abandon(&checkpoint->feeds[i].file);
         checkpoint->feeds[i].file_open = false;
     }
-    weft_checkpoint_say_line(checkpoint, false, "checkpoint %" PRIu64 " given up: %s",
-                             checkpoint->number, why);
+    weft_node_warn(&checkpoint->config.log, "checkpoint %" PRIu64 " given up: %s",
+                   checkpoint->number, why);
     checkpoint->next_ns = weft_clock_now_ns() + WEFT_CHECKPOINT_AGAIN_NS;
     if (refusal != WEFT_RPC_OK) {
         checkpoint->again_ns = checkpoint->next_ns;
@@ -219,8 +219,8 @@ static void finish(struct weft_checkpoint *checkpoint)
     checkpoint->kept_clock = clock;
     checkpoint->set_pending = true;
     uint64_t end_ns = weft_clock_now_ns();
-    weft_checkpoint_say_line(
-        checkpoint, true,
+    weft_node_info(
+        &checkpoint->config.log,
         "checkpoint %" PRIu64 ": clock %u, %" PRIu64 " rows%s, %" PRIu64 " bytes in %.3f s",
         checkpoint->number, clock, rows, checkpoint->base == 0 ? "" : " that changed",
         bytes_on_disk(checkpoint), (double)(end_ns - checkpoint->begun_ns) / (double)WEFT_NS_PER_S);
@@ -307,9 +307,8 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
     bool is_read = weft_ckpt_log_refresh(checkpoint->log, &error) == WEFT_OK;
     bool replaced = note_replaced(checkpoint);
     if (!is_read && !checkpoint->log_said) {
-        weft_checkpoint_say_line(checkpoint, false,
-                                 "%s; no checkpoint is known to count until that is mended",
-                                 error.text);
+        weft_node_warn(&checkpoint->config.log,
+                       "%s; no checkpoint is known to count until that is mended", error.text);
     }
     checkpoint->log_said = !is_read;
     if (!is_read || replaced || !checkpoint->set_pending ||
@@ -327,7 +326,7 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
     if (checkpoint->config.first == 0 &&
         weft_ckpt_prune(directory, checkpoint->log, checkpoint->config.options.keep, &error) != WEFT_OK &&
         !note_replaced(checkpoint)) {
-        weft_checkpoint_say_line(checkpoint, false, "%s", error.text);
+        weft_node_warn(&checkpoint->config.log, "%s", error.text);
     }
 }
 
@@ -370,8 +369,8 @@ static void say_of_journal(struct weft_checkpoint *checkpoint, uint32_t i, const
 {
     if (text != NULL) {
         pthread_mutex_unlock(&checkpoint->lock);
-        weft_checkpoint_say_line(checkpoint, false, "shard %" PRIu32 ": %s",
-                                 checkpoint->config.first + i, text);
+        weft_node_warn(&checkpoint->config.log, "shard %" PRIu32 ": %s",
+                       checkpoint->config.first + i, text);
         pthread_mutex_lock(&checkpoint->lock);
     }
 }

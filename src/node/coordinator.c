@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,9 +55,9 @@ static bool compact(struct weft_coordinator *coordinator)
     }
     weft_status status = weft_journal_compact(coordinator->journal, supply, coordinator, &why);
     if (status != WEFT_OK) {
-        fprintf(stderr, "weft %s: %s; it goes on growing, and this is tried again when it is twice as "
-                        "long\n",
-                coordinator->config.name, why.text);
+        weft_node_warn(&coordinator->config.log,
+                       "%s; it goes on growing, and this is tried again when it is twice as long",
+                       why.text);
     }
     return status == WEFT_OK;
 }
@@ -82,10 +83,12 @@ static weft_status open_journal(struct weft_coordinator *coordinator, struct wef
         return weft_io_fail(error, status, "%s", why.text);
     }
     uint32_t members = weft_roster_members(coordinator->roster);
-    if (!coordinator->config.quiet && (members > 0 || torn_bytes > 0)) {
-        fprintf(stderr, "weft %s: %u members from %s", coordinator->config.name, members, path);
-        fprintf(stderr, torn_bytes > 0 ? "; %llu bytes that were not whole were cut off\n" : "\n",
-                (unsigned long long)torn_bytes);
+    if (torn_bytes > 0) {
+        weft_node_info(&coordinator->config.log,
+                       "%u members from %s; %" PRIu64 " bytes that were not whole were cut off",
+                       members, path, torn_bytes);
+    } else if (members > 0) {
+        weft_node_info(&coordinator->config.log, "%u members from %s", members, path);
     }
     (void)compact(coordinator);
     return WEFT_OK;
@@ -113,6 +116,7 @@ static void note(void *arg, enum weft_member_note what, const struct weft_member
                  uint16_t status)
 {
     struct weft_coordinator *coordinator = arg;
+    const struct weft_node_log *log = &coordinator->config.log;
     char name[64] = "";
     if (who != NULL) {
         name_member(who, name, sizeof(name));
@@ -122,20 +126,18 @@ static void note(void *arg, enum weft_member_note what, const struct weft_member
         coordinator->config.lapsed(coordinator->config.arg, who, what == WEFT_MEMBER_NOTE_LAPSED);
     }
     if (what == WEFT_MEMBER_NOTE_LAPSED) {
-        fprintf(stderr, "weft %s: %s has been silent for its lease; its place is free\n",
-                coordinator->config.name, name);
+        weft_node_warn(log, "%s has been silent for its lease; its place is free", name);
     } else if (what == WEFT_MEMBER_NOTE_REFUSED && status != WEFT_MEMBER_UNKNOWN_MEMBER &&
                status != WEFT_MEMBER_CLAIMED && status != WEFT_MEMBER_FULL) {
         /* Claims are repeated for as long as a lease; who makes them says it himself. */
-        fprintf(stderr, "weft %s: %s was refused: %s\n", coordinator->config.name, name,
-                weft_member_status_text(status));
-    } else if (!coordinator->config.quiet && what == WEFT_MEMBER_NOTE_JOINED && who->count > 0) {
+        weft_node_warn(log, "%s was refused: %s", name, weft_member_status_text(status));
+    } else if (what == WEFT_MEMBER_NOTE_JOINED && who->count > 0) {
         char host[WEFT_RESOLVE_TEXT_BYTES];
         weft_resolve_member_host(&who->addresses[0], host);
-        fprintf(stderr, "weft %s: %s is at %s port %u, epoch %llu\n", coordinator->config.name,
-                name, host, who->addresses[0].port, (unsigned long long)who->epoch);
-    } else if (!coordinator->config.quiet && what == WEFT_MEMBER_NOTE_COMPLETE) {
-        fprintf(stderr, "weft %s: all shards are there\n", coordinator->config.name);
+        weft_node_info(log, "%s is at %s port %u, epoch %" PRIu64, name, host,
+                       who->addresses[0].port, who->epoch);
+    } else if (what == WEFT_MEMBER_NOTE_COMPLETE) {
+        weft_node_info(log, "all shards are there");
     }
 }
 
@@ -167,9 +169,9 @@ static void handle(void *arg, uint64_t now_ns)
     weft_member_service_progress(coordinator->service, now_ns);
     if (weft_member_service_is_broken(coordinator->service) && !coordinator->said_broken) {
         coordinator->said_broken = true;
-        fprintf(stderr,
-                "weft %s: cannot write %s: %s; the work goes on, but nobody can join any more\n",
-                coordinator->config.name, coordinator->config.journal, strerror(errno));
+        weft_node_warn(&coordinator->config.log,
+                       "cannot write %s: %s; the work goes on, but nobody can join any more",
+                       coordinator->config.journal, strerror(errno));
     }
     look_whether_over(coordinator, now_ns);
 }

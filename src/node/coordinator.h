@@ -7,6 +7,7 @@
 
 #include "job/journal.h"
 #include "member/service.h"
+#include "node/log.h"
 #include "node/security.h"
 #include "node/stats_query.h"
 #include "node/transport_options.h"
@@ -21,8 +22,7 @@ struct weft_coordinator_config {
     struct weft_roster_config roster;
     struct weft_transport_options transport;
     const struct weft_security *security; /* loaded; borrowed until stop */
-    const char *name; /* of the verb, for lines on standard error */
-    bool quiet;       /* only what went wrong */
+    struct weft_node_log log;
     /* The lease of a member lapsed, or it spoke again before its place was given away. On the
      * coordinator's thread. NULL = nobody wants to know. */
     void (*lapsed)(void *arg, const struct weft_member_request *who, bool lapsed);

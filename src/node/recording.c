@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "ps/hot.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,9 @@ void weft_recording_command(int argc, char **argv)
 }
 
 weft_status weft_recording_open(struct weft_recording *recording, const char *role, uint32_t rank,
-                                struct weft_records_error *error)
+                                struct weft_node_log log, struct weft_records_error *error)
 {
+    recording->log = log;
     if (recording->path == NULL) {
         return WEFT_OK;
     }
@@ -48,7 +50,8 @@ struct weft_record_ring *weft_recording_ring(struct weft_recording *recording)
     }
     struct weft_record_ring *ring = weft_recorder_ring(recording->recorder);
     if (ring == NULL) {
-        fprintf(stderr, "weft: no memory for records: nothing is recorded of this thread\n");
+        weft_node_warn(&recording->log,
+                       "no memory for records: nothing is recorded of this thread");
     }
     return ring;
 }
@@ -96,38 +99,37 @@ struct weft_recorder_counts weft_recording_finish(struct weft_recording *recordi
 }
 
 /* What a user must know of a file that was made. */
-static void say_sum(const char *verb, const char *path, const struct weft_records_sum *sum)
+static void say_sum(const struct weft_node_log *log, const char *path,
+                    const struct weft_records_sum *sum)
 {
     if (sum->dropped > 0) {
-        fprintf(stderr, "weft %s: %s lacks %llu records that found no room\n", verb, path,
-                (unsigned long long)sum->dropped);
+        weft_node_warn(log, "%s lacks %" PRIu64 " records that found no room", path, sum->dropped);
     }
     if (sum->bytes_skipped > 0) {
-        fprintf(stderr, "weft %s: %llu bytes of damaged records were left out of %s\n", verb,
-                (unsigned long long)sum->bytes_skipped, path);
+        weft_node_warn(log, "%" PRIu64 " bytes of damaged records were left out of %s",
+                       sum->bytes_skipped, path);
     }
 }
 
 static bool make(const char *const *spools, uint32_t count, const char *path, bool replace,
-                 const char *verb, struct weft_records_sum *sum_p)
+                 const struct weft_node_log *log, struct weft_records_sum *sum_p)
 {
     struct weft_records_error error = {.text = ""};
     if (weft_records_make(spools, count, path, replace, replace ? command_line : NULL, sum_p,
                           &error) != WEFT_OK) {
-        fprintf(stderr,
-                "weft %s: no records file: %s\n"
-                "weft %s: the records are kept: weft trace merge %s%s -o FILE\n",
-                verb, error.text, verb, spools[0], count > 1 ? " ..." : "");
+        weft_node_warn(log, "no records file: %s", error.text);
+        weft_node_warn(log, "the records are kept: weft trace merge %s%s -o FILE", spools[0],
+                       count > 1 ? " ..." : "");
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
         (void)unlink(spools[i]);
     }
-    say_sum(verb, path, sum_p);
+    say_sum(log, path, sum_p);
     return true;
 }
 
-bool weft_recording_close(struct weft_recording *recording, const char *verb)
+bool weft_recording_close(struct weft_recording *recording)
 {
     struct weft_recorder *recorder = recording->recorder;
     bool good = true;
@@ -143,11 +145,12 @@ bool weft_recording_close(struct weft_recording *recording, const char *verb)
     /* Of a process that never got going: the next attempt shall not find a file in its way. */
     bool nothing = counts.records == 0 && counts.dropped == 0;
     if (spool != NULL && !recording->spool_only && nothing) {
-        fprintf(stderr, "weft %s: nothing was recorded; %s was not made\n", verb, recording->path);
+        weft_node_info(&recording->log, "nothing was recorded; %s was not made", recording->path);
         (void)unlink(spool);
     } else if (spool != NULL && !recording->spool_only) {
         struct weft_records_sum sum;
-        good = make((const char *const[]){spool}, 1, recording->path, false, verb, &sum);
+        good = make((const char *const[]){spool}, 1, recording->path, false, &recording->log,
+                    &sum);
     }
     free(spool);
     return good;
@@ -170,7 +173,7 @@ static uint32_t add_spool(char **spools, uint32_t count, const char *path, const
 }
 
 bool weft_recording_merge(const char *path, const struct weft_recording_spools *spools,
-                          const char *verb, struct weft_records_sum *sum_p)
+                          struct weft_node_log log, struct weft_records_sum *sum_p)
 {
     uint32_t count = 0;
     *sum_p = (struct weft_records_sum){0};
@@ -184,7 +187,7 @@ bool weft_recording_merge(const char *path, const struct weft_recording_spools *
     for (uint32_t w = 0; w < spools->workers; w++) {
         count = add_spool(names, count, path, "worker", w);
     }
-    bool good = count > 0 && make((const char *const *)names, count, path, true, verb, sum_p);
+    bool good = count > 0 && make((const char *const *)names, count, path, true, &log, sum_p);
     for (uint32_t i = 0; i < count; i++) {
         free(names[i]);
     }

@@ -4,6 +4,7 @@
 #ifndef WEFT_NODE_RECORDING_H
 #define WEFT_NODE_RECORDING_H
 
+#include "node/log.h"
 #include "obs/records_db.h"
 #include "ps/shard.h"
 
@@ -12,6 +13,7 @@ struct weft_recording {
     bool spool_only;  /* a child of `weft train`, which makes the file */
     uint32_t window_us;
 
+    struct weft_node_log log;
     struct weft_recorder *recorder; /* NULL = off; every call is then nothing */
 };
 
@@ -23,7 +25,7 @@ struct weft_recording {
 /* Start, when --records was given.
  * Errors:  WEFT_EXISTS, WEFT_IO, WEFT_NOMEM with error->text. */
 weft_status weft_recording_open(struct weft_recording *recording, const char *role, uint32_t rank,
-                                struct weft_records_error *error);
+                                struct weft_node_log log, struct weft_records_error *error);
 
 /* Remember the words of the command line; before weft_options_parse, once in a process. */
 void weft_recording_command(int argc, char **argv);
@@ -39,18 +41,18 @@ void weft_recording_hot(struct weft_recorder *recorder, const struct weft_shard 
 /* No more records are made; the rings stay. Returns what there are. */
 struct weft_recorder_counts weft_recording_finish(struct weft_recording *recording);
 
-/* After the rings' users are gone: make the file, unless a parent does, and say on standard error
- * when that fails, or when records were dropped. Returns false when there is no file. */
-bool weft_recording_close(struct weft_recording *recording, const char *verb);
+/* After the rings' users are gone: make the file, unless a parent does, and log when that fails, or
+ * when records were dropped. Returns false when there is no file. */
+bool weft_recording_close(struct weft_recording *recording);
 
 /* One file of the spools of several processes that have ended, FILE.spool-ROLE-RANK: those that
- * exist. They are removed when it is made. What is to be said goes to standard error. */
+ * exist. They are removed when it is made. */
 struct weft_recording_spools {
     uint32_t servers; /* processes; the rank of server i is i x shards_per_server */
     uint32_t shards_per_server;
     uint32_t workers;
 };
 bool weft_recording_merge(const char *path, const struct weft_recording_spools *spools,
-                          const char *verb, struct weft_records_sum *sum_p);
+                          struct weft_node_log log, struct weft_records_sum *sum_p);
 
 #endif

@@ -127,10 +127,10 @@ static void tell(struct weft_shard_thread *thread, weft_status status, struct we
 /* Say each kind of trouble once: anybody who can reach the port can cause more. */
 static void note_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
 {
-    if (hint != thread->hint && !thread->config.quiet && (thread->hints_said & 1u << hint) == 0) {
+    if (hint != thread->hint && (thread->hints_said & 1u << hint) == 0) {
         char text[WEFT_SECURITY_HINT_BYTES];
         weft_security_hint(thread->config.security, hint, text, sizeof(text));
-        fprintf(stderr, "weft server: shard %u: %s\n", thread->config.shard, text);
+        weft_node_info(&thread->config.log, "shard %u: %s", thread->config.shard, text);
         thread->hints_said |= 1u << hint;
     }
     thread->hint = hint;

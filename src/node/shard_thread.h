@@ -44,7 +44,7 @@ struct weft_shard_thread_config {
     struct weft_transport_options transport;
     const struct weft_security *security; /* loaded; borrowed until join */
     uint32_t hot_top; /* rows of each table with most updates that are known; 0 = none */
-    bool quiet; /* do not print hints about refused peers */
+    struct weft_node_log log; /* of hints about refused peers */
     struct weft_tracing *tracing; /* of the process; borrowed until join */
     struct weft_record_ring *records; /* NULL = none; borrowed until join */
     struct weft_recorder *recorder;   /* for the hot rows at the end; NULL = none, as above */

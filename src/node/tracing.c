@@ -3,7 +3,6 @@
 #include "io/clock.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -11,7 +10,7 @@ enum { RING_RECORDS = 65536 }; /* 2 MB: what an endpoint does between two turns 
 
 static const uint64_t file_bytes_max = UINT64_C(1) << 30;
 
-void weft_tracing_open(struct weft_tracing *tracing, const char *path)
+void weft_tracing_open(struct weft_tracing *tracing, const char *path, struct weft_node_log log)
 {
     *tracing = (struct weft_tracing){0};
     if (path == NULL) {
@@ -19,8 +18,8 @@ void weft_tracing_open(struct weft_tracing *tracing, const char *path)
     }
     weft_status status = weft_trace_writer_open(path, file_bytes_max, &tracing->writer);
     if (status != WEFT_OK) {
-        fprintf(stderr, "weft: no trace: %s: %s\n", path,
-                status == WEFT_NOMEM ? "out of memory" : strerror(errno));
+        weft_node_warn(&log, "no trace: %s: %s", path,
+                       status == WEFT_NOMEM ? "out of memory" : strerror(errno));
     }
 }
 

@@ -3,6 +3,7 @@
 #define WEFT_NODE_TRACING_H
 
 #include "io/udp.h"
+#include "node/log.h"
 #include "obs/trace_file.h"
 
 struct weft_tracing {
@@ -15,9 +16,9 @@ struct weft_tracing_feed {
     uint32_t ring_records;
 };
 
-/* path = NULL: off. A file that cannot be made is said once on standard error; the run goes on
- * without. path is borrowed until close. */
-void weft_tracing_open(struct weft_tracing *tracing, const char *path);
+/* path = NULL: off. A file that cannot be made is logged; the run goes on without. path is borrowed
+ * until close. */
+void weft_tracing_open(struct weft_tracing *tracing, const char *path, struct weft_node_log log);
 
 /* Trace the endpoint that will be opened with this configuration. */
 void weft_tracing_attach(struct weft_tracing *tracing, const char *label,

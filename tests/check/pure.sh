@@ -8,7 +8,8 @@
 # with a syscall instruction would escape the symbol table, so the disassembly is searched for it.
 #
 # The archive of the simulator is held to a shorter rule (see deny below): virtual time only, no
-# sockets, no randomness but the seed's, or the same seed would not give the same run.
+# sockets, no randomness but the seed's, or the same seed would not give the same run. So are
+# node and api, which are in libweft.so: a program's terminal is not theirs to write to.
 #
 # Run on the release build: sanitizers add calls of their own. pure_self.sh proves it can fail.
 set -u
@@ -18,6 +19,11 @@ allow=$1
 shift
 
 sim_deny='clock_gettime|clock_nanosleep|gettimeofday|time|times|clock|nanosleep|usleep|sleep|rand|rand_r|random|srand|srandom|drand48|getrandom|getentropy|arc4random|socket|socketpair|pipe|connect|bind|send|sendto|sendmsg|sendmmsg|recv|recvfrom|recvmsg|recvmmsg|poll|ppoll|select|epoll_wait|pthread_create|fork|getpid'
+
+print_deny='(v|f|vf|d|vd)?printf|f?puts|f?putc|putchar|perror|stdout|stderr|v?warnx?|v?errx?|error'
+# The exception: metrics are announced. WEFT_METRICS of the environment may have asked for them, and then
+# the program does not know of them (docs/METRICS.md).
+print_allow='^libweft_api:(.*/)?metrics\.c\.o$'
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -91,6 +97,12 @@ for archive in "$@"; do
         found=$(awk -v deny="^($sim_deny)\$" '
             $1 ~ deny || $1 ~ /^\(/ { print $1 ", called by " $2 " (" $3 "): not in a simulator" }
             ' "$work/needs")
+    elif [ "$name" = libweft_node ] || [ "$name" = libweft_api ]; then
+        found=$(awk -v deny="^($print_deny)\$" -v allow="$print_allow" -v name="$name" '
+            { symbol = $1; object = name ":" $3; sub(/^__/, "", symbol); sub(/_chk$/, "", symbol) }
+            symbol ~ deny && object !~ allow {
+                print $1 ", called by " $2 " (" $3 "): a library does not print"
+            }' "$work/needs")
     else
         found=$(refused <"$work/needs")
     fi

@@ -114,4 +114,16 @@ must_fail "a wall clock in the simulator" 'not in a simulator' weft_sim <<'END'
 long now(void);
 long now(void) { return time(NULL); }
 END
+
+must_fail "printing in node" 'a library does not print' weft_node <<'END'
+#include <stdio.h>
+void say(int number);
+void say(int number) { fprintf(stderr, "%d\n", number); }
+END
+
+must_fail "printing in api" 'a library does not print' weft_api <<'END'
+#include <stdio.h>
+void say(void);
+void say(void) { puts("here"); }
+END
 tap_done
