@@ -31,6 +31,8 @@ struct job {
 
 struct side {
     struct bench_server server;
+    void *journal;
+    uint64_t journal_bytes;
     struct weft_saved saved;
     struct weft_ps *ps;
     struct weft_ps_table *tables[2];
@@ -52,6 +54,14 @@ static void *map_file(const struct job *job)
     (void)unlink(path);
     (void)close(fd);
     return memory;
+}
+
+static void open_journal(void *arg, struct weft_shard *shard)
+{
+    struct side *side = arg;
+    const struct weft_shard_journal_config config = {
+        .memory = side->journal, .bytes = side->journal_bytes, .bytes_max = side->journal_bytes};
+    WEFT_ASSERT(weft_shard_journal_init(shard, &config) == WEFT_OK);
 }
 
 /* On the shard's thread, between two batches: as src/node/checkpoint.c does, but into memory. */
@@ -154,15 +164,17 @@ static bool parse(int argc, char **argv, struct job *job)
 
 static void side_start(struct side *side, const struct job *job, int kind, uint32_t rows_max)
 {
-    side->server = (struct bench_server){.rows_max = 2 * ROWS_MAX, .checkpoints = kind > 0};
+    struct weft_shard_thread_config config;
+    bench_server_config(&config, 2 * ROWS_MAX);
+    config.shard.checkpoints = kind > 0;
     if (kind == 2) {
         weft_saved_init(&side->saved, 2, 1);
-        side->server.journal = map_file(job);
-        side->server.journal_bytes = (uint64_t)job->mib << 20;
-        side->server.turn = keep;
-        side->server.turn_arg = side;
+        side->journal = map_file(job);
+        side->journal_bytes = (uint64_t)job->mib << 20;
+        config.hooks =
+            (struct weft_shard_hooks){.prepare = open_journal, .turn = keep, .arg = side};
     }
-    bench_server_start(&side->server);
+    bench_server_start(&side->server, 0, &config);
     side->ps = bench_connect(&side->server, rows_max);
     side->tables[0] = bench_table(side->ps, 0, 16);
     side->tables[1] = bench_table(side->ps, 1, 1);

@@ -204,8 +204,10 @@ int main(int argc, char **argv)
     bench_pin(job.cpus, 0);
     job.trip_us = calloc(job.trips, sizeof(*job.trip_us));
     WEFT_ASSERT(job.trip_us != NULL);
-    struct bench_server server = {.cpus = job.cpus, .rows_max = TABLE_ROWS};
-    bench_server_start(&server);
+    static struct bench_server server;
+    struct weft_shard_thread_config config;
+    bench_server_config(&config, TABLE_ROWS);
+    bench_server_start(&server, job.cpus, &config);
     struct weft_ps *ps = bench_connect(&server, TABLE_ROWS);
     struct weft_ps_table *table = bench_table(ps, 0, job.dim);
     measure(&job, ps, table);

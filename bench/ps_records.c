@@ -364,9 +364,10 @@ static void start(struct rig *rig)
     }
     recorder_start(rig, 0);
     recorder_start(rig, 1);
-    rig->server = (struct bench_server){
-        .cpus = job->cpus, .rows_max = TABLE_ROWS, .turn = switch_server, .turn_arg = rig};
-    bench_server_start(&rig->server);
+    struct weft_shard_thread_config config;
+    bench_server_config(&config, TABLE_ROWS);
+    config.hooks = (struct weft_shard_hooks){.turn = switch_server, .arg = rig};
+    bench_server_start(&rig->server, job->cpus, &config);
     (void)unsetenv("WEFT_RECORDS");
     rig->ps = bench_connect(&rig->server, job->rows);
     rig->table = bench_table(rig->ps, 0, job->dim);

@@ -353,11 +353,15 @@ int main(int argc, char **argv)
                         .dim = job.dim,
                         .ids_count = (uint32_t)weft_max_u64(TABLE_ROWS, job.rows)};
     struct load keys = {.name = "keys", .rows = job.keys, .dim = 1, .ids_count = job.keys};
-    struct bench_server server = {
-        .cpus = job.cpus, .rows_max = 2 * ROWS_MAX, .packet_bytes = job.packet_bytes};
+    static struct bench_server server;
+    struct weft_shard_thread_config config;
+    bench_server_config(&config, 2 * ROWS_MAX);
+    if (job.packet_bytes > 0) {
+        config.driver.udp.loopback_packet_bytes = job.packet_bytes;
+    }
     load_init(&rows, &job, true);
     load_init(&keys, &job, false);
-    bench_server_start(&server);
+    bench_server_start(&server, job.cpus, &config);
     struct weft_ps *ps = bench_connect(&server, (uint32_t)weft_max_u64(job.keys, rows.ids_count));
     rows.table = bench_table(ps, 0, rows.dim);
     keys.table = bench_table(ps, 1, 1);

@@ -13,13 +13,17 @@ enum {
 
 /* ---- local ones ------------------------------------------------------------------------------ */
 
-static void on_request(void *arg, weft_peer peer, uint64_t at_ns)
+static bool on_event(void *arg, struct weft_msgr msgr, const struct weft_msg_event *event)
 {
     struct weft_load_local *local = arg;
     struct weft_load_servers *servers = local->servers;
-    weft_load_active_note(&servers->active[local - servers->local], peer, at_ns,
-                          atomic_load_explicit(&servers->measure_from_ns, memory_order_relaxed),
-                          atomic_load_explicit(&servers->measure_to_ns, memory_order_relaxed));
+    (void)msgr;
+    if (event->type == WEFT_EVENT_OPEN) {
+        weft_load_active_note(&servers->active[local - servers->local], event->peer, event->at_ns,
+                              atomic_load_explicit(&servers->measure_from_ns, memory_order_relaxed),
+                              atomic_load_explicit(&servers->measure_to_ns, memory_order_relaxed));
+    }
+    return false;
 }
 
 static uint32_t rows_of_shard(const struct weft_load_servers *servers)
@@ -28,31 +32,29 @@ static uint32_t rows_of_shard(const struct weft_load_servers *servers)
     return rows > 1024 ? rows : 1024;
 }
 
-static struct weft_shard_thread_config thread_config(const struct weft_load_servers *servers,
-                                                     const struct weft_load_servers_config *config)
+static void thread_config(const struct weft_load_servers *servers,
+                          const struct weft_load_servers_config *config,
+                          struct weft_shard_thread_config *thread_p)
 {
     const struct weft_load_workload *workload = config->workload;
-    return (struct weft_shard_thread_config){
-        .host = "127.0.0.1",
-        .shards = servers->count,
-        .workers = workload->workers,
-        .rows_max = rows_of_shard(servers),
-        .tables_max = 1,
-        .dim_max = workload->dim,
-        .hot_top = HOT_TOP,
-        .push_slots = SLOTS,
-        .pull_slots = SLOTS,
-        .rows_per_rpc_max = workload->rows > 0 ? workload->rows : 1,
-        .tx_window_max = TX_WINDOW,
-        .peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S,
-        .busy_poll_us = (uint16_t)config->busy_poll_us,
-        .keepalive_ns = WEFT_NEVER,
-        .idle_timeout_ns = WEFT_NEVER,
-        .transport = *config->transport,
-        .security = config->security,
-        .recorder = config->recording->recorder,
-        .on_request = on_request,
-    };
+    weft_shard_thread_config_default(thread_p);
+    struct weft_shard_config *shard = &thread_p->shard;
+    struct weft_udp_config *udp = &thread_p->driver.udp;
+    shard->shards = servers->count;
+    shard->workers_max = workload->workers;
+    shard->rows_max = rows_of_shard(servers);
+    shard->tables_max = 1;
+    shard->dim_max = workload->dim;
+    shard->hot_top = HOT_TOP;
+    shard->push_slots = shard->pull_slots = SLOTS;
+    shard->rows_per_rpc_max = workload->rows > 0 ? workload->rows : 1;
+    weft_transport_options_apply(config->transport, &thread_p->driver);
+    udp->busy_poll_us = config->busy_poll_us;
+    udp->ep.tx_window_max = TX_WINDOW;
+    udp->ep.peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S;
+    thread_p->security = config->security;
+    thread_p->recorder = config->recording->recorder;
+    thread_p->hooks.on_event = on_event;
 }
 
 static weft_status start_one(struct weft_load_servers *servers, uint32_t shard,
@@ -60,12 +62,13 @@ static weft_status start_one(struct weft_load_servers *servers, uint32_t shard,
                              struct weft_io_error *error)
 {
     struct weft_load_local *local = &servers->local[shard];
-    struct weft_shard_thread_config thread = thread_config(servers, config);
+    struct weft_shard_thread_config thread;
     local->servers = servers;
-    thread.shard = shard;
-    thread.credit_share = &servers->share;
-    thread.records = weft_recording_ring(config->recording);
-    thread.on_request_arg = local;
+    thread_config(servers, config, &thread);
+    thread.shard.shard = shard;
+    thread.shard.records = weft_recording_ring(config->recording);
+    thread.driver.udp.ep.credit_share = &servers->share;
+    thread.hooks.arg = local;
     /* Peers are numbered below the endpoint's table size: twice the workers and some. */
     weft_status status =
         weft_load_active_init(&servers->active[shard], 2 * config->workload->workers + 8);

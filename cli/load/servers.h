@@ -12,6 +12,7 @@
 #include "cli/load/workload.h"
 #include "node/recording.h"
 #include "node/shard_thread.h"
+#include "node/transport_options.h"
 
 #include <stdatomic.h>
 

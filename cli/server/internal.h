@@ -12,27 +12,17 @@
 #include "node/recording.h"
 #include "node/security.h"
 #include "node/shard_thread.h"
+#include "node/transport_options.h"
 
 struct server {
-    const char *host;
+    struct weft_shard_thread_config each; /* of every shard, but what tells one from the others */
     uint32_t port;
     uint32_t shards_here;
     uint32_t shard_base;
-    uint32_t shards;
     struct weft_credit_share credit_share;
-    uint32_t workers;
-    uint32_t rows_max;
-    uint64_t table_bytes;
-    uint32_t tables_max;
-    uint32_t dim_max;
-    uint32_t inject_loss_ppm;
-    uint64_t inject_seed;
-    uint32_t busy_poll_us;
     uint32_t keepalive_ms;
     uint32_t idle_timeout_ms;
-    enum weft_worker_death on_death;
     bool restarted; /* in place of one that died */
-    int lost_fd;    /* FAIL: who died; else -1 */
     const char *trace;
     struct weft_recording recording;
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
@@ -43,9 +33,7 @@ struct server {
     uint32_t coordinate_port; /* UINT32_MAX = be no coordinator */
     const char *ports;        /* "p,p,...", from `weft run`; NULL = as port says */
     const char *advertise;    /* what workers are told to connect to; NULL = host */
-
     struct weft_metrics_options metrics_options;
-    uint32_t hot_top;
 
     struct weft_server_metrics metrics;
     struct weft_checkpoint *checkpoint; /* NULL = none are made */

@@ -111,7 +111,7 @@ static char *hot_json(const struct weft_server_metrics *server, uint16_t table, 
         exact &= !part.is_there || part.total.exact;
         is_there |= part.is_there;
         for (uint32_t r = 0; r < part.count; r++) {
-            lines[count++] = (struct hot_line){rows[r], thread->config.shard};
+            lines[count++] = (struct hot_line){rows[r], thread->config.shard.shard};
         }
     }
     qsort(lines, count, sizeof(*lines), by_updates);
@@ -154,7 +154,7 @@ static weft_status open_server(struct weft_server_metrics *server,
     for (uint32_t i = 0; i < server->count; i++) {
         server->taken_ns[i] = weft_clock_now_ns();
         snprintf(server->stats[i].labels, sizeof(server->stats[i].labels), "shard=\"%u\"",
-                 server->threads[i].config.shard);
+                 server->threads[i].config.shard.shard);
     }
     const struct weft_metrics_source source = {
         .role = "server", .arg = server, .families = add_server, .hot = hot};

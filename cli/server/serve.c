@@ -77,7 +77,8 @@ static void tell_ready(struct server *server)
     }
     cJSON_Delete(event);
     for (uint32_t i = 0; i < server->started; i++) {
-        printf("shard %u of %u: %s:%u\n", server->shard_base + i, server->shards, server->host,
+        printf("shard %u of %u: %s:%u\n", server->shard_base + i,
+               server->each.shard.shards, server->each.driver.udp.host,
                server->threads[i].port);
     }
     if (server->metrics.metrics.http != NULL) {
@@ -164,7 +165,7 @@ static void wait_for_end(struct server *server, int signal_fd)
         {.fd = signal_fd, .events = POLLIN},
         {.fd = server->channel.fd, .events = POLLIN}, /* -1 is passed over */
         {.fd = member != NULL ? weft_member_thread_fd(member) : -1, .events = POLLIN},
-        {.fd = server->lost_fd, .events = POLLIN},
+        {.fd = server->each.lost_fd, .events = POLLIN},
         {.fd = server->checkpoint != NULL ? weft_checkpoint_replaced_fd(server->checkpoint) : -1,
          .events = POLLIN},
     };
@@ -233,7 +234,9 @@ int weft_server_serve(struct server *server)
         return weft_server_fail(server, WEFT_IO, "signalfd is refused");
     }
     weft_tracing_open(&server->tracing, server->trace, weft_output_log(NULL, false));
-    server->lost_fd = server->on_death == WEFT_DEATH_FAIL ? eventfd(0, EFD_CLOEXEC) : -1;
+    if (server->each.shard.on_death == WEFT_DEATH_FAIL) {
+        server->each.lost_fd = eventfd(0, EFD_CLOEXEC);
+    }
     bool replaced = false;
     int status = weft_server_start(server, signal_fd);
     if (status == WEFT_EXIT_OK) {
@@ -260,8 +263,8 @@ int weft_server_serve(struct server *server)
     weft_coordinator_stop(&server->coordinator);
     weft_tracing_close(&server->tracing);
     close(signal_fd);
-    if (server->lost_fd >= 0) {
-        close(server->lost_fd);
+    if (server->each.lost_fd >= 0) {
+        close(server->each.lost_fd);
     }
     return status;
 }

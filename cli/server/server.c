@@ -11,9 +11,10 @@ enum { DEFAULT_WORKERS = 16, KEEPALIVE_MS = 5000 /* where a worker's death matte
 
 static int check_rest(const struct weft_command *command, struct server *server)
 {
-    if (server->workers > WEFT_JOB_WORKERS_MAX) {
+    struct weft_shard_config *shard = &server->each.shard;
+    if (shard->workers_max > WEFT_JOB_WORKERS_MAX) {
         return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
-                                  server->workers, server->membership.launch.workers_from,
+                                  shard->workers_max, server->membership.launch.workers_from,
                                   (int)WEFT_JOB_WORKERS_MAX);
     }
     if (server->port != 0 && server->port + server->shards_here - 1 > UINT16_MAX) {
@@ -29,10 +30,11 @@ static int check_rest(const struct weft_command *command, struct server *server)
     }
     server->checkpoints.journal.job = weft_journal_job(server->membership.launch.job);
     if (server->keepalive_ms == UINT32_MAX) {
-        server->keepalive_ms = server->on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;
+        server->keepalive_ms = shard->on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;
     }
-    int status =
-        weft_transport_options_check(command, &server->transport, server->inject_loss_ppm, server->trace);
+    int status = weft_transport_options_check(command, &server->transport,
+                                              server->each.driver.udp.loss.loss_ppm,
+                                              server->trace);
     return status != WEFT_OPTIONS_RUN ? status
                                       : weft_security_check(command, &server->security);
 }
@@ -40,10 +42,11 @@ static int check_rest(const struct weft_command *command, struct server *server)
 /* What the table of options cannot say: how the options fit together. */
 static int check(const struct weft_command *command, struct server *server)
 {
+    struct weft_shard_config *shard = &server->each.shard;
     struct weft_launch flags = weft_launch_nothing();
     flags.role = WEFT_LAUNCH_SERVER;
-    flags.shards = server->shards != 0 ? server->shards : WEFT_LAUNCH_UNKNOWN;
-    flags.workers = server->workers != 0 ? server->workers : WEFT_LAUNCH_UNKNOWN;
+    flags.shards = shard->shards != 0 ? shard->shards : WEFT_LAUNCH_UNKNOWN;
+    flags.workers = shard->workers_max != 0 ? shard->workers_max : WEFT_LAUNCH_UNKNOWN;
     /* A child of `weft train` is told everything; one of `weft run` has a coordinator. */
     bool environment = server->control_fd == 0 || server->membership.scheduler != NULL;
     int detected = weft_membership_detect(&server->membership, command, &flags,
@@ -52,23 +55,24 @@ static int check(const struct weft_command *command, struct server *server)
         return detected;
     }
     const struct weft_launch *launch = &server->membership.launch;
-    server->workers = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : DEFAULT_WORKERS;
+    shard->workers_max =
+        launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : DEFAULT_WORKERS;
     bool in_job = launch->coordinator_port != 0 || server->coordinate_port != UINT32_MAX;
     if (in_job) {
         return check_rest(command, server);
     }
-    server->shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
+    shard->shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
     if (server->shard_base == UINT32_MAX) {
         bool has_rank = launch->rank != WEFT_LAUNCH_UNKNOWN;
         server->shard_base = has_rank ? launch->rank * server->shards_here : 0;
     }
-    if (server->shards == 0) {
-        server->shards = server->shard_base + server->shards_here;
+    if (shard->shards == 0) {
+        shard->shards = server->shard_base + server->shards_here;
     }
-    if (server->shard_base + server->shards_here > server->shards) {
+    if (server->shard_base + server->shards_here > shard->shards) {
         return weft_options_usage(command, "shards %u to %u do not lie within --shards %u",
                                   server->shard_base, server->shard_base + server->shards_here - 1,
-                                  server->shards);
+                                  shard->shards);
     }
     return check_rest(command, server);
 }
@@ -85,28 +89,31 @@ static int load_and_serve(struct server *server)
 int weft_cli_server(int argc, char **argv)
 {
     static struct server server; /* large, and there is one */
-    server = (struct server){.host = "127.0.0.1",
-                             .port = 7700,
+    server = (struct server){.port = 7700,
                              .transport = WEFT_TRANSPORT_DEFAULTS,
                              .shards_here = 1,
                              .shard_base = UINT32_MAX,
                              .coordinate_port = UINT32_MAX,
                              .membership = WEFT_MEMBERSHIP_DEFAULTS,
-                             .rows_max = 4194304,
-                             .tables_max = 4,
-                             .dim_max = 64,
                              .keepalive_ms = UINT32_MAX,
-                             .lost_fd = -1,
-                             .inject_seed = 1,
-                             .hot_top = 20000,
                              .security = WEFT_SECURITY_DEFAULTS,
                              .recording = WEFT_RECORDING_DEFAULTS,
                              .checkpoints = WEFT_CHECKPOINT_DEFAULTS,
                              .channel = {.fd = -1}};
+    weft_shard_thread_config_default(&server.each);
+    struct weft_shard_config *shard = &server.each.shard;
+    struct weft_udp_config *udp = &server.each.driver.udp;
+    shard->shards = 0; /* not given; so is workers */
+    shard->workers_max = 0;
+    shard->rows_max = 4194304;
+    shard->tables_max = 4;
+    shard->dim_max = 64;
+    shard->hot_top = 20000;
+    udp->loss.seed = 1;
     const struct weft_option options[] = {
         {"host", "ADDRESS",
          "address to bind, numeric; 0.0.0.0 = every one of this host",
-         WEFT_OPTION_STRING, .value = &server.host},
+         WEFT_OPTION_STRING, .value = &udp->host},
         {"port", "P", "port (UDP; with --transport tcp TCP) of the first shard; the next ones follow; 0 = any free",
          WEFT_OPTION_U32, .value = &server.port, .max = UINT16_MAX},
         {"shards-per-server", "N", "shards, each a thread and a port", WEFT_OPTION_U32,
@@ -114,10 +121,10 @@ int weft_cli_server(int argc, char **argv)
         {"shard-base", "I", "number of the first shard here", WEFT_OPTION_U32,
          .value = &server.shard_base, .max = WEFT_JOB_SHARDS_MAX - 1,
          .fallback = "the launcher's rank times --shards-per-server, else 0"},
-        {"shards", "N", "shards in the whole job", WEFT_OPTION_U32, .value = &server.shards,
+        {"shards", "N", "shards in the whole job", WEFT_OPTION_U32, .value = &shard->shards,
          .min = 1, .max = WEFT_JOB_SHARDS_MAX, .fallback = "those here and before"},
-        {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32, .value = &server.workers,
-         .min = 1, .max = WEFT_JOB_WORKERS_MAX, .fallback = "as the job says, else 16"},
+        {"workers", "N", "ranks 0 to N-1 may connect", WEFT_OPTION_U32,
+         .value = &shard->workers_max, .min = 1, .max = WEFT_JOB_WORKERS_MAX, .fallback = "as the job says, else 16"},
         WEFT_MEMBERSHIP_ROWS(&server.membership),
         {"advertise", "ADDRESS", "a name or address of this host that workers reach it by",
          WEFT_OPTION_STRING, .value = &server.advertise,
@@ -128,24 +135,24 @@ int weft_cli_server(int argc, char **argv)
          .fallback = "not"},
         {"rows-max", "N", "rows that a shard takes for each table; further ones are refused and\n"
          "counted",
-         WEFT_OPTION_U32, .value = &server.rows_max, .min = 1, .max = 1u << 28},
+         WEFT_OPTION_U32, .value = &shard->rows_max, .min = 1, .max = 1u << 28},
         {"table-bytes", "N",
          "bytes that a shard's part of a table may take, its index and the counts\n"
          "of its admission included; 0 = as many as rows-max rows need, and at\n"
          "most as many again for those counts",
-         WEFT_OPTION_U64, .value = &server.table_bytes},
+         WEFT_OPTION_U64, .value = &shard->table_bytes_max},
         {"tables", "N", "tables that workers may make, numbered 0 to N-1", WEFT_OPTION_U32,
-         .value = &server.tables_max, .min = 1, .max = 4096},
+         .value = &shard->tables_max, .min = 1, .max = 4096},
         {"dim-max", "N", "floats in the longest row of any table", WEFT_OPTION_U32,
-         .value = &server.dim_max, .min = 1, .max = WEFT_RPC_DIM_MAX},
+         .value = &shard->dim_max, .min = 1, .max = WEFT_RPC_DIM_MAX},
         WEFT_TRANSPORT_ROWS(&server.transport),
         WEFT_SECURITY_NETWORK_ROWS(&server.security),
         {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,
-         .value = &server.inject_loss_ppm},
+         .value = &udp->loss.loss_ppm},
         {"inject-seed", "N", "of the dropped datagrams", WEFT_OPTION_U64,
-         .value = &server.inject_seed},
+         .value = &udp->loss.seed},
         {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,
-         .value = &server.busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},
+         .value = &udp->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},
         {"keepalive-ms", "N",
          "ask a worker that was silent for so many ms whether it is there; when\n"
          "nothing comes for --peer-timeout then, it is given up. 0 = only a worker that\n"
@@ -157,7 +164,7 @@ int weft_cli_server(int argc, char **argv)
          "close a worker's connection over which nothing was heard for so many\n"
          "ms, with nothing outstanding; 0 = never",
          WEFT_OPTION_U32, .value = &server.idle_timeout_ms, .max = WEFT_JOB_SPAN_MS_MAX},
-        WEFT_DEATHS_OPTION(&server.on_death),
+        WEFT_DEATHS_OPTION(&shard->on_death),
         WEFT_CHECKPOINT_ROWS(&server.checkpoints),
         WEFT_JOURNAL_ROWS(&server.checkpoints.journal),
         {"restore", NULL, "begin with the newest good checkpoint of --checkpoint, which may be of\n"
@@ -166,7 +173,7 @@ int weft_cli_server(int argc, char **argv)
         {"hot-top", "N",
          "rows of each table with most updates that a shard knows, for /hot and\n"
          "records; 16 bytes each; 0 = none",
-         WEFT_OPTION_U32, .value = &server.hot_top, .max = WEFT_HOT_TOP_MAX},
+         WEFT_OPTION_U32, .value = &shard->hot_top, .max = WEFT_HOT_TOP_MAX},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},
         WEFT_RECORDING_ROWS(&server.recording),

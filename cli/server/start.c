@@ -17,7 +17,7 @@ static int open_checkpoints(struct server *server)
     struct weft_checkpoint_config config = {.options = server->checkpoints,
                                             .first = server->shard_base,
                                             .count = server->shards_here,
-                                            .shards = server->shards,
+                                            .shards = server->each.shard.shards,
                                             .log = {weft_server_say_checkpoint, server}};
     struct weft_ckpt_error error = {.text = ""};
     weft_status status = weft_checkpoint_new(&config, &server->checkpoint, &error);
@@ -56,41 +56,35 @@ static uint16_t port_of(const struct server *server, uint32_t i)
     return at != NULL ? (uint16_t)strtoul(at, NULL, 10) : 0;
 }
 
+/* What the options could not say of every shard. */
+static void complete(struct server *server)
+{
+    struct weft_shard_thread_config *each = &server->each;
+    struct weft_udp_config *udp = &each->driver.udp;
+    weft_transport_options_apply(&server->transport, &each->driver);
+    udp->ep.keepalive_ns = weft_job_span_ns(server->keepalive_ms);
+    udp->ep.idle_timeout_ns = weft_job_span_ns(server->idle_timeout_ms);
+    udp->ep.credit_share = &server->credit_share;
+    udp->loss.role = WEFT_ROLE_SERVER;
+    each->shard.active_window_ns = server->recording.window_us * WEFT_NS_PER_US;
+    each->security = &server->security;
+    each->tracing = &server->tracing;
+    each->recorder = server->recording.recorder;
+    each->log = weft_output_log("server", server->channel.fd >= 0);
+}
+
 static int start_shards(struct server *server)
 {
+    complete(server);
     for (uint32_t i = 0; i < server->shards_here; i++) {
-        struct weft_shard_thread_config config = {
-            .host = server->host,
-            .port = port_of(server, i),
-            .shard = server->shard_base + i,
-            .shards = server->shards,
-            .workers = server->workers,
-            .rows_max = server->rows_max,
-            .table_bytes_max = server->table_bytes,
-            .tables_max = server->tables_max,
-            .dim_max = server->dim_max,
-            .credit_share = &server->credit_share,
-            .busy_poll_us = (uint16_t)server->busy_poll_us,
-            .keepalive_ns = weft_job_span_ns(server->keepalive_ms),
-            .idle_timeout_ns = weft_job_span_ns(server->idle_timeout_ms),
-            .on_death = server->on_death,
-            .lost_fd = server->lost_fd,
-            .loss = {.loss_ppm = server->inject_loss_ppm,
-                     .role = WEFT_ROLE_SERVER,
-                     .rank = server->shard_base + i,
-                     .seed = server->inject_seed},
-            .transport = server->transport,
-            .security = &server->security,
-            .hot_top = server->hot_top,
-            .log = weft_output_log("server", server->channel.fd >= 0),
-            .tracing = &server->tracing,
-            .records = weft_recording_ring(&server->recording),
-            .recorder = server->recording.recorder,
-            .active_window_ns = server->recording.window_us * WEFT_NS_PER_US,
-            .checkpoint =
-                server->checkpoint != NULL ? weft_checkpoint_feed(server->checkpoint, i) : NULL,
-        };
+        struct weft_shard_thread_config config = server->each;
         struct weft_io_error error = {.text = ""};
+        config.shard.shard = config.driver.udp.loss.rank = server->shard_base + i;
+        config.driver.udp.port = port_of(server, i);
+        config.shard.records = weft_recording_ring(&server->recording);
+        if (server->checkpoint != NULL) {
+            config.checkpoint = weft_checkpoint_feed(server->checkpoint, i);
+        }
         weft_status status = weft_shard_thread_start(&server->threads[i], &config, &error);
         if (status != WEFT_OK) {
             return weft_server_fail(server, status, error.text);
@@ -121,7 +115,7 @@ static bool is_asked(void)
 static int coordinate(struct server *server)
 {
     struct weft_io_error error = {.text = ""};
-    struct weft_coordinator_config config = {.host = server->host,
+    struct weft_coordinator_config config = {.host = server->each.driver.udp.host,
                                              .port = (uint16_t)server->coordinate_port,
                                              .transport = server->transport,
                                              .security = &server->security,
@@ -136,10 +130,10 @@ static int coordinate(struct server *server)
         return weft_server_fail(server, status, error.text);
     }
     snprintf(launch->coordinator_host, sizeof(launch->coordinator_host), "%s",
-             weft_resolve_is_wildcard(server->host) ? "127.0.0.1" : server->host);
+             weft_resolve_is_wildcard(config.host) ? "127.0.0.1" : config.host);
     launch->coordinator_port = weft_coordinator_port(&server->coordinator);
     if (server->channel.fd < 0) {
-        printf("scheduler: %s:%u\n", server->host, launch->coordinator_port);
+        printf("scheduler: %s:%u\n", config.host, launch->coordinator_port);
         fflush(stdout);
     }
     return WEFT_EXIT_OK;
@@ -169,8 +163,10 @@ static int join_job(struct server *server)
         return weft_server_fail(server, WEFT_PEER, error.text);
     }
     server->shard_base = state.grant.first;
-    server->shards = state.grant.shards;
-    server->workers = state.grant.workers != 0 ? state.grant.workers : server->workers;
+    server->each.shard.shards = state.grant.shards;
+    if (state.grant.workers != 0) {
+        server->each.shard.workers_max = state.grant.workers;
+    }
     return WEFT_EXIT_OK;
 }
 
@@ -180,7 +176,8 @@ static int publish(struct server *server)
     struct weft_member_address addresses[WEFT_JOB_SHARDS_MAX];
     char host[WEFT_RESOLVE_TEXT_BYTES];
     struct weft_io_error error = {.text = ""};
-    const char *named = server->advertise != NULL ? server->advertise : server->host;
+    const char *named =
+        server->advertise != NULL ? server->advertise : server->each.driver.udp.host;
     weft_status status = weft_resolve(named, host, &error);
     if (status == WEFT_OK && weft_resolve_is_wildcard(host)) {
         char coordinator[WEFT_RESOLVE_TEXT_BYTES];

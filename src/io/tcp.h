@@ -26,7 +26,7 @@ struct weft_tcp_config {
     struct weft_udp_before_send before_send;
     const char *host;         /* address to bind: numeric IPv4 or IPv6, or "localhost" */
     uint16_t port;            /* to listen at; 0 = any free one */
-    uint16_t busy_poll_us;
+    uint32_t busy_poll_us;
     uint8_t insecure_network; /* 1: mode none beyond loopback, too */
     const char *cc;           /* TCP_CONGESTION; NULL = the host's default */
     uint64_t rto_min_ns;      /* TCP_RTO_MIN_US; 0 = the host's */

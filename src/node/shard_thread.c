@@ -9,70 +9,29 @@
 
 /* What the thread holds while it runs. */
 struct serving {
-    const struct weft_shard_thread_config *config;
+    struct weft_shard_thread *thread;
+    struct weft_driver *driver;
+    struct weft_provider *provider;
     struct weft_shard *shard;
     struct weft_msgr msgr;
 };
+
+void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p)
+{
+    static const struct weft_security none = {.mode = WEFT_MODE_NONE};
+    *config_p = (struct weft_shard_thread_config){.security = &none, .lost_fd = -1};
+    weft_shard_config_default(&config_p->shard);
+    weft_driver_config_default(&config_p->driver);
+    config_p->driver.udp.loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
+    config_p->driver.udp.lockstep = WEFT_UDP_LOCKSTEP;
+    config_p->driver.udp.ep.accept = 1;
+    config_p->shard.chunks_max = config_p->driver.udp.ep.chunks_max;
+}
 
 static uint64_t clock_now(void *arg)
 {
     (void)arg;
     return weft_clock_now_ns();
-}
-
-static struct weft_shard_config shard_config(const struct weft_shard_thread_config *config)
-{
-    struct weft_shard_config shard;
-    weft_shard_config_default(&shard);
-    shard.shard = config->shard;
-    shard.shards = config->shards;
-    shard.workers_max = config->workers;
-    shard.tables_max = config->tables_max;
-    shard.rows_max = config->rows_max;
-    shard.table_bytes_max = config->table_bytes_max;
-    shard.dim_max = config->dim_max;
-    shard.push_slots = config->push_slots != 0 ? config->push_slots : shard.push_slots;
-    shard.pull_slots = config->pull_slots != 0 ? config->pull_slots : shard.pull_slots;
-    shard.rows_per_rpc_max =
-        config->rows_per_rpc_max != 0 ? config->rows_per_rpc_max : shard.rows_per_rpc_max;
-    shard.hot_top = config->hot_top;
-    shard.clock_ns = clock_now;
-    shard.on_death = config->on_death;
-    shard.records = config->records;
-    shard.active_window_ns =
-        config->active_window_ns != 0 ? config->active_window_ns : shard.active_window_ns;
-    shard.checkpoints = config->checkpoint != NULL;
-    return shard;
-}
-
-static struct weft_driver_config driver_config(const struct weft_shard_thread_config *config,
-                                               const struct weft_shard_config *shard)
-{
-    struct weft_driver_config driver;
-    weft_driver_config_default(&driver);
-    weft_transport_options_apply(&config->transport, &driver);
-    driver.udp.host = config->host;
-    driver.udp.port = config->port;
-    driver.udp.loss = config->loss;
-    driver.udp.busy_poll_us = config->busy_poll_us;
-    driver.udp.ep.keepalive_ns = config->keepalive_ns;
-    driver.udp.ep.idle_timeout_ns = config->idle_timeout_ns;
-    if (config->peer_timeout_ns != 0) {
-        driver.udp.ep.peer_timeout_ns = config->peer_timeout_ns;
-    }
-    if (config->tx_window_max != 0) {
-        driver.udp.ep.tx_window_max = config->tx_window_max;
-    }
-    driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_SERVER, config->shard);
-    driver.udp.loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
-    driver.udp.lockstep = WEFT_UDP_LOCKSTEP;
-    driver.udp.ep.accept = 1;
-    driver.udp.ep.senders_expected = (uint16_t)config->workers; /* a round is all of them at once */
-    driver.udp.ep.credit_share = config->credit_share;
-    /* Twice the workers: one that restarts may connect before its old connection is given up. */
-    driver.udp.ep.peers_max = 2 * config->workers + 8;
-    driver.udp.ep.expects_max = weft_shard_expects_max(shard);
-    return driver;
 }
 
 /* Rows live in memory that this driver supplies; without it, new rows are refused and counted. */
@@ -94,19 +53,19 @@ static void commit(void *arg)
 {
     struct serving *serving = arg;
     if (serving->shard != NULL) { /* not yet: nothing was done */
-        weft_checkpoint_commit(serving->config->checkpoint, serving->shard);
+        weft_checkpoint_commit(serving->thread->config.checkpoint, serving->shard);
     }
 }
 
 static void handle(void *arg, uint64_t now_ns)
 {
     struct serving *serving = arg;
+    const struct weft_shard_hooks *hooks = &serving->thread->config.hooks;
     struct weft_msg_event event;
     while (serving->msgr.ops->poll(serving->msgr.self, &event)) {
-        if (event.type == WEFT_EVENT_OPEN && serving->config->on_request != NULL) {
-            serving->config->on_request(serving->config->on_request_arg, event.peer, event.at_ns);
+        if (hooks->on_event == NULL || !hooks->on_event(hooks->arg, serving->msgr, &event)) {
+            weft_shard_event(serving->shard, &event, now_ns);
         }
-        weft_shard_event(serving->shard, &event, now_ns);
     }
     weft_shard_progress(serving->shard, now_ns);
     supply_slabs(serving->shard);
@@ -124,14 +83,14 @@ static void tell(struct weft_shard_thread *thread, weft_status status, struct we
     pthread_mutex_unlock(&thread->lock);
 }
 
-/* Say each kind of trouble once: anybody who can reach the port can cause more. */
-static void note_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
+/* Each kind of trouble once: anybody who can reach the port can cause more. */
+static void log_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
 {
-    if (hint != thread->hint && (thread->hints_said & 1u << hint) == 0) {
+    if (hint != thread->hint && (thread->hints_logged & 1u << hint) == 0) {
         char text[WEFT_SECURITY_HINT_BYTES];
         weft_security_hint(thread->config.security, hint, text, sizeof(text));
-        weft_node_info(&thread->config.log, "shard %u: %s", thread->config.shard, text);
-        thread->hints_said |= 1u << hint;
+        weft_node_info(&thread->config.log, "shard %u: %s", thread->config.shard.shard, text);
+        thread->hints_logged |= 1u << hint;
     }
     thread->hint = hint;
 }
@@ -139,11 +98,12 @@ static void note_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
 /* What a supervisor has told since the last turn. */
 static void take_deaths(struct weft_shard_thread *thread, struct weft_shard *shard)
 {
-    if (!atomic_exchange(&thread->has_deaths, false)) {
+    if (!atomic_load_explicit(&thread->has_deaths, memory_order_relaxed)) {
         return;
     }
+    atomic_store(&thread->has_deaths, false);
     pthread_mutex_lock(&thread->lock);
-    for (uint32_t rank = 0; rank < thread->config.workers; rank++) {
+    for (uint32_t rank = 0; rank < thread->config.shard.workers_max; rank++) {
         if (thread->died_ns[rank] != 0) {
             weft_shard_worker_died(shard, rank, thread->died_ns[rank], weft_clock_now_ns());
             thread->died_ns[rank] = 0;
@@ -175,27 +135,37 @@ static void close_replaced(struct weft_driver *driver, struct weft_shard *shard)
     }
 }
 
-static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
-                  struct serving *serving)
+/* Between two steps of the driver. True: do not sleep in the next one. */
+static bool turn(struct weft_shard_thread *thread, struct serving *serving)
+{
+    const struct weft_shard_thread_config *config = &thread->config;
+    struct weft_shard_serving view = {.shard = serving->shard, .driver = serving->driver};
+    take_deaths(thread, serving->shard);
+    tell_lost(thread, serving->shard);
+    bool again = config->checkpoint != NULL &&
+                 weft_checkpoint_turn(config->checkpoint, serving->shard);
+    close_replaced(serving->driver, serving->shard);
+    log_hint(thread, weft_driver_hint(serving->driver));
+    weft_stats_query_poll(&thread->ask, &view);
+    if (config->hooks.turn != NULL) {
+        config->hooks.turn(config->hooks.arg, serving->shard);
+    }
+    return again || weft_shard_has_work(serving->shard);
+}
+
+static void serve(struct weft_shard_thread *thread, struct serving *serving)
 {
     struct weft_checkpoint_feed *feed = thread->config.checkpoint;
-    struct weft_shard_serving view = {.shard = serving->shard, .driver = driver};
-    bool again = false;
+    bool has_work = weft_shard_has_work(serving->shard);
     if (feed != NULL) {
-        weft_checkpoint_attach(feed, driver);
+        weft_checkpoint_attach(feed, serving->driver);
     }
     weft_stats_query_open(&thread->ask);
-    tell(thread, WEFT_OK, driver);
+    tell(thread, WEFT_OK, serving->driver);
     bool may_serve = feed == NULL || weft_checkpoint_may_serve(feed);
     while (may_serve && !atomic_load(&thread->stop)) {
-        (void)weft_driver_step(
-            driver, again || weft_shard_has_work(serving->shard) ? 0 : WEFT_NEVER, handle, serving);
-        take_deaths(thread, serving->shard);
-        tell_lost(thread, serving->shard);
-        again = feed != NULL && weft_checkpoint_turn(feed, serving->shard);
-        close_replaced(driver, serving->shard);
-        note_hint(thread, weft_driver_hint(driver));
-        weft_stats_query_poll(&thread->ask, &view);
+        (void)weft_driver_step(serving->driver, has_work ? 0 : WEFT_NEVER, handle, serving);
+        has_work = turn(thread, serving);
     }
     weft_stats_query_close(&thread->ask);
     if (feed != NULL) {
@@ -205,79 +175,73 @@ static void serve(struct weft_shard_thread *thread, struct weft_driver *driver,
     thread->driver = NULL; /* nobody wakes it from here on */
     pthread_mutex_unlock(&thread->lock);
     weft_shard_records_end(serving->shard);
-    weft_recording_hot(thread->config.recorder, serving->shard, thread->config.shard);
-    weft_driver_counters(driver, &thread->counters);
+    weft_recording_hot(thread->config.recorder, serving->shard, thread->config.shard.shard);
+    weft_driver_counters(serving->driver, &thread->counters);
     thread->shard_counters = *weft_shard_counters(serving->shard);
     weft_shard_table_sums(serving->shard, &thread->table_sums);
 }
 
-static weft_status open_endpoint(struct weft_shard_thread *thread,
-                                 const struct weft_shard_config *config, struct serving *serving,
-                                 struct weft_driver **driver_p,
-                                 struct weft_provider **provider_p)
+static weft_status open_endpoint(struct weft_shard_thread *thread, struct serving *serving)
 {
-    struct weft_driver_config armed = driver_config(&thread->config, config);
+    const struct weft_shard_config *shard = &thread->config.shard;
+    struct weft_driver_config armed = thread->config.driver;
+    struct weft_ep_config *ep = &armed.udp.ep;
+    char label[32];
+    ep->name = ep->name != 0 ? ep->name : weft_rpc_name(WEFT_ROLE_SERVER, shard->shard);
+    ep->senders_expected = (uint16_t)shard->workers_max; /* a round is all of them at once */
+    /* Twice the workers: one that restarts may connect before its old connection is given up. */
+    ep->peers_max = 2 * shard->workers_max + 8;
+    ep->expects_max = weft_shard_expects_max(shard);
     if (thread->config.checkpoint != NULL && weft_checkpoint_commits(thread->config.checkpoint)) {
         armed.udp.before_send = (struct weft_udp_before_send){.call = commit, .arg = serving};
     }
-    weft_status status =
-        weft_security_arm(thread->config.security, &armed.udp, provider_p, &thread->error);
+    weft_status status = weft_security_arm(thread->config.security, &armed.udp,
+                                           &serving->provider, &thread->error);
     if (status == WEFT_OK) {
-        char label[32];
-        snprintf(label, sizeof(label), "shard %u", thread->config.shard);
+        snprintf(label, sizeof(label), "shard %u", shard->shard);
         weft_tracing_attach(thread->config.tracing, label, &armed.udp, &thread->trace);
-        status = weft_driver_open(&armed, driver_p, &thread->error);
+        status = weft_driver_open(&armed, &serving->driver, &thread->error);
     }
     weft_security_disarm(&armed.udp);
     return status;
 }
 
-/* The longest message of the endpoint, in chunks: of its defaults, which open_endpoint keeps. */
-static uint32_t chunks_max(void)
+static weft_status make_shard(struct weft_shard_thread *thread, struct serving *serving)
 {
-    struct weft_driver_config driver;
-    weft_driver_config_default(&driver);
-    return driver.udp.ep.chunks_max;
+    const struct weft_shard_thread_config *config = &thread->config;
+    struct weft_ckpt_error error = {.text = ""};
+    serving->msgr = weft_driver_msgr(serving->driver);
+    weft_status status = weft_shard_new(&config->shard, serving->msgr, &serving->shard);
+    if (status != WEFT_OK) {
+        return weft_io_fail(&thread->error, status, "cannot make the shard: %s",
+                            weft_status_text(status));
+    }
+    if (config->hooks.prepare != NULL) {
+        config->hooks.prepare(config->hooks.arg, serving->shard);
+    }
+    if (config->checkpoint != NULL) {
+        status = weft_checkpoint_restore(config->checkpoint, serving->shard,
+                                         config->shard.workers_max, supply_slabs, &error);
+    }
+    return status == WEFT_OK ? status : weft_io_fail(&thread->error, status, "%s", error.text);
 }
 
 static void *run(void *arg)
 {
     struct weft_shard_thread *thread = arg;
-    struct weft_shard_config config = shard_config(&thread->config);
-    config.chunks_max = chunks_max();
-    struct weft_driver *driver = NULL;
-    struct weft_provider *provider = NULL;
-    struct serving serving = {.config = &thread->config};
-    weft_status status =
-        weft_security_table_keys(thread->config.security, &config.keys, &thread->error);
-    status = status == WEFT_OK ? open_endpoint(thread, &config, &serving, &driver, &provider)
-                               : status;
-    if (status != WEFT_OK) {
-        weft_provider_free(provider);
-        tell(thread, status, NULL);
-        return NULL;
-    }
-    serving.msgr = weft_driver_msgr(driver);
-    status = weft_shard_new(&config, serving.msgr, &serving.shard);
-    if (status == WEFT_OK && thread->config.checkpoint != NULL) {
-        struct weft_ckpt_error error = {.text = ""};
-        status = weft_checkpoint_restore(thread->config.checkpoint, serving.shard,
-                                         config.workers_max, supply_slabs, &error);
-        if (status != WEFT_OK) {
-            tell(thread, weft_io_fail(&thread->error, status, "%s", error.text), NULL);
-        }
-    } else if (status != WEFT_OK) {
-        tell(thread,
-             weft_io_fail(&thread->error, status, "cannot make the shard: %s",
-                          weft_status_text(status)),
-             NULL);
-    }
+    struct serving serving = {.thread = thread};
+    weft_status status = weft_security_table_keys(thread->config.security,
+                                                  &thread->config.shard.keys, &thread->error);
+    status = status == WEFT_OK ? open_endpoint(thread, &serving) : status;
+    status = status == WEFT_OK ? make_shard(thread, &serving) : status;
     if (status == WEFT_OK) {
-        serve(thread, driver, &serving);
+        serve(thread, &serving);
+    } else {
+        tell(thread, status, NULL);
     }
     /* The endpoint borrows the shard's memory, so it goes first. */
-    weft_driver_close(driver);
-    weft_provider_free(provider);
+    weft_driver_close(serving.driver);
+    weft_provider_free(serving.provider);
     if (serving.shard != NULL) {
         for (void *slab; (slab = weft_shard_take_slab(serving.shard)) != NULL;) {
             free(slab);
@@ -293,8 +257,10 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
 {
     memset(thread, 0, sizeof(*thread));
     thread->config = *config;
+    thread->config.shard.clock_ns = clock_now;
+    thread->config.shard.checkpoints |= config->checkpoint != NULL;
     thread->lost_rank = UINT32_MAX;
-    thread->died_ns = calloc(config->workers, sizeof(*thread->died_ns));
+    thread->died_ns = calloc(config->shard.workers_max, sizeof(*thread->died_ns));
     if (thread->died_ns == NULL) {
         return weft_io_fail(error, WEFT_NOMEM, "out of memory");
     }
@@ -329,7 +295,7 @@ static void wake(struct weft_shard_thread *thread)
 
 void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t rank, uint64_t at_ns)
 {
-    if (rank >= thread->config.workers) {
+    if (rank >= thread->config.shard.workers_max) {
         return;
     }
     pthread_mutex_lock(&thread->lock);

@@ -6,51 +6,44 @@
 
 #include "io/driver.h"
 #include "node/checkpoint.h"
+#include "node/log.h"
 #include "node/recording.h"
 #include "node/security.h"
 #include "node/stats_query.h"
 #include "node/tracing.h"
-#include "node/transport_options.h"
 #include "ps/shard.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct weft_shard_thread_config {
-    const char *host;
-    uint16_t port;     /* 0 = any */
-    uint32_t shard;
-    uint32_t shards;   /* in the whole job */
-    uint32_t workers;
-    uint32_t rows_max; /* of this shard, for each table */
-    uint64_t table_bytes_max; /* of each table; 0 = none */
-    uint32_t tables_max;
-    uint32_t dim_max;
-    uint32_t push_slots; /* this and the next four: 0 = the defaults */
-    uint32_t pull_slots;
-    uint32_t rows_per_rpc_max;
-    uint32_t tx_window_max;
-    uint64_t peer_timeout_ns;
-    /* Hears of every request that arrives, with its stamp; NULL = nobody. */
-    void (*on_request)(void *arg, weft_peer peer, uint64_t at_ns);
-    void *on_request_arg;
-    struct weft_credit_share *credit_share; /* of the shards of this host; outlives the thread */
-    struct weft_loss_config loss;
-    uint16_t busy_poll_us;
-    uint64_t keepalive_ns;    /* WEFT_NEVER = not */
-    uint64_t idle_timeout_ns;
-    enum weft_worker_death on_death;
-    int lost_fd; /* eventfd, written when lost_rank is; -1 = none */
-    struct weft_transport_options transport;
-    const struct weft_security *security; /* loaded; borrowed until join */
-    uint32_t hot_top; /* rows of each table with most updates that are known; 0 = none */
-    struct weft_node_log log; /* of hints about refused peers */
-    struct weft_tracing *tracing; /* of the process; borrowed until join */
-    struct weft_record_ring *records; /* NULL = none; borrowed until join */
-    struct weft_recorder *recorder;   /* for the hot rows at the end; NULL = none, as above */
-    uint64_t active_window_ns; /* with records; 0 = the usual */
-    struct weft_checkpoint_feed *checkpoint; /* NULL = none are made; borrowed until join */
+/* What a benchmark or a test adds to the loop, on the shard's thread. NULL functions: nothing. */
+struct weft_shard_hooks {
+    /* The shard is there, and empty; nothing is served yet. */
+    void (*prepare)(void *arg, struct weft_shard *shard);
+    /* Sees every event before the shard does. True: the shard does not see it. */
+    bool (*on_event)(void *arg, struct weft_msgr msgr, const struct weft_msg_event *event);
+    /* After each step of the driver. */
+    void (*turn)(void *arg, struct weft_shard *shard);
+    void *arg;
 };
+
+struct weft_shard_thread_config {
+    /* All of it is the caller's, but what the thread knows: clock, keys, checkpoints. */
+    struct weft_shard_config shard;
+    /* The same: but before_send, observer, security and the sizes of the endpoint's tables.
+     * ep.name 0 = that of the shard. */
+    struct weft_driver_config driver;
+    const struct weft_security *security;    /* loaded; borrowed until join */
+    struct weft_checkpoint_feed *checkpoint; /* NULL = none are made; borrowed until join */
+    struct weft_tracing *tracing;            /* of the process; NULL = none; borrowed until join */
+    struct weft_recorder *recorder;          /* for the hot rows at the end; as above */
+    struct weft_node_log log;                /* of hints about refused peers */
+    int lost_fd;                             /* eventfd, written when lost_rank is; -1 = none */
+    struct weft_shard_hooks hooks;
+};
+
+/* Defaults of shard and driver, accepting, over UDP on a free port of 127.0.0.1, without security. */
+void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p);
 
 /* What questions are about (node/stats_query.h). */
 struct weft_shard_serving {
@@ -73,7 +66,7 @@ struct weft_shard_thread {
     uint64_t *died_ns; /* (workers,): told, and not yet taken; 0 = none. Under the lock */
     _Atomic uint32_t lost_rank; /* whose death ends the job (FAIL); UINT32_MAX = nobody's */
     struct weft_stats_query ask;
-    uint32_t hints_said; /* of enum weft_ep_hint: bit by bit */
+    uint32_t hints_logged; /* of enum weft_ep_hint: bit by bit */
     struct weft_tracing_feed trace;
     /* Valid after weft_shard_thread_join: */
     struct weft_driver_counters counters;

@@ -3,6 +3,7 @@
 #include "api_ps_server.h"
 #include "base/bits.h"
 #include "free_port.h"
+#include "io/clock.h"
 #include "rpc/record.h"
 
 #include <setjmp.h>
@@ -1228,7 +1229,7 @@ static void a_dead_server_is_noticed(void **state)
      * whether they live can tell. */
     must(ps, weft_pull(table, ids, rows, N, 0, &op));
     must_fail(ps, weft_wait(ps, op, 300 * ms_ns, NULL), WEFT_TIMEOUT, "under way");
-    atomic_store(&site.servers[1].deaf, true);
+    test_server_go_deaf(&site.servers[1]);
     must(ps, weft_push(table, ids, rows, N, 0, &push)); /* for the next clock: it cannot arrive */
     must_fail(ps, weft_ps_flush(ps, WEFT_NEVER), WEFT_PEER, "is gone");
     must_fail(ps, weft_wait(ps, op, WEFT_NEVER, NULL), WEFT_PEER,

@@ -2,6 +2,7 @@
 #include "api_ps_server.h"
 #include "coordinator.h"
 
+#include "io/clock.h"
 #include "io/member_thread.h"
 
 #include <setjmp.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <weft/ps.h>
 
@@ -20,7 +22,7 @@ static const uint64_t lease_ns = 2 * WEFT_NS_PER_S;
 
 /* A coordinator, and two shards that have joined its job. */
 struct job {
-    struct coordinator coordinator;
+    struct weft_coordinator coordinator;
     struct test_server servers[SHARDS];
     struct weft_member_thread *member; /* of the servers */
     char scheduler[32];
@@ -71,7 +73,7 @@ static void job_stop(struct job *job)
     for (uint32_t s = 0; s < SHARDS; s++) {
         test_server_stop(&job->servers[s]);
     }
-    coordinator_stop(&job->coordinator);
+    weft_coordinator_stop(&job->coordinator);
 }
 
 static struct weft_ps_config config_for(const struct job *job)

@@ -1,6 +1,6 @@
 /* The member thread against a coordinator on a real socket: joining, the list, publishing, being
  * replaced, a coordinator that goes and returns at the same port, and what is said when nobody
- * answers. The coordinator is turned by a thread of the test. */
+ * answers. */
 #include "coordinator.h"
 #include "free_port.h"
 
@@ -52,7 +52,7 @@ static void joins_and_lists(void **state)
 {
     (void)state;
     static struct weft_member_state seen;
-    struct coordinator c;
+    struct weft_coordinator c;
     struct weft_io_error error;
     uint16_t port = coordinator_start(&c, 0, 1, lease_ns);
     struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
@@ -79,14 +79,14 @@ static void joins_and_lists(void **state)
     weft_member_thread_state(server, &seen);
     assert_true(seen.is_over);
     weft_member_thread_stop(server, true);
-    coordinator_stop(&c);
+    weft_coordinator_stop(&c);
 }
 
 static void claimed_and_replaced(void **state)
 {
     (void)state;
     static struct weft_member_state seen;
-    struct coordinator c;
+    struct weft_coordinator c;
     struct weft_io_error error;
     char text[WEFT_IO_ERROR_BYTES];
     uint16_t port = coordinator_start(&c, 0, 1, lease_ns);
@@ -107,21 +107,21 @@ static void claimed_and_replaced(void **state)
     assert_non_null(strstr(text, "has given this place away"));
     weft_member_thread_stop(first, false);
     weft_member_thread_stop(later, false);
-    coordinator_stop(&c);
+    weft_coordinator_stop(&c);
 }
 
 static void survives_the_coordinator(void **state)
 {
     (void)state;
     static struct weft_member_state seen;
-    struct coordinator c;
+    struct weft_coordinator c;
     struct weft_io_error error;
     uint16_t port = coordinator_start(&c, free_port(), 1, lease_ns);
     struct weft_member_thread *server = member_start(port, WEFT_ROLE_SERVER, 2, 1);
     publish(server, "127.0.0.1", 7700);
     assert_int_equal(wait_for(server, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
     uint64_t epoch = seen.grant.epoch;
-    coordinator_stop(&c);
+    weft_coordinator_stop(&c);
     (void)coordinator_start(&c, port, 1, lease_ns); /* which remembers nothing */
     struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
     assert_int_equal(wait_for(worker, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
@@ -131,7 +131,7 @@ static void survives_the_coordinator(void **state)
     assert_in_range(seen.grant.epoch, epoch, epoch + 1);
     weft_member_thread_stop(worker, false);
     weft_member_thread_stop(server, false);
-    coordinator_stop(&c);
+    weft_coordinator_stop(&c);
 }
 
 static bool always(void)

@@ -1,0 +1,314 @@
+/* A shard in its thread: start and end, its hooks, questions to it, deaths that it is told of, and what
+ * it logs about peers that it refuses. Workers connect through <weft/ps.h>. */
+#include "node/shard_thread.h"
+
+#include "io/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <weft/ps.h>
+
+static const uint64_t patience_ns = 60 * WEFT_NS_PER_S;
+
+static struct weft_shard_thread_config config_for(uint32_t workers)
+{
+    struct weft_shard_thread_config config;
+    weft_shard_thread_config_default(&config);
+    config.shard.workers_max = workers;
+    config.shard.rows_max = 1000;
+    return config;
+}
+
+static void start(struct weft_shard_thread *thread, const struct weft_shard_thread_config *config)
+{
+    struct weft_io_error error = {.text = ""};
+    if (weft_shard_thread_start(thread, config, &error) != WEFT_OK) {
+        fail_msg("%s", error.text);
+    }
+}
+
+static struct weft_ps_config worker_of(const struct weft_shard_thread *thread, char servers[32])
+{
+    struct weft_ps_config config;
+    (void)snprintf(servers, 32, "127.0.0.1:%u", (unsigned)thread->port);
+    weft_ps_config_init(&config, sizeof(config));
+    config.servers = servers;
+    config.security = WEFT_TRANSPORT_NONE;
+    config.connect_timeout_ns = patience_ns;
+    config.rows_max = 64;
+    return config;
+}
+
+static struct weft_ps *connect_to(const struct weft_shard_thread *thread)
+{
+    char servers[32];
+    struct weft_ps_config config = worker_of(thread, servers);
+    struct weft_ps *ps = NULL;
+    if (weft_ps_connect(&config, &ps) != WEFT_OK) {
+        fail_msg("%s", weft_ps_error(NULL));
+    }
+    return ps;
+}
+
+static struct weft_ps_table *open_table(struct weft_ps *ps)
+{
+    struct weft_table_options options;
+    struct weft_ps_table *table = NULL;
+    weft_table_options_init(&options, sizeof(options), "sgd");
+    options.dim = 1;
+    assert_int_equal(weft_table_open(ps, &options, &table), WEFT_OK);
+    return table;
+}
+
+/* ---- start and end --------------------------------------------------------------------------- */
+
+static void it_serves_and_counts(void **state)
+{
+    (void)state;
+    struct weft_shard_thread thread;
+    const struct weft_shard_thread_config config = config_for(1);
+    const uint64_t id = 7;
+    const float row = 1;
+    start(&thread, &config);
+    assert_int_not_equal(thread.port, 0);
+    struct weft_ps *ps = connect_to(&thread);
+    assert_int_equal(weft_push_wait(open_table(ps), &id, &row, 1, 0, NULL), WEFT_OK);
+    weft_ps_close(ps);
+    weft_shard_thread_join(&thread);
+    assert_int_equal(thread.shard_counters.pushes, 1);
+    assert_int_equal(thread.table_sums.rows, 1);
+    assert_true(thread.counters.ep.data_received > 0);
+    assert_int_equal(thread.hint, WEFT_HINT_NONE);
+}
+
+static void a_port_in_use_is_an_error(void **state)
+{
+    (void)state;
+    struct weft_shard_thread first, second;
+    struct weft_shard_thread_config config = config_for(1);
+    struct weft_io_error error = {.text = ""};
+    start(&first, &config);
+    config.driver.udp.port = first.port;
+    assert_int_equal(weft_shard_thread_start(&second, &config, &error), WEFT_EXISTS);
+    assert_non_null(strstr(error.text, "in use"));
+    weft_shard_thread_join(&first);
+    start(&second, &config);
+    assert_int_equal(second.port, config.driver.udp.port);
+    weft_shard_thread_join(&second);
+}
+
+static void a_shard_that_cannot_be_made_is_an_error(void **state)
+{
+    (void)state;
+    struct weft_shard_thread thread;
+    struct weft_shard_thread_config config = config_for(1);
+    struct weft_io_error error = {.text = ""};
+    config.shard.dim_max = 0;
+    assert_int_equal(weft_shard_thread_start(&thread, &config, &error), WEFT_INVALID);
+    assert_non_null(strstr(error.text, "cannot make the shard"));
+}
+
+/* ---- hooks and questions --------------------------------------------------------------------- */
+
+struct seen {
+    atomic_uint prepared;
+    atomic_uint turns;
+    atomic_uint opens; /* messages begun */
+    atomic_bool refuses;
+    atomic_bool stands; /* the next turn does not end while this is set */
+    bool was_prepared_first;
+};
+
+static void prepare(void *arg, struct weft_shard *shard)
+{
+    struct seen *seen = arg;
+    assert_non_null(shard);
+    seen->was_prepared_first = atomic_load(&seen->turns) == 0 && atomic_load(&seen->opens) == 0;
+    atomic_fetch_add(&seen->prepared, 1);
+}
+
+static bool on_event(void *arg, struct weft_msgr msgr, const struct weft_msg_event *event)
+{
+    struct seen *seen = arg;
+    struct weft_rpc_tag tag;
+    if (event->type == WEFT_EVENT_OPEN) {
+        atomic_fetch_add(&seen->opens, 1);
+    }
+    if (event->type == WEFT_EVENT_CHUNK && atomic_load(&seen->refuses) &&
+        weft_rpc_tag_unpack(event->tag, &tag) && tag.op == WEFT_RPC_CLOCK) {
+        msgr.ops->refuse(msgr.self, event->peer, event->seq);
+        return true;
+    }
+    return false;
+}
+
+static void turn(void *arg, struct weft_shard *shard)
+{
+    struct seen *seen = arg;
+    (void)shard;
+    atomic_fetch_add(&seen->turns, 1);
+    while (atomic_load(&seen->stands)) {
+        usleep(1000);
+    }
+}
+
+static void count_pushes(void *arg, void *object)
+{
+    const struct weft_shard_serving *serving = object;
+    *(uint64_t *)arg = weft_shard_counters(serving->shard)->pushes;
+}
+
+static void count_clocks(void *arg, void *object)
+{
+    const struct weft_shard_serving *serving = object;
+    *(uint64_t *)arg = weft_shard_counters(serving->shard)->clocks;
+}
+
+static void hooks_see_what_passes(void **state)
+{
+    (void)state;
+    static struct seen seen;
+    struct weft_shard_thread thread;
+    struct weft_shard_thread_config config = config_for(1);
+    const uint64_t id = 7;
+    const float row = 1;
+    uint64_t pushes = 99;
+    config.hooks = (struct weft_shard_hooks){prepare, on_event, turn, &seen};
+    start(&thread, &config);
+    struct weft_ps *ps = connect_to(&thread);
+    struct weft_ps_table *table = open_table(ps);
+    assert_int_equal(weft_push_wait(table, &id, &row, 1, 0, NULL), WEFT_OK);
+    assert_true(weft_shard_thread_query(&thread, count_pushes, &pushes, patience_ns));
+    assert_int_equal(pushes, 1);
+    /* What a hook takes never reaches the shard. */
+    uint64_t clocks = 99;
+    atomic_store(&seen.refuses, true);
+    assert_int_equal(weft_clock(table), WEFT_OK);
+    assert_int_equal(weft_ps_flush(ps, patience_ns), WEFT_PEER);
+    assert_true(weft_shard_thread_query(&thread, count_clocks, &clocks, patience_ns));
+    assert_int_equal(clocks, 0);
+    weft_ps_close(ps);
+    weft_shard_thread_join(&thread);
+    assert_int_equal(atomic_load(&seen.prepared), 1);
+    assert_true(seen.was_prepared_first);
+    assert_true(atomic_load(&seen.turns) > 0);
+    assert_true(atomic_load(&seen.opens) >= 2);
+}
+
+static void ask_to_stand(void *arg, void *object)
+{
+    struct seen *seen = arg;
+    (void)object;
+    atomic_store(&seen->stands, true);
+}
+
+static void a_question_ends_in_time(void **state)
+{
+    (void)state;
+    static struct seen seen;
+    struct weft_shard_thread thread;
+    struct weft_shard_thread_config config = config_for(1);
+    uint64_t pushes = 99;
+    config.hooks = (struct weft_shard_hooks){.turn = turn, .arg = &seen};
+    start(&thread, &config);
+    assert_true(weft_shard_thread_query(&thread, ask_to_stand, &seen, patience_ns));
+    assert_false(weft_shard_thread_query(&thread, count_pushes, &pushes, 20 * WEFT_NS_PER_MS));
+    atomic_store(&seen.stands, false);
+    assert_true(weft_shard_thread_query(&thread, count_pushes, &pushes, patience_ns));
+    assert_int_equal(pushes, 0);
+    weft_shard_thread_join(&thread);
+}
+
+/* ---- deaths ---------------------------------------------------------------------------------- */
+
+static void a_death_that_ends_the_job_is_told(void **state)
+{
+    (void)state;
+    struct weft_shard_thread thread;
+    struct weft_shard_thread_config config = config_for(2);
+    uint64_t told = 0;
+    config.shard.on_death = WEFT_DEATH_FAIL;
+    config.lost_fd = eventfd(0, EFD_CLOEXEC);
+    assert_true(config.lost_fd >= 0);
+    start(&thread, &config);
+    struct weft_ps *ps = connect_to(&thread);
+    (void)open_table(ps);
+    weft_shard_thread_worker_died(&thread, 2, weft_clock_now_ns()); /* no such rank */
+    weft_shard_thread_worker_died(&thread, 1, weft_clock_now_ns()); /* it never came */
+    assert_true(weft_shard_thread_query(&thread, count_pushes, &told, patience_ns));
+    assert_int_equal(atomic_load(&thread.lost_rank), UINT32_MAX);
+    weft_shard_thread_worker_died(&thread, 0, weft_clock_now_ns());
+    assert_int_equal(read(config.lost_fd, &told, sizeof(told)), sizeof(told));
+    assert_int_equal(atomic_load(&thread.lost_rank), 0);
+    weft_ps_close(ps);
+    weft_shard_thread_join(&thread);
+    (void)close(config.lost_fd);
+}
+
+/* ---- what it logs ---------------------------------------------------------------------------- */
+
+struct heard {
+    char text[2048];
+};
+
+static void hear(void *arg, enum weft_node_level level, const char *text)
+{
+    struct heard *heard = arg;
+    size_t used = strlen(heard->text);
+    (void)snprintf(heard->text + used, sizeof(heard->text) - used, "%s%s\n",
+                   level == WEFT_NODE_WARNING ? "! " : "", text);
+}
+
+static void each_kind_of_trouble_is_logged_once(void **state)
+{
+    (void)state;
+    static struct heard heard;
+    static const uint8_t other_key[32] = {1};
+    struct weft_security security = WEFT_SECURITY_DEFAULTS;
+    struct weft_crypto_error key_error;
+    struct weft_shard_thread thread;
+    struct weft_shard_thread_config config = config_for(1);
+    char servers[32];
+    struct weft_ps *ps = NULL;
+    assert_int_equal(weft_security_load(&security, true, &key_error), WEFT_OK);
+    config.security = &security;
+    config.log = (struct weft_node_log){hear, &heard};
+    start(&thread, &config);
+    for (int i = 0; i < 3; i++) { /* the second has no security at all */
+        struct weft_ps_config worker = worker_of(&thread, servers);
+        worker.security = i == 1 ? WEFT_TRANSPORT_NONE : WEFT_TRANSPORT_AUTH;
+        worker.key = i == 1 ? NULL : other_key;
+        worker.connect_timeout_ns = WEFT_NS_PER_S;
+        assert_int_not_equal(weft_ps_connect(&worker, &ps), WEFT_OK);
+    }
+    weft_shard_thread_join(&thread);
+    weft_security_fini(&security);
+    assert_int_equal(thread.hint, WEFT_HINT_KEY);
+    assert_ptr_equal(strstr(heard.text, "shard 0: "), heard.text);
+    assert_non_null(strstr(heard.text, "another job key"));
+    const char *second = strstr(heard.text + 1, "shard 0: ");
+    assert_non_null(second);
+    assert_null(strstr(second + 1, "shard 0: "));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_serves_and_counts),
+        cmocka_unit_test(a_port_in_use_is_an_error),
+        cmocka_unit_test(a_shard_that_cannot_be_made_is_an_error),
+        cmocka_unit_test(hooks_see_what_passes),
+        cmocka_unit_test(a_question_ends_in_time),
+        cmocka_unit_test(a_death_that_ends_the_job_is_told),
+        cmocka_unit_test(each_kind_of_trouble_is_logged_once),
+    };
+    return cmocka_run_group_tests_name("node/shard_thread", tests, NULL, NULL);
+}
