@@ -1,5 +1,6 @@
 /* Joining a job as a worker and as a server, and where the servers are, now and later. */
 #include "coordinator.h"
+#include "io/clock.h"
 
 #include "node/membership.h"
 
@@ -60,7 +61,7 @@ static void publish(struct weft_membership *server, uint16_t first_port)
 static void a_job_comes_together(void **state)
 {
     (void)state;
-    struct coordinator coordinator;
+    struct weft_coordinator coordinator;
     struct weft_io_error error = {.text = ""};
     struct weft_member_state lease;
     struct weft_launch_address address = {.host = "as before", .port = 9};
@@ -94,13 +95,13 @@ static void a_job_comes_together(void **state)
     assert_false(weft_membership_locate(&worker, 1, SHARDS, &address));
     weft_membership_leave(&worker, true);
     weft_membership_leave(&server, true);
-    coordinator_stop(&coordinator);
+    weft_coordinator_stop(&coordinator);
 }
 
 static void another_job_is_refused(void **state)
 {
     (void)state;
-    struct coordinator coordinator;
+    struct weft_coordinator coordinator;
     struct weft_io_error error = {.text = ""};
     struct weft_member_state lease;
     uint16_t port = coordinator_start(&coordinator, 0, SHARDS, 10 * WEFT_NS_PER_S);
@@ -109,7 +110,7 @@ static void another_job_is_refused(void **state)
     assert_int_equal(join_as(&worker, 0, WEFT_MEMBER_WAIT_JOINED, &lease, &error), WEFT_PEER);
     assert_non_null(strstr(error.text, "2 workers, not 3"));
     weft_membership_leave(&worker, false);
-    coordinator_stop(&coordinator);
+    weft_coordinator_stop(&coordinator);
 }
 
 int main(void)
