@@ -2,6 +2,7 @@
  * gone. What it pushes and pulls is the client's, and tested there. */
 #include "api_ps_server.h"
 #include "coordinator.h"
+#include "io/clock.h"
 #include "free_port.h"
 #include "node/worker.h"
 
@@ -375,7 +376,7 @@ static void the_coordinator_knows_where_it_is_now(void **state)
     struct weft_membership membership[2] = {WEFT_MEMBERSHIP_DEFAULTS, WEFT_MEMBERSHIP_DEFAULTS};
     struct weft_member_address published[SHARDS];
     struct weft_member_state lease;
-    struct coordinator coordinator;
+    struct weft_coordinator coordinator;
     struct weft_io_error error = {.text = ""};
     struct site site;
     struct weft_worker worker;
@@ -414,7 +415,7 @@ static void the_coordinator_knows_where_it_is_now(void **state)
     weft_membership_leave(&membership[1], true);
     weft_membership_leave(&membership[0], true);
     site_stop(&site);
-    coordinator_stop(&coordinator);
+    weft_coordinator_stop(&coordinator);
 }
 
 static void a_clock_that_is_refused_ends_it(void **state)
