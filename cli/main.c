@@ -11,7 +11,7 @@ static const struct weft_verb verbs[] = {
     {"train", "train a model on this machine, with servers and workers as processes",
      weft_cli_train},
     {"run", "start servers and your own worker program; restart what fails", weft_cli_run},
-    {"scheduler", "run the rendezvous point of a job", weft_cli_scheduler},
+    {"coordinator", "run the rendezvous point of a job", weft_cli_coordinator},
     {"server", "serve shards of the parameters", weft_cli_server},
     {"worker", "train on one part of the data, using servers that already run", weft_cli_worker},
     {"eval", "evaluate a saved model on a data file", weft_cli_eval},
@@ -44,6 +44,12 @@ int main(int argc, char **argv)
     if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
         printf("weft %s\n", WEFT_VERSION);
         return WEFT_EXIT_OK;
+    }
+    static char coordinator[] = "coordinator";
+    if (argc >= 2 && strcmp(argv[1], "scheduler") == 0) {
+        fprintf(stderr, "weft scheduler: this verb is `weft coordinator` now; `weft scheduler` will be "
+                        "the transfer scheduler\n");
+        argv[1] = coordinator;
     }
     weft_recording_command(argc - 1, argv + 1);
     return weft_verbs_run(&list, argc, argv);

@@ -99,13 +99,13 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
 {
     struct weft_launch given = *flags;
     struct weft_job_error error = {.text = ""};
-    const char *scheduler = membership->scheduler;
-    if (scheduler != NULL &&
-        !weft_launch_endpoint_parse(scheduler, strlen(scheduler), given.coordinator_host,
+    const char *coordinator = membership->coordinator;
+    if (coordinator != NULL &&
+        !weft_launch_endpoint_parse(coordinator, strlen(coordinator), given.coordinator_host,
                                     sizeof(given.coordinator_host), &given.coordinator_port)) {
-        return weft_options_usage(command, "--scheduler \"%.80s\" is not allowed; it must be "
+        return weft_options_usage(command, "--coordinator \"%.80s\" is not allowed; it must be "
                                            "HOST:PORT",
-                                  scheduler);
+                                  coordinator);
     }
     if (weft_launch_detect(&given, shards_per_server,
                            environment ? weft_launch_environment : nothing, NULL,

@@ -65,14 +65,17 @@ int weft_transport_options_find_cc(const struct weft_command *command, struct we
 /* ---- membership ------------------------------------------------------------------------------ */
 
 #define WEFT_MEMBERSHIP_ROWS(membership)                                                           \
-    {"scheduler", "HOST:PORT", "the coordinator, `weft scheduler`: who is in the job, and where\n" \
-     "the shards are", WEFT_OPTION_STRING, .value = &(membership)->scheduler,                      \
-     .fallback = "WEFT_SCHEDULER, or as the launcher says"},                                       \
+    {"coordinator", "HOST:PORT", "address of the job's coordinator (`weft coordinator`), which tells\n"\
+     "where the shards are", WEFT_OPTION_STRING, .value = &(membership)->coordinator,              \
+     .fallback = "WEFT_COORDINATOR, or as the launcher says"},                                     \
+    /* The name before 0.2. */                                                                     \
+    {"scheduler", "HOST:PORT", "", WEFT_OPTION_STRING, .value = &(membership)->coordinator,        \
+     .hidden = true},                                                                              \
     {"start-timeout", "S", "wait up to S seconds for the coordinator and for missing members",     \
      WEFT_OPTION_U32, .value = &(membership)->patience_s, .min = 1, .max = 86400}
 
 /* Find out who this process is: flags first, then the environment; one line on standard error when
- * the environment said something. flags.coordinator_* are filled in from --scheduler.
+ * the environment said something. flags.coordinator_* are filled in from --coordinator.
  *
  * environment: false = flags alone count.
  * Returns WEFT_OPTIONS_RUN, or a usage error printed. */
@@ -89,7 +92,7 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
     {"checkpoint-every", "N", "make a checkpoint every N steps, or every N seconds with the suffix s\n"\
      "(60s)",                                                                                      \
      WEFT_OPTION_STRING, .value = &(options)->every,                                               \
-     .fallback = "60s if one process has all shards, else 1000"},                               \
+     .fallback = "60s if one process has all shards, else 1000"},                                  \
     {"checkpoint-whole-every", "N", "make every Nth checkpoint complete; the others hold the rows that\n"\
      "changed since the one before", WEFT_OPTION_U32, .value = &(options)->whole_every, .min = 1, .max = 1000},\
     {"checkpoint-keep", "N", "keep the newest N checkpoints and what they depend on", WEFT_OPTION_U32,\

@@ -20,7 +20,7 @@ struct run {
     struct weft_supervisor supervisor;
     char folder[64];
     char key[WEFT_JOB_KEY_TEXT_BYTES + 2]; /* text and newline; "" in mode none */
-    uint16_t scheduler_port;
+    uint16_t coordinator_port;
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
     uint64_t replace_ns[WEFT_JOB_SHARDS_MAX]; /* of a server whose lease lapsed: due; 0 = not */
     bool was_ready[WEFT_JOB_SHARDS_MAX]; /* servers, once at least */
@@ -28,7 +28,7 @@ struct run {
     char error[640]; /* why the run is over; "" = it is not */
 };
 
-static inline struct weft_slot *run_scheduler(struct run *run)
+static inline struct weft_slot *run_coordinator(struct run *run)
 {
     return &run->supervisor.slots[0];
 }
@@ -45,8 +45,8 @@ static inline struct weft_slot *run_worker(struct run *run, uint32_t w)
 
 /* ---- slots.c --------------------------------------------------------------------------------- */
 
-void weft_run_make_scheduler(struct run *run);
-void weft_run_make_server(struct run *run, uint32_t s); /* the scheduler is ready */
+void weft_run_make_coordinator(struct run *run);
+void weft_run_make_server(struct run *run, uint32_t s); /* the coordinator is ready */
 void weft_run_make_worker(struct run *run, uint32_t w); /* the servers are */
 
 /* What a worker is told of where the shards are. */

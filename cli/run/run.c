@@ -1,8 +1,8 @@
 /* `weft run`: a job on this machine. Starts the coordinator, the servers, and W copies of a command;
  * starts again what dies, as often as allowed; ends everything together.
  *
- * The order of things: scheduler ready; servers ready; workers started. When all workers have ended
- * with status 0, servers and scheduler are told to end. Ports are chosen at the first start and kept
+ * The order of things: coordinator ready; servers ready; workers started. When all workers have ended
+ * with status 0, servers and coordinator are told to end. Ports are chosen at the first start and kept
  * at the next ones, so that the next process of a slot is found where the dead one was.
  *
  * It knows nothing of what the command does: that learns from the environment who it is
@@ -197,7 +197,7 @@ int weft_cli_run(int argc, char **argv)
         {"replay-bytes", "N", "memory of each worker for kept pushes: at least four times what it\n"
          "pushes from one checkpoint to the next", WEFT_OPTION_U64, .value = &run.replay_bytes,
          .min = 65536, .max = UINT64_C(1) << 40, .fallback = "WEFT_REPLAY_BYTES, else 256 MiB"},
-        {"lease-ms", "MS", "as for `weft scheduler`", WEFT_OPTION_U32, .value = &run.lease_ms,
+        {"lease-ms", "MS", "as for `weft coordinator`", WEFT_OPTION_U32, .value = &run.lease_ms,
          .min = 100, .max = 3600000},
         WEFT_METRICS_OPTIONS(&run.metrics),
         {"server-options", "WORDS", "for every `weft server`, in one argument with blanks between them:\n"

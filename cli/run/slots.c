@@ -53,10 +53,10 @@ static void tell_job(struct run *run, struct weft_slot *slot)
     }
 }
 
-void weft_run_make_scheduler(struct run *run)
+void weft_run_make_coordinator(struct run *run)
 {
-    struct weft_slot *slot = run_scheduler(run);
-    begin_own(run, slot, "scheduler", 0);
+    struct weft_slot *slot = run_coordinator(run);
+    begin_own(run, slot, "coordinator", 0);
     weft_args_add(&slot->args, "--workers=%u", run->options->workers);
     weft_args_add(&slot->args, "--shards=%u",
                   run->options->servers * run->options->shards_per_server);
@@ -71,7 +71,7 @@ void weft_run_make_server(struct run *run, uint32_t s)
     struct weft_slot *slot = run_server(run, s);
     begin_own(run, slot, "server", s);
     weft_args_add(&slot->args, "--shards-per-server=%u", run->options->shards_per_server);
-    weft_args_add(&slot->args, "--scheduler=127.0.0.1:%u", run->scheduler_port);
+    weft_args_add(&slot->args, "--coordinator=127.0.0.1:%u", run->coordinator_port);
     weft_args_add(&slot->args, "--on-worker-death=%s", weft_deaths_name(run->options->on_death));
     weft_args_add_all(&slot->args, run->options->server_args.list);
     /* What a killed server's last checkpoint lacks it finds in its journal. */
@@ -131,7 +131,7 @@ void weft_run_make_worker(struct run *run, uint32_t w)
     slot->is_prefixed = true;
     weft_args_add_all(&slot->args, run->options->worker_args.list);
     tell_job(run, slot);
-    weft_slot_setenv(slot, "WEFT_SCHEDULER", "127.0.0.1:%u", run->scheduler_port);
+    weft_slot_setenv(slot, "WEFT_COORDINATOR", "127.0.0.1:%u", run->coordinator_port);
     weft_run_tell_servers(run, slot);
     weft_slot_setenv(slot, "WEFT_PEER_TIMEOUT_S", "%u", run->options->transport.peer_timeout_s);
     weft_run_metrics_tell(&run->options->metrics, run->folder, slot);

@@ -39,10 +39,10 @@ static void note_ready(struct run *run, struct weft_slot *slot, const cJSON *mes
 {
     uint32_t shards = run->options->shards_per_server;
     slot->is_ready = true;
-    if (slot == run_scheduler(run)) {
-        weft_channel_ports(message, &run->scheduler_port, 1);
+    if (slot == run_coordinator(run)) {
+        weft_channel_ports(message, &run->coordinator_port, 1);
         memset(run->replace_ns, 0, sizeof(run->replace_ns)); /* it gives every lease anew */
-        weft_args_set(&slot->args, slot->args.count - 1, "--port=%u", run->scheduler_port);
+        weft_args_set(&slot->args, slot->args.count - 1, "--port=%u", run->coordinator_port);
         return;
     }
     weft_channel_ports(message, run->ports + slot->rank * shards, shards);
@@ -239,8 +239,8 @@ static bool await_ready(struct run *run, uint32_t first, uint32_t count)
 
 static bool start_all(struct run *run)
 {
-    weft_run_make_scheduler(run);
-    if (weft_run_start(run, run_scheduler(run)) != WEFT_OK || !await_ready(run, 0, 1)) {
+    weft_run_make_coordinator(run);
+    if (weft_run_start(run, run_coordinator(run)) != WEFT_OK || !await_ready(run, 0, 1)) {
         return false;
     }
     for (uint32_t s = 0; s < run->options->servers; s++) {

@@ -1,4 +1,4 @@
-/* `weft scheduler`: the coordinator, through which the members of a job find each other. */
+/* `weft coordinator`: the coordinator, through which the members of a job find each other. */
 #define _GNU_SOURCE
 #include "cli/node_options.h"
 #include "cli/output.h"
@@ -18,7 +18,7 @@
 
 enum { DEFAULT_PORT = 7690 };
 
-struct scheduler {
+struct verb {
     const char *host;
     uint32_t port;
     uint32_t workers;
@@ -35,45 +35,45 @@ struct scheduler {
     struct weft_channel channel;
     pthread_mutex_t channel_lock;
     struct weft_coordinator coordinator;
-    struct weft_scheduler_metrics metrics;
+    struct weft_coordinator_metrics metrics;
 };
 
 /* The main thread's events, and those of the coordinator's, must not mix. */
-static void send_event(struct scheduler *scheduler, cJSON *event)
+static void send_event(struct verb *verb, cJSON *event)
 {
-    pthread_mutex_lock(&scheduler->channel_lock);
-    (void)weft_channel_send(&scheduler->channel, event);
-    pthread_mutex_unlock(&scheduler->channel_lock);
+    pthread_mutex_lock(&verb->channel_lock);
+    (void)weft_channel_send(&verb->channel, event);
+    pthread_mutex_unlock(&verb->channel_lock);
 }
 
-static int fail(struct scheduler *scheduler, weft_status status, const char *text)
+static int fail(struct verb *verb, weft_status status, const char *text)
 {
-    if (scheduler->channel.fd >= 0) {
+    if (verb->channel.fd >= 0) {
         cJSON *event = weft_channel_event("error");
         cJSON_AddStringToObject(event, "text", text);
-        send_event(scheduler, event);
+        send_event(verb, event);
     } else {
-        fprintf(stderr, "weft scheduler: %s\n", text);
+        fprintf(stderr, "weft coordinator: %s\n", text);
     }
     return status == WEFT_UNSUPPORTED ? WEFT_EXIT_USAGE : WEFT_EXIT_FAILED;
 }
 
-static void tell_ready(struct scheduler *scheduler)
+static void tell_ready(struct verb *verb)
 {
-    uint16_t port = weft_coordinator_port(&scheduler->coordinator);
-    if (scheduler->channel.fd >= 0) {
+    uint16_t port = weft_coordinator_port(&verb->coordinator);
+    if (verb->channel.fd >= 0) {
         cJSON *event = weft_channel_event("ready");
         cJSON *ports = cJSON_AddArrayToObject(event, "ports");
         cJSON_AddItemToArray(ports, cJSON_CreateNumber(port));
-        if (scheduler->metrics.metrics.http != NULL) {
-            cJSON_AddStringToObject(event, "metrics", scheduler->metrics.metrics.url);
+        if (verb->metrics.metrics.http != NULL) {
+            cJSON_AddStringToObject(event, "metrics", verb->metrics.metrics.url);
         }
-        send_event(scheduler, event);
+        send_event(verb, event);
         return;
     }
-    printf("scheduler: %s:%u\n", scheduler->host, port);
-    if (scheduler->metrics.metrics.http != NULL) {
-        printf("metrics: %s\n", scheduler->metrics.metrics.url);
+    printf("coordinator: %s:%u\n", verb->host, port);
+    if (verb->metrics.metrics.http != NULL) {
+        printf("metrics: %s\n", verb->metrics.metrics.url);
     }
     fflush(stdout);
 }
@@ -81,53 +81,53 @@ static void tell_ready(struct scheduler *scheduler)
 /* `weft run` replaces a server whose lease has lapsed. */
 static void tell_lapsed(void *arg, const struct weft_member_request *who, bool lapsed)
 {
-    struct scheduler *scheduler = arg;
+    struct verb *verb = arg;
     if (who->role != WEFT_ROLE_SERVER) {
         return;
     }
     cJSON *event = weft_channel_event(lapsed ? "lapsed" : "revived");
     cJSON_AddNumberToObject(event, "first", who->first);
     cJSON_AddNumberToObject(event, "incarnation", (double)who->incarnation);
-    send_event(scheduler, event);
+    send_event(verb, event);
 }
 
 /* Until a signal, the end of the parent, or (with --until-done) that of the work. */
-static void wait_for_end(struct scheduler *scheduler, int signal_fd)
+static void wait_for_end(struct verb *verb, int signal_fd)
 {
     struct pollfd fds[] = {
         {.fd = signal_fd, .events = POLLIN},
-        {.fd = scheduler->channel.fd, .events = POLLIN}, /* -1 is passed over */
-        {.fd = scheduler->until_done ? scheduler->coordinator.over_fd : -1, .events = POLLIN},
+        {.fd = verb->channel.fd, .events = POLLIN}, /* -1 is passed over */
+        {.fd = verb->until_done ? verb->coordinator.over_fd : -1, .events = POLLIN},
     };
     while (poll(fds, WEFT_ARRAY_COUNT(fds), -1) <= 0) {
     }
 }
 
-static struct weft_coordinator_config configure(struct scheduler *scheduler)
+static struct weft_coordinator_config configure(struct verb *verb)
 {
-    const struct weft_launch *launch = &scheduler->membership.launch;
-    struct weft_coordinator_config config = {.host = scheduler->host,
-                                             .port = (uint16_t)scheduler->port,
-                                             .journal = scheduler->journal,
-                                             .transport = scheduler->transport,
-                                             .security = &scheduler->security,
+    const struct weft_launch *launch = &verb->membership.launch;
+    struct weft_coordinator_config config = {.host = verb->host,
+                                             .port = (uint16_t)verb->port,
+                                             .journal = verb->journal,
+                                             .transport = verb->transport,
+                                             .security = &verb->security,
                                              .log = weft_output_log(
-                                                 "scheduler", scheduler->channel.fd >= 0)};
+                                                 "coordinator", verb->channel.fd >= 0)};
     weft_roster_config_default(&config.roster);
     config.roster.workers_max = WEFT_JOB_WORKERS_MAX;
     config.roster.shards_max = WEFT_JOB_SHARDS_MAX;
     config.roster.members_max = 2 * (WEFT_JOB_WORKERS_MAX + WEFT_JOB_SHARDS_MAX);
-    config.roster.lease_ns = scheduler->lease_ms * WEFT_NS_PER_MS;
+    config.roster.lease_ns = verb->lease_ms * WEFT_NS_PER_MS;
     config.roster.workers = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : 0;
     config.roster.shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
-    config.roster.tell_over = scheduler->until_done;
+    config.roster.tell_over = verb->until_done;
     memcpy(config.roster.job, launch->job, sizeof(config.roster.job));
-    config.lapsed = scheduler->channel.fd >= 0 ? tell_lapsed : NULL;
-    config.arg = scheduler;
+    config.lapsed = verb->channel.fd >= 0 ? tell_lapsed : NULL;
+    config.arg = verb;
     return config;
 }
 
-static int serve(struct scheduler *scheduler)
+static int serve(struct verb *verb)
 {
     struct weft_io_error error = {.text = ""};
     sigset_t set;
@@ -138,52 +138,52 @@ static int serve(struct scheduler *scheduler)
     sigprocmask(SIG_BLOCK, &set, NULL);
     int signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
     if (signal_fd < 0) {
-        return fail(scheduler, WEFT_IO, "signalfd is refused");
+        return fail(verb, WEFT_IO, "signalfd is refused");
     }
-    struct weft_coordinator_config config = configure(scheduler);
-    weft_status status = weft_coordinator_start(&scheduler->coordinator, &config, &error);
+    struct weft_coordinator_config config = configure(verb);
+    weft_status status = weft_coordinator_start(&verb->coordinator, &config, &error);
     if (status != WEFT_OK) {
         close(signal_fd);
-        return fail(scheduler, status, error.text);
+        return fail(verb, status, error.text);
     }
     char why[WEFT_HTTP_ERROR_BYTES];
-    status = weft_scheduler_metrics_start(&scheduler->metrics, &scheduler->metrics_options,
-                                          &scheduler->coordinator, why);
+    status = weft_coordinator_metrics_start(&verb->metrics, &verb->metrics_options,
+                                          &verb->coordinator, why);
     if (status == WEFT_OK) {
-        tell_ready(scheduler);
-        wait_for_end(scheduler, signal_fd);
+        tell_ready(verb);
+        wait_for_end(verb, signal_fd);
     }
-    weft_scheduler_metrics_stop(&scheduler->metrics);
-    weft_coordinator_stop(&scheduler->coordinator);
-    if (scheduler->channel.fd >= 0) {
-        send_event(scheduler, weft_channel_event("done"));
+    weft_coordinator_metrics_stop(&verb->metrics);
+    weft_coordinator_stop(&verb->coordinator);
+    if (verb->channel.fd >= 0) {
+        send_event(verb, weft_channel_event("done"));
     }
     close(signal_fd);
-    return status == WEFT_OK ? WEFT_EXIT_OK : fail(scheduler, status, why);
+    return status == WEFT_OK ? WEFT_EXIT_OK : fail(verb, status, why);
 }
 
-static int load_and_serve(struct scheduler *scheduler)
+static int load_and_serve(struct verb *verb)
 {
     struct weft_crypto_error error = {.text = ""};
-    weft_status status = weft_security_load(&scheduler->security, false, &error);
-    int result = status == WEFT_OK ? serve(scheduler) : fail(scheduler, status, error.text);
-    weft_security_fini(&scheduler->security);
+    weft_status status = weft_security_load(&verb->security, false, &error);
+    int result = status == WEFT_OK ? serve(verb) : fail(verb, status, error.text);
+    weft_security_fini(&verb->security);
     return result;
 }
 
 /* The port that members are told is the port to listen at. */
-static int check(const struct weft_command *command, struct scheduler *scheduler)
+static int check(const struct weft_command *command, struct verb *verb)
 {
     struct weft_launch flags = weft_launch_nothing();
-    flags.role = WEFT_LAUNCH_SCHEDULER;
-    flags.workers = scheduler->workers != 0 ? scheduler->workers : WEFT_LAUNCH_UNKNOWN;
-    flags.shards = scheduler->shards != 0 ? scheduler->shards : WEFT_LAUNCH_UNKNOWN;
-    int status = weft_membership_detect(&scheduler->membership, command, &flags, 1,
-                                        scheduler->control_fd == 0);
+    flags.role = WEFT_LAUNCH_COORDINATOR;
+    flags.workers = verb->workers != 0 ? verb->workers : WEFT_LAUNCH_UNKNOWN;
+    flags.shards = verb->shards != 0 ? verb->shards : WEFT_LAUNCH_UNKNOWN;
+    int status = weft_membership_detect(&verb->membership, command, &flags, 1,
+                                        verb->control_fd == 0);
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    const struct weft_launch *launch = &scheduler->membership.launch;
+    const struct weft_launch *launch = &verb->membership.launch;
     if (launch->workers != WEFT_LAUNCH_UNKNOWN && launch->workers > WEFT_JOB_WORKERS_MAX) {
         return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
                                   launch->workers, launch->workers_from,
@@ -193,16 +193,16 @@ static int check(const struct weft_command *command, struct scheduler *scheduler
         return weft_options_usage(command, "%u shards (from %s) are too many; at most %d",
                                   launch->shards, launch->shards_from, (int)WEFT_JOB_SHARDS_MAX);
     }
-    if (scheduler->port == UINT32_MAX) {
-        scheduler->port = launch->coordinator_port != 0 ? launch->coordinator_port : DEFAULT_PORT;
+    if (verb->port == UINT32_MAX) {
+        verb->port = launch->coordinator_port != 0 ? launch->coordinator_port : DEFAULT_PORT;
     }
-    return weft_security_check(command, &scheduler->security);
+    return weft_security_check(command, &verb->security);
 }
 
-int weft_cli_scheduler(int argc, char **argv)
+int weft_cli_coordinator(int argc, char **argv)
 {
-    static struct scheduler scheduler;
-    scheduler = (struct scheduler){.host = "127.0.0.1",
+    static struct verb verb;
+    verb = (struct verb){.host = "127.0.0.1",
                                    .port = UINT32_MAX,
                                    .lease_ms = 5000,
                                    .transport = WEFT_TRANSPORT_DEFAULTS,
@@ -212,37 +212,37 @@ int weft_cli_scheduler(int argc, char **argv)
                                    .channel_lock = PTHREAD_MUTEX_INITIALIZER};
     const struct weft_option options[] = {
         {"host", "ADDRESS", "address to bind, numeric; 0.0.0.0 = every one of this host",
-         WEFT_OPTION_STRING, .value = &scheduler.host},
+         WEFT_OPTION_STRING, .value = &verb.host},
         {"port", "P", "port to listen at (UDP; with --transport tcp TCP); 0 = any free",
-         WEFT_OPTION_U32, .value = &scheduler.port, .max = UINT16_MAX,
-         .fallback = "that of WEFT_SCHEDULER, else 7690"},
+         WEFT_OPTION_U32, .value = &verb.port, .max = UINT16_MAX,
+         .fallback = "that of WEFT_COORDINATOR, else 7690"},
         {"workers", "N", "workers of the job; all members must agree", WEFT_OPTION_U32,
-         .value = &scheduler.workers, .min = 1, .max = WEFT_JOB_WORKERS_MAX,
+         .value = &verb.workers, .min = 1, .max = WEFT_JOB_WORKERS_MAX,
          .fallback = "as the environment or the first member says"},
-        {"shards", "N", "shards of the job; the same", WEFT_OPTION_U32, .value = &scheduler.shards,
+        {"shards", "N", "shards of the job; the same", WEFT_OPTION_U32, .value = &verb.shards,
          .min = 1, .max = WEFT_JOB_SHARDS_MAX,
          .fallback = "as the environment or the first member says"},
         {"lease-ms", "MS",
          "a member that was silent for so long may be replaced; members speak\n"
          "five times as often",
-         WEFT_OPTION_U32, .value = &scheduler.lease_ms, .min = 100, .max = 3600000},
+         WEFT_OPTION_U32, .value = &verb.lease_ms, .min = 100, .max = 3600000},
         {"journal", "FILE",
          "write members and leases here, and read them at the start: then the\n"
-         "scheduler may be killed and started again",
-         WEFT_OPTION_STRING, .value = &scheduler.journal, .fallback = "none"},
+         "coordinator may be killed and started again",
+         WEFT_OPTION_STRING, .value = &verb.journal, .fallback = "none"},
         {"until-done", NULL,
          "end when every worker has finished and left, and have the servers of\n"
          "the job end, too",
-         WEFT_OPTION_FLAG, .value = &scheduler.until_done},
-        WEFT_TRANSPORT_ROWS(&scheduler.transport),
-        WEFT_SECURITY_NETWORK_ROWS(&scheduler.security),
-        WEFT_METRICS_OPTIONS(&scheduler.metrics_options),
+         WEFT_OPTION_FLAG, .value = &verb.until_done},
+        WEFT_TRANSPORT_ROWS(&verb.transport),
+        WEFT_SECURITY_NETWORK_ROWS(&verb.security),
+        WEFT_METRICS_OPTIONS(&verb.metrics_options),
         {"control-fd", "FD", "channel to `weft run`", WEFT_OPTION_U32,
-         .value = &scheduler.control_fd, .hidden = true},
+         .value = &verb.control_fd, .hidden = true},
         {0},
     };
     const struct weft_command command = {
-        .name = "scheduler",
+        .name = "coordinator",
         .summary = "run the rendezvous point of a job",
         .description =
             "Servers register their shards here, workers ask where all shards are and get a rank\n"
@@ -250,25 +250,25 @@ int weft_cli_scheduler(int argc, char **argv)
             "that runs goes on without it. Prints one line when it can be reached; Ctrl-C or\n"
             "SIGTERM ends it. docs/RUN.md tells how to start a job.",
         .example = "  weft keygen job.key\n"
-                   "  weft scheduler --key-file job.key --workers 1 --shards 1 --until-done &\n"
-                   "  weft server --key-file job.key --scheduler 127.0.0.1:7690 --port 0 &\n"
-                   "  weft worker --key-file job.key --scheduler 127.0.0.1:7690",
+                   "  weft coordinator --key-file job.key --workers 1 --shards 1 --until-done &\n"
+                   "  weft server --key-file job.key --coordinator 127.0.0.1:7690 --port 0 &\n"
+                   "  weft worker --key-file job.key --coordinator 127.0.0.1:7690",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
     if (status == WEFT_OPTIONS_RUN) {
-        status = check(&command, &scheduler);
+        status = check(&command, &verb);
     }
     if (status == WEFT_OPTIONS_RUN) {
-        status = weft_transport_options_find_cc(&command, &scheduler.transport);
+        status = weft_transport_options_find_cc(&command, &verb.transport);
     }
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    if (scheduler.control_fd != 0) {
-        scheduler.channel.fd = (int)scheduler.control_fd;
+    if (verb.control_fd != 0) {
+        verb.channel.fd = (int)verb.control_fd;
     }
-    status = load_and_serve(&scheduler);
-    weft_channel_fini(&scheduler.channel);
+    status = load_and_serve(&verb);
+    weft_channel_fini(&verb.channel);
     return status;
 }

@@ -6,7 +6,7 @@
 
 static void copy_stats(void *arg, void *object)
 {
-    struct weft_scheduler_stats *stats = arg;
+    struct weft_coordinator_stats *stats = arg;
     const struct weft_coordinator *coordinator = object;
     weft_driver_counters(coordinator->driver, &stats->transport);
     stats->roster = *weft_roster_counters(coordinator->roster);
@@ -14,12 +14,12 @@ static void copy_stats(void *arg, void *object)
     stats->workers = weft_roster_workers(coordinator->roster);
 }
 
-static void ask(struct weft_coordinator *coordinator, struct weft_scheduler_stats *stats)
+static void ask(struct weft_coordinator *coordinator, struct weft_coordinator_stats *stats)
 {
     (void)weft_coordinator_query(coordinator, copy_stats, stats, PATIENCE_NS);
 }
 
-static void add_members(const struct weft_scheduler_stats *stats, struct weft_exposition *text)
+static void add_members(const struct weft_coordinator_stats *stats, struct weft_exposition *text)
 {
     weft_exposition_one(text, "weft_members", "gauge", "Members that hold a lease.",
                         stats->members);
@@ -40,34 +40,34 @@ static void add_members(const struct weft_scheduler_stats *stats, struct weft_ex
                         stats->roster.left);
 }
 
-void weft_scheduler_metrics_members(struct weft_coordinator *coordinator,
-                                    struct weft_scheduler_stats *stats,
+void weft_coordinator_metrics_members(struct weft_coordinator *coordinator,
+                                    struct weft_coordinator_stats *stats,
                                     struct weft_exposition *text)
 {
     ask(coordinator, stats);
     add_members(stats, text);
 }
 
-static void add_scheduler(void *arg, struct weft_exposition *text)
+static void add_coordinator(void *arg, struct weft_exposition *text)
 {
-    struct weft_scheduler_metrics *scheduler = arg;
-    ask(scheduler->coordinator, &scheduler->stats);
-    weft_metrics_text_transport(text, &scheduler->stats.transport);
-    add_members(&scheduler->stats, text);
+    struct weft_coordinator_metrics *metrics = arg;
+    ask(metrics->coordinator, &metrics->stats);
+    weft_metrics_text_transport(text, &metrics->stats.transport);
+    add_members(&metrics->stats, text);
 }
 
-weft_status weft_scheduler_metrics_start(struct weft_scheduler_metrics *scheduler,
+weft_status weft_coordinator_metrics_start(struct weft_coordinator_metrics *metrics,
                                          const struct weft_metrics_options *options,
                                          struct weft_coordinator *coordinator,
                                          char error_p[WEFT_HTTP_ERROR_BYTES])
 {
-    *scheduler = (struct weft_scheduler_metrics){.coordinator = coordinator};
+    *metrics = (struct weft_coordinator_metrics){.coordinator = coordinator};
     const struct weft_metrics_source source = {
-        .role = "scheduler", .arg = scheduler, .families = add_scheduler};
-    return weft_metrics_start(&scheduler->metrics, options, &source, error_p);
+        .role = "coordinator", .arg = metrics, .families = add_coordinator};
+    return weft_metrics_start(&metrics->metrics, options, &source, error_p);
 }
 
-void weft_scheduler_metrics_stop(struct weft_scheduler_metrics *scheduler)
+void weft_coordinator_metrics_stop(struct weft_coordinator_metrics *metrics)
 {
-    weft_metrics_stop(&scheduler->metrics);
+    weft_metrics_stop(&metrics->metrics);
 }

@@ -38,7 +38,7 @@ static void add_server(void *arg, struct weft_exposition *text)
     weft_metrics_text_shards(text, server->stats, server->count);
     add_ages(server, text);
     if (server->coordinator != NULL) {
-        weft_scheduler_metrics_members(server->coordinator, &server->members, text);
+        weft_coordinator_metrics_members(server->coordinator, &server->members, text);
     }
 }
 

@@ -20,7 +20,7 @@ struct weft_server_metrics {
     struct weft_shard_stats *stats;       /* (count,) as last copied */
     uint64_t *taken_ns;                   /* (count,) */
     struct weft_coordinator *coordinator; /* of the same process; NULL = none */
-    struct weft_scheduler_stats members;
+    struct weft_coordinator_stats members;
 };
 
 /* Owns:    threads and coordinator, started, are borrowed until stop.

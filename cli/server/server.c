@@ -48,7 +48,7 @@ static int check(const struct weft_command *command, struct server *server)
     flags.shards = shard->shards != 0 ? shard->shards : WEFT_LAUNCH_UNKNOWN;
     flags.workers = shard->workers_max != 0 ? shard->workers_max : WEFT_LAUNCH_UNKNOWN;
     /* A child of `weft train` is told everything; one of `weft run` has a coordinator. */
-    bool environment = server->control_fd == 0 || server->membership.scheduler != NULL;
+    bool environment = server->control_fd == 0 || server->membership.coordinator != NULL;
     int detected = weft_membership_detect(&server->membership, command, &flags,
                                           server->shards_here, environment);
     if (detected != WEFT_OPTIONS_RUN) {
@@ -130,7 +130,7 @@ int weft_cli_server(int argc, char **argv)
          WEFT_OPTION_STRING, .value = &server.advertise,
          .fallback = "--host, or the way to the coordinator"},
         {"coordinate", "P", "be the coordinator, too, at this port; 0 = any free: for a job\n"
-         "without `weft scheduler`; its members are lost when this ends",
+         "without `weft coordinator`; its members are lost when this ends",
          WEFT_OPTION_U32, .value = &server.coordinate_port, .max = UINT16_MAX,
          .fallback = "not"},
         {"rows-max", "N", "rows that a shard takes for each table; further ones are refused and\n"

@@ -133,7 +133,7 @@ static int coordinate(struct server *server)
              weft_resolve_is_wildcard(config.host) ? "127.0.0.1" : config.host);
     launch->coordinator_port = weft_coordinator_port(&server->coordinator);
     if (server->channel.fd < 0) {
-        printf("scheduler: %s:%u\n", config.host, launch->coordinator_port);
+        printf("coordinator: %s:%u\n", config.host, launch->coordinator_port);
         fflush(stdout);
     }
     return WEFT_EXIT_OK;

@@ -161,7 +161,7 @@ static void draw_other(struct weft_top_view *view, const struct weft_top_target 
 /* Those that have no line of their own kind. */
 static bool is_other(const struct weft_top_target *target)
 {
-    static const char *const shown[] = {"server", "worker", "load", "scheduler", ""};
+    static const char *const shown[] = {"server", "worker", "load", "coordinator", ""};
     for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
         if (is_role(target, shown[i])) {
             return false;
@@ -367,7 +367,7 @@ void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target
               "LOAD                      workers push/s pull/s rows/s in B/s outB/s cpu%    mem",
               width, draw_load);
     draw_role(view, targets, count, NULL, "OTHERS", width, draw_other);
-    draw_role(view, targets, count, "scheduler", "SCHEDULER", width, draw_other);
+    draw_role(view, targets, count, "coordinator", "COORDINATOR", width, draw_other);
     draw_role(view, targets, count, "", "NO ANSWER", width, draw_gone);
     draw_times(view, targets, count, width);
     draw_network(view, targets, count, width);

@@ -575,7 +575,7 @@ static int check(const struct weft_command *command, struct worker *worker)
     }
     bool has_coordinator = weft_membership_has_coordinator(&worker->membership);
     if (worker->servers == NULL && !has_coordinator) {
-        return weft_options_usage(command, "--servers is missing: which servers? (or --scheduler: "
+        return weft_options_usage(command, "--servers is missing: which servers? (or --coordinator: "
                                            "who knows them?)");
     }
     if (!has_coordinator &&

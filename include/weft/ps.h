@@ -69,7 +69,7 @@ struct weft_ps;
 struct weft_ps_config {
     size_t size;                  /* set by weft_ps_config_init */
     const char *servers;          /* the shards in order, "host:port,host:port"; hosts numeric or
-                                   * "localhost", IPv6 in brackets. NULL (default) = from `scheduler`,
+                                   * "localhost", IPv6 in brackets. NULL (default) = from `coordinator`,
                                    * else the environment variable WEFT_SERVERS */
     const char *key_file;         /* the job key, as in struct weft_transport_config: */
     const uint8_t *key;           /* one of the two, or neither = WEFT_JOB_KEY */
@@ -101,10 +101,10 @@ struct weft_ps_config {
     uint32_t inject_seed;         /* which ones */
     uint32_t lists_max;           /* tables in one weft_push_lists or weft_pull_lists, 1 .. 256;
                                    * default 4 */
-    const char *scheduler;        /* the coordinator of the job, `weft scheduler`: "host:port", a
+    const char *coordinator;        /* the coordinator of the job, `weft coordinator`: "host:port", a
                                    * name or an address. It knows the servers, gives a rank where
                                    * none is told, and sees that this worker lives. NULL (default)
-                                   * = WEFT_SCHEDULER, or what a launcher left in the environment
+                                   * = WEFT_COORDINATOR, or what a launcher left in the environment
                                    * (docs/RUN.md), unless `servers` is set; "" = none */
     uint64_t reconnect_timeout_ns; /* how long a server that went away may take to come back, started
                                    * anew from its checkpoint for instance; operations wait for it
@@ -140,9 +140,9 @@ struct weft_ps_config {
 WEFT_API void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 
 /* Connect to all shards. The order in which servers and workers are started does not matter: this
- * waits for servers up to connect_timeout_ns, and as long for the scheduler before them.
+ * waits for servers up to connect_timeout_ns, and as long for the coordinator before them.
  *
- * With a scheduler this worker is a member of the job until weft_ps_close, and its lease is kept by
+ * With a coordinator this worker is a member of the job until weft_ps_close, and its lease is kept by
  * a thread of the library.
  *
  * Owns:    borrows config until return; gives *ps_p, to be ended by weft_ps_close.
@@ -150,9 +150,9 @@ WEFT_API void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
  *                            than is there.
  *          WEFT_NOTFOUND     no servers are named, no rank among several workers, or no job key.
  *          WEFT_DATA         a variable of the environment, or the key file, makes no sense.
- *          WEFT_TIMEOUT      a server or the scheduler does not answer, or that lacks servers.
+ *          WEFT_TIMEOUT      a server or the coordinator does not answer, or that lacks servers.
  *          WEFT_PEER         a server refuses: another job key, security or version; or the
- *                            scheduler: another job, or number of workers, or a rank that lives.
+ *                            coordinator: another job, or number of workers, or a rank that lives.
  *          Others as weft_transport_open. weft_ps_error(NULL) says which server it is, and what to
  *          do.
  *          WEFT_EXISTS       another process writes the records of this rank to that name.
@@ -163,12 +163,12 @@ WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct
 /* Say CLOSE to the servers and free; the tables go with it, and operations end without a word, so
  * weft_ps_flush before. Memory lent to pulls is the caller's again. NULL is fine.
  *
- * The scheduler, where there is one, is told that this worker has done its work; when all have, the
+ * The coordinator, where there is one, is told that this worker has done its work; when all have, the
  * job is over. But when pushes or clocks have not arrived, or a server is gone, as weft_ps_give_up. */
 WEFT_API void weft_ps_close(struct weft_ps *ps);
 
-/* The same of a worker that failed: the scheduler is told that its rank is free for another process,
- * which goes on with it. Without a scheduler there is no difference. */
+/* The same of a worker that failed: the coordinator is told that its rank is free for another process,
+ * which goes on with it. Without a coordinator there is no difference. */
 WEFT_API void weft_ps_give_up(struct weft_ps *ps);
 
 /* Why the last call on this ps (or a table of it) failed and what to do about it: one sentence, ""

@@ -19,9 +19,9 @@
  *     started with DMLC_ROLE=server or scheduler is told so by ps::Start. KVServer with
  *     KVServerDefaultHandle compiles, and does nothing; another handler does not compile.
  *     Optimizers, bounded loss, BSP and SSP are in <weft/ps.h>.
- *   - Who and where: WEFT_SCHEDULER or WEFT_SERVERS, WEFT_RANK, WEFT_WORKERS and WEFT_JOB_KEY (man
+ *   - Who and where: WEFT_COORDINATOR or WEFT_SERVERS, WEFT_RANK, WEFT_WORKERS and WEFT_JOB_KEY (man
  *     weft_ps). What is not among them is taken from DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT, where a
- *     `weft scheduler` must be, DMLC_WORKER_ID or DMLC_RANK, and DMLC_NUM_WORKER.
+ *     `weft coordinator` must be, DMLC_WORKER_ID or DMLC_RANK, and DMLC_NUM_WORKER.
  *   - Values are floats, as many for each key of a table: the first push decides, or the first pull
  *     into a vector that is not empty, or else it is 1. `lens` may be given, and must say the same.
  *   - Keys may have any order and repeat. cmd and priority are ignored.

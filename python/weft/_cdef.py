@@ -47,7 +47,7 @@ struct weft_ps_config {
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;
     uint32_t lists_max;
-    const char *scheduler;
+    const char *coordinator;
     uint64_t reconnect_timeout_ns;
     const char *records;
     uint64_t replay_bytes;

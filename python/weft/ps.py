@@ -496,7 +496,7 @@ class PS:
     def close(self):
         """Leave without a flush. Tables and operations end with it. Twice is fine.
 
-        A scheduler is told that this worker is done, if all its pushes and clocks have arrived.
+        A coordinator is told that this worker is done, if all its pushes and clocks have arrived.
         """
         self._leave(lib.weft_ps_close)
 
@@ -663,7 +663,7 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     """Connect to all shards. -> PS
 
     servers: "host:port,host:port", shard 0 first; None = those that the scheduler of the job
-    knows: scheduler="host:port", or WEFT_SCHEDULER; without one the variable WEFT_SERVERS.
+    knows: coordinator="host:port", or WEFT_COORDINATOR; without one the variable WEFT_SERVERS.
     timeout: seconds to wait for servers that do not run yet. key: 32 bytes in place of key_file.
     config: further fields of struct weft_ps_config: worker, workers, key_file, thread, transport,
     dim_max, ops_max, rows_max and so on.

@@ -120,7 +120,7 @@ void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
-static weft_status scheduler_parse(const char *text, struct weft_launch *flags_p,
+static weft_status coordinator_parse(const char *text, struct weft_launch *flags_p,
                                    struct weft_io_error *error)
 {
     if (text != NULL && text[0] != '\0' &&
@@ -128,7 +128,7 @@ static weft_status scheduler_parse(const char *text, struct weft_launch *flags_p
                                     sizeof(flags_p->coordinator_host),
                                     &flags_p->coordinator_port)) {
         return weft_io_fail(error, WEFT_INVALID,
-                            "scheduler is \"%.80s\"; it must be host:port, as `weft scheduler` "
+                            "coordinator is \"%.80s\"; it must be host:port, as `weft coordinator` "
                             "prints it",
                             text);
     }
@@ -142,8 +142,8 @@ static weft_status environment_read(struct weft_ps_config *c, struct weft_launch
 {
     struct weft_launch flags = weft_launch_nothing();
     struct weft_job_error job_error = {.text = ""};
-    bool none_wanted = c->scheduler != NULL ? c->scheduler[0] == '\0' : c->servers != NULL;
-    weft_status status = scheduler_parse(c->scheduler, &flags, error);
+    bool none_wanted = c->coordinator != NULL ? c->coordinator[0] == '\0' : c->servers != NULL;
+    weft_status status = coordinator_parse(c->coordinator, &flags, error);
     if (status != WEFT_OK) {
         return status;
     }
@@ -230,7 +230,7 @@ static weft_status settle(struct weft_ps_config *c, const struct weft_launch *la
             error, WEFT_NOTFOUND,
             "no servers are named; set config.servers or the environment variable "
             "WEFT_SERVERS to \"host:port,host:port\", as `weft server` prints them, or "
-            "config.scheduler or WEFT_SCHEDULER to the coordinator that knows them");
+            "config.coordinator or WEFT_COORDINATOR to the coordinator that knows them");
     }
     if (c->worker == WEFT_LAUNCH_UNKNOWN) {
         return weft_io_fail(error, WEFT_NOTFOUND,

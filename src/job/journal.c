@@ -161,7 +161,7 @@ static weft_status begin(int fd, const char *path, struct weft_job_error *error)
 
 static weft_status not_ours(const char *path, struct weft_job_error *error)
 {
-    return weft_job_fail(error, WEFT_DATA, "%.160s is no journal of `weft scheduler`", path);
+    return weft_job_fail(error, WEFT_DATA, "%.160s is no journal of `weft coordinator`", path);
 }
 
 static weft_status load(struct weft_journal *journal, size_t count, const char *path,

@@ -19,7 +19,7 @@ struct detection {
 
 static const char *const role_names[] = {
     [WEFT_LAUNCH_ANY] = "process", [WEFT_LAUNCH_SERVER] = "server",
-    [WEFT_LAUNCH_WORKER] = "worker", [WEFT_LAUNCH_SCHEDULER] = "scheduler"};
+    [WEFT_LAUNCH_WORKER] = "worker", [WEFT_LAUNCH_COORDINATOR] = "coordinator"};
 
 const char *weft_launch_role_name(enum weft_launch_role role)
 {
@@ -160,8 +160,10 @@ static weft_status take_role(const struct detection *d, const char *name)
     if (text == NULL) {
         return WEFT_OK;
     }
-    for (unsigned role = WEFT_LAUNCH_SERVER; role <= WEFT_LAUNCH_SCHEDULER; role++) {
-        if (strcmp(text, role_names[role]) != 0) {
+    /* ps-lite's word, and that of weft before 0.2. */
+    const char *word = strcmp(text, "scheduler") == 0 ? "coordinator" : text;
+    for (unsigned role = WEFT_LAUNCH_SERVER; role <= WEFT_LAUNCH_COORDINATOR; role++) {
+        if (strcmp(word, role_names[role]) != 0) {
             continue;
         }
         if (launch->role != WEFT_LAUNCH_ANY && launch->role != (enum weft_launch_role)role) {
@@ -175,7 +177,7 @@ static weft_status take_role(const struct detection *d, const char *name)
         return WEFT_OK;
     }
     return weft_job_fail(d->error, WEFT_INVALID,
-                         "%s is \"%.60s\"; it must be worker, server or scheduler", name, text);
+                         "%s is \"%.60s\"; it must be worker, server or coordinator", name, text);
 }
 
 static weft_status detect_role(const struct detection *d)
@@ -226,15 +228,17 @@ static weft_status detect_coordinator(const struct detection *d)
     if (launch->coordinator_port != 0) {
         return WEFT_OK;
     }
-    const char *text = get(d, "WEFT_SCHEDULER");
+    /* The second name is that of weft before 0.2. */
+    const char *name = get(d, "WEFT_COORDINATOR") != NULL ? "WEFT_COORDINATOR" : "WEFT_SCHEDULER";
+    const char *text = get(d, name);
     if (text != NULL) {
         if (!weft_launch_endpoint_parse(text, strlen(text), launch->coordinator_host,
                                         sizeof(launch->coordinator_host),
                                         &launch->coordinator_port)) {
             return weft_job_fail(d->error, WEFT_INVALID,
-                                 "WEFT_SCHEDULER is \"%.100s\"; it must be HOST:PORT", text);
+                                 "%s is \"%.100s\"; it must be HOST:PORT", name, text);
         }
-        launch->coordinator_from = "WEFT_SCHEDULER";
+        launch->coordinator_from = name;
         return WEFT_OK;
     }
     /* Who lists the servers has no coordinator unless he names it; torch's master is not one. */
@@ -441,7 +445,7 @@ static weft_status detect_rank(const struct detection *d)
     /* With rank and number told, a launcher further out has nothing to add. */
     bool is_told = launch->rank != WEFT_LAUNCH_UNKNOWN &&
                    (launch->role == WEFT_LAUNCH_SERVER || launch->workers != WEFT_LAUNCH_UNKNOWN);
-    if (status == WEFT_OK && !is_told && launch->role != WEFT_LAUNCH_SCHEDULER) {
+    if (status == WEFT_OK && !is_told && launch->role != WEFT_LAUNCH_COORDINATOR) {
         status = detect_rank_by_launcher(d);
     }
     return status;
@@ -510,7 +514,7 @@ weft_status weft_launch_detect(const struct weft_launch *flags, uint32_t shards_
     launch.workers_from = launch.workers != WEFT_LAUNCH_UNKNOWN ? "--workers" : NULL;
     launch.shards_from = launch.shards != WEFT_LAUNCH_UNKNOWN ? "--shards" : NULL;
     launch.servers_from = launch.servers != NULL ? "--servers" : NULL;
-    launch.coordinator_from = launch.coordinator_port != 0 ? "--scheduler" : NULL;
+    launch.coordinator_from = launch.coordinator_port != 0 ? "--coordinator" : NULL;
     for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         weft_status status = steps[i](&d);
         if (status != WEFT_OK) {
@@ -537,7 +541,7 @@ void weft_launch_text(const struct weft_launch *launch, char *text_p, size_t byt
     (void)snprintf(text_p, bytes, "%s", role_names[launch->role]);
     if (launch->rank != WEFT_LAUNCH_UNKNOWN) {
         append(text_p, bytes, " %u (%s)", launch->rank, launch->rank_from);
-    } else if (launch->role != WEFT_LAUNCH_SCHEDULER) {
+    } else if (launch->role != WEFT_LAUNCH_COORDINATOR) {
         append(text_p, bytes, ", rank open");
         if (launch->rank_left_from != NULL) {
             append(text_p, bytes, " (%s counts other processes, too)", launch->rank_left_from);

@@ -32,7 +32,7 @@ enum weft_launch_role {
     WEFT_LAUNCH_ANY = 0,
     WEFT_LAUNCH_SERVER = 1,
     WEFT_LAUNCH_WORKER = 2,
-    WEFT_LAUNCH_SCHEDULER = 3,
+    WEFT_LAUNCH_COORDINATOR = 3,
 };
 
 /* A number that nobody has told. */

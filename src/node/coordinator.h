@@ -1,6 +1,6 @@
 /* The coordinator in a thread: an endpoint that members connect to, the roster, its journal.
  *
- * `weft scheduler` runs it and waits; `weft server --coordinate` has it beside its shards.
+ * `weft coordinator` runs it and waits; `weft server --coordinate` has it beside its shards.
  */
 #ifndef WEFT_NODE_COORDINATOR_H
 #define WEFT_NODE_COORDINATOR_H

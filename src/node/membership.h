@@ -11,7 +11,7 @@
 #include "node/transport_options.h"
 
 struct weft_membership {
-    const char *scheduler; /* option; NULL = not given */
+    const char *coordinator; /* option; NULL = not given */
     uint32_t patience_s;   /* option */
     struct weft_launch launch; /* coordinator_port 0 = there is none */
     const struct weft_security *security;

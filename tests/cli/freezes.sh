@@ -36,7 +36,7 @@ draw() {
             at = int(w * clocks * (0.15 + 0.35 * (k - 1) + 0.15 * rand()))
             x = rand()
             if (x < 0.25) events = events "worker-" int(rand() * w) ":" at " "
-            else if (x < 0.4) events = events "scheduler-0:" at " "
+            else if (x < 0.4) events = events "coordinator-0:" at " "
             how = (rand() < 0.25 ? "any" : "step" 1 + int(rand() * 14))
             x = rand()
             how = how (x < 0.4 ? "+kill" : x < 0.8 ? "+dead" : "")

@@ -28,7 +28,7 @@ draw() {
         }
         for (k = 1; k <= n; k++) {
             x = rand()
-            kills = kills (x < 0.5 ? "server-" int(rand() * s) : x < 0.85 ? "worker-" int(rand() * w) : "scheduler-0") ":" at[k] " "
+            kills = kills (x < 0.5 ? "server-" int(rand() * s) : x < 0.85 ? "worker-" int(rand() * w) : "coordinator-0") ":" at[k] " "
         }
         printf "workers=%d servers=%d mode=%s every=%d kills=\"%s\" durability=%s\n", w, s, modes[1 + int(rand() * 3)], 10 + int(rand() * 20), kills, rand() < 0.6 ? "replay" : "none"
     }'

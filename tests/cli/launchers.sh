@@ -4,7 +4,7 @@
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
-unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
+unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_COORDINATOR WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
 weft=$WEFT_BIN
 awk 'BEGIN { for (i = 0; i < 40; i++) print i % 2, 10 + i % 5 ":1", 20 + i % 3 ":1" }' >tiny
 worker="worker --format libsvm --data $PWD/tiny --epochs 1 --batch 4"
@@ -15,13 +15,13 @@ if command -v mpirun >/dev/null; then
     # As root and with more processes than CPUs, as in a container; no other host is looked for.
     mpi="timeout 300 mpirun --allow-run-as-root --oversubscribe --host localhost:16"
     port=$(tap_port)
-    WEFT_SCHEDULER=127.0.0.1:$port
-    export WEFT_SCHEDULER
+    WEFT_COORDINATOR=127.0.0.1:$port
+    export WEFT_COORDINATOR
 
     # Parts of one mpirun: Open MPI tells each its rank within its part.
     # shellcheck disable=SC2086
-    tap_run "mpirun of scheduler, servers and workers" $mpi \
-        -n 1 "$weft" scheduler $key --workers 3 --shards 2 --until-done : \
+    tap_run "mpirun of coordinator, servers and workers" $mpi \
+        -n 1 "$weft" coordinator $key --workers 3 --shards 2 --until-done : \
         -n 2 "$weft" server $key --port 0 : -n 3 "$weft" $worker $key
     tap_is "every worker has the rank of its part" "$(sed -n \
         's/.*launched as worker \([0-9]\) (OMPI_COMM_WORLD_\*), 3 workers.*/\1/p' run.out |
@@ -30,16 +30,16 @@ if command -v mpirun >/dev/null; then
         's/.*launched as server \([0-9]\) (OMPI_COMM_WORLD_\*).*/\1/p' run.out |
         sort | tr '\n' ' ')" "0 1 "
 
-    # Workers alone; scheduler and server run already.
+    # Workers alone; coordinator and server run already.
     # shellcheck disable=SC2086
     {
-        "$weft" scheduler $key --workers 2 --shards 1 --until-done >sc.out 2>&1 &
-        scheduler=$!
+        "$weft" coordinator $key --workers 2 --shards 1 --until-done >sc.out 2>&1 &
+        coordinator=$!
         "$weft" server $key --port 0 >sv.out 2>&1 &
         tap_run "mpirun of workers alone" $mpi -n 2 "$weft" $worker $key
     }
-    wait $scheduler
-    tap_is "and the scheduler ends with them" $? 0
+    wait $coordinator
+    tap_is "and the coordinator ends with them" $? 0
     wait
     # WEFT_WORKERS says two, mpirun three: its ranks are not used, and one is too many.
     # shellcheck disable=SC2086
@@ -85,8 +85,8 @@ for d in documents:
         assert e["name"].startswith("WEFT_") and isinstance(e.get("value", ""), str), e
         assert ("value" in e) != ("valueFrom" in e), e
     env = {e["name"]: e["value"] for e in c["env"] if "value" in e}
-    if "WEFT_SCHEDULER" in env:
-        host, port = env["WEFT_SCHEDULER"].split(":")
+    if "WEFT_COORDINATOR" in env:
+        host, port = env["WEFT_COORDINATOR"].split(":")
         assert services[host]["ports"][0]["port"] == int(port)
         assert services[host]["ports"][0]["protocol"] == "UDP"
     if c["command"][1] == "worker":
@@ -95,14 +95,14 @@ for d in documents:
     run = subprocess.run([weft, c["command"][1], *c["args"]], env=env | {"WEFT_RANK": "0"},
                          capture_output=True, text=True)
     assert run.returncode == 1 and "no job key" in run.stderr, run
-    if c["command"][1] == "scheduler":
+    if c["command"][1] == "coordinator":
         args = dict(zip(c["args"][::2], c["args"][1::2]))
         workers, shards = int(args["--workers"]), int(args["--shards"])
         mounts = [m["mountPath"] for m in c["volumeMounts"]]
         assert any(args["--journal"].startswith(m + "/") for m in mounts)
         assert {m["name"] for m in c["volumeMounts"]} == {
             v["metadata"]["name"] for v in spec["volumeClaimTemplates"]}
-assert numbers == {"scheduler": 1, "server": shards, "worker": workers}, numbers
+assert numbers == {"coordinator": 1, "server": shards, "worker": workers}, numbers
 END
     tap_run "the Kubernetes example fits together and its command lines are right" \
         python3 check.py "$manifest" "$weft"
@@ -110,14 +110,14 @@ else
     tap_skip "the Kubernetes example" "no python3-yaml"
 fi
 # kubectl create secret --from-file keeps the newline that a key file ends with.
-"$weft" scheduler $key --port 0 >k.out 2>&1 &
-scheduler=$!
-until grep -q '^scheduler: ' k.out 2>/dev/null; do sleep 0.05; done
+"$weft" coordinator $key --port 0 >k.out 2>&1 &
+coordinator=$!
+until grep -q '^coordinator: ' k.out 2>/dev/null; do sleep 0.05; done
 # shellcheck disable=SC2086
 WEFT_JOB_KEY=$(cat job.key; echo .) && WEFT_JOB_KEY=${WEFT_JOB_KEY%.} tap_patient \
     "a key with its newline is a key, and the same" 1 'nobody has said how many workers' \
-    "$weft" $worker --scheduler "$(sed -n 's/^scheduler: //p' k.out)" --start-timeout
-kill $scheduler
-wait $scheduler
+    "$weft" $worker --coordinator "$(sed -n 's/^coordinator: //p' k.out)" --start-timeout
+kill $coordinator
+wait $coordinator
 
 tap_done

@@ -5,10 +5,10 @@
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
 cd "$tap_tmp" || exit 1
-unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER DMLC_ROLE DMLC_RANK RANK
+unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR DMLC_ROLE DMLC_RANK RANK
 check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
-server='' worker='' prometheus='' scheduler='' train='' job='' load='' perf='' sim=''
-tap_at_exit 'kill $server $worker $prometheus $scheduler $train $job $load $perf $sim 2>/dev/null; wait'
+server='' worker='' prometheus='' coordinator='' train='' job='' load='' perf='' sim=''
+tap_at_exit 'kill $server $worker $prometheus $coordinator $train $job $load $perf $sim 2>/dev/null; wait'
 
 fetch() { # fetch <url>: no program of ours
     python3 -c 'import sys, urllib.request
@@ -122,25 +122,25 @@ fi
 # Enough was pushed; what follows has the machine to itself.
 kill "$worker"
 
-# ---- a scheduler and a job ---------------------------------------------------------------------
+# ---- a coordinator and a job ---------------------------------------------------------------------
 
-"$WEFT_BIN" scheduler --security none --port 0 --workers 1 --shards 1 --metrics 0 >scheduler.out \
-    2>scheduler.err &
-scheduler=$!
-tap_run "a scheduler says where its metrics are" tap_until grep -q '^metrics: ' scheduler.out
-fetch "$(sed -n 's/^metrics: //p' scheduler.out)" >scheduler.txt
-tap_is "it knows of its job" "$(value scheduler.txt weft_job_workers)" 1
-kill "$scheduler"
+"$WEFT_BIN" coordinator --security none --port 0 --workers 1 --shards 1 --metrics 0 >coordinator.out \
+    2>coordinator.err &
+coordinator=$!
+tap_run "a coordinator says where its metrics are" tap_until grep -q '^metrics: ' coordinator.out
+fetch "$(sed -n 's/^metrics: //p' coordinator.out)" >coordinator.txt
+tap_is "it knows of its job" "$(value coordinator.txt weft_job_workers)" 1
+kill "$coordinator"
 
 "$WEFT_BIN" server --security none --port 0 --workers 1 --shards 1 --coordinate 0 --metrics 0 \
     >both.out 2>both.err &
-scheduler=$!
+coordinator=$!
 tap_run "a server that is the coordinator, too" tap_until grep -q '^metrics: ' both.out
 tap_run "knows of the job" tap_until at_least 1 "$(sed -n 's/^metrics: //p' both.out)" weft_job_workers
 cp scrape.txt both.txt
 tap_is "and of its shard" "$(value both.txt weft_workers_connected shard=0)" 0
 tap_is "no family comes twice" "$(grep '^# TYPE' both.txt | sort | uniq -d)" ""
-kill "$scheduler"
+kill "$coordinator"
 
 "$WEFT_BIN" train --servers 1 --workers 1 --epochs 10000 --metrics 0 --metrics-host node9 >train.out 2>train.err &
 train=$!
@@ -180,11 +180,11 @@ tap_run "and who came after it" tap_until at_least 2 "$at" weft_run_starts_total
 cp scrape.txt job.txt
 tap_is "who runs" "$(value job.txt weft_run_processes)" 3
 fetch "${at%/metrics}/targets" >targets.json
-tap_run "Prometheus can find the others" jq -e 'map(.labels.role) == ["scheduler", "server"]' \
+tap_run "Prometheus can find the others" jq -e 'map(.labels.role) == ["coordinator", "server"]' \
     targets.json
 top_at=${at#http://}
 tap_run "and so can weft top" tap_until found "^weft top: 1 server, 0 workers, 0 gone"
-tap_like "the coordinator, too" "$(cat top.txt)" "^SCHEDULER"
+tap_like "the coordinator, too" "$(cat top.txt)" "^COORDINATOR"
 : >over
 wait "$job"
 tap_is "the job ends in order" $? 0
@@ -241,13 +241,13 @@ if command -v promtool >/dev/null; then
 else
     tap_skip "promtool" "no promtool: install prometheus"
 fi
-tap_run "the scheduler's text keeps the format" python3 "$check" format scheduler.txt
+tap_run "the coordinator's text keeps the format" python3 "$check" format coordinator.txt
 tap_run "that of weft train keeps it" python3 "$check" format train.txt
 tap_run "and that of weft run" python3 "$check" format job.txt
 tap_run "and that of weft load" python3 "$check" format load.txt
 tap_run "and that of weft perf" python3 "$check" format perf.txt
 tap_run "and that of weft sim" python3 "$check" format sim.txt
-python3 "$check" names server.txt worker.txt scheduler.txt train.txt job.txt load.txt perf.txt sim.txt \
+python3 "$check" names server.txt worker.txt coordinator.txt train.txt job.txt load.txt perf.txt sim.txt \
     >names.txt
 sed -n 's/^| `\([a-z_]*\)` | \(counter\|gauge\|histogram\) .*/\1/p' "$WEFT_SOURCE_ROOT/docs/METRICS.md" |
     sort >documented.txt

@@ -6,7 +6,7 @@
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
 cd "$tap_tmp" || exit 1
-unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER WEFT_MEMBER WEFT_JOB DMLC_ROLE
+unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR WEFT_MEMBER WEFT_JOB DMLC_ROLE
 unset DMLC_RANK RANK WORLD_SIZE WEFT_METRICS WEFT_METRICS_TARGETS
 check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
 run='' other=''
@@ -38,7 +38,7 @@ tap_run "each worker says where its own are, the one that came after a dead one,
     tap_until tap_lines 3 '^\[worker [01]\] weft: worker [01]: metrics: http://127\.0\.0\.1:[0-9]*/metrics$' run.err
 fetch "http://$at/targets" >targets.json
 tap_run "they are targets" jq -e 'map(.labels.role + .labels.rank) ==
-    ["scheduler0", "server0", "worker0", "worker1"]' targets.json
+    ["coordinator0", "server0", "worker0", "worker1"]' targets.json
 for rank in 0 1; do
     sed -n "s/^\[worker $rank\] weft: worker $rank: metrics: http:\/\/\(.*\)\/metrics/\1/p" run.err |
         tail -n 1
@@ -87,7 +87,7 @@ tap_run "with every push counted once" "$WEFT_TALLY_BIN" check work 2 5 1
 
 # ---- what cannot be had --------------------------------------------------------------------------
 
-"$WEFT_BIN" scheduler --security none --port 0 --workers 1 --shards 1 --metrics 0 >other.out 2>&1 &
+"$WEFT_BIN" coordinator --security none --port 0 --workers 1 --shards 1 --metrics 0 >other.out 2>&1 &
 other=$!
 tap_run "somebody has a port" tap_until grep -q '^metrics: ' other.out
 taken=$(sed -n 's/^metrics: http:\/\/127.0.0.1:\([0-9]*\)\/metrics/\1/p' other.out)

@@ -14,7 +14,7 @@ cd "$tap_tmp" || exit 1
 LD_LIBRARY_PATH=$WEFT_BUILD_ROOT
 export LD_LIBRARY_PATH
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY DMLC_ROLE DMLC_RANK DMLC_NUM_WORKER
-unset WEFT_SCHEDULER WEFT_MEMBER WEFT_JOB RANK WORLD_SIZE SLURM_PROCID OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK
+unset WEFT_COORDINATOR WEFT_MEMBER WEFT_JOB RANK WORLD_SIZE SLURM_PROCID OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK
 examples=$WEFT_SOURCE_ROOT/examples
 
 build() { # build <name> <compiler and flags> <source>
@@ -72,29 +72,29 @@ WEFT_PEER_TIMEOUT_S=5 WEFT_JOB_KEY=$(cat other.key) ./ps_train 2>run.err
 tap_like "another key is told" "$(cat run.err)" "127.0.0.1:[0-9]* refused the connection: .*job key is another"
 env -u WEFT_SERVERS ./ps_train 2>run.err
 tap_like "no servers named" "$(cat run.err)" 'WEFT_SERVERS'
-env WEFT_SCHEDULER=nowhere ./ps_train 2>run.err
-tap_like "what is no scheduler" "$(cat run.err)" 'WEFT_SCHEDULER is "nowhere"; it must be HOST:PORT'
+env WEFT_COORDINATOR=nowhere ./ps_train 2>run.err
+tap_like "what is no coordinator" "$(cat run.err)" 'WEFT_COORDINATOR is "nowhere"; it must be HOST:PORT'
 env -u WEFT_JOB_KEY ./ps_train 2>run.err
 tap_like "no key" "$(cat run.err)" 'weft keygen'
 kill "$server"
 wait "$server" 2>/dev/null
 
 # A job with a coordinator: nobody is told a rank, how many workers there are, or where the servers are.
-"$WEFT_BIN" scheduler --port 0 --workers 2 --shards 2 --until-done >scheduler.out 2>&1 &
-scheduler=$!
-tap_until grep -q '^scheduler: ' scheduler.out
-WEFT_SCHEDULER=$(sed -n 's/^scheduler: //p' scheduler.out)
-"$WEFT_BIN" server --scheduler "$WEFT_SCHEDULER" --port 0 --shards-per-server 2 >server.out 2>&1 &
+"$WEFT_BIN" coordinator --port 0 --workers 2 --shards 2 --until-done >coordinator.out 2>&1 &
+coordinator=$!
+tap_until grep -q '^coordinator: ' coordinator.out
+WEFT_COORDINATOR=$(sed -n 's/^coordinator: //p' coordinator.out)
+"$WEFT_BIN" server --coordinator "$WEFT_COORDINATOR" --port 0 --shards-per-server 2 >server.out 2>&1 &
 server=$!
 for rank in 0 1; do
-    env -u WEFT_SERVERS WEFT_SCHEDULER="$WEFT_SCHEDULER" ./ps_train >$rank.out 2>$rank.err &
+    env -u WEFT_SERVERS WEFT_COORDINATOR="$WEFT_COORDINATOR" ./ps_train >$rank.out 2>$rank.err &
     eval "pid$rank=$!"
 done
 status=0
-for pid in "$pid0" "$pid1" "$scheduler" "$server"; do
+for pid in "$pid0" "$pid1" "$coordinator" "$server"; do
     wait "$pid" || status=$?
 done
-tap_is "by a scheduler: workers, scheduler and server end well" "$status $(cat 0.err 1.err)" "0 "
+tap_is "by a coordinator: workers, coordinator and server end well" "$status $(cat 0.err 1.err)" "0 "
 tap_is "and both have learnt" "$(accuracy)" 2
 
 # The worker first; then the server, at the port that it looks for.

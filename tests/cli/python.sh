@@ -22,7 +22,7 @@ if [ -z "$python" ]; then
 fi
 
 cd "$tap_tmp" || exit 1
-unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_SCHEDULER WEFT_MEMBER WEFT_JOB
+unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR WEFT_MEMBER WEFT_JOB
 root=$WEFT_SOURCE_ROOT
 PYTHONPATH=$root/python
 PYTHONDONTWRITEBYTECODE=1
@@ -79,7 +79,7 @@ tap_is "no pair of it is torn" "$(grep -o '"restored_on_shards.*' "$tap_tmp/run.
     sed 's/, "pairs_changed_since_filled": [1-9][0-9]*//' | tr '\n' ' ')" \
     '"restored_on_shards": 4, "pairs": 10000, "torn": 0} "restored_on_shards": 1, "pairs": 10000, "torn": 0} '
 
-# Under weft run: servers and rank come from its scheduler.
+# Under weft run: servers and rank come from its coordinator.
 unset WEFT_SERVERS WEFT_WORKERS WEFT_JOB_KEY
 tap_run "ps_train.py under weft run" "$WEFT_BIN" run -n 2 -s 2 -- env -u WEFT_SERVERS \
     -u WEFT_WORKERS -u WEFT_RANK "$python" "$root/examples/ps_train.py"

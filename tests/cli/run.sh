@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starting a job: `weft run` starts, supervises and ends; `weft scheduler` brings the members together
+# Starting a job: `weft run` starts, supervises and ends; `weft coordinator` brings the members together
 # in any order, survives kill -9, and refuses who does not belong.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -7,7 +7,7 @@ cd "$tap_tmp" || exit 1
 TMPDIR=$tap_tmp/t
 mkdir "$TMPDIR"
 export TMPDIR
-unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
+unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_COORDINATOR WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
 unset WEFT_RECONNECT_S WEFT_REPLAY_BYTES
 weft=$WEFT_BIN
 # How often 48 workers start at once; 50: WEFT_STARTS=50 meson test -C build cli_run
@@ -73,11 +73,11 @@ tap_like "are said" "$(cat run.out)" 'WEFT_REPLAY_BYTES is "70k"; it must be a n
 # shellcheck disable=SC2016 # the child's shell shall expand it
 tap_run "a command runs W times" "$weft" run -n 3 -s 2 --job j-1 -- sh -c \
     'echo $WEFT_ROLE $WEFT_RANK of $WEFT_WORKERS, $WEFT_SHARDS shards, restart $WEFT_RESTART, $WEFT_JOB
-    test ${#WEFT_JOB_KEY} = 64 && test ${#WEFT_MEMBER} = 16 && echo $WEFT_SERVERS $WEFT_SCHEDULER'
+    test ${#WEFT_JOB_KEY} = 64 && test ${#WEFT_MEMBER} = 16 && echo $WEFT_SERVERS $WEFT_COORDINATOR'
 cp run.out all
 tap_like "with its environment, line by line" "$(cat all)" \
     '^\[worker 2\] worker 2 of 3, 2 shards, restart 0, j-1$'
-tap_is "every one knows servers and scheduler" "$(grep -c \
+tap_is "every one knows servers and coordinator" "$(grep -c \
     '^\[worker [012]\] 127.0.0.1:[0-9]*,127.0.0.1:[0-9]* 127.0.0.1:[0-9]*$' all)" 3
 tap_run "weft worker takes everything from the environment" \
     "$weft" run -n 2 -s 2 --shards-per-server 2 -- "$weft" $worker
@@ -140,7 +140,7 @@ tap_run "after its kill -9 nothing is left, grandchildren included" tap_until al
     $(pids killed.out) $(sed -n 's/.*child //p' killed.out)
 tap_run "nor its folder" tap_until sh -c '[ -z "$(ls -A "$TMPDIR")" ]'
 
-# The scheduler is killed while workers wait for a file; those that come later still join.
+# The coordinator is killed while workers wait for a file; those that come later still join.
 cat >late <<'END'
 #!/bin/sh
 while [ ! -f go ]; do sleep 0.05; done
@@ -149,10 +149,10 @@ END
 chmod +x late
 background away "$weft" run -n 3 -s 1 --restart 1 -- ./late "$weft" $worker
 tap_run "a run whose workers come late" tap_until grep -q 'worker 2: pid' away.out
-scheduler=$(sed -n 's/^weft run: scheduler 0: pid //p' away.out)
-kill -KILL "$scheduler"
-tap_run "its scheduler is killed and started again" tap_until sh -c \
-    'test "$(grep -c "scheduler 0: pid" away.out)" = 2'
+coordinator=$(sed -n 's/^weft run: coordinator 0: pid //p' away.out)
+kill -KILL "$coordinator"
+tap_run "its coordinator is killed and started again" tap_until sh -c \
+    'test "$(grep -c "coordinator 0: pid" away.out)" = 2'
 touch go
 wait $last
 tap_is "and all workers finish" $? 0
@@ -171,7 +171,7 @@ while [ $i -lt "$starts" ]; do
 done
 tap_is "$many workers start at once, $starts times, without a failed start" $failed 0
 
-# ---- weft scheduler ----------------------------------------------------------------------------
+# ---- weft coordinator ----------------------------------------------------------------------------
 
 "$weft" keygen job.key >/dev/null
 "$weft" keygen other.key >/dev/null
@@ -181,24 +181,24 @@ port_of() { # port_of <file>: of a line NAME: HOST:PORT
     sed -n 's/^[a-z0-9 ]*: 127[^:]*:\([0-9]*\)$/\1/p' "$1" | head -n 1
 }
 
-background alone "$weft" scheduler $key --port 0
+background alone "$weft" coordinator $key --port 0
 port_of alone.out >/dev/null
 kill $last
 wait $last
-tap_is "a scheduler alone ends by SIGTERM with 0" $? 0
+tap_is "a coordinator alone ends by SIGTERM with 0" $? 0
 port=$(tap_port)
 
-# Any order: workers, server, scheduler.
+# Any order: workers, server, coordinator.
 # shellcheck disable=SC2086
 {
-    background w0 "$weft" $worker $key --scheduler "127.0.0.1:$port"
+    background w0 "$weft" $worker $key --coordinator "127.0.0.1:$port"
     w0=$last
-    background w1 "$weft" $worker $key --scheduler "localhost:$port"
+    background w1 "$weft" $worker $key --coordinator "localhost:$port"
     w1=$last
-    background sv "$weft" server $key --scheduler "127.0.0.1:$port" --port 0
+    background sv "$weft" server $key --coordinator "127.0.0.1:$port" --port 0
     sv=$last
     sleep 0.3
-    background sc "$weft" scheduler $key --port "$port" --workers 2 --shards 1 --until-done
+    background sc "$weft" coordinator $key --port "$port" --workers 2 --shards 1 --until-done
 }
 sc=$last
 for pid in $w0 $w1 $sv $sc; do
@@ -208,10 +208,10 @@ done
 tap_like "the server was told that the work is done" "$(cat sc.out)" 'all shards are there'
 
 # torchrun's variables: rank and size, and the coordinator at MASTER_ADDR.
-background tsc "$weft" scheduler $key --port "$port" --shards 1 --until-done
+background tsc "$weft" coordinator $key --port "$port" --shards 1 --until-done
 # shellcheck disable=SC2086
 {
-    background tsv "$weft" server $key --scheduler "127.0.0.1:$port" --port 0
+    background tsv "$weft" server $key --coordinator "127.0.0.1:$port" --port 0
     for r in 0 1; do
         background t$r env RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r MASTER_ADDR=localhost \
             MASTER_PORT="$port" "$weft" $worker $key
@@ -224,14 +224,14 @@ tap_like "it says what it found" "$(cat t1.out)" \
 wait
 
 # Who does not belong.
-background sc "$weft" scheduler $key --port "$port" --workers 2 --shards 2 --lease-ms 10000 \
+background sc "$weft" coordinator $key --port "$port" --workers 2 --shards 2 --lease-ms 10000 \
     --journal members
 sc=$last
 port_of sc.out >/dev/null
-background sv "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
+background sv "$weft" server $key --coordinator "127.0.0.1:$port" --port 0 --shard-base 0
 sv=$last
 first=$(port_of sv.out)
-common="$key --scheduler 127.0.0.1:$port --start-timeout 120"
+common="$key --coordinator 127.0.0.1:$port --start-timeout 120"
 # shellcheck disable=SC2086
 {
     tap_run_fails "another number of workers" 1 "$weft" $worker $common --workers 3
@@ -243,20 +243,20 @@ common="$key --scheduler 127.0.0.1:$port --start-timeout 120"
     tap_run_fails "a worker of another job" 1 env WEFT_JOB=other "$weft" $worker $common
     tap_like "is refused with both names, too" "$(cat run.out)" 'named "", not "other"'
     tap_patient "another key is said to be one" 1 'no answer from the coordinator.* key' "$weft" \
-        $worker --key-file other.key --scheduler "127.0.0.1:$port" --start-timeout
+        $worker --key-file other.key --coordinator "127.0.0.1:$port" --start-timeout
     tap_run_fails "a rank that does not exist" 1 "$weft" $worker $common --rank 2
     tap_like "is refused with the numbers" "$(cat run.out)" 'rank 2 does not exist in a job of 2 wo'
     tap_patient "a worker without all shards gives up and says what is missing" 1 \
         'does not have all shards yet' "$weft" $worker $common --start-timeout
     tap_run_fails "a shard that another server has" 1 "$weft" server $key --port 0 --shard-base 0 \
-        --scheduler "127.0.0.1:$port"
+        --coordinator "127.0.0.1:$port"
     tap_like "is refused with its address" "$(cat run.out)" \
         "shard 0 belongs to another process, at 127.0.0.1 port $first, that is alive"
 }
 # A process that hangs says nothing by its heartbeats; nobody sees it from outside.
 kill -STOP $sv
 # shellcheck disable=SC2086
-background hung "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
+background hung "$weft" server $key --coordinator "127.0.0.1:$port" --port 0 --shard-base 0
 hung=$last
 tap_run "when it hangs its lease ends, and another server gets the shard" \
     tap_until grep -q '^shard 0 of 2' hung.out
@@ -267,30 +267,30 @@ tap_like "in words" "$(cat sv.out)" 'given this place away: another process has 
 kill -KILL $hung
 wait $hung 2>/dev/null
 # shellcheck disable=SC2086
-background sv2 "$weft" server $key --scheduler "127.0.0.1:$port" --port 0 --shard-base 0
+background sv2 "$weft" server $key --coordinator "127.0.0.1:$port" --port 0 --shard-base 0
 sv2=$last
 tap_run "when it was killed its lease ends, and another server gets the shard" \
     tap_until grep -q '^shard 0 of 2' sv2.out
 
-# kill -9 of the scheduler: the journal brings back who was there, and both find it again.
+# kill -9 of the coordinator: the journal brings back who was there, and both find it again.
 kill -KILL $sc
 wait $sc 2>/dev/null
 printf 'torn' >>members
-background sc2 "$weft" scheduler $key --port "$port" --journal members --until-done
+background sc2 "$weft" coordinator $key --port "$port" --journal members --until-done
 sc2=$last
 port_of sc2.out >/dev/null
-tap_like "a scheduler that was killed knows its members again" "$(cat sc2.out)" \
-    '^weft scheduler: [12] members from members; 4 bytes that were not whole were cut off$'
-tap_run_fails "a second one with the same journal" 1 "$weft" scheduler $key --port 0 \
+tap_like "a coordinator that was killed knows its members again" "$(cat sc2.out)" \
+    '^weft coordinator: [12] members from members; 4 bytes that were not whole were cut off$'
+tap_run_fails "a second one with the same journal" 1 "$weft" coordinator $key --port 0 \
     --journal members
 tap_like "is refused" "$(cat run.out)" 'members is in use by another coordinator'
 # shellcheck disable=SC2086
 {
-    background sv3 "$weft" server $key --scheduler "127.0.0.1:$port" --port 0
+    background sv3 "$weft" server $key --coordinator "127.0.0.1:$port" --port 0
     sv3=$last
-    background w0 "$weft" $worker $key --scheduler "127.0.0.1:$port"
+    background w0 "$weft" $worker $key --coordinator "127.0.0.1:$port"
     w0=$last
-    background w1 "$weft" $worker $key --scheduler "127.0.0.1:$port"
+    background w1 "$weft" $worker $key --coordinator "127.0.0.1:$port"
     w1=$last
 }
 for pid in $w0 $w1 $sv2 $sv3 $sc2; do
@@ -299,12 +299,12 @@ for pid in $w0 $w1 $sv2 $sv3 $sc2; do
 done
 cp members whole
 printf '\377' | dd of=members bs=1 seek=40 conv=notrunc 2>/dev/null
-tap_run_fails "a damaged journal" 1 "$weft" scheduler $key --port 0 --journal members
+tap_run_fails "a damaged journal" 1 "$weft" coordinator $key --port 0 --journal members
 tap_like "is refused with the place" "$(cat run.out)" 'members is damaged at byte 16'
 echo 'something else altogether' >members
-tap_run_fails "another file" 1 "$weft" scheduler $key --port 0 --journal members
+tap_run_fails "another file" 1 "$weft" coordinator $key --port 0 --journal members
 tap_like "is not overwritten" "$(cat members run.out)" '^something else'
-tap_run_fails "the journal of another job" 1 "$weft" scheduler $key --port 0 --journal whole \
+tap_run_fails "the journal of another job" 1 "$weft" coordinator $key --port 0 --journal whole \
     --workers 9
 tap_like "does not fit" "$(cat run.out)" 'whole does not fit this job'
 # A journal of a long life, half a megabyte of joins and leaves beyond what is kept.
@@ -312,12 +312,12 @@ if python3 -c '' 2>/dev/null; then
     python3 "$WEFT_SOURCE_ROOT/tests/cli/members_make.py" long 1500000
     for time in first second; do
         # shellcheck disable=SC2086
-        background long-$time "$weft" scheduler $key --port 0 --journal long
+        background long-$time "$weft" coordinator $key --port 0 --journal long
         port_of long-$time.out >/dev/null
         kill -KILL $last
         wait $last 2>/dev/null
         tap_like "a long journal is read, the $time time" "$(cat long-$time.out)" \
-            '^weft scheduler: 1 members from long$'
+            '^weft coordinator: 1 members from long$'
         tap_is "and is one record for the epochs and one for the member" "$(wc -c <long | tr -d ' ')" 240
     done
 else
@@ -331,7 +331,7 @@ fi
     both=$last
     tap_until grep -q '^shard 0' both.out
     tap_run "a worker of a server that coordinates" "$weft" $worker $key \
-        --scheduler "127.0.0.1:$(sed -n 's/^scheduler: .*:\([0-9]*\)$/\1/p' both.out)"
+        --coordinator "127.0.0.1:$(sed -n 's/^coordinator: .*:\([0-9]*\)$/\1/p' both.out)"
 }
 kill $both
 wait $both

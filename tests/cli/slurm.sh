@@ -1,6 +1,6 @@
 #!/bin/sh
 # A job under Slurm's srun: a controller and a node of our own on this machine, in a folder that goes
-# with the test; scheduler, servers and workers are steps of one allocation.
+# with the test; coordinator, servers and workers are steps of one allocation.
 #
 # Nothing is installed and no service of the system is touched. Slurm is found in the path, or where
 # WEFT_SLURM_ROOT has its packages unpacked:
@@ -12,7 +12,7 @@
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
-unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_SCHEDULER WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
+unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_COORDINATOR WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
 weft=$WEFT_BIN
 
 root=${WEFT_SLURM_ROOT:-}
@@ -42,12 +42,12 @@ fi
 
 # Two ports that nobody has now, and most likely still has not when they are used.
 port() {
-    "$weft" scheduler --security none --port 0 >port.out 2>&1 &
+    "$weft" coordinator --security none --port 0 >port.out 2>&1 &
     probe=$!
-    tap_until grep -q '^scheduler: ' port.out
+    tap_until grep -q '^coordinator: ' port.out
     kill $probe
     wait $probe
-    sed -n 's/^scheduler: .*:\([0-9]*\)$/\1/p' port.out
+    sed -n 's/^coordinator: .*:\([0-9]*\)$/\1/p' port.out
 }
 host=$(hostname -s)
 mkdir state spool
@@ -76,7 +76,7 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
 SelectType=select/linear
-SchedulerType=sched/builtin
+CoordinatorType=sched/builtin
 SlurmdParameters=config_overrides
 ReturnToService=2
 MessageTimeout=60
@@ -101,33 +101,33 @@ tap_pass "a cluster of one machine"
 
 awk 'BEGIN { for (i = 0; i < 40; i++) print i % 2, 10 + i % 5 ":1", 20 + i % 3 ":1" }' >tiny
 "$weft" keygen job.key >/dev/null
-WEFT_SCHEDULER=127.0.0.1:$(port)
-export WEFT_SCHEDULER
+WEFT_COORDINATOR=127.0.0.1:$(port)
+export WEFT_COORDINATOR
 
 # The three commands of docs/RUN.md as steps of one allocation.
 cat >job <<END
 #!/bin/sh
 step="srun --overlap --label"
-\$step -n 1 "$weft" scheduler --key-file "$tap_tmp/job.key" --port ${WEFT_SCHEDULER##*:} \
-    --workers 3 --shards 2 --until-done >scheduler.out 2>&1 &
+\$step -n 1 "$weft" coordinator --key-file "$tap_tmp/job.key" --port ${WEFT_COORDINATOR##*:} \
+    --workers 3 --shards 2 --until-done >coordinator.out 2>&1 &
 \$step -n 2 "$weft" server --key-file "$tap_tmp/job.key" --port 0 >server.out 2>&1 &
 \$step -n 3 "$weft" worker --key-file "$tap_tmp/job.key" --format libsvm --data "$tap_tmp/tiny" \
     --epochs 1 --batch 4 >worker.out 2>&1 || exit
 wait
 END
 chmod +x job
-tap_run "scheduler, servers and workers as steps of one allocation" timeout 300 salloc -n 6 ./job
-[ "$tap_got" = 0 ] || cat scheduler.out server.out worker.out | sed 's/^/#   /'
+tap_run "coordinator, servers and workers as steps of one allocation" timeout 300 salloc -n 6 ./job
+[ "$tap_got" = 0 ] || cat coordinator.out server.out worker.out | sed 's/^/#   /'
 tap_is "every worker has the rank that Slurm gave it" "$(sed -n \
     's/.*launched as worker \([0-9]\) (SLURM_\*), 3 workers.*/\1/p' worker.out | sort | tr '\n' ' ')" \
     "0 1 2 "
 tap_is "and every server" "$(sed -n 's/.*launched as server \([0-9]\) (SLURM_\*).*/\1/p' server.out |
     sort | tr '\n' ' ')" "0 1 "
 tap_is "all have trained" "$(grep -c '"event":"done"' worker.out)" 3
-tap_like "and the scheduler has ended with them" "$(cat scheduler.out)" 'all shards are there'
+tap_like "and the coordinator has ended with them" "$(cat coordinator.out)" 'all shards are there'
 # A batch script has SLURM_PROCID, too, and is no task: nothing is detected there.
 tap_run "in the allocation itself, outside of a step" timeout 60 salloc -n 3 \
-    env -u WEFT_SCHEDULER sh -c "'$weft' worker --servers 127.0.0.1:9 --data tiny 2>&1 |
+    env -u WEFT_COORDINATOR sh -c "'$weft' worker --servers 127.0.0.1:9 --data tiny 2>&1 |
     grep -c SLURM; true"
 tap_is "Slurm's variables do not count" "$(grep -x '[0-9]*' run.out)" 0
 tap_done

@@ -20,10 +20,14 @@ $(cat "$tap_tmp/out" "$tap_tmp/err")"
 
 tap_like "version" "$("$WEFT_BIN" --version)" '^weft [0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]*$'
 help=$("$WEFT_BIN" --help)
-for verb in train run scheduler server worker keygen doctor perf trace lab sim; do
+for verb in train run coordinator server worker keygen doctor perf trace lab sim; do
     tap_like "--help names $verb" "$help" "^  $verb "
 done
-for verb in train run scheduler server worker keygen doctor; do
+tap_like "weft scheduler is an alias that says so" "$("$WEFT_BIN" scheduler --help 2>&1)" \
+    'this verb is .weft coordinator. now'
+tap_is "and takes the options of the other" "$("$WEFT_BIN" scheduler --help 2>/dev/null)" \
+    "$("$WEFT_BIN" coordinator --help)"
+for verb in train run coordinator server worker keygen doctor; do
     tap_run "weft $verb --help" "$WEFT_BIN" "$verb" --help
     text=$(cat "$tap_tmp/run.out")
     tap_like "$verb's help shows an example" "$text" "^  weft $verb "
@@ -67,9 +71,9 @@ refused 'too many' train --servers 32 --shards-per-server 2
 refused 'no 2 ports' train --port 65535
 
 refused '--servers is missing' worker
-refused 'must be HOST:PORT' worker --scheduler localhost
-refused 'must be HOST:PORT' server --scheduler :1
-refused '--lease-ms "99".*from 100' scheduler --lease-ms 99
+refused 'must be HOST:PORT' worker --coordinator localhost
+refused 'must be HOST:PORT' server --coordinator :1
+refused '--lease-ms "99".*from 100' coordinator --lease-ms 99
 refused 'the command is missing' run -n 2
 refused 'the command is missing' run --
 refused '--workers "0"' run -n 0 -- true
@@ -96,7 +100,7 @@ refused '--servers is missing' worker
 unset WEFT_METRICS
 export WEFT_WORKERS=65
 refused '65 workers (from WEFT_WORKERS) are too many' worker --servers 127.0.0.1:1
-refused '65 workers (from WEFT_WORKERS) are too many' scheduler
+refused '65 workers (from WEFT_WORKERS) are too many' coordinator
 unset WEFT_WORKERS
 refused 'must be HOST:PORT' worker --servers localhost
 refused 'must be HOST:PORT' worker --servers 127.0.0.1:0

@@ -692,7 +692,7 @@ class WhoIsThere(unittest.TestCase):
             ({"timeout": -1}, weft.InvalidError, "seconds"),
             ({"worker": 3, "workers": 3}, ValueError, "ranks go from 0"),
             ({"key_file": "/none.key"}, LookupError, "weft keygen"),
-            ({"scheduler": "nowhere"}, weft.InvalidError, "scheduler is .nowhere"),
+            ({"coordinator": "nowhere"}, weft.InvalidError, "coordinator is .nowhere"),
         ]:
             with self.assertRaisesRegex(kind, words):
                 weft.connect(**{"servers": "127.0.0.1:9", "worker": 0, "workers": 1, **config})
@@ -703,7 +703,7 @@ class WhoIsThere(unittest.TestCase):
         with self.assertRaisesRegex(TimeoutError, "start `weft server` there"):
             weft.connect("127.0.0.1:9", security="none", timeout=0.3, worker=0, workers=1)
         with self.assertRaisesRegex(TimeoutError, "no answer from the coordinator"):
-            weft.connect(scheduler="127.0.0.1:9", security="none", timeout=0.3)
+            weft.connect(coordinator="127.0.0.1:9", security="none", timeout=0.3)
 
     def test_another_key(self):
         with Servers(shards=1) as servers:

@@ -1,4 +1,4 @@
-/* The coordinator of `weft scheduler` (node/coordinator.h) on loopback, without a journal and without
+/* The coordinator of `weft coordinator` (node/coordinator.h) on loopback, without a journal and without
  * security. */
 #ifndef TESTS_UNIT_COORDINATOR_H
 #define TESTS_UNIT_COORDINATOR_H

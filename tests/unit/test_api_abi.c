@@ -120,7 +120,7 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, inject_loss_ppm, 112);
     AT(weft_ps_config, inject_seed, 116);
     AT(weft_ps_config, lists_max, 120);
-    AT(weft_ps_config, scheduler, 128);
+    AT(weft_ps_config, coordinator, 128);
     AT(weft_ps_config, reconnect_timeout_ns, 136);
     AT(weft_ps_config, records, 144);
     AT(weft_ps_config, replay_bytes, 152);

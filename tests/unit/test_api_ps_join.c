@@ -25,7 +25,7 @@ struct job {
     struct weft_coordinator coordinator;
     struct test_server servers[SHARDS];
     struct weft_member_thread *member; /* of the servers */
-    char scheduler[32];
+    char address[32];
 };
 
 static void job_start(struct job *job)
@@ -34,7 +34,7 @@ static void job_start(struct job *job)
     struct weft_member_address addresses[SHARDS];
     struct weft_io_error error;
     config.port = coordinator_start(&job->coordinator, 0, SHARDS, lease_ns);
-    snprintf(job->scheduler, sizeof(job->scheduler), "localhost:%u", (unsigned)config.port);
+    snprintf(job->address, sizeof(job->address), "localhost:%u", (unsigned)config.port);
     for (uint32_t s = 0; s < SHARDS; s++) {
         test_server_start(&job->servers[s], (struct ps_server_options){
                                                 .shard = s, .shards = SHARDS, .workers = WORKERS});
@@ -80,7 +80,7 @@ static struct weft_ps_config config_for(const struct job *job)
 {
     struct weft_ps_config config;
     weft_ps_config_init(&config, sizeof(config));
-    config.scheduler = job->scheduler;
+    config.coordinator = job->address;
     config.security = WEFT_TRANSPORT_NONE;
     config.connect_timeout_ns = patience_ns;
     config.peer_timeout_ns = patience_ns;
@@ -215,8 +215,8 @@ static void who_does_not_belong_is_told(void **state)
     job_stop(&job);
     config.connect_timeout_ns = 200 * WEFT_NS_PER_MS;
     must_fail(&config, WEFT_TIMEOUT, "no answer from the coordinator localhost:");
-    config.scheduler = "nowhere";
-    must_fail(&config, WEFT_INVALID, "scheduler is \"nowhere\"");
+    config.coordinator = "nowhere";
+    must_fail(&config, WEFT_INVALID, "coordinator is \"nowhere\"");
 }
 
 static void the_environment_names_it(void **state)
@@ -226,37 +226,37 @@ static void the_environment_names_it(void **state)
     char servers[64];
     job_start(&job);
     struct weft_ps_config config = config_for(&job);
-    config.scheduler = NULL;
+    config.coordinator = NULL;
     snprintf(servers, sizeof(servers), "127.0.0.1:%u,127.0.0.1:%u", (unsigned)job.servers[0].port,
              (unsigned)job.servers[1].port);
-    setenv("WEFT_SCHEDULER", job.scheduler, 1);
+    setenv("WEFT_COORDINATOR", job.address, 1);
     setenv("WEFT_SERVERS", "127.0.0.1:9", 1); /* the coordinator knows better */
     struct weft_ps *ps = connect_with(&config);
     assert_int_equal(weft_ps_workers(ps), WORKERS);
     weft_ps_close(ps);
     /* Who names the servers himself is no member, nor who wants no coordinator. */
-    setenv("WEFT_SCHEDULER", "127.0.0.1:9", 1);
+    setenv("WEFT_COORDINATOR", "127.0.0.1:9", 1);
     config.servers = servers;
     ps = connect_with(&config);
     assert_int_equal(weft_ps_workers(ps), 1);
     weft_ps_close(ps);
     config.servers = NULL;
-    config.scheduler = "";
+    config.coordinator = "";
     setenv("WEFT_SERVERS", servers, 1);
     weft_ps_close(connect_with(&config));
     unsetenv("WEFT_SERVERS");
-    must_fail(&config, WEFT_NOTFOUND, "WEFT_SCHEDULER");
-    config.scheduler = NULL;
-    setenv("WEFT_SCHEDULER", "x", 1);
-    must_fail(&config, WEFT_DATA, "WEFT_SCHEDULER is \"x\"");
-    unsetenv("WEFT_SCHEDULER");
+    must_fail(&config, WEFT_NOTFOUND, "WEFT_COORDINATOR");
+    config.coordinator = NULL;
+    setenv("WEFT_COORDINATOR", "x", 1);
+    must_fail(&config, WEFT_DATA, "WEFT_COORDINATOR is \"x\"");
+    unsetenv("WEFT_COORDINATOR");
     job_stop(&job);
 }
 
 int main(void)
 {
     static const char *const named[] = {"WEFT_WORKERS", "WEFT_RANK",   "WEFT_SERVERS",
-                                        "WEFT_JOB",     "WEFT_MEMBER", "WEFT_SCHEDULER"};
+                                        "WEFT_JOB",     "WEFT_MEMBER", "WEFT_COORDINATOR"};
     for (size_t i = 0; i < sizeof(named) / sizeof(named[0]); i++) {
         unsetenv(named[i]);
     }

@@ -38,13 +38,24 @@ static const struct row rows[] = {
     /* weft's own */
     {WEFT_LAUNCH_ANY,
      1,
-     {"WEFT_ROLE=worker", "WEFT_RANK=3", "WEFT_WORKERS=48", "WEFT_SCHEDULER=ps-0.job:7690"},
-     "worker 3 (WEFT_RANK), 48 workers (WEFT_WORKERS), coordinator ps-0.job:7690 (WEFT_SCHEDULER)",
+     {"WEFT_ROLE=worker", "WEFT_RANK=3", "WEFT_WORKERS=48", "WEFT_COORDINATOR=ps-0.job:7690"},
+     "worker 3 (WEFT_RANK), 48 workers (WEFT_WORKERS), coordinator ps-0.job:7690 (WEFT_COORDINATOR)",
+     NULL},
+    /* The names before 0.2. */
+    {WEFT_LAUNCH_COORDINATOR,
+     1,
+     {"WEFT_ROLE=scheduler", "WEFT_SCHEDULER=a:7690"},
+     "coordinator, coordinator a:7690 (WEFT_SCHEDULER)",
+     NULL},
+    {WEFT_LAUNCH_WORKER,
+     1,
+     {"WEFT_RANK=0", "WEFT_WORKERS=2", "WEFT_SCHEDULER=a:1", "WEFT_COORDINATOR=b:2"},
+     "worker 0 (WEFT_RANK), 2 workers (WEFT_WORKERS), coordinator b:2 (WEFT_COORDINATOR)",
      NULL},
     {WEFT_LAUNCH_SERVER,
      2,
-     {"WEFT_RANK=1", "WEFT_SHARDS=4", "WEFT_SCHEDULER=[fe80::1]:7690", "WEFT_RESTART=2"},
-     "server 1 (WEFT_RANK), 4 shards (WEFT_SHARDS), coordinator fe80::1:7690 (WEFT_SCHEDULER), "
+     {"WEFT_RANK=1", "WEFT_SHARDS=4", "WEFT_COORDINATOR=[fe80::1]:7690", "WEFT_RESTART=2"},
+     "server 1 (WEFT_RANK), 4 shards (WEFT_SHARDS), coordinator fe80::1:7690 (WEFT_COORDINATOR), "
      "restart 2",
      NULL},
     {WEFT_LAUNCH_WORKER,
@@ -68,13 +79,13 @@ static const struct row rows[] = {
      {"WEFT_RANK=4", "WEFT_WORKERS=4"},
      NULL,
      "rank 4 (from WEFT_RANK) does not exist in a job of 4 workers (from WEFT_WORKERS)"},
-    {WEFT_LAUNCH_ANY, 1, {"WEFT_ROLE=boss"}, NULL, "must be worker, server or scheduler"},
+    {WEFT_LAUNCH_ANY, 1, {"WEFT_ROLE=boss"}, NULL, "must be worker, server or coordinator"},
     {WEFT_LAUNCH_SERVER, 1, {"WEFT_ROLE=worker"}, NULL, "WEFT_ROLE says that this process is a"},
-    {WEFT_LAUNCH_WORKER, 1, {"WEFT_SCHEDULER=host"}, NULL, "it must be HOST:PORT"},
-    {WEFT_LAUNCH_WORKER, 1, {"WEFT_SCHEDULER=host:0"}, NULL, "it must be HOST:PORT"},
-    {WEFT_LAUNCH_WORKER, 1, {"WEFT_SCHEDULER=host:65536"}, NULL, "it must be HOST:PORT"},
-    {WEFT_LAUNCH_WORKER, 1, {"WEFT_SCHEDULER=::1:7690"}, NULL, "it must be HOST:PORT"},
-    {WEFT_LAUNCH_WORKER, 1, {"WEFT_SCHEDULER=a b:1"}, NULL, "it must be HOST:PORT"},
+    {WEFT_LAUNCH_WORKER, 1, {"WEFT_COORDINATOR=host"}, NULL, "it must be HOST:PORT"},
+    {WEFT_LAUNCH_WORKER, 1, {"WEFT_COORDINATOR=host:0"}, NULL, "it must be HOST:PORT"},
+    {WEFT_LAUNCH_WORKER, 1, {"WEFT_COORDINATOR=host:65536"}, NULL, "it must be HOST:PORT"},
+    {WEFT_LAUNCH_WORKER, 1, {"WEFT_COORDINATOR=::1:7690"}, NULL, "it must be HOST:PORT"},
+    {WEFT_LAUNCH_WORKER, 1, {"WEFT_COORDINATOR=a b:1"}, NULL, "it must be HOST:PORT"},
     {WEFT_LAUNCH_WORKER, 1, {"WEFT_JOB=a/b"}, NULL, "WEFT_JOB is \"a/b\""},
     {WEFT_LAUNCH_WORKER, 1, {"WEFT_JOB=0123456789012345678901234567890x"}, NULL, "1 to 31"},
     {WEFT_LAUNCH_WORKER, 1, {"WEFT_MEMBER=12"}, NULL, "WEFT_MEMBER is \"12\"; it must be 16"},
@@ -111,8 +122,8 @@ static const struct row rows[] = {
      "DMLC_PS_ROOT_PORT is \"x\"; it must be a port"},
     {WEFT_LAUNCH_WORKER,
      1,
-     {"DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1", "WEFT_SCHEDULER=g:2"},
-     "worker, rank open, coordinator g:2 (WEFT_SCHEDULER)",
+     {"DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1", "WEFT_COORDINATOR=g:2"},
+     "worker, rank open, coordinator g:2 (WEFT_COORDINATOR)",
      NULL},
     /* torchrun */
     {WEFT_LAUNCH_WORKER,
@@ -208,10 +219,10 @@ static const struct row rows[] = {
      {"SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_NTASKS=4(x2)"},
      NULL,
      "SLURM_NTASKS is \"4(x2)\""},
-    {WEFT_LAUNCH_SCHEDULER,
+    {WEFT_LAUNCH_COORDINATOR,
      1,
      {"SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_NTASKS=4", "WEFT_WORKERS=3"},
-     "scheduler, 3 workers (WEFT_WORKERS)",
+     "coordinator, 3 workers (WEFT_WORKERS)",
      NULL},
 };
 
@@ -246,7 +257,7 @@ static void flags_win(void **state)
 {
     (void)state;
     static const char *const variables[] = {
-        "WEFT_RANK=3",  "WEFT_WORKERS=x", "WEFT_SCHEDULER=x", "WEFT_SERVERS=env", "RANK=1",
+        "WEFT_RANK=3",  "WEFT_WORKERS=x", "WEFT_COORDINATOR=x", "WEFT_SERVERS=env", "RANK=1",
         "WORLD_SIZE=x", "WEFT_SHARDS=x",  "WEFT_JOB=a",       NULL};
     struct weft_launch flags = weft_launch_nothing();
     struct weft_launch launch;
