@@ -31,8 +31,6 @@ enum command_type {
     COMMAND_CANCEL,
     COMMAND_CONNECT,
     COMMAND_CALL,
-    COMMAND_COUNTERS,
-    COMMAND_HINT,
 };
 
 /* What the application asks, by pointers into its own stack: it sleeps until the answer comes. */
@@ -48,7 +46,6 @@ struct command {
     struct weft_io_error *error;
     weft_engine_fn *call;
     void *arg;
-    struct weft_driver_counters *counters;
     /* The answer. */
     weft_status status;
     uint64_t value;
@@ -103,12 +100,6 @@ static void execute(struct weft_engine *engine, struct command *c)
         break;
     case COMMAND_CALL:
         c->call(engine->driver, c->arg);
-        break;
-    case COMMAND_COUNTERS:
-        weft_driver_counters(engine->driver, c->counters);
-        break;
-    case COMMAND_HINT:
-        c->value = weft_driver_hint(engine->driver);
         break;
     }
 }
@@ -309,19 +300,6 @@ void weft_engine_call(struct weft_engine *engine, weft_engine_fn *call, void *ar
 {
     struct command c = {.type = COMMAND_CALL, .call = call, .arg = arg};
     ask(engine, &c);
-}
-
-void weft_engine_counters(struct weft_engine *engine, struct weft_driver_counters *counters_p)
-{
-    struct command c = {.type = COMMAND_COUNTERS, .counters = counters_p};
-    ask(engine, &c);
-}
-
-enum weft_ep_hint weft_engine_hint(struct weft_engine *engine)
-{
-    struct command c = {.type = COMMAND_HINT};
-    ask(engine, &c);
-    return (enum weft_ep_hint)c.value;
 }
 
 bool weft_engine_wait(struct weft_engine *engine, uint64_t timeout_ns)

@@ -53,12 +53,6 @@ void weft_engine_call(struct weft_engine *engine, weft_engine_fn *call, void *ar
 /* Sleep until an event can be polled; false when timeout_ns passed first. */
 bool weft_engine_wait(struct weft_engine *engine, uint64_t timeout_ns);
 
-/* A consistent copy of the counters, taken on the engine's thread. */
-void weft_engine_counters(struct weft_engine *engine, struct weft_driver_counters *counters_p);
-
-/* As weft_ep_hint: why connections do not come about. */
-enum weft_ep_hint weft_engine_hint(struct weft_engine *engine);
-
 /* CLOSE to all peers, join the thread, free. Memory lent to sends and expectations is the caller's
  * again. NULL is fine. */
 void weft_engine_stop(struct weft_engine *engine);
