@@ -3,7 +3,6 @@
 #include "cli/tcp_cc.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *weft_security_parse_mode(const char *text, void *value)
@@ -64,9 +63,9 @@ int weft_transport_options_check(const struct weft_command *command, const struc
 
 int weft_transport_options_find_cc(const struct weft_command *command, struct weft_transport_options *transport)
 {
-    if (weft_launch_peer_timeout_s(1) == 0) {
-        fprintf(stderr, "weft %s: WEFT_PEER_TIMEOUT_S is \"%.40s\"; it must be a number from 1 to 86400\n",
-                command->name, getenv("WEFT_PEER_TIMEOUT_S"));
+    struct weft_job_error error;
+    if (weft_launch_peer_timeout_check(&error) != WEFT_OK) {
+        fprintf(stderr, "weft %s: %s\n", command->name, error.text);
         return WEFT_EXIT_FAILED;
     }
     return weft_cli_tcp_cc(command->name, "tcp-cc", &transport->tcp_cc);

@@ -161,7 +161,7 @@ weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *er
     return weft_ml_locate(name, directories, WEFT_ARRAY_COUNT(directories), error, path_p);
 }
 
-void weft_job_settle(struct weft_job *job)
+int weft_job_settle(const struct weft_command *command, struct weft_job *job)
 {
     const struct weft_ml_model_settings *usual = &job->kind->settings;
     struct weft_ml_model_settings *settings = &job->settings;
@@ -169,17 +169,20 @@ void weft_job_settle(struct weft_job *job)
     settings->init_scale = settings->init_scale > 0 ? settings->init_scale : usual->init_scale;
     settings->l2 = settings->l2 >= 0 ? settings->l2 : usual->l2;
     job->epochs = job->epochs > 0 ? job->epochs : job->kind->pace.epochs;
+    struct weft_job_error error;
+    uint64_t seconds = 0, bytes = 0;
+    weft_status status = WEFT_OK;
     if (job->reconnect_s == UINT32_MAX) {
-        const char *text = getenv("WEFT_RECONNECT_S");
-        unsigned long seconds = text != NULL ? strtoul(text, NULL, 10) : 0;
-        job->reconnect_s = (uint32_t)(seconds <= 86400 ? seconds : 86400);
+        status = weft_launch_number("WEFT_RECONNECT_S", 0, 86400, &seconds, &error);
+        job->reconnect_s = (uint32_t)seconds;
     }
-    if (job->replay_bytes == UINT64_MAX) {
-        const char *text = getenv("WEFT_REPLAY_BYTES");
-        job->replay_bytes = text != NULL ? strtoull(text, NULL, 10) : 0;
+    if (status == WEFT_OK && job->replay_bytes == UINT64_MAX) {
+        status = weft_launch_number("WEFT_REPLAY_BYTES", 0, UINT64_C(1) << 40, &bytes, &error);
+        job->replay_bytes = bytes;
     }
     /* Pushes are kept for servers that come back. */
     job->replay_bytes = job->reconnect_s > 0 ? job->replay_bytes : 0;
+    return status == WEFT_OK ? WEFT_OPTIONS_RUN : weft_options_usage(command, "%s", error.text);
 }
 
 int weft_job_check(const struct weft_command *command, const struct weft_job *job)

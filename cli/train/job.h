@@ -188,8 +188,9 @@ bool weft_job_searches_rate(const struct weft_job *job);
 weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
                             char path_p[WEFT_ML_PATH_BYTES]);
 
-/* Fill in what was not given and what depends on the model: settings, epochs. */
-void weft_job_settle(struct weft_job *job);
+/* Fill in what was not given and what depends on the model: settings, epochs, what the environment
+ * says. WEFT_OPTIONS_RUN, or a usage error printed: a variable is no number. */
+int weft_job_settle(const struct weft_command *command, struct weft_job *job);
 
 /* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
 int weft_job_check(const struct weft_command *command, const struct weft_job *job);

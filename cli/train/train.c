@@ -346,10 +346,12 @@ static int check(const struct weft_command *command, struct train *train)
     }
     train->has_reconnect = train->job.reconnect_s != UINT32_MAX;
     train->has_replay = train->job.replay_bytes != UINT64_MAX;
-    weft_job_settle(&train->job);
+    status = weft_job_settle(command, &train->job);
     /* Workers of a lab are given no --metrics (start.c). */
     bool in_lab = train->hosts.lab != NULL;
-    status = weft_metrics_check(command, in_lab ? NULL : &train->metrics_options);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_metrics_check(command, in_lab ? NULL : &train->metrics_options);
+    }
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_security_check(command, &train->job.security);
     }

@@ -600,8 +600,10 @@ static int check(const struct weft_command *command, struct worker *worker)
         return weft_options_usage(command, "--until-loss and --until-auc take `weft train`, which "
                                            "tells all workers when to end");
     }
-    weft_job_settle(&worker->job);
-    status = weft_security_check(command, &worker->job.security);
+    status = weft_job_settle(command, &worker->job);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_security_check(command, &worker->job.security);
+    }
     return status != WEFT_OPTIONS_RUN ? status : weft_job_check(command, &worker->job);
 }
 

@@ -2,10 +2,9 @@
 
 #include "base/assert.h"
 #include "core/cc.h"
-#include "job/launch.h"
+#include "node/transport_options.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -125,21 +124,18 @@ weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
 
 /* ---- the environment --------------------------------------------------------------------------- */
 
-enum { PEER_TIMEOUT_S = 5 };
-
 uint64_t weft_api_peer_timeout_ns(void)
 {
-    return weft_launch_peer_timeout_s(PEER_TIMEOUT_S) * WEFT_NS_PER_S;
+    return weft_launch_peer_timeout_s(WEFT_TRANSPORT_PEER_TIMEOUT_S) * WEFT_NS_PER_S;
 }
 
 weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_io_error *error)
 {
-    if (peer_timeout_ns > 0 || weft_api_peer_timeout_ns() > 0) {
-        return WEFT_OK; /* a zero of the program's own is refused with the other ranges */
-    }
-    return weft_io_fail(error, WEFT_DATA,
-                        "WEFT_PEER_TIMEOUT_S is \"%.40s\"; it must be a number from 1 to 86400",
-                        getenv("WEFT_PEER_TIMEOUT_S"));
+    struct weft_job_error job_error;
+    /* A zero of the program's own is refused with the other ranges. */
+    return peer_timeout_ns > 0 || weft_launch_peer_timeout_check(&job_error) == WEFT_OK
+               ? WEFT_OK
+               : weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */

@@ -162,39 +162,24 @@ static weft_status environment_read(struct weft_ps_config *c, struct weft_launch
     return status == WEFT_OK ? status : weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
 }
 
-/* A whole number from who starts again what died; 0 when there is none. */
-static weft_status number_read(const char *name, uint64_t max, uint64_t *number_p,
-                               struct weft_io_error *error)
-{
-    const char *text = getenv(name);
-    *number_p = 0;
-    if (text == NULL || text[0] == '\0') {
-        return WEFT_OK;
-    }
-    char *end;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || number > max) {
-        return weft_io_fail(error, WEFT_DATA, "%s is \"%.40s\"; it must be a number from 0 to %llu",
-                            name, text, (unsigned long long)max);
-    }
-    *number_p = number;
-    return WEFT_OK;
-}
-
 /* What happens when a server goes away. */
 static weft_status reconnect_read(struct weft_ps_config *c, struct weft_io_error *error)
 {
+    struct weft_job_error job_error;
+    uint64_t seconds = 0, bytes = 0;
     weft_status status = WEFT_OK;
-    uint64_t seconds = 0;
     if (c->reconnect_timeout_ns == WEFT_PS_RECONNECT_ENVIRONMENT) {
-        status = number_read("WEFT_RECONNECT_S", 86400, &seconds, error);
+        status = weft_launch_number("WEFT_RECONNECT_S", 0, 86400, &seconds, &job_error);
         c->reconnect_timeout_ns = seconds * WEFT_NS_PER_S;
     }
     if (status == WEFT_OK && c->replay_bytes == WEFT_PS_REPLAY_ENVIRONMENT) {
-        status = number_read("WEFT_REPLAY_BYTES", UINT64_C(1) << 40, &c->replay_bytes, error);
-        c->replay_bytes = c->reconnect_timeout_ns > 0 ? c->replay_bytes : 0;
+        status = weft_launch_number("WEFT_REPLAY_BYTES", 0, UINT64_C(1) << 40, &bytes, &job_error);
+        c->replay_bytes = c->reconnect_timeout_ns > 0 ? bytes : 0;
     }
-    if (status == WEFT_OK && c->replay_bytes > 0 && c->reconnect_timeout_ns == 0) {
+    if (status != WEFT_OK) {
+        return weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
+    }
+    if (c->replay_bytes > 0 && c->reconnect_timeout_ns == 0) {
         return weft_io_fail(error, WEFT_INVALID,
                             "replay_bytes goes with reconnect_timeout_ns: pushes are kept for "
                             "servers that come back");

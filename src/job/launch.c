@@ -40,18 +40,6 @@ const char *weft_launch_environment(void *arg, const char *name)
     return getenv(name);
 }
 
-uint32_t weft_launch_peer_timeout_s(uint32_t fallback_s)
-{
-    const char *text = getenv("WEFT_PEER_TIMEOUT_S");
-    char *end;
-    if (text == NULL || text[0] == '\0') {
-        return fallback_s;
-    }
-    unsigned long seconds = strtoul(text, &end, 10);
-    bool good = text[0] >= '0' && text[0] <= '9' && *end == '\0';
-    return good && seconds >= 1 && seconds <= 86400 ? (uint32_t)seconds : 0;
-}
-
 /* ---- reading variables ----------------------------------------------------------------------- */
 
 /* An empty variable is one that is not set: scripts leave them behind. */
@@ -81,21 +69,53 @@ static bool parse_u64(const char *text, unsigned base, uint64_t max, uint64_t *v
 }
 
 /* *value_p stays as it is when the variable is not set. */
-static weft_status get_number(const struct detection *d, const char *name, uint32_t min,
-                              uint32_t max, uint32_t *value_p)
+static weft_status read_number(const char *name, const char *text, uint64_t min, uint64_t max,
+                               uint64_t *value_p, struct weft_job_error *error)
 {
-    const char *text = get(d, name);
     uint64_t value;
-    if (text == NULL) {
+    if (text == NULL || text[0] == '\0') {
         return WEFT_OK;
     }
     if (!parse_u64(text, 10, max, &value) || value < min) {
-        return weft_job_fail(d->error, WEFT_INVALID,
-                             "%s is \"%.60s\"; it must be a whole number from %u to %u", name, text,
-                             min, max);
+        return weft_job_fail(error, WEFT_INVALID,
+                             "%s is \"%.60s\"; it must be a whole number from %llu to %llu", name,
+                             text, (unsigned long long)min, (unsigned long long)max);
     }
-    *value_p = (uint32_t)value;
+    *value_p = value;
     return WEFT_OK;
+}
+
+static weft_status get_number(const struct detection *d, const char *name, uint32_t min,
+                              uint32_t max, uint32_t *value_p)
+{
+    uint64_t value = *value_p;
+    weft_status status =
+        read_number(name, d->lookup(d->arg, name), min, max, &value, d->error);
+    *value_p = (uint32_t)value;
+    return status;
+}
+
+weft_status weft_launch_number(const char *name, uint64_t min, uint64_t max, uint64_t *number_p,
+                               struct weft_job_error *error)
+{
+    return read_number(name, getenv(name), min, max, number_p, error);
+}
+
+static weft_status peer_timeout(uint64_t *seconds_p, struct weft_job_error *error)
+{
+    return weft_launch_number("WEFT_PEER_TIMEOUT_S", 1, 86400, seconds_p, error);
+}
+
+uint32_t weft_launch_peer_timeout_s(uint32_t fallback_s)
+{
+    uint64_t seconds = fallback_s;
+    return peer_timeout(&seconds, NULL) == WEFT_OK ? (uint32_t)seconds : 0;
+}
+
+weft_status weft_launch_peer_timeout_check(struct weft_job_error *error)
+{
+    uint64_t seconds;
+    return peer_timeout(&seconds, error);
 }
 
 bool weft_launch_endpoint_parse(const char *text, size_t bytes, char *host_p, size_t host_bytes,

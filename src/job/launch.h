@@ -76,9 +76,17 @@ typedef const char *weft_launch_lookup(void *arg, const char *name);
 /* getenv; arg is not used. */
 const char *weft_launch_environment(void *arg, const char *name);
 
-/* WEFT_PEER_TIMEOUT_S: who owes an answer for so many seconds is taken for dead, unless a program or
- * an option says otherwise. fallback_s when it is not set, 0 when it is no number from 1 to 86400. */
+/* A number in the environment, which a supervisor or a user sets; *number_p stays as it is where the
+ * variable is not set.
+ * Errors:  WEFT_INVALID  error->text (error may be NULL) names the variable and what it must be. */
+weft_status weft_launch_number(const char *name, uint64_t min, uint64_t max, uint64_t *number_p,
+                               struct weft_job_error *error);
+
+/* WEFT_PEER_TIMEOUT_S: a peer is declared dead after so many seconds without a reply, unless a program
+ * or an option says otherwise. fallback_s when it is not set, 0 when it is no number from 1 to 86400,
+ * which weft_launch_peer_timeout_check says. */
 uint32_t weft_launch_peer_timeout_s(uint32_t fallback_s);
+weft_status weft_launch_peer_timeout_check(struct weft_job_error *error);
 
 /* Fill in what flags leave open.
  *

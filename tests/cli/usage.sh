@@ -142,6 +142,15 @@ refused '--cpus "0,0x".*two CPUs' perf stream --cpus 0,0x
 refused '--cpus "0,-1".*two CPUs' perf stream --cpus 0,-1
 refused '--cpus "0,9999".*two CPUs' perf stream --cpus 0,9999
 
+WEFT_RECONNECT_S=soon
+export WEFT_RECONNECT_S
+refused 'WEFT_RECONNECT_S is "soon"; it must be a whole number' worker --servers 127.0.0.1:9
+unset WEFT_RECONNECT_S
+WEFT_REPLAY_BYTES=70k
+export WEFT_REPLAY_BYTES
+refused 'WEFT_REPLAY_BYTES is "70k"; it must be a whole number' train
+unset WEFT_REPLAY_BYTES
+
 for verb in up exec status down run; do
     tap_run "weft lab $verb --help" "$WEFT_BIN" lab "$verb" --help
     tap_like "lab $verb's help shows an example" "$(cat "$tap_tmp/run.out")" "^  weft lab $verb "

@@ -342,6 +342,38 @@ static void lists_of_servers(void **state)
     assert_int_equal(count, 3);
 }
 
+static void numbers_of_the_environment(void **state)
+{
+    (void)state;
+    struct weft_job_error error;
+    uint64_t number = 7;
+    unsetenv("WEFT_RECONNECT_S");
+    assert_int_equal(weft_launch_number("WEFT_RECONNECT_S", 1, 60, &number, &error), WEFT_OK);
+    assert_int_equal(setenv("WEFT_RECONNECT_S", "", 1), 0);
+    assert_int_equal(weft_launch_number("WEFT_RECONNECT_S", 1, 60, &number, &error), WEFT_OK);
+    assert_int_equal(number, 7);
+    static const char *const bad[] = {"0", "61", "5s", "-1", " 5", "18446744073709551616"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(setenv("WEFT_RECONNECT_S", bad[i], 1), 0);
+        assert_int_equal(weft_launch_number("WEFT_RECONNECT_S", 1, 60, &number, &error),
+                         WEFT_INVALID);
+        assert_non_null(strstr(error.text, "WEFT_RECONNECT_S is \""));
+    }
+    assert_int_equal(setenv("WEFT_RECONNECT_S", "60", 1), 0);
+    assert_int_equal(weft_launch_number("WEFT_RECONNECT_S", 1, 60, &number, NULL), WEFT_OK);
+    assert_int_equal(number, 60);
+    unsetenv("WEFT_RECONNECT_S");
+
+    assert_int_equal(setenv("WEFT_PEER_TIMEOUT_S", "9", 1), 0);
+    assert_int_equal(weft_launch_peer_timeout_s(5), 9);
+    assert_int_equal(setenv("WEFT_PEER_TIMEOUT_S", "0", 1), 0);
+    assert_int_equal(weft_launch_peer_timeout_s(5), 0);
+    assert_int_equal(weft_launch_peer_timeout_check(&error), WEFT_INVALID);
+    unsetenv("WEFT_PEER_TIMEOUT_S");
+    assert_int_equal(weft_launch_peer_timeout_s(5), 5);
+    assert_int_equal(weft_launch_peer_timeout_check(&error), WEFT_OK);
+}
+
 static void environment(void **state)
 {
     (void)state;
@@ -356,6 +388,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sources), cmocka_unit_test(flags_win), cmocka_unit_test(numbers),
         cmocka_unit_test(endpoints), cmocka_unit_test(lists_of_servers),
+        cmocka_unit_test(numbers_of_the_environment),
         cmocka_unit_test(environment)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
