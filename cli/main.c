@@ -25,6 +25,7 @@ static const struct weft_verb verbs[] = {
     {"perf", "benchmark weft against TCP and UDP", weft_cli_perf},
     {"lab", "emulate a cluster on this machine with network namespaces", weft_cli_lab},
     {"sim", "simulate clusters in virtual time, reproducible from a seed", weft_cli_sim},
+    {0},
 };
 
 static const struct weft_verb_list list = {
