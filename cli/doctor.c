@@ -45,32 +45,20 @@ static void print_table(const struct weft_doctor *doctor)
                         : "weft works here");
 }
 
-static void add_fact(struct weft_doctor *doctor, const char *name, enum weft_fact_state state,
-                     const char *value, const char *advice)
-{
-    if (doctor->count < WEFT_FACTS_MAX) {
-        struct weft_fact *fact = &doctor->facts[doctor->count++];
-        fact->state = state;
-        snprintf(fact->name, sizeof(fact->name), "%s", name);
-        snprintf(fact->value, sizeof(fact->value), "%s", value);
-        snprintf(fact->advice, sizeof(fact->advice), "%s", advice);
-    }
-}
-
 /* Cryptography, and the key when one is named. */
 static void add_security(struct weft_doctor *doctor, const char *key_file)
 {
     struct weft_provider *provider = NULL;
     weft_status status = weft_provider_new(1, &provider);
-    add_fact(doctor, "libcrypto", status == WEFT_OK ? WEFT_FACT_OK : WEFT_FACT_MISSING,
-             status == WEFT_OK ? "works" : "does not offer what weft needs",
-             status == WEFT_OK ? ""
-                               : "weft wants AES-GCM, X25519 and HMAC-SHA256 of OpenSSL 3; see "
-                                 "its configuration (openssl version -d)");
-    if (status == WEFT_OK) {
+    bool works = status == WEFT_OK;
+    weft_doctor_add(doctor, "libcrypto", works ? WEFT_FACT_OK : WEFT_FACT_MISSING,
+                    "weft wants AES-GCM, X25519 and HMAC-SHA256 of OpenSSL 3; see its configuration "
+                    "(openssl version -d)",
+                    "%s", works ? "works" : "does not offer what weft needs");
+    if (works) {
         const struct weft_provider_aead aead = weft_provider_aead(provider);
-        add_fact(doctor, "aes_gcm", aead.advice[0] == '\0' ? WEFT_FACT_OK : WEFT_FACT_WARN,
-                 aead.text, aead.advice);
+        weft_doctor_add(doctor, "aes_gcm", aead.advice[0] == '\0' ? WEFT_FACT_OK : WEFT_FACT_WARN,
+                        aead.advice, "%s", aead.text);
     }
     weft_provider_free(provider);
     if (key_file == NULL) {
@@ -85,8 +73,8 @@ static void add_security(struct weft_doctor *doctor, const char *key_file)
         snprintf(value, sizeof(value), "fingerprint %s", fingerprint);
     }
     weft_job_key_free(key);
-    add_fact(doctor, "job_key", status == WEFT_OK ? WEFT_FACT_OK : WEFT_FACT_MISSING, value,
-             error.text);
+    weft_doctor_add(doctor, "job_key", status == WEFT_OK ? WEFT_FACT_OK : WEFT_FACT_MISSING,
+                    error.text, "%s", value);
 }
 
 int weft_cli_doctor(int argc, char **argv)

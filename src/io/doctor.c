@@ -31,10 +31,8 @@ const char *weft_fact_state_name(enum weft_fact_state state)
     return names[state];
 }
 
-/* One more fact. advice is dropped when all is well, so that callers need not choose. */
-[[gnu::format(printf, 5, 6)]] static void add(struct weft_doctor *doctor, const char *name,
-                                              enum weft_fact_state state, const char *advice,
-                                              const char *format, ...)
+void weft_doctor_add(struct weft_doctor *doctor, const char *name, enum weft_fact_state state,
+                     const char *advice, const char *format, ...)
 {
     if (doctor->count == WEFT_FACTS_MAX) {
         return; /* a host with many interfaces; those come last */
@@ -58,17 +56,17 @@ static enum weft_fact_state warn_unless(bool good)
 
 static void add_switch(struct weft_doctor *doctor, const char *name, bool on, const char *advice)
 {
-    add(doctor, name, warn_unless(on), advice, "%s", on ? "yes" : "no");
+    weft_doctor_add(doctor, name, warn_unless(on), advice, "%s", on ? "yes" : "no");
 }
 
 static void look_at_host(struct weft_doctor *doctor)
 {
     struct utsname name;
     if (uname(&name) == 0) {
-        add(doctor, "kernel", WEFT_FACT_OK, "", "%.60s", name.release);
+        weft_doctor_add(doctor, "kernel", WEFT_FACT_OK, "", "%.60s", name.release);
     }
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    add(doctor, "cores", warn_unless(cores >= 2),
+    weft_doctor_add(doctor, "cores", warn_unless(cores >= 2),
         "one core is shared by every process of a job; expect timings to vary", "%ld", cores);
 }
 
@@ -84,9 +82,9 @@ static void look_at_limit(struct weft_doctor *doctor, const char *name, const ch
         (void)fclose(file);
     }
     if (value < 0) {
-        add(doctor, name, WEFT_FACT_WARN, "cannot be read; see the granted size below", "unknown");
+        weft_doctor_add(doctor, name, WEFT_FACT_WARN, "cannot be read; see the granted size below", "unknown");
     } else {
-        add(doctor, name, warn_unless(value >= BUFFER_BYTES_WANTED), advice, "%lld", value);
+        weft_doctor_add(doctor, name, warn_unless(value >= BUFFER_BYTES_WANTED), advice, "%lld", value);
     }
 }
 
@@ -103,18 +101,18 @@ static void look_at_udp(struct weft_doctor *doctor)
     struct weft_probe probe;
     struct weft_io_error error;
     if (weft_probe_run("127.0.0.1", &probe, &error) != WEFT_OK) {
-        add(doctor, "udp_ipv4", WEFT_FACT_MISSING, error.text, "no");
+        weft_doctor_add(doctor, "udp_ipv4", WEFT_FACT_MISSING, error.text, "no");
         return;
     }
     bool all = probe.datagrams == WEFT_PROBE_PACKETS;
-    add(doctor, "udp_ipv4", all ? WEFT_FACT_OK : WEFT_FACT_MISSING,
+    weft_doctor_add(doctor, "udp_ipv4", all ? WEFT_FACT_OK : WEFT_FACT_MISSING,
         "datagrams sent to 127.0.0.1 do not arrive: is lo up, does a packet filter drop them?",
         "%u of %d datagrams arrived", probe.datagrams, WEFT_PROBE_PACKETS);
     /* The kernel reports twice what it grants, for its own book-keeping. */
-    add(doctor, "recv_buffer_granted_bytes",
+    weft_doctor_add(doctor, "recv_buffer_granted_bytes",
         warn_unless(probe.socket.recv_buffer_bytes / 2 >= BUFFER_BYTES_WANTED),
         "raise net.core.rmem_max", "%u", probe.socket.recv_buffer_bytes / 2);
-    add(doctor, "send_buffer_granted_bytes",
+    weft_doctor_add(doctor, "send_buffer_granted_bytes",
         warn_unless(probe.socket.send_buffer_bytes / 2 >= BUFFER_BYTES_WANTED),
         "raise net.core.wmem_max", "%u", probe.socket.send_buffer_bytes / 2);
     add_switch(doctor, "gso", probe.gso,
@@ -152,7 +150,7 @@ static void look_at_port(struct weft_doctor *doctor, uint16_t port)
     }
     char name[sizeof(((struct weft_fact *)0)->name)];
     (void)snprintf(name, sizeof(name), "port_%u", (unsigned)port);
-    add(doctor, name, status == WEFT_OK ? WEFT_FACT_OK : WEFT_FACT_MISSING, error.text, "%s",
+    weft_doctor_add(doctor, name, status == WEFT_OK ? WEFT_FACT_OK : WEFT_FACT_MISSING, error.text, "%s",
         status == WEFT_OK ? "free" : "not free");
 }
 
@@ -197,11 +195,11 @@ static void look_at_time(struct weft_doctor *doctor)
 {
     uint64_t late_ns;
     if (measure_lateness(&late_ns)) {
-        add(doctor, "sleep_late_us", warn_unless(late_ns < LATE_NS_WARN),
+        weft_doctor_add(doctor, "sleep_late_us", warn_unless(late_ns < LATE_NS_WARN),
             "timers fire late: the host is busy, or its virtual machine has coarse timers",
             "%.1f (median of %d sleeps of %d us)", (double)late_ns / 1e3, SLEEPS, SLEEP_NS / 1000);
     } else {
-        add(doctor, "sleep_late_us", WEFT_FACT_MISSING,
+        weft_doctor_add(doctor, "sleep_late_us", WEFT_FACT_MISSING,
             "epoll, eventfd or timerfd is refused here; does a sandbox forbid them?", "no sleep");
     }
     uint64_t start_ns = weft_clock_now_ns();
@@ -210,7 +208,7 @@ static void look_at_time(struct weft_doctor *doctor)
         end_ns = weft_clock_now_ns();
     }
     uint64_t read_ns = (end_ns - start_ns) / CLOCK_READS;
-    add(doctor, "clock_read_ns", warn_unless(read_ns < CLOCK_NS_WARN),
+    weft_doctor_add(doctor, "clock_read_ns", warn_unless(read_ns < CLOCK_NS_WARN),
         "reading the clock is a system call here; a clocksource such as tsc or kvm-clock helps",
         "%llu", (unsigned long long)read_ns);
 }
@@ -227,7 +225,7 @@ static void look_at_interfaces(struct weft_doctor *doctor)
         char name[sizeof(((struct weft_fact *)0)->name)];
         (void)snprintf(name, sizeof(name), "mtu_%.16s_bytes", at->if_name);
         if (ioctl(fd, SIOCGIFMTU, &request) == 0) {
-            add(doctor, name, warn_unless(request.ifr_mtu >= ETHERNET_MTU),
+            weft_doctor_add(doctor, name, warn_unless(request.ifr_mtu >= ETHERNET_MTU),
                 "packets of 1,472 bytes do not fit: set the packet size to MTU - 28 (IPv4) or - 48",
                 "%d", request.ifr_mtu);
         }

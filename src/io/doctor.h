@@ -34,6 +34,12 @@ struct weft_doctor {
  * Errors:  none: what cannot be found out is a fact too. */
 void weft_doctor_run(uint16_t port, struct weft_doctor *doctor_p);
 
+/* One more fact; none when there are WEFT_FACTS_MAX. advice is dropped when all is well, so that
+ * callers need not choose. */
+[[gnu::format(printf, 5, 6)]] void weft_doctor_add(struct weft_doctor *doctor, const char *name,
+                                                   enum weft_fact_state state, const char *advice,
+                                                   const char *format, ...);
+
 /* "ok", "warn", "missing". */
 const char *weft_fact_state_name(enum weft_fact_state state);
 
