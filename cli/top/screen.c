@@ -2,7 +2,6 @@
 
 #include <curses.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum { WIDTH_MIN = 60 };

@@ -3,7 +3,6 @@
 #include "base/units.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The file's name without folders and ending; what a shell or gnuplot could misread becomes '-'. */

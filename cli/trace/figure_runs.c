@@ -2,7 +2,6 @@
 #include "base/units.h"
 #include "cli/trace/figure.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -43,6 +43,8 @@ struct tally {
     size_t edge_count;
     struct life *lives; /* closed messages, shortest first */
     size_t life_count;
+    uint64_t *times_ns[2]; /* of those of one direction */
+    size_t time_count[2];
 };
 
 static int compare_u64(const void *a, const void *b)
@@ -100,6 +102,13 @@ static void lives_find(struct tally *t)
     }
     if (t->life_count > 0) {
         qsort(t->lives, t->life_count, sizeof(*t->lives), compare_lives);
+    }
+    for (unsigned d = 0; d < 2; d++) {
+        t->times_ns[d] = weft_recdb_need(calloc(t->life_count + 1, sizeof(*t->times_ns[d])));
+    }
+    for (size_t i = 0; i < t->life_count; i++) {
+        unsigned d = t->lives[i].direction;
+        t->times_ns[d][t->time_count[d]++] = t->lives[i].ns;
     }
 }
 
@@ -167,6 +176,8 @@ static void tally_fini(struct tally *t)
     free(t->rtts_ns);
     free(t->edges);
     free(t->lives);
+    free(t->times_ns[0]);
+    free(t->times_ns[1]);
 }
 
 static uint64_t span_ns(const struct tally *t)
@@ -179,18 +190,6 @@ static size_t rank(size_t count, size_t percent)
 {
     size_t nth = (count * percent + 99) / 100;
     return nth == 0 ? 0 : nth - 1;
-}
-
-/* Times of one direction only: the lists are short, so they are gone through. */
-static size_t lives_of(const struct tally *t, unsigned direction, uint64_t *ns)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < t->life_count; i++) {
-        if (t->lives[i].direction == direction) {
-            ns[count++] = t->lives[i].ns;
-        }
-    }
-    return count;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -208,14 +207,14 @@ static cJSON *quantiles_json(const uint64_t *sorted, size_t count)
     return object;
 }
 
-static void messages_json(cJSON *into, const struct tally *t, unsigned direction, uint64_t *scratch)
+static void messages_json(cJSON *into, const struct tally *t, unsigned direction)
 {
     cJSON *object = cJSON_AddObjectToObject(into, weft_trace_direction_name(direction));
     cJSON_AddNumberToObject(object, "complete", (double)t->outcomes[direction][0]);
     cJSON_AddNumberToObject(object, "short", (double)t->outcomes[direction][1]);
     cJSON_AddNumberToObject(object, "unknown", (double)t->outcomes[direction][2]);
-    size_t count = lives_of(t, direction, scratch);
-    cJSON_AddItemToObject(object, "completion_ns", quantiles_json(scratch, count));
+    cJSON_AddItemToObject(object, "completion_ns",
+                          quantiles_json(t->times_ns[direction], t->time_count[direction]));
 }
 
 static void slowest_json(cJSON *into, const struct tally *t)
@@ -249,11 +248,9 @@ static cJSON *endpoint_json(const struct weft_trace_doc_endpoint *e, const struc
     for (unsigned reason = 0; reason < WEFT_TRACE_DROP_END; reason++) {
         cJSON_AddNumberToObject(drops, weft_trace_drop_name(reason), (double)t->drops[reason]);
     }
-    uint64_t *scratch = weft_recdb_need(calloc(t->life_count + 1, sizeof(*scratch)));
     cJSON_AddItemToObject(object, "rtt_ns", quantiles_json(t->rtts_ns, t->rtt_count));
-    messages_json(object, t, WEFT_TRACE_OUTGOING, scratch);
-    messages_json(object, t, WEFT_TRACE_INCOMING, scratch);
-    free(scratch);
+    messages_json(object, t, WEFT_TRACE_OUTGOING);
+    messages_json(object, t, WEFT_TRACE_INCOMING);
     slowest_json(object, t);
     if (e->counters > 0) {
         cJSON *counters = cJSON_AddObjectToObject(object, "counters");
@@ -275,7 +272,7 @@ static void quantiles_print(const char *what, const uint64_t *sorted, size_t cou
     }
 }
 
-static void messages_print(const struct tally *t, unsigned direction, uint64_t *scratch)
+static void messages_print(const struct tally *t, unsigned direction)
 {
     const uint64_t *o = t->outcomes[direction];
     if (o[0] + o[1] + o[2] == 0) {
@@ -283,7 +280,7 @@ static void messages_print(const struct tally *t, unsigned direction, uint64_t *
     }
     printf("  %s messages: %" PRIu64 " complete, %" PRIu64 " short, %" PRIu64 " unknown\n",
            weft_trace_direction_name(direction), o[0], o[1], o[2]);
-    quantiles_print("  from open to closed", scratch, lives_of(t, direction, scratch));
+    quantiles_print("  from open to closed", t->times_ns[direction], t->time_count[direction]);
 }
 
 static void drops_print(const struct tally *t)
@@ -320,10 +317,8 @@ static void endpoint_print(const struct weft_trace_doc_endpoint *e, uint32_t idx
            t->types[WEFT_TRACE_CHUNK_AGAIN], t->types[WEFT_TRACE_PTO]);
     drops_print(t);
     quantiles_print("round-trip time", t->rtts_ns, t->rtt_count);
-    uint64_t *scratch = weft_recdb_need(calloc(t->life_count + 1, sizeof(*scratch)));
-    messages_print(t, WEFT_TRACE_OUTGOING, scratch);
-    messages_print(t, WEFT_TRACE_INCOMING, scratch);
-    free(scratch);
+    messages_print(t, WEFT_TRACE_OUTGOING);
+    messages_print(t, WEFT_TRACE_INCOMING);
     for (size_t i = 0; i < SLOWEST && i < t->life_count; i++) {
         const struct life *life = &t->lives[t->life_count - 1 - i];
         printf("%s%s message %" PRIu64 ", peer %u: %.1f us\n",
