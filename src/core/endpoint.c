@@ -719,7 +719,7 @@ static bool peer_only_done(const struct peer *p)
 {
     bool one = p->rx_need_done != 0 && (p->rx_need_done & (p->rx_need_done - 1)) == 0;
     bool asked = p->probes > 0 || p->need_ping || p->need_path_response || p->announce_idle > 0 ||
-                 p->path.challenge_due || p->tx_critical != 0;
+                 p->path.challenges_due != 0 || p->tx_critical != 0;
     return p->state == PEER_OPEN && one && !asked && !p->idle && p->tx_active == 0 &&
            p->rx_live == 0;
 }

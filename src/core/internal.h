@@ -45,6 +45,7 @@ enum {
     FEW_CHUNKS = 64,                    /* masks of so many are a word beside their message */
     TX_MASKS = 4,
     RX_MASKS = 2,
+    CHALLENGES = 4,                     /* addresses whose answer is awaited at a time */
     PROBES_UNHEARD_MAX = 1024, /* two a second for the longest silence that anybody waits through */
 };
 
@@ -170,6 +171,13 @@ struct rx_msg {
 
 enum path_ecn { PATH_ECN_TESTING, PATH_ECN_UNKNOWN, PATH_ECN_CAPABLE, PATH_ECN_FAILED };
 
+/* PATH_CHALLENGE to an address that packets of the peer came from. */
+struct challenge {
+    struct weft_addr addr;
+    uint64_t token;
+    uint64_t at_ns; /* when it was sent last; 0 = a free entry */
+};
+
 /* What is known of the way to a peer. The size in use is the peer's packet_bytes. */
 struct path {
     /* packet size: path.c */
@@ -204,10 +212,8 @@ struct path {
     uint64_t ecn_largest;      /* its `largest` */
 
     /* another address: path.c */
-    struct weft_addr new_addr; /* that a challenge was sent to */
-    uint64_t token;
-    uint64_t challenge_ns;     /* when; 0 = none */
-    bool challenge_due;
+    struct challenge challenge[CHALLENGES];
+    uint8_t challenges_due;    /* bit = of these, to be sent */
     uint64_t first_pn;         /* sent on this way; earlier ones tell of another */
 
     /* life.c */

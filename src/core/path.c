@@ -19,7 +19,12 @@
  * token, at most one packet for three times as many bytes, ten times a second. Who answers it from
  * there with the token is the peer; only then is the address taken over, and what was learnt of the
  * old way (round trip, window, size, ECN) is forgotten. A copy of a packet sent from a third
- * address therefore changes nothing.
+ * address therefore changes nothing. Nor does it delay the challenge to another address: four tokens
+ * are valid at a time, and the limit of ten a second is for each address. One token and one limit for
+ * the connection let a copy that overtook a probe use up the turn of the address that the probe came
+ * from, and a peer that had moved was not followed for seconds. A limit for all addresses together
+ * would let copies from many of them do the same. Who sends four copies from other addresses within
+ * a round trip of each challenge can still delay a move.
  *
  * Source: docs/PROTOCOL.md section 9; RFC 8899 sections 4 and 5; RFC 9000 sections 9, 13.4 and 14.
  */
@@ -367,7 +372,8 @@ struct stray {
     bool idle;
 };
 
-static struct stray stray_look(const struct peer *p, const struct weft_wire_packet *packet)
+static struct stray stray_look(const struct peer *p, const struct challenge *c,
+                               const struct weft_wire_packet *packet)
 {
     struct stray stray = {0};
     if (packet->control == NULL) {
@@ -377,7 +383,7 @@ static struct stray stray_look(const struct peer *p, const struct weft_wire_pack
     struct weft_wire_frame frame;
     while (weft_wire_frame_decode(&r, &frame)) {
         stray.response |=
-            frame.type == WEFT_FRAME_PATH_RESPONSE && frame.token == p->path.token;
+            c != NULL && frame.type == WEFT_FRAME_PATH_RESPONSE && frame.token == c->token;
         stray.idle |= frame.type == WEFT_FRAME_ACK && (frame.ack.flags & WEFT_ACK_IDLE) != 0 &&
                       frame.ack.largest < p->pn_next;
     }
@@ -410,36 +416,67 @@ static size_t packet_bytes(const struct weft_wire_packet *packet)
     return weft_wire_header_bytes(packet->flags) + control + packet->data_bytes + tag;
 }
 
+static struct challenge *challenge_find(struct path *path, const struct weft_addr *addr)
+{
+    for (unsigned i = 0; i < CHALLENGES; i++) {
+        if (path->challenge[i].at_ns != 0 && addr_equal(&path->challenge[i].addr, addr)) {
+            return &path->challenge[i];
+        }
+    }
+    return NULL;
+}
+
+/* A free entry, or that of the address that was sent a challenge longest ago. */
+static struct challenge *challenge_oldest(struct path *path)
+{
+    struct challenge *oldest = &path->challenge[0];
+    for (unsigned i = 1; i < CHALLENGES; i++) {
+        if (path->challenge[i].at_ns < oldest->at_ns) {
+            oldest = &path->challenge[i];
+        }
+    }
+    return oldest;
+}
+
+static void challenge(struct weft_ep *ep, struct peer *p, struct challenge *asked,
+                      const struct weft_addr *addr, uint64_t now_ns)
+{
+    struct path *path = &p->path;
+    struct challenge *c = asked != NULL ? asked : challenge_oldest(path);
+    if (asked != NULL && now_ns < asked->at_ns + challenge_every_ns) {
+        return;
+    }
+    if (asked == NULL) { /* else: an answer on its way to us stays good */
+        uint64_t token;
+        if (!weft_core_secret_u64(ep, &token)) {
+            return;
+        }
+        *c = (struct challenge){.addr = *addr, .token = token};
+    }
+    c->at_ns = now_ns;
+    path->challenges_due |= (uint8_t)(1U << (c - path->challenge));
+    weft_core_peer_ready(ep, p);
+}
+
 bool weft_core_path_stray(struct weft_ep *ep, struct peer *p, const struct weft_addr *from,
                           const struct weft_wire_packet *packet, uint64_t now_ns)
 {
     struct path *path = &p->path;
-    bool asked = path->challenge_ns != 0;
-    bool same = asked && addr_equal(&path->new_addr, from);
-    const struct stray stray = stray_look(p, packet);
-    if (same && stray.response) {
+    struct challenge *asked = challenge_find(path, from);
+    const struct stray stray = stray_look(p, asked, packet);
+    if (stray.response) {
         p->addr = *from;
-        path->challenge_ns = 0;
-        path->challenge_due = false;
+        memset(path->challenge, 0, sizeof(path->challenge));
+        path->challenges_due = 0;
         ep->counters.path_changes++;
         path_restart(ep, p, now_ns);
         return true;
     }
     stray_idle(ep, p, packet, stray.idle, now_ns);
     size_t challenge_bytes = WEFT_HEADER_BYTES + 2 + WEFT_PATH_BYTES + WEFT_TAG_BYTES;
-    bool early = asked && now_ns < path->challenge_ns + challenge_every_ns;
-    if (early || AMPLIFICATION * packet_bytes(packet) < challenge_bytes) {
-        return false;
+    if (AMPLIFICATION * packet_bytes(packet) >= challenge_bytes) {
+        challenge(ep, p, asked, from, now_ns);
     }
-    if (!same) { /* an answer on its way to us stays good */
-        if (!weft_core_secret_u64(ep, &path->token)) {
-            return false;
-        }
-        path->new_addr = *from;
-    }
-    path->challenge_ns = now_ns;
-    path->challenge_due = true;
-    weft_core_peer_ready(ep, p);
     return false;
 }
 
@@ -492,11 +529,12 @@ uint32_t weft_core_path_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
                               struct weft_tx *tx)
 {
     struct path *path = &p->path;
-    if (path->challenge_due) {
-        struct weft_wire_frame frame = {.type = WEFT_FRAME_PATH_CHALLENGE, .token = path->token};
-        path->challenge_due = false;
+    if (path->challenges_due != 0) {
+        const struct challenge *c = &path->challenge[__builtin_ctz(path->challenges_due)];
+        struct weft_wire_frame frame = {.type = WEFT_FRAME_PATH_CHALLENGE, .token = c->token};
+        path->challenges_due &= (uint8_t)(path->challenges_due - 1);
         ep->counters.path_challenges++;
-        if (weft_core_frame_build(ep, p, &path->new_addr, &frame, 0, tx) == 0) {
+        if (weft_core_frame_build(ep, p, &c->addr, &frame, 0, tx) == 0) {
             return 0;
         }
         weft_core_packet_sent(ep, p, now_ns, 0, 0, 0, 0);

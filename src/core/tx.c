@@ -655,7 +655,7 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
         p->accepts += p->accepts < UINT8_MAX;
         return weft_core_accept_build(ep, p, tx);
     }
-    if (p->path.challenge_due && peer_connected(p)) {
+    if (p->path.challenges_due != 0 && peer_connected(p)) {
         return weft_core_path_build(ep, p, now_ns, tx);
     }
     if (p->state != PEER_OPEN || (p->idle && p->announce_idle == 0)) {

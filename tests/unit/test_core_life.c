@@ -496,14 +496,15 @@ static void a_challenge_is_drawn_by_the_provider(void **state)
             struct weft_addr from = net_addr(66);
             assert_false(
                 weft_core_path_stray(net->end[1].ep, p, &from, &stray, net->now_ns));
-            assert_int_equal(p->path.challenge_ns, 0);
-            assert_false(p->path.challenge_due);
+            assert_int_equal(p->path.challenge[0].at_ns, 0);
+            assert_int_equal(p->path.challenges_due, 0);
             assert_int_equal(net_counters(net, 1)->crypto_failures, 1);
         } else {
             net_run(net, NET_DELAY_NS);
             assert_int_equal(net_counters(net, 1)->path_challenges, 1);
             assert_memory_equal(&net->end[1].ep->prng, &before, sizeof(before));
-            assert_true(p->path.token != 0 && p->path.token != weft_prng_u64(&before));
+            uint64_t token = p->path.challenge[0].token;
+            assert_true(token != 0 && token != weft_prng_u64(&before));
         }
         net_free(net);
     }

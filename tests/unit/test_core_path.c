@@ -678,6 +678,68 @@ static void test_copies_from_elsewhere_move_nobody(void **state)
     assert_in_range(counters(t, 1)->path_challenges, 1, 11);
 }
 
+/* As copy_first, from another address each time. */
+static void copy_first_from_many(struct net *t, struct datagram *d)
+{
+    static uint8_t last;
+    struct datagram copy = *d;
+    last = (uint8_t)(last % 50 + 1);
+    copy.from.bytes[0] = (uint8_t)(100 + last);
+    if (d->to.bytes[0] == t->addr[1].bytes[0]) {
+        deliver(t, &copy);
+    }
+}
+
+/* A copy of every packet overtakes it, and all the same the address that the original comes from is
+ * sent a challenge when the first of them arrives. */
+static void test_copies_that_come_first_do_not_delay_a_move(void **state)
+{
+    void (*const copy[])(struct net *, struct datagram *) = {copy_first, copy_first_from_many};
+    struct net *t = *state;
+    open_both(t);
+    for (uint8_t i = 0; i < WEFT_ARRAY_COUNT(copy); i++) {
+        t->on_datagram = copy[i];
+        transfer(t, 352 * 20, 0);
+        run_for(t, 100 * WEFT_NS_PER_MS);
+        assert_int_equal(t->dones[0], 2 * i + 1);
+        t->addr[0].bytes[0] = (uint8_t)(77 + i);
+        transfer(t, 352, 0);
+        run_for(t, 5 * WEFT_NS_PER_MS);
+        assert_int_equal(counters(t, 1)->path_changes, i + 1);
+        assert_int_equal(t->ep[1]->peers[0].addr.bytes[0], 77 + i);
+        assert_int_equal(t->dones[0], 2 * i + 2);
+    }
+    /* One for each packet from elsewhere at most: nothing is amplified. */
+    assert_true(counters(t, 1)->path_challenges <= counters(t, 1)->bad_peer);
+}
+
+/* A peer moved twice, and the answer that it sent from the first place comes late. */
+static void test_an_answer_from_before_a_move_moves_nobody(void **state)
+{
+    struct net *t = *state;
+    open_both(t);
+    struct peer *p = &t->ep[1]->peers[0];
+    struct weft_wire_packet stray = {.klass = WEFT_CLASS_PLAIN, .data_bytes = 100};
+    const struct weft_addr first = {.bytes = {66}, .bytes_used = 1};
+    const struct weft_addr second = {.bytes = {67}, .bytes_used = 1};
+    assert_false(weft_core_path_stray(t->ep[1], p, &first, &stray, t->now_ns));
+    assert_false(weft_core_path_stray(t->ep[1], p, &second, &stray, t->now_ns));
+    assert_int_equal(p->path.challenges_due, 3);
+    uint8_t bytes[2][WEFT_PATH_BYTES];
+    for (int i = 0; i < 2; i++) {
+        struct weft_wire_frame frame = {.type = WEFT_FRAME_PATH_RESPONSE,
+                                        .token = p->path.challenge[i].token};
+        struct weft_writer w = weft_writer_make(bytes[i], sizeof(bytes[i]));
+        weft_wire_frame_encode(&w, &frame);
+    }
+    stray.control_bytes = WEFT_PATH_BYTES;
+    stray.control = bytes[1];
+    assert_true(weft_core_path_stray(t->ep[1], p, &second, &stray, t->now_ns));
+    stray.control = bytes[0];
+    assert_false(weft_core_path_stray(t->ep[1], p, &first, &stray, t->now_ns));
+    assert_int_equal(p->addr.bytes[0], 67);
+}
+
 /* He knows that a challenge came and guesses its token, or sends the true one from a third place. */
 static void test_a_wrong_answer_moves_nobody(void **state)
 {
@@ -685,9 +747,13 @@ static void test_a_wrong_answer_moves_nobody(void **state)
     open_both(t);
     struct peer *p = &t->ep[1]->peers[0];
     for (int right = 0; right < 2; right++) {
-        p->path.new_addr = (struct weft_addr){.bytes = {66}, .bytes_used = 1};
-        p->path.token = 0x1234;
-        p->path.challenge_ns = t->now_ns;
+        p->path.challenge[0] = (struct challenge){.addr = {.bytes = {66}, .bytes_used = 1},
+                                                  .token = 0x1234,
+                                                  .at_ns = t->now_ns};
+        /* A third place has a token of its own; this one is not it. */
+        p->path.challenge[1] = (struct challenge){.addr = {.bytes = {67}, .bytes_used = 1},
+                                                  .token = 0x1236,
+                                                  .at_ns = t->now_ns};
         uint8_t bytes[64];
         struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
         struct weft_wire_packet packet = {.flags = WEFT_FLAG_CONTROL,
@@ -905,6 +971,8 @@ int main(void)
         TEST(test_a_peer_that_moves_is_followed),
         TEST(test_a_size_of_the_old_way_is_not_taken_along),
         TEST(test_copies_from_elsewhere_move_nobody),
+        TEST(test_copies_that_come_first_do_not_delay_a_move),
+        TEST(test_an_answer_from_before_a_move_moves_nobody),
         TEST(test_a_wrong_answer_moves_nobody),
         TEST(test_an_idle_connection_is_closed),
         TEST(test_a_keepalive_keeps_it),
