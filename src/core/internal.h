@@ -464,13 +464,15 @@ static inline bool addr_equal(const struct weft_addr *a, const struct weft_addr 
     return memcmp(a, b, sizeof(*a)) == 0;
 }
 /* Something that matters is on its way: a message without its DONE, a DONE that may be lost, or the
- * first PING, without which the other end forgets a connection that it takes for half open.
+ * first PING, without which the other end forgets a connection that it takes for half open. That
+ * PING counts before it is sent: PEER_UP is polled first, and an application that went to sleep
+ * then would not have said IDLE.
  * PINGs and copies of closed messages in flight are no reason to ask again; when they were, a
  * server kept 64 slow workers' sockets full of PINGs. */
 static inline bool peer_waiting(const struct peer *p)
 {
-    return p->tx_active != 0 ||
-           ((p->rx_closed != 0 || peer_unheard(p)) && p->in_flight_count > 0);
+    return p->tx_active != 0 || peer_unheard(p) ||
+           (p->rx_closed != 0 && p->in_flight_count > 0);
 }
 /* A keep-alive PING went out and nothing has been heard since. */
 static inline bool peer_asked(const struct peer *p)

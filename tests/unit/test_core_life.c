@@ -458,6 +458,39 @@ static void a_sleeper_asks_for_no_sizes(void **state)
     net_free(net);
 }
 
+/* It goes to sleep as soon as nothing is outstanding, and looks at that when it polls PEER_UP: the
+ * first PING has not been sent then, and IDLE has nothing to be said with. */
+static void a_sleeper_waits_for_its_first_answer(void **state)
+{
+    (void)state;
+    static const uint8_t modes[] = {WEFT_MODE_NONE, WEFT_MODE_AUTH, WEFT_MODE_SEAL};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(modes); i++) {
+        struct weft_ep_config config;
+        struct net *net = net_empty();
+        net_config(&config, modes[i]);
+        end_open(net, 0, &config);
+        net_config(&config, modes[i]);
+        config.keepalive_ns = WEFT_NS_PER_S;
+        end_open(net, 1, &config);
+        weft_peer peer = net_connect(net, 0, 1);
+        while (net->end[0].ups == 0) {
+            assert_true(net_step(net, 2 * WEFT_NS_PER_S));
+        }
+        assert_int_equal(net->end[0].ep->peers[peer].in_flight_count, 0);
+        while (weft_ep_busy(net->end[0].ep)) {
+            assert_true(net_step(net, 2 * WEFT_NS_PER_S));
+        }
+        weft_ep_idle(net->end[0].ep, net->now_ns);
+        net_pump(net);
+        net->tap = lose_from_0;
+        net_run(net, 60 * WEFT_NS_PER_S);
+        assert_int_equal(net->end[1].ups, 1);
+        assert_int_equal(net->end[1].downs, 0);
+        assert_true(net->end[1].ep->peers[0].idle);
+        net_free(net);
+    }
+}
+
 /* ---- what nobody may guess ------------------------------------------------------------------- */
 
 static bool redirect(struct net *net, struct net_datagram *d)
@@ -590,6 +623,7 @@ int main(void)
         cmocka_unit_test(a_sleeper_that_wakes_elsewhere_must_answer),
         cmocka_unit_test(the_newest_packet_says_who_sleeps),
         cmocka_unit_test(a_sleeper_asks_for_no_sizes),
+        cmocka_unit_test(a_sleeper_waits_for_its_first_answer),
         cmocka_unit_test(a_half_open_peer_is_closed_without_a_word),
         cmocka_unit_test(what_was_given_up_does_not_replace),
         cmocka_unit_test(a_challenge_is_drawn_by_the_provider),
