@@ -181,12 +181,12 @@ weft_status weft_load_crowd_run(const struct weft_load_crowd_config *config,
         status = weft_load_live_start(&crowd.live, config->metrics, w->workers, config->threads,
                                       weft_load_gang_figures, error_p);
         if (status == WEFT_OK) {
-            if (crowd.live.metrics.http != NULL) {
-                fprintf(stderr, "metrics: %s\n", crowd.live.metrics.url);
+            if (crowd.live.served != NULL) {
+                fprintf(stderr, "metrics: %s\n", weft_metrics_live_url(crowd.live.served));
             }
             status = run_gangs(&crowd, gangs, outcome_p, error_p);
         }
-        weft_load_live_stop(&crowd.live);
+        weft_metrics_live_stop(crowd.live.served);
         for (uint32_t i = 0; i < config->threads; i++) {
             weft_load_gang_free(&gangs[i]);
         }

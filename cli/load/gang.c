@@ -308,9 +308,9 @@ void *weft_load_gang_run(void *arg)
         wait_and_turn(gang);
         look(gang);
         cross_edges(gang);
-        weft_load_live_look(&gang->crowd->live, gang->index, gang);
+        weft_metrics_live_poll(gang->crowd->live.served, gang->index, gang);
     }
-    weft_load_live_leave(&gang->crowd->live, gang->index);
+    weft_metrics_live_leave(gang->crowd->live.served, gang->index);
     drain(gang);
     for (uint32_t i = 0; i < gang->count; i++) {
         weft_load_worker_fini(&gang->workers[i]);

@@ -1,13 +1,10 @@
 #include "cli/load/live.h"
 
-#include "io/clock.h"
+#include "metrics/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* For a thread to come to the question. */
-#define PATIENCE_NS WEFT_NS_PER_S
 
 static const char *const kinds[WEFT_LOAD_KINDS] = {"push", "pull"};
 
@@ -34,11 +31,12 @@ void weft_load_figures_add(struct weft_load_figures *into,
     }
 }
 
-static void sum(const struct weft_load_live *live, struct weft_load_figures *sum_p)
+static void sum(const struct weft_load_figures *parts, uint32_t count,
+                struct weft_load_figures *sum_p)
 {
     memset(sum_p, 0, sizeof(*sum_p));
-    for (uint32_t i = 0; i < live->count; i++) {
-        const struct weft_load_figures *part = &live->parts[i].figures;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct weft_load_figures *part = &parts[i];
         weft_load_figures_add(sum_p, &part->transport, &part->client);
         for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
             weft_hist_merge(&sum_p->seen.latency[kind], &part->seen.latency[kind]);
@@ -72,23 +70,13 @@ static void add_text(const struct weft_load_figures *figures, uint32_t workers,
     }
 }
 
-static void add_load(void *arg, struct weft_exposition *text)
+static void write_load(void *arg, const void *stats, struct weft_exposition *text)
 {
-    struct weft_load_live *live = arg;
-    uint64_t oldest_ns = WEFT_NEVER;
-    for (uint32_t i = 0; i < live->count; i++) {
-        struct weft_load_part *part = &live->parts[i];
-        if (weft_stats_query_ask(&part->ask, live->copy, &part->figures, NULL, NULL, PATIENCE_NS)) {
-            part->taken_ns = weft_clock_now_ns();
-        }
-        oldest_ns = weft_min_u64(oldest_ns, part->taken_ns);
-    }
+    const struct weft_load_live *live = arg;
     struct weft_load_figures *figures = malloc(sizeof(*figures));
     if (figures != NULL) {
-        sum(live, figures);
+        sum(stats, live->threads, figures);
         add_text(figures, live->workers, text);
-        weft_metrics_text_ages(text);
-        weft_metrics_text_age(text, NULL, weft_clock_now_ns() - oldest_ns);
     }
     free(figures);
 }
@@ -98,41 +86,13 @@ weft_status weft_load_live_start(struct weft_load_live *live,
                                  uint32_t threads, weft_stats_query_fn *copy,
                                  char error_p[WEFT_HTTP_ERROR_BYTES])
 {
-    *live = (struct weft_load_live){.copy = copy, .workers = workers};
-    if (options->host[0] == '\0') {
-        return WEFT_OK;
-    }
-    live->parts = calloc(threads, sizeof(*live->parts));
-    if (live->parts == NULL) {
-        snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "no memory for --metrics");
-        return WEFT_NOMEM;
-    }
-    for (; live->count < threads; live->count++) {
-        live->parts[live->count].taken_ns = weft_clock_now_ns();
-        weft_stats_query_init(&live->parts[live->count].ask);
-        weft_stats_query_open(&live->parts[live->count].ask);
-    }
-    const struct weft_metrics_source source = {.role = "load", .arg = live, .families = add_load};
-    weft_status status = weft_metrics_start(&live->metrics, options, &source, error_p);
-    if (status != WEFT_OK) {
-        weft_load_live_stop(live);
-    }
-    return status;
-}
-
-void weft_load_live_leave(struct weft_load_live *live, uint32_t thread)
-{
-    if (live->parts != NULL) {
-        weft_stats_query_close(&live->parts[thread].ask);
-    }
-}
-
-void weft_load_live_stop(struct weft_load_live *live)
-{
-    weft_metrics_stop(&live->metrics);
-    for (uint32_t i = 0; i < live->count; i++) {
-        weft_stats_query_fini(&live->parts[i].ask);
-    }
-    free(live->parts);
-    *live = (struct weft_load_live){0};
+    const struct weft_metrics_live_config config = {.role = "load",
+                                                    .threads = threads,
+                                                    .stats_bytes = sizeof(struct weft_load_figures),
+                                                    .copy = copy,
+                                                    .write = write_load,
+                                                    .arg = live,
+                                                    .timeout_ns = WEFT_NS_PER_S};
+    *live = (struct weft_load_live){.threads = threads, .workers = workers};
+    return weft_metrics_live_start(&config, options, &live->served, error_p);
 }

@@ -14,11 +14,6 @@ static void copy_stats(void *arg, void *object)
     stats->workers = weft_roster_workers(coordinator->roster);
 }
 
-static void ask(struct weft_coordinator *coordinator, struct weft_coordinator_stats *stats)
-{
-    (void)weft_coordinator_query(coordinator, copy_stats, stats, PATIENCE_NS);
-}
-
 static void add_members(const struct weft_coordinator_stats *stats, struct weft_exposition *text)
 {
     weft_exposition_one(text, "weft_members", "gauge", "Members that hold a lease.",
@@ -44,14 +39,15 @@ void weft_coordinator_metrics_members(struct weft_coordinator *coordinator,
                                     struct weft_coordinator_stats *stats,
                                     struct weft_exposition *text)
 {
-    ask(coordinator, stats);
+    (void)weft_stats_query_ask(&coordinator->query, copy_stats, stats, PATIENCE_NS);
     add_members(stats, text);
 }
 
 static void add_coordinator(void *arg, struct weft_exposition *text)
 {
     struct weft_coordinator_metrics *metrics = arg;
-    ask(metrics->coordinator, &metrics->stats);
+    (void)weft_stats_query_ask(&metrics->coordinator->query, copy_stats, &metrics->stats,
+                               PATIENCE_NS);
     weft_metrics_text_transport(text, &metrics->stats.transport);
     add_members(&metrics->stats, text);
 }

@@ -30,8 +30,8 @@ static void add_server(void *arg, struct weft_exposition *text)
 {
     struct weft_server_metrics *server = arg;
     for (uint32_t i = 0; i < server->count; i++) {
-        if (weft_shard_thread_query(&server->threads[i], copy_stats, &server->stats[i],
-                                  PATIENCE_NS)) {
+        if (weft_stats_query_ask(&server->threads[i].query, copy_stats, &server->stats[i],
+                                 PATIENCE_NS)) {
             server->taken_ns[i] = weft_clock_now_ns();
         }
     }
@@ -106,7 +106,7 @@ static char *hot_json(const struct weft_server_metrics *server, uint16_t table, 
     for (uint32_t i = 0; i < server->count; i++) {
         struct hot_part part = {.table = table, .k = k, .rows = rows};
         struct weft_shard_thread *thread = &server->threads[i];
-        answered += weft_shard_thread_query(thread, copy_hot, &part, PATIENCE_NS);
+        answered += weft_stats_query_ask(&thread->query, copy_hot, &part, PATIENCE_NS);
         updates += part.total.updates;
         exact &= !part.is_there || part.total.exact;
         is_there |= part.is_there;

@@ -1,5 +1,6 @@
 /* `weft worker`: one worker of a training job, against servers that run already. */
 #include "cli/counters.h"
+#include "cli/metrics.h"
 #include "cli/node_options.h"
 #include "cli/output.h"
 #include "cli/stop.h"
@@ -8,9 +9,10 @@
 #include "cli/train/model_file.h"
 #include "job/channel.h"
 #include "cli/train/results.h"
-#include "cli/train/worker_metrics.h"
 #include "cli/verbs.h"
 #include "io/clock.h"
+#include "metrics/live.h"
+#include "metrics/text.h"
 #include "ml/rate.h"
 #include "node/membership.h"
 
@@ -30,7 +32,7 @@ struct worker {
     struct weft_membership membership;
     struct weft_metrics_options metrics_options;
 
-    struct weft_worker_metrics metrics;
+    struct weft_metrics_live *metrics; /* NULL = off */
     uint32_t epochs_done;
     struct weft_channel channel;
     struct weft_launch_address addresses[WEFT_JOB_SHARDS_MAX]; /* of the servers */
@@ -97,7 +99,7 @@ static const char *wait_for_either(struct worker *worker, const char *word, cons
         if (weft_stop_asked()) {
             return NULL;
         }
-        weft_worker_metrics_look(&worker->metrics, worker);
+        weft_metrics_live_poll(worker->metrics, 0, worker);
         weft_worker_progress(&worker->learner.worker, WORD_POLL_NS);
     }
 }
@@ -187,17 +189,38 @@ static void copy_stats(void *arg, void *object)
     stats->rank = worker->rank;
 }
 
-/* The parent hears the address with "ready". */
+static void write_stats(void *arg, const void *stats, struct weft_exposition *text)
+{
+    (void)arg;
+    weft_metrics_text_worker(text, stats);
+}
+
+/* The parent hears the address with "ready". Without --metrics WEFT_METRICS counts, as for programs of
+ * the C API; that it cannot be served there is no failure. */
 static weft_status start_metrics(struct worker *worker)
 {
+    const struct weft_metrics_live_config config = {.role = "worker",
+                                                    .rank = worker->rank,
+                                                    .has_target = true,
+                                                    .threads = 1,
+                                                    .stats_bytes = sizeof(struct weft_worker_stats),
+                                                    .copy = copy_stats,
+                                                    .write = write_stats,
+                                                    .object = worker,
+                                                    .timeout_ns = WEFT_NS_PER_S};
+    struct weft_metrics_options options = worker->metrics_options;
     char error[WEFT_HTTP_ERROR_BYTES];
-    weft_status status =
-        weft_worker_metrics_start(&worker->metrics, &worker->metrics_options, worker->rank,
-                                  copy_stats, error);
-    if (status != WEFT_OK) {
-        (void)weft_io_fail(&worker->learner.worker.error, status, "%s", error);
+    bool is_given = options.host[0] != '\0';
+    if (!is_given && !weft_metrics_environment(&options)) {
+        return WEFT_OK;
     }
-    return status;
+    weft_status status = weft_metrics_live_start(&config, &options, &worker->metrics, error);
+    if (status != WEFT_OK && !is_given) {
+        fprintf(stderr, "weft worker %u: %s; all else goes on without\n", worker->rank, error);
+        return WEFT_OK;
+    }
+    return status == WEFT_OK ? status
+                             : weft_io_fail(&worker->learner.worker.error, status, "%s", error);
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -210,8 +233,8 @@ static void say_ready(struct worker *worker)
     cJSON_AddNumberToObject(event, "features", worker->dataset.feature_count);
     cJSON_AddNumberToObject(event, "epoch", weft_learner_first_epoch(&worker->learner));
     weft_results_add_rate(event, weft_job_rate(&worker->job), worker->rate_rows);
-    if (worker->metrics.metrics.http != NULL) {
-        cJSON_AddStringToObject(event, "metrics", worker->metrics.metrics.url);
+    if (worker->metrics != NULL) {
+        cJSON_AddStringToObject(event, "metrics", weft_metrics_live_url(worker->metrics));
     }
     say(worker, event);
 }
@@ -359,7 +382,7 @@ static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t st
     uint64_t now_ns = weft_clock_now_ns();
     weft_hist_add(&worker->step_ns, now_ns - worker->step_begun_ns);
     worker->step_begun_ns = now_ns;
-    weft_worker_metrics_look(&worker->metrics, worker);
+    weft_metrics_live_poll(worker->metrics, 0, worker);
     if (!weft_until_is_check(&worker->job.until, epoch, step, steps)) {
         return WEFT_OK;
     }
@@ -527,7 +550,7 @@ static int run(struct worker *worker)
     status = status == WEFT_OK ? find_rate(worker, &error) : status;
     status = status == WEFT_OK ? open_records(worker, &error) : status;
     int result = status == WEFT_OK ? train(worker) : fail(worker, status, error.text);
-    weft_worker_metrics_stop(&worker->metrics);
+    weft_metrics_live_stop(worker->metrics);
     weft_learner_fini(&worker->learner);
     if (!weft_recording_close(&worker->job.recording)) {
         result = WEFT_EXIT_FAILED;

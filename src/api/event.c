@@ -73,7 +73,7 @@ static void handle(void *arg, uint64_t now_ns)
     if (!weft_endpoint_has_thread(&t->endpoint)) {
         drain(t);
     }
-    weft_api_metrics_look(t->metrics);
+    weft_metrics_live_poll(t->metrics, 0, t);
 }
 
 static bool queue_poll(struct weft_transport *t, struct weft_msg_event *event_p)
@@ -86,7 +86,7 @@ static bool queue_poll(struct weft_transport *t, struct weft_msg_event *event_p)
 static bool thread_poll(struct weft_transport *t, struct weft_msg_event *event_p)
 {
     struct weft_msgr msgr = t->endpoint.msgr;
-    weft_api_metrics_look(t->metrics);
+    weft_metrics_live_poll(t->metrics, 0, t);
     do {
         if (!msgr.ops->poll(msgr.self, event_p)) {
             return false;
@@ -198,7 +198,7 @@ bool weft_transport_poll(struct weft_transport *transport, struct weft_transport
 weft_status weft_transport_progress(struct weft_transport *transport, uint64_t timeout_ns)
 {
     if (weft_endpoint_has_thread(&transport->endpoint)) {
-        weft_api_metrics_look(transport->metrics);
+        weft_metrics_live_poll(transport->metrics, 0, transport);
         return WEFT_OK;
     }
     if (!queue_fits(transport, 0)) {

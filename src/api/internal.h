@@ -38,7 +38,7 @@ struct weft_transport {
     uint32_t queued; /* events in it, the lent one included */
     bool lent;       /* the event polled last is still the caller's */
 
-    struct weft_api_metrics *metrics; /* NULL = they are not served */
+    struct weft_metrics_live *metrics; /* NULL = they are not served */
 
     struct weft_io_error error;
 };

@@ -11,7 +11,7 @@
 static const uint64_t look_ns = 100 * WEFT_NS_PER_MS;
 
 struct ps_metrics {
-    struct weft_api_metrics *served;
+    struct weft_metrics_live *served;
     const struct weft_ps_table *table; /* whose clocks are the steps: the first that ended one */
     uint64_t step_began_ns;
     struct weft_hist step_ns;
@@ -29,8 +29,9 @@ static void copy_stats(void *arg, void *object)
     stats->rank = ps->worker.rank;
 }
 
-static void write_stats(const void *stats, struct weft_exposition *text)
+static void write_stats(void *arg, const void *stats, struct weft_exposition *text)
 {
+    (void)arg;
     weft_metrics_text_worker(text, stats);
 }
 
@@ -42,21 +43,20 @@ static void wake(void *object)
 
 void weft_api_ps_metrics_open(struct weft_ps *ps, const char *address)
 {
-    const struct weft_api_metrics_config config = {
-        .address = address,
+    struct weft_metrics_live_config config = {
         .role = "worker",
         .rank = ps->worker.rank,
         .stats_bytes = sizeof(struct weft_worker_stats),
         .copy = copy_stats,
         .write = write_stats,
         .wake = wake,
-        .object = ps,
+        .arg = ps,
     };
     ps->metrics = calloc(1, sizeof(*ps->metrics));
     if (ps->metrics == NULL) {
         return;
     }
-    weft_api_metrics_open(&config, &ps->metrics->served, &ps->worker.error);
+    weft_api_metrics_open(address, &config, &ps->metrics->served, &ps->worker.error);
     if (ps->metrics->served == NULL) {
         free(ps->metrics);
         ps->metrics = NULL;
@@ -66,7 +66,7 @@ void weft_api_ps_metrics_open(struct weft_ps *ps, const char *address)
 void weft_api_ps_metrics_close(struct weft_ps *ps)
 {
     if (ps->metrics != NULL) {
-        weft_api_metrics_close(ps->metrics->served);
+        weft_metrics_live_stop(ps->metrics->served);
         free(ps->metrics);
         ps->metrics = NULL;
     }
@@ -75,7 +75,7 @@ void weft_api_ps_metrics_close(struct weft_ps *ps)
 void weft_api_ps_metrics_look(struct weft_ps *ps)
 {
     if (ps->metrics != NULL) {
-        weft_api_metrics_look(ps->metrics->served);
+        weft_metrics_live_poll(ps->metrics->served, 0, ps);
     }
 }
 
@@ -100,5 +100,5 @@ uint64_t weft_api_ps_metrics_sleep(const struct weft_ps *ps, uint64_t timeout_ns
 
 const char *weft_ps_metrics(const struct weft_ps *ps)
 {
-    return ps->metrics != NULL ? weft_api_metrics_url(ps->metrics->served) : "";
+    return ps->metrics != NULL ? weft_metrics_live_url(ps->metrics->served) : "";
 }

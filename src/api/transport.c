@@ -62,9 +62,10 @@ static void copy_stats(void *arg, void *object)
     (void)weft_endpoint_stats(&t->endpoint, &stats->counters, &stats->gauges);
 }
 
-static void write_stats(const void *arg, struct weft_exposition *text)
+static void write_stats(void *arg, const void *copy, struct weft_exposition *text)
 {
-    const struct transport_stats *stats = arg;
+    const struct transport_stats *stats = copy;
+    (void)arg;
     weft_metrics_text_transport(text, &stats->counters);
     weft_metrics_text_gauges(text, &stats->gauges);
 }
@@ -77,22 +78,21 @@ static void wake(void *object)
 
 static void open_metrics(struct weft_transport *t, const char *address)
 {
-    const struct weft_api_metrics_config config = {
-        .address = address,
+    struct weft_metrics_live_config config = {
         .role = "transport",
         .rank = WEFT_TARGET_NO_RANK,
         .stats_bytes = sizeof(struct transport_stats),
         .copy = copy_stats,
         .write = write_stats,
         .wake = wake,
-        .object = t,
+        .arg = t,
     };
-    weft_api_metrics_open(&config, &t->metrics, &t->error);
+    weft_api_metrics_open(address, &config, &t->metrics, &t->error);
 }
 
 const char *weft_transport_metrics(const struct weft_transport *transport)
 {
-    return weft_api_metrics_url(transport->metrics);
+    return weft_metrics_live_url(transport->metrics);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ void weft_transport_close(struct weft_transport *transport)
     if (transport == NULL) {
         return;
     }
-    weft_api_metrics_close(transport->metrics);
+    weft_metrics_live_stop(transport->metrics);
     weft_endpoint_close(&transport->endpoint);
     weft_event_ring_fini(&transport->ring);
     free(transport->critical_mask);

@@ -46,6 +46,12 @@ bool weft_metrics_address(const char *text, char host_p[WEFT_METRICS_HOST_BYTES]
     return true;
 }
 
+bool weft_metrics_environment(struct weft_metrics_options *options_p)
+{
+    const char *text = getenv("WEFT_METRICS");
+    return text != NULL && weft_metrics_address(text, options_p->host, &options_p->port);
+}
+
 /* ---- /metrics -------------------------------------------------------------------------------- */
 
 static uint64_t resident_bytes(void)

@@ -26,6 +26,9 @@ bool weft_metrics_address(const char *text, char host_p[WEFT_METRICS_HOST_BYTES]
 #define WEFT_METRICS_ADDRESS_WORDS                                                                 \
     "PORT or HOST:PORT with a port from 0 to 65535, such as 9100 or 0.0.0.0:9100"
 
+/* What WEFT_METRICS of the environment says; false: nothing, or no address. */
+bool weft_metrics_environment(struct weft_metrics_options *options_p);
+
 struct weft_metrics_source {
     const char *role; /* "server" */
     void *arg;        /* borrowed until stop; of the functions, which the server's thread calls */

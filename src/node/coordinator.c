@@ -189,9 +189,9 @@ static void *run(void *arg)
                               : until_ns > now_ns    ? until_ns - now_ns
                                                      : 0;
         (void)weft_driver_step(coordinator->driver, timeout_ns, handle, coordinator);
-        weft_stats_query_poll(&coordinator->ask, coordinator);
+        weft_stats_query_poll(&coordinator->query, coordinator);
     }
-    weft_stats_query_close(&coordinator->ask);
+    weft_stats_query_close(&coordinator->query);
     pthread_mutex_lock(&coordinator->lock);
     coordinator->awake = NULL;
     pthread_mutex_unlock(&coordinator->lock);
@@ -267,31 +267,10 @@ static weft_status start(struct weft_coordinator *coordinator, struct weft_io_er
         return status;
     }
     coordinator->awake = coordinator->driver;
-    weft_stats_query_open(&coordinator->ask);
+    weft_stats_query_open(&coordinator->query);
     int why = pthread_create(&coordinator->thread, NULL, run, coordinator);
     return why == 0 ? WEFT_OK
                     : weft_io_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
-}
-
-weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
-                                   const struct weft_coordinator_config *config,
-                                   struct weft_io_error *error)
-{
-    *coordinator = (struct weft_coordinator){.config = *config};
-    coordinator->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    pthread_mutex_init(&coordinator->lock, NULL);
-    weft_stats_query_init(&coordinator->ask);
-    weft_status status = start(coordinator, error);
-    if (status != WEFT_OK) {
-        release(coordinator);
-    }
-    coordinator->is_running = status == WEFT_OK;
-    return status;
-}
-
-uint16_t weft_coordinator_port(const struct weft_coordinator *coordinator)
-{
-    return weft_driver_port(coordinator->driver);
 }
 
 static void wake(void *arg)
@@ -304,10 +283,26 @@ static void wake(void *arg)
     pthread_mutex_unlock(&coordinator->lock);
 }
 
-bool weft_coordinator_query(struct weft_coordinator *coordinator, weft_stats_query_fn *question,
-                          void *arg, uint64_t timeout_ns)
+weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
+                                   const struct weft_coordinator_config *config,
+                                   struct weft_io_error *error)
 {
-    return weft_stats_query_ask(&coordinator->ask, question, arg, wake, coordinator, timeout_ns);
+    *coordinator = (struct weft_coordinator){.config = *config};
+    coordinator->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&coordinator->lock, NULL);
+    weft_stats_query_init(&coordinator->query, &(struct weft_stats_query_config){
+                                                   .wake = wake, .wake_arg = coordinator});
+    weft_status status = start(coordinator, error);
+    if (status != WEFT_OK) {
+        release(coordinator);
+    }
+    coordinator->is_running = status == WEFT_OK;
+    return status;
+}
+
+uint16_t weft_coordinator_port(const struct weft_coordinator *coordinator)
+{
+    return weft_driver_port(coordinator->driver);
 }
 
 void weft_coordinator_stop(struct weft_coordinator *coordinator)

@@ -42,7 +42,7 @@ struct weft_coordinator {
     bool said_broken;
     uint64_t over_ns; /* when the last worker left; 0 = not yet */
     atomic_bool stop;
-    struct weft_stats_query ask;
+    struct weft_stats_query query; /* of the coordinator */
     pthread_mutex_t lock; /* of awake */
     struct weft_driver *awake;
 };
@@ -53,10 +53,6 @@ struct weft_coordinator {
 weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
                                    const struct weft_coordinator_config *config,
                                    struct weft_io_error *error);
-
-/* Have its thread answer a question about the coordinator. As weft_stats_query. */
-bool weft_coordinator_query(struct weft_coordinator *coordinator, weft_stats_query_fn *question,
-                          void *arg, uint64_t timeout_ns);
 
 uint16_t weft_coordinator_port(const struct weft_coordinator *coordinator);
 

@@ -146,7 +146,7 @@ static bool turn(struct weft_shard_thread *thread, struct serving *serving)
                  weft_checkpoint_turn(config->checkpoint, serving->shard);
     close_replaced(serving->driver, serving->shard);
     log_hint(thread, weft_driver_hint(serving->driver));
-    weft_stats_query_poll(&thread->ask, &view);
+    weft_stats_query_poll(&thread->query, &view);
     if (config->hooks.turn != NULL) {
         config->hooks.turn(config->hooks.arg, serving->shard);
     }
@@ -160,14 +160,14 @@ static void serve(struct weft_shard_thread *thread, struct serving *serving)
     if (feed != NULL) {
         weft_checkpoint_attach(feed, serving->driver);
     }
-    weft_stats_query_open(&thread->ask);
+    weft_stats_query_open(&thread->query);
     tell(thread, WEFT_OK, serving->driver);
     bool may_serve = feed == NULL || weft_checkpoint_may_serve(feed);
     while (may_serve && !atomic_load(&thread->stop)) {
         (void)weft_driver_step(serving->driver, has_work ? 0 : WEFT_NEVER, handle, serving);
         has_work = turn(thread, serving);
     }
-    weft_stats_query_close(&thread->ask);
+    weft_stats_query_close(&thread->query);
     if (feed != NULL) {
         weft_checkpoint_attach(feed, NULL);
     }
@@ -251,6 +251,22 @@ static void *run(void *arg)
     return NULL;
 }
 
+/* Behind the lock. */
+static void wake(struct weft_shard_thread *thread)
+{
+    if (thread->driver != NULL) {
+        weft_driver_wake(thread->driver);
+    }
+}
+
+static void lock_and_wake(void *arg)
+{
+    struct weft_shard_thread *thread = arg;
+    pthread_mutex_lock(&thread->lock);
+    wake(thread);
+    pthread_mutex_unlock(&thread->lock);
+}
+
 weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
                                     const struct weft_shard_thread_config *config,
                                     struct weft_io_error *error)
@@ -266,7 +282,8 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
     }
     pthread_mutex_init(&thread->lock, NULL);
     pthread_cond_init(&thread->opened, NULL);
-    weft_stats_query_init(&thread->ask);
+    weft_stats_query_init(&thread->query, &(struct weft_stats_query_config){
+                                              .wake = lock_and_wake, .wake_arg = thread});
     int why = pthread_create(&thread->thread, NULL, run, thread);
     if (why != 0) {
         free(thread->died_ns);
@@ -286,13 +303,6 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
     return status;
 }
 
-static void wake(struct weft_shard_thread *thread)
-{
-    if (thread->driver != NULL) {
-        weft_driver_wake(thread->driver);
-    }
-}
-
 void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t rank, uint64_t at_ns)
 {
     if (rank >= thread->config.shard.workers_max) {
@@ -305,27 +315,11 @@ void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t ra
     pthread_mutex_unlock(&thread->lock);
 }
 
-static void wake_for_question(void *arg)
-{
-    struct weft_shard_thread *thread = arg;
-    pthread_mutex_lock(&thread->lock);
-    wake(thread);
-    pthread_mutex_unlock(&thread->lock);
-}
-
-bool weft_shard_thread_query(struct weft_shard_thread *thread, weft_stats_query_fn *question,
-                           void *arg, uint64_t timeout_ns)
-{
-    return weft_stats_query_ask(&thread->ask, question, arg, wake_for_question, thread, timeout_ns);
-}
-
 void weft_shard_thread_join(struct weft_shard_thread *thread)
 {
     atomic_store(&thread->stop, true);
-    pthread_mutex_lock(&thread->lock);
-    wake(thread);
-    pthread_mutex_unlock(&thread->lock);
+    lock_and_wake(thread);
     pthread_join(thread->thread, NULL);
-    weft_stats_query_fini(&thread->ask);
+    weft_stats_query_fini(&thread->query);
     free(thread->died_ns);
 }

@@ -45,7 +45,7 @@ struct weft_shard_thread_config {
 /* Defaults of shard and driver, accepting, over UDP on a free port of 127.0.0.1, without security. */
 void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p);
 
-/* What questions are about (node/stats_query.h). */
+/* What a stats query is about. */
 struct weft_shard_serving {
     struct weft_shard *shard;
     struct weft_driver *driver;
@@ -65,7 +65,7 @@ struct weft_shard_thread {
     atomic_bool has_deaths;
     uint64_t *died_ns; /* (workers,): told, and not yet taken; 0 = none. Under the lock */
     _Atomic uint32_t lost_rank; /* whose death ends the job (FAIL); UINT32_MAX = nobody's */
-    struct weft_stats_query ask;
+    struct weft_stats_query query; /* of its struct weft_shard_serving, between two steps */
     uint32_t hints_logged; /* of enum weft_ep_hint: bit by bit */
     struct weft_tracing_feed trace;
     /* Valid after weft_shard_thread_join: */
@@ -84,10 +84,6 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
 
 /* Any thread: the process of this worker has died, at at_ns of the machine's clock. */
 void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t rank, uint64_t at_ns);
-/* Have the thread answer a question about its struct weft_shard_serving, between two batches.
- * Thread:  one at a time, not after join.   As weft_stats_query. */
-bool weft_shard_thread_query(struct weft_shard_thread *thread, weft_stats_query_fn *question,
-                           void *arg, uint64_t timeout_ns);
 
 /* Tell the workers that it is over, give everything back, fill in the counters. */
 void weft_shard_thread_join(struct weft_shard_thread *thread);

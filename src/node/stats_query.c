@@ -1,97 +1,152 @@
 #include "node/stats_query.h"
 
 #include "base/units.h"
+#include "io/clock.h"
 
 #include <errno.h>
 #include <time.h>
+#include <unistd.h>
 
-void weft_stats_query_init(struct weft_stats_query *ask)
+void weft_stats_query_init(struct weft_stats_query *query,
+                           const struct weft_stats_query_config *config)
 {
     pthread_condattr_t attributes;
+    *query = (struct weft_stats_query){
+        .config = *config, .taken_ns = weft_clock_now_ns(), .pid = getpid()};
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&ask->lock, NULL);
-    pthread_cond_init(&ask->changed, &attributes);
+    pthread_mutex_init(&query->lock, NULL);
+    pthread_cond_init(&query->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    atomic_init(&ask->waits, false);
-    ask->is_open = false;
-    ask->question = NULL;
 }
 
-void weft_stats_query_fini(struct weft_stats_query *ask)
+/* In a forked process the thread that has the lock, or waits, is not there: locking and destroying
+ * would wait for it forever. */
+static void set_open(struct weft_stats_query *query, bool is_open)
 {
-    pthread_cond_destroy(&ask->changed);
-    pthread_mutex_destroy(&ask->lock);
-}
-
-void weft_stats_query_open(struct weft_stats_query *ask)
-{
-    pthread_mutex_lock(&ask->lock);
-    ask->is_open = true;
-    pthread_mutex_unlock(&ask->lock);
-}
-
-void weft_stats_query_close(struct weft_stats_query *ask)
-{
-    pthread_mutex_lock(&ask->lock);
-    ask->is_open = false;
-    pthread_cond_broadcast(&ask->changed);
-    pthread_mutex_unlock(&ask->lock);
-}
-
-void weft_stats_query_run(struct weft_stats_query *ask, void *object)
-{
-    pthread_mutex_lock(&ask->lock);
-    if (ask->question != NULL) {
-        ask->question(ask->arg, object);
-        ask->question = NULL;
-        atomic_store_explicit(&ask->waits, false, memory_order_relaxed);
-        pthread_cond_broadcast(&ask->changed);
+    if (getpid() == query->pid) {
+        pthread_mutex_lock(&query->lock);
+        query->is_open = is_open;
+        pthread_cond_broadcast(&query->changed);
+        pthread_mutex_unlock(&query->lock);
     }
-    pthread_mutex_unlock(&ask->lock);
 }
 
+void weft_stats_query_fini(struct weft_stats_query *query)
+{
+    if (getpid() == query->pid) {
+        pthread_cond_destroy(&query->changed);
+        pthread_mutex_destroy(&query->lock);
+    }
+}
+
+void weft_stats_query_open(struct weft_stats_query *query)
+{
+    set_open(query, true);
+}
+
+void weft_stats_query_close(struct weft_stats_query *query)
+{
+    set_open(query, false);
+}
+
+/* taken_ns is written by the owner alone, which may read it without the lock. */
+void weft_stats_query_run(struct weft_stats_query *query, void *object)
+{
+    const struct weft_stats_query_config *config = &query->config;
+    uint64_t now_ns = weft_clock_now_ns();
+    bool asked = atomic_load_explicit(&query->asked, memory_order_relaxed);
+    bool is_due = config->period_ns > 0 && now_ns - query->taken_ns >= config->period_ns;
+    if ((!asked && !is_due) || getpid() != query->pid) {
+        return;
+    }
+    /* Who asks has the lock for an instant; who reads the copy may have it for long, and is not
+     * waited for. */
+    if (asked) {
+        pthread_mutex_lock(&query->lock);
+    } else if (pthread_mutex_trylock(&query->lock) != 0) {
+        return;
+    }
+    if (query->question == NULL && is_due) {
+        query->question = config->copy;
+        query->arg = config->stats;
+    }
+    if (query->question != NULL) {
+        query->question(query->arg, object);
+        if (query->question == config->copy) {
+            query->taken_ns = now_ns;
+            query->was_missed = false;
+        }
+        query->question = NULL;
+        pthread_cond_broadcast(&query->changed);
+    }
+    pthread_mutex_unlock(&query->lock);
+}
+
+/* The clock of weft_clock_now_ns is the monotonic one. */
 static struct timespec deadline_in(uint64_t timeout_ns)
 {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    uint64_t ns = (uint64_t)at.tv_nsec + timeout_ns;
-    at.tv_sec += (time_t)(ns / WEFT_NS_PER_S);
-    at.tv_nsec = (long)(ns % WEFT_NS_PER_S);
-    return at;
+    uint64_t at_ns = weft_clock_now_ns() + timeout_ns;
+    return (struct timespec){.tv_sec = (time_t)(at_ns / WEFT_NS_PER_S),
+                             .tv_nsec = (long)(at_ns % WEFT_NS_PER_S)};
 }
 
-/* Put the question down; false when there is no owner. */
-static bool put(struct weft_stats_query *ask, weft_stats_query_fn *question, void *arg)
+/* Behind the lock. */
+static void set_asked(struct weft_stats_query *query, bool asked)
 {
-    pthread_mutex_lock(&ask->lock);
-    bool is_open = ask->is_open;
-    if (is_open) {
-        ask->question = question;
-        ask->arg = arg;
-        atomic_store_explicit(&ask->waits, true, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&ask->lock);
-    return is_open;
+    atomic_store_explicit(&query->asked, asked, memory_order_relaxed);
+    atomic_store_explicit(&query->active, asked || query->config.period_ns > 0,
+                          memory_order_relaxed);
 }
 
-bool weft_stats_query_ask(struct weft_stats_query *ask, weft_stats_query_fn *question, void *arg, void (*wake)(void *arg),
-              void *wake_arg, uint64_t timeout_ns)
+/* Behind the lock, which it gives up meanwhile. */
+static bool ask(struct weft_stats_query *query, weft_stats_query_fn *question, void *arg,
+                uint64_t timeout_ns)
 {
     const struct timespec deadline = deadline_in(timeout_ns);
-    if (!put(ask, question, arg)) {
+    if (!query->is_open) {
         return false;
     }
-    if (wake != NULL) {
-        wake(wake_arg);
+    query->question = question;
+    query->arg = arg;
+    set_asked(query, true);
+    if (query->config.wake != NULL) {
+        pthread_mutex_unlock(&query->lock);
+        query->config.wake(query->config.wake_arg);
+        pthread_mutex_lock(&query->lock);
     }
-    pthread_mutex_lock(&ask->lock);
-    while (ask->question != NULL && ask->is_open &&
-           pthread_cond_timedwait(&ask->changed, &ask->lock, &deadline) != ETIMEDOUT) {
+    while (query->question != NULL && query->is_open &&
+           pthread_cond_timedwait(&query->changed, &query->lock, &deadline) != ETIMEDOUT) {
     }
-    bool answered = ask->question == NULL;
-    ask->question = NULL;
-    atomic_store_explicit(&ask->waits, false, memory_order_relaxed);
-    pthread_mutex_unlock(&ask->lock);
+    bool answered = query->question == NULL;
+    query->question = NULL;
+    set_asked(query, false);
     return answered;
+}
+
+bool weft_stats_query_ask(struct weft_stats_query *query, weft_stats_query_fn *question, void *arg,
+                          uint64_t timeout_ns)
+{
+    pthread_mutex_lock(&query->lock);
+    bool answered = ask(query, question, arg, timeout_ns);
+    pthread_mutex_unlock(&query->lock);
+    return answered;
+}
+
+uint64_t weft_stats_query_acquire(struct weft_stats_query *query, uint64_t timeout_ns)
+{
+    const struct weft_stats_query_config *config = &query->config;
+    pthread_mutex_lock(&query->lock);
+    uint64_t age_ns = weft_clock_now_ns() - query->taken_ns;
+    bool is_fresh = config->period_ns > 0 && age_ns < config->period_ns;
+    if (!is_fresh && !query->was_missed && !ask(query, config->copy, config->stats, timeout_ns)) {
+        query->was_missed = config->period_ns > 0;
+    }
+    uint64_t now_ns = weft_clock_now_ns();
+    return now_ns > query->taken_ns ? now_ns - query->taken_ns : 0;
+}
+
+void weft_stats_query_release(struct weft_stats_query *query)
+{
+    pthread_mutex_unlock(&query->lock);
 }

@@ -1,10 +1,15 @@
-/* A question to the thread that owns an object, from another one: it is answered by the owner,
- * between two pieces of its work. While nobody asks, the owner reads one flag.
+/* A question to the thread that owns an object, from another one: the owner answers it between two
+ * pieces of its work. So /metrics and /hot see a shard without a lock on its path. While nobody asks,
+ * the owner reads one flag.
  *
- * That is how /metrics and /hot see a shard without a lock on its path: the shard's thread copies
- * what is wanted, when it is wanted.
+ * A loop of ours comes by within milliseconds. A program that uses the library may compute for a minute
+ * between two calls; for it there is a copy that is kept: once anybody has asked, the owner renews it
+ * every period_ns whenever it comes by. Who asks while the owner is away gets that copy with its age,
+ * and waits for the owner once, and not again before it came back.
  *
- * Thread:  weft_stats_query_poll, open and close: the owner. weft_stats_query: any one other thread at a time.
+ * In a process that was forked meanwhile close, fini and poll do nothing.
+ *
+ * Thread:  open, close, poll: the owner. ask, acquire, release: any one other thread at a time.
  */
 #ifndef WEFT_NODE_STATS_QUERY_H
 #define WEFT_NODE_STATS_QUERY_H
@@ -13,40 +18,60 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* The owner runs it on its object. */
 typedef void weft_stats_query_fn(void *arg, void *object);
 
-struct weft_stats_query {
-    pthread_mutex_t lock; /* of what follows, and held while a question is answered */
-    pthread_cond_t changed;
-    atomic_bool waits; /* a question is there; the owner's look without the lock */
-    bool is_open;      /* there is an owner */
-    weft_stats_query_fn *question;
-    void *arg;
+struct weft_stats_query_config {
+    void (*wake)(void *arg); /* ends a sleep of the owner; called without the lock; NULL = cannot */
+    void *wake_arg;
+    /* The copy that is kept; NULL = none. */
+    weft_stats_query_fn *copy; /* its arg is stats */
+    void *stats;
+    uint64_t period_ns; /* 0 = it is made when asked for, and never on its own */
 };
 
-void weft_stats_query_init(struct weft_stats_query *ask);
-void weft_stats_query_fini(struct weft_stats_query *ask);
+struct weft_stats_query {
+    struct weft_stats_query_config config;
+    atomic_bool active; /* there may be something to do: the owner's look without the lock */
+    atomic_bool asked;  /* a question is there */
+    pthread_mutex_t lock; /* of what follows and of stats; held while a question is answered */
+    pthread_cond_t changed;
+    bool is_open; /* there is an owner */
+    weft_stats_query_fn *question;
+    void *arg;
+    uint64_t taken_ns; /* when the copy was made; before the first: when init was called */
+    bool was_missed;   /* who asked for the copy last waited for nothing; with period_ns */
+    pid_t pid;         /* of who made it */
+};
 
-void weft_stats_query_open(struct weft_stats_query *ask);
+void weft_stats_query_init(struct weft_stats_query *query,
+                           const struct weft_stats_query_config *config);
+void weft_stats_query_fini(struct weft_stats_query *query);
+
+void weft_stats_query_open(struct weft_stats_query *query);
 /* Whoever waits hears that there is no answer. */
-void weft_stats_query_close(struct weft_stats_query *ask);
+void weft_stats_query_close(struct weft_stats_query *query);
 
-void weft_stats_query_run(struct weft_stats_query *ask, void *object);
+void weft_stats_query_run(struct weft_stats_query *query, void *object);
 
-static inline void weft_stats_query_poll(struct weft_stats_query *ask, void *object)
+static inline void weft_stats_query_poll(struct weft_stats_query *query, void *object)
 {
-    if (atomic_load_explicit(&ask->waits, memory_order_relaxed)) {
-        weft_stats_query_run(ask, object);
+    if (atomic_load_explicit(&query->active, memory_order_relaxed)) {
+        weft_stats_query_run(query, object);
     }
 }
 
-/* Have the question answered. wake (or NULL) ends a sleep of the owner; it is called without the
- * lock. False: there is no owner, or it did not come to it in timeout_ns; question was not run and
- * will not be.
+/* Have the question answered. False: there is no owner, or it did not come by in timeout_ns; question
+ * was not run and will not be.
  * Owns:    borrows arg until return. */
-bool weft_stats_query_ask(struct weft_stats_query *ask, weft_stats_query_fn *question, void *arg, void (*wake)(void *arg),
-              void *wake_arg, uint64_t timeout_ns);
+bool weft_stats_query_ask(struct weft_stats_query *query, weft_stats_query_fn *question, void *arg,
+                          uint64_t timeout_ns);
+
+/* Have the copy made, unless it is younger than period_ns, and hold it still: stats may be read until
+ * release, whether or not the owner came by. Returns its age. */
+uint64_t weft_stats_query_acquire(struct weft_stats_query *query, uint64_t timeout_ns);
+void weft_stats_query_release(struct weft_stats_query *query);
 
 #endif

@@ -7,7 +7,7 @@
 #   ml sees base                                  the reference trainer's reader and models
 #   io crypto ckpt obs job sim lab                drivers: see layers, never each other
 #   node                                          a process of a job: wires layers and drivers
-#   metrics                                       figures of io, core and ps over HTTP: wires them with obs
+#   metrics                                       figures of io, core, ps and node over HTTP: wires them with obs
 #   api                                           the public face: wires node, layers and drivers, as cli
 #   cli, tests, bench, lab, examples              may include anything; not checked here
 #   include/weft                                  public: <weft/...> and standard headers only
@@ -37,7 +37,7 @@ may_include() {
     agg) echo "base wire" ;;
     io | crypto | ckpt | obs | job | sim | lab) echo "$layers" ;;
     node) echo "$layers io crypto ckpt obs job" ;;
-    metrics) echo "$layers io obs" ;;
+    metrics) echo "$layers io obs node" ;;
     api) echo "$layers io crypto job obs node metrics" ;;
     *) echo "unknown" ;;
     esac

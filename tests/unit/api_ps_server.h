@@ -73,8 +73,8 @@ static inline void test_server_be_deaf(void *arg, void *object)
 /* From here on nothing that comes is read. */
 static inline void test_server_go_deaf(struct test_server *server)
 {
-    WEFT_ASSERT(weft_shard_thread_query(&server->thread, test_server_be_deaf, server,
-                                        60 * WEFT_NS_PER_S));
+    WEFT_ASSERT(weft_stats_query_ask(&server->thread.query, test_server_be_deaf, server,
+                                     60 * WEFT_NS_PER_S));
 }
 
 static inline void test_server_start(struct test_server *server, struct ps_server_options options)

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "api_ps_server.h"
 #include "io/http_get.h"
-#include "metrics/figures.h"
 #include "obs/samples.h"
 
 #include <setjmp.h>
@@ -16,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <weft/ps.h>
@@ -151,52 +149,6 @@ static void a_sleep_is_no_hindrance(void **state)
     test_server_stop(&server);
 }
 
-/* ---- a fork in the middle of a question -------------------------------------------------------- */
-
-static void copy_nothing(void *stats, void *object)
-{
-    (void)stats;
-    (void)object;
-}
-
-static void *ask_figures(void *arg)
-{
-    (void)weft_figures_acquire(arg);
-    weft_figures_release(arg);
-    return NULL;
-}
-
-/* The forked process ends them without the thread that waits in the other one. */
-static void a_fork_while_somebody_waits(void **state)
-{
-    (void)state;
-    const struct timespec pause = {.tv_nsec = 10000000};
-    struct weft_figures figures;
-    pthread_t thread;
-    int status;
-    weft_figures_init(&figures,
-                      &(struct weft_figures_config){.copy = copy_nothing, .patience_ns = long_ns});
-    figures.taken_ns = 0; /* old */
-    assert_int_equal(pthread_create(&thread, NULL, ask_figures, &figures), 0);
-    while (!atomic_load(&figures.asked)) {
-        (void)nanosleep(&pause, NULL);
-    }
-    (void)nanosleep(&pause, NULL); /* as a rule it waits by then; if not this shows less */
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        weft_figures_fini(&figures);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-    while (atomic_load(&figures.asked)) {
-        weft_figures_look(&figures);
-    }
-    pthread_join(thread, NULL);
-    weft_figures_fini(&figures);
-}
-
 /* ---- what cannot be had ------------------------------------------------------------------------ */
 
 static int listen_somewhere(uint16_t *port_p)
@@ -329,7 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(caller_driven),           cmocka_unit_test(with_a_thread),
-        cmocka_unit_test(a_sleep_is_no_hindrance), cmocka_unit_test(a_fork_while_somebody_waits),
+        cmocka_unit_test(a_sleep_is_no_hindrance),
         cmocka_unit_test(a_port_that_is_taken),    cmocka_unit_test(words_that_are_no_address),
         cmocka_unit_test(the_environment_asks),    cmocka_unit_test(transports),
     };

@@ -186,14 +186,14 @@ static void hooks_see_what_passes(void **state)
     struct weft_ps *ps = connect_to(&thread);
     struct weft_ps_table *table = open_table(ps);
     assert_int_equal(weft_push_wait(table, &id, &row, 1, 0, NULL), WEFT_OK);
-    assert_true(weft_shard_thread_query(&thread, count_pushes, &pushes, patience_ns));
+    assert_true(weft_stats_query_ask(&thread.query, count_pushes, &pushes, patience_ns));
     assert_int_equal(pushes, 1);
     /* What a hook takes never reaches the shard. */
     uint64_t clocks = 99;
     atomic_store(&seen.refuses, true);
     assert_int_equal(weft_clock(table), WEFT_OK);
     assert_int_equal(weft_ps_flush(ps, patience_ns), WEFT_PEER);
-    assert_true(weft_shard_thread_query(&thread, count_clocks, &clocks, patience_ns));
+    assert_true(weft_stats_query_ask(&thread.query, count_clocks, &clocks, patience_ns));
     assert_int_equal(clocks, 0);
     weft_ps_close(ps);
     weft_shard_thread_join(&thread);
@@ -219,10 +219,10 @@ static void a_question_ends_in_time(void **state)
     uint64_t pushes = 99;
     config.hooks = (struct weft_shard_hooks){.turn = turn, .arg = &seen};
     start(&thread, &config);
-    assert_true(weft_shard_thread_query(&thread, ask_to_stand, &seen, patience_ns));
-    assert_false(weft_shard_thread_query(&thread, count_pushes, &pushes, 20 * WEFT_NS_PER_MS));
+    assert_true(weft_stats_query_ask(&thread.query, ask_to_stand, &seen, patience_ns));
+    assert_false(weft_stats_query_ask(&thread.query, count_pushes, &pushes, 20 * WEFT_NS_PER_MS));
     atomic_store(&seen.stands, false);
-    assert_true(weft_shard_thread_query(&thread, count_pushes, &pushes, patience_ns));
+    assert_true(weft_stats_query_ask(&thread.query, count_pushes, &pushes, patience_ns));
     assert_int_equal(pushes, 0);
     weft_shard_thread_join(&thread);
 }
@@ -243,7 +243,7 @@ static void a_death_that_ends_the_job_is_told(void **state)
     (void)open_table(ps);
     weft_shard_thread_worker_died(&thread, 2, weft_clock_now_ns()); /* no such rank */
     weft_shard_thread_worker_died(&thread, 1, weft_clock_now_ns()); /* it never came */
-    assert_true(weft_shard_thread_query(&thread, count_pushes, &told, patience_ns));
+    assert_true(weft_stats_query_ask(&thread.query, count_pushes, &told, patience_ns));
     assert_int_equal(atomic_load(&thread.lost_rank), UINT32_MAX);
     weft_shard_thread_worker_died(&thread, 0, weft_clock_now_ns());
     assert_int_equal(read(config.lost_fd, &told, sizeof(told)), sizeof(told));
