@@ -6,7 +6,7 @@
 #include "base/prng.h"
 #include "io/clock.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,12 +249,12 @@ static void shuffle_order(struct weft_perf_agent *agent)
     }
 }
 
-static bool prepare(struct weft_perf_agent *agent, const struct weft_perf_message *message)
+static bool prepare(struct weft_perf_agent *agent, const cJSON *message)
 {
-    WEFT_ASSERT(message->count >= 1 && message->count <= WEFT_PERF_TRIPS_MAX);
-    agent->round = message->round;
-    agent->trips = message->count;
-    agent->timed = message->timed != 0;
+    agent->round = (uint32_t)weft_channel_number(message, "round");
+    agent->trips = (uint32_t)weft_channel_number(message, "count");
+    agent->timed = weft_channel_number(message, "timed") != 0;
+    WEFT_ASSERT(agent->trips >= 1 && agent->trips <= WEFT_PERF_TRIPS_MAX);
     agent->started = 0;
     agent->finished = 0;
     fill(agent);
@@ -276,10 +276,9 @@ static bool prepare(struct weft_perf_agent *agent, const struct weft_perf_messag
     return agent->job->transport->prepare(agent);
 }
 
-static bool say(struct weft_perf_agent *agent, enum weft_perf_word word)
+static bool say(struct weft_perf_agent *agent, const char *event)
 {
-    struct weft_perf_message message = {.word = word};
-    return send(agent->channel, &message, sizeof(message), MSG_NOSIGNAL) == sizeof(message);
+    return weft_channel_send(&agent->channel, weft_channel_event(event)) == WEFT_OK;
 }
 
 static bool run_round(struct weft_perf_agent *agent, uint32_t seen)
@@ -303,10 +302,10 @@ static bool run_round(struct weft_perf_agent *agent, uint32_t seen)
     return good || atomic_load(&agent->shared->stopping);
 }
 
-static bool on_prepare(struct weft_perf_agent *agent, const struct weft_perf_message *message)
+static bool on_prepare(struct weft_perf_agent *agent, const cJSON *message)
 {
     uint32_t seen = atomic_load(&agent->shared->go);
-    if (!check(agent) || !prepare(agent, message) || !say(agent, WEFT_PERF_READY) ||
+    if (!check(agent) || !prepare(agent, message) || !say(agent, "ready") ||
         !run_round(agent, seen)) {
         return false;
     }
@@ -314,54 +313,51 @@ static bool on_prepare(struct weft_perf_agent *agent, const struct weft_perf_mes
         agent->received = 0; /* half a round is not checked */
         return true;
     }
-    return say(agent, WEFT_PERF_THROUGH);
+    return say(agent, "through");
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* The next word; peers are answered meanwhile. False: the coordinator is gone, or the transport
+/* The next message; peers are answered meanwhile. NULL: the coordinator is gone, or the transport
  * failed. */
-static bool hear(struct weft_perf_agent *agent, struct weft_perf_message *message_p)
+static cJSON *hear(struct weft_perf_agent *agent)
 {
-    for (;;) {
-        ssize_t got = recv(agent->channel, message_p, sizeof(*message_p), MSG_DONTWAIT);
-        if (got == sizeof(*message_p)) {
-            return true;
-        }
-        if (got >= 0 || (errno != EAGAIN && errno != EINTR)) {
-            return false;
-        }
-        if (!agent->job->transport->turn(agent, idle_turn_ns)) {
-            return false;
-        }
+    cJSON *message = NULL;
+    while (weft_channel_next(&agent->channel, &message) == WEFT_OK && message == NULL &&
+           agent->job->transport->turn(agent, idle_turn_ns)) {
         tell(agent);
     }
+    return message;
 }
 
 static bool on_count(struct weft_perf_agent *agent)
 {
     agent->job->transport->account(agent);
-    return say(agent, WEFT_PERF_COUNTED);
+    return say(agent, "counted");
+}
+
+/* False: it cannot go on. */
+static bool obey_one(struct weft_perf_agent *agent, const cJSON *message, bool *quit_p)
+{
+    const char *event = weft_channel_text(message, "event");
+    *quit_p = strcmp(event, "quit") == 0;
+    return *quit_p                         ? check(agent)
+           : strcmp(event, "connect") == 0 ? agent->job->transport->connect(agent) &&
+                                                 say(agent, "connected")
+           : strcmp(event, "count") == 0   ? on_count(agent)
+                                           : on_prepare(agent, message);
 }
 
 static bool obey(struct weft_perf_agent *agent)
 {
-    struct weft_perf_message message = {0};
-    for (;;) {
-        if (!hear(agent, &message)) {
-            return false;
-        }
-        if (message.word == WEFT_PERF_QUIT) {
-            return check(agent);
-        }
-        bool good = message.word == WEFT_PERF_CONNECT
-                        ? agent->job->transport->connect(agent) && say(agent, WEFT_PERF_CONNECTED)
-                    : message.word == WEFT_PERF_COUNT ? on_count(agent)
-                                                      : on_prepare(agent, &message);
-        if (!good) {
-            return false;
-        }
+    bool quit = false;
+    bool good = true;
+    while (good && !quit) {
+        cJSON *message = hear(agent);
+        good = message != NULL && obey_one(agent, message, &quit);
+        cJSON_Delete(message);
     }
+    return good;
 }
 
 static bool end_new(struct weft_perf_agent *agent, struct weft_perf_end *end, uint32_t flow,
@@ -409,6 +405,7 @@ static void discard(struct weft_perf_agent *agent)
     free(agent->source);
     free(agent->self);
     weft_security_fini(&agent->security);
+    weft_channel_fini(&agent->channel);
 }
 
 static bool settle_in(struct weft_perf_agent *agent, int key_fd)
@@ -427,14 +424,15 @@ int weft_perf_agent_run(const struct weft_perf_job *job, struct weft_perf_shared
                         uint32_t me, int channel, int key_fd)
 {
     struct weft_perf_agent agent = {
-        .job = job, .shared = shared, .note = &shared->agents[me], .me = me, .channel = channel};
+        .job = job, .shared = shared, .note = &shared->agents[me], .me = me, .channel = {.fd = channel}};
+    (void)fcntl(channel, F_SETFL, O_NONBLOCK);
     bool good = settle_in(&agent, key_fd);
     if (good) {
-        good = job->transport->open(&agent) && say(&agent, WEFT_PERF_OPEN) && obey(&agent);
+        good = job->transport->open(&agent) && say(&agent, "open") && obey(&agent);
         job->transport->close(&agent);
     }
     if (!good) {
-        (void)say(&agent, WEFT_PERF_FAILED);
+        (void)say(&agent, "failed");
     }
     discard(&agent);
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;

@@ -13,6 +13,7 @@
 
 #include "cli/perf/place.h"
 #include "cli/perf/shared.h"
+#include "job/channel.h"
 #include "node/security.h"
 
 #include <stddef.h>
@@ -66,7 +67,7 @@ struct weft_perf_agent {
     struct weft_perf_shared *shared;
     struct weft_perf_agent_note *note;
     uint32_t me;
-    int channel;
+    struct weft_channel channel;   /* does not block */
     struct weft_security security; /* with the key */
     struct weft_perf_end *ins;
     struct weft_perf_end *outs;

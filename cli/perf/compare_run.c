@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/perf/place.h"
 #include "cli/stop.h"
+#include "job/supervisor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,12 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { FILE_BYTES_MAX = 64 << 20 };
+
+static const uint64_t look_ns = 100 * WEFT_NS_PER_MS; /* for the wish to stop */
 
 /* ---- results as files ------------------------------------------------------------------------ */
 
@@ -118,25 +119,33 @@ static uint32_t missing(const struct weft_compare *compare, uint32_t network)
 
 bool weft_compare_run_self(struct weft_args *args, const char *output)
 {
-    (void)fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        int fd = output != NULL ? open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)
-                                : STDERR_FILENO;
-        (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0) {
-            execv("/proc/self/exe", args->list);
-        }
-        _exit(127);
-    }
-    int status = -1;
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    /* It puts its network away, however long that takes. */
+    const struct weft_supervisor_policy policy = {.grace_ns = WEFT_NEVER, .orphan_signal = SIGTERM};
+    struct weft_supervisor supervisor;
+    struct weft_job_error error;
+    int fd = output != NULL ? open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)
+                            : STDERR_FILENO;
+    bool good = weft_supervisor_init(&supervisor, &policy, 1, 0) == WEFT_OK;
+    struct weft_slot *slot = &supervisor.slots[0];
+    slot->role = "measurement";
+    slot->program = "/proc/self/exe";
+    slot->args = *args;
+    slot->stdout_fd = fd;
+    good = good && fd >= 0 && weft_supervisor_start(&supervisor, slot, &error) == WEFT_OK;
+    while (slot->is_running) {
+        struct weft_supervisor_event event;
+        weft_supervisor_next(&supervisor, look_ns, &event);
         if (weft_stop_asked()) {
-            (void)kill(pid, SIGTERM);
+            weft_supervisor_stop(&supervisor, NULL);
         }
     }
-    weft_args_fini(args);
-    return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    good = good && slot->wait_status == 0;
+    if (fd > STDERR_FILENO) {
+        (void)close(fd);
+    }
+    weft_supervisor_fini(&supervisor);
+    *args = (struct weft_args){.list = NULL};
+    return good;
 }
 
 static bool measure_one(const struct weft_compare *compare, uint32_t network, uint32_t transport,

@@ -1,26 +1,19 @@
-#define _GNU_SOURCE // pipe2
 #include "cli/perf/fleet.h"
 
 #include "cli/stop.h"
 #include "io/clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum {
-    LOOK_MS = 100, /* for the wish to stop */
-    OPEN_S = 120,
-};
+enum { OPEN_S = 120 };
 
+static const uint64_t look_ns = 100 * WEFT_NS_PER_MS; /* for the wish to stop */
 static const uint64_t end_ns = 60 * WEFT_NS_PER_S;
 
 /* The first failure is the cause; those that follow are its consequences. */
@@ -51,60 +44,50 @@ static void name(const struct weft_perf_fleet *fleet, uint32_t participant, char
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/* In the child. The terminal's Ctrl-C is the coordinator's to judge, and so is a `kill` of the
- * whole group; its end is this process's end. */
-static _Noreturn void be(struct weft_perf_fleet *fleet, uint32_t participant, int channel,
-                            const int key[2])
+/* In the child. Whether a signal ends the run is the coordinator's to judge; its end is this process's
+ * end. */
+static int be(void *context, const struct weft_slot *slot)
 {
     static const int deaf[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct weft_perf_fleet *fleet = context;
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(deaf); i++) {
         (void)signal(deaf[i], SIG_IGN);
     }
-    for (uint32_t i = 0; i < participant; i++) {
-        (void)close(fleet->members[i].channel);
-    }
-    (void)close(key[1]);
-    (void)dup2(STDERR_FILENO, STDOUT_FILENO);
-    _exit(weft_perf_agent_run(fleet->job, fleet->shared, participant, channel, key[0]));
+    return weft_perf_agent_run(fleet->job, fleet->shared, slot->rank, WEFT_CONTROL_FD,
+                               fleet->security.key != NULL ? WEFT_KEY_FD : -1);
 }
 
 static bool start_one(struct weft_perf_fleet *fleet, uint32_t participant)
 {
-    struct weft_perf_member *member = &fleet->members[participant];
-    char error[WEFT_PERF_PLACE_ERROR_BYTES];
-    int pair[2];
-    int key[2] = {-1, -1};
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0 ||
-        (fleet->security.key != NULL &&
-         (pipe2(key, O_CLOEXEC) != 0 ||
-          weft_job_key_write_fd(fleet->security.key, key[1]) != WEFT_OK))) {
-        return fail(fleet, "no channel to a participant: %s", strerror(errno));
+    struct weft_slot *slot = &fleet->supervisor.slots[participant];
+    struct weft_job_error error;
+    slot->role = "participant";
+    slot->rank = participant;
+    slot->body = be;
+    slot->context = fleet;
+    slot->has_channel = true;
+    slot->stdout_fd = STDERR_FILENO;
+    if (weft_security_key_pipe(&fleet->security, &slot->key_fd) != WEFT_OK) {
+        return fail(fleet, "no pipe for the job key: %s", strerror(errno));
     }
-    pid_t pid = 0;
-    bool forked = weft_perf_place_fork(fleet->job->place, participant, &pid, error);
-    if (forked && pid == 0) {
-        (void)close(pair[0]);
-        be(fleet, participant, pair[1], key);
+    if (weft_supervisor_start(&fleet->supervisor, slot, &error) != WEFT_OK) {
+        char who[80];
+        name(fleet, participant, who, sizeof(who));
+        return fail(fleet, "cannot start %s: %s", who, error.text);
     }
-    (void)close(pair[1]);
-    (void)close(key[0]);
-    (void)close(key[1]);
-    if (!forked) {
-        (void)close(pair[0]);
-        return fail(fleet, "%s", error);
-    }
-    member->pid = pid;
-    member->channel = pair[0];
     return true;
 }
 
 bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_security *security,
                            struct weft_perf_fleet *fleet_p)
 {
+    const struct weft_supervisor_policy policy = {
+        .fork = job->place->lab != NULL ? weft_perf_place_fork : NULL,
+        .context = (void *)job->place};
     *fleet_p = (struct weft_perf_fleet){.job = job, .security = *security};
-    for (uint32_t i = 0; i < WEFT_PERF_PARTICIPANTS_MAX; i++) {
-        fleet_p->members[i].channel = -1;
+    if (weft_supervisor_init(&fleet_p->supervisor, &policy, job->plan->participants, 0) !=
+        WEFT_OK) {
+        return fail(fleet_p, "out of memory or descriptors: %s", strerror(errno));
     }
     fleet_p->shared = weft_perf_shared_new();
     struct weft_crypto_error error;
@@ -120,7 +103,7 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
             return false;
         }
     }
-    switch (weft_perf_fleet_hear(fleet_p, WEFT_PERF_OPEN,
+    switch (weft_perf_fleet_hear(fleet_p, "open",
                                  weft_clock_now_ns() + OPEN_S * WEFT_NS_PER_S)) {
     case WEFT_PERF_ALL:
         return true;
@@ -134,109 +117,78 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
     return false;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
-void weft_perf_fleet_say(struct weft_perf_fleet *fleet, const struct weft_perf_message *message)
+void weft_perf_fleet_say(struct weft_perf_fleet *fleet, cJSON *message)
 {
-    for (uint32_t i = 0; i < fleet->job->plan->participants; i++) {
-        fleet->members[i].said = false;
-        if (fleet->members[i].channel >= 0) {
-            /* One that is gone is noticed by reading. */
-            (void)send(fleet->members[i].channel, message, sizeof(*message), MSG_NOSIGNAL);
+    for (uint32_t i = 0; i < fleet->supervisor.count; i++) {
+        struct weft_slot *slot = &fleet->supervisor.slots[i];
+        if (slot->is_running && slot->channel.fd >= 0) {
+            /* One that is gone shows by its end. */
+            (void)weft_channel_send(&slot->channel, cJSON_Duplicate(message, true));
         }
     }
+    cJSON_Delete(message);
 }
 
-static void reap(struct weft_perf_member *member, int options)
+static bool was_killed(const struct weft_slot *slot)
 {
-    if (member->pid > 0 && waitpid(member->pid, &member->status, options) == member->pid) {
-        member->pid = 0;
-    }
+    return !slot->is_running && WIFSIGNALED(slot->wait_status);
 }
 
-/* What a killed one leaves behind are peers that lost it, and over TCP they may say so first. */
-static void blame_killed(struct weft_perf_fleet *fleet)
+/* This participant failed or has ended. The cause may be one that was killed: what that leaves behind
+ * are peers that lost it, and over TCP they may say so first. */
+static void blame(struct weft_perf_fleet *fleet, const struct weft_slot *slot)
 {
-    for (uint32_t i = 0; i < fleet->job->plan->participants; i++) {
-        struct weft_perf_member *member = &fleet->members[i];
-        reap(member, WNOHANG);
-        if (member->pid == 0 && WIFSIGNALED(member->status)) {
-            char who[80];
-            name(fleet, i, who, sizeof(who));
-            fail(fleet, "%s was killed by signal %d (%s)", who, WTERMSIG(member->status),
-                 strsignal(WTERMSIG(member->status)));
-        }
-    }
-}
-
-/* Its channel is closed, or it said that it failed. */
-static void give_up(struct weft_perf_fleet *fleet, uint32_t participant)
-{
-    struct weft_perf_member *member = &fleet->members[participant];
-    const char *reason = fleet->shared->agents[participant].failure;
+    struct weft_supervisor_event event;
     char who[80];
-    name(fleet, participant, who, sizeof(who));
-    (void)close(member->channel);
-    member->channel = -1;
-    reap(member, 0); /* it has nothing left to do but to end */
-    blame_killed(fleet);
-    if (reason[0] != '\0') {
+    char how[160];
+    do {
+        weft_supervisor_next(&fleet->supervisor, 0, &event);
+        cJSON_Delete(event.type == WEFT_SUPERVISOR_MESSAGE ? event.object : NULL);
+    } while (event.type != WEFT_SUPERVISOR_TIMEOUT);
+    for (uint32_t i = 0; i < fleet->supervisor.count && !was_killed(slot); i++) {
+        slot = was_killed(&fleet->supervisor.slots[i]) ? &fleet->supervisor.slots[i] : slot;
+    }
+    const char *reason = fleet->shared->agents[slot->rank].failure;
+    name(fleet, slot->rank, who, sizeof(who));
+    if (reason[0] != '\0' && !was_killed(slot)) {
         fail(fleet, "%s: %.*s", who, (int)WEFT_PERF_ERROR_BYTES, reason);
     } else {
-        fail(fleet, "%s ended with exit status %d", who, WEXITSTATUS(member->status));
+        weft_slot_ending(slot, how, sizeof(how));
+        fail(fleet, "%s %s", who, how);
     }
 }
 
-/* One word from each that has something to say; false: one of them is gone. */
-static bool read_words(struct weft_perf_fleet *fleet, const struct pollfd *polls,
-                       enum weft_perf_word word)
-{
-    bool good = true;
-    for (uint32_t i = 0; i < fleet->job->plan->participants; i++) {
-        struct weft_perf_message message = {0};
-        struct weft_perf_member *member = &fleet->members[i];
-        if (polls[i].revents == 0 || member->channel < 0) {
-            continue;
-        }
-        ssize_t got = recv(member->channel, &message, sizeof(message), MSG_DONTWAIT);
-        if (got == sizeof(message) && message.word != WEFT_PERF_FAILED) {
-            member->said = member->said || message.word == word;
-        } else if (got >= 0 || errno != EAGAIN) {
-            give_up(fleet, i);
-            good = false;
-        }
-    }
-    return good;
-}
-
-static bool all_said(const struct weft_perf_fleet *fleet)
-{
-    for (uint32_t i = 0; i < fleet->job->plan->participants; i++) {
-        if (!fleet->members[i].said) {
-            return false;
-        }
-    }
-    return true;
-}
-
-enum weft_perf_heard weft_perf_fleet_hear(struct weft_perf_fleet *fleet, enum weft_perf_word word,
+enum weft_perf_heard weft_perf_fleet_hear(struct weft_perf_fleet *fleet, const char *event,
                                           uint64_t until_ns)
 {
-    static struct pollfd polls[WEFT_PERF_PARTICIPANTS_MAX];
-    while (!all_said(fleet)) {
-        for (uint32_t i = 0; i < fleet->job->plan->participants; i++) {
-            bool wanted = !fleet->members[i].said;
-            polls[i] = (struct pollfd){.fd = wanted ? fleet->members[i].channel : -1,
-                                       .events = POLLIN};
-        }
+    struct weft_supervisor *supervisor = &fleet->supervisor;
+    uint32_t missing = supervisor->count;
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        supervisor->slots[i].is_done = false;
+    }
+    while (missing > 0) {
+        struct weft_supervisor_event next;
+        uint64_t now_ns = weft_clock_now_ns();
         if (weft_stop_asked()) {
             return WEFT_PERF_INTERRUPTED;
         }
-        if (weft_clock_now_ns() > until_ns) {
+        if (now_ns > until_ns) {
             return WEFT_PERF_TOO_LONG;
         }
-        if (poll(polls, fleet->job->plan->participants, LOOK_MS) > 0 &&
-            !read_words(fleet, polls, word)) {
+        weft_supervisor_next(supervisor, weft_min_u64(look_ns, until_ns - now_ns), &next);
+        bool broken = next.type == WEFT_SUPERVISOR_EXITED;
+        if (next.type == WEFT_SUPERVISOR_MESSAGE) {
+            const char *said = weft_channel_text(next.object, "event");
+            bool is_new = strcmp(said, event) == 0 && !next.slot->is_done;
+            next.slot->is_done |= is_new;
+            missing -= is_new;
+            broken = strcmp(said, "failed") == 0;
+            cJSON_Delete(next.object);
+        }
+        if (broken) {
+            blame(fleet, next.slot);
             return WEFT_PERF_BROKEN;
         }
     }
@@ -245,44 +197,33 @@ enum weft_perf_heard weft_perf_fleet_hear(struct weft_perf_fleet *fleet, enum we
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
-static bool all_ended(struct weft_perf_fleet *fleet)
+static bool any_runs(const struct weft_perf_fleet *fleet)
 {
-    bool ended = true;
-    for (uint32_t i = 0; i < fleet->job->plan->participants; i++) {
-        reap(&fleet->members[i], WNOHANG);
-        ended = ended && fleet->members[i].pid == 0;
+    for (uint32_t i = 0; i < fleet->supervisor.count; i++) {
+        if (fleet->supervisor.slots[i].is_running) {
+            return true;
+        }
     }
-    return ended;
-}
-
-/* One that did not end well, though asked in time. */
-static void judge(struct weft_perf_fleet *fleet, uint32_t participant)
-{
-    struct weft_perf_member *member = &fleet->members[participant];
-    if (member->channel >= 0 && member->status != 0) {
-        give_up(fleet, participant);
-    }
+    return false;
 }
 
 bool weft_perf_fleet_end(struct weft_perf_fleet *fleet)
 {
-    const struct weft_perf_message quit = {.word = WEFT_PERF_QUIT};
+    struct weft_supervisor *supervisor = &fleet->supervisor;
     uint64_t until_ns = weft_clock_now_ns() + end_ns;
-    if (fleet->shared != NULL) {
-        weft_perf_fleet_say(fleet, &quit);
+    weft_perf_fleet_say(fleet, weft_channel_event("quit"));
+    while (any_runs(fleet) && weft_clock_now_ns() < until_ns) {
+        struct weft_supervisor_event event;
+        weft_supervisor_next(supervisor, look_ns, &event);
+        cJSON_Delete(event.type == WEFT_SUPERVISOR_MESSAGE ? event.object : NULL);
     }
-    while (!all_ended(fleet) && weft_clock_now_ns() < until_ns) {
-        (void)poll(NULL, 0, 5);
-    }
-    for (uint32_t i = 0; i < fleet->job->plan->participants; i++) {
-        struct weft_perf_member *member = &fleet->members[i];
-        if (member->pid > 0) {
-            (void)kill(member->pid, SIGKILL);
-            reap(member, 0);
+    weft_supervisor_stop(supervisor, NULL);
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        if (supervisor->slots[i].wait_status != 0) {
+            blame(fleet, &supervisor->slots[i]);
         }
-        judge(fleet, i);
-        (void)close(member->channel);
     }
+    weft_supervisor_fini(supervisor);
     weft_security_fini(&fleet->security);
     weft_perf_shared_free(fleet->shared);
     fleet->shared = NULL;

@@ -1,29 +1,21 @@
-/* The participants of a run as their coordinator sees them: started, told a word, waited for, and
+/* The participants of a run as their coordinator sees them: started, told what to do, waited for, and
  * at the end put away, whatever happened: none outlives its coordinator. */
 #ifndef WEFT_CLI_PERF_FLEET_H
 #define WEFT_CLI_PERF_FLEET_H
 
 #include "cli/perf/agent.h"
-
-#include <sys/types.h>
-
-struct weft_perf_member {
-    pid_t pid;   /* 0 = never started, or reaped */
-    int channel; /* -1 = closed */
-    int status;  /* of waitpid, when reaped */
-    bool said;   /* the word that is waited for */
-};
+#include "job/supervisor.h"
 
 struct weft_perf_fleet {
     const struct weft_perf_job *job;
     struct weft_perf_shared *shared;
     struct weft_security security; /* with the key that the participants get */
-    struct weft_perf_member members[WEFT_PERF_PARTICIPANTS_MAX];
-    char failure[WEFT_PERF_ERROR_BYTES + 128]; /* the first: who, and why */
+    struct weft_supervisor supervisor;
+    char failure[WEFT_PERF_ERROR_BYTES + 160]; /* the first: who, and why */
 };
 
 enum weft_perf_heard {
-    WEFT_PERF_ALL,         /* every participant said the word */
+    WEFT_PERF_ALL,         /* every participant sent the event */
     WEFT_PERF_TOO_LONG,    /* not all within the time */
     WEFT_PERF_INTERRUPTED, /* weft_stop_asked */
     WEFT_PERF_BROKEN,      /* one failed or ended: fleet->failure */
@@ -34,10 +26,11 @@ enum weft_perf_heard {
 bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_security *security,
                            struct weft_perf_fleet *fleet_p);
 
-void weft_perf_fleet_say(struct weft_perf_fleet *fleet, const struct weft_perf_message *message);
+/* Send it to all of them.   Owns: takes. */
+void weft_perf_fleet_say(struct weft_perf_fleet *fleet, cJSON *message);
 
-/* Wait until all have said the word, or until until_ns. */
-enum weft_perf_heard weft_perf_fleet_hear(struct weft_perf_fleet *fleet, enum weft_perf_word word,
+/* Wait until all have sent this event from now on, or until until_ns. */
+enum weft_perf_heard weft_perf_fleet_hear(struct weft_perf_fleet *fleet, const char *event,
                                           uint64_t until_ns);
 
 /* Let them check what they have and end; kill who does not within a few seconds; reap all. False:

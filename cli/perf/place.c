@@ -108,21 +108,16 @@ bool weft_perf_place_find(const char *lab, const char *hosts, uint32_t participa
     return place_on_hosts(hosts, participants, place_p, error);
 }
 
-bool weft_perf_place_fork(const struct weft_perf_place *place, uint32_t participant, pid_t *pid_p,
-                          char *error)
+pid_t weft_perf_place_fork(void *place, uint32_t participant, struct weft_job_error *error_p)
 {
-    if (place->lab != NULL) {
-        struct weft_lab_error lab_error;
-        return weft_lab_fork(&place->network, place->hosts[participant], pid_p, &lab_error) ==
-                   WEFT_OK ||
-               fail(error, "%s", lab_error.text);
+    const struct weft_perf_place *there = place;
+    struct weft_lab_error error;
+    pid_t pid;
+    if (weft_lab_fork(&there->network, there->hosts[participant], &pid, &error) != WEFT_OK) {
+        (void)weft_job_fail(error_p, WEFT_IO, "%s", error.text);
+        return -1;
     }
-    pid_t pid = fork();
-    if (pid < 0) {
-        return fail(error, "no process: %s", strerror(errno));
-    }
-    *pid_p = pid;
-    return true;
+    return pid;
 }
 
 bool weft_perf_place_visit(const struct weft_perf_place *place, uint32_t participant, int *home_p,

@@ -3,6 +3,7 @@
 #define WEFT_CLI_PERF_PLACE_H
 
 #include "cli/perf/plan.h"
+#include "job/error.h"
 #include "lab/cluster.h"
 
 #include <netinet/in.h>
@@ -26,10 +27,8 @@ struct weft_perf_place {
 bool weft_perf_place_find(const char *lab, const char *hosts, uint32_t participants,
                           struct weft_perf_place *place_p, char *error);
 
-/* fork(), with the child there (*pid_p is 0 in it): killed when the caller ends, and when the lab
- * does. False, in the caller, with the reason. */
-bool weft_perf_place_fork(const struct weft_perf_place *place, uint32_t participant, pid_t *pid_p,
-                          char *error);
+/* fork() in a lab, with the child on the participant's host: for weft_supervisor_policy. */
+pid_t weft_perf_place_fork(void *place, uint32_t participant, struct weft_job_error *error_p);
 
 /* Open sockets there: the calling thread is in that network until it returns. False with the
  * reason; *home_p is for weft_perf_place_return. */

@@ -190,17 +190,17 @@ static void rest(const struct run *run)
     (void)nanosleep(&gap, NULL);
 }
 
-/* Wait for that word of all. False: it did not come, and why is in the result. */
-static bool hear(struct run *run, enum weft_perf_word word, uint64_t until_ns)
+/* Wait for that event of all. False: it did not come, and why is in the result. */
+static bool hear(struct run *run, const char *event, uint64_t until_ns)
 {
-    enum weft_perf_heard heard = weft_perf_fleet_hear(&run->fleet, word, until_ns);
+    enum weft_perf_heard heard = weft_perf_fleet_hear(&run->fleet, event, until_ns);
     run->result->dnf = heard == WEFT_PERF_TOO_LONG;
     run->result->interrupted = heard == WEFT_PERF_INTERRUPTED;
     return heard == WEFT_PERF_ALL;
 }
 
-static bool ask(struct run *run, const struct weft_perf_message *message,
-                enum weft_perf_word answer)
+/* Takes the message. */
+static bool ask(struct run *run, cJSON *message, const char *answer)
 {
     weft_perf_fleet_say(&run->fleet, message);
     return hear(run, answer, weft_clock_now_ns() + prepare_ns);
@@ -211,23 +211,22 @@ static bool ask(struct run *run, const struct weft_perf_message *message,
 static bool count_all(struct run *run)
 {
     rest(run);
-    return ask(run, &(struct weft_perf_message){.word = WEFT_PERF_COUNT}, WEFT_PERF_COUNTED);
+    return ask(run, weft_channel_event("count"), "counted");
 }
 
 /* Rounds [first, first + count), timed or not. False: no more. */
 static bool do_rounds(struct run *run, uint32_t first, uint32_t count, bool timed)
 {
-    const struct weft_perf_message prepare = {
-        .word = WEFT_PERF_PREPARE, .round = first, .count = count, .timed = timed};
+    cJSON *prepare = weft_channel_event("prepare");
+    cJSON_AddNumberToObject(prepare, "round", first);
+    cJSON_AddNumberToObject(prepare, "count", count);
+    cJSON_AddNumberToObject(prepare, "timed", timed);
     rest(run);
-    if (!ask(run, &prepare, WEFT_PERF_READY)) {
+    if (!ask(run, prepare, "ready")) {
         return false;
     }
-    for (uint32_t i = 0; i < run->job->plan->participants; i++) {
-        run->fleet.members[i].said = false;
-    }
     uint64_t go_ns = weft_perf_shared_go(run->fleet.shared);
-    if (!hear(run, WEFT_PERF_THROUGH, go_ns + run->job->round_s * WEFT_NS_PER_S)) {
+    if (!hear(run, "through", go_ns + run->job->round_s * WEFT_NS_PER_S)) {
         return false;
     }
     if (timed) {
@@ -245,8 +244,7 @@ static void do_all(struct run *run)
 {
     const struct weft_perf_job *job = run->job;
     uint32_t batch = is_pingpong(job) ? TRIPS : 1;
-    bool good = ask(run, &(struct weft_perf_message){.word = WEFT_PERF_CONNECT},
-                    WEFT_PERF_CONNECTED);
+    bool good = ask(run, weft_channel_event("connect"), "connected");
     for (uint32_t round = 0; good && round < job->warmup; round += batch) {
         uint32_t count = (uint32_t)weft_min_u64(batch, job->warmup - round);
         good = do_rounds(run, round, count, false);

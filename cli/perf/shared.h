@@ -66,28 +66,15 @@ uint64_t weft_perf_shared_go(struct weft_perf_shared *shared);
 /* Participant: sleep until the coordinator let go for the time after `seen`. False: stopping. */
 bool weft_perf_shared_wait(struct weft_perf_shared *shared, uint32_t seen);
 
-/* ---- the channel: packets of one word each way, a socket of its own for each participant ---- */
-
-enum weft_perf_word {
-    /* to the participant */
-    WEFT_PERF_CONNECT = 1, /* all are open: the notes hold the ports */
-    WEFT_PERF_PREPARE,     /* post memory for the round */
-    WEFT_PERF_COUNT,       /* counters to the note: the network rests */
-    WEFT_PERF_QUIT,
-    /* from it */
-    WEFT_PERF_OPEN,
-    WEFT_PERF_CONNECTED,
-    WEFT_PERF_READY,
-    WEFT_PERF_THROUGH,
-    WEFT_PERF_COUNTED,
-    WEFT_PERF_FAILED, /* the note says why; the process ends */
-};
-
-struct weft_perf_message {
-    uint32_t word; /* enum weft_perf_word */
-    uint32_t round; /* PREPARE: the first */
-    uint32_t count; /* PREPARE: rounds without a word between them; 1 but for pingpong */
-    uint32_t timed; /* PREPARE: not a warm-up */
-};
+/* ---- the channel of each participant (job/channel.h): events -------------------------------------
+ *
+ * to it      connect     all are open: the notes hold the ports
+ *            prepare     post memory for the rounds from "round" on; "count" of them follow each other
+ *                        without an event between them, 1 but for pingpong; "timed": 0 = a warm-up
+ *            count       counters to the note: the network rests
+ *            quit
+ * from it    open, connected, ready, through, counted
+ *            failed      the note says why; the process ends
+ */
 
 #endif

@@ -82,7 +82,7 @@ static void watch(struct weft_supervisor *supervisor, int fd)
     for (uint32_t i = 0; i < supervisor->count; i++) {
         pid_t group = supervisor->groups[i];
         if (group > 0) {
-            kill(-group, SIGKILL);
+            kill(-group, supervisor->policy.orphan_signal);
         }
     }
     remove_folder(supervisor->policy.folder);
@@ -119,6 +119,9 @@ weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
     count += spares;
     *supervisor = (struct weft_supervisor){
         .policy = *policy, .count = count, .spares = spares, .signal_fd = -1, .watchdog_fd = -1};
+    if (policy->orphan_signal == 0) {
+        supervisor->policy.orphan_signal = SIGKILL;
+    }
     supervisor->slots = weft_job_need(calloc(count, sizeof(*supervisor->slots)));
     supervisor->fds =
         weft_job_need(calloc(1 + (size_t)count * SLOT_FDS, sizeof(*supervisor->fds)));
@@ -287,7 +290,7 @@ static void become(struct weft_supervisor *supervisor, struct weft_slot *slot, s
                    char **environment, pid_t parent)
 {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_PDEATHSIG, supervisor->policy.orphan_signal);
     pid_t above = getppid();
     if (above != parent && above != 0) { /* 0: it is in another PID namespace than this one */
         _exit(1);                        /* it died before prctl */
@@ -326,6 +329,8 @@ static void take_ends(struct weft_slot *slot, struct ends *ends)
         slot->out[i].fd = ends->out[i][0];
         slot->out[i].to = i == 0 ? STDOUT_FILENO : STDERR_FILENO;
         slot->out[i].count = 0;
+        slot->out[i].bytes =
+            slot->is_prefixed ? weft_job_need(malloc(WEFT_SLOT_LINE_BYTES)) : NULL;
         fcntl(ends->out[i][0], F_SETFL, O_NONBLOCK);
         ends->out[i][0] = -1;
     }
@@ -399,7 +404,7 @@ bool weft_supervisor_retire(struct weft_supervisor *supervisor, struct weft_slot
         supervisor->groups[index_of(supervisor, slot)] = 0;
         slot->is_running = slot->has_ended = slot->is_ready = false;
         slot->channel = (struct weft_channel){.fd = -1};
-        slot->out[0].fd = slot->out[1].fd = -1;
+        slot->out[0] = slot->out[1] = (struct weft_slot_stream){.fd = -1};
         return true;
     }
     return false;
@@ -412,7 +417,7 @@ static void print_lines(const struct weft_slot *slot, struct weft_slot_stream *s
 {
     for (;;) {
         char *end = memchr(stream->bytes, '\n', stream->count);
-        bool is_full = stream->count == sizeof(stream->bytes);
+        bool is_full = stream->count == WEFT_SLOT_LINE_BYTES;
         if (end == NULL && !is_full && !(all && stream->count > 0)) {
             return;
         }
@@ -425,20 +430,32 @@ static void print_lines(const struct weft_slot *slot, struct weft_slot_stream *s
     }
 }
 
+/* What has no end of line yet is printed, too. */
+static void close_stream(const struct weft_slot *slot, struct weft_slot_stream *stream)
+{
+    if (stream->fd >= 0) {
+        print_lines(slot, stream, true);
+        close_fd(&stream->fd);
+        free(stream->bytes);
+        stream->bytes = NULL;
+    }
+}
+
 /* Pass on what is there; at its end the stream is closed. */
 static void pass_on(const struct weft_slot *slot, struct weft_slot_stream *stream)
 {
     while (stream->fd >= 0) {
-        ssize_t got = read(stream->fd, stream->bytes + stream->count,
-                           sizeof(stream->bytes) - stream->count);
+        ssize_t got =
+            read(stream->fd, stream->bytes + stream->count, WEFT_SLOT_LINE_BYTES - stream->count);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
             return;
         }
-        stream->count += got > 0 ? (size_t)got : 0;
-        print_lines(slot, stream, got <= 0);
         if (got <= 0) {
-            close_fd(&stream->fd);
+            close_stream(slot, stream);
+            return;
         }
+        stream->count += (size_t)got;
+        print_lines(slot, stream, false);
     }
 }
 
@@ -468,8 +485,7 @@ static void reap(struct weft_supervisor *supervisor, struct weft_slot *slot)
     }
     for (unsigned i = 0; i < 2; i++) {
         pass_on(slot, &slot->out[i]);
-        print_lines(slot, &slot->out[i], true);
-        close_fd(&slot->out[i].fd);
+        close_stream(slot, &slot->out[i]);
     }
     weft_channel_fini(&slot->channel);
     slot->is_running = slot->has_ended = false;
@@ -540,7 +556,8 @@ static bool take(struct weft_supervisor *supervisor, struct weft_supervisor_even
         return true;
     }
     for (uint32_t i = 0; i < supervisor->count; i++) {
-        if (take_of(supervisor, i, event_p)) {
+        supervisor->turn = (supervisor->turn + 1) % supervisor->count;
+        if (take_of(supervisor, supervisor->turn, event_p)) {
             return true;
         }
     }

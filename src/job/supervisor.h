@@ -9,7 +9,8 @@
  *
  * Nothing outlives this program, however it ends: the kernel kills each direct child
  * (PR_SET_PDEATHSIG), and a watchdog, a small process that waits for nothing but our end, kills the
- * process groups of all of them, grandchildren included, and removes a folder.
+ * process groups of all of them, grandchildren included, and removes a folder. Those that have to put
+ * something away themselves are sent a SIGTERM instead, if the policy says so.
  *
  * Thread: one, which made it.
  */
@@ -36,7 +37,7 @@ struct weft_slot_stream {
     int fd; /* -1 = closed */
     int to; /* our own descriptor */
     size_t count;
-    char bytes[WEFT_SLOT_LINE_BYTES];
+    char *bytes; /* (WEFT_SLOT_LINE_BYTES,); NULL when closed */
 };
 
 struct weft_slot {
@@ -78,6 +79,7 @@ struct weft_supervisor_policy {
     uint64_t restart_pause_ns;   /* before the first, doubled for each: what fails at once must not spin */
     uint32_t doublings;          /* at most */
     bool takes_signals;          /* SIGINT, SIGTERM and SIGHUP are events */
+    int orphan_signal;           /* to what runs when we die; 0 = SIGKILL */
     const char *folder;          /* removed with the files in it at the end; NULL = none */
     /* In place of fork(), for instance into another network: the child is ours and is killed when we
      * end. -1: *error_p says why. NULL = fork(). */
@@ -90,6 +92,7 @@ struct weft_supervisor {
     struct weft_slot *slots; /* (count,): the last `spares` are for retired processes */
     uint32_t count;
     uint32_t spares;
+    uint32_t turn;      /* the slot to look at next: one that never falls silent starves nobody */
     struct pollfd *fds; /* signals; of each slot the channel, output, errors */
     int signal_fd;
     sigset_t signals_before;

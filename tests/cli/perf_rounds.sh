@@ -146,14 +146,15 @@ tap_like "is named" "$(cat "$tap_tmp/run.out")" 'nonesuch'
 children() {
     cat "/proc/$1/task/$1/children" 2>/dev/null
 }
-# start <options...>: an incast without end, under way; $perf is its process.
+# start <options...>: an incast without end, under way; $perf is its process, its children are the
+# watchdog and four participants.
 start() {
     "$WEFT_BIN" perf incast --senders 3 --bytes 20000 --rounds 1000000 "$@" \
         >"$tap_tmp/out" 2>"$tap_tmp/err" &
     perf=$!
     tries=0
     # shellcheck disable=SC2046
-    until [ "$(children $perf | wc -w)" = 4 ] || [ $tries = 2400 ]; do
+    until [ "$(children $perf | wc -w)" = 5 ] || [ $tries = 2400 ]; do
         tries=$((tries + 1))
         sleep 0.05
     done
@@ -183,7 +184,7 @@ for transport in weft tcp-raw; do
     start --transport $transport
     # shellcheck disable=SC2086
     set -- $crowd
-    kill -KILL "$3"
+    kill -KILL "$4"
     wait $perf
     tap_is "a participant over $transport is killed: it exits with 1" $? 1
     tap_like "and says who" "$(cat "$tap_tmp/err")" 'sender 2 was killed by signal 9'

@@ -339,10 +339,10 @@ static void grandchildren_end_with_the_child(void **state)
     assert_int_equal(access(folder, F_OK), -1);
 }
 
-/* The supervisor's process is killed: its watchdog ends what the kernel does not. */
-static void watchdog(void **state)
+/* A process with a supervisor is killed, and with it what the kernel does not know of. Returns how its
+ * grandchild ended. */
+static int kill_supervisor(int orphan_signal)
 {
-    (void)state;
     char folder[64];
     char path[80];
     char inner[80];
@@ -357,6 +357,7 @@ static void watchdog(void **state)
         struct weft_supervisor_event event;
         struct weft_supervisor_policy policy = plain;
         policy.folder = folder;
+        policy.orphan_signal = orphan_signal;
         init(&supervisor, &policy, 1, 0);
         weft_slot_setenv(&supervisor.slots[0], "FILE", "%s", path);
         start_sh(&supervisor, 0, "sleep 1000 & echo $! >\"$FILE\"; wait");
@@ -367,10 +368,18 @@ static void watchdog(void **state)
     pid_t grandchild = await_pid(path);
     assert_int_equal(kill(parent, SIGKILL), 0);
     assert_int_equal(await_orphan(parent), SIGKILL);
-    assert_int_equal(await_orphan(grandchild), SIGKILL);
+    int status = await_orphan(grandchild);
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) { /* the child, and the watchdog at its end */
     }
     assert_int_equal(access(folder, F_OK), -1);
+    return status;
+}
+
+static void watchdog(void **state)
+{
+    (void)state;
+    assert_int_equal(kill_supervisor(0), SIGKILL);
+    assert_int_equal(kill_supervisor(SIGTERM), SIGTERM);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */
