@@ -19,12 +19,13 @@
  * token, at most one packet for three times as many bytes, ten times a second. Who answers it from
  * there with the token is the peer; only then is the address taken over, and what was learnt of the
  * old way (round trip, window, size, ECN) is forgotten. A copy of a packet sent from a third
- * address therefore changes nothing. Nor does it delay the challenge to another address: four tokens
- * are valid at a time, and the limit of ten a second is for each address. One token and one limit for
- * the connection let a copy that overtook a probe use up the turn of the address that the probe came
- * from, and a peer that had moved was not followed for seconds. A limit for all addresses together
- * would let copies from many of them do the same. Who sends four copies from other addresses within
- * a round trip of each challenge can still delay a move.
+ * address therefore changes nothing. Nor does it delay a move: four tokens are valid at a time, and
+ * when the peer has said nothing from its old address since the last challenge, the limit of ten a
+ * second is for each address. With one token and one limit a copy that overtook each probe used up the
+ * turn of the address that the probe came from, and a peer that had moved was not followed for
+ * seconds. Without a limit for all addresses while the peer is heard, each copy of its packets would
+ * cost a packet. Who sends four copies from other addresses within a round trip of each challenge
+ * can still delay a move.
  *
  * Source: docs/PROTOCOL.md section 9; RFC 8899 sections 4 and 5; RFC 9000 sections 9, 13.4 and 14.
  */
@@ -438,12 +439,23 @@ static struct challenge *challenge_oldest(struct path *path)
     return oldest;
 }
 
+static bool challenge_early(const struct peer *p, const struct challenge *asked, uint64_t now_ns)
+{
+    uint64_t last_ns = 0;
+    for (unsigned i = 0; i < CHALLENGES; i++) {
+        last_ns = weft_max_u64(last_ns, p->path.challenge[i].at_ns);
+    }
+    bool heard = p->heard_ns >= last_ns; /* where it was: it has not moved */
+    uint64_t since_ns = heard ? last_ns : asked != NULL ? asked->at_ns : 0;
+    return since_ns != 0 && now_ns < since_ns + challenge_every_ns;
+}
+
 static void challenge(struct weft_ep *ep, struct peer *p, struct challenge *asked,
                       const struct weft_addr *addr, uint64_t now_ns)
 {
     struct path *path = &p->path;
     struct challenge *c = asked != NULL ? asked : challenge_oldest(path);
-    if (asked != NULL && now_ns < asked->at_ns + challenge_every_ns) {
+    if (challenge_early(p, asked, now_ns)) {
         return;
     }
     if (asked == NULL) { /* else: an answer on its way to us stays good */

@@ -661,23 +661,6 @@ static void copy_first(struct net *t, struct datagram *d)
     }
 }
 
-static void test_copies_from_elsewhere_move_nobody(void **state)
-{
-    struct net *t = *state;
-    open_both(t);
-    t->on_datagram = copy_first;
-    for (int i = 0; i < 10; i++) {
-        transfer(t, 352 * 100, 0);
-        run_for(t, 100 * WEFT_NS_PER_MS);
-    }
-    assert_int_equal(t->dones[0], 10);
-    assert_int_equal(counters(t, 1)->path_changes, 0);
-    assert_int_equal(t->ep[1]->peers[0].addr.bytes[0], 1);
-    assert_int_equal(counters(t, 0)->retransmitted_packets, 0); /* the originals count */
-    /* Ten a second at most, for a thousand packets. */
-    assert_in_range(counters(t, 1)->path_challenges, 1, 11);
-}
-
 /* As copy_first, from another address each time. */
 static void copy_first_from_many(struct net *t, struct datagram *d)
 {
@@ -690,6 +673,23 @@ static void copy_first_from_many(struct net *t, struct datagram *d)
     }
 }
 
+static void test_copies_from_elsewhere_move_nobody(void **state)
+{
+    struct net *t = *state;
+    open_both(t);
+    for (int i = 0; i < 10; i++) {
+        t->on_datagram = i % 2 == 0 ? copy_first : copy_first_from_many;
+        transfer(t, 352 * 100, 0);
+        run_for(t, 100 * WEFT_NS_PER_MS);
+    }
+    assert_int_equal(t->dones[0], 10);
+    assert_int_equal(counters(t, 1)->path_changes, 0);
+    assert_int_equal(t->ep[1]->peers[0].addr.bytes[0], 1);
+    assert_int_equal(counters(t, 0)->retransmitted_packets, 0); /* the originals count */
+    /* Ten a second at most, for a thousand packets. */
+    assert_in_range(counters(t, 1)->path_challenges, 1, 11);
+}
+
 /* A copy of every packet overtakes it, and all the same the address that the original comes from is
  * sent a challenge when the first of them arrives. */
 static void test_copies_that_come_first_do_not_delay_a_move(void **state)
@@ -700,7 +700,7 @@ static void test_copies_that_come_first_do_not_delay_a_move(void **state)
     for (uint8_t i = 0; i < WEFT_ARRAY_COUNT(copy); i++) {
         t->on_datagram = copy[i];
         transfer(t, 352 * 20, 0);
-        run_for(t, 100 * WEFT_NS_PER_MS);
+        run_for(t, 200 * WEFT_NS_PER_MS);
         assert_int_equal(t->dones[0], 2 * i + 1);
         t->addr[0].bytes[0] = (uint8_t)(77 + i);
         transfer(t, 352, 0);
