@@ -158,14 +158,17 @@ uint64_t weft_finish_alive_ns(const struct weft_plan *plan)
             trouble_ns = weft_max_u64(trouble_ns, msg->post_ns - msg->send_ns);
         }
     }
-    bool later = false;
+    /* An answer may be confirmed late. One that was lost is sent again as late (PROTOCOL section 5: the
+     * PTO is longer by that time), and may then be confirmed late, too. */
+    uint64_t later_ns = 0;
     for (uint32_t i = 0; i < plan->hosts; i++) {
-        later = later || plan->host[i].ep.confirm_later != 0;
+        uint64_t times = plan->heal_ns > 0 ? 2 : 1;
+        later_ns = plan->host[i].ep.confirm_later != 0 ? times * WEFT_CONFIRM_LATER_NS : later_ns;
     }
     /* Packets that pass no more cost the time to notice it, and then go out one by one; an address
      * that is dead costs probes. */
     bool path = plan->mover != UINT32_MAX || plan->shrinker != UINT32_MAX ||
                 plan->host[0].ep.packet_bytes_sure != 0;
     return start_ns + weft_min_u64(trouble_ns, WEFT_NS_PER_S) + FACTOR * work_ns(plan) +
-           (later ? WEFT_CONFIRM_LATER_NS : 0) + (path ? path_ns : 0) + fragments_ns(plan);
+           later_ns + (path ? path_ns : 0) + fragments_ns(plan);
 }

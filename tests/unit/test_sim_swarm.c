@@ -115,6 +115,7 @@ static void seeds_that_failed_once(void **state)
         60053147,         /* bursts of our own were marked on an idle link, and held the window */
         80008687,         /* copies that came first took the challenges meant for one that had moved */
         80035475,         /* slept at PEER_UP, before its first PING, and could not say IDLE */
+        90061513,         /* an answer was lost, sent again 500 ms later, and confirmed as late again */
         81007533,         /* the same behind a connection that was closed and made again */
     };
     static struct weft_swarm_result r;
