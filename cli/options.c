@@ -384,7 +384,7 @@ int weft_options_parse(const struct weft_command *command, int argc, char **argv
             return WEFT_EXIT_OK;
         }
         const struct weft_option *option = find_letter(command, word);
-        bool is_operand = option == NULL && word[0] != '-';
+        bool is_operand = option == NULL && (word[0] != '-' || word[1] == '\0');
         if (is_operand && command->operand != NULL && *command->operand == NULL &&
             word[0] != '\0') {
             *command->operand = word;

@@ -154,7 +154,7 @@ bool weft_output_close(const char *verb, const char *path, FILE *out, bool good)
         errno = 0;
         bool written = ferror(out) == 0 && fflush(out) == 0;
         written = (out == stdout || fclose(out) == 0) && written;
-        why = good && !written && errno != 0 ? errno : why;
+        why = good && !written ? (errno != 0 ? errno : EIO) : why;
         good = good && written;
     }
     if (!good || out == NULL) {

@@ -122,7 +122,7 @@ bool weft_compare_run_self(struct weft_args *args, const char *output)
     /* It puts its network away, however long that takes. */
     const struct weft_supervisor_policy policy = {.grace_ns = WEFT_NEVER, .orphan_signal = SIGTERM};
     struct weft_supervisor supervisor;
-    struct weft_job_error error;
+    struct weft_job_error error = {.text = ""};
     int fd = output != NULL ? open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)
                             : STDERR_FILENO;
     bool good = weft_supervisor_init(&supervisor, &policy, 1, 0) == WEFT_OK;
@@ -131,7 +131,13 @@ bool weft_compare_run_self(struct weft_args *args, const char *output)
     slot->program = "/proc/self/exe";
     slot->args = *args;
     slot->stdout_fd = fd;
+    if (fd < 0) {
+        fprintf(stderr, "weft perf compare: %s: %s\n", output, strerror(errno));
+    }
     good = good && fd >= 0 && weft_supervisor_start(&supervisor, slot, &error) == WEFT_OK;
+    if (error.text[0] != '\0') {
+        fprintf(stderr, "weft perf compare: %s\n", error.text);
+    }
     while (slot->is_running) {
         struct weft_supervisor_event event;
         weft_supervisor_next(&supervisor, look_ns, &event);

@@ -441,21 +441,35 @@ static void close_stream(const struct weft_slot *slot, struct weft_slot_stream *
     }
 }
 
-/* Pass on what is there; at its end the stream is closed. */
-static void pass_on(const struct weft_slot *slot, struct weft_slot_stream *stream)
+/* Pass on what one read gives, so that a process that never falls silent starves nobody; at its end the
+ * stream is closed. Returns the bytes. */
+static size_t pass_on(const struct weft_slot *slot, struct weft_slot_stream *stream)
 {
-    while (stream->fd >= 0) {
-        ssize_t got =
-            read(stream->fd, stream->bytes + stream->count, WEFT_SLOT_LINE_BYTES - stream->count);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-            return;
-        }
-        if (got <= 0) {
-            close_stream(slot, stream);
-            return;
-        }
-        stream->count += (size_t)got;
-        print_lines(slot, stream, false);
+    if (stream->fd < 0) {
+        return 0;
+    }
+    ssize_t got =
+        read(stream->fd, stream->bytes + stream->count, WEFT_SLOT_LINE_BYTES - stream->count);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return 0;
+    }
+    if (got <= 0) {
+        close_stream(slot, stream);
+        return 0;
+    }
+    stream->count += (size_t)got;
+    print_lines(slot, stream, false);
+    return (size_t)got;
+}
+
+/* Pass on what the pipe holds, and not what somebody adds meanwhile. */
+static void drain(const struct weft_slot *slot, struct weft_slot_stream *stream)
+{
+    int room = stream->fd >= 0 ? fcntl(stream->fd, F_GETPIPE_SZ) : 0;
+    size_t left = room > 0 ? (size_t)room : 0;
+    while (left > 0) {
+        size_t got = pass_on(slot, stream);
+        left = got > 0 && got < left ? left - got : 0;
     }
 }
 
@@ -484,7 +498,7 @@ static void reap(struct weft_supervisor *supervisor, struct weft_slot *slot)
     while (waitpid(slot->pid, &slot->wait_status, 0) < 0 && errno == EINTR) {
     }
     for (unsigned i = 0; i < 2; i++) {
-        pass_on(slot, &slot->out[i]);
+        drain(slot, &slot->out[i]);
         close_stream(slot, &slot->out[i]);
     }
     weft_channel_fini(&slot->channel);
@@ -511,7 +525,7 @@ static bool take_of(struct weft_supervisor *supervisor, uint32_t i,
     for (unsigned o = 0; o < 2; o++) {
         if (fds[1 + o].revents != 0) {
             fds[1 + o].revents = 0;
-            pass_on(slot, &slot->out[o]);
+            (void)pass_on(slot, &slot->out[o]);
         }
     }
     if (fds[0].revents != 0 || slot->has_ended) {
@@ -540,7 +554,10 @@ static bool take_signal(struct weft_supervisor *supervisor, struct weft_supervis
     struct signalfd_siginfo info;
     while (supervisor->fds[0].revents != 0 &&
            read(supervisor->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        if (info.ssi_signo != SIGCHLD) {
+        /* Behind the read: a SIGCHLD that comes before it is merged with this one, and is not seen. */
+        if (info.ssi_signo == SIGCHLD) {
+            find_ended(supervisor);
+        } else {
             *event_p = (struct weft_supervisor_event){.type = WEFT_SUPERVISOR_SIGNAL,
                                                       .signal = (int)info.ssi_signo};
             return true;
@@ -564,7 +581,8 @@ static bool take(struct weft_supervisor *supervisor, struct weft_supervisor_even
     return false;
 }
 
-/* Sleep until something happens, or a restart is due. False: nothing has happened until until_ns. */
+/* Sleep until something happens, or a restart is due. False: until_ns has passed; what has happened is
+ * to be taken once more. */
 static bool wait_for_any(struct weft_supervisor *supervisor, uint64_t until_ns)
 {
     struct pollfd *fds = supervisor->fds;
@@ -587,7 +605,7 @@ static bool wait_for_any(struct weft_supervisor *supervisor, uint64_t until_ns)
     if (ready < 0) { /* interrupted; revents are what they were */
         return until_ns > now_ns;
     }
-    bool look = ready == 0 || fds[0].revents != 0;
+    bool look = ready == 0;
     for (uint32_t i = 0; i < supervisor->count; i++) {
         /* Where this program has other threads, one of them may get the SIGCHLD in our stead. */
         look = look || (fds[1 + (size_t)i * SLOT_FDS].revents & POLLHUP) != 0;
@@ -595,7 +613,7 @@ static bool wait_for_any(struct weft_supervisor *supervisor, uint64_t until_ns)
     if (look) {
         find_ended(supervisor);
     }
-    return ready > 0 || wake_ns < until_ns;
+    return clock_ns() < until_ns;
 }
 
 void weft_supervisor_next(struct weft_supervisor *supervisor, uint64_t timeout_ns,

@@ -432,6 +432,50 @@ static void lines(void **state)
     weft_supervisor_fini(&supervisor);
 }
 
+/* It fills its pipe faster than lines can be printed: time-outs are kept, and it is ended in the end. */
+static void a_loud_one_starves_nobody(void **state)
+{
+    (void)state;
+    struct weft_supervisor supervisor;
+    struct weft_supervisor_event event;
+    const struct weft_supervisor_policy policy = {.grace_ns = 100 * WEFT_NS_PER_MS};
+    struct capture out;
+    char text[64];
+    init(&supervisor, &policy, 2, 0);
+    supervisor.slots[0].is_prefixed = true;
+    capture_begin(&out, STDOUT_FILENO);
+    start_sh(&supervisor, 0, "trap '' TERM; while :; do echo; echo; echo; echo; done");
+    start_sh(&supervisor, 1, "exit 3");
+    expect_end(&supervisor, 1, "ended with exit status 3");
+    weft_supervisor_next(&supervisor, 100 * WEFT_NS_PER_MS, &event);
+    assert_int_equal(event.type, WEFT_SUPERVISOR_TIMEOUT);
+    weft_supervisor_stop(&supervisor, NULL);
+    capture_end(&out, text, sizeof(text));
+    assert_int_equal(supervisor.slots[0].wait_status, SIGKILL);
+    assert_memory_equal(text, "[worker 0] \n[worker 0] \n", 24);
+    weft_supervisor_fini(&supervisor);
+}
+
+/* Ends that come while another one is looked at: their SIGCHLDs are merged. */
+static void ends_at_the_same_time(void **state)
+{
+    (void)state;
+    enum { SLOTS = 24, ROUNDS = 20 };
+    struct weft_supervisor supervisor;
+    init(&supervisor, &plain, SLOTS, 0);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            start_sh(&supervisor, i, "exit 0");
+        }
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            struct weft_supervisor_event event;
+            weft_supervisor_next(&supervisor, patience_ns, &event);
+            assert_int_equal(event.type, WEFT_SUPERVISOR_EXITED);
+        }
+    }
+    weft_supervisor_fini(&supervisor);
+}
+
 static void a_long_line_is_cut(void **state)
 {
     (void)state;
@@ -624,6 +668,8 @@ int main(void)
         cmocka_unit_test(grandchildren_end_with_the_child),
         cmocka_unit_test(watchdog),
         cmocka_unit_test(lines),
+        cmocka_unit_test(a_loud_one_starves_nobody),
+        cmocka_unit_test(ends_at_the_same_time),
         cmocka_unit_test(a_long_line_is_cut),
         cmocka_unit_test(output_elsewhere),
         cmocka_unit_test(channel),
