@@ -114,7 +114,8 @@ static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *
     worker.client.shards = shards;
     worker.servers = servers;
     worker.membership = &ps->membership;
-    worker.connect_timeout_ns = config->connect_timeout_ns;
+    /* Of the API 0 is one look; of a worker it is "do not wait". */
+    worker.connect_timeout_ns = weft_max_u64(config->connect_timeout_ns, 1);
     worker.on_progress = on_progress;
     worker.arg = ps;
     if (weft_ps_client_expects_max(&worker.client) > UINT16_MAX) {

@@ -50,6 +50,14 @@ void weft_stats_query_close(struct weft_stats_query *query)
     set_open(query, false);
 }
 
+/* Behind the lock. */
+static void set_asked(struct weft_stats_query *query, bool asked)
+{
+    atomic_store_explicit(&query->asked, asked, memory_order_relaxed);
+    atomic_store_explicit(&query->active, asked || query->config.period_ns > 0,
+                          memory_order_relaxed);
+}
+
 /* taken_ns is written by the owner alone, which may read it without the lock. */
 void weft_stats_query_run(struct weft_stats_query *query, void *object)
 {
@@ -78,6 +86,8 @@ void weft_stats_query_run(struct weft_stats_query *query, void *object)
             query->was_missed = false;
         }
         query->question = NULL;
+        /* Or the next poll would wait for the lock while the asker reads what it got. */
+        set_asked(query, false);
         pthread_cond_broadcast(&query->changed);
     }
     pthread_mutex_unlock(&query->lock);
@@ -89,14 +99,6 @@ static struct timespec deadline_in(uint64_t timeout_ns)
     uint64_t at_ns = weft_clock_now_ns() + timeout_ns;
     return (struct timespec){.tv_sec = (time_t)(at_ns / WEFT_NS_PER_S),
                              .tv_nsec = (long)(at_ns % WEFT_NS_PER_S)};
-}
-
-/* Behind the lock. */
-static void set_asked(struct weft_stats_query *query, bool asked)
-{
-    atomic_store_explicit(&query->asked, asked, memory_order_relaxed);
-    atomic_store_explicit(&query->active, asked || query->config.period_ns > 0,
-                          memory_order_relaxed);
 }
 
 /* Behind the lock, which it gives up meanwhile. */

@@ -156,6 +156,8 @@ static weft_status connect_all(struct weft_worker *worker, uint64_t timeout_ns)
         uint32_t waiting;
         status = connect_due(worker, &waiting);
         if (status != WEFT_OK || waiting == worker->shards) {
+            /* Who went down on the way is up now. */
+            worker->any_down = worker->any_down && status != WEFT_OK;
             break;
         }
         uint64_t now_ns = weft_clock_now_ns();

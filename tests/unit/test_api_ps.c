@@ -1016,6 +1016,8 @@ static void nobody_there_is_said_in_time(void **state)
     config.connect_timeout_ns = 300 * ms_ns;
     must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_TIMEOUT, "start `weft server` there");
     says(weft_ps_error(NULL), "(shard 0 of 1)");
+    config.connect_timeout_ns = 0; /* one look */
+    must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_TIMEOUT, "start `weft server` there");
 }
 
 static void the_order_of_shards_is_checked(void **state)
