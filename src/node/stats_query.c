@@ -68,8 +68,8 @@ void weft_stats_query_run(struct weft_stats_query *query, void *object)
     if ((!asked && !is_due) || getpid() != query->pid) {
         return;
     }
-    /* Who asks has the lock for an instant; who reads the copy may have it for long, and is not
-     * waited for. */
+    /* An asker holds the lock briefly. A reader of the copy may hold it for long, so the owner does not
+     * wait for it. */
     if (asked) {
         pthread_mutex_lock(&query->lock);
     } else if (pthread_mutex_trylock(&query->lock) != 0) {

@@ -4,8 +4,8 @@
  *
  * A loop of ours comes by within milliseconds. A program that uses the library may compute for a minute
  * between two calls; for it there is a copy that is kept: once anybody has asked, the owner renews it
- * every period_ns whenever it comes by. Who asks while the owner is away gets that copy with its age,
- * and waits for the owner once, and not again before it came back.
+ * every period_ns whenever it comes by. An asker that finds the owner away gets that copy with its
+ * age; it waits for the owner once, and not again before the owner has come back.
  *
  * In a process that was forked meanwhile close, fini and poll do nothing.
  *

@@ -195,7 +195,7 @@ static void *wake(void *arg)
     return NULL;
 }
 
-/* Without the wake this would sleep for ever. */
+/* Without the wake this would never return. */
 static void another_thread_ends_a_sleep(void **state)
 {
     (void)state;
