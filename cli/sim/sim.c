@@ -373,6 +373,8 @@ int weft_cli_sim(int argc, char **argv)
         {"swarm", "many seeds, each a whole cluster with faults, checked to the end", verb_swarm},
         {"incast", "many senders, one downlink, one message each a round: round times",
          weft_cli_sim_incast},
+        {"exchange", "rounds with data both ways or several receivers: round times",
+         weft_cli_sim_exchange},
         {"grid", "the incast grid: round times of every cell against its limit", weft_cli_sim_grid},
         {0},
     };

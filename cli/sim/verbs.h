@@ -4,6 +4,7 @@
 #define WEFT_CLI_SIM_VERBS_H
 
 int weft_cli_sim_incast(int argc, char **argv);
+int weft_cli_sim_exchange(int argc, char **argv);
 int weft_cli_sim_grid(int argc, char **argv);
 
 #endif

@@ -4,8 +4,8 @@
 #include "base/bits.h"
 #include "base/prng.h"
 #include "core/cc.h"
+#include "sim/wire_time.h"
 #include "sim/world.h"
-#include "wire/packet.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +17,11 @@ static const uint64_t round_ns_max = 60 * WEFT_NS_PER_S;
 static const uint64_t look_ns = WEFT_NS_PER_MS;
 static const uint64_t deep_bytes = UINT64_C(1) << 40;
 
-enum { ELEM_BYTES = 4, PACKET_BYTES = 1472, SOCKET_PACKETS = 65536 };
+enum {
+    ELEM_BYTES = WEFT_SIM_ELEM_BYTES,
+    PACKET_BYTES = WEFT_SIM_PACKET_BYTES,
+    SOCKET_PACKETS = 65536,
+};
 
 #define NOBODY UINT32_MAX
 
@@ -80,16 +84,6 @@ void weft_incast_config_default(struct weft_incast_config *config_p)
     };
 }
 
-static uint32_t chunk_elems(void)
-{
-    return (PACKET_BYTES - WEFT_DATA_OVERHEAD_BYTES) / ELEM_BYTES / 32 * 32;
-}
-
-static uint32_t chunks_of(const struct weft_incast_config *config)
-{
-    return (uint32_t)weft_div_ceil_u64(config->message_bytes / ELEM_BYTES, chunk_elems());
-}
-
 const char *weft_incast_config_check(const struct weft_incast_config *config)
 {
     if (config->senders < 1 || config->senders > WEFT_INCAST_SENDERS_MAX || config->shards < 1 ||
@@ -117,18 +111,11 @@ const char *weft_incast_config_check(const struct weft_incast_config *config)
 
 /* ---- ideal ----------------------------------------------------------------------------------- */
 
-static uint64_t message_wire_bytes(const struct weft_incast_config *config)
-{
-    uint64_t headers = WEFT_NET_OVERHEAD_BYTES + WEFT_DATA_OVERHEAD_BYTES;
-    uint64_t shorter = (uint64_t)(chunks_of(config) - 1) * WEFT_BRIEF_SAVED_BYTES;
-    return config->message_bytes + chunks_of(config) * headers - shorter;
-}
-
 uint64_t weft_incast_ideal_ns(const struct weft_incast_config *config)
 {
-    uint64_t bytes = (uint64_t)config->senders * config->shards * message_wire_bytes(config);
-    __extension__ unsigned __int128 bits_ns = (unsigned __int128)bytes * 8 * WEFT_NS_PER_S;
-    return (uint64_t)(bits_ns / config->rate_bps) + config->rtt_ns;
+    uint64_t bytes = (uint64_t)config->senders * config->shards *
+                     weft_sim_wire_bytes(config->message_bytes);
+    return weft_sim_wire_ns(bytes, config->rate_bps) + config->rtt_ns;
 }
 
 /* ---- the applications ------------------------------------------------------------------------ */
@@ -447,8 +434,8 @@ static struct incast *incast_new(const struct weft_incast_config *config)
     s->config = *config;
     s->hosts = config->senders * config->shards;
     s->total = (uint32_t)(config->message_bytes / ELEM_BYTES);
-    s->chunks = chunks_of(config);
-    uint64_t lost_max = (uint64_t)config->bound_ppm * s->total / WEFT_PPM / chunk_elems();
+    s->chunks = weft_sim_chunks(config->message_bytes);
+    uint64_t lost_max = (uint64_t)config->bound_ppm * s->total / WEFT_PPM / weft_sim_chunk_elems();
     s->lost_max = (uint32_t)weft_min_u64(lost_max, s->chunks - 1);
     s->words = WEFT_BITS_WORDS((size_t)s->chunks);
     s->last_go_ns = WEFT_NEVER;

@@ -1,0 +1,189 @@
+/* `weft sim exchange`: rounds in which links carry data both ways and hosts have several peers. */
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/sim/report.h"
+#include "cli/sim/tap.h"
+#include "cli/sim/verbs.h"
+
+#include "core/cc.h"
+#include "sim/exchange.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void print_text(const struct weft_exchange_config *config,
+                       const struct weft_exchange_result *r)
+{
+    printf("%s of %" PRIu32 ": %" PRIu32 " rounds, ideal %.3f ms\n",
+           weft_exchange_pattern_name(config->pattern), config->hosts, r->rounds,
+           weft_cli_ms(r->ideal_ns));
+    printf("round mean %.3f ms (%.3f x ideal), p50 %.3f (%.3f x), p99 %.3f (%.3f x), max %.3f\n",
+           weft_cli_ms(r->mean_ns), weft_cli_ratio(r->mean_ns, r->ideal_ns),
+           weft_cli_ms(r->p50_ns), weft_cli_ratio(r->p50_ns, r->ideal_ns), weft_cli_ms(r->p99_ns),
+           weft_cli_ratio(r->p99_ns, r->ideal_ns), weft_cli_ms(r->max_ns));
+    printf("delivered %.3f %%, retransmitted %.3f %%, bytes over the ideal's %.3f %%\n",
+           weft_cli_percent(r->delivered_ppm_mean), weft_cli_percent(r->retransmitted_ppm),
+           weft_cli_percent(r->overhead_ppm));
+    printf("switch: %" PRIu64 " packets dropped, %" PRIu64 " marked, queue up to %" PRIu64
+           " bytes; lost behind it %" PRIu64 "\n",
+           r->dropped_full, r->marked, r->queue_bytes_max, r->dropped_wire);
+    printf("DATA: %" PRIu64 " sent, %" PRIu64 " declared lost, %" PRIu64 " of these wrongly; %"
+           PRIu64 " probes\n",
+           r->data_sent, r->data_lost, r->data_spurious, r->probes);
+    printf("%" PRIu64 " packets, %.3f ms of virtual time, trace hash %016" PRIx64 "\n", r->packets,
+           weft_cli_ms(r->virtual_ns), r->trace_hash);
+}
+
+static cJSON *json_of(const struct weft_exchange_config *config,
+                      const struct weft_exchange_result *r)
+{
+    const char *cc = config->cc_name != NULL ? config->cc_name : weft_cc_all[0]->name;
+    char hash[17];
+    snprintf(hash, sizeof(hash), "%016" PRIx64, r->trace_hash);
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "pattern", weft_exchange_pattern_name(config->pattern));
+    cJSON_AddStringToObject(o, "cc", cc);
+    cJSON_AddBoolToObject(o, "ok", r->ok);
+    const struct {
+        const char *key;
+        uint64_t value;
+    } numbers[] = {
+        {"hosts", config->hosts},
+        {"bytes", config->message_bytes},
+        {"request_bytes", config->request_bytes},
+        {"reply_bytes", config->reply_bytes},
+        {"rate_bps", config->rate_bps},
+        {"rtt_ns", config->rtt_ns},
+        {"host_delay_ns", config->host_delay_ns},
+        {"buffer_bytes", config->buffer_bytes},
+        {"ecn_bytes", config->ecn_bytes},
+        {"loss_ppm", config->loss_ppm},
+        {"bound_ppm", config->bound_ppm},
+        {"seed", config->seed},
+        {"rounds", r->rounds},
+        {"ideal_ns", r->ideal_ns},
+        {"mean_ns", r->mean_ns},
+        {"p50_ns", r->p50_ns},
+        {"p99_ns", r->p99_ns},
+        {"max_ns", r->max_ns},
+        {"messages", r->messages},
+        {"delivered_ppm_mean", r->delivered_ppm_mean},
+        {"retransmitted_ppm", r->retransmitted_ppm},
+        {"overhead_ppm", r->overhead_ppm},
+        {"dropped_full", r->dropped_full},
+        {"dropped_wire", r->dropped_wire},
+        {"marked", r->marked},
+        {"queue_bytes_max", r->queue_bytes_max},
+        {"data_sent", r->data_sent},
+        {"data_lost", r->data_lost},
+        {"data_spurious", r->data_spurious},
+        {"probes", r->probes},
+        {"packets", r->packets},
+        {"virtual_ns", r->virtual_ns},
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        cJSON_AddNumberToObject(o, numbers[i].key, (double)numbers[i].value);
+    }
+    cJSON_AddNumberToObject(o, "mean_ratio", weft_cli_ratio(r->mean_ns, r->ideal_ns));
+    cJSON_AddNumberToObject(o, "p99_ratio", weft_cli_ratio(r->p99_ns, r->ideal_ns));
+    cJSON_AddStringToObject(o, "trace_hash", hash);
+    return o;
+}
+
+static int exchange_run(struct weft_exchange_config *config, struct weft_sim_tap *tap, bool json)
+{
+    static struct weft_exchange_result result;
+    bool good = weft_sim_tap_open(tap);
+    if (good) {
+        config->tap = &tap->tap;
+        weft_exchange_run(config, &result);
+    }
+    if (!weft_sim_tap_close(tap) || !good) {
+        return WEFT_EXIT_FAILED;
+    }
+    if (json && !weft_output_json("sim exchange", json_of(config, &result), false)) {
+        return WEFT_EXIT_FAILED;
+    }
+    if (!json) {
+        print_text(config, &result);
+    }
+    if (!result.ok) {
+        fprintf(stderr, "weft sim exchange: %s\n", result.failure);
+    }
+    return result.ok ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+int weft_cli_sim_exchange(int argc, char **argv)
+{
+    static const char *const patterns[] = {"alltoall", "outcast", "shuffle", "step", NULL};
+    struct weft_exchange_config config;
+    uint64_t rate_mbps = 1000;
+    uint64_t rtt_us = 50;
+    uint64_t host_us = 0;
+    uint64_t buffer_kb = 64;
+    uint64_t ecn_kb = 0;
+    bool json = false;
+    struct weft_sim_tap tap = {0};
+    weft_exchange_config_default(&config);
+    const struct weft_option options[] = {
+        {"pattern", "NAME", "of a round", WEFT_OPTION_CHOICE, &config.pattern, .choices = patterns},
+        {"hosts", "N", "hosts of alltoall; receivers of outcast; mappers, and as many\n"
+                       "reducers, of shuffle; workers of step",
+         WEFT_OPTION_U32, &config.hosts, .min = 2, .max = WEFT_EXCHANGE_HOSTS_MAX},
+        {"bytes", "N", "of a message, in a step of a push; a multiple of 4", WEFT_OPTION_U64,
+         &config.message_bytes, .min = 4, .max = 100000000},
+        {"request-bytes", "N", "step: of a pull's list of ids", WEFT_OPTION_U64,
+         &config.request_bytes, .min = 4, .max = 100000000},
+        {"reply-bytes", "N", "step: of the reply to a pull", WEFT_OPTION_U64, &config.reply_bytes,
+         .min = 4, .max = 100000000},
+        {"rate-mbps", "N", "of every link", WEFT_OPTION_U64, &rate_mbps, .min = 1, .max = 1000000},
+        {"rtt-us", "N", "base round trip", WEFT_OPTION_U64, &rtt_us, .max = 1000000},
+        {"host-us", "N", "from a packet's arrival until its host looks at it", WEFT_OPTION_U64,
+         &host_us, .max = 1000000},
+        {"buffer-kb", "N", "of each downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
+         .min = 6, .max = 1000000000},
+        {"ecn-kb", "N", "marking threshold of each downlink, in 1,000 bytes; 0 = none",
+         WEFT_OPTION_U64, &ecn_kb, .max = 1000000000},
+        {"loss", "P", "of packets behind each downlink's queue", WEFT_OPTION_PPM,
+         .value = &config.loss_ppm},
+        {"bound", "P", "fraction of a message that may be missing", WEFT_OPTION_PPM,
+         .value = &config.bound_ppm},
+        {"rounds", "N", "back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
+         .max = WEFT_EXCHANGE_ROUNDS_MAX},
+        {"seed", "N", "of the network and the endpoints", WEFT_OPTION_U64, .value = &config.seed},
+        {"cc", "NAME", "congestion control", WEFT_OPTION_STRING, &config.cc_name,
+         .fallback = weft_cc_all[0]->name},
+        {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &json},
+        WEFT_SIM_TAP_OPTIONS(&tap),
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "sim exchange",
+        .summary = "rounds with data both ways or several receivers, on virtual time",
+        .description =
+            "alltoall: each host sends a message to each other. outcast: one host sends to all\n"
+            "others. shuffle: each mapper sends to each reducer. step: the messages of a training\n"
+            "step with a parameter server; the reply begins it, then push, request and CLOCK.\n"
+            "A round runs from the word to all senders to the last completion at a receiver.\n"
+            "ideal = wire time of what the busiest link carries, headers included, + the base\n"
+            "round trip; of a step, with the replies in turn and CLOCK behind the push.\n"
+            "Exit status 1 when a round has no end.",
+        .example = "  weft sim exchange --hosts 8 --rate-mbps 25 --bytes 62500 --buffer-kb 450\n"
+                   "  weft sim exchange --pattern step --rate-mbps 200 --bytes 148000",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    config.rate_bps = rate_mbps * UINT64_C(1000000);
+    config.rtt_ns = rtt_us * WEFT_NS_PER_US;
+    config.host_delay_ns = host_us * WEFT_NS_PER_US;
+    config.buffer_bytes = buffer_kb * 1000;
+    config.ecn_bytes = ecn_kb * 1000;
+    const char *wrong = weft_exchange_config_check(&config);
+    if (wrong != NULL) {
+        return weft_options_usage(&command, "%s", wrong);
+    }
+    return exchange_run(&config, &tap, json);
+}

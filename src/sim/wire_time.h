@@ -1,0 +1,38 @@
+/* What messages of floats take on a link, headers included, when each chunk crosses it once: the ideals
+ * of sim/incast.h and sim/exchange.h. The headers are those of an authenticated packet of 1,472
+ * bytes, the short header from a message's second chunk on. */
+#ifndef WEFT_SIM_WIRE_TIME_H
+#define WEFT_SIM_WIRE_TIME_H
+
+#include "base/units.h"
+#include "sim/net.h"
+#include "wire/packet.h"
+
+enum { WEFT_SIM_PACKET_BYTES = 1472, WEFT_SIM_ELEM_BYTES = 4 };
+
+static inline uint32_t weft_sim_chunk_elems(void)
+{
+    return (WEFT_SIM_PACKET_BYTES - WEFT_DATA_OVERHEAD_BYTES) / WEFT_SIM_ELEM_BYTES / 32 * 32;
+}
+
+static inline uint32_t weft_sim_chunks(uint64_t message_bytes)
+{
+    return (uint32_t)weft_div_ceil_u64(message_bytes / WEFT_SIM_ELEM_BYTES,
+                                       weft_sim_chunk_elems());
+}
+
+static inline uint64_t weft_sim_wire_bytes(uint64_t message_bytes)
+{
+    uint64_t chunks = weft_sim_chunks(message_bytes);
+    uint64_t headers = WEFT_NET_OVERHEAD_BYTES + WEFT_DATA_OVERHEAD_BYTES;
+    return message_bytes + chunks * headers - (chunks - 1) * WEFT_BRIEF_SAVED_BYTES;
+}
+
+static inline uint64_t weft_sim_wire_ns(uint64_t wire_bytes, uint64_t rate_bps)
+{
+    __extension__ unsigned __int128 bits_ns =
+        (unsigned __int128)wire_bytes * 8 * WEFT_NS_PER_S;
+    return (uint64_t)(bits_ns / rate_bps);
+}
+
+#endif

@@ -1,0 +1,122 @@
+/* Exchanges: the ideals by hand, every pattern to its end, equal seeds, and what is refused. */
+#include "sim/exchange.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static struct weft_exchange_config config_of(enum weft_exchange_pattern pattern)
+{
+    struct weft_exchange_config config;
+    weft_exchange_config_default(&config);
+    config.pattern = pattern;
+    config.hosts = 4;
+    config.message_bytes = 100000;
+    config.rounds = 3;
+    return config;
+}
+
+static struct weft_exchange_result run(const struct weft_exchange_config *config)
+{
+    struct weft_exchange_result result;
+    assert_null(weft_exchange_config_check(config));
+    weft_exchange_run(config, &result);
+    if (!result.ok) {
+        print_message("%s\n", result.failure);
+    }
+    assert_true(result.ok);
+    return result;
+}
+
+/* 100,000 bytes are 71 chunks of 1,408 bytes and one of 32: 78 bytes of headers on each of 72 and 28
+ * more on the first, 105,644 bytes; 8 ns a byte at 1 Gbit/s. Of 66,000: 47 chunks, 69,694; CLOCK: 146. */
+static void the_ideal_is_what_the_busiest_link_carries(void **state)
+{
+    (void)state;
+    struct weft_exchange_config config = config_of(WEFT_EXCHANGE_ALLTOALL);
+    assert_int_equal(weft_exchange_ideal_ns(&config), 3 * 105644 * 8 + 50000);
+    config = config_of(WEFT_EXCHANGE_OUTCAST);
+    assert_int_equal(weft_exchange_ideal_ns(&config), 4 * 105644 * 8 + 50000);
+    config = config_of(WEFT_EXCHANGE_SHUFFLE);
+    assert_int_equal(weft_exchange_ideal_ns(&config), 4 * 105644 * 8 + 50000);
+    config = config_of(WEFT_EXCHANGE_STEP);
+    assert_int_equal(weft_exchange_ideal_ns(&config),
+                     (69694 + 4 * (105644 + 69694 + 146)) * 8 + 100000);
+}
+
+static void every_pattern_ends_and_none_beats_the_wire(void **state)
+{
+    (void)state;
+    const uint64_t messages[] = {12, 4, 16, 16}; /* a round; of a step: reply, push, request, CLOCK */
+    for (int pattern = WEFT_EXCHANGE_ALLTOALL; pattern <= WEFT_EXCHANGE_STEP; pattern++) {
+        struct weft_exchange_config config = config_of((enum weft_exchange_pattern)pattern);
+        struct weft_exchange_result result = run(&config);
+        assert_int_equal(result.rounds, 3);
+        assert_int_equal(result.messages, 3 * messages[pattern]);
+        assert_int_equal(result.delivered_ppm_mean, 1000000);
+        assert_true(result.p50_ns + config.rtt_ns >= result.ideal_ns);
+        assert_true(result.p50_ns <= result.p99_ns && result.p99_ns <= result.max_ns);
+        assert_true(result.queue_bytes_max <= config.buffer_bytes);
+        assert_int_equal(result.dropped_wire, 0);
+    }
+}
+
+static void loss_within_the_bound_is_left_and_beyond_is_sent_again(void **state)
+{
+    (void)state;
+    struct weft_exchange_config config = config_of(WEFT_EXCHANGE_ALLTOALL);
+    config.loss_ppm = 50000;
+    struct weft_exchange_result whole = run(&config);
+    assert_true(whole.dropped_wire > 0 && whole.retransmitted_ppm > 0);
+    assert_int_equal(whole.delivered_ppm_mean, 1000000);
+    config.bound_ppm = 100000;
+    struct weft_exchange_result bounded = run(&config);
+    assert_true(bounded.delivered_ppm_mean < 1000000 && bounded.delivered_ppm_mean >= 900000);
+    assert_true(bounded.retransmitted_ppm < whole.retransmitted_ppm);
+}
+
+static void a_seed_is_a_run(void **state)
+{
+    (void)state;
+    struct weft_exchange_config config = config_of(WEFT_EXCHANGE_STEP);
+    config.loss_ppm = 10000;
+    config.host_delay_ns = 20000;
+    struct weft_exchange_result a = run(&config);
+    struct weft_exchange_result b = run(&config);
+    assert_true(a.trace_hash == b.trace_hash);
+    assert_int_equal(a.p99_ns, b.p99_ns);
+    config.seed = 2;
+    b = run(&config);
+    assert_false(a.trace_hash == b.trace_hash);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    struct weft_exchange_config config = config_of(WEFT_EXCHANGE_ALLTOALL);
+    config.hosts = 1;
+    assert_non_null(weft_exchange_config_check(&config));
+    config = config_of(WEFT_EXCHANGE_ALLTOALL);
+    config.message_bytes = 6;
+    assert_non_null(weft_exchange_config_check(&config));
+    config = config_of(WEFT_EXCHANGE_ALLTOALL);
+    config.loss_ppm = 500000;
+    assert_non_null(weft_exchange_config_check(&config));
+    config = config_of(WEFT_EXCHANGE_ALLTOALL);
+    config.cc_name = "none such";
+    assert_non_null(weft_exchange_config_check(&config));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_ideal_is_what_the_busiest_link_carries),
+        cmocka_unit_test(every_pattern_ends_and_none_beats_the_wire),
+        cmocka_unit_test(loss_within_the_bound_is_left_and_beyond_is_sent_again),
+        cmocka_unit_test(a_seed_is_a_run),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
