@@ -42,6 +42,7 @@ void weft_counters_add_transport(cJSON *into, const struct weft_driver_counters 
     EP(spurious_losses);
     EP(probes);
     EP(ce_received);
+    EP(queue_waits);
     EP(messages_sent);
     EP(messages_short);
     EP(messages_unknown);

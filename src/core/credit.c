@@ -14,15 +14,18 @@
  * Between processes of one host there is no link, and no buffer but the receiver's own: there the
  * budget is a constant (same_host).
  *
- * Who gets it: the message with the least left first, which makes most of them finish early; half
- * of the budget at most to one sender while others wait; every eighth grant to the sender that has
- * waited longest. A sender without an open message keeps an allowance (`unscheduled`) to begin the
+ * Who gets it: senders take turns, those with the shortest message (by powers of two) before others;
+ * half of the budget at most to one sender while others wait; every eighth grant to the sender that has
+ * waited longest. Turns, for messages that arrive together mostly belong together: the last one
+ * counts, of a round, a clock or a collective. And credit that lies with many is used by some: whoever
+ * gets it may be busy with another receiver. With the least left first, all-to-all and shuffles took
+ * 1.3 to 1.6 times their ideal, and an incast round no less time. A sender without an open message keeps an allowance (`unscheduled`) to begin the
  * next with: its share of the budget among as many senders as rounds have lately had.
  *
  * Endpoints behind one link share a budget: struct weft_credit_share.
  *
  * Source: docs/PROTOCOL.md section 5; Homa (Montazeri et al., SIGCOMM 2018) section 3 for
- * shortest-remaining-first and overcommitment; the budget's form is ours.
+ * short messages first and overcommitment; the budget's form is ours.
  */
 #include "core/internal.h"
 
@@ -34,6 +37,7 @@ enum {
     ALLOWANCE_FIRST = 8,   /* unscheduled packets before anything is known */
     TURN_LONGEST = 8,      /* every so many grants go to the longest waiting */
     QUANTUM_MAX = 128,
+    QUANTUM_ACK = 4,       /* fewer packets are not worth the acknowledgement that grants them */
     WIRE_BYTES = 42,       /* Ethernet, IPv4, UDP around a packet */
     LOSS_SPAN_PACKETS = 128,
     PAUSE_PACKETS = 8,     /* no packet for as long as so many take is a pause */
@@ -250,9 +254,19 @@ static void round_end(struct weft_ep *ep)
     } else if (c->senders_now > 0) {
         c->senders = (3 * c->senders + c->senders_now) / 4;
     }
+    c->rounds_shared = c->round_shared;
+    c->round_shared = false;
     c->senders_now = 0;
     c->window_ns = 0;
     share_join(ep, false);
+}
+
+/* Two grants to each sender fit into the budget; one is a quarter of it at most. */
+static uint64_t quantum_of(const struct credit *c)
+{
+    uint64_t share = c->budget / weft_max_u64(2 * (uint64_t)c->active, 4);
+    uint64_t least = weft_min_u64(QUANTUM_ACK, c->budget / 4);
+    return weft_max_u64(weft_min_u64(weft_max_u64(share, least), QUANTUM_MAX), 1);
 }
 
 void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
@@ -275,13 +289,15 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     budget_set(ep, rtt_ns);
     c->window_wanted &= wanted;
     weft_core_credit_count(ep); /* the allowance follows the budget */
-    uint64_t quantum = weft_max_u64(weft_min_u64(c->budget / 4, QUANTUM_MAX), 1);
+    c->round_shared |= 2 * c->shared >= c->active;
+    bool turns = c->round_shared || c->rounds_shared;
+    uint64_t quantum = turns ? quantum_of(c) : weft_max_u64(weft_min_u64(c->budget / 4, QUANTUM_MAX), 1);
     while (wanted && c->total + quantum <= c->budget) {
         bool longest = (c->turn + 1) % TURN_LONGEST == 0;
         uint64_t most = c->active > 1 ? c->budget / 2 : UINT64_MAX;
-        struct peer *p = weft_core_credit_pick(ep, longest, most);
+        struct peer *p = weft_core_credit_pick(ep, longest, turns, most);
         if (p == NULL) {
-            p = weft_core_credit_pick(ep, false, UINT64_MAX); /* nobody else can use it */
+            p = weft_core_credit_pick(ep, false, turns, UINT64_MAX); /* nobody else can use it */
         }
         if (p == NULL) {
             break;

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+enum { CLASS_SHIFT = 56 };
+
 /* DATA packets of this message that its sender still has to send, as far as this end can tell: the
  * rest of the pass and what it sends again meanwhile, or what the bound lacks. Credit for lost chunks
  * that are not sent again would be a burst at the start of the next message. */
@@ -38,6 +40,17 @@ static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
      * than it seems; what is left is approached in steps of an eighth, not one by one. */
     left = weft_max_u64(weft_max_u64(lacking, left), again);
     return weft_max_u64(left, missing / 8 + 1);
+}
+
+/* Of its shortest open message, the power of two. */
+static uint64_t size_class(const struct peer *p)
+{
+    uint32_t chunks = UINT32_MAX;
+    for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
+        uint32_t of_this = p->rx[__builtin_ctzll(live)].chunks;
+        chunks = of_this < chunks ? of_this : chunks;
+    }
+    return 31 - (uint64_t)__builtin_clz(chunks);
 }
 
 uint64_t weft_core_credit_remaining(const struct peer *p)
@@ -114,6 +127,9 @@ void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
 {
     uint32_t has = weft_core_credit_outstanding(p);
     p->credit_left = weft_core_credit_remaining(p);
+    p->credit_class = size_class(p);
+    ep->credit.shared += (uint32_t)p->sender_shared - p->credit_shared;
+    p->credit_shared = p->sender_shared;
     hold(&ep->credit, p, p->credit_silent ? 0 : (uint32_t)weft_min_u64(has, p->credit_left));
     uint64_t useful = p->credit_left == 0 ? 0 : weft_max_u64(p->credit_left, ep->credit.allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);
@@ -181,6 +197,8 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
         ep->credit.active--;
         hold(&ep->credit, p, 0);
         want(ep, p, 0);
+        ep->credit.shared -= p->credit_shared;
+        p->credit_shared = false;
         rtt_look(&ep->credit, p, WEFT_NEVER);
         p->credit_ns = WEFT_NEVER;
         p->credit_silent = false;
@@ -190,8 +208,10 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
 
 /* ---- who is next ----------------------------------------------------------------------------- */
 
-/* The sender to serve next: least remaining, or longest waiting; one that holds `most` waits. */
-struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, uint64_t most)
+/* The sender to serve next: of those with the shortest message the one that has waited longest, or of
+ * all (`longest`); one that holds `most` waits. */
+struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns,
+                                   uint64_t most)
 {
     struct peer *best = NULL;
     uint64_t best_key = UINT64_MAX;
@@ -201,7 +221,9 @@ struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, uint64_t mo
         if (p->credit_silent || weft_core_credit_outstanding(p) >= most) {
             continue;
         }
-        uint64_t key = longest ? p->credit_turn : p->credit_left;
+        uint64_t key = longest ? p->credit_turn
+                       : turns ? p->credit_class << CLASS_SHIFT | p->credit_turn
+                               : p->credit_left;
         if (key < best_key) {
             best_key = key;
             best = p;

@@ -62,7 +62,7 @@ static bool config_valid(const struct weft_ep_config *c)
            c->rx_window >= 1 && c->rx_window <= 16384 && c->unscheduled >= 1 &&
            c->packet_bytes >= 256 && c->packet_bytes <= 65000 &&
            (c->packet_bytes_sure == 0 || c->packet_bytes_sure >= 256) && c->keepalive_ns > 0 &&
-           c->idle_timeout_ns > 0 && c->sleep_timeout_ns > 0 && c->accept <= 1 && c->ecn <= 1 &&
+           c->idle_timeout_ns > 0 && c->sleep_timeout_ns > 0 && c->accept <= 1 && c->ecn <= 1 && c->host_queue <= 1 &&
            weft_cc_find(c->cc_name) != NULL && c->order <= WEFT_ORDER_NONE &&
            c->mode <= WEFT_MODE_SEAL &&
            (c->mode == WEFT_MODE_NONE || c->crypto.ops != NULL) && c->hello_rate_max >= 1 &&
@@ -113,7 +113,7 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     ep->bitmaps = calloc(masks * words, sizeof(*ep->bitmaps));
     ep->packet_arena = calloc(peers * config->tx_window_max, sizeof(*ep->packet_arena));
     ep->packet_bits_arena = calloc(peers * 2 * (config->tx_window_max / 64), sizeof(uint64_t));
-    if (!weft_core_trace_init(ep) ||
+    if (!weft_core_trace_init(ep) || !weft_core_egress_init(ep) ||
         weft_expects_init(&ep->expects, config->expects_max, config->peers_max) != WEFT_OK) {
         weft_ep_free(ep);
         return WEFT_NOMEM;
@@ -148,6 +148,7 @@ void weft_ep_free(struct weft_ep *ep)
         ep->config.crypto.ops->wipe(ep->config.crypto.self, &ep->guard, sizeof(ep->guard));
     }
     free(ep->trace.records);
+    weft_core_egress_fini(ep);
     free(ep->packet_bits_arena);
     free(ep->packet_arena);
     free(ep->bitmaps);
@@ -188,6 +189,7 @@ void weft_ep_gauges(const struct weft_ep *ep, struct weft_ep_gauges *gauges_p)
         .senders_waiting = ep->credit.wanting,
         .credit_outstanding = ep->credit.total,
         .credit_budget = ep->credit.budget,
+        .queue_limit_bytes = ep->config.host_queue ? ep->egress.limit_bytes : 0,
     };
 }
 
@@ -337,7 +339,8 @@ uint64_t weft_ep_deadline(const struct weft_ep *ep)
         weft_bits_next_one(ep->ready, ep->peers_used, 0) < ep->peers_used) {
         return 0; /* send has not been called to its end */
     }
-    return ep->heap_count == 0 ? WEFT_NEVER : ep->heap[0].at_ns;
+    return weft_min_u64(ep->egress.look_ns,
+                        ep->heap_count == 0 ? WEFT_NEVER : ep->heap[0].at_ns);
 }
 
 static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -408,6 +411,7 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns)
 {
     ep->trace.now_ns = now_ns;
+    weft_core_egress_turn(ep, now_ns);
     while (ep->heap_count > 0 && ep->event_count + EVENTS_RESERVE <= EVENTS_MAX) {
         const struct deadline due = ep->heap[0];
         struct peer *p = &ep->peers[due.peer];
@@ -461,6 +465,8 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
     weft_core_credit_idle(ep, p);
     weft_core_secure_clear(ep, p);
     weft_bits_clear(ep->ready, peer_idx(ep, p));
+    weft_core_egress_leave(ep, p);
+    weft_core_egress_unsent(ep, p, -(int64_t)p->tx_unsent);
     size_t words = ep->config.tx_window_max / 64;
     memset(p->in_flight_bits, 0, words * sizeof(uint64_t));
     memset(p->lost_bits, 0, words * sizeof(uint64_t));
@@ -746,6 +752,7 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
     uint8_t version;
     uint8_t klass;
     ep->trace.now_ns = now_ns;
+    weft_core_egress_turn(ep, now_ns);
     ep->counters.datagrams_received++;
     ep->counters.bytes_received += count;
     if (count == 0) {
@@ -789,6 +796,34 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
     }
 }
 
+/* Peers take turns. */
+static size_t ready_next(const struct weft_ep *ep)
+{
+    size_t idx = weft_bits_next_one(ep->ready, ep->peers_used, ep->send_cursor);
+    return idx < ep->peers_used ? idx : weft_bits_next_one(ep->ready, ep->peers_used, 0);
+}
+
+static void peer_arm(struct weft_ep *ep, struct peer *p)
+{
+    if (p->state != PEER_FREE) {
+        weft_core_pto_arm(ep, p);
+        weft_core_credit_arm(ep, p);
+        weft_core_life_arm(ep, p);
+        peer_file(ep, p);
+    }
+}
+
+static uint32_t burst_count(struct weft_ep *ep, const struct peer *p, uint32_t packets,
+                            const struct weft_tx *tx)
+{
+    ep->counters.datagrams_sent += packets;
+    ep->counters.bytes_sent += tx->bytes;
+    if (trace_on(ep)) {
+        weft_core_trace_burst(ep, p, tx);
+    }
+    return packets;
+}
+
 uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
 {
     ep->trace.now_ns = now_ns;
@@ -796,44 +831,29 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx)
         weft_core_trace_drops_find(ep);
     }
     if (weft_core_reply_build(ep, tx) > 0) {
-        ep->counters.datagrams_sent++;
-        ep->counters.bytes_sent += tx->bytes;
-        if (trace_on(ep)) {
-            weft_core_trace_burst(ep, NULL, tx);
-        }
-        return 1;
+        return burst_count(ep, NULL, 1, tx);
     }
     if (ep->credit.dirty) {
         weft_core_credit_run(ep, now_ns);
     }
-    for (;;) {
-        size_t idx = weft_bits_next_one(ep->ready, ep->peers_used, ep->send_cursor);
-        if (idx >= ep->peers_used) {
-            idx = weft_bits_next_one(ep->ready, ep->peers_used, 0);
-            if (idx >= ep->peers_used) {
-                return 0;
-            }
-        }
+    for (size_t idx; (idx = ready_next(ep)) < ep->peers_used;) {
         struct peer *p = &ep->peers[idx];
         uint32_t packets = p->state == PEER_FREE ? 0 : weft_core_peer_send(ep, p, now_ns, tx);
-        /* A burst each, in turn, so that no peer waits for another's whole window. */
         ep->send_cursor = (uint32_t)idx + 1;
         if (packets > 0) {
-            ep->counters.datagrams_sent += packets;
-            if (trace_on(ep)) {
-                weft_core_trace_burst(ep, p, tx);
-            }
-            ep->counters.bytes_sent += tx->bytes;
-            return packets;
+            return burst_count(ep, p, packets, tx);
         }
         weft_bits_clear(ep->ready, idx);
-        if (p->state != PEER_FREE) {
-            weft_core_pto_arm(ep, p);
-            weft_core_credit_arm(ep, p);
-            weft_core_life_arm(ep, p);
-            peer_file(ep, p);
+        peer_arm(ep, p);
+    }
+    for (struct peer *p; (p = weft_core_egress_next(ep)) != NULL;) {
+        uint32_t packets = weft_core_burst_send(ep, p, now_ns, tx);
+        peer_arm(ep, p);
+        if (packets > 0) {
+            return burst_count(ep, p, packets, tx);
         }
     }
+    return 0;
 }
 
 /* ---- the message interface ------------------------------------------------------------------- */

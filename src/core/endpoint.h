@@ -67,6 +67,8 @@ struct weft_ep_config {
     uint16_t unscheduled;         /* of these, most that a peer may begin a message with */
     uint8_t same_host;            /* 1: all peers are on this host, so no link's buffer is in between:
                                    * rx_window alone bounds the credit */
+    uint8_t host_queue;           /* 1: the driver answers weft_ep_queue_asked, so that little waits in
+                                   * this host's own queue. Default 0: no limit */
     uint16_t senders_expected;    /* peers that send at a time, where the layer above knows */
     struct weft_credit_share *credit_share; /* of the endpoints behind one link; NULL = alone */
     uint16_t packet_bytes;        /* longest UDP payload to build, 256 .. 65,000 */
@@ -110,6 +112,7 @@ struct weft_ep_counters {
     uint64_t spurious_losses;    /* declared lost, then acknowledged */
     uint64_t probes;             /* PTO expiries that sent a probe */
     uint64_t ce_received;
+    uint64_t queue_waits;        /* times that chunks waited for the host's queue to drain */
     uint64_t credits_reclaimed;  /* times that a silent holder of credit was passed over */
     uint64_t messages_sent;      /* closed by DONE: COMPLETE or SHORT */
     uint64_t messages_received;  /* closed as receiver: COMPLETE or SHORT */
@@ -241,6 +244,12 @@ void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ec
 /* Build the next burst; returns its number of packets, 0 when there is nothing to send now. */
 uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
 
+/* With host_queue: weft_ep_send returned 0 because it has to know first how many bytes of what was
+ * sent still wait in this host, in the kernel or the network card, headers included. Tell it by
+ * weft_ep_queued, and send on. An answer too high or too low by half costs little. */
+bool weft_ep_queue_asked(const struct weft_ep *ep);
+void weft_ep_queued(struct weft_ep *ep, uint64_t bytes, uint64_t now_ns);
+
 /* When on_deadline must be called at the latest; WEFT_NEVER = nothing is timed. */
 uint64_t weft_ep_deadline(const struct weft_ep *ep);
 void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns);
@@ -283,6 +292,7 @@ struct weft_ep_gauges {
     uint64_t senders_waiting;    /* of these, that could use more credit */
     uint64_t credit_outstanding; /* DATA packets that they may send */
     uint64_t credit_budget;      /* most that may be outstanding */
+    uint64_t queue_limit_bytes;  /* most chunks in the host's own queue; 0 = no limit */
 };
 
 void weft_ep_gauges(const struct weft_ep *ep, struct weft_ep_gauges *gauges_p);

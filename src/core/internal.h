@@ -7,6 +7,7 @@
  *   rx.c          incoming packets, incoming messages, the receiver's half of the bound
  *   critical.c    chunks that must not be missing, told apart from DATA
  *   credit.c      how much the peers may send to this end
+ *   egress.c      whose chunks go next, and the host's own queue
  *   sink.c        the ADD sink
  *   loss.c        ACK, RTT, loss detection, PTO
  *   tx_msg.c      outgoing messages: which chunk next; DONE
@@ -118,6 +119,7 @@ struct tx_msg {
     uint32_t critical_left;  /* critical chunks not acknowledged */
     uint32_t chunk_bytes;    /* of a full chunk */
     uint64_t seq;
+    uint64_t opened;         /* how many the endpoint had opened before */
     uint64_t tag;
     uint64_t user;
     uint64_t deadline_ns;
@@ -305,6 +307,7 @@ struct peer {
     uint64_t tx_critical;          /* bit = CRITICAL to send */
     uint64_t tx_deadline_ns;       /* least deadline of active messages */
     uint64_t tx_probed_seq;        /* message of the last probe: they take turns */
+    uint64_t tx_unsent;            /* first-pass chunks of active messages still to send */
 
     /* rx.c */
     struct rx_msg *rx;             /* WEFT_MSGS_MAX */
@@ -329,6 +332,7 @@ struct peer {
     uint64_t data_last_ns;         /* last DATA */
     uint64_t data_gap_ns;          /* decaying maximum of the gaps between its bursts */
     bool sender_limited;           /* as the last DATA packet said */
+    bool sender_shared;            /* as the last short header said: it has other receivers, too */
     uint32_t echo_clock;           /* clock of the last ACK received, for DATA to echo */
     uint64_t echo_ns;              /* when it came; 0 = none */
     uint64_t rx_timer_ns;          /* least time at which an open message may close */
@@ -347,6 +351,8 @@ struct peer {
     uint32_t credit_held;          /* outstanding; 0 when silent */
     uint32_t credit_room;          /* how much more it could use */
     uint64_t credit_left;          /* DATA packets that it still has to send */
+    bool credit_shared;            /* its sender_shared */
+    uint64_t credit_class;         /* of its shortest open message: power of two of its chunks */
     uint64_t credit_rtt_ns;        /* its rtt_ns_min */
 };
 
@@ -379,15 +385,42 @@ struct credit {
     uint64_t floor_since_ns;
     uint64_t turn;
     uint32_t senders;        /* that a round is expected to have; 0 = none was seen yet */
+    bool round_shared;       /* most senders have had other receivers, in this round */
+    bool rounds_shared;      /* in the one before */
     uint32_t senders_now;    /* most at a time since the last round */
 
     /* credit_want.c: over the peers that have a message open */
     uint32_t active;         /* how many they are */
+    uint32_t shared;         /* of these, that have other receivers, too */
     uint32_t wanting;        /* of these, that could use more credit */
     uint64_t total;          /* outstanding, without the silent */
     uint64_t rtt_ns;         /* least rtt_ns_min; WEFT_NEVER = none is known */
     bool rtt_stale;          /* the peer that had it has another now */
     uint32_t allowance;      /* that they were counted with */
+};
+
+/* egress.c. Bytes of the queue are those on the wire, as near as the driver can tell. */
+struct egress {
+    uint64_t *waits;           /* bit = peer has chunks, and is not known to be kept by anything else */
+    uint64_t *keys;            /* of those: place in the order, the least goes first */
+    uint32_t waits_count;
+    uint32_t receivers;        /* peers with first-pass chunks still to send */
+    uint64_t opened;           /* messages, so far */
+    uint64_t bursts;           /* handed over, so far */
+    bool asked;                /* the driver is to tell what waits in the host's queue */
+    bool fresh;                /* it has, in this turn */
+    bool waiting;              /* chunks wait until look_ns for the queue to drain */
+    bool late;                 /* that time has come */
+    bool handed_over;          /* something, since it told */
+    uint64_t room_bytes;       /* to hand over; UINT64_MAX = no limit */
+    uint64_t look_ns;
+    uint64_t queued_bytes;     /* as last told */
+    uint64_t queued_ns;
+    uint64_t rate_bps;         /* at which it drains; 0 = not known */
+    uint64_t limit_bytes;
+    uint64_t limit_min_bytes;
+    uint64_t left_least_bytes; /* at late looks; UINT64_MAX = none yet */
+    uint32_t looks;
 };
 
 /* trace.c: the ring of records; records = NULL when it is off. */
@@ -422,6 +455,7 @@ struct weft_ep {
     uint32_t event_count;
     uint64_t resumed_ns;           /* when a long pause of ours ended: nobody's silence counts before */
     const struct weft_cc_ops *cc_ops;
+    struct egress egress;
     struct credit credit;
     uint64_t *credit_active;       /* bit = peer has a message open here */
     uint64_t *credit_wants;        /* of these, bit = it could use more credit */
@@ -532,7 +566,8 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p);
 void weft_core_credit_touch(struct weft_ep *ep, const struct peer *p);
 void weft_core_credit_count(struct weft_ep *ep);
 void weft_core_credit_look(struct weft_ep *ep, struct peer *p);
-struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, uint64_t most);
+struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns,
+                                   uint64_t most);
 uint32_t weft_core_credit_allowance(const struct weft_ep *ep);
 uint64_t weft_core_credit_remaining(const struct peer *p);
 
@@ -634,9 +669,32 @@ static inline void trace_round(struct weft_ep *ep, const struct peer *p,
     }
 }
 
+/* egress.c */
+bool weft_core_egress_init(struct weft_ep *ep);
+void weft_core_egress_fini(struct weft_ep *ep);
+/* The peer takes its place in the order, or leaves it when it has no chunk to send. */
+void weft_core_egress_file(struct weft_ep *ep, struct peer *p);
+void weft_core_egress_leave(struct weft_ep *ep, const struct peer *p);
+/* Whose burst is next; NULL: nobody's, or not before the host's queue has drained or is known. */
+struct peer *weft_core_egress_next(struct weft_ep *ep);
+void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes);
+/* So many more first-pass chunks of this peer's messages are to be sent, or fewer. */
+void weft_core_egress_unsent(struct weft_ep *ep, struct peer *p, int64_t chunks);
+void weft_core_egress_turn(struct weft_ep *ep, uint64_t now_ns);
+/* It could send, and only its turn or the host's queue keeps it. */
+static inline bool egress_waits(const struct weft_ep *ep, const struct peer *p)
+{
+    return weft_bits_test(ep->egress.waits, peer_idx(ep, p));
+}
+
 /* tx.c */
+/* The next packet that is not a chunk's burst; 0 = there is none, and the peer has its place among
+ * those with chunks. */
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                              struct weft_tx *tx);
+/* Its next burst of chunks; 0 = window, credit or pacer do not allow one. */
+uint32_t weft_core_burst_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                              struct weft_tx *tx);
 /* A packet of one frame and `zeros` bytes behind it, to addr; numbered, not tracked. */
 uint32_t weft_core_frame_build(struct weft_ep *ep, struct peer *p, const struct weft_addr *addr,
                                const struct weft_wire_frame *frame, uint32_t zeros,

@@ -455,6 +455,10 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
         p->pto_ns = WEFT_NEVER;
         return;
     }
+    if (waiting && p->in_flight_count == 0 && egress_waits(ep, p)) {
+        p->pto_ns = WEFT_NEVER; /* it waits for this end; the probe's time begins when it has sent */
+        return;
+    }
     if (!waiting) {
         /* Only the peer owes something, the rest of an open message: ask before its time is up, or
          * the death of a sender would leave its message open for ever. */

@@ -1,7 +1,8 @@
 /* Building packets: what goes out next to one peer, as one burst of equal datagrams.
  *
  * Order: the handshake; a packet with control frames when any is due (a small chunk rides along); a
- * probe; then chunks, as many as window, credit and pacer allow, straight from the caller's buffer.
+ * probe; then, in its turn among the peers (egress.c), chunks, as many as window, credit and pacer
+ * allow, straight from the caller's buffer.
  *
  * The pacer is a token bucket at the congestion controller's rate. Its depth is what that rate
  * sends in 100 us, at least ten packets: timers of an ordinary kernel are not finer, and a
@@ -22,6 +23,7 @@ enum {
     FINISH_CHUNKS_MIN = 16, /* shorter messages are not worth another packet */
     BURST_FIRST = 4,        /* packets */
     BUCKET_PACKETS = 10,
+    WIRE_BYTES = 42,        /* Ethernet, IPv4, UDP around a packet */
     BUCKET_PACKETS_MARKED = 2, /* one, and one for a timer that was late */
 };
 
@@ -128,14 +130,17 @@ static bool may_send(const struct weft_ep *ep, struct peer *p, uint32_t bytes, u
            pacer_allows(p, bytes, now_ns);
 }
 
-/* Set on packets near the end of what window and pacer allow, while more is waiting: the pause that
- * may follow is ours, not the network's. On several packets, because the last may be lost. What
- * credit allows the receiver knows itself. */
-static bool sender_limited(const struct peer *p, const struct tx_msg *m, uint32_t bytes)
+/* Set on packets near the end of what window, pacer and the host's queue allow, while more is
+ * waiting: the pause that may follow is this end's, not the network's. On several packets, because
+ * the last may be lost. What credit allows the receiver knows itself. */
+static bool sender_limited(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m,
+                           uint32_t bytes)
 {
     uint64_t ahead = (uint64_t)LIMITED_PACKETS * bytes;
     bool paced = p->cc.rate_bps != 0 && p->tokens_bytes < (int64_t)ahead;
-    return m->pass_next < m->chunks && (paced || p->in_flight_bytes + ahead > p->cc.cwnd_bytes);
+    bool queued = ep->egress.waits_count > 1 && ep->egress.room_bytes < ahead;
+    return m->pass_next < m->chunks &&
+           (paced || queued || p->in_flight_bytes + ahead > p->cc.cwnd_bytes);
 }
 
 /* ---- bursts ---------------------------------------------------------------------------------- */
@@ -200,6 +205,9 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
                           struct weft_writer *w)
 {
     weft_core_tx_take(m, chunk, again);
+    if (!again) {
+        weft_core_egress_unsent(ep, p, -1);
+    }
     if (m->pass_next == m->chunks && m->chunks >= FINISH_CHUNKS_MIN) {
         /* Follows at once: PASS_END, or a chunk sent again, may be lost, and what tells is the
          * acknowledgement of a packet after it. */
@@ -226,12 +234,12 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
     uint8_t flags = (uint8_t)(WEFT_FLAG_DATA | m->priority << 2);
     if (brief) {
         weft_wire_brief_encode(w, &data);
-        flags = WEFT_FLAG_BRIEF;
+        flags = ep->egress.receivers > 1 ? WEFT_FLAG_BRIEF | WEFT_FLAG_SHARED : WEFT_FLAG_BRIEF;
     } else {
         weft_wire_data_encode(w, &data);
     }
     flags |= m->pass_next == m->chunks ? WEFT_FLAG_PASS_END : 0;
-    flags |= sender_limited(p, m, packet_bytes) ? WEFT_FLAG_SENDER_LIMITED : 0;
+    flags |= sender_limited(ep, p, m, packet_bytes) ? WEFT_FLAG_SENDER_LIMITED : 0;
     return flags;
 }
 
@@ -273,15 +281,16 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
 /* A link that may be idle gets a few packets at once and has them to carry while more are built:
  * each burst is at most twice what is under way. A first burst of 25 packets was on the link 100 us
  * later than one of four. */
-static uint32_t burst_most(const struct peer *p)
+static uint32_t burst_most(const struct weft_ep *ep, const struct peer *p)
 {
     uint64_t most = weft_max_u64(2 * (uint64_t)p->in_flight_count, BURST_FIRST);
-    return (uint32_t)weft_min_u64(most, WEFT_TX_PACKETS_MAX);
+    most = weft_min_u64(most, ep->egress.room_bytes / p->packet_bytes);
+    return (uint32_t)weft_min_u64(weft_max_u64(most, 1), WEFT_TX_PACKETS_MAX);
 }
 
 static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
-    uint32_t most = burst_most(p);
+    uint32_t most = burst_most(ep, p);
     tx_begin(ep, p, tx);
     while (tx->packets < most) {
         uint32_t chunk;
@@ -638,6 +647,7 @@ static uint32_t close_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                              struct weft_tx *tx)
 {
+    weft_core_egress_leave(ep, p); /* until it is known to have chunks that it may send */
     if (p->sec.broken) {
         return 0;
     }
@@ -679,5 +689,21 @@ uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns
     if (ring_has_room(ep, p) && weft_core_path_build(ep, p, now_ns, tx) > 0) {
         return 1;
     }
-    return burst_build(ep, p, now_ns, tx);
+    weft_core_egress_file(ep, p);
+    return 0;
+}
+
+uint32_t weft_core_burst_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                              struct weft_tx *tx)
+{
+    pacer_refill(p, now_ns);
+    p->pace_ns = WEFT_NEVER;
+    uint32_t packets = burst_build(ep, p, now_ns, tx);
+    if (packets == 0) {
+        weft_core_egress_leave(ep, p);
+        return 0;
+    }
+    weft_core_egress_file(ep, p);
+    weft_core_egress_sent(ep, tx->bytes + (uint64_t)packets * WIRE_BYTES);
+    return packets;
 }

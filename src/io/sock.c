@@ -6,9 +6,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -214,4 +216,12 @@ weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_
     *fd_p = fd;
     *facts_p = facts;
     return WEFT_OK;
+}
+
+/* The kernel counts the memory of its buffers, half as much again as what is in them: 2,304 bytes for a
+ * datagram of 1,472 alone, 41,000 for 20 of them in a GSO burst. */
+uint64_t weft_sock_queued(int fd)
+{
+    int bytes = 0;
+    return ioctl(fd, SIOCOUTQ, &bytes) < 0 || bytes < 0 ? 0 : (uint64_t)bytes * 2 / 3;
 }

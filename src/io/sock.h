@@ -66,4 +66,8 @@ struct weft_sock_request {
 weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_request *request,
                            int *fd_p, struct weft_sock_facts *facts_p, struct weft_io_error *error);
 
+/* Bytes of datagrams sent that still wait in this host, for the device before which they queue: those
+ * on the wire, as near as the kernel's count of its memory tells. 0 where it does not tell. */
+uint64_t weft_sock_queued(int fd);
+
 #endif

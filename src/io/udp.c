@@ -134,6 +134,7 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     }
     ep.rx_window = window_of(ep.rx_window, ep.packet_bytes, udp->facts.recv_buffer_bytes);
     ep.same_host = weft_sock_addr_is_loopback(&addr); /* a socket bound to it reaches nothing else */
+    ep.host_queue = !ep.same_host; /* on loopback nothing queues */
     if (ep.packet_bytes_sure == 0 && !weft_sock_addr_is_loopback(&addr)) {
         ep.packet_bytes_sure = SURE_BYTES; /* longer ones are asked for first */
     }
@@ -213,6 +214,18 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp 
 
 /* ---- the crank ------------------------------------------------------------------------------- */
 
+/* The next burst. The endpoint may have to know first what waits in the kernel; not before what this
+ * batch holds is there, too. */
+static bool next_burst(struct weft_udp *udp, uint64_t now_ns, uint32_t count)
+{
+    uint32_t packets = weft_ep_send(udp->ep, now_ns, &udp->bursts[count]);
+    if (packets == 0 && count == 0 && weft_ep_queue_asked(udp->ep)) {
+        weft_ep_queued(udp->ep, weft_sock_queued(udp->socket_fd), now_ns);
+        packets = weft_ep_send(udp->ep, now_ns, &udp->bursts[count]);
+    }
+    return packets > 0;
+}
+
 /* Single packets share a system call; several of one burst go at once, not when the next are built.
  * False: there is no more to send. */
 static bool fill_batch(struct weft_udp *udp, uint64_t now_ns, uint32_t *count_p)
@@ -221,12 +234,12 @@ static bool fill_batch(struct weft_udp *udp, uint64_t now_ns, uint32_t *count_p)
     bool more = true;
     bool single = true;
     while (more && single && count < WEFT_TX_BATCH) {
-        more = weft_ep_send(udp->ep, now_ns, &udp->bursts[count]) > 0;
+        more = next_burst(udp, now_ns, count);
         single = more && udp->bursts[count].packets == 1;
         count += more;
     }
     *count_p = count;
-    return more;
+    return more || weft_ep_queue_asked(udp->ep);
 }
 
 static void flush(struct weft_udp *udp, uint64_t now_ns)

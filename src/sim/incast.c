@@ -386,6 +386,7 @@ static void make_host(struct incast *s, uint32_t host)
     config.ep.peers_max = receiver ? s->config.senders : 1;
     config.ep.expects_max = receiver ? 2 * s->config.senders : 1;
     config.ep.accept = receiver;
+    config.ep.host_queue = 1;
     config.ep.order = s->config.order;
     config.ep.cc_name = s->config.cc_name;
     if (receiver) {

@@ -104,6 +104,7 @@ static void draw_hosts(struct weft_prng *prng, struct weft_plan *plan)
         /* In half of the plans, which may finish later, half of the hosts. No draw of its own: seeds
          * keep what else they draw. */
         host->ep.confirm_later = (plan->host[0].ep.seed >> 62 & host->ep.seed >> 63 & 1) != 0;
+        host->ep.host_queue = host->ep.seed >> 61 & 1;
         host->crank_delay_ns = crank_delay_ns;
     }
 }

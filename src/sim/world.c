@@ -475,6 +475,12 @@ static void send_all(struct weft_world *world, uint32_t host_idx)
     struct host *host = &world->hosts[host_idx];
     for (uint32_t bursts = 0; bursts < BURSTS_MAX; bursts++) {
         uint32_t packets = weft_ep_send(host->ep, weft_net_now_ns(world->net), &world->tx);
+        if (packets == 0 && weft_ep_queue_asked(host->ep)) {
+            const struct weft_net_link_counters *up =
+                weft_net_link_counters(world->net, host_idx, WEFT_NET_UP);
+            weft_ep_queued(host->ep, up->queued_bytes, weft_net_now_ns(world->net));
+            continue;
+        }
         if (packets == 0) {
             return;
         }

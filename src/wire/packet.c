@@ -25,7 +25,7 @@ static bool flags_valid(uint8_t flags)
         return true;
     }
     if (flags & WEFT_FLAG_BRIEF) {
-        return (flags & WEFT_FLAG_PRIORITY) == WEFT_FLAG_BRIEF;
+        return (flags & WEFT_FLAG_PRIORITY & ~WEFT_FLAG_SHARED) == WEFT_FLAG_BRIEF;
     }
     return (flags & WEFT_FLAG_CONTROL) && !(flags & of_message);
 }

@@ -31,6 +31,7 @@ enum weft_wire_flags {
     WEFT_FLAG_SENDER_LIMITED = 0x20,
     WEFT_FLAG_PRIORITY = 0x1c, /* shifted left by 2; with DATA only */
     WEFT_FLAG_BRIEF = 0x10,    /* without DATA: a chunk with the short header */
+    WEFT_FLAG_SHARED = 0x04,   /* with BRIEF only: its sender has chunks for other peers, too */
     WEFT_FLAG_CONTROL = 0x02,
     WEFT_FLAG_DATA = 0x01,
 };

@@ -286,7 +286,7 @@ static const struct violation OF_FRAMES[] = {
 };
 
 static const struct violation OF_DATA[] = {
-    {"BRIEF and a priority", IN(GOLDEN_BRIEF), 1, 1, 0x54},
+    {"BRIEF and a priority", IN(GOLDEN_BRIEF), 1, 1, 0x58},
     {"BRIEF and another priority", IN(GOLDEN_BRIEF), 1, 1, 0x58},
     {"BRIEF of chunk N", IN(GOLDEN_BRIEF), 12, 4, 0xc7cc0004},
     {"BRIEF of the largest chunk", IN(GOLDEN_BRIEF), 12, 4, 0xc7cfffff},

@@ -44,6 +44,7 @@ local f = {
     limited = ProtoField.bool("weft.flags.sender_limited", "SENDER_LIMITED", 8, nil, 0x20),
     priority = ProtoField.uint8("weft.flags.priority", "Priority", base.DEC, nil, 0x1c),
     brief = ProtoField.bool("weft.flags.brief", "BRIEF", 8, nil, 0x10),
+    shared = ProtoField.bool("weft.flags.shared", "SHARED", 8, nil, 0x04),
     has_control = ProtoField.bool("weft.flags.control", "CONTROL", 8, nil, 0x02),
     has_data = ProtoField.bool("weft.flags.data", "DATA", 8, nil, 0x01),
     data_count = ProtoField.uint16("weft.data_count", "DATA packets sent, low 16 bits"),
@@ -453,9 +454,13 @@ local function flags_tree(r, tree)
     local range = r.tvb(r.at, 1)
     local sub = tree:add(f.flags, range)
     local has_data = bit.band(range:uint(), 0x01) ~= 0
+    local has_brief = not has_data and bit.band(range:uint(), 0x10) ~= 0
     for _, field in ipairs({ f.key_phase, f.pass_end, f.limited, has_data and f.priority or f.brief,
                              f.has_control, f.has_data }) do
         sub:add(field, range)
+    end
+    if has_brief then
+        sub:add(f.shared, range)
     end
     r.at = r.at + 1
     return range:uint()
@@ -492,7 +497,7 @@ local function connection_packet(r, tree, class, info)
         fail(r, tree, "Neither CONTROL nor DATA")
         return
     end
-    if not has_data and bit.band(flags, has_brief and 0x0c or 0x7c) ~= 0 then
+    if not has_data and bit.band(flags, has_brief and 0x08 or 0x7c) ~= 0 then
         fail(r, tree, "Flags of DATA without DATA")
         return
     end

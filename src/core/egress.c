@@ -1,0 +1,232 @@
+/* Whose chunks go next, and how many bytes of them wait in this host's own queue.
+ *
+ * An endpoint has one link, and often chunks for several peers: the server's answers to all workers, a
+ * collective's pieces for all others. Served side by side they end together, and late; served one after
+ * another the first is there after its own time, and its receiver answers while the others still
+ * arrive. So the order is: the most urgent message, of these the shortest (by powers of two), of these
+ * the oldest. Equal messages go one after another in the order in which they were opened. Every eighth
+ * burst is the oldest message's, whatever its length: nobody starves.
+ *
+ * An order holds only for what has not been handed over. What waits in the kernel's queue or in the
+ * network card cannot be overtaken any more, neither by a message that is more urgent nor by
+ * acknowledgements and credit for the other direction: all-to-all took 1.5 times its ideal because
+ * credit stood behind one's own data. A driver that can tell what waits there says so
+ * (weft_ep_queued), and chunks are handed over while it is less than a limit. Control packets pass.
+ * Without such a driver there is no limit.
+ *
+ * The limit is as low as keeps the link busy. It grows when the queue ran empty although chunks
+ * waited, for then this end was too late, and when the queue takes what it is given as fast as it comes,
+ * as it does where nothing queues; it shrinks when even at the latest look a quarter was left. When a
+ * look is due follows from the rate at which the queue was seen to drain.
+ *
+ * Source: docs/PROTOCOL.md section 5, "Order"; for the limit Linux's dynamic queue limits (Herbert,
+ * 2011) and TCP small queues (Dumazet, 2012).
+ */
+#include "core/internal.h"
+
+#include <stdlib.h>
+
+enum {
+    TURN_OLDEST = 8,        /* every so many bursts are the oldest message's */
+    LIMIT_BYTES_MIN = 12000,
+    LIMIT_PACKETS_MIN = 4,
+    LIMIT_BYTES_MAX = 256000,
+    LOOKS = 16,             /* late looks between two that may lower the limit */
+    CLASS_SHIFT = 56,
+    PRIORITY_SHIFT = 61,
+};
+
+static const uint64_t look_ns_first = 10 * WEFT_NS_PER_US; /* while the rate is not known */
+static const uint64_t look_ns_min = 5 * WEFT_NS_PER_US;
+static const uint64_t look_ns_max = 10 * WEFT_NS_PER_MS;
+
+bool weft_core_egress_init(struct weft_ep *ep)
+{
+    struct egress *e = &ep->egress;
+    e->waits = calloc(WEFT_BITS_WORDS((size_t)ep->config.peers_max), sizeof(*e->waits));
+    e->keys = calloc(ep->config.peers_max, sizeof(*e->keys));
+    uint64_t packets = LIMIT_PACKETS_MIN * (uint64_t)ep->config.packet_bytes;
+    e->limit_min_bytes = weft_max_u64(LIMIT_BYTES_MIN, packets);
+    e->limit_bytes = e->limit_min_bytes;
+    e->room_bytes = UINT64_MAX;
+    e->look_ns = WEFT_NEVER;
+    e->left_least_bytes = UINT64_MAX;
+    return e->waits != NULL && e->keys != NULL;
+}
+
+void weft_core_egress_fini(struct weft_ep *ep)
+{
+    free(ep->egress.waits);
+    free(ep->egress.keys);
+}
+
+/* ---- the order ------------------------------------------------------------------------------- */
+
+/* What this peer's next chunk has is its message's place in the order; the low bits are its age. */
+static uint64_t key_of(const struct tx_msg *m)
+{
+    uint64_t class = 31 - (uint64_t)__builtin_clz(m->chunks);
+    return (uint64_t)m->priority << PRIORITY_SHIFT | class << CLASS_SHIFT | m->opened;
+}
+
+static uint64_t age_of(uint64_t key)
+{
+    return key & ((UINT64_C(1) << CLASS_SHIFT) - 1);
+}
+
+void weft_core_egress_file(struct weft_ep *ep, struct peer *p)
+{
+    uint32_t chunk;
+    bool again;
+    const struct tx_msg *m = weft_core_tx_peek(p, &chunk, &again);
+    if (m == NULL) {
+        weft_core_egress_leave(ep, p);
+        return;
+    }
+    ep->egress.keys[peer_idx(ep, p)] = key_of(m);
+    if (!egress_waits(ep, p)) {
+        weft_bits_set(ep->egress.waits, peer_idx(ep, p));
+        ep->egress.waits_count++;
+    }
+}
+
+void weft_core_egress_leave(struct weft_ep *ep, const struct peer *p)
+{
+    if (egress_waits(ep, p)) {
+        weft_bits_clear(ep->egress.waits, peer_idx(ep, p));
+        ep->egress.waits_count--;
+    }
+}
+
+void weft_core_egress_unsent(struct weft_ep *ep, struct peer *p, int64_t chunks)
+{
+    bool before = p->tx_unsent > 0;
+    p->tx_unsent += (uint64_t)chunks;
+    ep->egress.receivers += (p->tx_unsent > 0) - before;
+}
+
+static struct peer *first_of(struct weft_ep *ep, bool oldest)
+{
+    const struct egress *e = &ep->egress;
+    struct peer *best = NULL;
+    uint64_t best_key = UINT64_MAX;
+    for (size_t i = weft_bits_next_one(e->waits, ep->peers_used, 0); i < ep->peers_used;
+         i = weft_bits_next_one(e->waits, ep->peers_used, i + 1)) {
+        uint64_t key = oldest ? age_of(e->keys[i]) : e->keys[i];
+        if (key < best_key) {
+            best_key = key;
+            best = &ep->peers[i];
+        }
+    }
+    return best;
+}
+
+struct peer *weft_core_egress_next(struct weft_ep *ep)
+{
+    struct egress *e = &ep->egress;
+    struct peer *p = first_of(ep, (e->bursts + 1) % TURN_OLDEST == 0);
+    if (p == NULL || !ep->config.host_queue) {
+        return p;
+    }
+    if (e->waiting) {
+        return NULL;
+    }
+    e->asked = !e->fresh || e->room_bytes == 0;
+    return e->asked ? NULL : p;
+}
+
+void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes)
+{
+    struct egress *e = &ep->egress;
+    e->bursts++;
+    e->handed_over = true;
+    if (ep->config.host_queue) {
+        e->room_bytes -= weft_min_u64(e->room_bytes, bytes);
+    }
+}
+
+/* ---- the host's queue ------------------------------------------------------------------------ */
+
+/* Between two looks with nothing handed over the queue only drains. */
+static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
+{
+    if (e->handed_over || bytes >= e->queued_bytes || now_ns <= e->queued_ns) {
+        return;
+    }
+    uint64_t drained = e->queued_bytes - bytes;
+    uint64_t rate_bps = drained * 8 * WEFT_NS_PER_MS / (now_ns - e->queued_ns) * 1000;
+    if (e->rate_bps == 0 || (bytes == 0 && rate_bps > e->rate_bps)) {
+        e->rate_bps = rate_bps;
+    } else if (bytes > 0) {
+        e->rate_bps = (7 * e->rate_bps + rate_bps) / 8;
+    }
+}
+
+static void limit_adapt(struct egress *e, uint64_t bytes)
+{
+    bool starved = e->late && bytes == 0;
+    bool passes = e->handed_over && e->room_bytes == 0 && bytes < e->limit_bytes / 4;
+    if (starved || passes) {
+        e->limit_bytes = weft_min_u64(2 * e->limit_bytes, LIMIT_BYTES_MAX);
+        e->looks = 0;
+        e->left_least_bytes = UINT64_MAX;
+        return;
+    }
+    if (!e->late) {
+        return;
+    }
+    e->left_least_bytes = weft_min_u64(e->left_least_bytes, bytes);
+    if (++e->looks < LOOKS) {
+        return;
+    }
+    if (e->left_least_bytes > e->limit_bytes / 4) {
+        e->limit_bytes = weft_max_u64(e->limit_bytes - e->limit_bytes / 16, e->limit_min_bytes);
+    }
+    e->looks = 0;
+    e->left_least_bytes = UINT64_MAX;
+}
+
+static uint64_t look_after_ns(const struct egress *e, uint64_t bytes)
+{
+    if (e->rate_bps == 0) {
+        return look_ns_first;
+    }
+    uint64_t drain_bytes = bytes > e->limit_bytes / 2 ? bytes - e->limit_bytes / 2 : 0;
+    uint64_t wait_ns = drain_bytes * 8 * WEFT_NS_PER_S / e->rate_bps;
+    return weft_min_u64(weft_max_u64(wait_ns, look_ns_min), look_ns_max);
+}
+
+bool weft_ep_queue_asked(const struct weft_ep *ep)
+{
+    return ep->egress.asked;
+}
+
+void weft_ep_queued(struct weft_ep *ep, uint64_t bytes, uint64_t now_ns)
+{
+    struct egress *e = &ep->egress;
+    rate_measure(e, bytes, now_ns);
+    limit_adapt(e, bytes);
+    e->asked = false;
+    e->late = false;
+    e->handed_over = false;
+    e->fresh = true;
+    e->queued_bytes = bytes;
+    e->queued_ns = now_ns;
+    /* Not packet by packet: a quarter of the limit at least. */
+    e->room_bytes = bytes <= e->limit_bytes - e->limit_bytes / 4 ? e->limit_bytes - bytes : 0;
+    e->waiting = e->room_bytes == 0;
+    e->look_ns = e->waiting ? now_ns + look_after_ns(e, bytes) : WEFT_NEVER;
+    ep->counters.queue_waits += e->waiting;
+}
+
+/* Time has passed: what is known of the queue is old. */
+void weft_core_egress_turn(struct weft_ep *ep, uint64_t now_ns)
+{
+    struct egress *e = &ep->egress;
+    e->fresh = false;
+    if (e->waiting && now_ns >= e->look_ns) {
+        e->waiting = false;
+        e->late = true;
+        e->look_ns = WEFT_NEVER;
+    }
+}

@@ -1,0 +1,328 @@
+/* Whose chunks go next, and the limit on this host's own queue (core/egress.c). */
+#include "core_net.h"
+
+enum { CHUNK_BYTES = 1408, SENT_MAX = 256 };
+
+static uint8_t source[64 * CHUNK_BYTES];
+static uint8_t memory[64 * CHUNK_BYTES];
+static struct weft_tx tx;
+
+/* End 0 is connected to 1 and 2, which let it begin with 64 packets. */
+static struct net *rig_new(uint8_t host_queue)
+{
+    struct net *net = calloc(1, sizeof(*net));
+    net->now_ns = WEFT_NS_PER_S;
+    for (uint32_t end = 0; end < 3; end++) {
+        struct weft_ep_config config;
+        net_config(&config, WEFT_MODE_NONE);
+        config.incarnation = 10 + end;
+        config.host_queue = end == 0 ? host_queue : 0;
+        net_open(net, end, &config);
+    }
+    for (uint32_t to = 1; to < 3; to++) {
+        assert_int_equal(net_connect(net, 0, to), to - 1);
+    }
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].ups, 2);
+    return net;
+}
+
+static void message(struct net *net, uint32_t to, uint32_t chunks, uint8_t priority)
+{
+    struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                     .sink = WEFT_SINK_COPY,
+                                     .memory = memory,
+                                     .memory_bytes = sizeof(memory),
+                                     .count = 1,
+                                     .timeout_ns = WEFT_NEVER};
+    struct weft_msg_send send = {.peer = to - 1,
+                                 .base = source,
+                                 .total = chunks * CHUNK_BYTES / 4,
+                                 .elem_bytes = 4,
+                                 .priority = priority,
+                                 .deadline_ns = WEFT_NEVER};
+    weft_expect_id id;
+    uint64_t seq;
+    assert_int_equal(net->end[to].msgr.ops->expect(net->end[to].msgr.self, &expect, &id), WEFT_OK);
+    assert_int_equal(net->end[0].msgr.ops->send(net->end[0].msgr.self, &send, net->now_ns, &seq),
+                     WEFT_OK);
+}
+
+/* Packets that end 0 hands over, until it has no more or has to know of the queue; of each, the end
+ * it goes to. */
+static uint32_t hand_over(struct net *net, uint32_t *to_p, uint64_t *bytes_p)
+{
+    uint32_t count = 0;
+    *bytes_p = 0;
+    for (uint32_t packets; (packets = weft_ep_send(net->end[0].ep, net->now_ns, &tx)) > 0;) {
+        uint32_t to = addr_equal(&tx.addr, &net->end[1].addr) ? 1 : 2;
+        for (uint32_t i = 0; i < packets; i++) {
+            assert_true(count < SENT_MAX);
+            to_p[count++] = to;
+        }
+        *bytes_p += tx.bytes;
+        net_burst(net, &net->end[0], &tx);
+    }
+    return count;
+}
+
+/* Changes of receiver in a row of packets. */
+static uint32_t changes(const uint32_t *to, uint32_t count)
+{
+    uint32_t changed = 0;
+    for (uint32_t i = 1; i < count; i++) {
+        changed += to[i] != to[i - 1];
+    }
+    return changed;
+}
+
+static void equal_messages_go_one_after_another(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    uint32_t to[SENT_MAX];
+    uint64_t bytes;
+    message(net, 2, 12, 0);
+    message(net, 1, 12, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 24);
+    assert_int_equal(to[0], 2); /* the older one */
+    assert_int_equal(changes(to, 24), 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 2);
+    net_free(net);
+}
+
+static void urgent_and_short_messages_go_first(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    uint32_t to[SENT_MAX];
+    uint64_t bytes;
+    message(net, 1, 12, 4);
+    message(net, 2, 12, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 24);
+    assert_int_equal(to[0], 2);
+    assert_int_equal(changes(to, 24), 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    message(net, 1, 16, 0);
+    message(net, 2, 4, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 20);
+    assert_int_equal(to[0], 2);
+    assert_int_equal(changes(to, 20), 1);
+    net_free(net);
+}
+
+static void every_eighth_burst_is_the_oldest_message_s(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    uint32_t to[SENT_MAX];
+    uint64_t bytes;
+    net->end[0].ep->egress.bursts = 7;
+    message(net, 1, 12, 4);
+    message(net, 2, 12, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 24);
+    assert_int_equal(to[0], 1);
+    assert_int_equal(changes(to, 24), 2); /* one burst, then the urgent message, then the rest */
+    net_free(net);
+}
+
+static uint64_t limit_of(const struct net *net)
+{
+    struct weft_ep_gauges gauges;
+    weft_ep_gauges(net->end[0].ep, &gauges);
+    return gauges.queue_limit_bytes;
+}
+
+static void chunks_wait_for_the_host_s_queue_and_control_does_not(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(1);
+    struct weft_ep *ep = net->end[0].ep;
+    uint32_t to[SENT_MAX];
+    uint64_t bytes;
+    message(net, 1, 30, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 0);
+    assert_true(weft_ep_queue_asked(ep));
+    weft_ep_queued(ep, 0, net->now_ns);
+    uint32_t count = hand_over(net, to, &bytes);
+    assert_true(count > 4 && bytes >= limit_of(net) - 2000 && bytes <= limit_of(net) + 2000);
+    assert_true(weft_ep_queue_asked(ep));
+    weft_ep_queued(ep, bytes, net->now_ns);
+    assert_int_equal(hand_over(net, to, &bytes), 0);
+    assert_false(weft_ep_queue_asked(ep));
+    assert_int_equal(weft_ep_counters(ep)->queue_waits, 1);
+    uint64_t look_ns = weft_ep_deadline(ep);
+    assert_true(look_ns > net->now_ns && look_ns < net->now_ns + WEFT_NS_PER_MS);
+    ep->peers[0].ack_now = true;
+    weft_core_peer_ready(ep, &ep->peers[0]);
+    assert_int_equal(hand_over(net, to, &bytes), 1);
+    assert_true(bytes < 100);
+    net->now_ns = look_ns;
+    weft_ep_on_deadline(ep, net->now_ns);
+    assert_int_equal(hand_over(net, to, &bytes), 0);
+    assert_true(weft_ep_queue_asked(ep));
+    weft_ep_queued(ep, 0, net->now_ns);
+    assert_true(hand_over(net, to, &bytes) > 0);
+    net_free(net);
+}
+
+/* The queue as a link of 1 byte in 8 ns drains it, looked at when end 0 asks. */
+struct queue {
+    uint64_t bytes;
+    uint64_t at_ns;
+};
+
+static void queue_drain(struct queue *q, uint64_t now_ns)
+{
+    uint64_t drained = (now_ns - q->at_ns) / 8;
+    q->bytes = q->bytes > drained ? q->bytes - drained : 0;
+    q->at_ns = now_ns;
+}
+
+/* Run for so long; end 0 is progressed `late_ns` after it asked to be. */
+static void run_queued(struct net *net, struct queue *q, uint64_t ns, uint64_t late_ns)
+{
+    struct weft_ep *ep = net->end[0].ep;
+    uint64_t until_ns = net->now_ns + ns;
+    while (net->now_ns < until_ns) {
+        uint32_t to[SENT_MAX];
+        uint64_t bytes;
+        do {
+            (void)hand_over(net, to, &bytes);
+            queue_drain(q, net->now_ns);
+            q->bytes += bytes;
+            if (!weft_ep_queue_asked(ep)) {
+                break;
+            }
+            weft_ep_queued(ep, q->bytes, net->now_ns);
+        } while (true);
+        uint64_t look_ns = weft_ep_deadline(ep);
+        if (!net_step(net, weft_min_u64(until_ns, weft_max_u64(look_ns, net->now_ns)))) {
+            net->now_ns = weft_min_u64(until_ns, weft_max_u64(net->now_ns + 1000, look_ns + late_ns));
+            weft_ep_on_deadline(ep, net->now_ns);
+        }
+    }
+}
+
+static void late(struct net *net, uint64_t left)
+{
+    struct weft_ep *ep = net->end[0].ep;
+    ep->egress.waiting = true;
+    ep->egress.look_ns = net->now_ns;
+    net->now_ns += 1000;
+    weft_core_egress_turn(ep, net->now_ns);
+    weft_ep_queued(ep, left, net->now_ns);
+}
+
+static void the_limit_follows_what_keeps_the_link_busy(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(1);
+    uint64_t least = limit_of(net);
+    late(net, 0); /* it ran dry while chunks waited */
+    assert_int_equal(limit_of(net), 2 * least);
+    for (uint32_t i = 0; i < 64; i++) {
+        late(net, 0);
+    }
+    uint64_t most = limit_of(net);
+    assert_true(most > 2 * least && most <= 256000);
+    for (uint32_t i = 0; i < 16; i++) {
+        late(net, most / 8); /* not too much: it stays */
+    }
+    assert_int_equal(limit_of(net), most);
+    for (uint32_t i = 0; i < 16; i++) {
+        late(net, most / 2);
+    }
+    assert_int_equal(limit_of(net), most - most / 16);
+    for (uint32_t i = 0; i < 2000; i++) {
+        late(net, limit_of(net) / 2);
+    }
+    assert_int_equal(limit_of(net), least);
+    net_free(net);
+}
+
+/* Where the kernel takes what it is given at once there is no queue to limit. */
+static void the_limit_goes_where_nothing_queues(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(1);
+    struct weft_ep *ep = net->end[0].ep;
+    uint64_t least = limit_of(net);
+    uint32_t to[SENT_MAX];
+    uint64_t bytes;
+    message(net, 1, 60, 0);
+    uint32_t count = hand_over(net, to, &bytes);
+    while (weft_ep_queue_asked(ep)) {
+        weft_ep_queued(ep, 0, net->now_ns);
+        count += hand_over(net, to, &bytes);
+    }
+    assert_true(count >= 20); /* as many as credit allows */
+    assert_true(limit_of(net) > least);
+    assert_int_equal(weft_ep_counters(ep)->queue_waits, 0);
+    net_free(net);
+}
+
+/* A peer whose turn has not come has nothing to answer: no probes, however long the queue. */
+static void no_probes_while_chunks_wait_for_their_turn(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(1);
+    struct queue full = {.bytes = 100000000, .at_ns = net->now_ns}; /* 0.8 s */
+    message(net, 1, 20, 0);
+    message(net, 2, 20, 0);
+    run_queued(net, &full, 500 * WEFT_NS_PER_MS, 0);
+    assert_int_equal(net_counters(net, 0)->probes, 0);
+    assert_int_equal(net_counters(net, 0)->data_sent, 0);
+    run_queued(net, &full, 500 * WEFT_NS_PER_MS, 0);
+    assert_int_equal(net->end[0].sent, 2);
+    net_free(net);
+}
+
+static uint8_t flags_seen[2]; /* of short headers: ORed, ANDed */
+
+static bool note_flags(struct net *net, struct net_datagram *d)
+{
+    if (addr_equal(&d->from, &net->end[0].addr) && weft_wire_is_brief(d->data[1])) {
+        flags_seen[0] |= d->data[1];
+        flags_seen[1] &= d->data[1];
+    }
+    return true;
+}
+
+static void short_headers_say_whether_the_sender_has_other_receivers(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    net->tap = note_flags;
+    flags_seen[0] = 0;
+    flags_seen[1] = 0xff;
+    message(net, 1, 60, 0);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_true(flags_seen[0] & WEFT_FLAG_BRIEF);
+    assert_false(flags_seen[0] & WEFT_FLAG_SHARED);
+    assert_false(net->end[1].ep->peers[0].sender_shared);
+    message(net, 1, 60, 0);
+    message(net, 2, 60, 0);
+    net_run(net, WEFT_NS_PER_MS / 2);
+    assert_true(flags_seen[0] & WEFT_FLAG_SHARED);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 3);
+    assert_int_equal(net->end[0].ep->egress.receivers, 0);
+    net_free(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_messages_go_one_after_another),
+        cmocka_unit_test(urgent_and_short_messages_go_first),
+        cmocka_unit_test(every_eighth_burst_is_the_oldest_message_s),
+        cmocka_unit_test(chunks_wait_for_the_host_s_queue_and_control_does_not),
+        cmocka_unit_test(the_limit_follows_what_keeps_the_link_busy),
+        cmocka_unit_test(the_limit_goes_where_nothing_queues),
+        cmocka_unit_test(no_probes_while_chunks_wait_for_their_turn),
+        cmocka_unit_test(short_headers_say_whether_the_sender_has_other_receivers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
