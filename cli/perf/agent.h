@@ -48,6 +48,7 @@ struct weft_perf_job {
     struct weft_perf_live *live;   /* the coordinator's metrics; never NULL */
     bool realtime;                 /* all processes run at a real-time priority */
     bool awake;                    /* and the processors do not halt */
+    uint32_t busy;                 /* processes that compute beside the participants */
     const char *trace;             /* weft: each participant writes this .participant-N; NULL = none */
 };
 

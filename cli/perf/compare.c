@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "cli/node_options.h"
 #include "cli/output.h"
+#include "cli/perf/busy.h"
 #include "cli/stop.h"
 #include "lab/build.h"
 #include "lab/cluster.h"
@@ -40,6 +41,10 @@ static void name_network(const struct weft_compare *c, struct weft_compare_netwo
     } else {
         (void)snprintf(name + at, sizeof(n->name) - at, "-%s",
                        c->lab != NULL ? c->lab : "loopback");
+    }
+    if (c->inside == NULL && c->busy > 0) {
+        at = strlen(name);
+        (void)snprintf(name + at, sizeof(n->name) - at, "-busy%u", c->busy);
     }
     for (; *name != '\0'; name++) { /* a folder, and quoted in plots */
         *name = *name == '/' || *name == '\'' || *name == ':' ? '_' : *name;
@@ -202,6 +207,8 @@ int weft_compare_main(struct weft_compare *c, const struct weft_command *own, in
         {"rate", "RATE", "of the hosts' links", WEFT_OPTION_STRING, .value = &c->rate},
         {"ecn", "BYTES", "mark packets from this queue length on", WEFT_OPTION_STRING,
          .value = &c->ecn, .fallback = "no marks"},
+        {"busy", "N", "processes that compute beside each measurement", WEFT_OPTION_U32, &c->busy,
+         .max = WEFT_PERF_BUSY_MAX},
         {"repetitions", "N", "of each transport on each network", WEFT_OPTION_U32, &c->repetitions,
          .min = 1, .max = WEFT_COMPARE_REPETITIONS_MAX},
         {"security", "MODE", "auth, seal or none, where the transport does not say",

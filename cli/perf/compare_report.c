@@ -128,6 +128,9 @@ void weft_compare_print_network(FILE *out, const struct weft_compare *compare, u
     } else {
         fprintf(out, "loopback");
     }
+    if (compare->busy > 0) {
+        fprintf(out, ", %u busy process%s", compare->busy, compare->busy > 1 ? "es" : "");
+    }
 }
 
 static void print_cell(const struct weft_compare *compare, uint32_t transport,
@@ -243,6 +246,7 @@ static void add_network(cJSON *networks, const struct weft_compare *compare, uin
                         n->loss != NULL);
     add_text(compare, item, "buffer", n->buffer);
     add_text(compare, item, "background", n->background);
+    cJSON_AddNumberToObject(item, "busy", compare->busy);
     cJSON *list = cJSON_AddArrayToObject(item, "cells");
     for (uint32_t t = 0; t < compare->transport_count; t++) {
         add_cell(list, compare, network, t, &cells[t]);

@@ -8,6 +8,7 @@
 #include "cli/perf/compare.h"
 
 #include "cli/output.h"
+#include "cli/perf/busy.h"
 #include "cli/perf/place.h"
 #include "cli/stop.h"
 #include "job/supervisor.h"
@@ -59,16 +60,21 @@ cJSON *weft_compare_read(const struct weft_compare *compare, const char *name)
     return read_object(path);
 }
 
-bool weft_compare_write(const struct weft_compare *compare, const char *name, const cJSON *object,
-                        bool pretty)
+static bool write_object(const char *path, const cJSON *object, bool pretty)
 {
-    char path[WEFT_COMPARE_PATH_BYTES];
-    (void)snprintf(path, sizeof(path), "%s/%s", compare->out, name);
     char *text = pretty ? cJSON_Print(object) : cJSON_PrintUnformatted(object);
     FILE *file = text != NULL ? weft_output_open(path) : NULL;
     bool good = file != NULL && fprintf(file, "%s\n", text) > 0;
     cJSON_free(text);
     return weft_output_close("perf compare", path, file, good);
+}
+
+bool weft_compare_write(const struct weft_compare *compare, const char *name, const cJSON *object,
+                        bool pretty)
+{
+    char path[WEFT_COMPARE_PATH_BYTES];
+    (void)snprintf(path, sizeof(path), "%s/%s", compare->out, name);
+    return write_object(path, object, pretty);
 }
 
 double weft_compare_number(const cJSON *object, const char *path)
@@ -89,7 +95,8 @@ cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, u
     char path[WEFT_COMPARE_PATH_BYTES];
     weft_compare_path(compare, network, transport, repetition, "json", path);
     cJSON *result = read_object(path);
-    if (result != NULL && !compare->op->is_ours(compare, transport, result)) {
+    if (result != NULL && (weft_compare_number(result, "busy") != compare->busy ||
+                           !compare->op->is_ours(compare, transport, result))) {
         cJSON_Delete(result);
         result = NULL;
     }
@@ -154,6 +161,17 @@ bool weft_compare_run_self(struct weft_args *args, const char *output)
     return good;
 }
 
+/* The measurement does not know of the processes beside it. False: it has written no object. */
+static bool note_busy(const struct weft_compare *compare, const char *path)
+{
+    cJSON *object = read_object(path);
+    cJSON_DeleteItemFromObjectCaseSensitive(object, "busy");
+    cJSON_AddNumberToObject(object, "busy", compare->busy);
+    bool good = write_object(path, object, false);
+    cJSON_Delete(object);
+    return good;
+}
+
 static bool measure_one(const struct weft_compare *compare, uint32_t network, uint32_t transport,
                         uint32_t repetition)
 {
@@ -171,7 +189,10 @@ static bool measure_one(const struct weft_compare *compare, uint32_t network, ui
     if (compare->lab != NULL) {
         weft_args_add(&args, "--lab=%s", compare->lab);
     }
-    bool good = weft_compare_run_self(&args, json_new) &&
+    struct weft_perf_busy busy;
+    bool started = weft_perf_busy_start(&busy, "perf compare", compare->busy);
+    bool good = started && weft_compare_run_self(&args, json_new);
+    good = weft_perf_busy_end(&busy) && good && note_busy(compare, json_new) &&
                 (!compare->op->writes_rounds || rename(rounds_new, rounds) == 0) &&
                 rename(json_new, json) == 0;
     if (!good) {

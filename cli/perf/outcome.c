@@ -107,12 +107,16 @@ static void print_head(const struct weft_perf_outcome *outcome)
         printf(", %g %% dropped at the sender", job->drop_ppm / 1e4);
     }
     if (job->place->lab == NULL) {
-        printf("; loopback\n");
+        printf("; loopback");
     } else {
-        printf("; lab %s: %g Mbit/s, buffer %g KB, loss %g %%, base RTT %.0f us\n", job->place->lab,
+        printf("; lab %s: %g Mbit/s, buffer %g KB, loss %g %%, base RTT %.0f us", job->place->lab,
                (double)network->rate_bps / 1e6, (double)network->buffer_bytes / 1e3,
                network->loss_ppm / 1e4, (double)network->base_rtt_ns / 1e3);
     }
+    if (job->busy > 0) {
+        printf("; %u busy process%s", job->busy, job->busy > 1 ? "es" : "");
+    }
+    printf("\n");
 }
 
 static void print_times(const char *name, const struct weft_perf_summary *s, double scale)
@@ -217,6 +221,7 @@ static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
     cJSON_AddBoolToObject(object, "htb_hysteresis", network->hysteresis);
     cJSON_AddStringToObject(object, "kernel", host.release);
     cJSON_AddNumberToObject(object, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));
+    cJSON_AddNumberToObject(object, "busy", outcome->job->busy);
 }
 
 /* null: nobody watched the processors. */

@@ -1,6 +1,7 @@
 /* `weft perf pingpong, incast, outcast, alltoall, shuffle`: the patterns that go in rounds. */
 #include "cli/node_options.h"
 #include "cli/options.h"
+#include "cli/perf/busy.h"
 #include "cli/perf/live.h"
 #include "cli/perf/outcome.h"
 #include "cli/perf/perf.h"
@@ -236,11 +237,34 @@ static int processors_keep(void)
     return fd;
 }
 
+/* The rounds, with the busy processes beside them. */
+static int measure(const struct pattern *pattern, const struct options *o)
+{
+    struct weft_perf_busy busy;
+    struct weft_perf_result result;
+    char error[WEFT_PERF_PLACE_ERROR_BYTES + WEFT_PERF_ERROR_BYTES];
+    bool progress = isatty(STDERR_FILENO) == 1;
+    int status = WEFT_EXIT_FAILED;
+    if (!weft_perf_busy_start(&busy, pattern->name, o->job.busy)) {
+        return status;
+    }
+    bool good = weft_perf_run(&o->job, &o->security, progress, &result, error, sizeof(error));
+    bool were_busy = weft_perf_busy_end(&busy);
+    if (!good) {
+        (void)fail(pattern, "%s", error);
+    } else if (result.interrupted && result.rounds == 0) {
+        (void)fail(pattern, "%s", "interrupted before the first round was measured");
+    } else if (were_busy) {
+        status = report(pattern, o, &result);
+    }
+    weft_perf_result_fini(&result);
+    return status;
+}
+
 static int run(const struct pattern *pattern, struct options *o)
 {
     struct weft_perf_place place;
-    struct weft_perf_result result;
-    char error[WEFT_PERF_PLACE_ERROR_BYTES + WEFT_PERF_ERROR_BYTES];
+    char error[WEFT_PERF_PLACE_ERROR_BYTES];
     if (!weft_perf_place_find(o->lab, o->hosts, o->job.plan->participants, &place, error)) {
         return fail(pattern, "%s", error);
     }
@@ -254,19 +278,10 @@ static int run(const struct pattern *pattern, struct options *o)
     int kept = o->job.realtime ? processors_keep() : -1;
     o->job.awake = kept >= 0;
     weft_stop_install();
-    bool progress = isatty(STDERR_FILENO) == 1;
-    int status = WEFT_EXIT_FAILED;
-    if (!weft_perf_run(&o->job, &o->security, progress, &result, error, sizeof(error))) {
-        (void)fail(pattern, "%s", error);
-    } else if (result.interrupted && result.rounds == 0) {
-        (void)fail(pattern, "%s", "interrupted before the first round was measured");
-    } else {
-        status = report(pattern, o, &result);
-    }
+    int status = measure(pattern, o);
     if (kept >= 0) {
         (void)close(kept);
     }
-    weft_perf_result_fini(&result);
     return status;
 }
 
@@ -386,6 +401,8 @@ int weft_perf_rounds(int argc, char **argv)
                            "work on this machine does not delay them: hosts of a cluster have CPUs\n"
                            "of their own; and keep the processors from halting meanwhile",
          WEFT_OPTION_FLAG, .value = &o.job.realtime},
+        {"busy", "N", "processes that compute beside the participants, at normal priority",
+         WEFT_OPTION_U32, &o.job.busy, .max = WEFT_PERF_BUSY_MAX},
         {"trace", "FILE", "weft: each participant writes a trace of all packets, FILE.participant-N,\n"
                           "for `weft trace`; at most 1 GB each. --per-round says when rounds began",
          WEFT_OPTION_STRING, .value = &o.job.trace},

@@ -197,6 +197,65 @@ kill -KILL $perf
 wait $perf 2>/dev/null
 tap_run "the coordinator is killed: nobody is left" tap_until nobody_left
 
+# ---- busy processes -----------------------------------------------------------------------------
+
+# busy_of <pid>: its children that compute; each with the ticks that it had of a processor.
+busy_of() {
+    for pid in $(children "$1"); do
+        read -r stat <"/proc/$pid/stat" || continue
+        case $stat in
+        *' (weft-busy) '*) echo "$stat" | sed 's/.*(weft-busy)/weft-busy/' | cut -d ' ' -f 1,13 ;;
+        esac
+    done 2>/dev/null
+}
+two_compute() { [ "$(busy_of $perf | awk '$2 > 0 { n++ } END { print n + 0 }')" = 2 ]; }
+# start_busy <pattern and options> <rounds>: as start; the children of $perf compute.
+start_busy() {
+    # shellcheck disable=SC2086
+    "$WEFT_BIN" perf $1 --senders 2 --bytes 20000 --rounds $2 --busy 2 >"$tap_tmp/out" 2>"$tap_tmp/err" &
+    perf=$!
+    tap_run "two processes compute beside it: $1" tap_until two_compute
+    crowd=$(children $perf)
+}
+for pattern in incast "compare --loopback --transports tcp-raw:reno"; do
+    for signal in TERM KILL; do
+        start_busy "$pattern" 100000
+        kill -$signal $perf
+        wait $perf 2>/dev/null
+        tap_run "SIG$signal: nobody is left" tap_until nobody_left
+    done
+done
+start_busy incast 100000
+busy=$(for pid in $crowd; do grep -lx weft-busy "/proc/$pid/comm"; done | head -n 1 | cut -d / -f 3)
+kill -KILL "$busy"
+kill -TERM $perf
+wait $perf
+tap_is "a busy process is killed: there is no result" "$?, $(cat "$tap_tmp/out")" "1, "
+tap_like "and why is said" "$(cat "$tap_tmp/err")" 'busy process [01] was killed by signal 9'
+
+busy() { # <options...>
+    tap_run "compare $*" "$WEFT_BIN" perf compare --loopback --senders 2 --bytes 20000 --rounds 4 \
+        --repetitions 1 --transports weft:0,tcp-raw:reno --out "$tap_tmp/busy" "$@"
+}
+busy
+busy --busy 2
+tap_like "the table says it" "$(cat "$tap_tmp/run.out")" '^incast .* loopback, 2 busy processes:'
+for network in incast-2x20000-loopback incast-2x20000-loopback-busy2; do
+    tap_is "$network has its runs" "$(find "$tap_tmp/busy/$network" -name '*.1.json' | wc -l)" 2
+done
+cp "$tap_tmp/busy/compare.json" "$tap_tmp/json"
+tap_run "and so do the object and each run" jq -e '.networks[0] | .busy == 2 and
+    ([.cells[].runs[].busy] == [2, 2])' "$tap_tmp/json"
+other=$tap_tmp/busy/incast-2x20000-loopback-busy2/weft_0.1.json
+jq '.busy = 1 | .is_of_before = true' "$other" >"$tap_tmp/old"
+cp "$tap_tmp/old" "$other"
+busy --busy 2
+tap_is "one beside another number of them is measured again" "$(jq -c '[.busy, .is_of_before]' "$other")" "[2,null]"
+busy
+cp "$tap_tmp/busy/compare.json" "$tap_tmp/json"
+tap_run "none is the default" jq -e '.networks[0] | .busy == 0 and ([.cells[].runs[].busy] == [0, 0])' \
+    "$tap_tmp/json"
+
 # ---- compare ------------------------------------------------------------------------------------
 
 compare() {

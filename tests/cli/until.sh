@@ -90,6 +90,13 @@ tap_like "it says whose it is" "$(cat "$tap_tmp/run.out")" 'results of another j
 tap_run "a target that is too low" "$WEFT_BIN" perf compare --train --loopback --workers 2 \
     --epochs 1 --until-loss 0.1 --repetitions 1 --transports weft:0.1 -- --format adult --batch 2000
 tap_like "is DNF" "$(cat "$tap_tmp/run.out")" '^weft:0.1  *DNF (1 of 1)$'
+tap_run "jobs beside a process that computes" "$WEFT_BIN" perf compare --train --loopback --workers 2 \
+    --epochs 1 --until-loss 0.6 --repetitions 1 --busy 1 --transports weft:0,tcp:cubic:none \
+    --out "$tap_tmp/busy" -- --format adult --batch 2000
+tap_like "the table says it" "$(cat "$tap_tmp/run.out")" '^loopback, 1 busy process: '
+cp "$tap_tmp/busy/compare.json" "$tap_tmp/busy.json"
+holds "and so do the object and each run" busy '.networks[0] | .name == "train-2x1-loopback-busy1" and
+    .busy == 1 and [.cells[].runs[].busy] == [1, 1]'
 tap_run_fails "a job that cannot run" 1 "$WEFT_BIN" perf compare --train --loopback -- --data no-such-file
 tap_like "is named" "$(cat "$tap_tmp/run.out")" 'the reference run failed: .*no-such-file'
 if command -v gnuplot >/dev/null; then

@@ -164,7 +164,12 @@ tap_run "compare on two networks of its own" "$WEFT_BIN" perf compare --loss 0,0
 tap_run "has four cells with ratios" jq -e '
     ([.networks[].loss] == [0, 0.02]) and ([.networks[].cells[]] | length) == 4 and
     all(.networks[].cells[]; .repetitions == 2 and .p99_ratio > 0.9)' "$tap_tmp/run.out"
-of_other_buckets=$(find "$tap_tmp/results" -name 'weft_0.1.json' | head -n 1)
+tap_run "compare beside a process that computes" "$WEFT_BIN" perf compare --loss 0 --buffer 64kb \
+    --rate 203mbit --senders 2 --bytes 50000 --rounds 4 --repetitions 1 --busy 1 \
+    --transports weft:0,tcp-raw:reno --out "$tap_tmp/results" --json
+tap_run "is a network of its own" jq -e '.networks[0] | .busy == 1 and (.name | endswith("-loss0-busy1")) and
+    [.cells[].runs[].busy] == [1, 1]' "$tap_tmp/run.out"
+of_other_buckets=$(find "$tap_tmp"/results/*loss0 -name 'weft_0.1.json' | head -n 1)
 had=$(jq .htb_hysteresis "$of_other_buckets")
 jq '.htb_hysteresis |= not | .rounds_of_old = true' "$of_other_buckets" >"$tap_tmp/old"
 cp "$tap_tmp/old" "$of_other_buckets"
