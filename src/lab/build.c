@@ -155,6 +155,33 @@ static weft_status make_nodes(const struct weft_lab_spec *spec, struct weft_lab_
     return status;
 }
 
+/* ---- ports ----------------------------------------------------------------------------------- */
+
+struct port {
+    uint32_t next;                  /* of all that there are; 0 before the first */
+    char name[WEFT_LAB_NODE_BYTES]; /* that of the node at the other end */
+    uint64_t rate_bps;              /* out of the router; 0 = not limited */
+};
+
+/* The next port of a router: a leaf's are those to its hosts and to all spines, a spine's those to
+ * all leaves. False: there are no more. */
+static bool next_port(const struct weft_lab_spec *spec, uint32_t router, struct port *port)
+{
+    bool leaf = router < spec->leaves;
+    uint32_t hosts = leaf ? spec->hosts / spec->leaves : 0;
+    uint32_t at = port->next++;
+    if (at < hosts) {
+        uint32_t host = router * hosts + at;
+        weft_lab_host_name(host, port->name);
+        port->rate_bps = spec->links[host].down_bps;
+        return true;
+    }
+    at -= hosts;
+    weft_lab_router_name(spec, leaf ? spec->leaves + at : at, port->name);
+    port->rate_bps = spec->core_bps;
+    return at < (leaf ? spec->spines : spec->leaves);
+}
+
 /* ---- batches --------------------------------------------------------------------------------- */
 
 /* Text that grows, for the standard input of a tool. */
@@ -178,6 +205,21 @@ static weft_status batch_run(struct batch *batch, const char *const *argv,
                          : batch->bytes > 0 ? weft_lab_tool(argv, batch->text, error)
                                             : WEFT_OK;
     free(batch->text);
+    return status;
+}
+
+/* The lines of one node, a host or a router by its number, to a tool. */
+static weft_status run(const char *const *argv,
+                       void (*put)(const struct weft_lab_spec *spec, uint32_t node, FILE *out),
+                       const struct weft_lab_spec *spec, uint32_t node,
+                       struct weft_lab_error *error)
+{
+    struct batch batch;
+    weft_status status = batch_open(&batch, error);
+    if (status == WEFT_OK) {
+        put(spec, node, batch.file);
+        status = batch_run(&batch, argv, error);
+    }
     return status;
 }
 
@@ -332,27 +374,16 @@ static void put_bucket(const struct weft_lab_spec *spec, const char *port, uint6
     }
 }
 
-static void put_leaf_queues(const struct weft_lab_spec *spec, uint32_t leaf, FILE *out)
+static void put_host_queue(const struct weft_lab_spec *spec, uint32_t host, FILE *out)
 {
-    char port[WEFT_LAB_NODE_BYTES];
-    for (uint32_t h = 0; h < spec->hosts; h++) {
-        if (weft_lab_leaf_of(spec, h) == leaf) {
-            weft_lab_host_name(h, port);
-            put_bucket(spec, port, spec->links[h].down_bps, spec->buffer_bytes, out);
-        }
-    }
-    for (uint32_t r = spec->leaves; r < weft_lab_routers(spec); r++) {
-        weft_lab_router_name(spec, r, port);
-        put_bucket(spec, port, spec->core_bps, spec->buffer_bytes, out);
-    }
+    put_bucket(spec, "eth0", spec->links[host].up_bps, HOST_QUEUE_BYTES, out);
 }
 
-static void put_spine_queues(const struct weft_lab_spec *spec, FILE *out)
+static void put_router_queues(const struct weft_lab_spec *spec, uint32_t router, FILE *out)
 {
-    char port[WEFT_LAB_NODE_BYTES];
-    for (uint32_t leaf = 0; leaf < spec->leaves; leaf++) {
-        weft_lab_router_name(spec, leaf, port);
-        put_bucket(spec, port, spec->core_bps, spec->buffer_bytes, out);
+    struct port port = {.next = 0};
+    while (next_port(spec, router, &port)) {
+        put_bucket(spec, port.name, port.rate_bps, spec->buffer_bytes, out);
     }
 }
 
@@ -377,20 +408,12 @@ static weft_status add_loss(uint32_t loss_ppm, struct weft_lab_error *error)
 static weft_status mark_ports(const struct weft_lab_spec *spec, uint32_t router,
                               struct weft_lab_error *error)
 {
-    char port[WEFT_LAB_NODE_BYTES];
-    bool leaf = router < spec->leaves;
+    struct port port = {.next = 0};
     weft_status status = WEFT_OK;
-    for (uint32_t h = 0; h < spec->hosts && leaf && status == WEFT_OK; h++) {
-        if (weft_lab_leaf_of(spec, h) == router && spec->links[h].down_bps > 0) {
-            weft_lab_host_name(h, port);
-            status = weft_link_mark(port, spec->ecn_bytes, error);
+    while (status == WEFT_OK && next_port(spec, router, &port)) {
+        if (port.rate_bps > 0) {
+            status = weft_link_mark(port.name, spec->ecn_bytes, error);
         }
-    }
-    uint32_t from = leaf ? spec->leaves : 0;
-    uint32_t to = leaf ? weft_lab_routers(spec) : spec->leaves;
-    for (uint32_t r = from; r < to && spec->core_bps > 0 && status == WEFT_OK; r++) {
-        weft_lab_router_name(spec, r, port);
-        status = weft_link_mark(port, spec->ecn_bytes, error);
     }
     return status;
 }
@@ -400,54 +423,12 @@ static weft_status mark_ports(const struct weft_lab_spec *spec, uint32_t router,
 static weft_status offload_ports(const struct weft_lab_spec *spec, uint32_t router,
                                  struct weft_lab_error *error)
 {
-    char port[WEFT_LAB_NODE_BYTES];
-    bool leaf = router < spec->leaves;
+    struct port port = {.next = 0};
     weft_status status = WEFT_OK;
-    for (uint32_t h = 0; h < spec->hosts && leaf && status == WEFT_OK; h++) {
-        if (weft_lab_leaf_of(spec, h) == router) {
-            weft_lab_host_name(h, port);
-            status = weft_lab_offload_off(port, error);
-        }
-    }
-    uint32_t from = leaf ? spec->leaves : 0;
-    uint32_t to = leaf ? weft_lab_routers(spec) : spec->leaves;
-    for (uint32_t r = from; r < to && status == WEFT_OK; r++) {
-        weft_lab_router_name(spec, r, port);
-        status = weft_lab_offload_off(port, error);
+    while (status == WEFT_OK && next_port(spec, router, &port)) {
+        status = weft_lab_offload_off(port.name, error);
     }
     return status;
-}
-
-static weft_status run_ip(const struct weft_lab_spec *spec, uint32_t router,
-                          struct weft_lab_error *error)
-{
-    struct batch batch;
-    weft_status status = batch_open(&batch, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (router < spec->leaves) {
-        put_leaf(spec, router, batch.file);
-    } else {
-        put_spine(spec, router, batch.file);
-    }
-    return batch_run(&batch, ip_batch, error);
-}
-
-static weft_status run_tc(const struct weft_lab_spec *spec, uint32_t router,
-                          struct weft_lab_error *error)
-{
-    struct batch batch;
-    weft_status status = batch_open(&batch, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (router < spec->leaves) {
-        put_leaf_queues(spec, router, batch.file);
-    } else {
-        put_spine_queues(spec, batch.file);
-    }
-    return batch_run(&batch, tc_batch, error);
 }
 
 static weft_status build_router(const struct weft_lab_spec *spec, uint32_t router,
@@ -457,13 +438,13 @@ static weft_status build_router(const struct weft_lab_spec *spec, uint32_t route
     weft_lab_router_name(spec, router, node);
     weft_status status = weft_lab_go(node, error);
     if (status == WEFT_OK) {
-        status = run_ip(spec, router, error);
+        status = run(ip_batch, router < spec->leaves ? put_leaf : put_spine, spec, router, error);
     }
     if (status == WEFT_OK) {
         status = offload_ports(spec, router, error);
     }
     if (status == WEFT_OK) {
-        status = run_tc(spec, router, error);
+        status = run(tc_batch, put_router_queues, spec, router, error);
     }
     return status == WEFT_OK && spec->ecn_bytes > 0 ? mark_ports(spec, router, error) : status;
 }
@@ -472,20 +453,16 @@ static weft_status build_host(const struct weft_lab_spec *spec, uint32_t host,
                               struct weft_lab_error *error)
 {
     char node[WEFT_LAB_NODE_BYTES];
-    struct batch ip;
-    struct batch tc;
     weft_lab_host_name(host, node);
     weft_status status = weft_lab_go(node, error);
     if (status == WEFT_OK) {
         status = weft_lab_offload_off("eth0", error);
     }
-    if (status == WEFT_OK && (status = batch_open(&ip, error)) == WEFT_OK) {
-        put_host(spec, host, ip.file);
-        status = batch_run(&ip, ip_batch, error);
+    if (status == WEFT_OK) {
+        status = run(ip_batch, put_host, spec, host, error);
     }
-    if (status == WEFT_OK && (status = batch_open(&tc, error)) == WEFT_OK) {
-        put_bucket(spec, "eth0", spec->links[host].up_bps, HOST_QUEUE_BYTES, tc.file);
-        status = batch_run(&tc, tc_batch, error);
+    if (status == WEFT_OK) {
+        status = run(tc_batch, put_host_queue, spec, host, error);
     }
     if (status == WEFT_OK && spec->burst_ppm > 0) {
         status = weft_link_lose("eth0", spec->burst_ppm, spec->burst_packets, error);
