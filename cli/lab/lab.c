@@ -16,13 +16,14 @@ static void print_row(const cJSON *facts)
 {
     char rate[32];
     char buffer[32];
-    printf("%-16s %-9s %-10s %5llu  %-8s %-8s %-8g %6.0f us  %llu\n",
+    printf("%-16s %-9s %-10s %5llu  %-8s %-8s %-8g %-7s %6.0f us  %llu\n",
            weft_lab_fact_text(facts, "name"), weft_lab_fact_text(facts, "state"),
            weft_lab_fact_text(facts, "topology"),
            (unsigned long long)weft_lab_fact_u64(facts, "hosts"),
            weft_lab_rate_text(weft_lab_fact_u64(facts, "rate_bps"), rate, sizeof(rate)),
            weft_lab_bytes_text(weft_lab_fact_u64(facts, "buffer_bytes"), buffer, sizeof(buffer)),
            (double)weft_lab_fact_u64(facts, "loss_ppm") / 1e6,
+           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(facts, "offload")) ? "on" : "off",
            (double)weft_lab_fact_u64(facts, "base_rtt_ns") / 1e3,
            (unsigned long long)weft_lab_fact_u64(facts, "holder"));
 }
@@ -33,8 +34,8 @@ static void print_labs(const cJSON *labs)
         puts("no lab is up; `weft lab up NAME` makes one");
         return;
     }
-    printf("%-16s %-9s %-10s %5s  %-8s %-8s %-8s %9s  %s\n", "name", "state", "topology", "hosts",
-           "rate", "buffer", "loss", "rtt", "holder");
+    printf("%-16s %-9s %-10s %5s  %-8s %-8s %-8s %-7s %9s  %s\n", "name", "state", "topology",
+           "hosts", "rate", "buffer", "loss", "offload", "rtt", "holder");
     const cJSON *facts;
     cJSON_ArrayForEach(facts, labs) {
         print_row(facts);

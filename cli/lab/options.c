@@ -11,6 +11,9 @@
 /* Two frames: with less, a port could not even hold one behind the one that it sends. */
 static const uint64_t buffer_bytes_min = UINT64_C(2) * 1514;
 
+/* Two segments, likewise. */
+static const uint64_t offload_buffer_bytes_min = UINT64_C(2) * 65536;
+
 static const char rate_allowed[] = "a rate such as 1gbit, 100mbit or 64kbit (8kbit .. 100gbit), "
                                    "or none";
 
@@ -205,6 +208,21 @@ static int set_ecn(struct weft_lab_options *o, const struct weft_command *comman
     return WEFT_OPTIONS_RUN;
 }
 
+/* What is lost or dropped as one must be as small as was meant. */
+static int check_offload(const struct weft_lab_spec *spec, const struct weft_command *command)
+{
+    if (spec->offload && (spec->loss_ppm > 0 || spec->burst_ppm > 0)) {
+        return weft_options_usage(command, "--offload and --%s, not both: a loss would take a "
+                                           "segment of up to 64 KB, 44 packets at once",
+                                  spec->loss_ppm > 0 ? "loss" : "burst-loss");
+    }
+    if (spec->offload && spec->buffer_bytes < offload_buffer_bytes_min) {
+        return weft_options_usage(command, "--offload takes a --buffer of at least 128kb: segments "
+                                           "have up to 64 KB, and their headers");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command *command,
                           const char *name)
 {
@@ -216,6 +234,7 @@ int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command 
     snprintf(o->spec.name, sizeof(o->spec.name), "%s", name);
     int status = set_topology(&o->spec, o->topology == 1, command);
     status = status == WEFT_OPTIONS_RUN ? set_ecn(o, command) : status;
+    status = status == WEFT_OPTIONS_RUN ? check_offload(&o->spec, command) : status;
     status = status == WEFT_OPTIONS_RUN ? check_background(o, command) : status;
     status = status == WEFT_OPTIONS_RUN ? set_links(o, command) : status;
     return status == WEFT_OPTIONS_RUN ? read_trace(o, command) : status;

@@ -65,6 +65,10 @@ const char *weft_lab_option_bursts(const char *text, void *value);
      WEFT_OPTION_CUSTOM, &(o)->spec, .fallback = "", .parse = weft_lab_option_bursts},             \
     {"ecn", "BYTES", "switch ports set CE on ECT packets when their queue is longer; 1kb = 1024",  \
      WEFT_OPTION_CUSTOM, &(o)->ecn_bytes, .fallback = "", .parse = weft_lab_option_bytes},         \
+    {"offload", NULL,                                                                              \
+     "leave segmentation offload and GRO on: segments of up to 64 KB travel, queue and are\n"      \
+     "dropped as one; not with random losses", WEFT_OPTION_FLAG,                                   \
+     .value = &(o)->spec.offload},                                                                 \
     {"trace", "FILE", "rates over time: lines \"SECONDS HOST RATE [up|down]\"; the last may be\n"  \
      "\"SECONDS repeat\"", WEFT_OPTION_STRING, &(o)->trace_path, .fallback = ""},                  \
     {"background", "SIZES:LOAD",                                                                   \

@@ -21,11 +21,11 @@ static void print_lab(const struct weft_lab_spec *spec, const struct weft_lab_in
     weft_lab_address(info, info->hosts - 1, last);
     printf("lab %s is up: %s, hosts 0 .. %u at %s .. %s\n", info->name, info->topology,
            info->hosts - 1, first, last);
-    printf("links %s, switch buffers %s, loss %g; every host reaches every other, there and back "
+    printf("links %s, switch buffers %s, loss %g%s; every host reaches every other, there and back "
            "in %.0f us\n",
            weft_lab_rate_text(spec->rate_bps, rate, sizeof(rate)),
            weft_lab_bytes_text(spec->buffer_bytes, buffer, sizeof(buffer)), spec->loss_ppm / 1e6,
-           (double)info->base_rtt_ns / 1e3);
+           spec->offload ? ", segmentation offload on" : "", (double)info->base_rtt_ns / 1e3);
     printf("  weft lab exec %s 0 -- CMD...   runs a command on host 0\n"
            "  weft lab down %s               ends it\n",
            info->name, info->name);
@@ -78,8 +78,8 @@ int weft_cli_lab_up(int argc, char **argv)
         .description =
             "Returns when every host has reached every other. A switch port towards a host is the\n"
             "bottleneck: a token bucket whose queue drops what does not fit into --buffer. Losses\n"
-            "strike behind it, packet by packet (segmentation offloads are off), once on the way\n"
-            "of each packet. Takes root; a set-up that fails leaves nothing. docs/LAB.md has more.",
+            "strike behind it, packet by packet (segmentation offloads are off, but for --offload),\n"
+            "once on the way of each packet. Takes root; a set-up that fails leaves nothing. docs/LAB.md has more.",
         .example = "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"
                    "  weft lab up slow --hosts 3 --uplink 1=100mbit --downlink 1=100mbit\n"
                    "  weft lab up core --topology spine-leaf --spines 2 --leaves 4 --hosts 8 "

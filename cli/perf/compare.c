@@ -69,15 +69,17 @@ void weft_compare_add_networks(struct weft_compare *c, const struct weft_compare
     }
 }
 
-static bool has_hysteresis(const struct weft_compare *c)
+/* A lab that cannot be found is told of when it is needed. */
+static void ask_lab(struct weft_compare *c)
 {
-    struct weft_lab_info info;
+    struct weft_lab_info info = {.hysteresis = false};
     struct weft_lab_error error;
-    if (c->loopback) {
-        return false;
+    if (c->lab == NULL) {
+        c->hysteresis = !c->loopback && weft_lab_hysteresis();
+    } else if (weft_lab_find(c->lab, &info, &error) == WEFT_OK) {
+        c->hysteresis = info.hysteresis;
+        c->offload = info.offload;
     }
-    return c->lab == NULL ? weft_lab_hysteresis()
-                          : weft_lab_find(c->lab, &info, &error) == WEFT_OK && info.hysteresis;
 }
 
 static int plan(const struct weft_command *command, struct weft_compare *c)
@@ -105,7 +107,7 @@ static int plan(const struct weft_command *command, struct weft_compare *c)
     if (c->loopback && c->lab != NULL) {
         return weft_options_usage(command, "--loopback or --lab, not both");
     }
-    c->hysteresis = has_hysteresis(c);
+    ask_lab(c);
     int status = c->op->plan(command, c);
     if (status == WEFT_OPTIONS_RUN && c->network_count > WEFT_COMPARE_NETWORKS_MAX) {
         return weft_options_usage(command, "more than %u networks", WEFT_COMPARE_NETWORKS_MAX);

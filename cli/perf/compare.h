@@ -97,6 +97,7 @@ struct weft_compare {
     const char *lab; /* an existing one; or, inside, the one of this network */
     bool loopback;
     bool hysteresis; /* the buckets of its networks have HTB's; false on loopback */
+    bool offload;    /* the lab's cables carry segments as one packet; false elsewhere */
     uint32_t busy; /* processes that compute beside each measurement */
     uint32_t repetitions;
     const char *out;    /* the folder of the results */

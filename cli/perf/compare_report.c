@@ -124,7 +124,8 @@ void weft_compare_print_network(FILE *out, const struct weft_compare *compare, u
         fprintf(out, compare->ecn != NULL ? ", ECN at %s" : "", compare->ecn);
         fprintf(out, "%s", compare->hysteresis ? ", HTB with hysteresis" : "");
     } else if (compare->lab != NULL) {
-        fprintf(out, "lab %s", compare->lab);
+        fprintf(out, "lab %s%s", compare->lab,
+                compare->offload ? ", segmentation offload" : "");
     } else {
         fprintf(out, "loopback");
     }

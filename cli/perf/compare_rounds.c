@@ -116,6 +116,7 @@ static bool is_ours(const struct weft_compare *compare, uint32_t transport, cons
            weft_compare_number(run, "packet_bytes") == r->packet_bytes &&
            weft_compare_is_true(run, "realtime") == r->realtime &&
            weft_compare_is_true(run, "htb_hysteresis") == compare->hysteresis &&
+           weft_compare_is_true(run, "offload") == compare->offload &&
            cJSON_IsString(security) &&
            strcmp(security->valuestring, security_of(compare, transport)) == 0 &&
            !weft_compare_is_true(run, "interrupted");

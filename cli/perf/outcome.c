@@ -109,9 +109,10 @@ static void print_head(const struct weft_perf_outcome *outcome)
     if (job->place->lab == NULL) {
         printf("; loopback");
     } else {
-        printf("; lab %s: %g Mbit/s, buffer %g KB, loss %g %%, base RTT %.0f us", job->place->lab,
+        printf("; lab %s: %g Mbit/s, buffer %g KB, loss %g %%, base RTT %.0f us%s", job->place->lab,
                (double)network->rate_bps / 1e6, (double)network->buffer_bytes / 1e3,
-               network->loss_ppm / 1e4, (double)network->base_rtt_ns / 1e3);
+               network->loss_ppm / 1e4, (double)network->base_rtt_ns / 1e3,
+               network->offload ? ", segmentation offload" : "");
     }
     if (job->busy > 0) {
         printf("; %u busy process%s", job->busy, job->busy > 1 ? "es" : "");
@@ -219,6 +220,7 @@ static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
     weft_json_add_known(object, "base_rtt_ms", (double)network->base_rtt_ns / 1e6,
                         network->base_rtt_ns > 0);
     cJSON_AddBoolToObject(object, "htb_hysteresis", network->hysteresis);
+    cJSON_AddBoolToObject(object, "offload", network->offload);
     cJSON_AddStringToObject(object, "kernel", host.release);
     cJSON_AddNumberToObject(object, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));
     cJSON_AddNumberToObject(object, "busy", outcome->job->busy);

@@ -58,6 +58,7 @@ cJSON *weft_train_hosts_report(const struct weft_train_hosts *hosts)
     cJSON_AddNumberToObject(lab, "loss", (double)info->loss_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(lab, "ecn", info->ecn_bytes);
     cJSON_AddBoolToObject(lab, "htb_hysteresis", info->hysteresis);
+    cJSON_AddBoolToObject(lab, "offload", info->offload);
     cJSON_AddNumberToObject(lab, "base_rtt_ms", (double)info->base_rtt_ns / WEFT_NS_PER_MS);
     return lab;
 }

@@ -232,7 +232,11 @@ static const char *const nft_batch[] = {"nft", "-f", "-", NULL};
  * one byte long. Without it a flow whose sender moved between processors was reordered: weft took 3 %
  * of all packets for lost. */
 #define ONE_QUEUE "numtxqueues 1 numrxqueues 1"
-#define JOIN_NOTHING "gro_max_size 1"
+
+static const char *gro_limit(const struct weft_lab_spec *spec)
+{
+    return spec->offload ? "" : "gro_max_size 1";
+}
 
 /* ---- cables, addresses, routes --------------------------------------------------------------- */
 
@@ -249,10 +253,10 @@ static void put_host_port(const struct weft_lab_spec *spec, uint32_t host, FILE 
     fprintf(out,
             "link add name %s address %s " ONE_QUEUE " type veth peer name eth0 address %s "
             ONE_QUEUE " netns " WEFT_LAB_PRIVATE "/netns/%s\n"
-            "link set dev %s up " JOIN_NOTHING "\n"
+            "link set dev %s up %s\n"
             "route add %s/32 dev %s\n"
             "neighbour add %s lladdr %s dev %s nud permanent\n",
-            name, own_mac, mac, name, name, address, name, address, mac, name);
+            name, own_mac, mac, name, name, gro_limit(spec), address, name, address, mac, name);
 }
 
 /* A router's own address: what it answers from (ttl exceeded), and what others name as next hop. */
@@ -263,16 +267,17 @@ static void put_router_address(uint32_t router, FILE *out)
     fprintf(out, "link set dev lo up\naddress add %s/32 dev lo\n", address);
 }
 
-static void put_router_neighbour(uint32_t router, const char *port, FILE *out)
+static void put_router_neighbour(const struct weft_lab_spec *spec, uint32_t router,
+                                 const char *port, FILE *out)
 {
     char address[WEFT_LAB_ADDRESS_BYTES];
     char mac[WEFT_LAB_MAC_BYTES];
     weft_lab_router_address(router, address);
     weft_lab_router_mac(router, mac);
     fprintf(out,
-            "link set dev %s up " JOIN_NOTHING "\n"
+            "link set dev %s up %s\n"
             "neighbour add %s lladdr %s dev %s nud permanent\n",
-            port, address, mac, port);
+            port, gro_limit(spec), address, mac, port);
 }
 
 /* The cables to every spine, and one route over all of them for what is not at home. */
@@ -291,7 +296,7 @@ static void put_uplinks(const struct weft_lab_spec *spec, uint32_t leaf, FILE *o
                 "link add name %s address %s " ONE_QUEUE " type veth peer name %s address %s "
                 ONE_QUEUE " netns " WEFT_LAB_PRIVATE "/netns/%s\n",
                 spine, own_mac, own_name, mac, spine);
-        put_router_neighbour(r, spine, out);
+        put_router_neighbour(spec, r, spine, out);
     }
     if (spec->spines == 0) {
         return;
@@ -324,7 +329,7 @@ static void put_spine(const struct weft_lab_spec *spec, uint32_t router, FILE *o
     put_router_address(router, out);
     for (uint32_t leaf = 0; leaf < spec->leaves; leaf++) {
         weft_lab_router_name(spec, leaf, port);
-        put_router_neighbour(leaf, port, out);
+        put_router_neighbour(spec, leaf, port, out);
     }
     for (uint32_t h = 0; h < spec->hosts; h++) {
         char via[WEFT_LAB_ADDRESS_BYTES];
@@ -346,7 +351,7 @@ static void put_host(const struct weft_lab_spec *spec, uint32_t host, FILE *out)
     weft_lab_host_address(host, address);
     weft_lab_router_address(leaf, via);
     fprintf(out, "link set dev lo up\naddress add %s/16 dev eth0 noprefixroute\n", address);
-    put_router_neighbour(leaf, "eth0", out);
+    put_router_neighbour(spec, leaf, "eth0", out);
     fprintf(out, "route add 10.77.0.0/16 via %s dev eth0 onlink src %s\n", via, address);
 }
 
@@ -426,7 +431,7 @@ static weft_status offload_ports(const struct weft_lab_spec *spec, uint32_t rout
     struct port port = {.next = 0};
     weft_status status = WEFT_OK;
     while (status == WEFT_OK && next_port(spec, router, &port)) {
-        status = weft_lab_offload_off(port.name, error);
+        status = weft_lab_offload_set(port.name, spec->offload, error);
     }
     return status;
 }
@@ -456,7 +461,7 @@ static weft_status build_host(const struct weft_lab_spec *spec, uint32_t host,
     weft_lab_host_name(host, node);
     weft_status status = weft_lab_go(node, error);
     if (status == WEFT_OK) {
-        status = weft_lab_offload_off("eth0", error);
+        status = weft_lab_offload_set("eth0", spec->offload, error);
     }
     if (status == WEFT_OK) {
         status = run(ip_batch, put_host, spec, host, error);

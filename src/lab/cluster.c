@@ -68,6 +68,7 @@ weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p,
             .base_rtt_ns = weft_lab_fact_u64(facts, "base_rtt_ns"),
             .hysteresis =
                 cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(facts, "htb_hysteresis")),
+            .offload = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(facts, "offload")),
         };
         info_p->uneven =
             cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(facts, "links_that_differ")) > 0 ||

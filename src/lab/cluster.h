@@ -30,6 +30,7 @@ struct weft_lab_info {
     uint64_t base_rtt_ns;  /* as measured when it came up, small packet host to host; 0 = unknown */
     char topology[16];     /* "star", "spine-leaf" */
     bool hysteresis;       /* a timer for a burst and not for each frame (docs/LAB.md) */
+    bool offload;          /* cables carry segments of up to 64 KB as one packet */
     bool uneven;           /* some link has another rate than rate_bps, or will have */
 };
 

@@ -8,7 +8,6 @@
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +55,7 @@ static bool read_names(int fd, const char *interface, struct names *names)
     return ethtool(fd, interface, names);
 }
 
-static bool turn_off(int fd, const char *interface)
+static bool set_features(int fd, const char *interface, bool keep)
 {
     static struct names names;
     if (!read_names(fd, interface, &names)) {
@@ -77,26 +76,27 @@ static bool turn_off(int fd, const char *interface)
     }
     for (uint32_t i = 0; i < names.count; i++) {
         uint32_t bit = 1U << (i % 32);
-        if (joins_packets(names.text[i]) && (now.blocks[i / 32].available & bit) != 0 &&
+        bool gro = strcmp(names.text[i], "rx-gro") == 0;
+        if ((keep ? gro : joins_packets(names.text[i])) && (now.blocks[i / 32].available & bit) != 0 &&
             (now.blocks[i / 32].never_changed & bit) == 0) {
             set.blocks[i / 32].valid |= bit;
-            if (strcmp(names.text[i], "rx-gro") == 0) {
-                set.blocks[i / 32].requested |= bit; /* NAPI comes with it: build.c, JOIN_NOTHING */
+            if (gro) {
+                set.blocks[i / 32].requested |= bit; /* NAPI comes with it: build.c, gro_limit */
             }
         }
     }
     return ethtool(fd, interface, &set);
 }
 
-weft_status weft_lab_offload_off(const char *interface, struct weft_lab_error *error)
+weft_status weft_lab_offload_set(const char *interface, bool keep, struct weft_lab_error *error)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool good = fd >= 0 && turn_off(fd, interface);
+    bool good = fd >= 0 && set_features(fd, interface, keep);
     int why = errno;
     if (fd >= 0) {
         close(fd);
     }
     return good ? WEFT_OK
-                : weft_lab_fail(error, WEFT_IO, "cannot turn segmentation off on %s: %s", interface,
-                                strerror(why));
+                : weft_lab_fail(error, WEFT_IO, "cannot set segmentation and GRO of %s: %s",
+                                interface, strerror(why));
 }

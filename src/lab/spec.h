@@ -41,6 +41,7 @@ struct weft_lab_spec {
     uint32_t burst_ppm;    /* lost in bursts, likewise; 0 = none */
     double burst_packets;  /* mean length of a burst, at least 1 */
     uint32_t ecn_bytes;    /* router ports mark when their queue is longer; 0 = no marks */
+    bool offload;          /* cables carry segments of up to 64 KB as one packet: offload.h */
     bool hysteresis;       /* the machine's HTB has it: build.h */
     struct weft_lab_link links[WEFT_LAB_HOSTS_MAX];
     char trace[WEFT_LAB_PATH_BYTES];            /* file of rates over time; "" = none */

@@ -156,6 +156,35 @@ joined() { # features by which a cable's end could carry several packets as one;
 }
 tap_is "no packets are joined at a host" "$(joined 1 eth0 | tr '\n' ' ')" "0 1 "
 tap_is "nor at the switch" "$(joined switch h1 | tr '\n' ' ')" "0 1 "
+carried() { # bytes of a packet in the mean, as the cable from the switch to h1 carried them in the last flow
+    "$weft" lab exec "$lab" switch -- sh -c 'cd /sys/class/net/h1/statistics && cat tx_bytes tx_packets' |
+        paste -sd ' ' | awk '{ printf "%d", $1 / $2 }'
+}
+between "a cable carries frames" "$(carried)" 1000 1514
+
+# ---- or not ------------------------------------------------------------------------------------------
+tap_is "offload is off" "$(lab_fact "$lab" offload)" false
+up --hosts 2 --rate 200mbit --offload
+tap_is "or on" "$(lab_fact "$lab" offload)" true
+tap_like "as the table has it" "$("$weft" lab status)" "^$lab .* on  "
+for end in "1 eth0" "switch h1"; do
+    # shellcheck disable=SC2086
+    set -- $end
+    features=$("$weft" lab exec "$lab" "$1" -- ethtool -k "$2")
+    for feature in tcp-segmentation-offload generic-segmentation-offload tx-udp-segmentation \
+        generic-receive-offload; do
+        tap_like "$feature of $2" "$features" "$feature: on"
+    done
+    tap_is "GRO of $2 may join" "$("$weft" lab exec "$lab" "$1" -- ip -d link show "$2" |
+        grep -c 'gro_max_size 65536')" 1
+done
+judge "TCP cubic moves data, no faster" tcp cubic
+between "a cable carries segments" "$(carried)" 3000 65536
+for conflict in "--loss 0.01" "--burst-loss 0.01:5" "--buffer 64kb"; do
+    # shellcheck disable=SC2086
+    tap_run_fails "offload and $conflict" 2 "$weft" lab run --hosts 2 --offload $conflict -- true
+    tap_like "says why" "$(cat "$tap_tmp/run.out")" '^weft lab run: --offload.* 64 KB'
+done
 
 # ---- spine and leaf ------------------------------------------------------------------------------
 up --topology spine-leaf --spines 2 --leaves 3 --hosts 2 --rate 50mbit --core-rate 40mbit

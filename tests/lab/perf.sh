@@ -28,7 +28,7 @@ incast() {
 # 72 packets of 1,408 bytes, the first with 106 of headers, the others with 78; 200 Mbit/s.
 incast "weft"
 tap_run "names the network and its ideal time" jq -e --arg lab $lab '
-    .lab == $lab and .topology == "star" and .rate_bps == 200000000 and .loss == 0.02 and
+    .lab == $lab and .topology == "star" and .offload == false and .rate_bps == 200000000 and .loss == 0.02 and
     .buffer == 65536 and .base_rtt_ms > 0 and .packet_payload_bytes == 1408 and
     (.ideal_ms - .base_rtt_ms - 3 * (100000 + 106 + 71 * 78) * 8 / 200000 | fabs) < 1e-6 and
     (.p99_ratio - .round_ms.p99 / .ideal_ms | fabs) < 1e-9' "$tap_tmp/json"
@@ -141,6 +141,19 @@ done
 tap_run "links of two rates have no ideal" "$WEFT_BIN" lab run --hosts 2 --uplink 1=100mbit -- sh -c \
     '"$0" perf incast --lab "$WEFT_LAB" --senders 1 --rounds 2 --json | jq -e ".ideal_ms == null"' \
     "$WEFT_BIN"
+
+# shellcheck disable=SC2016
+tap_run "a lab with segmentation offload" "$WEFT_BIN" lab run --hosts 2 --offload -- sh -c \
+    '"$0" perf compare --lab "$WEFT_LAB" --senders 1 --rounds 3 --transports weft:0,tcp-raw:reno --out "$1" \
+        --repetitions 1' "$WEFT_BIN" "$tap_tmp/offload"
+tap_like "the table says it" "$(cat "$tap_tmp/run.out")" ' lab run-[0-9]*, segmentation offload: '
+tap_run "and so does each run" jq -e '[.networks[0].cells[].runs[].offload] == [true, true]' \
+    "$tap_tmp/offload/compare.json"
+mv "$tap_tmp"/offload/incast-1x250000-run-[0-9]* "$tap_tmp/offload/incast-1x250000-$lab"
+tap_run "a lab of that name without" "$WEFT_BIN" perf compare --lab $lab --senders 1 --rounds 3 \
+    --transports weft:0,tcp-raw:reno --out "$tap_tmp/offload" --repetitions 1
+tap_run "has runs of its own" jq -e '[.networks[0].cells[].runs[].offload] == [false, false]' \
+    "$tap_tmp/offload/compare.json"
 
 tap_is "TCP has kept nothing from one run for the next" \
     "$("$WEFT_BIN" lab exec $lab 1 -- ip tcp_metrics show 2>&1)" ""
