@@ -1,7 +1,7 @@
 /* Pictures of a comparison, drawn by gnuplot: two for each network, which its operation describes.
  * The scripts hold their data and stay beside the pictures: `gnuplot NAME-cdf.gp` draws it again.
  */
-#define _GNU_SOURCE
+#include "cli/gnuplot.h"
 #include "cli/output.h"
 #include "cli/perf/compare.h"
 
@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* ---- scripts --------------------------------------------------------------------------------- */
 
@@ -76,31 +74,14 @@ static bool write_script(const struct weft_compare *compare, uint32_t network,
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
-/* Run gnuplot in that folder. */
 static bool draw(const char *folder, const char *script)
 {
-    pid_t pid = fork();
-    if (pid == 0) {
-        if (chdir(folder) == 0) {
-            execlp("gnuplot", "gnuplot", script, (char *)NULL);
-        }
-        _exit(errno == ENOENT ? 127 : 126);
-    }
-    int status = -1;
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-        return true;
-    }
-    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 127) {
-        fprintf(stderr,
-                "weft perf compare: --plot needs gnuplot (Debian: apt-get install "
-                "gnuplot-nox); the script is %s/%s\n",
+    enum weft_gnuplot drawn = weft_gnuplot_run("perf compare", folder, script);
+    if (drawn == WEFT_GNUPLOT_MISSING) {
+        fprintf(stderr, "weft perf compare: --plot " WEFT_GNUPLOT_ADVICE "; the script is %s/%s\n",
                 folder, script);
-    } else {
-        fprintf(stderr, "weft perf compare: gnuplot failed on %s/%s\n", folder, script);
     }
-    return false;
+    return drawn == WEFT_GNUPLOT_DRAWN;
 }
 
 static bool plot_network(const struct weft_compare *compare, uint32_t network, const char *folder)
