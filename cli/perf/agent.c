@@ -7,7 +7,6 @@
 #include "io/clock.h"
 
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,17 +16,6 @@ static const uint64_t turn_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t idle_turn_ns = 2 * WEFT_NS_PER_MS; /* between rounds: a word may have come */
 
 enum { CHUNK_BYTES_MIN = 64 }; /* no transport cuts a message finer; the size of masks */
-
-bool weft_perf_agent_fail(struct weft_perf_agent *agent, const char *format, ...)
-{
-    if (agent->note->failure[0] == '\0') {
-        va_list arguments;
-        va_start(arguments, format);
-        (void)vsnprintf(agent->note->failure, sizeof(agent->note->failure), format, arguments);
-        va_end(arguments);
-    }
-    return false;
-}
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
@@ -96,10 +84,10 @@ static bool check(struct weft_perf_agent *agent)
                          : holds(in->memory, 0, agent->job->bytes,
                                  first_word(in->other, agent->round));
         if (!right) {
-            return weft_perf_agent_fail(agent,
-                                        "round %u: what arrived of participant %u is not what it "
-                                        "sent",
-                                        agent->round, in->other);
+            return weft_perf_fail(agent->error,
+                                  "round %u: what arrived of participant %u is not what it "
+                                  "sent",
+                                  agent->round, in->other);
         }
     }
     agent->received = 0;
@@ -390,7 +378,7 @@ static bool outfit(struct weft_perf_agent *agent)
             good = end_new(agent, &agent->outs[agent->out_count++], i, pair->to, false);
         }
     }
-    return good || weft_perf_agent_fail(agent, "no memory for the messages");
+    return good || weft_perf_fail(agent->error, "no memory for the messages");
 }
 
 static void discard(struct weft_perf_agent *agent)
@@ -415,7 +403,7 @@ static bool settle_in(struct weft_perf_agent *agent, int key_fd)
                                              .insecure_network = agent->job->mode == WEFT_MODE_NONE,
                                              .key_fd = key_fd > 0 ? (uint32_t)key_fd : 0};
     if (weft_security_load(&agent->security, false, &key_error) != WEFT_OK) {
-        return weft_perf_agent_fail(agent, "%s", key_error.text);
+        return weft_perf_fail(agent->error, "%s", key_error.text);
     }
     return outfit(agent);
 }
@@ -423,8 +411,12 @@ static bool settle_in(struct weft_perf_agent *agent, int key_fd)
 int weft_perf_agent_run(const struct weft_perf_job *job, struct weft_perf_shared *shared,
                         uint32_t me, int channel, int key_fd)
 {
-    struct weft_perf_agent agent = {
-        .job = job, .shared = shared, .note = &shared->agents[me], .me = me, .channel = {.fd = channel}};
+    struct weft_perf_agent agent = {.job = job,
+                                    .shared = shared,
+                                    .note = &shared->agents[me],
+                                    .error = &shared->agents[me].error,
+                                    .me = me,
+                                    .channel = {.fd = channel}};
     (void)fcntl(channel, F_SETFL, O_NONBLOCK);
     bool good = settle_in(&agent, key_fd);
     if (good) {

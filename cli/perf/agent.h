@@ -67,6 +67,7 @@ struct weft_perf_agent {
     const struct weft_perf_job *job;
     struct weft_perf_shared *shared;
     struct weft_perf_agent_note *note;
+    struct weft_perf_error *error; /* the note's */
     uint32_t me;
     struct weft_channel channel;   /* does not block */
     struct weft_security security; /* with the key */
@@ -88,7 +89,7 @@ struct weft_perf_agent {
     void *self;       /* the transport's */
 };
 
-/* A transport. bool: false = failed, with weft_perf_agent_fail. */
+/* A transport. bool: false = failed, and the note says why. */
 struct weft_perf_agent_ops {
     const char *name;
     bool secure;  /* takes --security */
@@ -118,9 +119,6 @@ int weft_perf_agent_run(const struct weft_perf_job *job, struct weft_perf_shared
                         uint32_t me, int channel, int key_fd);
 
 /* ---- for transports -------------------------------------------------------------------------- */
-
-[[gnu::format(printf, 2, 3)]] bool weft_perf_agent_fail(struct weft_perf_agent *agent,
-                                                        const char *format, ...);
 
 /* The next message that may start now, as an index of outs; it is then taken as started.
  * WEFT_PERF_NONE: none now. */

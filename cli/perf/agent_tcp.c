@@ -72,7 +72,7 @@ static struct side *of(const struct weft_perf_agent *agent)
 
 static bool fail_errno(struct weft_perf_agent *agent, const char *what)
 {
-    return weft_perf_agent_fail(agent, "%s: %s", what, strerror(errno));
+    return weft_perf_fail(agent->error, "%s: %s", what, strerror(errno));
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -85,15 +85,17 @@ static bool tune_cc(struct weft_perf_agent *agent, int fd)
         return true;
     }
     if (errno == EPERM) {
-        return weft_perf_agent_fail(agent, "--tcp-cc %s: only root may use it; `sysctl "
-                                           "net.ipv4.tcp_allowed_congestion_control` lists what "
-                                           "others may",
-                                    cc);
+        return weft_perf_fail(agent->error,
+                              "--tcp-cc %s: only root may use it; `sysctl "
+                              "net.ipv4.tcp_allowed_congestion_control` lists what "
+                              "others may",
+                              cc);
     }
-    return weft_perf_agent_fail(agent, "--tcp-cc %s: %s; `sysctl "
-                                       "net.ipv4.tcp_available_congestion_control` lists what this "
-                                       "kernel has",
-                                cc, errno == ENOENT ? "there is no such one" : strerror(errno));
+    return weft_perf_fail(agent->error,
+                          "--tcp-cc %s: %s; `sysctl "
+                          "net.ipv4.tcp_available_congestion_control` lists what this "
+                          "kernel has",
+                          cc, errno == ENOENT ? "there is no such one" : strerror(errno));
 }
 
 static bool tune(struct weft_perf_agent *agent, int fd)
@@ -103,10 +105,11 @@ static bool tune(struct weft_perf_agent *agent, int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (rto_us > 0 &&
         setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &rto_us, sizeof(rto_us)) != 0) {
-        return weft_perf_agent_fail(agent, "--tcp-rto-min: %s; this kernel has no TCP_RTO_MIN_US "
-                                           "(Linux 6.15): set it for the route, `ip route change "
-                                           "... rto_min 5ms`, and leave the option out",
-                                    strerror(errno));
+        return weft_perf_fail(agent->error,
+                              "--tcp-rto-min: %s; this kernel has no TCP_RTO_MIN_US "
+                              "(Linux 6.15): set it for the route, `ip route change "
+                              "... rto_min 5ms`, and leave the option out",
+                              strerror(errno));
     }
     return tune_cc(agent, fd);
 }
@@ -137,7 +140,7 @@ static bool add(struct weft_perf_agent *agent, int fd, uint32_t other)
         conn->thinned = malloc(agent->job->bytes);
         conn->kept = calloc(WEFT_BITS_WORDS(agent->job->bytes / CHUNK_BYTES + 1), 8);
         if (conn->thinned == NULL || conn->kept == NULL) {
-            return weft_perf_agent_fail(agent, "no memory");
+            return weft_perf_fail(agent->error, "no memory");
         }
     }
     return fcntl(fd, F_SETFL, O_NONBLOCK) == 0 || fail_errno(agent, "O_NONBLOCK");
@@ -159,8 +162,8 @@ static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
     if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0 ||
         send(fd, &me, sizeof(me), MSG_NOSIGNAL) != sizeof(me)) {
         (void)close(fd);
-        return weft_perf_agent_fail(agent, "connecting to participant %u: %s", other,
-                                    strerror(errno));
+        return weft_perf_fail(agent->error, "connecting to participant %u: %s", other,
+                              strerror(errno));
     }
     return add(agent, fd, other);
 }
@@ -181,8 +184,8 @@ static bool accept_one(struct weft_perf_agent *agent)
     const struct timeval patience = {.tv_sec = CONNECT_S};
     uint32_t other = 0;
     if (poll(&wait, 1, CONNECT_S * 1000) != 1) {
-        return weft_perf_agent_fail(agent, "only %u connections came about within %u s",
-                                    of(agent)->conn_count, (unsigned)CONNECT_S);
+        return weft_perf_fail(agent->error, "only %u connections came about within %u s",
+                              of(agent)->conn_count, (unsigned)CONNECT_S);
     }
     int fd = accept(of(agent)->listener, NULL, NULL);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
@@ -289,8 +292,8 @@ static bool lost(struct weft_perf_agent *agent, const struct conn *conn, ssize_t
     if (weft_perf_agent_is_through(agent) || atomic_load(&agent->shared->stopping)) {
         return true; /* at the end all close, one before the other */
     }
-    return weft_perf_agent_fail(agent, "lost participant %u: %s", conn->other,
-                                got == 0 ? "it closed" : strerror(errno));
+    return weft_perf_fail(agent->error, "lost participant %u: %s", conn->other,
+                          got == 0 ? "it closed" : strerror(errno));
 }
 
 static bool answer(struct conn *conn)
@@ -330,8 +333,8 @@ static bool take(struct weft_perf_agent *agent, struct conn *conn)
         }
         if (!messages) {
             if (!of(agent)->acked || conn->out == WEFT_PERF_NONE) {
-                return weft_perf_agent_fail(agent, "participant %u sent more than its message",
-                                            conn->other);
+                return weft_perf_fail(agent->error, "participant %u sent more than its message",
+                                      conn->other);
             }
             weft_perf_agent_finished(agent, conn->out);
         } else {

@@ -73,7 +73,7 @@ static bool open_udp(struct weft_perf_agent *agent)
     side->ins = calloc(agent->job->plan->participants, sizeof(*side->ins));
     side->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (side->ins == NULL || side->fd < 0 || !weft_perf_agent_bind(agent, side->fd)) {
-        return weft_perf_agent_fail(agent, "a UDP socket: %s", strerror(errno));
+        return weft_perf_fail(agent->error, "a UDP socket: %s", strerror(errno));
     }
     if (setsockopt(side->fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) != 0) {
         (void)setsockopt(side->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
@@ -153,7 +153,7 @@ static bool give(struct weft_perf_agent *agent)
             return true;
         }
         if (sent < 0 && errno != ENOBUFS && errno != ECONNREFUSED) {
-            return weft_perf_agent_fail(agent, "sending: %s", strerror(errno));
+            return weft_perf_fail(agent->error, "sending: %s", strerror(errno));
         }
         side->next += sent > 0 ? (uint32_t)sent : 1; /* what the queue did not take is lost */
         if (side->next >= side->chunks) {
@@ -235,8 +235,8 @@ static bool end_quiet(struct weft_perf_agent *agent)
         }
         if (agent->job->plan->pattern == WEFT_PERF_PINGPONG) {
             return agent->me != 0 ||
-                   weft_perf_agent_fail(agent, "a datagram was lost, and udp-raw does not send it "
-                                               "again");
+                   weft_perf_fail(agent->error, "a datagram was lost, and udp-raw does not send it "
+                                                "again");
         }
         end_in(agent, i, incoming->last_ns);
     }

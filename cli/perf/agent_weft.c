@@ -68,7 +68,7 @@ static bool post(struct weft_perf_agent *agent, uint32_t in)
     weft_expect_id id;
     weft_status status = of(agent)->msgr.ops->expect(of(agent)->msgr.self, &expect, &id);
     return status == WEFT_OK ||
-           weft_perf_agent_fail(agent, "memory cannot be posted: %s", weft_status_text(status));
+           weft_perf_fail(agent->error, "memory cannot be posted: %s", weft_status_text(status));
 }
 
 static uint64_t bytes_in(const struct weft_perf_agent *agent, const struct weft_msg_event *event)
@@ -86,15 +86,17 @@ static bool on_received(struct weft_perf_agent *agent, const struct weft_msg_eve
 {
     struct weft_perf_end *in = &agent->ins[event->user];
     if (event->outcome != WEFT_MSG_COMPLETE && agent->job->deadline_ms == 0) {
-        return weft_perf_agent_fail(agent, "round %u: the message of participant %u was closed "
-                                           "with %u of %u chunks, below its bound",
-                                    agent->round, in->other, event->received, event->chunks);
+        return weft_perf_fail(agent->error,
+                              "round %u: the message of participant %u was closed "
+                              "with %u of %u chunks, below its bound",
+                              agent->round, in->other, event->received, event->chunks);
     }
     if (event->total * (uint64_t)event->elem_bytes != agent->job->bytes ||
         weft_bits_count(event->mask, event->chunks) != event->received) {
-        return weft_perf_agent_fail(agent, "round %u: the mask of participant %u's message does "
-                                           "not fit what was received",
-                                    agent->round, in->other);
+        return weft_perf_fail(agent->error,
+                              "round %u: the mask of participant %u's message does "
+                              "not fit what was received",
+                              agent->round, in->other);
     }
     in->chunk_bytes = (uint32_t)event->chunk_elems * event->elem_bytes;
     memcpy(in->mask, event->mask, WEFT_BITS_WORDS((size_t)event->chunks) * sizeof(*in->mask));
@@ -136,8 +138,8 @@ static bool on_down(struct weft_perf_agent *agent, const struct weft_msg_event *
     if (other != WEFT_PERF_NONE) {
         (void)snprintf(who, sizeof(who), "participant %u", other);
     }
-    return weft_perf_agent_fail(agent, "lost %s: %s%s%s", who, reasons[event->down],
-                                hint[0] != '\0' ? "; " : "", hint);
+    return weft_perf_fail(agent->error, "lost %s: %s%s%s", who, reasons[event->down],
+                          hint[0] != '\0' ? "; " : "", hint);
 }
 
 static bool on_event(struct weft_perf_agent *agent, const struct weft_msg_event *event,
@@ -203,8 +205,8 @@ static bool start(struct weft_perf_agent *agent)
             return true;
         }
         if (status != WEFT_OK) {
-            return weft_perf_agent_fail(agent, "a message for participant %u cannot be sent: %s",
-                                        agent->outs[out].other, weft_status_text(status));
+            return weft_perf_fail(agent->error, "a message for participant %u cannot be sent: %s",
+                                  agent->outs[out].other, weft_status_text(status));
         }
     }
 }
@@ -317,7 +319,7 @@ static bool open_end(struct weft_perf_agent *agent)
         weft_security_disarm(&config.udp);
     }
     if (status != WEFT_OK) {
-        return weft_perf_agent_fail(agent, "%s", error.text);
+        return weft_perf_fail(agent->error, "%s", error.text);
     }
     end->msgr = weft_driver_msgr(end->driver);
     agent->note->port = weft_driver_port(end->driver);
@@ -332,7 +334,7 @@ static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
     weft_perf_place_address(agent->job->place, other, address);
     return weft_driver_connect(of(agent)->driver, address, agent->shared->agents[other].port,
                                &of(agent)->peers[other], &error) == WEFT_OK ||
-           weft_perf_agent_fail(agent, "%s", error.text);
+           weft_perf_fail(agent->error, "%s", error.text);
 }
 
 static bool connect_all(struct weft_perf_agent *agent)
@@ -350,8 +352,8 @@ static bool connect_all(struct weft_perf_agent *agent)
             return false;
         }
         if (weft_clock_now_ns() > end_ns) {
-            return weft_perf_agent_fail(agent, "only %u of %u connections came about within %d s",
-                                        of(agent)->up, peers_of(agent), CONNECT_S);
+            return weft_perf_fail(agent->error, "only %u of %u connections came about within %d s",
+                                  of(agent)->up, peers_of(agent), CONNECT_S);
         }
     }
     return true;

@@ -286,11 +286,11 @@ static bool make_folder(const struct weft_compare *compare, uint32_t network)
 static bool has_lab(const struct weft_compare *compare, uint32_t network)
 {
     struct weft_perf_place place;
-    char error[WEFT_PERF_PLACE_ERROR_BYTES];
+    struct weft_perf_error error = {.text = ""};
     bool there = weft_perf_place_find(compare->lab, NULL, compare->networks[network].hosts_min,
-                                      &place, error);
+                                      &place, &error);
     if (!there) {
-        fprintf(stderr, "weft perf compare: %s\n", error);
+        fprintf(stderr, "weft perf compare: %s\n", error.text);
     }
     return there;
 }

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -15,19 +14,6 @@ enum { OPEN_S = 120 };
 
 static const uint64_t look_ns = 100 * WEFT_NS_PER_MS; /* for the wish to stop */
 static const uint64_t end_ns = 60 * WEFT_NS_PER_S;
-
-/* The first failure is the cause; those that follow are its consequences. */
-[[gnu::format(printf, 2, 3)]] static bool fail(struct weft_perf_fleet *fleet, const char *format,
-                                               ...)
-{
-    if (fleet->failure[0] == '\0') {
-        va_list arguments;
-        va_start(arguments, format);
-        (void)vsnprintf(fleet->failure, sizeof(fleet->failure), format, arguments);
-        va_end(arguments);
-    }
-    return false;
-}
 
 /* "sender 3", and on a lab "(host 3)". */
 static void name(const struct weft_perf_fleet *fleet, uint32_t participant, char *text_p,
@@ -68,12 +54,12 @@ static bool start_one(struct weft_perf_fleet *fleet, uint32_t participant)
     slot->has_channel = true;
     slot->stdout_fd = STDERR_FILENO;
     if (weft_security_key_pipe(&fleet->security, &slot->key_fd) != WEFT_OK) {
-        return fail(fleet, "no pipe for the job key: %s", strerror(errno));
+        return weft_perf_fail(&fleet->error, "no pipe for the job key: %s", strerror(errno));
     }
     if (weft_supervisor_start(&fleet->supervisor, slot, &error) != WEFT_OK) {
         char who[80];
         name(fleet, participant, who, sizeof(who));
-        return fail(fleet, "cannot start %s: %s", who, error.text);
+        return weft_perf_fail(&fleet->error, "cannot start %s: %s", who, error.text);
     }
     return true;
 }
@@ -87,15 +73,15 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
     *fleet_p = (struct weft_perf_fleet){.job = job, .security = *security};
     if (weft_supervisor_init(&fleet_p->supervisor, &policy, job->plan->participants, 0) !=
         WEFT_OK) {
-        return fail(fleet_p, "out of memory or descriptors: %s", strerror(errno));
+        return weft_perf_fail(&fleet_p->error, "out of memory or descriptors: %s", strerror(errno));
     }
     fleet_p->shared = weft_perf_shared_new();
     struct weft_crypto_error error;
     if (fleet_p->shared == NULL) {
-        return fail(fleet_p, "no memory");
+        return weft_perf_fail(&fleet_p->error, "no memory");
     }
     if (weft_security_load(&fleet_p->security, true, &error) != WEFT_OK) {
-        return fail(fleet_p, "%s", error.text);
+        return weft_perf_fail(&fleet_p->error, "%s", error.text);
     }
     (void)fflush(NULL); /* or the children would print it again */
     for (uint32_t i = 0; i < job->plan->participants; i++) {
@@ -108,8 +94,8 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
     case WEFT_PERF_ALL:
         return true;
     case WEFT_PERF_TOO_LONG:
-        return fail(fleet_p, "the participants did not open their sockets within %d s",
-                    OPEN_S);
+        return weft_perf_fail(&fleet_p->error,
+                              "the participants did not open their sockets within %d s", OPEN_S);
     case WEFT_PERF_INTERRUPTED:
     case WEFT_PERF_BROKEN:
         break;
@@ -150,13 +136,13 @@ static void blame(struct weft_perf_fleet *fleet, const struct weft_slot *slot)
     for (uint32_t i = 0; i < fleet->supervisor.count && !was_killed(slot); i++) {
         slot = was_killed(&fleet->supervisor.slots[i]) ? &fleet->supervisor.slots[i] : slot;
     }
-    const char *reason = fleet->shared->agents[slot->rank].failure;
+    const char *reason = fleet->shared->agents[slot->rank].error.text;
     name(fleet, slot->rank, who, sizeof(who));
     if (reason[0] != '\0' && !was_killed(slot)) {
-        fail(fleet, "%s: %.*s", who, (int)WEFT_PERF_ERROR_BYTES, reason);
+        (void)weft_perf_fail(&fleet->error, "%s: %s", who, reason);
     } else {
         weft_slot_ending(slot, how, sizeof(how));
-        fail(fleet, "%s %s", who, how);
+        (void)weft_perf_fail(&fleet->error, "%s %s", who, how);
     }
 }
 
@@ -227,5 +213,5 @@ bool weft_perf_fleet_end(struct weft_perf_fleet *fleet)
     weft_security_fini(&fleet->security);
     weft_perf_shared_free(fleet->shared);
     fleet->shared = NULL;
-    return fleet->failure[0] == '\0';
+    return fleet->error.text[0] == '\0';
 }

@@ -11,17 +11,17 @@ struct weft_perf_fleet {
     struct weft_perf_shared *shared;
     struct weft_security security; /* with the key that the participants get */
     struct weft_supervisor supervisor;
-    char failure[WEFT_PERF_ERROR_BYTES + 160]; /* the first: who, and why */
+    struct weft_perf_error error; /* the first: who, and why */
 };
 
 enum weft_perf_heard {
     WEFT_PERF_ALL,         /* every participant sent the event */
     WEFT_PERF_TOO_LONG,    /* not all within the time */
     WEFT_PERF_INTERRUPTED, /* weft_stop_asked */
-    WEFT_PERF_BROKEN,      /* one failed or ended: fleet->failure */
+    WEFT_PERF_BROKEN,      /* one failed or ended: fleet->error */
 };
 
-/* Start all of them and wait until they are open. False: fleet->failure; weft_perf_fleet_end is due
+/* Start all of them and wait until they are open. False: fleet->error; weft_perf_fleet_end is due
  * in any case. */
 bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_security *security,
                            struct weft_perf_fleet *fleet_p);
@@ -34,7 +34,7 @@ enum weft_perf_heard weft_perf_fleet_hear(struct weft_perf_fleet *fleet, const c
                                           uint64_t until_ns);
 
 /* Let them check what they have and end; kill who does not within a few seconds; reap all. False:
- * one of them failed (fleet->failure). */
+ * one of them failed (fleet->error). */
 bool weft_perf_fleet_end(struct weft_perf_fleet *fleet);
 
 #endif

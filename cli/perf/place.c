@@ -7,19 +7,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-[[gnu::format(printf, 2, 3)]] static bool fail(char *error, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(error, WEFT_PERF_PLACE_ERROR_BYTES, format, arguments);
-    va_end(arguments);
-    return false;
-}
 
 /* "3" or "3-8" at *text_p, which moves behind it. */
 static bool parse_range(const char **text_p, uint32_t *first_p, uint32_t *last_p)
@@ -67,13 +57,14 @@ static uint32_t parse_hosts(const char *text, uint32_t hosts[WEFT_PERF_PARTICIPA
 }
 
 static bool place_on_hosts(const char *hosts, uint32_t participants, struct weft_perf_place *place,
-                           char *error)
+                           struct weft_perf_error *error)
 {
     uint32_t count = place->network.hosts;
     if (hosts != NULL) {
         count = parse_hosts(hosts, place->hosts);
         if (count == 0) {
-            return fail(error, "--hosts \"%.60s\" is no list of hosts such as 0,3-9", hosts);
+            return weft_perf_fail(error, "--hosts \"%.60s\" is no list of hosts such as 0,3-9",
+                                  hosts);
         }
     } else {
         for (uint32_t i = 0; i < count && i < WEFT_PERF_PARTICIPANTS_MAX; i++) {
@@ -81,21 +72,22 @@ static bool place_on_hosts(const char *hosts, uint32_t participants, struct weft
         }
     }
     if (count < participants) {
-        return fail(error, "%u participants and %u hosts: bring up a larger lab, or name hosts "
-                           "twice with --hosts",
-                    participants, count);
+        return weft_perf_fail(error,
+                              "%u participants and %u hosts: bring up a larger lab, or name hosts "
+                              "twice with --hosts",
+                              participants, count);
     }
     for (uint32_t i = 0; i < participants; i++) {
         if (place->hosts[i] >= place->network.hosts) {
-            return fail(error, "lab %s has no host %u, only 0 to %u", place->lab, place->hosts[i],
-                        place->network.hosts - 1);
+            return weft_perf_fail(error, "lab %s has no host %u, only 0 to %u", place->lab,
+                                  place->hosts[i], place->network.hosts - 1);
         }
     }
     return true;
 }
 
 bool weft_perf_place_find(const char *lab, const char *hosts, uint32_t participants,
-                          struct weft_perf_place *place_p, char *error)
+                          struct weft_perf_place *place_p, struct weft_perf_error *error)
 {
     *place_p = (struct weft_perf_place){.lab = lab};
     if (lab == NULL) {
@@ -103,7 +95,7 @@ bool weft_perf_place_find(const char *lab, const char *hosts, uint32_t participa
     }
     struct weft_lab_error lab_error;
     if (weft_lab_find(lab, &place_p->network, &lab_error) != WEFT_OK) {
-        return fail(error, "%s", lab_error.text);
+        return weft_perf_fail(error, "%s", lab_error.text);
     }
     return place_on_hosts(hosts, participants, place_p, error);
 }
@@ -121,7 +113,7 @@ pid_t weft_perf_place_fork(void *place, uint32_t participant, struct weft_job_er
 }
 
 bool weft_perf_place_visit(const struct weft_perf_place *place, uint32_t participant, int *home_p,
-                           char *error)
+                           struct weft_perf_error *error)
 {
     struct weft_lab_error lab_error;
     int there = -1;
@@ -130,7 +122,7 @@ bool weft_perf_place_visit(const struct weft_perf_place *place, uint32_t partici
         return true;
     }
     if (weft_lab_netns(&place->network, place->hosts[participant], &there, &lab_error) != WEFT_OK) {
-        return fail(error, "%s", lab_error.text);
+        return weft_perf_fail(error, "%s", lab_error.text);
     }
     int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     bool moved = home >= 0 && setns(there, CLONE_NEWNET) == 0;
@@ -141,7 +133,8 @@ bool weft_perf_place_visit(const struct weft_perf_place *place, uint32_t partici
         return true;
     }
     (void)close(home);
-    return fail(error, "the network of host %u: %s", place->hosts[participant], strerror(why));
+    return weft_perf_fail(error, "the network of host %u: %s", place->hosts[participant],
+                          strerror(why));
 }
 
 void weft_perf_place_return(int home)
@@ -173,7 +166,7 @@ void weft_perf_place_sockaddr(const struct weft_perf_place *place, uint32_t part
 }
 
 int weft_perf_place_socket(const struct weft_perf_place *place, uint32_t participant, int type,
-                           char *error)
+                           struct weft_perf_error *error)
 {
     int home;
     if (!weft_perf_place_visit(place, participant, &home, error)) {
@@ -181,7 +174,7 @@ int weft_perf_place_socket(const struct weft_perf_place *place, uint32_t partici
     }
     int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        (void)fail(error, "a socket: %s", strerror(errno));
+        (void)weft_perf_fail(error, "a socket: %s", strerror(errno));
     }
     weft_perf_place_return(home);
     return fd;

@@ -242,16 +242,16 @@ static int measure(const struct pattern *pattern, const struct options *o)
 {
     struct weft_perf_busy busy;
     struct weft_perf_result result;
-    char error[WEFT_PERF_PLACE_ERROR_BYTES + WEFT_PERF_ERROR_BYTES];
+    struct weft_perf_error error = {.text = ""};
     bool progress = isatty(STDERR_FILENO) == 1;
     int status = WEFT_EXIT_FAILED;
     if (!weft_perf_busy_start(&busy, pattern->name, o->job.busy)) {
         return status;
     }
-    bool good = weft_perf_run(&o->job, &o->security, progress, &result, error, sizeof(error));
+    bool good = weft_perf_run(&o->job, &o->security, progress, &result, &error);
     bool were_busy = weft_perf_busy_end(&busy);
     if (!good) {
-        (void)fail(pattern, "%s", error);
+        (void)fail(pattern, "%s", error.text);
     } else if (result.interrupted && result.rounds == 0) {
         (void)fail(pattern, "%s", "interrupted before the first round was measured");
     } else if (were_busy) {
@@ -264,9 +264,9 @@ static int measure(const struct pattern *pattern, const struct options *o)
 static int run(const struct pattern *pattern, struct options *o)
 {
     struct weft_perf_place place;
-    char error[WEFT_PERF_PLACE_ERROR_BYTES];
-    if (!weft_perf_place_find(o->lab, o->hosts, o->job.plan->participants, &place, error)) {
-        return fail(pattern, "%s", error);
+    struct weft_perf_error error = {.text = ""};
+    if (!weft_perf_place_find(o->lab, o->hosts, o->job.plan->participants, &place, &error)) {
+        return fail(pattern, "%s", error.text);
     }
     o->job.place = &place;
     o->job.mode = o->job.transport->secure ? o->security.mode : WEFT_MODE_NONE;

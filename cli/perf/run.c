@@ -305,16 +305,14 @@ void weft_perf_result_fini(struct weft_perf_result *result)
 }
 
 bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *security,
-                   bool progress, struct weft_perf_result *result_p, char *error,
-                   unsigned error_bytes)
+                   bool progress, struct weft_perf_result *result_p, struct weft_perf_error *error)
 {
     struct run *run = calloc(1, sizeof(*run));
     uint64_t *lag_ns = calloc(job->rounds, sizeof(*lag_ns));
     if (!result_new(job, result_p) || run == NULL || lag_ns == NULL) {
-        (void)snprintf(error, error_bytes, "no memory for %u rounds", job->rounds);
         free(run);
         free(lag_ns);
-        return false;
+        return weft_perf_fail(error, "no memory for %u rounds", job->rounds);
     }
     run->job = job;
     run->result = result_p;
@@ -335,7 +333,7 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
     if (run->shown_ns > 0) {
         fprintf(stderr, "\r%40s\r", "");
     }
-    (void)snprintf(error, error_bytes, "%s", run->fleet.failure);
+    *error = run->fleet.error;
     weft_perf_witness_free(run->witness);
     free(run);
     free(lag_ns);

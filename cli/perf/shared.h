@@ -11,6 +11,7 @@
 #ifndef WEFT_CLI_PERF_SHARED_H
 #define WEFT_CLI_PERF_SHARED_H
 
+#include "cli/perf/error.h"
 #include "cli/perf/plan.h"
 #include "io/driver.h"
 
@@ -19,7 +20,6 @@
 #include <stdint.h>
 
 enum {
-    WEFT_PERF_ERROR_BYTES = 640,
     WEFT_PERF_TRIPS_MAX = 128, /* of pingpong: between two words of the coordinator */
 };
 
@@ -42,7 +42,7 @@ struct weft_perf_agent_note {
     char cc[16];            /* TCP: the congestion control in use; of a connection that has not what
                              * was asked for, where there is one */
     uint16_t port;
-    char failure[WEFT_PERF_ERROR_BYTES];
+    struct weft_perf_error error;
     _Atomic uint32_t told; /* the last question that is answered; while it is the one asked: */
     struct weft_driver_counters counters;
 };

@@ -87,11 +87,11 @@ static bool sum_is_right(const struct weft_stream_job *job)
 static bool measure(struct weft_perf_flow *flow, weft_stream_run *run,
                     const struct weft_stream_job *job, uint32_t round, bool verbose)
 {
-    char error[WEFT_STREAM_ERROR_BYTES] = "";
+    struct weft_perf_error error = {.text = ""};
     struct weft_stream_result result = {0};
     memset(job->accumulator, 0, job->message_floats * sizeof(float));
-    if (!run(job, &result, error)) {
-        fprintf(stderr, "weft perf stream: %s: %s\n", flow->name, error);
+    if (!run(job, &result, &error)) {
+        fprintf(stderr, "weft perf stream: %s: %s\n", flow->name, error.text);
         return false;
     }
     if (result.lost == 0 && !sum_is_right(job)) {
@@ -350,9 +350,9 @@ int weft_perf_stream(int argc, char **argv)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    char error[WEFT_PERF_PLACE_ERROR_BYTES];
-    if (!weft_perf_place_find(o.lab, o.hosts, 2, &o.place, error)) {
-        fprintf(stderr, "weft perf stream: %s\n", error);
+    struct weft_perf_error error = {.text = ""};
+    if (!weft_perf_place_find(o.lab, o.hosts, 2, &o.place, &error)) {
+        fprintf(stderr, "weft perf stream: %s\n", error.text);
         return WEFT_EXIT_FAILED;
     }
     return stream_run(&o, &plan);

@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 enum {
-    WEFT_STREAM_ERROR_BYTES = WEFT_PERF_PLACE_ERROR_BYTES,
     WEFT_STREAM_RECEIVER = 0, /* participants, for the place */
     WEFT_STREAM_SENDER = 1,
     WEFT_STREAM_HEADER_BYTES = WEFT_HEADER_BYTES + WEFT_DATA_BYTES,
@@ -49,10 +48,10 @@ struct weft_stream_result {
     char note[320];                /* for a person; may be empty */
 };
 
-/* Returns false with a reason in error (WEFT_STREAM_ERROR_BYTES). When nothing was lost, the
+/* Returns false with a reason in error. When nothing was lost, the
  * accumulator holds warmup_messages + messages times the vector. */
 typedef bool weft_stream_run(const struct weft_stream_job *job, struct weft_stream_result *result_p,
-                             char *error);
+                             struct weft_perf_error *error);
 
 weft_stream_run weft_stream_weft;
 weft_stream_run weft_stream_udp_raw;

@@ -43,7 +43,8 @@ static void *send_all(void *arg)
     return NULL;
 }
 
-static bool open_pair(const struct weft_perf_place *place, int fds[2], char *error)
+static bool open_pair(const struct weft_perf_place *place, int fds[2],
+                      struct weft_perf_error *error)
 {
     struct sockaddr_in addr;
     int listener = weft_perf_place_socket(place, WEFT_STREAM_RECEIVER, SOCK_STREAM, error);
@@ -59,8 +60,7 @@ static bool open_pair(const struct weft_perf_place *place, int fds[2], char *err
                 connect(fds[0], (struct sockaddr *)&addr, sizeof(addr)) == 0 &&
                 (fds[1] = accept(listener, NULL, NULL)) >= 0;
     if (!open) {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "TCP at %s: %s",
-                       inet_ntoa(addr.sin_addr), strerror(errno));
+        (void)weft_perf_fail(error, "TCP at %s: %s", inet_ntoa(addr.sin_addr), strerror(errno));
         (void)close(fds[0]);
     }
     (void)close(listener);
@@ -113,7 +113,7 @@ static uint64_t retransmitted(int fd)
 }
 
 bool weft_stream_tcp_raw(const struct weft_stream_job *job, struct weft_stream_result *result_p,
-                         char *error)
+                         struct weft_perf_error *error)
 {
     int fds[2];
     if (!open_pair(job->place, fds, error)) {
@@ -129,7 +129,7 @@ bool weft_stream_tcp_raw(const struct weft_stream_job *job, struct weft_stream_r
         (void)pthread_join(thread, NULL);
     }
     if (!good) {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "the TCP stream broke off");
+        (void)weft_perf_fail(error, "the TCP stream broke off");
     }
     (void)close(fds[0]);
     (void)close(fds[1]);

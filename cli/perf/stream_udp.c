@@ -50,7 +50,8 @@ struct raw {
     atomic_bool sent; /* the sender is through */
 };
 
-static bool open_pair(const struct weft_perf_place *place, int fds[2], char *error)
+static bool open_pair(const struct weft_perf_place *place, int fds[2],
+                      struct weft_perf_error *error)
 {
     static const uint32_t participants[2] = {WEFT_STREAM_SENDER, WEFT_STREAM_RECEIVER};
     struct sockaddr_in addr[2];
@@ -71,8 +72,7 @@ static bool open_pair(const struct weft_perf_place *place, int fds[2], char *err
         good = good && connect(fds[i], (struct sockaddr *)&addr[1 - i], sizeof(addr[i])) == 0;
     }
     if (!good) {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "UDP at %s: %s",
-                       inet_ntoa(addr[0].sin_addr), strerror(errno));
+        (void)weft_perf_fail(error, "UDP at %s: %s", inet_ntoa(addr[0].sin_addr), strerror(errno));
     }
     return good;
 }
@@ -268,7 +268,8 @@ static void shuffle(uint32_t *order, uint32_t count)
     }
 }
 
-static bool run_threads(struct raw *raw, struct weft_stream_result *result_p, char *error)
+static bool run_threads(struct raw *raw, struct weft_stream_result *result_p,
+                        struct weft_perf_error *error)
 {
     struct inbox *inbox = calloc(1, sizeof(*inbox));
     uint8_t *bytes = malloc((size_t)SLOTS * SLOT_BYTES);
@@ -279,7 +280,7 @@ static bool run_threads(struct raw *raw, struct weft_stream_result *result_p, ch
         receive_all(raw, inbox, result_p);
         (void)pthread_join(thread, NULL);
     } else {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "no memory or no thread");
+        (void)weft_perf_fail(error, "no memory or no thread");
     }
     free(bytes);
     free(inbox);
@@ -287,7 +288,7 @@ static bool run_threads(struct raw *raw, struct weft_stream_result *result_p, ch
 }
 
 bool weft_stream_udp_raw(const struct weft_stream_job *job, struct weft_stream_result *result_p,
-                         char *error)
+                         struct weft_perf_error *error)
 {
     struct raw raw = {.job = job, .fds = {-1, -1}};
     raw.segment_bytes = WEFT_STREAM_HEADER_BYTES + job->chunk_floats * (uint32_t)sizeof(float);

@@ -154,7 +154,7 @@ static void receive_all(struct end *end)
 /* ---- both ------------------------------------------------------------------------------------ */
 
 static bool open_end(const struct weft_stream_job *job, const struct weft_security *security,
-                     bool accept, struct end *end, char *error)
+                     bool accept, struct end *end, struct weft_perf_error *error)
 {
     struct weft_udp_config config;
     weft_udp_config_default(&config);
@@ -179,8 +179,7 @@ static bool open_end(const struct weft_stream_job *job, const struct weft_securi
     }
     weft_perf_place_return(home);
     if (status != WEFT_OK) {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "%s", io_error.text);
-        return false;
+        return weft_perf_fail(error, "%s", io_error.text);
     }
     end->msgr = weft_udp_msgr(end->udp);
     return true;
@@ -206,31 +205,29 @@ static void describe(const struct end *sender, const struct end *receiver,
         (double)rx->send_calls * kilo, (double)rx->recv_calls * kilo, (double)rx->sleeps * kilo);
 }
 
-static bool run_threads(struct end *sender, struct end *receiver, char *error)
+static bool run_threads(struct end *sender, struct end *receiver, struct weft_perf_error *error)
 {
     pthread_t thread;
     sender->port = weft_udp_port(receiver->udp);
     expect_more(receiver);
     if (pthread_create(&thread, NULL, send_all, sender) != 0) {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "no thread");
-        return false;
+        return weft_perf_fail(error, "no thread");
     }
     receive_all(receiver);
     (void)pthread_join(thread, NULL);
     if (sender->broken || receiver->broken || receiver->done != messages_of(receiver)) {
-        (void)snprintf(
-            error, WEFT_STREAM_ERROR_BYTES,
+        return weft_perf_fail(
+            error,
             "weft: %u of %u messages sent, %u received, %llu packets lost, %llu without memory",
             sender->done, messages_of(sender), receiver->done,
             (unsigned long long)weft_ep_counters(weft_udp_ep(sender->udp))->lost_packets,
             (unsigned long long)weft_ep_counters(weft_udp_ep(receiver->udp))->no_memory);
-        return false;
     }
     return true;
 }
 
 bool weft_stream_weft(const struct weft_stream_job *job, struct weft_stream_result *result_p,
-                      char *error)
+                      struct weft_perf_error *error)
 {
     /* A lab's network is ours alone. */
     struct weft_security security = {.mode = (uint8_t)job->security,
@@ -239,8 +236,7 @@ bool weft_stream_weft(const struct weft_stream_job *job, struct weft_stream_resu
     struct weft_crypto_error key_error;
     if (job->security != WEFT_MODE_NONE &&
         weft_security_load(&security, true, &key_error) != WEFT_OK) {
-        (void)snprintf(error, WEFT_STREAM_ERROR_BYTES, "%s", key_error.text);
-        return false;
+        return weft_perf_fail(error, "%s", key_error.text);
     }
     atomic_bool sender_through = false;
     struct end sender = {.job = job, .sender_through = &sender_through, .result = result_p};
