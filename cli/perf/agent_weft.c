@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "cli/output.h"
 #include "io/clock.h"
-#include "io/driver.h"
+#include "node/endpoint.h"
 #include "node/tracing.h"
 
 #include <stdio.h>
@@ -27,9 +27,7 @@ enum {
 static const uint64_t step_ns = 20 * WEFT_NS_PER_MS;
 
 struct end {
-    struct weft_driver *driver;
-    struct weft_provider *provider;
-    struct weft_msgr msgr;
+    struct weft_endpoint endpoint;
     uint32_t up;       /* peers */
     uint32_t waiting;  /* an out that found no room; WEFT_PERF_NONE */
     bool broken;
@@ -66,7 +64,8 @@ static bool post(struct weft_perf_agent *agent, uint32_t in)
         .user = in,
     };
     weft_expect_id id;
-    weft_status status = of(agent)->msgr.ops->expect(of(agent)->msgr.self, &expect, &id);
+    weft_status status =
+        of(agent)->endpoint.msgr.ops->expect(of(agent)->endpoint.msgr.self, &expect, &id);
     return status == WEFT_OK ||
            weft_perf_fail(agent->error, "memory cannot be posted: %s", weft_status_text(status));
 }
@@ -129,7 +128,8 @@ static bool on_down(struct weft_perf_agent *agent, const struct weft_msg_event *
         return true;
     }
     char hint[WEFT_SECURITY_HINT_BYTES];
-    weft_security_hint(&agent->security, weft_driver_hint(of(agent)->driver), hint, sizeof(hint));
+    weft_security_hint(&agent->security, weft_endpoint_hint(&of(agent)->endpoint), hint,
+                       sizeof(hint));
     uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE);
     while (other != WEFT_PERF_NONE && of(agent)->peers[other] != event->peer) {
         other = weft_perf_agent_peer(agent, other);
@@ -185,7 +185,7 @@ static weft_status send_one(struct weft_perf_agent *agent, uint32_t out)
         .user = out,
     };
     uint64_t seq;
-    return of(agent)->msgr.ops->send(of(agent)->msgr.self, &send, now_ns, &seq);
+    return of(agent)->endpoint.msgr.ops->send(of(agent)->endpoint.msgr.self, &send, now_ns, &seq);
 }
 
 static bool start(struct weft_perf_agent *agent)
@@ -217,7 +217,7 @@ static void on_turn(void *arg, uint64_t now_ns)
     struct end *end = of(agent);
     struct weft_msg_event event;
     (void)now_ns; /* of the batch; what counts here is when the application knows */
-    while (!end->broken && end->msgr.ops->poll(end->msgr.self, &event)) {
+    while (!end->broken && end->endpoint.msgr.ops->poll(end->endpoint.msgr.self, &event)) {
         end->broken = !on_event(agent, &event, weft_clock_now_ns());
     }
     end->broken = end->broken || !start(agent);
@@ -228,7 +228,7 @@ static bool turn(struct weft_perf_agent *agent, uint64_t timeout_ns)
     struct end *end = of(agent);
     end->broken = end->broken || !start(agent);
     if (!end->broken) {
-        (void)weft_driver_step(end->driver, timeout_ns, on_turn, agent);
+        weft_endpoint_step(&end->endpoint, timeout_ns, on_turn, agent);
     }
     return !end->broken;
 }
@@ -307,22 +307,16 @@ static bool open_end(struct weft_perf_agent *agent)
         end->peers[i] = WEFT_PEER_ANY;
     }
     weft_perf_place_address(agent->job->place, agent->me, end->address);
-    struct weft_driver_config config;
+    struct weft_endpoint_config config;
     struct weft_io_error error;
-    weft_driver_config_default(&config);
-    configure(agent, &config);
-    trace(agent, &config.udp);
-    weft_status status =
-        weft_security_arm(&agent->security, &config.udp, &end->provider, &error);
-    if (status == WEFT_OK) {
-        status = weft_driver_open(&config, &end->driver, &error);
-        weft_security_disarm(&config.udp);
-    }
-    if (status != WEFT_OK) {
+    weft_endpoint_config_default(&config);
+    config.security = &agent->security;
+    configure(agent, &config.driver);
+    trace(agent, &config.driver.udp);
+    if (weft_endpoint_open(&config, &end->endpoint, &error) != WEFT_OK) {
         return weft_perf_fail(agent->error, "%s", error.text);
     }
-    end->msgr = weft_driver_msgr(end->driver);
-    agent->note->port = weft_driver_port(end->driver);
+    agent->note->port = weft_endpoint_port(&end->endpoint);
     note_cc(agent);
     return true;
 }
@@ -332,8 +326,8 @@ static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
     char address[WEFT_PERF_ADDRESS_BYTES];
     struct weft_io_error error;
     weft_perf_place_address(agent->job->place, other, address);
-    return weft_driver_connect(of(agent)->driver, address, agent->shared->agents[other].port,
-                               &of(agent)->peers[other], &error) == WEFT_OK ||
+    return weft_endpoint_connect(&of(agent)->endpoint, address, agent->shared->agents[other].port,
+                                 &of(agent)->peers[other], &error) == WEFT_OK ||
            weft_perf_fail(agent->error, "%s", error.text);
 }
 
@@ -371,7 +365,7 @@ static bool prepare(struct weft_perf_agent *agent)
 
 static bool busy(struct weft_perf_agent *agent)
 {
-    struct weft_udp *udp = weft_driver_udp(of(agent)->driver);
+    struct weft_udp *udp = weft_driver_udp(of(agent)->endpoint.driver);
     return udp != NULL && weft_ep_busy(weft_udp_ep(udp));
 }
 
@@ -393,12 +387,13 @@ static uint64_t wire_bytes(const struct weft_perf_agent *agent, uint32_t chunk_b
 static void account(struct weft_perf_agent *agent)
 {
     struct weft_driver_counters now;
-    weft_driver_counters(of(agent)->driver, &now);
+    weft_endpoint_counters(&of(agent)->endpoint, &now);
     agent->note->retransmitted = now.ep.retransmitted_packets;
     agent->note->kernel_drops = now.socket.kernel_drops;
     if (agent->out_count > 0) {
-        uint32_t elems = weft_driver_grid(of(agent)->driver, of(agent)->peers[agent->outs[0].other],
-                                          ELEM_BYTES, agent->job->bytes / ELEM_BYTES);
+        uint32_t elems =
+            weft_driver_grid(of(agent)->endpoint.driver, of(agent)->peers[agent->outs[0].other],
+                             ELEM_BYTES, agent->job->bytes / ELEM_BYTES);
         agent->note->packet_bytes = elems * ELEM_BYTES;
         agent->note->wire_bytes = elems > 0 ? wire_bytes(agent, elems * ELEM_BYTES) : 0;
     }
@@ -406,43 +401,21 @@ static void account(struct weft_perf_agent *agent)
 
 static void counters(struct weft_perf_agent *agent, struct weft_driver_counters *counters_p)
 {
-    weft_driver_counters(of(agent)->driver, counters_p);
+    weft_endpoint_counters(&of(agent)->endpoint, counters_p);
 }
 
 static void close_all(struct weft_perf_agent *agent)
 {
-    weft_driver_close(of(agent)->driver);
+    weft_endpoint_close(&of(agent)->endpoint);
     weft_tracing_close(&of(agent)->tracing);
-    weft_provider_free(of(agent)->provider);
 }
 
-const struct weft_perf_agent_ops weft_perf_agent_weft = {
-    .name = "weft",
-    .secure = true,
-    .bounded = true,
-    .self_bytes = sizeof(struct end),
-    .open = open_end,
-    .connect = connect_all,
-    .prepare = prepare,
-    .turn = turn,
-    .busy = busy,
-    .account = account,
-    .counters = counters,
-    .close = close_all,
-};
+/* But for their names, the two are one. */
+#define OPS_OF_MESSAGES                                                                            \
+    .secure = true, .bounded = true, .self_bytes = sizeof(struct end), .open = open_end,           \
+    .connect = connect_all, .prepare = prepare, .turn = turn, .busy = busy, .account = account,    \
+    .counters = counters, .close = close_all
 
+const struct weft_perf_agent_ops weft_perf_agent_weft = {.name = "weft", OPS_OF_MESSAGES};
 const struct weft_perf_agent_ops weft_perf_agent_tcp = {
-    .name = "tcp",
-    .secure = true,
-    .bounded = true,
-    .kernel_tcp = true,
-    .self_bytes = sizeof(struct end),
-    .open = open_end,
-    .connect = connect_all,
-    .prepare = prepare,
-    .turn = turn,
-    .busy = busy,
-    .account = account,
-    .counters = counters,
-    .close = close_all,
-};
+    .name = "tcp", .kernel_tcp = true, OPS_OF_MESSAGES};

@@ -3,7 +3,7 @@
 #include "cli/output.h"
 #include "cli/perf/figures.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -14,37 +14,25 @@ struct summary {
     double max;
 };
 
-/* Of the values; sorts them. */
-static struct summary summarize(double *values, uint32_t count)
+enum figure { GOODPUT, CPU };
+
+static double figure_of(const struct weft_perf_sample *sample, enum figure figure)
 {
-    double median = weft_perf_median(values, count);
-    return (struct summary){.median = median, .min = values[0], .max = values[count - 1]};
+    return figure == GOODPUT ? sample->goodput_gbps : sample->cpu_s;
 }
 
-static struct summary goodput_of(const struct weft_perf_flow *flow, uint32_t rounds, double *room)
+/* Of a flow's rounds; with another flow, of the quotients within each round: both were measured in
+ * the same moment. */
+static struct summary summarize(const struct weft_perf_report *r, const struct weft_perf_flow *of,
+                                const struct weft_perf_flow *over, enum figure figure)
 {
-    for (uint32_t i = 0; i < rounds; i++) {
-        room[i] = flow->samples[i].goodput_gbps;
+    static double values[WEFT_PERF_STREAM_ROUNDS_MAX];
+    for (uint32_t i = 0; i < r->rounds; i++) {
+        values[i] = figure_of(&of->samples[i], figure) /
+                    (over != NULL ? figure_of(&over->samples[i], figure) : 1);
     }
-    return summarize(room, rounds);
-}
-
-static struct summary cpu_of(const struct weft_perf_flow *flow, uint32_t rounds, double *room)
-{
-    for (uint32_t i = 0; i < rounds; i++) {
-        room[i] = flow->samples[i].cpu_s;
-    }
-    return summarize(room, rounds);
-}
-
-/* Of the quotients within each round: both were measured in the same moment. */
-static struct summary ratio_of(const struct weft_perf_flow *a, const struct weft_perf_flow *b,
-                               uint32_t rounds, double *room)
-{
-    for (uint32_t i = 0; i < rounds; i++) {
-        room[i] = a->samples[i].goodput_gbps / b->samples[i].goodput_gbps;
-    }
-    return summarize(room, rounds);
+    double median = weft_perf_median(values, r->rounds);
+    return (struct summary){.median = median, .min = values[0], .max = values[r->rounds - 1]};
 }
 
 /* Of all rounds: what is counted, not measured. */
@@ -64,12 +52,8 @@ static bool ratio_wanted(const struct weft_perf_flow *a, const struct weft_perf_
     return strcmp(a->transport, "weft") == 0 && strcmp(b->transport, "weft") != 0;
 }
 
-bool weft_perf_report_text(const struct weft_perf_report *r)
+void weft_perf_report_text(const struct weft_perf_report *r)
 {
-    double *room = calloc(r->rounds, sizeof(*room));
-    if (room == NULL) {
-        return false;
-    }
     struct utsname host = {0};
     (void)uname(&host);
     printf("%.1f MB a round in messages of %.3f MB, packets of %u bytes, n = %u, %ld CPUs, "
@@ -80,23 +64,21 @@ bool weft_perf_report_text(const struct weft_perf_report *r)
            "CPU time, s", "retransmitted", "lost");
     for (uint32_t i = 0; i < r->flow_count; i++) {
         const struct weft_perf_flow *flow = &r->flows[i];
-        struct summary s = goodput_of(flow, r->rounds, room);
+        struct summary s = summarize(r, flow, NULL, GOODPUT);
         struct weft_perf_sample counts = counts_of(flow, r->rounds);
         printf("%-22s %8.2f %8.2f %8.2f %12.3f %14llu %6llu\n", flow->name, s.median, s.min, s.max,
-               cpu_of(flow, r->rounds, room).median, (unsigned long long)counts.retransmitted,
+               summarize(r, flow, NULL, CPU).median, (unsigned long long)counts.retransmitted,
                (unsigned long long)counts.lost);
     }
     for (uint32_t i = 0; i < r->flow_count; i++) {
         for (uint32_t j = 0; j < r->flow_count; j++) {
             if (ratio_wanted(&r->flows[i], &r->flows[j])) {
-                struct summary s = ratio_of(&r->flows[i], &r->flows[j], r->rounds, room);
+                struct summary s = summarize(r, &r->flows[i], &r->flows[j], GOODPUT);
                 printf("%-9s / %-10s %8.3f %8.3f %8.3f\n", r->flows[i].name, r->flows[j].name,
                        s.median, s.min, s.max);
             }
         }
     }
-    free(room);
-    return true;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -117,17 +99,17 @@ static void json_counts(cJSON *object, const struct weft_perf_sample *sample)
     cJSON_AddNumberToObject(object, "lost", (double)sample->lost);
 }
 
-static void json_flow(cJSON *object, const struct weft_perf_flow *flow, uint32_t rounds,
-                      double *room)
+static void json_flow(cJSON *object, const struct weft_perf_report *r,
+                      const struct weft_perf_flow *flow)
 {
     cJSON_AddStringToObject(object, "transport", flow->transport);
     cJSON_AddStringToObject(object, "security", flow->security);
-    json_summary(object, "goodput_gbps", goodput_of(flow, rounds, room));
-    json_summary(object, "cpu_s", cpu_of(flow, rounds, room));
-    struct weft_perf_sample counts = counts_of(flow, rounds);
+    json_summary(object, "goodput_gbps", summarize(r, flow, NULL, GOODPUT));
+    json_summary(object, "cpu_s", summarize(r, flow, NULL, CPU));
+    struct weft_perf_sample counts = counts_of(flow, r->rounds);
     json_counts(object, &counts);
     cJSON *each = cJSON_AddArrayToObject(object, "per_round");
-    for (uint32_t i = 0; i < rounds; i++) {
+    for (uint32_t i = 0; i < r->rounds; i++) {
         cJSON *item = cJSON_CreateObject();
         cJSON_AddNumberToObject(item, "goodput_gbps", flow->samples[i].goodput_gbps);
         cJSON_AddNumberToObject(item, "cpu_s", flow->samples[i].cpu_s);
@@ -136,7 +118,7 @@ static void json_flow(cJSON *object, const struct weft_perf_flow *flow, uint32_t
     }
 }
 
-static void json_ratios(cJSON *array, const struct weft_perf_report *r, double *room)
+static void json_ratios(cJSON *array, const struct weft_perf_report *r)
 {
     for (uint32_t i = 0; i < r->flow_count; i++) {
         for (uint32_t j = 0; j < r->flow_count; j++) {
@@ -144,14 +126,14 @@ static void json_ratios(cJSON *array, const struct weft_perf_report *r, double *
                 cJSON *item = cJSON_CreateObject();
                 cJSON_AddStringToObject(item, "of", r->flows[i].name);
                 cJSON_AddStringToObject(item, "over", r->flows[j].name);
-                json_summary(item, "ratio", ratio_of(&r->flows[i], &r->flows[j], r->rounds, room));
+                json_summary(item, "ratio", summarize(r, &r->flows[i], &r->flows[j], GOODPUT));
                 cJSON_AddItemToArray(array, item);
             }
         }
     }
 }
 
-static cJSON *json_build(const struct weft_perf_report *r, double *room)
+static cJSON *json_build(const struct weft_perf_report *r)
 {
     struct utsname host = {0};
     (void)uname(&host);
@@ -167,23 +149,20 @@ static cJSON *json_build(const struct weft_perf_report *r, double *room)
     cJSON_AddStringToObject(object, "kernel", host.release);
     cJSON_AddNumberToObject(object, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));
     if (r->flow_count == 1) {
-        json_flow(object, &r->flows[0], r->rounds, room);
+        json_flow(object, r, &r->flows[0]);
         return object;
     }
     cJSON *flows = cJSON_AddArrayToObject(object, "flows");
     for (uint32_t i = 0; i < r->flow_count; i++) {
         cJSON *item = cJSON_CreateObject();
-        json_flow(item, &r->flows[i], r->rounds, room);
+        json_flow(item, r, &r->flows[i]);
         cJSON_AddItemToArray(flows, item);
     }
-    json_ratios(cJSON_AddArrayToObject(object, "ratios"), r, room);
+    json_ratios(cJSON_AddArrayToObject(object, "ratios"), r);
     return object;
 }
 
 bool weft_perf_report_json(const struct weft_perf_report *r)
 {
-    double *room = calloc(r->rounds, sizeof(*room));
-    cJSON *object = room != NULL ? json_build(r, room) : NULL;
-    free(room);
-    return weft_output_json("perf stream", object, false);
+    return weft_output_json("perf stream", json_build(r), false);
 }

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { WEFT_PERF_FLOWS_MAX = 5 };
+enum { WEFT_PERF_FLOWS_MAX = 5, WEFT_PERF_STREAM_ROUNDS_MAX = 1000 };
 
 /* One measurement. */
 struct weft_perf_sample {
@@ -32,9 +32,9 @@ struct weft_perf_report {
     uint32_t flow_count;
 };
 
-/* On standard output; false when memory is short. One flow is one flat JSON object; several are
+/* On standard output. False: standard error says why. One flow is one flat JSON object; several are
  * {"flows": [...], "ratios": [...]}. */
-bool weft_perf_report_text(const struct weft_perf_report *report);
+void weft_perf_report_text(const struct weft_perf_report *report);
 bool weft_perf_report_json(const struct weft_perf_report *report);
 
 #endif

@@ -23,7 +23,6 @@
 #include <string.h>
 
 enum {
-    ROUNDS_MAX = 1000,
     PACKET_BYTES_MIN = 256,
     PACKET_BYTES_MAX = 65000,
     MESSAGE_BYTES_MAX = 64000000,
@@ -120,11 +119,24 @@ static void vector_fill(float *vector, uint32_t count)
     }
 }
 
+/* What can be measured; weft comes first, in each mode. */
+static const struct kind {
+    const char *name;
+    uint32_t transport;
+    enum weft_wire_mode security;
+    weft_stream_run *run;
+} kinds[WEFT_PERF_FLOWS_MAX] = {
+    {"weft none", WEFT, WEFT_MODE_NONE, weft_stream_weft},
+    {"weft auth", WEFT, WEFT_MODE_AUTH, weft_stream_weft},
+    {"weft seal", WEFT, WEFT_MODE_SEAL, weft_stream_weft},
+    {"udp-raw", UDP_RAW, WEFT_MODE_NONE, weft_stream_udp_raw},
+    {"tcp-raw", TCP_RAW, WEFT_MODE_NONE, weft_stream_tcp_raw},
+};
+
 struct plan {
     struct weft_stream_job job;
     struct weft_perf_flow flows[WEFT_PERF_FLOWS_MAX];
-    weft_stream_run *runs[WEFT_PERF_FLOWS_MAX];
-    enum weft_wire_mode securities[WEFT_PERF_FLOWS_MAX];
+    const struct kind *kinds[WEFT_PERF_FLOWS_MAX]; /* of the flows */
     uint32_t flow_count;
 };
 
@@ -143,8 +155,8 @@ static bool measure_all(struct plan *plan, const struct options *options)
     weft_stream_pin(job->cpus[1]); /* this thread is the receiver */
     for (uint32_t round = 0; good && round < options->rounds; round++) {
         for (uint32_t i = 0; good && i < plan->flow_count; i++) {
-            job->security = plan->securities[i];
-            good = measure(&plan->flows[i], plan->runs[i], job, round, options->verbose);
+            job->security = plan->kinds[i]->security;
+            good = measure(&plan->flows[i], plan->kinds[i]->run, job, round, options->verbose);
         }
     }
     free(job->accumulator);
@@ -154,16 +166,6 @@ static bool measure_all(struct plan *plan, const struct options *options)
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-static void plan_add(struct plan *plan, const char *name, const char *transport,
-                     enum weft_wire_mode security, weft_stream_run *run)
-{
-    struct weft_perf_flow *flow = &plan->flows[plan->flow_count];
-    *flow = (struct weft_perf_flow){
-        .name = name, .transport = transport, .security = securities[security]};
-    plan->runs[plan->flow_count] = run;
-    plan->securities[plan->flow_count++] = security;
-}
-
 static bool chosen(uint32_t choice, uint32_t one)
 {
     return choice == one || choice == ALL;
@@ -171,17 +173,16 @@ static bool chosen(uint32_t choice, uint32_t one)
 
 static void plan_flows(struct plan *plan, const struct options *options)
 {
-    static const char *const names[] = {"weft none", "weft auth", "weft seal"};
-    for (enum weft_wire_mode mode = WEFT_MODE_NONE; mode <= WEFT_MODE_SEAL; mode++) {
-        if (chosen(options->transport, WEFT) && chosen(options->security, mode)) {
-            plan_add(plan, names[mode], "weft", mode, weft_stream_weft);
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(kinds); i++) {
+        const struct kind *kind = &kinds[i];
+        if (chosen(options->transport, kind->transport) &&
+            (kind->transport != WEFT || chosen(options->security, kind->security))) {
+            plan->kinds[plan->flow_count] = kind;
+            plan->flows[plan->flow_count++] =
+                (struct weft_perf_flow){.name = kind->name,
+                                        .transport = transports[kind->transport],
+                                        .security = securities[kind->security]};
         }
-    }
-    if (chosen(options->transport, UDP_RAW)) {
-        plan_add(plan, "udp-raw", "udp-raw", WEFT_MODE_NONE, weft_stream_udp_raw);
-    }
-    if (chosen(options->transport, TCP_RAW)) {
-        plan_add(plan, "tcp-raw", "tcp-raw", WEFT_MODE_NONE, weft_stream_tcp_raw);
     }
 }
 
@@ -279,7 +280,11 @@ static int stream_run(const struct options *options, struct plan *plan)
             .flows = plan->flows,
             .flow_count = plan->flow_count,
         };
-        good = options->json ? weft_perf_report_json(&report) : weft_perf_report_text(&report);
+        if (options->json) {
+            good = weft_perf_report_json(&report);
+        } else {
+            weft_perf_report_text(&report);
+        }
     }
     free(samples);
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
@@ -295,20 +300,22 @@ int weft_perf_stream(int argc, char **argv)
                         .rounds = 7,
                         .cpus = {-1, -1}};
     const struct weft_option options[] = {
-        {"transport", "NAME", "weft, udp-raw (bare GSO and GRO sockets), tcp-raw (kernel TCP), or\n"
-                              "all: each of them in every round, with ratios",
+        {"transport", "NAME",
+         "weft, udp-raw (bare GSO and GRO sockets), tcp-raw (kernel TCP), or\n"
+         "all: each of them in every round, with ratios",
          WEFT_OPTION_CHOICE, &o.transport, .choices = transports},
         {"security", "MODE", "of weft's packets: none, auth, seal, or all three in turn",
          WEFT_OPTION_CHOICE, &o.security, .choices = securities},
-        {"packet-bytes", "N", "UDP payload of a full packet, weft's headers included;\n"
-                              "TCP chooses for itself",
+        {"packet-bytes", "N",
+         "UDP payload of a full packet, weft's headers included;\n"
+         "TCP chooses for itself",
          WEFT_OPTION_U32, &o.packet_bytes, .min = PACKET_BYTES_MIN, .max = PACKET_BYTES_MAX},
         {"bytes", "N", "bytes of floats in one round, after a warm-up", WEFT_OPTION_U64, &o.bytes,
          .min = sizeof(float), .max = UINT64_C(1) << 40},
         {"message-bytes", "N", "largest message; a round is cut into equal ones", WEFT_OPTION_U32,
          &o.message_bytes, .min = sizeof(float), .max = MESSAGE_BYTES_MAX},
         {"rounds", "N", "measurements of each transport", WEFT_OPTION_U32, &o.rounds, .min = 1,
-         .max = ROUNDS_MAX},
+         .max = WEFT_PERF_STREAM_ROUNDS_MAX},
         {"cpus", "S,R", "keep the sender on CPU S and the receiver on CPU R", WEFT_OPTION_CUSTOM,
          &o.cpus, .fallback = "wherever the kernel puts them", .parse = parse_cpus},
         {"busy-poll-us", "N", "weft: look at the socket for so many us before a sleep; 0 = not",

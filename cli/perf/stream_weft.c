@@ -3,8 +3,7 @@
 #include "cli/perf/stream.h"
 
 #include "io/clock.h"
-#include "io/udp.h"
-#include "node/security.h"
+#include "node/endpoint.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,9 +16,7 @@ static const uint64_t GIVE_UP_NS = 120 * WEFT_NS_PER_S;
 
 struct end {
     const struct weft_stream_job *job;
-    struct weft_udp *udp;
-    struct weft_provider *provider;
-    struct weft_msgr msgr;
+    struct weft_endpoint endpoint;
     weft_peer peer; /* sender: the receiver */
     uint16_t port;  /* sender: where the receiver is */
     uint32_t begun; /* sender: messages sent; receiver: expectations posted */
@@ -61,8 +58,8 @@ static void send_more(struct end *end)
             .deadline_ns = WEFT_NEVER,
         };
         uint64_t seq;
-        end->broken =
-            end->msgr.ops->send(end->msgr.self, &send, weft_clock_now_ns(), &seq) != WEFT_OK;
+        end->broken = end->endpoint.msgr.ops->send(end->endpoint.msgr.self, &send,
+                                                   weft_clock_now_ns(), &seq) != WEFT_OK;
         end->begun++;
     }
 }
@@ -72,7 +69,7 @@ static void on_sender(void *arg, uint64_t now_ns)
     (void)now_ns;
     struct end *end = arg;
     struct weft_msg_event event;
-    while (end->msgr.ops->poll(end->msgr.self, &event)) {
+    while (end->endpoint.msgr.ops->poll(end->endpoint.msgr.self, &event)) {
         if (event.type == WEFT_EVENT_SENT) {
             end->done++;
             end->broken = end->broken || event.outcome != WEFT_MSG_COMPLETE;
@@ -90,10 +87,11 @@ static void *send_all(void *arg)
     weft_clock_timers_exact(); /* the socket was opened by another thread */
     char address[WEFT_PERF_ADDRESS_BYTES];
     weft_perf_place_address(end->job->place, WEFT_STREAM_RECEIVER, address);
-    end->broken = weft_udp_connect(end->udp, address, end->port, &end->peer, NULL) != WEFT_OK;
+    end->broken =
+        weft_endpoint_connect(&end->endpoint, address, end->port, &end->peer, NULL) != WEFT_OK;
     send_more(end);
     while (end->done < messages_of(end) && !end->broken) {
-        (void)weft_udp_step(end->udp, STEP_NS, on_sender, end);
+        weft_endpoint_step(&end->endpoint, STEP_NS, on_sender, end);
         notice_stall(end);
     }
     atomic_store(end->sender_through, true);
@@ -116,7 +114,8 @@ static void expect_more(struct end *end)
             .timeout_ns = WEFT_NEVER,
         };
         weft_expect_id id;
-        end->broken = end->msgr.ops->expect(end->msgr.self, &expect, &id) != WEFT_OK;
+        end->broken =
+            end->endpoint.msgr.ops->expect(end->endpoint.msgr.self, &expect, &id) != WEFT_OK;
         end->begun++;
     }
 }
@@ -126,7 +125,7 @@ static void on_receiver(void *arg, uint64_t now_ns)
     (void)now_ns;
     struct end *end = arg;
     struct weft_msg_event event;
-    while (end->msgr.ops->poll(end->msgr.self, &event)) {
+    while (end->endpoint.msgr.ops->poll(end->endpoint.msgr.self, &event)) {
         if (event.type == WEFT_EVENT_RECEIVED) {
             end->done++;
             end->broken = end->broken || event.outcome != WEFT_MSG_COMPLETE;
@@ -146,7 +145,7 @@ static void receive_all(struct end *end)
     end->result->start = weft_stream_mark();
     /* Past its last message the receiver still answers, until the sender knows. */
     while (!atomic_load(end->sender_through) && !end->broken) {
-        (void)weft_udp_step(end->udp, STEP_NS, on_receiver, end);
+        weft_endpoint_step(&end->endpoint, STEP_NS, on_receiver, end);
         notice_stall(end);
     }
 }
@@ -156,51 +155,51 @@ static void receive_all(struct end *end)
 static bool open_end(const struct weft_stream_job *job, const struct weft_security *security,
                      bool accept, struct end *end, struct weft_perf_error *error)
 {
-    struct weft_udp_config config;
-    weft_udp_config_default(&config);
+    struct weft_endpoint_config config;
+    weft_endpoint_config_default(&config);
+    config.security = security;
+    struct weft_udp_config *udp = &config.driver.udp;
     uint32_t chunks = (job->message_floats - 1) / job->chunk_floats + 1;
-    config.ep.chunks_max = chunks > config.ep.chunks_max ? chunks : config.ep.chunks_max;
-    config.ep.packet_bytes = (uint16_t)job->packet_bytes;
-    config.ep.accept = accept;
-    config.busy_poll_us = (uint16_t)job->busy_poll_us;
+    udp->ep.chunks_max = chunks > udp->ep.chunks_max ? chunks : udp->ep.chunks_max;
+    udp->ep.packet_bytes = (uint16_t)job->packet_bytes;
+    udp->ep.accept = accept;
+    udp->busy_poll_us = (uint16_t)job->busy_poll_us;
     char address[WEFT_PERF_ADDRESS_BYTES];
     uint32_t participant = accept ? WEFT_STREAM_RECEIVER : WEFT_STREAM_SENDER;
     weft_perf_place_address(job->place, participant, address);
-    config.host = address;
+    udp->host = address;
     int home;
     if (!weft_perf_place_visit(job->place, participant, &home, error)) {
         return false;
     }
     struct weft_io_error io_error;
-    weft_status status = weft_security_arm(security, &config, &end->provider, &io_error);
-    if (status == WEFT_OK) {
-        status = weft_udp_open(&config, &end->udp, &io_error);
-        weft_security_disarm(&config);
-    }
+    weft_status status = weft_endpoint_open(&config, &end->endpoint, &io_error);
     weft_perf_place_return(home);
-    if (status != WEFT_OK) {
-        return weft_perf_fail(error, "%s", io_error.text);
-    }
-    end->msgr = weft_udp_msgr(end->udp);
-    return true;
+    return status == WEFT_OK || weft_perf_fail(error, "%s", io_error.text);
+}
+
+static struct weft_udp *udp_of(const struct end *end)
+{
+    return weft_driver_udp(end->endpoint.driver);
 }
 
 static void describe(const struct end *sender, const struct end *receiver,
                      struct weft_stream_result *result_p)
 {
-    const struct weft_ep_counters *ep = weft_ep_counters(weft_udp_ep(sender->udp));
-    const struct weft_udp_counters *tx = weft_udp_counters(sender->udp);
-    const struct weft_udp_counters *rx = weft_udp_counters(receiver->udp);
+    const struct weft_ep_counters *ep = weft_ep_counters(weft_udp_ep(udp_of(sender)));
+    const struct weft_udp_counters *tx = weft_udp_counters(udp_of(sender));
+    const struct weft_udp_counters *rx = weft_udp_counters(udp_of(receiver));
     double kilo = 1000 / (double)(tx->datagrams_sent + !tx->datagrams_sent);
     result_p->retransmitted = ep->retransmitted_packets;
     (void)snprintf(
         result_p->note, sizeof(result_p->note),
         "%.1f packets a burst, %.1f a buffer, %llu resent, %llu kernel drops, srtt %llu us; per "
-        "1,000 packets: sender %.2f sendmmsg, %.2f recvmmsg, %.2f sleeps, receiver %.2f, %.2f, %.2f",
+        "1,000 packets: sender %.2f sendmmsg, %.2f recvmmsg, %.2f sleeps, receiver %.2f, %.2f, "
+        "%.2f",
         (double)tx->datagrams_sent / (double)(tx->bursts_sent + !tx->bursts_sent),
         (double)rx->datagrams_received / (double)(rx->buffers_received + !rx->buffers_received),
         (unsigned long long)ep->retransmitted_packets, (unsigned long long)rx->kernel_drops,
-        (unsigned long long)weft_ep_srtt_ns(weft_udp_ep(sender->udp), sender->peer) / 1000,
+        (unsigned long long)weft_ep_srtt_ns(weft_udp_ep(udp_of(sender)), sender->peer) / 1000,
         (double)tx->send_calls * kilo, (double)tx->recv_calls * kilo, (double)tx->sleeps * kilo,
         (double)rx->send_calls * kilo, (double)rx->recv_calls * kilo, (double)rx->sleeps * kilo);
 }
@@ -208,7 +207,7 @@ static void describe(const struct end *sender, const struct end *receiver,
 static bool run_threads(struct end *sender, struct end *receiver, struct weft_perf_error *error)
 {
     pthread_t thread;
-    sender->port = weft_udp_port(receiver->udp);
+    sender->port = weft_udp_port(udp_of(receiver));
     expect_more(receiver);
     if (pthread_create(&thread, NULL, send_all, sender) != 0) {
         return weft_perf_fail(error, "no thread");
@@ -220,8 +219,8 @@ static bool run_threads(struct end *sender, struct end *receiver, struct weft_pe
             error,
             "weft: %u of %u messages sent, %u received, %llu packets lost, %llu without memory",
             sender->done, messages_of(sender), receiver->done,
-            (unsigned long long)weft_ep_counters(weft_udp_ep(sender->udp))->lost_packets,
-            (unsigned long long)weft_ep_counters(weft_udp_ep(receiver->udp))->no_memory);
+            (unsigned long long)weft_ep_counters(weft_udp_ep(udp_of(sender)))->lost_packets,
+            (unsigned long long)weft_ep_counters(weft_udp_ep(udp_of(receiver)))->no_memory);
     }
     return true;
 }
@@ -247,10 +246,8 @@ bool weft_stream_weft(const struct weft_stream_job *job, struct weft_stream_resu
     if (good) {
         describe(&sender, &receiver, result_p);
     }
-    weft_udp_close(sender.udp);
-    weft_udp_close(receiver.udp);
-    weft_provider_free(sender.provider);
-    weft_provider_free(receiver.provider);
+    weft_endpoint_close(&sender.endpoint);
+    weft_endpoint_close(&receiver.endpoint);
     weft_security_fini(&security);
     return good;
 }
