@@ -16,9 +16,9 @@ static double summarize(enum weft_compare_of of, double *values, uint32_t count)
     if (count == 0 || of == WEFT_COMPARE_MEDIAN) {
         return median;
     }
-    return values[of == WEFT_COMPARE_LEAST ? 0
-                  : of == WEFT_COMPARE_P90 ? (count * 90 + 99) / 100 - 1
-                                           : count - 1];
+    return of == WEFT_COMPARE_LEAST ? values[0]
+           : of == WEFT_COMPARE_P90 ? weft_perf_rank(values, count, 90)
+                                    : values[count - 1];
 }
 
 static void make_cell(const struct weft_compare *compare, uint32_t network, uint32_t transport,

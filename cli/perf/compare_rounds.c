@@ -165,8 +165,8 @@ static void more(const struct weft_compare *compare, uint32_t network, uint32_t 
     struct times times;
     if (read_times(compare, network, transport, true, &times) && times.count > 0) {
         cell->values[CALM_ROUNDS] = (double)times.count;
-        cell->values[CALM_P50] = times.values[(times.count * 50 + 99) / 100 - 1];
-        cell->values[CALM_P99] = times.values[(times.count * 99 + 99) / 100 - 1];
+        cell->values[CALM_P50] = weft_perf_rank(times.values, times.count, 50);
+        cell->values[CALM_P99] = weft_perf_rank(times.values, times.count, 99);
     }
     free(times.values);
 }

@@ -6,6 +6,7 @@
  *     drop0.1        tcp-raw: left out by the sender
  *     anything else  the congestion control
  */
+#include "cli/node_options.h"
 #include "cli/perf/compare.h"
 #include "core/cc.h"
 
@@ -66,20 +67,16 @@ static bool is_fraction(const char *text, double *value_p)
     return end != text && *end == '\0' && *value_p >= 0 && *value_p < 1;
 }
 
-static bool is_security(const char *text)
-{
-    return strcmp(text, "none") == 0 || strcmp(text, "auth") == 0 || strcmp(text, "seal") == 0;
-}
-
 /* One part. False: it means nothing here. */
 static bool parse_part(struct weft_compare_transport *p, const char *part, bool raw)
 {
     double value;
+    uint8_t mode;
     if (is_fraction(part, &value)) {
         add(p, "--bound", part);
         return !raw;
     }
-    if (is_security(part)) {
+    if (weft_security_parse_mode(part, &mode) == NULL) {
         add(p, "--security", part);
         return !raw;
     }

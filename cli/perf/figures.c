@@ -2,13 +2,6 @@
 
 #include <stdlib.h>
 
-static int compare_u64(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int compare_double(const void *a, const void *b)
 {
     double x = *(const double *)a;
@@ -16,28 +9,26 @@ static int compare_double(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double rank_ms(const uint64_t *sorted_ns, size_t count, size_t percent)
+double weft_perf_rank(const double *sorted, size_t count, size_t percent)
 {
-    return (double)sorted_ns[(count * percent + 99) / 100 - 1] / 1e6;
+    return sorted[(count * percent + 99) / 100 - 1];
 }
 
-struct weft_perf_summary weft_perf_summarize(uint64_t *values_ns, size_t count)
+struct weft_perf_summary weft_perf_summarize(double *values_ms, size_t count)
 {
-    if (count == 0) {
-        return (struct weft_perf_summary){0};
-    }
-    double sum_ns = 0;
-    qsort(values_ns, count, sizeof(*values_ns), compare_u64);
+    double sum_ms = 0;
     for (size_t i = 0; i < count; i++) {
-        sum_ns += (double)values_ns[i];
+        sum_ms += values_ms[i];
     }
-    return (struct weft_perf_summary){
-        .mean_ms = sum_ns / (double)count / 1e6,
-        .p50_ms = rank_ms(values_ns, count, 50),
-        .p90_ms = rank_ms(values_ns, count, 90),
-        .p99_ms = rank_ms(values_ns, count, 99),
-        .max_ms = rank_ms(values_ns, count, 100),
-    };
+    qsort(values_ms, count, sizeof(*values_ms), compare_double);
+    return count == 0 ? (struct weft_perf_summary){0}
+                      : (struct weft_perf_summary){
+                            .mean_ms = sum_ms / (double)count,
+                            .p50_ms = weft_perf_rank(values_ms, count, 50),
+                            .p90_ms = weft_perf_rank(values_ms, count, 90),
+                            .p99_ms = weft_perf_rank(values_ms, count, 99),
+                            .max_ms = values_ms[count - 1],
+                        };
 }
 
 double weft_perf_median(double *values, size_t count)

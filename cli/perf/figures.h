@@ -1,9 +1,8 @@
-/* Mean and nearest ranks of times. */
+/* Mean and nearest ranks. */
 #ifndef WEFT_CLI_PERF_FIGURES_H
 #define WEFT_CLI_PERF_FIGURES_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 struct weft_perf_summary {
     double mean_ms;
@@ -14,7 +13,10 @@ struct weft_perf_summary {
 };
 
 /* Sorts the values. All zeros when there is none. */
-struct weft_perf_summary weft_perf_summarize(uint64_t *values_ns, size_t count);
+struct weft_perf_summary weft_perf_summarize(double *values_ms, size_t count);
+
+/* The nearest rank: the least of the (count,) sorted values that so many percent do not exceed. */
+double weft_perf_rank(const double *sorted, size_t count, size_t percent);
 
 /* The mean of the middle two when the count is even; sorts; 0 when there is none. */
 double weft_perf_median(double *values, size_t count);

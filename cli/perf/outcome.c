@@ -21,27 +21,26 @@ bool weft_perf_outcome_make(const struct weft_perf_job *job, const struct weft_p
 {
     size_t flows = is_pingpong(job) ? 0 : (size_t)result->rounds * job->plan->flow_count;
     size_t most = flows > result->rounds ? flows : result->rounds;
-    uint64_t *room = calloc(most + 1, sizeof(*room));
+    double *room = calloc(most + 1, sizeof(*room));
     if (room == NULL) {
         return false;
     }
     *outcome_p = (struct weft_perf_outcome){
         .job = job, .result = result, .senders = senders, .receivers = receivers};
     for (uint32_t i = 0; i < result->rounds; i++) {
-        room[i] = result->each[i].ns;
+        room[i] = (double)result->each[i].ns / 1e6;
     }
     outcome_p->round = weft_perf_summarize(room, result->rounds);
     for (uint32_t i = 0; i < result->rounds; i++) {
         if (result->each[i].undisturbed) {
-            room[outcome_p->undisturbed_rounds++] = result->each[i].ns;
+            room[outcome_p->undisturbed_rounds++] = (double)result->each[i].ns / 1e6;
         }
     }
     outcome_p->undisturbed = weft_perf_summarize(room, outcome_p->undisturbed_rounds);
-    outcome_p->flow = outcome_p->round;
-    if (!is_pingpong(job)) {
-        memcpy(room, result->flow_ns, flows * sizeof(*room));
-        outcome_p->flow = weft_perf_summarize(room, flows);
+    for (size_t i = 0; i < flows; i++) {
+        room[i] = (double)result->flow_ns[i] / 1e6;
     }
+    outcome_p->flow = flows > 0 ? weft_perf_summarize(room, flows) : outcome_p->round;
     outcome_p->ideal_ms = weft_perf_ideal_ms(job, result);
     free(room);
     return true;

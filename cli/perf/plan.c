@@ -1,10 +1,16 @@
 #include "cli/perf/plan.h"
 
+#include "base/units.h"
+
 #include <stdio.h>
 
+/* Past the limit flows are only counted. */
 static void add(struct weft_perf_plan *plan, uint32_t from, uint32_t to)
 {
-    plan->flows[plan->flow_count++] = (struct weft_perf_pair){.from = from, .to = to};
+    if (plan->flow_count++ < WEFT_PERF_PAIRS_MAX) {
+        plan->flows[plan->flow_count - 1] = (struct weft_perf_pair){.from = from, .to = to};
+    }
+    plan->participants = (uint32_t)weft_max_u64(plan->participants, weft_max_u64(from, to) + 1);
 }
 
 static void add_all_to_all(struct weft_perf_plan *plan, uint32_t count)
@@ -13,30 +19,6 @@ static void add_all_to_all(struct weft_perf_plan *plan, uint32_t count)
         for (uint32_t i = 0; i < count; i++) {
             add(plan, i, (i + step) % count);
         }
-    }
-}
-
-static void measure(enum weft_perf_pattern pattern, uint64_t senders, uint64_t receivers,
-                    uint64_t *participants_p, uint64_t *flows_p)
-{
-    switch (pattern) {
-    case WEFT_PERF_PINGPONG:
-        *participants_p = 2;
-        *flows_p = 2;
-        break;
-    case WEFT_PERF_ALLTOALL:
-        *participants_p = senders;
-        *flows_p = senders * (senders - 1);
-        break;
-    case WEFT_PERF_SHUFFLE:
-        *participants_p = senders + receivers;
-        *flows_p = senders * receivers;
-        break;
-    case WEFT_PERF_INCAST:
-    case WEFT_PERF_OUTCAST:
-        *participants_p = senders + 1;
-        *flows_p = senders;
-        break;
     }
 }
 
@@ -71,18 +53,13 @@ static void add_flows(struct weft_perf_plan *plan, uint32_t senders, uint32_t re
 bool weft_perf_plan_make(enum weft_perf_pattern pattern, uint32_t senders, uint32_t receivers,
                          uint32_t parallel, struct weft_perf_plan *plan_p)
 {
-    uint64_t participants = 0;
-    uint64_t flows = 0;
-    measure(pattern, senders, receivers, &participants, &flows);
-    if (flows > WEFT_PERF_PAIRS_MAX || participants > WEFT_PERF_PARTICIPANTS_MAX) {
-        return false;
-    }
     plan_p->pattern = pattern;
+    plan_p->participants = 0;
     plan_p->flow_count = 0;
-    plan_p->participants = (uint32_t)participants;
     plan_p->parallel = parallel > 0 ? parallel : WEFT_PERF_PAIRS_MAX;
     add_flows(plan_p, senders, receivers);
-    return true;
+    return plan_p->flow_count <= WEFT_PERF_PAIRS_MAX &&
+           plan_p->participants <= WEFT_PERF_PARTICIPANTS_MAX;
 }
 
 const char *weft_perf_pattern_name(enum weft_perf_pattern pattern)

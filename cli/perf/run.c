@@ -34,7 +34,7 @@ struct run {
     const struct weft_perf_job *job;
     struct weft_perf_fleet fleet;
     struct weft_perf_result *result;
-    uint64_t *lag_ns;              /* of each round */
+    double *lag_ms;                /* of each round */
     struct counts before;          /* in the warm-up */
     uint64_t began_ns;
     uint64_t shown_ns;
@@ -110,7 +110,7 @@ static void keep_times(struct run *run, uint64_t go_ns)
     result->each[result->rounds].ns = last_ns - go_ns;
     result->each[result->rounds].go_ns = go_ns;
     result->elapsed_ns += last_ns - go_ns;
-    run->lag_ns[result->rounds] = own_start ? 0 : started_ns - go_ns;
+    run->lag_ms[result->rounds] = own_start ? 0 : (double)(started_ns - go_ns) / 1e6;
 }
 
 static void keep_trips(struct run *run, uint32_t count)
@@ -119,7 +119,7 @@ static void keep_trips(struct run *run, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         result->each[result->rounds + i].ns = run->fleet.shared->trip_ns[i];
         result->elapsed_ns += run->fleet.shared->trip_ns[i];
-        run->lag_ns[result->rounds + i] = 0;
+        run->lag_ms[result->rounds + i] = 0;
     }
 }
 
@@ -168,7 +168,7 @@ static void keep_notes(struct run *run)
             keep_cc(run, note);
         }
     }
-    result->start_lag_ms = weft_perf_summarize(run->lag_ns, result->rounds).p50_ms;
+    result->start_lag_ms = weft_perf_summarize(run->lag_ms, result->rounds).p50_ms;
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
@@ -308,15 +308,15 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
                    bool progress, struct weft_perf_result *result_p, struct weft_perf_error *error)
 {
     struct run *run = calloc(1, sizeof(*run));
-    uint64_t *lag_ns = calloc(job->rounds, sizeof(*lag_ns));
-    if (!result_new(job, result_p) || run == NULL || lag_ns == NULL) {
+    double *lag_ms = calloc(job->rounds, sizeof(*lag_ms));
+    if (!result_new(job, result_p) || run == NULL || lag_ms == NULL) {
         free(run);
-        free(lag_ns);
+        free(lag_ms);
         return weft_perf_fail(error, "no memory for %u rounds", job->rounds);
     }
     run->job = job;
     run->result = result_p;
-    run->lag_ns = lag_ns;
+    run->lag_ms = lag_ms;
     run->progress = progress;
     run->began_ns = weft_clock_now_ns();
     bool started = weft_perf_fleet_start(job, security, &run->fleet);
@@ -336,7 +336,7 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
     *error = run->fleet.error;
     weft_perf_witness_free(run->witness);
     free(run);
-    free(lag_ns);
+    free(lag_ms);
     return good;
 }
 
