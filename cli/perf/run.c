@@ -3,9 +3,9 @@
 #include "cli/perf/figures.h"
 #include "cli/perf/fleet.h"
 #include "cli/perf/live.h"
-#include "cli/perf/witness.h"
 #include "cli/stop.h"
 #include "io/clock.h"
+#include "lab/steal_monitor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ struct run {
     struct counts before;          /* in the warm-up */
     uint64_t began_ns;
     uint64_t shown_ns;
-    struct weft_perf_witness *witness; /* NULL: nobody watches the processors */
+    struct weft_steal_monitor *monitor; /* NULL: nobody watches the processors */
     bool progress;
 };
 
@@ -140,8 +140,8 @@ static void keep(struct run *run, uint32_t count, uint64_t go_ns)
     }
     run->result->rounds += count;
     keep_counters(run);
-    if (run->witness != NULL) {
-        weft_perf_witness_read(run->witness);
+    if (run->monitor != NULL) {
+        weft_steal_monitor_read(run->monitor);
     }
 }
 
@@ -277,15 +277,15 @@ static void judge_rounds(struct run *run)
 {
     struct weft_perf_result *result = run->result;
     double ideal_ms = weft_perf_ideal_ms(run->job, result);
-    if (run->witness == NULL || is_pingpong(run->job) || !(ideal_ms > 0)) {
+    if (run->monitor == NULL || is_pingpong(run->job) || !(ideal_ms > 0)) {
         return;
     }
-    weft_perf_witness_read(run->witness);
+    weft_steal_monitor_read(run->monitor);
     result->window_ns = (uint64_t)(ideal_ms * 1.25e6);
     for (uint32_t i = 0; i < result->rounds; i++) {
         struct weft_perf_round *round = &result->each[i];
-        round->undisturbed = weft_perf_witness_undisturbed(run->witness, round->go_ns,
-                                                           round->go_ns + result->window_ns);
+        round->undisturbed = weft_steal_monitor_undisturbed(run->monitor, round->go_ns,
+                                                            round->go_ns + result->window_ns);
     }
 }
 
@@ -322,7 +322,7 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
     bool started = weft_perf_fleet_start(job, security, &run->fleet);
     if (started) {
         weft_perf_live_see(job->live, run->fleet.shared);
-        run->witness = is_pingpong(job) ? NULL : weft_perf_witness_new();
+        run->monitor = is_pingpong(job) ? NULL : weft_steal_monitor_new();
         do_all(run);
         keep_notes(run);
         judge_rounds(run);
@@ -334,7 +334,7 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
         fprintf(stderr, "\r%40s\r", "");
     }
     *error = run->fleet.error;
-    weft_perf_witness_free(run->witness);
+    weft_steal_monitor_free(run->monitor);
     free(run);
     free(lag_ms);
     return good;

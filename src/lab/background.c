@@ -13,7 +13,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
 const char *const weft_background_class_names[WEFT_BACKGROUND_CLASSES] = {
@@ -21,13 +20,6 @@ const char *const weft_background_class_names[WEFT_BACKGROUND_CLASSES] = {
 };
 
 enum { BACKLOG = 1024, EVENTS = 256, DESCRIPTORS_SPARE = 64 };
-
-uint64_t weft_background_now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * WEFT_NS_PER_S + (uint64_t)t.tv_nsec;
-}
 
 int weft_background_watch(struct weft_background *b, int fd, uint32_t events,
                           enum weft_background_kind kind, uint32_t index, uint32_t generation)
@@ -234,7 +226,7 @@ static weft_status run_plan(struct weft_background *b, uint64_t end_ns, bool *st
     weft_flow_plan_next(&b->plan, &next);
     int code = 0;
     bool stop = false;
-    uint64_t now = weft_background_now_ns();
+    uint64_t now = weft_lab_now_ns();
     while (!stop && code == 0) {
         uint64_t due = b->begun_ns + next.at_ns;
         for (; due <= now && due < end_ns; due = b->begun_ns + next.at_ns) {
@@ -246,7 +238,7 @@ static weft_status run_plan(struct weft_background *b, uint64_t end_ns, bool *st
             break;
         }
         stop = turn(b, weft_min_u64(due, end_ns), &code);
-        now = weft_background_now_ns();
+        now = weft_lab_now_ns();
     }
     b->report->span_ns = weft_min_u64(now, end_ns) - b->begun_ns;
     b->report->delivered_bytes = b->received;
@@ -257,8 +249,7 @@ static weft_status run_plan(struct weft_background *b, uint64_t end_ns, bool *st
 static weft_status drain(struct weft_background *b, uint64_t end_ns, struct weft_lab_error *error)
 {
     int code = 0;
-    while (code == 0 && b->under_way > 0 && weft_background_now_ns() < end_ns &&
-           !turn(b, end_ns, &code)) {
+    while (code == 0 && b->under_way > 0 && weft_lab_now_ns() < end_ns && !turn(b, end_ns, &code)) {
     }
     return code == 0 ? WEFT_OK : weft_lab_fail(error, WEFT_IO, "background: %s", strerror(code));
 }
@@ -287,7 +278,7 @@ weft_status weft_background_run(const struct weft_background_config *config,
         if (config->ready_fd >= 0) {
             (void)!write(config->ready_fd, "r", 1);
         }
-        b.begun_ns = weft_background_now_ns();
+        b.begun_ns = weft_lab_now_ns();
         uint64_t end_ns = weft_time_add(b.begun_ns, config->duration_ns);
         status = run_plan(&b, end_ns, &stopped, error);
         if (status == WEFT_OK && !stopped) {

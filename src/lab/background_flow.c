@@ -67,7 +67,7 @@ static void fail(struct weft_background *b, struct weft_background_flow *flow, i
 
 static void complete(struct weft_background *b, struct weft_background_flow *flow)
 {
-    uint64_t took_ns = weft_background_now_ns() - flow->begun_ns;
+    uint64_t took_ns = weft_lab_now_ns() - flow->begun_ns;
     enum weft_background_class class = flow->bytes < SMALL_BYTES     ? WEFT_BACKGROUND_SMALL
                                        : flow->bytes <= MEDIUM_BYTES ? WEFT_BACKGROUND_MEDIUM
                                                                      : WEFT_BACKGROUND_LARGE;

@@ -3,6 +3,7 @@
 #define WEFT_LAB_BACKGROUND_INTERNAL_H
 
 #include "lab/background.h"
+#include "lab/clock.h"
 #include "lab/flow_plan.h"
 
 #include <netinet/in.h>
@@ -48,8 +49,6 @@ enum weft_background_kind {
     WEFT_BACKGROUND_TIMER,
     WEFT_BACKGROUND_STOP,
 };
-
-uint64_t weft_background_now_ns(void);
 
 /* errno on failure. */
 int weft_background_watch(struct weft_background *b, int fd, uint32_t events,

@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "lab/background_member.h"
 #include "lab/build.h"
+#include "lab/clock.h"
 #include "lab/registry.h"
 #include "lab/verify.h"
 
@@ -22,7 +23,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* What the holder says to the caller, once. */
@@ -129,17 +129,10 @@ static weft_status make_lab(const struct weft_lab_spec *spec, uint64_t *base_rtt
 
 /* ---- the holder: afterwards ------------------------------------------------------------------ */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * WEFT_NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 static void apply_due(struct weft_lab_spec *spec, struct weft_lab_play *play)
 {
     const struct weft_lab_step *step;
-    while ((step = weft_lab_play_step(play, now_ns())) != NULL) {
+    while ((step = weft_lab_play_step(play, weft_lab_now_ns())) != NULL) {
         struct weft_lab_error error = {.text = ""};
         struct weft_lab_link *link = &spec->links[step->host];
         link->up_bps = step->link.up_bps != 0 ? step->link.up_bps : link->up_bps;
@@ -156,7 +149,7 @@ static int wait_ms(const struct weft_lab_play *play)
     if (at_ns == WEFT_NEVER) {
         return -1;
     }
-    uint64_t now = now_ns();
+    uint64_t now = weft_lab_now_ns();
     uint64_t ms = at_ns > now ? weft_div_ceil_u64(at_ns - now, WEFT_NS_PER_MS) : 0;
     return (int)weft_min_u64(ms, 60000);
 }
@@ -249,7 +242,7 @@ static void detach(int log_fd, int dialogue)
     }
     close(fd);
     struct weft_lab_play play = {.trace = start->trace != NULL ? start->trace : &no_trace,
-                                 .start_ns = now_ns()};
+                                 .start_ns = weft_lab_now_ns()};
     hold(&spec, &play, background);
     _exit(0);
 }

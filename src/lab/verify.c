@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "base/units.h"
 #include "lab/build.h"
+#include "lab/clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PORT = 9, RTT_ROUNDS = 51, WAIT_MS = 20 };
@@ -25,13 +25,6 @@ struct verify {
     uint64_t *heard;                           /* bit to * hosts + from */
     uint64_t missing;                          /* pairs */
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * WEFT_NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 static struct sockaddr_in address_of(uint32_t host)
 {
@@ -118,9 +111,9 @@ static void say_missing(struct verify *v)
 static weft_status reach_all(struct verify *v, struct weft_lab_error *error)
 {
     uint32_t n = v->spec->hosts;
-    uint64_t until_ns = now_ns() + patience_ns;
+    uint64_t until_ns = weft_lab_now_ns() + patience_ns;
     v->missing = (uint64_t)n * (n - 1);
-    while (v->missing > 0 && now_ns() < until_ns) {
+    while (v->missing > 0 && weft_lab_now_ns() < until_ns) {
         say_missing(v);
         hear_all(v);
     }
@@ -147,12 +140,13 @@ static uint64_t base_rtt(struct verify *v)
         while (recv(there.fd, &word, sizeof(word), 0) > 0 ||
                recv(back.fd, &word, sizeof(word), 0) > 0) {
         }
-        uint64_t start_ns = now_ns();
+        uint64_t start_ns = weft_lab_now_ns();
         say(v, 0, last);
         if (poll(&there, 1, WAIT_MS) > 0) {
             say(v, last, 0);
-            best_ns = poll(&back, 1, WAIT_MS) > 0 ? weft_min_u64(best_ns, now_ns() - start_ns)
-                                                  : best_ns;
+            best_ns = poll(&back, 1, WAIT_MS) > 0
+                          ? weft_min_u64(best_ns, weft_lab_now_ns() - start_ns)
+                          : best_ns;
         }
     }
     return best_ns == WEFT_NEVER ? 0 : best_ns;

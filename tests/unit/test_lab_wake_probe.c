@@ -1,9 +1,9 @@
-/* The witness's sleeper (cli/perf/sleeper.h): it writes down its wakes in order, and ends. */
+/* The steal monitor's probe (lab/wake_probe.h): it writes down its wakes in order, and ends. */
 #define _GNU_SOURCE /* CPU_ISSET, sched_getaffinity */
-#include "cli/perf/sleeper.h"
+#include "lab/wake_probe.h"
 
 #include "base/units.h"
-#include "io/clock.h"
+#include "lab/clock.h"
 
 #include <sched.h>
 #include <setjmp.h>
@@ -26,10 +26,10 @@ static int own_processor(void)
 }
 
 /* Until it wakes: however long this machine takes for it. */
-static uint64_t wait_for(struct weft_perf_sleeper *sleeper)
+static uint64_t wait_for(struct weft_wake_probe *probe)
 {
     uint64_t time_ns;
-    while ((time_ns = weft_perf_sleeper_next(sleeper)) == WEFT_NEVER) {
+    while ((time_ns = weft_wake_probe_next(probe)) == WEFT_NEVER) {
         const struct timespec pause = {.tv_nsec = 1000000};
         (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
     }
@@ -39,29 +39,28 @@ static uint64_t wait_for(struct weft_perf_sleeper *sleeper)
 static void test_wakes_rise(void **state)
 {
     (void)state;
-    uint64_t before_ns = weft_clock_now_ns();
-    struct weft_perf_sleeper *sleeper =
-        weft_perf_sleeper_new(own_processor(), before_ns, WEFT_NS_PER_MS);
-    assert_non_null(sleeper);
+    uint64_t before_ns = weft_lab_now_ns();
+    struct weft_wake_probe *probe = weft_wake_probe_new(own_processor(), before_ns, WEFT_NS_PER_MS);
+    assert_non_null(probe);
     uint64_t last_ns = before_ns;
     for (int i = 0; i < 5; i++) {
-        uint64_t time_ns = wait_for(sleeper);
-        assert_true(time_ns >= last_ns && time_ns <= weft_clock_now_ns());
+        uint64_t time_ns = wait_for(probe);
+        assert_true(time_ns >= last_ns && time_ns <= weft_lab_now_ns());
         last_ns = time_ns;
     }
     assert_true(last_ns - before_ns >= 4 * WEFT_NS_PER_MS); /* never early */
-    weft_perf_sleeper_free(sleeper);
+    weft_wake_probe_free(probe);
 }
 
 static void test_no_such_processor(void **state)
 {
     (void)state;
-    struct weft_perf_sleeper *sleeper =
-        weft_perf_sleeper_new(CPU_SETSIZE - 1, weft_clock_now_ns(), WEFT_NS_PER_MS);
-    assert_non_null(sleeper);
-    assert_true(weft_perf_sleeper_next(sleeper) == WEFT_NEVER);
-    weft_perf_sleeper_free(sleeper);
-    weft_perf_sleeper_free(NULL);
+    struct weft_wake_probe *probe =
+        weft_wake_probe_new(CPU_SETSIZE - 1, weft_lab_now_ns(), WEFT_NS_PER_MS);
+    assert_non_null(probe);
+    assert_true(weft_wake_probe_next(probe) == WEFT_NEVER);
+    weft_wake_probe_free(probe);
+    weft_wake_probe_free(NULL);
 }
 
 int main(void)

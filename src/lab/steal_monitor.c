@@ -1,10 +1,8 @@
-#define _GNU_SOURCE /* syscall */
-#include "cli/perf/witness.h"
-
-#include "cli/perf/sleeper.h"
+#include "lab/steal_monitor.h"
 
 #include "base/units.h"
-#include "io/clock.h"
+#include "lab/clock.h"
+#include "lab/wake_probe.h"
 
 #include <linux/perf_event.h>
 #include <stdlib.h>
@@ -32,7 +30,7 @@ struct sample {
 struct watch {
     int fd;
     struct perf_event_mmap_page *ring; /* one page, then ROOM_BYTES */
-    struct weft_perf_sleeper *sleeper; /* NULL: there is none */
+    struct weft_wake_probe *probe;     /* NULL: there is none */
     uint64_t last_ns; /* of the last sample or wake; at first, when it was opened */
 };
 
@@ -41,7 +39,7 @@ struct absence {
     uint64_t to_ns;
 };
 
-struct weft_perf_witness {
+struct weft_steal_monitor {
     uint32_t watches;
     struct watch watch[PROCESSORS_MAX];
     uint32_t count;
@@ -67,7 +65,7 @@ static bool watch_open(struct watch *watch, int processor)
         .watermark = 1, /* nobody waits for it */
         .wakeup_watermark = ROOM_BYTES,
     };
-    watch->last_ns = weft_clock_now_ns();
+    watch->last_ns = weft_lab_now_ns();
     watch->fd = (int)syscall(SYS_perf_event_open, &attr, -1, processor, -1, PERF_FLAG_FD_CLOEXEC);
     if (watch->fd < 0) {
         return false;
@@ -79,48 +77,48 @@ static bool watch_open(struct watch *watch, int processor)
     }
     watch->ring = ring;
     /* In step with the samples: one interrupt does for both. */
-    watch->sleeper = weft_perf_sleeper_new(processor, weft_clock_now_ns(), period_ns);
+    watch->probe = weft_wake_probe_new(processor, weft_lab_now_ns(), period_ns);
     return true;
 }
 
-struct weft_perf_witness *weft_perf_witness_new(void)
+struct weft_steal_monitor *weft_steal_monitor_new(void)
 {
     long processors = sysconf(_SC_NPROCESSORS_CONF);
-    struct weft_perf_witness *witness = calloc(1, sizeof(*witness));
-    if (witness == NULL) {
+    struct weft_steal_monitor *monitor = calloc(1, sizeof(*monitor));
+    if (monitor == NULL) {
         return NULL;
     }
-    witness->full_ns = UINT64_MAX;
+    monitor->full_ns = UINT64_MAX;
     bool good = processors <= PROCESSORS_MAX;
     for (int i = 0; good && i < (int)processors; i++) {
-        good = watch_open(&witness->watch[i], i);
-        witness->watches += good;
+        good = watch_open(&monitor->watch[i], i);
+        monitor->watches += good;
     }
     if (!good) {
-        weft_perf_witness_free(witness);
+        weft_steal_monitor_free(monitor);
         return NULL;
     }
-    return witness;
+    return monitor;
 }
 
-void weft_perf_witness_free(struct weft_perf_witness *witness)
+void weft_steal_monitor_free(struct weft_steal_monitor *monitor)
 {
-    for (uint32_t i = 0; witness != NULL && i < witness->watches; i++) {
-        weft_perf_sleeper_free(witness->watch[i].sleeper);
-        (void)munmap(witness->watch[i].ring, ring_bytes());
-        (void)close(witness->watch[i].fd);
+    for (uint32_t i = 0; monitor != NULL && i < monitor->watches; i++) {
+        weft_wake_probe_free(monitor->watch[i].probe);
+        (void)munmap(monitor->watch[i].ring, ring_bytes());
+        (void)close(monitor->watch[i].fd);
     }
-    free(witness);
+    free(monitor);
 }
 
-static void keep(struct weft_perf_witness *witness, struct watch *watch, uint64_t time_ns)
+static void keep(struct weft_steal_monitor *monitor, struct watch *watch, uint64_t time_ns)
 {
     if (time_ns >= watch->last_ns + away_ns) {
-        if (witness->count < ABSENCES_MAX) {
-            witness->absences[witness->count++] =
+        if (monitor->count < ABSENCES_MAX) {
+            monitor->absences[monitor->count++] =
                 (struct absence){watch->last_ns + period_ns, time_ns};
         } else {
-            witness->full_ns = weft_min_u64(witness->full_ns, watch->last_ns);
+            monitor->full_ns = weft_min_u64(monitor->full_ns, watch->last_ns);
         }
     }
     watch->last_ns = weft_max_u64(watch->last_ns, time_ns);
@@ -155,18 +153,18 @@ static uint64_t next_sample(struct watch *watch, uint64_t head)
 
 static uint64_t next_wake(const struct watch *watch)
 {
-    return watch->sleeper != NULL ? weft_perf_sleeper_next(watch->sleeper) : WEFT_NEVER;
+    return watch->probe != NULL ? weft_wake_probe_next(watch->probe) : WEFT_NEVER;
 }
 
-/* Samples and wakes in the order of their times. Where the sleeper goes on while this reads, only
+/* Samples and wakes in the order of their times. Where the probe goes on while this reads, only
  * wakes come late, and those of before the last sample say nothing new. */
-static void read_both(struct weft_perf_witness *witness, struct watch *watch)
+static void read_both(struct weft_steal_monitor *monitor, struct watch *watch)
 {
     uint64_t head = __atomic_load_n(&watch->ring->data_head, __ATOMIC_ACQUIRE);
     uint64_t sample_ns = next_sample(watch, head);
     uint64_t wake_ns = next_wake(watch);
     while (sample_ns != WEFT_NEVER || wake_ns != WEFT_NEVER) {
-        keep(witness, watch, weft_min_u64(sample_ns, wake_ns));
+        keep(monitor, watch, weft_min_u64(sample_ns, wake_ns));
         if (sample_ns <= wake_ns) {
             sample_ns = next_sample(watch, head);
         } else {
@@ -175,23 +173,23 @@ static void read_both(struct weft_perf_witness *witness, struct watch *watch)
     }
 }
 
-void weft_perf_witness_read(struct weft_perf_witness *witness)
+void weft_steal_monitor_read(struct weft_steal_monitor *monitor)
 {
-    for (uint32_t i = 0; i < witness->watches; i++) {
-        read_both(witness, &witness->watch[i]);
+    for (uint32_t i = 0; i < monitor->watches; i++) {
+        read_both(monitor, &monitor->watch[i]);
     }
 }
 
-bool weft_perf_witness_undisturbed(const struct weft_perf_witness *witness, uint64_t from_ns,
-                                   uint64_t to_ns)
+bool weft_steal_monitor_undisturbed(const struct weft_steal_monitor *monitor, uint64_t from_ns,
+                                    uint64_t to_ns)
 {
-    bool undisturbed = to_ns < witness->full_ns;
-    for (uint32_t i = 0; undisturbed && i < witness->watches; i++) {
+    bool undisturbed = to_ns < monitor->full_ns;
+    for (uint32_t i = 0; undisturbed && i < monitor->watches; i++) {
         /* Nothing since: the processor is away yet, or was taken offline. */
-        undisturbed = witness->watch[i].last_ns + away_ns > to_ns;
+        undisturbed = monitor->watch[i].last_ns + away_ns > to_ns;
     }
-    for (uint32_t i = 0; undisturbed && i < witness->count; i++) {
-        undisturbed = witness->absences[i].from_ns > to_ns || witness->absences[i].to_ns < from_ns;
+    for (uint32_t i = 0; undisturbed && i < monitor->count; i++) {
+        undisturbed = monitor->absences[i].from_ns > to_ns || monitor->absences[i].to_ns < from_ns;
     }
     return undisturbed;
 }

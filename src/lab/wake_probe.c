@@ -1,8 +1,7 @@
-#define _GNU_SOURCE /* CPU_SET, pthread_setaffinity_np */
-#include "cli/perf/sleeper.h"
+#include "lab/wake_probe.h"
 
 #include "base/units.h"
-#include "io/clock.h"
+#include "lab/clock.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -15,10 +14,10 @@
 
 enum {
     ROOM = 16384,
-    PRIORITY = 2, /* the participants of --realtime have 1 */
+    PRIORITY = 2, /* what is measured at a real-time priority has 1: weft perf --realtime */
 };
 
-struct weft_perf_sleeper {
+struct weft_wake_probe {
     pthread_t thread;
     int processor;
     uint64_t due_ns;
@@ -45,13 +44,13 @@ static bool bind_to(int processor)
 
 static void *sleep_and_note(void *arg)
 {
-    struct weft_perf_sleeper *s = arg;
+    struct weft_wake_probe *s = arg;
     bool bound = bind_to(s->processor);
     while (bound && !atomic_load(&s->stop)) {
         const struct timespec until = {(time_t)(s->due_ns / WEFT_NS_PER_S),
                                        (long)(s->due_ns % WEFT_NS_PER_S)};
         (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
-        uint64_t now_ns = weft_clock_now_ns();
+        uint64_t now_ns = weft_lab_now_ns();
         uint64_t put = atomic_load_explicit(&s->put, memory_order_relaxed);
         atomic_store_explicit(&s->times_ns[put % ROOM], now_ns, memory_order_relaxed);
         atomic_store_explicit(&s->put, put + 1, memory_order_release);
@@ -61,10 +60,9 @@ static void *sleep_and_note(void *arg)
     return NULL;
 }
 
-struct weft_perf_sleeper *weft_perf_sleeper_new(int processor, uint64_t phase_ns,
-                                                uint64_t period_ns)
+struct weft_wake_probe *weft_wake_probe_new(int processor, uint64_t phase_ns, uint64_t period_ns)
 {
-    struct weft_perf_sleeper *s = calloc(1, sizeof(*s));
+    struct weft_wake_probe *s = calloc(1, sizeof(*s));
     if (s == NULL) {
         return NULL;
     }
@@ -85,23 +83,22 @@ struct weft_perf_sleeper *weft_perf_sleeper_new(int processor, uint64_t phase_ns
     return s;
 }
 
-void weft_perf_sleeper_free(struct weft_perf_sleeper *sleeper)
+void weft_wake_probe_free(struct weft_wake_probe *probe)
 {
-    if (sleeper != NULL) {
-        atomic_store(&sleeper->stop, true);
-        (void)pthread_join(sleeper->thread, NULL);
-        free(sleeper);
+    if (probe != NULL) {
+        atomic_store(&probe->stop, true);
+        (void)pthread_join(probe->thread, NULL);
+        free(probe);
     }
 }
 
-uint64_t weft_perf_sleeper_next(struct weft_perf_sleeper *sleeper)
+uint64_t weft_wake_probe_next(struct weft_wake_probe *probe)
 {
-    uint64_t put = atomic_load_explicit(&sleeper->put, memory_order_acquire);
-    if (put - sleeper->taken > ROOM) { /* half: what is read is not what is being written */
-        sleeper->taken = put - ROOM / 2;
+    uint64_t put = atomic_load_explicit(&probe->put, memory_order_acquire);
+    if (put - probe->taken > ROOM) { /* half: what is read is not what is being written */
+        probe->taken = put - ROOM / 2;
     }
-    return sleeper->taken == put
-               ? WEFT_NEVER
-               : atomic_load_explicit(&sleeper->times_ns[sleeper->taken++ % ROOM],
-                                      memory_order_relaxed);
+    return probe->taken == put ? WEFT_NEVER
+                               : atomic_load_explicit(&probe->times_ns[probe->taken++ % ROOM],
+                                                      memory_order_relaxed);
 }
