@@ -149,8 +149,6 @@ bool weft_perf_agent_is_through(const struct weft_perf_agent *agent)
            agent->finished == agent->out_count * agent->trips;
 }
 
-/* ---- whom this participant has to do with ---------------------------------------------------- */
-
 uint32_t weft_perf_agent_in(const struct weft_perf_agent *agent, uint32_t flow)
 {
     for (uint32_t i = 0; i < agent->in_count; i++) {
@@ -159,37 +157,6 @@ uint32_t weft_perf_agent_in(const struct weft_perf_agent *agent, uint32_t flow)
         }
     }
     return WEFT_PERF_NONE;
-}
-
-static uint32_t end_with(const struct weft_perf_end *ends, uint32_t count, uint32_t other)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (ends[i].other == other) {
-            return i;
-        }
-    }
-    return WEFT_PERF_NONE;
-}
-
-uint32_t weft_perf_agent_in_from(const struct weft_perf_agent *agent, uint32_t other)
-{
-    return end_with(agent->ins, agent->in_count, other);
-}
-
-uint32_t weft_perf_agent_out_to(const struct weft_perf_agent *agent, uint32_t other)
-{
-    return end_with(agent->outs, agent->out_count, other);
-}
-
-uint32_t weft_perf_agent_peer(const struct weft_perf_agent *agent, uint32_t other)
-{
-    uint32_t next = other == WEFT_PERF_NONE ? 0 : other + 1;
-    while (next < agent->job->plan->participants &&
-           weft_perf_agent_in_from(agent, next) == WEFT_PERF_NONE &&
-           weft_perf_agent_out_to(agent, next) == WEFT_PERF_NONE) {
-        next++;
-    }
-    return next < agent->job->plan->participants ? next : WEFT_PERF_NONE;
 }
 
 /* ---- for sockets programs -------------------------------------------------------------------- */
@@ -348,15 +315,37 @@ static bool obey(struct weft_perf_agent *agent)
     return good;
 }
 
-static bool end_new(struct weft_perf_agent *agent, struct weft_perf_end *end, uint32_t flow,
-                    uint32_t other, bool incoming)
+/* The first flow between the two decides who opens their connection. */
+static struct weft_perf_peer *peer_of(struct weft_perf_agent *agent, uint32_t other, bool sends)
 {
-    *end = (struct weft_perf_end){.flow = flow, .other = other};
-    if (incoming) {
-        end->memory = calloc(1, agent->job->bytes);
-        end->mask = calloc(WEFT_BITS_WORDS(agent->job->bytes / CHUNK_BYTES_MIN + 1), 8);
+    struct weft_perf_peer *peer = agent->peers;
+    while (peer < agent->peers + agent->peer_count && peer->other != other) {
+        peer++;
     }
-    return !incoming || (end->memory != NULL && end->mask != NULL);
+    if (peer == agent->peers + agent->peer_count) {
+        agent->peer_count++;
+        *peer = (struct weft_perf_peer){
+            .other = other, .in = WEFT_PERF_NONE, .out = WEFT_PERF_NONE, .connects = sends};
+    }
+    return peer;
+}
+
+static bool add_in(struct weft_perf_agent *agent, uint32_t flow, uint32_t from)
+{
+    struct weft_perf_end *in = &agent->ins[agent->in_count];
+    in->flow = flow;
+    in->other = from;
+    in->memory = calloc(1, agent->job->bytes);
+    in->mask = calloc(WEFT_BITS_WORDS(agent->job->bytes / CHUNK_BYTES_MIN + 1), 8);
+    peer_of(agent, from, false)->in = agent->in_count++;
+    return in->memory != NULL && in->mask != NULL;
+}
+
+static void add_out(struct weft_perf_agent *agent, uint32_t flow, uint32_t to)
+{
+    agent->outs[agent->out_count] = (struct weft_perf_end){.flow = flow, .other = to};
+    agent->order[agent->out_count] = agent->out_count;
+    peer_of(agent, to, true)->out = agent->out_count++;
 }
 
 static bool outfit(struct weft_perf_agent *agent)
@@ -364,18 +353,18 @@ static bool outfit(struct weft_perf_agent *agent)
     const struct weft_perf_plan *plan = agent->job->plan;
     agent->ins = calloc(plan->participants, sizeof(*agent->ins));
     agent->outs = calloc(plan->participants, sizeof(*agent->outs));
+    agent->peers = calloc(plan->participants, sizeof(*agent->peers));
     agent->order = calloc(plan->participants, sizeof(*agent->order));
     agent->source = malloc(agent->job->bytes);
     agent->self = calloc(1, agent->job->transport->self_bytes);
-    bool good = agent->ins != NULL && agent->outs != NULL && agent->order != NULL &&
-                agent->source != NULL && agent->self != NULL;
+    bool good = agent->ins != NULL && agent->outs != NULL && agent->peers != NULL &&
+                agent->order != NULL && agent->source != NULL && agent->self != NULL;
     for (uint32_t i = 0; good && i < plan->flow_count; i++) {
         const struct weft_perf_pair *pair = &plan->flows[i];
         if (pair->to == agent->me) {
-            good = end_new(agent, &agent->ins[agent->in_count++], i, pair->from, true);
+            good = add_in(agent, i, pair->from);
         } else if (pair->from == agent->me) {
-            agent->order[agent->out_count] = agent->out_count;
-            good = end_new(agent, &agent->outs[agent->out_count++], i, pair->to, false);
+            add_out(agent, i, pair->to);
         }
     }
     return good || weft_perf_fail(agent->error, "no memory for the messages");
@@ -389,6 +378,7 @@ static void discard(struct weft_perf_agent *agent)
     }
     free(agent->ins);
     free(agent->outs);
+    free(agent->peers);
     free(agent->order);
     free(agent->source);
     free(agent->self);

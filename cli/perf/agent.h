@@ -63,6 +63,15 @@ struct weft_perf_end {
     uint32_t trips;      /* received or finished, since go */
 };
 
+/* Another participant with which this one has a flow, or two. */
+struct weft_perf_peer {
+    uint32_t other;
+    uint32_t in;  /* from it, as an index of ins; WEFT_PERF_NONE: it does not send */
+    uint32_t out; /* likewise, to it */
+    bool
+        connects; /* one connection serves both directions; this end opens it, for it sends first */
+};
+
 struct weft_perf_agent {
     const struct weft_perf_job *job;
     struct weft_perf_shared *shared;
@@ -73,8 +82,10 @@ struct weft_perf_agent {
     struct weft_security security; /* with the key */
     struct weft_perf_end *ins;
     struct weft_perf_end *outs;
+    struct weft_perf_peer *peers;
     uint32_t in_count;
     uint32_t out_count;
+    uint32_t peer_count;
     uint32_t *order; /* outs, as they are sent in this round */
     uint32_t *source; /* what this participant sends: words of a message */
     /* of what runs now */
@@ -136,14 +147,6 @@ bool weft_perf_agent_is_through(const struct weft_perf_agent *agent);
 
 /* This end of a flow, as an index of ins; WEFT_PERF_NONE: not of this participant. */
 uint32_t weft_perf_agent_in(const struct weft_perf_agent *agent, uint32_t flow);
-
-/* The flow from or to that participant; WEFT_PERF_NONE: there is none. */
-uint32_t weft_perf_agent_in_from(const struct weft_perf_agent *agent, uint32_t other);
-uint32_t weft_perf_agent_out_to(const struct weft_perf_agent *agent, uint32_t other);
-
-/* Of the participants that this one has flows with, the next after `other`; WEFT_PERF_NONE = the
- * first, and the answer when there are no more. */
-uint32_t weft_perf_agent_peer(const struct weft_perf_agent *agent, uint32_t other);
 
 /* Bind this participant's socket, for its note's port; and where another one's then is. */
 bool weft_perf_agent_bind(struct weft_perf_agent *agent, int fd);

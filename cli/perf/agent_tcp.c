@@ -128,14 +128,11 @@ static bool open_tcp(struct weft_perf_agent *agent)
     return good || fail_errno(agent, "listening");
 }
 
-static bool add(struct weft_perf_agent *agent, int fd, uint32_t other)
+static bool add(struct weft_perf_agent *agent, int fd, const struct weft_perf_peer *peer)
 {
     struct side *side = of(agent);
     struct conn *conn = &side->conns[side->conn_count++];
-    *conn = (struct conn){.fd = fd,
-                          .other = other,
-                          .in = weft_perf_agent_in_from(agent, other),
-                          .out = weft_perf_agent_out_to(agent, other)};
+    *conn = (struct conn){.fd = fd, .other = peer->other, .in = peer->in, .out = peer->out};
     if (agent->job->drop_ppm > 0) {
         conn->thinned = malloc(agent->job->bytes);
         conn->kept = calloc(WEFT_BITS_WORDS(agent->job->bytes / CHUNK_BYTES + 1), 8);
@@ -146,7 +143,7 @@ static bool add(struct weft_perf_agent *agent, int fd, uint32_t other)
     return fcntl(fd, F_SETFL, O_NONBLOCK) == 0 || fail_errno(agent, "O_NONBLOCK");
 }
 
-static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
+static bool connect_to(struct weft_perf_agent *agent, const struct weft_perf_peer *peer)
 {
     struct sockaddr_in addr;
     uint32_t me = agent->me;
@@ -154,7 +151,7 @@ static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
     if (fd < 0) {
         return fail_errno(agent, "a socket");
     }
-    weft_perf_agent_sockaddr(agent, other, &addr);
+    weft_perf_agent_sockaddr(agent, peer->other, &addr);
     if (!tune(agent, fd)) {
         (void)close(fd);
         return false;
@@ -162,10 +159,10 @@ static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
     if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0 ||
         send(fd, &me, sizeof(me), MSG_NOSIGNAL) != sizeof(me)) {
         (void)close(fd);
-        return weft_perf_fail(agent->error, "connecting to participant %u: %s", other,
+        return weft_perf_fail(agent->error, "connecting to participant %u: %s", peer->other,
                               strerror(errno));
     }
-    return add(agent, fd, other);
+    return add(agent, fd, peer);
 }
 
 /* A time-out for receiving makes SIGCONT interrupt it. */
@@ -189,21 +186,25 @@ static bool accept_one(struct weft_perf_agent *agent)
     }
     int fd = accept(of(agent)->listener, NULL, NULL);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    if (fd < 0 || !receive_number(fd, &other) || other >= agent->job->plan->participants) {
+    bool good = fd >= 0 && receive_number(fd, &other);
+    const struct weft_perf_peer *peer = agent->peers;
+    while (good && peer->other != other) {
+        good = ++peer < agent->peers + agent->peer_count;
+    }
+    if (!good) {
         (void)close(fd);
         return fail_errno(agent, "accepting a connection");
     }
-    return tune(agent, fd) && add(agent, fd, other);
+    return tune(agent, fd) && add(agent, fd, peer);
 }
 
 static bool connect_all(struct weft_perf_agent *agent)
 {
     uint32_t awaited = 0;
-    for (uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE); other != WEFT_PERF_NONE;
-         other = weft_perf_agent_peer(agent, other)) {
-        if (!weft_perf_plan_connects(agent->job->plan, agent->me, other)) {
+    for (uint32_t i = 0; i < agent->peer_count; i++) {
+        if (!agent->peers[i].connects) {
             awaited++;
-        } else if (!connect_to(agent, other)) {
+        } else if (!connect_to(agent, &agent->peers[i])) {
             return false;
         }
     }

@@ -83,8 +83,8 @@ static bool open_udp(struct weft_perf_agent *agent)
 
 static bool connect_all(struct weft_perf_agent *agent)
 {
-    for (uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE); other != WEFT_PERF_NONE;
-         other = weft_perf_agent_peer(agent, other)) {
+    for (uint32_t i = 0; i < agent->peer_count; i++) {
+        uint32_t other = agent->peers[i].other;
         weft_perf_agent_sockaddr(agent, other, &of(agent)->addrs[other]);
     }
     return true;

@@ -130,13 +130,12 @@ static bool on_down(struct weft_perf_agent *agent, const struct weft_msg_event *
     char hint[WEFT_SECURITY_HINT_BYTES];
     weft_security_hint(&agent->security, weft_endpoint_hint(&of(agent)->endpoint), hint,
                        sizeof(hint));
-    uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE);
-    while (other != WEFT_PERF_NONE && of(agent)->peers[other] != event->peer) {
-        other = weft_perf_agent_peer(agent, other);
-    }
     char who[32] = "a participant";
-    if (other != WEFT_PERF_NONE) {
-        (void)snprintf(who, sizeof(who), "participant %u", other);
+    for (uint32_t i = 0; i < agent->peer_count; i++) {
+        uint32_t other = agent->peers[i].other;
+        if (of(agent)->peers[other] == event->peer) {
+            (void)snprintf(who, sizeof(who), "participant %u", other);
+        }
     }
     return weft_perf_fail(agent->error, "lost %s: %s%s%s", who, reasons[event->down],
                           hint[0] != '\0' ? "; " : "", hint);
@@ -235,16 +234,6 @@ static bool turn(struct weft_perf_agent *agent, uint64_t timeout_ns)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static uint32_t peers_of(const struct weft_perf_agent *agent)
-{
-    uint32_t count = 0;
-    for (uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE); other != WEFT_PERF_NONE;
-         other = weft_perf_agent_peer(agent, other)) {
-        count++;
-    }
-    return count;
-}
-
 static uint32_t chunks_max(const struct weft_perf_job *job)
 {
     uint32_t packet_bytes = (uint32_t)weft_min_u64(job->packet_bytes, SURE_BYTES);
@@ -281,7 +270,7 @@ static void configure(const struct weft_perf_agent *agent, struct weft_driver_co
     ep->cc_name = job->cc;
     ep->peer_timeout_ns = 2 * job->round_s * WEFT_NS_PER_S; /* the coordinator gives up before */
     ep->packet_bytes = (uint16_t)job->packet_bytes;
-    ep->peers_max = (uint32_t)weft_max_u64(peers_of(agent), 1);
+    ep->peers_max = (uint32_t)weft_max_u64(agent->peer_count, 1);
     ep->chunks_max = (uint32_t)weft_max_u64(chunks_max(job), ep->chunks_max);
     ep->expects_max = (uint32_t)weft_max_u64(agent->in_count, ep->expects_max);
     ep->senders_expected = (uint16_t)agent->in_count; /* known here as it is in a job */
@@ -334,20 +323,18 @@ static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
 static bool connect_all(struct weft_perf_agent *agent)
 {
     uint64_t end_ns = weft_clock_now_ns() + CONNECT_S * WEFT_NS_PER_S;
-    for (uint32_t other = weft_perf_agent_peer(agent, WEFT_PERF_NONE); other != WEFT_PERF_NONE;
-         other = weft_perf_agent_peer(agent, other)) {
-        if (weft_perf_plan_connects(agent->job->plan, agent->me, other) &&
-            !connect_to(agent, other)) {
+    for (uint32_t i = 0; i < agent->peer_count; i++) {
+        if (agent->peers[i].connects && !connect_to(agent, agent->peers[i].other)) {
             return false;
         }
     }
-    while (of(agent)->up < peers_of(agent) && !atomic_load(&agent->shared->stopping)) {
+    while (of(agent)->up < agent->peer_count && !atomic_load(&agent->shared->stopping)) {
         if (!turn(agent, step_ns)) {
             return false;
         }
         if (weft_clock_now_ns() > end_ns) {
             return weft_perf_fail(agent->error, "only %u of %u connections came about within %d s",
-                                  of(agent)->up, peers_of(agent), CONNECT_S);
+                                  of(agent)->up, agent->peer_count, CONNECT_S);
         }
     }
     return true;

@@ -84,14 +84,3 @@ void weft_perf_plan_role(const struct weft_perf_plan *plan, uint32_t participant
     const char *role = !receives ? "sender" : !sends ? "receiver" : "participant";
     (void)snprintf(text_p, bytes, "%s %u", role, participant);
 }
-
-bool weft_perf_plan_connects(const struct weft_perf_plan *plan, uint32_t me, uint32_t other)
-{
-    for (uint32_t i = 0; i < plan->flow_count; i++) {
-        const struct weft_perf_pair *flow = &plan->flows[i];
-        if ((flow->from == me && flow->to == other) || (flow->from == other && flow->to == me)) {
-            return flow->from == me;
-        }
-    }
-    return false;
-}

@@ -52,8 +52,4 @@ const char *weft_perf_pattern_name(enum weft_perf_pattern pattern);
 void weft_perf_plan_role(const struct weft_perf_plan *plan, uint32_t participant, char *text_p,
                          unsigned bytes);
 
-/* One connection serves both directions of a pair. True when `me` opens it: it sends first. False
- * also when the two have nothing to say to each other. */
-bool weft_perf_plan_connects(const struct weft_perf_plan *plan, uint32_t me, uint32_t other);
-
 #endif
