@@ -32,7 +32,7 @@ struct weft_perf_job {
     uint8_t mode;                  /* of weft and tcp: enum weft_wire_mode */
     const char *cc;                /* of weft; NULL = its default */
     const char *tcp_cc;            /* NULL = the kernel's default */
-    uint32_t tcp_rto_min_us;       /* 0 = the kernel's */
+    uint32_t tcp_rto_min_ms;       /* 0 = the kernel's */
     uint32_t bytes;                /* of a message: a multiple of 4 */
     uint32_t bound_ppm;
     uint32_t drop_ppm;             /* tcp-raw: of the chunks, left out by the sender */
@@ -42,7 +42,7 @@ struct weft_perf_job {
     uint32_t busy_poll_us;
     uint32_t rounds;
     uint32_t warmup;               /* rounds before them */
-    uint32_t gap_us;
+    uint32_t gap_ms;
     uint32_t round_s;              /* a round that takes longer has no answer */
     uint64_t seed;                 /* of what is dropped and of orders */
     struct weft_perf_live *live;   /* the coordinator's metrics; never NULL */

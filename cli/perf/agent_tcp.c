@@ -101,7 +101,7 @@ static bool tune_cc(struct weft_perf_agent *agent, int fd)
 static bool tune(struct weft_perf_agent *agent, int fd)
 {
     int on = 1;
-    int rto_us = (int)agent->job->tcp_rto_min_us;
+    int rto_us = (int)agent->job->tcp_rto_min_ms * 1000;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (rto_us > 0 &&
         setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &rto_us, sizeof(rto_us)) != 0) {

@@ -262,7 +262,7 @@ static void configure(const struct weft_perf_agent *agent, struct weft_driver_co
     struct weft_ep_config *ep = &config->udp.ep;
     config->kind = job->transport->kernel_tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
     config->tcp_cc = job->tcp_cc;
-    config->tcp_rto_min_ns = job->tcp_rto_min_us * WEFT_NS_PER_US;
+    config->tcp_rto_min_ns = job->tcp_rto_min_ms * WEFT_NS_PER_MS;
     config->udp.host = of(agent)->address;
     config->udp.busy_poll_us = (uint16_t)job->busy_poll_us;
     ep->name = agent->me + 1;

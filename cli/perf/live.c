@@ -122,26 +122,18 @@ void weft_perf_live_see(struct weft_perf_live *live, struct weft_perf_shared *sh
     }
 }
 
-void weft_perf_live_warm(struct weft_perf_live *live, uint32_t count)
-{
-    if (live->parts != NULL) {
-        pthread_mutex_lock(&live->lock);
-        live->warmup += count;
-        pthread_mutex_unlock(&live->lock);
-    }
-}
-
-void weft_perf_live_round(struct weft_perf_live *live, const struct weft_perf_round *rounds,
-                          uint32_t count, uint64_t bytes)
+void weft_perf_live_rounds(struct weft_perf_live *live, const struct weft_perf_round *timed,
+                           uint32_t count, uint64_t bytes)
 {
     if (live->parts == NULL) {
         return;
     }
     pthread_mutex_lock(&live->lock);
-    live->measured += count;
+    live->warmup += timed == NULL ? count : 0;
+    live->measured += timed != NULL ? count : 0;
     live->bytes = bytes;
-    for (uint32_t i = 0; i < count; i++) {
-        weft_hist_add(&live->round_ns, rounds[i].ns);
+    for (uint32_t i = 0; timed != NULL && i < count; i++) {
+        weft_hist_add(&live->round_ns, timed[i].ns);
     }
     pthread_mutex_unlock(&live->lock);
 }

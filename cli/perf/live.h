@@ -45,9 +45,9 @@ void weft_perf_live_stop(struct weft_perf_live *live);
 /* The participants are there; before they are gone: NULL. */
 void weft_perf_live_see(struct weft_perf_live *live, struct weft_perf_shared *shared);
 
-/* Rounds are done, in the warm-up; or measured ones, (count,) of them. */
-void weft_perf_live_warm(struct weft_perf_live *live, uint32_t count);
-void weft_perf_live_round(struct weft_perf_live *live, const struct weft_perf_round *rounds,
-                          uint32_t count, uint64_t bytes);
+/* So many rounds are done: measured ones, (count,) of them, or with NULL those of the warm-up; and the
+ * bytes that measured ones have delivered so far. */
+void weft_perf_live_rounds(struct weft_perf_live *live, const struct weft_perf_round *timed,
+                           uint32_t count, uint64_t bytes);
 
 #endif

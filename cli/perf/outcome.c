@@ -15,6 +15,11 @@ static bool is_pingpong(const struct weft_perf_job *job)
     return job->plan->pattern == WEFT_PERF_PINGPONG;
 }
 
+static double ms(uint64_t ns)
+{
+    return (double)ns / 1e6;
+}
+
 bool weft_perf_outcome_make(const struct weft_perf_job *job, const struct weft_perf_result *result,
                             uint32_t senders, uint32_t receivers,
                             struct weft_perf_outcome *outcome_p)
@@ -28,17 +33,21 @@ bool weft_perf_outcome_make(const struct weft_perf_job *job, const struct weft_p
     *outcome_p = (struct weft_perf_outcome){
         .job = job, .result = result, .senders = senders, .receivers = receivers};
     for (uint32_t i = 0; i < result->rounds; i++) {
-        room[i] = (double)result->each[i].ns / 1e6;
+        room[i] = ms(result->each[i].ns);
     }
     outcome_p->round = weft_perf_summarize(room, result->rounds);
     for (uint32_t i = 0; i < result->rounds; i++) {
+        room[i] = ms(result->each[i].lag_ns);
+    }
+    outcome_p->start_lag_ms = weft_perf_summarize(room, result->rounds).p50_ms;
+    for (uint32_t i = 0; i < result->rounds; i++) {
         if (result->each[i].undisturbed) {
-            room[outcome_p->undisturbed_rounds++] = (double)result->each[i].ns / 1e6;
+            room[outcome_p->undisturbed_rounds++] = ms(result->each[i].ns);
         }
     }
     outcome_p->undisturbed = weft_perf_summarize(room, outcome_p->undisturbed_rounds);
     for (size_t i = 0; i < flows; i++) {
-        room[i] = (double)result->flow_ns[i] / 1e6;
+        room[i] = ms(result->flow_ns[i]);
     }
     outcome_p->flow = flows > 0 ? weft_perf_summarize(room, flows) : outcome_p->round;
     outcome_p->ideal_ms = weft_perf_ideal_ms(job, result);
@@ -140,7 +149,7 @@ void weft_perf_outcome_text(const struct weft_perf_outcome *outcome)
     if (outcome->undisturbed_rounds > 0) {
         print_times("undisturbed", &outcome->undisturbed, scale);
         printf("%-12s %u of %u rounds: the machine took no processor away in the first %.2f ms\n",
-               "", outcome->undisturbed_rounds, result->rounds, (double)result->window_ns / 1e6);
+               "", outcome->undisturbed_rounds, result->rounds, ms(result->window_ns));
     }
     if (outcome->ideal_ms > 0) {
         printf("%-12s %10.3f   mean %.3f x, p99 %.3f x of it\n", "ideal", outcome->ideal_ms * scale,
@@ -198,8 +207,7 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
     cJSON_AddNumberToObject(object, "bound", job->bound_ppm / 1e6);
     cJSON_AddNumberToObject(object, "drop_at_sender", job->drop_ppm / 1e6);
     weft_json_add_known(object, "deadline_ms", job->deadline_ms, job->deadline_ms > 0);
-    weft_json_add_known(object, "tcp_rto_min_ms", job->tcp_rto_min_us / 1e3,
-                        job->tcp_rto_min_us > 0);
+    weft_json_add_known(object, "tcp_rto_min_ms", job->tcp_rto_min_ms, job->tcp_rto_min_ms > 0);
     weft_json_add_known(object, "rto_ms", rto_us / 1e3, rto_us > 0);
     weft_json_add_known(object, "parallel", job->plan->parallel, shuffle);
 }
@@ -216,8 +224,7 @@ static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
     weft_json_add_known(object, "loss", network->loss_ppm / 1e6, lab);
     weft_json_add_known(object, "buffer", (double)network->buffer_bytes, lab);
     weft_json_add_known(object, "ecn", network->ecn_bytes, network->ecn_bytes > 0);
-    weft_json_add_known(object, "base_rtt_ms", (double)network->base_rtt_ns / 1e6,
-                        network->base_rtt_ns > 0);
+    weft_json_add_known(object, "base_rtt_ms", ms(network->base_rtt_ns), network->base_rtt_ns > 0);
     cJSON_AddBoolToObject(object, "htb_hysteresis", network->hysteresis);
     cJSON_AddBoolToObject(object, "offload", network->offload);
     cJSON_AddStringToObject(object, "kernel", host.release);
@@ -235,7 +242,7 @@ static void json_undisturbed(cJSON *object, const struct weft_perf_outcome *outc
     json_times(object, "undisturbed_ms", &outcome->undisturbed);
     cJSON *item = cJSON_GetObjectItemCaseSensitive(object, "undisturbed_ms");
     cJSON_AddNumberToObject(item, "rounds", outcome->undisturbed_rounds);
-    cJSON_AddNumberToObject(item, "window_ms", (double)outcome->result->window_ns / 1e6);
+    cJSON_AddNumberToObject(item, "window_ms", ms(outcome->result->window_ns));
 }
 
 static void json_figures(cJSON *object, const struct weft_perf_outcome *outcome)
@@ -263,7 +270,7 @@ static void json_figures(cJSON *object, const struct weft_perf_outcome *outcome)
     weft_json_add_known(object, "machine_busy", result->machine_busy, result->machine_busy > 0);
     weft_json_add_known(object, "machine_cpu_s", result->machine_cpu_s, result->machine_busy > 0);
     weft_json_add_known(object, "machine_stolen", result->machine_stolen, result->machine_busy > 0);
-    cJSON_AddNumberToObject(object, "start_lag_ms", result->start_lag_ms);
+    cJSON_AddNumberToObject(object, "start_lag_ms", outcome->start_lag_ms);
 }
 
 bool weft_perf_outcome_json(const struct weft_perf_outcome *outcome)
@@ -298,9 +305,9 @@ bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const cha
     }
     for (uint32_t round = 0; round < result->rounds; round++) {
         const struct weft_perf_round *r = &result->each[round];
-        fprintf(file, "\n%u %.6f %.6f", round, (double)r->ns / 1e6, r->delivered);
+        fprintf(file, "\n%u %.6f %.6f", round, ms(r->ns), r->delivered);
         for (uint32_t i = 0; i < flows; i++) {
-            fprintf(file, " %.6f", (double)result->flow_ns[(size_t)round * flows + i] / 1e6);
+            fprintf(file, " %.6f", ms(result->flow_ns[(size_t)round * flows + i]));
         }
         if (flows > 0) {
             fprintf(file, " %llu", (unsigned long long)r->go_ns);

@@ -11,6 +11,7 @@ struct weft_perf_outcome {
     uint32_t senders;
     uint32_t receivers;
     double ideal_ms; /* 0 = not known */
+    double start_lag_ms; /* from go until the last sender had begun: median over the rounds */
     struct weft_perf_summary round;
     struct weft_perf_summary flow; /* of pingpong the same */
     uint32_t undisturbed_rounds;

@@ -11,47 +11,29 @@
 #include <string.h>
 #include <unistd.h>
 
-/* "3" or "3-8" at *text_p, which moves behind it. */
-static bool parse_range(const char **text_p, uint32_t *first_p, uint32_t *last_p)
-{
-    unsigned first;
-    unsigned last;
-    int used = 0;
-    if (sscanf(*text_p, "%3u%n", &first, &used) != 1) {
-        return false;
-    }
-    *text_p += used;
-    last = first;
-    if (**text_p == '-') {
-        used = 0;
-        if (sscanf(*text_p + 1, "%3u%n", &last, &used) != 1) {
-            return false;
-        }
-        *text_p += 1 + used;
-    }
-    *first_p = first;
-    *last_p = last;
-    return first <= last;
-}
-
-/* The hosts of the list, in its order; a host may come twice. Returns their number; 0: no list. */
+/* The hosts of a list such as "0,3-8", in its order; a host may come twice. Returns their number; 0:
+ * no list. */
 static uint32_t parse_hosts(const char *text, uint32_t hosts[WEFT_PERF_PARTICIPANTS_MAX])
 {
     uint32_t count = 0;
     for (;;) {
-        uint32_t first;
-        uint32_t last;
-        if (!parse_range(&text, &first, &last)) {
+        unsigned first;
+        unsigned last;
+        int one = 0;
+        int both = 0;
+        if (sscanf(text, "%3u%n-%3u%n", &first, &one, &last, &both) < 1) {
+            return 0;
+        }
+        text += both > 0 ? both : one;
+        last = both > 0 ? last : first;
+        if (first > last || (*text != ',' && *text != '\0')) {
             return 0;
         }
         for (; first <= last && count < WEFT_PERF_PARTICIPANTS_MAX; first++) {
             hosts[count++] = first;
         }
-        if (*text == '\0') {
+        if (*text++ == '\0') {
             return count;
-        }
-        if (*text++ != ',') {
-            return 0;
         }
     }
 }

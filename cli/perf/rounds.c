@@ -114,8 +114,6 @@ struct options {
     uint32_t senders;
     uint32_t receivers;
     uint32_t parallel;
-    uint32_t rto_min_ms;
-    uint32_t gap_ms;
     const char *lab;
     const char *hosts;
     const char *per_round;
@@ -147,7 +145,7 @@ static int check_transport(const struct weft_command *command, const struct opti
     if (job->transport != &weft_perf_agent_tcp_raw && job->drop_ppm > 0) {
         return weft_options_usage(command, "--drop-at-sender is of --transport tcp-raw");
     }
-    if (!job->transport->kernel_tcp && (job->tcp_cc != NULL || o->rto_min_ms > 0)) {
+    if (!job->transport->kernel_tcp && (job->tcp_cc != NULL || job->tcp_rto_min_ms > 0)) {
         return weft_options_usage(command, "--tcp-cc and --tcp-rto-min are of --transport tcp and "
                                            "tcp-raw");
     }
@@ -317,8 +315,6 @@ static int plan_and_run(const struct weft_command *command, const struct pattern
     }
     o->job.plan = &plan;
     o->job.transport = transports[o->transport];
-    o->job.tcp_rto_min_us = o->rto_min_ms * 1000;
-    o->job.gap_us = o->gap_ms * 1000;
     int status = check_transport(command, o);
     if (status == WEFT_OPTIONS_RUN) {
         status = check_sizes(command, o, &plan);
@@ -340,32 +336,34 @@ int weft_perf_rounds(int argc, char **argv)
                         .job = {.bytes = pattern->bytes,
                                 .rounds = pattern->rounds,
                                 .warmup = pattern->warmup,
+                                .gap_ms = pattern->gap_ms,
                                 .packet_bytes = 1472,
                                 .quiet_ms = 100,
                                 .round_s = 60,
                                 .seed = 1},
                         .senders = which == WEFT_PERF_SHUFFLE ? 4 : 8,
                         .receivers = 4,
-                        .parallel = 5,
-                        .gap_ms = pattern->gap_ms};
+                        .parallel = 5};
     const struct weft_option options[] = {
         {"receivers", "R", "reducers, beside --senders mappers", WEFT_OPTION_U32, &o.receivers,
          .min = 1, .max = 256},
         {"parallel", "K", "messages of one mapper under way at once", WEFT_OPTION_U32, &o.parallel,
          .min = 1, .max = 256},
-        {"senders", "W", which == WEFT_PERF_OUTCAST    ? "receivers, beside the one sender"
-                         : which == WEFT_PERF_ALLTOALL ? "participants"
-                         : which == WEFT_PERF_SHUFFLE  ? "mappers"
-                                                       : "senders",
+        {"senders", "W",
+         which == WEFT_PERF_OUTCAST    ? "receivers, beside the one sender"
+         : which == WEFT_PERF_ALLTOALL ? "participants"
+         : which == WEFT_PERF_SHUFFLE  ? "mappers"
+                                       : "senders",
          WEFT_OPTION_U32, &o.senders, .min = 1, .max = 256},
         {"bytes", "N", "bytes of a message, a multiple of 4", WEFT_OPTION_U32, &o.job.bytes,
          .min = 4, .max = MESSAGE_BYTES_MAX},
         {"rounds", "N", which == WEFT_PERF_PINGPONG ? "round trips" : "rounds that count",
          WEFT_OPTION_U32, &o.job.rounds, .min = 1, .max = ROUNDS_MAX},
         {"warmup", "N", "rounds before them", WEFT_OPTION_U32, &o.job.warmup, .max = ROUNDS_MAX},
-        {"gap", "MS", "rest between rounds", WEFT_OPTION_U32, &o.gap_ms, .max = 10000},
-        {"transport", "NAME", "weft; tcp: the same messages over kernel TCP; tcp-raw, udp-raw:\n"
-                              "plain sockets programs",
+        {"gap", "MS", "rest between rounds", WEFT_OPTION_U32, &o.job.gap_ms, .max = 10000},
+        {"transport", "NAME",
+         "weft; tcp: the same messages over kernel TCP; tcp-raw, udp-raw:\n"
+         "plain sockets programs",
          WEFT_OPTION_CHOICE, &o.transport, .choices = transport_names},
         {"bound", "F", "fraction of a message that may be missing", WEFT_OPTION_PPM,
          .value = &o.job.bound_ppm},
@@ -375,8 +373,8 @@ int weft_perf_rounds(int argc, char **argv)
          &o.job.cc, .fallback = "dctcp", .parse = parse_cc},
         {"tcp-cc", "NAME", "TCP's: dctcp, or what the kernel has: cubic, bbr, reno",
          WEFT_OPTION_STRING, &o.job.tcp_cc, .fallback = "the kernel's"},
-        {"tcp-rto-min", "MS", "TCP's least retransmission timeout", WEFT_OPTION_U32, &o.rto_min_ms,
-         .min = 1, .max = 10000, .fallback = "the kernel's, 200"},
+        {"tcp-rto-min", "MS", "TCP's least retransmission timeout", WEFT_OPTION_U32,
+         &o.job.tcp_rto_min_ms, .min = 1, .max = 10000, .fallback = "the kernel's, 200"},
         {"drop-at-sender", "F", "tcp-raw: leave out this fraction of a message's chunks, at random",
          WEFT_OPTION_PPM, .value = &o.job.drop_ppm},
         WEFT_SECURITY_ROWS(&o.security),
@@ -397,17 +395,18 @@ int weft_perf_rounds(int argc, char **argv)
          WEFT_OPTION_STRING, &o.hosts, .fallback = "0, 1, 2, ..."},
         {"per-round", "FILE", "write each round's times there", WEFT_OPTION_STRING,
          .value = &o.per_round},
-        {"realtime", NULL, "run the participants at real-time priority (SCHED_FIFO, root), so that other\n"
-                           "work on this machine does not delay them: hosts of a cluster have CPUs\n"
-                           "of their own; and keep the processors from halting meanwhile",
+        {"realtime", NULL,
+         "run the participants at real-time priority (SCHED_FIFO, root), so that other\n"
+         "work on this machine does not delay them: hosts of a cluster have CPUs\n"
+         "of their own; and keep the processors from halting meanwhile",
          WEFT_OPTION_FLAG, .value = &o.job.realtime},
         {"busy", "N", "processes that compute beside the participants, at normal priority",
          WEFT_OPTION_U32, &o.job.busy, .max = WEFT_PERF_BUSY_MAX},
-        {"trace", "FILE", "weft: each participant writes a trace of all packets, FILE.participant-N,\n"
-                          "for `weft trace`; at most 1 GB each. --per-round says when rounds began",
+        {"trace", "FILE",
+         "weft: each participant writes a trace of all packets, FILE.participant-N,\n"
+         "for `weft trace`; at most 1 GB each. --per-round says when rounds began",
          WEFT_OPTION_STRING, .value = &o.job.trace},
-        {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG,
-         .value = &o.json},
+        {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
         {0},
     };
     const struct weft_command command = {

@@ -1,6 +1,5 @@
 #include "cli/perf/run.h"
 
-#include "cli/perf/figures.h"
 #include "cli/perf/fleet.h"
 #include "cli/perf/live.h"
 #include "cli/stop.h"
@@ -34,7 +33,6 @@ struct run {
     const struct weft_perf_job *job;
     struct weft_perf_fleet fleet;
     struct weft_perf_result *result;
-    double *lag_ms;                /* of each round */
     struct counts before;          /* in the warm-up */
     uint64_t began_ns;
     uint64_t shown_ns;
@@ -110,7 +108,7 @@ static void keep_times(struct run *run, uint64_t go_ns)
     result->each[result->rounds].ns = last_ns - go_ns;
     result->each[result->rounds].go_ns = go_ns;
     result->elapsed_ns += last_ns - go_ns;
-    run->lag_ms[result->rounds] = own_start ? 0 : (double)(started_ns - go_ns) / 1e6;
+    result->each[result->rounds].lag_ns = own_start ? 0 : started_ns - go_ns;
 }
 
 static void keep_trips(struct run *run, uint32_t count)
@@ -119,7 +117,6 @@ static void keep_trips(struct run *run, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         result->each[result->rounds + i].ns = run->fleet.shared->trip_ns[i];
         result->elapsed_ns += run->fleet.shared->trip_ns[i];
-        run->lag_ms[result->rounds + i] = 0;
     }
 }
 
@@ -168,7 +165,6 @@ static void keep_notes(struct run *run)
             keep_cc(run, note);
         }
     }
-    result->start_lag_ms = weft_perf_summarize(run->lag_ms, result->rounds).p50_ms;
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
@@ -185,8 +181,8 @@ static void show(struct run *run)
 
 static void rest(const struct run *run)
 {
-    const struct timespec gap = {.tv_sec = run->job->gap_us / 1000000,
-                                 .tv_nsec = run->job->gap_us % 1000000 * 1000L};
+    const struct timespec gap = {.tv_sec = run->job->gap_ms / 1000,
+                                 .tv_nsec = run->job->gap_ms % 1000 * (long)WEFT_NS_PER_MS};
     (void)nanosleep(&gap, NULL);
 }
 
@@ -229,14 +225,13 @@ static bool do_rounds(struct run *run, uint32_t first, uint32_t count, bool time
     if (!hear(run, "through", go_ns + run->job->round_s * WEFT_NS_PER_S)) {
         return false;
     }
+    const struct weft_perf_round *rounds = &run->result->each[run->result->rounds];
     if (timed) {
-        const struct weft_perf_round *rounds = &run->result->each[run->result->rounds];
         keep(run, count, go_ns);
-        weft_perf_live_round(run->job->live, rounds, count, run->result->delivered_bytes);
         show(run);
-    } else {
-        weft_perf_live_warm(run->job->live, count);
     }
+    weft_perf_live_rounds(run->job->live, timed ? rounds : NULL, count,
+                          run->result->delivered_bytes);
     return true;
 }
 
@@ -307,36 +302,27 @@ void weft_perf_result_fini(struct weft_perf_result *result)
 bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *security,
                    bool progress, struct weft_perf_result *result_p, struct weft_perf_error *error)
 {
-    struct run *run = calloc(1, sizeof(*run));
-    double *lag_ms = calloc(job->rounds, sizeof(*lag_ms));
-    if (!result_new(job, result_p) || run == NULL || lag_ms == NULL) {
-        free(run);
-        free(lag_ms);
+    struct run run = {
+        .job = job, .result = result_p, .progress = progress, .began_ns = weft_clock_now_ns()};
+    if (!result_new(job, result_p)) {
         return weft_perf_fail(error, "no memory for %u rounds", job->rounds);
     }
-    run->job = job;
-    run->result = result_p;
-    run->lag_ms = lag_ms;
-    run->progress = progress;
-    run->began_ns = weft_clock_now_ns();
-    bool started = weft_perf_fleet_start(job, security, &run->fleet);
+    bool started = weft_perf_fleet_start(job, security, &run.fleet);
     if (started) {
-        weft_perf_live_see(job->live, run->fleet.shared);
-        run->monitor = is_pingpong(job) ? NULL : weft_steal_monitor_new();
-        do_all(run);
-        keep_notes(run);
-        judge_rounds(run);
+        weft_perf_live_see(job->live, run.fleet.shared);
+        run.monitor = is_pingpong(job) ? NULL : weft_steal_monitor_new();
+        do_all(&run);
+        keep_notes(&run);
+        judge_rounds(&run);
         weft_perf_live_see(job->live, NULL);
     }
     result_p->interrupted = result_p->interrupted || weft_stop_asked();
-    bool good = weft_perf_fleet_end(&run->fleet) && (started || result_p->interrupted);
-    if (run->shown_ns > 0) {
+    bool good = weft_perf_fleet_end(&run.fleet) && (started || result_p->interrupted);
+    if (run.shown_ns > 0) {
         fprintf(stderr, "\r%40s\r", "");
     }
-    *error = run->fleet.error;
-    weft_steal_monitor_free(run->monitor);
-    free(run);
-    free(lag_ms);
+    *error = run.fleet.error;
+    weft_steal_monitor_free(run.monitor);
     return good;
 }
 

@@ -16,6 +16,7 @@
 struct weft_perf_round {
     uint64_t ns;
     uint64_t go_ns;   /* on the clock of traces; pingpong: 0 */
+    uint64_t lag_ns;  /* from go until the last sender had begun; 0 where they begin by and by */
     double delivered; /* mean over the messages */
     bool undisturbed; /* no processor was taken away from its go for window_ns */
 };
@@ -41,7 +42,6 @@ struct weft_perf_result {
                           * how much was in use, by whomever; 0 = not known */
     double machine_cpu_s;  /* the same in CPU seconds */
     double machine_stolen; /* of that time, what the host of a virtual machine took away */
-    double start_lag_ms;   /* from go until the last sender had begun: median over rounds */
 };
 
 /* False: error says who failed and why; a result is then not to be used.
