@@ -96,15 +96,10 @@ static bool check(struct weft_perf_agent *agent)
 
 /* ---- what starts when ------------------------------------------------------------------------ */
 
-static bool is_pingpong(const struct weft_perf_agent *agent)
-{
-    return agent->job->plan->pattern == WEFT_PERF_PINGPONG;
-}
-
 /* Messages that may have been started by now. */
 static uint32_t released(const struct weft_perf_agent *agent)
 {
-    if (is_pingpong(agent)) {
+    if (weft_perf_is_pingpong(agent->job->plan)) {
         return (uint32_t)weft_min_u64(agent->received + (agent->me == 0), agent->trips);
     }
     return agent->out_count * agent->trips; /* before the first round: none */
@@ -136,7 +131,7 @@ void weft_perf_agent_received(struct weft_perf_agent *agent, uint32_t in, uint32
     note->chunks += chunks;
     note->received += received;
     note->bytes += bytes;
-    if (is_pingpong(agent) && agent->me == 0) {
+    if (weft_perf_is_pingpong(agent->job->plan) && agent->me == 0) {
         agent->shared->trip_ns[agent->received] = now_ns - agent->trip_began_ns;
     }
     agent->ins[in].trips++;

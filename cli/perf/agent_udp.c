@@ -233,7 +233,7 @@ static bool end_quiet(struct weft_perf_agent *agent)
         if (now_ns - incoming->last_ns < agent->job->quiet_ms * WEFT_NS_PER_MS) {
             continue;
         }
-        if (agent->job->plan->pattern == WEFT_PERF_PINGPONG) {
+        if (weft_perf_is_pingpong(agent->job->plan)) {
             return agent->me != 0 ||
                    weft_perf_fail(agent->error, "a datagram was lost, and udp-raw does not send it "
                                                 "again");

@@ -237,9 +237,7 @@ static bool turn(struct weft_perf_agent *agent, uint64_t timeout_ns)
 static uint32_t chunks_max(const struct weft_perf_job *job)
 {
     uint32_t packet_bytes = (uint32_t)weft_min_u64(job->packet_bytes, SURE_BYTES);
-    uint32_t chunk_bytes = (packet_bytes - WEFT_DATA_OVERHEAD_BYTES) / ELEM_BYTES / 32 * 32 *
-                           ELEM_BYTES;
-    return (uint32_t)weft_div_ceil_u64(job->bytes, chunk_bytes);
+    return (uint32_t)weft_div_ceil_u64(job->bytes, weft_perf_chunk_bytes(packet_bytes));
 }
 
 /* What TCP uses when nothing is said: a setting of the host. */

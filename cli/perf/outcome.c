@@ -10,11 +10,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static bool is_pingpong(const struct weft_perf_job *job)
-{
-    return job->plan->pattern == WEFT_PERF_PINGPONG;
-}
-
 static double ms(uint64_t ns)
 {
     return (double)ns / 1e6;
@@ -24,7 +19,8 @@ bool weft_perf_outcome_make(const struct weft_perf_job *job, const struct weft_p
                             uint32_t senders, uint32_t receivers,
                             struct weft_perf_outcome *outcome_p)
 {
-    size_t flows = is_pingpong(job) ? 0 : (size_t)result->rounds * job->plan->flow_count;
+    size_t flows =
+        weft_perf_is_pingpong(job->plan) ? 0 : (size_t)result->rounds * job->plan->flow_count;
     size_t most = flows > result->rounds ? flows : result->rounds;
     double *room = calloc(most + 1, sizeof(*room));
     if (room == NULL) {
@@ -100,14 +96,14 @@ static void print_head(const struct weft_perf_outcome *outcome)
     printf("%s: ", weft_perf_pattern_name(job->plan->pattern));
     if (job->plan->pattern == WEFT_PERF_SHUFFLE) {
         printf("%u mappers x %u reducers", outcome->senders, outcome->receivers);
-    } else if (!is_pingpong(job)) {
+    } else if (!weft_perf_is_pingpong(job->plan)) {
         printf("%u %s", outcome->senders,
                job->plan->pattern == WEFT_PERF_OUTCAST    ? "receivers"
                : job->plan->pattern == WEFT_PERF_ALLTOALL ? "participants"
                                                           : "senders");
     }
-    printf("%s%u bytes, %s %s %s", is_pingpong(job) ? "" : " x ", job->bytes, job->transport->name,
-           security_of(job), cc_of(outcome));
+    printf("%s%u bytes, %s %s %s", weft_perf_is_pingpong(job->plan) ? "" : " x ", job->bytes,
+           job->transport->name, security_of(job), cc_of(outcome));
     if (job->bound_ppm > 0) {
         printf(", bound %g %%", job->bound_ppm / 1e4);
     }
@@ -137,7 +133,7 @@ static void print_times(const char *name, const struct weft_perf_summary *s, dou
 void weft_perf_outcome_text(const struct weft_perf_outcome *outcome)
 {
     const struct weft_perf_result *result = outcome->result;
-    bool pingpong = is_pingpong(outcome->job);
+    bool pingpong = weft_perf_is_pingpong(outcome->job->plan);
     double scale = pingpong ? 1e3 : 1;
     print_head(outcome);
     printf("%-12s %10s %10s %10s %10s %10s\n", pingpong ? "us" : "ms", "mean", "p50", "p90", "p99",
@@ -287,7 +283,7 @@ bool weft_perf_outcome_json(const struct weft_perf_outcome *outcome)
 bool weft_perf_outcome_rounds(const struct weft_perf_outcome *outcome, const char *path)
 {
     const struct weft_perf_result *result = outcome->result;
-    uint32_t flows = is_pingpong(outcome->job) ? 0 : outcome->job->plan->flow_count;
+    uint32_t flows = weft_perf_is_pingpong(outcome->job->plan) ? 0 : outcome->job->plan->flow_count;
     FILE *file = weft_output_open(path);
     if (file == NULL) {
         return weft_output_close("perf", path, file, false);

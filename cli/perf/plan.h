@@ -13,6 +13,8 @@
 #ifndef WEFT_CLI_PERF_PLAN_H
 #define WEFT_CLI_PERF_PLAN_H
 
+#include "wire/packet.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -45,6 +47,18 @@ struct weft_perf_plan {
 /* False when it is too large: more participants or flows than the limits. `parallel` 0 = all. */
 bool weft_perf_plan_make(enum weft_perf_pattern pattern, uint32_t senders, uint32_t receivers,
                          uint32_t parallel, struct weft_perf_plan *plan_p);
+
+/* Rounds are trips, which follow each other without a word between them. */
+static inline bool weft_perf_is_pingpong(const struct weft_perf_plan *plan)
+{
+    return plan->pattern == WEFT_PERF_PINGPONG;
+}
+
+/* Of a message, in weft's full packets of that UDP payload; docs/PROTOCOL.md section 3.7. */
+static inline uint32_t weft_perf_chunk_bytes(uint32_t packet_bytes)
+{
+    return (packet_bytes - WEFT_DATA_OVERHEAD_BYTES) / 128 * 128;
+}
 
 const char *weft_perf_pattern_name(enum weft_perf_pattern pattern);
 

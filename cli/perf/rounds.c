@@ -176,7 +176,7 @@ static int check_sizes(const struct weft_command *command, const struct options 
                                            "bytes",
                                   job->bytes);
     }
-    uint32_t chunk_bytes = (job->packet_bytes - WEFT_DATA_OVERHEAD_BYTES) / 128 * 128;
+    uint32_t chunk_bytes = weft_perf_chunk_bytes(job->packet_bytes);
     if (job->bytes / chunk_bytes >= CHUNKS_MAX) {
         return weft_options_usage(command, "a message of %u bytes is more than %u packets of %u "
                                            "bytes: raise --packet-bytes",

@@ -40,11 +40,6 @@ struct run {
     bool progress;
 };
 
-static bool is_pingpong(const struct weft_perf_job *job)
-{
-    return job->plan->pattern == WEFT_PERF_PINGPONG;
-}
-
 static struct ticks ticks_now(void)
 {
     unsigned long long t[8] = {0}; /* user, nice, system, idle, iowait, irq, softirq, steal */
@@ -130,7 +125,7 @@ static void keep_counters(struct run *run)
 static void keep(struct run *run, uint32_t count, uint64_t go_ns)
 {
     keep_delivered(run, count);
-    if (is_pingpong(run->job)) {
+    if (weft_perf_is_pingpong(run->job->plan)) {
         keep_trips(run, count);
     } else {
         keep_times(run, go_ns);
@@ -238,7 +233,7 @@ static bool do_rounds(struct run *run, uint32_t first, uint32_t count, bool time
 static void do_all(struct run *run)
 {
     const struct weft_perf_job *job = run->job;
-    uint32_t batch = is_pingpong(job) ? TRIPS : 1;
+    uint32_t batch = weft_perf_is_pingpong(job->plan) ? TRIPS : 1;
     bool good = ask(run, weft_channel_event("connect"), "connected");
     for (uint32_t round = 0; good && round < job->warmup; round += batch) {
         uint32_t count = (uint32_t)weft_min_u64(batch, job->warmup - round);
@@ -272,7 +267,7 @@ static void judge_rounds(struct run *run)
 {
     struct weft_perf_result *result = run->result;
     double ideal_ms = weft_perf_ideal_ms(run->job, result);
-    if (run->monitor == NULL || is_pingpong(run->job) || !(ideal_ms > 0)) {
+    if (run->monitor == NULL || weft_perf_is_pingpong(run->job->plan) || !(ideal_ms > 0)) {
         return;
     }
     weft_steal_monitor_read(run->monitor);
@@ -286,7 +281,7 @@ static void judge_rounds(struct run *run)
 
 static bool result_new(const struct weft_perf_job *job, struct weft_perf_result *result_p)
 {
-    size_t flows = is_pingpong(job) ? 1 : job->plan->flow_count;
+    size_t flows = weft_perf_is_pingpong(job->plan) ? 1 : job->plan->flow_count;
     *result_p = (struct weft_perf_result){.delivered_min = 1};
     result_p->each = calloc(job->rounds, sizeof(*result_p->each));
     result_p->flow_ns = calloc(job->rounds * flows, sizeof(*result_p->flow_ns));
@@ -310,7 +305,7 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
     bool started = weft_perf_fleet_start(job, security, &run.fleet);
     if (started) {
         weft_perf_live_see(job->live, run.fleet.shared);
-        run.monitor = is_pingpong(job) ? NULL : weft_steal_monitor_new();
+        run.monitor = weft_perf_is_pingpong(job->plan) ? NULL : weft_steal_monitor_new();
         do_all(&run);
         keep_notes(&run);
         judge_rounds(&run);
@@ -349,7 +344,7 @@ static uint32_t busiest(const struct weft_perf_job *job)
         most = (uint32_t)weft_max_u64(most, ++ways[ends[0]][0]);
         most = (uint32_t)weft_max_u64(most, ++ways[ends[1]][1]);
     }
-    return is_pingpong(job) ? 2 * most : most; /* one after the other */
+    return weft_perf_is_pingpong(job->plan) ? 2 * most : most; /* one after the other */
 }
 
 double weft_perf_ideal_ms(const struct weft_perf_job *job, const struct weft_perf_result *result)

@@ -186,13 +186,6 @@ static void plan_flows(struct plan *plan, const struct options *options)
     }
 }
 
-/* The floats of a full packet; docs/PROTOCOL.md section 3.7. */
-static uint32_t chunk_floats(uint32_t packet_bytes)
-{
-    uint32_t floats = (packet_bytes - WEFT_DATA_OVERHEAD_BYTES) / (uint32_t)sizeof(float);
-    return floats - floats % 32;
-}
-
 /* Equal messages of whole floats, together at least as many bytes as asked for. */
 static void plan_sizes(struct plan *plan, const struct options *options)
 {
@@ -206,7 +199,7 @@ static void plan_sizes(struct plan *plan, const struct options *options)
     job->warmup_messages =
         (uint32_t)weft_min_u64(weft_div_ceil_u64(WARMUP_BYTES, message_bytes), warmup_max);
     job->packet_bytes = options->packet_bytes;
-    job->chunk_floats = chunk_floats(options->packet_bytes);
+    job->chunk_floats = weft_perf_chunk_bytes(options->packet_bytes) / (uint32_t)sizeof(float);
     job->busy_poll_us = options->busy_poll_us;
     job->place = &options->place;
     memcpy(job->cpus, options->cpus, sizeof(job->cpus));
