@@ -39,6 +39,7 @@ enum {
 static const uint64_t look_ns_first = 10 * WEFT_NS_PER_US; /* while the rate is not known */
 static const uint64_t look_ns_min = 5 * WEFT_NS_PER_US;
 static const uint64_t look_ns_max = 10 * WEFT_NS_PER_MS;
+static const uint64_t limit_ns_max = WEFT_NS_PER_MS; /* TCP small queues: the same */
 
 bool weft_core_egress_init(struct weft_ep *ep)
 {
@@ -162,12 +163,21 @@ static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
     }
 }
 
+/* What the link takes in a millisecond: a host whose processes wait longer for their turn than that
+ * loses more by the order of what it has handed over than by a link that rests for a moment. */
+static uint64_t limit_most(const struct egress *e)
+{
+    uint64_t bytes = e->rate_bps / 8 * limit_ns_max / WEFT_NS_PER_S;
+    bytes = e->rate_bps == 0 ? LIMIT_BYTES_MAX : weft_min_u64(bytes, LIMIT_BYTES_MAX);
+    return weft_max_u64(bytes, e->limit_min_bytes);
+}
+
 static void limit_adapt(struct egress *e, uint64_t bytes)
 {
     bool starved = e->late && bytes == 0;
     bool passes = e->handed_over && e->room_bytes == 0 && bytes < e->limit_bytes / 4;
     if (starved || passes) {
-        e->limit_bytes = weft_min_u64(2 * e->limit_bytes, LIMIT_BYTES_MAX);
+        e->limit_bytes = weft_min_u64(2 * e->limit_bytes, limit_most(e));
         e->looks = 0;
         e->left_least_bytes = UINT64_MAX;
         return;
