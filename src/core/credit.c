@@ -336,7 +336,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     p->credit_silent = false;
     p->credit_silences = 0;
     c->span_lost += ahead > data ? ahead - data : 0;
-    if (p->rx_live != 0) {
+    if (weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
         weft_core_credit_touch(ep, p);
     }
     if (!data) {

@@ -53,13 +53,20 @@ static uint64_t size_class(const struct peer *p)
     return 31 - (uint64_t)__builtin_clz(chunks);
 }
 
+uint32_t weft_core_credit_backlog(const struct peer *p)
+{
+    int32_t packets = p->backlog_pn == 0 ? 0 : (int32_t)(p->backlog_end - p->data_count);
+    return packets <= 0 ? 0 : (uint32_t)packets;
+}
+
+/* Of its open messages, or with those behind them of which it has told; they are not opened yet. */
 uint64_t weft_core_credit_remaining(const struct peer *p)
 {
     uint64_t packets = 0;
     for (uint64_t live = p->rx_live; live != 0; live &= live - 1) {
         packets += msg_remaining(p, &p->rx[__builtin_ctzll(live)]);
     }
-    return packets;
+    return weft_max_u64(packets, weft_core_credit_backlog(p));
 }
 
 /* The beginning of a round comes at once, at all endpoints of the host and over as many links as
@@ -162,8 +169,11 @@ void weft_core_credit_count(struct weft_ep *ep)
     for (size_t i = weft_bits_next_one(ep->credit_touched, ep->peers_used, 0); i < ep->peers_used;
          i = weft_bits_next_one(ep->credit_touched, ep->peers_used, i + 1)) {
         weft_bits_clear(ep->credit_touched, i);
-        if (weft_bits_test(ep->credit_active, i)) {
-            weft_core_credit_look(ep, &ep->peers[i]);
+        struct peer *p = &ep->peers[i];
+        if (p->rx_live == 0 && weft_core_credit_backlog(p) == 0) {
+            weft_core_credit_idle(ep, p);
+        } else if (weft_bits_test(ep->credit_active, i)) {
+            weft_core_credit_look(ep, p);
         }
     }
     if (c->rtt_stale) {
@@ -187,6 +197,32 @@ void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         p->credit_rtt_ns = WEFT_NEVER;
     }
     weft_core_credit_touch(ep, p);
+}
+
+/* The newest packet counts. */
+void weft_core_credit_backlog_told(struct weft_ep *ep, struct peer *p, uint32_t end, uint64_t pn,
+                                   uint64_t now_ns)
+{
+    if (pn <= p->backlog_pn) {
+        return;
+    }
+    p->backlog_pn = pn;
+    p->backlog_end = end;
+    if (weft_core_credit_backlog(p) > 0) {
+        weft_core_credit_open(ep, p, now_ns);
+    } else {
+        weft_core_credit_touch(ep, p);
+    }
+}
+
+/* A peer that has said that more is behind it keeps its credit. */
+void weft_core_credit_closed(struct weft_ep *ep, struct peer *p)
+{
+    if (weft_core_credit_backlog(p) == 0) {
+        weft_core_credit_idle(ep, p);
+    } else {
+        weft_core_credit_touch(ep, p);
+    }
 }
 
 /* It has none any more. */

@@ -148,18 +148,20 @@ void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes)
 
 /* ---- the host's queue ------------------------------------------------------------------------ */
 
-/* Between two looks with nothing handed over the queue only drains. */
+/* Since something was handed over last the queue has only drained. Of whole packets, so that a few
+ * bytes tell nothing. One that is empty became so at some time before: the rate is at least that,
+ * and a look that came too late may have been planned with too low a rate. */
 static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
 {
-    if (e->handed_over || bytes >= e->queued_bytes || now_ns <= e->queued_ns) {
+    uint64_t drained = e->queued_bytes > bytes ? e->queued_bytes - bytes : 0;
+    if (e->handed_over || drained < e->limit_bytes / 4 || now_ns <= e->queued_ns) {
         return;
     }
-    uint64_t drained = e->queued_bytes - bytes;
     uint64_t rate_bps = drained * 8 * WEFT_NS_PER_MS / (now_ns - e->queued_ns) * 1000;
-    if (e->rate_bps == 0 || (bytes == 0 && rate_bps > e->rate_bps)) {
-        e->rate_bps = rate_bps;
-    } else if (bytes > 0) {
-        e->rate_bps = (7 * e->rate_bps + rate_bps) / 8;
+    if (bytes > 0) {
+        e->rate_bps = e->rate_bps == 0 ? rate_bps : (7 * e->rate_bps + rate_bps) / 8;
+    } else if (e->rate_bps > 0) {
+        e->rate_bps = weft_max_u64(2 * e->rate_bps, rate_bps);
     }
 }
 
@@ -216,12 +218,14 @@ void weft_ep_queued(struct weft_ep *ep, uint64_t bytes, uint64_t now_ns)
     struct egress *e = &ep->egress;
     rate_measure(e, bytes, now_ns);
     limit_adapt(e, bytes);
+    if (e->handed_over) {
+        e->queued_bytes = bytes;
+        e->queued_ns = now_ns;
+    }
     e->asked = false;
     e->late = false;
     e->handed_over = false;
     e->fresh = true;
-    e->queued_bytes = bytes;
-    e->queued_ns = now_ns;
     /* Not packet by packet: a quarter of the limit at least. */
     e->room_bytes = bytes <= e->limit_bytes - e->limit_bytes / 4 ? e->limit_bytes - bytes : 0;
     e->waiting = e->room_bytes == 0;

@@ -84,6 +84,7 @@ enum tx_packet_kind {
     TX_PACKET_FINISH = 8, /* holds at least one FINISH */
     TX_PACKET_CRITICAL = 16, /* holds CRITICAL of msg: parts (chunk >> 16) on, chunk & 0xffff */
     TX_PACKET_MTU = 32,      /* asks whether `chunk` bytes pass; not in in_flight_bytes */
+    TX_PACKET_BACKLOG = 128,
     TX_PACKET_ANSWER = 64,   /* a whole message beside DONE: may be acknowledged late */
 };
 
@@ -308,6 +309,7 @@ struct peer {
     uint64_t tx_deadline_ns;       /* least deadline of active messages */
     uint64_t tx_probed_seq;        /* message of the last probe: they take turns */
     uint64_t tx_unsent;            /* first-pass chunks of active messages still to send */
+    bool need_backlog;             /* the receiver knows of more of them, or of fewer */
 
     /* rx.c */
     struct rx_msg *rx;             /* WEFT_MSGS_MAX */
@@ -331,6 +333,8 @@ struct peer {
     uint32_t data_heard;           /* DATA packets that arrived, 32-bit */
     uint64_t data_last_ns;         /* last DATA */
     uint64_t data_gap_ns;          /* decaying maximum of the gaps between its bursts */
+    uint32_t backlog_end;          /* data_count when all is sent that the peer has for us, as it said */
+    uint64_t backlog_pn;           /* number of the packet that said so; 0 = none */
     bool sender_limited;           /* as the last DATA packet said */
     bool sender_shared;            /* as the last short header said: it has other receivers, too */
     uint32_t echo_clock;           /* clock of the last ACK received, for DATA to echo */
@@ -414,7 +418,7 @@ struct egress {
     bool handed_over;          /* something, since it told */
     uint64_t room_bytes;       /* to hand over; UINT64_MAX = no limit */
     uint64_t look_ns;
-    uint64_t queued_bytes;     /* as last told */
+    uint64_t queued_bytes;     /* as told after something was handed over last */
     uint64_t queued_ns;
     uint64_t rate_bps;         /* at which it drains; 0 = not known */
     uint64_t limit_bytes;
@@ -561,6 +565,12 @@ void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p);
 void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 
 /* credit_want.c */
+/* DATA packets that the peer has said it has for this end, and has not sent. */
+uint32_t weft_core_credit_backlog(const struct peer *p);
+void weft_core_credit_backlog_told(struct weft_ep *ep, struct peer *p, uint32_t end, uint64_t pn,
+                                   uint64_t now_ns);
+/* No message of it is open any more. */
+void weft_core_credit_closed(struct weft_ep *ep, struct peer *p);
 void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 void weft_core_credit_idle(struct weft_ep *ep, struct peer *p);
 void weft_core_credit_touch(struct weft_ep *ep, const struct peer *p);

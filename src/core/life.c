@@ -114,6 +114,7 @@ void weft_core_idle_note(struct peer *p, uint64_t pn)
 {
     if (pn >= weft_max_u64(p->sec.seen_largest, p->path.idle_pn)) {
         p->idle = true;
+        p->backlog_end = p->data_count; /* it has nothing outstanding */
         p->path.idle_pn = pn;
         p->wait_since_ns = WEFT_NEVER; /* when it is there again it has the whole time to answer */
     }

@@ -162,6 +162,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
     if (packet->kind & TX_PACKET_FINISH) {
         finish_again(p);
     }
+    p->need_backlog |= (packet->kind & TX_PACKET_BACKLOG) != 0;
 }
 
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,

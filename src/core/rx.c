@@ -173,7 +173,7 @@ static struct weft_msg_event *rx_close(struct weft_ep *ep, struct peer *p, struc
     m->unpolled = true;
     p->rx_live &= ~bit;
     if (p->rx_live == 0) {
-        weft_core_credit_idle(ep, p);
+        weft_core_credit_closed(ep, p);
     }
     p->rx_closed |= bit;
     rx_need_done(p, m);
@@ -493,6 +493,9 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
             weft_core_close_recv(ep, p, f.close_code, now_ns);
             break;
         case WEFT_FRAME_PADDING:
+            break;
+        case WEFT_FRAME_BACKLOG:
+            weft_core_credit_backlog_told(ep, p, f.backlog_end, packet->number, now_ns);
             break;
         case WEFT_FRAME_CRITICAL:
             taken &= weft_core_critical_recv(ep, p, &f.critical);

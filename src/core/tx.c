@@ -352,6 +352,7 @@ static bool control_due(const struct weft_ep *ep, const struct peer *p, uint64_t
 {
     return p->ack_now || done_due(ep, p) || (p->tx_finish != 0 && ring_has_room(ep, p)) ||
            p->need_ping || p->need_path_response || p->announce_idle > 0 ||
+           (p->need_backlog && ring_has_room(ep, p)) ||
            (p->ack_pending > 0 && p->ack_ns <= now_ns);
 }
 
@@ -451,6 +452,13 @@ static uint8_t frames_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         weft_wire_frame_encode(w, &frame);
         p->need_path_response = false;
         kind |= TX_PACKET_PROBE;
+    }
+    if (p->need_backlog && ring_has_room(ep, p) && weft_writer_left(w) >= WEFT_BACKLOG_BYTES) {
+        struct weft_wire_frame frame = {.type = WEFT_FRAME_BACKLOG};
+        frame.backlog_end = p->data_sent + (uint32_t)p->tx_unsent;
+        weft_wire_frame_encode(w, &frame);
+        p->need_backlog = false;
+        kind |= TX_PACKET_BACKLOG;
     }
     while (p->tx_finish != 0 && weft_writer_left(w) >= WEFT_FINISH_BYTES) {
         unsigned slot = (unsigned)__builtin_ctzll(p->tx_finish);
@@ -704,6 +712,9 @@ uint32_t weft_core_burst_send(struct weft_ep *ep, struct peer *p, uint64_t now_n
         return 0;
     }
     weft_core_egress_file(ep, p);
+    if (p->tx_finish != 0) {
+        weft_core_peer_ready(ep, p); /* the pass is over: FINISH follows at once */
+    }
     weft_core_egress_sent(ep, tx->bytes + (uint64_t)packets * WIRE_BYTES);
     return packets;
 }

@@ -107,6 +107,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         weft_core_critical_open(m, send->critical_mask, critical);
     }
     perm_choose(ep, m);
+    p->need_backlog |= p->tx_unsent > 0; /* the receiver will not see this one before the others end */
     weft_core_egress_unsent(ep, p, m->chunks);
     if (p->tx_active == 0) {
         p->pto_base_ns = now_ns;
@@ -349,6 +350,7 @@ static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
                      uint32_t refused, uint64_t now_ns)
 {
     uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
+    p->need_backlog |= m->pass_next < m->chunks;
     weft_core_egress_unsent(ep, p, -(int64_t)(m->chunks - m->pass_next));
     m->active = false;
     m->unpolled = true;

@@ -225,6 +225,9 @@ bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *
     case WEFT_FRAME_CRITICAL:
         ok = critical_decode(reader, &frame_p->critical);
         break;
+    case WEFT_FRAME_BACKLOG:
+        frame_p->backlog_end = weft_read_u32(reader);
+        break;
     case WEFT_FRAME_PADDING:
         ok = padding_decode(reader, &frame_p->padding_bytes);
         break;
@@ -442,6 +445,9 @@ void weft_wire_frame_encode(struct weft_writer *w, const struct weft_wire_frame 
         for (unsigned i = 0; i < frame->padding_bytes; i++) {
             weft_write_u8(w, 0);
         }
+        break;
+    case WEFT_FRAME_BACKLOG:
+        weft_write_u32(w, frame->backlog_end);
         break;
     case WEFT_FRAME_CRITICAL:
         critical_encode(w, &frame->critical);

@@ -68,6 +68,7 @@ enum weft_wire_sizes {
     WEFT_PATH_BYTES = 9,
     WEFT_CLOSE_BYTES = 3,
     WEFT_PADDING_BYTES = 3, /* + the zeros */
+    WEFT_BACKLOG_BYTES = 5,
     WEFT_CRITICAL_BYTES = 16, /* + 8 a word */
     WEFT_CRITICAL_WORDS_MAX = 160,
     WEFT_CRITICAL_MASKED = 255, /* DATA's critical: CRITICAL frames tell */
@@ -173,6 +174,7 @@ enum weft_wire_frame_type {
     WEFT_FRAME_CLOSE = 7,
     WEFT_FRAME_CRITICAL = 8,
     WEFT_FRAME_PADDING = 10,
+    WEFT_FRAME_BACKLOG = 11,
 };
 
 enum { WEFT_ACK_IDLE = 0x01, WEFT_ACK_LATER = 0x02 };
@@ -240,6 +242,7 @@ struct weft_wire_frame {
         uint64_t token;     /* PATH_* */
         uint16_t close_code;
         uint16_t padding_bytes; /* zeros */
+        uint32_t backlog_end;   /* data_count when the passes of all open messages are over */
     };
 };
 

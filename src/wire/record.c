@@ -68,6 +68,7 @@ static bool allowed(const struct weft_wire_frame *frame)
     case WEFT_FRAME_PATH_RESPONSE:
     case WEFT_FRAME_CRITICAL:
     case WEFT_FRAME_PADDING:
+    case WEFT_FRAME_BACKLOG:
         break;
     }
     return false;

@@ -129,6 +129,8 @@ bad "DONE that received more than there is" \
     "${head}001802000000""000000010000000a0000000b0000000000000000"
 good "DONE of a whole message" "${head}001802000000""000000010000000a0000000a0000000000000000"
 good "PADDING" "${head}00060a0003000000"
+good "BACKLOG" "${head}00050b00000102"
+bad "BACKLOG cut short" "${head}00040b000001"
 bad "PADDING that is not zero" "${head}00060a0003000001"
 bad "AUTH without room for a tag" "2102000000000001$(printf '%016x' 9)000104"
 bad "HELLO too short" "28$(printf '%0198d' 0)"

@@ -76,6 +76,8 @@ static void frames(struct golden *g)
     frame(g, "CRITICAL", &f);
     f = (struct weft_wire_frame){.type = WEFT_FRAME_PADDING, .padding_bytes = 5};
     frame(g, "PADDING", &f);
+    f = (struct weft_wire_frame){.type = WEFT_FRAME_BACKLOG, .backlog_end = 0x71727374};
+    frame(g, "BACKLOG", &f);
 }
 
 /* A header, and the chunk that its flags say. */

@@ -104,11 +104,75 @@ static void urgent_and_short_messages_go_first(void **state)
     assert_int_equal(to[0], 2);
     assert_int_equal(changes(to, 24), 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
-    message(net, 1, 16, 0);
+    message(net, 1, 15, 0);
     message(net, 2, 4, 0);
-    assert_int_equal(hand_over(net, to, &bytes), 20);
+    assert_int_equal(hand_over(net, to, &bytes), 19);
     assert_int_equal(to[0], 2);
-    assert_int_equal(changes(to, 20), 1);
+    assert_int_equal(changes(to, 19), 1);
+    net_free(net);
+}
+
+/* FINISH, which tells that the pass is over when the packet with PASS_END is lost, does not wait for
+ * the next reason to look at its peer. */
+static void finish_follows_the_last_chunk_at_once(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    uint32_t to[SENT_MAX];
+    uint64_t bytes;
+    message(net, 1, 20, 0);
+    assert_int_equal(hand_over(net, to, &bytes), 21);
+    assert_int_equal(net_counters(net, 0)->data_sent, 20);
+    assert_int_equal(net->end[0].ep->peers[0].tx_finish, 0);
+    net_free(net);
+}
+
+/* Two messages to one peer: it is told of the second at once, and grants for both. */
+static void what_waits_behind_a_message_is_told_and_granted_for(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    const struct peer *receiver = &net->end[1].ep->peers[0];
+    message(net, 1, 60, 0);
+    message(net, 1, 50, 0);
+    net_run(net, NET_DELAY_NS + 1000);
+    assert_true(net->end[0].ep->peers[0].tx_unsent > 50);
+    assert_int_equal(receiver->backlog_end, 110);
+    assert_true(weft_core_credit_remaining(receiver) > 60);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 2);
+    assert_int_equal(weft_core_credit_backlog(receiver), 0);
+    assert_int_equal(net->end[1].ep->credit.active, 0);
+    net_free(net);
+}
+
+static bool drop_of_end_1(struct net *net, struct net_datagram *d)
+{
+    return !addr_equal(&d->from, &net->end[1].addr);
+}
+
+/* A message that is given up before it was sent is backlog no more, or the receiver would hold credit
+ * for it and take the round for unfinished. */
+static void a_backlog_that_is_given_up_is_taken_back(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    struct peer *p = &net->end[0].ep->peers[0];
+    const struct peer *receiver = &net->end[1].ep->peers[0];
+    message(net, 1, 60, 0);
+    message(net, 1, 60, 0);
+    net->tap = drop_of_end_1; /* no more credit */
+    p->tx_deadline_ns = net->now_ns + WEFT_NS_PER_MS;
+    p->tx[(p->tx_next_seq - 1) & MSG_MASK].deadline_ns = p->tx_deadline_ns;
+    net_run(net, WEFT_NS_PER_MS / 2);
+    assert_true(p->tx_unsent > 60);
+    assert_int_equal(weft_core_credit_backlog(receiver), p->tx_unsent);
+    net_run(net, WEFT_NS_PER_MS);
+    net->tap = NULL;
+    net_run(net, 500 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 2);
+    assert_int_equal(weft_core_credit_backlog(receiver), 0);
+    assert_int_equal(net->end[1].ep->credit.active, 0);
     net_free(net);
 }
 
@@ -317,6 +381,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_messages_go_one_after_another),
         cmocka_unit_test(urgent_and_short_messages_go_first),
+        cmocka_unit_test(finish_follows_the_last_chunk_at_once),
+        cmocka_unit_test(what_waits_behind_a_message_is_told_and_granted_for),
+        cmocka_unit_test(a_backlog_that_is_given_up_is_taken_back),
         cmocka_unit_test(every_eighth_burst_is_the_oldest_message_s),
         cmocka_unit_test(chunks_wait_for_the_host_s_queue_and_control_does_not),
         cmocka_unit_test(the_limit_follows_what_keeps_the_link_busy),

@@ -88,6 +88,7 @@ static void sizes_are_those_of_the_tables(void **state)
     assert_int_equal(WEFT_PATH_BYTES, 9);
     assert_int_equal(WEFT_CLOSE_BYTES, 3);
     assert_int_equal(WEFT_PADDING_BYTES, 3);
+    assert_int_equal(WEFT_BACKLOG_BYTES, 5);
     assert_int_equal(WEFT_ACK_WORDS_MAX, 32);
     assert_int_equal(WEFT_ACK_NOTES_MAX, 32);
     assert_int_equal(WEFT_DONE_WORDS_MAX, 160);
@@ -222,6 +223,9 @@ static void small_frames(void **state)
     check_frame(GOLDEN_PADDING, sizeof(GOLDEN_PADDING), false, &f);
     assert_int_equal(f.type, WEFT_FRAME_PADDING);
     assert_int_equal(f.padding_bytes, 3);
+    check_frame(GOLDEN_BACKLOG, sizeof(GOLDEN_BACKLOG), true, &f);
+    assert_int_equal(f.type, WEFT_FRAME_BACKLOG);
+    assert_int_equal(f.backlog_end, 0x71727374);
 }
 
 static void check_data_again(const struct weft_wire_packet *p, const struct weft_wire_data *d,

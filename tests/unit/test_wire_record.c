@@ -140,6 +140,7 @@ static void test_frames_refused(void **state)
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_PATH_CHALLENGE, .token = 1});
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_PATH_RESPONSE, .token = 1});
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_PADDING, .padding_bytes = 5});
+    refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_BACKLOG, .backlog_end = 5});
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_CRITICAL,
                                      .critical = {.word_count = 1, .chunks = 9, .words = {1}}});
     refuse(&(struct weft_wire_frame){.type = WEFT_FRAME_ACK,

@@ -94,8 +94,8 @@ static void any_critical(struct weft_prng *prng, struct weft_wire_critical *c)
 static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
 {
     memset(f, 0, sizeof(*f));
-    f->type = (enum weft_wire_frame_type)weft_prng_range(prng, 1, 9);
-    f->type = f->type == 9 ? WEFT_FRAME_PADDING : f->type;
+    f->type = (enum weft_wire_frame_type)weft_prng_range(prng, 1, 10);
+    f->type = f->type == 9 ? WEFT_FRAME_BACKLOG : f->type;
     switch (f->type) {
     case WEFT_FRAME_ACK:
         any_ack(prng, &f->ack);
@@ -118,6 +118,9 @@ static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
         break;
     case WEFT_FRAME_PADDING:
         f->padding_bytes = (uint16_t)weft_prng_below(prng, 100);
+        break;
+    case WEFT_FRAME_BACKLOG:
+        f->backlog_end = any_u32(prng);
         break;
     case WEFT_FRAME_CRITICAL:
         any_critical(prng, &f->critical);
@@ -191,6 +194,9 @@ static void assert_frame_equal(const struct weft_wire_frame *a, const struct wef
         break;
     case WEFT_FRAME_PADDING:
         assert_int_equal(a->padding_bytes, b->padding_bytes);
+        break;
+    case WEFT_FRAME_BACKLOG:
+        assert_int_equal(a->backlog_end, b->backlog_end);
         break;
     }
 }

@@ -88,6 +88,10 @@ static const uint8_t GOLDEN_CLOSE[] = {GOLDEN_HEADER(0x20, 0x02), 0x00, 3, 0x07,
 static const uint8_t GOLDEN_PADDING[] = {GOLDEN_HEADER(0x20, 0x02), 0x00, 6, 0x0a, 0x00, 0x03,
                                          0x00,                     0x00, 0x00};
 
+static const uint8_t GOLDEN_BACKLOG[] = {
+    GOLDEN_HEADER(0x20, 0x02), 0x00, 5, 0x0b, 0x71, 0x72, 0x73, 0x74,
+};
+
 /* The last chunk of 13 elements of 3 bytes in chunks of 4: one element. PASS_END, priority 3. */
 static const uint8_t GOLDEN_DATA[] = {
     GOLDEN_HEADER(0x20, 0x4d),

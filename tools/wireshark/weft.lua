@@ -22,6 +22,7 @@ local MODES = { [0] = "none", [1] = "auth", [2] = "seal" }
 local FRAMES = {
     [1] = "ACK", [2] = "DONE", [3] = "FINISH", [4] = "PING", [5] = "PATH_CHALLENGE",
     [6] = "PATH_RESPONSE", [7] = "CLOSE", [8] = "CRITICAL", [10] = "PADDING",
+    [11] = "BACKLOG",
 }
 local STATUSES = { [0] = "COMPLETE", [1] = "SHORT" }
 local CLOSE_CODES = {
@@ -87,6 +88,7 @@ local f = {
     finish_short = ProtoField.bool("weft.finish.short", "SHORT", 8, nil, 0x01),
     finish_msg = ProtoField.uint32("weft.finish.msg", "Message"),
     token = ProtoField.uint64("weft.path.token", "Token", base.HEX),
+    backlog_end = ProtoField.uint32("weft.backlog.end", "DATA packets when all is sent"),
     close_code = ProtoField.uint16("weft.close.code", "Code", base.DEC, CLOSE_CODES),
     padding = ProtoField.uint16("weft.padding", "Padding, bytes"),
     -- CRITICAL
@@ -357,9 +359,17 @@ local function frame_close(r, tree)
     return true, "CLOSE " .. CLOSE_CODES[code]
 end
 
+local function frame_backlog(r, tree)
+    if not has(r, tree, 4, "BACKLOG") then
+        return false
+    end
+    return true, string.format("BACKLOG to %d", take(r, tree, f.backlog_end, 4):uint())
+end
+
 local frame_readers = {
     [1] = frame_ack, [2] = frame_done, [3] = frame_finish, [5] = frame_path, [6] = frame_path,
     [7] = frame_close, [8] = frame_critical, [10] = frame_padding,
+    [11] = frame_backlog,
 }
 
 -- All frames up to r.stop; appends what they are to info. A type that is not known has no length, so
