@@ -1,7 +1,7 @@
 /* `weft trace export`: records for other tools. Everything streams. */
-#include "cli/output.h"
-#include "cli/trace/cell.h"
-#include "cli/trace/chrome.h"
+#include "cli/trace/trace.h"
+#include "obs/recdb_chrome.h"
+#include "obs/recdb_text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static char *where_of(struct weft_recdb *db, const struct query *query, const ch
     if (query->server != NOT_GIVEN) {
         where = sqlite3_mprintf("%z AND %s.server = %u", where, table, query->server);
     }
-    return weft_recdb_need(where);
+    return weft_trace_need(where);
 }
 
 static bool has_where(const char *table)
@@ -76,7 +76,7 @@ static void put_chrome(struct weft_recdb *db, const struct query *query, FILE *o
     struct weft_recdb_chrome_sum sum;
     char *where = where_of(db, query, "rpc");
     char *served_where = where_of(db, query, "served");
-    if (weft_recdb_chrome(db, where, served_where, out, &sum)) {
+    if (weft_recdb_chrome(db, where, served_where, out, &sum) == WEFT_OK) {
         if (sum.unmatched > 0) {
             fprintf(stderr,
                     "weft trace export: of %" PRIu64 " RPCs the server's record is missing or on "
@@ -115,7 +115,7 @@ static bool run(struct weft_recdb *db, void *arg)
     for (size_t i = 0; all && weft_recdb_tables[i] != NULL; i++) {
         put_table(db, query, weft_recdb_tables[i], out);
     }
-    return weft_output_close("trace export", query->out, out, true) && !db->said;
+    return weft_output_close("trace export", query->out, out, true);
 }
 
 /* What is wrong with the words, or NULL. */
@@ -133,12 +133,12 @@ static const char *objection(const struct query *query)
     return NULL;
 }
 
-int weft_cli_recdb_export(int argc, char **argv)
+int weft_cli_trace_export(int argc, char **argv)
 {
     static const char *const formats[] = {"jsonl", "chrome", "csv", NULL};
     struct query q = {
         .format = NOT_GIVEN, .table = NOT_GIVEN, .worker = NOT_GIVEN, .server = NOT_GIVEN};
-    struct weft_recdb_files files;
+    struct weft_trace_files files;
     const struct weft_option options[] = {
         {"format", "F",
          "jsonl: a line for each row; csv: one table;\n"
@@ -170,10 +170,10 @@ int weft_cli_recdb_export(int argc, char **argv)
                    "  weft trace export run.db --format jsonl | jq -c 'select(.table == \"rpc\")'",
         .options = options,
     };
-    int status = weft_recdb_parse(&command, &files, argc, argv);
+    int status = weft_trace_parse(&command, &files, argc, argv);
     const char *why = objection(&q);
     if (status == WEFT_OPTIONS_RUN && why != NULL) {
         status = weft_options_usage(&command, "%s", why);
     }
-    return status == WEFT_OPTIONS_RUN ? weft_recdb_run(&command, &files, run, &q) : status;
+    return status == WEFT_OPTIONS_RUN ? weft_trace_run(&command, &files, run, &q) : status;
 }

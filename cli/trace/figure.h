@@ -9,10 +9,9 @@
 #define WEFT_CLI_TRACE_FIGURE_H
 
 #include "cli/gnuplot.h"
-#include "cli/output.h"
-#include "cli/trace/digest.h"
-#include "cli/trace/hotness.h"
-
+#include "cli/trace/trace.h"
+#include "obs/recdb_digest.h"
+#include "obs/recdb_hotness.h"
 
 enum {
     WEFT_FIGURE_WORDS = 640,

@@ -109,7 +109,7 @@ bool weft_figure_file(const char *folder, const char *name,
     if (asprintf(&path, "%s/%s", folder, name) < 0) {
         path = NULL;
     }
-    FILE *out = weft_output_open(weft_recdb_need(path));
+    FILE *out = weft_output_open(weft_trace_need(path));
     if (out != NULL) {
         write(out, arg);
     }

@@ -58,16 +58,18 @@ bool weft_figure_run_make(const char *file, struct weft_figure_run *run_p)
     memset(run_p, 0, sizeof(*run_p));
     run_p->file = file;
     take_name(file, run_p->name);
-    bool good = weft_recdb_open("trace figures", &run_p->file, 1, &db);
-    if (good) {
+    if (weft_recdb_open(&run_p->file, 1, &db) == WEFT_OK) {
         take_title(&db, run_p);
-        good = weft_recdb_digest_make(&db, &run_p->digest);
+        (void)weft_recdb_digest_make(&db, NULL, &run_p->digest);
         take_intervals(&db, run_p);
-        good = weft_recdb_hotness_make(&db, UINT32_MAX, &run_p->hotness) && good && !db.said;
+        (void)weft_recdb_hotness_make(&db, UINT32_MAX, &run_p->hotness);
         run_p->refused = db.refused;
     }
+    if (db.status != WEFT_OK) {
+        fprintf(stderr, "weft trace figures: %s\n", db.error.text);
+    }
     weft_recdb_close(&db);
-    return good;
+    return db.status == WEFT_OK;
 }
 
 void weft_figure_run_fini(struct weft_figure_run *run)

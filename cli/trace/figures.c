@@ -66,7 +66,7 @@ static void make(struct album *album, const struct weft_figure_run *run,
     struct weft_figure *figure = &album->figures[album->figure_count++];
     char *body = NULL;
     size_t bytes = 0;
-    FILE *stream = weft_recdb_need(open_memstream(&body, &bytes));
+    FILE *stream = weft_trace_need(open_memstream(&body, &bytes));
     *figure = (struct weft_figure){.kind = kind, .run = run};
     if (run != NULL) {
         kind->of_one(run, figure, stream);
@@ -117,7 +117,7 @@ static void number_names(struct album *album)
     }
 }
 
-static bool load(struct album *album, const struct weft_recdb_files *files)
+static bool load(struct album *album, const struct weft_trace_files *files)
 {
     bool good = true;
     for (unsigned i = 0; good && i < files->count; i++) {
@@ -190,7 +190,7 @@ static void print_json(FILE *out, const void *arg)
                                                    : "cannot tell");
         cJSON_AddItemToArray(figures, one);
     }
-    char *text = weft_recdb_need(cJSON_PrintUnformatted(object));
+    char *text = weft_trace_need(cJSON_PrintUnformatted(object));
     cJSON_Delete(object);
     fprintf(out, "%s\n", text);
     free(text);
@@ -209,7 +209,7 @@ static bool report(const struct album *album, bool json)
     return weft_output_close("trace figures", NULL, stdout, true) && good;
 }
 
-static int run(const struct weft_recdb_files *files, const char *folder, const char *only,
+static int run(const struct weft_trace_files *files, const char *folder, const char *only,
                bool json)
 {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
@@ -217,8 +217,8 @@ static int run(const struct weft_recdb_files *files, const char *folder, const c
         return WEFT_EXIT_FAILED;
     }
     struct album album = {
-        .runs = weft_recdb_need(calloc(files->count, sizeof(*album.runs))),
-        .figures = weft_recdb_need(calloc(WEFT_FIGURES_MAX, sizeof(*album.figures))),
+        .runs = weft_trace_need(calloc(files->count, sizeof(*album.runs))),
+        .figures = weft_trace_need(calloc(WEFT_FIGURES_MAX, sizeof(*album.figures))),
         .folder = folder,
         .only = only,
         .good = true,
@@ -236,12 +236,12 @@ static int run(const struct weft_recdb_files *files, const char *folder, const c
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
-int weft_cli_recdb_figures(int argc, char **argv)
+int weft_cli_trace_figures(int argc, char **argv)
 {
     const char *folder = "figures";
     const char *only = NULL;
     bool json = false;
-    struct weft_recdb_files files;
+    struct weft_trace_files files;
     const struct weft_option options[] = {
         {"out", "DIR", "folder of the pictures; is made; also -o DIR", WEFT_OPTION_STRING,
          .value = &folder, .letter = 'o'},
@@ -271,7 +271,7 @@ int weft_cli_recdb_figures(int argc, char **argv)
                    "'.figures[].verdict'",
         .options = options,
     };
-    int status = weft_recdb_parse(&command, &files, argc, argv);
+    int status = weft_trace_parse(&command, &files, argc, argv);
     if (status == WEFT_OPTIONS_RUN && files.count > WEFT_FIGURE_RUNS_MAX) {
         status = weft_options_usage(&command, "at most %d files", WEFT_FIGURE_RUNS_MAX);
     }

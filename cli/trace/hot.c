@@ -1,6 +1,6 @@
 /* `weft trace hot`: the most updated parameters and their share of all updates. */
-#include "cli/output.h"
-#include "cli/trace/hotness.h"
+#include "cli/trace/trace.h"
+#include "obs/recdb_hotness.h"
 
 #include <inttypes.h>
 
@@ -86,16 +86,16 @@ static bool run(struct weft_recdb *db, void *arg)
 {
     const struct query *query = arg;
     struct weft_recdb_hotness hotness;
-    bool good = weft_recdb_hotness_make(db, query->table, &hotness) &&
+    bool good = weft_recdb_hotness_make(db, query->table, &hotness) == WEFT_OK &&
                 (query->json ? print_json : print_text)(&hotness, query);
     weft_recdb_hotness_fini(&hotness);
     return good;
 }
 
-int weft_cli_recdb_hot(int argc, char **argv)
+int weft_cli_trace_hot(int argc, char **argv)
 {
     struct query query = {.top = 20, .table = UINT32_MAX};
-    struct weft_recdb_files files;
+    struct weft_trace_files files;
     const struct weft_option options[] = {
         {"top", "K", "list so many parameters", WEFT_OPTION_U32, &query.top, .min = 1},
         {"table", "T", "only of this table, by its number", WEFT_OPTION_U32, &query.table,
@@ -116,6 +116,6 @@ int weft_cli_recdb_hot(int argc, char **argv)
                    "  weft trace hot run.db --json | jq '.shares[] | select(.top == 1000)'",
         .options = options,
     };
-    int status = weft_recdb_parse(&command, &files, argc, argv);
-    return status == WEFT_OPTIONS_RUN ? weft_recdb_run(&command, &files, run, &query) : status;
+    int status = weft_trace_parse(&command, &files, argc, argv);
+    return status == WEFT_OPTIONS_RUN ? weft_trace_run(&command, &files, run, &query) : status;
 }

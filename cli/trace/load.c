@@ -1,7 +1,7 @@
 #include "cli/trace/load.h"
 
 #include "cli/output.h"
-#include "cli/trace/records.h"
+#include "cli/trace/trace.h"
 #include "core/msg.h"
 #include "obs/records_db.h"
 
@@ -17,7 +17,7 @@ static bool take_endpoint(struct weft_trace_doc *doc, const struct weft_trace_bl
         return false;
     }
     size_t bytes = (doc->endpoint_count + 1) * sizeof(*doc->endpoints);
-    doc->endpoints = weft_recdb_need(realloc(doc->endpoints, bytes));
+    doc->endpoints = weft_trace_need(realloc(doc->endpoints, bytes));
     struct weft_trace_doc_endpoint *e = &doc->endpoints[doc->endpoint_count++];
     memset(e, 0, sizeof(*e));
     weft_trace_block_endpoint(block, &e->about);
@@ -27,7 +27,7 @@ static bool take_endpoint(struct weft_trace_doc *doc, const struct weft_trace_bl
 static void take_records(struct weft_trace_doc *doc, const struct weft_trace_block *block)
 {
     size_t bytes = (doc->count + block->count) * sizeof(*doc->entries);
-    doc->entries = bytes == 0 ? doc->entries : weft_recdb_need(realloc(doc->entries, bytes));
+    doc->entries = bytes == 0 ? doc->entries : weft_trace_need(realloc(doc->entries, bytes));
     for (uint32_t i = 0; i < block->count; i++) {
         struct weft_trace_entry *entry = &doc->entries[doc->count];
         weft_trace_block_record(block, i, &entry->record);

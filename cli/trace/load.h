@@ -37,12 +37,6 @@ struct weft_trace_doc {
 bool weft_trace_doc_load(const char *path, struct weft_trace_doc *doc_p);
 void weft_trace_doc_fini(struct weft_trace_doc *doc);
 
-/* The verbs; argv[0] is the verb. */
-int weft_cli_trace_summary(int argc, char **argv);
-int weft_cli_trace_msg(int argc, char **argv);
-int weft_cli_trace_qlog(int argc, char **argv);
-int weft_cli_trace_merge(int argc, char **argv);
-
 /* The direction of a message, and how it ended. */
 const char *weft_trace_direction_name(unsigned flags);
 const char *weft_trace_outcome_name(unsigned flags);

@@ -1,6 +1,5 @@
 /* `weft trace merge`: one file of records from what several processes, or killed ones, left. */
-#include "cli/trace/load.h"
-#include "cli/trace/records.h"
+#include "cli/trace/trace.h"
 #include "obs/records_db.h"
 
 #include <stdio.h>
@@ -33,7 +32,7 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
 
 int weft_cli_trace_merge(int argc, char **argv)
 {
-    struct weft_recdb_files files;
+    struct weft_trace_files files;
     const char *output = NULL;
     const struct weft_option options[] = {
         {"output", "FILE",
@@ -52,7 +51,7 @@ int weft_cli_trace_merge(int argc, char **argv)
         .example = "  weft trace merge r.db.spool-* -o r.db",
         .options = options,
     };
-    int status = weft_recdb_parse(&command, &files, argc, argv);
+    int status = weft_trace_parse(&command, &files, argc, argv);
     if (status == WEFT_OPTIONS_RUN && output == NULL) {
         status = weft_options_usage(&command, "-o is missing: which file is to be made?");
     }

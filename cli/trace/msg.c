@@ -2,6 +2,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/trace/load.h"
+#include "cli/trace/trace.h"
 #include "wire/packet.h"
 
 #include <inttypes.h>

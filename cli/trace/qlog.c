@@ -7,29 +7,29 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/trace/load.h"
-#include "cli/trace/records.h"
+#include "cli/trace/trace.h"
 #include "wire/packet.h"
 
 #include <inttypes.h>
 
 static cJSON *child(cJSON *object, const char *name)
 {
-    return weft_recdb_need(cJSON_AddObjectToObject(object, name));
+    return weft_trace_need(cJSON_AddObjectToObject(object, name));
 }
 
 static void number(cJSON *object, const char *name, uint64_t value)
 {
-    weft_recdb_need(cJSON_AddNumberToObject(object, name, (double)value));
+    weft_trace_need(cJSON_AddNumberToObject(object, name, (double)value));
 }
 
 static void text(cJSON *object, const char *name, const char *value)
 {
-    weft_recdb_need(cJSON_AddStringToObject(object, name, value));
+    weft_trace_need(cJSON_AddStringToObject(object, name, value));
 }
 
 static void milliseconds(cJSON *object, const char *name, uint64_t ns)
 {
-    weft_recdb_need(cJSON_AddNumberToObject(object, name, (double)ns / 1e6));
+    weft_trace_need(cJSON_AddNumberToObject(object, name, (double)ns / 1e6));
 }
 
 /* 64 bits do not fit a JSON number. */
@@ -42,7 +42,7 @@ static void hexadecimal(cJSON *object, const char *name, uint64_t value)
 
 static bool put(FILE *out, cJSON *object)
 {
-    char *line = weft_recdb_need(cJSON_PrintUnformatted(object));
+    char *line = weft_trace_need(cJSON_PrintUnformatted(object));
     cJSON_Delete(object);
     bool good = fprintf(out, "\x1e%s\n", line) > 0;
     cJSON_free(line);
@@ -53,7 +53,7 @@ static bool put(FILE *out, cJSON *object)
 
 static cJSON *head(const struct weft_trace_doc *doc, const char *path)
 {
-    cJSON *file = weft_recdb_need(cJSON_CreateObject());
+    cJSON *file = weft_trace_need(cJSON_CreateObject());
     text(file, "file_schema", "urn:ietf:params:qlog:file:sequential");
     text(file, "serialization_format", "application/qlog+json-seq");
     text(file, "title", path);
@@ -68,9 +68,9 @@ static cJSON *head(const struct weft_trace_doc *doc, const char *path)
     cJSON *vantage = child(trace, "vantage_point");
     text(vantage, "name", doc->endpoint_count == 1 ? doc->endpoints[0].about.label : "weft");
     text(vantage, "type", "unknown");
-    cJSON *schemas = weft_recdb_need(cJSON_AddArrayToObject(trace, "event_schemas"));
-    cJSON_AddItemToArray(schemas, weft_recdb_need(cJSON_CreateString("urn:ietf:params:qlog:events:quic")));
-    cJSON_AddItemToArray(schemas, weft_recdb_need(cJSON_CreateString("weft:qlog/events/1")));
+    cJSON *schemas = weft_trace_need(cJSON_AddArrayToObject(trace, "event_schemas"));
+    cJSON_AddItemToArray(schemas, weft_trace_need(cJSON_CreateString("urn:ietf:params:qlog:events:quic")));
+    cJSON_AddItemToArray(schemas, weft_trace_need(cJSON_CreateString("weft:qlog/events/1")));
     return file;
 }
 
@@ -79,10 +79,10 @@ static cJSON *head(const struct weft_trace_doc *doc, const char *path)
 static void holds_put(cJSON *weft, unsigned flags)
 {
     static const char *const names[] = {"data", "done", "probe", "finish", "critical"};
-    cJSON *holds = weft_recdb_need(cJSON_AddArrayToObject(weft, "holds"));
+    cJSON *holds = weft_trace_need(cJSON_AddArrayToObject(weft, "holds"));
     for (unsigned i = 0; i < WEFT_ARRAY_COUNT(names); i++) {
         if ((flags >> i & 1) != 0) {
-            cJSON_AddItemToArray(holds, weft_recdb_need(cJSON_CreateString(names[i])));
+            cJSON_AddItemToArray(holds, weft_trace_need(cJSON_CreateString(names[i])));
         }
     }
 }
@@ -101,7 +101,7 @@ static void packet_put(cJSON *event, cJSON *data, const struct weft_trace_record
     number(header, "packet_number", r->number);
     number(child(data, "raw"), "length", r->c);
     if (r->type == WEFT_TRACE_PACKET_RECEIVED) {
-        weft_recdb_need(cJSON_AddBoolToObject(weft, "pass_end", (r->flags & WEFT_FLAG_PASS_END) != 0));
+        weft_trace_need(cJSON_AddBoolToObject(weft, "pass_end", (r->flags & WEFT_FLAG_PASS_END) != 0));
     } else {
         holds_put(weft, r->flags);
     }
@@ -115,8 +115,8 @@ static void packet_put(cJSON *event, cJSON *data, const struct weft_trace_record
 
 static void acked_put(cJSON *event, cJSON *data, const struct weft_trace_record *r)
 {
-    cJSON *numbers = weft_recdb_need(cJSON_AddArrayToObject(data, "packet_numbers"));
-    cJSON_AddItemToArray(numbers, weft_recdb_need(cJSON_CreateNumber((double)r->number)));
+    cJSON *numbers = weft_trace_need(cJSON_AddArrayToObject(data, "packet_numbers"));
+    cJSON_AddItemToArray(numbers, weft_trace_need(cJSON_CreateNumber((double)r->number)));
     if ((r->flags & WEFT_TRACE_HAS_DATA) != 0) {
         chunk_put(child(event, "weft"), r);
     }
@@ -291,7 +291,7 @@ static cJSON *event_make(const struct weft_trace_doc *doc, const struct weft_tra
     } else {
         snprintf(group, sizeof(group), "%s, peer %u", label, r->peer);
     }
-    cJSON *event = weft_recdb_need(cJSON_CreateObject());
+    cJSON *event = weft_trace_need(cJSON_CreateObject());
     milliseconds(event, "time", r->time_ns);
     text(event, "name", standard != NULL ? standard : name);
     text(event, "group_id", group);

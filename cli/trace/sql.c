@@ -4,7 +4,8 @@
  * LOOK_AHEAD rows, so that a long answer streams.
  */
 #include "base/units.h"
-#include "cli/trace/cell.h"
+#include "cli/trace/trace.h"
+#include "obs/recdb_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,7 @@ struct sheet {
 static char *cell_text(sqlite3_stmt *statement, int column)
 {
     const unsigned char *text = sqlite3_column_text(statement, column);
-    char *copy = weft_recdb_need(strdup(text != NULL ? (const char *)text : "-"));
+    char *copy = weft_trace_need(strdup(text != NULL ? (const char *)text : "-"));
     for (char *at = copy; *at != '\0'; at++) {
         *at = (unsigned char)*at < ' ' ? ' ' : *at; /* nothing that moves the cursor */
     }
@@ -104,9 +105,9 @@ static void print_table(struct weft_recdb *db, sqlite3_stmt *statement)
 {
     int columns = sqlite3_column_count(statement);
     struct sheet sheet = {.columns = columns};
-    sheet.widths = weft_recdb_need(calloc((size_t)columns, sizeof(*sheet.widths)));
-    sheet.right = weft_recdb_need(calloc((size_t)columns, sizeof(*sheet.right)));
-    sheet.cells = weft_recdb_need(calloc((size_t)columns * LOOK_AHEAD, sizeof(*sheet.cells)));
+    sheet.widths = weft_trace_need(calloc((size_t)columns, sizeof(*sheet.widths)));
+    sheet.right = weft_trace_need(calloc((size_t)columns, sizeof(*sheet.right)));
+    sheet.cells = weft_trace_need(calloc((size_t)columns * LOOK_AHEAD, sizeof(*sheet.cells)));
     for (int c = 0; c < columns; c++) {
         sheet.widths[c] =
             (unsigned)weft_min_u64(strlen(sqlite3_column_name(statement, c)), WIDTH_MAX);
@@ -183,14 +184,14 @@ static bool run(struct weft_recdb *db, void *arg)
     }
     (query->json ? print_json : query->csv ? print_csv : print_table)(db, statement);
     sqlite3_finalize(statement);
-    return !db->said;
+    return true;
 }
 
-int weft_cli_recdb_sql(int argc, char **argv)
+int weft_cli_trace_sql(int argc, char **argv)
 {
     struct query query = {0};
     bool schema = false;
-    struct weft_recdb_files files = {0};
+    struct weft_trace_files files = {0};
     const struct weft_option options[] = {
         {"json", NULL, "print an array of objects", WEFT_OPTION_FLAG, .value = &query.json},
         {"csv", NULL, "print comma-separated values, names first", WEFT_OPTION_FLAG,
@@ -226,5 +227,5 @@ int weft_cli_recdb_sql(int argc, char **argv)
         status = weft_options_usage(&command, schema ? "which file?"
                                                      : "FILE and a SELECT, in this order");
     }
-    return status == WEFT_OPTIONS_RUN ? weft_recdb_run(&command, &files, run, &query) : status;
+    return status == WEFT_OPTIONS_RUN ? weft_trace_run(&command, &files, run, &query) : status;
 }

@@ -1,6 +1,6 @@
 /* `weft trace summary` of a records database. */
-#include "cli/output.h"
-#include "cli/trace/digest.h"
+#include "cli/trace/trace.h"
+#include "obs/recdb_digest.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -243,12 +243,12 @@ static bool print_text(struct weft_recdb *db, struct weft_recdb_digest *d)
     return true;
 }
 
-bool weft_recdb_summary(struct weft_recdb *db, void *arg)
+bool weft_trace_records_summary(struct weft_recdb *db, void *arg)
 {
     static struct weft_recdb_digest digest;
     const bool *json = arg;
-    bool good =
-        weft_recdb_digest_make(db, &digest) && (*json ? print_json : print_text)(db, &digest);
+    bool good = weft_recdb_digest_make(db, NULL, &digest) == WEFT_OK &&
+                (*json ? print_json : print_text)(db, &digest);
     weft_recdb_digest_fini(&digest);
     return good;
 }

@@ -2,7 +2,7 @@
  * the other verbs are in files of their own. */
 #include "cli/output.h"
 #include "cli/trace/load.h"
-#include "cli/trace/records.h"
+#include "cli/trace/trace.h"
 #include "cli/verbs.h"
 
 #include <inttypes.h>
@@ -88,7 +88,7 @@ static void lives_find(struct tally *t)
         return;
     }
     qsort(t->edges, t->edge_count, sizeof(*t->edges), compare_edges);
-    t->lives = weft_recdb_need(calloc(t->edge_count, sizeof(*t->lives)));
+    t->lives = weft_trace_need(calloc(t->edge_count, sizeof(*t->lives)));
     for (size_t i = 1; i < t->edge_count; i++) {
         const struct edge *open = &t->edges[i - 1];
         const struct edge *close = &t->edges[i];
@@ -104,7 +104,7 @@ static void lives_find(struct tally *t)
         qsort(t->lives, t->life_count, sizeof(*t->lives), compare_lives);
     }
     for (unsigned d = 0; d < 2; d++) {
-        t->times_ns[d] = weft_recdb_need(calloc(t->life_count + 1, sizeof(*t->times_ns[d])));
+        t->times_ns[d] = weft_trace_need(calloc(t->life_count + 1, sizeof(*t->times_ns[d])));
     }
     for (size_t i = 0; i < t->life_count; i++) {
         unsigned d = t->lives[i].direction;
@@ -155,8 +155,8 @@ static void tally_make(const struct weft_trace_doc *doc, uint32_t endpoint, stru
         rtts += type == WEFT_TRACE_RTT;
         edges += type == WEFT_TRACE_MSG_OPENED || type == WEFT_TRACE_MSG_CLOSED;
     }
-    t->rtts_ns = weft_recdb_need(calloc(rtts + 1, sizeof(*t->rtts_ns)));
-    t->edges = weft_recdb_need(calloc(edges + 1, sizeof(*t->edges)));
+    t->rtts_ns = weft_trace_need(calloc(rtts + 1, sizeof(*t->rtts_ns)));
+    t->edges = weft_trace_need(calloc(edges + 1, sizeof(*t->edges)));
     for (size_t i = 0; i < doc->count; i++) {
         const struct weft_trace_record *r = &doc->entries[i].record;
         if (doc->entries[i].endpoint == endpoint) {
@@ -356,7 +356,7 @@ static int summarize_trace(const char *file, bool json)
 int weft_cli_trace_summary(int argc, char **argv)
 {
     bool json = false;
-    struct weft_recdb_files files;
+    struct weft_trace_files files;
     const struct weft_option options[] = {
         {"json", NULL, "print everything as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         {0},
@@ -377,12 +377,12 @@ int weft_cli_trace_summary(int argc, char **argv)
                    "  weft train --trace t && weft trace summary t.server-0",
         .options = options,
     };
-    int status = weft_recdb_parse(&command, &files, argc, argv);
+    int status = weft_trace_parse(&command, &files, argc, argv);
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
     return files.count > 1 || weft_recdb_is_sqlite(files.paths[0])
-               ? weft_recdb_run(&command, &files, weft_recdb_summary, &json)
+               ? weft_trace_run(&command, &files, weft_trace_records_summary, &json)
                : summarize_trace(files.paths[0], json);
 }
 
@@ -392,12 +392,12 @@ int weft_cli_trace(int argc, char **argv)
 {
     static const struct weft_verb verbs[] = {
         {"summary", "of records or of a trace: where the time went", weft_cli_trace_summary},
-        {"slow", "of records: the slowest RPCs, and which stage made them so", weft_cli_recdb_slow},
-        {"hot", "of records: the most updated parameters and their share", weft_cli_recdb_hot},
+        {"slow", "of records: the slowest RPCs, and which stage made them so", weft_cli_trace_slow},
+        {"hot", "of records: the most updated parameters and their share", weft_cli_trace_hot},
         {"figures", "of records: pictures as in [imc20], its findings beside those of the run",
-         weft_cli_recdb_figures},
-        {"sql", "of records: a question of your own", weft_cli_recdb_sql},
-        {"export", "of records: Chrome trace (Perfetto), JSON lines, CSV", weft_cli_recdb_export},
+         weft_cli_trace_figures},
+        {"sql", "of records: a question of your own", weft_cli_trace_sql},
+        {"export", "of records: Chrome trace (Perfetto), JSON lines, CSV", weft_cli_trace_export},
         {"msg", "of a trace: the life of one message, as a table", weft_cli_trace_msg},
         {"qlog", "of a trace: all of it as qlog, for the tools that draw QUIC",
          weft_cli_trace_qlog},

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "obs/recdb.h"
 #include "obs/records_internal.h"
 
 #include <errno.h>
@@ -127,49 +128,13 @@ static weft_status add_spool(struct records_sink *sink, const char *path)
 
 /* ---- databases ------------------------------------------------------------------------------- */
 
-/* To SQLite ":memory:" and "file:..." are more than names of files. */
-static const char *file_name(const char *path, char name_p[WEFT_RECORDS_PATH_BYTES])
+const char *weft_records_file_name(const char *path, char name_p[WEFT_RECORDS_PATH_BYTES])
 {
     if (path[0] != ':' && strncmp(path, "file:", 5) != 0) {
         return path;
     }
     snprintf(name_p, WEFT_RECORDS_PATH_BYTES, "./%s", path);
     return name_p;
-}
-
-weft_status weft_records_read_open(const char *path, sqlite3 **db_p,
-                                   struct weft_records_error *error)
-{
-    char name[WEFT_RECORDS_PATH_BYTES];
-    sqlite3 *db = NULL;
-    sqlite3_stmt *stmt = NULL;
-    weft_status status = WEFT_OK;
-    if (access(path, R_OK) != 0) {
-        return weft_records_fail(error, WEFT_IO, "%.400s: %s", path, strerror(errno));
-    }
-    if (sqlite3_open_v2(file_name(path, name), &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
-        status = weft_records_sql_fail(db, path, error);
-    } else if (sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL) != SQLITE_OK ||
-               sqlite3_exec(db, "PRAGMA trusted_schema = OFF", NULL, NULL, NULL) != SQLITE_OK ||
-               sqlite3_prepare_v2(db, "SELECT value FROM meta WHERE key = 'schema_version'", -1,
-                                  &stmt, NULL) != SQLITE_OK ||
-               sqlite3_step(stmt) != SQLITE_ROW) {
-        status = weft_records_fail(error, WEFT_DATA, "%.400s is not a database of records", path);
-    } else {
-        const char *version = (const char *)sqlite3_column_text(stmt, 0);
-        if (version == NULL || strcmp(version, WEFT_RECORDS_SCHEMA_VERSION) != 0) {
-            status = weft_records_fail(
-                error, WEFT_DATA, "%.400s: its schema is version %.20s; this release reads %s",
-                path, version != NULL ? version : "?", WEFT_RECORDS_SCHEMA_VERSION);
-        }
-    }
-    sqlite3_finalize(stmt);
-    if (status != WEFT_OK) {
-        sqlite3_close(db);
-        return status;
-    }
-    *db_p = db;
-    return WEFT_OK;
 }
 
 static weft_status select_open(sqlite3 *from, const char *path, const char *sql,
@@ -260,56 +225,24 @@ static weft_status copy_meta(sqlite3 *from, const char *path, struct records_sin
     return select_close(from, path, code, sink, stmt, status);
 }
 
-weft_status weft_records_copy(sqlite3 *from, const char *path, struct records_sink *sink)
-{
-    int64_t add = renumbered(sink->processes_before, sink->sum.processes);
-    weft_status status = copy_meta(from, path, sink);
-    for (int t = 0; status == WEFT_OK && t < TABLE_COUNT; t++) {
-        status = copy_table(from, path, sink, (enum weft_records_table)t, add);
-    }
-    return status == WEFT_OK ? copy_processes(from, path, sink, add) : status;
-}
-
 static weft_status add_database(struct records_sink *sink, const char *path)
 {
-    sqlite3 *from;
-    weft_status status = weft_records_read_open(path, &from, sink->error);
+    struct weft_recdb from;
+    int64_t add = renumbered(sink->processes_before, sink->sum.processes);
+    weft_status status = weft_recdb_open(&path, 1, &from);
+    if (status != WEFT_OK) {
+        *sink->error = from.error;
+    } else {
+        status = copy_meta(from.sqlite, path, sink);
+    }
+    for (int t = 0; status == WEFT_OK && t < TABLE_COUNT; t++) {
+        status = copy_table(from.sqlite, path, sink, (enum weft_records_table)t, add);
+    }
     if (status == WEFT_OK) {
-        status = weft_records_copy(from, path, sink);
-        sqlite3_close(from);
+        status = copy_processes(from.sqlite, path, sink, add);
     }
+    weft_recdb_close(&from);
     return status;
-}
-
-weft_status weft_records_db_open(const char *const *paths, uint32_t count, sqlite3 **db_p,
-                                 struct weft_records_error *error)
-{
-    if (count == 1) {
-        return weft_records_read_open(paths[0], db_p, error);
-    }
-    struct records_sink sink = {.path = "memory", .error = error};
-    weft_status status = sqlite3_open(":memory:", &sink.db) == SQLITE_OK
-                             ? weft_records_sink_begin(&sink)
-                             : weft_records_sql_fail(sink.db, sink.path, error);
-    for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
-        status = add_database(&sink, paths[i]);
-    }
-    status = status == WEFT_OK ? weft_records_sink_end(&sink) : status;
-    sqlite3 *db = sink.db;
-    sink.db = status == WEFT_OK ? NULL : sink.db;
-    weft_records_sink_fini(&sink);
-    if (status == WEFT_OK) {
-        *db_p = db;
-    }
-    return status;
-}
-
-weft_status weft_records_db_jsonl(sqlite3 *db, FILE *out, struct weft_records_error *error)
-{
-    struct records_sink sink = {.path = "lines", .lines = out, .error = error};
-    weft_status status = weft_records_sink_begin(&sink);
-    status = status == WEFT_OK ? weft_records_copy(db, "the database", &sink) : status;
-    return status == WEFT_OK ? weft_records_sink_end(&sink) : status;
 }
 
 /* ---- making a file --------------------------------------------------------------------------- */
@@ -320,29 +253,23 @@ static bool is_lines(const char *path)
     return dot != NULL && strcmp(dot, ".jsonl") == 0;
 }
 
-static ssize_t begin_of(const char *path, char begin_p[8])
+ssize_t weft_records_start(const char *path, char *start_p, size_t bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, begin_p, 8) : -1;
+    ssize_t got = fd >= 0 ? read(fd, start_p, bytes) : -1;
     if (fd >= 0) {
+        int why = errno;
         (void)close(fd);
+        errno = why;
     }
     return got;
 }
 
 bool weft_records_is_json(const char *path)
 {
-    char begin[8];
-    return begin_of(path, begin) == sizeof(begin) &&
-           memcmp(begin, "{\"table\"", sizeof(begin)) == 0;
-}
-
-static bool is_spool(const char *path)
-{
-    char magic[8] = "";
-    ssize_t got = begin_of(path, magic);
-    /* What is nothing at all is taken for a spool, whose reader says so. */
-    return got < (ssize_t)sizeof(magic) || memcmp(magic, "SQLite f", sizeof(magic)) != 0;
+    char start[8];
+    return weft_records_start(path, start, sizeof(start)) == sizeof(start) &&
+           memcmp(start, "{\"table\"", sizeof(start)) == 0;
 }
 
 static weft_status sink_open(struct records_sink *sink, const char *path, bool fresh)
@@ -361,7 +288,7 @@ static weft_status sink_open(struct records_sink *sink, const char *path, bool f
         return WEFT_OK;
     }
     char name[WEFT_RECORDS_PATH_BYTES];
-    if (sqlite3_open(file_name(path, name), &sink->db) != SQLITE_OK) {
+    if (sqlite3_open(weft_records_file_name(path, name), &sink->db) != SQLITE_OK) {
         return weft_records_sql_fail(sink->db, path, sink->error);
     }
     /* A new file needs no journal: when it fails, it is removed. */
@@ -381,7 +308,8 @@ static weft_status make(const char *const *inputs, uint32_t count, const char *p
         status = weft_records_sink_meta(&sink, "command", command);
     }
     for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
-        status = is_spool(inputs[i]) ? add_spool(&sink, inputs[i]) : add_database(&sink, inputs[i]);
+        status = weft_recdb_is_sqlite(inputs[i]) ? add_database(&sink, inputs[i])
+                                                 : add_spool(&sink, inputs[i]);
     }
     status = status == WEFT_OK ? weft_records_sink_end(&sink) : status;
     *sum_p = sink.sum;

@@ -1,5 +1,5 @@
-/* Records as people and programs read them: a SQLite database, or lines of JSON. docs/RECORDS.md has
- * the tables.
+/* Making records as people and programs read them: a SQLite database (recdb.h reads it), or lines of
+ * JSON. docs/RECORDS.md has the tables.
  *
  * Everything read here, spool or database, is checked here.
  */
@@ -9,8 +9,6 @@
 #include "obs/recorder.h"
 
 #include <stdio.h>
-
-struct sqlite3;
 
 struct weft_records_sum {
     uint32_t processes;
@@ -37,17 +35,6 @@ weft_status weft_records_make(const char *const *inputs, uint32_t count, const c
  * Errors:  WEFT_EXISTS, WEFT_IO. */
 weft_status weft_records_check_path(const char *path, bool replace,
                                     struct weft_records_error *error);
-
-/* Open databases to be read. Of several, the tables of all are copied together in memory, their
- * processes numbered anew.
- * Owns:    gives *db_p, for sqlite3_close.
- * Errors:  WEFT_DATA  not a database of records, or of another version.  WEFT_IO, WEFT_NOMEM. */
-weft_status weft_records_db_open(const char *const *paths, uint32_t count, struct sqlite3 **db_p,
-                                 struct weft_records_error *error);
-
-/* Every row of a database as a line {"table": "rpc", "worker": 0, ...}; meta is one line.
- * Errors:  WEFT_IO  from SQLite or out. */
-weft_status weft_records_db_jsonl(struct sqlite3 *db, FILE *out, struct weft_records_error *error);
 
 /* Whether a file begins as lines of JSON do, and what to say of one where it is of no use. */
 bool weft_records_is_json(const char *path);

@@ -5,6 +5,7 @@
 #include "obs/records_db.h"
 
 #include <sqlite3.h>
+#include <sys/types.h>
 
 #define WEFT_RECORDS_SCHEMA_VERSION "1"
 
@@ -68,12 +69,13 @@ void weft_records_sink_fini(struct records_sink *sink);
 
 weft_status weft_records_sql(sqlite3 *db, const char *sql, const char *path,
                              struct weft_records_error *error);
+/* The status that goes with SQLite's last error. */
+weft_status weft_records_sql_status(sqlite3 *db);
 weft_status weft_records_sql_fail(sqlite3 *db, const char *path, struct weft_records_error *error);
 
-/* A database to be read only, its schema known. */
-weft_status weft_records_read_open(const char *path, sqlite3 **db_p,
-                                   struct weft_records_error *error);
-/* Copy all of it. */
-weft_status weft_records_copy(sqlite3 *from, const char *path, struct records_sink *sink);
+/* The first bytes of a file; -1: errno says why. */
+ssize_t weft_records_start(const char *path, char *start_p, size_t bytes);
+/* To SQLite ":memory:" and "file:..." are more than names of files: `name_p` then has one that is not. */
+const char *weft_records_file_name(const char *path, char name_p[WEFT_RECORDS_PATH_BYTES]);
 
 #endif

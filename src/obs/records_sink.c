@@ -8,13 +8,18 @@
 
 enum { SQL_BYTES = 1024, BUSY_MS = 60000 };
 
-weft_status weft_records_sql_fail(sqlite3 *db, const char *path, struct weft_records_error *error)
+weft_status weft_records_sql_status(sqlite3 *db)
 {
     int code = sqlite3_errcode(db) & 0xff;
-    weft_status status = code == SQLITE_NOMEM                              ? WEFT_NOMEM
-                         : code == SQLITE_NOTADB || code == SQLITE_CORRUPT ? WEFT_DATA
-                                                                           : WEFT_IO;
-    return weft_records_fail(error, status, "%.400s: %s", path, sqlite3_errmsg(db));
+    return code == SQLITE_NOMEM                              ? WEFT_NOMEM
+           : code == SQLITE_NOTADB || code == SQLITE_CORRUPT ? WEFT_DATA
+                                                             : WEFT_IO;
+}
+
+weft_status weft_records_sql_fail(sqlite3 *db, const char *path, struct weft_records_error *error)
+{
+    return weft_records_fail(error, weft_records_sql_status(db), "%.400s: %s", path,
+                             sqlite3_errmsg(db));
 }
 
 weft_status weft_records_sql(sqlite3 *db, const char *sql, const char *path,

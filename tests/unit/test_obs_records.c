@@ -1,4 +1,5 @@
 /* From ring to database: nothing is lost on the way, and what cannot be kept is counted and said. */
+#include "obs/recdb.h"
 #include "obs/records_db.h"
 
 #include <setjmp.h>
@@ -294,18 +295,15 @@ static void numbers_of_processes_may_be_any(void **state)
 static void several_are_read_as_one(void **state)
 {
     const struct place *place = *state;
-    struct weft_records_error error = {.text = ""};
-    sqlite3 *db;
-    sqlite3_stmt *stmt;
+    struct weft_recdb db;
     record_some(place, 10);
     make(place, false);
     const char *const both[] = {place->file, place->file};
-    assert_int_equal(weft_records_db_open(both, 2, &db, &error), WEFT_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, "SELECT count(*) FROM rpc", -1, &stmt, NULL), 0);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    assert_int_equal(sqlite3_column_int64(stmt, 0), 20);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
+    assert_int_equal(weft_recdb_open(both, 2, &db), WEFT_OK);
+    sqlite3_stmt *count = weft_recdb_query(&db, "SELECT count(*) FROM rpc");
+    assert_int_equal(weft_recdb_number(&db, count), 20);
+    assert_int_equal(db.status, WEFT_OK);
+    weft_recdb_close(&db);
 }
 
 static void spool_in_use_is_refused(void **state)
@@ -426,7 +424,10 @@ static void files_in_the_way(void **state)
                      WEFT_DATA);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM sqlite_schema"), 1);
     const char *file = place->file;
-    assert_int_equal(weft_records_db_open(&file, 1, &db, &error), WEFT_DATA);
+    struct weft_recdb read;
+    assert_int_equal(weft_recdb_open(&file, 1, &read), WEFT_DATA);
+    assert_non_null(strstr(read.error.text, "no database of records"));
+    weft_recdb_close(&read);
 }
 
 /* ---- damage ---------------------------------------------------------------------------------- */
@@ -566,18 +567,13 @@ static void full_disk_is_counted(void **state)
 static void lines_are_the_same(void **state)
 {
     const struct place *place = *state;
-    struct weft_records_error error = {.text = ""};
     char line[2048];
     uint32_t rpcs = 0, metas = 0;
-    sqlite3 *db;
     record_some(place, 10);
     make(place, false);
-    const char *file = place->file;
-    assert_int_equal(weft_records_db_open(&file, 1, &db, &error), WEFT_OK);
-    FILE *out = fopen(place->lines, "w+");
-    assert_int_equal(weft_records_db_jsonl(db, out, &error), WEFT_OK);
-    sqlite3_close(db);
-    rewind(out);
+    make_of((const char *const[]){place->file}, 1, place->lines, true);
+    FILE *out = fopen(place->lines, "r");
+    assert_non_null(out);
     while (fgets(line, sizeof(line), out) != NULL) {
         rpcs += strstr(line, "{\"table\":\"rpc\",\"worker\":0,\"server\":0,\"rpc\":") == line;
         metas += strstr(line, "{\"table\":\"meta\"") == line;

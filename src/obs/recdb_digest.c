@@ -1,4 +1,4 @@
-#include "cli/trace/digest.h"
+#include "obs/recdb_digest.h"
 
 #include "base/units.h"
 
@@ -7,6 +7,7 @@
 
 enum { ROUNDING_NS = 1000 }; /* of stages that were measured by several clock reads */
 
+/* NULL = no memory. */
 static struct weft_recdb_party *party_of(struct weft_recdb_parties *parties, uint32_t id)
 {
     size_t low = 0;
@@ -23,9 +24,13 @@ static struct weft_recdb_party *party_of(struct weft_recdb_parties *parties, uin
         return &parties->list[low];
     }
     if (parties->count == parties->room) {
-        parties->room = parties->room * 2 + 16;
-        size_t bytes = parties->room * sizeof(*parties->list);
-        parties->list = weft_recdb_need(realloc(parties->list, bytes));
+        size_t room = parties->room * 2 + 16;
+        struct weft_recdb_party *list = realloc(parties->list, room * sizeof(*list));
+        if (list == NULL) {
+            return NULL;
+        }
+        parties->list = list;
+        parties->room = room;
     }
     struct weft_recdb_party *party = &parties->list[low];
     memmove(party + 1, party, (parties->count - low) * sizeof(*party));
@@ -34,16 +39,20 @@ static struct weft_recdb_party *party_of(struct weft_recdb_parties *parties, uin
     return party;
 }
 
-static void party_add(struct weft_recdb_parties *parties, uint32_t id,
+static bool party_add(struct weft_recdb_parties *parties, uint32_t id,
                       const struct weft_recdb_rpc *rpc)
 {
     struct weft_recdb_party *party = party_of(parties, id);
+    if (party == NULL) {
+        return false;
+    }
     party->rpcs++;
     party->total_ns += rpc->total_ns;
     party->max_ns = weft_max_u64(party->max_ns, rpc->total_ns);
     for (unsigned i = 0; i < WEFT_RECDB_STAGES; i++) {
         party->stage_ns[i] += rpc->stage_ns[i];
     }
+    return true;
 }
 
 static bool adds_up(const struct weft_recdb_rpc *rpc)
@@ -55,14 +64,14 @@ static bool adds_up(const struct weft_recdb_rpc *rpc)
     return sum <= rpc->total_ns + ROUNDING_NS && rpc->total_ns <= sum + ROUNDING_NS;
 }
 
-void weft_recdb_digest_add(struct weft_recdb_digest *digest, const struct weft_recdb_rpc *rpc)
+static bool add_rpc(struct weft_recdb_digest *digest, const struct weft_recdb_rpc *rpc)
 {
     struct weft_recdb_kind_digest *kind = &digest->kinds[rpc->kind];
     digest->first_ns = weft_min_u64(digest->first_ns, rpc->t0_ns);
     digest->last_ns = weft_max_u64(digest->last_ns, rpc->t1_ns);
     if (rpc->status != 0) {
         kind->failed++;
-        return;
+        return true;
     }
     kind->rows += rpc->rows;
     kind->request_bytes += rpc->request_bytes;
@@ -75,8 +84,8 @@ void weft_recdb_digest_add(struct weft_recdb_digest *digest, const struct weft_r
         weft_hist_add(&kind->stages[i], rpc->stage_ns[i]);
     }
     digest->odd += !adds_up(rpc);
-    party_add(&digest->servers, rpc->server, rpc);
-    party_add(&digest->workers, rpc->worker, rpc);
+    return party_add(&digest->servers, rpc->server, rpc) &&
+           party_add(&digest->workers, rpc->worker, rpc);
 }
 
 static void add_processes(struct weft_recdb *db, struct weft_recdb_digest *digest)
@@ -104,19 +113,86 @@ static void add_active(struct weft_recdb *db, struct weft_recdb_digest *digest)
     sqlite3_finalize(statement);
 }
 
-bool weft_recdb_digest_make(struct weft_recdb *db, struct weft_recdb_digest *digest_p)
+/* ---- the slowest ----------------------------------------------------------------------------- */
+
+static int slowest_first(const void *a, const void *b)
+{
+    const struct weft_recdb_rpc *x = a;
+    const struct weft_recdb_rpc *y = b;
+    if (x->total_ns != y->total_ns) {
+        return (x->total_ns < y->total_ns) - (x->total_ns > y->total_ns);
+    }
+    return (x->t0_ns > y->t0_ns) - (x->t0_ns < y->t0_ns);
+}
+
+static void keep_slowest(struct weft_recdb_slowest *slowest)
+{
+    qsort(slowest->list, slowest->count, sizeof(*slowest->list), slowest_first);
+    if (slowest->count > slowest->wanted) {
+        slowest->count = slowest->wanted;
+        slowest->least_ns = slowest->list[slowest->count - 1].total_ns;
+    }
+}
+
+/* The list has twice the room, so that a sort is rare. */
+static void slowest_add(struct weft_recdb_slowest *slowest, const struct weft_recdb_rpc *rpc)
+{
+    if (rpc->status == 0 && rpc->total_ns >= slowest->least_ns) {
+        slowest->list[slowest->count++] = *rpc;
+    }
+    if (slowest->count == 2 * slowest->wanted) {
+        keep_slowest(slowest);
+    }
+}
+
+struct weft_recdb_blame weft_recdb_blame(const struct weft_recdb_digest *digest,
+                                         const struct weft_recdb_rpc *rpc)
+{
+    struct weft_recdb_blame blame = {0};
+    uint64_t most = 0;
+    uint64_t all = 0;
+    for (unsigned i = 0; i < WEFT_RECDB_STAGES; i++) {
+        uint64_t median_ns = weft_hist_quantile(&digest->kinds[rpc->kind].stages[i], 500000);
+        uint64_t over = rpc->stage_ns[i] > median_ns ? rpc->stage_ns[i] - median_ns : 0;
+        all += over;
+        if (over > most || i == 0) {
+            most = over;
+            blame.stage = i;
+            blame.median_ns = median_ns;
+        }
+    }
+    blame.part = all > 0 ? (double)most / (double)all : 0;
+    return blame;
+}
+
+/* ---- the digest ------------------------------------------------------------------------------ */
+
+weft_status weft_recdb_digest_make(struct weft_recdb *db, struct weft_recdb_slowest *slowest,
+                                   struct weft_recdb_digest *digest_p)
 {
     memset(digest_p, 0, sizeof(*digest_p));
     digest_p->first_ns = UINT64_MAX;
+    if (slowest != NULL) {
+        slowest->list = calloc(2 * (size_t)slowest->wanted, sizeof(*slowest->list));
+    }
+    bool good = slowest == NULL || slowest->list != NULL;
     sqlite3_stmt *scan = weft_recdb_scan(db, "", "");
     struct weft_recdb_rpc rpc;
-    while (weft_recdb_next(db, scan, &rpc)) {
-        weft_recdb_digest_add(digest_p, &rpc);
+    while (good && weft_recdb_next(db, scan, &rpc)) {
+        good = add_rpc(digest_p, &rpc);
+        if (slowest != NULL) {
+            slowest_add(slowest, &rpc);
+        }
     }
     sqlite3_finalize(scan);
+    if (!good) {
+        weft_recdb_no_memory(db);
+    } else if (slowest != NULL) {
+        keep_slowest(slowest);
+    }
     add_processes(db, digest_p);
     add_active(db, digest_p);
-    return !db->said;
+    return db->status;
 }
 
 void weft_recdb_digest_fini(struct weft_recdb_digest *digest)

@@ -1,10 +1,8 @@
 /* How much of all updates goes to the most updated parameters, from `hot` and `hot_total`. */
-#ifndef WEFT_CLI_TRACE_HOTNESS_H
-#define WEFT_CLI_TRACE_HOTNESS_H
+#ifndef WEFT_OBS_RECDB_HOTNESS_H
+#define WEFT_OBS_RECDB_HOTNESS_H
 
-#include "cli/trace/records.h"
-
-#include <stddef.h>
+#include "obs/recdb.h"
 
 struct weft_recdb_hot {
     uint64_t id;
@@ -32,9 +30,10 @@ struct weft_recdb_hot_share {
 enum { WEFT_RECDB_HOT_LEVELS = 16 };
 
 /* table = UINT32_MAX: all of them.
- * Errors:  false, said.   Owns: *hotness_p is freed with fini, also after false. */
-bool weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,
-                             struct weft_recdb_hotness *hotness_p);
+ * Owns:    *hotness_p is freed with fini, also after a failure.
+ * Errors:  those of reading, WEFT_NOMEM; also in db. */
+weft_status weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,
+                                    struct weft_recdb_hotness *hotness_p);
 void weft_recdb_hotness_fini(struct weft_recdb_hotness *hotness);
 
 /* For k = 1, 10, 100, ..., and 20,000 (the paper's), as far as parameters were kept; at last all

@@ -1,4 +1,4 @@
-#include "cli/trace/hotness.h"
+#include "obs/recdb_hotness.h"
 
 #include "base/units.h"
 
@@ -16,7 +16,12 @@ static void take_list(struct weft_recdb *db, const char *where, struct weft_recd
     while (weft_recdb_row(db, statement)) {
         if (hotness->count == room) {
             room = room * 2 + 256;
-            hotness->list = weft_recdb_need(realloc(hotness->list, room * sizeof(*hotness->list)));
+            struct weft_recdb_hot *list = realloc(hotness->list, room * sizeof(*list));
+            if (list == NULL) {
+                weft_recdb_no_memory(db);
+                break;
+            }
+            hotness->list = list;
         }
         hotness->list[hotness->count++] = (struct weft_recdb_hot){
             .id = (uint64_t)sqlite3_column_int64(statement, 0),
@@ -47,8 +52,8 @@ static size_t shortest_list(struct weft_recdb *db, const char *where)
     return (size_t)weft_recdb_number(db, statement);
 }
 
-bool weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,
-                             struct weft_recdb_hotness *hotness_p)
+weft_status weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,
+                                    struct weft_recdb_hotness *hotness_p)
 {
     char where[32] = "";
     if (table != UINT32_MAX) {
@@ -58,7 +63,7 @@ bool weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,
     take_list(db, where, hotness_p);
     take_total(db, where, hotness_p);
     hotness_p->sure = hotness_p->exact ? SIZE_MAX : shortest_list(db, where);
-    return !db->said;
+    return db->status;
 }
 
 void weft_recdb_hotness_fini(struct weft_recdb_hotness *hotness)

@@ -6,25 +6,24 @@
  * W_proc; of a server PS_queue, PS_wait, PS_proc, laid end to end from the arrival of the request, because
  * records hold how long each took but not in which turns.
  */
-#ifndef WEFT_CLI_TRACE_CHROME_H
-#define WEFT_CLI_TRACE_CHROME_H
+#ifndef WEFT_OBS_RECDB_CHROME_H
+#define WEFT_OBS_RECDB_CHROME_H
 
-#include "cli/trace/records.h"
+#include "obs/recdb.h"
 
 #include <stdio.h>
 
 struct weft_recdb_chrome_sum {
     uint64_t slices;
-    uint64_t
-        unmatched;    /* RPCs without their server's record on the same clock: their N_tx is cut in
-                           halves */
-    uint64_t crowded; /* slices left out: over 999 at once in one stage of one process */
+    uint64_t unmatched; /* RPCs without their server's record on the same clock: their N_tx is cut in
+                         * halves */
+    uint64_t crowded;   /* slices left out: over 999 at once in one stage of one process */
 };
 
 /* Stream them; memory is taken for what overlaps only.
  * where: of rpc ("WHERE rpc.worker = 3", "" for all); served_where: of served.
- * Errors:  false, said by db; whether out took it all is the caller's to find out. */
-bool weft_recdb_chrome(struct weft_recdb *db, const char *where, const char *served_where,
-                       FILE *out, struct weft_recdb_chrome_sum *sum_p);
+ * Errors:  those of db; whether out took it all is the caller's to find out. */
+weft_status weft_recdb_chrome(struct weft_recdb *db, const char *where, const char *served_where,
+                              FILE *out, struct weft_recdb_chrome_sum *sum_p);
 
 #endif

@@ -1,7 +1,7 @@
-#include "cli/trace/chrome.h"
+#include "obs/recdb_chrome.h"
 
 #include "base/units.h"
-#include "cli/trace/cell.h"
+#include "obs/recdb_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -37,11 +37,12 @@ struct slice {
 struct track {
     uint64_t key;    /* process and kind */
     uint64_t *lanes; /* when each is free again */
-    uint32_t lane_count;
-    uint32_t lane_room;
+    size_t lane_count;
+    size_t lane_room;
 };
 
 struct chrome {
+    struct weft_recdb *db;
     FILE *out;
     const char *comma;
     uint64_t origin_ns;
@@ -53,6 +54,23 @@ struct chrome {
     size_t later_room;
     struct weft_recdb_chrome_sum sum;
 };
+
+/* Room for one more of `count` things. False: no memory, which db keeps. */
+static bool make_room(struct chrome *chrome, void **list, size_t count, size_t *room, size_t bytes)
+{
+    if (count < *room) {
+        return true;
+    }
+    size_t more = *room * 2 + 64;
+    void *longer = realloc(*list, more * bytes);
+    if (longer == NULL) {
+        weft_recdb_no_memory(chrome->db);
+        return false;
+    }
+    *list = longer;
+    *room = more;
+    return true;
+}
 
 /* ---- tracks ---------------------------------------------------------------------------------- */
 
@@ -105,18 +123,19 @@ static void name_process(struct chrome *chrome, const struct slice *slice)
     put_name(chrome, pid_of(slice), 0, name);
 }
 
-static unsigned tid_of(const struct slice *slice, uint32_t lane)
+static unsigned tid_of(const struct slice *slice, unsigned lane)
 {
     return slice->track * 1000u + lane + 1;
 }
 
-static void name_thread(struct chrome *chrome, const struct slice *slice, uint32_t lane)
+static void name_thread(struct chrome *chrome, const struct slice *slice, unsigned lane)
 {
     char name[32];
     snprintf(name, sizeof(name), lane > 0 ? "%s %u" : "%s", track_names[slice->track], lane + 1);
     put_name(chrome, pid_of(slice), tid_of(slice, lane), name);
 }
 
+/* NULL = no memory. */
 static struct track *track_of(struct chrome *chrome, const struct slice *slice)
 {
     uint64_t key = pid_of(slice) << 3 | slice->track;
@@ -128,10 +147,9 @@ static struct track *track_of(struct chrome *chrome, const struct slice *slice)
     if (first == chrome->track_count || chrome->tracks[first].key >> 3 != pid_of(slice)) {
         name_process(chrome, slice);
     }
-    if (chrome->track_count == chrome->track_room) {
-        chrome->track_room = chrome->track_room * 2 + 64;
-        size_t bytes = chrome->track_room * sizeof(*chrome->tracks);
-        chrome->tracks = weft_recdb_need(realloc(chrome->tracks, bytes));
+    if (!make_room(chrome, (void **)&chrome->tracks, chrome->track_count, &chrome->track_room,
+                   sizeof(*chrome->tracks))) {
+        return NULL;
     }
     struct track *track = &chrome->tracks[at];
     memmove(track + 1, track, (chrome->track_count - at) * sizeof(*track));
@@ -141,20 +159,19 @@ static struct track *track_of(struct chrome *chrome, const struct slice *slice)
 }
 
 /* The first that is free; LANES_MAX when none is. */
-static uint32_t lane_of(struct chrome *chrome, struct track *track, const struct slice *slice)
+static size_t lane_of(struct chrome *chrome, struct track *track, const struct slice *slice)
 {
-    uint32_t lane = 0;
+    size_t lane = 0;
     while (lane < track->lane_count && track->lanes[lane] > slice->start_ns) {
         lane++;
     }
     if (lane == track->lane_count && lane < LANES_MAX) {
-        if (lane == track->lane_room) {
-            track->lane_room = track->lane_room * 2 + 4;
-            track->lanes =
-                weft_recdb_need(realloc(track->lanes, track->lane_room * sizeof(*track->lanes)));
+        if (!make_room(chrome, (void **)&track->lanes, lane, &track->lane_room,
+                       sizeof(*track->lanes))) {
+            return LANES_MAX;
         }
         track->lane_count++;
-        name_thread(chrome, slice, lane);
+        name_thread(chrome, slice, (unsigned)lane);
     }
     if (lane < LANES_MAX) {
         track->lanes[lane] = slice->start_ns + slice->ns;
@@ -193,7 +210,7 @@ static void put_slice(struct chrome *chrome, const struct slice *slice,
         return;
     }
     struct track *track = track_of(chrome, slice);
-    uint32_t lane = lane_of(chrome, track, slice);
+    size_t lane = track != NULL ? lane_of(chrome, track, slice) : LANES_MAX;
     if (lane == LANES_MAX) {
         chrome->sum.crowded++;
         return;
@@ -207,7 +224,7 @@ static void put_slice(struct chrome *chrome, const struct slice *slice,
     fprintf(out,
             ",\"pid\":%" PRIu64 ",\"tid\":%u,\"args\":{\"worker\":%" PRIu32 ",\"server\":%" PRIu32
             ",\"rpc\":%" PRIu64,
-            pid_of(slice), tid_of(slice, lane), slice->worker, slice->server, slice->rpc);
+            pid_of(slice), tid_of(slice, (unsigned)lane), slice->worker, slice->server, slice->rpc);
     if (slice->part != NULL) {
         fprintf(out, ",\"part\":\"%s\"", slice->part);
     }
@@ -235,10 +252,9 @@ static void swap(struct slice *a, struct slice *b)
 
 static void later_add(struct chrome *chrome, struct slice slice)
 {
-    if (chrome->later_count == chrome->later_room) {
-        chrome->later_room = chrome->later_room * 2 + 256;
-        size_t bytes = chrome->later_room * sizeof(*chrome->later);
-        chrome->later = weft_recdb_need(realloc(chrome->later, bytes));
+    if (!make_room(chrome, (void **)&chrome->later, chrome->later_count, &chrome->later_room,
+                   sizeof(*chrome->later))) {
+        return;
     }
     size_t at = chrome->later_count++;
     chrome->later[at] = slice;
@@ -332,17 +348,22 @@ static void add_served(struct chrome *chrome, const struct weft_recdb_served *se
     }
 }
 
-static void put_workers(struct weft_recdb *db, struct chrome *chrome, const char *where)
+static void put_workers(struct chrome *chrome, const char *where)
 {
     /* A record on another clock is not of this time. */
-    char *tail = weft_recdb_need(sqlite3_mprintf(
+    char *tail = sqlite3_mprintf(
         "LEFT JOIN served ON served.worker = rpc.worker AND served.server = rpc.server"
         " AND served.rpc = rpc.rpc AND served.arrival_ns BETWEEN rpc.t0_ns AND rpc.t1_ns"
         " AND served.departure_ns BETWEEN served.arrival_ns AND rpc.t1_ns %s ORDER BY rpc.t0_ns",
-        where));
-    sqlite3_stmt *scan = weft_recdb_scan(db, ", served.arrival_ns, served.departure_ns", tail);
+        where);
+    if (tail == NULL) {
+        weft_recdb_no_memory(chrome->db);
+        return;
+    }
+    sqlite3_stmt *scan =
+        weft_recdb_scan(chrome->db, ", served.arrival_ns, served.departure_ns", tail);
     struct weft_recdb_rpc rpc;
-    while (weft_recdb_next(db, scan, &rpc)) {
+    while (weft_recdb_next(chrome->db, scan, &rpc)) {
         add_rpc(chrome, &rpc, scan);
     }
     sqlite3_finalize(scan);
@@ -350,16 +371,14 @@ static void put_workers(struct weft_recdb *db, struct chrome *chrome, const char
     later_put(chrome, UINT64_MAX);
 }
 
-static void put_servers(struct weft_recdb *db, struct chrome *chrome, const char *where)
+static void put_servers(struct chrome *chrome, const char *where)
 {
-    char *tail = weft_recdb_need(sqlite3_mprintf("%s ORDER BY arrival_ns", where));
-    sqlite3_stmt *scan = weft_recdb_served_scan(db, tail);
+    sqlite3_stmt *scan = weft_recdb_served_scan(chrome->db, where, "ORDER BY arrival_ns");
     struct weft_recdb_served served;
-    while (weft_recdb_served_next(db, scan, &served)) {
+    while (weft_recdb_served_next(chrome->db, scan, &served)) {
         add_served(chrome, &served);
     }
     sqlite3_finalize(scan);
-    sqlite3_free(tail);
     later_put(chrome, UINT64_MAX);
 }
 
@@ -374,17 +393,17 @@ static void put_head(struct weft_recdb *db, FILE *out)
     fputs("},\n\"traceEvents\":[\n", out);
 }
 
-bool weft_recdb_chrome(struct weft_recdb *db, const char *where, const char *served_where,
-                       FILE *out, struct weft_recdb_chrome_sum *sum_p)
+weft_status weft_recdb_chrome(struct weft_recdb *db, const char *where, const char *served_where,
+                              FILE *out, struct weft_recdb_chrome_sum *sum_p)
 {
-    struct chrome chrome = {.out = out, .comma = ""};
+    struct chrome chrome = {.db = db, .out = out, .comma = ""};
     chrome.origin_ns = weft_recdb_number(
         db, weft_recdb_query(db, "SELECT min(t) FROM (SELECT min(t0_ns) AS t FROM rpc"
                                  " WHERE t0_ns >= 0 UNION ALL SELECT min(arrival_ns) FROM served"
                                  " WHERE arrival_ns >= 0)"));
     put_head(db, out);
-    put_workers(db, &chrome, where);
-    put_servers(db, &chrome, served_where);
+    put_workers(&chrome, where);
+    put_servers(&chrome, served_where);
     fputs("\n]}\n", out);
     for (size_t i = 0; i < chrome.track_count; i++) {
         free(chrome.tracks[i].lanes);
@@ -392,5 +411,5 @@ bool weft_recdb_chrome(struct weft_recdb *db, const char *where, const char *ser
     free(chrome.tracks);
     free(chrome.later);
     *sum_p = chrome.sum;
-    return !db->said;
+    return db->status;
 }

@@ -1,8 +1,8 @@
 /* Rows of a statement as JSON and as comma-separated values. */
-#ifndef WEFT_CLI_TRACE_CELL_H
-#define WEFT_CLI_TRACE_CELL_H
+#ifndef WEFT_OBS_RECDB_TEXT_H
+#define WEFT_OBS_RECDB_TEXT_H
 
-#include "cli/trace/records.h"
+#include "obs/recdb.h"
 
 #include <stdio.h>
 

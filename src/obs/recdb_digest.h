@@ -4,11 +4,11 @@
  * Quantiles are the upper edges of log-linear buckets (base/hist.h), so at most 3.2 % above the
  * true value; means, shares and maxima are exact.
  */
-#ifndef WEFT_CLI_TRACE_DIGEST_H
-#define WEFT_CLI_TRACE_DIGEST_H
+#ifndef WEFT_OBS_RECDB_DIGEST_H
+#define WEFT_OBS_RECDB_DIGEST_H
 
 #include "base/hist.h"
-#include "cli/trace/records.h"
+#include "obs/recdb.h"
 
 struct weft_recdb_kind_digest {
     uint64_t failed; /* ended with a status; in nothing below */
@@ -57,12 +57,31 @@ struct weft_recdb_digest {
     uint64_t odd; /* RPCs whose stages do not add up to t1 - t0 */
 };
 
-/* Errors:  false, said.   Owns: *digest_p, 300 KB, is freed with fini, also after false. */
-bool weft_recdb_digest_make(struct weft_recdb *db, struct weft_recdb_digest *digest_p);
+/* The slowest RPCs that went well, slowest first. */
+struct weft_recdb_slowest {
+    uint32_t wanted; /* at least 1; the caller's */
+    uint32_t count;
+    uint64_t least_ns; /* faster ones are none of them */
+    struct weft_recdb_rpc *list;
+};
+
+/* Which stage made an RPC slow: the one with the largest excess over the median of that stage among
+ * the RPCs of the same kind. */
+struct weft_recdb_blame {
+    unsigned stage;
+    uint64_t median_ns;
+    double part; /* of the sum of all such excesses: how far this stage alone is to blame */
+};
+
+/* slowest: also found in this pass; NULL = not wanted.
+ * Owns:    *digest_p, 300 KB, is freed with fini, and slowest->list with free(), also after a failure.
+ * Errors:  those of reading, WEFT_NOMEM; also in db. */
+weft_status weft_recdb_digest_make(struct weft_recdb *db, struct weft_recdb_slowest *slowest,
+                                   struct weft_recdb_digest *digest_p);
 void weft_recdb_digest_fini(struct weft_recdb_digest *digest);
 
-/* Put one RPC in; digest_make does it for all. */
-void weft_recdb_digest_add(struct weft_recdb_digest *digest, const struct weft_recdb_rpc *rpc);
+struct weft_recdb_blame weft_recdb_blame(const struct weft_recdb_digest *digest,
+                                         const struct weft_recdb_rpc *rpc);
 
 uint64_t weft_recdb_digest_rpcs(const struct weft_recdb_digest *digest);
 /* Part of the stage in the time of all RPCs of that kind, in [0, 1]. */

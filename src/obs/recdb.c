@@ -1,12 +1,8 @@
-#include "cli/trace/records.h"
+#include "obs/recdb.h"
 
-#include "cli/output.h"
-#include "obs/records_db.h"
+#include "obs/records_internal.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *const weft_recdb_tables[] = {"meta",   "process", "rpc",       "served",
@@ -25,194 +21,161 @@ const char *weft_recdb_kind_name(unsigned kind)
     return kind == WEFT_RECDB_PUSH ? "push" : "pull";
 }
 
-void *weft_recdb_need(void *memory)
-{
-    if (memory == NULL) {
-        fprintf(stderr, "weft trace: out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
+/* ---- failures -------------------------------------------------------------------------------- */
 
-int weft_recdb_parse(struct weft_command *command, struct weft_recdb_files *files_p, int argc,
-                     char **argv)
+static bool fail(struct weft_recdb *db, weft_status status, const char *file, const char *what)
 {
-    *files_p = (struct weft_recdb_files){0};
-    command->arguments = "FILE...";
-    command->operands = &files_p->paths;
-    command->operand_count = &files_p->count;
-    int status = weft_options_parse(command, argc, argv);
-    return status == WEFT_OPTIONS_RUN && files_p->count == 0
-               ? weft_options_usage(command, "which file? weft %s FILE", command->name)
-               : status;
-}
-
-int weft_recdb_run(const struct weft_command *command, const struct weft_recdb_files *files,
-                   bool (*run)(struct weft_recdb *db, void *arg), void *arg)
-{
-    struct weft_recdb db;
-    bool good = weft_recdb_open(command->name, files->paths, files->count, &db) && run(&db, arg);
-    weft_recdb_close(&db);
-    return good && weft_output_close(command->name, NULL, stdout, true) ? WEFT_EXIT_OK
-                                                                       : WEFT_EXIT_FAILED;
-}
-
-/* ---- opening --------------------------------------------------------------------------------- */
-
-static bool said(struct weft_recdb *db, const char *file, const char *what)
-{
-    if (!db->said) {
-        fprintf(stderr, "weft %s: %s%s%s\n", db->verb, file, file[0] != '\0' ? ": " : "", what);
-        db->said = true;
+    if (db->status == WEFT_OK) {
+        db->status = weft_records_fail(&db->error, status, "%.400s%s%s", file,
+                                       file[0] != '\0' ? ": " : "", what);
     }
     return false;
 }
 
-static bool sqlite_said(struct weft_recdb *db)
+static bool sqlite_failed(struct weft_recdb *db, const char *file)
 {
-    return said(db, db->file_count == 1 ? db->files[0] : "", sqlite3_errmsg(db->sqlite));
+    return fail(db, weft_records_sql_status(db->sqlite), file, sqlite3_errmsg(db->sqlite));
 }
 
-static size_t read_start(const char *path, char *start, size_t bytes)
+void weft_recdb_no_memory(struct weft_recdb *db)
 {
-    FILE *file = fopen(path, "rbe");
-    if (file == NULL) {
-        return SIZE_MAX;
-    }
-    errno = 0; /* a folder opens, and cannot be read */
-    size_t got = fread(start, 1, bytes, file);
-    bool bad = ferror(file) != 0;
-    int error = errno;
-    fclose(file);
-    errno = error;
-    return bad ? SIZE_MAX : got;
+    (void)fail(db, WEFT_NOMEM, "", "out of memory");
 }
+
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static const char sqlite_magic[] = "SQLite format 3"; /* with its zero byte */
 
 bool weft_recdb_is_sqlite(const char *path)
 {
     char start[sizeof(sqlite_magic)];
-    return read_start(path, start, sizeof(start)) == sizeof(start) &&
+    return weft_records_start(path, start, sizeof(start)) == sizeof(start) &&
            memcmp(start, sqlite_magic, sizeof(start)) == 0;
 }
 
 static bool check_file(struct weft_recdb *db, const char *path)
 {
-    char start[sizeof(sqlite_magic)];
-    size_t got = read_start(path, start, sizeof(start));
-    if (got == SIZE_MAX) {
-        return said(db, path, strerror(errno));
+    char start[4] = "";
+    if (weft_records_start(path, start, sizeof(start)) < 0) {
+        return fail(db, WEFT_IO, path, strerror(errno));
     }
-    if (got == sizeof(start) && memcmp(start, sqlite_magic, sizeof(start)) == 0) {
+    if (weft_recdb_is_sqlite(path)) {
         return true;
     }
-    if (got >= 4 && memcmp(start, "WEFT", 4) == 0) {
-        return said(db, path,
+    if (memcmp(start, "WEFT", sizeof(start)) == 0) {
+        return fail(db, WEFT_DATA, path,
                     "is a trace of packets, not a database of records; `weft trace summary`, "
                     "`msg` and `qlog` read it");
     }
-    if (weft_records_is_json(path)) {
-        return said(db, path, WEFT_RECORDS_JSON_WORDS);
-    }
-    return said(db, path, "is no database of records; `--records FILE` of a run makes one");
+    return fail(db, WEFT_DATA, path,
+                weft_records_is_json(path)
+                    ? WEFT_RECORDS_JSON_WORDS
+                    : "is no database of records; `--records FILE` of a run makes one");
 }
 
-/* As r1, r2, ...; read-only, as the first file was opened. */
+/* The first file is SQLite's "main". */
+static const char *schema_name(unsigned idx, char name[16])
+{
+    snprintf(name, 16, idx == 0 ? "main" : "r%u", idx);
+    return name;
+}
+
+/* Read-only, as the first file was opened. */
 static bool attach(struct weft_recdb *db, unsigned idx)
 {
-    char name[16];
+    char name[16], path[WEFT_RECORDS_PATH_BYTES];
     sqlite3_stmt *statement = NULL;
-    snprintf(name, sizeof(name), "r%u", idx);
     bool good =
         sqlite3_prepare_v2(db->sqlite, "ATTACH ? AS ?", -1, &statement, NULL) == SQLITE_OK &&
-        sqlite3_bind_text(statement, 1, db->files[idx], -1, SQLITE_STATIC) == SQLITE_OK &&
-        sqlite3_bind_text(statement, 2, name, -1, SQLITE_STATIC) == SQLITE_OK &&
+        sqlite3_bind_text(statement, 1, weft_records_file_name(db->files[idx], path), -1,
+                          SQLITE_STATIC) == SQLITE_OK &&
+        sqlite3_bind_text(statement, 2, schema_name(idx, name), -1, SQLITE_STATIC) == SQLITE_OK &&
         sqlite3_step(statement) == SQLITE_DONE;
     sqlite3_finalize(statement);
-    return good || said(db, db->files[idx], sqlite3_errmsg(db->sqlite));
-}
-
-static bool has_table(struct weft_recdb *db, const char *schema, const char *table)
-{
-    char *sql = weft_recdb_need(sqlite3_mprintf("SELECT 1 FROM %s.%s LIMIT 1", schema, table));
-    sqlite3_stmt *statement = NULL;
-    bool good = sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) == SQLITE_OK;
-    int result = good ? sqlite3_step(statement) : SQLITE_ERROR;
-    sqlite3_finalize(statement);
-    sqlite3_free(sql);
-    return result == SQLITE_ROW || result == SQLITE_DONE;
+    return good || sqlite_failed(db, db->files[idx]);
 }
 
 static bool check_schema(struct weft_recdb *db, unsigned idx)
 {
-    char schema[16] = "main";
-    if (idx > 0) {
-        snprintf(schema, sizeof(schema), "r%u", idx);
-    }
+    char schema[16], sql[96];
+    schema_name(idx, schema);
     for (const char *const *table = weft_recdb_tables; *table != NULL; table++) {
-        if (!has_table(db, schema, *table)) {
+        snprintf(sql, sizeof(sql), "SELECT 1 FROM %s.%s LIMIT 1", schema, *table);
+        if (sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) != SQLITE_OK) {
             char what[96];
             snprintf(what, sizeof(what),
                      "is no database of records: its table %s is missing, or damaged", *table);
-            return said(db, db->files[idx], what);
+            return fail(db, WEFT_DATA, db->files[idx], what);
         }
     }
     sqlite3_stmt *statement = weft_recdb_query(
-        db, "SELECT 1 FROM %s.meta WHERE key = 'schema_version' AND value = '1'", schema);
+        db, "SELECT 1 FROM %s.meta WHERE key = 'schema_version' AND value = '%s'", schema,
+        WEFT_RECORDS_SCHEMA_VERSION);
     return weft_recdb_number(db, statement) == 1 ||
-           said(db, db->files[idx], "is of a version of the schema that this weft does not know");
+           fail(db, WEFT_DATA, db->files[idx],
+                "is of a version of the schema that this weft does not know");
 }
 
-/* "SELECT a, b FROM main.t UNION ALL SELECT a, b FROM r1.t ..." with the first file's columns. */
+/* "SELECT t.a, t.b FROM main.rpc AS t UNION ALL SELECT t.a, t.b FROM r1.rpc AS t ..." with the first
+ * file's columns. Without "t." SQLite takes a quoted name that is no column for a string.
+ * Owns: gives it, for sqlite3_free; NULL = no memory. */
 static char *union_sql(struct weft_recdb *db, const char *table)
 {
-    char *columns = sqlite3_mprintf("");
+    sqlite3_str *list = sqlite3_str_new(db->sqlite);
     sqlite3_stmt *statement = weft_recdb_query(db, "PRAGMA main.table_info(%s)", table);
     while (weft_recdb_row(db, statement)) {
-        columns = sqlite3_mprintf("%z%s\"%w\"", columns, columns[0] != '\0' ? ", " : "",
-                                  sqlite3_column_text(statement, 1));
-        weft_recdb_need(columns);
+        sqlite3_str_appendf(list, "%st.\"%w\"", sqlite3_str_length(list) > 0 ? ", " : "",
+                            sqlite3_column_text(statement, 1));
     }
     sqlite3_finalize(statement);
-    char *sql = sqlite3_mprintf("SELECT %s FROM main.%s", columns, table);
-    for (unsigned i = 1; i < db->file_count; i++) {
-        sql = sqlite3_mprintf("%z UNION ALL SELECT %s FROM r%u.%s", sql, columns, i, table);
+    char *columns = sqlite3_str_finish(list);
+    sqlite3_str *sql = sqlite3_str_new(db->sqlite);
+    for (unsigned i = 0; columns != NULL && i < db->file_count; i++) {
+        char schema[16];
+        sqlite3_str_appendf(sql, "%sSELECT %s FROM %s.%s AS t", i > 0 ? " UNION ALL " : "", columns,
+                            schema_name(i, schema), table);
     }
     sqlite3_free(columns);
-    return weft_recdb_need(sql);
+    return sqlite3_str_finish(sql);
 }
 
 /* A view hides the first file's table of the same name. */
 static bool make_view(struct weft_recdb *db, const char *table)
 {
     char *select = union_sql(db, table);
-    char *sql = weft_recdb_need(sqlite3_mprintf("CREATE TEMP VIEW %s AS %s", table, select));
+    char *sql = select != NULL ? sqlite3_mprintf("CREATE TEMP VIEW %s AS %s", table, select) : NULL;
     sqlite3_stmt *statement = NULL;
-    bool good = sqlite3_prepare_v2(db->sqlite, select, -1, &statement, NULL) == SQLITE_OK &&
-                sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) == SQLITE_OK;
+    if (sql == NULL) {
+        weft_recdb_no_memory(db);
+    } else if (sqlite3_prepare_v2(db->sqlite, select, -1, &statement, NULL) != SQLITE_OK ||
+               sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) != SQLITE_OK) {
+        (void)fail(db, WEFT_DATA, "the files' columns differ, so they are not of one run",
+                   sqlite3_errmsg(db->sqlite));
+    }
     sqlite3_finalize(statement);
     sqlite3_free(select);
     sqlite3_free(sql);
-    return good || said(db, "the files' columns differ, so they are not of one run",
-                        sqlite3_errmsg(db->sqlite));
+    return db->status == WEFT_OK;
 }
 
-bool weft_recdb_open(const char *verb, const char *const *files, unsigned count,
-                     struct weft_recdb *db_p)
+weft_status weft_recdb_open(const char *const *files, unsigned count, struct weft_recdb *db_p)
 {
-    *db_p = (struct weft_recdb){.verb = verb, .files = files, .file_count = count};
+    char path[WEFT_RECORDS_PATH_BYTES];
+    *db_p = (struct weft_recdb){.files = files, .file_count = count};
     if (count > WEFT_RECDB_FILES_MAX) {
-        return said(db_p, "",
-                    "these are more than 10 files; make one of them by `weft trace merge`");
+        (void)fail(db_p, WEFT_INVALID, "",
+                   "these are more than 10 files; make one of them by `weft trace merge`");
+        return db_p->status;
     }
     for (unsigned i = 0; i < count; i++) {
         if (!check_file(db_p, files[i])) {
-            return false;
+            return db_p->status;
         }
     }
-    if (sqlite3_open_v2(files[0], &db_p->sqlite, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
-        return said(db_p, files[0], sqlite3_errmsg(db_p->sqlite));
+    if (sqlite3_open_v2(weft_records_file_name(files[0], path), &db_p->sqlite,
+                        SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
+        (void)sqlite_failed(db_p, files[0]);
+        return db_p->status;
     }
     /* The file may be anybody's: its schema runs no functions, a damaged page is noticed. */
     (void)sqlite3_db_config(db_p->sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
@@ -226,7 +189,7 @@ bool weft_recdb_open(const char *verb, const char *const *files, unsigned count,
     for (size_t i = 0; good && count > 1 && weft_recdb_tables[i] != NULL; i++) {
         good = make_view(db_p, weft_recdb_tables[i]);
     }
-    return good;
+    return db_p->status;
 }
 
 void weft_recdb_close(struct weft_recdb *db)
@@ -237,6 +200,12 @@ void weft_recdb_close(struct weft_recdb *db)
     }
 }
 
+/* What an error of SQLite names: the file, if there is but one. */
+static const char *only_file(const struct weft_recdb *db)
+{
+    return db->file_count == 1 ? db->files[0] : "";
+}
+
 /* ---- questions ------------------------------------------------------------------------------- */
 
 sqlite3_stmt *weft_recdb_query(struct weft_recdb *db, const char *format, ...)
@@ -244,10 +213,12 @@ sqlite3_stmt *weft_recdb_query(struct weft_recdb *db, const char *format, ...)
     sqlite3_stmt *statement = NULL;
     va_list args;
     va_start(args, format);
-    char *sql = weft_recdb_need(sqlite3_vmprintf(format, args));
+    char *sql = sqlite3_vmprintf(format, args);
     va_end(args);
-    if (sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) != SQLITE_OK) {
-        (void)sqlite_said(db);
+    if (sql == NULL) {
+        weft_recdb_no_memory(db);
+    } else if (sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) != SQLITE_OK) {
+        (void)sqlite_failed(db, only_file(db));
     }
     sqlite3_free(sql);
     return statement;
@@ -259,7 +230,7 @@ bool weft_recdb_row(struct weft_recdb *db, sqlite3_stmt *statement)
     if (result == SQLITE_ROW) {
         return true;
     }
-    return result == SQLITE_DONE ? false : sqlite_said(db);
+    return result == SQLITE_DONE ? false : sqlite_failed(db, only_file(db));
 }
 
 uint64_t weft_recdb_u64(sqlite3_stmt *statement, int column)
@@ -277,13 +248,13 @@ uint64_t weft_recdb_number(struct weft_recdb *db, sqlite3_stmt *statement)
 
 const char *weft_recdb_meta(struct weft_recdb *db, const char *key)
 {
-    static char value[512];
+    char *value = db->meta;
     sqlite3_stmt *statement = weft_recdb_query(db, "SELECT value FROM meta WHERE key = ? LIMIT 1");
     value[0] = '\0';
     if (statement != NULL && sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC) == SQLITE_OK &&
         weft_recdb_row(db, statement)) {
         const unsigned char *text = sqlite3_column_text(statement, 0);
-        snprintf(value, sizeof(value), "%s", text != NULL ? (const char *)text : "");
+        snprintf(value, sizeof(db->meta), "%s", text != NULL ? (const char *)text : "");
         for (char *at = value; *at != '\0'; at++) {
             bool moves = (unsigned char)*at < ' ' || *at == 0x7f; /* the cursor, or worse */
             *at = moves ? '?' : *at;
@@ -359,12 +330,12 @@ bool weft_recdb_next(struct weft_recdb *db, sqlite3_stmt *scan, struct weft_recd
     return false;
 }
 
-sqlite3_stmt *weft_recdb_served_scan(struct weft_recdb *db, const char *tail)
+sqlite3_stmt *weft_recdb_served_scan(struct weft_recdb *db, const char *where, const char *order)
 {
     return weft_recdb_query(db,
                             "SELECT worker, server, kind, ps_queue_ns, ps_wait_ns, ps_proc_ns,"
-                            " arrival_ns, rpc FROM served %s",
-                            tail);
+                            " arrival_ns, rpc FROM served %s %s",
+                            where, order);
 }
 
 bool weft_recdb_served_next(struct weft_recdb *db, sqlite3_stmt *scan,

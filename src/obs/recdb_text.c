@@ -1,4 +1,4 @@
-#include "cli/trace/cell.h"
+#include "obs/recdb_text.h"
 
 #include <inttypes.h>
 #include <math.h>

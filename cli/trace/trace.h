@@ -1,0 +1,40 @@
+/* What the verbs of `weft trace` share: FILE... of the command line, and the life of what is read. */
+#ifndef WEFT_CLI_TRACE_TRACE_H
+#define WEFT_CLI_TRACE_TRACE_H
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "obs/recdb.h"
+
+/* Out of memory ends the program. */
+void *weft_trace_need(void *memory);
+
+struct weft_trace_files {
+    const char *const *paths;
+    uint32_t count;
+};
+
+/* As weft_options_parse; completes the command with FILE..., of which there must be one. */
+int weft_trace_parse(struct weft_command *command, struct weft_trace_files *files_p, int argc,
+                     char **argv);
+
+/* Open a database of records, run, close, say what failed, and make sure that all of standard output
+ * was written. run: false, said; a failure of db need not be. Returns the exit status. */
+int weft_trace_run(const struct weft_command *command, const struct weft_trace_files *files,
+                   bool (*run)(struct weft_recdb *db, void *arg), void *arg);
+
+/* `weft trace summary` of a database; arg: a bool, as JSON. */
+bool weft_trace_records_summary(struct weft_recdb *db, void *arg);
+
+/* The verbs; argv[0] is the verb. */
+int weft_cli_trace_summary(int argc, char **argv);
+int weft_cli_trace_slow(int argc, char **argv);
+int weft_cli_trace_hot(int argc, char **argv);
+int weft_cli_trace_sql(int argc, char **argv);
+int weft_cli_trace_export(int argc, char **argv);
+int weft_cli_trace_figures(int argc, char **argv);
+int weft_cli_trace_msg(int argc, char **argv);
+int weft_cli_trace_qlog(int argc, char **argv);
+int weft_cli_trace_merge(int argc, char **argv);
+
+#endif

@@ -1,0 +1,254 @@
+/* Reading a database of records: rows that cannot be are refused, several files are one, and what is
+ * made of the rows is what they hold. tests/cli/trace_records.sh has the verbs. */
+#include "obs/recdb_chrome.h"
+#include "obs/recdb_digest.h"
+#include "obs/recdb_hotness.h"
+#include "obs/records_db.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct place {
+    char folder[64];
+    char first[80];
+    char second[80];
+};
+
+static void run_sql(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) {
+        fail_msg("%s", sqlite3_errmsg(db));
+    }
+    sqlite3_close(db);
+}
+
+static void make_empty(const char *path)
+{
+    struct weft_records_sum sum;
+    struct weft_records_error error;
+    assert_int_equal(weft_records_make(NULL, 0, path, true, "a test", &sum, &error), WEFT_OK);
+}
+
+/* Pushes of one worker to one server that take 6 us each, a stage 1 us; of the last, PS_wait takes 100 us
+ * more. */
+#define RPCS                                                                                       \
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20)"                 \
+    " INSERT INTO rpc SELECT 3, 5, i, i, 1, 0, 0, 10, i * 1000000, i * 1000000 + 4000 + wait,"     \
+    " 100, 50, 1000, 1000, 1000, 0, 1000 + wait, 1000, 1000, 1"                                    \
+    " FROM (SELECT i, (i = 20) * 100000 AS wait FROM n)"
+
+static int place_make(void **state)
+{
+    struct place *place = calloc(1, sizeof(*place));
+    assert_non_null(place);
+    snprintf(place->folder, sizeof(place->folder), "/tmp/weft-recdb-XXXXXX");
+    assert_non_null(mkdtemp(place->folder));
+    snprintf(place->first, sizeof(place->first), "%s/a.db", place->folder);
+    snprintf(place->second, sizeof(place->second), "%s/b.db", place->folder);
+    make_empty(place->first);
+    make_empty(place->second);
+    run_sql(place->first, RPCS);
+    *state = place;
+    return 0;
+}
+
+static int place_clear(void **state)
+{
+    struct place *place = *state;
+    (void)unlink(place->first);
+    (void)unlink(place->second);
+    int status = rmdir(place->folder);
+    free(place);
+    return status;
+}
+
+static void a_digest_is_the_sum_of_the_rows(void **state)
+{
+    const struct place *place = *state;
+    static struct weft_recdb_digest digest;
+    const char *file = place->first;
+    struct weft_recdb db;
+    run_sql(place->first, "INSERT INTO process VALUES(1, 'server', 0, 9, 20, 2, 500, 1000, 1);"
+                          "INSERT INTO active VALUES(5, 0, 1000000, 7, 1);"
+                          "UPDATE rpc SET status = -1 WHERE rpc = 1");
+    assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_OK);
+    assert_string_equal(weft_recdb_meta(&db, "command"), "a test");
+    assert_int_equal(weft_recdb_digest_make(&db, NULL, &digest), WEFT_OK);
+    const struct weft_recdb_kind_digest *push = &digest.kinds[WEFT_RECDB_PUSH];
+    assert_int_equal(weft_recdb_digest_rpcs(&digest), 20);
+    assert_int_equal(push->failed, 1);
+    assert_int_equal(push->total.count, 19);
+    assert_int_equal(push->total.sum, 19 * 6000 + 100000);
+    assert_int_equal(push->stages[WEFT_RECDB_PS_WAIT].sum, 19 * 1000 + 100000);
+    assert_int_equal(push->rows, 190);
+    assert_int_equal(digest.kinds[WEFT_RECDB_PULL].total.count, 0);
+    assert_int_equal(digest.odd, 0);
+    assert_int_equal(digest.servers.count, 1);
+    assert_int_equal(digest.servers.list[0].id, 5);
+    assert_int_equal(digest.servers.list[0].max_ns, 106000);
+    assert_int_equal(digest.workers.list[0].rpcs, 19);
+    assert_int_equal(digest.roles[1].dropped, 2);
+    assert_int_equal(digest.active.max, 7);
+    weft_recdb_digest_fini(&digest);
+    weft_recdb_close(&db);
+}
+
+static void the_slowest_are_found_and_why(void **state)
+{
+    const struct place *place = *state;
+    static struct weft_recdb_digest digest;
+    struct weft_recdb_slowest slowest = {.wanted = 3};
+    const char *file = place->first;
+    struct weft_recdb db;
+    assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_OK);
+    assert_int_equal(weft_recdb_digest_make(&db, &slowest, &digest), WEFT_OK);
+    assert_int_equal(slowest.count, 3);
+    assert_int_equal(slowest.list[0].rpc, 20);
+    assert_int_equal(slowest.list[0].total_ns, 106000);
+    assert_int_equal(slowest.list[1].rpc, 1); /* of equal ones the first */
+    assert_int_equal(slowest.list[2].rpc, 2);
+    struct weft_recdb_blame blame = weft_recdb_blame(&digest, &slowest.list[0]);
+    assert_int_equal(blame.stage, WEFT_RECDB_PS_WAIT);
+    assert_true(blame.part > 0.99);
+    free(slowest.list);
+    weft_recdb_digest_fini(&digest);
+    weft_recdb_close(&db);
+}
+
+static uint64_t next_all(const char *file, uint64_t *refused_p)
+{
+    struct weft_recdb db;
+    struct weft_recdb_rpc rpc;
+    uint64_t rpcs = 0;
+    assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_OK);
+    sqlite3_stmt *scan = weft_recdb_scan(&db, "", "");
+    while (weft_recdb_next(&db, scan, &rpc)) {
+        rpcs++;
+    }
+    sqlite3_finalize(scan);
+    assert_int_equal(db.status, WEFT_OK);
+    *refused_p = db.refused;
+    weft_recdb_close(&db);
+    return rpcs;
+}
+
+static void rows_that_cannot_be_are_refused(void **state)
+{
+    const struct place *place = *state;
+    static const char *const changes[] = {"kind = 3", "kind = 0", "t1_ns = t0_ns - 1",
+                                          "n_tx_ns = -1", "worker = 4294967296",
+                                          "ps_proc_ns = 72057594037927936", "t0_ns = -1"};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(changes); i++) {
+        char sql[128];
+        uint64_t refused;
+        run_sql(place->first, "DELETE FROM rpc;" RPCS);
+        snprintf(sql, sizeof(sql), "UPDATE rpc SET %s WHERE rpc = 7", changes[i]);
+        run_sql(place->first, sql);
+        assert_int_equal(next_all(place->first, &refused), 19);
+        assert_int_equal(refused, 1);
+    }
+}
+
+static void several_files_are_one(void **state)
+{
+    const struct place *place = *state;
+    const char *const both[] = {place->first, place->second};
+    struct weft_recdb db;
+    struct weft_recdb_hotness hotness;
+    struct weft_recdb_hot_share shares[WEFT_RECDB_HOT_LEVELS];
+    run_sql(place->first, "INSERT INTO hot VALUES(0, 0, 8, 30, 0), (0, 0, 9, 10, 0);"
+                          "INSERT INTO hot_total VALUES(0, 0, 50, 1)");
+    run_sql(place->second, "INSERT INTO hot VALUES(1, 0, 8, 50, 0);"
+                           "INSERT INTO hot_total VALUES(1, 0, 50, 1)");
+    assert_int_equal(weft_recdb_open(both, 2, &db), WEFT_OK);
+    assert_int_equal(weft_recdb_hotness_make(&db, UINT32_MAX, &hotness), WEFT_OK);
+    assert_int_equal(hotness.count, 2);
+    assert_int_equal(hotness.list[0].id, 8);
+    assert_int_equal(hotness.list[0].updates, 80);
+    assert_int_equal(hotness.updates, 100);
+    assert_true(hotness.exact);
+    assert_int_equal(weft_recdb_hot_shares(&hotness, shares), 2);
+    assert_true(shares[0].k == 1 && shares[0].high == 0.8);
+    weft_recdb_hotness_fini(&hotness);
+    weft_recdb_close(&db);
+    run_sql(place->second, "ALTER TABLE hot RENAME COLUMN error TO mistake");
+    assert_int_equal(weft_recdb_open(both, 2, &db), WEFT_DATA);
+    assert_non_null(strstr(db.error.text, "columns differ"));
+    weft_recdb_close(&db);
+}
+
+/* The first failure is kept; what comes after it neither hides it nor crashes. */
+static void a_failure_is_kept(void **state)
+{
+    const struct place *place = *state;
+    const char *file = place->first;
+    struct weft_recdb db;
+    assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_OK);
+    sqlite3_stmt *none = weft_recdb_query(&db, "SELECT nothing FROM rpc");
+    assert_null(none);
+    assert_int_equal(db.status, WEFT_IO);
+    assert_non_null(strstr(db.error.text, "nothing"));
+    assert_false(weft_recdb_row(&db, none));
+    weft_recdb_no_memory(&db);
+    assert_int_equal(db.status, WEFT_IO);
+    weft_recdb_close(&db);
+    const char *missing = "/nowhere/r.db";
+    assert_int_equal(weft_recdb_open(&missing, 1, &db), WEFT_IO);
+    assert_non_null(strstr(db.error.text, missing));
+    weft_recdb_close(&db);
+    run_sql(place->second, "UPDATE meta SET value = '9' WHERE key = 'schema_version'");
+    file = place->second;
+    assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_DATA);
+    assert_non_null(strstr(db.error.text, "version"));
+    weft_recdb_close(&db);
+    run_sql(place->second, "DROP TABLE served");
+    assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_DATA);
+    assert_non_null(strstr(db.error.text, "its table served is missing"));
+    weft_recdb_close(&db);
+}
+
+static void a_chrome_trace_has_every_stage(void **state)
+{
+    const struct place *place = *state;
+    struct weft_recdb_chrome_sum sum;
+    struct weft_recdb db;
+    const char *file = place->first;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    run_sql(place->first,
+            "INSERT INTO served SELECT server, worker, rpc, kind, t0_ns + 500, t1_ns - 500,"
+            " ps_proc_ns, ps_wait_ns, ps_queue_ns, 1 FROM rpc WHERE rpc > 1");
+    assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_OK);
+    assert_int_equal(weft_recdb_chrome(&db, "", "", out, &sum), WEFT_OK);
+    weft_recdb_close(&db);
+    fclose(out);
+    assert_int_equal(sum.unmatched, 1); /* the first RPC has no record of its server */
+    assert_int_equal(sum.crowded, 0);
+    assert_int_equal(sum.slices, 20 * 5 + 19 * 3);
+    assert_non_null(strstr(text, "\"name\":\"worker 3\""));
+    assert_non_null(strstr(text, "half of N_tx"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_digest_is_the_sum_of_the_rows, place_make, place_clear),
+        cmocka_unit_test_setup_teardown(the_slowest_are_found_and_why, place_make, place_clear),
+        cmocka_unit_test_setup_teardown(rows_that_cannot_be_are_refused, place_make, place_clear),
+        cmocka_unit_test_setup_teardown(several_files_are_one, place_make, place_clear),
+        cmocka_unit_test_setup_teardown(a_failure_is_kept, place_make, place_clear),
+        cmocka_unit_test_setup_teardown(a_chrome_trace_has_every_stage, place_make, place_clear),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
