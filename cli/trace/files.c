@@ -1,6 +1,10 @@
 #include "cli/trace/trace.h"
 
+#include "obs/records_db.h"
+
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 void *weft_trace_need(void *memory)
 {
@@ -36,4 +40,37 @@ int weft_trace_run(const struct weft_command *command, const struct weft_trace_f
     weft_recdb_close(&db);
     return good && weft_output_close(command->name, NULL, stdout, true) ? WEFT_EXIT_OK
                                                                        : WEFT_EXIT_FAILED;
+}
+
+bool weft_trace_load(const char *path, struct weft_trace_doc *doc_p)
+{
+    char *bytes = NULL;
+    size_t count = 0;
+    *doc_p = (struct weft_trace_doc){0};
+    if (weft_recdb_is_sqlite(path)) {
+        fprintf(stderr,
+                "weft trace: %s is a database of records, not a trace of packets; `weft trace "
+                "summary`, `slow`, `hot` and `sql` read it\n",
+                path);
+        return false;
+    }
+    if (weft_records_is_json(path)) {
+        fprintf(stderr, "weft trace: %s " WEFT_RECORDS_JSON_WORDS "\n", path);
+        return false;
+    }
+    if (weft_file_read(path, SIZE_MAX / 4, &bytes, &count) != WEFT_OK) {
+        fprintf(stderr, "weft trace: %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    weft_status status = weft_trace_doc_make(bytes, count, doc_p);
+    free(bytes);
+    if (status == WEFT_NOMEM) {
+        fprintf(stderr, "weft trace: out of memory\n");
+    } else if (status != WEFT_OK) {
+        fprintf(stderr, "weft trace: %s is no trace file, or is damaged (at byte %zu of %zu)\n",
+                path, doc_p->bad_at, count);
+    } else if (doc_p->truncated) {
+        fprintf(stderr, "weft trace: %s is cut off; what follows is what it holds\n", path);
+    }
+    return status == WEFT_OK;
 }

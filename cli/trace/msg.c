@@ -1,7 +1,4 @@
 /* `weft trace msg`: the life of one message, line by line. */
-#include "cli/options.h"
-#include "cli/output.h"
-#include "cli/trace/load.h"
 #include "cli/trace/trace.h"
 #include "wire/packet.h"
 
@@ -255,7 +252,7 @@ int weft_cli_trace_msg(int argc, char **argv)
         return weft_options_usage(&command, "--msg is missing: which message?");
     }
     struct weft_trace_doc doc;
-    status = weft_trace_doc_load(file, &doc) ? show_all(&doc, &query) : WEFT_EXIT_FAILED;
+    status = weft_trace_load(file, &doc) ? show_all(&doc, &query) : WEFT_EXIT_FAILED;
     weft_trace_doc_fini(&doc);
     return status;
 }

@@ -35,7 +35,8 @@ static cJSON *rpc_json(const struct weft_recdb_rpc *rpc, const struct weft_recdb
     return object;
 }
 
-static bool print_json(const struct weft_recdb_slowest *slow, const struct weft_recdb_digest *digest)
+static bool print_json(const struct weft_recdb_slowest *slow,
+                       const struct weft_recdb_digest *digest)
 {
     cJSON *list = cJSON_CreateArray();
     for (uint32_t i = 0; i < slow->count; i++) {
@@ -44,7 +45,8 @@ static bool print_json(const struct weft_recdb_slowest *slow, const struct weft_
     return weft_output_json("trace slow", list, false);
 }
 
-static bool print_text(const struct weft_recdb_slowest *slow, const struct weft_recdb_digest *digest)
+static bool print_text(const struct weft_recdb_slowest *slow,
+                       const struct weft_recdb_digest *digest)
 {
     uint32_t blamed[WEFT_RECDB_STAGES] = {0};
     printf("%12s  %-4s %6s %6s %10s %9s %7s %9s  %s\n", "latency us", "kind", "worker", "server",

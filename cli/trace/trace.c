@@ -1,7 +1,5 @@
 /* `weft trace`: what a trace of packets and a database of records tell. summary of a trace is here;
  * the other verbs are in files of their own. */
-#include "cli/output.h"
-#include "cli/trace/load.h"
 #include "cli/trace/trace.h"
 #include "cli/verbs.h"
 
@@ -10,177 +8,7 @@
 
 enum { SLOWEST = 5 };
 
-/* ---- messages: from opened to closed --------------------------------------------------------- */
-
-struct edge {
-    uint64_t seq;
-    uint64_t time_ns;
-    uint16_t peer;
-    uint8_t direction;
-    uint8_t is_close;
-    uint8_t flags;
-};
-
-struct life {
-    uint64_t seq;
-    uint64_t ns;
-    uint16_t peer;
-    uint8_t direction;
-};
-
-/* Of one endpoint. */
-struct tally {
-    uint64_t types[WEFT_TRACE_TYPE_END];
-    uint64_t unknown_types;
-    uint64_t drops[WEFT_TRACE_DROP_END];
-    uint64_t data_sent;
-    uint64_t outcomes[2][3]; /* by direction */
-    uint64_t first_ns;
-    uint64_t last_ns;
-    uint64_t *rtts_ns;
-    size_t rtt_count;
-    struct edge *edges;
-    size_t edge_count;
-    struct life *lives; /* closed messages, shortest first */
-    size_t life_count;
-    uint64_t *times_ns[2]; /* of those of one direction */
-    size_t time_count[2];
-};
-
-static int compare_u64(const void *a, const void *b)
-{
-    const uint64_t *x = a;
-    const uint64_t *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-static int compare_lives(const void *a, const void *b)
-{
-    const struct life *x = a;
-    const struct life *y = b;
-    return (x->ns > y->ns) - (x->ns < y->ns);
-}
-
-/* A slot of the peer table that is used again begins with message 1 again, but later. */
-static int compare_edges(const void *a, const void *b)
-{
-    const struct edge *x = a;
-    const struct edge *y = b;
-    if (x->direction != y->direction) {
-        return x->direction - y->direction;
-    }
-    if (x->peer != y->peer) {
-        return x->peer - y->peer;
-    }
-    if (x->seq != y->seq) {
-        return x->seq < y->seq ? -1 : 1;
-    }
-    if (x->time_ns != y->time_ns) {
-        return x->time_ns < y->time_ns ? -1 : 1;
-    }
-    return x->is_close - y->is_close;
-}
-
-/* A message whose beginning was overwritten, or that is still open, has no time. */
-static void lives_find(struct tally *t)
-{
-    if (t->edge_count == 0) {
-        return;
-    }
-    qsort(t->edges, t->edge_count, sizeof(*t->edges), compare_edges);
-    t->lives = weft_trace_need(calloc(t->edge_count, sizeof(*t->lives)));
-    for (size_t i = 1; i < t->edge_count; i++) {
-        const struct edge *open = &t->edges[i - 1];
-        const struct edge *close = &t->edges[i];
-        if (open->is_close == 0 && close->is_close != 0 && open->seq == close->seq &&
-            open->peer == close->peer && open->direction == close->direction) {
-            t->lives[t->life_count++] = (struct life){.seq = close->seq,
-                                                      .ns = close->time_ns - open->time_ns,
-                                                      .peer = close->peer,
-                                                      .direction = close->direction};
-        }
-    }
-    if (t->life_count > 0) {
-        qsort(t->lives, t->life_count, sizeof(*t->lives), compare_lives);
-    }
-    for (unsigned d = 0; d < 2; d++) {
-        t->times_ns[d] = weft_trace_need(calloc(t->life_count + 1, sizeof(*t->times_ns[d])));
-    }
-    for (size_t i = 0; i < t->life_count; i++) {
-        unsigned d = t->lives[i].direction;
-        t->times_ns[d][t->time_count[d]++] = t->lives[i].ns;
-    }
-}
-
-/* ---- counting -------------------------------------------------------------------------------- */
-
-static void edge_add(struct tally *t, const struct weft_trace_record *r)
-{
-    bool is_close = r->type == WEFT_TRACE_MSG_CLOSED;
-    unsigned direction = r->flags & 1;
-    t->edges[t->edge_count++] = (struct edge){.seq = r->number,
-                                              .time_ns = r->time_ns,
-                                              .peer = r->peer,
-                                              .direction = (uint8_t)direction,
-                                              .is_close = is_close};
-    if (is_close && r->flags >> 1 <= 2) {
-        t->outcomes[direction][r->flags >> 1]++;
-    }
-}
-
-static void record_add(struct tally *t, const struct weft_trace_record *r)
-{
-    if (r->type == WEFT_TRACE_NONE || r->type >= WEFT_TRACE_TYPE_END) {
-        t->unknown_types++;
-        return;
-    }
-    t->types[r->type]++;
-    t->data_sent += r->type == WEFT_TRACE_PACKET_SENT && (r->flags & WEFT_TRACE_HAS_DATA) != 0;
-    if (r->type == WEFT_TRACE_DROPPED && r->flags < WEFT_TRACE_DROP_END) {
-        t->drops[r->flags] += r->a;
-    } else if (r->type == WEFT_TRACE_RTT) {
-        t->rtts_ns[t->rtt_count++] = r->a;
-    } else if (r->type == WEFT_TRACE_MSG_OPENED || r->type == WEFT_TRACE_MSG_CLOSED) {
-        edge_add(t, r);
-    }
-}
-
-static void tally_make(const struct weft_trace_doc *doc, uint32_t endpoint, struct tally *t)
-{
-    size_t rtts = 0;
-    size_t edges = 0;
-    *t = (struct tally){.first_ns = UINT64_MAX};
-    for (size_t i = 0; i < doc->count; i++) {
-        uint8_t type = doc->entries[i].record.type;
-        rtts += type == WEFT_TRACE_RTT;
-        edges += type == WEFT_TRACE_MSG_OPENED || type == WEFT_TRACE_MSG_CLOSED;
-    }
-    t->rtts_ns = weft_trace_need(calloc(rtts + 1, sizeof(*t->rtts_ns)));
-    t->edges = weft_trace_need(calloc(edges + 1, sizeof(*t->edges)));
-    for (size_t i = 0; i < doc->count; i++) {
-        const struct weft_trace_record *r = &doc->entries[i].record;
-        if (doc->entries[i].endpoint == endpoint) {
-            t->first_ns = r->time_ns < t->first_ns ? r->time_ns : t->first_ns;
-            t->last_ns = r->time_ns > t->last_ns ? r->time_ns : t->last_ns;
-            record_add(t, r);
-        }
-    }
-    if (t->rtt_count > 0) {
-        qsort(t->rtts_ns, t->rtt_count, sizeof(*t->rtts_ns), compare_u64);
-    }
-    lives_find(t);
-}
-
-static void tally_fini(struct tally *t)
-{
-    free(t->rtts_ns);
-    free(t->edges);
-    free(t->lives);
-    free(t->times_ns[0]);
-    free(t->times_ns[1]);
-}
-
-static uint64_t span_ns(const struct tally *t)
+static uint64_t span_ns(const struct weft_trace_tally *t)
 {
     return t->last_ns >= t->first_ns ? t->last_ns - t->first_ns : 0;
 }
@@ -207,7 +35,7 @@ static cJSON *quantiles_json(const uint64_t *sorted, size_t count)
     return object;
 }
 
-static void messages_json(cJSON *into, const struct tally *t, unsigned direction)
+static void messages_json(cJSON *into, const struct weft_trace_tally *t, unsigned direction)
 {
     cJSON *object = cJSON_AddObjectToObject(into, weft_trace_direction_name(direction));
     cJSON_AddNumberToObject(object, "complete", (double)t->outcomes[direction][0]);
@@ -217,11 +45,11 @@ static void messages_json(cJSON *into, const struct tally *t, unsigned direction
                           quantiles_json(t->times_ns[direction], t->time_count[direction]));
 }
 
-static void slowest_json(cJSON *into, const struct tally *t)
+static void slowest_json(cJSON *into, const struct weft_trace_tally *t)
 {
     cJSON *list = cJSON_AddArrayToObject(into, "slowest");
     for (size_t i = 0; i < SLOWEST && i < t->life_count; i++) {
-        const struct life *life = &t->lives[t->life_count - 1 - i];
+        const struct weft_trace_life *life = &t->lives[t->life_count - 1 - i];
         cJSON *object = cJSON_CreateObject();
         cJSON_AddNumberToObject(object, "msg", (double)life->seq);
         cJSON_AddNumberToObject(object, "peer", life->peer);
@@ -231,7 +59,8 @@ static void slowest_json(cJSON *into, const struct tally *t)
     }
 }
 
-static cJSON *endpoint_json(const struct weft_trace_doc_endpoint *e, const struct tally *t)
+static cJSON *endpoint_json(const struct weft_trace_doc_endpoint *e,
+                            const struct weft_trace_tally *t)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "label", e->about.label);
@@ -272,7 +101,7 @@ static void quantiles_print(const char *what, const uint64_t *sorted, size_t cou
     }
 }
 
-static void messages_print(const struct tally *t, unsigned direction)
+static void messages_print(const struct weft_trace_tally *t, unsigned direction)
 {
     const uint64_t *o = t->outcomes[direction];
     if (o[0] + o[1] + o[2] == 0) {
@@ -283,7 +112,7 @@ static void messages_print(const struct tally *t, unsigned direction)
     quantiles_print("  from open to closed", t->times_ns[direction], t->time_count[direction]);
 }
 
-static void drops_print(const struct tally *t)
+static void drops_print(const struct weft_trace_tally *t)
 {
     const char *comma = "  dropped: ";
     for (unsigned reason = 0; reason < WEFT_TRACE_DROP_END; reason++) {
@@ -298,7 +127,7 @@ static void drops_print(const struct tally *t)
 }
 
 static void endpoint_print(const struct weft_trace_doc_endpoint *e, uint32_t idx,
-                           const struct tally *t)
+                           const struct weft_trace_tally *t)
 {
     printf("%s (endpoint %" PRIu32 "): %" PRIu64 " records in %.3f ms", e->about.label, idx,
            e->records, (double)span_ns(t) / 1e6);
@@ -320,7 +149,7 @@ static void endpoint_print(const struct weft_trace_doc_endpoint *e, uint32_t idx
     messages_print(t, WEFT_TRACE_OUTGOING);
     messages_print(t, WEFT_TRACE_INCOMING);
     for (size_t i = 0; i < SLOWEST && i < t->life_count; i++) {
-        const struct life *life = &t->lives[t->life_count - 1 - i];
+        const struct weft_trace_life *life = &t->lives[t->life_count - 1 - i];
         printf("%s%s message %" PRIu64 ", peer %u: %.1f us\n",
                i == 0 ? "  slowest: " : "           ", weft_trace_direction_name(life->direction), life->seq, life->peer,
                (double)life->ns / 1e3);
@@ -333,14 +162,16 @@ static bool summarize(const struct weft_trace_doc *doc, bool json)
     (void)cJSON_AddBoolToObject(object, "truncated", doc->truncated);
     cJSON *list = cJSON_AddArrayToObject(object, "endpoints");
     for (uint32_t i = 0; i < doc->endpoint_count; i++) {
-        struct tally t;
-        tally_make(doc, i, &t);
+        struct weft_trace_tally t;
+        if (weft_trace_tally_make(doc, i, &t) != WEFT_OK) {
+            weft_trace_need(NULL);
+        }
         if (json) {
             cJSON_AddItemToArray(list, endpoint_json(&doc->endpoints[i], &t));
         } else {
             endpoint_print(&doc->endpoints[i], i, &t);
         }
-        tally_fini(&t);
+        weft_trace_tally_fini(&t);
     }
     return json ? weft_output_json("trace summary", object, false) : fflush(stdout) == 0;
 }
@@ -348,7 +179,7 @@ static bool summarize(const struct weft_trace_doc *doc, bool json)
 static int summarize_trace(const char *file, bool json)
 {
     struct weft_trace_doc doc;
-    bool good = weft_trace_doc_load(file, &doc) && summarize(&doc, json);
+    bool good = weft_trace_load(file, &doc) && summarize(&doc, json);
     weft_trace_doc_fini(&doc);
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }

@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "obs/recdb.h"
+#include "obs/trace_doc.h"
 
 /* Out of memory ends the program. */
 void *weft_trace_need(void *memory);
@@ -22,6 +23,11 @@ int weft_trace_parse(struct weft_command *command, struct weft_trace_files *file
  * was written. run: false, said; a failure of db need not be. Returns the exit status. */
 int weft_trace_run(const struct weft_command *command, const struct weft_trace_files *files,
                    bool (*run)(struct weft_recdb *db, void *arg), void *arg);
+
+/* Read a whole trace file. What is wrong with it is said on standard error: a truncated file gives what
+ * is there, true; a file that is no trace or is damaged false.
+ * Owns:    doc_p is freed with weft_trace_doc_fini, also after false. */
+bool weft_trace_load(const char *path, struct weft_trace_doc *doc_p);
 
 /* `weft trace summary` of a database; arg: a bool, as JSON. */
 bool weft_trace_records_summary(struct weft_recdb *db, void *arg);

@@ -116,8 +116,8 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
                 "is of a version of the schema that this weft does not know");
 }
 
-/* "SELECT t.a, t.b FROM main.rpc AS t UNION ALL SELECT t.a, t.b FROM r1.rpc AS t ..." with the first
- * file's columns. Without "t." SQLite takes a quoted name that is no column for a string.
+/* "SELECT t.a, t.b FROM main.rpc AS t UNION ALL SELECT t.a, t.b FROM r1.rpc AS t ...", columns of
+ * the first file. Without "t." SQLite takes a quoted name that is no column for a string.
  * Owns: gives it, for sqlite3_free; NULL = no memory. */
 static char *union_sql(struct weft_recdb *db, const char *table)
 {

@@ -1,4 +1,6 @@
-/* A trace file written and read again; its limit; files that end early or are something else. */
+/* A trace file written and read again; its limit; files that end early or are something else; what its
+ * records add up to. */
+#include "obs/qlog.h"
 #include "obs/trace_file.h"
 
 #include <setjmp.h>
@@ -173,12 +175,127 @@ static void test_refused(void **state)
     weft_ep_free(ep);
 }
 
+static void make_some(uint8_t *bytes, size_t max, size_t *count_p)
+{
+    struct weft_trace_writer *writer;
+    struct weft_trace_feed feed;
+    struct weft_ep *ep = ep_make();
+    assert_int_equal(weft_trace_writer_open(path, UINT64_MAX, &writer), WEFT_OK);
+    weft_trace_feed_init(writer, "one", 5, 6, 0, &feed);
+    for (uint64_t i = 0; i < 10; i++) {
+        drop_one(ep, 100 - i); /* backwards */
+    }
+    weft_trace_feed_look(&feed, ep, 64, true);
+    assert_true(weft_trace_writer_close(writer));
+    weft_ep_free(ep);
+    *count_p = file_read(bytes, max);
+}
+
+static void test_doc(void **state)
+{
+    (void)state;
+    static uint8_t bytes[65536];
+    size_t count;
+    struct weft_trace_doc doc;
+    make_some(bytes, sizeof(bytes), &count);
+    assert_int_equal(weft_trace_doc_make(bytes, count, &doc), WEFT_OK);
+    assert_int_equal(doc.endpoint_count, 1);
+    assert_string_equal(doc.endpoints[0].about.label, "one");
+    assert_int_equal(doc.endpoints[0].records, 10);
+    assert_true(doc.endpoints[0].counters > 0 && !doc.truncated);
+    assert_int_equal(doc.count, 10);
+    for (size_t i = 0; i < 10; i++) {
+        assert_int_equal(doc.entries[i].record.time_ns, 91 + i);
+    }
+    weft_trace_doc_fini(&doc);
+    assert_int_equal(weft_trace_doc_make(bytes, 100, &doc), WEFT_OK); /* one head, half a block */
+    assert_true(doc.truncated);
+    weft_trace_doc_fini(&doc);
+    assert_int_equal(weft_trace_doc_make(bytes, 0, &doc), WEFT_DATA);
+    bytes[6] = 1; /* no first endpoint */
+    assert_int_equal(weft_trace_doc_make(bytes, count, &doc), WEFT_DATA);
+    weft_trace_doc_fini(&doc);
+}
+
+/* Message 1 took 30 ns, message 2 is still open, the beginning of 3 was overwritten; message 1 of the
+ * other direction took 5 ns. */
+static void test_tally(void **state)
+{
+    (void)state;
+    const struct weft_trace_record records[] = {
+        {.time_ns = 10, .number = 1, .type = WEFT_TRACE_MSG_OPENED},
+        {.time_ns = 11, .number = 2, .type = WEFT_TRACE_MSG_OPENED},
+        {.time_ns = 12, .number = 1, .type = WEFT_TRACE_MSG_OPENED, .flags = WEFT_TRACE_INCOMING},
+        {.time_ns = 13, .type = WEFT_TRACE_PACKET_SENT, .flags = WEFT_TRACE_HAS_DATA},
+        {.time_ns = 14, .type = WEFT_TRACE_PACKET_SENT},
+        {.time_ns = 15, .a = 900, .type = WEFT_TRACE_RTT},
+        {.time_ns = 16, .a = 700, .type = WEFT_TRACE_RTT},
+        {.time_ns = 17, .number = 1, .type = WEFT_TRACE_MSG_CLOSED, .flags = WEFT_TRACE_INCOMING},
+        {.time_ns = 18, .number = 3, .type = WEFT_TRACE_MSG_CLOSED, .flags = 1 << 1},
+        {.time_ns = 19, .type = WEFT_TRACE_TYPE_END},
+        {.time_ns = 20, .a = 1, .type = WEFT_TRACE_RTT}, /* of another endpoint */
+        {.time_ns = 40, .number = 1, .type = WEFT_TRACE_MSG_CLOSED},
+    };
+    struct weft_trace_entry entries[WEFT_ARRAY_COUNT(records)] = {0};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(records); i++) {
+        entries[i].record = records[i];
+        entries[i].endpoint = i == 10;
+    }
+    const struct weft_trace_doc doc = {.entries = entries, .count = WEFT_ARRAY_COUNT(entries)};
+    struct weft_trace_tally tally;
+    assert_int_equal(weft_trace_tally_make(&doc, 0, &tally), WEFT_OK);
+    assert_int_equal(tally.first_ns, 10);
+    assert_int_equal(tally.last_ns, 40);
+    assert_int_equal(tally.types[WEFT_TRACE_PACKET_SENT], 2);
+    assert_int_equal(tally.data_sent, 1);
+    assert_int_equal(tally.unknown_types, 1);
+    assert_int_equal(tally.rtt_count, 2);
+    assert_int_equal(tally.rtts_ns[0], 700);
+    assert_int_equal(tally.outcomes[WEFT_TRACE_OUTGOING][0], 1);
+    assert_int_equal(tally.outcomes[WEFT_TRACE_OUTGOING][1], 1);
+    assert_int_equal(tally.life_count, 2);
+    assert_int_equal(tally.lives[0].ns, 5);
+    assert_int_equal(tally.lives[1].ns, 30);
+    assert_int_equal(tally.time_count[WEFT_TRACE_INCOMING], 1);
+    assert_int_equal(tally.times_ns[WEFT_TRACE_OUTGOING][0], 30);
+    weft_trace_tally_fini(&tally);
+}
+
+static void test_qlog(void **state)
+{
+    (void)state;
+    static uint8_t bytes[65536];
+    size_t count, lines = 0;
+    char line[1024];
+    struct weft_trace_doc doc;
+    make_some(bytes, sizeof(bytes), &count);
+    assert_int_equal(weft_trace_doc_make(bytes, count, &doc), WEFT_OK);
+    FILE *out = tmpfile();
+    assert_int_equal(weft_qlog_write(&doc, "a title", out), WEFT_OK);
+    rewind(out);
+    while (fgets(line, sizeof(line), out) != NULL) {
+        assert_int_equal(line[0], 0x1e);
+        assert_non_null(strstr(line, lines == 0 ? "a title" : "\"reason\":\"bad_version\""));
+        lines++;
+    }
+    fclose(out);
+    assert_int_equal(lines, 11);
+    FILE *full = fopen("/dev/full", "w");
+    setvbuf(full, NULL, _IONBF, 0);
+    assert_int_equal(weft_qlog_write(&doc, "a title", full), WEFT_IO);
+    fclose(full);
+    weft_trace_doc_fini(&doc);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_roundtrip, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test_setup_teardown(test_doc, setup, teardown),
+        cmocka_unit_test(test_tally),
+        cmocka_unit_test_setup_teardown(test_qlog, setup, teardown),
     };
     return cmocka_run_group_tests_name("obs_trace", tests, NULL, NULL);
 }
