@@ -47,9 +47,9 @@ static const char *option_allows(const struct weft_option *option, char *room, s
         return "a number above 0, such as 0.1";
     case WEFT_OPTION_F64:
         if (option->most > 0) {
-            snprintf(room, bytes, "a number from %g to %g", option->least, option->most);
+            snprintf(room, bytes, "a number from %.10g to %.10g", option->least, option->most);
         } else {
-            snprintf(room, bytes, "a number of at least %g", option->least);
+            snprintf(room, bytes, "a number of at least %.10g", option->least);
         }
         return room;
     case WEFT_OPTION_CHOICE:

@@ -7,8 +7,8 @@
 #ifndef WEFT_CLI_LOAD_CROWD_H
 #define WEFT_CLI_LOAD_CROWD_H
 
-#include "cli/load/live.h"
 #include "cli/load/worker.h"
+#include "cli/metrics.h"
 
 /* Of the workers' endpoints, in the time that is measured. */
 struct weft_load_packets {

@@ -1,4 +1,4 @@
-#include "cli/load/live.h"
+#include "cli/load/gang.h"
 
 #include "metrics/text.h"
 

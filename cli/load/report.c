@@ -1,9 +1,6 @@
 #include "cli/load/report.h"
 
-#include "cli/train/latency.h"
-
-#include <cjson/cJSON.h>
-#include <stdio.h>
+#include "cli/output.h"
 
 static const char *const kind_names[WEFT_LOAD_KINDS] = {"push", "pull"};
 
@@ -31,7 +28,7 @@ static double quantile_us(const struct weft_hist *hist, uint32_t ppm)
 
 static double mean_us(const struct weft_hist *hist)
 {
-    return hist->count > 0 ? us(hist->sum) / (double)hist->count : 0;
+    return weft_times_mean(hist) / (double)WEFT_NS_PER_US;
 }
 
 static uint64_t rpcs(const struct weft_load_report *r)
@@ -54,25 +51,17 @@ static double server_us_per_rpc(const struct weft_load_report *r)
 static uint32_t active(const struct weft_load_report *r, uint32_t ppm)
 {
     const struct weft_load_servers *servers = r->servers;
-    return servers->active != NULL ? weft_load_active_quantile(servers->active, servers->count, ppm)
+    return servers->active != NULL ? weft_active_quantile(servers->active, servers->count, ppm)
                                    : 0;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* null: not known. */
-static void add_known(cJSON *object, const char *name, double value, bool known)
-{
-    cJSON_AddItemToObject(object, name, known ? cJSON_CreateNumber(value) : cJSON_CreateNull());
-}
-
 static void add_quantiles(cJSON *object, const char *name, const struct weft_hist *hist)
 {
-    cJSON *at = cJSON_AddObjectToObject(object, name);
-    cJSON_AddNumberToObject(at, "p50", quantile_us(hist, 500000));
-    cJSON_AddNumberToObject(at, "p90", quantile_us(hist, 900000));
-    cJSON_AddNumberToObject(at, "p99", quantile_us(hist, 990000));
-    cJSON_AddNumberToObject(at, "max", us(hist->max));
+    (void)weft_json_add_times(object, name, hist,
+                              WEFT_TIMES_P50 | WEFT_TIMES_P90 | WEFT_TIMES_P99 | WEFT_TIMES_MAX,
+                              (double)WEFT_NS_PER_US);
 }
 
 static void add_breakdown(cJSON *object, const char *name, const struct weft_ps_latencies *of)
@@ -109,7 +98,7 @@ static void add_run(cJSON *object, const struct weft_load_report *r)
     cJSON_AddStringToObject(run, "transport", r->transport);
     cJSON_AddStringToObject(run, "security", r->security);
     cJSON_AddStringToObject(run, "loop", w->rate > 0 ? "open" : "closed");
-    add_known(run, "rate", w->rate, w->rate > 0);
+    weft_json_add_known(run, "rate", w->rate, w->rate > 0);
     cJSON_AddNumberToObject(run, "workers", w->workers);
     cJSON_AddNumberToObject(run, "servers", r->servers->count);
     cJSON_AddNumberToObject(run, "threads", r->threads);
@@ -148,11 +137,11 @@ static cJSON *build(const struct weft_load_report *r)
     cJSON_AddNumberToObject(object, "rpcs_per_s", per_second(r, rpcs(r)));
     add_latencies(object, r);
     cJSON *connections = cJSON_AddObjectToObject(object, "active_connections_per_ms");
-    add_known(connections, "p50", active(r, 500000), local);
-    add_known(connections, "p99", active(r, 990000), local);
-    add_known(object, "server_cpu_s", seconds(o->server_cpu_ns), o->server_cpu_known);
+    weft_json_add_known(connections, "p50", active(r, 500000), local);
+    weft_json_add_known(connections, "p99", active(r, 990000), local);
+    weft_json_add_known(object, "server_cpu_s", seconds(o->server_cpu_ns), o->server_cpu_known);
     cJSON_AddNumberToObject(object, "worker_cpu_s", seconds(o->worker_cpu_ns));
-    add_known(object, "server_cpu_us_per_rpc", server_us_per_rpc(r), o->server_cpu_known);
+    weft_json_add_known(object, "server_cpu_us_per_rpc", server_us_per_rpc(r), o->server_cpu_known);
     cJSON_AddNumberToObject(object, "rss_mb", (double)o->rss_bytes / 1e6);
     cJSON_AddNumberToObject(object, "records_dropped", (double)r->records_dropped);
     add_run(object, r);
@@ -161,15 +150,7 @@ static cJSON *build(const struct weft_load_report *r)
 
 bool weft_load_report_json(const struct weft_load_report *report)
 {
-    cJSON *object = build(report);
-    char *text = cJSON_Print(object);
-    cJSON_Delete(object);
-    if (text == NULL) {
-        return false;
-    }
-    puts(text);
-    cJSON_free(text);
-    return fflush(stdout) == 0;
+    return weft_output_json("load", build(report), true);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

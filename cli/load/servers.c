@@ -19,7 +19,7 @@ static bool on_event(void *arg, struct weft_msgr msgr, const struct weft_msg_eve
     struct weft_load_servers *servers = local->servers;
     (void)msgr;
     if (event->type == WEFT_EVENT_OPEN) {
-        weft_load_active_note(&servers->active[local - servers->local], event->peer, event->at_ns,
+        weft_active_note(&servers->active[local - servers->local], event->peer, event->at_ns,
                               atomic_load_explicit(&servers->measure_from_ns, memory_order_relaxed),
                               atomic_load_explicit(&servers->measure_to_ns, memory_order_relaxed));
     }
@@ -71,7 +71,7 @@ static weft_status start_one(struct weft_load_servers *servers, uint32_t shard,
     thread.hooks.arg = local;
     /* Peers are numbered below the endpoint's table size: twice the workers and some. */
     weft_status status =
-        weft_load_active_init(&servers->active[shard], 2 * config->workload->workers + 8);
+        weft_active_init(&servers->active[shard], 2 * config->workload->workers + 8);
     if (status != WEFT_OK) {
         return weft_io_fail(error, status, "no memory for the statistics of shard %u", shard);
     }
@@ -113,7 +113,7 @@ void weft_load_servers_fini(struct weft_load_servers *servers)
 {
     weft_load_servers_stop(servers);
     for (uint32_t s = 0; servers->active != NULL && s < servers->count; s++) {
-        weft_load_active_fini(&servers->active[s]);
+        weft_active_fini(&servers->active[s]);
     }
     free(servers->active);
     free(servers->local);

@@ -8,7 +8,7 @@
 #ifndef WEFT_CLI_LOAD_SERVERS_H
 #define WEFT_CLI_LOAD_SERVERS_H
 
-#include "cli/load/active.h"
+#include "obs/active.h"
 #include "cli/load/workload.h"
 #include "node/recording.h"
 #include "node/shard_thread.h"
@@ -30,7 +30,7 @@ struct weft_load_servers {
     uint32_t server_pid;           /* --server-pid; 0 = not known */
     uint32_t rows_max;             /* of all shards together; local ones */
     struct weft_load_local *local; /* (count,); NULL = elsewhere */
-    struct weft_load_active *active;
+    struct weft_active *active;
     struct weft_credit_share share;
     uint32_t running;
     /* Requests that arrive in between count as activity. */

@@ -10,7 +10,7 @@
 #define WEFT_CLI_LOAD_WORKER_H
 
 #include "cli/load/servers.h"
-#include "cli/load/zipf.h"
+#include "sim/zipf.h"
 #include "node/worker.h"
 
 enum weft_load_kind { WEFT_LOAD_PUSH, WEFT_LOAD_PULL, WEFT_LOAD_KINDS };

@@ -61,31 +61,6 @@ const char *weft_load_parse_id_bits(const char *text, void *value)
     return NULL;
 }
 
-static bool between(const char *text, double least, double most, double *value_p)
-{
-    double value;
-    if (!decimal(text, &value) || value < least || value > most) {
-        return false;
-    }
-    *value_p = value;
-    return true;
-}
-
-const char *weft_load_parse_rate(const char *text, void *value)
-{
-    return between(text, 0.001, 1e8, value) ? NULL : "requests a second, from 0.001 to 100000000";
-}
-
-const char *weft_load_parse_seconds(const char *text, void *value)
-{
-    return between(text, 0.01, 86400, value) ? NULL : "seconds, from 0.01 to 86400";
-}
-
-const char *weft_load_parse_warmup(const char *text, void *value)
-{
-    return between(text, 0, 3600, value) ? NULL : "seconds, from 0 to 3600";
-}
-
 const char *weft_load_parse_scale(const char *text, void *value)
 {
     struct weft_load_workload *workload = value;
@@ -114,17 +89,15 @@ static char *trimmed(char *text)
     return text;
 }
 
-/* The command without the options that are the run's and not the workload's, or are flags. */
-static bool is_key(const struct weft_command *command, const char *key)
+/* Those that describe the run and not the workload are not in a file. */
+static bool is_key(const char *key)
 {
     static const char *const keys[] = {"local", "workers", "scale",     "rows",   "dim",
                                        "mix",   "keys",    "zipf-top",  "rate",   "id-bits",
                                        "seed",  "warmup",  "in-flight", "seconds"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        for (const struct weft_option *option = command->options; option->name != NULL; option++) {
-            if (strcmp(keys[i], key) == 0 && strcmp(option->name, key) == 0) {
-                return true;
-            }
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(keys); i++) {
+        if (strcmp(keys[i], key) == 0) {
+            return true;
         }
     }
     return false;
@@ -146,7 +119,7 @@ static int take_line(const struct weft_command *command, const char *path, unsig
     }
     *equals = '\0';
     const char *key = trimmed(text), *value = trimmed(equals + 1);
-    if (!is_key(command, key)) {
+    if (!is_key(key)) {
         fprintf(stderr,
                 "weft load: %s line %u: unknown key \"%.80s\"; `weft load --print-workload` shows "
                 "those that there are\n",

@@ -1,5 +1,5 @@
 /* The calibration of the load's keys: by the exact sum, by sampling, and that ids are a bijection. */
-#include "cli/load/zipf.h"
+#include "sim/zipf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

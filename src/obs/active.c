@@ -1,35 +1,35 @@
-#include "cli/load/active.h"
+#include "obs/active.h"
 
 #include <stdlib.h>
 
-weft_status weft_load_active_init(struct weft_load_active *active, uint32_t peers_max)
+weft_status weft_active_init(struct weft_active *active, uint32_t peers_max)
 {
-    *active = (struct weft_load_active){.peers_max = peers_max};
+    *active = (struct weft_active){.peers_max = peers_max};
     active->last = calloc(peers_max, sizeof(*active->last));
     active->windows = calloc((size_t)peers_max + 1, sizeof(*active->windows));
     if (active->last == NULL || active->windows == NULL) {
-        weft_load_active_fini(active);
+        weft_active_fini(active);
         return WEFT_NOMEM;
     }
     return WEFT_OK;
 }
 
-void weft_load_active_fini(struct weft_load_active *active)
+void weft_active_fini(struct weft_active *active)
 {
     free(active->last);
     free(active->windows);
-    *active = (struct weft_load_active){0};
+    *active = (struct weft_active){0};
 }
 
 /* Stamps of one batch may lie a little apart in both directions; one of the window before counts
  * for the current one. */
-void weft_load_active_note(struct weft_load_active *active, uint32_t peer, uint64_t at_ns,
+void weft_active_note(struct weft_active *active, uint32_t peer, uint64_t at_ns,
                            uint64_t from_ns, uint64_t to_ns)
 {
     if (at_ns < from_ns || at_ns >= to_ns || peer >= active->peers_max) {
         return;
     }
-    uint64_t window = at_ns / WEFT_LOAD_WINDOW_NS;
+    uint64_t window = at_ns / WEFT_ACTIVE_WINDOW_NS;
     if (window > active->window) {
         active->windows[active->count]++;
         active->window = window;
@@ -41,13 +41,13 @@ void weft_load_active_note(struct weft_load_active *active, uint32_t peer, uint6
     }
 }
 
-static uint64_t windows_with(const struct weft_load_active *shard, uint32_t peers)
+static uint64_t windows_with(const struct weft_active *shard, uint32_t peers)
 {
     /* The current window is not entered yet. */
     return peers > shard->peers_max ? 0 : shard->windows[peers] + (shard->count == peers);
 }
 
-uint32_t weft_load_active_quantile(const struct weft_load_active *shards, uint32_t count,
+uint32_t weft_active_quantile(const struct weft_active *shards, uint32_t count,
                                    uint32_t quantile_ppm)
 {
     uint64_t all = 0, seen = 0;

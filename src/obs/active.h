@@ -4,13 +4,13 @@
  * other without gaps, and those without a request are not counted (as in the records of a run).
  * Counts are exact. One thread notes; the others read when that thread has ended.
  */
-#ifndef WEFT_CLI_LOAD_ACTIVE_H
-#define WEFT_CLI_LOAD_ACTIVE_H
+#ifndef WEFT_OBS_ACTIVE_H
+#define WEFT_OBS_ACTIVE_H
 
 #include "base/status.h"
 #include "base/units.h"
 
-struct weft_load_active {
+struct weft_active {
     uint32_t peers_max;
     uint64_t window;   /* number of the current one */
     uint32_t count;    /* different peers in it */
@@ -18,18 +18,18 @@ struct weft_load_active {
     uint64_t *windows; /* (peers_max + 1,): windows with so many peers */
 };
 
-enum { WEFT_LOAD_WINDOW_NS = 1000000 };
+enum { WEFT_ACTIVE_WINDOW_NS = 1000000 };
 
 /* Errors:  WEFT_NOMEM. */
-weft_status weft_load_active_init(struct weft_load_active *active, uint32_t peers_max);
-void weft_load_active_fini(struct weft_load_active *active);
+weft_status weft_active_init(struct weft_active *active, uint32_t peers_max);
+void weft_active_fini(struct weft_active *active);
 
 /* peer < peers_max. Windows before `from_ns` and after `to_ns` (exclusive) do not count. */
-void weft_load_active_note(struct weft_load_active *active, uint32_t peer, uint64_t at_ns,
+void weft_active_note(struct weft_active *active, uint32_t peer, uint64_t at_ns,
                            uint64_t from_ns, uint64_t to_ns);
 
 /* Nearest rank over the windows of all (count,) shards; 0 when there is none. */
-uint32_t weft_load_active_quantile(const struct weft_load_active *shards, uint32_t count,
+uint32_t weft_active_quantile(const struct weft_active *shards, uint32_t count,
                                    uint32_t quantile_ppm);
 
 #endif

@@ -10,8 +10,8 @@
  * Source: [imc20] section 4; W. Hoermann, G. Derflinger, "Rejection-inversion to generate variates
  * from monotone discrete distributions", ACM TOMACS 6(3), 1996.
  */
-#ifndef WEFT_CLI_LOAD_ZIPF_H
-#define WEFT_CLI_LOAD_ZIPF_H
+#ifndef WEFT_SIM_ZIPF_H
+#define WEFT_SIM_ZIPF_H
 
 #include "base/prng.h"
 #include "base/status.h"

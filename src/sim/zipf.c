@@ -1,4 +1,4 @@
-#include "cli/load/zipf.h"
+#include "sim/zipf.h"
 
 #include <math.h>
 
