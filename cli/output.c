@@ -51,6 +51,13 @@ void weft_json_add_known(cJSON *object, const char *key, double value, bool know
     cJSON_AddItemToObject(object, key, known ? cJSON_CreateNumber(value) : cJSON_CreateNull());
 }
 
+void weft_json_add_float(cJSON *object, const char *key, float value)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%.7g", (double)value);
+    cJSON_AddRawToObject(object, key, text);
+}
+
 void weft_json_add_text(cJSON *object, const char *key, const char *text)
 {
     cJSON_AddItemToObject(object, key, text != NULL ? cJSON_CreateString(text) : cJSON_CreateNull());

@@ -22,6 +22,8 @@ bool weft_output_json(const char *verb, cJSON *object, bool pretty);
 
 /* A number, or null when it is not known. */
 void weft_json_add_known(cJSON *object, const char *key, double value, bool known);
+/* A float in the digits that it has: 0.1, not 0.10000000149. */
+void weft_json_add_float(cJSON *object, const char *key, float value);
 /* A string, or null. */
 void weft_json_add_text(cJSON *object, const char *key, const char *text);
 /* The number at a path such as "round_ms.p99"; false: there is none. */

@@ -1,8 +1,7 @@
 #include "cli/load/report.h"
 
 #include "cli/output.h"
-
-static const char *const kind_names[WEFT_LOAD_KINDS] = {"push", "pull"};
+#include "metrics/report.h"
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
@@ -67,12 +66,10 @@ static void add_quantiles(cJSON *object, const char *name, const struct weft_his
 static void add_breakdown(cJSON *object, const char *name, const struct weft_ps_latencies *of)
 {
     cJSON *at = cJSON_AddObjectToObject(object, name);
-    cJSON_AddNumberToObject(at, "W_proc", mean_us(&of->w_proc));
-    cJSON_AddNumberToObject(at, "W_queue", mean_us(&of->w_queue));
-    cJSON_AddNumberToObject(at, "PS_proc", mean_us(&of->ps_proc));
-    cJSON_AddNumberToObject(at, "PS_queue", mean_us(&of->ps_queue));
-    cJSON_AddNumberToObject(at, "PS_wait", mean_us(&of->ps_wait));
-    cJSON_AddNumberToObject(at, "N_tx", mean_us(&of->n_tx));
+    for (unsigned part = 0; part < WEFT_REPORT_PARTS; part++) {
+        cJSON_AddNumberToObject(at, weft_report_parts[part].name,
+                                mean_us(weft_report_part(of, part)));
+    }
 }
 
 static void add_latencies(cJSON *object, const struct weft_load_report *r)
@@ -81,9 +78,9 @@ static void add_latencies(cJSON *object, const struct weft_load_report *r)
     cJSON *latency = cJSON_AddObjectToObject(object, "latency_us");
     cJSON *breakdown = cJSON_AddObjectToObject(object, "breakdown_us");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
-        cJSON_AddNumberToObject(rows, kind_names[kind], per_second(r, r->outcome->sums.rows[kind]));
-        add_quantiles(latency, kind_names[kind], &r->outcome->sums.latency[kind]);
-        add_breakdown(breakdown, kind_names[kind], &r->outcome->rpc[kind]);
+        cJSON_AddNumberToObject(rows, weft_report_kinds[kind], per_second(r, r->outcome->sums.rows[kind]));
+        add_quantiles(latency, weft_report_kinds[kind], &r->outcome->sums.latency[kind]);
+        add_breakdown(breakdown, weft_report_kinds[kind], &r->outcome->rpc[kind]);
     }
 }
 
@@ -124,7 +121,7 @@ static void add_run(cJSON *object, const struct weft_load_report *r)
     cJSON_AddBoolToObject(run, "interrupted", o->is_interrupted);
     cJSON *rpc = cJSON_AddObjectToObject(run, "rpc_latency_us");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
-        add_quantiles(rpc, kind_names[kind], &o->rpc[kind].total);
+        add_quantiles(rpc, weft_report_kinds[kind], &o->rpc[kind].total);
     }
 }
 
@@ -160,7 +157,7 @@ static void print_kind(const struct weft_load_report *r, enum weft_load_kind kin
     const struct weft_hist *latency = &r->outcome->sums.latency[kind];
     const struct weft_ps_latencies *of = &r->outcome->rpc[kind];
     printf("%-5s %11.0f %9.1f %9.1f %9.1f %10.1f  %7.1f %7.1f %8.1f %8.1f %7.1f %8.1f\n",
-           kind_names[kind], per_second(r, r->outcome->sums.rows[kind]),
+           weft_report_kinds[kind], per_second(r, r->outcome->sums.rows[kind]),
            quantile_us(latency, 500000), quantile_us(latency, 900000), quantile_us(latency, 990000),
            us(latency->max), mean_us(&of->w_proc), mean_us(&of->w_queue), mean_us(&of->ps_proc),
            mean_us(&of->ps_queue), mean_us(&of->ps_wait), mean_us(&of->n_tx));

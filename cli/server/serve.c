@@ -2,9 +2,9 @@
 #define _GNU_SOURCE
 #include "cli/server/internal.h"
 
-#include "cli/counters.h"
 #include "cli/output.h"
 #include "cli/server/deaths.h"
+#include "metrics/report.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -201,12 +201,12 @@ static void tell_counters(struct server *server)
     cJSON *counters = cJSON_AddObjectToObject(event, "counters");
     for (uint32_t i = 0; i < server->started; i++) {
         const struct weft_shard_thread *thread = &server->threads[i];
-        weft_counters_add_transport(counters, &thread->counters);
-        weft_counters_add_shard(counters, &thread->shard_counters);
-        weft_counters_add_tables(counters, &thread->table_sums);
+        weft_report_add_transport(counters, &thread->counters);
+        weft_report_add_shard(counters, &thread->shard_counters);
+        weft_report_add_tables(counters, &thread->table_sums);
     }
-    weft_counters_add(counters, "records", records.records);
-    weft_counters_add(counters, "records_dropped", records.dropped);
+    weft_report_add(counters, "records", records.records);
+    weft_report_add(counters, "records_dropped", records.dropped);
     if (server->channel.fd >= 0) {
         (void)weft_channel_send(&server->channel, event);
         return;

@@ -1,5 +1,7 @@
 #include "cli/train/results.h"
 
+#include "cli/output.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,7 +17,7 @@ weft_status weft_results_init(struct weft_results *results, const struct weft_jo
         .epochs = calloc(job->epochs, sizeof(*results->epochs)),
         .workers = calloc(job->workers, sizeof(*results->workers)),
         .counters = cJSON_CreateObject(),
-        .latency = calloc(1, sizeof(*results->latency)),
+        .latency = calloc(WEFT_REPORT_KINDS, sizeof(*results->latency)),
     };
     if (results->epochs == NULL || results->workers == NULL || results->counters == NULL ||
         results->latency == NULL) {
@@ -36,26 +38,6 @@ void weft_results_fini(struct weft_results *results)
 }
 
 /* ---- taking in ------------------------------------------------------------------------------- */
-
-/* Numbers of `from` are added to those of the same name in `into`. */
-static weft_status sum_up(const cJSON *from, cJSON *into)
-{
-    if (!cJSON_IsObject(from)) {
-        return WEFT_DATA;
-    }
-    for (const cJSON *item = from->child; item != NULL; item = item->next) {
-        cJSON *sum = cJSON_GetObjectItemCaseSensitive(into, item->string);
-        if (!cJSON_IsNumber(item)) {
-            return WEFT_DATA;
-        }
-        if (sum == NULL) {
-            cJSON_AddNumberToObject(into, item->string, item->valuedouble);
-        } else {
-            cJSON_SetNumberHelper(sum, sum->valuedouble + item->valuedouble);
-        }
-    }
-    return WEFT_OK;
-}
 
 static struct weft_results_epoch *epoch_of(struct weft_results *results, const cJSON *message)
 {
@@ -118,17 +100,13 @@ static weft_status add_test(struct weft_results *results, const cJSON *message)
 static weft_status add_done(struct weft_results *results, const cJSON *message)
 {
     const cJSON *latency = cJSON_GetObjectItemCaseSensitive(message, "latency");
-    if (latency != NULL) {
-        weft_status status = weft_latency_unpack_add(latency, results->latency);
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
     const cJSON *steps = cJSON_GetObjectItemCaseSensitive(message, "step_ns");
-    if (steps != NULL && weft_latency_unpack_one_add(steps, &results->step_ns) != WEFT_OK) {
+    if ((latency != NULL && weft_report_unpack_add(latency, results->latency) != WEFT_OK) ||
+        (steps != NULL && weft_report_unpack_one_add(steps, &results->step_ns) != WEFT_OK)) {
         return WEFT_DATA;
     }
-    return sum_up(cJSON_GetObjectItemCaseSensitive(message, "counters"), results->counters);
+    return weft_report_add_all(results->counters,
+                               cJSON_GetObjectItemCaseSensitive(message, "counters"));
 }
 
 weft_status weft_results_add(struct weft_results *results, const struct weft_slot *slot,
@@ -241,28 +219,19 @@ void weft_results_show_epochs(struct weft_results *results, FILE *out)
     }
 }
 
-static const char *const part_meaning[WEFT_LATENCY_PARTS] = {
-    [WEFT_LATENCY_W_PROC] = "worker: takes the reply in",
-    [WEFT_LATENCY_W_QUEUE] = "worker: the reply waits to be taken up",
-    [WEFT_LATENCY_PS_PROC] = "server: works on the request",
-    [WEFT_LATENCY_PS_QUEUE] = "server: request and reply wait",
-    [WEFT_LATENCY_N_TX] = "network and transport, both ways",
-    [WEFT_LATENCY_PS_WAIT] = "server: waits for other workers",
-};
-
 static void show_latencies(const struct weft_results *results, FILE *out)
 {
     fprintf(out, "\n  %-10s %10s %10s %10s %10s\n", "us", "push p50", "push p99", "pull p50",
             "pull p99");
-    for (int part = 0; part < WEFT_LATENCY_PARTS; part++) {
-        fprintf(out, "  %-10s", weft_latency_part_names[part]);
-        for (int kind = 0; kind < WEFT_LATENCY_KINDS; kind++) {
-            const struct weft_hist *hist = &results->latency->of[kind][part];
+    for (unsigned part = 0; part < WEFT_REPORT_PARTS; part++) {
+        fprintf(out, "  %-10s", weft_report_parts[part].name);
+        for (unsigned kind = 0; kind < WEFT_REPORT_KINDS; kind++) {
+            const struct weft_hist *hist = weft_report_part(&results->latency[kind], part);
             fprintf(out, " %10.1f %10.1f",
                     (double)weft_hist_quantile(hist, 500000) / (double)WEFT_NS_PER_US,
                     (double)weft_hist_quantile(hist, 990000) / (double)WEFT_NS_PER_US);
         }
-        fprintf(out, "   %s\n", part_meaning[part]);
+        fprintf(out, "   %s\n", weft_report_parts[part].meaning);
     }
 }
 
@@ -310,17 +279,9 @@ void weft_results_show(const struct weft_results *results, FILE *out)
 
 /* ---- for programs ---------------------------------------------------------------------------- */
 
-/* A float in the digits that it has: 0.1, not 0.10000000149. */
-static void add_float(cJSON *report, const char *key, float value)
-{
-    char text[32];
-    snprintf(text, sizeof(text), "%.7g", (double)value);
-    cJSON_AddRawToObject(report, key, text);
-}
-
 void weft_results_add_rate(cJSON *object, float rate, uint32_t sample_rows)
 {
-    add_float(object, "learning_rate", rate);
+    weft_json_add_float(object, "learning_rate", rate);
     cJSON_AddNumberToObject(object, "learning_rate_rows", sample_rows);
 }
 
@@ -333,9 +294,9 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddStringToObject(report, "model", job->kind->name);
     if (job->kind->has_factors) {
         cJSON_AddNumberToObject(report, "factors", job->settings.factors);
-        add_float(report, "init_scale", job->settings.init_scale);
+        weft_json_add_float(report, "init_scale", job->settings.init_scale);
     }
-    add_float(report, "l2", job->settings.l2);
+    weft_json_add_float(report, "l2", job->settings.l2);
     cJSON_AddStringToObject(report, "dataset", results->dataset);
     cJSON_AddStringToObject(report, "format", job->format);
     cJSON_AddNumberToObject(report, "rows_train", results->rows_train);
@@ -385,20 +346,6 @@ static void add_quality(const struct weft_results *results, cJSON *report)
     cJSON_AddNumberToObject(report, "test_auc", last->test_auc);
 }
 
-static void add_steps(const struct weft_results *results, cJSON *report)
-{
-    const struct weft_hist *hist = &results->step_ns;
-    double ms = (double)WEFT_NS_PER_MS;
-    cJSON *steps = cJSON_AddObjectToObject(report, "step_ms");
-    cJSON_AddNumberToObject(steps, "count", (double)hist->count);
-    cJSON_AddNumberToObject(steps, "mean",
-                            hist->count > 0 ? (double)hist->sum / (double)hist->count / ms : 0.0);
-    cJSON_AddNumberToObject(steps, "p50", (double)weft_hist_quantile(hist, 500000) / ms);
-    cJSON_AddNumberToObject(steps, "p90", (double)weft_hist_quantile(hist, 900000) / ms);
-    cJSON_AddNumberToObject(steps, "p99", (double)weft_hist_quantile(hist, 990000) / ms);
-    cJSON_AddNumberToObject(steps, "max", (double)hist->max / ms);
-}
-
 static void add_traffic(const struct weft_results *results, cJSON *report)
 {
     static const char *const names[] = {"datagrams_received", "injected_drops", "messages",
@@ -417,13 +364,18 @@ static void add_traffic(const struct weft_results *results, cJSON *report)
 
 cJSON *weft_results_report(const struct weft_results *results)
 {
+    const struct weft_ps_latencies *const latencies[] = {&results->latency[0],
+                                                         &results->latency[1]};
     cJSON *report = cJSON_CreateObject();
     add_settings(results, report);
     add_quality(results, report);
     add_traffic(results, report);
-    add_steps(results, report);
+    (void)weft_json_add_times(report, "step_ms", &results->step_ns,
+                              WEFT_TIMES_COUNT | WEFT_TIMES_MEAN | WEFT_TIMES_P50 | WEFT_TIMES_P90 |
+                                  WEFT_TIMES_P99 | WEFT_TIMES_MAX,
+                              (double)WEFT_NS_PER_MS);
     cJSON_AddItemToObject(report, "until", weft_until_log_report(&results->until));
-    cJSON_AddItemToObject(report, "latency_us", weft_latency_quantiles_us(results->latency));
+    cJSON_AddItemToObject(report, "latency_us", weft_report_quantiles_us(latencies));
     cJSON_AddItemToObject(report, "counters", cJSON_Duplicate(results->counters, true));
     return report;
 }

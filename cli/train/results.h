@@ -7,8 +7,8 @@
 #define WEFT_CLI_TRAIN_RESULTS_H
 
 #include "cli/train/job.h"
-#include "cli/train/latency.h"
 #include "job/supervisor.h"
+#include "metrics/report.h"
 
 #include <stdio.h>
 
@@ -46,7 +46,7 @@ struct weft_results {
     struct weft_results_epoch *epochs;   /* (job->epochs,) */
     struct weft_results_worker *workers; /* (job->workers,) */
     cJSON *counters;                     /* summed over all processes, by name */
-    struct weft_latency *latency;
+    struct weft_ps_latencies *latency;   /* (WEFT_REPORT_KINDS,) */
 };
 
 /* Errors:  WEFT_NOMEM. */

@@ -1,6 +1,7 @@
 #include "cli/train/until.h"
 
 #include "base/units.h"
+#include "cli/output.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -160,9 +161,7 @@ void weft_until_log_show(const struct weft_until_log *log, FILE *out)
 static void add_target(cJSON *object, const char *name, float value)
 {
     if (value > 0.0F) {
-        char text[32]; /* in the digits that a float has: 0.3, not 0.30000001192 */
-        snprintf(text, sizeof(text), "%.7g", (double)value);
-        cJSON_AddRawToObject(object, name, text);
+        weft_json_add_float(object, name, value);
     } else {
         cJSON_AddNullToObject(object, name);
     }

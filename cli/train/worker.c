@@ -1,10 +1,8 @@
 /* `weft worker`: one worker of a training job, against servers that run already. */
-#include "cli/counters.h"
 #include "cli/metrics.h"
 #include "cli/node_options.h"
 #include "cli/output.h"
 #include "cli/stop.h"
-#include "cli/train/latency.h"
 #include "cli/train/learner.h"
 #include "cli/train/model_file.h"
 #include "job/channel.h"
@@ -12,6 +10,7 @@
 #include "cli/verbs.h"
 #include "io/clock.h"
 #include "metrics/live.h"
+#include "metrics/report.h"
 #include "metrics/text.h"
 #include "ml/rate.h"
 #include "node/membership.h"
@@ -270,42 +269,33 @@ static void say_test(struct worker *worker, uint32_t epoch, const struct weft_ml
     say(worker, event);
 }
 
-static void collect(struct weft_hist *parts, const struct weft_ps_latencies *from)
-{
-    parts[WEFT_LATENCY_W_PROC] = from->w_proc;
-    parts[WEFT_LATENCY_W_QUEUE] = from->w_queue;
-    parts[WEFT_LATENCY_PS_PROC] = from->ps_proc;
-    parts[WEFT_LATENCY_PS_QUEUE] = from->ps_queue;
-    parts[WEFT_LATENCY_N_TX] = from->n_tx;
-    parts[WEFT_LATENCY_PS_WAIT] = from->ps_wait;
-}
-
 static void say_done(struct worker *worker)
 {
     struct weft_recorder_counts records = weft_recording_finish(&worker->job.recording);
-    static struct weft_latency latency; /* 190 KB, and there is one */
     struct weft_learner *learner = &worker->learner;
+    const struct weft_ps_latencies *const latencies[] = {
+        weft_ps_client_push_latencies(learner->worker.client),
+        weft_ps_client_pull_latencies(learner->worker.client),
+    };
     struct weft_driver_counters transport;
     uint64_t elements;
     uint64_t delivered;
     weft_endpoint_counters(&learner->worker.endpoint, &transport);
     weft_learner_delivery(learner, &elements, &delivered);
-    collect(latency.of[WEFT_LATENCY_PUSH], weft_ps_client_push_latencies(learner->worker.client));
-    collect(latency.of[WEFT_LATENCY_PULL], weft_ps_client_pull_latencies(learner->worker.client));
 
     cJSON *event = weft_channel_event("done");
     cJSON *counters = cJSON_AddObjectToObject(event, "counters");
-    weft_counters_add_transport(counters, &transport);
-    weft_counters_add_client(counters, weft_ps_client_counters(learner->worker.client));
-    weft_counters_add(counters, "elements", elements);
-    weft_counters_add(counters, "elements_delivered", delivered);
-    weft_counters_add(counters, "records", records.records);
-    weft_counters_add(counters, "records_dropped", records.dropped);
+    weft_report_add_transport(counters, &transport);
+    weft_report_add_client(counters, weft_ps_client_counters(learner->worker.client));
+    weft_report_add(counters, "elements", elements);
+    weft_report_add(counters, "elements_delivered", delivered);
+    weft_report_add(counters, "records", records.records);
+    weft_report_add(counters, "records_dropped", records.dropped);
     if (worker->channel.fd >= 0) {
-        cJSON_AddItemToObject(event, "latency", weft_latency_pack(&latency));
-        cJSON_AddItemToObject(event, "step_ns", weft_latency_pack_one(&worker->step_ns));
+        cJSON_AddItemToObject(event, "latency", weft_report_pack(latencies));
+        cJSON_AddItemToObject(event, "step_ns", weft_report_pack_one(&worker->step_ns));
     } else {
-        cJSON_AddItemToObject(event, "latency_us", weft_latency_quantiles_us(&latency));
+        cJSON_AddItemToObject(event, "latency_us", weft_report_quantiles_us(latencies));
     }
     say(worker, event);
 }
