@@ -1,11 +1,12 @@
 /* `weft eval` and `weft predict`: a saved model, or the newest checkpoint of a directory, on a data
- * file. No servers: the model is read into this process (cli/train/model_file.h, model_checkpoint.h). */
+ * file. No servers: the model is read into this process (ckpt/model.h). */
 #include "cli/output.h"
 #include "cli/train/job.h"
-#include "cli/train/model_checkpoint.h"
 #include "cli/verbs.h"
+#include "ckpt/model.h"
 #include "ml/metrics.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -25,7 +26,9 @@ struct eval {
     const char *output; /* predict; NULL = standard output */
     bool json;          /* eval */
 
-    struct weft_model_file file;
+    struct weft_ckpt_model file;
+    struct weft_ml_model model;           /* that it is */
+    const struct weft_ml_format *format; /* of its data; NULL = not known */
     struct weft_ml_dataset dataset;
     struct weft_ml_batch batch; /* the rows asked for */
     float *rows;                /* (batch.id_count, dim) */
@@ -57,7 +60,7 @@ static int fail(const struct eval *eval, const char *text)
 static int name_model(struct eval *eval)
 {
     struct weft_ml_error error = {.text = ""};
-    uint32_t dim = eval->file.model.dim;
+    uint32_t dim = eval->file.dim;
     const struct weft_ml_model_kind *kind = eval->kind;
     if (kind == NULL) {
         (void)!weft_ml_model_find("lr", &error, &kind);
@@ -71,7 +74,7 @@ static int name_model(struct eval *eval)
                 eval->verb, dim, kind->name);
         return WEFT_EXIT_FAILED;
     }
-    if (weft_ml_model_init(&eval->file.model, kind, &settings, 0, &eval->dataset) != WEFT_OK) {
+    if (weft_ml_model_init(&eval->model, kind, &settings, 0, &eval->dataset) != WEFT_OK) {
         return fail(eval, "the model predicts ratings, and the format of the data has none");
     }
     return WEFT_EXIT_OK;
@@ -80,7 +83,7 @@ static int name_model(struct eval *eval)
 static int load_data(struct eval *eval)
 {
     struct weft_ml_error error = {.text = ""};
-    const struct weft_ml_format *format = eval->file.format;
+    const struct weft_ml_format *format = eval->format;
     char path[WEFT_ML_PATH_BYTES];
     if (eval->format_name != NULL) {
         (void)!weft_ml_format_find(eval->format_name, &error, &format); /* parsed: it is known */
@@ -93,7 +96,7 @@ static int load_data(struct eval *eval)
     if (eval->is_checkpoint) {
         return name_model(eval);
     }
-    if (eval->file.model.kind->predicts_ratings && !eval->dataset.has_ratings) {
+    if (eval->model.kind->predicts_ratings && !eval->dataset.has_ratings) {
         return fail(eval, "the model predicts ratings, and the format of the data has none");
     }
     return WEFT_EXIT_OK;
@@ -119,15 +122,56 @@ static int choose_rows(struct eval *eval)
     }
     free(all);
     if (status == WEFT_OK) {
-        eval->rows = calloc((size_t)eval->batch.id_count * eval->file.model.dim + 1, sizeof(float));
+        eval->rows = calloc((size_t)eval->batch.id_count * eval->file.dim + 1, sizeof(float));
         status = eval->rows != NULL ? WEFT_OK : WEFT_NOMEM;
     }
     if (status != WEFT_OK) {
         return fail(eval, "out of memory");
     }
-    eval->known = weft_model_file_rows(&eval->file, eval->batch.ids, eval->batch.id_count,
+    eval->known = weft_ckpt_model_rows(&eval->file, eval->batch.ids, eval->batch.id_count,
                                        eval->rows);
     return WEFT_EXIT_OK;
+}
+
+static void complain(void *arg, uint64_t number, const char *text)
+{
+    (void)arg;
+    if (number == 0) {
+        fprintf(stderr, "weft: passed over: %s\n", text);
+    } else {
+        fprintf(stderr, "weft: checkpoint %" PRIu64 " cannot be used: %s\n", number, text);
+    }
+}
+
+static weft_status load_checkpoint(struct eval *eval, struct weft_ckpt_error *error)
+{
+    uint64_t number;
+    weft_status status =
+        weft_ckpt_model_gather(eval->model_path, complain, NULL, &eval->file, &number, error);
+    if (status == WEFT_OK) {
+        fprintf(stderr, "weft: checkpoint %" PRIu64 "\n", number);
+    }
+    return status;
+}
+
+static weft_status load_file(struct eval *eval, struct weft_ckpt_error *error)
+{
+    struct weft_ml_model *model = &eval->model;
+    weft_status status = weft_ckpt_model_load(eval->model_path, &eval->file, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    *model = (struct weft_ml_model){.dim = eval->file.dim, .offset = eval->file.offset};
+    model->settings.factors = eval->file.dim - 1;
+    if (weft_ml_model_find(eval->file.kind, NULL, &model->kind) != WEFT_OK ||
+        weft_ml_format_find(eval->file.format, NULL, &eval->format) != WEFT_OK ||
+        (model->settings.factors > 0) != model->kind->has_factors ||
+        model->settings.factors > WEFT_ML_FACTORS_MAX) {
+        return weft_ckpt_fail(error, WEFT_DATA,
+                              "%.200s: this release has no such model, or no such format",
+                              eval->model_path);
+    }
+    return WEFT_OK;
 }
 
 static int load(struct eval *eval)
@@ -141,10 +185,7 @@ static int load(struct eval *eval)
     if (!eval->is_checkpoint && eval->kind != NULL) {
         return fail(eval, "--model goes with a checkpoint; a saved model knows what it is");
     }
-    weft_status read = eval->is_checkpoint
-                           ? weft_model_checkpoint_load(eval->model_path, &eval->file, &error)
-                           : weft_model_file_load(eval->model_path, &eval->file, &error);
-    if (read != WEFT_OK) {
+    if ((eval->is_checkpoint ? load_checkpoint : load_file)(eval, &error) != WEFT_OK) {
         return fail(eval, error.text);
     }
     int status = load_data(eval);
@@ -155,7 +196,7 @@ static void unload(struct eval *eval)
 {
     weft_ml_batch_fini(&eval->batch);
     weft_ml_dataset_fini(&eval->dataset);
-    weft_model_file_fini(&eval->file);
+    weft_ckpt_model_fini(&eval->file);
     free(eval->rows);
 }
 
@@ -184,12 +225,12 @@ static int run(struct eval *eval, const struct weft_command *command, int argc, 
 static bool print_json(const struct eval *eval, const struct weft_ml_quality *quality)
 {
     cJSON *report = cJSON_CreateObject();
-    cJSON_AddStringToObject(report, "model", eval->file.model.kind->name);
+    cJSON_AddStringToObject(report, "model", eval->model.kind->name);
     cJSON_AddStringToObject(report, "rows", which_names[eval->which]);
     cJSON_AddNumberToObject(report, "row_count", quality->row_count);
     cJSON_AddNumberToObject(report, "features", eval->batch.id_count);
     cJSON_AddNumberToObject(report, "features_unknown", eval->batch.id_count - eval->known);
-    if (eval->file.model.kind->predicts_ratings) {
+    if (eval->model.kind->predicts_ratings) {
         cJSON_AddNumberToObject(report, "rmse", quality->rmse);
     } else {
         cJSON_AddNumberToObject(report, "auc", quality->auc);
@@ -202,7 +243,7 @@ static bool print_text(const struct eval *eval, const struct weft_ml_quality *qu
 {
     printf("%u rows (%s), %u features, %u of them unknown to the model\n", quality->row_count,
            which_names[eval->which], eval->batch.id_count, eval->batch.id_count - eval->known);
-    if (eval->file.model.kind->predicts_ratings) {
+    if (eval->model.kind->predicts_ratings) {
         printf("RMSE %.4f\n", quality->rmse);
     } else {
         printf("AUC %.4f, log-loss %.4f\n", quality->auc, quality->log_loss);
@@ -217,7 +258,7 @@ static int evaluate(struct eval *eval)
         return fail(eval, "there are no such rows in the data");
     }
     weft_status status =
-        weft_ml_model_evaluate(&eval->file.model, &eval->batch, eval->rows, &quality);
+        weft_ml_model_evaluate(&eval->model, &eval->batch, eval->rows, &quality);
     if (status == WEFT_DATA) {
         return fail(eval, "all rows are of one class: there is no AUC");
     }
@@ -255,12 +296,12 @@ int weft_cli_eval(int argc, char **argv)
 
 static int predict(struct eval *eval)
 {
-    bool is_rating = eval->file.model.kind->predicts_ratings;
+    bool is_rating = eval->model.kind->predicts_ratings;
     float *scores = calloc((size_t)eval->batch.row_count + 1, sizeof(*scores));
     if (scores == NULL) {
         return fail(eval, "out of memory");
     }
-    weft_ml_model_scores(&eval->file.model, &eval->batch, eval->rows, scores);
+    weft_ml_model_scores(&eval->model, &eval->batch, eval->rows, scores);
     FILE *out = weft_output_open(eval->output);
     for (uint32_t r = 0; out != NULL && r < eval->batch.row_count; r++) {
         double score = (double)scores[r];

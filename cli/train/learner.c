@@ -417,8 +417,7 @@ weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quali
                              : fail_status(learner, status, "test of the model");
 }
 
-weft_status weft_learner_rows(struct weft_learner *learner, const uint64_t **ids_p,
-                              const float **rows_p, uint32_t *count_p)
+weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_model *model_p)
 {
     /* All that a pull looks at in a batch are its ids. */
     const struct weft_ml_batch all = {.dataset = learner->dataset,
@@ -426,9 +425,13 @@ weft_status weft_learner_rows(struct weft_learner *learner, const uint64_t **ids
                                       .id_count = learner->dataset->feature_count};
     weft_status status = pull(learner, &all, 0, true);
     if (status == WEFT_OK) {
-        *ids_p = all.ids;
-        *rows_p = learner->weights;
-        *count_p = all.id_count;
+        *model_p = (struct weft_ckpt_model){.offset = learner->model.offset,
+                                            .dim = learner->model.dim,
+                                            .ids = learner->dataset->feature_ids,
+                                            .rows = learner->weights,
+                                            .count = all.id_count};
+        snprintf(model_p->kind, sizeof(model_p->kind), "%s", learner->job->kind->name);
+        snprintf(model_p->format, sizeof(model_p->format), "%s", learner->job->format);
     }
     return status;
 }

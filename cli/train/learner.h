@@ -17,6 +17,7 @@
 #define WEFT_CLI_TRAIN_LEARNER_H
 
 #include "cli/train/job.h"
+#include "ckpt/model.h"
 #include "ml/model.h"
 #include "ml/share.h"
 #include "node/worker.h"
@@ -72,10 +73,9 @@ weft_status weft_learner_settle(struct weft_learner *learner);
 /* Quality on the test rows with the servers' weights, pulled whole.   Errors: as init. */
 weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quality *quality_p);
 
-/* Every row of the table that the data set names, pulled whole; valid until the next step or test.
- * Shape:   *ids_p (count,) ascending; *rows_p (count, model.dim).   Errors: as init. */
-weft_status weft_learner_rows(struct weft_learner *learner, const uint64_t **ids_p,
-                              const float **rows_p, uint32_t *count_p);
+/* The model, every row that the data set names pulled whole; valid until the next step or test.
+ * Owns:    what *model_p points to stays the learner's and the data set's.   Errors: as init. */
+weft_status weft_learner_model(struct weft_learner *learner, struct weft_ckpt_model *model_p);
 
 /* Elements promised and delivered in pushes and pull replies, tests left out. */
 void weft_learner_delivery(const struct weft_learner *learner, uint64_t *elements_p,

@@ -4,7 +4,6 @@
 #include "cli/output.h"
 #include "cli/stop.h"
 #include "cli/train/learner.h"
-#include "cli/train/model_file.h"
 #include "job/channel.h"
 #include "cli/train/results.h"
 #include "cli/verbs.h"
@@ -409,18 +408,15 @@ static weft_status save(struct worker *worker)
 {
     struct weft_learner *learner = &worker->learner;
     struct weft_ckpt_error error = {.text = ""};
-    const uint64_t *ids;
-    const float *rows;
-    uint32_t count;
+    struct weft_ckpt_model model;
     if (worker->job.save == NULL || worker->rank != 0) {
         return WEFT_OK;
     }
-    weft_status status = weft_learner_rows(learner, &ids, &rows, &count);
+    weft_status status = weft_learner_model(learner, &model);
     if (status != WEFT_OK) {
         return status;
     }
-    status = weft_model_file_save(worker->job.save, &learner->model, worker->job.format, ids, rows,
-                                  count, &error);
+    status = weft_ckpt_model_save(worker->job.save, &model, &error);
     return status == WEFT_OK ? status
                              : weft_io_fail(&learner->worker.error, status, "%s", error.text);
 }

@@ -256,6 +256,44 @@ weft_status weft_ckpt_write_new(const char *path, const void *bytes, size_t coun
     return status;
 }
 
+weft_status weft_ckpt_read_whole(const char *path, size_t bytes_max, char **bytes_p,
+                                 size_t *count_p, struct weft_ckpt_error *error)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        weft_status status = errno == ENOENT ? WEFT_NOTFOUND : WEFT_IO;
+        (void)fail_call(error, "open", path);
+        return status;
+    }
+    weft_status status = fstat(fd, &info) == 0 ? WEFT_OK : fail_call(error, "read", path);
+    size_t count = status == WEFT_OK ? (size_t)info.st_size : 0, at = 0;
+    count = count > bytes_max ? bytes_max : count;
+    char *bytes = malloc(count + 1);
+    if (bytes == NULL) {
+        status = weft_ckpt_fail(error, WEFT_NOMEM, "no memory to read %s", path);
+    }
+    while (status == WEFT_OK && at < count) {
+        ssize_t n = pread(fd, bytes + at, count - at, (off_t)at);
+        if (n < 0 && errno != EINTR) {
+            status = fail_call(error, "read", path);
+        } else if (n == 0) {
+            break;
+        }
+        at += n > 0 ? (size_t)n : 0;
+    }
+    int why = errno;
+    (void)close(fd);
+    if (status != WEFT_OK) {
+        free(bytes);
+        errno = why;
+        return status;
+    }
+    *bytes_p = bytes;
+    *count_p = at;
+    return WEFT_OK;
+}
+
 weft_status weft_ckpt_sync_directory(const char *directory, struct weft_ckpt_error *error)
 {
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -55,6 +55,11 @@ void weft_ckpt_writer_abandon(struct weft_ckpt_writer *writer);
 weft_status weft_ckpt_write_new(const char *path, const void *bytes, size_t count,
                                 struct weft_ckpt_error *error);
 
+/* The bytes of a file, to be freed; of a longer one the first bytes_max.
+ * Errors:  WEFT_NOTFOUND  there is none. WEFT_IO, WEFT_NOMEM. errno says why. */
+weft_status weft_ckpt_read_whole(const char *path, size_t bytes_max, char **bytes_p,
+                                 size_t *count_p, struct weft_ckpt_error *error);
+
 /* Make renames in the directory last. Errors: WEFT_IO. */
 weft_status weft_ckpt_sync_directory(const char *directory, struct weft_ckpt_error *error);
 

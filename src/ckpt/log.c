@@ -55,45 +55,6 @@ static weft_status fail_call(struct weft_ckpt_error *error, const char *what, co
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The bytes of a file, to be freed.
- * Errors:  WEFT_NOTFOUND  there is none. WEFT_IO, WEFT_NOMEM. */
-static weft_status read_file(const char *path, char **bytes_p, size_t *count_p,
-                             struct weft_ckpt_error *error)
-{
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        weft_status status = errno == ENOENT ? WEFT_NOTFOUND : WEFT_IO;
-        (void)fail_call(error, "open", path);
-        return status;
-    }
-    weft_status status = fstat(fd, &info) == 0 ? WEFT_OK : fail_call(error, "read", path);
-    size_t count = status == WEFT_OK ? (size_t)info.st_size : 0, at = 0;
-    /* One that is longer than any record is none: its first bytes show that. */
-    count = count > RECORD_BYTES_MAX ? RECORD_BYTES_MAX : count;
-    char *bytes = malloc(count + 1);
-    if (bytes == NULL) {
-        status = weft_ckpt_fail(error, WEFT_NOMEM, "no memory to read %s", path);
-    }
-    while (status == WEFT_OK && at < count) {
-        ssize_t n = pread(fd, bytes + at, count - at, (off_t)at);
-        if (n < 0 && errno != EINTR) {
-            status = fail_call(error, "read", path);
-        } else if (n == 0) {
-            break;
-        }
-        at += n > 0 ? (size_t)n : 0;
-    }
-    (void)close(fd);
-    if (status != WEFT_OK) {
-        free(bytes);
-        return status;
-    }
-    *bytes_p = bytes;
-    *count_p = at;
-    return WEFT_OK;
-}
-
 static void say_damaged(const struct weft_ckpt_log *log, uint64_t number, const char *name,
                         const char *why)
 {
@@ -133,7 +94,10 @@ static weft_status take_file(struct weft_ckpt_log *log, uint64_t serial, const c
     char *bytes;
     size_t count;
     weft_status status = path_of(log, name, path, error);
-    status = status == WEFT_OK ? read_file(path, &bytes, &count, error) : status;
+    /* One that is longer than any record is none: its first bytes show that. */
+    status = status == WEFT_OK
+                 ? weft_ckpt_read_whole(path, RECORD_BYTES_MAX, &bytes, &count, error)
+                 : status;
     if (status != WEFT_OK) {
         return status;
     }

@@ -1,10 +1,8 @@
-#include "cli/train/model_checkpoint.h"
-
+/* The newest checkpoint of a directory as a model. */
 #include "ckpt/directory.h"
+#include "ckpt/model.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +78,7 @@ static weft_status read_weights(struct gathering *all, struct weft_ckpt_reader *
 {
     uint64_t dim = weights->shape[1];
     if (weights->type != WEFT_CKPT_F32 || weights->dims != 2 || weights->shape[0] != count ||
-        dim < 1 || dim > 1 + WEFT_ML_FACTORS_MAX || (all->dim != 0 && all->dim != dim)) {
+        dim < 1 || dim > WEFT_CKPT_MODEL_DIM_MAX || (all->dim != 0 && all->dim != dim)) {
         return odd(error);
     }
     all->dim = (uint32_t)dim;
@@ -131,16 +129,16 @@ static int compare(const void *a, const void *b)
 }
 
 /* The last word on every id, in their order. */
-static weft_status settle(struct gathering *all, struct weft_model_file *file,
+static weft_status settle(struct gathering *all, struct weft_ckpt_model *model,
                           struct weft_ckpt_error *error)
 {
     uint32_t dim = all->dim;
     if (all->count > UINT32_MAX) {
         return no_memory(error);
     }
-    file->ids = malloc((all->count + 1) * sizeof(*file->ids));
-    file->rows = malloc((all->count * dim + 1) * sizeof(*file->rows));
-    if (file->ids == NULL || file->rows == NULL) {
+    model->ids = malloc((all->count + 1) * sizeof(*model->ids));
+    model->rows = malloc((all->count * dim + 1) * sizeof(*model->rows));
+    if (model->ids == NULL || model->rows == NULL) {
         return no_memory(error);
     }
     qsort(all->said, all->count, sizeof(*all->said), compare);
@@ -149,68 +147,59 @@ static weft_status settle(struct gathering *all, struct weft_model_file *file,
         if ((i > 0 && said[-1].id == said->id) || said->order % 2 == GONE) {
             continue;
         }
-        file->ids[file->count] = said->id;
-        memcpy(file->rows + (size_t)file->count++ * dim, all->rows + said->row * dim,
+        model->ids[model->count] = said->id;
+        memcpy(model->rows + (size_t)model->count++ * dim, all->rows + said->row * dim,
                dim * sizeof(float));
     }
-    for (size_t i = 0; i < (size_t)file->count * dim; i++) {
-        if (!isfinite(file->rows[i])) {
+    for (size_t i = 0; i < (size_t)model->count * dim; i++) {
+        if (!isfinite(model->rows[i])) {
             return weft_ckpt_fail(error, WEFT_DATA, "a weight is no finite number");
         }
     }
-    file->model.dim = dim;
+    model->dim = dim;
     return WEFT_OK;
 }
 
-static void complain(void *arg, uint64_t number, const char *text)
-{
-    (void)arg;
-    if (number == 0) {
-        fprintf(stderr, "weft: passed over: %s\n", text);
-    } else {
-        fprintf(stderr, "weft: checkpoint %" PRIu64 " cannot be used: %s\n", number, text);
-    }
-}
-
-static weft_status load(const char *directory, struct gathering *all, struct weft_model_file *file,
-                        struct weft_ckpt_error *error)
+static weft_status load(const char *directory, weft_ckpt_complaint *complain, void *arg,
+                        struct gathering *all, uint64_t *number_p, struct weft_ckpt_error *error)
 {
     struct weft_ckpt_set set;
     struct weft_ckpt_log *log;
-    weft_status status = weft_ckpt_log_open(directory, complain, NULL, &log, error);
+    weft_status status = weft_ckpt_log_open(directory, complain, arg, &log, error);
     if (status != WEFT_OK) {
         return status;
     }
-    status = weft_ckpt_find(directory, weft_ckpt_log_history(log), complain, NULL, &set, error);
+    status = weft_ckpt_find(directory, weft_ckpt_log_history(log), complain, arg, &set, error);
     weft_ckpt_log_close(log);
     if (status != WEFT_OK) {
         return status;
     }
+    *number_p = set.number;
     if (set.number == 0) {
         status = weft_ckpt_fail(error, WEFT_NOTFOUND, "it holds no checkpoint");
-    } else {
-        fprintf(stderr, "weft: checkpoint %" PRIu64 "\n", set.number);
     }
     for (uint32_t i = 0; status == WEFT_OK && i < set.file_count; i++) {
         status = gather_file(all, directory, &set.files[i].file, i, error);
     }
     weft_ckpt_set_fini(&set);
-    return status == WEFT_OK ? settle(all, file, error) : status;
+    return status;
 }
 
-weft_status weft_model_checkpoint_load(const char *directory, struct weft_model_file *file_p,
-                                       struct weft_ckpt_error *error)
+weft_status weft_ckpt_model_gather(const char *directory, weft_ckpt_complaint *complain, void *arg,
+                                   struct weft_ckpt_model *model_p, uint64_t *number_p,
+                                   struct weft_ckpt_error *error)
 {
     struct gathering all = {.said = NULL};
-    struct weft_model_file file = {.ids = NULL};
+    struct weft_ckpt_model model = {.ids = NULL};
     struct weft_ckpt_error why = {.text = ""};
-    weft_status status = load(directory, &all, &file, &why);
+    weft_status status = load(directory, complain, arg, &all, number_p, &why);
+    status = status == WEFT_OK ? settle(&all, &model, &why) : status;
     free(all.said);
     free(all.rows);
     if (status != WEFT_OK) {
-        weft_model_file_fini(&file);
+        weft_ckpt_model_fini(&model);
         return weft_ckpt_fail(error, status, "%.200s: %.280s", directory, why.text);
     }
-    *file_p = file;
+    *model_p = model;
     return WEFT_OK;
 }

@@ -1,7 +1,6 @@
-#include "cli/train/model_file.h"
+#include "ckpt/model.h"
 
 #include "ckpt/disk.h"
-#include "ml/number.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,16 +13,16 @@ static const char version[] = "1";
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static weft_status make_head(const struct weft_ml_model *model, const char *format, uint32_t count,
-                             struct weft_ckpt_head *head)
+static weft_status make_head(const struct weft_ckpt_model *model, struct weft_ckpt_head *head)
 {
+    uint32_t count = model->count;
     bool good = weft_ckpt_head_add(head, "ids", WEFT_CKPT_U64, count, 0) == WEFT_OK &&
                 weft_ckpt_head_add(head, "rows", WEFT_CKPT_F32, count, model->dim) == WEFT_OK &&
                 weft_ckpt_head_note(head, "weft_model", "%s", version) == WEFT_OK &&
-                weft_ckpt_head_note(head, "model", "%s", model->kind->name) == WEFT_OK &&
-                weft_ckpt_head_note(head, "factors", "%u", model->settings.factors) == WEFT_OK &&
+                weft_ckpt_head_note(head, "model", "%s", model->kind) == WEFT_OK &&
+                weft_ckpt_head_note(head, "factors", "%u", model->dim - 1) == WEFT_OK &&
                 weft_ckpt_head_note(head, "offset", "%.9g", (double)model->offset) == WEFT_OK &&
-                weft_ckpt_head_note(head, "format", "%s", format) == WEFT_OK;
+                weft_ckpt_head_note(head, "format", "%s", model->format) == WEFT_OK;
     return good ? WEFT_OK : WEFT_NOMEM;
 }
 
@@ -44,9 +43,8 @@ static weft_status cut_path(const char *path, char *directory, size_t bytes, con
     return WEFT_OK;
 }
 
-weft_status weft_model_file_save(const char *path, const struct weft_ml_model *model,
-                                 const char *format, const uint64_t *ids, const float *rows,
-                                 uint32_t count, struct weft_ckpt_error *error)
+weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model *model,
+                                 struct weft_ckpt_error *error)
 {
     char directory[WEFT_CKPT_PATH_BYTES];
     const char *name = path;
@@ -55,7 +53,7 @@ weft_status weft_model_file_save(const char *path, const struct weft_ml_model *m
         return status;
     }
     struct weft_ckpt_head head = {.tensors = NULL};
-    if (make_head(model, format, count, &head) != WEFT_OK) {
+    if (make_head(model, &head) != WEFT_OK) {
         weft_ckpt_head_fini(&head);
         return weft_ckpt_fail(error, WEFT_NOMEM, "%.200s: out of memory", path);
     }
@@ -65,9 +63,9 @@ weft_status weft_model_file_save(const char *path, const struct weft_ml_model *m
         return status;
     }
     size_t row_bytes = model->dim * sizeof(float);
-    status = weft_ckpt_writer_put(writer, 0, ids, count * sizeof(*ids), error);
+    status = weft_ckpt_writer_put(writer, 0, model->ids, model->count * sizeof(*model->ids), error);
     if (status == WEFT_OK) {
-        status = weft_ckpt_writer_put(writer, 1, rows, count * row_bytes, error);
+        status = weft_ckpt_writer_put(writer, 1, model->rows, model->count * row_bytes, error);
     }
     if (status != WEFT_OK) {
         weft_ckpt_writer_abandon(writer);
@@ -80,37 +78,14 @@ weft_status weft_model_file_save(const char *path, const struct weft_ml_model *m
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static weft_status read_whole(const char *path, char **bytes_p, size_t *count_p,
-                              struct weft_ckpt_error *error)
+static bool copy_name(const char *text, char name_p[WEFT_CKPT_MODEL_NAME_BYTES])
 {
-    FILE *in = fopen(path, "re");
-    char *bytes = NULL;
-    long count = -1;
-    if (in != NULL && fseek(in, 0, SEEK_END) == 0) {
-        count = ftell(in);
-    }
-    if (count < 0 || fseek(in, 0, SEEK_SET) != 0) {
-        (void)!weft_ckpt_fail(error, WEFT_IO, "cannot read: %s", strerror(errno));
-    } else if ((bytes = malloc((size_t)count + 1)) == NULL) {
-        (void)!weft_ckpt_fail(error, WEFT_NOMEM, "no memory for %ld bytes", count);
-    } else if (fread(bytes, 1, (size_t)count, in) != (size_t)count) {
-        (void)!weft_ckpt_fail(error, WEFT_IO, "cannot read: %s", strerror(errno));
-        free(bytes);
-        bytes = NULL;
-    }
-    if (in != NULL) {
-        (void)fclose(in);
-    }
-    if (bytes == NULL) {
-        return count < 0 ? WEFT_IO : WEFT_NOMEM;
-    }
-    *bytes_p = bytes;
-    *count_p = (size_t)count;
-    return WEFT_OK;
+    return text != NULL && snprintf(name_p, WEFT_CKPT_MODEL_NAME_BYTES, "%s", text) <
+                               WEFT_CKPT_MODEL_NAME_BYTES;
 }
 
 /* What the metadata say of the model. */
-static weft_status read_model(const struct weft_ckpt_head *head, struct weft_model_file *file,
+static weft_status read_notes(const struct weft_ckpt_head *head, struct weft_ckpt_model *model,
                               struct weft_ckpt_error *error)
 {
     const char *said = weft_ckpt_head_text(head, "weft_model");
@@ -118,24 +93,21 @@ static weft_status read_model(const struct weft_ckpt_head *head, struct weft_mod
         return weft_ckpt_fail(error, WEFT_DATA, "not a model of this release (weft_model is %s)",
                               said != NULL ? said : "missing");
     }
-    const char *kind = weft_ckpt_head_text(head, "model");
     const char *factors = weft_ckpt_head_text(head, "factors");
     const char *offset = weft_ckpt_head_text(head, "offset");
-    const char *format = weft_ckpt_head_text(head, "format");
-    struct weft_ml_model *model = &file->model;
-    uint64_t count = 0;
-    if (kind == NULL || factors == NULL || offset == NULL || format == NULL ||
-        weft_ml_model_find(kind, NULL, &model->kind) != WEFT_OK ||
-        weft_ml_format_find(format, NULL, &file->format) != WEFT_OK ||
-        !weft_ml_number_u64(factors, strlen(factors), &count) || count > WEFT_ML_FACTORS_MAX ||
-        (count > 0) != model->kind->has_factors ||
-        !weft_ml_number_f32(offset, strlen(offset), &model->offset)) {
-        return weft_ckpt_fail(error, WEFT_DATA,
-                              "model, factors, offset and format are not those of a model");
-    }
-    model->settings.factors = (uint32_t)count;
-    model->dim = 1 + model->settings.factors;
-    return WEFT_OK;
+    char *factors_end = NULL;
+    char *offset_end = NULL;
+    unsigned long count = factors != NULL ? strtoul(factors, &factors_end, 10) : 0;
+    model->offset = offset != NULL ? strtof(offset, &offset_end) : 0;
+    bool good = factors != NULL && factors[0] >= '0' && factors[0] <= '9' &&
+                *factors_end == '\0' && count < WEFT_CKPT_MODEL_DIM_MAX && offset != NULL &&
+                offset_end != offset && *offset_end == '\0' && isfinite(model->offset) &&
+                copy_name(weft_ckpt_head_text(head, "model"), model->kind) &&
+                copy_name(weft_ckpt_head_text(head, "format"), model->format);
+    model->dim = good ? 1 + (uint32_t)count : 0;
+    return good ? WEFT_OK
+                : weft_ckpt_fail(error, WEFT_DATA,
+                                 "model, factors, offset and format are not those of a model");
 }
 
 /* A tensor of the wanted type and width whose bytes have the checksum that goes with them. */
@@ -154,88 +126,92 @@ static const void *tensor_at(const struct weft_ckpt_head *head, const char *name
 }
 
 static weft_status read_tensors(const struct weft_ckpt_head *head, const char *data,
-                                struct weft_model_file *file, struct weft_ckpt_error *error)
+                                struct weft_ckpt_model *model, struct weft_ckpt_error *error)
 {
     uint64_t count = 0;
     uint64_t row_count = 0;
     const void *ids = tensor_at(head, "ids", WEFT_CKPT_U64, 0, data, &count);
     const void *rows =
-        tensor_at(head, "rows", WEFT_CKPT_F32, file->model.dim, data, &row_count);
+        tensor_at(head, "rows", WEFT_CKPT_F32, model->dim, data, &row_count);
     if (ids == NULL || rows == NULL || count != row_count || count > UINT32_MAX) {
         return weft_ckpt_fail(error, WEFT_DATA,
                               "ids and rows are missing, of another shape, or damaged");
     }
-    size_t floats = count * file->model.dim;
-    file->ids = malloc((count + 1) * sizeof(*file->ids));
-    file->rows = malloc((floats + 1) * sizeof(*file->rows));
-    if (file->ids == NULL || file->rows == NULL) {
+    size_t floats = count * model->dim;
+    model->ids = malloc((count + 1) * sizeof(*model->ids));
+    model->rows = malloc((floats + 1) * sizeof(*model->rows));
+    if (model->ids == NULL || model->rows == NULL) {
         return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for %llu rows",
                               (unsigned long long)count);
     }
-    memcpy(file->ids, ids, count * sizeof(*file->ids));
-    memcpy(file->rows, rows, floats * sizeof(*file->rows));
-    file->count = (uint32_t)count;
+    memcpy(model->ids, ids, count * sizeof(*model->ids));
+    memcpy(model->rows, rows, floats * sizeof(*model->rows));
+    model->count = (uint32_t)count;
     for (uint64_t i = 1; i < count; i++) {
-        if (file->ids[i] <= file->ids[i - 1]) {
+        if (model->ids[i] <= model->ids[i - 1]) {
             return weft_ckpt_fail(error, WEFT_DATA, "the ids do not ascend");
         }
     }
     for (size_t i = 0; i < floats; i++) {
-        if (!isfinite(file->rows[i])) {
+        if (!isfinite(model->rows[i])) {
             return weft_ckpt_fail(error, WEFT_DATA, "a weight is no finite number");
         }
     }
     return WEFT_OK;
 }
 
-weft_status weft_model_file_load(const char *path, struct weft_model_file *file_p,
+weft_status weft_ckpt_model_load(const char *path, struct weft_ckpt_model *model_p,
                                  struct weft_ckpt_error *error)
 {
     struct weft_ckpt_error why = {.text = ""};
     struct weft_ckpt_head head = {.tensors = NULL};
-    struct weft_model_file file = {.ids = NULL};
+    struct weft_ckpt_model model = {.ids = NULL};
     char *bytes = NULL;
     size_t count = 0;
     size_t used = 0;
-    weft_status status = read_whole(path, &bytes, &count, &why);
-    if (status == WEFT_OK) {
-        status = weft_ckpt_head_parse(bytes, count, count, &head, &used, &why);
+    weft_status status = weft_ckpt_read_whole(path, SIZE_MAX / 4, &bytes, &count, &why);
+    if (status != WEFT_OK) {
+        return weft_ckpt_fail(error, status == WEFT_NOTFOUND ? WEFT_IO : status,
+                              "%.200s: cannot read: %s", path, strerror(errno));
     }
+    status = weft_ckpt_head_parse(bytes, count, count, &head, &used, &why);
     if (status == WEFT_OK) {
-        status = read_model(&head, &file, &why);
+        status = read_notes(&head, &model, &why);
         if (status == WEFT_OK) {
-            status = read_tensors(&head, bytes + used, &file, &why);
+            status = read_tensors(&head, bytes + used, &model, &why);
         }
         weft_ckpt_head_fini(&head);
     }
     free(bytes);
     if (status != WEFT_OK) {
-        weft_model_file_fini(&file);
+        weft_ckpt_model_fini(&model);
         return weft_ckpt_fail(error, status, "%.200s: %.280s", path, why.text);
     }
-    *file_p = file;
+    *model_p = model;
     return WEFT_OK;
 }
 
-void weft_model_file_fini(struct weft_model_file *file)
+void weft_ckpt_model_fini(struct weft_ckpt_model *model)
 {
-    free(file->ids);
-    free(file->rows);
-    *file = (struct weft_model_file){.ids = NULL};
+    free(model->ids);
+    free(model->rows);
+    model->ids = NULL;
+    model->rows = NULL;
+    model->count = 0;
 }
 
-uint32_t weft_model_file_rows(const struct weft_model_file *file, const uint64_t *ids,
+uint32_t weft_ckpt_model_rows(const struct weft_ckpt_model *model, const uint64_t *ids,
                               uint32_t count, float *rows_p)
 {
-    size_t dim = file->model.dim;
+    size_t dim = model->dim;
     uint32_t known = 0;
     uint32_t at = 0; /* both lists ascend */
     for (uint32_t i = 0; i < count; i++) {
-        while (at < file->count && file->ids[at] < ids[i]) {
+        while (at < model->count && model->ids[at] < ids[i]) {
             at++;
         }
-        if (at < file->count && file->ids[at] == ids[i]) {
-            memcpy(rows_p + i * dim, file->rows + at * dim, dim * sizeof(float));
+        if (at < model->count && model->ids[at] == ids[i]) {
+            memcpy(rows_p + i * dim, model->rows + at * dim, dim * sizeof(float));
             known++;
         } else {
             memset(rows_p + i * dim, 0, dim * sizeof(float));
