@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *weft_metrics_parse(const char *text, void *value)
 {
@@ -32,4 +33,21 @@ int weft_metrics_check(const struct weft_command *command, const struct weft_met
     return weft_options_usage(command,
                               "WEFT_METRICS is \"%.80s\"; it must be " WEFT_METRICS_ADDRESS_WORDS,
                               text);
+}
+
+bool weft_metrics_for_child(const struct weft_metrics_options *options,
+                            char text_p[WEFT_METRICS_HOST_BYTES + 8])
+{
+    bool v6 = strchr(options->host, ':') != NULL;
+    snprintf(text_p, WEFT_METRICS_HOST_BYTES + 8, "%s%s%s:0", v6 ? "[" : "", options->host,
+             v6 ? "]" : "");
+    return options->host[0] != '\0';
+}
+
+void weft_metrics_add(const struct weft_metrics_options *options, struct weft_args *args)
+{
+    char text[WEFT_METRICS_HOST_BYTES + 8];
+    if (weft_metrics_for_child(options, text)) {
+        weft_args_add(args, "--metrics=%s", text);
+    }
 }

@@ -4,6 +4,7 @@
 #define WEFT_CLI_METRICS_H
 
 #include "cli/options.h"
+#include "job/args.h"
 #include "metrics/serve.h"
 
 const char *weft_metrics_parse(const char *text, void *value);
@@ -17,6 +18,13 @@ const char *weft_metrics_host_parse(const char *text, void *value);
  * WEFT_OPTIONS_RUN, or a usage error printed. */
 int weft_metrics_check(const struct weft_command *command,
                        const struct weft_metrics_options *given);
+
+/* --metrics of a child, and WEFT_METRICS of a program: a free port of the same host. False: there is no
+ * --metrics here. */
+bool weft_metrics_for_child(const struct weft_metrics_options *options,
+                            char text_p[WEFT_METRICS_HOST_BYTES + 8]);
+/* The same as an argument of a child; nothing without --metrics. */
+void weft_metrics_add(const struct weft_metrics_options *options, struct weft_args *args);
 
 /* Rows of an option table. */
 #define WEFT_METRICS_OPTIONS(metrics)                                                              \

@@ -1,5 +1,7 @@
 #include "cli/run/metrics.h"
 
+#include "cli/metrics.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +24,7 @@ static void add_roles(const struct weft_run_metrics *run, struct weft_exposition
 static void add_run(void *arg, struct weft_exposition *text)
 {
     struct weft_run_metrics *run = arg;
-    pthread_mutex_lock(&run->lock);
+    pthread_mutex_lock(&run->targets.lock);
 #define AT(member) ((size_t)((const char *)&run->of[0].member - (const char *)&run->of[0]))
     add_roles(run, text, "weft_run_processes", "gauge", "Processes of the job that run.",
               AT(running));
@@ -33,51 +35,15 @@ static void add_run(void *arg, struct weft_exposition *text)
 #undef AT
     weft_exposition_one(text, "weft_run_workers_finished", "gauge",
                         "Workers that ended with status 0.", run->finished);
-    pthread_mutex_unlock(&run->lock);
-}
-
-/* One file of a worker: [{"targets": ["HOST:PORT"], "labels": {"role": "worker", "rank": "3"}}]. */
-static void add_worker(struct weft_targets *targets, const char *folder, uint32_t rank)
-{
-    char path[512], text[512] = "", url[WEFT_METRICS_URL_BYTES];
-    snprintf(path, sizeof(path), "%s/worker-%u.json", folder, rank);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return;
-    }
-    size_t bytes = fread(text, 1, sizeof(text) - 1, file);
-    (void)fclose(file);
-    cJSON *list = cJSON_ParseWithLength(text, bytes);
-    const cJSON *all = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(list, 0), "targets");
-    const cJSON *first = cJSON_GetArrayItem(all, 0);
-    if (cJSON_IsString(first)) {
-        snprintf(url, sizeof(url), "http://%.80s", first->valuestring);
-        weft_targets_set(targets, "worker", rank, url);
-    }
-    cJSON_Delete(list);
-}
-
-/* Workers are programs of somebody else, with no channel to us: their files are read each time. */
-static char *list_targets(void *arg)
-{
-    struct weft_run_metrics *run = arg;
-    pthread_mutex_lock(&run->lock);
-    struct weft_targets targets = run->targets;
-    uint32_t workers = run->workers;
-    pthread_mutex_unlock(&run->lock);
-    for (uint32_t rank = 0; rank < workers; rank++) {
-        add_worker(&targets, run->folder, rank);
-    }
-    return weft_targets_json(&targets);
+    pthread_mutex_unlock(&run->targets.lock);
 }
 
 void weft_run_metrics_tell(const struct weft_metrics_options *options, const char *folder,
                            struct weft_slot *slot)
 {
-    bool v6 = strchr(options->host, ':') != NULL;
-    if (options->host[0] != '\0') {
-        weft_slot_setenv(slot, "WEFT_METRICS", "%s%s%s:0", v6 ? "[" : "", options->host,
-                       v6 ? "]" : "");
+    char text[WEFT_METRICS_HOST_BYTES + 8];
+    if (weft_metrics_for_child(options, text)) {
+        weft_slot_setenv(slot, "WEFT_METRICS", "%s", text);
         weft_slot_setenv(slot, "WEFT_METRICS_TARGETS", "%s", folder);
     }
 }
@@ -87,9 +53,9 @@ weft_status weft_run_metrics_start(struct weft_run_metrics *run,
                                    char error_p[WEFT_HTTP_ERROR_BYTES])
 {
     const struct weft_metrics_source source = {
-        .role = "run", .arg = run, .families = add_run, .targets = list_targets};
-    pthread_mutex_init(&run->lock, NULL);
-    run->folder = folder;
+        .role = "run", .arg = run, .families = add_run, .targets = &run->targets};
+    weft_targets_init(&run->targets);
+    run->targets.folder = folder;
     return weft_metrics_start(&run->metrics, options, &source, error_p);
 }
 
@@ -118,33 +84,31 @@ void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_super
     if (run->metrics.http == NULL) {
         return;
     }
-    pthread_mutex_lock(&run->lock);
+    pthread_mutex_lock(&run->targets.lock);
     memset(run->of, 0, sizeof(run->of));
     run->finished = 0;
-    run->workers = 0;
+    run->targets.workers = 0;
     for (uint32_t i = 0; i < supervisor->count; i++) {
         const struct weft_slot *slot = &supervisor->slots[i];
         if (slot->role == NULL || slot->is_retired) {
             continue; /* not started yet; or counted as a death in the slot that it had */
         }
         int role = role_of(slot);
-        run->workers += role == WEFT_RUN_ROLES - 1;
+        run->targets.workers += role == WEFT_RUN_ROLES - 1;
         bool runs = slot->is_running, succeeded = has_succeeded(slot);
         run->of[role].running += runs;
         run->of[role].starts += slot->starts;
         run->of[role].deaths += slot->starts - runs - succeeded;
         run->finished += succeeded;
     }
-    pthread_mutex_unlock(&run->lock);
+    pthread_mutex_unlock(&run->targets.lock);
 }
 
 void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_slot *slot,
                            const cJSON *message)
 {
     if (run->metrics.http != NULL) {
-        pthread_mutex_lock(&run->lock);
         weft_targets_set(&run->targets, slot->role, slot->rank,
                          weft_channel_text(message, "metrics"));
-        pthread_mutex_unlock(&run->lock);
     }
 }

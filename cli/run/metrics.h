@@ -4,26 +4,20 @@
 #ifndef WEFT_CLI_RUN_METRICS_H
 #define WEFT_CLI_RUN_METRICS_H
 
-#include "cli/targets.h"
 #include "job/supervisor.h"
-
-#include <pthread.h>
+#include "metrics/targets.h"
 
 enum { WEFT_RUN_ROLES = 3 };
 
 struct weft_run_metrics {
     struct weft_metrics metrics;
-    pthread_mutex_t lock;        /* of what follows */
-    struct weft_targets targets; /* of coordinator and servers */
+    struct weft_targets targets; /* its lock is of the rest, too */
     struct {
         uint64_t running;
         uint64_t starts;
         uint64_t deaths; /* ended otherwise than a finished worker does */
     } of[WEFT_RUN_ROLES];
-    uint32_t workers;  /* slots of them */
     uint64_t finished; /* workers that ended with status 0 */
-    /* Where workers write down their targets (metrics/target_file.h). Borrowed. */
-    const char *folder;
 };
 
 /* Errors:  as weft_metrics_start. */

@@ -25,7 +25,7 @@ static void begin_own(struct run *run, struct weft_slot *slot, const char *role,
     weft_args_add(&slot->args, "%s", role);
     weft_train_args_transport(&run->options->transport, &run->options->security, &slot->args);
     weft_args_add(&slot->args, "--control-fd=%d", (int)WEFT_CONTROL_FD);
-    weft_targets_add(&run->options->metrics, &slot->args);
+    weft_metrics_add(&run->options->metrics, &slot->args);
 }
 
 /* What every process of the job is told. */

@@ -1,12 +1,12 @@
 /* `weft coordinator`: the coordinator, through which the members of a job find each other. */
 #define _GNU_SOURCE
+#include "cli/metrics.h"
 #include "cli/node_options.h"
 #include "cli/output.h"
-#include "cli/server/coordinator_metrics.h"
 #include "cli/train/job.h"
 #include "cli/verbs.h"
 #include "job/channel.h"
-#include "node/coordinator.h"
+#include "metrics/coordinator.h"
 #include "node/membership.h"
 
 #include <poll.h>

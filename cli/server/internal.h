@@ -3,9 +3,10 @@
 #ifndef WEFT_CLI_SERVER_INTERNAL_H
 #define WEFT_CLI_SERVER_INTERNAL_H
 
-#include "cli/server/metrics.h"
 #include "cli/train/job.h"
+#include "cli/metrics.h"
 #include "job/channel.h"
+#include "metrics/server.h"
 #include "node/checkpoint.h"
 #include "node/coordinator.h"
 #include "node/membership.h"

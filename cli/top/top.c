@@ -6,6 +6,7 @@
 #include "cli/verbs.h"
 #include "io/clock.h"
 #include "io/http_get.h"
+#include "metrics/targets.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ struct top {
 
     struct weft_top_target *targets; /* (WEFT_TOP_TARGETS_MAX,) */
     uint32_t count;
+    uint32_t found; /* by weft_targets_parse */
     struct weft_top_view view;
 };
 
@@ -49,26 +51,10 @@ static bool add_target(struct top *top, const char *text)
     return true;
 }
 
-/* [{"targets": ["host:port", ...], "labels": {...}}, ...], as Prometheus' service discovery has it;
- * what is not of that form is passed over. */
-static uint32_t add_discovered(struct top *top, const char *text)
+static void add_found(void *arg, const char *at)
 {
-    const cJSON *group, *name;
-    uint32_t found = 0;
-    cJSON *list = cJSON_Parse(text);
-    cJSON_ArrayForEach(group, list)
-    {
-        cJSON_ArrayForEach(name, cJSON_GetObjectItemCaseSensitive(group, "targets"))
-        {
-            /* Addresses alone: a list from elsewhere names no files of ours. */
-            if (cJSON_IsString(name) && strchr(name->valuestring, '/') == NULL &&
-                strchr(name->valuestring, ':') != NULL) {
-                found += add_target(top, name->valuestring);
-            }
-        }
-    }
-    cJSON_Delete(list);
-    return found;
+    struct top *top = arg;
+    top->found += add_target(top, at);
 }
 
 static bool read_targets(struct top *top)
@@ -79,9 +65,10 @@ static bool read_targets(struct top *top)
         fprintf(stderr, "weft top: cannot read %s: %s\n", top->targets_file, strerror(errno));
         return false;
     }
-    uint32_t found = add_discovered(top, text);
+    top->found = 0;
+    weft_targets_parse(text, add_found, top);
     free(text);
-    if (found == 0) {
+    if (top->found == 0) {
         fprintf(stderr,
                 "weft top: %s names nobody; it must be JSON like [{\"targets\": "
                 "[\"127.0.0.1:9101\"]}]\n",
@@ -105,7 +92,7 @@ static void follow(struct top *top)
         if (target->file == NULL && !target->is_gone && knows_others(target) &&
             weft_http_get(target->host, target->port, "/targets", PATIENCE_NS, &text, NULL) ==
                 WEFT_OK) {
-            (void)add_discovered(top, text);
+            weft_targets_parse(text, add_found, top);
             free(text);
         }
     }

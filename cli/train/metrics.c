@@ -5,24 +5,14 @@
 static void add_train(void *arg, struct weft_exposition *text)
 {
     struct weft_train_metrics *train = arg;
-    pthread_mutex_lock(&train->lock);
+    pthread_mutex_lock(&train->targets.lock);
     weft_exposition_family(text, "weft_train_processes", "gauge",
                            "Processes of the job that said that they are ready.");
     weft_exposition_u64(text, "weft_train_processes", "role=\"server\"", train->servers_ready);
     weft_exposition_u64(text, "weft_train_processes", "role=\"worker\"", train->workers_ready);
     weft_exposition_one(text, "weft_train_epochs_total", "counter",
                         "Epochs finished, of all workers together.", train->epochs);
-    pthread_mutex_unlock(&train->lock);
-}
-
-/* Prometheus' HTTP service discovery. */
-static char *list_targets(void *arg)
-{
-    struct weft_train_metrics *train = arg;
-    pthread_mutex_lock(&train->lock);
-    char *text = weft_targets_json(&train->targets);
-    pthread_mutex_unlock(&train->lock);
-    return text;
+    pthread_mutex_unlock(&train->targets.lock);
 }
 
 weft_status weft_train_metrics_start(struct weft_train_metrics *train,
@@ -30,8 +20,8 @@ weft_status weft_train_metrics_start(struct weft_train_metrics *train,
                                      char error_p[WEFT_HTTP_ERROR_BYTES])
 {
     const struct weft_metrics_source source = {
-        .role = "train", .arg = train, .families = add_train, .targets = list_targets};
-    pthread_mutex_init(&train->lock, NULL);
+        .role = "train", .arg = train, .families = add_train, .targets = &train->targets};
+    weft_targets_init(&train->targets);
     return weft_metrics_start(&train->metrics, options, &source, error_p);
 }
 
@@ -48,14 +38,14 @@ void weft_train_metrics_note(struct weft_train_metrics *train, const struct weft
     }
     const char *event = weft_channel_text(message, "event");
     bool is_ready = strcmp(event, "ready") == 0;
-    pthread_mutex_lock(&train->lock);
+    bool is_server = strcmp(slot->role, "server") == 0;
+    pthread_mutex_lock(&train->targets.lock);
     train->epochs += strcmp(event, "epoch") == 0;
+    train->servers_ready += is_ready && is_server;
+    train->workers_ready += is_ready && !is_server;
+    pthread_mutex_unlock(&train->targets.lock);
     if (is_ready) {
-        bool server = strcmp(slot->role, "server") == 0;
-        train->servers_ready += server;
-        train->workers_ready += !server;
         weft_targets_set(&train->targets, slot->role, slot->rank,
                          weft_channel_text(message, "metrics"));
     }
-    pthread_mutex_unlock(&train->lock);
 }

@@ -3,15 +3,12 @@
 #ifndef WEFT_CLI_TRAIN_METRICS_H
 #define WEFT_CLI_TRAIN_METRICS_H
 
-#include "cli/targets.h"
 #include "job/supervisor.h"
-
-#include <pthread.h>
+#include "metrics/targets.h"
 
 struct weft_train_metrics {
     struct weft_metrics metrics;
-    pthread_mutex_t lock; /* of what follows */
-    struct weft_targets targets;
+    struct weft_targets targets; /* its lock is of the rest, too */
     uint32_t servers_ready;
     uint32_t workers_ready;
     uint64_t epochs; /* finished, of all workers together */

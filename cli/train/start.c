@@ -10,7 +10,7 @@ static void add_common(struct train *train, struct weft_args *args)
     const struct weft_job *job = &train->job;
     /* Hosts of a lab have networks of their own, which nobody here could ask through. */
     if (train->hosts.lab == NULL) {
-        weft_targets_add(&train->metrics_options, args);
+        weft_metrics_add(&train->metrics_options, args);
     }
     weft_args_add(args, "--control-fd=%d", (int)WEFT_CONTROL_FD);
     weft_args_add(args, "--workers=%u", job->workers);

@@ -2,6 +2,7 @@
 
 #include "io/clock.h"
 #include "io/resolve.h"
+#include "metrics/targets.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,7 +167,7 @@ static void handle(void *arg, const struct weft_http_request *request,
     } else if (strcmp(path, "/hot") == 0 && metrics->source.hot != NULL) {
         reply_hot(metrics, request, reply);
     } else if (strcmp(path, "/targets") == 0 && metrics->source.targets != NULL) {
-        reply_json(reply, metrics->source.targets(metrics->source.arg));
+        reply_json(reply, weft_targets_json(metrics->source.targets));
     } else {
         reply_text(reply, 404,
                    "weft: /metrics; of a server /hot?table=0&k=20; of weft train "

@@ -29,6 +29,8 @@ bool weft_metrics_address(const char *text, char host_p[WEFT_METRICS_HOST_BYTES]
 /* What WEFT_METRICS of the environment says; false: nothing, or no address. */
 bool weft_metrics_environment(struct weft_metrics_options *options_p);
 
+struct weft_targets;
+
 struct weft_metrics_source {
     const char *role; /* "server" */
     void *arg;        /* borrowed until stop; of the functions, which the server's thread calls */
@@ -36,8 +38,7 @@ struct weft_metrics_source {
     void (*families)(void *arg, struct weft_exposition *text);
     /* The k hottest rows of a table as JSON, from malloc; NULL function: there are none here. */
     char *(*hot)(void *arg, uint16_t table, uint32_t k);
-    /* Prometheus' HTTP service discovery, from malloc; NULL function: as above. */
-    char *(*targets)(void *arg);
+    struct weft_targets *targets; /* for /targets, Prometheus' HTTP service discovery; NULL = none */
 };
 
 struct weft_metrics {

@@ -41,6 +41,20 @@ void weft_target_file_write(struct weft_target_file *file, const char *role, uin
     }
 }
 
+bool weft_target_file_read(const char *folder, const char *role, uint32_t rank,
+                           char text_p[WEFT_TARGET_FILE_BYTES])
+{
+    char path[WEFT_TARGET_FILE_BYTES];
+    snprintf(path, sizeof(path), "%s/%s-%u.json", folder, role, rank);
+    FILE *stream = fopen(path, "re");
+    if (stream == NULL) {
+        return false;
+    }
+    text_p[fread(text_p, 1, WEFT_TARGET_FILE_BYTES - 1, stream)] = '\0';
+    (void)fclose(stream);
+    return true;
+}
+
 void weft_target_file_remove(struct weft_target_file *file)
 {
     if (file->path[0] != '\0' && getpid() == file->pid) {

@@ -27,6 +27,10 @@ struct weft_target_file {
 void weft_target_file_write(struct weft_target_file *file, const char *role, uint32_t rank,
                             const char *url);
 
+/* What such a process of a rank wrote into the folder; false: there is no such file now. */
+bool weft_target_file_read(const char *folder, const char *role, uint32_t rank,
+                           char text_p[WEFT_TARGET_FILE_BYTES]);
+
 /* A zeroed one is fine. */
 void weft_target_file_remove(struct weft_target_file *file);
 

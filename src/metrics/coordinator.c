@@ -1,4 +1,4 @@
-#include "cli/server/coordinator_metrics.h"
+#include "metrics/coordinator.h"
 
 #include "metrics/text.h"
 

@@ -1,4 +1,4 @@
-#include "cli/server/metrics.h"
+#include "metrics/server.h"
 
 #include "io/clock.h"
 

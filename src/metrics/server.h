@@ -4,11 +4,10 @@
  * A shard that does not come to it in a second (it sends a checkpoint, the machine is loaded) is
  * shown as it was the last time; weft_snapshot_age_seconds says how long ago that is.
  */
-#ifndef WEFT_CLI_SERVER_METRICS_H
-#define WEFT_CLI_SERVER_METRICS_H
+#ifndef WEFT_METRICS_SERVER_H
+#define WEFT_METRICS_SERVER_H
 
-#include "cli/metrics.h"
-#include "cli/server/coordinator_metrics.h"
+#include "metrics/coordinator.h"
 #include "metrics/text.h"
 #include "metrics/text_shards.h"
 #include "node/shard_thread.h"

@@ -1,9 +1,9 @@
 /* /metrics of `weft coordinator`, and of a server that is the coordinator, too: who is in the job, copied
  * by the coordinator's thread. */
-#ifndef WEFT_CLI_SERVER_COORDINATOR_METRICS_H
-#define WEFT_CLI_SERVER_COORDINATOR_METRICS_H
+#ifndef WEFT_METRICS_COORDINATOR_H
+#define WEFT_METRICS_COORDINATOR_H
 
-#include "cli/metrics.h"
+#include "metrics/serve.h"
 #include "node/coordinator.h"
 
 struct weft_coordinator_stats {
