@@ -1,6 +1,7 @@
 #include "cli/node_options.h"
 
 #include "cli/tcp_cc.h"
+#include "cli/train/job.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,17 +29,7 @@ int weft_security_check(const struct weft_command *command, const struct weft_se
     return WEFT_OPTIONS_RUN;
 }
 
-const char *weft_transport_options_parse(const char *text, void *value)
-{
-    static const enum weft_driver_kind kinds[] = {WEFT_DRIVER_UDP, WEFT_DRIVER_TCP};
-    for (size_t i = 0; i < WEFT_ARRAY_COUNT(kinds); i++) {
-        if (strcmp(text, weft_driver_kind_name(kinds[i])) == 0) {
-            *(enum weft_driver_kind *)value = kinds[i];
-            return NULL;
-        }
-    }
-    return "weft or tcp";
-}
+const char *const weft_transport_names[] = {"weft", "tcp", NULL};
 
 int weft_transport_options_check(const struct weft_command *command, const struct weft_transport_options *transport,
                        uint32_t inject_loss_ppm, const char *trace)
@@ -110,6 +101,16 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
                            environment ? weft_launch_environment : nothing, NULL,
                            &membership->launch, &error) != WEFT_OK) {
         return weft_options_usage(command, "%s", error.text);
+    }
+    const struct weft_launch *launch = &membership->launch;
+    if (launch->workers != WEFT_LAUNCH_UNKNOWN && launch->workers > WEFT_JOB_WORKERS_MAX) {
+        return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
+                                  launch->workers, launch->workers_from,
+                                  (int)WEFT_JOB_WORKERS_MAX);
+    }
+    if (launch->shards != WEFT_LAUNCH_UNKNOWN && launch->shards > WEFT_JOB_SHARDS_MAX) {
+        return weft_options_usage(command, "%u shards (from %s) are too many; at most %d",
+                                  launch->shards, launch->shards_from, (int)WEFT_JOB_SHARDS_MAX);
     }
     if (is_told(&membership->launch)) {
         char text[WEFT_LAUNCH_TEXT_BYTES];

@@ -38,12 +38,12 @@ int weft_security_check(const struct weft_command *command, const struct weft_se
 
 /* ---- transport ------------------------------------------------------------------------------- */
 
-const char *weft_transport_options_parse(const char *text, void *value);
+extern const char *const weft_transport_names[]; /* of enum weft_driver_kind */
 
 #define WEFT_TRANSPORT_ROWS(transport)                                                             \
     {"transport", "NAME", "weft = UDP; tcp = the same messages over kernel TCP, all delivered\n"   \
-     "completely, for comparison or where UDP is blocked", WEFT_OPTION_CUSTOM,                     \
-     .value = &(transport)->kind, .parse = weft_transport_options_parse, .fallback = "weft"},      \
+     "completely, for comparison or where UDP is blocked", WEFT_OPTION_CHOICE,                     \
+     .value = &(transport)->kind, .choices = weft_transport_names},                                \
     {"tcp-cc", "NAME", "congestion control of TCP, such as cubic, bbr or dctcp",                   \
      WEFT_OPTION_STRING, .value = &(transport)->tcp_cc, .fallback = "the host's"},                 \
     {"tcp-rto-min", "MS", "minimum retransmission timeout of TCP, rounded up to the kernel's\n"    \

@@ -51,30 +51,17 @@ static weft_status copy_key(struct run *run)
     return status;
 }
 
-/* What workers heed, and passes through. */
-static bool check_variable(const char *name, uint64_t max)
-{
-    const char *text = getenv(name);
-    char *end;
-    if (text == NULL || text[0] == '\0') {
-        return true;
-    }
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value > max) {
-        fprintf(stderr, "weft run: %s is \"%.40s\"; it must be a number from 0 to %llu\n", name, text,
-                (unsigned long long)max);
-        return false;
-    }
-    return true;
-}
-
 static bool prepare(struct run *run)
 {
     struct weft_crypto_error error = {.text = ""};
     const char *temporary = getenv("TMPDIR");
-    if (!check_variable("WEFT_RECONNECT_S", 86400) ||
-        !check_variable("WEFT_REPLAY_BYTES", UINT64_C(1) << 40)) {
+    struct weft_job_error variable;
+    uint64_t number;
+    /* What workers heed, and passes through. */
+    if (weft_launch_number("WEFT_RECONNECT_S", 0, 86400, &number, &variable) != WEFT_OK ||
+        weft_launch_number("WEFT_REPLAY_BYTES", 0, UINT64_C(1) << 40, &number, &variable) !=
+            WEFT_OK) {
+        fprintf(stderr, "weft run: %s\n", variable.text);
         return false;
     }
     /* All processes are our children, so a key that nobody else ever sees is as good as any. */

@@ -1,5 +1,6 @@
 /* `weft coordinator`: the coordinator, through which the members of a job find each other. */
 #define _GNU_SOURCE
+#include "cli/child.h"
 #include "cli/metrics.h"
 #include "cli/node_options.h"
 #include "cli/output.h"
@@ -48,32 +49,23 @@ static void send_event(struct verb *verb, cJSON *event)
 
 static int fail(struct verb *verb, weft_status status, const char *text)
 {
-    if (verb->channel.fd >= 0) {
-        cJSON *event = weft_channel_event("error");
-        cJSON_AddStringToObject(event, "text", text);
-        send_event(verb, event);
-    } else {
-        fprintf(stderr, "weft coordinator: %s\n", text);
-    }
-    return status == WEFT_UNSUPPORTED ? WEFT_EXIT_USAGE : WEFT_EXIT_FAILED;
+    pthread_mutex_lock(&verb->channel_lock);
+    int result = weft_child_fail(&verb->channel, "coordinator", status, text);
+    pthread_mutex_unlock(&verb->channel_lock);
+    return result;
 }
 
 static void tell_ready(struct verb *verb)
 {
+    const char *metrics = verb->metrics.metrics.http != NULL ? verb->metrics.metrics.url : "";
     uint16_t port = weft_coordinator_port(&verb->coordinator);
     if (verb->channel.fd >= 0) {
-        cJSON *event = weft_channel_event("ready");
-        cJSON *ports = cJSON_AddArrayToObject(event, "ports");
-        cJSON_AddItemToArray(ports, cJSON_CreateNumber(port));
-        if (verb->metrics.metrics.http != NULL) {
-            cJSON_AddStringToObject(event, "metrics", verb->metrics.metrics.url);
-        }
-        send_event(verb, event);
+        send_event(verb, weft_child_ready(&port, 1, metrics));
         return;
     }
     printf("coordinator: %s:%u\n", verb->host, port);
-    if (verb->metrics.metrics.http != NULL) {
-        printf("metrics: %s\n", verb->metrics.metrics.url);
+    if (metrics[0] != '\0') {
+        printf("metrics: %s\n", metrics);
     }
     fflush(stdout);
 }
@@ -184,15 +176,6 @@ static int check(const struct weft_command *command, struct verb *verb)
         return status;
     }
     const struct weft_launch *launch = &verb->membership.launch;
-    if (launch->workers != WEFT_LAUNCH_UNKNOWN && launch->workers > WEFT_JOB_WORKERS_MAX) {
-        return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
-                                  launch->workers, launch->workers_from,
-                                  (int)WEFT_JOB_WORKERS_MAX);
-    }
-    if (launch->shards != WEFT_LAUNCH_UNKNOWN && launch->shards > WEFT_JOB_SHARDS_MAX) {
-        return weft_options_usage(command, "%u shards (from %s) are too many; at most %d",
-                                  launch->shards, launch->shards_from, (int)WEFT_JOB_SHARDS_MAX);
-    }
     if (verb->port == UINT32_MAX) {
         verb->port = launch->coordinator_port != 0 ? launch->coordinator_port : DEFAULT_PORT;
     }

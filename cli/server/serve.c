@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cli/server/internal.h"
 
+#include "cli/child.h"
 #include "cli/output.h"
 #include "cli/server/deaths.h"
 #include "metrics/report.h"
@@ -16,15 +17,7 @@
 
 int weft_server_fail(struct server *server, weft_status status, const char *text)
 {
-    if (server->channel.fd >= 0) {
-        cJSON *event = weft_channel_event("error");
-        cJSON_AddStringToObject(event, "text", text);
-        (void)weft_channel_send(&server->channel, event);
-    } else {
-        fprintf(stderr, "weft server: %s\n", text);
-    }
-    /* An address that this release refuses is a wrong command line, not a failed run. */
-    return status == WEFT_UNSUPPORTED ? WEFT_EXIT_USAGE : WEFT_EXIT_FAILED;
+    return weft_child_fail(&server->channel, "server", status, text);
 }
 
 /* A server that never let anybody in, although somebody knocked, has failed, and says why. */
@@ -63,26 +56,22 @@ void weft_server_say_checkpoint(void *arg, enum weft_node_level level, const cha
 
 static void tell_ready(struct server *server)
 {
-    cJSON *event = weft_channel_event("ready");
-    cJSON *ports = cJSON_AddArrayToObject(event, "ports");
+    const char *metrics = server->metrics.metrics.http != NULL ? server->metrics.metrics.url : "";
+    uint16_t ports[WEFT_JOB_SHARDS_MAX];
     for (uint32_t i = 0; i < server->started; i++) {
-        cJSON_AddItemToArray(ports, cJSON_CreateNumber(server->threads[i].port));
-    }
-    if (server->metrics.metrics.http != NULL) {
-        cJSON_AddStringToObject(event, "metrics", server->metrics.metrics.url);
+        ports[i] = server->threads[i].port;
     }
     if (server->channel.fd >= 0) {
-        (void)weft_channel_send(&server->channel, event);
+        (void)weft_channel_send(&server->channel,
+                                weft_child_ready(ports, server->started, metrics));
         return;
     }
-    cJSON_Delete(event);
     for (uint32_t i = 0; i < server->started; i++) {
-        printf("shard %u of %u: %s:%u\n", server->shard_base + i,
-               server->each.shard.shards, server->each.driver.udp.host,
-               server->threads[i].port);
+        printf("shard %u of %u: %s:%u\n", server->shard_base + i, server->each.shard.shards,
+               server->each.driver.udp.host, ports[i]);
     }
-    if (server->metrics.metrics.http != NULL) {
-        printf("metrics: %s\n", server->metrics.metrics.url);
+    if (metrics[0] != '\0') {
+        printf("metrics: %s\n", metrics);
     }
     fflush(stdout);
 }
@@ -211,12 +200,8 @@ static void tell_counters(struct server *server)
         (void)weft_channel_send(&server->channel, event);
         return;
     }
-    char *text = cJSON_Print(counters);
+    (void)weft_output_json("server", cJSON_DetachItemViaPointer(event, counters), true);
     cJSON_Delete(event);
-    if (text != NULL) {
-        puts(text);
-        cJSON_free(text);
-    }
 }
 
 int weft_server_serve(struct server *server)

@@ -11,12 +11,6 @@ enum { DEFAULT_WORKERS = 16, KEEPALIVE_MS = 5000 /* where a worker's death matte
 
 static int check_rest(const struct weft_command *command, struct server *server)
 {
-    struct weft_shard_config *shard = &server->each.shard;
-    if (shard->workers_max > WEFT_JOB_WORKERS_MAX) {
-        return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
-                                  shard->workers_max, server->membership.launch.workers_from,
-                                  (int)WEFT_JOB_WORKERS_MAX);
-    }
     if (server->port != 0 && server->port + server->shards_here - 1 > UINT16_MAX) {
         return weft_options_usage(command, "there are no %u ports from --port %u on",
                                   server->shards_here, server->port);
@@ -30,7 +24,8 @@ static int check_rest(const struct weft_command *command, struct server *server)
     }
     server->checkpoints.journal.job = weft_journal_job(server->membership.launch.job);
     if (server->keepalive_ms == UINT32_MAX) {
-        server->keepalive_ms = shard->on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;
+        server->keepalive_ms =
+            server->each.shard.on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;
     }
     int status = weft_transport_options_check(command, &server->transport,
                                               server->each.driver.udp.loss.loss_ppm,

@@ -73,14 +73,14 @@ void weft_train_args_worker(const struct weft_job *job, const char *data_path,
     weft_args_add(args, "--format=%s", job->format);
     weft_args_add(args, "--mode=%s", mode);
     weft_args_add(args, "--loss-bound=%.6f", (double)job->bound_ppm / WEFT_PPM);
-    weft_args_add(args, "--average=%s", weft_job_average_name(job->contributors));
-    weft_args_add(args, "--optimizer=%s", weft_job_optimizer_name(job->optimizer));
+    weft_args_add(args, "--average=%s", weft_job_averages[job->average]);
+    weft_args_add(args, "--optimizer=%s", weft_job_optimizers[job->optimizer]);
     weft_args_add(args, "--epochs=%u", job->epochs);
     weft_args_add(args, "--batch=%u", job->batch_rows);
     if (!weft_job_searches_rate(job)) {
         weft_args_add(args, "--lr=%.9g", (double)weft_job_rate(job));
     }
     weft_args_add(args, "--seed=%llu", (unsigned long long)job->seed);
-    weft_args_add(args, "--drive=%s", job->engine ? "engine" : "caller");
+    weft_args_add(args, "--drive=%s", weft_job_drives[job->drive]);
     weft_until_add(&job->until, args);
 }

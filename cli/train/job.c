@@ -9,6 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *const weft_job_averages[] = {"workers", "contributors", NULL};
+const char *const weft_job_optimizers[] = {"adagrad", "sgd", NULL};
+const char *const weft_job_drives[] = {"caller", "engine", NULL};
+
 const char *weft_job_parse_model(const char *text, void *value)
 {
     const struct weft_ml_model_kind *kind;
@@ -57,39 +61,6 @@ const char *weft_job_parse_mode(const char *text, void *value)
     return NULL;
 }
 
-const char *weft_job_parse_average(const char *text, void *value)
-{
-    bool contributors = strcmp(text, "contributors") == 0;
-    if (!contributors && strcmp(text, "workers") != 0) {
-        return "workers or contributors";
-    }
-    *(bool *)value = contributors;
-    return NULL;
-}
-
-const char *weft_job_parse_optimizer(const char *text, void *value)
-{
-    enum weft_ml_optimizer *optimizer = value;
-    if (strcmp(text, "adagrad") == 0) {
-        *optimizer = WEFT_ML_ADAGRAD;
-    } else if (strcmp(text, "sgd") == 0) {
-        *optimizer = WEFT_ML_SGD;
-    } else {
-        return "adagrad or sgd";
-    }
-    return NULL;
-}
-
-const char *weft_job_parse_drive(const char *text, void *value)
-{
-    bool engine = strcmp(text, "engine") == 0;
-    if (!engine && strcmp(text, "caller") != 0) {
-        return "caller or engine";
-    }
-    *(bool *)value = engine;
-    return NULL;
-}
-
 void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes)
 {
     if (mode.kind == WEFT_JOB_SSP) {
@@ -102,16 +73,6 @@ void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes)
 uint64_t weft_job_span_ns(uint32_t ms)
 {
     return ms == 0 ? WEFT_NEVER : ms * WEFT_NS_PER_MS;
-}
-
-const char *weft_job_average_name(bool contributors)
-{
-    return contributors ? "contributors" : "workers";
-}
-
-const char *weft_job_optimizer_name(enum weft_ml_optimizer optimizer)
-{
-    return optimizer == WEFT_ML_SGD ? "sgd" : "adagrad";
 }
 
 float weft_job_rate(const struct weft_job *job)

@@ -36,7 +36,7 @@ struct weft_job {
     uint32_t workers;
     struct weft_job_mode mode;
     uint32_t bound_ppm;
-    bool contributors; /* gradients of a row are averaged over those that came, not over workers */
+    uint32_t average; /* 1: gradients of a row over those that came, 0: over the workers */
     enum weft_ml_optimizer optimizer;
     uint32_t epochs;
     uint32_t batch_rows;
@@ -52,7 +52,7 @@ struct weft_job {
     struct weft_recording recording;
     struct weft_record_ring *records; /* of this process's client; NULL = none */
     const char *save;  /* file to write the trained model to; NULL = none */
-    bool engine; /* --drive engine: the endpoint has a thread of its own */
+    uint32_t drive;    /* 1, engine: the endpoint has a thread of its own */
     struct weft_until until;
     struct weft_transport_options transport;
     struct weft_security security;
@@ -89,9 +89,10 @@ const char *weft_job_parse_model(const char *text, void *value);
 const char *weft_job_parse_l2(const char *text, void *value);
 const char *weft_job_parse_format(const char *text, void *value);
 const char *weft_job_parse_mode(const char *text, void *value);
-const char *weft_job_parse_average(const char *text, void *value);
-const char *weft_job_parse_optimizer(const char *text, void *value);
-const char *weft_job_parse_drive(const char *text, void *value);
+/* For WEFT_OPTION_CHOICE. */
+extern const char *const weft_job_averages[];
+extern const char *const weft_job_optimizers[]; /* of enum weft_ml_optimizer */
+extern const char *const weft_job_drives[];
 
 /* Rows of an option table. */
 #define WEFT_JOB_OPTIONS(job)                                                                      \
@@ -116,8 +117,8 @@ const char *weft_job_parse_drive(const char *text, void *value);
      "13 integers, 26 categories",                                                                 \
      WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
      .fallback = "adult"},                                                                         \
-    {"optimizer", "NAME", "adagrad or sgd; it runs on the servers", WEFT_OPTION_CUSTOM,            \
-     .value = &(job)->optimizer, .parse = weft_job_parse_optimizer, .fallback = "adagrad"},        \
+    {"optimizer", "NAME", "adagrad or sgd; it runs on the servers", WEFT_OPTION_CHOICE,            \
+     .value = &(job)->optimizer, .choices = weft_job_optimizers},                                  \
     {"epochs", "N", "passes over the training examples", WEFT_OPTION_U32, .value = &(job)->epochs, \
      .min = 1, .max = 10000, .fallback = "3 for lr, 16 for fm, 12 for mf"},                        \
     {"batch", "N", "examples per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,   \
@@ -145,8 +146,7 @@ const char *weft_job_parse_drive(const char *text, void *value);
     {"average", "WHAT", "workers = divide a row's gradients by the number of workers;\n"           \
      "contributors = divide them by the number of gradients that arrived for\n"                    \
      "the row in the step; with ssp and asp they are then summed",                                 \
-     WEFT_OPTION_CUSTOM, .value = &(job)->contributors,                                            \
-     .parse = weft_job_parse_average, .fallback = "workers"},                                      \
+     WEFT_OPTION_CHOICE, .value = &(job)->average, .choices = weft_job_averages},                  \
     {"inject-loss", "F", "drop this fraction of the packets that arrive at each process",          \
      WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                           \
     {"inject-seed", "N", "seed of the dropped packets", WEFT_OPTION_U64,                           \
@@ -154,8 +154,8 @@ const char *weft_job_parse_drive(const char *text, void *value);
     WEFT_OPTIONS_HEADING("transport"),                                                             \
     WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \
     {"drive", "WHO", "caller = the training thread also sends and receives; engine = a\n"          \
-     "background thread does", WEFT_OPTION_CUSTOM, .value = &(job)->engine,                        \
-     .parse = weft_job_parse_drive, .fallback = "caller"},                                         \
+     "background thread does", WEFT_OPTION_CHOICE, .value = &(job)->drive,                         \
+     .choices = weft_job_drives},                                                                  \
     {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
     {"keepalive-ms", "N", WEFT_JOB_KEEPALIVE_HELP, WEFT_OPTION_U32,                                \
@@ -174,8 +174,6 @@ const char *weft_job_parse_drive(const char *text, void *value);
 
 /* "bsp", "ssp:2", "asp". */
 void weft_job_mode_text(struct weft_job_mode mode, char *text, size_t bytes);
-const char *weft_job_average_name(bool contributors);
-const char *weft_job_optimizer_name(enum weft_ml_optimizer optimizer);
 
 /* The learning rate asked for, or the optimizer's default. */
 float weft_job_rate(const struct weft_job *job);

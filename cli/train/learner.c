@@ -100,7 +100,7 @@ static void set_endpoint(struct weft_learner *learner, uint32_t rank,
     struct weft_udp_config *udp = &endpoint->driver.udp;
     char label[32];
     endpoint->security = &job->security;
-    endpoint->thread = job->engine;
+    endpoint->thread = job->drive == 1;
     weft_transport_options_apply(&job->transport, &endpoint->driver);
     udp->loss.loss_ppm = job->inject_loss_ppm;
     udp->loss.seed = job->inject_seed;
@@ -147,7 +147,7 @@ static weft_status open_table(struct weft_learner *learner)
         .init_skip = learner->model.kind->has_factors ? 1 : 0,
         .init_seed = learner->model.init_seed,
     };
-    spec.average = weft_table_average_of(&spec, job->contributors);
+    spec.average = weft_table_average_of(&spec, job->average == 1);
     weft_ps_op op;
     weft_status status =
         weft_ps_table_open(learner->worker.client, &spec, weft_clock_now_ns(), &op);

@@ -41,11 +41,11 @@ void weft_results_fini(struct weft_results *results)
 
 static struct weft_results_epoch *epoch_of(struct weft_results *results, const cJSON *message)
 {
-    double number = weft_channel_number(message, "epoch");
-    if (!(number >= 1.0 && number <= results->job->epochs)) {
-        return NULL;
-    }
-    return &results->epochs[(uint32_t)number - 1];
+    double number;
+    return weft_json_number_at(message, "epoch", &number) && number >= 1.0 &&
+                   number <= results->job->epochs
+               ? &results->epochs[(uint32_t)number - 1]
+               : NULL;
 }
 
 static bool predicts_ratings(const struct weft_results *results)
@@ -53,48 +53,37 @@ static bool predicts_ratings(const struct weft_results *results)
     return results->job->kind->predicts_ratings;
 }
 
-static bool has_number(const cJSON *message, const char *key)
-{
-    return cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(message, key));
-}
-
 static weft_status add_epoch(struct weft_results *results, uint32_t rank, const cJSON *message,
                              uint64_t at_ns)
 {
     struct weft_results_epoch *epoch = epoch_of(results, message);
-    if (epoch == NULL || rank >= results->job->workers) {
-        return WEFT_DATA;
-    }
-    const char *loss_key = predicts_ratings(results) ? "train_mse" : "train_logloss";
-    if (!has_number(message, loss_key) || !has_number(message, "elements") ||
-        !has_number(message, "elements_delivered")) {
+    struct weft_results_worker worker;
+    double loss;
+    if (epoch == NULL || rank >= results->job->workers ||
+        !weft_json_number_at(message, predicts_ratings(results) ? "train_mse" : "train_logloss",
+                             &loss) ||
+        !weft_json_number_at(message, "elements", &worker.elements) ||
+        !weft_json_number_at(message, "elements_delivered", &worker.elements_delivered)) {
         return WEFT_DATA;
     }
     epoch->workers_ended++;
-    epoch->train_loss_sum += weft_channel_number(message, loss_key);
+    epoch->train_loss_sum += loss;
     epoch->ended_ns = at_ns;
-    results->workers[rank] = (struct weft_results_worker){
-        .elements = weft_channel_number(message, "elements"),
-        .elements_delivered = weft_channel_number(message, "elements_delivered"),
-    };
+    results->workers[rank] = worker;
     return WEFT_OK;
 }
 
 static weft_status add_test(struct weft_results *results, const cJSON *message)
 {
     struct weft_results_epoch *epoch = epoch_of(results, message);
-    if (epoch != NULL && predicts_ratings(results) && has_number(message, "test_rmse")) {
-        epoch->tested = true;
-        epoch->test_rmse = weft_channel_number(message, "test_rmse");
-        return WEFT_OK;
-    }
-    if (epoch == NULL || !has_number(message, "test_logloss") || !has_number(message, "test_auc")) {
+    if (epoch == NULL) {
         return WEFT_DATA;
     }
-    epoch->tested = true;
-    epoch->test_logloss = weft_channel_number(message, "test_logloss");
-    epoch->test_auc = weft_channel_number(message, "test_auc");
-    return WEFT_OK;
+    epoch->tested = predicts_ratings(results)
+                        ? weft_json_number_at(message, "test_rmse", &epoch->test_rmse)
+                        : weft_json_number_at(message, "test_logloss", &epoch->test_logloss) &&
+                              weft_json_number_at(message, "test_auc", &epoch->test_auc);
+    return epoch->tested ? WEFT_OK : WEFT_DATA;
 }
 
 static weft_status add_done(struct weft_results *results, const cJSON *message)
@@ -308,12 +297,12 @@ static void add_settings(const struct weft_results *results, cJSON *report)
     cJSON_AddStringToObject(report, "mode", mode);
     cJSON_AddStringToObject(report, "security", weft_security_mode_name(job->security.mode));
     cJSON_AddStringToObject(report, "transport", weft_driver_kind_name(job->transport.kind));
-    cJSON_AddStringToObject(report, "drive", job->engine ? "engine" : "caller");
+    cJSON_AddStringToObject(report, "drive", weft_job_drives[job->drive]);
     cJSON_AddNumberToObject(report, "loss_bound", (double)job->bound_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "injected_loss", (double)job->inject_loss_ppm / WEFT_PPM);
     cJSON_AddNumberToObject(report, "inject_seed", (double)job->inject_seed);
-    cJSON_AddStringToObject(report, "average", weft_job_average_name(job->contributors));
-    cJSON_AddStringToObject(report, "optimizer", weft_job_optimizer_name(job->optimizer));
+    cJSON_AddStringToObject(report, "average", weft_job_averages[job->average]);
+    cJSON_AddStringToObject(report, "optimizer", weft_job_optimizers[job->optimizer]);
     weft_results_add_rate(report, results->learning_rate, results->learning_rate_rows);
     cJSON_AddNumberToObject(report, "batch", job->batch_rows);
     cJSON_AddNumberToObject(report, "seed", (double)job->seed);

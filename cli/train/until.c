@@ -57,13 +57,6 @@ void weft_until_log_go(struct weft_until_log *log, uint64_t now_ns)
     log->went_ns = now_ns;
 }
 
-static bool number(const cJSON *message, const char *key, double *value_p)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(message, key);
-    *value_p = cJSON_IsNumber(item) ? item->valuedouble : 0.0;
-    return cJSON_IsNumber(item);
-}
-
 /* Room for the check that the first worker to stop begins. */
 static weft_status begin_check(struct weft_until_log *log, uint32_t step)
 {
@@ -85,8 +78,9 @@ static weft_status add_stopped(struct weft_until_log *log, const cJSON *message,
     double step;
     double epoch;
     double steps;
-    if (!number(message, "step", &step) || !number(message, "epoch", &epoch) ||
-        !number(message, "steps", &steps)) {
+    if (!weft_json_number_at(message, "step", &step) ||
+        !weft_json_number_at(message, "epoch", &epoch) ||
+        !weft_json_number_at(message, "steps", &steps)) {
         return WEFT_DATA;
     }
     if (log->stopped == 0) {
@@ -111,8 +105,8 @@ static weft_status add_check(struct weft_until_log *log, const cJSON *message)
     struct weft_until_check *check = &log->checks[log->tested++];
     log->training_ns += log->stopped_ns - log->went_ns;
     check->training_ns = log->training_ns;
-    return number(message, "test_logloss", &check->test_logloss) &&
-                   number(message, "test_auc", &check->test_auc)
+    return weft_json_number_at(message, "test_logloss", &check->test_logloss) &&
+                   weft_json_number_at(message, "test_auc", &check->test_auc)
                ? WEFT_OK
                : WEFT_DATA;
 }

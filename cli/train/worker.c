@@ -1,4 +1,5 @@
 /* `weft worker`: one worker of a training job, against servers that run already. */
+#include "cli/child.h"
 #include "cli/metrics.h"
 #include "cli/node_options.h"
 #include "cli/output.h"
@@ -46,32 +47,14 @@ struct worker {
 
 /* ---- talking --------------------------------------------------------------------------------- */
 
-/* To the parent, or as a line on standard output. */
 static void say(struct worker *worker, cJSON *event)
 {
-    if (worker->channel.fd >= 0) {
-        (void)weft_channel_send(&worker->channel, event);
-        return;
-    }
-    char *text = cJSON_PrintUnformatted(event);
-    cJSON_Delete(event);
-    if (text != NULL) {
-        puts(text);
-        fflush(stdout);
-        cJSON_free(text);
-    }
+    weft_child_say(&worker->channel, event);
 }
 
 static int fail(struct worker *worker, weft_status status, const char *text)
 {
-    if (worker->channel.fd >= 0) {
-        cJSON *event = weft_channel_event("error");
-        cJSON_AddStringToObject(event, "text", text);
-        say(worker, event);
-    } else {
-        fprintf(stderr, "weft worker: %s\n", text);
-    }
-    return status == WEFT_UNSUPPORTED ? WEFT_EXIT_USAGE : WEFT_EXIT_FAILED;
+    return weft_child_fail(&worker->channel, "worker", status, text);
 }
 
 /* Wait for one of two words of the parent, serving the transport meanwhile: a peer that gets no
@@ -594,11 +577,6 @@ static int check(const struct weft_command *command, struct worker *worker)
                                   "--servers \"%.80s\" is not allowed; it must be HOST:PORT,... "
                                   "with at most %d shards",
                                   worker->servers, (int)WEFT_JOB_SHARDS_MAX);
-    }
-    if (worker->job.workers > WEFT_JOB_WORKERS_MAX) {
-        return weft_options_usage(command, "%u workers (from %s) are too many; at most %d",
-                                  worker->job.workers, worker->membership.launch.workers_from,
-                                  (int)WEFT_JOB_WORKERS_MAX);
     }
     if (!has_coordinator && worker->rank >= worker->job.workers) {
         return weft_options_usage(command, "--rank %u goes with --workers", worker->rank);
