@@ -1,4 +1,5 @@
 /* Rows into a database, or as lines of JSON. */
+#include "obs/recdb_text.h"
 #include "obs/records_internal.h"
 
 #include <errno.h>
@@ -120,22 +121,6 @@ static weft_status run_once(struct records_sink *sink, sqlite3_stmt *stmt)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static void put_text(FILE *out, const char *text)
-{
-    putc('"', out);
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') {
-            fprintf(out, "\\%c", c);
-        } else if (c < 0x20) {
-            fprintf(out, "\\u%04x", c);
-        } else {
-            putc(c, out);
-        }
-    }
-    putc('"', out);
-}
-
 static weft_status line_end(struct records_sink *sink)
 {
     fputs("}\n", sink->lines);
@@ -188,7 +173,7 @@ weft_status weft_records_sink_process(struct records_sink *sink,
     sink->sum.dropped += (uint64_t)process->dropped;
     if (sink->db == NULL) {
         fprintf(sink->lines, "{\"table\":\"process\",\"id\":%" PRId64 ",\"role\":", process->id);
-        put_text(sink->lines, process->role);
+        weft_recdb_json_text(sink->lines, process->role);
         for (size_t i = 0; i < WEFT_ARRAY_COUNT(names); i++) {
             fprintf(sink->lines, ",\"%s\":%" PRId64, names[i], numbers[i]);
         }
@@ -250,9 +235,9 @@ weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, c
     }
     if (sink->db == NULL) {
         fputs("{\"table\":\"meta\",\"key\":", sink->lines);
-        put_text(sink->lines, key);
+        weft_recdb_json_text(sink->lines, key);
         fputs(",\"value\":", sink->lines);
-        put_text(sink->lines, value);
+        weft_recdb_json_text(sink->lines, value);
         return line_end(sink);
     }
     sqlite3_stmt *stmt = NULL;

@@ -584,6 +584,30 @@ static void lines_are_the_same(void **state)
     assert_int_equal(metas, 6);
 }
 
+/* A command line may hold any bytes; JSON may not. */
+static void lines_are_json_whatever_was_typed(void **state)
+{
+    const struct place *place = *state;
+    struct weft_records_sum sum;
+    struct weft_records_error error = {.text = ""};
+    char line[2048], found[2048] = "";
+    record_some(place, 1);
+    const char *spool = place->spool;
+    assert_int_equal(weft_records_make(&spool, 1, place->lines, true, "a \xff\t\x7f \xc3\xa9\"",
+                                       &sum, &error),
+                     WEFT_OK);
+    FILE *in = fopen(place->lines, "r");
+    assert_non_null(in);
+    while (fgets(line, sizeof(line), in) != NULL) {
+        if (strstr(line, "\"command\"") != NULL) {
+            strcpy(found, line);
+        }
+    }
+    fclose(in);
+    assert_string_equal(found, "{\"table\":\"meta\",\"key\":\"command\",\"value\":"
+                               "\"a \\ufffd\\u0009\\u007f \xc3\xa9\\\"\"}\n");
+}
+
 /* Lines are for others; who hands them to weft is told so. */
 static void lines_are_no_input(void **state)
 {
@@ -622,6 +646,7 @@ int main(void)
         TEST(what_is_no_spool_is_refused),
         TEST(full_disk_is_counted),
         TEST(lines_are_the_same),
+        TEST(lines_are_json_whatever_was_typed),
         TEST(lines_are_no_input),
         TEST(one_file_of_lines_of_several),
         TEST(numbers_of_processes_may_be_any),
