@@ -1,15 +1,24 @@
 #include "cli/top/view.h"
 
+#include "base/units.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+struct picture {
+    struct weft_top_view *view; /* lines go here */
+    const struct weft_top_target *targets; /* (count,) */
+    uint32_t count;
+    uint32_t width;
+};
+
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-[[gnu::format(printf, 3, 4)]] static void add(struct weft_top_view *view, uint32_t width,
-                                              const char *format, ...)
+[[gnu::format(printf, 2, 3)]] static void add(const struct picture *p, const char *format, ...)
 {
+    struct weft_top_view *view = p->view;
     char text[2 * WEFT_TOP_WIDTH_MAX];
     va_list args;
     if (view->count == WEFT_TOP_LINES_MAX) {
@@ -18,7 +27,7 @@
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    size_t end = strnlen(text, width);
+    size_t end = strnlen(text, p->width);
     /* Names and ids are others' words: none of them shall speak to the terminal. */
     for (size_t i = 0; i < end; i++) {
         text[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
@@ -30,11 +39,11 @@
     view->is_head[view->count++] = false;
 }
 
-static void head(struct weft_top_view *view, uint32_t width, const char *text)
+static void head(const struct picture *p, const char *text)
 {
-    add(view, width, "%s", "");
-    add(view, width, "%s", text);
-    view->is_head[view->count > 0 ? view->count - 1 : 0] = true;
+    add(p, "%s", "");
+    add(p, "%s", text);
+    p->view->is_head[p->view->count > 0 ? p->view->count - 1 : 0] = true;
 }
 
 /* 1234567 -> "1.2M": at most six characters. */
@@ -62,11 +71,11 @@ static bool is_role(const struct weft_top_target *target, const char *role)
     return strcmp(target->role, role) == 0;
 }
 
-static uint32_t count_role(const struct weft_top_target *targets, uint32_t count, const char *role)
+static uint32_t count_role(const struct picture *p, const char *role)
 {
     uint32_t found = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        found += is_role(&targets[i], role) && !targets[i].is_gone;
+    for (uint32_t i = 0; i < p->count; i++) {
+        found += is_role(&p->targets[i], role) && !p->targets[i].is_gone;
     }
     return found;
 }
@@ -88,19 +97,18 @@ static const char *now(struct cells *cells, const struct weft_top_target *target
     return short_text(weft_samples_sum(&target->now, name, NULL), cells->text[cells->used++]);
 }
 
-static void draw_gone(struct weft_top_view *view, const struct weft_top_target *target,
-                      uint32_t width)
+static void draw_gone(const struct picture *p, const struct weft_top_target *target)
 {
-    add(view, width, "%-21.21s gone: %s", target->name, target->why);
+    add(p, "%-21.21s gone: %s", target->name, target->why);
 }
 
 /* The columns of those that send and get messages; `first` has 11 columns. */
-static void draw_row(struct weft_top_view *view, const struct weft_top_target *target,
-                     uint32_t width, const char *first, const char *messages, const char *rows,
+static void draw_row(const struct picture *p, const struct weft_top_target *target,
+                     const char *first, const char *messages, const char *rows,
                      const char *rows_with)
 {
     struct cells cells = {.used = 0};
-    add(view, width, "%-21.21s %11s %6s %6s %6s %6s %6s %4.0f %6s", target->name, first,
+    add(p, "%-21.21s %11s %6s %6s %6s %6s %6s %4.0f %6s", target->name, first,
         rate(&cells, target, messages, "kind=\"push\""),
         rate(&cells, target, messages, "kind=\"pull\""), rate(&cells, target, rows, rows_with),
         rate(&cells, target, "weft_received_bytes_total", NULL),
@@ -109,8 +117,7 @@ static void draw_row(struct weft_top_view *view, const struct weft_top_target *t
         now(&cells, target, "process_resident_memory_bytes"));
 }
 
-static void draw_server(struct weft_top_view *view, const struct weft_top_target *target,
-                        uint32_t width)
+static void draw_server(const struct picture *p, const struct weft_top_target *target)
 {
     uint32_t shards = 0;
     for (uint32_t i = 0; i < target->now.count; i++) {
@@ -123,37 +130,34 @@ static void draw_server(struct weft_top_view *view, const struct weft_top_target
     snprintf(workers, sizeof(workers), "%.0f/%.0f", shards > 0 ? active / shards : 0,
              shards > 0 ? connected / shards : 0);
     snprintf(first, sizeof(first), "%3u %7s", shards, workers);
-    draw_row(view, target, width, first, "weft_requests_total", "weft_updates_applied_total", NULL);
+    draw_row(p, target, first, "weft_requests_total", "weft_updates_applied_total", NULL);
 }
 
-static void draw_worker(struct weft_top_view *view, const struct weft_top_target *target,
-                        uint32_t width)
+static void draw_worker(const struct picture *p, const struct weft_top_target *target)
 {
     char first[64];
     char steps[16];
     snprintf(first, sizeof(first), "%3.0f %7s",
              weft_samples_sum(&target->now, "weft_worker_rank", NULL),
              short_text(weft_top_rate(target, "weft_step_seconds_count", NULL), steps));
-    draw_row(view, target, width, first, "weft_client_messages_total", "weft_client_elements_total",
+    draw_row(p, target, first, "weft_client_messages_total", "weft_client_elements_total",
              "kind=\"push\"");
 }
 
 /* `weft load`: its workers are many in one process. */
-static void draw_load(struct weft_top_view *view, const struct weft_top_target *target,
-                      uint32_t width)
+static void draw_load(const struct picture *p, const struct weft_top_target *target)
 {
     char first[64];
     snprintf(first, sizeof(first), "%.0f",
              weft_samples_sum(&target->now, "weft_load_workers", "state=\"connected\""));
-    draw_row(view, target, width, first, "weft_client_messages_total", "weft_client_elements_total",
+    draw_row(p, target, first, "weft_client_messages_total", "weft_client_elements_total",
              NULL);
 }
 
-static void draw_other(struct weft_top_view *view, const struct weft_top_target *target,
-                       uint32_t width)
+static void draw_other(const struct picture *p, const struct weft_top_target *target)
 {
     struct cells cells = {.used = 0};
-    add(view, width, "%-21.21s %-46s %4.0f %6s", target->name, target->role,
+    add(p, "%-21.21s %-46s %4.0f %6s", target->name, target->role,
         100 * weft_top_rate(target, "process_cpu_seconds_total", NULL),
         now(&cells, target, "process_resident_memory_bytes"));
 }
@@ -162,7 +166,7 @@ static void draw_other(struct weft_top_view *view, const struct weft_top_target 
 static bool is_other(const struct weft_top_target *target)
 {
     static const char *const shown[] = {"server", "worker", "load", "coordinator", ""};
-    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(shown); i++) {
         if (is_role(target, shown[i])) {
             return false;
         }
@@ -170,27 +174,37 @@ static bool is_other(const struct weft_top_target *target)
     return true;
 }
 
-/* All of a role under one head; nothing when there is none. role "" = those that never answered, NULL
- * = the others. */
-static void draw_role(struct weft_top_view *view, const struct weft_top_target *targets,
-                      uint32_t count, const char *role, const char *title, uint32_t width,
-                      void (*draw)(struct weft_top_view *, const struct weft_top_target *,
-                                   uint32_t))
+/* In the order in which they are shown. */
+static const struct role {
+    const char *name; /* "" = those that never answered, NULL = the others */
+    const char *title;
+    void (*draw)(const struct picture *p, const struct weft_top_target *target);
+} roles[] = {
+    {"server", "SERVER             shards workers push/s pull/s rows/s in B/s outB/s cpu%    mem",
+     draw_server},
+    {"worker", "WORKER               rank  step/s push/s pull/s rows/s in B/s outB/s cpu%    mem",
+     draw_worker},
+    {"load", "LOAD                      workers push/s pull/s rows/s in B/s outB/s cpu%    mem",
+     draw_load},
+    {NULL, "OTHERS", draw_other},
+    {"coordinator", "COORDINATOR", draw_other},
+    {"", "NO ANSWER", draw_gone},
+};
+
+/* All of a role under one head; nothing when there is none. */
+static void draw_role(const struct picture *p, const struct role *role)
 {
     bool begun = false;
-    for (uint32_t i = 0; i < count; i++) {
-        if (role != NULL ? !is_role(&targets[i], role) : !is_other(&targets[i])) {
+    for (uint32_t i = 0; i < p->count; i++) {
+        const struct weft_top_target *target = &p->targets[i];
+        if (role->name != NULL ? !is_role(target, role->name) : !is_other(target)) {
             continue;
         }
         if (!begun) {
-            head(view, width, title);
+            head(p, role->title);
             begun = true;
         }
-        if (targets[i].is_gone) {
-            draw_gone(view, &targets[i], width);
-        } else {
-            draw(view, &targets[i], width);
-        }
+        (target->is_gone ? draw_gone : role->draw)(p, target);
     }
 }
 
@@ -205,18 +219,17 @@ static const struct {
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
 /* Mean of a part over the RPCs of all workers, us. */
-static double part_us(const struct weft_top_target *targets, uint32_t count, const char *kind,
-                      const char *part)
+static double part_us(const struct picture *p, const char *kind, const char *part)
 {
     double sum = 0, rpcs = 0;
     char with[64];
     snprintf(with, sizeof(with), "kind=\"%s\",part=\"%s\"", kind, part);
-    for (uint32_t i = 0; i < count; i++) {
-        if (!is_role(&targets[i], "worker") || targets[i].is_gone) {
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (!is_role(&p->targets[i], "worker") || p->targets[i].is_gone) {
             continue;
         }
-        double rate_rpcs = weft_top_rate(&targets[i], "weft_rpc_latency_seconds_count", with);
-        sum += weft_top_rate(&targets[i], "weft_rpc_latency_seconds_sum", with);
+        double rate_rpcs = weft_top_rate(&p->targets[i], "weft_rpc_latency_seconds_count", with);
+        sum += weft_top_rate(&p->targets[i], "weft_rpc_latency_seconds_sum", with);
         rpcs += rate_rpcs;
     }
     return rpcs > 0 ? sum / rpcs * 1e6 : 0;
@@ -237,139 +250,126 @@ static void draw_bar(char *bar_p, uint32_t width, const double *us, double total
     bar_p[at] = '\0';
 }
 
-static void draw_times(struct weft_top_view *view, const struct weft_top_target *targets,
-                       uint32_t count, uint32_t width)
+static void draw_times(const struct picture *p)
 {
     static const char *const kinds[] = {"push", "pull"};
     char bar[WEFT_TOP_WIDTH_MAX + 1];
-    head(view, width,
+    head(p,
          "TIME OF AN RPC   n network  q queue  w waits for others  p server  u, c worker");
     for (int k = 0; k < 2; k++) {
         double us[PARTS], total = 0;
         char text[16];
         for (int i = 0; i < PARTS; i++) {
-            us[i] = part_us(targets, count, kinds[k], parts[i].name);
+            us[i] = part_us(p, kinds[k], parts[i].name);
             total += us[i];
         }
         if (!(total > 0 && total < 1e15)) { /* of figures that make no sense, too */
-            add(view, width, "%s  none", kinds[k]);
+            add(p, "%s  none", kinds[k]);
             continue;
         }
-        draw_bar(bar, width - 18, us, total);
-        add(view, width, "%s %6s us  |%s|", kinds[k], short_text(total, text), bar);
+        draw_bar(bar, p->width - 18, us, total);
+        add(p, "%s %6s us  |%s|", kinds[k], short_text(total, text), bar);
     }
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-static double sum_rate(const struct weft_top_target *targets, uint32_t count, const char *name)
+static double sum_rate(const struct picture *p, const char *name)
 {
     double sum = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        sum += targets[i].is_gone ? 0 : weft_top_rate(&targets[i], name, NULL);
+    for (uint32_t i = 0; i < p->count; i++) {
+        sum += p->targets[i].is_gone ? 0 : weft_top_rate(&p->targets[i], name, NULL);
     }
     return sum;
 }
 
-static double sum_now(const struct weft_top_target *targets, uint32_t count, const char *name)
+static double sum_now(const struct picture *p, const char *name)
 {
     double sum = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        sum += targets[i].is_gone ? 0 : weft_samples_sum(&targets[i].now, name, NULL);
+    for (uint32_t i = 0; i < p->count; i++) {
+        sum += p->targets[i].is_gone ? 0 : weft_samples_sum(&p->targets[i].now, name, NULL);
     }
     return sum;
 }
 
-static void draw_network(struct weft_top_view *view, const struct weft_top_target *targets,
-                         uint32_t count, uint32_t width)
+static void draw_network(const struct picture *p)
 {
     char text[8][16];
-    double sent = sum_rate(targets, count, "weft_data_packets_sent_total");
-    double lost = sum_rate(targets, count, "weft_packets_lost_total");
-    head(view, width, "NETWORK");
-    add(view, width, "packets/s %s  lost %s (%.2f %%)  sent again %s  marked %s  dropped here %s",
+    double sent = sum_rate(p, "weft_data_packets_sent_total");
+    double lost = sum_rate(p, "weft_packets_lost_total");
+    head(p, "NETWORK");
+    add(p, "packets/s %s  lost %s (%.2f %%)  sent again %s  marked %s  dropped here %s",
         short_text(sent, text[0]), short_text(lost, text[1]),
         sent > 0 ? 100 * lost / sent : 0.0,
-        short_text(sum_rate(targets, count, "weft_packets_retransmitted_total"), text[2]),
-        short_text(sum_rate(targets, count, "weft_packets_marked_total"), text[3]),
-        short_text(sum_rate(targets, count, "weft_datagrams_dropped_total"), text[4]));
-    add(view, width, "chunks left out/s %s  credit: %s of %s packets out, %s of %s senders wait",
-        short_text(sum_rate(targets, count, "weft_chunks_missing_total"), text[0]),
-        short_text(sum_now(targets, count, "weft_credit_outstanding_packets"), text[1]),
-        short_text(sum_now(targets, count, "weft_credit_budget_packets"), text[2]),
-        short_text(sum_now(targets, count, "weft_senders_waiting"), text[3]),
-        short_text(sum_now(targets, count, "weft_senders_active"), text[4]));
+        short_text(sum_rate(p, "weft_packets_retransmitted_total"), text[2]),
+        short_text(sum_rate(p, "weft_packets_marked_total"), text[3]),
+        short_text(sum_rate(p, "weft_datagrams_dropped_total"), text[4]));
+    add(p, "chunks left out/s %s  credit: %s of %s packets out, %s of %s senders wait",
+        short_text(sum_rate(p, "weft_chunks_missing_total"), text[0]),
+        short_text(sum_now(p, "weft_credit_outstanding_packets"), text[1]),
+        short_text(sum_now(p, "weft_credit_budget_packets"), text[2]),
+        short_text(sum_now(p, "weft_senders_waiting"), text[3]),
+        short_text(sum_now(p, "weft_senders_active"), text[4]));
 }
 
 /* The hottest of all servers together; each has its own rows. */
-static const struct weft_top_hot *next_hot(const struct weft_top_target *targets, uint32_t count,
-                                           uint32_t *taken)
+static const struct weft_top_hot *next_hot(const struct picture *p, uint32_t *taken)
 {
-    uint32_t best = count;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!targets[i].is_gone && taken[i] < targets[i].hot_count &&
-            (best == count ||
-             targets[i].hot[taken[i]].updates > targets[best].hot[taken[best]].updates)) {
+    uint32_t best = p->count;
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (!p->targets[i].is_gone && taken[i] < p->targets[i].hot_count &&
+            (best == p->count ||
+             p->targets[i].hot[taken[i]].updates > p->targets[best].hot[taken[best]].updates)) {
             best = i;
         }
     }
-    return best == count ? NULL : &targets[best].hot[taken[best]++];
+    return best == p->count ? NULL : &p->targets[best].hot[taken[best]++];
 }
 
-static void draw_hot(struct weft_top_view *view, const struct weft_top_target *targets,
-                     uint32_t count, uint32_t width)
+static void draw_hot(const struct picture *p)
 {
     uint32_t taken[WEFT_TOP_TARGETS_MAX] = {0};
     double updates = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        updates += targets[i].is_gone ? 0 : targets[i].hot_updates;
+    for (uint32_t i = 0; i < p->count; i++) {
+        updates += p->targets[i].is_gone ? 0 : p->targets[i].hot_updates;
     }
-    const struct weft_top_hot *hot = next_hot(targets, count, taken);
+    const struct weft_top_hot *hot = next_hot(p, taken);
     if (hot == NULL) {
         return;
     }
-    head(view, width, "HOT ROWS OF TABLE 0   updates    share");
-    for (int i = 0; i < 5 && hot != NULL; i++, hot = next_hot(targets, count, taken)) {
+    head(p, "HOT ROWS OF TABLE 0   updates    share");
+    for (int i = 0; i < 5 && hot != NULL; i++, hot = next_hot(p, taken)) {
         char text[16];
-        add(view, width, "%-20s %8s %7.3f %%", hot->id, short_text(hot->updates, text),
+        add(p, "%-20s %8s %7.3f %%", hot->id, short_text(hot->updates, text),
             updates > 0 ? 100 * hot->updates / updates : 0.0);
     }
 }
 
-static void draw_title(struct weft_top_view *view, const struct weft_top_target *targets,
-                       uint32_t count, uint32_t width)
+static void draw_title(const struct picture *p)
 {
     uint32_t gone = 0;
     bool rates = false;
-    for (uint32_t i = 0; i < count; i++) {
-        gone += targets[i].is_gone;
-        rates |= targets[i].before.count > 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        gone += p->targets[i].is_gone;
+        rates |= p->targets[i].before.count > 0;
     }
-    add(view, width, "weft top: %u server%s, %u worker%s, %u gone; rates %s",
-        count_role(targets, count, "server"), count_role(targets, count, "server") == 1 ? "" : "s",
-        count_role(targets, count, "worker"), count_role(targets, count, "worker") == 1 ? "" : "s",
+    add(p, "weft top: %u server%s, %u worker%s, %u gone; rates %s",
+        count_role(p, "server"), count_role(p, "server") == 1 ? "" : "s",
+        count_role(p, "worker"), count_role(p, "worker") == 1 ? "" : "s",
         gone, rates ? "of the last interval" : "since the processes began");
-    view->is_head[0] = true;
+    p->view->is_head[0] = true;
 }
 
 void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target *targets,
                         uint32_t count, uint32_t width)
 {
+    const struct picture picture = {view, targets, count, width};
     view->count = 0;
-    draw_title(view, targets, count, width);
-    draw_role(view, targets, count, "server",
-              "SERVER             shards workers push/s pull/s rows/s in B/s outB/s cpu%    mem",
-              width, draw_server);
-    draw_role(view, targets, count, "worker",
-              "WORKER               rank  step/s push/s pull/s rows/s in B/s outB/s cpu%    mem",
-              width, draw_worker);
-    draw_role(view, targets, count, "load",
-              "LOAD                      workers push/s pull/s rows/s in B/s outB/s cpu%    mem",
-              width, draw_load);
-    draw_role(view, targets, count, NULL, "OTHERS", width, draw_other);
-    draw_role(view, targets, count, "coordinator", "COORDINATOR", width, draw_other);
-    draw_role(view, targets, count, "", "NO ANSWER", width, draw_gone);
-    draw_times(view, targets, count, width);
-    draw_network(view, targets, count, width);
-    draw_hot(view, targets, count, width);
+    draw_title(&picture);
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(roles); i++) {
+        draw_role(&picture, &roles[i]);
+    }
+    draw_times(&picture);
+    draw_network(&picture);
+    draw_hot(&picture);
 }
