@@ -1,4 +1,4 @@
-#include "cli/load/gang.h"
+#include "cli/load/internal.h"
 
 #include "metrics/text.h"
 

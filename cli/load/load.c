@@ -136,9 +136,9 @@ static int report(const struct load *load, const struct weft_load_outcome *outco
     return WEFT_EXIT_OK;
 }
 
-static int run_crowd(struct load *load)
+static int connect_and_run(struct load *load)
 {
-    const struct weft_load_crowd_config config = {
+    const struct weft_load_run_config config = {
         .workload = &load->workload,
         .servers = &load->servers,
         .transport = &load->transport,
@@ -158,7 +158,7 @@ static int run_crowd(struct load *load)
         return WEFT_EXIT_FAILED;
     }
     int result = WEFT_EXIT_FAILED;
-    weft_status status = weft_load_crowd_run(&config, outcome, error);
+    weft_status status = weft_load_run(&config, outcome, error);
     weft_load_servers_stop(&load->servers);
     struct weft_recorder_counts records = weft_recording_finish(&load->recording);
     if (status == WEFT_OK) {
@@ -186,7 +186,7 @@ static int serve_and_run(struct load *load)
     }
     int result = WEFT_EXIT_FAILED;
     if (status == WEFT_OK) {
-        result = run_crowd(load);
+        result = connect_and_run(load);
     } else {
         fprintf(stderr, "weft load: %s\n", error.text);
     }

@@ -78,7 +78,8 @@ static void add_latencies(cJSON *object, const struct weft_load_report *r)
     cJSON *latency = cJSON_AddObjectToObject(object, "latency_us");
     cJSON *breakdown = cJSON_AddObjectToObject(object, "breakdown_us");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
-        cJSON_AddNumberToObject(rows, weft_report_kinds[kind], per_second(r, r->outcome->sums.rows[kind]));
+        cJSON_AddNumberToObject(rows, weft_report_kinds[kind],
+                                per_second(r, r->outcome->sums.rows[kind]));
         add_quantiles(latency, weft_report_kinds[kind], &r->outcome->sums.latency[kind]);
         add_breakdown(breakdown, weft_report_kinds[kind], &r->outcome->rpc[kind]);
     }

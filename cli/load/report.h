@@ -3,7 +3,7 @@
 #ifndef WEFT_CLI_LOAD_REPORT_H
 #define WEFT_CLI_LOAD_REPORT_H
 
-#include "cli/load/crowd.h"
+#include "cli/load/run.h"
 
 struct weft_load_report {
     const struct weft_load_workload *workload;

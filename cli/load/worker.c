@@ -36,9 +36,9 @@ static weft_status fail_node(struct weft_load_worker *worker, weft_status status
 
 static void set_client(const struct weft_load_worker *worker, struct weft_ps_client_config *client)
 {
-    const struct weft_load_workload *workload = worker->scene->workload;
+    const struct weft_load_workload *workload = worker->context->workload;
     client->worker = worker->rank;
-    client->shards = worker->scene->servers->count;
+    client->shards = worker->context->servers->count;
     client->tables_max = 1;
     client->ops_max = workload->in_flight;
     client->lists_per_op_max = 1;
@@ -46,15 +46,15 @@ static void set_client(const struct weft_load_worker *worker, struct weft_ps_cli
     client->rows_per_rpc_max = client->rows_per_op_max;
     client->dim_max = workload->dim;
     client->missed_max = 1; /* every pull is asked for whole */
-    client->records = worker->scene->records;
+    client->records = worker->context->records;
 }
 
 static void set_endpoint(const struct weft_load_worker *worker,
                          struct weft_endpoint_config *endpoint)
 {
     struct weft_udp_config *udp = &endpoint->driver.udp;
-    endpoint->security = worker->scene->security;
-    weft_transport_options_apply(worker->scene->transport, &endpoint->driver);
+    endpoint->security = worker->context->security;
+    weft_transport_options_apply(worker->context->transport, &endpoint->driver);
     udp->socket_buffer_bytes = SOCKET_BUFFER_BYTES;
     udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     udp->ep.tx_window_max = TX_WINDOW;
@@ -70,10 +70,10 @@ static weft_status declare(struct weft_load_worker *worker)
 {
     struct weft_table_spec spec = {
         .table = TABLE,
-        .dim = worker->scene->workload->dim,
+        .dim = worker->context->workload->dim,
         .optimizer = WEFT_OPTIMIZER_SGD,
         .mode = WEFT_TABLE_ASP,
-        .workers = (uint16_t)worker->scene->workload->workers,
+        .workers = (uint16_t)worker->context->workload->workers,
         .learning_rate = 0.01F,
         .eviction = WEFT_EVICTION_LRU,
     };
@@ -84,7 +84,7 @@ static weft_status declare(struct weft_load_worker *worker)
 
 static weft_status allocate(struct weft_load_worker *worker)
 {
-    const struct weft_load_workload *workload = worker->scene->workload;
+    const struct weft_load_workload *workload = worker->context->workload;
     worker->requests = calloc(workload->in_flight, sizeof(*worker->requests));
     worker->ids = calloc((size_t)workload->in_flight * workload->rows + 1, sizeof(*worker->ids));
     if (worker->requests == NULL || worker->ids == NULL) {
@@ -100,34 +100,34 @@ static weft_status allocate(struct weft_load_worker *worker)
 
 static void draw_ids(struct weft_load_worker *worker, uint64_t *ids)
 {
-    const struct weft_zipf *zipf = worker->scene->zipf;
-    for (uint32_t i = 0; i < worker->scene->workload->rows; i++) {
+    const struct weft_zipf *zipf = worker->context->zipf;
+    for (uint32_t i = 0; i < worker->context->workload->rows; i++) {
         ids[i] = weft_zipf_id(zipf, weft_zipf_rank(zipf, &worker->prng));
     }
 }
 
 static enum weft_load_kind draw_kind(struct weft_load_worker *worker)
 {
-    const struct weft_load_mix *mix = &worker->scene->workload->mix;
+    const struct weft_load_mix *mix = &worker->context->workload->mix;
     bool push = weft_prng_below(&worker->prng, mix->push + mix->pull) < mix->push;
-    return push && worker->scene->workload->rows > 0 ? WEFT_LOAD_PUSH : WEFT_LOAD_PULL;
+    return push && worker->context->workload->rows > 0 ? WEFT_LOAD_PUSH : WEFT_LOAD_PULL;
 }
 
 static weft_status send_request(struct weft_load_worker *worker, struct weft_load_request *request,
                                 uint64_t now_ns)
 {
-    const struct weft_load_scene *scene = worker->scene;
-    uint32_t rows = scene->workload->rows;
+    const struct weft_load_context *context = worker->context;
+    uint32_t rows = context->workload->rows;
     if (rows == 0) {
-        uint32_t shard = (uint32_t)weft_prng_below(&worker->prng, scene->servers->count);
+        uint32_t shard = (uint32_t)weft_prng_below(&worker->prng, context->servers->count);
         return weft_ps_ask(worker->node.client, TABLE, shard, now_ns, &request->op);
     }
     draw_ids(worker, request->ids);
     if (request->kind == WEFT_LOAD_PUSH) {
-        return weft_ps_push(worker->node.client, TABLE, request->ids, scene->gradients, rows, 0, now_ns,
-                            &request->op);
+        return weft_ps_push(worker->node.client, TABLE, request->ids, context->gradients, rows, 0,
+                            now_ns, &request->op);
     }
-    return weft_ps_pull(worker->node.client, TABLE, request->ids, scene->weights, rows, 0, now_ns,
+    return weft_ps_pull(worker->node.client, TABLE, request->ids, context->weights, rows, 0, now_ns,
                         &request->op);
 }
 
@@ -148,7 +148,7 @@ static void begin(struct weft_load_worker *worker, struct weft_load_request *req
 /* Time until the next of arrivals with the rate of one worker: exponential. */
 static uint64_t draw_gap_ns(struct weft_load_worker *worker)
 {
-    const struct weft_load_workload *workload = worker->scene->workload;
+    const struct weft_load_workload *workload = worker->context->workload;
     double uniform = (double)((weft_prng_u64(&worker->prng) >> 11) + 1) * 0x1p-53; /* (0, 1] */
     double mean_ns = (double)WEFT_NS_PER_S * workload->workers / workload->rate;
     return (uint64_t)fmin(-log(uniform) * mean_ns, 1e17) + 1;
@@ -156,7 +156,7 @@ static uint64_t draw_gap_ns(struct weft_load_worker *worker)
 
 static void begin_due(struct weft_load_worker *worker)
 {
-    const struct weft_load_workload *workload = worker->scene->workload;
+    const struct weft_load_workload *workload = worker->context->workload;
     uint64_t now_ns = weft_clock_now_ns();
     for (uint32_t i = 0; i < workload->in_flight; i++) {
         struct weft_load_request *request = &worker->requests[i];
@@ -175,16 +175,16 @@ static void begin_due(struct weft_load_worker *worker)
 
 /* Closed loop: begun and answered in the span. Open loop: due in it; those that are late are what
  * the open loop is for. */
-static bool counts(const struct weft_load_scene *scene, uint64_t due_ns, uint64_t done_ns)
+static bool counts(const struct weft_load_context *context, uint64_t due_ns, uint64_t done_ns)
 {
-    uint64_t until_ns = scene->workload->rate > 0 ? due_ns : done_ns;
-    return due_ns >= scene->measure_from_ns && until_ns < scene->measure_to_ns;
+    uint64_t until_ns = context->workload->rate > 0 ? due_ns : done_ns;
+    return due_ns >= context->measure_from_ns && until_ns < context->measure_to_ns;
 }
 
 static void finished(struct weft_load_worker *worker, struct weft_load_request *request,
                      const struct weft_ps_result *result)
 {
-    const struct weft_load_scene *scene = worker->scene;
+    const struct weft_load_context *context = worker->context;
     uint64_t now_ns = weft_clock_now_ns();
     weft_ps_op_release(worker->node.client, request->op);
     request->busy = false;
@@ -193,21 +193,21 @@ static void finished(struct weft_load_worker *worker, struct weft_load_request *
         (void)fail_node(worker, weft_worker_gone(&worker->node, result->shard));
         return;
     }
-    if (scene->seen != NULL) {
-        weft_hist_add(&scene->seen->latency[request->kind], now_ns - request->due_ns);
-        scene->seen->refused += result->status != WEFT_OK;
+    if (context->seen != NULL) {
+        weft_hist_add(&context->seen->latency[request->kind], now_ns - request->due_ns);
+        context->seen->refused += result->status != WEFT_OK;
     }
-    if (counts(scene, request->due_ns, now_ns)) {
-        weft_hist_add(&scene->sums->latency[request->kind], now_ns - request->due_ns);
-        scene->sums->rows[request->kind] += scene->workload->rows;
-        scene->sums->refused += result->status != WEFT_OK;
+    if (counts(context, request->due_ns, now_ns)) {
+        weft_hist_add(&context->sums->latency[request->kind], now_ns - request->due_ns);
+        context->sums->rows[request->kind] += context->workload->rows;
+        context->sums->refused += result->status != WEFT_OK;
     }
 }
 
 static void take_finished(struct weft_load_worker *worker)
 {
     struct weft_ps_result result;
-    for (uint32_t i = 0; i < worker->scene->workload->in_flight; i++) {
+    for (uint32_t i = 0; i < worker->context->workload->in_flight; i++) {
         struct weft_load_request *request = &worker->requests[i];
         if (request->busy && weft_ps_op_done(worker->node.client, request->op, &result)) {
             finished(worker, request, &result);
@@ -256,7 +256,7 @@ static bool is_hopeless(struct weft_load_worker *worker, char why_p[WEFT_SECURIT
 void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
 {
     char why[WEFT_SECURITY_HINT_BYTES], text[WEFT_IO_ERROR_BYTES];
-    uint64_t patience_ns = worker->scene->patience_ns;
+    uint64_t patience_ns = worker->context->patience_ns;
     uint64_t since_ns = worker->looked_ns != 0 ? now_ns - worker->looked_ns : 0;
     worker->looked_ns = now_ns;
     worker->waited_ns += weft_min_u64(since_ns, look_ns_max);
@@ -265,7 +265,7 @@ void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
         return;
     }
     snprintf(text, sizeof(text), "%s after %llu s: %s (--start-timeout waits longer)",
-             worker->scene->servers->count == 1 ? "the server cannot be reached"
+             worker->context->servers->count == 1 ? "the server cannot be reached"
                                                 : "not all servers can be reached",
              (unsigned long long)(patience_ns / WEFT_NS_PER_S),
              why[0] != '\0' ? why
@@ -277,36 +277,38 @@ void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
 void weft_load_worker_go(struct weft_load_worker *worker, uint64_t now_ns)
 {
     worker->is_running = true;
-    worker->next_ns = worker->scene->workload->rate > 0 ? now_ns + draw_gap_ns(worker) : WEFT_NEVER;
+    bool open = worker->context->workload->rate > 0;
+    worker->next_ns = open ? now_ns + draw_gap_ns(worker) : WEFT_NEVER;
 }
 
 bool weft_load_worker_turn(struct weft_load_worker *worker)
 {
     weft_worker_progress(&worker->node, 0);
-    bool waits = worker->busy_count < worker->scene->workload->in_flight;
-    bool open = worker->is_running && worker->scene->workload->rate > 0;
-    return weft_driver_rest(worker->node.endpoint.driver, open && waits ? worker->next_ns : WEFT_NEVER);
+    bool waits = worker->busy_count < worker->context->workload->in_flight;
+    bool open = worker->is_running && worker->context->workload->rate > 0;
+    return weft_driver_rest(worker->node.endpoint.driver,
+                            open && waits ? worker->next_ns : WEFT_NEVER);
 }
 
 static void unanswered(struct weft_load_worker *worker, enum weft_load_kind kind, uint64_t due_ns)
 {
-    const struct weft_load_scene *scene = worker->scene;
-    if (due_ns >= scene->measure_from_ns && due_ns < scene->measure_to_ns) {
-        weft_hist_add(&scene->sums->latency[kind], scene->measure_to_ns - due_ns);
-        scene->sums->unanswered++;
+    const struct weft_load_context *context = worker->context;
+    if (due_ns >= context->measure_from_ns && due_ns < context->measure_to_ns) {
+        weft_hist_add(&context->sums->latency[kind], context->measure_to_ns - due_ns);
+        context->sums->unanswered++;
     }
 }
 
 void weft_load_worker_halt(struct weft_load_worker *worker)
 {
-    const struct weft_load_workload *workload = worker->scene->workload;
+    const struct weft_load_workload *workload = worker->context->workload;
     if (workload->rate > 0 && worker->is_running) {
         for (uint32_t i = 0; i < workload->in_flight; i++) {
             if (worker->requests[i].busy) {
                 unanswered(worker, worker->requests[i].kind, worker->requests[i].due_ns);
             }
         }
-        for (; worker->next_ns < worker->scene->measure_to_ns;
+        for (; worker->next_ns < worker->context->measure_to_ns;
              worker->next_ns += draw_gap_ns(worker)) {
             unanswered(worker, draw_kind(worker), worker->next_ns);
         }
@@ -317,10 +319,10 @@ void weft_load_worker_halt(struct weft_load_worker *worker)
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 weft_status weft_load_worker_init(struct weft_load_worker *worker,
-                                  const struct weft_load_scene *scene, uint32_t rank)
+                                  const struct weft_load_context *context, uint32_t rank)
 {
-    *worker = (struct weft_load_worker){.scene = scene, .rank = rank};
-    weft_prng_split(&worker->prng, scene->workload->seed, rank);
+    *worker = (struct weft_load_worker){.context = context, .rank = rank};
+    weft_prng_split(&worker->prng, context->workload->seed, rank);
     weft_status status = allocate(worker);
     if (status != WEFT_OK) {
         return status;
@@ -329,7 +331,7 @@ weft_status weft_load_worker_init(struct weft_load_worker *worker,
     weft_worker_config_default(&config);
     set_client(worker, &config.client);
     set_endpoint(worker, &config.endpoint);
-    config.servers = scene->servers->shards;
+    config.servers = context->servers->shards;
     config.on_progress = on_progress;
     config.arg = worker;
     status = weft_worker_open(&worker->node, &config);

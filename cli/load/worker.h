@@ -1,5 +1,5 @@
 /* One logical worker of a load: a node/worker.h of its own, and the requests that it has under way.
- * One thread makes the progress of many of them (crowd.h).
+ * One thread makes the progress of many of them (run.h).
  *
  * Closed loop: a place for a request that falls free is taken at once. Open loop: requests are due
  * at times drawn beforehand (Poisson), whatever became of the earlier ones; one that finds no free
@@ -31,7 +31,7 @@ struct weft_load_seen {
 };
 
 /* What the workers of one thread share. */
-struct weft_load_scene {
+struct weft_load_context {
     const struct weft_load_workload *workload;
     const struct weft_load_servers *servers;
     const struct weft_transport_options *transport;
@@ -62,7 +62,7 @@ struct weft_load_request {
 };
 
 struct weft_load_worker {
-    const struct weft_load_scene *scene;
+    const struct weft_load_context *context;
     uint32_t rank;
     enum weft_load_state state;
     struct weft_worker node;
@@ -81,7 +81,7 @@ struct weft_load_worker {
 /* Open the endpoint, begin the connections and declare the table. Owns: weft_load_worker_fini is
  * due, also after an error. Errors: state FAILED, and error in words. */
 weft_status weft_load_worker_init(struct weft_load_worker *worker,
-                                  const struct weft_load_scene *scene, uint32_t rank);
+                                  const struct weft_load_context *context, uint32_t rank);
 void weft_load_worker_fini(struct weft_load_worker *worker);
 
 /* Whether there is any sense in waiting for its servers: FAILED, with what to do about it, when its

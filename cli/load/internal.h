@@ -1,10 +1,10 @@
 /* One thread of `weft load` and its workers. The thread's state is its own; what it and the one that
- * waits for it tell each other is in the crowd.
+ * waits for it tell each other is in struct load_shared.
  */
-#ifndef WEFT_CLI_LOAD_GANG_H
-#define WEFT_CLI_LOAD_GANG_H
+#ifndef WEFT_CLI_LOAD_INTERNAL_H
+#define WEFT_CLI_LOAD_INTERNAL_H
 
-#include "cli/load/crowd.h"
+#include "cli/load/run.h"
 #include "metrics/live.h"
 
 #include <pthread.h>
@@ -42,11 +42,11 @@ void weft_load_figures_add(struct weft_load_figures *into,
                            const struct weft_driver_counters *transport,
                            const struct weft_ps_client_counters *client);
 
-/* ---- crowd.c, gang.c ------------------------------------------------------------------------- */
+/* ---- run.c, thread.c ---------------------------------------------------------------------------- */
 
 /* What the threads and the one that waits for them tell each other. */
-struct crowd {
-    const struct weft_load_crowd_config *config;
+struct load_shared {
+    const struct weft_load_run_config *config;
     const float *gradients;
     _Atomic uint32_t ready;  /* workers */
     _Atomic uint32_t failed; /* workers */
@@ -57,11 +57,11 @@ struct crowd {
 
 enum phase { CONNECTING, WARMING, MEASURING, OVER };
 
-struct gang {
-    struct crowd *crowd;
-    pthread_t thread;
+struct load_thread {
+    struct load_shared *shared;
+    pthread_t pthread;
     uint32_t index;
-    struct weft_load_scene scene;
+    struct weft_load_context context;
     struct weft_load_seen seen;
     struct weft_load_worker *workers; /* (count,) */
     uint32_t count;
@@ -83,14 +83,14 @@ struct gang {
 
 /* A thread's share of the workers. False: no memory; to be freed all the same, as is a zeroed one whose
  * epoll_fd is -1. */
-bool weft_load_gang_new(struct gang *gang, struct crowd *crowd, uint32_t index);
-void weft_load_gang_free(struct gang *gang);
+bool weft_load_thread_new(struct load_thread *thread, struct load_shared *shared, uint32_t index);
+void weft_load_thread_free(struct load_thread *thread);
 
 /* The thread: connect, warm up, measure, end. */
-void *weft_load_gang_run(void *gang);
+void *weft_load_thread_run(void *thread);
 
 /* The copy for weft_load_live_start. */
-void weft_load_gang_figures(void *arg, void *gang);
+void weft_load_thread_figures(void *arg, void *thread);
 
 void weft_load_latencies_merge(struct weft_ps_latencies *into,
                                const struct weft_ps_latencies *from);

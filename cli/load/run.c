@@ -1,4 +1,4 @@
-#include "cli/load/gang.h"
+#include "cli/load/internal.h"
 
 #include "cli/stop.h"
 #include "io/clock.h"
@@ -32,12 +32,12 @@ static void sums_add(struct weft_load_outcome *into, const struct weft_load_outc
     into->packets.dropped += from->packets.dropped;
 }
 
-static const struct weft_load_worker *first_failed(const struct gang *gangs, uint32_t count)
+static const struct weft_load_worker *first_failed(const struct load_thread *pool, uint32_t count)
 {
     for (uint32_t g = 0; g < count; g++) {
-        for (uint32_t i = 0; i < gangs[g].count; i++) {
-            if (gangs[g].workers[i].state == WEFT_LOAD_FAILED) {
-                return &gangs[g].workers[i];
+        for (uint32_t i = 0; i < pool[g].count; i++) {
+            if (pool[g].workers[i].state == WEFT_LOAD_FAILED) {
+                return &pool[g].workers[i];
             }
         }
     }
@@ -51,17 +51,17 @@ struct told {
 };
 
 /* Say how far the run is: once each, and while many connect from time to time. */
-static void tell(const struct crowd *crowd, struct told *told, uint64_t now_ns)
+static void tell(const struct load_shared *shared, struct told *told, uint64_t now_ns)
 {
-    const struct weft_load_workload *w = crowd->config->workload;
-    const struct weft_load_servers *servers = crowd->config->servers;
+    const struct weft_load_workload *w = shared->config->workload;
+    const struct weft_load_servers *servers = shared->config->servers;
     enum phase *said = &told->phase;
-    if (*said == CONNECTING && atomic_load(&crowd->go_ns) != 0) {
+    if (*said == CONNECTING && atomic_load(&shared->go_ns) != 0) {
         fprintf(stderr, "%u workers are connected to %u shards\n", w->workers, servers->count);
         *said = WARMING;
     } else if (*said == CONNECTING && now_ns - told->at_ns >= tell_each_ns) {
         fprintf(stderr, "connecting: %u of %u workers have reached %s\n",
-                atomic_load(&crowd->ready), w->workers,
+                atomic_load(&shared->ready), w->workers,
                 servers->count == 1 ? "the shard" : "all shards");
         told->at_ns = now_ns;
     } else if (*said == WARMING && atomic_load(&servers->measure_from_ns) != WEFT_NEVER) {
@@ -72,9 +72,9 @@ static void tell(const struct crowd *crowd, struct told *told, uint64_t now_ns)
 
 /* Let them connect, go, and wait for their end; stop them when something is wrong.
  * Returns OK, PEER (one failed), TIMEOUT (not all have connected). */
-static weft_status supervise(struct crowd *crowd, struct weft_load_outcome *outcome)
+static weft_status supervise(struct load_shared *shared, struct weft_load_outcome *outcome)
 {
-    const struct weft_load_workload *w = crowd->config->workload;
+    const struct weft_load_workload *w = shared->config->workload;
     const struct timespec nap = {.tv_nsec = 5000000};
     uint64_t until_ns = weft_clock_now_ns() + connect_ns;
     uint32_t ready = 0;
@@ -82,8 +82,8 @@ static weft_status supervise(struct crowd *crowd, struct weft_load_outcome *outc
     struct told told = {.phase = CONNECTING, .at_ns = weft_clock_now_ns()};
     for (;;) {
         uint64_t now_ns = weft_clock_now_ns();
-        tell(crowd, &told, now_ns);
-        if (atomic_load(&crowd->failed) > 0) {
+        tell(shared, &told, now_ns);
+        if (atomic_load(&shared->failed) > 0) {
             status = WEFT_PEER;
             break;
         }
@@ -91,29 +91,29 @@ static weft_status supervise(struct crowd *crowd, struct weft_load_outcome *outc
             outcome->is_interrupted = true;
             break;
         }
-        if (atomic_load(&crowd->ready) != ready) {
-            ready = atomic_load(&crowd->ready);
+        if (atomic_load(&shared->ready) != ready) {
+            ready = atomic_load(&shared->ready);
             until_ns = now_ns + connect_ns;
         }
-        if (atomic_load(&crowd->go_ns) == 0 && ready == w->workers) {
-            atomic_store(&crowd->go_ns, now_ns);
+        if (atomic_load(&shared->go_ns) == 0 && ready == w->workers) {
+            atomic_store(&shared->go_ns, now_ns);
             until_ns = now_ns + (uint64_t)((w->warmup + w->seconds) * (double)WEFT_NS_PER_S);
         } else if (now_ns >= until_ns) {
-            status = atomic_load(&crowd->go_ns) == 0 ? WEFT_TIMEOUT : WEFT_OK;
+            status = atomic_load(&shared->go_ns) == 0 ? WEFT_TIMEOUT : WEFT_OK;
             break;
         }
         (void)nanosleep(&nap, NULL);
     }
     if (status != WEFT_OK || outcome->is_interrupted) {
-        atomic_store(&crowd->stop, true);
+        atomic_store(&shared->stop, true);
     }
     return status;
 }
 
-static void explain(const struct crowd *crowd, const struct gang *gangs, weft_status status,
-                    char error_p[WEFT_LOAD_ERROR_BYTES])
+static void explain(const struct load_shared *shared, const struct load_thread *pool,
+                    weft_status status, char error_p[WEFT_LOAD_ERROR_BYTES])
 {
-    const struct weft_load_worker *failed = first_failed(gangs, crowd->config->threads);
+    const struct weft_load_worker *failed = first_failed(pool, shared->config->threads);
     if (failed != NULL) {
         snprintf(error_p, WEFT_LOAD_ERROR_BYTES, "%s", failed->error);
     } else if (status == WEFT_TIMEOUT) {
@@ -122,76 +122,76 @@ static void explain(const struct crowd *crowd, const struct gang *gangs, weft_st
                  "all addresses "
                  "right, is the key the servers' own, and does `weft server --workers` allow so "
                  "many?",
-                 atomic_load(&crowd->ready), crowd->config->workload->workers);
+                 atomic_load(&shared->ready), shared->config->workload->workers);
     } else {
         snprintf(error_p, WEFT_LOAD_ERROR_BYTES, "%s", weft_status_text(status));
     }
 }
 
-static weft_status run_gangs(struct crowd *crowd, struct gang *gangs,
+static weft_status run_threads(struct load_shared *shared, struct load_thread *pool,
                              struct weft_load_outcome *outcome, char *error_p)
 {
-    uint32_t threads = crowd->config->threads, started = 0;
+    uint32_t threads = shared->config->threads, started = 0;
     weft_status status = WEFT_OK;
     for (; started < threads && status == WEFT_OK; started++) {
-        if (!weft_load_gang_new(&gangs[started], crowd, started)) {
+        if (!weft_load_thread_new(&pool[started], shared, started)) {
             status = WEFT_NOMEM;
-        } else if (pthread_create(&gangs[started].thread, NULL, weft_load_gang_run,
-                                  &gangs[started]) != 0) {
+        } else if (pthread_create(&pool[started].pthread, NULL, weft_load_thread_run,
+                                  &pool[started]) != 0) {
             status = WEFT_IO;
         }
         if (status != WEFT_OK) {
-            atomic_store(&crowd->stop, true);
+            atomic_store(&shared->stop, true);
             break;
         }
     }
-    status = status == WEFT_OK ? supervise(crowd, outcome) : status;
+    status = status == WEFT_OK ? supervise(shared, outcome) : status;
     for (uint32_t i = 0; i < started; i++) {
-        pthread_join(gangs[i].thread, NULL);
-        sums_add(outcome, gangs[i].outcome);
+        pthread_join(pool[i].pthread, NULL);
+        sums_add(outcome, pool[i].outcome);
     }
     if (status != WEFT_OK) {
-        explain(crowd, gangs, status, error_p);
+        explain(shared, pool, status, error_p);
     }
     return status;
 }
 
-weft_status weft_load_crowd_run(const struct weft_load_crowd_config *config,
+weft_status weft_load_run(const struct weft_load_run_config *config,
                                 struct weft_load_outcome *outcome_p,
                                 char error_p[WEFT_LOAD_ERROR_BYTES])
 {
     const struct weft_load_workload *w = config->workload;
     size_t floats = (size_t)w->rows * w->dim + 1;
     float *gradients = calloc(floats, sizeof(*gradients));
-    struct gang *gangs = calloc(config->threads, sizeof(*gangs));
+    struct load_thread *pool = calloc(config->threads, sizeof(*pool));
     memset(outcome_p, 0, sizeof(*outcome_p));
     atomic_store(&config->servers->measure_from_ns, WEFT_NEVER);
     weft_status status = WEFT_NOMEM;
     snprintf(error_p, WEFT_LOAD_ERROR_BYTES, "no memory");
-    if (gradients != NULL && gangs != NULL) {
+    if (gradients != NULL && pool != NULL) {
         struct weft_prng prng;
         weft_prng_split(&prng, w->seed, UINT64_MAX);
         for (size_t i = 0; i < floats; i++) {
             gradients[i] = (float)((double)(weft_prng_u64(&prng) >> 11) * 0x1p-53 - 0.5) * 0.01F;
         }
         for (uint32_t i = 0; i < config->threads; i++) {
-            gangs[i].epoll_fd = -1;
+            pool[i].epoll_fd = -1;
         }
-        struct crowd crowd = {.config = config, .gradients = gradients};
-        status = weft_load_live_start(&crowd.live, config->metrics, w->workers, config->threads,
-                                      weft_load_gang_figures, error_p);
+        struct load_shared shared = {.config = config, .gradients = gradients};
+        status = weft_load_live_start(&shared.live, config->metrics, w->workers, config->threads,
+                                      weft_load_thread_figures, error_p);
         if (status == WEFT_OK) {
-            if (crowd.live.served != NULL) {
-                fprintf(stderr, "metrics: %s\n", weft_metrics_live_url(crowd.live.served));
+            if (shared.live.served != NULL) {
+                fprintf(stderr, "metrics: %s\n", weft_metrics_live_url(shared.live.served));
             }
-            status = run_gangs(&crowd, gangs, outcome_p, error_p);
+            status = run_threads(&shared, pool, outcome_p, error_p);
         }
-        weft_metrics_live_stop(crowd.live.served);
+        weft_metrics_live_stop(shared.live.served);
         for (uint32_t i = 0; i < config->threads; i++) {
-            weft_load_gang_free(&gangs[i]);
+            weft_load_thread_free(&pool[i]);
         }
     }
-    free(gangs);
+    free(pool);
     free(gradients);
     return status;
 }

@@ -4,8 +4,8 @@
  * Every thread cuts at them by itself, between two turns, so that what it counts and the CPU time
  * that it took belong to the same span; the first thread reads the servers' CPU there, too.
  */
-#ifndef WEFT_CLI_LOAD_CROWD_H
-#define WEFT_CLI_LOAD_CROWD_H
+#ifndef WEFT_CLI_LOAD_RUN_H
+#define WEFT_CLI_LOAD_RUN_H
 
 #include "cli/load/worker.h"
 #include "cli/metrics.h"
@@ -32,7 +32,7 @@ struct weft_load_outcome {
     bool is_interrupted;
 };
 
-struct weft_load_crowd_config {
+struct weft_load_run_config {
     const struct weft_load_workload *workload;
     struct weft_load_servers *servers;
     const struct weft_transport_options *transport;
@@ -49,7 +49,7 @@ enum { WEFT_LOAD_ERROR_BYTES = 768 };
 /* Connect, warm up, measure, disconnect. Returns when all is done, or a signal of cli/stop.h came:
  * then the outcome is that of the time until then.
  * Errors:  a worker failed or could not connect; error_p says which and why. */
-weft_status weft_load_crowd_run(const struct weft_load_crowd_config *config,
+weft_status weft_load_run(const struct weft_load_run_config *config,
                                 struct weft_load_outcome *outcome_p,
                                 char error_p[WEFT_LOAD_ERROR_BYTES]);
 

@@ -1,0 +1,367 @@
+#include "cli/load/internal.h"
+
+#include "io/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    EVENTS = 64,
+    LOOK_MS = 20, /* for edges and the wish to stop, when nothing happens */
+    /* What a thread has under way at a time: so many connections, but one worker at least and a few
+     * at most. Where more of them wait for a processor than are served, both ends ask again, and
+     * the answers cost as much as the handshakes: with 8 workers to 60 shards each, 2.2 ms of CPU
+     * for a connection instead of 1.3 (bench/NOTEBOOK.md). */
+    CONNECTIONS_MAX = 16,
+    CONNECTING_MAX = 8,
+    CONNECTING_LOOK_MS = 2,
+    OPEN_AT_ONCE = 32, /* workers; then one every open_each_ns */
+};
+
+static const uint64_t open_each_ns = 5 * WEFT_NS_PER_MS;
+static const uint64_t drain_ns = WEFT_NS_PER_S;
+
+static uint64_t thread_cpu_ns(void)
+{
+    struct timespec at = {0};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+    return (uint64_t)at.tv_sec * WEFT_NS_PER_S + (uint64_t)at.tv_nsec;
+}
+
+static uint64_t rss_bytes(void)
+{
+    unsigned long long pages[2] = {0};
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file != NULL) {
+        if (fscanf(file, "%llu %llu", &pages[0], &pages[1]) != 2) {
+            pages[1] = 0;
+        }
+        (void)fclose(file);
+    }
+    return pages[1] * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- turning --------------------------------------------------------------------------------- */
+
+static void note_state(struct load_thread *thread, uint32_t index)
+{
+    const struct weft_load_worker *worker = &thread->workers[index];
+    if (thread->told[index]) {
+        if (worker->state == WEFT_LOAD_FAILED && thread->phase != OVER) {
+            atomic_fetch_add(&thread->shared->failed, 1);
+        }
+    } else if (worker->state != WEFT_LOAD_OPENING) {
+        thread->told[index] = true;
+        thread->settled++;
+        atomic_fetch_add(
+            worker->state == WEFT_LOAD_READY ? &thread->shared->ready : &thread->shared->failed, 1);
+    }
+}
+
+static void turn(struct load_thread *thread, uint32_t index)
+{
+    thread->again[index] = !weft_load_worker_turn(&thread->workers[index]);
+    thread->any_again = thread->any_again || thread->again[index];
+    note_state(thread, index);
+}
+
+/* At those that connect: their servers may not be there. */
+static void look(struct load_thread *thread)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    for (uint32_t i = 0; thread->settled < thread->opened && i < thread->opened; i++) {
+        if (!thread->told[i]) {
+            weft_load_worker_look(&thread->workers[i], now_ns);
+            note_state(thread, i);
+        }
+    }
+}
+
+static void turn_all(struct load_thread *thread)
+{
+    for (uint32_t i = 0; i < thread->opened; i++) {
+        turn(thread, i);
+    }
+}
+
+static void wait_and_turn(struct load_thread *thread)
+{
+    struct epoll_event events[EVENTS];
+    bool again = thread->any_again;
+    int look_ms = thread->opened < thread->count ? CONNECTING_LOOK_MS : LOOK_MS;
+    thread->any_again = false;
+    int ready = epoll_wait(thread->epoll_fd, events, EVENTS, again ? 0 : look_ms);
+    for (uint32_t i = 0; again && i < thread->opened; i++) {
+        if (thread->again[i]) {
+            turn(thread, i);
+        }
+    }
+    for (int i = 0; i < ready; i++) {
+        turn(thread, events[i].data.u32);
+    }
+}
+
+/* ---- edges ----------------------------------------------------------------------------------- */
+
+/* What the endpoints of the thread have counted so far. */
+static struct weft_load_packets packets_now(const struct load_thread *thread)
+{
+    struct weft_load_packets packets = {0};
+    for (uint32_t i = 0; i < thread->opened; i++) {
+        struct weft_driver_counters counters;
+        weft_driver_counters(thread->workers[i].node.endpoint.driver, &counters);
+        packets.sent += counters.socket.datagrams_sent;
+        packets.received += counters.socket.datagrams_received;
+        packets.again += counters.ep.retransmitted_packets;
+        packets.dropped += counters.socket.kernel_drops;
+    }
+    return packets;
+}
+
+/* weft_stats_query_fn: of a thread, for weft_load_live. */
+void weft_load_thread_figures(void *arg, void *object)
+{
+    struct weft_load_figures *figures = arg;
+    const struct load_thread *thread = object;
+    *figures =
+        (struct weft_load_figures){.seen = thread->seen, .measuring = thread->phase == MEASURING};
+    for (uint32_t i = 0; i < thread->opened; i++) {
+        const struct weft_load_worker *worker = &thread->workers[i];
+        struct weft_driver_counters transport;
+        weft_driver_counters(worker->node.endpoint.driver, &transport);
+        weft_load_figures_add(figures, &transport, weft_ps_client_counters(worker->node.client));
+        figures->connected += worker->state == WEFT_LOAD_READY;
+    }
+}
+
+static void begin(struct load_thread *thread, uint64_t go_ns)
+{
+    const struct weft_load_workload *workload = thread->shared->config->workload;
+    thread->warm_ns = go_ns + (uint64_t)(workload->warmup * (double)WEFT_NS_PER_S);
+    thread->phase = WARMING;
+    for (uint32_t i = 0; i < thread->opened; i++) {
+        weft_load_worker_go(&thread->workers[i], go_ns);
+    }
+    turn_all(thread);
+}
+
+/* From now and not from when it was meant: a thread that was late measures as long as the others. */
+static void measure(struct load_thread *thread, uint64_t now_ns)
+{
+    struct weft_load_servers *servers = thread->shared->config->servers;
+    double seconds = thread->shared->config->workload->seconds;
+    thread->context.measure_from_ns = now_ns;
+    thread->context.measure_to_ns = now_ns + (uint64_t)(seconds * (double)WEFT_NS_PER_S);
+    thread->phase = MEASURING;
+    for (uint32_t i = 0; i < thread->opened; i++) {
+        weft_ps_client_latencies_clear(thread->workers[i].node.client);
+    }
+    if (thread->index == 0) {
+        thread->outcome->server_cpu_known =
+            weft_load_servers_cpu_ns(servers, &thread->server_cpu_from_ns);
+        atomic_store(&servers->measure_to_ns, thread->context.measure_to_ns);
+        atomic_store(&servers->measure_from_ns, now_ns);
+    }
+    thread->packets_from = packets_now(thread);
+    thread->cpu_from_ns = thread_cpu_ns();
+}
+
+void weft_load_latencies_merge(struct weft_ps_latencies *into, const struct weft_ps_latencies *from)
+{
+    weft_hist_merge(&into->w_proc, &from->w_proc);
+    weft_hist_merge(&into->w_queue, &from->w_queue);
+    weft_hist_merge(&into->ps_proc, &from->ps_proc);
+    weft_hist_merge(&into->ps_queue, &from->ps_queue);
+    weft_hist_merge(&into->ps_wait, &from->ps_wait);
+    weft_hist_merge(&into->n_tx, &from->n_tx);
+    weft_hist_merge(&into->total, &from->total);
+}
+
+static void keep(struct load_thread *thread, uint64_t now_ns)
+{
+    struct weft_load_outcome *outcome = thread->outcome;
+    outcome->worker_cpu_ns = thread_cpu_ns() - thread->cpu_from_ns;
+    outcome->span_ns = now_ns - thread->context.measure_from_ns;
+    outcome->is_measured = true;
+    struct weft_load_packets packets = packets_now(thread);
+    outcome->packets = (struct weft_load_packets){
+        .sent = packets.sent - thread->packets_from.sent,
+        .received = packets.received - thread->packets_from.received,
+        .again = packets.again - thread->packets_from.again,
+        .dropped = packets.dropped - thread->packets_from.dropped,
+    };
+    if (thread->index == 0) {
+        uint64_t cpu_ns;
+        outcome->server_cpu_known = outcome->server_cpu_known &&
+                                    weft_load_servers_cpu_ns(thread->shared->config->servers,
+                                                             &cpu_ns);
+        outcome->server_cpu_ns =
+            outcome->server_cpu_known ? cpu_ns - thread->server_cpu_from_ns : 0;
+        outcome->rss_bytes = rss_bytes();
+    }
+    for (uint32_t i = 0; i < thread->opened; i++) {
+        const struct weft_ps_client *client = thread->workers[i].node.client;
+        weft_load_latencies_merge(&outcome->rpc[WEFT_LOAD_PUSH],
+                                  weft_ps_client_push_latencies(client));
+        weft_load_latencies_merge(&outcome->rpc[WEFT_LOAD_PULL],
+                                  weft_ps_client_pull_latencies(client));
+    }
+}
+
+static void end(struct load_thread *thread, uint64_t now_ns)
+{
+    bool measured = thread->phase == MEASURING;
+    if (measured) {
+        keep(thread, now_ns);
+    }
+    thread->phase = OVER;
+    thread->context.measure_to_ns = weft_min_u64(thread->context.measure_to_ns, now_ns);
+    if (thread->index == 0) {
+        atomic_store(&thread->shared->config->servers->measure_to_ns,
+                     thread->context.measure_to_ns);
+    }
+    for (uint32_t i = 0; i < thread->opened; i++) {
+        weft_load_worker_halt(&thread->workers[i]);
+    }
+}
+
+static void cross_edges(struct load_thread *thread)
+{
+    struct load_shared *shared = thread->shared;
+    uint64_t now_ns = weft_clock_now_ns();
+    if (atomic_load(&shared->stop) && thread->phase != OVER) {
+        end(thread, now_ns);
+    } else if (thread->phase == CONNECTING && atomic_load(&shared->go_ns) != 0) {
+        begin(thread, atomic_load(&shared->go_ns));
+    } else if (thread->phase == WARMING && now_ns >= thread->warm_ns) {
+        measure(thread, now_ns);
+    } else if (thread->phase == MEASURING && now_ns >= thread->context.measure_to_ns) {
+        end(thread, now_ns);
+    }
+}
+
+/* ---- a thread -------------------------------------------------------------------------------- */
+
+/* False: it could not be opened. */
+static bool open_one(struct load_thread *thread, uint32_t index)
+{
+    struct weft_load_worker *worker = &thread->workers[index];
+    weft_status status = weft_load_worker_init(worker, &thread->context, thread->first + index);
+    if (status == WEFT_OK) {
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
+        int fd = weft_driver_pollable(worker->node.endpoint.driver);
+        if (epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) {
+            thread->opened++;
+            turn(thread, index);
+            return true;
+        }
+        worker->state = WEFT_LOAD_FAILED;
+        snprintf(worker->error, sizeof(worker->error), "epoll: %s", strerror(errno));
+    }
+    atomic_fetch_add(&thread->shared->failed, 1);
+    return false;
+}
+
+static uint32_t connecting_max(const struct load_thread *thread)
+{
+    uint32_t workers = CONNECTIONS_MAX / thread->shared->config->servers->count;
+    return workers < 1 ? 1 : workers < CONNECTING_MAX ? workers : CONNECTING_MAX;
+}
+
+/* Not all at once: a server does so many handshakes a second (hello_rate_max of core/endpoint.h) and
+ * answers so many ahead; over TCP it drops the others. */
+static void open_some(struct load_thread *thread)
+{
+    uint32_t threads = thread->shared->config->threads;
+    uint64_t elapsed_ns = weft_clock_now_ns() - thread->began_ns;
+    uint64_t allowed = OPEN_AT_ONCE / threads + elapsed_ns / (open_each_ns * threads) + 1;
+    while (thread->opened < thread->count && thread->opened < allowed &&
+           thread->opened - thread->settled < connecting_max(thread) &&
+           atomic_load(&thread->shared->failed) == 0 && open_one(thread, thread->opened)) {
+        continue;
+    }
+}
+
+/* Answers to what is under way: a server must not find its workers gone in the middle. */
+static void drain(struct load_thread *thread)
+{
+    uint64_t until_ns = weft_clock_now_ns() + drain_ns;
+    bool busy = true;
+    while (busy && weft_clock_now_ns() < until_ns) {
+        wait_and_turn(thread);
+        busy = false;
+        for (uint32_t i = 0; i < thread->opened; i++) {
+            const struct weft_load_worker *worker = &thread->workers[i];
+            busy = busy || (worker->state == WEFT_LOAD_READY && worker->busy_count > 0);
+        }
+    }
+}
+
+void *weft_load_thread_run(void *arg)
+{
+    struct load_thread *thread = arg;
+    thread->began_ns = weft_clock_now_ns();
+    while (thread->phase != OVER) {
+        open_some(thread);
+        wait_and_turn(thread);
+        look(thread);
+        cross_edges(thread);
+        weft_metrics_live_poll(thread->shared->live.served, thread->index, thread);
+    }
+    weft_metrics_live_leave(thread->shared->live.served, thread->index);
+    drain(thread);
+    for (uint32_t i = 0; i < thread->count; i++) {
+        weft_load_worker_fini(&thread->workers[i]);
+    }
+    return NULL;
+}
+
+void weft_load_thread_free(struct load_thread *thread)
+{
+    if (thread->epoll_fd >= 0) {
+        (void)close(thread->epoll_fd);
+    }
+    free(thread->workers);
+    free(thread->again);
+    free(thread->told);
+    free(thread->context.weights);
+    free(thread->outcome);
+}
+
+bool weft_load_thread_new(struct load_thread *thread, struct load_shared *shared, uint32_t index)
+{
+    const struct weft_load_run_config *config = shared->config;
+    const struct weft_load_workload *w = config->workload;
+    uint64_t workers = w->workers;
+    thread->shared = shared;
+    thread->index = index;
+    thread->first = (uint32_t)(workers * index / config->threads);
+    thread->count = (uint32_t)(workers * (index + 1) / config->threads) - thread->first;
+    thread->workers = calloc(thread->count + 1, sizeof(*thread->workers));
+    thread->again = calloc(thread->count + 1, sizeof(*thread->again));
+    thread->told = calloc(thread->count + 1, sizeof(*thread->told));
+    thread->outcome = calloc(1, sizeof(*thread->outcome));
+    thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    thread->context = (struct weft_load_context){
+        .workload = w,
+        .servers = config->servers,
+        .transport = config->transport,
+        .security = config->security,
+        .zipf = config->zipf,
+        .records = weft_recording_ring(config->recording),
+        .gradients = shared->gradients,
+        .weights = calloc((size_t)w->rows * w->dim + 1, sizeof(float)),
+        .sums = thread->outcome != NULL ? &thread->outcome->sums : NULL,
+        .seen = config->metrics->host[0] != '\0' ? &thread->seen : NULL,
+        .patience_ns = config->patience_ns,
+        .measure_from_ns = WEFT_NEVER,
+        .measure_to_ns = WEFT_NEVER,
+    };
+    return thread->workers != NULL && thread->again != NULL && thread->told != NULL &&
+           thread->outcome != NULL && thread->epoll_fd >= 0 && thread->context.weights != NULL;
+}
