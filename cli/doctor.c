@@ -6,7 +6,6 @@
 
 #include "io/doctor.h"
 
-
 static bool print_json(const struct weft_doctor *doctor, bool ok)
 {
     cJSON *object = cJSON_CreateObject();

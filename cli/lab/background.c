@@ -11,7 +11,6 @@
 #include "lab/background.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -8,7 +8,6 @@
 #include "lab/registry.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* ---- status ---------------------------------------------------------------------------------- */
 

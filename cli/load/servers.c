@@ -1,7 +1,6 @@
 #include "cli/load/servers.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum {

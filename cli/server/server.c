@@ -5,8 +5,6 @@
 #include "cli/server/deaths.h"
 #include "cli/verbs.h"
 
-#include <string.h>
-
 enum { DEFAULT_WORKERS = 16, KEEPALIVE_MS = 5000 /* where a worker's death matters */ };
 
 static int check_rest(const struct weft_command *command, struct server *server)

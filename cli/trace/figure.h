@@ -70,8 +70,6 @@ void weft_figure_run_fini(struct weft_figure_run *run);
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
-/* In quotes of gnuplot, whatever it holds. */
-void weft_figure_quoted(FILE *script, const char *text);
 /* "$name << EOD", the cumulative distribution with values divided by scale, "EOD". */
 void weft_figure_cdf(FILE *script, const char *name, const struct weft_hist *hist, double scale);
 const char *weft_figure_verdict_name(enum weft_figure_verdict verdict);

@@ -8,7 +8,8 @@
 
 enum { CAPTION_COLUMNS = 128, CAPTION_LINES_MAX = 8 };
 
-void weft_figure_quoted(FILE *script, const char *text)
+/* In quotes of gnuplot, whatever it holds. */
+static void print_quoted(FILE *script, const char *text)
 {
     fputc('\'', script);
     for (; *text != '\0'; text++) {
@@ -81,7 +82,7 @@ static void print_caption(FILE *script, const struct weft_figure *figure)
     fprintf(script, "set bmargin at screen %.4f\n", (17 * (caption.count + 0.5) + 55) / height);
     for (unsigned i = 0; i < caption.count; i++) {
         fprintf(script, "set label ");
-        weft_figure_quoted(script, caption.lines[i]);
+        print_quoted(script, caption.lines[i]);
         fprintf(script, " at screen 0.02,%.4f left noenhanced font 'sans,10'\n",
                 17 * (caption.count - i - 0.3) / height);
     }
@@ -95,7 +96,7 @@ static void print_head(FILE *script, const struct weft_figure *figure)
     snprintf(title, sizeof(title), "[imc20] Figure %s, here: %s", figure->kind->number,
              figure->run != NULL ? figure->run->title : "several runs");
     fprintf(script, "set title ");
-    weft_figure_quoted(script, title);
+    print_quoted(script, title);
     fprintf(script, " noenhanced font 'sans,10'\n");
     print_caption(script, figure);
 }

@@ -4,7 +4,6 @@
 #include "cli/verbs.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 enum { SLOWEST = 5 };
 
@@ -184,7 +183,7 @@ static int summarize_trace(const char *file, bool json)
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
-int weft_cli_trace_summary(int argc, char **argv)
+static int trace_summary(int argc, char **argv)
 {
     bool json = false;
     struct weft_trace_files files;
@@ -222,7 +221,7 @@ int weft_cli_trace_summary(int argc, char **argv)
 int weft_cli_trace(int argc, char **argv)
 {
     static const struct weft_verb verbs[] = {
-        {"summary", "of records or of a trace: where the time went", weft_cli_trace_summary},
+        {"summary", "of records or of a trace: where the time went", trace_summary},
         {"slow", "of records: the slowest RPCs, and which stage made them so", weft_cli_trace_slow},
         {"hot", "of records: the most updated parameters and their share", weft_cli_trace_hot},
         {"figures", "of records: pictures as in [imc20], its findings beside those of the run",

@@ -33,7 +33,6 @@ bool weft_trace_load(const char *path, struct weft_trace_doc *doc_p);
 bool weft_trace_records_summary(struct weft_recdb *db, void *arg);
 
 /* The verbs; argv[0] is the verb. */
-int weft_cli_trace_summary(int argc, char **argv);
 int weft_cli_trace_slow(int argc, char **argv);
 int weft_cli_trace_hot(int argc, char **argv);
 int weft_cli_trace_sql(int argc, char **argv);

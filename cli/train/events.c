@@ -68,7 +68,8 @@ static void note_exit(struct train *train, struct weft_slot *slot)
     }
 }
 
-bool weft_train_in_trouble(const struct train *train)
+/* Some process has ended out of turn, or says that it cannot go on; or we shall end. */
+static bool in_trouble(const struct train *train)
 {
     return train->error[0] != '\0' || train->killed != NULL || train->ended != NULL ||
            train->interrupted != 0;
@@ -101,7 +102,7 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
                              uint64_t patience_ns, const char *what)
 {
     uint64_t until_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
-    while (*count < wanted && !weft_train_in_trouble(train)) {
+    while (*count < wanted && !in_trouble(train)) {
         uint64_t now_ns = weft_clock_now_ns();
         if (now_ns >= until_ns) {
             snprintf(train->error, sizeof(train->error), "%u of %u %s in time", *count, wanted,
@@ -110,7 +111,7 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
         }
         (void)weft_train_hear(train, until_ns == WEFT_NEVER ? WEFT_NEVER : until_ns - now_ns);
     }
-    return weft_train_in_trouble(train) ? WEFT_PEER : WEFT_OK;
+    return in_trouble(train) ? WEFT_PEER : WEFT_OK;
 }
 
 void weft_train_tell(struct train *train, const char *role, uint32_t rank_max, const char *word)

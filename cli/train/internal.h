@@ -60,9 +60,6 @@ weft_status weft_train_start_worker(struct train *train, uint32_t rank);
 
 /* ---- events.c -------------------------------------------------------------------------------- */
 
-/* Some process has ended out of turn, or says that it cannot go on; or we shall end. */
-bool weft_train_in_trouble(const struct train *train);
-
 /* Take the next event; false when none came in timeout_ns. */
 bool weft_train_hear(struct train *train, uint64_t timeout_ns);
 
