@@ -31,6 +31,7 @@ enum {
     LIMIT_BYTES_MIN = 12000,
     LIMIT_PACKETS_MIN = 4,
     LIMIT_BYTES_MAX = 256000,
+    HASTE_MAX = 6,
     LOOKS = 16,             /* late looks between two that may lower the limit */
     CLASS_SHIFT = 56,
     PRIORITY_SHIFT = 61,
@@ -149,20 +150,21 @@ void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes)
 /* ---- the host's queue ------------------------------------------------------------------------ */
 
 /* Since something was handed over last the queue has only drained. Of whole packets, so that a few
- * bytes tell nothing. One that is empty became so at some time before: the rate is at least that,
- * and a look that came too late may have been planned with too low a rate. */
+ * bytes tell nothing. One that is empty became so at some time before, so that tells no rate; but the
+ * look may have come too late because the rate is thought too low: the next ones are planned earlier. */
 static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
 {
     uint64_t drained = e->queued_bytes > bytes ? e->queued_bytes - bytes : 0;
     if (e->handed_over || drained < e->limit_bytes / 4 || now_ns <= e->queued_ns) {
         return;
     }
-    uint64_t rate_bps = drained * 8 * WEFT_NS_PER_MS / (now_ns - e->queued_ns) * 1000;
-    if (bytes > 0) {
-        e->rate_bps = e->rate_bps == 0 ? rate_bps : (7 * e->rate_bps + rate_bps) / 8;
-    } else if (e->rate_bps > 0) {
-        e->rate_bps = weft_max_u64(2 * e->rate_bps, rate_bps);
+    if (bytes == 0) {
+        e->haste += e->haste < HASTE_MAX;
+        return;
     }
+    uint64_t rate_bps = drained * 8 * WEFT_NS_PER_MS / (now_ns - e->queued_ns) * 1000;
+    e->rate_bps = e->rate_bps == 0 ? rate_bps : (7 * e->rate_bps + rate_bps) / 8;
+    e->haste = 0;
 }
 
 /* What the link takes in a millisecond: a host whose processes wait longer for their turn than that
@@ -204,7 +206,7 @@ static uint64_t look_after_ns(const struct egress *e, uint64_t bytes)
         return look_ns_first;
     }
     uint64_t drain_bytes = bytes > e->limit_bytes / 2 ? bytes - e->limit_bytes / 2 : 0;
-    uint64_t wait_ns = drain_bytes * 8 * WEFT_NS_PER_S / e->rate_bps;
+    uint64_t wait_ns = drain_bytes * 8 * WEFT_NS_PER_S / e->rate_bps >> e->haste;
     return weft_min_u64(weft_max_u64(wait_ns, look_ns_min), look_ns_max);
 }
 

@@ -425,6 +425,7 @@ struct egress {
     uint64_t limit_min_bytes;
     uint64_t left_least_bytes; /* at late looks; UINT64_MAX = none yet */
     uint32_t looks;
+    uint32_t haste;            /* the next look comes earlier by this power of two */
 };
 
 /* trace.c: the ring of records; records = NULL when it is off. */

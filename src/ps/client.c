@@ -863,6 +863,7 @@ static void clock_send(struct weft_ps_client *client, uint32_t index, uint64_t n
         .base = link->clock_request,
         .total = 1,
         .elem_bytes = WEFT_RPC_REQUEST_BYTES,
+        .priority = WEFT_RPC_PRIORITY_CLOCK,
         .critical = 1,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = WEFT_RPC_CLOCK, .table = table, .number = link->clock_said}),

@@ -346,6 +346,7 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
                      : part->request_elems,
         .elem_bytes = part->request_elem_bytes,
         .chunk_elems = part->request_chunk_elems,
+        .priority = WEFT_RPC_PRIORITY,
         .critical = 1,
         .bound_ppm = may_lose ? part->bound_ppm : 0,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){

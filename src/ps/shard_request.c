@@ -300,6 +300,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .base = slot->answer,
         .total = slot->answer_elems,
         .elem_bytes = slot->answer_elem_bytes,
+        .priority = WEFT_RPC_PRIORITY,
         .critical = 1,
         .bound_ppm = rows ? slot->request.reply_bound_ppm : 0,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){

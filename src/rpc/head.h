@@ -44,6 +44,10 @@ enum weft_rpc_op {
     WEFT_RPC_SAFE = 5, /* of a server, with WEFT_RPC_REPLY_FLAG: pushes that are durable */
 };
 
+/* Priorities of messages: the other workers wait for a CLOCK, and the next PULL cannot be answered
+ * before it. It overtakes what of its worker's requests is not sent yet. */
+enum { WEFT_RPC_PRIORITY_CLOCK = 0, WEFT_RPC_PRIORITY = 1 };
+
 /* What a reply says. X(name, what happened; what to do) */
 #define WEFT_RPC_STATUS_MAP(X)                                                                     \
     X(OK, "done")                                                                                  \
