@@ -319,7 +319,8 @@ struct weft_result {
  *
  * Shape:   ids (n,), in any order, an id may occur more than once; rows (n, dim) float32,
  *          contiguous. n = 0 is allowed.
- * Units:   bound_ppm < 1,000,000.
+ * Units:   bound_ppm < 1,000,000: of the packets of all pushes to the table, or all pulls of it; a short
+ *          one may lose a packet where those before it lost less than their part.
  * Owns:    borrows ids and rows until return; *op_p is to be ended by weft_wait or weft_test.
  * Errors:  WEFT_INVALID      NULL with n > 0, n above rows_max, or bound_ppm out of range.
  *          WEFT_AGAIN        ops_max operations are under way: weft_wait for one, then again.

@@ -165,8 +165,9 @@ struct weft_transport_send {
     const void *data;                  /* elements x elem_bytes bytes; float32 for ADD */
     uint32_t elements;                 /* >= 1 */
     uint32_t peer;                     /* from weft_transport_connect or an UP event */
-    uint32_t bound_ppm;                /* fraction of the chunks that may stay missing, rounded
-                                        * down, < 1,000,000; default 0 */
+    uint32_t bound_ppm;                /* fraction of the chunks that may stay missing, rounded down;
+                                        * the rest, below a chunk, counts for the next message to
+                                        * this peer. < 1,000,000; default 0 */
     uint16_t elem_bytes;               /* 1 .. packet_bytes - 64; default 4 */
     uint16_t priority;                 /* 0 (default, most urgent) .. 7 */
     const struct weft_range *critical; /* critical_count ranges that must arrive whatever the bound;
@@ -240,7 +241,7 @@ enum weft_transport_event_type {
 };
 
 enum weft_transport_outcome {
-    WEFT_TRANSPORT_COMPLETE, /* at least 1 - bound of it arrived */
+    WEFT_TRANSPORT_COMPLETE, /* no more is missing than its bound allows */
     WEFT_TRANSPORT_SHORT,    /* less: a timeout passed, or (RECEIVED) the sender went down */
     WEFT_TRANSPORT_UNKNOWN,  /* SENT only: the receiver went down first; the mask holds what it is
                               * known to have taken, and it may have taken more */

@@ -2,6 +2,7 @@
  *
  *   endpoint.c    tables, events, deadlines, the public calls
  *   ahead.c       memory that is asked for before it is needed
+ *   bound.c       how many chunks a message may miss
  *   handshake.c   HELLO and ACCEPT
  *   secure.c, guard.c   keys and packets' tags; who may shake hands (core/secure.h)
  *   rx.c          incoming packets, incoming messages, the receiver's half of the bound
@@ -23,6 +24,7 @@
 
 #include "base/bits.h"
 #include "base/prng.h"
+#include "core/bound.h"
 #include "core/cc.h"
 #include "core/endpoint.h"
 #include "core/expect.h"
@@ -310,6 +312,7 @@ struct peer {
     uint64_t tx_probed_seq;        /* message of the last probe: they take turns */
     uint64_t tx_unsent;            /* first-pass chunks of active messages still to send */
     bool need_backlog;             /* the receiver knows of more of them, or of fewer */
+    struct weft_bounds bounds;
 
     /* rx.c */
     struct rx_msg *rx;             /* WEFT_MSGS_MAX */

@@ -47,6 +47,8 @@ struct weft_msg_send {
     uint8_t critical;      /* leading chunks that must not be missing, <= 254 */
     uint8_t priority;      /* 0 (most urgent) .. 7 */
     uint32_t bound_ppm;    /* fraction of chunks that may be missing, < 10^6 */
+    uint32_t stream;       /* messages with the same number pass on the fraction of a chunk that the
+                            * bound of each leaves (core/bound.h) */
     uint64_t tag;          /* opaque; matched by the receiver's expectations */
     uint64_t deadline_ns;  /* close SHORT at this time; WEFT_NEVER = never */
     uint64_t user;         /* returned in SENT */

@@ -79,10 +79,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     }
     p->tx_next_seq++;
     uint32_t chunks = (uint32_t)weft_div_ceil_u64(send->total, chunk_elems);
-    uint64_t lost_max = (uint64_t)send->bound_ppm * send->total / WEFT_PPM / chunk_elems;
     uint32_t critical = (uint32_t)weft_min_u64(send->critical, chunks);
-    /* A critical chunk cannot be among the missing. */
-    lost_max = weft_min_u64(lost_max, weft_min_u64(chunks - critical, chunks - 1));
     *m = (struct tx_msg){
         .active = true,
         .priority = send->priority,
@@ -91,7 +88,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         .elem_bytes = send->elem_bytes,
         .total = send->total,
         .chunks = chunks,
-        .lost_max = (uint32_t)lost_max,
+        .lost_max = weft_bound_reserve(&p->bounds, send, chunk_elems, chunks),
         .critical_left = critical,
         .chunk_bytes = chunk_elems * send->elem_bytes,
         .seq = seq,

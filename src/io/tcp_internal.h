@@ -28,6 +28,7 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/prng.h"
+#include "core/bound.h"
 #include "core/expect.h"
 #include "core/noise.h"
 #include "core/sink.h"
@@ -195,6 +196,7 @@ struct tcp_peer {
     uint64_t rx_ready;
 
     /* messages */
+    struct weft_bounds bounds;
     uint64_t tx_next_seq;
     uint64_t tx_open_from;
     uint64_t tx_active;

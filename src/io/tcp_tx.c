@@ -29,13 +29,10 @@ static bool send_valid(const struct weft_tcp *t, const struct weft_msg_send *s,
 
 /* Which of them are critical matters only when a deadline ends the message: then masked ones are
  * taken for missing, unless nothing is. */
-static void bound_set(struct tcp_tx *m, const struct weft_msg_send *send)
+static void bound_set(struct tcp_peer *p, struct tcp_tx *m, const struct weft_msg_send *send)
 {
     uint64_t critical = weft_min_u64(send->critical, m->chunks);
-    uint64_t lost_max =
-        (uint64_t)send->bound_ppm * send->total / WEFT_PPM / m->chunk_elems;
-    lost_max = weft_min_u64(lost_max, weft_min_u64(m->chunks - critical, m->chunks - 1));
-    m->lost_max = (uint32_t)lost_max;
+    m->lost_max = weft_bound_reserve(&p->bounds, send, m->chunk_elems, m->chunks);
     m->critical = send->critical_mask != NULL ? WEFT_CRITICAL_MASKED : (uint8_t)critical;
 }
 
@@ -67,7 +64,7 @@ weft_status weft_tcp_tx_send(struct weft_tcp *t, struct tcp_peer *p,
         .base = send->base,
         .mask = mask,
     };
-    bound_set(m, send);
+    bound_set(p, m, send);
     memset(mask, 0, WEFT_BITS_WORDS((size_t)m->chunks) * sizeof(*mask));
     p->tx_active |= UINT64_C(1) << (seq & TCP_MSG_MASK);
     p->tx_deadline_ns = weft_min_u64(p->tx_deadline_ns, m->deadline_ns);

@@ -349,6 +349,7 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
         .priority = WEFT_RPC_PRIORITY,
         .critical = 1,
         .bound_ppm = may_lose ? part->bound_ppm : 0,
+        .stream = weft_rpc_stream(part->kind, part->table),
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = part->kind,
             .table = part->table,

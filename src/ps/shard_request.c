@@ -303,6 +303,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .priority = WEFT_RPC_PRIORITY,
         .critical = 1,
         .bound_ppm = rows ? slot->request.reply_bound_ppm : 0,
+        .stream = weft_rpc_stream((uint8_t)(slot->op | WEFT_RPC_REPLY_FLAG), slot->table),
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
             .op = (uint8_t)(slot->op | WEFT_RPC_REPLY_FLAG),
             .table = slot->table,

@@ -99,6 +99,13 @@ static inline uint64_t weft_rpc_tag_pack(struct weft_rpc_tag tag)
            tag.number;
 }
 
+/* The messages of one op and one table are a stream (core/msg.h): pushes and answers to pulls of a
+ * table, each for itself. */
+static inline uint32_t weft_rpc_stream(uint8_t op, uint16_t table)
+{
+    return (uint32_t)op << 16 | table;
+}
+
 /* False when the byte that only PUSH uses is not zero. */
 static inline bool weft_rpc_tag_unpack(uint64_t bits, struct weft_rpc_tag *tag_p)
 {

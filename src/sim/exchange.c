@@ -34,7 +34,7 @@ struct exchange {
     uint32_t hosts;        /* of the world; of a step or an outcast, 0 is the one that serves */
     struct host *host;
     uint64_t kind_bytes[KIND_END];
-    uint32_t kind_lost[KIND_END]; /* K */
+    uint32_t kind_bound_ppm[KIND_END];
     uint8_t *source;
     uint8_t *sink;         /* all messages are copied here */
     uint32_t ups;
@@ -167,7 +167,8 @@ static void send_one(struct exchange *s, uint32_t from, uint32_t to, enum kind k
         .base = s->source,
         .total = (uint32_t)(s->kind_bytes[kind] / WEFT_SIM_ELEM_BYTES),
         .elem_bytes = WEFT_SIM_ELEM_BYTES,
-        .bound_ppm = s->kind_lost[kind] > 0 ? s->config.bound_ppm : 0,
+        .bound_ppm = s->kind_bound_ppm[kind],
+        .stream = kind,
         .tag = tag_of(kind, s->round),
         .deadline_ns = WEFT_NEVER,
         .user = to,
@@ -259,7 +260,8 @@ static void on_received(struct exchange *s, uint32_t host, const struct weft_msg
 {
     enum kind kind = tag_kind(event->tag);
     uint32_t missing = event->chunks - event->received;
-    if (event->outcome != WEFT_MSG_COMPLETE || missing > s->kind_lost[kind]) {
+    uint32_t most = weft_sim_lost_max(s->kind_bytes[kind], s->kind_bound_ppm[kind], s->round);
+    if (event->outcome != WEFT_MSG_COMPLETE || missing > most) {
         weft_world_fail(s->world, "host %" PRIu32 ": %" PRIu32 " of %" PRIu32 " chunks are missing",
                         host, missing, event->chunks);
         return;
@@ -408,11 +410,8 @@ static struct exchange *exchange_new(const struct weft_exchange_config *config)
     s->kind_bytes[KIND_CLOCK] = CLOCK_BYTES;
     uint64_t most = 0;
     for (unsigned k = 0; k < KIND_END; k++) {
-        uint64_t elems = s->kind_bytes[k] / WEFT_SIM_ELEM_BYTES;
-        uint64_t lost = config->bound_ppm * elems / WEFT_PPM / weft_sim_chunk_elems();
         bool bounded = k != KIND_REQUEST && k != KIND_CLOCK;
-        s->kind_lost[k] =
-            bounded ? (uint32_t)weft_min_u64(lost, weft_sim_chunks(s->kind_bytes[k]) - 1) : 0;
+        s->kind_bound_ppm[k] = bounded ? config->bound_ppm : 0;
         most = weft_max_u64(most, s->kind_bytes[k]);
     }
     s->source = calloc(1, most);

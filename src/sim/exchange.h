@@ -18,7 +18,7 @@
  * then that of all that the workers send; and a round trip more, for CLOCK follows the confirmation.
  * Headers are counted as in sim/incast.h.
  *
- * Every run checks that each message closes complete at both ends and misses at most K chunks.
+ * Every run checks that each message closes complete at both ends and misses at most its K.
  */
 #ifndef WEFT_SIM_EXCHANGE_H
 #define WEFT_SIM_EXCHANGE_H

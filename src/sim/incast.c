@@ -53,7 +53,6 @@ struct incast {
     uint32_t hosts;         /* of senders; the endpoints of the receiver's host come behind */
     uint32_t total;         /* elements of a message */
     uint32_t chunks;
-    uint32_t lost_max;
     size_t words;
     uint8_t *source;
     struct weft_credit_share share; /* of the endpoints of the receiver's host */
@@ -229,12 +228,14 @@ static void round_over(struct incast *s, uint32_t shard, uint64_t now_ns)
 static void check_received(struct incast *s, uint32_t host, const struct weft_msg_event *event)
 {
     uint32_t missing = event->chunks - event->received;
+    uint32_t most = weft_sim_lost_max(s->config.message_bytes, s->config.bound_ppm,
+                                      s->shards[host / s->config.senders].round);
     if (event->outcome != WEFT_MSG_COMPLETE) {
         weft_world_fail(s->world, "the message of sender %" PRIu32 " was closed SHORT", host);
-    } else if (event->chunks != s->chunks || missing > s->lost_max) {
+    } else if (event->chunks != s->chunks || missing > most) {
         weft_world_fail(s->world,
                         "sender %" PRIu32 ": %" PRIu32 " of %" PRIu32 " chunks are missing, K is %"
-                        PRIu32, host, missing, event->chunks, s->lost_max);
+                        PRIu32, host, missing, event->chunks, most);
     } else if (weft_bits_count(event->mask, event->chunks) != event->received) {
         weft_world_fail(s->world, "sender %" PRIu32 ": the mask holds another number of chunks",
                         host);
@@ -436,8 +437,6 @@ static struct incast *incast_new(const struct weft_incast_config *config)
     s->hosts = config->senders * config->shards;
     s->total = (uint32_t)(config->message_bytes / ELEM_BYTES);
     s->chunks = weft_sim_chunks(config->message_bytes);
-    uint64_t lost_max = (uint64_t)config->bound_ppm * s->total / WEFT_PPM / weft_sim_chunk_elems();
-    s->lost_max = (uint32_t)weft_min_u64(lost_max, s->chunks - 1);
     s->words = WEFT_BITS_WORDS((size_t)s->chunks);
     s->last_go_ns = WEFT_NEVER;
     s->source = calloc(1, config->message_bytes);

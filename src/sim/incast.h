@@ -20,7 +20,7 @@
  * charged its 16 bytes on the simulated wire, all of them, so that both sides of the ratio agree.
  *
  * Every run checks: masks at both ends are equal for each message whose DONE the sender accepted;
- * with UNKNOWN, the sender's is a subset of the receiver's; a complete message misses at most K.
+ * with UNKNOWN, the sender's is a subset of the receiver's; a complete message misses at most its K.
  *
  * It is not a model of CPU time: a crank takes none.
  */

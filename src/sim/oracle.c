@@ -92,6 +92,34 @@ void weft_oracle_msg_fini(struct weft_oracle_msg *msg)
     *msg = (struct weft_oracle_msg){0};
 }
 
+/* The whole chunks of the bound, with what the messages before have left of theirs. */
+static uint32_t lost_max(const struct weft_plan_msg *plan, struct weft_oracle_stream *s)
+{
+    uint64_t left = s->used ? s->parts * plan->chunk_elems / s->chunk_elems : 0;
+    uint64_t parts = (uint64_t)plan->bound_ppm * plan->total + left;
+    uint64_t whole = parts / ((uint64_t)WEFT_PPM * plan->chunk_elems);
+    *s = (struct weft_oracle_stream){
+        .used = true,
+        .stream = plan->stream,
+        .chunk_elems = plan->chunk_elems,
+        .parts = parts - whole * WEFT_PPM * plan->chunk_elems,
+    };
+    return (uint32_t)weft_min_u64(whole, plan->chunks - 1);
+}
+
+void weft_oracle_queued(struct weft_oracle_msg *msg, struct weft_oracle_streams *streams,
+                        uint64_t seq)
+{
+    struct weft_oracle_stream *s = streams->of;
+    while (s->used && s->stream != msg->plan->stream) {
+        s++;
+        WEFT_ASSERT(s < streams->of + WEFT_PLAN_STREAMS_MAX);
+    }
+    msg->queued = true;
+    msg->seq = seq;
+    msg->lost_max = msg->plan->bound_ppm == 0 ? 0 : lost_max(msg->plan, s);
+}
+
 static const char *grid_check(const struct weft_plan_msg *plan, const struct weft_msg_event *event)
 {
     if (event->total != plan->total || event->elem_bytes != plan->elem_bytes ||
@@ -165,11 +193,12 @@ const char *weft_oracle_chunk(struct weft_oracle_msg *msg, const struct weft_msg
 }
 
 /* True when the mask is all that the sender was promised. */
-static bool enough(const struct weft_plan_msg *plan, const uint64_t *mask)
+static bool enough(const struct weft_oracle_msg *msg, const uint64_t *mask)
 {
+    const struct weft_plan_msg *plan = msg->plan;
     uint32_t missing = plan->chunks - (uint32_t)weft_bits_count(mask, plan->chunks);
     uint32_t critical = (uint32_t)weft_min_u64(plan->critical, plan->chunks);
-    return missing <= weft_plan_lost_max(plan) && weft_bits_count(mask, critical) == critical;
+    return missing <= msg->lost_max && weft_bits_count(mask, critical) == critical;
 }
 
 static const char *mask_check(const struct weft_plan_msg *plan, const struct weft_msg_event *event)
@@ -218,13 +247,13 @@ const char *weft_oracle_received(struct weft_oracle_msg *msg, const struct weft_
     case WEFT_MSG_UNKNOWN:
         return "RECEIVED with outcome UNKNOWN";
     case WEFT_MSG_SHORT:
-        if (enough(plan, msg->mask)) {
+        if (enough(msg, msg->mask)) {
             return "SHORT, although no more is missing than may be";
         }
         wrong = short_check(msg, sender_died, now_ns);
         break;
     case WEFT_MSG_COMPLETE:
-        wrong = enough(plan, msg->mask) ? NULL : "COMPLETE, but more is missing than may be";
+        wrong = enough(msg, msg->mask) ? NULL : "COMPLETE, but more is missing than may be";
         break;
     }
     if (wrong == NULL &&

@@ -12,6 +12,20 @@
 
 #include "sim/plan.h"
 
+/* What the bounds of the messages of a stream have left, of messages with this chunk_elems: in
+ * 1 / (10^6 x chunk_elems) of a chunk. */
+struct weft_oracle_stream {
+    bool used;
+    uint32_t stream;
+    uint32_t chunk_elems;
+    uint64_t parts;
+};
+
+/* All streams from one end of a connection to the other; all zero when it begins. */
+struct weft_oracle_streams {
+    struct weft_oracle_stream of[WEFT_PLAN_STREAMS_MAX];
+};
+
 struct weft_oracle_msg {
     const struct weft_plan_msg *plan;
     uint8_t *source;       /* what is sent */
@@ -26,6 +40,7 @@ struct weft_oracle_msg {
     bool sent;
     bool gone;             /* never queued: the peer was down already */
     uint64_t seq;
+    uint32_t lost_max;     /* K */
     enum weft_msg_outcome sent_outcome;
     uint32_t sent_received;
     /* the receiver */
@@ -48,6 +63,10 @@ void weft_oracle_msg_fini(struct weft_oracle_msg *msg);
 /* What memory holds before anything is received: byte or float number i. */
 uint8_t weft_oracle_byte_before(uint64_t i);
 float weft_oracle_float_before(uint64_t i);
+
+/* It was sent, after all others of its connection for which this was called. */
+void weft_oracle_queued(struct weft_oracle_msg *msg, struct weft_oracle_streams *streams,
+                        uint64_t seq);
 
 /* The events of the receiver, in the order in which they must come. sender_died, as receiver_died
  * below: or the connection was closed. */

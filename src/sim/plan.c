@@ -39,12 +39,6 @@ uint32_t weft_plan_chunk_elems(uint32_t packet_bytes, uint32_t elem_bytes)
     return elems >= 32 ? elems - elems % 32 : elems;
 }
 
-uint32_t weft_plan_lost_max(const struct weft_plan_msg *msg)
-{
-    uint64_t lost = (uint64_t)msg->bound_ppm * msg->total / WEFT_PPM / msg->chunk_elems;
-    return (uint32_t)weft_min_u64(lost, msg->chunks - 1);
-}
-
 /* ---- the cluster ----------------------------------------------------------------------------- */
 
 static void draw_links(struct weft_prng *prng, struct weft_plan *plan)
@@ -504,6 +498,18 @@ static void draw_path(struct weft_plan *plan)
     }
 }
 
+/* Which messages of a pair share what their bounds leave. A stream of its own, as for the security. */
+static void draw_streams(struct weft_plan *plan)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, plan->seed, UINT64_C(0x73747265616d));
+    uint64_t streams = PICK(&prng, 1, 2, 5, WEFT_PLAN_STREAMS_MAX);
+    uint64_t names = weft_prng_below(&prng, UINT32_MAX - WEFT_PLAN_STREAMS_MAX);
+    for (uint32_t i = 0; i < plan->msgs; i++) {
+        plan->msg[i].stream = (uint32_t)(names + weft_prng_below(&prng, streams));
+    }
+}
+
 /* Who opens the connection that this message goes by: the one who sends; if both do, the lower or
  * both. */
 static bool opens(const struct weft_plan *plan, const struct weft_plan_msg *msg)
@@ -628,6 +634,7 @@ void weft_plan_draw(uint64_t seed, struct weft_plan *plan_p)
     set_patience(&prng, plan_p);
     weft_plan_draw_security(plan_p);
     draw_path(plan_p);
+    draw_streams(plan_p);
     draw_ends(plan_p);
     set_limit(plan_p);
 }

@@ -16,6 +16,7 @@ enum {
     WEFT_PLAN_CHUNKS_MAX = 6000,        /* of all messages together */
     WEFT_PLAN_BYTES_MAX = 4 * 1000000,
     WEFT_PLAN_CLOSES_MAX = 8,
+    WEFT_PLAN_STREAMS_MAX = 16,         /* whose fractions an endpoint keeps */
 };
 
 /* One message, as drawn. */
@@ -29,6 +30,7 @@ struct weft_plan_msg {
     uint8_t critical;
     uint8_t priority;
     uint32_t bound_ppm;
+    uint32_t stream;           /* of WEFT_PLAN_STREAMS_MAX at most */
     enum weft_msg_sink sink;
     bool shared;               /* ADD: into the host's accumulator. HAND: its common expectation */
     bool any_peer;             /* expected from WEFT_PEER_ANY */
@@ -105,8 +107,5 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes);
 
 /* chunk_elems of the protocol. */
 uint32_t weft_plan_chunk_elems(uint32_t packet_bytes, uint32_t elem_bytes);
-
-/* K of the protocol: chunks that may be missing. */
-uint32_t weft_plan_lost_max(const struct weft_plan_msg *msg);
 
 #endif

@@ -40,6 +40,8 @@ static void make_host(struct swarm *s, uint32_t idx)
     h->host_of = malloc(plan->ep.peers_max * sizeof(*h->host_of));
     WEFT_ASSERT(h->host_of != NULL);
     memset(h->host_of, 0xff, plan->ep.peers_max * sizeof(*h->host_of));
+    h->streams = calloc(plan->ep.peers_max, sizeof(*h->streams));
+    WEFT_ASSERT(h->streams != NULL);
     memset(h->peer_of, 0xff, sizeof(h->peer_of));
     memset(h->accepted, 0xff, sizeof(h->accepted));
     weft_world_wake(s->world, idx, 0);
@@ -123,6 +125,7 @@ static void swarm_free(struct swarm *s)
     }
     for (uint32_t i = 0; i < s->plan.hosts; i++) {
         free(s->host[i].host_of);
+        free(s->host[i].streams);
         free(s->host[i].accumulator);
     }
     weft_cuts_fini(&s->cuts);

@@ -14,7 +14,7 @@ void weft_swarm_fail_msg(struct swarm *s, uint32_t idx, const char *wrong)
                     "message %" PRIu32 " (%" PRIu32 " -> %" PRIu32 ", %s%s, N %" PRIu32
                     ", K %" PRIu32 ", critical %u): %s",
                     idx, m->src, m->dst, sinks[m->sink], m->shared ? " shared" : "", m->chunks,
-                    weft_plan_lost_max(m), m->critical, wrong);
+                    s->msgs[idx].lost_max, m->critical, wrong);
 }
 
 void weft_swarm_connect(struct swarm *s, uint32_t host, uint32_t to, uint64_t now_ns)
@@ -136,6 +136,7 @@ static void queue(struct swarm *s, uint32_t idx, uint64_t now_ns)
         .critical = plan->critical,
         .priority = plan->priority,
         .bound_ppm = plan->bound_ppm,
+        .stream = plan->stream,
         .tag = (common ? TAG_SHARED : TAG_PRIVATE) | idx,
         .deadline_ns = plan->deadline_ns,
         .user = idx,
@@ -146,8 +147,11 @@ static void queue(struct swarm *s, uint32_t idx, uint64_t now_ns)
     if (full && msgr.ops->chunk_elems(msgr.self, peer, plan->elem_bytes) != plan->chunk_elems) {
         weft_swarm_fail_msg(s, idx, "chunk_elems is not what docs/PROTOCOL.md says");
     }
-    weft_status status = msgr.ops->send(msgr.self, &send, now_ns, &msg->seq);
-    msg->queued = status == WEFT_OK;
+    uint64_t seq;
+    weft_status status = msgr.ops->send(msgr.self, &send, now_ns, &seq);
+    if (status == WEFT_OK) {
+        weft_oracle_queued(msg, &h->streams[peer], seq);
+    }
     /* A peer is down before its PEER_DOWN is polled: the SENTs of its messages come first. */
     bool dead = status == WEFT_PEER &&
                 (swarm_died(s, plan->dst) || swarm_may_end(s, plan->src, peer, plan->dst));

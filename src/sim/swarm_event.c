@@ -95,6 +95,7 @@ static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_e
         return;
     }
     h->host_of[event->peer] = NOBODY;
+    h->streams[event->peer] = (struct weft_oracle_streams){0}; /* the next one begins anew */
     bool mine = h->peer_of[other] == event->peer;
     if ((restarted || h->anew) && swarm_connects(s, host, other) && !s->draining) {
         connect_anew(s, host, other, event->at_ns);

@@ -32,6 +32,7 @@ struct swarm_host {
     uint32_t peer_of[WEFT_PLAN_HOSTS_MAX];  /* whom to send with; NOBODY */
     uint32_t accepted[WEFT_PLAN_HOSTS_MAX]; /* the peer that its HELLO made; NOBODY */
     uint32_t *host_of;                      /* by peer; NOBODY */
+    struct weft_oracle_streams *streams;    /* by peer: of what is sent to it */
     bool connecting[WEFT_PLAN_HOSTS_MAX];
     bool down[WEFT_PLAN_HOSTS_MAX]; /* PEER_DOWN came; do not try again */
     bool anew;                      /* the peer that was reborn is to be connected anew */

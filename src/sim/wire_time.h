@@ -1,6 +1,6 @@
 /* What messages of floats take on a link, headers included, when each chunk crosses it once: the ideals
  * of sim/incast.h and sim/exchange.h. The headers are those of an authenticated packet of 1,472
- * bytes, the short header from a message's second chunk on. */
+ * bytes, the short header from a message's second chunk on. And how many chunks they may miss. */
 #ifndef WEFT_SIM_WIRE_TIME_H
 #define WEFT_SIM_WIRE_TIME_H
 
@@ -19,6 +19,17 @@ static inline uint32_t weft_sim_chunks(uint64_t message_bytes)
 {
     return (uint32_t)weft_div_ceil_u64(message_bytes / WEFT_SIM_ELEM_BYTES,
                                        weft_sim_chunk_elems());
+}
+
+/* K of the message that follows `before` equal ones of its stream: those of r rounds may miss the whole
+ * chunks of r bounds together. */
+static inline uint32_t weft_sim_lost_max(uint64_t message_bytes, uint32_t bound_ppm,
+                                         uint32_t before)
+{
+    uint64_t parts = bound_ppm * (message_bytes / WEFT_SIM_ELEM_BYTES);
+    uint64_t chunk = (uint64_t)WEFT_PPM * weft_sim_chunk_elems();
+    uint64_t whole = (before + UINT64_C(1)) * parts / chunk - before * parts / chunk;
+    return (uint32_t)weft_min_u64(whole, weft_sim_chunks(message_bytes) - 1);
 }
 
 static inline uint64_t weft_sim_wire_bytes(uint64_t message_bytes)

@@ -31,8 +31,8 @@ static void bench_init(struct bench *b, enum weft_msg_sink sink)
                                  .timeout_ns = WEFT_NEVER}};
     weft_oracle_msg_init(&b->msg, &b->plan, 42);
     b->msg.posted = true;
-    b->msg.queued = true;
-    b->msg.seq = 7;
+    struct weft_oracle_streams streams = {0};
+    weft_oracle_queued(&b->msg, &streams, 7);
 }
 
 static struct weft_msg_event event_of(struct bench *b, enum weft_msg_event_type type)
