@@ -1,6 +1,7 @@
 /* What the files of the endpoint share. Not for anyone outside src/core.
  *
  *   endpoint.c    tables, events, deadlines, the public calls
+ *   ack.c         when to acknowledge, and what
  *   ahead.c       memory that is asked for before it is needed
  *   bound.c       how many chunks a message may miss
  *   handshake.c   HELLO and ACCEPT
@@ -545,6 +546,12 @@ uint32_t weft_core_hello_build(struct weft_ep *ep, struct peer *p, uint64_t now_
                                struct weft_tx *tx);
 uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_tx *tx);
 
+/* ack.c */
+/* An ack-eliciting packet came: acknowledge it within delay_ns. */
+void weft_core_ack_owe(struct peer *p, uint64_t delay_ns, uint64_t now_ns);
+void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                        struct weft_wire_ack *ack, size_t room);
+
 /* rx.c */
 void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
                            uint8_t *bytes, size_t count, uint64_t at_ns, uint64_t now_ns);
@@ -552,8 +559,6 @@ void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_fr
 void weft_core_rx_timer_arm(struct peer *p);
 void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
-void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
-                        struct weft_wire_ack *ack, size_t room);
 
 /* credit.c */
 void weft_core_credit_init(struct weft_ep *ep);
