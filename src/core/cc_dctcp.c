@@ -21,7 +21,7 @@ static uint32_t marked_ppm(const struct weft_cc *cc)
 static void dctcp_round(struct weft_cc *cc, const struct weft_cc_sample *s)
 {
     uint32_t marked = marked_ppm(cc);
-    uint32_t delay_ppm = cc->marks ? 0 : weft_cc_delay_excess(s);
+    uint32_t delay_ppm = cc->marks ? 0 : weft_cc_delay_cut(cc, s);
     cc->alpha_ppm = (uint32_t)(((uint64_t)cc->alpha_ppm * 15 + marked) / 16);
     if (marked > 0) {
         weft_cc_cut(cc, cc->alpha_ppm / 2);

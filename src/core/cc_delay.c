@@ -4,7 +4,8 @@
  * The target is half a base round trip and 2.5 ms beyond the base: what the receivers' credits keep
  * standing on purpose (some 24 packets, and up to 256,000 bytes for hosts that answer late: 2.4 ms at
  * 1 Gbit/s) must not look like congestion. Above it the window shrinks by 0.8 x the part of
- * the round trip that lies above, at most by half.
+ * the round trip that lies above, at most by half, and to a dozen packets: at rates at which a packet
+ * takes milliseconds a window of four was all that the target left.
  *
  * Source: Swift (Kumar et al., SIGCOMM 2020) section 3.1. Without its scaling of the target by
  * hops and flows, and without its pacing below one packet: credits bound the number of packets.
@@ -28,9 +29,18 @@ uint32_t weft_cc_delay_excess(const struct weft_cc_sample *s)
     return (uint32_t)weft_max_u64(weft_min_u64(cut, CUT_PPM_MAX), 1);
 }
 
+uint32_t weft_cc_delay_cut(const struct weft_cc *cc, const struct weft_cc_sample *s)
+{
+    uint64_t least = (uint64_t)WEFT_CC_PACKETS_DELAY * cc->packet_bytes;
+    least = weft_min_u64(least, WEFT_CC_BYTES_DELAY);
+    uint64_t over = cc->cwnd_bytes > least ? cc->cwnd_bytes - least : 0;
+    uint64_t most_ppm = over * WEFT_PPM / cc->cwnd_bytes;
+    return (uint32_t)weft_min_u64(weft_cc_delay_excess(s), most_ppm);
+}
+
 static void delay_round(struct weft_cc *cc, const struct weft_cc_sample *s)
 {
-    uint32_t cut_ppm = weft_cc_delay_excess(s);
+    uint32_t cut_ppm = weft_cc_delay_cut(cc, s);
     if (cc->loss.excess_ppm / 2 > cut_ppm) {
         cut_ppm = cc->loss.excess_ppm / 2;
     }

@@ -40,7 +40,6 @@ enum {
     QUANTUM_ACK = 4,       /* fewer packets are not worth the acknowledgement that grants them */
     WIRE_BYTES = 42,       /* Ethernet, IPv4, UDP around a packet */
     LOSS_SPAN_PACKETS = 128,
-    PAUSE_PACKETS = 8,     /* no packet for as long as so many take is a pause */
     PAUSE_SHARE = 16,      /* of a window, in pauses: the link was not kept busy */
 };
 

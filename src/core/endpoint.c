@@ -449,6 +449,8 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
         .tx_deadline_ns = WEFT_NEVER,
         .rx_timer_ns = WEFT_NEVER,
         .ack_ns = WEFT_NEVER,
+        .ack_delay_ns = ack_delay_ns_min,
+        .peer_delay_ns = ack_delay_ns_min,
         .credit_ns = WEFT_NEVER,
         .ack_low = UINT64_MAX,
         .ack_low_before = UINT64_MAX,

@@ -43,7 +43,6 @@ enum {
     EVENTS_RESERVE = 2 * WEFT_MSGS_MAX + 8, /* most that one peer can raise at a time */
     DONE_PART_WORDS = 16,               /* parts of masks begin at multiples of 1,024 chunks */
     MASK_PARTS_WORDS = 4,               /* bits: one per part of 1,024 chunks */
-    ACK_EVERY = 64,
     REORDER_FIRST = 3,
     NOTES_MAX = 8,
     FEW_CHUNKS = 64,                    /* masks of so many are a word beside their message */
@@ -54,7 +53,7 @@ enum {
 };
 
 static const uint64_t granularity_ns = 100 * WEFT_NS_PER_US;
-static const uint64_t max_ack_delay_ns = 100 * WEFT_NS_PER_US;
+static const uint64_t ack_delay_ns_min = 100 * WEFT_NS_PER_US; /* of an acknowledgement, unless announced */
 static const uint64_t initial_rtt_ns = WEFT_NS_PER_MS;
 static const uint64_t pto_ns_max = WEFT_NS_PER_S;
 static const uint64_t retell_ns = 50 * WEFT_NS_PER_US; /* beyond two round trips: credit.c */
@@ -293,8 +292,11 @@ struct peer {
     uint64_t pto_base_ns;          /* last ack-eliciting send or progress */
     uint64_t wait_since_ns;        /* since when nothing was heard although awaited */
     uint32_t pto_count;
+    uint8_t turn_probes;           /* of these, since credit came last, for want of it */
     uint64_t round_end_pn;
     uint32_t ce_seen;
+    uint64_t peer_delay_ns;        /* how long its acknowledgements may take, by its last ACK */
+    bool bulk_last;                /* that goes for the newest packet, too */
     bool idle;                     /* it said IDLE */
     bool later;                    /* it said LATER: it confirms answers late */
     bool ecn_capable;              /* marks of this path count; path.c */
@@ -325,12 +327,15 @@ struct peer {
     uint64_t rx_window[RX_WINDOW_BLOCKS]; /* packet numbers received, by block mod 64 */
     uint64_t pn_largest;           /* received */
     uint64_t pn_largest_ns;
+    uint64_t gap_ns;               /* when a number was left out, last; 0 = never */
     uint64_t pn_late_ns;           /* when one came behind a larger number, last; 0 = never */
     uint64_t ack_low;              /* lowest block changed since the last ACK */
     uint64_t ack_low_before;       /* and in the ACK before */
     uint32_t ack_pending;          /* ack-eliciting packets not acknowledged */
     bool ack_now;
+    uint64_t ack_since_ns;         /* when the first of these came */
     uint64_t ack_ns;               /* send an ACK at */
+    uint64_t ack_delay_ns;         /* longest delay, as our last ACK said */
     uint32_t ect_received;
     uint32_t ce_received;
     uint32_t data_count;           /* highest seen, 32-bit */
@@ -364,7 +369,7 @@ struct peer {
     uint64_t credit_rtt_ns;        /* its rtt_ns_min */
 };
 
-enum { CREDIT_RATES = 10 };
+enum { CREDIT_RATES = 10, PAUSE_PACKETS = 8 }; /* no packet for as long as so many take is a pause */
 
 /* What this end grants to all its peers together. */
 struct credit {
@@ -547,6 +552,9 @@ uint32_t weft_core_hello_build(struct weft_ep *ep, struct peer *p, uint64_t now_
 uint32_t weft_core_accept_build(struct weft_ep *ep, struct peer *p, struct weft_tx *tx);
 
 /* ack.c */
+/* How long the acknowledgement of a chunk in the middle of a pass may wait; not so long that of a mark,
+ * for its sender is to slow down. */
+uint64_t weft_core_ack_delay(const struct peer *p, bool ce);
 /* An ack-eliciting packet came: acknowledge it within delay_ns. */
 void weft_core_ack_owe(struct peer *p, uint64_t delay_ns, uint64_t now_ns);
 void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,

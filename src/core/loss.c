@@ -11,10 +11,11 @@
 
 #include "base/assert.h"
 
-enum { ANSWER_FACTOR = 4, OUTLIER_FACTOR = 8 };
+enum { ANSWER_FACTOR = 4, OUTLIER_FACTOR = 8, TURN_PROBES_MAX = 2 };
 
 /* Longer than this no process waits for its turn on a machine that can do the work. */
 static const uint64_t answer_ns_max = 100 * WEFT_NS_PER_MS;
+static const uint64_t turn_ns_max = 20 * WEFT_NS_PER_MS;
 static const uint64_t late_ns_first = 10 * WEFT_NS_PER_MS;
 static const uint64_t rtt_ns_first_max = 100 * WEFT_NS_PER_MS;
 static const uint64_t rtt_ns_most = 10 * WEFT_NS_PER_S;
@@ -32,7 +33,7 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
      * section 5.3; but not as a whole, for the acknowledgement that would have come in time may
      * have been lost: then the delay is that of the next reason to speak, seconds perhaps. */
     uint64_t stays_ns = p->srtt_ns == 0 ? late_ns_first : ANSWER_FACTOR * weft_core_pto_base(p);
-    uint64_t agreed_ns = weft_min_u64(delay_ns, max_ack_delay_ns);
+    uint64_t agreed_ns = weft_min_u64(delay_ns, p->peer_delay_ns);
     delay_ns = weft_max_u64(agreed_ns, delay_ns > stays_ns ? delay_ns - stays_ns : 0);
     p->rtt_ns_min = weft_min_u64(p->rtt_ns_min, rtt_ns);
     if (rtt_ns >= p->rtt_ns_min + delay_ns) {
@@ -57,10 +58,12 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 
 /* The RTT is sampled on the newest packet of a batch. A host with more to do than processors takes
  * its datagrams in large batches, and the oldest of each has waited longest: a timer that does not
- * know of it asks for what lies in the other end's socket. */
+ * know of it asks for what lies in the other end's socket. What the other end has announced it may wait
+ * is in the timer already. */
 static void answer_note(struct peer *p, uint64_t oldest_sent_ns, uint64_t at_ns)
 {
-    uint64_t wait_ns = at_ns > oldest_sent_ns ? at_ns - oldest_sent_ns : 0;
+    uint64_t sent_ns = oldest_sent_ns + (p->peer_delay_ns - ack_delay_ns_min);
+    uint64_t wait_ns = at_ns > sent_ns ? at_ns - sent_ns : 0;
     p->answer_ns = weft_max_u64(wait_ns, p->answer_ns - p->answer_ns / 8);
 }
 
@@ -165,6 +168,14 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
     p->need_backlog |= (packet->kind & TX_PACKET_BACKLOG) != 0;
 }
 
+/* A packet in the middle of a pass, whose acknowledgement may take peer_delay_ns. */
+static bool bulk(struct peer *p, uint8_t kind, uint32_t msg)
+{
+    bool chunk_alone = (kind & ~TX_PACKET_PROBE) == TX_PACKET_DATA;
+    const struct tx_msg *m = chunk_alone ? weft_core_tx_find(p, msg) : NULL;
+    return m != NULL && m->pass_next < m->chunks;
+}
+
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint8_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes)
 {
@@ -197,6 +208,7 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
         .ect = weft_core_ecn_marks(ep, p),
     };
     weft_core_ecn_sent(p);
+    p->bulk_last = bulk(p, kind, msg);
     *bits_word(ep, p->in_flight_bits, pn) |= bit;
     p->in_flight_bytes += bytes;
     p->in_flight_count++;
@@ -345,6 +357,7 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
         trace(ep, p, WEFT_TRACE_CREDIT_RECEIVED, 0, ack->credit, (uint32_t)credit_ahead,
               p->data_sent, 0);
         p->credit = ack->credit;
+        p->turn_probes = 0;
     }
     int32_t from_ahead = (int32_t)(ack->open_from - (uint32_t)p->rx_open_from);
     if (from_ahead > 0) {
@@ -364,17 +377,9 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
     }
 }
 
-void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
-                        const struct weft_wire_ack *ack, uint64_t at_ns, uint64_t now_ns)
+static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack,
+                     uint64_t at_ns, uint64_t now_ns)
 {
-    if (ack->largest >= p->pn_next) {
-        ep->counters.bad_ack++;
-        return;
-    }
-    ack_numbers(ep, p, pn, ack, at_ns);
-    if (ack->word_count == 0) {
-        return;
-    }
     uint64_t ring = ep->config.tx_window_max;
     bool tracked = ack->largest + ring >= p->pn_next &&
                    ((*bits_word(ep, p->in_flight_bits, ack->largest) >> (ack->largest % 64)) & 1);
@@ -391,7 +396,7 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
     bool this_way = ack->largest >= p->path.first_pn;
     /* What may be acknowledged late says nothing of the way; its next message's echo does. */
-    bool late = answer_at(ep, p, ack->largest) && (uint64_t)ack->delay << 6 > max_ack_delay_ns;
+    bool late = answer_at(ep, p, ack->largest) && (uint64_t)ack->delay << 6 > p->peer_delay_ns;
     if (sampled && this_way && !late && at_ns >= largest_sent_ns) {
         weft_core_rtt_sample(p, at_ns - largest_sent_ns, (uint64_t)ack->delay << 6);
         trace_rtt(ep, p);
@@ -411,6 +416,23 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
     trace_round(ep, p, &sample);
 }
 
+void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                        const struct weft_wire_ack *ack, uint64_t at_ns, uint64_t now_ns)
+{
+    if (ack->largest >= p->pn_next) {
+        ep->counters.bad_ack++;
+        return;
+    }
+    ack_numbers(ep, p, pn, ack, at_ns);
+    /* This one was sent by what the one before announced, or by this if that was lost. */
+    uint64_t delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
+    p->peer_delay_ns = weft_max_u64(p->peer_delay_ns, delay_ns);
+    if (ack->word_count > 0) {
+        ack_take(ep, p, ack, at_ns, now_ns);
+    }
+    p->peer_delay_ns = delay_ns;
+}
+
 /* ---- probe timeout --------------------------------------------------------------------------- */
 
 uint64_t weft_core_pto_base(const struct peer *p)
@@ -419,18 +441,29 @@ uint64_t weft_core_pto_base(const struct peer *p)
         return 3 * initial_rtt_ns;
     }
     uint64_t base_ns =
-        p->srtt_ns + weft_max_u64(4 * p->rttvar_ns, granularity_ns) + max_ack_delay_ns;
+        p->srtt_ns + weft_max_u64(4 * p->rttvar_ns, granularity_ns) + ack_delay_ns_min;
     /* Within limits: an acknowledgement that was lost looks like a late one. */
     uint64_t most_ns = weft_min_u64(ANSWER_FACTOR * base_ns, base_ns + answer_ns_max);
     uint64_t answer_ns = weft_min_u64(p->answer_ns + p->answer_ns / 8, most_ns);
-    return weft_min_u64(weft_max_u64(base_ns, answer_ns), pto_ns_max);
+    /* All that is in flight is acknowledged with the newest packet of it, if that gets there: within
+     * 100 us, or that much later. */
+    uint64_t more_ns = p->bulk_last ? p->peer_delay_ns - ack_delay_ns_min : 0;
+    return weft_min_u64(weft_max_u64(base_ns, answer_ns) + more_ns, pto_ns_max);
+}
+
+static bool waits_for_credit(const struct peer *p)
+{
+    return p->in_flight_count == 0 && (int32_t)(p->credit - p->data_sent) <= 0;
 }
 
 static uint64_t pto_interval(const struct peer *p)
 {
     uint64_t base_ns = weft_core_pto_base(p);
-    if (p->in_flight_count == 0 && (int32_t)(p->credit - p->data_sent) <= 0) {
-        base_ns *= 4; /* we only wait for our turn; the receiver tells again by itself */
+    if (waits_for_credit(p)) {
+        /* We only wait for our turn; the receiver tells again by itself. Once it has answered a probe it
+         * is asked less often: with many senders these were a tenth of all packets. */
+        base_ns *= 4;
+        base_ns = weft_max_u64(base_ns, weft_min_u64(base_ns << p->turn_probes, turn_ns_max));
     }
     /* The first two at one interval, then doubling. */
     uint32_t doublings = p->pto_count > 1 ? p->pto_count - 1 : 0;
@@ -488,6 +521,7 @@ void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns);
         return;
     }
+    p->turn_probes += waits_for_credit(p) && p->turn_probes < TURN_PROBES_MAX;
     p->pto_count++;
     if (p->pto_count >= 2) {
         weft_core_ecn_silence(p);

@@ -34,6 +34,7 @@ static void pn_commit(struct peer *p, uint64_t pn, uint64_t at_ns)
         }
         if (pn > p->pn_largest + 1) {
             p->ack_now = true; /* a gap: tell at once */
+            p->gap_ns = at_ns;
         }
         p->pn_largest = pn;
         p->pn_largest_ns = at_ns;
@@ -285,9 +286,10 @@ static bool rx_same_grid(const struct rx_msg *m, const struct weft_wire_data *d)
            m->critical == d->critical && m->tag == d->tag;
 }
 
-/* A DATA packet of the window: true when it may be acknowledged. */
+/* A DATA packet of the window: true when it may be acknowledged. *bulk_p: in the middle of a pass, so
+ * its sender waits for no acknowledgement. */
 static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_data *d,
-                    bool pass_end, uint64_t at_ns, uint64_t now_ns)
+                    bool pass_end, uint64_t at_ns, uint64_t now_ns, bool *bulk_p)
 {
     uint64_t seq = weft_core_rx_seq(p, d->msg);
     if (seq < p->rx_open_from || seq > UINT64_MAX / 2) {
@@ -340,6 +342,7 @@ static bool rx_data(struct weft_ep *ep, struct peer *p, const struct weft_wire_d
         (void)rx_close(ep, p, m, at_ns);
         p->ack_now = true;
     }
+    *bulk_p = !m->pass_over;
     return true;
 }
 
@@ -653,6 +656,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
     const struct before before = {
         .ack_now = p->ack_now, .tx_active = p->tx_active, .rx_closed = p->rx_closed};
     bool acknowledge = true;
+    bool bulk = false;
     uint32_t frames = 0;
     if (packet.control != NULL) {
         acknowledge = control_act(ep, p, &packet, at_ns, now_ns, &frames);
@@ -663,7 +667,7 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
     if (packet.data != NULL) {
         data_note(p, &packet, &data, at_ns);
         bool pass_end = (packet.flags & WEFT_FLAG_PASS_END) != 0;
-        acknowledge &= rx_data(ep, p, &data, pass_end, at_ns, now_ns);
+        acknowledge &= rx_data(ep, p, &data, pass_end, at_ns, now_ns, &bulk);
     }
     bool later = is_answer(ep, p, frames, has ? data.chunks : 0, &before);
     if (later) {
@@ -673,7 +677,10 @@ void weft_core_packet_recv(struct weft_ep *ep, const struct weft_addr *from, enu
     if (acknowledge) {
         pn_commit(p, packet.number, at_ns);
         if (eliciting) {
-            weft_core_ack_owe(p, later ? WEFT_CONFIRM_LATER_NS : max_ack_delay_ns, now_ns);
+            uint64_t delay_ns = later  ? WEFT_CONFIRM_LATER_NS
+                                : bulk ? weft_core_ack_delay(p, ecn == WEFT_ECN_CE)
+                                       : ack_delay_ns_min;
+            weft_core_ack_owe(p, delay_ns, now_ns);
         }
     }
     if (p->rx_live != 0) {

@@ -92,11 +92,24 @@ weft_status weft_wire_packet_decode(const void *bytes, size_t count,
     return WEFT_OK;
 }
 
+uint8_t weft_wire_ack_delay_step(uint64_t ns)
+{
+    uint64_t units = ns / 25000;
+    if (units < 4) {
+        return 0;
+    }
+    unsigned octave = 61 - (unsigned)__builtin_clzll(units);
+    uint64_t step = 4 * (uint64_t)octave + (units >> octave) - 4;
+    return (uint8_t)(step < WEFT_ACK_DELAY_STEPS ? step : WEFT_ACK_DELAY_STEPS - 1);
+}
+
 static bool ack_decode(struct weft_reader *r, struct weft_wire_ack *a)
 {
     a->word_count = weft_read_u8(r);
     a->note_count = weft_read_u8(r);
-    a->flags = weft_read_u8(r);
+    uint8_t flags = weft_read_u8(r);
+    a->flags = flags & ((1 << WEFT_ACK_DELAY_SHIFT) - 1);
+    a->delay_step = flags >> WEFT_ACK_DELAY_SHIFT;
     a->largest = weft_read_u64(r);
     a->delay = weft_read_u32(r);
     a->clock = weft_read_u32(r);
@@ -104,8 +117,7 @@ static bool ack_decode(struct weft_reader *r, struct weft_wire_ack *a)
     a->ce = weft_read_u32(r);
     a->credit = weft_read_u32(r);
     a->open_from = weft_read_u32(r);
-    if (r->bad || a->word_count > WEFT_ACK_WORDS_MAX || a->note_count > WEFT_ACK_NOTES_MAX ||
-        (a->flags & ~(WEFT_ACK_IDLE | WEFT_ACK_LATER)) != 0) {
+    if (r->bad || a->word_count > WEFT_ACK_WORDS_MAX || a->note_count > WEFT_ACK_NOTES_MAX) {
         return false;
     }
     for (unsigned i = 0; i < a->word_count; i++) {
@@ -374,7 +386,7 @@ static void ack_encode(struct weft_writer *w, const struct weft_wire_ack *a)
 {
     weft_write_u8(w, a->word_count);
     weft_write_u8(w, a->note_count);
-    weft_write_u8(w, a->flags);
+    weft_write_u8(w, (uint8_t)(a->flags | a->delay_step << WEFT_ACK_DELAY_SHIFT));
     weft_write_u64(w, a->largest);
     weft_write_u32(w, a->delay);
     weft_write_u32(w, a->clock);

@@ -177,7 +177,12 @@ enum weft_wire_frame_type {
     WEFT_FRAME_BACKLOG = 11,
 };
 
-enum { WEFT_ACK_IDLE = 0x01, WEFT_ACK_LATER = 0x02 };
+enum {
+    WEFT_ACK_IDLE = 0x01,
+    WEFT_ACK_LATER = 0x02,
+    WEFT_ACK_DELAY_SHIFT = 2, /* delay_step lies above the flags */
+    WEFT_ACK_DELAY_STEPS = 64,
+};
 enum { WEFT_DONE_COMPLETE = 0, WEFT_DONE_SHORT = 1 };
 enum { WEFT_FINISH_SHORT = 0x01 };
 enum {
@@ -197,6 +202,7 @@ struct weft_wire_ack {
     uint8_t word_count;
     uint8_t note_count;
     uint8_t flags;
+    uint8_t delay_step; /* < WEFT_ACK_DELAY_STEPS: how long an acknowledgement may take from now on */
     uint64_t largest;
     uint32_t delay; /* 64 ns units, as clock */
     uint32_t clock;
@@ -207,6 +213,15 @@ struct weft_wire_ack {
     uint64_t words[WEFT_ACK_WORDS_MAX];
     struct weft_wire_note notes[WEFT_ACK_NOTES_MAX];
 };
+
+/* 100 us x 2^(step / 4), the fraction of an octave linear. */
+static inline uint64_t weft_wire_ack_delay_ns(uint8_t step)
+{
+    return (UINT64_C(4) + step % 4) * 25000 << step / 4;
+}
+
+/* The largest step that is no longer than ns; 0 for less than 100 us. */
+uint8_t weft_wire_ack_delay_step(uint64_t ns);
 
 struct weft_wire_done {
     uint8_t status;

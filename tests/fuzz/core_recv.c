@@ -491,7 +491,9 @@ static void op_forge_ack(struct weft_reader *in)
 {
     struct weft_wire_frame f = {.type = WEFT_FRAME_ACK};
     f.ack.largest = world.other.number_to_it - weft_read_u8(in) % 4;
-    f.ack.flags = weft_read_u8(in) & (WEFT_ACK_IDLE | WEFT_ACK_LATER);
+    uint8_t flags = weft_read_u8(in);
+    f.ack.flags = flags & (WEFT_ACK_IDLE | WEFT_ACK_LATER);
+    f.ack.delay_step = flags >> WEFT_ACK_DELAY_SHIFT;
     f.ack.credit = weft_read_u16(in);
     f.ack.open_from = weft_read_u8(in);
     f.ack.delay = weft_read_u8(in);

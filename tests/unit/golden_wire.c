@@ -49,6 +49,8 @@ static void frames(struct golden *g)
                                    .words = {5, 0xfff0ffffffffffff},
                                    .notes = {{3, 17}, {4, 0}}};
     frame(g, "ACK", &f);
+    f.ack.delay_step = 44;
+    frame(g, "ACK that announces a delay", &f);
     f = (struct weft_wire_frame){.type = WEFT_FRAME_DONE};
     f.done = (struct weft_wire_done){.status = WEFT_DONE_SHORT,
                                      .word_count = 2,

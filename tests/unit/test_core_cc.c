@@ -152,6 +152,35 @@ static void test_delay_holds_the_queue_at_its_target(void **state)
     }
 }
 
+/* Delay alone leaves so many packets that acknowledgements may wait for each other; loss does not, and
+ * long packets are their own reason. */
+static void test_delay_leaves_a_dozen_packets(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"delay", "dctcp"};
+    for (size_t i = 0; i < 2; i++) {
+        struct weft_cc cc = cc_named(names[i]);
+        uint64_t now = 0;
+        for (int k = 0; k < 20; k++) {
+            round_trip(&cc, &now, 0, 0, 100 * rtt_ns);
+            assert_true(cc.cwnd_bytes + PACKET > 12 * PACKET);
+        }
+        assert_true(cc.cwnd_bytes <= 13 * PACKET);
+        uint64_t least = cc.cwnd_bytes;
+        for (int k = 0; k < 40; k++) {
+            round_trip(&cc, &now, 500000, 0, 100 * rtt_ns);
+            least = weft_min_u64(least, cc.cwnd_bytes);
+        }
+        assert_true(least < 12 * PACKET);
+        cc = cc_named(names[i]);
+        cc.packet_bytes = 8972;
+        for (int k = 0; k < 40; k++) {
+            round_trip(&cc, &now, 0, 0, 100 * rtt_ns);
+        }
+        assert_in_range(cc.cwnd_bytes, 4 * 8972, 5 * 8972);
+    }
+}
+
 /* Where switches mark, they are believed, and the delay is not. */
 static void test_dctcp_on_a_marking_path_ignores_delay(void **state)
 {
@@ -200,6 +229,7 @@ int main(void)
         cmocka_unit_test(test_loss_above_the_floor_cuts_in_proportion),
         cmocka_unit_test(test_silence_and_limits),
         cmocka_unit_test(test_delay_holds_the_queue_at_its_target),
+        cmocka_unit_test(test_delay_leaves_a_dozen_packets),
         cmocka_unit_test(test_dctcp_on_a_marking_path_ignores_delay),
         cmocka_unit_test(test_reno_fair_halves_once_per_window),
     };

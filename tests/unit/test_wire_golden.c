@@ -116,6 +116,8 @@ static void constants_are_those_of_the_tables(void **state)
     assert_int_equal(WEFT_MODE_AUTH, 1);
     assert_int_equal(WEFT_MODE_SEAL, 2);
     assert_int_equal(WEFT_ACK_IDLE, 1);
+    assert_int_equal(WEFT_ACK_LATER, 2);
+    assert_int_equal(WEFT_ACK_DELAY_SHIFT, 2);
     assert_int_equal(WEFT_DONE_COMPLETE, 0);
     assert_int_equal(WEFT_DONE_SHORT, 1);
     assert_int_equal(WEFT_FINISH_SHORT, 1);
@@ -140,6 +142,7 @@ static void ack(void **state)
     assert_int_equal(f.ack.word_count, 2);
     assert_int_equal(f.ack.note_count, 2);
     assert_int_equal(f.ack.flags, WEFT_ACK_IDLE);
+    assert_int_equal(f.ack.delay_step, 0);
     assert_int_equal(f.ack.largest, 130);
     assert_int_equal(f.ack.delay, 0x21);
     assert_int_equal(f.ack.clock, 0x22232425);

@@ -36,7 +36,8 @@ static void any_ack(struct weft_prng *prng, struct weft_wire_ack *a)
     uint64_t words_most = a->largest == 0 ? 0 : weft_min_u64(a->largest / 64 + 1, 32);
     a->word_count = (uint8_t)weft_prng_range(prng, 0, words_most);
     a->note_count = (uint8_t)weft_prng_range(prng, 0, 32);
-    a->flags = (uint8_t)weft_prng_below(prng, 2);
+    a->flags = (uint8_t)weft_prng_below(prng, 4);
+    a->delay_step = (uint8_t)weft_prng_below(prng, WEFT_ACK_DELAY_STEPS);
     a->delay = any_u32(prng);
     a->clock = any_u32(prng);
     a->ect = any_u32(prng);
@@ -133,6 +134,7 @@ static void assert_ack_equal(const struct weft_wire_ack *a, const struct weft_wi
     assert_int_equal(a->word_count, b->word_count);
     assert_int_equal(a->note_count, b->note_count);
     assert_int_equal(a->flags, b->flags);
+    assert_int_equal(a->delay_step, b->delay_step);
     assert_int_equal(a->largest, b->largest);
     assert_int_equal(a->delay, b->delay);
     assert_int_equal(a->clock, b->clock);
@@ -377,6 +379,26 @@ static void small_writers_are_marked(void **state)
     }
 }
 
+/* Steps of the delay that an ACK announces: quarters of an octave from 100 us on. */
+static void delays_of_acks(void **state)
+{
+    (void)state;
+    assert_int_equal(weft_wire_ack_delay_ns(0), 100000);
+    assert_int_equal(weft_wire_ack_delay_ns(1), 125000);
+    assert_int_equal(weft_wire_ack_delay_ns(4), 200000);
+    assert_int_equal(weft_wire_ack_delay_ns(7), 350000);
+    assert_int_equal(weft_wire_ack_delay_ns(63), UINT64_C(5734400000));
+    assert_int_equal(weft_wire_ack_delay_step(0), 0);
+    assert_int_equal(weft_wire_ack_delay_step(99999), 0);
+    assert_int_equal(weft_wire_ack_delay_step(UINT64_MAX), 63);
+    for (uint8_t step = 0; step < WEFT_ACK_DELAY_STEPS; step++) {
+        uint64_t ns = weft_wire_ack_delay_ns(step);
+        assert_int_equal(weft_wire_ack_delay_step(ns), step);
+        assert_int_equal(weft_wire_ack_delay_step(ns + 24999), step);
+        assert_true(step == 0 || weft_wire_ack_delay_step(ns - 1) == step - 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +406,7 @@ int main(void)
         cmocka_unit_test(packets_with_data),
         cmocka_unit_test(handshakes),
         cmocka_unit_test(small_writers_are_marked),
+        cmocka_unit_test(delays_of_acks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

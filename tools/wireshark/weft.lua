@@ -62,6 +62,7 @@ local f = {
     ack_flags = ProtoField.uint8("weft.ack.flags", "ACK flags", base.HEX),
     ack_idle = ProtoField.bool("weft.ack.idle", "IDLE", 8, nil, 0x01),
     ack_later = ProtoField.bool("weft.ack.later", "LATER", 8, nil, 0x02),
+    ack_delay_step = ProtoField.uint8("weft.ack.delay_step", "Longest delay (step)", base.DEC, nil, 0xfc),
     ack_largest = ProtoField.uint64("weft.ack.largest", "Largest"),
     ack_delay = ProtoField.uint32("weft.ack.delay", "Delay (64 ns)"),
     ack_clock = ProtoField.uint32("weft.ack.clock", "Clock (64 ns)"),
@@ -225,6 +226,7 @@ local function frame_ack(r, tree)
     local flags_tree = tree:add(f.ack_flags, flags)
     flags_tree:add(f.ack_idle, flags)
     flags_tree:add(f.ack_later, flags)
+    flags_tree:add(f.ack_delay_step, flags)
     r.at = r.at + 1
     local largest = u64(take(r, tree, f.ack_largest, 8))
     take(r, tree, f.ack_delay, 4)
@@ -233,7 +235,7 @@ local function frame_ack(r, tree)
     take(r, tree, f.ack_ce, 4)
     take(r, tree, f.ack_credit, 4)
     take(r, tree, f.ack_open_from, 4)
-    if count > 32 or notes > 32 or bit.band(flags:uint(), 0xfc) ~= 0 then
+    if count > 32 or notes > 32 then
         return fail(r, tree, "ACK: a field is out of its range")
     end
     local block = largest / UInt64(64)
