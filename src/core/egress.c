@@ -149,16 +149,17 @@ void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes)
 
 /* ---- the host's queue ------------------------------------------------------------------------ */
 
-/* Since something was handed over last the queue has only drained. Of whole packets, so that a few
- * bytes tell nothing. One that is empty became so at some time before, so that tells no rate; but the
- * look may have come too late because the rate is thought too low: the next ones are planned earlier. */
+/* Since chunks were handed over last the queue has drained, of whole packets, so that a few bytes tell
+ * nothing. Nor does a queue that is nearly empty: it may have been empty for long, and a control packet
+ * be on its way. But the look may then have come too late because the rate is thought too low: the
+ * next ones are planned earlier. */
 static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
 {
     uint64_t drained = e->queued_bytes > bytes ? e->queued_bytes - bytes : 0;
     if (e->handed_over || drained < e->limit_bytes / 4 || now_ns <= e->queued_ns) {
         return;
     }
-    if (bytes == 0) {
+    if (bytes < e->limit_bytes / 4) {
         e->haste += e->haste < HASTE_MAX;
         return;
     }

@@ -306,6 +306,37 @@ static void the_limit_follows_what_keeps_the_link_busy(void **state)
     net_free(net);
 }
 
+/* 12,000 bytes were handed over; `left` of them are there after so long. */
+static void drain(struct net *net, uint64_t left, uint64_t ns)
+{
+    struct weft_ep *ep = net->end[0].ep;
+    ep->egress.handed_over = true;
+    weft_ep_queued(ep, 12000, net->now_ns);
+    net->now_ns += ns;
+    weft_core_egress_turn(ep, net->now_ns);
+    weft_ep_queued(ep, left, net->now_ns);
+}
+
+/* A queue that is nearly empty may have been empty for long, and hold a control packet. */
+static void the_rate_is_that_of_a_queue_that_was_never_empty(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(1);
+    const struct egress *e = &net->end[0].ep->egress;
+    drain(net, 11900, 10000); /* less than a packet */
+    assert_int_equal(e->rate_bps, 0);
+    drain(net, 6000, 48000); /* 1 Gbit/s */
+    assert_true(e->rate_bps > 990000000 && e->rate_bps < 1010000000);
+    uint64_t rate_bps = e->rate_bps;
+    drain(net, 100, 5 * WEFT_NS_PER_MS);
+    drain(net, 0, 5 * WEFT_NS_PER_MS);
+    assert_int_equal(e->rate_bps, rate_bps);
+    assert_int_equal(e->haste, 2); /* but looks come earlier */
+    drain(net, 6000, 48000);
+    assert_int_equal(e->haste, 0);
+    net_free(net);
+}
+
 /* Where the kernel takes what it is given at once there is no queue to limit. */
 static void the_limit_goes_where_nothing_queues(void **state)
 {
@@ -387,6 +418,7 @@ int main(void)
         cmocka_unit_test(every_eighth_burst_is_the_oldest_message_s),
         cmocka_unit_test(chunks_wait_for_the_host_s_queue_and_control_does_not),
         cmocka_unit_test(the_limit_follows_what_keeps_the_link_busy),
+        cmocka_unit_test(the_rate_is_that_of_a_queue_that_was_never_empty),
         cmocka_unit_test(the_limit_goes_where_nothing_queues),
         cmocka_unit_test(no_probes_while_chunks_wait_for_their_turn),
         cmocka_unit_test(short_headers_say_whether_the_sender_has_other_receivers),
