@@ -14,12 +14,12 @@
  * Between processes of one host there is no link, and no buffer but the receiver's own: there the
  * budget is a constant (same_host).
  *
- * Who gets it: senders take turns, those with the shortest message (by powers of two) before others;
- * half of the budget at most to one sender while others wait; every eighth grant to the sender that has
- * waited longest. Turns, for messages that arrive together mostly belong together: the last one
- * counts, of a round, a clock or a collective. And credit that lies with many is used by some: whoever
- * gets it may be busy with another receiver. With the least left first, all-to-all and shuffles took
- * 1.3 to 1.6 times their ideal, and an incast round no less time. A sender without an open message keeps an allowance (`unscheduled`) to begin the
+ * Who gets it: the message with the least left first, which makes most of them finish early; half
+ * of the budget at most to one sender while others wait; every eighth grant to the sender that has
+ * waited longest. Where senders say that they have other receivers, too, they take turns, those with
+ * the shortest message (by powers of two) before others: who holds credit may be busy elsewhere, and
+ * credit that lies with many is used by some. With the least left first, all-to-all and shuffles took
+ * 1.3 to 1.6 times their ideal. A sender without an open message keeps an allowance (`unscheduled`) to begin the
  * next with: its share of the budget among as many senders as rounds have lately had.
  *
  * Endpoints behind one link share a budget: struct weft_credit_share.
@@ -332,8 +332,10 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
                              bool data, bool ce, uint64_t at_ns)
 {
     struct credit *c = &ep->credit;
-    p->credit_silent = false;
-    p->credit_silences = 0;
+    if (data || p->rx_live != 0) { /* of a backlog alone only DATA counts */
+        p->credit_silent = false;
+        p->credit_silences = 0;
+    }
     c->span_lost += ahead > data ? ahead - data : 0;
     if (weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
         weft_core_credit_touch(ep, p);
@@ -399,6 +401,9 @@ void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     p->ack_now = true;
     if (p->credit_silences > 0 && !p->credit_silent) {
         p->credit_silent = true;
+        if (p->rx_live == 0) {
+            p->backlog_end = p->data_count; /* it was taken back, and that was lost; or never meant */
+        }
         weft_core_credit_touch(ep, p);
         ep->counters.credits_reclaimed++;
     }

@@ -244,8 +244,8 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
 
 /* ---- who is next ----------------------------------------------------------------------------- */
 
-/* The sender to serve next: of those with the shortest message the one that has waited longest, or of
- * all (`longest`); one that holds `most` waits. */
+/* The sender to serve next: with the least left; by `turns`, of those with the shortest message the one
+ * that has waited longest; or of all (`longest`). One that holds `most` waits. */
 struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns,
                                    uint64_t most)
 {

@@ -32,6 +32,7 @@ enum {
     LIMIT_PACKETS_MIN = 4,
     LIMIT_BYTES_MAX = 256000,
     HASTE_MAX = 6,
+    STUCK_BYTES = 1000,     /* a queue that drains loses as many in stuck_ns */
     LOOKS = 16,             /* late looks between two that may lower the limit */
     CLASS_SHIFT = 56,
     PRIORITY_SHIFT = 61,
@@ -40,6 +41,7 @@ enum {
 static const uint64_t look_ns_first = 10 * WEFT_NS_PER_US; /* while the rate is not known */
 static const uint64_t look_ns_min = 5 * WEFT_NS_PER_US;
 static const uint64_t look_ns_max = 10 * WEFT_NS_PER_MS;
+static const uint64_t stuck_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t limit_ns_max = WEFT_NS_PER_MS; /* TCP small queues: the same */
 
 bool weft_core_egress_init(struct weft_ep *ep)
@@ -127,7 +129,11 @@ struct peer *weft_core_egress_next(struct weft_ep *ep)
 {
     struct egress *e = &ep->egress;
     struct peer *p = first_of(ep, (e->bursts + 1) % TURN_OLDEST == 0);
-    if (p == NULL || !ep->config.host_queue) {
+    if (p == NULL) {
+        e->late = false; /* nothing waits for the queue */
+        return NULL;
+    }
+    if (!ep->config.host_queue) {
         return p;
     }
     if (e->waiting) {
@@ -160,7 +166,11 @@ static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
         return;
     }
     if (bytes < e->limit_bytes / 4) {
-        e->haste += e->haste < HASTE_MAX;
+        e->haste++;
+        if (e->haste > HASTE_MAX) {
+            e->rate_bps = 0; /* wrong by far, as after a link has changed: to be found anew */
+            e->haste = 0;
+        }
         return;
     }
     uint64_t rate_bps = drained * 8 * WEFT_NS_PER_MS / (now_ns - e->queued_ns) * 1000;
@@ -216,9 +226,27 @@ bool weft_ep_queue_asked(const struct weft_ep *ep)
     return ep->egress.asked;
 }
 
-void weft_ep_queued(struct weft_ep *ep, uint64_t bytes, uint64_t now_ns)
+/* What does not drain is not before a link: the kernel keeps datagrams to a host whose Ethernet address
+ * it does not know for seconds, and those of a host that is down must not keep back everybody's. A link
+ * that stands still gets a limit's worth more each time. */
+static uint64_t without_stuck(struct egress *e, uint64_t bytes, uint64_t now_ns)
+{
+    if (e->handed_over || e->still_bytes == 0 || bytes + STUCK_BYTES <= e->still_bytes) {
+        e->still_bytes = bytes;
+        e->still_ns = now_ns;
+    }
+    e->still_bytes = weft_max_u64(e->still_bytes, bytes);
+    if (now_ns - e->still_ns >= stuck_ns) {
+        e->stuck_bytes = bytes;
+    }
+    e->stuck_bytes = weft_min_u64(e->stuck_bytes, bytes);
+    return bytes - e->stuck_bytes;
+}
+
+void weft_ep_queued(struct weft_ep *ep, uint64_t told_bytes, uint64_t now_ns)
 {
     struct egress *e = &ep->egress;
+    uint64_t bytes = without_stuck(e, told_bytes, now_ns);
     rate_measure(e, bytes, now_ns);
     limit_adapt(e, bytes);
     if (e->handed_over) {

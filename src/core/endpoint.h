@@ -248,7 +248,7 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
  * sent still wait in this host, in the kernel or the network card, headers included. Tell it by
  * weft_ep_queued, and send on. An answer too high or too low by half costs little. */
 bool weft_ep_queue_asked(const struct weft_ep *ep);
-void weft_ep_queued(struct weft_ep *ep, uint64_t bytes, uint64_t now_ns);
+void weft_ep_queued(struct weft_ep *ep, uint64_t told_bytes, uint64_t now_ns);
 
 /* When on_deadline must be called at the latest; WEFT_NEVER = nothing is timed. */
 uint64_t weft_ep_deadline(const struct weft_ep *ep);

@@ -434,6 +434,9 @@ struct egress {
     uint64_t limit_min_bytes;
     uint64_t left_least_bytes; /* at late looks; UINT64_MAX = none yet */
     uint32_t looks;
+    uint64_t still_bytes;      /* most that was told since it last fell */
+    uint64_t still_ns;
+    uint64_t stuck_bytes;      /* of what is told: they do not drain */
     uint32_t haste;            /* the next look comes earlier by this power of two */
 };
 

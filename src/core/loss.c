@@ -171,7 +171,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn)
 /* A packet in the middle of a pass, whose acknowledgement may take peer_delay_ns. */
 static bool bulk(struct peer *p, uint8_t kind, uint32_t msg)
 {
-    bool chunk_alone = (kind & ~TX_PACKET_PROBE) == TX_PACKET_DATA;
+    bool chunk_alone = (kind & ~(TX_PACKET_PROBE | TX_PACKET_BACKLOG)) == TX_PACKET_DATA;
     const struct tx_msg *m = chunk_alone ? weft_core_tx_find(p, msg) : NULL;
     return m != NULL && m->pass_next < m->chunks;
 }

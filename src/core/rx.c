@@ -469,6 +469,9 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
                         uint64_t now_ns)
 {
     uint32_t ahead = data_count_take(p, packet->data_count, packet->data != NULL);
+    if ((int32_t)(p->backlog_end - p->data_count) < 0) {
+        p->backlog_end = p->data_count; /* 2^31 packets later it would lie ahead again */
+    }
     weft_core_credit_packet(ep, p, ahead, bytes, packet->data != NULL,
                             ecn == WEFT_ECN_CE, at_ns);
     if (p->idle) {

@@ -234,7 +234,7 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
     uint8_t flags = (uint8_t)(WEFT_FLAG_DATA | m->priority << 2);
     if (brief) {
         weft_wire_brief_encode(w, &data);
-        flags = ep->egress.receivers > 1 ? WEFT_FLAG_BRIEF | WEFT_FLAG_SHARED : WEFT_FLAG_BRIEF;
+        flags = ep->egress.receivers > (p->tx_unsent > 0) ? WEFT_FLAG_BRIEF | WEFT_FLAG_SHARED : WEFT_FLAG_BRIEF;
     } else {
         weft_wire_data_encode(w, &data);
     }
@@ -510,7 +510,8 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
         struct weft_writer w = weft_writer_make(frames.at, head_bytes);
         flags |= data_write(ep, p, m, chunk, again, (uint32_t)used + payload, now_ns, &w);
         used += head_bytes;
-        bool answer = p->later && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0;
+        bool answer = p->later && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0 &&
+                      (kind & TX_PACKET_BACKLOG) == 0;
         uint64_t bit = UINT64_C(1) << (m->seq & MSG_MASK);
         p->tx_answers = answer ? p->tx_answers | bit : p->tx_answers & ~bit;
         kind |= answer ? TX_PACKET_DATA | TX_PACKET_ANSWER : TX_PACKET_DATA;

@@ -176,6 +176,42 @@ static void a_backlog_that_is_given_up_is_taken_back(void **state)
     net_free(net);
 }
 
+/* The correction of a backlog was lost, or it was never meant: a peer that is told what credit it has
+ * and sends no DATA has none, whatever else it sends. */
+static void a_backlog_that_never_comes_ends(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    struct weft_ep *ep = net->end[1].ep;
+    struct peer *p = &ep->peers[0];
+    weft_core_credit_backlog_told(ep, p, p->data_count + 1000000, p->pn_largest, net->now_ns);
+    assert_int_equal(weft_core_credit_backlog(p), 1000000);
+    weft_core_peer_ready(ep, p);
+    for (uint32_t i = 0; i < 100; i++) {
+        net->end[0].ep->peers[0].need_ping = true;
+        weft_core_peer_ready(net->end[0].ep, &net->end[0].ep->peers[0]);
+        net_run(net, 10 * WEFT_NS_PER_MS);
+    }
+    assert_int_equal(weft_core_credit_backlog(p), 0);
+    assert_int_equal(ep->credit.active, 0);
+    net_free(net);
+}
+
+/* An end from long ago does not come back when the count of packets has gone round. */
+static void an_old_backlog_stays_over(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(0);
+    struct peer *p = &net->end[1].ep->peers[0];
+    p->backlog_pn = 1;
+    p->backlog_end = p->data_count - 10;
+    message(net, 1, 4, 0);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 1);
+    assert_int_equal(p->backlog_end, p->data_count);
+    net_free(net);
+}
+
 static void every_eighth_burst_is_the_oldest_message_s(void **state)
 {
     (void)state;
@@ -337,6 +373,49 @@ static void the_rate_is_that_of_a_queue_that_was_never_empty(void **state)
     net_free(net);
 }
 
+/* A rate that is wrong by far, as after a link has changed, is found anew. */
+static void a_rate_that_is_wrong_by_far_is_forgotten(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(1);
+    const struct egress *e = &net->end[0].ep->egress;
+    drain(net, 6000, 48 * WEFT_NS_PER_MS); /* 1 Mbit/s */
+    assert_true(e->rate_bps < 2000000);
+    for (uint32_t i = 0; i < 7; i++) {
+        drain(net, 0, 10 * WEFT_NS_PER_MS);
+    }
+    assert_int_equal(e->rate_bps, 0);
+    drain(net, 6000, 4800); /* 10 Gbit/s */
+    assert_true(e->rate_bps > 9000000000);
+    net_free(net);
+}
+
+/* Datagrams to a host whose Ethernet address is not known lie in the kernel for seconds; those to
+ * others go on. */
+static void what_does_not_drain_keeps_nobody_back(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(1);
+    struct weft_ep *ep = net->end[0].ep;
+    const uint64_t stuck = 50000;
+    weft_ep_queued(ep, stuck, net->now_ns);
+    assert_int_equal(ep->egress.room_bytes, 0);
+    for (uint32_t i = 0; i < 5; i++) {
+        net->now_ns += 10 * WEFT_NS_PER_MS;
+        weft_core_egress_turn(ep, net->now_ns);
+        weft_ep_queued(ep, stuck, net->now_ns);
+    }
+    assert_int_equal(ep->egress.room_bytes, limit_of(net));
+    ep->egress.handed_over = true;
+    weft_ep_queued(ep, stuck + limit_of(net), net->now_ns); /* what is behind it counts */
+    assert_int_equal(ep->egress.room_bytes, 0);
+    net->now_ns += WEFT_NS_PER_MS;
+    weft_core_egress_turn(ep, net->now_ns);
+    weft_ep_queued(ep, 0, net->now_ns); /* the kernel has given them up */
+    assert_int_equal(ep->egress.stuck_bytes, 0);
+    net_free(net);
+}
+
 /* Where the kernel takes what it is given at once there is no queue to limit. */
 static void the_limit_goes_where_nothing_queues(void **state)
 {
@@ -415,10 +494,14 @@ int main(void)
         cmocka_unit_test(finish_follows_the_last_chunk_at_once),
         cmocka_unit_test(what_waits_behind_a_message_is_told_and_granted_for),
         cmocka_unit_test(a_backlog_that_is_given_up_is_taken_back),
+        cmocka_unit_test(a_backlog_that_never_comes_ends),
+        cmocka_unit_test(an_old_backlog_stays_over),
         cmocka_unit_test(every_eighth_burst_is_the_oldest_message_s),
         cmocka_unit_test(chunks_wait_for_the_host_s_queue_and_control_does_not),
         cmocka_unit_test(the_limit_follows_what_keeps_the_link_busy),
         cmocka_unit_test(the_rate_is_that_of_a_queue_that_was_never_empty),
+        cmocka_unit_test(a_rate_that_is_wrong_by_far_is_forgotten),
+        cmocka_unit_test(what_does_not_drain_keeps_nobody_back),
         cmocka_unit_test(the_limit_goes_where_nothing_queues),
         cmocka_unit_test(no_probes_while_chunks_wait_for_their_turn),
         cmocka_unit_test(short_headers_say_whether_the_sender_has_other_receivers),
