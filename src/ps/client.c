@@ -17,6 +17,7 @@ void weft_ps_client_config_default(struct weft_ps_client_config *config_p)
         .rows_per_op_max = 65536,
         .rows_per_rpc_max = 16384,
         .dim_max = 64,
+        .can = WEFT_RPC_CAN_ALL,
         .missed_max = 65536,
         .replay_messages_max = 16384,
     };
@@ -45,7 +46,7 @@ static bool config_valid(const struct weft_ps_client_config *config)
            config->lists_per_op_max <= WEFT_PS_LISTS_MAX && config->rows_per_op_max >= 1 &&
            config->rows_per_op_max <= UINT32_C(1) << 28 && config->rows_per_rpc_max >= 1 &&
            config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX &&
-           config->clock_ns != NULL &&
+           config->clock_ns != NULL && (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
            (config->replay_bytes == 0 ||
             (config->reconnect_ns > 0 && config->replay_messages_max >= 1 &&
              config->replay_messages_max <= UINT32_C(1) << 20));
@@ -103,11 +104,14 @@ static weft_status members_init(struct weft_ps_client *client)
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_first));
     client->sort_must =
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_must));
+    client->unpacked = calloc(weft_max_u64(WEFT_PS_PACKED_ROWS_MAX, config->rows_per_rpc_max),
+                              sizeof(*client->unpacked));
     client->critical =
         calloc(WEFT_BITS_WORDS((size_t)WEFT_PS_CHUNKS_MAX), sizeof(*client->critical));
     bool have = client->ends != NULL && client->tables != NULL && client->links != NULL &&
                 client->ops != NULL && client->parts != NULL && client->sort_start != NULL &&
-                client->sort_first != NULL && client->sort_must != NULL && client->critical != NULL;
+                client->sort_first != NULL && client->sort_must != NULL &&
+                client->unpacked != NULL && client->critical != NULL;
     return have ? WEFT_OK : WEFT_NOMEM;
 }
 
@@ -195,6 +199,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
     free(client->sort_start);
     free(client->sort_first);
     free(client->sort_must);
+    free(client->unpacked);
     free(client->critical);
     free(client);
 }

@@ -65,6 +65,7 @@ struct weft_ps_client_config {
     uint32_t dim_max;
     uint8_t missed_key[WEFT_HASH_KEY_BYTES]; /* of sets and stores of ids; drawn by the driver:
                                               * nobody can guess it */
+    uint16_t can; /* of enum weft_rpc_can: what requests are made of where a shard takes it */
     uint32_t missed_max;             /* ids remembered as missed; more are forgotten, and counted */
     uint64_t reconnect_ns;           /* how long a shard may be away before what waits for it fails
                                       * with PEER; 0 = not at all */
@@ -126,6 +127,7 @@ struct weft_ps_client_counters {
     uint64_t replies_bad;      /* malformed or contradicting */
     uint64_t rpcs_refused;     /* answered with a status other than OK */
     uint64_t rpcs_failed;      /* the shard was gone */
+    uint64_t packed;           /* requests with packed ids */
     uint64_t missed_now;       /* ids remembered as missed at this time */
     uint64_t missed_first;     /* ids that were put first because they had been missed */
     uint64_t missed_forgotten; /* missed_max was reached, of pulls or of pushes */

@@ -37,7 +37,7 @@ struct ps_list {
     uint32_t at; /* row of the operation that its first one is */
     const uint64_t *ids; /* NULL: first, first + 1, ... of a dense table */
     uint64_t first;
-    uint8_t id_bytes; /* in requests */
+    uint8_t id_bytes; /* in requests; of a part WEFT_RPC_ID_PACKED where its are packed */
     bool fill;        /* pull: `out` holds no old values */
     uint64_t floats; /* that the caller's memory has: n x dim, or less at a dense vector's end */
     const float *values; /* push */
@@ -112,6 +112,8 @@ struct ps_part {
     uint32_t request_elems;
     uint16_t request_elem_bytes;
     uint16_t request_chunk_elems; /* as laid out; 0 = not laid out in chunks */
+    uint16_t chunk_rows;          /* PUSH with packed ids: most rows in a chunk */
+    uint8_t plain_id_bytes;       /* PULL with packed ids: what they would have without */
     uint8_t *reply;
     uint32_t reply_bytes;
 };
@@ -162,6 +164,7 @@ struct ps_link {
     uint8_t clock_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t gate_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t gate_reply[WEFT_RPC_REPLY_BYTES];
+    uint16_t can;            /* of enum weft_rpc_can: what the shard takes */
     uint64_t durable;        /* pushes up to this number are */
     uint64_t durable_early;  /* the same, said before the shard's answer that it goes on */
     bool opened;             /* the shard has this table, as far as we know */
@@ -248,6 +251,7 @@ struct weft_ps_client {
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
     uint64_t *sort_must;     /* the same */
     uint64_t *critical;      /* (WEFT_PS_CHUNKS_MAX,) bits, scratch */
+    uint64_t *unpacked; /* (WEFT_PS_PACKED_ROWS_MAX or rows_per_rpc_max,) ids, scratch */
     uint32_t ops_active;
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
     uint32_t clocks_refused; /* links that are `clock_refused` */
@@ -331,11 +335,53 @@ void weft_ps_rows_gather(const struct ps_part *part, const struct weft_table_spe
                          uint8_t *chunk, struct weft_ps_chunk_rows place);
 /* The ids of a PULL. */
 void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out);
+/* Blocks of rows first .. first + count - 1 of the part, which are whole, to out. */
+void weft_ps_rows_blocks(const struct ps_part *part, const struct weft_table_spec *spec,
+                         uint32_t first, uint32_t count, uint8_t *out);
+/* Are all of the list's rows in one block each and whole, in any order? */
+bool weft_ps_rows_whole(const struct ps_part *part, const struct weft_table_spec *spec);
 /* Remember that a pull has missed a row, to ask for it first next time. */
 void weft_ps_missed_note(struct weft_ps_client *client, struct ps_table *table, uint64_t id);
 /* Copy what came into the caller's rows; what did not come keeps its old value, and is remembered. */
 void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *part,
                           const struct weft_msg_event *event);
+
+/* client_pack.c: requests with packed ids */
+
+/* Lay the part's request out with packed ids, in the memory that it has for plain ones; its shard takes
+ * such. False: it would not be shorter, and is to be made with plain ids. */
+bool weft_ps_pack(struct weft_ps_client *client, struct ps_part *part, uint32_t bytes_max);
+/* A PULL with packed ids, not under way, with plain ones again: the packets of another connection may be
+ * shorter. */
+void weft_ps_unpack(struct weft_ps_client *client, struct ps_part *part);
+
+/* The rows of a chunk of a PUSH that was laid out. */
+struct ps_chunk {
+    uint8_t *bytes;
+    struct weft_ps_chunk_rows rows;
+    const uint64_t *ids; /* where they are packed; until the next call */
+    uint8_t id_bytes;
+    size_t block_bytes;
+};
+
+struct ps_chunk weft_ps_chunk_of(struct weft_ps_client *client, const struct ps_part *part,
+                                 uint32_t chunk, bool with_ids);
+
+static inline uint64_t ps_chunk_id(const struct ps_chunk *chunk, uint32_t i)
+{
+    uint64_t id;
+    if (chunk->ids != NULL) {
+        return chunk->ids[i];
+    }
+    weft_ps_load_ids(chunk->bytes + chunk->rows.ids_offset + (size_t)i * chunk->id_bytes,
+                     chunk->id_bytes, 1, &id);
+    return id;
+}
+
+static inline uint32_t ps_part_chunks(const struct ps_part *part)
+{
+    return (part->request_elems + part->request_chunk_elems - 1) / part->request_chunk_elems;
+}
 
 /* client_loss.c: which rows of an operation did not arrive whole */
 
@@ -361,8 +407,7 @@ void weft_ps_push_headless(struct weft_ps_client *client, uint32_t part);
 /* residual.c */
 
 /* A chunk of a push was gathered: add what is kept of its rows. */
-void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *part, uint8_t *chunk,
-                          struct weft_ps_chunk_rows place);
+void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *part, uint32_t chunk);
 /* A push is closed: keep what its mask lacks, if the table does that, and never send it again. */
 void weft_ps_residual_keep(struct weft_ps_client *client, const struct ps_part *part,
                            const struct weft_msg_event *event);
@@ -402,6 +447,8 @@ weft_status weft_ps_log_room(struct weft_ps_client *client, const struct ps_list
 /* The next place, and memory for its request and reply: there is room. */
 struct ps_part *weft_ps_log_take(struct weft_ps_client *client);
 uint8_t *weft_ps_log_memory(struct weft_ps_client *client, size_t bytes);
+/* The last `bytes` of what was taken last are not needed. */
+void weft_ps_log_give_back(struct weft_ps_client *client, size_t bytes);
 /* A part of it is finished, or has failed: it goes when nobody needs it any more. */
 void weft_ps_log_done(struct weft_ps_client *client, struct ps_part *part);
 /* Those that `theirs` lacks are unfinished again. Returns how many. */

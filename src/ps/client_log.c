@@ -167,6 +167,13 @@ uint8_t *weft_ps_log_memory(struct weft_ps_client *client, size_t bytes)
     return memory;
 }
 
+void weft_ps_log_give_back(struct weft_ps_client *client, size_t bytes)
+{
+    WEFT_ASSERT(bytes <= client->log.end);
+    client->log.end -= bytes;
+    client->counters.replay_bytes_now -= bytes;
+}
+
 static void pop(struct weft_ps_client *client)
 {
     struct ps_log *log = &client->log;

@@ -32,13 +32,6 @@ void weft_ps_pull_missed(struct weft_ps_client *client, const struct ps_part *pa
     }
 }
 
-/* Rows of the elements before `element` of a message whose head has so many, the last one perhaps
- * in part. */
-static uint32_t rows_until(uint64_t element, uint32_t head, uint32_t blocks)
-{
-    return element > head ? (uint32_t)weft_div_ceil_u64(element - head, blocks) : 0;
-}
-
 void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *part,
                          const struct weft_msg_event *event)
 {
@@ -47,13 +40,11 @@ void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *pa
         return;
     }
     uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec);
-    uint32_t head = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
     for (size_t chunk = weft_bits_next_zero(event->mask, event->chunks, 0); chunk < event->chunks;
          chunk = weft_bits_next_zero(event->mask, event->chunks, chunk + 1)) {
-        uint64_t begin = (uint64_t)chunk * event->chunk_elems;
-        uint64_t end = weft_min_u64(begin + event->chunk_elems, event->total);
-        uint32_t first = begin > head ? (uint32_t)((begin - head) / blocks) : 0;
-        for (uint32_t r = first; r < rows_until(end, head, blocks); r++) {
+        struct ps_chunk lost = weft_ps_chunk_of(client, part, (uint32_t)chunk, false);
+        uint64_t end = (uint64_t)lost.rows.first + lost.rows.count;
+        for (uint32_t r = lost.rows.first / blocks; r < weft_div_ceil_u64(end, blocks); r++) {
             weft_ps_row_missed(client, part, r);
         }
     }

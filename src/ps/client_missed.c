@@ -15,40 +15,10 @@
 
 #include "base/bits.h"
 
-/* The ids of one chunk of a push, as they lie there. */
-struct ids {
-    const uint8_t *at;
-    uint32_t count;
-};
-
-static struct ids ids_of(const struct ps_part *part, uint32_t chunk)
+static bool has_twice(const struct weft_ps_missed *missed, const struct ps_chunk *chunk)
 {
-    uint32_t elem_bytes = part->request_elem_bytes, chunk_elems = part->request_chunk_elems;
-    uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, part->request_elem_bytes);
-    uint32_t first = chunk * chunk_elems;
-    uint32_t elems = (uint32_t)weft_min_u64(chunk_elems, part->request_elems - first);
-    struct weft_ps_chunk_rows rows = weft_ps_chunk_rows(
-        part->request_elem_bytes, part->list.id_bytes, chunk_elems, head_elems, chunk, elems);
-    return (struct ids){part->request + (size_t)first * elem_bytes + rows.ids_offset, rows.count};
-}
-
-static uint64_t id_at(const struct ps_part *part, struct ids ids, uint32_t i)
-{
-    uint64_t id;
-    weft_ps_load_ids(ids.at + (size_t)i * part->list.id_bytes, part->list.id_bytes, 1, &id);
-    return id;
-}
-
-static uint32_t chunks_of(const struct ps_part *part)
-{
-    return (uint32_t)weft_div_ceil_u64(part->request_elems, part->request_chunk_elems);
-}
-
-static bool has_twice(const struct weft_ps_missed *missed, const struct ps_part *part,
-                      struct ids ids)
-{
-    for (uint32_t i = 0; i < ids.count; i++) {
-        if (weft_ps_missed_twice(missed, id_at(part, ids, i))) {
+    for (uint32_t i = 0; i < chunk->rows.count; i++) {
+        if (weft_ps_missed_twice(missed, ps_chunk_id(chunk, i))) {
             return true;
         }
     }
@@ -58,13 +28,17 @@ static bool has_twice(const struct weft_ps_missed *missed, const struct ps_part 
 const uint64_t *weft_ps_push_critical(struct weft_ps_client *client, const struct ps_part *part)
 {
     const struct weft_ps_missed *missed = &client->tables[part->table].push_missed;
-    uint32_t chunks = chunks_of(part);
+    if (part->request_chunk_elems == 0) {
+        return NULL;
+    }
+    uint32_t chunks = ps_part_chunks(part);
     if (missed->twice_count == 0 || part->bound_ppm == 0 || chunks > WEFT_PS_CHUNKS_MAX) {
         return NULL;
     }
     memset(client->critical, 0, WEFT_BITS_WORDS((size_t)chunks) * sizeof(*client->critical));
     for (uint32_t chunk = 0; chunk < chunks; chunk++) {
-        if (has_twice(missed, part, ids_of(part, chunk))) {
+        struct ps_chunk rows = weft_ps_chunk_of(client, part, chunk, true);
+        if (has_twice(missed, &rows)) {
             weft_bits_set(client->critical, chunk);
         }
     }
@@ -83,14 +57,14 @@ static void note_rows(struct weft_ps_client *client, const struct ps_part *part,
     struct weft_ps_missed *missed = &client->tables[part->table].push_missed;
     uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec), block = 0;
     bool came = true;
-    for (uint32_t chunk = 0; chunk < chunks_of(part); chunk++) {
-        struct ids ids = ids_of(part, chunk);
-        for (uint32_t i = 0; i < ids.count; i++) {
+    for (uint32_t chunk = 0; chunk < ps_part_chunks(part); chunk++) {
+        struct ps_chunk rows = weft_ps_chunk_of(client, part, chunk, true);
+        for (uint32_t i = 0; i < rows.rows.count; i++) {
             came = came && chunk_came(event, chunk);
             if (++block < blocks) {
                 continue;
             }
-            uint64_t id = id_at(part, ids, i);
+            uint64_t id = ps_chunk_id(&rows, i);
             if (missing && !came) {
                 client->counters.missed_forgotten += !weft_ps_missed_add(missed, id);
             } else if (!missing && came && !weft_ps_missed_now(missed, id)) {

@@ -75,6 +75,19 @@ static void part_memory(struct weft_ps_client *client, struct ps_part *part, uin
     WEFT_ASSERT(op->buffer_used <= weft_ps_op_buffer_bytes(&client->config, client->parts_per_op));
 }
 
+/* A request became shorter than the memory that was cut for it. */
+static void part_trim(struct weft_ps_client *client, struct ps_part *part, size_t bytes)
+{
+    size_t now = align8((size_t)part->request_elems * part->request_elem_bytes);
+    size_t left = align8(bytes) - now;
+    part->reply = part->request + now;
+    if (part->logged) {
+        weft_ps_log_give_back(client, left);
+    } else {
+        client->ops[part->op].buffer_used -= left;
+    }
+}
+
 static uint32_t part_index(const struct weft_ps_client *client, const struct ps_part *part)
 {
     return (uint32_t)(part - client->parts);
@@ -105,6 +118,10 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
         return part_index(client, part); /* fails when it is queued */
     }
     part_memory(client, part, total, elem_bytes, WEFT_RPC_REPLY_BYTES);
+    if (weft_ps_pack(client, part, total * elem_bytes)) {
+        part_trim(client, part, (size_t)total * elem_bytes);
+        return part_index(client, part);
+    }
     memset(part->request, 0, (size_t)head_elems * elem_bytes);
     uint32_t chunk_elems = weft_ps_chunk_elems(
         client->msgr.ops->chunk_elems(client->msgr.self, client->ends[shard].peer, elem_bytes),
@@ -116,7 +133,7 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
         struct weft_ps_chunk_rows place =
             weft_ps_chunk_rows(elem_bytes, list->id_bytes, chunk_elems, head_elems, k, elems);
         weft_ps_rows_gather(part, &table->spec, chunk, place);
-        weft_ps_residual_add(client, part, chunk, place);
+        weft_ps_residual_add(client, part, k);
     }
     return part_index(client, part);
 }
@@ -140,7 +157,9 @@ uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const str
                            rows * weft_table_blocks(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, list->id_bytes);
     part_memory(client, part, head_elems + rows, list->id_bytes, reply_elems * elem_bytes);
-    weft_ps_rows_ids(part, part->request + (size_t)head_elems * list->id_bytes);
+    if (!weft_ps_pack(client, part, (head_elems + rows) * list->id_bytes)) {
+        weft_ps_rows_ids(part, part->request + (size_t)head_elems * list->id_bytes);
+    }
     return part_index(client, part);
 }
 
@@ -299,6 +318,7 @@ static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_pa
     return (ps_part_resumes(part) ? WEFT_RPC_RESUME : 0) |
            (is_table && ps_log_on(client) ? WEFT_RPC_DURABLE : 0) |
            (part->list.id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0) |
+           (part->list.id_bytes == WEFT_RPC_ID_PACKED ? WEFT_RPC_PACKED_IDS : 0) |
            (part->cut || (is_push && weft_ps_log_filling(client)) ? WEFT_RPC_CUT : 0);
 }
 
@@ -315,7 +335,9 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .t0_ns = ps_clock_ns(client),
         .rows_must = is_pull ? part->rows_must : 0,
         .after_seq = after ? link->flying_xor : (uint32_t)part->number,
-        .need_clock = is_pull ? part->clock : 0,
+        .need_clock = is_pull                         ? part->clock
+                      : part->kind == WEFT_RPC_TABLE ? client->config.can
+                                                     : 0,
         .reply_bound_ppm = is_pull ? part->bound_ppm : 0,
         .rows = part->head_only                 ? 0
                 : part->kind == WEFT_RPC_PUSH ? part->rows * blocks
@@ -427,8 +449,9 @@ static void note_status(struct weft_ps_client *client, const struct ps_part *par
 /* Elements in the chunks refused, at most; those of the last and of the first are fewer. */
 static uint32_t refused_elems(const struct ps_part *part)
 {
-    return (uint32_t)weft_min_u64((uint64_t)part->refused * part->request_chunk_elems,
-                                  part->delivered);
+    uint64_t of_chunk = part->list.id_bytes == WEFT_RPC_ID_PACKED ? part->chunk_rows
+                                                                  : part->request_chunk_elems;
+    return (uint32_t)weft_min_u64(part->refused * of_chunk, part->delivered);
 }
 
 /* A push of a clock that its shard ended without this worker: what was refused for that is absent, as
@@ -483,6 +506,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_part *part = &client->parts[index];
     bool flew = part->state == PART_FLYING, is_push = part->kind == WEFT_RPC_PUSH;
+    weft_ps_unpack(client, part);
     if (part->expected && !part->reply_closed) {
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
@@ -551,6 +575,19 @@ static uint32_t delivered(const struct weft_msg_event *event, uint32_t head_elem
     return (uint32_t)(weft_bits_test(event->mask, 0) ? elems - head_elems : elems);
 }
 
+/* Rows that came of a push with packed ids. */
+static uint32_t delivered_rows(struct weft_ps_client *client, const struct ps_part *part,
+                               const struct weft_msg_event *event)
+{
+    uint32_t rows = event->mask == NULL ? 0 : part->rows;
+    for (size_t chunk = 0; rows > 0 && event->received < event->chunks && chunk < event->chunks;
+         chunk++) {
+        bool came = weft_bits_test(event->mask, chunk);
+        rows -= came ? 0 : weft_ps_chunk_of(client, part, (uint32_t)chunk, false).rows.count;
+    }
+    return rows;
+}
+
 static void count_flow(struct weft_ps_client *client, struct ps_part *part,
                        const struct weft_msg_event *event, uint32_t head_bytes)
 {
@@ -558,7 +595,9 @@ static void count_flow(struct weft_ps_client *client, struct ps_part *part,
     struct weft_ps_flow *flow = is_push ? &client->counters.push : &client->counters.pull;
     struct weft_ps_result *result = &client->ops[part->op].result;
     uint32_t head_elems = weft_rpc_head_elems(head_bytes, event->elem_bytes);
-    uint32_t sent = event->total - head_elems, got = delivered(event, head_elems);
+    bool packed = is_push && part->list.id_bytes == WEFT_RPC_ID_PACKED;
+    uint32_t sent = packed ? part->rows : event->total - head_elems;
+    uint32_t got = packed ? delivered_rows(client, part, event) : delivered(event, head_elems);
     bool is_short = event->received < event->chunks;
     if (event->outcome == WEFT_MSG_UNKNOWN && part->bound_ppm == 0 && part->reply_closed) {
         got = sent; /* it was answered, but its shard died before it confirmed the last chunks */
@@ -723,6 +762,7 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
     link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
     if (part->kind == WEFT_RPC_TABLE && reply->status == WEFT_RPC_OK) {
         link->opened = true;
+        link->can = reply->can & client->config.can;
         link->clock_closed = reply->rows;
     }
     client->counters.rpcs_refused += reply->status != WEFT_RPC_OK && !part->passed;

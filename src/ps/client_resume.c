@@ -319,6 +319,7 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
         table->passed = true;
     }
     link->clock_passed = reply->rows;
+    link->can = reply->can & client->config.can;
     struct weft_rpc_pushes theirs;
     weft_status status = weft_rpc_pushes_unpack(link->resume_reply + WEFT_RPC_REPLY_BYTES, &theirs);
     WEFT_ASSERT(status == WEFT_OK); /* looked at when it came */

@@ -15,8 +15,7 @@ static bool rows_plain(const struct ps_part *part, const struct weft_table_spec 
            weft_table_blocks(spec) * weft_table_block_floats(spec) == spec->dim;
 }
 
-/* Are all of them in one block each and whole, in any order? */
-static bool rows_whole(const struct ps_part *part, const struct weft_table_spec *spec)
+bool weft_ps_rows_whole(const struct ps_part *part, const struct weft_table_spec *spec)
 {
     return weft_table_blocks(spec) == 1 && part->list.floats >= (uint64_t)part->list.n * spec->dim;
 }
@@ -81,20 +80,25 @@ static void gather_any(const struct ps_part *part, const struct weft_table_spec 
 void weft_ps_rows_gather(const struct ps_part *part, const struct weft_table_spec *spec,
                          uint8_t *chunk, struct weft_ps_chunk_rows place)
 {
-    const struct ps_list *list = &part->list;
-    if (!rows_whole(part, spec)) {
+    if (!weft_ps_rows_whole(part, spec)) {
         gather_any(part, spec, chunk, place);
         return;
     }
-    uint8_t *out = chunk + place.blocks_offset;
-    size_t row_bytes = (size_t)spec->dim * sizeof(float);
     ids_put(part, place.first, place.count, chunk + place.ids_offset);
+    weft_ps_rows_blocks(part, spec, place.first, place.count, chunk + place.blocks_offset);
+}
+
+void weft_ps_rows_blocks(const struct ps_part *part, const struct weft_table_spec *spec,
+                         uint32_t first, uint32_t count, uint8_t *out)
+{
+    const struct ps_list *list = &part->list;
+    size_t row_bytes = (size_t)spec->dim * sizeof(float);
     if (part->order == NULL) {
-        memcpy(out, list->values + (size_t)place.first * spec->dim, place.count * row_bytes);
+        memcpy(out, list->values + (size_t)first * spec->dim, count * row_bytes);
         return;
     }
-    for (uint32_t i = 0; i < place.count; i++) {
-        size_t row = part->order[place.first + i];
+    for (uint32_t i = 0; i < count; i++) {
+        size_t row = part->order[first + i];
         copy_row(out + i * row_bytes, list->values + row * spec->dim, spec->dim);
     }
 }
@@ -225,7 +229,7 @@ void weft_ps_rows_scatter(struct weft_ps_client *client, const struct ps_part *p
     const uint8_t *rows =
         part->reply +
         (size_t)weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, event->elem_bytes) * event->elem_bytes;
-    if (rows_whole(part, spec)) {
+    if (weft_ps_rows_whole(part, spec)) {
         scatter_whole(client, part, event, rows);
     } else if (event->received == event->chunks && rows_plain(part, spec)) {
         rows_came(client, part, rows, 0, part->rows);

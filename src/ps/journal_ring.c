@@ -239,7 +239,7 @@ static weft_status head_read(struct weft_ring_reader *reader, const struct weft_
         return WEFT_DATA;
     }
     bool old = head.version == VERSION_WITHOUT_END;
-    if (head.version != WEFT_RING_VERSION && !old) {
+    if (head.version != WEFT_RING_VERSION && head.version != WEFT_RING_VERSION_PLAIN && !old) {
         return WEFT_UNSUPPORTED;
     }
     if ((old ? head.lineage : head.check) != head_check(&head)) {
@@ -256,8 +256,8 @@ bool weft_ring_lineage(const void *memory, uint64_t *lineage_p)
 {
     struct head head;
     memcpy(&head, memory, sizeof(head));
-    if (head.magic != magic || head.version != WEFT_RING_VERSION ||
-        head.check != head_check(&head)) {
+    bool known = head.version == WEFT_RING_VERSION || head.version == WEFT_RING_VERSION_PLAIN;
+    if (head.magic != magic || !known || head.check != head_check(&head)) {
         return false;
     }
     *lineage_p = head.lineage;

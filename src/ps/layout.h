@@ -5,6 +5,12 @@
  *
  * with n = elements of the chunk, less head_elems in chunk 0. A block is min(dim, 256) floats, an
  * id u64, or u32 where all ids of the message fit; the size of an element tells which.
+ *
+ * With packed ids (ps/id_pack.h) an element is a byte, and each chunk says how many rows are in it:
+ *
+ *     | head, in chunk 0 | first u32 | n u16 | bytes u16 | ids, so many bytes | n blocks | zeros |
+ *
+ * with first = the number of the chunk's first row in the message. A PULL has no blocks.
  * Payload is little-endian, which is also how this host keeps it (asserted below).
  *
  * Source: docs/PROTOCOL.md section 7.
@@ -15,6 +21,7 @@
 #include "rpc/head.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "payload would need swapping");
@@ -24,7 +31,7 @@ struct weft_ps_chunk_rows {
     uint32_t first; /* element of the message, counted from behind the head */
     uint32_t count;
     size_t ids_offset;    /* count x id_bytes bytes */
-    size_t blocks_offset; /* count x (elem_bytes - id_bytes) bytes */
+    size_t blocks_offset; /* count x (elem_bytes - id_bytes) bytes; where ids are packed, count blocks */
 };
 
 /* elems: elements in the chunk; in chunk 0 at least head_elems, which is at most chunk_elems. */
@@ -41,6 +48,44 @@ static inline struct weft_ps_chunk_rows weft_ps_chunk_rows(uint16_t elem_bytes, 
     };
     rows.blocks_offset = rows.ids_offset + (size_t)rows.count * id_bytes;
     return rows;
+}
+
+/* Bytes that say how many rows a chunk with packed ids has. */
+enum { WEFT_PS_PACKED_HEAD_BYTES = 8 };
+
+/* Longest chunk of a PUSH with packed ids: it has at most so many rows as are taken of any chunk, however
+ * few bits their ids have. */
+enum { WEFT_PS_PACKED_CHUNK_BYTES = 32768, WEFT_PS_PACKED_ROWS_MAX = 32768 / sizeof(float) };
+
+/* The rows of one chunk with packed ids: the bytes are anything. A chunk may be a head alone.
+ * False: they contradict themselves. The ids are not looked at. */
+static inline bool weft_ps_packed_rows(const uint8_t *chunk, size_t bytes, uint32_t head_bytes,
+                                       size_t block_bytes, struct weft_ps_chunk_rows *rows_p)
+{
+    uint32_t first = 0;
+    uint16_t count = 0, ids_bytes = 0;
+    size_t at = head_bytes;
+    if (bytes != head_bytes || head_bytes == 0) {
+        if (bytes < at + WEFT_PS_PACKED_HEAD_BYTES) {
+            return false;
+        }
+        memcpy(&first, chunk + at, sizeof(first));
+        memcpy(&count, chunk + at + 4, sizeof(count));
+        memcpy(&ids_bytes, chunk + at + 6, sizeof(ids_bytes));
+        at += WEFT_PS_PACKED_HEAD_BYTES;
+    }
+    *rows_p = (struct weft_ps_chunk_rows){
+        .first = first, .count = count, .ids_offset = at, .blocks_offset = at + ids_bytes};
+    return rows_p->blocks_offset + count * block_bytes <= bytes;
+}
+
+static inline void weft_ps_packed_head(uint8_t *at, uint32_t first, uint32_t count,
+                                       size_t ids_bytes)
+{
+    uint16_t n = (uint16_t)count, bytes = (uint16_t)ids_bytes;
+    memcpy(at, &first, sizeof(first));
+    memcpy(at + 4, &n, sizeof(n));
+    memcpy(at + 6, &bytes, sizeof(bytes));
 }
 
 /* count ids, unaligned, from a message. */

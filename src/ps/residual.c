@@ -47,15 +47,13 @@ struct element {
     uint32_t used;   /* floats that are no padding */
 };
 
-static struct element element_at(const struct ps_part *part, const struct weft_table_spec *spec,
-                                 uint8_t *chunk, struct weft_ps_chunk_rows place, uint32_t i)
+static struct element element_at(const struct weft_table_spec *spec, const struct ps_chunk *chunk,
+                                 uint32_t i)
 {
-    size_t block_bytes = (size_t)weft_table_block_floats(spec) * sizeof(float);
-    struct element e = {.floats = chunk + place.blocks_offset + i * block_bytes,
-                        .block = (place.first + i) % weft_table_blocks(spec)};
+    struct element e = {.id = ps_chunk_id(chunk, i),
+                        .floats = chunk->bytes + chunk->rows.blocks_offset + i * chunk->block_bytes,
+                        .block = (chunk->rows.first + i) % weft_table_blocks(spec)};
     e.used = weft_table_block_used(spec, e.block);
-    weft_ps_load_ids(chunk + place.ids_offset + (size_t)i * part->list.id_bytes,
-                     part->list.id_bytes, 1, &e.id);
     return e;
 }
 
@@ -73,13 +71,16 @@ static void add_floats(void *to, const void *from, uint32_t count)
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *part, uint8_t *chunk,
-                          struct weft_ps_chunk_rows place)
+void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *part, uint32_t index)
 {
     struct ps_table *table = &client->tables[part->table];
     uint32_t blocks = weft_table_blocks(&table->spec);
-    for (uint32_t i = 0; table->kept.count > 0 && i < place.count; i++) {
-        struct element e = element_at(part, &table->spec, chunk, place, i);
+    if (table->kept.count == 0) {
+        return;
+    }
+    struct ps_chunk chunk = weft_ps_chunk_of(client, part, index, true);
+    for (uint32_t i = 0; table->kept.count > 0 && i < chunk.rows.count; i++) {
+        struct element e = element_at(&table->spec, &chunk, i);
         const float *row = weft_row_store_find(&table->kept, e.id);
         if (row == NULL) {
             continue;
@@ -125,26 +126,20 @@ static void keep(struct weft_ps_client *client, struct ps_table *table, const st
     client->counters.feedback_kept++;
 }
 
-static void chunk_lost(struct weft_ps_client *client, const struct ps_part *part,
-                       const struct weft_msg_event *event, uint32_t chunk, bool known)
+static void chunk_lost(struct weft_ps_client *client, const struct ps_part *part, uint32_t index,
+                       bool known)
 {
     struct ps_table *table = &client->tables[part->table];
-    uint32_t head = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
-    uint64_t begin = (uint64_t)chunk * event->chunk_elems;
-    uint32_t elems = (uint32_t)weft_min_u64(event->chunk_elems, event->total - begin);
-    uint8_t *bytes = part->request + begin * event->elem_bytes;
-    struct weft_ps_chunk_rows place = weft_ps_chunk_rows(
-        event->elem_bytes, part->list.id_bytes, event->chunk_elems, head, chunk, elems);
-    for (uint32_t i = 0; table->kept.rows_max > 0 && i < place.count; i++) {
-        struct element e = element_at(part, &table->spec, bytes, place, i);
+    struct ps_chunk chunk = weft_ps_chunk_of(client, part, index, table->kept.rows_max > 0);
+    for (uint32_t i = 0; table->kept.rows_max > 0 && i < chunk.rows.count; i++) {
+        struct element e = element_at(&table->spec, &chunk, i);
         if (known) {
             keep(client, table, &e);
         } else {
             client->counters.feedback_dropped++;
         }
     }
-    memset(bytes + place.blocks_offset, 0,
-           place.count * ((size_t)event->elem_bytes - part->list.id_bytes));
+    memset(chunk.bytes + chunk.rows.blocks_offset, 0, chunk.rows.count * chunk.block_bytes);
 }
 
 void weft_ps_residual_keep_all(struct weft_ps_client *client, const struct ps_part *part)
@@ -152,11 +147,8 @@ void weft_ps_residual_keep_all(struct weft_ps_client *client, const struct ps_pa
     if (part->request_chunk_elems == 0) {
         return; /* its shard is gone: nothing was gathered */
     }
-    const struct weft_msg_event grid = {.total = part->request_elems,
-                                        .elem_bytes = part->request_elem_bytes,
-                                        .chunk_elems = part->request_chunk_elems};
-    for (uint32_t k = 0; (uint64_t)k * grid.chunk_elems < grid.total; k++) {
-        chunk_lost(client, part, &grid, k, true);
+    for (uint32_t k = 0; k < ps_part_chunks(part); k++) {
+        chunk_lost(client, part, k, true);
     }
 }
 
@@ -169,6 +161,6 @@ void weft_ps_residual_keep(struct weft_ps_client *client, const struct ps_part *
     }
     for (size_t chunk = weft_bits_next_zero(event->mask, event->chunks, 0); chunk < event->chunks;
          chunk = weft_bits_next_zero(event->mask, event->chunks, chunk + 1)) {
-        chunk_lost(client, part, event, (uint32_t)chunk, known);
+        chunk_lost(client, part, (uint32_t)chunk, known);
     }
 }

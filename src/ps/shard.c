@@ -25,6 +25,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
         .push_slots = 8,
         .pull_slots = 4,
         .rows_per_rpc_max = 16384,
+        .can = WEFT_RPC_CAN_ALL,
         .slab_bytes = 1 << 20,
         .step_rows = 16384,
         .active_window_ns = WEFT_NS_PER_MS,
@@ -47,7 +48,7 @@ static bool config_valid(const struct weft_shard_config *config)
            config->step_rows >= 1 && config->rows_per_rpc_max <= UINT32_C(1) << 28 &&
            config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX &&
            config->clock_ns != NULL && config->active_window_ns >= 1 &&
-           config->on_death <= WEFT_DEATH_FAIL &&
+           config->on_death <= WEFT_DEATH_FAIL && (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
            (!config->checkpoints || config->chunks_max >= 1) &&
            config->chunks_max <= UINT32_C(1) << 18;
 }
@@ -62,10 +63,13 @@ static weft_status slot_init(const struct weft_shard_config *config, struct shar
         answer_bytes += config->rows_per_rpc_max * weft_table_row_push_bytes_max(config->dim_max) +
                         WEFT_RPC_BLOCK_FLOATS * sizeof(float);
         slot->ids = calloc(config->rows_per_rpc_max, sizeof(*slot->ids));
+        slot->came =
+            calloc(WEFT_BITS_WORDS((size_t)config->rows_per_rpc_max), sizeof(*slot->came));
     }
     slot->answer = calloc(1, answer_bytes);
     bool is_pull = slot->op == WEFT_RPC_PULL;
-    return slot->answer == NULL || (is_pull && slot->ids == NULL) ? WEFT_NOMEM : WEFT_OK;
+    bool lacks = is_pull && (slot->ids == NULL || slot->came == NULL);
+    return slot->answer == NULL || lacks ? WEFT_NOMEM : WEFT_OK;
 }
 
 static weft_status slots_init(struct weft_shard *shard)
@@ -164,6 +168,7 @@ void weft_shard_free(struct weft_shard *shard)
     }
     for (uint32_t i = 0; shard->slots != NULL && i < shard->slot_count; i++) {
         free(shard->slots[i].ids);
+        free(shard->slots[i].came);
         free(shard->slots[i].answer);
     }
     for (uint32_t t = 0; shard->tables != NULL && t < shard->config.tables_max; t++) {

@@ -48,6 +48,7 @@ struct weft_shard_config {
     uint32_t push_slots;       /* pushes of one worker taken at a time; push + pull <= 60 */
     uint32_t pull_slots;       /* pulls of one worker taken at a time, waiting ones included */
     uint32_t rows_per_rpc_max; /* ids in one pull; pushes have no limit here */
+    uint16_t can;              /* of enum weft_rpc_can: what workers may be granted */
     uint64_t slab_bytes;       /* of row memory asked for at a time */
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
     enum weft_worker_death on_death;

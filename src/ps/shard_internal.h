@@ -3,6 +3,7 @@
 #ifndef WEFT_PS_SHARD_INTERNAL_H
 #define WEFT_PS_SHARD_INTERNAL_H
 
+#include "ps/layout.h"
 #include "ps/once.h"
 #include "ps/retired.h"
 #include "ps/shard.h"
@@ -37,7 +38,8 @@ struct shard_slot {
     bool dead;  /* nothing more of this request is taken */
     bool head_seen;
     bool again;       /* PUSH: applied whole before */
-    uint8_t id_bytes; /* PUSH, PULL: by the grid; TABLE: 0 */
+    uint8_t id_bytes; /* PUSH, PULL: by the grid, WEFT_RPC_ID_PACKED where ids are; TABLE: 0 */
+    uint16_t can;     /* TABLE: what the worker was granted */
     uint32_t partial; /* PUSH: its entry, WEFT_SHARD_NONE without */
     uint64_t number;  /* PUSH: the worker's count of pushes to this table; 0 = none */
     uint16_t status;  /* first thing that went wrong */
@@ -47,7 +49,7 @@ struct shard_slot {
     uint32_t next;  /* in `waiting` or `ready` */
     weft_expect_id expect;
     weft_peer peer;
-    uint32_t rows; /* elements after the head, by the grid */
+    uint32_t rows; /* elements after the head, by the grid; ids are packed: rows that came */
     struct weft_rpc_request request;
     struct weft_rpc_spans spans;
     uint64_t b_ns;
@@ -57,6 +59,8 @@ struct shard_slot {
     uint64_t wait_ns;
     uint64_t cut_after; /* PULL with CUT: instants of cuts before it came */
     uint64_t *ids;      /* PULL: (rows_per_rpc_max,) */
+    uint64_t *came;     /* PULL with packed ids: one bit for each of them */
+    uint32_t rows_end;  /* the same: behind the last that came */
     uint8_t *answer;    /* PULL: the largest reply; others: a head */
     uint32_t answer_elems;
     uint16_t answer_elem_bytes;
@@ -336,8 +340,14 @@ void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot 
 
 /* shard_request.c */
 
-/* By the size of an element of a PUSH; 0: it is none. */
+/* By the size of an element of a PUSH; 0: it is none. Rows of several blocks have no packed ids. */
 uint8_t weft_shard_push_id_bytes(const struct weft_table *table, uint16_t elem_bytes);
+/* Most elements in its chunks. A row of a packed one has a float at least, so it has no more rows. */
+static_assert((int)WEFT_PS_PACKED_ROWS_MAX <= (int)WEFT_SHARD_CHUNK_ROWS_MAX);
+static inline uint32_t weft_shard_chunk_elems_max(uint8_t id_bytes)
+{
+    return id_bytes == WEFT_RPC_ID_PACKED ? WEFT_PS_PACKED_CHUNK_BYTES : WEFT_SHARD_CHUNK_ROWS_MAX;
+}
 /* A rank opens a table: as WEFT_RPC_OK, or why not. */
 enum weft_rpc_status weft_shard_table_open(struct weft_shard *shard,
                                            const struct weft_table_spec *spec, uint32_t rank);

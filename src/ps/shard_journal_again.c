@@ -71,7 +71,7 @@ static void report_damage(struct weft_shard_journal *journal)
     const struct weft_ring_reader *source = &journal->source;
     struct weft_shard_journal_report *report = &journal->report;
     bool short_of = source->has_last && journal->last.position < source->last.position;
-    report->end_unknown = !source->has_last && source->version == WEFT_RING_VERSION;
+    report->end_unknown = !source->has_last && source->version >= WEFT_RING_VERSION_PLAIN;
     report->damaged = short_of || report->end_unknown;
     if (short_of) {
         report->lost_bytes = source->last.position - journal->last.position;

@@ -2,6 +2,7 @@
 #include "ps/shard_internal.h"
 
 #include "base/assert.h"
+#include "ps/id_pack.h"
 #include "ps/layout.h"
 
 /* May this worker push for this clock now? Asked for each chunk: clocks move meanwhile. */
@@ -31,26 +32,49 @@ static enum weft_rpc_status allowed(const struct weft_shard *shard, const struct
 struct push_chunk {
     const uint8_t *ids;
     uint32_t id_bytes;
+    size_t ids_bytes; /* of all; where they are packed */
     const uint8_t *blocks;
     uint32_t first;
     uint32_t count;
     uint32_t block_bytes;
 };
 
-static struct push_chunk chunk_of(const struct shard_slot *slot, const struct weft_msg_event *event)
+/* False: a chunk with packed ids that contradicts itself. */
+static bool chunk_of(const struct shard_slot *slot, const struct weft_table *table,
+                     const struct weft_msg_event *event, struct push_chunk *chunk_p)
 {
-    struct weft_ps_chunk_rows rows =
-        weft_ps_chunk_rows(event->elem_bytes, slot->id_bytes, event->chunk_elems,
-                           shard_request_head_elems(event), event->chunk, event->elems);
+    const bool packed = slot->id_bytes == WEFT_RPC_ID_PACKED;
+    const uint32_t head_elems = shard_request_head_elems(event);
+    const uint32_t block_bytes = (uint32_t)sizeof(float) * table->block_floats;
     const uint8_t *data = event->data;
-    return (struct push_chunk){
+    struct weft_ps_chunk_rows rows;
+    if (!packed) {
+        rows = weft_ps_chunk_rows(event->elem_bytes, slot->id_bytes, event->chunk_elems, head_elems,
+                                  event->chunk, event->elems);
+    } else if (!weft_ps_packed_rows(data, event->elems, event->chunk == 0 ? head_elems : 0,
+                                    block_bytes, &rows)) {
+        return false;
+    }
+    *chunk_p = (struct push_chunk){
         .ids = data + rows.ids_offset,
         .id_bytes = slot->id_bytes,
+        .ids_bytes = rows.blocks_offset - rows.ids_offset,
         .blocks = data + rows.blocks_offset,
-        .first = rows.first,
+        .first = packed ? 0 : rows.first, /* packed: a row is a block */
         .count = rows.count,
-        .block_bytes = event->elem_bytes - (uint32_t)slot->id_bytes,
+        .block_bytes = block_bytes,
     };
+    return true;
+}
+
+/* Its ids, into chunk_ids. False: they are malformed. */
+static bool load_ids(const struct weft_shard *shard, const struct push_chunk *chunk)
+{
+    if (chunk->id_bytes == WEFT_RPC_ID_PACKED) {
+        return weft_ids_unpack(chunk->ids, chunk->ids_bytes, chunk->count, shard->chunk_ids);
+    }
+    weft_ps_load_ids(chunk->ids, chunk->id_bytes, chunk->count, shard->chunk_ids);
+    return true;
 }
 
 static bool all_finite(const uint8_t *floats, size_t count)
@@ -110,7 +134,6 @@ static void hash_ids(struct weft_shard *shard, const struct weft_table *table,
 static enum weft_rpc_status validate(struct weft_shard *shard, struct weft_table *table,
                                      const struct push_chunk *chunk)
 {
-    weft_ps_load_ids(chunk->ids, chunk->id_bytes, chunk->count, shard->chunk_ids);
     /* Rows that are here are of this shard. */
     bool found = weft_table_follow(table, shard->chunk_ids, chunk->count, shard->chunk_rows);
     if (!found && !all_here(shard, table, chunk)) {
@@ -159,7 +182,11 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, status);
         return false;
     }
-    struct push_chunk chunk = chunk_of(slot, event);
+    struct push_chunk chunk;
+    if (!chunk_of(slot, table, event, &chunk) || !load_ids(shard, &chunk)) {
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+        return false;
+    }
     WEFT_ASSERT(chunk.count <= WEFT_SHARD_CHUNK_ROWS_MAX);
     weft_table_begin(table, slot->clock);
     status = validate(shard, table, &chunk);
@@ -185,11 +212,13 @@ static bool again_fits(const struct weft_table *table, const struct shard_slot *
     uint32_t head_elems = slot->id_bytes != 0 ? shard_request_head_elems(event) : 0;
     uint64_t before = (uint64_t)event->chunk * event->chunk_elems;
     return slot->id_bytes != 0 && event->chunk_elems >= head_elems &&
-           event->chunk_elems <= WEFT_SHARD_CHUNK_ROWS_MAX && event->chunk < event->chunks &&
+           event->chunk_elems <= weft_shard_chunk_elems_max(slot->id_bytes) &&
+           event->chunk < event->chunks &&
            event->elems <= event->chunk_elems && event->elems >= 1 && event->total >= head_elems &&
            before + event->elems <= event->total &&
            (event->chunk > 0 || event->elems >= head_elems) &&
-           (event->total - head_elems) % weft_table_blocks(&table->spec) == 0;
+           (slot->id_bytes == WEFT_RPC_ID_PACKED ||
+            (event->total - head_elems) % weft_table_blocks(&table->spec) == 0);
 }
 
 bool weft_shard_push_again(struct weft_shard *shard, uint16_t index, uint32_t worker,

@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "ps/id_pack.h"
 #include "ps/layout.h"
 
 enum { LEADING_MAX = 254 }; /* critical chunks that DATA can name; core/msg.h */
@@ -31,11 +32,13 @@ static void refuse(struct weft_shard *shard, const struct weft_msg_event *event)
 
 uint8_t weft_shard_push_id_bytes(const struct weft_table *table, uint16_t elem_bytes)
 {
+    bool is_packed = elem_bytes == WEFT_RPC_ID_PACKED && weft_table_blocks(&table->spec) == 1;
     return elem_bytes == weft_table_push_elem_bytes(&table->spec, WEFT_RPC_ID_NARROW)
                ? WEFT_RPC_ID_NARROW
            : elem_bytes == weft_table_push_elem_bytes(&table->spec, WEFT_RPC_ID_WIDE)
                ? WEFT_RPC_ID_WIDE
-               : 0;
+           : is_packed ? WEFT_RPC_ID_PACKED
+                       : 0;
 }
 
 /* The grid must hold the head in chunk 0, and elements of the size that the table wants. */
@@ -44,8 +47,7 @@ static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
 {
     const struct weft_table *table = shard_table(shard, slot->table);
     uint32_t head_elems = shard_request_head_elems(event);
-    bool long_chunk = slot->op == WEFT_RPC_PUSH && event->chunk_elems > WEFT_SHARD_CHUNK_ROWS_MAX;
-    if (event->total < head_elems || event->chunk_elems < head_elems || long_chunk) {
+    if (event->total < head_elems || event->chunk_elems < head_elems) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return;
     }
@@ -60,9 +62,18 @@ static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, WEFT_RPC_UNKNOWN_TABLE);
     } else if (slot->op == WEFT_RPC_PUSH) {
         slot->id_bytes = weft_shard_push_id_bytes(table, event->elem_bytes);
-        if (slot->id_bytes == 0 || slot->rows % weft_table_blocks(&table->spec) != 0) {
+        bool packed = slot->id_bytes == WEFT_RPC_ID_PACKED;
+        if (slot->id_bytes == 0 ||
+            event->chunk_elems > weft_shard_chunk_elems_max(slot->id_bytes) ||
+            (!packed && slot->rows % weft_table_blocks(&table->spec) != 0)) {
             shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         }
+        slot->rows = packed ? 0 : slot->rows;
+    } else if (event->elem_bytes == WEFT_RPC_ID_PACKED) {
+        slot->id_bytes = WEFT_RPC_ID_PACKED;
+        slot->rows = slot->rows_end = 0;
+        memset(slot->came, 0,
+               WEFT_BITS_WORDS((size_t)shard->config.rows_per_rpc_max) * sizeof(*slot->came));
     } else if (event->elem_bytes != WEFT_RPC_ID_NARROW && event->elem_bytes != WEFT_RPC_ID_WIDE) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     } else if (slot->rows > shard->config.rows_per_rpc_max) {
@@ -81,6 +92,7 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
     WEFT_ASSERT(tag.op == slot->op);
     slot->state = SLOT_OPEN;
     slot->stale = slot->dead = slot->head_seen = false;
+    slot->can = 0;
     slot->status = WEFT_RPC_OK;
     slot->table = tag.table;
     slot->clock = tag.number;
@@ -113,8 +125,12 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
         return;
     }
     slot->head_seen = true;
-    uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : slot->rows;
-    uint32_t flags = slot->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0;
+    /* Of packed ids only all chunks together tell how many there are. */
+    bool packed = slot->id_bytes == WEFT_RPC_ID_PACKED;
+    uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : packed ? slot->request.rows : slot->rows;
+    uint32_t flags = slot->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS
+                     : packed                             ? WEFT_RPC_PACKED_IDS
+                                                          : 0;
     uint32_t free_flags = slot->op == WEFT_RPC_TABLE ? WEFT_RPC_RESUME | WEFT_RPC_DURABLE
                           : slot->op == WEFT_RPC_PUSH || rows == 0 ? WEFT_RPC_CUT
                                                                    : 0;
@@ -132,17 +148,9 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
     }
 }
 
-static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
-                      const struct weft_msg_event *event)
+static bool pull_owns(const struct weft_shard *shard, struct shard_slot *slot, uint32_t first,
+                      uint32_t count)
 {
-    uint32_t head = event->chunk == 0 ? shard_request_head_elems(event) : 0;
-    uint32_t first =
-        event->chunk == 0 ? 0 : event->chunk * event->chunk_elems - shard_request_head_elems(event);
-    const uint8_t *data = event->data;
-    uint32_t count = event->elems - head;
-    WEFT_ASSERT(first + count <= shard->config.rows_per_rpc_max);
-    weft_ps_load_ids(data + (size_t)head * slot->id_bytes, slot->id_bytes, count,
-                     slot->ids + first);
     const struct weft_table *table = shard_table(shard, slot->table);
     for (uint32_t i = 0; i < count && !weft_table_owns_all(table); i++) {
         if (!weft_table_owns(table, slot->ids[first + i])) {
@@ -151,6 +159,55 @@ static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
         }
     }
     return true;
+}
+
+/* Each chunk says which rows it has; none may be said twice. */
+static bool pull_take_packed(struct weft_shard *shard, struct shard_slot *slot,
+                             const struct weft_msg_event *event)
+{
+    const uint8_t *data = event->data;
+    uint32_t head = event->chunk == 0 ? shard_request_head_elems(event) : 0;
+    const uint32_t rows_max = shard->config.rows_per_rpc_max;
+    struct weft_ps_chunk_rows rows;
+    if (!weft_ps_packed_rows(data, event->elems, head, 0, &rows)) {
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+        return false;
+    }
+    if (rows.first > rows_max || rows.count > rows_max - rows.first) {
+        shard_slot_reject(slot, WEFT_RPC_TOO_LARGE);
+        return false;
+    }
+    uint32_t end = rows.first + rows.count;
+    if (weft_bits_next_one(slot->came, end, rows.first) < end ||
+        !weft_ids_unpack(data + rows.ids_offset, rows.blocks_offset - rows.ids_offset, rows.count,
+                         slot->ids + rows.first)) {
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+        return false;
+    }
+    for (uint32_t i = rows.first, n; i < end; i += n) {
+        n = (uint32_t)weft_min_u64(64 - i % 64, end - i);
+        slot->came[i / 64] |= (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << i % 64;
+    }
+    slot->rows += rows.count;
+    slot->rows_end = end > slot->rows_end ? end : slot->rows_end;
+    return pull_owns(shard, slot, rows.first, rows.count);
+}
+
+static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
+                      const struct weft_msg_event *event)
+{
+    if (slot->id_bytes == WEFT_RPC_ID_PACKED) {
+        return pull_take_packed(shard, slot, event);
+    }
+    uint32_t head = event->chunk == 0 ? shard_request_head_elems(event) : 0;
+    uint32_t first =
+        event->chunk == 0 ? 0 : event->chunk * event->chunk_elems - shard_request_head_elems(event);
+    const uint8_t *data = event->data;
+    uint32_t count = event->elems - head;
+    WEFT_ASSERT(first + count <= shard->config.rows_per_rpc_max);
+    weft_ps_load_ids(data + (size_t)head * slot->id_bytes, slot->id_bytes, count,
+                     slot->ids + first);
+    return pull_owns(shard, slot, first, count);
 }
 
 static bool resumes(const struct shard_slot *slot)
@@ -205,6 +262,7 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
     }
     weft_shard_journal_table(shard, slot->table, slot->worker, body,
                              resumes(slot) ? body + WEFT_RPC_SPEC_BYTES : NULL);
+    slot->can = slot->request.need_clock & shard->config.can;
     shard->workers[slot->worker].wants_safe |= wants_safe;
     shard->safe_untold |= wants_safe;
     if (resumes(slot)) {
@@ -286,6 +344,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
     struct weft_rpc_reply reply = {
         .rpc_id = slot->request.rpc_id,
         .status = slot->status,
+        .can = slot->status == WEFT_RPC_OK ? slot->can : 0,
         .t0_ns = slot->request.t0_ns,
         .clock = weft_shard_clock(shard, slot->table),
         .rows = rows ? slot->request.rows : reply_clock(shard, slot),
@@ -436,6 +495,11 @@ static void pull_closed(struct weft_shard *shard, struct shard_slot *slot,
      * could never come true behind it. */
     int32_t ahead = (int32_t)(slot->request.after_seq - slot->request.rpc_id);
     if (event->received < event->chunks || (slot->request.after_seq != 0 && ahead >= 0)) {
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+    }
+    /* No row was said twice, so these are all of them: 0 .. rows - 1. */
+    if (slot->id_bytes == WEFT_RPC_ID_PACKED &&
+        (slot->rows != slot->request.rows || slot->rows_end != slot->request.rows)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     }
     bool asks = (slot->request.flags & WEFT_RPC_CUT) != 0;

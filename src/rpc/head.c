@@ -65,7 +65,7 @@ void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out)
     struct weft_writer w = weft_writer_make(out, WEFT_RPC_REPLY_BYTES);
     weft_write_u32(&w, reply->rpc_id);
     weft_write_u16(&w, reply->status);
-    weft_write_u16(&w, 0);
+    weft_write_u16(&w, reply->can);
     weft_write_u64(&w, reply->t0_ns);
     weft_write_u32(&w, reply->clock);
     weft_write_u32(&w, reply->rows);
@@ -80,7 +80,7 @@ weft_status weft_rpc_reply_unpack(const void *bytes, size_t count, struct weft_r
 {
     struct weft_reader r = weft_reader_make(bytes, count);
     struct weft_rpc_reply reply = {.rpc_id = weft_read_u32(&r), .status = weft_read_u16(&r)};
-    uint16_t reserved = weft_read_u16(&r);
+    reply.can = weft_read_u16(&r);
     reply.t0_ns = weft_read_u64(&r);
     reply.clock = weft_read_u32(&r);
     reply.rows = weft_read_u32(&r);
@@ -88,7 +88,7 @@ weft_status weft_rpc_reply_unpack(const void *bytes, size_t count, struct weft_r
     reply.ps_overlap_ns = weft_read_u64(&r);
     reply.ps_wait_ns = weft_read_u64(&r);
     reply.ps_queue_ns = weft_read_u64(&r);
-    if (r.bad || reserved != 0 || reply.rpc_id == 0) {
+    if (r.bad || (reply.can & ~WEFT_RPC_CAN_ALL) != 0 || reply.rpc_id == 0) {
         return WEFT_PROTO;
     }
     *reply_p = reply;

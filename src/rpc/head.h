@@ -132,7 +132,15 @@ enum weft_rpc_flag {
     WEFT_RPC_DURABLE = 4,    /* TABLE: tell this worker which of its pushes are safe */
     WEFT_RPC_CUT = 8,        /* PUSH: a checkpoint is wanted soon. PULL of no rows: answer when one counts */
     WEFT_RPC_UPTO = 16,      /* CLOCK: all clocks up to this one, not the next one only */
-    WEFT_RPC_FLAGS_ALL = 31,
+    WEFT_RPC_PACKED_IDS = 32, /* PUSH, PULL: ids are packed; ps/id_pack.h */
+    WEFT_RPC_FLAGS_ALL = 63,
+};
+
+/* What a shard takes from a worker besides plain ids: asked for by a TABLE, in need_clock, and granted
+ * by its answer. Releases before that neither look at the one nor set the other. */
+enum weft_rpc_can {
+    WEFT_RPC_CAN_PACK = 1, /* PUSH and PULL with packed ids */
+    WEFT_RPC_CAN_ALL = 1,
 };
 
 /* A clock that nobody reaches by steps; CLOCK with UPTO names no later one. */
@@ -145,15 +153,17 @@ struct weft_rpc_request {
     uint32_t rows_must;       /* PULL: leading rows that must not be missing; <= rows */
     uint32_t after_seq;       /* rpc_id of a push that must be closed first; 0 = none. PUSH: the
                                * push's own number modulo 2^32, ps/once.h; 0 = none */
-    uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for */
+    uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. TABLE: of enum
+                               * weft_rpc_can, what the worker would send; other bits mean nothing */
     uint32_t reply_bound_ppm; /* PULL: bound of the reply; < 10^6 */
-    uint32_t rows;            /* PUSH: elements after the head; PULL: ids; else 0 */
+    uint32_t rows;            /* PUSH: blocks of rows; PULL: ids; else 0 */
     uint32_t flags;           /* of enum weft_rpc_flag */
 };
 
 struct weft_rpc_reply {
     uint32_t rpc_id;
     uint16_t status; /* enum weft_rpc_status; may be one that this release does not know */
+    uint16_t can;    /* of enum weft_rpc_can: to a TABLE that asked; else 0 */
     uint64_t t0_ns;  /* of the request */
     uint32_t clock;  /* minimum clock of all workers */
     uint32_t rows;   /* PULL answered OK: as in the request; else 0 */

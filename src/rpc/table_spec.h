@@ -165,6 +165,9 @@ static inline uint32_t weft_table_block_used(const struct weft_table_spec *spec,
 /* Bytes of an id in a request. */
 enum { WEFT_RPC_ID_NARROW = 4, WEFT_RPC_ID_WIDE = 8 };
 
+/* In the place of those where ids are packed: bytes of an element of the message. */
+enum { WEFT_RPC_ID_PACKED = 1 };
+
 /* Bytes of one element of PUSH and of the answer to PULL. */
 static inline uint16_t weft_table_push_elem_bytes(const struct weft_table_spec *spec,
                                                   uint32_t id_bytes)

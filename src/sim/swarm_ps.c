@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { DEATHS_MAX = 4 };
 
@@ -56,6 +57,23 @@ static void keeper_draw(struct swarm_ps *ps)
         whole_rows && ps->deaths > 0 && (ps->keeper == KEEPER_BOTH || ps->keeper == KEEPER_JOURNAL);
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* How requests name rows; ascending ids are worth packing. */
+static void ids_draw(struct swarm_ps *ps)
+{
+    struct weft_prng prng;
+    weft_prng_split(&prng, ps->table.seed, UINT64_C(0x696473));
+    ps->can = (uint16_t)weft_prng_below(&prng, WEFT_RPC_CAN_ALL + 1);
+    if (weft_prng_below(&prng, 4) > 0) {
+        qsort(ps->id, IDS_MAX, sizeof(*ps->id), by_value);
+    }
+}
+
 void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
 {
     struct weft_prng prng;
@@ -92,6 +110,7 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
         ps->id[i] = seed % 2 == 0 ? weft_mix64(seed * IDS_MAX + i + 1)
                                   : (uint32_t)(seed * IDS_MAX + i) * UINT32_C(0x9e3779b1);
     }
+    ids_draw(ps);
     uint32_t most, least;
     packet_bytes(ps, &most, &least);
     weft_swarm_table_draw(&ps->table, most, least - WEFT_DATA_OVERHEAD_BYTES, ps->id);
@@ -203,11 +222,11 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
     int used = snprintf(text, bytes,
                         "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
                         " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
-                        " rows an RPC, bounds %u and %u ppm; %s, optimizer %u, %" PRIu32
+                        " rows an RPC, bounds %u and %u ppm, may %u; %s, optimizer %u, %" PRIu32
                         " deaths of shards%s, kept by: %s\n",
                         ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
                         modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc,
-                        table->push_bound_ppm, table->pull_bound_ppm, weft_swarm_table_name(table),
+                        table->push_bound_ppm, table->pull_bound_ppm, ps->can, weft_swarm_table_name(table),
                         table->spec.optimizer, ps->deaths, ps->mortal ? " and workers" : "",
                         ps->deaths > 0 ? keeper_names[ps->keeper] : "-");
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);

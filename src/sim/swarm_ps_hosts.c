@@ -305,6 +305,7 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
     config.rows_per_rpc_max = ps->rows_per_rpc;
     config.dim_max = ps->table.spec.dim;
     config.missed_max = IDS_MAX;
+    config.can = ps->can;
     struct weft_prng prng;
     weft_prng_split(&prng, ps->table.seed, UINT64_C(0x6d6973736564) << 16 | w);
     draw_key(&prng, config.missed_key);

@@ -57,6 +57,7 @@ struct swarm_ps {
     struct weft_swarm_table table;
     uint32_t shards;
     uint32_t rows_per_rpc;
+    uint16_t can; /* of enum weft_rpc_can: of workers */
     struct weft_shard *shard[SHARDS_MAX];
     struct swarm_ps_worker worker[WORKERS_MAX];
     uint64_t id[IDS_MAX];

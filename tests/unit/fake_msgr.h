@@ -70,6 +70,7 @@ struct fake_net {
     uint32_t expects_limited_from;
     uint32_t msgs_max;
     bool cut[FAKE_NODES][FAKE_NODES]; /* these two are not connected: fake_break */
+    uint64_t sent_bytes[FAKE_NODES];  /* of messages given to it */
     uint64_t unmatched;               /* steps in which a message found no memory */
     uint8_t *chunk;                   /* the copy that CHUNK pointed to */
     struct fake_message messages[FAKE_MESSAGES];
@@ -151,7 +152,9 @@ static inline weft_status fake_send(void *self, const struct weft_msg_send *send
     }
     *m = (struct fake_message){.live = true, .from = node->index, .to = to, .send = *send};
     m->seq = *seq_p = ++net->seq;
-    m->chunk_elems = elems;
+    net->sent_bytes[node->index] += (uint64_t)send->total * send->elem_bytes;
+    m->chunk_elems = send->chunk_elems > 0 ? send->chunk_elems : elems;
+    elems = m->chunk_elems;
     m->chunks = (send->total + elems - 1) / elems;
     WEFT_ASSERT(m->chunks <= FAKE_WORDS * 64);
     uint64_t lose = (uint64_t)send->bound_ppm * send->total / elems / WEFT_PPM;

@@ -661,6 +661,7 @@ static void pass_a_push(uint32_t steps, uint64_t *passed_p, uint64_t *partly_p)
     config.shard.on_death = WEFT_DEATH_SHRINK;
     config.shard.chunks_max = 64;
     config.incarnation = 10;
+    config.client.can = 0; /* chunks of 24 rows, but for the first and the last */
     config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
     struct cluster *c = cluster_new(&config, 2, steps);
     c->net->packet_bytes = 200;

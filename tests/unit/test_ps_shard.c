@@ -190,6 +190,8 @@ static void pushes_by_hand(void **state)
     bench_free(b);
 }
 
+static struct weft_table_spec asp_spec(uint32_t dim);
+
 /* The same with an id of 4 bytes: elements of 8, of which the head takes 5. */
 static struct request narrow_push_of(struct bench *b, uint32_t id, float gradient)
 {
@@ -227,6 +229,169 @@ static void narrow_ids_by_hand(void **state)
     assert_true(value == 3);
     r.head = head_of(b, 1);
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    bench_free(b);
+}
+
+/* Two ids, 7 and 7 + gap, and their gradients; packed. */
+static struct request packed_push_of(struct bench *b, uint8_t gap, float gradient)
+{
+    uint8_t *at = b->message + WEFT_RPC_REQUEST_BYTES;
+    const float two[2] = {gradient, 2 * gradient};
+    const uint8_t ids[] = {1, 7, 7, gap, 1}; /* 2 ids, 7 bits; from 7 on; the gap; its quotient is 0 */
+    memset(b->message, 0, 128);
+    weft_ps_packed_head(at, 0, 2, sizeof(ids));
+    memcpy(at + WEFT_PS_PACKED_HEAD_BYTES, ids, sizeof(ids));
+    memcpy(at + WEFT_PS_PACKED_HEAD_BYTES + sizeof(ids), two, sizeof(two));
+    struct request r = {WEFT_RPC_PUSH, 0, 1, 1, 40 + 8 + sizeof(ids) + sizeof(two), head_of(b, 2)};
+    r.head.flags = WEFT_RPC_PACKED_IDS;
+    return r;
+}
+
+static struct request packed_pull_of(struct bench *b, uint8_t gap)
+{
+    struct request r = packed_push_of(b, gap, 0);
+    r.op = WEFT_RPC_PULL;
+    r.clock = 0;
+    r.total -= 8;
+    return r;
+}
+
+static void packed_ids_by_hand(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(16);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 1);
+    assert_int_equal(ask(b, packed_push_of(b, 5, -2)), WEFT_RPC_OK);
+    assert_true(weight(b, 7) == 2 && weight(b, 12) == 4);
+    assert_int_equal(ask(b, packed_push_of(b, 0, -2)), WEFT_RPC_OK); /* twice the same */
+    assert_true(weight(b, 7) == 8);
+    struct request r = packed_push_of(b, 5, -1);
+    r.total += 3; /* zeros behind it mean nothing */
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    assert_true(weight(b, 12) == 6);
+    assert_int_equal(ask(b, packed_pull_of(b, 5)), WEFT_RPC_OK);
+    assert_int_equal(b->head.rows, 2);
+    float values[2];
+    memcpy(values, b->reply + WEFT_RPC_REPLY_BYTES, sizeof(values));
+    assert_true(values[0] == 9 && values[1] == 6);
+    /* A head alone, as a push that came too late to be sent. */
+    r = packed_push_of(b, 5, -1);
+    r.total = WEFT_RPC_REQUEST_BYTES;
+    r.head.rows = 0;
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    bench_free(b);
+}
+
+/* What a chunk says of itself, with one thing wrong. */
+static struct request lie(struct bench *b, bool is_push, uint32_t first, uint32_t count,
+                          size_t ids_bytes)
+{
+    struct request r = is_push ? packed_push_of(b, 5, -1) : packed_pull_of(b, 5);
+    weft_ps_packed_head(b->message + WEFT_RPC_REQUEST_BYTES, first, count, ids_bytes);
+    return r;
+}
+
+static void hostile_packed_ids(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(17);
+    declare(b, 0, 1, WEFT_TABLE_ASP, 1);
+    for (int is_push = 0; is_push < 2; is_push++) {
+        const struct {
+            uint32_t first, count;
+            size_t ids_bytes;
+        } lies[] = {{0, 3, 5},     {0, 1, 5},  {0, 65535, 5}, {0, 0, 5},
+                    {0, 2, 65535}, {0, 2, 14}, {0, 2, 4},     {0, 2, 0}};
+        for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(lies); i++) {
+            bool large = !is_push && lies[i].count > 400;
+            assert_int_equal(
+                ask(b, lie(b, is_push, lies[i].first, lies[i].count, lies[i].ids_bytes)),
+                large ? WEFT_RPC_TOO_LARGE : WEFT_RPC_BAD_REQUEST);
+        }
+        struct request r = is_push ? packed_push_of(b, 5, -1) : packed_pull_of(b, 5);
+        r.head.flags = 0;
+        assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+        r = is_push ? packed_push_of(b, 5, -1) : packed_pull_of(b, 5);
+        b->message[WEFT_RPC_REQUEST_BYTES + WEFT_PS_PACKED_HEAD_BYTES + 1] = 200; /* bits */
+        assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+        r = is_push ? packed_push_of(b, 5, -1) : packed_pull_of(b, 5);
+        r.total = 40 + 7; /* cut inside */
+        assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    }
+    /* Rows that are not 0, 1, ...: none may be left out. */
+    assert_int_equal(ask(b, lie(b, false, 1, 2, 5)), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(ask(b, lie(b, false, 399, 2, 5)), WEFT_RPC_TOO_LARGE);
+    assert_int_equal(ask(b, lie(b, false, UINT32_MAX, 2, 5)), WEFT_RPC_TOO_LARGE);
+    struct request r = packed_pull_of(b, 5);
+    r.head.rows = 3;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = packed_pull_of(b, 5);
+    r.head.rows = 1;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = packed_pull_of(b, 5);
+    r.head.rows = UINT32_MAX;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    /* Two chunks with the same rows: chunks of 64 bytes. */
+    b->net->packet_bytes = 64;
+    r = packed_pull_of(b, 5);
+    memmove(b->message + 64, b->message + 40, 24);
+    weft_ps_packed_head(b->message + 64, 0, 2, 5);
+    r.total = 64 + 8 + 5;
+    r.head.rows = 4;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = packed_pull_of(b, 5);
+    memmove(b->message + 64, b->message + 40, 24);
+    weft_ps_packed_head(b->message + 64, 2, 2, 5);
+    r.total = 64 + 8 + 5;
+    r.head.rows = 4;
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    /* Rows 0 and 1 twice, none 2 and 3: their number, and the last, would be right. */
+    r = packed_pull_of(b, 5);
+    for (uint32_t k = 1; k < 3; k++) {
+        memmove(b->message + 64 * k, b->message + 40, 24);
+        weft_ps_packed_head(b->message + 64 * k, k == 1 ? 0 : 4, 2, 5);
+    }
+    r.total = 2 * 64 + 8 + 5;
+    r.head.rows = 6;
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(weft_shard_counters(b->shard)->chunks_applied, 0);
+    assert_true(weight(b, 7) == 0);
+    assert_false(weft_shard_busy(b->shard));
+    bench_free(b);
+}
+
+/* Rows of several blocks have ids of their own form. */
+static void packed_ids_are_of_whole_rows(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(18);
+    struct weft_table_spec spec = asp_spec(2);
+    spec.dim = 60;
+    spec.block_floats = 30;
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    struct request r = packed_push_of(b, 5, -1);
+    r.total += 2 * 30 * sizeof(float); /* as if 2 rows were 2 blocks */
+    assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
+    r = packed_pull_of(b, 5);
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    assert_int_equal(b->head.rows, 2);
+    assert_int_equal(weft_shard_counters(b->shard)->chunks_applied, 0);
+    bench_free(b);
+}
+
+/* A worker is told what it may send only when it asks. */
+static void what_a_shard_can(void **state)
+{
+    (void)state;
+    struct bench *b = bench_new(19);
+    struct weft_table_spec spec = asp_spec(2);
+    assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
+    assert_int_equal(b->head.can, 0);
+    weft_table_spec_pack(&spec, b->message + 40);
+    struct request r = {WEFT_RPC_TABLE, 0, 0, 1, TABLE_BYTES, head_of(b, 0)};
+    r.head.need_clock = UINT32_MAX; /* and what releases to come can */
+    assert_int_equal(ask(b, r), WEFT_RPC_OK);
+    assert_int_equal(b->head.can, WEFT_RPC_CAN_ALL);
     bench_free(b);
 }
 
@@ -800,6 +965,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_by_hand),
         cmocka_unit_test(narrow_ids_by_hand),
+        cmocka_unit_test(packed_ids_by_hand),
+        cmocka_unit_test(hostile_packed_ids),
+        cmocka_unit_test(packed_ids_are_of_whole_rows),
+        cmocka_unit_test(what_a_shard_can),
         cmocka_unit_test(hostile_pushes),
         cmocka_unit_test(one_worker_does_not_move_time),
         cmocka_unit_test(clocks_go_by_one),

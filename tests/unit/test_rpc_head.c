@@ -81,7 +81,10 @@ static void reply_bytes(void **state)
     }
     assert_int_equal(weft_rpc_reply_unpack(bytes, sizeof(bytes), &back), WEFT_OK);
     assert_memory_equal(&back, &reply, sizeof(reply));
-    bytes[7] = 1;
+    bytes[7] = WEFT_RPC_CAN_ALL;
+    assert_int_equal(weft_rpc_reply_unpack(bytes, sizeof(bytes), &back), WEFT_OK);
+    assert_int_equal(back.can, WEFT_RPC_CAN_ALL);
+    bytes[7] = WEFT_RPC_CAN_ALL + 1;
     assert_int_equal(weft_rpc_reply_unpack(bytes, sizeof(bytes), &back), WEFT_PROTO);
 }
 
