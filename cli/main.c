@@ -31,7 +31,7 @@ static const struct weft_verb verbs[] = {
 static const struct weft_verb_list list = {
     .name = "weft",
     .word = "verb",
-    .summary = "a communication fabric for distributed machine learning on ordinary Ethernet",
+    .summary = "a partially reliable transport and parameter server for machine learning on Ethernet",
     .usage = "VERB [options]",
     .notes = "`weft VERB --help` describes a verb; `weft --version` prints the version.\n"
              "\nexample:\n  weft train --workers 4 --servers 2 --batch 1024 --loss-bound 0.10 \\\n"

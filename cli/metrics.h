@@ -31,13 +31,13 @@ void weft_metrics_add(const struct weft_metrics_options *options, struct weft_ar
     {                                                                                              \
         "metrics", "[HOST:]PORT",                                                                  \
             "serve /metrics over HTTP, for Prometheus and `weft top`: on 127.0.0.1\n"              \
-     "unless HOST is given, without a password; port 0 = any free port",                           \
+     "unless HOST is given, unauthenticated; port 0 = any free port",                           \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_parse, .fallback = "" \
     },                                                                                             \
     {                                                                                              \
         "metrics-host", "NAME[,NAME...]",                                                          \
-            "also accept NAME in the Host header of HTTP requests; others than\n"                  \
-     "localhost, HOST and the bound address are refused (DNS rebinding)",                          \
+            "also accept NAME in the Host header of HTTP requests; all others but\n"               \
+     "localhost, HOST and the bound address are refused, against DNS rebinding",                          \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_host_parse,              \
             .fallback = ""                                                                     \
     }

@@ -93,7 +93,7 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
      "(60s)",                                                                                      \
      WEFT_OPTION_STRING, .value = &(options)->every,                                               \
      .fallback = "60s if one process has all shards, else 1000"},                                  \
-    {"checkpoint-whole-every", "N", "make every Nth checkpoint complete; the others hold the rows that\n"\
+    {"checkpoint-whole-every", "N", "make every Nth checkpoint a full one; the others hold the rows that\n"\
      "changed since the one before", WEFT_OPTION_U32, .value = &(options)->whole_every, .min = 1, .max = 1000},\
     {"checkpoint-keep", "N", "keep the newest N checkpoints and what they depend on", WEFT_OPTION_U32,\
      .value = &(options)->keep, .min = 1, .max = 1000000},                                         \

@@ -92,7 +92,7 @@ section == "name" {
         print ".Nm weft " verb
         print "is part of"
         print ".Xr weft 1 ,"
-        print "a communication fabric for distributed machine learning on ordinary Ethernet."
+        print "a partially reliable transport and parameter server for machine learning on Ethernet."
         fresh = 1
     }
     section = "text"

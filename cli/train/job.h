@@ -110,11 +110,11 @@ extern const char *const weft_job_drives[];
      .value = &(job)->settings.init_scale, .fallback = "0.05"},                                    \
     {"data", "PATH", "data file, plain, .zst or .gz; a bare file name is looked for in the\n"      \
      "current directory, in $WEFT_DATA_DIR and in weft's data directory", WEFT_OPTION_STRING,      \
-     .value = &(job)->data, .fallback = "the file that comes with the format, such as Adult"},     \
-    {"format", "NAME", "adult = UCI Adult CSV; adult3 = adult with crosses of three columns\n"     \
-     "added (15 times as many features); libsvm = `label index:value ...`;\n"                      \
-     "movielens = ratings.csv; tsv = label and categories; criteo = label,\n"                      \
-     "13 integers, 26 categories",                                                                 \
+     .value = &(job)->data, .fallback = "the data set installed with weft for the format, if any"},     \
+    {"format", "NAME", "adult = UCI Adult CSV; adult3 = adult plus three-way feature\n"           \
+     "crosses (15 times as many features); libsvm = `label index:value ...`;\n"                      \
+     "movielens = ratings.csv; tsv = label and categorical features;\n"                            \
+     "criteo = label, 13 integer and 26 categorical features",                                                                 \
      WEFT_OPTION_CUSTOM, .value = &(job)->format, .parse = weft_job_parse_format,                  \
      .fallback = "adult"},                                                                         \
     {"optimizer", "NAME", "adagrad or sgd; it runs on the servers", WEFT_OPTION_CHOICE,            \
@@ -149,7 +149,7 @@ extern const char *const weft_job_drives[];
      WEFT_OPTION_CHOICE, .value = &(job)->average, .choices = weft_job_averages},                  \
     {"inject-loss", "F", "drop this fraction of the packets that arrive at each process",          \
      WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                           \
-    {"inject-seed", "N", "seed of the dropped packets", WEFT_OPTION_U64,                           \
+    {"inject-seed", "N", "seed that selects the packets to drop", WEFT_OPTION_U64,                           \
      .value = &(job)->inject_seed},                                                                \
     WEFT_OPTIONS_HEADING("transport"),                                                             \
     WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \

@@ -379,18 +379,18 @@ int weft_cli_train(int argc, char **argv)
         {"port", "P", "port of the first shard; the next shards use the next ports; 0 = any",
          WEFT_OPTION_U32, .value = &train.port, .max = UINT16_MAX},
         WEFT_CHECKPOINT_ROWS(&train.checkpoints),
-        {"resume", NULL, "continue from the newest complete checkpoint in the directory of\n"
+        {"resume", NULL, "continue from the newest finished checkpoint in the directory of\n"
          "--checkpoint, with the same --workers, --batch and --seed; the number\n"
          "of servers may differ", WEFT_OPTION_FLAG,
          .value = &train.checkpoints.restore},
         {"restart", "N", "restart processes that die, each up to N times; needs --checkpoint,\n"
-         "and --report is refused. 0 = the first death ends the run", WEFT_OPTION_U32,
+         "and --report cannot be used. 0 = the first death ends the run", WEFT_OPTION_U32,
          .value = &train.restarts, .max = 1000000},
-        {"durability", "WHAT", "with --restart: replay = restore what a killed server had received\n"
-         "after its last checkpoint from its journal; none = it is lost", WEFT_OPTION_CHOICE,
+        {"durability", "WHAT", "with --restart: replay = take what a killed server had received after\n"
+         "its last checkpoint from the server's journal; none = it is lost", WEFT_OPTION_CHOICE,
          .value = &train.durability, .choices = weft_run_durabilities, .fallback = "replay"},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
-         "up`), the workers on the next ones, starting again at the first host",
+         "up`), the workers on the following ones, wrapping around to the first host",
          WEFT_OPTION_STRING, .value = &train.hosts.lab, .fallback = "loopback"},
         WEFT_METRICS_OPTIONS(&train.metrics_options),
         {"report", "FILE", "write the JSON report to FILE (docs/REPORT.md)", WEFT_OPTION_STRING,
@@ -402,16 +402,17 @@ int weft_cli_train(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "train",
-        .summary = "train a model on this machine, with servers and workers as processes",
+        .summary = "train a model on this machine, with servers and workers as separate processes",
         .description =
             "Every worker and every server is a separate process. They communicate over UDP on\n"
             "loopback, or between the emulated hosts of `weft lab`. Packets are authenticated with\n"
-            "the job key: --key-file, else WEFT_JOB_KEY, else a key made for this run. Each push and\n"
-            "pull reply is accepted with up to --loss-bound of its packets missing, by default a\n"
-            "tenth; loopback hardly loses packets, so --inject-loss drops some. The run prints a\n"
-            "line per epoch, then results and latencies. Ctrl-C ends all processes. If a process\n"
-            "dies, the run ends; with --checkpoint the next run can continue with --resume. With\n"
-            "--restart, processes that die are restarted instead, and no report is written.",
+            "the job key: --key-file, else the environment variable WEFT_JOB_KEY, else a key made for\n"
+            "this run. Each push and each pull reply is accepted with up to --loss-bound of its\n"
+            "packets missing, by default a tenth; loopback almost never loses packets: use\n"
+            "--inject-loss to drop some. The run prints a line per epoch, then results and\n"
+            "latencies. Ctrl-C ends all processes. If a process dies, the run ends; with\n"
+            "--checkpoint the next run can continue with --resume. With --restart, processes that\n"
+            "die are restarted instead, and --report cannot be used.",
         .example = "  weft train --workers 4 --servers 2 --batch 1024 --loss-bound 0.10 \\\n"
                    "      --inject-loss 0.02 --report report.json\n"
                    "  weft train --workers 4 --servers 2 --restart 3 --checkpoint ckpt",

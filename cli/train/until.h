@@ -35,7 +35,7 @@ struct weft_until {
 /* Rows of an option table. */
 #define WEFT_UNTIL_OPTIONS(until)                                                                  \
     {"until-loss", "X", "stop when the log-loss on the test examples is at most X; the workers\n"  \
-     "pause for each test. Training ends after --epochs in any case", WEFT_OPTION_F32,             \
+     "pause for each evaluation. Training ends after --epochs in any case", WEFT_OPTION_F32,             \
      .value = &(until)->loss, .fallback = ""},                                                     \
     {"until-auc", "X", "stop when the AUC on the test examples is at least X", WEFT_OPTION_F32,    \
      .value = &(until)->auc, .fallback = ""},                                                      \
