@@ -15,9 +15,9 @@
  * Without such a driver there is no limit.
  *
  * The limit is as low as keeps the link busy. It grows when the queue ran empty although chunks
- * waited, for then this end was too late, and when the queue takes what it is given as fast as it comes,
- * as it does where nothing queues; it shrinks when even at the latest look a quarter was left. When a
- * look is due follows from the rate at which the queue was seen to drain.
+ * waited, because this endpoint was late, and when what is handed over leaves at once, because
+ * nothing queues; it shrinks when a quarter was left at each of the last looks. The time of the next
+ * look follows from the rate at which the queue drains.
  *
  * Source: docs/PROTOCOL.md section 5, "Order"; for the limit Linux's dynamic queue limits (Herbert,
  * 2011) and TCP small queues (Dumazet, 2012).

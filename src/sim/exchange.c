@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/prng.h"
 #include "core/cc.h"
+#include "sim/round_times.h"
 #include "sim/wire_time.h"
 
 #include <inttypes.h>
@@ -515,33 +516,14 @@ static void run(struct exchange *s)
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static int compare_u64(const void *a, const void *b)
-{
-    const uint64_t *x = a;
-    const uint64_t *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-static uint64_t nearest_rank(const uint64_t *sorted, uint64_t count, uint64_t percent)
-{
-    return sorted[weft_max_u64(weft_div_ceil_u64(count * percent, 100), 1) - 1];
-}
-
 static void result_times(struct exchange *s, struct weft_exchange_result *r)
 {
     r->rounds = s->times_ns == NULL ? 0 : s->round;
-    if (r->rounds == 0) {
-        return;
-    }
-    uint64_t sum_ns = 0;
-    for (uint32_t i = 0; i < s->round; i++) {
-        sum_ns += s->times_ns[i];
-    }
-    qsort(s->times_ns, s->round, sizeof(*s->times_ns), compare_u64);
-    r->p50_ns = nearest_rank(s->times_ns, s->round, 50);
-    r->p99_ns = nearest_rank(s->times_ns, s->round, 99);
-    r->max_ns = s->times_ns[s->round - 1];
-    r->mean_ns = sum_ns / s->round;
+    struct weft_sim_times times = weft_sim_times_of(s->times_ns, r->rounds);
+    r->p50_ns = times.p50_ns;
+    r->p99_ns = times.p99_ns;
+    r->max_ns = times.max_ns;
+    r->mean_ns = times.mean_ns;
 }
 
 static void result_counters(const struct exchange *s, struct weft_exchange_result *r)

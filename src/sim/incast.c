@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "base/prng.h"
 #include "core/cc.h"
+#include "sim/round_times.h"
 #include "sim/wire_time.h"
 #include "sim/world.h"
 
@@ -553,45 +554,24 @@ static void run(struct incast *s)
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static int compare_u64(const void *a, const void *b)
-{
-    const uint64_t *x = a;
-    const uint64_t *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-/* The smallest time that at least `percent` of them do not exceed. */
-static uint64_t nearest_rank(const uint64_t *sorted, uint64_t count, uint64_t percent)
-{
-    return sorted[weft_max_u64(weft_div_ceil_u64(count * percent, 100), 1) - 1];
-}
-
 static void result_times(const struct incast *s, struct weft_incast_result *r)
 {
     uint64_t count = 0;
-    uint64_t sum_ns = 0;
     for (uint32_t i = 0; i < s->config.shards; i++) {
         count += s->shards[i].done;
     }
-    r->rounds = (uint32_t)count;
-    if (count == 0) {
-        return;
-    }
-    uint64_t *times = calloc(count, sizeof(*times));
-    WEFT_ASSERT(times != NULL);
-    count = 0;
+    uint64_t *all = calloc(weft_max_u64(count, 1), sizeof(*all));
+    WEFT_ASSERT(all != NULL);
     for (uint32_t i = 0; i < s->config.shards; i++) {
-        for (uint32_t j = 0; j < s->shards[i].done; j++) {
-            times[count++] = s->shards[i].times_ns[j];
-            sum_ns += s->shards[i].times_ns[j];
-        }
+        memcpy(all + r->rounds, s->shards[i].times_ns, s->shards[i].done * sizeof(*all));
+        r->rounds += s->shards[i].done;
     }
-    qsort(times, count, sizeof(*times), compare_u64);
-    r->p50_ns = nearest_rank(times, count, 50);
-    r->p99_ns = nearest_rank(times, count, 99);
-    r->max_ns = times[count - 1];
-    r->mean_ns = sum_ns / count;
-    free(times);
+    struct weft_sim_times times = weft_sim_times_of(all, count);
+    r->p50_ns = times.p50_ns;
+    r->p99_ns = times.p99_ns;
+    r->max_ns = times.max_ns;
+    r->mean_ns = times.mean_ns;
+    free(all);
 }
 
 /* (sum x)^2 / (n sum x^2), in ppm; rates are scaled to Mbit/s so that squares fit. */
