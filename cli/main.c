@@ -12,8 +12,8 @@ static const struct weft_verb verbs[] = {
      weft_cli_train},
     {"run", "start servers and your own worker program; restart what fails", weft_cli_run},
     {"coordinator", "run the rendezvous point of a job", weft_cli_coordinator},
-    {"server", "serve shards of the parameters", weft_cli_server},
-    {"worker", "train on one part of the data, using servers that already run", weft_cli_worker},
+    {"server", "run a parameter server", weft_cli_server},
+    {"worker", "run one worker of a job whose servers are running already", weft_cli_worker},
     {"eval", "evaluate a saved model on a data file", weft_cli_eval},
     {"predict", "print a saved model's prediction for each example of a data file",
      weft_cli_predict},
@@ -21,8 +21,8 @@ static const struct weft_verb verbs[] = {
     {"doctor", "check this host's socket buffers, offloads, MTU and ports", weft_cli_doctor},
     {"load", "load-test parameter servers with many simulated workers", weft_cli_load},
     {"top", "show a running job live: rates, latencies, most-used rows", weft_cli_top},
-    {"trace", "analyse RPC records and packet traces of a job", weft_cli_trace},
-    {"perf", "benchmark weft against TCP and UDP", weft_cli_perf},
+    {"trace", "analyse latency records and packet traces of a job", weft_cli_trace},
+    {"perf", "compare the speed of weft, TCP and plain UDP", weft_cli_perf},
     {"lab", "emulate a cluster on this machine with network namespaces", weft_cli_lab},
     {"sim", "simulate clusters in virtual time, reproducible from a seed", weft_cli_sim},
     {0},
@@ -30,13 +30,13 @@ static const struct weft_verb verbs[] = {
 
 static const struct weft_verb_list list = {
     .name = "weft",
-    .word = "verb",
+    .word = "command",
     .summary = "a partially reliable transport and parameter server for machine learning on Ethernet",
-    .usage = "VERB [options]",
-    .notes = "`weft VERB --help` describes a verb; `weft --version` prints the version.\n"
+    .usage = "COMMAND [options]",
+    .notes = "`weft COMMAND --help` describes a command; `weft --version` prints the version.\n"
              "\nexample:\n  weft train --workers 4 --servers 2 --batch 1024 --loss-bound 0.10 \\\n"
              "      --inject-loss 0.02\n"
-             "\nexit status: 0 success, 1 the run failed, 2 wrong usage",
+             "\nexit status: 0 success, 1 the run failed, 2 invalid command line",
     .verbs = verbs,
 };
 
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     }
     static char coordinator[] = "coordinator";
     if (argc >= 2 && strcmp(argv[1], "scheduler") == 0) {
-        fprintf(stderr, "weft scheduler: this verb is `weft coordinator` now; `weft scheduler` will be "
+        fprintf(stderr, "weft scheduler: this command is now `weft coordinator`; `weft scheduler` will be "
                         "the transfer scheduler\n");
         argv[1] = coordinator;
     }

@@ -27,7 +27,7 @@ struct weft_verb {
 /* A command that is a list of verbs: `weft`, `weft lab`. */
 struct weft_verb_list {
     const char *name;        /* "weft lab" */
-    const char *word;        /* what is listed: "verb" */
+    const char *word;        /* what is listed: "command" */
     const char *summary;     /* one line */
     const char *usage;       /* "VERB [options]" */
     const char *description; /* paragraphs before the list; NULL = none */

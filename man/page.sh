@@ -105,14 +105,14 @@ section == "name" {
     section = "options"
     next
 }
-/^verbs:$/ { close_list(); open_list("The verbs are:"); section = "verbs"; next }
+/^commands:$/ { close_list(); open_list("The commands are:"); section = "commands"; next }
 /^example:$/ { close_list(); section = "example"; example = ""; next }
 /^exit status: / { next }                   # the section below says it
 section == "options" && /^  --/ { put_option($0); next }
-section == "verbs" && /^  [a-z]/ { put_word($0); next }
+section == "commands" && /^  [a-z]/ { put_word($0); next }
 section == "example" && /^  / { example = example substr($0, 3) "\n"; next }
 section == "example" && /^$/ { next }
-/^$/ { if (section == "options" || section == "verbs") { close_list(); section = "text" }
+/^$/ { if (section == "options" || section == "commands") { close_list(); section = "text" }
        if (section == "text") fresh = 1
        next }
 section == "text" && fresh { print ".Pp"; fresh = 0 }

@@ -132,16 +132,16 @@ int weft_cli_lab(int argc, char **argv)
 {
     static const struct weft_verb_list list = {
         .name = "weft lab",
-        .word = "verb",
+        .word = "command",
         .summary = "emulated clusters on this machine, of real kernel networks",
-        .usage = "VERB [options]",
+        .usage = "COMMAND [options]",
         .description =
             "Every host is a network namespace with its own TCP stack; links have a rate, switch\n"
             "ports a buffer that overflows, packets get lost when asked. Addresses are the same in\n"
             "every lab: host 0 is 10.77.0.1 and named h0, host 1 is 10.77.0.2 and named h1. Takes\n"
             "root. Nothing of the machine's own network is touched, and when the lab's one holding\n"
             "process ends, the kernel removes everything.",
-        .notes = "`weft lab VERB --help` explains a verb\n"
+        .notes = "`weft lab COMMAND --help` describes a command\n"
                  "\nexample:\n"
                  "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"
                  "  weft lab exec demo 0 -- ping -c 3 h1\n"

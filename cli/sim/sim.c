@@ -380,10 +380,10 @@ int weft_cli_sim(int argc, char **argv)
     };
     static const struct weft_verb_list list = {
         .name = "weft sim",
-        .word = "verb",
+        .word = "command",
         .summary = "run clusters on virtual time, repeatable from a seed",
-        .usage = "VERB [options]",
-        .notes = "`weft sim VERB --help` explains a verb",
+        .usage = "COMMAND [options]",
+        .notes = "`weft sim COMMAND --help` describes a command",
         .verbs = verbs,
     };
     return weft_verbs_run(&list, argc, argv);

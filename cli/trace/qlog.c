@@ -26,7 +26,7 @@ int weft_cli_trace_qlog(int argc, char **argv)
     const struct weft_option options[] = {
         {"out", "OUT", "file to write; also -o OUT", WEFT_OPTION_STRING, .value = &out,
          .fallback = "standard output", .letter = 'o'},
-        {"json", NULL, "qlog is JSON; accepted as by the other verbs", WEFT_OPTION_FLAG,
+        {"json", NULL, "qlog is JSON; accepted as by the other commands", WEFT_OPTION_FLAG,
          .value = &json},
         {0},
     };

@@ -237,10 +237,10 @@ int weft_cli_trace(int argc, char **argv)
     };
     static const struct weft_verb_list list = {
         .name = "weft trace",
-        .word = "verb",
+        .word = "command",
         .summary = "read what --records and --trace wrote",
-        .usage = "VERB FILE [options]",
-        .notes = "`weft trace VERB --help` explains a verb\n"
+        .usage = "COMMAND FILE [options]",
+        .notes = "`weft trace COMMAND --help` describes a command\n"
                  "\nexample:\n  weft train --records run.db\n  weft trace summary run.db\n"
                  "  weft trace slow run.db\n\n  weft train --inject-loss 0.02 --trace t\n"
                  "  weft trace summary t.worker-0\n"

@@ -126,7 +126,7 @@ extern const char *const weft_job_drives[];
     {"lr", "X", "learning rate; for logistic regression on libsvm data the default is\n"           \
      "found by a search on a sample of the training examples", WEFT_OPTION_F32,                    \
      .value = &(job)->learning_rate,                                                               \
-     .fallback = "adagrad: lr 0.1, fm 0.2, mf 0.2; sgd: lr 0.4, fm 2, mf 1"},                      \
+     .fallback = "with adagrad 0.1 for lr, 0.2 for fm and mf; with sgd 0.4 for lr, 2 for fm, 1 for mf"},                      \
     {"seed", "N", "seed of the order of examples and of the latent vectors; the same seed\n"       \
      "and --workers give the same batches",                                                        \
      WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
@@ -141,11 +141,12 @@ extern const char *const weft_job_drives[];
      "of the slowest; asp = workers never wait for each other", WEFT_OPTION_CUSTOM,                \
      .value = &(job)->mode, .parse = weft_job_parse_mode, .fallback = "bsp"},                      \
     {"loss-bound", "F", "accept each push and each pull reply with up to this fraction of its\n"   \
-     "packets missing, rounded down to whole packets, 0 <= F < 1; what is\n"                       \
-     "missing beyond it is sent again", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
+     "elements missing, 0 <= F < 1; lost packets are retransmitted until no\n"                     \
+     "more is missing. The part of a packet that rounding down leaves unused is\n"                 \
+     "carried over to the next message", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
     {"average", "WHAT", "workers = divide a row's gradients by the number of workers;\n"           \
      "contributors = divide them by the number of gradients that arrived for\n"                    \
-     "the row in the step; with ssp and asp they are then summed",                                 \
+     "the row in the step; with ssp and asp every gradient then counts in full",                                 \
      WEFT_OPTION_CHOICE, .value = &(job)->average, .choices = weft_job_averages},                  \
     {"inject-loss", "F", "drop this fraction of the packets that arrive at each process",          \
      WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                           \
@@ -153,8 +154,8 @@ extern const char *const weft_job_drives[];
      .value = &(job)->inject_seed},                                                                \
     WEFT_OPTIONS_HEADING("transport"),                                                             \
     WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \
-    {"drive", "WHO", "caller = the training thread also sends and receives; engine = a\n"          \
-     "background thread does", WEFT_OPTION_CHOICE, .value = &(job)->drive,                         \
+    {"drive", "THREAD", "which thread sends and receives: caller = the training thread; engine = a\n"\
+     "background thread", WEFT_OPTION_CHOICE, .value = &(job)->drive,                         \
      .choices = weft_job_drives},                                                                  \
     {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
@@ -163,8 +164,8 @@ extern const char *const weft_job_drives[];
     {"reconnect-s", "S", "wait up to S seconds for a server that went away, for example until\n"   \
      "it has been restarted; 0 = do not wait", WEFT_OPTION_U32,                                    \
      .value = &(job)->reconnect_s, .max = 86400, .fallback = "WEFT_RECONNECT_S, else 0"},          \
-    {"replay-bytes", "N", "memory in each worker for pushes that are not in a checkpoint yet, to\n"\
-     "send them again to a server that lost them; 0 = keep none",                                  \
+    {"replay-bytes", "N", "memory in each worker for copies of the pushes that no checkpoint holds\n"\
+     "yet: they are sent again to a server that lost them; 0 = no copies",                                  \
      WEFT_OPTION_U64, .value = &(job)->replay_bytes, .max = UINT64_C(1) << 40,                     \
      .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                     \
     WEFT_OPTIONS_HEADING("measurement"),                                                           \

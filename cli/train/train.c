@@ -371,7 +371,7 @@ int weft_cli_train(int argc, char **argv)
         WEFT_RECORDING_WINDOW_ROW(&train.job.recording),
         WEFT_OPTIONS_HEADING("security"),
         WEFT_SECURITY_ROWS(&train.job.security),
-        WEFT_OPTIONS_HEADING("processes"),
+        WEFT_OPTIONS_HEADING("process"),
         {"servers", "N", "number of server processes", WEFT_OPTION_U32, .value = &train.servers, .min = 1,
          .max = WEFT_JOB_SHARDS_MAX},
         {"shards-per-server", "N", "shards of each server; each is a thread with its own port",
@@ -386,8 +386,9 @@ int weft_cli_train(int argc, char **argv)
         {"restart", "N", "restart processes that die, each up to N times; needs --checkpoint,\n"
          "and --report cannot be used. 0 = the first death ends the run", WEFT_OPTION_U32,
          .value = &train.restarts, .max = 1000000},
-        {"durability", "WHAT", "with --restart: replay = take what a killed server had received after\n"
-         "its last checkpoint from the server's journal; none = it is lost", WEFT_OPTION_CHOICE,
+        {"durability", "WHAT", "with --restart: replay = a restarted server also applies the pushes that\n"
+         "came after its last checkpoint, from a journal in memory; none = they\n"
+         "are lost", WEFT_OPTION_CHOICE,
          .value = &train.durability, .choices = weft_run_durabilities, .fallback = "replay"},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
          "up`), the workers on the following ones, wrapping around to the first host",
@@ -408,7 +409,7 @@ int weft_cli_train(int argc, char **argv)
             "loopback, or between the emulated hosts of `weft lab`. Packets are authenticated with\n"
             "the job key: --key-file, else the environment variable WEFT_JOB_KEY, else a key made for\n"
             "this run. Each push and each pull reply is accepted with up to --loss-bound of its\n"
-            "packets missing, by default a tenth; loopback almost never loses packets: use\n"
+            "elements missing, by default a tenth; loopback almost never loses packets: use\n"
             "--inject-loss to drop some. The run prints a line per epoch, then results and\n"
             "latencies. Ctrl-C ends all processes. If a process dies, the run ends; with\n"
             "--checkpoint the next run can continue with --resume. With --restart, processes that\n"

@@ -5,9 +5,9 @@
 
 pages=$WEFT_BUILD_ROOT/man
 
-# The verbs under "verbs:" of a help text.
+# The verbs under "commands:" of a help text.
 verbs_of() {
-    "$WEFT_BIN" "$@" --help | sed -n '/^verbs:$/,/^$/s/^  \([a-z]*\) .*/\1/p'
+    "$WEFT_BIN" "$@" --help | sed -n '/^commands:$/,/^$/s/^  \([a-z]*\) .*/\1/p'
 }
 
 # check <verb words...>: the page of this verb, then those of the verbs below it.

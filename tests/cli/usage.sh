@@ -24,7 +24,7 @@ for verb in train run coordinator server worker keygen doctor perf trace lab sim
     tap_like "--help names $verb" "$help" "^  $verb "
 done
 tap_like "weft scheduler is an alias that says so" "$("$WEFT_BIN" scheduler --help 2>&1)" \
-    'this verb is .weft coordinator. now'
+    'this command is now .weft coordinator.'
 tap_is "and takes the options of the other" "$("$WEFT_BIN" scheduler --help 2>/dev/null)" \
     "$("$WEFT_BIN" coordinator --help)"
 for verb in train run coordinator server worker keygen doctor; do
@@ -36,9 +36,9 @@ done
 tap_like "defaults are in the help" "$("$WEFT_BIN" train --help)" '--workers N .*(default: 4)'
 tap_like "help wins over what follows" "$("$WEFT_BIN" train --help --nonsense)" '^usage:'
 
-refused 'a verb is missing'
+refused 'a command is missing'
 refused 'did you mean train?' trian
-refused 'unknown verb "zzz"' zzz
+refused 'unknown command "zzz"' zzz
 refused 'did you mean --loss-bound?' train --loss-bond 0.1
 refused 'did you mean --model?' train --modle lr
 refused 'unknown option --zzz' train --zzz
@@ -155,8 +155,8 @@ for verb in up exec status down run; do
     tap_run "weft lab $verb --help" "$WEFT_BIN" lab "$verb" --help
     tap_like "lab $verb's help shows an example" "$(cat "$tap_tmp/run.out")" "^  weft lab $verb "
 done
-refused 'a verb is missing' lab
-refused 'unknown verb "zzz"' lab zzz
+refused 'a command is missing' lab
+refused 'unknown command "zzz"' lab zzz
 refused 'the lab needs a name' lab up
 refused '"a/b" cannot be the name of a lab' lab up a/b
 refused 'whole number from 1 to 256' lab up x --hosts 0
