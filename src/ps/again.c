@@ -100,8 +100,10 @@ void weft_shard_again_begin(struct weft_shard *shard, struct shard_slot *slot,
     }
     struct shard_partial *partial = find(shard, slot->table, slot->worker, slot->number);
     partial = partial != NULL ? partial : make(shard, slot, event);
-    if (partial == NULL || partial->chunks != event->chunks ||
-        partial->chunk_elems != event->chunk_elems) {
+    /* A head alone ends a push, however it was cut: its worker gives up what is missing. */
+    bool head_alone = event->total == shard_request_head_elems(event);
+    if (partial == NULL || (!head_alone && (partial->chunks != event->chunks ||
+                                            partial->chunk_elems != event->chunk_elems))) {
         /* Cut another way, or more pushes left open than this worker may have: not to be told from
          * what is applied already. */
         slot->status = WEFT_RPC_BAD_REQUEST;
@@ -137,6 +139,16 @@ void weft_shard_again_closed(struct weft_shard *shard, const struct shard_slot *
     weft_once_close(shard_pushes(shard, slot->table, slot->worker), slot->number);
     if (slot->partial != WEFT_SHARD_NONE) {
         shard->partials[slot->partial].live = false;
+    }
+}
+
+void weft_shard_again_later(struct weft_shard *shard, const struct shard_slot *slot)
+{
+    struct shard_partial *partial =
+        slot->partial == WEFT_SHARD_NONE ? NULL : &shard->partials[slot->partial];
+    /* Nothing to remember: it is made anew, so a worker may have any number of such. */
+    if (partial != NULL && weft_bits_count(partial->mask, partial->chunks) == 0) {
+        partial->live = false;
     }
 }
 

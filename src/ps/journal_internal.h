@@ -15,7 +15,8 @@
 
 /* Those of the ring itself are 0 and 65,535. */
 enum record_type {
-    RECORD_CHUNK = 1, /* struct chunk_body, then the chunk as it came */
+    RECORD_CHUNK = 1, /* struct chunk_body, then the chunk as it came; one that names a list: its ids
+                       * behind it, shard_list.c */
     RECORD_CLOSED,    /* value: number of the push; all of it is there, or enough */
     RECORD_CLOCK,     /* value: clock that the rank has finished */
     RECORD_RENEWED,   /* value: incarnation that speaks for the rank from here on */
@@ -86,7 +87,10 @@ struct weft_shard_journal {
     size_t words;  /* bits of the members of a table */
     size_t mark_words;
     uint64_t *mark; /* (mark_words,): what MARK says behind its head */
+    uint8_t *listed; /* (JOURNAL_LISTED_BYTES,) scratch: a chunk that names a list, and its ids */
 };
+
+enum { JOURNAL_LISTED_BYTES = WEFT_PS_PACKED_CHUNK_BYTES + WEFT_SHARD_IDS_BEHIND_MAX };
 
 /* Position of the table's cut, then the bits of its members. */
 static inline uint64_t *journal_mark_of(const struct weft_shard_journal *journal, uint32_t table)

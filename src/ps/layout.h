@@ -11,6 +11,12 @@
  *     | head, in chunk 0 | first u32 | n u16 | bytes u16 | ids, so many bytes | n blocks | zeros |
  *
  * with first = the number of the chunk's first row in the message. A PULL has no blocks.
+ *
+ * A chunk of a PUSH may name a list of ids that the shard has, instead of the ids; its rows are
+ * first .. first + n - 1 of the list:
+ *
+ *     | head, in chunk 0 | first u32 | n u16 | 0xffff u16 | list u32 | n blocks | zeros |
+ *
  * Payload is little-endian, which is also how this host keeps it (asserted below).
  *
  * Source: docs/PROTOCOL.md section 7.
@@ -32,6 +38,7 @@ struct weft_ps_chunk_rows {
     uint32_t count;
     size_t ids_offset;    /* count x id_bytes bytes */
     size_t blocks_offset; /* count x (elem_bytes - id_bytes) bytes; where ids are packed, count blocks */
+    uint32_t list;        /* that has the ids; 0 = they are in the chunk */
 };
 
 /* elems: elements in the chunk; in chunk 0 at least head_elems, which is at most chunk_elems. */
@@ -50,8 +57,11 @@ static inline struct weft_ps_chunk_rows weft_ps_chunk_rows(uint16_t elem_bytes, 
     return rows;
 }
 
-/* Bytes that say how many rows a chunk with packed ids has. */
-enum { WEFT_PS_PACKED_HEAD_BYTES = 8 };
+/* Bytes that say how many rows a chunk with packed ids has, and one that names a list. */
+enum { WEFT_PS_PACKED_HEAD_BYTES = 8, WEFT_PS_LISTED_HEAD_BYTES = 12 };
+
+/* In the place of the bytes of the ids; no chunk is long enough for so many. */
+enum { WEFT_PS_LISTED = UINT16_MAX };
 
 /* Longest chunk of a PUSH with packed ids: it has at most so many rows as are taken of any chunk, however
  * few bits their ids have. */
@@ -62,7 +72,7 @@ enum { WEFT_PS_PACKED_CHUNK_BYTES = 32768, WEFT_PS_PACKED_ROWS_MAX = 32768 / siz
 static inline bool weft_ps_packed_rows(const uint8_t *chunk, size_t bytes, uint32_t head_bytes,
                                        size_t block_bytes, struct weft_ps_chunk_rows *rows_p)
 {
-    uint32_t first = 0;
+    uint32_t first = 0, list = 0;
     uint16_t count = 0, ids_bytes = 0;
     size_t at = head_bytes;
     if (bytes != head_bytes || head_bytes == 0) {
@@ -74,8 +84,22 @@ static inline bool weft_ps_packed_rows(const uint8_t *chunk, size_t bytes, uint3
         memcpy(&ids_bytes, chunk + at + 6, sizeof(ids_bytes));
         at += WEFT_PS_PACKED_HEAD_BYTES;
     }
-    *rows_p = (struct weft_ps_chunk_rows){
-        .first = first, .count = count, .ids_offset = at, .blocks_offset = at + ids_bytes};
+    if (ids_bytes == WEFT_PS_LISTED) {
+        if (bytes < at + sizeof(list) || count == 0) {
+            return false;
+        }
+        memcpy(&list, chunk + at, sizeof(list));
+        at += sizeof(list);
+        ids_bytes = 0;
+        if (list == 0) {
+            return false;
+        }
+    }
+    *rows_p = (struct weft_ps_chunk_rows){.first = first,
+                                          .count = count,
+                                          .ids_offset = at,
+                                          .blocks_offset = at + ids_bytes,
+                                          .list = list};
     return rows_p->blocks_offset + count * block_bytes <= bytes;
 }
 
@@ -86,6 +110,12 @@ static inline void weft_ps_packed_head(uint8_t *at, uint32_t first, uint32_t cou
     memcpy(at, &first, sizeof(first));
     memcpy(at + 4, &n, sizeof(n));
     memcpy(at + 6, &bytes, sizeof(bytes));
+}
+
+static inline void weft_ps_listed_head(uint8_t *at, uint32_t first, uint32_t count, uint32_t list)
+{
+    weft_ps_packed_head(at, first, count, WEFT_PS_LISTED);
+    memcpy(at + WEFT_PS_PACKED_HEAD_BYTES, &list, sizeof(list));
 }
 
 /* count ids, unaligned, from a message. */

@@ -26,6 +26,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
         .pull_slots = 4,
         .rows_per_rpc_max = 16384,
         .can = WEFT_RPC_CAN_ALL,
+        .list_ids = 1 << 17,
         .slab_bytes = 1 << 20,
         .step_rows = 16384,
         .active_window_ns = WEFT_NS_PER_MS,
@@ -35,7 +36,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
 
 uint32_t weft_shard_expects_max(const struct weft_shard_config *config)
 {
-    return config->workers_max * (config->push_slots + config->pull_slots + 2);
+    return config->workers_max * (config->push_slots + config->pull_slots + 3);
 }
 
 static bool config_valid(const struct weft_shard_config *config)
@@ -48,7 +49,8 @@ static bool config_valid(const struct weft_shard_config *config)
            config->step_rows >= 1 && config->rows_per_rpc_max <= UINT32_C(1) << 28 &&
            config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX &&
            config->clock_ns != NULL && config->active_window_ns >= 1 &&
-           config->on_death <= WEFT_DEATH_FAIL && (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
+           config->list_ids <= UINT32_C(1) << 30 && config->on_death <= WEFT_DEATH_FAIL &&
+           (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
            (!config->checkpoints || config->chunks_max >= 1) &&
            config->chunks_max <= UINT32_C(1) << 18;
 }
@@ -58,17 +60,19 @@ static bool config_valid(const struct weft_shard_config *config)
 static weft_status slot_init(const struct weft_shard_config *config, struct shard_slot *slot)
 {
     size_t answer_bytes = WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES;
-    if (slot->op == WEFT_RPC_PULL) {
+    bool is_pull = slot->op == WEFT_RPC_PULL, has_ids = is_pull || slot->op == WEFT_RPC_LIST;
+    if (is_pull) {
         /* A block more: the head's padding. */
         answer_bytes += config->rows_per_rpc_max * weft_table_row_push_bytes_max(config->dim_max) +
                         WEFT_RPC_BLOCK_FLOATS * sizeof(float);
-        slot->ids = calloc(config->rows_per_rpc_max, sizeof(*slot->ids));
         slot->came =
             calloc(WEFT_BITS_WORDS((size_t)config->rows_per_rpc_max), sizeof(*slot->came));
     }
+    if (has_ids) {
+        slot->ids = calloc(config->rows_per_rpc_max, sizeof(*slot->ids));
+    }
     slot->answer = calloc(1, answer_bytes);
-    bool is_pull = slot->op == WEFT_RPC_PULL;
-    bool lacks = is_pull && (slot->ids == NULL || slot->came == NULL);
+    bool lacks = (has_ids && slot->ids == NULL) || (is_pull && slot->came == NULL);
     return slot->answer == NULL || lacks ? WEFT_NOMEM : WEFT_OK;
 }
 
@@ -82,7 +86,8 @@ static weft_status slots_init(struct weft_shard *shard)
         slot->worker = i / shard->slots_per_worker;
         slot->op = place < config->push_slots                        ? WEFT_RPC_PUSH
                    : place < config->push_slots + config->pull_slots ? WEFT_RPC_PULL
-                                                                     : WEFT_RPC_TABLE;
+                   : place == config->push_slots + config->pull_slots ? WEFT_RPC_TABLE
+                                                                      : WEFT_RPC_LIST;
         status = slot_init(config, slot);
     }
     return status;
@@ -91,7 +96,7 @@ static weft_status slots_init(struct weft_shard *shard)
 static weft_status shard_init(struct weft_shard *shard)
 {
     const struct weft_shard_config *config = &shard->config;
-    shard->slots_per_worker = config->push_slots + config->pull_slots + 1;
+    shard->slots_per_worker = config->push_slots + config->pull_slots + 2;
     shard->slot_count = config->workers_max * shard->slots_per_worker;
     shard->waiting = shard->ready = shard->asking =
         (struct shard_queue){WEFT_SHARD_NONE, WEFT_SHARD_NONE};
@@ -132,6 +137,7 @@ static weft_status shard_init(struct weft_shard *shard)
     }
     if (status == WEFT_OK && config->chunks_max > 0) {
         status = weft_shard_partials_init(shard);
+        status = status == WEFT_OK ? weft_shard_lists_init(shard) : status;
     }
     if (status == WEFT_OK && config->checkpoints) {
         status = weft_snapshot_init(shard);
@@ -177,6 +183,7 @@ void weft_shard_free(struct weft_shard *shard)
     weft_snapshot_fini(shard);
     weft_shard_journal_fini(shard);
     weft_shard_partials_fini(shard);
+    weft_shard_lists_fini(shard);
     weft_shard_safe_fini(shard);
     free(shard->pushes);
     free(shard->critical);
@@ -335,6 +342,7 @@ void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t i
                              uint64_t now_ns)
 {
     weft_shard_journal_renewed(shard, rank, incarnation);
+    weft_shard_lists_forget(shard, rank);
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
             weft_shard_close_short(shard, (uint16_t)t, rank);
@@ -647,19 +655,6 @@ const struct weft_shard_latencies *weft_shard_push_latencies(const struct weft_s
 const struct weft_shard_latencies *weft_shard_pull_latencies(const struct weft_shard *shard)
 {
     return &shard->pull;
-}
-
-void weft_shard_gauges(const struct weft_shard *shard, uint64_t now_ns, uint64_t span_ns,
-                       struct weft_shard_gauges *gauges_p)
-{
-    uint64_t since_ns = now_ns > span_ns ? now_ns - span_ns : 0;
-    *gauges_p = (struct weft_shard_gauges){.requests_open = shard->busy_count};
-    for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
-        const struct shard_worker *worker = &shard->workers[rank];
-        gauges_p->workers_connected += worker->up;
-        gauges_p->workers_active +=
-            worker->up && worker->request_ns >= since_ns && worker->request_ns != 0;
-    }
 }
 
 uint32_t weft_shard_hot_top(const struct weft_shard *shard)

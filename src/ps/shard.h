@@ -48,7 +48,10 @@ struct weft_shard_config {
     uint32_t push_slots;       /* pushes of one worker taken at a time; push + pull <= 60 */
     uint32_t pull_slots;       /* pulls of one worker taken at a time, waiting ones included */
     uint32_t rows_per_rpc_max; /* ids in one pull; pushes have no limit here */
-    uint16_t can;              /* of enum weft_rpc_can: what workers may be granted */
+    uint16_t can;              /* of enum weft_rpc_can: what workers may be granted. Lists need
+                                * chunks_max */
+    uint32_t list_ids;         /* ids of its newest pulls that are kept of each worker, ps/list_store.h;
+                                * 0 = none */
     uint64_t slab_bytes;       /* of row memory asked for at a time */
     uint64_t table_bytes_max;  /* of each table: index, rows, admission; 0 = none */
     enum weft_worker_death on_death;
@@ -96,6 +99,11 @@ struct weft_shard_counters {
     uint64_t workers_left;
     uint64_t peers_ignored;   /* connected, but not a worker of this server */
     uint64_t slots_unposted;  /* expectations the transport had no room for; tried again */
+    uint64_t lists_kept;      /* pulls whose ids were kept as a list */
+    uint64_t lists_refused;   /* pulls that asked for it, and there was no room */
+    uint64_t lists_given;     /* LISTs taken */
+    uint64_t lists_unknown;   /* pushes answered UNKNOWN_LIST */
+    uint64_t ids_by_list;     /* of pushes, that were not sent with them */
     uint64_t journal_records; /* written down (ps/journal.h) */
     uint64_t journal_full;    /* times that the journal had no room, and ended until the next cut */
     uint64_t journal_failed;  /* 1: its memory failed, and nothing is written down any more */
@@ -129,7 +137,7 @@ struct weft_shard_latencies {
 };
 
 /* The reasonable: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 16,384 rows per
- * pull, slabs of 1 MiB, windows of 1 ms, the 1,000 hottest rows. The clock is left to fill in. Each
+ * pull, 131,072 ids (1 MiB) in lists of each worker, slabs of 1 MiB, windows of 1 ms, the 1,000 hottest rows. The clock is left to fill in. Each
  * pull slot holds the ids and the answer of the largest pull; what is never used is never touched. */
 void weft_shard_config_default(struct weft_shard_config *config_p);
 

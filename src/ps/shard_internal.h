@@ -4,6 +4,7 @@
 #define WEFT_PS_SHARD_INTERNAL_H
 
 #include "ps/layout.h"
+#include "ps/list_store.h"
 #include "ps/once.h"
 #include "ps/retired.h"
 #include "ps/shard.h"
@@ -33,7 +34,7 @@ enum shard_slot_state {
 /* Memory of one request, from posting it to the reply's SENT. */
 struct shard_slot {
     enum shard_slot_state state;
-    uint8_t op; /* what it takes: PUSH, PULL or TABLE */
+    uint8_t op; /* what it takes: PUSH, PULL, TABLE or LIST */
     bool stale; /* OPEN of a connection that was replaced */
     bool dead;  /* nothing more of this request is taken */
     bool head_seen;
@@ -42,6 +43,8 @@ struct shard_slot {
     uint16_t can;     /* TABLE: what the worker was granted */
     uint32_t partial; /* PUSH: its entry, WEFT_SHARD_NONE without */
     uint64_t number;  /* PUSH: the worker's count of pushes to this table; 0 = none */
+    uint32_t list;       /* PUSH: that its chunks name; 0 = none so far */
+    uint32_t list_place; /* where that is: shard_list.c */
     uint16_t status;  /* first thing that went wrong */
     uint16_t table;
     uint32_t worker;
@@ -58,7 +61,9 @@ struct shard_slot {
     uint64_t wait_begin_ns;
     uint64_t wait_ns;
     uint64_t cut_after; /* PULL with CUT: instants of cuts before it came */
-    uint64_t *ids;      /* PULL: (rows_per_rpc_max,) */
+    uint64_t *ids;      /* PULL, LIST: (rows_per_rpc_max,) */
+    const uint8_t *ids_behind; /* PUSH out of a journal: what lies behind the chunk, */
+    size_t ids_behind_bytes;   /* so many bytes; shard_list.c */
     uint64_t *came;     /* PULL with packed ids: one bit for each of them */
     uint32_t rows_end;  /* the same: behind the last that came */
     uint8_t *answer;    /* PULL: the largest reply; others: a head */
@@ -93,6 +98,10 @@ struct shard_worker {
     uint8_t safe_message[WEFT_RPC_SAFE_BYTES];
     uint64_t active_window; /* number of the last window in which it began a request */
     uint64_t request_ns;    /* when it began the last one */
+    struct weft_id_lists lists; /* of its pulls */
+    uint32_t given;             /* list in the memory of its LIST slot; 0 = none */
+    uint16_t given_table;
+    uint32_t given_count;
 };
 
 /* First in, first out, of slot numbers; linked through slot.next. */
@@ -143,7 +152,8 @@ struct weft_shard {
     struct shard_partial *partials;     /* worker by worker */
     uint32_t partials_per_worker;       /* 0 without checkpoints */
     uint32_t partial_count;
-    struct shard_slot *slots; /* worker by worker: push slots, pull slots, the TABLE slot */
+    struct shard_slot *slots; /* worker by worker: push slots, pull slots, the TABLE and the LIST slot */
+    uint64_t *list_ids;       /* (workers_max, list_ids): lists of pulls; NULL without */
     uint32_t slots_per_worker;
     uint32_t slot_count;
     uint32_t busy_count;     /* slots neither IDLE nor POSTED */
@@ -233,6 +243,40 @@ struct weft_rpc_pushes weft_shard_again_pushes(const struct weft_shard *shard,
 /* Another process speaks for this rank now: forget the pushes of the one before. */
 void weft_shard_again_forget(struct weft_shard *shard, uint16_t table, uint32_t worker);
 
+/* Its message is over, but it is not: it is sent again under the same number. */
+void weft_shard_again_later(struct weft_shard *shard, const struct shard_slot *slot);
+
+/* shard_list.c: lists of ids that pushes name */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_shard_lists_init(struct weft_shard *shard);
+void weft_shard_lists_fini(struct weft_shard *shard);
+/* May workers be granted WEFT_RPC_CAN_LIST? */
+static inline bool weft_shard_takes_lists(const struct weft_shard *shard)
+{
+    /* A push whose list is unknown is sent again: what is applied of it must be known. */
+    return (shard->config.can & WEFT_RPC_CAN_LIST) != 0 && shard->partial_count > 0;
+}
+/* A PULL is answered: keep its ids, if it wants that. */
+void weft_shard_list_keep(struct weft_shard *shard, struct shard_slot *slot);
+/* A request for the memory of LIST begins: what was given before is gone. */
+void weft_shard_list_open(struct weft_shard *shard, const struct shard_slot *slot);
+/* All of a LIST is there. */
+void weft_shard_list_given(struct weft_shard *shard, const struct shard_slot *slot);
+/* The ids of a chunk that names a list, into chunk_ids. */
+enum weft_rpc_status weft_shard_list_ids(struct weft_shard *shard, struct shard_slot *slot,
+                                         const struct weft_ps_chunk_rows *rows);
+/* A PUSH is over. */
+void weft_shard_list_leave(struct weft_shard *shard, struct shard_slot *slot);
+/* Another process speaks for this rank. */
+void weft_shard_lists_forget(struct weft_shard *shard, uint32_t rank);
+/* Ids for the journal, behind the chunk that names their list: WEFT_SHARD_IDS_BEHIND_MAX bytes at out.
+ * Returns how many were written. */
+size_t weft_shard_list_write(const uint64_t *ids, uint32_t count, uint8_t *out);
+
+/* A head, and u64 each; packed they are never longer. */
+enum { WEFT_SHARD_IDS_BEHIND_MAX = 8 + WEFT_SHARD_CHUNK_ROWS_MAX * 8 };
+
 /* members.c: who counts in a table */
 
 /* Errors: WEFT_NOMEM. */
@@ -285,8 +329,10 @@ static inline void weft_shard_want_cut(struct weft_shard *shard, uint32_t clock)
 }
 
 /* shard_journal.c: each is nothing where there is no journal, or it is being done again */
+
+/* listed: rows of the chunk whose ids are in a list, and in chunk_ids; 0: they are in the chunk. */
 void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot *slot,
-                              const struct weft_msg_event *event);
+                              const struct weft_msg_event *event, uint32_t listed);
 void weft_shard_journal_closed(struct weft_shard *shard, uint16_t table, uint32_t rank,
                                uint64_t number);
 void weft_shard_journal_clock(struct weft_shard *shard, uint16_t table, uint32_t rank,
@@ -326,9 +372,10 @@ bool weft_shard_clock_take(struct weft_shard *shard, uint16_t table, uint32_t ra
 /* shard_push.c: false = the chunk was refused. */
 bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
                           const struct weft_msg_event *event);
-/* The same without a connection; everything in event is looked at. */
+/* The same without a connection; everything in event is looked at. behind: what follows the chunk. */
 bool weft_shard_push_again(struct weft_shard *shard, uint16_t table, uint32_t worker,
-                           uint64_t number, uint32_t clock, const struct weft_msg_event *event);
+                           uint64_t number, uint32_t clock, const struct weft_msg_event *event,
+                           size_t behind_bytes);
 
 /* shard_record.c */
 

@@ -115,7 +115,7 @@ static void ask_for_cut(struct weft_shard *shard, const struct shard_slot *slot)
 }
 
 void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot *slot,
-                              const struct weft_msg_event *event)
+                              const struct weft_msg_event *event, uint32_t listed)
 {
     if (!writes(shard)) {
         ask_for_cut(shard, slot);
@@ -131,8 +131,16 @@ void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot 
                                     .elems = event->elems,
                                     .elem_bytes = event->elem_bytes,
                                     .chunk_elems = event->chunk_elems};
-    (void)append(shard, &head, &body, sizeof(body), event->data,
-                 (size_t)event->elems * event->elem_bytes);
+    size_t bytes = (size_t)event->elems * event->elem_bytes;
+    const void *data = event->data;
+    if (listed > 0) { /* a record is understood alone */
+        uint8_t *copy = shard->journal->listed;
+        WEFT_ASSERT(bytes <= WEFT_PS_PACKED_CHUNK_BYTES && listed <= WEFT_SHARD_CHUNK_ROWS_MAX);
+        memcpy(copy, data, bytes);
+        bytes += weft_shard_list_write(shard->chunk_ids, listed, copy + bytes);
+        data = copy;
+    }
+    (void)append(shard, &head, &body, sizeof(body), data, bytes);
     ask_for_cut(shard, slot);
 }
 

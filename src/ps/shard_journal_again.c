@@ -124,9 +124,11 @@ static struct weft_shard_journal *journal_new(const struct weft_shard_config *co
     journal->mark_words = config->tables_max * (1 + journal->words);
     journal->cut = calloc(config->tables_max, sizeof(*journal->cut));
     journal->mark = calloc(journal->mark_words, sizeof(*journal->mark));
-    if (journal->cut == NULL || journal->mark == NULL) {
+    journal->listed = malloc(JOURNAL_LISTED_BYTES);
+    if (journal->cut == NULL || journal->mark == NULL || journal->listed == NULL) {
         free(journal->cut);
         free(journal->mark);
+        free(journal->listed);
         free(journal);
         return NULL;
     }
@@ -138,6 +140,7 @@ void weft_shard_journal_fini(struct weft_shard *shard)
     if (shard->journal != NULL) {
         free(shard->journal->cut);
         free(shard->journal->mark);
+        free(shard->journal->listed);
         free(shard->journal);
         shard->journal = NULL;
     }
@@ -226,10 +229,10 @@ static bool again_chunk(struct weft_shard *shard, const struct weft_ring_record 
                                          .elem_bytes = body.elem_bytes,
                                          .chunk_elems = body.chunk_elems,
                                          .data = at + sizeof(body)};
-    bool fits =
-        (uint64_t)body.elems * body.elem_bytes <= record->bytes - sizeof(*record) - sizeof(body);
-    return fits && weft_shard_push_again(shard, record->table, record->rank, body.number,
-                                         body.clock, &event);
+    const uint64_t bytes = (uint64_t)body.elems * body.elem_bytes;
+    const uint64_t room = record->bytes - sizeof(*record) - sizeof(body);
+    return bytes <= room && weft_shard_push_again(shard, record->table, record->rank, body.number,
+                                                  body.clock, &event, room - bytes);
 }
 
 static bool again_table(struct weft_shard *shard, const struct weft_ring_record *record)

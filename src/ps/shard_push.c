@@ -37,6 +37,7 @@ struct push_chunk {
     uint32_t first;
     uint32_t count;
     uint32_t block_bytes;
+    struct weft_ps_chunk_rows rows;
 };
 
 /* False: a chunk with packed ids that contradicts itself. */
@@ -63,18 +64,25 @@ static bool chunk_of(const struct shard_slot *slot, const struct weft_table *tab
         .first = packed ? 0 : rows.first, /* packed: a row is a block */
         .count = rows.count,
         .block_bytes = block_bytes,
+        .rows = rows,
     };
     return true;
 }
 
-/* Its ids, into chunk_ids. False: they are malformed. */
-static bool load_ids(const struct weft_shard *shard, const struct push_chunk *chunk)
+/* Its ids, into chunk_ids: as WEFT_RPC_OK, or why not. */
+static enum weft_rpc_status load_ids(struct weft_shard *shard, struct shard_slot *slot,
+                                     const struct push_chunk *chunk)
 {
+    if (chunk->rows.list != 0) {
+        return weft_shard_list_ids(shard, slot, &chunk->rows);
+    }
     if (chunk->id_bytes == WEFT_RPC_ID_PACKED) {
-        return weft_ids_unpack(chunk->ids, chunk->ids_bytes, chunk->count, shard->chunk_ids);
+        return weft_ids_unpack(chunk->ids, chunk->ids_bytes, chunk->count, shard->chunk_ids)
+                   ? WEFT_RPC_OK
+                   : WEFT_RPC_BAD_REQUEST;
     }
     weft_ps_load_ids(chunk->ids, chunk->id_bytes, chunk->count, shard->chunk_ids);
-    return true;
+    return WEFT_RPC_OK;
 }
 
 static bool all_finite(const uint8_t *floats, size_t count)
@@ -183,11 +191,13 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
         return false;
     }
     struct push_chunk chunk;
-    if (!chunk_of(slot, table, event, &chunk) || !load_ids(shard, &chunk)) {
-        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+    status = chunk_of(slot, table, event, &chunk) ? WEFT_RPC_OK : WEFT_RPC_BAD_REQUEST;
+    WEFT_ASSERT(status != WEFT_RPC_OK || chunk.count <= WEFT_SHARD_CHUNK_ROWS_MAX);
+    status = status == WEFT_RPC_OK ? load_ids(shard, slot, &chunk) : status;
+    if (status != WEFT_RPC_OK) {
+        shard_slot_reject(slot, status);
         return false;
     }
-    WEFT_ASSERT(chunk.count <= WEFT_SHARD_CHUNK_ROWS_MAX);
     weft_table_begin(table, slot->clock);
     status = validate(shard, table, &chunk);
     if (status != WEFT_RPC_OK) {
@@ -201,7 +211,9 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
     shard->counters.elements_applied +=
         weft_table_apply(table, shard->chunk_rows, chunk.first, chunk.count, chunk.blocks);
     weft_shard_again_applied(shard, slot, event->chunk);
-    weft_shard_journal_chunk(shard, slot, event);
+    const uint32_t listed = chunk.rows.list != 0 ? chunk.count : 0;
+    shard->counters.ids_by_list += listed;
+    weft_shard_journal_chunk(shard, slot, event, listed);
     return true;
 }
 
@@ -222,7 +234,8 @@ static bool again_fits(const struct weft_table *table, const struct shard_slot *
 }
 
 bool weft_shard_push_again(struct weft_shard *shard, uint16_t index, uint32_t worker,
-                           uint64_t number, uint32_t clock, const struct weft_msg_event *event)
+                           uint64_t number, uint32_t clock, const struct weft_msg_event *event,
+                           size_t behind_bytes)
 {
     const struct weft_table *table = shard_table(shard, index);
     struct shard_slot slot = {.op = WEFT_RPC_PUSH,
@@ -231,6 +244,9 @@ bool weft_shard_push_again(struct weft_shard *shard, uint16_t index, uint32_t wo
                               .worker = worker,
                               .number = number,
                               .clock = clock,
+                              .ids_behind = (const uint8_t *)event->data +
+                                            (size_t)event->elems * event->elem_bytes,
+                              .ids_behind_bytes = behind_bytes,
                               .id_bytes = weft_shard_push_id_bytes(table, event->elem_bytes)};
     if (!again_fits(table, &slot, event)) {
         return false;

@@ -81,3 +81,16 @@ void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot 
                                .ps_queue_ns = reply->ps_queue_ns,
                            });
 }
+
+void weft_shard_gauges(const struct weft_shard *shard, uint64_t now_ns, uint64_t span_ns,
+                       struct weft_shard_gauges *gauges_p)
+{
+    uint64_t since_ns = now_ns > span_ns ? now_ns - span_ns : 0;
+    *gauges_p = (struct weft_shard_gauges){.requests_open = shard->busy_count};
+    for (uint32_t rank = 0; rank < shard->config.workers_max; rank++) {
+        const struct shard_worker *worker = &shard->workers[rank];
+        gauges_p->workers_connected += worker->up;
+        gauges_p->workers_active +=
+            worker->up && worker->request_ns >= since_ns && worker->request_ns != 0;
+    }
+}

@@ -1,4 +1,5 @@
-/* What a request does: PUSH (with shard_push.c), PULL and TABLE from the first chunk to the reply.
+/* What a request does: PUSH (with shard_push.c), PULL, TABLE and LIST (with shard_list.c) from the first
+ * chunk to the reply.
  *
  * A chunk is validated as a whole before anything of it is applied; a refused one changes nothing
  * and is reported to the sender in DONE. That each chunk comes at most once is the transport's
@@ -47,6 +48,7 @@ static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
 {
     const struct weft_table *table = shard_table(shard, slot->table);
     uint32_t head_elems = shard_request_head_elems(event);
+    bool packs = slot->op != WEFT_RPC_LIST; /* it is rare */
     if (event->total < head_elems || event->chunk_elems < head_elems) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return;
@@ -69,7 +71,7 @@ static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
             shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         }
         slot->rows = packed ? 0 : slot->rows;
-    } else if (event->elem_bytes == WEFT_RPC_ID_PACKED) {
+    } else if (event->elem_bytes == WEFT_RPC_ID_PACKED && packs) {
         slot->id_bytes = WEFT_RPC_ID_PACKED;
         slot->rows = slot->rows_end = 0;
         memset(slot->came, 0,
@@ -108,6 +110,10 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
     slot->again = false;
     slot->number = 0;
     slot->partial = WEFT_SHARD_NONE;
+    slot->list = 0;
+    if (slot->op == WEFT_RPC_LIST) {
+        weft_shard_list_open(shard, slot);
+    }
     if (slot->op == WEFT_RPC_PUSH && !slot->dead) {
         weft_shard_again_open(shard, slot, tag.low, event);
     }
@@ -131,9 +137,12 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
     uint32_t flags = slot->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS
                      : packed                             ? WEFT_RPC_PACKED_IDS
                                                           : 0;
-    uint32_t free_flags = slot->op == WEFT_RPC_TABLE ? WEFT_RPC_RESUME | WEFT_RPC_DURABLE
-                          : slot->op == WEFT_RPC_PUSH || rows == 0 ? WEFT_RPC_CUT
-                                                                   : 0;
+    uint32_t keep = weft_shard_takes_lists(shard) ? WEFT_RPC_KEEP_IDS : 0;
+    uint32_t free_flags = slot->op == WEFT_RPC_TABLE  ? WEFT_RPC_RESUME | WEFT_RPC_DURABLE
+                          : slot->op == WEFT_RPC_PUSH ? WEFT_RPC_CUT
+                          : slot->op == WEFT_RPC_LIST ? 0
+                          : rows == 0                 ? WEFT_RPC_CUT
+                                                      : keep;
     if (slot->request.worker != slot->worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
     } else if (slot->request.rows != rows || (slot->request.flags & ~free_flags) != flags ||
@@ -169,7 +178,7 @@ static bool pull_take_packed(struct weft_shard *shard, struct shard_slot *slot,
     uint32_t head = event->chunk == 0 ? shard_request_head_elems(event) : 0;
     const uint32_t rows_max = shard->config.rows_per_rpc_max;
     struct weft_ps_chunk_rows rows;
-    if (!weft_ps_packed_rows(data, event->elems, head, 0, &rows)) {
+    if (!weft_ps_packed_rows(data, event->elems, head, 0, &rows) || rows.list != 0) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return false;
     }
@@ -208,6 +217,17 @@ static bool pull_take(struct weft_shard *shard, struct shard_slot *slot,
     weft_ps_load_ids(data + (size_t)head * slot->id_bytes, slot->id_bytes, count,
                      slot->ids + first);
     return pull_owns(shard, slot, first, count);
+}
+
+/* The list's number is in the tag. */
+static bool list_take(struct weft_shard *shard, struct shard_slot *slot,
+                      const struct weft_msg_event *event)
+{
+    if (!weft_shard_takes_lists(shard) || slot->clock == 0 || slot->rows == 0) {
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+        return false;
+    }
+    return pull_take(shard, slot, event);
 }
 
 static bool resumes(const struct shard_slot *slot)
@@ -263,6 +283,7 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
     weft_shard_journal_table(shard, slot->table, slot->worker, body,
                              resumes(slot) ? body + WEFT_RPC_SPEC_BYTES : NULL);
     slot->can = slot->request.need_clock & shard->config.can;
+    slot->can &= weft_shard_takes_lists(shard) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_LIST;
     shard->workers[slot->worker].wants_safe |= wants_safe;
     shard->safe_untold |= wants_safe;
     if (resumes(slot)) {
@@ -286,6 +307,7 @@ void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
     bool taken =
         !slot->dead && (slot->op == WEFT_RPC_PUSH   ? weft_shard_push_take(shard, slot, event)
                         : slot->op == WEFT_RPC_PULL ? pull_take(shard, slot, event)
+                        : slot->op == WEFT_RPC_LIST ? list_take(shard, slot, event)
                                                     : table_take(shard, slot, event));
     if (!taken) {
         refuse(shard, event);
@@ -450,6 +472,7 @@ static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
     }
     uint8_t *out = slot->answer + (size_t)head_elems * elem_bytes;
     memset(slot->answer, 0, (size_t)(out - slot->answer));
+    weft_shard_list_keep(shard, slot);
     shard->counters.rows_pulled += slot->rows;
     shard->counters.rows_absent +=
         weft_table_read_all(table, slot->ids, slot->rows, (float *)(void *)out,
@@ -520,6 +543,18 @@ static void pull_closed(struct weft_shard *shard, struct shard_slot *slot,
     }
 }
 
+static void list_closed(struct weft_shard *shard, struct shard_slot *slot,
+                        const struct weft_msg_event *event)
+{
+    if (event->received < event->chunks) { /* its bound must be 0 */
+        shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
+    }
+    if (slot->status == WEFT_RPC_OK) {
+        weft_shard_list_given(shard, slot);
+    }
+    weft_shard_answer_head(shard, slot);
+}
+
 static void count_closed(struct weft_shard *shard, const struct shard_slot *slot, bool is_short)
 {
     shard->counters.pushes += slot->op == WEFT_RPC_PUSH;
@@ -536,7 +571,16 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
     bool is_short = event->outcome != WEFT_MSG_COMPLETE;
     count_closed(shard, slot, is_short);
     bool is_push = slot->op == WEFT_RPC_PUSH;
-    if (is_push && !slot->stale && (slot->head_seen || is_short)) {
+    /* Nothing of it was applied; the worker sends the list, and it again. */
+    bool lacks_list =
+        is_push && slot->status == WEFT_RPC_UNKNOWN_LIST && !is_short && !slot->stale;
+    if (is_push) {
+        weft_shard_list_leave(shard, slot);
+    }
+    if (lacks_list) {
+        weft_shard_again_later(shard, slot);
+        shard->counters.lists_unknown++;
+    } else if (is_push && !slot->stale && (slot->head_seen || is_short)) {
         /* SHORT is the end of it, too, when its worker gave it up; not when the connection ended. */
         weft_shard_again_closed(shard, slot, is_short && event->sender_gone);
     }
@@ -547,13 +591,17 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
     slot->b_ns = event->at_ns;
     weft_rpc_spans_split(&slot->spans, slot->b_ns, &slot->overlap_ns, &slot->proc_ns);
     if (is_push) {
-        weft_rpc_window_mark(&shard->workers[slot->worker].closed, slot->request.rpc_id);
+        if (!lacks_list) {
+            weft_rpc_window_mark(&shard->workers[slot->worker].closed, slot->request.rpc_id);
+        }
         weft_shard_answer_head(shard, slot);
         weft_shard_wake(shard, now_ns); /* sends the reply, too */
         return;
     }
     if (slot->op == WEFT_RPC_PULL) {
         pull_closed(shard, slot, event);
+    } else if (slot->op == WEFT_RPC_LIST) {
+        list_closed(shard, slot, event);
     } else if (resumes(slot) && slot->status == WEFT_RPC_OK) {
         answer_resume(shard, slot);
     } else {

@@ -42,6 +42,7 @@ enum weft_rpc_op {
     WEFT_RPC_CLOCK = 3,
     WEFT_RPC_TABLE = 4,
     WEFT_RPC_SAFE = 5, /* of a server, with WEFT_RPC_REPLY_FLAG: pushes that are durable */
+    WEFT_RPC_LIST = 6, /* the ids of a list that a PUSH names, and its shard does not have */
 };
 
 /* Priorities of messages: the other workers wait for a CLOCK, and the next PULL cannot be answered
@@ -66,7 +67,8 @@ enum { WEFT_RPC_PRIORITY_CLOCK = 0, WEFT_RPC_PRIORITY = 1 };
     X(NO_CHECKPOINTS, "this server makes no checkpoints; give it --checkpoint DIR")                \
     X(NOT_KEPT, "the checkpoint could not be written, its disk is full or fails (the server's output says which); those before stay") \
     X(NO_COPIES, "more rows changed while the checkpoint was written than --checkpoint-memory of the server has room for") \
-    X(CUT_LATE, "a shard had passed the clock at which all were to be cut; ask again")
+    X(CUT_LATE, "a shard had passed the clock at which all were to be cut; ask again") \
+    X(UNKNOWN_LIST, "the shard does not have the list of ids that the push names; send the list")
 
 enum weft_rpc_status {
 #define X(name, text) WEFT_RPC_##name,
@@ -133,14 +135,17 @@ enum weft_rpc_flag {
     WEFT_RPC_CUT = 8,        /* PUSH: a checkpoint is wanted soon. PULL of no rows: answer when one counts */
     WEFT_RPC_UPTO = 16,      /* CLOCK: all clocks up to this one, not the next one only */
     WEFT_RPC_PACKED_IDS = 32, /* PUSH, PULL: ids are packed; ps/id_pack.h */
-    WEFT_RPC_FLAGS_ALL = 63,
+    WEFT_RPC_KEEP_IDS = 64,   /* PULL: keep its ids as a list, which a PUSH may name */
+    WEFT_RPC_FLAGS_ALL = 127,
 };
 
 /* What a shard takes from a worker besides plain ids: asked for by a TABLE, in need_clock, and granted
  * by its answer. Releases before that neither look at the one nor set the other. */
 enum weft_rpc_can {
     WEFT_RPC_CAN_PACK = 1, /* PUSH and PULL with packed ids */
-    WEFT_RPC_CAN_ALL = 1,
+    WEFT_RPC_CAN_LIST = 2, /* PULL with KEEP_IDS, PUSH that names a list, LIST. In the answer to a PULL
+                            * with KEEP_IDS: its ids are kept, under its rpc_id */
+    WEFT_RPC_CAN_ALL = 3,
 };
 
 /* A clock that nobody reaches by steps; CLOCK with UPTO names no later one. */
@@ -163,7 +168,7 @@ struct weft_rpc_request {
 struct weft_rpc_reply {
     uint32_t rpc_id;
     uint16_t status; /* enum weft_rpc_status; may be one that this release does not know */
-    uint16_t can;    /* of enum weft_rpc_can: to a TABLE that asked; else 0 */
+    uint16_t can;    /* of enum weft_rpc_can: to a TABLE that asked, to a PULL with KEEP_IDS; else 0 */
     uint64_t t0_ns;  /* of the request */
     uint32_t clock;  /* minimum clock of all workers */
     uint32_t rows;   /* PULL answered OK: as in the request; else 0 */

@@ -200,9 +200,9 @@ static size_t record(struct fake *fake, const uint8_t *data, size_t size)
     struct weft_msg_event event = {
         .peer = flags & FLAG_OTHER ? 2 : 1,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
-                   .op = data[0] % 5,
+                   .op = data[0] % 7,
                    .table = data[2] & 15,
-                   .low = data[0] % 5 == WEFT_RPC_PUSH ? data[2] >> 4 : 0,
+                   .low = data[0] % 7 == WEFT_RPC_PUSH ? data[2] >> 4 : 0,
                    .number = data[3]}) |
                (uint64_t)(data[0] == 255) << 32,
         .elem_bytes = (uint16_t)(u16(data + 4) % 1408 + 1),
@@ -246,6 +246,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.dim_max = 300;
     config.push_slots = config.pull_slots = 2;
     config.rows_per_rpc_max = 40;
+    config.list_ids = 60;
     config.slab_bytes = 4096;
     config.table_bytes_max = 1 << 16;
     config.checkpoints = true;

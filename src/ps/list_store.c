@@ -1,0 +1,81 @@
+#include "ps/list_store.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+void weft_id_lists_init(struct weft_id_lists *lists, uint64_t *ids, uint32_t ids_max)
+{
+    *lists = (struct weft_id_lists){.ids = ids, .ids_max = ids_max};
+}
+
+static uint32_t place_of(const struct weft_id_lists *lists, uint32_t i)
+{
+    return (lists->first + i) % WEFT_ID_LISTS_MAX;
+}
+
+/* Where so many ids may begin without a list being dropped; UINT32_MAX: nowhere. */
+static uint32_t room(const struct weft_id_lists *lists, uint32_t count)
+{
+    if (lists->count == 0) {
+        return 0;
+    }
+    const struct weft_id_list *newest = &lists->list[place_of(lists, lists->count - 1)];
+    uint32_t begin = lists->list[lists->first].at, end = newest->at + newest->count;
+    if (newest->at < begin) { /* it has wrapped */
+        return begin - end >= count ? end : UINT32_MAX;
+    }
+    return lists->ids_max - end >= count ? end : begin >= count ? 0 : UINT32_MAX;
+}
+
+bool weft_id_lists_keep(struct weft_id_lists *lists, uint16_t table, uint32_t number,
+                        const uint64_t *ids, uint32_t count)
+{
+    uint32_t same = weft_id_lists_find(lists, table, number);
+    if (same != WEFT_ID_LIST_NONE) {
+        lists->list[same].number = 0;
+    }
+    if (count == 0 || count > lists->ids_max) {
+        return false;
+    }
+    uint32_t at = UINT32_MAX;
+    while (lists->count == WEFT_ID_LISTS_MAX || (at = room(lists, count)) == UINT32_MAX) {
+        if (lists->list[lists->first].users > 0) {
+            return false;
+        }
+        lists->first = place_of(lists, 1);
+        lists->count--;
+    }
+    memcpy(lists->ids + at, ids, count * sizeof(*ids));
+    lists->list[place_of(lists, lists->count++)] =
+        (struct weft_id_list){.number = number, .table = table, .at = at, .count = count};
+    return true;
+}
+
+uint32_t weft_id_lists_find(const struct weft_id_lists *lists, uint16_t table, uint32_t number)
+{
+    for (uint32_t i = lists->count; number != 0 && i > 0; i--) { /* mostly it is a new one */
+        uint32_t place = place_of(lists, i - 1);
+        if (lists->list[place].number == number && lists->list[place].table == table) {
+            return place;
+        }
+    }
+    return WEFT_ID_LIST_NONE;
+}
+
+void weft_id_lists_use(struct weft_id_lists *lists, uint32_t place)
+{
+    WEFT_ASSERT(lists->list[place].users < UINT16_MAX);
+    lists->list[place].users++;
+}
+
+void weft_id_lists_leave(struct weft_id_lists *lists, uint32_t place)
+{
+    WEFT_ASSERT(lists->list[place].users > 0);
+    lists->list[place].users--;
+}
+
+void weft_id_lists_clear(struct weft_id_lists *lists)
+{
+    lists->first = lists->count = 0;
+}
