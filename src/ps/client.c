@@ -140,6 +140,7 @@ static weft_status client_init(struct weft_ps_client *client, const weft_peer *p
         weft_ps_resumes_init(client);
         status = ops_init(client);
     }
+    status = status == WEFT_OK ? weft_ps_known_init(client) : status;
     if (status == WEFT_OK && ps_log_on(client)) {
         status = weft_ps_log_init(client);
     }
@@ -191,6 +192,7 @@ void weft_ps_client_free(struct weft_ps_client *client)
         weft_ps_missed_fini(&client->tables[t].push_missed);
     }
     weft_ps_log_fini(client);
+    weft_ps_known_fini(client);
     free(client->ends);
     free(client->tables);
     free(client->links);
@@ -506,8 +508,11 @@ static void one_shard_parts(struct weft_ps_client *client, uint32_t index,
     for (uint32_t first = 0; first < list->n; first += count) {
         count = (uint32_t)weft_min_u64(list->n - first, client->config.rows_per_rpc_max);
         struct ps_list slice = ps_list_slice(list, dim, first, count);
-        (void)(is_push ? weft_ps_part_push : weft_ps_part_pull)(client, index, &slice, 0, NULL,
-                                                                count);
+        if (is_push) {
+            (void)weft_ps_part_push(client, index, &slice, 0, NULL, count, 0);
+        } else {
+            (void)weft_ps_part_pull(client, index, &slice, 0, NULL, count);
+        }
     }
 }
 
@@ -517,11 +522,40 @@ static uint32_t rows_before(uint32_t end, uint32_t first, uint32_t count)
     return first < end ? (uint32_t)weft_min_u64(end - first, count) : 0;
 }
 
+/* A push of the rows of a pull: its parts are the pull's, which their shards may have as lists. */
+static void known_parts(struct weft_ps_client *client, uint32_t index, const struct ps_list *list,
+                        uint32_t *order)
+{
+    const struct ps_known *known = list->known;
+    uint32_t dim = client->tables[list->table].spec.dim;
+    if (known->order != NULL) {
+        memcpy(order, known->order, list->n * sizeof(*order));
+    }
+    for (uint32_t i = 0; i < known->parts; i++) {
+        const struct ps_known_part *of = &known->part[i];
+        struct ps_link *link = ps_link_of(client, list->table, of->shard);
+        bool may = of->number != 0 && (link->can & WEFT_RPC_CAN_LIST) != 0;
+        uint32_t number = may && link->list_pause == 0 ? of->number : 0;
+        link->list_pause -= may && link->list_pause > 0;
+        if (known->order != NULL) {
+            (void)weft_ps_part_push(client, index, list, of->shard, order + of->first, of->rows,
+                                    number);
+        } else {
+            struct ps_list slice = ps_list_slice(list, dim, of->first, of->rows);
+            (void)weft_ps_part_push(client, index, &slice, of->shard, NULL, of->rows, number);
+        }
+    }
+}
+
 /* The parts of one list; its rows' order is written behind that of the lists before. */
 static void list_parts(struct weft_ps_client *client, uint32_t index, const struct ps_list *list,
                        uint32_t *order)
 {
     bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
+    if (list->known != NULL) {
+        known_parts(client, index, list, order);
+        return;
+    }
     if (client->config.shards == 1 && (is_push || client->tables[list->table].missed.count == 0)) {
         one_shard_parts(client, index, list);
         return;
@@ -532,8 +566,9 @@ static void list_parts(struct weft_ps_client *client, uint32_t index, const stru
         uint32_t end = start[SORT_KINDS], count;
         for (uint32_t first = start[0]; first < end; first += count) {
             count = (uint32_t)weft_min_u64(end - first, client->config.rows_per_rpc_max);
-            uint32_t made = (is_push ? weft_ps_part_push : weft_ps_part_pull)(
-                client, index, list, s, order + first, count);
+            uint32_t made =
+                is_push ? weft_ps_part_push(client, index, list, s, order + first, count, 0)
+                        : weft_ps_part_pull(client, index, list, s, order + first, count);
             struct ps_part *part = &client->parts[made];
             part->rows_must = rows_before(start[SORT_FIRST], first, count);
             part->rows_first = rows_before(start[SORT_REST], first, count);
@@ -549,6 +584,9 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
     weft_status status = is_push && any_away(client)
                              ? WEFT_AGAIN
                              : lists_check(client, lists, count, is_push, how->bound_ppm);
+    for (uint32_t i = 0; status == WEFT_OK && is_push && i < count; i++) {
+        lists[i].known = weft_ps_known_find(client, &lists[i]);
+    }
     if (status == WEFT_OK && is_push && ps_log_on(client)) {
         status = weft_ps_log_room(client, lists, count, now_ns);
     }
@@ -568,7 +606,11 @@ static weft_status lists_start(struct weft_ps_client *client, uint8_t kind, stru
         lists[i].fill = how->fill >> weft_min_u64(i, 63) & 1;
         client->ops[index].rows += lists[i].n;
         client->tables[lists[i].table].passed &= !is_push;
+        uint32_t first = client->ops[index].parts;
         list_parts(client, index, &lists[i], order);
+        if (!is_push) {
+            weft_ps_known_add(client, index, &lists[i], first, order);
+        }
         order += lists[i].n;
     }
     op_start(client, index, now_ns);

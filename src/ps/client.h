@@ -128,6 +128,11 @@ struct weft_ps_client_counters {
     uint64_t rpcs_refused;     /* answered with a status other than OK */
     uint64_t rpcs_failed;      /* the shard was gone */
     uint64_t packed;           /* requests with packed ids */
+    uint64_t lists_kept;       /* pulls whose ids their shard keeps as a list */
+    uint64_t pushes_listed;    /* answered OK, that named a list instead of their ids */
+    uint64_t list_bytes_saved; /* of ids that were not sent, against ids that are not packed */
+    uint64_t lists_unknown;    /* pushes whose shard did not have their list; sent twice */
+    uint64_t lists_sent;       /* LISTs: of those, and of such as a break put off */
     uint64_t missed_now;       /* ids remembered as missed at this time */
     uint64_t missed_first;     /* ids that were put first because they had been missed */
     uint64_t missed_forgotten; /* missed_max was reached, of pulls or of pushes */

@@ -73,9 +73,10 @@ static void pull_expired(struct weft_ps_client *client, uint32_t index)
 
 /* ---- pushes ---------------------------------------------------------------------------------- */
 
-static void push_void(struct weft_ps_client *client, struct ps_part *part)
+void weft_ps_push_void(struct weft_ps_client *client, struct ps_part *part)
 {
-    struct weft_ps_result *result = &client->ops[part->op].result;
+    struct weft_ps_result *result =
+        part->op == WEFT_PS_NONE ? NULL : &client->ops[part->op].result;
     uint64_t elements =
         (uint64_t)part->rows * weft_table_blocks(&client->tables[part->table].spec);
     part->head_only = part->voided = part->counted = part->is_short = true;
@@ -86,8 +87,11 @@ static void push_void(struct weft_ps_client *client, struct ps_part *part)
     client->counters.push.messages++;
     client->counters.push.messages_short++;
     client->counters.push.elements_sent += elements;
-    result->elements_sent += elements;
-    result->rpcs_short++;
+    if (result != NULL) {
+        result->elements_sent += elements;
+        result->rpcs_short++;
+    }
+    weft_ps_list_drop(client, part);
 }
 
 static void push_expired(struct weft_ps_client *client, uint32_t index)
@@ -96,7 +100,7 @@ static void push_expired(struct weft_ps_client *client, uint32_t index)
     for (uint32_t i = 0; i < op->parts; i++) {
         struct ps_part *part = &client->parts[ps_op_part(client, index, i)];
         if (part->state == PART_QUEUED && !part->resent && !part->head_only) {
-            push_void(client, part);
+            weft_ps_push_void(client, part);
         }
     }
 }
@@ -107,6 +111,7 @@ void weft_ps_push_headless(struct weft_ps_client *client, uint32_t index)
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     link->pushes_flying--;
     link->flying_xor ^= part->rpc_id;
+    part->in_air = false;
     part->head_only = part->resent = true;
     part->state = PART_QUEUED;
     weft_ps_part_enqueue(client, index);

@@ -1,5 +1,6 @@
 /* The inside of a client, shared by client.c (life, operations, clocks, events), client_part.c (one
- * RPC: build, send, take the answer), client_missed.c (pushes that were missing twice), client_loss.c
+ * RPC: build, send, take the answer), client_known.c (lists of ids that shards keep), client_list.c
+ * (pushes that name them), client_missed.c (pushes that were missing twice), client_loss.c
  * (which rows were missed), client_last.c (what they were before), residual.c (gradients that were
  * lost), client_deadline.c (operations whose time is over) and client_resume.c (a shard that goes away
  * and comes back). Not for others.
@@ -41,6 +42,7 @@ struct ps_list {
     bool fill;        /* pull: `out` holds no old values */
     uint64_t floats; /* that the caller's memory has: n x dim, or less at a dense vector's end */
     const float *values; /* push */
+    const struct ps_known *known; /* push, while it is made: the pull of just these rows; or NULL */
     float *out;          /* pull */
 };
 
@@ -88,6 +90,18 @@ struct ps_part {
     bool voided;         /* PUSH: they were never sent, and never are */
     bool resent;         /* PUSH: sent before; what arrived then is not known, so all of it must */
     bool reply_closed;   /* RECEIVED came */
+    bool in_air;         /* PUSH: counted in pushes_flying, also while its list is sent */
+    bool keeps;          /* PULL: its shard is to keep its ids as a list, `known` */
+    bool listed;         /* PUSH: its chunks name a list; all that follows is of such */
+    bool list_first;     /* its shard may not have the list: LIST comes before it */
+    bool list_flying;    /* FLYING is LIST; so are `expected` and the two `closed` */
+    bool list_unknown;   /* the answer said so; SENT is still to come */
+    bool list_given;     /* LIST was sent for it */
+    bool held;           /* SENT came; what it means depends on the answer */
+    bool sent_unknown;   /* SENT came, and said UNKNOWN */
+    uint8_t list_tries;  /* times that its list was unknown */
+    bool list_bad;       /* the answer to LIST made no sense; else it is list_status */
+    uint16_t list_status;
     bool passed;         /* PUSH: its clock was over on the shard, which went on without this worker */
     bool is_short;       /* PUSH: of the request; so are the next two */
     uint32_t delivered;  /* elements that arrived */
@@ -113,7 +127,14 @@ struct ps_part {
     uint16_t request_elem_bytes;
     uint16_t request_chunk_elems; /* as laid out; 0 = not laid out in chunks */
     uint16_t chunk_rows;          /* PUSH with packed ids: most rows in a chunk */
-    uint8_t plain_id_bytes;       /* PULL with packed ids: what they would have without */
+    uint8_t plain_id_bytes;       /* with packed ids, or a list: what they would have without */
+    uint32_t known;               /* PULL: place in the client's `known`, */
+    uint32_t known_life;          /* if it still is that one, */
+    uint32_t known_part;          /* and which of its parts */
+    uint32_t list_number;         /* PUSH: name of its list; 0 = none, its ids are in it */
+    uint32_t list_rpc_id;         /* of LIST */
+    const uint8_t *list_ids;      /* its ids: client_list.c */
+    struct ps_held *list_held;    /* memory for `held` */
     uint8_t *reply;
     uint32_t reply_bytes;
 };
@@ -165,6 +186,8 @@ struct ps_link {
     uint8_t gate_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t gate_reply[WEFT_RPC_REPLY_BYTES];
     uint16_t can;            /* of enum weft_rpc_can: what the shard takes */
+    uint8_t list_misses;     /* pushes whose list was unknown, since the last that was known */
+    uint32_t list_pause;     /* so many pushes go with their ids */
     uint64_t durable;        /* pushes up to this number are */
     uint64_t durable_early;  /* the same, said before the shard's answer that it goes on */
     bool opened;             /* the shard has this table, as far as we know */
@@ -196,6 +219,7 @@ struct ps_shard_end {
     weft_expect_id safe_expect;
     uint32_t rpc_id;     /* last used */
     uint32_t pulls_open; /* requests given to the transport and not closed */
+    uint32_t list_part;  /* push whose list was given last, until it is closed; WEFT_PS_NONE */
     uint32_t queue_head;
     uint32_t queue_tail;
 };
@@ -227,6 +251,40 @@ struct ps_log {
     uint64_t full_ns;    /* full since; 0 = it is not */
 };
 
+/* A shard's part of a pull: rows first .. first + rows - 1 of its order. */
+struct ps_known_part {
+    uint32_t shard;
+    uint32_t first;
+    uint32_t rows;
+    uint32_t number; /* of the list that the shard keeps; 0 = none */
+};
+
+/* The ids of a pull. In the ring's memory: ids, parts, and the order where rows were sorted. */
+struct ps_known {
+    uint32_t life; /* which of those that had this place; 0 = none yet */
+    uint16_t table;
+    uint32_t n;
+    uint32_t parts;
+    uint64_t at; /* in the memory */
+    uint64_t bytes;
+    uint64_t *ids;                 /* (n,) */
+    struct ps_known_part *part;    /* (parts,) */
+    uint32_t *order;               /* (n,): rows of the caller's list; NULL = as they are */
+};
+
+/* As many as of the lists of a shard (ps/list_store.h): no shard has a list that is not here. */
+enum { PS_KNOWN_MAX = 512 };
+
+/* What was pulled last, as the shards may have kept it. */
+struct ps_knowns {
+    uint8_t *memory; /* NULL: no lists */
+    uint64_t bytes;
+    uint32_t first; /* place of the oldest */
+    uint32_t count;
+    uint32_t lives;
+    struct ps_known of[PS_KNOWN_MAX]; /* a ring of places */
+};
+
 struct weft_ps_client {
     struct weft_ps_client_config config;
     struct weft_msgr msgr;
@@ -251,6 +309,9 @@ struct weft_ps_client {
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
     uint64_t *sort_must;     /* the same */
     uint64_t *critical;      /* (WEFT_PS_CHUNKS_MAX,) bits, scratch */
+    struct ps_knowns known;
+    uint8_t *list_request; /* the LIST that is under way; NULL: no lists */
+    uint32_t list_part;    /* whose that is, WEFT_PS_NONE */
     uint64_t *unpacked; /* (WEFT_PS_PACKED_ROWS_MAX or rows_per_rpc_max,) ids, scratch */
     uint32_t ops_active;
     uint32_t clocks_open; /* links whose shard does not know this worker's clock */
@@ -264,6 +325,14 @@ static inline struct ps_link *ps_link_of(struct weft_ps_client *client, uint16_t
                                          uint32_t shard)
 {
     return &client->links[(size_t)table * client->config.shards + shard];
+}
+
+/* A push is under way from now on, or will be when its list is there. */
+static inline void ps_part_take_off(struct ps_link *link, struct ps_part *part)
+{
+    link->pushes_flying += !part->in_air;
+    link->flying_xor ^= part->in_air ? 0 : part->rpc_id;
+    part->in_air = true;
 }
 
 static inline uint32_t ps_part_row(const struct ps_part *part, uint32_t r)
@@ -294,14 +363,102 @@ void weft_ps_push_note(struct weft_ps_client *client, const struct ps_part *part
 /* The push is not sent at all. */
 void weft_ps_push_note_all(struct weft_ps_client *client, const struct ps_part *part);
 
+/* client_known.c: lists of ids that shards keep */
+
+static inline bool ps_lists_on(const struct weft_ps_client *client)
+{
+    return (client->config.can & WEFT_RPC_CAN_LIST) != 0;
+}
+/* Errors: WEFT_NOMEM. */
+weft_status weft_ps_known_init(struct weft_ps_client *client);
+void weft_ps_known_fini(struct weft_ps_client *client);
+/* A list of a pull was made into parts, from number `first` of the operation on; `order` of its rows,
+ * where they have one. Their shards are asked to keep the ids. */
+void weft_ps_known_add(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
+                       uint32_t first, const uint32_t *order);
+/* The shard has kept the ids of this PULL. */
+void weft_ps_known_kept(struct weft_ps_client *client, const struct ps_part *part);
+/* The newest pull of just these ids; NULL = there is none. Owns: valid until the next pull begins. */
+const struct ps_known *weft_ps_known_find(const struct weft_ps_client *client,
+                                          const struct ps_list *list);
+/* The shard does not have this list (0: any list) of this table (UINT32_MAX: of any). */
+void weft_ps_known_drop(struct weft_ps_client *client, uint32_t table, uint32_t shard,
+                        uint32_t number);
+
+/* client_list.c: pushes that name a list */
+
+/* What a push that names a list may take beyond the same with plain ids. */
+static inline uint64_t ps_listed_extra(uint64_t plain_bytes)
+{
+    return 256 + plain_bytes / 32;
+}
+/* Lay the push out in chunks that name this list. False: it is to be made with ids. */
+bool weft_ps_listed_make(struct weft_ps_client *client, struct ps_part *part, uint32_t list);
+/* Ids of a chunk of it, into out. */
+void weft_ps_listed_ids(const struct ps_part *part, uint32_t chunk,
+                        const struct weft_ps_chunk_rows *rows, uint64_t *out);
+/* May it go, as to its list? */
+bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_part *part);
+/* Give its LIST to the transport. Errors: as of msgr.send; INVALID: it cannot be sent. */
+weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns);
+/* Its shard will not have the list: it is voided, and this is the reason. It is in no queue, or goes on
+ * from where it is there, as a head alone. */
+void weft_ps_list_void(struct weft_ps_client *client, struct ps_part *part, weft_status status,
+                       uint16_t rpc_status);
+/* No LIST is wanted for it any more. */
+void weft_ps_list_drop(struct weft_ps_client *client, struct ps_part *part);
+/* Events of LIST. */
+void weft_ps_list_sent(struct weft_ps_client *client, uint32_t part,
+                       const struct weft_msg_event *event);
+void weft_ps_list_reply(struct weft_ps_client *client, uint32_t part,
+                        const struct weft_msg_event *event);
+/* SENT of a push that names a list. True: it means nothing yet, or was seen to. */
+bool weft_ps_listed_sent(struct weft_ps_client *client, uint32_t part,
+                         const struct weft_msg_event *event);
+/* Every chunk that came was refused, and the head did not come: as if nothing had come. *event_p is what
+ * to take SENT for. */
+bool weft_ps_listed_lost(struct weft_ps_client *client, const struct ps_part *part,
+                         const struct weft_msg_event *event, struct weft_msg_event *event_p);
+/* A request was answered OK: was a list made, or used? */
+void weft_ps_list_used(struct weft_ps_client *client, const struct ps_part *part,
+                       const struct weft_rpc_reply *reply);
+/* The answer is UNKNOWN_LIST. */
+void weft_ps_listed_unknown(struct weft_ps_client *client, uint32_t part,
+                            const struct weft_rpc_reply *reply);
+/* The answer is another one: what SENT means is clear now. */
+void weft_ps_listed_answered(struct weft_ps_client *client, uint32_t part);
+/* Nothing of it is under way any more. */
+void weft_ps_listed_reset(struct weft_ps_client *client, struct ps_part *part);
+
 /* client_part.c */
 
+/* Memory of the part's operation, or of the log, for a request and a reply. */
+void weft_ps_part_memory(struct weft_ps_client *client, struct ps_part *part,
+                         uint32_t request_elems, uint16_t request_elem_bytes, uint32_t reply_bytes);
+/* The request, which is at the beginning of `bytes` bytes, and what else is there up to `used`, became
+ * shorter. */
+void weft_ps_part_trim(struct weft_ps_client *client, struct ps_part *part, size_t bytes,
+                       size_t used);
+/* Post the memory of an answer of this op. */
+weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *part, uint8_t op,
+                                uint32_t rpc_id);
+/* The head of an answer; false: it makes no sense. */
+bool weft_ps_reply_head(const struct ps_part *part, const struct weft_msg_event *event,
+                        uint32_t rpc_id, struct weft_rpc_reply *reply_p);
+/* What came of a push is known: count it. */
+void weft_ps_push_sent(struct weft_ps_client *client, uint32_t part,
+                       const struct weft_msg_event *event);
+void weft_ps_note_status(struct weft_ps_client *client, const struct ps_part *part,
+                         weft_status status, uint16_t rpc_status);
+void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part);
 /* Bytes of one operation's buffer. */
 size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint32_t parts_per_op);
 /* Add a part to an operation and build its request; it is not queued yet. */
 uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t shard);
+/* list_number: of the list that its rows are; 0 = none. */
 uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
-                           uint32_t shard, const uint32_t *order, uint32_t rows);
+                           uint32_t shard, const uint32_t *order, uint32_t rows,
+                           uint32_t list_number);
 uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
                            uint32_t shard, const uint32_t *order, uint32_t rows);
 void weft_ps_part_queue(struct weft_ps_client *client, uint32_t part);
@@ -355,6 +512,9 @@ bool weft_ps_pack(struct weft_ps_client *client, struct ps_part *part, uint32_t 
  * shorter. */
 void weft_ps_unpack(struct weft_ps_client *client, struct ps_part *part);
 
+/* Chunks of a push that would have this length with plain ids, so that its bound is of use. */
+uint32_t weft_ps_chunks_wanted(const struct ps_part *part, uint32_t plain_bytes);
+
 /* The rows of a chunk of a PUSH that was laid out. */
 struct ps_chunk {
     uint8_t *bytes;
@@ -401,6 +561,8 @@ void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *pa
 void weft_ps_deadlines(struct weft_ps_client *client, uint64_t now_ns);
 /* An operation begins: see to its deadline in time. */
 void weft_ps_deadline_arm(struct weft_ps_client *client, const struct ps_op *op);
+/* A push that is in no queue, and of which nothing was applied, is not sent: a head alone will be. */
+void weft_ps_push_void(struct weft_ps_client *client, struct ps_part *part);
 /* A push was closed SHORT, without its head: send that alone, so that it is answered. */
 void weft_ps_push_headless(struct weft_ps_client *client, uint32_t part);
 

@@ -78,10 +78,15 @@ static uint64_t needed(const struct weft_ps_client *client, const struct ps_list
         uint32_t rows_max = client->config.rows_per_rpc_max;
         uint32_t parts =
             (uint32_t)weft_min_u64(lists[i].n, client->config.shards + lists[i].n / rows_max);
+        uint64_t all = lists[i].n * row_bytes, most = weft_min_u64(lists[i].n, rows_max) * row_bytes;
+        if (lists[i].known != NULL) {
+            more += ps_listed_extra(more);
+            all += ps_listed_extra(all);
+            most += ps_listed_extra(most);
+        }
         *parts_p += parts;
-        bytes += lists[i].n * row_bytes + parts * more;
-        *largest_p =
-            weft_max_u64(*largest_p, weft_min_u64(lists[i].n, rows_max) * row_bytes + more);
+        bytes += all + parts * more;
+        *largest_p = weft_max_u64(*largest_p, most + more);
     }
     return bytes;
 }
@@ -231,6 +236,7 @@ uint32_t weft_ps_log_again(struct weft_ps_client *client, uint16_t table, uint32
         part->resent = true;
         part->head_only = part->voided;
         part->expected = part->request_closed = part->reply_closed = part->begun = false;
+        weft_ps_listed_reset(client, part);
         weft_ps_part_enqueue(client, (uint32_t)(part - client->parts));
         again++;
     }

@@ -113,7 +113,7 @@ static uint32_t lay_out(struct weft_ps_client *client, struct ps_part *part, uin
 
 /* A push may lose whole chunks, so with few of them its bound allows nothing: it has as many as with
  * plain ids, but no more than twice 1 / bound. */
-static uint32_t chunks_wanted(const struct ps_part *part, uint32_t plain_bytes)
+uint32_t weft_ps_chunks_wanted(const struct ps_part *part, uint32_t plain_bytes)
 {
     if (part->kind != WEFT_RPC_PUSH || part->bound_ppm == 0) {
         return 1;
@@ -155,7 +155,7 @@ bool weft_ps_pack(struct weft_ps_client *client, struct ps_part *part, uint32_t 
         return false;
     }
     uint32_t bytes =
-        lay_out_in(client, part, chunks_wanted(part, bytes_max), &chunk_bytes, bytes_max);
+        lay_out_in(client, part, weft_ps_chunks_wanted(part, bytes_max), &chunk_bytes, bytes_max);
     if (bytes == 0) {
         return false;
     }
@@ -219,7 +219,10 @@ struct ps_chunk weft_ps_chunk_of(struct weft_ps_client *client, const struct ps_
     chunk.block_bytes = client->tables[part->table].spec.dim * sizeof(float);
     bool good = weft_ps_packed_rows(chunk.bytes, elems, index == 0 ? WEFT_RPC_REQUEST_BYTES : 0,
                                     chunk.block_bytes, &chunk.rows);
-    if (with_ids) {
+    if (with_ids && part->listed) {
+        chunk.ids = client->unpacked;
+        weft_ps_listed_ids(part, index, &chunk.rows, client->unpacked);
+    } else if (with_ids) {
         chunk.ids = client->unpacked;
         good = good && weft_ids_unpack(chunk.bytes + chunk.rows.ids_offset,
                                        chunk.rows.blocks_offset - chunk.rows.ids_offset,

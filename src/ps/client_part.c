@@ -26,7 +26,10 @@ size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint3
     size_t part_bytes =
         WEFT_RPC_REQUEST_BYTES + WEFT_RPC_REPLY_BYTES + 2 * (elem_bytes + sizeof(uint64_t));
     static_assert(WEFT_RPC_SPEC_BYTES < WEFT_RPC_BLOCK_FLOATS * sizeof(float));
-    return config->rows_per_op_max * row_bytes + parts_per_op * part_bytes;
+    size_t bytes = config->rows_per_op_max * row_bytes;
+    bool lists = (config->can & WEFT_RPC_CAN_LIST) != 0;
+    return bytes + (lists ? ps_listed_extra(bytes) : 0) +
+           parts_per_op * (part_bytes + (lists ? ps_listed_extra(part_bytes) : 0));
 }
 
 static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index,
@@ -54,9 +57,8 @@ static struct ps_part *part_add(struct weft_ps_client *client, uint32_t op_index
     return part;
 }
 
-/* Cut the part's memory from the operation's. */
-static void part_memory(struct weft_ps_client *client, struct ps_part *part, uint32_t request_elems,
-                        uint16_t request_elem_bytes, uint32_t reply_bytes)
+void weft_ps_part_memory(struct weft_ps_client *client, struct ps_part *part,
+                         uint32_t request_elems, uint16_t request_elem_bytes, uint32_t reply_bytes)
 {
     struct ps_op *op = &client->ops[part->op];
     part->request_elems = request_elems;
@@ -75,11 +77,10 @@ static void part_memory(struct weft_ps_client *client, struct ps_part *part, uin
     WEFT_ASSERT(op->buffer_used <= weft_ps_op_buffer_bytes(&client->config, client->parts_per_op));
 }
 
-/* A request became shorter than the memory that was cut for it. */
-static void part_trim(struct weft_ps_client *client, struct ps_part *part, size_t bytes)
+void weft_ps_part_trim(struct weft_ps_client *client, struct ps_part *part, size_t bytes,
+                       size_t used)
 {
-    size_t now = align8((size_t)part->request_elems * part->request_elem_bytes);
-    size_t left = align8(bytes) - now;
+    size_t now = align8(used), left = align8(bytes) - now;
     part->reply = part->request + now;
     if (part->logged) {
         weft_ps_log_give_back(client, left);
@@ -97,7 +98,7 @@ uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t
 {
     const struct ps_list none = {.table = client->ops[op].table};
     struct ps_part *part = part_add(client, op, &none, shard, NULL, 0);
-    part_memory(client, part, WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES, 1,
+    weft_ps_part_memory(client, part, WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES, 1,
                 WEFT_RPC_REPLY_BYTES);
     part->clock = 0;
     weft_table_spec_pack(&client->tables[part->table].spec, part->request + WEFT_RPC_REQUEST_BYTES);
@@ -105,11 +106,15 @@ uint32_t weft_ps_part_table(struct weft_ps_client *client, uint32_t op, uint32_t
 }
 
 uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const struct ps_list *list,
-                           uint32_t shard, const uint32_t *order, uint32_t rows)
+                           uint32_t shard, const uint32_t *order, uint32_t rows,
+                           uint32_t list_number)
 {
     struct ps_part *part = part_add(client, op, list, shard, order, rows);
     const struct ps_table *table = &client->tables[part->table];
     part->clock = table->clock + 1;
+    if (list_number != 0 && weft_ps_listed_make(client, part, list_number)) {
+        return part_index(client, part);
+    }
     uint16_t elem_bytes = weft_table_push_elem_bytes(&table->spec, list->id_bytes);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes);
     uint32_t total = head_elems + rows * weft_table_blocks(&table->spec);
@@ -117,9 +122,9 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op, const str
         part->request = part->logged ? weft_ps_log_memory(client, 8) : NULL;
         return part_index(client, part); /* fails when it is queued */
     }
-    part_memory(client, part, total, elem_bytes, WEFT_RPC_REPLY_BYTES);
+    weft_ps_part_memory(client, part, total, elem_bytes, WEFT_RPC_REPLY_BYTES);
     if (weft_ps_pack(client, part, total * elem_bytes)) {
-        part_trim(client, part, (size_t)total * elem_bytes);
+        weft_ps_part_trim(client, part, (size_t)total * elem_bytes, part->request_elems);
         return part_index(client, part);
     }
     memset(part->request, 0, (size_t)head_elems * elem_bytes);
@@ -156,7 +161,7 @@ uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const str
     uint32_t reply_elems = weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes) +
                            rows * weft_table_blocks(&table->spec);
     uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, list->id_bytes);
-    part_memory(client, part, head_elems + rows, list->id_bytes, reply_elems * elem_bytes);
+    weft_ps_part_memory(client, part, head_elems + rows, list->id_bytes, reply_elems * elem_bytes);
     if (!weft_ps_pack(client, part, (head_elems + rows) * list->id_bytes)) {
         weft_ps_rows_ids(part, part->request + (size_t)head_elems * list->id_bytes);
     }
@@ -164,8 +169,6 @@ uint32_t weft_ps_part_pull(struct weft_ps_client *client, uint32_t op, const str
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
-
-static void part_done(struct weft_ps_client *client, struct ps_part *part);
 
 void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
 {
@@ -242,7 +245,7 @@ void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t index)
     if (part->expected) {
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
-    part_done(client, part);
+    weft_ps_part_done(client, part);
 }
 
 static bool part_may_go(struct weft_ps_client *client, const struct ps_part *part,
@@ -258,10 +261,11 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     if ((part->op == WEFT_PS_NONE && !is_push) || part->kind == WEFT_RPC_TABLE) {
         return true;
     }
-    if (part->begun) {
-        return true;
-    }
     const struct ps_shard_end *end = &client->ends[part->shard];
+    /* One whose list was given is waited for by others, as one that was begun. */
+    if (part->begun || (end->list_part == part_index(client, part) && !part->list_first)) {
+        return weft_ps_listed_may_go(client, part);
+    }
     if (link->blocked_round == client->round ||
         (is_push && (end->begun_open > 0 || end->resuming > 0))) {
         return false;
@@ -278,7 +282,7 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
         gate_ask(client, part);
         return false;
     }
-    return true;
+    return weft_ps_listed_may_go(client, part);
 }
 
 /* When an answer is closed at the latest; 0 = never. */
@@ -290,16 +294,16 @@ static uint64_t reply_until(const struct weft_ps_client *client, const struct ps
     return deadline_ns == WEFT_NEVER ? 0 : deadline_ns;
 }
 
-static weft_status post_reply(struct weft_ps_client *client, struct ps_part *part)
+weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *part, uint8_t op,
+                                uint32_t rpc_id)
 {
-    part->rpc_id = weft_ps_rpc_id(client, part->shard);
     struct weft_msg_expect expect = {
         .peer = client->ends[part->shard].peer,
         .sink = WEFT_SINK_COPY,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
-            .op = (uint8_t)(part->kind | WEFT_RPC_REPLY_FLAG),
+            .op = (uint8_t)(op | WEFT_RPC_REPLY_FLAG),
             .table = part->table,
-            .number = part->rpc_id,
+            .number = rpc_id,
         }),
         .tag_mask = UINT64_MAX,
         .memory = part->reply,
@@ -312,13 +316,16 @@ static weft_status post_reply(struct weft_ps_client *client, struct ps_part *par
     return client->msgr.ops->expect(client->msgr.self, &expect, &part->expect);
 }
 
-static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_part *part)
+static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_part *part,
+                         const struct ps_link *link)
 {
+    bool keeps = part->keeps && (link->can & WEFT_RPC_CAN_LIST) != 0;
     bool is_push = part->kind == WEFT_RPC_PUSH, is_table = part->kind == WEFT_RPC_TABLE;
     return (ps_part_resumes(part) ? WEFT_RPC_RESUME : 0) |
            (is_table && ps_log_on(client) ? WEFT_RPC_DURABLE : 0) |
            (part->list.id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0) |
            (part->list.id_bytes == WEFT_RPC_ID_PACKED ? WEFT_RPC_PACKED_IDS : 0) |
+           (keeps ? WEFT_RPC_KEEP_IDS : 0) |
            (part->cut || (is_push && weft_ps_log_filling(client)) ? WEFT_RPC_CUT : 0);
 }
 
@@ -342,7 +349,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .rows = part->head_only                 ? 0
                 : part->kind == WEFT_RPC_PUSH ? part->rows * blocks
                                               : part->rows,
-        .flags = flags_of(client, part),
+        .flags = flags_of(client, part, link),
     };
     weft_rpc_request_pack(&request, part->request);
 }
@@ -351,7 +358,9 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     if (!part->expected) {
-        weft_status status = post_reply(client, part);
+        /* Pulls may wait for a push by its name: it keeps it while it waits for its list. */
+        part->rpc_id = part->in_air ? part->rpc_id : weft_ps_rpc_id(client, part->shard);
+        weft_status status = weft_ps_part_expect(client, part, part->kind, part->rpc_id);
         if (status != WEFT_OK) {
             return status == WEFT_NOMEM ? WEFT_AGAIN : status;
         }
@@ -388,10 +397,28 @@ static weft_status part_send(struct weft_ps_client *client, struct ps_part *part
     if (status == WEFT_OK) {
         part->state = PART_FLYING;
         client->ends[part->shard].pulls_open += part->kind == WEFT_RPC_PULL;
-        link->pushes_flying += is_push;
-        link->flying_xor ^= is_push ? part->rpc_id : 0;
+        if (is_push) {
+            ps_part_take_off(link, part);
+        }
     }
     return status;
+}
+
+/* Its list first, where its shard may not have it. */
+static weft_status list_or_part_send(struct weft_ps_client *client, struct ps_part *part,
+                                     uint64_t now_ns)
+{
+    const struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    if (part->list_first) {
+        weft_status status = (link->can & WEFT_RPC_CAN_LIST) == 0
+                                 ? WEFT_INVALID
+                                 : weft_ps_list_send(client, part, now_ns);
+        if (status != WEFT_INVALID) {
+            return status;
+        }
+        weft_ps_list_void(client, part, WEFT_UNSUPPORTED, WEFT_RPC_OK);
+    }
+    return part_send(client, part, now_ns);
 }
 
 void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
@@ -407,7 +434,7 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
             index = part->next;
             continue;
         }
-        weft_status status = part_send(client, part, now_ns);
+        weft_status status = list_or_part_send(client, part, now_ns);
         if (status == WEFT_PEER && client->config.reconnect_ns > 0) {
             return; /* PEER_DOWN comes */
         }
@@ -431,8 +458,8 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-static void note_status(struct weft_ps_client *client, const struct ps_part *part,
-                        weft_status status, uint16_t rpc_status)
+void weft_ps_note_status(struct weft_ps_client *client, const struct ps_part *part,
+                         weft_status status, uint16_t rpc_status)
 {
     if (part->op == WEFT_PS_NONE) {
         return;
@@ -465,7 +492,7 @@ static void count_passed(struct weft_ps_client *client, const struct ps_part *pa
     }
 }
 
-static void part_done(struct weft_ps_client *client, struct ps_part *part)
+void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part)
 {
     part->state = PART_DONE;
     if (part->passed) {
@@ -483,22 +510,25 @@ static void part_done(struct weft_ps_client *client, struct ps_part *part)
 }
 
 /* A push stops counting as open when its message is closed, or will never be sent. */
-static void push_closed(struct weft_ps_client *client, struct ps_part *part, bool flew)
+static void push_closed(struct weft_ps_client *client, struct ps_part *part)
 {
+    struct ps_shard_end *end = &client->ends[part->shard];
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     bool counts = part->clock <= link->clock_closed + 2;
     WEFT_ASSERT(!counts || link->pushes_open[part->clock & 1] > 0);
     link->pushes_open[part->clock & 1] -= counts;
-    client->ends[part->shard].begun_open -= part->begun;
+    end->begun_open -= part->begun;
+    end->list_part = end->list_part == part_index(client, part) ? WEFT_PS_NONE : end->list_part;
     part->begun = false;
     weft_once_close(&link->closed, part->number);
     while (link->number_closed < link->number &&
            weft_once_test(&link->closed, link->number_closed + 1)) {
         link->number_closed++;
     }
-    if (flew) {
+    if (part->in_air) {
         link->pushes_flying--;
         link->flying_xor ^= part->rpc_id;
+        part->in_air = false;
     }
 }
 
@@ -510,23 +540,26 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     if (part->expected && !part->reply_closed) {
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
-    if (flew && part->reply_closed) {
+    /* Of a push that names a list: LIST was answered, or that the list is unknown. */
+    bool answered = part->reply_closed && !part->list_flying && !part->list_unknown;
+    if (flew && answered) {
         if (is_push && !part->request_closed) {
-            push_closed(client, part, true);
+            push_closed(client, part);
         }
-        part_done(client, part);
+        weft_ps_part_done(client, part);
         return;
     }
     if (flew && !is_push && part->op != WEFT_PS_NONE && client->ops[part->op].late) {
-        part_done(client, part); /* nobody waits for its answer, which will not come */
+        weft_ps_part_done(client, part); /* nobody waits for its answer, which will not come */
         return;
     }
-    if (is_push && part->request_closed) {
+    if (is_push && part->request_closed && !part->list_flying) {
         weft_ps_push_opened(client, part); /* confirmed, but perhaps not by what comes back */
     }
-    part->expected = part->request_closed = part->begun = false;
-    part->resent |= flew;
+    part->expected = part->request_closed = part->reply_closed = part->begun = false;
+    part->resent |= flew && !part->list_flying;
     part->head_only = part->voided;
+    weft_ps_listed_reset(client, part);
     if (part->op == WEFT_PS_NONE && !is_push) {
         part->clock = 0; /* a gate: what comes back may be far from the clock that it asked for */
     }
@@ -545,21 +578,22 @@ void weft_ps_part_fail(struct weft_ps_client *client, uint32_t index, weft_statu
         /* NOTFOUND: the transport has dropped it with the peer. */
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
-    if (part->kind == WEFT_RPC_PUSH && !part->request_closed) {
-        push_closed(client, part, part->state == PART_FLYING);
+    if (part->kind == WEFT_RPC_PUSH && (!part->request_closed || part->list_flying)) {
+        push_closed(client, part);
     }
+    weft_ps_listed_reset(client, part);
     if (part->kind == WEFT_RPC_PULL && part->state == PART_FLYING && !part->request_closed) {
         client->ends[part->shard].pulls_open--;
     }
     client->counters.rpcs_failed++;
     const struct ps_link *link = ps_link_of(client, part->table, part->shard);
-    note_status(client, part, link->gone ? link->gone_status : status, link->gone_rpc_status);
+    weft_ps_note_status(client, part, link->gone ? link->gone_status : status, link->gone_rpc_status);
     if (part->kind == WEFT_RPC_PULL) {
         weft_ps_pull_missed(client, part);
     } else if (!part->counted) {
         weft_ps_part_missed(client, part);
     }
-    part_done(client, part);
+    weft_ps_part_done(client, part);
 }
 
 /* Elements that the mask of a message covers, without its head. */
@@ -626,12 +660,28 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
                        const struct weft_msg_event *event)
 {
     struct ps_part *part = &client->parts[index];
+    struct weft_msg_event lost;
     WEFT_ASSERT(part->state == PART_FLYING && !part->request_closed);
+    if (part->list_flying) {
+        weft_ps_list_sent(client, index, event);
+        return;
+    }
     client->ends[part->shard].pulls_open -= part->kind == WEFT_RPC_PULL;
     if (event->outcome == WEFT_MSG_UNKNOWN && client->config.reconnect_ns > 0 &&
-        !part->reply_closed) {
+        (!part->reply_closed || part->list_unknown)) {
         return; /* PEER_DOWN follows: then it waits to be sent again */
     }
+    if (weft_ps_listed_sent(client, index, event)) {
+        return;
+    }
+    bool is_lost = weft_ps_listed_lost(client, part, event, &lost);
+    weft_ps_push_sent(client, index, is_lost ? &lost : event);
+}
+
+void weft_ps_push_sent(struct weft_ps_client *client, uint32_t index,
+                       const struct weft_msg_event *event)
+{
+    struct ps_part *part = &client->parts[index];
     if (!part->head_only) {
         part->refused = event->refused;
     }
@@ -643,16 +693,17 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
         }
         if (event->outcome == WEFT_MSG_SHORT) {
             client->counters.late++;
-            if (event->mask == NULL || !weft_bits_test(event->mask, 0)) {
+            bool headless = event->mask == NULL || !weft_bits_test(event->mask, 0);
+            if (headless && !part->reply_closed) {
                 weft_ps_push_headless(client, index);
                 return;
             }
         }
-        push_closed(client, part, true);
+        push_closed(client, part);
     }
     part->request_closed = true;
     if (part->reply_closed) {
-        part_done(client, part);
+        weft_ps_part_done(client, part);
     }
 }
 
@@ -670,15 +721,21 @@ static bool rows_match(struct weft_ps_client *client, const struct ps_part *part
            event->total == head_elems + part->rows * weft_table_blocks(spec);
 }
 
+bool weft_ps_reply_head(const struct ps_part *part, const struct weft_msg_event *event,
+                        uint32_t rpc_id, struct weft_rpc_reply *reply_p)
+{
+    size_t chunk0_bytes =
+        (size_t)weft_min_u64(event->chunk_elems, event->total) * event->elem_bytes;
+    return event->mask != NULL && weft_bits_test(event->mask, 0) &&
+           weft_rpc_reply_unpack(part->reply, chunk0_bytes, reply_p) == WEFT_OK &&
+           reply_p->rpc_id == rpc_id;
+}
+
 /* Returns false when the answer makes no sense. */
 static bool take_answer(struct weft_ps_client *client, struct ps_part *part,
                         const struct weft_msg_event *event, struct weft_rpc_reply *reply_p)
 {
-    size_t chunk0_bytes =
-        (size_t)weft_min_u64(event->chunk_elems, event->total) * event->elem_bytes;
-    if (event->mask == NULL || !weft_bits_test(event->mask, 0) ||
-        weft_rpc_reply_unpack(part->reply, chunk0_bytes, reply_p) != WEFT_OK ||
-        reply_p->rpc_id != part->rpc_id) {
+    if (!weft_ps_reply_head(part, event, part->rpc_id, reply_p)) {
         return false;
     }
     bool good = reply_p->status == WEFT_RPC_OK;
@@ -765,10 +822,13 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
         link->can = reply->can & client->config.can;
         link->clock_closed = reply->rows;
     }
+    if (reply->status == WEFT_RPC_OK) {
+        weft_ps_list_used(client, part, reply);
+    }
     client->counters.rpcs_refused += reply->status != WEFT_RPC_OK && !part->passed;
     client->counters.pushes_lost +=
         part->op == WEFT_PS_NONE && part->logged && reply->status != WEFT_RPC_OK;
-    note_status(client, part, WEFT_OK, part->passed ? WEFT_RPC_OK : reply->status);
+    weft_ps_note_status(client, part, WEFT_OK, part->passed ? WEFT_RPC_OK : reply->status);
     if (reply->status != WEFT_RPC_OK) {
         weft_ps_pull_missed(client, part);
     }
@@ -803,6 +863,10 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
 {
     struct ps_part *part = &client->parts[index];
     WEFT_ASSERT(part->state == PART_FLYING && !part->reply_closed);
+    if (part->list_flying) {
+        weft_ps_list_reply(client, index, event);
+        return;
+    }
     bool gone = event->outcome != WEFT_MSG_COMPLETE && event->sender_gone;
     if (gone && client->config.reconnect_ns > 0) {
         return; /* only because the shard has gone: PEER_DOWN follows */
@@ -816,7 +880,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
     if (gone) {
         /* Less than the bound promises: nothing of it is used, the rows keep their old values. */
         client->counters.rpcs_failed++;
-        note_status(client, part, WEFT_PEER, WEFT_RPC_OK);
+        weft_ps_note_status(client, part, WEFT_PEER, WEFT_RPC_OK);
         weft_ps_pull_missed(client, part);
     } else if (is_short && may_be_short && !weft_bits_test(event->mask, 0)) {
         take_headless(client, part, event);
@@ -825,13 +889,19 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         client->counters.replies_bad += !good;
         weft_ps_resume_answered(client, part, good ? &reply : NULL);
     } else if ((!is_short || may_be_short) && take_answer(client, part, event, &reply)) {
+        if (part->listed && !part->head_only && reply.status == WEFT_RPC_UNKNOWN_LIST) {
+            weft_ps_listed_unknown(client, index, &reply);
+            return;
+        }
         answered(client, part, event, &reply, taken_ns);
     } else {
         client->counters.replies_bad++;
-        note_status(client, part, WEFT_PROTO, WEFT_RPC_OK);
+        weft_ps_note_status(client, part, WEFT_PROTO, WEFT_RPC_OK);
         weft_ps_pull_missed(client, part);
     }
-    if (part->request_closed) {
-        part_done(client, part);
+    if (part->held) {
+        weft_ps_listed_answered(client, index);
+    } else if (part->request_closed) {
+        weft_ps_part_done(client, part);
     }
 }

@@ -74,6 +74,8 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
         }
     }
     weft_ps_safe_cancel(client, shard);
+    weft_ps_known_drop(client, UINT32_MAX, shard, 0);
+    end->list_part = WEFT_PS_NONE;
     end->pulls_open = end->begun_open = end->resuming = 0;
     for (uint32_t t = 0; t < client->config.tables_max; t++) {
         struct ps_link *link = ps_link_of(client, (uint16_t)t, shard);
@@ -88,6 +90,7 @@ void weft_ps_shard_down(struct weft_ps_client *client, uint32_t shard)
 {
     struct ps_shard_end *end = &client->ends[shard];
     end->down = true;
+    weft_ps_known_drop(client, UINT32_MAX, shard, 0);
     end->away = end->connecting = false;
     end->queue_head = end->queue_tail = WEFT_PS_NONE;
     for (uint32_t i = 0; i < client->parts_total; i++) {

@@ -128,6 +128,8 @@ struct job {
     struct golden *g;
     uint64_t seq; /* of the last message that was looked at */
     bool packs;   /* of one whose worker asks for packed ids, only what is with them */
+    bool lists;   /* or for lists, too */
+    bool gives;   /* of those only LIST, and what comes before it */
     char names[NAMES_MAX][NAME_BYTES];
     uint32_t name_count;
 };
@@ -171,10 +173,17 @@ static void message_add(struct job *job, const struct fake_message *m)
     uint32_t what = count < WEFT_RPC_REQUEST_BYTES ? 0
                     : is_reply                     ? (uint32_t)head[4] << 8 | head[5]
                                                    : weft_get_u32(head + 36);
+    bool names = op == WEFT_RPC_PUSH && m->send.elem_bytes == WEFT_RPC_ID_PACKED &&
+                 count >= 52 && head[46] == 0xff && head[47] == 0xff;
     (void)snprintf(name, sizeof(name), "%s%s %u, table %u, %s %u, elements of %u bytes",
-                   job->packs ? "with packed ids, " : "", is_reply ? "reply" : "request", op & 127, (unsigned)(m->send.tag >> 40 & 0xffff),
+                   names        ? "naming a list, "
+                   : job->lists ? "with lists, "
+                   : job->packs ? "with packed ids, " : "", is_reply ? "reply" : "request", op & 127, (unsigned)(m->send.tag >> 40 & 0xffff),
                    is_reply ? "status" : "flags", what, m->send.elem_bytes);
     bool tells = m->send.elem_bytes == WEFT_RPC_ID_PACKED || (op & 127) == WEFT_RPC_TABLE;
+    tells |= job->lists && is_reply;
+    tells = job->gives ? (op & 127) == WEFT_RPC_LIST || (is_reply && what == WEFT_RPC_UNKNOWN_LIST)
+                       : tells;
     if (is_new(job, name) && (tells || !job->packs)) {
         times_clear(head, op);
         golden_item(job->g, bytes, 8 + count, "%s", name);
@@ -323,6 +332,25 @@ void golden_messages(void **state)
     open_tables(job);
     push_and_pull(job, 0, false);
     push_and_pull(job, 0, true);
+    cluster_stop(&job->c);
+    memset(job, 0, sizeof(*job));
+    job->g = g;
+    job->packs = job->lists = true;
+    config.client.can = WEFT_RPC_CAN_ALL;
+    cluster_start(&job->c, &config, 1, 1);
+    open_tables(job);
+    push_and_pull(job, 0, false);
+    push_and_pull(job, 0, false); /* the push names the list of the pull before */
+    cluster_stop(&job->c);
+    config.shard.list_ids = 4; /* one shard's part of the six */
+    memset(job, 0, sizeof(*job));
+    job->g = g;
+    job->packs = job->lists = job->gives = true;
+    cluster_start(&job->c, &config, 1, 1);
+    open_tables(job);
+    push_and_pull(job, 0, true);
+    push_and_pull(job, 0, false);
+    push_and_pull(job, 0, true); /* its list is gone */
     cluster_stop(&job->c);
     free(job);
     golden_end(g);

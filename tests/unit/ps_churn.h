@@ -22,6 +22,9 @@ struct churn {
     struct weft_saved saved[CHURN_SHARDS];
     struct weft_ps_how how; /* of pushes; all 0: nothing may be lost */
     uint64_t in_time_ns;    /* deadlines of pushes are up to so far away; 0 = none */
+    uint32_t same_percent;  /* of pushes that are of the rows of the worker's last pull; */
+    uint32_t last[CHURN_WORKERS][CHURN_IDS]; /* which those are: */
+    uint32_t last_count[CHURN_WORKERS];      /* so many */
 };
 
 static inline uint64_t churn_id(uint32_t i)
@@ -125,9 +128,12 @@ static inline weft_status churn_push(struct churn *churn, uint32_t w, uint32_t r
     uint64_t ids[CHURN_IDS];
     float rows[CHURN_IDS * CHURN_DIM];
     uint32_t n = 1 + (uint32_t)weft_prng_below(&churn->prng, rows_max);
+    bool same = churn->same_percent > 0 && churn->last_count[w] > 0 &&
+                weft_prng_below(&churn->prng, 100) < churn->same_percent;
+    n = same ? churn->last_count[w] : n;
     memset(picked, 0, CHURN_IDS * sizeof(*picked));
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t k = (uint32_t)weft_prng_below(&churn->prng, CHURN_IDS);
+        uint32_t k = same ? churn->last[w][i] : (uint32_t)weft_prng_below(&churn->prng, CHURN_IDS);
         ids[i] = churn_id(k);
         picked[k]++;
     }

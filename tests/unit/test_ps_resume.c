@@ -30,10 +30,43 @@ struct rig {
     void *kept[CHURN_WORKERS]; /* memory of error feedback; NULL = nothing may be lost on the way */
 };
 
+/* Of the tests that follow: pushes are of rows that were pulled, so they name lists; what became of
+ * those. */
+static struct {
+    bool on;
+    struct weft_ps_client_counters clients;
+    struct weft_shard_counters shards;
+} lists;
+
+/* Shards drop lists soon. */
+static void lists_draw(struct churn *churn)
+{
+    churn->config.shard.list_ids = 3 + (uint32_t)weft_prng_below(&churn->prng, 30);
+    churn->same_percent = 80;
+}
+
+static void lists_count(const struct churn *churn)
+{
+    for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
+        const struct weft_ps_client_counters *c = weft_ps_client_counters(churn->c.client[w]);
+        lists.clients.pushes_listed += c->pushes_listed;
+        lists.clients.lists_unknown += c->lists_unknown;
+        lists.clients.lists_sent += c->lists_sent;
+    }
+    for (uint32_t s = 0; s < CHURN_SHARDS; s++) { /* the last of each */
+        const struct weft_shard_counters *c = weft_shard_counters(churn->c.shard[s]);
+        lists.shards.ids_by_list += c->ids_by_list;
+        lists.shards.lists_refused += c->lists_refused;
+    }
+}
+
 static void rig_start(struct rig *rig, uint8_t mode, uint32_t rows_max, bool replay, uint64_t seed)
 {
     *rig = (struct rig){.rows_max = rows_max, .replay = replay};
     churn_init(&rig->churn, mode, seed);
+    if (lists.on) {
+        lists_draw(&rig->churn);
+    }
     rig->churn.config.client.replay_bytes = replay ? 200000 : 0;
     churn_start(&rig->churn, seed);
     cluster_open(&rig->churn.c, &rig->churn.spec);
@@ -83,11 +116,15 @@ static weft_status start_push(struct rig *rig, uint32_t w, weft_ps_op *op_p)
 static weft_status start_pull(struct rig *rig, uint32_t w, weft_ps_op *op_p)
 {
     struct worker *worker = &rig->workers[w];
-    for (uint32_t i = 0; i < PULLED; i++) {
-        worker->pull_ids[i] = churn_id((uint32_t)weft_prng_below(&rig->churn.prng, IDS));
+    uint32_t n = lists.on ? 1 + (uint32_t)weft_prng_below(&rig->churn.prng, rig->rows_max) : PULLED;
+    n = n < PULLED ? n : PULLED;
+    for (uint32_t i = 0; i < n; i++) {
+        rig->churn.last[w][i] = (uint32_t)weft_prng_below(&rig->churn.prng, IDS);
+        worker->pull_ids[i] = churn_id(rig->churn.last[w][i]);
     }
-    return weft_ps_pull(rig->churn.c.client[w], 0, worker->pull_ids, worker->pulled, PULLED, 0,
-                        rig->churn.c.net->now_ns, op_p);
+    rig->churn.last_count[w] = n;
+    return weft_ps_pull(rig->churn.c.client[w], 0, worker->pull_ids, worker->pulled, n,
+                        lists.on ? rig->churn.how.bound_ppm : 0, rig->churn.c.net->now_ns, op_p);
 }
 
 static uint32_t work(struct rig *rig, uint32_t w, bool more)
@@ -192,6 +229,7 @@ static void rig_run(struct rig *rig, bool deaths)
 
 static void rig_stop(struct rig *rig)
 {
+    lists_count(&rig->churn);
     churn_stop(&rig->churn);
     for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
         free(rig->kept[w]);
@@ -298,6 +336,23 @@ static void replayed(void **state)
     for (uint64_t seed = 301; seed <= 340; seed++) {
         run((uint8_t)(seed % 3), IDS, true, true, seed);
     }
+}
+
+/* All of it once more with lists, some of which their shards do not have any more. */
+static void with_lists(void **state)
+{
+    memset(&lists, 0, sizeof(lists));
+    lists.on = true;
+    losses_are_kept(state);
+    what_is_late_is_kept(state);
+    connections_break(state);
+    servers_come_back(state);
+    servers_come_back_in_the_middle_of_pushes(state);
+    replayed(state);
+    lists.on = false;
+    assert_true(lists.clients.pushes_listed > 1000 && lists.clients.lists_unknown > 100 &&
+                lists.clients.lists_sent > lists.clients.lists_unknown);
+    assert_true(lists.shards.ids_by_list > 1000 && lists.shards.lists_refused > 100);
 }
 
 /* ---- giving up ------------------------------------------------------------------------------- */
@@ -750,6 +805,7 @@ int main(void)
         cmocka_unit_test(servers_come_back),
         cmocka_unit_test(servers_come_back_in_the_middle_of_pushes),
         cmocka_unit_test(replayed),
+        cmocka_unit_test(with_lists),
         cmocka_unit_test(losses_are_kept),
         cmocka_unit_test(what_is_late_is_kept),
         cmocka_unit_test(waited_too_long),

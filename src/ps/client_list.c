@@ -1,0 +1,567 @@
+/* Pushes that name a list of ids instead of sending the ids: laid out, sent, and what happens when their
+ * shard does not have the list.
+ *
+ * The request, in chunks of values, never changes, nor its number and grid; so what a shard has applied
+ * of it is the same chunks whenever it is sent. Its ids are kept behind it: for LIST, and for what is
+ * known by id (rows missing twice, gradients that were lost).
+ *
+ *     push -> UNKNOWN_LIST: nothing of this message was applied -> LIST -> the same push
+ *     the connection broke: the shard that comes back may be another one -> LIST -> the same push
+ *
+ * The push stays one part all the while, and LIST is under way in its name, so no answer to LIST can be
+ * taken for another push's. A shard has memory for one LIST of a worker: one push of a shard at a time
+ * has its list there, from LIST to its end. LIST is built when it is sent, in one place, so one LIST of
+ * the client is under way at a time. It waits for nothing but that: a shard answers it at once.
+ *
+ * UNKNOWN_LIST is said by the answer, what came of the chunks by SENT, in either order. All chunks of a
+ * message whose list is unknown are refused. So SENT without a refusal counts at once; with one it is
+ * held until the answer is there.
+ *
+ * Source: docs/PROTOCOL.md section 7, "Lists"; [li14] section 3.6, "Messages".
+ */
+#include "ps/client_internal.h"
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "ps/id_pack.h"
+
+#include <string.h>
+
+/* A shard that says so once more of a list that it was given breaks the protocol. */
+enum { TRIES_MAX = 4 };
+
+/* After the list of a push was unknown 2, 4, .. of its link go with ids, so that where lists are dropped
+ * before they are of use, hardly any push is sent twice. */
+enum { MISSES_MAX = 8 };
+
+/* SENT, until the answer says what it means. The mask follows. */
+struct ps_held {
+    struct weft_msg_event event;
+};
+
+/* Behind the ids of a chunk's length, where they are packed: of pushes that are kept for long. */
+#define IDS_PACKED UINT32_C(0x80000000)
+
+static uint32_t part_index(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    return (uint32_t)(part - client->parts);
+}
+
+static size_t align8(size_t bytes)
+{
+    return (bytes + 7) / 8 * 8;
+}
+
+/* ---- laying out ------------------------------------------------------------------------------ */
+
+/* Every chunk but the last has chunk_bytes, the first the head and fewer rows. */
+struct layout {
+    uint32_t chunk_bytes;
+    uint32_t first_rows;
+    uint32_t rows;
+    uint32_t chunks;
+    uint64_t bytes;
+};
+
+enum { FIRST_OVERHEAD = WEFT_RPC_REQUEST_BYTES + WEFT_PS_LISTED_HEAD_BYTES };
+
+/* False: there is no room for rows in so many bytes. */
+static bool layout_of(uint32_t chunk_bytes, uint32_t block_bytes, uint32_t rows,
+                      struct layout *layout_p)
+{
+    struct layout l = {.chunk_bytes = chunk_bytes};
+    if (chunk_bytes < FIRST_OVERHEAD + block_bytes) {
+        return false;
+    }
+    l.rows = (chunk_bytes - WEFT_PS_LISTED_HEAD_BYTES) / block_bytes;
+    uint32_t exact = WEFT_PS_LISTED_HEAD_BYTES + l.rows * block_bytes;
+    l.chunk_bytes = exact < FIRST_OVERHEAD + block_bytes ? chunk_bytes : exact;
+    l.first_rows = (l.chunk_bytes - FIRST_OVERHEAD) / block_bytes;
+    l.first_rows = l.first_rows < rows ? l.first_rows : rows;
+    uint32_t left = rows - l.first_rows, more = (uint32_t)weft_div_ceil_u64(left, l.rows);
+    l.chunks = 1 + more;
+    l.bytes = more == 0 ? FIRST_OVERHEAD + (uint64_t)rows * block_bytes
+                        : (uint64_t)more * l.chunk_bytes + WEFT_PS_LISTED_HEAD_BYTES +
+                              (uint64_t)(left - (more - 1) * l.rows) * block_bytes;
+    *layout_p = l;
+    return true;
+}
+
+static bool lay_out(const struct weft_ps_client *client, const struct ps_part *part,
+                    uint64_t plain_bytes, struct layout *layout_p)
+{
+    const struct weft_table_spec *spec = &client->tables[part->table].spec;
+    const uint32_t block_bytes = spec->dim * (uint32_t)sizeof(float);
+    uint32_t packet_elems = client->msgr.ops->chunk_elems(
+        client->msgr.self, client->ends[part->shard].peer, WEFT_RPC_ID_PACKED);
+    uint32_t chunk_bytes = weft_ps_chunk_elems(packet_elems, WEFT_RPC_ID_PACKED,
+                                               WEFT_RPC_REQUEST_BYTES, part->bound_ppm);
+    chunk_bytes = (uint32_t)weft_min_u64(chunk_bytes, WEFT_PS_PACKED_CHUNK_BYTES);
+    if (!layout_of(chunk_bytes, block_bytes, part->rows, layout_p)) {
+        return false;
+    }
+    uint32_t wanted = weft_ps_chunks_wanted(part, (uint32_t)plain_bytes);
+    return layout_p->chunks >= wanted ||
+           layout_of((uint32_t)(layout_p->bytes / wanted), block_bytes, part->rows, layout_p);
+}
+
+/* First row of a chunk, and how many it has. */
+static uint32_t chunk_first(const struct layout *l, uint32_t rows, uint32_t chunk, uint32_t *n_p)
+{
+    uint32_t first = chunk == 0 ? 0 : l->first_rows + (chunk - 1) * l->rows;
+    uint32_t most = chunk == 0 ? l->first_rows : l->rows;
+    *n_p = most < rows - first ? most : rows - first;
+    return first;
+}
+
+static void fill(struct weft_ps_client *client, const struct ps_part *part, const struct layout *l)
+{
+    const struct weft_table_spec *spec = &client->tables[part->table].spec;
+    const size_t block_bytes = spec->dim * sizeof(float);
+    memset(part->request, 0, WEFT_RPC_REQUEST_BYTES);
+    for (uint32_t k = 0, n; k < l->chunks; k++) {
+        uint32_t first = chunk_first(l, part->rows, k, &n);
+        uint8_t *chunk = part->request + (size_t)k * l->chunk_bytes;
+        uint8_t *at = chunk + (k == 0 ? WEFT_RPC_REQUEST_BYTES : 0);
+        weft_ps_listed_head(at, first, n, part->list_number);
+        at += WEFT_PS_LISTED_HEAD_BYTES;
+        weft_ps_rows_blocks(part, spec, first, n, at);
+        at += n * block_bytes;
+        if (k + 1 < l->chunks) {
+            memset(at, 0, (size_t)(chunk + l->chunk_bytes - at));
+        }
+    }
+}
+
+static uint64_t id_at(const struct ps_part *part, uint32_t row)
+{
+    return ps_list_id(&part->list, ps_part_row(part, row));
+}
+
+/* Ids of rows first .. first + n - 1, packed. 0: they take no less than `most` bytes. */
+static uint32_t pack_ids(const struct ps_part *part, uint32_t first, uint32_t n, uint8_t *out,
+                         uint32_t most)
+{
+    uint8_t block[WEFT_IDS_BLOCK_BYTES_MAX];
+    uint64_t ids[WEFT_IDS_BLOCK], before = 0;
+    uint32_t bytes = 0;
+    for (uint32_t done = 0, taken; done < n; done += taken) {
+        uint32_t count = (uint32_t)weft_min_u64(WEFT_IDS_BLOCK, n - done);
+        for (uint32_t i = 0; i < count; i++) {
+            ids[i] = id_at(part, first + done + i);
+        }
+        uint32_t more = (uint32_t)weft_ids_pack_block(ids, count, before, block, &taken);
+        if (bytes + more >= most) {
+            return 0;
+        }
+        memcpy(out + bytes, block, more);
+        bytes += more;
+        before = ids[taken - 1];
+    }
+    return bytes;
+}
+
+/* The ids behind the request. Returns where they end. Of a push that is kept until it is durable they are
+ * packed where that is shorter: each chunk's, behind their length. */
+static uint8_t *keep_ids(struct ps_part *part, const struct layout *l, uint8_t *out)
+{
+    const uint32_t id_bytes = part->plain_id_bytes;
+    part->list_ids = out;
+    if (!part->logged) {
+        for (uint32_t r = 0; r < part->rows; r++) {
+            weft_ps_store_id(out, id_bytes, r, id_at(part, r));
+        }
+        return out + (size_t)part->rows * id_bytes;
+    }
+    for (uint32_t k = 0, n; k < l->chunks; k++) {
+        uint32_t first = chunk_first(l, part->rows, k, &n);
+        uint32_t bytes = pack_ids(part, first, n, out + sizeof(bytes), n * id_bytes);
+        uint32_t head = bytes | IDS_PACKED;
+        if (bytes == 0) {
+            head = bytes = n * id_bytes;
+            for (uint32_t i = 0; i < n; i++) {
+                weft_ps_store_id(out + sizeof(bytes), id_bytes, i, id_at(part, first + i));
+            }
+        }
+        memcpy(out, &head, sizeof(head));
+        out += sizeof(head) + bytes;
+    }
+    return out;
+}
+
+void weft_ps_listed_ids(const struct ps_part *part, uint32_t chunk,
+                        const struct weft_ps_chunk_rows *rows, uint64_t *out)
+{
+    const uint32_t id_bytes = part->plain_id_bytes;
+    if (!part->logged) {
+        weft_ps_load_ids(part->list_ids + (size_t)rows->first * id_bytes, id_bytes, rows->count,
+                         out);
+        return;
+    }
+    const uint8_t *at = part->list_ids;
+    uint32_t head;
+    memcpy(&head, at, sizeof(head));
+    for (uint32_t k = 0; k < chunk; k++) {
+        at += sizeof(head) + (head & ~IDS_PACKED);
+        memcpy(&head, at, sizeof(head));
+    }
+    at += sizeof(head);
+    if ((head & IDS_PACKED) == 0) {
+        weft_ps_load_ids(at, id_bytes, rows->count, out);
+    } else {
+        bool good = weft_ids_unpack(at, head & ~IDS_PACKED, rows->count, out);
+        WEFT_ASSERT(good); /* made here */
+    }
+}
+
+bool weft_ps_listed_make(struct weft_ps_client *client, struct ps_part *part, uint32_t list)
+{
+    const struct weft_table_spec *spec = &client->tables[part->table].spec;
+    const struct ps_shard_end *end = &client->ends[part->shard];
+    if (end->down || end->away || part->rows == 0 || weft_table_blocks(spec) > 1 ||
+        !weft_ps_rows_whole(part, spec)) {
+        return false;
+    }
+    const uint32_t id_bytes = part->list.id_bytes;
+    const uint32_t elem_bytes = weft_table_push_elem_bytes(spec, part->list.id_bytes);
+    const uint64_t plain_bytes =
+        (uint64_t)(weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, elem_bytes) + part->rows) *
+        elem_bytes;
+    struct layout l;
+    if (!lay_out(client, part, plain_bytes, &l) || l.bytes >= plain_bytes) {
+        return false;
+    }
+    size_t ids_bytes = (size_t)part->rows * id_bytes + (part->logged ? l.chunks * 4 : 0);
+    size_t held_bytes = sizeof(struct ps_held) + WEFT_BITS_WORDS((size_t)l.chunks) * 8;
+    size_t most = align8(l.bytes) + align8(ids_bytes) + held_bytes;
+    if (most > plain_bytes + ps_listed_extra(plain_bytes)) {
+        return false; /* packets far too short */
+    }
+    weft_ps_part_memory(client, part, (uint32_t)most, 1, WEFT_RPC_REPLY_BYTES);
+    part->listed = true;
+    part->list_number = list;
+    part->plain_id_bytes = part->list.id_bytes;
+    part->list.id_bytes = WEFT_RPC_ID_PACKED;
+    part->request_elems = (uint32_t)l.bytes;
+    part->request_elem_bytes = WEFT_RPC_ID_PACKED;
+    part->request_chunk_elems = (uint16_t)l.chunk_bytes;
+    part->chunk_rows = (uint16_t)l.rows;
+    fill(client, part, &l);
+    uint8_t *ids_end = keep_ids(part, &l, part->request + align8(l.bytes));
+    part->list_held = (struct ps_held *)(void *)(part->request +
+                                                 align8((size_t)(ids_end - part->request)));
+    weft_ps_part_trim(client, part, most,
+                      (size_t)((uint8_t *)part->list_held - part->request) + held_bytes);
+    for (uint32_t k = 0; k < l.chunks; k++) {
+        weft_ps_residual_add(client, part, k);
+    }
+    return true;
+}
+
+/* ---- LIST ------------------------------------------------------------------------------------ */
+
+bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    uint32_t holder = client->ends[part->shard].list_part;
+    return !part->list_first ||
+           (client->list_part == WEFT_PS_NONE &&
+            (holder == WEFT_PS_NONE || holder == part_index(client, part)));
+}
+
+/* Returns the elements. */
+static uint32_t list_build(struct weft_ps_client *client, const struct ps_part *part)
+{
+    const uint32_t id_bytes = part->plain_id_bytes;
+    const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, id_bytes);
+    const struct weft_rpc_request request = {
+        .rpc_id = part->list_rpc_id,
+        .worker = client->config.worker,
+        .t0_ns = ps_clock_ns(client),
+        .rows = part->rows,
+        .flags = id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS : 0,
+    };
+    uint8_t *out = client->list_request;
+    memset(out, 0, (size_t)head_elems * id_bytes);
+    weft_rpc_request_pack(&request, out);
+    out += (size_t)head_elems * id_bytes;
+    for (uint32_t k = 0; k < ps_part_chunks(part); k++) {
+        struct ps_chunk chunk = weft_ps_chunk_of(client, part, k, true);
+        for (uint32_t i = 0; i < chunk.rows.count; i++) {
+            weft_ps_store_id(out, id_bytes, chunk.rows.first + i, chunk.ids[i]);
+        }
+    }
+    return head_elems + part->rows;
+}
+
+weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
+{
+    struct ps_shard_end *end = &client->ends[part->shard];
+    WEFT_ASSERT(client->list_part == WEFT_PS_NONE);
+    if (!part->expected) {
+        part->list_rpc_id = weft_ps_rpc_id(client, part->shard);
+        weft_status status = weft_ps_part_expect(client, part, WEFT_RPC_LIST, part->list_rpc_id);
+        if (status != WEFT_OK) {
+            return status == WEFT_NOMEM ? WEFT_AGAIN : status;
+        }
+        part->expected = true;
+    }
+    const struct weft_msg_send send = {
+        .peer = end->peer,
+        .base = client->list_request,
+        .total = list_build(client, part),
+        .elem_bytes = part->plain_id_bytes,
+        .priority = WEFT_RPC_PRIORITY,
+        .critical = 1,
+        .stream = weft_rpc_stream(WEFT_RPC_LIST, part->table),
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = WEFT_RPC_LIST, .table = part->table, .number = part->list_number}),
+        .deadline_ns = WEFT_NEVER,
+        .user = WEFT_PS_USER | part_index(client, part),
+    };
+    uint64_t seq;
+    weft_status status = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq);
+    if (status == WEFT_OK) {
+        part->state = PART_FLYING;
+        part->list_flying = true;
+        part->list_bad = false;
+        part->list_status = WEFT_RPC_OK;
+        client->list_part = end->list_part = part_index(client, part);
+        client->counters.lists_sent++;
+        /* Pulls that go meanwhile wait for the push. */
+        part->rpc_id = part->in_air ? part->rpc_id : weft_ps_rpc_id(client, part->shard);
+        ps_part_take_off(ps_link_of(client, part->table, part->shard), part);
+    }
+    return status;
+}
+
+void weft_ps_list_void(struct weft_ps_client *client, struct ps_part *part, weft_status status,
+                       uint16_t rpc_status)
+{
+    weft_ps_note_status(client, part, status, rpc_status);
+    client->counters.rpcs_failed += status != WEFT_OK;
+    client->counters.rpcs_refused += rpc_status != WEFT_RPC_OK;
+    if (part->counted) { /* as if it had arrived, before its shard went away */
+        weft_ps_part_missed(client, part);
+        part->head_only = part->voided = true;
+        weft_ps_list_drop(client, part);
+        client->counters.pushes_lost++;
+    } else {
+        weft_ps_push_void(client, part);
+    }
+}
+
+void weft_ps_list_drop(struct weft_ps_client *client, struct ps_part *part)
+{
+    if (part->list_first && part->expected) { /* it was not sent for want of a place */
+        (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
+        part->expected = false;
+    }
+    part->list_first = false;
+}
+
+/* Is its operation over, but for what was sent before a break? */
+static bool is_late(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    return part->op != WEFT_PS_NONE && client->ops[part->op].expired && !part->resent;
+}
+
+/* Neither LIST nor the push is under way: it is queued. */
+static void again_queue(struct weft_ps_client *client, struct ps_part *part)
+{
+    part->expected = part->request_closed = part->reply_closed = false;
+    part->state = PART_QUEUED;
+    if (is_late(client, part) && !part->head_only) {
+        weft_ps_push_void(client, part);
+    }
+    weft_ps_part_enqueue(client, part_index(client, part));
+}
+
+/* Its message is closed and it was answered. */
+static void list_over(struct weft_ps_client *client, struct ps_part *part)
+{
+    client->list_part = WEFT_PS_NONE;
+    part->list_flying = part->list_first = part->expected = false;
+    part->list_given = true;
+    if (part->list_bad || part->list_status != WEFT_RPC_OK) {
+        client->counters.replies_bad += part->list_bad;
+        weft_ps_list_void(client, part, part->list_bad ? WEFT_PROTO : WEFT_OK, part->list_status);
+    }
+    again_queue(client, part);
+}
+
+void weft_ps_list_sent(struct weft_ps_client *client, uint32_t index,
+                       const struct weft_msg_event *event)
+{
+    struct ps_part *part = &client->parts[index];
+    if (event->outcome == WEFT_MSG_UNKNOWN && client->config.reconnect_ns > 0) {
+        return; /* PEER_DOWN follows: then it waits to be sent again */
+    }
+    part->request_closed = true;
+    if (part->reply_closed) {
+        list_over(client, part);
+    }
+}
+
+void weft_ps_list_reply(struct weft_ps_client *client, uint32_t index,
+                        const struct weft_msg_event *event)
+{
+    struct ps_part *part = &client->parts[index];
+    if (event->outcome != WEFT_MSG_COMPLETE && event->sender_gone) {
+        return; /* only because the shard has gone: PEER_DOWN follows */
+    }
+    struct weft_rpc_reply reply;
+    bool good = event->outcome == WEFT_MSG_COMPLETE &&
+                event->elem_bytes == WEFT_RPC_REPLY_BYTES && event->total == 1 &&
+                weft_ps_reply_head(part, event, part->list_rpc_id, &reply);
+    part->reply_closed = true;
+    part->list_bad = !good;
+    part->list_status = good ? reply.status : WEFT_RPC_OK;
+    if (part->request_closed) {
+        list_over(client, part);
+    }
+}
+
+void weft_ps_list_used(struct weft_ps_client *client, const struct ps_part *part,
+                       const struct weft_rpc_reply *reply)
+{
+    if (part->keeps && (reply->can & WEFT_RPC_CAN_LIST) != 0) {
+        weft_ps_known_kept(client, part);
+        client->counters.lists_kept++;
+    }
+    if (!part->listed || part->head_only || part->op == WEFT_PS_NONE) {
+        return;
+    }
+    uint64_t plain = (uint64_t)part->rows * part->plain_id_bytes;
+    client->counters.pushes_listed++;
+    if (!part->list_given) {
+        client->counters.list_bytes_saved +=
+            plain - weft_min_u64(plain, ps_part_chunks(part) * sizeof(uint32_t));
+        ps_link_of(client, part->table, part->shard)->list_misses = 0;
+    }
+}
+
+/* ---- UNKNOWN_LIST ---------------------------------------------------------------------------- */
+
+/* As if no chunk had come. */
+static struct weft_msg_event nothing_came(struct weft_ps_client *client,
+                                          const struct weft_msg_event *event)
+{
+    struct weft_msg_event nothing = *event;
+    WEFT_ASSERT(event->chunks <= WEFT_PS_CHUNKS_MAX);
+    memset(client->critical, 0, WEFT_BITS_WORDS((size_t)event->chunks) * sizeof(uint64_t));
+    nothing.mask = client->critical;
+    nothing.received = nothing.refused = 0;
+    return nothing;
+}
+
+static void list_missed(struct weft_ps_client *client, struct ps_part *part)
+{
+    struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    client->counters.lists_unknown++;
+    weft_ps_known_drop(client, part->table, part->shard, part->list_number);
+    if (!part->list_given) {
+        link->list_misses += link->list_misses < MISSES_MAX;
+        link->list_pause = UINT32_C(1) << link->list_misses;
+    }
+}
+
+/* SENT came, and UNKNOWN_LIST. */
+static void unknown(struct weft_ps_client *client, struct ps_part *part,
+                    const struct weft_msg_event *event)
+{
+    part->list_unknown = part->held = false;
+    list_missed(client, part);
+    if (event->outcome == WEFT_MSG_UNKNOWN) {
+        weft_ps_part_fail(client, part_index(client, part), WEFT_PEER);
+        return;
+    }
+    if (event->outcome == WEFT_MSG_SHORT) { /* its deadline: the shard has closed it, with nothing */
+        struct weft_msg_event nothing = nothing_came(client, event);
+        weft_ps_push_sent(client, part_index(client, part), &nothing);
+        return;
+    }
+    part->list_first = true;
+    if (++part->list_tries >= TRIES_MAX) {
+        weft_ps_list_void(client, part, WEFT_PROTO, WEFT_RPC_OK);
+    }
+    again_queue(client, part);
+}
+
+bool weft_ps_listed_lost(struct weft_ps_client *client, const struct ps_part *part,
+                         const struct weft_msg_event *event, struct weft_msg_event *event_p)
+{
+    bool headless = event->mask == NULL || !weft_bits_test(event->mask, 0);
+    if (!part->listed || part->head_only || event->outcome != WEFT_MSG_SHORT || !headless ||
+        event->refused == 0 || event->refused < event->received) {
+        return false;
+    }
+    *event_p = nothing_came(client, event);
+    return true;
+}
+
+bool weft_ps_listed_sent(struct weft_ps_client *client, uint32_t index,
+                         const struct weft_msg_event *event)
+{
+    struct ps_part *part = &client->parts[index];
+    if (!part->listed || part->head_only) {
+        return false;
+    }
+    if (part->list_unknown) {
+        unknown(client, part, event);
+        return true;
+    }
+    part->sent_unknown = event->outcome == WEFT_MSG_UNKNOWN;
+    bool answer_comes = event->mask != NULL && weft_bits_test(event->mask, 0);
+    if (event->refused == 0 || part->reply_closed || !answer_comes || part->sent_unknown) {
+        return false;
+    }
+    struct ps_held *held = part->list_held;
+    uint64_t *mask = (uint64_t *)(void *)(held + 1);
+    WEFT_ASSERT(event->chunks == ps_part_chunks(part));
+    held->event = *event;
+    memcpy(mask, event->mask, WEFT_BITS_WORDS((size_t)event->chunks) * sizeof(*mask));
+    held->event.mask = mask;
+    part->held = true;
+    return true;
+}
+
+void weft_ps_listed_unknown(struct weft_ps_client *client, uint32_t index,
+                            const struct weft_rpc_reply *reply)
+{
+    struct ps_part *part = &client->parts[index];
+    struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
+    if (part->request_closed) { /* its shard died meanwhile; or it says so, and refused nothing */
+        client->counters.replies_bad += !part->sent_unknown;
+        client->counters.rpcs_failed += part->sent_unknown;
+        weft_ps_note_status(client, part, part->sent_unknown ? WEFT_PEER : WEFT_PROTO, WEFT_RPC_OK);
+        weft_ps_part_done(client, part);
+        return;
+    }
+    part->list_unknown = true;
+    if (part->held) {
+        const struct weft_msg_event event = part->list_held->event;
+        unknown(client, part, &event);
+    }
+}
+
+void weft_ps_listed_answered(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_part *part = &client->parts[index];
+    if (part->held) {
+        const struct weft_msg_event event = part->list_held->event;
+        part->held = false;
+        weft_ps_push_sent(client, index, &event);
+    }
+}
+
+void weft_ps_listed_reset(struct weft_ps_client *client, struct ps_part *part)
+{
+    const uint32_t index = part_index(client, part);
+    part->in_air = false;
+    part->list_flying = part->list_unknown = part->list_given = false;
+    part->held = part->sent_unknown = false;
+    part->list_tries = 0;
+    part->list_first = part->listed && !part->head_only;
+    client->list_part = client->list_part == index ? WEFT_PS_NONE : client->list_part;
+}

@@ -1,0 +1,794 @@
+/* Pushes that name a list of ids (key caching): the same rows in fewer bytes; and what happens where a
+ * shard does not have the list. Random breaks, deaths, losses and deadlines with lists are in
+ * test_ps_resume.c. */
+#include "ps/journal.h"
+#include "ps/layout.h"
+#include "ps_cluster.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { N = 700, ROUNDS = 5, SHARD = 0, WORKER = 1 };
+
+static struct cluster_config keys_config(uint32_t shards)
+{
+    struct cluster_config config = cluster_config(shards, 1);
+    config.incarnation = 10;
+    config.shard.chunks_max = 2048;
+    config.shard.slab_bytes = 8 << 20;
+    config.client.rows_per_rpc_max = config.shard.rows_per_rpc_max;
+    return config;
+}
+
+static struct weft_table_spec sums(uint16_t table, uint32_t dim)
+{
+    return (struct weft_table_spec){
+        .table = table, .dim = dim, .mode = WEFT_TABLE_ASP, .workers = 1, .learning_rate = -1};
+}
+
+static const struct weft_ps_client_counters *counted(const struct cluster *c)
+{
+    return weft_ps_client_counters(c->client[0]);
+}
+
+static weft_ps_op pull(struct cluster *c, uint16_t table, const uint64_t *ids, float *rows,
+                       uint32_t n)
+{
+    weft_ps_op op;
+    assert_int_equal(weft_ps_pull(c->client[0], table, ids, rows, n, 0, c->net->now_ns, &op),
+                     WEFT_OK);
+    return op;
+}
+
+static void pull_all(struct cluster *c, uint16_t table, const uint64_t *ids, float *rows, uint32_t n)
+{
+    assert_int_equal(cluster_wait(c, 0, pull(c, table, ids, rows, n)).status, WEFT_OK);
+}
+
+static weft_ps_op push(struct cluster *c, uint16_t table, const uint64_t *ids, const float *rows,
+                       uint32_t n)
+{
+    weft_ps_op op;
+    assert_int_equal(weft_ps_push(c->client[0], table, ids, rows, n, 0, c->net->now_ns, &op),
+                     WEFT_OK);
+    return op;
+}
+
+static void push_all(struct cluster *c, uint16_t table, const uint64_t *ids, const float *rows,
+                     uint32_t n)
+{
+    struct weft_ps_result result = cluster_wait(c, 0, push(c, table, ids, rows, n));
+    assert_int_equal(result.status, WEFT_OK);
+    assert_int_equal(result.elements_sent, n);
+    assert_int_equal(result.elements_delivered, n);
+    assert_int_equal(result.rows_missed, 0);
+    assert_int_equal(result.chunks_refused, 0);
+}
+
+/* Ascending, or in no order and wide. */
+static void ids_make(uint64_t *ids, uint32_t n, uint32_t round, bool wide)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = wide ? weft_mix64(i + (uint64_t)round * n) : (uint64_t)i * 50 + round;
+    }
+}
+
+struct outcome {
+    uint64_t bytes;
+    uint64_t listed;
+    float *rows;
+};
+
+static struct outcome job(uint32_t shards, uint32_t dim, bool wide, uint16_t can, uint32_t loss_ppm)
+{
+    struct cluster_config config = keys_config(shards);
+    struct outcome out = {.rows = calloc((size_t)N * dim, sizeof(float))};
+    struct cluster c;
+    config.client.can = can;
+    config.client.dim_max = config.shard.dim_max = dim;
+    cluster_start(&c, &config, 1, 1);
+    c.net->loss_ppm = loss_ppm;
+    struct weft_table_spec spec = sums(0, dim);
+    spec.mode = WEFT_TABLE_BSP;
+    spec.optimizer = WEFT_OPTIMIZER_ADAGRAD;
+    spec.accumulator = 1;
+    cluster_open(&c, &spec);
+    uint64_t ids[N];
+    float *values = calloc((size_t)N * dim, sizeof(*values));
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        ids_make(ids, N, round % 2, wide);
+        for (uint32_t i = 0; i < N * dim; i++) {
+            values[i] = (float)(weft_mix64(i + round) % 100) / 7;
+        }
+        weft_ps_op op;
+        assert_int_equal(weft_ps_pull(c.client[0], 0, ids, out.rows, N, loss_ppm, c.net->now_ns, &op),
+                         WEFT_OK);
+        assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);
+        struct weft_ps_result result = cluster_wait(&c, 0, push(&c, 0, ids, values, N));
+        assert_int_equal(result.status, WEFT_OK);
+        assert_int_equal(result.rows_missed, 0);
+        cluster_clock(&c, 0, 0);
+        cluster_run(&c);
+    }
+    out.bytes = c.net->sent_bytes[shards];
+    out.listed = counted(&c)->pushes_listed;
+    assert_int_equal(counted(&c)->lists_unknown, 0);
+    c.net->loss_ppm = 0;
+    pull_all(&c, 0, ids, out.rows, N);
+    free(values);
+    cluster_stop(&c);
+    return out;
+}
+
+static void the_same_rows_in_fewer_bytes(void **state)
+{
+    (void)state;
+    const uint32_t dims[] = {1, 3, 17, 64, 256, 300};
+    for (uint32_t k = 0; k < WEFT_ARRAY_COUNT(dims); k++) {
+        for (uint32_t shards = 1; shards <= 3; shards += 2) {
+            for (int wide = 0; wide < 4; wide++) {
+                uint32_t loss = wide / 2 * 300000; /* of pulls: others are asked for first then */
+                struct outcome before = job(shards, dims[k], wide % 2, WEFT_RPC_CAN_PACK, loss);
+                struct outcome listed = job(shards, dims[k], wide % 2, WEFT_RPC_CAN_ALL, loss);
+                assert_memory_equal(listed.rows, before.rows, (size_t)N * dims[k] * sizeof(float));
+                assert_int_equal(before.listed, 0);
+                assert_true(listed.bytes <= before.bytes);
+                if (dims[k] <= 64) { /* all of them: parts of 300 rows */
+                    assert_int_equal(listed.listed, ROUNDS * (N / 300 + 1));
+                }
+                assert_int_equal(dims[k] == 300, listed.listed == 0 && dims[k] == 300);
+                assert_true(dims[k] > 1 || listed.bytes < before.bytes * (wide % 2 ? 7 : 9) / 10);
+                free(before.rows);
+                free(listed.rows);
+            }
+        }
+    }
+}
+
+/* Other ids, other order, fewer of them: sent with the push. A list may be named more than once. */
+static void only_just_these_ids(void **state)
+{
+    (void)state;
+    struct cluster_config config = keys_config(1);
+    struct cluster c;
+    cluster_start(&c, &config, 1, 3);
+    const struct weft_table_spec spec = sums(0, 2), other = sums(1, 2);
+    cluster_open(&c, &spec);
+    cluster_open(&c, &other);
+    uint64_t ids[100], changed[100];
+    float rows[200] = {0};
+    ids_make(ids, 100, 0, true);
+    pull_all(&c, 0, ids, rows, 100);
+    push_all(&c, 0, ids, rows, 99);
+    push_all(&c, 1, ids, rows, 100);
+    memcpy(changed, ids, sizeof(ids));
+    changed[99]++;
+    push_all(&c, 0, changed, rows, 100);
+    memcpy(changed, ids, sizeof(ids));
+    changed[3] = ids[4];
+    changed[4] = ids[3];
+    push_all(&c, 0, changed, rows, 100);
+    assert_int_equal(counted(&c)->pushes_listed, 0);
+    push_all(&c, 0, ids, rows, 100);
+    push_all(&c, 0, ids, rows, 100);
+    assert_int_equal(counted(&c)->pushes_listed, 2);
+    assert_int_equal(counted(&c)->list_bytes_saved, 2 * (100 * 8 - 4));
+    assert_int_equal(weft_shard_counters(c.shard[0])->ids_by_list, 200);
+    cluster_stop(&c);
+}
+
+/* Pulls that came later took the place of the list; then lists have no room at all. */
+static void the_list_is_gone(void **state)
+{
+    (void)state;
+    struct cluster_config config = keys_config(2);
+    struct cluster c;
+    config.shard.list_ids = 100;
+    cluster_start(&c, &config, 1, 4);
+    const struct weft_table_spec spec = sums(0, 2), other = sums(1, 2);
+    cluster_open(&c, &spec);
+    cluster_open(&c, &other);
+    uint64_t ids[140], many[400];
+    float rows[280], back[800] = {0};
+    ids_make(ids, 140, 0, true); /* about 70 a shard */
+    ids_make(many, 400, 7, true);
+    for (uint32_t i = 0; i < 280; i++) {
+        rows[i] = (float)i;
+    }
+    pull_all(&c, 0, ids, back, 140);
+    pull_all(&c, 1, ids, back, 140);
+    push_all(&c, 0, ids, rows, 140);
+    assert_int_equal(counted(&c)->lists_unknown, 2);
+    assert_int_equal(counted(&c)->lists_sent, 2);
+    assert_int_equal(counted(&c)->list_bytes_saved, 0);
+    push_all(&c, 1, ids, rows, 140);
+    push_all(&c, 0, ids, rows, 140); /* not named again */
+    assert_int_equal(counted(&c)->lists_unknown, 2);
+    assert_int_equal(counted(&c)->pushes_listed, 4);
+    for (uint16_t t = 0; t < 2; t++) {
+        memset(back, 0, sizeof(back));
+        pull_all(&c, t, ids, back, 140);
+        for (uint32_t i = 0; i < 280; i++) {
+            assert_true(back[i] == (t == 0 ? 2 : 1) * rows[i]);
+        }
+    }
+    uint64_t kept = counted(&c)->lists_kept;
+    pull_all(&c, 0, many, back, 400);
+    assert_int_equal(counted(&c)->lists_kept, kept);
+    push_all(&c, 0, many, back, 400);
+    assert_int_equal(counted(&c)->lists_unknown, 2);
+    cluster_stop(&c);
+}
+
+/* Lists go before they are of use, always: few pushes are sent twice. */
+static void lists_are_of_no_use(void **state)
+{
+    (void)state;
+    struct cluster_config config = keys_config(1);
+    struct cluster c;
+    config.shard.list_ids = 100;
+    cluster_start(&c, &config, 1, 5);
+    const struct weft_table_spec spec = sums(0, 1);
+    cluster_open(&c, &spec);
+    uint64_t ids[2][80];
+    float rows[80], back[80];
+    for (uint32_t i = 0; i < 80; i++) {
+        rows[i] = (float)i;
+    }
+    for (uint32_t round = 0; round < 600; round++) {
+        ids_make(ids[0], 80, 2 * round, false);
+        ids_make(ids[1], 80, 2 * round + 1, false);
+        pull_all(&c, 0, ids[0], back, 80);
+        pull_all(&c, 0, ids[1], back, 80);
+        push_all(&c, 0, ids[0], rows, 80);
+    }
+    assert_in_range(counted(&c)->lists_unknown, 5, 12);
+    assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 600 * 80);
+    cluster_stop(&c);
+}
+
+/* A shard dies or its connection breaks at every step of a push whose list it does not have. */
+static void breaks_at_every_step(void **state)
+{
+    (void)state;
+    for (uint32_t steps = 0; steps < 60; steps++) {
+        for (int dies = 0; dies < 2; dies++) {
+            struct cluster_config config = keys_config(1);
+            struct cluster c;
+            config.shard.list_ids = 200;
+            config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+            cluster_start(&c, &config, 1, steps);
+            c.net->packet_bytes = 200;
+            const struct weft_table_spec spec = sums(0, 1);
+            cluster_open(&c, &spec);
+            uint64_t ids[2][150];
+            float rows[150], back[150] = {0};
+            for (uint32_t i = 0; i < 150; i++) {
+                rows[i] = (float)i + 1;
+            }
+            ids_make(ids[0], 150, 0, true);
+            ids_make(ids[1], 150, 1, true);
+            pull_all(&c, 0, ids[0], back, 150);
+            pull_all(&c, 0, ids[1], back, 150);
+            weft_ps_op op = push(&c, 0, ids[0], rows, 150);
+            for (uint32_t i = 0; i < steps; i++) {
+                (void)cluster_step(&c);
+            }
+            bool was_done = weft_ps_op_done(c.client[0], op, NULL);
+            if (dies) { /* what comes in its place knows nothing */
+                fake_kill(c.net, SHARD);
+                cluster_shard_free(&c, SHARD);
+                c.shard[0] = cluster_shard_new(&c, &config, SHARD);
+                fake_revive(c.net, SHARD);
+            } else {
+                fake_break(c.net, SHARD, WORKER);
+            }
+            cluster_poll(&c);
+            assert_int_equal(weft_ps_client_reconnect(c.client[0], 0, fake_peer(0), c.net->now_ns),
+                             WEFT_OK);
+            fake_connect(c.net, SHARD, WORKER);
+            cluster_poll(&c);
+            struct weft_ps_result result = cluster_wait(&c, 0, op);
+            assert_int_equal(result.status, WEFT_OK);
+            assert_int_equal(result.elements_delivered, 150);
+            cluster_run(&c);
+            pull_all(&c, 0, ids[0], back, 150);
+            for (uint32_t i = 0; i < 150; i++) {
+                assert_true(back[i] == (dies && was_done ? 0 : rows[i]));
+            }
+            assert_int_equal(counted(&c)->replies_bad, 0);
+            assert_int_equal(counted(&c)->pushes_lost, dies && was_done);
+            cluster_stop(&c);
+        }
+    }
+}
+
+/* The same without a second connection: the operation fails, or all of it was applied. */
+static void no_second_connection(void **state)
+{
+    (void)state;
+    uint32_t failed = 0;
+    for (uint32_t steps = 0; steps < 60; steps++) {
+        struct cluster_config config = keys_config(1);
+        struct cluster c;
+        config.shard.list_ids = 200;
+        cluster_start(&c, &config, 1, steps);
+        c.net->packet_bytes = 200;
+        const struct weft_table_spec spec = sums(0, 1);
+        cluster_open(&c, &spec);
+        uint64_t ids[2][150];
+        float rows[150] = {0};
+        ids_make(ids[0], 150, 0, true);
+        ids_make(ids[1], 150, 1, true);
+        pull_all(&c, 0, ids[0], rows, 150);
+        pull_all(&c, 0, ids[1], rows, 150);
+        weft_ps_op op = push(&c, 0, ids[0], rows, 150);
+        for (uint32_t i = 0; i < steps; i++) {
+            (void)cluster_step(&c);
+        }
+        fake_break(c.net, SHARD, WORKER);
+        struct weft_ps_result result = cluster_wait(&c, 0, op);
+        uint64_t applied = weft_shard_counters(c.shard[0])->elements_applied;
+        assert_true(result.status == WEFT_PEER || (result.status == WEFT_OK && applied == 150));
+        failed += result.status == WEFT_PEER;
+        assert_false(weft_ps_client_busy(c.client[0]));
+        cluster_stop(&c);
+    }
+    assert_true(failed > 20);
+}
+
+static struct fake_message *under_way(struct cluster *c, uint8_t op)
+{
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        struct fake_message *m = &c->net->messages[i];
+        if (m->live && m->send.tag >> 56 == op) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
+/* UNKNOWN_LIST comes before the push's end is known, and then its shard dies. */
+static void unknown_and_then_nothing(void **state)
+{
+    (void)state;
+    struct cluster_config config = keys_config(1);
+    struct cluster c;
+    config.shard.list_ids = 200;
+    cluster_start(&c, &config, 1, 9);
+    const struct weft_table_spec spec = sums(0, 1);
+    cluster_open(&c, &spec);
+    uint64_t ids[2][150];
+    float rows[150] = {0};
+    ids_make(ids[0], 150, 0, true);
+    ids_make(ids[1], 150, 1, true);
+    pull_all(&c, 0, ids[0], rows, 150);
+    pull_all(&c, 0, ids[1], rows, 150);
+    weft_ps_op op = push(&c, 0, ids[0], rows, 150);
+    struct fake_message *m = under_way(&c, WEFT_RPC_PUSH);
+    while (m->left > 0) {
+        assert_true(cluster_step(&c));
+    }
+    /* The shard hears of the end, and answers; the worker does not hear of it. */
+    struct fake_message copy = *m;
+    struct weft_msg_event *event = fake_event(&c.net->nodes[SHARD], WEFT_EVENT_RECEIVED);
+    fake_event_grid(&c.net->nodes[SHARD], event, m, false);
+    m->live = false;
+    cluster_poll(&c);
+    cluster_run(&c);
+    assert_false(weft_ps_op_done(c.client[0], op, NULL));
+    assert_int_equal(weft_shard_counters(c.shard[0])->lists_unknown, 1);
+    event = fake_event(&c.net->nodes[WORKER], WEFT_EVENT_SENT);
+    fake_event_grid(&c.net->nodes[WORKER], event, &copy, true);
+    event->outcome = WEFT_MSG_UNKNOWN;
+    cluster_poll(&c);
+    struct weft_ps_result result;
+    assert_true(weft_ps_op_done(c.client[0], op, &result));
+    assert_int_equal(result.status, WEFT_PEER);
+    assert_int_equal(result.rows_missed, 150);
+    weft_ps_op_release(c.client[0], op);
+    cluster_stop(&c);
+}
+
+/* The deadline comes while LIST is under way: nothing of the push counts, and all of it is kept. */
+static void too_late_for_the_list(void **state)
+{
+    (void)state;
+    struct cluster_config config = keys_config(1);
+    struct cluster c;
+    config.shard.list_ids = 200;
+    cluster_start(&c, &config, 1, 9);
+    const struct weft_table_spec spec = sums(0, 1);
+    cluster_open(&c, &spec);
+    void *memory = malloc(weft_row_store_bytes(500, 1));
+    assert_int_equal(weft_ps_client_feedback(c.client[0], 0, memory, 500), WEFT_OK);
+    uint64_t ids[2][150];
+    float rows[150], back[150] = {0};
+    for (uint32_t i = 0; i < 150; i++) {
+        rows[i] = (float)i + 1;
+    }
+    ids_make(ids[0], 150, 0, true);
+    ids_make(ids[1], 150, 1, true);
+    pull_all(&c, 0, ids[0], back, 150);
+    pull_all(&c, 0, ids[1], back, 150);
+    const struct weft_ps_push_list list = {.n = 150, .ids = ids[0], .rows = rows};
+    const struct weft_ps_how how = {.deadline_ns = c.net->now_ns + WEFT_NS_PER_S};
+    weft_ps_op op, next;
+    assert_int_equal(weft_ps_push_how(c.client[0], &list, 1, &how, c.net->now_ns, &op), WEFT_OK);
+    while (under_way(&c, WEFT_RPC_LIST) == NULL) {
+        assert_true(cluster_step(&c));
+    }
+    struct fake_message *m = under_way(&c, WEFT_RPC_LIST);
+    m->held = true;
+    cluster_run(&c);
+    c.net->now_ns = how.deadline_ns + 10;
+    cluster_run(&c);
+    /* Another push that needs a list waits for the place. */
+    assert_int_equal(weft_ps_push(c.client[0], 0, ids[1], rows, 150, 0, c.net->now_ns, &next),
+                     WEFT_OK);
+    m->held = false;
+    struct weft_ps_result result = cluster_wait(&c, 0, op);
+    assert_int_equal(result.status, WEFT_OK);
+    assert_int_equal(result.rows_missed, 150);
+    assert_int_equal(result.elements_delivered, 0);
+    assert_int_equal(result.rpcs_short, 1);
+    assert_int_equal(cluster_wait(&c, 0, next).elements_delivered, 150);
+    assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 150);
+    assert_int_equal(counted(&c)->feedback_kept, 150);
+    push_all(&c, 0, ids[0], rows, 150);
+    pull_all(&c, 0, ids[0], back, 150);
+    for (uint32_t i = 0; i < 150; i++) {
+        assert_true(back[i] == 2 * rows[i]);
+    }
+    cluster_clock(&c, 0, 0);
+    cluster_run(&c);
+    assert_true(weft_ps_clock_known(c.client[0], 0));
+    cluster_stop(&c);
+    free(memory);
+}
+
+/* The shard that came back takes no list of so many ids: the push fails in words, nothing hangs, and what
+ * it had is kept. */
+static void the_list_is_refused(void **state)
+{
+    (void)state;
+    struct cluster_config config = keys_config(1);
+    struct cluster c;
+    config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    cluster_start(&c, &config, 1, 9);
+    const struct weft_table_spec spec = sums(0, 1);
+    cluster_open(&c, &spec);
+    void *memory = malloc(weft_row_store_bytes(500, 1));
+    assert_int_equal(weft_ps_client_feedback(c.client[0], 0, memory, 500), WEFT_OK);
+    uint64_t ids[150];
+    float rows[150], back[150] = {0};
+    for (uint32_t i = 0; i < 150; i++) {
+        rows[i] = (float)i + 1;
+    }
+    ids_make(ids, 150, 0, true);
+    pull_all(&c, 0, ids, back, 150);
+    weft_ps_op op = push(&c, 0, ids, rows, 150);
+    fake_kill(c.net, SHARD);
+    cluster_shard_free(&c, SHARD);
+    config.shard.rows_per_rpc_max = 100;
+    c.shard[0] = cluster_shard_new(&c, &config, SHARD);
+    fake_revive(c.net, SHARD);
+    cluster_poll(&c);
+    assert_int_equal(weft_ps_client_reconnect(c.client[0], 0, fake_peer(0), c.net->now_ns), WEFT_OK);
+    fake_connect(c.net, SHARD, WORKER);
+    cluster_poll(&c);
+    struct weft_ps_result result = cluster_wait(&c, 0, op);
+    assert_int_equal(result.status, WEFT_DATA);
+    assert_int_equal(result.rpc_status, WEFT_RPC_TOO_LARGE);
+    assert_int_equal(result.rows_missed, 150);
+    assert_int_equal(result.elements_sent, 150);
+    assert_int_equal(result.elements_delivered, 0);
+    assert_int_equal(counted(&c)->feedback_kept, 150);
+    assert_int_equal(counted(&c)->push.messages_short, 1);
+    assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 0);
+    cluster_clock(&c, 0, 0);
+    cluster_run(&c);
+    assert_true(weft_ps_clock_known(c.client[0], 0));
+    assert_false(weft_ps_client_busy(c.client[0]));
+    cluster_stop(&c);
+    free(memory);
+}
+
+/* ---- the journal ----------------------------------------------------------------------------- */
+
+enum { JOURNAL_BYTES = 1 << 20 };
+
+static void journal_attach(struct weft_shard *shard, void *memory, const void *source)
+{
+    const struct weft_shard_journal_config config = {.memory = memory,
+                                                     .bytes = JOURNAL_BYTES,
+                                                     .bytes_max = JOURNAL_BYTES,
+                                                     .job = 1,
+                                                     .lineage = 1,
+                                                     .source = source,
+                                                     .source_bytes = JOURNAL_BYTES};
+    assert_int_equal(weft_shard_journal_init(shard, &config), WEFT_OK);
+}
+
+/* The longest chunk there is, of ids that take the most room packed, and of such that take none: each
+ * record has its ids, and a shard that knows no list does it again. */
+static void a_journal_has_the_ids(void **state)
+{
+    (void)state;
+    enum { ROWS = 12000 };
+    for (int kind = 0; kind < 3; kind++) {
+        struct cluster_config config = keys_config(1);
+        struct cluster c;
+        void *memory = calloc(2, JOURNAL_BYTES);
+        config.shard.checkpoints = true;
+        config.shard.rows_max = 50000;
+        config.shard.rows_per_rpc_max = config.client.rows_per_rpc_max = ROWS;
+        config.client.rows_per_op_max = ROWS;
+        cluster_start(&c, &config, 1, 2);
+        fake_kill(c.net, SHARD);
+        cluster_shard_free(&c, SHARD);
+        c.shard[0] = cluster_shard_new(&c, &config, SHARD);
+        journal_attach(c.shard[0], memory, NULL);
+        cluster_stop(&c);
+        /* Once more, with the journal there from the beginning. */
+        memset(memory, 0, JOURNAL_BYTES);
+        cluster_start(&c, &config, 1, 2);
+        journal_attach(c.shard[0], memory, NULL);
+        c.net->packet_bytes = 40000;
+        const struct weft_table_spec spec = sums(0, 1);
+        cluster_open(&c, &spec);
+        uint64_t *ids = calloc(ROWS, sizeof(*ids));
+        float *rows = calloc(ROWS, sizeof(*rows)), *back = calloc(ROWS, sizeof(*back));
+        for (uint32_t i = 0; i < ROWS; i++) {
+            ids[i] = kind == 0 ? (i % 2 == 0 ? 0 : UINT64_MAX) : kind == 1 ? i : weft_mix64(i);
+            rows[i] = 1 + (float)(i % 5);
+        }
+        pull_all(&c, 0, ids, back, ROWS);
+        push_all(&c, 0, ids, rows, ROWS);
+        assert_int_equal(counted(&c)->pushes_listed, 1);
+        assert_false(weft_shard_journal_is_full(c.shard[0]));
+        struct weft_shard *alive = c.shard[0];
+        c.shard[0] = cluster_shard_new(&c, &config, SHARD);
+        journal_attach(c.shard[0], (uint8_t *)memory + JOURNAL_BYTES, memory);
+        while (weft_shard_journal_replay(c.shard[0])) {
+            cluster_slabs(&c, 0);
+        }
+        assert_int_equal(weft_shard_journal_report(c.shard[0])->refused, 0);
+        assert_int_equal(weft_shard_journal_report(c.shard[0])->chunks, 2);
+        for (uint32_t i = 0; i < ROWS; i++) {
+            float a = 0, b = 0;
+            (void)weft_table_read(weft_shard_table(alive, 0), ids[i], &a);
+            (void)weft_table_read(weft_shard_table(c.shard[0], 0), ids[i], &b);
+            assert_true(a == b && a > 0);
+        }
+        cluster_shard_free(&c, SHARD);
+        c.shard[0] = alive;
+        cluster_stop(&c);
+        free(ids);
+        free(rows);
+        free(back);
+        free(memory);
+    }
+}
+
+/* ---- what a shard makes of anything ----------------------------------------------------------- */
+
+struct asked {
+    struct cluster c;
+    uint64_t message[512];
+    uint8_t reply[64];
+    uint32_t rpc_id;
+    uint8_t number; /* of the last push */
+};
+
+static struct asked *asked_new(uint32_t chunks_max)
+{
+    struct asked *a = calloc(1, sizeof(*a));
+    struct cluster_config config = keys_config(2);
+    config.shard.chunks_max = chunks_max;
+    config.shard.rows_per_rpc_max = 40;
+    cluster_start(&a->c, &config, 1, 1);
+    struct weft_table_spec spec = sums(0, 1);
+    cluster_open(&a->c, &spec);
+    spec.dim = 300; /* two blocks */
+    a->rpc_id = 1000;
+    return a;
+}
+
+static void asked_free(struct asked *a)
+{
+    cluster_stop(&a->c);
+    free(a);
+}
+
+/* An id of shard 0. */
+static uint64_t id_here(uint32_t i)
+{
+    uint64_t id = i;
+    while (weft_table_shard_of(id, 2) != 0) {
+        id += 1000;
+    }
+    return id;
+}
+
+/* Send a->message behind a head, past the client; returns the status of the answer, -1 without one. */
+static int ask(struct asked *a, uint8_t op, uint32_t number, struct weft_rpc_request head,
+               uint16_t elem_bytes, uint32_t total, uint16_t chunk_elems)
+{
+    struct fake_node *node = &a->c.net->nodes[2];
+    uint64_t seq;
+    weft_expect_id id = 0;
+    head.rpc_id = ++a->rpc_id;
+    if (op == WEFT_RPC_PUSH) {
+        head.after_seq = ++a->number;
+    }
+    weft_rpc_request_pack(&head, a->message);
+    memset(a->reply, 0xee, sizeof(a->reply));
+    static uint8_t big[8192];
+    const struct weft_msg_expect expect = {
+        .peer = fake_peer(0), .sink = WEFT_SINK_COPY, .tag_mask = UINT64_MAX,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = op | WEFT_RPC_REPLY_FLAG,
+                                                       .number = head.rpc_id}),
+        .memory = big, .memory_bytes = sizeof(big), .count = 1, .timeout_ns = WEFT_NEVER};
+    memset(big, 0xee, sizeof(big));
+    assert_int_equal(fake_expect(node, &expect, &id), WEFT_OK);
+    const struct weft_msg_send send = {
+        .peer = fake_peer(0), .base = a->message, .total = total, .elem_bytes = elem_bytes,
+        .chunk_elems = chunk_elems, .critical = 1, .deadline_ns = WEFT_NEVER,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = op, .number = number, .low = op == WEFT_RPC_PUSH ? a->number : 0})};
+    assert_int_equal(fake_send(node, &send, a->c.net->now_ns, &seq), WEFT_OK);
+    cluster_run(&a->c);
+    memcpy(a->reply, big, sizeof(a->reply));
+    struct weft_rpc_reply reply;
+    if (weft_rpc_reply_unpack(a->reply, WEFT_RPC_REPLY_BYTES, &reply) != WEFT_OK) {
+        (void)fake_cancel(node, id);
+        return -1;
+    }
+    assert_int_equal(reply.rpc_id, head.rpc_id);
+    return reply.status;
+}
+
+static uint8_t *body(struct asked *a)
+{
+    return (uint8_t *)a->message + WEFT_RPC_REQUEST_BYTES;
+}
+
+/* Chunk 0 of a push of n rows from `first` on of a list. */
+static int push_listed(struct asked *a, uint32_t rows, uint32_t first, uint32_t n, uint32_t list)
+{
+    struct weft_rpc_request head = {.rows = rows, .flags = WEFT_RPC_PACKED_IDS};
+    memset(body(a), 0, sizeof(a->message) - WEFT_RPC_REQUEST_BYTES);
+    weft_ps_listed_head(body(a), first, n, list);
+    uint32_t total = WEFT_RPC_REQUEST_BYTES + WEFT_PS_LISTED_HEAD_BYTES + n * 4;
+    return ask(a, WEFT_RPC_PUSH, 1, head, 1, total, (uint16_t)total);
+}
+
+static int list(struct asked *a, uint32_t number, uint32_t n, uint32_t rows)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t id = id_here(i);
+        memcpy(body(a) + i * 8, &id, 8);
+    }
+    const struct weft_rpc_request head = {.rows = rows};
+    return ask(a, WEFT_RPC_LIST, number, head, 8, 5 + n, 0);
+}
+
+static void hostile(void **state)
+{
+    (void)state;
+    struct asked *a = asked_new(64);
+    const struct weft_shard_counters *counters = weft_shard_counters(a->c.shard[0]);
+    assert_int_equal(push_listed(a, 5, 0, 5, 77), WEFT_RPC_UNKNOWN_LIST);
+    assert_int_equal(counters->lists_unknown, 1);
+    a->number--; /* it is still open, whatever its grid */
+    assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
+    assert_int_equal(push_listed(a, 5, 1, 4, 77), WEFT_RPC_OK);
+    assert_int_equal(counters->elements_applied, 4);
+    a->number--; /* closed: taken, and not applied, though its list is another's */
+    assert_int_equal(push_listed(a, 5, 1, 4, 78), WEFT_RPC_OK);
+    assert_int_equal(counters->elements_applied, 4);
+    /* Rows beyond the list, or none; no list; another count than the list's. */
+    assert_int_equal(push_listed(a, 5, 2, 4, 77), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(push_listed(a, 5, UINT32_MAX, 4, 77), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(push_listed(a, 5, 5, 1, 77), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(push_listed(a, 5, 0, 0, 77), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(push_listed(a, 5, 0, 4, 0), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(push_listed(a, 4, 0, 4, 77), WEFT_RPC_BAD_REQUEST);
+    /* A chunk that ends within its values, or within its head. */
+    struct weft_rpc_request head = {.rows = 5, .flags = WEFT_RPC_PACKED_IDS};
+    memset(body(a), 0, 64);
+    weft_ps_listed_head(body(a), 0, 5, 77);
+    assert_int_equal(ask(a, WEFT_RPC_PUSH, 1, head, 1, 40 + 12 + 5 * 4 - 1, 200),
+                     WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(ask(a, WEFT_RPC_PUSH, 1, head, 1, 40 + 11, 200), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(counters->elements_applied, 4);
+    /* A list is given anew: in order twice, with too many, none, another shard's, packed, no number. */
+    assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
+    assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
+    assert_int_equal(push_listed(a, 5, 0, 5, 77), WEFT_RPC_OK);
+    assert_int_equal(list(a, 78, 41, 41), WEFT_RPC_TOO_LARGE);
+    assert_int_equal(push_listed(a, 5, 0, 5, 77), WEFT_RPC_UNKNOWN_LIST); /* its place was taken */
+    assert_int_equal(list(a, 78, 5, 4), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(list(a, 78, 0, 0), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(list(a, 0, 5, 5), WEFT_RPC_BAD_REQUEST);
+    head = (struct weft_rpc_request){.rows = 1};
+    uint64_t elsewhere = 0;
+    while (weft_table_shard_of(elsewhere, 2) == 0) {
+        elsewhere++;
+    }
+    memcpy(body(a), &elsewhere, 8);
+    assert_int_equal(ask(a, WEFT_RPC_LIST, 79, head, 8, 6, 0), WEFT_RPC_WRONG_SHARD);
+    head.flags = WEFT_RPC_PACKED_IDS;
+    assert_int_equal(ask(a, WEFT_RPC_LIST, 79, head, 1, 60, 0), WEFT_RPC_BAD_REQUEST);
+    head = (struct weft_rpc_request){.rows = 1, .flags = WEFT_RPC_KEEP_IDS};
+    assert_int_equal(ask(a, WEFT_RPC_LIST, 79, head, 8, 6, 0), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(push_listed(a, 1, 0, 1, 79), WEFT_RPC_UNKNOWN_LIST);
+    assert_int_equal(push_listed(a, 1, 0, 1, 78), WEFT_RPC_UNKNOWN_LIST);
+    /* Keep the ids of none; of a push. */
+    head = (struct weft_rpc_request){.flags = WEFT_RPC_KEEP_IDS};
+    assert_int_equal(ask(a, WEFT_RPC_PULL, 0, head, 8, 5, 0), WEFT_RPC_BAD_REQUEST);
+    head.flags |= WEFT_RPC_PACKED_IDS;
+    assert_int_equal(ask(a, WEFT_RPC_PUSH, 1, head, 1, 40, 0), WEFT_RPC_BAD_REQUEST);
+    /* A PULL that names a list. */
+    head = (struct weft_rpc_request){.rows = 5, .flags = WEFT_RPC_PACKED_IDS};
+    assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
+    memset(body(a), 0, 64);
+    weft_ps_listed_head(body(a), 0, 5, 77);
+    assert_int_equal(ask(a, WEFT_RPC_PULL, 0, head, 1, 60, 200), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(counters->elements_applied, 9);
+    asked_free(a);
+}
+
+/* A push of two chunks that name different lists; one of many pushes whose list is unknown. */
+static void two_lists(void **state)
+{
+    (void)state;
+    struct asked *a = asked_new(64);
+    for (uint32_t i = 0; i < 60; i++) { /* more than a shard keeps chunks of */
+        assert_int_equal(push_listed(a, 5, 0, 5, 1000 + i), WEFT_RPC_UNKNOWN_LIST);
+    }
+    assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
+    assert_int_equal(push_listed(a, 5, 0, 5, 77), WEFT_RPC_OK);
+    struct weft_rpc_request head = {.rows = 5, .flags = WEFT_RPC_PACKED_IDS};
+    memset(body(a), 0, 200);
+    weft_ps_listed_head(body(a), 0, 2, 77);
+    weft_ps_listed_head((uint8_t *)a->message + 60, 2, 3, 76);
+    int status = ask(a, WEFT_RPC_PUSH, 1, head, 1, 60 + 24, 60);
+    assert_true(status == WEFT_RPC_BAD_REQUEST || status == WEFT_RPC_UNKNOWN_LIST);
+    asked_free(a);
+}
+
+/* A shard that keeps no chunks of pushes takes no lists. */
+static void no_lists(void **state)
+{
+    (void)state;
+    struct asked *a = asked_new(0);
+    assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(push_listed(a, 5, 0, 5, 77), WEFT_RPC_BAD_REQUEST);
+    const struct weft_rpc_request head = {.rows = 1, .flags = WEFT_RPC_KEEP_IDS};
+    assert_int_equal(ask(a, WEFT_RPC_PULL, 0, head, 8, 6, 0), WEFT_RPC_BAD_REQUEST);
+    asked_free(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_rows_in_fewer_bytes),
+        cmocka_unit_test(only_just_these_ids),
+        cmocka_unit_test(the_list_is_gone),
+        cmocka_unit_test(lists_are_of_no_use),
+        cmocka_unit_test(breaks_at_every_step),
+        cmocka_unit_test(no_second_connection),
+        cmocka_unit_test(unknown_and_then_nothing),
+        cmocka_unit_test(too_late_for_the_list),
+        cmocka_unit_test(the_list_is_refused),
+        cmocka_unit_test(a_journal_has_the_ids),
+        cmocka_unit_test(hostile),
+        cmocka_unit_test(two_lists),
+        cmocka_unit_test(no_lists),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
