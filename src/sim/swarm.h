@@ -30,6 +30,8 @@ struct weft_swarm_result {
     uint64_t ecn_failed;
     uint64_t cut;          /* ends of connections that went down because the plan closed them */
     uint64_t cut_messages; /* messages that ended UNKNOWN or SHORT at such an end */
+    uint64_t pushes_listed; /* to a parameter server, that named a list of ids */
+    uint64_t lists_unknown; /* and such that a shard did not have */
     uint64_t noticed;      /* connections with the dead that went down, where that is watched */
     uint32_t messages;
     char plan[1024];      /* the configuration drawn, lines */

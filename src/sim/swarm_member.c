@@ -124,6 +124,7 @@ static void finish(struct swarm_member *m)
     for (uint32_t w = 0; w < m->ps.table.workers; w++) {
         weft_ps_client_free(m->ps.worker[w].client);
         free(m->ps.worker[w].rows);
+        free(m->ps.worker[w].fetched_rows);
     }
     weft_member_service_free(m->service);
     weft_roster_free(m->roster);

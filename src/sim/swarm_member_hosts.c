@@ -305,8 +305,7 @@ void weft_swarm_worker_start(struct swarm_member *m, uint32_t w)
                                                      .incarnation = 1,
                                                      .rank = w,
                                                      .first = WEFT_MEMBER_NONE};
-    m->ps.worker[w].rows = calloc((size_t)IDS_MAX * m->ps.table.spec.dim, sizeof(float));
-    WEFT_ASSERT(m->ps.worker[w].rows != NULL);
+    weft_swarm_ps_worker_init(&m->ps, w);
     weft_swarm_client_start(m, m->servers + w, &config);
 }
 

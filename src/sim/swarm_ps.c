@@ -72,6 +72,9 @@ static void ids_draw(struct swarm_ps *ps)
     if (weft_prng_below(&prng, 4) > 0) {
         qsort(ps->id, IDS_MAX, sizeof(*ps->id), by_value);
     }
+    /* From none to all: lists that are dropped before they are of use, too. */
+    ps->fetches = (enum fetches)weft_prng_below(&prng, FETCHES);
+    ps->list_ids = (uint32_t)weft_prng_below(&prng, 5) * (uint32_t)weft_prng_below(&prng, IDS_MAX);
 }
 
 void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
@@ -222,11 +225,13 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
     int used = snprintf(text, bytes,
                         "%" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, %" PRIu32
                         " ids of dim %" PRIu32 ", %s staleness %" PRIu32 ", %" PRIu32
-                        " rows an RPC, bounds %u and %u ppm, may %u; %s, optimizer %u, %" PRIu32
+                        " rows an RPC, bounds %u and %u ppm, may %u, fetches %u, lists of %" PRIu32
+                        " ids; %s, optimizer %u, %" PRIu32
                         " deaths of shards%s, kept by: %s\n",
                         ps->shards, table->workers, table->clocks, table->ids, table->spec.dim,
                         modes[table->spec.mode], table->spec.staleness, ps->rows_per_rpc,
-                        table->push_bound_ppm, table->pull_bound_ppm, ps->can, weft_swarm_table_name(table),
+                        table->push_bound_ppm, table->pull_bound_ppm, ps->can, ps->fetches,
+                        ps->list_ids, weft_swarm_table_name(table),
                         table->spec.optimizer, ps->deaths, ps->mortal ? " and workers" : "",
                         ps->deaths > 0 ? keeper_names[ps->keeper] : "-");
     weft_plan_describe(&ps->plan, text + used, bytes - (size_t)used);
@@ -244,6 +249,11 @@ void weft_swarm_ps_run(uint64_t seed, const struct weft_world_tap *tap,
         .steps = weft_world_steps(ps->world),
         .virtual_ns = ps->closed_ns,
     };
+    for (uint32_t w = 0; w < ps->table.workers; w++) {
+        weft_swarm_ps_count_lists(ps, w);
+    }
+    result_p->pushes_listed = ps->pushes_listed;
+    result_p->lists_unknown = ps->lists_unknown;
     for (uint32_t i = 0; i < ps->plan.hosts; i++) {
         const struct weft_ep_counters *c = weft_ep_counters(weft_world_ep(ps->world, i));
         result_p->packets += weft_world_counters(ps->world, i)->packets_sent;

@@ -40,6 +40,60 @@ static bool taken(struct swarm_ps *ps, uint32_t w, weft_status status)
     return status == WEFT_OK;
 }
 
+/* Drawn anew for each clock of each worker, whatever came before. */
+static uint64_t drawn(const struct swarm_ps *ps, uint32_t w, uint32_t what)
+{
+    uint64_t clock = ps->worker[w].clock;
+    return weft_mix64(ps->table.seed ^ weft_mix64(clock << 32 | w << 8 | what));
+}
+
+static bool fetches(const struct swarm_ps *ps, uint32_t w)
+{
+    return ps->fetches == FETCHES_ALL || (ps->fetches == FETCHES_SOME && drawn(ps, w, 1) % 2 == 0);
+}
+
+/* Pull what is to be pushed next. */
+static weft_status start_fetch(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < ps->table.ids; i++) {
+        if (weft_swarm_table_pushes(&ps->table, w, worker->clock, i)) {
+            worker->fetched[n++] = ps->id[i];
+        }
+    }
+    const struct weft_ps_pull_list list = {.table = ps->table.spec.table,
+                                           .n = n,
+                                           .ids = worker->fetched,
+                                           .rows_out = worker->fetched_rows};
+    return weft_ps_pull_lists(worker->client, &list, 1, ps->table.pull_bound_ppm, now_ns,
+                              &worker->op);
+}
+
+/* Pull all rows, and do not wait for them: what a shard keeps of the fetch may make room. */
+static void pull_aside(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
+{
+    struct swarm_ps_worker *worker = &ps->worker[w];
+    weft_ps_op op;
+    float *rows = worker->fetched_rows + (size_t)IDS_MAX * ps->table.spec.dim;
+    if (drawn(ps, w, 2) % 4 != 0 || weft_ps_pull(worker->client, ps->table.spec.table, ps->id, rows,
+                                                 ps->table.ids, 0, now_ns, &op) != WEFT_OK) {
+        return;
+    }
+    if (weft_ps_op_done(worker->client, op, NULL)) {
+        weft_ps_op_release(worker->client, op);
+    } else {
+        weft_ps_op_abandon(worker->client, op);
+    }
+}
+
+void weft_swarm_ps_count_lists(struct swarm_ps *ps, uint32_t w)
+{
+    const struct weft_ps_client_counters *counters = weft_ps_client_counters(ps->worker[w].client);
+    ps->pushes_listed += counters->pushes_listed;
+    ps->lists_unknown += counters->lists_unknown;
+}
+
 static weft_status start_push(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
 {
     struct swarm_ps_worker *worker = &ps->worker[w];
@@ -126,8 +180,19 @@ bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     case PHASE_PULLING:
         if (finished(ps, w, &result)) {
             weft_swarm_ps_check_pulled(ps, w, &result);
-            worker->phase = worker->clock == ps->table.clocks ? PHASE_DONE : PHASE_PUSH;
+            worker->phase = worker->clock == ps->table.clocks ? PHASE_DONE
+                            : fetches(ps, w)                  ? PHASE_FETCH
+                                                              : PHASE_PUSH;
             ps->closed_ns = now_ns;
+        }
+        break;
+    case PHASE_FETCH:
+        worker->phase += taken(ps, w, start_fetch(ps, w, now_ns));
+        break;
+    case PHASE_FETCHING:
+        if (finished(ps, w, &result)) {
+            worker->phase = PHASE_PUSH;
+            pull_aside(ps, w, now_ns);
         }
         break;
     case PHASE_PUSHING:
@@ -282,8 +347,9 @@ struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, u
     config.step_rows = 50; /* fewer than there are: clocks end in slices */
     config.rows_per_rpc_max = ps->rows_per_rpc;
     config.slab_bytes = 1 << 20; /* twice the rows of the longest packet, at least */
-    if (ps->deaths > 0) {
-        config.checkpoints = true;
+    config.list_ids = ps->list_ids;
+    config.checkpoints = ps->deaths > 0;
+    if (ps->deaths > 0 || ps->fetches != FETCHES_NONE) {
         config.chunks_max = 4 * IDS_MAX;
     }
     draw_keys(ps, shard, &config.keys);
@@ -299,7 +365,7 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
     config.worker = w;
     config.shards = ps->shards;
     config.tables_max = 2;
-    config.ops_max = 2;
+    config.ops_max = 4;
     config.lists_per_op_max = 1;
     config.rows_per_op_max = IDS_MAX;
     config.rows_per_rpc_max = ps->rows_per_rpc;
@@ -425,13 +491,20 @@ static void make_client(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     weft_world_wake(ps->world, host, now_ns);
 }
 
+void weft_swarm_ps_worker_init(struct swarm_ps *ps, uint32_t w)
+{
+    size_t floats = (size_t)IDS_MAX * ps->table.spec.dim;
+    ps->worker[w].rows = calloc(floats, sizeof(float));
+    ps->worker[w].fetched_rows = calloc(2 * floats, sizeof(float));
+    WEFT_ASSERT(ps->worker[w].rows != NULL && ps->worker[w].fetched_rows != NULL);
+}
+
 static void make_worker(struct swarm_ps *ps, uint32_t w)
 {
     struct weft_ps_client_config config = weft_swarm_ps_client_config(ps, w);
     host_init(ps, ps->shards + w, weft_rpc_name(WEFT_ROLE_WORKER, w),
               weft_ps_client_expects_max(&config));
-    ps->worker[w].rows = calloc((size_t)IDS_MAX * ps->table.spec.dim, sizeof(float));
-    WEFT_ASSERT(ps->worker[w].rows != NULL);
+    weft_swarm_ps_worker_init(ps, w);
     make_client(ps, w, 0);
 }
 
@@ -456,6 +529,7 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
     weft_status status = weft_world_restart(ps->world, h, &host);
     WEFT_ASSERT(status == WEFT_OK);
     worker->lost += weft_ps_client_counters(worker->client)->pushes_lost;
+    weft_swarm_ps_count_lists(ps, w);
     weft_ps_client_free(worker->client);
     worker->phase = PHASE_OPEN;
     make_client(ps, w, weft_world_now_ns(ps->world));
@@ -503,6 +577,7 @@ void weft_swarm_ps_free(struct swarm_ps *ps)
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         weft_ps_client_free(ps->worker[w].client);
         free(ps->worker[w].rows);
+        free(ps->worker[w].fetched_rows);
     }
     free(ps);
 }

@@ -30,6 +30,8 @@ enum phase {
     PHASE_OPENING,
     PHASE_PULL,
     PHASE_PULLING,
+    PHASE_FETCH, /* the rows of the push: it may name them as a list */
+    PHASE_FETCHING,
     PHASE_PUSH,
     PHASE_PUSHING,
     PHASE_CLOCK,
@@ -49,7 +51,12 @@ struct swarm_ps_worker {
     uint64_t cut_off_elements; /* of these */
     uint64_t lost;             /* pushes, as clients that died were told */
     float *rows;               /* (ids, dim) */
+    uint64_t fetched[IDS_MAX]; /* ids of FETCH */
+    float *fetched_rows;       /* (2, ids, dim): of FETCH, and of a pull that nobody waits for */
 };
+
+/* How many pushes are of rows that were pulled just before. */
+enum fetches { FETCHES_NONE, FETCHES_SOME, FETCHES_ALL, FETCHES };
 
 struct swarm_ps {
     struct weft_plan plan;
@@ -58,6 +65,10 @@ struct swarm_ps {
     uint32_t shards;
     uint32_t rows_per_rpc;
     uint16_t can; /* of enum weft_rpc_can: of workers */
+    enum fetches fetches;
+    uint32_t list_ids; /* that shards keep of a worker */
+    uint64_t pushes_listed; /* of workers that died */
+    uint64_t lists_unknown;
     struct weft_shard *shard[SHARDS_MAX];
     struct swarm_ps_worker worker[WORKERS_MAX];
     uint64_t id[IDS_MAX];
@@ -98,6 +109,12 @@ void weft_swarm_ps_free(struct swarm_ps *ps);
 /* A process dies, and another one comes in its place. */
 void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s);
 void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w);
+
+/* Its rows. */
+void weft_swarm_ps_worker_init(struct swarm_ps *ps, uint32_t w);
+
+/* Add what this worker's client counted of lists to ps's counters. */
+void weft_swarm_ps_count_lists(struct swarm_ps *ps, uint32_t w);
 
 /* What the seeds with a coordinator (sim/swarm_member.h) share. One step of a worker; true when it got
  * on. */

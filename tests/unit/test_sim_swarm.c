@@ -3,6 +3,7 @@
 #include "sim/finish.h"
 #include "sim/plan.h"
 #include "sim/swarm.h"
+#include "sim/swarm_ps.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -263,6 +264,23 @@ static void the_judge_of_datagrams(void **state)
     weft_net_packet_free(packet);
 }
 
+/* Parameter servers whose workers push what they pulled; some lists are gone by then. */
+static void pushes_name_lists(void **state)
+{
+    (void)state;
+    uint64_t listed = 0, unknown = 0;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        struct weft_swarm_result result;
+        weft_swarm_ps_run(seed, NULL, &result);
+        if (!result.ok) {
+            fail_msg("seed %lu: %s", (unsigned long)seed, result.failure);
+        }
+        listed += result.pushes_listed;
+        unknown += result.lists_unknown;
+    }
+    assert_true(listed > 200 && unknown > 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +290,7 @@ int main(void)
         cmocka_unit_test(seeds_that_failed_once),
         cmocka_unit_test(the_combined_hash_sees_every_part),
         cmocka_unit_test(the_path_has_faults),
+        cmocka_unit_test(pushes_name_lists),
         cmocka_unit_test(connections_end_before_their_time),
         cmocka_unit_test(the_judge_of_datagrams),
     };
