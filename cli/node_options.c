@@ -29,6 +29,8 @@ int weft_security_check(const struct weft_command *command, const struct weft_se
     return WEFT_OPTIONS_RUN;
 }
 
+const char *const weft_key_caching_names[] = {"on", "off", NULL};
+
 const char *const weft_transport_names[] = {"weft", "tcp", NULL};
 
 int weft_transport_options_check(const struct weft_command *command, const struct weft_transport_options *transport,

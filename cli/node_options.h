@@ -53,6 +53,14 @@ extern const char *const weft_transport_names[]; /* of enum weft_driver_kind */
      "variable WEFT_PEER_TIMEOUT_S sets another default",                                          \
      WEFT_OPTION_U32, .value = &(transport)->peer_timeout_s, .min = 1, .max = 86400}
 
+extern const char *const weft_key_caching_names[]; /* 0 = on, 1 = off */
+
+/* Of verbs with workers; no_p: uint32_t. */
+#define WEFT_KEY_CACHING_ROW(no_p)                                                                 \
+    {"key-caching", "WHAT", "on = a push of the rows that were pulled before refers to that pull's\n"\
+     "list of ids, which servers keep; off = every push sends its ids",                            \
+     WEFT_OPTION_CHOICE, .value = (no_p), .choices = weft_key_caching_names}
+
 /* What the option table cannot say: WEFT_OPTIONS_RUN, or a usage error printed. */
 int weft_transport_options_check(const struct weft_command *command, const struct weft_transport_options *transport,
                        uint32_t inject_loss_ppm, const char *trace);

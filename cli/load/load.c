@@ -349,6 +349,7 @@ int weft_cli_load(int argc, char **argv)
         WEFT_RECORDING_ROWS(&load.recording),
         WEFT_METRICS_OPTIONS(&load.metrics),
         WEFT_TRANSPORT_ROWS(&load.transport),
+        WEFT_KEY_CACHING_ROW(&load.workload.no_key_caching),
         WEFT_SECURITY_NETWORK_ROWS(&load.security),
         {0},
     };

@@ -46,6 +46,7 @@ static void set_client(const struct weft_load_worker *worker, struct weft_ps_cli
     client->dim_max = workload->dim;
     client->missed_max = 1; /* every pull is asked for whole */
     client->records = worker->context->records;
+    client->can &= workload->no_key_caching ? ~WEFT_RPC_CAN_LIST : WEFT_RPC_CAN_ALL;
 }
 
 static void set_endpoint(const struct weft_load_worker *worker,

@@ -45,6 +45,7 @@ struct weft_load_workload {
     double seconds;
     double warmup; /* seconds before that, not measured */
     uint64_t seed;
+    uint32_t no_key_caching; /* 1: pushes send their ids, whatever was pulled */
 };
 
 #define WEFT_LOAD_WORKLOAD_DEFAULTS                                                                \

@@ -193,6 +193,7 @@ int weft_cli_run(int argc, char **argv)
         {"job", "NAME", "WEFT_JOB of all processes", WEFT_OPTION_STRING, .value = &run.job,
          .fallback = "none"},
         WEFT_TRANSPORT_ROWS(&run.transport),
+        WEFT_KEY_CACHING_ROW(&run.no_key_caching),
         WEFT_SECURITY_ROWS(&run.security),
         {0},
     };

@@ -28,6 +28,7 @@ struct weft_run_options {
     const char *job; /* NULL = without a name */
     enum weft_worker_death on_death;
     enum weft_run_durability durability;
+    uint32_t no_key_caching; /* 1: WEFT_KEY_CACHING is 0 */
     uint64_t replay_bytes; /* of each worker; UINT64_MAX = as WEFT_REPLAY_BYTES says */
     struct weft_transport_options transport;
     struct weft_security security; /* not loaded */

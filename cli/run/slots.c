@@ -99,6 +99,9 @@ static void tell_patience(const struct run *run, struct weft_slot *slot)
     const struct weft_run_options *options = run->options;
     bool said = options->replay_bytes != UINT64_MAX;
     uint64_t bytes = said ? options->replay_bytes : (uint64_t)REPLAY_MIB << 20;
+    if (options->no_key_caching) {
+        weft_slot_setenv(slot, "WEFT_KEY_CACHING", "0");
+    }
     if (options->restarts == 0) {
         return;
     }

@@ -136,6 +136,9 @@ int weft_cli_server(int argc, char **argv)
          WEFT_OPTION_U64, .value = &shard->table_bytes_max},
         {"tables", "N", "tables that workers may make, numbered 0 to N-1", WEFT_OPTION_U32,
          .value = &shard->tables_max, .min = 1, .max = 4096},
+        {"list-ids", "N", "ids of its newest pulls that each shard keeps of each worker, 8 bytes each,\n"
+         "so that pushes of the same rows need not send them; 0 = none",
+         WEFT_OPTION_U32, .value = &shard->list_ids, .max = 1u << 30},
         {"dim-max", "N", "floats in the longest row of any table", WEFT_OPTION_U32,
          .value = &shard->dim_max, .min = 1, .max = WEFT_RPC_DIM_MAX},
         WEFT_TRANSPORT_ROWS(&server.transport),

@@ -52,6 +52,7 @@ struct weft_job {
     struct weft_recording recording;
     struct weft_record_ring *records; /* of this process's client; NULL = none */
     const char *save;  /* file to write the trained model to; NULL = none */
+    uint32_t no_key_caching; /* 1: pushes send their ids, whatever was pulled */
     uint32_t drive;    /* 1, engine: the endpoint has a thread of its own */
     struct weft_until until;
     struct weft_transport_options transport;
@@ -154,6 +155,7 @@ extern const char *const weft_job_drives[];
      .value = &(job)->inject_seed},                                                                \
     WEFT_OPTIONS_HEADING("transport"),                                                             \
     WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \
+    WEFT_KEY_CACHING_ROW(&(job)->no_key_caching),                                                  \
     {"drive", "THREAD", "which thread sends and receives: caller = the training thread; engine = a\n"\
      "background thread", WEFT_OPTION_CHOICE, .value = &(job)->drive,                         \
      .choices = weft_job_drives},                                                                  \

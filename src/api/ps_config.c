@@ -162,6 +162,15 @@ static weft_status environment_read(struct weft_ps_config *c, struct weft_launch
     return status == WEFT_OK ? status : weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
 }
 
+weft_status weft_api_ps_key_caching(bool *on_p, struct weft_io_error *error)
+{
+    struct weft_job_error job_error;
+    uint64_t number = 1;
+    weft_status status = weft_launch_number("WEFT_KEY_CACHING", 0, 1, &number, &job_error);
+    *on_p = number == 1;
+    return status == WEFT_OK ? WEFT_OK : weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
+}
+
 /* What happens when a server goes away. */
 static weft_status reconnect_read(struct weft_ps_config *c, struct weft_io_error *error)
 {
@@ -288,6 +297,10 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
     }
     if (status == WEFT_OK) {
         status = reconnect_read(ours_p, error);
+    }
+    if (status == WEFT_OK) {
+        bool on;
+        status = weft_api_ps_key_caching(&on, error);
     }
     if (status == WEFT_OK) {
         status = settle(ours_p, launch_p, error);

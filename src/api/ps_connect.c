@@ -77,6 +77,10 @@ static void set_client(const struct weft_ps *ps, const struct weft_ps_config *co
     client->reconnect_ns = config->reconnect_timeout_ns;
     client->replay_bytes = config->replay_bytes;
     client->records = ps->records;
+    bool caches;
+    if (weft_api_ps_key_caching(&caches, NULL) == WEFT_OK && !caches) {
+        client->can &= ~WEFT_RPC_CAN_LIST;
+    }
 }
 
 static void set_endpoint(const struct weft_ps *ps, const struct weft_ps_config *config,

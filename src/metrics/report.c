@@ -41,7 +41,8 @@ static const struct counter shard_counters[] = {
     SHARD(requests_short), SHARD(requests_stale), SHARD(chunks_applied), SHARD(chunks_refused),
     SHARD(elements_applied), SHARD(rows_pulled), SHARD(rows_absent), SHARD(rows_stepped),
     SHARD(rows_refused), SHARD(clocks_refused), SHARD(waits), SHARD(workers_refused),
-    SHARD(peers_ignored), SHARD(journal_records), SHARD(journal_full), SHARD(journal_failed),
+    SHARD(lists_kept), SHARD(lists_refused), SHARD(lists_given), SHARD(lists_unknown),
+    SHARD(ids_by_list), SHARD(peers_ignored), SHARD(journal_records), SHARD(journal_full), SHARD(journal_failed),
 };
 
 #define TABLE(field) COUNTER(weft_shard_table_sums, "table_", field)
@@ -56,6 +57,8 @@ static const struct counter table_counters[] = {
 static const struct counter client_counters[] = {
     CLIENT(clocks), CLIENT(gates), CLIENT(replies_bad), CLIENT(rpcs_refused), CLIENT(rpcs_failed),
     CLIENT(missed_first), CLIENT(missed_forgotten), CLIENT(again), CLIENT(pushes_passed),
+    CLIENT(packed), CLIENT(lists_kept), CLIENT(pushes_listed), CLIENT(list_bytes_saved),
+    CLIENT(lists_unknown), CLIENT(lists_sent),
     {"push_elements", offsetof(struct weft_ps_client_counters, push.elements_sent)},
     {"push_elements_delivered", offsetof(struct weft_ps_client_counters, push.elements_delivered)},
     {"pull_elements", offsetof(struct weft_ps_client_counters, pull.elements_sent)},
