@@ -200,12 +200,6 @@ static inline weft_status fake_cancel(void *self, weft_expect_id id)
     return WEFT_NOTFOUND;
 }
 
-static inline void fake_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
-{
-    (void)self, (void)peer, (void)seq, (void)user;
-    WEFT_ASSERT(!"not used by the layers above");
-}
-
 static inline struct fake_message *fake_find(struct fake_net *net, uint64_t seq)
 {
     for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
@@ -214,6 +208,24 @@ static inline struct fake_message *fake_find(struct fake_net *net, uint64_t seq)
         }
     }
     return NULL;
+}
+
+/* Also of what has happened since OPEN and is not polled yet. */
+static inline void fake_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
+{
+    struct fake_node *node = self;
+    struct fake_message *m = fake_find(node->net, seq);
+    if (m != NULL) {
+        WEFT_ASSERT(fake_peer(m->from) == peer && m->to == node->index);
+        m->user = user;
+    }
+    for (uint32_t i = node->events_head; i != node->events_tail; i++) {
+        struct weft_msg_event *event = &node->events[i % FAKE_EVENTS];
+        bool incoming = event->type == WEFT_EVENT_CHUNK || event->type == WEFT_EVENT_RECEIVED;
+        if (incoming && event->seq == seq) {
+            event->user = user;
+        }
+    }
 }
 
 static inline void fake_refuse(void *self, weft_peer peer, uint64_t seq)

@@ -1,0 +1,422 @@
+/* A call becomes an operation, and when it is done. */
+#include "coll/internal.h"
+
+/* ---- what the call is ------------------------------------------------------------------------ */
+
+/* 15 bits: the phase takes the last one of a tag. */
+uint32_t weft_coll_signature(const struct weft_coll_descriptor *d)
+{
+    uint64_t h = weft_mix64(d->kind | (uint64_t)d->type << 8 | (uint64_t)d->reduction << 16 |
+                            (uint64_t)d->feedback << 24 | (uint64_t)d->root << 32);
+    h = weft_mix64(h ^ (d->bound_ppm | (uint64_t)d->members << 32));
+    h = weft_mix64(h ^ d->count);
+    return (uint32_t)(h >> 49);
+}
+
+static struct weft_coll_descriptor descriptor_of(const struct group *g,
+                                                 const struct weft_coll_call *call)
+{
+    return (struct weft_coll_descriptor){
+        .kind = (uint8_t)call->kind,
+        .type = (uint8_t)call->type,
+        .reduction = (uint8_t)call->reduction,
+        .feedback = call->residual != NULL,
+        .root = call->root,
+        .bound_ppm = call->bound_ppm,
+        .members = g->members_hash,
+        .count = call->count,
+    };
+}
+
+/* What a kind does not look at is zero, so that all ranks' descriptors agree. */
+static struct weft_coll_call normalized(const struct weft_coll_call *call)
+{
+    struct weft_coll_call c = *call;
+    bool reduces = c.kind <= WEFT_COLL_REDUCE_SCATTER;
+    bool rooted = c.kind == WEFT_COLL_REDUCE || c.kind == WEFT_COLL_BROADCAST ||
+                  c.kind == WEFT_COLL_GATHER || c.kind == WEFT_COLL_SCATTER;
+    c.reduction = reduces ? c.reduction : WEFT_COLL_SUM;
+    c.root = rooted ? c.root : 0;
+    if (c.kind == WEFT_COLL_BARRIER) {
+        c.type = WEFT_COLL_U8;
+        c.count = 1;
+    }
+    return c;
+}
+
+static bool buffers_valid(const struct weft_coll_call *call, uint32_t n, uint32_t me)
+{
+    if (call->kind == WEFT_COLL_BARRIER || call->count == 0) {
+        return true;
+    }
+    bool root = me == call->root;
+    bool in = root || (call->kind != WEFT_COLL_BROADCAST && call->kind != WEFT_COLL_SCATTER);
+    bool out = root || (call->kind != WEFT_COLL_REDUCE && call->kind != WEFT_COLL_GATHER);
+    bool apart = call->kind != WEFT_COLL_ALL_TO_ALL || call->in != call->out || n == 1;
+    return (!in || call->in != NULL) && (!out || call->out != NULL) && apart;
+}
+
+static bool loss_valid(const struct weft_coll_call *call)
+{
+    bool reduces = call->kind <= WEFT_COLL_REDUCE_SCATTER;
+    if (!reduces) {
+        return call->bound_ppm == 0 && call->residual == NULL;
+    }
+    bool feeds_back = call->type == WEFT_COLL_F32 &&
+                      (call->reduction == WEFT_COLL_SUM || call->reduction == WEFT_COLL_MEAN);
+    return call->bound_ppm < WEFT_PPM && (call->residual == NULL || feeds_back);
+}
+
+static bool call_shape(const struct weft_coll *c, const struct weft_coll_call *call,
+                       struct shape *shape_p)
+{
+    if (call->group >= c->groups) {
+        return false;
+    }
+    const struct group *g = &c->group[call->group];
+    return g->me != NONE && buffers_valid(call, g->n, g->me) && loss_valid(call) &&
+           weft_coll_shape_make(&c->config, call, g->n, g->me, shape_p);
+}
+
+size_t weft_coll_work_bytes(const struct weft_coll *c, const struct weft_coll_call *call)
+{
+    struct weft_coll_call plain = normalized(call);
+    struct shape shape;
+    if (!call_shape(c, &plain, &shape)) {
+        return 0;
+    }
+    struct work work;
+    weft_coll_work_make(&shape, weft_coll_shape_lossy(&shape, plain.bound_ppm), &work);
+    return work.bytes;
+}
+
+size_t weft_coll_missed_bytes(const struct weft_coll *c, const struct weft_coll_call *call)
+{
+    struct weft_coll_call plain = normalized(call);
+    struct shape shape;
+    if (!call_shape(c, &plain, &shape) || !shape.reduces) {
+        return 0;
+    }
+    uint64_t slices = shape.slices == SLICES_BLOCKS ? shape.n : 1;
+    return slices * weft_div_ceil_u64(shape.count, WEFT_COLL_GRAIN);
+}
+
+/* ---- counting what there is to do ------------------------------------------------------------ */
+
+static void count_messages(struct op *op)
+{
+    const struct shape *s = &op->shape;
+    for (uint32_t g = 0; g < s->segments; g++) {
+        for (uint32_t i = 0; i < s->n; i++) {
+            op->left1[g] += shape_elems(s, PHASE_1, i, s->me, g) > 0;
+            op->left2 += shape_elems(s, PHASE_2, i, s->me, g) > 0;
+            for (uint32_t phase = 0; phase < PHASES; phase++) {
+                op->unsent[phase][g] += shape_elems(s, phase, s->me, i, g) > 0;
+            }
+        }
+        op->unsent_all += op->unsent[PHASE_1][g] + op->unsent[PHASE_2][g];
+    }
+    op->segments_left = s->segments;
+}
+
+/* Pages of its pool that messages of this operation from another rank may take here. */
+static uint64_t pages_from(const struct shape *s, uint32_t i)
+{
+    uint64_t pages = 0;
+    for (uint32_t g = 0; g < s->segments; g++) {
+        for (uint32_t phase = 0; phase < PHASES; phase++) {
+            uint32_t elems = shape_elems(s, phase, i, s->me, g);
+            pages += elems > 0 ? pages_for(elems, s->elem_bytes) : 0;
+        }
+    }
+    return pages;
+}
+
+/* A rank that sends much, or has heard nothing for long, must know that this one is here; else it
+ * would stop before its messages fill the pool. One that gets data of this operation knows by that.
+ * The fractions: docs/COLLECTIVES.md, "Running ahead". */
+static void tell_others(struct weft_coll *c, const struct op *op)
+{
+    const struct shape *s = &op->shape;
+    struct group *g = &c->group[op->call.group];
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (i == s->me) {
+            continue;
+        }
+        struct member *m = &g->member[g->ranks[i]];
+        bool data = weft_coll_slice_elems(s, i) > 0 && shape_slice(s, PHASE_1, s->me, i) != NONE;
+        data |= weft_coll_slice_elems(s, s->me) > 0 && shape_slice(s, PHASE_2, s->me, i) != NONE;
+        uint64_t pages = pages_from(s, i);
+        uint64_t untold = m->untold_pages + pages;
+        bool much = pages > c->quota_pages / 2;
+        bool long_since = op->number + 1 - m->told >= TELL_OPS || untold >= c->quota_pages / 4;
+        m->untold_pages = (uint32_t)weft_min_u64(untold, UINT32_MAX);
+        if (much || (!data && long_since)) {
+            weft_coll_tell(c, op->call.group, g->ranks[i]);
+        } else if (data) {
+            m->told = op->number + 1;
+            m->untold_pages = 0;
+        }
+    }
+}
+
+/* ---- what needs no message ------------------------------------------------------------------- */
+
+static void copy(void *to, const void *from, uint64_t elems, uint32_t elem_bytes)
+{
+    if (to != from && elems > 0) {
+        memmove(to, from, elems * elem_bytes);
+    }
+}
+
+static void own_part(struct op *op)
+{
+    const struct shape *s = &op->shape;
+    const struct weft_coll_call *call = &op->call;
+    uint8_t *out = call->out;
+    const uint8_t *in = call->in;
+    uint64_t block = s->count * s->elem_bytes;
+    bool root = s->me == s->root;
+    switch (s->kind) {
+    case WEFT_COLL_ALL_GATHER:
+        copy(out + s->me * block, in, s->count, s->elem_bytes);
+        break;
+    case WEFT_COLL_GATHER:
+        if (root) {
+            copy(out + s->me * block, in, s->count, s->elem_bytes);
+        }
+        break;
+    case WEFT_COLL_BROADCAST:
+        if (root) {
+            copy(out, in, s->count, s->elem_bytes);
+        }
+        break;
+    case WEFT_COLL_SCATTER:
+        if (root) {
+            copy(out, in + s->me * block, s->count, s->elem_bytes);
+        }
+        break;
+    case WEFT_COLL_ALL_TO_ALL:
+        copy(out + s->me * block, in + s->me * block, s->count, s->elem_bytes);
+        break;
+    case WEFT_COLL_ALL_REDUCE:
+    case WEFT_COLL_REDUCE:
+    case WEFT_COLL_REDUCE_SCATTER:
+    case WEFT_COLL_BARRIER:
+    case WEFT_COLL_KINDS:
+        break;
+    }
+}
+
+static void small_part(struct op *op)
+{
+    const struct shape *s = &op->shape;
+    if (s->reduces && s->slices == SLICES_WHOLE) {
+        const void *from = op->call.residual != NULL ? op->call.residual : op->call.in;
+        copy((uint8_t *)op->call.work + op->work.copy, from, s->count, s->elem_bytes);
+        if (op->call.residual != NULL) { /* nothing of it can be missing */
+            memset(op->call.residual, 0, s->count * s->elem_bytes);
+        }
+    }
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+static uint32_t slot_free(const struct weft_coll *c)
+{
+    for (uint32_t i = 0; i < c->config.ops_max; i++) {
+        if (c->op[i].state == OP_FREE) {
+            return i;
+        }
+    }
+    return NONE;
+}
+
+static void list_add(struct weft_coll *c, uint32_t *head, uint32_t *tail, uint32_t slot)
+{
+    c->op[slot].next = NONE;
+    if (*head == NONE) {
+        *head = slot;
+    } else {
+        c->op[*tail].next = slot;
+    }
+    *tail = slot;
+}
+
+static void list_remove(struct weft_coll *c, uint32_t slot)
+{
+    uint32_t before = NONE;
+    for (uint32_t i = c->open_head; i != slot; i = c->op[i].next) {
+        before = i;
+    }
+    if (before == NONE) {
+        c->open_head = c->op[slot].next;
+    } else {
+        c->op[before].next = c->op[slot].next;
+    }
+    c->open_tail = c->open_tail == slot ? before : c->open_tail;
+}
+
+/* A rank of the group that has left ends this rank's hope to get the operation done. */
+static bool someone_left(struct weft_coll *c, const struct group *g)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (c->rank[g->ranks[i]].state == RANK_LEFT) {
+            weft_coll_fail_rank(c, WEFT_COLL_LEFT, g->ranks[i], NULL);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void op_start(struct weft_coll *c, struct op *op)
+{
+    if (op->call.kind == WEFT_COLL_BARRIER) {
+        op->call.in = &op->barrier[0];
+        op->call.out = &op->barrier[1];
+    }
+    if (op->work.bytes > 0) {
+        memset(op->call.work, 0, op->work.bits_bytes);
+    }
+    if (op->lossy) {
+        memset((uint8_t *)op->call.work + op->work.masks, 0,
+               op->shape.n * op->work.mask_words * sizeof(uint64_t));
+    }
+    count_messages(op);
+    if (op->call.residual != NULL) {
+        op->divisor = op->shape.n;
+        weft_coll_residual_add(op);
+    }
+    own_part(op);
+    small_part(op);
+    tell_others(c, op);
+    weft_coll_early_adopt(c, op);
+    for (uint32_t g = 0; g < op->shape.segments; g++) {
+        if (op->left1[g] == 0 && !op->ready[g]) {
+            weft_coll_segment_here(c, op, g);
+        }
+    }
+}
+
+weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *call, uint64_t now_ns)
+{
+    c->now_ns = now_ns;
+    struct weft_coll_call plain = normalized(call);
+    struct shape shape;
+    if (!call_shape(c, &plain, &shape)) {
+        return WEFT_INVALID;
+    }
+    struct work work;
+    weft_coll_work_make(&shape, weft_coll_shape_lossy(&shape, plain.bound_ppm), &work);
+    if (work.bytes > 0 && plain.work == NULL) {
+        return WEFT_INVALID;
+    }
+    struct group *g = &c->group[call->group];
+    if (coll_failed(c) || someone_left(c, g)) {
+        return WEFT_PEER;
+    }
+    uint32_t slot = slot_free(c);
+    if (slot == NONE) {
+        return WEFT_AGAIN;
+    }
+    struct op *op = &c->op[slot];
+    struct weft_coll_descriptor descriptor = descriptor_of(g, &plain);
+    *op = (struct op){
+        .state = OP_OPEN,
+        .life = (uint16_t)(op->life + 1),
+        .number = g->next_op,
+        .signature = weft_coll_signature(&descriptor),
+        .call = plain,
+        .shape = shape,
+        .work = work,
+        .lossy = weft_coll_shape_lossy(&shape, plain.bound_ppm),
+        .doubt_rank = NONE,
+        .begun_ns = now_ns,
+        .deadline_ns = weft_time_add(now_ns, plain.timeout_ns),
+        .done = {.user = plain.user, .contributors_min = g->n},
+    };
+    g->history[g->next_op % HISTORY] = descriptor;
+    g->next_op++;
+    c->ops_used++;
+    c->counters.begun++;
+    list_add(c, &c->open_head, &c->open_tail, slot);
+    if (plain.count > 0) {
+        op_start(c, op);
+    }
+    c->dirty = true;
+    weft_coll_op_check(c, op);
+    return WEFT_OK;
+}
+
+/* ---- its end --------------------------------------------------------------------------------- */
+
+void weft_coll_segment_here(struct weft_coll *c, struct op *op, uint32_t segment)
+{
+    if (op->shape.reduces) {
+        weft_coll_reduce(op, segment);
+    }
+    op->ready[segment] = true;
+    c->dirty = true;
+    if (--op->segments_left == 0 && op->shape.senders != PARTY_NONE) {
+        op->done.phase1_ns = c->now_ns - op->begun_ns;
+    }
+}
+
+bool weft_coll_op_awaits(const struct op *op, uint32_t index)
+{
+    const struct shape *s = &op->shape;
+    for (uint32_t g = 0; g < s->segments && op->call.count > 0; g++) {
+        for (uint32_t phase = 0; phase < PHASES; phase++) {
+            if (shape_elems(s, phase, index, s->me, g) > 0 &&
+                !weft_bits_test(op_bits(op, phase, BITS_RECEIVED), op_bit(op, g, index))) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool weft_coll_op_needs(const struct op *op, uint32_t index)
+{
+    const struct shape *s = &op->shape;
+    for (uint32_t g = 0; g < s->segments && op->call.count > 0; g++) {
+        for (uint32_t phase = 0; phase < PHASES; phase++) {
+            if (shape_elems(s, phase, s->me, index, g) > 0 &&
+                !weft_bits_test(op_bits(op, phase, BITS_SENT), op_bit(op, g, index))) {
+                return true;
+            }
+        }
+    }
+    return weft_coll_op_awaits(op, index);
+}
+
+void weft_coll_op_check(struct weft_coll *c, struct op *op)
+{
+    bool failed = coll_failed(c);
+    bool all = op->left2 == 0 && op->unsent_all == 0 && !op->broken && op->doubts == 0 &&
+               (op->segments_left == 0 || op->call.count == 0);
+    if (op->state != OP_OPEN || op->unconfirmed > 0 || !(all || failed)) {
+        return;
+    }
+    uint32_t slot = (uint32_t)(op - c->op);
+    op->done.status = all ? WEFT_OK : WEFT_PEER;
+    op->done.total_ns = c->now_ns - op->begun_ns;
+    op->state = OP_DONE;
+    list_remove(c, slot);
+    list_add(c, &c->done_head, &c->done_tail, slot);
+    c->counters.done += all;
+}
+
+bool weft_coll_poll(struct weft_coll *c, struct weft_coll_done *done_p)
+{
+    uint32_t slot = c->done_head;
+    if (slot == NONE) {
+        return false;
+    }
+    struct op *op = &c->op[slot];
+    c->done_head = op->next;
+    op->state = OP_FREE;
+    c->ops_used--;
+    *done_p = op->done;
+    return true;
+}

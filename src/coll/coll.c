@@ -1,0 +1,574 @@
+#include "coll/coll.h"
+
+#include "coll/internal.h"
+
+#include <stdlib.h>
+
+enum { NAME_KIND = 'c', NAME_KIND_SHIFT = 56, NAME_EPOCH_SHIFT = 16, NAME_RANK_MASK = 0xffff };
+
+void weft_coll_config_default(struct weft_coll_config *config_p)
+{
+    *config_p = (struct weft_coll_config){
+        .peers_max = 1024,
+        .chunks_max = 65536,
+        .groups_max = 16,
+        .ops_max = 64,
+        .pool_bytes = 64 << 20,
+        .segment_bytes = 64 << 10,
+        .small_bytes = 1408,
+        .small_ranks = 16,
+        .abort_ns = WEFT_NS_PER_S,
+    };
+}
+
+uint64_t weft_coll_name(uint64_t epoch, uint32_t rank)
+{
+    return (uint64_t)NAME_KIND << NAME_KIND_SHIFT |
+           (epoch & WEFT_COLL_EPOCH_MAX) << NAME_EPOCH_SHIFT | (rank & NAME_RANK_MASK);
+}
+
+/* ---- making and freeing ---------------------------------------------------------------------- */
+
+static bool config_valid(const struct weft_coll_config *c)
+{
+    return c->ranks >= 1 && c->ranks <= WEFT_COLL_RANKS_MAX && c->rank < c->ranks &&
+           c->epoch <= WEFT_COLL_EPOCH_MAX && c->peers_max >= 1 && c->chunks_max >= 1 &&
+           c->groups_max >= 1 && c->groups_max <= WEFT_COLL_GROUPS_MAX && c->ops_max >= 1 &&
+           c->ops_max <= WEFT_COLL_OPS_MAX && c->segment_bytes >= WEFT_COLL_GRAIN * 8 &&
+           c->small_bytes <= c->segment_bytes;
+}
+
+static weft_status groups_init(struct weft_coll *c)
+{
+    uint32_t ranks = c->config.ranks;
+    c->group = calloc(c->config.groups_max, sizeof(*c->group));
+    if (c->group == NULL) {
+        return WEFT_NOMEM;
+    }
+    for (uint32_t i = 0; i < c->config.groups_max; i++) {
+        struct group *g = &c->group[i];
+        g->me = NONE;
+        g->ranks = calloc(ranks, sizeof(*g->ranks));
+        g->index_of = malloc(ranks * sizeof(*g->index_of));
+        g->member = calloc(ranks, sizeof(*g->member));
+        g->history = calloc(HISTORY, sizeof(*g->history));
+        if (g->ranks == NULL || g->index_of == NULL || g->member == NULL || g->history == NULL) {
+            return WEFT_NOMEM;
+        }
+        memset(g->index_of, 0xff, ranks * sizeof(*g->index_of));
+    }
+    return WEFT_OK;
+}
+
+static weft_status tables_init(struct weft_coll *c)
+{
+    c->rank = calloc(c->config.ranks, sizeof(*c->rank));
+    c->rank_of = malloc(c->config.peers_max * sizeof(*c->rank_of));
+    c->refused = calloc(c->config.peers_max, sizeof(*c->refused));
+    c->op = calloc(c->config.ops_max, sizeof(*c->op));
+    c->critical = calloc(WEFT_BITS_WORDS((size_t)c->config.chunks_max), sizeof(*c->critical));
+    if (c->rank == NULL || c->rank_of == NULL || c->refused == NULL || c->op == NULL ||
+        c->critical == NULL) {
+        return WEFT_NOMEM;
+    }
+    memset(c->rank_of, 0xff, c->config.peers_max * sizeof(*c->rank_of));
+    for (uint32_t i = 0; i < c->config.ranks; i++) {
+        c->rank[i].peer = NONE;
+        c->rank[i].early_head = NONE;
+        c->rank[i].left_ns = WEFT_NEVER;
+    }
+    weft_status status = groups_init(c);
+    return status != WEFT_OK ? status : weft_coll_early_init(c);
+}
+
+static weft_status post(struct weft_coll *c, uint32_t kind, uint64_t bytes)
+{
+    struct weft_msg_expect expect = {
+        .peer = WEFT_PEER_ANY,
+        .sink = WEFT_SINK_HAND,
+        .tag = (uint64_t)kind << TAG_KIND_SHIFT,
+        .tag_mask = UINT64_C(0xf) << TAG_KIND_SHIFT,
+        .memory_bytes = bytes,
+        .count = UINT32_MAX,
+        .timeout_ns = WEFT_NEVER,
+    };
+    c->posted[kind].taken = 0;
+    return c->msgr.ops->expect(c->msgr.self, &expect, &c->posted[kind].id);
+}
+
+static weft_status post_kind(struct weft_coll *c, uint32_t kind)
+{
+    return post(c, kind, kind == TAG_DATA ? UINT64_MAX : CONTROL_BYTES);
+}
+
+/* Anew, long before it is used up. */
+static void opened(struct weft_coll *c, uint32_t kind)
+{
+    if (++c->posted[kind].taken < UINT32_MAX / 2) {
+        return;
+    }
+    weft_status status = c->msgr.ops->cancel(c->msgr.self, c->posted[kind].id);
+    WEFT_ASSERT(status == WEFT_OK);
+    status = post_kind(c, kind); /* in the place of the one taken back */
+    WEFT_ASSERT(status == WEFT_OK);
+}
+
+weft_status weft_coll_new(const struct weft_coll_config *config, struct weft_msgr msgr,
+                          struct weft_coll **coll_p)
+{
+    if (!config_valid(config)) {
+        return WEFT_INVALID;
+    }
+    struct weft_coll *c = calloc(1, sizeof(*c));
+    if (c == NULL) {
+        return WEFT_NOMEM;
+    }
+    c->config = *config;
+    c->msgr = msgr;
+    c->open_head = c->open_tail = c->done_head = c->done_tail = NONE;
+    c->abort_ns = c->describe_ns = WEFT_NEVER;
+    weft_status status = tables_init(c);
+    status = status != WEFT_OK ? status : post_kind(c, TAG_DATA);
+    status = status != WEFT_OK ? status : post_kind(c, TAG_CONTROL);
+    if (status != WEFT_OK) {
+        weft_coll_free(c);
+        return status;
+    }
+    uint32_t all[WEFT_COLL_RANKS_MAX], group;
+    for (uint32_t i = 0; i < config->ranks; i++) {
+        all[i] = i;
+    }
+    status = weft_coll_group(c, all, config->ranks, &group);
+    WEFT_ASSERT(status == WEFT_OK && group == 0);
+    *coll_p = c;
+    return WEFT_OK;
+}
+
+void weft_coll_free(struct weft_coll *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; c->group != NULL && i < c->config.groups_max; i++) {
+        free(c->group[i].ranks);
+        free(c->group[i].index_of);
+        free(c->group[i].member);
+        free(c->group[i].history);
+    }
+    weft_coll_early_fini(c);
+    free(c->group);
+    free(c->rank);
+    free(c->rank_of);
+    free(c->refused);
+    free(c->op);
+    free(c->critical);
+    free(c);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* What must be the same at all members, but is not in a call. */
+static uint32_t members_hash(const struct weft_coll_config *c, const uint32_t *ranks, uint32_t n)
+{
+    uint64_t h = weft_mix64(c->segment_bytes | (uint64_t)c->small_bytes << 32);
+    h = weft_mix64(h ^ (c->small_ranks | (uint64_t)n << 32));
+    h = weft_mix64(h ^ c->pool_bytes);
+    for (uint32_t i = 0; i < n; i++) {
+        h = weft_mix64(h ^ (ranks[i] + UINT64_C(1)));
+    }
+    return (uint32_t)(h >> 32);
+}
+
+weft_status weft_coll_group(struct weft_coll *c, const uint32_t *ranks, uint32_t n,
+                            uint32_t *group_p)
+{
+    if (c->groups == c->config.groups_max) {
+        return WEFT_NOMEM;
+    }
+    struct group *g = &c->group[c->groups];
+    bool valid = n >= 1 && n <= c->config.ranks;
+    for (uint32_t i = 0; i < n && valid; i++) {
+        valid = ranks[i] < c->config.ranks && g->index_of[ranks[i]] == NONE;
+        if (valid) {
+            g->index_of[ranks[i]] = i;
+        }
+    }
+    if (!valid) {
+        memset(g->index_of, 0xff, c->config.ranks * sizeof(*g->index_of));
+        return WEFT_INVALID;
+    }
+    memcpy(g->ranks, ranks, n * sizeof(*ranks));
+    g->n = n;
+    g->me = g->index_of[c->config.rank];
+    g->members_hash = members_hash(&c->config, ranks, n);
+    *group_p = c->groups++;
+    return WEFT_OK;
+}
+
+uint32_t weft_coll_op_number(const struct group *g, uint32_t low_bits)
+{
+    uint32_t half = (TAG_OP_MASK + 1) / 2;
+    uint32_t ahead = (low_bits - g->next_op) & TAG_OP_MASK;
+    return ahead < half ? g->next_op + ahead : g->next_op + ahead - (TAG_OP_MASK + 1);
+}
+
+void weft_coll_entered(struct weft_coll *c, uint32_t group, uint32_t rank, uint32_t count)
+{
+    struct member *m = &c->group[group].member[rank];
+    if ((int32_t)(count - m->entered) <= 0) {
+        return;
+    }
+    uint32_t steps = (uint32_t)weft_min_u64(count - m->entered, EARLY_OPS);
+    for (uint32_t i = 0; i < steps; i++) {
+        uint16_t *pages = &m->early_pages[(m->entered + i) % EARLY_OPS];
+        c->rank[rank].early_pages -= *pages;
+        *pages = 0;
+    }
+    m->entered = count;
+    c->dirty = true;
+}
+
+struct op *weft_coll_find(struct weft_coll *c, uint32_t group, uint32_t number)
+{
+    for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {
+        if (c->op[i].call.group == group && c->op[i].number == number) {
+            return &c->op[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+static uint32_t rank_of(const struct weft_coll *c, weft_peer peer)
+{
+    return peer < c->config.peers_max ? c->rank_of[peer] : NONE;
+}
+
+static void refuse(struct weft_coll *c, weft_peer peer)
+{
+    c->counters.peers_refused++;
+    if (peer < c->config.peers_max) {
+        c->refused[peer] = true;
+        c->refused_count++;
+        c->closes = true;
+    }
+}
+
+static void on_up(struct weft_coll *c, const struct weft_msg_event *event)
+{
+    uint32_t rank = event->name & NAME_RANK_MASK;
+    bool known = event->name == weft_coll_name(c->config.epoch, rank) && rank < c->config.ranks &&
+                 rank != c->config.rank && event->peer < c->config.peers_max;
+    if (!known || c->rank[rank].state == RANK_LEFT ||
+        (c->rank[rank].state == RANK_UP && event->incarnation <= c->rank[rank].incarnation)) {
+        refuse(c, event->peer);
+        return;
+    }
+    struct rank *r = &c->rank[rank];
+    if (r->state == RANK_UP) { /* its process is another one, of the same start of the job */
+        refuse(c, event->peer);
+        struct weft_coll_failure failure = {.reason = WEFT_COLL_DOWN,
+                                            .rank = rank,
+                                            .by = c->config.rank,
+                                            .group = NONE,
+                                            .op = NONE,
+                                            .last_op = NONE,
+                                            .down = WEFT_DOWN_RESTARTED};
+        weft_coll_fail(c, &failure);
+        return;
+    }
+    r->state = RANK_UP;
+    r->peer = event->peer;
+    r->incarnation = event->incarnation;
+    r->abort_due = coll_failed(c);
+    c->rank_of[event->peer] = rank;
+    c->dirty = true;
+}
+
+/* Does an operation still need the rank, and has it to be failed for that? */
+static struct op *op_needing(struct weft_coll *c, uint32_t rank)
+{
+    for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {
+        struct op *op = &c->op[i];
+        uint32_t index = c->group[op->call.group].index_of[rank];
+        if (op->broken || (index != NONE && weft_coll_op_needs(op, index))) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+/* What it did not confirm it had, or it would not have closed. */
+static void doubts_end(struct weft_coll *c, uint32_t rank)
+{
+    uint32_t next;
+    for (uint32_t i = c->open_head; i != NONE; i = next) {
+        struct op *op = &c->op[i];
+        next = op->next;
+        if (op->doubt_rank == rank) {
+            op->doubts = 0;
+            op->doubt_rank = NONE;
+            weft_coll_op_check(c, op);
+        }
+    }
+}
+
+static void on_down(struct weft_coll *c, const struct weft_msg_event *event)
+{
+    uint32_t rank = rank_of(c, event->peer);
+    if (event->peer < c->config.peers_max && c->refused[event->peer]) {
+        c->refused[event->peer] = false;
+        c->refused_count--;
+    }
+    if (rank == NONE) {
+        return;
+    }
+    c->rank_of[event->peer] = NONE;
+    struct rank *r = &c->rank[rank];
+    r->state = RANK_LEFT;
+    r->peer = NONE;
+    r->abort_due = r->close_due = r->telling = false;
+    r->inflight = 0;
+    if (coll_failed(c)) {
+        doubts_end(c, rank);
+        return;
+    }
+    if (event->down == WEFT_DOWN_CLOSED) {
+        bool needed = op_needing(c, rank) != NULL;
+        r->left_ns = needed ? weft_time_add(c->now_ns, c->config.abort_ns / 2) : WEFT_NEVER;
+        if (!needed) {
+            doubts_end(c, rank);
+        }
+        return;
+    }
+    struct op *op = op_needing(c, rank);
+    op = op != NULL || c->open_head == NONE ? op : &c->op[c->open_head];
+    struct weft_coll_failure failure = {
+        .reason = WEFT_COLL_DOWN,
+        .rank = rank,
+        .by = c->config.rank,
+        .group = op != NULL ? op->call.group : NONE,
+        .op = op != NULL ? op->number : NONE,
+        .last_op = NONE,
+        .down = event->down,
+    };
+    weft_coll_fail(c, &failure);
+}
+
+bool weft_coll_take_close(struct weft_coll *c, weft_peer *peer_p)
+{
+    if (!c->closes) {
+        return false;
+    }
+    for (uint32_t i = 0; i < c->config.peers_max && c->refused_count > 0; i++) {
+        if (c->refused[i]) {
+            c->refused[i] = false;
+            c->refused_count--;
+            *peer_p = i;
+            return true;
+        }
+    }
+    for (uint32_t i = 0; i < c->config.ranks; i++) {
+        if (c->rank[i].close_due && c->rank[i].peer != NONE) {
+            c->rank[i].close_due = false;
+            *peer_p = c->rank[i].peer;
+            return true;
+        }
+    }
+    c->closes = false;
+    return false;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static bool is_control(const struct weft_msg_event *event)
+{
+    return event->tag >> TAG_KIND_SHIFT == TAG_CONTROL;
+}
+
+static void on_sent(struct weft_coll *c, const struct weft_msg_event *event)
+{
+    struct user user = user_unpack(event->user);
+    uint32_t rank = rank_of(c, event->peer);
+    if (user.type == USER_OP) {
+        weft_coll_sent(c, event, user, rank);
+    } else {
+        weft_coll_control_sent(c, user, rank, event->outcome);
+    }
+}
+
+void weft_coll_event(struct weft_coll *c, const struct weft_msg_event *event, uint64_t now_ns)
+{
+    uint32_t rank = rank_of(c, event->peer);
+    c->now_ns = now_ns;
+    switch (event->type) {
+    case WEFT_EVENT_PEER_UP:
+        on_up(c, event);
+        break;
+    case WEFT_EVENT_PEER_DOWN:
+        on_down(c, event);
+        break;
+    case WEFT_EVENT_OPEN:
+        opened(c, is_control(event) ? TAG_CONTROL : TAG_DATA);
+        if (!is_control(event)) {
+            weft_coll_data_open(c, rank, event);
+        }
+        break;
+    case WEFT_EVENT_CHUNK:
+        if (is_control(event)) {
+            weft_coll_control_recv(c, rank, event);
+        } else {
+            weft_coll_data_chunk(c, rank, event);
+        }
+        break;
+    case WEFT_EVENT_RECEIVED:
+        if (!is_control(event)) {
+            weft_coll_data_received(c, rank, event);
+        }
+        break;
+    case WEFT_EVENT_SENT:
+        on_sent(c, event);
+        break;
+    }
+}
+
+void weft_coll_progress(struct weft_coll *c, uint64_t now_ns)
+{
+    c->now_ns = now_ns;
+    if (c->dirty || coll_failed(c)) {
+        weft_coll_send_all(c);
+        weft_coll_control_send(c);
+    }
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+uint64_t weft_coll_deadline(const struct weft_coll *c)
+{
+    if (coll_failed(c)) {
+        return c->abort_ns;
+    }
+    uint64_t at_ns = c->describe_ns;
+    for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {
+        at_ns = weft_min_u64(at_ns, c->op[i].deadline_ns);
+    }
+    for (uint32_t i = 0; i < c->config.ranks; i++) {
+        at_ns = weft_min_u64(at_ns, c->rank[i].left_ns);
+    }
+    return at_ns;
+}
+
+/* Whom an operation waits for: first a rank that has not entered it. *entered_p of the one returned;
+ * NONE: nobody in particular. */
+static uint32_t late_rank(const struct weft_coll *c, const struct op *op, bool *entered_p)
+{
+    const struct group *g = &c->group[op->call.group];
+    uint32_t found = NONE;
+    for (uint32_t k = 1; k < g->n; k++) {
+        uint32_t index = (g->me + k) % g->n;
+        uint32_t rank = g->ranks[index];
+        bool entered = (int32_t)(g->member[rank].entered - op->number) > 0;
+        if (!entered && weft_coll_op_needs(op, index)) {
+            *entered_p = false;
+            return rank;
+        }
+        if (found == NONE && (weft_coll_op_awaits(op, index) || c->rank[rank].inflight > 0)) {
+            found = rank;
+        }
+    }
+    *entered_p = true;
+    return found;
+}
+
+/* A rank that has entered may wait for one that has not, and is about to say so. */
+static void on_timeout(struct weft_coll *c, struct op *op)
+{
+    bool entered;
+    uint32_t rank = late_rank(c, op, &entered);
+    if (entered && !op->overdue) {
+        op->overdue = true;
+        op->deadline_ns = weft_time_add(op->deadline_ns, c->config.abort_ns);
+        return;
+    }
+    rank = rank == NONE ? c->config.rank : rank;
+    uint32_t known = c->group[op->call.group].member[rank].entered;
+    struct weft_coll_failure failure = {
+        .reason = WEFT_COLL_TIMEOUT,
+        .rank = rank,
+        .by = c->config.rank,
+        .group = op->call.group,
+        .op = op->number,
+        .entered = entered,
+        .last_op = known > 0 ? known - 1 : NONE,
+    };
+    weft_coll_fail(c, &failure);
+}
+
+/* Nobody has told why it closed. */
+static void on_left(struct weft_coll *c, uint32_t rank)
+{
+    struct op *op = op_needing(c, rank);
+    c->rank[rank].left_ns = WEFT_NEVER;
+    if (op != NULL) {
+        weft_coll_fail_rank(c, WEFT_COLL_LEFT, rank, op);
+    } else {
+        doubts_end(c, rank);
+    }
+}
+
+static void close_all(struct weft_coll *c)
+{
+    c->abort_ns = WEFT_NEVER;
+    for (uint32_t i = 0; i < c->config.ranks; i++) {
+        c->rank[i].close_due = c->rank[i].state == RANK_UP;
+    }
+    c->closes = true;
+}
+
+void weft_coll_on_deadline(struct weft_coll *c, uint64_t now_ns)
+{
+    c->now_ns = now_ns;
+    if (coll_failed(c)) {
+        if (now_ns >= c->abort_ns) {
+            close_all(c);
+        }
+        return;
+    }
+    if (now_ns >= c->describe_ns) {
+        c->describe_ns = WEFT_NEVER;
+        weft_coll_fail(c, &c->mismatch);
+    }
+    for (uint32_t i = c->open_head; i != NONE && !coll_failed(c); i = c->op[i].next) {
+        if (now_ns >= c->op[i].deadline_ns) {
+            on_timeout(c, &c->op[i]);
+        }
+    }
+    for (uint32_t i = 0; i < c->config.ranks && !coll_failed(c); i++) {
+        if (now_ns >= c->rank[i].left_ns) {
+            on_left(c, i);
+        }
+    }
+    weft_coll_progress(c, now_ns);
+}
+
+/* ---- what it is like ------------------------------------------------------------------------- */
+
+uint32_t weft_coll_open_ops(const struct weft_coll *c)
+{
+    return c->ops_used;
+}
+
+uint32_t weft_coll_ranks_up(const struct weft_coll *c)
+{
+    uint32_t up = 1;
+    for (uint32_t i = 0; i < c->config.ranks; i++) {
+        up += c->rank[i].state == RANK_UP;
+    }
+    return up;
+}
+
+const struct weft_coll_counters *weft_coll_counters(const struct weft_coll *c)
+{
+    return &c->counters;
+}

@@ -1,0 +1,284 @@
+/* Messages about operations, 112 bytes each, big-endian:
+ *
+ *     0    u8   what: ENTERED, DESCRIBE, ABORT
+ *     1    u8   reason (ABORT)
+ *     2    u8   how the connection broke (ABORT)
+ *     3    u8   1: entered; 2: descriptors are known
+ *     4    u32  rank: whose fault
+ *     8    u32  the rank that noticed
+ *     12   u32  group
+ *     16   u32  operation
+ *     20   u32  last operation that it has entered
+ *     24   24   descriptor of what `rank` called; of the sender's call (DESCRIBE)
+ *     48   24   descriptor of what the rank that noticed called
+ *     72   40   text, padded with zeros
+ *
+ * and a descriptor: kind, type, reduction, feedback u8 each, root, bound_ppm, members u32, count u64.
+ *
+ * ENTERED says that the sender has begun the operation. DESCRIBE goes to a rank whose message did not
+ * fit the sender's call; that rank knows both calls then, and aborts with them. ABORT is repeated by
+ * every rank to all others, so that a rank hears of it whatever connection is broken.
+ */
+#include "coll/internal.h"
+
+#include "base/cursor.h"
+
+enum what { WHAT_ENTERED = 1, WHAT_DESCRIBE, WHAT_ABORT };
+enum { FLAG_ENTERED = 1, FLAG_CALLED = 2 };
+
+struct control {
+    enum what what;
+    struct weft_coll_failure f;
+};
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static void descriptor_write(struct weft_writer *w, const struct weft_coll_descriptor *d)
+{
+    weft_write_u8(w, d->kind);
+    weft_write_u8(w, d->type);
+    weft_write_u8(w, d->reduction);
+    weft_write_u8(w, d->feedback);
+    weft_write_u32(w, d->root);
+    weft_write_u32(w, d->bound_ppm);
+    weft_write_u32(w, d->members);
+    weft_write_u64(w, d->count);
+}
+
+static struct weft_coll_descriptor descriptor_read(struct weft_reader *r)
+{
+    struct weft_coll_descriptor d;
+    d.kind = weft_read_u8(r);
+    d.type = weft_read_u8(r);
+    d.reduction = weft_read_u8(r);
+    d.feedback = weft_read_u8(r);
+    d.root = weft_read_u32(r);
+    d.bound_ppm = weft_read_u32(r);
+    d.members = weft_read_u32(r);
+    d.count = weft_read_u64(r);
+    return d;
+}
+
+static void pack(uint8_t bytes[CONTROL_BYTES], enum what what, const struct weft_coll_failure *f)
+{
+    struct weft_writer w = weft_writer_make(bytes, CONTROL_BYTES);
+    weft_write_u8(&w, (uint8_t)what);
+    weft_write_u8(&w, (uint8_t)f->reason);
+    weft_write_u8(&w, (uint8_t)f->down);
+    weft_write_u8(&w, (f->entered ? FLAG_ENTERED : 0) | (f->has_called ? FLAG_CALLED : 0));
+    weft_write_u32(&w, f->rank);
+    weft_write_u32(&w, f->by);
+    weft_write_u32(&w, f->group);
+    weft_write_u32(&w, f->op);
+    weft_write_u32(&w, f->last_op);
+    descriptor_write(&w, &f->called[0]);
+    descriptor_write(&w, &f->called[1]);
+    weft_write_bytes(&w, f->text, sizeof(f->text));
+    WEFT_ASSERT(!w.bad && weft_writer_left(&w) == 0);
+}
+
+/* The one place where such a message is checked. */
+static bool unpack(const struct weft_coll *c, const struct weft_msg_event *event,
+                   struct control *control_p)
+{
+    struct weft_reader r = weft_reader_make(event->data, (size_t)event->elems * event->elem_bytes);
+    struct control control;
+    uint8_t what = weft_read_u8(&r);
+    uint8_t reason = weft_read_u8(&r);
+    uint8_t down = weft_read_u8(&r);
+    uint8_t flags = weft_read_u8(&r);
+    struct weft_coll_failure f = {
+        .reason = (enum weft_coll_reason)reason,
+        .down = (enum weft_msg_down)down,
+        .entered = (flags & FLAG_ENTERED) != 0,
+        .has_called = (flags & FLAG_CALLED) != 0,
+    };
+    f.rank = weft_read_u32(&r);
+    f.by = weft_read_u32(&r);
+    f.group = weft_read_u32(&r);
+    f.op = weft_read_u32(&r);
+    f.last_op = weft_read_u32(&r);
+    f.called[0] = descriptor_read(&r);
+    f.called[1] = descriptor_read(&r);
+    const uint8_t *text = weft_read_bytes(&r, sizeof(f.text));
+    if (r.bad || weft_reader_left(&r) != 0 || event->chunks != 1) {
+        return false;
+    }
+    memcpy(f.text, text, sizeof(f.text));
+    f.text[sizeof(f.text) - 1] = '\0';
+    control.what = (enum what)what;
+    control.f = f;
+    *control_p = control;
+    bool about = f.group < c->config.groups_max;
+    bool ends = reason > WEFT_COLL_FINE && reason < WEFT_COLL_REASONS && f.rank < c->config.ranks &&
+                f.by < c->config.ranks && down <= WEFT_DOWN_REPLACED && (about || f.group == NONE);
+    return what == WHAT_ABORT ? ends : what >= WHAT_ENTERED && what < WHAT_ABORT && about;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+void weft_coll_abort_pack(struct weft_coll *c)
+{
+    pack(c->abort, WHAT_ABORT, &c->failure);
+}
+
+static bool send_control(struct weft_coll *c, const uint8_t *bytes, uint32_t rank,
+                         enum user_type type)
+{
+    struct weft_msg_send send = {
+        .peer = c->rank[rank].peer,
+        .base = bytes,
+        .total = CONTROL_BYTES,
+        .elem_bytes = 1,
+        .tag = weft_coll_tag_pack(TAG_CONTROL, (struct tag){0}),
+        .deadline_ns = WEFT_NEVER,
+        .user = user_pack((struct user){.type = type, .index = rank}),
+    };
+    uint64_t seq;
+    return c->msgr.ops->send(c->msgr.self, &send, c->now_ns, &seq) == WEFT_OK;
+}
+
+void weft_coll_tell(struct weft_coll *c, uint32_t group, uint32_t rank)
+{
+    struct member *m = &c->group[group].member[rank];
+    c->rank[rank].tell_count += !m->tell;
+    m->tell = true;
+    c->dirty = true;
+}
+
+static void send_entered(struct weft_coll *c, uint32_t rank)
+{
+    struct rank *r = &c->rank[rank];
+    for (uint32_t i = 0; i < c->groups && !r->telling; i++) {
+        struct group *g = &c->group[i];
+        struct member *m = &g->member[rank];
+        if (!m->tell) {
+            continue;
+        }
+        struct weft_coll_failure f = {.group = i, .op = g->next_op - 1};
+        pack(r->entered, WHAT_ENTERED, &f);
+        if (!send_control(c, r->entered, rank, USER_ENTERED)) {
+            return;
+        }
+        m->tell = false;
+        m->told = g->next_op;
+        m->untold_pages = 0;
+        r->tell_count--;
+        r->telling = true;
+        c->counters.told++;
+    }
+}
+
+void weft_coll_control_send(struct weft_coll *c)
+{
+    for (uint32_t i = 0; i < c->config.ranks; i++) {
+        struct rank *r = &c->rank[i];
+        if (r->state != RANK_UP) {
+            continue;
+        }
+        if (r->abort_due) {
+            r->abort_due = !send_control(c, c->abort, i, USER_ABORT);
+        } else if (!coll_failed(c) && r->tell_count > 0 && !r->telling) {
+            send_entered(c, i);
+        }
+    }
+    if (c->describe_due && !coll_failed(c) && c->rank[c->describe_rank].state == RANK_UP) {
+        c->describe_due = !send_control(c, c->describe, c->describe_rank, USER_CONTROL);
+    }
+}
+
+void weft_coll_control_sent(struct weft_coll *c, struct user user, uint32_t rank,
+                            enum weft_msg_outcome outcome)
+{
+    if (rank == NONE) {
+        return;
+    }
+    if (user.type == USER_ENTERED) {
+        c->rank[rank].telling = false;
+        c->dirty |= c->rank[rank].tell_count > 0;
+    } else if (user.type == USER_ABORT && outcome != WEFT_MSG_UNKNOWN) {
+        c->rank[rank].close_due = true;
+        c->closes = true;
+    }
+}
+
+/* ---- disagreement ---------------------------------------------------------------------------- */
+
+static const struct weft_coll_descriptor *remembered(const struct group *g, uint32_t number)
+{
+    bool there = number < g->next_op && g->next_op - number <= HISTORY;
+    return there ? &g->history[number % HISTORY] : NULL;
+}
+
+void weft_coll_mismatch(struct weft_coll *c, uint32_t rank, uint32_t group, uint32_t number)
+{
+    const struct weft_coll_descriptor *mine = remembered(&c->group[group], number);
+    if (c->describe_sent || mine == NULL) {
+        return;
+    }
+    c->mismatch = (struct weft_coll_failure){
+        .reason = WEFT_COLL_MISMATCH,
+        .rank = rank,
+        .by = c->config.rank,
+        .group = group,
+        .op = number,
+        .last_op = NONE,
+    };
+    c->mismatch.called[1] = *mine;
+    struct weft_coll_failure f = {.group = group, .op = number};
+    f.called[0] = *mine;
+    pack(c->describe, WHAT_DESCRIBE, &f);
+    c->describe_sent = true;
+    c->describe_due = true;
+    c->describe_rank = rank;
+    c->describe_ns = weft_time_add(c->now_ns, c->config.abort_ns / 2);
+    c->dirty = true;
+}
+
+static void described(struct weft_coll *c, uint32_t rank, const struct weft_coll_failure *f)
+{
+    const struct weft_coll_descriptor *mine = remembered(&c->group[f->group], f->op);
+    struct weft_coll_failure failure = {
+        .reason = WEFT_COLL_MISMATCH,
+        .rank = rank,
+        .by = c->config.rank,
+        .group = f->group,
+        .op = f->op,
+        .last_op = NONE,
+        .has_called = mine != NULL,
+    };
+    failure.called[0] = f->called[0];
+    if (mine != NULL) {
+        failure.called[1] = *mine;
+    }
+    bool same = mine != NULL && memcmp(mine, &f->called[0], sizeof(*mine)) == 0;
+    failure.reason = same ? WEFT_COLL_PROTOCOL : WEFT_COLL_MISMATCH;
+    weft_coll_fail(c, &failure);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+void weft_coll_control_recv(struct weft_coll *c, uint32_t rank, const struct weft_msg_event *event)
+{
+    struct control control;
+    if (rank == NONE) {
+        c->counters.ignored++;
+        return;
+    }
+    if (!unpack(c, event, &control)) {
+        weft_coll_fail_rank(c, WEFT_COLL_PROTOCOL, rank, NULL);
+        return;
+    }
+    const struct weft_coll_failure *f = &control.f;
+    switch (control.what) {
+    case WHAT_ENTERED:
+        weft_coll_entered(c, f->group, rank, f->op + 1);
+        break;
+    case WHAT_DESCRIBE:
+        described(c, rank, f);
+        break;
+    case WHAT_ABORT:
+        weft_coll_fail(c, f);
+        break;
+    }
+}

@@ -1,0 +1,61 @@
+/* The end of an object: the first failure that is noticed or told of stays. All ranks are told, then
+ * connections are closed, so that the transport gives the buffers of all operations back. */
+#include "coll/internal.h"
+
+void weft_coll_fail(struct weft_coll *c, const struct weft_coll_failure *failure)
+{
+    if (coll_failed(c)) {
+        return;
+    }
+    c->failure = *failure;
+    c->failure.text[sizeof(c->failure.text) - 1] = '\0';
+    weft_coll_abort_pack(c);
+    c->abort_ns = weft_time_add(c->now_ns, c->config.abort_ns);
+    for (uint32_t i = 0; i < c->config.ranks; i++) {
+        c->rank[i].abort_due = c->rank[i].state == RANK_UP;
+    }
+    c->closes = true;
+    uint32_t next;
+    for (uint32_t i = c->open_head; i != NONE; i = next) {
+        next = c->op[i].next;
+        weft_coll_op_check(c, &c->op[i]);
+    }
+}
+
+void weft_coll_fail_rank(struct weft_coll *c, enum weft_coll_reason reason, uint32_t rank,
+                         const struct op *op)
+{
+    const struct op *first = op != NULL || c->open_head == NONE ? op : &c->op[c->open_head];
+    struct weft_coll_failure failure = {
+        .reason = reason,
+        .rank = rank,
+        .by = c->config.rank,
+        .group = first != NULL ? first->call.group : NONE,
+        .op = first != NULL ? first->number : NONE,
+        .last_op = NONE,
+    };
+    weft_coll_fail(c, &failure);
+}
+
+void weft_coll_abort(struct weft_coll *c, const char *text, uint64_t now_ns)
+{
+    c->now_ns = now_ns;
+    const struct op *first = c->open_head == NONE ? NULL : &c->op[c->open_head];
+    struct weft_coll_failure failure = {
+        .reason = WEFT_COLL_ABORTED,
+        .rank = c->config.rank,
+        .by = c->config.rank,
+        .group = first != NULL ? first->call.group : NONE,
+        .op = first != NULL ? first->number : NONE,
+        .last_op = NONE,
+    };
+    size_t bytes = strlen(text);
+    memcpy(failure.text, text, weft_min_u64(bytes, sizeof(failure.text) - 1));
+    weft_coll_fail(c, &failure);
+    weft_coll_progress(c, now_ns);
+}
+
+const struct weft_coll_failure *weft_coll_failure(const struct weft_coll *c)
+{
+    return &c->failure;
+}

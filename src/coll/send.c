@@ -1,0 +1,215 @@
+/* Which message goes next: of the oldest operation first, phase 2 before phase 1, segment by segment,
+ * to the ranks in turn, beginning with the next one, so that not all send to the same. The transport
+ * keeps to this order by the priorities, and by the age of messages of equal length. */
+#include "coll/internal.h"
+
+enum { PRIORITY_CONTROL = 0, PRIORITY_FIRST = 1, PRIORITY_LAST = 7 };
+
+static const uint8_t *source_of(const struct op *op, uint32_t phase, uint32_t slice,
+                                struct part part)
+{
+    const struct shape *s = &op->shape;
+    const struct weft_coll_call *call = &op->call;
+    const uint8_t *work = call->work;
+    const uint8_t *in = call->residual != NULL ? (const uint8_t *)call->residual : call->in;
+    uint64_t at = (weft_coll_slice_at(s, slice) + part.at) * s->elem_bytes;
+    if (phase == PHASE_1) {
+        bool small = s->reduces && s->slices == SLICES_WHOLE;
+        return small ? work + op->work.copy + at : in + at;
+    }
+    switch (s->kind) {
+    case WEFT_COLL_ALL_GATHER:
+    case WEFT_COLL_GATHER:
+        return in + part.at * s->elem_bytes;
+    case WEFT_COLL_BROADCAST:
+        return (s->me == s->root ? in : (const uint8_t *)call->out) + at;
+    case WEFT_COLL_REDUCE:
+        return work + op->work.result + part.at * s->elem_bytes;
+    default:
+        return (const uint8_t *)call->out + at;
+    }
+}
+
+/* May this rank send to that one, which may not have called the operation yet? */
+static bool may_run_ahead(const struct weft_coll *c, const struct group *g, uint32_t rank,
+                          uint32_t number, uint32_t pages)
+{
+    const struct member *m = &g->member[rank];
+    return number < m->entered ||
+           (number - m->entered < EARLY_OPS && c->rank[rank].early_pages + pages <= c->quota_pages);
+}
+
+static void ran_ahead(struct weft_coll *c, struct group *g, uint32_t rank, uint32_t number,
+                      uint32_t pages)
+{
+    struct member *m = &g->member[rank];
+    if (number >= m->entered) {
+        m->early_pages[number % EARLY_OPS] += (uint16_t)pages;
+        c->rank[rank].early_pages += pages;
+    }
+}
+
+struct outgoing {
+    struct op *op;
+    uint32_t slot;
+    uint32_t phase;
+    uint32_t segment;
+    uint8_t priority;
+};
+
+/* A chunk that does not begin on a grain could not be told by a bit for each: whole then. */
+static void bound_set(struct weft_coll *c, const struct outgoing *o, uint32_t index,
+                      struct weft_msg_send *send)
+{
+    const struct op *op = o->op;
+    uint32_t elems = c->msgr.ops->chunk_elems(c->msgr.self, send->peer, send->elem_bytes);
+    if (o->phase != PHASE_1 || !op->lossy || elems == 0 ||
+        (elems % WEFT_COLL_GRAIN != 0 && send->total > elems)) {
+        return;
+    }
+    send->bound_ppm = op->call.bound_ppm;
+    send->stream = op->call.group << 20 ^ op->call.stream;
+    if (weft_div_ceil_u64(send->total, elems) <= c->config.chunks_max) {
+        send->critical_mask = weft_coll_critical(c, op, o->segment, index, elems);
+        send->chunk_elems = send->critical_mask != NULL ? (uint16_t)elems : 0;
+    }
+}
+
+static weft_status send_data(struct weft_coll *c, const struct outgoing *o, uint32_t index,
+                             uint32_t peer)
+{
+    struct op *op = o->op;
+    const struct shape *s = &op->shape;
+    uint32_t slice = shape_slice(s, o->phase, s->me, index);
+    struct part part = weft_coll_part(s, slice, o->segment);
+    struct weft_msg_send send = {
+        .peer = peer,
+        .base = source_of(op, o->phase, slice, part),
+        .total = part.elems,
+        .elem_bytes = (uint16_t)s->elem_bytes,
+        .priority = o->priority,
+        .tag = weft_coll_tag_pack(TAG_DATA, (struct tag){.group = op->call.group,
+                                                         .op = op->number,
+                                                         .segment = o->segment,
+                                                         .signature = op->signature,
+                                                         .phase = o->phase}),
+        .deadline_ns = WEFT_NEVER,
+        .user = user_pack((struct user){.type = USER_OP,
+                                        .slot = o->slot,
+                                        .life = op->life,
+                                        .phase = o->phase,
+                                        .segment = o->segment,
+                                        .index = index}),
+    };
+    bound_set(c, o, index, &send);
+    uint64_t seq;
+    weft_status status = c->msgr.ops->send(c->msgr.self, &send, c->now_ns, &seq);
+    if (status == WEFT_OK) {
+        c->counters.messages_sent++;
+        c->counters.bytes_sent += (uint64_t)send.total * send.elem_bytes;
+    }
+    return status;
+}
+
+/* False: no more can go to anybody now. */
+static bool send_to(struct weft_coll *c, const struct outgoing *o, uint32_t index)
+{
+    struct op *op = o->op;
+    struct group *g = &c->group[op->call.group];
+    uint32_t rank = g->ranks[index];
+    struct rank *r = &c->rank[rank];
+    uint64_t *sent = op_bits(op, o->phase, BITS_SENT);
+    uint32_t bit = op_bit(op, o->segment, index);
+    uint32_t elems = shape_elems(&op->shape, o->phase, op->shape.me, index, o->segment);
+    uint32_t pages = elems > 0 ? pages_for(elems, op->shape.elem_bytes) : 0;
+    if (elems == 0 || weft_bits_test(sent, bit) || r->state != RANK_UP || r->inflight >= DATA_MAX ||
+        !may_run_ahead(c, g, rank, op->number, pages)) {
+        return true;
+    }
+    if (c->config.messages_max > 0 && c->inflight >= c->config.messages_max) {
+        return false;
+    }
+    weft_status status = send_data(c, o, index, r->peer);
+    if (status == WEFT_INVALID) {
+        weft_coll_fail_rank(c, WEFT_COLL_TOO_LONG, c->config.rank, op);
+        return false;
+    }
+    if (status != WEFT_OK) {
+        return true; /* AGAIN; or PEER, whose event is about to come */
+    }
+    weft_bits_set(sent, bit);
+    op->unsent[o->phase][o->segment]--;
+    op->unsent_all--;
+    op->unconfirmed++;
+    r->inflight++;
+    c->inflight++;
+    ran_ahead(c, g, rank, op->number, pages);
+    return true;
+}
+
+static bool send_op(struct weft_coll *c, struct op *op, uint32_t age)
+{
+    const struct shape *s = &op->shape;
+    for (uint32_t phase = PHASES; phase-- > 0;) {
+        struct outgoing o = {.op = op, .slot = (uint32_t)(op - c->op), .phase = phase};
+        uint32_t priority = PRIORITY_FIRST + 2 * age + (phase == PHASE_1);
+        o.priority = (uint8_t)weft_min_u64(priority, PRIORITY_LAST);
+        for (o.segment = 0; o.segment < s->segments; o.segment++) {
+            if (op->unsent[phase][o.segment] == 0 || (phase == PHASE_2 && !op->ready[o.segment])) {
+                continue;
+            }
+            for (uint32_t k = 1; k < s->n; k++) {
+                if (!send_to(c, &o, (s->me + k) % s->n)) {
+                    return false;
+                }
+            }
+        }
+    }
+    return true;
+}
+
+void weft_coll_send_all(struct weft_coll *c)
+{
+    uint32_t age = 0;
+    c->dirty = false;
+    for (uint32_t i = c->open_head; i != NONE && !coll_failed(c); i = c->op[i].next) {
+        if (c->op[i].unsent_all > 0 && !send_op(c, &c->op[i], age)) {
+            return;
+        }
+        age++;
+    }
+}
+
+/* Whoever said CLOSE had all it needed; so what it did not confirm it had, but not which part of what
+ * may be missing. */
+static void sent_unknown(struct op *op, uint32_t phase, uint32_t rank)
+{
+    bool one = op->doubt_rank == NONE || op->doubt_rank == rank;
+    if (!one || (phase == PHASE_1 && op->call.residual != NULL)) {
+        op->broken = true;
+        return;
+    }
+    op->doubts++;
+    op->doubt_rank = rank;
+}
+
+void weft_coll_sent(struct weft_coll *c, const struct weft_msg_event *event, struct user user,
+                    uint32_t rank)
+{
+    struct op *op = &c->op[user.slot];
+    if (rank != NONE) {
+        c->rank[rank].inflight -= c->rank[rank].inflight > 0;
+    }
+    c->inflight--;
+    c->dirty = true;
+    WEFT_ASSERT(op->state == OP_OPEN && op->life == user.life && op->unconfirmed > 0);
+    op->unconfirmed--;
+    if (event->outcome == WEFT_MSG_UNKNOWN) {
+        sent_unknown(op, user.phase, c->group[op->call.group].ranks[user.index]);
+    } else if (event->outcome == WEFT_MSG_SHORT) {
+        weft_coll_fail_rank(c, WEFT_COLL_PROTOCOL, c->group[op->call.group].ranks[user.index], op);
+    } else if (user.phase == PHASE_1 && op->shape.reduces) {
+        weft_coll_contributed(c, op, event, user.segment, user.index);
+    }
+    weft_coll_op_check(c, op);
+}

@@ -1,0 +1,476 @@
+/* What ends the object: a rank that dies, leaves, calls something else, or is late; and how all ranks
+ * come to say the same of it. And what arrives early. */
+#include "coll_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+enum { N = 4, COUNT = 20000 };
+
+static float in[N][COUNT], out[N][COUNT];
+
+static struct weft_coll_call call_of(uint32_t rank)
+{
+    return (struct weft_coll_call){.count = COUNT, .in = in[rank], .out = out[rank]};
+}
+
+static void assert_text(struct rig *r, uint32_t rank, const char *text)
+{
+    char is[256];
+    weft_coll_failure_text(weft_coll_failure(r->coll[rank]), is, sizeof(is));
+    assert_string_equal(is, text);
+}
+
+static uint32_t closed_all_but(uint32_t rank)
+{
+    return ((UINT32_C(1) << N) - 1) & ~(UINT32_C(1) << rank);
+}
+
+/* Everyone else fails, and names it; connections are to be closed once all know. */
+static void test_dies(void **state)
+{
+    (void)state;
+    for (uint32_t steps = 0; steps < 300; steps += 7) {
+        struct rig *r = rig_new(N, steps);
+        for (uint32_t k = 0; k < N; k++) {
+            assert_int_equal(rig_begin(r, k, call_of(k)), WEFT_OK);
+        }
+        for (uint32_t i = 0; i < steps; i++) {
+            fake_step(r->net);
+            rig_poll_all(r);
+        }
+        assert_int_equal(r->done_count[0], 0);
+        weft_coll_free(r->coll[2]);
+        r->coll[2] = NULL;
+        fake_kill(r->net, 2);
+        rig_run(r);
+        for (uint32_t k = 0; k < N; k++) {
+            if (k == 2) {
+                continue;
+            }
+            assert_int_equal(r->done_count[k], 1);
+            assert_int_equal(r->done[k][0].status, WEFT_PEER);
+            const struct weft_coll_failure *f = weft_coll_failure(r->coll[k]);
+            assert_int_equal(f->reason, WEFT_COLL_DOWN);
+            assert_int_equal(f->rank, 2);
+            assert_int_equal(f->op, 0);
+            assert_int_equal(r->closed[k], closed_all_but(k) & ~(UINT32_C(1) << 2));
+            assert_int_equal(rig_begin(r, k, call_of(k)), WEFT_PEER);
+        }
+        assert_text(r, 0, "lost rank 2: it does not answer; operation 0 (seen by rank 0)");
+        rig_free(r);
+    }
+}
+
+/* Only two ranks lose their connection: the two others hear of it from them. */
+static void test_told(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(N, 1);
+    assert_int_equal(rig_begin(r, 0, call_of(0)), WEFT_OK);
+    fake_break(r->net, 0, 1);
+    r->net->nodes[0].events[(r->net->nodes[0].events_tail - 1) % FAKE_EVENTS].down =
+        WEFT_DOWN_SILENT;
+    r->net->nodes[1].events[(r->net->nodes[1].events_tail - 1) % FAKE_EVENTS].down =
+        WEFT_DOWN_SILENT;
+    rig_run(r);
+    for (uint32_t k = 0; k < N; k++) {
+        const struct weft_coll_failure *f = weft_coll_failure(r->coll[k]);
+        assert_int_equal(f->reason, WEFT_COLL_DOWN);
+        assert_true((f->rank == 0 && f->by == 1) || (f->rank == 1 && f->by == 0));
+    }
+    assert_int_equal(r->done[0][0].status, WEFT_PEER);
+    rig_free(r);
+}
+
+/* A rank closes when all it takes part in is done: no failure. When not: a failure after a while, in
+ * which another reason could be told. And with a rank that has left nothing can be begun. */
+static void test_leaves(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(N, 2);
+    for (uint32_t k = 0; k < N; k++) {
+        assert_int_equal(rig_begin(r, k, call_of(k)), WEFT_OK);
+    }
+    rig_run(r);
+    fake_break(r->net, 0, 3); /* down is CLOSED */
+    rig_run(r);
+    assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_FINE);
+    assert_int_equal(rig_begin(r, 1, call_of(1)), WEFT_OK);
+    rig_run(r);
+    assert_int_equal(rig_begin(r, 0, call_of(0)), WEFT_PEER);
+    rig_run(r);
+    assert_text(r, 1, "rank 3 left before no operation was open was done (seen by rank 0)");
+    rig_free(r);
+
+    r = rig_new(N, 3);
+    assert_int_equal(rig_begin(r, 1, call_of(1)), WEFT_OK);
+    rig_run(r);
+    fake_break(r->net, 1, 3);
+    rig_run(r);
+    assert_int_equal(weft_coll_failure(r->coll[1])->reason, WEFT_COLL_FINE);
+    assert_int_equal(weft_coll_deadline(r->coll[1]) > r->net->now_ns, true);
+    r->net->now_ns = weft_coll_deadline(r->coll[1]);
+    rig_run(r);
+    assert_text(r, 1, "rank 3 left before operation 0 was done (seen by rank 1)");
+    assert_text(r, 0, "rank 3 left before operation 0 was done (seen by rank 1)");
+    assert_int_equal(r->done[1][0].status, WEFT_PEER);
+    rig_free(r);
+}
+
+/* Messages that were not confirmed when the other end closed had arrived; but with feedback it would
+ * have to be known which part. */
+static void test_closes_unconfirmed(void **state)
+{
+    (void)state;
+    static float residual[2][COUNT];
+    for (int feedback = 0; feedback < 2; feedback++) {
+        struct weft_coll_config config = rig_config(2);
+        struct rig *r = rig_new_with(&config, 4);
+        for (uint32_t k = 0; k < 2; k++) {
+            struct weft_coll_call call = call_of(k);
+            call.residual = feedback ? residual[k] : NULL;
+            assert_int_equal(rig_begin(r, k, call), WEFT_OK);
+        }
+        for (;;) { /* until rank 1 is done; rank 0 has then got all, but not all confirmations */
+            bool moved = fake_step(r->net);
+            rig_poll_all(r);
+            assert_true(moved);
+            bool mine = false;
+            for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+                struct fake_message *m = &r->net->messages[i];
+                m->held |= m->live && m->from == 0 && m->left == 0 && m->open;
+                mine |= m->live && m->from == 1;
+            }
+            if (!mine) {
+                break;
+            }
+        }
+        assert_int_equal(r->done_count[0], 0);
+        fake_break(r->net, 0, 1);
+        rig_poll_all(r);
+        r->net->now_ns += WEFT_NS_PER_S;
+        rig_run(r);
+        assert_int_equal(r->done_count[0], 1);
+        assert_int_equal(r->done[0][0].status == WEFT_OK, false);
+        rig_free(r);
+    }
+}
+
+/* Both say what each called. */
+static void test_mismatch(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        struct rig *r = rig_new(N, seed);
+        static int64_t words[10];
+        for (uint32_t k = 0; k < N; k++) {
+            assert_int_equal(rig_begin(r, k, (struct weft_coll_call){.kind = WEFT_COLL_BARRIER}),
+                             WEFT_OK);
+        }
+        rig_run(r);
+        for (uint32_t k = 0; k < N; k++) {
+            struct weft_coll_call call = call_of(k);
+            if (k == 3) {
+                call = (struct weft_coll_call){.kind = WEFT_COLL_BROADCAST,
+                                               .type = WEFT_COLL_I64,
+                                               .count = 10,
+                                               .root = 3,
+                                               .in = words,
+                                               .out = words};
+            }
+            assert_int_equal(rig_begin(r, k, call), WEFT_OK);
+            for (uint64_t i = 0; i < 5 * seed; i++) {
+                fake_step(r->net);
+                rig_poll_all(r);
+            }
+        }
+        rig_run(r);
+        char text[256], want[256];
+        const struct weft_coll_failure *f = weft_coll_failure(r->coll[3]);
+        assert_int_equal(f->reason, WEFT_COLL_MISMATCH);
+        assert_int_equal(f->op, 1);
+        assert_true(f->rank == 3 || f->by == 3);
+        uint32_t other = f->rank == 3 ? f->by : f->rank;
+        const char *mine = "broadcast(int64 x 10, root 3)",
+                   *theirs = "all_reduce(float32 x 20000, sum)";
+        snprintf(want, sizeof(want), "rank %u called %s, rank %u %s, as operation 1", f->rank,
+                 f->rank == 3 ? mine : theirs, f->rank == 3 ? other : 3,
+                 f->rank == 3 ? theirs : mine);
+        weft_coll_failure_text(f, text, sizeof(text));
+        assert_string_equal(text, want);
+        for (uint32_t k = 0; k < N; k++) {
+            const struct weft_coll_failure *g = weft_coll_failure(r->coll[k]);
+            assert_int_equal(g->reason, WEFT_COLL_MISMATCH);
+            assert_true(g->rank == 3 || g->by == 3);
+            assert_true(g->has_called);
+        }
+        rig_free(r);
+    }
+}
+
+/* Any field of a call that differs is noticed. */
+static void test_mismatch_of_each_field(void **state)
+{
+    (void)state;
+    static float residual[COUNT];
+    struct weft_coll_call other[6];
+    for (int i = 0; i < 6; i++) {
+        other[i] = call_of(1);
+    }
+    other[0].count = COUNT - 1;
+    other[1].type = WEFT_COLL_I32;
+    other[2].reduction = WEFT_COLL_MAX;
+    other[3].bound_ppm = 1000;
+    other[4].residual = residual;
+    other[5].kind = WEFT_COLL_REDUCE;
+    for (int i = 0; i < 6; i++) {
+        struct rig *r = rig_new(2, (uint64_t)i);
+        assert_int_equal(rig_begin(r, 0, call_of(0)), WEFT_OK);
+        assert_int_equal(rig_begin(r, 1, other[i]), WEFT_OK);
+        rig_run(r);
+        for (uint32_t k = 0; k < 2; k++) {
+            assert_int_equal(weft_coll_failure(r->coll[k])->reason, WEFT_COLL_MISMATCH);
+            assert_int_equal(r->done_count[k], 1);
+        }
+        rig_free(r);
+    }
+    /* and of the group's ranks */
+    struct rig *r = rig_new(2, 9);
+    const uint32_t ranks[2] = {0, 1}, swapped[2] = {1, 0};
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t group;
+        assert_int_equal(weft_coll_group(r->coll[k], k == 0 ? ranks : swapped, 2, &group), WEFT_OK);
+        struct weft_coll_call call = call_of(k);
+        call.group = group;
+        assert_int_equal(rig_begin(r, k, call), WEFT_OK);
+    }
+    rig_run(r);
+    char text[256];
+    weft_coll_failure_text(weft_coll_failure(r->coll[0]), text, sizeof(text));
+    assert_non_null(strstr(text, "with other ranks in the group"));
+    rig_free(r);
+}
+
+/* Nobody waits longer than the time-out, and all name the rank that has not come. */
+static void test_timeout(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(N, 5);
+    for (uint32_t k = 0; k < N; k++) {
+        assert_int_equal(rig_begin(r, k, (struct weft_coll_call){.kind = WEFT_COLL_BARRIER}),
+                         WEFT_OK);
+    }
+    rig_run(r);
+    for (uint32_t k = 0; k + 1 < N; k++) {
+        struct weft_coll_call call = call_of(k);
+        call.timeout_ns = 300 * WEFT_NS_PER_S + k;
+        assert_int_equal(rig_begin(r, k, call), WEFT_OK);
+    }
+    rig_run(r);
+    for (uint32_t k = 0; k < N; k++) {
+        assert_int_equal(r->done_count[k], 1);
+    }
+    r->net->now_ns += 299 * WEFT_NS_PER_S;
+    rig_run(r);
+    assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_FINE);
+    r->net->now_ns += 2 * WEFT_NS_PER_S;
+    rig_run(r);
+    for (uint32_t k = 0; k < N; k++) {
+        assert_text(r, k, "rank 3 has not entered operation 1; it last entered 0");
+        assert_int_equal(r->done_count[k], k == 3 ? 1 : 2);
+    }
+    rig_free(r);
+}
+
+static void test_aborted(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(N, 6);
+    assert_int_equal(rig_begin(r, 0, call_of(0)), WEFT_OK);
+    weft_coll_abort(r->coll[1], "interrupted by the keyboard, in the middle of all",
+                    r->net->now_ns);
+    rig_run(r);
+    for (uint32_t k = 0; k < N; k++) {
+        assert_text(r, k, "rank 1 gave up: interrupted by the keyboard, in the mid");
+    }
+    assert_int_equal(r->done[0][0].status, WEFT_PEER);
+    rig_free(r);
+}
+
+/* Of another start of the job, of no rank, or of a rank that is there: to be closed, and ignored. */
+static void test_strangers(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(N, 7);
+    const uint64_t names[] = {weft_coll_name(6, 1), weft_coll_name(7, N), weft_coll_name(7, 0), 5,
+                              weft_coll_name(7, 1)};
+    for (uint32_t i = 0; i < 5; i++) {
+        struct weft_msg_event *event = fake_event(&r->net->nodes[0], WEFT_EVENT_PEER_UP);
+        event->peer = 20 + i;
+        event->name = names[i];
+        event->incarnation = 101;
+    }
+    rig_poll_all(r);
+    assert_int_equal(weft_coll_counters(r->coll[0])->peers_refused, 5);
+    assert_int_equal(r->closed[0], UINT32_C(0x1f) << 10);
+    assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_FINE);
+    struct weft_msg_event *event = fake_event(&r->net->nodes[0], WEFT_EVENT_OPEN);
+    event->peer = 21;
+    event->tag = UINT64_C(1) << 60;
+    event->total = 1;
+    rig_poll_all(r);
+    assert_int_equal(weft_coll_counters(r->coll[0])->ignored, 1);
+    /* a later process of a rank that is connected: the one before is dead */
+    event = fake_event(&r->net->nodes[0], WEFT_EVENT_PEER_UP);
+    event->peer = 26;
+    event->name = weft_coll_name(7, 2);
+    event->incarnation = 500;
+    rig_run(r);
+    assert_text(r, 3,
+                "lost rank 2: its process was restarted; no operation was open (seen by rank 0)");
+    rig_free(r);
+}
+
+/* Control messages that are none. */
+static void test_bad_control(void **state)
+{
+    (void)state;
+    for (uint32_t bytes = 0; bytes < 150; bytes++) {
+        struct rig *r = rig_new(2, bytes);
+        uint8_t data[150];
+        memset(data, 0xff, sizeof(data));
+        data[0] = bytes % 5; /* what */
+        struct weft_msg_event *event = fake_event(&r->net->nodes[0], WEFT_EVENT_CHUNK);
+        event->peer = fake_peer(1);
+        event->tag = UINT64_C(2) << 60;
+        event->total = event->elems = bytes;
+        event->elem_bytes = 1;
+        event->chunks = 1;
+        event->data = data;
+        rig_run(r);
+        assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_PROTOCOL);
+        assert_int_equal(weft_coll_failure(r->coll[0])->rank, 1);
+        rig_free(r);
+    }
+}
+
+/* A rank that is ahead by as much as it may; the others call later, and all of it is there. */
+static void test_ahead(void **state)
+{
+    (void)state;
+    struct weft_coll_config config = rig_config(2);
+    config.pool_bytes = 64 << 10;
+    struct rig *r = rig_new_with(&config, 8);
+    static float far[8][COUNT];
+    for (uint32_t op = 0; op < 8; op++) { /* 640 KB, of which 64 KB may be sent */
+        for (uint32_t i = 0; i < COUNT; i++) {
+            far[op][i] = (float)(i + op);
+        }
+        struct weft_coll_call call = {.kind = WEFT_COLL_BROADCAST,
+                                      .count = COUNT / 8,
+                                      .in = far[op],
+                                      .out = far[op],
+                                      .user = op};
+        assert_int_equal(rig_begin(r, 0, call), WEFT_OK);
+    }
+    rig_run(r);
+    const struct weft_coll_counters *c = weft_coll_counters(r->coll[1]);
+    assert_true(c->early_messages > 0 && c->early_messages < 8);
+    assert_true(c->early_pages_max <= 16);
+    for (uint32_t op = 0; op < 8; op++) {
+        struct weft_coll_call call = {
+            .kind = WEFT_COLL_BROADCAST, .count = COUNT / 8, .out = out[1], .user = op};
+        assert_int_equal(rig_begin(r, 1, call), WEFT_OK);
+        rig_run(r);
+        assert_int_equal(r->done_count[1], op + 1);
+        for (uint32_t i = 0; i < COUNT / 8; i++) {
+            assert_true(out[1][i] == (float)(i + op));
+        }
+    }
+    rig_run(r);
+    assert_int_equal(r->done_count[0], 8);
+    assert_true(weft_coll_counters(r->coll[1])->told > 0);
+    rig_free(r);
+}
+
+/* A single message that is longer than what may wait in the pool: it waits at the sender until the
+ * receiver is there, whoever calls first. */
+static void test_longer_than_the_pool(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        struct weft_coll_config config = rig_config(2);
+        config.pool_bytes = 64 << 10;
+        config.segment_bytes = 1 << 20;
+        struct rig *r = rig_new_with(&config, 9);
+        static float big[2][200000];
+        for (uint32_t k = 0; k < 2; k++) {
+            uint32_t rank = k ^ (uint32_t)first;
+            for (uint32_t i = 0; i < 200000; i++) {
+                big[rank][i] = (float)(i % 100 + rank);
+            }
+            struct weft_coll_call call = {.count = 200000, .in = big[rank], .out = big[rank]};
+            assert_int_equal(rig_begin(r, rank, call), WEFT_OK);
+            rig_run(r);
+        }
+        for (uint32_t k = 0; k < 2; k++) {
+            assert_int_equal(r->done[k][0].status, WEFT_OK);
+            assert_int_equal(weft_coll_counters(r->coll[k])->early_messages, 0);
+            for (uint32_t i = 0; i < 200000; i++) {
+                assert_true(big[k][i] == (float)(2 * (i % 100) + 1));
+            }
+        }
+        rig_free(r);
+    }
+}
+
+/* Many small operations one way: the sender never hears of the receiver but by what it is told. */
+static void test_many_ahead(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(2, 10);
+    float value = 0, got = -1;
+    uint32_t sent = 0, taken = 0;
+    while (taken < 300) {
+        while (sent < 300) {
+            struct weft_coll_call call = {.kind = WEFT_COLL_BROADCAST,
+                                          .count = 1,
+                                          .in = &value,
+                                          .out = &value,
+                                          .user = sent % 8};
+            if (r->work[0][sent % 8] != NULL || rig_begin(r, 0, call) != WEFT_OK) {
+                break;
+            }
+            sent++;
+        }
+        rig_run(r);
+        assert_true(sent - taken <= 32 + 8);
+        struct weft_coll_call call = {.kind = WEFT_COLL_BROADCAST, .count = 1, .out = &got};
+        assert_int_equal(rig_begin(r, 1, call), WEFT_OK);
+        rig_run(r);
+        assert_int_equal(r->done_count[1], ++taken);
+        assert_true(got == 0);
+        got = -1;
+    }
+    assert_true(weft_coll_counters(r->coll[1])->told <= 300 / 16 + 2);
+    rig_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dies),       cmocka_unit_test(test_told),
+        cmocka_unit_test(test_leaves),     cmocka_unit_test(test_closes_unconfirmed),
+        cmocka_unit_test(test_mismatch),   cmocka_unit_test(test_mismatch_of_each_field),
+        cmocka_unit_test(test_timeout),    cmocka_unit_test(test_aborted),
+        cmocka_unit_test(test_strangers),  cmocka_unit_test(test_bad_control),
+        cmocka_unit_test(test_ahead),      cmocka_unit_test(test_longer_than_the_pool),
+        cmocka_unit_test(test_many_ahead),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

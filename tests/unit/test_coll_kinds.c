@@ -1,0 +1,428 @@
+/* Every kind of collective operation, over a transport that reorders chunks: the result at each rank
+ * is what a plain loop says, for vectors of all sorts of lengths, in place and not. */
+#include "coll_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+enum { RANKS = 5 };
+
+/* 40,000 elements: two segments of 64 KB with two ranks, one with more. */
+static const uint32_t counts[] = {1, 2, 31, 33, 352, 353, 1000, 5000, 40000};
+
+static int32_t value_of(uint32_t rank, uint64_t i)
+{
+    return (int32_t)(weft_mix64(rank * UINT64_C(1000003) + i) % 2001) - 1000;
+}
+
+struct buffers {
+    int32_t *in[RANKS];
+    int32_t *out[RANKS];
+};
+
+static void buffers_make(struct buffers *b, uint32_t n, uint64_t in_count, uint64_t out_count)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        b->in[r] = malloc(in_count * sizeof(int32_t));
+        b->out[r] = malloc(out_count * sizeof(int32_t));
+        assert_non_null(b->in[r]);
+        assert_non_null(b->out[r]);
+        memset(b->out[r], 0x77, out_count * sizeof(int32_t));
+        for (uint64_t i = 0; i < in_count; i++) {
+            b->in[r][i] = value_of(r, i);
+        }
+    }
+}
+
+static void buffers_free(struct buffers *b, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        free(b->in[r]);
+        free(b->out[r]);
+    }
+}
+
+/* What rank r must have at i of its out; false: it has no out. */
+static bool expected(enum weft_coll_kind kind, uint32_t n, uint32_t root, uint64_t count,
+                     uint32_t r, uint64_t i, int32_t *value_p)
+{
+    int64_t sum = 0;
+    switch (kind) {
+    case WEFT_COLL_ALL_REDUCE:
+    case WEFT_COLL_REDUCE:
+    case WEFT_COLL_REDUCE_SCATTER:
+        for (uint32_t k = 0; k < n; k++) {
+            sum += value_of(k, kind == WEFT_COLL_REDUCE_SCATTER ? r * count + i : i);
+        }
+        *value_p = (int32_t)sum;
+        return kind != WEFT_COLL_REDUCE || r == root;
+    case WEFT_COLL_ALL_GATHER:
+    case WEFT_COLL_GATHER:
+        *value_p = value_of((uint32_t)(i / count), i % count);
+        return kind == WEFT_COLL_ALL_GATHER || r == root;
+    case WEFT_COLL_BROADCAST:
+        *value_p = value_of(root, i);
+        return true;
+    case WEFT_COLL_SCATTER:
+        *value_p = value_of(root, r * count + i);
+        return true;
+    case WEFT_COLL_ALL_TO_ALL:
+        *value_p = value_of((uint32_t)(i / count), r * count + i % count);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool in_has_blocks(enum weft_coll_kind kind)
+{
+    return kind == WEFT_COLL_REDUCE_SCATTER || kind == WEFT_COLL_SCATTER ||
+           kind == WEFT_COLL_ALL_TO_ALL;
+}
+
+static bool out_has_blocks(enum weft_coll_kind kind)
+{
+    return kind == WEFT_COLL_ALL_GATHER || kind == WEFT_COLL_GATHER || kind == WEFT_COLL_ALL_TO_ALL;
+}
+
+static void run_one(enum weft_coll_kind kind, uint32_t n, uint32_t root, uint64_t count,
+                    uint64_t seed)
+{
+    struct rig *r = rig_new(n, seed);
+    struct buffers b;
+    uint64_t in_count = in_has_blocks(kind) ? n * count : count;
+    uint64_t out_count = out_has_blocks(kind) ? n * count : count;
+    buffers_make(&b, n, in_count, out_count);
+    for (uint32_t k = 0; k < n; k++) {
+        struct weft_coll_call call = {.kind = kind,
+                                      .type = WEFT_COLL_I32,
+                                      .count = count,
+                                      .root = root,
+                                      .in = b.in[k],
+                                      .out = b.out[k]};
+        assert_int_equal(rig_begin(r, k, call), WEFT_OK);
+        for (uint32_t steps = 0; steps < 20 * seed; steps++) { /* the next one is late */
+            fake_step(r->net);
+            rig_poll_all(r);
+        }
+    }
+    rig_run(r);
+    for (uint32_t k = 0; k < n; k++) {
+        assert_int_equal(r->done_count[k], 1);
+        if (r->done[k][0].status != WEFT_OK) {
+            char text[256];
+            weft_coll_failure_text(weft_coll_failure(r->coll[k]), text, sizeof(text));
+            fail_msg("%s of %u x %llu, root %u: %s", weft_coll_kind_name(kind), n,
+                     (unsigned long long)count, root, text);
+        }
+        for (uint64_t i = 0; i < in_count; i++) {
+            assert_int_equal(b.in[k][i], value_of(k, i)); /* not written to */
+        }
+        for (uint64_t i = 0; i < out_count; i++) {
+            int32_t value = 0x77777777;
+            if (!expected(kind, n, root, count, k, i, &value)) {
+                value = 0x77777777;
+            }
+            if (b.out[k][i] != value) {
+                fail_msg("%s of %u x %llu, root %u: rank %u has %d at %llu, not %d",
+                         weft_coll_kind_name(kind), n, (unsigned long long)count, root, k,
+                         b.out[k][i], (unsigned long long)i, value);
+            }
+        }
+    }
+    assert_int_equal(r->net->unmatched, 0);
+    buffers_free(&b, n);
+    rig_free(r);
+}
+
+static void run_kind(enum weft_coll_kind kind)
+{
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        for (uint32_t n = 1; n <= RANKS; n++) {
+            run_one(kind, n, (uint32_t)i % n, counts[i], 0);
+            run_one(kind, n, n - 1, counts[i], i);
+        }
+    }
+}
+
+static void test_all_reduce(void **state)
+{
+    (void)state;
+    run_kind(WEFT_COLL_ALL_REDUCE);
+}
+
+static void test_reduce(void **state)
+{
+    (void)state;
+    run_kind(WEFT_COLL_REDUCE);
+}
+
+static void test_reduce_scatter(void **state)
+{
+    (void)state;
+    run_kind(WEFT_COLL_REDUCE_SCATTER);
+}
+
+static void test_all_gather(void **state)
+{
+    (void)state;
+    run_kind(WEFT_COLL_ALL_GATHER);
+}
+
+static void test_gather(void **state)
+{
+    (void)state;
+    run_kind(WEFT_COLL_GATHER);
+}
+
+static void test_broadcast(void **state)
+{
+    (void)state;
+    run_kind(WEFT_COLL_BROADCAST);
+}
+
+static void test_scatter(void **state)
+{
+    (void)state;
+    run_kind(WEFT_COLL_SCATTER);
+}
+
+static void test_all_to_all(void **state)
+{
+    (void)state;
+    run_kind(WEFT_COLL_ALL_TO_ALL);
+}
+
+/* No rank is out of a barrier before the last one is in. */
+static void test_barrier(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= RANKS; n++) {
+        struct weft_coll_config config = rig_config(n);
+        config.small_ranks = n % 2 == 0 ? 16 : 1; /* both ways */
+        struct rig *r = rig_new_with(&config, n);
+        for (uint32_t k = 0; k + 1 < n; k++) {
+            assert_int_equal(rig_begin(r, k, (struct weft_coll_call){.kind = WEFT_COLL_BARRIER}),
+                             WEFT_OK);
+        }
+        rig_run(r);
+        for (uint32_t k = 0; k < n; k++) {
+            assert_int_equal(r->done_count[k], 0);
+        }
+        assert_int_equal(rig_begin(r, n - 1, (struct weft_coll_call){.kind = WEFT_COLL_BARRIER}),
+                         WEFT_OK);
+        rig_run(r);
+        for (uint32_t k = 0; k < n; k++) {
+            assert_int_equal(r->done_count[k], 1);
+            assert_int_equal(r->done[k][0].status, WEFT_OK);
+        }
+        rig_free(r);
+    }
+}
+
+/* In place, as programs do: the buffer is written while the transport may still read it. */
+static void test_in_place(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        uint64_t count = counts[c];
+        uint32_t n = 4;
+        struct rig *r = rig_new(n, c);
+        struct buffers b;
+        buffers_make(&b, n, n * count, n * count);
+        for (uint32_t k = 0; k < n; k++) {
+            struct weft_coll_call call = {.kind = WEFT_COLL_ALL_REDUCE,
+                                          .type = WEFT_COLL_I32,
+                                          .count = count,
+                                          .in = b.in[k],
+                                          .out = b.in[k]};
+            assert_int_equal(rig_begin(r, k, call), WEFT_OK);
+            int32_t *own = b.out[k] + k * count;
+            for (uint64_t i = 0; i < count; i++) {
+                own[i] = value_of(k, i);
+            }
+            call = (struct weft_coll_call){.kind = WEFT_COLL_ALL_GATHER,
+                                           .type = WEFT_COLL_I32,
+                                           .count = count,
+                                           .in = own,
+                                           .out = b.out[k],
+                                           .user = 1};
+            assert_int_equal(rig_begin(r, k, call), WEFT_OK);
+        }
+        rig_run(r);
+        for (uint32_t k = 0; k < n; k++) {
+            assert_int_equal(r->done_count[k], 2);
+            for (uint64_t i = 0; i < n * count; i++) {
+                int32_t value;
+                assert_true(expected(WEFT_COLL_ALL_GATHER, n, 0, count, k, i, &value));
+                assert_int_equal(b.out[k][i], value);
+                value = value_of(k, i);
+                if (i < count) {
+                    assert_true(expected(WEFT_COLL_ALL_REDUCE, n, 0, count, k, i, &value));
+                }
+                assert_int_equal(b.in[k][i], value);
+            }
+        }
+        buffers_free(&b, n);
+        rig_free(r);
+    }
+}
+
+/* Of nothing: done at once, and it takes part in the order of operations. */
+static void test_nothing(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(3, 1);
+    int32_t in = 5, out[3] = {0};
+    for (uint32_t k = 0; k < 3; k++) {
+        for (uint32_t kind = 0; kind < WEFT_COLL_BARRIER; kind++) {
+            assert_int_equal(
+                rig_begin(r, k, (struct weft_coll_call){.kind = (enum weft_coll_kind)kind}),
+                WEFT_OK);
+        }
+        assert_int_equal(r->done_count[k], WEFT_COLL_BARRIER);
+    }
+    assert_int_equal(r->net->seq, 0);
+    for (uint32_t k = 0; k < 3; k++) {
+        struct weft_coll_call call = {.type = WEFT_COLL_I32, .count = 1, .in = &in, .out = &out[k]};
+        assert_int_equal(rig_begin(r, k, call), WEFT_OK);
+    }
+    rig_run(r);
+    for (uint32_t k = 0; k < 3; k++) {
+        assert_int_equal(r->done_count[k], WEFT_COLL_BARRIER + 1);
+        assert_int_equal(out[k], 15);
+    }
+    rig_free(r);
+}
+
+/* What begin refuses changes nothing. */
+static void test_refused(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(3, 1);
+    float in[8] = {0}, out[8], residual[8] = {0};
+    const struct weft_coll_call good = {.count = 2, .in = in, .out = out};
+    const struct {
+        const char *what;
+        struct weft_coll_call call;
+    } bad[] = {
+        {"a kind that is none", {.kind = WEFT_COLL_KINDS, .count = 2, .in = in, .out = out}},
+        {"a type that is none", {.type = WEFT_COLL_TYPES, .count = 2, .in = in, .out = out}},
+        {"a group that is none", {.group = 1, .count = 2, .in = in, .out = out}},
+        {"a root outside", {.kind = WEFT_COLL_REDUCE, .root = 3, .count = 2, .in = in, .out = out}},
+        {"no in", {.count = 2, .out = out}},
+        {"no out", {.count = 2, .in = in}},
+        {"a mean of integers",
+         {.type = WEFT_COLL_I32, .reduction = WEFT_COLL_MEAN, .count = 2, .in = in, .out = out}},
+        {"a bitwise and of floats", {.reduction = WEFT_COLL_AND, .count = 2, .in = in, .out = out}},
+        {"a bound of one", {.bound_ppm = 1000000, .count = 2, .in = in, .out = out}},
+        {"a bound for a kind that loses nothing",
+         {.kind = WEFT_COLL_BROADCAST, .bound_ppm = 1, .count = 2, .in = in, .out = out}},
+        {"feedback of a maximum",
+         {.reduction = WEFT_COLL_MAX, .residual = residual, .count = 2, .in = in, .out = out}},
+        {"feedback of integers",
+         {.type = WEFT_COLL_I32, .residual = residual, .count = 2, .in = in, .out = out}},
+        {"all_to_all in place", {.kind = WEFT_COLL_ALL_TO_ALL, .count = 2, .in = in, .out = in}},
+        {"more than there is memory", {.count = UINT64_MAX, .in = in, .out = out}},
+        {"more than there is memory, in blocks",
+         {.kind = WEFT_COLL_ALL_GATHER, .count = UINT64_C(1) << 45, .in = in, .out = out}},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(weft_coll_work_bytes(r->coll[0], &bad[i].call), 0);
+        if (rig_begin(r, 0, bad[i].call) != WEFT_INVALID) {
+            fail_msg("begin took %s", bad[i].what);
+        }
+    }
+    struct weft_coll_call no_work = good;
+    assert_int_equal(weft_coll_begin(r->coll[0], &no_work, r->net->now_ns), WEFT_INVALID);
+    assert_int_equal(weft_coll_counters(r->coll[0])->begun, 0);
+    for (uint32_t i = 0; i < 8; i++) {
+        struct weft_coll_call call = good;
+        call.user = i;
+        assert_int_equal(rig_begin(r, 0, call), WEFT_OK);
+    }
+    struct weft_coll_call ninth = good;
+    uint8_t work[8192];
+    ninth.work = work;
+    assert_int_equal(weft_coll_begin(r->coll[0], &ninth, r->net->now_ns), WEFT_AGAIN);
+    rig_free(r);
+}
+
+/* More operations at once than one transport takes messages, in two groups, begun in any order of the
+ * ranks: each ends with its own values. */
+static void test_many_at_once(void **state)
+{
+    (void)state;
+    enum { N = 4, OPS = 8, COUNT = 3000 };
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct weft_coll_config config = rig_config(N);
+        config.segment_bytes = 1024;
+        config.small_bytes = 512;
+        struct rig *r = rig_new_with(&config, seed);
+        r->net->msgs_max = 6;
+        struct weft_prng prng;
+        weft_prng_init(&prng, seed);
+        const uint32_t odd[2] = {3, 1};
+        uint32_t group;
+        for (uint32_t k = 0; k < N; k++) {
+            assert_int_equal(weft_coll_group(r->coll[k], odd, 2, &group), WEFT_OK);
+            assert_int_equal(group, 1);
+        }
+        static int32_t in[N][OPS][COUNT], out[N][OPS][COUNT];
+        uint32_t begun[N] = {0};
+        for (uint32_t left = N * OPS; left > 0;) {
+            uint32_t k = (uint32_t)weft_prng_below(&prng, N);
+            if (begun[k] == OPS) {
+                continue;
+            }
+            uint32_t op = begun[k]++;
+            bool member = op % 2 == 0 || k % 2 == 1;
+            for (uint32_t i = 0; i < COUNT; i++) {
+                in[k][op][i] = value_of(k, i + op);
+            }
+            struct weft_coll_call call = {.type = WEFT_COLL_I32,
+                                          .count = COUNT,
+                                          .group = op % 2,
+                                          .in = in[k][op],
+                                          .out = out[k][op],
+                                          .user = op};
+            assert_int_equal(rig_begin(r, k, call), member ? WEFT_OK : WEFT_INVALID);
+            left--;
+            for (uint64_t steps = weft_prng_below(&prng, 60); steps > 0; steps--) {
+                fake_step(r->net);
+                rig_poll_all(r);
+            }
+        }
+        rig_run(r);
+        for (uint32_t k = 0; k < N; k++) {
+            assert_int_equal(r->done_count[k], k % 2 == 1 ? OPS : OPS / 2);
+            for (uint32_t op = 0; op < OPS; op += 1 + (k % 2 == 0)) {
+                assert_int_equal(r->done[k][op].status, WEFT_OK);
+                for (uint32_t i = 0; i < COUNT; i++) {
+                    int32_t sum = value_of(1, i + op) + value_of(3, i + op);
+                    sum += op % 2 == 0 ? value_of(0, i + op) + value_of(2, i + op) : 0;
+                    assert_int_equal(out[k][op][i], sum);
+                }
+            }
+        }
+        rig_free(r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_reduce),     cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_reduce_scatter), cmocka_unit_test(test_all_gather),
+        cmocka_unit_test(test_gather),         cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_scatter),        cmocka_unit_test(test_all_to_all),
+        cmocka_unit_test(test_barrier),        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_nothing),        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_many_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
