@@ -375,6 +375,7 @@ int weft_cli_sim(int argc, char **argv)
          weft_cli_sim_incast},
         {"exchange", "rounds with data both ways or several receivers: round times",
          weft_cli_sim_exchange},
+        {"allreduce", "rounds of all_reduce between ranks: round times", weft_cli_sim_allreduce},
         {"grid", "the incast grid: round times of every cell against its limit", weft_cli_sim_grid},
         {0},
     };

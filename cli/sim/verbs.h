@@ -5,6 +5,7 @@
 
 int weft_cli_sim_incast(int argc, char **argv);
 int weft_cli_sim_exchange(int argc, char **argv);
+int weft_cli_sim_allreduce(int argc, char **argv);
 int weft_cli_sim_grid(int argc, char **argv);
 
 #endif

@@ -17,6 +17,7 @@ void weft_coll_config_default(struct weft_coll_config *config_p)
         .segment_bytes = 64 << 10,
         .small_bytes = 1408,
         .small_ranks = 16,
+        .receivers_max = 8,
         .abort_ns = WEFT_NS_PER_S,
     };
 }
@@ -329,7 +330,7 @@ static void on_down(struct weft_coll *c, const struct weft_msg_event *event)
     r->state = RANK_LEFT;
     r->peer = NONE;
     r->abort_due = r->close_due = r->telling = false;
-    r->inflight = 0;
+    WEFT_ASSERT(r->inflight == 0);
     if (coll_failed(c)) {
         doubts_end(c, rank);
         return;

@@ -98,8 +98,7 @@ struct weft_coll_config {
     uint32_t segment_bytes; /* least size of a segment's message between two ranks */
     uint32_t small_bytes;   /* longest vector that all send to all, up to small_ranks ranks */
     uint32_t small_ranks;
-    uint32_t
-        messages_max;  /* most that are under way at once, to all ranks together; 0 = no limit */
+    uint32_t receivers_max; /* ranks that are sent to at a time; 0 = no limit */
     uint64_t abort_ns; /* what telling the others of a failure may take before connections are
                              * closed; half of it is what news of a failure may take after a CLOSE */
 };
@@ -196,7 +195,7 @@ struct weft_coll_counters {
 };
 
 /* 1,024 peers, 16 groups, 64 operations, 64 MiB of pool, segments of 64 KiB, small up to 1,408 bytes
- * and 16 ranks, 1 s; rank, ranks and epoch are left to fill in. */
+ * and 16 ranks, 8 receivers at a time, 1 s; rank, ranks and epoch are left to fill in. */
 void weft_coll_config_default(struct weft_coll_config *config_p);
 
 /* For name of the endpoint's configuration. */

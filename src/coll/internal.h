@@ -208,7 +208,7 @@ struct weft_coll {
     uint32_t quota_pages; /* of each rank */
     struct early *early;  /* (pages,) */
     uint32_t early_free;
-    uint32_t inflight;
+    uint32_t receivers; /* ranks with messages that are not confirmed */
     bool dirty;  /* there may be something to send */
     bool closes; /* there may be a connection to close */
     uint32_t refused_count;

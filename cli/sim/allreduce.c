@@ -1,0 +1,189 @@
+/* `weft sim allreduce`: rounds of all_reduce on virtual time. */
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/sim/report.h"
+#include "cli/sim/tap.h"
+#include "cli/sim/verbs.h"
+
+#include "core/cc.h"
+#include "sim/allreduce.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void print_text(const struct weft_allreduce_config *config,
+                       const struct weft_allreduce_result *r)
+{
+    printf("all_reduce of %" PRIu64 " bytes, %" PRIu32 " ranks: %" PRIu32
+           " rounds, ideal %.3f ms\n",
+           config->bytes, config->ranks, r->rounds, weft_cli_ms(r->ideal_ns));
+    printf("round mean %.3f ms (%.3f x ideal), p50 %.3f (%.3f x), p99 %.3f (%.3f x), max %.3f; "
+           "phase 1 %.3f\n",
+           weft_cli_ms(r->mean_ns), weft_cli_ratio(r->mean_ns, r->ideal_ns), weft_cli_ms(r->p50_ns),
+           weft_cli_ratio(r->p50_ns, r->ideal_ns), weft_cli_ms(r->p99_ns),
+           weft_cli_ratio(r->p99_ns, r->ideal_ns), weft_cli_ms(r->max_ns),
+           weft_cli_ms(r->phase1_ns_mean));
+    printf("contributions delivered %.3f %%, retransmitted %.3f %%, bytes over the ideal's "
+           "%.3f %%\n",
+           weft_cli_percent(r->delivered_ppm), weft_cli_percent(r->retransmitted_ppm),
+           weft_cli_percent(r->overhead_ppm));
+    printf("switch: %" PRIu64 " packets dropped, %" PRIu64 " marked, queue up to %" PRIu64
+           " bytes; lost behind it %" PRIu64 "\n",
+           r->dropped_full, r->marked, r->queue_bytes_max, r->dropped_wire);
+    printf("%" PRIu64 " messages ahead of their operation, %" PRIu64 " probes\n", r->early_messages,
+           r->probes);
+    printf("%" PRIu64 " packets, %.3f ms of virtual time, trace hash %016" PRIx64 "\n", r->packets,
+           weft_cli_ms(r->virtual_ns), r->trace_hash);
+}
+
+static cJSON *json_of(const struct weft_allreduce_config *config,
+                      const struct weft_allreduce_result *r)
+{
+    const char *cc = config->cc_name != NULL ? config->cc_name : weft_cc_all[0]->name;
+    char hash[17];
+    snprintf(hash, sizeof(hash), "%016" PRIx64, r->trace_hash);
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "cc", cc);
+    cJSON_AddBoolToObject(o, "ok", r->ok);
+    cJSON_AddBoolToObject(o, "feedback", config->feedback);
+    const struct {
+        const char *key;
+        uint64_t value;
+    } numbers[] = {
+        {"ranks", config->ranks},
+        {"bytes", config->bytes},
+        {"ops", config->ops},
+        {"rate_bps", config->rate_bps},
+        {"rtt_ns", config->rtt_ns},
+        {"host_delay_ns", config->host_delay_ns},
+        {"buffer_bytes", config->buffer_bytes},
+        {"ecn_bytes", config->ecn_bytes},
+        {"loss_ppm", config->loss_ppm},
+        {"bound_ppm", config->bound_ppm},
+        {"seed", config->seed},
+        {"rounds", r->rounds},
+        {"ideal_ns", r->ideal_ns},
+        {"mean_ns", r->mean_ns},
+        {"p50_ns", r->p50_ns},
+        {"p99_ns", r->p99_ns},
+        {"max_ns", r->max_ns},
+        {"phase1_ns_mean", r->phase1_ns_mean},
+        {"delivered_ppm", r->delivered_ppm},
+        {"retransmitted_ppm", r->retransmitted_ppm},
+        {"overhead_ppm", r->overhead_ppm},
+        {"dropped_full", r->dropped_full},
+        {"dropped_wire", r->dropped_wire},
+        {"marked", r->marked},
+        {"queue_bytes_max", r->queue_bytes_max},
+        {"early_messages", r->early_messages},
+        {"probes", r->probes},
+        {"packets", r->packets},
+        {"virtual_ns", r->virtual_ns},
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        cJSON_AddNumberToObject(o, numbers[i].key, (double)numbers[i].value);
+    }
+    cJSON_AddNumberToObject(o, "mean_ratio", weft_cli_ratio(r->mean_ns, r->ideal_ns));
+    cJSON_AddNumberToObject(o, "p99_ratio", weft_cli_ratio(r->p99_ns, r->ideal_ns));
+    cJSON_AddStringToObject(o, "trace_hash", hash);
+    return o;
+}
+
+static int allreduce_run(struct weft_allreduce_config *config, struct weft_sim_tap *tap, bool json)
+{
+    static struct weft_allreduce_result result;
+    bool good = weft_sim_tap_open(tap);
+    if (good) {
+        config->tap = &tap->tap;
+        weft_allreduce_run(config, &result);
+    }
+    if (!weft_sim_tap_close(tap) || !good) {
+        return WEFT_EXIT_FAILED;
+    }
+    if (json && !weft_output_json("sim allreduce", json_of(config, &result), false)) {
+        return WEFT_EXIT_FAILED;
+    }
+    if (!json) {
+        print_text(config, &result);
+    }
+    if (!result.ok) {
+        fprintf(stderr, "weft sim allreduce: %s\n", result.failure);
+    }
+    return result.ok ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+}
+
+int weft_cli_sim_allreduce(int argc, char **argv)
+{
+    struct weft_allreduce_config config;
+    uint64_t rate_mbps = 1000;
+    uint64_t rtt_us = 50;
+    uint64_t host_us = 0;
+    uint64_t buffer_kb = 64;
+    uint64_t ecn_kb = 0;
+    bool json = false;
+    struct weft_sim_tap tap = {0};
+    weft_allreduce_config_default(&config);
+    const struct weft_option options[] = {
+        {"ranks", "N", "that take part", WEFT_OPTION_U32, &config.ranks, .min = 2,
+         .max = WEFT_ALLREDUCE_RANKS_MAX},
+        {"bytes", "N", "of the vector of float32", WEFT_OPTION_U64, &config.bytes, .min = 4,
+         .max = 400000000},
+        {"ops", "N",
+         "operations at a time that the vector is divided into, as gradient\n"
+         "buckets are",
+         WEFT_OPTION_U32, &config.ops, .min = 1, .max = 16},
+        {"rate-mbps", "N", "of every link", WEFT_OPTION_U64, &rate_mbps, .min = 1, .max = 1000000},
+        {"rtt-us", "N", "base round trip", WEFT_OPTION_U64, &rtt_us, .max = 1000000},
+        {"host-us", "N", "from a packet's arrival until its host looks at it", WEFT_OPTION_U64,
+         &host_us, .max = 1000000},
+        {"buffer-kb", "N", "of each downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
+         .min = 6, .max = 1000000000},
+        {"ecn-kb", "N", "marking threshold of each downlink, in 1,000 bytes; 0 = none",
+         WEFT_OPTION_U64, &ecn_kb, .max = 1000000000},
+        {"loss", "P", "of packets behind each downlink's queue", WEFT_OPTION_PPM,
+         .value = &config.loss_ppm},
+        {"bound", "P", "fraction of the contributions that may be missing", WEFT_OPTION_PPM,
+         .value = &config.bound_ppm},
+        {"feedback", NULL, "error feedback: what is missing is added to the next round",
+         WEFT_OPTION_FLAG, .value = &config.feedback},
+        {"segment-bytes", "N", "least message between two ranks", WEFT_OPTION_U32,
+         &config.segment_bytes, .min = 2048, .max = 1 << 30},
+        {"receivers", "N", "that a rank sends to at a time; 0 = all", WEFT_OPTION_U32,
+         &config.receivers_max, .max = 1024},
+        {"rounds", "N", "back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
+         .max = WEFT_ALLREDUCE_ROUNDS_MAX},
+        {"seed", "N", "of the network and the endpoints", WEFT_OPTION_U64, .value = &config.seed},
+        {"cc", "NAME", "congestion control", WEFT_OPTION_STRING, &config.cc_name,
+         .fallback = weft_cc_all[0]->name},
+        {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &json},
+        WEFT_SIM_TAP_OPTIONS(&tap),
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "sim allreduce",
+        .summary = "rounds of all_reduce on virtual time",
+        .description =
+            "Each rank sends each other its slice of the vector, reduces what it gets, and sends\n"
+            "the result to all. A round runs from the call at all ranks until the last is done.\n"
+            "ideal = wire time of 2 (n - 1) slices with the headers of their packets + two base\n"
+            "round trips. Every round is checked: equal bits at all ranks, and the right sums.\n"
+            "Exit status 1 when a check fails or a round has no end.",
+        .example = "  weft sim allreduce --ranks 8 --bytes 4000000\n"
+                   "  weft sim allreduce --ranks 16 --loss 1% --bound 10% --feedback",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    config.rate_bps = rate_mbps * UINT64_C(1000000);
+    config.rtt_ns = rtt_us * WEFT_NS_PER_US;
+    config.host_delay_ns = host_us * WEFT_NS_PER_US;
+    config.buffer_bytes = buffer_kb * 1000;
+    config.ecn_bytes = ecn_kb * 1000;
+    const char *wrong = weft_allreduce_config_check(&config);
+    if (wrong != NULL) {
+        return weft_options_usage(&command, "%s", wrong);
+    }
+    return allreduce_run(&config, &tap, json);
+}

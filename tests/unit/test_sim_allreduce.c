@@ -1,0 +1,147 @@
+/* All-reduce on virtual time: the ideal by hand, runs of all sorts to their end, equal seeds, and that
+ * the time stays near the ideal. */
+#include "sim/allreduce.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static struct weft_allreduce_config config_of(uint32_t ranks, uint64_t bytes)
+{
+    struct weft_allreduce_config config;
+    weft_allreduce_config_default(&config);
+    config.ranks = ranks;
+    config.bytes = bytes;
+    config.rounds = 3;
+    return config;
+}
+
+static struct weft_allreduce_result run(const struct weft_allreduce_config *config)
+{
+    struct weft_allreduce_result result;
+    assert_null(weft_allreduce_config_check(config));
+    weft_allreduce_run(config, &result);
+    if (!result.ok) {
+        print_message("%s\n", result.failure);
+    }
+    assert_true(result.ok);
+    assert_int_equal(result.rounds, config->rounds);
+    return result;
+}
+
+/* A slice of 500,000 bytes is 356 packets: 14 x (500,000 + 356 x 78) bytes, 8 ns each. */
+static void the_ideal_is_what_a_link_carries(void **state)
+{
+    (void)state;
+    struct weft_allreduce_config config = config_of(8, 4000000);
+    assert_int_equal(weft_allreduce_ideal_ns(&config), 14 * (500000 + 356 * 78) * 8 + 100000);
+    config.rate_bps = UINT64_C(10000000000);
+    config.rtt_ns = 20000;
+    assert_int_equal(weft_allreduce_ideal_ns(&config), 14 * (500000 + 356 * 78) * 8 / 10 + 40000);
+}
+
+static void runs_of_all_sorts_end_with_the_right_sums(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t ranks;
+        uint64_t bytes;
+        uint32_t ops, loss_ppm, bound_ppm;
+        bool feedback;
+    } rows[] = {
+        {2, 4, 1, 0, 0, false},
+        {3, 1408, 1, 0, 0, false},
+        {5, 1412, 1, 50000, 0, false},
+        {20, 400, 1, 10000, 0, false},
+        {4, 800000, 1, 0, 0, false},
+        {4, 800000, 4, 20000, 0, false},
+        {4, 800000, 1, 50000, 100000, false},
+        {4, 800000, 2, 50000, 100000, true},
+        {7, 300000, 3, 100000, 200000, true},
+        {16, 100000, 1, 0, 0, false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct weft_allreduce_config config = config_of(rows[i].ranks, rows[i].bytes);
+        config.ops = rows[i].ops;
+        config.loss_ppm = rows[i].loss_ppm;
+        config.bound_ppm = rows[i].bound_ppm;
+        config.feedback = rows[i].feedback;
+        struct weft_allreduce_result result = run(&config);
+        assert_true(result.p50_ns <= result.p99_ns && result.p99_ns <= result.max_ns);
+        assert_true(result.delivered_ppm <= 1000000);
+        assert_int_equal(result.delivered_ppm<1000000, rows[i].bound_ppm> 0);
+    }
+}
+
+static void the_same_seed_is_the_same_run(void **state)
+{
+    (void)state;
+    struct weft_allreduce_config config = config_of(4, 200000);
+    config.loss_ppm = 30000;
+    struct weft_allreduce_result first = run(&config), second = run(&config);
+    assert_int_equal(first.trace_hash, second.trace_hash);
+    assert_int_equal(first.mean_ns, second.mean_ns);
+    config.seed++;
+    assert_true(run(&config).trace_hash != first.trace_hash);
+}
+
+/* docs/COLLECTIVES.md has the figures. A vector of one packet is
+ * sent once, to all: half of the bytes of the ideal, and one round trip less. */
+static void the_time_is_near_the_ideal(void **state)
+{
+    (void)state;
+    struct weft_allreduce_config config = config_of(8, 4000000);
+    config.rounds = 10;
+    struct weft_allreduce_result result = run(&config);
+    assert_true(result.mean_ns * 100 <= result.ideal_ns * 110);
+    config.loss_ppm = 50000;
+    result = run(&config);
+    assert_true(result.mean_ns * 1000 <= result.ideal_ns * 1165);
+    config = config_of(8, 1024);
+    config.rtt_ns = 10 * WEFT_NS_PER_MS;
+    result = run(&config);
+    assert_true(result.p50_ns * 100 <= result.ideal_ns * 60);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    struct weft_allreduce_config config;
+#define REFUSED(field, value)                                                                      \
+    do {                                                                                           \
+        weft_allreduce_config_default(&config);                                                    \
+        assert_null(weft_allreduce_config_check(&config));                                         \
+        config.field = value;                                                                      \
+        assert_non_null(weft_allreduce_config_check(&config));                                     \
+    } while (0)
+    REFUSED(ranks, 1);
+    REFUSED(ranks, WEFT_ALLREDUCE_RANKS_MAX + 1);
+    REFUSED(bytes, 0);
+    REFUSED(bytes, 4000002);
+    REFUSED(bytes, 400000004);
+    REFUSED(ops, 0);
+    REFUSED(ops, 3);
+    REFUSED(ops, 17);
+    REFUSED(rate_bps, 999999);
+    REFUSED(rtt_ns, UINT64_C(1000000001));
+    REFUSED(buffer_bytes, 1000);
+    REFUSED(loss_ppm, 500000);
+    REFUSED(bound_ppm, 1000000);
+    REFUSED(segment_bytes, 100);
+    REFUSED(rounds, 0);
+    REFUSED(cc_name, "none");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_ideal_is_what_a_link_carries),
+        cmocka_unit_test(runs_of_all_sorts_end_with_the_right_sums),
+        cmocka_unit_test(the_same_seed_is_the_same_run),
+        cmocka_unit_test(the_time_is_near_the_ideal),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
