@@ -36,8 +36,9 @@ void weft_metrics_add(const struct weft_metrics_options *options, struct weft_ar
     },                                                                                             \
     {                                                                                              \
         "metrics-host", "NAME[,NAME...]",                                                          \
-            "also accept NAME in the Host header of HTTP requests; all others but\n"               \
-     "localhost, HOST and the bound address are refused, against DNS rebinding",                          \
+            "also answer HTTP requests whose Host header is NAME; others are answered\n"          \
+     "only for localhost, HOST and the bound address, as a protection against\n"               \
+     "DNS rebinding",                          \
             WEFT_OPTION_CUSTOM, .value = (metrics), .parse = weft_metrics_host_parse,              \
             .fallback = ""                                                                     \
     }

@@ -97,12 +97,11 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
     {"checkpoint", "DIR", "write checkpoints to DIR, which all servers of the job share; SIGUSR1\n"\
      "to a server requests one", WEFT_OPTION_STRING,                                               \
      .value = &(options)->directory, .fallback = "none"},                                          \
-    {"checkpoint-every", "N", "make a checkpoint every N steps, or every N seconds with the suffix s\n"\
-     "(60s)",                                                                                      \
+    {"checkpoint-every", "N", "N steps between checkpoints; with the suffix s, as in 60s, N seconds",         \
      WEFT_OPTION_STRING, .value = &(options)->every,                                               \
-     .fallback = "60s if the job has one server process, else 1000"},                                  \
-    {"checkpoint-whole-every", "N", "write all rows in every Nth checkpoint, and in the others only the rows\n"\
-     "that changed since the one before", WEFT_OPTION_U32, .value = &(options)->whole_every, .min = 1, .max = 1000},\
+     .fallback = "60s if the job has one server process, else 1000 steps"},                                  \
+    {"checkpoint-whole-every", "N", "make every Nth checkpoint a full one, the others incremental ones: rows\n"\
+     "that changed since the previous checkpoint", WEFT_OPTION_U32, .value = &(options)->whole_every, .min = 1, .max = 1000},\
     {"checkpoint-keep", "N", "keep the newest N checkpoints and what they depend on", WEFT_OPTION_U32,\
      .value = &(options)->keep, .min = 1, .max = 1000000},                                         \
     {"checkpoint-memory", "MIB", "memory of each shard for copies of rows that change while a checkpoint\n"\
@@ -135,7 +134,8 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
 /* Of verbs with servers. */
 #define WEFT_RECORDING_WINDOW_ROW(recording)                                                       \
     {                                                                                              \
-        "active-window-us", "N", "with --records: count the workers that sent a request in each N us",\
+        "active-window-us", "N", "length of the intervals for which --records counts the workers that\n"     \
+            "sent a request",\
             WEFT_OPTION_U32, .value = &(recording)->window_us, .min = 1, .max = 60000000           \
     }
 

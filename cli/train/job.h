@@ -66,9 +66,9 @@ enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000, WEFT_JOB_SPAN_MS_MAX = 24 * 3600 * 100
     "every thread has its own CPU, much slower if threads share CPUs; 0 = off"
 
 #define WEFT_JOB_KEEPALIVE_HELP                                                                    \
-    "probe a server after N ms of silence, so that its death is noticed while\n"                   \
-    "a worker only waits for other workers; it is declared dead after\n"                           \
-    "--peer-timeout. 0 = do not probe"
+    "probe a server after N ms of silence, so that a failed server is noticed\n"                   \
+    "also by a worker that is waiting for other workers; after --peer-timeout\n"                   \
+    "without an answer it is declared dead. 0 = do not probe"
 
 /* As the endpoint takes it. */
 uint64_t weft_job_span_ns(uint32_t ms);
@@ -124,10 +124,10 @@ extern const char *const weft_job_drives[];
      .min = 1, .max = 10000, .fallback = "3 for lr, 16 for fm, 12 for mf"},                        \
     {"batch", "N", "examples per worker and step", WEFT_OPTION_U32, .value = &(job)->batch_rows,   \
      .min = 1, .max = 1000000},                                                                    \
-    {"lr", "X", "learning rate; for logistic regression on libsvm data the default is\n"           \
-     "found by a search on a sample of the training examples", WEFT_OPTION_F32,                    \
+    {"lr", "X", "learning rate; with --model lr and --format libsvm the default is found\n"         \
+     "by a search on a sample of the training examples", WEFT_OPTION_F32,                    \
      .value = &(job)->learning_rate,                                                               \
-     .fallback = "with adagrad 0.1 for lr, 0.2 for fm and mf; with sgd 0.4 for lr, 2 for fm, 1 for mf"},                      \
+     .fallback = "0.1 for lr, 0.2 for fm and mf; with sgd 0.4, 2 for fm, 1 for mf"},                      \
     {"seed", "N", "seed of the order of examples and of the latent vectors; the same seed\n"       \
      "and --workers give the same batches",                                                        \
      WEFT_OPTION_U64, .value = &(job)->seed},                                                      \
@@ -142,12 +142,13 @@ extern const char *const weft_job_drives[];
      "of the slowest; asp = workers never wait for each other", WEFT_OPTION_CUSTOM,                \
      .value = &(job)->mode, .parse = weft_job_parse_mode, .fallback = "bsp"},                      \
     {"loss-bound", "F", "accept each push and each pull reply with up to this fraction of its\n"   \
-     "elements missing, 0 <= F < 1; lost packets are retransmitted until no\n"                     \
-     "more is missing. The part of a packet that rounding down leaves unused is\n"                 \
-     "carried over to the next message", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
+     "elements missing, 0 <= F < 1; packets lost beyond that are retransmitted.\n" \
+     "As only whole packets can be missing, a message can rarely use its\n"                        \
+     "allowance exactly; the rest is added to that of the next message", WEFT_OPTION_PPM, .value = &(job)->bound_ppm},              \
     {"average", "WHAT", "workers = divide a row's gradients by the number of workers;\n"           \
      "contributors = divide them by the number of gradients that arrived for\n"                    \
-     "the row in the step; with ssp and asp every gradient then counts in full",                                 \
+     "the row in the step (with ssp and asp, which have no common steps, they\n"                    \
+     "are applied undivided)",                                 \
      WEFT_OPTION_CHOICE, .value = &(job)->average, .choices = weft_job_averages},                  \
     {"inject-loss", "F", "drop this fraction of the packets that arrive at each process",          \
      WEFT_OPTION_PPM, .value = &(job)->inject_loss_ppm},                                           \
@@ -156,8 +157,8 @@ extern const char *const weft_job_drives[];
     WEFT_OPTIONS_HEADING("transport"),                                                             \
     WEFT_TRANSPORT_ROWS(&(job)->transport),                                                        \
     WEFT_KEY_CACHING_ROW(&(job)->no_key_caching),                                                  \
-    {"drive", "THREAD", "which thread sends and receives: caller = the training thread; engine = a\n"\
-     "background thread", WEFT_OPTION_CHOICE, .value = &(job)->drive,                         \
+    {"drive", "THREAD", "thread that sends and receives packets: caller = the training thread;\n"\
+     "engine = a thread of its own in each worker", WEFT_OPTION_CHOICE, .value = &(job)->drive,                         \
      .choices = weft_job_drives},                                                                  \
     {"busy-poll-us", "N", WEFT_JOB_BUSY_POLL_HELP, WEFT_OPTION_U32,                                \
      .value = &(job)->busy_poll_us, .max = WEFT_JOB_BUSY_POLL_US_MAX},                             \
@@ -167,7 +168,8 @@ extern const char *const weft_job_drives[];
      "it has been restarted; 0 = do not wait", WEFT_OPTION_U32,                                    \
      .value = &(job)->reconnect_s, .max = 86400, .fallback = "WEFT_RECONNECT_S, else 0"},          \
     {"replay-bytes", "N", "memory in each worker for copies of the pushes that no checkpoint holds\n"\
-     "yet: they are sent again to a server that lost them; 0 = no copies",                                  \
+     "yet; the worker resends them to a restarted server that lost them, for\n"                    \
+     "example with its journal (--durability). 0 = no copies",                                  \
      WEFT_OPTION_U64, .value = &(job)->replay_bytes, .max = UINT64_C(1) << 40,                     \
      .fallback = "WEFT_REPLAY_BYTES, else 0"},                                                     \
     WEFT_OPTIONS_HEADING("measurement"),                                                           \

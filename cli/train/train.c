@@ -386,9 +386,9 @@ int weft_cli_train(int argc, char **argv)
         {"restart", "N", "restart processes that die, each up to N times; needs --checkpoint,\n"
          "and --report cannot be used. 0 = the first death ends the run", WEFT_OPTION_U32,
          .value = &train.restarts, .max = 1000000},
-        {"durability", "WHAT", "with --restart: replay = a restarted server also applies the pushes that\n"
-         "came after its last checkpoint, from a journal in memory; none = they\n"
-         "are lost", WEFT_OPTION_CHOICE,
+        {"durability", "WHAT", "with --restart, of pushes since a failed server's last checkpoint: replay =\n"
+         "they are applied again, from a journal that the server keeps in a folder\n"
+         "in $TMPDIR; none = they are lost", WEFT_OPTION_CHOICE,
          .value = &train.durability, .choices = weft_run_durabilities, .fallback = "replay"},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
          "up`), the workers on the following ones, wrapping around to the first host",

@@ -39,8 +39,8 @@ struct weft_until {
      .value = &(until)->loss, .fallback = ""},                                                     \
     {"until-auc", "X", "stop when the AUC on the test examples is at least X", WEFT_OPTION_F32,    \
      .value = &(until)->auc, .fallback = ""},                                                      \
-    {"check-steps", "N", "steps between tests for --until-loss and --until-auc; the end of an\n"   \
-     "epoch is tested, too", WEFT_OPTION_U32, .value = &(until)->check_steps, .min = 1,            \
+    {"check-steps", "N", "steps between evaluations for --until-loss and --until-auc; the model is\n"\
+     "also evaluated at the end of each epoch", WEFT_OPTION_U32, .value = &(until)->check_steps, .min = 1,            \
      .max = 1000000},                                                                              \
     {"give-up", "S", "stop after S seconds of training if the target is not reached; 0 = never",   \
      WEFT_OPTION_U32, .value = &(until)->give_up_s, .max = 86400}
