@@ -37,16 +37,15 @@ weft_status weft_load_live_start(struct weft_load_live *live,
                                  uint32_t threads, weft_stats_query_fn *copy,
                                  char error_p[WEFT_HTTP_ERROR_BYTES]);
 
-/* Add the counters of one of them: structs of nothing but uint64_t. */
-void weft_load_figures_add(struct weft_load_figures *into,
-                           const struct weft_driver_counters *transport,
-                           const struct weft_ps_client_counters *client);
+/* Add (subtract) structs of nothing but uint64_t. */
+void weft_load_counters_add(void *into, const void *from, size_t bytes);
+void weft_load_counters_sub(void *into, const void *from, size_t bytes);
 
 /* ---- run.c, thread.c ---------------------------------------------------------------------------- */
 
 /* What the threads and the one that waits for them tell each other. */
 struct load_shared {
-    const struct weft_load_run_config *config;
+    struct weft_load *load;
     const float *gradients;
     _Atomic uint32_t ready;  /* workers */
     _Atomic uint32_t failed; /* workers */
@@ -73,7 +72,7 @@ struct load_thread {
     bool any_again;
     int epoll_fd;
     enum phase phase;
-    struct weft_load_packets packets_from;
+    struct weft_driver_counters transport_from;
     uint64_t cpu_from_ns;
     uint64_t server_cpu_from_ns;
     uint64_t began_ns;

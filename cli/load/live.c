@@ -8,27 +8,28 @@
 
 static const char *const kinds[WEFT_LOAD_KINDS] = {"push", "pull"};
 
-static void add_u64(void *into, const void *from, size_t bytes)
+static_assert(sizeof(struct weft_driver_counters) % sizeof(uint64_t) == 0, "counters only");
+static_assert(sizeof(struct weft_ps_client_counters) % sizeof(uint64_t) == 0, "counters only");
+
+static void add_times(void *into, const void *from, size_t bytes, uint64_t times)
 {
     for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
         uint64_t a, b;
         memcpy(&a, (char *)into + at, sizeof(a));
         memcpy(&b, (const char *)from + at, sizeof(b));
-        a += b;
+        a += b * times;
         memcpy((char *)into + at, &a, sizeof(a));
     }
 }
 
-void weft_load_figures_add(struct weft_load_figures *into,
-                           const struct weft_driver_counters *transport,
-                           const struct weft_ps_client_counters *client)
+void weft_load_counters_add(void *into, const void *from, size_t bytes)
 {
-    static_assert(sizeof(*transport) % sizeof(uint64_t) == 0, "counters only");
-    static_assert(sizeof(*client) % sizeof(uint64_t) == 0, "counters only");
-    add_u64(&into->transport, transport, sizeof(*transport));
-    if (client != NULL) {
-        add_u64(&into->client, client, sizeof(*client));
-    }
+    add_times(into, from, bytes, 1);
+}
+
+void weft_load_counters_sub(void *into, const void *from, size_t bytes)
+{
+    add_times(into, from, bytes, UINT64_MAX); /* -1, as these numbers wrap */
 }
 
 static void sum(const struct weft_load_figures *parts, uint32_t count,
@@ -37,7 +38,8 @@ static void sum(const struct weft_load_figures *parts, uint32_t count,
     memset(sum_p, 0, sizeof(*sum_p));
     for (uint32_t i = 0; i < count; i++) {
         const struct weft_load_figures *part = &parts[i];
-        weft_load_figures_add(sum_p, &part->transport, &part->client);
+        weft_load_counters_add(&sum_p->transport, &part->transport, sizeof(part->transport));
+        weft_load_counters_add(&sum_p->client, &part->client, sizeof(part->client));
         for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
             weft_hist_merge(&sum_p->seen.latency[kind], &part->seen.latency[kind]);
         }

@@ -1,5 +1,5 @@
 /* `weft load`: many logical workers from one machine, as pgbench is to PostgreSQL. */
-#include "cli/load/report.h"
+#include "cli/load/run.h"
 #include "cli/node_options.h"
 #include "cli/output.h"
 #include "cli/stop.h"
@@ -12,28 +12,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-struct load {
-    struct weft_load_workload workload;
-    const char *workload_file;
-    bool print_workload;
-    const char *server_list;
-    struct weft_load_servers servers;
-    struct weft_transport_options transport;
-    struct weft_security security;
-    uint32_t threads;
-    uint32_t busy_poll_us;
-    uint32_t start_timeout_s;
-    bool json;
-    struct weft_recording recording;
-    struct weft_metrics_options metrics;
-    struct weft_zipf zipf;
-};
-
 enum { THREADS_MAX = 64, BUSY_POLL_US_MAX = 10000, FDS_SPARE = 64 };
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static int check_keys(const struct weft_command *command, struct load *load)
+static int check_keys(const struct weft_command *command, struct weft_load *load)
 {
     const struct weft_load_workload *w = &load->workload;
     double exponent;
@@ -53,7 +36,7 @@ static int check_keys(const struct weft_command *command, struct load *load)
     return WEFT_OPTIONS_RUN;
 }
 
-static int check(const struct weft_command *command, struct load *load)
+static int check(const struct weft_command *command, struct weft_load *load)
 {
     struct weft_load_workload *w = &load->workload;
     int status = check_keys(command, load);
@@ -86,7 +69,7 @@ static int check(const struct weft_command *command, struct load *load)
 
 /* An endpoint has a socket, an epoll, an event and a timer; over TCP also a socket for each shard,
  * which has one itself. */
-static bool enough_files(const struct load *load)
+static bool enough_files(const struct weft_load *load)
 {
     const struct weft_load_workload *w = &load->workload;
     bool tcp = load->transport.kind == WEFT_DRIVER_TCP;
@@ -112,45 +95,21 @@ static bool enough_files(const struct load *load)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static int report(const struct load *load, const struct weft_load_outcome *outcome,
-                  uint64_t records_dropped)
+static int report(const struct weft_load *load, const struct weft_load_outcome *outcome)
 {
-    const struct weft_load_report about = {
-        .workload = &load->workload,
-        .servers = &load->servers,
-        .outcome = outcome,
-        .zipf = &load->zipf,
-        .transport = weft_driver_kind_name(load->transport.kind),
-        .security = weft_security_mode_name(load->security.mode),
-        .threads = load->threads,
-        .records_dropped = records_dropped,
-    };
     if (!outcome->is_measured) {
         fprintf(stderr, "weft load: interrupted before the measurement began\n");
         return WEFT_EXIT_FAILED;
     }
     if (load->json) {
-        return weft_load_report_json(&about) ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
+        return weft_load_report_json(load, outcome) ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
     }
-    weft_load_report_text(&about);
+    weft_load_report_text(load, outcome);
     return WEFT_EXIT_OK;
 }
 
-static int connect_and_run(struct load *load)
+static int connect_and_run(struct weft_load *load)
 {
-    const struct weft_load_run_config config = {
-        .workload = &load->workload,
-        .servers = &load->servers,
-        .transport = &load->transport,
-        .security = &load->security,
-        .zipf = &load->zipf,
-        .recording = &load->recording,
-        .metrics = &load->metrics,
-        .threads = load->threads,
-        /* Shards of this process are there. */
-        .patience_ns =
-            load->workload.shards == 0 ? load->start_timeout_s * WEFT_NS_PER_S : WEFT_NEVER,
-    };
     char error[WEFT_LOAD_ERROR_BYTES];
     struct weft_load_outcome *outcome = calloc(1, sizeof(*outcome));
     if (outcome == NULL) {
@@ -158,11 +117,11 @@ static int connect_and_run(struct load *load)
         return WEFT_EXIT_FAILED;
     }
     int result = WEFT_EXIT_FAILED;
-    weft_status status = weft_load_run(&config, outcome, error);
+    weft_status status = weft_load_run(load, outcome, error);
     weft_load_servers_stop(&load->servers);
-    struct weft_recorder_counts records = weft_recording_finish(&load->recording);
+    outcome->records_dropped = weft_recording_finish(&load->recording).dropped;
     if (status == WEFT_OK) {
-        result = report(load, outcome, records.dropped);
+        result = report(load, outcome);
     } else {
         fprintf(stderr, "weft load: %s\n", error);
     }
@@ -170,19 +129,12 @@ static int connect_and_run(struct load *load)
     return result;
 }
 
-static int serve_and_run(struct load *load)
+static int serve_and_run(struct weft_load *load)
 {
     struct weft_io_error error = {.text = ""};
     weft_status status = WEFT_OK;
     if (load->workload.shards != 0) {
-        const struct weft_load_servers_config config = {
-            .workload = &load->workload,
-            .transport = &load->transport,
-            .security = &load->security,
-            .recording = &load->recording,
-            .busy_poll_us = load->busy_poll_us,
-        };
-        status = weft_load_servers_start(&load->servers, &config, &error);
+        status = weft_load_servers_start(load, &error);
     }
     int result = WEFT_EXIT_FAILED;
     if (status == WEFT_OK) {
@@ -194,7 +146,7 @@ static int serve_and_run(struct load *load)
     return result;
 }
 
-static int run(struct load *load)
+static int run(struct weft_load *load)
 {
     struct weft_crypto_error key_error = {.text = ""};
     struct weft_records_error records_error = {.text = ""};
@@ -246,7 +198,7 @@ static uint32_t default_threads(void)
     return cpus < 1 ? 1 : cpus > THREADS_MAX ? THREADS_MAX : (uint32_t)cpus;
 }
 
-static int parse_and_run(const struct weft_command *command, struct load *load, int argc,
+static int parse_and_run(const struct weft_command *command, struct weft_load *load, int argc,
                          char **argv)
 {
     int status = read_workload(command, argc, argv);
@@ -274,13 +226,13 @@ static int parse_and_run(const struct weft_command *command, struct load *load, 
 
 int weft_cli_load(int argc, char **argv)
 {
-    static struct load load; /* large, and there is one */
-    load = (struct load){.workload = WEFT_LOAD_WORKLOAD_DEFAULTS,
-                         .security = WEFT_SECURITY_DEFAULTS,
-                         .threads = default_threads(),
-                         .start_timeout_s = 5,
-                         .servers = {.rows_max = 1u << 21},
-                         .recording = WEFT_RECORDING_DEFAULTS};
+    static struct weft_load load; /* large, and there is one */
+    load = (struct weft_load){.workload = WEFT_LOAD_WORKLOAD_DEFAULTS,
+                              .security = WEFT_SECURITY_DEFAULTS,
+                              .threads = default_threads(),
+                              .start_timeout_s = 5,
+                              .servers = {.rows_max = 1u << 21},
+                              .recording = WEFT_RECORDING_DEFAULTS};
     weft_recording_command(argc, argv);
     struct weft_load_workload *w = &load.workload;
     const struct weft_option options[] = {

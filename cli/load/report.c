@@ -1,4 +1,4 @@
-#include "cli/load/report.h"
+#include "cli/load/run.h"
 
 #include "cli/output.h"
 #include "metrics/report.h"
@@ -15,9 +15,9 @@ static double seconds(uint64_t ns)
     return (double)ns / (double)WEFT_NS_PER_S;
 }
 
-static double per_second(const struct weft_load_report *r, uint64_t count)
+static double per_second(const struct weft_load_outcome *o, uint64_t count)
 {
-    return r->outcome->span_ns > 0 ? (double)count / seconds(r->outcome->span_ns) : 0;
+    return o->span_ns > 0 ? (double)count / seconds(o->span_ns) : 0;
 }
 
 static double quantile_us(const struct weft_hist *hist, uint32_t ppm)
@@ -30,26 +30,25 @@ static double mean_us(const struct weft_hist *hist)
     return weft_times_mean(hist) / (double)WEFT_NS_PER_US;
 }
 
-static uint64_t rpcs(const struct weft_load_report *r)
+static uint64_t rpcs(const struct weft_load_outcome *o)
 {
-    return r->outcome->rpc[WEFT_LOAD_PUSH].total.count +
-           r->outcome->rpc[WEFT_LOAD_PULL].total.count;
+    return o->rpc[WEFT_LOAD_PUSH].total.count +
+           o->rpc[WEFT_LOAD_PULL].total.count;
 }
 
-static uint64_t requests(const struct weft_load_report *r)
+static uint64_t requests(const struct weft_load_outcome *o)
 {
-    return r->outcome->sums.latency[WEFT_LOAD_PUSH].count +
-           r->outcome->sums.latency[WEFT_LOAD_PULL].count - r->outcome->sums.unanswered;
+    return o->sums.latency[WEFT_LOAD_PUSH].count +
+           o->sums.latency[WEFT_LOAD_PULL].count - o->sums.unanswered;
 }
 
-static double server_us_per_rpc(const struct weft_load_report *r)
+static double server_us_per_rpc(const struct weft_load_outcome *o)
 {
-    return rpcs(r) > 0 ? us(r->outcome->server_cpu_ns) / (double)rpcs(r) : 0;
+    return rpcs(o) > 0 ? us(o->server_cpu_ns) / (double)rpcs(o) : 0;
 }
 
-static uint32_t active(const struct weft_load_report *r, uint32_t ppm)
+static uint32_t active(const struct weft_load_servers *servers, uint32_t ppm)
 {
-    const struct weft_load_servers *servers = r->servers;
     return servers->active != NULL ? weft_active_quantile(servers->active, servers->count, ppm)
                                    : 0;
 }
@@ -72,34 +71,34 @@ static void add_breakdown(cJSON *object, const char *name, const struct weft_ps_
     }
 }
 
-static void add_latencies(cJSON *object, const struct weft_load_report *r)
+static void add_latencies(cJSON *object, const struct weft_load_outcome *o)
 {
     cJSON *rows = cJSON_AddObjectToObject(object, "rows_per_s");
     cJSON *latency = cJSON_AddObjectToObject(object, "latency_us");
     cJSON *breakdown = cJSON_AddObjectToObject(object, "breakdown_us");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
         cJSON_AddNumberToObject(rows, weft_report_kinds[kind],
-                                per_second(r, r->outcome->sums.rows[kind]));
-        add_quantiles(latency, weft_report_kinds[kind], &r->outcome->sums.latency[kind]);
-        add_breakdown(breakdown, weft_report_kinds[kind], &r->outcome->rpc[kind]);
+                                per_second(o, o->sums.rows[kind]));
+        add_quantiles(latency, weft_report_kinds[kind], &o->sums.latency[kind]);
+        add_breakdown(breakdown, weft_report_kinds[kind], &o->rpc[kind]);
     }
 }
 
 /* What was run, and what the contract's fields do not say. */
-static void add_run(cJSON *object, const struct weft_load_report *r)
+static void add_run(cJSON *object, const struct weft_load *load,
+                    const struct weft_load_outcome *o)
 {
-    const struct weft_load_workload *w = r->workload;
-    const struct weft_load_outcome *o = r->outcome;
+    const struct weft_load_workload *w = &load->workload;
     cJSON *run = cJSON_AddObjectToObject(object, "run");
     char mix[32];
     snprintf(mix, sizeof(mix), "%u:%u", w->mix.push, w->mix.pull);
-    cJSON_AddStringToObject(run, "transport", r->transport);
-    cJSON_AddStringToObject(run, "security", r->security);
+    cJSON_AddStringToObject(run, "transport", weft_driver_kind_name(load->transport.kind));
+    cJSON_AddStringToObject(run, "security", weft_security_mode_name(load->security.mode));
     cJSON_AddStringToObject(run, "loop", w->rate > 0 ? "open" : "closed");
     weft_json_add_known(run, "rate", w->rate, w->rate > 0);
     cJSON_AddNumberToObject(run, "workers", w->workers);
-    cJSON_AddNumberToObject(run, "servers", r->servers->count);
-    cJSON_AddNumberToObject(run, "threads", r->threads);
+    cJSON_AddNumberToObject(run, "servers", load->servers.count);
+    cJSON_AddNumberToObject(run, "threads", load->threads);
     cJSON_AddNumberToObject(run, "rows", w->rows);
     cJSON_AddNumberToObject(run, "dim", w->dim);
     cJSON_AddStringToObject(run, "mix", mix);
@@ -107,18 +106,18 @@ static void add_run(cJSON *object, const struct weft_load_report *r)
     cJSON_AddNumberToObject(run, "keys", (double)w->keys);
     cJSON_AddNumberToObject(run, "zipf_top", (double)w->top.keys);
     cJSON_AddNumberToObject(run, "zipf_share", w->top.share);
-    cJSON_AddNumberToObject(run, "zipf_exponent", r->zipf->exponent);
+    cJSON_AddNumberToObject(run, "zipf_exponent", load->zipf.exponent);
     cJSON_AddNumberToObject(run, "seed", (double)w->seed);
     cJSON_AddNumberToObject(run, "seconds", seconds(o->span_ns));
-    cJSON_AddNumberToObject(run, "requests", (double)requests(r));
-    cJSON_AddNumberToObject(run, "requests_per_s", per_second(r, requests(r)));
+    cJSON_AddNumberToObject(run, "requests", (double)requests(o));
+    cJSON_AddNumberToObject(run, "requests_per_s", per_second(o, requests(o)));
     cJSON_AddNumberToObject(run, "unanswered", (double)o->sums.unanswered);
     cJSON_AddNumberToObject(run, "refused", (double)o->sums.refused);
     cJSON *packets = cJSON_AddObjectToObject(run, "worker_packets");
-    cJSON_AddNumberToObject(packets, "sent", (double)o->packets.sent);
-    cJSON_AddNumberToObject(packets, "received", (double)o->packets.received);
-    cJSON_AddNumberToObject(packets, "sent_again", (double)o->packets.again);
-    cJSON_AddNumberToObject(packets, "dropped", (double)o->packets.dropped);
+    cJSON_AddNumberToObject(packets, "sent", (double)o->transport.socket.datagrams_sent);
+    cJSON_AddNumberToObject(packets, "received", (double)o->transport.socket.datagrams_received);
+    cJSON_AddNumberToObject(packets, "sent_again", (double)o->transport.ep.retransmitted_packets);
+    cJSON_AddNumberToObject(packets, "dropped", (double)o->transport.socket.kernel_drops);
     cJSON_AddBoolToObject(run, "interrupted", o->is_interrupted);
     cJSON *rpc = cJSON_AddObjectToObject(run, "rpc_latency_us");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
@@ -126,50 +125,50 @@ static void add_run(cJSON *object, const struct weft_load_report *r)
     }
 }
 
-static cJSON *build(const struct weft_load_report *r)
+static cJSON *build(const struct weft_load *load, const struct weft_load_outcome *o)
 {
-    const struct weft_load_outcome *o = r->outcome;
-    bool local = r->servers->active != NULL;
+    bool local = load->servers.active != NULL;
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddNumberToObject(object, "rpcs", (double)rpcs(r));
-    cJSON_AddNumberToObject(object, "rpcs_per_s", per_second(r, rpcs(r)));
-    add_latencies(object, r);
+    cJSON_AddNumberToObject(object, "rpcs", (double)rpcs(o));
+    cJSON_AddNumberToObject(object, "rpcs_per_s", per_second(o, rpcs(o)));
+    add_latencies(object, o);
     cJSON *connections = cJSON_AddObjectToObject(object, "active_connections_per_ms");
-    weft_json_add_known(connections, "p50", active(r, 500000), local);
-    weft_json_add_known(connections, "p99", active(r, 990000), local);
+    weft_json_add_known(connections, "p50", active(&load->servers, 500000), local);
+    weft_json_add_known(connections, "p99", active(&load->servers, 990000), local);
     weft_json_add_known(object, "server_cpu_s", seconds(o->server_cpu_ns), o->server_cpu_known);
     cJSON_AddNumberToObject(object, "worker_cpu_s", seconds(o->worker_cpu_ns));
-    weft_json_add_known(object, "server_cpu_us_per_rpc", server_us_per_rpc(r), o->server_cpu_known);
+    weft_json_add_known(object, "server_cpu_us_per_rpc", server_us_per_rpc(o), o->server_cpu_known);
     cJSON_AddNumberToObject(object, "rss_mb", (double)o->rss_bytes / 1e6);
-    cJSON_AddNumberToObject(object, "records_dropped", (double)r->records_dropped);
-    add_run(object, r);
+    cJSON_AddNumberToObject(object, "records_dropped", (double)o->records_dropped);
+    add_run(object, load, o);
     return object;
 }
 
-bool weft_load_report_json(const struct weft_load_report *report)
+bool weft_load_report_json(const struct weft_load *load, const struct weft_load_outcome *outcome)
 {
-    return weft_output_json("load", build(report), true);
+    return weft_output_json("load", build(load, outcome), true);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static void print_kind(const struct weft_load_report *r, enum weft_load_kind kind)
+static void print_kind(const struct weft_load_outcome *o, enum weft_load_kind kind)
 {
-    const struct weft_hist *latency = &r->outcome->sums.latency[kind];
-    const struct weft_ps_latencies *of = &r->outcome->rpc[kind];
+    const struct weft_hist *latency = &o->sums.latency[kind];
+    const struct weft_ps_latencies *of = &o->rpc[kind];
     printf("%-5s %11.0f %9.1f %9.1f %9.1f %10.1f  %7.1f %7.1f %8.1f %8.1f %7.1f %8.1f\n",
-           weft_report_kinds[kind], per_second(r, r->outcome->sums.rows[kind]),
+           weft_report_kinds[kind], per_second(o, o->sums.rows[kind]),
            quantile_us(latency, 500000), quantile_us(latency, 900000), quantile_us(latency, 990000),
            us(latency->max), mean_us(&of->w_proc), mean_us(&of->w_queue), mean_us(&of->ps_proc),
            mean_us(&of->ps_queue), mean_us(&of->ps_wait), mean_us(&of->n_tx));
 }
 
-static void print_workload(const struct weft_load_report *r)
+static void print_workload(const struct weft_load *load)
 {
-    const struct weft_load_workload *w = r->workload;
+    const struct weft_load_workload *w = &load->workload;
     printf("%u workers (%u threads), %u shards over %s (%s), %u rows x %u floats, push:pull %u:%u",
-           w->workers, r->threads, r->servers->count, r->transport, r->security, w->rows, w->dim,
-           w->mix.push, w->mix.pull);
+           w->workers, load->threads, load->servers.count,
+           weft_driver_kind_name(load->transport.kind),
+           weft_security_mode_name(load->security.mode), w->rows, w->dim, w->mix.push, w->mix.pull);
     if (w->rate > 0) {
         printf(", open loop at %.6g/s\n", w->rate);
     } else {
@@ -177,23 +176,22 @@ static void print_workload(const struct weft_load_report *r)
     }
     printf("%llu keys, the top %llu take %.4g of the updates (Zipf exponent %.6f)\n\n",
            (unsigned long long)w->keys, (unsigned long long)w->top.keys, w->top.share,
-           r->zipf->exponent);
+           load->zipf.exponent);
 }
 
-static void print_costs(const struct weft_load_report *r)
+static void print_costs(const struct weft_load *load, const struct weft_load_outcome *o)
 {
-    const struct weft_load_outcome *o = r->outcome;
     if (o->server_cpu_known) {
         printf("server CPU %.2f s, %.2f us an RPC; ", seconds(o->server_cpu_ns),
-               server_us_per_rpc(r));
+               server_us_per_rpc(o));
     } else {
         printf("server CPU not known (see --server-pid); ");
     }
     printf("worker CPU %.2f s; %.0f MB resident\n", seconds(o->worker_cpu_ns),
            (double)o->rss_bytes / 1e6);
-    if (r->servers->active != NULL) {
-        printf("active workers at a shard within 1 ms: p50 %u, p99 %u\n", active(r, 500000),
-               active(r, 990000));
+    if (load->servers.active != NULL) {
+        printf("active workers at a shard within 1 ms: p50 %u, p99 %u\n", active(&load->servers, 500000),
+               active(&load->servers, 990000));
     }
     if (o->sums.unanswered > 0) {
         printf("%llu requests were without an answer at the end; they count with the time waited\n",
@@ -204,19 +202,19 @@ static void print_costs(const struct weft_load_report *r)
     }
 }
 
-void weft_load_report_text(const struct weft_load_report *r)
+void weft_load_report_text(const struct weft_load *load, const struct weft_load_outcome *o)
 {
-    print_workload(r);
-    printf("%.2f s%s: %llu requests, %.0f/s; %llu RPCs, %.0f/s\n\n", seconds(r->outcome->span_ns),
-           r->outcome->is_interrupted ? " (interrupted)" : "", (unsigned long long)requests(r),
-           per_second(r, requests(r)), (unsigned long long)rpcs(r), per_second(r, rpcs(r)));
+    print_workload(load);
+    printf("%.2f s%s: %llu requests, %.0f/s; %llu RPCs, %.0f/s\n\n", seconds(o->span_ns),
+           o->is_interrupted ? " (interrupted)" : "", (unsigned long long)requests(o),
+           per_second(o, requests(o)), (unsigned long long)rpcs(o), per_second(o, rpcs(o)));
     printf("%5s %11s %9s %9s %9s %10s  %7s %7s %8s %8s %7s %8s\n", "", "rows/s", "p50 us", "p90",
            "p99", "max", "W_proc", "W_queue", "PS_proc", "PS_queue", "PS_wait", "N_tx");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
-        if (r->outcome->sums.latency[kind].count > 0) {
-            print_kind(r, kind);
+        if (o->sums.latency[kind].count > 0) {
+            print_kind(o, kind);
         }
     }
     printf("%66s mean us of an RPC\n\n", "");
-    print_costs(r);
+    print_costs(load, o);
 }

@@ -26,10 +26,7 @@ static void sums_add(struct weft_load_outcome *into, const struct weft_load_outc
     into->server_cpu_known = into->server_cpu_known || from->server_cpu_known;
     into->rss_bytes += from->rss_bytes;
     into->is_measured = into->is_measured || from->is_measured;
-    into->packets.sent += from->packets.sent;
-    into->packets.received += from->packets.received;
-    into->packets.again += from->packets.again;
-    into->packets.dropped += from->packets.dropped;
+    weft_load_counters_add(&into->transport, &from->transport, sizeof(into->transport));
 }
 
 static const struct weft_load_worker *first_failed(const struct load_thread *pool, uint32_t count)
@@ -53,8 +50,8 @@ struct told {
 /* Say how far the run is: once each, and while many connect from time to time. */
 static void tell(const struct load_shared *shared, struct told *told, uint64_t now_ns)
 {
-    const struct weft_load_workload *w = shared->config->workload;
-    const struct weft_load_servers *servers = shared->config->servers;
+    const struct weft_load_workload *w = &shared->load->workload;
+    const struct weft_load_servers *servers = &shared->load->servers;
     enum phase *said = &told->phase;
     if (*said == CONNECTING && atomic_load(&shared->go_ns) != 0) {
         fprintf(stderr, "%u workers are connected to %u shards\n", w->workers, servers->count);
@@ -74,7 +71,7 @@ static void tell(const struct load_shared *shared, struct told *told, uint64_t n
  * Returns OK, PEER (one failed), TIMEOUT (not all have connected). */
 static weft_status supervise(struct load_shared *shared, struct weft_load_outcome *outcome)
 {
-    const struct weft_load_workload *w = shared->config->workload;
+    const struct weft_load_workload *w = &shared->load->workload;
     const struct timespec nap = {.tv_nsec = 5000000};
     uint64_t until_ns = weft_clock_now_ns() + connect_ns;
     uint32_t ready = 0;
@@ -113,7 +110,7 @@ static weft_status supervise(struct load_shared *shared, struct weft_load_outcom
 static void explain(const struct load_shared *shared, const struct load_thread *pool,
                     weft_status status, char error_p[WEFT_LOAD_ERROR_BYTES])
 {
-    const struct weft_load_worker *failed = first_failed(pool, shared->config->threads);
+    const struct weft_load_worker *failed = first_failed(pool, shared->load->threads);
     if (failed != NULL) {
         snprintf(error_p, WEFT_LOAD_ERROR_BYTES, "%s", failed->error);
     } else if (status == WEFT_TIMEOUT) {
@@ -122,7 +119,7 @@ static void explain(const struct load_shared *shared, const struct load_thread *
                  "all addresses "
                  "right, is the key the servers' own, and does `weft server --workers` allow so "
                  "many?",
-                 atomic_load(&shared->ready), shared->config->workload->workers);
+                 atomic_load(&shared->ready), shared->load->workload.workers);
     } else {
         snprintf(error_p, WEFT_LOAD_ERROR_BYTES, "%s", weft_status_text(status));
     }
@@ -131,7 +128,7 @@ static void explain(const struct load_shared *shared, const struct load_thread *
 static weft_status run_threads(struct load_shared *shared, struct load_thread *pool,
                              struct weft_load_outcome *outcome, char *error_p)
 {
-    uint32_t threads = shared->config->threads, started = 0;
+    uint32_t threads = shared->load->threads, started = 0;
     weft_status status = WEFT_OK;
     for (; started < threads && status == WEFT_OK; started++) {
         if (!weft_load_thread_new(&pool[started], shared, started)) {
@@ -156,16 +153,15 @@ static weft_status run_threads(struct load_shared *shared, struct load_thread *p
     return status;
 }
 
-weft_status weft_load_run(const struct weft_load_run_config *config,
-                                struct weft_load_outcome *outcome_p,
-                                char error_p[WEFT_LOAD_ERROR_BYTES])
+weft_status weft_load_run(struct weft_load *load, struct weft_load_outcome *outcome_p,
+                          char error_p[WEFT_LOAD_ERROR_BYTES])
 {
-    const struct weft_load_workload *w = config->workload;
+    const struct weft_load_workload *w = &load->workload;
     size_t floats = (size_t)w->rows * w->dim + 1;
     float *gradients = calloc(floats, sizeof(*gradients));
-    struct load_thread *pool = calloc(config->threads, sizeof(*pool));
+    struct load_thread *pool = calloc(load->threads, sizeof(*pool));
     memset(outcome_p, 0, sizeof(*outcome_p));
-    atomic_store(&config->servers->measure_from_ns, WEFT_NEVER);
+    atomic_store(&load->servers.measure_from_ns, WEFT_NEVER);
     weft_status status = WEFT_NOMEM;
     snprintf(error_p, WEFT_LOAD_ERROR_BYTES, "no memory");
     if (gradients != NULL && pool != NULL) {
@@ -174,11 +170,11 @@ weft_status weft_load_run(const struct weft_load_run_config *config,
         for (size_t i = 0; i < floats; i++) {
             gradients[i] = (float)((double)(weft_prng_u64(&prng) >> 11) * 0x1p-53 - 0.5) * 0.01F;
         }
-        for (uint32_t i = 0; i < config->threads; i++) {
+        for (uint32_t i = 0; i < load->threads; i++) {
             pool[i].epoll_fd = -1;
         }
-        struct load_shared shared = {.config = config, .gradients = gradients};
-        status = weft_load_live_start(&shared.live, config->metrics, w->workers, config->threads,
+        struct load_shared shared = {.load = load, .gradients = gradients};
+        status = weft_load_live_start(&shared.live, &load->metrics, w->workers, load->threads,
                                       weft_load_thread_figures, error_p);
         if (status == WEFT_OK) {
             if (shared.live.served != NULL) {
@@ -187,7 +183,7 @@ weft_status weft_load_run(const struct weft_load_run_config *config,
             status = run_threads(&shared, pool, outcome_p, error_p);
         }
         weft_metrics_live_stop(shared.live.served);
-        for (uint32_t i = 0; i < config->threads; i++) {
+        for (uint32_t i = 0; i < load->threads; i++) {
             weft_load_thread_free(&pool[i]);
         }
     }

@@ -1,4 +1,4 @@
-#include "cli/load/servers.h"
+#include "cli/load/run.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -31,46 +31,43 @@ static uint32_t rows_of_shard(const struct weft_load_servers *servers)
     return rows > 1024 ? rows : 1024;
 }
 
-static void thread_config(const struct weft_load_servers *servers,
-                          const struct weft_load_servers_config *config,
-                          struct weft_shard_thread_config *thread_p)
+static void thread_config(const struct weft_load *load, struct weft_shard_thread_config *thread_p)
 {
-    const struct weft_load_workload *workload = config->workload;
+    const struct weft_load_workload *workload = &load->workload;
     weft_shard_thread_config_default(thread_p);
     struct weft_shard_config *shard = &thread_p->shard;
     struct weft_udp_config *udp = &thread_p->driver.udp;
-    shard->shards = servers->count;
+    shard->shards = load->servers.count;
     shard->workers_max = workload->workers;
-    shard->rows_max = rows_of_shard(servers);
+    shard->rows_max = rows_of_shard(&load->servers);
     shard->tables_max = 1;
     shard->dim_max = workload->dim;
     shard->hot_top = HOT_TOP;
     shard->push_slots = shard->pull_slots = SLOTS;
     shard->rows_per_rpc_max = workload->rows > 0 ? workload->rows : 1;
-    weft_transport_options_apply(config->transport, &thread_p->driver);
-    udp->busy_poll_us = config->busy_poll_us;
+    weft_transport_options_apply(&load->transport, &thread_p->driver);
+    udp->busy_poll_us = load->busy_poll_us;
     udp->ep.tx_window_max = TX_WINDOW;
     udp->ep.peer_timeout_ns = PEER_TIMEOUT_S * WEFT_NS_PER_S;
-    thread_p->security = config->security;
-    thread_p->recorder = config->recording->recorder;
+    thread_p->security = &load->security;
+    thread_p->recorder = load->recording.recorder;
     thread_p->hooks.on_event = on_event;
 }
 
-static weft_status start_one(struct weft_load_servers *servers, uint32_t shard,
-                             const struct weft_load_servers_config *config,
-                             struct weft_io_error *error)
+static weft_status start_one(struct weft_load *load, uint32_t shard, struct weft_io_error *error)
 {
+    struct weft_load_servers *servers = &load->servers;
     struct weft_load_local *local = &servers->local[shard];
     struct weft_shard_thread_config thread;
     local->servers = servers;
-    thread_config(servers, config, &thread);
+    thread_config(load, &thread);
     thread.shard.shard = shard;
-    thread.shard.records = weft_recording_ring(config->recording);
+    thread.shard.records = weft_recording_ring(&load->recording);
     thread.driver.udp.ep.credit_share = &servers->share;
     thread.hooks.arg = local;
     /* Peers are numbered below the endpoint's table size: twice the workers and some. */
     weft_status status =
-        weft_active_init(&servers->active[shard], 2 * config->workload->workers + 8);
+        weft_active_init(&servers->active[shard], 2 * load->workload.workers + 8);
     if (status != WEFT_OK) {
         return weft_io_fail(error, status, "no memory for the statistics of shard %u", shard);
     }
@@ -83,11 +80,10 @@ static weft_status start_one(struct weft_load_servers *servers, uint32_t shard,
     return status;
 }
 
-weft_status weft_load_servers_start(struct weft_load_servers *servers,
-                                    const struct weft_load_servers_config *config,
-                                    struct weft_io_error *error)
+weft_status weft_load_servers_start(struct weft_load *load, struct weft_io_error *error)
 {
-    servers->count = config->workload->shards;
+    struct weft_load_servers *servers = &load->servers;
+    servers->count = load->workload.shards;
     atomic_store(&servers->measure_from_ns, WEFT_NEVER); /* before a shard reads it */
     servers->local = calloc(servers->count, sizeof(*servers->local));
     servers->active = calloc(servers->count, sizeof(*servers->active));
@@ -96,7 +92,7 @@ weft_status weft_load_servers_start(struct weft_load_servers *servers,
     }
     weft_status status = WEFT_OK;
     for (uint32_t s = 0; status == WEFT_OK && s < servers->count; s++) {
-        status = start_one(servers, s, config, error);
+        status = start_one(load, s, error);
     }
     return status;
 }

@@ -38,19 +38,11 @@ struct weft_load_servers {
     _Atomic uint64_t measure_to_ns;
 };
 
-struct weft_load_servers_config {
-    const struct weft_load_workload *workload;
-    const struct weft_transport_options *transport;
-    const struct weft_security *security; /* loaded */
-    struct weft_recording *recording;     /* open, or off */
-    uint32_t busy_poll_us;
-};
+struct weft_load;
 
-/* Start workload->shards shards on loopback.
- * Owns:    weft_load_servers_stop is due, also after an error. Borrows all of config's until then. */
-weft_status weft_load_servers_start(struct weft_load_servers *servers,
-                                    const struct weft_load_servers_config *config,
-                                    struct weft_io_error *error);
+/* Start the workload's shards on loopback, as load->servers.
+ * Owns:    weft_load_servers_stop is due, also after an error. Borrows all of load until then. */
+weft_status weft_load_servers_start(struct weft_load *load, struct weft_io_error *error);
 /* Ends the threads; their counters can be read then. Calling it twice is fine. */
 void weft_load_servers_stop(struct weft_load_servers *servers);
 void weft_load_servers_fini(struct weft_load_servers *servers);

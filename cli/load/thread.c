@@ -109,18 +109,15 @@ static void wait_and_turn(struct load_thread *thread)
 /* ---- edges ----------------------------------------------------------------------------------- */
 
 /* What the endpoints of the thread have counted so far. */
-static struct weft_load_packets packets_now(const struct load_thread *thread)
+static struct weft_driver_counters transport_now(const struct load_thread *thread)
 {
-    struct weft_load_packets packets = {0};
+    struct weft_driver_counters sum = {0};
     for (uint32_t i = 0; i < thread->opened; i++) {
         struct weft_driver_counters counters;
         weft_driver_counters(thread->workers[i].node.endpoint.driver, &counters);
-        packets.sent += counters.socket.datagrams_sent;
-        packets.received += counters.socket.datagrams_received;
-        packets.again += counters.ep.retransmitted_packets;
-        packets.dropped += counters.socket.kernel_drops;
+        weft_load_counters_add(&sum, &counters, sizeof(sum));
     }
-    return packets;
+    return sum;
 }
 
 /* weft_stats_query_fn: of a thread, for weft_load_live. */
@@ -129,19 +126,20 @@ void weft_load_thread_figures(void *arg, void *object)
     struct weft_load_figures *figures = arg;
     const struct load_thread *thread = object;
     *figures =
-        (struct weft_load_figures){.seen = thread->seen, .measuring = thread->phase == MEASURING};
+        (struct weft_load_figures){.transport = transport_now(thread),
+                                   .seen = thread->seen,
+                                   .measuring = thread->phase == MEASURING};
     for (uint32_t i = 0; i < thread->opened; i++) {
         const struct weft_load_worker *worker = &thread->workers[i];
-        struct weft_driver_counters transport;
-        weft_driver_counters(worker->node.endpoint.driver, &transport);
-        weft_load_figures_add(figures, &transport, weft_ps_client_counters(worker->node.client));
+        weft_load_counters_add(&figures->client, weft_ps_client_counters(worker->node.client),
+                               sizeof(figures->client));
         figures->connected += worker->state == WEFT_LOAD_READY;
     }
 }
 
 static void begin(struct load_thread *thread, uint64_t go_ns)
 {
-    const struct weft_load_workload *workload = thread->shared->config->workload;
+    const struct weft_load_workload *workload = &thread->shared->load->workload;
     thread->warm_ns = go_ns + (uint64_t)(workload->warmup * (double)WEFT_NS_PER_S);
     thread->phase = WARMING;
     for (uint32_t i = 0; i < thread->opened; i++) {
@@ -153,8 +151,8 @@ static void begin(struct load_thread *thread, uint64_t go_ns)
 /* From now and not from when it was meant: a thread that was late measures as long as the others. */
 static void measure(struct load_thread *thread, uint64_t now_ns)
 {
-    struct weft_load_servers *servers = thread->shared->config->servers;
-    double seconds = thread->shared->config->workload->seconds;
+    struct weft_load_servers *servers = &thread->shared->load->servers;
+    double seconds = thread->shared->load->workload.seconds;
     thread->context.measure_from_ns = now_ns;
     thread->context.measure_to_ns = now_ns + (uint64_t)(seconds * (double)WEFT_NS_PER_S);
     thread->phase = MEASURING;
@@ -167,19 +165,16 @@ static void measure(struct load_thread *thread, uint64_t now_ns)
         atomic_store(&servers->measure_to_ns, thread->context.measure_to_ns);
         atomic_store(&servers->measure_from_ns, now_ns);
     }
-    thread->packets_from = packets_now(thread);
+    thread->transport_from = transport_now(thread);
     thread->cpu_from_ns = thread_cpu_ns();
 }
 
+/* They are histograms and nothing else. */
 void weft_load_latencies_merge(struct weft_ps_latencies *into, const struct weft_ps_latencies *from)
 {
-    weft_hist_merge(&into->w_proc, &from->w_proc);
-    weft_hist_merge(&into->w_queue, &from->w_queue);
-    weft_hist_merge(&into->ps_proc, &from->ps_proc);
-    weft_hist_merge(&into->ps_queue, &from->ps_queue);
-    weft_hist_merge(&into->ps_wait, &from->ps_wait);
-    weft_hist_merge(&into->n_tx, &from->n_tx);
-    weft_hist_merge(&into->total, &from->total);
+    for (size_t i = 0; i < sizeof(*into) / sizeof(struct weft_hist); i++) {
+        weft_hist_merge((struct weft_hist *)into + i, (const struct weft_hist *)from + i);
+    }
 }
 
 static void keep(struct load_thread *thread, uint64_t now_ns)
@@ -188,17 +183,13 @@ static void keep(struct load_thread *thread, uint64_t now_ns)
     outcome->worker_cpu_ns = thread_cpu_ns() - thread->cpu_from_ns;
     outcome->span_ns = now_ns - thread->context.measure_from_ns;
     outcome->is_measured = true;
-    struct weft_load_packets packets = packets_now(thread);
-    outcome->packets = (struct weft_load_packets){
-        .sent = packets.sent - thread->packets_from.sent,
-        .received = packets.received - thread->packets_from.received,
-        .again = packets.again - thread->packets_from.again,
-        .dropped = packets.dropped - thread->packets_from.dropped,
-    };
+    outcome->transport = transport_now(thread);
+    weft_load_counters_sub(&outcome->transport, &thread->transport_from,
+                           sizeof(outcome->transport));
     if (thread->index == 0) {
         uint64_t cpu_ns;
         outcome->server_cpu_known = outcome->server_cpu_known &&
-                                    weft_load_servers_cpu_ns(thread->shared->config->servers,
+                                    weft_load_servers_cpu_ns(&thread->shared->load->servers,
                                                              &cpu_ns);
         outcome->server_cpu_ns =
             outcome->server_cpu_known ? cpu_ns - thread->server_cpu_from_ns : 0;
@@ -222,8 +213,7 @@ static void end(struct load_thread *thread, uint64_t now_ns)
     thread->phase = OVER;
     thread->context.measure_to_ns = weft_min_u64(thread->context.measure_to_ns, now_ns);
     if (thread->index == 0) {
-        atomic_store(&thread->shared->config->servers->measure_to_ns,
-                     thread->context.measure_to_ns);
+        atomic_store(&thread->shared->load->servers.measure_to_ns, thread->context.measure_to_ns);
     }
     for (uint32_t i = 0; i < thread->opened; i++) {
         weft_load_worker_halt(&thread->workers[i]);
@@ -269,7 +259,7 @@ static bool open_one(struct load_thread *thread, uint32_t index)
 
 static uint32_t connecting_max(const struct load_thread *thread)
 {
-    uint32_t workers = CONNECTIONS_MAX / thread->shared->config->servers->count;
+    uint32_t workers = CONNECTIONS_MAX / thread->shared->load->servers.count;
     return workers < 1 ? 1 : workers < CONNECTING_MAX ? workers : CONNECTING_MAX;
 }
 
@@ -277,7 +267,7 @@ static uint32_t connecting_max(const struct load_thread *thread)
  * answers so many ahead; over TCP it drops the others. */
 static void open_some(struct load_thread *thread)
 {
-    uint32_t threads = thread->shared->config->threads;
+    uint32_t threads = thread->shared->load->threads;
     uint64_t elapsed_ns = weft_clock_now_ns() - thread->began_ns;
     uint64_t allowed = OPEN_AT_ONCE / threads + elapsed_ns / (open_each_ns * threads) + 1;
     while (thread->opened < thread->count && thread->opened < allowed &&
@@ -335,30 +325,25 @@ void weft_load_thread_free(struct load_thread *thread)
 
 bool weft_load_thread_new(struct load_thread *thread, struct load_shared *shared, uint32_t index)
 {
-    const struct weft_load_run_config *config = shared->config;
-    const struct weft_load_workload *w = config->workload;
+    struct weft_load *load = shared->load;
+    const struct weft_load_workload *w = &load->workload;
     uint64_t workers = w->workers;
     thread->shared = shared;
     thread->index = index;
-    thread->first = (uint32_t)(workers * index / config->threads);
-    thread->count = (uint32_t)(workers * (index + 1) / config->threads) - thread->first;
+    thread->first = (uint32_t)(workers * index / load->threads);
+    thread->count = (uint32_t)(workers * (index + 1) / load->threads) - thread->first;
     thread->workers = calloc(thread->count + 1, sizeof(*thread->workers));
     thread->again = calloc(thread->count + 1, sizeof(*thread->again));
     thread->told = calloc(thread->count + 1, sizeof(*thread->told));
     thread->outcome = calloc(1, sizeof(*thread->outcome));
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     thread->context = (struct weft_load_context){
-        .workload = w,
-        .servers = config->servers,
-        .transport = config->transport,
-        .security = config->security,
-        .zipf = config->zipf,
-        .records = weft_recording_ring(config->recording),
+        .load = load,
+        .records = weft_recording_ring(&load->recording),
         .gradients = shared->gradients,
         .weights = calloc((size_t)w->rows * w->dim + 1, sizeof(float)),
         .sums = thread->outcome != NULL ? &thread->outcome->sums : NULL,
-        .seen = config->metrics->host[0] != '\0' ? &thread->seen : NULL,
-        .patience_ns = config->patience_ns,
+        .seen = load->metrics.host[0] != '\0' ? &thread->seen : NULL,
         .measure_from_ns = WEFT_NEVER,
         .measure_to_ns = WEFT_NEVER,
     };

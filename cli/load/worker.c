@@ -35,9 +35,9 @@ static weft_status fail_node(struct weft_load_worker *worker, weft_status status
 
 static void set_client(const struct weft_load_worker *worker, struct weft_ps_client_config *client)
 {
-    const struct weft_load_workload *workload = worker->context->workload;
+    const struct weft_load_workload *workload = &worker->context->load->workload;
     client->worker = worker->rank;
-    client->shards = worker->context->servers->count;
+    client->shards = worker->context->load->servers.count;
     client->tables_max = 1;
     client->ops_max = workload->in_flight;
     client->lists_per_op_max = 1;
@@ -53,8 +53,8 @@ static void set_endpoint(const struct weft_load_worker *worker,
                          struct weft_endpoint_config *endpoint)
 {
     struct weft_udp_config *udp = &endpoint->driver.udp;
-    endpoint->security = worker->context->security;
-    weft_transport_options_apply(worker->context->transport, &endpoint->driver);
+    endpoint->security = &worker->context->load->security;
+    weft_transport_options_apply(&worker->context->load->transport, &endpoint->driver);
     udp->socket_buffer_bytes = SOCKET_BUFFER_BYTES;
     udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     udp->ep.tx_window_max = TX_WINDOW;
@@ -70,10 +70,10 @@ static weft_status declare(struct weft_load_worker *worker)
 {
     struct weft_table_spec spec = {
         .table = TABLE,
-        .dim = worker->context->workload->dim,
+        .dim = worker->context->load->workload.dim,
         .optimizer = WEFT_OPTIMIZER_SGD,
         .mode = WEFT_TABLE_ASP,
-        .workers = (uint16_t)worker->context->workload->workers,
+        .workers = (uint16_t)worker->context->load->workload.workers,
         .learning_rate = 0.01F,
         .eviction = WEFT_EVICTION_LRU,
     };
@@ -84,7 +84,7 @@ static weft_status declare(struct weft_load_worker *worker)
 
 static weft_status allocate(struct weft_load_worker *worker)
 {
-    const struct weft_load_workload *workload = worker->context->workload;
+    const struct weft_load_workload *workload = &worker->context->load->workload;
     worker->requests = calloc(workload->in_flight, sizeof(*worker->requests));
     worker->ids = calloc((size_t)workload->in_flight * workload->rows + 1, sizeof(*worker->ids));
     if (worker->requests == NULL || worker->ids == NULL) {
@@ -100,26 +100,26 @@ static weft_status allocate(struct weft_load_worker *worker)
 
 static void draw_ids(struct weft_load_worker *worker, uint64_t *ids)
 {
-    const struct weft_zipf *zipf = worker->context->zipf;
-    for (uint32_t i = 0; i < worker->context->workload->rows; i++) {
+    const struct weft_zipf *zipf = &worker->context->load->zipf;
+    for (uint32_t i = 0; i < worker->context->load->workload.rows; i++) {
         ids[i] = weft_zipf_id(zipf, weft_zipf_rank(zipf, &worker->prng));
     }
 }
 
 static enum weft_load_kind draw_kind(struct weft_load_worker *worker)
 {
-    const struct weft_load_mix *mix = &worker->context->workload->mix;
+    const struct weft_load_mix *mix = &worker->context->load->workload.mix;
     bool push = weft_prng_below(&worker->prng, mix->push + mix->pull) < mix->push;
-    return push && worker->context->workload->rows > 0 ? WEFT_LOAD_PUSH : WEFT_LOAD_PULL;
+    return push && worker->context->load->workload.rows > 0 ? WEFT_LOAD_PUSH : WEFT_LOAD_PULL;
 }
 
 static weft_status send_request(struct weft_load_worker *worker, struct weft_load_request *request,
                                 uint64_t now_ns)
 {
     const struct weft_load_context *context = worker->context;
-    uint32_t rows = context->workload->rows;
+    uint32_t rows = context->load->workload.rows;
     if (rows == 0) {
-        uint32_t shard = (uint32_t)weft_prng_below(&worker->prng, context->servers->count);
+        uint32_t shard = (uint32_t)weft_prng_below(&worker->prng, context->load->servers.count);
         return weft_ps_ask(worker->node.client, TABLE, shard, now_ns, &request->op);
     }
     draw_ids(worker, request->ids);
@@ -148,7 +148,7 @@ static void begin(struct weft_load_worker *worker, struct weft_load_request *req
 /* Time until the next of arrivals with the rate of one worker: exponential. */
 static uint64_t draw_gap_ns(struct weft_load_worker *worker)
 {
-    const struct weft_load_workload *workload = worker->context->workload;
+    const struct weft_load_workload *workload = &worker->context->load->workload;
     double uniform = (double)((weft_prng_u64(&worker->prng) >> 11) + 1) * 0x1p-53; /* (0, 1] */
     double mean_ns = (double)WEFT_NS_PER_S * workload->workers / workload->rate;
     return (uint64_t)fmin(-log(uniform) * mean_ns, 1e17) + 1;
@@ -156,7 +156,7 @@ static uint64_t draw_gap_ns(struct weft_load_worker *worker)
 
 static void begin_due(struct weft_load_worker *worker)
 {
-    const struct weft_load_workload *workload = worker->context->workload;
+    const struct weft_load_workload *workload = &worker->context->load->workload;
     uint64_t now_ns = weft_clock_now_ns();
     for (uint32_t i = 0; i < workload->in_flight; i++) {
         struct weft_load_request *request = &worker->requests[i];
@@ -177,7 +177,7 @@ static void begin_due(struct weft_load_worker *worker)
  * the open loop is for. */
 static bool counts(const struct weft_load_context *context, uint64_t due_ns, uint64_t done_ns)
 {
-    uint64_t until_ns = context->workload->rate > 0 ? due_ns : done_ns;
+    uint64_t until_ns = context->load->workload.rate > 0 ? due_ns : done_ns;
     return due_ns >= context->measure_from_ns && until_ns < context->measure_to_ns;
 }
 
@@ -199,7 +199,7 @@ static void finished(struct weft_load_worker *worker, struct weft_load_request *
     }
     if (counts(context, request->due_ns, now_ns)) {
         weft_hist_add(&context->sums->latency[request->kind], now_ns - request->due_ns);
-        context->sums->rows[request->kind] += context->workload->rows;
+        context->sums->rows[request->kind] += context->load->workload.rows;
         context->sums->refused += result->status != WEFT_OK;
     }
 }
@@ -207,7 +207,7 @@ static void finished(struct weft_load_worker *worker, struct weft_load_request *
 static void take_finished(struct weft_load_worker *worker)
 {
     struct weft_ps_result result;
-    for (uint32_t i = 0; i < worker->context->workload->in_flight; i++) {
+    for (uint32_t i = 0; i < worker->context->load->workload.in_flight; i++) {
         struct weft_load_request *request = &worker->requests[i];
         if (request->busy && weft_ps_op_done(worker->node.client, request->op, &result)) {
             finished(worker, request, &result);
@@ -256,7 +256,9 @@ static bool is_hopeless(struct weft_load_worker *worker, char why_p[WEFT_SECURIT
 void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
 {
     char why[WEFT_SECURITY_HINT_BYTES], text[WEFT_IO_ERROR_BYTES];
-    uint64_t patience_ns = worker->context->patience_ns;
+    const struct weft_load *load = worker->context->load;
+    bool local = load->workload.shards != 0; /* they are there */
+    uint64_t patience_ns = local ? WEFT_NEVER : load->start_timeout_s * WEFT_NS_PER_S;
     uint64_t since_ns = worker->looked_ns != 0 ? now_ns - worker->looked_ns : 0;
     worker->looked_ns = now_ns;
     worker->waited_ns += weft_min_u64(since_ns, look_ns_max);
@@ -265,8 +267,8 @@ void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
         return;
     }
     snprintf(text, sizeof(text), "%s after %llu s: %s (--start-timeout waits longer)",
-             worker->context->servers->count == 1 ? "the server cannot be reached"
-                                                : "not all servers can be reached",
+             load->servers.count == 1 ? "the server cannot be reached"
+                                      : "not all servers can be reached",
              (unsigned long long)(patience_ns / WEFT_NS_PER_S),
              why[0] != '\0' ? why
                             : "no answer at all; check --servers, and that a firewall lets UDP or, "
@@ -277,15 +279,15 @@ void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
 void weft_load_worker_go(struct weft_load_worker *worker, uint64_t now_ns)
 {
     worker->is_running = true;
-    bool open = worker->context->workload->rate > 0;
+    bool open = worker->context->load->workload.rate > 0;
     worker->next_ns = open ? now_ns + draw_gap_ns(worker) : WEFT_NEVER;
 }
 
 bool weft_load_worker_turn(struct weft_load_worker *worker)
 {
     weft_worker_progress(&worker->node, 0);
-    bool waits = worker->busy_count < worker->context->workload->in_flight;
-    bool open = worker->is_running && worker->context->workload->rate > 0;
+    bool waits = worker->busy_count < worker->context->load->workload.in_flight;
+    bool open = worker->is_running && worker->context->load->workload.rate > 0;
     return weft_driver_rest(worker->node.endpoint.driver,
                             open && waits ? worker->next_ns : WEFT_NEVER);
 }
@@ -301,7 +303,7 @@ static void unanswered(struct weft_load_worker *worker, enum weft_load_kind kind
 
 void weft_load_worker_halt(struct weft_load_worker *worker)
 {
-    const struct weft_load_workload *workload = worker->context->workload;
+    const struct weft_load_workload *workload = &worker->context->load->workload;
     if (workload->rate > 0 && worker->is_running) {
         for (uint32_t i = 0; i < workload->in_flight; i++) {
             if (worker->requests[i].busy) {
@@ -322,7 +324,7 @@ weft_status weft_load_worker_init(struct weft_load_worker *worker,
                                   const struct weft_load_context *context, uint32_t rank)
 {
     *worker = (struct weft_load_worker){.context = context, .rank = rank};
-    weft_prng_split(&worker->prng, context->workload->seed, rank);
+    weft_prng_split(&worker->prng, context->load->workload.seed, rank);
     weft_status status = allocate(worker);
     if (status != WEFT_OK) {
         return status;
@@ -331,7 +333,7 @@ weft_status weft_load_worker_init(struct weft_load_worker *worker,
     weft_worker_config_default(&config);
     set_client(worker, &config.client);
     set_endpoint(worker, &config.endpoint);
-    config.servers = context->servers->shards;
+    config.servers = context->load->servers.shards;
     config.on_progress = on_progress;
     config.arg = worker;
     status = weft_worker_open(&worker->node, &config);

@@ -10,6 +10,7 @@
 #define WEFT_CLI_LOAD_WORKER_H
 
 #include "cli/load/servers.h"
+#include "cli/metrics.h"
 #include "sim/zipf.h"
 #include "node/worker.h"
 
@@ -30,19 +31,32 @@ struct weft_load_seen {
     uint64_t refused;
 };
 
+/* A load: what is done, to which servers, and how. */
+struct weft_load {
+    struct weft_load_workload workload;
+    struct weft_load_servers servers;
+    struct weft_transport_options transport;
+    struct weft_security security; /* loaded before servers and workers start */
+    struct weft_recording recording; /* open before them, or off */
+    struct weft_metrics_options metrics;
+    struct weft_zipf zipf;
+    uint32_t threads;
+    uint32_t busy_poll_us;    /* of local shards */
+    uint32_t start_timeout_s; /* for servers that do not answer; local ones are there */
+    const char *workload_file; /* these four are options: NULL = not given */
+    const char *server_list;
+    bool print_workload;
+    bool json;
+};
+
 /* What the workers of one thread share. */
 struct weft_load_context {
-    const struct weft_load_workload *workload;
-    const struct weft_load_servers *servers;
-    const struct weft_transport_options *transport;
-    const struct weft_security *security;
-    const struct weft_zipf *zipf;
+    const struct weft_load *load;
     struct weft_record_ring *records; /* of this thread; NULL = none */
     const float *gradients;           /* (rows, dim): what every push pushes */
     float *weights;                   /* (rows, dim): where every pull of this thread goes */
     struct weft_load_sums *sums;
     struct weft_load_seen *seen; /* NULL = nobody will ask */
-    uint64_t patience_ns;        /* with servers that do not answer; WEFT_NEVER = for ever */
     uint64_t measure_from_ns;    /* requests due from here ... */
     uint64_t measure_to_ns;      /* ... until here count; WEFT_NEVER both: not yet known */
 };
