@@ -136,7 +136,7 @@ static void open_all(struct load *load)
 {
     struct weft_ps_client_config config;
     struct weft_driver_config driver;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_peer peers[SHARDS_MAX];
     weft_ps_client_config_default(&config);
     config.shards = load->shards;

@@ -152,7 +152,7 @@ static void *serve(void *arg)
 static bool open_end(struct end *end)
 {
     struct weft_udp_config config;
-    struct weft_io_error error;
+    struct weft_error error;
     weft_udp_config_default(&config);
     config.busy_poll_us = end->job->busy_poll_us;
     config.ep.mode = WEFT_MODE_NONE;
@@ -169,7 +169,7 @@ static bool open_end(struct end *end)
 static bool run_client(struct end *client)
 {
     uint64_t end_ns = weft_clock_now_ns() + GIVE_UP_NS;
-    struct weft_io_error error;
+    struct weft_error error;
     if (weft_udp_connect(client->udp, "127.0.0.1", client->port, &client->peer, &error) !=
         WEFT_OK) {
         return false;

@@ -63,8 +63,8 @@ static inline void bench_fail(const char *what, const char *why)
 static inline void bench_server_start(struct bench_server *server, int cpus,
                                       struct weft_shard_thread_config *config)
 {
-    struct weft_crypto_error key_error = {.text = ""};
-    struct weft_io_error error = {.text = ""};
+    struct weft_error key_error = {.text = ""};
+    struct weft_error error = {.text = ""};
     server->security = (struct weft_security)WEFT_SECURITY_DEFAULTS;
     config->security = &server->security;
     if (weft_security_load(&server->security, true, &key_error) != WEFT_OK ||

@@ -334,7 +334,7 @@ static void measure(struct rig *rig)
 static void recorder_start(struct rig *rig, int i)
 {
     struct weft_recorder_config config;
-    struct weft_records_error error;
+    struct weft_error error;
     (void)snprintf(rig->path[i], sizeof(rig->path[i]), "%s/%d.db", rig->folder, i);
     weft_recorder_config_default(&config);
     config.path = rig->path[i];

@@ -63,7 +63,7 @@ static void add_security(struct weft_doctor *doctor, const char *key_file)
     if (key_file == NULL) {
         return;
     }
-    struct weft_crypto_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_job_key *key = NULL;
     char value[64] = "unusable";
     char fingerprint[WEFT_JOB_KEY_FINGERPRINT_BYTES];

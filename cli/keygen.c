@@ -23,8 +23,7 @@ static bool print_text(const char *path, const char *fingerprint, bool made)
     return weft_output_close("keygen", NULL, stdout, true);
 }
 
-static weft_status make(const char *path, struct weft_job_key **key_p,
-                        struct weft_crypto_error *error)
+static weft_status make(const char *path, struct weft_job_key **key_p, struct weft_error *error)
 {
     struct weft_job_key *key = NULL;
     weft_status status = weft_job_key_random(&key, error);
@@ -41,7 +40,7 @@ static weft_status make(const char *path, struct weft_job_key **key_p,
 
 static int keygen(const char *path, bool check, bool json)
 {
-    struct weft_crypto_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_job_key *key = NULL;
     char fingerprint[WEFT_JOB_KEY_FINGERPRINT_BYTES];
     weft_status status =

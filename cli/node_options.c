@@ -56,7 +56,7 @@ int weft_transport_options_check(const struct weft_command *command, const struc
 
 int weft_transport_options_find_cc(const struct weft_command *command, struct weft_transport_options *transport)
 {
-    struct weft_job_error error;
+    struct weft_error error;
     if (weft_launch_peer_timeout_check(&error) != WEFT_OK) {
         fprintf(stderr, "weft %s: %s\n", command->name, error.text);
         return WEFT_EXIT_FAILED;
@@ -90,7 +90,7 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
                            bool environment)
 {
     struct weft_launch given = *flags;
-    struct weft_job_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     const char *coordinator = membership->coordinator;
     if (coordinator != NULL &&
         !weft_launch_endpoint_parse(coordinator, strlen(coordinator), given.coordinator_host,

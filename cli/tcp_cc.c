@@ -13,7 +13,7 @@ static char attached_name[WEFT_DCTCP_NAME_BYTES];
 
 int weft_cli_tcp_cc(const char *verb, const char *option, const char **name_p)
 {
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (*name_p == NULL || strcmp(*name_p, "dctcp") != 0) {
         return WEFT_OPTIONS_RUN;
     }

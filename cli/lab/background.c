@@ -124,7 +124,7 @@ static int show(const struct background *b)
 
 /* ---- the two processes ----------------------------------------------------------------------- */
 
-static int failed(const struct weft_lab_error *error)
+static int failed(const struct weft_error *error)
 {
     return weft_cli_lab_failed("lab background", error);
 }
@@ -132,7 +132,7 @@ static int failed(const struct weft_lab_error *error)
 /* In the member. Does not return: what is above on the stack is the other's. */
 [[gnu::noreturn]] static void make_traffic(struct background *b)
 {
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     b->config.stop_fd = weft_cli_lab_stop_fd();
     int status = weft_background_run(&b->config, &b->report, &error) == WEFT_OK ? show(b)
                                                                                 : failed(&error);
@@ -156,7 +156,7 @@ static int wait_for(pid_t pid, int signal_fd)
 /* The namespaces' descriptors stay in the member alone, so that they end with the lab. */
 static int start(struct background *b)
 {
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status = WEFT_OK;
     uint32_t open_count = 0;
     for (; open_count < b->info.hosts && status == WEFT_OK; open_count++) {
@@ -185,7 +185,7 @@ static int start(struct background *b)
 
 static int configure(struct background *b, const struct weft_command *command, const char *name)
 {
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status = weft_flow_sizes_load(b->sizes_name, &b->sizes, &error);
     if (status == WEFT_NOTFOUND || status == WEFT_DATA) {
         return weft_options_usage(command, "--sizes: %s", error.text);

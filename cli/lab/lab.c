@@ -100,7 +100,7 @@ static int verb_down(int argc, char **argv)
     if (name == NULL) {
         return weft_options_usage(&command, "which lab? `weft lab status` lists them");
     }
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_lab_info info = {0};
     cJSON *facts = weft_lab_registry_get(name);
     if (facts == NULL) {

@@ -115,7 +115,7 @@ static int set_links(struct weft_lab_options *o, const struct weft_command *comm
 static int read_trace(struct weft_lab_options *o, const struct weft_command *command)
 {
     struct weft_lab_spec *spec = &o->spec;
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (o->trace_path == NULL) {
         return WEFT_OPTIONS_RUN;
     }
@@ -142,7 +142,7 @@ static int check_background(struct weft_lab_options *o, const struct weft_comman
 {
     struct weft_lab_spec *spec = &o->spec;
     static struct weft_flow_sizes sizes;
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     uint32_t load_ppm;
     char path[PATH_MAX];
     if (o->background == NULL) {

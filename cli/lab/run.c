@@ -126,7 +126,7 @@ static bool find_node(const struct weft_lab_info *info, const char *text,
 
 static int exec_in(const struct weft_lab_info *info, const char *node, char **words)
 {
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     sigset_t mask;
     int signal_fd = weft_cli_lab_signals(&mask);
     pid_t pid;
@@ -175,7 +175,7 @@ int weft_cli_lab_exec(int argc, char **argv)
         return weft_options_usage(&exec_command, "the command is missing: after NAME HOST --");
     }
     struct weft_lab_info info;
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     char node[WEFT_LAB_NODE_BYTES];
     if (weft_lab_find(argv[1], &info, &error) != WEFT_OK) {
         return weft_cli_lab_failed("lab exec", &error);
@@ -215,7 +215,7 @@ static pid_t fork_here(void)
 
 static int run_command(struct run *run, const struct weft_lab_info *info, pid_t parent)
 {
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     pid_t pid = -1;
     setenv("WEFT_LAB", info->name, 1);
     if (run->on == NULL) {
@@ -245,7 +245,7 @@ static int interrupted(int stop_fd)
 
 static int run_lab(struct run *run, pid_t parent)
 {
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_lab_info info;
     int stop_fd = weft_cli_lab_stop_fd();
     const struct weft_lab_start start = {

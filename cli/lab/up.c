@@ -31,7 +31,7 @@ static void print_lab(const struct weft_lab_spec *spec, const struct weft_lab_in
            info->name, info->name);
 }
 
-int weft_cli_lab_failed(const char *verb, const struct weft_lab_error *error)
+int weft_cli_lab_failed(const char *verb, const struct weft_error *error)
 {
     fprintf(stderr, "weft %s: %s\n", verb, error->text);
     return WEFT_EXIT_FAILED;
@@ -54,7 +54,7 @@ static int make(const struct weft_lab_options *o)
     int stop_fd = weft_cli_lab_stop_fd();
     struct weft_lab_start start = {.spec = &o->spec, .trace = &o->trace, .stop_fd = stop_fd};
     struct weft_lab_info info;
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status = weft_lab_start(&start, &info, &error);
     close(stop_fd);
     if (status != WEFT_OK) {

@@ -2,7 +2,7 @@
 #ifndef WEFT_CLI_LAB_VERBS_H
 #define WEFT_CLI_LAB_VERBS_H
 
-#include "lab/error.h"
+#include "base/error.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -13,7 +13,7 @@ int weft_cli_lab_exec(int argc, char **argv);
 int weft_cli_lab_background(int argc, char **argv);
 
 /* "weft lab VERB: why" on standard error; returns WEFT_EXIT_FAILED. */
-int weft_cli_lab_failed(const char *verb, const struct weft_lab_error *error);
+int weft_cli_lab_failed(const char *verb, const struct weft_error *error);
 
 /* From now on signals that a command shall get, and SIGCHLD, are blocked and come to the descriptor.
  * *old_p: the mask for the command. */

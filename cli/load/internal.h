@@ -35,7 +35,7 @@ struct weft_load_live {
 weft_status weft_load_live_start(struct weft_load_live *live,
                                  const struct weft_metrics_options *options, uint32_t workers,
                                  uint32_t threads, weft_stats_query_fn *copy,
-                                 char error_p[WEFT_HTTP_ERROR_BYTES]);
+                                 struct weft_error *error);
 
 /* Add (subtract) structs of nothing but uint64_t. */
 void weft_load_counters_add(void *into, const void *from, size_t bytes);

@@ -86,7 +86,7 @@ static void write_load(void *arg, const void *stats, struct weft_exposition *tex
 weft_status weft_load_live_start(struct weft_load_live *live,
                                  const struct weft_metrics_options *options, uint32_t workers,
                                  uint32_t threads, weft_stats_query_fn *copy,
-                                 char error_p[WEFT_HTTP_ERROR_BYTES])
+                                 struct weft_error *error)
 {
     const struct weft_metrics_live_config config = {.role = "load",
                                                     .threads = threads,
@@ -96,5 +96,5 @@ weft_status weft_load_live_start(struct weft_load_live *live,
                                                     .arg = live,
                                                     .timeout_ns = WEFT_NS_PER_S};
     *live = (struct weft_load_live){.threads = threads, .workers = workers};
-    return weft_metrics_live_start(&config, options, &live->served, error_p);
+    return weft_metrics_live_start(&config, options, &live->served, error);
 }

@@ -108,66 +108,52 @@ static int report(const struct weft_load *load, const struct weft_load_outcome *
     return WEFT_EXIT_OK;
 }
 
-static int connect_and_run(struct weft_load *load)
-{
-    char error[WEFT_LOAD_ERROR_BYTES];
-    struct weft_load_outcome *outcome = calloc(1, sizeof(*outcome));
-    if (outcome == NULL) {
-        fprintf(stderr, "weft load: no memory\n");
-        return WEFT_EXIT_FAILED;
-    }
-    int result = WEFT_EXIT_FAILED;
-    weft_status status = weft_load_run(load, outcome, error);
-    weft_load_servers_stop(&load->servers);
-    outcome->records_dropped = weft_recording_finish(&load->recording).dropped;
-    if (status == WEFT_OK) {
-        result = report(load, outcome);
-    } else {
-        fprintf(stderr, "weft load: %s\n", error);
-    }
-    free(outcome);
-    return result;
-}
-
+/* The shards of this process, if there are any, and the workers. */
 static int serve_and_run(struct weft_load *load)
 {
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error;
     weft_status status = WEFT_OK;
-    if (load->workload.shards != 0) {
+    struct weft_load_outcome *outcome = calloc(1, sizeof(*outcome));
+    if (outcome == NULL) {
+        status = weft_fail(&error, WEFT_NOMEM, "no memory");
+    } else if (load->workload.shards != 0) {
         status = weft_load_servers_start(load, &error);
     }
+    if (status == WEFT_OK) {
+        status = weft_load_run(load, outcome, &error);
+    }
+    weft_load_servers_stop(&load->servers);
     int result = WEFT_EXIT_FAILED;
     if (status == WEFT_OK) {
-        result = connect_and_run(load);
+        outcome->records_dropped = weft_recording_finish(&load->recording).dropped;
+        result = report(load, outcome);
     } else {
         fprintf(stderr, "weft load: %s\n", error.text);
     }
+    free(outcome);
     weft_load_servers_fini(&load->servers);
     return result;
 }
 
 static int run(struct weft_load *load)
 {
-    struct weft_crypto_error key_error = {.text = ""};
-    struct weft_records_error records_error = {.text = ""};
+    struct weft_error error;
     bool local = load->workload.shards != 0;
+    int result = WEFT_EXIT_FAILED;
     if (!enough_files(load)) {
         return WEFT_EXIT_FAILED;
     }
     weft_stop_install();
-    /* Shards of this process and its workers: a key that nobody else ever sees is as good as any. */
-    if (weft_security_load(&load->security, local, &key_error) != WEFT_OK) {
-        fprintf(stderr, "weft load: %s\n", key_error.text);
-        return WEFT_EXIT_FAILED;
+    /* Shards of this process and its workers: a key that nobody else ever sees is as good as any.
+     * One process that may be both; the servers' role has what theirs needs. */
+    if (weft_security_load(&load->security, local, &error) != WEFT_OK) {
+        fprintf(stderr, "weft load: %s\n", error.text);
+    } else if (weft_recording_open(&load->recording, local ? "server" : "worker", 0,
+                                   weft_output_log("load", false), &error) != WEFT_OK) {
+        fprintf(stderr, "weft load: --records: %s\n", error.text);
+    } else {
+        result = serve_and_run(load);
     }
-    /* One process that may be both; the servers' role has what theirs needs. */
-    if (weft_recording_open(&load->recording, local ? "server" : "worker", 0,
-                            weft_output_log("load", false), &records_error) != WEFT_OK) {
-        fprintf(stderr, "weft load: --records: %s\n", records_error.text);
-        weft_security_fini(&load->security);
-        return WEFT_EXIT_FAILED;
-    }
-    int result = serve_and_run(load);
     if (!weft_recording_close(&load->recording)) {
         result = WEFT_EXIT_FAILED;
     }

@@ -108,25 +108,26 @@ static weft_status supervise(struct load_shared *shared, struct weft_load_outcom
 }
 
 static void explain(const struct load_shared *shared, const struct load_thread *pool,
-                    weft_status status, char error_p[WEFT_LOAD_ERROR_BYTES])
+                    weft_status status, struct weft_error *error)
 {
     const struct weft_load_worker *failed = first_failed(pool, shared->load->threads);
     if (failed != NULL) {
-        snprintf(error_p, WEFT_LOAD_ERROR_BYTES, "%s", failed->error);
+        *error = failed->error;
     } else if (status == WEFT_TIMEOUT) {
-        snprintf(error_p, WEFT_LOAD_ERROR_BYTES,
-                 "only %u of %u workers have reached all servers, and none in the last 60 s: are "
-                 "all addresses "
-                 "right, is the key the servers' own, and does `weft server --workers` allow so "
-                 "many?",
-                 atomic_load(&shared->ready), shared->load->workload.workers);
+        (void)weft_fail(
+            error, status,
+            "only %u of %u workers have reached all servers, and none in the last 60 s: are "
+            "all addresses "
+            "right, is the key the servers' own, and does `weft server --workers` allow so "
+            "many?",
+            atomic_load(&shared->ready), shared->load->workload.workers);
     } else {
-        snprintf(error_p, WEFT_LOAD_ERROR_BYTES, "%s", weft_status_text(status));
+        (void)weft_fail(error, status, "%s", weft_status_text(status));
     }
 }
 
 static weft_status run_threads(struct load_shared *shared, struct load_thread *pool,
-                             struct weft_load_outcome *outcome, char *error_p)
+                               struct weft_load_outcome *outcome, struct weft_error *error)
 {
     uint32_t threads = shared->load->threads, started = 0;
     weft_status status = WEFT_OK;
@@ -148,13 +149,13 @@ static weft_status run_threads(struct load_shared *shared, struct load_thread *p
         sums_add(outcome, pool[i].outcome);
     }
     if (status != WEFT_OK) {
-        explain(shared, pool, status, error_p);
+        explain(shared, pool, status, error);
     }
     return status;
 }
 
 weft_status weft_load_run(struct weft_load *load, struct weft_load_outcome *outcome_p,
-                          char error_p[WEFT_LOAD_ERROR_BYTES])
+                          struct weft_error *error)
 {
     const struct weft_load_workload *w = &load->workload;
     size_t floats = (size_t)w->rows * w->dim + 1;
@@ -162,8 +163,7 @@ weft_status weft_load_run(struct weft_load *load, struct weft_load_outcome *outc
     struct load_thread *pool = calloc(load->threads, sizeof(*pool));
     memset(outcome_p, 0, sizeof(*outcome_p));
     atomic_store(&load->servers.measure_from_ns, WEFT_NEVER);
-    weft_status status = WEFT_NOMEM;
-    snprintf(error_p, WEFT_LOAD_ERROR_BYTES, "no memory");
+    weft_status status = weft_fail(error, WEFT_NOMEM, "no memory");
     if (gradients != NULL && pool != NULL) {
         struct weft_prng prng;
         weft_prng_split(&prng, w->seed, UINT64_MAX);
@@ -175,12 +175,12 @@ weft_status weft_load_run(struct weft_load *load, struct weft_load_outcome *outc
         }
         struct load_shared shared = {.load = load, .gradients = gradients};
         status = weft_load_live_start(&shared.live, &load->metrics, w->workers, load->threads,
-                                      weft_load_thread_figures, error_p);
+                                      weft_load_thread_figures, error);
         if (status == WEFT_OK) {
             if (shared.live.served != NULL) {
                 fprintf(stderr, "metrics: %s\n", weft_metrics_live_url(shared.live.served));
             }
-            status = run_threads(&shared, pool, outcome_p, error_p);
+            status = run_threads(&shared, pool, outcome_p, error);
         }
         weft_metrics_live_stop(shared.live.served);
         for (uint32_t i = 0; i < load->threads; i++) {

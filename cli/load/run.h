@@ -24,13 +24,11 @@ struct weft_load_outcome {
     uint64_t records_dropped; /* of --records; known at the end */
 };
 
-enum { WEFT_LOAD_ERROR_BYTES = 768 };
-
 /* Connect, warm up, measure, disconnect. Returns when all is done, or a signal of cli/stop.h came:
  * then the outcome is that of the time until then.
- * Errors:  a worker failed or could not connect; error_p says which and why. */
+ * Errors:  a worker failed or could not connect; error says which and why. */
 weft_status weft_load_run(struct weft_load *load, struct weft_load_outcome *outcome_p,
-                          char error_p[WEFT_LOAD_ERROR_BYTES]);
+                          struct weft_error *error);
 
 /* What was measured, as one JSON object, alone on standard output, or as a table for people
  * (report.c). docs/LOAD.md has every field; bench/METRICS.md the formulas. False: no memory, or

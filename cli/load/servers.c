@@ -54,7 +54,7 @@ static void thread_config(const struct weft_load *load, struct weft_shard_thread
     thread_p->hooks.on_event = on_event;
 }
 
-static weft_status start_one(struct weft_load *load, uint32_t shard, struct weft_io_error *error)
+static weft_status start_one(struct weft_load *load, uint32_t shard, struct weft_error *error)
 {
     struct weft_load_servers *servers = &load->servers;
     struct weft_load_local *local = &servers->local[shard];
@@ -69,7 +69,7 @@ static weft_status start_one(struct weft_load *load, uint32_t shard, struct weft
     weft_status status =
         weft_active_init(&servers->active[shard], 2 * load->workload.workers + 8);
     if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "no memory for the statistics of shard %u", shard);
+        return weft_fail(error, status, "no memory for the statistics of shard %u", shard);
     }
     status = weft_shard_thread_start(&local->thread, &thread, error);
     if (status == WEFT_OK) {
@@ -80,7 +80,7 @@ static weft_status start_one(struct weft_load *load, uint32_t shard, struct weft
     return status;
 }
 
-weft_status weft_load_servers_start(struct weft_load *load, struct weft_io_error *error)
+weft_status weft_load_servers_start(struct weft_load *load, struct weft_error *error)
 {
     struct weft_load_servers *servers = &load->servers;
     servers->count = load->workload.shards;
@@ -88,7 +88,7 @@ weft_status weft_load_servers_start(struct weft_load *load, struct weft_io_error
     servers->local = calloc(servers->count, sizeof(*servers->local));
     servers->active = calloc(servers->count, sizeof(*servers->active));
     if (servers->local == NULL || servers->active == NULL) {
-        return weft_io_fail(error, WEFT_NOMEM, "no memory for %u shards", servers->count);
+        return weft_fail(error, WEFT_NOMEM, "no memory for %u shards", servers->count);
     }
     weft_status status = WEFT_OK;
     for (uint32_t s = 0; status == WEFT_OK && s < servers->count; s++) {

@@ -42,7 +42,7 @@ struct weft_load;
 
 /* Start the workload's shards on loopback, as load->servers.
  * Owns:    weft_load_servers_stop is due, also after an error. Borrows all of load until then. */
-weft_status weft_load_servers_start(struct weft_load *load, struct weft_io_error *error);
+weft_status weft_load_servers_start(struct weft_load *load, struct weft_error *error);
 /* Ends the threads; their counters can be read then. Calling it twice is fine. */
 void weft_load_servers_stop(struct weft_load_servers *servers);
 void weft_load_servers_fini(struct weft_load_servers *servers);

@@ -251,7 +251,7 @@ static bool open_one(struct load_thread *thread, uint32_t index)
             return true;
         }
         worker->state = WEFT_LOAD_FAILED;
-        snprintf(worker->error, sizeof(worker->error), "epoll: %s", strerror(errno));
+        (void)weft_fail(&worker->error, WEFT_IO, "epoll: %s", strerror(errno));
     }
     atomic_fetch_add(&thread->shared->failed, 1);
     return false;

@@ -19,7 +19,7 @@ static const uint64_t look_ns_max = 100 * WEFT_NS_PER_MS;
 static weft_status fail(struct weft_load_worker *worker, weft_status status, const char *what)
 {
     if (worker->state != WEFT_LOAD_FAILED) {
-        snprintf(worker->error, sizeof(worker->error), "worker %u: %s", worker->rank, what);
+        (void)weft_fail(&worker->error, status, "worker %u: %s", worker->rank, what);
     }
     worker->state = WEFT_LOAD_FAILED;
     return status;
@@ -255,7 +255,7 @@ static bool is_hopeless(struct weft_load_worker *worker, char why_p[WEFT_SECURIT
 
 void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
 {
-    char why[WEFT_SECURITY_HINT_BYTES], text[WEFT_IO_ERROR_BYTES];
+    char why[WEFT_SECURITY_HINT_BYTES], text[WEFT_ERROR_BYTES];
     const struct weft_load *load = worker->context->load;
     bool local = load->workload.shards != 0; /* they are there */
     uint64_t patience_ns = local ? WEFT_NEVER : load->start_timeout_s * WEFT_NS_PER_S;

@@ -89,7 +89,7 @@ struct weft_load_worker {
     bool is_running;    /* starts requests */
     uint64_t looked_ns; /* weft_load_worker_look */
     uint64_t waited_ns; /* for the servers */
-    char error[32 + WEFT_IO_ERROR_BYTES];
+    struct weft_error error;
 };
 
 /* Open the endpoint, begin the connections and declare the table. Owns: weft_load_worker_fini is

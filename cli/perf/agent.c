@@ -383,7 +383,7 @@ static void discard(struct weft_perf_agent *agent)
 
 static bool settle_in(struct weft_perf_agent *agent, int key_fd)
 {
-    struct weft_crypto_error key_error;
+    struct weft_error key_error;
     agent->security = (struct weft_security){.mode = agent->job->mode,
                                              .insecure_network = agent->job->mode == WEFT_MODE_NONE,
                                              .key_fd = key_fd > 0 ? (uint32_t)key_fd : 0};

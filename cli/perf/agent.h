@@ -76,7 +76,7 @@ struct weft_perf_agent {
     const struct weft_perf_job *job;
     struct weft_perf_shared *shared;
     struct weft_perf_agent_note *note;
-    struct weft_perf_error *error; /* the note's */
+    struct weft_error *error; /* the note's */
     uint32_t me;
     struct weft_channel channel;   /* does not block */
     struct weft_security security; /* with the key */

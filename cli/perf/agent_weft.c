@@ -295,7 +295,7 @@ static bool open_end(struct weft_perf_agent *agent)
     }
     weft_perf_place_address(agent->job->place, agent->me, end->address);
     struct weft_endpoint_config config;
-    struct weft_io_error error;
+    struct weft_error error;
     weft_endpoint_config_default(&config);
     config.security = &agent->security;
     configure(agent, &config.driver);
@@ -311,7 +311,7 @@ static bool open_end(struct weft_perf_agent *agent)
 static bool connect_to(struct weft_perf_agent *agent, uint32_t other)
 {
     char address[WEFT_PERF_ADDRESS_BYTES];
-    struct weft_io_error error;
+    struct weft_error error;
     weft_perf_place_address(agent->job->place, other, address);
     return weft_endpoint_connect(&of(agent)->endpoint, address, agent->shared->agents[other].port,
                                  &of(agent)->peers[other], &error) == WEFT_OK ||

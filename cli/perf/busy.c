@@ -41,14 +41,14 @@ static int compute(void *context, const struct weft_slot *slot)
 bool weft_perf_busy_start(struct weft_perf_busy *busy_p, const char *verb, uint32_t count)
 {
     static const struct weft_supervisor_policy policy = {.grace_ns = 0};
-    struct weft_job_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     *busy_p = (struct weft_perf_busy){.verb = verb};
     if (count == 0) {
         return true;
     }
     bool good = weft_supervisor_init(&busy_p->supervisor, &policy, count, 0) == WEFT_OK;
     if (!good) {
-        (void)weft_job_fail(&error, WEFT_IO, "%s", strerror(errno));
+        (void)weft_fail(&error, WEFT_IO, "%s", strerror(errno));
     }
     for (uint32_t i = 0; i < count && good; i++) {
         struct weft_slot *slot = &busy_p->supervisor.slots[i];

@@ -73,7 +73,7 @@ void weft_compare_add_networks(struct weft_compare *c, const struct weft_compare
 static void ask_lab(struct weft_compare *c)
 {
     struct weft_lab_info info = {.hysteresis = false};
-    struct weft_lab_error error;
+    struct weft_error error;
     if (c->lab == NULL) {
         c->hysteresis = !c->loopback && weft_lab_hysteresis();
     } else if (weft_lab_find(c->lab, &info, &error) == WEFT_OK) {

@@ -129,7 +129,7 @@ bool weft_compare_run_self(struct weft_args *args, const char *output)
     /* It puts its network away, however long that takes. */
     const struct weft_supervisor_policy policy = {.grace_ns = WEFT_NEVER, .orphan_signal = SIGTERM};
     struct weft_supervisor supervisor;
-    struct weft_job_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     int fd = output != NULL ? open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)
                             : STDERR_FILENO;
     bool good = weft_supervisor_init(&supervisor, &policy, 1, 0) == WEFT_OK;
@@ -286,7 +286,7 @@ static bool make_folder(const struct weft_compare *compare, uint32_t network)
 static bool has_lab(const struct weft_compare *compare, uint32_t network)
 {
     struct weft_perf_place place;
-    struct weft_perf_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     bool there = weft_perf_place_find(compare->lab, NULL, compare->networks[network].hosts_min,
                                       &place, &error);
     if (!there) {

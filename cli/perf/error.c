@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-bool weft_perf_fail(struct weft_perf_error *error, const char *format, ...)
+bool weft_perf_fail(struct weft_error *error, const char *format, ...)
 {
     if (error->text[0] == '\0') {
         va_list list;

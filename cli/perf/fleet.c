@@ -46,7 +46,7 @@ static int be(void *context, const struct weft_slot *slot)
 static bool start_one(struct weft_perf_fleet *fleet, uint32_t participant)
 {
     struct weft_slot *slot = &fleet->supervisor.slots[participant];
-    struct weft_job_error error;
+    struct weft_error error;
     slot->role = "participant";
     slot->rank = participant;
     slot->body = be;
@@ -76,7 +76,7 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
         return weft_perf_fail(&fleet_p->error, "out of memory or descriptors: %s", strerror(errno));
     }
     fleet_p->shared = weft_perf_shared_new();
-    struct weft_crypto_error error;
+    struct weft_error error;
     if (fleet_p->shared == NULL) {
         return weft_perf_fail(&fleet_p->error, "no memory");
     }

@@ -11,7 +11,7 @@ struct weft_perf_fleet {
     struct weft_perf_shared *shared;
     struct weft_security security; /* with the key that the participants get */
     struct weft_supervisor supervisor;
-    struct weft_perf_error error; /* the first: who, and why */
+    struct weft_error error; /* the first: who, and why */
 };
 
 enum weft_perf_heard {

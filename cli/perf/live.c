@@ -75,8 +75,7 @@ static void add_live(void *arg, struct weft_exposition *text)
 
 weft_status weft_perf_live_start(struct weft_perf_live *live,
                                  const struct weft_metrics_options *options,
-                                 const struct weft_perf_job *job,
-                                 char error_p[WEFT_HTTP_ERROR_BYTES])
+                                 const struct weft_perf_job *job, struct weft_error *error)
 {
     *live = (struct weft_perf_live){.job = job};
     if (options->host[0] == '\0') {
@@ -84,8 +83,7 @@ weft_status weft_perf_live_start(struct weft_perf_live *live,
     }
     live->parts = calloc(job->plan->participants, sizeof(*live->parts));
     if (live->parts == NULL) {
-        snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "no memory for --metrics");
-        return WEFT_NOMEM;
+        return weft_fail(error, WEFT_NOMEM, "no memory for --metrics");
     }
     for (uint32_t i = 0; i < job->plan->participants; i++) {
         snprintf(live->parts[i].labels, sizeof(live->parts[i].labels), "participant=\"%u\"", i);
@@ -93,7 +91,7 @@ weft_status weft_perf_live_start(struct weft_perf_live *live,
     pthread_mutex_init(&live->asking, NULL);
     pthread_mutex_init(&live->lock, NULL);
     const struct weft_metrics_source source = {.role = "perf", .arg = live, .families = add_live};
-    weft_status status = weft_metrics_start(&live->metrics, options, &source, error_p);
+    weft_status status = weft_metrics_start(&live->metrics, options, &source, error);
     if (status != WEFT_OK) {
         weft_perf_live_stop(live);
     }

@@ -37,8 +37,7 @@ struct weft_perf_live {
 /* Nothing happens without --metrics.   Errors:  as weft_metrics_start; WEFT_NOMEM. */
 weft_status weft_perf_live_start(struct weft_perf_live *live,
                                  const struct weft_metrics_options *options,
-                                 const struct weft_perf_job *job,
-                                 char error_p[WEFT_HTTP_ERROR_BYTES]);
+                                 const struct weft_perf_job *job, struct weft_error *error);
 /* A zeroed one is fine. */
 void weft_perf_live_stop(struct weft_perf_live *live);
 

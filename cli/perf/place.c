@@ -39,7 +39,7 @@ static uint32_t parse_hosts(const char *text, uint32_t hosts[WEFT_PERF_PARTICIPA
 }
 
 static bool place_on_hosts(const char *hosts, uint32_t participants, struct weft_perf_place *place,
-                           struct weft_perf_error *error)
+                           struct weft_error *error)
 {
     uint32_t count = place->network.hosts;
     if (hosts != NULL) {
@@ -69,35 +69,35 @@ static bool place_on_hosts(const char *hosts, uint32_t participants, struct weft
 }
 
 bool weft_perf_place_find(const char *lab, const char *hosts, uint32_t participants,
-                          struct weft_perf_place *place_p, struct weft_perf_error *error)
+                          struct weft_perf_place *place_p, struct weft_error *error)
 {
     *place_p = (struct weft_perf_place){.lab = lab};
     if (lab == NULL) {
         return true;
     }
-    struct weft_lab_error lab_error;
+    struct weft_error lab_error;
     if (weft_lab_find(lab, &place_p->network, &lab_error) != WEFT_OK) {
         return weft_perf_fail(error, "%s", lab_error.text);
     }
     return place_on_hosts(hosts, participants, place_p, error);
 }
 
-pid_t weft_perf_place_fork(void *place, uint32_t participant, struct weft_job_error *error_p)
+pid_t weft_perf_place_fork(void *place, uint32_t participant, struct weft_error *error_p)
 {
     const struct weft_perf_place *there = place;
-    struct weft_lab_error error;
+    struct weft_error error;
     pid_t pid;
     if (weft_lab_fork(&there->network, there->hosts[participant], &pid, &error) != WEFT_OK) {
-        (void)weft_job_fail(error_p, WEFT_IO, "%s", error.text);
+        (void)weft_fail(error_p, WEFT_IO, "%s", error.text);
         return -1;
     }
     return pid;
 }
 
 bool weft_perf_place_visit(const struct weft_perf_place *place, uint32_t participant, int *home_p,
-                           struct weft_perf_error *error)
+                           struct weft_error *error)
 {
-    struct weft_lab_error lab_error;
+    struct weft_error lab_error;
     int there = -1;
     *home_p = -1;
     if (place->lab == NULL) {
@@ -148,7 +148,7 @@ void weft_perf_place_sockaddr(const struct weft_perf_place *place, uint32_t part
 }
 
 int weft_perf_place_socket(const struct weft_perf_place *place, uint32_t participant, int type,
-                           struct weft_perf_error *error)
+                           struct weft_error *error)
 {
     int home;
     if (!weft_perf_place_visit(place, participant, &home, error)) {

@@ -4,7 +4,6 @@
 
 #include "cli/perf/error.h"
 #include "cli/perf/plan.h"
-#include "job/error.h"
 #include "lab/cluster.h"
 
 #include <netinet/in.h>
@@ -23,20 +22,20 @@ struct weft_perf_place {
 /* Find the lab, and a host for each participant: host i for participant i, or as `hosts` says
  * ("0,3-8": the first for participant 0). False with the reason and what to do. */
 bool weft_perf_place_find(const char *lab, const char *hosts, uint32_t participants,
-                          struct weft_perf_place *place_p, struct weft_perf_error *error);
+                          struct weft_perf_place *place_p, struct weft_error *error);
 
 /* fork() in a lab, with the child on the participant's host: for weft_supervisor_policy. */
-pid_t weft_perf_place_fork(void *place, uint32_t participant, struct weft_job_error *error_p);
+pid_t weft_perf_place_fork(void *place, uint32_t participant, struct weft_error *error_p);
 
 /* Open sockets there: the calling thread is in that network until it returns. False with the
  * reason; *home_p is for weft_perf_place_return. */
 bool weft_perf_place_visit(const struct weft_perf_place *place, uint32_t participant, int *home_p,
-                           struct weft_perf_error *error);
+                           struct weft_error *error);
 void weft_perf_place_return(int home);
 
 /* A socket of that type there, as for weft_perf_place_visit; -1 with the reason. */
 int weft_perf_place_socket(const struct weft_perf_place *place, uint32_t participant, int type,
-                           struct weft_perf_error *error);
+                           struct weft_error *error);
 
 /* Bind a socket to that participant's address; *addr_p is where it then is. False: errno says
  * why. */

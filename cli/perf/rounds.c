@@ -240,7 +240,7 @@ static int measure(const struct pattern *pattern, const struct options *o)
 {
     struct weft_perf_busy busy;
     struct weft_perf_result result;
-    struct weft_perf_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     bool progress = isatty(STDERR_FILENO) == 1;
     int status = WEFT_EXIT_FAILED;
     if (!weft_perf_busy_start(&busy, pattern->name, o->job.busy)) {
@@ -262,7 +262,7 @@ static int measure(const struct pattern *pattern, const struct options *o)
 static int run(const struct pattern *pattern, struct options *o)
 {
     struct weft_perf_place place;
-    struct weft_perf_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (!weft_perf_place_find(o->lab, o->hosts, o->job.plan->participants, &place, &error)) {
         return fail(pattern, "%s", error.text);
     }
@@ -287,9 +287,9 @@ static int run(const struct pattern *pattern, struct options *o)
 static int run_watched(const struct pattern *pattern, struct options *o)
 {
     struct weft_perf_live live;
-    char error[WEFT_HTTP_ERROR_BYTES];
-    if (weft_perf_live_start(&live, &o->metrics, &o->job, error) != WEFT_OK) {
-        return fail(pattern, "%s", error);
+    struct weft_error error;
+    if (weft_perf_live_start(&live, &o->metrics, &o->job, &error) != WEFT_OK) {
+        return fail(pattern, "%s", error.text);
     }
     if (live.metrics.http != NULL) {
         fprintf(stderr, "metrics: %s\n", live.metrics.url);

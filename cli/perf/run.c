@@ -295,7 +295,7 @@ void weft_perf_result_fini(struct weft_perf_result *result)
 }
 
 bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *security,
-                   bool progress, struct weft_perf_result *result_p, struct weft_perf_error *error)
+                   bool progress, struct weft_perf_result *result_p, struct weft_error *error)
 {
     struct run run = {
         .job = job, .result = result_p, .progress = progress, .began_ns = weft_clock_now_ns()};

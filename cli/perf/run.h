@@ -47,7 +47,7 @@ struct weft_perf_result {
 /* False: error says who failed and why; a result is then not to be used.
  * Owns:    weft_perf_result_fini is due in any case. */
 bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *security,
-                   bool progress, struct weft_perf_result *result_p, struct weft_perf_error *error);
+                   bool progress, struct weft_perf_result *result_p, struct weft_error *error);
 void weft_perf_result_fini(struct weft_perf_result *result);
 
 /* What a round takes when every packet crosses the busiest link once, without a gap; 0: the rate is

@@ -42,7 +42,7 @@ struct weft_perf_agent_note {
     char cc[16];            /* TCP: the congestion control in use; of a connection that has not what
                              * was asked for, where there is one */
     uint16_t port;
-    struct weft_perf_error error;
+    struct weft_error error;
     _Atomic uint32_t told; /* the last question that is answered; while it is the one asked: */
     struct weft_driver_counters counters;
 };

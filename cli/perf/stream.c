@@ -86,7 +86,7 @@ static bool sum_is_right(const struct weft_stream_job *job)
 static bool measure(struct weft_perf_flow *flow, weft_stream_run *run,
                     const struct weft_stream_job *job, uint32_t round, bool verbose)
 {
-    struct weft_perf_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_stream_result result = {0};
     memset(job->accumulator, 0, job->message_floats * sizeof(float));
     if (!run(job, &result, &error)) {
@@ -350,7 +350,7 @@ int weft_perf_stream(int argc, char **argv)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    struct weft_perf_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (!weft_perf_place_find(o.lab, o.hosts, 2, &o.place, &error)) {
         fprintf(stderr, "weft perf stream: %s\n", error.text);
         return WEFT_EXIT_FAILED;

@@ -51,7 +51,7 @@ struct weft_stream_result {
 /* Returns false with a reason in error. When nothing was lost, the
  * accumulator holds warmup_messages + messages times the vector. */
 typedef bool weft_stream_run(const struct weft_stream_job *job, struct weft_stream_result *result_p,
-                             struct weft_perf_error *error);
+                             struct weft_error *error);
 
 weft_stream_run weft_stream_weft;
 weft_stream_run weft_stream_udp_raw;

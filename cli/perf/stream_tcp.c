@@ -43,8 +43,7 @@ static void *send_all(void *arg)
     return NULL;
 }
 
-static bool open_pair(const struct weft_perf_place *place, int fds[2],
-                      struct weft_perf_error *error)
+static bool open_pair(const struct weft_perf_place *place, int fds[2], struct weft_error *error)
 {
     struct sockaddr_in addr;
     int listener = weft_perf_place_socket(place, WEFT_STREAM_RECEIVER, SOCK_STREAM, error);
@@ -113,7 +112,7 @@ static uint64_t retransmitted(int fd)
 }
 
 bool weft_stream_tcp_raw(const struct weft_stream_job *job, struct weft_stream_result *result_p,
-                         struct weft_perf_error *error)
+                         struct weft_error *error)
 {
     int fds[2];
     if (!open_pair(job->place, fds, error)) {

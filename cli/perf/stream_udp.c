@@ -50,8 +50,7 @@ struct raw {
     atomic_bool sent; /* the sender is through */
 };
 
-static bool open_pair(const struct weft_perf_place *place, int fds[2],
-                      struct weft_perf_error *error)
+static bool open_pair(const struct weft_perf_place *place, int fds[2], struct weft_error *error)
 {
     static const uint32_t participants[2] = {WEFT_STREAM_SENDER, WEFT_STREAM_RECEIVER};
     struct sockaddr_in addr[2];
@@ -269,7 +268,7 @@ static void shuffle(uint32_t *order, uint32_t count)
 }
 
 static bool run_threads(struct raw *raw, struct weft_stream_result *result_p,
-                        struct weft_perf_error *error)
+                        struct weft_error *error)
 {
     struct inbox *inbox = calloc(1, sizeof(*inbox));
     uint8_t *bytes = malloc((size_t)SLOTS * SLOT_BYTES);
@@ -288,7 +287,7 @@ static bool run_threads(struct raw *raw, struct weft_stream_result *result_p,
 }
 
 bool weft_stream_udp_raw(const struct weft_stream_job *job, struct weft_stream_result *result_p,
-                         struct weft_perf_error *error)
+                         struct weft_error *error)
 {
     struct raw raw = {.job = job, .fds = {-1, -1}};
     raw.segment_bytes = WEFT_STREAM_HEADER_BYTES + job->chunk_floats * (uint32_t)sizeof(float);

@@ -153,7 +153,7 @@ static void receive_all(struct end *end)
 /* ---- both ------------------------------------------------------------------------------------ */
 
 static bool open_end(const struct weft_stream_job *job, const struct weft_security *security,
-                     bool accept, struct end *end, struct weft_perf_error *error)
+                     bool accept, struct end *end, struct weft_error *error)
 {
     struct weft_endpoint_config config;
     weft_endpoint_config_default(&config);
@@ -172,7 +172,7 @@ static bool open_end(const struct weft_stream_job *job, const struct weft_securi
     if (!weft_perf_place_visit(job->place, participant, &home, error)) {
         return false;
     }
-    struct weft_io_error io_error;
+    struct weft_error io_error;
     weft_status status = weft_endpoint_open(&config, &end->endpoint, &io_error);
     weft_perf_place_return(home);
     return status == WEFT_OK || weft_perf_fail(error, "%s", io_error.text);
@@ -204,7 +204,7 @@ static void describe(const struct end *sender, const struct end *receiver,
         (double)rx->send_calls * kilo, (double)rx->recv_calls * kilo, (double)rx->sleeps * kilo);
 }
 
-static bool run_threads(struct end *sender, struct end *receiver, struct weft_perf_error *error)
+static bool run_threads(struct end *sender, struct end *receiver, struct weft_error *error)
 {
     pthread_t thread;
     sender->port = weft_udp_port(udp_of(receiver));
@@ -226,13 +226,13 @@ static bool run_threads(struct end *sender, struct end *receiver, struct weft_pe
 }
 
 bool weft_stream_weft(const struct weft_stream_job *job, struct weft_stream_result *result_p,
-                      struct weft_perf_error *error)
+                      struct weft_error *error)
 {
     /* A lab's network is ours alone. */
     struct weft_security security = {.mode = (uint8_t)job->security,
                                      .insecure_network = job->security == WEFT_MODE_NONE &&
                                                          job->place->lab != NULL};
-    struct weft_crypto_error key_error;
+    struct weft_error key_error;
     if (job->security != WEFT_MODE_NONE &&
         weft_security_load(&security, true, &key_error) != WEFT_OK) {
         return weft_perf_fail(error, "%s", key_error.text);

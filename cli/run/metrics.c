@@ -50,13 +50,13 @@ void weft_run_metrics_tell(const struct weft_metrics_options *options, const cha
 
 weft_status weft_run_metrics_start(struct weft_run_metrics *run,
                                    const struct weft_metrics_options *options, const char *folder,
-                                   char error_p[WEFT_HTTP_ERROR_BYTES])
+                                   struct weft_error *error)
 {
     const struct weft_metrics_source source = {
         .role = "run", .arg = run, .families = add_run, .targets = &run->targets};
     weft_targets_init(&run->targets);
     run->targets.folder = folder;
-    return weft_metrics_start(&run->metrics, options, &source, error_p);
+    return weft_metrics_start(&run->metrics, options, &source, error);
 }
 
 void weft_run_metrics_stop(struct weft_run_metrics *run)

@@ -23,7 +23,7 @@ struct weft_run_metrics {
 /* Errors:  as weft_metrics_start. */
 weft_status weft_run_metrics_start(struct weft_run_metrics *run,
                                    const struct weft_metrics_options *options, const char *folder,
-                                   char error_p[WEFT_HTTP_ERROR_BYTES]);
+                                   struct weft_error *error);
 /* A zeroed one is fine. */
 void weft_run_metrics_stop(struct weft_run_metrics *run);
 

@@ -53,9 +53,9 @@ static weft_status copy_key(struct run *run)
 
 static bool prepare(struct run *run)
 {
-    struct weft_crypto_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     const char *temporary = getenv("TMPDIR");
-    struct weft_job_error variable;
+    struct weft_error variable;
     uint64_t number;
     /* What workers heed, and passes through. */
     if (weft_launch_number("WEFT_RECONNECT_S", 0, 86400, &number, &variable) != WEFT_OK ||

@@ -145,7 +145,7 @@ void weft_run_make_worker(struct run *run, uint32_t w)
 
 weft_status weft_run_start(struct run *run, struct weft_slot *slot)
 {
-    struct weft_job_error error;
+    struct weft_error error;
     weft_slot_setenv(slot, "WEFT_RESTART", "%u", slot->starts);
     if (weft_supervisor_start(&run->supervisor, slot, &error) != WEFT_OK) {
         snprintf(run->error, sizeof(run->error), "cannot start %s %u: %.600s", slot->role,

@@ -279,10 +279,10 @@ static bool supervise(struct run *run)
 
 static bool start_metrics(struct run *run)
 {
-    char error[WEFT_HTTP_ERROR_BYTES];
-    if (weft_run_metrics_start(&run->metrics, &run->options->metrics, run->folder, error) !=
+    struct weft_error error;
+    if (weft_run_metrics_start(&run->metrics, &run->options->metrics, run->folder, &error) !=
         WEFT_OK) {
-        snprintf(run->error, sizeof(run->error), "%s", error);
+        snprintf(run->error, sizeof(run->error), "%s", error.text);
         return false;
     }
     if (run->metrics.metrics.http != NULL) {

@@ -121,7 +121,7 @@ static struct weft_coordinator_config configure(struct verb *verb)
 
 static int serve(struct verb *verb)
 {
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error;
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
@@ -138,9 +138,8 @@ static int serve(struct verb *verb)
         close(signal_fd);
         return fail(verb, status, error.text);
     }
-    char why[WEFT_HTTP_ERROR_BYTES];
     status = weft_coordinator_metrics_start(&verb->metrics, &verb->metrics_options,
-                                          &verb->coordinator, why);
+                                            &verb->coordinator, &error);
     if (status == WEFT_OK) {
         tell_ready(verb);
         wait_for_end(verb, signal_fd);
@@ -151,12 +150,12 @@ static int serve(struct verb *verb)
         send_event(verb, weft_channel_event("done"));
     }
     close(signal_fd);
-    return status == WEFT_OK ? WEFT_EXIT_OK : fail(verb, status, why);
+    return status == WEFT_OK ? WEFT_EXIT_OK : fail(verb, status, error.text);
 }
 
 static int load_and_serve(struct verb *verb)
 {
-    struct weft_crypto_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status = weft_security_load(&verb->security, false, &error);
     int result = status == WEFT_OK ? serve(verb) : fail(verb, status, error.text);
     weft_security_fini(&verb->security);

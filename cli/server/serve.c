@@ -80,7 +80,7 @@ static void tell_ready(struct server *server)
  * checkpoint would be of the wrong one. */
 static int look_at_membership(struct server *server, bool *was_replaced_p)
 {
-    char text[WEFT_IO_ERROR_BYTES];
+    char text[WEFT_ERROR_BYTES];
     struct weft_member_state state;
     if (server->membership.thread == NULL) {
         return WEFT_EXIT_OK;
@@ -97,7 +97,7 @@ static int look_at_membership(struct server *server, bool *was_replaced_p)
 /* The checkpoint directory says so: no coordinator is needed for that. */
 static int look_at_claim(struct server *server, bool *was_replaced_p)
 {
-    struct weft_ckpt_error why;
+    struct weft_error why;
     if (server->checkpoint == NULL || !weft_checkpoint_is_replaced(server->checkpoint, &why)) {
         return WEFT_EXIT_OK;
     }

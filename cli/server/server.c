@@ -72,7 +72,7 @@ static int check(const struct weft_command *command, struct server *server)
 
 static int load_and_serve(struct server *server)
 {
-    struct weft_crypto_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status = weft_security_load(&server->security, false, &error);
     int result = status == WEFT_OK ? weft_server_serve(server) : weft_server_fail(server, status, error.text);
     weft_security_fini(&server->security);

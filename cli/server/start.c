@@ -19,7 +19,7 @@ static int open_checkpoints(struct server *server)
                                             .count = server->shards_here,
                                             .shards = server->each.shard.shards,
                                             .log = {weft_server_say_checkpoint, server}};
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status = weft_checkpoint_new(&config, &server->checkpoint, &error);
     return status == WEFT_OK ? WEFT_EXIT_OK
                              : weft_server_fail(server, WEFT_IO, error.text);
@@ -37,7 +37,7 @@ static int begin_checkpoints(struct server *server)
                  (unsigned long long)weft_checkpoint_restored(server->checkpoint));
         weft_server_say_checkpoint(server, WEFT_NODE_INFO, text);
     }
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status = weft_checkpoint_begin(server->checkpoint, &error);
     return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, WEFT_IO, error.text);
 }
@@ -78,7 +78,7 @@ static int start_shards(struct server *server)
     complete(server);
     for (uint32_t i = 0; i < server->shards_here; i++) {
         struct weft_shard_thread_config config = server->each;
-        struct weft_io_error error = {.text = ""};
+        struct weft_error error = {.text = ""};
         config.shard.shard = config.driver.udp.loss.rank = server->shard_base + i;
         config.driver.udp.port = port_of(server, i);
         config.shard.records = weft_recording_ring(&server->recording);
@@ -96,11 +96,11 @@ static int start_shards(struct server *server)
 
 static int start_metrics(struct server *server)
 {
-    char error[WEFT_HTTP_ERROR_BYTES];
+    struct weft_error error;
     weft_status status = weft_server_metrics_start(
         &server->metrics, &server->metrics_options, server->threads, server->started,
-        server->coordinate_port != UINT32_MAX ? &server->coordinator : NULL, error);
-    return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, status, error);
+        server->coordinate_port != UINT32_MAX ? &server->coordinator : NULL, &error);
+    return status == WEFT_OK ? WEFT_EXIT_OK : weft_server_fail(server, status, error.text);
 }
 
 static int signal_fd_asked = -1; /* for is_asked, which takes no argument */
@@ -114,7 +114,7 @@ static bool is_asked(void)
 /* The coordinator of a job that has none of its own. */
 static int coordinate(struct server *server)
 {
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_coordinator_config config = {.host = server->each.driver.udp.host,
                                              .port = (uint16_t)server->coordinate_port,
                                              .transport = server->transport,
@@ -142,7 +142,7 @@ static int coordinate(struct server *server)
 /* The lease comes first: a server that is refused never opens a port. */
 static int join_job(struct server *server)
 {
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_member_state state;
     const struct weft_launch *launch = &server->membership.launch;
     uint32_t first = server->shard_base;
@@ -175,7 +175,7 @@ static int publish(struct server *server)
 {
     struct weft_member_address addresses[WEFT_JOB_SHARDS_MAX];
     char host[WEFT_RESOLVE_TEXT_BYTES];
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     const char *named =
         server->advertise != NULL ? server->advertise : server->each.driver.udp.host;
     weft_status status = weft_resolve(named, host, &error);
@@ -197,7 +197,7 @@ static int publish(struct server *server)
 /* The first shard's number is in the spool's name. */
 static int open_records(struct server *server)
 {
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status =
         weft_recording_open(&server->recording, "server", server->shard_base,
                             weft_output_log("server", false), &error);

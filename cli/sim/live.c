@@ -19,11 +19,11 @@ static void add_live(void *arg, struct weft_exposition *text)
 bool weft_sim_live_start(struct weft_sim_live *live, const struct weft_metrics_options *options,
                          uint64_t planned, const char *command)
 {
-    char error[WEFT_HTTP_ERROR_BYTES];
+    struct weft_error error;
     const struct weft_metrics_source source = {.role = "sim", .arg = live, .families = add_live};
     live->planned = planned;
-    if (weft_metrics_start(&live->metrics, options, &source, error) != WEFT_OK) {
-        fprintf(stderr, "weft %s: %s\n", command, error);
+    if (weft_metrics_start(&live->metrics, options, &source, &error) != WEFT_OK) {
+        fprintf(stderr, "weft %s: %s\n", command, error.text);
         return false;
     }
     if (live->metrics.http != NULL) {

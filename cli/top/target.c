@@ -45,14 +45,14 @@ void weft_top_target_fini(struct weft_top_target *target)
 /* ---- a scrape -------------------------------------------------------------------------------- */
 
 static weft_status fetch(const struct weft_top_target *target, const char *path,
-                         uint64_t timeout_ns, char **text_p, struct weft_io_error *error)
+                         uint64_t timeout_ns, char **text_p, struct weft_error *error)
 {
     size_t bytes;
     if (target->file == NULL) {
         return weft_http_get(target->host, target->port, path, timeout_ns, text_p, error);
     }
     weft_status status = weft_file_read(target->file, WEFT_HTTP_GET_BYTES_MAX, text_p, &bytes);
-    return status == WEFT_OK ? WEFT_OK : weft_io_fail(error, status, "%s", strerror(errno));
+    return status == WEFT_OK ? WEFT_OK : weft_fail(error, status, "%s", strerror(errno));
 }
 
 static void take_hot(struct weft_top_target *target, const cJSON *object)
@@ -97,7 +97,7 @@ void weft_top_target_poll(struct weft_top_target *target, uint64_t timeout_ns)
 {
     char *text = NULL;
     struct weft_samples samples = {0};
-    struct weft_io_error error = {.text = "no metrics of weft"};
+    struct weft_error error = {.text = "no metrics of weft"};
     weft_status status = fetch(target, "/metrics", timeout_ns, &text, &error);
     status = status == WEFT_OK ? weft_samples_parse(text, &samples) : status;
     target->is_gone = status != WEFT_OK;

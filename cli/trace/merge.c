@@ -7,7 +7,7 @@
 static int merge(const char *const *inputs, uint32_t count, const char *output)
 {
     struct weft_records_sum sum;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_records_check_path(output, true, &error) != WEFT_OK ||
         weft_records_make(inputs, count, output, true, NULL, &sum, &error) != WEFT_OK) {
         fprintf(stderr, "weft trace merge: %s\n", error.text);

@@ -59,7 +59,7 @@ static int fail(const struct eval *eval, const char *text)
 /* A checkpoint has rows, and nothing that says what they are. */
 static int name_model(struct eval *eval)
 {
-    struct weft_ml_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     uint32_t dim = eval->file.dim;
     const struct weft_ml_model_kind *kind = eval->kind;
     if (kind == NULL) {
@@ -82,7 +82,7 @@ static int name_model(struct eval *eval)
 
 static int load_data(struct eval *eval)
 {
-    struct weft_ml_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     const struct weft_ml_format *format = eval->format;
     char path[WEFT_ML_PATH_BYTES];
     if (eval->format_name != NULL) {
@@ -143,7 +143,7 @@ static void complain(void *arg, uint64_t number, const char *text)
     }
 }
 
-static weft_status load_checkpoint(struct eval *eval, struct weft_ckpt_error *error)
+static weft_status load_checkpoint(struct eval *eval, struct weft_error *error)
 {
     uint64_t number;
     weft_status status =
@@ -154,7 +154,7 @@ static weft_status load_checkpoint(struct eval *eval, struct weft_ckpt_error *er
     return status;
 }
 
-static weft_status load_file(struct eval *eval, struct weft_ckpt_error *error)
+static weft_status load_file(struct eval *eval, struct weft_error *error)
 {
     struct weft_ml_model *model = &eval->model;
     weft_status status = weft_ckpt_model_load(eval->model_path, &eval->file, error);
@@ -167,16 +167,16 @@ static weft_status load_file(struct eval *eval, struct weft_ckpt_error *error)
         weft_ml_format_find(eval->file.format, NULL, &eval->format) != WEFT_OK ||
         (model->settings.factors > 0) != model->kind->has_factors ||
         model->settings.factors > WEFT_ML_FACTORS_MAX) {
-        return weft_ckpt_fail(error, WEFT_DATA,
-                              "%.200s: this release has no such model, or no such format",
-                              eval->model_path);
+        return weft_fail(error, WEFT_DATA,
+                         "%.200s: this release has no such model, or no such format",
+                         eval->model_path);
     }
     return WEFT_OK;
 }
 
 static int load(struct eval *eval)
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct stat info;
     eval->is_checkpoint = stat(eval->model_path, &info) == 0 && S_ISDIR(info.st_mode);
     if (eval->is_checkpoint && eval->format_name == NULL) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 weft_status weft_train_hosts_find(struct weft_train_hosts *hosts, uint32_t servers,
-                                  uint32_t workers, struct weft_lab_error *error)
+                                  uint32_t workers, struct weft_error *error)
 {
     if (hosts->lab == NULL) {
         return WEFT_OK;
@@ -31,13 +31,13 @@ void weft_train_hosts_address(const struct weft_train_hosts *hosts, uint32_t ser
     }
 }
 
-pid_t weft_train_hosts_fork(void *hosts, uint32_t process, struct weft_job_error *error_p)
+pid_t weft_train_hosts_fork(void *hosts, uint32_t process, struct weft_error *error_p)
 {
     const struct weft_lab_info *info = &((const struct weft_train_hosts *)hosts)->info;
-    struct weft_lab_error error;
+    struct weft_error error;
     pid_t pid;
     if (weft_lab_fork(info, process % info->hosts, &pid, &error) != WEFT_OK) {
-        (void)weft_job_fail(error_p, WEFT_IO, "%s", error.text);
+        (void)weft_fail(error_p, WEFT_IO, "%s", error.text);
         return -1;
     }
     return pid;

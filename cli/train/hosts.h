@@ -7,7 +7,6 @@
 #ifndef WEFT_CLI_TRAIN_HOSTS_H
 #define WEFT_CLI_TRAIN_HOSTS_H
 
-#include "job/error.h"
 #include "lab/cluster.h"
 
 #include <cjson/cJSON.h>
@@ -22,14 +21,14 @@ struct weft_train_hosts {
  * Errors:  WEFT_NOTFOUND, WEFT_STATE, WEFT_IO  as weft_lab_find.
  *          WEFT_INVALID  one host: nothing would cross the network.   error->text says what to do. */
 weft_status weft_train_hosts_find(struct weft_train_hosts *hosts, uint32_t servers,
-                                  uint32_t workers, struct weft_lab_error *error);
+                                  uint32_t workers, struct weft_error *error);
 
 /* Numeric address of a server. */
 void weft_train_hosts_address(const struct weft_train_hosts *hosts, uint32_t server,
                               char out[WEFT_LAB_ADDRESS_BYTES]);
 
 /* A child on the host of process i: servers come first. For weft_supervisor_policy, in a lab. */
-pid_t weft_train_hosts_fork(void *hosts, uint32_t process, struct weft_job_error *error_p);
+pid_t weft_train_hosts_fork(void *hosts, uint32_t process, struct weft_error *error_p);
 
 /* For the report: the lab and its network, or null.   Owns: gives. */
 cJSON *weft_train_hosts_report(const struct weft_train_hosts *hosts);

@@ -106,7 +106,7 @@ bool weft_job_searches_rate(const struct weft_job *job)
            weft_ml_format_find(job->format, NULL, &format) == WEFT_OK && format->has_scale;
 }
 
-weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
+weft_status weft_job_locate(const struct weft_job *job, struct weft_error *error,
                             char path_p[WEFT_ML_PATH_BYTES])
 {
     const struct weft_ml_format *format;
@@ -130,7 +130,7 @@ int weft_job_settle(const struct weft_command *command, struct weft_job *job)
     settings->init_scale = settings->init_scale > 0 ? settings->init_scale : usual->init_scale;
     settings->l2 = settings->l2 >= 0 ? settings->l2 : usual->l2;
     job->epochs = job->epochs > 0 ? job->epochs : job->kind->pace.epochs;
-    struct weft_job_error error;
+    struct weft_error error;
     uint64_t seconds = 0, bytes = 0;
     weft_status status = WEFT_OK;
     if (job->reconnect_s == UINT32_MAX) {

@@ -188,7 +188,7 @@ float weft_job_rate(const struct weft_job *job);
 bool weft_job_searches_rate(const struct weft_job *job);
 
 /* Find the data file of a job that was checked.   Errors: those of weft_ml_locate. */
-weft_status weft_job_locate(const struct weft_job *job, struct weft_ml_error *error,
+weft_status weft_job_locate(const struct weft_job *job, struct weft_error *error,
                             char path_p[WEFT_ML_PATH_BYTES]);
 
 /* Fill in what was not given and what depends on the model: settings, epochs, what the environment

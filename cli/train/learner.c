@@ -17,7 +17,7 @@ static const uint64_t room_ns = 5 * WEFT_NS_PER_MS;
 
 static weft_status fail_status(struct weft_learner *learner, weft_status status, const char *what)
 {
-    return weft_io_fail(&learner->worker.error, status, "%s: %s", what, weft_status_text(status));
+    return weft_fail(&learner->worker.error, status, "%s: %s", what, weft_status_text(status));
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static weft_status progress(struct weft_learner *learner, uint64_t timeout_ns)
     uint32_t shard;
     weft_worker_progress(&learner->worker, timeout_ns);
     if (weft_stop_asked()) {
-        return weft_io_fail(&learner->worker.error, WEFT_TIMEOUT, "interrupted");
+        return weft_fail(&learner->worker.error, WEFT_TIMEOUT, "interrupted");
     }
     return weft_worker_is_lost(&learner->worker, &shard) ? weft_worker_lost(&learner->worker)
                                                          : WEFT_OK;
@@ -301,9 +301,10 @@ static weft_status push(struct weft_learner *learner)
             continue;
         }
         if (status == WEFT_NOMEM) {
-            return weft_io_fail(&learner->worker.error, status,
-                        "--replay-bytes is full, and no checkpoint empties it; make it larger, or "
-                        "checkpoints more frequent");
+            return weft_fail(
+                &learner->worker.error, status,
+                "--replay-bytes is full, and no checkpoint empties it; make it larger, or "
+                "checkpoints more frequent");
         }
         if (status != WEFT_OK) {
             return fail_status(learner, status, "push");
@@ -356,8 +357,8 @@ static weft_status check_loss(struct weft_learner *learner, double loss)
     if (isfinite(loss)) {
         return WEFT_OK;
     }
-    return weft_io_fail(&learner->worker.error, WEFT_DATA,
-                "training diverged: the loss is no finite number; a lower --lr may help");
+    return weft_fail(&learner->worker.error, WEFT_DATA,
+                     "training diverged: the loss is no finite number; a lower --lr may help");
 }
 
 weft_status weft_learner_settle(struct weft_learner *learner)

@@ -17,12 +17,12 @@ static void add_train(void *arg, struct weft_exposition *text)
 
 weft_status weft_train_metrics_start(struct weft_train_metrics *train,
                                      const struct weft_metrics_options *options,
-                                     char error_p[WEFT_HTTP_ERROR_BYTES])
+                                     struct weft_error *error)
 {
     const struct weft_metrics_source source = {
         .role = "train", .arg = train, .families = add_train, .targets = &train->targets};
     weft_targets_init(&train->targets);
-    return weft_metrics_start(&train->metrics, options, &source, error_p);
+    return weft_metrics_start(&train->metrics, options, &source, error);
 }
 
 void weft_train_metrics_stop(struct weft_train_metrics *train)

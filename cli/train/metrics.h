@@ -17,7 +17,7 @@ struct weft_train_metrics {
 /* Errors:  as weft_metrics_start. */
 weft_status weft_train_metrics_start(struct weft_train_metrics *train,
                                      const struct weft_metrics_options *options,
-                                     char error_p[WEFT_HTTP_ERROR_BYTES]);
+                                     struct weft_error *error);
 /* A zeroed one is fine. */
 void weft_train_metrics_stop(struct weft_train_metrics *train);
 

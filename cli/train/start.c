@@ -26,7 +26,7 @@ static void add_common(struct train *train, struct weft_args *args)
 static weft_status start(struct train *train, struct weft_slot *slot)
 {
     struct weft_args *args = &slot->args;
-    struct weft_job_error error;
+    struct weft_error error;
     slot->program = "/proc/self/exe";
     slot->has_channel = true;
     slot->stdout_fd = STDERR_FILENO;
@@ -41,7 +41,7 @@ static weft_status start(struct train *train, struct weft_slot *slot)
     if (slot->key_fd > 0) {
         weft_args_add(args, "--key-fd=%d", (int)WEFT_KEY_FD);
     }
-    status = status != WEFT_OK ? weft_job_fail(&error, status, "%s", strerror(errno))
+    status = status != WEFT_OK ? weft_fail(&error, status, "%s", strerror(errno))
                                : weft_supervisor_start(&train->supervisor, slot, &error);
     if (status != WEFT_OK) {
         snprintf(train->error, sizeof(train->error), "cannot start %s %u: %s", slot->role,

@@ -198,10 +198,10 @@ static bool make_records(struct train *train)
 
 static weft_status start_metrics(struct train *train)
 {
-    char error[WEFT_HTTP_ERROR_BYTES];
-    weft_status status = weft_train_metrics_start(&train->metrics, &train->metrics_options, error);
+    struct weft_error error;
+    weft_status status = weft_train_metrics_start(&train->metrics, &train->metrics_options, &error);
     if (status != WEFT_OK) {
-        snprintf(train->error, sizeof(train->error), "%s", error);
+        snprintf(train->error, sizeof(train->error), "%s", error.text);
     } else if (train->metrics.metrics.http != NULL) {
         fprintf(train->progress, "metrics: %s\n", train->metrics.metrics.url);
         fflush(train->progress);
@@ -272,8 +272,8 @@ static void name_dataset(struct train *train)
 
 static int prepare_and_run(struct train *train)
 {
-    struct weft_crypto_error key_error = {.text = ""};
-    struct weft_ml_error error = {.text = ""};
+    struct weft_error key_error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_job_locate(&train->job, &error, train->data_path) != WEFT_OK) {
         fprintf(stderr, "weft train: %s\n", error.text);
         return WEFT_EXIT_FAILED;
@@ -289,13 +289,13 @@ static int prepare_and_run(struct train *train)
         fprintf(stderr, "weft train: %s\n", key_error.text);
         return WEFT_EXIT_FAILED;
     }
-    struct weft_records_error records_error = {.text = ""};
+    struct weft_error records_error = {.text = ""};
     if (train->job.recording.path != NULL &&
         weft_records_check_path(train->job.recording.path, true, &records_error) != WEFT_OK) {
         fprintf(stderr, "weft train: %s\n", records_error.text);
         return WEFT_EXIT_FAILED;
     }
-    struct weft_lab_error lab_error;
+    struct weft_error lab_error;
     if (weft_train_hosts_find(&train->hosts, train->servers, train->job.workers, &lab_error) !=
         WEFT_OK) {
         fprintf(stderr, "weft train: %s\n", lab_error.text);

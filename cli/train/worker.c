@@ -95,31 +95,31 @@ static bool wait_for_word(struct worker *worker, const char *word)
 
 static weft_status check_data(const struct weft_ml_model_kind *kind,
                               const struct weft_ml_dataset *dataset, const char *path,
-                              struct weft_ml_error *error)
+                              struct weft_error *error)
 {
     uint32_t positive = 0;
     for (uint32_t i = 0; i < dataset->test_count; i++) {
         positive += dataset->labels[dataset->test_rows[i]];
     }
     if (dataset->train_count == 0) {
-        return weft_ml_fail(error, WEFT_DATA, "%s: all %u rows are test rows; nothing to train on",
-                            path, dataset->row_count);
+        return weft_fail(error, WEFT_DATA, "%s: all %u rows are test rows; nothing to train on",
+                         path, dataset->row_count);
     }
     if (kind->predicts_ratings && dataset->test_count == 0) {
-        return weft_ml_fail(error, WEFT_DATA, "%s: none of the %u rows is a test row", path,
-                            dataset->row_count);
+        return weft_fail(error, WEFT_DATA, "%s: none of the %u rows is a test row", path,
+                         dataset->row_count);
     }
     if (!kind->predicts_ratings && (positive == 0 || positive == dataset->test_count)) {
-        return weft_ml_fail(error, WEFT_DATA,
-                            "%s: %u of the %u test rows are positive; an AUC needs both classes",
-                            path, positive, dataset->test_count);
+        return weft_fail(error, WEFT_DATA,
+                         "%s: %u of the %u test rows are positive; an AUC needs both classes", path,
+                         positive, dataset->test_count);
     }
     return WEFT_OK;
 }
 
 /* Every worker of a job searches alone, in the same data, and finds the same. One with other data is
  * refused by the servers, for its table is another. */
-static weft_status find_rate(struct worker *worker, struct weft_ml_error *error)
+static weft_status find_rate(struct worker *worker, struct weft_error *error)
 {
     struct weft_ml_rate found;
     if (!weft_job_searches_rate(&worker->job)) {
@@ -130,15 +130,15 @@ static weft_status find_rate(struct worker *worker, struct weft_ml_error *error)
     weft_status status = weft_ml_rate_find(&worker->dataset, worker->job.optimizer,
                                            worker->job.settings.l2, steps, &found);
     if (status != WEFT_OK) {
-        return weft_ml_fail(error, status, "the search for a learning rate: %s; give --lr",
-                            weft_status_text(status));
+        return weft_fail(error, status, "the search for a learning rate: %s; give --lr",
+                         weft_status_text(status));
     }
     worker->job.learning_rate = found.rate;
     worker->rate_rows = found.rows;
     return WEFT_OK;
 }
 
-static weft_status load(struct worker *worker, struct weft_ml_error *error)
+static weft_status load(struct worker *worker, struct weft_error *error)
 {
     char path[WEFT_ML_PATH_BYTES];
     const struct weft_ml_format *format;
@@ -190,18 +190,18 @@ static weft_status start_metrics(struct worker *worker)
                                                     .object = worker,
                                                     .timeout_ns = WEFT_NS_PER_S};
     struct weft_metrics_options options = worker->metrics_options;
-    char error[WEFT_HTTP_ERROR_BYTES];
+    struct weft_error error;
     bool is_given = options.host[0] != '\0';
     if (!is_given && !weft_metrics_environment(&options)) {
         return WEFT_OK;
     }
-    weft_status status = weft_metrics_live_start(&config, &options, &worker->metrics, error);
+    weft_status status = weft_metrics_live_start(&config, &options, &worker->metrics, &error);
     if (status != WEFT_OK && !is_given) {
-        fprintf(stderr, "weft worker %u: %s; all else goes on without\n", worker->rank, error);
+        fprintf(stderr, "weft worker %u: %s; all else goes on without\n", worker->rank, error.text);
         return WEFT_OK;
     }
-    return status == WEFT_OK ? status
-                             : weft_io_fail(&worker->learner.worker.error, status, "%s", error);
+    worker->learner.worker.error = error;
+    return status;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -320,7 +320,7 @@ static void say_resumed(struct worker *worker)
 
 static weft_status interrupted(struct worker *worker)
 {
-    return weft_io_fail(&worker->learner.worker.error, WEFT_TIMEOUT, "interrupted");
+    return weft_fail(&worker->learner.worker.error, WEFT_TIMEOUT, "interrupted");
 }
 
 /* All workers stop; rank 0 tests when the parent has heard it from all; go on, or not (until.h). */
@@ -390,7 +390,7 @@ static weft_status test(struct worker *worker, uint32_t epoch)
 static weft_status save(struct worker *worker)
 {
     struct weft_learner *learner = &worker->learner;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_ckpt_model model;
     if (worker->job.save == NULL || worker->rank != 0) {
         return WEFT_OK;
@@ -400,8 +400,7 @@ static weft_status save(struct worker *worker)
         return status;
     }
     status = weft_ckpt_model_save(worker->job.save, &model, &error);
-    return status == WEFT_OK ? status
-                             : weft_io_fail(&learner->worker.error, status, "%s", error.text);
+    return status == WEFT_OK ? status : weft_fail(&learner->worker.error, status, "%s", error.text);
 }
 
 static int train(struct worker *worker)
@@ -456,9 +455,9 @@ static int train(struct worker *worker)
 /* ---- the job --------------------------------------------------------------------------------- */
 
 /* Where the shards are, which rank this is, and how many workers there are. */
-static weft_status join_job(struct worker *worker, struct weft_ml_error *error)
+static weft_status join_job(struct worker *worker, struct weft_error *error)
 {
-    struct weft_io_error why = {.text = ""};
+    struct weft_error why = {.text = ""};
     struct weft_member_state state;
     if (!weft_membership_has_coordinator(&worker->membership)) {
         return WEFT_OK;
@@ -473,13 +472,14 @@ static weft_status join_job(struct worker *worker, struct weft_ml_error *error)
     };
     weft_status status = weft_membership_join(&worker->membership, &join, &state, &why);
     if (status != WEFT_OK) {
-        return weft_ml_fail(error, WEFT_PEER, "%s", why.text);
+        return weft_fail(error, WEFT_PEER, "%s", why.text);
     }
     if (state.list.count > WEFT_JOB_SHARDS_MAX || state.grant.workers > WEFT_JOB_WORKERS_MAX) {
-        return weft_ml_fail(error, WEFT_DATA, "the job has %u shards and %u workers; this release "
-                                              "takes %d and %d",
-                            state.list.count, state.grant.workers, (int)WEFT_JOB_SHARDS_MAX,
-                            (int)WEFT_JOB_WORKERS_MAX);
+        return weft_fail(error, WEFT_DATA,
+                         "the job has %u shards and %u workers; this release "
+                         "takes %d and %d",
+                         state.list.count, state.grant.workers, (int)WEFT_JOB_SHARDS_MAX,
+                         (int)WEFT_JOB_WORKERS_MAX);
     }
     worker->rank = state.grant.rank;
     worker->job.workers = state.grant.workers;
@@ -492,14 +492,14 @@ static weft_status join_job(struct worker *worker, struct weft_ml_error *error)
 }
 
 /* Now that the rank is known, which is in the spool's name. */
-static weft_status open_records(struct worker *worker, struct weft_ml_error *error)
+static weft_status open_records(struct worker *worker, struct weft_error *error)
 {
-    struct weft_records_error why = {.text = ""};
+    struct weft_error why = {.text = ""};
     weft_status status =
         weft_recording_open(&worker->job.recording, "worker", worker->rank,
                             weft_output_log("worker", false), &why);
     if (status != WEFT_OK) {
-        return weft_ml_fail(error, WEFT_IO, "--records: %s", why.text);
+        return weft_fail(error, WEFT_IO, "--records: %s", why.text);
     }
     worker->job.records = weft_recording_ring(&worker->job.recording);
     return WEFT_OK;
@@ -507,8 +507,8 @@ static weft_status open_records(struct worker *worker, struct weft_ml_error *err
 
 static int run(struct worker *worker)
 {
-    struct weft_crypto_error key_error = {.text = ""};
-    struct weft_ml_error error = {.text = ""};
+    struct weft_error key_error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_stop_install();
     weft_status status = weft_security_load(&worker->job.security, false, &key_error);
     if (status != WEFT_OK) {

@@ -27,22 +27,22 @@ static bool is_zero(const uint8_t *bytes, size_t count)
     return true;
 }
 
-static weft_status too_new(const char *what, struct weft_io_error *error)
+static weft_status too_new(const char *what, struct weft_error *error)
 {
-    return weft_io_fail(error, WEFT_UNSUPPORTED,
-                        "this %s uses fields that the installed libweft does not know; install the "
-                        "version that the program was compiled for",
-                        what);
+    return weft_fail(error, WEFT_UNSUPPORTED,
+                     "this %s uses fields that the installed libweft does not know; install the "
+                     "version that the program was compiled for",
+                     what);
 }
 
 weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, const void *theirs,
-                               const char *what, const char *init, struct weft_io_error *error)
+                               const char *what, const char *init, struct weft_error *error)
 {
     size_t size;
     memcpy(&size, theirs, sizeof(size)); /* the first member of every such struct */
     if (size < bytes_min) {
-        return weft_io_fail(error, WEFT_INVALID, "the size of this %s is %zu; call %s first", what,
-                            size, init);
+        return weft_fail(error, WEFT_INVALID, "the size of this %s is %zu; call %s first", what,
+                         size, init);
     }
     size_t common = size < ours_bytes ? size : ours_bytes;
     if (!is_zero((const uint8_t *)theirs + common, size - common)) {
@@ -105,7 +105,7 @@ void weft_transport_receive_init(struct weft_transport_receive *receive_p, size_
 }
 
 weft_status weft_api_send_read(const struct weft_transport_send *theirs,
-                               struct weft_transport_send *ours_p, struct weft_io_error *error)
+                               struct weft_transport_send *ours_p, struct weft_error *error)
 {
     weft_transport_send_init(ours_p, sizeof(*ours_p));
     weft_status status = weft_api_struct_in(ours_p, sizeof(*ours_p), SEND_BYTES_MIN, theirs, "send",
@@ -114,8 +114,7 @@ weft_status weft_api_send_read(const struct weft_transport_send *theirs,
 }
 
 weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
-                                  struct weft_transport_receive *ours_p,
-                                  struct weft_io_error *error)
+                                  struct weft_transport_receive *ours_p, struct weft_error *error)
 {
     weft_transport_receive_init(ours_p, sizeof(*ours_p));
     return weft_api_struct_in(ours_p, sizeof(*ours_p), RECEIVE_BYTES_MIN, theirs, "receive",
@@ -129,13 +128,13 @@ uint64_t weft_api_peer_timeout_ns(void)
     return weft_launch_peer_timeout_s(WEFT_TRANSPORT_PEER_TIMEOUT_S) * WEFT_NS_PER_S;
 }
 
-weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_io_error *error)
+weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_error *error)
 {
-    struct weft_job_error job_error;
+    struct weft_error job_error;
     /* A zero of the program's own is refused with the other ranges. */
     return peer_timeout_ns > 0 || weft_launch_peer_timeout_check(&job_error) == WEFT_OK
                ? WEFT_OK
-               : weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
+               : weft_fail(error, WEFT_DATA, "%s", job_error.text);
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */
@@ -148,7 +147,7 @@ static uint64_t chunks_max_for(const struct weft_transport_config *c)
     return weft_div_ceil_u64(c->message_bytes_max, half);
 }
 
-static weft_status range_check(const struct weft_transport_config *c, struct weft_io_error *error)
+static weft_status range_check(const struct weft_transport_config *c, struct weft_error *error)
 {
     const struct {
         const char *name;
@@ -172,24 +171,23 @@ static weft_status range_check(const struct weft_transport_config *c, struct wef
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
         if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
-            return weft_io_fail(error, WEFT_INVALID, "%s is %llu; it must be from %llu to %llu",
-                                fields[i].name, (unsigned long long)fields[i].value,
-                                (unsigned long long)fields[i].min,
-                                (unsigned long long)fields[i].max);
+            return weft_fail(error, WEFT_INVALID, "%s is %llu; it must be from %llu to %llu",
+                             fields[i].name, (unsigned long long)fields[i].value,
+                             (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
         }
     }
     if (c->host == NULL) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "host is NULL; name the address to bind, such as \"127.0.0.1\"");
+        return weft_fail(error, WEFT_INVALID,
+                         "host is NULL; name the address to bind, such as \"127.0.0.1\"");
     }
     if (weft_cc_find(c->congestion) == NULL) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "congestion control \"%.40s\" is not known; choose dctcp, delay or "
-                            "reno-fair, or NULL for the first",
-                            c->congestion);
+        return weft_fail(error, WEFT_INVALID,
+                         "congestion control \"%.40s\" is not known; choose dctcp, delay or "
+                         "reno-fair, or NULL for the first",
+                         c->congestion);
     }
     if (chunks_max_for(c) > CHUNKS_MAX) {
-        return weft_io_fail(
+        return weft_fail(
             error, WEFT_INVALID,
             "message_bytes_max is %llu, which may be more than %d packets of %u bytes; cut "
             "messages into several, or raise packet_bytes where the network allows it",
@@ -200,7 +198,7 @@ static weft_status range_check(const struct weft_transport_config *c, struct wef
 
 weft_status weft_api_config_read(const struct weft_transport_config *theirs,
                                  struct weft_transport_config *ours_p,
-                                 struct weft_driver_config *driver_p, struct weft_io_error *error)
+                                 struct weft_driver_config *driver_p, struct weft_error *error)
 {
     weft_transport_config_init(ours_p, sizeof(*ours_p));
     weft_status status = weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs,

@@ -202,9 +202,8 @@ weft_status weft_transport_progress(struct weft_transport *transport, uint64_t t
         return WEFT_OK;
     }
     if (!queue_fits(transport, 0)) {
-        return weft_io_fail(&transport->error, WEFT_AGAIN,
-                            "%u events wait; take them with weft_transport_poll",
-                            transport->queued);
+        return weft_fail(&transport->error, WEFT_AGAIN,
+                         "%u events wait; take them with weft_transport_poll", transport->queued);
     }
     weft_endpoint_step(&transport->endpoint, timeout_ns, handle, transport);
     return WEFT_OK;
@@ -275,10 +274,10 @@ weft_status weft_transport_flush(struct weft_transport *transport, uint64_t time
     while (busy(transport)) {
         uint64_t now_ns = weft_clock_now_ns();
         if (now_ns >= end_ns) {
-            return weft_io_fail(&transport->error, WEFT_TIMEOUT,
-                                "messages are unfinished after %llu ms; wait for their events, or "
-                                "give up with weft_transport_close",
-                                (unsigned long long)(timeout_ns / WEFT_NS_PER_MS));
+            return weft_fail(&transport->error, WEFT_TIMEOUT,
+                             "messages are unfinished after %llu ms; wait for their events, or "
+                             "give up with weft_transport_close",
+                             (unsigned long long)(timeout_ns / WEFT_NS_PER_MS));
         }
         if (weft_endpoint_has_thread(&transport->endpoint)) {
             struct timespec pause = {.tv_nsec = (long)weft_min_u64(look_again_ns, end_ns - now_ns)};

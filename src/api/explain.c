@@ -45,8 +45,8 @@ void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down do
         weft_endpoint_unreached(&t->endpoint, unreached);
         hint = unreached;
     }
-    (void)weft_io_fail(&t->error, WEFT_PEER, "%s%s%s", weft_down_text(down),
-                       hint[0] != '\0' ? "; " : "", hint);
+    (void)weft_fail(&t->error, WEFT_PEER, "%s%s%s", weft_down_text(down),
+                    hint[0] != '\0' ? "; " : "", hint);
 }
 
 static uint64_t unauthentic_packets(const struct weft_ep_counters *ep)
@@ -95,7 +95,7 @@ weft_status weft_api_explain_timeout(struct weft_transport *t,
 {
     unsigned long long ms = timeout_ns / WEFT_NS_PER_MS;
     if (before == NULL) {
-        return weft_io_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; wait longer", ms);
+        return weft_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; wait longer", ms);
     }
     struct weft_driver_counters now;
     weft_endpoint_counters(&t->endpoint, &now);
@@ -106,7 +106,7 @@ weft_status weft_api_explain_timeout(struct weft_transport *t,
         hint = weft_ep_hint_text(weft_endpoint_hint(&t->endpoint));
     }
     if (hint[0] != '\0') {
-        return weft_io_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; %s", ms, hint);
+        return weft_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; %s", ms, hint);
     }
     const struct {
         uint64_t grew;
@@ -128,18 +128,18 @@ weft_status weft_api_explain_timeout(struct weft_transport *t,
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(signs); i++) {
         if (signs[i].grew > 0) {
-            return weft_io_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; %llu %s", ms,
-                                (unsigned long long)signs[i].grew, signs[i].sentence);
+            return weft_fail(&t->error, WEFT_TIMEOUT, "no event within %llu ms; %llu %s", ms,
+                             (unsigned long long)signs[i].grew, signs[i].sentence);
         }
     }
     if (now.socket.datagrams_received == before->socket.datagrams_received) {
-        return weft_io_fail(&t->error, WEFT_TIMEOUT,
-                            "no event within %llu ms, and nothing arrived; see that the other end "
-                            "runs and sends to this address and port %u",
-                            ms, (unsigned)weft_transport_port(t));
+        return weft_fail(&t->error, WEFT_TIMEOUT,
+                         "no event within %llu ms, and nothing arrived; see that the other end "
+                         "runs and sends to this address and port %u",
+                         ms, (unsigned)weft_transport_port(t));
     }
-    return weft_io_fail(&t->error, WEFT_TIMEOUT,
-                        "no event within %llu ms, although packets arrive; is memory posted at the "
-                        "receiver for the message's tag and length?",
-                        ms);
+    return weft_fail(&t->error, WEFT_TIMEOUT,
+                     "no event within %llu ms, although packets arrive; is memory posted at the "
+                     "receiver for the message's tag and length?",
+                     ms);
 }

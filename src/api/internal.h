@@ -40,7 +40,7 @@ struct weft_transport {
 
     struct weft_metrics_live *metrics; /* NULL = they are not served */
 
-    struct weft_io_error error;
+    struct weft_error error;
 };
 
 /* config.c */
@@ -52,13 +52,13 @@ void weft_api_struct_out(void *theirs, const void *ours, size_t ours_bytes, size
 /* The peer timeout where nobody says another: WEFT_PEER_TIMEOUT_S of the environment, else 5 s. 0 when
  * that is no number, which a configuration must not be opened with: weft_api_peer_timeout_check. */
 uint64_t weft_api_peer_timeout_ns(void);
-weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_io_error *error);
+weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_error *error);
 
 /* Read a caller's struct of any age over ours, which holds the defaults of fields that an older one
  * lacks. `what` names it, `init` the function that makes it.
  * Errors:  WEFT_INVALID  not made by it. WEFT_UNSUPPORTED  it uses fields that are not known here. */
 weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, const void *theirs,
-                               const char *what, const char *init, struct weft_io_error *error);
+                               const char *what, const char *init, struct weft_error *error);
 
 /* Defaults into a caller's struct, whose size is told by the caller. */
 void weft_api_struct_init(void *theirs, size_t size, const void *defaults, size_t ours_bytes,
@@ -67,14 +67,13 @@ void weft_api_struct_init(void *theirs, size_t size, const void *defaults, size_
 /* The driver's configuration for a caller's. */
 weft_status weft_api_config_read(const struct weft_transport_config *theirs,
                                  struct weft_transport_config *ours_p,
-                                 struct weft_driver_config *driver_p, struct weft_io_error *error);
+                                 struct weft_driver_config *driver_p, struct weft_error *error);
 
 /* A caller's send or receive, of any age. WEFT_INVALID: it was not made by its _init function. */
 weft_status weft_api_send_read(const struct weft_transport_send *theirs,
-                               struct weft_transport_send *ours_p, struct weft_io_error *error);
+                               struct weft_transport_send *ours_p, struct weft_error *error);
 weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
-                                  struct weft_transport_receive *ours_p,
-                                  struct weft_io_error *error);
+                                  struct weft_transport_receive *ours_p, struct weft_error *error);
 
 /* security.c */
 
@@ -87,7 +86,7 @@ struct weft_api_security {
 
 /* Owns:    weft_security_fini is due, also after an error.   Errors: as weft_security_load. */
 weft_status weft_api_security_load(const struct weft_api_security *config,
-                                   struct weft_security *security_p, struct weft_io_error *error);
+                                   struct weft_security *security_p, struct weft_error *error);
 
 /* event.c */
 

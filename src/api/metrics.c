@@ -18,16 +18,16 @@ static const char *wanted(const char *address)
     return text != NULL ? text : "";
 }
 
-weft_status weft_api_metrics_check(const char *address, struct weft_io_error *error)
+weft_status weft_api_metrics_check(const char *address, struct weft_error *error)
 {
     struct weft_metrics_options options;
     const char *text = wanted(address);
     if (text[0] == '\0' || weft_metrics_address(text, options.host, &options.port)) {
         return WEFT_OK;
     }
-    return weft_io_fail(error, address != NULL ? WEFT_INVALID : WEFT_DATA,
-                        "%s is \"%.80s\"; it must be " WEFT_METRICS_ADDRESS_WORDS,
-                        address != NULL ? "metrics" : "WEFT_METRICS", text);
+    return weft_fail(error, address != NULL ? WEFT_INVALID : WEFT_DATA,
+                     "%s is \"%.80s\"; it must be " WEFT_METRICS_ADDRESS_WORDS,
+                     address != NULL ? "metrics" : "WEFT_METRICS", text);
 }
 
 /* ---- serving --------------------------------------------------------------------------------- */
@@ -43,10 +43,10 @@ static void tell(const struct weft_metrics_live_config *config, const char *word
 }
 
 void weft_api_metrics_open(const char *address, struct weft_metrics_live_config *config,
-                           struct weft_metrics_live **live_p, struct weft_io_error *error)
+                           struct weft_metrics_live **live_p, struct weft_error *error)
 {
     struct weft_metrics_options options = {.host = ""};
-    char words[WEFT_HTTP_ERROR_BYTES + 64];
+    struct weft_error words;
     const char *text = wanted(address);
     *live_p = NULL;
     if (text[0] == '\0' || !weft_metrics_address(text, options.host, &options.port)) {
@@ -57,12 +57,12 @@ void weft_api_metrics_open(const char *address, struct weft_metrics_live_config 
     config->object = config->arg;
     config->timeout_ns = timeout_ns;
     config->period_ns = period_ns;
-    if (weft_metrics_live_start(config, &options, live_p, words) == WEFT_OK) {
-        snprintf(words, sizeof(words), "metrics: %s", weft_metrics_live_url(*live_p));
+    if (weft_metrics_live_start(config, &options, live_p, &words) == WEFT_OK) {
+        (void)weft_fail(&words, WEFT_OK, "metrics: %s", weft_metrics_live_url(*live_p));
     } else {
-        size_t used = strlen(words);
-        snprintf(words + used, sizeof(words) - used, "; all else goes on without");
-        (void)weft_io_fail(error, WEFT_IO, "%s", words);
+        size_t used = strlen(words.text);
+        snprintf(words.text + used, sizeof(words.text) - used, "; all else goes on without");
+        (void)weft_fail(error, WEFT_IO, "%s", words.text);
     }
-    tell(config, words);
+    tell(config, words.text);
 }

@@ -6,18 +6,18 @@
 #ifndef WEFT_API_METRICS_H
 #define WEFT_API_METRICS_H
 
-#include "io/error.h"
+#include "base/error.h"
 #include "metrics/live.h"
 
 /* Is this an address? Before anything is opened.
  * Errors:  WEFT_INVALID  the configuration's is not.   WEFT_DATA  that of WEFT_METRICS. */
-weft_status weft_api_metrics_check(const char *address, struct weft_io_error *error);
+weft_status weft_api_metrics_check(const char *address, struct weft_error *error);
 
 /* Serve, if anybody wants it: address is the configuration's, NULL = WEFT_METRICS, "" = none. That it
  * cannot be is said in *error and on standard error, and not a failure: *live_p is NULL then, as where
  * nobody asks. config: role, rank, stats_bytes, copy, write, wake, arg; its object is arg.
  * Owns:    gives *live_p, to be ended with weft_metrics_live_stop before the object. */
 void weft_api_metrics_open(const char *address, struct weft_metrics_live_config *config,
-                           struct weft_metrics_live **live_p, struct weft_io_error *error);
+                           struct weft_metrics_live **live_p, struct weft_error *error);
 
 #endif

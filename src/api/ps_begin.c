@@ -20,19 +20,19 @@ static bool is_dense(const struct weft_ps_table *table)
 static weft_status check_ids(struct weft_ps *ps, const struct ps_piece *piece)
 {
     if (piece->ids == NULL && !is_dense(piece->table)) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "ids is NULL and n is %zu; name memory of n ids: pieces without them "
-                            "are of dense tables (options.length), and %s is sparse",
-                            piece->n, piece->table->name);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "ids is NULL and n is %zu; name memory of n ids: pieces without them "
+                         "are of dense tables (options.length), and %s is sparse",
+                         piece->n, piece->table->name);
     }
     if (piece->ids == NULL) {
         uint64_t rows = weft_table_dense_rows(&piece->table->spec);
         if (piece->first > rows || piece->n > rows - piece->first) {
-            return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                                "%zu rows from %llu on are asked of %s, which has %llu; first and "
-                                "n count rows of dim floats",
-                                piece->n, (unsigned long long)piece->first, piece->table->name,
-                                (unsigned long long)rows);
+            return weft_fail(&ps->worker.error, WEFT_INVALID,
+                             "%zu rows from %llu on are asked of %s, which has %llu; first and "
+                             "n count rows of dim floats",
+                             piece->n, (unsigned long long)piece->first, piece->table->name,
+                             (unsigned long long)rows);
         }
     }
     return WEFT_OK;
@@ -41,23 +41,23 @@ static weft_status check_ids(struct weft_ps *ps, const struct ps_piece *piece)
 static weft_status check_piece(struct weft_ps *ps, const struct ps_piece *piece, bool is_pull)
 {
     if (piece->table == NULL || piece->table->ps != ps) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "a list names %s; all tables of one operation are of the ps that it is "
-                            "begun with",
-                            piece->table == NULL ? "no table" : "a table of another ps");
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "a list names %s; all tables of one operation are of the ps that it is "
+                         "begun with",
+                         piece->table == NULL ? "no table" : "a table of another ps");
     }
     if (piece->n > SIZE_MAX / (sizeof(float) * piece->table->spec.dim)) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "n is %zu, and no memory holds so many rows; is it a negative number?",
-                            piece->n);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "n is %zu, and no memory holds so many rows; is it a negative number?",
+                         piece->n);
     }
     if (piece->n == 0) {
         return WEFT_OK;
     }
     if ((is_pull ? piece->out : piece->in) == NULL) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "the memory of the rows is NULL and n is %zu; name memory of n rows",
-                            piece->n);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "the memory of the rows is NULL and n is %zu; name memory of n rows",
+                         piece->n);
     }
     return check_ids(ps, piece);
 }
@@ -69,9 +69,9 @@ weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_pieces *pieces
         status = check_piece(ps, &pieces->all[i], pieces->is_pull);
     }
     if (status == WEFT_OK && pieces->how.bound_ppm >= WEFT_PPM) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "bound_ppm is %u; it must be below 1000000, for something must arrive",
-                            pieces->how.bound_ppm);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "bound_ppm is %u; it must be below 1000000, for something must arrive",
+                         pieces->how.bound_ppm);
     }
     return status;
 }
@@ -94,15 +94,15 @@ static weft_status check_rows(struct weft_ps *ps, const struct ps_pieces *pieces
         return WEFT_OK;
     }
     if (pieces->count > 1) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "the lists have %zu rows together and rows_max of the config is %u; "
-                            "raise that, or make more operations of them",
-                            rows, ps->rows_max);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "the lists have %zu rows together and rows_max of the config is %u; "
+                         "raise that, or make more operations of them",
+                         rows, ps->rows_max);
     }
-    return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                        "n is %zu and rows_max of the config is %u; raise that, or cut the list, "
-                        "as weft_push_wait and weft_pull_wait do",
-                        rows, ps->rows_max);
+    return weft_fail(&ps->worker.error, WEFT_INVALID,
+                     "n is %zu and rows_max of the config is %u; raise that, or cut the list, "
+                     "as weft_push_wait and weft_pull_wait do",
+                     rows, ps->rows_max);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------- */
@@ -110,30 +110,30 @@ static weft_status check_rows(struct weft_ps *ps, const struct ps_pieces *pieces
 static weft_status begin_failed(struct weft_ps *ps, const char *what, weft_status status)
 {
     if (status == WEFT_AGAIN) {
-        return weft_io_fail(&ps->worker.error, status,
-                            "%s: %u operations are under way or not waited for; end one with "
-                            "weft_wait or weft_test, or raise ops_max",
-                            what, ps->ops_max);
+        return weft_fail(&ps->worker.error, status,
+                         "%s: %u operations are under way or not waited for; end one with "
+                         "weft_wait or weft_test, or raise ops_max",
+                         what, ps->ops_max);
     }
     if (status == WEFT_NOMEM) {
-        return weft_io_fail(&ps->worker.error, status,
-                            "%s: replay_bytes is full, and no checkpoint empties it; make it at "
-                            "least four times what a worker pushes from one checkpoint to the next",
-                            what);
+        return weft_fail(&ps->worker.error, status,
+                         "%s: replay_bytes is full, and no checkpoint empties it; make it at "
+                         "least four times what a worker pushes from one checkpoint to the next",
+                         what);
     }
     if (status == WEFT_UNSUPPORTED) {
-        return weft_io_fail(&ps->worker.error, status,
-                            "%s: a row of this table does not fit the packets that the network "
-                            "takes; see `weft doctor` for its MTU",
-                            what);
+        return weft_fail(&ps->worker.error, status,
+                         "%s: a row of this table does not fit the packets that the network "
+                         "takes; see `weft doctor` for its MTU",
+                         what);
     }
     if (status == WEFT_INVALID) {
-        return weft_io_fail(&ps->worker.error, status,
-                            "%s: an id is beyond the end of this dense table; its ids are the "
-                            "numbers of its rows, from 0",
-                            what);
+        return weft_fail(&ps->worker.error, status,
+                         "%s: an id is beyond the end of this dense table; its ids are the "
+                         "numbers of its rows, from 0",
+                         what);
     }
-    return weft_io_fail(&ps->worker.error, status, "%s: %s", what, weft_status_text(status));
+    return weft_fail(&ps->worker.error, status, "%s: %s", what, weft_status_text(status));
 }
 
 static struct weft_ps_how how_of(const struct ps_pieces *pieces)
@@ -209,8 +209,8 @@ static uint64_t ticket_take(struct weft_ps *ps, struct ps_ticket *ticket,
 static weft_status begin_now(struct weft_ps *ps, const struct ps_pieces *pieces, uint64_t *op_p)
 {
     if (op_p == NULL) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "op_p is NULL; the forms that need none end in _wait");
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "op_p is NULL; the forms that need none end in _wait");
     }
     weft_status status = weft_api_ps_check(ps, pieces);
     if (status == WEFT_OK) {
@@ -273,8 +273,8 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
     uint32_t shard;
     weft_ps_op op;
     if (op_p == NULL) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "op_p is NULL; weft_wait takes what it gives");
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "op_p is NULL; weft_wait takes what it gives");
     }
     if (weft_worker_is_down(&ps->worker, &shard)) {
         return weft_worker_gone(&ps->worker, shard);
@@ -283,12 +283,12 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
                              ? WEFT_AGAIN
                              : weft_ps_client_checkpoint(ps->worker.client, weft_clock_now_ns(), &op);
     if (status == WEFT_STATE) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "a checkpoint is of tables; open one with weft_table_open before");
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "a checkpoint is of tables; open one with weft_table_open before");
     }
     if (status == WEFT_EXISTS) {
-        return weft_io_fail(&ps->worker.error, status,
-                            "a checkpoint is asked for already; end that with weft_wait before");
+        return weft_fail(&ps->worker.error, status,
+                         "a checkpoint is asked for already; end that with weft_wait before");
     }
     if (status != WEFT_OK) {
         return begin_failed(ps, "checkpoint", status);
@@ -312,8 +312,8 @@ static weft_status begin_one(const struct ps_piece *piece, bool is_pull, uint32_
 weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *ids, size_t n)
 {
     if (ids == NULL && n > 0) {
-        return weft_io_fail(&table->ps->worker.error, WEFT_INVALID,
-                            "ids is NULL and n is %zu; name memory of n ids", n);
+        return weft_fail(&table->ps->worker.error, WEFT_INVALID,
+                         "ids is NULL and n is %zu; name memory of n ids", n);
     }
     return WEFT_OK;
 }
@@ -353,14 +353,14 @@ weft_status weft_pull_range(struct weft_ps_table *table, uint64_t first, float *
 static weft_status check_count(struct weft_ps *ps, const void *lists, uint32_t count)
 {
     if (count > ps->lists_max) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "count is %u and lists_max of the config is %u; raise that, or make "
-                            "more operations of them",
-                            count, ps->lists_max);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "count is %u and lists_max of the config is %u; raise that, or make "
+                         "more operations of them",
+                         count, ps->lists_max);
     }
     if (lists == NULL && count > 0) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "lists is NULL and count is %u; name memory of count lists", count);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "lists is NULL and count is %u; name memory of count lists", count);
     }
     return WEFT_OK;
 }

@@ -74,7 +74,7 @@ void weft_table_options_init(struct weft_table_options *options_p, size_t size,
 }
 
 weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
-                                     struct weft_table_options *ours_p, struct weft_io_error *error)
+                                     struct weft_table_options *ours_p, struct weft_error *error)
 {
     weft_table_options_init(ours_p, sizeof(*ours_p), NULL);
     return weft_api_struct_in(ours_p, sizeof(*ours_p), OPTIONS_BYTES_MIN, theirs,
@@ -88,19 +88,19 @@ void weft_op_options_init(struct weft_op_options *options_p, size_t size)
 }
 
 weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
-                                        struct weft_op_options *ours_p, struct weft_io_error *error)
+                                        struct weft_op_options *ours_p, struct weft_error *error)
 {
     if (theirs == NULL) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "options is NULL; fill them with weft_op_options_init");
+        return weft_fail(error, WEFT_INVALID,
+                         "options is NULL; fill them with weft_op_options_init");
     }
     weft_op_options_init(ours_p, sizeof(*ours_p));
     weft_status status =
         weft_api_struct_in(ours_p, sizeof(*ours_p), OP_OPTIONS_BYTES_MIN, theirs,
                            "set of operation options", "weft_op_options_init", error);
     if (status == WEFT_OK && ours_p->reserved != 0) {
-        return weft_io_fail(error, WEFT_UNSUPPORTED,
-                            "options.reserved is not 0; begin with weft_op_options_init");
+        return weft_fail(error, WEFT_UNSUPPORTED,
+                         "options.reserved is not 0; begin with weft_op_options_init");
     }
     return status;
 }
@@ -121,16 +121,16 @@ void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
 /* ---- the environment ------------------------------------------------------------------------- */
 
 static weft_status coordinator_parse(const char *text, struct weft_launch *flags_p,
-                                   struct weft_io_error *error)
+                                     struct weft_error *error)
 {
     if (text != NULL && text[0] != '\0' &&
         !weft_launch_endpoint_parse(text, strlen(text), flags_p->coordinator_host,
                                     sizeof(flags_p->coordinator_host),
                                     &flags_p->coordinator_port)) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "coordinator is \"%.80s\"; it must be host:port, as `weft coordinator` "
-                            "prints it",
-                            text);
+        return weft_fail(error, WEFT_INVALID,
+                         "coordinator is \"%.80s\"; it must be host:port, as `weft coordinator` "
+                         "prints it",
+                         text);
     }
     return WEFT_OK;
 }
@@ -138,10 +138,10 @@ static weft_status coordinator_parse(const char *text, struct weft_launch *flags
 /* Who and where this worker is, as far as its program leaves it open: WEFT_*, or what a launcher
  * left behind (job/launch.h). Not asked when nothing is open. */
 static weft_status environment_read(struct weft_ps_config *c, struct weft_launch *launch_p,
-                                    struct weft_io_error *error)
+                                    struct weft_error *error)
 {
     struct weft_launch flags = weft_launch_nothing();
-    struct weft_job_error job_error = {.text = ""};
+    struct weft_error job_error = {.text = ""};
     bool none_wanted = c->coordinator != NULL ? c->coordinator[0] == '\0' : c->servers != NULL;
     weft_status status = coordinator_parse(c->coordinator, &flags, error);
     if (status != WEFT_OK) {
@@ -159,7 +159,7 @@ static weft_status environment_read(struct weft_ps_config *c, struct weft_launch
     if (none_wanted) {
         launch_p->coordinator_port = 0;
     }
-    return status == WEFT_OK ? status : weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
+    return status == WEFT_OK ? status : weft_fail(error, WEFT_DATA, "%s", job_error.text);
 }
 
 weft_status weft_api_ps_key_caching(bool *on_p, struct weft_io_error *error)
@@ -172,9 +172,9 @@ weft_status weft_api_ps_key_caching(bool *on_p, struct weft_io_error *error)
 }
 
 /* What happens when a server goes away. */
-static weft_status reconnect_read(struct weft_ps_config *c, struct weft_io_error *error)
+static weft_status reconnect_read(struct weft_ps_config *c, struct weft_error *error)
 {
-    struct weft_job_error job_error;
+    struct weft_error job_error;
     uint64_t seconds = 0, bytes = 0;
     weft_status status = WEFT_OK;
     if (c->reconnect_timeout_ns == WEFT_PS_RECONNECT_ENVIRONMENT) {
@@ -186,32 +186,32 @@ static weft_status reconnect_read(struct weft_ps_config *c, struct weft_io_error
         c->replay_bytes = c->reconnect_timeout_ns > 0 ? bytes : 0;
     }
     if (status != WEFT_OK) {
-        return weft_io_fail(error, WEFT_DATA, "%s", job_error.text);
+        return weft_fail(error, WEFT_DATA, "%s", job_error.text);
     }
     if (c->replay_bytes > 0 && c->reconnect_timeout_ns == 0) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "replay_bytes goes with reconnect_timeout_ns: pushes are kept for "
-                            "servers that come back");
+        return weft_fail(error, WEFT_INVALID,
+                         "replay_bytes goes with reconnect_timeout_ns: pushes are kept for "
+                         "servers that come back");
     }
     return status;
 }
 
 /* What is said of both must fit. */
-static weft_status rank_check(const struct weft_ps_config *c, struct weft_io_error *error)
+static weft_status rank_check(const struct weft_ps_config *c, struct weft_error *error)
 {
     if (c->workers == 0 || c->worker == WEFT_PS_WORKER_ENVIRONMENT || c->worker < c->workers) {
         return WEFT_OK;
     }
-    return weft_io_fail(error, WEFT_INVALID,
-                        "this worker's rank is %u and there are %u workers; ranks go from 0 to "
-                        "workers - 1: set config.worker and config.workers, or WEFT_RANK and "
-                        "WEFT_WORKERS",
-                        c->worker, c->workers);
+    return weft_fail(error, WEFT_INVALID,
+                     "this worker's rank is %u and there are %u workers; ranks go from 0 to "
+                     "workers - 1: set config.worker and config.workers, or WEFT_RANK and "
+                     "WEFT_WORKERS",
+                     c->worker, c->workers);
 }
 
 /* Without a coordinator nobody else will tell. */
 static weft_status settle(struct weft_ps_config *c, const struct weft_launch *launch,
-                          struct weft_io_error *error)
+                          struct weft_error *error)
 {
     c->servers = launch->servers;
     c->workers = launch->workers == WEFT_LAUNCH_UNKNOWN ? 1 : launch->workers;
@@ -220,24 +220,24 @@ static weft_status settle(struct weft_ps_config *c, const struct weft_launch *la
         return WEFT_OK;
     }
     if (c->servers == NULL) {
-        return weft_io_fail(
+        return weft_fail(
             error, WEFT_NOTFOUND,
             "no servers are named; set config.servers or the environment variable "
             "WEFT_SERVERS to \"host:port,host:port\", as `weft server` prints them, or "
             "config.coordinator or WEFT_COORDINATOR to the coordinator that knows them");
     }
     if (c->worker == WEFT_LAUNCH_UNKNOWN) {
-        return weft_io_fail(error, WEFT_NOTFOUND,
-                            "there are %u workers, and nobody says which one this is; set "
-                            "config.worker or WEFT_RANK",
-                            c->workers);
+        return weft_fail(error, WEFT_NOTFOUND,
+                         "there are %u workers, and nobody says which one this is; set "
+                         "config.worker or WEFT_RANK",
+                         c->workers);
     }
     return rank_check(c, error);
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */
 
-static weft_status range_check(const struct weft_ps_config *c, struct weft_io_error *error)
+static weft_status range_check(const struct weft_ps_config *c, struct weft_error *error)
 {
     const struct {
         const char *name;
@@ -261,24 +261,23 @@ static weft_status range_check(const struct weft_ps_config *c, struct weft_io_er
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
         if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
-            return weft_io_fail(error, WEFT_INVALID, "%s is %llu; it must be from %llu to %llu",
-                                fields[i].name, (unsigned long long)fields[i].value,
-                                (unsigned long long)fields[i].min,
-                                (unsigned long long)fields[i].max);
+            return weft_fail(error, WEFT_INVALID, "%s is %llu; it must be from %llu to %llu",
+                             fields[i].name, (unsigned long long)fields[i].value,
+                             (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
         }
     }
     if (c->transport != NULL && strcmp(c->transport, "weft") != 0 &&
         strcmp(c->transport, "tcp") != 0) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "transport \"%.40s\" is not known; choose \"weft\" or \"tcp\"",
-                            c->transport);
+        return weft_fail(error, WEFT_INVALID,
+                         "transport \"%.40s\" is not known; choose \"weft\" or \"tcp\"",
+                         c->transport);
     }
     return WEFT_OK;
 }
 
 weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
                                     struct weft_ps_config *ours_p, struct weft_launch *launch_p,
-                                    struct weft_io_error *error)
+                                    struct weft_error *error)
 {
     weft_ps_config_init(ours_p, sizeof(*ours_p));
     weft_status status = weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs,
@@ -311,27 +310,27 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
 /* ---- the list of servers --------------------------------------------------------------------- */
 
 weft_status weft_api_ps_servers_parse(const char *text, struct weft_launch_address **servers_p,
-                                      uint32_t *count_p, struct weft_io_error *error)
+                                      uint32_t *count_p, struct weft_error *error)
 {
     size_t count = 1;
     for (const char *at = text; *at != '\0'; at++) {
         count += *at == ',';
     }
     if (count > WEFT_PS_SHARDS_MAX) {
-        return weft_io_fail(error, WEFT_INVALID, "servers names %zu shards; %d is the most", count,
-                            WEFT_PS_SHARDS_MAX);
+        return weft_fail(error, WEFT_INVALID, "servers names %zu shards; %d is the most", count,
+                         WEFT_PS_SHARDS_MAX);
     }
     struct weft_launch_address *servers = calloc(count, sizeof(*servers));
     if (servers == NULL) {
-        return weft_io_fail(error, WEFT_NOMEM, "no memory for the list of servers");
+        return weft_fail(error, WEFT_NOMEM, "no memory for the list of servers");
     }
     const char *bad = weft_launch_servers_parse(text, servers, (uint32_t)count, count_p);
     if (bad != NULL) {
         free(servers);
-        return weft_io_fail(error, WEFT_INVALID,
-                            "\"%.*s\" in servers is not host:port; write \"10.0.0.1:7700\", "
-                            "separated by commas, shard 0 first",
-                            (int)weft_min_u64(strcspn(bad, ","), 60), bad);
+        return weft_fail(error, WEFT_INVALID,
+                         "\"%.*s\" in servers is not host:port; write \"10.0.0.1:7700\", "
+                         "separated by commas, shard 0 first",
+                         (int)weft_min_u64(strcspn(bad, ","), 60), bad);
     }
     *servers_p = servers;
     return WEFT_OK;

@@ -14,7 +14,7 @@ enum {
 };
 
 /* Of the last connect that failed in this thread: there is no ps to keep it. */
-static _Thread_local struct weft_io_error connect_error;
+static _Thread_local struct weft_error connect_error;
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
@@ -32,11 +32,10 @@ weft_status weft_api_ps_wait_and_retry(struct weft_ps *ps, uint64_t most_ns, uin
     *end_ns_p = *end_ns_p == 0 ? weft_time_add(now_ns, ps->call_timeout_ns) : *end_ns_p;
     if (now_ns >= *end_ns_p) {
         weft_api_ps_step(ps, 0); /* a caller that gives no time at all gets on, too */
-        return weft_io_fail(&ps->worker.error, WEFT_TIMEOUT,
-                            "%s for call_timeout_ns; call again to go on waiting",
-                            ps->worker.any_away
-                                ? "a server is away"
-                                : "a clock has not arrived, or replay_bytes is full,");
+        return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
+                         "%s for call_timeout_ns; call again to go on waiting",
+                         ps->worker.any_away ? "a server is away"
+                                             : "a clock has not arrived, or replay_bytes is full,");
     }
     uint64_t left_ns = *end_ns_p == WEFT_NEVER ? WEFT_NEVER : *end_ns_p - now_ns;
     weft_api_ps_step(ps, weft_min_u64(most_ns, left_ns));
@@ -123,10 +122,10 @@ static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *
     worker.on_progress = on_progress;
     worker.arg = ps;
     if (weft_ps_client_expects_max(&worker.client) > UINT16_MAX) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "ops_max x (lists_max x shards + rows_max / %u) + tables_max x shards "
-                            "is more than 65535; lower one of them",
-                            worker.client.rows_per_rpc_max);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "ops_max x (lists_max x shards + rows_max / %u) + tables_max x shards "
+                         "is more than 65535; lower one of them",
+                         worker.client.rows_per_rpc_max);
     }
     return weft_worker_open(&ps->worker, &worker);
 }
@@ -159,9 +158,9 @@ static weft_status join(struct weft_ps *ps, struct weft_ps_config *config,
     for (uint32_t s = 0; *servers_p != NULL && s < state.list.count; s++) {
         (void)weft_membership_locate(&ps->membership, s, state.list.count, &(*servers_p)[s]);
     }
-    return *servers_p != NULL ? WEFT_OK
-                              : weft_io_fail(&ps->worker.error, WEFT_NOMEM,
-                                             "no memory for the list of servers");
+    return *servers_p != NULL
+               ? WEFT_OK
+               : weft_fail(&ps->worker.error, WEFT_NOMEM, "no memory for the list of servers");
 }
 
 static weft_status ps_init(struct weft_ps *ps, struct weft_ps_config *config)
@@ -169,7 +168,7 @@ static weft_status ps_init(struct weft_ps *ps, struct weft_ps_config *config)
     const struct weft_api_security security = {config->security, config->key_file, config->key};
     struct weft_launch_address *servers = NULL;
     uint32_t shards = 0;
-    struct weft_io_error *error = &ps->worker.error;
+    struct weft_error *error = &ps->worker.error;
     bool joins = weft_membership_has_coordinator(&ps->membership);
     weft_status status =
         joins ? WEFT_OK : weft_api_ps_servers_parse(config->servers, &servers, &shards, error);
@@ -203,9 +202,8 @@ static weft_status allocate(struct weft_ps *ps, const struct weft_ps_config *con
     ps->tables = calloc(config->tables_max, sizeof(*ps->tables));
     ps->tickets = calloc(config->ops_max, sizeof(*ps->tickets));
     if (ps->tables == NULL || ps->tickets == NULL) {
-        return weft_io_fail(&ps->worker.error, WEFT_NOMEM,
-                            "no memory for %u tables and %u operations", config->tables_max,
-                            config->ops_max);
+        return weft_fail(&ps->worker.error, WEFT_NOMEM, "no memory for %u tables and %u operations",
+                         config->tables_max, config->ops_max);
     }
     weft_status status = weft_api_ps_missed_begin(ps, config->rows_max);
     ps->missed.rows = 0;
@@ -219,8 +217,8 @@ weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps 
     struct weft_ps_config ours;
     struct weft_launch launch;
     if (config == NULL || ps_p == NULL) {
-        return weft_io_fail(&connect_error, WEFT_INVALID,
-                            "config or ps_p is NULL; fill a config with weft_ps_config_init");
+        return weft_fail(&connect_error, WEFT_INVALID,
+                         "config or ps_p is NULL; fill a config with weft_ps_config_init");
     }
     weft_status status = weft_api_ps_config_read(config, &ours, &launch, &connect_error);
     if (status != WEFT_OK) {
@@ -228,7 +226,7 @@ weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps 
     }
     struct weft_ps *ps = calloc(1, sizeof(*ps));
     if (ps == NULL) {
-        return weft_io_fail(&connect_error, WEFT_NOMEM, "no memory for a connection");
+        return weft_fail(&connect_error, WEFT_NOMEM, "no memory for a connection");
     }
     ps->membership.launch = launch;
     status = allocate(ps, &ours);

@@ -89,18 +89,16 @@ weft_status weft_api_ps_key_caching(bool *on_p, struct weft_io_error *error);
  * coordinator in *launch_p, worker and workers are open: it gives them. */
 weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
                                     struct weft_ps_config *ours_p, struct weft_launch *launch_p,
-                                    struct weft_io_error *error);
+                                    struct weft_error *error);
 weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
-                                     struct weft_table_options *ours_p,
-                                     struct weft_io_error *error);
+                                     struct weft_table_options *ours_p, struct weft_error *error);
 
 /* "host:port,host:port". Owns: gives *servers_p (count,), to be freed. */
 weft_status weft_api_ps_servers_parse(const char *text, struct weft_launch_address **servers_p,
-                                      uint32_t *count_p, struct weft_io_error *error);
+                                      uint32_t *count_p, struct weft_error *error);
 
 weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
-                                        struct weft_op_options *ours_p,
-                                        struct weft_io_error *error);
+                                        struct weft_op_options *ours_p, struct weft_error *error);
 
 /* Least sizes of structs that the library writes into. */
 void weft_api_ps_result_out(struct weft_result *result_p, const struct weft_result *ours);

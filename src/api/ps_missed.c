@@ -17,8 +17,8 @@ weft_status weft_api_ps_missed_begin(struct weft_ps *ps, size_t rows)
     if (words > missed->words_max) {
         uint64_t *bits = realloc(missed->bits, words * sizeof(*bits));
         if (bits == NULL) {
-            return weft_io_fail(&ps->worker.error, WEFT_NOMEM,
-                                "no memory for a bit for each of %zu rows; cut the list", rows);
+            return weft_fail(&ps->worker.error, WEFT_NOMEM,
+                             "no memory for a bit for each of %zu rows; cut the list", rows);
         }
         missed->bits = bits;
         missed->words_max = words;

@@ -109,25 +109,24 @@ static weft_status give_up(struct weft_ps *ps, struct ps_ticket *ticket, uint32_
 
 static weft_status no_such_op(struct weft_ps *ps)
 {
-    return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                        "there is no such operation: it was waited for already, or is of another "
-                        "ps");
+    return weft_fail(&ps->worker.error, WEFT_INVALID,
+                     "there is no such operation: it was waited for already, or is of another "
+                     "ps");
 }
 
 static weft_status under_way(struct weft_ps *ps, const struct ps_ticket *ticket)
 {
     char name[LISTS_NAME_BYTES];
     if (ticket->is_checkpoint) {
-        return weft_io_fail(
-            &ps->worker.error, WEFT_TIMEOUT,
-            "the checkpoint is not made yet; go on, and wait again (a \"bsp\" table "
-            "is cut at the end of a clock)");
+        return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
+                         "the checkpoint is not made yet; go on, and wait again (a \"bsp\" table "
+                         "is cut at the end of a clock)");
     }
     name_lists(ticket, name, sizeof(name));
-    return weft_io_fail(&ps->worker.error, WEFT_TIMEOUT,
-                        "%s %s is under way still; wait again (in \"bsp\" and \"ssp\" a pull "
-                        "waits for the slowest worker)",
-                        ticket->is_pull ? "the pull of" : "the push to", name);
+    return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
+                     "%s %s is under way still; wait again (in \"bsp\" and \"ssp\" a pull "
+                     "waits for the slowest worker)",
+                     ticket->is_pull ? "the pull of" : "the push to", name);
 }
 
 weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
@@ -168,7 +167,7 @@ weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_result *resul
         uint32_t shard;
         return weft_worker_is_lost(&ps->worker, &shard)
                    ? give_up(ps, ticket, shard, result_p)
-                   : weft_io_fail(&ps->worker.error, WEFT_AGAIN, "the operation is under way still");
+                   : weft_fail(&ps->worker.error, WEFT_AGAIN, "the operation is under way still");
     }
     return end(ps, ticket, &result, result_p);
 }
@@ -324,7 +323,7 @@ weft_status weft_clock(struct weft_ps_table *table)
             return weft_worker_lost(&ps->worker);
         }
         if (status != WEFT_AGAIN) {
-            return weft_io_fail(&ps->worker.error, status, "clock: %s", weft_status_text(status));
+            return weft_fail(&ps->worker.error, status, "clock: %s", weft_status_text(status));
         }
         status = weft_api_ps_wait_and_retry(ps, WEFT_NEVER, &end_ns);
         if (status != WEFT_OK) {
@@ -366,10 +365,9 @@ weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns)
             return weft_worker_lost(&ps->worker);
         }
         if (now_ns >= end_ns) {
-            return weft_io_fail(
-                &ps->worker.error, WEFT_TIMEOUT,
-                "pushes or clocks have not arrived yet; wait again, or give them up "
-                "with weft_ps_close");
+            return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
+                             "pushes or clocks have not arrived yet; wait again, or give them up "
+                             "with weft_ps_close");
         }
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }

@@ -12,7 +12,7 @@ weft_status weft_api_ps_records_open(struct weft_ps *ps, const struct weft_ps_co
 {
     const char *path = from->records;
     struct weft_recorder_config config;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     path = path != NULL ? path : getenv("WEFT_RECORDS");
     if (path == NULL || path[0] == '\0') {
         return WEFT_OK;
@@ -23,9 +23,9 @@ weft_status weft_api_ps_records_open(struct weft_ps *ps, const struct weft_ps_co
     config.command = program_invocation_name;
     weft_status status = weft_recorder_open(&config, &ps->recorder, &error);
     if (status != WEFT_OK) {
-        return weft_io_fail(&ps->worker.error, status, "records: %.400s", error.text);
+        return weft_fail(&ps->worker.error, status, "records: %.400s", error.text);
     }
     ps->records = weft_recorder_ring(ps->recorder);
     return ps->records != NULL ? WEFT_OK
-                               : weft_io_fail(&ps->worker.error, WEFT_NOMEM, "no memory for records");
+                               : weft_fail(&ps->worker.error, WEFT_NOMEM, "no memory for records");
 }

@@ -20,9 +20,9 @@ static weft_status unknown_optimizer(struct weft_ps *ps, const char *name)
         snprintf(known + used, sizeof(known) - used, "%s\"%s\"", i > 0 ? ", " : "",
                  weft_optimizers[i]->name);
     }
-    return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                        "optimizer \"%.40s\" is not known; choose one of %s",
-                        name != NULL ? name : "(NULL)", known);
+    return weft_fail(&ps->worker.error, WEFT_INVALID,
+                     "optimizer \"%.40s\" is not known; choose one of %s",
+                     name != NULL ? name : "(NULL)", known);
 }
 
 /* "bsp", "ssp:3", "asp". */
@@ -57,10 +57,10 @@ static weft_status word_of(struct weft_ps *ps, const char *field, const char *te
             return WEFT_OK;
         }
     }
-    return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                        "%s is \"%.40s\"; choose one of \"%s\", \"%s\", \"%s\"%s%s%s", field, text,
-                        words[0], words[1], words[2], words[3] != NULL ? ", \"" : "",
-                        words[3] != NULL ? words[3] : "", words[3] != NULL ? "\"" : "");
+    return weft_fail(&ps->worker.error, WEFT_INVALID,
+                     "%s is \"%.40s\"; choose one of \"%s\", \"%s\", \"%s\"%s%s%s", field, text,
+                     words[0], words[1], words[2], words[3] != NULL ? ", \"" : "",
+                     words[3] != NULL ? words[3] : "", words[3] != NULL ? "\"" : "");
 }
 
 /* After kind and mode are known, which decide how it is written. */
@@ -69,8 +69,8 @@ static weft_status read_average(struct weft_ps *ps, const char *text,
 {
     bool contributors = text != NULL && strcmp(text, "contributors") == 0;
     if (text != NULL && !contributors && strcmp(text, "workers") != 0) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "average is \"%.40s\"; choose \"workers\" or \"contributors\"", text);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "average is \"%.40s\"; choose \"workers\" or \"contributors\"", text);
     }
     if (text != NULL) {
         spec_p->average = weft_table_average_of(spec_p, contributors);
@@ -105,10 +105,10 @@ static weft_status read_words(struct weft_ps *ps, const struct weft_table_option
         status = word_of(ps, "not_finite", o->not_finite, policies, &spec_p->not_finite);
     }
     if (status == WEFT_OK && !parse_consistency(o->consistency, spec_p)) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "consistency is \"%.40s\"; choose \"bsp\", \"ssp:N\" with a number of "
-                            "clocks N, or \"asp\"",
-                            o->consistency);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "consistency is \"%.40s\"; choose \"bsp\", \"ssp:N\" with a number of "
+                         "clocks N, or \"asp\"",
+                         o->consistency);
     }
     return status == WEFT_OK ? read_average(ps, o->average, spec_p) : status;
 }
@@ -129,12 +129,11 @@ static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_opt
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(fields); i++) {
         if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
-            return weft_io_fail(
-                &ps->worker.error, WEFT_INVALID,
-                "%s is %llu; it must be from %llu to %llu (tables_max and dim_max of "
-                "the config raise what is too low)",
-                fields[i].name, (unsigned long long)fields[i].value,
-                (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
+            return weft_fail(&ps->worker.error, WEFT_INVALID,
+                             "%s is %llu; it must be from %llu to %llu (tables_max and dim_max of "
+                             "the config raise what is too low)",
+                             fields[i].name, (unsigned long long)fields[i].value,
+                             (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
         }
     }
     const struct {
@@ -153,8 +152,8 @@ static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_opt
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(floats); i++) {
         if (!isfinite(floats[i].value)) {
-            return weft_io_fail(&ps->worker.error, WEFT_INVALID, "%s is not a finite number",
-                                floats[i].name);
+            return weft_fail(&ps->worker.error, WEFT_INVALID, "%s is not a finite number",
+                             floats[i].name);
         }
     }
     return WEFT_OK;
@@ -201,12 +200,11 @@ static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_o
         return status;
     }
     if (!weft_table_spec_valid(&spec)) {
-        return weft_io_fail(
-            &ps->worker.error, WEFT_INVALID,
-            "the options do not fit each other: one is out of range (docs/TABLES.md), "
-            "or is not 0 although the optimizer \"%s\" or another option does not "
-            "use it; begin with weft_table_options_init(..., \"%s\")",
-            o->optimizer, o->optimizer);
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "the options do not fit each other: one is out of range (docs/TABLES.md), "
+                         "or is not 0 although the optimizer \"%s\" or another option does not "
+                         "use it; begin with weft_table_options_init(..., \"%s\")",
+                         o->optimizer, o->optimizer);
     }
     *spec_p = spec;
     return WEFT_OK;
@@ -221,8 +219,8 @@ static weft_status keep_rows(struct weft_ps *ps, const char *field, uint32_t row
     free(*memory_p);
     *memory_p = rows > 0 ? malloc(weft_row_store_bytes(rows, dim)) : NULL;
     if (rows > 0 && *memory_p == NULL) {
-        return weft_io_fail(&ps->worker.error, WEFT_NOMEM,
-                            "no memory for %s of %u rows of %u floats; lower it", field, rows, dim);
+        return weft_fail(&ps->worker.error, WEFT_NOMEM,
+                         "no memory for %s of %u rows of %u floats; lower it", field, rows, dim);
     }
     return WEFT_OK;
 }
@@ -283,14 +281,14 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
         return waited;
     }
     if (status == WEFT_AGAIN) {
-        return weft_io_fail(&ps->worker.error, status,
-                            "%u operations are under way; end one with weft_wait, then open the "
-                            "table",
-                            ps->ops_max);
+        return weft_fail(&ps->worker.error, status,
+                         "%u operations are under way; end one with weft_wait, then open the "
+                         "table",
+                         ps->ops_max);
     }
     if (status != WEFT_OK) {
-        return weft_io_fail(&ps->worker.error, status, "opening table %u: %s", spec->table,
-                            weft_status_text(status));
+        return weft_fail(&ps->worker.error, status, "opening table %u: %s", spec->table,
+                         weft_status_text(status));
     }
     table->ps = ps;
     table->spec = *spec;
@@ -308,10 +306,10 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
 /* A server that is there and does not take the request knows no worker of this rank. */
 static weft_status no_answer(struct weft_ps *ps)
 {
-    return weft_io_fail(&ps->worker.error, WEFT_TIMEOUT,
-                        "the servers are there, but take nothing from worker %u; start them with "
-                        "--workers above the highest rank (%u workers are configured here)",
-                        ps->worker.rank, ps->workers);
+    return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
+                     "the servers are there, but take nothing from worker %u; start them with "
+                     "--workers above the highest rank (%u workers are configured here)",
+                     ps->worker.rank, ps->workers);
 }
 
 static weft_status finish(struct weft_ps *ps, struct weft_ps_table *table)
@@ -345,16 +343,16 @@ weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options 
                             struct weft_ps_table **table_p)
 {
     if (options == NULL || table_p == NULL) {
-        return weft_io_fail(&ps->worker.error, WEFT_INVALID,
-                            "options or table_p is NULL; fill options with "
-                            "weft_table_options_init");
+        return weft_fail(&ps->worker.error, WEFT_INVALID,
+                         "options or table_p is NULL; fill options with "
+                         "weft_table_options_init");
     }
     struct weft_table_options o;
     struct weft_table_spec spec;
     weft_status status = weft_api_ps_options_read(options, &o, &ps->worker.error);
     if (status == WEFT_OK && o.reserved != 0) {
-        return weft_io_fail(&ps->worker.error, WEFT_UNSUPPORTED,
-                            "options.reserved is not 0; begin with weft_table_options_init");
+        return weft_fail(&ps->worker.error, WEFT_UNSUPPORTED,
+                         "options.reserved is not 0; begin with weft_table_options_init");
     }
     if (status == WEFT_OK) {
         status = options_to_spec(ps, &o, &spec);
@@ -365,9 +363,9 @@ weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options 
     struct weft_ps_table *table = &ps->tables[spec.table];
     bool again = table->opening && weft_table_spec_equal(&table->spec, &spec);
     if (table->open || (table->opening && !again)) {
-        return weft_io_fail(&ps->worker.error, WEFT_EXISTS,
-                            "table %u is opened already, as \"%s\"; use that, or another number",
-                            spec.table, table->name);
+        return weft_fail(&ps->worker.error, WEFT_EXISTS,
+                         "table %u is opened already, as \"%s\"; use that, or another number",
+                         spec.table, table->name);
     }
     status = again ? WEFT_OK : begin(ps, table, &o, &spec);
     if (status == WEFT_OK) {

@@ -14,7 +14,7 @@ enum {
 };
 
 /* Of the last open that failed in this thread: there is no transport to keep it. */
-static _Thread_local struct weft_io_error open_error;
+static _Thread_local struct weft_error open_error;
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -38,8 +38,8 @@ static weft_status open_endpoint(struct weft_transport *t,
     weft_status status = weft_api_security_load(&from, &security, &open_error);
     if (status == WEFT_OK && !ours->thread &&
         (status = weft_api_queue_init(t, posted_max(driver))) != WEFT_OK) {
-        (void)weft_io_fail(&open_error, status,
-                           "no memory for events; lower peers_max or message_bytes_max");
+        (void)weft_fail(&open_error, status,
+                        "no memory for events; lower peers_max or message_bytes_max");
     }
     if (status == WEFT_OK) {
         status = weft_endpoint_open(&config, &t->endpoint, &open_error);
@@ -108,7 +108,7 @@ weft_status weft_transport_open(const struct weft_transport_config *config,
     }
     struct weft_transport *t = calloc(1, sizeof(*t));
     if (t == NULL) {
-        return weft_io_fail(&open_error, WEFT_NOMEM, "no memory for a transport");
+        return weft_fail(&open_error, WEFT_NOMEM, "no memory for a transport");
     }
     t->message_bytes_max = ours.message_bytes_max;
     t->packet_bytes = ours.packet_bytes;
@@ -117,7 +117,7 @@ weft_status weft_transport_open(const struct weft_transport_config *config,
     t->up = calloc(WEFT_BITS_WORDS((size_t)ours.peers_max), sizeof(*t->up));
     t->critical_mask = calloc(WEFT_BITS_WORDS((size_t)driver.udp.ep.chunks_max), sizeof(uint64_t));
     if (t->up == NULL || t->critical_mask == NULL) {
-        status = weft_io_fail(&open_error, WEFT_NOMEM, "no memory for a transport");
+        status = weft_fail(&open_error, WEFT_NOMEM, "no memory for a transport");
     } else {
         status = open_endpoint(t, &ours, &driver);
     }
@@ -160,13 +160,13 @@ weft_status weft_transport_connect(struct weft_transport *transport, const char 
 {
     struct weft_transport *t = transport;
     if (host == NULL) {
-        return weft_io_fail(&t->error, WEFT_INVALID, "host is NULL; name the address to reach");
+        return weft_fail(&t->error, WEFT_INVALID, "host is NULL; name the address to reach");
     }
     weft_status status = weft_endpoint_connect(&t->endpoint, host, port, peer_p, &t->error);
     if (status == WEFT_NOMEM) {
-        return weft_io_fail(&t->error, status,
-                            "all %u connections are in use; raise peers_max or disconnect one",
-                            t->peers_max);
+        return weft_fail(&t->error, status,
+                         "all %u connections are in use; raise peers_max or disconnect one",
+                         t->peers_max);
     }
     return status;
 }
@@ -181,45 +181,45 @@ void weft_transport_disconnect(struct weft_transport *transport, uint32_t peer)
 /* Which field of a send is out of range. */
 static weft_status send_check(struct weft_transport *t, const struct weft_transport_send *s)
 {
-    struct weft_io_error *error = &t->error;
+    struct weft_error *error = &t->error;
     uint32_t elem_bytes_max = t->packet_bytes - PACKET_OVERHEAD_BYTES;
     if (s->data == NULL || s->elements == 0) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "there is nothing to send: data is NULL or elements is 0");
+        return weft_fail(error, WEFT_INVALID,
+                         "there is nothing to send: data is NULL or elements is 0");
     }
     if (s->elem_bytes == 0 || s->elem_bytes > elem_bytes_max) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "elem_bytes is %u; it must be from 1 to %u, for an element must fit "
-                            "into one packet",
-                            (unsigned)s->elem_bytes, elem_bytes_max);
+        return weft_fail(error, WEFT_INVALID,
+                         "elem_bytes is %u; it must be from 1 to %u, for an element must fit "
+                         "into one packet",
+                         (unsigned)s->elem_bytes, elem_bytes_max);
     }
     uint64_t bytes = (uint64_t)s->elements * s->elem_bytes;
     if (bytes > t->message_bytes_max) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "the message has %llu bytes and message_bytes_max is %llu; raise that "
-                            "at both ends, or send it in parts",
-                            (unsigned long long)bytes, (unsigned long long)t->message_bytes_max);
+        return weft_fail(error, WEFT_INVALID,
+                         "the message has %llu bytes and message_bytes_max is %llu; raise that "
+                         "at both ends, or send it in parts",
+                         (unsigned long long)bytes, (unsigned long long)t->message_bytes_max);
     }
     if (s->bound_ppm >= WEFT_PPM) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "bound_ppm is %u; it must be below 1000000, for something must arrive",
-                            s->bound_ppm);
+        return weft_fail(error, WEFT_INVALID,
+                         "bound_ppm is %u; it must be below 1000000, for something must arrive",
+                         s->bound_ppm);
     }
     if (s->priority > 7) {
-        return weft_io_fail(error, WEFT_INVALID, "priority is %u; it must be from 0 to 7",
-                            (unsigned)s->priority);
+        return weft_fail(error, WEFT_INVALID, "priority is %u; it must be from 0 to 7",
+                         (unsigned)s->priority);
     }
     if (s->critical == NULL && s->critical_count > 0) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "critical is NULL and critical_count is %u; name the ranges or set 0",
-                            s->critical_count);
+        return weft_fail(error, WEFT_INVALID,
+                         "critical is NULL and critical_count is %u; name the ranges or set 0",
+                         s->critical_count);
     }
     for (uint32_t i = 0; i < s->critical_count; i++) {
         struct weft_range range = s->critical[i];
         if (range.first > s->elements || range.count > s->elements - range.first) {
-            return weft_io_fail(error, WEFT_INVALID,
-                                "critical range %u is %u elements from %u on; the message has %u",
-                                i, range.count, range.first, s->elements);
+            return weft_fail(error, WEFT_INVALID,
+                             "critical range %u is %u elements from %u on; the message has %u", i,
+                             range.count, range.first, s->elements);
         }
     }
     return WEFT_OK;
@@ -281,24 +281,23 @@ static void post_send(struct weft_driver *driver, void *arg)
 static weft_status send_failed(struct weft_transport *t, weft_status status, uint32_t peer)
 {
     if (status == WEFT_PEER) {
-        return weft_io_fail(&t->error, status,
-                            "peer %u is not connected; its DOWN event says why; connect again",
-                            peer);
+        return weft_fail(&t->error, status,
+                         "peer %u is not connected; its DOWN event says why; connect again", peer);
     }
     if (status == WEFT_AGAIN) {
-        return weft_io_fail(&t->error, status,
-                            "%d messages to peer %u are unconfirmed; wait for an event, then send",
-                            WEFT_MSGS_MAX, peer);
+        return weft_fail(&t->error, status,
+                         "%d messages to peer %u are unconfirmed; wait for an event, then send",
+                         WEFT_MSGS_MAX, peer);
     }
-    return weft_io_fail(&t->error, status, "send: %s", weft_status_text(status));
+    return weft_fail(&t->error, status, "send: %s", weft_status_text(status));
 }
 
 static weft_status queue_full(struct weft_transport *t)
 {
-    return weft_io_fail(&t->error, WEFT_AGAIN,
-                        "%u messages are under way and %u events wait; take events with "
-                        "weft_transport_poll, then try again",
-                        t->posted, t->queued);
+    return weft_fail(&t->error, WEFT_AGAIN,
+                     "%u messages are under way and %u events wait; take events with "
+                     "weft_transport_poll, then try again",
+                     t->posted, t->queued);
 }
 
 weft_status weft_transport_send(struct weft_transport *transport,
@@ -329,20 +328,20 @@ weft_status weft_transport_send(struct weft_transport *transport,
 
 static weft_status receive_check(struct weft_transport *t, const struct weft_transport_receive *r)
 {
-    struct weft_io_error *error = &t->error;
+    struct weft_error *error = &t->error;
     if (r->memory == NULL || r->memory_bytes == 0) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "there is no memory to receive into: memory is NULL or memory_bytes is "
-                            "0");
+        return weft_fail(error, WEFT_INVALID,
+                         "there is no memory to receive into: memory is NULL or memory_bytes is "
+                         "0");
     }
     if ((r->tag & ~r->tag_mask) != 0) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "tag has bits outside tag_mask, so no message can match; clear them");
+        return weft_fail(error, WEFT_INVALID,
+                         "tag has bits outside tag_mask, so no message can match; clear them");
     }
     if (r->sink != WEFT_TRANSPORT_COPY && r->sink != WEFT_TRANSPORT_ADD) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "sink is %u; it must be WEFT_TRANSPORT_COPY or WEFT_TRANSPORT_ADD",
-                            r->sink);
+        return weft_fail(error, WEFT_INVALID,
+                         "sink is %u; it must be WEFT_TRANSPORT_COPY or WEFT_TRANSPORT_ADD",
+                         r->sink);
     }
     return WEFT_OK;
 }
@@ -377,12 +376,12 @@ weft_status weft_transport_receive(struct weft_transport *transport,
     weft_expect_id id;
     status = t->endpoint.msgr.ops->expect(t->endpoint.msgr.self, &core, &id);
     if (status == WEFT_NOMEM) {
-        return weft_io_fail(&t->error, status,
-                            "receives_max receives are posted; wait for one to be used, or raise "
-                            "it");
+        return weft_fail(&t->error, status,
+                         "receives_max receives are posted; wait for one to be used, or raise "
+                         "it");
     }
     if (status != WEFT_OK) {
-        return weft_io_fail(&t->error, status, "receive: %s", weft_status_text(status));
+        return weft_fail(&t->error, status, "receive: %s", weft_status_text(status));
     }
     t->posted++;
     *receive_id_p = id;
@@ -394,9 +393,9 @@ weft_status weft_transport_cancel(struct weft_transport *transport, uint64_t rec
     struct weft_msgr msgr = transport->endpoint.msgr;
     weft_status status = msgr.ops->cancel(msgr.self, receive_id);
     if (status != WEFT_OK) {
-        return weft_io_fail(&transport->error, status,
-                            "a message has matched this receive; its RECEIVED event has come or "
-                            "will");
+        return weft_fail(&transport->error, status,
+                         "a message has matched this receive; its RECEIVED event has come or "
+                         "will");
     }
     transport->posted--;
     return WEFT_OK;

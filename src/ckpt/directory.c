@@ -21,11 +21,11 @@ void weft_ckpt_set_fini(struct weft_ckpt_set *set)
 }
 
 static weft_status set_add(struct weft_ckpt_set *set, uint32_t at, uint32_t shard,
-                           const struct weft_ckpt_file *file, struct weft_ckpt_error *error)
+                           const struct weft_ckpt_file *file, struct weft_error *error)
 {
     void *files = realloc(set->files, (set->file_count + 1) * sizeof(*set->files));
     if (files == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a list of files");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a list of files");
     }
     set->files = files;
     memmove(&set->files[at + 1], &set->files[at], (set->file_count - at) * sizeof(*set->files));
@@ -38,16 +38,15 @@ static weft_status set_add(struct weft_ckpt_set *set, uint32_t at, uint32_t shar
 /* The files of one server: from the last delta back to the whole one. */
 static weft_status add_chain(const struct weft_ckpt_history *history,
                              const struct weft_ckpt_part *last, struct weft_ckpt_set *set,
-                             struct weft_ckpt_error *error)
+                             struct weft_error *error)
 {
     uint32_t begin = set->file_count, links = 0;
     const struct weft_ckpt_part *part = last;
     for (uint64_t number = last->manifest.number; number != 0; number = part->manifest.base) {
         part = weft_ckpt_history_beside(history, &last->manifest, number);
         if (part == NULL || ++links > WEFT_CKPT_CHAIN_MAX) {
-            return weft_ckpt_fail(error, WEFT_DATA,
-                                  "checkpoint %" PRIu64 ", which it is based on, is not there",
-                                  number);
+            return weft_fail(error, WEFT_DATA,
+                             "checkpoint %" PRIu64 ", which it is based on, is not there", number);
         }
         for (uint32_t i = 0; i < part->manifest.count; i++) {
             /* Before what is there of this shard, which is newer. */
@@ -63,7 +62,7 @@ static weft_status add_chain(const struct weft_ckpt_history *history,
 }
 
 static weft_status verify(const char *directory, const struct weft_ckpt_set *set,
-                          struct weft_ckpt_error *error)
+                          struct weft_error *error)
 {
     weft_status status = WEFT_OK;
     for (uint32_t i = 0; status == WEFT_OK && i < set->file_count; i++) {
@@ -80,14 +79,14 @@ static weft_status verify(const char *directory, const struct weft_ckpt_set *set
 /* Errors: WEFT_DATA  it is to be passed over. Others: unreadable. */
 static weft_status try_number(const char *directory, const struct weft_ckpt_history *history,
                               uint64_t number, struct weft_ckpt_set *set_p,
-                              struct weft_ckpt_error *error)
+                              struct weft_error *error)
 {
     static _Thread_local uint32_t places[WEFT_CKPT_SHARDS_MAX];
     struct weft_ckpt_set set = {.number = number};
     uint32_t count = weft_ckpt_history_complete(history, number, places);
     weft_status status = WEFT_OK;
     if (count == 0) {
-        status = weft_ckpt_fail(error, WEFT_DATA, "the parts of some shards were never written");
+        status = weft_fail(error, WEFT_DATA, "the parts of some shards were never written");
     }
     for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
         status = add_chain(history, &history->parts[places[i]], &set, error);
@@ -103,21 +102,21 @@ static weft_status try_number(const char *directory, const struct weft_ckpt_hist
 
 weft_status weft_ckpt_find(const char *directory, const struct weft_ckpt_history *history,
                            weft_ckpt_complaint *complain, void *arg, struct weft_ckpt_set *set_p,
-                           struct weft_ckpt_error *error)
+                           struct weft_error *error)
 {
     *set_p = (struct weft_ckpt_set){0};
     uint64_t number = UINT64_MAX;
     while ((number = weft_ckpt_history_newest_part(history, number)) != 0) {
-        struct weft_ckpt_error why = {.text = ""};
+        struct weft_error why = {.text = ""};
         weft_status status = try_number(directory, history, number, set_p, &why);
         if (status == WEFT_OK) {
             return WEFT_OK;
         }
         if (status != WEFT_DATA) {
-            return weft_ckpt_fail(error, status,
-                                  "checkpoint %" PRIu64 " cannot be read: %.300s. Nothing was "
-                                  "changed: mend that, and start again",
-                                  number, why.text);
+            return weft_fail(error, status,
+                             "checkpoint %" PRIu64 " cannot be read: %.300s. Nothing was "
+                             "changed: mend that, and start again",
+                             number, why.text);
         }
         complain(arg, number, why.text);
     }
@@ -127,29 +126,28 @@ weft_status weft_ckpt_find(const char *directory, const struct weft_ckpt_history
 /* ---- moving and removing --------------------------------------------------------------------- */
 
 static weft_status join(const char *directory, const char *name, char *path,
-                        struct weft_ckpt_error *error)
+                        struct weft_error *error)
 {
     int length = snprintf(path, WEFT_CKPT_PATH_BYTES, "%s/%s", directory, name);
     if (length < 0 || length >= WEFT_CKPT_PATH_BYTES) {
-        return weft_ckpt_fail(error, WEFT_IO, "the directory's name is too long");
+        return weft_fail(error, WEFT_IO, "the directory's name is too long");
     }
     return WEFT_OK;
 }
 
-static weft_status remove_file(const char *directory, const char *name,
-                               struct weft_ckpt_error *error)
+static weft_status remove_file(const char *directory, const char *name, struct weft_error *error)
 {
     char path[WEFT_CKPT_PATH_BYTES];
     weft_status status = join(directory, name, path, error);
     if (status == WEFT_OK && unlink(path) != 0 && errno != ENOENT) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot remove %s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot remove %s: %s", path, strerror(errno));
     }
     return status;
 }
 
 /* Into quarantine/ under this name. *moved_p becomes true when the file was not there before. */
 static weft_status move_file(const char *directory, const char *name, const char *to_name,
-                             bool copy, bool *moved_p, struct weft_ckpt_error *error)
+                             bool copy, bool *moved_p, struct weft_error *error)
 {
     char from[WEFT_CKPT_PATH_BYTES], to[WEFT_CKPT_PATH_BYTES], inside[2 * WEFT_CKPT_FILE_BYTES];
     snprintf(inside, sizeof(inside), "quarantine/%s", to_name);
@@ -160,8 +158,7 @@ static weft_status move_file(const char *directory, const char *name, const char
     }
     int result = copy ? link(from, to) : rename(from, to);
     if (result != 0 && errno != ENOENT && errno != EEXIST) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot move %s to quarantine: %s", from,
-                              strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot move %s to quarantine: %s", from, strerror(errno));
     }
     *moved_p |= result == 0;
     return WEFT_OK;
@@ -185,7 +182,7 @@ static void record_name(const struct weft_ckpt_part *part, char *out)
 
 /* The data files, and a second name for the manifest. */
 static weft_status set_aside_part(const char *directory, const struct weft_ckpt_part *part,
-                                  bool *moved_p, struct weft_ckpt_error *error)
+                                  bool *moved_p, struct weft_error *error)
 {
     const struct weft_ckpt_manifest *m = &part->manifest;
     char name[WEFT_CKPT_FILE_BYTES], to[WEFT_CKPT_FILE_BYTES];
@@ -205,20 +202,18 @@ static bool concerns(const struct weft_ckpt_claim *claim, const struct weft_ckpt
            (m->first < claim->first + claim->count && claim->first < m->first + m->count);
 }
 
-static weft_status make_quarantine(const char *directory, struct weft_ckpt_error *error)
+static weft_status make_quarantine(const char *directory, struct weft_error *error)
 {
     char path[WEFT_CKPT_PATH_BYTES];
     weft_status status = join(directory, "quarantine", path, error);
     if (status == WEFT_OK && mkdir(path, 0777) != 0 && errno != EEXIST) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot make directory %s: %s", path,
-                              strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot make directory %s: %s", path, strerror(errno));
     }
     return status;
 }
 
 static weft_status set_aside_void(const char *directory, struct weft_ckpt_log *log,
-                                  weft_ckpt_complaint *tell, void *arg,
-                                  struct weft_ckpt_error *error)
+                                  weft_ckpt_complaint *tell, void *arg, struct weft_error *error)
 {
     const struct weft_ckpt_history *history = weft_ckpt_log_history(log);
     const struct weft_ckpt_claim *claim = &weft_ckpt_log_mine(log)->claim;
@@ -298,7 +293,7 @@ static bool is_temporary(const struct weft_ckpt_history *history, const char *na
 static weft_status sweep(const char *directory, const char *folder,
                          const struct weft_ckpt_history *history, bool keep,
                          bool (*is)(const struct weft_ckpt_history *history, const char *name),
-                         struct weft_ckpt_error *error)
+                         struct weft_error *error)
 {
     bool moved = false;
     char path[WEFT_CKPT_PATH_BYTES];
@@ -306,8 +301,8 @@ static weft_status sweep(const char *directory, const char *folder,
     DIR *dir = status == WEFT_OK ? opendir(path) : NULL;
     if (dir == NULL) {
         return status != WEFT_OK ? status
-                                 : weft_ckpt_fail(error, WEFT_IO, "cannot read directory %s: %s",
-                                                  path, strerror(errno));
+                                 : weft_fail(error, WEFT_IO, "cannot read directory %s: %s", path,
+                                             strerror(errno));
     }
     for (const struct dirent *item; status == WEFT_OK && (item = readdir(dir)) != NULL;) {
         if (!is(history, item->d_name)) {
@@ -327,8 +322,7 @@ static weft_status sweep(const char *directory, const char *folder,
 }
 
 weft_status weft_ckpt_set_aside(const char *directory, struct weft_ckpt_log *log,
-                                weft_ckpt_complaint *tell, void *arg,
-                                struct weft_ckpt_error *error)
+                                weft_ckpt_complaint *tell, void *arg, struct weft_error *error)
 {
     const struct weft_ckpt_history *history = weft_ckpt_log_history(log);
     weft_status status = set_aside_void(directory, log, tell, arg, error);
@@ -338,7 +332,7 @@ weft_status weft_ckpt_set_aside(const char *directory, struct weft_ckpt_log *log
 }
 
 weft_status weft_ckpt_discard(const char *directory, const struct weft_ckpt_manifest *manifest,
-                              struct weft_ckpt_error *error)
+                              struct weft_error *error)
 {
     weft_status status = WEFT_OK;
     for (uint32_t i = 0; status == WEFT_OK && i < manifest->count; i++) {
@@ -381,7 +375,7 @@ static bool mark_kept(const struct weft_ckpt_history *history, uint32_t keep, bo
 
 /* The manifest first: what has none was never promised. */
 static weft_status remove_part(const char *directory, struct weft_ckpt_log *log,
-                               const struct weft_ckpt_part *part, struct weft_ckpt_error *error)
+                               const struct weft_ckpt_part *part, struct weft_error *error)
 {
     char name[WEFT_CKPT_FILE_BYTES];
     record_name(part, name);
@@ -391,13 +385,13 @@ static weft_status remove_part(const char *directory, struct weft_ckpt_log *log,
 }
 
 weft_status weft_ckpt_prune(const char *directory, struct weft_ckpt_log *log, uint32_t keep,
-                            struct weft_ckpt_error *error)
+                            struct weft_error *error)
 {
     WEFT_ASSERT(keep >= 1);
     const struct weft_ckpt_history *history = weft_ckpt_log_history(log);
     bool *needed = calloc(history->part_count + 1, sizeof(*needed));
     if (needed == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to list %s", directory);
+        return weft_fail(error, WEFT_NOMEM, "no memory to list %s", directory);
     }
     weft_status status = WEFT_OK;
     if (mark_kept(history, keep, needed)) {

@@ -29,7 +29,7 @@ struct weft_ckpt_set {
  * Errors:  WEFT_IO, WEFT_NOMEM, WEFT_UNSUPPORTED  unreadable: error->text says what, and why. */
 weft_status weft_ckpt_find(const char *directory, const struct weft_ckpt_history *history,
                            weft_ckpt_complaint *complain, void *arg, struct weft_ckpt_set *set_p,
-                           struct weft_ckpt_error *error);
+                           struct weft_error *error);
 void weft_ckpt_set_fini(struct weft_ckpt_set *set);
 
 /* Move what is void of the shards of this process's claim, and of another number of shards, to
@@ -39,19 +39,18 @@ void weft_ckpt_set_fini(struct weft_ckpt_set *set);
  * After weft_ckpt_log_restored.
  * Errors:  WEFT_IO, WEFT_NOMEM: something stays where it was, which does no harm. */
 weft_status weft_ckpt_set_aside(const char *directory, struct weft_ckpt_log *log,
-                                weft_ckpt_complaint *tell, void *arg,
-                                struct weft_ckpt_error *error);
+                                weft_ckpt_complaint *tell, void *arg, struct weft_error *error);
 
 /* Remove the data files of a manifest that weft_ckpt_log_commit refused with WEFT_STATE: their names are
  * this process's alone, and nothing points to them. Errors: WEFT_IO. */
 weft_status weft_ckpt_discard(const char *directory, const struct weft_ckpt_manifest *manifest,
-                              struct weft_ckpt_error *error);
+                              struct weft_error *error);
 
 /* Keep the newest `keep` >= 1 checkpoints that count, what their deltas are based on, and what is
  * newer; remove the rest. Only after this process's own manifest has been added.
  * Errors: WEFT_STATE  this process was replaced meanwhile. WEFT_IO, WEFT_NOMEM: something is left over.
  *         Nothing that counts is gone. */
 weft_status weft_ckpt_prune(const char *directory, struct weft_ckpt_log *log, uint32_t keep,
-                            struct weft_ckpt_error *error);
+                            struct weft_error *error);
 
 #endif

@@ -42,17 +42,17 @@ struct weft_ckpt_reader {
     size_t head_bytes;
 };
 
-static weft_status fail_call(struct weft_ckpt_error *error, const char *what, const char *path)
+static weft_status fail_call(struct weft_error *error, const char *what, const char *path)
 {
-    return weft_ckpt_fail(error, WEFT_IO, "cannot %s %s: %s", what, path, strerror(errno));
+    return weft_fail(error, WEFT_IO, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
 static weft_status path_make(char *out, const char *directory, const char *name,
-                             struct weft_ckpt_error *error)
+                             struct weft_error *error)
 {
     int length = snprintf(out, WEFT_CKPT_PATH_BYTES, "%s/%s", directory, name);
     if (length < 0 || length >= WEFT_CKPT_PATH_BYTES) {
-        return weft_ckpt_fail(error, WEFT_IO, "the directory's name is too long");
+        return weft_fail(error, WEFT_IO, "the directory's name is too long");
     }
     return WEFT_OK;
 }
@@ -60,7 +60,7 @@ static weft_status path_make(char *out, const char *directory, const char *name,
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static weft_status write_at(int fd, const char *path, const void *bytes, size_t count,
-                            uint64_t offset, struct weft_ckpt_error *error)
+                            uint64_t offset, struct weft_error *error)
 {
     const char *at = bytes;
     while (count > 0) {
@@ -103,7 +103,7 @@ static void pass_on(struct weft_ckpt_writer *writer, uint32_t tensor)
 }
 
 static weft_status writer_init(struct weft_ckpt_writer *writer, const char *directory,
-                               const char *name, struct weft_ckpt_error *error)
+                               const char *name, struct weft_error *error)
 {
     weft_status status = path_make(writer->path, directory, name, error);
     if (status != WEFT_OK) {
@@ -122,7 +122,7 @@ static weft_status writer_init(struct weft_ckpt_writer *writer, const char *dire
     }
     char *bytes;
     if (!have || weft_ckpt_head_print(&writer->head, &bytes, &writer->head_bytes) != WEFT_OK) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to write %s", writer->path);
+        return weft_fail(error, WEFT_NOMEM, "no memory to write %s", writer->path);
     }
     free(bytes);
     writer->fd = open(writer->temporary, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
@@ -131,12 +131,12 @@ static weft_status writer_init(struct weft_ckpt_writer *writer, const char *dire
 
 weft_status weft_ckpt_writer_open(const char *directory, const char *name,
                                   struct weft_ckpt_head *head, struct weft_ckpt_writer **writer_p,
-                                  struct weft_ckpt_error *error)
+                                  struct weft_error *error)
 {
     struct weft_ckpt_writer *writer = calloc(1, sizeof(*writer));
     if (writer == NULL) {
         weft_ckpt_head_fini(head);
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to write %s", name);
+        return weft_fail(error, WEFT_NOMEM, "no memory to write %s", name);
     }
     writer->fd = -1;
     writer->head = *head;
@@ -151,7 +151,7 @@ weft_status weft_ckpt_writer_open(const char *directory, const char *name,
 }
 
 weft_status weft_ckpt_writer_put(struct weft_ckpt_writer *writer, uint32_t tensor,
-                                 const void *bytes, size_t count, struct weft_ckpt_error *error)
+                                 const void *bytes, size_t count, struct weft_error *error)
 {
     WEFT_ASSERT(tensor < writer->head.tensor_count);
     const struct weft_ckpt_tensor *t = &writer->head.tensors[tensor];
@@ -196,7 +196,7 @@ void weft_ckpt_writer_abandon(struct weft_ckpt_writer *writer)
 
 /* The head again, with the checksums; then everything to the disk. */
 static weft_status writer_finish(struct weft_ckpt_writer *writer, struct weft_ckpt_file *file_p,
-                                 struct weft_ckpt_error *error)
+                                 struct weft_error *error)
 {
     for (uint32_t i = 0; i < writer->head.tensor_count; i++) {
         WEFT_ASSERT(writer->progress[i].written == writer->head.tensors[i].bytes);
@@ -205,7 +205,7 @@ static weft_status writer_finish(struct weft_ckpt_writer *writer, struct weft_ck
     char *bytes;
     size_t count;
     if (weft_ckpt_head_print(&writer->head, &bytes, &count) != WEFT_OK) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to write %s", writer->path);
+        return weft_fail(error, WEFT_NOMEM, "no memory to write %s", writer->path);
     }
     WEFT_ASSERT(count == writer->head_bytes);
     weft_status status = write_at(writer->fd, writer->temporary, bytes, count, 0, error);
@@ -226,7 +226,7 @@ static weft_status writer_finish(struct weft_ckpt_writer *writer, struct weft_ck
 }
 
 weft_status weft_ckpt_writer_close(struct weft_ckpt_writer *writer, struct weft_ckpt_file *file_p,
-                                   struct weft_ckpt_error *error)
+                                   struct weft_error *error)
 {
     weft_status status = writer_finish(writer, file_p, error);
     if (status != WEFT_OK) {
@@ -239,7 +239,7 @@ weft_status weft_ckpt_writer_close(struct weft_ckpt_writer *writer, struct weft_
 }
 
 weft_status weft_ckpt_write_new(const char *path, const void *bytes, size_t count,
-                                struct weft_ckpt_error *error)
+                                struct weft_error *error)
 {
     int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
     if (fd < 0) {
@@ -257,7 +257,7 @@ weft_status weft_ckpt_write_new(const char *path, const void *bytes, size_t coun
 }
 
 weft_status weft_ckpt_read_whole(const char *path, size_t bytes_max, char **bytes_p,
-                                 size_t *count_p, struct weft_ckpt_error *error)
+                                 size_t *count_p, struct weft_error *error)
 {
     struct stat info;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -271,7 +271,7 @@ weft_status weft_ckpt_read_whole(const char *path, size_t bytes_max, char **byte
     count = count > bytes_max ? bytes_max : count;
     char *bytes = malloc(count + 1);
     if (bytes == NULL) {
-        status = weft_ckpt_fail(error, WEFT_NOMEM, "no memory to read %s", path);
+        status = weft_fail(error, WEFT_NOMEM, "no memory to read %s", path);
     }
     while (status == WEFT_OK && at < count) {
         ssize_t n = pread(fd, bytes + at, count - at, (off_t)at);
@@ -294,7 +294,7 @@ weft_status weft_ckpt_read_whole(const char *path, size_t bytes_max, char **byte
     return WEFT_OK;
 }
 
-weft_status weft_ckpt_sync_directory(const char *directory, struct weft_ckpt_error *error)
+weft_status weft_ckpt_sync_directory(const char *directory, struct weft_error *error)
 {
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
@@ -308,7 +308,7 @@ weft_status weft_ckpt_sync_directory(const char *directory, struct weft_ckpt_err
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static weft_status read_at(const struct weft_ckpt_reader *reader, void *out, size_t count,
-                           uint64_t offset, struct weft_ckpt_error *error)
+                           uint64_t offset, struct weft_error *error)
 {
     char *at = out;
     while (count > 0) {
@@ -320,7 +320,7 @@ static weft_status read_at(const struct weft_ckpt_reader *reader, void *out, siz
             return fail_call(error, "read", reader->path);
         }
         if (n == 0) {
-            return weft_ckpt_fail(error, WEFT_DATA, "%s ends too early", reader->path);
+            return weft_fail(error, WEFT_DATA, "%s ends too early", reader->path);
         }
         at += n;
         count -= (size_t)n;
@@ -330,15 +330,15 @@ static weft_status read_at(const struct weft_ckpt_reader *reader, void *out, siz
 }
 
 static weft_status read_head(struct weft_ckpt_reader *reader, const struct weft_ckpt_file *file,
-                             struct weft_ckpt_error *error)
+                             struct weft_error *error)
 {
     struct stat info;
     if (fstat(reader->fd, &info) != 0) {
         return fail_call(error, "look at", reader->path);
     }
     if ((uint64_t)info.st_size != file->bytes) {
-        return weft_ckpt_fail(error, WEFT_DATA, "%s has %llu bytes, but should have %" PRIu64,
-                              reader->path, (unsigned long long)info.st_size, file->bytes);
+        return weft_fail(error, WEFT_DATA, "%s has %llu bytes, but should have %" PRIu64,
+                         reader->path, (unsigned long long)info.st_size, file->bytes);
     }
     uint64_t length;
     weft_status status = read_at(reader, &length, sizeof(length), 0, error);
@@ -346,24 +346,24 @@ static weft_status read_head(struct weft_ckpt_reader *reader, const struct weft_
         return status;
     }
     if (length > WEFT_CKPT_HEAD_BYTES_MAX || length + sizeof(length) > file->bytes) {
-        return weft_ckpt_fail(error, WEFT_DATA, "%s: the head is damaged", reader->path);
+        return weft_fail(error, WEFT_DATA, "%s: the head is damaged", reader->path);
     }
     reader->head_bytes = sizeof(length) + length;
     char *bytes = malloc(reader->head_bytes);
     if (bytes == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to read %s", reader->path);
+        return weft_fail(error, WEFT_NOMEM, "no memory to read %s", reader->path);
     }
     status = read_at(reader, bytes, reader->head_bytes, 0, error);
     if (status == WEFT_OK && XXH3_64bits(bytes, reader->head_bytes) != file->head_hash) {
-        status = weft_ckpt_fail(error, WEFT_DATA, "%s: the head is damaged", reader->path);
+        status = weft_fail(error, WEFT_DATA, "%s: the head is damaged", reader->path);
     }
     if (status == WEFT_OK) {
-        struct weft_ckpt_error why = {.text = ""};
+        struct weft_error why = {.text = ""};
         size_t used;
         status = weft_ckpt_head_parse(bytes, reader->head_bytes, file->bytes, &reader->head, &used,
                                       &why);
         if (status != WEFT_OK) {
-            (void)!weft_ckpt_fail(error, status, "%.200s: %.250s", reader->path, why.text);
+            (void)!weft_fail(error, status, "%.200s: %.250s", reader->path, why.text);
         }
     }
     free(bytes);
@@ -371,12 +371,11 @@ static weft_status read_head(struct weft_ckpt_reader *reader, const struct weft_
 }
 
 weft_status weft_ckpt_reader_open(const char *directory, const struct weft_ckpt_file *file,
-                                  struct weft_ckpt_reader **reader_p,
-                                  struct weft_ckpt_error *error)
+                                  struct weft_ckpt_reader **reader_p, struct weft_error *error)
 {
     struct weft_ckpt_reader *reader = calloc(1, sizeof(*reader));
     if (reader == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to read %s", file->name);
+        return weft_fail(error, WEFT_NOMEM, "no memory to read %s", file->name);
     }
     reader->fd = -1;
     weft_status status = path_make(reader->path, directory, file->name, error);
@@ -414,7 +413,7 @@ const struct weft_ckpt_head *weft_ckpt_reader_head(const struct weft_ckpt_reader
 
 static weft_status verify_tensor(struct weft_ckpt_reader *reader,
                                  const struct weft_ckpt_tensor *tensor, XXH3_state_t *hash,
-                                 char *buffer, struct weft_ckpt_error *error)
+                                 char *buffer, struct weft_error *error)
 {
     (void)XXH3_64bits_reset(hash);
     for (uint64_t at = 0; at < tensor->bytes; at += COPY_BYTES) {
@@ -427,20 +426,18 @@ static weft_status verify_tensor(struct weft_ckpt_reader *reader,
         (void)XXH3_64bits_update(hash, buffer, count);
     }
     if (XXH3_64bits_digest(hash) != tensor->hash) {
-        return weft_ckpt_fail(error, WEFT_DATA, "%s: tensor %s is damaged", reader->path,
-                              tensor->name);
+        return weft_fail(error, WEFT_DATA, "%s: tensor %s is damaged", reader->path, tensor->name);
     }
     return WEFT_OK;
 }
 
-weft_status weft_ckpt_reader_verify(struct weft_ckpt_reader *reader,
-                                    struct weft_ckpt_error *error)
+weft_status weft_ckpt_reader_verify(struct weft_ckpt_reader *reader, struct weft_error *error)
 {
     XXH3_state_t *hash = XXH3_createState();
     char *buffer = malloc(COPY_BYTES);
     weft_status status = WEFT_OK;
     if (hash == NULL || buffer == NULL) {
-        status = weft_ckpt_fail(error, WEFT_NOMEM, "no memory to read %s", reader->path);
+        status = weft_fail(error, WEFT_NOMEM, "no memory to read %s", reader->path);
     }
     for (uint32_t i = 0; status == WEFT_OK && i < reader->head.tensor_count; i++) {
         status = verify_tensor(reader, &reader->head.tensors[i], hash, buffer, error);
@@ -452,7 +449,7 @@ weft_status weft_ckpt_reader_verify(struct weft_ckpt_reader *reader,
 
 weft_status weft_ckpt_reader_get(struct weft_ckpt_reader *reader,
                                  const struct weft_ckpt_tensor *tensor, uint64_t at, void *out,
-                                 size_t count, struct weft_ckpt_error *error)
+                                 size_t count, struct weft_error *error)
 {
     WEFT_ASSERT(at <= tensor->bytes && count <= tensor->bytes - at);
     return read_at(reader, out, count, reader->head_bytes + tensor->offset + at, error);

@@ -34,18 +34,18 @@ struct weft_ckpt_writer;
  * Errors:  WEFT_IO  error->text names call and reason. WEFT_NOMEM. */
 weft_status weft_ckpt_writer_open(const char *directory, const char *name,
                                   struct weft_ckpt_head *head, struct weft_ckpt_writer **writer_p,
-                                  struct weft_ckpt_error *error);
+                                  struct weft_error *error);
 
 /* The next bytes of a tensor, numbered as in the head.
  * Errors:  WEFT_IO, for instance because the disk is full. More than the tensor's is a programmer's
  *          error. */
 weft_status weft_ckpt_writer_put(struct weft_ckpt_writer *writer, uint32_t tensor,
-                                 const void *bytes, size_t count, struct weft_ckpt_error *error);
+                                 const void *bytes, size_t count, struct weft_error *error);
 
 /* Every tensor is complete: make it a file. Frees the writer in each case.
  * Errors:  WEFT_IO: there is no such file then. */
 weft_status weft_ckpt_writer_close(struct weft_ckpt_writer *writer, struct weft_ckpt_file *file_p,
-                                   struct weft_ckpt_error *error);
+                                   struct weft_error *error);
 
 /* NULL is fine. */
 void weft_ckpt_writer_abandon(struct weft_ckpt_writer *writer);
@@ -53,23 +53,22 @@ void weft_ckpt_writer_abandon(struct weft_ckpt_writer *writer);
 /* A small file of a name that is not there yet, at once, on the disk. Its name is not (see below).
  * Errors: WEFT_IO: there is no such file then, unless it was there before. */
 weft_status weft_ckpt_write_new(const char *path, const void *bytes, size_t count,
-                                struct weft_ckpt_error *error);
+                                struct weft_error *error);
 
 /* The bytes of a file, to be freed; of a longer one the first bytes_max.
  * Errors:  WEFT_NOTFOUND  there is none. WEFT_IO, WEFT_NOMEM. errno says why. */
 weft_status weft_ckpt_read_whole(const char *path, size_t bytes_max, char **bytes_p,
-                                 size_t *count_p, struct weft_ckpt_error *error);
+                                 size_t *count_p, struct weft_error *error);
 
 /* Make renames in the directory last. Errors: WEFT_IO. */
-weft_status weft_ckpt_sync_directory(const char *directory, struct weft_ckpt_error *error);
+weft_status weft_ckpt_sync_directory(const char *directory, struct weft_error *error);
 
 struct weft_ckpt_reader;
 
 /* Errors:  WEFT_NOTFOUND  there is no such file. WEFT_DATA  it is not the file that `file` names, or
  *          is damaged: error->text says where. WEFT_IO, WEFT_NOMEM. */
 weft_status weft_ckpt_reader_open(const char *directory, const struct weft_ckpt_file *file,
-                                  struct weft_ckpt_reader **reader_p,
-                                  struct weft_ckpt_error *error);
+                                  struct weft_ckpt_reader **reader_p, struct weft_error *error);
 
 /* NULL is fine. */
 void weft_ckpt_reader_close(struct weft_ckpt_reader *reader);
@@ -77,12 +76,11 @@ void weft_ckpt_reader_close(struct weft_ckpt_reader *reader);
 const struct weft_ckpt_head *weft_ckpt_reader_head(const struct weft_ckpt_reader *reader);
 
 /* Read all of it and compare the checksums. Errors: as open. */
-weft_status weft_ckpt_reader_verify(struct weft_ckpt_reader *reader,
-                                    struct weft_ckpt_error *error);
+weft_status weft_ckpt_reader_verify(struct weft_ckpt_reader *reader, struct weft_error *error);
 
 /* Bytes [at, at + count) of a tensor, which has them. Errors: as open. */
 weft_status weft_ckpt_reader_get(struct weft_ckpt_reader *reader,
                                  const struct weft_ckpt_tensor *tensor, uint64_t at, void *out,
-                                 size_t count, struct weft_ckpt_error *error);
+                                 size_t count, struct weft_error *error);
 
 #endif

@@ -267,7 +267,7 @@ static bool take_metadata(const cJSON *item, struct weft_ckpt_metadata *metadata
 }
 
 static weft_status take_items(const cJSON *root, struct weft_ckpt_head *head,
-                              struct weft_ckpt_error *error)
+                              struct weft_error *error)
 {
     const cJSON *item;
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(root, "__metadata__"))
@@ -275,10 +275,10 @@ static weft_status take_items(const cJSON *root, struct weft_ckpt_head *head,
         struct weft_ckpt_metadata *metadata =
             head->metadata_count < WEFT_CKPT_ITEMS_MAX ? add_metadata(head) : NULL;
         if (metadata == NULL) {
-            return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for the head");
+            return weft_fail(error, WEFT_NOMEM, "no memory for the head");
         }
         if (!take_metadata(item, metadata)) {
-            return weft_ckpt_fail(error, WEFT_DATA, "the head's metadata are not short texts");
+            return weft_fail(error, WEFT_DATA, "the head's metadata are not short texts");
         }
     }
     uint64_t offset = 0;
@@ -290,11 +290,11 @@ static weft_status take_items(const cJSON *root, struct weft_ckpt_head *head,
         struct weft_ckpt_tensor *tensor =
             head->tensor_count < WEFT_CKPT_ITEMS_MAX ? add_tensor(head) : NULL;
         if (tensor == NULL) {
-            return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for the head");
+            return weft_fail(error, WEFT_NOMEM, "no memory for the head");
         }
         if (!take_tensor(item, offset, tensor)) {
-            return weft_ckpt_fail(error, WEFT_DATA, "the head's tensor %u contradicts itself",
-                                  head->tensor_count - 1);
+            return weft_fail(error, WEFT_DATA, "the head's tensor %u contradicts itself",
+                             head->tensor_count - 1);
         }
         offset += tensor->bytes;
     }
@@ -302,7 +302,7 @@ static weft_status take_items(const cJSON *root, struct weft_ckpt_head *head,
 }
 
 /* A tensor without a checksum could be damaged without a trace: refused. */
-static weft_status take_hashes(struct weft_ckpt_head *head, struct weft_ckpt_error *error)
+static weft_status take_hashes(struct weft_ckpt_head *head, struct weft_error *error)
 {
     for (uint32_t i = 0; i < head->tensor_count; i++) {
         char name[sizeof(HASH_PREFIX) + WEFT_CKPT_NAME_BYTES];
@@ -310,13 +310,11 @@ static weft_status take_hashes(struct weft_ckpt_head *head, struct weft_ckpt_err
         const char *text = weft_ckpt_head_text(head, name);
         char *end;
         if (text == NULL || strlen(text) != 16) {
-            return weft_ckpt_fail(error, WEFT_DATA, "tensor %s has no checksum",
-                                  head->tensors[i].name);
+            return weft_fail(error, WEFT_DATA, "tensor %s has no checksum", head->tensors[i].name);
         }
         head->tensors[i].hash = strtoull(text, &end, 16);
         if (*end != '\0') {
-            return weft_ckpt_fail(error, WEFT_DATA, "tensor %s has no checksum",
-                                  head->tensors[i].name);
+            return weft_fail(error, WEFT_DATA, "tensor %s has no checksum", head->tensors[i].name);
         }
     }
     return WEFT_OK;
@@ -324,20 +322,20 @@ static weft_status take_hashes(struct weft_ckpt_head *head, struct weft_ckpt_err
 
 weft_status weft_ckpt_head_parse(const void *bytes, size_t count, uint64_t file_bytes,
                                  struct weft_ckpt_head *head_p, size_t *used_p,
-                                 struct weft_ckpt_error *error)
+                                 struct weft_error *error)
 {
     uint64_t length;
     if (count < sizeof(length)) {
-        return weft_ckpt_fail(error, WEFT_DATA, "it ends within its head");
+        return weft_fail(error, WEFT_DATA, "it ends within its head");
     }
     memcpy(&length, bytes, sizeof(length));
     if (length > WEFT_CKPT_HEAD_BYTES_MAX || length > count - sizeof(length)) {
-        return weft_ckpt_fail(error, WEFT_DATA, "it ends within its head");
+        return weft_fail(error, WEFT_DATA, "it ends within its head");
     }
     cJSON *root = cJSON_ParseWithLength((const char *)bytes + sizeof(length), length);
     if (!cJSON_IsObject(root)) {
         cJSON_Delete(root);
-        return weft_ckpt_fail(error, WEFT_DATA, "its head is no JSON object");
+        return weft_fail(error, WEFT_DATA, "its head is no JSON object");
     }
     struct weft_ckpt_head head = {.tensors = NULL};
     weft_status status = take_items(root, &head, error);
@@ -347,9 +345,8 @@ weft_status weft_ckpt_head_parse(const void *bytes, size_t count, uint64_t file_
     }
     uint64_t total = sizeof(length) + length + weft_ckpt_head_data_bytes(&head);
     if (status == WEFT_OK && total != file_bytes) {
-        status = weft_ckpt_fail(error, WEFT_DATA,
-                                "it has %" PRIu64 " bytes; its head says %" PRIu64, file_bytes,
-                                total);
+        status = weft_fail(error, WEFT_DATA, "it has %" PRIu64 " bytes; its head says %" PRIu64,
+                           file_bytes, total);
     }
     if (status != WEFT_OK) {
         weft_ckpt_head_fini(&head);

@@ -15,7 +15,7 @@
 #ifndef WEFT_CKPT_HEAD_H
 #define WEFT_CKPT_HEAD_H
 
-#include "ckpt/error.h"
+#include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,6 +78,6 @@ weft_status weft_ckpt_head_print(const struct weft_ckpt_head *head, char **bytes
  * Errors:  WEFT_DATA  it breaks the format, error->text says where. WEFT_NOMEM. */
 weft_status weft_ckpt_head_parse(const void *bytes, size_t count, uint64_t file_bytes,
                                  struct weft_ckpt_head *head_p, size_t *used_p,
-                                 struct weft_ckpt_error *error);
+                                 struct weft_error *error);
 
 #endif

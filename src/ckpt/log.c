@@ -39,18 +39,18 @@ void weft_ckpt_log_name(uint64_t serial, char *out)
 }
 
 static weft_status path_of(const struct weft_ckpt_log *log, const char *name, char *path,
-                           struct weft_ckpt_error *error)
+                           struct weft_error *error)
 {
     int length = snprintf(path, WEFT_CKPT_PATH_BYTES, "%s/%s", log->directory, name);
     if (length < 0 || length >= WEFT_CKPT_PATH_BYTES) {
-        return weft_ckpt_fail(error, WEFT_IO, "the directory's name is too long");
+        return weft_fail(error, WEFT_IO, "the directory's name is too long");
     }
     return WEFT_OK;
 }
 
-static weft_status fail_call(struct weft_ckpt_error *error, const char *what, const char *path)
+static weft_status fail_call(struct weft_error *error, const char *what, const char *path)
 {
-    return weft_ckpt_fail(error, WEFT_IO, "cannot %s %s: %s", what, path, strerror(errno));
+    return weft_fail(error, WEFT_IO, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -58,24 +58,24 @@ static weft_status fail_call(struct weft_ckpt_error *error, const char *what, co
 static void say_damaged(const struct weft_ckpt_log *log, uint64_t number, const char *name,
                         const char *why)
 {
-    char text[WEFT_CKPT_ERROR_BYTES];
+    char text[WEFT_ERROR_BYTES];
     snprintf(text, sizeof(text), "%s: %.400s", name, why);
     log->complain(log->arg, number, text);
 }
 
 /* What is damaged is passed over, and said; what cannot be read ends the reading. */
 static weft_status take_bytes(struct weft_ckpt_log *log, uint64_t serial, const char *name,
-                              char *bytes, size_t count, struct weft_ckpt_error *error)
+                              char *bytes, size_t count, struct weft_error *error)
 {
     struct weft_ckpt_record record;
-    struct weft_ckpt_error why = {.text = ""};
+    struct weft_error why = {.text = ""};
     weft_status status = weft_ckpt_record_parse(bytes, count, &record, &why);
     if (status == WEFT_OK) {
         status = weft_ckpt_history_add(&log->history, serial, &record);
         if (status == WEFT_DATA) {
-            (void)!weft_ckpt_fail(&why, status, "the claim that it names is not there");
+            (void)!weft_fail(&why, status, "the claim that it names is not there");
         } else if (status != WEFT_OK) {
-            (void)!weft_ckpt_fail(&why, status, "no memory");
+            (void)!weft_fail(&why, status, "no memory");
         }
     }
     if (status == WEFT_DATA) {
@@ -83,12 +83,11 @@ static weft_status take_bytes(struct weft_ckpt_log *log, uint64_t serial, const 
         say_damaged(log, 0, name, why.text);
         return WEFT_OK;
     }
-    return status == WEFT_OK ? WEFT_OK
-                             : weft_ckpt_fail(error, status, "%s: %.400s", name, why.text);
+    return status == WEFT_OK ? WEFT_OK : weft_fail(error, status, "%s: %.400s", name, why.text);
 }
 
 static weft_status take_file(struct weft_ckpt_log *log, uint64_t serial, const char *name,
-                             struct weft_ckpt_error *error)
+                             struct weft_error *error)
 {
     char path[WEFT_CKPT_PATH_BYTES];
     char *bytes;
@@ -108,7 +107,7 @@ static weft_status take_file(struct weft_ckpt_log *log, uint64_t serial, const c
     return status;
 }
 
-weft_status weft_ckpt_log_refresh(struct weft_ckpt_log *log, struct weft_ckpt_error *error)
+weft_status weft_ckpt_log_refresh(struct weft_ckpt_log *log, struct weft_error *error)
 {
     for (;;) {
         char name[WEFT_CKPT_FILE_BYTES];
@@ -125,7 +124,7 @@ weft_status weft_ckpt_log_refresh(struct weft_ckpt_log *log, struct weft_ckpt_er
 }
 
 /* A record that link(2) has found to be there. A look-up that says otherwise is stale. */
-static weft_status read_taken(struct weft_ckpt_log *log, struct weft_ckpt_error *error)
+static weft_status read_taken(struct weft_ckpt_log *log, struct weft_error *error)
 {
     uint64_t serial = log->next;
     for (uint32_t i = 0; i < TRIES; i++) {
@@ -134,16 +133,16 @@ static weft_status read_taken(struct weft_ckpt_log *log, struct weft_ckpt_error 
             return status;
         }
     }
-    return weft_ckpt_fail(error, WEFT_IO,
-                          "%s/log: record %" PRIu64 " is there and cannot be found; is the "
-                          "directory the same on all hosts?",
-                          log->directory, serial);
+    return weft_fail(error, WEFT_IO,
+                     "%s/log: record %" PRIu64 " is there and cannot be found; is the "
+                     "directory the same on all hosts?",
+                     log->directory, serial);
 }
 
 /* ---- version 1 ------------------------------------------------------------------------------- */
 
 /* Manifests are read in no order: none of them replaces another. */
-static weft_status take_version_1(struct weft_ckpt_log *log, struct weft_ckpt_error *error)
+static weft_status take_version_1(struct weft_ckpt_log *log, struct weft_error *error)
 {
     DIR *dir = opendir(log->directory);
     weft_status status = WEFT_OK;
@@ -175,11 +174,11 @@ static weft_status take_version_1(struct weft_ckpt_log *log, struct weft_ckpt_er
 }
 
 weft_status weft_ckpt_log_open(const char *directory, weft_ckpt_complaint *complain, void *arg,
-                               struct weft_ckpt_log **log_p, struct weft_ckpt_error *error)
+                               struct weft_ckpt_log **log_p, struct weft_error *error)
 {
     struct weft_ckpt_log *log = calloc(1, sizeof(*log));
     if (log == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for the log of %s", directory);
+        return weft_fail(error, WEFT_NOMEM, "no memory for the log of %s", directory);
     }
     *log = (struct weft_ckpt_log){
         .directory = directory, .complain = complain, .arg = arg, .next = 1};
@@ -217,7 +216,7 @@ const struct weft_ckpt_holder *weft_ckpt_log_mine(const struct weft_ckpt_log *lo
     return log->mine == 0 ? NULL : weft_ckpt_history_holder(&log->history, log->mine);
 }
 
-bool weft_ckpt_log_replaced(const struct weft_ckpt_log *log, struct weft_ckpt_error *error)
+bool weft_ckpt_log_replaced(const struct weft_ckpt_log *log, struct weft_error *error)
 {
     const struct weft_ckpt_holder *mine = weft_ckpt_log_mine(log);
     if (mine == NULL || mine->replaced_by == 0) {
@@ -225,11 +224,11 @@ bool weft_ckpt_log_replaced(const struct weft_ckpt_log *log, struct weft_ckpt_er
     }
     const struct weft_ckpt_claim *by =
         &weft_ckpt_history_holder(&log->history, mine->replaced_by)->claim;
-    (void)!weft_ckpt_fail(error, WEFT_STATE,
-                          "this server was replaced: process %" PRIu64 " on %s has claimed shards "
-                          "%u to %u of %s at %s",
-                          by->pid, by->host, by->first, by->first + by->count - 1, log->directory,
-                          by->time);
+    (void)!weft_fail(error, WEFT_STATE,
+                     "this server was replaced: process %" PRIu64 " on %s has claimed shards "
+                     "%u to %u of %s at %s",
+                     by->pid, by->host, by->first, by->first + by->count - 1, log->directory,
+                     by->time);
     return true;
 }
 
@@ -237,7 +236,7 @@ bool weft_ckpt_log_replaced(const struct weft_ckpt_log *log, struct weft_ckpt_er
 
 /* A file of these bytes under a name that nobody else has, on the disk; its path in `path`. */
 static weft_status write_temporary(struct weft_ckpt_log *log, const char *bytes, size_t count,
-                                   char *path, struct weft_ckpt_error *error)
+                                   char *path, struct weft_error *error)
 {
     char name[WEFT_CKPT_FILE_BYTES];
     snprintf(name, sizeof(name), "log/%016" PRIx64 "-%u.tmp", log->token, log->temporaries++);
@@ -266,7 +265,7 @@ static bool has_no_links(int why)
 /* One attempt. Errors: WEFT_EXISTS  the number is taken. WEFT_NOTFOUND  somebody has tidied the
  * temporary file away. */
 static weft_status take_serial(struct weft_ckpt_log *log, const char *temporary,
-                               struct weft_ckpt_error *error)
+                               struct weft_error *error)
 {
     char name[WEFT_CKPT_FILE_BYTES], path[WEFT_CKPT_PATH_BYTES];
     weft_ckpt_log_name(log->next, name);
@@ -285,20 +284,20 @@ static weft_status take_serial(struct weft_ckpt_log *log, const char *temporary,
     errno = why;
     (void)fail_call(error, "link", path);
     if (has_no_links(why)) {
-        return weft_ckpt_fail(error, WEFT_UNSUPPORTED,
-                              "%s is on a file system without hard links, by which servers agree "
-                              "on who may write: choose another directory for --checkpoint",
-                              log->directory);
+        return weft_fail(error, WEFT_UNSUPPORTED,
+                         "%s is on a file system without hard links, by which servers agree "
+                         "on who may write: choose another directory for --checkpoint",
+                         log->directory);
     }
     return why == EEXIST ? WEFT_EXISTS : why == ENOENT ? WEFT_NOTFOUND : WEFT_IO;
 }
 
 /* Asked before each attempt, with all records before it read: OK, or the record must not be added. */
 typedef weft_status may_add(const struct weft_ckpt_log *log, const void *arg,
-                            struct weft_ckpt_error *error);
+                            struct weft_error *error);
 
 static weft_status add_file(struct weft_ckpt_log *log, const char *temporary, may_add *may,
-                            const void *arg, uint64_t *serial_p, struct weft_ckpt_error *error)
+                            const void *arg, uint64_t *serial_p, struct weft_error *error)
 {
     weft_status status = weft_ckpt_log_refresh(log, error);
     while (status == WEFT_OK) {
@@ -316,7 +315,7 @@ static weft_status add_file(struct weft_ckpt_log *log, const char *temporary, ma
     return status;
 }
 
-static weft_status sync_log(const struct weft_ckpt_log *log, struct weft_ckpt_error *error)
+static weft_status sync_log(const struct weft_ckpt_log *log, struct weft_error *error)
 {
     char path[WEFT_CKPT_PATH_BYTES];
     weft_status status = path_of(log, "log", path, error);
@@ -325,8 +324,7 @@ static weft_status sync_log(const struct weft_ckpt_log *log, struct weft_ckpt_er
 
 /* After OK the record is in the log, on the disk, and in the history. */
 static weft_status add(struct weft_ckpt_log *log, const struct weft_ckpt_record *record,
-                       may_add *may, const void *arg, uint64_t *serial_p,
-                       struct weft_ckpt_error *error)
+                       may_add *may, const void *arg, uint64_t *serial_p, struct weft_error *error)
 {
     char *bytes, temporary[WEFT_CKPT_PATH_BYTES];
     size_t count;
@@ -355,27 +353,27 @@ struct claim_wish {
 
 /* What this process was told to do was judged by what the log had when it was opened. */
 static weft_status if_not_overtaken(const struct weft_ckpt_log *log, const void *arg,
-                                    struct weft_ckpt_error *error)
+                                    struct weft_error *error)
 {
     const struct claim_wish *wish = arg;
     const struct weft_ckpt_holder *by =
         weft_ckpt_history_overtaken(&log->history, wish->claim, log->opened);
     if (by != NULL) {
-        return weft_ckpt_fail(error, WEFT_STATE,
-                              "process %" PRIu64 " on %s has claimed shards %u to %u of %s while "
-                              "this server was starting: it has them, this server ends",
-                              by->claim.pid, by->claim.host, by->claim.first,
-                              by->claim.first + by->claim.count - 1, log->directory);
+        return weft_fail(error, WEFT_STATE,
+                         "process %" PRIu64 " on %s has claimed shards %u to %u of %s while "
+                         "this server was starting: it has them, this server ends",
+                         by->claim.pid, by->claim.host, by->claim.first,
+                         by->claim.first + by->claim.count - 1, log->directory);
     }
     if (wish->is_new && log->history.part_count > 0) {
-        return weft_ckpt_fail(error, WEFT_STATE,
-                              "%s holds checkpoints: restore from them, or name another directory",
-                              log->directory);
+        return weft_fail(error, WEFT_STATE,
+                         "%s holds checkpoints: restore from them, or name another directory",
+                         log->directory);
     }
     return WEFT_OK;
 }
 
-static weft_status make_folder(const struct weft_ckpt_log *log, struct weft_ckpt_error *error)
+static weft_status make_folder(const struct weft_ckpt_log *log, struct weft_error *error)
 {
     char path[WEFT_CKPT_PATH_BYTES];
     weft_status status = path_of(log, "log", path, error);
@@ -386,7 +384,7 @@ static weft_status make_folder(const struct weft_ckpt_log *log, struct weft_ckpt
 }
 
 weft_status weft_ckpt_log_claim(struct weft_ckpt_log *log, const struct weft_ckpt_claim *claim,
-                                bool is_new, struct weft_ckpt_error *error)
+                                bool is_new, struct weft_error *error)
 {
     WEFT_ASSERT(log->mine == 0);
     const struct weft_ckpt_record record = {.kind = WEFT_CKPT_RECORD_CLAIM, .claim = *claim};
@@ -401,14 +399,14 @@ weft_status weft_ckpt_log_claim(struct weft_ckpt_log *log, const struct weft_ckp
 }
 
 static weft_status if_mine(const struct weft_ckpt_log *log, const void *arg,
-                           struct weft_ckpt_error *error)
+                           struct weft_error *error)
 {
     (void)arg;
     return weft_ckpt_log_replaced(log, error) ? WEFT_STATE : WEFT_OK;
 }
 
 static weft_status if_no_mixture(const struct weft_ckpt_log *log, const void *arg,
-                                 struct weft_ckpt_error *error)
+                                 struct weft_error *error)
 {
     const struct weft_ckpt_restored *restored = arg;
     const struct weft_ckpt_holder *other =
@@ -417,17 +415,17 @@ static weft_status if_no_mixture(const struct weft_ckpt_log *log, const void *ar
     if (status != WEFT_OK || other == NULL) {
         return status;
     }
-    return weft_ckpt_fail(error, WEFT_AGAIN,
-                          "the server with shards %u to %u (process %" PRIu64 " on %s) began from "
-                          "checkpoint %" PRIu64 ", and this one would from %" PRIu64
-                          ": start this server again; if that does not help, start all servers "
-                          "of the job again",
-                          other->claim.first, other->claim.first + other->claim.count - 1,
-                          other->claim.pid, other->claim.host, other->number, restored->number);
+    return weft_fail(error, WEFT_AGAIN,
+                     "the server with shards %u to %u (process %" PRIu64 " on %s) began from "
+                     "checkpoint %" PRIu64 ", and this one would from %" PRIu64
+                     ": start this server again; if that does not help, start all servers "
+                     "of the job again",
+                     other->claim.first, other->claim.first + other->claim.count - 1,
+                     other->claim.pid, other->claim.host, other->number, restored->number);
 }
 
 weft_status weft_ckpt_log_restored(struct weft_ckpt_log *log, uint64_t number, bool journal,
-                                   struct weft_ckpt_error *error)
+                                   struct weft_error *error)
 {
     WEFT_ASSERT(log->mine != 0);
     const struct weft_ckpt_record record = {
@@ -438,7 +436,7 @@ weft_status weft_ckpt_log_restored(struct weft_ckpt_log *log, uint64_t number, b
 }
 
 weft_status weft_ckpt_log_commit(struct weft_ckpt_log *log, struct weft_ckpt_manifest *manifest,
-                                 bool *may_count_p, struct weft_ckpt_error *error)
+                                 bool *may_count_p, struct weft_error *error)
 {
     WEFT_ASSERT(log->mine != 0);
     manifest->claim = log->mine;
@@ -453,7 +451,7 @@ weft_status weft_ckpt_log_commit(struct weft_ckpt_log *log, struct weft_ckpt_man
 }
 
 weft_status weft_ckpt_log_clear(struct weft_ckpt_log *log, uint64_t serial,
-                                struct weft_ckpt_error *error)
+                                struct weft_error *error)
 {
     char name[WEFT_CKPT_FILE_BYTES], path[WEFT_CKPT_PATH_BYTES];
     char temporary[WEFT_CKPT_PATH_BYTES];

@@ -33,12 +33,12 @@ typedef void weft_ckpt_complaint(void *arg, uint64_t number, const char *text);
  * Errors:  WEFT_IO, WEFT_NOMEM, WEFT_UNSUPPORTED (a later version): nobody can say what counts, with
  *          error->text. */
 weft_status weft_ckpt_log_open(const char *directory, weft_ckpt_complaint *complain, void *arg,
-                               struct weft_ckpt_log **log_p, struct weft_ckpt_error *error);
+                               struct weft_ckpt_log **log_p, struct weft_error *error);
 /* NULL is fine. */
 void weft_ckpt_log_close(struct weft_ckpt_log *log);
 
 /* Read what has come since. Errors: as open. */
-weft_status weft_ckpt_log_refresh(struct weft_ckpt_log *log, struct weft_ckpt_error *error);
+weft_status weft_ckpt_log_refresh(struct weft_ckpt_log *log, struct weft_error *error);
 
 /* Valid until the next call that takes the log. */
 const struct weft_ckpt_history *weft_ckpt_log_history(const struct weft_ckpt_log *log);
@@ -50,7 +50,7 @@ const struct weft_ckpt_history *weft_ckpt_log_history(const struct weft_ckpt_log
  *          the log was opened: this process was overtaken while it started, and must end. WEFT_IO,
  *          WEFT_NOMEM, as open; WEFT_UNSUPPORTED  the file system has no hard links. */
 weft_status weft_ckpt_log_claim(struct weft_ckpt_log *log, const struct weft_ckpt_claim *claim,
-                                bool is_new, struct weft_ckpt_error *error);
+                                bool is_new, struct weft_error *error);
 
 /* Records that were passed over because they are damaged; the largest serial of one, 0 = none. */
 uint64_t weft_ckpt_log_damaged(const struct weft_ckpt_log *log);
@@ -59,12 +59,12 @@ uint64_t weft_ckpt_log_damaged(const struct weft_ckpt_log *log);
 const struct weft_ckpt_holder *weft_ckpt_log_mine(const struct weft_ckpt_log *log);
 
 /* Another process has claimed a shard of this one, as far as was read: error->text says who. */
-bool weft_ckpt_log_replaced(const struct weft_ckpt_log *log, struct weft_ckpt_error *error);
+bool weft_ckpt_log_replaced(const struct weft_ckpt_log *log, struct weft_error *error);
 
 /* After the shards are as they were: this process begins to serve from checkpoint `number`.
  * Errors:  as commit; WEFT_AGAIN  another server of the job has restored another checkpoint. */
 weft_status weft_ckpt_log_restored(struct weft_ckpt_log *log, uint64_t number, bool journal,
-                                   struct weft_ckpt_error *error);
+                                   struct weft_error *error);
 
 /* A part of a checkpoint is on the disk: synchronise the directory, add the manifest, synchronise the
  * log. manifest->claim is filled in here.
@@ -72,12 +72,12 @@ weft_status weft_ckpt_log_restored(struct weft_ckpt_log *log, uint64_t number, b
  *          WEFT_NOMEM: do not promise anything. When *may_count_p it is not known whether the part
  *          counts: its files must stay as they are, and its number must not be used again. */
 weft_status weft_ckpt_log_commit(struct weft_ckpt_log *log, struct weft_ckpt_manifest *manifest,
-                                 bool *may_count_p, struct weft_ckpt_error *error);
+                                 bool *may_count_p, struct weft_error *error);
 
 /* Put an empty file in the place of a record, whose manifest was removed or moved away.
  * Errors:  WEFT_IO. */
 weft_status weft_ckpt_log_clear(struct weft_ckpt_log *log, uint64_t serial,
-                                struct weft_ckpt_error *error);
+                                struct weft_error *error);
 
 /* Drop the part at this place of the history, whose record was cleared. */
 void weft_ckpt_log_forget(struct weft_ckpt_log *log, size_t place);

@@ -80,47 +80,47 @@ static bool take_file(const cJSON *item, const struct weft_ckpt_manifest *m, uin
 }
 
 static weft_status take_all(const cJSON *root, struct weft_ckpt_manifest *m,
-                            struct weft_ckpt_error *error)
+                            struct weft_error *error)
 {
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(root, "files");
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
     uint64_t version, shards, first;
     if (!cJSON_IsString(format) || strcmp(format->valuestring, "weft-checkpoint") != 0 ||
         !weft_ckpt_json_number(root, "version", UINT32_MAX, &version)) {
-        return weft_ckpt_fail(error, WEFT_DATA, "it is no manifest of a checkpoint");
+        return weft_fail(error, WEFT_DATA, "it is no manifest of a checkpoint");
     }
     if (version > WEFT_CKPT_VERSION) {
-        return weft_ckpt_fail(error, WEFT_UNSUPPORTED,
-                              "it is of version %" PRIu64 "; this release reads up to version %d: "
-                              "use the release that wrote it, or a later one",
-                              version, WEFT_CKPT_VERSION);
+        return weft_fail(error, WEFT_UNSUPPORTED,
+                         "it is of version %" PRIu64 "; this release reads up to version %d: "
+                         "use the release that wrote it, or a later one",
+                         version, WEFT_CKPT_VERSION);
     }
     int count = cJSON_IsArray(files) ? cJSON_GetArraySize(files) : 0;
     m->claim = 0;
     if (version > 1 &&
         (!weft_ckpt_json_number(root, "claim", WEFT_CKPT_NUMBER_MAX, &m->claim) || m->claim == 0)) {
-        return weft_ckpt_fail(error, WEFT_DATA, "it contradicts itself");
+        return weft_fail(error, WEFT_DATA, "it contradicts itself");
     }
     if (!weft_ckpt_json_number(root, "number", WEFT_CKPT_NUMBER_MAX, &m->number) || m->number == 0 ||
         !weft_ckpt_json_number(root, "base", m->number - 1, &m->base) ||
         !weft_ckpt_json_number(root, "shards", WEFT_CKPT_SHARDS_MAX, &shards) ||
         !weft_ckpt_json_number(root, "first", WEFT_CKPT_SHARDS_MAX, &first) || count < 1 ||
         first + (uint64_t)count > shards) {
-        return weft_ckpt_fail(error, WEFT_DATA, "it contradicts itself");
+        return weft_fail(error, WEFT_DATA, "it contradicts itself");
     }
     m->shards = (uint32_t)shards;
     m->first = (uint32_t)first;
     m->count = (uint32_t)count;
     m->files = calloc(m->count, sizeof(*m->files));
     if (m->files == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a manifest");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a manifest");
     }
     const cJSON *item;
     uint32_t i = 0;
     cJSON_ArrayForEach(item, files)
     {
         if (!take_file(item, m, i, &m->files[i])) {
-            return weft_ckpt_fail(error, WEFT_DATA, "its list of files contradicts itself");
+            return weft_fail(error, WEFT_DATA, "its list of files contradicts itself");
         }
         i++;
     }
@@ -129,16 +129,16 @@ static weft_status take_all(const cJSON *root, struct weft_ckpt_manifest *m,
 
 weft_status weft_ckpt_manifest_parse(char *bytes, size_t count,
                                      struct weft_ckpt_manifest *manifest_p,
-                                     struct weft_ckpt_error *error)
+                                     struct weft_error *error)
 {
     if (!weft_ckpt_sealed_good(bytes, count)) {
-        return weft_ckpt_fail(error, WEFT_DATA, "it is damaged");
+        return weft_fail(error, WEFT_DATA, "it is damaged");
     }
     cJSON *root = cJSON_ParseWithLength(bytes, count);
     struct weft_ckpt_manifest manifest = {0};
     if (root == NULL) {
         /* The checksum is right, so these are the bytes that were written. */
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to read it, or it is no JSON");
+        return weft_fail(error, WEFT_NOMEM, "no memory to read it, or it is no JSON");
     }
     weft_status status = take_all(root, &manifest, error);
     cJSON_Delete(root);

@@ -56,7 +56,7 @@ void weft_ckpt_manifest_print(const struct weft_ckpt_manifest *manifest, FILE *o
  * Errors:  WEFT_DATA  damaged. WEFT_UNSUPPORTED  of a later version. WEFT_NOMEM. */
 weft_status weft_ckpt_manifest_parse(char *bytes, size_t count,
                                      struct weft_ckpt_manifest *manifest_p,
-                                     struct weft_ckpt_error *error);
+                                     struct weft_error *error);
 void weft_ckpt_manifest_fini(struct weft_ckpt_manifest *manifest);
 
 #endif

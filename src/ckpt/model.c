@@ -28,14 +28,14 @@ static weft_status make_head(const struct weft_ckpt_model *model, struct weft_ck
 
 /* Cut "a/b" into "a" and "b", "b" into "." and "b". */
 static weft_status cut_path(const char *path, char *directory, size_t bytes, const char **name_p,
-                            struct weft_ckpt_error *error)
+                            struct weft_error *error)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
     size_t front = (size_t)(name - path);
     if (name[0] == '\0' || strlen(name) >= WEFT_CKPT_FILE_BYTES || front >= bytes) {
-        return weft_ckpt_fail(error, WEFT_IO, "%.200s: a file name has 1 to %d bytes", path,
-                              WEFT_CKPT_FILE_BYTES - 1);
+        return weft_fail(error, WEFT_IO, "%.200s: a file name has 1 to %d bytes", path,
+                         WEFT_CKPT_FILE_BYTES - 1);
     }
     memcpy(directory, path, front);
     strcpy(directory + front, ".");
@@ -44,7 +44,7 @@ static weft_status cut_path(const char *path, char *directory, size_t bytes, con
 }
 
 weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model *model,
-                                 struct weft_ckpt_error *error)
+                                 struct weft_error *error)
 {
     char directory[WEFT_CKPT_PATH_BYTES];
     const char *name = path;
@@ -55,7 +55,7 @@ weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model 
     struct weft_ckpt_head head = {.tensors = NULL};
     if (make_head(model, &head) != WEFT_OK) {
         weft_ckpt_head_fini(&head);
-        return weft_ckpt_fail(error, WEFT_NOMEM, "%.200s: out of memory", path);
+        return weft_fail(error, WEFT_NOMEM, "%.200s: out of memory", path);
     }
     struct weft_ckpt_writer *writer = NULL;
     status = weft_ckpt_writer_open(directory, name, &head, &writer, error);
@@ -86,12 +86,12 @@ static bool copy_name(const char *text, char name_p[WEFT_CKPT_MODEL_NAME_BYTES])
 
 /* What the metadata say of the model. */
 static weft_status read_notes(const struct weft_ckpt_head *head, struct weft_ckpt_model *model,
-                              struct weft_ckpt_error *error)
+                              struct weft_error *error)
 {
     const char *said = weft_ckpt_head_text(head, "weft_model");
     if (said == NULL || strcmp(said, version) != 0) {
-        return weft_ckpt_fail(error, WEFT_DATA, "not a model of this release (weft_model is %s)",
-                              said != NULL ? said : "missing");
+        return weft_fail(error, WEFT_DATA, "not a model of this release (weft_model is %s)",
+                         said != NULL ? said : "missing");
     }
     const char *factors = weft_ckpt_head_text(head, "factors");
     const char *offset = weft_ckpt_head_text(head, "offset");
@@ -106,8 +106,8 @@ static weft_status read_notes(const struct weft_ckpt_head *head, struct weft_ckp
                 copy_name(weft_ckpt_head_text(head, "format"), model->format);
     model->dim = good ? 1 + (uint32_t)count : 0;
     return good ? WEFT_OK
-                : weft_ckpt_fail(error, WEFT_DATA,
-                                 "model, factors, offset and format are not those of a model");
+                : weft_fail(error, WEFT_DATA,
+                            "model, factors, offset and format are not those of a model");
 }
 
 /* A tensor of the wanted type and width whose bytes have the checksum that goes with them. */
@@ -126,7 +126,7 @@ static const void *tensor_at(const struct weft_ckpt_head *head, const char *name
 }
 
 static weft_status read_tensors(const struct weft_ckpt_head *head, const char *data,
-                                struct weft_ckpt_model *model, struct weft_ckpt_error *error)
+                                struct weft_ckpt_model *model, struct weft_error *error)
 {
     uint64_t count = 0;
     uint64_t row_count = 0;
@@ -134,36 +134,35 @@ static weft_status read_tensors(const struct weft_ckpt_head *head, const char *d
     const void *rows =
         tensor_at(head, "rows", WEFT_CKPT_F32, model->dim, data, &row_count);
     if (ids == NULL || rows == NULL || count != row_count || count > UINT32_MAX) {
-        return weft_ckpt_fail(error, WEFT_DATA,
-                              "ids and rows are missing, of another shape, or damaged");
+        return weft_fail(error, WEFT_DATA,
+                         "ids and rows are missing, of another shape, or damaged");
     }
     size_t floats = count * model->dim;
     model->ids = malloc((count + 1) * sizeof(*model->ids));
     model->rows = malloc((floats + 1) * sizeof(*model->rows));
     if (model->ids == NULL || model->rows == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for %llu rows",
-                              (unsigned long long)count);
+        return weft_fail(error, WEFT_NOMEM, "no memory for %llu rows", (unsigned long long)count);
     }
     memcpy(model->ids, ids, count * sizeof(*model->ids));
     memcpy(model->rows, rows, floats * sizeof(*model->rows));
     model->count = (uint32_t)count;
     for (uint64_t i = 1; i < count; i++) {
         if (model->ids[i] <= model->ids[i - 1]) {
-            return weft_ckpt_fail(error, WEFT_DATA, "the ids do not ascend");
+            return weft_fail(error, WEFT_DATA, "the ids do not ascend");
         }
     }
     for (size_t i = 0; i < floats; i++) {
         if (!isfinite(model->rows[i])) {
-            return weft_ckpt_fail(error, WEFT_DATA, "a weight is no finite number");
+            return weft_fail(error, WEFT_DATA, "a weight is no finite number");
         }
     }
     return WEFT_OK;
 }
 
 weft_status weft_ckpt_model_load(const char *path, struct weft_ckpt_model *model_p,
-                                 struct weft_ckpt_error *error)
+                                 struct weft_error *error)
 {
-    struct weft_ckpt_error why = {.text = ""};
+    struct weft_error why = {.text = ""};
     struct weft_ckpt_head head = {.tensors = NULL};
     struct weft_ckpt_model model = {.ids = NULL};
     char *bytes = NULL;
@@ -171,8 +170,8 @@ weft_status weft_ckpt_model_load(const char *path, struct weft_ckpt_model *model
     size_t used = 0;
     weft_status status = weft_ckpt_read_whole(path, SIZE_MAX / 4, &bytes, &count, &why);
     if (status != WEFT_OK) {
-        return weft_ckpt_fail(error, status == WEFT_NOTFOUND ? WEFT_IO : status,
-                              "%.200s: cannot read: %s", path, strerror(errno));
+        return weft_fail(error, status == WEFT_NOTFOUND ? WEFT_IO : status,
+                         "%.200s: cannot read: %s", path, strerror(errno));
     }
     status = weft_ckpt_head_parse(bytes, count, count, &head, &used, &why);
     if (status == WEFT_OK) {
@@ -185,7 +184,7 @@ weft_status weft_ckpt_model_load(const char *path, struct weft_ckpt_model *model
     free(bytes);
     if (status != WEFT_OK) {
         weft_ckpt_model_fini(&model);
-        return weft_ckpt_fail(error, status, "%.200s: %.280s", path, why.text);
+        return weft_fail(error, status, "%.200s: %.280s", path, why.text);
     }
     *model_p = model;
     return WEFT_OK;

@@ -30,13 +30,13 @@ struct weft_ckpt_model {
 /* Write it whole or not at all.   Owns: borrows all of *model.
  * Errors:  WEFT_IO, WEFT_NOMEM; error->text says what. */
 weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model *model,
-                                 struct weft_ckpt_error *error);
+                                 struct weft_error *error);
 
 /* Owns:    gives *model_p, to be ended by weft_ckpt_model_fini.
  * Errors:  WEFT_IO  it cannot be read. WEFT_DATA  it is damaged, or something else. WEFT_NOMEM.
  *          error->text begins with the path. */
 weft_status weft_ckpt_model_load(const char *path, struct weft_ckpt_model *model_p,
-                                 struct weft_ckpt_error *error);
+                                 struct weft_error *error);
 void weft_ckpt_model_fini(struct weft_ckpt_model *model);
 
 /* The newest checkpoint of a directory: the rows of table 0 of all shards, deltas applied. A checkpoint
@@ -48,7 +48,7 @@ void weft_ckpt_model_fini(struct weft_ckpt_model *model);
  *          table has. WEFT_IO, WEFT_NOMEM. error->text begins with the directory. */
 weft_status weft_ckpt_model_gather(const char *directory, weft_ckpt_complaint *complain, void *arg,
                                    struct weft_ckpt_model *model_p, uint64_t *number_p,
-                                   struct weft_ckpt_error *error);
+                                   struct weft_error *error);
 
 /* The row of each id, zeros for one that the model does not know: a feature that is not there.
  *

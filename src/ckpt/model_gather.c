@@ -24,16 +24,16 @@ struct gathering {
     uint32_t dim; /* 0 = no file yet */
 };
 
-static weft_status no_memory(struct weft_ckpt_error *error)
+static weft_status no_memory(struct weft_error *error)
 {
-    return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for its rows");
+    return weft_fail(error, WEFT_NOMEM, "no memory for its rows");
 }
 
-static weft_status odd(struct weft_ckpt_error *error)
+static weft_status odd(struct weft_error *error)
 {
-    return weft_ckpt_fail(error, WEFT_DATA,
-                          "it has no table 0 of features, or one that this "
-                          "release does not write");
+    return weft_fail(error, WEFT_DATA,
+                     "it has no table 0 of features, or one that this "
+                     "release does not write");
 }
 
 static bool make_room(struct gathering *all, uint64_t more)
@@ -53,7 +53,7 @@ static bool make_room(struct gathering *all, uint64_t more)
 /* ids (count,) of one file are gone, or there with the rows that come next. */
 static weft_status note_ids(struct gathering *all, struct weft_ckpt_reader *reader,
                             const struct weft_ckpt_tensor *ids, uint64_t order,
-                            struct weft_ckpt_error *error)
+                            struct weft_error *error)
 {
     uint64_t count = ids->shape[0];
     if (ids->type != WEFT_CKPT_U64 || ids->bytes != count * sizeof(uint64_t)) {
@@ -74,7 +74,7 @@ static weft_status note_ids(struct gathering *all, struct weft_ckpt_reader *read
 
 static weft_status read_weights(struct gathering *all, struct weft_ckpt_reader *reader,
                                 const struct weft_ckpt_tensor *weights, uint64_t count,
-                                struct weft_ckpt_error *error)
+                                struct weft_error *error)
 {
     uint64_t dim = weights->shape[1];
     if (weights->type != WEFT_CKPT_F32 || weights->dims != 2 || weights->shape[0] != count ||
@@ -95,7 +95,7 @@ static weft_status read_weights(struct gathering *all, struct weft_ckpt_reader *
 
 static weft_status gather_file(struct gathering *all, const char *directory,
                                const struct weft_ckpt_file *file, uint64_t number,
-                               struct weft_ckpt_error *error)
+                               struct weft_error *error)
 {
     struct weft_ckpt_reader *reader = NULL;
     weft_status status = weft_ckpt_reader_open(directory, file, &reader, error);
@@ -130,7 +130,7 @@ static int compare(const void *a, const void *b)
 
 /* The last word on every id, in their order. */
 static weft_status settle(struct gathering *all, struct weft_ckpt_model *model,
-                          struct weft_ckpt_error *error)
+                          struct weft_error *error)
 {
     uint32_t dim = all->dim;
     if (all->count > UINT32_MAX) {
@@ -153,7 +153,7 @@ static weft_status settle(struct gathering *all, struct weft_ckpt_model *model,
     }
     for (size_t i = 0; i < (size_t)model->count * dim; i++) {
         if (!isfinite(model->rows[i])) {
-            return weft_ckpt_fail(error, WEFT_DATA, "a weight is no finite number");
+            return weft_fail(error, WEFT_DATA, "a weight is no finite number");
         }
     }
     model->dim = dim;
@@ -161,7 +161,7 @@ static weft_status settle(struct gathering *all, struct weft_ckpt_model *model,
 }
 
 static weft_status load(const char *directory, weft_ckpt_complaint *complain, void *arg,
-                        struct gathering *all, uint64_t *number_p, struct weft_ckpt_error *error)
+                        struct gathering *all, uint64_t *number_p, struct weft_error *error)
 {
     struct weft_ckpt_set set;
     struct weft_ckpt_log *log;
@@ -176,7 +176,7 @@ static weft_status load(const char *directory, weft_ckpt_complaint *complain, vo
     }
     *number_p = set.number;
     if (set.number == 0) {
-        status = weft_ckpt_fail(error, WEFT_NOTFOUND, "it holds no checkpoint");
+        status = weft_fail(error, WEFT_NOTFOUND, "it holds no checkpoint");
     }
     for (uint32_t i = 0; status == WEFT_OK && i < set.file_count; i++) {
         status = gather_file(all, directory, &set.files[i].file, i, error);
@@ -187,18 +187,18 @@ static weft_status load(const char *directory, weft_ckpt_complaint *complain, vo
 
 weft_status weft_ckpt_model_gather(const char *directory, weft_ckpt_complaint *complain, void *arg,
                                    struct weft_ckpt_model *model_p, uint64_t *number_p,
-                                   struct weft_ckpt_error *error)
+                                   struct weft_error *error)
 {
     struct gathering all = {.said = NULL};
     struct weft_ckpt_model model = {.ids = NULL};
-    struct weft_ckpt_error why = {.text = ""};
+    struct weft_error why = {.text = ""};
     weft_status status = load(directory, complain, arg, &all, number_p, &why);
     status = status == WEFT_OK ? settle(&all, &model, &why) : status;
     free(all.said);
     free(all.rows);
     if (status != WEFT_OK) {
         weft_ckpt_model_fini(&model);
-        return weft_ckpt_fail(error, status, "%.200s: %.280s", directory, why.text);
+        return weft_fail(error, status, "%.200s: %.280s", directory, why.text);
     }
     *model_p = model;
     return WEFT_OK;

@@ -54,19 +54,19 @@ static void print(const struct weft_ckpt_record *record, FILE *out)
 }
 
 weft_status weft_ckpt_record_print(const struct weft_ckpt_record *record, char **bytes_p,
-                                   size_t *count_p, struct weft_ckpt_error *error)
+                                   size_t *count_p, struct weft_error *error)
 {
     char *bytes = NULL;
     size_t count = 0;
     FILE *out = open_memstream(&bytes, &count);
     if (out == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a record");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a record");
     }
     print(record, out);
     bool failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {
         free(bytes);
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a record");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a record");
     }
     weft_ckpt_sealed_fill(bytes, count);
     *bytes_p = bytes;
@@ -116,18 +116,18 @@ static bool take_restored(const cJSON *root, struct weft_ckpt_restored *restored
 }
 
 static weft_status take_all(const cJSON *root, struct weft_ckpt_record *record,
-                            struct weft_ckpt_error *error)
+                            struct weft_error *error)
 {
     const cJSON *kind = cJSON_GetObjectItemCaseSensitive(root, "kind");
     uint64_t version;
     if (!weft_ckpt_json_number(root, "version", UINT32_MAX, &version)) {
-        return weft_ckpt_fail(error, WEFT_DATA, "it is no record of a checkpoint directory");
+        return weft_fail(error, WEFT_DATA, "it is no record of a checkpoint directory");
     }
     if (version > WEFT_CKPT_LOG_VERSION) {
-        return weft_ckpt_fail(error, WEFT_UNSUPPORTED,
-                              "it is of version %" PRIu64 "; this release reads up to version %d: "
-                              "use the release that wrote it, or a later one",
-                              version, WEFT_CKPT_LOG_VERSION);
+        return weft_fail(error, WEFT_UNSUPPORTED,
+                         "it is of version %" PRIu64 "; this release reads up to version %d: "
+                         "use the release that wrote it, or a later one",
+                         version, WEFT_CKPT_LOG_VERSION);
     }
     bool good = false;
     if (cJSON_IsString(kind) && strcmp(kind->valuestring, "claim") == 0) {
@@ -137,20 +137,20 @@ static weft_status take_all(const cJSON *root, struct weft_ckpt_record *record,
         record->kind = WEFT_CKPT_RECORD_RESTORED;
         good = take_restored(root, &record->restored);
     }
-    return good ? WEFT_OK : weft_ckpt_fail(error, WEFT_DATA, "it contradicts itself");
+    return good ? WEFT_OK : weft_fail(error, WEFT_DATA, "it contradicts itself");
 }
 
 weft_status weft_ckpt_record_parse(char *bytes, size_t count, struct weft_ckpt_record *record_p,
-                                   struct weft_ckpt_error *error)
+                                   struct weft_error *error)
 {
     struct weft_ckpt_record record = {0};
     if (!weft_ckpt_sealed_good(bytes, count)) {
-        return weft_ckpt_fail(error, WEFT_DATA, "it is damaged");
+        return weft_fail(error, WEFT_DATA, "it is damaged");
     }
     cJSON *root = cJSON_ParseWithLength(bytes, count);
     if (root == NULL) {
         /* The checksum is right, so these are the bytes that were written. */
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory to read it, or it is no JSON");
+        return weft_fail(error, WEFT_NOMEM, "no memory to read it, or it is no JSON");
     }
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
     bool is_log = cJSON_IsString(format) && strcmp(format->valuestring, FORMAT) == 0;

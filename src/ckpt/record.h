@@ -51,14 +51,14 @@ struct weft_ckpt_record {
 /* The bytes of a record, to be freed. Characters of host and time that JSON would escape become '_'.
  * Errors: WEFT_NOMEM. */
 weft_status weft_ckpt_record_print(const struct weft_ckpt_record *record, char **bytes_p,
-                                   size_t *count_p, struct weft_ckpt_error *error);
+                                   size_t *count_p, struct weft_error *error);
 
 /* Shape:   bytes (count,), changed meanwhile.
  * Owns:    gives *record_p, to be ended with weft_ckpt_record_fini.
  * Errors:  WEFT_DATA  damaged. WEFT_UNSUPPORTED  of a later version: written by a newer release.
  *          WEFT_NOMEM. */
 weft_status weft_ckpt_record_parse(char *bytes, size_t count, struct weft_ckpt_record *record_p,
-                                   struct weft_ckpt_error *error);
+                                   struct weft_error *error);
 void weft_ckpt_record_fini(struct weft_ckpt_record *record);
 
 #endif

@@ -21,12 +21,12 @@ struct weft_job_key {
     struct weft_fork_guard guard;
 };
 
-static weft_status key_new(struct weft_job_key **key_p, struct weft_crypto_error *error)
+static weft_status key_new(struct weft_job_key **key_p, struct weft_error *error)
 {
     struct weft_fork_guard *guard;
     weft_status status = weft_fork_guard_new(&guard);
     if (status != WEFT_OK) {
-        return weft_crypto_fail(error, status, "no memory for a key");
+        return weft_fail(error, status, "no memory for a key");
     }
     *key_p = (struct weft_job_key *)guard;
     return WEFT_OK;
@@ -42,7 +42,7 @@ void weft_job_key_wipe(void *bytes, size_t count)
     OPENSSL_cleanse(bytes, count);
 }
 
-weft_status weft_job_key_random(struct weft_job_key **key_p, struct weft_crypto_error *error)
+weft_status weft_job_key_random(struct weft_job_key **key_p, struct weft_error *error)
 {
     struct weft_job_key *key = NULL;
     weft_status status = key_new(&key, error);
@@ -51,14 +51,14 @@ weft_status weft_job_key_random(struct weft_job_key **key_p, struct weft_crypto_
     }
     if (RAND_priv_bytes(key->guard.secret, WEFT_PSK_BYTES) != 1) {
         weft_job_key_free(key);
-        return weft_crypto_fail(error, WEFT_IO, "libcrypto gives no random bytes for a key");
+        return weft_fail(error, WEFT_IO, "libcrypto gives no random bytes for a key");
     }
     *key_p = key;
     return WEFT_OK;
 }
 
 weft_status weft_job_key_of(const uint8_t bytes[WEFT_PSK_BYTES], struct weft_job_key **key_p,
-                            struct weft_crypto_error *error)
+                            struct weft_error *error)
 {
     struct weft_job_key *key = NULL;
     weft_status status = key_new(&key, error);
@@ -133,38 +133,35 @@ static int digit_value(char c)
 
 /* Says what is wrong without a character of the text: most of it may be a key. */
 static weft_status check_text(const char *text, size_t count, const char *name,
-                              struct weft_crypto_error *error)
+                              struct weft_error *error)
 {
     size_t digits = 0;
     while (digits < count && digit_value(text[digits]) >= 0) {
         digits++;
     }
     if (count == 0) {
-        return weft_crypto_fail(error, WEFT_DATA,
-                                "%s is empty; a key is %d hexadecimal digits: `weft keygen FILE` "
-                                "makes one",
-                                name, WEFT_JOB_KEY_TEXT_BYTES);
+        return weft_fail(error, WEFT_DATA,
+                         "%s is empty; a key is %d hexadecimal digits: `weft keygen FILE` "
+                         "makes one",
+                         name, WEFT_JOB_KEY_TEXT_BYTES);
     }
     if (digits < count) {
-        return weft_crypto_fail(error, WEFT_DATA,
-                                "%s is no key: character %zu is not a hexadecimal digit", name,
-                                digits + 1);
+        return weft_fail(error, WEFT_DATA, "%s is no key: character %zu is not a hexadecimal digit",
+                         name, digits + 1);
     }
     if (count < WEFT_JOB_KEY_TEXT_BYTES) {
-        return weft_crypto_fail(error, WEFT_DATA,
-                                "%s is cut short: %zu hexadecimal digits instead of %d", name,
-                                count, WEFT_JOB_KEY_TEXT_BYTES);
+        return weft_fail(error, WEFT_DATA, "%s is cut short: %zu hexadecimal digits instead of %d",
+                         name, count, WEFT_JOB_KEY_TEXT_BYTES);
     }
     if (count > WEFT_JOB_KEY_TEXT_BYTES) {
-        return weft_crypto_fail(error, WEFT_DATA,
-                                "%s is too long: more than %d hexadecimal digits", name,
-                                WEFT_JOB_KEY_TEXT_BYTES);
+        return weft_fail(error, WEFT_DATA, "%s is too long: more than %d hexadecimal digits", name,
+                         WEFT_JOB_KEY_TEXT_BYTES);
     }
     return WEFT_OK;
 }
 
 weft_status weft_job_key_parse(const char *text, size_t count, const char *name,
-                               struct weft_job_key **key_p, struct weft_crypto_error *error)
+                               struct weft_job_key **key_p, struct weft_error *error)
 {
     if (count > 0 && text[count - 1] == '\n') {
         count--;
@@ -211,12 +208,11 @@ weft_status weft_job_key_write_fd(const struct weft_job_key *key, int fd)
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
-weft_status weft_job_key_take_environment(struct weft_job_key **key_p,
-                                          struct weft_crypto_error *error)
+weft_status weft_job_key_take_environment(struct weft_job_key **key_p, struct weft_error *error)
 {
     char *text = getenv(VARIABLE);
     if (text == NULL) {
-        return weft_crypto_fail(error, WEFT_NOTFOUND, "%s is not set", VARIABLE);
+        return weft_fail(error, WEFT_NOTFOUND, "%s is not set", VARIABLE);
     }
     size_t count = strlen(text);
     weft_status status =

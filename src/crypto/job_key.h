@@ -13,8 +13,8 @@
 #ifndef WEFT_CRYPTO_JOB_KEY_H
 #define WEFT_CRYPTO_JOB_KEY_H
 
+#include "base/error.h"
 #include "core/crypto.h"
-#include "crypto/error.h"
 
 struct weft_job_key;
 
@@ -27,11 +27,11 @@ enum {
  *
  * Owns:    gives *key_p, to be freed with weft_job_key_free; so do the next four.
  * Errors:  WEFT_NOMEM; WEFT_IO  the operating system gives no randomness. */
-weft_status weft_job_key_random(struct weft_job_key **key_p, struct weft_crypto_error *error);
+weft_status weft_job_key_random(struct weft_job_key **key_p, struct weft_error *error);
 
 /* A copy of these bytes, which stay the caller's to wipe.   Errors:  WEFT_NOMEM. */
 weft_status weft_job_key_of(const uint8_t bytes[WEFT_PSK_BYTES], struct weft_job_key **key_p,
-                            struct weft_crypto_error *error);
+                            struct weft_error *error);
 
 /* From a file.
  *
@@ -40,28 +40,27 @@ weft_status weft_job_key_of(const uint8_t bytes[WEFT_PSK_BYTES], struct weft_job
  *                         that belongs to somebody else, or its text is no key: error->text says
  *                         which of these, and what to do.   WEFT_NOMEM. */
 weft_status weft_job_key_read(const char *path, struct weft_job_key **key_p,
-                              struct weft_crypto_error *error);
+                              struct weft_error *error);
 
 /* From a descriptor that delivers the text (a pipe); reads to its end, closes nothing.
  *
  * Errors:  as above; `name` stands for the file in error->text. */
 weft_status weft_job_key_read_fd(int fd, const char *name, struct weft_job_key **key_p,
-                                 struct weft_crypto_error *error);
+                                 struct weft_error *error);
 
 /* From WEFT_JOB_KEY, which is then overwritten and unset, whether or not it was a key: children
  * and /proc/self/environ do not get it.
  *
  * Errors:  WEFT_NOTFOUND  not set.   WEFT_DATA  not a key.   WEFT_NOMEM.
  * Thread:  before other threads use the environment. */
-weft_status weft_job_key_take_environment(struct weft_job_key **key_p,
-                                          struct weft_crypto_error *error);
+weft_status weft_job_key_take_environment(struct weft_job_key **key_p, struct weft_error *error);
 
 /* Make a file of it that is only the owner's (0600), and see it safe on the disk. Never overwrites.
  *
  * Errors:  WEFT_EXISTS  something has that name already.   WEFT_STATE  forked.
  *          WEFT_IO      it cannot be written; nothing is left of it. */
 weft_status weft_job_key_write(const struct weft_job_key *key, const char *path,
-                               struct weft_crypto_error *error);
+                               struct weft_error *error);
 
 /* The text and a newline to a descriptor (a pipe).
  *
@@ -96,6 +95,6 @@ void weft_job_key_free(struct weft_job_key *key);
 
 /* From text of `count` bytes; `name` says where it is from.   Errors: WEFT_DATA, WEFT_NOMEM. */
 weft_status weft_job_key_parse(const char *text, size_t count, const char *name,
-                               struct weft_job_key **key_p, struct weft_crypto_error *error);
+                               struct weft_job_key **key_p, struct weft_error *error);
 
 #endif

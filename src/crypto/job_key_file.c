@@ -22,7 +22,7 @@ enum {
 /* ---- reading --------------------------------------------------------------------------------- */
 
 weft_status weft_job_key_read_fd(int fd, const char *name, struct weft_job_key **key_p,
-                                 struct weft_crypto_error *error)
+                                 struct weft_error *error)
 {
     char text[READ_BYTES];
     size_t count = 0;
@@ -33,7 +33,7 @@ weft_status weft_job_key_read_fd(int fd, const char *name, struct weft_job_key *
             break;
         }
         if (got < 0 && errno != EINTR) {
-            status = weft_crypto_fail(error, WEFT_IO, "cannot read %s: %s", name, strerror(errno));
+            status = weft_fail(error, WEFT_IO, "cannot read %s: %s", name, strerror(errno));
         }
         count += got > 0 ? (size_t)got : 0;
     }
@@ -46,50 +46,47 @@ weft_status weft_job_key_read_fd(int fd, const char *name, struct weft_job_key *
 
 /* In a folder that others may write to, a link of theirs could lead to any file of ours, or to a
  * key that they know. Root's links are as good as our own. */
-static weft_status check_link(const char *path, struct weft_crypto_error *error)
+static weft_status check_link(const char *path, struct weft_error *error)
 {
     struct stat about;
     if (lstat(path, &about) != 0) {
         int why = errno;
         if (why == ENOENT) {
-            return weft_crypto_fail(error, WEFT_NOTFOUND,
-                                    "there is no key file %s; `weft keygen %s` makes one", path,
-                                    path);
+            return weft_fail(error, WEFT_NOTFOUND,
+                             "there is no key file %s; `weft keygen %s` makes one", path, path);
         }
-        return weft_crypto_fail(error, WEFT_IO, "cannot look at key file %s: %s", path,
-                                strerror(why));
+        return weft_fail(error, WEFT_IO, "cannot look at key file %s: %s", path, strerror(why));
     }
     if (S_ISLNK(about.st_mode) && about.st_uid != geteuid() && about.st_uid != 0) {
-        return weft_crypto_fail(error, WEFT_DATA,
-                                "key file %s is a symbolic link that belongs to user %u; name the "
-                                "file itself",
-                                path, (unsigned)about.st_uid);
+        return weft_fail(error, WEFT_DATA,
+                         "key file %s is a symbolic link that belongs to user %u; name the "
+                         "file itself",
+                         path, (unsigned)about.st_uid);
     }
     return WEFT_OK;
 }
 
 /* What was opened, not what the name leads to by now. */
-static weft_status check_file(int fd, const char *path, struct weft_crypto_error *error)
+static weft_status check_file(int fd, const char *path, struct weft_error *error)
 {
     struct stat about;
     if (fstat(fd, &about) != 0) {
-        return weft_crypto_fail(error, WEFT_IO, "cannot look at key file %s: %s", path,
-                                strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot look at key file %s: %s", path, strerror(errno));
     }
     if (!S_ISREG(about.st_mode)) {
-        return weft_crypto_fail(error, WEFT_DATA, "key file %s is not a regular file", path);
+        return weft_fail(error, WEFT_DATA, "key file %s is not a regular file", path);
     }
     if ((about.st_mode & MODE_OTHERS) != 0) {
-        return weft_crypto_fail(error, WEFT_DATA,
-                                "key file %s has mode %04o: others may read it or change it; run: "
-                                "chmod 600 %s (and make a new key if they did)",
-                                path, (unsigned)(about.st_mode & 07777), path);
+        return weft_fail(error, WEFT_DATA,
+                         "key file %s has mode %04o: others may read it or change it; run: "
+                         "chmod 600 %s (and make a new key if they did)",
+                         path, (unsigned)(about.st_mode & 07777), path);
     }
     return WEFT_OK;
 }
 
 weft_status weft_job_key_read(const char *path, struct weft_job_key **key_p,
-                              struct weft_crypto_error *error)
+                              struct weft_error *error)
 {
     weft_status status = check_link(path, error);
     if (status != WEFT_OK) {
@@ -98,12 +95,12 @@ weft_status weft_job_key_read(const char *path, struct weft_job_key **key_p,
     /* A FIFO must not make us wait for its writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
-        return weft_crypto_fail(error, errno == ENOENT ? WEFT_NOTFOUND : WEFT_IO,
-                                "cannot open key file %s: %s", path, strerror(errno));
+        return weft_fail(error, errno == ENOENT ? WEFT_NOTFOUND : WEFT_IO,
+                         "cannot open key file %s: %s", path, strerror(errno));
     }
     status = check_file(fd, path, error);
     if (status == WEFT_OK) {
-        char name[WEFT_CRYPTO_ERROR_BYTES / 2];
+        char name[WEFT_ERROR_BYTES / 2];
         snprintf(name, sizeof(name), "key file %s", path);
         status = weft_job_key_read_fd(fd, name, key_p, error);
     }
@@ -140,17 +137,17 @@ static weft_status fill(const struct weft_job_key *key, int fd)
 }
 
 weft_status weft_job_key_write(const struct weft_job_key *key, const char *path,
-                               struct weft_crypto_error *error)
+                               struct weft_error *error)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, FILE_MODE);
     if (fd < 0 && errno == EEXIST) {
-        return weft_crypto_fail(error, WEFT_EXISTS,
-                                "%s exists already and is left as it is; `weft keygen --check %s` "
-                                "tells which key it holds",
-                                path, path);
+        return weft_fail(error, WEFT_EXISTS,
+                         "%s exists already and is left as it is; `weft keygen --check %s` "
+                         "tells which key it holds",
+                         path, path);
     }
     if (fd < 0) {
-        return weft_crypto_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
     }
     weft_status status = fill(key, fd);
     int why = errno;
@@ -164,8 +161,8 @@ weft_status weft_job_key_write(const struct weft_job_key *key, const char *path,
     }
     if (status != WEFT_OK) {
         (void)unlink(path);
-        return weft_crypto_fail(error, status, "cannot write %s: %s", path,
-                                status == WEFT_IO ? strerror(why) : weft_status_text(status));
+        return weft_fail(error, status, "cannot write %s: %s", path,
+                         status == WEFT_IO ? strerror(why) : weft_status_text(status));
     }
     return WEFT_OK;
 }

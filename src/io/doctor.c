@@ -99,7 +99,7 @@ static void look_at_limits(struct weft_doctor *doctor)
 static void look_at_udp(struct weft_doctor *doctor)
 {
     struct weft_probe probe;
-    struct weft_io_error error;
+    struct weft_error error;
     if (weft_probe_run("127.0.0.1", &probe, &error) != WEFT_OK) {
         weft_doctor_add(doctor, "udp_ipv4", WEFT_FACT_MISSING, error.text, "no");
         return;
@@ -139,7 +139,7 @@ static void look_at_port(struct weft_doctor *doctor, uint16_t port)
     struct weft_addr addr;
     struct weft_sock_request request = {.buffer_bytes = BUFFER_BYTES_WANTED};
     struct weft_sock_facts facts;
-    struct weft_io_error error = {{0}};
+    struct weft_error error = {.text = ""};
     int fd = -1;
     weft_status status = weft_sock_addr_parse("127.0.0.1", port, &addr, &error);
     if (status == WEFT_OK) {

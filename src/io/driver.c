@@ -12,7 +12,7 @@ struct weft_driver_ops {
     enum weft_driver_kind kind;
     uint16_t (*port)(const void *self);
     weft_status (*connect)(void *self, const char *host, uint16_t port, weft_peer *peer_p,
-                           struct weft_io_error *error);
+                           struct weft_error *error);
     void (*disconnect)(void *self, weft_peer peer);
     void (*refuse)(void *self, weft_peer peer);
     struct weft_msgr (*msgr)(void *self);
@@ -44,7 +44,7 @@ static uint16_t udp_port(const void *self)
 }
 
 static weft_status udp_connect(void *self, const char *host, uint16_t port, weft_peer *peer_p,
-                               struct weft_io_error *error)
+                               struct weft_error *error)
 {
     return weft_udp_connect(self, host, port, peer_p, error);
 }
@@ -178,7 +178,7 @@ static uint16_t tcp_port(const void *self)
 }
 
 static weft_status tcp_connect(void *self, const char *host, uint16_t port, weft_peer *peer_p,
-                               struct weft_io_error *error)
+                               struct weft_error *error)
 {
     return weft_tcp_connect(self, host, port, peer_p, error);
 }
@@ -300,12 +300,12 @@ void weft_driver_config_default(struct weft_driver_config *config_p)
 }
 
 static weft_status open_tcp(const struct weft_driver_config *config, struct weft_driver *driver,
-                            struct weft_io_error *error)
+                            struct weft_error *error)
 {
     if (config->udp.loss.loss_ppm != 0) {
-        return weft_io_fail(error, WEFT_UNSUPPORTED,
-                            "loss cannot be injected into TCP: what arrives is what the kernel "
-                            "has made whole");
+        return weft_fail(error, WEFT_UNSUPPORTED,
+                         "loss cannot be injected into TCP: what arrives is what the kernel "
+                         "has made whole");
     }
     struct weft_tcp_config tcp = {
         .before_send = config->udp.before_send,
@@ -325,7 +325,7 @@ static weft_status open_tcp(const struct weft_driver_config *config, struct weft
 }
 
 static weft_status open_kind(const struct weft_driver_config *config, struct weft_driver *driver,
-                             struct weft_io_error *error)
+                             struct weft_error *error)
 {
     if (config->kind == WEFT_DRIVER_TCP) {
         return open_tcp(config, driver, error);
@@ -336,12 +336,12 @@ static weft_status open_kind(const struct weft_driver_config *config, struct wef
     return status;
 }
 
-weft_status weft_driver_open(const struct weft_driver_config *config,
-                             struct weft_driver **driver_p, struct weft_io_error *error)
+weft_status weft_driver_open(const struct weft_driver_config *config, struct weft_driver **driver_p,
+                             struct weft_error *error)
 {
     struct weft_driver *driver = calloc(1, sizeof(*driver));
     if (driver == NULL) {
-        return weft_io_fail(error, WEFT_NOMEM, "no memory for a transport");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a transport");
     }
     weft_status status = open_kind(config, driver, error);
     if (status != WEFT_OK) {
@@ -363,7 +363,7 @@ uint16_t weft_driver_port(const struct weft_driver *driver)
 }
 
 weft_status weft_driver_connect(struct weft_driver *driver, const char *host, uint16_t port,
-                                weft_peer *peer_p, struct weft_io_error *error)
+                                weft_peer *peer_p, struct weft_error *error)
 {
     return driver->ops->connect(driver->self, host, port, peer_p, error);
 }

@@ -50,8 +50,8 @@ void weft_driver_config_default(struct weft_driver_config *config_p);
 /* Owns:    gives *driver_p, to be ended with weft_driver_close.
  * Errors:  as weft_udp_open; over TCP also WEFT_UNSUPPORTED when the kernel does not know tcp_cc
  *          or cannot set tcp_rto_min_ns. error->text says it in words each time. */
-weft_status weft_driver_open(const struct weft_driver_config *config,
-                             struct weft_driver **driver_p, struct weft_io_error *error);
+weft_status weft_driver_open(const struct weft_driver_config *config, struct weft_driver **driver_p,
+                             struct weft_error *error);
 
 enum weft_driver_kind weft_driver_kind(const struct weft_driver *driver);
 
@@ -60,7 +60,7 @@ uint16_t weft_driver_port(const struct weft_driver *driver);
 
 /* Begin a connection; PEER_UP or PEER_DOWN follows. Errors: as weft_udp_connect. */
 weft_status weft_driver_connect(struct weft_driver *driver, const char *host, uint16_t port,
-                                weft_peer *peer_p, struct weft_io_error *error);
+                                weft_peer *peer_p, struct weft_error *error);
 
 /* End one connection: weft_ep_close. PEER_DOWN (LOCAL) follows. */
 void weft_driver_disconnect(struct weft_driver *driver, weft_peer peer);

@@ -43,7 +43,7 @@ struct command {
     weft_expect_id id;
     const char *host;
     uint16_t port;
-    struct weft_io_error *error;
+    struct weft_error *error;
     weft_engine_fn *call;
     void *arg;
     /* The answer. */
@@ -286,7 +286,7 @@ struct weft_msgr weft_engine_msgr(struct weft_engine *engine)
 }
 
 weft_status weft_engine_connect(struct weft_engine *engine, const char *host, uint16_t port,
-                                weft_peer *peer_p, struct weft_io_error *error)
+                                weft_peer *peer_p, struct weft_error *error)
 {
     struct command c = {.type = COMMAND_CONNECT, .host = host, .port = port, .error = error};
     ask(engine, &c);
@@ -358,15 +358,15 @@ static int create_thread(struct weft_engine *engine)
 }
 
 weft_status weft_engine_start(const struct weft_engine_config *config,
-                              struct weft_engine **engine_p, struct weft_io_error *error)
+                              struct weft_engine **engine_p, struct weft_error *error)
 {
     if (config->events_max < 2 || (config->events_max & (config->events_max - 1)) != 0) {
-        return weft_io_fail(error, WEFT_INVALID, "events_max %u is not a power of two, 2 or more",
-                            config->events_max);
+        return weft_fail(error, WEFT_INVALID, "events_max %u is not a power of two, 2 or more",
+                         config->events_max);
     }
     struct weft_engine *engine = aligned_alloc(alignof(struct weft_engine), sizeof(*engine));
     if (engine == NULL) {
-        return weft_io_fail(error, WEFT_NOMEM, "no memory for an engine");
+        return weft_fail(error, WEFT_NOMEM, "no memory for an engine");
     }
     memset(engine, 0, sizeof(*engine));
     init_sleeping(engine);
@@ -375,7 +375,7 @@ weft_status weft_engine_start(const struct weft_engine_config *config,
         status = weft_event_ring_init(&engine->ring, config->events_max,
                                       config->driver.udp.ep.chunks_max);
         if (status != WEFT_OK) {
-            (void)weft_io_fail(error, status, "no memory for %u events", config->events_max);
+            (void)weft_fail(error, status, "no memory for %u events", config->events_max);
         }
     }
     if (status != WEFT_OK) {
@@ -387,7 +387,7 @@ weft_status weft_engine_start(const struct weft_engine_config *config,
     int rc = create_thread(engine);
     if (rc != 0) {
         release(engine);
-        return weft_io_fail(error, WEFT_IO, "pthread_create: %s", strerror(rc));
+        return weft_fail(error, WEFT_IO, "pthread_create: %s", strerror(rc));
     }
     *engine_p = engine;
     return WEFT_OK;

@@ -35,13 +35,13 @@ void weft_engine_config_default(struct weft_engine_config *config_p);
  * Owns:    gives *engine_p, to be ended with weft_engine_stop.
  * Errors:  as weft_driver_open. */
 weft_status weft_engine_start(const struct weft_engine_config *config,
-                              struct weft_engine **engine_p, struct weft_io_error *error);
+                              struct weft_engine **engine_p, struct weft_error *error);
 
 uint16_t weft_engine_port(const struct weft_engine *engine);
 
 /* As weft_udp_connect. */
 weft_status weft_engine_connect(struct weft_engine *engine, const char *host, uint16_t port,
-                                weft_peer *peer_p, struct weft_io_error *error);
+                                weft_peer *peer_p, struct weft_error *error);
 
 struct weft_msgr weft_engine_msgr(struct weft_engine *engine);
 

@@ -21,13 +21,13 @@ struct get {
 };
 
 /* Errors:  WEFT_TIMEOUT. */
-static weft_status wait_for(const struct get *get, short events, struct weft_io_error *error)
+static weft_status wait_for(const struct get *get, short events, struct weft_error *error)
 {
     struct pollfd fd = {.fd = get->fd, .events = events};
     for (;;) {
         uint64_t now_ns = weft_clock_now_ns();
         if (now_ns >= get->until_ns) {
-            return weft_io_fail(error, WEFT_TIMEOUT, "no answer in time");
+            return weft_fail(error, WEFT_TIMEOUT, "no answer in time");
         }
         if (poll(&fd, 1, (int)((get->until_ns - now_ns) / WEFT_NS_PER_MS + 1)) > 0) {
             return WEFT_OK;
@@ -36,37 +36,37 @@ static weft_status wait_for(const struct get *get, short events, struct weft_io_
 }
 
 static weft_status connect_to(struct get *get, const struct addrinfo *info,
-                              struct weft_io_error *error)
+                              struct weft_error *error)
 {
     int why = 0;
     socklen_t bytes = sizeof(why);
     get->fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (get->fd < 0) {
-        return weft_io_fail(error, WEFT_IO, "no socket: %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "no socket: %s", strerror(errno));
     }
     if (connect(get->fd, info->ai_addr, info->ai_addrlen) != 0 && errno != EINPROGRESS) {
-        return weft_io_fail(error, WEFT_PEER, "%s", strerror(errno));
+        return weft_fail(error, WEFT_PEER, "%s", strerror(errno));
     }
     weft_status status = wait_for(get, POLLOUT, error);
     if (status != WEFT_OK) {
         return status;
     }
     (void)getsockopt(get->fd, SOL_SOCKET, SO_ERROR, &why, &bytes);
-    return why == 0 ? WEFT_OK : weft_io_fail(error, WEFT_PEER, "%s", strerror(why));
+    return why == 0 ? WEFT_OK : weft_fail(error, WEFT_PEER, "%s", strerror(why));
 }
 
-static weft_status ask(const struct get *get, const char *path, struct weft_io_error *error)
+static weft_status ask(const struct get *get, const char *path, struct weft_error *error)
 {
     char request[512];
     int bytes = snprintf(request, sizeof(request),
                          "GET %s HTTP/1.0\r\nConnection: close\r\n\r\n", path);
     if (bytes >= (int)sizeof(request)) {
-        return weft_io_fail(error, WEFT_INVALID, "too long a path");
+        return weft_fail(error, WEFT_INVALID, "too long a path");
     }
     for (int sent = 0; sent < bytes;) {
         ssize_t n = send(get->fd, request + sent, (size_t)(bytes - sent), MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN && errno != EINTR) {
-            return weft_io_fail(error, WEFT_PEER, "%s", strerror(errno));
+            return weft_fail(error, WEFT_PEER, "%s", strerror(errno));
         }
         sent += n > 0 ? (int)n : 0;
         weft_status status = n < 0 ? wait_for(get, POLLOUT, error) : WEFT_OK;
@@ -93,11 +93,11 @@ static bool make_room(struct get *get)
 }
 
 /* Until the other end closes. */
-static weft_status hear(struct get *get, struct weft_io_error *error)
+static weft_status hear(struct get *get, struct weft_error *error)
 {
     for (;;) {
         if (!make_room(get)) {
-            return weft_io_fail(error, WEFT_NOMEM, "no memory");
+            return weft_fail(error, WEFT_NOMEM, "no memory");
         }
         ssize_t n = recv(get->fd, get->text + get->bytes, get->room - get->bytes - 1, 0);
         if (n == 0) {
@@ -105,12 +105,12 @@ static weft_status hear(struct get *get, struct weft_io_error *error)
             return WEFT_OK;
         }
         if (n < 0 && errno != EAGAIN && errno != EINTR) {
-            return weft_io_fail(error, WEFT_PEER, "%s", strerror(errno));
+            return weft_fail(error, WEFT_PEER, "%s", strerror(errno));
         }
         get->bytes += n > 0 ? (size_t)n : 0;
         if (get->bytes > WEFT_HTTP_GET_BYTES_MAX) {
-            return weft_io_fail(error, WEFT_DATA, "an answer of more than %d MiB",
-                                WEFT_HTTP_GET_BYTES_MAX >> 20);
+            return weft_fail(error, WEFT_DATA, "an answer of more than %d MiB",
+                             WEFT_HTTP_GET_BYTES_MAX >> 20);
         }
         weft_status status = n < 0 ? wait_for(get, POLLIN, error) : WEFT_OK;
         if (status != WEFT_OK) {
@@ -120,14 +120,14 @@ static weft_status hear(struct get *get, struct weft_io_error *error)
 }
 
 /* "HTTP/1.1 200 OK\r\n...\r\n\r\n" and the body, which is moved to the begin. */
-static weft_status take_body(struct get *get, struct weft_io_error *error)
+static weft_status take_body(struct get *get, struct weft_error *error)
 {
     char *head_end = strstr(get->text, "\r\n\r\n");
     if (strncmp(get->text, "HTTP/1.", 7) != 0 || head_end == NULL || get->bytes < 12) {
-        return weft_io_fail(error, WEFT_DATA, "the answer is not HTTP");
+        return weft_fail(error, WEFT_DATA, "the answer is not HTTP");
     }
     if (strncmp(get->text + 8, " 200", 4) != 0) {
-        return weft_io_fail(error, WEFT_PEER, "HTTP status %.3s", get->text + 9);
+        return weft_fail(error, WEFT_PEER, "HTTP status %.3s", get->text + 9);
     }
     size_t head = (size_t)(head_end + 4 - get->text);
     memmove(get->text, get->text + head, get->bytes - head + 1);
@@ -135,7 +135,7 @@ static weft_status take_body(struct get *get, struct weft_io_error *error)
 }
 
 weft_status weft_http_get(const char *host, uint16_t port, const char *path, uint64_t timeout_ns,
-                          char **body_p, struct weft_io_error *error)
+                          char **body_p, struct weft_error *error)
 {
     struct get get = {.fd = -1, .until_ns = weft_time_add(weft_clock_now_ns(), timeout_ns)};
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
@@ -144,7 +144,7 @@ weft_status weft_http_get(const char *host, uint16_t port, const char *path, uin
     char service[8];
     snprintf(service, sizeof(service), "%u", port);
     if (getaddrinfo(host, service, &hints, &info) != 0) {
-        return weft_io_fail(error, WEFT_INVALID, "%.100s is no numeric address", host);
+        return weft_fail(error, WEFT_INVALID, "%.100s is no numeric address", host);
     }
     weft_status status = connect_to(&get, info, error);
     freeaddrinfo(info);

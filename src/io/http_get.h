@@ -4,7 +4,7 @@
 #ifndef WEFT_IO_HTTP_GET_H
 #define WEFT_IO_HTTP_GET_H
 
-#include "io/error.h"
+#include "base/error.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +17,6 @@ enum { WEFT_HTTP_GET_BYTES_MAX = 16 << 20 };
  *          is not 200.  WEFT_DATA  not HTTP, or too long.  WEFT_INVALID  host.  WEFT_NOMEM.
  * Thread:  any; blocks for timeout_ns at most. */
 weft_status weft_http_get(const char *host, uint16_t port, const char *path, uint64_t timeout_ns,
-                          char **body_p, struct weft_io_error *error);
+                          char **body_p, struct weft_error *error);
 
 #endif

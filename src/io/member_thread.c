@@ -30,7 +30,7 @@ struct weft_member_thread {
     struct weft_driver *awake; /* the driver while it may be woken */
     struct weft_member_state state;
     weft_status status; /* of opening; not OK = it cannot be */
-    struct weft_io_error error; /* of opening, or why there is no connection yet */
+    struct weft_error error; /* of opening, or why there is no connection yet */
     bool publishes;
     bool leaves;
     bool done;
@@ -56,9 +56,9 @@ static void show_state(struct weft_member_thread *thread)
     bool was_news = is_news(&thread->state);
     thread->state = *state;
     if (!state->is_connected && hint != WEFT_HINT_NONE) {
-        (void)weft_io_fail(&thread->error, WEFT_PEER, "%s", weft_ep_hint_text(hint));
+        (void)weft_fail(&thread->error, WEFT_PEER, "%s", weft_ep_hint_text(hint));
     } else if (!state->is_connected && unreached[0] != '\0') {
-        (void)weft_io_fail(&thread->error, WEFT_PEER, "%s", unreached);
+        (void)weft_fail(&thread->error, WEFT_PEER, "%s", unreached);
     }
     pthread_cond_broadcast(&thread->changed);
     pthread_mutex_unlock(&thread->lock);
@@ -97,7 +97,7 @@ static void handle(void *arg, uint64_t now_ns)
 /* The name is looked up each time: a coordinator that was moved has another address. */
 static void connect_if_due(struct weft_member_thread *thread)
 {
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_peer peer;
     if (!weft_member_client_wants_peer(thread->client, weft_clock_now_ns())) {
         return;
@@ -130,7 +130,7 @@ static void serve(struct weft_member_thread *thread)
     }
 }
 
-static weft_status open_driver(struct weft_member_thread *thread, struct weft_io_error *error)
+static weft_status open_driver(struct weft_member_thread *thread, struct weft_error *error)
 {
     const struct weft_member_thread_config *config = &thread->config;
     struct weft_driver_config driver = config->driver;
@@ -162,7 +162,7 @@ static weft_status open_driver(struct weft_member_thread *thread, struct weft_io
 /* Say why there is nothing yet, and try again a little later. */
 static void resolve_first(struct weft_member_thread *thread)
 {
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     while (!atomic_load(&thread->stop) &&
            weft_resolve(thread->config.host, thread->target, &error) != WEFT_OK) {
         pthread_mutex_lock(&thread->lock);
@@ -176,7 +176,7 @@ static void resolve_first(struct weft_member_thread *thread)
 static void *run(void *arg)
 {
     struct weft_member_thread *thread = arg;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status = WEFT_OK;
     resolve_first(thread);
     if (!atomic_load(&thread->stop)) {
@@ -206,18 +206,17 @@ static void *run(void *arg)
 /* ---- the owner ------------------------------------------------------------------------------- */
 
 weft_status weft_member_thread_start(const struct weft_member_thread_config *config,
-                                     struct weft_member_thread **thread_p,
-                                     struct weft_io_error *error)
+                                     struct weft_member_thread **thread_p, struct weft_error *error)
 {
     struct weft_member_thread *thread = calloc(1, sizeof(*thread));
     if (thread == NULL) {
-        return weft_io_fail(error, WEFT_NOMEM, "out of memory");
+        return weft_fail(error, WEFT_NOMEM, "out of memory");
     }
     thread->config = *config;
     thread->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (thread->fd < 0) {
         free(thread);
-        return weft_io_fail(error, WEFT_IO, "eventfd: %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "eventfd: %s", strerror(errno));
     }
     pthread_mutex_init(&thread->lock, NULL);
     pthread_condattr_t attributes;
@@ -235,7 +234,7 @@ weft_status weft_member_thread_start(const struct weft_member_thread_config *con
     if (why != 0) {
         close(thread->fd);
         free(thread);
-        return weft_io_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
+        return weft_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
     }
     *thread_p = thread;
     return WEFT_OK;
@@ -305,42 +304,42 @@ void weft_member_thread_words(struct weft_member_thread *thread, char *text_p, s
 
 /* What is waited for, or what ends the wait; WEFT_AGAIN = neither. Called with the lock. */
 static weft_status look(const struct weft_member_thread *thread, enum weft_member_wait what,
-                        struct weft_io_error *error)
+                        struct weft_error *error)
 {
     const struct weft_member_state *state = &thread->state;
     if (thread->status != WEFT_OK) {
-        return weft_io_fail(error, thread->status, "%s", thread->error.text);
+        return weft_fail(error, thread->status, "%s", thread->error.text);
     }
     if (state->phase == WEFT_MEMBER_IS_REFUSED || state->phase == WEFT_MEMBER_REPLACED) {
-        char text[WEFT_IO_ERROR_BYTES];
+        char text[WEFT_ERROR_BYTES];
         say(thread, text, sizeof(text));
-        return weft_io_fail(error, WEFT_PEER, "%s", text);
+        return weft_fail(error, WEFT_PEER, "%s", text);
     }
     bool is_there = state->phase == WEFT_MEMBER_JOINED &&
                     (what == WEFT_MEMBER_WAIT_JOINED || state->list.version != 0);
     return is_there ? WEFT_OK : WEFT_AGAIN;
 }
 
-static weft_status give_up(const struct weft_member_thread *thread, struct weft_io_error *error)
+static weft_status give_up(const struct weft_member_thread *thread, struct weft_error *error)
 {
     const struct weft_member_state *state = &thread->state;
     const char *host = thread->config.host;
     uint16_t port = thread->config.port;
     if (state->phase == WEFT_MEMBER_JOINED) {
-        return weft_io_fail(error, WEFT_TIMEOUT,
-                            "the coordinator %.100s:%u does not have all shards yet", host, port);
+        return weft_fail(error, WEFT_TIMEOUT,
+                         "the coordinator %.100s:%u does not have all shards yet", host, port);
     }
     if (state->refusal.status != WEFT_MEMBER_OK) {
-        return weft_io_fail(error, WEFT_TIMEOUT, "the coordinator %.100s:%u: %s", host, port,
-                            weft_member_status_text(state->refusal.status));
+        return weft_fail(error, WEFT_TIMEOUT, "the coordinator %.100s:%u: %s", host, port,
+                         weft_member_status_text(state->refusal.status));
     }
-    return weft_io_fail(error, WEFT_TIMEOUT, "no answer from the coordinator %.100s:%u%s%.160s",
-                        host, port, thread->error.text[0] != '\0' ? ": " : "", thread->error.text);
+    return weft_fail(error, WEFT_TIMEOUT, "no answer from the coordinator %.100s:%u%s%.160s", host,
+                     port, thread->error.text[0] != '\0' ? ": " : "", thread->error.text);
 }
 
 weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft_member_wait what,
                                     uint64_t patience_ns, bool (*stop)(void),
-                                    struct weft_member_state *state_p, struct weft_io_error *error)
+                                    struct weft_member_state *state_p, struct weft_error *error)
 {
     uint64_t until_ns = weft_time_add(weft_clock_now_ns(), patience_ns);
     pthread_mutex_lock(&thread->lock);
@@ -348,7 +347,7 @@ weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft
     while (status == WEFT_AGAIN) {
         uint64_t now_ns = weft_clock_now_ns();
         if (stop != NULL && stop()) {
-            status = weft_io_fail(error, WEFT_TIMEOUT, "interrupted");
+            status = weft_fail(error, WEFT_TIMEOUT, "interrupted");
         } else if (now_ns >= until_ns) {
             status = give_up(thread, error);
         } else {

@@ -26,7 +26,7 @@ struct weft_member_thread_config {
     struct weft_member_client_config member;
     /* Outfit the endpoint's configuration with mode, key and cryptography, on the thread; take the
      * key out again; free what arm made, when the endpoint is closed. NULL: mode none. */
-    weft_status (*arm)(void *arg, struct weft_udp_config *config, struct weft_io_error *error);
+    weft_status (*arm)(void *arg, struct weft_udp_config *config, struct weft_error *error);
     void (*disarm)(void *arg, struct weft_udp_config *config);
     void (*closed)(void *arg);
     void *arg;
@@ -37,7 +37,7 @@ struct weft_member_thread_config {
  * Errors:  WEFT_NOMEM; WEFT_IO  no thread, no descriptor;  WEFT_INVALID  as weft_member_client_new. */
 weft_status weft_member_thread_start(const struct weft_member_thread_config *config,
                                      struct weft_member_thread **thread_p,
-                                     struct weft_io_error *error);
+                                     struct weft_error *error);
 
 enum weft_member_wait {
     WEFT_MEMBER_WAIT_JOINED, /* a lease is there: state->grant */
@@ -52,8 +52,7 @@ enum weft_member_wait {
  *          Others        the endpoint could not be opened.   error->text says it in words. */
 weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft_member_wait what,
                                     uint64_t patience_ns, bool (*stop)(void),
-                                    struct weft_member_state *state_p,
-                                    struct weft_io_error *error);
+                                    struct weft_member_state *state_p, struct weft_error *error);
 
 /* Server: tell where its shards are, (span,) of them. */
 void weft_member_thread_publish(struct weft_member_thread *thread,

@@ -11,7 +11,7 @@
 enum { SOCKET_BUFFER_BYTES = 4 << 20, ARRIVAL_WAIT_MS = 100 };
 
 static weft_status open_pair(const char *host, int fds[2], struct weft_sock_facts *facts_p,
-                             struct weft_io_error *error)
+                             struct weft_error *error)
 {
     struct weft_addr addr;
     weft_status status = weft_sock_addr_parse(host, 0, &addr, error);
@@ -72,12 +72,12 @@ static void take(struct weft_rx *rx, struct weft_probe *probe)
     }
 }
 
-static weft_status receive_burst(int fd, struct weft_probe *probe, struct weft_io_error *error)
+static weft_status receive_burst(int fd, struct weft_probe *probe, struct weft_error *error)
 {
     struct weft_rx *rx;
     weft_status status = weft_rx_new(fd, &rx);
     if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "no memory for receive buffers");
+        return weft_fail(error, status, "no memory for receive buffers");
     }
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     while (probe->datagrams < WEFT_PROBE_PACKETS && poll(&wait, 1, ARRIVAL_WAIT_MS) == 1) {
@@ -87,8 +87,7 @@ static weft_status receive_burst(int fd, struct weft_probe *probe, struct weft_i
     return WEFT_OK;
 }
 
-weft_status weft_probe_run(const char *host, struct weft_probe *probe_p,
-                           struct weft_io_error *error)
+weft_status weft_probe_run(const char *host, struct weft_probe *probe_p, struct weft_error *error)
 {
     int fds[2];
     struct weft_probe probe = {0};

@@ -4,7 +4,7 @@
 #ifndef WEFT_IO_PROBE_H
 #define WEFT_IO_PROBE_H
 
-#include "io/error.h"
+#include "base/error.h"
 #include "io/sock.h"
 
 struct weft_probe {
@@ -20,7 +20,6 @@ enum { WEFT_PROBE_PACKETS = 8, WEFT_PROBE_PACKET_BYTES = 1472 };
 
 /* host: "127.0.0.1" or "::1".
  * Errors:  as weft_sock_open: there is no such loopback. */
-weft_status weft_probe_run(const char *host, struct weft_probe *probe_p,
-                           struct weft_io_error *error);
+weft_status weft_probe_run(const char *host, struct weft_probe *probe_p, struct weft_error *error);
 
 #endif

@@ -26,7 +26,7 @@ static void host_text(const void *sockaddr, char text_p[WEFT_RESOLVE_TEXT_BYTES]
 }
 
 weft_status weft_resolve(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
-                         struct weft_io_error *error)
+                         struct weft_error *error)
 {
     struct weft_addr addr;
     if (weft_sock_addr_parse(host, 1, &addr, NULL) == WEFT_OK) {
@@ -37,8 +37,8 @@ weft_status weft_resolve(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
     int why = getaddrinfo(host, NULL, &hints, &found);
     if (why != 0) {
-        return weft_io_fail(error, WEFT_NOTFOUND, "the name %.120s has no address: %s", host,
-                            why == EAI_SYSTEM ? strerror(errno) : gai_strerror(why));
+        return weft_fail(error, WEFT_NOTFOUND, "the name %.120s has no address: %s", host,
+                         why == EAI_SYSTEM ? strerror(errno) : gai_strerror(why));
     }
     /* IPv4 where there is one: that is what 0.0.0.0, the wildcard that everybody binds, takes. */
     const struct addrinfo *chosen = found;
@@ -56,7 +56,7 @@ weft_status weft_resolve(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
 }
 
 weft_status weft_resolve_local(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
-                               struct weft_io_error *error)
+                               struct weft_error *error)
 {
     struct weft_addr addr;
     struct sockaddr_storage local = {0};
@@ -75,7 +75,7 @@ weft_status weft_resolve_local(const char *host, char text_p[WEFT_RESOLVE_TEXT_B
         close(fd);
     }
     if (!known) {
-        return weft_io_fail(error, WEFT_IO, "no way to %s: %s", host, strerror(why));
+        return weft_fail(error, WEFT_IO, "no way to %s: %s", host, strerror(why));
     }
     host_text(&local, text_p);
     return WEFT_OK;
@@ -92,7 +92,7 @@ bool weft_resolve_is_wildcard(const char *host)
 
 weft_status weft_resolve_member_address(const char *host, uint16_t port,
                                         struct weft_member_address *address_p,
-                                        struct weft_io_error *error)
+                                        struct weft_error *error)
 {
     struct weft_addr addr;
     struct sockaddr_in v4;

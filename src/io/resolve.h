@@ -4,7 +4,7 @@
 #ifndef WEFT_IO_RESOLVE_H
 #define WEFT_IO_RESOLVE_H
 
-#include "io/error.h"
+#include "base/error.h"
 #include "member/format.h"
 
 enum { WEFT_RESOLVE_TEXT_BYTES = 64 };
@@ -13,12 +13,12 @@ enum { WEFT_RESOLVE_TEXT_BYTES = 64 };
  * Thread:  any; may block for as long as the system's resolver does.
  * Errors:  WEFT_NOTFOUND  the name has no address (now). */
 weft_status weft_resolve(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
-                         struct weft_io_error *error);
+                         struct weft_error *error);
 
 /* The address of this machine that packets to host (numeric) leave from.
  * Errors:  WEFT_IO  there is no way there.   WEFT_INVALID  not numeric. */
 weft_status weft_resolve_local(const char *host, char text_p[WEFT_RESOLVE_TEXT_BYTES],
-                               struct weft_io_error *error);
+                               struct weft_error *error);
 
 /* 0.0.0.0 or ::, which nobody can connect to. */
 bool weft_resolve_is_wildcard(const char *host);
@@ -26,7 +26,7 @@ bool weft_resolve_is_wildcard(const char *host);
 /* Errors:  WEFT_INVALID  host is not numeric. */
 weft_status weft_resolve_member_address(const char *host, uint16_t port,
                                         struct weft_member_address *address_p,
-                                        struct weft_io_error *error);
+                                        struct weft_error *error);
 
 /* The host of an address, without brackets. */
 void weft_resolve_member_host(const struct weft_member_address *address,

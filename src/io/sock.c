@@ -25,7 +25,7 @@ static void addr_store(const void *sockaddr, size_t bytes, struct weft_addr *add
 }
 
 weft_status weft_sock_addr_parse(const char *host, uint16_t port, struct weft_addr *addr_p,
-                                 struct weft_io_error *error)
+                                 struct weft_error *error)
 {
     const char *numeric = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -38,10 +38,10 @@ weft_status weft_sock_addr_parse(const char *host, uint16_t port, struct weft_ad
         addr_store(&v6, sizeof(v6), addr_p);
         return WEFT_OK;
     }
-    return weft_io_fail(error, WEFT_INVALID,
-                        "\"%.80s\" is not a numeric IPv4 or IPv6 address nor \"localhost\" "
-                        "(names are not looked up)",
-                        host);
+    return weft_fail(error, WEFT_INVALID,
+                     "\"%.80s\" is not a numeric IPv4 or IPv6 address nor \"localhost\" "
+                     "(names are not looked up)",
+                     host);
 }
 
 bool weft_sock_addr_is_loopback(const struct weft_addr *addr)
@@ -55,7 +55,7 @@ bool weft_sock_addr_is_loopback(const struct weft_addr *addr)
 }
 
 weft_status weft_sock_addr_usable(const char *host, uint16_t port, bool loopback_only,
-                                  struct weft_addr *addr_p, struct weft_io_error *error)
+                                  struct weft_addr *addr_p, struct weft_error *error)
 {
     struct weft_addr addr;
     weft_status status = weft_sock_addr_parse(host, port, &addr, error);
@@ -63,19 +63,19 @@ weft_status weft_sock_addr_usable(const char *host, uint16_t port, bool loopback
         return status;
     }
     if (loopback_only && !weft_sock_addr_is_loopback(&addr)) {
-        return weft_io_fail(error, WEFT_UNSUPPORTED,
-                            "%s is beyond loopback, and without security anybody on that network "
-                            "can read and change what is sent: set security to auth or seal and "
-                            "name a key file (`weft keygen`); the commands also have "
-                            "--insecure-network, if that is meant",
-                            host);
+        return weft_fail(error, WEFT_UNSUPPORTED,
+                         "%s is beyond loopback, and without security anybody on that network "
+                         "can read and change what is sent: set security to auth or seal and "
+                         "name a key file (`weft keygen`); the commands also have "
+                         "--insecure-network, if that is meant",
+                         host);
     }
     *addr_p = addr;
     return WEFT_OK;
 }
 
 weft_status weft_sock_addr_target(const char *host, uint16_t port, bool loopback_only, int family,
-                                  struct weft_addr *addr_p, struct weft_io_error *error)
+                                  struct weft_addr *addr_p, struct weft_error *error)
 {
     struct weft_addr addr;
     weft_status status = weft_sock_addr_usable(host, port, loopback_only, &addr, error);
@@ -83,10 +83,10 @@ weft_status weft_sock_addr_target(const char *host, uint16_t port, bool loopback
         return status;
     }
     if (port == 0) {
-        return weft_io_fail(error, WEFT_INVALID, "port 0 is no port to connect to");
+        return weft_fail(error, WEFT_INVALID, "port 0 is no port to connect to");
     }
     if (weft_sock_addr_family(&addr) != family) {
-        return weft_io_fail(
+        return weft_fail(
             error, WEFT_INVALID,
             "%s: an IPv4 socket cannot reach IPv6 addresses nor the reverse; bind to an "
             "address of the same kind",
@@ -173,30 +173,28 @@ static void set_options(int fd, int family, const struct weft_sock_request *requ
     facts_p->gro = request->gro && set_int(fd, SOL_UDP, UDP_GRO, 1);
 }
 
-static weft_status bind_failed(const struct weft_addr *addr, struct weft_io_error *error)
+static weft_status bind_failed(const struct weft_addr *addr, struct weft_error *error)
 {
     int number = errno;
     unsigned port = weft_sock_addr_port(addr);
     const char *kind = weft_sock_addr_family(addr) == AF_INET ? "IPv4" : "IPv6";
     if (number == EADDRINUSE) {
-        return weft_io_fail(
-            error, WEFT_EXISTS,
-            "UDP port %u (%s) is in use by another program; choose another, or 0 for "
-            "any free one",
-            port, kind);
+        return weft_fail(error, WEFT_EXISTS,
+                         "UDP port %u (%s) is in use by another program; choose another, or 0 for "
+                         "any free one",
+                         port, kind);
     }
-    return weft_io_fail(error, WEFT_IO, "bind to UDP port %u (%s): %s", port, kind,
-                        strerror(number));
+    return weft_fail(error, WEFT_IO, "bind to UDP port %u (%s): %s", port, kind, strerror(number));
 }
 
 weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_request *request,
-                           int *fd_p, struct weft_sock_facts *facts_p, struct weft_io_error *error)
+                           int *fd_p, struct weft_sock_facts *facts_p, struct weft_error *error)
 {
     int family = weft_sock_addr_family(addr);
     int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        return weft_io_fail(error, WEFT_IO, "socket (%s, UDP): %s",
-                            family == AF_INET ? "IPv4" : "IPv6", strerror(errno));
+        return weft_fail(error, WEFT_IO, "socket (%s, UDP): %s",
+                         family == AF_INET ? "IPv4" : "IPv6", strerror(errno));
     }
     if (family == AF_INET6) {
         (void)set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);

@@ -4,26 +4,26 @@
 #ifndef WEFT_IO_SOCK_H
 #define WEFT_IO_SOCK_H
 
+#include "base/error.h"
 #include "core/endpoint.h"
-#include "io/error.h"
 
 /* A sockaddr_in or sockaddr_in6 in a struct weft_addr: family, port and address; all else zero.
  * host is a numeric address or "localhost" (names are not looked up: a resolver may block).
  *
  * Errors:  WEFT_INVALID  not an address. */
 weft_status weft_sock_addr_parse(const char *host, uint16_t port, struct weft_addr *addr_p,
-                                 struct weft_io_error *error);
+                                 struct weft_error *error);
 
 /* The same for an address to bind to or to connect to. loopback_only: mode none, and nobody said that
  * the network is meant.
  * Errors:  also WEFT_UNSUPPORTED  loopback_only and the address is beyond. */
 weft_status weft_sock_addr_usable(const char *host, uint16_t port, bool loopback_only,
-                                  struct weft_addr *addr_p, struct weft_io_error *error);
+                                  struct weft_addr *addr_p, struct weft_error *error);
 
 /* The same for an address that a socket of that family connects to.
  * Errors:  also WEFT_INVALID  port 0, or another family. */
 weft_status weft_sock_addr_target(const char *host, uint16_t port, bool loopback_only, int family,
-                                  struct weft_addr *addr_p, struct weft_io_error *error);
+                                  struct weft_addr *addr_p, struct weft_error *error);
 
 /* 127.0.0.0/8 or ::1: what is sent there does not leave this machine. */
 bool weft_sock_addr_is_loopback(const struct weft_addr *addr);
@@ -64,7 +64,7 @@ struct weft_sock_request {
  * error.
  * Errors:  WEFT_EXISTS  the port is in use. WEFT_IO. */
 weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_request *request,
-                           int *fd_p, struct weft_sock_facts *facts_p, struct weft_io_error *error);
+                           int *fd_p, struct weft_sock_facts *facts_p, struct weft_error *error);
 
 /* Bytes of datagrams sent that still wait in this host, for the device before which they queue: those
  * on the wire, as near as the kernel's count of its memory tells. 0 where it does not tell. */

@@ -75,7 +75,7 @@ static weft_status tables_new(struct weft_tcp *t)
     return weft_expects_init(&t->expects, c->expects_max, c->peers_max);
 }
 
-static weft_status open_sockets(struct weft_tcp *t, struct weft_io_error *error)
+static weft_status open_sockets(struct weft_tcp *t, struct weft_error *error)
 {
     struct weft_addr addr;
     weft_status status = weft_sock_addr_usable(t->config.host, t->config.port, t->loopback_only,
@@ -89,7 +89,7 @@ static weft_status open_sockets(struct weft_tcp *t, struct weft_io_error *error)
     t->family = weft_sock_addr_family(&addr);
     t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (t->epoll_fd < 0 || weft_sleeper_open(&t->sleeper, t->epoll_fd) != WEFT_OK) {
-        return weft_io_fail(error, WEFT_IO, "epoll, eventfd and timerfd: %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "epoll, eventfd and timerfd: %s", strerror(errno));
     }
     if (t->config.ep.accept == 0) {
         return WEFT_OK;
@@ -97,7 +97,7 @@ static weft_status open_sockets(struct weft_tcp *t, struct weft_io_error *error)
     status = weft_tcp_sock_listen(t, &addr, error);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = CONN_LISTENER};
     if (status == WEFT_OK && epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, t->listen_fd, &event) != 0) {
-        return weft_io_fail(error, WEFT_IO, "epoll_ctl: %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "epoll_ctl: %s", strerror(errno));
     }
     return status;
 }
@@ -134,15 +134,14 @@ static void release(struct weft_tcp *t)
 }
 
 weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp **tcp_p,
-                          struct weft_io_error *error)
+                          struct weft_error *error)
 {
     if (!config_valid(&config->ep)) {
-        return weft_io_fail(error, WEFT_INVALID, "the endpoint: %s",
-                            weft_status_text(WEFT_INVALID));
+        return weft_fail(error, WEFT_INVALID, "the endpoint: %s", weft_status_text(WEFT_INVALID));
     }
     struct weft_tcp *t = calloc(1, sizeof(*t));
     if (t == NULL) {
-        return weft_io_fail(error, WEFT_NOMEM, "no memory for a socket");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a socket");
     }
     t->config = *config;
     t->listen_fd = -1;
@@ -156,7 +155,7 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp 
     weft_sleeper_init(&t->sleeper);
     weft_status status = tables_new(t);
     if (status != WEFT_OK) {
-        (void)weft_io_fail(error, status, "no memory for %u peers", config->ep.peers_max);
+        (void)weft_fail(error, status, "no memory for %u peers", config->ep.peers_max);
     } else {
         weft_tcp_doorman_init(t);
         status = open_sockets(t, error);
@@ -359,8 +358,8 @@ void weft_tcp_close(struct weft_tcp *t)
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-weft_status weft_tcp_connect(struct weft_tcp *t, const char *host, uint16_t port,
-                             weft_peer *peer_p, struct weft_io_error *error)
+weft_status weft_tcp_connect(struct weft_tcp *t, const char *host, uint16_t port, weft_peer *peer_p,
+                             struct weft_error *error)
 {
     struct weft_addr addr;
     weft_status status =
@@ -370,8 +369,8 @@ weft_status weft_tcp_connect(struct weft_tcp *t, const char *host, uint16_t port
     }
     struct tcp_peer *p = weft_tcp_peer_take(t);
     if (p == NULL) {
-        return weft_io_fail(error, WEFT_NOMEM, "connect to %s port %u: %s", host, (unsigned)port,
-                            weft_status_text(WEFT_NOMEM));
+        return weft_fail(error, WEFT_NOMEM, "connect to %s port %u: %s", host, (unsigned)port,
+                         weft_status_text(WEFT_NOMEM));
     }
     p->addr = addr;
     p->since_ns = weft_clock_now_ns();

@@ -45,14 +45,14 @@ struct weft_tcp_facts {
 /* Errors:  as weft_udp_open; WEFT_UNSUPPORTED also when the kernel does not know cc, or cannot set
  *          rto_min_ns for a socket. */
 weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_tcp **tcp_p,
-                          struct weft_io_error *error);
+                          struct weft_error *error);
 
 /* The port listened at; 0 without ep.accept. */
 uint16_t weft_tcp_port(const struct weft_tcp *tcp);
 
 /* Errors:  as weft_udp_connect. */
 weft_status weft_tcp_connect(struct weft_tcp *tcp, const char *host, uint16_t port,
-                             weft_peer *peer_p, struct weft_io_error *error);
+                             weft_peer *peer_p, struct weft_error *error);
 
 /* As weft_driver_disconnect, weft_driver_busy. CLOSE is lost if the socket has no room for it: the
  * other end then sees a connection that broke. */

@@ -281,9 +281,9 @@ static inline void tcp_peer_ready(struct weft_tcp *t, const struct tcp_peer *p)
 
 /* tcp_sock.c */
 weft_status weft_tcp_sock_probe(const struct weft_tcp_config *config,
-                                struct weft_tcp_facts *facts_p, struct weft_io_error *error);
+                                struct weft_tcp_facts *facts_p, struct weft_error *error);
 weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *addr,
-                                 struct weft_io_error *error);
+                                 struct weft_error *error);
 /* A socket on which connect() is under way; -1 when the kernel refused at once (errno). */
 int weft_tcp_sock_call(const struct weft_tcp *t, const struct weft_addr *to);
 void weft_tcp_sock_options(const struct weft_tcp *t, int fd);

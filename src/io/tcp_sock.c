@@ -55,34 +55,34 @@ void weft_tcp_sock_options(const struct weft_tcp *t, int fd)
     }
 }
 
-static weft_status cc_refused(const char *cc, struct weft_io_error *error)
+static weft_status cc_refused(const char *cc, struct weft_error *error)
 {
     int number = errno;
-    return weft_io_fail(error, WEFT_UNSUPPORTED,
-                        "TCP congestion control \"%.16s\" cannot be used: %s (this host's: sysctl "
-                        "net.ipv4.tcp_available_congestion_control; `modprobe tcp_%.16s` may load "
-                        "it, and only root may use what is not in tcp_allowed_congestion_control)",
-                        cc, strerror(number), cc);
+    return weft_fail(error, WEFT_UNSUPPORTED,
+                     "TCP congestion control \"%.16s\" cannot be used: %s (this host's: sysctl "
+                     "net.ipv4.tcp_available_congestion_control; `modprobe tcp_%.16s` may load "
+                     "it, and only root may use what is not in tcp_allowed_congestion_control)",
+                     cc, strerror(number), cc);
 }
 
-static weft_status rto_min_refused(uint64_t rto_min_ns, struct weft_io_error *error)
+static weft_status rto_min_refused(uint64_t rto_min_ns, struct weft_error *error)
 {
     if (errno == EINVAL) {
-        return weft_io_fail(error, WEFT_UNSUPPORTED,
-                            "this kernel refuses %llu us as least retransmission timeout: rounded "
-                            "up to its ticks it must be two at least (with 250 ticks a "
-                            "second 8 ms, so more than 4); ask for more",
-                            (unsigned long long)(rto_min_ns / WEFT_NS_PER_US));
+        return weft_fail(error, WEFT_UNSUPPORTED,
+                         "this kernel refuses %llu us as least retransmission timeout: rounded "
+                         "up to its ticks it must be two at least (with 250 ticks a "
+                         "second 8 ms, so more than 4); ask for more",
+                         (unsigned long long)(rto_min_ns / WEFT_NS_PER_US));
     }
-    return weft_io_fail(error, WEFT_UNSUPPORTED,
-                        "this kernel cannot set a least retransmission timeout for a socket "
-                        "(TCP_RTO_MIN_US, Linux 6.15): %s; set it for the host with `ip route "
-                        "change ... rto_min 5ms` or sysctl net.ipv4.tcp_rto_min_us instead",
-                        strerror(errno));
+    return weft_fail(error, WEFT_UNSUPPORTED,
+                     "this kernel cannot set a least retransmission timeout for a socket "
+                     "(TCP_RTO_MIN_US, Linux 6.15): %s; set it for the host with `ip route "
+                     "change ... rto_min 5ms` or sysctl net.ipv4.tcp_rto_min_us instead",
+                     strerror(errno));
 }
 
 static weft_status probe(int fd, const struct weft_tcp_config *config,
-                         struct weft_tcp_facts *facts_p, struct weft_io_error *error)
+                         struct weft_tcp_facts *facts_p, struct weft_error *error)
 {
     if (config->cc != NULL && !set_cc(fd, config->cc)) {
         return cc_refused(config->cc, error);
@@ -104,12 +104,12 @@ static weft_status probe(int fd, const struct weft_tcp_config *config,
 }
 
 weft_status weft_tcp_sock_probe(const struct weft_tcp_config *config,
-                                struct weft_tcp_facts *facts_p, struct weft_io_error *error)
+                                struct weft_tcp_facts *facts_p, struct weft_error *error)
 {
     struct weft_tcp_facts facts = {0};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        return weft_io_fail(error, WEFT_IO, "socket (TCP): %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "socket (TCP): %s", strerror(errno));
     }
     weft_status status = probe(fd, config, &facts, error);
     (void)close(fd);
@@ -117,27 +117,27 @@ weft_status weft_tcp_sock_probe(const struct weft_tcp_config *config,
     return status;
 }
 
-static weft_status listen_failed(const struct weft_addr *addr, struct weft_io_error *error)
+static weft_status listen_failed(const struct weft_addr *addr, struct weft_error *error)
 {
     int number = errno;
     unsigned port = weft_sock_addr_port(addr);
     if (number == EADDRINUSE) {
-        return weft_io_fail(error, WEFT_EXISTS,
-                            "TCP port %u is in use by another program; choose another, or 0 for "
-                            "any free one",
-                            port);
+        return weft_fail(error, WEFT_EXISTS,
+                         "TCP port %u is in use by another program; choose another, or 0 for "
+                         "any free one",
+                         port);
     }
-    return weft_io_fail(error, WEFT_IO, "listen at TCP port %u: %s", port, strerror(number));
+    return weft_fail(error, WEFT_IO, "listen at TCP port %u: %s", port, strerror(number));
 }
 
 weft_status weft_tcp_sock_listen(struct weft_tcp *t, const struct weft_addr *addr,
-                                 struct weft_io_error *error)
+                                 struct weft_error *error)
 {
     struct sockaddr_storage bound;
     socklen_t bytes = sizeof(bound);
     t->listen_fd = socket(t->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (t->listen_fd < 0) {
-        return weft_io_fail(error, WEFT_IO, "socket (TCP): %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "socket (TCP): %s", strerror(errno));
     }
     (void)set_int(t->listen_fd, SOL_SOCKET, SO_REUSEADDR, 1); /* connections in TIME_WAIT */
     if (t->family == AF_INET6) {

@@ -100,7 +100,7 @@ static uint32_t window_of(uint32_t wanted, uint32_t packet_bytes, uint32_t buffe
 }
 
 static weft_status open_parts(const struct weft_udp_config *config, struct weft_udp *udp,
-                              struct weft_io_error *error)
+                              struct weft_error *error)
 {
     struct weft_addr addr;
     udp->loopback_only = config->ep.mode == WEFT_MODE_NONE && config->insecure_network == 0;
@@ -118,7 +118,7 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     udp->family = weft_sock_addr_family(&addr);
     status = weft_sleeper_open(&udp->sleeper, udp->socket_fd);
     if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "epoll, eventfd and timerfd: %s", strerror(errno));
+        return weft_fail(error, status, "epoll, eventfd and timerfd: %s", strerror(errno));
     }
     if (config->lockstep > 0 && weft_sock_addr_is_loopback(&addr) && config->loss.loss_ppm == 0) {
         (void)!weft_lockstep_open(&udp->lockstep, udp->socket_fd, &udp->facts.bound,
@@ -126,7 +126,7 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     }
     status = weft_rx_new(udp->socket_fd, &udp->rx);
     if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "no memory for receive buffers");
+        return weft_fail(error, status, "no memory for receive buffers");
     }
     struct weft_ep_config ep = config->ep;
     if (weft_sock_addr_is_loopback(&addr) && config->loopback_packet_bytes != 0) {
@@ -140,7 +140,7 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
     }
     status = weft_ep_new(&ep, &udp->ep);
     if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "the endpoint: %s", weft_status_text(status));
+        return weft_fail(error, status, "the endpoint: %s", weft_status_text(status));
     }
     return WEFT_OK;
 }
@@ -160,7 +160,7 @@ static void release(struct weft_udp *udp)
 static void say_held(void *arg);
 
 static weft_status open_hold(const struct weft_udp_config *config, struct weft_udp *udp,
-                             struct weft_io_error *error)
+                             struct weft_error *error)
 {
     const struct weft_hold_config hold = {
         .gap_ns = config->hold_ns,
@@ -169,24 +169,24 @@ static weft_status open_hold(const struct weft_udp_config *config, struct weft_u
         .arg = udp,
     };
     weft_status status = weft_hold_new(&hold, &udp->hold);
-    return status == WEFT_OK ? status : weft_io_fail(error, status, "no memory for a socket");
+    return status == WEFT_OK ? status : weft_fail(error, status, "no memory for a socket");
 }
 
 weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp_p,
-                          struct weft_io_error *error)
+                          struct weft_error *error)
 {
     if (config->loss.loss_ppm > WEFT_PPM) {
-        return weft_io_fail(error, WEFT_INVALID, "loss of %u parts per million is more than all",
-                            config->loss.loss_ppm);
+        return weft_fail(error, WEFT_INVALID, "loss of %u parts per million is more than all",
+                         config->loss.loss_ppm);
     }
     if (config->hold_ns > 0 && config->before_send.call != NULL) {
-        return weft_io_fail(error, WEFT_INVALID,
-                            "before_send does not go with hold_ns, whose thread sends, too; set "
-                            "hold_ns to 0");
+        return weft_fail(error, WEFT_INVALID,
+                         "before_send does not go with hold_ns, whose thread sends, too; set "
+                         "hold_ns to 0");
     }
     struct weft_udp *udp = calloc(1, sizeof(*udp));
     if (udp == NULL) {
-        return weft_io_fail(error, WEFT_NOMEM, "no memory for a socket");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a socket");
     }
     udp->socket_fd = -1;
     weft_sleeper_init(&udp->sleeper);
@@ -528,7 +528,7 @@ void weft_udp_close(struct weft_udp *udp)
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t port,
-                             weft_peer *peer_p, struct weft_io_error *error)
+                             weft_peer *peer_p, struct weft_error *error)
 {
     struct weft_addr addr;
     weft_status status =
@@ -539,8 +539,8 @@ weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t po
     (void)weft_hold_take(udp->hold); /* a step follows, or there is no connection */
     status = weft_ep_connect(udp->ep, &addr, weft_clock_now_ns(), peer_p);
     if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "connect to %s port %u: %s", host, (unsigned)port,
-                            weft_status_text(status));
+        return weft_fail(error, status, "connect to %s port %u: %s", host, (unsigned)port,
+                         weft_status_text(status));
     }
     udp->gso_before = udp->errors.on ? udp->gso_before : udp->sender.gso;
     weft_udp_errors_watch(&udp->errors);

@@ -17,8 +17,8 @@
 #ifndef WEFT_IO_UDP_H
 #define WEFT_IO_UDP_H
 
+#include "base/error.h"
 #include "core/endpoint.h"
-#include "io/error.h"
 #include "io/loss.h"
 
 struct weft_udp;
@@ -124,7 +124,7 @@ void weft_udp_config_default(struct weft_udp_config *config_p);
  *          WEFT_NOMEM.   error->text says it in words each time.
  * Thread:  the one that will call step; its timer slack is set to 1 ns. */
 weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp_p,
-                          struct weft_io_error *error);
+                          struct weft_error *error);
 
 /* Where to bind for being able to reach these hosts: the loopback address of their family, or its
  * wildcard when one of them is beyond loopback. The family is that of the first; connect names a
@@ -137,7 +137,7 @@ uint16_t weft_udp_port(const struct weft_udp *udp);
 /* Begin a connection (weft_ep_connect); PEER_UP or PEER_DOWN follows.
  * Errors:  as weft_udp_open for the address; WEFT_NOMEM the peer table is full. */
 weft_status weft_udp_connect(struct weft_udp *udp, const char *host, uint16_t port,
-                             weft_peer *peer_p, struct weft_io_error *error);
+                             weft_peer *peer_p, struct weft_error *error);
 
 /* The message interface of the endpoint; now_ns of its calls is weft_clock_now_ns(). */
 struct weft_msgr weft_udp_msgr(struct weft_udp *udp);

@@ -2,12 +2,20 @@
 #include "job/args.h"
 
 #include "base/assert.h"
-#include "job/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+void *weft_job_need(void *memory)
+{
+    if (memory == NULL) {
+        fprintf(stderr, "weft: out of memory\n");
+        exit(1);
+    }
+    return memory;
+}
 
 static char *print(const char *format, va_list list)
 {

@@ -7,6 +7,10 @@
 
 #include <stdint.h>
 
+/* The program's own bookkeeping, a few kilobytes: there is no sensible way on without it. Returns the
+ * memory, or ends the program where it is NULL. */
+[[gnu::returns_nonnull]] void *weft_job_need(void *memory);
+
 struct weft_args {
     char **list; /* (count,), then NULL; NULL while nothing was added */
     uint32_t count;

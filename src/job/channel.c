@@ -1,6 +1,6 @@
 #include "job/channel.h"
 
-#include "job/error.h"
+#include "job/args.h"
 
 #include <errno.h>
 #include <stdio.h>

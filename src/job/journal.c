@@ -105,7 +105,7 @@ static bool is_torn(const uint8_t *file, size_t at, size_t count)
 
 /* *used_p: bytes of whole records. */
 static weft_status replay(const uint8_t *bytes, size_t count, weft_journal_apply *apply, void *arg,
-                          const char *path, size_t *used_p, struct weft_job_error *error)
+                          const char *path, size_t *used_p, struct weft_error *error)
 {
     size_t at = sizeof(magic);
     while (at < count) {
@@ -119,17 +119,17 @@ static weft_status replay(const uint8_t *bytes, size_t count, weft_journal_apply
             break;
         }
         if (!good) {
-            return weft_job_fail(error, WEFT_DATA,
-                                 "%.160s is damaged at byte %zu; move it away to begin anew: "
-                                 "members that live will register again",
-                                 path, at);
+            return weft_fail(error, WEFT_DATA,
+                             "%.160s is damaged at byte %zu; move it away to begin anew: "
+                             "members that live will register again",
+                             path, at);
         }
         weft_status status = apply(arg, head[4], head + HEAD_BYTES, body);
         if (status != WEFT_OK) {
-            return weft_job_fail(error, status,
-                                 "%.160s does not fit this job at byte %zu: is it the journal of "
-                                 "another one?",
-                                 path, at);
+            return weft_fail(error, status,
+                             "%.160s does not fit this job at byte %zu: is it the journal of "
+                             "another one?",
+                             path, at);
         }
         at += HEAD_BYTES + body;
     }
@@ -150,40 +150,40 @@ static bool sync_folder(const char *path)
     return good;
 }
 
-static weft_status begin(int fd, const char *path, struct weft_job_error *error)
+static weft_status begin(int fd, const char *path, struct weft_error *error)
 {
     if (!write_all(fd, (const uint8_t *)magic, sizeof(magic)) || fsync(fd) != 0 ||
         !sync_folder(path)) {
-        return weft_job_fail(error, WEFT_IO, "cannot write %.160s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot write %.160s: %s", path, strerror(errno));
     }
     return WEFT_OK;
 }
 
-static weft_status not_ours(const char *path, struct weft_job_error *error)
+static weft_status not_ours(const char *path, struct weft_error *error)
 {
-    return weft_job_fail(error, WEFT_DATA, "%.160s is no journal of `weft coordinator`", path);
+    return weft_fail(error, WEFT_DATA, "%.160s is no journal of `weft coordinator`", path);
 }
 
 static weft_status load(struct weft_journal *journal, size_t count, const char *path,
                         weft_journal_apply *apply, void *arg, uint64_t *torn_bytes_p,
-                        struct weft_job_error *error)
+                        struct weft_error *error)
 {
     size_t used = 0;
     uint8_t head[sizeof(magic)];
     size_t head_bytes = count < sizeof(head) ? count : sizeof(head);
     if (!read_all(journal->fd, head, head_bytes)) {
-        return weft_job_fail(error, WEFT_IO, "cannot read %.160s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot read %.160s: %s", path, strerror(errno));
     }
     if (memcmp(head, magic, head_bytes) != 0) {
         return not_ours(path, error); /* before memory is taken for a file of any size */
     }
     uint8_t *bytes = malloc(count);
     if (bytes == NULL) {
-        return weft_job_fail(error, WEFT_NOMEM, "no memory for the %zu bytes of %.160s", count, path);
+        return weft_fail(error, WEFT_NOMEM, "no memory for the %zu bytes of %.160s", count, path);
     }
     weft_status status = WEFT_OK;
     if (!read_all(journal->fd, bytes, count)) {
-        status = weft_job_fail(error, WEFT_IO, "cannot read %.160s: %s", path, strerror(errno));
+        status = weft_fail(error, WEFT_IO, "cannot read %.160s: %s", path, strerror(errno));
     } else if (count >= sizeof(magic)) {
         status = replay(bytes, count, apply, arg, path, &used, error);
     }
@@ -192,7 +192,7 @@ static weft_status load(struct weft_journal *journal, size_t count, const char *
         return status;
     }
     if (used < count && (ftruncate(journal->fd, (off_t)used) != 0 || fsync(journal->fd) != 0)) {
-        return weft_job_fail(error, WEFT_IO, "cannot cut %.160s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot cut %.160s: %s", path, strerror(errno));
     }
     *torn_bytes_p = count - used;
     journal->bytes = used;
@@ -209,19 +209,19 @@ static bool has_name(int fd, const char *path)
 
 static weft_status open_locked(struct weft_journal *journal, const char *path,
                                weft_journal_apply *apply, void *arg, uint64_t *torn_bytes_p,
-                               struct weft_job_error *error)
+                               struct weft_error *error)
 {
     struct stat about;
     bool is_locked = flock(journal->fd, LOCK_EX | LOCK_NB) == 0;
     if (!is_locked && errno != EWOULDBLOCK) {
-        return weft_job_fail(error, WEFT_IO, "cannot lock %.160s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot lock %.160s: %s", path, strerror(errno));
     }
     if (!is_locked || !has_name(journal->fd, path)) {
-        return weft_job_fail(error, WEFT_EXISTS, "%.160s is in use by another coordinator", path);
+        return weft_fail(error, WEFT_EXISTS, "%.160s is in use by another coordinator", path);
     }
     journal->path = realpath(path, NULL);
     if (journal->path == NULL || fstat(journal->fd, &about) != 0) {
-        return weft_job_fail(error, WEFT_IO, "cannot open %.160s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot open %.160s: %s", path, strerror(errno));
     }
     if (!S_ISREG(about.st_mode)) {
         return not_ours(path, error);
@@ -234,17 +234,17 @@ static weft_status open_locked(struct weft_journal *journal, const char *path,
 
 weft_status weft_journal_open(const char *path, weft_journal_apply *apply, void *arg,
                               struct weft_journal **journal_p, uint64_t *torn_bytes_p,
-                              struct weft_job_error *error)
+                              struct weft_error *error)
 {
     struct weft_journal *journal = calloc(1, sizeof(*journal));
     if (journal == NULL) {
-        return weft_job_fail(error, WEFT_NOMEM, "out of memory");
+        return weft_fail(error, WEFT_NOMEM, "out of memory");
     }
     *torn_bytes_p = 0;
     journal->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (journal->fd < 0) {
         free(journal);
-        return weft_job_fail(error, WEFT_IO, "cannot open %.160s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot open %.160s: %s", path, strerror(errno));
     }
     weft_status status = open_locked(journal, path, apply, arg, torn_bytes_p, error);
     if (status != WEFT_OK) {
@@ -311,20 +311,20 @@ static bool fill(int fd, weft_journal_supply *supply, void *arg, uint64_t *bytes
     return fsync(fd) == 0;
 }
 
-weft_status weft_journal_compact(struct weft_journal *journal, weft_journal_supply *supply, void *arg,
-                                 struct weft_job_error *error)
+weft_status weft_journal_compact(struct weft_journal *journal, weft_journal_supply *supply,
+                                 void *arg, struct weft_error *error)
 {
     char *name = NULL;
     uint64_t bytes = 0;
     journal->bytes_compact = journal->bytes;
     if (asprintf(&name, "%s.new", journal->path) < 0) {
-        return weft_job_fail(error, WEFT_NOMEM, "out of memory");
+        return weft_fail(error, WEFT_NOMEM, "out of memory");
     }
     (void)unlink(name); /* of one that died in the middle of this */
     int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0 || !fill(fd, supply, arg, &bytes) || rename(name, journal->path) != 0) {
-        weft_status status = weft_job_fail(error, WEFT_IO, "cannot write %.160s anew: %s",
-                                           journal->path, strerror(errno));
+        weft_status status = weft_fail(error, WEFT_IO, "cannot write %.160s anew: %s",
+                                       journal->path, strerror(errno));
         if (fd >= 0) {
             (void)close(fd);
             (void)unlink(name);
@@ -339,8 +339,8 @@ weft_status weft_journal_compact(struct weft_journal *journal, weft_journal_supp
     journal->is_renamed = true;
     weft_status status = weft_journal_sync(journal);
     return status == WEFT_OK ? WEFT_OK
-                             : weft_job_fail(error, status, "cannot sync the folder of %.160s: %s",
-                                             journal->path, strerror(errno));
+                             : weft_fail(error, status, "cannot sync the folder of %.160s: %s",
+                                         journal->path, strerror(errno));
 }
 
 void weft_journal_close(struct weft_journal *journal)

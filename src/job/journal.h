@@ -19,7 +19,7 @@
 #ifndef WEFT_JOB_JOURNAL_H
 #define WEFT_JOB_JOURNAL_H
 
-#include "job/error.h"
+#include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ typedef weft_status weft_journal_apply(void *arg, uint8_t op, const uint8_t *byt
  *          WEFT_EXISTS  another process has it open.   WEFT_NOMEM.   Those of apply. */
 weft_status weft_journal_open(const char *path, weft_journal_apply *apply, void *arg,
                               struct weft_journal **journal_p, uint64_t *torn_bytes_p,
-                              struct weft_job_error *error);
+                              struct weft_error *error);
 
 /* Errors:  WEFT_IO  errno says why. The file may have a torn tail now; nothing may be appended. */
 weft_status weft_journal_append(struct weft_journal *journal, uint8_t op, const uint8_t *bytes,
@@ -60,8 +60,8 @@ typedef size_t weft_journal_supply(void *arg, uint32_t i, uint8_t *op_p,
 /* Write it anew. What was appended is safe then, as after weft_journal_sync, which is still due when this
  * fails: then the journal is what it was, and can be appended to.
  * Errors:  WEFT_IO, WEFT_NOMEM. */
-weft_status weft_journal_compact(struct weft_journal *journal, weft_journal_supply *supply, void *arg,
-                                 struct weft_job_error *error);
+weft_status weft_journal_compact(struct weft_journal *journal, weft_journal_supply *supply,
+                                 void *arg, struct weft_error *error);
 
 /* NULL is fine. */
 void weft_journal_close(struct weft_journal *journal);

@@ -14,7 +14,7 @@ struct detection {
     weft_launch_lookup *lookup;
     void *arg;
     uint32_t shards_per_server;
-    struct weft_job_error *error;
+    struct weft_error *error;
 };
 
 static const char *const role_names[] = {
@@ -70,16 +70,16 @@ static bool parse_u64(const char *text, unsigned base, uint64_t max, uint64_t *v
 
 /* *value_p stays as it is when the variable is not set. */
 static weft_status read_number(const char *name, const char *text, uint64_t min, uint64_t max,
-                               uint64_t *value_p, struct weft_job_error *error)
+                               uint64_t *value_p, struct weft_error *error)
 {
     uint64_t value;
     if (text == NULL || text[0] == '\0') {
         return WEFT_OK;
     }
     if (!parse_u64(text, 10, max, &value) || value < min) {
-        return weft_job_fail(error, WEFT_INVALID,
-                             "%s is \"%.60s\"; it must be a whole number from %llu to %llu", name,
-                             text, (unsigned long long)min, (unsigned long long)max);
+        return weft_fail(error, WEFT_INVALID,
+                         "%s is \"%.60s\"; it must be a whole number from %llu to %llu", name, text,
+                         (unsigned long long)min, (unsigned long long)max);
     }
     *value_p = value;
     return WEFT_OK;
@@ -96,12 +96,12 @@ static weft_status get_number(const struct detection *d, const char *name, uint3
 }
 
 weft_status weft_launch_number(const char *name, uint64_t min, uint64_t max, uint64_t *number_p,
-                               struct weft_job_error *error)
+                               struct weft_error *error)
 {
     return read_number(name, getenv(name), min, max, number_p, error);
 }
 
-static weft_status peer_timeout(uint64_t *seconds_p, struct weft_job_error *error)
+static weft_status peer_timeout(uint64_t *seconds_p, struct weft_error *error)
 {
     return weft_launch_number("WEFT_PEER_TIMEOUT_S", 1, 86400, seconds_p, error);
 }
@@ -112,7 +112,7 @@ uint32_t weft_launch_peer_timeout_s(uint32_t fallback_s)
     return peer_timeout(&seconds, NULL) == WEFT_OK ? (uint32_t)seconds : 0;
 }
 
-weft_status weft_launch_peer_timeout_check(struct weft_job_error *error)
+weft_status weft_launch_peer_timeout_check(struct weft_error *error)
 {
     uint64_t seconds;
     return peer_timeout(&seconds, error);
@@ -187,17 +187,17 @@ static weft_status take_role(const struct detection *d, const char *name)
             continue;
         }
         if (launch->role != WEFT_LAUNCH_ANY && launch->role != (enum weft_launch_role)role) {
-            return weft_job_fail(d->error, WEFT_INVALID,
-                                 "%s says that this process is a %s, but it is a %s: correct the "
-                                 "variable or unset it",
-                                 name, text, role_names[launch->role]);
+            return weft_fail(d->error, WEFT_INVALID,
+                             "%s says that this process is a %s, but it is a %s: correct the "
+                             "variable or unset it",
+                             name, text, role_names[launch->role]);
         }
         launch->role = (enum weft_launch_role)role;
         launch->role_from = name;
         return WEFT_OK;
     }
-    return weft_job_fail(d->error, WEFT_INVALID,
-                         "%s is \"%.60s\"; it must be worker, server or coordinator", name, text);
+    return weft_fail(d->error, WEFT_INVALID,
+                     "%s is \"%.60s\"; it must be worker, server or coordinator", name, text);
 }
 
 static weft_status detect_role(const struct detection *d)
@@ -215,16 +215,16 @@ static weft_status take_coordinator(const struct detection *d, const char *host,
         return WEFT_OK;
     }
     if (host == NULL || port == NULL) {
-        return weft_job_fail(d->error, WEFT_INVALID, "%s is set, but %s is not",
-                             host == NULL ? port_name : host_name,
-                             host == NULL ? host_name : port_name);
+        return weft_fail(d->error, WEFT_INVALID, "%s is set, but %s is not",
+                         host == NULL ? port_name : host_name,
+                         host == NULL ? host_name : port_name);
     }
     if (!parse_u64(port, 10, UINT16_MAX, &number) || number == 0) {
-        return weft_job_fail(d->error, WEFT_INVALID,
-                             "%s is \"%.60s\"; it must be a port from 1 to 65535", port_name, port);
+        return weft_fail(d->error, WEFT_INVALID,
+                         "%s is \"%.60s\"; it must be a port from 1 to 65535", port_name, port);
     }
     if (strlen(host) >= sizeof(launch->coordinator_host)) {
-        return weft_job_fail(d->error, WEFT_INVALID, "%s is too long for a host", host_name);
+        return weft_fail(d->error, WEFT_INVALID, "%s is too long for a host", host_name);
     }
     strcpy(launch->coordinator_host, host);
     launch->coordinator_port = (uint16_t)number;
@@ -255,8 +255,8 @@ static weft_status detect_coordinator(const struct detection *d)
         if (!weft_launch_endpoint_parse(text, strlen(text), launch->coordinator_host,
                                         sizeof(launch->coordinator_host),
                                         &launch->coordinator_port)) {
-            return weft_job_fail(d->error, WEFT_INVALID,
-                                 "%s is \"%.100s\"; it must be HOST:PORT", name, text);
+            return weft_fail(d->error, WEFT_INVALID, "%s is \"%.100s\"; it must be HOST:PORT", name,
+                             text);
         }
         launch->coordinator_from = name;
         return WEFT_OK;
@@ -351,14 +351,13 @@ static weft_status read_launcher(const struct detection *d, const struct launche
     bool has_rank = placing.rank != WEFT_LAUNCH_UNKNOWN;
     bool has_size = placing.size != WEFT_LAUNCH_UNKNOWN;
     if (launcher->size != NULL && has_rank != has_size) {
-        return weft_job_fail(d->error, WEFT_INVALID, "%s is set, but %s is not",
-                             has_rank ? launcher->rank : launcher->size,
-                             has_rank ? launcher->size : launcher->rank);
+        return weft_fail(d->error, WEFT_INVALID, "%s is set, but %s is not",
+                         has_rank ? launcher->rank : launcher->size,
+                         has_rank ? launcher->size : launcher->rank);
     }
     if (has_rank && has_size && placing.rank >= placing.size) {
-        return weft_job_fail(d->error, WEFT_INVALID,
-                             "%s is %u, but %s is only %u: ranks begin at 0", launcher->rank,
-                             placing.rank, launcher->size, placing.size);
+        return weft_fail(d->error, WEFT_INVALID, "%s is %u, but %s is only %u: ranks begin at 0",
+                         launcher->rank, placing.rank, launcher->size, placing.size);
     }
     *placing_p = placing;
     return WEFT_OK;
@@ -483,9 +482,8 @@ static weft_status detect_job(const struct detection *d)
         return WEFT_OK;
     }
     if (strlen(text) >= sizeof(launch->job) || text[strspn(text, allowed)] != '\0') {
-        return weft_job_fail(d->error, WEFT_INVALID,
-                             "WEFT_JOB is \"%.60s\"; it must be 1 to 31 of A-Z a-z 0-9 . _ -",
-                             text);
+        return weft_fail(d->error, WEFT_INVALID,
+                         "WEFT_JOB is \"%.60s\"; it must be 1 to 31 of A-Z a-z 0-9 . _ -", text);
     }
     strcpy(launch->job, text);
     return WEFT_OK;
@@ -497,9 +495,8 @@ static weft_status detect_member(const struct detection *d)
     const char *text = launch->member == 0 ? get(d, "WEFT_MEMBER") : NULL;
     if (text != NULL && (strlen(text) != 16 || !parse_u64(text, 16, UINT64_MAX, &launch->member) ||
                          launch->member == 0)) {
-        return weft_job_fail(d->error, WEFT_INVALID,
-                             "WEFT_MEMBER is \"%.60s\"; it must be 16 of 0-9 a-f, not all zero",
-                             text);
+        return weft_fail(d->error, WEFT_INVALID,
+                         "WEFT_MEMBER is \"%.60s\"; it must be 16 of 0-9 a-f, not all zero", text);
     }
     return get_number(d, "WEFT_RESTART", 0, UINT32_MAX - 1, &launch->restart);
 }
@@ -509,17 +506,16 @@ static weft_status check(const struct detection *d)
     const struct weft_launch *launch = d->launch;
     if (launch->role != WEFT_LAUNCH_SERVER && launch->rank != WEFT_LAUNCH_UNKNOWN &&
         launch->workers != WEFT_LAUNCH_UNKNOWN && launch->rank >= launch->workers) {
-        return weft_job_fail(d->error, WEFT_INVALID,
-                             "rank %u (from %s) does not exist in a job of %u workers (from %s)",
-                             launch->rank, launch->rank_from, launch->workers,
-                             launch->workers_from);
+        return weft_fail(d->error, WEFT_INVALID,
+                         "rank %u (from %s) does not exist in a job of %u workers (from %s)",
+                         launch->rank, launch->rank_from, launch->workers, launch->workers_from);
     }
     return WEFT_OK;
 }
 
 weft_status weft_launch_detect(const struct weft_launch *flags, uint32_t shards_per_server,
                                weft_launch_lookup *lookup, void *arg, struct weft_launch *launch_p,
-                               struct weft_job_error *error)
+                               struct weft_error *error)
 {
     struct weft_launch launch = *flags;
     const struct detection d = {.launch = &launch,

@@ -22,7 +22,7 @@
 #ifndef WEFT_JOB_LAUNCH_H
 #define WEFT_JOB_LAUNCH_H
 
-#include "job/error.h"
+#include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,13 +80,13 @@ const char *weft_launch_environment(void *arg, const char *name);
  * variable is not set.
  * Errors:  WEFT_INVALID  error->text (error may be NULL) names the variable and what it must be. */
 weft_status weft_launch_number(const char *name, uint64_t min, uint64_t max, uint64_t *number_p,
-                               struct weft_job_error *error);
+                               struct weft_error *error);
 
 /* WEFT_PEER_TIMEOUT_S: a peer is declared dead after so many seconds without a reply, unless a program
  * or an option says otherwise. fallback_s when it is not set, 0 when it is no number from 1 to 86400,
  * which weft_launch_peer_timeout_check says. */
 uint32_t weft_launch_peer_timeout_s(uint32_t fallback_s);
-weft_status weft_launch_peer_timeout_check(struct weft_job_error *error);
+weft_status weft_launch_peer_timeout_check(struct weft_error *error);
 
 /* Fill in what flags leave open.
  *
@@ -96,7 +96,7 @@ weft_status weft_launch_peer_timeout_check(struct weft_job_error *error);
  * Errors:  WEFT_INVALID  error->text names the variable and what it must be. */
 weft_status weft_launch_detect(const struct weft_launch *flags, uint32_t shards_per_server,
                                weft_launch_lookup *lookup, void *arg, struct weft_launch *launch_p,
-                               struct weft_job_error *error);
+                               struct weft_error *error);
 
 /* "HOST:PORT", "[v6]:PORT" in the first `bytes` of text; false when it is not that. */
 bool weft_launch_endpoint_parse(const char *text, size_t bytes, char *host_p, size_t host_bytes,

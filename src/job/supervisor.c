@@ -309,7 +309,7 @@ static void become(struct weft_supervisor *supervisor, struct weft_slot *slot, s
 }
 
 static pid_t fork_slot(struct weft_supervisor *supervisor, const struct weft_slot *slot,
-                       struct weft_job_error *error)
+                       struct weft_error *error)
 {
     if (supervisor->policy.fork != NULL) {
         return supervisor->policy.fork(supervisor->policy.context, index_of(supervisor, slot),
@@ -317,7 +317,7 @@ static pid_t fork_slot(struct weft_supervisor *supervisor, const struct weft_slo
     }
     pid_t pid = fork();
     if (pid < 0) {
-        (void)weft_job_fail(error, WEFT_IO, "%s", strerror(errno));
+        (void)weft_fail(error, WEFT_IO, "%s", strerror(errno));
     }
     return pid;
 }
@@ -340,7 +340,7 @@ static void take_ends(struct weft_slot *slot, struct ends *ends)
 }
 
 weft_status weft_supervisor_start(struct weft_supervisor *supervisor, struct weft_slot *slot,
-                                  struct weft_job_error *error)
+                                  struct weft_error *error)
 {
     struct ends ends;
     char **environment = make_environment(slot);
@@ -349,7 +349,7 @@ weft_status weft_supervisor_start(struct weft_supervisor *supervisor, struct wef
     if (open_ends(&ends, slot)) {
         pid = fork_slot(supervisor, slot, error);
     } else {
-        (void)weft_job_fail(error, WEFT_IO, "%s", strerror(errno));
+        (void)weft_fail(error, WEFT_IO, "%s", strerror(errno));
     }
     if (pid == 0) {
         become(supervisor, slot, &ends, environment, parent);

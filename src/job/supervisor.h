@@ -17,9 +17,9 @@
 #ifndef WEFT_JOB_SUPERVISOR_H
 #define WEFT_JOB_SUPERVISOR_H
 
+#include "base/error.h"
 #include "job/args.h"
 #include "job/channel.h"
-#include "job/error.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -83,7 +83,7 @@ struct weft_supervisor_policy {
     const char *folder;          /* removed with the files in it at the end; NULL = none */
     /* In place of fork(), for instance into another network: the child is ours and is killed when we
      * end. -1: *error_p says why. NULL = fork(). */
-    pid_t (*fork)(void *context, uint32_t slot_index, struct weft_job_error *error_p);
+    pid_t (*fork)(void *context, uint32_t slot_index, struct weft_error *error_p);
     void *context;
 };
 
@@ -134,7 +134,7 @@ void weft_supervisor_fini(struct weft_supervisor *supervisor);
 /* Start the slot's process. Standard input is empty.
  * Errors:  WEFT_IO  error->text says why. A command that cannot be executed ends with status 127. */
 weft_status weft_supervisor_start(struct weft_supervisor *supervisor, struct weft_slot *slot,
-                                  struct weft_job_error *error);
+                                  struct weft_error *error);
 
 /* Let the slot be due when the policy's pause is over. False: it was restarted as often as it may. */
 bool weft_supervisor_restart(struct weft_supervisor *supervisor, struct weft_slot *slot);

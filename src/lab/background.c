@@ -47,7 +47,7 @@ int weft_background_go_to(struct weft_background *b, uint32_t host)
 
 /* Two descriptors a flow, one a host. Root may raise its own limit. */
 static weft_status descriptors_allow(const struct weft_background_config *config,
-                                     struct weft_lab_error *error)
+                                     struct weft_error *error)
 {
     rlim_t want = 2 * (rlim_t)config->flows_max + 2 * config->hosts + DESCRIPTORS_SPARE;
     struct rlimit limit;
@@ -55,9 +55,9 @@ static weft_status descriptors_allow(const struct weft_background_config *config
         limit.rlim_cur = want;
         limit.rlim_max = limit.rlim_max < want ? want : limit.rlim_max;
         if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-            return weft_lab_fail(error, WEFT_IO,
-                                 "background: %u flows at a time need %llu file descriptors: %s",
-                                 config->flows_max, (unsigned long long)want, strerror(errno));
+            return weft_fail(error, WEFT_IO,
+                             "background: %u flows at a time need %llu file descriptors: %s",
+                             config->flows_max, (unsigned long long)want, strerror(errno));
         }
     }
     return WEFT_OK;
@@ -89,19 +89,18 @@ static int listen_on(struct weft_background *b, uint32_t host)
     return weft_background_watch(b, fd, EPOLLIN, WEFT_BACKGROUND_LISTEN, host, 0);
 }
 
-static weft_status listen_all(struct weft_background *b, struct weft_lab_error *error)
+static weft_status listen_all(struct weft_background *b, struct weft_error *error)
 {
     for (uint32_t host = 0; host < b->config->hosts; host++) {
         const char *address = b->config->addresses[host];
         if (inet_pton(AF_INET, address, &b->addresses[host]) != 1) {
-            return weft_lab_fail(error, WEFT_IO, "background: no IPv4 address: %s", address);
+            return weft_fail(error, WEFT_IO, "background: no IPv4 address: %s", address);
         }
         int code = listen_on(b, host);
         if (code != 0) {
-            return weft_lab_fail(error, WEFT_IO, "background: sink on host %u, %s port %u%s%s: %s",
-                                 host, address, b->config->port,
-                                 b->config->cc != NULL ? ", " : "",
-                                 b->config->cc != NULL ? b->config->cc : "", strerror(code));
+            return weft_fail(error, WEFT_IO, "background: sink on host %u, %s port %u%s%s: %s",
+                             host, address, b->config->port, b->config->cc != NULL ? ", " : "",
+                             b->config->cc != NULL ? b->config->cc : "", strerror(code));
         }
     }
     return WEFT_OK;
@@ -128,14 +127,14 @@ static bool arrays_new(struct weft_background *b)
     return true;
 }
 
-static weft_status set_up(struct weft_background *b, struct weft_lab_error *error)
+static weft_status set_up(struct weft_background *b, struct weft_error *error)
 {
     weft_status status = descriptors_allow(b->config, error);
     if (status != WEFT_OK) {
         return status;
     }
     if (!arrays_new(b)) {
-        return weft_lab_fail(error, WEFT_NOMEM, "background: no memory");
+        return weft_fail(error, WEFT_NOMEM, "background: no memory");
     }
     b->own_netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -144,7 +143,7 @@ static weft_status set_up(struct weft_background *b, struct weft_lab_error *erro
         weft_background_watch(b, b->timer_fd, EPOLLIN, WEFT_BACKGROUND_TIMER, 0, 0) != 0 ||
         (b->config->stop_fd >= 0 &&
          weft_background_watch(b, b->config->stop_fd, EPOLLIN, WEFT_BACKGROUND_STOP, 0, 0) != 0)) {
-        return weft_lab_fail(error, WEFT_IO, "background: %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "background: %s", strerror(errno));
     }
     return listen_all(b, error);
 }
@@ -220,7 +219,7 @@ static bool turn(struct weft_background *b, uint64_t at_ns, int *code_p)
 
 /* Flows arrive until end_ns; all that were due before it do, so that a run to its end is the plan. */
 static weft_status run_plan(struct weft_background *b, uint64_t end_ns, bool *stopped_p,
-                            struct weft_lab_error *error)
+                            struct weft_error *error)
 {
     struct weft_flow_arrival next;
     weft_flow_plan_next(&b->plan, &next);
@@ -243,20 +242,19 @@ static weft_status run_plan(struct weft_background *b, uint64_t end_ns, bool *st
     b->report->span_ns = weft_min_u64(now, end_ns) - b->begun_ns;
     b->report->delivered_bytes = b->received;
     *stopped_p = stop;
-    return code == 0 ? WEFT_OK : weft_lab_fail(error, WEFT_IO, "background: %s", strerror(code));
+    return code == 0 ? WEFT_OK : weft_fail(error, WEFT_IO, "background: %s", strerror(code));
 }
 
-static weft_status drain(struct weft_background *b, uint64_t end_ns, struct weft_lab_error *error)
+static weft_status drain(struct weft_background *b, uint64_t end_ns, struct weft_error *error)
 {
     int code = 0;
     while (code == 0 && b->under_way > 0 && weft_lab_now_ns() < end_ns && !turn(b, end_ns, &code)) {
     }
-    return code == 0 ? WEFT_OK : weft_lab_fail(error, WEFT_IO, "background: %s", strerror(code));
+    return code == 0 ? WEFT_OK : weft_fail(error, WEFT_IO, "background: %s", strerror(code));
 }
 
 weft_status weft_background_run(const struct weft_background_config *config,
-                                struct weft_background_report *report_p,
-                                struct weft_lab_error *error)
+                                struct weft_background_report *report_p, struct weft_error *error)
 {
     WEFT_ASSERT(config->hosts >= 2 && config->hosts <= WEFT_LAB_HOSTS_MAX);
     WEFT_ASSERT(config->flows_max >= 1 && config->flows_max <= WEFT_BACKGROUND_FLOWS_MAX);
@@ -296,7 +294,7 @@ weft_status weft_background_run(const struct weft_background_config *config,
 static const double load_max = 10;
 
 weft_status weft_background_parse(const char *order, struct weft_flow_sizes *sizes_p,
-                                  uint32_t *load_ppm_p, struct weft_lab_error *error)
+                                  uint32_t *load_ppm_p, struct weft_error *error)
 {
     char sizes[512];
     const char *colon = strrchr(order, ':');
@@ -305,9 +303,10 @@ weft_status weft_background_parse(const char *order, struct weft_flow_sizes *siz
     double load = colon != NULL ? strtod(colon + 1, &end) : 0;
     if (length == 0 || length >= sizeof(sizes) || end == colon + 1 || *end != '\0' ||
         !(load >= 1e-6 && load <= load_max)) {
-        return weft_lab_fail(error, WEFT_INVALID,
-                             "\"%.100s\": want SIZES:LOAD, as in websearch:0.3, with a load up to "
-                             "10", order);
+        return weft_fail(error, WEFT_INVALID,
+                         "\"%.100s\": want SIZES:LOAD, as in websearch:0.3, with a load up to "
+                         "10",
+                         order);
     }
     memcpy(sizes, order, length);
     sizes[length] = '\0';

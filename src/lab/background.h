@@ -73,14 +73,14 @@ struct weft_background_report {
  * Thread:  one; the calling thread's network namespace changes meanwhile. */
 [[nodiscard]] weft_status weft_background_run(const struct weft_background_config *config,
                                               struct weft_background_report *report_p,
-                                              struct weft_lab_error *error);
+                                              struct weft_error *error);
 
 /* "SIZES:LOAD", as in "websearch:0.3": a distribution (weft_flow_sizes_load) and the load as a
  * fraction, above 0 and below 10. After a failure the outputs hold anything.
  *
  * Errors:  WEFT_INVALID  no such form; and those of weft_flow_sizes_load. */
 [[nodiscard]] weft_status weft_background_parse(const char *order, struct weft_flow_sizes *sizes_p,
-                                                uint32_t *load_ppm_p, struct weft_lab_error *error);
+                                                uint32_t *load_ppm_p, struct weft_error *error);
 
 /* Offered and achieved load: fractions of the hosts' summed rate. */
 double weft_background_offered(const struct weft_background_config *config,

@@ -22,7 +22,7 @@ struct member {
     char addresses[WEFT_LAB_HOSTS_MAX][WEFT_LAB_ADDRESS_BYTES];
 };
 
-static weft_status open_hosts(struct member *m, uint32_t hosts, struct weft_lab_error *error)
+static weft_status open_hosts(struct member *m, uint32_t hosts, struct weft_error *error)
 {
     for (uint32_t host = 0; host < hosts; host++) {
         char node[WEFT_LAB_NODE_BYTES];
@@ -32,13 +32,13 @@ static weft_status open_hosts(struct member *m, uint32_t hosts, struct weft_lab_
         snprintf(path, sizeof(path), WEFT_LAB_PRIVATE "/netns/%s", node);
         m->netns[host] = open(path, O_RDONLY | O_CLOEXEC);
         if (m->netns[host] < 0) {
-            return weft_lab_fail(error, WEFT_IO, "background: %s: %s", path, strerror(errno));
+            return weft_fail(error, WEFT_IO, "background: %s: %s", path, strerror(errno));
         }
     }
     return WEFT_OK;
 }
 
-static weft_status run(const struct weft_lab_spec *spec, struct weft_lab_error *error)
+static weft_status run(const struct weft_lab_spec *spec, struct weft_error *error)
 {
     static struct member m;
     struct weft_background_config config = {
@@ -65,7 +65,7 @@ static weft_status run(const struct weft_lab_spec *spec, struct weft_lab_error *
  * the lab nor that one's terminal. Its words go through the pipe. */
 [[gnu::noreturn]] static void member_run(const struct weft_lab_spec *spec, int said)
 {
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "weft-background");
     if (dup2(said, READY_FD) != READY_FD) {
@@ -84,9 +84,9 @@ static weft_status run(const struct weft_lab_spec *spec, struct weft_lab_error *
 }
 
 /* 'r' when it works, else its words, or nothing when it died. */
-static weft_status hear_member(int said, struct weft_lab_error *error)
+static weft_status hear_member(int said, struct weft_error *error)
 {
-    char text[WEFT_LAB_ERROR_BYTES];
+    char text[WEFT_ERROR_BYTES];
     ssize_t count;
     while ((count = read(said, text, sizeof(text) - 1)) < 0 && errno == EINTR) {
     }
@@ -94,12 +94,11 @@ static weft_status hear_member(int said, struct weft_lab_error *error)
         return WEFT_OK;
     }
     text[count > 0 ? count : 0] = '\0';
-    return weft_lab_fail(error, WEFT_IO, "%s",
-                         count > 0 ? text : "background: its process has ended");
+    return weft_fail(error, WEFT_IO, "%s", count > 0 ? text : "background: its process has ended");
 }
 
 weft_status weft_lab_background_start(const struct weft_lab_spec *spec, pid_t *pid_p,
-                                      struct weft_lab_error *error)
+                                      struct weft_error *error)
 {
     int said[2];
     if (spec->background[0] == '\0') {
@@ -107,7 +106,7 @@ weft_status weft_lab_background_start(const struct weft_lab_spec *spec, pid_t *p
         return WEFT_OK;
     }
     if (pipe2(said, O_CLOEXEC) != 0) {
-        return weft_lab_fail(error, WEFT_IO, "background: %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "background: %s", strerror(errno));
     }
     fflush(NULL);
     pid_t pid = fork();
@@ -116,9 +115,8 @@ weft_status weft_lab_background_start(const struct weft_lab_spec *spec, pid_t *p
     }
     int why = errno;
     close(said[1]);
-    weft_status status =
-        pid > 0 ? hear_member(said[0], error)
-                : weft_lab_fail(error, WEFT_IO, "background: %s", strerror(why));
+    weft_status status = pid > 0 ? hear_member(said[0], error)
+                                 : weft_fail(error, WEFT_IO, "background: %s", strerror(why));
     close(said[0]);
     *pid_p = pid;
     return status;

@@ -10,7 +10,7 @@
  *
  * Errors:  those of weft_background_parse and weft_background_run.
  * Thread:  the holder, once the networks are made. */
-[[nodiscard]] weft_status weft_lab_background_start(const struct weft_lab_spec *spec,
-                                                    pid_t *pid_p, struct weft_lab_error *error);
+[[nodiscard]] weft_status weft_lab_background_start(const struct weft_lab_spec *spec, pid_t *pid_p,
+                                                    struct weft_error *error);
 
 #endif

@@ -41,33 +41,33 @@ static bool kernel_older(int major, int minor, struct utsname *name)
     return own_major < major || (own_major == major && own_minor < minor);
 }
 
-weft_status weft_bpf_fail(struct weft_lab_error *error, int errno_code, const char *what, int major,
+weft_status weft_bpf_fail(struct weft_error *error, int errno_code, const char *what, int major,
                           int minor)
 {
     struct utsname name;
     if ((errno_code == EPERM || errno_code == EACCES) && geteuid() != 0) {
-        return weft_lab_fail(error, WEFT_IO, "%s: loading a BPF program needs root", what);
+        return weft_fail(error, WEFT_IO, "%s: loading a BPF program needs root", what);
     }
     if (access("/sys/kernel/btf/vmlinux", R_OK) != 0) {
-        return weft_lab_fail(error, WEFT_UNSUPPORTED,
-                             "%s: this kernel comes without its types (/sys/kernel/btf/vmlinux: %s)",
-                             what, strerror(errno));
+        return weft_fail(error, WEFT_UNSUPPORTED,
+                         "%s: this kernel comes without its types (/sys/kernel/btf/vmlinux: %s)",
+                         what, strerror(errno));
     }
     if (kernel_older(major, minor, &name)) {
-        return weft_lab_fail(error, WEFT_UNSUPPORTED, "%s: needs Linux %d.%d; this is %s", what,
-                             major, minor, name.release);
+        return weft_fail(error, WEFT_UNSUPPORTED, "%s: needs Linux %d.%d; this is %s", what, major,
+                         minor, name.release);
     }
-    return weft_lab_fail(error, WEFT_IO, "%s: %s%s%s", what, strerror(errno_code),
-                         last_warning[0] != '\0' ? "; " : "", last_warning);
+    return weft_fail(error, WEFT_IO, "%s: %s%s%s", what, strerror(errno_code),
+                     last_warning[0] != '\0' ? "; " : "", last_warning);
 }
 
 weft_status weft_bpf_open(const void *bytes, size_t count, const char *name,
-                          struct bpf_object **object_p, struct weft_lab_error *error)
+                          struct bpf_object **object_p, struct weft_error *error)
 {
     LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = name);
     struct bpf_object *object = bpf_object__open_mem(bytes, count, &options);
     if (object == NULL) {
-        return weft_lab_fail(error, WEFT_IO, "%s: %s; %s", name, strerror(errno), last_warning);
+        return weft_fail(error, WEFT_IO, "%s: %s; %s", name, strerror(errno), last_warning);
     }
     *object_p = object;
     return WEFT_OK;

@@ -2,7 +2,7 @@
 #ifndef WEFT_LAB_BPF_LOAD_H
 #define WEFT_LAB_BPF_LOAD_H
 
-#include "lab/error.h"
+#include "base/error.h"
 
 #include <bpf/libbpf.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ void weft_bpf_words_fini(struct weft_bpf_words *words);
 
 /* "WHAT: reason": not root; a kernel without its types, or older than major.minor, which is what WHAT
  * needs (WEFT_UNSUPPORTED); else errno_code (positive) and libbpf's last warning (WEFT_IO). */
-weft_status weft_bpf_fail(struct weft_lab_error *error, int errno_code, const char *what, int major,
+weft_status weft_bpf_fail(struct weft_error *error, int errno_code, const char *what, int major,
                           int minor);
 
 /* Open an object from memory; not loaded yet.
@@ -24,7 +24,6 @@ weft_status weft_bpf_fail(struct weft_lab_error *error, int errno_code, const ch
  * Owns:    borrows bytes until the object is loaded; gives the object (bpf_object__close).
  * Errors:  WEFT_IO. */
 [[nodiscard]] weft_status weft_bpf_open(const void *bytes, size_t count, const char *name,
-                                        struct bpf_object **object_p,
-                                        struct weft_lab_error *error);
+                                        struct bpf_object **object_p, struct weft_error *error);
 
 #endif

@@ -37,7 +37,7 @@ static void make_first_bucket(void)
     static const char *const argv[] = {"tc", "qdisc", "add", "dev", "lo", "root", "htb", NULL};
     pid_t pid = fork();
     if (pid == 0) {
-        struct weft_lab_error error;
+        struct weft_error error;
         _exit(unshare(CLONE_NEWNET) == 0 && weft_lab_tool(argv, "", &error) == WEFT_OK ? 0 : 1);
     }
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
@@ -61,7 +61,7 @@ bool weft_lab_hysteresis(void)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-weft_status weft_lab_go(const char *node, struct weft_lab_error *error)
+weft_status weft_lab_go(const char *node, struct weft_error *error)
 {
     char path[64];
     snprintf(path, sizeof(path), WEFT_LAB_PRIVATE "/netns/%s", node);
@@ -72,12 +72,12 @@ weft_status weft_lab_go(const char *node, struct weft_lab_error *error)
         close(fd);
     }
     return good ? WEFT_OK
-                : weft_lab_fail(error, WEFT_IO, "cannot go to node %s: %s", node, strerror(why));
+                : weft_fail(error, WEFT_IO, "cannot go to node %s: %s", node, strerror(why));
 }
 
 /* Settings of the network the process is in. A missing one means that the kernel lacks the feature
  * (IPv6), and then there is nothing to set. */
-static weft_status set(const char *name, const char *value, struct weft_lab_error *error)
+static weft_status set(const char *name, const char *value, struct weft_error *error)
 {
     char path[96];
     snprintf(path, sizeof(path), "/proc/sys/net/%s", name);
@@ -87,13 +87,12 @@ static weft_status set(const char *name, const char *value, struct weft_lab_erro
     if (fd >= 0) {
         close(fd);
     }
-    return good ? WEFT_OK
-                : weft_lab_fail(error, WEFT_IO, "cannot write %s: %s", path, strerror(why));
+    return good ? WEFT_OK : weft_fail(error, WEFT_IO, "cannot write %s: %s", path, strerror(why));
 }
 
 /* IPv6 would send on its own (neighbours, listeners); the rest is for routers and harmless on hosts.
  * Policy 1 chooses among equal paths by addresses and ports: a flow keeps its path. */
-static weft_status set_all(bool router, struct weft_lab_error *error)
+static weft_status set_all(bool router, struct weft_error *error)
 {
     static const struct {
         const char *name;
@@ -123,24 +122,24 @@ static weft_status set_all(bool router, struct weft_lab_error *error)
 }
 
 /* A new network, with a name; the process is in it afterwards. */
-static weft_status make_node(const char *node, bool router, struct weft_lab_error *error)
+static weft_status make_node(const char *node, bool router, struct weft_error *error)
 {
     char path[64];
     snprintf(path, sizeof(path), WEFT_LAB_PRIVATE "/netns/%s", node);
     int fd = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
     if (fd < 0) {
-        return weft_lab_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
     }
     close(fd);
     if (unshare(CLONE_NEWNET) != 0 ||
         mount("/proc/self/ns/net", path, NULL, MS_BIND, NULL) != 0) {
-        return weft_lab_fail(error, WEFT_IO, "cannot make the network of %s: %s", node,
-                             strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot make the network of %s: %s", node,
+                         strerror(errno));
     }
     return set_all(router, error);
 }
 
-static weft_status make_nodes(const struct weft_lab_spec *spec, struct weft_lab_error *error)
+static weft_status make_nodes(const struct weft_lab_spec *spec, struct weft_error *error)
 {
     char node[WEFT_LAB_NODE_BYTES];
     weft_status status = WEFT_OK;
@@ -191,17 +190,16 @@ struct batch {
     size_t bytes;
 };
 
-static weft_status batch_open(struct batch *batch, struct weft_lab_error *error)
+static weft_status batch_open(struct batch *batch, struct weft_error *error)
 {
     batch->file = open_memstream(&batch->text, &batch->bytes);
-    return batch->file != NULL ? WEFT_OK : weft_lab_fail(error, WEFT_NOMEM, "out of memory");
+    return batch->file != NULL ? WEFT_OK : weft_fail(error, WEFT_NOMEM, "out of memory");
 }
 
-static weft_status batch_run(struct batch *batch, const char *const *argv,
-                             struct weft_lab_error *error)
+static weft_status batch_run(struct batch *batch, const char *const *argv, struct weft_error *error)
 {
     bool good = fclose(batch->file) == 0;
-    weft_status status = !good ? weft_lab_fail(error, WEFT_NOMEM, "out of memory")
+    weft_status status = !good              ? weft_fail(error, WEFT_NOMEM, "out of memory")
                          : batch->bytes > 0 ? weft_lab_tool(argv, batch->text, error)
                                             : WEFT_OK;
     free(batch->text);
@@ -211,8 +209,7 @@ static weft_status batch_run(struct batch *batch, const char *const *argv,
 /* The lines of one node, a host or a router by its number, to a tool. */
 static weft_status run(const char *const *argv,
                        void (*put)(const struct weft_lab_spec *spec, uint32_t node, FILE *out),
-                       const struct weft_lab_spec *spec, uint32_t node,
-                       struct weft_lab_error *error)
+                       const struct weft_lab_spec *spec, uint32_t node, struct weft_error *error)
 {
     struct batch batch;
     weft_status status = batch_open(&batch, error);
@@ -392,7 +389,7 @@ static void put_router_queues(const struct weft_lab_spec *spec, uint32_t router,
     }
 }
 
-static weft_status add_loss(uint32_t loss_ppm, struct weft_lab_error *error)
+static weft_status add_loss(uint32_t loss_ppm, struct weft_error *error)
 {
     if (loss_ppm == 0) {
         return WEFT_OK;
@@ -411,7 +408,7 @@ static weft_status add_loss(uint32_t loss_ppm, struct weft_lab_error *error)
 
 /* Ports without a rate have no queue to speak of. */
 static weft_status mark_ports(const struct weft_lab_spec *spec, uint32_t router,
-                              struct weft_lab_error *error)
+                              struct weft_error *error)
 {
     struct port port = {.next = 0};
     weft_status status = WEFT_OK;
@@ -426,7 +423,7 @@ static weft_status mark_ports(const struct weft_lab_spec *spec, uint32_t router,
 /* ---- node by node ---------------------------------------------------------------------------- */
 
 static weft_status offload_ports(const struct weft_lab_spec *spec, uint32_t router,
-                                 struct weft_lab_error *error)
+                                 struct weft_error *error)
 {
     struct port port = {.next = 0};
     weft_status status = WEFT_OK;
@@ -437,7 +434,7 @@ static weft_status offload_ports(const struct weft_lab_spec *spec, uint32_t rout
 }
 
 static weft_status build_router(const struct weft_lab_spec *spec, uint32_t router,
-                                struct weft_lab_error *error)
+                                struct weft_error *error)
 {
     char node[WEFT_LAB_NODE_BYTES];
     weft_lab_router_name(spec, router, node);
@@ -455,7 +452,7 @@ static weft_status build_router(const struct weft_lab_spec *spec, uint32_t route
 }
 
 static weft_status build_host(const struct weft_lab_spec *spec, uint32_t host,
-                              struct weft_lab_error *error)
+                              struct weft_error *error)
 {
     char node[WEFT_LAB_NODE_BYTES];
     weft_lab_host_name(host, node);
@@ -475,7 +472,7 @@ static weft_status build_host(const struct weft_lab_spec *spec, uint32_t host,
     return status == WEFT_OK ? add_loss(spec->loss_ppm, error) : status;
 }
 
-weft_status weft_lab_build(const struct weft_lab_spec *spec, struct weft_lab_error *error)
+weft_status weft_lab_build(const struct weft_lab_spec *spec, struct weft_error *error)
 {
     weft_status status = make_nodes(spec, error);
     for (uint32_t r = 0; r < weft_lab_routers(spec) && status == WEFT_OK; r++) {
@@ -488,7 +485,7 @@ weft_status weft_lab_build(const struct weft_lab_spec *spec, struct weft_lab_err
 }
 
 static weft_status change(const struct weft_lab_spec *spec, const char *node, const char *port,
-                          uint64_t rate_bps, struct weft_lab_error *error)
+                          uint64_t rate_bps, struct weft_error *error)
 {
     struct batch batch;
     weft_status status = weft_lab_go(node, error);
@@ -500,7 +497,7 @@ static weft_status change(const struct weft_lab_spec *spec, const char *node, co
 }
 
 weft_status weft_lab_reshape(const struct weft_lab_spec *spec, uint32_t host,
-                             const struct weft_lab_link *link, struct weft_lab_error *error)
+                             const struct weft_lab_link *link, struct weft_error *error)
 {
     char node[WEFT_LAB_NODE_BYTES];
     char leaf[WEFT_LAB_NODE_BYTES];

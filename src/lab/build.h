@@ -22,7 +22,7 @@
 /* Errors:  WEFT_UNSUPPORTED  a program or a feature of the kernel is missing.
  *          WEFT_IO           a step was refused; the text quotes who refused it. */
 [[nodiscard]] weft_status weft_lab_build(const struct weft_lab_spec *spec,
-                                         struct weft_lab_error *error);
+                                         struct weft_error *error);
 
 /* Whether the buckets of this machine (HTB, of the whole kernel) have hysteresis: a timer for a burst
  * and not for each frame (docs/LAB.md). For spec->hysteresis, before the network is made; what a bucket
@@ -32,12 +32,12 @@
 bool weft_lab_hysteresis(void);
 
 /* Move the calling process into the network of a node ("h3", "leaf0"): holder only. */
-[[nodiscard]] weft_status weft_lab_go(const char *node, struct weft_lab_error *error);
+[[nodiscard]] weft_status weft_lab_go(const char *node, struct weft_error *error);
 
 /* Give the links of a host other rates, now; links that have no limit get none here, nor is 0
  * allowed. Holder only. Packets that are queued stay queued. */
 [[nodiscard]] weft_status weft_lab_reshape(const struct weft_lab_spec *spec, uint32_t host,
                                            const struct weft_lab_link *link,
-                                           struct weft_lab_error *error);
+                                           struct weft_error *error);
 
 #endif

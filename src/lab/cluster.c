@@ -36,19 +36,18 @@ static void names_of(const cJSON *labs, char *out, size_t bytes)
     }
 }
 
-static weft_status not_found(const char *name, struct weft_lab_error *error)
+static weft_status not_found(const char *name, struct weft_error *error)
 {
     char names[200];
     cJSON *labs = weft_lab_registry_list();
     names_of(labs, names, sizeof(names));
     cJSON_Delete(labs);
-    return weft_lab_fail(error, WEFT_NOTFOUND,
-                         "no lab named \"%.40s\" is up (%s%s); `weft lab up NAME` makes one", name,
-                         names[0] != '\0' ? "there are: " : "none is", names);
+    return weft_fail(error, WEFT_NOTFOUND,
+                     "no lab named \"%.40s\" is up (%s%s); `weft lab up NAME` makes one", name,
+                     names[0] != '\0' ? "there are: " : "none is", names);
 }
 
-weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p,
-                          struct weft_lab_error *error)
+weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p, struct weft_error *error)
 {
     cJSON *facts = weft_lab_registry_get(name);
     if (facts == NULL) {
@@ -56,7 +55,7 @@ weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p,
     }
     weft_status status = WEFT_OK;
     if (strcmp(weft_lab_fact_text(facts, "state"), "up") != 0) {
-        status = weft_lab_fail(error, WEFT_STATE, "lab %s is still being set up", name);
+        status = weft_fail(error, WEFT_STATE, "lab %s is still being set up", name);
     } else {
         *info_p = (struct weft_lab_info){
             .holder = (pid_t)weft_lab_fact_u64(facts, "holder"),
@@ -84,14 +83,14 @@ weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p,
 /* ---- entering -------------------------------------------------------------------------------- */
 
 static weft_status no_entry(const struct weft_lab_info *info, const char *what,
-                            struct weft_lab_error *error)
+                            struct weft_error *error)
 {
     int why = errno;
     const char *advice = why == ENOENT || why == ESRCH   ? "; has it ended? (weft lab status)"
                          : why == EPERM || why == EACCES ? "; this needs root: sudo weft lab ..."
                                                          : "";
-    return weft_lab_fail(error, WEFT_IO, "cannot enter %s of lab %s: %s%s", what, info->name,
-                         strerror(why), advice);
+    return weft_fail(error, WEFT_IO, "cannot enter %s of lab %s: %s%s", what, info->name,
+                     strerror(why), advice);
 }
 
 /* A namespace of the holder, or of a node by its path in the holder's file system. */
@@ -110,7 +109,7 @@ static int open_network(const struct weft_lab_info *info, const char *node)
 }
 
 weft_status weft_lab_netns(const struct weft_lab_info *info, uint32_t host, int *fd_p,
-                           struct weft_lab_error *error)
+                           struct weft_error *error)
 {
     char node[WEFT_LAB_NODE_BYTES];
     WEFT_ASSERT(host < info->hosts);
@@ -159,7 +158,7 @@ static bool take_name(const char *name)
 /* The network first: its path is in the holder's file system, seen through /proc, which is gone
  * once the mount namespace has changed. */
 static weft_status enter_node(const struct weft_lab_info *info, const char *node,
-                              struct weft_lab_error *error)
+                              struct weft_error *error)
 {
     char folder[PATH_MAX];
     bool at_home = getcwd(folder, sizeof(folder)) != NULL;
@@ -182,7 +181,7 @@ static weft_status enter_node(const struct weft_lab_info *info, const char *node
     return status;
 }
 
-static weft_status children_to(const struct weft_lab_info *info, struct weft_lab_error *error)
+static weft_status children_to(const struct weft_lab_info *info, struct weft_error *error)
 {
     int members = open_of(info, "ns/pid");
     bool good = members >= 0 && setns(members, CLONE_NEWPID) == 0;
@@ -194,7 +193,7 @@ static weft_status children_to(const struct weft_lab_info *info, struct weft_lab
 }
 
 weft_status weft_lab_enter(const struct weft_lab_info *info, uint32_t host,
-                           struct weft_lab_error *error)
+                           struct weft_error *error)
 {
     char node[WEFT_LAB_NODE_BYTES];
     WEFT_ASSERT(host < info->hosts);
@@ -209,7 +208,7 @@ weft_status weft_lab_enter(const struct weft_lab_info *info, uint32_t host,
  * of what was before it, and getppid() is 0 in another PID namespace. */
 static void begin_member(const struct weft_lab_info *info, const char *node, int caller, int said)
 {
-    struct weft_lab_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct pollfd ended = {.fd = caller, .events = POLLIN};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (poll(&ended, 1, 0) != 0) {
@@ -224,9 +223,9 @@ static void begin_member(const struct weft_lab_info *info, const char *node, int
 }
 
 /* What the child says: nothing, and the end of the file, when it is on its host. */
-static weft_status hear_member(int said, pid_t pid, struct weft_lab_error *error)
+static weft_status hear_member(int said, pid_t pid, struct weft_error *error)
 {
-    char text[WEFT_LAB_ERROR_BYTES];
+    char text[WEFT_ERROR_BYTES];
     ssize_t count;
     while ((count = read(said, text, sizeof(text) - 1)) < 0 && errno == EINTR) {
     }
@@ -235,12 +234,12 @@ static weft_status hear_member(int said, pid_t pid, struct weft_lab_error *error
     }
     text[count > 0 ? count : 0] = '\0';
     waitpid(pid, NULL, 0);
-    return weft_lab_fail(error, WEFT_IO, "%s", text);
+    return weft_fail(error, WEFT_IO, "%s", text);
 }
 
 /* fork() whose child is a member: the caller's setting for children is changed, and put back. */
 static weft_status fork_member(const struct weft_lab_info *info, pid_t *pid_p,
-                               struct weft_lab_error *error)
+                               struct weft_error *error)
 {
     int own = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     weft_status status = own < 0 ? no_entry(info, "the processes", error)
@@ -249,13 +248,13 @@ static weft_status fork_member(const struct weft_lab_info *info, pid_t *pid_p,
         fflush(NULL);
         *pid_p = fork();
         if (*pid_p < 0) {
-            status = weft_lab_fail(error, WEFT_IO, "cannot start a process in lab %s: %s%s",
-                                   info->name, strerror(errno),
-                                   errno == ENOMEM ? " (has the lab ended? weft lab status)" : "");
+            status = weft_fail(error, WEFT_IO, "cannot start a process in lab %s: %s%s", info->name,
+                               strerror(errno),
+                               errno == ENOMEM ? " (has the lab ended? weft lab status)" : "");
         }
         if (*pid_p != 0 && setns(own, CLONE_NEWPID) != 0) {
-            status = weft_lab_fail(error, WEFT_IO, "cannot leave lab %s: %s", info->name,
-                                   strerror(errno));
+            status =
+                weft_fail(error, WEFT_IO, "cannot leave lab %s: %s", info->name, strerror(errno));
         }
     }
     if (own >= 0) {
@@ -265,13 +264,13 @@ static weft_status fork_member(const struct weft_lab_info *info, pid_t *pid_p,
 }
 
 weft_status weft_lab_fork_node(const struct weft_lab_info *info, const char *node, pid_t *pid_p,
-                               struct weft_lab_error *error)
+                               struct weft_error *error)
 {
     int said[2];
     int caller = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if (caller < 0 || pipe2(said, O_CLOEXEC) != 0) {
-        weft_status status = weft_lab_fail(error, WEFT_IO, "cannot watch a process: %s",
-                                           strerror(errno));
+        weft_status status =
+            weft_fail(error, WEFT_IO, "cannot watch a process: %s", strerror(errno));
         if (caller >= 0) {
             close(caller);
         }
@@ -298,7 +297,7 @@ weft_status weft_lab_fork_node(const struct weft_lab_info *info, const char *nod
 }
 
 weft_status weft_lab_fork(const struct weft_lab_info *info, uint32_t host, pid_t *pid_p,
-                          struct weft_lab_error *error)
+                          struct weft_error *error)
 {
     char node[WEFT_LAB_NODE_BYTES];
     WEFT_ASSERT(host < info->hosts);

@@ -11,7 +11,7 @@
 #ifndef WEFT_LAB_CLUSTER_H
 #define WEFT_LAB_CLUSTER_H
 
-#include "lab/error.h"
+#include "base/error.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,7 +40,7 @@ struct weft_lab_info {
  *          WEFT_STATE     it is still being set up.
  *          WEFT_IO        the registry cannot be read. */
 [[nodiscard]] weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p,
-                                        struct weft_lab_error *error);
+                                        struct weft_error *error);
 
 /* Put the calling process on that host: its network, its host name, its /sys and the lab's /proc.
  * Children made afterwards are members of the lab; the calling process itself is not (the kernel
@@ -49,7 +49,7 @@ struct weft_lab_info {
  * Errors:  WEFT_IO  not root, or the lab has ended; the process may be half way in: let it end.
  * Thread:  the process has one thread; typically a fresh child. */
 [[nodiscard]] weft_status weft_lab_enter(const struct weft_lab_info *info, uint32_t host,
-                                         struct weft_lab_error *error);
+                                         struct weft_error *error);
 
 /* fork(), with the child on that host and a member of the lab: killed when the lab ends, and killed
  * when the caller ends. It is the caller's child, for waitpid and kill.
@@ -64,11 +64,11 @@ struct weft_lab_info {
  *                   get to its host never returns from here, and the parent gets its sentence.
  * Thread:  the process has one thread. */
 [[nodiscard]] weft_status weft_lab_fork(const struct weft_lab_info *info, uint32_t host,
-                                        pid_t *pid_p, struct weft_lab_error *error);
+                                        pid_t *pid_p, struct weft_error *error);
 
 /* The same for any node by its name: "h3", "switch", "leaf0", "spine1". */
 [[nodiscard]] weft_status weft_lab_fork_node(const struct weft_lab_info *info, const char *node,
-                                             pid_t *pid_p, struct weft_lab_error *error);
+                                             pid_t *pid_p, struct weft_error *error);
 
 /* A descriptor of that host's network namespace, for setns; it is closed on exec. It keeps the
  * network's addresses alive when the lab has ended, but not its cables' other ends.
@@ -76,7 +76,7 @@ struct weft_lab_info {
  * Owns:    gives the descriptor.
  * Errors:  WEFT_IO  not root, or the lab has ended. */
 [[nodiscard]] weft_status weft_lab_netns(const struct weft_lab_info *info, uint32_t host, int *fd_p,
-                                         struct weft_lab_error *error);
+                                         struct weft_error *error);
 
 /* Numeric IPv4 address of a host: the same everywhere in the lab, and in every lab. */
 void weft_lab_address(const struct weft_lab_info *info, uint32_t host,

@@ -64,18 +64,17 @@ static void name_draw(char *name)
 
 /* A copy of the embedded object with the name written in. libbpf 1.1 has no call to change the
  * initial value of such a map, and the name is in its bytes exactly once. */
-static weft_status object_named(const char *name, unsigned char **copy_p,
-                                struct weft_lab_error *error)
+static weft_status object_named(const char *name, unsigned char **copy_p, struct weft_error *error)
 {
     unsigned char *copy = malloc(weft_bpf_dctcp_bytes);
     if (copy == NULL) {
-        return weft_lab_fail(error, WEFT_NOMEM, "dctcp: no memory");
+        return weft_fail(error, WEFT_NOMEM, "dctcp: no memory");
     }
     memcpy(copy, weft_bpf_dctcp, weft_bpf_dctcp_bytes);
     unsigned char *at = memmem(copy, weft_bpf_dctcp_bytes, placeholder, sizeof(placeholder));
     if (at == NULL) {
         free(copy);
-        return weft_lab_fail(error, WEFT_IO, "dctcp: the embedded program has no name to replace");
+        return weft_fail(error, WEFT_IO, "dctcp: the embedded program has no name to replace");
     }
     memcpy(at, name, sizeof(placeholder));
     *copy_p = copy;
@@ -105,8 +104,7 @@ static int link_make(struct weft_dctcp *dctcp, struct bpf_map *map)
 }
 
 /* One try under the given name. *taken_p: somebody has that name. */
-static weft_status attach_named(struct weft_dctcp *dctcp, bool *taken_p,
-                                struct weft_lab_error *error)
+static weft_status attach_named(struct weft_dctcp *dctcp, bool *taken_p, struct weft_error *error)
 {
     unsigned char *bytes = NULL;
     weft_status status = object_named(dctcp->name, &bytes, error);
@@ -130,11 +128,11 @@ static weft_status attach_named(struct weft_dctcp *dctcp, bool *taken_p,
     return code == 0 ? WEFT_OK : weft_bpf_fail(error, code, "dctcp", 6, 4);
 }
 
-weft_status weft_dctcp_attach(struct weft_dctcp **dctcp_p, struct weft_lab_error *error)
+weft_status weft_dctcp_attach(struct weft_dctcp **dctcp_p, struct weft_error *error)
 {
     struct weft_dctcp *dctcp = malloc(sizeof(*dctcp));
     if (dctcp == NULL) {
-        return weft_lab_fail(error, WEFT_NOMEM, "dctcp: no memory");
+        return weft_fail(error, WEFT_NOMEM, "dctcp: no memory");
     }
     memcpy(dctcp->name, placeholder, sizeof(placeholder));
     dctcp->link_fd = -1;
@@ -162,21 +160,20 @@ weft_status weft_dctcp_attach(struct weft_dctcp **dctcp_p, struct weft_lab_error
 
 /* All of the program's variable, on the heap: it is larger than a stack should be asked for. */
 static weft_status read_seen(const struct weft_dctcp *dctcp, struct weft_dctcp_seen **seen_p,
-                             struct weft_lab_error *error)
+                             struct weft_error *error)
 {
     struct bpf_map *map = bpf_object__find_map_by_name(dctcp->object, ".bss");
     if (map == NULL || bpf_map__value_size(map) < sizeof(struct weft_dctcp_seen)) {
-        return weft_lab_fail(error, WEFT_IO, "dctcp: the program has no counters");
+        return weft_fail(error, WEFT_IO, "dctcp: the program has no counters");
     }
     /* The kernel rounds the value up to its own size. */
     struct weft_dctcp_seen *seen = calloc(1, bpf_map__value_size(map) + sizeof(*seen));
     if (seen == NULL) {
-        return weft_lab_fail(error, WEFT_NOMEM, "dctcp: no memory");
+        return weft_fail(error, WEFT_NOMEM, "dctcp: no memory");
     }
     uint32_t key = 0;
     if (bpf_map_lookup_elem(bpf_map__fd(map), &key, seen) != 0) {
-        weft_status status = weft_lab_fail(error, WEFT_IO, "dctcp: its counters: %s",
-                                           strerror(errno));
+        weft_status status = weft_fail(error, WEFT_IO, "dctcp: its counters: %s", strerror(errno));
         free(seen);
         return status;
     }
@@ -185,7 +182,7 @@ static weft_status read_seen(const struct weft_dctcp *dctcp, struct weft_dctcp_s
 }
 
 weft_status weft_dctcp_read_counts(const struct weft_dctcp *dctcp,
-                                   struct weft_dctcp_counts *counts_p, struct weft_lab_error *error)
+                                   struct weft_dctcp_counts *counts_p, struct weft_error *error)
 {
     struct weft_dctcp_seen *seen;
     weft_status status = read_seen(dctcp, &seen, error);
@@ -198,7 +195,7 @@ weft_status weft_dctcp_read_counts(const struct weft_dctcp *dctcp,
 
 weft_status weft_dctcp_read_records(const struct weft_dctcp *dctcp,
                                     struct weft_dctcp_record *records_p, uint32_t *count_p,
-                                    uint32_t *first_p, struct weft_lab_error *error)
+                                    uint32_t *first_p, struct weft_error *error)
 {
     struct weft_dctcp_seen *seen;
     weft_status status = read_seen(dctcp, &seen, error);

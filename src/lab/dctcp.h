@@ -15,8 +15,8 @@
 #ifndef WEFT_LAB_DCTCP_H
 #define WEFT_LAB_DCTCP_H
 
+#include "base/error.h"
 #include "lab/dctcp_bpf.h"
-#include "lab/error.h"
 
 #include <stdint.h>
 
@@ -30,7 +30,7 @@ struct weft_dctcp;
  * Errors:  as weft_dctcp_attach. */
 [[nodiscard]] weft_status weft_dctcp_open(struct weft_dctcp **dctcp_p,
                                           char name_p[static WEFT_DCTCP_NAME_BYTES],
-                                          struct weft_lab_error *error);
+                                          struct weft_error *error);
 
 /* Register ours; weft_dctcp_name says what it is called.
  *
@@ -39,8 +39,7 @@ struct weft_dctcp;
  * Errors:  WEFT_UNSUPPORTED  this build has no BPF, or the kernel is older than Linux 6.4, or came
  *                            without its types (BTF).
  *          WEFT_IO           not root (CAP_BPF, CAP_NET_ADMIN), or what libbpf said. */
-[[nodiscard]] weft_status weft_dctcp_attach(struct weft_dctcp **dctcp_p,
-                                            struct weft_lab_error *error);
+[[nodiscard]] weft_status weft_dctcp_attach(struct weft_dctcp **dctcp_p, struct weft_error *error);
 void weft_dctcp_detach(struct weft_dctcp *dctcp);
 
 /* At most 15 characters.   Owns: borrows until detach. */
@@ -51,7 +50,7 @@ const char *weft_dctcp_name(const struct weft_dctcp *dctcp);
  * Errors:  WEFT_IO  the kernel refused. */
 [[nodiscard]] weft_status weft_dctcp_read_counts(const struct weft_dctcp *dctcp,
                                                  struct weft_dctcp_counts *counts_p,
-                                                 struct weft_lab_error *error);
+                                                 struct weft_error *error);
 
 /* The latest things that happened to connections, oldest first.
  *
@@ -62,6 +61,6 @@ const char *weft_dctcp_name(const struct weft_dctcp *dctcp);
 [[nodiscard]] weft_status weft_dctcp_read_records(const struct weft_dctcp *dctcp,
                                                   struct weft_dctcp_record *records_p,
                                                   uint32_t *count_p, uint32_t *first_p,
-                                                  struct weft_lab_error *error);
+                                                  struct weft_error *error);
 
 #endif

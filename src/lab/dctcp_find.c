@@ -19,7 +19,7 @@ static int kernel_has(const char *name)
 }
 
 weft_status weft_dctcp_open(struct weft_dctcp **dctcp_p, char name_p[static WEFT_DCTCP_NAME_BYTES],
-                            struct weft_lab_error *error)
+                            struct weft_error *error)
 {
     if (kernel_has("dctcp")) {
         *dctcp_p = NULL;

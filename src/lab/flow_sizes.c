@@ -45,12 +45,12 @@ struct reader {
     uint32_t line;
     bool first; /* nothing but comments so far */
     struct weft_flow_sizes *sizes;
-    struct weft_lab_error *error;
+    struct weft_error *error;
 };
 
 static weft_status bad_line(const struct reader *r, const char *what)
 {
-    return weft_lab_fail(r->error, WEFT_DATA, "%s, line %u: %s", r->name, r->line, what);
+    return weft_fail(r->error, WEFT_DATA, "%s, line %u: %s", r->name, r->line, what);
 }
 
 /* How many numbers the line has, at most 3; -1 when something else is on it. */
@@ -124,12 +124,13 @@ static weft_status finish(const struct reader *r)
     double top = sizes->count > 0 ? sizes->points[sizes->count - 1].share : 0;
     bool percent = fabs(top - 100) < 1e-6;
     if (sizes->count == 0) {
-        return weft_lab_fail(r->error, WEFT_DATA, "%s: no points in it", r->name);
+        return weft_fail(r->error, WEFT_DATA, "%s: no points in it", r->name);
     }
     if (!percent && !(fabs(top - 1) < 1e-6)) {
-        return weft_lab_fail(r->error, WEFT_DATA,
-                             "%s, line %u: the last probability is %g; it must be 1, or 100 in "
-                             "percent", r->name, r->line, top);
+        return weft_fail(r->error, WEFT_DATA,
+                         "%s, line %u: the last probability is %g; it must be 1, or 100 in "
+                         "percent",
+                         r->name, r->line, top);
     }
     double below = 0;
     sizes->mean_bytes = 0;
@@ -141,13 +142,13 @@ static weft_status finish(const struct reader *r)
         below = point->share;
     }
     if (!(sizes->mean_bytes > 0)) {
-        return weft_lab_fail(r->error, WEFT_DATA, "%s: all flows have size 0", r->name);
+        return weft_fail(r->error, WEFT_DATA, "%s: all flows have size 0", r->name);
     }
     return WEFT_OK;
 }
 
 weft_status weft_flow_sizes_parse(const char *name, const char *text,
-                                  struct weft_flow_sizes *sizes_p, struct weft_lab_error *error)
+                                  struct weft_flow_sizes *sizes_p, struct weft_error *error)
 {
     struct reader r = {.name = name, .first = true, .sizes = sizes_p, .error = error};
     sizes_p->count = 0;
@@ -164,19 +165,19 @@ weft_status weft_flow_sizes_parse(const char *name, const char *text,
 }
 
 static weft_status file_read(const char *path, struct weft_flow_sizes *sizes_p,
-                             struct weft_lab_error *error)
+                             struct weft_error *error)
 {
     char *text = calloc(1, FILE_BYTES_MAX + 1);
     if (text == NULL) {
-        return weft_lab_fail(error, WEFT_NOMEM, "%s: no memory", path);
+        return weft_fail(error, WEFT_NOMEM, "%s: no memory", path);
     }
     FILE *file = fopen(path, "re");
     size_t bytes = file != NULL ? fread(text, 1, FILE_BYTES_MAX + 1, file) : 0;
     weft_status status = WEFT_OK;
     if (file == NULL || ferror(file)) {
-        status = weft_lab_fail(error, WEFT_IO, "%s: %s", path, strerror(errno));
+        status = weft_fail(error, WEFT_IO, "%s: %s", path, strerror(errno));
     } else if (bytes > FILE_BYTES_MAX || memchr(text, '\0', bytes) != NULL) {
-        status = weft_lab_fail(error, WEFT_DATA, "%s: not a list of flow sizes", path);
+        status = weft_fail(error, WEFT_DATA, "%s: not a list of flow sizes", path);
     } else {
         status = weft_flow_sizes_parse(path, text, sizes_p, error);
     }
@@ -204,7 +205,7 @@ bool weft_flow_sizes_published(const char *name)
 }
 
 weft_status weft_flow_sizes_load(const char *name_or_path, struct weft_flow_sizes *sizes_p,
-                                 struct weft_lab_error *error)
+                                 struct weft_error *error)
 {
     const char *text = published(name_or_path);
     if (text != NULL) {
@@ -212,9 +213,9 @@ weft_status weft_flow_sizes_load(const char *name_or_path, struct weft_flow_size
     }
     struct stat file;
     if (stat(name_or_path, &file) != 0 && errno == ENOENT) {
-        return weft_lab_fail(error, WEFT_NOTFOUND,
-                             "no flow sizes named %s: websearch, datamining, hadoop, or a file",
-                             name_or_path);
+        return weft_fail(error, WEFT_NOTFOUND,
+                         "no flow sizes named %s: websearch, datamining, hadoop, or a file",
+                         name_or_path);
     }
     return file_read(name_or_path, sizes_p, error);
 }

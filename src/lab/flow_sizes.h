@@ -12,8 +12,8 @@
 #ifndef WEFT_LAB_FLOW_SIZES_H
 #define WEFT_LAB_FLOW_SIZES_H
 
+#include "base/error.h"
 #include "base/prng.h"
-#include "lab/error.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,14 +42,14 @@ struct weft_flow_sizes {
  *          WEFT_IO        it cannot be read. */
 [[nodiscard]] weft_status weft_flow_sizes_load(const char *name_or_path,
                                                struct weft_flow_sizes *sizes_p,
-                                               struct weft_lab_error *error);
+                                               struct weft_error *error);
 
 /* The same from text in memory; `name` is for messages.
  *
  * Errors:  WEFT_DATA. */
 [[nodiscard]] weft_status weft_flow_sizes_parse(const char *name, const char *text,
                                                 struct weft_flow_sizes *sizes_p,
-                                                struct weft_lab_error *error);
+                                                struct weft_error *error);
 
 /* The size below which a share u in [0, 1) of flows lies, in bytes, at least 1.
  * Cost: O(log points). */

@@ -30,40 +30,40 @@ struct report {
     weft_status status;
     uint64_t base_rtt_ns;
     bool hysteresis;
-    struct weft_lab_error error;
+    struct weft_error error;
 };
 
 static const int end_patience_ms = 10000;
 
 /* A refusal of the kernel to make a namespace or a mount, with what to do about it. */
-static weft_status refused(const char *what, struct weft_lab_error *error)
+static weft_status refused(const char *what, struct weft_error *error)
 {
     int why = errno;
     if (why == EPERM && geteuid() != 0) {
-        return weft_lab_fail(error, WEFT_IO,
-                             "cannot make %s: this needs root, or CAP_SYS_ADMIN and "
-                             "CAP_NET_ADMIN: sudo weft lab ...",
-                             what);
+        return weft_fail(error, WEFT_IO,
+                         "cannot make %s: this needs root, or CAP_SYS_ADMIN and "
+                         "CAP_NET_ADMIN: sudo weft lab ...",
+                         what);
     }
     if (why == EPERM || why == EACCES) {
-        return weft_lab_fail(error, WEFT_IO,
-                             "cannot make %s: %s; root lacks CAP_SYS_ADMIN or CAP_NET_ADMIN here. "
-                             "In a container: docker run --privileged",
-                             what, strerror(why));
+        return weft_fail(error, WEFT_IO,
+                         "cannot make %s: %s; root lacks CAP_SYS_ADMIN or CAP_NET_ADMIN here. "
+                         "In a container: docker run --privileged",
+                         what, strerror(why));
     }
     if (why == ENOSPC) {
-        return weft_lab_fail(error, WEFT_IO,
-                             "cannot make %s: the limit of namespaces is reached "
-                             "(/proc/sys/user/max_*_namespaces)",
-                             what);
+        return weft_fail(error, WEFT_IO,
+                         "cannot make %s: the limit of namespaces is reached "
+                         "(/proc/sys/user/max_*_namespaces)",
+                         what);
     }
-    return weft_lab_fail(error, WEFT_IO, "cannot make %s: %s", what, strerror(why));
+    return weft_fail(error, WEFT_IO, "cannot make %s: %s", what, strerror(why));
 }
 
 /* ---- the holder: its own view of the machine ------------------------------------------------- */
 
 /* The machine's /etc/hosts with the lab's hosts behind it. */
-static weft_status write_hosts_file(const struct weft_lab_spec *spec, struct weft_lab_error *error)
+static weft_status write_hosts_file(const struct weft_lab_spec *spec, struct weft_error *error)
 {
     FILE *out = fopen(WEFT_LAB_PRIVATE "/hosts", "we");
     FILE *in = fopen("/etc/hosts", "re");
@@ -92,17 +92,17 @@ static weft_status write_hosts_file(const struct weft_lab_spec *spec, struct wef
 
 /* Slave, not private: when the machine unmounts something, it goes here, too. A private copy would
  * keep it busy for as long as the lab lives. */
-static weft_status make_view(const struct weft_lab_spec *spec, struct weft_lab_error *error)
+static weft_status make_view(const struct weft_lab_spec *spec, struct weft_error *error)
 {
     if (unshare(CLONE_NEWNS) != 0) {
         return refused("a mount namespace", error);
     }
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
         if (errno == EINVAL) {
-            return weft_lab_fail(error, WEFT_UNSUPPORTED,
-                                 "/ is no mount point, as in a plain chroot, and mounts of a lab "
-                                 "must not get out of it: use a container, or `mount --bind DIR "
-                                 "DIR` before `chroot DIR`");
+            return weft_fail(error, WEFT_UNSUPPORTED,
+                             "/ is no mount point, as in a plain chroot, and mounts of a lab "
+                             "must not get out of it: use a container, or `mount --bind DIR "
+                             "DIR` before `chroot DIR`");
         }
         return refused("a mount namespace", error);
     }
@@ -118,7 +118,7 @@ static weft_status make_view(const struct weft_lab_spec *spec, struct weft_lab_e
 }
 
 static weft_status make_lab(const struct weft_lab_spec *spec, uint64_t *base_rtt_ns_p,
-                            struct weft_lab_error *error)
+                            struct weft_error *error)
 {
     weft_status status = make_view(spec, error);
     if (status == WEFT_OK) {
@@ -133,7 +133,7 @@ static void apply_due(struct weft_lab_spec *spec, struct weft_lab_play *play)
 {
     const struct weft_lab_step *step;
     while ((step = weft_lab_play_step(play, weft_lab_now_ns())) != NULL) {
-        struct weft_lab_error error = {.text = ""};
+        struct weft_error error = {.text = ""};
         struct weft_lab_link *link = &spec->links[step->host];
         link->up_bps = step->link.up_bps != 0 ? step->link.up_bps : link->up_bps;
         link->down_bps = step->link.down_bps != 0 ? step->link.down_bps : link->down_bps;
@@ -251,7 +251,7 @@ static void detach(int log_fd, int dialogue)
 
 /* fork() with the child as process 1 of a new PID namespace; the caller's later children are where
  * they would have been. */
-static weft_status fork_first(pid_t *pid_p, struct weft_lab_error *error)
+static weft_status fork_first(pid_t *pid_p, struct weft_error *error)
 {
     int own = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     if (own < 0 || unshare(CLONE_NEWPID) != 0) {
@@ -284,16 +284,16 @@ static weft_status fork_first(pid_t *pid_p, struct weft_lab_error *error)
 }
 
 static weft_status await_report(int fd, int stop_fd, struct report *report,
-                                struct weft_lab_error *error)
+                                struct weft_error *error)
 {
     struct pollfd polls[] = {{.fd = fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
     while (poll(polls, 2, -1) < 0 && errno == EINTR) {
     }
     if (polls[0].revents == 0) {
-        return weft_lab_fail(error, WEFT_STATE, "interrupted while it was being set up");
+        return weft_fail(error, WEFT_STATE, "interrupted while it was being set up");
     }
     if (read(fd, report, sizeof(*report)) != (ssize_t)sizeof(*report)) {
-        return weft_lab_fail(error, WEFT_IO, "the process that makes the lab has ended");
+        return weft_fail(error, WEFT_IO, "the process that makes the lab has ended");
     }
     if (report->status != WEFT_OK && error != NULL) {
         *error = report->error;
@@ -301,7 +301,7 @@ static weft_status await_report(int fd, int stop_fd, struct report *report,
     return report->status;
 }
 
-static weft_status publish(cJSON *facts, const struct report *report, struct weft_lab_error *error)
+static weft_status publish(cJSON *facts, const struct report *report, struct weft_error *error)
 {
     cJSON_AddNumberToObject(facts, "base_rtt_ns", (double)report->base_rtt_ns);
     cJSON_AddBoolToObject(facts, "htb_hysteresis", report->hysteresis);
@@ -311,7 +311,7 @@ static weft_status publish(cJSON *facts, const struct report *report, struct wef
 
 /* The dialogue with a new holder: name, go, report, published. */
 static weft_status lead(const struct weft_lab_start *start, pid_t pid, int fd, cJSON *facts,
-                        struct weft_lab_error *error)
+                        struct weft_error *error)
 {
     struct report report;
     weft_status status = weft_lab_registry_claim(facts, pid, error);
@@ -319,7 +319,7 @@ static weft_status lead(const struct weft_lab_start *start, pid_t pid, int fd, c
         return status;
     }
     if (write(fd, "g", 1) != 1) {
-        status = weft_lab_fail(error, WEFT_IO, "the process that makes the lab has ended");
+        status = weft_fail(error, WEFT_IO, "the process that makes the lab has ended");
     }
     if (status == WEFT_OK) {
         status = await_report(fd, start->stop_fd, &report, error);
@@ -330,13 +330,13 @@ static weft_status lead(const struct weft_lab_start *start, pid_t pid, int fd, c
     /* The end of the file: it has taken its signal off, so that we may end. */
     char end;
     if (status == WEFT_OK && (write(fd, "p", 1) != 1 || read(fd, &end, 1) != 0)) {
-        status = weft_lab_fail(error, WEFT_IO, "the process that holds the lab has ended");
+        status = weft_fail(error, WEFT_IO, "the process that holds the lab has ended");
     }
     return status;
 }
 
 static weft_status start_with(const struct weft_lab_start *start, cJSON *facts, int pair[2],
-                              struct weft_lab_error *error)
+                              struct weft_error *error)
 {
     const char *name = start->spec->name;
     pid_t pid = 0;
@@ -359,13 +359,13 @@ static weft_status start_with(const struct weft_lab_start *start, cJSON *facts, 
 }
 
 weft_status weft_lab_start(const struct weft_lab_start *start, struct weft_lab_info *info_p,
-                           struct weft_lab_error *error)
+                           struct weft_error *error)
 {
     int pair[2];
     cJSON *facts = weft_lab_spec_json(start->spec);
     if (facts == NULL || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         cJSON_Delete(facts);
-        return weft_lab_fail(error, WEFT_IO, "cannot make a socket: %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot make a socket: %s", strerror(errno));
     }
     weft_status status = start_with(start, facts, pair, error);
     close(pair[0]);
@@ -376,7 +376,7 @@ weft_status weft_lab_start(const struct weft_lab_start *start, struct weft_lab_i
     return status == WEFT_OK ? weft_lab_find(start->spec->name, info_p, error) : status;
 }
 
-weft_status weft_lab_end(const struct weft_lab_info *info, struct weft_lab_error *error)
+weft_status weft_lab_end(const struct weft_lab_info *info, struct weft_error *error)
 {
     struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, info->holder, 0), .events = POLLIN};
     if (end.fd < 0 && errno == ESRCH) {
@@ -388,13 +388,13 @@ weft_status weft_lab_end(const struct weft_lab_info *info, struct weft_lab_error
         if (end.fd >= 0) {
             close(end.fd);
         }
-        return weft_lab_fail(error, WEFT_IO, "cannot end lab %s: %s%s", info->name, strerror(why),
-                             why == EPERM ? " (it needs root: sudo weft lab ...)" : "");
+        return weft_fail(error, WEFT_IO, "cannot end lab %s: %s%s", info->name, strerror(why),
+                         why == EPERM ? " (it needs root: sudo weft lab ...)" : "");
     }
     int ready = poll(&end, 1, end_patience_ms);
     close(end.fd);
     if (ready <= 0) {
-        return weft_lab_fail(error, WEFT_IO, "the processes of lab %s do not end", info->name);
+        return weft_fail(error, WEFT_IO, "the processes of lab %s do not end", info->name);
     }
     weft_lab_registry_remove(info->name, info->holder);
     return WEFT_OK;

@@ -31,13 +31,11 @@ struct weft_lab_start {
  *          WEFT_IO           not root, or a step was refused.
  * Thread:  the process has one thread. */
 [[nodiscard]] weft_status weft_lab_start(const struct weft_lab_start *start,
-                                         struct weft_lab_info *info_p,
-                                         struct weft_lab_error *error);
+                                         struct weft_lab_info *info_p, struct weft_error *error);
 
 /* End the lab and wait until all of its processes are gone.
  *
  * Errors:  WEFT_IO  not root, or the holder does not end. */
-[[nodiscard]] weft_status weft_lab_end(const struct weft_lab_info *info,
-                                       struct weft_lab_error *error);
+[[nodiscard]] weft_status weft_lab_end(const struct weft_lab_info *info, struct weft_error *error);
 
 #endif

@@ -48,11 +48,11 @@ static int attach(struct bpf_object *object, const char *name, int ifindex,
 }
 
 static weft_status put(const char *port, const char *name, enum bpf_tc_attach_point where,
-                       const struct constants *constants, struct weft_lab_error *error)
+                       const struct constants *constants, struct weft_error *error)
 {
     unsigned ifindex = if_nametoindex(port);
     if (ifindex == 0) {
-        return weft_lab_fail(error, WEFT_IO, "%s: %s", port, strerror(errno));
+        return weft_fail(error, WEFT_IO, "%s: %s", port, strerror(errno));
     }
     struct weft_bpf_words words;
     struct bpf_object *object = NULL;
@@ -74,7 +74,7 @@ static weft_status put(const char *port, const char *name, enum bpf_tc_attach_po
     return status;
 }
 
-weft_status weft_link_mark(const char *port, uint32_t queue_bytes, struct weft_lab_error *error)
+weft_status weft_link_mark(const char *port, uint32_t queue_bytes, struct weft_error *error)
 {
     struct constants constants = {.mark_bytes = queue_bytes};
     return put(port, "mark", BPF_TC_EGRESS, &constants, error);
@@ -87,7 +87,7 @@ static uint32_t in_units(double probability)
 }
 
 weft_status weft_link_lose(const char *port, uint32_t loss_ppm, double burst_packets,
-                           struct weft_lab_error *error)
+                           struct weft_error *error)
 {
     WEFT_ASSERT(loss_ppm < 1000000 && burst_packets >= 1);
     double loss = loss_ppm / 1e6;

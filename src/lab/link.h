@@ -6,7 +6,7 @@
 #ifndef WEFT_LAB_LINK_H
 #define WEFT_LAB_LINK_H
 
-#include "lab/error.h"
+#include "base/error.h"
 
 #include <stdint.h>
 
@@ -17,13 +17,13 @@
  *                            its types (BTF).
  *          WEFT_IO           not root; no such port; what libbpf said. */
 [[nodiscard]] weft_status weft_link_mark(const char *port, uint32_t queue_bytes,
-                                         struct weft_lab_error *error);
+                                         struct weft_error *error);
 
 /* From now on packets that arrive at `port` are lost in bursts of burst_packets in the mean (at least
  * 1), loss_ppm of all packets (below 10^6).
  *
  * Errors:  as weft_link_mark. */
 [[nodiscard]] weft_status weft_link_lose(const char *port, uint32_t loss_ppm, double burst_packets,
-                                         struct weft_lab_error *error);
+                                         struct weft_error *error);
 
 #endif

@@ -2,14 +2,13 @@
 #include "lab/dctcp.h"
 #include "lab/link.h"
 
-static weft_status no_bpf(const char *what, struct weft_lab_error *error)
+static weft_status no_bpf(const char *what, struct weft_error *error)
 {
-    return weft_lab_fail(error, WEFT_UNSUPPORTED,
-                         "%s: this build has no BPF (install clang libbpf-dev and build again)",
-                         what);
+    return weft_fail(error, WEFT_UNSUPPORTED,
+                     "%s: this build has no BPF (install clang libbpf-dev and build again)", what);
 }
 
-weft_status weft_dctcp_attach(struct weft_dctcp **dctcp_p, struct weft_lab_error *error)
+weft_status weft_dctcp_attach(struct weft_dctcp **dctcp_p, struct weft_error *error)
 {
     (void)dctcp_p;
     return no_bpf("dctcp", error);
@@ -27,7 +26,7 @@ const char *weft_dctcp_name(const struct weft_dctcp *dctcp)
 }
 
 weft_status weft_dctcp_read_counts(const struct weft_dctcp *dctcp,
-                                   struct weft_dctcp_counts *counts_p, struct weft_lab_error *error)
+                                   struct weft_dctcp_counts *counts_p, struct weft_error *error)
 {
     (void)dctcp;
     (void)counts_p;
@@ -36,7 +35,7 @@ weft_status weft_dctcp_read_counts(const struct weft_dctcp *dctcp,
 
 weft_status weft_dctcp_read_records(const struct weft_dctcp *dctcp,
                                     struct weft_dctcp_record *records_p, uint32_t *count_p,
-                                    uint32_t *first_p, struct weft_lab_error *error)
+                                    uint32_t *first_p, struct weft_error *error)
 {
     (void)dctcp;
     (void)records_p;
@@ -45,7 +44,7 @@ weft_status weft_dctcp_read_records(const struct weft_dctcp *dctcp,
     return no_bpf("dctcp", error);
 }
 
-weft_status weft_link_mark(const char *port, uint32_t queue_bytes, struct weft_lab_error *error)
+weft_status weft_link_mark(const char *port, uint32_t queue_bytes, struct weft_error *error)
 {
     (void)port;
     (void)queue_bytes;
@@ -53,7 +52,7 @@ weft_status weft_link_mark(const char *port, uint32_t queue_bytes, struct weft_l
 }
 
 weft_status weft_link_lose(const char *port, uint32_t loss_ppm, double burst_packets,
-                           struct weft_lab_error *error)
+                           struct weft_error *error)
 {
     (void)port;
     (void)loss_ppm;

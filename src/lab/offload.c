@@ -88,7 +88,7 @@ static bool set_features(int fd, const char *interface, bool keep)
     return ethtool(fd, interface, &set);
 }
 
-weft_status weft_lab_offload_set(const char *interface, bool keep, struct weft_lab_error *error)
+weft_status weft_lab_offload_set(const char *interface, bool keep, struct weft_error *error)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     bool good = fd >= 0 && set_features(fd, interface, keep);
@@ -97,6 +97,6 @@ weft_status weft_lab_offload_set(const char *interface, bool keep, struct weft_l
         close(fd);
     }
     return good ? WEFT_OK
-                : weft_lab_fail(error, WEFT_IO, "cannot set segmentation and GRO of %s: %s",
-                                interface, strerror(why));
+                : weft_fail(error, WEFT_IO, "cannot set segmentation and GRO of %s: %s", interface,
+                            strerror(why));
 }

@@ -7,7 +7,7 @@
 #ifndef WEFT_LAB_OFFLOAD_H
 #define WEFT_LAB_OFFLOAD_H
 
-#include "lab/error.h"
+#include "base/error.h"
 
 #include <stdbool.h>
 
@@ -15,6 +15,6 @@
  *
  * Errors:  WEFT_IO  the kernel does not take it, in words. */
 [[nodiscard]] weft_status weft_lab_offload_set(const char *interface, bool keep,
-                                               struct weft_lab_error *error);
+                                               struct weft_error *error);
 
 #endif

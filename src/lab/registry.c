@@ -95,7 +95,7 @@ static cJSON *read_entry(const char *name)
     return cJSON_Parse(text);
 }
 
-weft_status weft_lab_registry_write(const cJSON *facts, struct weft_lab_error *error)
+weft_status weft_lab_registry_write(const cJSON *facts, struct weft_error *error)
 {
     const char *name = weft_lab_fact_text(facts, "name");
     char path[PATH_BYTES];
@@ -104,7 +104,7 @@ weft_status weft_lab_registry_write(const cJSON *facts, struct weft_lab_error *e
     entry_path(name, ".new", fresh);
     char *text = cJSON_Print(facts);
     if (text == NULL) {
-        return weft_lab_fail(error, WEFT_NOMEM, "out of memory");
+        return weft_fail(error, WEFT_NOMEM, "out of memory");
     }
     FILE *file = fopen(fresh, "we");
     bool good = file != NULL && fprintf(file, "%s\n", text) > 0;
@@ -113,7 +113,7 @@ weft_status weft_lab_registry_write(const cJSON *facts, struct weft_lab_error *e
     cJSON_free(text);
     if (!good) {
         unlink(fresh);
-        return weft_lab_fail(error, WEFT_IO, "cannot write %s: %s", path, strerror(why));
+        return weft_fail(error, WEFT_IO, "cannot write %s: %s", path, strerror(why));
     }
     return WEFT_OK;
 }
@@ -165,13 +165,12 @@ static cJSON *get_locked(const char *name)
     return NULL;
 }
 
-weft_status weft_lab_registry_claim(cJSON *facts, pid_t holder, struct weft_lab_error *error)
+weft_status weft_lab_registry_claim(cJSON *facts, pid_t holder, struct weft_error *error)
 {
     const char *name = weft_lab_fact_text(facts, "name");
     int lock = lock_folder();
     if (lock < 0) {
-        return weft_lab_fail(error, WEFT_IO, "cannot use %s: %s", WEFT_LAB_REGISTRY,
-                             strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot use %s: %s", WEFT_LAB_REGISTRY, strerror(errno));
     }
     cJSON *other = get_locked(name);
     char path[PATH_BYTES];
@@ -181,14 +180,14 @@ weft_status weft_lab_registry_claim(cJSON *facts, pid_t holder, struct weft_lab_
     weft_status status;
     if (other == NULL && access(path, F_OK) == 0) {
         /* `weft lab down` cannot end what it does not see. */
-        status = weft_lab_fail(error, WEFT_EXISTS,
-                               "the name %s is taken by a lab of another PID namespace (a "
-                               "container?): take another name, or remove %s when nobody holds it",
-                               name, path);
+        status = weft_fail(error, WEFT_EXISTS,
+                           "the name %s is taken by a lab of another PID namespace (a "
+                           "container?): take another name, or remove %s when nobody holds it",
+                           name, path);
     } else if (other != NULL) {
-        status = weft_lab_fail(error, WEFT_EXISTS,
-                               "a lab named %s exists: `weft lab down %s`, or take another name",
-                               name, name);
+        status = weft_fail(error, WEFT_EXISTS,
+                           "a lab named %s exists: `weft lab down %s`, or take another name", name,
+                           name);
     } else {
         cJSON_AddNumberToObject(facts, "holder", holder);
         cJSON_AddNumberToObject(facts, "holder_start", (double)start_time(holder));

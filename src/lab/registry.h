@@ -22,10 +22,10 @@
  * Errors:  WEFT_EXISTS  a living lab has the name.
  *          WEFT_IO      the folder cannot be made or written: not root. */
 [[nodiscard]] weft_status weft_lab_registry_claim(cJSON *facts, pid_t holder,
-                                                  struct weft_lab_error *error);
+                                                  struct weft_error *error);
 
 /* Write the facts anew, at once as a whole. */
-[[nodiscard]] weft_status weft_lab_registry_write(const cJSON *facts, struct weft_lab_error *error);
+[[nodiscard]] weft_status weft_lab_registry_write(const cJSON *facts, struct weft_error *error);
 
 /* Remove the lab's files, if they are this holder's. No error: it is what a clean-up calls. */
 void weft_lab_registry_remove(const char *name, pid_t holder);

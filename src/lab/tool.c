@@ -90,23 +90,23 @@ static void refused_line(int fd, const char *input, char *room, size_t bytes)
 }
 
 static weft_status judge(const char *program, int wait_status, int out, const char *input,
-                         struct weft_lab_error *error)
+                         struct weft_error *error)
 {
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
         return WEFT_OK;
     }
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 127) {
-        return weft_lab_fail(error, WEFT_UNSUPPORTED, "cannot run %s: install the package %s",
-                             program, package_of(program));
+        return weft_fail(error, WEFT_UNSUPPORTED, "cannot run %s: install the package %s", program,
+                         package_of(program));
     }
     char words[240];
     char line[240];
     first_words(out, words, sizeof(words));
     refused_line(out, input, line, sizeof(line));
-    return weft_lab_fail(error, WEFT_IO, "%s refused%s: %s", program, line, words);
+    return weft_fail(error, WEFT_IO, "%s refused%s: %s", program, line, words);
 }
 
-weft_status weft_lab_tool(const char *const *argv, const char *input, struct weft_lab_error *error)
+weft_status weft_lab_tool(const char *const *argv, const char *input, struct weft_error *error)
 {
     int in = memory_file(input);
     int out = memory_file("");
@@ -114,11 +114,11 @@ weft_status weft_lab_tool(const char *const *argv, const char *input, struct wef
     int why = in < 0 || out < 0 ? errno : spawn(argv, in, out, &pid);
     weft_status status = WEFT_OK;
     if (why == ENOENT) {
-        status = weft_lab_fail(error, WEFT_UNSUPPORTED,
-                               "the program %s is missing: install the package %s", argv[0],
-                               package_of(argv[0]));
+        status =
+            weft_fail(error, WEFT_UNSUPPORTED, "the program %s is missing: install the package %s",
+                      argv[0], package_of(argv[0]));
     } else if (why != 0) {
-        status = weft_lab_fail(error, WEFT_IO, "cannot run %s: %s", argv[0], strerror(why));
+        status = weft_fail(error, WEFT_IO, "cannot run %s: %s", argv[0], strerror(why));
     } else {
         int wait_status = 0;
         while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {

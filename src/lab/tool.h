@@ -7,7 +7,7 @@
 #ifndef WEFT_LAB_TOOL_H
 #define WEFT_LAB_TOOL_H
 
-#include "lab/error.h"
+#include "base/error.h"
 
 /* Run argv[0] (looked for in PATH, then in /usr/sbin and /sbin) and wait for its end.
  *
@@ -16,6 +16,6 @@
  *          WEFT_IO           it ended with a failure; the text quotes its words and, where it said
  *                            which, the line of the input that it refused. */
 [[nodiscard]] weft_status weft_lab_tool(const char *const *argv, const char *input,
-                                        struct weft_lab_error *error);
+                                        struct weft_error *error);
 
 #endif

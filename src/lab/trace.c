@@ -101,7 +101,7 @@ static const char *take_line(struct weft_lab_trace *trace, char *line, uint32_t 
 }
 
 weft_status weft_lab_trace_read(const char *path, uint32_t hosts, struct weft_lab_trace *trace_p,
-                                struct weft_lab_error *error)
+                                struct weft_error *error)
 {
     struct weft_lab_trace trace = {0};
     char line[LINE_BYTES];
@@ -109,7 +109,7 @@ weft_status weft_lab_trace_read(const char *path, uint32_t hosts, struct weft_la
     const char *wrong = NULL;
     FILE *file = fopen(path, "re");
     if (file == NULL) {
-        return weft_lab_fail(error, WEFT_IO, "cannot read %s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot read %s: %s", path, strerror(errno));
     }
     while (wrong == NULL && fgets(line, sizeof(line), file) != NULL) {
         number++;
@@ -120,12 +120,12 @@ weft_status weft_lab_trace_read(const char *path, uint32_t hosts, struct weft_la
     fclose(file);
     if (wrong != NULL) {
         weft_lab_trace_free(&trace);
-        return weft_lab_fail(error, WEFT_DATA, "%s:%u: %s%s", path, number,
-                             wrong == allowed ? "a line must be " : "", wrong);
+        return weft_fail(error, WEFT_DATA, "%s:%u: %s%s", path, number,
+                         wrong == allowed ? "a line must be " : "", wrong);
     }
     if (unread) {
         weft_lab_trace_free(&trace);
-        return weft_lab_fail(error, WEFT_IO, "cannot read %s", path);
+        return weft_fail(error, WEFT_IO, "cannot read %s", path);
     }
     *trace_p = trace;
     return WEFT_OK;

@@ -32,7 +32,7 @@ struct weft_lab_trace {
  *          WEFT_DATA  a line is malformed; the text names it and says what it must be. */
 [[nodiscard]] weft_status weft_lab_trace_read(const char *path, uint32_t hosts,
                                               struct weft_lab_trace *trace_p,
-                                              struct weft_lab_error *error);
+                                              struct weft_error *error);
 void weft_lab_trace_free(struct weft_lab_trace *trace);
 
 /* Where a play of the file is. */

@@ -35,7 +35,7 @@ static struct sockaddr_in address_of(uint32_t host)
     return address;
 }
 
-static weft_status open_sockets(struct verify *v, struct weft_lab_error *error)
+static weft_status open_sockets(struct verify *v, struct weft_error *error)
 {
     for (uint32_t h = 0; h < v->spec->hosts; h++) {
         char node[WEFT_LAB_NODE_BYTES];
@@ -48,8 +48,8 @@ static weft_status open_sockets(struct verify *v, struct weft_lab_error *error)
         int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         v->sockets[h] = (struct pollfd){.fd = fd, .events = POLLIN};
         if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
-            return weft_lab_fail(error, WEFT_IO, "cannot open a socket on %s: %s", node,
-                                 strerror(errno));
+            return weft_fail(error, WEFT_IO, "cannot open a socket on %s: %s", node,
+                             strerror(errno));
         }
     }
     return WEFT_OK;
@@ -108,7 +108,7 @@ static void say_missing(struct verify *v)
     }
 }
 
-static weft_status reach_all(struct verify *v, struct weft_lab_error *error)
+static weft_status reach_all(struct verify *v, struct weft_error *error)
 {
     uint32_t n = v->spec->hosts;
     uint64_t until_ns = weft_lab_now_ns() + patience_ns;
@@ -119,9 +119,8 @@ static weft_status reach_all(struct verify *v, struct weft_lab_error *error)
     }
     for (uint32_t i = 0; v->missing > 0 && i < n * n; i++) {
         if (i / n != i % n && !weft_bits_test(v->heard, i)) {
-            return weft_lab_fail(error, WEFT_TIMEOUT,
-                                 "h%u does not hear h%u (%llu of %u pairs do not)", i / n, i % n,
-                                 (unsigned long long)v->missing, n * (n - 1));
+            return weft_fail(error, WEFT_TIMEOUT, "h%u does not hear h%u (%llu of %u pairs do not)",
+                             i / n, i % n, (unsigned long long)v->missing, n * (n - 1));
         }
     }
     return WEFT_OK;
@@ -153,7 +152,7 @@ static uint64_t base_rtt(struct verify *v)
 }
 
 weft_status weft_lab_verify(const struct weft_lab_spec *spec, uint64_t *base_rtt_ns_p,
-                            struct weft_lab_error *error)
+                            struct weft_error *error)
 {
     static struct verify v;
     v = (struct verify){.spec = spec};
@@ -162,7 +161,7 @@ weft_status weft_lab_verify(const struct weft_lab_spec *spec, uint64_t *base_rtt
     }
     v.heard = calloc(WEFT_BITS_WORDS((size_t)spec->hosts * spec->hosts), sizeof(uint64_t));
     if (v.heard == NULL) {
-        return weft_lab_fail(error, WEFT_NOMEM, "out of memory");
+        return weft_fail(error, WEFT_NOMEM, "out of memory");
     }
     weft_status status = open_sockets(&v, error);
     if (status == WEFT_OK) {

@@ -10,7 +10,7 @@
 
 /* Errors:  WEFT_TIMEOUT  some pair never heard of each other; the text names the first.
  *          WEFT_IO       a socket could not be made. */
-[[nodiscard]] weft_status weft_lab_verify(const struct weft_lab_spec *spec,
-                                          uint64_t *base_rtt_ns_p, struct weft_lab_error *error);
+[[nodiscard]] weft_status weft_lab_verify(const struct weft_lab_spec *spec, uint64_t *base_rtt_ns_p,
+                                          struct weft_error *error);
 
 #endif

@@ -53,14 +53,14 @@ static void add_coordinator(void *arg, struct weft_exposition *text)
 }
 
 weft_status weft_coordinator_metrics_start(struct weft_coordinator_metrics *metrics,
-                                         const struct weft_metrics_options *options,
-                                         struct weft_coordinator *coordinator,
-                                         char error_p[WEFT_HTTP_ERROR_BYTES])
+                                           const struct weft_metrics_options *options,
+                                           struct weft_coordinator *coordinator,
+                                           struct weft_error *error)
 {
     *metrics = (struct weft_coordinator_metrics){.coordinator = coordinator};
     const struct weft_metrics_source source = {
         .role = "coordinator", .arg = metrics, .families = add_coordinator};
-    return weft_metrics_start(&metrics->metrics, options, &source, error_p);
+    return weft_metrics_start(&metrics->metrics, options, &source, error);
 }
 
 void weft_coordinator_metrics_stop(struct weft_coordinator_metrics *metrics)

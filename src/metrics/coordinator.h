@@ -27,9 +27,9 @@ void weft_coordinator_metrics_members(struct weft_coordinator *coordinator,
 
 /* Owns:    coordinator, started, is borrowed until stop.   Errors:  as weft_metrics_start. */
 weft_status weft_coordinator_metrics_start(struct weft_coordinator_metrics *metrics,
-                                         const struct weft_metrics_options *options,
-                                         struct weft_coordinator *coordinator,
-                                         char error_p[WEFT_HTTP_ERROR_BYTES]);
+                                           const struct weft_metrics_options *options,
+                                           struct weft_coordinator *coordinator,
+                                           struct weft_error *error);
 
 /* Before the coordinator stops. A zeroed one is fine. */
 void weft_coordinator_metrics_stop(struct weft_coordinator_metrics *metrics);

@@ -63,8 +63,7 @@ static struct weft_metrics_live *live_new(const struct weft_metrics_live_config 
 
 weft_status weft_metrics_live_start(const struct weft_metrics_live_config *config,
                                     const struct weft_metrics_options *options,
-                                    struct weft_metrics_live **live_p,
-                                    char error_p[WEFT_HTTP_ERROR_BYTES])
+                                    struct weft_metrics_live **live_p, struct weft_error *error)
 {
     *live_p = NULL;
     if (options->host[0] == '\0') {
@@ -72,12 +71,11 @@ weft_status weft_metrics_live_start(const struct weft_metrics_live_config *confi
     }
     struct weft_metrics_live *live = live_new(config);
     if (live == NULL) {
-        snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "metrics: no memory");
-        return WEFT_NOMEM;
+        return weft_fail(error, WEFT_NOMEM, "metrics: no memory");
     }
     const struct weft_metrics_source source = {
         .role = config->role, .arg = live, .families = add_families};
-    weft_status status = weft_metrics_start(&live->serving, options, &source, error_p);
+    weft_status status = weft_metrics_start(&live->serving, options, &source, error);
     if (status != WEFT_OK) {
         weft_metrics_live_stop(live);
         return status;

@@ -33,8 +33,7 @@ struct weft_metrics_live;
  * Errors:  as weft_metrics_start; WEFT_NOMEM. */
 weft_status weft_metrics_live_start(const struct weft_metrics_live_config *config,
                                     const struct weft_metrics_options *options,
-                                    struct weft_metrics_live **live_p,
-                                    char error_p[WEFT_HTTP_ERROR_BYTES]);
+                                    struct weft_metrics_live **live_p, struct weft_error *error);
 
 /* For each of the rest, NULL is fine. */
 

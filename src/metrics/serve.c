@@ -179,16 +179,14 @@ static void handle(void *arg, const struct weft_http_request *request,
 
 /* The names by which it may be asked. */
 static weft_status take_hosts(struct weft_metrics *metrics,
-                              const struct weft_metrics_options *options,
-                              char error_p[WEFT_HTTP_ERROR_BYTES])
+                              const struct weft_metrics_options *options, struct weft_error *error)
 {
     const char *list = getenv("WEFT_METRICS_HOST");
     list = list != NULL ? list : "";
     if (!weft_metrics_hosts_valid(list)) {
-        snprintf(error_p, WEFT_HTTP_ERROR_BYTES,
-                 "metrics: WEFT_METRICS_HOST is \"%.40s\"; it must be " WEFT_METRICS_HOSTS_WORDS,
-                 list);
-        return WEFT_INVALID;
+        return weft_fail(
+            error, WEFT_INVALID,
+            "metrics: WEFT_METRICS_HOST is \"%.40s\"; it must be " WEFT_METRICS_HOSTS_WORDS, list);
     }
     snprintf(metrics->bound, sizeof(metrics->bound), "%s", options->host);
     snprintf(metrics->hosts, sizeof(metrics->hosts), "%s", list);
@@ -197,11 +195,10 @@ static weft_status take_hosts(struct weft_metrics *metrics,
 
 weft_status weft_metrics_start(struct weft_metrics *metrics,
                                const struct weft_metrics_options *options,
-                               const struct weft_metrics_source *source,
-                               char error_p[WEFT_HTTP_ERROR_BYTES])
+                               const struct weft_metrics_source *source, struct weft_error *error)
 {
     char host[WEFT_RESOLVE_TEXT_BYTES];
-    struct weft_io_error why = {.text = ""};
+    struct weft_error why = {.text = ""};
     struct timespec now;
     *metrics = (struct weft_metrics){.source = *source, .begun_ns = weft_clock_now_ns()};
     if (options->host[0] == '\0') {
@@ -209,22 +206,19 @@ weft_status weft_metrics_start(struct weft_metrics *metrics,
     }
     clock_gettime(CLOCK_REALTIME, &now);
     metrics->begun_unix_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-    weft_status status = take_hosts(metrics, options, error_p);
+    weft_status status = take_hosts(metrics, options, error);
     if (status != WEFT_OK) {
         return status;
     }
     status = weft_resolve(options->host, host, &why);
     if (status != WEFT_OK) {
-        snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "metrics: %.160s", why.text);
-        return status;
+        return weft_fail(error, status, "metrics: %s", why.text);
     }
     const struct weft_http_config config = {
         .host = host, .port = options->port, .handler = handle, .arg = metrics};
-    char text[WEFT_HTTP_ERROR_BYTES];
-    status = weft_http_start(&config, &metrics->http, text);
+    status = weft_http_start(&config, &metrics->http, &why);
     if (status != WEFT_OK) {
-        snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "metrics: %.180s", text);
-        return status;
+        return weft_fail(error, status, "metrics: %s", why.text);
     }
     bool v6 = strchr(host, ':') != NULL;
     snprintf(metrics->url, sizeof(metrics->url), "http://%s%s%s:%u/metrics", v6 ? "[" : "", host,

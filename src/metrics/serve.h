@@ -56,8 +56,7 @@ struct weft_metrics {
  * Errors:  as weft_http_start; WEFT_INVALID also: WEFT_METRICS_HOST is no list of names. */
 weft_status weft_metrics_start(struct weft_metrics *metrics,
                                const struct weft_metrics_options *options,
-                               const struct weft_metrics_source *source,
-                               char error_p[WEFT_HTTP_ERROR_BYTES]);
+                               const struct weft_metrics_source *source, struct weft_error *error);
 
 /* Before anything that the source's functions look at goes away. A zeroed one is fine. */
 void weft_metrics_stop(struct weft_metrics *metrics);

@@ -142,14 +142,12 @@ static char *hot(void *arg, uint16_t table, uint32_t k)
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static weft_status open_server(struct weft_server_metrics *server,
-                               const struct weft_metrics_options *options,
-                               char error_p[WEFT_HTTP_ERROR_BYTES])
+                               const struct weft_metrics_options *options, struct weft_error *error)
 {
     server->stats = calloc(server->count, sizeof(*server->stats));
     server->taken_ns = calloc(server->count, sizeof(*server->taken_ns));
     if (server->stats == NULL || server->taken_ns == NULL) {
-        snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "no memory for --metrics");
-        return WEFT_NOMEM;
+        return weft_fail(error, WEFT_NOMEM, "no memory for --metrics");
     }
     for (uint32_t i = 0; i < server->count; i++) {
         server->taken_ns[i] = weft_clock_now_ns();
@@ -158,21 +156,21 @@ static weft_status open_server(struct weft_server_metrics *server,
     }
     const struct weft_metrics_source source = {
         .role = "server", .arg = server, .families = add_server, .hot = hot};
-    return weft_metrics_start(&server->metrics, options, &source, error_p);
+    return weft_metrics_start(&server->metrics, options, &source, error);
 }
 
 weft_status weft_server_metrics_start(struct weft_server_metrics *server,
                                       const struct weft_metrics_options *options,
                                       struct weft_shard_thread *threads, uint32_t count,
                                       struct weft_coordinator *coordinator,
-                                      char error_p[WEFT_HTTP_ERROR_BYTES])
+                                      struct weft_error *error)
 {
     *server = (struct weft_server_metrics){
         .threads = threads, .count = count, .coordinator = coordinator};
     if (options->host[0] == '\0') {
         return WEFT_OK;
     }
-    weft_status status = open_server(server, options, error_p);
+    weft_status status = open_server(server, options, error);
     if (status != WEFT_OK) {
         weft_server_metrics_stop(server);
     }

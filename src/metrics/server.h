@@ -28,7 +28,7 @@ weft_status weft_server_metrics_start(struct weft_server_metrics *server,
                                       const struct weft_metrics_options *options,
                                       struct weft_shard_thread *threads, uint32_t count,
                                       struct weft_coordinator *coordinator,
-                                      char error_p[WEFT_HTTP_ERROR_BYTES]);
+                                      struct weft_error *error);
 
 /* Before the threads are joined. A zeroed one is fine. */
 void weft_server_metrics_stop(struct weft_server_metrics *server);

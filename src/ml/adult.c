@@ -108,7 +108,7 @@ static struct field trimmed(const char *begin, const char *end)
 }
 
 static weft_status split(const char *text, size_t bytes, struct field fields[FIELDS],
-                         struct weft_ml_error *error)
+                         struct weft_error *error)
 {
     const char *end = text + bytes;
     size_t count = 0;
@@ -124,13 +124,13 @@ static weft_status split(const char *text, size_t bytes, struct field fields[FIE
         at = comma + 1;
     }
     if (count != FIELDS) {
-        return weft_ml_fail(error, WEFT_DATA, "%zu fields where an Adult row has %d", count,
-                            (int)FIELDS);
+        return weft_fail(error, WEFT_DATA, "%zu fields where an Adult row has %d", count,
+                         (int)FIELDS);
     }
     return WEFT_OK;
 }
 
-static weft_status parse_label(struct field field, struct weft_ml_error *error, uint8_t *label_p)
+static weft_status parse_label(struct field field, struct weft_error *error, uint8_t *label_p)
 {
     size_t bytes = field.bytes;
     if (bytes > 0 && field.text[bytes - 1] == '.') {
@@ -141,8 +141,8 @@ static weft_status parse_label(struct field field, struct weft_ml_error *error, 
     } else if (bytes == 4 && memcmp(field.text, ">50K", 4) == 0) {
         *label_p = 1;
     } else {
-        return weft_ml_fail(error, WEFT_DATA, "income \"%s\" is neither <=50K nor >50K",
-                            weft_ml_quote(field.text, field.bytes).text);
+        return weft_fail(error, WEFT_DATA, "income \"%s\" is neither <=50K nor >50K",
+                         weft_ml_quote(field.text, field.bytes).text);
     }
     return WEFT_OK;
 }
@@ -158,13 +158,13 @@ static size_t bucket_of(const struct column *column, uint64_t value)
 
 /* "name=value"; for a checked column only the check. */
 static weft_status describe(const struct column *column, struct field field,
-                            struct weft_ml_error *error, struct feature_text *out)
+                            struct weft_error *error, struct feature_text *out)
 {
     int bytes = 0;
     if (column->kind == KIND_CATEGORY) {
         if (field.bytes == 0 || field.bytes > FIELD_BYTES_MAX) {
-            return weft_ml_fail(error, WEFT_DATA, "column %s is empty or longer than %d bytes",
-                                column->name, (int)FIELD_BYTES_MAX);
+            return weft_fail(error, WEFT_DATA, "column %s is empty or longer than %d bytes",
+                             column->name, (int)FIELD_BYTES_MAX);
         }
         bytes = snprintf(out->text, sizeof(out->text), "%s=", column->name);
         memcpy(out->text + bytes, field.text, field.bytes);
@@ -173,8 +173,8 @@ static weft_status describe(const struct column *column, struct field field,
     }
     uint64_t value = 0;
     if (!weft_ml_number_u64(field.text, field.bytes, &value)) {
-        return weft_ml_fail(error, WEFT_DATA, "column %s: \"%s\" is not a whole number",
-                            column->name, weft_ml_quote(field.text, field.bytes).text);
+        return weft_fail(error, WEFT_DATA, "column %s: \"%s\" is not a whole number", column->name,
+                         weft_ml_quote(field.text, field.bytes).text);
     }
     bytes =
         snprintf(out->text, sizeof(out->text), "%s=%zu", column->name, bucket_of(column, value));
@@ -183,7 +183,7 @@ static weft_status describe(const struct column *column, struct field field,
 }
 
 static weft_status add_text(struct weft_ml_row *row, const char *text, size_t bytes,
-                            struct weft_ml_error *error)
+                            struct weft_error *error)
 {
     uint64_t id = XXH64(text, bytes, 0) & ((UINT64_C(1) << WEFT_ML_ADULT_HASH_BITS) - 1);
     return weft_ml_row_add(row, id, 1.0F, error);
@@ -193,7 +193,7 @@ static weft_status add_text(struct weft_ml_row *row, const char *text, size_t by
  * itself the prefix of longer ones: "a", "a&b", "a&b&c", "a&c", ... */
 static weft_status add_crosses(const struct feature_text *texts, size_t count, size_t from,
                                unsigned left, char *text, size_t prefix, struct weft_ml_row *row,
-                               struct weft_ml_error *error)
+                               struct weft_error *error)
 {
     weft_status status = WEFT_OK;
     for (size_t i = from; status == WEFT_OK && i < count; i++) {
@@ -210,14 +210,14 @@ static weft_status add_crosses(const struct feature_text *texts, size_t count, s
 
 /* Each text and each combination of up to `order` texts, in the order of the columns. */
 static weft_status add_features(const struct feature_text *texts, size_t count, unsigned order,
-                                struct weft_ml_row *row, struct weft_ml_error *error)
+                                struct weft_ml_row *row, struct weft_error *error)
 {
     char text[ORDER_MAX * (TEXT_BYTES_MAX + 1)];
     return add_crosses(texts, count, 0, order, text, 0, row, error);
 }
 
 static weft_status parse(const char *text, size_t bytes, uint64_t number, unsigned order,
-                         struct weft_ml_row *row, struct weft_ml_error *error, bool *is_row_p)
+                         struct weft_ml_row *row, struct weft_error *error, bool *is_row_p)
 {
     weft_ml_row_clear(row);
     if (trimmed(text, text + bytes).bytes == 0 || (number == 1 && is_header(text, bytes))) {
@@ -251,15 +251,13 @@ static weft_status parse(const char *text, size_t bytes, uint64_t number, unsign
 }
 
 weft_status weft_ml_adult_parse(const char *text, size_t bytes, uint64_t number,
-                                struct weft_ml_row *row, struct weft_ml_error *error,
-                                bool *is_row_p)
+                                struct weft_ml_row *row, struct weft_error *error, bool *is_row_p)
 {
     return parse(text, bytes, number, 2, row, error, is_row_p);
 }
 
 weft_status weft_ml_adult3_parse(const char *text, size_t bytes, uint64_t number,
-                                 struct weft_ml_row *row, struct weft_ml_error *error,
-                                 bool *is_row_p)
+                                 struct weft_ml_row *row, struct weft_error *error, bool *is_row_p)
 {
     return parse(text, bytes, number, 3, row, error, is_row_p);
 }

@@ -33,12 +33,10 @@ enum { WEFT_ML_ADULT_HASH_BITS = 20 };
 
 /* See weft_ml_parse_fn. */
 weft_status weft_ml_adult_parse(const char *text, size_t bytes, uint64_t number,
-                                struct weft_ml_row *row, struct weft_ml_error *error,
-                                bool *is_row_p);
+                                struct weft_ml_row *row, struct weft_error *error, bool *is_row_p);
 
 /* The same with triples. */
 weft_status weft_ml_adult3_parse(const char *text, size_t bytes, uint64_t number,
-                                 struct weft_ml_row *row, struct weft_ml_error *error,
-                                 bool *is_row_p);
+                                 struct weft_ml_row *row, struct weft_error *error, bool *is_row_p);
 
 #endif

@@ -124,7 +124,7 @@ static weft_status append_row(struct builder *builder, const struct weft_ml_row 
 
 static weft_status append_line(struct builder *builder, const struct weft_ml_format *format,
                                const struct weft_ml_line *line, struct weft_ml_row *row,
-                               struct weft_ml_error *error)
+                               struct weft_error *error)
 {
     bool is_row = false;
     weft_status status = format->parse(line->text, line->bytes, line->number, row, error, &is_row);
@@ -135,19 +135,19 @@ static weft_status append_line(struct builder *builder, const struct weft_ml_for
         builder->field_count = row->field_count;
     }
     if (row->field_count != builder->field_count) {
-        return weft_ml_fail(error, WEFT_DATA, "%u fields where the first row has %u",
-                            row->field_count, builder->field_count);
+        return weft_fail(error, WEFT_DATA, "%u fields where the first row has %u", row->field_count,
+                         builder->field_count);
     }
     status = append_row(builder, row, weft_ml_is_test_line(line->text, line->bytes));
     if (status != WEFT_OK) {
-        return weft_ml_fail(error, status, "no memory for more rows");
+        return weft_fail(error, status, "no memory for more rows");
     }
     return WEFT_OK;
 }
 
 /* All lines of the source; on failure *line_p is the line to blame, or 0. */
 static weft_status append_all(struct builder *builder, const struct weft_ml_format *format,
-                              struct weft_ml_source *source, struct weft_ml_error *error,
+                              struct weft_ml_source *source, struct weft_error *error,
                               uint64_t *line_p)
 {
     struct weft_ml_lines lines;
@@ -166,10 +166,9 @@ static weft_status append_all(struct builder *builder, const struct weft_ml_form
         *line_p = status == WEFT_OK ? 0 : line.number;
     }
     if (status == WEFT_OK && builder->set.row_count == 0) {
-        status =
-            weft_ml_fail(error, WEFT_DATA, "%s",
-                         lines.number == 0 ? "the file is empty"
-                                           : "no rows, only blank lines, comments or a header");
+        status = weft_fail(error, WEFT_DATA, "%s",
+                           lines.number == 0 ? "the file is empty"
+                                             : "no rows, only blank lines, comments or a header");
     }
     weft_ml_row_fini(&row);
     weft_ml_lines_fini(&lines);
@@ -224,7 +223,7 @@ static void shrink(struct builder *builder)
 
 /* Reads the source and closes it. */
 static weft_status load(const char *name, struct weft_ml_source *source,
-                        const struct weft_ml_format *format, struct weft_ml_error *error,
+                        const struct weft_ml_format *format, struct weft_error *error,
                         struct weft_ml_dataset *dataset_p)
 {
     struct builder builder = {.set.has_ratings = format->has_ratings};
@@ -232,7 +231,7 @@ static weft_status load(const char *name, struct weft_ml_source *source,
     weft_status status = append_all(&builder, format, source, error, &line);
     weft_ml_source_close(source);
     if (status == WEFT_OK && !number_by_rank(&builder)) {
-        status = weft_ml_fail(error, WEFT_NOMEM, "no memory for the list of features");
+        status = weft_fail(error, WEFT_NOMEM, "no memory for the list of features");
     }
     weft_ml_dictionary_fini(&builder.dictionary);
     if (status != WEFT_OK) {
@@ -246,7 +245,7 @@ static weft_status load(const char *name, struct weft_ml_source *source,
 }
 
 weft_status weft_ml_dataset_load(const char *path, const struct weft_ml_format *format,
-                                 struct weft_ml_error *error, struct weft_ml_dataset *dataset_p)
+                                 struct weft_error *error, struct weft_ml_dataset *dataset_p)
 {
     struct weft_ml_source *source = NULL;
     weft_status status = weft_ml_source_open(path, error, &source);
@@ -259,8 +258,7 @@ weft_status weft_ml_dataset_load(const char *path, const struct weft_ml_format *
 
 weft_status weft_ml_dataset_load_memory(const char *name, const void *bytes, size_t count,
                                         const struct weft_ml_format *format,
-                                        struct weft_ml_error *error,
-                                        struct weft_ml_dataset *dataset_p)
+                                        struct weft_error *error, struct weft_ml_dataset *dataset_p)
 {
     struct weft_ml_source *source = NULL;
     weft_status status = weft_ml_source_open_memory(bytes, count, error, &source);

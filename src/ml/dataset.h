@@ -45,12 +45,12 @@ struct weft_ml_dataset {
  * Cost:    one pass over the bytes; memory proportional to the rows and nonzeros.
  */
 weft_status weft_ml_dataset_load(const char *path, const struct weft_ml_format *format,
-                                 struct weft_ml_error *error, struct weft_ml_dataset *dataset_p);
+                                 struct weft_error *error, struct weft_ml_dataset *dataset_p);
 
 /* The same from memory (plain or compressed); `name` takes the path's place in messages. */
 weft_status weft_ml_dataset_load_memory(const char *name, const void *bytes, size_t count,
                                         const struct weft_ml_format *format,
-                                        struct weft_ml_error *error,
+                                        struct weft_error *error,
                                         struct weft_ml_dataset *dataset_p);
 
 /* A zeroed data set is allowed. */

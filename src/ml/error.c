@@ -3,24 +3,10 @@
 #include "base/assert.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-weft_status weft_ml_fail(struct weft_ml_error *error, weft_status status, const char *format, ...)
-{
-    WEFT_ASSERT(status != WEFT_OK);
-    if (error != NULL) {
-        va_list arguments;
-        va_start(arguments, format);
-        (void)vsnprintf(error->text, sizeof(error->text), format, arguments);
-        va_end(arguments);
-        error->line = 0;
-    }
-    return status;
-}
-
-void weft_ml_error_place(struct weft_ml_error *error, const char *path, uint64_t line)
+void weft_ml_error_place(struct weft_error *error, const char *path, uint64_t line)
 {
     enum { PATH_BYTES_MAX = 256 };
     if (error == NULL) {

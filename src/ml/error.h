@@ -7,26 +7,14 @@
 #ifndef WEFT_ML_ERROR_H
 #define WEFT_ML_ERROR_H
 
-#include "base/status.h"
+#include "base/error.h"
 #include "base/units.h"
 
-enum { WEFT_ML_ERROR_BYTES = 512, WEFT_ML_QUOTE_BYTES = 40 };
-
-struct weft_ml_error {
-    uint64_t line;                  /* 1-based; 0 = not about one line */
-    char text[WEFT_ML_ERROR_BYTES]; /* printable ASCII, without a full stop or newline */
-};
-
-/* Write the text and hand the status back, so that a failure is one return statement.
- *
- * Owns:    error may be NULL: the caller wants the status alone.
- */
-[[gnu::format(printf, 3, 4)]] weft_status weft_ml_fail(struct weft_ml_error *error,
-                                                       weft_status status, const char *format, ...);
+enum { WEFT_ML_QUOTE_BYTES = 40 };
 
 /* Put "path:line: " (or "path: " for line 0) in front of the text. A path too long to leave room
  * for the text loses its front part. */
-void weft_ml_error_place(struct weft_ml_error *error, const char *path, uint64_t line);
+void weft_ml_error_place(struct weft_error *error, const char *path, uint64_t line);
 
 /* A piece of input that can be shown: at most WEFT_ML_QUOTE_BYTES bytes, unprintable bytes as '?',
  * "..." when shortened. */

@@ -45,7 +45,7 @@ const struct weft_ml_format weft_ml_formats[] = {
     {.name = NULL},
 };
 
-weft_status weft_ml_format_find(const char *name, struct weft_ml_error *error,
+weft_status weft_ml_format_find(const char *name, struct weft_error *error,
                                 const struct weft_ml_format **format_p)
 {
     char known[128] = "";
@@ -57,6 +57,6 @@ weft_status weft_ml_format_find(const char *name, struct weft_ml_error *error,
         strncat(known, known[0] != '\0' ? ", " : "", sizeof(known) - strlen(known) - 1);
         strncat(known, format->name, sizeof(known) - strlen(known) - 1);
     }
-    return weft_ml_fail(error, WEFT_NOTFOUND, "unknown data format \"%s\"; known: %s",
-                        weft_ml_quote(name, strlen(name)).text, known);
+    return weft_fail(error, WEFT_NOTFOUND, "unknown data format \"%s\"; known: %s",
+                     weft_ml_quote(name, strlen(name)).text, known);
 }

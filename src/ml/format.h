@@ -19,7 +19,7 @@
  *          WEFT_NOMEM
  */
 typedef weft_status weft_ml_parse_fn(const char *text, size_t bytes, uint64_t number,
-                                     struct weft_ml_row *row, struct weft_ml_error *error,
+                                     struct weft_ml_row *row, struct weft_error *error,
                                      bool *is_row_p);
 
 struct weft_ml_format {
@@ -35,7 +35,7 @@ struct weft_ml_format {
 extern const struct weft_ml_format weft_ml_formats[];
 
 /* Errors:  WEFT_NOTFOUND   unknown; the text lists the known names. */
-weft_status weft_ml_format_find(const char *name, struct weft_ml_error *error,
+weft_status weft_ml_format_find(const char *name, struct weft_error *error,
                                 const struct weft_ml_format **format_p);
 
 #endif

@@ -30,42 +30,42 @@ static struct token next_token(const char **at_p, const char *end)
     return (struct token){.text = begin, .bytes = (size_t)(at - begin)};
 }
 
-static weft_status parse_label(struct token token, struct weft_ml_error *error, uint8_t *label_p)
+static weft_status parse_label(struct token token, struct weft_error *error, uint8_t *label_p)
 {
     float value = 0;
     if (!weft_ml_number_f32(token.text, token.bytes, &value) ||
         (value != 0 && value != 1 && value != -1)) {
-        return weft_ml_fail(error, WEFT_DATA, "label \"%s\" is not one of 0, 1, -1, +1",
-                            weft_ml_quote(token.text, token.bytes).text);
+        return weft_fail(error, WEFT_DATA, "label \"%s\" is not one of 0, 1, -1, +1",
+                         weft_ml_quote(token.text, token.bytes).text);
     }
     *label_p = value == 1;
     return WEFT_OK;
 }
 
-static weft_status parse_feature(struct token token, struct weft_ml_error *error, uint64_t *index_p,
+static weft_status parse_feature(struct token token, struct weft_error *error, uint64_t *index_p,
                                  float *value_p)
 {
     const char *colon = memchr(token.text, ':', token.bytes);
     if (colon == NULL) {
-        return weft_ml_fail(error, WEFT_DATA, "feature \"%s\" is not index:value",
-                            weft_ml_quote(token.text, token.bytes).text);
+        return weft_fail(error, WEFT_DATA, "feature \"%s\" is not index:value",
+                         weft_ml_quote(token.text, token.bytes).text);
     }
     size_t index_bytes = (size_t)(colon - token.text);
     if (!weft_ml_number_u64(token.text, index_bytes, index_p) || *index_p >= WEFT_ML_BIAS_TWIN) {
-        return weft_ml_fail(error, WEFT_DATA,
-                            "feature \"%s\": the index is not an integer from 0 to 2^63 - 2",
-                            weft_ml_quote(token.text, token.bytes).text);
+        return weft_fail(error, WEFT_DATA,
+                         "feature \"%s\": the index is not an integer from 0 to 2^63 - 2",
+                         weft_ml_quote(token.text, token.bytes).text);
     }
     if (!weft_ml_number_f32(colon + 1, token.bytes - index_bytes - 1, value_p)) {
-        return weft_ml_fail(error, WEFT_DATA,
-                            "feature \"%s\": the value is not a finite decimal number",
-                            weft_ml_quote(token.text, token.bytes).text);
+        return weft_fail(error, WEFT_DATA,
+                         "feature \"%s\": the value is not a finite decimal number",
+                         weft_ml_quote(token.text, token.bytes).text);
     }
     return WEFT_OK;
 }
 
 static weft_status parse_features(const char *at, const char *end, struct weft_ml_row *row,
-                                  struct weft_ml_error *error)
+                                  struct weft_error *error)
 {
     uint64_t index_min = 0; /* the smallest index that may come next */
     for (;;) {
@@ -80,9 +80,9 @@ static weft_status parse_features(const char *at, const char *end, struct weft_m
             return status;
         }
         if (index < index_min) {
-            return weft_ml_fail(error, WEFT_DATA,
-                                "index %" PRIu64 " after %" PRIu64 ": indices must ascend", index,
-                                index_min - 1);
+            return weft_fail(error, WEFT_DATA,
+                             "index %" PRIu64 " after %" PRIu64 ": indices must ascend", index,
+                             index_min - 1);
         }
         index_min = index + 1;
         if (value != 0) {
@@ -95,8 +95,7 @@ static weft_status parse_features(const char *at, const char *end, struct weft_m
 }
 
 weft_status weft_ml_libsvm_parse(const char *text, size_t bytes, uint64_t number,
-                                 struct weft_ml_row *row, struct weft_ml_error *error,
-                                 bool *is_row_p)
+                                 struct weft_ml_row *row, struct weft_error *error, bool *is_row_p)
 {
     (void)number;
     weft_ml_row_clear(row);

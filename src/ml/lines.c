@@ -6,24 +6,24 @@
 enum { BUFFER_BYTES_MIN = 1 << 16 };
 
 weft_status weft_ml_lines_init(struct weft_ml_lines *lines, struct weft_ml_source *source,
-                               struct weft_ml_error *error)
+                               struct weft_error *error)
 {
     char *buffer = malloc(BUFFER_BYTES_MIN);
     if (buffer == NULL) {
-        return weft_ml_fail(error, WEFT_NOMEM, "no memory for a line buffer");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a line buffer");
     }
     *lines =
         (struct weft_ml_lines){.source = source, .buffer = buffer, .capacity = BUFFER_BYTES_MIN};
     return WEFT_OK;
 }
 
-static weft_status too_long(struct weft_ml_error *error)
+static weft_status too_long(struct weft_error *error)
 {
-    return weft_ml_fail(error, WEFT_DATA, "line is longer than %zu bytes", WEFT_ML_LINE_BYTES_MAX);
+    return weft_fail(error, WEFT_DATA, "line is longer than %zu bytes", WEFT_ML_LINE_BYTES_MAX);
 }
 
 /* Make room behind the started line: move it to the front, or grow when it fills the buffer. */
-static weft_status make_room(struct weft_ml_lines *lines, struct weft_ml_error *error)
+static weft_status make_room(struct weft_ml_lines *lines, struct weft_error *error)
 {
     if (lines->at > 0) {
         memmove(lines->buffer, lines->buffer + lines->at, lines->count - lines->at);
@@ -41,14 +41,14 @@ static weft_status make_room(struct weft_ml_lines *lines, struct weft_ml_error *
     size_t capacity = weft_min_u64(lines->capacity * 2, capacity_max);
     char *buffer = realloc(lines->buffer, capacity);
     if (buffer == NULL) {
-        return weft_ml_fail(error, WEFT_NOMEM, "no memory for a line of %zu bytes", capacity);
+        return weft_fail(error, WEFT_NOMEM, "no memory for a line of %zu bytes", capacity);
     }
     lines->buffer = buffer;
     lines->capacity = capacity;
     return WEFT_OK;
 }
 
-static weft_status read_more(struct weft_ml_lines *lines, struct weft_ml_error *error)
+static weft_status read_more(struct weft_ml_lines *lines, struct weft_error *error)
 {
     weft_status status = make_room(lines, error);
     if (status != WEFT_OK) {
@@ -66,7 +66,7 @@ static weft_status read_more(struct weft_ml_lines *lines, struct weft_ml_error *
 }
 
 static weft_status hand_out(struct weft_ml_lines *lines, const char *newline,
-                            struct weft_ml_error *error, struct weft_ml_line *line_p)
+                            struct weft_error *error, struct weft_ml_line *line_p)
 {
     const char *text = lines->buffer + lines->at;
     const char *end = newline != NULL ? newline : lines->buffer + lines->count;
@@ -84,7 +84,7 @@ static weft_status hand_out(struct weft_ml_lines *lines, const char *newline,
     return WEFT_OK;
 }
 
-weft_status weft_ml_lines_next(struct weft_ml_lines *lines, struct weft_ml_error *error,
+weft_status weft_ml_lines_next(struct weft_ml_lines *lines, struct weft_error *error,
                                struct weft_ml_line *line_p, bool *more_p)
 {
     size_t searched = 0; /* bytes of the started line known to hold no newline */

@@ -32,14 +32,14 @@ struct weft_ml_lines {
 
 /* Owns:    borrows source until fini. */
 weft_status weft_ml_lines_init(struct weft_ml_lines *lines, struct weft_ml_source *source,
-                               struct weft_ml_error *error);
+                               struct weft_error *error);
 
 /* The next line; *more_p = false and no line at the end.
  *
  * Errors:  those of weft_ml_source_read; WEFT_DATA for a line longer than WEFT_ML_LINE_BYTES_MAX;
  *          WEFT_NOMEM. `lines->number + 1` is the line that could not be read.
  */
-weft_status weft_ml_lines_next(struct weft_ml_lines *lines, struct weft_ml_error *error,
+weft_status weft_ml_lines_next(struct weft_ml_lines *lines, struct weft_error *error,
                                struct weft_ml_line *line_p, bool *more_p);
 
 void weft_ml_lines_fini(struct weft_ml_lines *lines);

@@ -35,26 +35,26 @@ static bool found_in(struct place place, const char *name, char path_p[WEFT_ML_P
 }
 
 static weft_status not_found(const char *name, const char *const *directories,
-                             size_t directory_count, struct weft_ml_error *error)
+                             size_t directory_count, struct weft_error *error)
 {
-    char places[WEFT_ML_ERROR_BYTES / 2] = "";
+    char places[WEFT_ERROR_BYTES / 2] = "";
     for (size_t d = 0; d < directory_count; d++) {
         if (directories[d] != NULL && directories[d][0] != '\0') {
             size_t used = strlen(places);
             (void)snprintf(places + used, sizeof(places) - used, ", %s", directories[d]);
         }
     }
-    return weft_ml_fail(error, WEFT_NOTFOUND,
-                        "no data file \"%s\", also not with .zst or .gz; looked in: .%s",
-                        weft_ml_quote(name, strlen(name)).text, places);
+    return weft_fail(error, WEFT_NOTFOUND,
+                     "no data file \"%s\", also not with .zst or .gz; looked in: .%s",
+                     weft_ml_quote(name, strlen(name)).text, places);
 }
 
 weft_status weft_ml_locate(const char *name, const char *const *directories, size_t directory_count,
-                           struct weft_ml_error *error, char path_p[WEFT_ML_PATH_BYTES])
+                           struct weft_error *error, char path_p[WEFT_ML_PATH_BYTES])
 {
     size_t bytes = strlen(name);
     if (bytes == 0 || bytes >= WEFT_ML_PATH_BYTES - sizeof(".zst")) {
-        return weft_ml_fail(error, WEFT_INVALID, "the name of the data file is empty or too long");
+        return weft_fail(error, WEFT_INVALID, "the name of the data file is empty or too long");
     }
     if (found_in((struct place){.directory = "", .folder = ""}, name, path_p)) {
         return WEFT_OK;

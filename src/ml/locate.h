@@ -21,6 +21,6 @@ enum { WEFT_ML_PATH_BYTES = 1024 };
  *          WEFT_INVALID    the name is empty or a path gets longer than WEFT_ML_PATH_BYTES.
  */
 weft_status weft_ml_locate(const char *name, const char *const *directories, size_t directory_count,
-                           struct weft_ml_error *error, char path_p[WEFT_ML_PATH_BYTES]);
+                           struct weft_error *error, char path_p[WEFT_ML_PATH_BYTES]);
 
 #endif

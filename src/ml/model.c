@@ -40,7 +40,7 @@ const struct weft_ml_model_kind weft_ml_model_kinds[] = {
     {.name = NULL},
 };
 
-weft_status weft_ml_model_find(const char *name, struct weft_ml_error *error,
+weft_status weft_ml_model_find(const char *name, struct weft_error *error,
                                const struct weft_ml_model_kind **kind_p)
 {
     char known[64] = "";
@@ -52,8 +52,8 @@ weft_status weft_ml_model_find(const char *name, struct weft_ml_error *error,
         strncat(known, known[0] != '\0' ? ", " : "", sizeof(known) - strlen(known) - 1);
         strncat(known, kind->name, sizeof(known) - strlen(known) - 1);
     }
-    return weft_ml_fail(error, WEFT_NOTFOUND, "unknown model \"%s\"; known: %s",
-                        weft_ml_quote(name, strlen(name)).text, known);
+    return weft_fail(error, WEFT_NOTFOUND, "unknown model \"%s\"; known: %s",
+                     weft_ml_quote(name, strlen(name)).text, known);
 }
 
 static float mean_target(const struct weft_ml_dataset *dataset)

@@ -63,7 +63,7 @@ struct weft_ml_model_kind {
 extern const struct weft_ml_model_kind weft_ml_model_kinds[];
 
 /* Errors:  WEFT_NOTFOUND   unknown; the text lists the known names. */
-weft_status weft_ml_model_find(const char *name, struct weft_ml_error *error,
+weft_status weft_ml_model_find(const char *name, struct weft_error *error,
                                const struct weft_ml_model_kind **kind_p);
 
 struct weft_ml_model {

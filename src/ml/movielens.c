@@ -14,7 +14,7 @@ struct field {
 };
 
 static weft_status split(const char *text, size_t bytes, struct field fields[FIELDS],
-                         struct weft_ml_error *error)
+                         struct weft_error *error)
 {
     const char *end = text + bytes;
     size_t count = 0;
@@ -31,34 +31,33 @@ static weft_status split(const char *text, size_t bytes, struct field fields[FIE
         at = comma + 1;
     }
     if (count != FIELDS) {
-        return weft_ml_fail(error, WEFT_DATA, "%zu fields where a rating has %d", count,
-                            (int)FIELDS);
+        return weft_fail(error, WEFT_DATA, "%zu fields where a rating has %d", count, (int)FIELDS);
     }
     return WEFT_OK;
 }
 
-static weft_status parse_id(struct field field, const char *name, struct weft_ml_error *error,
+static weft_status parse_id(struct field field, const char *name, struct weft_error *error,
                             uint64_t *id_p)
 {
     if (!weft_ml_number_u64(field.text, field.bytes, id_p) || *id_p > UINT32_MAX) {
-        return weft_ml_fail(error, WEFT_DATA, "%s \"%s\" is not a whole number below 2^32", name,
-                            weft_ml_quote(field.text, field.bytes).text);
+        return weft_fail(error, WEFT_DATA, "%s \"%s\" is not a whole number below 2^32", name,
+                         weft_ml_quote(field.text, field.bytes).text);
     }
     return WEFT_OK;
 }
 
-static weft_status parse_rating(struct field field, struct weft_ml_error *error, float *rating_p)
+static weft_status parse_rating(struct field field, struct weft_error *error, float *rating_p)
 {
     if (!weft_ml_number_f32(field.text, field.bytes, rating_p) || *rating_p < 0 || *rating_p > 5) {
-        return weft_ml_fail(error, WEFT_DATA, "rating \"%s\" is not a number from 0 to 5",
-                            weft_ml_quote(field.text, field.bytes).text);
+        return weft_fail(error, WEFT_DATA, "rating \"%s\" is not a number from 0 to 5",
+                         weft_ml_quote(field.text, field.bytes).text);
     }
     return WEFT_OK;
 }
 
 /* The four fields; the row has them only when all are good. */
 static weft_status parse_fields(const struct field fields[FIELDS], struct weft_ml_row *row,
-                                struct weft_ml_error *error)
+                                struct weft_error *error)
 {
     uint64_t user = 0;
     uint64_t movie = 0;
@@ -73,8 +72,8 @@ static weft_status parse_fields(const struct field fields[FIELDS], struct weft_m
     }
     const struct field *time = &fields[FIELD_TIMESTAMP];
     if (status == WEFT_OK && !weft_ml_number_u64(time->text, time->bytes, &timestamp)) {
-        status = weft_ml_fail(error, WEFT_DATA, "timestamp \"%s\" is not a whole number",
-                              weft_ml_quote(time->text, time->bytes).text);
+        status = weft_fail(error, WEFT_DATA, "timestamp \"%s\" is not a whole number",
+                           weft_ml_quote(time->text, time->bytes).text);
     }
     if (status == WEFT_OK) {
         status = weft_ml_row_add(row, user, 1.0F, error);
@@ -88,7 +87,7 @@ static weft_status parse_fields(const struct field fields[FIELDS], struct weft_m
 }
 
 weft_status weft_ml_movielens_parse(const char *text, size_t bytes, uint64_t number,
-                                    struct weft_ml_row *row, struct weft_ml_error *error,
+                                    struct weft_ml_row *row, struct weft_error *error,
                                     bool *is_row_p)
 {
     weft_ml_row_clear(row);

@@ -23,7 +23,7 @@
 
 /* See weft_ml_parse_fn. */
 weft_status weft_ml_movielens_parse(const char *text, size_t bytes, uint64_t number,
-                                    struct weft_ml_row *row, struct weft_ml_error *error,
+                                    struct weft_ml_row *row, struct weft_error *error,
                                     bool *is_row_p);
 
 #endif

@@ -12,7 +12,7 @@ void weft_ml_row_clear(struct weft_ml_row *row)
     row->field_count = 0;
 }
 
-static weft_status grow(struct weft_ml_row *row, struct weft_ml_error *error)
+static weft_status grow(struct weft_ml_row *row, struct weft_error *error)
 {
     uint32_t capacity = row->capacity == 0 ? 128 : row->capacity * 2;
     uint64_t *ids = realloc(row->ids, capacity * sizeof(*ids));
@@ -24,14 +24,14 @@ static weft_status grow(struct weft_ml_row *row, struct weft_ml_error *error)
         row->values = values;
     }
     if (ids == NULL || values == NULL) {
-        return weft_ml_fail(error, WEFT_NOMEM, "no memory for a row of %u features", capacity);
+        return weft_fail(error, WEFT_NOMEM, "no memory for a row of %u features", capacity);
     }
     row->capacity = capacity;
     return WEFT_OK;
 }
 
 weft_status weft_ml_row_add(struct weft_ml_row *row, uint64_t id, float value,
-                            struct weft_ml_error *error)
+                            struct weft_error *error)
 {
     /* The line length limit keeps the count far below 2^31, so the doubling cannot wrap. */
     if (row->count == row->capacity) {

@@ -24,7 +24,7 @@ struct weft_ml_row {
 /* A zeroed row is empty and valid; memory grows to the longest row and is reused. */
 void weft_ml_row_clear(struct weft_ml_row *row);
 weft_status weft_ml_row_add(struct weft_ml_row *row, uint64_t id, float value,
-                            struct weft_ml_error *error);
+                            struct weft_error *error);
 void weft_ml_row_fini(struct weft_ml_row *row);
 
 /* Sort by id and add up the values of equal ids (features that share a hash). */

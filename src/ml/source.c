@@ -28,7 +28,7 @@ struct weft_ml_source {
     z_stream gzip; /* valid iff packing is PACKING_GZIP */
 
     weft_status failure; /* met after bytes that still had to be handed out; for the next read */
-    struct weft_ml_error failure_text;
+    struct weft_error failure_text;
 
     size_t input_at; /* input[input_at .. input_count) is raw and not yet decoded */
     size_t input_count;
@@ -37,7 +37,7 @@ struct weft_ml_source {
 
 /* One read of raw bytes, retried after a signal. */
 static weft_status raw_read(struct weft_ml_source *source, uint8_t *buffer, size_t capacity,
-                            struct weft_ml_error *error, size_t *count_p)
+                            struct weft_error *error, size_t *count_p)
 {
     if (source->fd < 0) {
         size_t count = weft_min_u64(capacity, source->memory_count);
@@ -54,14 +54,14 @@ static weft_status raw_read(struct weft_ml_source *source, uint8_t *buffer, size
         count = read(source->fd, buffer, capacity);
     } while (count < 0 && errno == EINTR);
     if (count < 0) {
-        return weft_ml_fail(error, WEFT_IO, "read: %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "read: %s", strerror(errno));
     }
     *count_p = (size_t)count;
     return WEFT_OK;
 }
 
 /* Fill `input` to the brim or to the end of the raw bytes. */
-static weft_status fill_input(struct weft_ml_source *source, struct weft_ml_error *error)
+static weft_status fill_input(struct weft_ml_source *source, struct weft_error *error)
 {
     WEFT_ASSERT(source->input_at == source->input_count);
     source->input_at = 0;
@@ -95,19 +95,19 @@ static enum packing packing_of(const uint8_t *bytes, size_t count)
     return PACKING_NONE;
 }
 
-static weft_status start_decoder(struct weft_ml_source *source, struct weft_ml_error *error)
+static weft_status start_decoder(struct weft_ml_source *source, struct weft_error *error)
 {
     source->packing = packing_of(source->input, source->input_count);
     if (source->packing == PACKING_ZSTD) {
         source->zstd = ZSTD_createDStream();
         if (source->zstd == NULL) {
-            return weft_ml_fail(error, WEFT_NOMEM, "no memory for a zstd decoder");
+            return weft_fail(error, WEFT_NOMEM, "no memory for a zstd decoder");
         }
     } else if (source->packing == PACKING_GZIP) {
         enum { WINDOW_BITS_GZIP_ONLY = 15 + 16 };
         if (inflateInit2(&source->gzip, WINDOW_BITS_GZIP_ONLY) != Z_OK) {
             source->packing = PACKING_NONE;
-            return weft_ml_fail(error, WEFT_NOMEM, "no memory for a gzip decoder");
+            return weft_fail(error, WEFT_NOMEM, "no memory for a gzip decoder");
         }
     }
     source->between_frames = true;
@@ -121,8 +121,7 @@ static bool ends_with(const char *text, const char *end)
     return text_bytes >= end_bytes && strcmp(text + text_bytes - end_bytes, end) == 0;
 }
 
-static weft_status start(struct weft_ml_source *source, const char *name,
-                         struct weft_ml_error *error)
+static weft_status start(struct weft_ml_source *source, const char *name, struct weft_error *error)
 {
     weft_status status = fill_input(source, error);
     if (status == WEFT_OK) {
@@ -130,29 +129,29 @@ static weft_status start(struct weft_ml_source *source, const char *name,
     }
     if (status == WEFT_OK && source->packing == PACKING_NONE && source->input_count > 0 &&
         (ends_with(name, ".zst") || ends_with(name, ".gz"))) {
-        status = weft_ml_fail(error, WEFT_DATA,
-                              "named as compressed, but its first bytes are neither zstd nor gzip");
+        status = weft_fail(error, WEFT_DATA,
+                           "named as compressed, but its first bytes are neither zstd nor gzip");
     }
     return status;
 }
 
-static weft_status open_file(const char *path, struct weft_ml_error *error, int *fd_p)
+static weft_status open_file(const char *path, struct weft_error *error, int *fd_p)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         weft_status status = errno == ENOENT || errno == ENOTDIR ? WEFT_NOTFOUND : WEFT_IO;
-        return weft_ml_fail(error, status, "cannot open: %s", strerror(errno));
+        return weft_fail(error, status, "cannot open: %s", strerror(errno));
     }
     struct stat about;
     if (fstat(fd, &about) == 0 && S_ISDIR(about.st_mode)) {
         (void)close(fd);
-        return weft_ml_fail(error, WEFT_IO, "is a directory, not a data file");
+        return weft_fail(error, WEFT_IO, "is a directory, not a data file");
     }
     *fd_p = fd;
     return WEFT_OK;
 }
 
-weft_status weft_ml_source_open(const char *path, struct weft_ml_error *error,
+weft_status weft_ml_source_open(const char *path, struct weft_error *error,
                                 struct weft_ml_source **source_p)
 {
     int fd = -1;
@@ -163,7 +162,7 @@ weft_status weft_ml_source_open(const char *path, struct weft_ml_error *error,
     struct weft_ml_source *source = calloc(1, sizeof(*source));
     if (source == NULL) {
         (void)close(fd);
-        return weft_ml_fail(error, WEFT_NOMEM, "no memory for a read buffer");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a read buffer");
     }
     source->fd = fd;
     status = start(source, path, error);
@@ -175,12 +174,12 @@ weft_status weft_ml_source_open(const char *path, struct weft_ml_error *error,
     return WEFT_OK;
 }
 
-weft_status weft_ml_source_open_memory(const void *bytes, size_t count, struct weft_ml_error *error,
+weft_status weft_ml_source_open_memory(const void *bytes, size_t count, struct weft_error *error,
                                        struct weft_ml_source **source_p)
 {
     struct weft_ml_source *source = calloc(1, sizeof(*source));
     if (source == NULL) {
-        return weft_ml_fail(error, WEFT_NOMEM, "no memory for a read buffer");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a read buffer");
     }
     source->fd = -1;
     source->memory = bytes;
@@ -208,13 +207,13 @@ static weft_status decode_none(struct weft_ml_source *source, uint8_t *out, size
 }
 
 static weft_status decode_zstd(struct weft_ml_source *source, uint8_t *out, size_t capacity,
-                               struct weft_ml_error *error, size_t *count_p)
+                               struct weft_error *error, size_t *count_p)
 {
     ZSTD_inBuffer in = {source->input, source->input_count, source->input_at};
     ZSTD_outBuffer to = {out, capacity, 0};
     size_t hint = ZSTD_decompressStream(source->zstd, &to, &in);
     if (ZSTD_isError(hint)) {
-        return weft_ml_fail(error, WEFT_DATA, "damaged zstd stream: %s", ZSTD_getErrorName(hint));
+        return weft_fail(error, WEFT_DATA, "damaged zstd stream: %s", ZSTD_getErrorName(hint));
     }
     source->input_at = in.pos;
     source->between_frames = hint == 0;
@@ -223,7 +222,7 @@ static weft_status decode_zstd(struct weft_ml_source *source, uint8_t *out, size
 }
 
 static weft_status decode_gzip(struct weft_ml_source *source, uint8_t *out, size_t capacity,
-                               struct weft_ml_error *error, size_t *count_p)
+                               struct weft_error *error, size_t *count_p)
 {
     z_stream *gzip = &source->gzip;
     gzip->next_in = source->input + source->input_at;
@@ -240,14 +239,14 @@ static weft_status decode_gzip(struct weft_ml_source *source, uint8_t *out, size
         result = inflateReset(gzip);
     }
     if (result != Z_OK && result != Z_BUF_ERROR) {
-        return weft_ml_fail(error, WEFT_DATA, "damaged gzip stream: %s",
-                            gzip->msg != NULL ? gzip->msg : zError(result));
+        return weft_fail(error, WEFT_DATA, "damaged gzip stream: %s",
+                         gzip->msg != NULL ? gzip->msg : zError(result));
     }
     return WEFT_OK;
 }
 
 static weft_status decode(struct weft_ml_source *source, uint8_t *out, size_t capacity,
-                          struct weft_ml_error *error, size_t *count_p)
+                          struct weft_error *error, size_t *count_p)
 {
     switch (source->packing) {
     case PACKING_ZSTD:
@@ -262,7 +261,7 @@ static weft_status decode(struct weft_ml_source *source, uint8_t *out, size_t ca
 
 /* One step towards more output; *count_p = 0 with *ended_p = false means: call again. */
 static weft_status step(struct weft_ml_source *source, uint8_t *out, size_t capacity,
-                        struct weft_ml_error *error, size_t *count_p, bool *ended_p)
+                        struct weft_error *error, size_t *count_p, bool *ended_p)
 {
     if (source->input_at == source->input_count) {
         weft_status status = fill_input(source, error);
@@ -279,7 +278,7 @@ static weft_status step(struct weft_ml_source *source, uint8_t *out, size_t capa
     size_t count = 0;
     weft_status status = decode(source, out, capacity, error, &count);
     if (status == WEFT_OK && starved && count == 0 && !source->between_frames) {
-        status = weft_ml_fail(error, WEFT_DATA, "the compressed stream is cut short");
+        status = weft_fail(error, WEFT_DATA, "the compressed stream is cut short");
     }
     if (status == WEFT_OK) {
         *count_p = count;
@@ -288,7 +287,7 @@ static weft_status step(struct weft_ml_source *source, uint8_t *out, size_t capa
 }
 
 weft_status weft_ml_source_read(struct weft_ml_source *source, void *buffer, size_t capacity,
-                                struct weft_ml_error *error, size_t *count_p)
+                                struct weft_error *error, size_t *count_p)
 {
     size_t total = 0;
     bool ended = false;
@@ -299,7 +298,7 @@ weft_status weft_ml_source_read(struct weft_ml_source *source, void *buffer, siz
         total += count;
     }
     if (total == 0 && source->failure != WEFT_OK) {
-        return weft_ml_fail(error, source->failure, "%s", source->failure_text.text);
+        return weft_fail(error, source->failure, "%s", source->failure_text.text);
     }
     *count_p = total;
     return WEFT_OK;

@@ -22,11 +22,11 @@ struct weft_ml_source;
  *          The text does not name the path: the caller does (weft_ml_error_place).
  * Owns:    gives *source_p; end it with weft_ml_source_close.
  */
-weft_status weft_ml_source_open(const char *path, struct weft_ml_error *error,
+weft_status weft_ml_source_open(const char *path, struct weft_error *error,
                                 struct weft_ml_source **source_p);
 
 /* The same over bytes in memory.   Owns: borrows bytes until close. */
-weft_status weft_ml_source_open_memory(const void *bytes, size_t count, struct weft_ml_error *error,
+weft_status weft_ml_source_open_memory(const void *bytes, size_t count, struct weft_error *error,
                                        struct weft_ml_source **source_p);
 
 /* The next bytes: as many as fit or as there are up to the end or the damage; *count_p = 0 only at
@@ -38,7 +38,7 @@ weft_status weft_ml_source_open_memory(const void *bytes, size_t count, struct w
  *          An error repeats until close.
  */
 weft_status weft_ml_source_read(struct weft_ml_source *source, void *buffer, size_t capacity,
-                                struct weft_ml_error *error, size_t *count_p);
+                                struct weft_error *error, size_t *count_p);
 
 /* NULL is allowed. */
 void weft_ml_source_close(struct weft_ml_source *source);

@@ -29,19 +29,19 @@ struct field {
 };
 
 static weft_status add_feature(const char *text, size_t bytes, struct weft_ml_row *row,
-                               struct weft_ml_error *error)
+                               struct weft_error *error)
 {
     uint64_t id = XXH64(text, bytes, 0) & ((UINT64_C(1) << WEFT_ML_TSV_HASH_BITS) - 1);
     return weft_ml_row_add(row, id, 1.0F, error);
 }
 
 static weft_status add_category(struct field field, struct weft_ml_row *row,
-                                struct weft_ml_error *error)
+                                struct weft_error *error)
 {
     char text[TEXT_BYTES_MAX];
     if (field.bytes > WEFT_ML_TSV_CATEGORY_BYTES_MAX) {
-        return weft_ml_fail(error, WEFT_DATA, "field %u is longer than %d bytes", field.number,
-                            (int)WEFT_ML_TSV_CATEGORY_BYTES_MAX);
+        return weft_fail(error, WEFT_DATA, "field %u is longer than %d bytes", field.number,
+                         (int)WEFT_ML_TSV_CATEGORY_BYTES_MAX);
     }
     size_t prefix = (size_t)snprintf(text, sizeof(text), "%u=", field.number);
     memcpy(text + prefix, field.text, field.bytes);
@@ -59,7 +59,7 @@ static uint32_t bucket_of(uint64_t value)
 }
 
 static weft_status add_integer(struct field field, struct weft_ml_row *row,
-                               struct weft_ml_error *error)
+                               struct weft_error *error)
 {
     char text[TEXT_BYTES_MAX];
     bool is_negative = field.bytes > 0 && field.text[0] == '-';
@@ -67,8 +67,8 @@ static weft_status add_integer(struct field field, struct weft_ml_row *row,
     if (field.bytes > 0 && (!weft_ml_number_u64(field.text + is_negative,
                                                 field.bytes - is_negative, &value) ||
                             value > INT64_MAX)) {
-        return weft_ml_fail(error, WEFT_DATA, "field %u: \"%s\" is not a whole number",
-                            field.number, weft_ml_quote(field.text, field.bytes).text);
+        return weft_fail(error, WEFT_DATA, "field %u: \"%s\" is not a whole number", field.number,
+                         weft_ml_quote(field.text, field.bytes).text);
     }
     int bytes = 0;
     if (field.bytes == 0) {
@@ -82,11 +82,11 @@ static weft_status add_integer(struct field field, struct weft_ml_row *row,
 }
 
 static weft_status parse_label(struct field field, struct weft_ml_row *row,
-                               struct weft_ml_error *error)
+                               struct weft_error *error)
 {
     if (field.bytes != 1 || (field.text[0] != '0' && field.text[0] != '1')) {
-        return weft_ml_fail(error, WEFT_DATA, "label \"%s\" is neither 0 nor 1",
-                            weft_ml_quote(field.text, field.bytes).text);
+        return weft_fail(error, WEFT_DATA, "label \"%s\" is neither 0 nor 1",
+                         weft_ml_quote(field.text, field.bytes).text);
     }
     row->label = field.text[0] == '1';
     return WEFT_OK;
@@ -94,26 +94,26 @@ static weft_status parse_label(struct field field, struct weft_ml_row *row,
 
 /* Before anything is taken from the line: a wrong number of fields explains all else. */
 static weft_status check_count(const char *text, size_t bytes, const struct layout *layout,
-                               struct weft_ml_error *error, uint32_t *count_p)
+                               struct weft_error *error, uint32_t *count_p)
 {
     size_t count = 1;
     for (size_t i = 0; i < bytes; i++) {
         count += text[i] == '\t';
     }
     if (layout->fields != 0 && count != layout->fields) {
-        return weft_ml_fail(error, WEFT_DATA, "%zu fields where a %s row has %u", count,
-                            layout->name, layout->fields);
+        return weft_fail(error, WEFT_DATA, "%zu fields where a %s row has %u", count, layout->name,
+                         layout->fields);
     }
     if (count < 2 || count > WEFT_ML_TSV_FIELDS_MAX) {
-        return weft_ml_fail(error, WEFT_DATA, "%zu fields between tabs; a row has 2 to %d", count,
-                            (int)WEFT_ML_TSV_FIELDS_MAX);
+        return weft_fail(error, WEFT_DATA, "%zu fields between tabs; a row has 2 to %d", count,
+                         (int)WEFT_ML_TSV_FIELDS_MAX);
     }
     *count_p = (uint32_t)count;
     return WEFT_OK;
 }
 
 static weft_status parse(const char *text, size_t bytes, const struct layout *layout,
-                         struct weft_ml_row *row, struct weft_ml_error *error, bool *is_row_p)
+                         struct weft_ml_row *row, struct weft_error *error, bool *is_row_p)
 {
     weft_ml_row_clear(row);
     if (bytes == 0) {
@@ -144,15 +144,14 @@ static weft_status parse(const char *text, size_t bytes, const struct layout *la
 }
 
 weft_status weft_ml_tsv_parse(const char *text, size_t bytes, uint64_t number,
-                              struct weft_ml_row *row, struct weft_ml_error *error, bool *is_row_p)
+                              struct weft_ml_row *row, struct weft_error *error, bool *is_row_p)
 {
     (void)number;
     return parse(text, bytes, &tsv, row, error, is_row_p);
 }
 
 weft_status weft_ml_criteo_parse(const char *text, size_t bytes, uint64_t number,
-                                 struct weft_ml_row *row, struct weft_ml_error *error,
-                                 bool *is_row_p)
+                                 struct weft_ml_row *row, struct weft_error *error, bool *is_row_p)
 {
     (void)number;
     return parse(text, bytes, &criteo, row, error, is_row_p);

@@ -35,9 +35,8 @@ enum {
 
 /* See weft_ml_parse_fn. */
 weft_status weft_ml_tsv_parse(const char *text, size_t bytes, uint64_t number,
-                              struct weft_ml_row *row, struct weft_ml_error *error, bool *is_row_p);
+                              struct weft_ml_row *row, struct weft_error *error, bool *is_row_p);
 weft_status weft_ml_criteo_parse(const char *text, size_t bytes, uint64_t number,
-                                 struct weft_ml_row *row, struct weft_ml_error *error,
-                                 bool *is_row_p);
+                                 struct weft_ml_row *row, struct weft_error *error, bool *is_row_p);
 
 #endif

@@ -20,7 +20,7 @@ enum { EVERY_CLOCKS_DEFAULT = 1000, EVERY_S_DEFAULT = 60 };
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static weft_status parse_every(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+static weft_status parse_every(struct weft_checkpoint *checkpoint, struct weft_error *error)
 {
     const char *text = checkpoint->config.options.every;
     if (text == NULL) {
@@ -35,16 +35,16 @@ static weft_status parse_every(struct weft_checkpoint *checkpoint, struct weft_c
     bool seconds = strcmp(end, "s") == 0;
     if (text[0] < '0' || text[0] > '9' || errno != 0 || value == 0 || value > 100000000 ||
         (!seconds && *end != '\0')) {
-        return weft_ckpt_fail(error, WEFT_INVALID,
-                              "--checkpoint-every %.40s is not allowed; it must be a number of "
-                              "clocks, or of seconds with an s behind it",
-                              text);
+        return weft_fail(error, WEFT_INVALID,
+                         "--checkpoint-every %.40s is not allowed; it must be a number of "
+                         "clocks, or of seconds with an s behind it",
+                         text);
     }
     if (seconds && !weft_checkpoint_has_all(checkpoint)) {
-        return weft_ckpt_fail(error, WEFT_INVALID,
-                              "--checkpoint-every %.40s: servers that share a job's shards must "
-                              "cut at the same clock; give a number of clocks",
-                              text);
+        return weft_fail(error, WEFT_INVALID,
+                         "--checkpoint-every %.40s: servers that share a job's shards must "
+                         "cut at the same clock; give a number of clocks",
+                         text);
     }
     checkpoint->every_clocks = seconds ? 0 : (uint32_t)value;
     checkpoint->every_ns = seconds ? value * WEFT_NS_PER_S : 0;
@@ -70,7 +70,7 @@ static void tell_moved(void *arg, uint64_t number, const char *text)
 
 /* Who this is, for other processes and for people. */
 static weft_status claim_make(const struct weft_checkpoint_config *config,
-                              struct weft_ckpt_claim *claim, struct weft_ckpt_error *error)
+                              struct weft_ckpt_claim *claim, struct weft_error *error)
 {
     time_t now = time(NULL);
     struct tm utc;
@@ -79,7 +79,7 @@ static weft_status claim_make(const struct weft_checkpoint_config *config,
                                       .count = config->count,
                                       .pid = (uint64_t)getpid()};
     if (getrandom(&claim->process, sizeof(claim->process), 0) != sizeof(claim->process)) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot draw a random number: %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot draw a random number: %s", strerror(errno));
     }
     if (gethostname(claim->host, sizeof(claim->host)) != 0) {
         claim->host[0] = '\0';
@@ -91,7 +91,7 @@ static weft_status claim_make(const struct weft_checkpoint_config *config,
 
 /* Of a new job the directory must be free; there must be something to restore, when that was asked
  * for. A server in the place of one that died takes what there is. */
-static weft_status judge(const struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+static weft_status judge(const struct weft_checkpoint *checkpoint, struct weft_error *error)
 {
     const struct weft_checkpoint_options *options = &checkpoint->config.options;
     const struct weft_ckpt_history *history = weft_ckpt_log_history(checkpoint->log);
@@ -99,13 +99,13 @@ static weft_status judge(const struct weft_checkpoint *checkpoint, struct weft_c
         return WEFT_OK;
     }
     if (!options->restore && history->part_count > 0) {
-        return weft_ckpt_fail(error, WEFT_STATE,
-                              "%s holds checkpoints: restore from them, or name another directory",
-                              options->directory);
+        return weft_fail(error, WEFT_STATE,
+                         "%s holds checkpoints: restore from them, or name another directory",
+                         options->directory);
     }
     if (options->restore && weft_ckpt_history_newest(history, UINT64_MAX) == 0) {
-        return weft_ckpt_fail(error, WEFT_NOTFOUND, "%s holds no checkpoint to restore from",
-                              options->directory);
+        return weft_fail(error, WEFT_NOTFOUND, "%s holds no checkpoint to restore from",
+                         options->directory);
     }
     return WEFT_OK;
 }
@@ -129,7 +129,7 @@ static void say_replaced(struct weft_checkpoint *checkpoint)
 }
 
 /* The claim first: what is chosen then is among records that nobody can add to any more. */
-weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct weft_error *error)
 {
     const struct weft_checkpoint_options *options = &checkpoint->config.options;
     const struct weft_ckpt_history *history = weft_ckpt_log_history(checkpoint->log);
@@ -149,27 +149,27 @@ weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct wef
                             error);
     if (status == WEFT_OK && checkpoint->set.number == 0 &&
         (!options->restarted || weft_ckpt_history_newest(history, UINT64_MAX) != 0)) {
-        return weft_ckpt_fail(error, WEFT_NOTFOUND,
-                              "%s holds no checkpoint that can be used; nothing was changed. Mend "
-                              "it, or move it away to begin empty",
-                              options->directory);
+        return weft_fail(error, WEFT_NOTFOUND,
+                         "%s holds no checkpoint that can be used; nothing was changed. Mend "
+                         "it, or move it away to begin empty",
+                         options->directory);
     }
     return status;
 }
 
-static weft_status look_over(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+static weft_status look_over(struct weft_checkpoint *checkpoint, struct weft_error *error)
 {
     const char *directory = checkpoint->config.options.directory;
     if (mkdir(directory, 0777) != 0 && errno != EEXIST) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot make directory %s: %s", directory,
-                              strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot make directory %s: %s", directory,
+                         strerror(errno));
     }
     weft_status status =
         weft_ckpt_log_open(directory, complain, checkpoint, &checkpoint->log, error);
     return status == WEFT_OK ? judge(checkpoint, error) : status;
 }
 
-static weft_status feeds_init(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+static weft_status feeds_init(struct weft_checkpoint *checkpoint, struct weft_error *error)
 {
     uint32_t count = checkpoint->config.count;
     checkpoint->feeds = calloc(count, sizeof(*checkpoint->feeds));
@@ -186,16 +186,15 @@ static weft_status feeds_init(struct weft_checkpoint *checkpoint, struct weft_ck
             have = memory != NULL;
         }
     }
-    return have ? WEFT_OK : weft_ckpt_fail(error, WEFT_NOMEM, "no memory for checkpoints");
+    return have ? WEFT_OK : weft_fail(error, WEFT_NOMEM, "no memory for checkpoints");
 }
 
 weft_status weft_checkpoint_new(const struct weft_checkpoint_config *config,
-                                struct weft_checkpoint **checkpoint_p,
-                                struct weft_ckpt_error *error)
+                                struct weft_checkpoint **checkpoint_p, struct weft_error *error)
 {
     struct weft_checkpoint *checkpoint = calloc(1, sizeof(*checkpoint));
     if (checkpoint == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for checkpoints");
+        return weft_fail(error, WEFT_NOMEM, "no memory for checkpoints");
     }
     checkpoint->config = *config;
     checkpoint->replaced_fd = eventfd(0, EFD_CLOEXEC);
@@ -273,12 +272,12 @@ bool weft_checkpoint_may_serve(struct weft_checkpoint_feed *feed)
     return may;
 }
 
-weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct weft_error *error)
 {
     const struct weft_checkpoint_options *options = &checkpoint->config.options;
-    struct weft_ckpt_error ignored = {.text = ""};
+    struct weft_error ignored = {.text = ""};
     if (checkpoint->replaced_fd < 0) {
-        return weft_ckpt_fail(error, WEFT_IO, "eventfd is refused");
+        return weft_fail(error, WEFT_IO, "eventfd is refused");
     }
     weft_status status = weft_ckpt_log_restored(checkpoint->log, checkpoint->set.number,
                                                 options->journal.directory != NULL, error);
@@ -301,7 +300,7 @@ weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct wef
     checkpoint->started =
         pthread_create(&checkpoint->thread, NULL, weft_checkpoint_write_all, checkpoint) == 0;
     if (!checkpoint->started) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot start a thread");
+        return weft_fail(error, WEFT_IO, "cannot start a thread");
     }
     open_gate(checkpoint, true);
     return WEFT_OK;
@@ -312,7 +311,7 @@ int weft_checkpoint_replaced_fd(const struct weft_checkpoint *checkpoint)
     return checkpoint->replaced_fd;
 }
 
-bool weft_checkpoint_is_replaced(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *why_p)
+bool weft_checkpoint_is_replaced(struct weft_checkpoint *checkpoint, struct weft_error *why_p)
 {
     pthread_mutex_lock(&checkpoint->lock);
     bool replaced = checkpoint->replaced;

@@ -102,15 +102,13 @@ struct weft_checkpoint_config {
  * Errors:  WEFT_INVALID  options; WEFT_STATE  there are checkpoints, and nobody said what to do with
  *          them; WEFT_NOTFOUND  nothing to restore; WEFT_IO, WEFT_NOMEM. error->text says it. */
 weft_status weft_checkpoint_new(const struct weft_checkpoint_config *config,
-                                struct weft_checkpoint **checkpoint_p,
-                                struct weft_ckpt_error *error);
+                                struct weft_checkpoint **checkpoint_p, struct weft_error *error);
 
 /* Restore the feed's shard, when that was asked for, do again what its journal has, and keep a journal
  * from now on, when that was asked for; on its thread, before it serves. */
 weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
-                                    uint32_t workers_max,
-                                    weft_checkpoint_supply *supply,
-                                    struct weft_ckpt_error *error);
+                                    uint32_t workers_max, weft_checkpoint_supply *supply,
+                                    struct weft_error *error);
 
 /* The number restored from; 0 = none. */
 uint64_t weft_checkpoint_restored(const struct weft_checkpoint *checkpoint);
@@ -118,8 +116,7 @@ uint64_t weft_checkpoint_restored(const struct weft_checkpoint *checkpoint);
 /* After the shards have started, which wait until then (weft_checkpoint_may_serve): put down what was
  * restored, and start to write.
  * Errors:  those of weft_ckpt_log_restored; WEFT_IO  no thread. error->text says it. */
-weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint,
-                                  struct weft_ckpt_error *error);
+weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct weft_error *error);
 
 /* On the shard's thread, after restore: wait for begin. False: the server ends instead. */
 bool weft_checkpoint_may_serve(struct weft_checkpoint_feed *feed);
@@ -127,7 +124,7 @@ bool weft_checkpoint_may_serve(struct weft_checkpoint_feed *feed);
 /* Readable when another process has taken this one's shards: serving on would show workers two
  * states, and nothing that is written counts. */
 int weft_checkpoint_replaced_fd(const struct weft_checkpoint *checkpoint);
-bool weft_checkpoint_is_replaced(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *why_p);
+bool weft_checkpoint_is_replaced(struct weft_checkpoint *checkpoint, struct weft_error *why_p);
 
 /* One now, as soon as it can be. False: this process does not have all shards. */
 bool weft_checkpoint_request(struct weft_checkpoint *checkpoint);

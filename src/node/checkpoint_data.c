@@ -144,7 +144,7 @@ static weft_status make_head(struct weft_checkpoint_file *file, struct weft_ckpt
 /* at: number of the first tensor that add_counted made. */
 static weft_status put_counted(struct weft_ckpt_writer *writer, uint32_t at,
                                const struct weft_admission_counts *counted,
-                               struct weft_ckpt_error *error)
+                               struct weft_error *error)
 {
     if (counted->filter != NULL) {
         return weft_ckpt_writer_put(writer, at, counted->filter, counted->cells, error);
@@ -162,7 +162,7 @@ static weft_status put_counted(struct weft_ckpt_writer *writer, uint32_t at,
 
 /* Everything but the rows: it is the shard's only until the snapshot ends, and small. */
 static weft_status put_rest(struct weft_checkpoint_file *file, const struct weft_cut_view *view,
-                            uint32_t tensor, struct weft_ckpt_error *error)
+                            uint32_t tensor, struct weft_error *error)
 {
     weft_status status = WEFT_OK;
     size_t workers = view->workers_max;
@@ -208,7 +208,7 @@ static weft_status put_rest(struct weft_checkpoint_file *file, const struct weft
 weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
                                       const struct weft_checkpoint_place *place,
                                       const struct weft_cut_view *view, size_t batch_bytes,
-                                      struct weft_ckpt_error *error)
+                                      struct weft_error *error)
 {
     struct weft_ckpt_head head = {.tensors = NULL};
     char name[WEFT_CKPT_FILE_BYTES];
@@ -219,7 +219,7 @@ weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
         make_head(file, &head, place, view) != WEFT_OK) {
         weft_ckpt_head_fini(&head);
         weft_checkpoint_file_abandon(file);
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a checkpoint");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a checkpoint");
     }
     uint32_t rest = head.tensor_count - 4;
     weft_ckpt_data_name(place->number, place->shard, place->claim, name);
@@ -256,7 +256,7 @@ static void split(const struct weft_checkpoint_table *t, const uint8_t *records,
 
 weft_status weft_checkpoint_file_rows(struct weft_checkpoint_file *file, uint16_t table,
                                       const uint8_t *records, uint32_t count,
-                                      struct weft_ckpt_error *error)
+                                      struct weft_error *error)
 {
     const struct weft_checkpoint_table *t = &file->tables[table];
     const size_t sizes[] = {8, 4, 4, t->dim * sizeof(float), t->state_floats * sizeof(float)};
@@ -279,8 +279,7 @@ static void file_free(struct weft_checkpoint_file *file)
 }
 
 weft_status weft_checkpoint_file_close(struct weft_checkpoint_file *file,
-                                       struct weft_ckpt_file *file_p,
-                                       struct weft_ckpt_error *error)
+                                       struct weft_ckpt_file *file_p, struct weft_error *error)
 {
     weft_status status = weft_ckpt_writer_close(file->writer, file_p, error);
     file_free(file);

@@ -46,14 +46,13 @@ struct weft_checkpoint_place {
 weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
                                       const struct weft_checkpoint_place *place,
                                       const struct weft_cut_view *view, size_t batch_bytes,
-                                      struct weft_ckpt_error *error);
+                                      struct weft_error *error);
 /* Shape:   records as weft_shard_cut_take gave them. */
 weft_status weft_checkpoint_file_rows(struct weft_checkpoint_file *file, uint16_t table,
                                       const uint8_t *records, uint32_t count,
-                                      struct weft_ckpt_error *error);
+                                      struct weft_error *error);
 weft_status weft_checkpoint_file_close(struct weft_checkpoint_file *file,
-                                       struct weft_ckpt_file *file_p,
-                                       struct weft_ckpt_error *error);
+                                       struct weft_ckpt_file *file_p, struct weft_error *error);
 /* A zeroed file is fine. */
 void weft_checkpoint_file_abandon(struct weft_checkpoint_file *file);
 
@@ -65,6 +64,6 @@ typedef void weft_checkpoint_supply(struct weft_shard *shard);
 weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_set *set,
                                  struct weft_shard *shard, uint32_t number, uint32_t shards,
                                  uint32_t workers_max, weft_checkpoint_supply *supply,
-                                 struct weft_ckpt_error *error);
+                                 struct weft_error *error);
 
 #endif

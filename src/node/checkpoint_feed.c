@@ -107,7 +107,7 @@ static void say_journal(struct weft_checkpoint *checkpoint, const struct weft_sh
 /* Do again what the journal of the process before has behind the checkpoint, and keep an own one. */
 static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
                                 uint32_t number, weft_checkpoint_supply *supply,
-                                struct weft_ckpt_error *error)
+                                struct weft_error *error)
 {
     struct weft_checkpoint *checkpoint = feed->owner;
     const struct weft_checkpoint_options *options = &checkpoint->config.options;
@@ -135,7 +135,7 @@ static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_s
 
 weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
                                     uint32_t workers_max, weft_checkpoint_supply *supply,
-                                    struct weft_ckpt_error *error)
+                                    struct weft_error *error)
 {
     struct weft_checkpoint *checkpoint = feed->owner;
     uint32_t number = checkpoint->config.first + (uint32_t)(feed - checkpoint->feeds);

@@ -38,7 +38,7 @@ struct weft_checkpoint {
     pthread_cond_t changed;
     enum weft_checkpoint_gate gate;
     bool replaced; /* another process has claimed these shards */
-    struct weft_ckpt_error replaced_why;
+    struct weft_error replaced_why;
     bool stop;
     bool requested;
     bool last; /* the last one is wanted */
@@ -77,8 +77,7 @@ static inline bool weft_checkpoint_has_all(const struct weft_checkpoint *checkpo
 /* The claim to this process's shards, and what is to be restored: once, on the first shard's thread, while
  * the main thread waits for it. The shard has its port then: a server that is started twice by mistake
  * ends there, before it takes the shards of the one that runs. */
-weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint,
-                                  struct weft_ckpt_error *error);
+weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct weft_error *error);
 
 /* ---- checkpoint_order.c: with the lock held ---------------------------------------------------- */
 

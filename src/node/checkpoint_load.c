@@ -15,7 +15,7 @@ struct load {
     uint32_t workers_max;
     bool same; /* number of shards */
     weft_checkpoint_supply *supply;
-    struct weft_ckpt_error *error;
+    struct weft_error *error;
     uint8_t *records; /* BATCH_BYTES, as are columns */
     uint8_t *columns;
     struct weft_ckpt_reader *reader; /* of the file at hand */
@@ -33,8 +33,7 @@ static const struct weft_ckpt_tensor *tensor(const struct load *load, uint32_t t
 /* A file with good checksums that is not what this release writes. */
 static weft_status odd(const struct load *load, const char *what)
 {
-    return weft_ckpt_fail(load->error, WEFT_DATA, "a data file's %s are not as they should be",
-                          what);
+    return weft_fail(load->error, WEFT_DATA, "a data file's %s are not as they should be", what);
 }
 
 /* ---- the specification ----------------------------------------------------------------------- */
@@ -85,8 +84,8 @@ static weft_status declare(const struct load *load, uint16_t table)
     }
     weft_status status = weft_shard_restore_table(load->shard, &spec);
     if (status != WEFT_OK) {
-        return weft_ckpt_fail(load->error, status,
-                              "table %u of the checkpoint is beyond this server's limits", table);
+        return weft_fail(load->error, status,
+                         "table %u of the checkpoint is beyond this server's limits", table);
     }
     return WEFT_OK;
 }
@@ -102,10 +101,10 @@ static weft_status give_rows(const struct load *load, uint16_t table, uint32_t c
         weft_status status = weft_shard_restore_rows(
             load->shard, table, load->records + at * record_bytes, count - at, &used);
         if (status == WEFT_NOMEM || (status == WEFT_AGAIN && used == 0)) {
-            return weft_ckpt_fail(load->error, WEFT_NOMEM,
-                                  "table %u of the checkpoint has more rows than this server "
-                                  "takes: more memory, or a larger --rows-max",
-                                  table);
+            return weft_fail(load->error, WEFT_NOMEM,
+                             "table %u of the checkpoint has more rows than this server "
+                             "takes: more memory, or a larger --rows-max",
+                             table);
         }
         at += used;
     }
@@ -172,7 +171,7 @@ static weft_status read_all(const struct load *load, const struct weft_ckpt_tens
     }
     void *out = calloc(t->shape[0] + 1, element_bytes);
     if (out == NULL) {
-        return weft_ckpt_fail(load->error, WEFT_NOMEM, "no memory to read a checkpoint");
+        return weft_fail(load->error, WEFT_NOMEM, "no memory to read a checkpoint");
     }
     weft_status status = weft_ckpt_reader_get(load->reader, t, 0, out, t->bytes, load->error);
     if (status != WEFT_OK) {
@@ -308,13 +307,13 @@ static weft_status give_counted(const struct load *load, uint16_t table,
     load->supply(load->shard);
     weft_status status = weft_shard_restore_counted(load->shard, table, counted);
     if (status == WEFT_AGAIN) {
-        return weft_ckpt_fail(load->error, WEFT_NOMEM, "no memory for table %u's admission", table);
+        return weft_fail(load->error, WEFT_NOMEM, "no memory for table %u's admission", table);
     }
     if (status == WEFT_EXISTS) {
-        return weft_ckpt_fail(load->error, WEFT_DATA,
-                              "the filters of table %u were made with different keys and cannot be "
-                              "joined: restore on as many shards as the checkpoint has",
-                              table);
+        return weft_fail(load->error, WEFT_DATA,
+                         "the filters of table %u were made with different keys and cannot be "
+                         "joined: restore on as many shards as the checkpoint has",
+                         table);
     }
     return status == WEFT_OK ? status : odd(load, "counts of admission");
 }
@@ -328,7 +327,7 @@ static weft_status load_filter(const struct load *load, uint16_t table,
     }
     uint8_t *filter = malloc(t->bytes + 1);
     if (filter == NULL) {
-        return weft_ckpt_fail(load->error, WEFT_NOMEM, "no memory to read a checkpoint");
+        return weft_fail(load->error, WEFT_NOMEM, "no memory to read a checkpoint");
     }
     weft_status status =
         weft_ckpt_reader_get(load->reader, t, 0, filter, t->bytes, load->error);
@@ -427,7 +426,7 @@ static weft_status load_file(struct load *load, const char *directory,
 weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_set *set,
                                  struct weft_shard *shard, uint32_t number, uint32_t shards,
                                  uint32_t workers_max, weft_checkpoint_supply *supply,
-                                 struct weft_ckpt_error *error)
+                                 struct weft_error *error)
 {
     struct load load = {.shard = shard,
                         .workers_max = workers_max,
@@ -438,7 +437,7 @@ weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_s
                         .columns = malloc(BATCH_BYTES)};
     weft_status status = WEFT_OK;
     if (load.records == NULL || load.columns == NULL) {
-        status = weft_ckpt_fail(error, WEFT_NOMEM, "no memory to read a checkpoint");
+        status = weft_fail(error, WEFT_NOMEM, "no memory to read a checkpoint");
     }
     for (uint32_t i = 0; status == WEFT_OK && i < set->file_count; i++) {
         bool is_last = i + 1 == set->file_count || set->files[i + 1].shard != set->files[i].shard;

@@ -68,8 +68,8 @@ static void give_up(struct weft_checkpoint *checkpoint, enum weft_rpc_status ref
 }
 
 /* Write what one shard has ready; true when something was. */
-static bool serve_feed(struct weft_checkpoint *checkpoint, uint32_t i,
-                       struct weft_ckpt_error *error, weft_status *status_p)
+static bool serve_feed(struct weft_checkpoint *checkpoint, uint32_t i, struct weft_error *error,
+                       weft_status *status_p)
 {
     struct weft_checkpoint_feed *feed = &checkpoint->feeds[i];
     pthread_mutex_lock(&checkpoint->lock);
@@ -127,9 +127,9 @@ static bool same_clocks(const struct weft_checkpoint *checkpoint, uint32_t *cloc
 
 /* The files of the process, then the manifest. What certainly does not count leaves nothing. */
 static weft_status commit_files(struct weft_checkpoint *checkpoint,
-                                struct weft_ckpt_manifest *manifest, struct weft_ckpt_error *error)
+                                struct weft_ckpt_manifest *manifest, struct weft_error *error)
 {
-    struct weft_ckpt_error ignored;
+    struct weft_error ignored;
     uint32_t count = manifest->count, closed = 0;
     weft_status status = WEFT_OK;
     bool may_count = false;
@@ -151,7 +151,7 @@ static weft_status commit_files(struct weft_checkpoint *checkpoint,
     return status;
 }
 
-static weft_status commit(struct weft_checkpoint *checkpoint, struct weft_ckpt_error *error)
+static weft_status commit(struct weft_checkpoint *checkpoint, struct weft_error *error)
 {
     uint32_t count = checkpoint->config.count;
     struct weft_ckpt_manifest manifest = {.number = checkpoint->number,
@@ -161,7 +161,7 @@ static weft_status commit(struct weft_checkpoint *checkpoint, struct weft_ckpt_e
                                           .count = count,
                                           .files = calloc(count, sizeof(*manifest.files))};
     if (manifest.files == NULL) {
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a manifest");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a manifest");
     }
     weft_status status = commit_files(checkpoint, &manifest, error);
     weft_ckpt_manifest_fini(&manifest);
@@ -196,7 +196,7 @@ static void again_otherwise(struct weft_checkpoint *checkpoint)
 /* The last shard has given its last record. */
 static void finish(struct weft_checkpoint *checkpoint)
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     uint32_t clock = 0;
     uint64_t rows = 0;
     if (!same_clocks(checkpoint, &clock)) {
@@ -232,7 +232,7 @@ static void finish(struct weft_checkpoint *checkpoint)
 /* One round over the shards of the one under way; true when something was done. */
 static bool serve(struct weft_checkpoint *checkpoint)
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     bool busy = false;
     uint32_t streamed = 0;
     for (uint32_t i = 0; i < checkpoint->config.count; i++) {
@@ -282,7 +282,7 @@ static bool serve(struct weft_checkpoint *checkpoint)
 /* Another process has this one's shards. The main thread ends the server. */
 static bool note_replaced(struct weft_checkpoint *checkpoint)
 {
-    struct weft_ckpt_error why = {.text = ""};
+    struct weft_error why = {.text = ""};
     const uint64_t one = 1;
     if (!weft_ckpt_log_replaced(checkpoint->log, &why)) {
         return false;
@@ -303,7 +303,7 @@ static bool note_replaced(struct weft_checkpoint *checkpoint)
 static void look_for_others(struct weft_checkpoint *checkpoint)
 {
     const char *directory = checkpoint->config.options.directory;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     bool is_read = weft_ckpt_log_refresh(checkpoint->log, &error) == WEFT_OK;
     bool replaced = note_replaced(checkpoint);
     if (!is_read && !checkpoint->log_said) {

@@ -49,7 +49,7 @@ static size_t supply(void *arg, uint32_t i, uint8_t *op_p, uint8_t body[WEFT_JOU
 /* What the roster says now is all that the records say. False: the journal is as long as it was. */
 static bool compact(struct weft_coordinator *coordinator)
 {
-    struct weft_job_error why = {.text = ""};
+    struct weft_error why = {.text = ""};
     if (!weft_journal_is_long(coordinator->journal)) {
         return false;
     }
@@ -69,9 +69,9 @@ static bool sync_records(void *arg)
            weft_journal_sync(coordinator->journal) == WEFT_OK;
 }
 
-static weft_status open_journal(struct weft_coordinator *coordinator, struct weft_io_error *error)
+static weft_status open_journal(struct weft_coordinator *coordinator, struct weft_error *error)
 {
-    struct weft_job_error why = {.text = ""};
+    struct weft_error why = {.text = ""};
     uint64_t torn_bytes;
     const char *path = coordinator->config.journal;
     if (path == NULL) {
@@ -80,7 +80,7 @@ static weft_status open_journal(struct weft_coordinator *coordinator, struct wef
     weft_status status =
         weft_journal_open(path, restore, coordinator, &coordinator->journal, &torn_bytes, &why);
     if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "%s", why.text);
+        return weft_fail(error, status, "%s", why.text);
     }
     uint32_t members = weft_roster_members(coordinator->roster);
     if (torn_bytes > 0) {
@@ -200,7 +200,7 @@ static void *run(void *arg)
 
 /* ---- start and stop -------------------------------------------------------------------------- */
 
-static weft_status open_driver(struct weft_coordinator *coordinator, struct weft_io_error *error)
+static weft_status open_driver(struct weft_coordinator *coordinator, struct weft_error *error)
 {
     const struct weft_coordinator_config *config = &coordinator->config;
     struct weft_driver_config driver;
@@ -251,15 +251,15 @@ static void release(struct weft_coordinator *coordinator)
     }
 }
 
-static weft_status start(struct weft_coordinator *coordinator, struct weft_io_error *error)
+static weft_status start(struct weft_coordinator *coordinator, struct weft_error *error)
 {
     weft_status status = weft_roster_new(&coordinator->config.roster, &coordinator->roster);
     if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "cannot make the list of members: %s",
-                            weft_status_text(status));
+        return weft_fail(error, status, "cannot make the list of members: %s",
+                         weft_status_text(status));
     }
     if (coordinator->over_fd < 0) {
-        return weft_io_fail(error, WEFT_IO, "eventfd: %s", strerror(errno));
+        return weft_fail(error, WEFT_IO, "eventfd: %s", strerror(errno));
     }
     status = open_journal(coordinator, error);
     status = status == WEFT_OK ? open_driver(coordinator, error) : status;
@@ -270,7 +270,7 @@ static weft_status start(struct weft_coordinator *coordinator, struct weft_io_er
     weft_stats_query_open(&coordinator->query);
     int why = pthread_create(&coordinator->thread, NULL, run, coordinator);
     return why == 0 ? WEFT_OK
-                    : weft_io_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
+                    : weft_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
 }
 
 static void wake(void *arg)
@@ -285,7 +285,7 @@ static void wake(void *arg)
 
 weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
                                    const struct weft_coordinator_config *config,
-                                   struct weft_io_error *error)
+                                   struct weft_error *error)
 {
     *coordinator = (struct weft_coordinator){.config = *config};
     coordinator->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -52,7 +52,7 @@ struct weft_coordinator {
  * Errors:  as weft_driver_open and weft_journal_open, in words in error. */
 weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
                                    const struct weft_coordinator_config *config,
-                                   struct weft_io_error *error);
+                                   struct weft_error *error);
 
 uint16_t weft_coordinator_port(const struct weft_coordinator *coordinator);
 

@@ -10,7 +10,7 @@ void weft_endpoint_config_default(struct weft_endpoint_config *config_p)
 
 static weft_status open_armed(const struct weft_endpoint_config *config,
                               const struct weft_driver_config *armed,
-                              struct weft_endpoint *endpoint_p, struct weft_io_error *error)
+                              struct weft_endpoint *endpoint_p, struct weft_error *error)
 {
     if (!config->thread) {
         return weft_driver_open(armed, &endpoint_p->driver, error);
@@ -27,7 +27,7 @@ static weft_status open_armed(const struct weft_endpoint_config *config,
 }
 
 weft_status weft_endpoint_open(const struct weft_endpoint_config *config,
-                               struct weft_endpoint *endpoint_p, struct weft_io_error *error)
+                               struct weft_endpoint *endpoint_p, struct weft_error *error)
 {
     struct weft_driver_config armed = config->driver;
     *endpoint_p = (struct weft_endpoint){0};
@@ -53,7 +53,7 @@ uint16_t weft_endpoint_port(const struct weft_endpoint *endpoint)
 }
 
 weft_status weft_endpoint_connect(struct weft_endpoint *endpoint, const char *host, uint16_t port,
-                                  weft_peer *peer_p, struct weft_io_error *error)
+                                  weft_peer *peer_p, struct weft_error *error)
 {
     return endpoint->engine != NULL
                ? weft_engine_connect(endpoint->engine, host, port, peer_p, error)

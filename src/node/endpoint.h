@@ -33,7 +33,7 @@ void weft_endpoint_config_default(struct weft_endpoint_config *config_p);
  *          weft_endpoint_close is due; after an error it may be left out.
  * Errors:  as weft_security_arm, weft_driver_open and weft_engine_start. */
 weft_status weft_endpoint_open(const struct weft_endpoint_config *config,
-                               struct weft_endpoint *endpoint_p, struct weft_io_error *error);
+                               struct weft_endpoint *endpoint_p, struct weft_error *error);
 
 static inline bool weft_endpoint_has_thread(const struct weft_endpoint *endpoint)
 {
@@ -44,7 +44,7 @@ uint16_t weft_endpoint_port(const struct weft_endpoint *endpoint);
 
 /* Errors:  as weft_driver_connect. */
 weft_status weft_endpoint_connect(struct weft_endpoint *endpoint, const char *host, uint16_t port,
-                                  weft_peer *peer_p, struct weft_io_error *error);
+                                  weft_peer *peer_p, struct weft_error *error);
 void weft_endpoint_disconnect(struct weft_endpoint *endpoint, weft_peer peer);
 
 /* Make progress: sleep until something happens, at most timeout_ns, and call handler, which polls the

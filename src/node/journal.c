@@ -76,7 +76,7 @@ static weft_status map(struct weft_journal_file *file, uint64_t bytes_max)
 /* Of another job with another checkpoint directory, that has counted up to the same number. A process
  * locks its file for this alone. */
 static weft_status clear_name(const struct weft_journal_options *options, const char *path,
-                              struct weft_journal_news *news, struct weft_ckpt_error *error)
+                              struct weft_journal_news *news, struct weft_error *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     bool free_now = fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);
@@ -85,10 +85,10 @@ static weft_status clear_name(const struct weft_journal_options *options, const 
         (void)close(fd);
     }
     if (!free_now) {
-        return weft_ckpt_fail(error, WEFT_IO,
-                              fd >= 0 ? "%s is another process's: choose another --journal directory"
-                                      : "cannot open %s: %s",
-                              path, strerror(why));
+        return weft_fail(error, WEFT_IO,
+                         fd >= 0 ? "%s is another process's: choose another --journal directory"
+                                 : "cannot open %s: %s",
+                         path, strerror(why));
     }
     weft_status status = weft_journal_put_aside(options, path, error);
     if (status == WEFT_OK) {
@@ -101,12 +101,12 @@ static weft_status clear_name(const struct weft_journal_options *options, const 
 }
 
 static weft_status create(struct weft_journal_file *file, const char *path,
-                          struct weft_journal_news *news, struct weft_ckpt_error *error)
+                          struct weft_journal_news *news, struct weft_error *error)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     if (mkdir(file->options->directory, 0777) != 0 && errno != EEXIST) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot make directory %s: %s",
-                              file->options->directory, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot make directory %s: %s", file->options->directory,
+                         strerror(errno));
     }
     file->fd = open(path, flags, 0600);
     if (file->fd < 0 && errno == EEXIST) {
@@ -117,7 +117,7 @@ static weft_status create(struct weft_journal_file *file, const char *path,
         file->fd = open(path, flags, 0600);
     }
     if (file->fd < 0) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
     }
     (void)flock(file->fd, LOCK_EX | LOCK_NB); /* nobody else can have it; for clear_name */
     return WEFT_OK;
@@ -128,7 +128,7 @@ static weft_status create(struct weft_journal_file *file, const char *path,
 static void discard(const struct weft_journal_file *file)
 {
     char path[JOURNAL_PATH_BYTES];
-    struct weft_ckpt_error ignored;
+    struct weft_error ignored;
     if (file->fd >= 0 && weft_journal_path(file->options, file->names.shard, file->names.claim,
                                            path, &ignored) == WEFT_OK) {
         (void)unlink(path);
@@ -138,7 +138,7 @@ static void discard(const struct weft_journal_file *file)
 weft_status weft_journal_file_open(struct weft_journal_file *file,
                                    const struct weft_journal_options *options,
                                    const struct weft_journal_names *names,
-                                   struct weft_journal_news *news, struct weft_ckpt_error *error)
+                                   struct weft_journal_news *news, struct weft_error *error)
 {
     char path[JOURNAL_PATH_BYTES];
     *file = (struct weft_journal_file){.fd = -1, .options = options, .names = *names};
@@ -147,9 +147,9 @@ weft_status weft_journal_file_open(struct weft_journal_file *file,
     status = status == WEFT_OK ? weft_journal_former_read(file, news, error) : status;
     status = status == WEFT_OK ? create(file, path, news, error) : status;
     if (status == WEFT_OK && map(file, (uint64_t)options->mib << 20) != WEFT_OK) {
-        status = weft_ckpt_fail(error, WEFT_IO, "cannot take %" PRIu64 " bytes for %s: %s",
-                                weft_min_u64(STEP_BYTES, (uint64_t)options->mib << 20), path,
-                                strerror(errno));
+        status = weft_fail(error, WEFT_IO, "cannot take %" PRIu64 " bytes for %s: %s",
+                           weft_min_u64(STEP_BYTES, (uint64_t)options->mib << 20), path,
+                           strerror(errno));
     }
     if (status != WEFT_OK) {
         discard(file);
@@ -193,19 +193,19 @@ static weft_status init(struct weft_journal_file *file, struct weft_shard *shard
 
 /* What must not go on: the own file would lack what the other one has. */
 static weft_status stop(const struct weft_journal_file *file, weft_status status,
-                        struct weft_ckpt_error *error)
+                        struct weft_error *error)
 {
     if (status == WEFT_UNSUPPORTED) {
-        return weft_ckpt_fail(error, status,
-                              "%s is of another version: start the release that wrote it, or move "
-                              "it away to begin at the checkpoint",
-                              file->former.path);
+        return weft_fail(error, status,
+                         "%s is of another version: start the release that wrote it, or move "
+                         "it away to begin at the checkpoint",
+                         file->former.path);
     }
-    return weft_ckpt_fail(error, status, "no memory for a journal");
+    return weft_fail(error, status, "no memory for a journal");
 }
 
 static weft_status replay(struct weft_journal_file *file, struct weft_shard *shard,
-                          weft_checkpoint_supply *supply, struct weft_ckpt_error *error)
+                          weft_checkpoint_supply *supply, struct weft_error *error)
 {
     while (weft_shard_journal_replay(shard)) {
         supply(shard);
@@ -214,9 +214,9 @@ static weft_status replay(struct weft_journal_file *file, struct weft_shard *sha
         }
         uint64_t bytes = weft_min_u64(file->bytes_max, file->bytes + STEP_BYTES);
         if (bytes == file->bytes || take_blocks(file, bytes) != WEFT_OK) {
-            return weft_ckpt_fail(error, WEFT_IO,
-                                  "no room in %s to copy the journal of the process before: %s",
-                                  file->options->directory, strerror(errno));
+            return weft_fail(error, WEFT_IO,
+                             "no room in %s to copy the journal of the process before: %s",
+                             file->options->directory, strerror(errno));
         }
         weft_shard_journal_grow(shard, bytes);
     }
@@ -265,15 +265,15 @@ static void say(struct weft_journal_file *file, const struct weft_shard_journal_
 
 /* Of the other one some had reached the disk, and it will be removed. */
 static weft_status sync_all(struct weft_journal_file *file, struct weft_shard *shard,
-                            struct weft_ckpt_error *error)
+                            struct weft_error *error)
 {
     if (fdatasync(file->fd) != 0) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot write a journal in %s: %s",
-                              file->options->directory, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot write a journal in %s: %s",
+                         file->options->directory, strerror(errno));
     }
     if (weft_map_guard_failed(file->guard)) {
-        return weft_ckpt_fail(error, WEFT_IO, "the disk of %s failed while a journal was written",
-                              file->options->directory);
+        return weft_fail(error, WEFT_IO, "the disk of %s failed while a journal was written",
+                         file->options->directory);
     }
     file->synced = weft_shard_journal_changes(shard);
     file->freed = weft_shard_journal_frees(shard);
@@ -282,7 +282,7 @@ static weft_status sync_all(struct weft_journal_file *file, struct weft_shard *s
 
 weft_status weft_journal_replay(struct weft_journal_file *file, struct weft_shard *shard,
                                 uint64_t checkpoint, weft_checkpoint_supply *supply,
-                                struct weft_journal_news *news, struct weft_ckpt_error *error)
+                                struct weft_journal_news *news, struct weft_error *error)
 {
     bool with_former = file->former.memory != NULL;
     weft_status why = init(file, shard, checkpoint, with_former), status = why;

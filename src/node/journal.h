@@ -66,7 +66,7 @@ struct weft_journal_file {
 /* What became of the journal of the process before, in words; "" = all of it was done again, or
  * there was none. */
 struct weft_journal_news {
-    char text[WEFT_CKPT_ERROR_BYTES];
+    char text[WEFT_ERROR_BYTES];
 };
 
 /* A number for the job of this name; "" has one, too. */
@@ -79,7 +79,7 @@ uint64_t weft_journal_job(const char *name);
 weft_status weft_journal_file_open(struct weft_journal_file *file,
                                    const struct weft_journal_options *options,
                                    const struct weft_journal_names *names,
-                                   struct weft_journal_news *news, struct weft_ckpt_error *error);
+                                   struct weft_journal_news *news, struct weft_error *error);
 
 /* Have the shard, restored from this checkpoint (0 = none), do again what the process before wrote
  * down, and keep its own journal from now on. What was copied is on the disk when this returns.
@@ -87,14 +87,13 @@ weft_status weft_journal_file_open(struct weft_journal_file *file,
  * Errors:  WEFT_IO, WEFT_NOMEM, WEFT_UNSUPPORTED, with error->text: the start must end. */
 weft_status weft_journal_replay(struct weft_journal_file *file, struct weft_shard *shard,
                                 uint64_t checkpoint, weft_checkpoint_supply *supply,
-                                struct weft_journal_news *news, struct weft_ckpt_error *error);
+                                struct weft_journal_news *news, struct weft_error *error);
 
 /* It is on record that this process has taken the place of the one before: remove that one's journal,
  * or put it aside when it holds what this one has not. What processes between the two have left was
  * removed when the file was opened.
  * Errors:  WEFT_IO, with error->text: it stays where it is. */
-weft_status weft_journal_release_former(struct weft_journal_file *file,
-                                        struct weft_ckpt_error *error);
+weft_status weft_journal_release_former(struct weft_journal_file *file, struct weft_error *error);
 
 /* Between two batches: more room, when the shard wants it (a full disk: it does not grow); and whether
  * the file has failed: file->failed. */

@@ -21,7 +21,7 @@ enum { READ_BYTES_MAX = 1 << 30, ASIDE_MAX = 10000, LEAST_BYTES = 2 * JOURNAL_PA
 
 weft_status weft_journal_path(const struct weft_journal_options *options, uint32_t shard,
                               uint64_t claim, char path_p[JOURNAL_PATH_BYTES],
-                              struct weft_ckpt_error *error)
+                              struct weft_error *error)
 {
     int used = snprintf(path_p, JOURNAL_PATH_BYTES, "%s/journal-%04" PRIu32, options->directory,
                         shard);
@@ -29,7 +29,7 @@ weft_status weft_journal_path(const struct weft_journal_options *options, uint32
         used += snprintf(path_p + used, (size_t)(JOURNAL_PATH_BYTES - used), "-%012" PRIu64, claim);
     }
     if (used < 0 || used >= JOURNAL_PATH_BYTES) {
-        return weft_ckpt_fail(error, WEFT_IO, "--journal: the directory's name is too long");
+        return weft_fail(error, WEFT_IO, "--journal: the directory's name is too long");
     }
     return WEFT_OK;
 }
@@ -75,27 +75,27 @@ static weft_status read_all(int fd, uint8_t *to, uint64_t bytes)
     return WEFT_OK;
 }
 
-static weft_status cannot_read(const char *path, struct weft_ckpt_error *error)
+static weft_status cannot_read(const char *path, struct weft_error *error)
 {
-    return weft_ckpt_fail(error, errno == ENOMEM ? WEFT_NOMEM : WEFT_IO,
-                          "cannot read %s: %s. It may hold what no checkpoint has: start again when "
-                          "it can be read, or move it away to begin at the checkpoint",
-                          path, strerror(errno));
+    return weft_fail(error, errno == ENOMEM ? WEFT_NOMEM : WEFT_IO,
+                     "cannot read %s: %s. It may hold what no checkpoint has: start again when "
+                     "it can be read, or move it away to begin at the checkpoint",
+                     path, strerror(errno));
 }
 
 /* With calls, and not by mapping the file: a page that cannot be read is an error here, not a signal. */
 static weft_status read_file(struct weft_journal_former *former, int fd, const char *path,
-                             struct weft_ckpt_error *error)
+                             struct weft_error *error)
 {
     struct stat info;
     if (fstat(fd, &info) != 0) {
         return cannot_read(path, error);
     }
     if (!weft_journal_is_ours(fd)) {
-        return weft_ckpt_fail(error, WEFT_IO,
-                              "%s is not a file of its own that belongs to this user: choose another "
-                              "directory",
-                              path);
+        return weft_fail(error, WEFT_IO,
+                         "%s is not a file of its own that belongs to this user: choose another "
+                         "directory",
+                         path);
     }
     uint64_t bytes = (uint64_t)info.st_size / JOURNAL_PAGE_BYTES * JOURNAL_PAGE_BYTES;
     former->bytes = weft_max_u64(bytes, LEAST_BYTES); /* what it lacks reads as zeros */
@@ -150,7 +150,7 @@ static void remove_leftovers(const struct weft_journal_file *file)
             : NULL;
     for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
         char path[JOURNAL_PATH_BYTES];
-        struct weft_ckpt_error ignored;
+        struct weft_error ignored;
         if (is_other_claim(&file->names, entry->d_name, &claim) &&
             weft_journal_path(file->options, file->names.shard, claim, path, &ignored) == WEFT_OK &&
             is_leftover(path, lineage)) {
@@ -165,7 +165,7 @@ static void remove_leftovers(const struct weft_journal_file *file)
 }
 
 /* A journal of a process behind the former one, which may have served, or not. */
-static weft_status refuse_doubt(const struct weft_journal_file *file, struct weft_ckpt_error *error)
+static weft_status refuse_doubt(const struct weft_journal_file *file, struct weft_error *error)
 {
     weft_status status = WEFT_OK;
     uint64_t claim;
@@ -173,11 +173,11 @@ static weft_status refuse_doubt(const struct weft_journal_file *file, struct wef
     for (struct dirent *entry;
          status == WEFT_OK && directory != NULL && (entry = readdir(directory)) != NULL;) {
         if (is_other_claim(&file->names, entry->d_name, &claim) && claim > file->names.former) {
-            status = weft_ckpt_fail(error, WEFT_DATA,
-                                    "%.200s/%.60s may be the journal of the process before, but the "
-                                    "record of the checkpoint directory that says so is damaged: "
-                                    "move the file away to begin without it",
-                                    file->options->directory, entry->d_name);
+            status = weft_fail(error, WEFT_DATA,
+                               "%.200s/%.60s may be the journal of the process before, but the "
+                               "record of the checkpoint directory that says so is damaged: "
+                               "move the file away to begin without it",
+                               file->options->directory, entry->d_name);
         }
     }
     if (directory != NULL) {
@@ -186,8 +186,8 @@ static weft_status refuse_doubt(const struct weft_journal_file *file, struct wef
     return status;
 }
 
-weft_status weft_journal_former_read(struct weft_journal_file *file,
-                                     struct weft_journal_news *news, struct weft_ckpt_error *error)
+weft_status weft_journal_former_read(struct weft_journal_file *file, struct weft_journal_news *news,
+                                     struct weft_error *error)
 {
     struct weft_journal_former *former = &file->former;
     char path[JOURNAL_PATH_BYTES];
@@ -235,14 +235,14 @@ void weft_journal_former_unmap(struct weft_journal_former *former)
 
 /* ---- giving it up ---------------------------------------------------------------------------- */
 
-static weft_status cannot_move(const char *path, struct weft_ckpt_error *error)
+static weft_status cannot_move(const char *path, struct weft_error *error)
 {
-    return weft_ckpt_fail(error, WEFT_IO, "cannot move %s to " QUARANTINE "/ beside it: %s", path,
-                          strerror(errno));
+    return weft_fail(error, WEFT_IO, "cannot move %s to " QUARANTINE "/ beside it: %s", path,
+                     strerror(errno));
 }
 
 weft_status weft_journal_put_aside(const struct weft_journal_options *options, const char *path,
-                                   struct weft_ckpt_error *error)
+                                   struct weft_error *error)
 {
     char target[JOURNAL_PATH_BYTES + 64];
     const char *name = strrchr(path, '/') + 1;
@@ -263,19 +263,18 @@ weft_status weft_journal_put_aside(const struct weft_journal_options *options, c
 }
 
 static weft_status release_path(const struct weft_journal_options *options, const char *path,
-                                bool aside, struct weft_ckpt_error *error)
+                                bool aside, struct weft_error *error)
 {
     if (aside) {
         return weft_journal_put_aside(options, path, error);
     }
     if (unlink(path) != 0 && errno != ENOENT) {
-        return weft_ckpt_fail(error, WEFT_IO, "cannot remove %s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot remove %s: %s", path, strerror(errno));
     }
     return WEFT_OK;
 }
 
-weft_status weft_journal_release_former(struct weft_journal_file *file,
-                                        struct weft_ckpt_error *error)
+weft_status weft_journal_release_former(struct weft_journal_file *file, struct weft_error *error)
 {
     struct weft_journal_former *former = &file->former;
     weft_status status = WEFT_OK;

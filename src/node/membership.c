@@ -8,7 +8,7 @@ bool weft_membership_has_coordinator(const struct weft_membership *membership)
     return membership->launch.coordinator_port != 0;
 }
 
-static weft_status arm(void *arg, struct weft_udp_config *config, struct weft_io_error *error)
+static weft_status arm(void *arg, struct weft_udp_config *config, struct weft_error *error)
 {
     struct weft_membership *membership = arg;
     return weft_security_arm(membership->security, config, &membership->provider, error);
@@ -55,7 +55,7 @@ static struct weft_member_client_config member_config(const struct weft_launch *
 
 weft_status weft_membership_join(struct weft_membership *membership,
                                  const struct weft_membership_join *join,
-                                 struct weft_member_state *state_p, struct weft_io_error *error)
+                                 struct weft_member_state *state_p, struct weft_error *error)
 {
     struct weft_member_thread_config config = {.host = membership->launch.coordinator_host,
                                                .port = membership->launch.coordinator_port,

@@ -39,7 +39,7 @@ struct weft_membership_join {
  * Errors:  as weft_member_thread_wait. */
 weft_status weft_membership_join(struct weft_membership *membership,
                                  const struct weft_membership_join *join,
-                                 struct weft_member_state *state_p, struct weft_io_error *error);
+                                 struct weft_member_state *state_p, struct weft_error *error);
 
 /* Where a shard is now. False: nobody joined, or the coordinator does not know all `shards`. */
 bool weft_membership_locate(struct weft_membership *membership, uint32_t shard, uint32_t shards,

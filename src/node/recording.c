@@ -20,7 +20,7 @@ void weft_recording_command(int argc, char **argv)
 }
 
 weft_status weft_recording_open(struct weft_recording *recording, const char *role, uint32_t rank,
-                                struct weft_node_log log, struct weft_records_error *error)
+                                struct weft_node_log log, struct weft_error *error)
 {
     recording->log = log;
     if (recording->path == NULL) {
@@ -114,7 +114,7 @@ static void say_sum(const struct weft_node_log *log, const char *path,
 static bool make(const char *const *spools, uint32_t count, const char *path, bool replace,
                  const struct weft_node_log *log, struct weft_records_sum *sum_p)
 {
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_records_make(spools, count, path, replace, replace ? command_line : NULL, sum_p,
                           &error) != WEFT_OK) {
         weft_node_warn(log, "no records file: %s", error.text);

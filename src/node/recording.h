@@ -25,7 +25,7 @@ struct weft_recording {
 /* Start, when --records was given.
  * Errors:  WEFT_EXISTS, WEFT_IO, WEFT_NOMEM with error->text. */
 weft_status weft_recording_open(struct weft_recording *recording, const char *role, uint32_t rank,
-                                struct weft_node_log log, struct weft_records_error *error);
+                                struct weft_node_log log, struct weft_error *error);
 
 /* Remember the words of the command line; before weft_options_parse, once in a process. */
 void weft_recording_command(int argc, char **argv);

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE // pipe2
 #include "node/security.h"
 
-#include "io/error.h"
+#include "base/error.h"
 #include "io/random.h"
 
 #include <assert.h>
@@ -25,13 +25,13 @@ const char *weft_security_mode_name(uint8_t mode)
 static pthread_mutex_t environment_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_job_key *environment_key; /* taken once, kept for the life of the process */
 
-static weft_status take_environment(struct weft_crypto_error *error)
+static weft_status take_environment(struct weft_error *error)
 {
     return environment_key != NULL ? WEFT_OK
                                    : weft_job_key_take_environment(&environment_key, error);
 }
 
-static weft_status from_environment(struct weft_job_key **key_p, struct weft_crypto_error *error)
+static weft_status from_environment(struct weft_job_key **key_p, struct weft_error *error)
 {
     uint8_t bytes[WEFT_PSK_BYTES];
     pthread_mutex_lock(&environment_lock);
@@ -41,9 +41,9 @@ static weft_status from_environment(struct weft_job_key **key_p, struct weft_cry
     }
     pthread_mutex_unlock(&environment_lock);
     if (status == WEFT_STATE) {
-        return weft_crypto_fail(error, status,
-                                "the job key of WEFT_JOB_KEY does not outlive a fork; connect in "
-                                "the process that read it, or use a key file");
+        return weft_fail(error, status,
+                         "the job key of WEFT_JOB_KEY does not outlive a fork; connect in "
+                         "the process that read it, or use a key file");
     }
     if (status == WEFT_OK) {
         status = weft_job_key_of(bytes, key_p, error);
@@ -55,20 +55,20 @@ static weft_status from_environment(struct weft_job_key **key_p, struct weft_cry
 /* Another key is used: children must not inherit this one either. */
 static void forget_variable(void)
 {
-    struct weft_crypto_error ignored;
+    struct weft_error ignored;
     pthread_mutex_lock(&environment_lock);
     (void)take_environment(&ignored);
     pthread_mutex_unlock(&environment_lock);
 }
 
-static weft_status from_parent(int fd, struct weft_job_key **key_p, struct weft_crypto_error *error)
+static weft_status from_parent(int fd, struct weft_job_key **key_p, struct weft_error *error)
 {
     weft_status status = weft_job_key_read_fd(fd, "the key from the parent", key_p, error);
     (void)close(fd);
     return status;
 }
 
-static weft_status find(struct weft_security *security, bool fresh, struct weft_crypto_error *error)
+static weft_status find(struct weft_security *security, bool fresh, struct weft_error *error)
 {
     if (security->mode == WEFT_MODE_NONE) {
         return WEFT_OK;
@@ -89,14 +89,13 @@ static weft_status find(struct weft_security *security, bool fresh, struct weft_
     if (fresh) {
         return weft_job_key_random(&security->key, error);
     }
-    return weft_crypto_fail(error, WEFT_NOTFOUND,
-                            "there is no job key: make one with `weft keygen job.key`, copy it to "
-                            "every host, and give it to every process: --key-file job.key, "
-                            "key_file of a configuration, or its text in WEFT_JOB_KEY");
+    return weft_fail(error, WEFT_NOTFOUND,
+                     "there is no job key: make one with `weft keygen job.key`, copy it to "
+                     "every host, and give it to every process: --key-file job.key, "
+                     "key_file of a configuration, or its text in WEFT_JOB_KEY");
 }
 
-weft_status weft_security_load(struct weft_security *security, bool fresh,
-                               struct weft_crypto_error *error)
+weft_status weft_security_load(struct weft_security *security, bool fresh, struct weft_error *error)
 {
     weft_status status = find(security, fresh, error);
     if (!security->keep_variable) {
@@ -134,7 +133,7 @@ weft_status weft_security_key_pipe(const struct weft_security *security, int *fd
 }
 
 weft_status weft_security_arm(const struct weft_security *security, struct weft_udp_config *config,
-                              struct weft_provider **provider_p, struct weft_io_error *error)
+                              struct weft_provider **provider_p, struct weft_error *error)
 {
     *provider_p = NULL;
     config->ep.mode = security->mode;
@@ -145,13 +144,12 @@ weft_status weft_security_arm(const struct weft_security *security, struct weft_
     struct weft_provider *provider = NULL;
     weft_status status = weft_provider_new(weft_ep_crypto_slots(config->ep.peers_max), &provider);
     if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "libcrypto cannot be used: %s",
-                            weft_status_text(status));
+        return weft_fail(error, status, "libcrypto cannot be used: %s", weft_status_text(status));
     }
     status = weft_job_key_copy(security->key, config->ep.psk);
     if (status != WEFT_OK) {
         weft_provider_free(provider);
-        return weft_io_fail(error, status, "the job key did not survive a fork");
+        return weft_fail(error, status, "the job key did not survive a fork");
     }
     config->ep.crypto = weft_provider_crypto(provider);
     *provider_p = provider;
@@ -164,7 +162,7 @@ void weft_security_disarm(struct weft_udp_config *config)
 }
 
 weft_status weft_security_table_keys(const struct weft_security *security,
-                                     struct weft_table_keys *keys_p, struct weft_io_error *error)
+                                     struct weft_table_keys *keys_p, struct weft_error *error)
 {
     *keys_p = (struct weft_table_keys){0};
     weft_os_random(keys_p->index, sizeof(keys_p->index));
@@ -176,8 +174,8 @@ weft_status weft_security_table_keys(const struct weft_security *security,
     weft_status status =
         weft_job_key_derive(security->key, "weft admission filter", keys_p->filter);
     if (status != WEFT_OK) {
-        return weft_io_fail(error, status, "cannot derive a key from the job key: %s",
-                            weft_status_text(status));
+        return weft_fail(error, status, "cannot derive a key from the job key: %s",
+                         weft_status_text(status));
     }
     return WEFT_OK;
 }

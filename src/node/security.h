@@ -44,7 +44,7 @@ const char *weft_security_mode_name(uint8_t mode);
  *          Others as in crypto/job_key.h.   error->text says what to do.
  * Thread:  any, but no other may use the environment meanwhile. */
 weft_status weft_security_load(struct weft_security *security, bool fresh,
-                               struct weft_crypto_error *error);
+                               struct weft_error *error);
 void weft_security_fini(struct weft_security *security);
 
 /* A pipe with the key's text and a newline, complete, to be handed to a child as its key_fd; 0 in mode
@@ -60,7 +60,7 @@ weft_status weft_security_key_pipe(const struct weft_security *security, int *fd
  *          with weft_security_disarm as soon as the endpoint is open.
  * Errors:  as weft_provider_new; WEFT_STATE. */
 weft_status weft_security_arm(const struct weft_security *security, struct weft_udp_config *config,
-                              struct weft_provider **provider_p, struct weft_io_error *error);
+                              struct weft_provider **provider_p, struct weft_error *error);
 void weft_security_disarm(struct weft_udp_config *config);
 
 /* What a shard's tables hash ids with: drawn, but for what all shards of the job have in common, which
@@ -68,7 +68,7 @@ void weft_security_disarm(struct weft_udp_config *config);
  *
  * Errors:  those of weft_job_key_derive. */
 weft_status weft_security_table_keys(const struct weft_security *security,
-                                     struct weft_table_keys *keys_p, struct weft_io_error *error);
+                                     struct weft_table_keys *keys_p, struct weft_error *error);
 
 /* An endpoint's hint as a sentence, with this end's fingerprint where keys differ; "" for none. */
 void weft_security_hint(const struct weft_security *security, enum weft_ep_hint hint, char *text_p,

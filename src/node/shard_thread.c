@@ -209,12 +209,12 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
 static weft_status make_shard(struct weft_shard_thread *thread, struct serving *serving)
 {
     const struct weft_shard_thread_config *config = &thread->config;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     serving->msgr = weft_driver_msgr(serving->driver);
     weft_status status = weft_shard_new(&config->shard, serving->msgr, &serving->shard);
     if (status != WEFT_OK) {
-        return weft_io_fail(&thread->error, status, "cannot make the shard: %s",
-                            weft_status_text(status));
+        return weft_fail(&thread->error, status, "cannot make the shard: %s",
+                         weft_status_text(status));
     }
     if (config->hooks.prepare != NULL) {
         config->hooks.prepare(config->hooks.arg, serving->shard);
@@ -223,7 +223,7 @@ static weft_status make_shard(struct weft_shard_thread *thread, struct serving *
         status = weft_checkpoint_restore(config->checkpoint, serving->shard,
                                          config->shard.workers_max, supply_slabs, &error);
     }
-    return status == WEFT_OK ? status : weft_io_fail(&thread->error, status, "%s", error.text);
+    return status == WEFT_OK ? status : weft_fail(&thread->error, status, "%s", error.text);
 }
 
 static void *run(void *arg)
@@ -269,7 +269,7 @@ static void lock_and_wake(void *arg)
 
 weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
                                     const struct weft_shard_thread_config *config,
-                                    struct weft_io_error *error)
+                                    struct weft_error *error)
 {
     memset(thread, 0, sizeof(*thread));
     thread->config = *config;
@@ -278,7 +278,7 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
     thread->lost_rank = UINT32_MAX;
     thread->died_ns = calloc(config->shard.workers_max, sizeof(*thread->died_ns));
     if (thread->died_ns == NULL) {
-        return weft_io_fail(error, WEFT_NOMEM, "out of memory");
+        return weft_fail(error, WEFT_NOMEM, "out of memory");
     }
     pthread_mutex_init(&thread->lock, NULL);
     pthread_cond_init(&thread->opened, NULL);
@@ -287,7 +287,7 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
     int why = pthread_create(&thread->thread, NULL, run, thread);
     if (why != 0) {
         free(thread->died_ns);
-        return weft_io_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
+        return weft_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
     }
     pthread_mutex_lock(&thread->lock);
     while (!thread->is_open) {

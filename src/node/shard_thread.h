@@ -60,7 +60,7 @@ struct weft_shard_thread {
     struct weft_driver *driver; /* while the thread may be woken */
     uint16_t port;
     weft_status status;
-    struct weft_io_error error;
+    struct weft_error error;
     atomic_bool stop;
     atomic_bool has_deaths;
     uint64_t *died_ns; /* (workers,): told, and not yet taken; 0 = none. Under the lock */
@@ -80,7 +80,7 @@ struct weft_shard_thread {
  * Errors:  as weft_driver_open, with error->text; WEFT_IO  no thread. */
 weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
                                     const struct weft_shard_thread_config *config,
-                                    struct weft_io_error *error);
+                                    struct weft_error *error);
 
 /* Any thread: the process of this worker has died, at at_ns of the machine's clock. */
 void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t rank, uint64_t at_ns);

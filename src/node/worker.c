@@ -48,7 +48,7 @@ static weft_status open_endpoint(struct weft_worker *worker,
     bool connects_again = config->connect_timeout_ns > 0 || config->client.reconnect_ns > 0;
     const char **hosts = calloc(worker->shards, sizeof(*hosts));
     if (hosts == NULL) {
-        return weft_io_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
+        return weft_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
     }
     udp->host = udp->host != NULL ? udp->host : bind_host(worker, hosts);
     free(hosts);
@@ -84,16 +84,16 @@ static weft_status check_name(struct weft_worker *worker, uint32_t s)
     const struct weft_worker_server *server = &worker->servers[s];
     uint32_t shard = (uint32_t)server->name;
     if (server->name >> 32 != WEFT_ROLE_SERVER) {
-        return weft_io_fail(&worker->error, WEFT_INVALID,
-                            "what answers at %s:%u is no `weft server`; name the ports that it "
-                            "prints",
-                            server->address.host, server->address.port);
+        return weft_fail(&worker->error, WEFT_INVALID,
+                         "what answers at %s:%u is no `weft server`; name the ports that it "
+                         "prints",
+                         server->address.host, server->address.port);
     }
     if (shard != s) {
-        return weft_io_fail(&worker->error, WEFT_INVALID,
-                            "%s:%u is shard %u, but number %u in the list of servers; name the "
-                            "servers in the order of their shards, shard 0 first",
-                            server->address.host, server->address.port, shard, s);
+        return weft_fail(&worker->error, WEFT_INVALID,
+                         "%s:%u is shard %u, but number %u in the list of servers; name the "
+                         "servers in the order of their shards, shard 0 first",
+                         server->address.host, server->address.port, shard, s);
     }
     return WEFT_OK;
 }
@@ -103,11 +103,11 @@ static weft_status timed_out(struct weft_worker *worker, uint32_t s)
     const struct weft_launch_address *address = &worker->servers[s].address;
     char hint[WEFT_SECURITY_HINT_BYTES];
     (void)weft_worker_hint(worker, hint);
-    return weft_io_fail(&worker->error, WEFT_TIMEOUT,
-                        "no server answers at %s:%u (shard %u of %u); start `weft server` there, "
-                        "or correct the list of servers, or wait longer%s%s",
-                        address->host, address->port, s, worker->shards, hint[0] != '\0' ? "; " : "",
-                        hint);
+    return weft_fail(&worker->error, WEFT_TIMEOUT,
+                     "no server answers at %s:%u (shard %u of %u); start `weft server` there, "
+                     "or correct the list of servers, or wait longer%s%s",
+                     address->host, address->port, s, worker->shards, hint[0] != '\0' ? "; " : "",
+                     hint);
 }
 
 /* A connection that did not come about, or broke before all were there: why, or once more. */
@@ -122,9 +122,9 @@ static weft_status connect_again(struct weft_worker *worker, uint32_t s)
         return WEFT_OK;
     }
     if (!server->was_up && weft_worker_hint(worker, hint)) {
-        return weft_io_fail(&worker->error, WEFT_PEER,
-                            "the server at %s:%u refused the connection: %s", server->address.host,
-                            server->address.port, hint);
+        return weft_fail(&worker->error, WEFT_PEER,
+                         "the server at %s:%u refused the connection: %s", server->address.host,
+                         server->address.port, hint);
     }
     return connect_one(worker, server);
 }
@@ -182,7 +182,7 @@ static weft_status make_client(struct weft_worker *worker, const struct weft_wor
     struct weft_ps_client_config client = config->client;
     weft_peer *peers = calloc(worker->shards, sizeof(*peers));
     if (peers == NULL) {
-        return weft_io_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
+        return weft_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
     }
     for (uint32_t s = 0; s < worker->shards; s++) {
         peers[s] = worker->servers[s].peer;
@@ -193,14 +193,14 @@ static weft_status make_client(struct weft_worker *worker, const struct weft_wor
         weft_ps_client_new(&client, worker->endpoint.msgr, peers, &worker->client);
     free(peers);
     if (status == WEFT_NOMEM) {
-        return weft_io_fail(&worker->error, status,
-                            "no memory for %u operations of %u rows of %u floats; lower one of "
-                            "these",
-                            client.ops_max, client.rows_per_op_max, client.dim_max);
+        return weft_fail(&worker->error, status,
+                         "no memory for %u operations of %u rows of %u floats; lower one of "
+                         "these",
+                         client.ops_max, client.rows_per_op_max, client.dim_max);
     }
     return status == WEFT_OK ? status
-                             : weft_io_fail(&worker->error, status, "parameter-server client: %s",
-                                            weft_status_text(status));
+                             : weft_fail(&worker->error, status, "parameter-server client: %s",
+                                         weft_status_text(status));
 }
 
 weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worker_config *config)
@@ -217,7 +217,7 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
         .arg = config->arg,
     };
     if (worker->servers == NULL) {
-        return weft_io_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
+        return weft_fail(&worker->error, WEFT_NOMEM, "no memory for the list of servers");
     }
     for (uint32_t s = 0; s < shards; s++) {
         worker->servers[s].address = config->servers[s];

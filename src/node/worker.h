@@ -57,7 +57,7 @@ struct weft_worker {
     struct weft_membership *membership;
     void (*on_progress)(void *arg, uint64_t now_ns);
     void *arg;
-    struct weft_io_error error; /* a sentence, after a status other than OK */
+    struct weft_error error; /* a sentence, after a status other than OK */
 };
 
 void weft_worker_config_default(struct weft_worker_config *config_p);

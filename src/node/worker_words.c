@@ -66,11 +66,11 @@ static const char *down_text(enum weft_msg_down down)
 static weft_status replaced(struct weft_worker *worker, uint32_t shard)
 {
     const struct weft_launch_address *address = &worker->servers[shard].address;
-    return weft_io_fail(&worker->error, WEFT_PEER,
-                        "the server of shard %u at %s:%u closed the connection: another process "
-                        "has the rank of worker %u now. Give each worker a rank of its own. A "
-                        "process that was replaced because it did not answer cannot go on",
-                        shard, address->host, address->port, worker->rank);
+    return weft_fail(&worker->error, WEFT_PEER,
+                     "the server of shard %u at %s:%u closed the connection: another process "
+                     "has the rank of worker %u now. Give each worker a rank of its own. A "
+                     "process that was replaced because it did not answer cannot go on",
+                     shard, address->host, address->port, worker->rank);
 }
 
 weft_status weft_worker_gone(struct weft_worker *worker, uint32_t shard)
@@ -80,8 +80,8 @@ weft_status weft_worker_gone(struct weft_worker *worker, uint32_t shard)
         (void)weft_worker_is_down(worker, &shard);
     }
     if (shard >= worker->shards) {
-        return weft_io_fail(&worker->error, WEFT_PEER,
-                            "a server did not keep what it promised; connect again");
+        return weft_fail(&worker->error, WEFT_PEER,
+                         "a server did not keep what it promised; connect again");
     }
     const struct weft_worker_server *server = &worker->servers[shard];
     if (server->is_down && server->down == WEFT_DOWN_REPLACED) {
@@ -90,13 +90,12 @@ weft_status weft_worker_gone(struct weft_worker *worker, uint32_t shard)
     snprintf(why, sizeof(why), "it has not answered for %.4g s",
              (double)worker->peer_timeout_ns / (double)WEFT_NS_PER_S);
     (void)weft_worker_hint(worker, hint);
-    return weft_io_fail(&worker->error, WEFT_PEER,
-                        "the server of shard %u at %s:%u is gone: %s; %s", shard,
-                        server->address.host, server->address.port,
-                        !server->is_down                     ? "its answer came in part only"
-                        : server->down == WEFT_DOWN_SILENT ? why
-                                                             : down_text(server->down),
-                        hint[0] != '\0' ? hint : "see its output, then connect again");
+    return weft_fail(&worker->error, WEFT_PEER, "the server of shard %u at %s:%u is gone: %s; %s",
+                     shard, server->address.host, server->address.port,
+                     !server->is_down                   ? "its answer came in part only"
+                     : server->down == WEFT_DOWN_SILENT ? why
+                                                        : down_text(server->down),
+                     hint[0] != '\0' ? hint : "see its output, then connect again");
 }
 
 weft_status weft_worker_lost(struct weft_worker *worker)
@@ -108,19 +107,19 @@ weft_status weft_worker_lost(struct weft_worker *worker)
     }
     const struct weft_launch_address *address = &worker->servers[refusal.shard].address;
     if (refusal.status != WEFT_STATE) {
-        return weft_io_fail(&worker->error, WEFT_PEER,
-                            "the server of shard %u at %s:%u came back and does not go on with "
-                            "table %u: %s; start it from the job's checkpoints, or the job anew",
-                            refusal.shard, address->host, address->port, refusal.table,
-                            refusal.status == WEFT_DATA ? weft_rpc_status_text(refusal.rpc_status)
-                                                        : weft_status_text(refusal.status));
+        return weft_fail(&worker->error, WEFT_PEER,
+                         "the server of shard %u at %s:%u came back and does not go on with "
+                         "table %u: %s; start it from the job's checkpoints, or the job anew",
+                         refusal.shard, address->host, address->port, refusal.table,
+                         refusal.status == WEFT_DATA ? weft_rpc_status_text(refusal.rpc_status)
+                                                     : weft_status_text(refusal.status));
     }
-    return weft_io_fail(&worker->error, WEFT_PEER,
-                        "the server of shard %u at %s:%u refused clock %u of worker %u in table "
-                        "%u: it knows another clock. Another process has this rank, or the server "
-                        "lost what it knew; end the other process, or start the job anew",
-                        refusal.shard, address->host, address->port, refusal.clock, worker->rank,
-                        refusal.table);
+    return weft_fail(&worker->error, WEFT_PEER,
+                     "the server of shard %u at %s:%u refused clock %u of worker %u in table "
+                     "%u: it knows another clock. Another process has this rank, or the server "
+                     "lost what it knew; end the other process, or start the job anew",
+                     refusal.shard, address->host, address->port, refusal.clock, worker->rank,
+                     refusal.table);
 }
 
 weft_status weft_worker_refused(struct weft_worker *worker, const char *what,
@@ -130,8 +129,8 @@ weft_status weft_worker_refused(struct weft_worker *worker, const char *what,
         return weft_worker_gone(worker, result->shard);
     }
     const struct weft_launch_address *address = &worker->servers[result->shard].address;
-    return weft_io_fail(&worker->error, result->status, "%s: refused by shard %u at %s:%u: %s",
-                        what, result->shard, address->host, address->port,
-                        result->status == WEFT_DATA ? weft_rpc_status_text(result->rpc_status)
-                                                    : weft_status_text(result->status));
+    return weft_fail(&worker->error, result->status, "%s: refused by shard %u at %s:%u: %s", what,
+                     result->shard, address->host, address->port,
+                     result->status == WEFT_DATA ? weft_rpc_status_text(result->rpc_status)
+                                                 : weft_status_text(result->status));
 }

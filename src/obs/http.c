@@ -218,7 +218,7 @@ static void strike_off(const struct weft_http *http)
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static weft_status find_address(const struct weft_http_config *config, struct addrinfo **info_p,
-                                char error_p[WEFT_HTTP_ERROR_BYTES])
+                                struct weft_error *error)
 {
     const struct addrinfo hints = {
         .ai_family = AF_UNSPEC,
@@ -230,9 +230,8 @@ static weft_status find_address(const struct weft_http_config *config, struct ad
     snprintf(port, sizeof(port), "%u", config->port);
     int why = getaddrinfo(host, port, &hints, info_p);
     if (why != 0) {
-        snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "%.100s is no address: %s", config->host,
-                 gai_strerror(why));
-        return WEFT_INVALID;
+        return weft_fail(error, WEFT_INVALID, "%.100s is no address: %s", config->host,
+                         gai_strerror(why));
     }
     return WEFT_OK;
 }
@@ -257,20 +256,12 @@ static struct MHD_Daemon *start_daemon(struct weft_http *http, const struct addr
     return daemon;
 }
 
-static weft_status cannot_listen(const struct weft_http_config *config, const char *why,
-                                 char error_p[WEFT_HTTP_ERROR_BYTES])
-{
-    snprintf(error_p, WEFT_HTTP_ERROR_BYTES, "cannot listen at %.60s port %u: %.90s", config->host,
-             config->port, why);
-    return WEFT_IO;
-}
-
 weft_status weft_http_start(const struct weft_http_config *config, struct weft_http **http_p,
-                            char error_p[WEFT_HTTP_ERROR_BYTES])
+                            struct weft_error *error)
 {
     struct addrinfo *info;
     const char *missing;
-    weft_status status = find_address(config, &info, error_p);
+    weft_status status = find_address(config, &info, error);
     if (status != WEFT_OK) {
         return status;
     }
@@ -287,8 +278,8 @@ weft_status weft_http_start(const struct weft_http_config *config, struct weft_h
     freeaddrinfo(info);
     if (http == NULL || http->daemon == NULL) {
         free(http);
-        return cannot_listen(config, mhd == NULL ? missing : strerror(why != 0 ? why : ENOMEM),
-                             error_p);
+        return weft_fail(error, WEFT_IO, "cannot listen at %.60s port %u: %s", config->host,
+                         config->port, mhd == NULL ? missing : strerror(why != 0 ? why : ENOMEM));
     }
     http->listener = mhd->get_daemon_info(http->daemon, MHD_DAEMON_INFO_LISTEN_FD)->listen_fd;
     enlist(http);

@@ -12,6 +12,7 @@
 #ifndef WEFT_OBS_HTTP_H
 #define WEFT_OBS_HTTP_H
 
+#include "base/error.h"
 #include "base/status.h"
 
 #include <stddef.h>
@@ -19,8 +20,6 @@
 
 struct weft_http;
 struct weft_http_request;
-
-enum { WEFT_HTTP_ERROR_BYTES = 192 };
 
 struct weft_http_reply {
     unsigned code;    /* 200, 404, ... */
@@ -42,10 +41,10 @@ struct weft_http_config {
 
 /* Owns:    gives *http_p, to be ended with weft_http_stop.
  * Errors:  WEFT_INVALID  host is no address.  WEFT_IO  the port cannot be had, or libmicrohttpd, which
- *          is loaded here, is not installed.  error_p says it.
+ *          is loaded here, is not installed.  error says it.
  * Thread:  any. The server's own takes no signals. */
 weft_status weft_http_start(const struct weft_http_config *config, struct weft_http **http_p,
-                            char error_p[WEFT_HTTP_ERROR_BYTES]);
+                            struct weft_error *error);
 
 /* Waits for the handler to return. NULL is fine, and so is a copy in a forked process. */
 void weft_http_stop(struct weft_http *http);

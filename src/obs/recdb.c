@@ -26,8 +26,8 @@ const char *weft_recdb_kind_name(unsigned kind)
 static bool fail(struct weft_recdb *db, weft_status status, const char *file, const char *what)
 {
     if (db->status == WEFT_OK) {
-        db->status = weft_records_fail(&db->error, status, "%.400s%s%s", file,
-                                       file[0] != '\0' ? ": " : "", what);
+        db->status =
+            weft_fail(&db->error, status, "%.400s%s%s", file, file[0] != '\0' ? ": " : "", what);
     }
     return false;
 }

@@ -73,7 +73,7 @@ struct weft_recdb {
     unsigned file_count;
     uint64_t refused;                /* rows that cannot be */
     weft_status status;              /* of the first failure */
-    struct weft_records_error error; /* its words */
+    struct weft_error error;         /* its words */
     char meta[512];                  /* weft_recdb_meta's */
 };
 

@@ -43,16 +43,6 @@ struct weft_recorder {
     struct weft_spool_head head; /* as the last block's */
 };
 
-weft_status weft_records_fail(struct weft_records_error *error, weft_status status,
-                              const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    (void)vsnprintf(error->text, sizeof(error->text), format, list);
-    va_end(list);
-    return status;
-}
-
 void weft_recorder_config_default(struct weft_recorder_config *config_p)
 {
     *config_p = (struct weft_recorder_config){
@@ -230,7 +220,7 @@ static void *run(void *arg)
 /* ---- life ------------------------------------------------------------------------------------ */
 
 /* A spool that a killed process left is the only trace of what it did. */
-static weft_status keep_stale(struct weft_recorder *r, struct weft_records_error *error)
+static weft_status keep_stale(struct weft_recorder *r, struct weft_error *error)
 {
     char kept[WEFT_RECORDS_PATH_BYTES + 8];
     for (unsigned n = 1; n <= STALE_MAX; n++) {
@@ -246,24 +236,23 @@ static weft_status keep_stale(struct weft_recorder *r, struct weft_records_error
             break;
         }
     }
-    return weft_records_fail(error, WEFT_IO, "cannot rename %.400s: %s", r->spool, strerror(errno));
+    return weft_fail(error, WEFT_IO, "cannot rename %.400s: %s", r->spool, strerror(errno));
 }
 
 /* Open and lock; a file with records in it is moved out of the way first. */
-static weft_status spool_open(struct weft_recorder *r, struct weft_records_error *error)
+static weft_status spool_open(struct weft_recorder *r, struct weft_error *error)
 {
     for (;;) {
         struct stat about;
         r->fd = open(r->spool, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
         if (r->fd < 0) {
-            return weft_records_fail(error, WEFT_IO, "cannot write %.400s: %s", r->spool,
-                                     strerror(errno));
+            return weft_fail(error, WEFT_IO, "cannot write %.400s: %s", r->spool, strerror(errno));
         }
         if (flock(r->fd, LOCK_EX | LOCK_NB) != 0) {
-            return weft_records_fail(error, WEFT_EXISTS,
-                                     "%.400s is written by another process now: give each "
-                                     "process a rank, or a file, of its own",
-                                     r->spool);
+            return weft_fail(error, WEFT_EXISTS,
+                             "%.400s is written by another process now: give each "
+                             "process a rank, or a file, of its own",
+                             r->spool);
         }
         if (fstat(r->fd, &about) != 0 || about.st_size == 0) {
             return WEFT_OK;
@@ -317,7 +306,7 @@ static void write_texts(struct weft_recorder *r)
     text_write(r, WEFT_SPOOL_HOST, host);
 }
 
-static weft_status thread_start(struct weft_recorder *r, struct weft_records_error *error)
+static weft_status thread_start(struct weft_recorder *r, struct weft_error *error)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -331,16 +320,16 @@ static weft_status thread_start(struct weft_recorder *r, struct weft_records_err
     int why = pthread_create(&r->thread, NULL, run, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return why == 0 ? WEFT_OK
-                    : weft_records_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
+                    : weft_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
 }
 
 weft_status weft_recorder_open(const struct weft_recorder_config *config,
-                               struct weft_recorder **recorder_p, struct weft_records_error *error)
+                               struct weft_recorder **recorder_p, struct weft_error *error)
 {
     WEFT_ASSERT(config->ring_slots <= WEFT_SPOOL_UNITS_MAX / WEFT_RECORD_RPC_UNITS);
     struct weft_recorder *r = calloc(1, sizeof(*r));
     if (r == NULL) {
-        return weft_records_fail(error, WEFT_NOMEM, "no memory for records");
+        return weft_fail(error, WEFT_NOMEM, "no memory for records");
     }
     r->config = *config;
     r->fd = -1;
@@ -349,7 +338,7 @@ weft_status weft_recorder_open(const struct weft_recorder_config *config,
     weft_status status =
         bytes < (int)sizeof(r->spool)
             ? spool_open(r, error)
-            : weft_records_fail(error, WEFT_INVALID, "the name of the records is too long");
+            : weft_fail(error, WEFT_INVALID, "the name of the records is too long");
     if (status == WEFT_OK) {
         head_init(r);
         write_texts(r);

@@ -20,16 +20,10 @@
 #ifndef WEFT_OBS_RECORDER_H
 #define WEFT_OBS_RECORDER_H
 
+#include "base/error.h"
 #include "obs/record_spool.h"
 
-enum { WEFT_RECORDS_ERROR_BYTES = 640, WEFT_RECORDS_PATH_BYTES = 4096 };
-
-struct weft_records_error {
-    char text[WEFT_RECORDS_ERROR_BYTES]; /* one line */
-};
-
-[[gnu::format(printf, 3, 4)]] weft_status
-weft_records_fail(struct weft_records_error *error, weft_status status, const char *format, ...);
+enum { WEFT_RECORDS_PATH_BYTES = 4096 };
 
 struct weft_recorder_config {
     const char *path;    /* of the database to be */
@@ -59,7 +53,7 @@ struct weft_recorder_counts {
 /* Make the spool and start the thread, which takes no signals.
  * Errors:  WEFT_EXISTS  another process writes this spool now.  WEFT_IO, WEFT_NOMEM. */
 weft_status weft_recorder_open(const struct weft_recorder_config *config,
-                               struct weft_recorder **recorder_p, struct weft_records_error *error);
+                               struct weft_recorder **recorder_p, struct weft_error *error);
 
 /* A new ring, the recorder's until weft_recorder_free. One thread may fill it. NULL = no memory. */
 struct weft_record_ring *weft_recorder_ring(struct weft_recorder *recorder);

@@ -88,13 +88,12 @@ static weft_status add_spool(struct records_sink *sink, const char *path)
     int64_t process = renumbered(sink->processes_before, sink->sum.processes + INT64_C(1));
     weft_status status = weft_spool_reader_open(path, &reader);
     if (status != WEFT_OK) {
-        return weft_records_fail(sink->error, status, "%.400s: %s", path,
-                                 status == WEFT_STATE ? "its process still writes it"
-                                                      : strerror(errno));
+        return weft_fail(sink->error, status, "%.400s: %s", path,
+                         status == WEFT_STATE ? "its process still writes it" : strerror(errno));
     }
     if (weft_records_is_json(path)) {
         weft_spool_reader_close(&reader);
-        return weft_records_fail(sink->error, WEFT_DATA, "%.200s " WEFT_RECORDS_JSON_WORDS, path);
+        return weft_fail(sink->error, WEFT_DATA, "%.200s " WEFT_RECORDS_JSON_WORDS, path);
     }
     uint32_t blocks = 0;
     while (status == WEFT_OK && weft_spool_reader_next(&reader)) {
@@ -108,7 +107,7 @@ static weft_status add_spool(struct records_sink *sink, const char *path)
         return status; /* a process that was killed before its first word */
     }
     if (blocks == 0) {
-        return weft_records_fail(sink->error, WEFT_DATA, "%.400s holds no records", path);
+        return weft_fail(sink->error, WEFT_DATA, "%.400s holds no records", path);
     }
     const struct records_process row = {
         .id = process,
@@ -277,8 +276,8 @@ static weft_status sink_open(struct records_sink *sink, const char *path, bool f
     if (is_lines(path)) {
         sink->lines = fopen(path, fresh ? "we" : "a+e");
         if (sink->lines == NULL) {
-            return weft_records_fail(sink->error, WEFT_IO, "cannot write %.400s: %s", path,
-                                     strerror(errno));
+            return weft_fail(sink->error, WEFT_IO, "cannot write %.400s: %s", path,
+                             strerror(errno));
         }
         (void)flock(fileno(sink->lines), LOCK_EX); /* until it is closed: one process at a time */
         if (!fresh) {
@@ -298,7 +297,7 @@ static weft_status sink_open(struct records_sink *sink, const char *path, bool f
 
 static weft_status make(const char *const *inputs, uint32_t count, const char *path, bool fresh,
                         const char *command, struct weft_records_sum *sum_p,
-                        struct weft_records_error *error)
+                        struct weft_error *error)
 {
     struct records_sink sink = {.error = error};
     weft_status status = sink_open(&sink, path, fresh);
@@ -316,8 +315,7 @@ static weft_status make(const char *const *inputs, uint32_t count, const char *p
     return status;
 }
 
-static weft_status replace_with(const char *made, const char *path,
-                                struct weft_records_error *error)
+static weft_status replace_with(const char *made, const char *path, struct weft_error *error)
 {
     int fd = open(made, O_RDONLY | O_CLOEXEC);
     bool good = fd >= 0 && fsync(fd) == 0 && rename(made, path) == 0;
@@ -326,12 +324,12 @@ static weft_status replace_with(const char *made, const char *path,
         (void)close(fd);
     }
     return good ? WEFT_OK
-                : weft_records_fail(error, WEFT_IO, "cannot make %.400s: %s", path, strerror(why));
+                : weft_fail(error, WEFT_IO, "cannot make %.400s: %s", path, strerror(why));
 }
 
 weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
                               bool replace, const char *command, struct weft_records_sum *sum_p,
-                              struct weft_records_error *error)
+                              struct weft_error *error)
 {
     if (!replace) {
         return make(inputs, count, path, false, command, sum_p, error);
@@ -339,7 +337,7 @@ weft_status weft_records_make(const char *const *inputs, uint32_t count, const c
     char fresh[WEFT_RECORDS_PATH_BYTES];
     int bytes = snprintf(fresh, sizeof(fresh), "%s.new%s", path, is_lines(path) ? ".jsonl" : "");
     if (bytes >= (int)sizeof(fresh)) {
-        return weft_records_fail(error, WEFT_INVALID, "the name of the records is too long");
+        return weft_fail(error, WEFT_INVALID, "the name of the records is too long");
     }
     (void)unlink(fresh); /* of a run that was killed in here */
     weft_status status = make(inputs, count, fresh, true, command, sum_p, error);
@@ -350,20 +348,18 @@ weft_status weft_records_make(const char *const *inputs, uint32_t count, const c
     return status;
 }
 
-weft_status weft_records_check_path(const char *path, bool replace,
-                                    struct weft_records_error *error)
+weft_status weft_records_check_path(const char *path, bool replace, struct weft_error *error)
 {
     struct stat about;
     if (stat(path, &about) == 0) {
         if (S_ISDIR(about.st_mode)) {
-            return weft_records_fail(error, WEFT_IO, "cannot write %.400s: it is a directory",
-                                     path);
+            return weft_fail(error, WEFT_IO, "cannot write %.400s: it is a directory", path);
         }
         return replace ? WEFT_OK
-                       : weft_records_fail(error, WEFT_EXISTS,
-                                           "%.400s is there already, of an earlier run perhaps: "
-                                           "name another file, or remove it",
-                                           path);
+                       : weft_fail(error, WEFT_EXISTS,
+                                   "%.400s is there already, of an earlier run perhaps: "
+                                   "name another file, or remove it",
+                                   path);
     }
     const char *slash = strrchr(path, '/');
     char folder[WEFT_RECORDS_PATH_BYTES];
@@ -371,6 +367,5 @@ weft_status weft_records_check_path(const char *path, bool replace,
              slash != NULL ? path : ".");
     return access(folder, W_OK | X_OK) == 0
                ? WEFT_OK
-               : weft_records_fail(error, WEFT_IO, "cannot write %.400s: %s", path,
-                                   strerror(errno));
+               : weft_fail(error, WEFT_IO, "cannot write %.400s: %s", path, strerror(errno));
 }

@@ -29,12 +29,11 @@ struct weft_records_sum {
  *          input's process still writes it.  WEFT_IO, WEFT_NOMEM. Inputs stay. */
 weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
                               bool replace, const char *command, struct weft_records_sum *sum_p,
-                              struct weft_records_error *error);
+                              struct weft_error *error);
 
 /* Before a run: may records be written there? An existing file is refused unless it is replaced.
  * Errors:  WEFT_EXISTS, WEFT_IO. */
-weft_status weft_records_check_path(const char *path, bool replace,
-                                    struct weft_records_error *error);
+weft_status weft_records_check_path(const char *path, bool replace, struct weft_error *error);
 
 /* Whether a file begins as lines of JSON do, and what to say of one where it is of no use. */
 bool weft_records_is_json(const char *path);

@@ -46,7 +46,7 @@ struct records_sink {
     sqlite3_stmt *inserts[TABLE_COUNT];
     int64_t processes_before; /* in the file when it was opened */
     struct weft_records_sum sum;
-    struct weft_records_error *error;
+    struct weft_error *error;
 };
 
 /* A record as a row; false when there is no such type. */
@@ -68,10 +68,10 @@ weft_status weft_records_sink_end(struct records_sink *sink);
 void weft_records_sink_fini(struct records_sink *sink);
 
 weft_status weft_records_sql(sqlite3 *db, const char *sql, const char *path,
-                             struct weft_records_error *error);
+                             struct weft_error *error);
 /* The status that goes with SQLite's last error. */
 weft_status weft_records_sql_status(sqlite3 *db);
-weft_status weft_records_sql_fail(sqlite3 *db, const char *path, struct weft_records_error *error);
+weft_status weft_records_sql_fail(sqlite3 *db, const char *path, struct weft_error *error);
 
 /* The first bytes of a file; -1: errno says why. */
 ssize_t weft_records_start(const char *path, char *start_p, size_t bytes);

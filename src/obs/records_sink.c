@@ -17,14 +17,13 @@ weft_status weft_records_sql_status(sqlite3 *db)
                                                              : WEFT_IO;
 }
 
-weft_status weft_records_sql_fail(sqlite3 *db, const char *path, struct weft_records_error *error)
+weft_status weft_records_sql_fail(sqlite3 *db, const char *path, struct weft_error *error)
 {
-    return weft_records_fail(error, weft_records_sql_status(db), "%.400s: %s", path,
-                             sqlite3_errmsg(db));
+    return weft_fail(error, weft_records_sql_status(db), "%.400s: %s", path, sqlite3_errmsg(db));
 }
 
 weft_status weft_records_sql(sqlite3 *db, const char *sql, const char *path,
-                             struct weft_records_error *error)
+                             struct weft_error *error)
 {
     return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK
                ? WEFT_OK
@@ -69,8 +68,8 @@ static weft_status check_there(struct records_sink *sink)
         sqlite3_step(stmt) != SQLITE_ROW) {
         status = weft_records_sql_fail(sink->db, sink->path, sink->error);
     } else if (sqlite3_column_int64(stmt, 0) > 0 && sqlite3_column_int64(stmt, 1) == 0) {
-        status = weft_records_fail(sink->error, WEFT_DATA,
-                                   "%.400s is a database, but not one of records", sink->path);
+        status = weft_fail(sink->error, WEFT_DATA, "%.400s is a database, but not one of records",
+                           sink->path);
     }
     sqlite3_finalize(stmt);
     return status;
@@ -126,7 +125,7 @@ static weft_status line_end(struct records_sink *sink)
     fputs("}\n", sink->lines);
     return ferror(sink->lines) == 0
                ? WEFT_OK
-               : weft_records_fail(sink->error, WEFT_IO, "%.400s: %s", sink->path, strerror(errno));
+               : weft_fail(sink->error, WEFT_IO, "%.400s: %s", sink->path, strerror(errno));
 }
 
 static weft_status row_line(struct records_sink *sink, enum weft_records_table table,
@@ -255,9 +254,9 @@ weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, c
 weft_status weft_records_sink_end(struct records_sink *sink)
 {
     if (sink->db == NULL) {
-        return fflush(sink->lines) == 0 ? WEFT_OK
-                                        : weft_records_fail(sink->error, WEFT_IO, "%.400s: %s",
-                                                            sink->path, strerror(errno));
+        return fflush(sink->lines) == 0
+                   ? WEFT_OK
+                   : weft_fail(sink->error, WEFT_IO, "%.400s: %s", sink->path, strerror(errno));
     }
     /* Last: an index that grows row by row takes several times as long. */
     return sql(sink, "CREATE INDEX IF NOT EXISTS rpc_name ON rpc(server, worker, rpc);"

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void try_head(const uint8_t *data, size_t size, uint64_t file_bytes)
 {
     struct weft_ckpt_head head;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     size_t used;
     if (weft_ckpt_head_parse(data, size, file_bytes, &head, &used, &error) != WEFT_OK) {
         WEFT_ASSERT(error.text[0] != '\0');
@@ -59,7 +59,7 @@ static void try_manifest(const uint8_t *data, size_t size)
     size_t count;
     char *text = sealed(data, size, &count);
     struct weft_ckpt_manifest manifest;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_ckpt_manifest_parse(text, count, &manifest, &error) == WEFT_OK) {
         check_manifest(&manifest);
         weft_ckpt_manifest_fini(&manifest);
@@ -75,7 +75,7 @@ static void try_record(const uint8_t *data, size_t size)
         size_t count;
         char *text = sealed(data, size, &count);
         struct weft_ckpt_record record;
-        struct weft_ckpt_error error = {.text = ""};
+        struct weft_error error = {.text = ""};
         if (weft_ckpt_record_parse(text, count, &record, &error) == WEFT_OK) {
             WEFT_ASSERT(record.kind != WEFT_CKPT_RECORD_CLAIM ||
                         (record.claim.count >= 1 &&

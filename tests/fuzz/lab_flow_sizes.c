@@ -25,7 +25,7 @@ static void check(const struct weft_flow_sizes *sizes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct weft_flow_sizes sizes;
-    struct weft_lab_error error;
+    struct weft_error error;
     char *text = malloc(size + 1);
     if (text == NULL) {
         return 0;

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     struct weft_ml_row row = {0};
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     bool is_row = false;
     bool triples = data[0] == '3';
     weft_ml_parse_fn *parse = triples ? weft_ml_adult3_parse : weft_ml_adult_parse;

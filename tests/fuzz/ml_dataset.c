@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct weft_ml_format *format = NULL;
     weft_status status = weft_ml_format_find(format_name(data[0]), NULL, &format);
     WEFT_ASSERT(status == WEFT_OK);
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct weft_ml_dataset set;
     status = weft_ml_dataset_load_memory("fuzz", data + 1, size - 1, format, &error, &set);
     if (status != WEFT_OK) {

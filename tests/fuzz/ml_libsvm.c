@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct weft_ml_row row = {0};
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     bool is_row = false;
     const char *text = size > 0 ? (const char *)data : "";
     weft_status status = weft_ml_libsvm_parse(text, size, 1, &row, &error, &is_row);

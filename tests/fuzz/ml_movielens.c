@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     struct weft_ml_row row = {0};
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     bool is_row = false;
     weft_status status = weft_ml_movielens_parse((const char *)data + 1, size - 1,
                                                  data[0] == '1' ? 1 : 2, &row, &error, &is_row);

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     struct weft_ml_row row = {0};
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     bool is_row = false;
     weft_ml_parse_fn *parse = data[0] == 'c' ? weft_ml_criteo_parse : weft_ml_tsv_parse;
     weft_status status = parse((const char *)data + 1, size - 1, 1, &row, &error, &is_row);

@@ -84,7 +84,7 @@ static void check(struct seen *seen, const struct weft_dctcp_record *r)
 static void look(const struct weft_dctcp *dctcp, struct seen *seen)
 {
     static struct weft_dctcp_record records[WEFT_DCTCP_RECORDS];
-    struct weft_lab_error error;
+    struct weft_error error;
     uint32_t count = 0;
     uint32_t first = 0;
     if (weft_dctcp_read_records(dctcp, records, &count, &first, &error) != WEFT_OK) {
@@ -168,7 +168,7 @@ static int run(const struct weft_dctcp *dctcp, char **argv, const char *server_c
     getsockopt(from, IPPROTO_TCP, TCP_CONGESTION, cc, &cc_bytes);
 
     struct weft_dctcp_counts counts;
-    struct weft_lab_error error;
+    struct weft_error error;
     if (weft_dctcp_read_counts(dctcp, &counts, &error) != WEFT_OK) {
         fprintf(stderr, "dctcp: %s\n", error.text);
         return 1;
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
         return 2;
     }
     struct weft_dctcp *dctcp;
-    struct weft_lab_error error;
+    struct weft_error error;
     weft_status status = weft_dctcp_attach(&dctcp, &error);
     if (status != WEFT_OK) {
         fprintf(stderr, "%s\n", error.text);

@@ -84,7 +84,7 @@ static void on_events(void *arg, uint64_t now_ns)
 static struct weft_udp *udp_open(const char *host, uint16_t port, const char *cc_name, bool accept)
 {
     struct weft_udp_config config;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_udp *udp = NULL;
     weft_udp_config_default(&config);
     config.host = host;
@@ -123,7 +123,7 @@ static int send_weft(const char *host, uint16_t port, unsigned seconds, const ch
     if (udp == NULL) {
         return 1;
     }
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct flow flow = {.msgr = weft_udp_msgr(udp)};
     if (weft_udp_connect(udp, host, port, &flow.peer, &error) != WEFT_OK) {
         return fail(error.text);

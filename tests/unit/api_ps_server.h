@@ -80,7 +80,7 @@ static inline void test_server_go_deaf(struct test_server *server)
 static inline void test_server_start(struct test_server *server, struct ps_server_options options)
 {
     struct weft_shard_thread_config config;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     *server = (struct test_server){.options = options};
     weft_shard_thread_config_default(&config);
     config.shard.shard = options.shard;

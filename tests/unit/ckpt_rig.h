@@ -90,7 +90,7 @@ static uint32_t files_in(const char *folder, const char *part)
 }
 
 static weft_status write_data(uint64_t number, uint32_t shard, uint64_t claim,
-                              struct weft_ckpt_file *file_p, struct weft_ckpt_error *error)
+                              struct weft_ckpt_file *file_p, struct weft_error *error)
 {
     struct weft_ckpt_head head = {.tensors = NULL};
     struct weft_ckpt_writer *writer;
@@ -102,7 +102,7 @@ static weft_status write_data(uint64_t number, uint32_t shard, uint64_t claim,
         weft_ckpt_head_add(&head, "none", WEFT_CKPT_U32, 0, 5) != WEFT_OK ||
         weft_ckpt_head_note(&head, "number", "%" PRIu64, number) != WEFT_OK) {
         weft_ckpt_head_fini(&head);
-        return weft_ckpt_fail(error, WEFT_NOMEM, "no memory for a head");
+        return weft_fail(error, WEFT_NOMEM, "no memory for a head");
     }
     for (uint32_t i = 0; i < ROWS; i++) {
         ids[i] = i * 1000 + shard;
@@ -123,7 +123,7 @@ static weft_status write_data(uint64_t number, uint32_t shard, uint64_t claim,
     return status == WEFT_OK ? weft_ckpt_writer_close(writer, file_p, error) : status;
 }
 
-static void must(weft_status status, const struct weft_ckpt_error *error)
+static void must(weft_status status, const struct weft_error *error)
 {
     if (status != WEFT_OK) {
         fail_msg("%s", error->text);
@@ -131,7 +131,7 @@ static void must(weft_status status, const struct weft_ckpt_error *error)
 }
 
 static uint32_t complaints;
-static char complaint[WEFT_CKPT_ERROR_BYTES]; /* the last */
+static char complaint[WEFT_ERROR_BYTES]; /* the last */
 
 static void complain(void *arg, uint64_t number, const char *text)
 {
@@ -144,7 +144,7 @@ static void complain(void *arg, uint64_t number, const char *text)
 
 /* Open, claim, restore, serve: as src/node/checkpoint.c does. After an error server->log may be there. */
 static weft_status server_try(struct server *server, uint32_t shards, uint32_t first,
-                              uint32_t count, struct weft_ckpt_error *error)
+                              uint32_t count, struct weft_error *error)
 {
     static uint64_t processes;
     const struct weft_ckpt_claim claim = {.shards = shards,
@@ -165,7 +165,7 @@ static weft_status server_try(struct server *server, uint32_t shards, uint32_t f
         status = weft_ckpt_log_restored(server->log, server->set.number, false, error);
     }
     if (status == WEFT_OK) {
-        struct weft_ckpt_error ignored;
+        struct weft_error ignored;
         (void)!weft_ckpt_set_aside(dir, server->log, complain, NULL, &ignored);
         server->durable = server->set.number;
     }
@@ -181,13 +181,13 @@ static void server_end(struct server *server)
 
 static void server_start(struct server *server, uint32_t shards, uint32_t first, uint32_t count)
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     must(server_try(server, shards, first, count, &error), &error);
 }
 
 /* This server's part of a checkpoint. */
 static weft_status server_write(struct server *server, uint64_t number, uint64_t base,
-                                struct weft_ckpt_error *error)
+                                struct weft_error *error)
 {
     struct weft_ckpt_file files[4];
     struct weft_ckpt_manifest m = {.number = number,
@@ -202,7 +202,7 @@ static weft_status server_write(struct server *server, uint64_t number, uint64_t
         status = write_data(number, server->first + i, claim, &files[i], error);
     }
     if (status == WEFT_OK) {
-        struct weft_ckpt_error ignored;
+        struct weft_error ignored;
         bool may_count;
         status = weft_ckpt_log_commit(server->log, &m, &may_count, error);
         if (status != WEFT_OK && !may_count) {
@@ -214,7 +214,7 @@ static weft_status server_write(struct server *server, uint64_t number, uint64_t
 
 /* Look for the others' parts; what counts is durable, and older ones go. */
 static weft_status server_look(struct server *server, uint64_t kept, uint32_t keep,
-                               struct weft_ckpt_error *error)
+                               struct weft_error *error)
 {
     weft_status status = weft_ckpt_log_refresh(server->log, error);
     if (status == WEFT_OK && weft_ckpt_log_replaced(server->log, error)) {
@@ -229,7 +229,7 @@ static weft_status server_look(struct server *server, uint64_t kept, uint32_t ke
 }
 
 /* What a reader finds, and how many are passed over (`complaints`). */
-static weft_status find_try(struct weft_ckpt_set *set, struct weft_ckpt_error *error)
+static weft_status find_try(struct weft_ckpt_set *set, struct weft_error *error)
 {
     struct weft_ckpt_log *log;
     complaints = 0;
@@ -244,7 +244,7 @@ static weft_status find_try(struct weft_ckpt_set *set, struct weft_ckpt_error *e
 
 static uint64_t find(struct weft_ckpt_set *set)
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     must(find_try(set, &error), &error);
     return set->number;
 }

@@ -11,7 +11,7 @@ static inline uint16_t coordinator_start(struct weft_coordinator *c, uint16_t po
                                          uint32_t shards, uint64_t lease_ns)
 {
     static const struct weft_security none = {.mode = WEFT_MODE_NONE};
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_coordinator_config config = {
         .host = "127.0.0.1", .port = port, .security = &none};
     weft_roster_config_default(&config.roster);

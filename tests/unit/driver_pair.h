@@ -90,7 +90,7 @@ static inline struct weft_driver_config node_config(const struct variant *v, uin
 
 static inline void node_open(struct node *n, struct weft_driver_config *config)
 {
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     *n = (struct node){.events = calloc(NODE_EVENTS_MAX, sizeof(struct node_event))};
     assert_non_null(n->events);
     if (config->udp.ep.mode != WEFT_MODE_NONE) {
@@ -171,7 +171,7 @@ static inline const struct node_event *nodes_await(struct node *a, struct node *
 
 static inline weft_peer node_connect(struct node *from, const struct node *to)
 {
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_peer peer = 0;
     if (weft_driver_connect(from->driver, "127.0.0.1", weft_driver_port(to->driver), &peer,
                             &error) != WEFT_OK) {

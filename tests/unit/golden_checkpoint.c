@@ -13,7 +13,7 @@
 
 enum { SHARDS = 2, WORKERS = 2, TABLES = 6, COPIES = 1 << 20, IDS = 24 };
 
-static struct weft_ckpt_error error;
+static struct weft_error error;
 static char folder[64];
 
 static void must(weft_status status)

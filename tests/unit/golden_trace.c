@@ -134,7 +134,7 @@ static void records_make(const char *database)
 {
     struct weft_recorder_config config;
     struct weft_recorder *recorder;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_records_sum sum;
     char name[256];
     const char *const spool = name;
@@ -245,7 +245,7 @@ void golden_members(void **state)
     (void)state;
     struct golden *g = golden_begin("members");
     struct weft_journal *journal;
-    struct weft_job_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     uint8_t body[96];
     uint64_t torn;
     char folder[64], path[128];

@@ -22,7 +22,7 @@ static struct {
     bool release;                               /* and the one before is given up */
     struct weft_journal_file files[CHURN_SHARDS]; /* of the last process of each shard */
     struct weft_journal_news news;
-    struct weft_ckpt_error error;
+    struct weft_error error;
     struct weft_shard_journal_report report;
     weft_status opened, replayed, released; /* how far it came */
 } rig;

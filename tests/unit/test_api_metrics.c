@@ -71,7 +71,7 @@ static uint16_t port_of(const char *url)
 static double scrape(const char *url, const char *name, const char *with)
 {
     char *body = NULL;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_http_get("127.0.0.1", port_of(url), "/metrics", long_ns, &body, &error) != WEFT_OK) {
         fail_msg("%s: %s", url, error.text);
     }

@@ -32,7 +32,7 @@ static void job_start(struct job *job)
 {
     struct weft_member_thread_config config = {.host = "localhost"};
     struct weft_member_address addresses[SHARDS];
-    struct weft_io_error error;
+    struct weft_error error;
     config.port = coordinator_start(&job->coordinator, 0, SHARDS, lease_ns);
     snprintf(job->address, sizeof(job->address), "localhost:%u", (unsigned)config.port);
     for (uint32_t s = 0; s < SHARDS; s++) {

@@ -8,7 +8,7 @@
 
 /* A part of a checkpoint, by the server that has these shards. */
 static weft_status make(struct server *server, uint64_t number, uint64_t base,
-                        struct weft_ckpt_error *error)
+                        struct weft_error *error)
 {
     return server_write(server, number, base, error);
 }
@@ -18,7 +18,7 @@ static void large_tensors(void **state)
 {
     (void)state;
     enum { WORDS = 3 << 20, PIECE = 100003 };
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_ckpt_head head = {.tensors = NULL};
     struct weft_ckpt_writer *writer;
     struct weft_ckpt_reader *reader;
@@ -53,7 +53,7 @@ static void large_tensors(void **state)
 static void written_and_read(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_ckpt_set set;
     struct server server;
     assert_int_equal(found(), 0);
@@ -100,7 +100,7 @@ static void flip(const char *path, long at, int bits)
 static void every_byte(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server server;
     server_start(&server, 1, 0, 1);
     must(make(&server, 1, 0, &error), &error);
@@ -151,7 +151,7 @@ static void version_is_checked(void **state)
     char text[] = "{\"format\": \"weft-checkpoint\", \"version\": 3,\n"
                   "  \"xxh3_64\": \"0000000000000000\"\n}\n";
     struct weft_ckpt_manifest manifest;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     assert_int_equal(weft_ckpt_manifest_parse(text, sizeof(text) - 1, &manifest, &error), WEFT_DATA);
     assert_non_null(strstr(error.text, "damaged"));
     char digits[17];
@@ -167,7 +167,7 @@ static void version_is_checked(void **state)
 static void parts_of_servers(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a, b;
     server_start(&a, 3, 0, 2);
     server_start(&b, 3, 2, 1);
@@ -184,7 +184,7 @@ static void parts_of_servers(void **state)
 static void deltas_and_pruning(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_ckpt_set set;
     struct server a;
     server_start(&a, 2, 0, 2);
@@ -221,7 +221,7 @@ static void deltas_and_pruning(void **state)
 static void chains_of_servers(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a, b;
     server_start(&a, 2, 0, 1);
     server_start(&b, 2, 1, 1);
@@ -244,7 +244,7 @@ static void chains_of_servers(void **state)
 static void version_1(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_ckpt_file files[2];
     struct server a;
     for (uint64_t number = 3; number <= 4; number++) {
@@ -281,7 +281,7 @@ static void version_1(void **state)
 static void disk_full(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct rlimit before, limit;
     struct server server;
     server_start(&server, 1, 0, 1);

@@ -16,13 +16,13 @@ static int clean_up(void **state)
 
 static void write_part(struct server *server, uint64_t number)
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     must(server_write(server, number, 0, &error), &error);
 }
 
 static weft_status write_refused(struct server *server, uint64_t number)
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status = server_write(server, number, 0, &error);
     assert_true(status == WEFT_OK || error.text[0] != '\0');
     return status;
@@ -35,7 +35,7 @@ static weft_status write_refused(struct server *server, uint64_t number)
 static void replaced_writer(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server old, new;
     server_start(&old, 1, 0, 1);
     write_part(&old, 5);
@@ -103,7 +103,7 @@ static void start_and_write(void *arg)
 static void overtaken_while_it_starts(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server late, other;
     struct overtaken overtaken = {.by = &other};
     fault_fs_before_link(start_and_write, &overtaken);
@@ -121,7 +121,7 @@ static void overtaken_while_it_starts(void **state)
 static void a_new_job_begins_in_an_empty_directory(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     const struct weft_ckpt_claim claim = {.shards = 2, .first = 0, .count = 1, .process = 99};
     struct weft_ckpt_log *log;
     struct server b;
@@ -164,7 +164,7 @@ static void two_servers_at_once(void **state)
 static void no_mixed_set(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a, b, b2;
     server_start(&a, 2, 0, 1);
     server_start(&b, 2, 1, 1);
@@ -191,7 +191,7 @@ static void no_mixed_set(void **state)
 static void servers_agree(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a, b;
     char path[256];
     server_start(&a, 2, 0, 1);
@@ -234,7 +234,7 @@ static void damage(uint64_t number, uint32_t shard, uint64_t claim)
 static void damaged_parts_stay_out(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a, b, a2;
     server_start(&a, 2, 0, 1);
     server_start(&b, 2, 1, 1);
@@ -270,7 +270,7 @@ static void damaged_parts_stay_out(void **state)
 static void later_readers_agree(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a, b, b2, a2;
     server_start(&a, 2, 0, 1);
     server_start(&b, 2, 1, 1);
@@ -321,7 +321,7 @@ static void damaged_manifest_keeps_its_files(void **state)
 static void other_shape(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a, b, one;
     server_start(&a, 2, 0, 1);
     server_start(&b, 2, 1, 1);
@@ -362,7 +362,7 @@ static void damaged_claim(void **state)
 static void later_version_stops(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_ckpt_set set;
     struct server a;
     server_start(&a, 1, 0, 1);
@@ -387,7 +387,7 @@ static void later_version_stops(void **state)
 static void leftovers(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a, b;
     struct weft_ckpt_file file;
     char path[256];
@@ -415,7 +415,7 @@ static void leftovers(void **state)
 static void numbers_stay_taken(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a;
     server_start(&a, 1, 0, 1);
     for (uint64_t number = 1; number <= 20; number++) {
@@ -444,7 +444,7 @@ struct outcome {
 /* The second server of two is started again and takes part in two more checkpoints. */
 static struct outcome scene(struct server *a)
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct outcome outcome = {.durable = 4};
     struct server b;
     weft_status status = server_try(&b, 2, 1, 1, &error);
@@ -468,7 +468,7 @@ static struct outcome scene(struct server *a)
 /* Two servers with checkpoints 3 and 4, and a part of 5 that was never completed. */
 static void set_scene(struct server *a)
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server b;
     server_start(a, 2, 0, 1);
     server_start(&b, 2, 1, 1);
@@ -529,7 +529,7 @@ static void refused_start_changes_nothing(void **state)
 {
     (void)state;
     for (uint32_t at = 1;; at++) {
-        struct weft_ckpt_error error = {.text = ""};
+        struct weft_error error = {.text = ""};
         struct server a, b;
         assert_int_equal(dir_make(NULL), 0);
         set_scene(&a);
@@ -560,7 +560,7 @@ static void refused_start_changes_nothing(void **state)
 static void synchronised_before_promised(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     uint32_t synchronised = 0;
     for (uint32_t at = 1;; at++) {
         struct server a;
@@ -602,7 +602,7 @@ static void network_file_system(void **state)
 static void stale_for_good(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a, b;
     server_start(&a, 2, 0, 1);
     fault_fs_network(1000);
@@ -617,7 +617,7 @@ static void stale_for_good(void **state)
 static void no_hard_links(void **state)
 {
     (void)state;
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct server a;
     uint32_t at = 1;
     weft_status status;

@@ -46,7 +46,7 @@ static struct weft_ckpt_model some(void)
 
 static size_t save(struct weft_ckpt_model model, char bytes_p[BYTES])
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_ckpt_model_save(path, &model, &error) != WEFT_OK) {
         fail_msg("%s", error.text);
     }
@@ -59,7 +59,7 @@ static size_t save(struct weft_ckpt_model model, char bytes_p[BYTES])
 
 static weft_status load_bytes(const char *bytes, size_t count)
 {
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_ckpt_model model;
     FILE *out = fopen(path, "wb");
     assert_non_null(out);
@@ -78,7 +78,7 @@ static void it_is_read_as_it_was_written(void **state)
 {
     (void)state;
     char bytes[BYTES];
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_ckpt_model read;
     (void)save(some(), bytes);
     assert_int_equal(weft_ckpt_model_load(path, &read, &error), WEFT_OK);
@@ -151,7 +151,7 @@ static void odd_rows_are_refused(void **state)
     model.rows = (float *)(uintptr_t)infinite;
     count = save(model, bytes);
     assert_int_equal(load_bytes(bytes, count), WEFT_DATA);
-    struct weft_ckpt_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     assert_int_equal(weft_ckpt_model_load("/nowhere/m", &model, &error), WEFT_IO);
     assert_string_equal(error.text, "/nowhere/m: cannot read: No such file or directory");
 }

@@ -50,7 +50,7 @@ static const uint8_t zeros[32];
 static void set_up(bool wipes)
 {
     kernel_wipes = wipes;
-    struct weft_crypto_error error;
+    struct weft_error error;
     assert_int_equal(weft_provider_new(2, &provider), WEFT_OK);
     crypto = weft_provider_crypto(provider);
     assert_int_equal(crypto.ops->aead_set(crypto.self, 0, zeros, 16), WEFT_OK);
@@ -182,7 +182,7 @@ static void child_may_begin_anew(void **state)
     set_up(true);
     pid_t pid = fork();
     if (pid == 0) {
-        struct weft_crypto_error error;
+        struct weft_error error;
         bool good = weft_provider_new(2, &provider) == WEFT_OK &&
                     weft_job_key_random(&key, &error) == WEFT_OK;
         crypto = weft_provider_crypto(provider);

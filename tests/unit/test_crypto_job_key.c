@@ -23,7 +23,7 @@
 
 static char folder[] = "/tmp/weft-key-XXXXXX";
 static char path[sizeof(folder) + 16];
-static struct weft_crypto_error error;
+static struct weft_error error;
 
 static int make_folder(void **state)
 {

@@ -191,7 +191,7 @@ static int libcrypto_aead(void **state)
 static void key_without_memory(void **state)
 {
     (void)state;
-    struct weft_crypto_error error;
+    struct weft_error error;
     struct weft_job_key *key = NULL;
     until_failure = 0;
     weft_status status = weft_job_key_random(&key, &error);

@@ -776,7 +776,7 @@ static void test_rekey(void **state)
 static void test_words(void **state)
 {
     const struct variant *v = *state;
-    struct weft_io_error error;
+    struct weft_error error;
     struct weft_driver *driver = NULL;
     struct weft_driver_config config = node_config(v, 1);
     config.udp.ep.mode = WEFT_MODE_NONE;

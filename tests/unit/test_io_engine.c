@@ -37,7 +37,7 @@ static struct weft_engine *start(uint32_t events_max)
 {
     struct weft_engine_config config;
     struct weft_engine *engine = NULL;
-    struct weft_io_error error = {{0}};
+    struct weft_error error = {.text = ""};
     weft_engine_config_default(&config);
     config.driver.kind = kind;
     config.driver.udp.ep.peers_max = 4;
@@ -230,7 +230,7 @@ static void refusals_come_through(void **state)
     (void)state;
     struct weft_engine *a = start(4);
     struct weft_msgr msgr = weft_engine_msgr(a);
-    struct weft_io_error error;
+    struct weft_error error;
     weft_peer peer;
     weft_expect_id id;
     uint64_t seq;

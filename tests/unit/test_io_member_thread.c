@@ -21,7 +21,7 @@ static struct weft_member_thread *member_start(uint16_t port, uint8_t role, uint
                                                uint64_t incarnation)
 {
     struct weft_member_thread *thread = NULL;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     bool is_server = role == WEFT_ROLE_SERVER;
     struct weft_member_thread_config config = {.host = "localhost", .port = port};
     weft_driver_config_default(&config.driver);
@@ -43,7 +43,7 @@ static void publish(struct weft_member_thread *thread, const char *host, uint16_
 }
 
 static weft_status wait_for(struct weft_member_thread *thread, enum weft_member_wait what,
-                            struct weft_member_state *state, struct weft_io_error *error)
+                            struct weft_member_state *state, struct weft_error *error)
 {
     return weft_member_thread_wait(thread, what, patience_ns, NULL, state, error);
 }
@@ -53,7 +53,7 @@ static void joins_and_lists(void **state)
     (void)state;
     static struct weft_member_state seen;
     struct weft_coordinator c;
-    struct weft_io_error error;
+    struct weft_error error;
     uint16_t port = coordinator_start(&c, 0, 1, lease_ns);
     struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
     struct weft_member_thread *server = member_start(port, WEFT_ROLE_SERVER, 2, 1);
@@ -87,8 +87,8 @@ static void claimed_and_replaced(void **state)
     (void)state;
     static struct weft_member_state seen;
     struct weft_coordinator c;
-    struct weft_io_error error;
-    char text[WEFT_IO_ERROR_BYTES];
+    struct weft_error error;
+    char text[WEFT_ERROR_BYTES];
     uint16_t port = coordinator_start(&c, 0, 1, lease_ns);
     struct weft_member_thread *first = member_start(port, WEFT_ROLE_SERVER, 2, 1);
     publish(first, "127.0.0.1", 7700); /* before it is registered */
@@ -115,7 +115,7 @@ static void survives_the_coordinator(void **state)
     (void)state;
     static struct weft_member_state seen;
     struct weft_coordinator c;
-    struct weft_io_error error;
+    struct weft_error error;
     uint16_t port = coordinator_start(&c, free_port(), 1, lease_ns);
     struct weft_member_thread *server = member_start(port, WEFT_ROLE_SERVER, 2, 1);
     publish(server, "127.0.0.1", 7700);
@@ -143,7 +143,7 @@ static void nobody_answers(void **state)
 {
     (void)state;
     static struct weft_member_state seen;
-    struct weft_io_error error;
+    struct weft_error error;
     uint16_t port = free_port();
     struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
     assert_int_equal(weft_member_thread_wait(worker, WEFT_MEMBER_WAIT_JOINED,
@@ -163,7 +163,7 @@ static void a_name_without_address(void **state)
 {
     (void)state;
     static struct weft_member_state seen;
-    struct weft_io_error error;
+    struct weft_error error;
     struct weft_member_thread *thread = NULL;
     struct weft_member_thread_config config = {.host = "no such host", .port = 1};
     weft_driver_config_default(&config.driver);

@@ -145,7 +145,7 @@ static void pair_open(struct pair *pair, uint8_t mode, const struct weft_job_key
 {
     struct weft_engine_config engine;
     struct weft_udp_config udp;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     *pair = (struct pair){0};
     weft_engine_config_default(&engine);
     pair->providers[0] = arm(&engine.driver.udp, mode, sender_key);

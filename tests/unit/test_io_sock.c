@@ -43,7 +43,7 @@ static void nonsense_is_no_address(void **state)
                                         "1", "[::1]"};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(hosts); i++) {
         struct weft_addr addr;
-        struct weft_io_error error;
+        struct weft_error error;
         assert_int_equal(weft_sock_addr_parse(hosts[i], 1, &addr, &error), WEFT_INVALID);
         assert_non_null(strstr(error.text, hosts[i]));
     }
@@ -77,7 +77,7 @@ static void port_in_use_is_named(void **state)
     struct weft_sock_request request = {.buffer_bytes = 65536};
     struct weft_sock_facts facts;
     struct weft_addr addr;
-    struct weft_io_error error;
+    struct weft_error error;
     int fd;
     int second = -1;
     assert_int_equal(weft_sock_addr_parse("127.0.0.1", 0, &addr, NULL), WEFT_OK);

@@ -400,7 +400,7 @@ static void record_hello(uint8_t hello[WEFT_HELLO_BYTES])
 {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof(addr);
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct node honest;
     weft_peer peer;
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), fd = -1;
@@ -518,7 +518,7 @@ static void test_false_cookie(void **state)
     (void)state;
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof(addr);
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     uint8_t hello[WEFT_HELLO_BYTES], answer[WEFT_COOKIE_BYTES];
     struct node n;
     weft_peer peer;
@@ -939,7 +939,7 @@ static void test_tuning(void **state)
 {
     (void)state;
     struct weft_driver_config config = node_config(&tcp_none, 1);
-    struct weft_io_error error;
+    struct weft_error error;
     struct weft_driver *driver = NULL;
     config.tcp_cc = "nonesuch";
     assert_int_equal(weft_driver_open(&config, &driver, &error), WEFT_UNSUPPORTED);
@@ -979,7 +979,7 @@ static void test_rto_min(void **state)
 {
     (void)state;
     struct weft_driver_config config = node_config(&tcp_none, 1);
-    struct weft_io_error error;
+    struct weft_error error;
     struct weft_driver *driver = NULL;
     config.tcp_rto_min_ns = 20 * WEFT_NS_PER_MS;
     if (weft_driver_open(&config, &driver, &error) != WEFT_OK) {
@@ -1017,7 +1017,7 @@ static void test_ipv6(void **state)
 {
     (void)state;
     struct ends ends;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_driver_config config = node_config(&tcp_auth, 1);
     config.udp.host = "::1";
     int fd = socket(AF_INET6, SOCK_STREAM, 0);

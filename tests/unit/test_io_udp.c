@@ -85,7 +85,7 @@ static void small(struct weft_udp_config *config_p)
 
 static void open_node(const struct weft_udp_config *config, struct node *node)
 {
-    struct weft_io_error error = {{0}};
+    struct weft_error error = {.text = ""};
     *node = (struct node){0};
     weft_status status = weft_udp_open(config, &node->udp, &error);
     if (status != WEFT_OK) {
@@ -333,7 +333,7 @@ static void beyond_loopback_is_refused(void **state)
 {
     (void)state;
     struct weft_udp_config config;
-    struct weft_io_error error;
+    struct weft_error error;
     struct weft_udp *udp = NULL;
     struct node a;
     weft_peer peer;
@@ -459,7 +459,7 @@ static void holding_calls_nobody_before_it_sends(void **state)
     (void)state;
     struct weft_udp_config config;
     struct weft_udp *udp = NULL;
-    struct weft_io_error error = {{0}};
+    struct weft_error error = {.text = ""};
     small(&config);
     config.hold_ns = WEFT_NEVER;
     config.before_send.call = called_by_nobody;

@@ -50,7 +50,7 @@ static void drain(void *arg, uint64_t now_ns)
 static struct node open_at(const char *host, uint16_t port, bool accept, uint64_t timeout_ns)
 {
     struct weft_udp_config config;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct node node = {0};
     weft_udp_config_default(&config);
     config.host = host;
@@ -72,7 +72,7 @@ static struct node open_at(const char *host, uint16_t port, bool accept, uint64_
 static weft_peer connect_to(struct node *node, const char *host, uint16_t port)
 {
     weft_peer peer;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     assert_int_equal(weft_udp_connect(node->udp, host, port, &peer, &error), WEFT_OK);
     return peer;
 }

@@ -59,7 +59,7 @@ static int teardown(void **state)
 
 static weft_status open_it(struct weft_journal **journal_p, struct heard *heard, uint64_t *torn_p)
 {
-    struct weft_job_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     *heard = (struct heard){.answer = heard->answer};
     weft_status status = weft_journal_open(path, hear, heard, journal_p, torn_p, &error);
     assert_true((status == WEFT_OK) == (error.text[0] == '\0'));
@@ -328,7 +328,7 @@ static weft_status tally(void *arg, uint8_t op, const uint8_t *bytes, size_t cou
 static struct weft_journal *open_tally(struct tally *t, weft_status expected)
 {
     struct weft_journal *journal = NULL;
-    struct weft_job_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     uint64_t torn;
     *t = (struct tally){0};
     weft_status status = weft_journal_open(path, tally, t, &journal, &torn, &error);
@@ -358,7 +358,7 @@ static void append_later(struct weft_journal *journal, weft_status expected)
 static void written_anew(void **state)
 {
     (void)state;
-    struct weft_job_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct tally t;
     struct stat about;
     struct weft_journal *journal = open_tally(&t, WEFT_OK);
@@ -382,7 +382,7 @@ static void written_anew(void **state)
  * done: the journal says all, in the one form or in the other, and can be appended to. */
 static void whatever_fails(bool crash)
 {
-    struct weft_job_error error;
+    struct weft_error error;
     struct tally t;
     uint32_t steps = 13; /* checked below */
     for (uint32_t at = 1; at <= steps + 1; at++) {
@@ -431,7 +431,7 @@ static void any_call_is_the_last(void **state)
 static void the_folder_cannot_be_synced(void **state)
 {
     (void)state;
-    struct weft_job_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct tally t;
     struct weft_journal *journal = open_tally(&t, WEFT_OK);
     fill_until_long(journal);

@@ -232,7 +232,7 @@ static void sources(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct weft_launch flags = weft_launch_nothing();
         struct weft_launch launch = weft_launch_nothing();
-        struct weft_job_error error = {.text = ""};
+        struct weft_error error = {.text = ""};
         char text[WEFT_LAUNCH_TEXT_BYTES];
         flags.role = rows[i].role;
         weft_status status =
@@ -345,7 +345,7 @@ static void lists_of_servers(void **state)
 static void numbers_of_the_environment(void **state)
 {
     (void)state;
-    struct weft_job_error error;
+    struct weft_error error;
     uint64_t number = 7;
     unsetenv("WEFT_RECONNECT_S");
     assert_int_equal(weft_launch_number("WEFT_RECONNECT_S", 1, 60, &number, &error), WEFT_OK);

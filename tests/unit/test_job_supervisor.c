@@ -46,7 +46,7 @@ static void init(struct weft_supervisor *supervisor, const struct weft_superviso
 
 static void start(struct weft_supervisor *supervisor, uint32_t slot)
 {
-    struct weft_job_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_supervisor_start(supervisor, &supervisor->slots[slot], &error) != WEFT_OK) {
         fail_msg("%s", error.text);
     }
@@ -620,13 +620,13 @@ static void descriptors(void **state)
 
 /* ---- a fork of the caller's ------------------------------------------------------------------ */
 
-static pid_t fork_for_slot_1(void *context, uint32_t slot, struct weft_job_error *error_p)
+static pid_t fork_for_slot_1(void *context, uint32_t slot, struct weft_error *error_p)
 {
     ++*(int *)context;
     if (slot == 1) {
         return fork();
     }
-    (void)weft_job_fail(error_p, WEFT_IO, "no host %u", slot);
+    (void)weft_fail(error_p, WEFT_IO, "no host %u", slot);
     return -1;
 }
 
@@ -634,7 +634,7 @@ static void fork_elsewhere(void **state)
 {
     (void)state;
     int calls = 0;
-    struct weft_job_error error;
+    struct weft_error error;
     struct weft_supervisor supervisor;
     struct weft_supervisor_policy policy = plain;
     policy.fork = fork_for_slot_1;

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 static struct weft_flow_sizes sizes;
-static struct weft_lab_error error;
+static struct weft_error error;
 
 static void parse(const char *text)
 {

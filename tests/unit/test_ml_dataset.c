@@ -19,7 +19,7 @@ static const struct weft_ml_format *format_of(const char *name)
     return format;
 }
 
-static weft_status load(const char *format, const char *text, struct weft_ml_error *error,
+static weft_status load(const char *format, const char *text, struct weft_error *error,
                         struct weft_ml_dataset *dataset_p)
 {
     return weft_ml_dataset_load_memory("data.txt", text, strlen(text), format_of(format), error,
@@ -163,7 +163,7 @@ static void errors_name_the_line(void **state)
         {"adult", "1 1:1\n", "data.txt:1: 1 fields where an Adult row has 15", 1},
     };
     for (size_t c = 0; c < WEFT_ARRAY_COUNT(cases); c++) {
-        struct weft_ml_error error = {0};
+        struct weft_error error = {0};
         struct weft_ml_dataset untouched = {.row_count = 77};
         assert_int_equal(load(cases[c].format, cases[c].text, &error, &untouched), WEFT_DATA);
         assert_string_equal(error.text, cases[c].message);
@@ -188,7 +188,7 @@ static void a_cut_stream_names_the_line(void **state)
     assert_non_null(packed);
     size_t packed_bytes = ZSTD_compress(packed, capacity, text, bytes, 3);
     const struct weft_ml_format *format = format_of("libsvm");
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct weft_ml_dataset set;
     assert_int_equal(weft_ml_dataset_load_memory("p", packed, packed_bytes, format, &error, &set),
                      WEFT_OK);
@@ -212,7 +212,7 @@ static void a_cut_stream_names_the_line(void **state)
 static void files_that_are_not_there(void **state)
 {
     (void)state;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct weft_ml_dataset set;
     const struct weft_ml_format *format = format_of("libsvm");
     assert_int_equal(weft_ml_dataset_load("no/such.zst", format, &error, &set), WEFT_NOTFOUND);
@@ -233,7 +233,7 @@ static void long_paths_lose_their_front(void **state)
     char path[2000];
     memset(path, 'p', sizeof(path));
     strcpy(path + sizeof(path) - 5, ".zst");
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct weft_ml_dataset set;
     assert_int_equal(
         weft_ml_dataset_load_memory(path, "1 1:1\n2", 7, format_of("libsvm"), &error, &set),
@@ -245,7 +245,7 @@ static void long_paths_lose_their_front(void **state)
 static void targets_are_ratings_or_labels(void **state)
 {
     (void)state;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct weft_ml_dataset set;
     assert_int_equal(load("movielens", "userId,movieId,rating,timestamp\n1,7,3.5,9\n2,7,4,9\n",
                           &error, &set),
@@ -267,7 +267,7 @@ static void targets_are_ratings_or_labels(void **state)
 static void rows_of_a_table_are_alike(void **state)
 {
     (void)state;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct weft_ml_dataset set;
     assert_int_equal(load("tsv", "1\ta\tb\n\n0\ta\n", &error, &set), WEFT_DATA);
     assert_string_equal(error.text, "data.txt:3: 2 fields where the first row has 3");
@@ -281,7 +281,7 @@ static void rows_of_a_table_are_alike(void **state)
 static void formats_have_names(void **state)
 {
     (void)state;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     const struct weft_ml_format *format = NULL;
     assert_int_equal(weft_ml_format_find("csv", &error, &format), WEFT_NOTFOUND);
     assert_string_equal(error.text, "unknown data format \"csv\"; known: adult, adult3, libsvm, "
@@ -298,7 +298,7 @@ static void the_shipped_adult_data(void **state)
     assert_non_null(root);
     char path[1024];
     (void)snprintf(path, sizeof(path), "%s/data/adult/adult.data.zst", root);
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct weft_ml_dataset set;
     weft_status status = weft_ml_dataset_load(path, format_of("adult"), &error, &set);
     if (status != WEFT_OK) {

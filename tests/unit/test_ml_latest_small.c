@@ -21,7 +21,7 @@ static int load(void **state)
     (void)state;
     const char *directory = getenv("WEFT_DATA_DIR");
     const struct weft_ml_format *format = NULL;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     char path[WEFT_ML_PATH_BYTES];
     if (directory == NULL || weft_ml_locate("movielens-latest-small/ratings.csv", &directory, 1,
                                             &error, path) != WEFT_OK) {

@@ -13,7 +13,7 @@
 static void show(const char *text, size_t bytes, char *out, size_t capacity)
 {
     struct weft_ml_row row = {0};
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     bool is_row = false;
     weft_status status = weft_ml_libsvm_parse(text, bytes, 1, &row, &error, &is_row);
     if (status != WEFT_OK) {
@@ -33,7 +33,7 @@ static void show(const char *text, size_t bytes, char *out, size_t capacity)
 
 static void check(const char *text, const char *expected)
 {
-    char shown[WEFT_ML_ERROR_BYTES + 8];
+    char shown[WEFT_ERROR_BYTES + 8];
     show(text, strlen(text), shown, sizeof(shown));
     assert_string_equal(shown, expected);
 }
@@ -119,7 +119,7 @@ static void long_tokens_are_quoted_short(void **state)
 static void bytes_beyond_the_line_are_not_read(void **state)
 {
     (void)state;
-    char shown[WEFT_ML_ERROR_BYTES + 8];
+    char shown[WEFT_ERROR_BYTES + 8];
     show("1 3:12", 5, shown, sizeof(shown));
     assert_string_equal(shown, "1 | 3:1");
     show("1 3:1\0 4:1", 10, shown, sizeof(shown));

@@ -101,7 +101,7 @@ static void lines_of_all_lengths(void **state)
     free(text);
 }
 
-static weft_status read_one(const char *text, size_t bytes, struct weft_ml_error *error,
+static weft_status read_one(const char *text, size_t bytes, struct weft_error *error,
                             struct weft_ml_line *line)
 {
     struct weft_ml_source *source = NULL;
@@ -122,7 +122,7 @@ static void a_line_has_a_longest(void **state)
     char *text = malloc(bytes);
     assert_non_null(text);
     memset(text, '1', bytes);
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct weft_ml_line line = {0};
     assert_int_equal(read_one(text, bytes, &error, &line), WEFT_DATA);
     assert_string_equal(error.text, "line is longer than 16777216 bytes");

@@ -111,7 +111,7 @@ static void names_as_they_stand(void **state)
 static void what_is_said_when_nothing_is_found(void **state)
 {
     (void)state;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     char found[WEFT_ML_PATH_BYTES];
     const char *const places[] = {"/no/1", NULL, "/no/2"};
     assert_int_equal(weft_ml_locate("x", places, 3, &error, found), WEFT_NOTFOUND);

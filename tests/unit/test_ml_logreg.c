@@ -33,7 +33,7 @@ static struct weft_ml_dataset random_dataset(struct weft_prng *prng, uint32_t ro
     }
     const struct weft_ml_format *format = NULL;
     struct weft_ml_dataset set;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     assert_int_equal(weft_ml_format_find("libsvm", NULL, &format), WEFT_OK);
     weft_status status = weft_ml_dataset_load_memory("random", text, used, format, &error, &set);
     if (status != WEFT_OK) {

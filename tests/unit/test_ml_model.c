@@ -19,7 +19,7 @@ static struct weft_ml_dataset load(const char *format_name, const char *text)
 {
     const struct weft_ml_format *format = NULL;
     struct weft_ml_dataset set;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     assert_int_equal(weft_ml_format_find(format_name, NULL, &format), WEFT_OK);
     weft_status status =
         weft_ml_dataset_load_memory("text", text, strlen(text), format, &error, &set);
@@ -232,7 +232,7 @@ static void rows_begin_where_servers_begin_them(void **state)
 static void what_does_not_fit(void **state)
 {
     (void)state;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     const struct weft_ml_model_kind *kind = NULL;
     struct weft_ml_model model;
     assert_int_equal(weft_ml_model_find("svm", &error, &kind), WEFT_NOTFOUND);

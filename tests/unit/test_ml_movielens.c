@@ -9,7 +9,7 @@
 #include <string.h>
 
 static weft_status parse(const char *line, uint64_t number, struct weft_ml_row *row,
-                         struct weft_ml_error *error, bool *is_row_p)
+                         struct weft_error *error, bool *is_row_p)
 {
     return weft_ml_movielens_parse(line, strlen(line), number, row, error, is_row_p);
 }
@@ -61,7 +61,7 @@ static void rows_are_reused(void **state)
 static void check_refused(const char *line, uint64_t number, const char *text)
 {
     struct weft_ml_row row = {0};
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     bool is_row = false;
     assert_int_equal(parse(line, number, &row, &error, &is_row), WEFT_DATA);
     assert_string_equal(error.text, text);

@@ -69,7 +69,7 @@ static weft_status whole_run(void)
 {
     const struct weft_ml_format *format = NULL;
     struct weft_ml_dataset set;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     assert_int_equal(weft_ml_format_find("libsvm", NULL, &format), WEFT_OK);
     weft_status status =
         weft_ml_dataset_load_memory("oom", text, strlen(text), format, &error, &set);
@@ -101,7 +101,7 @@ static weft_status whole_search(void)
     static char large[TIMES * (sizeof(text) - 1)];
     const struct weft_ml_format *format = NULL;
     struct weft_ml_dataset set;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct weft_ml_rate found;
     for (size_t i = 0; i < TIMES; i++) {
         memcpy(large + i * (sizeof(text) - 1), text, sizeof(text) - 1);

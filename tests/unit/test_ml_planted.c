@@ -16,7 +16,7 @@ static struct weft_ml_dataset load(const struct planted *planted)
 {
     const struct weft_ml_format *format = NULL;
     struct weft_ml_dataset set;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     assert_int_equal(weft_ml_format_find("movielens", NULL, &format), WEFT_OK);
     weft_status status = weft_ml_dataset_load_memory("planted", planted->text, planted->bytes,
                                                      format, &error, &set);

@@ -28,7 +28,7 @@ static struct weft_ml_dataset make(uint32_t rows, double scale)
 {
     struct weft_prng prng;
     struct weft_ml_dataset set;
-    struct weft_ml_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     const struct weft_ml_format *format;
     double weights[FEATURES];
     char *text = malloc((size_t)rows * LINE_BYTES), *at = text;

@@ -21,7 +21,7 @@ static int load_adult(void **state)
     (void)state;
     const char *root = getenv("WEFT_SOURCE_ROOT");
     const struct weft_ml_format *format = NULL;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     char path[1024];
     (void)snprintf(path, sizeof(path), "%s/data/adult/adult.data.zst", root != NULL ? root : ".");
     if (weft_ml_format_find("adult", &error, &format) != WEFT_OK ||
@@ -64,7 +64,7 @@ static void one_step_by_hand(void **state)
     (void)state;
     const struct weft_ml_format *format = NULL;
     struct weft_ml_dataset set;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     static const char text[] = "1 5:2\n0\n";
     assert_int_equal(weft_ml_format_find("libsvm", NULL, &format), WEFT_OK);
     assert_int_equal(weft_ml_dataset_load_memory("two", text, strlen(text), format, &error, &set),

@@ -72,7 +72,7 @@ static struct bytes joined(struct bytes left, struct bytes right)
 }
 
 /* Read everything in pieces; *plain_p owns its bytes whatever the status. */
-static weft_status read_all(struct bytes packed, size_t piece, struct weft_ml_error *error,
+static weft_status read_all(struct bytes packed, size_t piece, struct weft_error *error,
                             struct bytes *plain_p)
 {
     *plain_p = bytes_new(1 << 20);
@@ -96,7 +96,7 @@ static void check_unpacks_to(struct bytes packed, struct bytes expected)
 {
     static const size_t pieces[] = {1, 7, 4096, 65536};
     for (size_t p = 0; p < WEFT_ARRAY_COUNT(pieces); p++) {
-        struct weft_ml_error error = {0};
+        struct weft_error error = {0};
         struct bytes plain;
         assert_int_equal(read_all(packed, pieces[p], &error, &plain), WEFT_OK);
         assert_int_equal(plain.count, expected.count);
@@ -152,7 +152,7 @@ static void frames_in_a_row_are_one_stream(void **state)
 static void check_every_cut(struct bytes packed, struct bytes plain, size_t step)
 {
     for (size_t count = 4; count < packed.count; count += step) {
-        struct weft_ml_error error = {0};
+        struct weft_error error = {0};
         struct bytes cut = {packed.at, count};
         struct bytes got;
         assert_int_equal(read_all(cut, 4096, &error, &got), WEFT_DATA);
@@ -191,7 +191,7 @@ static void what_came_before_the_cut_is_handed_out(void **state)
     struct bytes plain = sample(200000);
     struct bytes gzip = pack_gzip(plain);
     gzip.count -= 8; /* the trailer alone is missing */
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct bytes got;
     assert_int_equal(read_all(gzip, 1 << 19, &error, &got), WEFT_DATA);
     assert_int_equal(got.count, plain.count);
@@ -202,7 +202,7 @@ static void what_came_before_the_cut_is_handed_out(void **state)
 
 static void check_refused(struct bytes packed, const char *text)
 {
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct bytes got;
     assert_int_equal(read_all(packed, 4096, &error, &got), WEFT_DATA);
     assert_non_null(strstr(error.text, text));
@@ -265,7 +265,7 @@ static void a_wrong_name_is_an_error(void **state)
     } cases[] = {{".zst", WEFT_DATA}, {".gz", WEFT_DATA}, {".txt", WEFT_OK}};
     for (size_t c = 0; c < WEFT_ARRAY_COUNT(cases); c++) {
         char *name = write_file(cases[c].ending, "<html>", 6);
-        struct weft_ml_error error = {0};
+        struct weft_error error = {0};
         struct weft_ml_source *source = NULL;
         assert_int_equal(weft_ml_source_open(name, &error, &source), cases[c].status);
         weft_ml_source_close(source);
@@ -297,7 +297,7 @@ static void the_first_bytes_decide_not_the_name(void **state)
 static void missing_files_and_directories(void **state)
 {
     (void)state;
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     struct weft_ml_source *source = NULL;
     assert_int_equal(weft_ml_source_open("no/such/file", &error, &source), WEFT_NOTFOUND);
     assert_string_equal(error.text, "cannot open: No such file or directory");

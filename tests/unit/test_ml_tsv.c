@@ -91,7 +91,7 @@ static void integers_fall_into_buckets(void **state)
 static void check_refused(weft_ml_parse_fn *parse, const char *line, const char *text)
 {
     struct weft_ml_row row = {0};
-    struct weft_ml_error error = {0};
+    struct weft_error error = {0};
     bool is_row = false;
     assert_int_equal(parse(line, strlen(line), 1, &row, &error, &is_row), WEFT_DATA);
     assert_string_equal(error.text, text);

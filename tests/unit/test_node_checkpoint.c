@@ -16,7 +16,7 @@
 enum { DIM = 2, IDS = 700, COPIES = 1 << 20, SHARDS_MAX = 2 };
 
 static char folder[] = "/tmp/weft-checkpoint-XXXXXX";
-static struct weft_ckpt_error error;
+static struct weft_error error;
 
 static int make_folder(void **state)
 {

@@ -48,7 +48,7 @@ static void lapsed(void *arg, const struct weft_member_request *who, bool is_lap
 }
 
 static weft_status start(struct weft_coordinator *c, struct heard *heard, uint16_t port,
-                         const char *journal, struct weft_io_error *error)
+                         const char *journal, struct weft_error *error)
 {
     static const struct weft_security none = {.mode = WEFT_MODE_NONE};
     struct weft_coordinator_config config = {.host = "127.0.0.1",
@@ -68,7 +68,7 @@ static weft_status start(struct weft_coordinator *c, struct heard *heard, uint16
 
 static void must_start(struct weft_coordinator *c, struct heard *heard, const char *journal)
 {
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     *heard = (struct heard){.lock = PTHREAD_MUTEX_INITIALIZER};
     if (start(c, heard, 0, journal, &error) != WEFT_OK) {
         fail_msg("%s", error.text);
@@ -78,7 +78,7 @@ static void must_start(struct weft_coordinator *c, struct heard *heard, const ch
 static struct weft_member_thread *member_start(uint16_t port, uint8_t role)
 {
     struct weft_member_thread *thread = NULL;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     bool is_server = role == WEFT_ROLE_SERVER;
     struct weft_member_thread_config config = {.host = "127.0.0.1", .port = port};
     weft_driver_config_default(&config.driver);
@@ -95,7 +95,7 @@ static struct weft_member_thread *member_start(uint16_t port, uint8_t role)
 static void wait_for(struct weft_member_thread *member, enum weft_member_wait what)
 {
     static struct weft_member_state seen;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_member_thread_wait(member, what, patience_ns, NULL, &seen, &error) != WEFT_OK) {
         fail_msg("%s", error.text);
     }
@@ -223,7 +223,7 @@ static void a_port_in_use_is_an_error(void **state)
     (void)state;
     static struct heard heard, other;
     struct weft_coordinator c, second;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     must_start(&c, &heard, NULL);
     assert_int_equal(start(&second, &other, weft_coordinator_port(&c), NULL, &error), WEFT_EXISTS);
     assert_string_not_equal(error.text, "");

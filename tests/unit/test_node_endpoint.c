@@ -53,7 +53,7 @@ static struct weft_security security_of(const uint8_t *key)
 {
     struct weft_security security = {.mode = WEFT_MODE_AUTH, .key_bytes = key,
                                      .keep_variable = true};
-    struct weft_crypto_error error;
+    struct weft_error error;
     assert_int_equal(weft_security_load(&security, false, &error), WEFT_OK);
     return security;
 }
@@ -62,7 +62,7 @@ static void open_one(struct weft_endpoint *endpoint_p, const struct weft_securit
                      enum weft_driver_kind kind, bool thread, bool accept)
 {
     struct weft_endpoint_config config;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_endpoint_config_default(&config);
     config.security = security;
     config.thread = thread;
@@ -81,7 +81,7 @@ static void transfer(enum weft_driver_kind kind, bool thread)
 {
     struct weft_security security = security_of(key_a);
     struct weft_endpoint a, b;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_driver_counters counters;
     struct weft_ep_gauges gauges;
     weft_peer peer;
@@ -136,7 +136,7 @@ static void why_nobody_answers(bool thread)
 {
     struct weft_security one = security_of(key_a), other = security_of(key_b);
     struct weft_endpoint a, b;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     char text[WEFT_UDP_UNREACHED_BYTES];
     weft_peer peer;
     open_one(&a, &one, WEFT_DRIVER_UDP, thread, false);
@@ -177,7 +177,7 @@ static void an_open_that_fails_leaves_nothing(void **state)
     for (int thread = 0; thread < 2; thread++) {
         struct weft_endpoint_config config;
         struct weft_endpoint endpoint;
-        struct weft_io_error error = {.text = ""};
+        struct weft_error error = {.text = ""};
         weft_endpoint_config_default(&config);
         config.security = &none;
         config.thread = thread == 1;

@@ -33,7 +33,7 @@ static struct weft_membership membership_at(uint16_t port)
 
 static weft_status join_as(struct weft_membership *membership, uint32_t span,
                            enum weft_member_wait what, struct weft_member_state *state_p,
-                           struct weft_io_error *error)
+                           struct weft_error *error)
 {
     const struct weft_transport_options transport = {.kind = WEFT_DRIVER_UDP};
     const struct weft_membership_join join = {
@@ -62,7 +62,7 @@ static void a_job_comes_together(void **state)
 {
     (void)state;
     struct weft_coordinator coordinator;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_member_state lease;
     struct weft_launch_address address = {.host = "as before", .port = 9};
     uint16_t port = coordinator_start(&coordinator, 0, SHARDS, 10 * WEFT_NS_PER_S);
@@ -102,7 +102,7 @@ static void another_job_is_refused(void **state)
 {
     (void)state;
     struct weft_coordinator coordinator;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_member_state lease;
     uint16_t port = coordinator_start(&coordinator, 0, SHARDS, 10 * WEFT_NS_PER_S);
     struct weft_membership worker = membership_at(port);

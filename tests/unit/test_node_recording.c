@@ -56,7 +56,7 @@ static int teardown(void **state)
 static void open_recording(struct place *place, struct weft_recording *recording, const char *role,
                            uint32_t rank)
 {
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_recording_open(recording, role, rank, (struct weft_node_log){hear, place}, &error) !=
         WEFT_OK) {
         fail_msg("%s", error.text);
@@ -86,7 +86,7 @@ static void the_file_is_made_at_the_end(void **state)
 {
     struct place *place = *state;
     struct weft_recording recording = WEFT_RECORDING_DEFAULTS;
-    struct weft_records_error error;
+    struct weft_error error;
     recording.path = place->file;
     open_recording(place, &recording, "worker", 3);
     put_rpc(&recording);

@@ -36,7 +36,7 @@ static void in_child(bool (*body)(void))
 /* The first byte of the key that is loaded, or -1 - status. */
 static int first_byte(struct weft_security *security, bool fresh)
 {
-    struct weft_crypto_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     uint8_t bytes[WEFT_PSK_BYTES];
     weft_status status = weft_security_load(security, fresh, &error);
     if (status == WEFT_OK) {
@@ -110,7 +110,7 @@ static bool what_is_given_comes_first(void)
 static bool mode_none_needs_no_key(void)
 {
     struct weft_security security = {.mode = WEFT_MODE_NONE};
-    struct weft_crypto_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     setenv("WEFT_JOB_KEY", "no key at all", 1);
     return weft_security_load(&security, false, &error) == WEFT_OK && security.key == NULL &&
            !has_variable();
@@ -126,7 +126,7 @@ static bool a_key_that_is_none_is_refused(void)
 static bool without_one_there_is_a_fresh_one_or_a_sentence(void)
 {
     struct weft_security security = WEFT_SECURITY_DEFAULTS;
-    struct weft_crypto_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     unsetenv("WEFT_JOB_KEY");
     bool good = first_byte(&security, true) >= 0;
     return good && weft_security_load(&security, false, &error) == WEFT_NOTFOUND &&
@@ -150,8 +150,8 @@ static void a_configuration_is_equipped_and_wiped(void **state)
     static const uint8_t zeros[WEFT_PSK_BYTES];
     struct weft_security security = {.mode = WEFT_MODE_AUTH, .key_bytes = bytes_c,
                                      .keep_variable = true};
-    struct weft_crypto_error key_error;
-    struct weft_io_error error;
+    struct weft_error key_error;
+    struct weft_error error;
     struct weft_udp_config config;
     struct weft_provider *provider = NULL;
     assert_int_equal(weft_security_load(&security, false, &key_error), WEFT_OK);

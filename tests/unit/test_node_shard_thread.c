@@ -29,7 +29,7 @@ static struct weft_shard_thread_config config_for(uint32_t workers)
 
 static void start(struct weft_shard_thread *thread, const struct weft_shard_thread_config *config)
 {
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_shard_thread_start(thread, config, &error) != WEFT_OK) {
         fail_msg("%s", error.text);
     }
@@ -94,7 +94,7 @@ static void a_port_in_use_is_an_error(void **state)
     (void)state;
     struct weft_shard_thread first, second;
     struct weft_shard_thread_config config = config_for(1);
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     start(&first, &config);
     config.driver.udp.port = first.port;
     assert_int_equal(weft_shard_thread_start(&second, &config, &error), WEFT_EXISTS);
@@ -110,7 +110,7 @@ static void a_shard_that_cannot_be_made_is_an_error(void **state)
     (void)state;
     struct weft_shard_thread thread;
     struct weft_shard_thread_config config = config_for(1);
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     config.shard.dim_max = 0;
     assert_int_equal(weft_shard_thread_start(&thread, &config, &error), WEFT_INVALID);
     assert_non_null(strstr(error.text, "cannot make the shard"));
@@ -273,7 +273,7 @@ static void each_kind_of_trouble_is_logged_once(void **state)
     static struct heard heard;
     static const uint8_t other_key[32] = {1};
     struct weft_security security = WEFT_SECURITY_DEFAULTS;
-    struct weft_crypto_error key_error;
+    struct weft_error key_error;
     struct weft_shard_thread thread;
     struct weft_shard_thread_config config = config_for(1);
     char servers[32];

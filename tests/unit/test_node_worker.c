@@ -273,7 +273,7 @@ static void another_key_is_no_matter_of_waiting(void **state)
     static const uint8_t bytes[WEFT_PSK_BYTES] = {9};
     struct weft_security security = {.mode = WEFT_MODE_AUTH, .key_bytes = bytes,
                                      .keep_variable = true};
-    struct weft_crypto_error error;
+    struct weft_error error;
     struct site site;
     struct weft_worker worker;
     assert_int_equal(weft_security_load(&security, false, &error), WEFT_OK);
@@ -377,7 +377,7 @@ static void the_coordinator_knows_where_it_is_now(void **state)
     struct weft_member_address published[SHARDS];
     struct weft_member_state lease;
     struct weft_coordinator coordinator;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct site site;
     struct weft_worker worker;
     uint16_t port = coordinator_start(&coordinator, 0, SHARDS, 10 * WEFT_NS_PER_S);

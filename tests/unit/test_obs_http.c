@@ -45,9 +45,9 @@ static void answer(void *arg, const struct weft_http_request *request,
 static struct weft_http *start(const char *host)
 {
     struct weft_http *http = NULL;
-    char error[WEFT_HTTP_ERROR_BYTES];
+    struct weft_error error;
     const struct weft_http_config config = {.host = host, .handler = answer};
-    assert_int_equal(weft_http_start(&config, &http, error), WEFT_OK);
+    assert_int_equal(weft_http_start(&config, &http, &error), WEFT_OK);
     assert_true(weft_http_port(http) > 0);
     return http;
 }
@@ -55,7 +55,7 @@ static struct weft_http *start(const char *host)
 static char *get(const struct weft_http *http, const char *path)
 {
     char *body = NULL;
-    struct weft_io_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_status status =
         weft_http_get("127.0.0.1", weft_http_port(http), path, LONG_NS, &body, &error);
     if (status != WEFT_OK) {
@@ -86,7 +86,7 @@ static void test_refusals(void **state)
     (void)state;
     struct weft_http *http = start("127.0.0.1");
     uint16_t port = weft_http_port(http);
-    struct weft_io_error error;
+    struct weft_error error;
     char *body = NULL;
     assert_int_equal(weft_http_get("127.0.0.1", port, "/lost", LONG_NS, &body, &error), WEFT_PEER);
     assert_string_equal(error.text, "HTTP status 404");
@@ -102,13 +102,13 @@ static void test_port_taken(void **state)
 {
     (void)state;
     struct weft_http *http = start("127.0.0.1"), *other = NULL;
-    char error[WEFT_HTTP_ERROR_BYTES] = "";
+    struct weft_error error;
     struct weft_http_config config = {
         .host = "127.0.0.1", .port = weft_http_port(http), .handler = answer};
-    assert_int_equal(weft_http_start(&config, &other, error), WEFT_IO);
-    assert_non_null(strstr(error, "cannot listen at 127.0.0.1"));
+    assert_int_equal(weft_http_start(&config, &other, &error), WEFT_IO);
+    assert_non_null(strstr(error.text, "cannot listen at 127.0.0.1"));
     config.host = "no address";
-    assert_int_equal(weft_http_start(&config, &other, error), WEFT_INVALID);
+    assert_int_equal(weft_http_start(&config, &other, &error), WEFT_INVALID);
     weft_http_stop(http);
     weft_http_stop(NULL);
 }

@@ -33,7 +33,7 @@ static void run_sql(const char *path, const char *sql)
 static void make_empty(const char *path)
 {
     struct weft_records_sum sum;
-    struct weft_records_error error;
+    struct weft_error error;
     assert_int_equal(weft_records_make(NULL, 0, path, true, "a test", &sum, &error), WEFT_OK);
 }
 

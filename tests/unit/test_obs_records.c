@@ -54,7 +54,7 @@ static struct weft_recorder *recorder_open_at(const struct place *place, uint32_
 {
     struct weft_recorder_config config;
     struct weft_recorder *recorder;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     weft_recorder_config_default(&config);
     config.path = place->file;
     config.rank = 7;
@@ -123,7 +123,7 @@ static struct weft_records_sum make_of(const char *const *inputs, uint32_t count
                                        bool replace)
 {
     struct weft_records_sum sum;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     if (weft_records_make(inputs, count, path, replace, NULL, &sum, &error) != WEFT_OK) {
         fail_msg("%s", error.text);
     }
@@ -312,7 +312,7 @@ static void spool_in_use_is_refused(void **state)
     struct weft_recorder *recorder = recorder_open(place);
     struct weft_recorder *second;
     struct weft_recorder_config config;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_records_sum sum;
     const char *spool = place->spool;
     weft_recorder_config_default(&config);
@@ -398,7 +398,7 @@ static void spool_of_a_killed_process_is_kept(void **state)
 static void files_in_the_way(void **state)
 {
     const struct place *place = *state;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_records_sum sum;
     const char *spool = place->spool;
     assert_int_equal(weft_records_check_path(place->file, false, &error), WEFT_OK);
@@ -488,7 +488,7 @@ static void damaged_block_is_left_out(void **state)
 static void cut_at_every_length(void **state)
 {
     const struct place *place = *state;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_records_sum sum;
     const char *spool = place->spool;
     record_blocks(place, 2, 2);
@@ -514,7 +514,7 @@ static void cut_at_every_length(void **state)
 static void what_is_no_spool_is_refused(void **state)
 {
     const struct place *place = *state;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_records_sum sum;
     const char *text = "/etc/passwd";
     assert_int_equal(weft_records_make(&text, 1, place->file, true, NULL, &sum, &error), WEFT_DATA);
@@ -589,7 +589,7 @@ static void lines_are_json_whatever_was_typed(void **state)
 {
     const struct place *place = *state;
     struct weft_records_sum sum;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     char line[2048], found[2048] = "";
     record_some(place, 1);
     const char *spool = place->spool;
@@ -612,7 +612,7 @@ static void lines_are_json_whatever_was_typed(void **state)
 static void lines_are_no_input(void **state)
 {
     const struct place *place = *state;
-    struct weft_records_error error = {.text = ""};
+    struct weft_error error = {.text = ""};
     struct weft_records_sum sum;
     const char *const spool = place->spool, *const lines = place->lines;
     record_some(place, 10);
